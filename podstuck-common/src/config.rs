@@ -1,0 +1,118 @@
+//! What user space tells the probes before they are loaded: kernel layout and switches.
+//!
+//! Both are read-only globals, so the verifier sees constants and removes the branches that a
+//! switch turns off.
+
+/// An offset that this kernel's BTF does not have.
+pub const NO_OFFSET: u32 = u32::MAX;
+
+/// Where the running kernel keeps the fields that the path walk reads, in bytes from the start of
+/// the structure named first. Rust cannot emit CO-RE relocations, so user space looks them up.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offsets {
+    /// 1 when every offset below is known; 0 switches paths off, counts and errnos remain.
+    pub usable: u32,
+    /// `task_struct.files`
+    pub task_files: u32,
+    /// `task_struct.fs`
+    pub task_fs: u32,
+    /// `task_struct.real_parent`
+    pub task_parent: u32,
+    /// `task_struct.tgid`
+    pub task_tgid: u32,
+    /// `task_struct.comm`
+    pub task_comm: u32,
+    /// `task_struct.nsproxy`
+    pub task_nsproxy: u32,
+    /// `nsproxy.mnt_ns`
+    pub nsproxy_mnt_ns: u32,
+    /// `mnt_namespace.ns.inum`
+    pub mnt_ns_inum: u32,
+    /// `files_struct.fdt`
+    pub files_fdt: u32,
+    /// `fdtable.fd`
+    pub fdt_fd: u32,
+    /// `fdtable.max_fds`
+    pub fdt_max: u32,
+    /// `file.f_path`
+    pub file_path: u32,
+    /// `path.mnt`
+    pub path_mnt: u32,
+    /// `path.dentry`
+    pub path_dentry: u32,
+    /// `fs_struct.root`
+    pub fs_root: u32,
+    /// `fs_struct.pwd`
+    pub fs_pwd: u32,
+    /// `dentry.d_parent`
+    pub dentry_parent: u32,
+    /// `dentry.d_name.hash_len`: hash in the lower, length in the upper 32 bits
+    pub dentry_hash_len: u32,
+    /// `dentry.d_name.name`
+    pub dentry_name: u32,
+    /// `dentry.d_inode`
+    pub dentry_inode: u32,
+    /// `inode.i_ino`
+    pub inode_ino: u32,
+    /// `inode.i_sb`
+    pub inode_sb: u32,
+    /// `super_block.s_dev`
+    pub sb_dev: u32,
+    /// `vfsmount.mnt_root`
+    pub vfsmount_root: u32,
+    /// `mount.mnt`
+    pub mount_vfsmount: u32,
+    /// `mount.mnt_parent`
+    pub mount_parent: u32,
+    /// `mount.mnt_mountpoint`
+    pub mount_mountpoint: u32,
+    /// `mount.mnt_id`
+    pub mount_id: u32,
+}
+
+/// How many marker names the probes compare with.
+pub const MARKERS: usize = 8;
+
+/// A directory name that says "what comes next identifies something": `pods`, `overlay2`, ...
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Marker {
+    /// [`crate::trail::component_hash`] of the name; 0 in an unused slot.
+    pub hash: u64,
+    /// How many path components after the marker belong to the target.
+    pub take: u32,
+    /// 1 when the first of them must be a pod UID.
+    pub pod: u32,
+}
+
+/// Switches of one run.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Calls that take at least this long are reported one by one, whatever their outcome.
+    pub slow_ns: u64,
+    /// [`crate::trail::component_hash`] of the only pod UID wanted; 0 for all.
+    pub only_pod: u64,
+    /// Rolling hash of the only directory wanted (see [`crate::trail::path_hash`]); 0 for all.
+    pub only_path: u64,
+    /// The tool's own process: its calls prove that a probe fires and are not counted.
+    pub own_tgid: u32,
+    /// Padding, always 0.
+    pub reserved: u32,
+    /// The names that start a target.
+    pub markers: [Marker; MARKERS],
+}
+
+#[cfg(feature = "user")]
+mod pod {
+    use super::{Config, Offsets};
+    // SAFETY: `repr(C)` of integers without padding (asserted below), valid for every bit pattern.
+    unsafe impl aya::Pod for Offsets {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for Config {}
+}
+
+const _: () = assert!(size_of::<Offsets>() == 29 * 4);
+const _: () = assert!(size_of::<Marker>() == 16);
+const _: () = assert!(size_of::<Config>() == 3 * 8 + 2 * 4 + MARKERS * 16);

@@ -1,0 +1,14 @@
+//! What crosses the boundary between the kernel's probes and user space: records, map keys, the
+//! latency buckets, the rule that finds a target in a path, and the switches set at load time.
+//!
+//! Everything here is pure and `no_std`, so that the same code runs in both places and is tested
+//! on the host.
+#![cfg_attr(not(test), no_std)]
+
+#[cfg(target_endian = "big")]
+compile_error!("path hashes read names as little-endian words; see `trail.rs`");
+
+pub mod bucket;
+pub mod config;
+pub mod record;
+pub mod trail;

@@ -1,0 +1,251 @@
+//! Map keys, map values and ring records. All are `repr(C)` without padding.
+
+/// Which system call, with `unlinkat` split by its flag.
+pub mod call {
+    /// `umount2(2)`, whose tracepoint is called `umount`.
+    pub const UMOUNT2: u8 = 0;
+    /// `unlink(2)`
+    pub const UNLINK: u8 = 1;
+    /// `unlinkat(2)` without `AT_REMOVEDIR`
+    pub const UNLINKAT: u8 = 2;
+    /// `unlinkat(2)` with `AT_REMOVEDIR`
+    pub const UNLINKAT_DIR: u8 = 3;
+    /// `rmdir(2)`
+    pub const RMDIR: u8 = 4;
+    /// How many there are.
+    pub const COUNT: usize = 5;
+    /// Their names, as reports show them.
+    pub const NAMES: [&str; COUNT] =
+        ["umount2", "unlink", "unlinkat", "unlinkat+AT_REMOVEDIR", "rmdir"];
+}
+
+/// What is counted apart: one key for each combination that occurred.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CountKey {
+    /// [`crate::trail::Trail::target`]
+    pub target: u64,
+    /// The process that made the call.
+    pub tgid: u32,
+    /// Latency bucket (16 bits), errno (12 bits), call (4 bits), from the lowest bit up.
+    pub what: u32,
+}
+
+impl CountKey {
+    /// Packs a key.
+    #[inline(always)]
+    pub const fn new(target: u64, tgid: u32, call: u8, errno: u16, bucket: u16) -> Self {
+        let what = bucket as u32 | (errno as u32 & 0xfff) << 16 | (call as u32) << 28;
+        Self { target, tgid, what }
+    }
+
+    /// The call, as in [`call`].
+    pub const fn call(&self) -> u8 {
+        (self.what >> 28) as u8
+    }
+
+    /// The errno, 0 for success.
+    pub const fn errno(&self) -> u16 {
+        (self.what >> 16) as u16 & 0xfff
+    }
+
+    /// The latency bucket.
+    pub const fn bucket(&self) -> u16 {
+        self.what as u16
+    }
+}
+
+/// One CPU's share of a count.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// How many calls.
+    pub calls: u64,
+    /// Their summed duration in nanoseconds.
+    pub total_ns: u64,
+}
+
+/// A call that was entered and has not returned.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InFlight {
+    /// When it was entered, `CLOCK_MONOTONIC` nanoseconds.
+    pub start_ns: u64,
+    /// User-space address of the path argument.
+    pub path: u64,
+    /// The directory argument, or `AT_FDCWD`.
+    pub dirfd: i32,
+    /// The flags argument.
+    pub flags: u32,
+    /// As in [`call`].
+    pub call: u8,
+    /// Padding, always 0.
+    pub reserved: [u8; 7],
+}
+
+/// Who made the calls of a process id.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Actor {
+    /// Id of its cgroup in the version 2 hierarchy.
+    pub cgroup: u64,
+    /// Thread name at its first call.
+    pub comm: [u8; 16],
+    /// Parent process.
+    pub parent: u32,
+    /// Inode number of its mount namespace.
+    pub mnt_ns: u32,
+    /// Name of the parent's main thread.
+    pub parent_comm: [u8; 16],
+}
+
+/// Why a ring record was sent.
+pub mod reason {
+    /// The call failed.
+    pub const FAILED: u32 = 1;
+    /// The call took at least [`crate::config::Config::slow_ns`].
+    pub const SLOW: u32 = 1 << 1;
+    /// First call on this target, or first sight of this process.
+    pub const FIRST: u32 = 1 << 2;
+    /// The call succeeded below a mount that sits inside the target.
+    pub const CROSSED: u32 = 1 << 3;
+    /// The root directory of the target was removed.
+    pub const ROOT_GONE: u32 = 1 << 4;
+    /// An object succeeded that had failed before.
+    pub const RECOVERED: u32 = 1 << 5;
+    /// Every unmount is reported.
+    pub const UNMOUNT: u32 = 1 << 6;
+    /// A sample of a directory not seen before.
+    pub const DIRECTORY: u32 = 1 << 7;
+}
+
+/// What may be wrong with the path of a record.
+pub mod flaw {
+    /// The directory part is longer than the walk goes; its beginning is missing.
+    pub const CUT: u16 = 1;
+    /// The argument could not be read from the caller's memory.
+    pub const NO_ARGUMENT: u16 = 1 << 1;
+    /// The directory could not be found from the descriptor.
+    pub const NO_DIRECTORY: u16 = 1 << 2;
+}
+
+/// Longest directory part of a record, in bytes.
+pub const BASE_MAX: usize = 4096;
+/// Longest path argument, in bytes, its terminating NUL included (`PATH_MAX`).
+pub const ARGUMENT_MAX: usize = 4096;
+
+/// The fixed part of a ring record. `base_len` bytes of NUL-terminated names follow, from the
+/// directory up to the root of the caller's mount namespace, then `argument_len` bytes of the path
+/// argument as the caller passed it, without NUL.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecordHead {
+    /// When the call returned, `CLOCK_MONOTONIC` nanoseconds.
+    pub end_ns: u64,
+    /// How long it took, in nanoseconds.
+    pub duration_ns: u64,
+    /// [`crate::trail::Trail::target`] of the object.
+    pub target: u64,
+    /// [`crate::trail::Trail::path`] of the object; 0 when its argument was not read.
+    pub object: u64,
+    /// Inode number of the directory that holds the object (of the base, for a longer argument).
+    pub dir_ino: u64,
+    /// Who called.
+    pub actor: Actor,
+    /// Process id.
+    pub tgid: u32,
+    /// Thread id.
+    pub tid: u32,
+    /// The flags argument.
+    pub flags: u32,
+    /// Bits of [`reason`].
+    pub reason: u32,
+    /// Device number of the directory's file system, as `super_block.s_dev` has it.
+    pub dir_dev: u32,
+    /// `mount.mnt_id` of the mount that the directory was reached through.
+    pub mount_id: u32,
+    /// Similar records held back since the last one sent.
+    pub suppressed: u32,
+    /// Levels of the object below the target's root (0: the root itself, or above).
+    pub depth: u8,
+    /// See [`crate::trail::Trail::mount_depth`].
+    pub mount_depth: u8,
+    /// As in [`call`].
+    pub call: u8,
+    /// Padding, always 0.
+    pub reserved: u8,
+    /// The errno, 0 for success.
+    pub errno: u16,
+    /// Bits of [`flaw`].
+    pub flaws: u16,
+    /// Bytes of names that follow.
+    pub base_len: u16,
+    /// Bytes of the argument that follow the names.
+    pub argument_len: u16,
+}
+
+/// Reasons for which something was lost or left out; index into the `LOSSES` map.
+pub mod loss {
+    /// A call could not be counted: the table of counts was full.
+    pub const COUNTS_FULL: u32 = 0;
+    /// A call could not be followed: the table of calls in flight was full.
+    pub const IN_FLIGHT_FULL: u32 = 1;
+    /// An entry was overwritten: the thread entered again without an exit seen.
+    pub const OVERWRITTEN: u32 = 2;
+    /// An exit without an entry: the call began before the probes, or its entry was lost.
+    pub const UNMATCHED_EXIT: u32 = 3;
+    /// A record did not fit into the ring.
+    pub const RING_FULL: u32 = 4;
+    /// A record was held back by the limit for its kind.
+    pub const RATE_LIMITED: u32 = 5;
+    /// The target is unknown: the path was longer than the walk goes.
+    pub const PATH_CUT: u32 = 6;
+    /// The target is unknown: the argument or the directory could not be read.
+    pub const PATH_UNREADABLE: u32 = 7;
+    /// A call outside the wanted target. Not a loss.
+    pub const NOT_WANTED: u32 = 8;
+    /// How many there are.
+    pub const COUNT: u32 = 9;
+}
+
+#[cfg(feature = "user")]
+mod pod {
+    use super::{Actor, Count, CountKey, InFlight, RecordHead};
+    // SAFETY: each is `repr(C)`, made of integers without padding (asserted below), and valid for
+    // every bit pattern.
+    unsafe impl aya::Pod for CountKey {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for Count {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for InFlight {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for Actor {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for RecordHead {}
+}
+
+const _: () = assert!(size_of::<CountKey>() == 16);
+const _: () = assert!(size_of::<Count>() == 16);
+const _: () = assert!(size_of::<InFlight>() == 32);
+const _: () = assert!(size_of::<Actor>() == 48);
+const _: () = assert!(size_of::<RecordHead>() == 5 * 8 + 48 + 7 * 4 + 4 + 4 * 2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_gives_back_what_went_in() {
+        let key = CountKey::new(7, 9, call::RMDIR, 116, crate::bucket::BUCKETS - 1);
+        assert_eq!((key.call(), key.errno()), (call::RMDIR, 116));
+        assert_eq!(key.bucket(), crate::bucket::BUCKETS - 1);
+        let key = CountKey::new(7, 9, call::UMOUNT2, 4095, 0);
+        assert_eq!((key.call(), key.errno(), key.bucket()), (call::UMOUNT2, 4095, 0));
+    }
+
+    #[test]
+    fn records_have_no_padding() {
+        assert_eq!(size_of::<RecordHead>(), 128);
+        assert_eq!(size_of::<RecordHead>() % 8, 0);
+    }
+}

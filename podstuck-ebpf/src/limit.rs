@@ -1,0 +1,35 @@
+//! How many records of one kind may be sent: the first always, then a few each second.
+
+use aya_ebpf::bindings::BPF_ANY;
+use podstuck_common::record::loss;
+
+use crate::maps::{LIMITS, Limit, LimitKey, lose};
+
+/// Records of one kind in one second. A shim's burst of EBUSY is 20 a second and must fit.
+const PER_SECOND: u32 = 32;
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// Whether a record of this kind may be sent now, and how many were held back before it.
+#[inline(always)]
+pub(crate) fn admit(key: &LimitKey, now: u64) -> Option<u32> {
+    let Some(limit) = LIMITS.get_ptr_mut(key) else {
+        let first = Limit { window_ns: now, sent: 1, held: 0 };
+        let _ = LIMITS.insert(key, &first, u64::from(BPF_ANY));
+        return Some(0);
+    };
+    // SAFETY: a slot recycled or raced meanwhile miscounts a limit, nothing else.
+    let limit = unsafe { &mut *limit };
+    if now.wrapping_sub(limit.window_ns) > SECOND_NS {
+        limit.window_ns = now;
+        limit.sent = 0;
+    }
+    if limit.sent >= PER_SECOND {
+        limit.held += 1;
+        lose(loss::RATE_LIMITED);
+        return None;
+    }
+    limit.sent += 1;
+    let held = limit.held;
+    limit.held = 0;
+    Some(held)
+}

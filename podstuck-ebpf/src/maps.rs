@@ -1,0 +1,252 @@
+//! Every map and global: who writes it, who reads it, how large it is.
+
+use core::hint::black_box;
+
+use aya_ebpf::{
+    Global,
+    btf_maps::{Array, HashMap, LruHashMap, PerCpuArray, PerCpuHashMap, RingBuf},
+    macros::btf_map,
+};
+use podstuck_common::{
+    config::{Config, MARKERS, Marker, Offsets},
+    record::{
+        ARGUMENT_MAX, Actor, BASE_MAX, Count, CountKey, InFlight, RecordHead, call, loss,
+    },
+    trail::{NAME_SIZE, NAME_WORDS, Trail},
+};
+
+use crate::kernel::Place;
+
+/// Kernel layout, set by the loader.
+#[unsafe(no_mangle)]
+static OFFSETS: Global<Offsets> = Global::new(
+    // SAFETY: `Offsets` is made of integers; `usable` is 0, so none of them is used.
+    unsafe { core::mem::zeroed() },
+);
+
+/// Switches, set by the loader.
+#[unsafe(no_mangle)]
+static CONFIG: Global<Config> = Global::new(Config {
+    slow_ns: u64::MAX,
+    only_pod: 0,
+    only_path: 0,
+    own_tgid: 0,
+    reserved: 0,
+    markers: [Marker { hash: 0, take: 0, pod: 0 }; MARKERS],
+});
+
+/// Reading a whole global copies it onto the small stack; a reference that the compiler cannot see
+/// through reads single fields, and the verifier still knows their values.
+#[inline(always)]
+pub(crate) fn offsets() -> &'static Offsets {
+    let global: *const Offsets = (&raw const OFFSETS).cast();
+    // SAFETY: `Global` is transparent, and the map behind it is frozen before any program runs.
+    unsafe { &*black_box(global) }
+}
+
+/// See [`offsets`].
+#[inline(always)]
+pub(crate) fn config() -> &'static Config {
+    let global: *const Config = (&raw const CONFIG).cast();
+    // SAFETY: as in `offsets`.
+    unsafe { &*black_box(global) }
+}
+
+/// Calls between entry and return, by thread (`pid_tgid`): a thread is in one call at a time.
+/// Preallocated and not LRU, because the oldest entry is the most important one: the call that
+/// never returns. Written here, scanned by user space.
+#[btf_map]
+pub(crate) static IN_FLIGHT: HashMap<u64, InFlight, 16384> = HashMap::new();
+
+/// Which of the two tables of counts is written now, 0 or 1. Set by user space only.
+#[btf_map]
+pub(crate) static GENERATION: Array<u32, 1> = Array::new();
+
+/// Exact counts. Two tables, so that user space can empty one while the other is written: see
+/// `source/counts.rs` for why nothing is lost.
+#[btf_map]
+pub(crate) static COUNTS_0: PerCpuHashMap<CountKey, Count, 8192> = PerCpuHashMap::new();
+/// See [`COUNTS_0`].
+#[btf_map]
+pub(crate) static COUNTS_1: PerCpuHashMap<CountKey, Count, 8192> = PerCpuHashMap::new();
+
+/// Who made the calls, by process id. Written at the first count of a process in a generation.
+#[btf_map]
+pub(crate) static ACTORS: LruHashMap<u32, Actor, 8192> = LruHashMap::new();
+
+/// Targets whose path user space has been told.
+#[btf_map]
+pub(crate) static ANNOUNCED: LruHashMap<u64, u8, 16384> = LruHashMap::new();
+
+/// Objects (hash of their path) whose removal has failed and not succeeded since.
+#[btf_map]
+pub(crate) static FAILED: LruHashMap<u64, u8, 8192> = LruHashMap::new();
+
+/// Records for user space.
+#[btf_map]
+pub(crate) static EVENTS: RingBuf<u8, { 1 << 20 }> = RingBuf::new();
+
+/// What was lost or left out, by `record::loss`. Read by user space.
+#[btf_map]
+pub(crate) static LOSSES: PerCpuArray<u64, { loss::COUNT as usize }> = PerCpuArray::new();
+
+/// Own calls seen by each probe, entry and exit, by `record::call`: the self-test reads it.
+#[btf_map]
+pub(crate) static OWN_CALLS: PerCpuArray<u64, { call::COUNT }> = PerCpuArray::new();
+
+/// A directory as a path reaches it.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct DirectoryKey {
+    pub(crate) mnt: u64,
+    pub(crate) dentry: u64,
+}
+
+/// What is remembered of a directory.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Directory {
+    /// The next three tell a recycled dentry or a renamed directory from the one remembered.
+    pub(crate) parent: u64,
+    pub(crate) hash_len: u64,
+    pub(crate) inode: u64,
+    /// When the oldest part of the trail was read.
+    pub(crate) born_ns: u64,
+    pub(crate) trail: Trail,
+    /// 1 when the removal of an object in it has failed.
+    pub(crate) has_failed: u64,
+}
+
+/// Answers remembered for a second, so that a storm in one directory walks once.
+#[btf_map]
+pub(crate) static DIRECTORIES: LruHashMap<DirectoryKey, Directory, 16384> = LruHashMap::new();
+
+/// What one kind of record was sent how often.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct LimitKey {
+    pub(crate) target: u64,
+    pub(crate) tgid: u32,
+    /// Call, errno and reason.
+    pub(crate) what: u32,
+}
+
+/// See [`LimitKey`].
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Limit {
+    pub(crate) window_ns: u64,
+    pub(crate) sent: u32,
+    pub(crate) held: u32,
+}
+
+/// Rate limits of records.
+#[btf_map]
+pub(crate) static LIMITS: LruHashMap<LimitKey, Limit, 8192> = LruHashMap::new();
+
+/// The deepest path that is walked, in components and mounts.
+pub(crate) const WALK_MAX: usize = 256;
+
+/// One component found on the way up.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Component {
+    pub(crate) hash: u64,
+    pub(crate) len: u32,
+    pub(crate) mounted: u32,
+}
+
+/// A call that has returned, and what was found out about its object.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Returned {
+    pub(crate) entry: InFlight,
+    pub(crate) now: u64,
+    pub(crate) duration_ns: u64,
+    pub(crate) place: Place,
+    /// Of the object, once its argument was read; of its directory before.
+    pub(crate) trail: Trail,
+    pub(crate) tgid: u32,
+    pub(crate) tid: u32,
+    /// Length of the argument without NUL; [`NOT_READ`] before.
+    pub(crate) argument: u32,
+    pub(crate) errno: u16,
+    /// `Trail::mount_depth` of the directory.
+    pub(crate) mount_depth: u8,
+    /// The removal of an object in the directory has failed before.
+    pub(crate) has_failed: bool,
+    /// The directory was not remembered.
+    pub(crate) fresh: bool,
+}
+
+/// The argument of a call was not read, or cannot be.
+pub(crate) const NOT_READ: u32 = u32::MAX;
+
+/// A component of an argument while its bytes arrive.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Partial {
+    pub(crate) hash: u64,
+    pub(crate) word: u64,
+    pub(crate) len: u32,
+    pub(crate) dots: u32,
+}
+
+/// State of the loops over components and bytes. It lies in a map because the verifier follows
+/// every value that it can see in a register or on the stack: a counter that only some rounds
+/// change multiplies the states of the loop by its values.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Loop {
+    pub(crate) part: Partial,
+    pub(crate) place: Place,
+    pub(crate) components: u32,
+    pub(crate) mounted: u32,
+}
+
+/// Room for what does not fit on the stack of 512 bytes. One for each CPU is enough: programs on
+/// syscall tracepoints run with preemption off and never inside each other.
+#[repr(C)]
+pub(crate) struct Scratch {
+    pub(crate) call: Returned,
+    pub(crate) directory: Directory,
+    pub(crate) state: Loop,
+    pub(crate) components: [Component; WALK_MAX],
+    pub(crate) name: [u64; NAME_WORDS],
+    pub(crate) argument: [u8; ARGUMENT_MAX],
+    pub(crate) head: RecordHead,
+    /// Directly behind the head: both are sent as one.
+    pub(crate) tail: [u8; TAIL_ROOM],
+}
+
+/// Names and argument at their longest, and room for one more name behind the last accepted.
+pub(crate) const TAIL_ROOM: usize = BASE_MAX + ARGUMENT_MAX + 2 * NAME_SIZE;
+
+const _: () = assert!(
+    core::mem::offset_of!(Scratch, tail)
+        == core::mem::offset_of!(Scratch, head) + size_of::<RecordHead>()
+);
+
+#[btf_map]
+static SCRATCH: PerCpuArray<Scratch, 1> = PerCpuArray::new();
+
+/// This CPU's scratch room.
+///
+/// The larger steps find it here themselves and take and return only numbers: such functions with
+/// an unmangled name are "global" to the verifier, which checks each once and by itself. Checked
+/// as part of their callers, path by path, they exceed its limit of a million instructions.
+#[inline(always)]
+pub(crate) fn scratch() -> Option<&'static mut Scratch> {
+    let scratch = SCRATCH.get_ptr_mut(0)?;
+    // SAFETY: the value lives as long as the map, and nothing else on this CPU uses it meanwhile.
+    Some(unsafe { &mut *scratch })
+}
+
+/// Counts a loss.
+#[inline(always)]
+pub(crate) fn lose(reason: u32) {
+    if let Some(count) = LOSSES.get_ptr_mut(reason) {
+        // SAFETY: a per-CPU value, written by one program at a time.
+        unsafe { *count += 1 };
+    }
+}

@@ -1,0 +1,104 @@
+//! The path argument of a call: where it starts, its text, and the trail it continues.
+
+use aya_ebpf::helpers::{bpf_probe_read_user, generated};
+use podstuck_common::{
+    record::{ARGUMENT_MAX, InFlight, call},
+    trail::{Trail, mix},
+};
+
+use crate::{
+    kernel::{self, Place},
+    maps::{Partial, config, scratch},
+};
+
+/// `AT_FDCWD` of `fcntl.h`.
+const AT_FDCWD: i32 = -100;
+/// How much of an argument is searched for a target. Pod volumes end within 400 bytes: kubelet's
+/// root, a UID, a plugin and a volume of at most 253 characters.
+const SEARCHED: usize = 512;
+
+/// The first byte of the argument; `None` when the caller's memory cannot be read.
+#[inline(always)]
+pub(crate) fn first_byte(entry: &InFlight) -> Option<u8> {
+    // SAFETY: the helper checks the address.
+    unsafe { bpf_probe_read_user(entry.path as *const u8) }.ok()
+}
+
+/// The directory that the argument starts from, if it can be found.
+#[inline(always)]
+pub(crate) fn start(entry: &InFlight, first: u8) -> Place {
+    let relative = entry.call == call::UNLINKAT || entry.call == call::UNLINKAT_DIR;
+    let place = if first == b'/' {
+        kernel::root()
+    } else if relative && entry.dirfd != AT_FDCWD {
+        kernel::descriptor(entry.dirfd)
+    } else {
+        kernel::working_directory()
+    };
+    place.unwrap_or(Place::NONE)
+}
+
+/// Reads the argument into the scratch room and continues the trail with it. See
+/// [`crate::maps::scratch`] for the signature.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub(crate) extern "C" fn follow() -> u32 {
+    let Some(scratch) = scratch() else { return 0 };
+    let to = scratch.argument.as_mut_ptr();
+    let from = scratch.call.entry.path as *const _;
+    // SAFETY: `to` has room for `ARGUMENT_MAX` bytes; the helper checks the source.
+    let read =
+        unsafe { generated::bpf_probe_read_user_str(to.cast(), ARGUMENT_MAX as u32, from) };
+    if read <= 0 {
+        return 0;
+    }
+    let len = read as u32 - 1;
+    scratch.call.argument = len;
+    scratch.state.part = EMPTY;
+    for i in 0..SEARCHED {
+        if i as u32 >= len {
+            break;
+        }
+        let Some(&byte) = scratch.argument.get(i) else { break };
+        if byte == b'/' {
+            take();
+            continue;
+        }
+        let part = &mut scratch.state.part;
+        part.word |= u64::from(byte) << (8 * (part.len & 7));
+        part.dots += u32::from(byte == b'.');
+        part.len += 1;
+        if part.len & 7 == 0 {
+            part.hash = mix(part.hash, part.word);
+            part.word = 0;
+        }
+    }
+    take();
+    if len as usize > SEARCHED && !scratch.call.trail.settled() {
+        scratch.call.trail.cut = 1;
+    }
+    0
+}
+
+const EMPTY: Partial = Partial { hash: 0, word: 0, len: 0, dots: 0 };
+
+/// Ends a component: the counterpart of `trail::component_hash`, byte by byte.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn take() -> u32 {
+    let Some(scratch) = scratch() else { return 0 };
+    let trail = &mut scratch.call.trail;
+    let Partial { hash, word, len, dots } = scratch.state.part;
+    scratch.state.part = EMPTY;
+    if len == 0 || (len == 1 && dots == 1) {
+        return 0;
+    }
+    if len == 2 && dots == 2 {
+        // Going up would need what came before: leave the target unknown rather than wrong.
+        *trail = Trail { cut: 1, ..Trail::default() };
+        return 0;
+    }
+    let hash = if len & 7 == 0 { hash } else { mix(hash, word) };
+    trail.step(config(), mix(hash, u64::from(len)), len, false);
+    0
+}

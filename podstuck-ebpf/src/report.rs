@@ -1,0 +1,145 @@
+//! Ring records: the head, the names of the directory from the bottom up, the argument.
+
+use core::hint::black_box;
+
+use aya_ebpf::helpers::generated;
+use podstuck_common::{
+    record::{ARGUMENT_MAX, BASE_MAX, RecordHead, flaw, loss},
+    trail::NAME_SIZE,
+};
+
+use crate::{
+    kernel::{self, Up},
+    maps::{EVENTS, NOT_READ, Scratch, TAIL_ROOM, WALK_MAX, lose, scratch},
+};
+
+/// Masks that tell the verifier the bounds that the code keeps anyway. The compiler would remove
+/// a mask that it can prove to be redundant, hence `black_box`.
+const OFFSET_MASK: usize = 8191;
+const SIZE_MASK: usize = 16383;
+
+/// Sends the call in the scratch room; 1 if the record fitted. See [`crate::maps::scratch`] for the
+/// signature.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub(crate) extern "C" fn send(why: u32, suppressed: u32) -> u32 {
+    let Some(scratch) = scratch() else { return 0 };
+    write_head(scratch, why, suppressed);
+    let mut end = 0;
+    if scratch.call.place.is_none() {
+        scratch.head.flaws |= flaw::NO_DIRECTORY;
+    } else {
+        end = write_names(scratch);
+    }
+    scratch.head.base_len = end as u16;
+    if scratch.call.argument == NOT_READ {
+        scratch.head.flaws |= flaw::NO_ARGUMENT;
+    } else {
+        end = write_argument(end, scratch);
+    }
+    let size = (black_box(end) & SIZE_MASK) + size_of::<RecordHead>();
+    if size > size_of::<RecordHead>() + TAIL_ROOM {
+        return 0;
+    }
+    let map = (&raw const EVENTS).cast_mut().cast();
+    let record = (&raw mut scratch.head).cast();
+    // SAFETY: the map is a ring buffer; head and tail are adjacent initialised map memory.
+    let sent = unsafe { generated::bpf_ringbuf_output(map, record, size as u64, 0) } == 0;
+    if !sent {
+        lose(loss::RING_FULL);
+    }
+    u32::from(sent)
+}
+
+#[inline(always)]
+fn write_head(scratch: &mut Scratch, why: u32, suppressed: u32) {
+    let Scratch { call, head, .. } = scratch;
+    let (dir_ino, dir_dev, mount_id) =
+        if call.place.is_none() { (0, 0, 0) } else { call.place.numbers() };
+    kernel::describe(&mut head.actor);
+    head.end_ns = call.now;
+    head.duration_ns = call.duration_ns;
+    head.target = call.trail.target;
+    head.object = call.trail.path;
+    head.dir_ino = dir_ino;
+    head.tgid = call.tgid;
+    head.tid = call.tid;
+    head.flags = call.entry.flags;
+    head.reason = why;
+    head.dir_dev = dir_dev;
+    head.mount_id = mount_id;
+    head.suppressed = suppressed;
+    head.depth = call.trail.depth;
+    head.mount_depth = call.mount_depth;
+    head.call = call.entry.call;
+    head.reserved = 0;
+    head.errno = call.errno;
+    head.flaws = 0;
+    head.argument_len = 0;
+}
+
+/// Writes the directory's names, leaf first, each with its NUL; where they end.
+#[inline(always)]
+fn write_names(scratch: &mut Scratch) -> usize {
+    scratch.state.place = scratch.call.place;
+    let mut end = 0;
+    for _ in 0..WALK_MAX {
+        match write_name(end) {
+            ARRIVED => return end as usize,
+            CUT => break,
+            further => end = further,
+        }
+    }
+    scratch.head.flaws |= flaw::CUT;
+    end as usize
+}
+
+const ARRIVED: u32 = u32::MAX;
+const CUT: u32 = u32::MAX - 1;
+
+/// Writes the next name at `end`: where it ends, or [`ARRIVED`] or [`CUT`].
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn write_name(end: u32) -> u32 {
+    let Some(scratch) = scratch() else { return CUT };
+    let place = scratch.state.place;
+    match place.up() {
+        Up::Top => ARRIVED,
+        Up::Mount(on) => {
+            scratch.state.place = on;
+            end
+        }
+        Up::Parent(parent) => {
+            let offset = black_box(end as usize) & OFFSET_MASK;
+            if offset > BASE_MAX - NAME_SIZE {
+                return CUT;
+            }
+            // SAFETY: the check above leaves room for the longest name.
+            let to = unsafe { scratch.tail.as_mut_ptr().add(offset) };
+            let Some(len) = place.name(to) else { return CUT };
+            scratch.state.place = parent;
+            (offset + (len & 511)) as u32
+        }
+    }
+}
+
+/// Copies the argument behind the names; where it ends.
+#[inline(always)]
+fn write_argument(end: usize, scratch: &mut Scratch) -> usize {
+    let offset = black_box(end) & OFFSET_MASK;
+    let len = black_box(scratch.call.argument as usize) & (ARGUMENT_MAX - 1);
+    if offset > BASE_MAX + NAME_SIZE {
+        return end;
+    }
+    // SAFETY: the tail holds names and argument at their longest, checked above.
+    let to = unsafe { scratch.tail.as_mut_ptr().add(offset) };
+    let from = scratch.argument.as_ptr();
+    // SAFETY: both sides are map memory of at least `len` bytes.
+    let copied =
+        unsafe { generated::bpf_probe_read_kernel(to.cast(), len as u32, from.cast()) } == 0;
+    if !copied {
+        return end;
+    }
+    scratch.head.argument_len = len as u16;
+    offset + len
+}

@@ -1,0 +1,165 @@
+//! Which target a directory belongs to: the trail from the root of the mount namespace down to it,
+//! remembered for each directory.
+
+use core::hint::black_box;
+
+use aya_ebpf::bindings::BPF_ANY;
+use podstuck_common::trail::{Trail, component_hash};
+
+use crate::{
+    kernel::{Place, Up},
+    maps::{
+        Component, DIRECTORIES, Directory, DirectoryKey, Scratch, WALK_MAX, config, scratch,
+    },
+};
+
+/// How long an answer is believed. A directory renamed above the one remembered is noticed then.
+const BELIEVE_NS: u64 = 1_000_000_000;
+
+#[inline(always)]
+fn key(place: Place) -> DirectoryKey {
+    DirectoryKey { mnt: place.mnt, dentry: place.dentry }
+}
+
+/// The answer of up to a second ago, if the dentry still is the same directory of the same name.
+#[inline(always)]
+fn recall(place: Place, now: u64) -> Option<&'static Directory> {
+    let seen = DIRECTORIES.get_ptr(key(place))?;
+    // SAFETY: the slot may be recycled meanwhile, which the comparison below notices or which
+    // gives the answer of a moment ago; nothing is dereferenced through it.
+    let seen = unsafe { &*seen };
+    if now.wrapping_sub(seen.born_ns) > BELIEVE_NS {
+        return None;
+    }
+    let same = place.parent()? == seen.parent
+        && place.hash_len()? == seen.hash_len
+        && place.inode()? == seen.inode;
+    same.then_some(seen)
+}
+
+/// Notes that the removal of an object in this directory failed.
+#[inline(always)]
+pub(crate) fn mark_failed(place: Place) {
+    if let Some(seen) = DIRECTORIES.get_ptr_mut(key(place)) {
+        // SAFETY: an aligned store of one word into a map value; a race loses only the mark.
+        unsafe { (*seen).has_failed = 1 };
+    }
+}
+
+/// Finds the trail of the call's directory, from memory or by walking up to the nearest ancestor
+/// remembered.
+#[inline(always)]
+pub(crate) fn find(scratch: &mut Scratch) {
+    let place = scratch.call.place;
+    if let Some(seen) = recall(place, scratch.call.now) {
+        scratch.call.trail = seen.trail;
+        scratch.call.has_failed = seen.has_failed != 0;
+    } else {
+        learn();
+        scratch.call.fresh = true;
+    }
+    scratch.call.mount_depth = scratch.call.trail.mount_depth;
+}
+
+/// Reads the trail of the call's directory anew. See [`crate::maps::scratch`] for the signature.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn learn() -> u32 {
+    let Some(scratch) = scratch() else { return 0 };
+    let place = scratch.call.place;
+    climb(scratch);
+    descend(scratch);
+    scratch.directory.parent = place.parent().unwrap_or(0);
+    scratch.directory.hash_len = place.hash_len().unwrap_or(0);
+    scratch.directory.inode = place.inode().unwrap_or(0);
+    scratch.directory.has_failed = 0;
+    scratch.call.trail = scratch.directory.trail;
+    // The table is LRU: an insert fails only under contention, and then the next call walks again.
+    let _ = DIRECTORIES.insert(key(place), &scratch.directory, u64::from(BPF_ANY));
+    0
+}
+
+/// Collects the components from the directory up to the root, or to an ancestor that is remembered
+/// and then starts the trail.
+#[inline(always)]
+fn climb(scratch: &mut Scratch) {
+    scratch.state.place = scratch.call.place;
+    scratch.state.components = 0;
+    scratch.state.mounted = 0;
+    scratch.directory.trail = Trail::default();
+    scratch.directory.born_ns = scratch.call.now;
+    for step in 0..WALK_MAX as u32 {
+        if climb_one(step) == ARRIVED {
+            return;
+        }
+    }
+    // Deeper than the walk goes: what the upper part says is unknown, so nothing is claimed.
+    scratch.directory.trail.cut = 1;
+    scratch.state.components = 0;
+}
+
+/// There is no way further up.
+const ARRIVED: u32 = 1;
+const GO_ON: u32 = 0;
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn climb_one(step: u32) -> u32 {
+    let Some(scratch) = scratch() else { return ARRIVED };
+    let place = scratch.state.place;
+    if step != 0
+        && let Some(known) = recall(place, scratch.call.now)
+    {
+        scratch.directory.trail = known.trail;
+        scratch.directory.born_ns = known.born_ns;
+        if scratch.state.mounted != 0 {
+            scratch.directory.trail.mount_here();
+        }
+        return ARRIVED;
+    }
+    match place.up() {
+        Up::Top => ARRIVED,
+        Up::Mount(on) => {
+            scratch.state.mounted = 1;
+            scratch.state.place = on;
+            GO_ON
+        }
+        Up::Parent(parent) => {
+            scratch.name.fill(0);
+            let Some(len) = place.name(scratch.name.as_mut_ptr().cast()) else { return ARRIVED };
+            let len = len as u32 - 1;
+            let hash = component_hash(&scratch.name, len);
+            let index = scratch.state.components;
+            let Some(slot) = scratch.components.get_mut(index as usize) else { return ARRIVED };
+            *slot = Component { hash, len, mounted: scratch.state.mounted };
+            scratch.state.components = index + 1;
+            scratch.state.mounted = 0;
+            scratch.state.place = parent;
+            GO_ON
+        }
+    }
+}
+
+/// Reads the components back from the top down.
+#[inline(always)]
+fn descend(scratch: &mut Scratch) {
+    let count = scratch.state.components;
+    for i in 0..WALK_MAX as u32 {
+        if i >= count {
+            break;
+        }
+        descend_one(count - 1 - i);
+    }
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn descend_one(index: u32) -> u32 {
+    let Some(scratch) = scratch() else { return 0 };
+    // A mask that the compiler cannot see through: it tells the verifier the bound that holds.
+    let Some(c) = scratch.components.get(black_box(index as usize) & (WALK_MAX - 1)) else {
+        return 0;
+    };
+    scratch.directory.trail.step(config(), c.hash, c.len, c.mounted != 0);
+    0
+}
