@@ -1,0 +1,173 @@
+//! What was typed. What it means is decided in `commands`.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Says what keeps a Kubernetes pod Terminating, who does, with which evidence, and which command
+/// releases it.
+#[derive(Debug, Parser)]
+#[command(
+    name = "podstuck",
+    version,
+    after_help = "Exit status: 0 nothing wrong was found, 1 at least one finding, 2 wrong usage, \
+                  3 cannot run here, 4 ran but lost data (with --fail-on-loss)."
+)]
+pub struct Cli {
+    /// What to do
+    #[command(subcommand)]
+    pub command: Command,
+    /// More detail: -v says what the probes cost, -vv adds the probes' own debug lines
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Trace live and print findings as they form
+    ///
+    /// Ends at --duration or at the first Ctrl-C and then prints the summary; a second Ctrl-C
+    /// aborts.
+    Watch(Watch),
+    /// Say which probes, kernel features and runtimes work here, and what is lost without each
+    Doctor(Doctor),
+    /// Build a real, contained case of a cause; without argument, list them
+    Lab(Lab),
+    /// The removing process of a lab case
+    #[command(hide = true)]
+    LabRemoval(LabRemoval),
+    /// A bounded look at one object, for another podstuck
+    #[command(hide = true)]
+    Look,
+}
+
+/// Options of `watch`.
+#[derive(Debug, Args)]
+pub struct Watch {
+    /// What to watch
+    #[command(flatten)]
+    pub target: Target,
+    /// Stop after this time, as in 30s or 5m
+    #[arg(long, value_parser = duration)]
+    pub duration: Option<Duration>,
+    /// How to print
+    #[arg(long, value_enum, default_value_t = Output::Auto)]
+    pub output: Output,
+    /// Write findings, histograms and metrics to this directory
+    #[arg(long, value_name = "DIR")]
+    pub export: Option<PathBuf>,
+    /// Where the node's files are
+    #[command(flatten)]
+    pub node: Node,
+    /// How to attach
+    #[arg(long, value_enum, default_value_t = Backend::Auto)]
+    pub backend: Backend,
+    /// Report calls that take at least this long, whatever their outcome
+    #[arg(long, value_parser = duration, default_value = "2s")]
+    pub hung_after: Duration,
+    /// Exit with 4 when counts or events were lost
+    #[arg(long)]
+    pub fail_on_loss: bool,
+}
+
+/// One pod, one directory, or the whole node.
+#[derive(Debug, Default, Args)]
+#[group(multiple = false)]
+pub struct Target {
+    /// Only the pod with this UID
+    #[arg(long, value_name = "UID")]
+    pub pod_uid: Option<String>,
+    /// Only the pod of this name
+    #[arg(long, value_name = "NAMESPACE/NAME")]
+    pub pod: Option<String>,
+    /// Only what is below this directory, as the deleting process sees it
+    #[arg(long, value_name = "DIR")]
+    pub path: Option<PathBuf>,
+}
+
+/// Where the node's files are.
+#[derive(Debug, Default, Args)]
+pub struct Node {
+    /// kubelet's root directory; found from running kubelets if not given
+    #[arg(long, value_name = "DIR")]
+    pub kubelet_root: Vec<PathBuf>,
+    /// Where the host's file system is, when podstuck runs in a container
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    pub host_root: PathBuf,
+}
+
+/// Options of `doctor`.
+#[derive(Debug, Args)]
+pub struct Doctor {
+    /// How to print
+    #[arg(long, value_enum, default_value_t = Output::Auto)]
+    pub output: Output,
+    /// Where the node's files are
+    #[command(flatten)]
+    pub node: Node,
+}
+
+/// Options of `lab`.
+#[derive(Debug, Args)]
+pub struct Lab {
+    /// The cause
+    pub cause: Option<String>,
+    /// Clean up after this time
+    #[arg(long, value_parser = duration)]
+    pub duration: Option<Duration>,
+    /// Wait this long before the removal begins
+    #[arg(long, value_parser = duration)]
+    pub hold: Option<Duration>,
+    /// Entries of a mass deletion
+    #[arg(long)]
+    pub entries: Option<u32>,
+    /// Deletions per second of a mass deletion, at most; 0 for no limit
+    #[arg(long)]
+    pub rate: Option<u32>,
+}
+
+/// How to print.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// Text
+    Auto,
+    /// Text for people
+    Text,
+    /// One JSON object a line
+    Json,
+}
+
+/// How to attach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Backend {
+    /// The best that works here
+    Auto,
+    /// Syscall tracepoints
+    Tracepoint,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let signed: jiff::SignedDuration = text.parse().map_err(|e: jiff::Error| e.to_string())?;
+    Duration::try_from(signed)
+        .ok()
+        .filter(|d| !d.is_zero())
+        .ok_or_else(|| "must be longer than nothing".into())
+}
+
+/// Options of the removing process of a lab case.
+#[derive(Debug, Args)]
+pub struct LabRemoval {
+    /// The lab's directory
+    #[arg(long)]
+    pub root: PathBuf,
+    /// The case
+    #[arg(long)]
+    pub case: String,
+    /// The pod's UID
+    #[arg(long)]
+    pub uid: String,
+    /// Most deletions per second
+    #[arg(long)]
+    pub rate: Option<u32>,
+}

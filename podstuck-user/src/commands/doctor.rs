@@ -1,0 +1,145 @@
+//! `podstuck doctor`: what works here, and what is lost without the rest.
+
+use std::{fmt::Write as _, path::Path};
+
+use podstuck_common::config::Offsets;
+use serde::Serialize;
+
+use super::{Exit, Failure, setup};
+use crate::{
+    cli::{Doctor, Output},
+    identity::{kubelet_roots, log_dirs_for},
+    kernel::{
+        attach::Attached,
+        facts,
+        layout::{self, BTF_PATH},
+        load, privilege,
+    },
+    model::path::safe_path,
+};
+
+/// One line of the report.
+#[derive(Debug, Serialize)]
+struct Check {
+    name: &'static str,
+    ok: bool,
+    /// What was found.
+    found: String,
+    /// What is lost without it, when it is missing.
+    lost: Option<&'static str>,
+}
+
+impl Check {
+    fn new(name: &'static str, ok: bool, found: impl Into<String>, lost: &'static str) -> Self {
+        Self { name, ok, found: found.into(), lost: (!ok).then_some(lost) }
+    }
+}
+
+/// Runs the command: 0 when everything needed works, 3 when tracing cannot run at all.
+pub fn run(options: &Doctor) -> Result<Exit, Failure> {
+    let mut checks = vec![
+        Check::new("kernel", true, facts::release(), ""),
+        Check::new("cgroups", true, facts::cgroup_layout(), ""),
+    ];
+    let privileged = privilege::check();
+    checks.push(match &privileged {
+        Ok(()) => Check::new("privileges", true, "enough to load and attach probes", ""),
+        Err(missing) => {
+            Check::new("privileges", false, missing.to_string(), "nothing can be traced")
+        }
+    });
+    let layout = layout::read(Path::new(BTF_PATH));
+    checks.push(Check::new(
+        "kernel types (BTF)",
+        layout.problems.is_empty(),
+        layout.problems.first().cloned().unwrap_or_else(|| BTF_PATH.to_owned()),
+        "paths below a directory descriptor, and with them most victims; counts and errnos remain",
+    ));
+    if privileged.is_ok() {
+        checks.extend(probes(&layout.offsets));
+    }
+    checks.extend(node(options));
+    print(&checks, options.output);
+    let fatal = checks.iter().find(|c| !c.ok && c.lost == Some("nothing can be traced"));
+    match fatal {
+        Some(check) => Err(Failure::CannotRun(anyhow::anyhow!("{}: {}", check.name, check.found))),
+        None => Ok(Exit::Clean),
+    }
+}
+
+/// Loads, attaches and tests the probes, and takes them out again.
+fn probes(offsets: &Offsets) -> Vec<Check> {
+    let config = setup::config(u64::MAX, 0, 0);
+    let attached = match load::load(offsets, &config, false) {
+        Ok(probes) => probes.attached.clone(),
+        Err(error) => {
+            return vec![Check::new("probes", false, format!("{error:#}"), "nothing can be traced")];
+        }
+    };
+    let Attached { calls, missing, .. } = &attached;
+    let names: Vec<&str> = calls.iter().map(|call| call.name()).collect();
+    let found = format!("{} by syscall tracepoints, each saw a test call", names.join(", "));
+    let mut checks = vec![Check::new("probes", !calls.is_empty(), found, "nothing can be traced")];
+    for (call, why) in missing {
+        let found = format!("{}: {why}", call.name());
+        checks.push(Check::new("probe", false, found, "calls of this kind are not seen"));
+    }
+    checks
+}
+
+fn node(options: &Doctor) -> Vec<Check> {
+    let roots = kubelet_roots(&options.node.host_root, &options.node.kubelet_root);
+    let exists = |path: &Path| setup::on_host(&options.node.host_root, path).is_dir();
+    let mut checks: Vec<Check> = roots
+        .iter()
+        .map(|root| {
+            let lost = "--pod-uid and --pod cannot be checked; pods are still found in paths";
+            Check::new("kubelet root", exists(&root.join("pods")), safe_path(root), lost)
+        })
+        .collect();
+    let logs: Vec<_> = roots.iter().flat_map(|r| log_dirs_for(r)).filter(|d| exists(d)).collect();
+    let found = match logs.first() {
+        Some(dir) => safe_path(dir).into_owned(),
+        None => "no /var/log/pods".to_owned(),
+    };
+    checks.push(Check::new("pod names", !logs.is_empty(), found, "pods are shown by UID only"));
+    let running = runtimes();
+    let found =
+        if running.is_empty() { "none is running".to_owned() } else { running.join(", ") };
+    checks.push(Check::new("runtimes", true, found, ""));
+    checks
+}
+
+/// Runtimes and kubelets that run now, by the name of their process.
+fn runtimes() -> Vec<String> {
+    const KNOWN: [&str; 4] = ["kubelet", "containerd", "dockerd", "crio"];
+    let processes = procfs::process::all_processes().into_iter().flatten().flatten();
+    let names = processes.filter_map(|process| process.stat().ok());
+    let known = names.filter(|stat| KNOWN.contains(&stat.comm.as_str()));
+    known.map(|stat| format!("{} (pid {})", stat.comm, stat.pid)).collect()
+}
+
+fn print(checks: &[Check], output: Output) {
+    let mut text = String::new();
+    for check in checks {
+        if output == Output::Json {
+            #[derive(Serialize)]
+            struct Line<'a> {
+                schema: &'static str,
+                r#type: &'static str,
+                #[serde(flatten)]
+                check: &'a Check,
+            }
+            let line = Line { schema: "podstuck/v1", r#type: "check", check };
+            // A struct of strings always serialises.
+            let _ = writeln!(text, "{}", serde_json::to_string(&line).unwrap_or_default());
+            continue;
+        }
+        let mark = if check.ok { "ok     " } else { "MISSING" };
+        let _ = writeln!(text, "{mark} {:20} {}", check.name, check.found);
+        if let Some(lost) = check.lost {
+            let _ = writeln!(text, "        {:20} lost: {lost}", "");
+        }
+    }
+    print!("{text}");
+}

@@ -1,0 +1,63 @@
+//! Gets the facts that a case needs, outside the detectors and without waiting for them.
+
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::{
+    detect::{Case, Facts, Needs},
+    state::{look, mounts},
+};
+
+/// Looks that run at a time; each is a process of its own.
+const AT_A_TIME: usize = 4;
+/// Cases that may wait. A storm of failures asks the same again; what does not fit is asked with
+/// the next failure.
+const WAITING: usize = 256;
+
+/// Answers cases, a few at a time.
+pub struct Clerk {
+    answers: UnboundedSender<(Case, Facts)>,
+    turns: std::sync::Arc<tokio::sync::Semaphore>,
+    open: std::sync::Arc<std::sync::atomic::AtomicUsize>,
+}
+
+impl Clerk {
+    /// Sends its answers there.
+    pub fn new(answers: UnboundedSender<(Case, Facts)>) -> Self {
+        let turns = std::sync::Arc::new(tokio::sync::Semaphore::new(AT_A_TIME));
+        Self { answers, turns, open: Default::default() }
+    }
+
+    /// How many cases wait for facts.
+    pub fn open(&self) -> usize {
+        self.open.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// Begins to get the facts of a case.
+    pub fn ask(&self, case: Case) {
+        use std::sync::atomic::Ordering::Relaxed;
+        if self.open() >= WAITING {
+            return;
+        }
+        self.open.fetch_add(1, Relaxed);
+        let (answers, turns, open) = (self.answers.clone(), self.turns.clone(), self.open.clone());
+        tokio::spawn(async move {
+            let _turn = turns.acquire().await;
+            let facts = gather(&case.needs).await;
+            // Nobody listens any more: the run is over.
+            let _ = answers.send((case, facts));
+            open.fetch_sub(1, Relaxed);
+        });
+    }
+}
+
+async fn gather(needs: &Needs) -> Facts {
+    match needs {
+        Needs::Mounts { pid, namespace } => {
+            let (pid, namespace) = (*pid, *namespace);
+            let mounts =
+                tokio::task::spawn_blocking(move || mounts::of_namespace(pid, namespace)).await;
+            Facts::Mounts(mounts.ok().flatten())
+        }
+        Needs::Look(question) => Facts::Looked(look::ask(question).await),
+    }
+}

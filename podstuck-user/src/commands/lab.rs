@@ -1,0 +1,71 @@
+//! `podstuck lab`: builds a case, or lists them.
+
+use std::{io::Write, sync::Arc, thread, time::Duration};
+
+use anyhow::{Context, anyhow};
+use tokio::runtime;
+
+use super::{Exit, Failure, interrupt::Stop};
+use crate::{
+    cli::{Lab, LabRemoval},
+    lab::{self, CASES, Options, RemovalArgs, Unsupported},
+};
+
+/// Runs the command.
+pub fn run(options: &Lab) -> Result<Exit, Failure> {
+    let Some(id) = &options.cause else {
+        return list().map(|()| Exit::Clean).map_err(Failure::CannotRun);
+    };
+    let Some(case) = lab::find(id) else {
+        let known: Vec<&str> = CASES.iter().map(|case| case.id).collect();
+        let error = anyhow!("there is no lab case {id:?}; there are: {}", known.join(", "));
+        return Err(Failure::Usage(error));
+    };
+    let lab_options = Options {
+        duration: options.duration,
+        start_delay: options.hold.unwrap_or(Duration::ZERO),
+        entries: options.entries,
+        rate: options.rate,
+        ..Options::default()
+    };
+    let stop = listen().map_err(Failure::CannotRun)?;
+    match lab::run(case, &lab_options, &stop) {
+        Ok(()) => Ok(Exit::Clean),
+        Err(error) if error.is::<Unsupported>() => Err(Failure::CannotRun(error)),
+        Err(error) => Err(Failure::CannotRun(error.context(format!("lab case {id}")))),
+    }
+}
+
+/// The removing process of a case.
+pub fn removal(options: &LabRemoval) -> Result<Exit, Failure> {
+    let args = RemovalArgs {
+        root: options.root.clone(),
+        case: options.case.clone(),
+        uid: options.uid.clone(),
+        rate: options.rate,
+    };
+    lab::removal_main(&args).map(|()| Exit::Clean).map_err(Failure::CannotRun)
+}
+
+fn list() -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    for case in CASES {
+        writeln!(out, "{:32} {}", case.id, case.summary)?;
+    }
+    Ok(())
+}
+
+/// Signals, listened to on a thread of their own: building and removing a tree does not wait.
+fn listen() -> anyhow::Result<Arc<std::sync::atomic::AtomicBool>> {
+    let runtime = runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("starting the runtime for signals")?;
+    let stop = runtime.block_on(async { Stop::listen() })?;
+    let flag = stop.flag();
+    thread::Builder::new()
+        .name("signals".into())
+        .spawn(move || runtime.block_on(std::future::pending::<()>()))
+        .context("starting the thread for signals")?;
+    Ok(flag)
+}

@@ -1,0 +1,114 @@
+//! Prints and exports what is told, in the form that was asked for.
+
+use std::{
+    io::{IsTerminal, Write},
+    path::Path,
+    time::Duration,
+};
+
+use anyhow::Result;
+use indicatif::{ProgressBar, ProgressStyle};
+use jiff::Timestamp;
+
+use crate::{
+    cli::Output,
+    export::Exporter,
+    model::{
+        finding::{Finding, Progress},
+        summary::{Start, Summary},
+    },
+    present::{
+        json::{self, Line},
+        style::Style,
+        text,
+    },
+};
+
+/// Where everything that is told goes.
+pub struct Reporter {
+    json: bool,
+    style: Style,
+    exporter: Option<Exporter>,
+    /// On standard error, only when somebody looks at a terminal.
+    live: Option<ProgressBar>,
+}
+
+impl Reporter {
+    /// Opens the export directory, if one was asked for.
+    pub fn new(output: Output, export: Option<&Path>) -> Result<Self> {
+        let terminal = std::io::stdout().is_terminal();
+        let json = output == Output::Json;
+        let exporter = export.map(Exporter::new).transpose()?;
+        let live = (terminal && !json).then(|| {
+            let bar = ProgressBar::new_spinner();
+            if let Ok(style) = ProgressStyle::with_template("{spinner} {elapsed} {msg}") {
+                bar.set_style(style);
+            }
+            bar.enable_steady_tick(Duration::from_millis(200));
+            bar
+        });
+        let color = terminal && std::env::var_os("NO_COLOR").is_none();
+        let width = if terminal { terminal_width() } else { Style::PLAIN.width };
+        Ok(Self { json, style: Style { color, width }, exporter, live })
+    }
+
+    /// The exporter, to write files with.
+    pub fn exporter(&self) -> Option<&Exporter> {
+        self.exporter.as_ref()
+    }
+
+    /// Tells what the run is.
+    pub fn start(&self, start: &Start) {
+        self.tell(&Line::Start(start), || text::start(start, self.style));
+    }
+
+    /// Tells a finding, and appends it to the exported ones.
+    pub fn finding(&mut self, finding: &Finding) {
+        let line = Line::Finding(finding);
+        self.tell(&line, || text::finding(finding, self.style));
+        let json = json::line(Timestamp::now(), &line);
+        if let Some(exporter) = &mut self.exporter
+            && let Err(error) = exporter.append(&json)
+        {
+            tracing::warn!("{:#}", anyhow::Error::from(error));
+        }
+    }
+
+    /// Tells how far a mass deletion is.
+    pub fn progress(&self, progress: &Progress) {
+        self.tell(&Line::Progress(progress), || text::progress(progress, self.style));
+    }
+
+    /// Tells the end.
+    pub fn summary(&self, summary: &Summary, findings: u64) {
+        if let Some(live) = &self.live {
+            live.finish_and_clear();
+        }
+        self.tell(&Line::Summary(summary), || text::summary(summary, findings, self.style));
+    }
+
+    /// What the live line says.
+    pub fn live(&self, message: String) {
+        if let Some(live) = &self.live {
+            live.set_message(message);
+        }
+    }
+
+    fn tell(&self, line: &Line<'_>, text: impl FnOnce() -> String) {
+        let out = if self.json { json::line(Timestamp::now(), line) } else { text() };
+        let print = || {
+            let mut stdout = std::io::stdout().lock();
+            // A reader that went away is no reason to stop an export.
+            let _ = stdout.write_all(out.as_bytes()).and_then(|()| stdout.flush());
+        };
+        match &self.live {
+            Some(live) => live.suspend(print),
+            None => print(),
+        }
+    }
+}
+
+/// Of standard output, within what reads well.
+fn terminal_width() -> usize {
+    usize::from(console::Term::stdout().size().1).clamp(60, 120)
+}

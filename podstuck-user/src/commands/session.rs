@@ -1,0 +1,207 @@
+//! One run: records and counts in, findings out.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anyhow::Result;
+use bytes::Bytes;
+use podstuck_common::record::{Count, CountKey, loss};
+use tokio::sync::mpsc::{self, UnboundedReceiver};
+
+use super::{facts::Clerk, reporter::Reporter};
+use crate::{
+    aggregate::Aggregate,
+    attribute::Attributor,
+    decode::decode,
+    detect::{Case, Detectors, Facts, Verdict, ledger::Ledger},
+    export::Snapshot,
+    identity::component_for,
+    kernel::attach::Attached,
+    model::{
+        finding::Finding,
+        identity::{Component, Target},
+        summary::Completeness,
+        time::{Clock, Monotonic},
+    },
+    source::{actors::Actors, losses::Losses},
+};
+
+/// How often the progress of a mass deletion is told.
+const PROGRESS_EVERY: Duration = Duration::from_secs(5);
+
+/// Everything that a run knows.
+pub struct Session {
+    clock: Clock,
+    begun: Instant,
+    names: Attributor,
+    actors: Actors,
+    aggregate: Aggregate,
+    detectors: Detectors,
+    ledger: Ledger,
+    clerk: Clerk,
+    answers: UnboundedReceiver<(Case, Facts)>,
+    reporter: Reporter,
+    told_progress: Instant,
+    undecodable: u64,
+    unknown: Arc<Target>,
+}
+
+impl Session {
+    /// Begins with names and an empty memory.
+    pub fn new(names: Attributor, actors: Actors, reporter: Reporter) -> Self {
+        let clock = Clock::start();
+        let (sender, answers) = mpsc::unbounded_channel();
+        Self {
+            clock,
+            begun: Instant::now(),
+            names,
+            actors,
+            aggregate: Aggregate::default(),
+            detectors: Detectors::default(),
+            ledger: Ledger::new(clock),
+            clerk: Clerk::new(sender),
+            answers,
+            reporter,
+            told_progress: Instant::now(),
+            undecodable: 0,
+            unknown: Arc::new(Target::unknown()),
+        }
+    }
+
+    /// Prints and exports.
+    pub fn reporter(&self) -> &Reporter {
+        &self.reporter
+    }
+
+    /// How long it has watched.
+    pub fn window(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
+    /// How many findings there were.
+    pub fn found(&self) -> u64 {
+        self.ledger.found()
+    }
+
+    /// What was counted so far.
+    pub fn aggregate(&self) -> &Aggregate {
+        &self.aggregate
+    }
+
+    /// Takes records of the ring.
+    pub fn records(&mut self, records: &[Bytes]) {
+        for bytes in records {
+            let op = match decode(bytes) {
+                Ok(record) => self.names.operation(&record),
+                Err(error) => {
+                    tracing::warn!("{error}");
+                    None
+                }
+            };
+            let Some(op) = op else {
+                self.undecodable += 1;
+                continue;
+            };
+            tracing::debug!(
+                "{} {} {} by {} ({}), reasons {:#x}",
+                op.call.name(),
+                crate::model::path::safe_path(&op.path),
+                op.outcome.name(),
+                op.actor.comm,
+                op.actor.pid,
+                op.reason
+            );
+            let (cases, verdicts) = self.detectors.observe(&op);
+            verdicts.into_iter().for_each(|verdict| self.tell(verdict));
+            cases.into_iter().for_each(|case| self.clerk.ask(case));
+        }
+    }
+
+    /// Waits for facts about a case.
+    pub async fn answer(&mut self) -> Option<(Case, Facts)> {
+        self.answers.recv().await
+    }
+
+    /// Decides a case.
+    pub fn conclude(&mut self, case: &Case, facts: Facts) {
+        for verdict in self.detectors.conclude(case, facts, Monotonic::now()) {
+            self.tell(verdict);
+        }
+    }
+
+    /// Takes drained counts, once a second.
+    pub fn tick(&mut self, counts: &[(CountKey, Count)]) {
+        let Self { names, actors, aggregate, unknown, .. } = self;
+        let deltas = aggregate.add(counts, |pid, target_id| {
+            let Some(seen) = actors.get(pid) else { return Component::Other };
+            let actor = names.actor(pid, &seen);
+            component_for(&actor, names.target(target_id).unwrap_or(unknown))
+        });
+        let now = Monotonic::now();
+        let cases = self.detectors.tick(now, &deltas, &self.names);
+        cases.into_iter().for_each(|case| self.clerk.ask(case));
+        for verdict in self.detectors.mass_verdicts(now) {
+            self.tell(verdict);
+        }
+        if self.told_progress.elapsed() >= PROGRESS_EVERY {
+            self.told_progress = Instant::now();
+            for progress in self.detectors.progress(now) {
+                self.reporter.progress(&progress);
+            }
+        }
+        let (_, calls) = self.aggregate.by_outcome();
+        self.reporter.live(format!("{calls} calls, {} findings", self.ledger.found()));
+    }
+
+    fn tell(&mut self, verdict: Verdict) {
+        for finding in self.ledger.admit(verdict) {
+            self.reporter.finding(&finding);
+        }
+    }
+
+    /// Gets the facts that are still asked for, for a limited time.
+    pub async fn settle(&mut self, limit: Duration) {
+        let end = tokio::time::Instant::now() + limit;
+        while self.clerk.open() > 0 {
+            let Ok(Some((case, facts))) = tokio::time::timeout_at(end, self.answers.recv()).await
+            else {
+                return;
+            };
+            self.conclude(&case, facts);
+        }
+        while let Ok((case, facts)) = self.answers.try_recv() {
+            self.conclude(&case, facts);
+        }
+    }
+
+    /// What may be missing, from the probes' own counters.
+    pub fn completeness(&self, losses: &Losses, attached: &Attached) -> Completeness {
+        let missing = attached.missing.iter();
+        Completeness {
+            events_lost: losses.of(loss::RING_FULL) + self.undecodable,
+            events_limited: losses.of(loss::RATE_LIMITED),
+            unmatched_exits: losses.of(loss::UNMATCHED_EXIT),
+            map_full: losses.of(loss::COUNTS_FULL)
+                + losses.of(loss::IN_FLIGHT_FULL)
+                + losses.of(loss::OVERWRITTEN),
+            unresolved: losses.of(loss::PATH_CUT) + losses.of(loss::PATH_UNREADABLE),
+            probes_missing: missing.map(|(call, why)| format!("{}: {why}", call.name())).collect(),
+        }
+    }
+
+    /// Writes the exported files, if any were asked for.
+    pub fn export(&self, completeness: &Completeness) -> Result<()> {
+        let Some(exporter) = self.reporter.exporter() else { return Ok(()) };
+        let findings: Vec<Finding> = self.ledger.all().cloned().collect();
+        let snapshot = Snapshot {
+            series: &self.aggregate.table(&self.names),
+            findings: &findings,
+            completeness,
+            window: self.window(),
+            start: self.clock.at(self.clock.started()),
+        };
+        Ok(exporter.write(&snapshot)?)
+    }
+}

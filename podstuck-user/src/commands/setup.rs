@@ -1,0 +1,146 @@
+//! Before tracing: what is wanted, what this kernel allows, and the probes in.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow};
+use aya_log::EbpfLogger;
+use podstuck_common::{
+    config::Config,
+    trail::{name_hash, path_hash},
+};
+use tokio::io::{Interest, unix::AsyncFd};
+
+use super::Failure;
+pub(super) use crate::identity::on_host;
+use crate::{
+    cli::{Target, Watch},
+    identity::{PodNames, kubelet_roots, layout::normalise, log_dirs_for, markers, wanted::Places},
+    kernel::{
+        facts,
+        layout::{self, BTF_PATH},
+        load::{self, Probes},
+        privilege,
+    },
+    model::{path::safe_path, summary::Start},
+};
+
+/// All that a run needs.
+pub struct Prepared {
+    /// In the kernel.
+    pub probes: Probes,
+    /// Pods of this node.
+    pub names: PodNames,
+    /// What is told first.
+    pub start: Start,
+}
+
+/// Checks and loads. Nothing is left behind when it fails.
+pub fn prepare(options: &Watch, verbose: u8) -> Result<Prepared, Failure> {
+    privilege::check().map_err(|missing| Failure::CannotRun(missing.into()))?;
+    let host_root = &options.node.host_root;
+    let roots = kubelet_roots(host_root, &options.node.kubelet_root);
+    let mut log_dirs: Vec<PathBuf> = roots.iter().flat_map(|root| log_dirs_for(root)).collect();
+    log_dirs.iter_mut().for_each(|dir| *dir = on_host(host_root, dir));
+    log_dirs.dedup();
+    let mut names = PodNames::new(log_dirs);
+    let places = Places { host_root, kubelet_roots: &roots };
+    let wanted = wanted(&options.target, &places, &mut names).map_err(Failure::Usage)?;
+
+    let layout = layout::read(Path::new(BTF_PATH));
+    layout.problems.iter().for_each(|problem| tracing::warn!("{problem}"));
+    let slow_ns = u64::try_from(options.hung_after.as_nanos()).unwrap_or(u64::MAX);
+    let config = config(slow_ns, wanted.pod, wanted.path);
+    let probes = load::load(&layout.offsets, &config, verbose > 1)
+        .context("loading the probes")
+        .map_err(Failure::CannotRun)?;
+    let missing: Vec<String> =
+        probes.attached.missing.iter().map(|(call, why)| format!("{}: {why}", call.name())).collect();
+    if probes.attached.calls.is_empty() {
+        let error = anyhow!("no probe could be attached: {}", missing.join("; "));
+        return Err(Failure::CannotRun(error));
+    }
+    let mut searched: Vec<String> =
+        roots.iter().map(|root| safe_path(&root.join("pods")).into_owned()).collect();
+    searched.extend(names.log_dirs().iter().map(|dir| safe_path(dir).into_owned()));
+    let start = Start {
+        version: env!("CARGO_PKG_VERSION"),
+        kernel: facts::release(),
+        backend: "tracepoint".into(),
+        probes_attached: probes.attached.hooks.clone(),
+        probes_missing: missing,
+        target: wanted.text,
+        roots_searched: searched,
+    };
+    Ok(Prepared { probes, names, start })
+}
+
+/// Switches of the probes; zero means no restriction.
+pub fn config(slow_ns: u64, only_pod: u64, only_path: u64) -> Config {
+    Config {
+        slow_ns,
+        only_pod,
+        only_path,
+        own_tgid: std::process::id(),
+        reserved: 0,
+        markers: markers(),
+    }
+}
+
+/// What the run is restricted to, as the probes compare it.
+#[derive(Default)]
+struct Wanted {
+    pod: u64,
+    path: u64,
+    text: Option<String>,
+}
+
+fn wanted(
+    target: &Target,
+    places: &Places<'_>,
+    names: &mut PodNames,
+) -> anyhow::Result<Wanted> {
+    let uid = match (&target.pod_uid, &target.pod) {
+        (Some(uid), _) => Some(places.by_uid(uid, names)?),
+        (None, Some(name)) => Some(places.by_name(name, names)?),
+        (None, None) => None,
+    };
+    if let Some(uid) = uid {
+        let text = match names.lookup(&uid) {
+            Some((namespace, name)) => format!("pod {namespace}/{name} ({uid})"),
+            None => format!("pod {uid}"),
+        };
+        return Ok(Wanted { pod: name_hash(uid.as_bytes()), text: Some(text), path: 0 });
+    }
+    let Some(path) = &target.path else { return Ok(Wanted::default()) };
+    if !path.is_absolute() {
+        return Err(anyhow!("--path {}: must be absolute", safe_path(path)));
+    }
+    let path = normalise(path);
+    let hash = path_hash(path.as_os_str().as_encoded_bytes());
+    Ok(Wanted { path: hash, text: Some(format!("directory {}", safe_path(&path))), pod: 0 })
+}
+
+/// Shows the probes' own debug lines, if they were loaded with them. Call it inside the runtime.
+pub fn log_probe_lines(probes: &mut Probes) {
+    if !tracing::enabled!(tracing::Level::DEBUG) {
+        return;
+    }
+    let logger = match EbpfLogger::init(&mut probes.ebpf) {
+        Ok(logger) => logger,
+        Err(error) => {
+            tracing::warn!("no debug lines of the probes: {error}");
+            return;
+        }
+    };
+    // SAFETY: the logger owns its map's descriptor until it is dropped together with the `AsyncFd`.
+    let Ok(mut logger) = (unsafe { AsyncFd::register_with_interest(logger, Interest::READABLE) })
+    else {
+        return;
+    };
+    tokio::spawn(async move {
+        while let Ok(mut ready) = logger.readable_mut().await {
+            ready.get_inner_mut().flush();
+            ready.clear_ready();
+        }
+    });
+}

@@ -1,0 +1,123 @@
+//! A finding before it has a history.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use crate::model::{
+    call::{Call, Outcome},
+    finding::{Evidence, Remedy, Severity},
+    identity::{Actor, Target},
+    operation::Operation,
+    path::shell_word,
+    time::Monotonic,
+};
+
+/// Kinds of cases; one finding for each target and family at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Family {
+    /// EBUSY.
+    Busy,
+    /// EPERM.
+    Permission,
+    /// A removal inside a foreign mount.
+    Crossing,
+    /// Many deletions.
+    Mass,
+}
+
+/// What a detector concludes.
+#[derive(Clone, Debug)]
+pub struct Draft {
+    /// Which detector.
+    pub family: Family,
+    /// Name of the cause.
+    pub id: &'static str,
+    /// How bad.
+    pub severity: Severity,
+    /// 0 to 1.
+    pub confidence: f64,
+    /// Whether the pod waits for it.
+    pub blocks_deletion: Option<bool>,
+    /// Hash that names the target.
+    pub target_id: u64,
+    /// The target.
+    pub target: Arc<Target>,
+    /// Who called.
+    pub actor: Arc<Actor>,
+    /// What was called.
+    pub call: Call,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// The object.
+    pub path: PathBuf,
+    /// How often.
+    pub count: u64,
+    /// First time.
+    pub first: Monotonic,
+    /// Last time.
+    pub last: Monotonic,
+    /// Facts.
+    pub evidence: Vec<Evidence>,
+    /// Meaning.
+    pub explanation: String,
+    /// Ways out.
+    pub remedies: Vec<Remedy>,
+    /// What it is not.
+    pub ruled_out: Vec<String>,
+}
+
+impl Draft {
+    /// A draft about an operation, to be filled.
+    pub(super) fn about(family: Family, id: &'static str, op: &Operation) -> Self {
+        Self {
+            family,
+            id,
+            severity: Severity::Warning,
+            confidence: 0.5,
+            blocks_deletion: None,
+            target_id: op.target_id,
+            target: op.target.clone(),
+            actor: op.actor.clone(),
+            call: op.call,
+            outcome: op.outcome,
+            path: op.path.clone(),
+            count: 1,
+            first: op.end,
+            last: op.end,
+            evidence: Vec::new(),
+            explanation: String::new(),
+            remedies: Vec::new(),
+            ruled_out: Vec::new(),
+        }
+    }
+
+    /// Adds a fact.
+    pub(super) fn fact(&mut self, fact: impl Into<String>, source: impl Into<String>) {
+        self.evidence.push(Evidence::new(fact, source));
+    }
+
+    /// Adds a way out.
+    pub(super) fn remedy(&mut self, command: impl Into<String>, risk: impl Into<String>) {
+        self.remedies.push(Remedy { command: command.into(), risk: risk.into() });
+    }
+}
+
+/// Where a record came from, for evidence.
+pub(super) const PROBE: &str = "syscall probe";
+
+/// A command on a path, run where the caller sees that path.
+pub(super) fn command_in_namespace(op: &Operation, own_ns: u32, words: &str, path: &Path) -> String {
+    let path = shell_word(path);
+    if op.mnt_ns == 0 || op.mnt_ns == own_ns {
+        return format!("{words} {path}");
+    }
+    format!("nsenter --target {} --mount -- {words} {path}", op.actor.pid)
+}
+
+/// Inode number of our own mount namespace, 0 if unknown.
+pub(super) fn own_namespace() -> u32 {
+    use std::os::linux::fs::MetadataExt;
+    std::fs::metadata("/proc/self/ns/mnt").map(|m| m.st_ino() as u32).unwrap_or(0)
+}

@@ -1,0 +1,170 @@
+//! From operations and counts to named causes. A detector collects what it was shown; when it has
+//! a case it asks for facts (`Needs`), and decides from both. It reads nothing itself.
+
+pub mod backoff;
+mod busy;
+mod busy_verdict;
+mod crossing;
+mod draft;
+pub mod ledger;
+mod mass;
+mod mass_estimate;
+mod permission;
+mod umounts;
+
+use std::path::PathBuf;
+
+pub use draft::{Draft, Family};
+
+use crate::{
+    aggregate::Delta,
+    attribute::Attributor,
+    model::{
+        call::Call,
+        finding::Progress,
+        identity::{Component, TargetKind},
+        operation::Operation,
+        time::Monotonic,
+    },
+    state::{
+        look::{Answer, LookError, Question},
+        mounts::Mounts,
+    },
+};
+use busy::Busy;
+use crossing::Crossing;
+use mass::Mass;
+use permission::Permission;
+use podstuck_common::record::reason;
+
+/// Facts that a case needs before anything is said.
+#[derive(Clone, Debug)]
+pub enum Needs {
+    /// The mounts that a process sees.
+    Mounts {
+        /// A process in the namespace, if it still lives.
+        pid: u32,
+        /// The namespace's inode number.
+        namespace: u32,
+    },
+    /// A look at an object.
+    Look(Question),
+}
+
+/// A case that waits for facts.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// Who opened it.
+    pub family: Family,
+    /// What it is about: together with the family this names the case.
+    pub target_id: u64,
+    /// The object, where the family keeps several for a target.
+    pub path: PathBuf,
+    /// The facts wanted.
+    pub needs: Needs,
+}
+
+/// Facts, or why there are none.
+#[derive(Debug)]
+pub enum Facts {
+    /// To [`Needs::Mounts`]; `None` when the namespace is gone.
+    Mounts(Option<Mounts>),
+    /// To [`Needs::Look`].
+    Looked(Result<Answer, LookError>),
+}
+
+/// Something to tell about a finding.
+#[derive(Clone, Debug)]
+pub enum Verdict {
+    /// It exists, and this is what is known now.
+    Found(Box<Draft>),
+    /// The object was removed, or everything of the target.
+    Cleared {
+        /// The target.
+        target_id: u64,
+        /// The object; `None` when the whole target is gone.
+        path: Option<PathBuf>,
+        /// When.
+        at: Monotonic,
+    },
+}
+
+/// All detectors.
+#[derive(Default)]
+pub struct Detectors {
+    busy: Busy,
+    permission: Permission,
+    crossing: Crossing,
+    mass: Mass,
+}
+
+impl Detectors {
+    /// Shows an operation to all.
+    pub fn observe(&mut self, op: &Operation) -> (Vec<Case>, Vec<Verdict>) {
+        let mut cases = Vec::new();
+        let mut verdicts = Vec::new();
+        if op.call == Call::Umount2 {
+            self.busy.umounts.note(op);
+        }
+        if op.has(reason::ROOT_GONE | reason::RECOVERED) {
+            let whole = op.has(reason::ROOT_GONE);
+            self.forget(op, whole);
+            let path = (!whole).then(|| op.path.clone());
+            verdicts.push(Verdict::Cleared { target_id: op.target_id, path, at: op.end });
+        }
+        cases.extend(self.crossing.observe(op));
+        // The mount that a removal went through is busy afterwards: that is the same fault.
+        if !self.crossing.explains(op.target_id) {
+            cases.extend(self.busy.observe(op));
+        }
+        cases.extend(self.permission.observe(op));
+        self.mass.observe(op);
+        (cases, verdicts)
+    }
+
+    /// Shows the counts of the last tick.
+    pub fn tick(&mut self, now: Monotonic, deltas: &[Delta], names: &Attributor) -> Vec<Case> {
+        self.mass.tick(now, deltas, names)
+    }
+
+    /// Mass deletions that tell anything new at this tick.
+    pub fn mass_verdicts(&self, now: Monotonic) -> Vec<Verdict> {
+        self.mass.verdicts(now)
+    }
+
+    /// How far the mass deletions have come.
+    pub fn progress(&self, now: Monotonic) -> Vec<Progress> {
+        self.mass.progress(now)
+    }
+
+    /// Decides a case by its facts.
+    pub fn conclude(&mut self, case: &Case, facts: Facts, now: Monotonic) -> Vec<Verdict> {
+        let draft = match (case.family, facts) {
+            (Family::Busy, Facts::Mounts(mounts)) => self.busy.conclude(case, mounts.as_ref()),
+            (Family::Crossing, Facts::Mounts(mounts)) => {
+                self.crossing.conclude(case, mounts.as_ref())
+            }
+            (Family::Permission, Facts::Looked(answer)) => self.permission.conclude(case, answer),
+            (Family::Mass, Facts::Looked(answer)) => {
+                self.mass.learn(case, answer, now);
+                None
+            }
+            _ => None,
+        };
+        draft.into_iter().map(|draft| Verdict::Found(Box::new(draft))).collect()
+    }
+
+    fn forget(&mut self, op: &Operation, whole: bool) {
+        self.busy.forget(op, whole);
+        self.permission.forget(op, whole);
+        self.crossing.forget(op, whole);
+        self.mass.forget(op, whole);
+    }
+}
+
+/// Whether this is a part of the node's own clean-up: of something that has an owner, and not by a
+/// container that tidies up its own volume.
+fn is_clean_up(op: &Operation) -> bool {
+    let owned = !matches!(op.target.kind, TargetKind::Other);
+    owned && op.actor.component != Component::Workload
+}

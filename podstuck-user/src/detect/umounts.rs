@@ -1,0 +1,89 @@
+//! Unmounts seen, by path: whether anybody tried is half of the diagnosis.
+
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+};
+
+use nix::errno::Errno;
+
+use crate::model::{call::Outcome, operation::Operation, path::safe, time::Monotonic};
+
+/// Paths remembered. A node unmounts a handful for each pod.
+const PATHS: usize = 4096;
+
+/// What was tried on one path.
+#[derive(Clone, Debug, Default)]
+pub struct Tried {
+    /// Calls that succeeded, and when the last did.
+    pub ok: u64,
+    /// Calls that failed with EBUSY.
+    pub busy: u64,
+    /// Calls that failed otherwise.
+    pub other: u64,
+    /// The last one: when, how, by whom.
+    pub last: Option<(Monotonic, Outcome, String)>,
+}
+
+impl Tried {
+    /// Whether anybody tried at all.
+    pub fn any(&self) -> bool {
+        self.ok + self.busy + self.other > 0
+    }
+}
+
+/// Unmounts seen since the start.
+#[derive(Debug, Default)]
+pub struct Umounts {
+    by_path: HashMap<PathBuf, Tried>,
+}
+
+impl Umounts {
+    /// Notes an unmount.
+    pub fn note(&mut self, op: &Operation) {
+        if self.by_path.len() >= PATHS && !self.by_path.contains_key(key(&op.path)) {
+            let oldest = self.by_path.iter().min_by_key(|(_, t)| t.last.as_ref().map(|l| l.0));
+            if let Some(oldest) = oldest.map(|(path, _)| path.clone()) {
+                self.by_path.remove(&oldest);
+            }
+        }
+        let tried = self.by_path.entry(key(&op.path).into()).or_default();
+        match op.outcome {
+            Outcome::OK => tried.ok += 1,
+            outcome if outcome.is(Errno::EBUSY) => tried.busy += 1,
+            _ => tried.other += 1,
+        }
+        let who = format!("{} (pid {})", safe(op.actor.comm.as_bytes()), op.actor.pid);
+        tried.last = Some((op.end, op.outcome, who));
+    }
+
+    /// What was tried on a path, in whatever mount namespace and below whatever prefix.
+    pub fn on(&self, path: &Path) -> Tried {
+        self.by_path.get(key(path)).cloned().unwrap_or_default()
+    }
+}
+
+/// A driver in a container may see kubelet's directory elsewhere: from the pod on, paths agree.
+fn key(path: &Path) -> &Path {
+    let mut rest = path.components();
+    while let Some(component) = rest.next() {
+        let below = rest.as_path();
+        if component.as_os_str() == "pods" && below.components().count() > 1 {
+            return below;
+        }
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_does_not_matter() {
+        let host = key(Path::new("/var/lib/kubelet/pods/u/volumes/p/v"));
+        assert_eq!(host, key(Path::new("/csi/pods/u/volumes/p/v")));
+        assert_eq!(host, Path::new("u/volumes/p/v"));
+        assert_eq!(key(Path::new("/mnt/x")), Path::new("/mnt/x"));
+    }
+}

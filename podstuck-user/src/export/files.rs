@@ -1,0 +1,163 @@
+//! Writes the export directory. Every file is replaced as a whole, so that a reader (and a crash)
+//! meets the old one or the new one.
+
+use std::{
+    fs::{self, Permissions},
+    io::{self, Write},
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use tempfile::NamedTempFile;
+
+use super::{csv, error::ExportError, findings_file::FindingsFile, hlog, prometheus};
+use crate::model::{finding::Finding, series::SeriesTable, summary::Completeness};
+
+/// node_exporter, and who else collects the files, need not be root.
+const MODE: u32 = 0o644;
+
+/// What is written at one moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Snapshot<'a> {
+    /// All series of the run.
+    pub series: &'a SeriesTable,
+    /// Each finding once, as it stands now.
+    pub findings: &'a [Finding],
+    /// What may be missing.
+    pub completeness: &'a Completeness,
+    /// How long the run has traced.
+    pub window: Duration,
+    /// When it began.
+    pub start: Timestamp,
+}
+
+/// The directory of `--export`. It describes one run: a new run replaces the files of the last.
+///
+/// All methods wait for the disk; call them from a thread that nobody waits for.
+#[derive(Debug)]
+pub struct Exporter {
+    dir: PathBuf,
+    findings: FindingsFile,
+}
+
+impl Exporter {
+    /// Creates the directory and an empty `findings.jsonl`, which shows before the tracing that
+    /// the directory can be written.
+    pub fn new(dir: &Path) -> Result<Self, ExportError> {
+        fs::create_dir_all(dir)
+            .map_err(|source| ExportError::Directory { path: dir.into(), source })?;
+        let findings = FindingsFile::create(dir)?;
+        Ok(Self { dir: dir.into(), findings })
+    }
+
+    /// Adds a line (with its end) to `findings.jsonl`.
+    pub fn append(&mut self, line: &str) -> Result<(), ExportError> {
+        self.findings.append(line)
+    }
+
+    /// Replaces `histograms.hlog`, `histograms.csv` and `metrics.prom`. One that fails does not
+    /// keep the others from being written; the first error is returned.
+    pub fn write(&self, snapshot: &Snapshot) -> Result<(), ExportError> {
+        let Snapshot { series, findings, completeness, window, start } = *snapshot;
+        let metrics = || prometheus::prometheus(start, window, series, findings, completeness);
+        let results = [
+            hlog::hlog(start, window, series).and_then(|b| self.replace(hlog::FILE, &b)),
+            csv::csv(series).and_then(|b| self.replace(csv::FILE, &b)),
+            metrics().and_then(|t| self.replace(prometheus::FILE, t.as_bytes())),
+        ];
+        results.into_iter().collect()
+    }
+
+    /// Replaces any file of the directory, such as `report.html`.
+    pub fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), ExportError> {
+        replace(&self.dir, name, bytes).map(drop)
+    }
+}
+
+/// Writes to a temporary name, then renames; gives the file, still open.
+pub(super) fn replace(dir: &Path, name: &str, bytes: &[u8]) -> Result<fs::File, ExportError> {
+    let write = || -> io::Result<fs::File> {
+        // node_exporter reads every `*.prom`: the temporary name must not end so.
+        let mut file = NamedTempFile::with_prefix_in(format!(".{name}."), dir)?;
+        file.write_all(bytes)?;
+        // Unlike a mode given at creation, this is not narrowed by the umask.
+        file.as_file().set_permissions(Permissions::from_mode(MODE))?;
+        // Else a power cut may leave the new name with nothing in it.
+        file.as_file().sync_all()?;
+        Ok(file.persist(dir.join(name))?)
+    };
+    write().map_err(|source| ExportError::Write { path: dir.join(name), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{export::sample, present::sample as findings};
+
+    fn names(dir: &Path) -> Vec<String> {
+        let mut names: Vec<_> = fs::read_dir(dir)
+            .unwrap()
+            .map(|e| e.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn all_files_appear_readable_by_others_and_nothing_else_is_left() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path().join("a/b");
+        let exporter = Exporter::new(&dir).unwrap();
+        let snapshot = Snapshot {
+            series: &sample::table(),
+            findings: &[findings::finding()],
+            completeness: &Completeness::default(),
+            window: Duration::from_secs(30),
+            start: sample::start(),
+        };
+        exporter.write(&snapshot).unwrap();
+        exporter.write(&snapshot).unwrap();
+        exporter.replace("report.html", b"<!doctype html>").unwrap();
+        let all =
+            ["findings.jsonl", "histograms.csv", "histograms.hlog", "metrics.prom", "report.html"];
+        assert_eq!(names(&dir), all);
+        for name in all {
+            let mode = fs::metadata(dir.join(name)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o7777, 0o644, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_link_at_the_name_is_replaced_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let victim = dir.path().join("victim");
+        fs::write(&victim, "keep").unwrap();
+        std::os::unix::fs::symlink(&victim, dir.path().join("metrics.prom")).unwrap();
+        Exporter::new(dir.path()).unwrap().replace("metrics.prom", b"new").unwrap();
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "keep");
+        assert_eq!(fs::read_to_string(dir.path().join("metrics.prom")).unwrap(), "new");
+    }
+
+    #[test]
+    fn errors_name_the_place_and_the_cause() {
+        let root = tempfile::tempdir().unwrap();
+        let file = root.path().join("file");
+        fs::write(&file, "").unwrap();
+        let error = anyhow::Error::from(Exporter::new(&file.join("x")).unwrap_err());
+        assert_eq!(
+            format!("{error:#}"),
+            format!(
+                "cannot create the export directory {}/x: Not a directory (os error 20)",
+                file.display()
+            )
+        );
+        fs::create_dir(root.path().join("metrics.prom")).unwrap();
+        let exporter = Exporter::new(root.path()).unwrap();
+        let error = anyhow::Error::from(exporter.replace("metrics.prom", b"").unwrap_err());
+        let text = format!("{error:#}");
+        assert!(text.contains("metrics.prom: ") && text.contains("Is a directory"), "{text}");
+        assert_eq!(names(root.path()), ["file", "findings.jsonl", "metrics.prom"]);
+    }
+}

@@ -1,0 +1,18 @@
+//! Files that other tools read: findings as JSON Lines, and the exact counts as HdrHistogram
+//! interval log, CSV and Prometheus text. The renderers are pure; only [`files`] writes.
+
+pub mod csv;
+pub mod error;
+pub mod files;
+mod findings_file;
+pub mod histogram;
+pub mod hlog;
+mod latency;
+pub mod prometheus;
+mod rows;
+
+pub use error::ExportError;
+pub use files::{Exporter, Snapshot};
+
+#[cfg(test)]
+mod sample;

@@ -1,0 +1,78 @@
+//! Looks for the control group of a pod.
+
+use std::{
+    collections::VecDeque,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use super::cgroup::pod_uid;
+
+/// Directories looked at: several times what a full node has, even with a tree per controller.
+const MOST: usize = 50_000;
+/// kubelet's groups lie at most four levels below their root; nested nodes and version 1 add some.
+const DEEPEST: usize = 12;
+
+/// The first directory found that is the pod's group. Pods' own groups are not entered, so what a
+/// container makes below its own cannot prolong the search or lead it astray.
+pub(super) fn find_pod_cgroup(root: &Path, uid: &str) -> Option<PathBuf> {
+    let mut queue = VecDeque::from([(root.to_owned(), 0)]);
+    let mut seen = 0;
+    while let Some((dir, depth)) = queue.pop_front() {
+        // Groups come and go while they are read.
+        let Ok(entries) = fs::read_dir(&dir) else { continue };
+        for entry in entries.flatten() {
+            if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                continue;
+            }
+            seen += 1;
+            if seen > MOST {
+                tracing::warn!("stopped after {MOST} control groups below {}", root.display());
+                return None;
+            }
+            match entry.file_name().to_str().and_then(pod_uid) {
+                Some(found) if found == uid => return Some(entry.path()),
+                Some(_) => {}
+                None if depth + 1 < DEEPEST => queue.push_back((entry.path(), depth + 1)),
+                None => {}
+            }
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
+    const STATIC: &str = "0123456789abcdef0123456789abcdef";
+
+    #[test]
+    fn both_drivers_groups_are_found() {
+        let root = tempfile::tempdir().unwrap();
+        let slice = root.path().join(format!(
+            "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{}.slice",
+            UID.replace('-', "_")
+        ));
+        fs::create_dir_all(&slice).unwrap();
+        let plain = root.path().join(format!("memory/kubepods/pod{STATIC}"));
+        fs::create_dir_all(&plain).unwrap();
+        assert_eq!(find_pod_cgroup(root.path(), UID), Some(slice));
+        assert_eq!(find_pod_cgroup(root.path(), STATIC), Some(plain));
+        assert_eq!(find_pod_cgroup(root.path(), &UID.replace('0', "1")), None);
+    }
+
+    #[test]
+    fn a_container_cannot_pretend_to_be_a_pod() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir_all(root.path().join(format!("kubepods/pod{STATIC}/c/pod{UID}"))).unwrap();
+        fs::write(root.path().join(format!("pod{UID}")), "").unwrap();
+        assert_eq!(find_pod_cgroup(root.path(), UID), None);
+    }
+
+    #[test]
+    fn a_missing_root_finds_nothing() {
+        assert_eq!(find_pod_cgroup(Path::new("/nonexistent"), UID), None);
+    }
+}

@@ -1,0 +1,142 @@
+//! Names of pods by their UID, from kubelet's log directories `NAMESPACE_NAME_UID` (pkg/kubelet,
+//! `BuildPodLogsDirectory`). No part can contain an underscore. The directory outlives the pod's
+//! volumes, and what was read once is remembered when it is gone.
+
+use std::{
+    collections::HashMap,
+    fs,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use super::{classify::kubelet_root_of, uid::is_pod_uid};
+
+/// Names remembered: several times the pods that a node runs.
+const REMEMBERED: usize = 10_000;
+/// A miss reads the directories again, but not more often than this.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Pod names of this node.
+pub struct PodNames {
+    log_dirs: Vec<PathBuf>,
+    by_uid: HashMap<String, (String, String)>,
+    read: Option<Instant>,
+}
+
+impl PodNames {
+    /// Will look in these directories.
+    pub fn new(log_dirs: Vec<PathBuf>) -> Self {
+        Self { log_dirs, by_uid: HashMap::new(), read: None }
+    }
+
+    /// The directories that are looked in.
+    pub fn log_dirs(&self) -> &[PathBuf] {
+        &self.log_dirs
+    }
+
+    /// Namespace and name of a pod.
+    pub fn lookup(&mut self, uid: &str) -> Option<(String, String)> {
+        if !self.by_uid.contains_key(uid) && self.read.is_none_or(|read| read.elapsed() >= AGAIN) {
+            self.read_all();
+        }
+        self.by_uid.get(uid).cloned()
+    }
+
+    /// UIDs of the pods of a name: several for one that was created again.
+    pub fn find(&mut self, namespace: &str, name: &str) -> Vec<String> {
+        self.read_all();
+        let same = |found: &(String, String)| found.0 == namespace && found.1 == name;
+        let mut uids: Vec<String> =
+            self.by_uid.iter().filter(|(_, n)| same(n)).map(|(uid, _)| uid.clone()).collect();
+        uids.sort();
+        uids
+    }
+
+    /// All pods known, as (namespace, name, UID).
+    pub fn all(&self) -> Vec<(&str, &str, &str)> {
+        let mut all: Vec<_> =
+            self.by_uid.iter().map(|(uid, (ns, n))| (ns.as_str(), n.as_str(), uid.as_str())).collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// Looks beside kubelet's directory that a path shows, too: a nested node or a lab has its
+    /// logs there.
+    pub fn learn_root(&mut self, path: &Path) {
+        let dirs = kubelet_root_of(path).map(|root| log_dirs_for(&root)).unwrap_or_default();
+        for dir in dirs {
+            if !self.log_dirs.contains(&dir) && dir.is_dir() {
+                self.log_dirs.push(dir);
+                self.read = None;
+            }
+        }
+    }
+
+    fn read_all(&mut self) {
+        self.read = Some(Instant::now());
+        for dir in &self.log_dirs {
+            let Ok(entries) = fs::read_dir(dir) else { continue };
+            for entry in entries.flatten() {
+                let name = entry.file_name();
+                let Some((namespace, pod, uid)) = name.to_str().and_then(split) else { continue };
+                if self.by_uid.len() < REMEMBERED {
+                    self.by_uid.insert(uid.into(), (namespace.into(), pod.into()));
+                }
+            }
+        }
+    }
+}
+
+fn split(directory: &str) -> Option<(&str, &str, &str)> {
+    let (rest, uid) = directory.rsplit_once('_')?;
+    let (namespace, name) = rest.split_once('_')?;
+    let plain = !name.contains('_') && !namespace.is_empty() && !name.is_empty();
+    (plain && is_pod_uid(uid.as_bytes())).then_some((namespace, name, uid))
+}
+
+/// Log directories that go with a kubelet root: beside it, under the same prefix, and the usual
+/// one.
+pub fn log_dirs_for(kubelet_root: &Path) -> Vec<PathBuf> {
+    let usual = PathBuf::from("/var/log/pods");
+    let text = kubelet_root.to_str().unwrap_or_default();
+    match text.strip_suffix("/var/lib/kubelet").filter(|prefix| !prefix.is_empty()) {
+        Some(prefix) => vec![Path::new(prefix).join("var/log/pods"), usual],
+        None => vec![usual],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
+
+    #[test]
+    fn a_name_is_remembered_after_its_directory_is_gone() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join(format!("shop_cart-0_{UID}"));
+        fs::create_dir(&log).unwrap();
+        let mut names = PodNames::new(vec![dir.path().into()]);
+        let expected = Some(("shop".to_owned(), "cart-0".to_owned()));
+        assert_eq!(names.lookup(UID), expected);
+        fs::remove_dir(&log).unwrap();
+        assert_eq!(names.lookup(UID), expected);
+        assert_eq!(names.find("shop", "cart-0"), [UID]);
+        assert_eq!(names.find("shop", "cart-1"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_is_no_pod_is_no_pod() {
+        assert_eq!(split("shop_cart"), None);
+        assert_eq!(split(&format!("a_b_c_{UID}")), None);
+        assert_eq!(split("shop_cart_not-a-uid"), None);
+        assert_eq!(split(&format!("shop_cart_{UID}")), Some(("shop", "cart", UID)));
+    }
+
+    #[test]
+    fn logs_are_looked_for_under_the_prefix_of_kubelet() {
+        let dirs = log_dirs_for(Path::new("/lab/var/lib/kubelet"));
+        assert_eq!(dirs, ["/lab/var/log/pods", "/var/log/pods"].map(PathBuf::from));
+        assert_eq!(log_dirs_for(Path::new("/var/lib/kubelet")), [PathBuf::from("/var/log/pods")]);
+    }
+}

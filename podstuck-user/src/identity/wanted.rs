@@ -1,0 +1,173 @@
+//! The pod that was asked for on the command line.
+
+use std::{
+    fmt::Write as _,
+    path::{Path, PathBuf},
+};
+
+use thiserror::Error;
+
+use super::{PodNames, cgroup_walk::find_pod_cgroup, roots::on_host, uid::parse_pod_uid};
+
+/// How many pods an error lists.
+const LISTED: usize = 8;
+
+/// Why a pod cannot be watched.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum WantedError {
+    /// Not a UID.
+    #[error("{0:?} is no pod UID: expected 8-4-4-4-12 hexadecimal digits, or 32 for a static pod")]
+    Grammar(String),
+    /// Not `NAMESPACE/NAME`.
+    #[error("{0:?} is no pod: expected NAMESPACE/NAME")]
+    Name(String),
+    /// Nothing on this node.
+    #[error("no pod {wanted} on this node; looked in {looked}; {hint}")]
+    Unknown {
+        /// What was asked for.
+        wanted: String,
+        /// Every place.
+        looked: String,
+        /// What to do.
+        hint: String,
+    },
+    /// Several pods of one name.
+    #[error("several pods are called {name}: choose one with --pod-uid: {uids}")]
+    Ambiguous {
+        /// The name.
+        name: String,
+        /// Theirs.
+        uids: String,
+    },
+}
+
+/// Where pods leave traces on a node.
+pub struct Places<'a> {
+    /// `/`, or where the host's file system is.
+    pub host_root: &'a Path,
+    /// kubelet's roots.
+    pub kubelet_roots: &'a [PathBuf],
+}
+
+impl Places<'_> {
+    /// The pod of a UID, if this node has any trace of it.
+    pub fn by_uid(&self, uid: &str, names: &mut PodNames) -> Result<String, WantedError> {
+        let uid = parse_pod_uid(uid).ok_or_else(|| WantedError::Grammar(uid.into()))?;
+        let known = self.has_directory(&uid)
+            || names.lookup(&uid).is_some()
+            || find_pod_cgroup(&self.cgroups(), &uid).is_some();
+        if known { Ok(uid) } else { Err(self.unknown(&uid, names)) }
+    }
+
+    /// The pod of a name.
+    pub fn by_name(&self, text: &str, names: &mut PodNames) -> Result<String, WantedError> {
+        let (namespace, name) = text
+            .split_once('/')
+            .filter(|(ns, n)| !ns.is_empty() && !n.is_empty())
+            .ok_or_else(|| WantedError::Name(text.into()))?;
+        let all = names.find(namespace, name);
+        // A pod that was created again leaves the logs of its predecessor.
+        let here: Vec<&String> = all.iter().filter(|uid| self.has_directory(uid)).collect();
+        match (here.as_slice(), all.as_slice()) {
+            ([one], _) => Ok((*one).clone()),
+            ([], [one]) => Ok(one.clone()),
+            ([], []) => Err(self.unknown(text, names)),
+            _ => Err(WantedError::Ambiguous { name: text.into(), uids: all.join(", ") }),
+        }
+    }
+
+    fn has_directory(&self, uid: &str) -> bool {
+        let pods = self.kubelet_roots.iter().map(|root| root.join("pods").join(uid));
+        pods.map(|dir| on_host(self.host_root, &dir)).any(|dir| dir.is_dir())
+    }
+
+    fn cgroups(&self) -> PathBuf {
+        on_host(self.host_root, Path::new("/sys/fs/cgroup"))
+    }
+
+    fn unknown(&self, wanted: &str, names: &PodNames) -> WantedError {
+        let mut places: Vec<PathBuf> = self.kubelet_roots.iter().map(|r| r.join("pods")).collect();
+        places.extend(names.log_dirs().iter().cloned());
+        places.push(self.cgroups());
+        let looked: Vec<_> = places.iter().map(|p| p.display().to_string()).collect();
+        let pods = names.all();
+        let mut hint = String::from("is it on another node, or is --kubelet-root missing?");
+        if !pods.is_empty() {
+            hint.push_str(" Pods on this node: ");
+        }
+        for (i, (namespace, name, uid)) in pods.iter().take(LISTED).enumerate() {
+            let comma = if i == 0 { "" } else { ", " };
+            // Writing to a string cannot fail.
+            let _ = write!(hint, "{comma}{namespace}/{name} ({uid})");
+        }
+        if pods.len() > LISTED {
+            let _ = write!(hint, " and {} more", pods.len() - LISTED);
+        }
+        WantedError::Unknown { wanted: wanted.into(), looked: looked.join(", "), hint }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    const OLD: &str = "0f0e0d0c-1111-2222-3333-444455556666";
+    const NEW: &str = "1f0e0d0c-1111-2222-3333-444455556666";
+
+    struct Host {
+        dir: tempfile::TempDir,
+        roots: [PathBuf; 1],
+    }
+
+    impl Host {
+        fn new(pods: &[&str], logs: &[&str]) -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            for uid in pods {
+                fs::create_dir_all(dir.path().join("k/pods").join(uid)).unwrap();
+            }
+            for uid in logs {
+                fs::create_dir_all(dir.path().join(format!("logs/shop_cart_{uid}"))).unwrap();
+            }
+            Self { dir, roots: ["/k".into()] }
+        }
+
+        fn names(&self) -> PodNames {
+            PodNames::new(vec![self.dir.path().join("logs")])
+        }
+
+        fn places(&self) -> Places<'_> {
+            Places { host_root: self.dir.path(), kubelet_roots: &self.roots }
+        }
+    }
+
+    #[test]
+    fn a_directory_or_a_log_is_enough() {
+        let host = Host::new(&[OLD], &[NEW]);
+        let mut names = host.names();
+        assert_eq!(host.places().by_uid(OLD, &mut names), Ok(OLD.into()));
+        assert_eq!(host.places().by_uid(NEW, &mut names), Ok(NEW.into()));
+        assert_eq!(host.places().by_name("shop/cart", &mut names), Ok(NEW.into()));
+    }
+
+    #[test]
+    fn of_two_pods_of_one_name_the_one_with_a_directory_is_meant() {
+        let host = Host::new(&[NEW], &[OLD, NEW]);
+        assert_eq!(host.places().by_name("shop/cart", &mut host.names()), Ok(NEW.into()));
+        let both = Host::new(&[OLD, NEW], &[OLD, NEW]);
+        let error = both.places().by_name("shop/cart", &mut both.names()).unwrap_err();
+        assert!(error.to_string().contains(OLD) && error.to_string().contains(NEW));
+    }
+
+    #[test]
+    fn an_unknown_pod_says_where_it_was_looked_for() {
+        let host = Host::new(&[], &[OLD]);
+        let text = host.places().by_uid(NEW, &mut host.names()).unwrap_err().to_string();
+        assert!(text.contains("/k/pods") && text.contains("shop/cart"), "{text}");
+        let error = host.places().by_uid("nonsense", &mut host.names()).unwrap_err();
+        assert!(matches!(error, WantedError::Grammar(_)));
+        let error = host.places().by_name("nonsense", &mut host.names()).unwrap_err();
+        assert!(matches!(error, WantedError::Name(_)));
+    }
+}

@@ -1,0 +1,129 @@
+//! Offsets of the running kernel's structures, for the probes' path walk.
+
+use std::{fs, io, path::Path};
+
+use podstuck_common::config::{NO_OFFSET, Offsets};
+
+use super::btf::Btf;
+
+/// Where the kernel describes its own types.
+pub const BTF_PATH: &str = "/sys/kernel/btf/vmlinux";
+
+/// What could be learnt of this kernel's structures.
+pub struct Layout {
+    /// For the probes. Not usable when a needed field is missing.
+    pub offsets: Offsets,
+    /// What is missing, and what is lost with it; empty when all is well.
+    pub problems: Vec<String>,
+}
+
+/// Reads the running kernel's layout. Never fails: without it counts and errnos remain.
+pub fn read(path: &Path) -> Layout {
+    match fs::read(path) {
+        Ok(data) => match Btf::parse(&data) {
+            Ok(btf) => from_btf(&btf),
+            Err(error) => unusable(format!("{}: {error}", path.display())),
+        },
+        Err(error) if error.kind() == io::ErrorKind::NotFound => unusable(format!(
+            "{} does not exist: this kernel was built without CONFIG_DEBUG_INFO_BTF",
+            path.display()
+        )),
+        Err(error) => unusable(format!("{}: {error}", path.display())),
+    }
+}
+
+fn unusable(why: String) -> Layout {
+    let lost = "paths below a directory descriptor are not resolved; counts and errnos still are";
+    Layout { offsets: NOTHING, problems: vec![format!("{why}; {lost}")] }
+}
+
+const NOTHING: Offsets = Offsets {
+    usable: 0,
+    task_files: NO_OFFSET,
+    task_fs: NO_OFFSET,
+    task_parent: NO_OFFSET,
+    task_tgid: NO_OFFSET,
+    task_comm: NO_OFFSET,
+    task_nsproxy: NO_OFFSET,
+    nsproxy_mnt_ns: NO_OFFSET,
+    mnt_ns_inum: NO_OFFSET,
+    files_fdt: NO_OFFSET,
+    fdt_fd: NO_OFFSET,
+    fdt_max: NO_OFFSET,
+    file_path: NO_OFFSET,
+    path_mnt: NO_OFFSET,
+    path_dentry: NO_OFFSET,
+    fs_root: NO_OFFSET,
+    fs_pwd: NO_OFFSET,
+    dentry_parent: NO_OFFSET,
+    dentry_hash_len: NO_OFFSET,
+    dentry_name: NO_OFFSET,
+    dentry_inode: NO_OFFSET,
+    inode_ino: NO_OFFSET,
+    inode_sb: NO_OFFSET,
+    sb_dev: NO_OFFSET,
+    vfsmount_root: NO_OFFSET,
+    mount_vfsmount: NO_OFFSET,
+    mount_parent: NO_OFFSET,
+    mount_mountpoint: NO_OFFSET,
+    mount_id: NO_OFFSET,
+};
+
+/// The pure part of [`read`]: a field that this kernel lacks switches the walk off and is named.
+fn from_btf(btf: &Btf) -> Layout {
+    let mut problems = Vec::new();
+    let mut at = |structure: &str, field: &str| {
+        btf.offset(structure, field).unwrap_or_else(|| {
+            problems.push(format!(
+                "this kernel's `struct {structure}` has no field `{field}`; paths below a \
+                 directory descriptor are not resolved; counts and errnos still are"
+            ));
+            NO_OFFSET
+        })
+    };
+    let mut offsets = Offsets {
+        usable: 0,
+        task_files: at("task_struct", "files"),
+        task_fs: at("task_struct", "fs"),
+        task_parent: at("task_struct", "real_parent"),
+        task_tgid: at("task_struct", "tgid"),
+        task_comm: at("task_struct", "comm"),
+        task_nsproxy: at("task_struct", "nsproxy"),
+        nsproxy_mnt_ns: at("nsproxy", "mnt_ns"),
+        mnt_ns_inum: at("mnt_namespace", "ns.inum"),
+        files_fdt: at("files_struct", "fdt"),
+        fdt_fd: at("fdtable", "fd"),
+        fdt_max: at("fdtable", "max_fds"),
+        file_path: at("file", "f_path"),
+        path_mnt: at("path", "mnt"),
+        path_dentry: at("path", "dentry"),
+        fs_root: at("fs_struct", "root"),
+        fs_pwd: at("fs_struct", "pwd"),
+        dentry_parent: at("dentry", "d_parent"),
+        dentry_hash_len: at("dentry", "d_name.hash_len"),
+        dentry_name: at("dentry", "d_name.name"),
+        dentry_inode: at("dentry", "d_inode"),
+        inode_ino: at("inode", "i_ino"),
+        inode_sb: at("inode", "i_sb"),
+        sb_dev: at("super_block", "s_dev"),
+        vfsmount_root: at("vfsmount", "mnt_root"),
+        mount_vfsmount: at("mount", "mnt"),
+        mount_parent: at("mount", "mnt_parent"),
+        mount_mountpoint: at("mount", "mnt_mountpoint"),
+        mount_id: at("mount", "mnt_id"),
+    };
+    offsets.usable = u32::from(problems.is_empty());
+    Layout { offsets, problems }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_without_btf_is_said_to_be_one() {
+        let layout = read(Path::new("/nonexistent/btf"));
+        assert_eq!(layout.offsets.usable, 0);
+        assert!(layout.problems[0].contains("CONFIG_DEBUG_INFO_BTF"), "{:?}", layout.problems);
+    }
+}

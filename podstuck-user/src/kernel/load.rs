@@ -1,0 +1,40 @@
+//! Loads the probes with this kernel's layout and this run's switches.
+
+use aya::{Ebpf, EbpfLoader, VerifierLogLevel, include_bytes_aligned};
+use anyhow::{Context, Result};
+use podstuck_common::config::{Config, Offsets};
+
+use super::{
+    attach::{self, Attached},
+    selftest, tracefs,
+};
+
+static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/podstuck-ebpf"));
+
+/// aya-log's switch in the object: levels up to this one are compiled in by the verifier, the
+/// others are removed as dead code. 0 is none.
+const LOG_LEVEL: &str = "AYA_LOG_LEVEL";
+const LOG_DEBUG: u8 = 4;
+
+/// Probes in the kernel. They leave it when this is dropped.
+pub struct Probes {
+    /// Owns programs, links and those maps that nobody took.
+    pub ebpf: Ebpf,
+    /// What hangs where; `missing` includes what the self-test found dead.
+    pub attached: Attached,
+}
+
+/// Loads, attaches and tests.
+pub fn load(offsets: &Offsets, config: &Config, debug: bool) -> Result<Probes> {
+    let level = if debug { LOG_DEBUG } else { 0 };
+    let mut ebpf = EbpfLoader::new()
+        .override_global("OFFSETS", offsets, true)
+        .override_global("CONFIG", config, true)
+        .override_global(LOG_LEVEL, &level, true)
+        .verifier_log_level(VerifierLogLevel::STATS)
+        .load(OBJECT)
+        .context("creating the probes' maps")?;
+    let mut attached = tracefs::with(|| Ok(attach::tracepoints(&mut ebpf)))?;
+    selftest::verify(&ebpf, &mut attached)?;
+    Ok(Probes { ebpf, attached })
+}

@@ -1,0 +1,41 @@
+//! What the tool may do: checked before anything is loaded, and given up afterwards.
+
+use anyhow::Result;
+use caps::{CapSet, Capability, CapsHashSet};
+use thiserror::Error;
+
+/// A privilege that is missing, and the way to get it.
+#[derive(Debug, Error)]
+#[error(
+    "missing capability {0}: run podstuck as root on the node, or in a privileged pod \
+     (`kubectl debug node/NODE --profile=sysadmin`)"
+)]
+pub struct Missing(String);
+
+/// Loading and attaching programs.
+const TO_LOAD: [Capability; 2] = [Capability::CAP_BPF, Capability::CAP_PERFMON];
+/// Reading maps (below 5.19), `/proc` of other users, and directories of other users.
+const TO_WATCH: [Capability; 3] =
+    [Capability::CAP_BPF, Capability::CAP_SYS_PTRACE, Capability::CAP_DAC_READ_SEARCH];
+
+/// Whether programs can be loaded. `CAP_SYS_ADMIN` includes the newer two.
+pub fn check() -> Result<(), Missing> {
+    let has = |c: Capability| caps::has_cap(None, CapSet::Effective, c).unwrap_or(false);
+    if has(Capability::CAP_SYS_ADMIN) {
+        return Ok(());
+    }
+    match TO_LOAD.into_iter().find(|c| !has(*c)) {
+        Some(missing) => Err(Missing(missing.to_string())),
+        None => Ok(()),
+    }
+}
+
+/// Keeps what watching needs and gives up the rest, for this thread and all it starts. Called
+/// before the runtime starts its threads.
+pub fn reduce() -> Result<()> {
+    let held = caps::read(None, CapSet::Permitted)?;
+    let keep: CapsHashSet = TO_WATCH.into_iter().filter(|c| held.contains(c)).collect();
+    caps::set(None, CapSet::Effective, &keep)?;
+    caps::set(None, CapSet::Permitted, &keep)?;
+    Ok(())
+}

@@ -1,0 +1,41 @@
+//! Attaching to a tracepoint needs its number, which only tracefs tells, and nobody may have
+//! mounted tracefs. The node's mounts are not ours to change.
+
+use std::{path::Path, thread};
+
+use anyhow::{Context, Result, anyhow};
+use nix::{
+    mount::{MsFlags, mount},
+    sched::{CloneFlags, unshare},
+};
+
+const TRACEFS: &str = "/sys/kernel/tracing";
+
+fn mounted() -> bool {
+    [TRACEFS, "/sys/kernel/debug/tracing"].iter().any(|dir| Path::new(dir).join("events").is_dir())
+}
+
+/// Runs `work` where tracefs is visible. Where it is not mounted, that is a thread with a mount
+/// namespace of its own, which ends with the thread: a copy of the node's mounts that lived longer
+/// would keep volumes busy.
+pub fn with<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    if mounted() {
+        return work();
+    }
+    thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            mount_privately()?;
+            work()
+        });
+        thread.join().unwrap_or_else(|_| Err(anyhow!("the thread that attaches probes died")))
+    })
+}
+
+fn mount_privately() -> Result<()> {
+    unshare(CloneFlags::CLONE_NEWNS).context("unshare(CLONE_NEWNS) to look at tracefs")?;
+    let none = None::<&str>;
+    mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)
+        .context("making the mounts of the attaching thread private")?;
+    mount(Some("tracefs"), TRACEFS, Some("tracefs"), MsFlags::empty(), none)
+        .with_context(|| format!("mounting tracefs on {TRACEFS} for the attaching thread"))
+}

@@ -1,0 +1,161 @@
+//! What can be played: each case is a pod with certain volumes.
+
+use super::attribute::Attribute;
+
+/// A cause that the lab can build.
+#[derive(Debug)]
+pub struct Case {
+    /// The finding's id, as in `immutable-attribute`.
+    pub id: &'static str,
+    /// One line for the list of cases.
+    pub summary: &'static str,
+    /// The pod's volumes; the last is the one that the case is about.
+    pub(super) volumes: &'static [Volume],
+    /// Whether pods are built and deleted one after the other until the end.
+    pub(super) repeats: bool,
+}
+
+/// One volume of the pod.
+#[derive(Debug)]
+pub(super) struct Volume {
+    /// The plugin's directory, as in `kubernetes.io~empty-dir`.
+    pub(super) plugin: &'static str,
+    /// The volume's directory below it.
+    pub(super) name: &'static str,
+    /// What is in it, and what is wrong with it.
+    pub(super) kind: Kind,
+}
+
+/// What is in a volume, and what is wrong with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Files and directories.
+    Files,
+    /// The same, and a file some levels down that may not be deleted.
+    Protected(Attribute),
+    /// Very many files and directories.
+    Many,
+    /// Somebody else's directory is mounted in it.
+    ForeignMount,
+    /// A file system in memory.
+    Memory,
+    /// The same, with another one mounted in it.
+    MemoryWithChild,
+    /// Published by a CSI driver, by a bind mount.
+    Csi(Driver),
+}
+
+/// How a CSI driver answers when it is told to unpublish.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Driver {
+    /// It unmounts.
+    Works,
+    /// It forgot what it had published, says "nothing to do", and that all is well.
+    Forgot,
+    /// It had published twice, one mount over the other, and unmounts once.
+    PublishedTwice,
+}
+
+const fn empty_dir(name: &'static str, kind: Kind) -> Volume {
+    Volume { plugin: "kubernetes.io~empty-dir", name, kind }
+}
+
+const fn csi(name: &'static str, driver: Driver) -> Volume {
+    Volume { plugin: "kubernetes.io~csi", name, kind: Kind::Csi(driver) }
+}
+
+/// The tokens that nearly every pod has.
+const TOKENS: Volume =
+    Volume { plugin: "kubernetes.io~projected", name: "kube-api-access-7w2xk", kind: Kind::Memory };
+const LOGS: Volume = empty_dir("logs", Kind::Files);
+/// A PersistentVolume's name: kubelet calls the directory of a CSI volume after it.
+const PV: &str = "pvc-5d1c8f0e-6a43-4c55-9b37-2f0a7be91c44";
+
+/// All cases, the healthy one first.
+pub const CASES: &[Case] = &[
+    Case {
+        id: "healthy",
+        summary: "ordinary pods are deleted one after the other: nothing is wrong",
+        volumes: &[TOKENS, csi("scratch", Driver::Works), LOGS, empty_dir("data", Kind::Files)],
+        repeats: true,
+    },
+    Case {
+        id: "csi-driver-lost-publish-state",
+        summary: "the CSI driver forgot its mount, says OK without unmounting; rmdir is EBUSY",
+        volumes: &[TOKENS, LOGS, csi(PV, Driver::Forgot)],
+        repeats: false,
+    },
+    Case {
+        id: "stacked-mounts",
+        summary: "a CSI volume was mounted twice and unmounted once; rmdir is EBUSY",
+        volumes: &[TOKENS, LOGS, csi(PV, Driver::PublishedTwice)],
+        repeats: false,
+    },
+    Case {
+        id: "nested-mount-under-volume",
+        summary: "something is mounted inside a volume in memory; its umount is EBUSY",
+        volumes: &[TOKENS, LOGS, empty_dir("cache", Kind::MemoryWithChild)],
+        repeats: false,
+    },
+    Case {
+        id: "removal-crosses-mount",
+        summary: "a directory of somebody else is mounted in an emptyDir: kubelet deletes its files",
+        volumes: &[TOKENS, LOGS, empty_dir("data", Kind::ForeignMount)],
+        repeats: false,
+    },
+    Case {
+        id: "immutable-attribute",
+        summary: "a file in an emptyDir is immutable (chattr +i); unlink is EPERM",
+        volumes: &[TOKENS, LOGS, empty_dir("data", Kind::Protected(Attribute::Immutable))],
+        repeats: false,
+    },
+    Case {
+        id: "append-only-attribute",
+        summary: "a file in an emptyDir is append-only (chattr +a); unlink is EPERM",
+        volumes: &[TOKENS, LOGS, empty_dir("data", Kind::Protected(Attribute::AppendOnly))],
+        repeats: false,
+    },
+    Case {
+        id: "emptydir-mass-files",
+        summary: "an emptyDir has hundreds of thousands of files: slow, not stuck",
+        volumes: &[TOKENS, LOGS, empty_dir("data", Kind::Many)],
+        repeats: false,
+    },
+];
+
+/// The case of this id.
+pub fn find(id: &str) -> Option<&'static Case> {
+    CASES.iter().find(|case| case.id == id)
+}
+
+impl Case {
+    /// The volume that the case is about.
+    pub(super) fn subject(&self) -> Option<&'static Volume> {
+        self.volumes.last()
+    }
+
+    /// The attribute that one of its files gets.
+    pub(super) fn attribute(&self) -> Option<Attribute> {
+        self.volumes.iter().find_map(|volume| match volume.kind {
+            Kind::Protected(attribute) => Some(attribute),
+            _ => None,
+        })
+    }
+
+    /// Whether it builds a great many entries.
+    pub(super) fn has_many(&self) -> bool {
+        self.volumes.iter().any(|volume| volume.kind == Kind::Many)
+    }
+}
+
+impl Volume {
+    /// The directory below the pod's `plugins` that says it was set up; none for CSI.
+    pub(super) fn ready_name(&self) -> Option<String> {
+        match (self.plugin, self.kind) {
+            (_, Kind::Csi(_)) => None,
+            ("kubernetes.io~empty-dir", _) => Some(self.name.into()),
+            // Tokens and the like are an emptyDir under another name to kubelet.
+            _ => Some(format!("wrapped_{}", self.name)),
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! How kubelet deletes a pod, in the words of its own functions.
+//!
+//! Kubelets up to 1.29 tell a mount by its device number alone, so that a bind mount from the same
+//! file system does not look like one, and they try to remove it. One thing differs from the
+//! original: kubelet and CSI drivers start `umount(8)`, the lab makes the call itself.
+
+use std::{fs, path::Path};
+
+use rustix::{
+    fs::{CWD, stat},
+    io::Errno,
+};
+
+use super::{
+    calls::Calls,
+    case::{Driver, Kind, Volume},
+    go_remove::{Failure, is_gone, remove, remove_all},
+    layout::Pod,
+};
+
+/// Deletes one pod.
+#[derive(Debug)]
+pub(super) struct Kubelet<'a, 'b> {
+    calls: &'a mut Calls<'b>,
+    pod: &'a Pod,
+    /// The volumes of the CSI driver that it believes to be published.
+    published: bool,
+}
+
+impl<'a, 'b> Kubelet<'a, 'b> {
+    /// For this pod, whose volumes are set up.
+    pub(super) fn new(calls: &'a mut Calls<'b>, pod: &'a Pod) -> Self {
+        Self { calls, pod, published: true }
+    }
+
+    /// Tries once to tear down a volume.
+    pub(super) fn tear_down(&mut self, volume: &Volume) -> Result<(), Failure> {
+        match volume.kind {
+            Kind::Csi(driver) => self.tear_down_csi(volume, driver),
+            _ => self.tear_down_empty_dir(volume),
+        }
+    }
+
+    /// `emptyDir.TearDownAt`, which tokens and the like share.
+    fn tear_down_empty_dir(&mut self, volume: &Volume) -> Result<(), Failure> {
+        if let Some(ready) = self.pod.ready(volume) {
+            remove_all(self.calls, &ready)?;
+        }
+        let directory = self.pod.volume(volume);
+        match on_other_device(&directory) {
+            Err(Errno::NOENT) => return Ok(()),
+            Err(errno) => return Err(Failure::new("stat", directory, errno)),
+            Ok(true) => self.umount(&directory)?,
+            Ok(false) => {}
+        }
+        remove_all(self.calls, &directory)
+    }
+
+    /// `csiMountMgr.TearDownAt`: the driver's part, then kubelet's.
+    fn tear_down_csi(&mut self, volume: &Volume, driver: Driver) -> Result<(), Failure> {
+        let target = self.pod.content(volume);
+        match driver {
+            Driver::Forgot => {}
+            Driver::Works if self.published => {
+                self.umount(&target)?;
+                self.os_remove(&target)?;
+            }
+            Driver::PublishedTwice if self.published => self.umount(&target)?,
+            Driver::Works | Driver::PublishedTwice => {}
+        }
+        // From now on it says "not published, nothing to do".
+        self.published = false;
+        let directory = self.pod.volume(volume);
+        self.os_remove(&target)?;
+        self.os_remove(&directory.join("vol_data.json"))?;
+        self.os_remove(&directory)
+    }
+
+    /// What housekeeping does once all volumes are gone: `cleanupOrphanedPodDirs`.
+    pub(super) fn remove_pod_directory(&mut self) -> Result<(), Failure> {
+        let directory = self.pod.directory();
+        for part in ["containers", "etc-hosts", "plugins"] {
+            self.remove_on_one_device(&directory.join(part), remove)?;
+        }
+        // Never a file below `volumes`: it could be somebody's data.
+        self.remove_on_one_device(&directory.join("volumes"), rmdir)?;
+        rmdir(self.calls, &directory).map_err(|errno| Failure::new("unlinkat", directory, errno))
+    }
+
+    /// `removeall.RemoveAllOneFilesystem` and its sister for directories only: whole paths at
+    /// every level, and no descent into a mount.
+    fn remove_on_one_device(&mut self, path: &Path, how: Remove) -> Result<(), Failure> {
+        let failure = |errno| Failure::new("unlinkat", path, errno);
+        let errno = match how(self.calls, path) {
+            Ok(()) | Err(Errno::NOENT) => return Ok(()),
+            Err(errno) => errno,
+        };
+        if !path.is_dir() || on_other_device(path) != Ok(false) {
+            return Err(failure(errno));
+        }
+        let Ok(entries) = fs::read_dir(path) else { return Err(failure(errno)) };
+        for entry in entries.flatten() {
+            self.remove_on_one_device(&entry.path(), how)?;
+        }
+        gone_or(how(self.calls, path), failure)
+    }
+
+    fn umount(&mut self, path: &Path) -> Result<(), Failure> {
+        self.calls.umount(path).map_err(|errno| Failure::new("umount", path, errno))
+    }
+
+    fn os_remove(&mut self, path: &Path) -> Result<(), Failure> {
+        gone_or(remove(self.calls, path), |errno| Failure::new("remove", path, errno))
+    }
+}
+
+type Remove = fn(&mut Calls, &Path) -> Result<(), Errno>;
+
+/// Go's `syscall.Rmdir`, which is no rmdir(2).
+fn rmdir(calls: &mut Calls, path: &Path) -> Result<(), Errno> {
+    calls.rmdir(CWD, path)
+}
+
+fn gone_or(result: Result<(), Errno>, failure: impl Fn(Errno) -> Failure) -> Result<(), Failure> {
+    if is_gone(result) { Ok(()) } else { result.map_err(failure) }
+}
+
+/// Kubelet's `IsLikelyNotMountPoint`, the other way round.
+fn on_other_device(path: &Path) -> Result<bool, Errno> {
+    let parent = path.parent().unwrap_or(path);
+    Ok(stat(path)?.st_dev != stat(parent)?.st_dev)
+}

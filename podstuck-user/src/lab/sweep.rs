@@ -1,0 +1,142 @@
+//! Leaves nothing behind: the lab's directory goes whatever happens.
+
+use std::{
+    ffi::OsString,
+    fs, io,
+    os::unix::ffi::OsStringExt,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, bail};
+use tempfile::TempDir;
+
+use super::{attribute, layout::Pod};
+
+/// The lab's directory, removed at the end of its life.
+#[derive(Debug)]
+pub(super) struct LabDirectory {
+    path: PathBuf,
+    present: bool,
+}
+
+impl LabDirectory {
+    /// Takes over the directory.
+    pub(super) fn new(directory: TempDir) -> Self {
+        Self { path: directory.keep(), present: true }
+    }
+
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Removes it with all that is in it.
+    pub(super) fn sweep(&mut self) -> Result<()> {
+        if !self.present {
+            return Ok(());
+        }
+        self.present = false;
+        let path = &self.path;
+        if let Some(mount) = mount_below(path)? {
+            bail!(
+                "{} is still mounted, so nothing below {} was removed; unmount it, then remove the \
+                 directory",
+                mount.display(),
+                path.display()
+            );
+        }
+        let removed = fs::remove_dir_all(path).or_else(|error| {
+            if error.kind() != io::ErrorKind::PermissionDenied {
+                return Err(error);
+            }
+            clear_attributes(path);
+            fs::remove_dir_all(path)
+        });
+        removed.with_context(|| format!("cannot remove {}; remove it by hand", path.display()))
+    }
+}
+
+impl Drop for LabDirectory {
+    fn drop(&mut self) {
+        if let Err(error) = self.sweep() {
+            super::note(&format!("podstuck lab: {error:#}"));
+        }
+    }
+}
+
+/// Moves what is left of the pod out of the places where pods are, so that a watcher does not take
+/// the sweeping for deletions of the pod.
+pub(super) fn retire(pod: &Pod) {
+    for (place, name) in [(pod.directory(), "retired-pod"), (pod.logs(), "retired-logs")] {
+        // Most often the pod's directory is gone already. What cannot be moved is swept in place.
+        let _ = fs::rename(place, pod.root.join(name));
+    }
+}
+
+/// Takes the attributes that forbid deletion from everything below. What fails here shows when the
+/// removal is tried again, with the reason.
+fn clear_attributes(path: &Path) {
+    let _ = attribute::clear(path);
+    let Ok(entries) = fs::read_dir(path) else { return };
+    for entry in entries.flatten() {
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => clear_attributes(&entry.path()),
+            Ok(kind) if kind.is_file() => {
+                let _ = attribute::clear(&entry.path());
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A mount at or below `root` in this thread's mount namespace.
+fn mount_below(root: &Path) -> Result<Option<PathBuf>> {
+    let source = "/proc/thread-self/mountinfo";
+    let table = fs::read(source).with_context(|| format!("cannot read {source}"))?;
+    let mut mounts = table.split(|byte| *byte == b'\n').filter_map(mount_point);
+    Ok(mounts.find(|mount| mount.starts_with(root)))
+}
+
+/// The fifth field of a line, in which the kernel writes odd bytes as `\ooo`.
+fn mount_point(line: &[u8]) -> Option<PathBuf> {
+    let mut rest = line.split(|byte| *byte == b' ').nth(4)?;
+    let mut path = Vec::with_capacity(rest.len());
+    while let [first, tail @ ..] = rest {
+        let (byte, tail) = match rest {
+            [b'\\', a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', tail @ ..] => {
+                ((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'), tail)
+            }
+            _ => (*first, tail),
+        };
+        path.push(byte);
+        rest = tail;
+    }
+    Some(OsString::from_vec(path).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn odd_mount_points_are_read() {
+        let line = br"36 35 98:0 /mnt1 /mnt\0402/a\134b rw,noatime shared:1 - ext4 /dev/root rw";
+        assert_eq!(mount_point(line), Some(PathBuf::from(r"/mnt 2/a\b")));
+        assert_eq!(mount_point(b""), None);
+    }
+
+    #[test]
+    fn mounts_are_found_below_a_directory_only() {
+        assert!(mount_below(Path::new("/proc")).unwrap().is_some());
+        assert!(mount_below(Path::new("/pro")).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_dropped_directory_is_gone() {
+        let directory = LabDirectory::new(tempfile::tempdir().unwrap());
+        let path = directory.path().to_owned();
+        fs::create_dir_all(path.join("a/b")).unwrap();
+        drop(directory);
+        assert!(!path.exists());
+    }
+}

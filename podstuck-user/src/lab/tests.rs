@@ -1,0 +1,172 @@
+//! Plays every case and looks for what it left behind. The removal process is this test program
+//! again, as [`removal_process`].
+
+use std::{
+    fs::{self, File},
+    io,
+    path::Path,
+    process::Command,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::Duration,
+};
+
+use caps::{CapSet, Capability};
+use serde_json::{Value, json};
+
+use super::{Options, RemovalArgs, case::find, removal, runner::run_to};
+
+const ROOT: &str = "PODSTUCK_LAB_TEST_ROOT";
+
+/// libtest writes to stdout, too: the messages get a descriptor of their own.
+fn relaunch_test(args: &RemovalArgs) -> io::Result<Command> {
+    let mut command = Command::new("sh");
+    command.args(["-c", r#"exec "$0" "$@" 3>&1 >/dev/null"#]).arg(std::env::current_exe()?);
+    command.args(["--exact", "lab::tests::removal_process", "--ignored", "--nocapture"]);
+    command.env(ROOT, &args.root).env("CASE", &args.case).env("POD_UID", &args.uid);
+    command.env("RATE", args.rate.map(|rate| rate.to_string()).unwrap_or_default());
+    Ok(command)
+}
+
+#[test]
+#[ignore = "no test: the other tests start it"]
+fn removal_process() {
+    let Some(root) = std::env::var_os(ROOT) else { return };
+    let text = |name| std::env::var(name).unwrap();
+    let args = RemovalArgs {
+        root: root.into(),
+        case: text("CASE"),
+        uid: text("POD_UID"),
+        rate: text("RATE").parse().ok(),
+    };
+    let mut out = File::options().write(true).open("/dev/fd/3").unwrap();
+    removal::play(&args, &mut out).unwrap();
+}
+
+fn allowed() -> bool {
+    let allowed = caps::has_cap(None, CapSet::Effective, Capability::CAP_SYS_ADMIN).unwrap();
+    if !allowed {
+        eprintln!("skipped: needs root");
+    }
+    allowed
+}
+
+fn options() -> Options {
+    Options {
+        // Tries at 0, 0.5 and 1.5 s, the last of them too late.
+        duration: Some(Duration::from_millis(1200)),
+        launcher: relaunch_test,
+        ..Options::default()
+    }
+}
+
+/// Plays a case to its end; returns the last line.
+fn play(id: &str, options: &Options) -> Value {
+    let mut out = Vec::new();
+    run_to(&mut out, find(id).unwrap(), options, &AtomicBool::new(false)).unwrap();
+    let lines: Vec<Value> =
+        String::from_utf8(out).unwrap().lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    let [ready, done] = lines.try_into().unwrap();
+    assert_eq!(ready["state"], "ready");
+    assert_eq!(ready["pod_uid"], done["pod_uid"]);
+    assert_nothing_left(&ready);
+    done
+}
+
+fn assert_nothing_left(ready: &Value) {
+    let root = ready["root"].as_str().unwrap();
+    assert!(ready["path"].as_str().unwrap().starts_with(root));
+    assert!(!Path::new(root).exists(), "{root} is left");
+    assert!(!fs::read_to_string("/proc/mounts").unwrap().contains(root));
+    assert!(!Path::new(&format!("/proc/{}", ready["pid"])).exists(), "a process is left");
+}
+
+fn failures(done: &Value, call: &str, errno: &str) -> Value {
+    done["calls"][call][errno].clone()
+}
+
+#[test]
+fn busy_directories_are_tried_again() {
+    if !allowed() {
+        return;
+    }
+    for id in ["csi-driver-lost-publish-state", "stacked-mounts", "removal-crosses-mount"] {
+        let done = play(id, &options());
+        assert_eq!(done["attempts"], 2, "{id}");
+        assert_eq!(done["pods_removed"], 0, "{id}");
+        assert_eq!(failures(&done, "unlinkat+AT_REMOVEDIR", "EBUSY"), 2, "{id}");
+        // The token volume's umount, and the one of two that the driver remembers.
+        let expected = if id == "stacked-mounts" { 2 } else { 1 };
+        assert_eq!(done["calls"]["umount2"], json!({"ok": expected}), "{id}");
+    }
+}
+
+#[test]
+fn a_busy_umount_is_tried_again() {
+    if !allowed() {
+        return;
+    }
+    let done = play("nested-mount-under-volume", &options());
+    assert_eq!(done["calls"]["umount2"], json!({"ok": 1, "EBUSY": 2}));
+}
+
+#[test]
+fn protected_files_stay() {
+    if !allowed() {
+        return;
+    }
+    for id in ["immutable-attribute", "append-only-attribute"] {
+        let done = play(id, &options());
+        assert_eq!(failures(&done, "unlinkat", "EPERM"), 2, "{id}");
+        assert_eq!(failures(&done, "unlinkat+AT_REMOVEDIR", "EPERM"), Value::Null, "{id}");
+    }
+}
+
+#[test]
+fn healthy_pods_go_one_after_the_other() {
+    if !allowed() {
+        return;
+    }
+    let done = play("healthy", &options());
+    assert_eq!(done["attempts"], done["pods_removed"]);
+    assert!(done["pods_removed"].as_u64() >= Some(2));
+    for (call, outcomes) in done["calls"].as_object().unwrap() {
+        for outcome in outcomes.as_object().unwrap().keys() {
+            let ordinary = ["ok", "EISDIR", "ENOTEMPTY", "ENOENT"].contains(&outcome.as_str());
+            assert!(ordinary, "{call} {outcome}");
+        }
+    }
+}
+
+#[test]
+fn many_entries_go_in_one_attempt() {
+    if !allowed() {
+        return;
+    }
+    let options = Options { entries: Some(2000), rate: Some(10_000), duration: None, ..options() };
+    let done = play("emptydir-mass-files", &options);
+    assert_eq!((&done["attempts"], &done["pods_removed"]), (&json!(1), &json!(1)));
+    assert!(failures(&done, "unlinkat", "ok").as_u64() >= Some(1600));
+    assert!(failures(&done, "unlinkat+AT_REMOVEDIR", "ok").as_u64() >= Some(400));
+}
+
+#[test]
+fn a_stop_ends_it_and_cleans_up() {
+    if !allowed() {
+        return;
+    }
+    // Both while the removal runs and while it is held back.
+    for start_delay in [Duration::ZERO, Duration::from_secs(60)] {
+        let (stop, mut out) = (AtomicBool::new(false), Vec::new());
+        let options = Options { duration: None, start_delay, ..options() };
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                thread::sleep(Duration::from_millis(700));
+                stop.store(true, Ordering::Relaxed);
+            });
+            run_to(&mut out, find("immutable-attribute").unwrap(), &options, &stop).unwrap();
+        });
+        let ready = String::from_utf8(out).unwrap().lines().next().unwrap().to_owned();
+        assert_nothing_left(&serde_json::from_str(&ready).unwrap());
+    }
+}

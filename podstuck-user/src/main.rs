@@ -1,0 +1,29 @@
+//! The binary: reads the command line and hands it to a command.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use podstuck::{
+    cli::{Cli, Command},
+    commands::{Exit, Failure, doctor, lab, watch},
+    state::look,
+};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    podstuck::logging::start(cli.verbose);
+    let result = match cli.command {
+        Command::Watch(options) => watch::run(&options, cli.verbose),
+        Command::Doctor(options) => doctor::run(&options),
+        Command::Lab(options) => lab::run(&options),
+        Command::LabRemoval(options) => lab::removal(&options),
+        Command::Look => look::serve().map(|()| Exit::Clean).map_err(Failure::CannotRun),
+    };
+    match result {
+        Ok(exit) => exit.into(),
+        Err(failure) => {
+            eprintln!("podstuck: {failure}");
+            failure.exit_code()
+        }
+    }
+}

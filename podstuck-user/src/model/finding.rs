@@ -1,0 +1,157 @@
+//! What the tool says is wrong. The shape is the contract `podstuck/v1`.
+
+use jiff::Timestamp;
+use serde::{Serialize, Serializer};
+
+use super::{
+    call::{Call, Outcome},
+    identity::{Actor, Pod, Volume},
+    path::JsonPath,
+    time::rfc3339,
+};
+
+/// Where a finding stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FindingState {
+    /// Reported for the first time.
+    New,
+    /// More is known than before.
+    Update,
+    /// The call has succeeded since: it no longer holds anything.
+    Cleared,
+}
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Worth knowing; nothing is stuck.
+    Info,
+    /// Something is held up.
+    Warning,
+    /// Data is being lost, or nothing will move without help.
+    Critical,
+}
+
+/// One fact and where it was read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Evidence {
+    /// A sentence.
+    pub fact: String,
+    /// `syscall tracepoint`, `/proc/812/mountinfo`, `statx`, ...
+    pub source: String,
+}
+
+impl Evidence {
+    /// A fact and its source.
+    pub fn new(fact: impl Into<String>, source: impl Into<String>) -> Self {
+        Self { fact: fact.into(), source: source.into() }
+    }
+}
+
+/// One way out, never run by the tool itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Remedy {
+    /// A shell command, its arguments quoted.
+    pub command: String,
+    /// What it may break.
+    pub risk: String,
+}
+
+/// The call that shows the fault.
+#[derive(Clone, Debug, Serialize)]
+pub struct FaultyCall {
+    /// What was called.
+    pub syscall: Call,
+    /// The object, in the caller's mount namespace.
+    #[serde(flatten)]
+    pub path: JsonPath,
+    /// 0 for success.
+    #[serde(serialize_with = "errno_number")]
+    pub errno: Outcome,
+}
+
+fn errno_number<S: Serializer>(outcome: &Outcome, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u16(outcome.0)
+}
+
+/// A named cause with all that supports it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Finding {
+    /// Kebab-case name of the cause.
+    pub id: &'static str,
+    /// Where it stands.
+    pub state: FindingState,
+    /// How bad it is.
+    pub severity: Severity,
+    /// 0 to 1.
+    pub confidence: f64,
+    /// Whether it keeps the pod from going away; `None` when unknown.
+    pub blocks_deletion: Option<bool>,
+    /// The pod that is held.
+    pub pod: Option<Pod>,
+    /// The container that is held.
+    pub container: Option<String>,
+    /// The volume concerned.
+    pub volume: Option<Volume>,
+    /// Who made the call.
+    pub actor: Actor,
+    /// The call.
+    #[serde(serialize_with = "call_with_errno_name")]
+    pub call: FaultyCall,
+    /// How many such calls were seen or counted.
+    pub count: u64,
+    /// First and last time.
+    #[serde(serialize_with = "timestamp")]
+    pub first: Timestamp,
+    /// See `first`.
+    #[serde(serialize_with = "timestamp")]
+    pub last: Timestamp,
+    /// The facts.
+    pub evidence: Vec<Evidence>,
+    /// What it means, in a few sentences.
+    pub explanation: String,
+    /// What to do, safest first.
+    pub remedies: Vec<Remedy>,
+    /// Sentences: what else it could have been, and the fact against it.
+    pub likely_causes_ruled_out: Vec<String>,
+}
+
+fn timestamp<S: Serializer>(time: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&rfc3339(*time))
+}
+
+fn call_with_errno_name<S: Serializer>(call: &FaultyCall, s: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Named<'a> {
+        #[serde(flatten)]
+        call: &'a FaultyCall,
+        errno_name: String,
+    }
+    Named { call, errno_name: call.errno.name() }.serialize(s)
+}
+
+/// How far a mass deletion has come.
+#[derive(Clone, Debug, Serialize)]
+pub struct Progress {
+    /// The directory that is emptied.
+    #[serde(flatten)]
+    pub path: JsonPath,
+    /// The pod it belongs to.
+    pub pod: Option<Pod>,
+    /// Entries (files and directories) deleted since the start.
+    pub deleted: u64,
+    /// Of these, directories.
+    pub directories: u64,
+    /// Entries per second, over the last seconds.
+    pub rate_per_s: f64,
+    /// Entries left: the best guess, `None` when nothing supports one.
+    pub remaining_estimate: Option<u64>,
+    /// Fewest and most entries that can be left.
+    pub remaining_range: Option<(u64, u64)>,
+    /// Seconds to go at this rate, for the best guess.
+    pub eta_s: Option<u64>,
+    /// Seconds to go for the fewest and the most.
+    pub eta_range_s: Option<(u64, u64)>,
+}

@@ -1,0 +1,10 @@
+//! The words that all stages speak: calls, objects, people, findings, series. No I/O.
+
+pub mod call;
+pub mod finding;
+pub mod identity;
+pub mod operation;
+pub mod path;
+pub mod series;
+pub mod summary;
+pub mod time;

@@ -1,0 +1,79 @@
+//! What a run was (`start`) and what it saw, lost and cost (`summary`).
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+/// The first line of every run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Start {
+    /// Of the tool.
+    pub version: &'static str,
+    /// Kernel release.
+    pub kernel: String,
+    /// `tracepoint`; mixed backends are listed in `probes_attached`.
+    pub backend: String,
+    /// Names of the probes that fire.
+    pub probes_attached: Vec<String>,
+    /// Those that do not, each with the reason.
+    pub probes_missing: Vec<String>,
+    /// What the run is restricted to; `null` for the whole node.
+    pub target: Option<String>,
+    /// Directories that were searched for pods.
+    pub roots_searched: Vec<String>,
+}
+
+/// What may be missing from the counts and reports.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Completeness {
+    /// Ring records that did not fit. Counts are not affected.
+    pub events_lost: u64,
+    /// Ring records held back by rate limits. Counts are not affected.
+    pub events_limited: u64,
+    /// Returns of calls whose entry was not seen: not counted.
+    pub unmatched_exits: u64,
+    /// Calls not followed or not counted because a table was full.
+    pub map_full: u64,
+    /// Calls counted without a target: path too long or unreadable.
+    pub unresolved: u64,
+    /// Probes that could not be attached or do not fire.
+    pub probes_missing: Vec<String>,
+}
+
+impl Completeness {
+    /// Whether a count or an event is missing. Rate limits are not a loss: every suppressed event
+    /// is in the counts.
+    pub fn lost_data(&self) -> bool {
+        self.events_lost + self.unmatched_exits + self.map_full > 0 || !self.probes_missing.is_empty()
+    }
+}
+
+/// What the tool itself cost.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct SelfCost {
+    /// CPU time of user space, in seconds.
+    pub cpu_s: f64,
+    /// Resident memory.
+    pub rss_bytes: u64,
+    /// Time of the probes per call, entry and exit together; `None` unless asked for with `-v`.
+    pub bpf_ns_per_call: Option<f64>,
+}
+
+/// Exact counts inside the target: call, then outcome.
+pub type ByOutcome = BTreeMap<&'static str, BTreeMap<String, u64>>;
+
+/// The last line of every run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Summary {
+    /// How long the run watched, in seconds.
+    pub window_s: f64,
+    /// All calls counted.
+    pub calls: u64,
+    /// The same by call and outcome.
+    pub by_outcome: ByOutcome,
+    /// What may be missing.
+    pub completeness: Completeness,
+    /// What it cost.
+    #[serde(rename = "self")]
+    pub cost: SelfCost,
+}

@@ -1,0 +1,218 @@
+//! JSON Lines, the contract `podstuck/v1`.
+
+use std::{borrow::Cow, io};
+
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::{
+    Serializer,
+    ser::{CompactFormatter, Formatter},
+};
+
+use crate::model::{
+    finding::{Finding, Progress},
+    path::safe,
+    summary::{Start, Summary},
+    time::rfc3339,
+};
+
+const SCHEMA: &str = "podstuck/v1";
+
+/// What a line may be.
+#[derive(Clone, Copy, Debug)]
+pub enum Line<'a> {
+    /// First line of a run.
+    Start(&'a Start),
+    /// A cause, new or with more known.
+    Finding(&'a Finding),
+    /// How far a mass deletion has come.
+    Progress(&'a Progress),
+    /// Last line of a run.
+    Summary(&'a Summary),
+}
+
+/// One line with its end. It holds no control characters but that one.
+pub fn line(time: Timestamp, line: &Line<'_>) -> String {
+    match line {
+        Line::Start(body) => render(time, "start", body),
+        Line::Finding(body) => render(time, "finding", body),
+        Line::Progress(body) => render(time, "progress", body),
+        Line::Summary(body) => render(time, "summary", body),
+    }
+}
+
+#[derive(Serialize)]
+struct Envelope<'a, T> {
+    schema: &'static str,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    time: String,
+    #[serde(flatten)]
+    body: &'a T,
+}
+
+fn render<T: Serialize>(time: Timestamp, kind: &'static str, body: &T) -> String {
+    let envelope = |kind, body| Envelope { schema: SCHEMA, kind, time: rfc3339(time), body };
+    // A body that is not an object would fail; the tests below show that each of ours is one.
+    // Still, a reader must then meet a whole line that says so, rather than none.
+    encode(&envelope(kind, body)).unwrap_or_else(|error| {
+        let error = safe(error.to_string().as_bytes()).replace(['"', '\\'], "'");
+        format!(
+            r#"{{"schema":"{SCHEMA}","type":"error","time":"{}","error":"{error}"}}{}"#,
+            rfc3339(time),
+            '\n'
+        )
+    })
+}
+
+fn encode<T: Serialize>(value: &T) -> Result<String, serde_json::Error> {
+    let mut out = Vec::with_capacity(1024);
+    value.serialize(&mut Serializer::with_formatter(&mut out, TerminalSafe))?;
+    out.push(b'\n');
+    String::from_utf8(out).map_err(serde::ser::Error::custom)
+}
+
+/// JSON lets most control characters stand as they are, although a terminal obeys some of them
+/// (`U+009B`) or shows text reordered (`U+202E`). Escaped as `\uNNNN`, they mean the same to a
+/// program.
+struct TerminalSafe;
+
+impl Formatter for TerminalSafe {
+    fn write_string_fragment<W>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()>
+    where
+        W: ?Sized + io::Write,
+    {
+        if is_safe(fragment) {
+            return CompactFormatter.write_string_fragment(writer, fragment);
+        }
+        for c in fragment.chars() {
+            let mut buffer = [0; 4];
+            let text: &str = c.encode_utf8(&mut buffer);
+            if is_safe(text) {
+                writer.write_all(text.as_bytes())?;
+            } else {
+                let mut units = [0; 2];
+                for unit in c.encode_utf16(&mut units) {
+                    write!(writer, "\\u{unit:04x}")?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_safe(text: &str) -> bool {
+    matches!(safe(text.as_bytes()), Cow::Borrowed(_))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::present::sample;
+
+    fn at(of: &Line<'_>) -> String {
+        line(sample::time(0), of)
+    }
+
+    #[test]
+    fn a_start_is_pinned() {
+        assert_eq!(
+            at(&Line::Start(&sample::start())),
+            concat!(
+                r#"{"schema":"podstuck/v1","type":"start","time":"2023-11-14T22:13:20.000000000Z","#,
+                r#""version":"0.1.0","kernel":"6.1.0-18-amd64","backend":"tracepoint","#,
+                r#""probes_attached":["sys_enter_umount","sys_exit_umount"],"#,
+                r#""probes_missing":["sched_process_exec: not permitted"],"#,
+                r#""target":"pod shop/cart-0","roots_searched":["/var/lib/kubelet"]}"#,
+                "\n"
+            )
+        );
+    }
+
+    #[test]
+    fn a_finding_is_pinned() {
+        assert_eq!(
+            at(&Line::Finding(&sample::finding())),
+            concat!(
+                r#"{"schema":"podstuck/v1","type":"finding","time":"2023-11-14T22:13:20.000000000Z","#,
+                r#""id":"volume-held-by-host-process","state":"new","severity":"critical","#,
+                r#""confidence":0.92,"blocks_deletion":true,"#,
+                r#""pod":{"uid":"3f2a1f5c-8a54-4c0e-9d38-0d7e5a1b2c3d","namespace":"shop","name":"cart-0"},"#,
+                r#""container":null,"#,
+                r#""volume":{"name":"data","plugin":"kubernetes.io/csi","#,
+                r#""path":"/var/lib/kubelet/pods/3f2a1f5c-8a54-4c0e-9d38-0d7e5a1b2c3d/volumes/kubernetes.io~csi/data/mount"},"#,
+                r#""actor":{"pid":812,"comm":"umount","cgroup":"/system.slice/kubelet.service","#,
+                r#""component":"umount-helper","pod":null,"parent":{"pid":700,"comm":"kubelet"}},"#,
+                r#""call":{"syscall":"umount2","#,
+                r#""path":"/var/lib/kubelet/pods/3f2a1f5c-8a54-4c0e-9d38-0d7e5a1b2c3d/volumes/kubernetes.io~csi/data/mount","#,
+                r#""errno":16,"errno_name":"EBUSY"},"count":3,"#,
+                r#""first":"2023-11-14T22:13:20.000000000Z","last":"2023-11-14T22:17:24.000000000Z","#,
+                r#""evidence":[{"fact":"umount2 failed with EBUSY 3 times, 122 s apart","source":"syscall tracepoint"},"#,
+                r#"{"fact":"process 4242 (backup) has its working directory there","source":"/proc/4242/cwd"}],"#,
+                r#""explanation":"A process of the host works in the volume. The kernel does not unmount a file system that is in use, so kubelet tries again every 122 seconds.","#,
+                r#""remedies":[{"command":"kill 4242","risk":"ends the backup"}],"#,
+                r#""likely_causes_ruled_out":["nested-mount-under-volume: nothing is mounted below it"]}"#,
+                "\n"
+            )
+        );
+    }
+
+    #[test]
+    fn a_progress_is_pinned() {
+        assert_eq!(
+            at(&Line::Progress(&sample::progress())),
+            concat!(
+                r#"{"schema":"podstuck/v1","type":"progress","time":"2023-11-14T22:13:20.000000000Z","#,
+                r#""path":"/var/lib/kubelet/pods/3f2a1f5c-8a54-4c0e-9d38-0d7e5a1b2c3d/volumes/kubernetes.io~empty-dir/cache","#,
+                r#""pod":{"uid":"3f2a1f5c-8a54-4c0e-9d38-0d7e5a1b2c3d","namespace":"shop","name":"cart-0"},"#,
+                r#""deleted":812345,"directories":12001,"rate_per_s":5120.5,"remaining_estimate":200000,"#,
+                r#""remaining_range":[150000,300000],"eta_s":39,"eta_range_s":[29,58]}"#,
+                "\n"
+            )
+        );
+    }
+
+    #[test]
+    fn a_summary_is_pinned() {
+        assert_eq!(
+            at(&Line::Summary(&sample::summary())),
+            concat!(
+                r#"{"schema":"podstuck/v1","type":"summary","time":"2023-11-14T22:13:20.000000000Z","#,
+                r#""window_s":30.0,"calls":800015,"#,
+                r#""by_outcome":{"unlinkat":{"EISDIR":12},"unlinkat+AT_REMOVEDIR":{"EBUSY":3,"ok":800000}},"#,
+                r#""completeness":{"events_lost":0,"events_limited":0,"unmatched_exits":0,"map_full":0,"#,
+                r#""unresolved":0,"probes_missing":[]},"#,
+                r#""self":{"cpu_s":0.12,"rss_bytes":12897485,"bpf_ns_per_call":null}}"#,
+                "\n"
+            )
+        );
+    }
+
+    #[test]
+    fn a_path_that_is_not_utf8_is_escaped_with_its_bytes_beside_it() {
+        let line = at(&Line::Finding(&sample::hostile()));
+        let value: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(value["call"]["path"], r"/v/caf\xe9\x1b[2J");
+        assert_eq!(value["call"]["path_bytes"], "L3YvY2Fm6RtbMko=");
+        assert_eq!(value["call"]["errno_name"], "EBUSY");
+        assert_eq!(value["volume"]["path"], r"/v\xff");
+        assert_eq!(value["volume"]["path_bytes"], "L3b/");
+        assert_eq!(value["volume"]["name"], sample::HOSTILE);
+    }
+
+    #[test]
+    fn no_control_character_is_written_and_none_is_lost() {
+        let line = at(&Line::Finding(&sample::hostile()));
+        assert!(is_safe(line.trim_end_matches('\n')), "{line:?}");
+        let value: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(value["actor"]["comm"], sample::HOSTILE);
+        assert_eq!(value["evidence"][0]["fact"], sample::HOSTILE);
+    }
+
+    #[test]
+    fn what_cannot_be_rendered_is_still_a_line() {
+        let line = render(sample::time(0), "finding", &[1, 2]);
+        let value: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(value["type"], "error");
+    }
+}

@@ -1,0 +1,12 @@
+//! Findings and summaries as people and programs read them. Pure: everything returns text.
+//!
+//! Names of files, processes and pods were chosen by others. No renderer puts one out without
+//! [`crate::model::path::safe`] or JSON's own escapes.
+
+pub mod json;
+pub mod style;
+pub mod text;
+pub(crate) mod words;
+
+#[cfg(test)]
+pub(crate) mod sample;

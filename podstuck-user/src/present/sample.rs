@@ -1,0 +1,140 @@
+//! Findings for the tests of all renderers.
+
+use std::{
+    collections::BTreeMap,
+    ffi::OsStr,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+};
+
+use jiff::Timestamp;
+
+use crate::model::{
+    call::{Call, Outcome},
+    finding::{Evidence, FaultyCall, Finding, FindingState, Progress, Remedy, Severity},
+    identity::{Actor, Component, Parent, Pod, Volume},
+    path::JsonPath,
+    summary::{Completeness, SelfCost, Start, Summary},
+};
+
+/// Clears a terminal, forges a line, reorders text, and is a C1 control.
+pub(crate) const HOSTILE: &str = "\u{1b}[2J\nok\u{202e}\u{9b}31m\u{7f}";
+
+const POD_DIR: &str = "/var/lib/kubelet/pods/3f2a1f5c-8a54-4c0e-9d38-0d7e5a1b2c3d/volumes";
+
+pub(crate) fn time(seconds: i64) -> Timestamp {
+    Timestamp::from_second(1_700_000_000 + seconds).unwrap()
+}
+
+fn pod() -> Pod {
+    Pod {
+        uid: "3f2a1f5c-8a54-4c0e-9d38-0d7e5a1b2c3d".into(),
+        namespace: Some("shop".into()),
+        name: Some("cart-0".into()),
+    }
+}
+
+pub(crate) fn finding() -> Finding {
+    let path = JsonPath(PathBuf::from(format!("{POD_DIR}/kubernetes.io~csi/data/mount")));
+    Finding {
+        id: "volume-held-by-host-process",
+        state: FindingState::New,
+        severity: Severity::Critical,
+        confidence: 0.92,
+        blocks_deletion: Some(true),
+        pod: Some(pod()),
+        container: None,
+        volume: Some(Volume {
+            name: "data".into(),
+            plugin: "kubernetes.io/csi".into(),
+            path: path.clone(),
+        }),
+        actor: Actor {
+            pid: 812,
+            comm: "umount".into(),
+            cgroup: Some("/system.slice/kubelet.service".into()),
+            component: Component::UmountHelper,
+            pod: None,
+            parent: Some(Parent { pid: 700, comm: "kubelet".into() }),
+        },
+        call: FaultyCall { syscall: Call::Umount2, path, errno: Outcome(16) },
+        count: 3,
+        first: time(0),
+        last: time(244),
+        evidence: vec![
+            Evidence::new("umount2 failed with EBUSY 3 times, 122 s apart", "syscall tracepoint"),
+            Evidence::new(
+                "process 4242 (backup) has its working directory there",
+                "/proc/4242/cwd",
+            ),
+        ],
+        explanation: "A process of the host works in the volume. The kernel does not unmount a \
+                      file system that is in use, so kubelet tries again every 122 seconds."
+            .into(),
+        remedies: vec![Remedy { command: "kill 4242".into(), risk: "ends the backup".into() }],
+        likely_causes_ruled_out: vec![
+            "nested-mount-under-volume: nothing is mounted below it".into(),
+        ],
+    }
+}
+
+/// All that others may have chosen, chosen badly.
+pub(crate) fn hostile() -> Finding {
+    let bytes = |b: &[u8]| JsonPath(Path::new(OsStr::from_bytes(b)).into());
+    let text = || HOSTILE.to_owned();
+    let pod = Pod { uid: text(), namespace: Some(text()), name: Some(text()) };
+    let mut finding = finding();
+    finding.pod = Some(pod.clone());
+    finding.container = Some(text());
+    finding.volume = Some(Volume { name: text(), plugin: text(), path: bytes(b"/v\xff") });
+    finding.actor.comm = text();
+    finding.actor.cgroup = Some(text());
+    finding.actor.pod = Some(pod);
+    finding.actor.parent = Some(Parent { pid: 1, comm: text() });
+    finding.call.path = bytes(b"/v/caf\xe9\x1b[2J");
+    finding.evidence = vec![Evidence::new(text(), text())];
+    finding.explanation = text();
+    finding.remedies = vec![Remedy { command: text(), risk: text() }];
+    finding.likely_causes_ruled_out = vec![text()];
+    finding
+}
+
+pub(crate) fn progress() -> Progress {
+    Progress {
+        path: JsonPath(PathBuf::from(format!("{POD_DIR}/kubernetes.io~empty-dir/cache"))),
+        pod: Some(pod()),
+        deleted: 812_345,
+        directories: 12_001,
+        rate_per_s: 5_120.5,
+        remaining_estimate: Some(200_000),
+        remaining_range: Some((150_000, 300_000)),
+        eta_s: Some(39),
+        eta_range_s: Some((29, 58)),
+    }
+}
+
+pub(crate) fn start() -> Start {
+    Start {
+        version: "0.1.0",
+        kernel: "6.1.0-18-amd64".into(),
+        backend: "tracepoint".into(),
+        probes_attached: vec!["sys_enter_umount".into(), "sys_exit_umount".into()],
+        probes_missing: vec!["sched_process_exec: not permitted".into()],
+        target: Some("pod shop/cart-0".into()),
+        roots_searched: vec!["/var/lib/kubelet".into()],
+    }
+}
+
+pub(crate) fn summary() -> Summary {
+    let count = |name: &str, n| (name.to_owned(), n);
+    Summary {
+        window_s: 30.0,
+        calls: 800_015,
+        by_outcome: BTreeMap::from([
+            ("unlinkat", BTreeMap::from([count("EISDIR", 12)])),
+            ("unlinkat+AT_REMOVEDIR", BTreeMap::from([count("ok", 800_000), count("EBUSY", 3)])),
+        ]),
+        completeness: Completeness::default(),
+        cost: SelfCost { cpu_s: 0.12, rss_bytes: 12_897_485, bpf_ns_per_call: None },
+    }
+}

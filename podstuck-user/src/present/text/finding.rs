@@ -1,0 +1,259 @@
+//! A finding: whole when it is new, what changed in an update, one line when it is over.
+
+use super::nouns::{self, text};
+use crate::{
+    model::finding::{Evidence, Finding, FindingState},
+    present::{
+        style::{Ink, Style},
+        words,
+    },
+};
+
+/// A finding in its state. An update gets all its evidence; [`update`] leaves out what was known.
+pub fn finding(finding: &Finding, style: Style) -> String {
+    match finding.state {
+        FindingState::New => new(finding, style),
+        FindingState::Update => changed(finding, &[], style),
+        FindingState::Cleared => cleared(finding, style),
+    }
+}
+
+/// What changed since the finding was printed last.
+pub fn update(now: &Finding, before: &Finding, style: Style) -> String {
+    match now.state {
+        FindingState::Cleared => cleared(now, style),
+        FindingState::New | FindingState::Update => changed(now, &before.evidence, style),
+    }
+}
+
+fn new(f: &Finding, style: Style) -> String {
+    let mut out = headline(f, style);
+    let mut field = |label: &str, value: &str| {
+        out.push_str(&format!("  {} {value}\n", style.paint(Ink::Label, &format!("{label:<9}"))));
+    };
+    if let Some(pod) = &f.pod {
+        field("pod", &nouns::pod(pod));
+    }
+    if let Some(container) = &f.container {
+        field("container", &text(container));
+    }
+    if let Some(volume) = &f.volume {
+        field("volume", &nouns::volume(volume));
+        if volume.path != f.call.path {
+            field("", &nouns::path(&volume.path));
+        }
+    }
+    field("call", &call(f));
+    field("", &nouns::path(&f.call.path));
+    field("by", &nouns::actor(&f.actor));
+    field("seen", &seen(f));
+
+    section(&mut out, "evidence", style);
+    evidence(&mut out, &f.evidence, style);
+    if !f.explanation.is_empty() {
+        section(&mut out, "what it means", style);
+        out.push_str(&style.wrap("    ", "    ", &text(&f.explanation)));
+    }
+    if !f.remedies.is_empty() {
+        section(&mut out, "what to do (nothing is run for you)", style);
+    }
+    for remedy in &f.remedies {
+        // Not wrapped: it is there to be copied.
+        let command = style.paint(Ink::Command, &text(&remedy.command));
+        out.push_str(&format!("    $ {command}\n"));
+        if !remedy.risk.is_empty() {
+            out.push_str(&style.wrap("      risk: ", "      ", &text(&remedy.risk)));
+        }
+    }
+    if !f.likely_causes_ruled_out.is_empty() {
+        section(&mut out, "what it is not", style);
+    }
+    for cause in &f.likely_causes_ruled_out {
+        out.push_str(&style.wrap("    - ", "      ", &text(cause)));
+    }
+    out
+}
+
+fn changed(f: &Finding, known: &[Evidence], style: Style) -> String {
+    let mut out = headline(f, style);
+    out.push_str(&format!(
+        "  {}: {}, last {}\n",
+        whom(f),
+        words::times(f.count),
+        words::moment(f.last)
+    ));
+    let fresh: Vec<_> = f.evidence.iter().filter(|e| !known.contains(e)).cloned().collect();
+    evidence(&mut out, &fresh, style);
+    out
+}
+
+fn cleared(f: &Finding, style: Style) -> String {
+    let word = style.paint(Ink::Good, "CLEARED");
+    format!(
+        "{word} {}: {}, {}, last {}\n",
+        f.id,
+        whom(f),
+        words::times(f.count),
+        words::moment(f.last)
+    )
+}
+
+/// `CRITICAL volume-held-by-host-process (new): blocks the pod, very likely (0.92)`.
+fn headline(f: &Finding, style: Style) -> String {
+    let severity = words::severity(f.severity).to_uppercase();
+    format!(
+        "{} {} ({}): {}, {}\n",
+        style.paint(Ink::Severity(f.severity), &severity),
+        f.id,
+        words::state(f.state),
+        words::blocks(f.blocks_deletion),
+        words::confidence(f.confidence)
+    )
+}
+
+/// `shop/cart-0, volume data`, or the path where neither is known.
+fn whom(f: &Finding) -> String {
+    let pod = f.pod.as_ref().map(nouns::pod_short);
+    let volume = f.volume.as_ref().map(|v| format!("volume {}", text(&v.name)));
+    match (pod, volume) {
+        (Some(pod), Some(volume)) => format!("{pod}, {volume}"),
+        (Some(one), None) | (None, Some(one)) => one,
+        (None, None) => nouns::path(&f.call.path),
+    }
+}
+
+fn call(f: &Finding) -> String {
+    let name = f.call.syscall.name();
+    match f.call.errno.errno() {
+        None => format!("{name} succeeded"),
+        Some(errno) => {
+            // What the C library says, as other logs do.
+            format!("{name} failed: {} ({})", f.call.errno.name(), errno.desc())
+        }
+    }
+}
+
+fn seen(f: &Finding) -> String {
+    let first = words::moment(f.first);
+    if f.count == 1 || f.first == f.last {
+        return format!("{}, {first}", words::times(f.count));
+    }
+    let apart = f.last.duration_since(f.first).as_secs().unsigned_abs();
+    format!(
+        "{}, {first} to {} ({})",
+        words::times(f.count),
+        words::moment(f.last),
+        words::duration(apart)
+    )
+}
+
+fn section(out: &mut String, title: &str, style: Style) {
+    out.push_str(&format!("  {}\n", style.paint(Ink::Label, title)));
+}
+
+fn evidence(out: &mut String, evidence: &[Evidence], style: Style) {
+    for one in evidence {
+        let line = format!("{} [{}]", text(&one.fact), text(&one.source));
+        out.push_str(&style.wrap("    - ", "      ", &line));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{model::path::safe, present::sample};
+
+    const NARROW: Style = Style { color: false, width: 72 };
+
+    #[test]
+    fn a_new_finding_is_told_whole() {
+        let path = "/var/lib/kubelet/pods/3f2a1f5c-8a54-4c0e-9d38-0d7e5a1b2c3d/volumes/kubernetes.io~csi/data/mount";
+        let expected = format!(
+            "\
+CRITICAL volume-held-by-host-process (new): blocks the pod, very likely (0.92)
+  pod       shop/cart-0 (uid 3f2a1f5c-8a54-4c0e-9d38-0d7e5a1b2c3d)
+  volume    data (kubernetes.io/csi)
+  call      umount2 failed: EBUSY (Device or resource busy)
+            {path}
+  by        umount (pid 812, umount-helper), started by kubelet (pid 700), in cgroup /system.slice/kubelet.service
+  seen      3 times, 2023-11-14 22:13:20Z to 2023-11-14 22:17:24Z (4m 4s)
+  evidence
+    - umount2 failed with EBUSY 3 times, 122 s apart [syscall
+      tracepoint]
+    - process 4242 (backup) has its working directory there
+      [/proc/4242/cwd]
+  what it means
+    A process of the host works in the volume. The kernel does not
+    unmount a file system that is in use, so kubelet tries again every
+    122 seconds.
+  what to do (nothing is run for you)
+    $ kill 4242
+      risk: ends the backup
+  what it is not
+    - nested-mount-under-volume: nothing is mounted below it
+"
+        );
+        assert_eq!(finding(&sample::finding(), NARROW), expected);
+    }
+
+    #[test]
+    fn an_update_tells_only_what_is_new() {
+        let before = sample::finding();
+        let mut now = sample::finding();
+        now.state = FindingState::Update;
+        now.count = 4;
+        now.evidence.push(Evidence::new("it is still there", "/proc/4242/cwd"));
+        assert_eq!(
+            update(&now, &before, NARROW),
+            "\
+CRITICAL volume-held-by-host-process (update): blocks the pod, very likely (0.92)
+  shop/cart-0, volume data: 4 times, last 2023-11-14 22:17:24Z
+    - it is still there [/proc/4242/cwd]
+"
+        );
+        assert_eq!(finding(&now, NARROW).lines().count(), 7);
+    }
+
+    #[test]
+    fn the_end_is_one_line() {
+        let mut over = sample::finding();
+        over.state = FindingState::Cleared;
+        over.volume = None;
+        assert_eq!(
+            finding(&over, NARROW),
+            "CLEARED volume-held-by-host-process: shop/cart-0, 3 times, last 2023-11-14 22:17:24Z\n"
+        );
+    }
+
+    #[test]
+    fn names_cannot_reach_the_terminal_in_any_state() {
+        for state in [FindingState::New, FindingState::Update, FindingState::Cleared] {
+            let mut hostile = sample::hostile();
+            hostile.state = state;
+            let shown = finding(&hostile, NARROW);
+            for line in shown.lines() {
+                assert_eq!(safe(line.as_bytes()), line, "{shown}");
+            }
+            assert!(shown.contains(r"\x1b[2J"), "{shown}");
+            assert!(!shown.lines().any(|l| l.starts_with("ok")), "a forged line in {shown}");
+        }
+    }
+
+    #[test]
+    fn a_command_stays_on_one_line() {
+        let mut long = sample::finding();
+        long.remedies[0].command = format!("umount {}", "/a b".repeat(60));
+        let shown = finding(&long, NARROW);
+        assert!(shown.contains(&format!("    $ {}\n", long.remedies[0].command)), "{shown}");
+    }
+
+    #[test]
+    fn what_is_not_known_is_said_so() {
+        let mut bare = sample::finding();
+        (bare.pod, bare.volume, bare.blocks_deletion) = (None, None, None);
+        bare.call.path = crate::model::path::JsonPath("".into());
+        let shown = finding(&bare, NARROW);
+        assert!(shown.contains("unknown whether it blocks the pod"), "{shown}");
+        assert!(shown.contains("(path unknown)"), "{shown}");
+    }
+}

@@ -1,0 +1,12 @@
+//! For people, at three in the morning: the verdict first, then what it rests on, then what to do.
+
+mod finding;
+mod nouns;
+mod progress;
+mod start;
+mod summary;
+
+pub use finding::{finding, update};
+pub use progress::progress;
+pub use start::start;
+pub use summary::summary;

@@ -1,0 +1,189 @@
+//! The end of a run: the verdict, the exact counts, what may be missing, what it cost.
+
+use std::collections::BTreeSet;
+
+use super::nouns::text;
+use crate::{
+    model::summary::{ByOutcome, Completeness, SelfCost, Summary},
+    present::{
+        style::{Ink, Style},
+        words,
+    },
+};
+
+/// Says how many findings there were, or that nothing wrong was found, and how sure that is.
+pub fn summary(summary: &Summary, findings: u64, style: Style) -> String {
+    let verdict = if findings == 0 {
+        style.paint(Ink::Good, "nothing wrong was found")
+    } else {
+        words::plural(findings, "finding", "findings")
+    };
+    let losses = losses(&summary.completeness);
+    let mut out = format!(
+        "{verdict} in {}: {}, {}\n",
+        words::window(summary.window_s),
+        words::plural(summary.calls, "call", "calls"),
+        if losses.is_empty() { "nothing was lost" } else { "but not everything was seen:" }
+    );
+    for loss in losses {
+        out.push_str(&style.wrap("  - ", "    ", &loss));
+    }
+    out.push_str(&table(&summary.by_outcome));
+    for note in notes(&summary.completeness) {
+        out.push_str(&style.wrap("  ", "  ", &note));
+    }
+    out.push_str(&style.wrap("  ", "  ", &cost(&summary.cost, summary.window_s)));
+    out
+}
+
+/// Each loss with what it means. Empty if and only if no data was lost.
+fn losses(c: &Completeness) -> Vec<String> {
+    let counted = [
+        (
+            c.events_lost,
+            "event",
+            "events",
+            "did not fit the ring: details are missing, the counts are not affected",
+        ),
+        (
+            c.unmatched_exits,
+            "call",
+            "calls",
+            "returned without an entry seen (most were under way when tracing began): not counted",
+        ),
+        (c.map_full, "call", "calls", "met a full table: not followed or not counted"),
+    ];
+    let mut out: Vec<String> = counted
+        .into_iter()
+        .filter(|(n, ..)| *n > 0)
+        .map(|(n, one, many, meaning)| format!("{} {meaning}", words::plural(n, one, many)))
+        .collect();
+    out.extend(c.probes_missing.iter().map(|probe| {
+        format!("probe missing, so what it would show was not seen: {}", text(probe))
+    }));
+    out
+}
+
+/// What is no loss, but should be known.
+fn notes(c: &Completeness) -> Vec<String> {
+    [
+        (
+            c.events_limited,
+            "event",
+            "events",
+            "held back by rate limits; all of them are in the counts",
+        ),
+        (c.unresolved, "call", "calls", "counted without a target: path too long or unreadable"),
+    ]
+    .into_iter()
+    .filter(|(n, ..)| *n > 0)
+    .map(|(n, one, many, meaning)| format!("{} {meaning}", words::plural(n, one, many)))
+    .collect()
+}
+
+/// Outcomes down, calls across: there are at most five calls, so it fits 80 columns.
+fn table(by_outcome: &ByOutcome) -> String {
+    let calls: Vec<_> = by_outcome.iter().filter(|(_, outcomes)| !outcomes.is_empty()).collect();
+    let outcomes: BTreeSet<_> = calls.iter().flat_map(|(_, outcomes)| outcomes.keys()).collect();
+    // Success first: the failures are compared with it.
+    let (ok, failed): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(|o| *o == "ok");
+    let mut out = String::new();
+    if calls.is_empty() {
+        return out;
+    }
+    let mut row = |name: &str, cells: Vec<String>| {
+        let mut line = format!("  {name:<10}");
+        for ((call, _), cell) in calls.iter().zip(cells) {
+            line.push_str(&format!("  {cell:>width$}", width = call.len().max(9)));
+        }
+        out.push_str(line.trim_end());
+        out.push('\n');
+    };
+    row("", calls.iter().map(|(call, _)| (*call).to_string()).collect());
+    for outcome in ok.into_iter().chain(failed) {
+        let cell = |n: Option<&u64>| n.map_or("-".into(), |n| words::count(*n));
+        row(
+            &text(outcome),
+            calls.iter().map(|(_, outcomes)| cell(outcomes.get(outcome))).collect(),
+        );
+    }
+    out
+}
+
+fn cost(cost: &SelfCost, window_s: f64) -> String {
+    let mut out = format!("podstuck itself took {:.2} s of CPU time", cost.cpu_s);
+    if window_s > 0.0 {
+        out.push_str(&format!(" ({:.1} % of one core)", 100.0 * cost.cpu_s / window_s));
+    }
+    out.push_str(&format!(" and {}", words::mebibytes(cost.rss_bytes)));
+    if let Some(ns) = cost.bpf_ns_per_call {
+        out.push_str(&format!("; its probes add {ns:.0} ns to each call"));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::present::sample::{self, HOSTILE};
+
+    #[test]
+    fn a_quiet_run_says_so_with_window_counts_and_completeness() {
+        assert_eq!(
+            summary(&sample::summary(), 0, Style::PLAIN),
+            "\
+nothing wrong was found in 30 s: 800,015 calls, nothing was lost
+               unlinkat  unlinkat+AT_REMOVEDIR
+  ok                  -                800,000
+  EBUSY               -                      3
+  EISDIR             12                      -
+  podstuck itself took 0.12 s of CPU time (0.4 % of one core) and 12.3 MiB
+"
+        );
+    }
+
+    #[test]
+    fn every_loss_is_told_with_its_meaning() {
+        let mut lossy = sample::summary();
+        lossy.by_outcome.clear();
+        lossy.cost.bpf_ns_per_call = Some(351.4);
+        lossy.completeness = Completeness {
+            events_lost: 1,
+            events_limited: 2,
+            unmatched_exits: 3,
+            map_full: 4_000,
+            unresolved: 5,
+            probes_missing: vec![HOSTILE.into()],
+        };
+        let shown = summary(&lossy, 2, Style { color: false, width: 200 });
+        assert_eq!(
+            shown,
+            "\
+2 findings in 30 s: 800,015 calls, but not everything was seen:
+  - 1 event did not fit the ring: details are missing, the counts are not affected
+  - 3 calls returned without an entry seen (most were under way when tracing began): not counted
+  - 4,000 calls met a full table: not followed or not counted
+  - probe missing, so what it would show was not seen: \\x1b[2J\\x0aok\\xe2\\x80\\xae\\xc2\\x9b31m\\x7f
+  2 events held back by rate limits; all of them are in the counts
+  5 calls counted without a target: path too long or unreadable
+  podstuck itself took 0.12 s of CPU time (0.4 % of one core) and 12.3 MiB; its probes add 351 ns to each call
+"
+        );
+    }
+
+    #[test]
+    fn losses_are_told_whenever_the_run_counts_as_lossy() {
+        for change in [
+            |c: &mut Completeness| c.events_lost = 1,
+            |c: &mut Completeness| c.unmatched_exits = 1,
+            |c: &mut Completeness| c.map_full = 1,
+            |c: &mut Completeness| c.probes_missing.push("x".into()),
+            |c: &mut Completeness| c.events_limited = 1,
+            |c: &mut Completeness| c.unresolved = 1,
+        ] {
+            let mut c = Completeness::default();
+            change(&mut c);
+            assert_eq!(c.lost_data(), !losses(&c).is_empty(), "{c:?}");
+        }
+    }
+}

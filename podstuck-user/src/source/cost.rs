@@ -1,0 +1,55 @@
+//! What the tool itself costs.
+
+use std::os::fd::OwnedFd;
+
+use anyhow::{Context, Result};
+use aya::{
+    Ebpf,
+    sys::{Stats, enable_stats},
+};
+use nix::sys::resource::{UsageWho, getrusage};
+
+use crate::model::summary::SelfCost;
+
+/// Measures the run time of the probes while it lives. The kernel then reads the clock twice more
+/// for each program run on the whole node, so it is on only when asked for.
+pub struct ProgramTimes {
+    _enabled: OwnedFd,
+}
+
+impl ProgramTimes {
+    /// Switches the kernel's measurement on. Needs `CAP_SYS_ADMIN`.
+    pub fn enable() -> Result<Self> {
+        let enabled = enable_stats(Stats::RunTime).context("switching BPF run time statistics on")?;
+        Ok(Self { _enabled: enabled })
+    }
+}
+
+/// CPU time and memory of this process, and the probes' time per call if it was measured.
+pub fn measure(ebpf: &Ebpf, measured: Option<&ProgramTimes>) -> SelfCost {
+    let cpu_s = getrusage(UsageWho::RUSAGE_SELF)
+        .map(|usage| {
+            let seconds = |t: nix::sys::time::TimeVal| t.tv_sec() as f64 + t.tv_usec() as f64 / 1e6;
+            seconds(usage.user_time()) + seconds(usage.system_time())
+        })
+        .unwrap_or(0.0);
+    let rss_bytes = procfs::process::Process::myself()
+        .and_then(|me| me.statm())
+        .map(|statm| statm.resident * procfs::page_size())
+        .unwrap_or(0);
+    SelfCost { cpu_s, rss_bytes, bpf_ns_per_call: measured.and_then(|_| ns_per_call(ebpf)) }
+}
+
+/// Time of all programs over the runs of the exit programs: every call has one.
+fn ns_per_call(ebpf: &Ebpf) -> Option<f64> {
+    let mut total_ns = 0.0;
+    let mut calls = 0;
+    for (name, program) in ebpf.programs() {
+        let Ok(info) = program.info() else { continue };
+        total_ns += info.run_time().as_nanos() as f64;
+        if name.starts_with("exit_") {
+            calls += info.run_count();
+        }
+    }
+    (calls > 0).then(|| total_ns / calls as f64)
+}

@@ -1,0 +1,77 @@
+//! Exact counts, out of the kernel without losing one.
+//!
+//! There are two tables. User space tells the probes to write the other one, waits until every
+//! program that may still have read the old instruction has ended, and then reads and empties a
+//! table that nobody writes any more. Programs run inside an RCU read-side section, and
+//! `membarrier(MEMBARRIER_CMD_GLOBAL)` returns after a grace period (`synchronize_rcu` in
+//! kernel/sched/membarrier.c), so no increment can fall between reading an entry and removing it.
+
+use std::{thread, time::Duration};
+
+use anyhow::{Context, Result};
+use aya::{
+    Ebpf,
+    maps::{Array, MapData, MapError, PerCpuHashMap},
+};
+use nix::libc;
+use podstuck_common::record::{Count, CountKey};
+
+/// What replaces the grace period where the kernel does not offer it (`nohz_full`): programs take
+/// microseconds, so this is long, but it is a guess and not a proof.
+const WITHOUT_MEMBARRIER: Duration = Duration::from_millis(100);
+
+type Table = PerCpuHashMap<MapData, CountKey, Count>;
+
+/// Both tables of counts and the switch between them.
+pub struct Counts {
+    tables: [Table; 2],
+    generation: Array<MapData, u32>,
+    written: usize,
+}
+
+impl Counts {
+    /// Takes the tables out of the loaded probes.
+    pub fn take(ebpf: &mut Ebpf) -> Result<Self> {
+        let mut table = |name: &str| -> Result<Table> {
+            let map = ebpf.take_map(name).with_context(|| format!("no map `{name}`"))?;
+            Table::try_from(map).with_context(|| format!("map `{name}`"))
+        };
+        let tables = [table("COUNTS_0")?, table("COUNTS_1")?];
+        let map = ebpf.take_map("GENERATION").context("no map `GENERATION`")?;
+        Ok(Self { tables, generation: Array::try_from(map)?, written: 0 })
+    }
+
+    /// All counts since the last drain. Takes tens of milliseconds, most of it waiting.
+    pub fn drain(&mut self) -> Result<Vec<(CountKey, Count)>> {
+        let full = self.written;
+        self.written = 1 - full;
+        let generation = self.written as u32;
+        self.generation.set(0, generation, 0).context("switching to the other table of counts")?;
+        wait_for_programs();
+        let table = &mut self.tables[full];
+        // Keys first: removing while iterating restarts the kernel's iteration.
+        let keys = table.keys().collect::<Result<Vec<CountKey>, MapError>>();
+        let keys = keys.context("listing counts")?;
+        let mut counts = Vec::with_capacity(keys.len());
+        for key in keys {
+            let shares = table.get(&key, 0).context("reading a count")?;
+            let mut sum = Count::default();
+            for share in shares.iter() {
+                sum.calls += share.calls;
+                sum.total_ns += share.total_ns;
+            }
+            table.remove(&key).context("removing a count that was read")?;
+            counts.push((key, sum));
+        }
+        Ok(counts)
+    }
+}
+
+fn wait_for_programs() {
+    const MEMBARRIER_CMD_GLOBAL: libc::c_int = 1;
+    // SAFETY: takes three integers and touches no memory of ours.
+    let result = unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) };
+    if result != 0 {
+        thread::sleep(WITHOUT_MEMBARRIER);
+    }
+}
