@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::Result;
 use bytes::Bytes;
-use podstuck_common::record::{Count, CountKey, loss};
+use podstuck_common::record::loss;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use super::{facts::Clerk, reporter::Reporter};
@@ -25,7 +25,7 @@ use crate::{
         summary::Completeness,
         time::{Clock, Monotonic},
     },
-    source::{actors::Actors, losses::Losses},
+    source::{losses::Losses, tables::Drained},
 };
 
 /// How often the progress of a mass deletion is told.
@@ -36,7 +36,6 @@ pub struct Session {
     clock: Clock,
     begun: Instant,
     names: Attributor,
-    actors: Actors,
     aggregate: Aggregate,
     detectors: Detectors,
     ledger: Ledger,
@@ -50,14 +49,13 @@ pub struct Session {
 
 impl Session {
     /// Begins with names and an empty memory.
-    pub fn new(names: Attributor, actors: Actors, reporter: Reporter) -> Self {
+    pub fn new(names: Attributor, reporter: Reporter) -> Self {
         let clock = Clock::start();
         let (sender, answers) = mpsc::unbounded_channel();
         Self {
             clock,
             begun: Instant::now(),
             names,
-            actors,
             aggregate: Aggregate::default(),
             detectors: Detectors::default(),
             ledger: Ledger::new(clock),
@@ -132,11 +130,11 @@ impl Session {
     }
 
     /// Takes drained counts, once a second.
-    pub fn tick(&mut self, counts: &[(CountKey, Count)]) {
-        let Self { names, actors, aggregate, unknown, .. } = self;
-        let deltas = aggregate.add(counts, |pid, target_id| {
-            let Some(seen) = actors.get(pid) else { return Component::Other };
-            let actor = names.actor(pid, &seen);
+    pub fn tick(&mut self, drained: &Drained) {
+        let Self { names, aggregate, unknown, .. } = self;
+        let deltas = aggregate.add(&drained.counts, |pid, target_id| {
+            let Some(seen) = drained.actors.get(&pid) else { return Component::Other };
+            let actor = names.actor(pid, seen);
             component_for(&actor, names.target(target_id).unwrap_or(unknown))
         });
         let now = Monotonic::now();
@@ -177,7 +175,12 @@ impl Session {
     }
 
     /// What may be missing, from the probes' own counters.
-    pub fn completeness(&self, losses: &Losses, attached: &Attached) -> Completeness {
+    pub fn completeness(
+        &self,
+        losses: &Losses,
+        skipped: u64,
+        attached: &Attached,
+    ) -> Completeness {
         let missing = attached.missing.iter();
         Completeness {
             events_lost: losses.of(loss::RING_FULL) + self.undecodable,
@@ -186,6 +189,7 @@ impl Session {
             map_full: losses.of(loss::COUNTS_FULL)
                 + losses.of(loss::IN_FLIGHT_FULL)
                 + losses.of(loss::OVERWRITTEN),
+            probes_skipped: skipped,
             unresolved: losses.of(loss::PATH_CUT) + losses.of(loss::PATH_UNREADABLE),
             probes_missing: missing.map(|(call, why)| format!("{}: {why}", call.name())).collect(),
         }

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use podstuck_common::record::{Count, CountKey};
-use tokio::{runtime, time};
+use tokio::{runtime, sync::oneshot, time};
 
 use super::{
     Exit, Failure,
@@ -19,11 +18,9 @@ use crate::{
     kernel::privilege,
     model::summary::Summary,
     source::{
-        actors::Actors,
         cost::{self, ProgramTimes},
-        counts::Counts,
-        losses::LossCounters,
         ring::Ring,
+        tables::{self, Drained, Tables},
     },
 };
 
@@ -45,10 +42,6 @@ pub fn run(options: &Watch, verbose: u8) -> Result<Exit, Failure> {
         .build()
         .context("starting the runtime")
         .map_err(Failure::CannotRun)?;
-    // Loading and attaching is done; what follows reads.
-    if let Err(error) = privilege::reduce() {
-        tracing::info!("keeping all privileges: {error:#}");
-    }
     runtime
         .block_on(trace(options, prepared, reporter, measured))
         .map_err(Failure::CannotRun)
@@ -63,12 +56,18 @@ async fn trace(
     let Prepared { mut probes, names, start } = prepared;
     let stop = Stop::listen()?;
     let mut ring = Ring::take(&mut probes.ebpf)?;
-    let mut counts = Some(Counts::take(&mut probes.ebpf)?);
-    let losses = LossCounters::take(&mut probes.ebpf)?;
-    let actors = Actors::take(&mut probes.ebpf)?;
+    let tables = Tables::take(&mut probes.ebpf)?;
+    // Everything that needs more is done; what follows reads.
+    if let Err(error) = privilege::reduce() {
+        tracing::info!("keeping all privileges: {error:#}");
+    }
     setup::log_probe_lines(&mut probes);
-    let baseline = losses.read()?;
-    let mut session = Session::new(Attributor::new(names), actors, reporter);
+    let mut session = Session::new(Attributor::new(names), reporter);
+    // What was lost while the probes went in one after the other is no loss of this run.
+    let first = answer(&mut Some(tables.drain())).await?;
+    let baseline = first.losses;
+    let skipped_before = cost::skipped(&probes.ebpf);
+    session.tick(&first);
     session.reporter().start(&start);
 
     let end = options.duration.map(|duration| time::Instant::now() + duration);
@@ -80,18 +79,17 @@ async fn trace(
         tokio::select! {
             records = ring.next() => session.records(&records.context("reading the ring")?),
             Some((case, facts)) = session.answer() => session.conclude(&case, facts),
-            _ = ticks.tick(), if draining.is_none() => {
-                draining = counts.take().map(drain);
-            }
-            drained = joined(&mut draining) => {
-                let (table, drained) = drained?;
-                counts = Some(table);
+            _ = ticks.tick(), if draining.is_none() => draining = Some(tables.drain()),
+            drained = answer(&mut draining) => {
                 draining = None;
-                session.tick(&drained?);
+                let drained = drained?;
+                session.tick(&drained);
                 done += 1;
                 if done % EXPORT_EVERY == 0 {
-                    let lost = losses.read()?.since(&baseline);
-                    warn(session.export(&session.completeness(&lost, &probes.attached)));
+                    let lost = drained.losses.since(&baseline);
+                    let skipped = cost::skipped(&probes.ebpf) - skipped_before;
+                    let so_far = session.completeness(&lost, skipped, &probes.attached);
+                    warn(session.export(&so_far));
                 }
             }
             () = until(end) => break,
@@ -101,53 +99,42 @@ async fn trace(
 
     let window = session.window();
     let cost = cost::measure(&probes.ebpf, measured.as_ref());
+    let skipped = cost::skipped(&probes.ebpf) - skipped_before;
     // Out of the kernel first: what is read afterwards is complete.
     let attached = probes.attached.clone();
     drop(probes);
-    if let Some(draining) = draining {
-        let (table, drained) = draining.await.context("draining counts")?;
-        counts = Some(table);
-        session.tick(&drained?);
+    if draining.is_some() {
+        session.tick(&answer(&mut draining).await?);
     }
     session.records(&ring.rest());
-    if let Some(mut counts) = counts {
-        // Both tables: a program may have written the one drained last until it was switched.
-        for _ in 0..2 {
-            session.tick(&counts.drain()?);
-        }
-    }
+    // Both tables: a program may have written the one drained last until it was switched.
+    session.tick(&answer(&mut Some(tables.drain())).await?);
+    let last = answer(&mut Some(tables.drain())).await?;
+    session.tick(&last);
     session.records(&ring.rest());
     session.settle(SETTLE).await;
 
-    let completeness = session.completeness(&losses.read()?.since(&baseline), &attached);
+    let lost = last.losses.since(&baseline);
+    tracing::info!("{lost:?}");
+    let completeness = session.completeness(&lost, skipped, &attached);
     let (by_outcome, calls) = session.aggregate().by_outcome();
     let window_s = window.as_secs_f64();
     let exported = session.export(&completeness);
-    let lost = completeness.lost_data();
+    let incomplete = completeness.lost_data();
     let summary = Summary { window_s, calls, by_outcome, completeness, cost };
     session.reporter().summary(&summary, session.found());
     warn(exported);
-    Ok(match (session.found(), lost && options.fail_on_loss) {
+    Ok(match (session.found(), incomplete && options.fail_on_loss) {
         (_, true) => Exit::Lost,
         (0, false) => Exit::Clean,
         (_, false) => Exit::Found,
     })
 }
 
-type Drained = (Counts, Result<Vec<(CountKey, Count)>>);
-
-/// Drains beside the loop: it waits for the kernel.
-fn drain(mut counts: Counts) -> tokio::task::JoinHandle<Drained> {
-    tokio::task::spawn_blocking(move || {
-        let drained = counts.drain();
-        (counts, drained)
-    })
-}
-
-/// The running drain, or for ever when there is none.
-async fn joined(draining: &mut Option<tokio::task::JoinHandle<Drained>>) -> Result<Drained> {
+/// The answer of the drain under way, or for ever none when there is no such drain.
+async fn answer(draining: &mut Option<oneshot::Receiver<Result<Drained>>>) -> Result<Drained> {
     match draining {
-        Some(handle) => handle.await.context("draining counts"),
+        Some(receiver) => receiver.await.map_err(|_| tables::gone())?,
         None => std::future::pending().await,
     }
 }

@@ -34,6 +34,8 @@ pub struct Completeness {
     pub unmatched_exits: u64,
     /// Calls not followed or not counted because a table was full.
     pub map_full: u64,
+    /// Calls not seen at all, because the kernel ran no programs on that CPU at that moment.
+    pub probes_skipped: u64,
     /// Calls counted without a target: path too long or unreadable.
     pub unresolved: u64,
     /// Probes that could not be attached or do not fire.
@@ -44,7 +46,7 @@ impl Completeness {
     /// Whether a count or an event is missing. Rate limits are not a loss: every suppressed event
     /// is in the counts.
     pub fn lost_data(&self) -> bool {
-        self.events_lost + self.unmatched_exits + self.map_full > 0 || !self.probes_missing.is_empty()
+        self.events_lost + self.unmatched_exits + self.map_full + self.probes_skipped > 0 || !self.probes_missing.is_empty()
     }
 }
 

@@ -8,23 +8,17 @@ use aya::{
 use podstuck_common::record::Actor;
 
 /// The probes' table of processes.
-pub struct Actors(HashMap<MapData, u32, Actor>);
+pub(super) struct Actors(HashMap<MapData, u32, Actor>);
 
 impl Actors {
     /// Takes the table out of the loaded probes.
-    pub fn take(ebpf: &mut Ebpf) -> Result<Self> {
+    pub(super) fn take(ebpf: &mut Ebpf) -> Result<Self> {
         let map = ebpf.take_map("ACTORS").context("this build has no map `ACTORS`")?;
         Ok(Self(HashMap::try_from(map).context("map `ACTORS`")?))
     }
 
     /// A process by id; `None` when the table has forgotten it.
-    pub fn get(&self, pid: u32) -> Option<Actor> {
+    pub(super) fn get(&self, pid: u32) -> Option<Actor> {
         self.0.get(&pid, 0).ok()
-    }
-
-    /// Forgets a process that has ended, so that another with its id is not taken for it.
-    pub fn forget(&mut self, pid: u32) {
-        // Not there is as good as removed.
-        let _ = self.0.remove(&pid);
     }
 }

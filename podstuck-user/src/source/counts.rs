@@ -23,7 +23,7 @@ const WITHOUT_MEMBARRIER: Duration = Duration::from_millis(100);
 type Table = PerCpuHashMap<MapData, CountKey, Count>;
 
 /// Both tables of counts and the switch between them.
-pub struct Counts {
+pub(super) struct Counts {
     tables: [Table; 2],
     generation: Array<MapData, u32>,
     written: usize,
@@ -31,7 +31,7 @@ pub struct Counts {
 
 impl Counts {
     /// Takes the tables out of the loaded probes.
-    pub fn take(ebpf: &mut Ebpf) -> Result<Self> {
+    pub(super) fn take(ebpf: &mut Ebpf) -> Result<Self> {
         let mut table = |name: &str| -> Result<Table> {
             let map = ebpf.take_map(name).with_context(|| format!("no map `{name}`"))?;
             Table::try_from(map).with_context(|| format!("map `{name}`"))
@@ -42,7 +42,7 @@ impl Counts {
     }
 
     /// All counts since the last drain. Takes tens of milliseconds, most of it waiting.
-    pub fn drain(&mut self) -> Result<Vec<(CountKey, Count)>> {
+    pub(super) fn drain(&mut self) -> Result<Vec<(CountKey, Count)>> {
         let full = self.written;
         self.written = 1 - full;
         let generation = self.written as u32;

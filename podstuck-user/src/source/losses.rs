@@ -31,17 +31,17 @@ impl Losses {
 }
 
 /// The probes' own counters of losses.
-pub struct LossCounters(PerCpuArray<MapData, u64>);
+pub(super) struct LossCounters(PerCpuArray<MapData, u64>);
 
 impl LossCounters {
     /// Takes the counters out of the loaded probes.
-    pub fn take(ebpf: &mut Ebpf) -> Result<Self> {
+    pub(super) fn take(ebpf: &mut Ebpf) -> Result<Self> {
         let map = ebpf.take_map("LOSSES").context("this build has no map `LOSSES`")?;
         Ok(Self(PerCpuArray::try_from(map).context("map `LOSSES`")?))
     }
 
     /// Totals now.
-    pub fn read(&self) -> Result<Losses> {
+    pub(super) fn read(&self) -> Result<Losses> {
         let mut losses = Losses::default();
         for (reason, sum) in losses.by_reason.iter_mut().enumerate() {
             let shares = self.0.get(&(reason as u32), 0).context("reading loss counters")?;

@@ -1,7 +1,8 @@
 //! What comes out of the kernel: records, counts, losses. Nothing here knows what they mean.
 
-pub mod actors;
-pub mod counts;
+mod actors;
 pub mod cost;
+mod counts;
 pub mod losses;
 pub mod ring;
+pub mod tables;

@@ -1,0 +1,107 @@
+//! All that is read by system calls on maps, by one thread.
+//!
+//! While a task is inside such a call, its CPU runs no program on a tracepoint: the kernel holds
+//! `bpf_prog_active` up (`bpf_disable_instrumentation`, include/linux/bpf.h). If the task is
+//! preempted there, the calls of whoever runs instead are not seen at all. So this thread has
+//! real-time priority, which ordinary tasks do not preempt, and no other thread reads maps. What
+//! is missed all the same, also because of other users of BPF, the kernel counts.
+
+use std::{
+    collections::{HashMap, HashSet},
+    thread,
+};
+
+use anyhow::{Context, Result, anyhow};
+use aya::Ebpf;
+use nix::libc;
+use podstuck_common::record::{Actor, Count, CountKey};
+use tokio::sync::{mpsc, oneshot};
+
+use super::{
+    actors::Actors,
+    counts::Counts,
+    losses::{LossCounters, Losses},
+};
+use crate::kernel::privilege;
+
+/// What the tables held since the last drain.
+#[derive(Debug, Default)]
+pub struct Drained {
+    /// Exact counts.
+    pub counts: Vec<(CountKey, Count)>,
+    /// The processes in them, as far as the probes still know them.
+    pub actors: HashMap<u32, Actor>,
+    /// Losses since the probes were loaded.
+    pub losses: Losses,
+}
+
+struct Maps {
+    counts: Counts,
+    actors: Actors,
+    losses: LossCounters,
+}
+
+/// The tables, in the hands of their thread.
+pub struct Tables {
+    requests: mpsc::UnboundedSender<oneshot::Sender<Result<Drained>>>,
+}
+
+impl Tables {
+    /// Takes the maps out of the loaded probes and starts the thread.
+    pub fn take(ebpf: &mut Ebpf) -> Result<Self> {
+        let maps = Maps {
+            counts: Counts::take(ebpf)?,
+            actors: Actors::take(ebpf)?,
+            losses: LossCounters::take(ebpf)?,
+        };
+        let (requests, queue) = mpsc::unbounded_channel();
+        thread::Builder::new()
+            .name("tables".into())
+            .spawn(move || serve(maps, queue))
+            .context("starting the thread that reads the tables")?;
+        Ok(Self { requests })
+    }
+
+    /// Asks for a drain; the answer comes when it is done.
+    pub fn drain(&self) -> oneshot::Receiver<Result<Drained>> {
+        let (answer, receiver) = oneshot::channel();
+        // If the thread is gone, the receiver says so.
+        let _ = self.requests.send(answer);
+        receiver
+    }
+}
+
+/// The thread ended before it answered.
+pub fn gone() -> anyhow::Error {
+    anyhow!("the thread that reads the tables has ended")
+}
+
+fn serve(mut maps: Maps, mut queue: mpsc::UnboundedReceiver<oneshot::Sender<Result<Drained>>>) {
+    if let Err(error) = take_priority() {
+        tracing::info!("reading tables without real-time priority: {error}");
+    }
+    if let Err(error) = privilege::reduce() {
+        tracing::info!("keeping all privileges in the thread that reads tables: {error:#}");
+    }
+    while let Some(answer) = queue.blocking_recv() {
+        // Whoever asked may have stopped waiting.
+        let _ = answer.send(maps.drain());
+    }
+}
+
+impl Maps {
+    fn drain(&mut self) -> Result<Drained> {
+        let counts = self.counts.drain()?;
+        let pids: HashSet<u32> = counts.iter().map(|(key, _)| key.tgid).collect();
+        let actors =
+            pids.into_iter().filter_map(|pid| Some((pid, self.actors.get(pid)?))).collect();
+        Ok(Drained { counts, actors, losses: self.losses.read()? })
+    }
+}
+
+fn take_priority() -> Result<(), nix::Error> {
+    let parameter = libc::sched_param { sched_priority: 1 };
+    // SAFETY: changes this thread only, and reads the parameter during the call.
+    let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) };
+    nix::errno::Errno::result(result).map(drop)
+}

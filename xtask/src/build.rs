@@ -1,0 +1,51 @@
+//! `cargo xtask build`: the program.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+
+use crate::process;
+use crate::setup::{self, Rustc};
+use crate::workspace::Workspace;
+
+const STATIC: &str = "-C target-feature=+crt-static";
+
+/// How to build.
+#[derive(clap::Args, Default)]
+pub(crate) struct Options {
+    /// Optimize
+    #[arg(long)]
+    pub(crate) release: bool,
+    /// Link statically: the program then runs on a node of any distribution
+    #[arg(long = "static")]
+    pub(crate) link_statically: bool,
+}
+
+/// Builds, and prints where the program is.
+pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    setup::run(workspace)?;
+    println!("{}", program(workspace, options)?.display());
+    Ok(())
+}
+
+/// Builds, and returns where the program is.
+pub(crate) fn program(workspace: &Workspace, options: &Options) -> Result<PathBuf> {
+    let mut cargo = workspace.cargo(["build", "--package", "podstuck-user", "--bin", "podstuck"]);
+    let mut folder = workspace.target.clone();
+    if options.release {
+        cargo.arg("--release");
+    }
+    if options.link_statically {
+        // With the target named, the flag spares build scripts and procedural macros: those are
+        // loaded by the compiler and cannot be static.
+        let target = format!("{}-unknown-linux-gnu", Rustc::locate(workspace)?.architecture);
+        cargo.args(["--target", &target]);
+        let flags = env::var("RUSTFLAGS").unwrap_or_default();
+        cargo.env("RUSTFLAGS", format!("{flags} {STATIC}").trim_start());
+        folder.push(target);
+    }
+    process::run(&mut cargo)?;
+    let profile = Path::new(if options.release { "release" } else { "debug" });
+    Ok(folder.join(profile).join("podstuck"))
+}

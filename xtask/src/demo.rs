@@ -1,0 +1,163 @@
+//! `cargo xtask demo`: a stuck deletion, diagnosed.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail};
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, kill, sigaction};
+use nix::unistd::{Pid, geteuid};
+
+use crate::build::{self, Options};
+use crate::workspace::Workspace;
+use crate::{process, setup};
+
+/// What `watch` exits with when it found something.
+const FINDING: i32 = 1;
+/// How long the probes may take to attach before the case begins.
+const HEAD_START: Duration = Duration::from_secs(2);
+/// The watch takes 25 s; on a loaded machine, something more.
+const LIMIT: Duration = Duration::from_secs(60);
+/// How long a child may take to clean up when told to end.
+const GRACE: Duration = Duration::from_secs(5);
+const POLL: Duration = Duration::from_millis(100);
+const LINES: usize = 10;
+
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// Builds, watches the lab's case, and shows what the watch exported.
+pub(crate) fn run(workspace: &Workspace) -> Result<()> {
+    if !geteuid().is_root() {
+        bail!("the demo loads probes into the kernel, which takes root");
+    }
+    setup::run(workspace)?;
+    let program = build::program(workspace, &Options { release: true, ..Options::default() })?;
+    let seconds =
+        SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is off")?.as_secs();
+    let export = workspace.target.join("demo").join(seconds.to_string());
+    fs::create_dir_all(&export).with_context(|| format!("cannot create {}", export.display()))?;
+
+    note_interrupts()?;
+    let mut watch = Command::new(&program);
+    watch.args(["watch", "--output", "text", "--duration", "25s", "--export"]).arg(&export);
+    let mut watch = Running::start(watch)?;
+    // A watch that cannot start says so at once, and then there is nothing to show.
+    let deadline = Instant::now() + HEAD_START;
+    while Instant::now() < deadline {
+        watch.expect_running()?;
+        sleep(POLL);
+    }
+    let mut lab = Command::new(&program);
+    lab.args(["lab", "immutable-attribute", "--duration", "18s"]);
+    let mut lab = Running::start(lab)?;
+    let deadline = Instant::now() + LIMIT;
+    let lab = lab.wait(deadline)?;
+    let watch = watch.wait(deadline)?;
+
+    if !lab.success() {
+        bail!("the lab failed: {lab}");
+    }
+    if watch.code() != Some(FINDING) {
+        bail!("the watch was to find the lab's pod and to exit with {FINDING}: {watch}");
+    }
+    show(&export)
+}
+
+/// A child that does not outlive us.
+struct Running {
+    shown: String,
+    child: Child,
+}
+
+impl Running {
+    fn start(mut command: Command) -> Result<Self> {
+        let shown = process::show(&command);
+        println!("$ {shown}");
+        let child = command.spawn().with_context(|| format!("cannot start `{shown}`"))?;
+        Ok(Self { shown, child })
+    }
+
+    fn status(&mut self) -> Result<Option<ExitStatus>> {
+        self.child.try_wait().with_context(|| format!("waiting for `{}`", self.shown))
+    }
+
+    fn expect_running(&mut self) -> Result<()> {
+        if INTERRUPTED.load(Ordering::Relaxed) {
+            bail!("interrupted");
+        }
+        match self.status()? {
+            None => Ok(()),
+            Some(status) => bail!("`{}` ended too early: {status}", self.shown),
+        }
+    }
+
+    fn wait(&mut self, deadline: Instant) -> Result<ExitStatus> {
+        loop {
+            if let Some(status) = self.status()? {
+                return Ok(status);
+            }
+            if INTERRUPTED.load(Ordering::Relaxed) {
+                bail!("interrupted");
+            }
+            if Instant::now() > deadline {
+                bail!("`{}` does not end", self.shown);
+            }
+            sleep(POLL);
+        }
+    }
+}
+
+impl Drop for Running {
+    /// Tells the child to end, so that it can clean up, and ends it if it does not.
+    fn drop(&mut self) {
+        let Ok(pid) = i32::try_from(self.child.id()) else { return };
+        // A child that was waited for is gone, and its id may be another's.
+        if !matches!(self.child.try_wait(), Ok(None))
+            || kill(Pid::from_raw(pid), Signal::SIGTERM).is_err()
+        {
+            return;
+        }
+        let deadline = Instant::now() + GRACE;
+        while Instant::now() < deadline {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            sleep(POLL);
+        }
+        eprintln!("`{}` does not end by itself: killing it", self.shown);
+        if let Err(error) = self.child.kill().and_then(|()| self.child.wait()) {
+            eprintln!("cannot kill `{}`: {error}", self.shown);
+        }
+    }
+}
+
+extern "C" fn interrupted(_signal: nix::libc::c_int) {
+    INTERRUPTED.store(true, Ordering::Relaxed);
+}
+
+/// Has Ctrl-C noted and not kill us, so that the children are ended first.
+fn note_interrupts() -> Result<()> {
+    let action =
+        SigAction::new(SigHandler::Handler(interrupted), SaFlags::SA_RESTART, SigSet::empty());
+    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+        // SAFETY: the handler only stores to an atomic, which a signal handler may do.
+        unsafe { sigaction(signal, &action) }.with_context(|| format!("cannot handle {signal}"))?;
+    }
+    Ok(())
+}
+
+fn show(export: &Path) -> Result<()> {
+    println!("\nIn {}:", export.display());
+    process::run(Command::new("find").arg(export).args(["-type", "f", "-printf", "%8s  %P\\n"]))?;
+    let histograms = export.join("histograms.csv");
+    let text = fs::read_to_string(&histograms)
+        .with_context(|| format!("the watch left no {}", histograms.display()))?;
+    println!("\nThe first lines of {}:", histograms.display());
+    for line in text.lines().take(LINES) {
+        println!("{line}");
+    }
+    Ok(())
+}

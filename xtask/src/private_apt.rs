@@ -1,0 +1,131 @@
+//! Debian packages that are unpacked and not installed, possibly from another release than the
+//! machine's.
+//!
+//! apt is given its own source list, package lists and cache: the machine's stay as they are. No
+//! privileges are needed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::process;
+
+const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+
+/// An apt of our own.
+pub(crate) struct PrivateApt {
+    folder: PathBuf,
+    mirror: String,
+}
+
+impl PrivateApt {
+    /// An apt that keeps its files in `folder` and asks the machine's own mirror of Debian.
+    pub(crate) fn new(folder: PathBuf) -> Result<Self> {
+        if process::find("apt-get").is_none() {
+            bail!("this machine has no apt");
+        }
+        // Only prints: the addresses that the machine's apt would read.
+        let addresses = process::output(Command::new("apt-get").args(["update", "--print-uris"]))?;
+        let mirror = debian_mirror(&addresses)
+            .context("no source of Debian among this machine's apt sources")?
+            .to_owned();
+        Ok(Self { folder, mirror })
+    }
+
+    /// Downloads a package from one suite, at a version given as a pattern, and unpacks it into
+    /// the folder `unpacked`, which is made anew.
+    pub(crate) fn unpack(
+        &self,
+        suite: &str,
+        package: &str,
+        version: &str,
+        unpacked: &Path,
+    ) -> Result<()> {
+        let pool = self.folder.join("pool");
+        // What an earlier try left must not be mistaken for this one's package.
+        for folder in [pool.as_path(), unpacked] {
+            if folder.exists() {
+                fs::remove_dir_all(folder)
+                    .with_context(|| format!("cannot remove {}", folder.display()))?;
+            }
+        }
+        fs::create_dir_all(&pool).with_context(|| format!("cannot create {}", pool.display()))?;
+        self.configure(suite)?;
+        process::output(self.apt_get().arg("update"))?;
+        process::output(
+            self.apt_get().arg("download").arg(format!("{package}={version}")).current_dir(&pool),
+        )?;
+        let archive = fs::read_dir(&pool)
+            .and_then(|mut entries| entries.next().transpose())
+            .with_context(|| format!("cannot read {}", pool.display()))?
+            .with_context(|| format!("apt-get put nothing into {}", pool.display()))?
+            .path();
+        process::output(Command::new("dpkg").arg("-x").arg(archive).arg(unpacked)).map(drop)
+    }
+
+    /// Writes apt's settings for one suite.
+    fn configure(&self, suite: &str) -> Result<()> {
+        let [lists, cache] = ["lists", "cache"].map(|name| self.folder.join(name));
+        for folder in [lists.join("partial"), cache.join("archives/partial")] {
+            fs::create_dir_all(&folder)
+                .with_context(|| format!("cannot create {}", folder.display()))?;
+        }
+        let sources = self.folder.join("sources.list");
+        fs::write(&sources, format!("deb [signed-by={KEYRING}] {} {suite} main\n", self.mirror))
+            .with_context(|| format!("cannot write {}", sources.display()))?;
+        let settings = format!(
+            "Dir::Etc::sourcelist \"{}\";\n\
+             Dir::Etc::sourceparts \"/dev/null\";\n\
+             Dir::State::lists \"{}\";\n\
+             Dir::Cache \"{}\";\n\
+             // apt's own user may not be let into our folder.\n\
+             APT::Sandbox::User \"root\";\n\
+             // A server out of reach is said as such, not as a package that is missing.\n\
+             APT::Update::Error-Mode \"any\";\n",
+            sources.display(),
+            lists.display(),
+            cache.display(),
+        );
+        fs::write(self.settings(), settings)
+            .with_context(|| format!("cannot write {}", self.settings().display()))
+    }
+
+    fn settings(&self) -> PathBuf {
+        self.folder.join("apt.conf")
+    }
+
+    fn apt_get(&self) -> Command {
+        let mut command = Command::new("apt-get");
+        command.arg("-qq").arg("-c").arg(self.settings()).env("LC_ALL", "C");
+        command
+    }
+}
+
+/// The address of Debian's archive, among lines like
+/// `'http://mirror/debian/dists/bookworm/InRelease' mirror_debian_..._InRelease 0`.
+/// Security updates come from an archive of another name.
+fn debian_mirror(addresses: &str) -> Option<&str> {
+    addresses.lines().find_map(|line| {
+        let (mirror, _) = line.trim_start_matches('\'').split_once("/dists/")?;
+        // Debian's cloud images name a file of mirrors instead.
+        (mirror.ends_with("/debian") || mirror.ends_with("/debian.list")).then_some(mirror)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mirror_is_the_machines_own() {
+        let addresses = "\
+'https://elsewhere.example/apt/dists/stable/InRelease' elsewhere 0
+'http://mirror.example/debian-security/dists/bookworm-security/InRelease' a 0
+'http://mirror.example/debian/dists/bookworm/InRelease' b 0
+";
+        assert_eq!(debian_mirror(addresses), Some("http://mirror.example/debian"));
+        assert_eq!(debian_mirror("'http://mirror.example/ubuntu/dists/noble/InRelease' c 0"), None);
+    }
+}

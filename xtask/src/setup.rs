@@ -1,0 +1,67 @@
+//! `cargo xtask setup`: what the build of the probes needs beyond cargo itself.
+
+use std::env;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::cargo_tool::CargoTool;
+use crate::process;
+use crate::rust_src::RustSource;
+use crate::workspace::Workspace;
+
+/// The last release that links through rustc's own LLVM 22, which is rustc 1.95's; the later ones
+/// want an LLVM 23 installed.
+const BPF_LINKER: CargoTool = CargoTool { name: "bpf-linker", version: "0.10.3" };
+
+/// Gets each thing, unless it is there.
+pub(crate) fn run(workspace: &Workspace) -> Result<()> {
+    c_linker()?;
+    let rustc = Rustc::locate(workspace)?;
+    RustSource::new(&rustc, workspace).ensure()?;
+    BPF_LINKER.ensure(workspace)
+}
+
+/// The compiler in use.
+pub(crate) struct Rustc {
+    pub(crate) sysroot: PathBuf,
+    /// Such as `1.95.0`
+    pub(crate) version: String,
+    /// Such as `x86_64`
+    pub(crate) architecture: String,
+}
+
+impl Rustc {
+    /// Asks the compiler that cargo would use in the workspace.
+    pub(crate) fn locate(workspace: &Workspace) -> Result<Self> {
+        let program = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+        let ask = |arguments: &[&str]| {
+            process::output(Command::new(&program).args(arguments).current_dir(&workspace.root))
+                .context("no Rust compiler answers; install one, for example with rustup")
+        };
+        let facts = ask(&["--version", "--verbose"])?;
+        let fact = |name: &str| {
+            facts
+                .lines()
+                .find_map(|line| line.strip_prefix(name))
+                .map(str::trim)
+                .with_context(|| format!("`rustc --version --verbose` prints no line {name}"))
+        };
+        let host = fact("host:")?;
+        Ok(Self {
+            sysroot: PathBuf::from(ask(&["--print", "sysroot"])?.trim_end()),
+            version: fact("release:")?.to_owned(),
+            architecture: host.split('-').next().unwrap_or(host).to_owned(),
+        })
+    }
+}
+
+/// Cargo links host programs through `cc`, unless it is configured otherwise.
+fn c_linker() -> Result<()> {
+    if process::find("cc").is_none() {
+        bail!("no C linker `cc`; on Debian: `apt-get install gcc libc6-dev`");
+    }
+    println!("C linker: there");
+    Ok(())
+}

@@ -1,0 +1,178 @@
+//! The other programs that the tests use, on a Debian machine.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use nix::unistd::geteuid;
+
+use crate::process;
+use crate::workspace::Workspace;
+
+/// Debian's packages, each with a program that tells whether it is there.
+const PACKAGES: [(&str, &str); 6] = [
+    ("strace", "strace"),
+    ("bpftrace", "bpftrace"),
+    ("bpftool", "bpftool"),
+    ("e2fsprogs", "mkfs.ext4"),
+    ("python3", "python3"),
+    ("xz-utils", "xz"),
+];
+
+/// Reads the histogram files in their own language, as their users do.
+const PYTHON_PACKAGE: &str = "hdrhistogram==0.10.8";
+
+/// What the tests are told in their environment.
+pub(crate) struct Tools {
+    variables: Vec<(&'static str, OsString)>,
+}
+
+impl Tools {
+    /// Gets each tool, unless it is there.
+    pub(crate) fn ensure(workspace: &Workspace) -> Result<Self> {
+        packages()?;
+        let promtool = promtool(workspace)?;
+        let mut variables = python(workspace)?;
+        let path = env::var_os("PATH").unwrap_or_default();
+        let folders = env::split_paths(&path)
+            .chain(promtool)
+            .chain(["/usr/sbin", "/sbin"].map(PathBuf::from));
+        variables.push(("PATH", env::join_paths(folders).context("PATH cannot be extended")?));
+        Ok(Self { variables })
+    }
+
+    /// Puts the tools into a command's environment.
+    pub(crate) fn apply(&self, command: &mut Command) {
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+    }
+}
+
+fn packages() -> Result<()> {
+    let mut missing: Vec<&str> = PACKAGES
+        .iter()
+        .filter(|(_, program)| process::find(program).is_none())
+        .map(|(package, _)| *package)
+        .collect();
+    // Debian keeps this module of Python's own library in a package by itself.
+    if process::output(Command::new("python3").args(["-c", "import ensurepip"])).is_err() {
+        missing.push("python3-venv");
+    }
+    if missing.is_empty() {
+        println!("tools from Debian: there");
+        return Ok(());
+    }
+    let missing = missing.join(" ");
+    if !geteuid().is_root() {
+        bail!("the tests need tools; as root: `apt-get install {missing}`");
+    }
+    println!("tools from Debian: installing {missing}");
+    with_fresh_lists(|| {
+        let mut install = Command::new("apt-get");
+        install
+            .args(["install", "--yes", "-qq", "--no-install-recommends"])
+            .args(missing.split(' '))
+            .env("DEBIAN_FRONTEND", "noninteractive");
+        process::output(&mut install).map(drop)
+    })
+    .with_context(|| format!("cannot install tools; by hand: `apt-get install {missing}`"))
+}
+
+/// Tries, and tries again after `apt-get update`: a new machine has no package lists, and an old
+/// one's name packages that are gone.
+fn with_fresh_lists(attempt: impl Fn() -> Result<()>) -> Result<()> {
+    if attempt().is_ok() {
+        return Ok(());
+    }
+    process::output(Command::new("apt-get").args(["update", "-qq"]))?;
+    attempt()
+}
+
+/// The folder of `promtool`, when it is not in the usual ones. Its package is unpacked and not
+/// installed: installing it starts a server, and starts it again at every boot.
+fn promtool(workspace: &Workspace) -> Result<Option<PathBuf>> {
+    if process::find("promtool").is_some() {
+        println!("promtool: there");
+        return Ok(None);
+    }
+    let folder = workspace.target.join("prometheus");
+    let programs = folder.join("usr/bin");
+    if programs.join("promtool").is_file() {
+        println!("promtool: there, unpacked");
+        return Ok(Some(programs));
+    }
+    println!("promtool: unpacking Debian's package prometheus");
+    let pool = folder.join("pool");
+    fs::create_dir_all(&pool).with_context(|| format!("cannot create {}", pool.display()))?;
+    with_fresh_lists(|| {
+        let mut download = Command::new("apt-get");
+        download.args(["download", "-qq", "-o", "APT::Sandbox::User=root", "prometheus"]);
+        process::output(download.current_dir(&pool)).map(drop)
+    })
+    .context("cannot get promtool; by hand: put Debian's package prometheus in place")?;
+    for package in fs::read_dir(&pool).with_context(|| format!("cannot read {}", pool.display()))? {
+        let package = package.with_context(|| format!("cannot read {}", pool.display()))?.path();
+        process::output(Command::new("dpkg").arg("-x").arg(package).arg(&folder))?;
+    }
+    if !programs.join("promtool").is_file() {
+        bail!("Debian's package prometheus holds no usr/bin/promtool");
+    }
+    Ok(Some(programs))
+}
+
+/// A Python that has our package: in an environment of its own, or, where Python cannot make one,
+/// the machine's with a folder of ours added.
+fn python(workspace: &Workspace) -> Result<Vec<(&'static str, OsString)>> {
+    let environment = workspace.target.join("py");
+    let own = environment.join("bin/python3");
+    let folder = workspace.target.join("py-packages");
+    let in_environment = || vec![("PODSTUCK_PYTHON", own.clone().into_os_string())];
+    let in_folder = || {
+        vec![
+            ("PODSTUCK_PYTHON", OsString::from("python3")),
+            ("PYTHONPATH", folder.clone().into_os_string()),
+        ]
+    };
+    if can_import(&own, None) {
+        println!("{PYTHON_PACKAGE}: there");
+        return Ok(in_environment());
+    }
+    if can_import(Path::new("python3"), Some(&folder)) {
+        println!("{PYTHON_PACKAGE}: there");
+        return Ok(in_folder());
+    }
+    println!("{PYTHON_PACKAGE}: installing it from PyPI");
+    let made =
+        process::output(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&environment))
+            .and_then(|_| {
+                process::output(Command::new(&own).args([
+                    "-m",
+                    "pip",
+                    "install",
+                    "-q",
+                    PYTHON_PACKAGE,
+                ]))
+            });
+    let Err(error) = made else { return Ok(in_environment()) };
+    let mut install = Command::new("python3");
+    install.args(["-m", "pip", "install", "-q", PYTHON_PACKAGE, "--target"]).arg(&folder);
+    process::output(&mut install).with_context(|| {
+        format!(
+            "cannot install {PYTHON_PACKAGE}, and not in a virtual environment either ({error:#}); \
+             by hand: `pip install --target {} {PYTHON_PACKAGE}`",
+            folder.display()
+        )
+    })?;
+    Ok(in_folder())
+}
+
+fn can_import(python: &Path, folder: Option<&Path>) -> bool {
+    let mut import = Command::new(python);
+    import.args(["-c", "import hdrh.histogram"]);
+    if let Some(folder) = folder {
+        import.env("PYTHONPATH", folder);
+    }
+    process::output(&mut import).is_ok()
+}
