@@ -104,9 +104,7 @@ impl Trail {
             self.wanted = 1;
         }
         if self.stage == INSIDE {
-            if self.depth < u8::MAX {
-                self.depth += 1;
-            }
+            self.depth = self.depth.saturating_add(1);
             if mounted {
                 self.mount_here();
             }

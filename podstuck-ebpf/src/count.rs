@@ -13,11 +13,7 @@ pub(crate) fn add(key: &CountKey, duration_ns: u64) -> bool {
 }
 
 #[inline(always)]
-fn add_to(
-    table: &PerCpuHashMap<CountKey, Count, 8192>,
-    key: &CountKey,
-    duration_ns: u64,
-) -> bool {
+fn add_to(table: &PerCpuHashMap<CountKey, Count, 8192>, key: &CountKey, duration_ns: u64) -> bool {
     if let Some(count) = table.get_ptr_mut(key) {
         bump(count, duration_ns);
         return false;

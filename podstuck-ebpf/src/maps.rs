@@ -9,9 +9,7 @@ use aya_ebpf::{
 };
 use podstuck_common::{
     config::{Config, MARKERS, Marker, Offsets},
-    record::{
-        ARGUMENT_MAX, Actor, BASE_MAX, Count, CountKey, InFlight, RecordHead, call, loss,
-    },
+    record::{ARGUMENT_MAX, Actor, BASE_MAX, Count, CountKey, InFlight, RecordHead, call, loss},
     trail::{NAME_SIZE, NAME_WORDS, Trail},
 };
 

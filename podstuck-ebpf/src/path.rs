@@ -47,8 +47,7 @@ pub(crate) extern "C" fn follow() -> u32 {
     let to = scratch.argument.as_mut_ptr();
     let from = scratch.call.entry.path as *const _;
     // SAFETY: `to` has room for `ARGUMENT_MAX` bytes; the helper checks the source.
-    let read =
-        unsafe { generated::bpf_probe_read_user_str(to.cast(), ARGUMENT_MAX as u32, from) };
+    let read = unsafe { generated::bpf_probe_read_user_str(to.cast(), ARGUMENT_MAX as u32, from) };
     if read <= 0 {
         return 0;
     }

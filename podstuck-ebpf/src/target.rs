@@ -8,9 +8,7 @@ use podstuck_common::trail::{Trail, component_hash};
 
 use crate::{
     kernel::{Place, Up},
-    maps::{
-        Component, DIRECTORIES, Directory, DirectoryKey, Scratch, WALK_MAX, config, scratch,
-    },
+    maps::{Component, DIRECTORIES, Directory, DirectoryKey, Scratch, WALK_MAX, config, scratch},
 };
 
 /// How long an answer is believed. A directory renamed above the one remembered is noticed then.

@@ -73,7 +73,12 @@ fn probes(offsets: &Offsets) -> Vec<Check> {
     let attached = match load::load(offsets, &config, false) {
         Ok(probes) => probes.attached.clone(),
         Err(error) => {
-            return vec![Check::new("probes", false, format!("{error:#}"), "nothing can be traced")];
+            return vec![Check::new(
+                "probes",
+                false,
+                format!("{error:#}"),
+                "nothing can be traced",
+            )];
         }
     };
     let Attached { calls, missing, .. } = &attached;
@@ -104,8 +109,7 @@ fn node(options: &Doctor) -> Vec<Check> {
     };
     checks.push(Check::new("pod names", !logs.is_empty(), found, "pods are shown by UID only"));
     let running = runtimes();
-    let found =
-        if running.is_empty() { "none is running".to_owned() } else { running.join(", ") };
+    let found = if running.is_empty() { "none is running".to_owned() } else { running.join(", ") };
     checks.push(Check::new("runtimes", true, found, ""));
     checks
 }

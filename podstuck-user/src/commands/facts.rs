@@ -14,7 +14,7 @@ const AT_A_TIME: usize = 4;
 const WAITING: usize = 256;
 
 /// Answers cases, a few at a time.
-pub struct Clerk {
+pub(super) struct Clerk {
     answers: UnboundedSender<(Case, Facts)>,
     turns: std::sync::Arc<tokio::sync::Semaphore>,
     open: std::sync::Arc<std::sync::atomic::AtomicUsize>,
@@ -22,18 +22,18 @@ pub struct Clerk {
 
 impl Clerk {
     /// Sends its answers there.
-    pub fn new(answers: UnboundedSender<(Case, Facts)>) -> Self {
+    pub(super) fn new(answers: UnboundedSender<(Case, Facts)>) -> Self {
         let turns = std::sync::Arc::new(tokio::sync::Semaphore::new(AT_A_TIME));
         Self { answers, turns, open: Default::default() }
     }
 
     /// How many cases wait for facts.
-    pub fn open(&self) -> usize {
+    pub(super) fn open(&self) -> usize {
         self.open.load(std::sync::atomic::Ordering::Relaxed)
     }
 
     /// Begins to get the facts of a case.
-    pub fn ask(&self, case: Case) {
+    pub(super) fn ask(&self, case: Case) {
         use std::sync::atomic::Ordering::Relaxed;
         if self.open() >= WAITING {
             return;

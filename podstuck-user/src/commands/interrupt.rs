@@ -19,14 +19,14 @@ const ABORTED: i32 = 130;
 
 /// Says when to stop.
 #[derive(Clone, Default)]
-pub struct Stop {
+pub(super) struct Stop {
     flag: Arc<AtomicBool>,
     notify: Arc<Notify>,
 }
 
 impl Stop {
     /// Begins to listen to SIGINT and SIGTERM. Call it inside the runtime.
-    pub fn listen() -> Result<Self> {
+    pub(super) fn listen() -> Result<Self> {
         let stop = Self::default();
         let mut interrupt = signal(SignalKind::interrupt()).context("listening to SIGINT")?;
         let mut terminate = signal(SignalKind::terminate()).context("listening to SIGTERM")?;
@@ -47,19 +47,19 @@ impl Stop {
     }
 
     /// Waits for the first signal.
-    pub async fn requested(&self) {
+    pub(super) async fn requested(&self) {
         if !self.is_requested() {
             self.notify.notified().await;
         }
     }
 
     /// Whether it came.
-    pub fn is_requested(&self) -> bool {
+    pub(super) fn is_requested(&self) -> bool {
         self.flag.load(Ordering::SeqCst)
     }
 
     /// The flag itself, for work that does not wait.
-    pub fn flag(&self) -> Arc<AtomicBool> {
+    pub(super) fn flag(&self) -> Arc<AtomicBool> {
         self.flag.clone()
     }
 }

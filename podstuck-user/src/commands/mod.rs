@@ -1,9 +1,9 @@
 //! Wires the stages up, one file for each command.
 
 pub mod doctor;
-pub mod lab;
 mod facts;
 mod interrupt;
+pub mod lab;
 mod reporter;
 mod session;
 mod setup;

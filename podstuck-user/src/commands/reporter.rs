@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// Where everything that is told goes.
-pub struct Reporter {
+pub(super) struct Reporter {
     json: bool,
     style: Style,
     exporter: Option<Exporter>,
@@ -35,7 +35,7 @@ pub struct Reporter {
 
 impl Reporter {
     /// Opens the export directory, if one was asked for.
-    pub fn new(output: Output, export: Option<&Path>) -> Result<Self> {
+    pub(super) fn new(output: Output, export: Option<&Path>) -> Result<Self> {
         let terminal = std::io::stdout().is_terminal();
         let json = output == Output::Json;
         let exporter = export.map(Exporter::new).transpose()?;
@@ -53,17 +53,17 @@ impl Reporter {
     }
 
     /// The exporter, to write files with.
-    pub fn exporter(&self) -> Option<&Exporter> {
+    pub(super) fn exporter(&self) -> Option<&Exporter> {
         self.exporter.as_ref()
     }
 
     /// Tells what the run is.
-    pub fn start(&self, start: &Start) {
+    pub(super) fn start(&self, start: &Start) {
         self.tell(&Line::Start(start), || text::start(start, self.style));
     }
 
     /// Tells a finding, and appends it to the exported ones.
-    pub fn finding(&mut self, finding: &Finding) {
+    pub(super) fn finding(&mut self, finding: &Finding) {
         let line = Line::Finding(finding);
         self.tell(&line, || text::finding(finding, self.style));
         let json = json::line(Timestamp::now(), &line);
@@ -75,12 +75,12 @@ impl Reporter {
     }
 
     /// Tells how far a mass deletion is.
-    pub fn progress(&self, progress: &Progress) {
+    pub(super) fn progress(&self, progress: &Progress) {
         self.tell(&Line::Progress(progress), || text::progress(progress, self.style));
     }
 
     /// Tells the end.
-    pub fn summary(&self, summary: &Summary, findings: u64) {
+    pub(super) fn summary(&self, summary: &Summary, findings: u64) {
         if let Some(live) = &self.live {
             live.finish_and_clear();
         }
@@ -88,7 +88,7 @@ impl Reporter {
     }
 
     /// What the live line says.
-    pub fn live(&self, message: String) {
+    pub(super) fn live(&self, message: String) {
         if let Some(live) = &self.live {
             live.set_message(message);
         }

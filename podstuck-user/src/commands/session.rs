@@ -32,7 +32,7 @@ use crate::{
 const PROGRESS_EVERY: Duration = Duration::from_secs(5);
 
 /// Everything that a run knows.
-pub struct Session {
+pub(super) struct Session {
     clock: Clock,
     begun: Instant,
     names: Attributor,
@@ -49,7 +49,7 @@ pub struct Session {
 
 impl Session {
     /// Begins with names and an empty memory.
-    pub fn new(names: Attributor, reporter: Reporter) -> Self {
+    pub(super) fn new(names: Attributor, reporter: Reporter) -> Self {
         let clock = Clock::start();
         let (sender, answers) = mpsc::unbounded_channel();
         Self {
@@ -69,27 +69,27 @@ impl Session {
     }
 
     /// Prints and exports.
-    pub fn reporter(&self) -> &Reporter {
+    pub(super) fn reporter(&self) -> &Reporter {
         &self.reporter
     }
 
     /// How long it has watched.
-    pub fn window(&self) -> Duration {
+    pub(super) fn window(&self) -> Duration {
         self.begun.elapsed()
     }
 
     /// How many findings there were.
-    pub fn found(&self) -> u64 {
+    pub(super) fn found(&self) -> u64 {
         self.ledger.found()
     }
 
     /// What was counted so far.
-    pub fn aggregate(&self) -> &Aggregate {
+    pub(super) fn aggregate(&self) -> &Aggregate {
         &self.aggregate
     }
 
     /// Takes records of the ring.
-    pub fn records(&mut self, records: &[Bytes]) {
+    pub(super) fn records(&mut self, records: &[Bytes]) {
         for bytes in records {
             let op = match decode(bytes) {
                 Ok(record) => self.names.operation(&record),
@@ -118,19 +118,19 @@ impl Session {
     }
 
     /// Waits for facts about a case.
-    pub async fn answer(&mut self) -> Option<(Case, Facts)> {
+    pub(super) async fn answer(&mut self) -> Option<(Case, Facts)> {
         self.answers.recv().await
     }
 
     /// Decides a case.
-    pub fn conclude(&mut self, case: &Case, facts: Facts) {
+    pub(super) fn conclude(&mut self, case: &Case, facts: Facts) {
         for verdict in self.detectors.conclude(case, facts, Monotonic::now()) {
             self.tell(verdict);
         }
     }
 
     /// Takes drained counts, once a second.
-    pub fn tick(&mut self, drained: &Drained) {
+    pub(super) fn tick(&mut self, drained: &Drained) {
         let Self { names, aggregate, unknown, .. } = self;
         let deltas = aggregate.add(&drained.counts, |pid, target_id| {
             let Some(seen) = drained.actors.get(&pid) else { return Component::Other };
@@ -160,7 +160,7 @@ impl Session {
     }
 
     /// Gets the facts that are still asked for, for a limited time.
-    pub async fn settle(&mut self, limit: Duration) {
+    pub(super) async fn settle(&mut self, limit: Duration) {
         let end = tokio::time::Instant::now() + limit;
         while self.clerk.open() > 0 {
             let Ok(Some((case, facts))) = tokio::time::timeout_at(end, self.answers.recv()).await
@@ -175,7 +175,7 @@ impl Session {
     }
 
     /// What may be missing, from the probes' own counters.
-    pub fn completeness(
+    pub(super) fn completeness(
         &self,
         losses: &Losses,
         skipped: u64,
@@ -196,7 +196,7 @@ impl Session {
     }
 
     /// Writes the exported files, if any were asked for.
-    pub fn export(&self, completeness: &Completeness) -> Result<()> {
+    pub(super) fn export(&self, completeness: &Completeness) -> Result<()> {
         let Some(exporter) = self.reporter.exporter() else { return Ok(()) };
         let findings: Vec<Finding> = self.ledger.all().cloned().collect();
         let snapshot = Snapshot {

@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// All that a run needs.
-pub struct Prepared {
+pub(super) struct Prepared {
     /// In the kernel.
     pub probes: Probes,
     /// Pods of this node.
@@ -35,7 +35,7 @@ pub struct Prepared {
 }
 
 /// Checks and loads. Nothing is left behind when it fails.
-pub fn prepare(options: &Watch, verbose: u8) -> Result<Prepared, Failure> {
+pub(super) fn prepare(options: &Watch, verbose: u8) -> Result<Prepared, Failure> {
     privilege::check().map_err(|missing| Failure::CannotRun(missing.into()))?;
     let host_root = &options.node.host_root;
     let roots = kubelet_roots(host_root, &options.node.kubelet_root);
@@ -53,8 +53,12 @@ pub fn prepare(options: &Watch, verbose: u8) -> Result<Prepared, Failure> {
     let probes = load::load(&layout.offsets, &config, verbose > 1)
         .context("loading the probes")
         .map_err(Failure::CannotRun)?;
-    let missing: Vec<String> =
-        probes.attached.missing.iter().map(|(call, why)| format!("{}: {why}", call.name())).collect();
+    let missing: Vec<String> = probes
+        .attached
+        .missing
+        .iter()
+        .map(|(call, why)| format!("{}: {why}", call.name()))
+        .collect();
     if probes.attached.calls.is_empty() {
         let error = anyhow!("no probe could be attached: {}", missing.join("; "));
         return Err(Failure::CannotRun(error));
@@ -75,7 +79,7 @@ pub fn prepare(options: &Watch, verbose: u8) -> Result<Prepared, Failure> {
 }
 
 /// Switches of the probes; zero means no restriction.
-pub fn config(slow_ns: u64, only_pod: u64, only_path: u64) -> Config {
+pub(super) fn config(slow_ns: u64, only_pod: u64, only_path: u64) -> Config {
     Config {
         slow_ns,
         only_pod,
@@ -94,11 +98,7 @@ struct Wanted {
     text: Option<String>,
 }
 
-fn wanted(
-    target: &Target,
-    places: &Places<'_>,
-    names: &mut PodNames,
-) -> anyhow::Result<Wanted> {
+fn wanted(target: &Target, places: &Places<'_>, names: &mut PodNames) -> anyhow::Result<Wanted> {
     let uid = match (&target.pod_uid, &target.pod) {
         (Some(uid), _) => Some(places.by_uid(uid, names)?),
         (None, Some(name)) => Some(places.by_name(name, names)?),
@@ -121,7 +121,7 @@ fn wanted(
 }
 
 /// Shows the probes' own debug lines, if they were loaded with them. Call it inside the runtime.
-pub fn log_probe_lines(probes: &mut Probes) {
+pub(super) fn log_probe_lines(probes: &mut Probes) {
     if !tracing::enabled!(tracing::Level::DEBUG) {
         return;
     }

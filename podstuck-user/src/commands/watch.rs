@@ -42,9 +42,7 @@ pub fn run(options: &Watch, verbose: u8) -> Result<Exit, Failure> {
         .build()
         .context("starting the runtime")
         .map_err(Failure::CannotRun)?;
-    runtime
-        .block_on(trace(options, prepared, reporter, measured))
-        .map_err(Failure::CannotRun)
+    runtime.block_on(trace(options, prepared, reporter, measured)).map_err(Failure::CannotRun)
 }
 
 async fn trace(

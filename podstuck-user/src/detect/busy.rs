@@ -57,7 +57,7 @@ impl Busy {
         object.count += 1 + u64::from(op.suppressed);
         let new_attempt = object.attempts.note(op.end);
         // A burst is told at its beginning and now and then.
-        if !new_attempt && object.count % 16 != 0 {
+        if !new_attempt && !object.count.is_multiple_of(16) {
             return None;
         }
         Some(Case {
@@ -79,8 +79,7 @@ impl Busy {
     }
 
     pub(super) fn forget(&mut self, op: &Operation, whole: bool) {
-        self.objects.retain(|(target, path), _| {
-            *target != op.target_id || !(whole || *path == op.path)
-        });
+        self.objects
+            .retain(|(target, path), _| *target != op.target_id || !(whole || *path == op.path));
     }
 }

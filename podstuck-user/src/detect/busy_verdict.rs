@@ -24,7 +24,11 @@ const ATTEMPTS_NEEDED: u64 = 2;
 const SHIM_BURST: u64 = 10;
 
 /// A directory or file could not be removed.
-pub(super) fn removal(object: &BusyObject, tried: &Tried, mounts: Option<&Mounts>) -> Option<Draft> {
+pub(super) fn removal(
+    object: &BusyObject,
+    tried: &Tried,
+    mounts: Option<&Mounts>,
+) -> Option<Draft> {
     let op = &object.op;
     // Docker's volume removal makes one attempt for each command of its user.
     if object.attempts.count() < ATTEMPTS_NEEDED && op.target.kind != TargetKind::DockerVolume {
@@ -34,7 +38,8 @@ pub(super) fn removal(object: &BusyObject, tried: &Tried, mounts: Option<&Mounts
     let Some(mounts) = mounts else {
         let mut draft = base("busy-unexplained", object, 0.3);
         draft.fact("the mounts of the caller could not be read: its namespace is gone", "/proc");
-        draft.explanation = "The path is busy, and whether it is a mount point is not known.".into();
+        draft.explanation =
+            "The path is busy, and whether it is a mount point is not known.".into();
         return Some(draft);
     };
     let here: Vec<_> = mounts.at(&op.path).collect();
@@ -49,7 +54,10 @@ pub(super) fn removal(object: &BusyObject, tried: &Tried, mounts: Option<&Mounts
     };
     let mut draft = base(cause(op.call, &op.target, &op.path, here.len(), tried), object, 0.0);
     draft.confidence = confidence(object, draft.id);
-    draft.fact(format!("{path} is a mount point for the caller: {}", top.describe()), &mounts.source);
+    draft.fact(
+        format!("{path} is a mount point for the caller: {}", top.describe()),
+        &mounts.source,
+    );
     if here.len() > 1 {
         draft.fact(format!("{} mounts are stacked on it", here.len()), &mounts.source);
     }
@@ -79,16 +87,17 @@ pub(super) fn umount(object: &BusyObject, mounts: Option<&Mounts>) -> Option<Dra
     };
     let mut draft = base(id, object, if below.is_empty() { 0.5 } else { 0.9 });
     for mount in below.iter().take(8) {
-        let fact =
-            format!("{} is mounted below it: {}", safe_path(&mount.point), mount.describe());
+        let fact = format!("{} is mounted below it: {}", safe_path(&mount.point), mount.describe());
         draft.fact(fact, mounts.map(|m| m.source.clone()).unwrap_or_default());
         let command = command_in_namespace(op, own_namespace(), "umount", &mount.point);
         draft.remedy(command, "low if whoever mounted it has ended: check first");
     }
     if below.is_empty() {
-        draft.fact("nothing is mounted below it, so an open file, a working directory, a mapping, \
-            swap or a loop device on it, or on a copy of it that receives unmounts, keeps it", 
-            mounts.map(|m| m.source.clone()).unwrap_or_else(|| PROBE.into()));
+        draft.fact(
+            "nothing is mounted below it, so an open file, a working directory, a mapping, \
+            swap or a loop device on it, or on a copy of it that receives unmounts, keeps it",
+            mounts.map(|m| m.source.clone()).unwrap_or_else(|| PROBE.into()),
+        );
         draft.explanation = "Somebody uses the mount. Who it is, this finding does not know: a \
             process on the host is the most common, an agent with a slave copy of the mount \
             (`mountPropagation: HostToContainer`) the second."
@@ -112,13 +121,19 @@ fn base(id: &'static str, object: &BusyObject, confidence: f64) -> Draft {
     draft.count = object.count;
     draft.first = object.first;
     draft.blocks_deletion = match op.target.kind {
-        TargetKind::PodVolume | TargetKind::PodDirectory | TargetKind::ContainerBundle => Some(true),
+        TargetKind::PodVolume | TargetKind::PodDirectory | TargetKind::ContainerBundle => {
+            Some(true)
+        }
         // Containers and their layers are collected in the background since Kubernetes 1.27.
         TargetKind::ContainerLayer | TargetKind::DockerVolume | TargetKind::Other => None,
     };
     let attempts = object.attempts.count();
     draft.fact(
-        format!("{} failed with EBUSY {} times in {attempts} attempts", op.call.name(), object.count),
+        format!(
+            "{} failed with EBUSY {} times in {attempts} attempts",
+            op.call.name(),
+            object.count
+        ),
         PROBE,
     );
     if let Some(gap) = object.attempts.next_gap() {
@@ -247,7 +262,12 @@ mod tests {
     fn target(plugin: &str, root: &str) -> Target {
         let path = JsonPath(root.into());
         let volume = Volume { name: "v".into(), plugin: plugin.into(), path };
-        Target { kind: TargetKind::PodVolume, root: root.into(), volume: Some(volume), ..Target::unknown() }
+        Target {
+            kind: TargetKind::PodVolume,
+            root: root.into(),
+            volume: Some(volume),
+            ..Target::unknown()
+        }
     }
 
     fn tried(ok: u64, busy: u64) -> Tried {
@@ -257,7 +277,9 @@ mod tests {
     #[test]
     fn what_was_tried_tells_the_causes_apart() {
         let csi = target("kubernetes.io/csi", "/pv");
-        let of = |stacked, tried| cause(Call::UnlinkatDir, &csi, Path::new("/pv/mount"), stacked, &tried);
+        let of = |stacked, tried| {
+            cause(Call::UnlinkatDir, &csi, Path::new("/pv/mount"), stacked, &tried)
+        };
         assert_eq!(of(1, tried(0, 0)), "csi-driver-lost-publish-state");
         assert_eq!(of(1, tried(1, 0)), "stacked-mounts");
         assert_eq!(of(2, tried(0, 0)), "stacked-mounts");

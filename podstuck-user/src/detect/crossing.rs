@@ -72,16 +72,14 @@ impl Crossing {
             ),
             PROBE,
         );
-        draft.fact(
-            format!("at least {} deletions there so far", crossed.count),
-            PROBE,
-        );
+        draft.fact(format!("at least {} deletions there so far", crossed.count), PROBE);
         let mount = mounts.and_then(|m| m.by_id(op.mount_id).map(|mount| (m, mount)));
         draft.confidence = if mount.is_some() { 0.98 } else { 0.9 };
-        draft.explanation = "The removal of the volume went into a mount inside it and deletes the \
+        draft.explanation =
+            "The removal of the volume went into a mount inside it and deletes the \
             files behind that mount, which may belong to somebody else. Data is being lost now. \
             When it is done, the mount point itself stays busy and holds the pod."
-            .into();
+                .into();
         match mount {
             Some((table, mount)) => {
                 let point = safe_path(&mount.point);

@@ -108,7 +108,12 @@ impl Draft {
 pub(super) const PROBE: &str = "syscall probe";
 
 /// A command on a path, run where the caller sees that path.
-pub(super) fn command_in_namespace(op: &Operation, own_ns: u32, words: &str, path: &Path) -> String {
+pub(super) fn command_in_namespace(
+    op: &Operation,
+    own_ns: u32,
+    words: &str,
+    path: &Path,
+) -> String {
     let path = shell_word(path);
     if op.mnt_ns == 0 || op.mnt_ns == own_ns {
         return format!("{words} {path}");

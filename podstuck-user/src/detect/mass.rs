@@ -175,12 +175,7 @@ impl Mass {
     }
 
     /// Takes the helper's answer into the estimate.
-    pub(super) fn learn(
-        &mut self,
-        case: &Case,
-        answer: Result<Answer, LookError>,
-        now: Monotonic,
-    ) {
+    pub(super) fn learn(&mut self, case: &Case, answer: Result<Answer, LookError>, now: Monotonic) {
         let Needs::Look(Question::Remaining { pid, .. }) = &case.needs else { return };
         if let Some(storm) = self.storms.get_mut(&place(case.target_id, *pid)) {
             storm.look = Look::new(answer, storm.deleted(), now).or(storm.look.take());

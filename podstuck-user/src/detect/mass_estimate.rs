@@ -78,7 +78,9 @@ impl Estimate {
         let mut facts = Vec::new();
         match (self.remaining_range, self.eta_range_s) {
             (Some((low, high)), Some((soon, late))) if low == high => {
-                facts.push(format!("about {low} entries remain: about {soon} s (at most {late} s) at this rate"));
+                facts.push(format!(
+                    "about {low} entries remain: about {soon} s (at most {late} s) at this rate"
+                ));
             }
             (Some((low, high)), Some((soon, late))) => facts.push(format!(
                 "between {low} and {high} entries remain, so between {soon} and {late} s at this \

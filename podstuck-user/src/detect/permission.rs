@@ -68,11 +68,7 @@ impl Permission {
         })
     }
 
-    pub(super) fn conclude(
-        &self,
-        case: &Case,
-        answer: Result<Answer, LookError>,
-    ) -> Option<Draft> {
+    pub(super) fn conclude(&self, case: &Case, answer: Result<Answer, LookError>) -> Option<Draft> {
         let refused = self.targets.get(&case.target_id)?;
         if refused.op.path != case.path {
             return None;
@@ -136,7 +132,10 @@ fn confirmed(
     let what = if on_directory { "the directory that holds it" } else { "the object itself" };
     draft.fact(format!("{what}, {}, has the {word} attribute", safe_path(&flagged)), "statx");
     if same_directory {
-        draft.fact("it is the same directory by device and inode number as in the failed call", "statx");
+        draft.fact(
+            "it is the same directory by device and inode number as in the failed call",
+            "statx",
+        );
     }
     draft.confidence = if same_directory { 0.98 } else { 0.9 };
     draft.severity = Severity::Warning;

@@ -14,7 +14,7 @@ const PATHS: usize = 4096;
 
 /// What was tried on one path.
 #[derive(Clone, Debug, Default)]
-pub struct Tried {
+pub(super) struct Tried {
     /// Calls that succeeded, and when the last did.
     pub ok: u64,
     /// Calls that failed with EBUSY.
@@ -27,20 +27,20 @@ pub struct Tried {
 
 impl Tried {
     /// Whether anybody tried at all.
-    pub fn any(&self) -> bool {
+    pub(super) fn any(&self) -> bool {
         self.ok + self.busy + self.other > 0
     }
 }
 
 /// Unmounts seen since the start.
 #[derive(Debug, Default)]
-pub struct Umounts {
+pub(super) struct Umounts {
     by_path: HashMap<PathBuf, Tried>,
 }
 
 impl Umounts {
     /// Notes an unmount.
-    pub fn note(&mut self, op: &Operation) {
+    pub(super) fn note(&mut self, op: &Operation) {
         if self.by_path.len() >= PATHS && !self.by_path.contains_key(key(&op.path)) {
             let oldest = self.by_path.iter().min_by_key(|(_, t)| t.last.as_ref().map(|l| l.0));
             if let Some(oldest) = oldest.map(|(path, _)| path.clone()) {
@@ -58,7 +58,7 @@ impl Umounts {
     }
 
     /// What was tried on a path, in whatever mount namespace and below whatever prefix.
-    pub fn on(&self, path: &Path) -> Tried {
+    pub(super) fn on(&self, path: &Path) -> Tried {
         self.by_path.get(key(path)).cloned().unwrap_or_default()
     }
 }

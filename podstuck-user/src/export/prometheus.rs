@@ -102,6 +102,11 @@ impl Families {
                 "Calls not followed or not counted because a table was full.",
                 c.map_full,
             ),
+            (
+                "podstuck_probes_skipped_total",
+                "Calls not seen because the kernel ran no probes on that CPU at that moment.",
+                c.probes_skipped,
+            ),
             ("podstuck_unresolved_calls_total", "Calls counted without a target.", c.unresolved),
         ] {
             self.add(name, help, MetricType::COUNTER, vec![counter(value, Vec::new())]);

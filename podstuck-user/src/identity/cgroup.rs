@@ -92,8 +92,10 @@ mod tests {
 
     #[test]
     fn every_form_of_a_pods_group() {
-        let slice = format!("kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{UNIT}.slice");
-        let table: [(String, Option<(&str, Option<&str>)>); 31] = [
+        let slice =
+            format!("kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{UNIT}.slice");
+        type Pod<'a> = Option<(&'a str, Option<&'a str>)>;
+        let table: [(String, Pod<'_>); 31] = [
             // cgroupfs driver
             (format!("/kubepods/pod{UID}/{ID}"), Some((UID, Some(ID)))),
             (format!("/kubepods/burstable/pod{UID}/{ID}"), Some((UID, Some(ID)))),
@@ -115,13 +117,17 @@ mod tests {
             (format!("/{slice}/docker-{ID}.scope/init/{NODE}"), Some((UID, Some(ID)))),
             (format!("/{slice}"), Some((UID, None))),
             (
-                format!("/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod{STATIC}.slice/cri-containerd-{ID}.scope"),
+                format!(
+                    "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod{STATIC}.slice/cri-containerd-{ID}.scope"
+                ),
                 Some((STATIC, Some(ID))),
             ),
             // a cgroup root of the administrator's
             (format!("/kubelet/kubepods/burstable/pod{UID}/{ID}"), Some((UID, Some(ID)))),
             (
-                format!("/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-burstable.slice/kubelet-kubepods-burstable-pod{UNIT}.slice/cri-containerd-{ID}.scope"),
+                format!(
+                    "/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-burstable.slice/kubelet-kubepods-burstable-pod{UNIT}.slice/cri-containerd-{ID}.scope"
+                ),
                 Some((UID, Some(ID))),
             ),
             // a node within a container, seen from outside
@@ -132,7 +138,10 @@ mod tests {
             (format!("/docker/{NODE}/kubelet/kubepods/pod{UID}/{ID}"), Some((UID, Some(ID)))),
             (format!("/kubepods/pod{STATIC}/{NODE}/kubepods/pod{UID}/{ID}"), Some((UID, Some(ID)))),
             // from within a cgroup namespace, and of a zombie
-            (format!("/../../kubepods-pod{UNIT}.slice/cri-containerd-{ID}.scope"), Some((UID, Some(ID)))),
+            (
+                format!("/../../kubepods-pod{UNIT}.slice/cri-containerd-{ID}.scope"),
+                Some((UID, Some(ID))),
+            ),
             (format!("/kubepods/pod{UID}/{ID} (deleted)"), Some((UID, Some(ID)))),
             (format!("/kubepods.slice/kubepods-pod{UNIT}.slice (deleted)"), Some((UID, None))),
             // drivers that differ
@@ -157,7 +166,9 @@ mod tests {
 
     #[test]
     fn conmon_is_told_by_the_group_that_crio_made_for_it() {
-        assert!(is_conmon(&format!("/kubepods.slice/kubepods-pod{UNIT}.slice/crio-conmon-{ID}.scope")));
+        assert!(is_conmon(&format!(
+            "/kubepods.slice/kubepods-pod{UNIT}.slice/crio-conmon-{ID}.scope"
+        )));
         assert!(!is_conmon(&format!("/k/pod{UID}/crio-{ID}/crio-conmon-{ID}")));
         assert!(!is_conmon("/system.slice/crio-conmon-x.scope"));
     }

@@ -24,7 +24,8 @@ pub const DOCKER_VOLUME: &str = "docker-volume";
 pub const CONTAINER_LAYER: &str = "container-layer";
 
 /// Directories in which containerd's shims, current and old, keep the bundles of their tasks.
-const BUNDLE_PARENTS: [&str; 2] = ["io.containerd.runtime.v2.task", "io.containerd.runtime.v1.linux"];
+const BUNDLE_PARENTS: [&str; 2] =
+    ["io.containerd.runtime.v2.task", "io.containerd.runtime.v1.linux"];
 
 /// What the target with this root is. Of the pod only the UID is known here.
 pub fn classify(root: &Path) -> Target {
@@ -104,9 +105,8 @@ fn of_runtime(root: &Path, names: &[&OsStr]) -> Target {
 /// keeps the same layout in containers-storage. (An anonymous volume needs no such proof: 64
 /// hexadecimal digits below `volumes` are nobody else's.)
 fn is_docker_root(above: &[&OsStr]) -> bool {
-    let says_docker = |name: &&OsStr| {
-        name.as_bytes().windows(6).any(|part| part.eq_ignore_ascii_case(b"docker"))
-    };
+    let says_docker =
+        |name: &&OsStr| name.as_bytes().windows(6).any(|part| part.eq_ignore_ascii_case(b"docker"));
     above.iter().any(says_docker) || above.ends_with(&["containers".as_ref(), "storage".as_ref()])
 }
 
@@ -172,7 +172,10 @@ mod tests {
                 "volumes/kubernetes.io~empty-dir/data",
                 (PodVolume, Some(("kubernetes.io/empty-dir", "data")), None),
             ),
-            ("volumes/kubernetes.io~csi/pvc-1", (PodVolume, Some(("kubernetes.io/csi", "pvc-1")), None)),
+            (
+                "volumes/kubernetes.io~csi/pvc-1",
+                (PodVolume, Some(("kubernetes.io/csi", "pvc-1")), None),
+            ),
             ("volumes/acme.com~flex/v", (PodVolume, Some(("acme.com/flex", "v")), None)),
             (
                 "volumeDevices/kubernetes.io~csi/pvc-2",
@@ -196,7 +199,11 @@ mod tests {
         for root in roots {
             for uid in [UID, STATIC] {
                 for (rest, row) in table {
-                    check(format!("{root}/pods/{uid}/{rest}").trim_end_matches('/'), Some(uid), row);
+                    check(
+                        format!("{root}/pods/{uid}/{rest}").trim_end_matches('/'),
+                        Some(uid),
+                        row,
+                    );
                 }
             }
         }
@@ -270,7 +277,10 @@ mod tests {
     #[test]
     fn the_kubelet_root_comes_before_pods() {
         let path = format!("/l/var/lib/kubelet/pods/{UID}/volumes/p/v");
-        assert_eq!(kubelet_root_of(Path::new(&path)).as_deref(), Some(Path::new("/l/var/lib/kubelet")));
+        assert_eq!(
+            kubelet_root_of(Path::new(&path)).as_deref(),
+            Some(Path::new("/l/var/lib/kubelet"))
+        );
         assert_eq!(kubelet_root_of(Path::new("/var/lib/docker/volumes/x")), None);
     }
 }

@@ -37,7 +37,10 @@ fn by_name(comm: &[u8]) -> Component {
         _ if comm.starts_with(b"containerd-shim") => Component::ContainerdShim,
         // The stages of a starting container, as in `runc:[2:INIT]`.
         _ if comm.starts_with(b"runc:") => Component::Runc,
-        _ if [b"umount.".as_slice(), b"fusermount", b"mount."].iter().any(|p| comm.starts_with(p)) => {
+        _ if [b"umount.".as_slice(), b"fusermount", b"mount."]
+            .iter()
+            .any(|p| comm.starts_with(p)) =>
+        {
             Component::UmountHelper
         }
         _ => Component::Other,
@@ -154,7 +157,10 @@ mod tests {
             let target = classify(Path::new(path));
             let seen = component_for(&actor(Component::Workload, Some(DRIVER)), &target);
             assert_eq!(seen, expected, "{path}");
-            assert_eq!(component_for(&actor(Component::Kubelet, None), &target), Component::Kubelet);
+            assert_eq!(
+                component_for(&actor(Component::Kubelet, None), &target),
+                Component::Kubelet
+            );
         }
     }
 }

@@ -129,7 +129,10 @@ mod tests {
                 format!("//k/./x/../pods/{UID}/volumes//p/v/../w/f"),
                 Some(format!("/k/pods/{UID}/volumes/p/w")),
             ),
-            ("/var/lib/docker/volumes/data/_data/x".into(), Some("/var/lib/docker/volumes/data".into())),
+            (
+                "/var/lib/docker/volumes/data/_data/x".into(),
+                Some("/var/lib/docker/volumes/data".into()),
+            ),
             ("/c/snapshots/42/fs/etc".into(), Some("/c/snapshots/42".into())),
             ("/r/k8s.io/abc/rootfs".into(), Some("/r/k8s.io/abc".into())),
             ("/c/snapshots".into(), None),

@@ -54,8 +54,11 @@ impl PodNames {
 
     /// All pods known, as (namespace, name, UID).
     pub fn all(&self) -> Vec<(&str, &str, &str)> {
-        let mut all: Vec<_> =
-            self.by_uid.iter().map(|(uid, (ns, n))| (ns.as_str(), n.as_str(), uid.as_str())).collect();
+        let mut all: Vec<_> = self
+            .by_uid
+            .iter()
+            .map(|(uid, (ns, n))| (ns.as_str(), n.as_str(), uid.as_str()))
+            .collect();
         all.sort_unstable();
         all
     }

@@ -1,11 +1,13 @@
 //! Who a process is, also after it has ended: a helper such as `umount` lives for milliseconds.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, fs, sync::Arc};
 
 use podstuck_common::record;
-use procfs::{ProcessCGroup, process::Process};
 
-use super::{cgroup::pod_of_cgroup, component::component};
+use super::{
+    cgroup::{best_path, pod_of_cgroup},
+    component::component,
+};
 use crate::model::{
     identity::{Actor, Parent, Pod},
     path::safe,
@@ -29,8 +31,9 @@ impl ActorCache {
         {
             return actor.clone();
         }
-        let cgroup = Process::new(pid as i32).and_then(|p| p.cgroups()).ok();
-        let actor = Arc::new(describe(pid, seen, cgroup.and_then(|groups| choose(groups.0))));
+        let cgroup = fs::read(format!("/proc/{pid}/cgroup")).ok();
+        let cgroup = cgroup.and_then(|contents| best_path(&contents));
+        let actor = Arc::new(describe(pid, seen, cgroup));
         if self.by_pid.len() >= REMEMBERED {
             self.by_pid.clear();
         }
@@ -65,13 +68,6 @@ fn describe(pid: u32, seen: &record::Actor, cgroup: Option<String>) -> Actor {
 
 fn until_nul(comm: &[u8; 16]) -> &[u8] {
     comm.split(|b| *b == 0).next().unwrap_or_default()
-}
-
-/// The group that says most: one of a pod, else that of version 2, else any.
-fn choose(groups: Vec<ProcessCGroup>) -> Option<String> {
-    let of_pod = groups.iter().find(|g| pod_of_cgroup(&g.pathname).is_some());
-    let v2 = groups.iter().find(|g| g.hierarchy == 0 && g.pathname != "/");
-    of_pod.or(v2).or(groups.first()).map(|g| safe(g.pathname.as_bytes()).into_owned())
 }
 
 #[cfg(test)]

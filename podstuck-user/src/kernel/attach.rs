@@ -1,8 +1,8 @@
 //! Which hook serves which call, and hanging the probes there. What is counted does not depend on
 //! it.
 
-use aya::{Ebpf, programs::TracePoint};
 use anyhow::{Context, Result, anyhow};
+use aya::{Ebpf, programs::TracePoint};
 
 use crate::model::call::Call;
 
@@ -77,7 +77,9 @@ fn attach_pair(ebpf: &mut Ebpf, pair: &Pair) -> Result<[String; 2]> {
     let mut hook = |side: &str| -> Result<String> {
         let event = format!("sys_{side}_{}", pair.tracepoint);
         let probe = program(ebpf, pair, side)?;
-        probe.attach("syscalls", &event).with_context(|| format!("attaching to syscalls:{event}"))?;
+        probe
+            .attach("syscalls", &event)
+            .with_context(|| format!("attaching to syscalls:{event}"))?;
         Ok(format!("tracepoint:syscalls:{event}"))
     };
     Ok([hook("exit")?, hook("enter")?])

@@ -1,7 +1,7 @@
 //! Loads the probes with this kernel's layout and this run's switches.
 
-use aya::{Ebpf, EbpfLoader, VerifierLogLevel, include_bytes_aligned};
 use anyhow::{Context, Result};
+use aya::{Ebpf, EbpfLoader, VerifierLogLevel, include_bytes_aligned};
 use podstuck_common::config::{Config, Offsets};
 
 use super::{

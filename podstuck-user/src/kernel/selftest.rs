@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-use aya::{Ebpf, maps::PerCpuArray};
 use anyhow::{Context, Result};
+use aya::{Ebpf, maps::PerCpuArray};
 use nix::{
     mount::{MntFlags, umount2},
     unistd::{UnlinkatFlags, unlink, unlinkat},

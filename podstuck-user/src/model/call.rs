@@ -81,7 +81,10 @@ mod tests {
     #[test]
     fn names_follow_the_codes() {
         assert_eq!(Call::from_code(call::UMOUNT2), Some(Call::Umount2));
-        assert_eq!(Call::from_code(call::UNLINKAT_DIR).map(Call::name), Some("unlinkat+AT_REMOVEDIR"));
+        assert_eq!(
+            Call::from_code(call::UNLINKAT_DIR).map(Call::name),
+            Some("unlinkat+AT_REMOVEDIR")
+        );
         assert_eq!(Call::from_code(5), None);
     }
 

@@ -64,7 +64,13 @@ pub struct Target {
 impl Target {
     /// A target of which nothing is known.
     pub fn unknown() -> Self {
-        Self { kind: TargetKind::Other, root: PathBuf::new(), pod: None, volume: None, container: None }
+        Self {
+            kind: TargetKind::Other,
+            root: PathBuf::new(),
+            pod: None,
+            volume: None,
+            container: None,
+        }
     }
 }
 

@@ -128,6 +128,9 @@ mod tests {
         let plain = serde_json::to_string(&JsonPath("/a".into())).unwrap();
         assert_eq!(plain, r#"{"path":"/a"}"#);
         let odd = JsonPath(PathBuf::from(std::ffi::OsStr::from_bytes(b"/\xff")));
-        assert_eq!(serde_json::to_string(&odd).unwrap(), r#"{"path":"/\\xff","path_bytes":"L/8="}"#);
+        assert_eq!(
+            serde_json::to_string(&odd).unwrap(),
+            r#"{"path":"/\\xff","path_bytes":"L/8="}"#
+        );
     }
 }

@@ -46,7 +46,8 @@ impl Completeness {
     /// Whether a count or an event is missing. Rate limits are not a loss: every suppressed event
     /// is in the counts.
     pub fn lost_data(&self) -> bool {
-        self.events_lost + self.unmatched_exits + self.map_full + self.probes_skipped > 0 || !self.probes_missing.is_empty()
+        self.events_lost + self.unmatched_exits + self.map_full + self.probes_skipped > 0
+            || !self.probes_missing.is_empty()
     }
 }
 

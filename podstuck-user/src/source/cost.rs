@@ -20,7 +20,8 @@ pub struct ProgramTimes {
 impl ProgramTimes {
     /// Switches the kernel's measurement on. Needs `CAP_SYS_ADMIN`.
     pub fn enable() -> Result<Self> {
-        let enabled = enable_stats(Stats::RunTime).context("switching BPF run time statistics on")?;
+        let enabled =
+            enable_stats(Stats::RunTime).context("switching BPF run time statistics on")?;
         Ok(Self { _enabled: enabled })
     }
 }

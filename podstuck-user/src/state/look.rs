@@ -246,8 +246,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("f"), "").unwrap();
         let meta = fs::metadata(dir.path()).unwrap();
-        let (major, minor) =
-            (rustix::fs::major(meta.st_dev()), rustix::fs::minor(meta.st_dev()));
+        let (major, minor) = (rustix::fs::major(meta.st_dev()), rustix::fs::minor(meta.st_dev()));
         let expected = (kernel_dev(major, minor), meta.st_ino());
         let question = Question::Attributes {
             pid: std::process::id(),

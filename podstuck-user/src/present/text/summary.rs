@@ -52,6 +52,12 @@ fn losses(c: &Completeness) -> Vec<String> {
             "returned without an entry seen (most were under way when tracing began): not counted",
         ),
         (c.map_full, "call", "calls", "met a full table: not followed or not counted"),
+        (
+            c.probes_skipped,
+            "call",
+            "calls",
+            "not seen: the kernel ran no probes on that CPU at that moment",
+        ),
     ];
     let mut out: Vec<String> = counted
         .into_iter()
@@ -152,6 +158,7 @@ nothing wrong was found in 30 s: 800,015 calls, nothing was lost
             events_limited: 2,
             unmatched_exits: 3,
             map_full: 4_000,
+            probes_skipped: 6,
             unresolved: 5,
             probes_missing: vec![HOSTILE.into()],
         };
@@ -163,6 +170,7 @@ nothing wrong was found in 30 s: 800,015 calls, nothing was lost
   - 1 event did not fit the ring: details are missing, the counts are not affected
   - 3 calls returned without an entry seen (most were under way when tracing began): not counted
   - 4,000 calls met a full table: not followed or not counted
+  - 6 calls not seen: the kernel ran no probes on that CPU at that moment
   - probe missing, so what it would show was not seen: \\x1b[2J\\x0aok\\xe2\\x80\\xae\\xc2\\x9b31m\\x7f
   2 events held back by rate limits; all of them are in the counts
   5 calls counted without a target: path too long or unreadable
@@ -177,6 +185,7 @@ nothing wrong was found in 30 s: 800,015 calls, nothing was lost
             |c: &mut Completeness| c.events_lost = 1,
             |c: &mut Completeness| c.unmatched_exits = 1,
             |c: &mut Completeness| c.map_full = 1,
+            |c: &mut Completeness| c.probes_skipped = 1,
             |c: &mut Completeness| c.probes_missing.push("x".into()),
             |c: &mut Completeness| c.events_limited = 1,
             |c: &mut Completeness| c.unresolved = 1,
