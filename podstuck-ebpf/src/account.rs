@@ -6,25 +6,21 @@ use aya_ebpf::{
 };
 use podstuck_common::{
     bucket::bucket_of,
-    record::{CountKey, InFlight, call, loss, reason},
+    record::{CountKey, InFlight, call, loss},
     trail::Trail,
 };
 
 use crate::{
     count, kernel,
-    kernel::Place,
-    limit,
-    maps::{
-        ACTORS, ANNOUNCED, FAILED, IN_FLIGHT, LimitKey, NOT_READ, OWN_CALLS, Returned, Scratch,
-        config, lose, scratch,
-    },
-    path, report, target,
+    maps::{ACTORS, IN_FLIGHT, OWN_CALLS, config, lose},
+    path,
+    place::Place,
+    scratch::{NOT_READ, Returned, Scratch, scratch},
+    target,
+    tell::{reasons, tell},
 };
 
 const EEXIST: i32 = -17;
-const ENOENT: u16 = 2;
-const EISDIR: u16 = 21;
-const ENOTEMPTY: u16 = 39;
 const AT_REMOVEDIR: u32 = 0x200;
 
 /// A call is entered.
@@ -134,66 +130,5 @@ fn locate(scratch: &mut Scratch) {
     }
     if scratch.call.trail.cut != 0 {
         lose(loss::PATH_CUT);
-    }
-}
-
-/// Why user space should see this call, if at all.
-#[inline(always)]
-fn reasons(call: &Returned, new: bool) -> u32 {
-    let Returned { trail, entry, .. } = call;
-    let mut why = 0;
-    if call.duration_ns >= config().slow_ns {
-        why |= reason::SLOW;
-    }
-    if entry.call == call::UMOUNT2 {
-        why |= reason::UNMOUNT;
-    }
-    if call.fresh {
-        why |= reason::DIRECTORY;
-    }
-    if trail.target == 0 && trail.wanted == 0 {
-        return why;
-    }
-    if new && ANNOUNCED.get_ptr(trail.target).is_none() {
-        why |= reason::FIRST;
-    }
-    if call.errno == 0 {
-        if call.mount_depth != 0 {
-            why |= reason::CROSSED;
-        }
-        let removes_directory = entry.call == call::UNLINKAT_DIR || entry.call == call::RMDIR;
-        if removes_directory && trail.at_root != 0 {
-            why |= reason::ROOT_GONE;
-        }
-        if call.has_failed && FAILED.remove(trail.path).is_ok() {
-            why |= reason::RECOVERED;
-        }
-    } else if call.errno != EISDIR && call.errno != ENOENT {
-        // Every removal of a directory in Go's way begins with EISDIR, and ends with ENOENT where
-        // somebody was faster: neither is worth a look, both are counted.
-        why |= reason::FAILED;
-    }
-    why
-}
-
-/// Sends a record, unless there were too many of its kind.
-#[inline(always)]
-fn tell(scratch: &mut Scratch, why: u32) {
-    let Returned { trail, tgid, errno, entry, now, .. } = &scratch.call;
-    let errno = *errno;
-    let what = why << 16 | u32::from(errno & 0xfff) << 4 | u32::from(entry.call);
-    let kind = LimitKey { target: trail.target, tgid: *tgid, what };
-    let Some(suppressed) = limit::admit(&kind, *now) else { return };
-    if scratch.call.argument == NOT_READ {
-        path::follow();
-    }
-    let sent = report::send(why, suppressed) != 0;
-    let Returned { trail, place, .. } = &scratch.call;
-    if sent && why & reason::FIRST != 0 {
-        let _ = ANNOUNCED.insert(trail.target, &1, u64::from(BPF_ANY));
-    }
-    if errno != 0 && errno != ENOTEMPTY && why & reason::FAILED != 0 {
-        let _ = FAILED.insert(trail.path, &1, u64::from(BPF_ANY));
-        target::mark_failed(*place);
     }
 }

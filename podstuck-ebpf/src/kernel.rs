@@ -1,13 +1,12 @@
-//! Reads of kernel structures through the offsets of the running kernel. Nothing else in this
-//! crate follows a kernel pointer.
+//! Reads of kernel structures through the offsets of the running kernel. Nothing in this crate
+//! follows a kernel pointer but by [`field`].
 
 use aya_ebpf::helpers::{
     bpf_get_current_cgroup_id, bpf_get_current_comm, bpf_get_current_task, bpf_probe_read_kernel,
-    generated,
 };
-use podstuck_common::{record::Actor, trail::NAME_SIZE};
+use podstuck_common::record::Actor;
 
-use crate::maps::offsets;
+use crate::{maps::offsets, place::Place};
 
 /// Reads a field; `None` when the address cannot be read.
 #[inline(always)]
@@ -15,26 +14,6 @@ pub(crate) fn field<T: Copy>(base: u64, offset: u32) -> Option<T> {
     let address = base.wrapping_add(u64::from(offset)) as *const T;
     // SAFETY: the helper checks the address itself and fails on a bad one.
     unsafe { bpf_probe_read_kernel(address) }.ok()
-}
-
-/// A directory as a path reaches it: `struct path`. All zero stands for none.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub(crate) struct Place {
-    /// `struct vfsmount *`
-    pub(crate) mnt: u64,
-    /// `struct dentry *`
-    pub(crate) dentry: u64,
-}
-
-/// One step towards the root.
-pub(crate) enum Up {
-    /// The directory is the root of a mount, which sits on this place.
-    Mount(Place),
-    /// The parent directory; the name is that of the directory left.
-    Parent(Place),
-    /// The root of the mount namespace, or of what is reachable.
-    Top,
 }
 
 #[inline(always)]
@@ -90,84 +69,6 @@ pub(crate) fn working_directory() -> Option<Place> {
     }
     let fs: u64 = field(task(), o.task_fs)?;
     place_at(fs + u64::from(o.fs_pwd))
-}
-
-impl Place {
-    /// No directory.
-    pub(crate) const NONE: Self = Self { mnt: 0, dentry: 0 };
-
-    /// Whether this is no directory.
-    #[inline(always)]
-    pub(crate) fn is_none(self) -> bool {
-        self.dentry == 0
-    }
-
-    /// One step up, by `d_path`'s rule: at the root of a mount go on where it is mounted.
-    #[inline(always)]
-    pub(crate) fn up(self) -> Up {
-        self.try_up().unwrap_or(Up::Top)
-    }
-
-    #[inline(always)]
-    fn try_up(self) -> Option<Up> {
-        let o = offsets();
-        let root: u64 = field(self.mnt, o.vfsmount_root)?;
-        if self.dentry == root {
-            let mount = self.mnt - u64::from(o.mount_vfsmount);
-            let parent: u64 = field(mount, o.mount_parent)?;
-            if parent == mount {
-                return None;
-            }
-            let dentry = field(mount, o.mount_mountpoint)?;
-            return Some(Up::Mount(Place { mnt: parent + u64::from(o.mount_vfsmount), dentry }));
-        }
-        let dentry = self.parent()?;
-        if dentry == self.dentry {
-            return None;
-        }
-        Some(Up::Parent(Place { mnt: self.mnt, dentry }))
-    }
-
-    /// `dentry.d_parent`
-    #[inline(always)]
-    pub(crate) fn parent(self) -> Option<u64> {
-        field(self.dentry, offsets().dentry_parent)
-    }
-
-    /// `dentry.d_name.hash_len`
-    #[inline(always)]
-    pub(crate) fn hash_len(self) -> Option<u64> {
-        field(self.dentry, offsets().dentry_hash_len)
-    }
-
-    /// `dentry.d_inode`
-    #[inline(always)]
-    pub(crate) fn inode(self) -> Option<u64> {
-        field(self.dentry, offsets().dentry_inode)
-    }
-
-    /// Copies the name to `to`, which has room for [`NAME_SIZE`] bytes; its length with the NUL.
-    #[inline(always)]
-    pub(crate) fn name(self, to: *mut u8) -> Option<usize> {
-        let name: u64 = field(self.dentry, offsets().dentry_name)?;
-        // SAFETY: the caller vouches for `to`; the helper checks the source.
-        let read = unsafe {
-            generated::bpf_probe_read_kernel_str(to.cast(), NAME_SIZE as u32, name as *const _)
-        };
-        (read > 0).then_some(read as usize)
-    }
-
-    /// Inode number, device number and mount id.
-    #[inline(always)]
-    pub(crate) fn numbers(self) -> (u64, u32, u32) {
-        let o = offsets();
-        let inode = self.inode().unwrap_or(0);
-        let ino = field(inode, o.inode_ino).unwrap_or(0);
-        let sb: u64 = field(inode, o.inode_sb).unwrap_or(0);
-        let dev = field(sb, o.sb_dev).unwrap_or(0);
-        let mount = self.mnt.wrapping_sub(u64::from(o.mount_vfsmount));
-        (ino, dev, field(mount, o.mount_id).unwrap_or(0))
-    }
 }
 
 /// Describes the current process for people.

@@ -1,9 +1,8 @@
 //! How many records of one kind may be sent: the first always, then a few each second.
 
 use aya_ebpf::bindings::BPF_ANY;
-use podstuck_common::record::loss;
 
-use crate::maps::{LIMITS, Limit, LimitKey, lose};
+use crate::maps::{LIMITS, Limit, LimitKey};
 
 /// Records of one kind in one second. A shim's burst of EBUSY is 20 a second and must fit.
 const PER_SECOND: u32 = 32;
@@ -25,7 +24,6 @@ pub(crate) fn admit(key: &LimitKey, now: u64) -> Option<u32> {
     }
     if limit.sent >= PER_SECOND {
         limit.held += 1;
-        lose(loss::RATE_LIMITED);
         return None;
     }
     limit.sent += 1;

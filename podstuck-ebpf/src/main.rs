@@ -1,10 +1,17 @@
 //! podstuck's probes. A call is entered (`account::start`) and returns (`account::finish`); what
 //! happened is counted (`count`), the directory it happened in is found (`path`, `target`), and
-//! what user space must see at once is sent (`report`).
+//! what user space must see at once (`tell`) is sent (`report`).
 //!
 //! On the host this crate is an empty program, so that `cargo test` and `cargo clippy` cover the
 //! whole workspace.
 #![cfg_attr(target_arch = "bpf", no_std, no_main)]
+#![cfg_attr(
+    target_arch = "bpf",
+    expect(
+        clippy::needless_borrows_for_generic_args,
+        reason = "a value passed to a map by value is copied onto a stack of 512 bytes"
+    )
+)]
 
 #[cfg(target_arch = "bpf")]
 mod account;
@@ -17,13 +24,21 @@ mod limit;
 #[cfg(target_arch = "bpf")]
 mod maps;
 #[cfg(target_arch = "bpf")]
+mod memory;
+#[cfg(target_arch = "bpf")]
 mod path;
+#[cfg(target_arch = "bpf")]
+mod place;
 #[cfg(target_arch = "bpf")]
 mod probe;
 #[cfg(target_arch = "bpf")]
 mod report;
 #[cfg(target_arch = "bpf")]
+mod scratch;
+#[cfg(target_arch = "bpf")]
 mod target;
+#[cfg(target_arch = "bpf")]
+mod tell;
 
 #[cfg(not(target_arch = "bpf"))]
 fn main() {}

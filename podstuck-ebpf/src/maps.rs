@@ -9,11 +9,9 @@ use aya_ebpf::{
 };
 use podstuck_common::{
     config::{Config, MARKERS, Marker, Offsets},
-    record::{ARGUMENT_MAX, Actor, BASE_MAX, Count, CountKey, InFlight, RecordHead, call, loss},
-    trail::{NAME_SIZE, NAME_WORDS, Trail},
+    record::{Actor, Count, CountKey, InFlight, call, loss},
+    trail::Trail,
 };
-
-use crate::kernel::Place;
 
 /// Kernel layout, set by the loader.
 #[unsafe(no_mangle)]
@@ -141,104 +139,6 @@ pub(crate) struct Limit {
 /// Rate limits of records.
 #[btf_map]
 pub(crate) static LIMITS: LruHashMap<LimitKey, Limit, 8192> = LruHashMap::new();
-
-/// The deepest path that is walked, in components and mounts.
-pub(crate) const WALK_MAX: usize = 256;
-
-/// One component found on the way up.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub(crate) struct Component {
-    pub(crate) hash: u64,
-    pub(crate) len: u32,
-    pub(crate) mounted: u32,
-}
-
-/// A call that has returned, and what was found out about its object.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub(crate) struct Returned {
-    pub(crate) entry: InFlight,
-    pub(crate) now: u64,
-    pub(crate) duration_ns: u64,
-    pub(crate) place: Place,
-    /// Of the object, once its argument was read; of its directory before.
-    pub(crate) trail: Trail,
-    pub(crate) tgid: u32,
-    pub(crate) tid: u32,
-    /// Length of the argument without NUL; [`NOT_READ`] before.
-    pub(crate) argument: u32,
-    pub(crate) errno: u16,
-    /// `Trail::mount_depth` of the directory.
-    pub(crate) mount_depth: u8,
-    /// The removal of an object in the directory has failed before.
-    pub(crate) has_failed: bool,
-    /// The directory was not remembered.
-    pub(crate) fresh: bool,
-}
-
-/// The argument of a call was not read, or cannot be.
-pub(crate) const NOT_READ: u32 = u32::MAX;
-
-/// A component of an argument while its bytes arrive.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub(crate) struct Partial {
-    pub(crate) hash: u64,
-    pub(crate) word: u64,
-    pub(crate) len: u32,
-    pub(crate) dots: u32,
-}
-
-/// State of the loops over components and bytes. It lies in a map because the verifier follows
-/// every value that it can see in a register or on the stack: a counter that only some rounds
-/// change multiplies the states of the loop by its values.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub(crate) struct Loop {
-    pub(crate) part: Partial,
-    pub(crate) place: Place,
-    pub(crate) components: u32,
-    pub(crate) mounted: u32,
-}
-
-/// Room for what does not fit on the stack of 512 bytes. One for each CPU is enough: programs on
-/// syscall tracepoints run with preemption off and never inside each other.
-#[repr(C)]
-pub(crate) struct Scratch {
-    pub(crate) call: Returned,
-    pub(crate) directory: Directory,
-    pub(crate) state: Loop,
-    pub(crate) components: [Component; WALK_MAX],
-    pub(crate) name: [u64; NAME_WORDS],
-    pub(crate) argument: [u8; ARGUMENT_MAX],
-    pub(crate) head: RecordHead,
-    /// Directly behind the head: both are sent as one.
-    pub(crate) tail: [u8; TAIL_ROOM],
-}
-
-/// Names and argument at their longest, and room for one more name behind the last accepted.
-pub(crate) const TAIL_ROOM: usize = BASE_MAX + ARGUMENT_MAX + 2 * NAME_SIZE;
-
-const _: () = assert!(
-    core::mem::offset_of!(Scratch, tail)
-        == core::mem::offset_of!(Scratch, head) + size_of::<RecordHead>()
-);
-
-#[btf_map]
-static SCRATCH: PerCpuArray<Scratch, 1> = PerCpuArray::new();
-
-/// This CPU's scratch room.
-///
-/// The larger steps find it here themselves and take and return only numbers: such functions with
-/// an unmangled name are "global" to the verifier, which checks each once and by itself. Checked
-/// as part of their callers, path by path, they exceed its limit of a million instructions.
-#[inline(always)]
-pub(crate) fn scratch() -> Option<&'static mut Scratch> {
-    let scratch = SCRATCH.get_ptr_mut(0)?;
-    // SAFETY: the value lives as long as the map, and nothing else on this CPU uses it meanwhile.
-    Some(unsafe { &mut *scratch })
-}
 
 /// Counts a loss.
 #[inline(always)]

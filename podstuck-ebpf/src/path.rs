@@ -7,8 +7,10 @@ use podstuck_common::{
 };
 
 use crate::{
-    kernel::{self, Place},
-    maps::{Partial, config, scratch},
+    kernel,
+    maps::config,
+    place::Place,
+    scratch::{Partial, scratch},
 };
 
 /// `AT_FDCWD` of `fcntl.h`.
@@ -39,7 +41,7 @@ pub(crate) fn start(entry: &InFlight, first: u8) -> Place {
 }
 
 /// Reads the argument into the scratch room and continues the trail with it. See
-/// [`crate::maps::scratch`] for the signature.
+/// [`crate::scratch::scratch`] for the signature.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub(crate) extern "C" fn follow() -> u32 {

@@ -9,8 +9,10 @@ use podstuck_common::{
 };
 
 use crate::{
-    kernel::{self, Up},
-    maps::{EVENTS, NOT_READ, Scratch, TAIL_ROOM, WALK_MAX, lose, scratch},
+    kernel,
+    maps::{EVENTS, lose},
+    place::Up,
+    scratch::{NOT_READ, Scratch, TAIL_ROOM, WALK_MAX, scratch},
 };
 
 /// Masks that tell the verifier the bounds that the code keeps anyway. The compiler would remove
@@ -18,7 +20,7 @@ use crate::{
 const OFFSET_MASK: usize = 8191;
 const SIZE_MASK: usize = 16383;
 
-/// Sends the call in the scratch room; 1 if the record fitted. See [`crate::maps::scratch`] for the
+/// Sends the call in the scratch room; 1 if the record fitted. See [`crate::scratch::scratch`] for the
 /// signature.
 #[unsafe(no_mangle)]
 #[inline(never)]

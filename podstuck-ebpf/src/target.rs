@@ -7,42 +7,11 @@ use aya_ebpf::bindings::BPF_ANY;
 use podstuck_common::trail::{Trail, component_hash};
 
 use crate::{
-    kernel::{Place, Up},
-    maps::{Component, DIRECTORIES, Directory, DirectoryKey, Scratch, WALK_MAX, config, scratch},
+    maps::{DIRECTORIES, config},
+    memory::{key, recall},
+    place::Up,
+    scratch::{Component, Scratch, WALK_MAX, scratch},
 };
-
-/// How long an answer is believed. A directory renamed above the one remembered is noticed then.
-const BELIEVE_NS: u64 = 1_000_000_000;
-
-#[inline(always)]
-fn key(place: Place) -> DirectoryKey {
-    DirectoryKey { mnt: place.mnt, dentry: place.dentry }
-}
-
-/// The answer of up to a second ago, if the dentry still is the same directory of the same name.
-#[inline(always)]
-fn recall(place: Place, now: u64) -> Option<&'static Directory> {
-    let seen = DIRECTORIES.get_ptr(key(place))?;
-    // SAFETY: the slot may be recycled meanwhile, which the comparison below notices or which
-    // gives the answer of a moment ago; nothing is dereferenced through it.
-    let seen = unsafe { &*seen };
-    if now.wrapping_sub(seen.born_ns) > BELIEVE_NS {
-        return None;
-    }
-    let same = place.parent()? == seen.parent
-        && place.hash_len()? == seen.hash_len
-        && place.inode()? == seen.inode;
-    same.then_some(seen)
-}
-
-/// Notes that the removal of an object in this directory failed.
-#[inline(always)]
-pub(crate) fn mark_failed(place: Place) {
-    if let Some(seen) = DIRECTORIES.get_ptr_mut(key(place)) {
-        // SAFETY: an aligned store of one word into a map value; a race loses only the mark.
-        unsafe { (*seen).has_failed = 1 };
-    }
-}
 
 /// Finds the trail of the call's directory, from memory or by walking up to the nearest ancestor
 /// remembered.
@@ -57,9 +26,11 @@ pub(crate) fn find(scratch: &mut Scratch) {
         scratch.call.fresh = true;
     }
     scratch.call.mount_depth = scratch.call.trail.mount_depth;
+    // The directory may be a target's root; the object in it is not.
+    scratch.call.trail.at_root = 0;
 }
 
-/// Reads the trail of the call's directory anew. See [`crate::maps::scratch`] for the signature.
+/// Reads the trail of the call's directory anew. See [`crate::scratch::scratch`] for the signature.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn learn() -> u32 {
