@@ -1,1 +1,203 @@
-//! Helpers of the whole-program tests.
+//! What the whole-program tests share: the tool, its labs, and callers with a truth of their own.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test stops at the first surprise"
+)]
+
+use std::{
+    ffi::OsStr,
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio},
+    sync::mpsc::{Receiver, RecvTimeoutError, channel},
+    thread,
+    time::{Duration, Instant},
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::{Pid, geteuid},
+};
+use serde_json::Value;
+
+/// Longer than anything takes; a test that waits this long has failed.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Whether this test can run; says why if not.
+pub fn root_and_btf() -> bool {
+    let reason = if !geteuid().is_root() {
+        "not root"
+    } else if !Path::new("/sys/kernel/btf/vmlinux").exists() {
+        "no /sys/kernel/btf/vmlinux"
+    } else {
+        return true;
+    };
+    eprintln!("skipped: {reason}");
+    false
+}
+
+/// The tool: where `PODSTUCK_BIN` says, else where cargo builds it.
+pub fn podstuck() -> PathBuf {
+    if let Some(path) = std::env::var_os("PODSTUCK_BIN") {
+        return path.into();
+    }
+    let test = std::env::current_exe().unwrap();
+    test.ancestors().nth(2).unwrap().join("podstuck")
+}
+
+/// Runs the tool to its end.
+pub fn run(args: &[&str]) -> Output {
+    Command::new(podstuck()).args(args).output().expect("running podstuck")
+}
+
+/// A process whose lines arrive as they are printed. Ended when dropped.
+pub struct Running {
+    child: Child,
+    lines: Receiver<String>,
+    /// All lines so far.
+    pub seen: Vec<Value>,
+}
+
+impl Running {
+    fn start(args: &[&OsStr], environment: &[(&str, &Path)]) -> Self {
+        let mut command = Command::new(podstuck());
+        command.args(args).stdout(Stdio::piped());
+        command.envs(environment.iter().copied());
+        let mut child = command.spawn().expect("starting podstuck");
+        let lines = lines_of(child.stdout.take().unwrap());
+        Self { child, lines, seen: Vec::new() }
+    }
+
+    /// Waits for a line that fits, and returns it.
+    pub fn wait_for(&mut self, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            match self.lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
+                Ok(line) => {
+                    let value: Value = serde_json::from_str(&line)
+                        .unwrap_or_else(|e| panic!("not JSON ({e}): {line}"));
+                    self.seen.push(value.clone());
+                    if fits(&value) {
+                        return value;
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => panic!("no {what}; seen: {:#?}", self.seen),
+                Err(RecvTimeoutError::Disconnected) => {
+                    panic!("ended without {what}: {:#?}", self.seen)
+                }
+            }
+        }
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
+    }
+
+    /// Waits for its end; all lines and the exit status.
+    pub fn finish(mut self) -> (Vec<Value>, ExitStatus) {
+        while let Ok(line) = self.lines.recv_timeout(PATIENCE) {
+            self.seen.push(serde_json::from_str(&line).expect("a line of JSON"));
+        }
+        let status = self.child.wait().unwrap();
+        (std::mem::take(&mut self.seen), status)
+    }
+
+    /// Asks it to stop as Ctrl-C does, and waits for its end.
+    pub fn stop(self) -> (Vec<Value>, ExitStatus) {
+        self.signal(Signal::SIGINT);
+        self.finish()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // SIGINT, so that a lab cleans up even when its test fails.
+        if self.child.try_wait().is_ok_and(|status| status.is_none()) {
+            self.signal(Signal::SIGINT);
+            let _ = self.child.wait();
+        }
+    }
+}
+
+fn lines_of(stdout: ChildStdout) -> Receiver<String> {
+    let (sender, lines) = channel();
+    thread::spawn(move || {
+        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    lines
+}
+
+/// Starts `podstuck watch --output json` and waits until it watches.
+pub fn watch(args: &[&str]) -> Running {
+    let all = ["watch", "--output", "json"].into_iter().chain(args.iter().copied());
+    let all = all.map(OsStr::new);
+    let mut running = Running::start(&all.collect::<Vec<_>>(), &[]);
+    running.wait_for("start line", |line| line["type"] == "start");
+    running
+}
+
+/// Starts a lab that has built its case and waits with the removal. Temporary files lie in memory,
+/// unless the case needs attributes that only a disk has.
+pub fn lab(case: &str, args: &[&str]) -> (Running, Value) {
+    let all = ["lab", case, "--hold", "2s"].into_iter().chain(args.iter().copied()).map(OsStr::new);
+    let attribute = case.ends_with("-attribute");
+    let environment: &[_] = if attribute { &[] } else { &[("TMPDIR", Path::new("/dev/shm"))] };
+    let mut running = Running::start(&all.collect::<Vec<_>>(), environment);
+    let ready = running.wait_for("ready line", |line| line["state"] == "ready");
+    (running, ready)
+}
+
+/// Lines of one type.
+pub fn of_type<'a>(lines: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    lines.iter().filter(|line| line["type"] == kind).collect()
+}
+
+/// The summary of a run.
+pub fn summary(lines: &[Value]) -> &Value {
+    of_type(lines, "summary").last().expect("a summary")
+}
+
+/// Makes calls in a process of its own; its own tally of them.
+pub fn call(args: &[&OsStr]) -> Value {
+    let program = podstuck_call();
+    let output = Command::new(&program).args(args).output().expect("running podstuck-call");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{args:?}: {error}");
+    serde_json::from_slice(&output.stdout).expect("a tally")
+}
+
+/// Where cargo puts the caller: beside the tests.
+pub fn podstuck_call() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    test.ancestors().nth(2).unwrap().join("podstuck-call")
+}
+
+/// A UID as the API gives them.
+pub const UID: &str = "7b0c6a52-95b0-4a57-9f43-0d6f1f9a2c11";
+
+/// An emptyDir of a made-up pod below a directory.
+pub fn empty_dir(top: &Path) -> PathBuf {
+    let volume = top.join("pods").join(UID).join("volumes/kubernetes.io~empty-dir/data");
+    std::fs::create_dir_all(&volume).unwrap();
+    volume
+}
+
+/// Adds up tallies of the form `{call: {outcome: count}}`; empty calls count as absent.
+pub fn add_up(tallies: &[&Value]) -> std::collections::BTreeMap<String, u64> {
+    let mut sum = std::collections::BTreeMap::new();
+    for tally in tallies {
+        for (call, outcomes) in tally.as_object().unwrap() {
+            for (outcome, count) in outcomes.as_object().unwrap() {
+                *sum.entry(format!("{call} {outcome}")).or_default() += count.as_u64().unwrap();
+            }
+        }
+    }
+    sum
+}

@@ -1,0 +1,128 @@
+//! Makes deleting system calls on demand and counts them itself: the independent truth of the
+//! tests. Prints its tally as JSON, `{"unlinkat": {"ok": 3}}`.
+
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    fs,
+    os::fd::OwnedFd,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, bail};
+use nix::{
+    errno::Errno,
+    fcntl::{AT_FDCWD, OFlag, open},
+    mount::{MntFlags, umount2},
+    sys::stat::Mode,
+    unistd::{UnlinkatFlags, chdir, chroot, unlink, unlinkat},
+};
+
+type Tally = BTreeMap<&'static str, BTreeMap<String, u64>>;
+
+fn main() -> Result<()> {
+    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let [verb, rest @ ..] = words.as_slice() else { bail!("no verb") };
+    let paths: Vec<&Path> = rest.iter().map(Path::new).collect();
+    let mut tally = Tally::new();
+    match (verb.to_str(), paths.as_slice()) {
+        (Some("unlink"), [path]) => note(&mut tally, "unlink", unlink(*path)),
+        (Some("rmdir"), [path]) => note(&mut tally, "rmdir", rmdir(path)),
+        (Some("umount"), [path]) => note(&mut tally, "umount2", umount2(*path, MntFlags::empty())),
+        (Some("at"), [dir, name]) => remove_dir_at(&mut tally, &directory(dir)?, name),
+        (Some("cwd"), [dir, name]) => {
+            chdir(*dir)?;
+            note(
+                &mut tally,
+                "unlinkat+AT_REMOVEDIR",
+                unlinkat(AT_FDCWD, *name, UnlinkatFlags::RemoveDir),
+            );
+        }
+        (Some("chroot"), [root, path]) => {
+            chroot(*root).context("chroot")?;
+            chdir("/")?;
+            note(&mut tally, "rmdir", rmdir(path));
+        }
+        (Some("renamed"), [from, to, name]) => {
+            let open = directory(from)?;
+            // Seen under the old name first, so that an answer remembered too long would show.
+            remove_dir_at(&mut tally, &open, name);
+            fs::rename(from, to)?;
+            remove_dir_at(&mut tally, &open, name);
+        }
+        (Some("descend"), [top, name, levels]) => descend(&mut tally, top, name, number(levels)?)?,
+        (Some("storm"), [dir, count]) => storm(&mut tally, dir, number(count)?)?,
+        (Some("targets"), [dir, count]) => {
+            for i in 0..number(count)? {
+                note(&mut tally, "rmdir", rmdir(&dir.join(format!("v{i}"))));
+            }
+        }
+        _ => bail!("unknown call {words:?}"),
+    }
+    println!("{}", serde_json::to_string(&tally)?);
+    Ok(())
+}
+
+fn number(text: &Path) -> Result<u64> {
+    text.to_str().and_then(|t| t.parse().ok()).with_context(|| format!("{text:?} is no number"))
+}
+
+fn note(tally: &mut Tally, call: &'static str, result: nix::Result<()>) {
+    let outcome = match result {
+        Ok(()) => "ok".to_owned(),
+        Err(errno) => format!("{errno:?}"),
+    };
+    *tally.entry(call).or_default().entry(outcome).or_default() += 1;
+}
+
+/// `rmdir(2)`: the standard library makes no other call for it on x86-64.
+fn rmdir(path: &Path) -> nix::Result<()> {
+    fs::remove_dir(path).map_err(|e| Errno::from_raw(e.raw_os_error().unwrap_or(0)))
+}
+
+fn directory(path: &Path) -> Result<OwnedFd> {
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    open(path, flags, Mode::empty()).with_context(|| format!("opening {}", path.display()))
+}
+
+fn remove_dir_at(tally: &mut Tally, dir: &OwnedFd, name: &Path) {
+    note(tally, "unlinkat+AT_REMOVEDIR", unlinkat(dir, name, UnlinkatFlags::RemoveDir));
+}
+
+/// Makes a chain of directories and tries to remove a file as a directory in the last.
+fn descend(tally: &mut Tally, top: &Path, name: &Path, levels: u64) -> Result<()> {
+    chdir(top)?;
+    for _ in 0..levels {
+        fs::create_dir(name)?;
+        chdir(name)?;
+    }
+    fs::write("leaf", "")?;
+    let here = directory(Path::new("."))?;
+    remove_dir_at(tally, &here, Path::new("leaf"));
+    Ok(())
+}
+
+/// A deletion as busy as it gets, with some failures in it: what succeeds and what fails is
+/// decided here and counted here.
+fn storm(tally: &mut Tally, dir: &Path, count: u64) -> Result<()> {
+    let at = directory(dir)?;
+    let absolute: PathBuf = dir.join("x");
+    for i in 0..count {
+        let name = Path::new("f");
+        drop(fs::File::create(dir.join(name))?);
+        note(tally, "unlinkat", unlinkat(&at, name, UnlinkatFlags::NoRemoveDir));
+        if i % 4 == 0 {
+            note(tally, "unlinkat", unlinkat(&at, name, UnlinkatFlags::NoRemoveDir));
+        }
+        if i % 16 == 0 {
+            fs::create_dir(&absolute)?;
+            note(tally, "unlinkat", unlinkat(&at, Path::new("x"), UnlinkatFlags::NoRemoveDir));
+            note(tally, "rmdir", rmdir(&absolute));
+        }
+        if i % 64 == 0 {
+            note(tally, "umount2", umount2(&absolute, MntFlags::empty()));
+            note(tally, "unlink", unlink(&absolute));
+        }
+    }
+    Ok(())
+}
