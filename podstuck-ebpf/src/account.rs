@@ -15,7 +15,7 @@ use crate::{
     maps::{ACTORS, IN_FLIGHT, OWN_CALLS, config, lose},
     path,
     place::Place,
-    scratch::{NOT_READ, Returned, Scratch, scratch},
+    scratch::{NOT_READ, Returned, scratch},
     target,
     tell::{reasons, tell},
 };
@@ -66,10 +66,10 @@ pub(crate) fn finish(call: u8, result: i64) {
         }
         return;
     }
-    let Some(scratch) = scratch() else { return };
+    let Some(room) = scratch() else { return };
     // SAFETY: no arguments.
     let now = unsafe { bpf_ktime_get_ns() };
-    scratch.call = Returned {
+    room.call = Returned {
         entry,
         now,
         duration_ns: now.wrapping_sub(entry.start_ns),
@@ -83,13 +83,14 @@ pub(crate) fn finish(call: u8, result: i64) {
         has_failed: false,
         fresh: false,
     };
-    account(scratch);
+    account();
 }
 
 #[inline(always)]
-fn account(scratch: &mut Scratch) {
-    locate(scratch);
-    let Returned { trail, tgid, duration_ns, entry, errno, .. } = &scratch.call;
+fn account() {
+    locate();
+    let Some(room) = scratch() else { return };
+    let Returned { trail, tgid, duration_ns, entry, errno, .. } = &room.call;
     let config = config();
     if (config.only_pod != 0 && trail.pod != config.only_pod)
         || (config.only_path != 0 && trail.wanted == 0)
@@ -100,35 +101,39 @@ fn account(scratch: &mut Scratch) {
     let key = CountKey::new(trail.target, *tgid, entry.call, *errno, bucket_of(*duration_ns));
     let new = count::add(&key, *duration_ns);
     if new && ACTORS.get_ptr(*tgid).is_none() {
-        kernel::describe(&mut scratch.head.actor);
-        let _ = ACTORS.insert(scratch.call.tgid, &scratch.head.actor, u64::from(BPF_ANY));
+        kernel::describe(&mut room.head.actor);
+        let _ = ACTORS.insert(room.call.tgid, &room.head.actor, u64::from(BPF_ANY));
     }
-    let why = reasons(&scratch.call, new);
+    let why = reasons(&room.call, new);
     if why != 0 {
-        tell(scratch, why);
+        tell(why);
     }
 }
 
 /// Finds the directory, and reads the argument where it matters.
 #[inline(always)]
-fn locate(scratch: &mut Scratch) {
-    let Some(first) = path::first_byte(&scratch.call.entry) else {
+fn locate() {
+    let Some(room) = scratch() else { return };
+    let Some(first) = path::first_byte(&room.call.entry) else {
         lose(loss::PATH_UNREADABLE);
         return;
     };
-    scratch.call.place = path::start(&scratch.call.entry, first);
-    if !scratch.call.place.is_none() {
-        target::find(scratch);
+    let place = path::start(&room.call.entry, first);
+    room.call.place = place;
+    if !place.is_none() {
+        target::find();
     } else if first != b'/' {
         lose(loss::PATH_UNREADABLE);
         return;
     }
     // Below a target's root the name of one file more changes nothing that is counted. Without
     // the kernel's layout an absolute argument still says all.
-    if !scratch.call.trail.settled() || scratch.call.has_failed {
+    let Some(room) = scratch() else { return };
+    if !room.call.trail.settled() || room.call.has_failed {
         path::follow();
     }
-    if scratch.call.trail.cut != 0 {
+    let Some(room) = scratch() else { return };
+    if room.call.trail.cut != 0 {
         lose(loss::PATH_CUT);
     }
 }

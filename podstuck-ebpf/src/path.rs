@@ -10,7 +10,7 @@ use crate::{
     kernel,
     maps::config,
     place::Place,
-    scratch::{Partial, scratch},
+    scratch::{Partial, Scratch, scratch},
 };
 
 /// `AT_FDCWD` of `fcntl.h`.
@@ -45,40 +45,54 @@ pub(crate) fn start(entry: &InFlight, first: u8) -> Place {
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub(crate) extern "C" fn follow() -> u32 {
-    let Some(scratch) = scratch() else { return 0 };
-    let to = scratch.argument.as_mut_ptr();
-    let from = scratch.call.entry.path as *const _;
+    let Some(room) = scratch() else { return 0 };
+    let to = room.argument.as_mut_ptr();
+    let from = room.call.entry.path as *const _;
     // SAFETY: `to` has room for `ARGUMENT_MAX` bytes; the helper checks the source.
     let read = unsafe { generated::bpf_probe_read_user_str(to.cast(), ARGUMENT_MAX as u32, from) };
     if read <= 0 {
         return 0;
     }
     let len = read as u32 - 1;
-    scratch.call.argument = len;
-    scratch.state.part = EMPTY;
+    room.call.argument = len;
+    room.state.part = EMPTY;
+    // A pointer instead of a reference fetched anew in each round, which would multiply the states
+    // of the loop for the verifier.
+    let room: *mut Scratch = room;
     for i in 0..SEARCHED {
         if i as u32 >= len {
             break;
         }
-        let Some(&byte) = scratch.argument.get(i) else { break };
-        if byte == b'/' {
-            take();
-            continue;
-        }
-        let part = &mut scratch.state.part;
-        part.word |= u64::from(byte) << (8 * (part.len & 7));
-        part.dots += u32::from(byte == b'.');
-        part.len += 1;
-        if part.len & 7 == 0 {
-            part.hash = mix(part.hash, part.word);
-            part.word = 0;
+        // SAFETY: the room outlives the program, and this reference ends before `take` is called.
+        let byte = unsafe { &(*room).argument }.get(i);
+        match byte.copied() {
+            None => break,
+            Some(b'/') => {
+                take();
+            }
+            // SAFETY: as above.
+            Some(byte) => push(unsafe { &mut (*room).state.part }, byte),
         }
     }
     take();
-    if len as usize > SEARCHED && !scratch.call.trail.settled() {
-        scratch.call.trail.cut = 1;
+    // SAFETY: as above.
+    let trail = unsafe { &mut (*room).call.trail };
+    if len as usize > SEARCHED && !trail.settled() {
+        trail.cut = 1;
     }
     0
+}
+
+/// Adds a byte to a component.
+#[inline(always)]
+fn push(part: &mut Partial, byte: u8) {
+    part.word |= u64::from(byte) << (8 * (part.len & 7));
+    part.dots += u32::from(byte == b'.');
+    part.len += 1;
+    if part.len & 7 == 0 {
+        part.hash = mix(part.hash, part.word);
+        part.word = 0;
+    }
 }
 
 const EMPTY: Partial = Partial { hash: 0, word: 0, len: 0, dots: 0 };
@@ -87,10 +101,10 @@ const EMPTY: Partial = Partial { hash: 0, word: 0, len: 0, dots: 0 };
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn take() -> u32 {
-    let Some(scratch) = scratch() else { return 0 };
-    let trail = &mut scratch.call.trail;
-    let Partial { hash, word, len, dots } = scratch.state.part;
-    scratch.state.part = EMPTY;
+    let Some(room) = scratch() else { return 0 };
+    let trail = &mut room.call.trail;
+    let Partial { hash, word, len, dots } = room.state.part;
+    room.state.part = EMPTY;
     if len == 0 || (len == 1 && dots == 1) {
         return 0;
     }

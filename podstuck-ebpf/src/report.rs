@@ -25,26 +25,26 @@ const SIZE_MASK: usize = 16383;
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub(crate) extern "C" fn send(why: u32, suppressed: u32) -> u32 {
-    let Some(scratch) = scratch() else { return 0 };
-    write_head(scratch, why, suppressed);
-    let mut end = 0;
-    if scratch.call.place.is_none() {
-        scratch.head.flaws |= flaw::NO_DIRECTORY;
-    } else {
-        end = write_names(scratch);
+    let Some(room) = scratch() else { return 0 };
+    write_head(room, why, suppressed);
+    let mut end = if room.call.place.is_none() { NO_NAMES } else { write_names() };
+    let Some(room) = scratch() else { return 0 };
+    if end == NO_NAMES {
+        room.head.flaws |= flaw::NO_DIRECTORY;
+        end = 0;
     }
-    scratch.head.base_len = end as u16;
-    if scratch.call.argument == NOT_READ {
-        scratch.head.flaws |= flaw::NO_ARGUMENT;
+    room.head.base_len = end as u16;
+    if room.call.argument == NOT_READ {
+        room.head.flaws |= flaw::NO_ARGUMENT;
     } else {
-        end = write_argument(end, scratch);
+        end = write_argument(end, room);
     }
     let size = (black_box(end) & SIZE_MASK) + size_of::<RecordHead>();
     if size > size_of::<RecordHead>() + TAIL_ROOM {
         return 0;
     }
     let map = (&raw const EVENTS).cast_mut().cast();
-    let record = (&raw mut scratch.head).cast();
+    let record = (&raw mut room.head).cast();
     // SAFETY: the map is a ring buffer; head and tail are adjacent initialised map memory.
     let sent = unsafe { generated::bpf_ringbuf_output(map, record, size as u64, 0) } == 0;
     if !sent {
@@ -52,6 +52,8 @@ pub(crate) extern "C" fn send(why: u32, suppressed: u32) -> u32 {
     }
     u32::from(sent)
 }
+
+const NO_NAMES: usize = usize::MAX;
 
 #[inline(always)]
 fn write_head(scratch: &mut Scratch, why: u32, suppressed: u32) {
@@ -82,8 +84,9 @@ fn write_head(scratch: &mut Scratch, why: u32, suppressed: u32) {
 
 /// Writes the directory's names, leaf first, each with its NUL; where they end.
 #[inline(always)]
-fn write_names(scratch: &mut Scratch) -> usize {
-    scratch.state.place = scratch.call.place;
+fn write_names() -> usize {
+    let Some(room) = scratch() else { return NO_NAMES };
+    room.state.place = room.call.place;
     let mut end = 0;
     for _ in 0..WALK_MAX {
         match write_name(end) {
@@ -92,7 +95,8 @@ fn write_names(scratch: &mut Scratch) -> usize {
             further => end = further,
         }
     }
-    scratch.head.flaws |= flaw::CUT;
+    let Some(room) = scratch() else { return NO_NAMES };
+    room.head.flaws |= flaw::CUT;
     end as usize
 }
 

@@ -99,6 +99,9 @@ static SCRATCH: PerCpuArray<Scratch, 1> = PerCpuArray::new();
 /// The larger steps find it here themselves and take and return only numbers: such functions with
 /// an unmangled name are "global" to the verifier, which checks each once and by itself. Checked
 /// as part of their callers, path by path, they exceed its limit of a million instructions.
+///
+/// A reference must not be used again after a call of such a function, which has one of its own:
+/// fetch it anew. For the same reason it is never passed to a function that calls one.
 #[inline(always)]
 pub(crate) fn scratch() -> Option<&'static mut Scratch> {
     let scratch = SCRATCH.get_ptr_mut(0)?;

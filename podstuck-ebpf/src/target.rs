@@ -10,61 +10,68 @@ use crate::{
     maps::{DIRECTORIES, config},
     memory::{key, recall},
     place::Up,
-    scratch::{Component, Scratch, WALK_MAX, scratch},
+    scratch::{Component, WALK_MAX, scratch},
 };
 
 /// Finds the trail of the call's directory, from memory or by walking up to the nearest ancestor
 /// remembered.
 #[inline(always)]
-pub(crate) fn find(scratch: &mut Scratch) {
-    let place = scratch.call.place;
-    if let Some(seen) = recall(place, scratch.call.now) {
-        scratch.call.trail = seen.trail;
-        scratch.call.has_failed = seen.has_failed != 0;
-    } else {
-        learn();
-        scratch.call.fresh = true;
+pub(crate) fn find() {
+    let Some(room) = scratch() else { return };
+    let known = recall(room.call.place, room.call.now);
+    match known {
+        Some(seen) => {
+            room.call.trail = seen.trail;
+            room.call.has_failed = seen.has_failed != 0;
+        }
+        None => {
+            learn();
+        }
     }
-    scratch.call.mount_depth = scratch.call.trail.mount_depth;
+    let Some(room) = scratch() else { return };
+    room.call.fresh = known.is_none();
+    room.call.mount_depth = room.call.trail.mount_depth;
     // The directory may be a target's root; the object in it is not.
-    scratch.call.trail.at_root = 0;
+    room.call.trail.at_root = 0;
 }
 
-/// Reads the trail of the call's directory anew. See [`crate::scratch::scratch`] for the signature.
+/// Reads the trail of the call's directory anew. See [`scratch`] for the signature.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn learn() -> u32 {
-    let Some(scratch) = scratch() else { return 0 };
-    let place = scratch.call.place;
-    climb(scratch);
-    descend(scratch);
-    scratch.directory.parent = place.parent().unwrap_or(0);
-    scratch.directory.hash_len = place.hash_len().unwrap_or(0);
-    scratch.directory.inode = place.inode().unwrap_or(0);
-    scratch.directory.has_failed = 0;
-    scratch.call.trail = scratch.directory.trail;
+    climb();
+    descend();
+    let Some(room) = scratch() else { return 0 };
+    let place = room.call.place;
+    room.directory.parent = place.parent().unwrap_or(0);
+    room.directory.hash_len = place.hash_len().unwrap_or(0);
+    room.directory.inode = place.inode().unwrap_or(0);
+    room.directory.has_failed = 0;
+    room.call.trail = room.directory.trail;
     // The table is LRU: an insert fails only under contention, and then the next call walks again.
-    let _ = DIRECTORIES.insert(key(place), &scratch.directory, u64::from(BPF_ANY));
+    let _ = DIRECTORIES.insert(key(place), &room.directory, u64::from(BPF_ANY));
     0
 }
 
 /// Collects the components from the directory up to the root, or to an ancestor that is remembered
 /// and then starts the trail.
 #[inline(always)]
-fn climb(scratch: &mut Scratch) {
-    scratch.state.place = scratch.call.place;
-    scratch.state.components = 0;
-    scratch.state.mounted = 0;
-    scratch.directory.trail = Trail::default();
-    scratch.directory.born_ns = scratch.call.now;
+fn climb() {
+    let Some(room) = scratch() else { return };
+    room.state.place = room.call.place;
+    room.state.components = 0;
+    room.state.mounted = 0;
+    room.directory.trail = Trail::default();
+    room.directory.born_ns = room.call.now;
     for step in 0..WALK_MAX as u32 {
         if climb_one(step) == ARRIVED {
             return;
         }
     }
     // Deeper than the walk goes: what the upper part says is unknown, so nothing is claimed.
-    scratch.directory.trail.cut = 1;
-    scratch.state.components = 0;
+    let Some(room) = scratch() else { return };
+    room.directory.trail.cut = 1;
+    room.state.components = 0;
 }
 
 /// There is no way further up.
@@ -111,8 +118,9 @@ extern "C" fn climb_one(step: u32) -> u32 {
 
 /// Reads the components back from the top down.
 #[inline(always)]
-fn descend(scratch: &mut Scratch) {
-    let count = scratch.state.components;
+fn descend() {
+    let Some(room) = scratch() else { return };
+    let count = room.state.components;
     for i in 0..WALK_MAX as u32 {
         if i >= count {
             break;

@@ -7,7 +7,7 @@ use crate::{
     limit,
     maps::{ANNOUNCED, FAILED, LimitKey, config, lose},
     memory, path, report,
-    scratch::{NOT_READ, Returned, Scratch},
+    scratch::{NOT_READ, Returned, scratch},
 };
 
 const ENOENT: u16 = 2;
@@ -55,9 +55,10 @@ pub(crate) fn reasons(call: &Returned, new: bool) -> u32 {
 
 /// Sends a record, unless there were too many of its kind.
 #[inline(always)]
-pub(crate) fn tell(scratch: &mut Scratch, why: u32) {
-    let Returned { trail, tgid, errno, entry, now, .. } = &scratch.call;
-    let errno = *errno;
+pub(crate) fn tell(why: u32) {
+    let Some(room) = scratch() else { return };
+    let Returned { trail, tgid, errno, entry, now, argument, .. } = &room.call;
+    let (errno, unread) = (*errno, *argument == NOT_READ);
     let what = why << 16 | u32::from(errno & 0xfff) << 4 | u32::from(entry.call);
     let kind = LimitKey { target: trail.target, tgid: *tgid, what };
     let Some(suppressed) = limit::admit(&kind, *now) else {
@@ -67,11 +68,12 @@ pub(crate) fn tell(scratch: &mut Scratch, why: u32) {
         }
         return;
     };
-    if scratch.call.argument == NOT_READ {
+    if unread {
         path::follow();
     }
     let sent = report::send(why, suppressed) != 0;
-    let Returned { trail, place, .. } = &scratch.call;
+    let Some(room) = scratch() else { return };
+    let Returned { trail, place, .. } = &room.call;
     if sent && why & reason::FIRST != 0 {
         let _ = ANNOUNCED.insert(trail.target, &1, u64::from(BPF_ANY));
     }

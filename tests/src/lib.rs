@@ -63,7 +63,7 @@ pub struct Running {
 impl Running {
     fn start(args: &[&OsStr], environment: &[(&str, &Path)]) -> Self {
         let mut command = Command::new(podstuck());
-        command.args(args).stdout(Stdio::piped());
+        command.args(args).stdout(Stdio::piped()).stderr(Stdio::null());
         command.envs(environment.iter().copied());
         let mut child = command.spawn().expect("starting podstuck");
         let lines = lines_of(child.stdout.take().unwrap());

@@ -1,0 +1,130 @@
+//! Counts equal the workload's own, whatever the load, and also when nobody reads the ring.
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use nix::sys::signal::Signal;
+use podstuck_tests::{
+    UID, add_up, call, empty_dir, of_type, podstuck_call, root_and_btf, summary, watch,
+};
+use serde_json::Value;
+
+fn in_memory() -> tempfile::TempDir {
+    tempfile::Builder::new().prefix("podstuck-test-").tempdir_in("/dev/shm").unwrap()
+}
+
+#[test]
+fn two_writers_at_a_time_are_counted_exactly_by_outcome() {
+    if !root_and_btf() {
+        return;
+    }
+    let top = in_memory();
+    let watching = watch(&["--path", top.path().to_str().unwrap()]);
+    let writers: Vec<_> = ["a", "b"]
+        .into_iter()
+        .map(|name| {
+            let dir = top.path().join(name);
+            fs::create_dir(&dir).unwrap();
+            let mut command = Command::new(podstuck_call());
+            command.arg("storm").arg(&dir).arg("150000").stdout(Stdio::piped()).spawn().unwrap()
+        })
+        .collect();
+    let tallies: Vec<Value> = writers
+        .into_iter()
+        .map(|writer| {
+            let output = writer.wait_with_output().unwrap();
+            assert!(output.status.success());
+            serde_json::from_slice(&output.stdout).unwrap()
+        })
+        .collect();
+    let (lines, _) = watching.stop();
+    let counted = summary(&lines);
+    let truth = add_up(&tallies.iter().collect::<Vec<_>>());
+    assert!(truth.values().sum::<u64>() > 350_000 && truth.len() >= 6, "{truth:?}");
+    assert_eq!(add_up(&[&counted["by_outcome"]]), truth, "{:#}", counted["completeness"]);
+}
+
+#[test]
+fn rm_of_200_000_entries_is_counted_exactly_for_its_volume() {
+    if !root_and_btf() {
+        return;
+    }
+    const DIRECTORIES: u64 = 2_000;
+    const FILES: u64 = 99;
+    let top = in_memory();
+    let volume = empty_dir(top.path());
+    for d in 0..DIRECTORIES {
+        let dir = volume.join(format!("d{d}"));
+        fs::create_dir(&dir).unwrap();
+        for f in 0..FILES {
+            fs::File::create(dir.join(format!("f{f}"))).unwrap();
+        }
+    }
+    let export = in_memory();
+    let root = top.path().to_str().unwrap();
+    let watching = watch(&[
+        "--pod-uid",
+        UID,
+        "--kubelet-root",
+        root,
+        "--export",
+        export.path().to_str().unwrap(),
+    ]);
+    assert!(Command::new("rm").arg("-rf").arg(&volume).status().unwrap().success());
+    let (lines, _) = watching.stop();
+    let counted = &summary(&lines)["by_outcome"];
+    assert_eq!(counted["unlinkat"]["ok"], DIRECTORIES * FILES);
+    assert_eq!(counted["unlinkat+AT_REMOVEDIR"]["ok"], DIRECTORIES + 1);
+    let csv = fs::read_to_string(export.path().join("histograms.csv")).unwrap();
+    let row = csv.lines().find(|line| line.starts_with("unlinkat,ok,")).unwrap();
+    let expected = format!("unlinkat,ok,{UID},data,other,{},", DIRECTORIES * FILES);
+    assert!(row.starts_with(&expected), "{csv}");
+}
+
+#[test]
+fn counts_stay_exact_while_nobody_reads_and_the_loss_is_told() {
+    if !root_and_btf() {
+        return;
+    }
+    // Each target is announced by a record of its own, so this is more than the ring holds, and
+    // less than a table of counts.
+    const TARGETS: u64 = 6_000;
+    let top = in_memory();
+    let volumes = empty_dir(top.path()).parent().unwrap().to_path_buf();
+    let watching = watch(&["--path", top.path().to_str().unwrap(), "--fail-on-loss"]);
+    std::thread::sleep(Duration::from_millis(1500));
+    watching.signal(Signal::SIGSTOP);
+    let tally = call(&["targets".as_ref(), volumes.as_os_str(), TARGETS.to_string().as_ref()]);
+    watching.signal(Signal::SIGCONT);
+    let (lines, status) = watching.stop();
+    let counted = summary(&lines);
+    assert_eq!(add_up(&[&counted["by_outcome"]]), add_up(&[&tally]));
+    assert_eq!(counted["by_outcome"]["rmdir"]["ENOENT"], TARGETS);
+    let lost = counted["completeness"]["events_lost"].as_u64().unwrap();
+    assert!(lost > 0 && lost < TARGETS, "{counted:#}");
+    assert_eq!(status.code(), Some(4), "--fail-on-loss");
+    assert!(of_type(&lines, "finding").is_empty());
+}
+
+#[test]
+fn another_pod_is_not_counted() {
+    if !root_and_btf() {
+        return;
+    }
+    let (wanted, other) = (in_memory(), in_memory());
+    empty_dir(wanted.path());
+    let volume = other.path().join("pods/00000000-0000-4000-8000-000000000000/volumes/p/v");
+    fs::create_dir_all(&volume).unwrap();
+    let root = wanted.path().to_str().unwrap();
+    let watching = watch(&["--pod-uid", UID, "--kubelet-root", root]);
+    call(&["storm".as_ref(), volume.as_os_str(), "2000".as_ref()]);
+    call(&["rmdir".as_ref(), Path::new("/nonexistent").as_os_str()]);
+    let (lines, status) = watching.stop();
+    assert_eq!(summary(&lines)["calls"], 0, "{:#}", summary(&lines));
+    assert_eq!(status.code(), Some(0));
+}
