@@ -1,0 +1,132 @@
+//! What users type wrong, what this machine lacks, and what names try to do to a terminal.
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use std::{ffi::OsStr, fs, os::unix::ffi::OsStrExt, process::Command};
+
+use podstuck_tests::{call, empty_dir, podstuck, root_and_btf, run, watch};
+
+fn complaint(args: &[&str]) -> (Option<i32>, String) {
+    let output = run(args);
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn wrong_usage_is_2_and_names_the_fault() {
+    for (args, words) in [
+        (&["watch", "--duration", "soon"][..], "--duration"),
+        (&["watch", "--output", "xml"][..], "json"),
+        (&["lab", "no-such-case"][..], "immutable-attribute"),
+        (&["watch", "--pod", "x/y", "--path", "/z"][..], "cannot be used with"),
+    ] {
+        let (status, text) = complaint(args);
+        assert_eq!(status, Some(2), "{args:?}: {text}");
+        assert!(text.contains(words), "{args:?}: {text}");
+    }
+}
+
+#[test]
+fn an_unknown_pod_is_an_error_that_says_where_it_was_looked_for() {
+    if !root_and_btf() {
+        return;
+    }
+    let uid = "00000000-0000-4000-8000-00000000dead";
+    let (status, text) = complaint(&["watch", "--pod-uid", uid]);
+    assert_eq!(status, Some(2), "{text}");
+    for place in [uid, "/var/lib/kubelet/pods", "/var/log/pods", "/sys/fs/cgroup"] {
+        assert!(text.contains(place), "{text}");
+    }
+    let (status, text) = complaint(&["watch", "--pod", "nowhere/nobody"]);
+    assert_eq!(status, Some(2), "{text}");
+    assert!(text.contains("nowhere/nobody") && text.contains("/var/log/pods"), "{text}");
+    let (status, text) = complaint(&["watch", "--pod-uid", "42"]);
+    assert_eq!(status, Some(2), "{text}");
+}
+
+#[test]
+fn without_privileges_it_is_3_and_says_which() {
+    if !root_and_btf() {
+        return;
+    }
+    // A copy that others may execute.
+    let dir = tempfile::Builder::new().prefix("podstuck-test-").tempdir_in("/var/tmp").unwrap();
+    let copy = dir.path().join("podstuck");
+    fs::copy(podstuck(), &copy).unwrap();
+    let open = |path, mode| {
+        use std::os::unix::fs::PermissionsExt;
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    open(dir.path(), 0o755);
+    open(&copy, 0o755);
+    let nobody = |args: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+        command.arg(&copy).args(args).output().unwrap()
+    };
+    let output = nobody(&["watch", "--duration", "1s"]);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{text}");
+    assert!(text.contains("CAP_") && text.contains("root"), "{text}");
+    let output = nobody(&["doctor"]);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("MISSING privileges"));
+}
+
+#[test]
+fn doctor_finds_every_probe_alive_here() {
+    if !root_and_btf() {
+        return;
+    }
+    let output = run(&["doctor"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    for call in ["umount2", "unlinkat", "unlink", "rmdir"] {
+        assert!(text.contains(call), "{text}");
+    }
+}
+
+#[test]
+fn the_labs_are_listed() {
+    let output = run(&["lab"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    for case in ["healthy", "csi-driver-lost-publish-state", "removal-crosses-mount"] {
+        assert!(text.contains(case), "{text}");
+    }
+}
+
+#[test]
+fn a_hostile_name_stays_harmless_and_can_be_recovered() {
+    if !root_and_btf() {
+        return;
+    }
+    let dir = tempfile::Builder::new().prefix("podstuck-test-").tempdir_in("/var/tmp").unwrap();
+    let volume = empty_dir(dir.path());
+    let name = b"\x1b[2J\x9b31m\n\xff$(reboot)";
+    let file = volume.join(OsStr::from_bytes(name));
+    fs::write(&file, "").unwrap();
+    let chattr = |flag: &str| {
+        assert!(Command::new("chattr").arg(flag).arg(&file).status().unwrap().success());
+    };
+    chattr("+i");
+    let mut text = Command::new(podstuck());
+    text.args(["watch", "--output", "text", "--duration", "5s"]);
+    let text = text.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut json = watch(&[]);
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    call(&["unlink".as_ref(), file.as_os_str()]);
+    let finding = json.wait_for("finding", |line| line["type"] == "finding");
+    let shown = text.wait_with_output().unwrap().stdout;
+    chattr("-i");
+
+    assert_eq!(finding["id"], "immutable-attribute", "{finding:#}");
+    let bytes = finding["call"]["path_bytes"].as_str().unwrap();
+    let decoded = Command::new("sh").arg("-c").arg(format!("echo {bytes} | base64 -d")).output();
+    assert_eq!(decoded.unwrap().stdout, file.as_os_str().as_bytes());
+    let shown = String::from_utf8(shown).unwrap();
+    assert!(shown.contains("immutable-attribute"), "{shown}");
+    assert!(shown.chars().all(|c| c == '\n' || !c.is_control()), "{shown:?}");
+    // The remedy survives a shell: it names this one file and runs nothing else.
+    let remedy = finding["remedies"][0]["command"].as_str().unwrap();
+    chattr("+i");
+    assert!(Command::new("bash").args(["-c", remedy]).status().unwrap().success(), "{remedy}");
+    fs::remove_file(&file).unwrap();
+}

@@ -1,0 +1,137 @@
+//! Exported files, read back by the tools that others use.
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at the first surprise")]
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use podstuck_tests::{lab, of_type, root_and_btf, watch};
+use serde_json::Value;
+
+const READ_HLOG: &str = r"
+import sys
+from hdrh.histogram import HdrHistogram
+from hdrh.log import HistogramLogReader
+reader = HistogramLogReader(sys.argv[1], HdrHistogram(1, 2**43, 3))
+while (h := reader.get_next_interval_histogram()) is not None:
+    values = [h.get_total_count(), h.get_value_at_percentile(50), h.get_max_value()]
+    print(h.get_tag(), *values, sep='\t')
+reader.close()
+";
+
+/// Runs a lab beside a watch that exports, and returns the directory.
+fn exported() -> (tempfile::TempDir, Vec<Value>) {
+    let dir = tempfile::tempdir().unwrap();
+    let (running, _) = lab("immutable-attribute", &["--duration", "3s"]);
+    let node = watch(&["--export", dir.path().to_str().unwrap()]);
+    running.finish();
+    let (lines, _) = node.stop();
+    (dir, lines)
+}
+
+#[test]
+fn every_file_agrees_with_the_others() {
+    if !root_and_btf() {
+        return;
+    }
+    let (dir, lines) = exported();
+    findings_are_those_printed(dir.path(), &lines);
+    hlog_agrees_with_csv(dir.path());
+    promtool_is_content(dir.path(), &lines);
+}
+
+fn findings_are_those_printed(dir: &Path, lines: &[Value]) {
+    let text = fs::read_to_string(dir.join("findings.jsonl")).unwrap();
+    let exported: Vec<Value> = text.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    let ids = |all: &[&Value]| -> Vec<(String, String)> {
+        let of = |v: &Value, key: &str| v[key].as_str().unwrap().to_owned();
+        all.iter().map(|v| (of(v, "id"), of(v, "state"))).collect()
+    };
+    let printed = of_type(lines, "finding");
+    assert!(!printed.is_empty());
+    assert_eq!(ids(&exported.iter().collect::<Vec<_>>()), ids(&printed));
+}
+
+/// count, median and maximum of each series.
+type Rows = BTreeMap<String, (u64, u64, u64)>;
+
+fn hlog_agrees_with_csv(dir: &Path) {
+    let hlog = rows_of_hlog(&dir.join("histograms.hlog"));
+    let csv = rows_of_csv(&dir.join("histograms.csv"));
+    assert!(csv.len() >= 4, "{csv:?}");
+    assert_eq!(hlog.keys().collect::<Vec<_>>(), csv.keys().collect::<Vec<_>>());
+    for (series, (count, median, max)) in &csv {
+        let (logged, p50, top) = hlog[series];
+        assert_eq!(logged, *count, "{series}");
+        // Readers report the upper end of a bucket of three significant digits.
+        for (ours, theirs) in [(*median, p50), (*max, top)] {
+            let off = ours.abs_diff(theirs) as f64 / ours as f64;
+            assert!(off <= 0.002, "{series}: {ours} ns in the CSV, {theirs} ns in the log");
+        }
+    }
+}
+
+fn rows_of_hlog(path: &Path) -> Rows {
+    let python = std::env::var_os("PODSTUCK_PYTHON").unwrap_or_else(|| "python3".into());
+    let output = Command::new(python)
+        .args(["-c", READ_HLOG])
+        .arg(path)
+        .output()
+        .expect("running Python with the package hdrhistogram: `cargo xtask test` installs it");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{error}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let row = |line: &str| {
+        let [series, count, median, max] = line.split('\t').collect::<Vec<_>>()[..] else {
+            return None;
+        };
+        let number = |n: &str| n.parse().ok();
+        Some((series.to_owned(), (number(count)?, number(median)?, number(max)?)))
+    };
+    text.lines().map(|line| row(line).expect("four columns")).collect()
+}
+
+fn rows_of_csv(path: &Path) -> Rows {
+    let text = fs::read_to_string(path).unwrap();
+    let mut lines = text.lines();
+    let header: Vec<&str> = lines.next().unwrap().split(',').collect();
+    let column = |name: &str| header.iter().position(|h| *h == name).unwrap();
+    lines
+        .map(|line| {
+            let cell: Vec<&str> = line.split(',').collect();
+            let number = |name: &str| cell[column(name)].parse().unwrap();
+            let mut parts =
+                vec![cell[column("syscall")].to_owned(), cell[column("outcome")].into()];
+            for (key, name) in [("pod", "pod"), ("volume", "volume"), ("by", "component")] {
+                if !cell[column(name)].is_empty() {
+                    parts.push(format!("{key}={}", cell[column(name)]));
+                }
+            }
+            (parts.join(";"), (number("count"), number("p50_ns"), number("max_ns")))
+        })
+        .collect()
+}
+
+fn promtool_is_content(dir: &Path, lines: &[Value]) {
+    let metrics: PathBuf = dir.join("metrics.prom");
+    let input = fs::File::open(&metrics).unwrap();
+    let output = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(input)
+        .stderr(Stdio::piped())
+        .output()
+        .expect("running promtool (Debian package prometheus): `cargo xtask test` gets it");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.is_empty(), "{said}");
+    // The same calls as in the summary, series by series.
+    let text = fs::read_to_string(&metrics).unwrap();
+    let calls: u64 = text
+        .lines()
+        .filter(|line| line.starts_with("podstuck_calls_total{"))
+        .map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap())
+        .sum();
+    assert_eq!(calls, podstuck_tests::summary(lines)["calls"].as_u64().unwrap());
+}
