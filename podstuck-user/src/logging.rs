@@ -2,16 +2,21 @@
 
 use std::io::IsTerminal;
 
-use tracing::level_filters::LevelFilter;
+use tracing_subscriber::EnvFilter;
 
-/// Warnings always; more with `-v`, the probes' own lines (through `log`) with `-vv`.
+/// Warnings always; more with `-v`, the probes' own lines with `-vv`. The loader's lines help only
+/// its authors.
 pub fn start(verbose: u8) {
-    let level = match verbose {
-        0 => LevelFilter::WARN,
-        1 => LevelFilter::INFO,
-        _ => LevelFilter::DEBUG,
+    let filter = match verbose {
+        0 => "warn",
+        1 => "info,aya=warn,aya_obj=warn",
+        _ => "debug,aya=warn,aya_obj=warn",
     };
-    let subscriber = tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(level);
+    let subscriber = tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_env_filter(EnvFilter::new(filter))
+        .with_target(false);
     // A second start, as in tests, keeps the first.
-    let _ = subscriber.with_target(false).with_ansi(std::io::stderr().is_terminal()).try_init();
+    let _ = subscriber.try_init();
 }

@@ -124,7 +124,7 @@ impl Session {
 
     /// Decides a case.
     pub(super) fn conclude(&mut self, case: &Case, facts: Facts) {
-        for verdict in self.detectors.conclude(case, facts, Monotonic::now()) {
+        for verdict in self.detectors.conclude(case, facts) {
             self.tell(verdict);
         }
     }

@@ -175,10 +175,10 @@ impl Mass {
     }
 
     /// Takes the helper's answer into the estimate.
-    pub(super) fn learn(&mut self, case: &Case, answer: Result<Answer, LookError>, now: Monotonic) {
+    pub(super) fn learn(&mut self, case: &Case, answer: Result<Answer, LookError>) {
         let Needs::Look(Question::Remaining { pid, .. }) = &case.needs else { return };
         if let Some(storm) = self.storms.get_mut(&place(case.target_id, *pid)) {
-            storm.look = Look::new(answer, storm.deleted(), now).or(storm.look.take());
+            storm.look = Look::new(answer, storm.deleted()).or(storm.look.take());
         }
     }
 
@@ -319,7 +319,8 @@ fn draft(storm: &Storm, now: Monotonic) -> Option<Box<Draft>> {
         draft.blocks_deletion = Some(false);
         draft.explanation = format!(
             "The {volume} is being deleted and gets smaller; it has many entries and this takes \
-             time. It is not stuck.{}",
+             time. It is not stuck: wait. Restarting the process that deletes only starts it \
+             over.{}",
             if draft.id == "docker-volume-unlink-storm" {
                 " dockerd holds its volume store's lock meanwhile: creating, listing and removing \
                  volumes waits, on all containers."
@@ -327,7 +328,6 @@ fn draft(storm: &Storm, now: Monotonic) -> Option<Box<Draft>> {
                 ""
             }
         );
-        draft.remedy("true", "wait: restarting the process that deletes only starts it over");
         draft.ruled_out.push("a hang: entries disappear at the rate above".into());
     }
     Some(Box::new(draft))

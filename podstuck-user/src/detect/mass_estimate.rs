@@ -1,9 +1,6 @@
 //! What remains of a mass deletion, and how sure that is.
 
-use crate::{
-    model::time::Monotonic,
-    state::look::{Answer, LookError},
-};
+use crate::state::look::{Answer, LookError};
 
 /// A look at the directory, and how far the deletion was then.
 #[derive(Clone, Debug)]
@@ -20,11 +17,7 @@ pub(super) struct Look {
 }
 
 impl Look {
-    pub(super) fn new(
-        answer: Result<Answer, LookError>,
-        deleted: u64,
-        _now: Monotonic,
-    ) -> Option<Self> {
+    pub(super) fn new(answer: Result<Answer, LookError>, deleted: u64) -> Option<Self> {
         match answer.ok()? {
             Answer::Remaining { seen, complete, nlink, size, inodes_used, is_ext } => Some(Self {
                 seen,
@@ -54,15 +47,19 @@ impl Estimate {
     pub(super) fn of(look: Option<&Look>, deleted: u64, rate: f64) -> Self {
         let Some(look) = look else { return Self::default() };
         let since = deleted.saturating_sub(look.deleted_before);
-        let low = look.seen.saturating_sub(since);
+        // Counts come once a second and entries went while they were counted: both ends of the
+        // range keep that second apart.
+        let slack = if rate >= 1.0 { rate as u64 } else { 0 };
+        let middle = look.seen.saturating_sub(since);
+        let low = middle.saturating_sub(slack);
         // What the look did not reach cannot be more than all inodes in use on the file system.
         let high = if look.complete || look.inodes_used == 0 {
-            low
+            middle + slack
         } else {
-            look.inodes_used.saturating_sub(since).max(low)
+            look.inodes_used.saturating_sub(since).max(middle)
         };
         let known = look.complete || look.inodes_used > 0;
-        let remaining = known.then(|| ((low.max(1) as f64) * (high.max(1) as f64)).sqrt() as u64);
+        let remaining = known.then(|| if look.complete { middle } else { between(middle, high) });
         let seconds = |entries: u64| (entries as f64 / rate).ceil() as u64;
         let moving = rate >= 1.0;
         Self {
@@ -76,10 +73,11 @@ impl Estimate {
     /// The estimate and its tells as sentences.
     pub(super) fn facts(&self, look: Option<&Look>) -> Vec<String> {
         let mut facts = Vec::new();
+        let complete = look.is_some_and(|look| look.complete);
         match (self.remaining_range, self.eta_range_s) {
-            (Some((low, high)), Some((soon, late))) if low == high => {
+            (Some((low, high)), Some((soon, late))) if complete => {
                 facts.push(format!(
-                    "about {low} entries remain: about {soon} s (at most {late} s) at this rate"
+                    "{low} to {high} entries remain, which takes {soon} to {late} s at this rate"
                 ));
             }
             (Some((low, high)), Some((soon, late))) => facts.push(format!(
@@ -105,6 +103,11 @@ impl Estimate {
     }
 }
 
+/// A guess between two bounds that may be orders of magnitude apart.
+fn between(low: u64, high: u64) -> u64 {
+    ((low.max(1) as f64) * (high.max(1) as f64)).sqrt() as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -116,15 +119,15 @@ mod tests {
     #[test]
     fn a_complete_count_gives_one_number() {
         let estimate = Estimate::of(Some(&look(1000, true, 5000)), 300, 100.0);
-        assert_eq!(estimate.remaining_range, Some((800, 800)));
+        assert_eq!(estimate.remaining_range, Some((700, 900)));
         assert_eq!((estimate.remaining, estimate.eta_s), (Some(800), Some(8)));
     }
 
     #[test]
     fn an_incomplete_one_says_so_by_its_range() {
         let estimate = Estimate::of(Some(&look(1000, false, 1_000_000)), 100, 1000.0);
-        assert_eq!(estimate.remaining_range, Some((1000, 1_000_000)));
-        assert_eq!(estimate.eta_range_s, Some((1, 1000)));
+        assert_eq!(estimate.remaining_range, Some((0, 1_000_000)));
+        assert_eq!(estimate.eta_range_s, Some((0, 1000)));
         let guess = estimate.remaining.unwrap();
         assert!((1000..=1_000_000).contains(&guess));
     }

@@ -138,7 +138,7 @@ impl Detectors {
     }
 
     /// Decides a case by its facts.
-    pub fn conclude(&mut self, case: &Case, facts: Facts, now: Monotonic) -> Vec<Verdict> {
+    pub fn conclude(&mut self, case: &Case, facts: Facts) -> Vec<Verdict> {
         let draft = match (case.family, facts) {
             (Family::Busy, Facts::Mounts(mounts)) => self.busy.conclude(case, mounts.as_ref()),
             (Family::Crossing, Facts::Mounts(mounts)) => {
@@ -146,7 +146,7 @@ impl Detectors {
             }
             (Family::Permission, Facts::Looked(answer)) => self.permission.conclude(case, answer),
             (Family::Mass, Facts::Looked(answer)) => {
-                self.mass.learn(case, answer, now);
+                self.mass.learn(case, answer);
                 None
             }
             _ => None,
