@@ -1,5 +1,5 @@
 //! What the whole-program tests share: the tool, its labs, and callers with a truth of their own.
-#![expect(
+#![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,

@@ -1,5 +1,5 @@
 //! What users type wrong, what this machine lacks, and what names try to do to a terminal.
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use std::{ffi::OsStr, fs, os::unix::ffi::OsStrExt, process::Command};
 

@@ -1,5 +1,5 @@
 //! Exported files, read back by the tools that others use.
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at the first surprise")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at the first surprise")]
 
 use std::{
     collections::BTreeMap,

@@ -1,6 +1,6 @@
 //! Every lab beside a watch: its own finding and nothing else, with the right pod, path, errno and
 //! actor, and the removal's own count equal to the probes'.
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use podstuck_tests::{add_up, lab, of_type, root_and_btf, summary, watch};
 use serde_json::Value;

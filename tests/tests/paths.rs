@@ -1,5 +1,5 @@
 //! Full paths of objects in every form in which a call can name them.
-#![expect(
+#![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
