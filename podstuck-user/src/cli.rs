@@ -63,7 +63,7 @@ pub struct Watch {
     /// How to attach
     #[arg(long, value_enum, default_value_t = Backend::Auto)]
     pub backend: Backend,
-    /// Report calls that take at least this long, whatever their outcome
+    /// Log, with -v, calls that took at least this long, whatever their outcome
     #[arg(long, value_parser = duration, default_value = "2s")]
     pub hung_after: Duration,
     /// Exit with 4 when counts or events were lost

@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::Result;
 use bytes::Bytes;
-use podstuck_common::record::loss;
+use podstuck_common::record::{loss, reason};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use super::{facts::Clerk, reporter::Reporter};
@@ -102,6 +102,10 @@ impl Session {
                 self.undecodable += 1;
                 continue;
             };
+            if op.has(reason::SLOW) {
+                let path = crate::model::path::safe_path(&op.path);
+                tracing::info!("{} {path} took {:?}", op.call.name(), op.duration);
+            }
             tracing::debug!(
                 "{} {} {} by {} ({}), reasons {:#x}",
                 op.call.name(),
@@ -178,6 +182,7 @@ impl Session {
     pub(super) fn completeness(
         &self,
         losses: &Losses,
+        abandoned: u64,
         skipped: u64,
         attached: &Attached,
     ) -> Completeness {
@@ -185,7 +190,7 @@ impl Session {
         Completeness {
             events_lost: losses.of(loss::RING_FULL) + self.undecodable,
             events_limited: losses.of(loss::RATE_LIMITED),
-            unmatched_exits: losses.of(loss::UNMATCHED_EXIT),
+            unmatched_exits: losses.of(loss::UNMATCHED_EXIT) + abandoned,
             map_full: losses.of(loss::COUNTS_FULL)
                 + losses.of(loss::IN_FLIGHT_FULL)
                 + losses.of(loss::OVERWRITTEN),

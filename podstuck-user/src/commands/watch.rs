@@ -86,7 +86,7 @@ async fn trace(
                 if done % EXPORT_EVERY == 0 {
                     let lost = drained.losses.since(&baseline);
                     let skipped = cost::skipped(&probes.ebpf) - skipped_before;
-                    let so_far = session.completeness(&lost, skipped, &probes.attached);
+                    let so_far = session.completeness(&lost, drained.abandoned, skipped, &probes.attached);
                     warn(session.export(&so_far));
                 }
             }
@@ -114,7 +114,7 @@ async fn trace(
 
     let lost = last.losses.since(&baseline);
     tracing::info!("{lost:?}");
-    let completeness = session.completeness(&lost, skipped, &attached);
+    let completeness = session.completeness(&lost, last.abandoned, skipped, &attached);
     let (by_outcome, calls) = session.aggregate().by_outcome();
     let window_s = window.as_secs_f64();
     let exported = session.export(&completeness);

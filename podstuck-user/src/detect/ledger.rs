@@ -131,3 +131,53 @@ impl Ledger {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use nix::errno::Errno;
+
+    use super::{super::sample::failed, *};
+    use crate::model::call::Call;
+
+    fn draft(id: &'static str, second: f64, count: u64) -> Verdict {
+        let op = failed(Call::UnlinkatDir, Errno::EBUSY, "m", second);
+        let mut draft = Draft::about(Family::Busy, id, &op);
+        draft.count = count;
+        Verdict::Found(Box::new(draft))
+    }
+
+    fn states(told: &[Finding]) -> Vec<(&str, FindingState)> {
+        told.iter().map(|f| (f.id, f.state)).collect()
+    }
+
+    #[test]
+    fn a_finding_is_new_then_updated_now_and_then_then_cleared() {
+        use FindingState::{Cleared, New, Update};
+        let mut ledger = Ledger::new(Clock::start());
+        assert_eq!(states(&ledger.admit(draft("a", 1.0, 1))), [("a", New)]);
+        assert!(ledger.admit(draft("a", 2.0, 2)).is_empty(), "too soon");
+        assert_eq!(states(&ledger.admit(draft("a", 7.0, 3))), [("a", Update)]);
+        assert!(ledger.admit(draft("a", 20.0, 3)).is_empty(), "no news");
+        let cleared = Verdict::Cleared { target_id: 7, path: None, at: Monotonic(0) };
+        assert_eq!(states(&ledger.admit(cleared)), [("a", Cleared)]);
+        assert_eq!((ledger.found(), ledger.all().count()), (1, 1));
+    }
+
+    #[test]
+    fn a_better_verdict_replaces_the_one_before() {
+        use FindingState::{Cleared, New};
+        let mut ledger = Ledger::new(Clock::start());
+        ledger.admit(draft("a", 1.0, 1));
+        let told = ledger.admit(draft("b", 2.0, 2));
+        assert_eq!(states(&told), [("a", Cleared), ("b", New)]);
+    }
+
+    #[test]
+    fn only_the_object_that_succeeded_is_cleared() {
+        let mut ledger = Ledger::new(Clock::start());
+        ledger.admit(draft("a", 1.0, 1));
+        let other = Some(PathBuf::from("/elsewhere"));
+        let cleared = Verdict::Cleared { target_id: 7, path: other, at: Monotonic(0) };
+        assert!(ledger.admit(cleared).is_empty());
+    }
+}

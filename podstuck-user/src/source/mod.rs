@@ -3,6 +3,7 @@
 mod actors;
 pub mod cost;
 mod counts;
+mod in_flight;
 pub mod losses;
 pub mod ring;
 pub mod tables;

@@ -20,9 +20,13 @@ use tokio::sync::{mpsc, oneshot};
 use super::{
     actors::Actors,
     counts::Counts,
+    in_flight::InFlightTable,
     losses::{LossCounters, Losses},
 };
 use crate::kernel::privilege;
+
+/// How often entries that nobody will remove are looked for, in drains.
+const SWEEP_EVERY: u64 = 30;
 
 /// What the tables held since the last drain.
 #[derive(Debug, Default)]
@@ -33,12 +37,17 @@ pub struct Drained {
     pub actors: HashMap<u32, Actor>,
     /// Losses since the probes were loaded.
     pub losses: Losses,
+    /// Calls, since the probes were loaded, whose return was missed and whose thread has ended.
+    pub abandoned: u64,
 }
 
 struct Maps {
     counts: Counts,
     actors: Actors,
     losses: LossCounters,
+    in_flight: InFlightTable,
+    abandoned: u64,
+    drains: u64,
 }
 
 /// The tables, in the hands of their thread.
@@ -53,6 +62,9 @@ impl Tables {
             counts: Counts::take(ebpf)?,
             actors: Actors::take(ebpf)?,
             losses: LossCounters::take(ebpf)?,
+            in_flight: InFlightTable::take(ebpf)?,
+            abandoned: 0,
+            drains: 0,
         };
         let (requests, queue) = mpsc::unbounded_channel();
         thread::Builder::new()
@@ -95,7 +107,12 @@ impl Maps {
         let pids: HashSet<u32> = counts.iter().map(|(key, _)| key.tgid).collect();
         let actors =
             pids.into_iter().filter_map(|pid| Some((pid, self.actors.get(pid)?))).collect();
-        Ok(Drained { counts, actors, losses: self.losses.read()? })
+        self.drains += 1;
+        if self.drains.is_multiple_of(SWEEP_EVERY) {
+            self.abandoned += self.in_flight.sweep()?;
+        }
+        let losses = self.losses.read()?;
+        Ok(Drained { counts, actors, losses, abandoned: self.abandoned })
     }
 }
 
