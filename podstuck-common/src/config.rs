@@ -69,6 +69,8 @@ pub struct Offsets {
     pub mount_mountpoint: u32,
     /// `mount.mnt_id`
     pub mount_id: u32,
+    /// `task_struct.seccomp.mode`; [`NO_OFFSET`] in a kernel without seccomp
+    pub task_seccomp: u32,
 }
 
 /// How many marker names the probes compare with.
@@ -113,6 +115,6 @@ mod pod {
     unsafe impl aya::Pod for Config {}
 }
 
-const _: () = assert!(size_of::<Offsets>() == 29 * 4);
+const _: () = assert!(size_of::<Offsets>() == 30 * 4);
 const _: () = assert!(size_of::<Marker>() == 16);
 const _: () = assert!(size_of::<Config>() == 3 * 8 + 2 * 4 + MARKERS * 16);

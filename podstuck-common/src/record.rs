@@ -204,8 +204,10 @@ pub mod loss {
     pub const PATH_UNREADABLE: u32 = 7;
     /// A call outside the wanted target. Not a loss.
     pub const NOT_WANTED: u32 = 8;
+    /// A call refused by seccomp, which shows its return only. It never ran. Not a loss.
+    pub const REFUSED: u32 = 9;
     /// How many there are.
-    pub const COUNT: u32 = 9;
+    pub const COUNT: u32 = 10;
 }
 
 #[cfg(feature = "user")]

@@ -21,6 +21,8 @@ use crate::{
 };
 
 const EEXIST: i32 = -17;
+const EPERM: i64 = -1;
+const ENOSYS: i64 = -38;
 const AT_REMOVEDIR: u32 = 0x200;
 
 /// A call is entered.
@@ -42,12 +44,23 @@ pub(crate) fn start(call: u8, dirfd: i32, path: u64, flags: u32) {
     }
 }
 
+/// What seccomp filters of container runtimes answer. They do so before the entry's tracepoint, and
+/// the return's fires all the same (`syscall_trace_enter` in kernel/entry/common.c).
+#[inline(always)]
+fn refused(result: i64) -> bool {
+    result == EPERM || result == ENOSYS
+}
+
 /// A call returns. `call` may say `UNLINKAT` for both of its forms.
 #[inline(always)]
 pub(crate) fn finish(call: u8, result: i64) {
     let thread = bpf_get_current_pid_tgid();
     let Some(entry) = IN_FLIGHT.get_ptr(thread) else {
-        lose(loss::UNMATCHED_EXIT);
+        lose(if kernel::has_seccomp_filter() && refused(result) {
+            loss::REFUSED
+        } else {
+            loss::UNMATCHED_EXIT
+        });
         return;
     };
     // SAFETY: only this thread's own calls write or remove this entry.

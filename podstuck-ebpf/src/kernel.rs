@@ -4,7 +4,7 @@
 use aya_ebpf::helpers::{
     bpf_get_current_cgroup_id, bpf_get_current_comm, bpf_get_current_task, bpf_probe_read_kernel,
 };
-use podstuck_common::record::Actor;
+use podstuck_common::{config::NO_OFFSET, record::Actor};
 
 use crate::{maps::offsets, place::Place};
 
@@ -69,6 +69,14 @@ pub(crate) fn working_directory() -> Option<Place> {
     }
     let fs: u64 = field(task(), o.task_fs)?;
     place_at(fs + u64::from(o.fs_pwd))
+}
+
+/// Whether a seccomp filter decides about the current process's calls.
+#[inline(always)]
+pub(crate) fn has_seccomp_filter() -> bool {
+    const SECCOMP_MODE_FILTER: u32 = 2;
+    let o = offsets();
+    o.task_seccomp != NO_OFFSET && field(task(), o.task_seccomp) == Some(SECCOMP_MODE_FILTER)
 }
 
 /// Describes the current process for people.

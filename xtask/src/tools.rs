@@ -13,14 +13,8 @@ use crate::process;
 use crate::workspace::Workspace;
 
 /// Debian's packages, each with a program that tells whether it is there.
-const PACKAGES: [(&str, &str); 6] = [
-    ("strace", "strace"),
-    ("bpftrace", "bpftrace"),
-    ("bpftool", "bpftool"),
-    ("e2fsprogs", "mkfs.ext4"),
-    ("python3", "python3"),
-    ("xz-utils", "xz"),
-];
+const PACKAGES: [(&str, &str); 3] =
+    [("e2fsprogs", "mkfs.ext4"), ("python3", "python3"), ("xz-utils", "xz")];
 
 /// Reads the histogram files in their own language, as their users do.
 const PYTHON_PACKAGE: &str = "hdrhistogram==0.10.8";

@@ -144,7 +144,7 @@ impl Session {
         let now = Monotonic::now();
         let cases = self.detectors.tick(now, &deltas, &self.names);
         cases.into_iter().for_each(|case| self.clerk.ask(case));
-        for verdict in self.detectors.mass_verdicts(now) {
+        for verdict in self.detectors.tick_verdicts(now) {
             self.tell(verdict);
         }
         if self.told_progress.elapsed() >= PROGRESS_EVERY {

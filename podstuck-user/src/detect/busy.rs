@@ -2,7 +2,10 @@
 //! mount namespace (`vfs_rmdir` and `vfs_unlink`, fs/namei.c); on an unmount it means that somebody
 //! uses the mount.
 
-use std::{collections::HashMap, path::PathBuf};
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+};
 
 use nix::errno::Errno;
 
@@ -78,8 +81,16 @@ impl Busy {
         }
     }
 
-    pub(super) fn forget(&mut self, op: &Operation, whole: bool) {
-        self.objects
-            .retain(|(target, path), _| *target != op.target_id || !(whole || *path == op.path));
+    /// Calls on the busiest object of a target, which its finding is about.
+    pub(super) fn count(&self, target_id: u64) -> Option<u64> {
+        let objects = self.objects.iter().filter(|((target, _), _)| *target == target_id);
+        objects.map(|(_, object)| object.count).max()
+    }
+
+    /// Forgets an object, or all of a target.
+    pub(super) fn forget(&mut self, target_id: u64, path: Option<&Path>) {
+        self.objects.retain(|(target, object), _| {
+            *target != target_id || path.is_some_and(|path| path != object)
+        });
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{
     busy::BusyObject,
-    draft::{Draft, Family, PROBE, command_in_namespace, own_namespace},
+    draft::{Draft, Family, PROBE, command_in_namespace, own_namespace, times},
     umounts::Tried,
 };
 use crate::{
@@ -130,9 +130,10 @@ fn base(id: &'static str, object: &BusyObject, confidence: f64) -> Draft {
     let attempts = object.attempts.count();
     draft.fact(
         format!(
-            "{} failed with EBUSY {} times in {attempts} attempts",
+            "{} failed with EBUSY {} in {attempts} {}",
             op.call.name(),
-            object.count
+            times(object.count),
+            if attempts == 1 { "attempt" } else { "attempts" }
         ),
         PROBE,
     );

@@ -61,7 +61,9 @@ impl Crossing {
         let op = &crossed.op;
         let mut draft = Draft::about(Family::Crossing, "removal-crosses-mount", op);
         draft.severity = Severity::Critical;
-        draft.blocks_deletion = Some(true);
+        // Docker removes the container first, and no pod waits for its volume.
+        let of_pod = op.target.kind == TargetKind::PodVolume;
+        draft.blocks_deletion = of_pod.then_some(true);
         draft.count = crossed.count;
         draft.last = crossed.last;
         draft.fact(
@@ -78,7 +80,7 @@ impl Crossing {
         draft.explanation =
             "The removal of the volume went into a mount inside it and deletes the \
             files behind that mount, which may belong to somebody else. Data is being lost now. \
-            When it is done, the mount point itself stays busy and holds the pod."
+            When it is done, the mount point itself stays busy, and the volume stays."
                 .into();
         match mount {
             Some((table, mount)) => {
@@ -103,10 +105,14 @@ impl Crossing {
         self.targets.contains_key(&target_id)
     }
 
-    pub(super) fn forget(&mut self, op: &Operation, whole: bool) {
-        if whole {
-            self.targets.remove(&op.target_id);
-        }
+    /// Deletions behind a mount, as far as they were seen.
+    pub(super) fn count(&self, target_id: u64) -> Option<u64> {
+        self.targets.get(&target_id).map(|crossed| crossed.count)
+    }
+
+    /// Forgets a target.
+    pub(super) fn forget(&mut self, target_id: u64) {
+        self.targets.remove(&target_id);
     }
 }
 

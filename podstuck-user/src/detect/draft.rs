@@ -107,6 +107,11 @@ impl Draft {
 /// Where a record came from, for evidence.
 pub(super) const PROBE: &str = "syscall probe";
 
+/// `once`, `7 times`.
+pub(super) fn times(count: u64) -> String {
+    if count == 1 { "once".into() } else { format!("{count} times") }
+}
+
 /// A command on a path, run where the caller sees that path.
 pub(super) fn command_in_namespace(
     op: &Operation,

@@ -53,6 +53,12 @@ impl Ledger {
     pub fn admit(&mut self, verdict: Verdict) -> Vec<Finding> {
         match verdict {
             Verdict::Found(draft) => self.found_one(*draft),
+            Verdict::Counted { family, target_id, count } => {
+                if let Some(entry) = self.entries.get_mut(&(family, target_id)) {
+                    entry.finding.count = count;
+                }
+                Vec::new()
+            }
             Verdict::Cleared { target_id, path, at } => self.clear(target_id, path.as_deref(), at),
         }
     }

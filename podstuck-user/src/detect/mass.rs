@@ -72,6 +72,8 @@ pub(super) struct Storm {
     samples: VecDeque<PathBuf>,
     look: Option<Look>,
     asked: Option<Monotonic>,
+    /// Since it stalled, a look has shown that it was not complete.
+    incomplete: bool,
 }
 
 impl Storm {
@@ -87,6 +89,7 @@ impl Storm {
             samples: VecDeque::new(),
             look: None,
             asked: None,
+            incomplete: false,
         }
     }
 
@@ -174,16 +177,35 @@ impl Mass {
         self.storms.iter_mut().filter_map(|(place, storm)| ask(*place, storm, now)).collect()
     }
 
-    /// Takes the helper's answer into the estimate.
-    pub(super) fn learn(&mut self, case: &Case, answer: Result<Answer, LookError>) {
-        let Needs::Look(Question::Remaining { pid, .. }) = &case.needs else { return };
-        if let Some(storm) = self.storms.get_mut(&place(case.target_id, *pid)) {
-            storm.look = Look::new(answer, storm.deleted()).or(storm.look.take());
+    /// Takes the helper's answer into the estimate. A deletion that is quiet because nothing is
+    /// left is over, also when nobody saw its root go: `--path` may name a directory inside it.
+    pub(super) fn learn(
+        &mut self,
+        case: &Case,
+        answer: Result<Answer, LookError>,
+        now: Monotonic,
+    ) -> Option<Verdict> {
+        let Needs::Look(Question::Remaining { pid, .. }) = &case.needs else { return None };
+        let place = place(case.target_id, *pid);
+        let storm = self.storms.get_mut(&place)?;
+        let gone = matches!(answer, Err(LookError::Refused(_)));
+        let empty = matches!(answer, Ok(Answer::Remaining { seen: 0, complete: true, .. }));
+        if storm.stalled(now) && (gone || empty) {
+            self.storms.remove(&place);
+            let target_id = if case.target_id == 0 { u64::from(*pid) } else { case.target_id };
+            let path = Some(case.path.clone());
+            // An empty directory that stays is no longer a matter of many entries, but it may be
+            // busy: that finding is not cleared.
+            return gone.then_some(Verdict::Cleared { target_id, path, at: now });
         }
+        storm.incomplete = storm.stalled(now);
+        storm.look = Look::new(answer, storm.deleted()).or(storm.look.take());
+        None
     }
 
     pub(super) fn progress(&self, now: Monotonic) -> Vec<Progress> {
-        let running = self.storms.iter().filter(|(place, storm)| storm.matters(**place, now));
+        let moving = |place: Where, storm: &Storm| storm.matters(place, now) && !storm.stalled(now);
+        let running = self.storms.iter().filter(|(place, storm)| moving(**place, storm));
         running
             .filter_map(|(_, storm)| {
                 let rate = storm.rate(now);
@@ -208,10 +230,14 @@ impl Mass {
         running.filter_map(|(_, storm)| draft(storm, now)).map(Verdict::Found).collect()
     }
 
-    pub(super) fn forget(&mut self, op: &Operation, whole: bool) {
-        if whole {
-            self.storms.remove(&Where::Target(op.target_id));
-        }
+    /// Entries deleted of a target.
+    pub(super) fn count(&self, target_id: u64) -> Option<u64> {
+        self.storms.get(&Where::Target(target_id)).map(Storm::deleted)
+    }
+
+    /// Forgets a target.
+    pub(super) fn forget(&mut self, target_id: u64) {
+        self.storms.remove(&Where::Target(target_id));
     }
 }
 
@@ -228,6 +254,7 @@ fn count(storm: &mut Storm, delta: &Delta, now: Monotonic) {
         storm.files += delta.calls;
     }
     storm.last = now;
+    storm.incomplete = false;
     match storm.recent.back_mut().filter(|(time, _)| *time == now) {
         Some((_, entries)) => *entries += delta.calls,
         None => storm.recent.push_back((now, delta.calls)),
@@ -239,7 +266,10 @@ fn count(storm: &mut Storm, delta: &Delta, now: Monotonic) {
 
 /// Asks how much is left, now and then.
 fn ask(place: Where, storm: &mut Storm, now: Monotonic) -> Option<Case> {
-    let due = storm.asked.is_none_or(|asked| now.since(asked) >= LOOK_EVERY);
+    let due = storm.asked.is_none_or(|asked| {
+        let before_it_stalled = storm.stalled(now) && asked.since(storm.last) <= STALLED;
+        before_it_stalled || now.since(asked) >= LOOK_EVERY
+    });
     if !due || !storm.matters(place, now) {
         return None;
     }
@@ -266,6 +296,9 @@ fn cause(target: &Target, actor: &Actor) -> &'static str {
 }
 
 fn draft(storm: &Storm, now: Monotonic) -> Option<Box<Draft>> {
+    if storm.stalled(now) && !storm.incomplete {
+        return None;
+    }
     let op = storm.op.as_ref()?;
     let root = storm.root()?;
     let mut draft = Draft::about(Family::Mass, cause(&op.target, &op.actor), op);
@@ -305,7 +338,7 @@ fn draft(storm: &Storm, now: Monotonic) -> Option<Box<Draft>> {
     if storm.stalled(now) {
         draft.severity = Severity::Warning;
         draft.confidence = 0.6;
-        draft.blocks_deletion = Some(true);
+        draft.blocks_deletion = (op.target.kind == TargetKind::PodVolume).then_some(true);
         draft.explanation = format!(
             "The deletion of this {volume} has stopped before it was complete: nothing was deleted \
              for {:.0} s. See the other findings, and whether the process is blocked.",

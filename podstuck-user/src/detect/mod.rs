@@ -78,6 +78,15 @@ pub enum Facts {
 pub enum Verdict {
     /// It exists, and this is what is known now.
     Found(Box<Draft>),
+    /// How often it happened in the end, for a finding that is about to be cleared.
+    Counted {
+        /// Which detector.
+        family: Family,
+        /// The target.
+        target_id: u64,
+        /// How often.
+        count: u64,
+    },
     /// The object was removed, or everything of the target.
     Cleared {
         /// The target.
@@ -89,9 +98,21 @@ pub enum Verdict {
     },
 }
 
+/// Ticks between the end of a target and its findings': the counts of its last calls come with the
+/// drain after the next.
+const TICKS_TO_CLEAR: u8 = 2;
+
+/// A target whose root was removed.
+struct Gone {
+    target_id: u64,
+    at: Monotonic,
+    ticks: u8,
+}
+
 /// All detectors.
 #[derive(Default)]
 pub struct Detectors {
+    gone: Vec<Gone>,
     busy: Busy,
     permission: Permission,
     crossing: Crossing,
@@ -106,10 +127,14 @@ impl Detectors {
         if op.call == Call::Umount2 {
             self.busy.umounts.note(op);
         }
-        if op.has(reason::ROOT_GONE | reason::RECOVERED) {
-            let whole = op.has(reason::ROOT_GONE);
-            self.forget(op, whole);
-            let path = (!whole).then(|| op.path.clone());
+        if op.has(reason::ROOT_GONE) {
+            let gone = Gone { target_id: op.target_id, at: op.end, ticks: TICKS_TO_CLEAR };
+            self.gone.push(gone);
+        } else if op.has(reason::RECOVERED) {
+            verdicts.extend(self.counted(op.target_id));
+            self.busy.forget(op.target_id, Some(&op.path));
+            self.permission.forget(op.target_id, Some(&op.path));
+            let path = Some(op.path.clone());
             verdicts.push(Verdict::Cleared { target_id: op.target_id, path, at: op.end });
         }
         cases.extend(self.crossing.observe(op));
@@ -127,9 +152,35 @@ impl Detectors {
         self.mass.tick(now, deltas, names)
     }
 
-    /// Mass deletions that tell anything new at this tick.
-    pub fn mass_verdicts(&self, now: Monotonic) -> Vec<Verdict> {
-        self.mass.verdicts(now)
+    /// What there is to tell at this tick: mass deletions, and targets that are gone.
+    pub fn tick_verdicts(&mut self, now: Monotonic) -> Vec<Verdict> {
+        let mut verdicts = self.mass.verdicts(now);
+        self.gone.iter_mut().for_each(|gone| gone.ticks -= 1);
+        let (over, waiting) = self.gone.drain(..).partition(|gone| gone.ticks == 0);
+        self.gone = waiting;
+        let over: Vec<Gone> = over;
+        for gone in over {
+            verdicts.extend(self.counted(gone.target_id));
+            self.busy.forget(gone.target_id, None);
+            self.permission.forget(gone.target_id, None);
+            self.crossing.forget(gone.target_id);
+            self.mass.forget(gone.target_id);
+            let Gone { target_id, at, .. } = gone;
+            verdicts.push(Verdict::Cleared { target_id, path: None, at });
+        }
+        verdicts
+    }
+
+    /// Final counts of a target's findings.
+    fn counted(&self, target_id: u64) -> Vec<Verdict> {
+        let counts = [
+            (Family::Busy, self.busy.count(target_id)),
+            (Family::Permission, self.permission.count(target_id)),
+            (Family::Crossing, self.crossing.count(target_id)),
+            (Family::Mass, self.mass.count(target_id)),
+        ];
+        let known = counts.into_iter().filter_map(|(family, count)| Some((family, count?)));
+        known.map(|(family, count)| Verdict::Counted { family, target_id, count }).collect()
     }
 
     /// How far the mass deletions have come.
@@ -146,19 +197,11 @@ impl Detectors {
             }
             (Family::Permission, Facts::Looked(answer)) => self.permission.conclude(case, answer),
             (Family::Mass, Facts::Looked(answer)) => {
-                self.mass.learn(case, answer);
-                None
+                return self.mass.learn(case, answer, Monotonic::now()).into_iter().collect();
             }
             _ => None,
         };
         draft.into_iter().map(|draft| Verdict::Found(Box::new(draft))).collect()
-    }
-
-    fn forget(&mut self, op: &Operation, whole: bool) {
-        self.busy.forget(op, whole);
-        self.permission.forget(op, whole);
-        self.crossing.forget(op, whole);
-        self.mass.forget(op, whole);
     }
 }
 

@@ -2,13 +2,17 @@
 //! an append-only directory, a sticky directory, an active swap file and an unmapped owner; an
 //! immutable directory gives it through the permission check. The inode says which.
 
-use std::{collections::HashMap, ffi::OsString, path::PathBuf};
+use std::{
+    collections::HashMap,
+    ffi::OsString,
+    path::{Path, PathBuf},
+};
 
 use nix::errno::Errno;
 
 use super::{
     Case, Draft, Family, Needs,
-    draft::{PROBE, command_in_namespace, own_namespace},
+    draft::{PROBE, command_in_namespace, own_namespace, times},
     is_clean_up,
 };
 use crate::{
@@ -23,11 +27,15 @@ use crate::{
     state::look::{Answer, Attributes, LookError, Question},
 };
 
+/// Not a cause: says what could not be found out.
+const UNEXPLAINED: &str = "permission-unexplained";
 /// Targets followed at a time.
 const TARGETS: usize = 1024;
 
 struct Refused {
     op: Operation,
+    /// The object whose refusal a look has explained.
+    explained: Option<PathBuf>,
     count: u64,
     first: Monotonic,
 }
@@ -48,6 +56,7 @@ impl Permission {
         }
         let refused = self.targets.entry(op.target_id).or_insert_with(|| Refused {
             op: op.clone(),
+            explained: None,
             count: 0,
             first: op.end,
         });
@@ -68,8 +77,12 @@ impl Permission {
         })
     }
 
-    pub(super) fn conclude(&self, case: &Case, answer: Result<Answer, LookError>) -> Option<Draft> {
-        let refused = self.targets.get(&case.target_id)?;
+    pub(super) fn conclude(
+        &mut self,
+        case: &Case,
+        answer: Result<Answer, LookError>,
+    ) -> Option<Draft> {
+        let refused = self.targets.get_mut(&case.target_id)?;
         if refused.op.path != case.path {
             return None;
         }
@@ -84,19 +97,29 @@ impl Permission {
                 draft
             }
         };
-        let fact = format!("{} failed with EPERM {} times", refused.op.call.name(), refused.count);
+        let explained = draft.id != UNEXPLAINED;
+        if !explained && refused.explained.as_ref() == Some(&case.path) {
+            // Cured between the call and the look: what was found before still holds for the call.
+            return None;
+        }
+        refused.explained = explained.then(|| case.path.clone());
+        let fact = format!("{} failed with EPERM {}", refused.op.call.name(), times(refused.count));
         draft.evidence.insert(0, crate::model::finding::Evidence::new(fact, PROBE));
         draft.count = refused.count;
         draft.first = refused.first;
         Some(draft)
     }
 
-    pub(super) fn forget(&mut self, op: &Operation, whole: bool) {
-        if whole {
-            self.targets.remove(&op.target_id);
-        } else {
-            self.targets.retain(|id, r| *id != op.target_id || r.op.path != op.path);
-        }
+    /// Calls that were refused on a target.
+    pub(super) fn count(&self, target_id: u64) -> Option<u64> {
+        self.targets.get(&target_id).map(|refused| refused.count)
+    }
+
+    /// Forgets an object, or all of a target.
+    pub(super) fn forget(&mut self, target_id: u64, path: Option<&Path>) {
+        self.targets.retain(|target, refused| {
+            *target != target_id || path.is_some_and(|path| path != refused.op.path)
+        });
     }
 }
 
@@ -173,7 +196,7 @@ fn rule_out(draft: &mut Draft, object: Attributes, directory: Attributes) {
 }
 
 fn unexplained(refused: &Refused) -> Draft {
-    let mut draft = Draft::about(Family::Permission, "permission-unexplained", &refused.op);
+    let mut draft = Draft::about(Family::Permission, UNEXPLAINED, &refused.op);
     draft.confidence = 0.3;
     draft.blocks_deletion = blocks(&refused.op);
     draft.explanation = "The kernel refused the removal with EPERM, and no attribute explains it. \

@@ -67,6 +67,7 @@ const NOTHING: Offsets = Offsets {
     mount_parent: NO_OFFSET,
     mount_mountpoint: NO_OFFSET,
     mount_id: NO_OFFSET,
+    task_seccomp: NO_OFFSET,
 };
 
 /// The pure part of [`read`]: a field that this kernel lacks switches the walk off and is named.
@@ -111,6 +112,8 @@ fn from_btf(btf: &Btf) -> Layout {
         mount_parent: at("mount", "mnt_parent"),
         mount_mountpoint: at("mount", "mnt_mountpoint"),
         mount_id: at("mount", "mnt_id"),
+        // Not needed for paths.
+        task_seccomp: btf.offset("task_struct", "seccomp.mode").unwrap_or(NO_OFFSET),
     };
     offsets.usable = u32::from(problems.is_empty());
     Layout { offsets, problems }

@@ -1,0 +1,296 @@
+//! A containerd and a dockerd of our own, on a file system of their own, without a network. All
+//! that they start and mount ends with them.
+
+use std::{
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use nix::{
+    mount::{MntFlags, umount2},
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use podstuck_tests::root_and_btf;
+
+/// Longer than a daemon takes to start or to end.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Debian's programs, not whatever lies in `/usr/local`.
+const PROGRAMS: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
+/// Name of the image.
+const IMAGE: &str = "docker.io/library/bb:1";
+/// Directories outside our own that the runtimes leave behind.
+const LEFT: [&str; 7] = [
+    "/run/containerd/fifo",
+    "/run/containerd/runc/k8s.io",
+    "/run/containerd/runc",
+    "/run/containerd/s",
+    "/run/containerd",
+    "/run/docker/plugins",
+    "/run/docker",
+];
+
+/// Waits until something is so.
+pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < end, "waited too long: {what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Standard output of a program that must succeed.
+pub(crate) fn output(mut command: Command) -> String {
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    assert!(status.success(), "{command:?}: {}", String::from_utf8_lossy(&stderr));
+    String::from_utf8(stdout).unwrap().trim().to_owned()
+}
+
+fn program(name: &str) -> Command {
+    let mut command = Command::new(name);
+    command.env("PATH", PROGRAMS).stdin(Stdio::null());
+    command
+}
+
+fn is_installed(name: &str) -> bool {
+    PROGRAMS.split(':').any(|dir| Path::new(dir).join(name).exists())
+}
+
+/// Both daemons, and everything they need.
+pub(crate) struct Runtimes {
+    top: PathBuf,
+    name: String,
+    /// The directories of [`LEFT`] that were not there before.
+    ours: Vec<&'static str>,
+    /// In the order of their start.
+    daemons: Vec<Child>,
+}
+
+impl Runtimes {
+    /// Starts them with an image; `None`, with a reason printed, where that is impossible.
+    pub(crate) fn start() -> Option<Self> {
+        if !root_and_btf() {
+            return None;
+        }
+        if let Some(name) = ["dockerd", "docker", "containerd", "ctr", "runc"]
+            .into_iter()
+            .find(|name| !is_installed(name))
+        {
+            eprintln!("skipped: no {name} in {PROGRAMS}");
+            return None;
+        }
+        let name = format!("podstuck-test-{}", std::process::id());
+        let ours = LEFT.into_iter().filter(|dir| !Path::new(dir).exists()).collect();
+        let top = Path::new("/run").join(&name);
+        let mut runtimes = Self { top, name, ours, daemons: Vec::new() };
+        runtimes.make_disk();
+        runtimes.start_containerd();
+        runtimes.start_dockerd();
+        runtimes.import_image();
+        Some(runtimes)
+    }
+
+    /// The directory that all their files are in, and the only one.
+    pub(crate) fn top(&self) -> &Path {
+        &self.top
+    }
+
+    /// Process id of dockerd.
+    pub(crate) fn dockerd(&self) -> u32 {
+        self.daemons[1].id()
+    }
+
+    /// Docker's client.
+    pub(crate) fn docker(&self, args: &[&str]) -> Command {
+        let mut command = program("docker");
+        command.env("DOCKER_HOST", format!("unix://{}", self.at("docker.sock"))).args(args);
+        command
+    }
+
+    /// containerd's client, in the namespace of Kubernetes.
+    pub(crate) fn ctr(&self, args: &[&str]) -> Command {
+        let mut command = program("ctr");
+        command.args(["--address", &self.at("containerd.sock"), "--namespace", "k8s.io"]);
+        command.args(args);
+        command
+    }
+
+    /// A container of Docker's that sleeps, with a volume at `/data`.
+    pub(crate) fn run_docker(&self, name: &str) {
+        let args = ["run", "-d", "--name", name, "--network", "none", "-v", "/data", "bb:1"];
+        output(self.docker(&args));
+    }
+
+    /// A fact about a container of Docker's.
+    pub(crate) fn inspect(&self, name: &str, format: &str) -> String {
+        output(self.docker(&["inspect", "--format", format, name]))
+    }
+
+    /// Where the volume of a container of Docker's is.
+    pub(crate) fn volume(&self, name: &str) -> PathBuf {
+        self.inspect(name, "{{(index .Mounts 0).Source}}").into()
+    }
+
+    /// A container of containerd's that sleeps; its root file system.
+    pub(crate) fn run_ctr(&self, name: &str) -> PathBuf {
+        let cgroup = format!("/{}/{name}", self.name);
+        output(self.ctr(&["run", "--detach", "--cgroup", &cgroup, IMAGE, name]));
+        let bundles = "containerd/io.containerd.runtime.v2.task/k8s.io";
+        self.top.join(bundles).join(name).join("rootfs")
+    }
+
+    /// Ends the process of a container of containerd's.
+    pub(crate) fn kill_ctr(&self, name: &str) {
+        output(self.ctr(&["task", "kill", "--signal", "SIGKILL", name]));
+        until("the task has stopped", || output(self.ctr(&["task", "list"])).contains("STOPPED"));
+    }
+
+    /// Removes a container of containerd's that has ended.
+    pub(crate) fn delete_ctr(&self, name: &str) {
+        // The client repeats the exit status of the container, which was killed.
+        let _ = self.ctr(&["task", "delete", name]).output();
+        output(self.ctr(&["container", "delete", name]));
+    }
+
+    fn at(&self, name: &str) -> String {
+        self.top.join(name).to_str().unwrap().to_owned()
+    }
+
+    fn make_disk(&self) {
+        fs::create_dir_all(self.at("data")).unwrap();
+        let image = fs::File::create(self.image()).unwrap();
+        image.set_len(4 << 30).unwrap();
+        let mut make = program("mkfs.ext4");
+        make.args(["-q", "-F", "-N", "200000"]).arg(self.image());
+        output(make);
+        let mut mount = program("mount");
+        mount.args(["-o", "loop"]).arg(self.image()).arg(self.at("data"));
+        output(mount);
+    }
+
+    /// `/run` is memory, and small: the image lies elsewhere.
+    fn image(&self) -> PathBuf {
+        Path::new("/var/tmp").join(format!("{}.img", self.name))
+    }
+
+    fn start_containerd(&mut self) {
+        let (socket, config) = (self.at("containerd.sock"), self.at("containerd.toml"));
+        let text = format!(
+            "version = 2\nroot = '{}'\nstate = '{}'\n\
+             disabled_plugins = ['io.containerd.grpc.v1.cri']\n[grpc]\naddress = '{socket}'\n",
+            self.at("data/containerd"),
+            self.at("containerd"),
+        );
+        fs::write(&config, text).unwrap();
+        let mut daemon = program("containerd");
+        daemon.args(["--config", &config]);
+        self.spawn(daemon, "containerd.log");
+        until("containerd answers", || self.ctr(&["version"]).output().unwrap().status.success());
+    }
+
+    fn start_dockerd(&mut self) {
+        let mut daemon = program("dockerd");
+        daemon.args(["--data-root", &self.at("data/docker"), "--exec-root", &self.at("docker")]);
+        daemon.args(["--pidfile", &self.at("docker.pid"), "--storage-driver", "overlay2"]);
+        daemon.args(["--host", &format!("unix://{}", self.at("docker.sock"))]);
+        daemon.args(["--containerd", &self.at("containerd.sock")]);
+        daemon.args(["--bridge=none", "--iptables=false", "--ip6tables=false"]);
+        daemon.args(["--exec-opt", "native.cgroupdriver=cgroupfs"]);
+        daemon.args(["--cgroup-parent", &format!("/{}", self.name)]);
+        self.spawn(daemon, "dockerd.log");
+        until("dockerd answers", || self.docker(&["version"]).output().unwrap().status.success());
+    }
+
+    fn spawn(&mut self, mut daemon: Command, log: &str) {
+        let log = fs::File::create(self.at(log)).unwrap();
+        daemon.stdout(log.try_clone().unwrap()).stderr(log);
+        self.daemons.push(daemon.spawn().unwrap());
+    }
+
+    /// An image of busybox alone, for both.
+    fn import_image(&self) {
+        let bin = self.top.join("image/bin");
+        fs::create_dir_all(&bin).unwrap();
+        // Debian's package busybox-static.
+        fs::copy("/bin/busybox", bin.join("busybox")).unwrap();
+        for name in ["sh", "sleep", "mkdir", "touch", "rm"] {
+            std::os::unix::fs::symlink("busybox", bin.join(name)).unwrap();
+        }
+        let mut tar = program("tar");
+        tar.args(["-C", &self.at("image"), "-c", "."]);
+        let layer = tar.output().unwrap();
+        assert!(layer.status.success(), "tar: {}", String::from_utf8_lossy(&layer.stderr));
+        let mut import =
+            self.docker(&["import", "-c", "CMD [\"/bin/sleep\",\"9999\"]", "-", "bb:1"]);
+        let mut import = import.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        import.stdin.take().unwrap().write_all(&layer.stdout).unwrap();
+        assert!(import.wait().unwrap().success(), "docker import");
+        let saved = self.at("bb.tar");
+        output(self.docker(&["save", "--output", &saved, "bb:1"]));
+        output(self.ctr(&["image", "import", &saved]));
+    }
+
+    /// Shims outlive the daemons; ours are known by their socket.
+    fn shims(&self) -> Vec<Pid> {
+        let is_ours = |pid: &i32| {
+            let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let socket = self.at("containerd.sock");
+            let mut words = words.split(|b| *b == 0);
+            let program = words.next().map(String::from_utf8_lossy).unwrap_or_default();
+            program.contains("containerd-shim") && words.any(|word| word == socket.as_bytes())
+        };
+        let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        pids.filter(is_ours).map(Pid::from_raw).collect()
+    }
+
+    /// Mounts below our directory, the deepest first.
+    fn mounts(&self) -> Vec<PathBuf> {
+        let text = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+        let points = text.lines().filter_map(|line| line.split(' ').nth(1).map(PathBuf::from));
+        let mut ours: Vec<PathBuf> = points.filter(|p| p.starts_with(&self.top)).collect();
+        ours.sort();
+        ours.reverse();
+        ours
+    }
+}
+
+impl Drop for Runtimes {
+    fn drop(&mut self) {
+        // Whatever fails here, the next step is tried: a test may have ended anywhere.
+        let _ = self.docker(&["ps", "-aq"]).output().map(|all| {
+            let ids = String::from_utf8_lossy(&all.stdout).into_owned();
+            let _ = self.docker(&["rm", "-f", "-v"]).args(ids.split_whitespace()).output();
+        });
+        for daemon in self.daemons.iter_mut().rev() {
+            let pid = Pid::from_raw(daemon.id().cast_signed());
+            let _ = kill(pid, Signal::SIGCONT);
+            let _ = kill(pid, Signal::SIGTERM);
+            let end = Instant::now() + PATIENCE;
+            while matches!(daemon.try_wait(), Ok(None)) && Instant::now() < end {
+                thread::sleep(Duration::from_millis(20));
+            }
+            let _ = daemon.kill();
+            let _ = daemon.wait();
+        }
+        for pid in self.shims() {
+            let _ = kill(pid, Signal::SIGKILL);
+        }
+        for point in self.mounts() {
+            let _ = umount2(&point, MntFlags::MNT_DETACH);
+        }
+        let _ = fs::remove_dir_all(&self.top);
+        let _ = fs::remove_file(self.image());
+        let hierarchies = fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten();
+        for cgroup in hierarchies.map(|h| h.path()).chain([PathBuf::from("/sys/fs/cgroup")]) {
+            let _ = fs::remove_dir(cgroup.join(&self.name));
+        }
+        for dir in &self.ours {
+            let _ = fs::remove_dir(dir);
+        }
+    }
+}

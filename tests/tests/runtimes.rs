@@ -1,0 +1,269 @@
+//! Real runtimes beside a watch: what is healthy is not reported, and what is stuck is, with the
+//! right facts and commands that help.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+#[path = "common/runtimes.rs"]
+mod daemons;
+
+use std::{
+    fs,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use daemons::{Runtimes, output};
+use nix::{
+    mount::{MsFlags, mount},
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use podstuck_tests::{Running, of_type, summary, watch};
+use serde_json::Value;
+
+/// A process that ends with the test.
+struct Ending(Child);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn watch_below(path: &Path) -> Running {
+    watch(&["--path", path.to_str().unwrap()])
+}
+
+/// Waits for the next finding, which must be this one.
+fn finding(watch: &mut Running, id: &str, state: &str) -> Value {
+    let found = watch.wait_for(&format!("{id}, {state}"), |line| {
+        line["type"] == "finding" && line["state"] == state
+    });
+    assert_eq!(found["id"], id, "{found:#}");
+    found
+}
+
+fn assert_actor(finding: &Value, component: &str, pid: u32) {
+    assert_eq!(finding["actor"]["component"], component, "{finding:#}");
+    assert_eq!(finding["actor"]["pid"], pid, "{finding:#}");
+}
+
+/// Runs the first command that a finding proposes, as it is printed.
+fn obey(finding: &Value) -> String {
+    let mut shell = Command::new("sh");
+    shell.arg("-c").arg(finding["remedies"][0]["command"].as_str().unwrap());
+    output(shell)
+}
+
+/// How often a call ended so.
+fn counted(lines: &[Value], call: &str, outcome: &str) -> u64 {
+    summary(lines)["by_outcome"][call][outcome].as_u64().unwrap_or(0)
+}
+
+fn assert_complete(lines: &[Value]) {
+    let completeness = &summary(lines)["completeness"];
+    for (what, lost) in completeness.as_object().unwrap() {
+        assert!(*lost == 0 || lost.as_array().is_some_and(Vec::is_empty), "{what}: {lost}");
+    }
+}
+
+#[test]
+fn healthy_containers_are_not_reported() {
+    let Some(runtimes) = Runtimes::start() else { return };
+    let ours = watch_below(runtimes.top());
+    let all = watch(&[]);
+    for name in ["first", "second"] {
+        runtimes.run_docker(name);
+        output(runtimes.docker(&[
+            "exec",
+            name,
+            "sh",
+            "-c",
+            "mkdir /data/a /b; touch /data/a/f /f",
+        ]));
+    }
+    output(runtimes.docker(&["run", "--rm", "--network", "none", "bb:1", "rm", "/bin/touch"]));
+    runtimes.run_ctr("third");
+    runtimes.kill_ctr("third");
+    runtimes.delete_ctr("third");
+    for name in ["first", "second"] {
+        output(runtimes.docker(&["rm", "-f", "-v", name]));
+    }
+    let (lines, status) = ours.stop();
+    assert!(of_type(&lines, "finding").is_empty(), "{lines:#?}");
+    assert_eq!(status.code(), Some(0), "exit status without a finding");
+    assert!(counted(&lines, "unlinkat", "EISDIR") > 0, "{lines:#?}");
+    assert!(counted(&lines, "umount2", "ok") > 0, "{lines:#?}");
+    assert_complete(&lines);
+    // Others may be at work on this machine, but nothing that a runtime did is reported.
+    let (lines, _) = all.stop();
+    let runtime = |f: &&Value| {
+        ["dockerd", "containerd", "containerd-shim", "runc"]
+            .map(Value::from)
+            .contains(&f["actor"]["component"])
+    };
+    assert_eq!(of_type(&lines, "finding").into_iter().find(runtime), None);
+}
+
+#[test]
+fn an_immutable_file_in_a_layer() {
+    let Some(runtimes) = Runtimes::start() else { return };
+    runtimes.run_docker("guarded");
+    output(runtimes.docker(&["exec", "guarded", "sh", "-c", "mkdir -p /d/e; touch /d/e/f /d/g"]));
+    let layer = PathBuf::from(runtimes.inspect("guarded", "{{.GraphDriver.Data.UpperDir}}"));
+    let file = layer.join("d/e/f");
+    let mut guard = Command::new("chattr");
+    guard.arg("+i").arg(&file);
+    output(guard);
+
+    let mut watch = watch_below(runtimes.top());
+    assert!(!runtimes.docker(&["rm", "-f", "guarded"]).output().unwrap().status.success());
+    let found = finding(&mut watch, "immutable-attribute", "new");
+    assert_actor(&found, "dockerd", runtimes.dockerd());
+    assert_eq!(found["call"]["path"], file.to_str().unwrap());
+    assert_eq!(found["call"]["syscall"], "unlinkat");
+    assert_eq!(found["call"]["errno_name"], "EPERM");
+    assert_eq!(found["volume"]["plugin"], "container-layer");
+    assert_eq!(found["volume"]["path"], layer.parent().unwrap().to_str().unwrap());
+    // That Docker's container waits says nothing about a pod.
+    assert_eq!(found["blocks_deletion"], Value::Null);
+    assert!(!runtimes.docker(&["rm", "-f", "guarded"]).output().unwrap().status.success());
+
+    obey(&found);
+    output(runtimes.docker(&["rm", "-f", "guarded"]));
+    let cleared = finding(&mut watch, "immutable-attribute", "cleared");
+    assert_eq!(cleared["call"], found["call"]);
+    let (lines, status) = watch.stop();
+    assert_eq!(status.code(), Some(1));
+    assert_eq!(counted(&lines, "unlinkat", "EPERM"), 2);
+    assert_complete(&lines);
+}
+
+#[test]
+fn a_mount_in_a_docker_volume() {
+    let Some(runtimes) = Runtimes::start() else { return };
+    runtimes.run_docker("owner");
+    let volume = runtimes.volume("owner");
+    let sub = volume.join("sub");
+    fs::create_dir(&sub).unwrap();
+    mount(Some("guest"), &sub, Some("tmpfs"), MsFlags::empty(), None::<&str>).unwrap();
+    for name in ["one", "two", "three"] {
+        fs::write(sub.join(name), "").unwrap();
+    }
+    // The removal takes them as they are listed.
+    let first = fs::read_dir(&sub).unwrap().next().unwrap().unwrap().path();
+
+    let mut watch = watch_below(&volume);
+    // Docker says that all went well; the volume is left.
+    output(runtimes.docker(&["rm", "-f", "-v", "owner"]));
+    let found = finding(&mut watch, "removal-crosses-mount", "new");
+    assert_actor(&found, "dockerd", runtimes.dockerd());
+    assert_eq!(found["severity"], "critical");
+    assert_eq!(found["call"]["path"], first.to_str().unwrap());
+    assert_eq!(found["call"]["errno_name"], "ok");
+    assert_eq!(found["volume"]["plugin"], "docker-volume");
+    assert_eq!(found["volume"]["path"], volume.parent().unwrap().to_str().unwrap());
+    let facts = found["evidence"].to_string();
+    assert!(facts.contains("guest of type tmpfs"), "{facts}");
+    assert!(fs::read_dir(&sub).unwrap().next().is_none(), "what it told has happened");
+
+    obey(&found);
+    output(runtimes.docker(&["volume", "prune", "--force"]));
+    assert!(!volume.exists());
+    let (lines, status) = watch.stop();
+    assert_eq!(status.code(), Some(1));
+    assert_eq!(counted(&lines, "unlinkat", "ok"), 3);
+    assert_eq!(counted(&lines, "unlinkat+AT_REMOVEDIR", "EBUSY"), 1);
+    assert_complete(&lines);
+}
+
+#[test]
+fn a_root_file_system_in_use() {
+    let Some(runtimes) = Runtimes::start() else { return };
+    let root = runtimes.run_ctr("held");
+    let mut holder = Command::new("sleep");
+    let holder = Ending(holder.arg("600").current_dir(&root).spawn().unwrap());
+    runtimes.kill_ctr("held");
+
+    let mut watch = watch_below(&root);
+    assert!(!runtimes.ctr(&["task", "delete", "held"]).output().unwrap().status.success());
+    let found = finding(&mut watch, "shim-rootfs-busy", "new");
+    assert_eq!(found["actor"]["component"], "containerd-shim");
+    assert_eq!(found["actor"]["comm"], "containerd-shim");
+    assert_eq!(found["call"]["path"], root.to_str().unwrap());
+    assert_eq!(found["call"]["syscall"], "umount2");
+    assert_eq!(found["call"]["errno_name"], "EBUSY");
+    assert_eq!(found["container"], "held");
+    assert_eq!(found["blocks_deletion"], true);
+    let users = obey(&found);
+    let pid = holder.0.id().to_string();
+    assert!(users.split_whitespace().any(|word| word == pid), "{pid} is not in {users:?}");
+
+    drop(holder);
+    runtimes.delete_ctr("held");
+    finding(&mut watch, "shim-rootfs-busy", "cleared");
+    let (lines, status) = watch.stop();
+    assert_eq!(status.code(), Some(1));
+    // The shim tries so often before it gives up.
+    assert_eq!(counted(&lines, "umount2", "EBUSY"), 50);
+    assert_complete(&lines);
+}
+
+/// Directories in the volume: fewer than the 65,000 whose links ext4 counts.
+const MANY: u64 = 60_000;
+/// The removal is held back to this many a second, so that it lasts on every machine.
+const EACH_SECOND: f64 = 6_000.0;
+
+#[test]
+fn a_docker_volume_with_many_directories() {
+    let Some(runtimes) = Runtimes::start() else { return };
+    runtimes.run_docker("hoarder");
+    let volume = runtimes.volume("hoarder");
+    (0..MANY).for_each(|i| fs::create_dir(volume.join(i.to_string())).unwrap());
+
+    // The volume's own directory: that it goes is how the end is known.
+    let mut watch = watch_below(volume.parent().unwrap());
+    let mut removal = runtimes.docker(&["rm", "-f", "-v", "hoarder"]);
+    let removal = Ending(removal.stdout(Stdio::null()).spawn().unwrap());
+    let found = thread::scope(|scope| {
+        let braking = scope.spawn(|| hold_back(runtimes.dockerd(), &volume));
+        let found = finding(&mut watch, "docker-volume-unlink-storm", "new");
+        let progress = watch.wait_for("progress", |line| line["type"] == "progress");
+        assert!(progress["deleted"].as_u64().unwrap() < MANY, "{progress:#}");
+        assert_eq!(progress["path"], volume.parent().unwrap().to_str().unwrap());
+        braking.join().unwrap();
+        found
+    });
+    assert_actor(&found, "dockerd", runtimes.dockerd());
+    assert_eq!(found["severity"], "info");
+    assert_eq!(found["blocks_deletion"], false);
+    assert_eq!(found["volume"]["path"], volume.parent().unwrap().to_str().unwrap());
+    let mut removal = removal;
+    assert!(removal.0.wait().unwrap().success());
+    finding(&mut watch, "docker-volume-unlink-storm", "cleared");
+    let (lines, _) = watch.stop();
+    // Beside them `_data`, and what holds it. Go tries each first as a file: the root of a removal
+    // twice.
+    assert_eq!(counted(&lines, "unlinkat+AT_REMOVEDIR", "ok"), MANY + 2, "{:#}", summary(&lines));
+    assert_eq!(counted(&lines, "unlinkat", "EISDIR"), MANY + 3, "{:#}", summary(&lines));
+    assert_complete(&lines);
+}
+
+/// Slows the removal down by stopping its process again and again, until nothing is left. The link
+/// count of a directory says how many others are in it.
+fn hold_back(dockerd: u32, directory: &Path) {
+    let dockerd = Pid::from_raw(dockerd.cast_signed());
+    let begun = Instant::now();
+    while let Ok(left) = fs::metadata(directory).map(|m| m.nlink().saturating_sub(2))
+        && left > 0
+    {
+        let allowed = begun.elapsed().as_secs_f64() * EACH_SECOND;
+        let too_fast = (MANY - left) as f64 > allowed;
+        kill(dockerd, if too_fast { Signal::SIGSTOP } else { Signal::SIGCONT }).unwrap();
+        thread::sleep(Duration::from_millis(2));
+    }
+    kill(dockerd, Signal::SIGCONT).unwrap();
+}
