@@ -29,6 +29,16 @@ pub(crate) fn recall(place: Place, now: u64) -> Option<&'static Directory> {
     same.then_some(seen)
 }
 
+/// Whether the removal of an object in this directory failed, however long ago: the next attempt may
+/// be minutes away. The inode tells the directory from another in a recycled dentry.
+#[inline(always)]
+pub(crate) fn failed_before(place: Place) -> bool {
+    let Some(seen) = DIRECTORIES.get_ptr(key(place)) else { return false };
+    // SAFETY: as in `recall`.
+    let seen = unsafe { &*seen };
+    seen.has_failed != 0 && place.inode() == Some(seen.inode)
+}
+
 /// Notes that the removal of an object in this directory failed.
 #[inline(always)]
 pub(crate) fn mark_failed(place: Place) {

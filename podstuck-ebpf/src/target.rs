@@ -8,7 +8,7 @@ use podstuck_common::trail::{Trail, component_hash};
 
 use crate::{
     maps::{DIRECTORIES, config},
-    memory::{key, recall},
+    memory::{failed_before, key, recall},
     place::Up,
     scratch::{Component, WALK_MAX, scratch},
 };
@@ -46,7 +46,8 @@ extern "C" fn learn() -> u32 {
     room.directory.parent = place.parent().unwrap_or(0);
     room.directory.hash_len = place.hash_len().unwrap_or(0);
     room.directory.inode = place.inode().unwrap_or(0);
-    room.directory.has_failed = 0;
+    room.directory.has_failed = u64::from(failed_before(place));
+    room.call.has_failed = room.directory.has_failed != 0;
     room.call.trail = room.directory.trail;
     // The table is LRU: an insert fails only under contention, and then the next call walks again.
     let _ = DIRECTORIES.insert(key(place), &room.directory, u64::from(BPF_ANY));

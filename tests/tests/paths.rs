@@ -21,7 +21,10 @@ use podstuck::{
     kernel::{layout, load},
     source::ring::Ring,
 };
-use podstuck_common::{config::Config, record::flaw};
+use podstuck_common::{
+    config::Config,
+    record::{flaw, reason},
+};
 use podstuck_tests::{call, empty_dir, root_and_btf};
 use tempfile::TempDir;
 
@@ -231,4 +234,27 @@ fn deep(top: &Path, name: &str, levels: usize) -> PathBuf {
     let mut path = top.to_path_buf();
     path.extend(std::iter::repeat_n(name, levels));
     path.join("leaf")
+}
+
+#[test]
+fn an_object_that_succeeds_long_after_it_failed_is_told() {
+    if !root_and_btf() {
+        return;
+    }
+    let top = disk();
+    let volume = empty_dir(top.path());
+    let inside = volume.join("dir/file");
+    fs::create_dir(inside.parent().unwrap()).unwrap();
+    fs::write(&inside, "").unwrap();
+    let remove = || {
+        call(&words("unlink", &[&inside]));
+    };
+    let records = observe(|| {
+        call(&words("rmdir", &[&inside]));
+        // Longer than an answer about a directory is believed.
+        std::thread::sleep(Duration::from_millis(1500));
+        remove();
+    });
+    let recovered = records.iter().find(|r| r.head.reason & reason::RECOVERED != 0);
+    assert_eq!(recovered.expect("a recovery").path(), inside);
 }

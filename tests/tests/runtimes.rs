@@ -136,6 +136,7 @@ fn an_immutable_file_in_a_layer() {
     output(runtimes.docker(&["rm", "-f", "guarded"]));
     let cleared = finding(&mut watch, "immutable-attribute", "cleared");
     assert_eq!(cleared["call"], found["call"]);
+    assert_eq!(cleared["count"], 2, "{cleared:#}");
     let (lines, status) = watch.stop();
     assert_eq!(status.code(), Some(1));
     assert_eq!(counted(&lines, "unlinkat", "EPERM"), 2);
@@ -204,7 +205,8 @@ fn a_root_file_system_in_use() {
 
     drop(holder);
     runtimes.delete_ctr("held");
-    finding(&mut watch, "shim-rootfs-busy", "cleared");
+    let cleared = finding(&mut watch, "shim-rootfs-busy", "cleared");
+    assert_eq!(cleared["count"], 50, "{cleared:#}");
     let (lines, status) = watch.stop();
     assert_eq!(status.code(), Some(1));
     // The shim tries so often before it gives up.
@@ -243,7 +245,8 @@ fn a_docker_volume_with_many_directories() {
     assert_eq!(found["volume"]["path"], volume.parent().unwrap().to_str().unwrap());
     let mut removal = removal;
     assert!(removal.0.wait().unwrap().success());
-    finding(&mut watch, "docker-volume-unlink-storm", "cleared");
+    let cleared = finding(&mut watch, "docker-volume-unlink-storm", "cleared");
+    assert_eq!(cleared["count"], MANY + 2, "{cleared:#}");
     let (lines, _) = watch.stop();
     // Beside them `_data`, and what holds it. Go tries each first as a file: the root of a removal
     // twice.

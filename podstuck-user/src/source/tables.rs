@@ -1,10 +1,11 @@
-//! All that is read by system calls on maps, by one thread.
+//! All that is read by system calls on maps, by one thread, so that the thread that empties the ring
+//! never waits for the kernel.
 //!
 //! While a task is inside such a call, its CPU runs no program on a tracepoint: the kernel holds
-//! `bpf_prog_active` up (`bpf_disable_instrumentation`, include/linux/bpf.h). If the task is
-//! preempted there, the calls of whoever runs instead are not seen at all. So this thread has
-//! real-time priority, which ordinary tasks do not preempt, and no other thread reads maps. What
-//! is missed all the same, also because of other users of BPF, the kernel counts.
+//! `bpf_prog_active` up (`bpf_disable_instrumentation`, include/linux/bpf.h). If it is preempted
+//! there, the calls of whoever runs instead are not seen. Four busy loops beside two writers on two
+//! CPUs did not provoke it, with and without real-time priority for this thread (312,000 calls, all
+//! counted, in each of four runs); if it happens, the kernel counts it (see `cost::skipped`).
 
 use std::{
     collections::{HashMap, HashSet},
@@ -13,7 +14,6 @@ use std::{
 
 use anyhow::{Context, Result, anyhow};
 use aya::Ebpf;
-use nix::libc;
 use podstuck_common::record::{Actor, Count, CountKey};
 use tokio::sync::{mpsc, oneshot};
 
@@ -89,9 +89,6 @@ pub fn gone() -> anyhow::Error {
 }
 
 fn serve(mut maps: Maps, mut queue: mpsc::UnboundedReceiver<oneshot::Sender<Result<Drained>>>) {
-    if let Err(error) = take_priority() {
-        tracing::info!("reading tables without real-time priority: {error}");
-    }
     if let Err(error) = privilege::reduce() {
         tracing::info!("keeping all privileges in the thread that reads tables: {error:#}");
     }
@@ -114,11 +111,4 @@ impl Maps {
         let losses = self.losses.read()?;
         Ok(Drained { counts, actors, losses, abandoned: self.abandoned })
     }
-}
-
-fn take_priority() -> Result<(), nix::Error> {
-    let parameter = libc::sched_param { sched_priority: 1 };
-    // SAFETY: changes this thread only, and reads the parameter during the call.
-    let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) };
-    nix::errno::Errno::result(result).map(drop)
 }
