@@ -1,17 +1,11 @@
 //! What remains of a mass deletion, and how sure that is.
 
-use crate::state::look::{Answer, LookError};
+use crate::state::look::{Answer, LookError, Remaining};
 
 /// A look at the directory, and how far the deletion was then.
 #[derive(Clone, Debug)]
 pub(super) struct Look {
-    /// Entries seen.
-    seen: u64,
-    complete: bool,
-    nlink: u64,
-    size: u64,
-    inodes_used: u64,
-    is_ext: bool,
+    left: Remaining,
     /// Entries deleted before it.
     deleted_before: u64,
 }
@@ -19,15 +13,7 @@ pub(super) struct Look {
 impl Look {
     pub(super) fn new(answer: Result<Answer, LookError>, deleted: u64) -> Option<Self> {
         match answer.ok()? {
-            Answer::Remaining { seen, complete, nlink, size, inodes_used, is_ext } => Some(Self {
-                seen,
-                complete,
-                nlink,
-                size,
-                inodes_used,
-                is_ext,
-                deleted_before: deleted,
-            }),
+            Answer::Remaining(left) => Some(Self { left, deleted_before: deleted }),
             Answer::Attributes { .. } => None,
         }
     }
@@ -50,16 +36,17 @@ impl Estimate {
         // Counts come once a second and entries went while they were counted: both ends of the
         // range keep that second apart.
         let slack = if rate >= 1.0 { rate as u64 } else { 0 };
-        let middle = look.seen.saturating_sub(since);
+        let middle = look.left.seen.saturating_sub(since);
         let low = middle.saturating_sub(slack);
         // What the look did not reach cannot be more than all inodes in use on the file system.
-        let high = if look.complete || look.inodes_used == 0 {
+        let high = if look.left.complete || look.left.inodes_used == 0 {
             middle + slack
         } else {
-            look.inodes_used.saturating_sub(since).max(middle)
+            look.left.inodes_used.saturating_sub(since).max(middle)
         };
-        let known = look.complete || look.inodes_used > 0;
-        let remaining = known.then(|| if look.complete { middle } else { between(middle, high) });
+        let known = look.left.complete || look.left.inodes_used > 0;
+        let remaining =
+            known.then(|| if look.left.complete { middle } else { between(middle, high) });
         let seconds = |entries: u64| (entries as f64 / rate).ceil() as u64;
         let moving = rate >= 1.0;
         Self {
@@ -73,7 +60,7 @@ impl Estimate {
     /// The estimate and its tells as sentences.
     pub(super) fn facts(&self, look: Option<&Look>) -> Vec<String> {
         let mut facts = Vec::new();
-        let complete = look.is_some_and(|look| look.complete);
+        let complete = look.is_some_and(|look| look.left.complete);
         match (self.remaining_range, self.eta_range_s) {
             (Some((low, high)), Some((soon, late))) if complete => {
                 facts.push(format!(
@@ -87,16 +74,16 @@ impl Estimate {
             )),
             _ => facts.push("how much remains is not known".into()),
         }
-        if let Some(look) = look.filter(|look| look.is_ext) {
-            if look.nlink == 1 {
+        if let Some(look) = look.filter(|look| look.left.is_ext) {
+            if look.left.nlink == 1 {
                 facts.push(
                     "the directory's link count is 1: on ext4 it has held more than 64,998 \
                      subdirectories"
                         .into(),
                 );
             }
-            if look.size >= 1 << 20 {
-                facts.push(format!("the directory itself is {} MiB large", look.size >> 20));
+            if look.left.size >= 1 << 20 {
+                facts.push(format!("the directory itself is {} MiB large", look.left.size >> 20));
             }
         }
         facts
@@ -113,7 +100,8 @@ mod tests {
     use super::*;
 
     fn look(seen: u64, complete: bool, inodes_used: u64) -> Look {
-        Look { seen, complete, nlink: 2, size: 0, inodes_used, is_ext: true, deleted_before: 100 }
+        let left = Remaining { seen, complete, inodes_used, ..Remaining::default() };
+        Look { left, deleted_before: 100 }
     }
 
     #[test]

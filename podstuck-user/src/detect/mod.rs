@@ -9,7 +9,9 @@ mod draft;
 pub mod ledger;
 mod mass;
 mod mass_estimate;
+mod mass_verdict;
 mod permission;
+mod storm;
 mod umounts;
 
 use std::path::PathBuf;

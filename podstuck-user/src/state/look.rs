@@ -72,6 +72,23 @@ pub struct Attributes {
     pub known: bool,
 }
 
+/// What is left in a tree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Remaining {
+    /// Entries seen in the time allowed.
+    pub seen: u64,
+    /// Whether that was all of them.
+    pub complete: bool,
+    /// Link count of the directory: 1 on ext4 once it held more than 64,998 subdirectories.
+    pub nlink: u64,
+    /// Size of the directory itself in bytes.
+    pub size: u64,
+    /// Inodes in use on the whole file system, 0 when it does not say.
+    pub inodes_used: u64,
+    /// Type of the file system is ext2, ext3 or ext4.
+    pub is_ext: bool,
+}
+
 /// What the helper found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
@@ -87,20 +104,7 @@ pub enum Answer {
         sticky: bool,
     },
     /// To [`Question::Remaining`].
-    Remaining {
-        /// Entries seen in the time allowed.
-        seen: u64,
-        /// Whether that was all of them.
-        complete: bool,
-        /// Link count of the directory: 1 on ext4 once it held more than 64,998 subdirectories.
-        nlink: u64,
-        /// Size of the directory itself in bytes.
-        size: u64,
-        /// Inodes in use on the whole file system, 0 when it does not say.
-        inodes_used: u64,
-        /// Type of the file system is ext2, ext3 or ext4.
-        is_ext: bool,
-    },
+    Remaining(Remaining),
 }
 
 /// Asks the helper and waits, at most for the deadline. The helper is this program again.
@@ -203,14 +207,14 @@ fn remaining(directory: &Path) -> Result<Answer> {
     let metadata = fs::File::from(open.try_clone()?).metadata()?;
     let stat = rustix::fs::fstatfs(open.as_fd())?;
     let (seen, complete) = count_entries(directory, metadata.st_dev(), Instant::now() + COUNTING);
-    Ok(Answer::Remaining {
+    Ok(Answer::Remaining(Remaining {
         seen,
         complete,
         nlink: metadata.st_nlink(),
         size: metadata.st_size(),
         inodes_used: stat.f_files.saturating_sub(stat.f_ffree),
         is_ext: stat.f_type == EXT_MAGIC,
-    })
+    }))
 }
 
 /// Entries of a tree on one device, until the deadline.
@@ -269,7 +273,7 @@ mod tests {
         }
         let question =
             Question::Remaining { pid: std::process::id(), directory: dir.path().into() };
-        let Answer::Remaining { seen, complete, .. } = answer(&question).unwrap() else {
+        let Answer::Remaining(Remaining { seen, complete, .. }) = answer(&question).unwrap() else {
             panic!("an answer to another question");
         };
         assert_eq!((seen, complete), (20, true));
