@@ -6,7 +6,10 @@ use podstuck_common::record;
 
 use crate::{
     decode::Record,
-    identity::{classify::classify, layout::target_root, names::PodNames, process::ActorCache},
+    identity::{
+        classify::classify, component_for, layout::target_root, names::PodNames,
+        process::ActorCache,
+    },
     model::{
         call::{Call, Outcome},
         identity::{Actor, Pod, Target},
@@ -43,7 +46,12 @@ impl Attributor {
         let head = &record.head;
         let path = record.path();
         let target = self.learn(head.target, &path);
-        let actor = self.actor(head.tgid, &head.actor);
+        let mut actor = self.actor(head.tgid, &head.actor);
+        // A process in a container is a driver when it works on another pod's volume.
+        let component = component_for(&actor, &target);
+        if component != actor.component {
+            Arc::make_mut(&mut actor).component = component;
+        }
         Some(Operation {
             end: Monotonic(head.end_ns),
             duration: Duration::from_nanos(head.duration_ns),
