@@ -9,10 +9,14 @@ use std::{
     time::{Duration, Instant},
 };
 
+use procfs::process::Process;
+
 use super::{classify::kubelet_root_of, uid::is_pod_uid};
 
 /// Names remembered: several times the pods that a node runs.
 const REMEMBERED: usize = 10_000;
+/// Prefixes that are looked at for logs. A node has one; what deletes below many is no kubelet.
+const TRIED: usize = 64;
 /// A miss reads the directories again, but not more often than this.
 const AGAIN: Duration = Duration::from_secs(1);
 
@@ -21,12 +25,13 @@ pub struct PodNames {
     log_dirs: Vec<PathBuf>,
     by_uid: HashMap<String, (String, String)>,
     read: Option<Instant>,
+    tried: Vec<PathBuf>,
 }
 
 impl PodNames {
     /// Will look in these directories.
     pub fn new(log_dirs: Vec<PathBuf>) -> Self {
-        Self { log_dirs, by_uid: HashMap::new(), read: None }
+        Self { log_dirs, by_uid: HashMap::new(), read: None, tried: Vec::new() }
     }
 
     /// The directories that are looked in.
@@ -68,15 +73,25 @@ impl PodNames {
     pub fn learn_root(&mut self, path: &Path) {
         let dirs = kubelet_root_of(path).map(|root| log_dirs_for(&root)).unwrap_or_default();
         for dir in dirs {
-            if !self.log_dirs.contains(&dir) && dir.is_dir() {
-                self.log_dirs.push(dir);
-                self.read = None;
+            // The path may be one of another mount namespace and mean a dead mount here, so it is
+            // looked at once, and only where every file system on the way answers by itself.
+            let new = !self.tried.contains(&dir) && self.tried.len() < TRIED;
+            if new && !self.log_dirs.contains(&dir) {
+                self.tried.push(dir.clone());
+                if answers(&dir) && dir.is_dir() {
+                    self.log_dirs.push(dir);
+                    self.read = None;
+                }
             }
         }
     }
 
     fn read_all(&mut self) {
         self.read = Some(Instant::now());
+        if self.by_uid.len() >= REMEMBERED {
+            // The names of pods that still have a directory are back in a moment.
+            self.by_uid.clear();
+        }
         for dir in &self.log_dirs {
             let Ok(entries) = fs::read_dir(dir) else { continue };
             for entry in entries.flatten() {
@@ -88,6 +103,18 @@ impl PodNames {
             }
         }
     }
+}
+
+/// Whether every mount on the way to a path is of a kind that needs no daemon and no other machine
+/// to answer, by our own mount table.
+fn answers(path: &Path) -> bool {
+    const LOCAL: [&str; 12] = [
+        "bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "ramfs", "rootfs",
+        "squashfs", "tmpfs", "xfs",
+    ];
+    let Ok(mounts) = Process::myself().and_then(|me| me.mountinfo()) else { return false };
+    let mut on_the_way = mounts.into_iter().filter(|m| path.starts_with(&m.mount_point)).peekable();
+    on_the_way.peek().is_some() && on_the_way.all(|m| LOCAL.contains(&m.fs_type.as_str()))
 }
 
 fn split(directory: &str) -> Option<(&str, &str, &str)> {
@@ -134,6 +161,12 @@ mod tests {
         assert_eq!(split(&format!("a_b_c_{UID}")), None);
         assert_eq!(split("shop_cart_not-a-uid"), None);
         assert_eq!(split(&format!("shop_cart_{UID}")), Some(("shop", "cart", UID)));
+    }
+
+    #[test]
+    fn a_path_that_may_be_dead_is_not_touched() {
+        assert!(answers(Path::new("/var")));
+        assert!(!answers(Path::new("/proc/self")), "not a file system that pods' logs lie on");
     }
 
     #[test]

@@ -1,10 +1,16 @@
 //! Where kubelet keeps its pods on this node.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use procfs::process::all_processes_with_root;
 
-use super::component::KUBELETS;
+use super::{
+    cgroup::{best_path, pod_of_cgroup},
+    component::KUBELETS,
+};
 
 /// kubelet's default of `--root-dir`.
 const USUAL: &str = "/var/lib/kubelet";
@@ -20,18 +26,30 @@ pub fn kubelet_roots(host_root: &Path, given: &[PathBuf]) -> Vec<PathBuf> {
         return given.to_vec();
     }
     let mut roots = running(&on_host(host_root, Path::new("/proc")));
-    roots.push(USUAL.into());
-    roots.dedup();
+    if !roots.iter().any(|root| root == Path::new(USUAL)) {
+        roots.push(USUAL.into());
+    }
     roots
 }
 
 fn running(proc: &Path) -> Vec<PathBuf> {
     let processes = all_processes_with_root(proc).into_iter().flatten().flatten();
+    // The name first: reading a command line takes the process's memory lock, which a process in
+    // trouble may hold for ever. And not a container's: it may call itself as it likes.
+    let kubelets = processes.filter(|process| {
+        let named = process.stat().is_ok_and(|s| KUBELETS.contains(&s.comm.as_bytes()));
+        named && !in_pod(&proc.join(process.pid.to_string()))
+    });
     let mut roots: Vec<PathBuf> =
-        processes.filter_map(|process| root_dir(&process.cmdline().ok()?)).collect();
+        kubelets.filter_map(|process| root_dir(&process.cmdline().ok()?)).collect();
     roots.sort();
     roots.dedup();
     roots
+}
+
+fn in_pod(process: &Path) -> bool {
+    let contents = fs::read(process.join("cgroup")).unwrap_or_default();
+    best_path(&contents).is_some_and(|path| pod_of_cgroup(&path).is_some())
 }
 
 /// `--root-dir` of a kubelet's command line.

@@ -7,6 +7,8 @@ use std::{
 
 use thiserror::Error;
 
+use crate::model::path::safe_path;
+
 use super::{PodNames, cgroup_walk::find_pod_cgroup, roots::on_host, uid::parse_pod_uid};
 
 /// How many pods an error lists.
@@ -89,7 +91,7 @@ impl Places<'_> {
         let mut places: Vec<PathBuf> = self.kubelet_roots.iter().map(|r| r.join("pods")).collect();
         places.extend(names.log_dirs().iter().cloned());
         places.push(self.cgroups());
-        let looked: Vec<_> = places.iter().map(|p| p.display().to_string()).collect();
+        let looked: Vec<_> = places.iter().map(|p| safe_path(p).into_owned()).collect();
         let pods = names.all();
         let mut hint = String::from("is it on another node, or is --kubelet-root missing?");
         if !pods.is_empty() {
