@@ -109,8 +109,11 @@ extern "C" fn take() -> u32 {
         return 0;
     }
     if len == 2 && dots == 2 {
-        // Going up would need what came before: leave the target unknown rather than wrong.
-        *trail = Trail { cut: 1, ..Trail::default() };
+        // Going up would need what came before: leave the target unknown rather than wrong. Below
+        // a target's root the call was counted for it, and its record agrees.
+        if !trail.settled() {
+            *trail = Trail { cut: 1, ..Trail::default() };
+        }
         return 0;
     }
     let hash = if len & 7 == 0 { hash } else { mix(hash, word) };

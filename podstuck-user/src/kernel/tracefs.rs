@@ -32,7 +32,12 @@ pub fn with<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
 }
 
 fn mount_privately() -> Result<()> {
-    unshare(CloneFlags::CLONE_NEWNS).context("unshare(CLONE_NEWNS) to look at tracefs")?;
+    unshare(CloneFlags::CLONE_NEWNS).with_context(|| {
+        format!(
+            "tracefs is not mounted, and without CAP_SYS_ADMIN it cannot be mounted for a moment \
+             either: run as root, or `mount -t tracefs tracefs {TRACEFS}` first"
+        )
+    })?;
     let none = None::<&str>;
     mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)
         .context("making the mounts of the attaching thread private")?;
