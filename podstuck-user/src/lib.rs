@@ -4,8 +4,7 @@
 //! `model` (the words everybody speaks), `kernel` (load and attach), `source` (records and tables
 //! out of the kernel), `decode`, `identity` (path and process to pod, volume, component),
 //! `state` (bounded looks at the node), `attribute`, `aggregate`, `detect`, then `export` and
-//! `present`.
-//! `lab` builds real cases to try it on. `commands` wires them up.
+//! `present`. `lab` builds real cases to try it on. `commands` wires them up.
 
 pub mod model;
 

@@ -116,7 +116,10 @@ impl Storm {
             self.samples.pop_front();
         }
         self.samples.extend(op.path.parent().map(Path::to_path_buf));
-        self.op = Some(op.clone());
+        // One call stands for all: the removal of a file, where there are files.
+        if self.op.is_none() || !op.call.removes_directory() {
+            self.op = Some(op.clone());
+        }
     }
 
     /// Adds the counts of a tick.

@@ -108,9 +108,9 @@ impl PodNames {
 /// Whether every mount on the way to a path is of a kind that needs no daemon and no other machine
 /// to answer, by our own mount table.
 fn answers(path: &Path) -> bool {
-    const LOCAL: [&str; 12] = [
-        "bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "ramfs", "rootfs",
-        "squashfs", "tmpfs", "xfs",
+    const LOCAL: [&str; 13] = [
+        "bcachefs", "btrfs", "devtmpfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "ramfs",
+        "rootfs", "squashfs", "tmpfs", "xfs",
     ];
     let Ok(mounts) = Process::myself().and_then(|me| me.mountinfo()) else { return false };
     let mut on_the_way = mounts.into_iter().filter(|m| path.starts_with(&m.mount_point)).peekable();
@@ -166,6 +166,7 @@ mod tests {
     #[test]
     fn a_path_that_may_be_dead_is_not_touched() {
         assert!(answers(Path::new("/var")));
+        assert!(answers(Path::new("/dev/shm/podstuck-lab-x/var/log/pods")));
         assert!(!answers(Path::new("/proc/self")), "not a file system that pods' logs lie on");
     }
 
