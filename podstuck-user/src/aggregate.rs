@@ -88,16 +88,19 @@ impl Aggregate {
         table
     }
 
-    /// Calls by call and outcome, and their sum. Every call is listed, also one never made.
-    pub fn by_outcome(&self) -> (ByOutcome, u64) {
+    /// All calls.
+    pub fn calls(&self) -> u64 {
+        self.series.values().map(|series| series.calls).sum()
+    }
+
+    /// Calls by call and outcome. Every call is listed, also one never made.
+    pub fn by_outcome(&self) -> ByOutcome {
         let mut all: ByOutcome = Call::ALL.iter().map(|c| (c.name(), Default::default())).collect();
-        let mut calls = 0;
         for (raw, series) in &self.series {
             let outcomes = all.entry(raw.call.name()).or_default();
             *outcomes.entry(raw.outcome.name()).or_default() += series.calls;
-            calls += series.calls;
         }
-        (all, calls)
+        all
     }
 }
 
@@ -126,7 +129,7 @@ mod tests {
         let deltas = aggregate.add(&first, |_, _| Component::Other);
         assert_eq!((deltas.len(), deltas[0].calls), (1, 3));
         aggregate.add(&[(key(3), count(5))], |_, _| Component::Other);
-        let (all, calls) = aggregate.by_outcome();
+        let (all, calls) = (aggregate.by_outcome(), aggregate.calls());
         assert_eq!((calls, all["rmdir"]["EBUSY"], all.len()), (8, 8, 5));
         assert!(all["umount2"].is_empty());
     }

@@ -153,8 +153,8 @@ impl Session {
                 self.reporter.progress(&progress);
             }
         }
-        let (_, calls) = self.aggregate.by_outcome();
-        self.reporter.live(format!("{calls} calls, {} findings", self.ledger.found()));
+        let (calls, found) = (self.aggregate.calls(), self.ledger.found());
+        self.reporter.live(format!("{calls} calls, {found} findings"));
     }
 
     fn tell(&mut self, verdict: Verdict) {

@@ -119,7 +119,7 @@ async fn trace(
     let lost = before.losses.since(&baseline);
     tracing::info!("{lost:?}");
     let completeness = session.completeness(&lost, last.abandoned, skipped, &attached);
-    let (by_outcome, calls) = session.aggregate().by_outcome();
+    let (by_outcome, calls) = (session.aggregate().by_outcome(), session.aggregate().calls());
     let window_s = window.as_secs_f64();
     let exported = session.export(&completeness);
     let incomplete = completeness.lost_data();

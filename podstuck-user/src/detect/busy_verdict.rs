@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{
     busy::BusyObject,
-    draft::{Draft, Family, PROBE, command_in_namespace, own_namespace, times},
+    draft::{Draft, Family, PROBE, command_in_namespace, times},
     umounts::Tried,
 };
 use crate::{
@@ -63,7 +63,7 @@ pub(super) fn removal(
     }
     tell_attempts(&mut draft, tried);
     explain(&mut draft, object);
-    let umount = command_in_namespace(op, own_namespace(), "umount", &op.path);
+    let umount = command_in_namespace(op, "umount", &op.path);
     draft.remedy(
         umount,
         "low once all containers of the pod have ended and nobody uses the mount; what is mounted \
@@ -89,7 +89,7 @@ pub(super) fn umount(object: &BusyObject, mounts: Option<&Mounts>) -> Option<Dra
     for mount in below.iter().take(8) {
         let fact = format!("{} is mounted below it: {}", safe_path(&mount.point), mount.describe());
         draft.fact(fact, mounts.map(|m| m.source.clone()).unwrap_or_default());
-        let command = command_in_namespace(op, own_namespace(), "umount", &mount.point);
+        let command = command_in_namespace(op, "umount", &mount.point);
         draft.remedy(command, "low if whoever mounted it has ended: check first");
     }
     if below.is_empty() {
@@ -103,7 +103,7 @@ pub(super) fn umount(object: &BusyObject, mounts: Option<&Mounts>) -> Option<Dra
             (`mountPropagation: HostToContainer`) the second."
             .into();
         draft.remedy(
-            command_in_namespace(op, own_namespace(), "fuser -vm", &op.path),
+            command_in_namespace(op, "fuser -vm", &op.path),
             "none; lists processes, but may hang on a dead network file system",
         );
     } else {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use super::{
     Case, Draft, Family, Needs,
-    draft::{PROBE, command_in_namespace, own_namespace},
+    draft::{PROBE, command_in_namespace},
     is_clean_up,
 };
 use crate::{
@@ -87,7 +87,7 @@ impl Crossing {
                 let point = safe_path(&mount.point);
                 draft.fact(format!("{point} is that mount: {}", mount.describe()), &table.source);
                 draft.remedy(
-                    command_in_namespace(op, own_namespace(), "umount -l", &mount.point),
+                    command_in_namespace(op, "umount -l", &mount.point),
                     "low: detaches the mount at once, so that the removal no longer reaches the \
                      files behind it; whoever still uses it keeps it until then",
                 );

@@ -113,21 +113,16 @@ pub(super) fn times(count: u64) -> String {
 }
 
 /// A command on a path, run where the caller sees that path.
-pub(super) fn command_in_namespace(
-    op: &Operation,
-    own_ns: u32,
-    words: &str,
-    path: &Path,
-) -> String {
+pub(super) fn command_in_namespace(op: &Operation, words: &str, path: &Path) -> String {
     let path = shell_word(path);
-    if op.mnt_ns == 0 || op.mnt_ns == own_ns {
+    if op.mnt_ns == 0 || op.mnt_ns == own_namespace() {
         return format!("{words} {path}");
     }
     format!("nsenter --target {} --mount -- {words} {path}", op.actor.pid)
 }
 
 /// Inode number of our own mount namespace, 0 if unknown.
-pub(super) fn own_namespace() -> u32 {
+fn own_namespace() -> u32 {
     use std::os::linux::fs::MetadataExt;
     std::fs::metadata("/proc/self/ns/mnt").map(|m| m.st_ino() as u32).unwrap_or(0)
 }

@@ -12,7 +12,7 @@ use nix::errno::Errno;
 
 use super::{
     Case, Draft, Family, Needs,
-    draft::{PROBE, command_in_namespace, own_namespace, times},
+    draft::{PROBE, command_in_namespace, times},
     is_clean_up,
 };
 use crate::{
@@ -169,7 +169,7 @@ fn confirmed(
          who set it: hardening scripts do, and so do intruders."
     );
     draft.remedy(
-        command_in_namespace(op, own_namespace(), &format!("chattr -{flag}"), &flagged),
+        command_in_namespace(op, &format!("chattr -{flag}"), &flagged),
         "low: removes the protection of this one object; the owner's next attempt deletes it",
     );
     rule_out(&mut draft, object, directory);
