@@ -65,10 +65,18 @@ pub struct Count {
     pub total_ns: u64,
 }
 
+/// How many slots the table of calls in flight has: a power of two. Threads whose ids share the
+/// lower bits are in one slot in turn, or in the table beside it.
+pub const IN_FLIGHT_SLOTS: u32 = 1024;
+
 /// A call that was entered and has not returned.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InFlight {
+    /// The thread, as `pid_tgid`; 0 in a slot that is free.
+    pub thread: u64,
+    /// How many threads want the slot now: a free one belongs to who counts from 0 to 1.
+    pub claims: u64,
     /// When it was entered, `CLOCK_MONOTONIC` nanoseconds.
     pub start_ns: u64,
     /// User-space address of the path argument.
@@ -228,7 +236,7 @@ mod pod {
 
 const _: () = assert!(size_of::<CountKey>() == 16);
 const _: () = assert!(size_of::<Count>() == 16);
-const _: () = assert!(size_of::<InFlight>() == 32);
+const _: () = assert!(size_of::<InFlight>() == 48);
 const _: () = assert!(size_of::<Actor>() == 48);
 const _: () = assert!(size_of::<RecordHead>() == 5 * 8 + 48 + 7 * 4 + 4 + 4 * 2);
 

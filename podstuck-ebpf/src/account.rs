@@ -1,7 +1,7 @@
 //! The two handlers that all probes share: a call is entered, a call returns.
 
 use aya_ebpf::{
-    bindings::{BPF_ANY, BPF_NOEXIST},
+    bindings::BPF_ANY,
     helpers::{bpf_get_current_pid_tgid, bpf_ktime_get_ns},
 };
 use podstuck_common::{
@@ -11,8 +11,8 @@ use podstuck_common::{
 };
 
 use crate::{
-    count, kernel,
-    maps::{ACTORS, IN_FLIGHT, OWN_CALLS, config, lose},
+    count, in_flight, kernel,
+    maps::{ACTORS, OWN_CALLS, config, lose},
     path,
     place::Place,
     scratch::{NOT_READ, Returned, scratch},
@@ -20,7 +20,6 @@ use crate::{
     tell::{reasons, tell},
 };
 
-const EEXIST: i32 = -17;
 const EPERM: i64 = -1;
 const ENOSYS: i64 = -38;
 const AT_REMOVEDIR: u32 = 0x200;
@@ -33,15 +32,16 @@ pub(crate) fn start(call: u8, dirfd: i32, path: u64, flags: u32) {
         if call == call::UNLINKAT && flags & AT_REMOVEDIR != 0 { call::UNLINKAT_DIR } else { call };
     // SAFETY: no arguments.
     let start_ns = unsafe { bpf_ktime_get_ns() };
-    let entry = InFlight { start_ns, path, dirfd, flags, call, reserved: [0; 7] };
-    match IN_FLIGHT.insert(thread, &entry, u64::from(BPF_NOEXIST)) {
-        Ok(()) => {}
-        Err(EEXIST) => {
-            lose(loss::OVERWRITTEN);
-            let _ = IN_FLIGHT.insert(thread, &entry, u64::from(BPF_ANY));
-        }
-        Err(_) => lose(loss::IN_FLIGHT_FULL),
-    }
+    in_flight::put(&InFlight {
+        thread,
+        claims: 0,
+        start_ns,
+        path,
+        dirfd,
+        flags,
+        call,
+        reserved: [0; 7],
+    });
 }
 
 /// What seccomp filters of container runtimes answer. They do so before the entry's tracepoint, and
@@ -55,7 +55,7 @@ fn refused(result: i64) -> bool {
 #[inline(always)]
 pub(crate) fn finish(call: u8, result: i64) {
     let thread = bpf_get_current_pid_tgid();
-    let Some(entry) = IN_FLIGHT.get_ptr(thread) else {
+    let Some(entry) = in_flight::take(thread) else {
         lose(if kernel::has_seccomp_filter() && refused(result) {
             loss::REFUSED
         } else {
@@ -63,9 +63,6 @@ pub(crate) fn finish(call: u8, result: i64) {
         });
         return;
     };
-    // SAFETY: only this thread's own calls write or remove this entry.
-    let entry = unsafe { *entry };
-    let _ = IN_FLIGHT.remove(thread);
     let same = entry.call == call || (call == call::UNLINKAT && entry.call == call::UNLINKAT_DIR);
     if !same {
         lose(loss::UNMATCHED_EXIT);

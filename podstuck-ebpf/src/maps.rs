@@ -9,7 +9,7 @@ use aya_ebpf::{
 };
 use podstuck_common::{
     config::{Config, MARKERS, Marker, Offsets},
-    record::{Actor, Count, CountKey, InFlight, call, loss},
+    record::{Actor, Count, CountKey, IN_FLIGHT_SLOTS, InFlight, call, loss},
     trail::Trail,
 };
 
@@ -48,11 +48,14 @@ pub(crate) fn config() -> &'static Config {
     unsafe { &*black_box(global) }
 }
 
-/// Calls between entry and return, by thread (`pid_tgid`): a thread is in one call at a time.
-/// Preallocated and not LRU, because the oldest entry is the most important one: the call that
-/// never returns. Written here, scanned by user space.
+/// Calls between entry and return, by the lower bits of the thread's id: see `in_flight`. Written
+/// here, scanned by user space.
 #[btf_map]
-pub(crate) static IN_FLIGHT: HashMap<u64, InFlight, 16384> = HashMap::new();
+pub(crate) static IN_FLIGHT: Array<InFlight, { IN_FLIGHT_SLOTS as usize }> = Array::new();
+/// Those whose slot another thread is in, by thread. Preallocated and not LRU, because the oldest
+/// entry is the most important one: the call that never returns.
+#[btf_map]
+pub(crate) static IN_FLIGHT_BESIDE: HashMap<u64, InFlight, 16384> = HashMap::new();
 
 /// Which of the two tables of counts is written now, 0 or 1. Set by user space only.
 #[btf_map]
