@@ -86,9 +86,9 @@ pub struct InFlight {
     /// The flags argument.
     pub flags: u32,
     /// As in [`call`].
-    pub call: u8,
+    pub call: u32,
     /// Padding, always 0.
-    pub reserved: [u8; 7],
+    pub reserved: u32,
 }
 
 /// Who made the calls of a process id.

@@ -39,8 +39,8 @@ pub(crate) fn start(call: u8, dirfd: i32, path: u64, flags: u32) {
         path,
         dirfd,
         flags,
-        call,
-        reserved: [0; 7],
+        call: u32::from(call),
+        reserved: 0,
     });
 }
 
@@ -51,9 +51,9 @@ fn refused(result: i64) -> bool {
     result == EPERM || result == ENOSYS
 }
 
-/// A call returns. `call` may say `UNLINKAT` for both of its forms.
+/// A call returns. `n` is the program's room; `call` may say `UNLINKAT` for both of its forms.
 #[inline(always)]
-pub(crate) fn finish(call: u8, result: i64) {
+pub(crate) fn finish(n: u32, call: u8, result: i64) {
     let thread = bpf_get_current_pid_tgid();
     let Some(entry) = in_flight::take(thread) else {
         lose(if kernel::has_seccomp_filter() && refused(result) {
@@ -63,43 +63,42 @@ pub(crate) fn finish(call: u8, result: i64) {
         });
         return;
     };
-    let same = entry.call == call || (call == call::UNLINKAT && entry.call == call::UNLINKAT_DIR);
+    let made = entry.call as u8;
+    let same = made == call || (call == call::UNLINKAT && made == call::UNLINKAT_DIR);
     if !same {
         lose(loss::UNMATCHED_EXIT);
         return;
     }
     let tgid = (thread >> 32) as u32;
     if tgid == config().own_tgid {
-        if let Some(seen) = OWN_CALLS.get_ptr_mut(u32::from(entry.call)) {
+        if let Some(seen) = OWN_CALLS.get_ptr_mut(entry.call) {
             // SAFETY: a per-CPU value, written by one program at a time.
             unsafe { *seen += 1 };
         }
         return;
     }
-    let Some(room) = scratch() else { return };
+    let Some(room) = scratch(n) else { return };
     // SAFETY: no arguments.
     let now = unsafe { bpf_ktime_get_ns() };
-    room.call = Returned {
-        entry,
-        now,
-        duration_ns: now.wrapping_sub(entry.start_ns),
-        place: Place::NONE,
-        trail: Trail::default(),
-        tgid,
-        tid: thread as u32,
-        argument: NOT_READ,
-        errno: if result < 0 { -result as u16 } else { 0 },
-        mount_depth: 0,
-        has_failed: false,
-        fresh: false,
-    };
-    account();
+    // Field by field: the compiler would clear the whole with a loop over bytes.
+    let call = &mut room.call;
+    call.entry = entry;
+    call.now = now;
+    call.duration_ns = now.wrapping_sub(entry.start_ns);
+    call.tgid = tgid;
+    call.tid = thread as u32;
+    call.argument = NOT_READ;
+    call.errno = if result < 0 { -result as u16 } else { 0 };
+    call.mount_depth = 0;
+    call.has_failed = false;
+    call.fresh = false;
+    account(n);
 }
 
 #[inline(always)]
-fn account() {
-    locate();
-    let Some(room) = scratch() else { return };
+fn account(n: u32) {
+    locate(n);
+    let Some(room) = scratch(n) else { return };
     let Returned { trail, tgid, duration_ns, entry, errno, .. } = &room.call;
     let config = config();
     if (config.only_pod != 0 && trail.pod != config.only_pod)
@@ -108,7 +107,7 @@ fn account() {
         lose(loss::NOT_WANTED);
         return;
     }
-    let key = CountKey::new(trail.target, *tgid, entry.call, *errno, bucket_of(*duration_ns));
+    let key = CountKey::new(trail.target, *tgid, entry.call as u8, *errno, bucket_of(*duration_ns));
     let new = count::add(&key, *duration_ns);
     if new && ACTORS.get_ptr(*tgid).is_none() {
         kernel::describe(&mut room.head.actor);
@@ -116,33 +115,35 @@ fn account() {
     }
     let why = reasons(&room.call, new);
     if why != 0 {
-        tell(why);
+        tell(n, why);
     }
 }
 
 /// Finds the directory, and reads the argument where it matters.
 #[inline(always)]
-fn locate() {
-    let Some(room) = scratch() else { return };
-    let Some(first) = path::first_byte(&room.call.entry) else {
-        lose(loss::PATH_UNREADABLE);
-        return;
-    };
-    let place = path::start(&room.call.entry, first);
-    room.call.place = place;
-    if !place.is_none() {
-        target::find();
-    } else if first != b'/' {
-        lose(loss::PATH_UNREADABLE);
-        return;
+fn locate(n: u32) {
+    let Some(room) = scratch(n) else { return };
+    let first = path::first_byte(room);
+    let place = first.and_then(|first| path::start(&room.call.entry, first));
+    if let Some(place) = place {
+        room.call.place = place;
+        target::find(n);
+    } else {
+        room.call.place = Place::NONE;
+        room.call.trail = Trail::default();
+        if first != Some(b'/') {
+            lose(loss::PATH_UNREADABLE);
+            return;
+        }
     }
-    // Below a target's root the name of one file more changes nothing that is counted. Without
-    // the kernel's layout an absolute argument still says all.
-    let Some(room) = scratch() else { return };
-    if !room.call.trail.settled() || room.call.has_failed {
-        path::follow();
+    // Below a target's root the name of one file more changes nothing that is counted, and is
+    // needed to tell whether this object has failed before. Without the kernel's layout an absolute
+    // argument still says all.
+    let Some(room) = scratch(n) else { return };
+    if !room.call.trail.settled() || (room.call.has_failed && room.call.errno == 0) {
+        path::follow(n);
     }
-    let Some(room) = scratch() else { return };
+    let Some(room) = scratch(n) else { return };
     if room.call.trail.cut != 0 {
         lose(loss::PATH_CUT);
     }

@@ -120,6 +120,11 @@ pub(crate) struct Directory {
 #[btf_map]
 pub(crate) static DIRECTORIES: LruHashMap<DirectoryKey, Directory, 16384> = LruHashMap::new();
 
+/// How many directories were ever marked as one in which a removal failed: a private copy of an
+/// answer is outdated when this has changed.
+#[btf_map]
+pub(crate) static FAILURES: Array<u64, 1> = Array::new();
+
 /// What one kind of record was sent how often.
 #[repr(C)]
 #[derive(Clone, Copy)]

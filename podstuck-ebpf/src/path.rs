@@ -2,7 +2,7 @@
 
 use aya_ebpf::helpers::{bpf_probe_read_user, generated};
 use podstuck_common::{
-    record::{ARGUMENT_MAX, InFlight, call},
+    record::{ARGUMENT_MAX, InFlight},
     trail::{Trail, mix},
 };
 
@@ -10,51 +10,64 @@ use crate::{
     kernel,
     maps::config,
     place::Place,
-    scratch::{Partial, Scratch, scratch},
+    scratch::{NOT_READ, Partial, Scratch, scratch},
 };
 
-/// `AT_FDCWD` of `fcntl.h`.
-const AT_FDCWD: i32 = -100;
+/// `AT_FDCWD` of `fcntl.h`: what the calls without a directory argument have as well.
+pub(crate) const AT_FDCWD: i32 = -100;
 /// How much of an argument is searched for a target. Pod volumes end within 400 bytes: kubelet's
 /// root, a UID, a plugin and a volume of at most 253 characters.
 const SEARCHED: usize = 512;
 
 /// The first byte of the argument; `None` when the caller's memory cannot be read.
+///
+/// Without a directory descriptor the argument is nearly always absolute, and will be read anyway.
 #[inline(always)]
-pub(crate) fn first_byte(entry: &InFlight) -> Option<u8> {
+pub(crate) fn first_byte(room: &mut Scratch) -> Option<u8> {
+    if room.call.entry.dirfd == AT_FDCWD {
+        read(room)?;
+        return Some(room.argument[0]);
+    }
     // SAFETY: the helper checks the address.
-    unsafe { bpf_probe_read_user(entry.path as *const u8) }.ok()
+    unsafe { bpf_probe_read_user(room.call.entry.path as *const u8) }.ok()
 }
 
-/// The directory that the argument starts from, if it can be found.
+/// Reads the argument; `None` when the caller's memory cannot be read.
 #[inline(always)]
-pub(crate) fn start(entry: &InFlight, first: u8) -> Place {
-    let relative = entry.call == call::UNLINKAT || entry.call == call::UNLINKAT_DIR;
-    let place = if first == b'/' {
-        kernel::root()
-    } else if relative && entry.dirfd != AT_FDCWD {
-        kernel::descriptor(entry.dirfd)
-    } else {
-        kernel::working_directory()
-    };
-    place.unwrap_or(Place::NONE)
-}
-
-/// Reads the argument into the scratch room and continues the trail with it. See
-/// [`crate::scratch::scratch`] for the signature.
-#[unsafe(no_mangle)]
-#[inline(never)]
-pub(crate) extern "C" fn follow() -> u32 {
-    let Some(room) = scratch() else { return 0 };
+fn read(room: &mut Scratch) -> Option<u32> {
+    if room.call.argument != NOT_READ {
+        return Some(room.call.argument);
+    }
     let to = room.argument.as_mut_ptr();
     let from = room.call.entry.path as *const _;
     // SAFETY: `to` has room for `ARGUMENT_MAX` bytes; the helper checks the source.
     let read = unsafe { generated::bpf_probe_read_user_str(to.cast(), ARGUMENT_MAX as u32, from) };
     if read <= 0 {
-        return 0;
+        return None;
     }
-    let len = read as u32 - 1;
-    room.call.argument = len;
+    room.call.argument = read as u32 - 1;
+    Some(read as u32 - 1)
+}
+
+/// The directory that the argument starts from, if it can be found.
+#[inline(always)]
+pub(crate) fn start(entry: &InFlight, first: u8) -> Option<Place> {
+    let place = if first == b'/' {
+        kernel::root()
+    } else if entry.dirfd != AT_FDCWD {
+        kernel::descriptor(entry.dirfd)
+    } else {
+        kernel::working_directory()
+    };
+    place.filter(|place| !place.is_none())
+}
+
+/// Continues the trail with the argument. See [`crate::scratch::scratch`] for the signature.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub(crate) extern "C" fn follow(n: u32) -> u32 {
+    let Some(room) = scratch(n) else { return 0 };
+    let Some(len) = read(room) else { return 0 };
     room.state.part = EMPTY;
     // A pointer instead of a reference fetched anew in each round, which would multiply the states
     // of the loop for the verifier.
@@ -68,13 +81,13 @@ pub(crate) extern "C" fn follow() -> u32 {
         match byte.copied() {
             None => break,
             Some(b'/') => {
-                take();
+                take(n);
             }
             // SAFETY: as above.
             Some(byte) => push(unsafe { &mut (*room).state.part }, byte),
         }
     }
-    take();
+    take(n);
     // SAFETY: as above.
     let trail = unsafe { &mut (*room).call.trail };
     if len as usize > SEARCHED && !trail.settled() {
@@ -100,8 +113,8 @@ const EMPTY: Partial = Partial { hash: 0, word: 0, len: 0, dots: 0 };
 /// Ends a component: the counterpart of `trail::component_hash`, byte by byte.
 #[unsafe(no_mangle)]
 #[inline(never)]
-extern "C" fn take() -> u32 {
-    let Some(room) = scratch() else { return 0 };
+extern "C" fn take(n: u32) -> u32 {
+    let Some(room) = scratch(n) else { return 0 };
     let trail = &mut room.call.trail;
     let Partial { hash, word, len, dots } = room.state.part;
     room.state.part = EMPTY;

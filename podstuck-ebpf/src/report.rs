@@ -11,7 +11,7 @@ use podstuck_common::{
 use crate::{
     kernel,
     maps::{EVENTS, lose},
-    place::Up,
+    place::{Up, copy_name},
     scratch::{NOT_READ, Scratch, TAIL_ROOM, WALK_MAX, scratch},
 };
 
@@ -24,11 +24,11 @@ const SIZE_MASK: usize = 16383;
 /// signature.
 #[unsafe(no_mangle)]
 #[inline(never)]
-pub(crate) extern "C" fn send(why: u32, suppressed: u32) -> u32 {
-    let Some(room) = scratch() else { return 0 };
+pub(crate) extern "C" fn send(n: u32, why: u32, suppressed: u32) -> u32 {
+    let Some(room) = scratch(n) else { return 0 };
     write_head(room, why, suppressed);
-    let mut end = if room.call.place.is_none() { NO_NAMES } else { write_names() };
-    let Some(room) = scratch() else { return 0 };
+    let mut end = if room.call.place.is_none() { NO_NAMES } else { write_names(n) };
+    let Some(room) = scratch(n) else { return 0 };
     if end == NO_NAMES {
         room.head.flaws |= flaw::NO_DIRECTORY;
         end = 0;
@@ -75,7 +75,7 @@ fn write_head(scratch: &mut Scratch, why: u32, suppressed: u32) {
     head.suppressed = suppressed;
     head.depth = call.trail.depth;
     head.mount_depth = call.mount_depth;
-    head.call = call.entry.call;
+    head.call = call.entry.call as u8;
     head.reserved = 0;
     head.errno = call.errno;
     head.flaws = 0;
@@ -84,18 +84,18 @@ fn write_head(scratch: &mut Scratch, why: u32, suppressed: u32) {
 
 /// Writes the directory's names, leaf first, each with its NUL; where they end.
 #[inline(always)]
-fn write_names() -> usize {
-    let Some(room) = scratch() else { return NO_NAMES };
+fn write_names(n: u32) -> usize {
+    let Some(room) = scratch(n) else { return NO_NAMES };
     room.state.place = room.call.place;
     let mut end = 0;
     for _ in 0..WALK_MAX {
-        match write_name(end) {
+        match write_name(n, end) {
             ARRIVED => return end as usize,
             CUT => break,
             further => end = further,
         }
     }
-    let Some(room) = scratch() else { return NO_NAMES };
+    let Some(room) = scratch(n) else { return NO_NAMES };
     room.head.flaws |= flaw::CUT;
     end as usize
 }
@@ -106,23 +106,24 @@ const CUT: u32 = u32::MAX - 1;
 /// Writes the next name at `end`: where it ends, or [`ARRIVED`] or [`CUT`].
 #[unsafe(no_mangle)]
 #[inline(never)]
-extern "C" fn write_name(end: u32) -> u32 {
-    let Some(scratch) = scratch() else { return CUT };
+extern "C" fn write_name(n: u32, end: u32) -> u32 {
+    let Some(scratch) = scratch(n) else { return CUT };
     let place = scratch.state.place;
-    match place.up() {
+    let Some(dentry) = place.dentry() else { return ARRIVED };
+    match place.up(&dentry) {
         Up::Top => ARRIVED,
         Up::Mount(on) => {
             scratch.state.place = on;
             end
         }
-        Up::Parent(parent) => {
+        Up::Parent(parent, name) => {
             let offset = black_box(end as usize) & OFFSET_MASK;
             if offset > BASE_MAX - NAME_SIZE {
                 return CUT;
             }
             // SAFETY: the check above leaves room for the longest name.
             let to = unsafe { scratch.tail.as_mut_ptr().add(offset) };
-            let Some(len) = place.name(to) else { return CUT };
+            let Some(len) = copy_name(name, to) else { return CUT };
             scratch.state.place = parent;
             (offset + (len & 511)) as u32
         }

@@ -6,7 +6,10 @@ use podstuck_common::{
     trail::{NAME_SIZE, NAME_WORDS, Trail},
 };
 
-use crate::{maps::Directory, place::Place};
+use crate::{
+    maps::{Directory, DirectoryKey},
+    place::Place,
+};
 
 /// The deepest path that is walked, in components and mounts.
 pub(crate) const WALK_MAX: usize = 256;
@@ -68,12 +71,25 @@ pub(crate) struct Loop {
     pub(crate) mounted: u32,
 }
 
-/// Room for what does not fit on the stack of 512 bytes. One for each CPU is enough: programs on
-/// syscall tracepoints run with preemption off and never inside each other.
+/// Which room a program uses. One for each program and CPU is enough: the kernel never lets a
+/// program run inside itself. Two programs may meet, because those on functions can be preempted.
+pub(crate) mod room {
+    pub(crate) const UMOUNT2: u32 = 0;
+    pub(crate) const UNLINK: u32 = 1;
+    pub(crate) const UNLINKAT: u32 = 2;
+    pub(crate) const RMDIR: u32 = 3;
+    pub(crate) const COUNT: usize = 4;
+}
+
+/// Room for what does not fit on the stack of 512 bytes.
 #[repr(C)]
 pub(crate) struct Scratch {
     pub(crate) call: Returned,
+    /// The answer for the directory `known`, and the value of [`crate::maps::FAILURES`] it holds
+    /// for. They stay from one call to the next.
     pub(crate) directory: Directory,
+    pub(crate) known: DirectoryKey,
+    pub(crate) failures: u64,
     pub(crate) state: Loop,
     pub(crate) components: [Component; WALK_MAX],
     pub(crate) name: [u64; NAME_WORDS],
@@ -92,9 +108,9 @@ const _: () = assert!(
 );
 
 #[btf_map]
-static SCRATCH: PerCpuArray<Scratch, 1> = PerCpuArray::new();
+static SCRATCH: PerCpuArray<Scratch, { room::COUNT }> = PerCpuArray::new();
 
-/// This CPU's scratch room.
+/// Room `n` of this CPU.
 ///
 /// The larger steps find it here themselves and take and return only numbers: such functions with
 /// an unmangled name are "global" to the verifier, which checks each once and by itself. Checked
@@ -103,8 +119,8 @@ static SCRATCH: PerCpuArray<Scratch, 1> = PerCpuArray::new();
 /// A reference must not be used again after a call of such a function, which has one of its own:
 /// fetch it anew. For the same reason it is never passed to a function that calls one.
 #[inline(always)]
-pub(crate) fn scratch() -> Option<&'static mut Scratch> {
-    let scratch = SCRATCH.get_ptr_mut(0)?;
-    // SAFETY: the value lives as long as the map, and nothing else on this CPU uses it meanwhile.
+pub(crate) fn scratch(n: u32) -> Option<&'static mut Scratch> {
+    let scratch = SCRATCH.get_ptr_mut(n)?;
+    // SAFETY: the value lives as long as the map, and no other program uses this room.
     Some(unsafe { &mut *scratch })
 }

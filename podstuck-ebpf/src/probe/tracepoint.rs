@@ -6,7 +6,7 @@ use aya_ebpf::{EbpfContext, macros::tracepoint, programs::TracePointContext};
 use aya_log_ebpf::debug;
 use podstuck_common::record::call;
 
-use crate::account;
+use crate::{account, path::AT_FDCWD, scratch::room};
 
 /// A word of the context.
 #[inline(always)]
@@ -16,33 +16,33 @@ fn word(ctx: &TracePointContext, index: usize) -> u64 {
 }
 
 #[inline(always)]
-fn exit(ctx: &TracePointContext, call: u8) -> u32 {
+fn exit(ctx: &TracePointContext, room: u32, call: u8) -> u32 {
     let result = word(ctx, 0) as i64;
     debug!(ctx, "call {} returned {}", call, result);
-    account::finish(call, result);
+    account::finish(room, call, result);
     0
 }
 
 #[tracepoint]
 fn enter_umount2(ctx: TracePointContext) -> u32 {
-    account::start(call::UMOUNT2, 0, word(&ctx, 0), word(&ctx, 1) as u32);
+    account::start(call::UMOUNT2, AT_FDCWD, word(&ctx, 0), word(&ctx, 1) as u32);
     0
 }
 
 #[tracepoint]
 fn exit_umount2(ctx: TracePointContext) -> u32 {
-    exit(&ctx, call::UMOUNT2)
+    exit(&ctx, room::UMOUNT2, call::UMOUNT2)
 }
 
 #[tracepoint]
 fn enter_unlink(ctx: TracePointContext) -> u32 {
-    account::start(call::UNLINK, 0, word(&ctx, 0), 0);
+    account::start(call::UNLINK, AT_FDCWD, word(&ctx, 0), 0);
     0
 }
 
 #[tracepoint]
 fn exit_unlink(ctx: TracePointContext) -> u32 {
-    exit(&ctx, call::UNLINK)
+    exit(&ctx, room::UNLINK, call::UNLINK)
 }
 
 #[tracepoint]
@@ -53,16 +53,16 @@ fn enter_unlinkat(ctx: TracePointContext) -> u32 {
 
 #[tracepoint]
 fn exit_unlinkat(ctx: TracePointContext) -> u32 {
-    exit(&ctx, call::UNLINKAT)
+    exit(&ctx, room::UNLINKAT, call::UNLINKAT)
 }
 
 #[tracepoint]
 fn enter_rmdir(ctx: TracePointContext) -> u32 {
-    account::start(call::RMDIR, 0, word(&ctx, 0), 0);
+    account::start(call::RMDIR, AT_FDCWD, word(&ctx, 0), 0);
     0
 }
 
 #[tracepoint]
 fn exit_rmdir(ctx: TracePointContext) -> u32 {
-    exit(&ctx, call::RMDIR)
+    exit(&ctx, room::RMDIR, call::RMDIR)
 }

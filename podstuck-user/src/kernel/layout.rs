@@ -2,6 +2,10 @@
 
 use std::{fs, io, path::Path};
 
+use aya::{
+    programs::ProgramType,
+    sys::{BpfHelper, is_helper_supported},
+};
 use podstuck_common::config::{NO_OFFSET, Offsets};
 
 use super::btf::Btf;
@@ -33,12 +37,15 @@ pub fn read(path: &Path) -> Layout {
 }
 
 fn unusable(why: String) -> Layout {
-    let lost = "paths below a directory descriptor are not resolved; counts and errnos still are";
-    Layout { offsets: NOTHING, problems: vec![format!("{why}; {lost}")] }
+    Layout { offsets: NOTHING, problems: vec![format!("{why}; {LOST}")] }
 }
+
+const LOST: &str =
+    "paths below a directory descriptor are not resolved; counts and errnos still are";
 
 const NOTHING: Offsets = Offsets {
     usable: 0,
+    typed_task: 0,
     task_files: NO_OFFSET,
     task_fs: NO_OFFSET,
     task_parent: NO_OFFSET,
@@ -48,17 +55,11 @@ const NOTHING: Offsets = Offsets {
     nsproxy_mnt_ns: NO_OFFSET,
     mnt_ns_inum: NO_OFFSET,
     files_fdt: NO_OFFSET,
-    fdt_fd: NO_OFFSET,
     fdt_max: NO_OFFSET,
     file_path: NO_OFFSET,
-    path_mnt: NO_OFFSET,
-    path_dentry: NO_OFFSET,
     fs_root: NO_OFFSET,
     fs_pwd: NO_OFFSET,
     dentry_parent: NO_OFFSET,
-    dentry_hash_len: NO_OFFSET,
-    dentry_name: NO_OFFSET,
-    dentry_inode: NO_OFFSET,
     inode_ino: NO_OFFSET,
     inode_sb: NO_OFFSET,
     sb_dev: NO_OFFSET,
@@ -70,20 +71,56 @@ const NOTHING: Offsets = Offsets {
     task_seccomp: NO_OFFSET,
 };
 
+/// Fields that the probes read at once, each 8 bytes behind the one before it, as in every kernel
+/// from 5.10 to 7.1.
+struct Together {
+    structure: &'static str,
+    fields: &'static [&'static str],
+}
+
+const TOGETHER: [Together; 3] = [
+    Together { structure: "path", fields: &["mnt", "dentry"] },
+    Together { structure: "fdtable", fields: &["max_fds", "fd"] },
+    Together {
+        structure: "dentry",
+        fields: &["d_parent", "d_name.hash_len", "d_name.name", "d_inode"],
+    },
+];
+
+impl Together {
+    fn problem(&self, btf: &Btf) -> Option<String> {
+        let offsets: Option<Vec<u32>> =
+            self.fields.iter().map(|field| btf.offset(self.structure, field)).collect();
+        let in_order = offsets.is_some_and(|all| all.windows(2).all(|pair| pair[1] == pair[0] + 8));
+        (!in_order).then(|| {
+            format!(
+                "this kernel's `struct {}` does not have {} in this order without a gap; {LOST}",
+                self.structure,
+                self.fields.join(", "),
+            )
+        })
+    }
+}
+
+/// Asks the kernel to load a program of a few instructions with this helper.
+fn has_typed_task() -> bool {
+    const HELPER: BpfHelper = BpfHelper::BPF_FUNC_get_current_task_btf;
+    is_helper_supported(ProgramType::TracePoint, HELPER).unwrap_or(false)
+}
+
 /// The pure part of [`read`]: a field that this kernel lacks switches the walk off and is named.
 fn from_btf(btf: &Btf) -> Layout {
     let mut problems = Vec::new();
     let mut at = |structure: &str, field: &str| {
         btf.offset(structure, field).unwrap_or_else(|| {
-            problems.push(format!(
-                "this kernel's `struct {structure}` has no field `{field}`; paths below a \
-                 directory descriptor are not resolved; counts and errnos still are"
-            ));
+            problems
+                .push(format!("this kernel's `struct {structure}` has no field `{field}`; {LOST}"));
             NO_OFFSET
         })
     };
     let mut offsets = Offsets {
         usable: 0,
+        typed_task: u32::from(has_typed_task()),
         task_files: at("task_struct", "files"),
         task_fs: at("task_struct", "fs"),
         task_parent: at("task_struct", "real_parent"),
@@ -93,17 +130,11 @@ fn from_btf(btf: &Btf) -> Layout {
         nsproxy_mnt_ns: at("nsproxy", "mnt_ns"),
         mnt_ns_inum: at("mnt_namespace", "ns.inum"),
         files_fdt: at("files_struct", "fdt"),
-        fdt_fd: at("fdtable", "fd"),
         fdt_max: at("fdtable", "max_fds"),
         file_path: at("file", "f_path"),
-        path_mnt: at("path", "mnt"),
-        path_dentry: at("path", "dentry"),
         fs_root: at("fs_struct", "root"),
         fs_pwd: at("fs_struct", "pwd"),
         dentry_parent: at("dentry", "d_parent"),
-        dentry_hash_len: at("dentry", "d_name.hash_len"),
-        dentry_name: at("dentry", "d_name.name"),
-        dentry_inode: at("dentry", "d_inode"),
         inode_ino: at("inode", "i_ino"),
         inode_sb: at("inode", "i_sb"),
         sb_dev: at("super_block", "s_dev"),
@@ -115,6 +146,7 @@ fn from_btf(btf: &Btf) -> Layout {
         // Not needed for paths.
         task_seccomp: btf.offset("task_struct", "seccomp.mode").unwrap_or(NO_OFFSET),
     };
+    problems.extend(TOGETHER.iter().filter_map(|together| together.problem(btf)));
     offsets.usable = u32::from(problems.is_empty());
     Layout { offsets, problems }
 }

@@ -30,7 +30,8 @@ impl InFlightTable {
             ebpf.take_map(name).with_context(|| format!("this build has no map `{name}`"))
         };
         let slots = Array::try_from(map("IN_FLIGHT")?).context("map `IN_FLIGHT`")?;
-        let beside = HashMap::try_from(map("IN_FLIGHT_BESIDE")?).context("map `IN_FLIGHT_BESIDE`")?;
+        let beside =
+            HashMap::try_from(map("IN_FLIGHT_BESIDE")?).context("map `IN_FLIGHT_BESIDE`")?;
         Ok(Self { slots, beside })
     }
 
@@ -38,9 +39,8 @@ impl InFlightTable {
     pub(super) fn sweep(&mut self) -> Result<u64> {
         const REMOVING: &str = "removing the entry of a thread that has ended";
         let now = Monotonic::now();
-        let over = |entry: &InFlight| {
-            now.since(Monotonic(entry.start_ns)) > GRACE && !lives(entry.thread)
-        };
+        let over =
+            |entry: &InFlight| now.since(Monotonic(entry.start_ns)) > GRACE && !lives(entry.thread);
         let mut removed = 0;
         for slot in 0..IN_FLIGHT_SLOTS {
             let entry = self.slots.get(&slot, 0).context("reading a call in flight")?;
