@@ -49,14 +49,12 @@ pub(crate) struct Returned {
 /// The argument of a call was not read, or cannot be.
 pub(crate) const NOT_READ: u32 = u32::MAX;
 
-/// A component of an argument while its bytes arrive.
+/// A component of an argument of which some whole words were read.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Partial {
     pub(crate) hash: u64,
-    pub(crate) word: u64,
     pub(crate) len: u32,
-    pub(crate) dots: u32,
 }
 
 /// State of the loops over components and bytes. It lies in a map because the verifier follows
@@ -66,6 +64,8 @@ pub(crate) struct Partial {
 #[derive(Clone, Copy)]
 pub(crate) struct Loop {
     pub(crate) part: Partial,
+    /// Where in the argument.
+    pub(crate) at: u32,
     pub(crate) place: Place,
     pub(crate) components: u32,
     pub(crate) mounted: u32,
@@ -93,7 +93,7 @@ pub(crate) struct Scratch {
     pub(crate) state: Loop,
     pub(crate) components: [Component; WALK_MAX],
     pub(crate) name: [u64; NAME_WORDS],
-    pub(crate) argument: [u8; ARGUMENT_MAX],
+    pub(crate) argument: [u64; ARGUMENT_MAX / 8],
     pub(crate) head: RecordHead,
     /// Directly behind the head: both are sent as one.
     pub(crate) tail: [u8; TAIL_ROOM],
