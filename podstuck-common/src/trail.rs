@@ -59,7 +59,7 @@ impl ComponentEnd {
     /// Looks for the first `/` or NUL; the first byte of the path is the lowest.
     #[inline(always)]
     pub const fn find(word: u64) -> Option<Self> {
-        let slash = zero_bytes(word ^ ONES * b'/' as u64);
+        let slash = zero_bytes(word ^ (ONES * b'/' as u64));
         let nul = zero_bytes(word);
         let ends = slash | nul;
         if ends == 0 {

@@ -11,7 +11,7 @@ use podstuck_common::{
 };
 
 use crate::{
-    count, in_flight, kernel,
+    atomic, count, in_flight, kernel,
     maps::{ACTORS, OWN_CALLS, config, lose},
     path,
     place::Place,
@@ -72,8 +72,8 @@ pub(crate) fn finish(n: u32, call: u8, result: i64) {
     let tgid = (thread >> 32) as u32;
     if tgid == config().own_tgid {
         if let Some(seen) = OWN_CALLS.get_ptr_mut(entry.call) {
-            // SAFETY: a per-CPU value, written by one program at a time.
-            unsafe { *seen += 1 };
+            // SAFETY: an aligned word of map memory.
+            unsafe { atomic::add(seen, 1) };
         }
         return;
     }

@@ -13,6 +13,8 @@ use podstuck_common::{
     trail::Trail,
 };
 
+use crate::atomic;
+
 /// Kernel layout, set by the loader.
 #[unsafe(no_mangle)]
 static OFFSETS: Global<Offsets> = Global::new(
@@ -152,7 +154,7 @@ pub(crate) static LIMITS: LruHashMap<LimitKey, Limit, 8192> = LruHashMap::new();
 #[inline(always)]
 pub(crate) fn lose(reason: u32) {
     if let Some(count) = LOSSES.get_ptr_mut(reason) {
-        // SAFETY: a per-CPU value, written by one program at a time.
-        unsafe { *count += 1 };
+        // SAFETY: an aligned word of map memory.
+        unsafe { atomic::add(count, 1) };
     }
 }

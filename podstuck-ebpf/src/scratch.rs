@@ -78,7 +78,9 @@ pub(crate) mod room {
     pub(crate) const UNLINK: u32 = 1;
     pub(crate) const UNLINKAT: u32 = 2;
     pub(crate) const RMDIR: u32 = 3;
-    pub(crate) const COUNT: usize = 4;
+    /// The first of five for the 32-bit interface.
+    pub(crate) const FIRST_32: u32 = 4;
+    pub(crate) const COUNT: usize = 9;
 }
 
 /// Room for what does not fit on the stack of 512 bytes.

@@ -25,7 +25,7 @@ use podstuck_common::{
     config::Config,
     record::{flaw, reason},
 };
-use podstuck_tests::{call, empty_dir, root_and_btf};
+use podstuck_tests::{call, empty_dir, forms, root_and_btf};
 use tempfile::TempDir;
 
 /// What the probes report while `work` runs.
@@ -41,7 +41,7 @@ fn observe(work: impl FnOnce()) -> Vec<Record> {
             reserved: 0,
             markers: markers(),
         };
-        let mut probes = load::load(&layout.offsets, &config, false).expect("loading probes");
+        let mut probes = load::load(&layout, &config, forms(), false).expect("loading probes");
         let mut ring = Ring::take(&mut probes.ebpf).unwrap();
         work();
         let mut records = Vec::new();

@@ -18,7 +18,7 @@ use crate::{
     detect::{Case, Detectors, Facts, Verdict, ledger::Ledger},
     export::Snapshot,
     identity::component_for,
-    kernel::attach::Attached,
+    kernel::attach::{Attached, by_reason},
     model::{
         finding::Finding,
         identity::{Component, Target},
@@ -186,7 +186,6 @@ impl Session {
         skipped: u64,
         attached: &Attached,
     ) -> Completeness {
-        let missing = attached.missing.iter();
         Completeness {
             events_lost: losses.of(loss::RING_FULL) + self.undecodable,
             events_limited: losses.of(loss::RATE_LIMITED),
@@ -196,7 +195,7 @@ impl Session {
                 + losses.of(loss::OVERWRITTEN),
             probes_skipped: skipped,
             unresolved: losses.of(loss::PATH_CUT) + losses.of(loss::PATH_UNREADABLE),
-            probes_missing: missing.map(|(call, why)| format!("{}: {why}", call.name())).collect(),
+            probes_missing: by_reason(&attached.missing),
         }
     }
 

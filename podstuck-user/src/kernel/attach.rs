@@ -1,99 +1,252 @@
-//! Which hook serves which call, and hanging the probes there. What is counted does not depend on
-//! it.
+//! Hanging the probes in: on functions where that works, else on syscall tracepoints, for each call
+//! by itself.
+
+use std::collections::HashMap;
 
 use anyhow::{Context, Result, anyhow};
-use aya::{Ebpf, programs::TracePoint};
+use aya::{
+    Btf, Ebpf,
+    programs::{Program, ProgramError},
+};
+use nix::errno::Errno;
 
+use super::{
+    hooks::{Form, NATIVE, OF_32_BIT, Pair, Side},
+    selftest, tracefs,
+};
 use crate::model::call::Call;
-
-/// Both halves of a call's probe, as syscall tracepoints.
-struct Pair {
-    call: Call,
-    /// Suffix of the kernel's tracepoints: `umount2` is called `umount` there.
-    tracepoint: &'static str,
-    /// Suffix of the programs.
-    program: &'static str,
-}
-
-const PAIRS: [Pair; 4] = [
-    Pair { call: Call::Umount2, tracepoint: "umount", program: "umount2" },
-    Pair { call: Call::Unlink, tracepoint: "unlink", program: "unlink" },
-    Pair { call: Call::Unlinkat, tracepoint: "unlinkat", program: "unlinkat" },
-    Pair { call: Call::Rmdir, tracepoint: "rmdir", program: "rmdir" },
-];
 
 /// Which probes are in.
 #[derive(Clone, Debug, Default)]
 pub struct Attached {
     /// Names of hooks, as in `tracepoint:syscalls:sys_exit_unlinkat`.
     pub hooks: Vec<String>,
-    /// Calls that are covered, before the self-test.
-    pub calls: Vec<Call>,
+    /// Calls that are covered, and by which form.
+    pub calls: Vec<(Call, Form)>,
     /// Calls that are not, each with the reason.
     pub missing: Vec<(Call, String)>,
+    /// Calls that a better form of hook was tried for in vain, each with the reason.
+    pub fallbacks: Vec<(Call, String)>,
+    /// Ways to delete that no probe sees here, each with the reason.
+    pub not_covered: Vec<String>,
 }
 
-/// Loads and attaches all pairs by syscall tracepoints. A pair that fails is named, the others
-/// stay; arm64 for example has no `unlink` and no `rmdir`.
-pub fn tracepoints(ebpf: &mut Ebpf) -> Attached {
-    let mut attached = Attached::default();
-    let mut ready = Vec::new();
-    for pair in &PAIRS {
-        let loaded = ["exit", "enter"].iter().try_for_each(|side| load(ebpf, pair, side));
-        match loaded {
-            Ok(()) => ready.push(pair),
-            Err(error) => attached.missing.push((pair.call, format!("{error:#}"))),
+impl Attached {
+    /// `fentry`, `tracepoint`, or both where some calls are served by one and some by the other.
+    pub fn backend(&self) -> &'static str {
+        let has = |form| self.calls.iter().any(|(_, by)| *by == form);
+        match (has(Form::Function), has(Form::Tracepoint)) {
+            (true, true) => "fentry+tracepoint",
+            (true, false) => "fentry",
+            (false, _) => "tracepoint",
         }
     }
-    // All are loaded before any is attached: the verifier takes its time, and calls made between
-    // the two halves of a pair are not counted.
-    for pair in ready {
-        match attach_pair(ebpf, pair) {
-            Ok(hooks) => {
-                attached.hooks.extend(hooks);
-                attached.calls.push(pair.call);
+}
+
+/// One line for each reason, as in `unlink, rmdir: there is no such tracepoint`.
+pub fn by_reason(calls: &[(Call, String)]) -> Vec<String> {
+    let mut lines: Vec<(&str, String)> = Vec::new();
+    for (call, why) in calls {
+        match lines.iter_mut().find(|(reason, _)| reason == why) {
+            Some((_, names)) => {
+                names.push_str(", ");
+                names.push_str(call.name());
             }
-            Err(error) => attached.missing.push((pair.call, format!("{error:#}"))),
+            None => lines.push((why, call.name().to_owned())),
         }
     }
-    attached
+    lines.into_iter().map(|(why, names)| format!("{names}: {why}")).collect()
 }
 
-fn program<'a>(ebpf: &'a mut Ebpf, pair: &Pair, side: &str) -> Result<&'a mut TracePoint> {
-    let name = format!("{side}_{}", pair.program);
-    let program =
-        ebpf.program_mut(&name).ok_or_else(|| anyhow!("this build has no program `{name}`"))?;
-    program.try_into().with_context(|| format!("program `{name}`"))
+/// Hangs all probes in, by the forms given, the best one first. A pair that fails is named, the
+/// others stay; arm64 for example has no `unlink` and no `rmdir`.
+pub fn all(ebpf: &mut Ebpf, forms: &[Form], has_32_bit: bool) -> Result<Attached> {
+    let mut attached = Attached::default();
+    let mut open: Vec<(&Pair, Vec<String>)> = NATIVE.iter().map(|p| (p, Vec::new())).collect();
+    for form in forms {
+        if open.is_empty() {
+            break;
+        }
+        let pairs: Vec<&Pair> = open.iter().map(|(pair, _)| *pair).collect();
+        let results = attach_form(ebpf, *form, &pairs)?;
+        let mut next = Vec::new();
+        for ((pair, mut reasons), result) in open.into_iter().zip(results) {
+            match result {
+                Ok(()) => {
+                    attached.hooks.extend([Side::Enter, Side::Exit].map(|s| pair.hook(*form, s)));
+                    attached.calls.push((pair.call, *form));
+                    let because = reasons.into_iter().map(|why| (pair.call, why));
+                    attached.fallbacks.extend(because);
+                }
+                Err(error) => {
+                    reasons.push(format!("{error:#}"));
+                    next.push((pair, reasons));
+                }
+            }
+        }
+        open = next;
+    }
+    attached.missing = open.into_iter().map(|(p, why)| (p.call, why.join("; "))).collect();
+    if has_32_bit {
+        attach_32_bit(ebpf, &mut attached);
+    }
+    Ok(attached)
 }
 
-fn load(ebpf: &mut Ebpf, pair: &Pair, side: &str) -> Result<()> {
-    let name = format!("{side}_{}", pair.program);
-    program(ebpf, pair, side)?.load().map_err(|error| last_lines(&name, &error))
+/// Loads, attaches and tests pairs in one form; one result for each.
+fn attach_form(ebpf: &mut Ebpf, form: Form, pairs: &[&Pair]) -> Result<Vec<Result<()>>> {
+    let work = |ebpf: &mut Ebpf| {
+        let results = load(ebpf, form, pairs);
+        // All are loaded before any is attached: the verifier takes its time, and calls made
+        // between the two halves of a pair are not counted.
+        let ready = pairs.iter().zip(results);
+        ready.map(|(pair, result)| result.and_then(|()| attach_pair(ebpf, form, pair))).collect()
+    };
+    let mut results: Vec<Result<()>> = match form {
+        Form::Function => work(ebpf),
+        Form::Tracepoint => tracefs::with(|| Ok(work(ebpf)))?,
+    };
+    let calls: Vec<Call> = pairs.iter().map(|pair| pair.call).collect();
+    let seen = selftest::seen(ebpf, &calls)?;
+    for ((pair, result), seen) in pairs.iter().zip(&mut results).zip(seen) {
+        if result.is_ok() && !seen {
+            detach_pair(ebpf, form, pair);
+            *result = Err(anyhow!(
+                "{} was attached and did not see the self-test's own call",
+                pair.hook(form, Side::Exit)
+            ));
+        }
+    }
+    Ok(results)
+}
+
+/// Loads pairs in one form, at once: the verifier works on each by itself, on a CPU of its own.
+fn load(ebpf: &mut Ebpf, form: Form, pairs: &[&Pair]) -> Vec<Result<()>> {
+    let btf = match form {
+        Form::Function => match Btf::from_sys_fs().context("reading the kernel's types") {
+            Ok(btf) => Some(btf),
+            Err(error) => return pairs.iter().map(|_| Err(anyhow!("{error:#}"))).collect(),
+        },
+        Form::Tracepoint => None,
+    };
+    let mut programs: HashMap<String, &mut Program> =
+        ebpf.programs_mut().map(|(name, program)| (name.to_owned(), program)).collect();
+    let mut jobs = Vec::new();
+    for pair in pairs {
+        jobs.push([Side::Exit, Side::Enter].map(|side| {
+            let name = pair.program(form, side);
+            let program = programs.remove(&name);
+            (name, program)
+        }));
+    }
+    let btf = btf.as_ref();
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = pairs
+            .iter()
+            .zip(jobs)
+            .map(|(pair, halves)| {
+                scope.spawn(move || {
+                    halves.into_iter().try_for_each(|(name, program)| {
+                        let program = program
+                            .with_context(|| format!("this build has no program `{name}`"))?;
+                        load_one(program, btf, pair).map_err(|error| refusal(&name, &error))
+                    })
+                })
+            })
+            .collect();
+        let died = || Err(anyhow!("the thread that loads the program died"));
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| died())).collect()
+    })
+}
+
+fn load_one(program: &mut Program, btf: Option<&Btf>, pair: &Pair) -> Result<()> {
+    match (program, btf) {
+        (Program::TracePoint(program), _) => Ok(program.load()?),
+        (Program::FEntry(program), Some(btf)) => Ok(program.load(pair.function(), btf)?),
+        (Program::FExit(program), Some(btf)) => Ok(program.load(pair.function(), btf)?),
+        (other, _) => Err(anyhow!("a program of type {:?} has no place here", other.prog_type())),
+    }
+}
+
+fn program<'a>(ebpf: &'a mut Ebpf, form: Form, pair: &Pair, side: Side) -> Result<&'a mut Program> {
+    let name = pair.program(form, side);
+    ebpf.program_mut(&name).with_context(|| format!("this build has no program `{name}`"))
 }
 
 /// The exit first: a call that is under way then leaves an exit without entry, which is counted,
 /// and not an entry without exit, which would look like a call that never returns.
-fn attach_pair(ebpf: &mut Ebpf, pair: &Pair) -> Result<[String; 2]> {
-    let mut hook = |side: &str| -> Result<String> {
-        let event = format!("sys_{side}_{}", pair.tracepoint);
-        let probe = program(ebpf, pair, side)?;
-        probe
-            .attach("syscalls", &event)
-            .with_context(|| format!("attaching to syscalls:{event}"))?;
-        Ok(format!("tracepoint:syscalls:{event}"))
-    };
-    Ok([hook("exit")?, hook("enter")?])
+fn attach_pair(ebpf: &mut Ebpf, form: Form, pair: &Pair) -> Result<()> {
+    for side in [Side::Exit, Side::Enter] {
+        let hook = pair.hook(form, side);
+        attach_one(program(ebpf, form, pair, side)?, pair, side)
+            .with_context(|| format!("attaching to {hook}"))?;
+    }
+    Ok(())
 }
 
-/// The verifier's log has hundreds of lines; its end says why.
-fn last_lines(program: &str, error: &dyn std::error::Error) -> anyhow::Error {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
+fn attach_one(program: &mut Program, pair: &Pair, side: Side) -> Result<()> {
+    match program {
+        Program::TracePoint(program) => {
+            let event = pair.event(side).context("there is no such tracepoint")?;
+            program.attach("syscalls", &event).map(drop)?;
+        }
+        Program::FEntry(program) => program.attach().map(drop)?,
+        Program::FExit(program) => program.attach().map(drop)?,
+        other => return Err(anyhow!("a program of type {:?}", other.prog_type())),
     }
+    Ok(())
+}
+
+/// Takes a pair out again, as far as it is in.
+fn detach_pair(ebpf: &mut Ebpf, form: Form, pair: &Pair) {
+    for side in [Side::Enter, Side::Exit] {
+        let unloaded = program(ebpf, form, pair, side).map(|program| match program {
+            Program::TracePoint(program) => program.unload(),
+            Program::FEntry(program) => program.unload(),
+            Program::FExit(program) => program.unload(),
+            _ => Ok(()),
+        });
+        if let Err(error) | Ok(Err(error)) = unloaded.map(|r| r.map_err(anyhow::Error::from)) {
+            tracing::warn!("taking out {}: {error:#}", pair.hook(form, side));
+        }
+    }
+}
+
+/// The 32-bit interface of an x86-64 kernel, which only functions show. The self-test does not try
+/// it: where it is switched off, whoever uses it is killed.
+fn attach_32_bit(ebpf: &mut Ebpf, attached: &mut Attached) {
+    const WHAT: &str = "calls of 32-bit programs";
+    if attached.calls.iter().all(|(_, form)| *form == Form::Tracepoint) {
+        attached.not_covered.push(format!("{WHAT}: syscall tracepoints do not show them"));
+        return;
+    }
+    let pairs: Vec<&Pair> = OF_32_BIT.iter().collect();
+    let results = load(ebpf, Form::Function, &pairs);
+    for (pair, result) in pairs.iter().zip(results) {
+        match result.and_then(|()| attach_pair(ebpf, Form::Function, pair)) {
+            Ok(()) => {
+                let hooks = [Side::Enter, Side::Exit].map(|s| pair.hook(Form::Function, s));
+                attached.hooks.extend(hooks);
+            }
+            Err(error) => {
+                attached.not_covered.push(format!("{WHAT}, {}: {error:#}", pair.function()))
+            }
+        }
+    }
+}
+
+/// Why a program was refused. The verifier's log has hundreds of lines; its end says why.
+fn refusal(program: &str, error: &anyhow::Error) -> anyhow::Error {
+    if program.starts_with('f')
+        && let Some(ProgramError::LoadError { io_error, .. }) = error.downcast_ref()
+        && io_error.raw_os_error() == Some(Errno::EPERM as i32)
+    {
+        return anyhow!(
+            "this kernel lets no program hang on its functions (EPERM): it is locked down, or a \
+             security policy forbids it"
+        );
+    }
+    let text = format!("{error:#}");
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
     let tail = lines[lines.len().saturating_sub(6)..].join(" | ");
     anyhow!("the kernel refused program `{program}`: {tail}")

@@ -8,7 +8,7 @@ use aya::{
 };
 use podstuck_common::config::{NO_OFFSET, Offsets};
 
-use super::btf::Btf;
+use super::{btf::Btf, hooks::OF_32_BIT};
 
 /// Where the kernel describes its own types.
 pub const BTF_PATH: &str = "/sys/kernel/btf/vmlinux";
@@ -19,6 +19,8 @@ pub struct Layout {
     pub offsets: Offsets,
     /// What is missing, and what is lost with it; empty when all is well.
     pub problems: Vec<String>,
+    /// Whether there is a 32-bit interface with functions of its own, as x86-64 kernels have it.
+    pub has_32_bit: bool,
 }
 
 /// Reads the running kernel's layout. Never fails: without it counts and errnos remain.
@@ -37,7 +39,7 @@ pub fn read(path: &Path) -> Layout {
 }
 
 fn unusable(why: String) -> Layout {
-    Layout { offsets: NOTHING, problems: vec![format!("{why}; {LOST}")] }
+    Layout { offsets: NOTHING, problems: vec![format!("{why}; {LOST}")], has_32_bit: false }
 }
 
 const LOST: &str =
@@ -148,7 +150,7 @@ fn from_btf(btf: &Btf) -> Layout {
     };
     problems.extend(TOGETHER.iter().filter_map(|together| together.problem(btf)));
     offsets.usable = u32::from(problems.is_empty());
-    Layout { offsets, problems }
+    Layout { offsets, problems, has_32_bit: btf.has_function(OF_32_BIT[0].function()) }
 }
 
 #[cfg(test)]

@@ -2,11 +2,12 @@
 
 use anyhow::{Context, Result};
 use aya::{Ebpf, EbpfLoader, VerifierLogLevel, include_bytes_aligned};
-use podstuck_common::config::{Config, Offsets};
+use podstuck_common::config::Config;
 
 use super::{
     attach::{self, Attached},
-    selftest, tracefs,
+    hooks::Form,
+    layout::Layout,
 };
 
 static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/podstuck-ebpf"));
@@ -24,17 +25,16 @@ pub struct Probes {
     pub attached: Attached,
 }
 
-/// Loads, attaches and tests.
-pub fn load(offsets: &Offsets, config: &Config, debug: bool) -> Result<Probes> {
+/// Loads, attaches and tests, by these forms of hooks, the best one first.
+pub fn load(layout: &Layout, config: &Config, forms: &[Form], debug: bool) -> Result<Probes> {
     let level = if debug { LOG_DEBUG } else { 0 };
     let mut ebpf = EbpfLoader::new()
-        .override_global("OFFSETS", offsets, true)
+        .override_global("OFFSETS", &layout.offsets, true)
         .override_global("CONFIG", config, true)
         .override_global(LOG_LEVEL, &level, true)
         .verifier_log_level(VerifierLogLevel::STATS)
         .load(OBJECT)
         .context("creating the probes' maps")?;
-    let mut attached = tracefs::with(|| Ok(attach::tracepoints(&mut ebpf)))?;
-    selftest::verify(&ebpf, &mut attached)?;
+    let attached = attach::all(&mut ebpf, forms, layout.has_32_bit)?;
     Ok(Probes { ebpf, attached })
 }

@@ -3,6 +3,7 @@
 pub mod attach;
 pub mod btf;
 pub mod facts;
+pub mod hooks;
 pub mod layout;
 pub mod load;
 pub mod privilege;

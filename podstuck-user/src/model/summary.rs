@@ -11,12 +11,14 @@ pub struct Start {
     pub version: &'static str,
     /// Kernel release.
     pub kernel: String,
-    /// `tracepoint`; mixed backends are listed in `probes_attached`.
+    /// `fentry`, `tracepoint` or `fentry+tracepoint`; see `probes_attached` for which call has which.
     pub backend: String,
     /// Names of the probes that fire.
     pub probes_attached: Vec<String>,
     /// Those that do not, each with the reason.
     pub probes_missing: Vec<String>,
+    /// Ways to delete that no probe sees on this kernel, each with the reason.
+    pub not_covered: Vec<String>,
     /// What the run is restricted to; `null` for the whole node.
     pub target: Option<String>,
     /// Directories that were searched for pods.

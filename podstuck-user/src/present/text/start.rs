@@ -25,6 +25,9 @@ pub fn start(start: &Start, style: Style) -> String {
     for missing in &start.probes_missing {
         out.push_str(&style.wrap("  missing: ", "    ", &text(missing)));
     }
+    for what in &start.not_covered {
+        out.push_str(&style.wrap("  not covered: ", "    ", &text(what)));
+    }
     out
 }
 
@@ -48,6 +51,7 @@ mod tests {
         hostile.target = Some(HOSTILE.into());
         hostile.roots_searched = vec![HOSTILE.into()];
         hostile.probes_missing = vec![HOSTILE.into()];
+        hostile.not_covered = vec![HOSTILE.into()];
         let shown = start(&hostile, Style::PLAIN);
         assert_eq!((shown.matches('\u{1b}').count(), shown.lines().count()), (0, 3), "{shown}");
     }

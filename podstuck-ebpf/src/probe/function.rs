@@ -1,0 +1,84 @@
+//! The functions through which system calls enter the kernel, such as `__x64_sys_unlinkat`. Unlike
+//! their callees they cannot be inlined, and a program on them costs no other call anything.
+
+use aya_ebpf::{
+    bindings::bpf_user_pt_regs_t as Registers,
+    macros::{fentry, fexit},
+    programs::{FEntryContext, FExitContext},
+};
+use podstuck_common::record::call;
+
+use crate::{account, path::AT_FDCWD, scratch::room};
+
+/// The first three arguments of the call: the function's own argument is a pointer to the registers
+/// that the caller left (`SC_X86_64_REGS_TO_ARGS` of arch/x86/include/asm/syscall_wrapper.h,
+/// `SC_ARM64_REGS_TO_ARGS` of its counterpart).
+#[inline(always)]
+fn arguments(ctx: &FEntryContext) -> [u64; 3] {
+    let saved: *const Registers = ctx.arg(0);
+    // SAFETY: the kernel knows the type of the pointer and checks the access when it loads this.
+    let saved = unsafe { &*saved };
+    #[cfg(bpf_target_arch = "x86_64")]
+    return [saved.rdi, saved.rsi, saved.rdx];
+    #[cfg(not(bpf_target_arch = "x86_64"))]
+    [saved.regs[0], saved.regs[1], saved.regs[2]]
+}
+
+/// What the call returns. `bpf_get_func_ret` would need Linux 5.17; behind the only argument of a
+/// function with one its result stands in all kernels.
+#[inline(always)]
+pub(super) fn result(ctx: &FExitContext) -> i64 {
+    ctx.arg(1)
+}
+
+#[fentry]
+fn fentry_umount2(ctx: FEntryContext) -> i32 {
+    let [path, flags, _] = arguments(&ctx);
+    account::start(call::UMOUNT2, AT_FDCWD, path, flags as u32);
+    0
+}
+
+#[fexit]
+fn fexit_umount2(ctx: FExitContext) -> i32 {
+    account::finish(room::UMOUNT2, call::UMOUNT2, result(&ctx));
+    0
+}
+
+#[fentry]
+fn fentry_unlink(ctx: FEntryContext) -> i32 {
+    let [path, ..] = arguments(&ctx);
+    account::start(call::UNLINK, AT_FDCWD, path, 0);
+    0
+}
+
+#[fexit]
+fn fexit_unlink(ctx: FExitContext) -> i32 {
+    account::finish(room::UNLINK, call::UNLINK, result(&ctx));
+    0
+}
+
+#[fentry]
+fn fentry_unlinkat(ctx: FEntryContext) -> i32 {
+    let [dirfd, path, flags] = arguments(&ctx);
+    account::start(call::UNLINKAT, dirfd as i32, path, flags as u32);
+    0
+}
+
+#[fexit]
+fn fexit_unlinkat(ctx: FExitContext) -> i32 {
+    account::finish(room::UNLINKAT, call::UNLINKAT, result(&ctx));
+    0
+}
+
+#[fentry]
+fn fentry_rmdir(ctx: FEntryContext) -> i32 {
+    let [path, ..] = arguments(&ctx);
+    account::start(call::RMDIR, AT_FDCWD, path, 0);
+    0
+}
+
+#[fexit]
+fn fexit_rmdir(ctx: FExitContext) -> i32 {
+    account::finish(room::RMDIR, call::RMDIR, result(&ctx));
+    0
+}
