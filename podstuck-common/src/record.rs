@@ -87,8 +87,8 @@ pub struct InFlight {
     pub flags: u32,
     /// As in [`call`].
     pub call: u32,
-    /// Padding, always 0.
-    pub reserved: u32,
+    /// The same number at entry and return of a call, another for other calls.
+    pub number: u32,
 }
 
 /// Who made the calls of a process id.

@@ -24,9 +24,9 @@ const EPERM: i64 = -1;
 const ENOSYS: i64 = -38;
 const AT_REMOVEDIR: u32 = 0x200;
 
-/// A call is entered.
+/// A call is entered. `number` is the one that [`finish`] will be given.
 #[inline(always)]
-pub(crate) fn start(call: u8, dirfd: i32, path: u64, flags: u32) {
+pub(crate) fn start(call: u8, number: u32, dirfd: i32, path: u64, flags: u32) {
     let thread = bpf_get_current_pid_tgid();
     let call =
         if call == call::UNLINKAT && flags & AT_REMOVEDIR != 0 { call::UNLINKAT_DIR } else { call };
@@ -40,7 +40,7 @@ pub(crate) fn start(call: u8, dirfd: i32, path: u64, flags: u32) {
         dirfd,
         flags,
         call: u32::from(call),
-        reserved: 0,
+        number,
     });
 }
 
@@ -51,9 +51,9 @@ fn refused(result: i64) -> bool {
     result == EPERM || result == ENOSYS
 }
 
-/// A call returns. `n` is the program's room; `call` may say `UNLINKAT` for both of its forms.
+/// A call returns. `n` is the program's room.
 #[inline(always)]
-pub(crate) fn finish(n: u32, call: u8, result: i64) {
+pub(crate) fn finish(n: u32, number: u32, result: i64) {
     let thread = bpf_get_current_pid_tgid();
     let Some(entry) = in_flight::take(thread) else {
         lose(if kernel::has_seccomp_filter() && refused(result) {
@@ -63,9 +63,7 @@ pub(crate) fn finish(n: u32, call: u8, result: i64) {
         });
         return;
     };
-    let made = entry.call as u8;
-    let same = made == call || (call == call::UNLINKAT && made == call::UNLINKAT_DIR);
-    if !same {
+    if entry.number != number {
         lose(loss::UNMATCHED_EXIT);
         return;
     }

@@ -57,6 +57,7 @@ pub(crate) fn put(entry: &InFlight) {
     slot.dirfd = entry.dirfd;
     slot.flags = entry.flags;
     slot.call = entry.call;
+    slot.number = entry.number;
     slot.thread = entry.thread;
 }
 

@@ -10,16 +10,15 @@ use crate::{
     kernel,
     maps::config,
     place::Place,
-    scratch::{NOT_READ, Partial, Scratch, scratch},
+    scratch::{ARRIVED, GO_ON, NOT_READ, Partial, ROUNDS, Scratch, scratch},
 };
 
 /// `AT_FDCWD` of `fcntl.h`: what the calls without a directory argument have as well.
 pub(crate) const AT_FDCWD: i32 = -100;
 /// How much of an argument is searched for a target. Pod volumes end within 400 bytes: kubelet's
-/// root, a UID, a plugin and a volume of at most 253 characters.
+/// root, a UID, a plugin and a volume of at most 253 characters. Each of the 256 rounds of the search
+/// takes eight bytes or ends a component.
 const SEARCHED: u32 = 512;
-/// Each takes eight bytes or ends a component: enough for 512 bytes of names of three letters.
-const ROUNDS: u32 = 192;
 
 /// The first byte of the argument; `None` when the caller's memory cannot be read.
 ///
@@ -74,13 +73,30 @@ pub(crate) extern "C" fn follow(n: u32) -> u32 {
     }
     room.state.part = EMPTY;
     room.state.at = 0;
+    for _ in 0..ROUNDS {
+        if follow_some(n) == ARRIVED {
+            return 0;
+        }
+    }
+    if let Some(room) = scratch(n)
+        && !room.call.trail.settled()
+    {
+        room.call.trail.cut = 1;
+    }
+    0
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn follow_some(n: u32) -> u32 {
+    let Some(room) = scratch(n) else { return ARRIVED };
     // A pointer, because a reference must not outlive the calls of `take`.
     let room: *mut Scratch = room;
     for _ in 0..ROUNDS {
         // SAFETY: the room outlives the program, and this reference ends before `take` is called.
         let room = unsafe { &mut *room };
         if room.state.at >= SEARCHED {
-            break;
+            return GO_ON;
         }
         let word = next(room);
         if ComponentEnd::find(word).is_none() {
@@ -88,15 +104,10 @@ pub(crate) extern "C" fn follow(n: u32) -> u32 {
             room.state.part.len += 8;
             room.state.at += 8;
         } else if take(n) == ARRIVED {
-            return 0;
+            return ARRIVED;
         }
     }
-    // SAFETY: as above.
-    let trail = unsafe { &mut (*room).call.trail };
-    if !trail.settled() {
-        trail.cut = 1;
-    }
-    0
+    GO_ON
 }
 
 const EMPTY: Partial = Partial { hash: 0, len: 0 };
@@ -108,10 +119,6 @@ fn next(room: &Scratch) -> u64 {
     let index = at as usize / 8 & (SEARCHED as usize / 8 - 1);
     unaligned(room.argument[index], room.argument[index + 1], at)
 }
-
-/// The argument is used up.
-const ARRIVED: u32 = 1;
-const GO_ON: u32 = 0;
 
 /// Takes the component that ends within the next eight bytes of the argument.
 #[unsafe(no_mangle)]

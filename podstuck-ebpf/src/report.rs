@@ -12,7 +12,7 @@ use crate::{
     kernel,
     maps::{EVENTS, lose},
     place::{Up, copy_name},
-    scratch::{NOT_READ, Scratch, TAIL_ROOM, WALK_MAX, scratch},
+    scratch::{ARRIVED, GO_ON, NOT_READ, ROUNDS, Scratch, TAIL_ROOM, scratch},
 };
 
 /// Masks that tell the verifier the bounds that the code keeps anyway. The compiler would remove
@@ -87,45 +87,56 @@ fn write_head(scratch: &mut Scratch, why: u32, suppressed: u32) {
 fn write_names(n: u32) -> usize {
     let Some(room) = scratch(n) else { return NO_NAMES };
     room.state.place = room.call.place;
-    let mut end = 0;
-    for _ in 0..WALK_MAX {
-        match write_name(n, end) {
-            ARRIVED => return end as usize,
-            CUT => break,
-            further => end = further,
+    room.state.end = 0;
+    let mut complete = false;
+    for _ in 0..ROUNDS {
+        if write_some(n) == ARRIVED {
+            complete = true;
+            break;
         }
     }
     let Some(room) = scratch(n) else { return NO_NAMES };
-    room.head.flaws |= flaw::CUT;
-    end as usize
+    if !complete {
+        room.head.flaws |= flaw::CUT;
+    }
+    room.state.end as usize
 }
 
-const ARRIVED: u32 = u32::MAX;
-const CUT: u32 = u32::MAX - 1;
-
-/// Writes the next name at `end`: where it ends, or [`ARRIVED`] or [`CUT`].
 #[unsafe(no_mangle)]
 #[inline(never)]
-extern "C" fn write_name(n: u32, end: u32) -> u32 {
-    let Some(scratch) = scratch(n) else { return CUT };
+extern "C" fn write_some(n: u32) -> u32 {
+    for _ in 0..ROUNDS {
+        if write_one(n) == ARRIVED {
+            return ARRIVED;
+        }
+    }
+    GO_ON
+}
+
+/// Writes the next name. Where there is no more room the loops run on without effect.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn write_one(n: u32) -> u32 {
+    let Some(scratch) = scratch(n) else { return GO_ON };
     let place = scratch.state.place;
     let Some(dentry) = place.dentry() else { return ARRIVED };
     match place.up(&dentry) {
         Up::Top => ARRIVED,
         Up::Mount(on) => {
             scratch.state.place = on;
-            end
+            GO_ON
         }
         Up::Parent(parent, name) => {
-            let offset = black_box(end as usize) & OFFSET_MASK;
+            let offset = black_box(scratch.state.end as usize) & OFFSET_MASK;
             if offset > BASE_MAX - NAME_SIZE {
-                return CUT;
+                return GO_ON;
             }
             // SAFETY: the check above leaves room for the longest name.
             let to = unsafe { scratch.tail.as_mut_ptr().add(offset) };
-            let Some(len) = copy_name(name, to) else { return CUT };
+            let Some(len) = copy_name(name, to) else { return GO_ON };
             scratch.state.place = parent;
-            (offset + (len & 511)) as u32
+            scratch.state.end = (offset + (len & 511)) as u32;
+            GO_ON
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::{
     maps::config,
     memory,
     place::{Up, copy_name},
-    scratch::{Component, WALK_MAX, scratch},
+    scratch::{ARRIVED, Component, GO_ON, ROUNDS, WALK_MAX, scratch},
 };
 
 /// Finds the trail of the call's directory, from memory or by walking up to the nearest ancestor
@@ -70,8 +70,9 @@ fn climb(n: u32) {
     room.state.mounted = 0;
     room.directory.trail = Trail::default();
     room.directory.born_ns = room.call.now;
-    for step in 0..WALK_MAX as u32 {
-        if climb_one(n, step) == ARRIVED {
+    room.state.steps = 0;
+    for _ in 0..ROUNDS {
+        if climb_some(n) == ARRIVED {
             return;
         }
     }
@@ -81,17 +82,26 @@ fn climb(n: u32) {
     room.state.components = 0;
 }
 
-/// There is no way further up.
-const ARRIVED: u32 = 1;
-const GO_ON: u32 = 0;
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn climb_some(n: u32) -> u32 {
+    for _ in 0..ROUNDS {
+        if climb_one(n) == ARRIVED {
+            return ARRIVED;
+        }
+    }
+    GO_ON
+}
 
 #[unsafe(no_mangle)]
 #[inline(never)]
-extern "C" fn climb_one(n: u32, step: u32) -> u32 {
+extern "C" fn climb_one(n: u32) -> u32 {
     let Some(room) = scratch(n) else { return ARRIVED };
     let place = room.state.place;
     let Some(dentry) = place.dentry() else { return ARRIVED };
-    if step != 0
+    room.state.steps += 1;
+    // The first is the directory asked for.
+    if room.state.steps > 1
         && let Some(known) = memory::recall(place, &dentry, room.call.now)
     {
         room.directory.trail = known.trail;
@@ -128,24 +138,34 @@ extern "C" fn climb_one(n: u32, step: u32) -> u32 {
 /// Reads the components back from the top down.
 #[inline(always)]
 fn descend(n: u32) {
-    let Some(room) = scratch(n) else { return };
-    let count = room.state.components;
-    for i in 0..WALK_MAX as u32 {
-        if i >= count {
-            break;
+    for _ in 0..ROUNDS {
+        if descend_some(n) == ARRIVED {
+            return;
         }
-        descend_one(n, count - 1 - i);
     }
 }
 
 #[unsafe(no_mangle)]
 #[inline(never)]
-extern "C" fn descend_one(n: u32, index: u32) -> u32 {
-    let Some(room) = scratch(n) else { return 0 };
+extern "C" fn descend_some(n: u32) -> u32 {
+    for _ in 0..ROUNDS {
+        if descend_one(n) == ARRIVED {
+            return ARRIVED;
+        }
+    }
+    GO_ON
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn descend_one(n: u32) -> u32 {
+    let Some(room) = scratch(n) else { return ARRIVED };
+    let Some(index) = room.state.components.checked_sub(1) else { return ARRIVED };
+    room.state.components = index;
     // A mask that the compiler cannot see through: it tells the verifier the bound that holds.
     let Some(c) = room.components.get(black_box(index as usize) & (WALK_MAX - 1)) else {
-        return 0;
+        return ARRIVED;
     };
     room.directory.trail.step(config(), c.hash, c.len, c.mounted != 0);
-    0
+    GO_ON
 }

@@ -34,51 +34,51 @@ pub(super) fn result(ctx: &FExitContext) -> i64 {
 #[fentry]
 fn fentry_umount2(ctx: FEntryContext) -> i32 {
     let [path, flags, _] = arguments(&ctx);
-    account::start(call::UMOUNT2, AT_FDCWD, path, flags as u32);
+    account::start(call::UMOUNT2, room::UMOUNT2, AT_FDCWD, path, flags as u32);
     0
 }
 
 #[fexit]
 fn fexit_umount2(ctx: FExitContext) -> i32 {
-    account::finish(room::UMOUNT2, call::UMOUNT2, result(&ctx));
+    account::finish(room::UMOUNT2, room::UMOUNT2, result(&ctx));
     0
 }
 
 #[fentry]
 fn fentry_unlink(ctx: FEntryContext) -> i32 {
     let [path, ..] = arguments(&ctx);
-    account::start(call::UNLINK, AT_FDCWD, path, 0);
+    account::start(call::UNLINK, room::UNLINK, AT_FDCWD, path, 0);
     0
 }
 
 #[fexit]
 fn fexit_unlink(ctx: FExitContext) -> i32 {
-    account::finish(room::UNLINK, call::UNLINK, result(&ctx));
+    account::finish(room::UNLINK, room::UNLINK, result(&ctx));
     0
 }
 
 #[fentry]
 fn fentry_unlinkat(ctx: FEntryContext) -> i32 {
     let [dirfd, path, flags] = arguments(&ctx);
-    account::start(call::UNLINKAT, dirfd as i32, path, flags as u32);
+    account::start(call::UNLINKAT, room::UNLINKAT, dirfd as i32, path, flags as u32);
     0
 }
 
 #[fexit]
 fn fexit_unlinkat(ctx: FExitContext) -> i32 {
-    account::finish(room::UNLINKAT, call::UNLINKAT, result(&ctx));
+    account::finish(room::UNLINKAT, room::UNLINKAT, result(&ctx));
     0
 }
 
 #[fentry]
 fn fentry_rmdir(ctx: FEntryContext) -> i32 {
     let [path, ..] = arguments(&ctx);
-    account::start(call::RMDIR, AT_FDCWD, path, 0);
+    account::start(call::RMDIR, room::RMDIR, AT_FDCWD, path, 0);
     0
 }
 
 #[fexit]
 fn fexit_rmdir(ctx: FExitContext) -> i32 {
-    account::finish(room::RMDIR, call::RMDIR, result(&ctx));
+    account::finish(room::RMDIR, room::RMDIR, result(&ctx));
     0
 }

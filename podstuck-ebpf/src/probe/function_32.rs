@@ -26,13 +26,13 @@ fn arguments(ctx: &FEntryContext) -> [u64; 3] {
 #[fentry]
 fn fentry_umount2_32(ctx: FEntryContext) -> i32 {
     let [path, flags, _] = arguments(&ctx);
-    account::start(call::UMOUNT2, AT_FDCWD, path, flags as u32);
+    account::start(call::UMOUNT2, FIRST_32, AT_FDCWD, path, flags as u32);
     0
 }
 
 #[fexit]
 fn fexit_umount2_32(ctx: FExitContext) -> i32 {
-    account::finish(FIRST_32, call::UMOUNT2, result(&ctx));
+    account::finish(FIRST_32, FIRST_32, result(&ctx));
     0
 }
 
@@ -40,51 +40,51 @@ fn fexit_umount2_32(ctx: FExitContext) -> i32 {
 #[fentry]
 fn fentry_umount_32(ctx: FEntryContext) -> i32 {
     let [path, ..] = arguments(&ctx);
-    account::start(call::UMOUNT2, AT_FDCWD, path, 0);
+    account::start(call::UMOUNT2, FIRST_32 + 1, AT_FDCWD, path, 0);
     0
 }
 
 #[fexit]
 fn fexit_umount_32(ctx: FExitContext) -> i32 {
-    account::finish(FIRST_32 + 1, call::UMOUNT2, result(&ctx));
+    account::finish(FIRST_32 + 1, FIRST_32 + 1, result(&ctx));
     0
 }
 
 #[fentry]
 fn fentry_unlink_32(ctx: FEntryContext) -> i32 {
     let [path, ..] = arguments(&ctx);
-    account::start(call::UNLINK, AT_FDCWD, path, 0);
+    account::start(call::UNLINK, FIRST_32 + 2, AT_FDCWD, path, 0);
     0
 }
 
 #[fexit]
 fn fexit_unlink_32(ctx: FExitContext) -> i32 {
-    account::finish(FIRST_32 + 2, call::UNLINK, result(&ctx));
+    account::finish(FIRST_32 + 2, FIRST_32 + 2, result(&ctx));
     0
 }
 
 #[fentry]
 fn fentry_unlinkat_32(ctx: FEntryContext) -> i32 {
     let [dirfd, path, flags] = arguments(&ctx);
-    account::start(call::UNLINKAT, dirfd as i32, path, flags as u32);
+    account::start(call::UNLINKAT, FIRST_32 + 3, dirfd as i32, path, flags as u32);
     0
 }
 
 #[fexit]
 fn fexit_unlinkat_32(ctx: FExitContext) -> i32 {
-    account::finish(FIRST_32 + 3, call::UNLINKAT, result(&ctx));
+    account::finish(FIRST_32 + 3, FIRST_32 + 3, result(&ctx));
     0
 }
 
 #[fentry]
 fn fentry_rmdir_32(ctx: FEntryContext) -> i32 {
     let [path, ..] = arguments(&ctx);
-    account::start(call::RMDIR, AT_FDCWD, path, 0);
+    account::start(call::RMDIR, FIRST_32 + 4, AT_FDCWD, path, 0);
     0
 }
 
 #[fexit]
 fn fexit_rmdir_32(ctx: FExitContext) -> i32 {
-    account::finish(FIRST_32 + 4, call::RMDIR, result(&ctx));
+    account::finish(FIRST_32 + 4, FIRST_32 + 4, result(&ctx));
     0
 }

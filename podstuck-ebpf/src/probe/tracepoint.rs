@@ -12,57 +12,51 @@ use crate::{account, path::AT_FDCWD, scratch::room};
 #[inline(always)]
 fn word(ctx: &TracePointContext, index: usize) -> u64 {
     // SAFETY: the verifier checks the access against the size of the tracepoint's context.
-    unsafe { ctx.as_ptr().cast::<u64>().add(2 + index).read() }
+    unsafe { ctx.as_ptr().cast::<u64>().add(index).read() }
 }
 
 #[inline(always)]
-fn exit(ctx: &TracePointContext, room: u32, call: u8) -> u32 {
-    let result = word(ctx, 0) as i64;
-    debug!(ctx, "call {} returned {}", call, result);
-    account::finish(room, call, result);
-    0
+fn number(ctx: &TracePointContext) -> u32 {
+    word(ctx, 1) as u32
+}
+
+#[inline(always)]
+fn argument(ctx: &TracePointContext, index: usize) -> u64 {
+    word(ctx, 2 + index)
 }
 
 #[tracepoint]
 fn enter_umount2(ctx: TracePointContext) -> u32 {
-    account::start(call::UMOUNT2, AT_FDCWD, word(&ctx, 0), word(&ctx, 1) as u32);
+    let (path, flags) = (argument(&ctx, 0), argument(&ctx, 1) as u32);
+    account::start(call::UMOUNT2, number(&ctx), AT_FDCWD, path, flags);
     0
-}
-
-#[tracepoint]
-fn exit_umount2(ctx: TracePointContext) -> u32 {
-    exit(&ctx, room::UMOUNT2, call::UMOUNT2)
 }
 
 #[tracepoint]
 fn enter_unlink(ctx: TracePointContext) -> u32 {
-    account::start(call::UNLINK, AT_FDCWD, word(&ctx, 0), 0);
+    account::start(call::UNLINK, number(&ctx), AT_FDCWD, argument(&ctx, 0), 0);
     0
-}
-
-#[tracepoint]
-fn exit_unlink(ctx: TracePointContext) -> u32 {
-    exit(&ctx, room::UNLINK, call::UNLINK)
 }
 
 #[tracepoint]
 fn enter_unlinkat(ctx: TracePointContext) -> u32 {
-    account::start(call::UNLINKAT, word(&ctx, 0) as i32, word(&ctx, 1), word(&ctx, 2) as u32);
+    let (dirfd, flags) = (argument(&ctx, 0) as i32, argument(&ctx, 2) as u32);
+    account::start(call::UNLINKAT, number(&ctx), dirfd, argument(&ctx, 1), flags);
     0
-}
-
-#[tracepoint]
-fn exit_unlinkat(ctx: TracePointContext) -> u32 {
-    exit(&ctx, room::UNLINKAT, call::UNLINKAT)
 }
 
 #[tracepoint]
 fn enter_rmdir(ctx: TracePointContext) -> u32 {
-    account::start(call::RMDIR, AT_FDCWD, word(&ctx, 0), 0);
+    account::start(call::RMDIR, number(&ctx), AT_FDCWD, argument(&ctx, 0), 0);
     0
 }
 
+/// One program for all returns, since the verifier takes its time for each: the entry has noted
+/// which call it is.
 #[tracepoint]
-fn exit_rmdir(ctx: TracePointContext) -> u32 {
-    exit(&ctx, room::RMDIR, call::RMDIR)
+fn exit(ctx: TracePointContext) -> u32 {
+    let (number, result) = (number(&ctx), argument(&ctx, 0) as i64);
+    debug!(ctx, "system call {} returned {}", number, result);
+    account::finish(room::TRACEPOINT, number, result);
+    0
 }

@@ -1,9 +1,12 @@
 //! Hanging the probes in: on functions where that works, else on syscall tracepoints, for each call
 //! by itself.
 
-use std::collections::HashMap;
+use std::{
+    collections::{BTreeMap, HashMap},
+    thread::ScopedJoinHandle,
+};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use aya::{
     Btf, Ebpf,
     programs::{Program, ProgramError},
@@ -110,7 +113,10 @@ fn attach_form(ebpf: &mut Ebpf, form: Form, pairs: &[&Pair]) -> Result<Vec<Resul
     let seen = selftest::seen(ebpf, &calls)?;
     for ((pair, result), seen) in pairs.iter().zip(&mut results).zip(seen) {
         if result.is_ok() && !seen {
-            detach_pair(ebpf, form, pair);
+            // A tracepoint that is silent may stay: it shares a program, and no other form follows.
+            if form == Form::Function {
+                detach_pair(ebpf, pair);
+            }
             *result = Err(anyhow!(
                 "{} was attached and did not see the self-test's own call",
                 pair.hook(form, Side::Exit)
@@ -129,43 +135,46 @@ fn load(ebpf: &mut Ebpf, form: Form, pairs: &[&Pair]) -> Vec<Result<()>> {
         },
         Form::Tracepoint => None,
     };
-    let mut programs: HashMap<String, &mut Program> =
-        ebpf.programs_mut().map(|(name, program)| (name.to_owned(), program)).collect();
-    let mut jobs = Vec::new();
+    // A program that several pairs share is loaded once.
+    let mut jobs: BTreeMap<String, &Pair> = BTreeMap::new();
     for pair in pairs {
-        jobs.push([Side::Exit, Side::Enter].map(|side| {
-            let name = pair.program(form, side);
-            let program = programs.remove(&name);
-            (name, program)
-        }));
+        jobs.extend([Side::Exit, Side::Enter].map(|side| (pair.program(form, side), *pair)));
     }
     let btf = btf.as_ref();
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = pairs
-            .iter()
-            .zip(jobs)
-            .map(|(pair, halves)| {
-                scope.spawn(move || {
-                    halves.into_iter().try_for_each(|(name, program)| {
-                        let program = program
-                            .with_context(|| format!("this build has no program `{name}`"))?;
-                        load_one(program, btf, pair).map_err(|error| refusal(&name, &error))
-                    })
-                })
+    let loaded: HashMap<String, Result<(), String>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = ebpf
+            .programs_mut()
+            .filter_map(|(name, program)| Some((name.to_owned(), program, *jobs.get(name)?)))
+            .map(|(name, program, pair)| {
+                let load = move || load_one(program, btf, pair).map_err(|e| format!("{e:#}"));
+                (name, scope.spawn(load))
             })
             .collect();
-        let died = || Err(anyhow!("the thread that loads the program died"));
-        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| died())).collect()
-    })
+        let died = || Err("the thread that loads it died".to_owned());
+        let join = |(name, thread): (_, ScopedJoinHandle<'_, _>)| {
+            (name, thread.join().unwrap_or_else(|_| died()))
+        };
+        threads.into_iter().map(join).collect()
+    });
+    let result = |pair: &Pair, side| match loaded.get(&pair.program(form, side)) {
+        Some(Ok(())) => Ok(()),
+        Some(Err(why)) => Err(anyhow!("{why}")),
+        None => Err(anyhow!("this build has no program `{}`", pair.program(form, side))),
+    };
+    pairs
+        .iter()
+        .map(|pair| result(pair, Side::Exit).and_then(|()| result(pair, Side::Enter)))
+        .collect()
 }
 
 fn load_one(program: &mut Program, btf: Option<&Btf>, pair: &Pair) -> Result<()> {
-    match (program, btf) {
-        (Program::TracePoint(program), _) => Ok(program.load()?),
-        (Program::FEntry(program), Some(btf)) => Ok(program.load(pair.function(), btf)?),
-        (Program::FExit(program), Some(btf)) => Ok(program.load(pair.function(), btf)?),
-        (other, _) => Err(anyhow!("a program of type {:?} has no place here", other.prog_type())),
-    }
+    let loaded = match (program, btf) {
+        (Program::TracePoint(program), _) => program.load(),
+        (Program::FEntry(program), Some(btf)) => program.load(pair.function(), btf),
+        (Program::FExit(program), Some(btf)) => program.load(pair.function(), btf),
+        (other, _) => bail!("a program of type {:?} has no place here", other.prog_type()),
+    };
+    loaded.map_err(|error| refusal(&error))
 }
 
 fn program<'a>(ebpf: &'a mut Ebpf, form: Form, pair: &Pair, side: Side) -> Result<&'a mut Program> {
@@ -197,17 +206,16 @@ fn attach_one(program: &mut Program, pair: &Pair, side: Side) -> Result<()> {
     Ok(())
 }
 
-/// Takes a pair out again, as far as it is in.
-fn detach_pair(ebpf: &mut Ebpf, form: Form, pair: &Pair) {
+/// Takes a pair of programs on functions out again, as far as it is in.
+fn detach_pair(ebpf: &mut Ebpf, pair: &Pair) {
     for side in [Side::Enter, Side::Exit] {
-        let unloaded = program(ebpf, form, pair, side).map(|program| match program {
-            Program::TracePoint(program) => program.unload(),
-            Program::FEntry(program) => program.unload(),
-            Program::FExit(program) => program.unload(),
+        let unloaded = match program(ebpf, Form::Function, pair, side) {
+            Ok(Program::FEntry(program)) => program.unload(),
+            Ok(Program::FExit(program)) => program.unload(),
             _ => Ok(()),
-        });
-        if let Err(error) | Ok(Err(error)) = unloaded.map(|r| r.map_err(anyhow::Error::from)) {
-            tracing::warn!("taking out {}: {error:#}", pair.hook(form, side));
+        };
+        if let Err(error) = unloaded {
+            tracing::warn!("taking out {}: {error:#}", pair.hook(Form::Function, side));
         }
     }
 }
@@ -236,18 +244,18 @@ fn attach_32_bit(ebpf: &mut Ebpf, attached: &mut Attached) {
 }
 
 /// Why a program was refused. The verifier's log has hundreds of lines; its end says why.
-fn refusal(program: &str, error: &anyhow::Error) -> anyhow::Error {
-    if program.starts_with('f')
-        && let Some(ProgramError::LoadError { io_error, .. }) = error.downcast_ref()
-        && io_error.raw_os_error() == Some(Errno::EPERM as i32)
-    {
-        return anyhow!(
-            "this kernel lets no program hang on its functions (EPERM): it is locked down, or a \
-             security policy forbids it"
-        );
+fn refusal(error: &ProgramError) -> anyhow::Error {
+    if let ProgramError::LoadError { io_error, verifier_log } = error {
+        if io_error.raw_os_error() == Some(Errno::EPERM as i32) {
+            return anyhow!(
+                "this kernel refuses the program (EPERM): it is locked down, or a security policy \
+                 forbids programs of this kind"
+            );
+        }
+        let log = verifier_log.to_string();
+        let lines: Vec<&str> = log.lines().filter(|line| !line.trim().is_empty()).collect();
+        let tail = lines[lines.len().saturating_sub(6)..].join(" | ");
+        return anyhow!("this kernel refuses the program ({io_error}): {tail}");
     }
-    let text = format!("{error:#}");
-    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
-    let tail = lines[lines.len().saturating_sub(6)..].join(" | ");
-    anyhow!("the kernel refused program `{program}`: {tail}")
+    anyhow!("loading the program: {error}")
 }

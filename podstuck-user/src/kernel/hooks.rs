@@ -80,13 +80,13 @@ pub const OF_32_BIT: [Pair; 5] = [
 impl Pair {
     /// Name of a program.
     pub fn program(&self, form: Form, side: Side) -> String {
-        let prefix = match (form, side) {
-            (Form::Function, Side::Enter) => "fentry",
-            (Form::Function, Side::Exit) => "fexit",
-            (Form::Tracepoint, Side::Enter) => "enter",
-            (Form::Tracepoint, Side::Exit) => "exit",
-        };
-        format!("{prefix}_{}", self.program)
+        match (form, side) {
+            (Form::Function, Side::Enter) => format!("fentry_{}", self.program),
+            (Form::Function, Side::Exit) => format!("fexit_{}", self.program),
+            (Form::Tracepoint, Side::Enter) => format!("enter_{}", self.program),
+            // One for all.
+            (Form::Tracepoint, Side::Exit) => "exit".to_owned(),
+        }
     }
 
     /// The function that a program of [`Form::Function`] is on.

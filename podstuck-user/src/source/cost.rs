@@ -57,7 +57,7 @@ fn ns_per_call(ebpf: &Ebpf) -> Option<f64> {
 
 /// Whether a program is on the return of a call.
 fn sees_returns(program: &str) -> bool {
-    program.starts_with("exit_") || program.starts_with("fexit_")
+    program == "exit" || program.starts_with("fexit_")
 }
 
 /// Calls whose return no program saw, because the kernel held programs off on that CPU at that
