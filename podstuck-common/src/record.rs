@@ -12,8 +12,10 @@ pub mod call {
     pub const UNLINKAT_DIR: u8 = 3;
     /// `rmdir(2)`
     pub const RMDIR: u8 = 4;
-    /// How many there are.
+    /// How many of them are counted: those above.
     pub const COUNT: usize = 5;
+    /// `rename(2)` and its younger kin. Not counted: it tells that a target has another path now.
+    pub const RENAME: u8 = 5;
     /// Their names, as reports show them.
     pub const NAMES: [&str; COUNT] =
         ["umount2", "unlink", "unlinkat", "unlinkat+AT_REMOVEDIR", "rmdir"];
@@ -81,6 +83,8 @@ pub struct InFlight {
     pub start_ns: u64,
     /// User-space address of the path argument.
     pub path: u64,
+    /// That of a rename's second path argument, whose directory argument is in `flags`.
+    pub second: u64,
     /// The directory argument, or `AT_FDCWD`.
     pub dirfd: i32,
     /// The flags argument.
@@ -236,7 +240,7 @@ mod pod {
 
 const _: () = assert!(size_of::<CountKey>() == 16);
 const _: () = assert!(size_of::<Count>() == 16);
-const _: () = assert!(size_of::<InFlight>() == 48);
+const _: () = assert!(size_of::<InFlight>() == 56);
 const _: () = assert!(size_of::<Actor>() == 48);
 const _: () = assert!(size_of::<RecordHead>() == 5 * 8 + 48 + 7 * 4 + 4 + 4 * 2);
 

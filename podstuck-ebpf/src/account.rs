@@ -15,6 +15,7 @@ use crate::{
     maps::{ACTORS, OWN_CALLS, config, lose},
     path,
     place::Place,
+    rename,
     scratch::{NOT_READ, Returned, scratch},
     target,
     tell::{reasons, tell},
@@ -37,6 +38,7 @@ pub(crate) fn start(call: u8, number: u32, dirfd: i32, path: u64, flags: u32) {
         claims: 0,
         start_ns,
         path,
+        second: 0,
         dirfd,
         flags,
         call: u32::from(call),
@@ -90,7 +92,11 @@ pub(crate) fn finish(n: u32, number: u32, result: i64) {
     call.mount_depth = 0;
     call.has_failed = false;
     call.fresh = false;
-    account(n);
+    if entry.call as u8 != call::RENAME {
+        account(n);
+    } else if result == 0 {
+        rename::renamed(n);
+    }
 }
 
 #[inline(always)]
@@ -119,7 +125,7 @@ fn account(n: u32) {
 
 /// Finds the directory, and reads the argument where it matters.
 #[inline(always)]
-fn locate(n: u32) {
+pub(crate) fn locate(n: u32) {
     let Some(room) = scratch(n) else { return };
     let first = path::first_byte(room);
     let place = first.and_then(|first| path::start(&room.call.entry, first));

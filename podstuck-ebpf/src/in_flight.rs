@@ -54,6 +54,7 @@ pub(crate) fn put(entry: &InFlight) {
     let slot = unsafe { &mut *slot };
     slot.start_ns = entry.start_ns;
     slot.path = entry.path;
+    slot.second = entry.second;
     slot.dirfd = entry.dirfd;
     slot.flags = entry.flags;
     slot.call = entry.call;

@@ -36,6 +36,8 @@ mod place;
 #[cfg(target_arch = "bpf")]
 mod probe;
 #[cfg(target_arch = "bpf")]
+mod rename;
+#[cfg(target_arch = "bpf")]
 mod report;
 #[cfg(target_arch = "bpf")]
 mod scratch;

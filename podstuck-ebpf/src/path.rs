@@ -10,6 +10,7 @@ use crate::{
     kernel,
     maps::config,
     place::Place,
+    rename,
     scratch::{ARRIVED, GO_ON, NOT_READ, Partial, ROUNDS, Scratch, scratch},
 };
 
@@ -150,4 +151,5 @@ fn step(trail: &mut Trail, hash: u64, len: u32, bytes: u64) {
         return;
     }
     trail.step(config(), mix(hash, u64::from(len)), len, false);
+    rename::adopt(trail);
 }

@@ -91,9 +91,12 @@ pub(crate) mod room {
     pub(crate) const UNLINKAT: u32 = 2;
     pub(crate) const RMDIR: u32 = 3;
     pub(crate) const TRACEPOINT: u32 = 4;
+    pub(crate) const RENAME: u32 = 5;
+    pub(crate) const RENAMEAT: u32 = 6;
+    pub(crate) const RENAMEAT2: u32 = 7;
     /// The first of five for the 32-bit interface.
-    pub(crate) const FIRST_32: u32 = 5;
-    pub(crate) const COUNT: usize = 10;
+    pub(crate) const FIRST_32: u32 = 8;
+    pub(crate) const COUNT: usize = 13;
 }
 
 /// Room for what does not fit on the stack of 512 bytes.

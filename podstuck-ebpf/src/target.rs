@@ -9,6 +9,7 @@ use crate::{
     maps::config,
     memory,
     place::{Up, copy_name},
+    rename,
     scratch::{ARRIVED, Component, GO_ON, ROUNDS, WALK_MAX, scratch},
 };
 
@@ -167,5 +168,6 @@ extern "C" fn descend_one(n: u32) -> u32 {
         return ARRIVED;
     };
     room.directory.trail.step(config(), c.hash, c.len, c.mounted != 0);
+    rename::adopt(&mut room.directory.trail);
     GO_ON
 }

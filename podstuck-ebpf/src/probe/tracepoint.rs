@@ -6,7 +6,7 @@ use aya_ebpf::{EbpfContext, macros::tracepoint, programs::TracePointContext};
 use aya_log_ebpf::debug;
 use podstuck_common::record::call;
 
-use crate::{account, path::AT_FDCWD, scratch::room};
+use crate::{account, path::AT_FDCWD, rename, scratch::room};
 
 /// A word of the context.
 #[inline(always)]
@@ -48,6 +48,22 @@ fn enter_unlinkat(ctx: TracePointContext) -> u32 {
 #[tracepoint]
 fn enter_rmdir(ctx: TracePointContext) -> u32 {
     account::start(call::RMDIR, number(&ctx), AT_FDCWD, argument(&ctx, 0), 0);
+    0
+}
+
+#[tracepoint]
+fn enter_rename(ctx: TracePointContext) -> u32 {
+    let [from, to] = [argument(&ctx, 0), argument(&ctx, 1)];
+    rename::start(number(&ctx), (AT_FDCWD, from), (AT_FDCWD, to));
+    0
+}
+
+/// `renameat` and `renameat2`, which differ in an argument behind these.
+#[tracepoint]
+fn enter_renameat(ctx: TracePointContext) -> u32 {
+    let from = (argument(&ctx, 0) as i32, argument(&ctx, 1));
+    let to = (argument(&ctx, 2) as i32, argument(&ctx, 3));
+    rename::start(number(&ctx), from, to);
     0
 }
 

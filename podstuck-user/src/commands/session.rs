@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::Result;
 use bytes::Bytes;
-use podstuck_common::record::{loss, reason};
+use podstuck_common::record::{call, loss, reason};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use super::{facts::Clerk, reporter::Reporter};
@@ -92,6 +92,10 @@ impl Session {
     pub(super) fn records(&mut self, records: &[Bytes]) {
         for bytes in records {
             let op = match decode(bytes) {
+                Ok(record) if record.head.call == call::RENAME => {
+                    self.names.renamed(&record);
+                    continue;
+                }
                 Ok(record) => self.names.operation(&record),
                 Err(error) => {
                     tracing::warn!("{error}");

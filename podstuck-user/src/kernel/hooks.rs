@@ -25,8 +25,8 @@ pub enum Side {
 /// Both halves of a call's probe.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Pair {
-    /// What it sees.
-    pub call: Call,
+    /// What it counts; nothing for a rename.
+    pub call: Option<Call>,
     /// End of the programs' names.
     program: &'static str,
     /// End of the tracepoint's name; none for the 32-bit interface, which has no tracepoints.
@@ -47,7 +47,7 @@ macro_rules! function {
 }
 
 const fn pair(
-    call: Call,
+    call: Option<Call>,
     program: &'static str,
     tracepoint: &'static str,
     function: &'static str,
@@ -57,14 +57,22 @@ const fn pair(
 
 /// The calls of programs of the machine's own width. `umount2` is called `umount` in the kernel.
 pub const NATIVE: [Pair; 4] = [
-    pair(Call::Unlinkat, "unlinkat", "unlinkat", function!("unlinkat")),
-    pair(Call::Umount2, "umount2", "umount", function!("umount")),
-    pair(Call::Unlink, "unlink", "unlink", function!("unlink")),
-    pair(Call::Rmdir, "rmdir", "rmdir", function!("rmdir")),
+    pair(Some(Call::Unlinkat), "unlinkat", "unlinkat", function!("unlinkat")),
+    pair(Some(Call::Umount2), "umount2", "umount", function!("umount")),
+    pair(Some(Call::Unlink), "unlink", "unlink", function!("unlink")),
+    pair(Some(Call::Rmdir), "rmdir", "rmdir", function!("rmdir")),
+];
+
+/// The renames, which may take a tree away before it is deleted. arm64 has no `rename`.
+pub const RENAMES: &[Pair] = &[
+    #[cfg(not(target_arch = "aarch64"))]
+    pair(None, "rename", "rename", function!("rename")),
+    pair(None, "renameat", "renameat", function!("renameat")),
+    pair(None, "renameat2", "renameat2", function!("renameat2")),
 ];
 
 const fn pair_32(call: Call, program: &'static str, function: &'static str) -> Pair {
-    Pair { call, program, tracepoint: None, function }
+    Pair { call: Some(call), program, tracepoint: None, function }
 }
 
 /// The calls of the 32-bit interface of an x86-64 kernel. arm64 kernels let these callers in by the
@@ -83,6 +91,10 @@ impl Pair {
         match (form, side) {
             (Form::Function, Side::Enter) => format!("fentry_{}", self.program),
             (Form::Function, Side::Exit) => format!("fexit_{}", self.program),
+            // The arguments that matter are the same.
+            (Form::Tracepoint, Side::Enter) if self.program == "renameat2" => {
+                "enter_renameat".to_owned()
+            }
             (Form::Tracepoint, Side::Enter) => format!("enter_{}", self.program),
             // One for all.
             (Form::Tracepoint, Side::Exit) => "exit".to_owned(),

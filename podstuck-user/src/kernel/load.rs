@@ -8,6 +8,7 @@ use super::{
     attach::{self, Attached},
     hooks::Form,
     layout::Layout,
+    links::Links,
 };
 
 static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/podstuck-ebpf"));
@@ -23,6 +24,7 @@ pub struct Probes {
     pub ebpf: Ebpf,
     /// What hangs where; `missing` includes what the self-test found dead.
     pub attached: Attached,
+    _links: Links,
 }
 
 /// Loads, attaches and tests, by these forms of hooks, the best one first.
@@ -35,6 +37,6 @@ pub fn load(layout: &Layout, config: &Config, forms: &[Form], debug: bool) -> Re
         .verifier_log_level(VerifierLogLevel::STATS)
         .load(OBJECT)
         .context("creating the probes' maps")?;
-    let attached = attach::all(&mut ebpf, forms, layout.has_32_bit)?;
-    Ok(Probes { ebpf, attached })
+    let (attached, links) = attach::all(&mut ebpf, forms, layout.has_32_bit)?;
+    Ok(Probes { ebpf, attached, _links: links })
 }
