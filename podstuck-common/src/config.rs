@@ -61,6 +61,9 @@ pub struct Offsets {
     pub mount_id: u32,
     /// `task_struct.seccomp.mode`; [`NO_OFFSET`] in a kernel without seccomp
     pub task_seccomp: u32,
+    /// `opcode` in the context of tracepoint `io_uring:io_uring_queue_async_work`; [`NO_OFFSET`]
+    /// before 5.19
+    pub io_uring_opcode: u32,
 }
 
 /// How many marker names the probes compare with.
@@ -105,6 +108,6 @@ mod pod {
     unsafe impl aya::Pod for Config {}
 }
 
-const _: () = assert!(size_of::<Offsets>() == 25 * 4);
+const _: () = assert!(size_of::<Offsets>() == 26 * 4);
 const _: () = assert!(size_of::<Marker>() == 16);
 const _: () = assert!(size_of::<Config>() == 3 * 8 + 2 * 4 + MARKERS * 16);

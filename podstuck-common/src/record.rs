@@ -218,8 +218,10 @@ pub mod loss {
     pub const NOT_WANTED: u32 = 8;
     /// A call refused by seccomp, which shows its return only. It never ran. Not a loss.
     pub const REFUSED: u32 = 9;
+    /// A deletion by io_uring, which no probe counts by its outcome.
+    pub const IO_URING: u32 = 10;
     /// How many there are.
-    pub const COUNT: u32 = 10;
+    pub const COUNT: u32 = 11;
 }
 
 #[cfg(feature = "user")]

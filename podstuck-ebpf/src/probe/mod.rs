@@ -3,4 +3,5 @@
 mod function;
 #[cfg(bpf_target_arch = "x86_64")]
 mod function_32;
+mod io_uring;
 mod tracepoint;

@@ -198,6 +198,7 @@ impl Session {
                 + losses.of(loss::IN_FLIGHT_FULL)
                 + losses.of(loss::OVERWRITTEN),
             probes_skipped: skipped,
+            io_uring_deletions: losses.of(loss::IO_URING),
             unresolved: losses.of(loss::PATH_CUT) + losses.of(loss::PATH_UNREADABLE),
             probes_missing: by_reason(&attached.missing),
         }

@@ -6,6 +6,7 @@ use aya::Ebpf;
 
 use super::{
     hooks::{Form, NATIVE, OF_32_BIT, Pair, RENAMES, Side},
+    layout::{IoUring, Layout},
     links::{self, Link, Links},
     programs, selftest, tracefs,
 };
@@ -65,7 +66,7 @@ pub fn by_reason(calls: &[(Call, String)]) -> Vec<String> {
 
 /// Hangs all probes in, by the forms given, the best one first. A pair that fails is named, the
 /// others stay; arm64 for example has no `unlink` and no `rmdir`.
-pub fn all(ebpf: &mut Ebpf, forms: &[Form], has_32_bit: bool) -> Result<(Attached, Links)> {
+pub fn all(ebpf: &mut Ebpf, forms: &[Form], layout: &Layout) -> Result<(Attached, Links)> {
     let (mut attached, mut links) = (Attached::default(), Links::default());
     let mut open: Vec<(&Pair, Vec<String>)> = NATIVE.iter().map(|p| (p, Vec::new())).collect();
     for form in forms {
@@ -97,12 +98,23 @@ pub fn all(ebpf: &mut Ebpf, forms: &[Form], has_32_bit: bool) -> Result<(Attache
     let form = if by_function { Form::Function } else { Form::Tracepoint };
     let what = "trees renamed before they are deleted are shown by their new path";
     links.add(attach_more(ebpf, &mut attached, form, RENAMES, what)?);
-    if has_32_bit && by_function {
+    if layout.has_32_bit && by_function {
         let what = "calls of 32-bit programs";
         links.add(attach_more(ebpf, &mut attached, form, &OF_32_BIT, what)?);
-    } else if has_32_bit {
+    } else if layout.has_32_bit {
         let why = "calls of 32-bit programs: syscall tracepoints do not show them";
         attached.not_covered.push(why.into());
+    }
+    match layout.io_uring {
+        IoUring::No => {}
+        IoUring::Seen => match tracefs::with(|| links::attach_io_uring(ebpf)) {
+            Ok(link) => links.add([link]),
+            Err(error) => attached.not_covered.push(format!("deletions by io_uring: {error:#}")),
+        },
+        IoUring::Unseen => {
+            let why = "deletions by io_uring: this kernel's tracepoints do not tell them";
+            attached.not_covered.push(why.into());
+        }
     }
     Ok((attached, links))
 }

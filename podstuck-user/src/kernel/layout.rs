@@ -21,6 +21,19 @@ pub struct Layout {
     pub problems: Vec<String>,
     /// Whether there is a 32-bit interface with functions of its own, as x86-64 kernels have it.
     pub has_32_bit: bool,
+    /// Whether io_uring can delete.
+    pub io_uring: IoUring,
+}
+
+/// What a kernel's io_uring can do (`IORING_OP_UNLINKAT`, Linux 5.11), and what it shows of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IoUring {
+    /// It cannot delete.
+    No,
+    /// It can, and a tracepoint tells what is done.
+    Seen,
+    /// It can, and no tracepoint tells.
+    Unseen,
 }
 
 /// Reads the running kernel's layout. Never fails: without it counts and errnos remain.
@@ -39,7 +52,12 @@ pub fn read(path: &Path) -> Layout {
 }
 
 fn unusable(why: String) -> Layout {
-    Layout { offsets: NOTHING, problems: vec![format!("{why}; {LOST}")], has_32_bit: false }
+    Layout {
+        offsets: NOTHING,
+        problems: vec![format!("{why}; {LOST}")],
+        has_32_bit: false,
+        io_uring: IoUring::No,
+    }
 }
 
 const LOST: &str =
@@ -71,7 +89,11 @@ const NOTHING: Offsets = Offsets {
     mount_mountpoint: NO_OFFSET,
     mount_id: NO_OFFSET,
     task_seccomp: NO_OFFSET,
+    io_uring_opcode: NO_OFFSET,
 };
+
+/// The context of tracepoint `io_uring:io_uring_queue_async_work`.
+const IO_URING_EVENT: &str = "trace_event_raw_io_uring_queue_async_work";
 
 /// Fields that the probes read at once, each 8 bytes behind the one before it, as in every kernel
 /// from 5.10 to 7.1.
@@ -147,10 +169,17 @@ fn from_btf(btf: &Btf) -> Layout {
         mount_id: at("mount", "mnt_id"),
         // Not needed for paths.
         task_seccomp: btf.offset("task_struct", "seccomp.mode").unwrap_or(NO_OFFSET),
+        io_uring_opcode: btf.offset(IO_URING_EVENT, "opcode").unwrap_or(NO_OFFSET),
     };
     problems.extend(TOGETHER.iter().filter_map(|together| together.problem(btf)));
     offsets.usable = u32::from(problems.is_empty());
-    Layout { offsets, problems, has_32_bit: btf.has_function(OF_32_BIT[0].function()) }
+    let io_uring = match (btf.offset("io_unlink", "flags"), offsets.io_uring_opcode) {
+        (None, _) => IoUring::No,
+        (Some(_), NO_OFFSET) => IoUring::Unseen,
+        (Some(_), _) => IoUring::Seen,
+    };
+    let has_32_bit = btf.has_function(OF_32_BIT[0].function());
+    Layout { offsets, problems, has_32_bit, io_uring }
 }
 
 #[cfg(test)]

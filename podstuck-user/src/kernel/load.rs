@@ -37,6 +37,6 @@ pub fn load(layout: &Layout, config: &Config, forms: &[Form], debug: bool) -> Re
         .verifier_log_level(VerifierLogLevel::STATS)
         .load(OBJECT)
         .context("creating the probes' maps")?;
-    let (attached, links) = attach::all(&mut ebpf, forms, layout.has_32_bit)?;
+    let (attached, links) = attach::all(&mut ebpf, forms, layout)?;
     Ok(Probes { ebpf, attached, _links: links })
 }
