@@ -38,7 +38,7 @@ pub fn backend() -> Option<String> {
 
 /// Time for what was asked about the last call: it is answered within a second.
 pub fn settle() {
-    thread::sleep(Duration::from_millis(1500) * slowdown().min(4));
+    thread::sleep(Duration::from_millis(1500) * slowdown().min(2));
 }
 
 /// Whether this test can run; says why if not.

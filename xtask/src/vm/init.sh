@@ -64,8 +64,11 @@ for backend in $(argument backends | tr , ' '); do
     $PODSTUCK_BIN watch --backend "$backend" --output json --duration 100ms >/tmp/start 2>/tmp/errors
     say start "$(head -n 1 /tmp/start)"
     cat /tmp/errors
-    for program in $(argument tests | tr , ' '); do
-        "/podstuck/tests/$program" --list --format terse $(argument filter) >/tmp/list
+    # Each is a program, or a program and a part of the names of its tests: `PROGRAM:PART`.
+    for wanted in $(argument tests | tr , ' '); do
+        program=${wanted%%:*}
+        part=${wanted#"$program"}
+        "/podstuck/tests/$program" --list --format terse ${part#:} | grep "$(argument filter)" >/tmp/list
         while read -r line; do
             name=${line%: test}
             begin=$(now)
