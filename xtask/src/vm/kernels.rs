@@ -102,7 +102,11 @@ fn unpack(apt: &PrivateApt, offer: &Offer, place: &Path) -> Result<()> {
     let whole = place.join("whole");
     apt.unpack_all(&offer.packages, &whole)?;
     let release = &offer.release;
-    let images = [format!("boot/vmlinuz-{release}"), format!("usr/lib/modules/{release}/vmlinuz")];
+    let images = ["boot/vmlinuz-RELEASE", "usr/lib/modules/RELEASE/vmlinuz"]
+        .into_iter()
+        .flat_map(|image| [image.to_owned(), format!("{image}.unsigned")])
+        .map(|image| image.replace("RELEASE", release))
+        .collect::<Vec<_>>();
     let image = images.iter().map(|image| whole.join(image)).find(|image| image.is_file());
     let image = image.with_context(|| {
         format!("{} hold neither {}", offer.packages.join(" and "), images.join(" nor "))

@@ -44,6 +44,10 @@ fn offer(name: &str, names: &BTreeSet<String>) -> Option<(Vec<u32>, Offer)> {
         }
         vec![name.to_owned()]
     } else {
+        // A kernel is built before it is signed, and then Debian has both.
+        if prefix == "linux-binary-unsigned-" && with("linux-binary-").is_some() {
+            return None;
+        }
         // Backports keep the signed kernel for longer than its modules.
         vec![name.to_owned(), with("linux-modules-")?]
     };
@@ -82,6 +86,7 @@ mod tests {
             "linux-binary-7.0.13+deb13-cloud-amd64",
             "linux-image-7.2.13+deb14-cloud-amd64",
             "linux-binary-7.2.13+deb14-cloud-amd64",
+            "linux-binary-unsigned-7.2.13+deb14-cloud-amd64",
             "linux-modules-7.2.13+deb14-cloud-amd64",
             "linux-binary-unsigned-7.3.4+deb13-cloud-amd64",
             "linux-modules-7.3.4+deb13-cloud-amd64",

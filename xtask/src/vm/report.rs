@@ -117,12 +117,13 @@ fn start(backend: &mut Backend, line: &str) {
 /// `rest` is the exit status and the time.
 fn ended(name: String, rest: &str, output: Vec<String>) -> Test {
     let (status, time) = rest.split_once(' ').unwrap_or((rest, ""));
-    let reason = output
+    let reasons: Vec<&str> = output
         .iter()
-        .find_map(|line| line.split_once(SKIPPED).map(|(_, reason)| reason.to_owned()));
-    let outcome = match (status, reason) {
-        ("0", None) => Outcome::Passed,
-        ("0", Some(reason)) => Outcome::Skipped(reason),
+        .filter_map(|line| line.split_once(SKIPPED).map(|(_, reason)| reason))
+        .collect();
+    let outcome = match status {
+        "0" if reasons.is_empty() => Outcome::Passed,
+        "0" => Outcome::Skipped(reasons.join("; ")),
         _ => Outcome::Failed,
     };
     Test { name, outcome, seconds: hundredths(time).unwrap_or_default(), output }

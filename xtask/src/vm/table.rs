@@ -1,6 +1,6 @@
 //! The matrix as a table, and under it what a table has no room for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use comfy_table::{Table, presets::ASCII_MARKDOWN};
@@ -100,23 +100,22 @@ fn complaints(results: &[Outcomes]) -> String {
 
 /// What was skipped, by reason.
 fn skipped(results: &[Outcomes]) -> String {
-    let mut reasons: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
+    let mut reasons: BTreeMap<&str, (BTreeSet<&str>, BTreeSet<String>)> = BTreeMap::new();
     for result in results {
         for backend in &result.report.backends {
             for test in &backend.tests {
                 if let Outcome::Skipped(reason) = &test.outcome {
-                    let place = format!("{} ({})", result.machine.name(), backend.name);
-                    reasons.entry((reason, &test.name)).or_default().push(place);
+                    let (tests, places) = reasons.entry(reason).or_default();
+                    tests.insert(&test.name);
+                    places.insert(format!("{} ({})", result.machine.name(), backend.name));
                 }
             }
         }
     }
-    let line = |((reason, test), places): (&(&str, &str), &Vec<String>)| {
-        let place = match places.as_slice() {
-            [only] => only.clone(),
-            many => format!("{} times", many.len()),
-        };
-        format!("SKIPPED {test}: {reason}: {place}\n")
+    let lines = |(reason, (tests, places)): (&&str, &(BTreeSet<&str>, BTreeSet<String>))| {
+        let tests: Vec<&str> = tests.iter().copied().collect();
+        let places: Vec<&str> = places.iter().map(String::as_str).collect();
+        format!("SKIPPED {reason}\n    {}\n    on {}\n", tests.join(", "), places.join("; "))
     };
-    reasons.iter().map(line).collect()
+    reasons.iter().map(lines).collect()
 }
