@@ -26,6 +26,22 @@ use serde_json::Value;
 /// Longer than anything takes; a test that waits this long has failed.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How much slower than a real machine this one is: an emulated one gets smaller workloads.
+pub fn slowdown() -> u32 {
+    let told = std::env::var("PODSTUCK_TEST_SLOWDOWN").ok();
+    told.map_or(1, |text| text.parse().expect("PODSTUCK_TEST_SLOWDOWN is a number")).max(1)
+}
+
+/// How the tests are to attach, if that is not left to the tool.
+pub fn backend() -> Option<String> {
+    std::env::var("PODSTUCK_TEST_BACKEND").ok().filter(|name| !name.is_empty())
+}
+
+/// Time for what was asked about the last call: it is answered within a second.
+pub fn settle() {
+    thread::sleep(Duration::from_millis(1500) * slowdown().min(2));
+}
+
 /// Whether this test can run; says why if not.
 pub fn root_and_btf() -> bool {
     let reason = if !geteuid().is_root() {
@@ -48,10 +64,6 @@ pub fn forms() -> &'static [Form] {
         Some("tracepoint") => &[Form::Tracepoint],
         Some(other) => panic!("PODSTUCK_TEST_BACKEND={other}"),
     }
-}
-
-fn backend() -> Option<String> {
-    std::env::var("PODSTUCK_TEST_BACKEND").ok()
 }
 
 /// The tool: where `PODSTUCK_BIN` says, else where cargo builds it.
@@ -88,7 +100,7 @@ impl Running {
 
     /// Waits for a line that fits, and returns it.
     pub fn wait_for(&mut self, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + PATIENCE * slowdown();
         loop {
             match self.lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
                 Ok(line) => {
@@ -112,9 +124,19 @@ impl Running {
         kill(Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
     }
 
+    /// Stops its clock, so that whatever is started next is ready before it goes on.
+    pub fn pause(&self) {
+        self.signal(Signal::SIGSTOP);
+    }
+
+    /// Lets it go on.
+    pub fn resume(&self) {
+        self.signal(Signal::SIGCONT);
+    }
+
     /// Waits for its end; all lines and the exit status.
     pub fn finish(mut self) -> (Vec<Value>, ExitStatus) {
-        while let Ok(line) = self.lines.recv_timeout(PATIENCE) {
+        while let Ok(line) = self.lines.recv_timeout(PATIENCE * slowdown()) {
             self.seen.push(serde_json::from_str(&line).expect("a line of JSON"));
         }
         let status = self.child.wait().unwrap();
@@ -133,6 +155,8 @@ impl Drop for Running {
         // SIGINT, so that a lab cleans up even when its test fails.
         if self.child.try_wait().is_ok_and(|status| status.is_none()) {
             self.signal(Signal::SIGINT);
+            // One that is paused would not notice.
+            self.resume();
             let _ = self.child.wait();
         }
     }
@@ -152,21 +176,24 @@ fn lines_of(stdout: ChildStdout) -> Receiver<String> {
 
 /// Starts `podstuck watch --output json` and waits until it watches.
 pub fn watch(args: &[&str]) -> Running {
-    let all = ["watch", "--output", "json"].into_iter().chain(args.iter().copied());
+    let backend = backend();
+    let attach = backend.iter().flat_map(|name| ["--backend", name.as_str()]);
+    let all = ["watch", "--output", "json"].into_iter().chain(attach).chain(args.iter().copied());
     let all = all.map(OsStr::new);
     let mut running = Running::start(&all.collect::<Vec<_>>(), &[]);
     running.wait_for("start line", |line| line["type"] == "start");
     running
 }
 
-/// Starts a lab that has built its case and waits with the removal. Temporary files lie in memory,
-/// unless the case needs attributes that only a disk has.
+/// Starts a lab that has built its case, and pauses it before the removal: it goes on when it is
+/// resumed. Temporary files lie in memory, unless the case needs attributes that only a disk has.
 pub fn lab(case: &str, args: &[&str]) -> (Running, Value) {
     let all = ["lab", case, "--hold", "2s"].into_iter().chain(args.iter().copied()).map(OsStr::new);
     let attribute = case.ends_with("-attribute");
     let environment: &[_] = if attribute { &[] } else { &[("TMPDIR", Path::new("/dev/shm"))] };
     let mut running = Running::start(&all.collect::<Vec<_>>(), environment);
     let ready = running.wait_for("ready line", |line| line["state"] == "ready");
+    running.pause();
     (running, ready)
 }
 

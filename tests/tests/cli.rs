@@ -1,9 +1,19 @@
 //! What users type wrong, what this machine lacks, and what names try to do to a terminal.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
-use std::{ffi::OsStr, fs, os::unix::ffi::OsStrExt, process::Command};
+use std::{
+    ffi::OsStr,
+    fs,
+    io::{BufRead, BufReader, Read},
+    os::unix::ffi::OsStrExt,
+    process::{Command, Stdio},
+};
 
-use podstuck_tests::{call, empty_dir, podstuck, root_and_btf, run, watch};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use podstuck_tests::{backend, call, empty_dir, podstuck, root_and_btf, run, settle, watch};
 
 fn complaint(args: &[&str]) -> (Option<i32>, String) {
     let output = run(args);
@@ -108,13 +118,18 @@ fn a_hostile_name_stays_harmless_and_can_be_recovered() {
     };
     chattr("+i");
     let mut text = Command::new(podstuck());
-    text.args(["watch", "--output", "text", "--duration", "5s"]);
-    let text = text.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    text.args(["watch", "--output", "text", "--backend", backend().as_deref().unwrap_or("auto")]);
+    let mut text = text.stdout(Stdio::piped()).spawn().unwrap();
+    let mut printed = BufReader::new(text.stdout.take().unwrap());
+    let mut shown = Vec::new();
+    printed.read_until(b'\n', &mut shown).unwrap();
     let mut json = watch(&[]);
-    std::thread::sleep(std::time::Duration::from_millis(1500));
     call(&["unlink".as_ref(), file.as_os_str()]);
     let finding = json.wait_for("finding", |line| line["type"] == "finding");
-    let shown = text.wait_with_output().unwrap().stdout;
+    settle();
+    kill(Pid::from_raw(text.id().cast_signed()), Signal::SIGINT).unwrap();
+    printed.read_to_end(&mut shown).unwrap();
+    text.wait().unwrap();
     chattr("-i");
 
     assert_eq!(finding["id"], "immutable-attribute", "{finding:#}");

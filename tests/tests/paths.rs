@@ -7,6 +7,7 @@
 )]
 
 use std::{
+    cell::RefCell,
     ffi::OsStr,
     fs,
     os::unix::ffi::OsStrExt,
@@ -27,11 +28,29 @@ use podstuck_common::{
 };
 use podstuck_tests::{call, empty_dir, forms, root_and_btf};
 use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+/// Probes in the kernel, and the end of the ring that they write to.
+struct Observer {
+    ring: Ring,
+    _probes: load::Probes,
+    runtime: Runtime,
+}
+
+thread_local! {
+    // A test has a thread of its own: the verifier, which takes its time, runs once a test.
+    static OBSERVER: RefCell<Option<Observer>> = const { RefCell::new(None) };
+}
 
 /// What the probes report while `work` runs.
 fn observe(work: impl FnOnce()) -> Vec<Record> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
+    OBSERVER.with_borrow_mut(|observer| observer.get_or_insert_with(Observer::start).observe(work))
+}
+
+impl Observer {
+    fn start() -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let inside = runtime.enter();
         let layout = layout::read(Path::new(layout::BTF_PATH));
         let config = Config {
             slow_ns: u64::MAX,
@@ -42,16 +61,26 @@ fn observe(work: impl FnOnce()) -> Vec<Record> {
             markers: markers(),
         };
         let mut probes = load::load(&layout, &config, forms(), false).expect("loading probes");
-        let mut ring = Ring::take(&mut probes.ebpf).unwrap();
-        work();
-        let mut records = Vec::new();
-        while let Ok(Ok(batch)) =
-            tokio::time::timeout(Duration::from_millis(300), ring.next()).await
-        {
-            records.extend(batch.iter().map(|bytes| decode(bytes).expect("decodable")));
-        }
-        records
-    })
+        let ring = Ring::take(&mut probes.ebpf).unwrap();
+        drop(inside);
+        Self { ring, _probes: probes, runtime }
+    }
+
+    fn observe(&mut self, work: impl FnOnce()) -> Vec<Record> {
+        let Self { ring, runtime, .. } = self;
+        runtime.block_on(async {
+            // What others did in between is not the work's.
+            while !ring.rest().is_empty() {}
+            work();
+            let mut records = Vec::new();
+            while let Ok(Ok(batch)) =
+                tokio::time::timeout(Duration::from_millis(300), ring.next()).await
+            {
+                records.extend(batch.iter().map(|bytes| decode(bytes).expect("decodable")));
+            }
+            records
+        })
+    }
 }
 
 /// The failed call's record (ENOTDIR or ENOTEMPTY, as the callers provoke).

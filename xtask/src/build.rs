@@ -2,6 +2,7 @@
 
 use std::env;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::Result;
 
@@ -37,15 +38,20 @@ pub(crate) fn program(workspace: &Workspace, options: &Options) -> Result<PathBu
         cargo.arg("--release");
     }
     if options.link_statically {
-        // With the target named, the flag spares build scripts and procedural macros: those are
-        // loaded by the compiler and cannot be static.
-        let target = format!("{}-unknown-linux-gnu", Rustc::locate(workspace)?.architecture);
-        cargo.args(["--target", &target]);
-        let flags = env::var("RUSTFLAGS").unwrap_or_default();
-        cargo.env("RUSTFLAGS", format!("{flags} {STATIC}").trim_start());
-        folder.push(target);
+        folder.push(link_statically(workspace, &mut cargo)?);
     }
     process::run(&mut cargo)?;
     let profile = Path::new(if options.release { "release" } else { "debug" });
     Ok(folder.join(profile).join("podstuck"))
+}
+
+/// Has cargo link statically; returns the name of the folder that it then puts programs in.
+pub(crate) fn link_statically(workspace: &Workspace, cargo: &mut Command) -> Result<String> {
+    // With the target named, the flag spares build scripts and procedural macros: those are
+    // loaded by the compiler and cannot be static.
+    let target = format!("{}-unknown-linux-gnu", Rustc::locate(workspace)?.architecture);
+    cargo.args(["--target", &target]);
+    let flags = env::var("RUSTFLAGS").unwrap_or_default();
+    cargo.env("RUSTFLAGS", format!("{flags} {STATIC}").trim_start());
+    Ok(target)
 }

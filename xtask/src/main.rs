@@ -12,6 +12,7 @@ mod setup;
 mod test;
 mod tools;
 mod totals;
+mod vm;
 mod workspace;
 
 use std::process::ExitCode;
@@ -46,6 +47,11 @@ enum Command {
     Deny,
     /// Show a diagnosis of a lab case, with its histogram files
     Demo,
+    /// Test on other kernels, in virtual machines
+    Vm {
+        #[command(subcommand)]
+        command: vm::Command,
+    },
 }
 
 fn main() -> ExitCode {
@@ -68,5 +74,6 @@ fn run(command: &Command) -> Result<()> {
         Command::Lint => lint::run(&workspace).and_then(|()| deny::run(&workspace)),
         Command::Deny => deny::run(&workspace),
         Command::Demo => demo::run(&workspace),
+        Command::Vm { command } => vm::run(&workspace, command),
     }
 }

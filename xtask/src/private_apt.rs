@@ -52,8 +52,7 @@ impl PrivateApt {
             }
         }
         fs::create_dir_all(&pool).with_context(|| format!("cannot create {}", pool.display()))?;
-        self.configure(suite)?;
-        process::output(self.apt_get().arg("update"))?;
+        self.update(&[suite])?;
         process::output(
             self.apt_get().arg("download").arg(format!("{package}={version}")).current_dir(&pool),
         )?;
@@ -65,15 +64,57 @@ impl PrivateApt {
         process::output(Command::new("dpkg").arg("-x").arg(archive).arg(unpacked)).map(drop)
     }
 
-    /// Writes apt's settings for one suite.
-    fn configure(&self, suite: &str) -> Result<()> {
+    /// Gets the package indexes of these suites, and of no others.
+    pub(crate) fn update(&self, suites: &[&str]) -> Result<()> {
+        self.configure(suites)?;
+        process::output(self.apt_get().arg("update")).map(drop)
+    }
+
+    /// The names of all packages that begin with this.
+    pub(crate) fn names(&self, prefix: &str) -> Result<Vec<String>> {
+        let mut command = Command::new("apt-cache");
+        command.arg("-c").arg(self.settings()).args(["pkgnames", prefix]).env("LC_ALL", "C");
+        Ok(process::output(&mut command)?.lines().map(str::to_owned).collect())
+    }
+
+    /// The files that hold these packages' newest versions, which is part of their names.
+    pub(crate) fn files(&self, packages: &[String]) -> Result<Vec<String>> {
+        let uris =
+            process::output(self.apt_get().args(["download", "--print-uris"]).args(packages))?;
+        let files: Vec<String> = uris.lines().filter_map(file_of_uri).map(str::to_owned).collect();
+        if files.len() != packages.len() {
+            bail!("apt-get offers {} to download for {}", files.join(" "), packages.join(" "));
+        }
+        Ok(files)
+    }
+
+    /// Downloads packages and unpacks them all into one folder.
+    pub(crate) fn unpack_all(&self, packages: &[String], unpacked: &Path) -> Result<()> {
+        let pool = unpacked.join("pool");
+        fs::create_dir_all(&pool).with_context(|| format!("cannot create {}", pool.display()))?;
+        process::output(self.apt_get().arg("download").args(packages).current_dir(&pool))?;
+        for archive in
+            fs::read_dir(&pool).with_context(|| format!("cannot read {}", pool.display()))?
+        {
+            let archive = archive.with_context(|| format!("cannot read {}", pool.display()))?;
+            process::output(Command::new("dpkg").arg("-x").arg(archive.path()).arg(unpacked))?;
+        }
+        fs::remove_dir_all(&pool).with_context(|| format!("cannot remove {}", pool.display()))
+    }
+
+    /// Writes apt's settings for these suites.
+    fn configure(&self, suites: &[&str]) -> Result<()> {
         let [lists, cache] = ["lists", "cache"].map(|name| self.folder.join(name));
         for folder in [lists.join("partial"), cache.join("archives/partial")] {
             fs::create_dir_all(&folder)
                 .with_context(|| format!("cannot create {}", folder.display()))?;
         }
         let sources = self.folder.join("sources.list");
-        fs::write(&sources, format!("deb [signed-by={KEYRING}] {} {suite} main\n", self.mirror))
+        let lines: String = suites
+            .iter()
+            .map(|suite| format!("deb [signed-by={KEYRING}] {} {suite} main\n", self.mirror))
+            .collect();
+        fs::write(&sources, lines)
             .with_context(|| format!("cannot write {}", sources.display()))?;
         let settings = format!(
             "Dir::Etc::sourcelist \"{}\";\n\
@@ -103,6 +144,11 @@ impl PrivateApt {
     }
 }
 
+/// The file's name, in a line like `'http://mirror/pool/.../name_1_amd64.deb' name_1_amd64.deb 42`.
+fn file_of_uri(line: &str) -> Option<&str> {
+    line.strip_prefix('\'')?.split_whitespace().nth(1)
+}
+
 /// The address of Debian's archive, among lines like
 /// `'http://mirror/debian/dists/bookworm/InRelease' mirror_debian_..._InRelease 0`.
 /// Security updates come from an archive of another name.
@@ -127,5 +173,13 @@ mod tests {
 ";
         assert_eq!(debian_mirror(addresses), Some("http://mirror.example/debian"));
         assert_eq!(debian_mirror("'http://mirror.example/ubuntu/dists/noble/InRelease' c 0"), None);
+    }
+
+    #[test]
+    fn the_file_of_a_download_holds_its_version() {
+        let line =
+            "'http://mirror.example/pool/l/linux_1%3a2_amd64.deb' linux_1%3a2_amd64.deb 9 SHA256:0";
+        assert_eq!(file_of_uri(line), Some("linux_1%3a2_amd64.deb"));
+        assert_eq!(file_of_uri("W: a warning"), None);
     }
 }

@@ -1,0 +1,104 @@
+//! One virtual machine, from its start to its end.
+
+use std::fs::File;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use crate::process;
+
+const MEMORY_MIB: u32 = 2048;
+/// Two writers at a time are to be two at a time.
+const PROCESSORS: &str = "2";
+/// Every instruction that the emulator knows but CMPXCHG16B: QEMU 7.2 leaves garbage in the flags
+/// after it, and an interrupt just then takes the kernel down with a double fault. The kernel's
+/// memory allocator uses it all the time, unless the processor says that it has none.
+const PROCESSOR: &str = "max,-cx16";
+/// The kernel's own: what panics ends the machine; memory is not wiped twice, which an emulator
+/// does slowly.
+const ARGUMENTS: &str = "console=ttyS0 panic=-1 quiet init_on_alloc=0";
+const POLL: Duration = Duration::from_millis(200);
+
+/// How a machine ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// It switched itself off, by its own will or by a panic
+    Off,
+    /// Its time was up, and it was killed
+    Deadline,
+    /// We were told to stop, and it was killed
+    Interrupted,
+}
+
+/// What to boot.
+pub(super) struct Guest<'a> {
+    pub(super) kernel: &'a Path,
+    pub(super) initramfs: &'a Path,
+    /// Kernel arguments for `init.sh`
+    pub(super) arguments: &'a str,
+    /// Where the console goes
+    pub(super) log: &'a Path,
+    pub(super) limit: Duration,
+}
+
+impl Guest<'_> {
+    /// Memory that one machine takes.
+    pub(super) const MEMORY: u64 = (MEMORY_MIB as u64 + 256) << 20;
+
+    /// Runs the machine to its end.
+    pub(super) fn run(&self, stop: &AtomicBool) -> Result<End> {
+        let cannot_log = || format!("cannot write {}", self.log.display());
+        let log = File::create(self.log).with_context(cannot_log)?;
+        // A machine never outlives us, however we end.
+        let mut command = Command::new("setpriv");
+        command
+            .args(["--pdeathsig", "KILL", "qemu-system-x86_64"])
+            .args(["-accel", "tcg,thread=multi", "-cpu", PROCESSOR, "-smp", PROCESSORS])
+            .args(["-m", &MEMORY_MIB.to_string()])
+            .args(["-nographic", "-no-reboot", "-nic", "none"])
+            .arg("-kernel")
+            .arg(self.kernel)
+            .arg("-initrd")
+            .arg(self.initramfs)
+            .args(["-append", &format!("{ARGUMENTS} {}", self.arguments)])
+            .stdin(Stdio::null())
+            .stderr(log.try_clone().with_context(cannot_log)?)
+            .stdout(log);
+        let mut running = Running(
+            command
+                .spawn()
+                .with_context(|| format!("cannot start `{}`", process::show(&command)))?,
+        );
+        let deadline = Instant::now() + self.limit;
+        loop {
+            if running.0.try_wait().context("waiting for qemu-system-x86_64")?.is_some() {
+                // Ctrl-C in a terminal reaches the machine, too.
+                let stopped = stop.load(Ordering::Relaxed);
+                return Ok(if stopped { End::Interrupted } else { End::Off });
+            }
+            if stop.load(Ordering::Relaxed) {
+                return Ok(End::Interrupted);
+            }
+            if Instant::now() > deadline {
+                return Ok(End::Deadline);
+            }
+            sleep(POLL);
+        }
+    }
+}
+
+/// A machine that is killed when nobody waits for it any more.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Nothing in it is worth a clean end. One that has ended already is not an error.
+        if self.0.kill().and_then(|()| self.0.wait()).is_err() {
+            eprintln!("cannot end qemu-system-x86_64, pid {}", self.0.id());
+        }
+    }
+}

@@ -1,0 +1,87 @@
+#!/bin/busybox sh
+# The first process of a guest: makes a small system, runs the tests one by one, and switches off.
+#
+# What a test prints goes to the console; lines that begin with `@podstuck` are for report.rs.
+
+/bin/busybox mkdir -p /proc /sys /dev /sbin /usr/bin /usr/sbin /var/tmp /tmp /empty \
+    /var/lib/kubelet/pods /var/log/pods
+/bin/busybox --install -s /bin
+export PATH=/tools:/bin
+
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys
+mount -t devtmpfs dev /dev
+mkdir -p /dev/shm
+mount -t tmpfs tmpfs /dev/shm
+mount -t tmpfs tmpfs /tmp
+
+now() { # hundredths of a second since the kernel started
+    read -r up _ </proc/uptime
+    echo "${up%.*}${up#*.}"
+}
+say() { printf '\n@podstuck %s\n' "$*"; }
+argument() { # the value of a kernel argument `podstuck.NAME=VALUE`
+    for word in $(cat /proc/cmdline); do
+        case $word in podstuck."$1"=*) echo "${word#*=}" ;; esac
+    done
+}
+
+say boot "$(now)"
+
+for module in /modules/*.ko; do
+    insmod "$module" || echo "cannot load $module"
+done
+# Labs need a real disk's file system: attributes, and directories that are not in memory.
+truncate -s 600M /disk
+mkfs.ext4 -q /disk && mount -o loop /disk /var/tmp || echo "no disk"
+
+if [ "$(argument cgroup)" = 2 ]; then
+    mount -t cgroup2 cgroup2 /sys/fs/cgroup
+else
+    mount -t tmpfs tmpfs /sys/fs/cgroup
+    while read -r controller _ _ enabled; do
+        [ "$enabled" = 1 ] || continue
+        mkdir "/sys/fs/cgroup/$controller"
+        mount -t cgroup -o "$controller" cgroup "/sys/fs/cgroup/$controller" ||
+            rmdir "/sys/fs/cgroup/$controller"
+    done </proc/cgroups
+    mkdir /sys/fs/cgroup/systemd
+    mount -t cgroup -o none,name=systemd cgroup /sys/fs/cgroup/systemd
+fi
+if [ "$(argument btf)" = hidden ]; then
+    mount -o bind /empty /sys/kernel/btf
+fi
+
+export PODSTUCK_BIN=/podstuck/podstuck
+# How much slower than a real machine, for the size of workloads and the tests' patience.
+PODSTUCK_TEST_SLOWDOWN=$(argument slowdown)
+export PODSTUCK_TEST_SLOWDOWN
+
+for backend in $(argument backends | tr , ' '); do
+    export PODSTUCK_TEST_BACKEND=$backend
+    say backend "$backend"
+    # Its first line says which probes are in.
+    $PODSTUCK_BIN watch --backend "$backend" --output json --duration 100ms >/tmp/start 2>/tmp/errors
+    say start "$(head -n 1 /tmp/start)"
+    cat /tmp/errors
+    # Each is a program, or a program and a part of the names of its tests: `PROGRAM:PART`.
+    for wanted in $(argument tests | tr , ' '); do
+        program=${wanted%%:*}
+        part=${wanted#"$program"}
+        "/podstuck/tests/$program" --list --format terse ${part#:} | grep "$(argument filter)" >/tmp/list
+        while read -r line; do
+            name=${line%: test}
+            begin=$(now)
+            say test "$program::$name"
+            timeout -k 10 "$(argument patience)" \
+                "/podstuck/tests/$program" --exact --nocapture --test-threads=1 "$name" </dev/null
+            status=$?
+            say end "$status" $(($(now) - begin))
+            # What a test leaves behind when it fails must not disturb the next one.
+            [ $status = 0 ] || killall -q -9 podstuck podstuck-call
+        done </tmp/list
+    done
+done
+
+say done "$(now)"
+poweroff -f

@@ -1,0 +1,126 @@
+//! The guest's whole file system: an archive that the kernel unpacks into memory.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{BufWriter, Cursor, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use cpio::NewcBuilder;
+use lddtree::DependencyAnalyzer;
+
+use crate::process;
+use crate::vm::programs::Programs;
+
+/// What the tests and podstuck's remedies call, where busybox does less than the real one.
+const TOOLS: [&str; 7] = ["bash", "chattr", "mkfs.ext4", "nsenter", "rm", "setpriv", "umount"];
+const INIT: &str = include_str!("init.sh");
+
+const DIRECTORY: u32 = 0o040_755;
+const PROGRAM: u32 = 0o100_755;
+
+/// Contents by path in the guest, without the leading slash.
+pub(super) type Files = BTreeMap<String, Vec<u8>>;
+
+/// What is the same with every kernel.
+pub(super) fn common_files(programs: &Programs) -> Result<Files> {
+    let mut files = Files::from([("init".to_owned(), INIT.as_bytes().to_vec())]);
+    let mut add = |place: String, file: &Path| -> Result<()> {
+        files.insert(place, read(file)?);
+        Ok(())
+    };
+    for program in &programs.tools {
+        add(format!("podstuck/{}", program.name), &program.file)?;
+    }
+    // One folder below, where cargo would have put them: tests find podstuck-call from there.
+    for program in &programs.tests {
+        add(format!("podstuck/tests/{}", program.name), &program.file)?;
+    }
+    add("bin/busybox".to_owned(), &find("busybox")?)?;
+    for tool in TOOLS {
+        let tool_file = find(tool)?;
+        // Beside busybox's own, and before them in PATH.
+        add(format!("tools/{tool}"), &tool_file)?;
+        for library in libraries(&tool_file)? {
+            let place = library.display().to_string();
+            add(place.trim_start_matches('/').to_owned(), &library)?;
+        }
+    }
+    Ok(files)
+}
+
+/// Writes the archive for one kernel.
+pub(super) fn write(common: &Files, modules: &[PathBuf], archive: &Path) -> Result<()> {
+    let mut files = common.clone();
+    for module in modules {
+        let name = module.file_name().unwrap_or_default().display();
+        files.insert(format!("modules/{name}"), read(module)?);
+    }
+    let mut entries: BTreeMap<&str, (u32, &[u8])> = BTreeMap::new();
+    for (place, content) in &files {
+        entries.insert(place, (PROGRAM, content));
+        // The kernel makes no directory by itself.
+        for (end, _) in place.match_indices('/') {
+            entries.insert(&place[..end], (DIRECTORY, &[]));
+        }
+    }
+    let inputs = entries
+        .into_iter()
+        .map(|(place, (mode, content))| (NewcBuilder::new(place).mode(mode), Cursor::new(content)));
+    let cannot = || format!("cannot write {}", archive.display());
+    let file = BufWriter::new(File::create(archive).with_context(cannot)?);
+    cpio::write_cpio(inputs, file).and_then(|mut file| file.flush()).with_context(cannot)
+}
+
+fn find(program: &str) -> Result<PathBuf> {
+    process::find(program).with_context(|| format!("this machine has no `{program}`"))
+}
+
+fn read(file: &Path) -> Result<Vec<u8>> {
+    fs::read(file).with_context(|| format!("cannot read {}", file.display()))
+}
+
+/// What the dynamic loader loads for a program, and the loader itself.
+fn libraries(program: &Path) -> Result<Vec<PathBuf>> {
+    let tree = DependencyAnalyzer::default()
+        .analyze(program)
+        .with_context(|| format!("cannot read the libraries of {}", program.display()))?;
+    let mut found: Vec<PathBuf> = tree.interpreter.into_iter().map(PathBuf::from).collect();
+    found.extend(tree.libraries.into_values().map(|library| library.path));
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_come_before_what_is_in_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let archive = folder.path().join("archive");
+        let files = Files::from([("a/b/c".to_owned(), b"content".to_vec())]);
+        write(&files, &[], &archive).unwrap();
+        let mut rest = Cursor::new(fs::read(&archive).unwrap());
+        let mut names = Vec::new();
+        loop {
+            let entry = cpio::NewcReader::new(rest).unwrap();
+            if entry.entry().is_trailer() {
+                break;
+            }
+            names.push((entry.entry().name().to_owned(), entry.entry().mode()));
+            rest = entry.finish().unwrap();
+        }
+        let expected = [("a", DIRECTORY), ("a/b", DIRECTORY), ("a/b/c", PROGRAM)];
+        assert_eq!(names, expected.map(|(name, mode)| (name.to_owned(), mode)));
+    }
+
+    #[test]
+    fn a_dynamic_program_brings_its_loader() {
+        let found = libraries(&find("bash").unwrap()).unwrap();
+        assert!(
+            found.iter().any(|file| file.display().to_string().contains("ld-linux")),
+            "{found:?}"
+        );
+        assert!(found.iter().all(|file| file.is_file()), "{found:?}");
+    }
+}

@@ -1,0 +1,193 @@
+//! Which machines there are, and running them side by side.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use procfs::{Current, Meminfo};
+
+use crate::vm::guest::{End, Guest};
+use crate::vm::kernels::Kernel;
+use crate::vm::report::{self, Outcome, Report};
+
+/// What depends on the kernel.
+const ALL_TESTS: &str = "cli,labs,paths,other_ways,counts,export";
+/// What depends on the version of cgroups: who calls, and what is said about it.
+const CGROUP_TESTS: &str = "labs:immutable_attribute,labs:csi_driver,labs:healthy,cli:unknown_pod";
+/// What is left without the kernel's types. The others say that they are skipped.
+const NO_BTF_TESTS: &str = "no_btf,cli,paths";
+/// The kernel whose types are hidden, or else the last one of the run.
+const NO_BTF_SERIES: &str = "6.12";
+/// Measured: starting podstuck takes about ten times as long as on the machine itself.
+const SLOWDOWN: u32 = 10;
+/// Measured: a guest waits about half of its time.
+const GUESTS_PER_PROCESSOR: usize = 2;
+/// The longest test takes about a minute.
+const TEST_LIMIT: Duration = Duration::from_secs(240);
+const GUEST_LIMIT: Duration = Duration::from_secs(900);
+
+/// One machine to boot.
+#[derive(Clone)]
+pub(super) struct Machine {
+    pub(super) series: String,
+    pub(super) cgroup: u8,
+    pub(super) btf: bool,
+    tests: &'static str,
+    image: PathBuf,
+    initramfs: PathBuf,
+}
+
+impl Machine {
+    /// Those that boot one kernel.
+    pub(super) fn all_with(kernel: &Kernel, initramfs: &Path) -> Vec<Self> {
+        [(2, ALL_TESTS), (1, CGROUP_TESTS)]
+            .map(|(cgroup, tests)| Self {
+                series: kernel.series.clone(),
+                cgroup,
+                btf: true,
+                tests,
+                image: kernel.image.clone(),
+                initramfs: initramfs.to_path_buf(),
+            })
+            .into()
+    }
+
+    /// The one whose kernel keeps its types to itself.
+    pub(super) fn without_btf(machines: &[Self]) -> Option<Self> {
+        let usual = machines.iter().find(|machine| machine.series == NO_BTF_SERIES);
+        let like = usual.or(machines.last())?;
+        Some(Self { cgroup: 2, btf: false, tests: NO_BTF_TESTS, ..like.clone() })
+    }
+
+    /// As a person would say it.
+    pub(super) fn name(&self) -> String {
+        let btf = if self.btf { "" } else { ", BTF hidden" };
+        format!("Linux {}, cgroup v{}{btf}", self.series, self.cgroup)
+    }
+
+    fn file_name(&self) -> String {
+        let btf = if self.btf { "" } else { "-no-btf" };
+        format!("{}-cgroup{}{btf}.log", self.series, self.cgroup)
+    }
+}
+
+/// How to run them.
+pub(super) struct Plan<'a> {
+    pub(super) backends: &'a [String],
+    pub(super) filter: Option<&'a str>,
+    pub(super) at_once: Option<usize>,
+    pub(super) logs: &'a Path,
+}
+
+/// What became of a machine.
+pub(super) struct Outcomes {
+    pub(super) machine: Machine,
+    pub(super) end: End,
+    pub(super) wall: Duration,
+    pub(super) report: Report,
+    /// The console's last lines
+    pub(super) tail: Vec<String>,
+}
+
+impl Outcomes {
+    /// Whether it came to its end, ran tests with each backend, and none failed.
+    pub(super) fn is_good(&self, backends: &[String]) -> bool {
+        let ran = |name: &String| {
+            self.report.backends.iter().any(|b| b.name == *name && !b.tests.is_empty())
+        };
+        let failed = |outcome: &Outcome| *outcome == Outcome::Failed;
+        self.report.done
+            && backends.iter().all(ran)
+            && self.report.backends.iter().all(|backend| backend.count(failed) == 0)
+    }
+}
+
+/// Runs all, as many at a time as fit.
+pub(super) fn run(
+    machines: &[Machine],
+    plan: &Plan<'_>,
+    stop: &AtomicBool,
+) -> Result<Vec<Outcomes>> {
+    let at_once = plan.at_once.map_or_else(room, Ok)?.clamp(1, machines.len().max(1));
+    println!("{} machines, {at_once} at a time", machines.len());
+    let next = AtomicUsize::new(0);
+    let (sender, finished) = channel();
+    let mut results: Vec<(usize, Result<Outcomes>)> = thread::scope(|scope| {
+        for _ in 0..at_once {
+            let (sender, next) = (sender.clone(), &next);
+            scope.spawn(move || {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(machine) = machines.get(number) else { return };
+                    if stop.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    // Nobody listens only when all is over.
+                    let _ = sender.send((number, machine.run(plan, stop)));
+                }
+            });
+        }
+        drop(sender);
+        finished.iter().inspect(|(_, result)| announce(result)).collect()
+    });
+    if stop.load(Ordering::Relaxed) {
+        bail!("interrupted; the machines are ended");
+    }
+    results.sort_by_key(|(number, _)| *number);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
+fn announce(result: &Result<Outcomes>) {
+    if let Ok(outcomes) = result {
+        let seconds = outcomes.wall.as_secs();
+        let end = if outcomes.report.done { "finished" } else { "did not finish" };
+        println!("{}: {end} after {seconds} s", outcomes.machine.name());
+    }
+}
+
+/// How many machines the processors and the free memory are good for.
+fn room() -> Result<usize> {
+    let processors = thread::available_parallelism().context("cannot count processors")?.get();
+    let memory = Meminfo::current().context("cannot read /proc/meminfo")?;
+    let free = memory.mem_available.unwrap_or(memory.mem_free);
+    let busy = processors * GUESTS_PER_PROCESSOR;
+    Ok(busy.min(usize::try_from(free / Guest::MEMORY).unwrap_or(usize::MAX)))
+}
+
+impl Machine {
+    fn run(&self, plan: &Plan<'_>, stop: &AtomicBool) -> Result<Outcomes> {
+        let log = plan.logs.join(self.file_name());
+        let mut arguments = format!(
+            "podstuck.cgroup={} podstuck.btf={} podstuck.tests={} podstuck.backends={} \
+             podstuck.slowdown={SLOWDOWN} podstuck.patience={}",
+            self.cgroup,
+            if self.btf { "shown" } else { "hidden" },
+            self.tests,
+            plan.backends.join(","),
+            TEST_LIMIT.as_secs(),
+        );
+        if let Some(filter) = plan.filter {
+            arguments.push_str(&format!(" podstuck.filter={filter}"));
+        }
+        let guest = Guest {
+            kernel: &self.image,
+            initramfs: &self.initramfs,
+            arguments: &arguments,
+            log: &log,
+            limit: GUEST_LIMIT,
+        };
+        let begin = Instant::now();
+        let end = guest.run(stop)?;
+        let wall = begin.elapsed();
+        let console = fs::read(&log).with_context(|| format!("cannot read {}", log.display()))?;
+        let console = String::from_utf8_lossy(&console);
+        let mut tail: Vec<String> =
+            console.lines().rev().take(15).map(|line| line.trim_end().to_owned()).collect();
+        tail.reverse();
+        Ok(Outcomes { machine: self.clone(), end, wall, report: report::read(&console), tail })
+    }
+}

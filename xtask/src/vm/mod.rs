@@ -1,0 +1,132 @@
+//! `cargo xtask vm`: the tests on other kernels, in virtual machines.
+
+mod guest;
+mod initramfs;
+mod kernels;
+mod matrix;
+mod modules;
+mod offer;
+mod programs;
+mod report;
+mod table;
+
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Context, Result, bail};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
+
+use crate::vm::matrix::Machine;
+use crate::workspace::Workspace;
+use crate::{process, setup};
+
+/// What needs to be there, each with Debian's package.
+const NEEDED: [(&str, &str); 6] = [
+    ("qemu-system-x86_64", "qemu-system-x86"),
+    ("busybox", "busybox-static"),
+    ("modprobe", "kmod"),
+    ("mkfs.ext4", "e2fsprogs"),
+    ("setpriv", "util-linux"),
+    ("xz", "xz-utils"),
+];
+
+/// Every way of attaching that podstuck has.
+const BACKENDS: [&str; 2] = ["tracepoint", "fentry"];
+
+/// What to do in virtual machines.
+#[derive(clap::Subcommand)]
+pub(crate) enum Command {
+    /// Run the tests on each of Debian's kernels, for each backend and cgroup version
+    Test(Options),
+}
+
+/// Which machines.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Only these kernels, as in 6.12; else 5.10, 6.1, 6.12 and Debian's two newest series
+    #[arg(long, value_name = "SERIES", num_args = 1..)]
+    kernel: Vec<String>,
+    /// Only these backends, as in tracepoint; else all
+    #[arg(long, num_args = 1..)]
+    backend: Vec<String>,
+    /// Only tests whose name contains this
+    #[arg(long)]
+    filter: Option<String>,
+    /// How many machines run at a time; else as many as there are processors and memory for
+    #[arg(long, value_name = "NUMBER")]
+    at_once: Option<usize>,
+}
+
+/// Runs the command.
+pub(crate) fn run(workspace: &Workspace, command: &Command) -> Result<()> {
+    match command {
+        Command::Test(options) => test(workspace, options),
+    }
+}
+
+fn test(workspace: &Workspace, options: &Options) -> Result<()> {
+    require_programs()?;
+    // Noted and not obeyed at once, so that no machine outlives us.
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        // A second one ends us the hard way; the machines die with us all the same.
+        flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop))
+            .and_then(|_| flag::register(signal, Arc::clone(&stop)))
+            .context("cannot handle Ctrl-C")?;
+    }
+    let folder = workspace.target.join("vm");
+    let logs = folder.join("logs");
+    if logs.exists() {
+        fs::remove_dir_all(&logs).with_context(|| format!("cannot remove {}", logs.display()))?;
+    }
+    fs::create_dir_all(&logs).with_context(|| format!("cannot create {}", logs.display()))?;
+
+    setup::run(workspace)?;
+    let programs = programs::build(workspace)?;
+    let kernels = kernels::get(&folder, &options.kernel)?;
+    let files = initramfs::common_files(&programs)?;
+    let mut machines = Vec::new();
+    for kernel in &kernels {
+        let initramfs = folder.join(format!("{}.cpio", kernel.series));
+        initramfs::write(&files, &kernel.modules, &initramfs)?;
+        machines.extend(Machine::all_with(kernel, &initramfs));
+    }
+    machines.extend(Machine::without_btf(&machines));
+
+    let backends = if options.backend.is_empty() {
+        BACKENDS.map(str::to_owned).to_vec()
+    } else {
+        options.backend.clone()
+    };
+    let plan = matrix::Plan {
+        backends: &backends,
+        filter: options.filter.as_deref(),
+        at_once: options.at_once,
+        logs: &logs,
+    };
+    let results = matrix::run(&machines, &plan, &stop)?;
+    println!("\n{}", table::render(&results, &backends));
+    println!("Console of each machine: {}", logs.display());
+    if !results.iter().all(|result| result.is_good(&backends)) {
+        bail!("not everything passed on every kernel");
+    }
+    Ok(())
+}
+
+fn require_programs() -> Result<()> {
+    let missing: Vec<&str> = NEEDED
+        .iter()
+        .filter(|(program, _)| process::find(program).is_none())
+        .map(|(_, package)| *package)
+        .collect();
+    if !missing.is_empty() {
+        let missing = missing.join(" ");
+        bail!(
+            "virtual machines need more programs; on Debian, as root: \
+             `apt-get install --no-install-recommends {missing}`"
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,99 @@
+//! Which kernels Debian offers, by the names of its packages.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Such as 6.12.
+pub(super) type Series = (u32, u32);
+
+const FLAVOUR: &str = "-cloud-amd64";
+
+/// One kernel and the packages that it takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Offer {
+    /// As `uname -r` says it
+    pub(super) release: String,
+    pub(super) packages: Vec<String>,
+}
+
+/// The newest kernel of each series.
+pub(super) fn newest(names: &BTreeSet<String>) -> BTreeMap<Series, Offer> {
+    let mut all: Vec<(Vec<u32>, Offer)> =
+        names.iter().filter_map(|name| offer(name, names)).collect();
+    all.sort_by(|(a, _), (b, _)| a.cmp(b));
+    let series = |numbers: &[u32]| Some((*numbers.first()?, *numbers.get(1)?));
+    // Of one series, the last one stays.
+    all.into_iter().filter_map(|(numbers, offer)| Some((series(&numbers)?, offer))).collect()
+}
+
+/// The kernel that a package holds, unless it holds none.
+fn offer(name: &str, names: &BTreeSet<String>) -> Option<(Vec<u32>, Offer)> {
+    // `linux-image-unsigned`, `-dbg` and the like do not fit this form.
+    let form = ["linux-binary-unsigned-", "linux-binary-", "linux-image-"];
+    let (prefix, version) =
+        form.iter().find_map(|prefix| Some((*prefix, name.strip_prefix(prefix)?)))?;
+    let version = version.strip_suffix(FLAVOUR)?;
+    if !version.starts_with(|c: char| c.is_ascii_digit()) {
+        return None;
+    }
+    let with =
+        |prefix: &str| Some(format!("{prefix}{version}{FLAVOUR}")).filter(|n| names.contains(n));
+    let packages = if prefix == "linux-image-" {
+        // Newer ones are split up, and then this one is empty.
+        if with("linux-binary-").or_else(|| with("linux-binary-unsigned-")).is_some() {
+            return None;
+        }
+        vec![name.to_owned()]
+    } else {
+        // A kernel is built before it is signed, and then Debian has both.
+        if prefix == "linux-binary-unsigned-" && with("linux-binary-").is_some() {
+            return None;
+        }
+        // Backports keep the signed kernel for longer than its modules.
+        vec![name.to_owned(), with("linux-modules-")?]
+    };
+    let numbers = version.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok());
+    Some((numbers.collect(), Offer { release: format!("{version}{FLAVOUR}"), packages }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offered(names: &[&str]) -> BTreeMap<Series, Offer> {
+        newest(&names.iter().map(|name| (*name).to_owned()).collect())
+    }
+
+    #[test]
+    fn the_newest_of_each_series_is_by_number() {
+        let offers = offered(&[
+            "linux-image-6.12.94+deb13-cloud-amd64",
+            "linux-image-6.12.107+deb13-cloud-amd64",
+            "linux-image-6.12.108+deb13-cloud-amd64-dbg",
+            "linux-image-5.10.0-9-cloud-amd64",
+            "linux-image-5.10.0-32-cloud-amd64",
+            "linux-image-5.10.0-32-cloud-amd64-unsigned",
+            "linux-image-cloud-amd64",
+        ]);
+        let releases: Vec<&str> = offers.values().map(|offer| offer.release.as_str()).collect();
+        assert_eq!(releases, ["5.10.0-32-cloud-amd64", "6.12.107+deb13-cloud-amd64"]);
+        assert_eq!(offers[&(5, 10)].packages, ["linux-image-5.10.0-32-cloud-amd64"]);
+    }
+
+    #[test]
+    fn a_kernel_in_parts_needs_its_modules() {
+        let offers = offered(&[
+            "linux-image-7.0.13+deb13-cloud-amd64",
+            "linux-binary-7.0.13+deb13-cloud-amd64",
+            "linux-image-7.2.13+deb14-cloud-amd64",
+            "linux-binary-7.2.13+deb14-cloud-amd64",
+            "linux-binary-unsigned-7.2.13+deb14-cloud-amd64",
+            "linux-modules-7.2.13+deb14-cloud-amd64",
+            "linux-binary-unsigned-7.3.4+deb13-cloud-amd64",
+            "linux-modules-7.3.4+deb13-cloud-amd64",
+        ]);
+        assert!(!offers.contains_key(&(7, 0)), "its modules are gone");
+        assert!(offers[&(7, 2)].packages[0].starts_with("linux-binary-7.2.13"));
+        assert!(offers[&(7, 3)].packages[0].starts_with("linux-binary-unsigned-7.3.4"));
+        assert!(offers.values().all(|offer| offer.packages.len() == 2));
+    }
+}

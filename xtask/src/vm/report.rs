@@ -1,0 +1,183 @@
+//! What a guest says on its console: the lines of `init.sh`, and what tests print between them.
+
+use serde_json::Value;
+
+const MARK: &str = "@podstuck ";
+const SKIPPED: &str = "skipped: ";
+
+/// How a test ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Passed,
+    Failed,
+    /// With the reason, also when only a part was skipped
+    Skipped(String),
+}
+
+/// One test.
+#[derive(Debug)]
+pub(super) struct Test {
+    pub(super) name: String,
+    pub(super) outcome: Outcome,
+    pub(super) seconds: f64,
+    /// What it printed
+    pub(super) output: Vec<String>,
+}
+
+/// All tests with one backend.
+#[derive(Debug, Default)]
+pub(super) struct Backend {
+    pub(super) name: String,
+    /// Probes that are in
+    pub(super) attached: usize,
+    /// Probes that are not, each with the reason; or why podstuck did not start
+    pub(super) missing: Vec<String>,
+    pub(super) tests: Vec<Test>,
+}
+
+impl Backend {
+    /// How many tests ended so.
+    pub(super) fn count(&self, wanted: fn(&Outcome) -> bool) -> usize {
+        self.tests.iter().filter(|test| wanted(&test.outcome)).count()
+    }
+
+    /// What all of them took.
+    pub(super) fn seconds(&self) -> f64 {
+        self.tests.iter().map(|test| test.seconds).sum()
+    }
+}
+
+/// All that a guest said.
+#[derive(Debug, Default)]
+pub(super) struct Report {
+    /// From the kernel's start to the first process
+    pub(super) boot_seconds: Option<f64>,
+    /// It came to its end
+    pub(super) done: bool,
+    pub(super) backends: Vec<Backend>,
+}
+
+/// Reads a console.
+pub(super) fn read(console: &str) -> Report {
+    let mut report = Report::default();
+    let mut test: Option<String> = None;
+    let mut output = Vec::new();
+    for line in console.lines() {
+        let line = line.trim_end_matches('\r');
+        // The kernel may have printed half a line before.
+        let Some((_, marked)) = line.split_once(MARK) else {
+            output.push(line.to_owned());
+            continue;
+        };
+        let (kind, rest) = marked.split_once(' ').unwrap_or((marked, ""));
+        match kind {
+            "boot" => report.boot_seconds = hundredths(rest),
+            "backend" => {
+                report.backends.push(Backend { name: rest.to_owned(), ..Backend::default() });
+            }
+            "start" => {
+                if let Some(backend) = report.backends.last_mut() {
+                    start(backend, rest);
+                }
+            }
+            "test" => test = Some(rest.to_owned()),
+            "end" => {
+                if let (Some(backend), Some(name)) = (report.backends.last_mut(), test.take()) {
+                    backend.tests.push(ended(name, rest, std::mem::take(&mut output)));
+                }
+            }
+            "done" => report.done = true,
+            _ => {}
+        }
+        output.clear();
+    }
+    // The test during which the guest died.
+    if let (Some(backend), Some(name)) = (report.backends.last_mut(), test) {
+        backend.tests.push(Test { name, outcome: Outcome::Failed, seconds: 0.0, output });
+    }
+    report
+}
+
+fn hundredths(text: &str) -> Option<f64> {
+    text.trim().parse::<f64>().ok().map(|value| value / 100.0)
+}
+
+/// Takes what podstuck's own first line says.
+fn start(backend: &mut Backend, line: &str) {
+    let Ok(start) = serde_json::from_str::<Value>(line) else {
+        backend.missing.push("all: podstuck did not start".to_owned());
+        return;
+    };
+    let list = |key: &str| start[key].as_array().cloned().unwrap_or_default();
+    backend.attached = list("probes_attached").len();
+    let missing = list("probes_missing");
+    backend.missing.extend(missing.iter().filter_map(Value::as_str).map(str::to_owned));
+}
+
+/// `rest` is the exit status and the time.
+fn ended(name: String, rest: &str, output: Vec<String>) -> Test {
+    let (status, time) = rest.split_once(' ').unwrap_or((rest, ""));
+    let reasons: Vec<&str> = output
+        .iter()
+        .filter_map(|line| line.split_once(SKIPPED).map(|(_, reason)| reason))
+        .collect();
+    let outcome = match status {
+        "0" if reasons.is_empty() => Outcome::Passed,
+        "0" => Outcome::Skipped(reasons.join("; ")),
+        _ => Outcome::Failed,
+    };
+    Test { name, outcome, seconds: hundredths(time).unwrap_or_default(), output }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CONSOLE: &str = "\
+[    0.1] noise\r
+@podstuck boot 512\r
+\r
+@podstuck backend tracepoint\r
+@podstuck start {\"probes_attached\":[\"a\",\"b\"],\"probes_missing\":[\"rmdir: no\"]}\r
+@podstuck test cli::good\r
+test good ... ok\r
+\r
+@podstuck end 0 250\r
+@podstuck test cli::left_out\r
+test left_out ... skipped: no BTF\r
+ok\r
+@podstuck end 0 5\r
+[   12.3] kernel speaks @podstuck test cli::bad\r
+panicked\r
+@podstuck end 101 100\r
+";
+
+    #[test]
+    fn tests_are_told_apart_by_their_end() {
+        let report = read(&format!("{CONSOLE}@podstuck done 2000\r\n"));
+        assert_eq!(report.boot_seconds, Some(5.12));
+        assert!(report.done);
+        let [backend] = report.backends.as_slice() else { panic!("{report:?}") };
+        assert_eq!((backend.attached, backend.missing.len()), (2, 1));
+        let outcomes: Vec<&Outcome> = backend.tests.iter().map(|test| &test.outcome).collect();
+        let skipped = Outcome::Skipped("no BTF".to_owned());
+        assert_eq!(outcomes, [&Outcome::Passed, &skipped, &Outcome::Failed]);
+        assert_eq!(backend.tests[2].output, ["panicked"]);
+        assert!((backend.seconds() - 3.55).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_test_during_which_a_guest_dies_has_failed() {
+        let report = read(&format!("{CONSOLE}@podstuck test cli::last\r\nKernel panic\r\n"));
+        assert!(!report.done);
+        let last = report.backends[0].tests.last().unwrap();
+        assert_eq!((last.name.as_str(), &last.outcome), ("cli::last", &Outcome::Failed));
+        assert_eq!(last.output, ["Kernel panic"]);
+    }
+
+    #[test]
+    fn a_podstuck_that_does_not_start_has_no_probes() {
+        let report = read("@podstuck backend fentry\n@podstuck start \n");
+        assert_eq!(report.backends[0].missing.len(), 1);
+    }
+}

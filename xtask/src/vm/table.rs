@@ -1,0 +1,121 @@
+//! The matrix as a table, and under it what a table has no room for.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use comfy_table::{Table, presets::ASCII_MARKDOWN};
+
+use crate::vm::guest::End;
+use crate::vm::matrix::Outcomes;
+use crate::vm::report::{Backend, Outcome};
+
+/// How much of a failed test's output is shown; the rest is in the log.
+const LINES: usize = 12;
+
+/// One table, a row for each machine, and a list of what is not well.
+pub(super) fn render(results: &[Outcomes], backends: &[String]) -> String {
+    let mut table = Table::new();
+    table.load_style(ASCII_MARKDOWN);
+    let mut header = ["kernel", "cgroup", "BTF", "boot"].map(str::to_owned).to_vec();
+    for backend in backends {
+        header.push(format!("{backend}: passed/failed/skipped"));
+        header.push("time".to_owned());
+    }
+    header.push("probes missing".to_owned());
+    table.set_header(header);
+    for result in results {
+        table.add_row(row(result, backends));
+    }
+    format!("{table}\n{}{}", complaints(results), skipped(results))
+}
+
+fn row(result: &Outcomes, backends: &[String]) -> Vec<String> {
+    let machine = &result.machine;
+    let mut cells = vec![
+        machine.series.clone(),
+        format!("v{}", machine.cgroup),
+        if machine.btf { "yes" } else { "hidden" }.to_owned(),
+        result.report.boot_seconds.map_or("never".to_owned(), |seconds| format!("{seconds:.1} s")),
+    ];
+    let mut missing = Vec::new();
+    for name in backends {
+        let Some(backend) = result.report.backends.iter().find(|b| b.name == *name) else {
+            cells.extend(["did not run".to_owned(), String::new()]);
+            continue;
+        };
+        let unfinished = !result.report.done
+            && result.report.backends.last().is_some_and(|last| last.name == *name);
+        cells.push(counts(backend) + if unfinished { ", did not finish" } else { "" });
+        cells.push(format!("{:.0} s", backend.seconds()));
+        // The reason is below; a table has room for the name.
+        let names = backend.missing.iter().map(|why| why.split(':').next().unwrap_or(why));
+        missing.extend(names.map(|probe| format!("{name} {probe}")));
+    }
+    cells.push(if missing.is_empty() { "none".to_owned() } else { missing.join(", ") });
+    cells
+}
+
+fn counts(backend: &Backend) -> String {
+    let passed = backend.count(|outcome| *outcome == Outcome::Passed);
+    let failed = backend.count(|outcome| *outcome == Outcome::Failed);
+    let skipped = backend.count(|outcome| matches!(outcome, Outcome::Skipped(_)));
+    format!("{passed}/{failed}/{skipped}")
+}
+
+/// Missing probes, failed tests and machines that did not finish, with what they said.
+fn complaints(results: &[Outcomes]) -> String {
+    let mut text = String::new();
+    let mut say = |line: String| {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{line}");
+    };
+    for result in results {
+        let machine = result.machine.name();
+        for backend in &result.report.backends {
+            let name = &backend.name;
+            for why in &backend.missing {
+                say(format!("MISSING {machine}, {name}: {why}"));
+            }
+            for test in backend.tests.iter().filter(|test| test.outcome == Outcome::Failed) {
+                say(format!("FAILED {machine}, {name}: {} ({:.0} s)", test.name, test.seconds));
+                let lines: Vec<&String> =
+                    test.output.iter().filter(|line| !line.trim().is_empty()).collect();
+                lines.iter().take(LINES).for_each(|line| say(format!("    {line}")));
+                if lines.len() > LINES {
+                    say(format!("    [... {} lines more]", lines.len() - LINES));
+                }
+            }
+        }
+        if !result.report.done {
+            let why = match result.end {
+                End::Deadline => "its time was up",
+                End::Off | End::Interrupted => "it ended too early",
+            };
+            say(format!("DID NOT FINISH {machine}: {why}; the console's last lines:"));
+            result.tail.iter().for_each(|line| say(format!("    {line}")));
+        }
+    }
+    text
+}
+
+/// What was skipped, by reason.
+fn skipped(results: &[Outcomes]) -> String {
+    let mut reasons: BTreeMap<&str, (BTreeSet<&str>, BTreeSet<String>)> = BTreeMap::new();
+    for result in results {
+        for backend in &result.report.backends {
+            for test in &backend.tests {
+                if let Outcome::Skipped(reason) = &test.outcome {
+                    let (tests, places) = reasons.entry(reason).or_default();
+                    tests.insert(&test.name);
+                    places.insert(format!("{} ({})", result.machine.name(), backend.name));
+                }
+            }
+        }
+    }
+    let lines = |(reason, (tests, places)): (&&str, &(BTreeSet<&str>, BTreeSet<String>))| {
+        let tests: Vec<&str> = tests.iter().copied().collect();
+        let places: Vec<&str> = places.iter().map(String::as_str).collect();
+        format!("SKIPPED {reason}\n    {}\n    on {}\n", tests.join(", "), places.join("; "))
+    };
+    reasons.iter().map(lines).collect()
+}
