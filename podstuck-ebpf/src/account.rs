@@ -7,17 +7,14 @@ use aya_ebpf::{
 use podstuck_common::{
     bucket::bucket_of,
     record::{CountKey, InFlight, call, loss},
-    trail::Trail,
 };
 
 use crate::{
     atomic, count, in_flight, kernel,
+    locate::locate,
     maps::{ACTORS, OWN_CALLS, config, lose},
-    path,
-    place::Place,
     rename,
     scratch::{NOT_READ, Returned, scratch},
-    target,
     tell::{reasons, tell},
 };
 
@@ -99,17 +96,20 @@ pub(crate) fn finish(n: u32, number: u32, result: i64) {
     }
 }
 
-#[inline(always)]
-fn account(n: u32) {
+/// Counts and tells the call in the scratch room. A function of its own, as [`rename::renamed`] is: on
+/// Linux 5.10 the frames of all callers together must fit into 512 bytes.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn account(n: u32) -> u32 {
     locate(n);
-    let Some(room) = scratch(n) else { return };
+    let Some(room) = scratch(n) else { return 0 };
     let Returned { trail, tgid, duration_ns, entry, errno, .. } = &room.call;
     let config = config();
     if (config.only_pod != 0 && trail.pod != config.only_pod)
         || (config.only_path != 0 && trail.wanted == 0)
     {
         lose(loss::NOT_WANTED);
-        return;
+        return 0;
     }
     let key = CountKey::new(trail.target, *tgid, entry.call as u8, *errno, bucket_of(*duration_ns));
     let new = count::add(&key, *duration_ns);
@@ -121,34 +121,5 @@ fn account(n: u32) {
     if why != 0 {
         tell(n, why);
     }
-}
-
-/// Finds the directory, and reads the argument where it matters.
-#[inline(always)]
-pub(crate) fn locate(n: u32) {
-    let Some(room) = scratch(n) else { return };
-    let first = path::first_byte(room);
-    let place = first.and_then(|first| path::start(&room.call.entry, first));
-    if let Some(place) = place {
-        room.call.place = place;
-        target::find(n);
-    } else {
-        room.call.place = Place::NONE;
-        room.call.trail = Trail::default();
-        if first != Some(b'/') {
-            lose(loss::PATH_UNREADABLE);
-            return;
-        }
-    }
-    // Below a target's root the name of one file more changes nothing that is counted, and is
-    // needed to tell whether this object has failed before. Without the kernel's layout an absolute
-    // argument still says all.
-    let Some(room) = scratch(n) else { return };
-    if !room.call.trail.settled() || (room.call.has_failed && room.call.errno == 0) {
-        path::follow(n);
-    }
-    let Some(room) = scratch(n) else { return };
-    if room.call.trail.cut != 0 {
-        lose(loss::PATH_CUT);
-    }
+    0
 }

@@ -1,12 +1,33 @@
 //! How many records of one kind may be sent: the first always, then a few each second.
 
-use aya_ebpf::bindings::BPF_ANY;
-
-use crate::maps::{LIMITS, Limit, LimitKey};
+use aya_ebpf::{bindings::BPF_ANY, btf_maps::LruHashMap, macros::btf_map};
 
 /// Records of one kind in one second. A shim's burst of EBUSY is 20 a second and must fit.
 const PER_SECOND: u32 = 32;
 const SECOND_NS: u64 = 1_000_000_000;
+
+/// What one kind of record was sent how often.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct LimitKey {
+    pub(crate) target: u64,
+    pub(crate) tgid: u32,
+    /// Call, errno and reason.
+    pub(crate) what: u32,
+}
+
+/// See [`LimitKey`].
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Limit {
+    window_ns: u64,
+    sent: u32,
+    held: u32,
+}
+
+/// Rate limits of records.
+#[btf_map]
+static LIMITS: LruHashMap<LimitKey, Limit, 8192> = LruHashMap::new();
 
 /// Whether a record of this kind may be sent now, and how many were held back before it.
 #[inline(always)]

@@ -26,9 +26,13 @@ mod kernel;
 #[cfg(target_arch = "bpf")]
 mod limit;
 #[cfg(target_arch = "bpf")]
+mod locate;
+#[cfg(target_arch = "bpf")]
 mod maps;
 #[cfg(target_arch = "bpf")]
 mod memory;
+#[cfg(target_arch = "bpf")]
+mod names;
 #[cfg(target_arch = "bpf")]
 mod path;
 #[cfg(target_arch = "bpf")]
@@ -45,6 +49,8 @@ mod scratch;
 mod target;
 #[cfg(target_arch = "bpf")]
 mod tell;
+#[cfg(target_arch = "bpf")]
+mod walk;
 
 #[cfg(not(target_arch = "bpf"))]
 fn main() {}

@@ -127,45 +127,6 @@ pub(crate) static DIRECTORIES: LruHashMap<DirectoryKey, Directory, 16384> = LruH
 #[btf_map]
 pub(crate) static FAILURES: Array<u64, 1> = Array::new();
 
-/// A target that was renamed to a place outside any.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub(crate) struct Moved {
-    pub(crate) target: u64,
-    pub(crate) pod: u64,
-}
-
-/// Where they are now, by [`Trail::path`].
-#[btf_map]
-pub(crate) static MOVED: LruHashMap<u64, Moved, 1024> = LruHashMap::new();
-
-/// How many there ever were: nothing is looked up while there is none.
-#[btf_map]
-pub(crate) static MOVES: Array<u64, 1> = Array::new();
-
-/// What one kind of record was sent how often.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub(crate) struct LimitKey {
-    pub(crate) target: u64,
-    pub(crate) tgid: u32,
-    /// Call, errno and reason.
-    pub(crate) what: u32,
-}
-
-/// See [`LimitKey`].
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub(crate) struct Limit {
-    pub(crate) window_ns: u64,
-    pub(crate) sent: u32,
-    pub(crate) held: u32,
-}
-
-/// Rate limits of records.
-#[btf_map]
-pub(crate) static LIMITS: LruHashMap<LimitKey, Limit, 8192> = LruHashMap::new();
-
 /// Counts a loss.
 #[inline(always)]
 pub(crate) fn lose(reason: u32) {

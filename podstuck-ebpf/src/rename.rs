@@ -3,7 +3,9 @@
 
 use aya_ebpf::{
     bindings::BPF_ANY,
+    btf_maps::{Array, LruHashMap},
     helpers::{bpf_get_current_pid_tgid, bpf_ktime_get_ns},
+    macros::btf_map,
 };
 use podstuck_common::{
     record::{InFlight, call, reason},
@@ -11,12 +13,28 @@ use podstuck_common::{
 };
 
 use crate::{
-    account::locate,
     atomic, in_flight,
-    maps::{ANNOUNCED, MOVED, MOVES, Moved},
+    locate::locate,
+    maps::ANNOUNCED,
     scratch::{NOT_READ, scratch},
     tell::tell,
 };
+
+/// A target that was renamed to a place outside any.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Moved {
+    target: u64,
+    pod: u64,
+}
+
+/// Where they are now, by [`Trail::path`].
+#[btf_map]
+static MOVED: LruHashMap<u64, Moved, 1024> = LruHashMap::new();
+
+/// How many there ever were: nothing is looked up while there is none.
+#[btf_map]
+static MOVES: Array<u64, 1> = Array::new();
 
 /// A rename is entered: two pairs of directory and path. `number` as in [`crate::account::start`].
 #[inline(always)]

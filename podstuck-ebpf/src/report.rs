@@ -11,13 +11,12 @@ use podstuck_common::{
 use crate::{
     kernel,
     maps::{EVENTS, lose},
-    place::{Up, copy_name},
-    scratch::{ARRIVED, GO_ON, NOT_READ, ROUNDS, Scratch, TAIL_ROOM, scratch},
+    names::{NO_NAMES, write_names},
+    scratch::{NOT_READ, OFFSET_MASK, Scratch, TAIL_ROOM, scratch},
 };
 
 /// Masks that tell the verifier the bounds that the code keeps anyway. The compiler would remove
 /// a mask that it can prove to be redundant, hence `black_box`.
-const OFFSET_MASK: usize = 8191;
 const SIZE_MASK: usize = 16383;
 
 /// Sends the call in the scratch room; 1 if the record fitted. See [`crate::scratch::scratch`] for the
@@ -53,8 +52,6 @@ pub(crate) extern "C" fn send(n: u32, why: u32, suppressed: u32) -> u32 {
     u32::from(sent)
 }
 
-const NO_NAMES: usize = usize::MAX;
-
 #[inline(always)]
 fn write_head(scratch: &mut Scratch, why: u32, suppressed: u32) {
     let Scratch { call, head, .. } = scratch;
@@ -80,65 +77,6 @@ fn write_head(scratch: &mut Scratch, why: u32, suppressed: u32) {
     head.errno = call.errno;
     head.flaws = 0;
     head.argument_len = 0;
-}
-
-/// Writes the directory's names, leaf first, each with its NUL; where they end.
-#[inline(always)]
-fn write_names(n: u32) -> usize {
-    let Some(room) = scratch(n) else { return NO_NAMES };
-    room.state.place = room.call.place;
-    room.state.end = 0;
-    let mut complete = false;
-    for _ in 0..ROUNDS {
-        if write_some(n) == ARRIVED {
-            complete = true;
-            break;
-        }
-    }
-    let Some(room) = scratch(n) else { return NO_NAMES };
-    if !complete {
-        room.head.flaws |= flaw::CUT;
-    }
-    room.state.end as usize
-}
-
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn write_some(n: u32) -> u32 {
-    for _ in 0..ROUNDS {
-        if write_one(n) == ARRIVED {
-            return ARRIVED;
-        }
-    }
-    GO_ON
-}
-
-/// Writes the next name. Where there is no more room the loops run on without effect.
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn write_one(n: u32) -> u32 {
-    let Some(scratch) = scratch(n) else { return GO_ON };
-    let place = scratch.state.place;
-    let Some(dentry) = place.dentry() else { return ARRIVED };
-    match place.up(&dentry) {
-        Up::Top => ARRIVED,
-        Up::Mount(on) => {
-            scratch.state.place = on;
-            GO_ON
-        }
-        Up::Parent(parent, name) => {
-            let offset = black_box(scratch.state.end as usize) & OFFSET_MASK;
-            if offset > BASE_MAX - NAME_SIZE {
-                return GO_ON;
-            }
-            // SAFETY: the check above leaves room for the longest name.
-            let to = unsafe { scratch.tail.as_mut_ptr().add(offset) };
-            let Some(len) = copy_name(name, to) else { return GO_ON };
-            scratch.state.place = parent;
-            scratch.state.end = (offset + (len & 511)) as u32;
-            GO_ON
-        }
-    }
 }
 
 /// Copies the argument behind the names; where it ends.

@@ -74,6 +74,10 @@ pub(crate) struct Loop {
     pub(crate) end: u32,
 }
 
+/// A mask that tells the verifier the bound of an offset into [`Scratch::tail`], which the code keeps
+/// anyway.
+pub(crate) const OFFSET_MASK: usize = 8191;
+
 /// What a step of a loop tells the loop.
 pub(crate) const GO_ON: u32 = 0;
 /// The last step was taken.

@@ -4,8 +4,8 @@ use aya_ebpf::bindings::BPF_ANY;
 use podstuck_common::record::{call, loss, reason};
 
 use crate::{
-    limit,
-    maps::{ANNOUNCED, FAILED, LimitKey, config, lose},
+    limit::{self, LimitKey},
+    maps::{ANNOUNCED, FAILED, config, lose},
     memory, path, report,
     scratch::{NOT_READ, Returned, scratch},
 };

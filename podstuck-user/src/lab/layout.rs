@@ -58,7 +58,12 @@ pub(super) struct Pod {
 impl Pod {
     /// Its own directory.
     pub(super) fn directory(&self) -> PathBuf {
-        kubelet_root(&self.root).join("pods").join(&self.uid)
+        self.pods().join(&self.uid)
+    }
+
+    /// Where kubelet keeps all pods, of which a lab has one.
+    pub(super) fn pods(&self) -> PathBuf {
+        kubelet_root(&self.root).join("pods")
     }
 
     /// Its logs, by whose name a node knows the pod's.

@@ -26,7 +26,7 @@ pub(super) fn render(results: &[Outcomes], backends: &[String]) -> String {
     for result in results {
         table.add_row(row(result, backends));
     }
-    format!("{table}\n{}{}", complaints(results), skipped(results))
+    format!("{table}\n{}{}{}", measured(results), complaints(results), skipped(results))
 }
 
 fn row(result: &Outcomes, backends: &[String]) -> Vec<String> {
@@ -93,6 +93,23 @@ fn complaints(results: &[Outcomes]) -> String {
             };
             say(format!("DID NOT FINISH {machine}: {why}; the console's last lines:"));
             result.tail.iter().for_each(|line| say(format!("    {line}")));
+        }
+    }
+    text
+}
+
+/// What tests measured and did not judge.
+fn measured(results: &[Outcomes]) -> String {
+    const MARK: &str = "measured: ";
+    let mut text = String::new();
+    for result in results {
+        for backend in &result.report.backends {
+            let lines = backend.tests.iter().flat_map(|test| &test.output);
+            for (_, what) in lines.filter_map(|line| line.split_once(MARK)) {
+                // Writing to a string cannot fail.
+                let _ =
+                    writeln!(text, "MEASURED {}, {}: {what}", result.machine.name(), backend.name);
+            }
         }
     }
     text

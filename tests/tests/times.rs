@@ -1,0 +1,64 @@
+//! How long it takes to be there and to be gone again. Nothing is asserted about the times: they are
+//! printed, and `cargo xtask vm test` shows them for each kernel.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use std::{
+    fs,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use podstuck_tests::{root_and_btf, summary, watch};
+
+/// Between two calls: also the resolution of what is measured.
+const PAUSE: Duration = Duration::from_millis(2);
+
+#[test]
+fn start_to_first_count_and_ctrl_c_to_detached() {
+    if !root_and_btf() {
+        return;
+    }
+    let top = tempfile::tempdir_in("/dev/shm").unwrap();
+    let nothing = top.path().join("nothing");
+    let stop = AtomicBool::new(false);
+    let begun = Instant::now();
+    thread::scope(|scope| {
+        // When each call was made; all that were made once the probes are in are counted.
+        let caller = scope.spawn(|| {
+            let mut times = Vec::new();
+            while !stop.load(Ordering::Relaxed) {
+                let _ = fs::remove_dir(&nothing);
+                times.push(begun.elapsed());
+                thread::sleep(PAUSE);
+            }
+            times
+        });
+        let watching = watch(&["--path", top.path().to_str().unwrap()]);
+        thread::sleep(PAUSE * 50);
+        stop.store(true, Ordering::Relaxed);
+        let times = caller.join().unwrap();
+        let asked = Instant::now();
+        let (lines, _) = watching.stop();
+        let detached = asked.elapsed();
+        let counted = summary(&lines)["calls"].as_u64().unwrap();
+        let first = times[times.len() - usize::try_from(counted).unwrap()];
+        assert!(counted > 0 && first > Duration::ZERO);
+        println!(
+            "measured: first count {} ms after the start, gone {} ms after Ctrl-C, getppid {} ns",
+            first.as_millis(),
+            detached.as_millis(),
+            getppid_ns(),
+        );
+    });
+}
+
+/// What a system call that does nothing takes.
+fn getppid_ns() -> u128 {
+    const CALLS: u32 = 200_000;
+    let begun = Instant::now();
+    for _ in 0..CALLS {
+        nix::unistd::getppid();
+    }
+    begun.elapsed().as_nanos() / u128::from(CALLS)
+}
