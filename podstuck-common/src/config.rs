@@ -13,6 +13,8 @@ pub const NO_OFFSET: u32 = u32::MAX;
 pub struct Offsets {
     /// 1 when every offset below is known; 0 switches paths off, counts and errnos remain.
     pub usable: u32,
+    /// 1 when the kernel has `bpf_get_current_task_btf` (5.11): its result is read without a helper.
+    pub typed_task: u32,
     /// `task_struct.files`
     pub task_files: u32,
     /// `task_struct.fs`
@@ -31,28 +33,16 @@ pub struct Offsets {
     pub mnt_ns_inum: u32,
     /// `files_struct.fdt`
     pub files_fdt: u32,
-    /// `fdtable.fd`
-    pub fdt_fd: u32,
-    /// `fdtable.max_fds`
+    /// `fdtable.max_fds`, with `fd` 8 bytes behind it
     pub fdt_max: u32,
     /// `file.f_path`
     pub file_path: u32,
-    /// `path.mnt`
-    pub path_mnt: u32,
-    /// `path.dentry`
-    pub path_dentry: u32,
     /// `fs_struct.root`
     pub fs_root: u32,
     /// `fs_struct.pwd`
     pub fs_pwd: u32,
-    /// `dentry.d_parent`
+    /// `dentry.d_parent`, with `d_name.hash_len`, `d_name.name` and `d_inode` behind it
     pub dentry_parent: u32,
-    /// `dentry.d_name.hash_len`: hash in the lower, length in the upper 32 bits
-    pub dentry_hash_len: u32,
-    /// `dentry.d_name.name`
-    pub dentry_name: u32,
-    /// `dentry.d_inode`
-    pub dentry_inode: u32,
     /// `inode.i_ino`
     pub inode_ino: u32,
     /// `inode.i_sb`
@@ -71,6 +61,9 @@ pub struct Offsets {
     pub mount_id: u32,
     /// `task_struct.seccomp.mode`; [`NO_OFFSET`] in a kernel without seccomp
     pub task_seccomp: u32,
+    /// `opcode` in the context of tracepoint `io_uring:io_uring_queue_async_work`; [`NO_OFFSET`]
+    /// before 5.19
+    pub io_uring_opcode: u32,
 }
 
 /// How many marker names the probes compare with.
@@ -115,6 +108,6 @@ mod pod {
     unsafe impl aya::Pod for Config {}
 }
 
-const _: () = assert!(size_of::<Offsets>() == 30 * 4);
+const _: () = assert!(size_of::<Offsets>() == 26 * 4);
 const _: () = assert!(size_of::<Marker>() == 16);
 const _: () = assert!(size_of::<Config>() == 3 * 8 + 2 * 4 + MARKERS * 16);

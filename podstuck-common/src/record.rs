@@ -12,8 +12,10 @@ pub mod call {
     pub const UNLINKAT_DIR: u8 = 3;
     /// `rmdir(2)`
     pub const RMDIR: u8 = 4;
-    /// How many there are.
+    /// How many of them are counted: those above.
     pub const COUNT: usize = 5;
+    /// `rename(2)` and its younger kin. Not counted: it tells that a target has another path now.
+    pub const RENAME: u8 = 5;
     /// Their names, as reports show them.
     pub const NAMES: [&str; COUNT] =
         ["umount2", "unlink", "unlinkat", "unlinkat+AT_REMOVEDIR", "rmdir"];
@@ -65,22 +67,32 @@ pub struct Count {
     pub total_ns: u64,
 }
 
+/// How many slots the table of calls in flight has: a power of two. Threads whose ids share the
+/// lower bits are in one slot in turn, or in the table beside it.
+pub const IN_FLIGHT_SLOTS: u32 = 1024;
+
 /// A call that was entered and has not returned.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InFlight {
+    /// The thread, as `pid_tgid`; 0 in a slot that is free.
+    pub thread: u64,
+    /// How many threads want the slot now: a free one belongs to who counts from 0 to 1.
+    pub claims: u64,
     /// When it was entered, `CLOCK_MONOTONIC` nanoseconds.
     pub start_ns: u64,
     /// User-space address of the path argument.
     pub path: u64,
+    /// That of a rename's second path argument, whose directory argument is in `flags`.
+    pub second: u64,
     /// The directory argument, or `AT_FDCWD`.
     pub dirfd: i32,
     /// The flags argument.
     pub flags: u32,
     /// As in [`call`].
-    pub call: u8,
-    /// Padding, always 0.
-    pub reserved: [u8; 7],
+    pub call: u32,
+    /// The same number at entry and return of a call, another for other calls.
+    pub number: u32,
 }
 
 /// Who made the calls of a process id.
@@ -206,8 +218,10 @@ pub mod loss {
     pub const NOT_WANTED: u32 = 8;
     /// A call refused by seccomp, which shows its return only. It never ran. Not a loss.
     pub const REFUSED: u32 = 9;
+    /// A deletion by io_uring, which no probe counts by its outcome.
+    pub const IO_URING: u32 = 10;
     /// How many there are.
-    pub const COUNT: u32 = 10;
+    pub const COUNT: u32 = 11;
 }
 
 #[cfg(feature = "user")]
@@ -228,7 +242,7 @@ mod pod {
 
 const _: () = assert!(size_of::<CountKey>() == 16);
 const _: () = assert!(size_of::<Count>() == 16);
-const _: () = assert!(size_of::<InFlight>() == 32);
+const _: () = assert!(size_of::<InFlight>() == 56);
 const _: () = assert!(size_of::<Actor>() == 48);
 const _: () = assert!(size_of::<RecordHead>() == 5 * 8 + 48 + 7 * 4 + 4 + 4 * 2);
 

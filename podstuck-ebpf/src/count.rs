@@ -3,6 +3,7 @@
 use aya_ebpf::{bindings::BPF_NOEXIST, btf_maps::PerCpuHashMap};
 use podstuck_common::record::{Count, CountKey, loss};
 
+use crate::atomic;
 use crate::maps::{COUNTS_0, COUNTS_1, GENERATION, lose};
 
 /// Adds a call; whether its key is new in this generation.
@@ -30,8 +31,10 @@ fn add_to(table: &PerCpuHashMap<CountKey, Count, 8192>, key: &CountKey, duration
 
 #[inline(always)]
 fn bump(count: *mut Count, duration_ns: u64) {
-    // SAFETY: this CPU's share, written by one program at a time.
-    let count = unsafe { &mut *count };
-    count.calls += 1;
-    count.total_ns += duration_ns;
+    // A program on a function can be preempted by another that counts under the same key.
+    // SAFETY: aligned words of map memory.
+    unsafe {
+        atomic::add(&raw mut (*count).calls, 1);
+        atomic::add(&raw mut (*count).total_ns, duration_ns);
+    }
 }

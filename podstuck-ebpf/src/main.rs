@@ -4,7 +4,7 @@
 //!
 //! On the host this crate is an empty program, so that `cargo test` and `cargo clippy` cover the
 //! whole workspace.
-#![cfg_attr(target_arch = "bpf", no_std, no_main)]
+#![cfg_attr(target_arch = "bpf", no_std, no_main, feature(asm_experimental_arch))]
 #![cfg_attr(
     target_arch = "bpf",
     expect(
@@ -16,7 +16,11 @@
 #[cfg(target_arch = "bpf")]
 mod account;
 #[cfg(target_arch = "bpf")]
+mod atomic;
+#[cfg(target_arch = "bpf")]
 mod count;
+#[cfg(target_arch = "bpf")]
+mod in_flight;
 #[cfg(target_arch = "bpf")]
 mod kernel;
 #[cfg(target_arch = "bpf")]
@@ -31,6 +35,8 @@ mod path;
 mod place;
 #[cfg(target_arch = "bpf")]
 mod probe;
+#[cfg(target_arch = "bpf")]
+mod rename;
 #[cfg(target_arch = "bpf")]
 mod report;
 #[cfg(target_arch = "bpf")]

@@ -9,9 +9,11 @@ use aya_ebpf::{
 };
 use podstuck_common::{
     config::{Config, MARKERS, Marker, Offsets},
-    record::{Actor, Count, CountKey, InFlight, call, loss},
+    record::{Actor, Count, CountKey, IN_FLIGHT_SLOTS, InFlight, call, loss},
     trail::Trail,
 };
+
+use crate::atomic;
 
 /// Kernel layout, set by the loader.
 #[unsafe(no_mangle)]
@@ -48,11 +50,14 @@ pub(crate) fn config() -> &'static Config {
     unsafe { &*black_box(global) }
 }
 
-/// Calls between entry and return, by thread (`pid_tgid`): a thread is in one call at a time.
-/// Preallocated and not LRU, because the oldest entry is the most important one: the call that
-/// never returns. Written here, scanned by user space.
+/// Calls between entry and return, by the lower bits of the thread's id: see `in_flight`. Written
+/// here, scanned by user space.
 #[btf_map]
-pub(crate) static IN_FLIGHT: HashMap<u64, InFlight, 16384> = HashMap::new();
+pub(crate) static IN_FLIGHT: Array<InFlight, { IN_FLIGHT_SLOTS as usize }> = Array::new();
+/// Those whose slot another thread is in, by thread. Preallocated and not LRU, because the oldest
+/// entry is the most important one: the call that never returns.
+#[btf_map]
+pub(crate) static IN_FLIGHT_BESIDE: HashMap<u64, InFlight, 16384> = HashMap::new();
 
 /// Which of the two tables of counts is written now, 0 or 1. Set by user space only.
 #[btf_map]
@@ -117,6 +122,27 @@ pub(crate) struct Directory {
 #[btf_map]
 pub(crate) static DIRECTORIES: LruHashMap<DirectoryKey, Directory, 16384> = LruHashMap::new();
 
+/// How many directories were ever marked as one in which a removal failed: a private copy of an
+/// answer is outdated when this has changed.
+#[btf_map]
+pub(crate) static FAILURES: Array<u64, 1> = Array::new();
+
+/// A target that was renamed to a place outside any.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Moved {
+    pub(crate) target: u64,
+    pub(crate) pod: u64,
+}
+
+/// Where they are now, by [`Trail::path`].
+#[btf_map]
+pub(crate) static MOVED: LruHashMap<u64, Moved, 1024> = LruHashMap::new();
+
+/// How many there ever were: nothing is looked up while there is none.
+#[btf_map]
+pub(crate) static MOVES: Array<u64, 1> = Array::new();
+
 /// What one kind of record was sent how often.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -144,7 +170,7 @@ pub(crate) static LIMITS: LruHashMap<LimitKey, Limit, 8192> = LruHashMap::new();
 #[inline(always)]
 pub(crate) fn lose(reason: u32) {
     if let Some(count) = LOSSES.get_ptr_mut(reason) {
-        // SAFETY: a per-CPU value, written by one program at a time.
-        unsafe { *count += 1 };
+        // SAFETY: an aligned word of map memory.
+        unsafe { atomic::add(count, 1) };
     }
 }

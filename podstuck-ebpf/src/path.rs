@@ -2,121 +2,154 @@
 
 use aya_ebpf::helpers::{bpf_probe_read_user, generated};
 use podstuck_common::{
-    record::{ARGUMENT_MAX, InFlight, call},
-    trail::{Trail, mix},
+    record::{ARGUMENT_MAX, InFlight},
+    trail::{ComponentEnd, Trail, mix, unaligned},
 };
 
 use crate::{
     kernel,
     maps::config,
     place::Place,
-    scratch::{Partial, Scratch, scratch},
+    rename,
+    scratch::{ARRIVED, GO_ON, NOT_READ, Partial, ROUNDS, Scratch, scratch},
 };
 
-/// `AT_FDCWD` of `fcntl.h`.
-const AT_FDCWD: i32 = -100;
+/// `AT_FDCWD` of `fcntl.h`: what the calls without a directory argument have as well.
+pub(crate) const AT_FDCWD: i32 = -100;
 /// How much of an argument is searched for a target. Pod volumes end within 400 bytes: kubelet's
-/// root, a UID, a plugin and a volume of at most 253 characters.
-const SEARCHED: usize = 512;
+/// root, a UID, a plugin and a volume of at most 253 characters. Each of the 256 rounds of the search
+/// takes eight bytes or ends a component.
+const SEARCHED: u32 = 512;
 
 /// The first byte of the argument; `None` when the caller's memory cannot be read.
+///
+/// Without a directory descriptor the argument is nearly always absolute, and will be read anyway.
 #[inline(always)]
-pub(crate) fn first_byte(entry: &InFlight) -> Option<u8> {
+pub(crate) fn first_byte(room: &mut Scratch) -> Option<u8> {
+    if room.call.entry.dirfd == AT_FDCWD {
+        read(room)?;
+        return Some(room.argument[0] as u8);
+    }
     // SAFETY: the helper checks the address.
-    unsafe { bpf_probe_read_user(entry.path as *const u8) }.ok()
+    unsafe { bpf_probe_read_user(room.call.entry.path as *const u8) }.ok()
 }
 
-/// The directory that the argument starts from, if it can be found.
+/// Reads the argument; `None` when the caller's memory cannot be read.
 #[inline(always)]
-pub(crate) fn start(entry: &InFlight, first: u8) -> Place {
-    let relative = entry.call == call::UNLINKAT || entry.call == call::UNLINKAT_DIR;
-    let place = if first == b'/' {
-        kernel::root()
-    } else if relative && entry.dirfd != AT_FDCWD {
-        kernel::descriptor(entry.dirfd)
-    } else {
-        kernel::working_directory()
-    };
-    place.unwrap_or(Place::NONE)
-}
-
-/// Reads the argument into the scratch room and continues the trail with it. See
-/// [`crate::scratch::scratch`] for the signature.
-#[unsafe(no_mangle)]
-#[inline(never)]
-pub(crate) extern "C" fn follow() -> u32 {
-    let Some(room) = scratch() else { return 0 };
+fn read(room: &mut Scratch) -> Option<u32> {
+    if room.call.argument != NOT_READ {
+        return Some(room.call.argument);
+    }
     let to = room.argument.as_mut_ptr();
     let from = room.call.entry.path as *const _;
     // SAFETY: `to` has room for `ARGUMENT_MAX` bytes; the helper checks the source.
     let read = unsafe { generated::bpf_probe_read_user_str(to.cast(), ARGUMENT_MAX as u32, from) };
     if read <= 0 {
+        return None;
+    }
+    room.call.argument = read as u32 - 1;
+    Some(read as u32 - 1)
+}
+
+/// The directory that the argument starts from, if it can be found.
+#[inline(always)]
+pub(crate) fn start(entry: &InFlight, first: u8) -> Option<Place> {
+    let place = if first == b'/' {
+        kernel::root()
+    } else if entry.dirfd != AT_FDCWD {
+        kernel::descriptor(entry.dirfd)
+    } else {
+        kernel::working_directory()
+    };
+    place.filter(|place| !place.is_none())
+}
+
+/// Continues the trail with the argument. See [`crate::scratch::scratch`] for the signature.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub(crate) extern "C" fn follow(n: u32) -> u32 {
+    let Some(room) = scratch(n) else { return 0 };
+    if read(room).is_none() {
         return 0;
     }
-    let len = read as u32 - 1;
-    room.call.argument = len;
     room.state.part = EMPTY;
-    // A pointer instead of a reference fetched anew in each round, which would multiply the states
-    // of the loop for the verifier.
-    let room: *mut Scratch = room;
-    for i in 0..SEARCHED {
-        if i as u32 >= len {
-            break;
-        }
-        // SAFETY: the room outlives the program, and this reference ends before `take` is called.
-        let byte = unsafe { &(*room).argument }.get(i);
-        match byte.copied() {
-            None => break,
-            Some(b'/') => {
-                take();
-            }
-            // SAFETY: as above.
-            Some(byte) => push(unsafe { &mut (*room).state.part }, byte),
+    room.state.at = 0;
+    for _ in 0..ROUNDS {
+        if follow_some(n) == ARRIVED {
+            return 0;
         }
     }
-    take();
-    // SAFETY: as above.
-    let trail = unsafe { &mut (*room).call.trail };
-    if len as usize > SEARCHED && !trail.settled() {
-        trail.cut = 1;
+    if let Some(room) = scratch(n)
+        && !room.call.trail.settled()
+    {
+        room.call.trail.cut = 1;
     }
     0
 }
 
-/// Adds a byte to a component.
-#[inline(always)]
-fn push(part: &mut Partial, byte: u8) {
-    part.word |= u64::from(byte) << (8 * (part.len & 7));
-    part.dots += u32::from(byte == b'.');
-    part.len += 1;
-    if part.len & 7 == 0 {
-        part.hash = mix(part.hash, part.word);
-        part.word = 0;
-    }
-}
-
-const EMPTY: Partial = Partial { hash: 0, word: 0, len: 0, dots: 0 };
-
-/// Ends a component: the counterpart of `trail::component_hash`, byte by byte.
 #[unsafe(no_mangle)]
 #[inline(never)]
-extern "C" fn take() -> u32 {
-    let Some(room) = scratch() else { return 0 };
-    let trail = &mut room.call.trail;
-    let Partial { hash, word, len, dots } = room.state.part;
-    room.state.part = EMPTY;
-    if len == 0 || (len == 1 && dots == 1) {
-        return 0;
+extern "C" fn follow_some(n: u32) -> u32 {
+    let Some(room) = scratch(n) else { return ARRIVED };
+    // A pointer, because a reference must not outlive the calls of `take`.
+    let room: *mut Scratch = room;
+    for _ in 0..ROUNDS {
+        // SAFETY: the room outlives the program, and this reference ends before `take` is called.
+        let room = unsafe { &mut *room };
+        if room.state.at >= SEARCHED {
+            return GO_ON;
+        }
+        let word = next(room);
+        if ComponentEnd::find(word).is_none() {
+            room.state.part.hash = mix(room.state.part.hash, word);
+            room.state.part.len += 8;
+            room.state.at += 8;
+        } else if take(n) == ARRIVED {
+            return ARRIVED;
+        }
     }
-    if len == 2 && dots == 2 {
+    GO_ON
+}
+
+const EMPTY: Partial = Partial { hash: 0, len: 0 };
+
+/// The next eight bytes of the argument.
+#[inline(always)]
+fn next(room: &Scratch) -> u64 {
+    let at = room.state.at;
+    let index = at as usize / 8 & (SEARCHED as usize / 8 - 1);
+    unaligned(room.argument[index], room.argument[index + 1], at)
+}
+
+/// Takes the component that ends within the next eight bytes of the argument.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn take(n: u32) -> u32 {
+    let Some(room) = scratch(n) else { return ARRIVED };
+    let Some(end) = ComponentEnd::find(next(room)) else { return ARRIVED };
+    room.state.at += end.len + 1;
+    let Partial { hash, len } = room.state.part;
+    room.state.part = EMPTY;
+    let hash = if end.len == 0 { hash } else { mix(hash, end.bytes) };
+    step(&mut room.call.trail, hash, len + end.len, end.bytes);
+    if end.last { ARRIVED } else { GO_ON }
+}
+
+/// Takes a whole component, of which `bytes` are the last up to seven.
+#[inline(always)]
+fn step(trail: &mut Trail, hash: u64, len: u32, bytes: u64) {
+    const DOT: u64 = b'.' as u64;
+    if len == 0 || (len == 1 && bytes == DOT) {
+        return;
+    }
+    if len == 2 && bytes == DOT << 8 | DOT {
         // Going up would need what came before: leave the target unknown rather than wrong. Below
         // a target's root the call was counted for it, and its record agrees.
         if !trail.settled() {
             *trail = Trail { cut: 1, ..Trail::default() };
         }
-        return 0;
+        return;
     }
-    let hash = if len & 7 == 0 { hash } else { mix(hash, word) };
     trail.step(config(), mix(hash, u64::from(len)), len, false);
-    0
+    rename::adopt(trail);
 }

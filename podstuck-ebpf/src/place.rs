@@ -5,7 +5,8 @@ use podstuck_common::trail::NAME_SIZE;
 
 use crate::{kernel::field, maps::offsets};
 
-/// A directory as a path reaches it: `struct path`. All zero stands for none.
+/// A directory as a path reaches it: `struct path`, whose order of fields user space makes sure of.
+/// All zero stands for none.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Place {
@@ -15,12 +16,33 @@ pub(crate) struct Place {
     pub(crate) dentry: u64,
 }
 
+/// The part of `struct dentry` that is read, at once: user space makes sure that this kernel has its
+/// fields in this order without a gap.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Dentry {
+    pub(crate) parent: u64,
+    pub(crate) hash_len: u64,
+    pub(crate) name: u64,
+    pub(crate) inode: u64,
+}
+
+/// Copies a name to `to`, which has room for [`NAME_SIZE`] bytes; its length with the NUL.
+#[inline(always)]
+pub(crate) fn copy_name(name: u64, to: *mut u8) -> Option<usize> {
+    // SAFETY: the caller vouches for `to`; the helper checks the source.
+    let read = unsafe {
+        generated::bpf_probe_read_kernel_str(to.cast(), NAME_SIZE as u32, name as *const _)
+    };
+    (read > 0).then_some(read as usize)
+}
+
 /// One step towards the root.
 pub(crate) enum Up {
     /// The directory is the root of a mount, which sits on this place.
     Mount(Place),
-    /// The parent directory; the name is that of the directory left.
-    Parent(Place),
+    /// The parent directory, and the name of the directory left: an address in the kernel.
+    Parent(Place, u64),
     /// The root of the mount namespace, or of what is reachable.
     Top,
 }
@@ -37,12 +59,12 @@ impl Place {
 
     /// One step up, by `d_path`'s rule: at the root of a mount go on where it is mounted.
     #[inline(always)]
-    pub(crate) fn up(self) -> Up {
-        self.try_up().unwrap_or(Up::Top)
+    pub(crate) fn up(self, dentry: &Dentry) -> Up {
+        self.try_up(dentry).unwrap_or(Up::Top)
     }
 
     #[inline(always)]
-    fn try_up(self) -> Option<Up> {
+    fn try_up(self, dentry: &Dentry) -> Option<Up> {
         let o = offsets();
         let root: u64 = field(self.mnt, o.vfsmount_root)?;
         if self.dentry == root {
@@ -54,47 +76,23 @@ impl Place {
             let dentry = field(mount, o.mount_mountpoint)?;
             return Some(Up::Mount(Place { mnt: parent + u64::from(o.mount_vfsmount), dentry }));
         }
-        let dentry = self.parent()?;
-        if dentry == self.dentry {
+        if dentry.parent == self.dentry {
             return None;
         }
-        Some(Up::Parent(Place { mnt: self.mnt, dentry }))
+        Some(Up::Parent(Place { mnt: self.mnt, dentry: dentry.parent }, dentry.name))
     }
 
-    /// `dentry.d_parent`
+    /// The directory's dentry.
     #[inline(always)]
-    pub(crate) fn parent(self) -> Option<u64> {
+    pub(crate) fn dentry(self) -> Option<Dentry> {
         field(self.dentry, offsets().dentry_parent)
-    }
-
-    /// `dentry.d_name.hash_len`
-    #[inline(always)]
-    pub(crate) fn hash_len(self) -> Option<u64> {
-        field(self.dentry, offsets().dentry_hash_len)
-    }
-
-    /// `dentry.d_inode`
-    #[inline(always)]
-    pub(crate) fn inode(self) -> Option<u64> {
-        field(self.dentry, offsets().dentry_inode)
-    }
-
-    /// Copies the name to `to`, which has room for [`NAME_SIZE`] bytes; its length with the NUL.
-    #[inline(always)]
-    pub(crate) fn name(self, to: *mut u8) -> Option<usize> {
-        let name: u64 = field(self.dentry, offsets().dentry_name)?;
-        // SAFETY: the caller vouches for `to`; the helper checks the source.
-        let read = unsafe {
-            generated::bpf_probe_read_kernel_str(to.cast(), NAME_SIZE as u32, name as *const _)
-        };
-        (read > 0).then_some(read as usize)
     }
 
     /// Inode number, device number and mount id.
     #[inline(always)]
     pub(crate) fn numbers(self) -> (u64, u32, u32) {
         let o = offsets();
-        let inode = self.inode().unwrap_or(0);
+        let inode = self.dentry().map_or(0, |dentry| dentry.inode);
         let ino = field(inode, o.inode_ino).unwrap_or(0);
         let sb: u64 = field(inode, o.inode_sb).unwrap_or(0);
         let dev = field(sb, o.sb_dev).unwrap_or(0);

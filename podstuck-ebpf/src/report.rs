@@ -11,8 +11,8 @@ use podstuck_common::{
 use crate::{
     kernel,
     maps::{EVENTS, lose},
-    place::Up,
-    scratch::{NOT_READ, Scratch, TAIL_ROOM, WALK_MAX, scratch},
+    place::{Up, copy_name},
+    scratch::{ARRIVED, GO_ON, NOT_READ, ROUNDS, Scratch, TAIL_ROOM, scratch},
 };
 
 /// Masks that tell the verifier the bounds that the code keeps anyway. The compiler would remove
@@ -24,11 +24,11 @@ const SIZE_MASK: usize = 16383;
 /// signature.
 #[unsafe(no_mangle)]
 #[inline(never)]
-pub(crate) extern "C" fn send(why: u32, suppressed: u32) -> u32 {
-    let Some(room) = scratch() else { return 0 };
+pub(crate) extern "C" fn send(n: u32, why: u32, suppressed: u32) -> u32 {
+    let Some(room) = scratch(n) else { return 0 };
     write_head(room, why, suppressed);
-    let mut end = if room.call.place.is_none() { NO_NAMES } else { write_names() };
-    let Some(room) = scratch() else { return 0 };
+    let mut end = if room.call.place.is_none() { NO_NAMES } else { write_names(n) };
+    let Some(room) = scratch(n) else { return 0 };
     if end == NO_NAMES {
         room.head.flaws |= flaw::NO_DIRECTORY;
         end = 0;
@@ -75,7 +75,7 @@ fn write_head(scratch: &mut Scratch, why: u32, suppressed: u32) {
     head.suppressed = suppressed;
     head.depth = call.trail.depth;
     head.mount_depth = call.mount_depth;
-    head.call = call.entry.call;
+    head.call = call.entry.call as u8;
     head.reserved = 0;
     head.errno = call.errno;
     head.flaws = 0;
@@ -84,47 +84,59 @@ fn write_head(scratch: &mut Scratch, why: u32, suppressed: u32) {
 
 /// Writes the directory's names, leaf first, each with its NUL; where they end.
 #[inline(always)]
-fn write_names() -> usize {
-    let Some(room) = scratch() else { return NO_NAMES };
+fn write_names(n: u32) -> usize {
+    let Some(room) = scratch(n) else { return NO_NAMES };
     room.state.place = room.call.place;
-    let mut end = 0;
-    for _ in 0..WALK_MAX {
-        match write_name(end) {
-            ARRIVED => return end as usize,
-            CUT => break,
-            further => end = further,
+    room.state.end = 0;
+    let mut complete = false;
+    for _ in 0..ROUNDS {
+        if write_some(n) == ARRIVED {
+            complete = true;
+            break;
         }
     }
-    let Some(room) = scratch() else { return NO_NAMES };
-    room.head.flaws |= flaw::CUT;
-    end as usize
+    let Some(room) = scratch(n) else { return NO_NAMES };
+    if !complete {
+        room.head.flaws |= flaw::CUT;
+    }
+    room.state.end as usize
 }
 
-const ARRIVED: u32 = u32::MAX;
-const CUT: u32 = u32::MAX - 1;
-
-/// Writes the next name at `end`: where it ends, or [`ARRIVED`] or [`CUT`].
 #[unsafe(no_mangle)]
 #[inline(never)]
-extern "C" fn write_name(end: u32) -> u32 {
-    let Some(scratch) = scratch() else { return CUT };
+extern "C" fn write_some(n: u32) -> u32 {
+    for _ in 0..ROUNDS {
+        if write_one(n) == ARRIVED {
+            return ARRIVED;
+        }
+    }
+    GO_ON
+}
+
+/// Writes the next name. Where there is no more room the loops run on without effect.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn write_one(n: u32) -> u32 {
+    let Some(scratch) = scratch(n) else { return GO_ON };
     let place = scratch.state.place;
-    match place.up() {
+    let Some(dentry) = place.dentry() else { return ARRIVED };
+    match place.up(&dentry) {
         Up::Top => ARRIVED,
         Up::Mount(on) => {
             scratch.state.place = on;
-            end
+            GO_ON
         }
-        Up::Parent(parent) => {
-            let offset = black_box(end as usize) & OFFSET_MASK;
+        Up::Parent(parent, name) => {
+            let offset = black_box(scratch.state.end as usize) & OFFSET_MASK;
             if offset > BASE_MAX - NAME_SIZE {
-                return CUT;
+                return GO_ON;
             }
             // SAFETY: the check above leaves room for the longest name.
             let to = unsafe { scratch.tail.as_mut_ptr().add(offset) };
-            let Some(len) = place.name(to) else { return CUT };
+            let Some(len) = copy_name(name, to) else { return GO_ON };
             scratch.state.place = parent;
-            (offset + (len & 511)) as u32
+            scratch.state.end = (offset + (len & 511)) as u32;
+            GO_ON
         }
     }
 }

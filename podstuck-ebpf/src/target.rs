@@ -3,33 +3,41 @@
 
 use core::hint::black_box;
 
-use aya_ebpf::bindings::BPF_ANY;
 use podstuck_common::trail::{Trail, component_hash};
 
 use crate::{
-    maps::{DIRECTORIES, config},
-    memory::{failed_before, key, recall},
-    place::Up,
-    scratch::{Component, WALK_MAX, scratch},
+    maps::config,
+    memory,
+    place::{Up, copy_name},
+    rename,
+    scratch::{ARRIVED, Component, GO_ON, ROUNDS, WALK_MAX, scratch},
 };
 
 /// Finds the trail of the call's directory, from memory or by walking up to the nearest ancestor
 /// remembered.
 #[inline(always)]
-pub(crate) fn find() {
-    let Some(room) = scratch() else { return };
-    let known = recall(room.call.place, room.call.now);
-    match known {
-        Some(seen) => {
-            room.call.trail = seen.trail;
-            room.call.has_failed = seen.has_failed != 0;
-        }
-        None => {
-            learn();
+pub(crate) fn find(n: u32) {
+    let Some(room) = scratch(n) else { return };
+    let place = room.call.place;
+    let Some(dentry) = place.dentry() else {
+        room.call.trail = Trail::default();
+        return;
+    };
+    if !memory::is_last(room, place, &dentry) {
+        match memory::recall(place, &dentry, room.call.now) {
+            Some(seen) => {
+                room.directory = *seen;
+                memory::keep(room, place);
+            }
+            None => {
+                room.call.fresh = true;
+                learn(n);
+            }
         }
     }
-    let Some(room) = scratch() else { return };
-    room.call.fresh = known.is_none();
+    let Some(room) = scratch(n) else { return };
+    room.call.trail = room.directory.trail;
+    room.call.has_failed = room.directory.has_failed != 0;
     room.call.mount_depth = room.call.trail.mount_depth;
     // The directory may be a target's root; the object in it is not.
     room.call.trail.at_root = 0;
@@ -38,80 +46,91 @@ pub(crate) fn find() {
 /// Reads the trail of the call's directory anew. See [`scratch`] for the signature.
 #[unsafe(no_mangle)]
 #[inline(never)]
-extern "C" fn learn() -> u32 {
-    climb();
-    descend();
-    let Some(room) = scratch() else { return 0 };
+extern "C" fn learn(n: u32) -> u32 {
+    climb(n);
+    descend(n);
+    let Some(room) = scratch(n) else { return 0 };
     let place = room.call.place;
-    room.directory.parent = place.parent().unwrap_or(0);
-    room.directory.hash_len = place.hash_len().unwrap_or(0);
-    room.directory.inode = place.inode().unwrap_or(0);
-    room.directory.has_failed = u64::from(failed_before(place));
-    room.call.has_failed = room.directory.has_failed != 0;
-    room.call.trail = room.directory.trail;
-    // The table is LRU: an insert fails only under contention, and then the next call walks again.
-    let _ = DIRECTORIES.insert(key(place), &room.directory, u64::from(BPF_ANY));
+    let Some(dentry) = place.dentry() else { return 0 };
+    room.directory.parent = dentry.parent;
+    room.directory.hash_len = dentry.hash_len;
+    room.directory.inode = dentry.inode;
+    room.directory.has_failed = u64::from(memory::failed_before(place, &dentry));
+    memory::share(room, place);
+    memory::keep(room, place);
     0
 }
 
 /// Collects the components from the directory up to the root, or to an ancestor that is remembered
 /// and then starts the trail.
 #[inline(always)]
-fn climb() {
-    let Some(room) = scratch() else { return };
+fn climb(n: u32) {
+    let Some(room) = scratch(n) else { return };
     room.state.place = room.call.place;
     room.state.components = 0;
     room.state.mounted = 0;
     room.directory.trail = Trail::default();
     room.directory.born_ns = room.call.now;
-    for step in 0..WALK_MAX as u32 {
-        if climb_one(step) == ARRIVED {
+    room.state.steps = 0;
+    for _ in 0..ROUNDS {
+        if climb_some(n) == ARRIVED {
             return;
         }
     }
     // Deeper than the walk goes: what the upper part says is unknown, so nothing is claimed.
-    let Some(room) = scratch() else { return };
+    let Some(room) = scratch(n) else { return };
     room.directory.trail.cut = 1;
     room.state.components = 0;
 }
 
-/// There is no way further up.
-const ARRIVED: u32 = 1;
-const GO_ON: u32 = 0;
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn climb_some(n: u32) -> u32 {
+    for _ in 0..ROUNDS {
+        if climb_one(n) == ARRIVED {
+            return ARRIVED;
+        }
+    }
+    GO_ON
+}
 
 #[unsafe(no_mangle)]
 #[inline(never)]
-extern "C" fn climb_one(step: u32) -> u32 {
-    let Some(scratch) = scratch() else { return ARRIVED };
-    let place = scratch.state.place;
-    if step != 0
-        && let Some(known) = recall(place, scratch.call.now)
+extern "C" fn climb_one(n: u32) -> u32 {
+    let Some(room) = scratch(n) else { return ARRIVED };
+    let place = room.state.place;
+    let Some(dentry) = place.dentry() else { return ARRIVED };
+    room.state.steps += 1;
+    // The first is the directory asked for.
+    if room.state.steps > 1
+        && let Some(known) = memory::recall(place, &dentry, room.call.now)
     {
-        scratch.directory.trail = known.trail;
-        scratch.directory.born_ns = known.born_ns;
-        if scratch.state.mounted != 0 {
-            scratch.directory.trail.mount_here();
+        room.directory.trail = known.trail;
+        room.directory.born_ns = known.born_ns;
+        if room.state.mounted != 0 {
+            room.directory.trail.mount_here();
         }
         return ARRIVED;
     }
-    match place.up() {
+    match place.up(&dentry) {
         Up::Top => ARRIVED,
         Up::Mount(on) => {
-            scratch.state.mounted = 1;
-            scratch.state.place = on;
+            room.state.mounted = 1;
+            room.state.place = on;
             GO_ON
         }
-        Up::Parent(parent) => {
-            scratch.name.fill(0);
-            let Some(len) = place.name(scratch.name.as_mut_ptr().cast()) else { return ARRIVED };
+        Up::Parent(parent, name) => {
+            room.name.fill(0);
+            let to = room.name.as_mut_ptr().cast();
+            let Some(len) = copy_name(name, to) else { return ARRIVED };
             let len = len as u32 - 1;
-            let hash = component_hash(&scratch.name, len);
-            let index = scratch.state.components;
-            let Some(slot) = scratch.components.get_mut(index as usize) else { return ARRIVED };
-            *slot = Component { hash, len, mounted: scratch.state.mounted };
-            scratch.state.components = index + 1;
-            scratch.state.mounted = 0;
-            scratch.state.place = parent;
+            let hash = component_hash(&room.name, len);
+            let index = room.state.components;
+            let Some(slot) = room.components.get_mut(index as usize) else { return ARRIVED };
+            *slot = Component { hash, len, mounted: room.state.mounted };
+            room.state.components = index + 1;
+            room.state.mounted = 0;
+            room.state.place = parent;
             GO_ON
         }
     }
@@ -119,25 +138,36 @@ extern "C" fn climb_one(step: u32) -> u32 {
 
 /// Reads the components back from the top down.
 #[inline(always)]
-fn descend() {
-    let Some(room) = scratch() else { return };
-    let count = room.state.components;
-    for i in 0..WALK_MAX as u32 {
-        if i >= count {
-            break;
+fn descend(n: u32) {
+    for _ in 0..ROUNDS {
+        if descend_some(n) == ARRIVED {
+            return;
         }
-        descend_one(count - 1 - i);
     }
 }
 
 #[unsafe(no_mangle)]
 #[inline(never)]
-extern "C" fn descend_one(index: u32) -> u32 {
-    let Some(scratch) = scratch() else { return 0 };
+extern "C" fn descend_some(n: u32) -> u32 {
+    for _ in 0..ROUNDS {
+        if descend_one(n) == ARRIVED {
+            return ARRIVED;
+        }
+    }
+    GO_ON
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn descend_one(n: u32) -> u32 {
+    let Some(room) = scratch(n) else { return ARRIVED };
+    let Some(index) = room.state.components.checked_sub(1) else { return ARRIVED };
+    room.state.components = index;
     // A mask that the compiler cannot see through: it tells the verifier the bound that holds.
-    let Some(c) = scratch.components.get(black_box(index as usize) & (WALK_MAX - 1)) else {
-        return 0;
+    let Some(c) = room.components.get(black_box(index as usize) & (WALK_MAX - 1)) else {
+        return ARRIVED;
     };
-    scratch.directory.trail.step(config(), c.hash, c.len, c.mounted != 0);
-    0
+    room.directory.trail.step(config(), c.hash, c.len, c.mounted != 0);
+    rename::adopt(&mut room.directory.trail);
+    GO_ON
 }

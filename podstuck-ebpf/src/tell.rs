@@ -22,7 +22,7 @@ pub(crate) fn reasons(call: &Returned, new: bool) -> u32 {
     if call.duration_ns >= config().slow_ns {
         why |= reason::SLOW;
     }
-    if entry.call == call::UMOUNT2 {
+    if entry.call as u8 == call::UMOUNT2 {
         why |= reason::UNMOUNT;
     }
     if call.fresh {
@@ -38,7 +38,7 @@ pub(crate) fn reasons(call: &Returned, new: bool) -> u32 {
         if call.mount_depth != 0 {
             why |= reason::CROSSED;
         }
-        let removes_directory = entry.call == call::UNLINKAT_DIR || entry.call == call::RMDIR;
+        let removes_directory = matches!(entry.call as u8, call::UNLINKAT_DIR | call::RMDIR);
         if removes_directory && trail.at_root != 0 {
             why |= reason::ROOT_GONE;
         }
@@ -55,11 +55,11 @@ pub(crate) fn reasons(call: &Returned, new: bool) -> u32 {
 
 /// Sends a record, unless there were too many of its kind.
 #[inline(always)]
-pub(crate) fn tell(why: u32) {
-    let Some(room) = scratch() else { return };
+pub(crate) fn tell(n: u32, why: u32) {
+    let Some(room) = scratch(n) else { return };
     let Returned { trail, tgid, errno, entry, now, argument, .. } = &room.call;
     let (errno, unread) = (*errno, *argument == NOT_READ);
-    let what = why << 16 | u32::from(errno & 0xfff) << 4 | u32::from(entry.call);
+    let what = why << 16 | u32::from(errno & 0xfff) << 4 | entry.call;
     let kind = LimitKey { target: trail.target, tgid: *tgid, what };
     let Some(suppressed) = limit::admit(&kind, *now) else {
         // Directories are shown as samples; of everything else somebody may want each.
@@ -69,10 +69,10 @@ pub(crate) fn tell(why: u32) {
         return;
     };
     if unread {
-        path::follow();
+        path::follow(n);
     }
-    let sent = report::send(why, suppressed) != 0;
-    let Some(room) = scratch() else { return };
+    let sent = report::send(n, why, suppressed) != 0;
+    let Some(room) = scratch(n) else { return };
     let Returned { trail, place, .. } = &room.call;
     if sent && why & reason::FIRST != 0 {
         let _ = ANNOUNCED.insert(trail.target, &1, u64::from(BPF_ANY));

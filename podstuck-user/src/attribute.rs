@@ -74,6 +74,11 @@ impl Attributor {
         })
     }
 
+    /// Takes note of a target before it has another path.
+    pub fn renamed(&mut self, record: &Record) {
+        self.learn(record.head.target, &record.path());
+    }
+
     /// The target of an id that was learnt from a record.
     pub fn target(&self, id: u64) -> Option<&Arc<Target>> {
         self.targets.get(&id)

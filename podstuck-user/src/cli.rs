@@ -141,8 +141,10 @@ pub enum Output {
 /// How to attach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Backend {
-    /// The best that works here
+    /// fentry where it works, else syscall tracepoints, for each call by itself
     Auto,
+    /// fentry and fexit on the functions of the system calls
+    Fentry,
     /// Syscall tracepoints
     Tracepoint,
 }

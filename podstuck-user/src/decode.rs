@@ -7,7 +7,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use podstuck_common::record::{RecordHead, flaw};
+use podstuck_common::record::{RecordHead, call, flaw};
 use thiserror::Error;
 
 /// A record that cannot be one of ours.
@@ -44,7 +44,7 @@ pub fn decode(bytes: &Bytes) -> Result<Record, DecodeError> {
     let fixed = bytes.get(..HEAD).ok_or(truncated(HEAD))?;
     // SAFETY: `fixed` has the size of a head, which is valid for every bit pattern.
     let head: RecordHead = unsafe { fixed.as_ptr().cast::<RecordHead>().read_unaligned() };
-    if usize::from(head.call) >= podstuck_common::record::call::COUNT {
+    if usize::from(head.call) >= call::COUNT && head.call != call::RENAME {
         return Err(DecodeError::Call(head.call));
     }
     let names_end = HEAD + usize::from(head.base_len);

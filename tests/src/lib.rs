@@ -20,6 +20,7 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::{Pid, geteuid},
 };
+use podstuck::kernel::hooks::Form;
 use serde_json::Value;
 
 /// Longer than anything takes; a test that waits this long has failed.
@@ -52,6 +53,17 @@ pub fn root_and_btf() -> bool {
     };
     eprintln!("skipped: {reason}");
     false
+}
+
+/// The forms of hooks that the tests use: what `PODSTUCK_TEST_BACKEND` says, as `--backend` does,
+/// else the best that works.
+pub fn forms() -> &'static [Form] {
+    match backend().as_deref() {
+        None => &[Form::Function, Form::Tracepoint],
+        Some("fentry") => &[Form::Function],
+        Some("tracepoint") => &[Form::Tracepoint],
+        Some(other) => panic!("PODSTUCK_TEST_BACKEND={other}"),
+    }
 }
 
 /// The tool: where `PODSTUCK_BIN` says, else where cargo builds it.

@@ -26,7 +26,7 @@ use podstuck_common::{
     config::Config,
     record::{flaw, reason},
 };
-use podstuck_tests::{call, empty_dir, root_and_btf};
+use podstuck_tests::{call, empty_dir, forms, root_and_btf};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -60,7 +60,7 @@ impl Observer {
             reserved: 0,
             markers: markers(),
         };
-        let mut probes = load::load(&layout.offsets, &config, false).expect("loading probes");
+        let mut probes = load::load(&layout, &config, forms(), false).expect("loading probes");
         let ring = Ring::take(&mut probes.ebpf).unwrap();
         drop(inside);
         Self { ring, _probes: probes, runtime }

@@ -2,17 +2,17 @@
 
 use std::{fmt::Write as _, path::Path};
 
-use podstuck_common::config::Offsets;
 use serde::Serialize;
 
 use super::{Exit, Failure, setup};
 use crate::{
-    cli::{Doctor, Output},
+    cli::{Backend, Doctor, Output},
     identity::{kubelet_roots, log_dirs_for},
     kernel::{
-        attach::Attached,
+        attach::{Attached, by_reason},
         facts,
-        layout::{self, BTF_PATH},
+        hooks::Form,
+        layout::{self, BTF_PATH, Layout},
         load, privilege,
     },
     model::path::safe_path,
@@ -56,7 +56,7 @@ pub fn run(options: &Doctor) -> Result<Exit, Failure> {
         "paths below a directory descriptor, and with them most victims; counts and errnos remain",
     ));
     if privileged.is_ok() {
-        checks.extend(probes(&layout.offsets));
+        checks.extend(probes(&layout));
     }
     checks.extend(node(options));
     print(&checks, options.output);
@@ -68,9 +68,9 @@ pub fn run(options: &Doctor) -> Result<Exit, Failure> {
 }
 
 /// Loads, attaches and tests the probes, and takes them out again.
-fn probes(offsets: &Offsets) -> Vec<Check> {
+fn probes(layout: &Layout) -> Vec<Check> {
     let config = setup::config(u64::MAX, 0, 0);
-    let attached = match load::load(offsets, &config, false) {
+    let attached = match load::load(layout, &config, setup::forms(Backend::Auto), false) {
         Ok(probes) => probes.attached.clone(),
         Err(error) => {
             return vec![Check::new(
@@ -81,14 +81,33 @@ fn probes(offsets: &Offsets) -> Vec<Check> {
             )];
         }
     };
-    let Attached { calls, missing, .. } = &attached;
-    let names: Vec<&str> = calls.iter().map(|call| call.name()).collect();
-    let found = format!("{} by syscall tracepoints, each saw a test call", names.join(", "));
-    let mut checks = vec![Check::new("probes", !calls.is_empty(), found, "nothing can be traced")];
-    for (call, why) in missing {
-        let found = format!("{}: {why}", call.name());
-        checks.push(Check::new("probe", false, found, "calls of this kind are not seen"));
+    let Attached { calls, missing, fallbacks, not_covered, .. } = &attached;
+    let mut checks = Vec::new();
+    for (form, name) in [(Form::Function, "fentry"), (Form::Tracepoint, "syscall tracepoints")] {
+        let by_form = calls.iter().filter(|(_, by)| *by == form);
+        let names: Vec<&str> = by_form.map(|(call, _)| call.name()).collect();
+        if !names.is_empty() {
+            let found = format!("{} by {name}, each saw a test call", names.join(", "));
+            checks.push(Check::new("probes", true, found, ""));
+        }
     }
+    if calls.is_empty() {
+        checks.push(Check::new("probes", false, "none could be attached", "nothing can be traced"));
+    }
+    checks.extend(by_reason(fallbacks).into_iter().map(|why| {
+        let lost = "nothing is missed; each system call of the node takes longer while watching";
+        Check::new("fentry", false, why, lost)
+    }));
+    checks.extend(
+        not_covered
+            .iter()
+            .map(|what| Check::new("not covered", false, what, "these deletions are not seen")),
+    );
+    checks.extend(
+        by_reason(missing)
+            .into_iter()
+            .map(|why| Check::new("probe", false, why, "calls of this kind are not seen")),
+    );
     checks
 }
 

@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::Result;
 use bytes::Bytes;
-use podstuck_common::record::{loss, reason};
+use podstuck_common::record::{call, loss, reason};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use super::{facts::Clerk, reporter::Reporter};
@@ -18,7 +18,7 @@ use crate::{
     detect::{Case, Detectors, Facts, Verdict, ledger::Ledger},
     export::Snapshot,
     identity::component_for,
-    kernel::attach::Attached,
+    kernel::attach::{Attached, by_reason},
     model::{
         finding::Finding,
         identity::{Component, Target},
@@ -92,6 +92,10 @@ impl Session {
     pub(super) fn records(&mut self, records: &[Bytes]) {
         for bytes in records {
             let op = match decode(bytes) {
+                Ok(record) if record.head.call == call::RENAME => {
+                    self.names.renamed(&record);
+                    continue;
+                }
                 Ok(record) => self.names.operation(&record),
                 Err(error) => {
                     tracing::warn!("{error}");
@@ -186,7 +190,6 @@ impl Session {
         skipped: u64,
         attached: &Attached,
     ) -> Completeness {
-        let missing = attached.missing.iter();
         Completeness {
             events_lost: losses.of(loss::RING_FULL) + self.undecodable,
             events_limited: losses.of(loss::RATE_LIMITED),
@@ -195,8 +198,9 @@ impl Session {
                 + losses.of(loss::IN_FLIGHT_FULL)
                 + losses.of(loss::OVERWRITTEN),
             probes_skipped: skipped,
+            io_uring_deletions: losses.of(loss::IO_URING),
             unresolved: losses.of(loss::PATH_CUT) + losses.of(loss::PATH_UNREADABLE),
-            probes_missing: missing.map(|(call, why)| format!("{}: {why}", call.name())).collect(),
+            probes_missing: by_reason(&attached.missing),
         }
     }
 

@@ -13,10 +13,12 @@ use tokio::io::{Interest, unix::AsyncFd};
 use super::Failure;
 pub(super) use crate::identity::on_host;
 use crate::{
-    cli::{Target, Watch},
+    cli::{Backend, Target, Watch},
     identity::{PodNames, kubelet_roots, layout::normalise, log_dirs_for, markers, wanted::Places},
     kernel::{
+        attach::by_reason,
         facts,
+        hooks::Form,
         layout::{self, BTF_PATH},
         load::{self, Probes},
         privilege,
@@ -50,18 +52,16 @@ pub(super) fn prepare(options: &Watch, verbose: u8) -> Result<Prepared, Failure>
     layout.problems.iter().for_each(|problem| tracing::warn!("{problem}"));
     let slow_ns = u64::try_from(options.hung_after.as_nanos()).unwrap_or(u64::MAX);
     let config = config(slow_ns, wanted.pod, wanted.path);
-    let probes = load::load(&layout.offsets, &config, verbose > 1)
+    let probes = load::load(&layout, &config, forms(options.backend), verbose > 1)
         .context("loading the probes")
         .map_err(Failure::CannotRun)?;
-    let missing: Vec<String> = probes
-        .attached
-        .missing
-        .iter()
-        .map(|(call, why)| format!("{}: {why}", call.name()))
-        .collect();
+    let missing = by_reason(&probes.attached.missing);
     if probes.attached.calls.is_empty() {
         let error = anyhow!("no probe could be attached: {}", missing.join("; "));
         return Err(Failure::CannotRun(error));
+    }
+    for why in by_reason(&probes.attached.fallbacks) {
+        tracing::info!("by tracepoint and not by fentry: {why}");
     }
     let mut searched: Vec<String> =
         roots.iter().map(|root| safe_path(&root.join("pods")).into_owned()).collect();
@@ -69,13 +69,23 @@ pub(super) fn prepare(options: &Watch, verbose: u8) -> Result<Prepared, Failure>
     let start = Start {
         version: env!("CARGO_PKG_VERSION"),
         kernel: facts::release(),
-        backend: "tracepoint".into(),
+        backend: probes.attached.backend().into(),
         probes_attached: probes.attached.hooks.clone(),
         probes_missing: missing,
+        not_covered: probes.attached.not_covered.clone(),
         target: wanted.text,
         roots_searched: searched,
     };
     Ok(Prepared { probes, names, start })
+}
+
+/// The forms of hooks that may be used, the best one first.
+pub(super) fn forms(backend: Backend) -> &'static [Form] {
+    match backend {
+        Backend::Auto => &[Form::Function, Form::Tracepoint],
+        Backend::Fentry => &[Form::Function],
+        Backend::Tracepoint => &[Form::Tracepoint],
+    }
 }
 
 /// Switches of the probes; zero means no restriction.

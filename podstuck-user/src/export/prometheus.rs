@@ -107,6 +107,11 @@ impl Families {
                 "Calls not seen because the kernel ran no probes on that CPU at that moment.",
                 c.probes_skipped,
             ),
+            (
+                "podstuck_io_uring_deletions_total",
+                "Deletions by io_uring, which are noticed and not counted by outcome.",
+                c.io_uring_deletions,
+            ),
             ("podstuck_unresolved_calls_total", "Calls counted without a target.", c.unresolved),
         ] {
             self.add(name, help, MetricType::COUNTER, vec![counter(value, Vec::new())]);

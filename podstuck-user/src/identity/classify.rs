@@ -96,7 +96,7 @@ fn of_runtime(root: &Path, names: &[&OsStr]) -> Target {
         target.volume = Some(volume(root, name, DOCKER_VOLUME));
     } else if is_layer(above, parent, id) {
         target.kind = TargetKind::ContainerLayer;
-        target.volume = Some(volume(root, name, CONTAINER_LAYER));
+        target.volume = Some(volume(root, OsStr::from_bytes(snapshot(id)), CONTAINER_LAYER));
     }
     target
 }
@@ -117,11 +117,18 @@ fn is_layer(above: &[&OsStr], parent: &[u8], id: &[u8]) -> bool {
         b"overlay2" => id != b"l" && id.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'-'),
         b"overlay" => is_long_id(id),
         b"snapshots" => {
-            let number = id.strip_prefix(b"rm-").or(id.strip_prefix(b"new-")).unwrap_or(id);
+            let number = snapshot(id);
+            let number = number.strip_prefix(b"new-").unwrap_or(number);
             !number.is_empty() && number.iter().all(u8::is_ascii_digit) && is_snapshotter(above)
         }
         _ => false,
     }
+}
+
+/// The name of a layer without what containerd's snapshotters put before it when they delete it. (The
+/// number behind `new-`, while they make it, is another.)
+fn snapshot(id: &[u8]) -> &[u8] {
+    id.strip_prefix(b"rm-").unwrap_or(id)
 }
 
 /// Plugins live in io.containerd.snapshotter.v1.<name>, proxies in directories of their own such
@@ -234,7 +241,7 @@ mod tests {
                 "/var/lib/containerd/io.containerd.snapshotter.v1.overlayfs/snapshots/42".into(),
                 layer("42"),
             ),
-            ("/x/io.containerd.snapshotter.v1.native/snapshots/rm-42".into(), layer("rm-42")),
+            ("/x/io.containerd.snapshotter.v1.native/snapshots/rm-42".into(), layer("42")),
             ("/x/io.containerd.snapshotter.v1.native/snapshots/new-42".into(), layer("new-42")),
             (
                 "/var/lib/rancher/k3s/agent/containerd/io.containerd.snapshotter.v1.fuse/snapshots/7"

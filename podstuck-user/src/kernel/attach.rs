@@ -1,100 +1,181 @@
-//! Which hook serves which call, and hanging the probes there. What is counted does not depend on
-//! it.
+//! Hanging the probes in: on functions where that works, else on syscall tracepoints, for each call
+//! by itself.
 
-use anyhow::{Context, Result, anyhow};
-use aya::{Ebpf, programs::TracePoint};
+use anyhow::{Result, anyhow};
+use aya::Ebpf;
 
+use super::{
+    hooks::{Form, NATIVE, OF_32_BIT, Pair, RENAMES, Side},
+    layout::{IoUring, Layout},
+    links::{self, Link, Links},
+    programs, selftest, tracefs,
+};
 use crate::model::call::Call;
-
-/// Both halves of a call's probe, as syscall tracepoints.
-struct Pair {
-    call: Call,
-    /// Suffix of the kernel's tracepoints: `umount2` is called `umount` there.
-    tracepoint: &'static str,
-    /// Suffix of the programs.
-    program: &'static str,
-}
-
-const PAIRS: [Pair; 4] = [
-    Pair { call: Call::Umount2, tracepoint: "umount", program: "umount2" },
-    Pair { call: Call::Unlink, tracepoint: "unlink", program: "unlink" },
-    Pair { call: Call::Unlinkat, tracepoint: "unlinkat", program: "unlinkat" },
-    Pair { call: Call::Rmdir, tracepoint: "rmdir", program: "rmdir" },
-];
 
 /// Which probes are in.
 #[derive(Clone, Debug, Default)]
 pub struct Attached {
     /// Names of hooks, as in `tracepoint:syscalls:sys_exit_unlinkat`.
     pub hooks: Vec<String>,
-    /// Calls that are covered, before the self-test.
-    pub calls: Vec<Call>,
+    /// Calls that are covered, and by which form.
+    pub calls: Vec<(Call, Form)>,
     /// Calls that are not, each with the reason.
     pub missing: Vec<(Call, String)>,
+    /// Calls that a better form of hook was tried for in vain, each with the reason.
+    pub fallbacks: Vec<(Call, String)>,
+    /// Ways to delete that no probe sees here, each with the reason.
+    pub not_covered: Vec<String>,
 }
 
-/// Loads and attaches all pairs by syscall tracepoints. A pair that fails is named, the others
-/// stay; arm64 for example has no `unlink` and no `rmdir`.
-pub fn tracepoints(ebpf: &mut Ebpf) -> Attached {
-    let mut attached = Attached::default();
-    let mut ready = Vec::new();
-    for pair in &PAIRS {
-        let loaded = ["exit", "enter"].iter().try_for_each(|side| load(ebpf, pair, side));
-        match loaded {
-            Ok(()) => ready.push(pair),
-            Err(error) => attached.missing.push((pair.call, format!("{error:#}"))),
+impl Attached {
+    /// `fentry`, `tracepoint`, or both where some calls are served by one and some by the other.
+    pub fn backend(&self) -> &'static str {
+        let has = |form| self.calls.iter().any(|(_, by)| *by == form);
+        match (has(Form::Function), has(Form::Tracepoint)) {
+            (true, true) => "fentry+tracepoint",
+            (true, false) => "fentry",
+            (false, _) => "tracepoint",
         }
     }
-    // All are loaded before any is attached: the verifier takes its time, and calls made between
-    // the two halves of a pair are not counted.
-    for pair in ready {
-        match attach_pair(ebpf, pair) {
-            Ok(hooks) => {
-                attached.hooks.extend(hooks);
-                attached.calls.push(pair.call);
+
+    fn add(&mut self, form: Form, pair: &Pair) {
+        self.hooks.extend([Side::Enter, Side::Exit].map(|side| pair.hook(form, side)));
+        // The 32-bit interface has the same calls.
+        if let Some(call) = pair.call
+            && !self.calls.contains(&(call, form))
+        {
+            self.calls.push((call, form));
+        }
+    }
+}
+
+/// One line for each reason, as in `unlink, rmdir: there is no such tracepoint`.
+pub fn by_reason(calls: &[(Call, String)]) -> Vec<String> {
+    let mut lines: Vec<(&str, String)> = Vec::new();
+    for (call, why) in calls {
+        match lines.iter_mut().find(|(reason, _)| reason == why) {
+            Some((_, names)) => {
+                names.push_str(", ");
+                names.push_str(call.name());
             }
-            Err(error) => attached.missing.push((pair.call, format!("{error:#}"))),
+            None => lines.push((why, call.name().to_owned())),
         }
     }
-    attached
+    lines.into_iter().map(|(why, names)| format!("{names}: {why}")).collect()
 }
 
-fn program<'a>(ebpf: &'a mut Ebpf, pair: &Pair, side: &str) -> Result<&'a mut TracePoint> {
-    let name = format!("{side}_{}", pair.program);
-    let program =
-        ebpf.program_mut(&name).ok_or_else(|| anyhow!("this build has no program `{name}`"))?;
-    program.try_into().with_context(|| format!("program `{name}`"))
-}
-
-fn load(ebpf: &mut Ebpf, pair: &Pair, side: &str) -> Result<()> {
-    let name = format!("{side}_{}", pair.program);
-    program(ebpf, pair, side)?.load().map_err(|error| last_lines(&name, &error))
-}
-
-/// The exit first: a call that is under way then leaves an exit without entry, which is counted,
-/// and not an entry without exit, which would look like a call that never returns.
-fn attach_pair(ebpf: &mut Ebpf, pair: &Pair) -> Result<[String; 2]> {
-    let mut hook = |side: &str| -> Result<String> {
-        let event = format!("sys_{side}_{}", pair.tracepoint);
-        let probe = program(ebpf, pair, side)?;
-        probe
-            .attach("syscalls", &event)
-            .with_context(|| format!("attaching to syscalls:{event}"))?;
-        Ok(format!("tracepoint:syscalls:{event}"))
-    };
-    Ok([hook("exit")?, hook("enter")?])
-}
-
-/// The verifier's log has hundreds of lines; its end says why.
-fn last_lines(program: &str, error: &dyn std::error::Error) -> anyhow::Error {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
+/// Hangs all probes in, by the forms given, the best one first. A pair that fails is named, the
+/// others stay; arm64 for example has no `unlink` and no `rmdir`.
+pub fn all(ebpf: &mut Ebpf, forms: &[Form], layout: &Layout) -> Result<(Attached, Links)> {
+    let (mut attached, mut links) = (Attached::default(), Links::default());
+    let mut open: Vec<(&Pair, Vec<String>)> = NATIVE.iter().map(|p| (p, Vec::new())).collect();
+    for form in forms {
+        if open.is_empty() {
+            break;
+        }
+        let pairs: Vec<&Pair> = open.iter().map(|(pair, _)| *pair).collect();
+        let results = attach_form(ebpf, *form, &pairs)?;
+        let mut next = Vec::new();
+        for ((pair, mut reasons), result) in open.into_iter().zip(results) {
+            match result {
+                Ok(both) => {
+                    links.add(both);
+                    attached.add(*form, pair);
+                    let because = reasons.into_iter().filter_map(|why| Some((pair.call?, why)));
+                    attached.fallbacks.extend(because);
+                }
+                Err(error) => {
+                    reasons.push(format!("{error:#}"));
+                    next.push((pair, reasons));
+                }
+            }
+        }
+        open = next;
     }
-    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
-    let tail = lines[lines.len().saturating_sub(6)..].join(" | ");
-    anyhow!("the kernel refused program `{program}`: {tail}")
+    let missing = open.into_iter().filter_map(|(p, why)| Some((p.call?, why.join("; "))));
+    attached.missing = missing.collect();
+    let by_function = attached.calls.iter().any(|(_, form)| *form == Form::Function);
+    let form = if by_function { Form::Function } else { Form::Tracepoint };
+    let what = "trees renamed before they are deleted are shown by their new path";
+    links.add(attach_more(ebpf, &mut attached, form, RENAMES, what)?);
+    if layout.has_32_bit && by_function {
+        let what = "calls of 32-bit programs";
+        links.add(attach_more(ebpf, &mut attached, form, &OF_32_BIT, what)?);
+    } else if layout.has_32_bit {
+        let why = "calls of 32-bit programs: syscall tracepoints do not show them";
+        attached.not_covered.push(why.into());
+    }
+    match layout.io_uring {
+        IoUring::No => {}
+        IoUring::Seen => match tracefs::with(|| links::attach_io_uring(ebpf)) {
+            Ok(link) => links.add([link]),
+            Err(error) => attached.not_covered.push(format!("deletions by io_uring: {error:#}")),
+        },
+        IoUring::Unseen => {
+            let why = "deletions by io_uring: this kernel's tracepoints do not tell them";
+            attached.not_covered.push(why.into());
+        }
+    }
+    Ok((attached, links))
+}
+
+/// Hangs in what is good to have; `without` says what is lost where it fails.
+///
+/// The self-test does not try these. A 32-bit call ends its caller where the kernel has that
+/// interface switched off.
+fn attach_more(
+    ebpf: &mut Ebpf,
+    attached: &mut Attached,
+    form: Form,
+    pairs: &[Pair],
+    without: &str,
+) -> Result<Vec<Link>> {
+    let pairs: Vec<&Pair> = pairs.iter().collect();
+    let mut links = Vec::new();
+    for (pair, result) in pairs.iter().zip(put_in(ebpf, form, &pairs)?) {
+        match result {
+            Ok(both) => {
+                links.extend(both);
+                attached.add(form, pair);
+            }
+            Err(error) => {
+                let hook = pair.hook(form, Side::Exit);
+                attached.not_covered.push(format!("{without}: {hook}: {error:#}"));
+            }
+        }
+    }
+    Ok(links)
+}
+
+/// Loads and attaches pairs in one form; one result for each.
+fn put_in(ebpf: &mut Ebpf, form: Form, pairs: &[&Pair]) -> Result<Vec<Result<[Link; 2]>>> {
+    let work = |ebpf: &mut Ebpf| {
+        let results = programs::load(ebpf, form, pairs);
+        // All are loaded before any is attached: the verifier takes its time, and calls made
+        // between the two halves of a pair are not counted.
+        let ready = pairs.iter().zip(results);
+        ready
+            .map(|(pair, result)| result.and_then(|()| links::attach_pair(ebpf, form, pair)))
+            .collect()
+    };
+    match form {
+        Form::Function => Ok(work(ebpf)),
+        Form::Tracepoint => tracefs::with(|| Ok(work(ebpf))),
+    }
+}
+
+/// Loads, attaches and tests pairs in one form; one result for each.
+fn attach_form(ebpf: &mut Ebpf, form: Form, pairs: &[&Pair]) -> Result<Vec<Result<[Link; 2]>>> {
+    let mut results = put_in(ebpf, form, pairs)?;
+    let calls: Vec<Call> = pairs.iter().filter_map(|pair| pair.call).collect();
+    let seen = selftest::seen(ebpf, &calls)?;
+    for ((pair, result), seen) in pairs.iter().zip(&mut results).zip(seen) {
+        if result.is_ok() && !seen {
+            *result = Err(anyhow!(
+                "{} was attached and did not see the self-test's own call",
+                pair.hook(form, Side::Exit)
+            ));
+        }
+    }
+    Ok(results)
 }

@@ -29,6 +29,7 @@ pub enum BtfError {
 const MAGIC: u16 = 0xeb9f;
 const STRUCT: u32 = 4;
 const UNION: u32 = 5;
+const FUNCTION: u32 = 12;
 /// Kinds that only stand for another type: typedef, volatile, const, restrict, type tag.
 const ALIASES: [u32; 5] = [8, 9, 10, 11, 18];
 
@@ -107,6 +108,12 @@ impl Btf {
         Some(offset)
     }
 
+    /// Whether the kernel has a function of this name that probes can hang on.
+    pub fn has_function(&self, name: &str) -> bool {
+        let mut functions = self.types.iter().filter(|t| t.kind == FUNCTION);
+        functions.any(|t| self.string(t.name) == name.as_bytes())
+    }
+
     fn member(&self, of: &Type, name: &[u8]) -> Option<(u32, u32)> {
         let offset = |m: &Member| if of.flag { m.offset & 0xff_ffff } else { m.offset } / 8;
         let named = of.members.iter().find(|m| self.string(m.name) == name);
@@ -178,6 +185,7 @@ mod tests {
             vec![name("inner_t"), info(8, 0), 2],
             vec![0, info(5, 2), 16, name("x"), 1, 0, name("y"), 3, 0],
             vec![name("outer"), info(4, 2), 24, name("a"), 1, 0, 0, 4, 64],
+            vec![name("deep"), info(12, 0), 1],
         ]
         .concat();
         let len = types.len() as u32 * 4;
@@ -197,6 +205,12 @@ mod tests {
         assert_eq!(btf.offset("outer", "y.deep"), Some(16));
         assert_eq!(btf.offset("outer", "nothing"), None);
         assert_eq!(btf.offset("nobody", "a"), None);
+    }
+
+    #[test]
+    fn functions_are_found_by_name() {
+        let btf = Btf::parse(&sample()).unwrap();
+        assert!(btf.has_function("deep") && !btf.has_function("outer"));
     }
 
     #[test]

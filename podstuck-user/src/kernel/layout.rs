@@ -2,9 +2,13 @@
 
 use std::{fs, io, path::Path};
 
+use aya::{
+    programs::ProgramType,
+    sys::{BpfHelper, is_helper_supported},
+};
 use podstuck_common::config::{NO_OFFSET, Offsets};
 
-use super::btf::Btf;
+use super::{btf::Btf, hooks::OF_32_BIT};
 
 /// Where the kernel describes its own types.
 pub const BTF_PATH: &str = "/sys/kernel/btf/vmlinux";
@@ -15,6 +19,21 @@ pub struct Layout {
     pub offsets: Offsets,
     /// What is missing, and what is lost with it; empty when all is well.
     pub problems: Vec<String>,
+    /// Whether there is a 32-bit interface with functions of its own, as x86-64 kernels have it.
+    pub has_32_bit: bool,
+    /// Whether io_uring can delete.
+    pub io_uring: IoUring,
+}
+
+/// What a kernel's io_uring can do (`IORING_OP_UNLINKAT`, Linux 5.11), and what it shows of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IoUring {
+    /// It cannot delete.
+    No,
+    /// It can, and a tracepoint tells what is done.
+    Seen,
+    /// It can, and no tracepoint tells.
+    Unseen,
 }
 
 /// Reads the running kernel's layout. Never fails: without it counts and errnos remain.
@@ -33,12 +52,20 @@ pub fn read(path: &Path) -> Layout {
 }
 
 fn unusable(why: String) -> Layout {
-    let lost = "paths below a directory descriptor are not resolved; counts and errnos still are";
-    Layout { offsets: NOTHING, problems: vec![format!("{why}; {lost}")] }
+    Layout {
+        offsets: NOTHING,
+        problems: vec![format!("{why}; {LOST}")],
+        has_32_bit: false,
+        io_uring: IoUring::No,
+    }
 }
+
+const LOST: &str =
+    "paths below a directory descriptor are not resolved; counts and errnos still are";
 
 const NOTHING: Offsets = Offsets {
     usable: 0,
+    typed_task: 0,
     task_files: NO_OFFSET,
     task_fs: NO_OFFSET,
     task_parent: NO_OFFSET,
@@ -48,17 +75,11 @@ const NOTHING: Offsets = Offsets {
     nsproxy_mnt_ns: NO_OFFSET,
     mnt_ns_inum: NO_OFFSET,
     files_fdt: NO_OFFSET,
-    fdt_fd: NO_OFFSET,
     fdt_max: NO_OFFSET,
     file_path: NO_OFFSET,
-    path_mnt: NO_OFFSET,
-    path_dentry: NO_OFFSET,
     fs_root: NO_OFFSET,
     fs_pwd: NO_OFFSET,
     dentry_parent: NO_OFFSET,
-    dentry_hash_len: NO_OFFSET,
-    dentry_name: NO_OFFSET,
-    dentry_inode: NO_OFFSET,
     inode_ino: NO_OFFSET,
     inode_sb: NO_OFFSET,
     sb_dev: NO_OFFSET,
@@ -68,22 +89,62 @@ const NOTHING: Offsets = Offsets {
     mount_mountpoint: NO_OFFSET,
     mount_id: NO_OFFSET,
     task_seccomp: NO_OFFSET,
+    io_uring_opcode: NO_OFFSET,
 };
+
+/// The context of tracepoint `io_uring:io_uring_queue_async_work`.
+const IO_URING_EVENT: &str = "trace_event_raw_io_uring_queue_async_work";
+
+/// Fields that the probes read at once, each 8 bytes behind the one before it, as in every kernel
+/// from 5.10 to 7.1.
+struct Together {
+    structure: &'static str,
+    fields: &'static [&'static str],
+}
+
+const TOGETHER: [Together; 3] = [
+    Together { structure: "path", fields: &["mnt", "dentry"] },
+    Together { structure: "fdtable", fields: &["max_fds", "fd"] },
+    Together {
+        structure: "dentry",
+        fields: &["d_parent", "d_name.hash_len", "d_name.name", "d_inode"],
+    },
+];
+
+impl Together {
+    fn problem(&self, btf: &Btf) -> Option<String> {
+        let offsets: Option<Vec<u32>> =
+            self.fields.iter().map(|field| btf.offset(self.structure, field)).collect();
+        let in_order = offsets.is_some_and(|all| all.windows(2).all(|pair| pair[1] == pair[0] + 8));
+        (!in_order).then(|| {
+            format!(
+                "this kernel's `struct {}` does not have {} in this order without a gap; {LOST}",
+                self.structure,
+                self.fields.join(", "),
+            )
+        })
+    }
+}
+
+/// Asks the kernel to load a program of a few instructions with this helper.
+fn has_typed_task() -> bool {
+    const HELPER: BpfHelper = BpfHelper::BPF_FUNC_get_current_task_btf;
+    is_helper_supported(ProgramType::TracePoint, HELPER).unwrap_or(false)
+}
 
 /// The pure part of [`read`]: a field that this kernel lacks switches the walk off and is named.
 fn from_btf(btf: &Btf) -> Layout {
     let mut problems = Vec::new();
     let mut at = |structure: &str, field: &str| {
         btf.offset(structure, field).unwrap_or_else(|| {
-            problems.push(format!(
-                "this kernel's `struct {structure}` has no field `{field}`; paths below a \
-                 directory descriptor are not resolved; counts and errnos still are"
-            ));
+            problems
+                .push(format!("this kernel's `struct {structure}` has no field `{field}`; {LOST}"));
             NO_OFFSET
         })
     };
     let mut offsets = Offsets {
         usable: 0,
+        typed_task: u32::from(has_typed_task()),
         task_files: at("task_struct", "files"),
         task_fs: at("task_struct", "fs"),
         task_parent: at("task_struct", "real_parent"),
@@ -93,17 +154,11 @@ fn from_btf(btf: &Btf) -> Layout {
         nsproxy_mnt_ns: at("nsproxy", "mnt_ns"),
         mnt_ns_inum: at("mnt_namespace", "ns.inum"),
         files_fdt: at("files_struct", "fdt"),
-        fdt_fd: at("fdtable", "fd"),
         fdt_max: at("fdtable", "max_fds"),
         file_path: at("file", "f_path"),
-        path_mnt: at("path", "mnt"),
-        path_dentry: at("path", "dentry"),
         fs_root: at("fs_struct", "root"),
         fs_pwd: at("fs_struct", "pwd"),
         dentry_parent: at("dentry", "d_parent"),
-        dentry_hash_len: at("dentry", "d_name.hash_len"),
-        dentry_name: at("dentry", "d_name.name"),
-        dentry_inode: at("dentry", "d_inode"),
         inode_ino: at("inode", "i_ino"),
         inode_sb: at("inode", "i_sb"),
         sb_dev: at("super_block", "s_dev"),
@@ -114,9 +169,17 @@ fn from_btf(btf: &Btf) -> Layout {
         mount_id: at("mount", "mnt_id"),
         // Not needed for paths.
         task_seccomp: btf.offset("task_struct", "seccomp.mode").unwrap_or(NO_OFFSET),
+        io_uring_opcode: btf.offset(IO_URING_EVENT, "opcode").unwrap_or(NO_OFFSET),
     };
+    problems.extend(TOGETHER.iter().filter_map(|together| together.problem(btf)));
     offsets.usable = u32::from(problems.is_empty());
-    Layout { offsets, problems }
+    let io_uring = match (btf.offset("io_unlink", "flags"), offsets.io_uring_opcode) {
+        (None, _) => IoUring::No,
+        (Some(_), NO_OFFSET) => IoUring::Unseen,
+        (Some(_), _) => IoUring::Seen,
+    };
+    let has_32_bit = btf.has_function(OF_32_BIT[0].function());
+    Layout { offsets, problems, has_32_bit, io_uring }
 }
 
 #[cfg(test)]

@@ -2,11 +2,13 @@
 
 use anyhow::{Context, Result};
 use aya::{Ebpf, EbpfLoader, VerifierLogLevel, include_bytes_aligned};
-use podstuck_common::config::{Config, Offsets};
+use podstuck_common::config::Config;
 
 use super::{
     attach::{self, Attached},
-    selftest, tracefs,
+    hooks::Form,
+    layout::Layout,
+    links::Links,
 };
 
 static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/podstuck-ebpf"));
@@ -22,19 +24,19 @@ pub struct Probes {
     pub ebpf: Ebpf,
     /// What hangs where; `missing` includes what the self-test found dead.
     pub attached: Attached,
+    _links: Links,
 }
 
-/// Loads, attaches and tests.
-pub fn load(offsets: &Offsets, config: &Config, debug: bool) -> Result<Probes> {
+/// Loads, attaches and tests, by these forms of hooks, the best one first.
+pub fn load(layout: &Layout, config: &Config, forms: &[Form], debug: bool) -> Result<Probes> {
     let level = if debug { LOG_DEBUG } else { 0 };
     let mut ebpf = EbpfLoader::new()
-        .override_global("OFFSETS", offsets, true)
+        .override_global("OFFSETS", &layout.offsets, true)
         .override_global("CONFIG", config, true)
         .override_global(LOG_LEVEL, &level, true)
         .verifier_log_level(VerifierLogLevel::STATS)
         .load(OBJECT)
         .context("creating the probes' maps")?;
-    let mut attached = tracefs::with(|| Ok(attach::tracepoints(&mut ebpf)))?;
-    selftest::verify(&ebpf, &mut attached)?;
-    Ok(Probes { ebpf, attached })
+    let (attached, links) = attach::all(&mut ebpf, forms, layout)?;
+    Ok(Probes { ebpf, attached, _links: links })
 }

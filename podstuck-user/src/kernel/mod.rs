@@ -3,8 +3,11 @@
 pub mod attach;
 pub mod btf;
 pub mod facts;
+pub mod hooks;
 pub mod layout;
+pub mod links;
 pub mod load;
 pub mod privilege;
+mod programs;
 pub mod selftest;
 pub mod tracefs;

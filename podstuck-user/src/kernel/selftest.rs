@@ -11,30 +11,23 @@ use nix::{
 };
 use podstuck_common::record::call;
 
-use super::attach::Attached;
 use crate::model::call::Call;
 
 /// No such object can exist: `/proc/self` has no entry of this name and cannot get one. All calls
 /// fail with ENOENT, and nothing is changed.
 const NOTHING: &str = "/proc/self/podstuck-self-test";
 
-/// Makes each call once and moves those that were not seen from `calls` to `missing`.
-pub fn verify(ebpf: &Ebpf, attached: &mut Attached) -> Result<()> {
+/// Makes each call once; which of them were seen.
+pub fn seen(ebpf: &Ebpf, calls: &[Call]) -> Result<Vec<bool>> {
+    let before = read(ebpf)?;
     make_calls();
-    let seen = seen(ebpf)?;
-    attached.calls.retain(|call| {
-        let codes: &[u8] = match call {
-            Call::Unlinkat => &[call::UNLINKAT, call::UNLINKAT_DIR],
-            other => &[*other as u8],
-        };
-        let fires = codes.iter().all(|code| seen[usize::from(*code)] > 0);
-        if !fires {
-            let reason = "attached, but did not see the self-test's own call".to_owned();
-            attached.missing.push((*call, reason));
-        }
-        fires
+    let after = read(ebpf)?;
+    let fires = |code: &u8| after[usize::from(*code)] > before[usize::from(*code)];
+    let seen = calls.iter().map(|call| match call {
+        Call::Unlinkat => [call::UNLINKAT, call::UNLINKAT_DIR].iter().all(fires),
+        other => fires(&(*other as u8)),
     });
-    Ok(())
+    Ok(seen.collect())
 }
 
 fn make_calls() {
@@ -49,7 +42,7 @@ fn make_calls() {
     let _ = std::fs::remove_dir(nothing);
 }
 
-fn seen(ebpf: &Ebpf) -> Result<[u64; call::COUNT]> {
+fn read(ebpf: &Ebpf) -> Result<[u64; call::COUNT]> {
     let map = ebpf.map("OWN_CALLS").context("this build has no map `OWN_CALLS`")?;
     let map: PerCpuArray<_, u64> = map.try_into()?;
     let mut seen = [0; call::COUNT];

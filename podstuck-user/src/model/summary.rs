@@ -11,12 +11,14 @@ pub struct Start {
     pub version: &'static str,
     /// Kernel release.
     pub kernel: String,
-    /// `tracepoint`; mixed backends are listed in `probes_attached`.
+    /// `fentry`, `tracepoint` or `fentry+tracepoint`; see `probes_attached` for which call has which.
     pub backend: String,
     /// Names of the probes that fire.
     pub probes_attached: Vec<String>,
     /// Those that do not, each with the reason.
     pub probes_missing: Vec<String>,
+    /// Ways to delete that no probe sees on this kernel, each with the reason.
+    pub not_covered: Vec<String>,
     /// What the run is restricted to; `null` for the whole node.
     pub target: Option<String>,
     /// Directories that were searched for pods.
@@ -36,6 +38,8 @@ pub struct Completeness {
     pub map_full: u64,
     /// Calls not seen at all, because the kernel ran no programs on that CPU at that moment.
     pub probes_skipped: u64,
+    /// Deletions by io_uring: noticed, and not counted by their outcome.
+    pub io_uring_deletions: u64,
     /// Calls counted without a target: path too long or unreadable.
     pub unresolved: u64,
     /// Probes that could not be attached or do not fire.
@@ -46,8 +50,8 @@ impl Completeness {
     /// Whether a count or an event is missing. Rate limits are not a loss: every suppressed event
     /// is in the counts.
     pub fn lost_data(&self) -> bool {
-        self.events_lost + self.unmatched_exits + self.map_full + self.probes_skipped > 0
-            || !self.probes_missing.is_empty()
+        let missed = self.unmatched_exits + self.map_full + self.probes_skipped;
+        self.events_lost + missed + self.io_uring_deletions > 0 || !self.probes_missing.is_empty()
     }
 }
 

@@ -123,6 +123,7 @@ mod tests {
                 r#""version":"0.1.0","kernel":"6.1.0-18-amd64","backend":"tracepoint","#,
                 r#""probes_attached":["sys_enter_umount","sys_exit_umount"],"#,
                 r#""probes_missing":["sched_process_exec: not permitted"],"#,
+                r#""not_covered":["calls of 32-bit programs: not shown"],"#,
                 r#""target":"pod shop/cart-0","roots_searched":["/var/lib/kubelet"]}"#,
                 "\n"
             )
@@ -181,7 +182,7 @@ mod tests {
                 r#""window_s":30.0,"calls":800015,"#,
                 r#""by_outcome":{"unlinkat":{"EISDIR":12},"unlinkat+AT_REMOVEDIR":{"EBUSY":3,"ok":800000}},"#,
                 r#""completeness":{"events_lost":0,"events_limited":0,"unmatched_exits":0,"map_full":0,"probes_skipped":0,"#,
-                r#""unresolved":0,"probes_missing":[]},"#,
+                r#""io_uring_deletions":0,"unresolved":0,"probes_missing":[]},"#,
                 r#""self":{"cpu_s":0.12,"rss_bytes":12897485,"bpf_ns_per_call":null}}"#,
                 "\n"
             )

@@ -120,6 +120,7 @@ pub(crate) fn start() -> Start {
         backend: "tracepoint".into(),
         probes_attached: vec!["sys_enter_umount".into(), "sys_exit_umount".into()],
         probes_missing: vec!["sched_process_exec: not permitted".into()],
+        not_covered: vec!["calls of 32-bit programs: not shown".into()],
         target: Some("pod shop/cart-0".into()),
         roots_searched: vec!["/var/lib/kubelet".into()],
     }

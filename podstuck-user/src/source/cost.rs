@@ -48,17 +48,22 @@ fn ns_per_call(ebpf: &Ebpf) -> Option<f64> {
     for (name, program) in ebpf.programs() {
         let Ok(info) = program.info() else { continue };
         total_ns += info.run_time().as_nanos() as f64;
-        if name.starts_with("exit_") {
+        if sees_returns(name) {
             calls += info.run_count();
         }
     }
     (calls > 0).then(|| total_ns / calls as f64)
 }
 
+/// Whether a program is on the return of a call.
+fn sees_returns(program: &str) -> bool {
+    program == "exit" || program.starts_with("fexit_")
+}
+
 /// Calls whose return no program saw, because the kernel held programs off on that CPU at that
 /// moment (see `tables`). Linux counts them since 6.7; before, they are missed unnoticed.
 pub fn skipped(ebpf: &Ebpf) -> u64 {
-    let exits = ebpf.programs().filter(|(name, _)| name.starts_with("exit_"));
+    let exits = ebpf.programs().filter(|(name, _)| sees_returns(name));
     exits.filter_map(|(_, program)| misses(program.fd().ok()?.as_fd().as_raw_fd())).sum()
 }
 

@@ -8,35 +8,52 @@ use std::{path::Path, time::Duration};
 use anyhow::{Context, Result};
 use aya::{
     Ebpf,
-    maps::{HashMap, MapData},
+    maps::{Array, HashMap, MapData},
 };
-use podstuck_common::record::InFlight;
+use podstuck_common::record::{IN_FLIGHT_SLOTS, InFlight};
 
 use crate::model::time::Monotonic;
 
 /// Younger entries are left alone, so that a thread that is just ending is not judged.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Calls under way.
-pub(super) struct InFlightTable(HashMap<MapData, u64, InFlight>);
+/// Calls under way: by slot, and those whose slot another thread is in.
+pub(super) struct InFlightTable {
+    slots: Array<MapData, InFlight>,
+    beside: HashMap<MapData, u64, InFlight>,
+}
 
 impl InFlightTable {
-    /// Takes the table out of the loaded probes.
+    /// Takes the tables out of the loaded probes.
     pub(super) fn take(ebpf: &mut Ebpf) -> Result<Self> {
-        let map = ebpf.take_map("IN_FLIGHT").context("this build has no map `IN_FLIGHT`")?;
-        Ok(Self(HashMap::try_from(map).context("map `IN_FLIGHT`")?))
+        let mut map = |name: &str| {
+            ebpf.take_map(name).with_context(|| format!("this build has no map `{name}`"))
+        };
+        let slots = Array::try_from(map("IN_FLIGHT")?).context("map `IN_FLIGHT`")?;
+        let beside =
+            HashMap::try_from(map("IN_FLIGHT_BESIDE")?).context("map `IN_FLIGHT_BESIDE`")?;
+        Ok(Self { slots, beside })
     }
 
     /// Removes the entries of threads that have ended; how many there were.
     pub(super) fn sweep(&mut self) -> Result<u64> {
+        const REMOVING: &str = "removing the entry of a thread that has ended";
         let now = Monotonic::now();
-        let entries: Vec<(u64, InFlight)> = self.0.iter().filter_map(|e| e.ok()).collect();
+        let over =
+            |entry: &InFlight| now.since(Monotonic(entry.start_ns)) > GRACE && !lives(entry.thread);
         let mut removed = 0;
-        for (thread, entry) in entries {
-            if now.since(Monotonic(entry.start_ns)) > GRACE && !lives(thread) {
-                self.0.remove(&thread).context("removing the entry of a thread that has ended")?;
+        for slot in 0..IN_FLIGHT_SLOTS {
+            let entry = self.slots.get(&slot, 0).context("reading a call in flight")?;
+            if entry.thread != 0 && over(&entry) {
+                self.slots.set(slot, InFlight::default(), 0).context(REMOVING)?;
                 removed += 1;
             }
+        }
+        let beside: Vec<InFlight> =
+            self.beside.iter().filter_map(|entry| Some(entry.ok()?.1)).collect();
+        for entry in beside.iter().filter(|entry| over(entry)) {
+            self.beside.remove(&entry.thread).context(REMOVING)?;
+            removed += 1;
         }
         Ok(removed)
     }

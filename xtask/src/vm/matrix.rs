@@ -15,7 +15,7 @@ use crate::vm::kernels::Kernel;
 use crate::vm::report::{self, Outcome, Report};
 
 /// What depends on the kernel.
-const ALL_TESTS: &str = "cli,labs,paths,counts,export";
+const ALL_TESTS: &str = "cli,labs,paths,other_ways,counts,export";
 /// What depends on the version of cgroups: who calls, and what is said about it.
 const CGROUP_TESTS: &str = "labs:immutable_attribute,labs:csi_driver,labs:healthy,cli:unknown_pod";
 /// What is left without the kernel's types. The others say that they are skipped.

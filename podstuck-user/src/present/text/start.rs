@@ -25,6 +25,9 @@ pub fn start(start: &Start, style: Style) -> String {
     for missing in &start.probes_missing {
         out.push_str(&style.wrap("  missing: ", "    ", &text(missing)));
     }
+    for what in &start.not_covered {
+        out.push_str(&style.wrap("  not covered: ", "    ", &text(what)));
+    }
     out
 }
 
@@ -38,7 +41,8 @@ mod tests {
         assert_eq!(
             start(&sample::start(), Style::PLAIN),
             "podstuck 0.1.0 on Linux 6.1.0-18-amd64, watching pod shop/cart-0 with 2 probes (tracepoint)\n  \
-             pods are looked for in /var/lib/kubelet\n  missing: sched_process_exec: not permitted\n"
+             pods are looked for in /var/lib/kubelet\n  missing: sched_process_exec: not permitted\n  \
+             not covered: calls of 32-bit programs: not shown\n"
         );
     }
 
@@ -48,7 +52,8 @@ mod tests {
         hostile.target = Some(HOSTILE.into());
         hostile.roots_searched = vec![HOSTILE.into()];
         hostile.probes_missing = vec![HOSTILE.into()];
+        hostile.not_covered = vec![HOSTILE.into()];
         let shown = start(&hostile, Style::PLAIN);
-        assert_eq!((shown.matches('\u{1b}').count(), shown.lines().count()), (0, 3), "{shown}");
+        assert_eq!((shown.matches('\u{1b}').count(), shown.lines().count()), (0, 4), "{shown}");
     }
 }

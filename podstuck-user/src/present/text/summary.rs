@@ -58,6 +58,12 @@ fn losses(c: &Completeness) -> Vec<String> {
             "calls",
             "not seen: the kernel ran no probes on that CPU at that moment",
         ),
+        (
+            c.io_uring_deletions,
+            "deletion",
+            "deletions",
+            "by io_uring noticed and not counted: it makes no system call for each",
+        ),
     ];
     let mut out: Vec<String> = counted
         .into_iter()
@@ -159,6 +165,7 @@ nothing wrong was found in 30 s: 800,015 calls, nothing was lost
             unmatched_exits: 3,
             map_full: 4_000,
             probes_skipped: 6,
+            io_uring_deletions: 7,
             unresolved: 5,
             probes_missing: vec![HOSTILE.into()],
         };
@@ -171,6 +178,7 @@ nothing wrong was found in 30 s: 800,015 calls, nothing was lost
   - 3 calls returned without an entry seen (most were under way when tracing began): not counted
   - 4,000 calls met a full table: not followed or not counted
   - 6 calls not seen: the kernel ran no probes on that CPU at that moment
+  - 7 deletions by io_uring noticed and not counted: it makes no system call for each
   - probe missing, so what it would show was not seen: \\x1b[2J\\x0aok\\xe2\\x80\\xae\\xc2\\x9b31m\\x7f
   2 events held back by rate limits; all of them are in the counts
   5 calls counted without a target: path too long or unreadable
@@ -186,6 +194,7 @@ nothing wrong was found in 30 s: 800,015 calls, nothing was lost
             |c: &mut Completeness| c.unmatched_exits = 1,
             |c: &mut Completeness| c.map_full = 1,
             |c: &mut Completeness| c.probes_skipped = 1,
+            |c: &mut Completeness| c.io_uring_deletions = 1,
             |c: &mut Completeness| c.probes_missing.push("x".into()),
             |c: &mut Completeness| c.events_limited = 1,
             |c: &mut Completeness| c.unresolved = 1,

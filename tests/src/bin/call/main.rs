@@ -18,6 +18,11 @@ use nix::{
     unistd::{UnlinkatFlags, chdir, chroot, unlink, unlinkat},
 };
 
+#[cfg(target_arch = "x86_64")]
+mod int_80;
+
+mod io_uring;
+
 type Tally = BTreeMap<&'static str, BTreeMap<String, u64>>;
 
 fn main() -> Result<()> {
@@ -50,6 +55,17 @@ fn main() -> Result<()> {
             fs::rename(from, to)?;
             remove_dir_at(&mut tally, &open, name);
         }
+        #[cfg(target_arch = "x86_64")]
+        (Some("at-32"), [dir, name]) => {
+            let result = int_80::unlinkat(&directory(dir)?, name)?;
+            note(&mut tally, "unlinkat", result);
+        }
+        (Some("io-uring"), [path]) => {
+            let deleted = io_uring::unlink(path)?;
+            println!("{}", serde_json::json!({ "skipped": !deleted }));
+            return Ok(());
+        }
+        (Some("move"), [from, to]) => fs::rename(from, to)?,
         (Some("descend"), [top, name, levels]) => descend(&mut tally, top, name, number(levels)?)?,
         (Some("storm"), [dir, count]) => storm(&mut tally, dir, number(count)?)?,
         (Some("targets"), [dir, count]) => {

@@ -1,0 +1,123 @@
+//! The functions through which system calls enter the kernel, such as `__x64_sys_unlinkat`. Unlike
+//! their callees they cannot be inlined, and a program on them costs no other call anything.
+
+use aya_ebpf::{
+    bindings::bpf_user_pt_regs_t as Registers,
+    macros::{fentry, fexit},
+    programs::{FEntryContext, FExitContext},
+};
+use podstuck_common::record::call;
+
+use crate::{account, path::AT_FDCWD, rename, scratch::room};
+
+/// The first four arguments of the call: the function's own argument is a pointer to the registers
+/// that the caller left (`SC_X86_64_REGS_TO_ARGS` of arch/x86/include/asm/syscall_wrapper.h,
+/// `SC_ARM64_REGS_TO_ARGS` of its counterpart).
+#[inline(always)]
+fn arguments(ctx: &FEntryContext) -> [u64; 4] {
+    let saved: *const Registers = ctx.arg(0);
+    // SAFETY: the kernel knows the type of the pointer and checks the access when it loads this.
+    let saved = unsafe { &*saved };
+    #[cfg(bpf_target_arch = "x86_64")]
+    return [saved.rdi, saved.rsi, saved.rdx, saved.r10];
+    #[cfg(not(bpf_target_arch = "x86_64"))]
+    [saved.regs[0], saved.regs[1], saved.regs[2], saved.regs[3]]
+}
+
+/// What the call returns. `bpf_get_func_ret` would need Linux 5.17; behind the only argument of a
+/// function with one its result stands in all kernels.
+#[inline(always)]
+pub(super) fn result(ctx: &FExitContext) -> i64 {
+    ctx.arg(1)
+}
+
+#[fentry]
+fn fentry_umount2(ctx: FEntryContext) -> i32 {
+    let [path, flags, ..] = arguments(&ctx);
+    account::start(call::UMOUNT2, room::UMOUNT2, AT_FDCWD, path, flags as u32);
+    0
+}
+
+#[fexit]
+fn fexit_umount2(ctx: FExitContext) -> i32 {
+    account::finish(room::UMOUNT2, room::UMOUNT2, result(&ctx));
+    0
+}
+
+#[fentry]
+fn fentry_unlink(ctx: FEntryContext) -> i32 {
+    let [path, ..] = arguments(&ctx);
+    account::start(call::UNLINK, room::UNLINK, AT_FDCWD, path, 0);
+    0
+}
+
+#[fexit]
+fn fexit_unlink(ctx: FExitContext) -> i32 {
+    account::finish(room::UNLINK, room::UNLINK, result(&ctx));
+    0
+}
+
+#[fentry]
+fn fentry_unlinkat(ctx: FEntryContext) -> i32 {
+    let [dirfd, path, flags, _] = arguments(&ctx);
+    account::start(call::UNLINKAT, room::UNLINKAT, dirfd as i32, path, flags as u32);
+    0
+}
+
+#[fexit]
+fn fexit_unlinkat(ctx: FExitContext) -> i32 {
+    account::finish(room::UNLINKAT, room::UNLINKAT, result(&ctx));
+    0
+}
+
+#[fentry]
+fn fentry_rmdir(ctx: FEntryContext) -> i32 {
+    let [path, ..] = arguments(&ctx);
+    account::start(call::RMDIR, room::RMDIR, AT_FDCWD, path, 0);
+    0
+}
+
+#[fexit]
+fn fexit_rmdir(ctx: FExitContext) -> i32 {
+    account::finish(room::RMDIR, room::RMDIR, result(&ctx));
+    0
+}
+
+#[fentry]
+fn fentry_rename(ctx: FEntryContext) -> i32 {
+    let [from, to, ..] = arguments(&ctx);
+    rename::start(room::RENAME, (AT_FDCWD, from), (AT_FDCWD, to));
+    0
+}
+
+#[fexit]
+fn fexit_rename(ctx: FExitContext) -> i32 {
+    account::finish(room::RENAME, room::RENAME, result(&ctx));
+    0
+}
+
+#[fentry]
+fn fentry_renameat(ctx: FEntryContext) -> i32 {
+    let [from_dir, from, to_dir, to] = arguments(&ctx);
+    rename::start(room::RENAMEAT, (from_dir as i32, from), (to_dir as i32, to));
+    0
+}
+
+#[fexit]
+fn fexit_renameat(ctx: FExitContext) -> i32 {
+    account::finish(room::RENAMEAT, room::RENAMEAT, result(&ctx));
+    0
+}
+
+#[fentry]
+fn fentry_renameat2(ctx: FEntryContext) -> i32 {
+    let [from_dir, from, to_dir, to] = arguments(&ctx);
+    rename::start(room::RENAMEAT2, (from_dir as i32, from), (to_dir as i32, to));
+    0
+}
+
+#[fexit]
+fn fexit_renameat2(ctx: FExitContext) -> i32 {
+    account::finish(room::RENAMEAT2, room::RENAMEAT2, result(&ctx));
+    0
+}

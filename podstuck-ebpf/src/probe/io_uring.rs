@@ -1,0 +1,27 @@
+//! Deletions by io_uring, which enter the kernel by no system call of their own. They are noticed, so
+//! that nobody takes the counts for complete.
+
+use aya_ebpf::{EbpfContext, macros::tracepoint, programs::TracePointContext};
+use podstuck_common::record::loss;
+
+use crate::{
+    kernel::field,
+    maps::{config, lose, offsets},
+};
+
+/// `IORING_OP_UNLINKAT` of include/uapi/linux/io_uring.h
+const UNLINKAT: u8 = 36;
+
+/// A request is handed to a worker, as all that delete are: they may block
+/// (`io_unlinkat_prep` in io_uring/fs.c).
+#[tracepoint]
+fn io_uring_queued(ctx: TracePointContext) -> u32 {
+    // Read by a helper: the offset is not known when this is compiled, and the verifier lets no
+    // other into its context.
+    if field::<u8>(ctx.as_ptr() as u64, offsets().io_uring_opcode) == Some(UNLINKAT)
+        && ctx.tgid() != config().own_tgid
+    {
+        lose(loss::IO_URING);
+    }
+    0
+}

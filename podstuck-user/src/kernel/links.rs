@@ -1,0 +1,79 @@
+//! Probes in their hooks, and out of them again.
+
+use std::thread;
+
+use anyhow::{Context, Result, bail};
+use aya::{
+    Ebpf,
+    programs::{Program, TracePoint},
+};
+
+use super::hooks::{Form, Pair, Side};
+
+/// What holds the probes in their hooks.
+#[derive(Default)]
+pub struct Links(Vec<Link>);
+
+pub(super) type Link = Box<dyn Send>;
+
+impl Links {
+    pub(super) fn add(&mut self, links: impl IntoIterator<Item = Link>) {
+        self.0.extend(links);
+    }
+}
+
+impl Drop for Links {
+    /// Takes all out at once: the kernel waits for grace periods at each, 72 ms on the machine of the
+    /// README's table.
+    fn drop(&mut self) {
+        thread::scope(|scope| {
+            for link in self.0.drain(..) {
+                scope.spawn(move || drop(link));
+            }
+        });
+    }
+}
+
+fn program<'a>(ebpf: &'a mut Ebpf, form: Form, pair: &Pair, side: Side) -> Result<&'a mut Program> {
+    let name = pair.program(form, side);
+    ebpf.program_mut(&name).with_context(|| format!("this build has no program `{name}`"))
+}
+
+/// The exit first: a call that is under way then leaves an exit without entry, which is counted,
+/// and not an entry without exit, which would look like a call that never returns.
+pub(super) fn attach_pair(ebpf: &mut Ebpf, form: Form, pair: &Pair) -> Result<[Link; 2]> {
+    let mut attach = |side| {
+        attach_one(program(ebpf, form, pair, side)?, pair, side)
+            .with_context(|| format!("attaching to {}", pair.hook(form, side)))
+    };
+    Ok([attach(Side::Exit)?, attach(Side::Enter)?])
+}
+
+fn attach_one(program: &mut Program, pair: &Pair, side: Side) -> Result<Link> {
+    Ok(match program {
+        Program::TracePoint(program) => {
+            let event = pair.event(side).context("there is no such tracepoint")?;
+            let link = program.attach("syscalls", &event)?;
+            Box::new(program.take_link(link)?)
+        }
+        Program::FEntry(program) => {
+            let link = program.attach()?;
+            Box::new(program.take_link(link)?)
+        }
+        Program::FExit(program) => {
+            let link = program.attach()?;
+            Box::new(program.take_link(link)?)
+        }
+        other => bail!("a program of type {:?} has no place here", other.prog_type()),
+    })
+}
+
+/// Watches what io_uring hands to its workers, among which are all deletions.
+pub(super) fn attach_io_uring(ebpf: &mut Ebpf) -> Result<Link> {
+    const PROGRAM: &str = "io_uring_queued";
+    let program = ebpf.program_mut(PROGRAM).context("this build has no such program")?;
+    let program: &mut TracePoint = program.try_into()?;
+    program.load()?;
+    let link = program.attach("io_uring", "io_uring_queue_async_work")?;
+    Ok(Box::new(program.take_link(link)?))
+}
