@@ -35,7 +35,7 @@ pub(super) fn get(folder: &Path, wanted: &[String]) -> Result<Vec<Kernel>> {
     let apt = PrivateApt::new(folder.join("apt"))?;
     apt.update(&SUITES).context("cannot get Debian's package indexes")?;
     let mut names = BTreeSet::new();
-    for prefix in ["linux-image-", "linux-binary-", "linux-modules-"] {
+    for prefix in ["linux-image-", "linux-binary-", "linux-modules-", "linux-base-"] {
         names.extend(apt.names(prefix)?);
     }
     let offers = offer::newest(&names);

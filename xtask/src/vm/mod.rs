@@ -68,14 +68,6 @@ pub(crate) fn run(workspace: &Workspace, command: &Command) -> Result<()> {
 
 fn test(workspace: &Workspace, options: &Options) -> Result<()> {
     require_programs()?;
-    // Noted and not obeyed at once, so that no machine outlives us.
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        // A second one ends us the hard way; the machines die with us all the same.
-        flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop))
-            .and_then(|_| flag::register(signal, Arc::clone(&stop)))
-            .context("cannot handle Ctrl-C")?;
-    }
     let folder = workspace.target.join("vm");
     let logs = folder.join("logs");
     if logs.exists() {
@@ -106,6 +98,7 @@ fn test(workspace: &Workspace, options: &Options) -> Result<()> {
         at_once: options.at_once,
         logs: &logs,
     };
+    let stop = note_interrupts()?;
     let results = matrix::run(&machines, &plan, &stop)?;
     println!("\n{}", table::render(&results, &backends));
     println!("Console of each machine: {}", logs.display());
@@ -113,6 +106,18 @@ fn test(workspace: &Workspace, options: &Options) -> Result<()> {
         bail!("not everything passed on every kernel");
     }
     Ok(())
+}
+
+/// Has Ctrl-C noted from now on and not obeyed at once, so that no machine outlives us.
+fn note_interrupts() -> Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        // A second one ends us the hard way; the machines die with us all the same.
+        flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop))
+            .and_then(|_| flag::register(signal, Arc::clone(&stop)))
+            .context("cannot handle Ctrl-C")?;
+    }
+    Ok(stop)
 }
 
 fn require_programs() -> Result<()> {

@@ -48,8 +48,9 @@ fn offer(name: &str, names: &BTreeSet<String>) -> Option<(Vec<u32>, Offer)> {
         if prefix == "linux-binary-unsigned-" && with("linux-binary-").is_some() {
             return None;
         }
-        // Backports keep the signed kernel for longer than its modules.
-        vec![name.to_owned(), with("linux-modules-")?]
+        // Backports keep the signed kernel for longer than its modules, and than the list of what
+        // is built in.
+        vec![name.to_owned(), with("linux-modules-")?, with("linux-base-")?]
     };
     let numbers = version.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok());
     Some((numbers.collect(), Offer { release: format!("{version}{FLAVOUR}"), packages }))
@@ -88,12 +89,14 @@ mod tests {
             "linux-binary-7.2.13+deb14-cloud-amd64",
             "linux-binary-unsigned-7.2.13+deb14-cloud-amd64",
             "linux-modules-7.2.13+deb14-cloud-amd64",
+            "linux-base-7.2.13+deb14-cloud-amd64",
             "linux-binary-unsigned-7.3.4+deb13-cloud-amd64",
             "linux-modules-7.3.4+deb13-cloud-amd64",
+            "linux-base-7.3.4+deb13-cloud-amd64",
         ]);
         assert!(!offers.contains_key(&(7, 0)), "its modules are gone");
         assert!(offers[&(7, 2)].packages[0].starts_with("linux-binary-7.2.13"));
         assert!(offers[&(7, 3)].packages[0].starts_with("linux-binary-unsigned-7.3.4"));
-        assert!(offers.values().all(|offer| offer.packages.len() == 2));
+        assert!(offers.values().all(|offer| offer.packages.len() == 3));
     }
 }
