@@ -38,7 +38,9 @@ pub(crate) fn unlinkat_files(dir: &Path, calls: u64, portion: u64) -> Result<Don
         for name in &names {
             done.count
                 .note(Call::Unlinkat, unlinkat(&at, name, UnlinkatFlags::NoRemoveDir))
-                .with_context(|| format!("cannot delete {} in {}", name.display(), dir.display()))?;
+                .with_context(|| {
+                    format!("cannot delete {} in {}", name.display(), dir.display())
+                })?;
         }
         done.elapsed += began.elapsed();
         left -= now;
