@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::place::{FileSystem, POD, Place, Volume};
 use super::round::{ATTACH_LIMIT, Bench, POLL, SETTLE, parse};
-use super::running::Running;
+use super::running::{Again, Running};
 use super::seen;
 use super::tracer::{PODSTUCK_MARKER, watch};
 use super::usage;
@@ -111,7 +111,7 @@ fn endure(
     })?;
     sample();
     let seconds = began.elapsed().as_secs_f64();
-    let (detached, _) = podstuck.stop()?;
+    let (detached, _) = podstuck.stop(Again::No)?;
     let report = parse(&workload.printed()?)?;
     let seen = seen::podstuck(&podstuck.printed()?)?;
     fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;

@@ -10,7 +10,7 @@ use nix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
 use super::place::Volume;
-use super::running::{Interrupt, Running};
+use super::running::{Again, Interrupt, Running};
 use super::seen::Seen;
 use super::tracer::{Mode, Tracer};
 use super::usage;
@@ -111,7 +111,9 @@ impl Bench {
                 row.tracer_cpu_s = Some((usage::cpu_s(running.pid()) - cpu_s).max(0.0));
                 row.rss_kib = Some(usage::group_rss_kib(running.pid()));
                 let before = usage::children_cpu_s()?;
-                row.detach_ms = Some(running.stop()?.0.as_secs_f64() * 1e3);
+                // bpftrace 0.17 sleeps through a signal that comes just before it begins to wait.
+                let again = if tracer.is_podstuck() { Again::No } else { Again::Yes };
+                row.detach_ms = Some(running.stop(again)?.0.as_secs_f64() * 1e3);
                 row.tracer_total_cpu_s = Some(usage::children_cpu_s()? - before);
                 let (printed, complained) = (running.printed()?, running.complained()?);
                 (report, Seen::read(tracer, workload, &printed, &complained, &folder)?)

@@ -20,6 +20,16 @@ use crate::process;
 /// How long a process may take to end in order once it is told to.
 const GRACE: Duration = Duration::from_secs(20);
 
+/// When a signal has been missed: longer than ending takes.
+const REPEAT: Duration = Duration::from_secs(1);
+
+/// Whether to interrupt a process a second time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Again {
+    Yes,
+    No,
+}
+
 /// Set by Ctrl-C: everything that waits gives up, so that it is cleaned up.
 #[derive(Clone)]
 pub(crate) struct Interrupt(Arc<AtomicBool>);
@@ -138,12 +148,20 @@ impl Running {
         Ok(())
     }
 
-    /// Ends it as Ctrl-C does; how long that took, and how it ended.
-    pub(crate) fn stop(&mut self) -> Result<(Duration, ExitStatus)> {
+    /// Ends it as Ctrl-C does; how long that took, and how it ended. Some miss a signal that comes
+    /// at the wrong moment, and are told `again` and again; others take a second one for impatience.
+    pub(crate) fn stop(&mut self, again: Again) -> Result<(Duration, ExitStatus)> {
         let began = Instant::now();
-        kill(Pid::from_raw(self.pid()), Signal::SIGINT)
-            .with_context(|| format!("cannot interrupt `{}`", self.shown))?;
-        let status = self.wait(GRACE, Duration::from_millis(1), || {})?;
+        let pid = Pid::from_raw(self.pid());
+        kill(pid, Signal::SIGINT).with_context(|| format!("cannot interrupt `{}`", self.shown))?;
+        let mut next = Instant::now() + REPEAT;
+        let status = self.wait(GRACE, Duration::from_millis(1), || {
+            if again == Again::Yes && Instant::now() > next {
+                // It may have ended just now, which the next look shows.
+                let _ = kill(pid, Signal::SIGINT);
+                next += REPEAT;
+            }
+        })?;
         Ok((began.elapsed(), status))
     }
 

@@ -124,8 +124,10 @@ struct Completeness {
 /// The last line of `podstuck watch --output json`.
 pub(crate) fn podstuck(printed: &str) -> Result<Seen> {
     let last = printed.lines().last().context("podstuck printed nothing")?;
-    let summary: Summary = serde_json::from_str(last)
+    let mut summary: Summary = serde_json::from_str(last)
         .with_context(|| format!("the last line of podstuck is no summary: {last}"))?;
+    // It names the calls that nobody made, too.
+    summary.by_outcome.retain(|_, outcomes| !outcomes.is_empty());
     let Completeness { events_lost, unmatched_exits, map_full, probes_skipped, unresolved } =
         summary.completeness;
     Ok(Seen {

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::place::{FileSystem, POD, Place, Volume};
 use super::round::{ATTACH_LIMIT, Bench, now_ms, parse};
-use super::running::Running;
+use super::running::{Again, Running};
 use super::seen;
 use super::stats::Spread;
 use super::tracer::{PODSTUCK_MARKER, watch};
@@ -66,7 +66,7 @@ fn measure(bench: &Bench, volume: &Volume) -> Result<Times> {
     podstuck.wait_for(PODSTUCK_MARKER, ATTACH_LIMIT)?;
     let start_record_ms = now_ms()? - began;
     caller.succeed(LIMIT, Duration::from_millis(10), || {})?;
-    let end_ms = podstuck.stop()?.0.as_secs_f64() * 1e3;
+    let end_ms = podstuck.stop(Again::No)?.0.as_secs_f64() * 1e3;
 
     let report = parse(&caller.printed()?)?;
     let counted = seen::podstuck(&podstuck.printed()?)?.of_pod.as_ref().map_or(0, total);
