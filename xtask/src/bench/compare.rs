@@ -142,7 +142,9 @@ fn plan(options: &Options, workloads: &[Workload], tracers: &[Tracer]) -> Vec<Su
     let timed = (0..options.rounds).map(|round| (round, false, tracers));
     let programs = (0..measured).map(|i| (options.rounds + i, true, with_programs.as_slice()));
     for (round, program_time, tracers) in timed.chain(programs) {
-        for workload in workloads {
+        // Beside a bystander, the programs do not run.
+        let traced = |w: &&Workload| !(program_time && **w == Workload::Bystander);
+        for workload in workloads.iter().filter(traced) {
             for tracer in order(tracers, round) {
                 let calls = workload.calls(tracer, round, options.scale);
                 plan.push(Subject { round, workload: *workload, tracer, calls, program_time });

@@ -58,6 +58,8 @@ pub(crate) struct Row {
     /// Calls that the tracer should have seen.
     pub(crate) truth: u64,
     pub(crate) ns_per_call: f64,
+    /// Without the time in which something else had the processor.
+    pub(crate) cpu_ns_per_call: f64,
     pub(crate) program_ns_per_call: Option<f64>,
     /// While the workload ran.
     pub(crate) tracer_cpu_s: Option<f64>,
@@ -142,6 +144,7 @@ impl Bench {
         let truth = report.truth();
         row.calls = report.calls;
         row.ns_per_call = report.ns_per_call;
+        row.cpu_ns_per_call = report.cpu_ns_per_call;
         row.truth = total(&truth);
         if let Some(seen) = seen {
             row.contradiction = seen.contradiction(tracer, &truth);

@@ -53,6 +53,8 @@ pub(crate) struct Summary {
     pub(crate) ns_median: Option<f64>,
     pub(crate) ns_min: Option<f64>,
     pub(crate) ns_max: Option<f64>,
+    pub(crate) cpu_ns_median: Option<f64>,
+    pub(crate) cpu_ratio_median: Option<f64>,
     pub(crate) ratio_median: Option<f64>,
     pub(crate) ratio_lower_quartile: Option<f64>,
     pub(crate) ratio_upper_quartile: Option<f64>,
@@ -74,16 +76,19 @@ pub(crate) fn summarize(rows: &[Row], workload: Workload, tracer: Tracer) -> Opt
     let mine: Vec<&Row> =
         rows.iter().filter(|row| row.workload == workload && row.tracer == tracer).collect();
     let timed: Vec<&Row> = mine.iter().copied().filter(|row| !row.program_time).collect();
-    let untraced: BTreeMap<u32, f64> = rows
+    let untraced: BTreeMap<u32, &Row> = rows
         .iter()
         .filter(|row| row.workload == workload && !row.program_time)
         .filter(|row| row.tracer == Tracer::None.name())
-        .map(|row| (row.round, row.ns_per_call))
+        .map(|row| (row.round, row))
         .collect();
     let ns = Spread::of(timed.iter().map(|row| row.ns_per_call));
-    let ratio = Spread::of(
-        timed.iter().filter_map(|row| Some(row.ns_per_call / untraced.get(&row.round)?)),
-    );
+    let ratio_of = |time: &dyn Fn(&Row) -> f64| {
+        let ratios =
+            timed.iter().filter_map(|row| Some(time(row) / time(untraced.get(&row.round)?)));
+        Spread::of(ratios)
+    };
+    let ratio = ratio_of(&|row| row.ns_per_call);
     let median = |value: &dyn Fn(&Row) -> Option<f64>| {
         Spread::of(mine.iter().filter_map(|row| value(row))).map(|spread| spread.median)
     };
@@ -99,6 +104,8 @@ pub(crate) fn summarize(rows: &[Row], workload: Workload, tracer: Tracer) -> Opt
         ns_median: ns.map(|ns| ns.median),
         ns_min: ns.map(|ns| ns.min),
         ns_max: ns.map(|ns| ns.max),
+        cpu_ns_median: Spread::of(timed.iter().map(|row| row.cpu_ns_per_call)).map(|ns| ns.median),
+        cpu_ratio_median: ratio_of(&|row| row.cpu_ns_per_call).map(|ratio| ratio.median),
         ratio_median: ratio.map(|ratio| ratio.median),
         ratio_lower_quartile: ratio.map(|ratio| ratio.lower),
         ratio_upper_quartile: ratio.map(|ratio| ratio.upper),

@@ -9,11 +9,12 @@ use super::stats::Summary;
 use super::tracer::Tracer;
 use super::workload::Workload;
 
-const HEADER: [&str; 11] = [
+const HEADER: [&str; 12] = [
     "tracer",
     "calls a round",
     "ns per call",
     "min-max",
+    "on CPU, ns",
     "x none",
     "quartiles",
     "programs, ns per call",
@@ -24,12 +25,14 @@ const HEADER: [&str; 11] = [
 ];
 
 const NOTES: &str = "\
-\"ns per call\" is the median over the rounds; \"x none\" is the median of the ratios to no tracer in \
-the same round, with its quartiles. No difference smaller than that of \"none again\" means \
-anything. The time of the programs comes from rounds of their own, in which the kernel measures it. \
-CPU time is the tracer's user space while the workload ran. bpftrace counts the calls of the whole \
-machine, so it may see more than the truth; podstuck's counts are those of the pod. strace and perf \
-trace follow the workload only, and are measured on fewer calls.";
+\"ns per call\" is the median over the rounds, by the clock; \"on CPU\" is the calling thread's own \
+CPU time, which other load on the machine disturbs less, with its ratio to no tracer. \"x none\" is \
+the median of the ratios to no tracer in the same round, by the clock, with its quartiles. No \
+difference smaller than that of \"none again\" means anything. The time of the programs comes from \
+rounds of their own, in which the kernel measures it. \"CPU s\" is the tracer's user space while the \
+workload ran. bpftrace counts the calls of the whole machine, so it may see more than the truth; \
+podstuck's counts are those of the pod. strace and perf trace follow the workload only, and are \
+measured on fewer calls; by the clock, they also make it wait.";
 
 /// All tables, with what was measured on and how to read them.
 pub(crate) fn document(machine: &[String], rounds: u32, summaries: &[Section]) -> String {
@@ -83,6 +86,12 @@ fn cells(summary: &Summary) -> Vec<String> {
         calls,
         number(summary.ns_median, 0),
         or_dash(summary.ns.map(|ns| format!("{:.0}-{:.0}", ns.min, ns.max))),
+        or_dash(
+            summary
+                .cpu_ns_median
+                .zip(summary.cpu_ratio_median)
+                .map(|(ns, ratio)| format!("{ns:.0} ({ratio:.2}x)")),
+        ),
         number(summary.ratio_median, 2),
         or_dash(summary.ratio.map(|ratio| format!("{:.2}-{:.2}", ratio.lower, ratio.upper))),
         number(summary.program_ns, 0),

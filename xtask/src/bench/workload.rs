@@ -119,6 +119,7 @@ impl Workload {
 pub(crate) struct Report {
     pub(crate) calls: u64,
     pub(crate) ns_per_call: f64,
+    pub(crate) cpu_ns_per_call: f64,
     pub(crate) tally: Tally,
     pub(crate) up_ns: u64,
     pub(crate) over_ns: u64,

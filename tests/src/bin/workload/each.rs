@@ -5,7 +5,7 @@ use std::{
     os::fd::OwnedFd,
     path::{Path, PathBuf},
     thread::sleep,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use anyhow::{Context, Result, bail};
@@ -34,15 +34,16 @@ pub(crate) fn unlinkat_files(dir: &Path, calls: u64, portion: u64) -> Result<Don
         }
         // What is still to be written would be written while the calls are timed.
         syncfs(&at).with_context(|| format!("cannot sync {}", dir.display()))?;
-        let began = Instant::now();
-        for name in &names {
-            done.count
-                .note(Call::Unlinkat, unlinkat(&at, name, UnlinkatFlags::NoRemoveDir))
-                .with_context(|| {
+        let count = &mut done.count;
+        done.time.time(|| {
+            for name in &names {
+                let result = unlinkat(&at, name, UnlinkatFlags::NoRemoveDir);
+                count.note(Call::Unlinkat, result).with_context(|| {
                     format!("cannot delete {} in {}", name.display(), dir.display())
                 })?;
-        }
-        done.elapsed += began.elapsed();
+            }
+            anyhow::Ok(())
+        })??;
         left -= now;
     }
     Ok(done)
@@ -53,28 +54,31 @@ pub(crate) fn remove_mount_point(dir: &Path, calls: u64) -> Result<Done> {
     let at = directory(dir)?;
     let name = Path::new("mounted");
     let mut done = Done::default();
-    let began = Instant::now();
-    for _ in 0..calls {
-        let result = unlinkat(&at, name, UnlinkatFlags::RemoveDir);
-        if done.count.note(Call::UnlinkatRemoveDir, result) != Err(Errno::EBUSY) {
-            bail!("{} is no mount point: mount a tmpfs on it", dir.join(name).display());
+    let count = &mut done.count;
+    done.time.time(|| {
+        for _ in 0..calls {
+            let result = unlinkat(&at, name, UnlinkatFlags::RemoveDir);
+            if count.note(Call::UnlinkatRemoveDir, result) != Err(Errno::EBUSY) {
+                bail!("{} is no mount point: mount a tmpfs on it", dir.join(name).display());
+            }
         }
-    }
-    done.elapsed = began.elapsed();
+        Ok(())
+    })??;
     Ok(done)
 }
 
 /// Deletes nothing and pays for being on the same machine.
-pub(crate) fn get_parent(calls: u64) -> Done {
+pub(crate) fn get_parent(calls: u64) -> Result<Done> {
     let mut done = Done::default();
-    let began = Instant::now();
-    for _ in 0..calls {
-        // The call, and nothing that the compiler could leave out.
-        let parent = std::hint::black_box(getppid());
-        let _ = done.count.note(Call::Getppid, Ok(parent));
-    }
-    done.elapsed = began.elapsed();
-    done
+    let count = &mut done.count;
+    done.time.time(|| {
+        for _ in 0..calls {
+            // The call, and nothing that the compiler could leave out.
+            let parent = std::hint::black_box(getppid());
+            let _ = count.note(Call::Getppid, Ok(parent));
+        }
+    })?;
+    Ok(done)
 }
 
 /// Mounts and unmounts a tmpfs.
@@ -85,9 +89,7 @@ pub(crate) fn unmount(dir: &Path, calls: u64) -> Result<Done> {
     for _ in 0..calls {
         mount(Some("bench"), dir, Some("tmpfs"), MsFlags::empty(), none)
             .with_context(|| format!("cannot mount a tmpfs on {}", dir.display()))?;
-        let began = Instant::now();
-        let result = umount2(dir, MntFlags::empty());
-        done.elapsed += began.elapsed();
+        let result = done.time.time(|| umount2(dir, MntFlags::empty()))?;
         done.count
             .note(Call::Umount2, result)
             .with_context(|| format!("cannot unmount {}", dir.display()))?;

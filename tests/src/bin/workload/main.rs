@@ -3,6 +3,7 @@
 
 mod count;
 mod each;
+mod stopwatch;
 mod tree;
 
 use std::{
@@ -23,6 +24,7 @@ use nix::{
 use serde::Serialize;
 
 use crate::count::{Count, Tally};
+use crate::stopwatch::Stopwatch;
 
 #[derive(Parser)]
 struct Arguments {
@@ -65,7 +67,7 @@ enum Kind {
 #[derive(Default)]
 struct Done {
     /// Time in the calls.
-    elapsed: Duration,
+    time: Stopwatch,
     count: Count,
     /// When each call began, if that is wanted, in nanoseconds of the monotonic clock.
     began_ns: Vec<u64>,
@@ -77,6 +79,8 @@ struct Report {
     calls: u64,
     /// The mean over all threads' calls.
     ns_per_call: f64,
+    /// The same without the time in which something else had the processor.
+    cpu_ns_per_call: f64,
     /// By call, then outcome.
     tally: Tally,
     /// When the program was up, by the monotonic clock, which is one for all processes.
@@ -100,7 +104,8 @@ fn main() -> Result<()> {
     }
     let done = on_threads(&arguments)?;
     let over_ns = now_ns()?;
-    let elapsed: Duration = done.iter().map(|one| one.elapsed).sum();
+    let elapsed: Duration = done.iter().map(|one| one.time.elapsed).sum();
+    let on_cpu: Duration = done.iter().map(|one| one.time.on_cpu).sum();
     let mut count = Count::default();
     let mut began_ns = Vec::new();
     for one in done {
@@ -109,9 +114,11 @@ fn main() -> Result<()> {
     }
     let usage = getrusage(UsageWho::RUSAGE_SELF).context("cannot read the own CPU time")?;
     let seconds = |t: nix::sys::time::TimeVal| t.tv_sec() as f64 + t.tv_usec() as f64 / 1e6;
+    let calls = count.total().max(1) as f64;
     let report = Report {
         calls: count.total(),
-        ns_per_call: elapsed.as_nanos() as f64 / count.total().max(1) as f64,
+        ns_per_call: elapsed.as_nanos() as f64 / calls,
+        cpu_ns_per_call: on_cpu.as_nanos() as f64 / calls,
         tally: count.tally(),
         up_ns,
         over_ns,
@@ -148,7 +155,7 @@ fn work(arguments: &Arguments, dir: &Path, calls: u64) -> Result<Done> {
         Kind::Unlinkat => each::unlinkat_files(dir, calls, arguments.portion),
         Kind::Busy => each::remove_mount_point(&arguments.dir, calls),
         Kind::Tree => tree::remove_trees(dir, calls, arguments.portion),
-        Kind::Getppid => Ok(each::get_parent(calls)),
+        Kind::Getppid => each::get_parent(calls),
         Kind::Umount => each::unmount(dir, calls),
         Kind::Tick => each::tick(&arguments.dir, calls),
     }

@@ -6,7 +6,6 @@ use std::{
     fs,
     os::fd::OwnedFd,
     path::{Path, PathBuf},
-    time::Instant,
 };
 
 use anyhow::{Context, Result};
@@ -42,10 +41,9 @@ pub(crate) fn remove_trees(dir: &Path, entries: u64, portion: u64) -> Result<Don
             make_tree(&top, &PathBuf::from(format!("tree-{number}")))?;
         }
         syncfs(&top).with_context(|| format!("cannot sync {}", dir.display()))?;
-        let began = Instant::now();
-        remove_entries(&mut done.count, &top)
+        done.time
+            .time(|| remove_entries(&mut done.count, &top))?
             .with_context(|| format!("cannot remove what is in {}", dir.display()))?;
-        done.elapsed += began.elapsed();
         left -= now;
     }
     Ok(done)
