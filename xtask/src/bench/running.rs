@@ -149,7 +149,7 @@ impl Running {
     }
 
     /// Ends it as Ctrl-C does; how long that took, and how it ended. Some miss a signal that comes
-    /// at the wrong moment, and are told `again` and again; others take a second one for impatience.
+    /// at the wrong moment and are told again; others take a second one for impatience.
     pub(crate) fn stop(&mut self, again: Again) -> Result<(Duration, ExitStatus)> {
         let began = Instant::now();
         let pid = Pid::from_raw(self.pid());

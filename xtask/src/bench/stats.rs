@@ -20,9 +20,9 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// None of no values.
+    /// None of no values; a ratio to nothing is no value.
     pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
-        let values: Vec<f64> = values.into_iter().collect();
+        let values: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
         let min = values.iter().copied().reduce(f64::min)?;
         let max = values.iter().copied().reduce(f64::max)?;
         let mut data = Data::new(values);

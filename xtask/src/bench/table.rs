@@ -25,14 +25,14 @@ const HEADER: [&str; 12] = [
 ];
 
 const NOTES: &str = "\
-\"ns per call\" is the median over the rounds, by the clock; \"on CPU\" is the calling thread's own \
-CPU time, which other load on the machine disturbs less, with its ratio to no tracer. \"x none\" is \
-the median of the ratios to no tracer in the same round, by the clock, with its quartiles. No \
-difference smaller than that of \"none again\" means anything. The time of the programs comes from \
-rounds of their own, in which the kernel measures it. \"CPU s\" is the tracer's user space while the \
-workload ran. bpftrace counts the calls of the whole machine, so it may see more than the truth; \
-podstuck's counts are those of the pod. strace and perf trace follow the workload only, and are \
-measured on fewer calls; by the clock, they also make it wait.";
+\"ns per call\" is the median over the rounds, by the clock; \"on CPU\" is the calling thread's \
+own CPU time, which other load on the machine disturbs less, with its ratio to no tracer. \"x \
+none\" is the median of the ratios to no tracer in the same round, by the clock, with its \
+quartiles. No difference smaller than that of \"none again\" means anything. The time of the \
+programs comes from rounds of their own, in which the kernel measures it. \"CPU s\" is the \
+tracer's user space while the workload ran. bpftrace counts the calls of the whole machine, so \
+it may see more than the truth; podstuck's counts are those of the pod. strace and perf trace \
+follow the workload only, and are measured on fewer calls; by the clock, they also make it wait.";
 
 /// All tables, with what was measured on and how to read them.
 pub(crate) fn document(machine: &[String], rounds: u32, summaries: &[Section]) -> String {
