@@ -1,5 +1,6 @@
 //! The project's own commands, run as `cargo xtask COMMAND`.
 
+mod bench;
 mod build;
 mod cargo_tool;
 mod demo;
@@ -45,6 +46,8 @@ enum Command {
     Lint,
     /// Check the licences and the origin of the dependencies
     Deny,
+    /// Measure what tracers cost, side by side
+    Bench(bench::Options),
     /// Show a diagnosis of a lab case, with its histogram files
     Demo,
     /// Test on other kernels, in virtual machines
@@ -73,6 +76,7 @@ fn run(command: &Command) -> Result<()> {
         Command::Test { filter } => test::run(&workspace, filter.as_deref()),
         Command::Lint => lint::run(&workspace).and_then(|()| deny::run(&workspace)),
         Command::Deny => deny::run(&workspace),
+        Command::Bench(options) => bench::run(&workspace, options),
         Command::Demo => demo::run(&workspace),
         Command::Vm { command } => vm::run(&workspace, command),
     }

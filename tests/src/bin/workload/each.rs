@@ -1,0 +1,125 @@
+//! The workloads that repeat one call.
+
+use std::{
+    fs,
+    os::fd::OwnedFd,
+    path::{Path, PathBuf},
+    thread::sleep,
+    time::Duration,
+};
+
+use anyhow::{Context, Result, bail};
+use nix::{
+    errno::Errno,
+    fcntl::{OFlag, open},
+    mount::{MntFlags, MsFlags, mount, umount2},
+    sys::stat::{Mode, SFlag, mknodat},
+    unistd::{UnlinkatFlags, getppid, syncfs, unlinkat},
+};
+
+use crate::Done;
+use crate::count::Call;
+
+/// Below the directory, which is made, so that each thread has its own.
+pub(crate) fn unlinkat_files(dir: &Path, calls: u64, portion: u64) -> Result<Done> {
+    fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
+    let at = directory(dir)?;
+    let mut done = Done::default();
+    let mut left = calls;
+    while left > 0 {
+        let now = left.min(portion.max(1));
+        let names: Vec<PathBuf> = (0..now).map(|i| format!("file-{i}").into()).collect();
+        for name in &names {
+            make_file(&at, name)?;
+        }
+        // What is still to be written would be written while the calls are timed.
+        syncfs(&at).with_context(|| format!("cannot sync {}", dir.display()))?;
+        let count = &mut done.count;
+        done.time.time(|| {
+            for name in &names {
+                let result = unlinkat(&at, name, UnlinkatFlags::NoRemoveDir);
+                count.note(Call::Unlinkat, result).with_context(|| {
+                    format!("cannot delete {} in {}", name.display(), dir.display())
+                })?;
+            }
+            anyhow::Ok(())
+        })??;
+        left -= now;
+    }
+    Ok(done)
+}
+
+/// Fails each time: somebody has mounted something on `mounted`.
+pub(crate) fn remove_mount_point(dir: &Path, calls: u64) -> Result<Done> {
+    let at = directory(dir)?;
+    let name = Path::new("mounted");
+    let mut done = Done::default();
+    let count = &mut done.count;
+    done.time.time(|| {
+        for _ in 0..calls {
+            let result = unlinkat(&at, name, UnlinkatFlags::RemoveDir);
+            if count.note(Call::UnlinkatRemoveDir, result) != Err(Errno::EBUSY) {
+                bail!("{} is no mount point: mount a tmpfs on it", dir.join(name).display());
+            }
+        }
+        Ok(())
+    })??;
+    Ok(done)
+}
+
+/// Deletes nothing and pays for being on the same machine.
+pub(crate) fn get_parent(calls: u64) -> Result<Done> {
+    let mut done = Done::default();
+    let count = &mut done.count;
+    done.time.time(|| {
+        for _ in 0..calls {
+            // The call, and nothing that the compiler could leave out.
+            let parent = std::hint::black_box(getppid());
+            let _ = count.note(Call::Getppid, Ok(parent));
+        }
+    })?;
+    Ok(done)
+}
+
+/// Mounts and unmounts a tmpfs.
+pub(crate) fn unmount(dir: &Path, calls: u64) -> Result<Done> {
+    fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
+    let mut done = Done::default();
+    let none = None::<&str>;
+    for _ in 0..calls {
+        mount(Some("bench"), dir, Some("tmpfs"), MsFlags::empty(), none)
+            .with_context(|| format!("cannot mount a tmpfs on {}", dir.display()))?;
+        let result = done.time.time(|| umount2(dir, MntFlags::empty()))?;
+        done.count
+            .note(Call::Umount2, result)
+            .with_context(|| format!("cannot unmount {}", dir.display()))?;
+    }
+    Ok(done)
+}
+
+/// Shows when a tracer began to count: of the calls here, it counts the last so and so many.
+pub(crate) fn tick(dir: &Path, calls: u64) -> Result<Done> {
+    let at = directory(dir)?;
+    let mut done = Done::default();
+    for _ in 0..calls {
+        done.began_ns.push(crate::now_ns()?);
+        let result = unlinkat(&at, "missing", UnlinkatFlags::NoRemoveDir);
+        if done.count.note(Call::Unlinkat, result) != Err(Errno::ENOENT) {
+            bail!("{} was not expected to exist", dir.join("missing").display());
+        }
+        sleep(Duration::from_millis(1));
+    }
+    Ok(done)
+}
+
+/// Opens a directory.
+pub(crate) fn directory(path: &Path) -> Result<OwnedFd> {
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    open(path, flags, Mode::empty()).with_context(|| format!("cannot open {}", path.display()))
+}
+
+/// Makes an empty file, without the detour of opening it.
+pub(crate) fn make_file(at: &OwnedFd, name: &Path) -> Result<()> {
+    mknodat(at, name, SFlag::S_IFREG, Mode::S_IRUSR | Mode::S_IWUSR, 0)
+        .with_context(|| format!("cannot create {}", name.display()))
+}

@@ -1,0 +1,171 @@
+//! Who is measured: the tracers, and how each is started.
+
+use std::path::Path;
+use std::process::Command;
+
+use clap::ValueEnum;
+
+use super::place::{OTHER_POD, POD, Volume};
+use super::tool::{BPFTRACE, PERF, STRACE, Tool};
+use super::workload::Workload;
+
+/// A tracer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub(crate) enum Tracer {
+    /// No tracer
+    None,
+    /// No tracer a second time: what differs between the two is noise
+    NoneAgain,
+    /// bpftrace: count by errno
+    BpftraceCount,
+    /// bpftrace: latency histogram by errno
+    BpftraceLatency,
+    /// strace -f -c, of the system call under test
+    Strace,
+    /// perf trace -s, of the system call under test
+    PerfTrace,
+    /// podstuck watch of the whole node
+    Podstuck,
+    /// podstuck watch of the pod concerned
+    PodstuckPod,
+    /// podstuck watch of another pod
+    PodstuckOtherPod,
+}
+
+/// How a tracer is run.
+pub(crate) enum Mode {
+    Nothing,
+    /// Runs beside the workload from when it prints the marker.
+    Beside {
+        command: Command,
+        marker: &'static str,
+    },
+    /// Starts the workload itself: the command, to which the workload's is added.
+    Around(Command),
+}
+
+impl Tracer {
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::NoneAgain => "none again (noise)",
+            Self::BpftraceCount => "bpftrace, count",
+            Self::BpftraceLatency => "bpftrace, latency",
+            Self::Strace => "strace -f -c",
+            Self::PerfTrace => "perf trace -s",
+            Self::Podstuck => "podstuck, node",
+            Self::PodstuckPod => "podstuck, this pod",
+            Self::PodstuckOtherPod => "podstuck, other pod",
+        }
+    }
+
+    pub(crate) fn name(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+
+    pub(crate) fn is_podstuck(self) -> bool {
+        matches!(self, Self::Podstuck | Self::PodstuckPod | Self::PodstuckOtherPod)
+    }
+
+    /// Whether its programs run in the kernel, where their time can be measured.
+    pub(crate) fn has_programs(self) -> bool {
+        self.is_podstuck() || matches!(self, Self::BpftraceCount | Self::BpftraceLatency)
+    }
+
+    /// Whether it stops the workload, or is woken, at each call.
+    pub(crate) fn is_slow(self) -> bool {
+        matches!(self, Self::Strace | Self::PerfTrace)
+    }
+
+    /// The program that it needs and the project does not build.
+    pub(crate) fn tool(self) -> Option<Tool> {
+        match self {
+            Self::BpftraceCount | Self::BpftraceLatency => Some(BPFTRACE),
+            Self::Strace => Some(STRACE),
+            Self::PerfTrace => Some(PERF),
+            _ => None,
+        }
+    }
+
+    /// How to run it; it may leave files in the folder.
+    pub(crate) fn mode(
+        self,
+        workload: Workload,
+        podstuck: &Path,
+        volume: &Volume,
+        folder: &Path,
+    ) -> Mode {
+        match self {
+            Self::None | Self::NoneAgain => Mode::Nothing,
+            Self::BpftraceCount => bpftrace(&count_script(workload.tracepoint())),
+            Self::BpftraceLatency => bpftrace(&latency_script(workload.tracepoint())),
+            Self::Strace => {
+                let mut command = Command::new("strace");
+                command.args(["-f", "-c", "-U", "name,calls", "-e"]);
+                command.arg(format!("trace={}", workload.syscall()));
+                Mode::Around(with_output(command, folder))
+            }
+            Self::PerfTrace => {
+                let mut command = Command::new("perf");
+                command.args(["trace", "-s", "-e", workload.syscall()]);
+                Mode::Around(with_output(command, folder))
+            }
+            Self::Podstuck => {
+                // The whole node's counts include what others delete; the exported series say
+                // which calls were the pod's.
+                let mut command = watch(podstuck, &volume.kubelet_root);
+                command.arg("--export").arg(folder.join("export"));
+                beside_podstuck(command)
+            }
+            Self::PodstuckPod => watch_pod(podstuck, volume, POD),
+            Self::PodstuckOtherPod => watch_pod(podstuck, volume, OTHER_POD),
+        }
+    }
+}
+
+fn with_output(mut command: Command, folder: &Path) -> Command {
+    command.arg("-o").arg(folder.join("table"));
+    command
+}
+
+/// `podstuck watch`, for a reader that is a program.
+pub(crate) fn watch(podstuck: &Path, kubelet_root: &Path) -> Command {
+    let mut command = Command::new(podstuck);
+    command.args(["watch", "--output", "json", "--kubelet-root"]).arg(kubelet_root);
+    command
+}
+
+/// What podstuck prints once it watches.
+pub(crate) const PODSTUCK_MARKER: &str = r#""type":"start""#;
+
+fn watch_pod(podstuck: &Path, volume: &Volume, pod: &str) -> Mode {
+    let mut command = watch(podstuck, &volume.kubelet_root);
+    command.args(["--pod-uid", pod]);
+    beside_podstuck(command)
+}
+
+fn beside_podstuck(command: Command) -> Mode {
+    Mode::Beside { command, marker: PODSTUCK_MARKER }
+}
+
+fn bpftrace(script: &str) -> Mode {
+    // bpftrace's BEGIN comes before the other probes are attached; an interval that stands last
+    // comes after.
+    let marked =
+        format!(r#"{script} interval:ms:20 /!@marked/ {{ @marked = 1; printf("attached\n"); }}"#);
+    let mut command = Command::new("bpftrace");
+    command.args(["-B", "line", "-f", "json", "-e", &marked]);
+    Mode::Beside { command, marker: r#""data": "attached"# }
+}
+
+fn count_script(tracepoint: &str) -> String {
+    format!("tracepoint:syscalls:sys_exit_{tracepoint} {{ @seen[args->ret] = count(); }}")
+}
+
+fn latency_script(tracepoint: &str) -> String {
+    format!(
+        "tracepoint:syscalls:sys_enter_{tracepoint} {{ @start[tid] = nsecs; }} \
+         tracepoint:syscalls:sys_exit_{tracepoint} /@start[tid]/ \
+         {{ @seen[args->ret] = hist(nsecs - @start[tid]); delete(@start[tid]); }}"
+    )
+}

@@ -1,0 +1,71 @@
+//! What a tracer uses of the machine.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result};
+use aya::programs::loaded_programs;
+use nix::sys::resource::{UsageWho, getrusage};
+use procfs::process::{Process, all_processes};
+
+/// CPU time so far of the living threads of a process group, in seconds. Finer than the clock
+/// ticks of `stat`, which are longer than a short workload needs.
+pub(crate) fn cpu_s(group: i32) -> f64 {
+    let mut nanoseconds = 0;
+    for process in members(group) {
+        let Ok(tasks) = process.tasks() else { continue };
+        let times = tasks.filter_map(|task| task.ok()?.schedstat().ok());
+        nanoseconds += times.map(|times| times.sum_exec_runtime).sum::<u64>();
+    }
+    nanoseconds as f64 / 1e9
+}
+
+/// CPU time of all children waited for so far, with their own, in seconds.
+pub(crate) fn children_cpu_s() -> Result<f64> {
+    let usage =
+        getrusage(UsageWho::RUSAGE_CHILDREN).context("cannot read the children's CPU time")?;
+    let seconds = |t: nix::sys::time::TimeVal| t.tv_sec() as f64 + t.tv_usec() as f64 / 1e6;
+    Ok(seconds(usage.user_time()) + seconds(usage.system_time()))
+}
+
+/// Resident memory of one process in KiB; none once it is gone.
+pub(crate) fn rss_kib(pid: i32) -> Option<u64> {
+    Process::new(pid).and_then(|process| process.status()).ok()?.vmrss
+}
+
+/// Resident memory of a process group in KiB.
+pub(crate) fn group_rss_kib(group: i32) -> u64 {
+    members(group).filter_map(|process| process.status().ok()?.vmrss).sum()
+}
+
+fn members(group: i32) -> impl Iterator<Item = Process> {
+    all_processes()
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter(move |process| process.stat().is_ok_and(|stat| stat.pgrp == group))
+}
+
+/// The BPF programs that a process holds: others' on the same machine are not its cost.
+pub(crate) fn programs(pid: i32) -> Result<BTreeSet<u32>> {
+    let folder = format!("/proc/{pid}/fdinfo");
+    let entries = std::fs::read_dir(&folder).with_context(|| format!("cannot read {folder}"))?;
+    Ok(entries
+        .flatten()
+        .filter_map(|entry| std::fs::read_to_string(entry.path()).ok())
+        .filter_map(|text| {
+            text.lines().find_map(|line| line.strip_prefix("prog_id:")?.trim().parse().ok())
+        })
+        .collect())
+}
+
+/// Run time of programs so far, in nanoseconds.
+pub(crate) fn program_ns(programs: &BTreeSet<u32>) -> Result<u128> {
+    let mut sum = 0;
+    for info in loaded_programs() {
+        let info = info.context("cannot list the BPF programs")?;
+        if programs.contains(&info.id()) {
+            sum += info.run_time().as_nanos();
+        }
+    }
+    Ok(sum)
+}

@@ -1,0 +1,143 @@
+//! What is measured: the workloads, their sizes, and what their program reports.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+use clap::ValueEnum;
+use serde::Deserialize;
+
+use super::place::{FileSystem, Volume};
+use super::tracer::Tracer;
+
+/// Counts by call, then outcome.
+pub(crate) type Tally = BTreeMap<String, BTreeMap<String, u64>>;
+
+/// A tracer that stops the workload at each call is measured on fewer calls, to bound the time.
+const CALLS_WHEN_SLOW: u64 = 20_000;
+/// Once in a run, a tree as large as a mass deletion.
+const LARGE_TREE: u64 = 1_000_000;
+/// The fewest calls that are worth timing.
+const FEWEST: u64 = 100;
+
+/// A workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub(crate) enum Workload {
+    /// unlinkat on tmpfs
+    Tmpfs,
+    /// unlinkat on ext4, on a loop device
+    Ext4,
+    /// unlinkat on XFS, on a loop device
+    Xfs,
+    /// unlinkat with AT_REMOVEDIR on a mount point, which always fails
+    Busy,
+    /// Go's os.RemoveAll of deep trees on tmpfs
+    Tree,
+    /// getppid only, in a process that never deletes
+    Bystander,
+    /// mount and umount2 of a tmpfs
+    Umount,
+}
+
+impl Workload {
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Tmpfs => "unlinkat on tmpfs",
+            Self::Ext4 => "unlinkat on ext4 (loop)",
+            Self::Xfs => "unlinkat on XFS (loop)",
+            Self::Busy => "unlinkat failing with EBUSY",
+            Self::Tree => "os.RemoveAll of deep trees on tmpfs",
+            Self::Bystander => "bystander that only calls getppid",
+            Self::Umount => "umount2 of a tmpfs",
+        }
+    }
+
+    pub(crate) fn name(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+
+    pub(crate) fn file_system(self) -> FileSystem {
+        match self {
+            Self::Ext4 => FileSystem::Ext4,
+            Self::Xfs => FileSystem::Xfs,
+            _ => FileSystem::Tmpfs,
+        }
+    }
+
+    /// The system call to trace, as strace and perf name it.
+    pub(crate) fn syscall(self) -> &'static str {
+        if self == Self::Umount { "umount2" } else { "unlinkat" }
+    }
+
+    /// The same as the kernel's tracepoints name it.
+    pub(crate) fn tracepoint(self) -> &'static str {
+        if self == Self::Umount { "umount" } else { "unlinkat" }
+    }
+
+    /// How many calls, or entries of a tree.
+    pub(crate) fn calls(self, tracer: Tracer, round: u32, scale: f64) -> u64 {
+        let calls: u64 = match self {
+            Self::Tmpfs | Self::Busy => 100_000,
+            Self::Ext4 | Self::Xfs => 50_000,
+            Self::Tree if round == 0 => LARGE_TREE,
+            Self::Tree => 100_000,
+            Self::Bystander => 1_000_000,
+            Self::Umount => 3_000,
+        };
+        let calls = if tracer.is_slow() { calls.min(CALLS_WHEN_SLOW) } else { calls };
+        ((calls as f64 * scale) as u64).max(FEWEST)
+    }
+
+    /// The program that makes the calls.
+    pub(crate) fn command(
+        self,
+        program: &Path,
+        volume: &Volume,
+        calls: u64,
+        cpu: usize,
+    ) -> Command {
+        let kind = match self {
+            Self::Tmpfs | Self::Ext4 | Self::Xfs => "unlinkat",
+            Self::Busy => "busy",
+            Self::Tree => "tree",
+            Self::Bystander => "getppid",
+            Self::Umount => "umount",
+        };
+        let mut command = Command::new(program);
+        command.arg(kind).arg("--dir").arg(&volume.dir);
+        command.args(["--calls", &calls.to_string(), "--cpu", &cpu.to_string()]);
+        if self == Self::Tree {
+            // A whole tree at once, as a deletion meets it.
+            command.args(["--portion", &calls.to_string()]);
+        }
+        command
+    }
+}
+
+/// What the workload's program prints.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Report {
+    pub(crate) calls: u64,
+    pub(crate) ns_per_call: f64,
+    pub(crate) cpu_ns_per_call: f64,
+    pub(crate) tally: Tally,
+    pub(crate) up_ns: u64,
+    pub(crate) over_ns: u64,
+    pub(crate) cpu_s: f64,
+    #[serde(default)]
+    pub(crate) began_ns: Vec<u64>,
+}
+
+impl Report {
+    /// Of the calls, those that a tracer of deletions should see.
+    pub(crate) fn truth(&self) -> Tally {
+        let mut tally = self.tally.clone();
+        tally.remove("getppid");
+        tally
+    }
+}
+
+/// All counts of a tally.
+pub(crate) fn total(tally: &Tally) -> u64 {
+    tally.values().flat_map(BTreeMap::values).sum()
+}
