@@ -24,6 +24,7 @@ fn start_to_first_count_and_ctrl_c_to_detached() {
     let stop = AtomicBool::new(false);
     let begun = Instant::now();
     thread::scope(|scope| {
+        let stopping = StopOnDrop(&stop);
         // When each call was made; all that were made once the probes are in are counted.
         let caller = scope.spawn(|| {
             let mut times = Vec::new();
@@ -36,7 +37,7 @@ fn start_to_first_count_and_ctrl_c_to_detached() {
         });
         let watching = watch(&["--path", top.path().to_str().unwrap()]);
         thread::sleep(PAUSE * 50);
-        stop.store(true, Ordering::Relaxed);
+        drop(stopping);
         let times = caller.join().unwrap();
         let asked = Instant::now();
         let (lines, _) = watching.stop();
@@ -51,6 +52,15 @@ fn start_to_first_count_and_ctrl_c_to_detached() {
             getppid_ns(),
         );
     });
+}
+
+/// Ends the caller also when the test fails: its scope waits for it.
+struct StopOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// What a system call that does nothing takes.

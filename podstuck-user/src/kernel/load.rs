@@ -20,7 +20,7 @@ const LOG_DEBUG: u8 = 4;
 
 /// Probes in the kernel. They leave it when this is dropped.
 pub struct Probes {
-    /// Owns programs, links and those maps that nobody took.
+    /// Owns programs and those maps that nobody took.
     pub ebpf: Ebpf,
     /// What hangs where; `missing` includes what the self-test found dead.
     pub attached: Attached,
