@@ -65,12 +65,13 @@ impl Drop for LabDirectory {
 }
 
 /// Moves what is left of the pod out of the places where pods are, so that a watcher does not take
-/// the sweeping for deletions of the pod. The directory of all pods is moved: a pod's own would still
-/// be the pod's in its new place.
+/// the sweeping for deletions of the pod.
+///
+/// The directories above the pod's own are moved: a pod's that is renamed stays the pod's.
 pub(super) fn retire(pod: &Pod) {
-    for (place, name) in [(pod.pods(), "retired-pods"), (pod.logs(), "retired-logs")] {
-        // Most often the pod's directory is gone already. What cannot be moved is swept in place.
-        let _ = fs::rename(place, pod.root.join(name));
+    for (place, name) in [(pod.directory(), "retired"), (pod.logs(), "retired-logs")] {
+        // What cannot be moved is swept in place.
+        let _ = place.parent().map(|pods| fs::rename(pods, pod.root.join(name)));
     }
 }
 

@@ -57,6 +57,7 @@ export PODSTUCK_BIN=/podstuck/podstuck
 PODSTUCK_TEST_SLOWDOWN=$(argument slowdown)
 export PODSTUCK_TEST_SLOWDOWN
 
+tests=$(argument tests)
 for backend in $(argument backends | tr , ' '); do
     export PODSTUCK_TEST_BACKEND=$backend
     say backend "$backend"
@@ -65,7 +66,7 @@ for backend in $(argument backends | tr , ' '); do
     say start "$(head -n 1 /tmp/start)"
     cat /tmp/errors
     # Each is a program, or a program and a part of the names of its tests: `PROGRAM:PART`.
-    for wanted in $(argument tests | tr , ' '); do
+    for wanted in $(echo "$tests" | tr , ' '); do
         program=${wanted%%:*}
         part=${wanted#"$program"}
         "/podstuck/tests/$program" --list --format terse ${part#:} | grep "$(argument filter)" >/tmp/list
@@ -81,6 +82,7 @@ for backend in $(argument backends | tr , ' '); do
             [ $status = 0 ] || killall -q -9 podstuck podstuck-call
         done </tmp/list
     done
+    tests=$(argument tests_again)
 done
 
 say done "$(now)"
