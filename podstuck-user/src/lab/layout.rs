@@ -58,12 +58,7 @@ pub(super) struct Pod {
 impl Pod {
     /// Its own directory.
     pub(super) fn directory(&self) -> PathBuf {
-        self.pods().join(&self.uid)
-    }
-
-    /// Where kubelet keeps all pods, of which a lab has one.
-    pub(super) fn pods(&self) -> PathBuf {
-        kubelet_root(&self.root).join("pods")
+        kubelet_root(&self.root).join("pods").join(&self.uid)
     }
 
     /// Its logs, by whose name a node knows the pod's.
