@@ -35,7 +35,7 @@ struct Descriptors {
 /// The current task, for [`follow`].
 ///
 /// The kernel knows the types of what hangs on this pointer, so its fields are loaded by plain
-/// instructions instead of calls: 0.1 us less for each deletion.
+/// instructions instead of calls of a helper, of which each took about 25 ns in perf's samples.
 #[inline(always)]
 fn typed_task() -> *const u8 {
     // SAFETY: no arguments; only called where the kernel has it.
