@@ -70,15 +70,14 @@ pub(crate) fn run(
         .iter()
         .map(|(workload, volume)| Section {
             workload: *workload,
+            missing: volume.as_ref().err().cloned(),
             tracers: tracers
                 .iter()
                 .map(|tracer| {
-                    let missing = volume.as_ref().err().cloned().or_else(|| lacks(*tracer));
-                    let summary = missing.map_or_else(
-                        || summarize(&rows, *workload, *tracer).ok_or("not measured".to_owned()),
-                        Err,
-                    );
-                    (*tracer, summary)
+                    let summary = summarize(&rows, *workload, *tracer);
+                    let reason =
+                        if lacks(*tracer).is_some() { "not installed" } else { "not measured" };
+                    (*tracer, summary.ok_or(reason))
                 })
                 .collect(),
         })

@@ -87,12 +87,12 @@ fn endure(
     let mut command = Command::new(&bench.workload);
     command.arg(case.kind).arg("--dir").arg(&volume.dir).args(["--threads", "2"]);
     command.args(["--calls", &calls.to_string(), "--portion", &case.portion.to_string()]);
-    let cpu_before = usage::cpu_s(podstuck.pid());
+    let cpu_before = usage::group_cpu_s(podstuck.pid());
     let began = Instant::now();
     let mut workload = Running::start(command, &folder, "workload", &bench.interrupt)?;
     let mut samples: Vec<Sample> = Vec::new();
     let mut sample = || {
-        let cpu_s = usage::cpu_s(podstuck.pid()) - cpu_before;
+        let cpu_s = usage::group_cpu_s(podstuck.pid()) - cpu_before;
         let rss_kib = usage::rss_kib(podstuck.pid()).unwrap_or(0);
         samples.push(Sample {
             case: case.name,

@@ -21,8 +21,9 @@ const LEAST: f64 = 0.7;
 
 /// Writes the picture as SVG.
 pub(crate) fn draw(path: &Path, sections: &[Section]) -> Result<()> {
-    let panels: Vec<Panel<'_>> = sections.iter().map(Panel::new).collect();
-    let height = panels.iter().map(Panel::height).sum();
+    let panels: Vec<Panel<'_>> =
+        sections.iter().map(Panel::new).filter(|panel| !panel.bars.is_empty()).collect();
+    let height = panels.iter().map(Panel::height).sum::<u32>().max(HEAD);
     let most =
         panels.iter().flat_map(|panel| &panel.bars).map(|bar| bar.1.upper).fold(2.0, f64::max);
     let area = SVGBackend::new(path, (WIDTH, height)).into_drawing_area();

@@ -63,7 +63,7 @@ pub(crate) struct Row {
     pub(crate) program_ns_per_call: Option<f64>,
     /// While the workload ran.
     pub(crate) tracer_cpu_s: Option<f64>,
-    /// From start to exit.
+    /// From start to exit, or to the last look at a tracer that starts the workload itself.
     pub(crate) tracer_total_cpu_s: Option<f64>,
     pub(crate) rss_kib: Option<u64>,
     pub(crate) seen: Option<u64>,
@@ -105,12 +105,12 @@ impl Bench {
                 std::thread::sleep(SETTLE);
                 let programs = usage::programs(running.pid())?;
                 let (cpu_s, program_ns) =
-                    (usage::cpu_s(running.pid()), usage::program_ns(&programs)?);
+                    (usage::group_cpu_s(running.pid()), usage::program_ns(&programs)?);
                 let report = self.run_workload(subject, volume, &folder)?;
                 let program_ns = usage::program_ns(&programs)?.saturating_sub(program_ns);
                 row.program_ns_per_call =
                     subject.program_time.then(|| program_ns as f64 / report.calls.max(1) as f64);
-                row.tracer_cpu_s = Some((usage::cpu_s(running.pid()) - cpu_s).max(0.0));
+                row.tracer_cpu_s = Some((usage::group_cpu_s(running.pid()) - cpu_s).max(0.0));
                 row.rss_kib = Some(usage::group_rss_kib(running.pid()));
                 let before = usage::children_cpu_s()?;
                 // bpftrace 0.17 sleeps through a signal that comes just before it begins to wait.
@@ -123,19 +123,26 @@ impl Bench {
             Mode::Around(mut command) => {
                 let inner = workload.command(&self.workload, volume, subject.calls, self.cpu);
                 command.arg(inner.get_program()).args(inner.get_args());
-                let (began, before) = (now_ms()?, usage::children_cpu_s()?);
+                let began = now_ms()?;
                 let mut running = Running::start(command, &folder, "tracer", &self.interrupt)?;
                 let pid = running.pid();
+                let mut samples: Vec<(f64, f64)> = Vec::new();
                 running.succeed(WORKLOAD_LIMIT, POLL, || {
                     row.rss_kib = usage::rss_kib(pid).or(row.rss_kib);
+                    // Not what waiting for it tells: that has the workload's time in it, or not,
+                    // depending on whether the tracer waits for the workload.
+                    samples.extend(now_ms().ok().zip(usage::cpu_s(pid)));
                 })?;
                 let over = now_ms()?;
                 let (printed, complained) = (running.printed()?, running.complained()?);
                 let report = parse(&printed)?;
-                row.attach_ms = Some(report.up_ns as f64 / 1e6 - began);
+                let up = report.up_ns as f64 / 1e6;
+                let cpu_s = |at: Option<&(f64, f64)>| at.map(|sample| sample.1);
+                let before = cpu_s(samples.iter().rfind(|sample| sample.0 <= up)).unwrap_or(0.0);
+                row.tracer_total_cpu_s = cpu_s(samples.last());
+                row.tracer_cpu_s = row.tracer_total_cpu_s.map(|total| total - before);
+                row.attach_ms = Some(up - began);
                 row.detach_ms = Some(over - report.over_ns as f64 / 1e6);
-                let cpu_s = (usage::children_cpu_s()? - before - report.cpu_s).max(0.0);
-                (row.tracer_cpu_s, row.tracer_total_cpu_s) = (Some(cpu_s), Some(cpu_s));
                 (report, Seen::read(tracer, workload, &printed, &complained, &folder)?)
             }
         };

@@ -39,7 +39,11 @@ pub(crate) fn document(machine: &[String], rounds: u32, summaries: &[Section]) -
     let mut text = format!("{rounds} rounds. {}.\n", machine.join("; "));
     for section in summaries {
         // Writing to a string does not fail.
-        let _ = write!(text, "\n**{}**\n\n{}\n", section.workload.title(), section.table());
+        let _ = write!(text, "\n**{}**\n\n", section.workload.title());
+        let _ = match &section.missing {
+            Some(missing) => writeln!(text, "not measured: {missing}"),
+            None => writeln!(text, "{}", section.table()),
+        };
     }
     let _ = write!(text, "\n{NOTES}\n");
     text
@@ -48,7 +52,9 @@ pub(crate) fn document(machine: &[String], rounds: u32, summaries: &[Section]) -
 /// A workload with its tracers.
 pub(crate) struct Section {
     pub(crate) workload: Workload,
-    pub(crate) tracers: Vec<(Tracer, Result<Summary, String>)>,
+    /// Why there are none.
+    pub(crate) missing: Option<String>,
+    pub(crate) tracers: Vec<(Tracer, Result<Summary, &'static str>)>,
 }
 
 impl Section {
@@ -58,7 +64,7 @@ impl Section {
         for (tracer, summary) in &self.tracers {
             let cells = match summary {
                 Ok(summary) => cells(summary),
-                Err(reason) => vec![reason.clone()],
+                Err(reason) => vec![(*reason).to_owned()],
             };
             table.add_row(std::iter::once(tracer.title().to_owned()).chain(cells));
         }

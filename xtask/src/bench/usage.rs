@@ -7,16 +7,21 @@ use aya::programs::loaded_programs;
 use nix::sys::resource::{UsageWho, getrusage};
 use procfs::process::{Process, all_processes};
 
-/// CPU time so far of the living threads of a process group, in seconds. Finer than the clock
-/// ticks of `stat`, which are longer than a short workload needs.
-pub(crate) fn cpu_s(group: i32) -> f64 {
-    let mut nanoseconds = 0;
-    for process in members(group) {
-        let Ok(tasks) = process.tasks() else { continue };
-        let times = tasks.filter_map(|task| task.ok()?.schedstat().ok());
-        nanoseconds += times.map(|times| times.sum_exec_runtime).sum::<u64>();
-    }
-    nanoseconds as f64 / 1e9
+/// CPU time so far of the living threads of a process group, in seconds.
+pub(crate) fn group_cpu_s(group: i32) -> f64 {
+    members(group).filter_map(|process| threads_cpu_s(&process)).sum()
+}
+
+/// The same of one process; none once it is gone.
+pub(crate) fn cpu_s(pid: i32) -> Option<f64> {
+    threads_cpu_s(&Process::new(pid).ok()?)
+}
+
+/// Finer than the clock ticks of `stat`, which are longer than a short workload needs.
+fn threads_cpu_s(process: &Process) -> Option<f64> {
+    let times = process.tasks().ok()?.filter_map(|task| task.ok()?.schedstat().ok());
+    let nanoseconds: u64 = times.map(|times| times.sum_exec_runtime).sum();
+    (nanoseconds > 0).then_some(nanoseconds as f64 / 1e9)
 }
 
 /// CPU time of all children waited for so far, with their own, in seconds.

@@ -123,7 +123,6 @@ pub(crate) struct Report {
     pub(crate) tally: Tally,
     pub(crate) up_ns: u64,
     pub(crate) over_ns: u64,
-    pub(crate) cpu_s: f64,
     #[serde(default)]
     pub(crate) began_ns: Vec<u64>,
 }

@@ -17,7 +17,6 @@ use anyhow::{Context, Result, anyhow};
 use clap::{Parser, ValueEnum};
 use nix::{
     sched::{CpuSet, sched_setaffinity},
-    sys::resource::{UsageWho, getrusage},
     time::{ClockId, clock_gettime},
     unistd::Pid,
 };
@@ -87,8 +86,6 @@ struct Report {
     up_ns: u64,
     /// When the calls were over.
     over_ns: u64,
-    /// User and system time of this process.
-    cpu_s: f64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     began_ns: Vec<u64>,
 }
@@ -112,8 +109,6 @@ fn main() -> Result<()> {
         count.add(&one.count);
         began_ns.extend(one.began_ns);
     }
-    let usage = getrusage(UsageWho::RUSAGE_SELF).context("cannot read the own CPU time")?;
-    let seconds = |t: nix::sys::time::TimeVal| t.tv_sec() as f64 + t.tv_usec() as f64 / 1e6;
     let calls = count.total().max(1) as f64;
     let report = Report {
         calls: count.total(),
@@ -122,7 +117,6 @@ fn main() -> Result<()> {
         tally: count.tally(),
         up_ns,
         over_ns,
-        cpu_s: seconds(usage.user_time()) + seconds(usage.system_time()),
         began_ns,
     };
     println!("{}", serde_json::to_string(&report)?);
