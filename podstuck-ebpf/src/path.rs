@@ -117,7 +117,7 @@ const EMPTY: Partial = Partial { hash: 0, len: 0 };
 #[inline(always)]
 fn next(room: &Scratch) -> u64 {
     let at = room.state.at;
-    let index = at as usize / 8 & (SEARCHED as usize / 8 - 1);
+    let index = (at as usize / 8) & (SEARCHED as usize / 8 - 1);
     unaligned(room.argument[index], room.argument[index + 1], at)
 }
 

@@ -18,9 +18,9 @@ fn arguments(ctx: &FEntryContext) -> [u64; 4] {
     let saved: *const Registers = ctx.arg(0);
     // SAFETY: the kernel knows the type of the pointer and checks the access when it loads this.
     let saved = unsafe { &*saved };
-    #[cfg(bpf_target_arch = "x86_64")]
+    #[cfg(not(bpf_target_arch = "aarch64"))]
     return [saved.rdi, saved.rsi, saved.rdx, saved.r10];
-    #[cfg(not(bpf_target_arch = "x86_64"))]
+    #[cfg(bpf_target_arch = "aarch64")]
     [saved.regs[0], saved.regs[1], saved.regs[2], saved.regs[3]]
 }
 
