@@ -66,6 +66,10 @@ pub struct Watch {
     /// Log, with -v, calls that took at least this long, whatever their outcome
     #[arg(long, value_parser = duration, default_value = "2s")]
     pub hung_after: Duration,
+    /// How long nobody must have tried to unmount before that is told; two of kubelet's longest
+    /// back-offs
+    #[arg(long, value_parser = duration, default_value = "244s")]
+    pub untried_after: Duration,
     /// Exit with 4 when counts or events were lost
     #[arg(long)]
     pub fail_on_loss: bool,

@@ -15,7 +15,7 @@ use crate::{
     aggregate::Aggregate,
     attribute::Attributor,
     decode::decode,
-    detect::{Case, Detectors, Facts, Verdict, ledger::Ledger},
+    detect::{Case, Detectors, Facts, Patience, Verdict, ledger::Ledger},
     export::Snapshot,
     identity::component_for,
     kernel::attach::{Attached, by_reason},
@@ -26,6 +26,7 @@ use crate::{
         time::{Clock, Monotonic},
     },
     source::{losses::Losses, tables::Drained},
+    state::sample::NodeSample,
 };
 
 /// How often the progress of a mass deletion is told.
@@ -49,7 +50,7 @@ pub(super) struct Session {
 
 impl Session {
     /// Begins with names and an empty memory.
-    pub(super) fn new(names: Attributor, reporter: Reporter) -> Self {
+    pub(super) fn new(names: Attributor, reporter: Reporter, patience: Patience) -> Self {
         let clock = Clock::start();
         let (sender, answers) = mpsc::unbounded_channel();
         Self {
@@ -57,7 +58,7 @@ impl Session {
             begun: Instant::now(),
             names,
             aggregate: Aggregate::default(),
-            detectors: Detectors::default(),
+            detectors: Detectors::new(patience),
             ledger: Ledger::new(clock),
             clerk: Clerk::new(sender),
             answers,
@@ -159,6 +160,13 @@ impl Session {
         }
         let (calls, found) = (self.aggregate.calls(), self.ledger.found());
         self.reporter.live(format!("{calls} calls, {found} findings"));
+    }
+
+    /// Takes a look at the node.
+    pub(super) fn sampled(&mut self, sample: &NodeSample) {
+        let (cases, verdicts) = self.detectors.sampled(sample, &mut self.names);
+        verdicts.into_iter().for_each(|verdict| self.tell(verdict));
+        cases.into_iter().for_each(|case| self.clerk.ask(case));
     }
 
     fn tell(&mut self, verdict: Verdict) {

@@ -24,6 +24,7 @@ use crate::{
         privilege,
     },
     model::{path::safe_path, summary::Start},
+    state::sample,
 };
 
 /// All that a run needs.
@@ -34,6 +35,8 @@ pub(super) struct Prepared {
     pub names: PodNames,
     /// What is told first.
     pub start: Start,
+    /// Where to look at the node.
+    pub places: sample::Places,
 }
 
 /// Checks and loads. Nothing is left behind when it fails.
@@ -76,7 +79,8 @@ pub(super) fn prepare(options: &Watch, verbose: u8) -> Result<Prepared, Failure>
         target: wanted.text,
         roots_searched: searched,
     };
-    Ok(Prepared { probes, names, start })
+    let places = sample::Places { host_root: host_root.clone(), kubelet_roots: roots };
+    Ok(Prepared { probes, names, start, places })
 }
 
 /// The forms of hooks that may be used, the best one first.

@@ -15,6 +15,7 @@ use super::{
 use crate::{
     attribute::Attributor,
     cli::Watch,
+    detect::Patience,
     kernel::privilege,
     model::summary::Summary,
     source::{
@@ -22,6 +23,7 @@ use crate::{
         ring::Ring,
         tables::{self, Drained, Tables},
     },
+    state::sample::Sampler,
 };
 
 /// How often counts are drained.
@@ -51,7 +53,7 @@ async fn trace(
     reporter: Reporter,
     measured: Option<ProgramTimes>,
 ) -> Result<Exit> {
-    let Prepared { mut probes, names, start } = prepared;
+    let Prepared { mut probes, names, start, places } = prepared;
     let stop = Stop::listen()?;
     let mut ring = Ring::take(&mut probes.ebpf)?;
     let tables = Tables::take(&mut probes.ebpf)?;
@@ -60,7 +62,9 @@ async fn trace(
         tracing::info!("keeping all privileges: {error:#}");
     }
     setup::log_probe_lines(&mut probes);
-    let mut session = Session::new(Attributor::new(names), reporter);
+    let mut sampler = Sampler::start(places)?;
+    let patience = Patience { hung: options.hung_after, untried: options.untried_after };
+    let mut session = Session::new(Attributor::new(names), reporter, patience);
     // What was lost while the probes went in one after the other is no loss of this run.
     let first = answer(&mut Some(tables.drain())).await?;
     let baseline = first.losses;
@@ -77,6 +81,7 @@ async fn trace(
         tokio::select! {
             records = ring.next() => session.records(&records.context("reading the ring")?),
             Some((case, facts)) = session.answer() => session.conclude(&case, facts),
+            sample = sampler.next() => session.sampled(&sample),
             _ = ticks.tick(), if draining.is_none() => draining = Some(tables.drain()),
             drained = answer(&mut draining) => {
                 draining = None;

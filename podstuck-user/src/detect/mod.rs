@@ -14,7 +14,7 @@ mod permission;
 mod storm;
 mod umounts;
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 pub use draft::{Draft, Family};
 
@@ -31,6 +31,7 @@ use crate::{
     state::{
         look::{Answer, LookError, Question},
         mounts::Mounts,
+        sample::NodeSample,
     },
 };
 use busy::Busy;
@@ -98,6 +99,15 @@ pub enum Verdict {
         /// When.
         at: Monotonic,
     },
+    /// A state that was told does not hold any more.
+    Over {
+        /// Which detector.
+        family: Family,
+        /// The target.
+        target_id: u64,
+        /// When.
+        at: Monotonic,
+    },
 }
 
 /// Ticks between the end of a target and its findings': the counts of its last calls come with the
@@ -111,9 +121,27 @@ struct Gone {
     ticks: u8,
 }
 
+/// How long to wait before something is called a fault.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// A call that has not returned.
+    pub hung: Duration,
+    /// A mount that nobody tries to unmount.
+    pub untried: Duration,
+}
+
+impl Default for Patience {
+    /// Two seconds, and two of kubelet's longest back-offs (`maxDurationBeforeRetry` of
+    /// pkg/util/goroutinemap/exponentialbackoff: 2 min 2 s).
+    fn default() -> Self {
+        Self { hung: Duration::from_secs(2), untried: Duration::from_secs(244) }
+    }
+}
+
 /// All detectors.
 #[derive(Default)]
 pub struct Detectors {
+    patience: Patience,
     gone: Vec<Gone>,
     busy: Busy,
     permission: Permission,
@@ -122,6 +150,21 @@ pub struct Detectors {
 }
 
 impl Detectors {
+    /// Detectors that have seen nothing yet.
+    pub fn new(patience: Patience) -> Self {
+        Self { patience, ..Self::default() }
+    }
+
+    /// Shows how the node looks now.
+    pub fn sampled(
+        &mut self,
+        sample: &NodeSample,
+        _names: &mut Attributor,
+    ) -> (Vec<Case>, Vec<Verdict>) {
+        tracing::trace!("{sample:?}, {:?}", self.patience);
+        (Vec::new(), Vec::new())
+    }
+
     /// Shows an operation to all.
     pub fn observe(&mut self, op: &Operation) -> (Vec<Case>, Vec<Verdict>) {
         let mut cases = Vec::new();
