@@ -13,7 +13,7 @@ use tokio::io::{Interest, unix::AsyncFd};
 use super::Failure;
 pub(super) use crate::identity::on_host;
 use crate::{
-    cli::{Backend, Target, Watch},
+    cli::{Backend, Target, Tracing},
     identity::{PodNames, kubelet_roots, layout::normalise, log_dirs_for, markers, wanted::Places},
     kernel::{
         attach::by_reason,
@@ -40,7 +40,7 @@ pub(super) struct Prepared {
 }
 
 /// Checks and loads. Nothing is left behind when it fails.
-pub(super) fn prepare(options: &Watch, verbose: u8) -> Result<Prepared, Failure> {
+pub(super) fn prepare(options: &Tracing, verbose: u8) -> Result<Prepared, Failure> {
     privilege::check().map_err(|missing| Failure::CannotRun(missing.into()))?;
     let host_root = &options.node.host_root;
     let roots = kubelet_roots(host_root, &options.node.kubelet_root);

@@ -4,6 +4,7 @@
 pub mod backoff;
 mod busy;
 mod busy_verdict;
+mod case;
 mod crossing;
 mod draft;
 pub mod ledger;
@@ -11,11 +12,11 @@ mod mass;
 mod mass_estimate;
 mod mass_verdict;
 mod permission;
+pub mod rank;
 mod storm;
 mod umounts;
 
-use std::{path::PathBuf, time::Duration};
-
+pub use case::{Case, Facts, Needs, Patience, Verdict};
 pub use draft::{Draft, Family};
 
 use crate::{
@@ -28,87 +29,13 @@ use crate::{
         operation::Operation,
         time::Monotonic,
     },
-    state::{
-        look::{Answer, LookError, Question},
-        mounts::Mounts,
-        sample::NodeSample,
-    },
+    state::sample::NodeSample,
 };
 use busy::Busy;
 use crossing::Crossing;
 use mass::Mass;
 use permission::Permission;
 use podstuck_common::record::reason;
-
-/// Facts that a case needs before anything is said.
-#[derive(Clone, Debug)]
-pub enum Needs {
-    /// The mounts that a process sees.
-    Mounts {
-        /// A process in the namespace, if it still lives.
-        pid: u32,
-        /// The namespace's inode number.
-        namespace: u32,
-    },
-    /// A look at an object.
-    Look(Question),
-}
-
-/// A case that waits for facts.
-#[derive(Clone, Debug)]
-pub struct Case {
-    /// Who opened it.
-    pub family: Family,
-    /// What it is about: together with the family this names the case.
-    pub target_id: u64,
-    /// The object, where the family keeps several for a target.
-    pub path: PathBuf,
-    /// The facts wanted.
-    pub needs: Needs,
-}
-
-/// Facts, or why there are none.
-#[derive(Debug)]
-pub enum Facts {
-    /// To [`Needs::Mounts`]; `None` when the namespace is gone.
-    Mounts(Option<Mounts>),
-    /// To [`Needs::Look`].
-    Looked(Result<Answer, LookError>),
-}
-
-/// Something to tell about a finding.
-#[derive(Clone, Debug)]
-pub enum Verdict {
-    /// It exists, and this is what is known now.
-    Found(Box<Draft>),
-    /// How often it happened in the end, for a finding that is about to be cleared.
-    Counted {
-        /// Which detector.
-        family: Family,
-        /// The target.
-        target_id: u64,
-        /// How often.
-        count: u64,
-    },
-    /// The object was removed, or everything of the target.
-    Cleared {
-        /// The target.
-        target_id: u64,
-        /// The object; `None` when the whole target is gone.
-        path: Option<PathBuf>,
-        /// When.
-        at: Monotonic,
-    },
-    /// A state that was told does not hold any more.
-    Over {
-        /// Which detector.
-        family: Family,
-        /// The target.
-        target_id: u64,
-        /// When.
-        at: Monotonic,
-    },
-}
 
 /// Ticks between the end of a target and its findings': the counts of its last calls come with the
 /// drain after the next.
@@ -119,23 +46,6 @@ struct Gone {
     target_id: u64,
     at: Monotonic,
     ticks: u8,
-}
-
-/// How long to wait before something is called a fault.
-#[derive(Clone, Copy, Debug)]
-pub struct Patience {
-    /// A call that has not returned.
-    pub hung: Duration,
-    /// A mount that nobody tries to unmount.
-    pub untried: Duration,
-}
-
-impl Default for Patience {
-    /// Two seconds, and two of kubelet's longest back-offs (`maxDurationBeforeRetry` of
-    /// pkg/util/goroutinemap/exponentialbackoff: 2 min 2 s).
-    fn default() -> Self {
-        Self { hung: Duration::from_secs(2), untried: Duration::from_secs(244) }
-    }
 }
 
 /// All detectors.

@@ -26,7 +26,7 @@ pub(crate) fn time(seconds: i64) -> Timestamp {
     Timestamp::from_second(1_700_000_000 + seconds).unwrap()
 }
 
-fn pod() -> Pod {
+pub(crate) fn pod() -> Pod {
     Pod {
         uid: "3f2a1f5c-8a54-4c0e-9d38-0d7e5a1b2c3d".into(),
         namespace: Some("shop".into()),
