@@ -35,6 +35,8 @@ pub enum Family {
     Space,
     /// Directories that do not become empty.
     Leftover,
+    /// What the pod's record in the API says.
+    Record,
 }
 
 /// What a detector concludes.

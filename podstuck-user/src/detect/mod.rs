@@ -13,6 +13,7 @@ mod mass_estimate;
 mod mass_verdict;
 mod permission;
 pub mod rank;
+pub mod record;
 mod storm;
 mod umounts;
 
