@@ -3,11 +3,12 @@
 //!
 //! While a task is inside such a call, or inside a program on a tracepoint, its CPU runs no other
 //! program on a tracepoint: the kernel holds `bpf_prog_active` up (`bpf_disable_instrumentation` in
-//! include/linux/bpf.h, `trace_call_bpf` in kernel/trace/bpf_trace.c). If it is preempted there, the
-//! calls of whoever runs instead are not seen. The kernel counts that since 6.7 (see
-//! `cost::skipped`). Real-time priority for this thread did not lower the number (8,388 of about
-//! 176,000 calls with it, 7,047 without, on one emulated CPU with two writers and Linux 7.2), so it
-//! is mostly the programs themselves that are preempted. Programs on functions have no such fault.
+//! include/linux/bpf.h, `trace_call_bpf` in kernel/trace/bpf_trace.c); a program on a function is
+//! not run inside itself. If the task is preempted there, the calls of whoever runs instead are not
+//! seen. The kernel counts that since 6.7 (see `cost::skipped`). On Linux 7.2, which preempts
+//! lazily, with two writers on one emulated CPU of a loaded machine, it happened to 7,047 of 175,799
+//! calls with tracepoints, and to 4,549 of 132,031 with fentry; on 6.12 to none of 108,670. Real-time
+//! priority for this thread did not lower the number: it is the programs that are preempted.
 
 use std::{
     collections::{HashMap, HashSet},
