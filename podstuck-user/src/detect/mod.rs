@@ -14,6 +14,7 @@ mod mass_verdict;
 mod permission;
 pub mod rank;
 pub mod record;
+pub mod stage;
 mod storm;
 mod umounts;
 
