@@ -102,7 +102,7 @@ fn read_pod(directory: &Path, uid: String) -> PodOnDisk {
     PodOnDisk { uid, started, volumes }
 }
 
-fn names(directory: &Path) -> impl Iterator<Item = OsString> {
+fn names(directory: &Path) -> impl Iterator<Item = OsString> + use<> {
     fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.file_name())
 }
 
