@@ -8,8 +8,8 @@ use std::{
 };
 
 use podstuck_tests::{
-    UID, add_up, assert_counted, call, empty_dir, of_type, podstuck_call, root_and_btf, settle, slowdown, summary,
-    watch,
+    UID, add_up, assert_counted, call, empty_dir, of_type, podstuck_call, root_and_btf, settle,
+    slowdown, summary, watch,
 };
 use serde_json::Value;
 

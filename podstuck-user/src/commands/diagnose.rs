@@ -10,10 +10,11 @@ use super::{
 use crate::{
     cli::Diagnose,
     detect::{
+        Verdict,
         ledger::Ledger,
         rank,
         record::{self, Here},
-        stage, Verdict,
+        stage,
     },
     identity::{WantedError, pod_record::PodRecord},
     kernel::facts,

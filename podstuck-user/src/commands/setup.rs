@@ -137,7 +137,12 @@ fn wanted(target: &Target, places: &Places<'_>, names: &mut PodNames) -> anyhow:
     }
     let path = normalise(path);
     let hash = path_hash(path.as_os_str().as_encoded_bytes());
-    Ok(Wanted { path: hash, text: Some(format!("directory {}", safe_path(&path))), pod: 0, who: None })
+    Ok(Wanted {
+        path: hash,
+        text: Some(format!("directory {}", safe_path(&path))),
+        pod: 0,
+        who: None,
+    })
 }
 
 /// Shows the probes' own debug lines, if they were loaded with them. Call it inside the runtime.

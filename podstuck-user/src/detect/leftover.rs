@@ -10,10 +10,7 @@ use std::{
 use nix::errno::Errno;
 
 use super::{
-    Case, Draft, Family, Needs,
-    backoff::Attempts,
-    is_clean_up, leftover_verdict,
-    umounts::Umounts,
+    Case, Draft, Family, Needs, backoff::Attempts, is_clean_up, leftover_verdict, umounts::Umounts,
 };
 use crate::{
     model::{call::Call, identity::TargetKind, operation::Operation, time::Monotonic},

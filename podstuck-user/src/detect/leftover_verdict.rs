@@ -52,7 +52,8 @@ pub(super) fn draft(
         Err(error) => {
             let mut draft = base("leftover-unexplained", full, 0.3);
             draft.fact(format!("the directory could not be looked at: {error}"), "readdir");
-            draft.explanation = "The directory is not empty, and what is in it is not known.".into();
+            draft.explanation =
+                "The directory is not empty, and what is in it is not known.".into();
             return Some(draft);
         }
     };
@@ -118,8 +119,7 @@ fn users(draft: &mut Draft, seen: &Seen<'_>) {
 }
 
 fn subpath(full: &Full, below: &[&Mount], mounts: &Mounts, umounts: &Umounts) -> Option<Draft> {
-    let left: Vec<&&Mount> =
-        below.iter().filter(|mount| !umounts.on(&mount.point).any()).collect();
+    let left: Vec<&&Mount> = below.iter().filter(|mount| !umounts.on(&mount.point).any()).collect();
     if left.is_empty() {
         return None;
     }
@@ -138,7 +138,9 @@ fn subpath(full: &Full, below: &[&Mount], mounts: &Mounts, umounts: &Umounts) ->
         (what was mounted there was deleted on its server), skips it, and then cannot remove the \
         directory around it."
         .into();
-    draft.ruled_out.push("subpath-busy: umount2 would have failed with EBUSY; nobody called it".into());
+    draft
+        .ruled_out
+        .push("subpath-busy: umount2 would have failed with EBUSY; nobody called it".into());
     Some(draft)
 }
 
@@ -146,9 +148,10 @@ fn phantom(full: &Full) -> Draft {
     let many = full.attempts.count() > 3;
     let mut draft = base("fs-phantom-entries", full, if many { 0.8 } else { 0.5 });
     draft.fact("readdir finds nothing in it", "readdir");
-    draft.explanation = "The file system says that the directory is not empty and shows nothing in \
+    draft.explanation =
+        "The file system says that the directory is not empty and shows nothing in \
         it: its directory data are damaged, or a layer of it hides what another one keeps."
-        .into();
+            .into();
     draft.remedy(
         "dmesg --level=err,warn | tail -50",
         "none; look for errors of the file system, then check it (`fsck`) while it is not mounted",
@@ -213,8 +216,8 @@ fn data_under_mount(full: &Full, entries: &Entries, seen: &Seen<'_>) -> Draft {
         "low: moves the files away instead of deleting them, for somebody to look at; kubelet's next \
          attempt then succeeds. Check once more that the path is not mounted",
     );
-    draft.ruled_out.push(
-        "csi-driver-lost-publish-state: the path is not mounted for the caller".into(),
-    );
+    draft
+        .ruled_out
+        .push("csi-driver-lost-publish-state: the path is not mounted for the caller".into());
     draft
 }

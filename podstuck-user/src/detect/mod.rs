@@ -7,14 +7,14 @@ mod busy_verdict;
 mod case;
 mod crossing;
 mod draft;
+pub mod ledger;
 mod leftover;
 mod leftover_verdict;
-pub mod ledger;
 mod mass;
 mod mass_estimate;
 mod mass_verdict;
-mod permission;
 mod orphan;
+mod permission;
 pub mod rank;
 pub mod record;
 pub mod stage;
@@ -44,8 +44,8 @@ use leftover::Leftover;
 use mass::Mass;
 use orphan::Orphans;
 use permission::Permission;
-use untried::Untried;
 use podstuck_common::record::reason;
+use untried::Untried;
 
 /// Ticks between the end of a target and its findings': the counts of its last calls come with the
 /// drain after the next.
@@ -186,11 +186,8 @@ impl Detectors {
                 return self.mass.learn(case, answer, Monotonic::now()).into_iter().collect();
             }
             (Family::Leftover, Facts::Directory { mounts, entries, users }) => {
-                let seen = leftover::Seen {
-                    mounts: mounts.as_ref(),
-                    entries: &entries,
-                    users: &users,
-                };
+                let seen =
+                    leftover::Seen { mounts: mounts.as_ref(), entries: &entries, users: &users };
                 let now = Monotonic::now();
                 self.leftover.conclude(case, &seen, &self.busy.umounts, now)
             }

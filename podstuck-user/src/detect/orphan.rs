@@ -10,11 +10,7 @@ use super::{
     draft::{Draft, Family, PROBE, command_in_namespace, times},
 };
 use crate::model::{
-    call::Call,
-    finding::Severity,
-    identity::Component,
-    operation::Operation,
-    path::safe_path,
+    call::Call, finding::Severity, identity::Component, operation::Operation, path::safe_path,
     time::Monotonic,
 };
 
@@ -113,11 +109,7 @@ impl Orphans {
             .collect();
         let pods = over.iter().filter_map(|uid| self.pods.remove(uid));
         pods.filter(|pod| pod.told)
-            .map(|pod| Verdict::Over {
-                family: Family::Untried,
-                target_id: pod.target_id,
-                at: now,
-            })
+            .map(|pod| Verdict::Over { family: Family::Untried, target_id: pod.target_id, at: now })
             .collect()
     }
 }

@@ -31,7 +31,8 @@ fn of(state: &PodState) -> (Stage, String) {
     if let Some(volume) = state.volumes.first() {
         return (Stage::Volumes, format!("{} is still there", safe_path(&volume.path)));
     }
-    let unknown = if state.populated.is_none() { ", and its control groups are unknown" } else { "" };
+    let unknown =
+        if state.populated.is_none() { ", and its control groups are unknown" } else { "" };
     (Stage::Directories, format!("{} has no volumes{unknown}", safe_path(&state.directory)))
 }
 

@@ -2,25 +2,16 @@
 //! state of the node and in what does not happen. A pod that is deleted in good health passes
 //! through the same states for moments, so each must last.
 
-use std::{
-    collections::HashMap,
-    time::Duration,
-};
+use std::{collections::HashMap, time::Duration};
 
 use super::{
-    Family, Patience, Verdict,
-    is_clean_up,
+    Family, Patience, Verdict, is_clean_up,
     umounts::{Tried, Umounts},
     untried_verdict::{self, Fault, Suspect},
 };
 use crate::{
     attribute::Attributor,
-    model::{
-        call::Outcome,
-        identity::TargetKind,
-        operation::Operation,
-        time::Monotonic,
-    },
+    model::{call::Outcome, identity::TargetKind, operation::Operation, time::Monotonic},
     state::{
         pod_dirs::VolumeData,
         sample::{NodeSample, PodState, Registration, VolumeState},
@@ -90,7 +81,8 @@ impl Untried {
         let begun = *self.begun.get_or_insert(sample.at);
         let mut verdicts = Vec::new();
         let mut suspects = HashMap::new();
-        for pod in sample.pods.iter().filter(|pod| has_ended(pod) && !(others.is_orphan)(&pod.uid)) {
+        for pod in sample.pods.iter().filter(|pod| has_ended(pod) && !(others.is_orphan)(&pod.uid))
+        {
             let taken_down = self.taken_down.contains_key(&pod.uid);
             let mut untouched = false;
             for volume in &pod.volumes {
@@ -112,14 +104,11 @@ impl Untried {
                 let mounts: Vec<u32> = volume.mounts.iter().map(|mount| mount.id).collect();
                 let before = self.suspects.remove(&target_id);
                 let same = before.filter(|b| b.fault == fault && b.mounts == mounts);
-                let mut followed = same.unwrap_or(Followed {
-                    fault,
-                    mounts,
-                    since: sample.at,
-                    told: false,
-                });
+                let mut followed =
+                    same.unwrap_or(Followed { fault, mounts, since: sample.at, told: false });
                 // Since a try, nobody has tried for less long.
-                let tries = [self.failed.get(&target_id).copied(), tried.last.as_ref().map(|last| last.0)];
+                let tries =
+                    [self.failed.get(&target_id).copied(), tried.last.as_ref().map(|last| last.0)];
                 let last_try = tries.into_iter().flatten().max().unwrap_or_default();
                 followed.since = followed.since.max(last_try).max(begun);
                 let window = sample.at.since(followed.since);
@@ -174,9 +163,7 @@ fn tried_on(volume: &VolumeState, umounts: &Umounts) -> Tried {
 /// What may be wrong with a volume of a pod that has ended.
 fn fault(pod: &PodState, volume: &VolumeState, tried: &Tried, seen: bool) -> Option<Fault> {
     let csi = volume.csi.as_ref();
-    if csi.is_some_and(|csi| {
-        matches!(csi.data, VolumeData::Missing | VolumeData::Corrupt { .. })
-    }) {
+    if csi.is_some_and(|csi| matches!(csi.data, VolumeData::Missing | VolumeData::Corrupt { .. })) {
         return Some(Fault::NoData);
     }
     if volume.mounts.is_empty() {
@@ -209,7 +196,8 @@ fn needed(fault: Fault, patience: Patience) -> Duration {
 
 fn make_room<K: Clone + Eq + std::hash::Hash>(times: &mut HashMap<K, Monotonic>) {
     if times.len() >= REMEMBERED
-        && let Some(oldest) = times.iter().min_by_key(|(_, time)| **time).map(|(key, _)| key.clone())
+        && let Some(oldest) =
+            times.iter().min_by_key(|(_, time)| **time).map(|(key, _)| key.clone())
     {
         times.remove(&oldest);
     }

@@ -76,11 +76,7 @@ impl Played {
             pods: vec![pod.clone()],
         };
         let busy = self.busy;
-        let others = Others {
-            umounts: &self.umounts,
-            explain: &|_| busy,
-            is_orphan: &|_| false,
-        };
+        let others = Others { umounts: &self.umounts, explain: &|_| busy, is_orphan: &|_| false };
         self.untried.sampled(&sample, PATIENCE, &mut self.names, &others)
     }
 
@@ -195,7 +191,8 @@ fn what_kubelet_wrote_must_be_there() {
     for data in [VolumeData::Missing, VolumeData::Corrupt { size: 0 }] {
         let mut volume = csi(Registration::Unknown);
         volume.csi.as_mut().unwrap().data = data;
-        let id = |volume: VolumeState| Played::new().told(&pod(vec![volume]), 72).map(|told| told.0);
+        let id =
+            |volume: VolumeState| Played::new().told(&pod(vec![volume]), 72).map(|told| told.0);
         assert_eq!(id(volume.clone()), Some("vol-data-missing-or-corrupt"));
         volume.mounts.clear();
         assert_eq!(id(volume), Some("vol-data-missing-or-corrupt"));

@@ -127,8 +127,10 @@ fn state(draft: &mut Draft, suspect: &Suspect<'_>) {
         let point = safe_path(&mount.point);
         draft.fact(format!("{point} is still mounted: {}", mount.what), &mount.source);
     }
-    draft.fact("containers of the pod were started, and no process is left in its control groups",
-        "control groups");
+    draft.fact(
+        "containers of the pod were started, and no process is left in its control groups",
+        "control groups",
+    );
     let window = suspect.window.as_secs();
     if !suspect.tried.any() && !suspect.volume.mounts.is_empty() {
         draft.fact(format!("nobody called umount2 on it in {window} s of watching"), PROBE);
@@ -175,7 +177,10 @@ fn driver(suspect: &Suspect<'_>) -> (String, String) {
 fn not_registered(draft: &mut Draft, suspect: &Suspect<'_>) {
     let (name, socket) = driver(suspect);
     if suspect.fault == Fault::DriverAbsent {
-        draft.fact(format!("{socket} is not there: no driver {name} is registered"), "kubelet's directory");
+        draft.fact(
+            format!("{socket} is not there: no driver {name} is registered"),
+            "kubelet's directory",
+        );
     } else {
         draft.fact(format!("nobody listens on {socket}"), "/proc/*/net/unix");
     }
@@ -203,12 +208,13 @@ fn not_registered(draft: &mut Draft, suspect: &Suspect<'_>) {
 }
 
 fn forgotten(draft: &mut Draft) {
-    draft.explanation = "The CSI driver is registered, kubelet has taken the rest of the pod down, \
+    draft.explanation =
+        "The CSI driver is registered, kubelet has taken the rest of the pod down, \
         and nobody unmounts this volume. Most likely the driver was restarted, forgot what it had \
         published, and says that all is well; kubelet from 1.30 on sees that the path is still \
         mounted and waits without a word. Not known from here is what the driver answers: its log \
         says so (`not published`, `nothing to do`, or an error that kubelet's log repeats)."
-        .into();
+            .into();
     draft.ruled_out.extend([
         "csi-driver-not-registered: the driver's registration socket is there, and somebody listens \
          on it"
@@ -235,7 +241,8 @@ fn stacked(draft: &mut Draft, suspect: &Suspect<'_>) {
 }
 
 fn wrong_namespace(draft: &mut Draft, suspect: &Suspect<'_>) {
-    if let (Some((_, caller)), Some(mount)) = (suspect.tried.last_ok, suspect.volume.mounts.first()) {
+    if let (Some((_, caller)), Some(mount)) = (suspect.tried.last_ok, suspect.volume.mounts.first())
+    {
         draft.fact(
             format!(
                 "umount2 succeeded in mount namespace {caller}, and the path is still mounted in {}",

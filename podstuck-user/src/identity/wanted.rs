@@ -96,7 +96,10 @@ impl Places<'_> {
         // The one that was meant is likely to be spelled alike.
         pods.sort_by_key(|(namespace, name, uid)| {
             let full = format!("{namespace}/{name}");
-            [uid, name, full.as_str()].map(|known| strsim::levenshtein(wanted, known)).into_iter().min()
+            [uid, name, full.as_str()]
+                .map(|known| strsim::levenshtein(wanted, known))
+                .into_iter()
+                .min()
         });
         let mut hint = String::from("is it on another node, or is --kubelet-root missing?");
         if !pods.is_empty() {

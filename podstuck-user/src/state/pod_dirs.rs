@@ -1,13 +1,7 @@
 //! kubelet's directories of pods and drivers: the helper's side. They lie on the node's disk, which
 //! may hang like any other. Nothing that a volume contains is touched, because it may be mounted.
 
-use std::{
-    ffi::OsString,
-    fs,
-    io::ErrorKind,
-    os::linux::fs::MetadataExt,
-    path::Path,
-};
+use std::{ffi::OsString, fs, io::ErrorKind, os::linux::fs::MetadataExt, path::Path};
 
 use serde::{Deserialize, Serialize};
 

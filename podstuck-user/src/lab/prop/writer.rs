@@ -32,8 +32,8 @@ pub(super) fn stage(pod: &Pod) -> Result<Staged> {
     let directory = pod.directory().join("volumes/kubernetes.io~empty-dir/data/export");
     build::make(&directory)?;
     // Kept open, as a program's log is: that is how it is found.
-    let open = File::open(&directory)
-        .with_context(|| format!("cannot open {}", directory.display()))?;
+    let open =
+        File::open(&directory).with_context(|| format!("cannot open {}", directory.display()))?;
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = Arc::clone(&stop);
     let thread = thread::Builder::new()

@@ -280,11 +280,8 @@ mod tests {
             socket: "/k/plugins_registry/d-reg.sock".into(),
             registration: Registration::Unknown,
         };
-        let known = VolumeData::Known {
-            driver: "d".into(),
-            handle: "h".into(),
-            lifecycle: String::new(),
-        };
+        let known =
+            VolumeData::Known { driver: "d".into(), handle: "h".into(), lifecycle: String::new() };
         let mut nobody = OnceListening(OnceLock::from(HashSet::new()));
         let mut of = |data, names: &[&str]| {
             let names: Vec<OsString> = names.iter().map(OsString::from).collect();
