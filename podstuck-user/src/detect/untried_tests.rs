@@ -74,6 +74,8 @@ impl Played {
             at: Monotonic(second * 1_000_000_000),
             kubelets: vec![1],
             pods: vec![pod.clone()],
+            cgroups: Vec::new(),
+            spaces: Vec::new(),
         };
         let busy = self.busy;
         let others = Others { umounts: &self.umounts, explain: &|_| busy, is_orphan: &|_| false };

@@ -4,11 +4,13 @@
 //! they are asked.
 
 mod entries;
+pub mod file_system;
 pub mod look;
 pub mod mounts;
 mod patient;
 pub mod pod_dirs;
 mod remaining;
+pub mod rooms;
 pub mod sample;
 mod sockets;
 pub mod users;

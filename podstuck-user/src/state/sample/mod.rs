@@ -1,19 +1,32 @@
 //! What the node looks like, again and again. A thread of its own looks, because a look may take as
 //! long as a sick node makes it take: nobody waits for it, and a sample that is late is simply late.
 
+mod cgroups;
+mod freezer;
 mod pods;
-mod populated;
+mod space;
+mod tasks;
 mod views;
 
-use std::{path::PathBuf, sync::Arc, thread, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    thread,
+    time::Duration,
+};
 
 use anyhow::{Context, Result};
 use tokio::sync::watch;
 
+pub use cgroups::PodGroup;
 pub use pods::{CsiState, Mounted, PodState, Registration, VolumeState};
+pub use space::Space;
+pub use tasks::Task;
 
-use crate::model::time::Monotonic;
+use crate::{identity::on_host, model::time::Monotonic};
+use cgroups::CgroupLook;
 use pods::PodLook;
+use space::SpaceLook;
 
 /// How often.
 const EVERY: Duration = Duration::from_secs(2);
@@ -36,6 +49,10 @@ pub struct NodeSample {
     pub kubelets: Vec<u32>,
     /// Pods that have a directory.
     pub pods: Vec<PodState>,
+    /// Pods whose processes were looked at this time. Those that give a reason are, every time.
+    pub cgroups: Vec<PodGroup>,
+    /// File systems that kubelet and the runtimes live on.
+    pub spaces: Vec<Space>,
 }
 
 /// Samples that arrive; the last one counts.
@@ -76,16 +93,26 @@ impl Sampler {
 struct Look {
     places: Places,
     pods: PodLook,
+    cgroups: CgroupLook,
+    spaces: SpaceLook,
 }
 
 impl Look {
     fn new(places: Places) -> Self {
-        Self { places, pods: PodLook::default() }
+        Self {
+            places,
+            pods: PodLook::default(),
+            cgroups: CgroupLook::default(),
+            spaces: SpaceLook::default(),
+        }
     }
 
     fn at_all(&mut self) -> NodeSample {
         let (views, kubelets) = views::all();
-        let pods = self.pods.sample(&self.places, &views);
-        NodeSample { at: Monotonic::now(), kubelets, pods }
+        self.cgroups.refresh(&on_host(&self.places.host_root, Path::new("/sys/fs/cgroup")));
+        let pods = self.pods.sample(&self.places, &views, &self.cgroups);
+        let cgroups = self.cgroups.sample(&pods);
+        let spaces = self.spaces.sample(&self.places, &views);
+        NodeSample { at: Monotonic::now(), kubelets, pods, cgroups, spaces }
     }
 }

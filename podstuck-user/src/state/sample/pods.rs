@@ -8,7 +8,7 @@ use std::{
     sync::OnceLock,
 };
 
-use super::{Places, populated::PodCgroups, views::View};
+use super::{Places, cgroups::CgroupLook, views::View};
 use crate::{
     identity::{classify::kubelet_root_of, on_host, uid::is_pod_uid},
     state::{
@@ -96,10 +96,14 @@ pub(super) struct PodLook {
 
 impl PodLook {
     /// All pods now, by what these views show.
-    pub(super) fn sample(&mut self, places: &Places, views: &[View]) -> Vec<PodState> {
+    pub(super) fn sample(
+        &mut self,
+        places: &Places,
+        views: &[View],
+        cgroups: &CgroupLook,
+    ) -> Vec<PodState> {
         self.read(places, views);
         let mounts = by_pod(views);
-        let cgroups = PodCgroups::find(&on_host(&places.host_root, Path::new("/sys/fs/cgroup")));
         let mut listening = OnceListening::default();
         let mut seen = HashSet::new();
         let mut pods = Vec::new();
@@ -118,7 +122,7 @@ impl PodLook {
                     uid: pod.uid.clone(),
                     directory: root.join("pods").join(&pod.uid),
                     started: pod.started.is_some_and(|started| started >= booted()),
-                    populated: cgroups.as_ref().map(|groups| groups.populated(&pod.uid)),
+                    populated: cgroups.populated(&pod.uid),
                     volumes,
                 });
             }
