@@ -43,6 +43,9 @@ pub enum Command {
     /// A bounded look at one object, for another podstuck
     #[command(hide = true)]
     Look,
+    /// A snapshot of who holds on to what, for another podstuck
+    #[command(hide = true)]
+    LookForHolders,
 }
 
 /// Options of `watch`.

@@ -6,7 +6,7 @@ use clap::Parser;
 use podstuck::{
     cli::{Cli, Command},
     commands::{Exit, Failure, diagnose, doctor, lab, watch},
-    state::look,
+    state::{holders, look},
 };
 
 fn main() -> ExitCode {
@@ -19,6 +19,9 @@ fn main() -> ExitCode {
         Command::Lab(options) => lab::run(&options),
         Command::LabRemoval(options) => lab::removal(&options),
         Command::Look => look::serve().map(|()| Exit::Clean).map_err(Failure::CannotRun),
+        Command::LookForHolders => {
+            holders::serve().map(|()| Exit::Clean).map_err(Failure::CannotRun)
+        }
     };
     match result {
         Ok(exit) => exit.into(),
