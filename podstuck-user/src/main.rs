@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use podstuck::{
     cli::{Cli, Command},
-    commands::{Exit, Failure, diagnose, doctor, lab, watch},
+    commands::{Exit, Failure, diagnose, doctor, holders as holders_command, lab, watch},
     state::{holders, look},
 };
 
@@ -15,6 +15,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Watch(options) => watch::run(&options, cli.verbose),
         Command::Diagnose(options) => diagnose::run(&options, cli.verbose),
+        Command::Holders(options) => holders_command::run(&options),
         Command::Doctor(options) => doctor::run(&options),
         Command::Lab(options) => lab::run(&options),
         Command::LabRemoval(options) => lab::removal(&options),

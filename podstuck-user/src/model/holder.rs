@@ -146,3 +146,23 @@ impl Holder {
         }
     }
 }
+
+/// What a search for holders was about and how far it looked; the last line of its output.
+#[derive(Clone, Debug, Serialize)]
+pub struct Search {
+    /// What was asked about.
+    #[serde(flatten)]
+    pub subject: Subject,
+    /// How many holders were found.
+    pub holders: usize,
+    /// How many of them make an unmount fail with EBUSY.
+    pub explain_ebusy: usize,
+    /// Processes looked at.
+    pub processes: usize,
+    /// Mount namespaces looked at.
+    pub namespaces: usize,
+    /// Mounts looked at.
+    pub mounts: usize,
+    /// What could not be looked at.
+    pub unseen: Vec<String>,
+}
