@@ -6,6 +6,7 @@ use super::draft::{Draft, Family};
 use crate::{
     model::time::Monotonic,
     state::{
+        holders::{About, Snapshot},
         look::{Answer, LookError, Question},
         mounts::Mounts,
     },
@@ -23,6 +24,8 @@ pub enum Needs {
     },
     /// A look at an object.
     Look(Question),
+    /// Who holds on to something.
+    Holders(About),
 }
 
 /// A case that waits for facts.
@@ -45,6 +48,8 @@ pub enum Facts {
     Mounts(Option<Mounts>),
     /// To [`Needs::Look`].
     Looked(Result<Answer, LookError>),
+    /// To [`Needs::Holders`].
+    Holders(Result<Snapshot, LookError>),
 }
 
 /// Something to tell about a finding.

@@ -3,10 +3,13 @@
 
 pub mod backoff;
 mod busy;
+mod busy_umount;
 mod busy_verdict;
 mod case;
 mod crossing;
 mod draft;
+mod holder_words;
+mod leaked;
 pub mod ledger;
 mod mass;
 mod mass_estimate;
@@ -33,6 +36,7 @@ use crate::{
 };
 use busy::Busy;
 use crossing::Crossing;
+use leaked::Leaked;
 use mass::Mass;
 use permission::Permission;
 use podstuck_common::record::reason;
@@ -56,6 +60,7 @@ pub struct Detectors {
     busy: Busy,
     permission: Permission,
     crossing: Crossing,
+    leaked: Leaked,
     mass: Mass,
 }
 
@@ -71,8 +76,8 @@ impl Detectors {
         sample: &NodeSample,
         _names: &mut Attributor,
     ) -> (Vec<Case>, Vec<Verdict>) {
-        tracing::trace!("{sample:?}, {:?}", self.patience);
-        (Vec::new(), Vec::new())
+        tracing::trace!("looked at {:?}, {:?}", sample.at, self.patience);
+        self.leaked.sampled(sample)
     }
 
     /// Shows an operation to all.
@@ -81,6 +86,7 @@ impl Detectors {
         let mut verdicts = Vec::new();
         if op.call == Call::Umount2 {
             self.busy.umounts.note(op);
+            self.leaked.observe(op);
         }
         if op.has(reason::ROOT_GONE) {
             let gone = Gone { target_id: op.target_id, at: op.end, ticks: TICKS_TO_CLEAR };
@@ -147,6 +153,10 @@ impl Detectors {
     pub fn conclude(&mut self, case: &Case, facts: Facts) -> Vec<Verdict> {
         let draft = match (case.family, facts) {
             (Family::Busy, Facts::Mounts(mounts)) => self.busy.conclude(case, mounts.as_ref()),
+            (Family::Busy, Facts::Holders(taken)) => self.busy.held(case, taken),
+            (Family::Pinned, Facts::Holders(taken)) => {
+                return self.leaked.conclude(case, taken).into_iter().collect();
+            }
             (Family::Crossing, Facts::Mounts(mounts)) => {
                 self.crossing.conclude(case, mounts.as_ref())
             }

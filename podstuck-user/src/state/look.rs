@@ -19,6 +19,8 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tokio::{io::AsyncReadExt, io::AsyncWriteExt, process::Command, time::timeout};
 
+use super::swap;
+
 /// How long an answer may take. Local file systems answer in milliseconds.
 const DEADLINE: Duration = Duration::from_secs(2);
 /// How long the helper may count directory entries.
@@ -102,6 +104,8 @@ pub enum Answer {
         same_directory: bool,
         /// The directory has the sticky bit.
         sticky: bool,
+        /// The object is an active swap file.
+        swap: bool,
     },
     /// To [`Question::Remaining`].
     Remaining(Remaining),
@@ -154,7 +158,7 @@ pub fn serve() -> Result<()> {
 fn answer(question: &Question) -> Result<Answer> {
     match question {
         Question::Attributes { pid, directory, name, expected } => {
-            attributes(&seen_by(*pid, directory), name, *expected)
+            attributes(*pid, &seen_by(*pid, directory), name, *expected)
         }
         Question::Remaining { pid, directory } => remaining(&seen_by(*pid, directory)),
     }
@@ -168,7 +172,12 @@ fn seen_by(pid: u32, path: &OsStr) -> PathBuf {
     if fs::symlink_metadata(&root).is_ok() { root.join(relative) } else { path.into() }
 }
 
-fn attributes(directory: &Path, name: &OsStr, expected: (u32, u64)) -> Result<Answer> {
+fn attributes(
+    pid: u32,
+    directory: &Path,
+    name: &OsStr,
+    expected: (u32, u64),
+) -> Result<Answer> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let open = rustix::fs::open(directory, flags, Mode::empty())
         .with_context(|| format!("opening {}", directory.display()))?;
@@ -182,6 +191,7 @@ fn attributes(directory: &Path, name: &OsStr, expected: (u32, u64)) -> Result<An
         directory: attribute_bits(&own),
         same_directory: expected == (device, own.stx_ino),
         sticky: own.stx_mode & 0o1000 != 0,
+        swap: swap::is_active(&object, |path| seen_by(pid, path.as_os_str())),
     })
 }
 

@@ -8,3 +8,4 @@ mod mountinfo;
 pub mod mounts;
 pub mod namespaces;
 pub mod sample;
+mod swap;

@@ -23,7 +23,7 @@ pub struct Mounts {
 
 impl Mounts {
     /// From the text of a process's table.
-    pub(super) fn parse(pid: u32, text: &[u8]) -> Self {
+    pub(crate) fn parse(pid: u32, text: &[u8]) -> Self {
         Self { all: mountinfo::parse(text), source: table_of(pid), pid }
     }
 

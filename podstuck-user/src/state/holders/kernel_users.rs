@@ -22,7 +22,10 @@ use crate::{
         holder::{Holder, How},
         path::JsonPath,
     },
-    state::mounts::{Device, Mounts, NodeMounts, unescaped},
+    state::{
+        mounts::{Device, Mounts, NodeMounts, unescaped},
+        swap,
+    },
 };
 
 /// All of them.
@@ -57,7 +60,7 @@ fn look(pid: u32, path: &Path, wanted: &Wanted) -> Option<Hit> {
 fn named_by_path() -> Vec<(How, PathBuf, String)> {
     let mut found = Vec::new();
     let swaps = fs::read("/proc/swaps").unwrap_or_default();
-    found.extend(swap_files(&swaps).map(|path| (How::Swap, path, "/proc/swaps".into())));
+    found.extend(swap::files(&swaps).map(|path| (How::Swap, path, "/proc/swaps".into())));
     let blocks = fs::read_dir("/sys/block").into_iter().flatten().flatten();
     for entry in blocks {
         let source = entry.path().join("loop/backing_file");
@@ -72,15 +75,6 @@ fn named_by_path() -> Vec<(How, PathBuf, String)> {
     let lines = exports.split(|byte| *byte == b'\n').filter(|line| line.starts_with(b"/"));
     found.extend(lines.map(|line| (How::NfsExport, first_field(line), source.into())));
     found
-}
-
-/// `/swapfile  file  1048572  0  -2`
-pub(in crate::state) fn swap_files(table: &[u8]) -> impl Iterator<Item = PathBuf> {
-    table.split(|byte| *byte == b'\n').filter_map(|line| {
-        let mut fields = line.split(|byte| byte.is_ascii_whitespace()).filter(|f| !f.is_empty());
-        let path = fields.next()?;
-        (fields.next()? == b"file").then(|| unescaped(path))
-    })
 }
 
 fn first_field(line: &[u8]) -> PathBuf {
@@ -119,14 +113,6 @@ fn layer_paths(options: &str) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn swap_partitions_hold_no_mount() {
-        let table = b"Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n\
-            /dev/vda2                               partition\t1048572\t0\t-2\n\
-            /v/swap\\040file                         file\t\t4092\t\t0\t\t-3\n";
-        assert_eq!(swap_files(table).collect::<Vec<_>>(), [PathBuf::from("/v/swap file")]);
-    }
 
     #[test]
     fn layers_are_read_from_the_options() {

@@ -32,7 +32,6 @@ use crate::model::{
     path::JsonPath,
     time::Monotonic,
 };
-pub(in crate::state) use kernel_users::swap_files;
 pub use serve::serve;
 use serve::{Line, Step};
 

@@ -1,12 +1,16 @@
 //! What the node looks like, again and again. A thread of its own looks, because a look may take as
 //! long as a sick node makes it take: nobody waits for it, and a sample that is late is simply late.
 
+pub mod mounts;
+
 use std::{path::PathBuf, sync::Arc, thread, time::Duration};
 
 use anyhow::{Context, Result};
 use tokio::sync::watch;
 
+use super::mounts::NodeMounts;
 use crate::model::time::Monotonic;
+use mounts::MountPoller;
 
 /// How often.
 const EVERY: Duration = Duration::from_secs(2);
@@ -25,6 +29,16 @@ pub struct Places {
 pub struct NodeSample {
     /// When the look was over.
     pub at: Monotonic,
+    /// The mounts of all namespaces.
+    pub mounts: NodeMounts,
+}
+
+impl NodeSample {
+    /// A sample of nothing but mounts, for tests.
+    #[cfg(test)]
+    pub(crate) fn of_mounts(at: Monotonic, mounts: NodeMounts) -> Self {
+        Self { at, mounts }
+    }
 }
 
 /// Samples that arrive; the last one counts.
@@ -64,15 +78,17 @@ impl Sampler {
 /// What is kept from one sample to the next.
 struct Look {
     places: Places,
+    mounts: MountPoller,
 }
 
 impl Look {
     fn new(places: Places) -> Self {
-        Self { places }
+        Self { places, mounts: MountPoller::default() }
     }
 
     fn at_all(&mut self) -> NodeSample {
         tracing::trace!("looking at {:?}", self.places);
-        NodeSample { at: Monotonic::now() }
+        let mounts = self.mounts.sample();
+        NodeSample { at: Monotonic::now(), mounts }
     }
 }
