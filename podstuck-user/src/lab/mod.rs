@@ -25,6 +25,7 @@ mod prop;
 mod removal;
 mod runner;
 mod sweep;
+mod tool;
 #[cfg(test)]
 mod tests;
 

@@ -1,18 +1,31 @@
 //! What a case needs beside the pod's files and mounts: other processes, devices, file systems.
 //! One file for each.
 
-use std::any::Any;
+mod process;
+mod swap;
 
-use anyhow::Result;
+use std::{any::Any, path::PathBuf};
 
-use super::layout::Pod;
+use anyhow::{Context, Result};
+
+use super::{case::find, layout::Pod};
+use process::View;
 
 /// Something that is put in place before the removal begins.
 ///
 /// Those of the namespace are staged in the removal process, after the volumes are mounted; the
 /// others in the lab's own process, once the files are built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Prop {}
+pub(super) enum Prop {
+    /// A process works in the volume.
+    HostProcess,
+    /// A process of an agent works in its own copy of the volume, which receives unmounts.
+    Agent,
+    /// A process in a mount namespace of its own that has a copy of everything.
+    PrivateCopy,
+    /// The volume has an active swap file.
+    SwapFile,
+}
 
 /// Undoes what was staged when it is dropped.
 pub(super) type Staged = Box<dyn Any>;
@@ -20,12 +33,25 @@ pub(super) type Staged = Box<dyn Any>;
 impl Prop {
     /// Whether it belongs into the lab's mount namespace.
     fn in_namespace(self) -> bool {
-        match self {}
+        match self {
+            Self::HostProcess | Self::Agent | Self::PrivateCopy | Self::SwapFile => true,
+        }
     }
 
-    fn stage(self, _pod: &Pod) -> Result<Staged> {
-        match self {}
+    fn stage(self, pod: &Pod) -> Result<Staged> {
+        match self {
+            Self::HostProcess => process::stage(&subject(pod)?, View::Same),
+            Self::Agent => process::stage(&subject(pod)?, View::Slave),
+            Self::PrivateCopy => process::stage("/".as_ref(), View::Private),
+            Self::SwapFile => swap::stage(&subject(pod)?),
+        }
     }
+}
+
+/// The volume that the pod's case is about.
+fn subject(pod: &Pod) -> Result<PathBuf> {
+    let volume = find(&pod.name).and_then(|case| case.subject());
+    volume.map(|volume| pod.content(volume)).context("the case has no volume")
 }
 
 /// Puts in place what belongs into the mount namespace, or what does not. To be dropped from the

@@ -132,16 +132,16 @@ async fn run_helper(question: &Question, taken: &mut Snapshot) -> Result<Option<
     };
     let mut lines = BufReader::new(stdout).lines();
     let mut at = Step::Subject;
-    loop {
+    let hung = loop {
         match timeout(PATIENCE, next(&mut lines)).await {
-            Err(_) => return Ok(Some(at)),
+            Err(_) => break Some(at),
             Ok(Err(error)) => return Err(error),
             Ok(Ok(Line::At(step))) => at = step,
             Ok(Ok(Line::Subject(subject))) => taken.subject = Ok(subject),
             Ok(Ok(Line::Holder(holder))) => taken.holders.push(*holder),
             Ok(Ok(Line::Unknown(why))) => {
                 taken.subject = Err(why);
-                return Ok(None);
+                break None;
             }
             Ok(Ok(Line::Done { processes, namespaces, mounts, unread })) => {
                 taken.looked_at = (processes, namespaces, mounts);
@@ -151,10 +151,15 @@ async fn run_helper(question: &Question, taken: &mut Snapshot) -> Result<Option<
                          CAP_SYS_ADMIN, which watching has given up"
                     ));
                 }
-                return Ok(None);
+                break None;
             }
         }
+    };
+    if hung.is_none() {
+        // So that its CPU time counts as ours.
+        let _ = timeout(PATIENCE, child.wait()).await;
     }
+    Ok(hung)
 }
 
 async fn next(lines: &mut Lines<BufReader<ChildStdout>>) -> Result<Line, LookError> {
