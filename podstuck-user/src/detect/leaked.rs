@@ -1,6 +1,8 @@
 //! `umount2` succeeded, and the device still is not free: another mount of its file system lives on
-//! in a mount namespace that the unmount does not reach. The pod goes, but the volume cannot be
-//! detached, or its next user finds the device busy.
+//! in a mount namespace that the unmount does not reach, or an open file on a mount that was detached
+//! there. (Since Linux 3.18, `rmdir` of the mount point detaches the copies that other namespaces
+//! have of it; whoever uses them keeps them.) The pod goes, but the volume cannot be detached, or its
+//! next user finds the device busy.
 
 use std::collections::HashMap;
 
@@ -31,17 +33,17 @@ const DEVICES: usize = 256;
 /// them, but not at once.
 const PATIENCE: u32 = 2;
 /// Samples until it is looked at again.
-const AGAIN: u32 = 15;
+const AGAIN: u32 = 10;
 /// Facts for so many holders.
 const TOLD: usize = 8;
-/// `umount2` that leaves the mount to its users (include/linux/fs.h).
-const MNT_DETACH: u32 = 2;
 
 /// A device whose file system was unmounted.
 struct Left {
     op: Operation,
     mount: Mount,
     samples: u32,
+    /// Whether it was still mounted somewhere at the last sample.
+    mounted: bool,
     told: bool,
 }
 
@@ -63,8 +65,9 @@ impl Leaked {
         let Some(mount) = table.and_then(|table| table.top(&op.path)) else { return };
         let on_device = mount.device.major != 0 && mount.source.starts_with("/dev/");
         if on_device && self.devices.len() < DEVICES {
-            let left = Left { op: op.clone(), mount: mount.clone(), samples: 0, told: false };
-            self.devices.insert(mount.device, left);
+            let (op, mount) = (op.clone(), mount.clone());
+            let left = Left { op, mount, samples: 0, mounted: true, told: false };
+            self.devices.insert(left.mount.device, left);
         }
     }
 
@@ -86,12 +89,9 @@ impl Leaked {
                 }
                 mounted = true;
             }
-            if !mounted && left.op.flags & MNT_DETACH == 0 {
-                verdicts.extend(left.over(*device, sample));
-                return false;
-            }
+            let went = std::mem::replace(&mut left.mounted, mounted) && !mounted;
             left.samples += 1;
-            if left.samples % AGAIN == PATIENCE {
+            if left.samples % AGAIN == PATIENCE || (went && left.samples > PATIENCE) {
                 cases.push(left.case(*device));
             }
             true
@@ -236,8 +236,10 @@ mod tests {
         };
         assert_eq!((draft.id, draft.blocks_deletion), ("leaked-superblock-blocks-device", Some(false)));
         assert!(draft.remedies[0].command.starts_with("nsenter --target 77 --mount -- umount /v"));
-        let (_, verdicts) = leaked.sampled(&sample(6, false, false));
-        assert!(matches!(verdicts[..], [Verdict::Over { family: Family::Pinned, .. }]));
+        let (cases, _) = leaked.sampled(&sample(6, false, false));
+        let verdict = leaked.conclude(&cases[0], Ok(snapshot(Vec::new())));
+        assert!(matches!(verdict, Some(Verdict::Over { family: Family::Pinned, .. })));
+        assert!(leaked.devices.is_empty());
     }
 
     #[test]
@@ -256,6 +258,8 @@ mod tests {
         let mut leaked = Leaked::default();
         unmounted(&mut leaked);
         leaked.sampled(&sample(2, false, true));
-        assert!(leaked.sampled(&sample(4, false, false)).0.is_empty());
+        let (cases, _) = leaked.sampled(&sample(4, false, false));
+        assert!(leaked.conclude(&cases[0], Ok(snapshot(Vec::new()))).is_none());
+        assert!(leaked.devices.is_empty());
     }
 }

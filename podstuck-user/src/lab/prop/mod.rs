@@ -8,7 +8,10 @@ use std::{any::Any, path::PathBuf};
 
 use anyhow::{Context, Result};
 
-use super::{case::find, layout::Pod};
+use super::{
+    case::find,
+    layout::{Pod, foreign_data},
+};
 use process::View;
 
 /// Something that is put in place before the removal begins.
@@ -21,7 +24,7 @@ pub(super) enum Prop {
     HostProcess,
     /// A process of an agent works in its own copy of the volume, which receives unmounts.
     Agent,
-    /// A process in a mount namespace of its own that has a copy of everything.
+    /// A process in a mount namespace of its own that has the volume mounted elsewhere.
     PrivateCopy,
     /// The volume has an active swap file.
     SwapFile,
@@ -39,10 +42,11 @@ impl Prop {
     }
 
     fn stage(self, pod: &Pod) -> Result<Staged> {
+        let elsewhere = foreign_data(&pod.root);
         match self {
-            Self::HostProcess => process::stage(&subject(pod)?, View::Same),
-            Self::Agent => process::stage(&subject(pod)?, View::Slave),
-            Self::PrivateCopy => process::stage("/".as_ref(), View::Private),
+            Self::HostProcess => process::stage(&subject(pod)?, View::Same, &elsewhere),
+            Self::Agent => process::stage(&subject(pod)?, View::Slave, &elsewhere),
+            Self::PrivateCopy => process::stage(&subject(pod)?, View::Private, &elsewhere),
             Self::SwapFile => swap::stage(&subject(pod)?),
         }
     }
