@@ -101,6 +101,11 @@ impl Attributor {
         actor
     }
 
+    /// A pod, by name if this node tells it.
+    pub fn pod(&mut self, pod: Pod) -> Pod {
+        name(&mut self.names, &pod).unwrap_or(pod)
+    }
+
     fn learn(&mut self, id: u64, path: &Path) -> Arc<Target> {
         if let Some(known) = self.targets.get(&id) {
             return known.clone();

@@ -6,6 +6,7 @@ use super::draft::{Draft, Family};
 use crate::{
     model::time::Monotonic,
     state::{
+        holders::{About, Snapshot},
         look::{Answer, LookError, Question},
         mounts::Mounts,
         users::User,
@@ -34,6 +35,8 @@ pub enum Needs {
         /// The directory, as the process sees it.
         directory: PathBuf,
     },
+    /// Who holds on to something.
+    Holders(About),
 }
 
 /// A case that waits for facts.
@@ -65,6 +68,8 @@ pub enum Facts {
         /// Who uses it, apart from the one who tried to remove it.
         users: Vec<User>,
     },
+    /// To [`Needs::Holders`].
+    Holders(Result<Snapshot, LookError>),
 }
 
 /// Something to tell about a finding.

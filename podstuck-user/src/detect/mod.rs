@@ -3,10 +3,13 @@
 
 pub mod backoff;
 mod busy;
+mod busy_umount;
 mod busy_verdict;
 mod case;
 mod crossing;
 mod draft;
+mod holder_words;
+mod leaked;
 pub mod ledger;
 mod leftover;
 mod leftover_verdict;
@@ -40,6 +43,7 @@ use crate::{
 };
 use busy::Busy;
 use crossing::Crossing;
+use leaked::Leaked;
 use leftover::Leftover;
 use mass::Mass;
 use orphan::Orphans;
@@ -66,6 +70,7 @@ pub struct Detectors {
     busy: Busy,
     permission: Permission,
     crossing: Crossing,
+    leaked: Leaked,
     mass: Mass,
     untried: Untried,
     orphans: Orphans,
@@ -92,7 +97,9 @@ impl Detectors {
         };
         let mut verdicts = self.untried.sampled(sample, self.patience, names, &others);
         verdicts.extend(self.orphans.over(sample.at));
-        (Vec::new(), verdicts)
+        let (cases, leaked) = self.leaked.sampled(sample);
+        verdicts.extend(leaked);
+        (cases, verdicts)
     }
 
     /// Shows an operation to all.
@@ -101,6 +108,7 @@ impl Detectors {
         let mut verdicts = Vec::new();
         if op.call == Call::Umount2 {
             self.busy.umounts.note(op);
+            self.leaked.observe(op);
         }
         if op.has(reason::ROOT_GONE) {
             let gone = Gone { target_id: op.target_id, at: op.end, ticks: TICKS_TO_CLEAR };
@@ -178,6 +186,10 @@ impl Detectors {
     pub fn conclude(&mut self, case: &Case, facts: Facts) -> Vec<Verdict> {
         let draft = match (case.family, facts) {
             (Family::Busy, Facts::Mounts(mounts)) => self.busy.conclude(case, mounts.as_ref()),
+            (Family::Busy, Facts::Holders(taken)) => self.busy.held(case, taken),
+            (Family::Pinned, Facts::Holders(taken)) => {
+                return self.leaked.conclude(case, taken).into_iter().collect();
+            }
             (Family::Crossing, Facts::Mounts(mounts)) => {
                 self.crossing.conclude(case, mounts.as_ref())
             }

@@ -1,6 +1,7 @@
 //! What the node looks like, again and again. A thread of its own looks, because a look may take as
 //! long as a sick node makes it take: nobody waits for it, and a sample that is late is simply late.
 
+pub mod mounts;
 mod pods;
 mod populated;
 mod views;
@@ -12,7 +13,9 @@ use tokio::sync::watch;
 
 pub use pods::{CsiState, Mounted, PodState, Registration, VolumeState};
 
+use super::mounts::NodeMounts;
 use crate::model::time::Monotonic;
+use mounts::MountPoller;
 use pods::PodLook;
 
 /// How often.
@@ -36,6 +39,16 @@ pub struct NodeSample {
     pub kubelets: Vec<u32>,
     /// Pods that have a directory.
     pub pods: Vec<PodState>,
+    /// The mounts of all namespaces.
+    pub mounts: NodeMounts,
+}
+
+impl NodeSample {
+    /// A sample of nothing but mounts, for tests.
+    #[cfg(test)]
+    pub(crate) fn of_mounts(at: Monotonic, mounts: NodeMounts) -> Self {
+        Self { at, mounts, kubelets: Vec::new(), pods: Vec::new() }
+    }
 }
 
 /// Samples that arrive; the last one counts.
@@ -75,17 +88,19 @@ impl Sampler {
 /// What is kept from one sample to the next.
 struct Look {
     places: Places,
+    mounts: MountPoller,
     pods: PodLook,
 }
 
 impl Look {
     fn new(places: Places) -> Self {
-        Self { places, pods: PodLook::default() }
+        Self { places, mounts: MountPoller::default(), pods: PodLook::default() }
     }
 
     fn at_all(&mut self) -> NodeSample {
+        let mounts = self.mounts.sample();
         let (views, kubelets) = views::all();
         let pods = self.pods.sample(&self.places, &views);
-        NodeSample { at: Monotonic::now(), kubelets, pods }
+        NodeSample { at: Monotonic::now(), mounts, kubelets, pods }
     }
 }
