@@ -244,8 +244,9 @@ mod tests {
             (Call::Umount2, Errno::ENOENT),
         ] {
             for second in 0..100 {
-                let (cases, verdicts) =
-                    detectors.observe(&failed(call, errno, "x", f64::from(second)));
+                // Each removal begins with one such failure for each directory.
+                let op = failed(call, errno, &format!("x{second}"), f64::from(second));
+                let (cases, verdicts) = detectors.observe(&op);
                 assert!(cases.is_empty() && verdicts.is_empty(), "{call:?} {errno:?}");
             }
         }

@@ -28,6 +28,21 @@ pub struct Places {
     pub host_root: PathBuf,
     /// kubelet's root directories, as the host sees them.
     pub kubelet_roots: Vec<PathBuf>,
+    /// The pods that the run is about.
+    pub only: Only,
+}
+
+/// What a run is restricted to. The probes are, too: of anything else it is not known whether
+/// somebody tried to remove it.
+#[derive(Clone, Debug, Default)]
+pub enum Only {
+    /// Nothing.
+    #[default]
+    All,
+    /// The pod of this UID.
+    Pod(String),
+    /// What lies at or below this directory.
+    Below(PathBuf),
 }
 
 /// The node at one moment.
