@@ -91,10 +91,10 @@ impl Attributor {
     }
 
     /// A pod of which there is no path, and the id that stands for it.
-    pub fn pod(&mut self, uid: &str) -> (u64, Arc<Target>) {
-        let pod = Pod { uid: uid.into(), namespace: None, name: None };
-        let pod = name(&mut self.names, &pod).unwrap_or(pod);
-        let target = Target { kind: TargetKind::PodDirectory, pod: Some(pod), ..Target::unknown() };
+    pub fn pod_target(&mut self, uid: &str) -> (u64, Arc<Target>) {
+        let pod = self.pod(Pod { uid: uid.into(), namespace: None, name: None });
+        let kind = TargetKind::PodDirectory;
+        let target = Target { kind, pod: Some(pod), ..Target::unknown() };
         (name_hash(uid.as_bytes()), Arc::new(target))
     }
 
@@ -107,6 +107,11 @@ impl Attributor {
             Arc::make_mut(&mut actor).pod = Some(named);
         }
         actor
+    }
+
+    /// A pod, by name if this node tells it.
+    pub fn pod(&mut self, pod: Pod) -> Pod {
+        name(&mut self.names, &pod).unwrap_or(pod)
     }
 
     fn learn(&mut self, id: u64, path: &Path) -> Arc<Target> {

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use clap::Parser;
 use podstuck::{
     cli::{Cli, Command},
-    commands::{Exit, Failure, diagnose, doctor, lab, watch},
-    state::look,
+    commands::{Exit, Failure, diagnose, doctor, holders as holders_command, lab, watch},
+    state::{holders, look},
 };
 
 fn main() -> ExitCode {
@@ -15,10 +15,14 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Watch(options) => watch::run(&options, cli.verbose),
         Command::Diagnose(options) => diagnose::run(options, cli.verbose),
+        Command::Holders(options) => holders_command::run(&options),
         Command::Doctor(options) => doctor::run(&options),
         Command::Lab(options) => lab::run(&options),
         Command::LabRemoval(options) => lab::removal(&options),
         Command::Look => look::serve().map(|()| Exit::Clean).map_err(Failure::CannotRun),
+        Command::LookForHolders => {
+            holders::serve().map(|()| Exit::Clean).map_err(Failure::CannotRun)
+        }
     };
     match result {
         Ok(exit) => exit.into(),

@@ -55,6 +55,25 @@ pub fn root_and_btf() -> bool {
     false
 }
 
+/// Whether this machine has loop devices and ext4; says why a test is skipped if not.
+pub fn has_loop_devices() -> bool {
+    let there = Path::new("/dev/loop-control").exists()
+        && std::fs::read_to_string("/proc/filesystems").is_ok_and(|all| all.contains("\text4\n"));
+    if !there {
+        eprintln!("skipped: no loop devices or no ext4");
+    }
+    there
+}
+
+/// Whether it can swap to a file, too.
+pub fn can_swap() -> bool {
+    let there = Path::new("/proc/swaps").exists();
+    if !there {
+        eprintln!("skipped: a kernel without swap");
+    }
+    there && has_loop_devices()
+}
+
 /// The forms of hooks that the tests use: what `PODSTUCK_TEST_BACKEND` says, as `--backend` does,
 /// else the best that works.
 pub fn forms() -> &'static [Form] {

@@ -1,10 +1,20 @@
 //! Gets the facts that a case needs, outside the detectors and without waiting for them.
 
-use tokio::sync::mpsc::UnboundedSender;
+use std::time::Duration;
+
+use tokio::{
+    sync::{Mutex, mpsc::UnboundedSender},
+    time::{Instant, sleep_until, timeout},
+};
 
 use crate::{
     detect::{Case, Facts, Needs},
-    state::{file_system, look, mounts, users},
+    state::{
+        file_system,
+        holders::{self, About, Snapshot},
+        look::{self, LookError},
+        mounts, users,
+    },
 };
 
 /// Looks that run at a time; each is a process of its own.
@@ -12,6 +22,14 @@ const AT_A_TIME: usize = 4;
 /// Cases that may wait. A storm of failures asks the same again; what does not fit is asked with
 /// the next failure.
 const WAITING: usize = 256;
+
+/// After a snapshot of holders there is none for so many times as long as it took: it reads the
+/// descriptors of all processes, and shall cost little of one CPU even in a storm of failures.
+const REST: u32 = 9;
+/// Later than this, a snapshot says nothing about the call that asked for it.
+const STALE: Duration = Duration::from_secs(2);
+/// When the next snapshot may be taken.
+static RESTED: Mutex<Option<Instant>> = Mutex::const_new(None);
 
 /// Answers cases, a few at a time.
 pub(super) struct Clerk {
@@ -75,5 +93,24 @@ async fn gather(needs: &Needs) -> Facts {
             let (mounts, users) = from_proc.await.unwrap_or_default();
             Facts::Directory { mounts, entries, users }
         }
+        Needs::Holders(about) => Facts::Holders(rested_snapshot(about).await),
     }
+}
+
+/// A snapshot of holders, at once if there was none lately.
+async fn rested_snapshot(about: &About) -> Result<Snapshot, LookError> {
+    let turn = async {
+        let rested = RESTED.lock().await;
+        if let Some(end) = *rested {
+            sleep_until(end).await;
+        }
+        rested
+    };
+    let Ok(mut rested) = timeout(STALE, turn).await else {
+        return Err(LookError::Helper("too many were asked for at a time".into()));
+    };
+    let begun = Instant::now();
+    let taken = holders::snapshot(about).await;
+    *rested = Some(Instant::now() + begun.elapsed() * REST);
+    taken
 }

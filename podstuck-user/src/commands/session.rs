@@ -149,7 +149,12 @@ impl Session {
     }
 
     /// Decides a case.
-    pub(super) fn conclude(&mut self, case: &Case, facts: Facts) {
+    pub(super) fn conclude(&mut self, case: &Case, mut facts: Facts) {
+        if let Facts::Holders(Ok(taken)) = &mut facts {
+            for holder in &mut taken.holders {
+                holder.pod = holder.pod.take().map(|pod| self.names.pod(pod));
+            }
+        }
         for verdict in self.detectors.conclude(case, facts) {
             self.tell(verdict);
         }

@@ -81,7 +81,12 @@ pub(super) fn prepare(options: &Tracing, verbose: u8) -> Result<Prepared, Failur
         target: wanted.text,
         roots_searched: searched,
     };
-    let places = sample::Places { host_root: host_root.clone(), kubelet_roots: roots };
+    let only = match (&wanted.who, &options.target.path) {
+        (Some(pod), _) => sample::Only::Pod(pod.uid.clone()),
+        (None, Some(path)) => sample::Only::Below(normalise(path)),
+        (None, None) => sample::Only::All,
+    };
+    let places = sample::Places { host_root: host_root.clone(), kubelet_roots: roots, only };
     Ok(Prepared { probes, names, start, places, pod: wanted.who })
 }
 

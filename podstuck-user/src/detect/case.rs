@@ -7,6 +7,7 @@ use crate::{
     model::time::Monotonic,
     state::{
         file_system::FileSystem,
+        holders::{About, Snapshot},
         look::{Answer, LookError, Question},
         mounts::Mounts,
         users::User,
@@ -44,6 +45,8 @@ pub enum Needs {
         /// The directory, as the process sees it.
         directory: PathBuf,
     },
+    /// Who holds on to something.
+    Holders(About),
 }
 
 /// A case that waits for facts.
@@ -77,6 +80,8 @@ pub enum Facts {
         /// Who uses it, apart from the one who tried to remove it.
         users: Vec<User>,
     },
+    /// To [`Needs::Holders`].
+    Holders(Result<Snapshot, LookError>),
 }
 
 /// Something to tell about a finding.

@@ -25,6 +25,8 @@ pub enum Family {
     Crossing,
     /// Many deletions.
     Mass,
+    /// Devices that are kept after their unmount.
+    Pinned,
     /// Calls that do not return.
     Hung,
     /// Mounted, and nobody unmounts.

@@ -105,11 +105,9 @@ fn a_subpath_that_is_still_mounted_was_skipped() {
         id: 5,
         point: point.clone(),
         root: "/data/sub".into(),
-        fs_type: "ext4".into(),
-        source: "/dev/a".into(),
-        device: "8:1".into(),
+        ..Default::default()
     };
-    let mounts = Mounts { all: vec![mount], source: "/proc/1/mountinfo".into() };
+    let mounts = Mounts { all: vec![mount], ..Mounts::default() };
     let entries = Ok(Answer::Entries(Entries { listed: vec![entry("0", 9)], count: 1 }));
     let seen = Seen { mounts: Some(&mounts), entries: &entries, users: &[] };
     let mut umounts = Umounts::default();

@@ -183,10 +183,14 @@ fn writer(full: &Full, entries: &Entries, seen: &Seen<'_>, now: Monotonic) -> Dr
         the host, or another pod that has the directory by hostPath."
         .into();
     match seen.users.first() {
-        Some(user) => draft.remedy(
-            format!("kill {}", user.pid),
-            "depends on who it is: look first. kubelet's next attempt then succeeds",
-        ),
+        Some(user) => {
+            draft.remedy(format!("cat /proc/{}/cgroup", user.pid), "none; says whose it is");
+            draft.remedy(
+                format!("kill {}", user.pid),
+                "what it is writing is lost, and whoever needs the process misses it; kubelet's next \
+                 attempt then succeeds",
+            );
+        }
         None => draft.remedy(
             command_in_namespace(&full.op, "fuser -v", &full.op.path),
             "none; lists who is in the directory at this moment",

@@ -3,12 +3,15 @@
 
 pub mod backoff;
 mod busy;
+mod busy_umount;
 mod busy_verdict;
 mod case;
 mod crossing;
 mod draft;
 mod errno;
 mod errno_verdict;
+mod holder_words;
+mod leaked;
 pub mod ledger;
 mod leftover;
 mod leftover_verdict;
@@ -47,6 +50,7 @@ use crate::{
 use busy::Busy;
 use crossing::Crossing;
 use errno::Errnos;
+use leaked::Leaked;
 use leftover::Leftover;
 use mass::Mass;
 use orphan::Orphans;
@@ -75,6 +79,7 @@ pub struct Detectors {
     busy: Busy,
     permission: Permission,
     crossing: Crossing,
+    leaked: Leaked,
     mass: Mass,
     untried: Untried,
     orphans: Orphans,
@@ -106,7 +111,9 @@ impl Detectors {
         verdicts.extend(self.orphans.over(sample.at));
         verdicts.extend(self.survivor.sampled(sample, names));
         verdicts.extend(self.spaces.sampled(sample));
-        (Vec::new(), verdicts)
+        let (cases, leaked) = self.leaked.sampled(sample);
+        verdicts.extend(leaked);
+        (cases, verdicts)
     }
 
     /// Shows an operation to all.
@@ -115,6 +122,7 @@ impl Detectors {
         let mut verdicts = Vec::new();
         if op.call == Call::Umount2 {
             self.busy.umounts.note(op);
+            self.leaked.observe(op);
         }
         if op.has(reason::ROOT_GONE) {
             let gone = Gone { target_id: op.target_id, at: op.end, ticks: TICKS_TO_CLEAR };
@@ -197,6 +205,10 @@ impl Detectors {
     pub fn conclude(&mut self, case: &Case, facts: Facts) -> Vec<Verdict> {
         let draft = match (case.family, facts) {
             (Family::Busy, Facts::Mounts(mounts)) => self.busy.conclude(case, mounts.as_ref()),
+            (Family::Busy, Facts::Holders(taken)) => self.busy.held(case, taken),
+            (Family::Pinned, Facts::Holders(taken)) => {
+                return self.leaked.conclude(case, taken).into_iter().collect();
+            }
             (Family::Crossing, Facts::Mounts(mounts)) => {
                 self.crossing.conclude(case, mounts.as_ref())
             }
@@ -252,8 +264,9 @@ mod tests {
             (Call::Umount2, Errno::ENOENT),
         ] {
             for second in 0..100 {
-                let (cases, verdicts) =
-                    detectors.observe(&failed(call, errno, "x", f64::from(second)));
+                // Each removal begins with one such failure for each directory.
+                let op = failed(call, errno, &format!("x{second}"), f64::from(second));
+                let (cases, verdicts) = detectors.observe(&op);
                 assert!(cases.is_empty() && verdicts.is_empty(), "{call:?} {errno:?}");
             }
         }

@@ -141,13 +141,7 @@ mod tests {
         };
         let path = "/var/lib/kubelet".into();
         let space = Space { path, is_kubelets: true, seen_by: None, room, at };
-        NodeSample {
-            at,
-            kubelets: Vec::new(),
-            pods: Vec::new(),
-            cgroups: Vec::new(),
-            spaces: vec![space],
-        }
+        NodeSample { spaces: vec![space], ..NodeSample::of_mounts(at, Default::default()) }
     }
 
     #[test]

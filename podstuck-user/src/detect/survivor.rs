@@ -120,7 +120,7 @@ impl Survivor {
             };
             if sample.at.since(since) >= LASTS {
                 let known = pod.and_then(|pod| names.target_of(&pod.directory));
-                let (target_id, target) = known.unwrap_or_else(|| names.pod(&group.uid));
+                let (target_id, target) = known.unwrap_or_else(|| names.pod_target(&group.uid));
                 this.told = Some(target_id);
                 let seen = self.torn_down.contains(&group.uid) || pod.is_none();
                 let suspect = Suspect { group, fault, since, at: sample.at, seen };

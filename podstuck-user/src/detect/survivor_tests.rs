@@ -70,7 +70,7 @@ impl Run {
     ) -> Vec<Verdict> {
         let at = Monotonic(second * 1_000_000_000);
         let sample =
-            NodeSample { at, kubelets: vec![1], pods, cgroups: groups, spaces: Vec::new() };
+            NodeSample { pods, cgroups: groups, ..NodeSample::of_mounts(at, Default::default()) };
         self.survivor.sampled(&sample, &mut self.names)
     }
 

@@ -70,12 +70,11 @@ impl Played {
     }
 
     fn sample(&mut self, pod: &PodState, second: u64) -> Vec<Verdict> {
+        let at = Monotonic(second * 1_000_000_000);
         let sample = NodeSample {
-            at: Monotonic(second * 1_000_000_000),
             kubelets: vec![1],
             pods: vec![pod.clone()],
-            cgroups: Vec::new(),
-            spaces: Vec::new(),
+            ..NodeSample::of_mounts(at, Default::default())
         };
         let busy = self.busy;
         let others = Others { umounts: &self.umounts, explain: &|_| busy, is_orphan: &|_| false };

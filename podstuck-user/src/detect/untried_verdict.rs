@@ -90,7 +90,7 @@ pub(super) fn draft(suspect: &Suspect<'_>, target_id: u64, target: Arc<Target>) 
     state(&mut draft, suspect);
     match fault {
         Fault::DriverAbsent | Fault::DriverDeaf => not_registered(&mut draft, suspect),
-        Fault::Forgotten => forgotten(&mut draft),
+        Fault::Forgotten => forgotten(&mut draft, suspect),
         Fault::Stacked => stacked(&mut draft, suspect),
         Fault::WrongNamespace => wrong_namespace(&mut draft, suspect),
         Fault::NoData => no_data(&mut draft, suspect),
@@ -207,7 +207,8 @@ fn not_registered(draft: &mut Draft, suspect: &Suspect<'_>) {
     );
 }
 
-fn forgotten(draft: &mut Draft) {
+fn forgotten(draft: &mut Draft, suspect: &Suspect<'_>) {
+    umount(draft, suspect, UMOUNT_RISK);
     draft.explanation =
         "The CSI driver is registered, kubelet has taken the rest of the pod down, \
         and nobody unmounts this volume. Most likely the driver was restarted, forgot what it had \
@@ -230,6 +231,7 @@ fn stacked(draft: &mut Draft, suspect: &Suspect<'_>) {
         format!("umount2 on it succeeded {} times, and {left} mounts are left", suspect.tried.ok),
         PROBE,
     );
+    umount(draft, suspect, UMOUNT_RISK);
     draft.explanation = "The volume was mounted more than once on the same path; an unmount takes \
         only the uppermost away, and nobody unmounts the rest. Unmount until it fails with EINVAL."
         .into();
@@ -251,6 +253,7 @@ fn wrong_namespace(draft: &mut Draft, suspect: &Suspect<'_>) {
             PROBE,
         );
     }
+    umount(draft, suspect, UMOUNT_RISK);
     draft.explanation = "The driver unmounted the volume where it runs, and that did not reach \
         kubelet: its container lacks `mountPropagation: Bidirectional`, or kubelet's directory is \
         not a shared mount (`findmnt -o TARGET,PROPAGATION`)."

@@ -1,6 +1,6 @@
 //! Builds a pod's files as kubelet and the containers leave them. No mounts yet.
 
-use std::{fs, path::Path};
+use std::{ffi::OsStr, fs, path::Path};
 
 use anyhow::{Context, Result};
 use serde_json::json;
@@ -9,8 +9,11 @@ use super::{
     attribute,
     case::{Case, Driver, Kind, Volume},
     layout::{self, CONTAINER, DRIVER, Pod},
+    tool,
 };
 
+/// Bytes of a disk.
+const DISK: u64 = 8 << 20;
 /// Where in a volume the protected file lies.
 const PROTECTED: &str = "store/index/journal.db";
 
@@ -49,6 +52,7 @@ fn build_volume(pod: &Pod, volume: &Volume) -> Result<()> {
             make(&pod.sub_path(volume).join("0"))
         }
         Kind::Csi(driver) => csi(pod, volume, driver),
+        Kind::Disk => disk_image(&pod.image(volume)),
         Kind::Many | Kind::Memory | Kind::MemoryWithChild => Ok(()),
     }
 }
@@ -89,6 +93,16 @@ fn csi(pod: &Pod, volume: &Volume, driver: Driver) -> Result<()> {
     }
     let data = if driver == Driver::Unknown { String::new() } else { data.to_string() };
     file(&pod.volume(volume).join("vol_data.json"), &data)
+}
+
+/// An empty ext4 in a file, without a journal: it is small and lives for seconds.
+fn disk_image(path: &Path) -> Result<()> {
+    file(path, "")?;
+    let image = fs::File::options().write(true).open(path);
+    let sized = image.and_then(|image| image.set_len(DISK));
+    sized.with_context(|| format!("cannot size {}", path.display()))?;
+    let options = ["-q", "-F", "-O", "^has_journal"].map(OsStr::new);
+    tool::run("mkfs.ext4", options.into_iter().chain([path.as_os_str()]))
 }
 
 fn file(path: &Path, text: &str) -> Result<()> {

@@ -45,6 +45,8 @@ pub(super) enum Kind {
     MemoryWithChild,
     /// A container has a directory in it by subPath, and what was mounted there is gone by name.
     SubPath,
+    /// A disk of its own, with ext4.
+    Disk,
     /// Published by a CSI driver, by a bind mount.
     Csi(Driver),
 }
@@ -85,6 +87,10 @@ const fn csi(name: &'static str, driver: Driver) -> Volume {
     Volume { plugin: "kubernetes.io~csi", name, kind: Kind::Csi(driver) }
 }
 
+const fn disk(name: &'static str) -> Volume {
+    Volume { plugin: "kubernetes.io~local-volume", name, kind: Kind::Disk }
+}
+
 /// The tokens that nearly every pod has.
 const TOKENS: Volume =
     Volume { plugin: "kubernetes.io~projected", name: "kube-api-access-7w2xk", kind: Kind::Memory };
@@ -120,6 +126,34 @@ pub const CASES: &[Case] = &[
         summary: "something is mounted inside a volume in memory; its umount is EBUSY",
         volumes: &[TOKENS, LOGS, empty_dir("cache", Kind::MemoryWithChild)],
         props: &[],
+        repeats: false,
+    },
+    Case {
+        id: "volume-held-by-host-process",
+        summary: "a process outside the pod works in a volume in memory; its umount is EBUSY",
+        volumes: &[TOKENS, LOGS, empty_dir("cache", Kind::Memory)],
+        props: &[Prop::HostProcess],
+        repeats: false,
+    },
+    Case {
+        id: "volume-held-by-hosttocontainer-agent",
+        summary: "an agent works in its slave copy of a volume; the umount is EBUSY",
+        volumes: &[TOKENS, LOGS, empty_dir("cache", Kind::Memory)],
+        props: &[Prop::Agent],
+        repeats: false,
+    },
+    Case {
+        id: "swapfile-active",
+        summary: "a volume on a disk (loop) has an active swap file; its umount is EBUSY",
+        volumes: &[TOKENS, LOGS, disk(PV)],
+        props: &[Prop::SwapFile],
+        repeats: false,
+    },
+    Case {
+        id: "leaked-superblock-blocks-device",
+        summary: "umount of a disk (loop) succeeds, but a private copy elsewhere keeps the device",
+        volumes: &[TOKENS, LOGS, disk(PV)],
+        props: &[Prop::PrivateCopy],
         repeats: false,
     },
     Case {
@@ -233,6 +267,12 @@ impl Case {
     /// Whether deletions must be slow enough for somebody to write in between.
     pub(super) fn has_writer(&self) -> bool {
         self.props.contains(&Prop::Writer)
+    }
+
+    /// Whether the fault shows only after the pod is gone, so that the case stays until it is told
+    /// to end.
+    pub(super) fn lingers(&self) -> bool {
+        self.props.contains(&Prop::PrivateCopy)
     }
 
     /// Whether it builds a great many entries.

@@ -91,6 +91,11 @@ impl Pod {
         self.directory().join("volume-subpaths").join(volume.name).join(CONTAINER)
     }
 
+    /// The file that is the disk of a volume.
+    pub(super) fn image(&self, volume: &Volume) -> PathBuf {
+        self.root.join("disks").join(volume.name)
+    }
+
     /// The data behind a CSI volume.
     pub(super) fn backing(&self, volume: &Volume) -> PathBuf {
         driver_state(&self.root).join(volume.name)

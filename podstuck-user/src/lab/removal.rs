@@ -74,6 +74,7 @@ pub(super) fn play(args: &RemovalArgs, out: &mut impl Write) -> Result<()> {
         build::pod(&pod, case)?;
         namespace::mount_volumes(&pod, case)?;
     }
+    while case.lingers() && lifeline.sleep(BETWEEN_PODS) {}
     let calls = calls.tally.by_outcome();
     message::send(out, &Done { lab: case.id, pod_uid: &pod.uid, attempts, pods_removed, calls })
 }

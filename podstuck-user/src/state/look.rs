@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tokio::{io::AsyncReadExt, io::AsyncWriteExt, process::Command, time::timeout};
 
-use super::{entries, pod_dirs, remaining, rooms};
+use super::{entries, pod_dirs, remaining, rooms, swap};
 
 pub use super::{
     entries::{Entries, Entry},
@@ -108,6 +108,8 @@ pub enum Answer {
         same_directory: bool,
         /// The directory has the sticky bit.
         sticky: bool,
+        /// The object is an active swap file.
+        swap: bool,
     },
     /// To [`Question::Remaining`].
     Remaining(Remaining),
@@ -171,7 +173,7 @@ pub fn serve() -> Result<()> {
 fn answer(question: &Question) -> Result<Answer> {
     match question {
         Question::Attributes { pid, directory, name, expected } => {
-            attributes(&seen_by(*pid, directory), name, *expected)
+            attributes(*pid, &seen_by(*pid, directory), name, *expected)
         }
         Question::Remaining { pid, directory } => {
             remaining::remaining(&seen_by(*pid, directory)).map(Answer::Remaining)
@@ -203,7 +205,7 @@ fn seen_by(pid: u32, path: &OsStr) -> PathBuf {
     if fs::symlink_metadata(&root).is_ok() { root.join(relative) } else { path.into() }
 }
 
-fn attributes(directory: &Path, name: &OsStr, expected: (u32, u64)) -> Result<Answer> {
+fn attributes(pid: u32, directory: &Path, name: &OsStr, expected: (u32, u64)) -> Result<Answer> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let open = rustix::fs::open(directory, flags, Mode::empty())
         .with_context(|| format!("opening {}", directory.display()))?;
@@ -217,6 +219,7 @@ fn attributes(directory: &Path, name: &OsStr, expected: (u32, u64)) -> Result<An
         directory: attribute_bits(&own),
         same_directory: expected == (device, own.stx_ino),
         sticky: own.stx_mode & 0o1000 != 0,
+        swap: swap::is_active(&object, |path| seen_by(pid, path.as_os_str())),
     })
 }
 

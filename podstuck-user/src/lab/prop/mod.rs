@@ -1,13 +1,19 @@
 //! What a case needs beside the pod's files and mounts: other processes, devices, file systems.
 //! One file for each.
 
+mod process;
+mod swap;
 mod writer;
 
-use std::any::Any;
+use std::{any::Any, path::PathBuf};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
-use super::layout::Pod;
+use super::{
+    case::find,
+    layout::{Pod, foreign_data},
+};
+use process::View;
 
 /// Something that is put in place before the removal begins.
 ///
@@ -17,6 +23,14 @@ use super::layout::Pod;
 pub(super) enum Prop {
     /// Somebody who goes on writing into the pod's emptyDir.
     Writer,
+    /// A process works in the volume.
+    HostProcess,
+    /// A process of an agent works in its own copy of the volume, which receives unmounts.
+    Agent,
+    /// A process in a mount namespace of its own that has the volume mounted elsewhere.
+    PrivateCopy,
+    /// The volume has an active swap file.
+    SwapFile,
 }
 
 /// Undoes what was staged when it is dropped.
@@ -27,14 +41,26 @@ impl Prop {
     fn in_namespace(self) -> bool {
         match self {
             Self::Writer => false,
+            Self::HostProcess | Self::Agent | Self::PrivateCopy | Self::SwapFile => true,
         }
     }
 
     fn stage(self, pod: &Pod) -> Result<Staged> {
+        let elsewhere = foreign_data(&pod.root);
         match self {
             Self::Writer => writer::stage(pod),
+            Self::HostProcess => process::stage(&subject(pod)?, View::Same, &elsewhere),
+            Self::Agent => process::stage(&subject(pod)?, View::Slave, &elsewhere),
+            Self::PrivateCopy => process::stage(&subject(pod)?, View::Private, &elsewhere),
+            Self::SwapFile => swap::stage(&subject(pod)?),
         }
     }
+}
+
+/// The volume that the pod's case is about.
+fn subject(pod: &Pod) -> Result<PathBuf> {
+    let volume = find(&pod.name).and_then(|case| case.subject());
+    volume.map(|volume| pod.content(volume)).context("the case has no volume")
 }
 
 /// Puts in place what belongs into the mount namespace, or what does not. To be dropped from the

@@ -3,6 +3,7 @@
 
 mod cgroups;
 mod freezer;
+pub mod mounts;
 mod pods;
 mod space;
 mod tasks;
@@ -23,8 +24,10 @@ pub use pods::{CsiState, Mounted, PodState, Registration, VolumeState};
 pub use space::Space;
 pub use tasks::Task;
 
+use super::mounts::NodeMounts;
 use crate::{identity::on_host, model::time::Monotonic};
 use cgroups::CgroupLook;
+use mounts::MountPoller;
 use pods::PodLook;
 use space::SpaceLook;
 
@@ -38,6 +41,21 @@ pub struct Places {
     pub host_root: PathBuf,
     /// kubelet's root directories, as the host sees them.
     pub kubelet_roots: Vec<PathBuf>,
+    /// The pods that the run is about.
+    pub only: Only,
+}
+
+/// What a run is restricted to. The probes are, too: of anything else it is not known whether
+/// somebody tried to remove it.
+#[derive(Clone, Debug, Default)]
+pub enum Only {
+    /// Nothing.
+    #[default]
+    All,
+    /// The pod of this UID.
+    Pod(String),
+    /// What lies at or below this directory.
+    Below(PathBuf),
 }
 
 /// The node at one moment.
@@ -53,6 +71,23 @@ pub struct NodeSample {
     pub cgroups: Vec<PodGroup>,
     /// File systems that kubelet and the runtimes live on.
     pub spaces: Vec<Space>,
+    /// The mounts of all namespaces.
+    pub mounts: NodeMounts,
+}
+
+impl NodeSample {
+    /// A sample of nothing but mounts, for tests.
+    #[cfg(test)]
+    pub(crate) fn of_mounts(at: Monotonic, mounts: NodeMounts) -> Self {
+        Self {
+            at,
+            mounts,
+            kubelets: Vec::new(),
+            pods: Vec::new(),
+            cgroups: Vec::new(),
+            spaces: Vec::new(),
+        }
+    }
 }
 
 /// Samples that arrive; the last one counts.
@@ -92,6 +127,7 @@ impl Sampler {
 /// What is kept from one sample to the next.
 struct Look {
     places: Places,
+    mounts: MountPoller,
     pods: PodLook,
     cgroups: CgroupLook,
     spaces: SpaceLook,
@@ -101,6 +137,7 @@ impl Look {
     fn new(places: Places) -> Self {
         Self {
             places,
+            mounts: MountPoller::default(),
             pods: PodLook::default(),
             cgroups: CgroupLook::default(),
             spaces: SpaceLook::default(),
@@ -108,11 +145,12 @@ impl Look {
     }
 
     fn at_all(&mut self) -> NodeSample {
+        let mounts = self.mounts.sample();
         let (views, kubelets) = views::all();
         self.cgroups.refresh(&on_host(&self.places.host_root, Path::new("/sys/fs/cgroup")));
         let pods = self.pods.sample(&self.places, &views, &self.cgroups);
         let cgroups = self.cgroups.sample(&pods);
         let spaces = self.spaces.sample(&self.places, &views);
-        NodeSample { at: Monotonic::now(), kubelets, pods, cgroups, spaces }
+        NodeSample { at: Monotonic::now(), mounts, kubelets, pods, cgroups, spaces }
     }
 }

@@ -8,7 +8,7 @@ use std::{
     sync::OnceLock,
 };
 
-use super::{Places, cgroups::CgroupLook, views::View};
+use super::{Only, Places, cgroups::CgroupLook, views::View};
 use crate::{
     identity::{classify::kubelet_root_of, on_host, uid::is_pod_uid},
     state::{
@@ -110,11 +110,15 @@ impl PodLook {
         for (root, on_disk) in &self.roots {
             for pod in &on_disk.pods {
                 // The same directory may be seen by two ways.
-                if !seen.insert(pod.uid.clone()) {
+                let wanted = !matches!(&places.only, Only::Pod(uid) if *uid != pod.uid);
+                if !wanted || !seen.insert(pod.uid.clone()) {
                     continue;
                 }
                 let mounted = mounts.get(pod.uid.as_bytes()).map_or(&[][..], Vec::as_slice);
                 let mut volumes = join(root, pod, mounted);
+                if let Only::Below(directory) = &places.only {
+                    volumes.retain(|volume| volume.path.starts_with(directory));
+                }
                 for csi in volumes.iter_mut().filter_map(|volume| volume.csi.as_mut()) {
                     csi.registration = registration(csi, &on_disk.registered, &mut listening);
                 }
