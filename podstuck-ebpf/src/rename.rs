@@ -16,7 +16,8 @@ use crate::{
     atomic, in_flight,
     locate::locate,
     maps::ANNOUNCED,
-    scratch::{NOT_READ, scratch},
+    returned::NOT_READ,
+    scratch::scratch,
     tell::tell,
 };
 
