@@ -1,9 +1,7 @@
 //! Reads of kernel structures through the offsets of the running kernel. Nothing in this crate
 //! follows a kernel pointer but by [`field`].
 
-use aya_ebpf::helpers::{
-    bpf_get_current_task, bpf_get_current_task_btf, bpf_probe_read_kernel,
-};
+use aya_ebpf::helpers::{bpf_get_current_task, bpf_get_current_task_btf, bpf_probe_read_kernel};
 use podstuck_common::config::NO_OFFSET;
 
 use crate::{maps::offsets, place::Place};

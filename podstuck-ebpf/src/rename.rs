@@ -13,11 +13,7 @@ use podstuck_common::{
 };
 
 use crate::{
-    atomic, in_flight,
-    locate::locate,
-    maps::ANNOUNCED,
-    returned::NOT_READ,
-    scratch::scratch,
+    atomic, in_flight, locate::locate, maps::ANNOUNCED, returned::NOT_READ, scratch::scratch,
     tell::tell,
 };
 

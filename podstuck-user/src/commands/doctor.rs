@@ -100,7 +100,9 @@ fn probes(layout: &Layout) -> Vec<Check> {
         Check::new("fentry", false, why, lost)
     }));
     checks.extend(attached.io_uring.iter().map(|seen| match seen {
-        Seen::Counted => Check::new("io_uring", true, "deletions counted by fentry:io_unlinkat", ""),
+        Seen::Counted => {
+            Check::new("io_uring", true, "deletions counted by fentry:io_unlinkat", "")
+        }
         Seen::Noticed(why) => {
             let found = format!("deletions noticed by {TRACEPOINT}: {why}");
             Check::new("io_uring", false, found, "outcome and target of these deletions")

@@ -150,8 +150,7 @@ fn from_btf(btf: &Btf) -> Layout {
         })
     };
     // A request of io_uring begins with what it asks for.
-    let request =
-        |field| Some(btf.offset("io_kiocb", "cmd")? + btf.offset("io_unlink", field)?);
+    let request = |field| Some(btf.offset("io_kiocb", "cmd")? + btf.offset("io_unlink", field)?);
     let mut offsets = Offsets {
         usable: 0,
         typed_task: u32::from(has_typed_task()),

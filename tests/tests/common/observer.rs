@@ -1,12 +1,6 @@
 //! Records of single calls, straight from the probes.
 
-use std::{
-    cell::RefCell,
-    ffi::OsStr,
-    os::unix::ffi::OsStrExt,
-    path::Path,
-    time::Duration,
-};
+use std::{cell::RefCell, ffi::OsStr, os::unix::ffi::OsStrExt, path::Path, time::Duration};
 
 use podstuck::{
     decode::{Record, decode},
@@ -32,12 +26,12 @@ thread_local! {
 }
 
 /// What the probes report while `work` runs.
-pub fn observe(work: impl FnOnce()) -> Vec<Record> {
+pub(crate) fn observe(work: impl FnOnce()) -> Vec<Record> {
     OBSERVER.with_borrow_mut(|observer| observer.get_or_insert_with(Observer::start).observe(work))
 }
 
 /// Whether this hook is in.
-pub fn hooked(name: &str) -> bool {
+pub(crate) fn hooked(name: &str) -> bool {
     let attached = |o: &Observer| o.probes.attached.hooks.iter().any(|hook| hook == name);
     OBSERVER.with_borrow(|observer| observer.as_ref().is_some_and(attached))
 }
@@ -79,23 +73,23 @@ impl Observer {
 }
 
 /// The failed call's record (ENOTDIR or ENOTEMPTY, as the callers provoke).
-pub fn failed(records: &[Record]) -> &Record {
+pub(crate) fn failed(records: &[Record]) -> &Record {
     let ours = |r: &&Record| matches!(r.head.errno, 20 | 39) && r.head.target != 0;
     records.iter().find(ours).unwrap_or_else(|| panic!("no failure among {}", records.len()))
 }
 
 /// A directory on a disk.
-pub fn disk() -> TempDir {
+pub(crate) fn disk() -> TempDir {
     tempfile::Builder::new().prefix("podstuck-test-").tempdir_in("/var/tmp").unwrap()
 }
 
 /// What `podstuck-call` is told.
-pub fn words<'a>(verb: &'a str, rest: &[&'a Path]) -> Vec<&'a OsStr> {
+pub(crate) fn words<'a>(verb: &'a str, rest: &[&'a Path]) -> Vec<&'a OsStr> {
     [OsStr::new(verb)].into_iter().chain(rest.iter().map(|p| p.as_os_str())).collect()
 }
 
 /// One failing call on `object`, and its record.
-pub fn expect(verb: &str, arguments: &[&Path], object: &Path) {
+pub(crate) fn expect(verb: &str, arguments: &[&Path], object: &Path) {
     let records = observe(|| {
         call(&words(verb, arguments));
     });
@@ -103,7 +97,7 @@ pub fn expect(verb: &str, arguments: &[&Path], object: &Path) {
 }
 
 /// That a record names its object fully and agrees with the text about the target.
-pub fn check(record: &Record, object: &Path) {
+pub(crate) fn check(record: &Record, object: &Path) {
     assert_eq!(record.path(), object);
     assert_eq!(record.head.flaws, 0);
     let (_, trail) = target_root(object).expect("the text has a target");

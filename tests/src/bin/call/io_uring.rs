@@ -63,8 +63,7 @@ impl Ring {
             let (_, _, flags) = requests
                 .get(usize::try_from(entry.user_data())?)
                 .context("an answer to no request")?;
-            let call =
-                if flags & AT_REMOVEDIR == 0 { "unlinkat" } else { "unlinkat+AT_REMOVEDIR" };
+            let call = if flags & AT_REMOVEDIR == 0 { "unlinkat" } else { "unlinkat+AT_REMOVEDIR" };
             let result = entry.result();
             note(tally, call, if result < 0 { Err(Errno::from_raw(-result)) } else { Ok(()) });
         }
@@ -90,9 +89,11 @@ pub(crate) fn storm(tally: &mut Tally, ring: &mut Ring, dir: &Path) -> Result<()
     let each = FILES.iter().zip(&absolute).enumerate();
     // At once, so that several workers are busy with them.
     let files: Vec<Request<'_>> = each
-        .map(|(i, (name, path))| {
-            if i % 2 == 0 { (fd, Path::new(name), 0) } else { (AT_FDCWD, path.as_path(), 0) }
-        })
+        .map(
+            |(i, (name, path))| {
+                if i % 2 == 0 { (fd, Path::new(name), 0) } else { (AT_FDCWD, path.as_path(), 0) }
+            },
+        )
         .collect();
     ring.delete(tally, &files)?;
     note(tally, "unlinkat", unlinkat(&at, "own", UnlinkatFlags::NoRemoveDir));
