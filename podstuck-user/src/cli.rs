@@ -30,6 +30,9 @@ pub enum Command {
     /// Ends at --duration or at the first Ctrl-C and then prints the summary; a second Ctrl-C
     /// aborts.
     Watch(Watch),
+    /// Say why something is stuck: look at the node, trace until the verdict is firm, print the
+    /// causes, the most likely first
+    Diagnose(Diagnose),
     /// Say which probes, kernel features and runtimes work here, and what is lost without each
     Doctor(Doctor),
     /// Build a real, contained case of a cause; without argument, list them
@@ -45,12 +48,31 @@ pub enum Command {
 /// Options of `watch`.
 #[derive(Debug, Args)]
 pub struct Watch {
-    /// What to watch
+    /// What both do
     #[command(flatten)]
-    pub target: Target,
+    pub tracing: Tracing,
     /// Stop after this time, as in 30s or 5m
     #[arg(long, value_parser = duration)]
     pub duration: Option<Duration>,
+}
+
+/// Options of `diagnose`.
+#[derive(Debug, Args)]
+pub struct Diagnose {
+    /// What both do
+    #[command(flatten)]
+    pub tracing: Tracing,
+    /// Give up after this time: the default is two of kubelet's longest back-offs
+    #[arg(long, value_parser = duration, default_value = "250s")]
+    pub timeout: Duration,
+}
+
+/// What `watch` and `diagnose` share.
+#[derive(Debug, Args)]
+pub struct Tracing {
+    /// What to watch
+    #[command(flatten)]
+    pub target: Target,
     /// How to print
     #[arg(long, value_enum, default_value_t = Output::Auto)]
     pub output: Output,
@@ -66,6 +88,10 @@ pub struct Watch {
     /// Log, with -v, calls that took at least this long, whatever their outcome
     #[arg(long, value_parser = duration, default_value = "2s")]
     pub hung_after: Duration,
+    /// How long nobody must have tried to unmount before that is told: the default is two of
+    /// kubelet's longest back-offs
+    #[arg(long, value_parser = duration, default_value = "244s")]
+    pub untried_after: Duration,
     /// Exit with 4 when counts or events were lost
     #[arg(long)]
     pub fail_on_loss: bool,

@@ -176,9 +176,18 @@ fn lines_of(stdout: ChildStdout) -> Receiver<String> {
 
 /// Starts `podstuck watch --output json` and waits until it watches.
 pub fn watch(args: &[&str]) -> Running {
+    trace("watch", args)
+}
+
+/// Starts `podstuck diagnose --output json` and waits until it watches.
+pub fn diagnose(args: &[&str]) -> Running {
+    trace("diagnose", args)
+}
+
+fn trace(command: &str, args: &[&str]) -> Running {
     let backend = backend();
     let attach = backend.iter().flat_map(|name| ["--backend", name.as_str()]);
-    let all = ["watch", "--output", "json"].into_iter().chain(attach).chain(args.iter().copied());
+    let all = [command, "--output", "json"].into_iter().chain(attach).chain(args.iter().copied());
     let all = all.map(OsStr::new);
     let mut running = Running::start(&all.collect::<Vec<_>>(), &[]);
     running.wait_for("start line", |line| line["type"] == "start");

@@ -1,5 +1,6 @@
 //! Wires the stages up, one file for each command.
 
+pub mod diagnose;
 pub mod doctor;
 mod facts;
 mod interrupt;
@@ -7,6 +8,7 @@ pub mod lab;
 mod reporter;
 mod session;
 mod setup;
+mod trace;
 pub mod watch;
 
 use std::process::ExitCode;

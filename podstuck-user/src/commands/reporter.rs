@@ -14,6 +14,7 @@ use crate::{
     cli::Output,
     export::Exporter,
     model::{
+        diagnosis::Diagnosis,
         finding::{Finding, Progress},
         summary::{Start, Summary},
     },
@@ -27,6 +28,8 @@ use crate::{
 /// Where everything that is told goes.
 pub(super) struct Reporter {
     json: bool,
+    /// Findings are told at the end, in a diagnosis
+    silent: bool,
     style: Style,
     exporter: Option<Exporter>,
     /// On standard error, only when somebody looks at a terminal.
@@ -35,7 +38,7 @@ pub(super) struct Reporter {
 
 impl Reporter {
     /// Opens the export directory, if one was asked for.
-    pub(super) fn new(output: Output, export: Option<&Path>) -> Result<Self> {
+    pub(super) fn new(output: Output, export: Option<&Path>, silent: bool) -> Result<Self> {
         let terminal = std::io::stdout().is_terminal();
         let json = output == Output::Json;
         let exporter = export.map(Exporter::new).transpose()?;
@@ -49,7 +52,7 @@ impl Reporter {
         });
         let color = terminal && std::env::var_os("NO_COLOR").is_none();
         let width = if terminal { terminal_width() } else { Style::PLAIN.width };
-        Ok(Self { json, style: Style { color, width }, exporter, live })
+        Ok(Self { json, silent, style: Style { color, width }, exporter, live })
     }
 
     /// The exporter, to write files with.
@@ -65,7 +68,10 @@ impl Reporter {
     /// Tells a finding, and appends it to the exported ones.
     pub(super) fn finding(&mut self, finding: &Finding) {
         let line = Line::Finding(finding);
-        self.tell(&line, || text::finding(finding, self.style));
+        // A program wants each as it forms, a person who asked one question wants one answer.
+        if self.json || !self.silent {
+            self.tell(&line, || text::finding(finding, self.style));
+        }
         let json = json::line(Timestamp::now(), &line);
         if let Some(exporter) = &mut self.exporter
             && let Err(error) = exporter.append(&json)
@@ -77,6 +83,11 @@ impl Reporter {
     /// Tells how far a mass deletion is.
     pub(super) fn progress(&self, progress: &Progress) {
         self.tell(&Line::Progress(progress), || text::progress(progress, self.style));
+    }
+
+    /// Tells the answer.
+    pub(super) fn diagnosis(&self, diagnosis: &Diagnosis) {
+        self.tell(&Line::Diagnosis(diagnosis), || text::diagnosis(diagnosis, self.style));
     }
 
     /// Tells the end.

@@ -15,7 +15,7 @@ use crate::{
     aggregate::Aggregate,
     attribute::Attributor,
     decode::decode,
-    detect::{Case, Detectors, Facts, Verdict, ledger::Ledger},
+    detect::{Case, Detectors, Facts, Patience, Verdict, ledger::Ledger, rank},
     export::Snapshot,
     identity::component_for,
     kernel::attach::{Attached, by_reason},
@@ -26,8 +26,11 @@ use crate::{
         time::{Clock, Monotonic},
     },
     source::{losses::Losses, tables::Drained},
+    state::sample::NodeSample,
 };
 
+/// A firm verdict may still be followed by a better one, from the same attempt.
+const SETTLED: Duration = Duration::from_secs(2);
 /// How often the progress of a mass deletion is told.
 const PROGRESS_EVERY: Duration = Duration::from_secs(5);
 
@@ -43,13 +46,14 @@ pub(super) struct Session {
     answers: UnboundedReceiver<(Case, Facts)>,
     reporter: Reporter,
     told_progress: Instant,
+    firm_since: Option<Instant>,
     undecodable: u64,
     unknown: Arc<Target>,
 }
 
 impl Session {
     /// Begins with names and an empty memory.
-    pub(super) fn new(names: Attributor, reporter: Reporter) -> Self {
+    pub(super) fn new(names: Attributor, reporter: Reporter, patience: Patience) -> Self {
         let clock = Clock::start();
         let (sender, answers) = mpsc::unbounded_channel();
         Self {
@@ -57,12 +61,13 @@ impl Session {
             begun: Instant::now(),
             names,
             aggregate: Aggregate::default(),
-            detectors: Detectors::default(),
+            detectors: Detectors::new(patience),
             ledger: Ledger::new(clock),
             clerk: Clerk::new(sender),
             answers,
             reporter,
             told_progress: Instant::now(),
+            firm_since: None,
             undecodable: 0,
             unknown: Arc::new(Target::unknown()),
         }
@@ -161,10 +166,31 @@ impl Session {
         self.reporter.live(format!("{calls} calls, {found} findings"));
     }
 
+    /// Whether there is an answer, and it had time to become a better one.
+    pub(super) fn is_firm(&self) -> bool {
+        self.firm_since.is_some_and(|since| since.elapsed() >= SETTLED)
+    }
+
+    /// Answers why the target is stuck.
+    pub(super) fn diagnose(&self, target: Option<&str>) {
+        let window_s = self.window().as_secs_f64();
+        let answer = rank::diagnosis(target, Vec::new(), window_s, self.ledger.all());
+        self.reporter.diagnosis(&answer);
+    }
+
+    /// Takes a look at the node.
+    pub(super) fn sampled(&mut self, sample: &NodeSample) {
+        let (cases, verdicts) = self.detectors.sampled(sample, &mut self.names);
+        verdicts.into_iter().for_each(|verdict| self.tell(verdict));
+        cases.into_iter().for_each(|case| self.clerk.ask(case));
+    }
+
     fn tell(&mut self, verdict: Verdict) {
         for finding in self.ledger.admit(verdict) {
             self.reporter.finding(&finding);
         }
+        let firm = self.ledger.all().any(rank::is_firm);
+        self.firm_since = firm.then(|| self.firm_since.unwrap_or_else(Instant::now));
     }
 
     /// Gets the facts that are still asked for, for a limited time.
@@ -194,10 +220,9 @@ impl Session {
             events_lost: losses.of(loss::RING_FULL) + self.undecodable,
             events_limited: losses.of(loss::RATE_LIMITED),
             unmatched_exits: losses.of(loss::UNMATCHED_EXIT) + abandoned,
-            map_full: losses.of(loss::COUNTS_FULL)
-                + losses.of(loss::IN_FLIGHT_FULL)
-                + losses.of(loss::OVERWRITTEN),
-            probes_skipped: skipped,
+            map_full: losses.of(loss::COUNTS_FULL) + losses.of(loss::IN_FLIGHT_FULL),
+            // The same miss, seen by the kernel where it counts them, and by the thread's next call.
+            probes_skipped: skipped.max(losses.of(loss::OVERWRITTEN)),
             io_uring_deletions: losses.of(loss::IO_URING),
             unresolved: losses.of(loss::PATH_CUT) + losses.of(loss::PATH_UNREADABLE),
             probes_missing: by_reason(&attached.missing),

@@ -13,7 +13,7 @@ use tokio::io::{Interest, unix::AsyncFd};
 use super::Failure;
 pub(super) use crate::identity::on_host;
 use crate::{
-    cli::{Backend, Target, Watch},
+    cli::{Backend, Target, Tracing},
     identity::{PodNames, kubelet_roots, layout::normalise, log_dirs_for, markers, wanted::Places},
     kernel::{
         attach::by_reason,
@@ -24,6 +24,7 @@ use crate::{
         privilege,
     },
     model::{path::safe_path, summary::Start},
+    state::sample,
 };
 
 /// All that a run needs.
@@ -34,10 +35,12 @@ pub(super) struct Prepared {
     pub names: PodNames,
     /// What is told first.
     pub start: Start,
+    /// Where to look at the node.
+    pub places: sample::Places,
 }
 
 /// Checks and loads. Nothing is left behind when it fails.
-pub(super) fn prepare(options: &Watch, verbose: u8) -> Result<Prepared, Failure> {
+pub(super) fn prepare(options: &Tracing, verbose: u8) -> Result<Prepared, Failure> {
     privilege::check().map_err(|missing| Failure::CannotRun(missing.into()))?;
     let host_root = &options.node.host_root;
     let roots = kubelet_roots(host_root, &options.node.kubelet_root);
@@ -76,7 +79,8 @@ pub(super) fn prepare(options: &Watch, verbose: u8) -> Result<Prepared, Failure>
         target: wanted.text,
         roots_searched: searched,
     };
-    Ok(Prepared { probes, names, start })
+    let places = sample::Places { host_root: host_root.clone(), kubelet_roots: roots };
+    Ok(Prepared { probes, names, start, places })
 }
 
 /// The forms of hooks that may be used, the best one first.

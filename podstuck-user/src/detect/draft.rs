@@ -25,6 +25,18 @@ pub enum Family {
     Crossing,
     /// Many deletions.
     Mass,
+    /// Calls that do not return.
+    Hung,
+    /// Mounted, and nobody unmounts.
+    Untried,
+    /// Processes and cgroups that do not go.
+    Survivor,
+    /// File systems that are full or read-only.
+    Space,
+    /// Directories that do not become empty.
+    Leftover,
+    /// What the pod's record in the API says.
+    Record,
 }
 
 /// What a detector concludes.
@@ -44,12 +56,12 @@ pub struct Draft {
     pub target_id: u64,
     /// The target.
     pub target: Arc<Target>,
-    /// Who called.
-    pub actor: Arc<Actor>,
+    /// Who called; `None` when the fault is that nobody does.
+    pub actor: Option<Arc<Actor>>,
     /// What was called.
-    pub call: Call,
+    pub call: Option<Call>,
     /// How it ended.
-    pub outcome: Outcome,
+    pub outcome: Option<Outcome>,
     /// The object.
     pub path: PathBuf,
     /// How often.
@@ -72,20 +84,44 @@ impl Draft {
     /// A draft about an operation, to be filled.
     pub(super) fn about(family: Family, id: &'static str, op: &Operation) -> Self {
         Self {
+            actor: Some(op.actor.clone()),
+            call: Some(op.call),
+            outcome: Some(op.outcome),
+            ..Self::about_state(
+                family,
+                id,
+                op.target_id,
+                op.target.clone(),
+                op.path.clone(),
+                op.end,
+            )
+        }
+    }
+
+    /// A draft about a state that nobody changes, seen at `at`, to be filled.
+    pub(super) fn about_state(
+        family: Family,
+        id: &'static str,
+        target_id: u64,
+        target: Arc<Target>,
+        path: PathBuf,
+        at: Monotonic,
+    ) -> Self {
+        Self {
             family,
             id,
             severity: Severity::Warning,
             confidence: 0.5,
             blocks_deletion: None,
-            target_id: op.target_id,
-            target: op.target.clone(),
-            actor: op.actor.clone(),
-            call: op.call,
-            outcome: op.outcome,
-            path: op.path.clone(),
+            target_id,
+            target,
+            actor: None,
+            call: None,
+            outcome: None,
+            path,
             count: 1,
-            first: op.end,
-            last: op.end,
+            first: at,
+            last: at,
             evidence: Vec::new(),
             explanation: String::new(),
             remedies: Vec::new(),

@@ -60,6 +60,9 @@ impl Ledger {
                 Vec::new()
             }
             Verdict::Cleared { target_id, path, at } => self.clear(target_id, path.as_deref(), at),
+            Verdict::Over { family, target_id, at } => {
+                self.clear_one((family, target_id), at).into_iter().collect()
+            }
         }
     }
 
@@ -121,7 +124,7 @@ impl Ledger {
             pod: draft.target.pod.clone(),
             container: draft.target.container.clone(),
             volume: draft.target.volume.clone(),
-            actor: (*draft.actor).clone(),
+            actor: draft.actor.as_deref().cloned(),
             call: FaultyCall {
                 syscall: draft.call,
                 path: JsonPath(draft.path),

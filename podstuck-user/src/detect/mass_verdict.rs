@@ -38,7 +38,7 @@ pub(super) fn draft(storm: &Storm, now: Monotonic) -> Option<Box<Draft>> {
         draft.target = Arc::new(Target::unknown());
     }
     draft.path = root.clone();
-    draft.outcome = Outcome::OK;
+    draft.outcome = Some(Outcome::OK);
     draft.count = storm.deleted();
     draft.first = storm.first;
     draft.last = storm.last;

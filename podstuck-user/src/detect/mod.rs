@@ -4,6 +4,7 @@
 pub mod backoff;
 mod busy;
 mod busy_verdict;
+mod case;
 mod crossing;
 mod draft;
 pub mod ledger;
@@ -11,11 +12,12 @@ mod mass;
 mod mass_estimate;
 mod mass_verdict;
 mod permission;
+pub mod rank;
+pub mod record;
 mod storm;
 mod umounts;
 
-use std::path::PathBuf;
-
+pub use case::{Case, Facts, Needs, Patience, Verdict};
 pub use draft::{Draft, Family};
 
 use crate::{
@@ -28,77 +30,13 @@ use crate::{
         operation::Operation,
         time::Monotonic,
     },
-    state::{
-        look::{Answer, LookError, Question},
-        mounts::Mounts,
-    },
+    state::sample::NodeSample,
 };
 use busy::Busy;
 use crossing::Crossing;
 use mass::Mass;
 use permission::Permission;
 use podstuck_common::record::reason;
-
-/// Facts that a case needs before anything is said.
-#[derive(Clone, Debug)]
-pub enum Needs {
-    /// The mounts that a process sees.
-    Mounts {
-        /// A process in the namespace, if it still lives.
-        pid: u32,
-        /// The namespace's inode number.
-        namespace: u32,
-    },
-    /// A look at an object.
-    Look(Question),
-}
-
-/// A case that waits for facts.
-#[derive(Clone, Debug)]
-pub struct Case {
-    /// Who opened it.
-    pub family: Family,
-    /// What it is about: together with the family this names the case.
-    pub target_id: u64,
-    /// The object, where the family keeps several for a target.
-    pub path: PathBuf,
-    /// The facts wanted.
-    pub needs: Needs,
-}
-
-/// Facts, or why there are none.
-#[derive(Debug)]
-pub enum Facts {
-    /// To [`Needs::Mounts`]; `None` when the namespace is gone.
-    Mounts(Option<Mounts>),
-    /// To [`Needs::Look`].
-    Looked(Result<Answer, LookError>),
-}
-
-/// Something to tell about a finding.
-#[derive(Clone, Debug)]
-pub enum Verdict {
-    /// It exists, and this is what is known now.
-    Found(Box<Draft>),
-    /// How often it happened in the end, for a finding that is about to be cleared.
-    Counted {
-        /// Which detector.
-        family: Family,
-        /// The target.
-        target_id: u64,
-        /// How often.
-        count: u64,
-    },
-    /// The object was removed, or everything of the target.
-    Cleared {
-        /// The target.
-        target_id: u64,
-        /// The object; `None` when the whole target is gone.
-        path: Option<PathBuf>,
-        /// When.
-        at: Monotonic,
-    },
-}
 
 /// Ticks between the end of a target and its findings': the counts of its last calls come with the
 /// drain after the next.
@@ -114,6 +52,7 @@ struct Gone {
 /// All detectors.
 #[derive(Default)]
 pub struct Detectors {
+    patience: Patience,
     gone: Vec<Gone>,
     busy: Busy,
     permission: Permission,
@@ -122,6 +61,21 @@ pub struct Detectors {
 }
 
 impl Detectors {
+    /// Detectors that have seen nothing yet.
+    pub fn new(patience: Patience) -> Self {
+        Self { patience, ..Self::default() }
+    }
+
+    /// Shows how the node looks now.
+    pub fn sampled(
+        &mut self,
+        sample: &NodeSample,
+        _names: &mut Attributor,
+    ) -> (Vec<Case>, Vec<Verdict>) {
+        tracing::trace!("{sample:?}, {:?}", self.patience);
+        (Vec::new(), Vec::new())
+    }
+
     /// Shows an operation to all.
     pub fn observe(&mut self, op: &Operation) -> (Vec<Case>, Vec<Verdict>) {
         let mut cases = Vec::new();

@@ -10,6 +10,7 @@ pub mod classify;
 pub mod component;
 pub mod layout;
 pub mod names;
+pub mod pod_record;
 pub mod process;
 pub mod roots;
 pub mod uid;

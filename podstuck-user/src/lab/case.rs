@@ -1,6 +1,6 @@
 //! What can be played: each case is a pod with certain volumes.
 
-use super::attribute::Attribute;
+use super::{attribute::Attribute, prop::Prop};
 
 /// A cause that the lab can build.
 #[derive(Debug)]
@@ -11,6 +11,8 @@ pub struct Case {
     pub summary: &'static str,
     /// The pod's volumes; the last is the one that the case is about.
     pub(super) volumes: &'static [Volume],
+    /// What else there is.
+    pub(super) props: &'static [Prop],
     /// Whether pods are built and deleted one after the other until the end.
     pub(super) repeats: bool,
 }
@@ -77,48 +79,56 @@ pub const CASES: &[Case] = &[
         id: "healthy",
         summary: "ordinary pods are deleted one after the other: nothing is wrong",
         volumes: &[TOKENS, csi("scratch", Driver::Works), LOGS, empty_dir("data", Kind::Files)],
+        props: &[],
         repeats: true,
     },
     Case {
         id: "csi-driver-lost-publish-state",
         summary: "the CSI driver forgot its mount, says OK without unmounting; rmdir is EBUSY",
         volumes: &[TOKENS, LOGS, csi(PV, Driver::Forgot)],
+        props: &[],
         repeats: false,
     },
     Case {
         id: "stacked-mounts",
         summary: "a CSI volume was mounted twice and unmounted once; rmdir is EBUSY",
         volumes: &[TOKENS, LOGS, csi(PV, Driver::PublishedTwice)],
+        props: &[],
         repeats: false,
     },
     Case {
         id: "nested-mount-under-volume",
         summary: "something is mounted inside a volume in memory; its umount is EBUSY",
         volumes: &[TOKENS, LOGS, empty_dir("cache", Kind::MemoryWithChild)],
+        props: &[],
         repeats: false,
     },
     Case {
         id: "removal-crosses-mount",
         summary: "a directory of somebody else is mounted in an emptyDir: kubelet deletes its files",
         volumes: &[TOKENS, LOGS, empty_dir("data", Kind::ForeignMount)],
+        props: &[],
         repeats: false,
     },
     Case {
         id: "immutable-attribute",
         summary: "a file in an emptyDir is immutable (chattr +i); unlink is EPERM",
         volumes: &[TOKENS, LOGS, empty_dir("data", Kind::Protected(Attribute::Immutable))],
+        props: &[],
         repeats: false,
     },
     Case {
         id: "append-only-attribute",
         summary: "a file in an emptyDir is append-only (chattr +a); unlink is EPERM",
         volumes: &[TOKENS, LOGS, empty_dir("data", Kind::Protected(Attribute::AppendOnly))],
+        props: &[],
         repeats: false,
     },
     Case {
         id: "emptydir-mass-files",
         summary: "an emptyDir has hundreds of thousands of files: slow, not stuck",
         volumes: &[TOKENS, LOGS, empty_dir("data", Kind::Many)],
+        props: &[],
         repeats: false,
     },
 ];

@@ -21,6 +21,7 @@ mod many;
 mod message;
 mod namespace;
 mod process;
+mod prop;
 mod removal;
 mod runner;
 mod sweep;

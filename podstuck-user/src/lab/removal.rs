@@ -23,7 +23,7 @@ use super::{
     layout::Pod,
     lifeline::Lifeline,
     message::{self, Done, Mounted},
-    namespace, note,
+    namespace, note, prop,
 };
 
 /// What the removal process must know.
@@ -57,6 +57,7 @@ pub(super) fn play(args: &RemovalArgs, out: &mut impl Write) -> Result<()> {
     set_name(c"kubelet").context("cannot set the thread's name")?;
     namespace::enter()?;
     namespace::mount_volumes(&pod, case)?;
+    let _stage = prop::stage_all(case.props, &pod, true)?;
     message::send(out, &Mounted { state: "mounted" })?;
 
     let lifeline = Lifeline::wait_for_start()?;

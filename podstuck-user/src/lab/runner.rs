@@ -22,6 +22,7 @@ use super::{
     message::{self, Ready},
     note,
     process::Removal,
+    prop,
     sweep::{LabDirectory, retire},
 };
 use crate::model::path::{JsonPath, safe_path};
@@ -84,6 +85,7 @@ fn play(
     stop: &AtomicBool,
 ) -> Result<()> {
     build::pod(pod, case)?;
+    let _stage = prop::stage_all(case.props, pod, false)?;
     let mut rate = options.rate;
     if case.has_many() {
         let entries = options.entries.unwrap_or(DEFAULT_ENTRIES);

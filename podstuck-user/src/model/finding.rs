@@ -59,21 +59,21 @@ pub struct Remedy {
     pub risk: String,
 }
 
-/// The call that shows the fault.
+/// The call that shows the fault, or only the object, where the fault is that nobody calls.
 #[derive(Clone, Debug, Serialize)]
 pub struct FaultyCall {
-    /// What was called.
-    pub syscall: Call,
+    /// What was called; `None` for a finding about a state.
+    pub syscall: Option<Call>,
     /// The object, in the caller's mount namespace.
     #[serde(flatten)]
     pub path: JsonPath,
-    /// 0 for success.
+    /// 0 for success; `None` without a call.
     #[serde(serialize_with = "errno_number")]
-    pub errno: Outcome,
+    pub errno: Option<Outcome>,
 }
 
-fn errno_number<S: Serializer>(outcome: &Outcome, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_u16(outcome.0)
+fn errno_number<S: Serializer>(outcome: &Option<Outcome>, s: S) -> Result<S::Ok, S::Error> {
+    outcome.map(|outcome| outcome.0).serialize(s)
 }
 
 /// A named cause with all that supports it.
@@ -95,8 +95,8 @@ pub struct Finding {
     pub container: Option<String>,
     /// The volume concerned.
     pub volume: Option<Volume>,
-    /// Who made the call.
-    pub actor: Actor,
+    /// Who made the call; `None` without a call.
+    pub actor: Option<Actor>,
     /// The call.
     #[serde(serialize_with = "call_with_errno_name")]
     pub call: FaultyCall,
@@ -127,9 +127,9 @@ fn call_with_errno_name<S: Serializer>(call: &FaultyCall, s: S) -> Result<S::Ok,
     struct Named<'a> {
         #[serde(flatten)]
         call: &'a FaultyCall,
-        errno_name: String,
+        errno_name: Option<String>,
     }
-    Named { call, errno_name: call.errno.name() }.serialize(s)
+    Named { call, errno_name: call.errno.map(|errno| errno.name()) }.serialize(s)
 }
 
 /// How far a mass deletion has come.

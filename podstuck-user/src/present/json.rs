@@ -10,6 +10,7 @@ use serde_json::{
 };
 
 use crate::model::{
+    diagnosis::Diagnosis,
     finding::{Finding, Progress},
     path::safe,
     summary::{Start, Summary},
@@ -27,6 +28,8 @@ pub enum Line<'a> {
     Finding(&'a Finding),
     /// How far a mass deletion has come.
     Progress(&'a Progress),
+    /// The answer of `diagnose`.
+    Diagnosis(&'a Diagnosis),
     /// Last line of a run.
     Summary(&'a Summary),
 }
@@ -37,6 +40,7 @@ pub fn line(time: Timestamp, line: &Line<'_>) -> String {
         Line::Start(body) => render(time, "start", body),
         Line::Finding(body) => render(time, "finding", body),
         Line::Progress(body) => render(time, "progress", body),
+        Line::Diagnosis(body) => render(time, "diagnosis", body),
         Line::Summary(body) => render(time, "summary", body),
     }
 }

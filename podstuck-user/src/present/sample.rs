@@ -26,7 +26,7 @@ pub(crate) fn time(seconds: i64) -> Timestamp {
     Timestamp::from_second(1_700_000_000 + seconds).unwrap()
 }
 
-fn pod() -> Pod {
+pub(crate) fn pod() -> Pod {
     Pod {
         uid: "3f2a1f5c-8a54-4c0e-9d38-0d7e5a1b2c3d".into(),
         namespace: Some("shop".into()),
@@ -49,15 +49,15 @@ pub(crate) fn finding() -> Finding {
             plugin: "kubernetes.io/csi".into(),
             path: path.clone(),
         }),
-        actor: Actor {
+        actor: Some(Actor {
             pid: 812,
             comm: "umount".into(),
             cgroup: Some("/system.slice/kubelet.service".into()),
             component: Component::UmountHelper,
             pod: None,
             parent: Some(Parent { pid: 700, comm: "kubelet".into() }),
-        },
-        call: FaultyCall { syscall: Call::Umount2, path, errno: Outcome(16) },
+        }),
+        call: FaultyCall { syscall: Some(Call::Umount2), path, errno: Some(Outcome(16)) },
         count: 3,
         first: time(0),
         last: time(244),
@@ -87,10 +87,13 @@ pub(crate) fn hostile() -> Finding {
     finding.pod = Some(pod.clone());
     finding.container = Some(text());
     finding.volume = Some(Volume { name: text(), plugin: text(), path: bytes(b"/v\xff") });
-    finding.actor.comm = text();
-    finding.actor.cgroup = Some(text());
-    finding.actor.pod = Some(pod);
-    finding.actor.parent = Some(Parent { pid: 1, comm: text() });
+    finding.actor = finding.actor.map(|actor| Actor {
+        comm: text(),
+        cgroup: Some(text()),
+        pod: Some(pod),
+        parent: Some(Parent { pid: 1, comm: text() }),
+        ..actor
+    });
     finding.call.path = bytes(b"/v/caf\xe9\x1b[2J");
     finding.evidence = vec![Evidence::new(text(), text())];
     finding.explanation = text();

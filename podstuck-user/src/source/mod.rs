@@ -5,5 +5,6 @@ pub mod cost;
 mod counts;
 mod in_flight;
 pub mod losses;
+mod real_time;
 pub mod ring;
 pub mod tables;

@@ -105,6 +105,8 @@ pub(super) struct Outcomes {
     pub(super) report: Report,
     /// The console's last lines
     pub(super) tail: Vec<String>,
+    /// What the kernel said when it died; in a machine that finished, the first time that it ran
+    pub(super) panic: Option<String>,
 }
 
 impl Outcomes {
@@ -141,7 +143,7 @@ pub(super) fn run(
                         return;
                     }
                     // Nobody listens only when all is over.
-                    let _ = sender.send((number, machine.run(plan, stop)));
+                    let _ = sender.send((number, machine.run_again_after_panic(plan, stop)));
                 }
             });
         }
@@ -173,6 +175,18 @@ fn room() -> Result<usize> {
 }
 
 impl Machine {
+    /// Runs it, and once more if its kernel died: the emulator has such faults of its own. A death
+    /// is always told, and dying twice is failing.
+    fn run_again_after_panic(&self, plan: &Plan<'_>, stop: &AtomicBool) -> Result<Outcomes> {
+        let first = self.run(plan, stop)?;
+        let Some(panic) = first.panic.clone() else { return Ok(first) };
+        let log = plan.logs.join(self.file_name());
+        fs::rename(&log, log.with_extension("panic.log"))
+            .with_context(|| format!("cannot rename {}", log.display()))?;
+        let second = self.run(plan, stop)?;
+        Ok(Outcomes { panic: second.panic.or(Some(panic)), ..second })
+    }
+
     fn run(&self, plan: &Plan<'_>, stop: &AtomicBool) -> Result<Outcomes> {
         let log = plan.logs.join(self.file_name());
         let mut arguments = format!(
@@ -203,6 +217,9 @@ impl Machine {
         let mut tail: Vec<String> =
             console.lines().rev().take(15).map(|line| line.trim_end().to_owned()).collect();
         tail.reverse();
-        Ok(Outcomes { machine: self.clone(), end, wall, report: report::read(&console), tail })
+        let report = report::read(&console);
+        let panic = console.lines().find(|line| !report.done && line.contains("Kernel panic"));
+        let panic = panic.map(|line| line.trim_end().to_owned());
+        Ok(Outcomes { machine: self.clone(), end, wall, report, tail, panic })
     }
 }

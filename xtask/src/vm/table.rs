@@ -86,6 +86,9 @@ fn complaints(results: &[Outcomes]) -> String {
                 }
             }
         }
+        if let Some(panic) = result.panic.as_ref().filter(|_| result.report.done) {
+            say(format!("PANICKED the first time, {machine}: {panic}; its console is kept, too"));
+        }
         if !result.report.done {
             let why = match result.end {
                 End::Deadline => "its time was up",

@@ -43,9 +43,16 @@ fn new(f: &Finding, style: Style) -> String {
             field("", &nouns::path(&volume.path));
         }
     }
-    field("call", &call(f));
-    field("", &nouns::path(&f.call.path));
-    field("by", &nouns::actor(&f.actor));
+    match call(f) {
+        Some(call) => {
+            field("call", &call);
+            field("", &nouns::path(&f.call.path));
+        }
+        None => field("object", &nouns::path(&f.call.path)),
+    }
+    if let Some(actor) = &f.actor {
+        field("by", &nouns::actor(actor));
+    }
     field("seen", &seen(f));
 
     section(&mut out, "evidence", style);
@@ -122,15 +129,13 @@ fn whom(f: &Finding) -> String {
     }
 }
 
-fn call(f: &Finding) -> String {
-    let name = f.call.syscall.name();
-    match f.call.errno.errno() {
+fn call(f: &Finding) -> Option<String> {
+    let (name, outcome) = (f.call.syscall?.name(), f.call.errno?);
+    Some(match outcome.errno() {
         None => format!("{name} succeeded"),
-        Some(errno) => {
-            // What the C library says, as other logs do.
-            format!("{name} failed: {} ({})", f.call.errno.name(), errno.desc())
-        }
-    }
+        // What the C library says, as other logs do.
+        Some(errno) => format!("{name} failed: {} ({})", outcome.name(), errno.desc()),
+    })
 }
 
 fn seen(f: &Finding) -> String {

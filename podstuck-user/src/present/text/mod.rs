@@ -1,11 +1,13 @@
 //! For people, at three in the morning: the verdict first, then what it rests on, then what to do.
 
+mod diagnosis;
 mod finding;
 mod nouns;
 mod progress;
 mod start;
 mod summary;
 
+pub use diagnosis::diagnosis;
 pub use finding::{finding, update};
 pub use progress::progress;
 pub use start::start;

@@ -1,0 +1,117 @@
+//! The answer of `diagnose`: how far the pod has come, what holds it, what does not, where to look.
+
+use super::{finding::finding, nouns, nouns::text};
+use crate::{
+    model::{
+        diagnosis::Diagnosis,
+        finding::{Finding, FindingState},
+    },
+    present::{
+        style::{Ink, Style},
+        words,
+    },
+};
+
+/// The whole answer. The first cause is told whole, as all others are: each may be what helps.
+pub fn diagnosis(answer: &Diagnosis, style: Style) -> String {
+    let mut out = headline(answer, style);
+    for stage in &answer.stages {
+        let line = format!(
+            "pod {}: {} ({})",
+            nouns::pod(&stage.pod),
+            stage.stage.meaning(),
+            text(&stage.fact)
+        );
+        out.push_str(&style.wrap("  ", "    ", &line));
+    }
+    for (number, cause) in answer.causes.iter().enumerate() {
+        out.push_str(&format!("\n{}. ", number + 1));
+        out.push_str(&finding(&as_new(cause), style));
+    }
+    list(&mut out, "over", answer.over.iter().map(|over| finding(over, style)), style);
+    list(&mut out, "ruled out", answer.ruled_out.iter().map(|fact| text(fact)), style);
+    list(&mut out, "where to look next", answer.next.iter().cloned(), style);
+    out.push('\n');
+    out
+}
+
+/// A finding is printed whole only in this state.
+fn as_new(cause: &Finding) -> Finding {
+    Finding { state: FindingState::New, ..cause.clone() }
+}
+
+fn headline(answer: &Diagnosis, style: Style) -> String {
+    let about = answer.target.as_deref().map_or_else(|| "this node".into(), text);
+    let window = words::window(answer.window_s);
+    match (answer.causes.first(), answer.firm) {
+        (Some(cause), true) => {
+            let id = style.paint(Ink::Severity(cause.severity), cause.id);
+            format!("{about}: {id} (after {window})\n")
+        }
+        (Some(cause), false) => {
+            format!("{about}: nothing certain after {window}; most likely {}\n", cause.id)
+        }
+        (None, _) => format!("{about}: nothing that holds it was seen in {window}\n"),
+    }
+}
+
+fn list(out: &mut String, title: &str, items: impl Iterator<Item = String>, style: Style) {
+    let mut items = items.peekable();
+    if items.peek().is_none() {
+        return;
+    }
+    out.push_str(&format!("\n{}\n", style.paint(Ink::Label, title)));
+    items.for_each(|item| out.push_str(&style.wrap("  - ", "    ", item.trim_end())));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        model::{
+            diagnosis::{PodStage, Stage},
+            path::safe,
+        },
+        present::sample,
+    };
+
+    const PLAIN: Style = Style { color: false, width: 76 };
+
+    fn answer(causes: Vec<Finding>, firm: bool) -> Diagnosis {
+        let pod = sample::pod();
+        let fact = "1 mount below its directory".to_owned();
+        Diagnosis {
+            target: Some("pod shop/cart-0".into()),
+            stages: vec![PodStage { pod, stage: Stage::Volumes, fact }],
+            firm,
+            window_s: 12.0,
+            causes,
+            over: Vec::new(),
+            ruled_out: vec!["stacked-mounts: there is one mount on the path".into()],
+            next: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_answer_comes_first() {
+        let out = diagnosis(&answer(vec![sample::finding()], true), PLAIN);
+        let first = "pod shop/cart-0: volume-held-by-host-process (after 12s)\n";
+        assert!(out.starts_with(first), "{out}");
+        assert!(out.contains("its containers are gone, its volumes are not"), "{out}");
+        assert!(out.contains("\nruled out\n  - stacked-mounts: "), "{out}");
+    }
+
+    #[test]
+    fn nothing_is_said_to_be_nothing() {
+        let out = diagnosis(&answer(Vec::new(), false), PLAIN);
+        assert!(out.starts_with("pod shop/cart-0: nothing that holds it was seen"), "{out}");
+    }
+
+    #[test]
+    fn a_hostile_finding_stays_harmless() {
+        let mut hostile = answer(vec![sample::hostile()], false);
+        hostile.ruled_out = vec![sample::HOSTILE.into()];
+        let out = diagnosis(&hostile, PLAIN);
+        assert_eq!(safe(out.replace('\n', "").as_bytes()), out.replace('\n', ""));
+    }
+}

@@ -1,0 +1,78 @@
+//! What the node looks like, again and again. A thread of its own looks, because a look may take as
+//! long as a sick node makes it take: nobody waits for it, and a sample that is late is simply late.
+
+use std::{path::PathBuf, sync::Arc, thread, time::Duration};
+
+use anyhow::{Context, Result};
+use tokio::sync::watch;
+
+use crate::model::time::Monotonic;
+
+/// How often.
+const EVERY: Duration = Duration::from_secs(2);
+
+/// Where to look.
+#[derive(Clone, Debug)]
+pub struct Places {
+    /// Where the host's file system is.
+    pub host_root: PathBuf,
+    /// kubelet's root directories, as the host sees them.
+    pub kubelet_roots: Vec<PathBuf>,
+}
+
+/// The node at one moment.
+#[derive(Clone, Debug)]
+pub struct NodeSample {
+    /// When the look was over.
+    pub at: Monotonic,
+}
+
+/// Samples that arrive; the last one counts.
+pub struct Sampler {
+    samples: watch::Receiver<Option<Arc<NodeSample>>>,
+}
+
+impl Sampler {
+    /// Starts the thread. It ends when nobody listens any more.
+    pub fn start(places: Places) -> Result<Self> {
+        let (sender, samples) = watch::channel(None);
+        let mut look = Look::new(places);
+        thread::Builder::new()
+            .name("sampler".into())
+            .spawn(move || {
+                while sender.send(Some(Arc::new(look.at_all()))).is_ok() {
+                    thread::sleep(EVERY);
+                }
+            })
+            .context("starting the thread that looks at the node")?;
+        Ok(Self { samples })
+    }
+
+    /// Waits for the next sample; for ever once the thread has ended. Safe to cancel.
+    pub async fn next(&mut self) -> Arc<NodeSample> {
+        loop {
+            if self.samples.changed().await.is_err() {
+                return std::future::pending().await;
+            }
+            if let Some(sample) = self.samples.borrow_and_update().clone() {
+                return sample;
+            }
+        }
+    }
+}
+
+/// What is kept from one sample to the next.
+struct Look {
+    places: Places,
+}
+
+impl Look {
+    fn new(places: Places) -> Self {
+        Self { places }
+    }
+
+    fn at_all(&mut self) -> NodeSample {
+        tracing::trace!("looking at {:?}", self.places);
+        NodeSample { at: Monotonic::now() }
+    }
+}

@@ -1,0 +1,114 @@
+//! One question, one answer: every lab is diagnosed with its own cause first, also while another
+//! one's conditions are present. The table of labs against answers stands in docs/labs.md.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path};
+
+use podstuck::lab::CASES;
+use podstuck_tests::{Running, diagnose, lab, of_type, root_and_btf};
+use serde_json::Value;
+
+/// Where the table stands; `PODSTUCK_BLESS=1` writes it there.
+const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/labs.md");
+const BEGIN: &str = "<!-- table: written by tests/tests/diagnose.rs -->\n";
+
+/// Options that make a case short, and how long an answer may take.
+fn options(case: &str) -> (&'static [&'static str], &'static str) {
+    match case {
+        "emptydir-mass-files" => (&["--entries", "60000", "--rate", "4000"], "40s"),
+        "healthy" => (&[], "12s"),
+        _ => (&[], "60s"),
+    }
+}
+
+/// The cause that a case is about: some causes have several cases.
+fn cause(case: &str) -> Option<&str> {
+    match case {
+        "healthy" => None,
+        _ => Some(case.strip_suffix("-silent").unwrap_or(case)),
+    }
+}
+
+struct Played {
+    lab: Running,
+    ready: Value,
+    answer: Running,
+}
+
+fn start(case: &str) -> Played {
+    let (args, timeout) = options(case);
+    let (lab, ready) = lab(case, args);
+    let (uid, root) = (ready["pod_uid"].as_str().unwrap(), ready["kubelet_root"].as_str().unwrap());
+    let answer = diagnose(&[
+        "--pod-uid",
+        uid,
+        "--kubelet-root",
+        root,
+        "--timeout",
+        timeout,
+        "--untried-after",
+        "4s",
+    ]);
+    Played { lab, ready, answer }
+}
+
+/// The first cause, and whether path and pod are the lab's.
+fn finish(played: Played) -> (Option<String>, Value) {
+    let (lines, _) = played.answer.finish();
+    let answer = of_type(&lines, "diagnosis").last().copied().cloned().unwrap();
+    drop(played.lab);
+    let first = &answer["causes"][0];
+    if !first.is_null() {
+        assert_eq!(first["pod"]["uid"], played.ready["pod_uid"], "{first:#}");
+        let path = first["call"]["path"].as_str().unwrap();
+        let root = played.ready["root"].as_str().unwrap();
+        let uid = played.ready["pod_uid"].as_str().unwrap();
+        assert!(path.starts_with(root) || path.contains(uid), "{path} is not in {root}");
+    }
+    (first["id"].as_str().map(str::to_owned), answer)
+}
+
+#[test]
+fn each_lab_is_told_from_another_at_the_same_time() {
+    if !root_and_btf() {
+        return;
+    }
+    let cases: Vec<&str> = CASES.iter().map(|case| case.id).collect();
+    let mut table: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    let mut wrong = Vec::new();
+    for (number, case) in cases.iter().enumerate() {
+        let beside = cases[(number + 1) % cases.len()];
+        let (one, other) = (start(case), start(beside));
+        one.lab.resume();
+        other.lab.resume();
+        for (case, beside, played) in [(*case, beside, one), (beside, *case, other)] {
+            let (first, answer) = finish(played);
+            let told = first.unwrap_or_else(|| "nothing".into());
+            if told != cause(case).unwrap_or("nothing") {
+                wrong.push(format!("{case} beside {beside} was called {told}: {answer:#}"));
+            }
+            table.entry(case).or_default().push(told);
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    compare(&table);
+}
+
+/// Rows: labs. Columns: what they were called, how often.
+fn compare(table: &BTreeMap<&str, Vec<String>>) {
+    let mut text = String::from("| lab | first cause of the answer | answers |\n|---|---|---|\n");
+    for (case, told) in table {
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        told.iter().for_each(|id| *counts.entry(id).or_default() += 1);
+        for (id, times) in counts {
+            writeln!(text, "| {case} | {id} | {times} of {} |", told.len()).unwrap();
+        }
+    }
+    let document = fs::read_to_string(Path::new(DOCUMENT)).unwrap();
+    let (before, old) = document.split_once(BEGIN).unwrap();
+    if std::env::var_os("PODSTUCK_BLESS").is_some() {
+        fs::write(DOCUMENT, format!("{before}{BEGIN}{text}")).unwrap();
+    } else {
+        assert_eq!(old, text, "docs/labs.md; PODSTUCK_BLESS=1 writes it");
+    }
+}
