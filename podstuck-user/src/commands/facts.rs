@@ -4,7 +4,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::{
     detect::{Case, Facts, Needs},
-    state::{look, mounts},
+    state::{look, mounts, users},
 };
 
 /// Looks that run at a time; each is a process of its own.
@@ -59,5 +59,16 @@ async fn gather(needs: &Needs) -> Facts {
             Facts::Mounts(mounts.ok().flatten())
         }
         Needs::Look(question) => Facts::Looked(look::ask(question).await),
+        Needs::Directory { pid, namespace, directory } => {
+            let question =
+                look::Question::Entries { pid: *pid, directory: directory.clone().into() };
+            let entries = look::ask(&question).await;
+            let (pid, namespace, directory) = (*pid, *namespace, directory.clone());
+            let from_proc = tokio::task::spawn_blocking(move || {
+                (mounts::of_namespace(pid, namespace), users::below(&directory, pid))
+            });
+            let (mounts, users) = from_proc.await.unwrap_or_default();
+            Facts::Directory { mounts, entries, users }
+        }
     }
 }

@@ -8,6 +8,7 @@ use crate::{
     state::{
         look::{Answer, LookError, Question},
         mounts::Mounts,
+        users::User,
     },
 };
 
@@ -23,6 +24,16 @@ pub enum Needs {
     },
     /// A look at an object.
     Look(Question),
+    /// A directory that is not empty: the mounts that a process sees, what is in the directory, and
+    /// who uses something below it.
+    Directory {
+        /// Who tried to remove it.
+        pid: u32,
+        /// The process's mount namespace.
+        namespace: u32,
+        /// The directory, as the process sees it.
+        directory: PathBuf,
+    },
 }
 
 /// A case that waits for facts.
@@ -45,6 +56,15 @@ pub enum Facts {
     Mounts(Option<Mounts>),
     /// To [`Needs::Look`].
     Looked(Result<Answer, LookError>),
+    /// To [`Needs::Directory`].
+    Directory {
+        /// `None` when the namespace is gone.
+        mounts: Option<Mounts>,
+        /// What is in it.
+        entries: Result<Answer, LookError>,
+        /// Who uses it, apart from the one who tried to remove it.
+        users: Vec<User>,
+    },
 }
 
 /// Something to tell about a finding.

@@ -46,6 +46,8 @@ fn mount_volume(pod: &Pod, volume: &Volume) -> Result<()> {
             build::make(&child)?;
             memory(&child)
         }
+        Kind::SubPath => bind(&target.join("conf"), &pod.sub_path(volume).join("0")),
+        Kind::Csi(driver) if !driver.has_mounted() => Ok(()),
         Kind::Csi(driver) => {
             let backing = pod.backing(volume);
             bind(&backing, &target)?;

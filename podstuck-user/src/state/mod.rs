@@ -1,7 +1,14 @@
 //! Bounded looks at the node. What could touch a dead file system happens in a helper process with
-//! a deadline (`look`); what the kernel answers from memory is read here (`mounts`). `sample` looks
-//! every few seconds, the others when they are asked.
+//! a deadline (`look`, and `patient` for threads that may wait); what the kernel answers from memory
+//! is read here (`mounts`, `sockets`, `users`). `sample` looks every few seconds, the others when
+//! they are asked.
 
+mod entries;
 pub mod look;
 pub mod mounts;
+mod patient;
+pub mod pod_dirs;
+mod remaining;
 pub mod sample;
+mod sockets;
+pub mod users;

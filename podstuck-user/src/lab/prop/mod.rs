@@ -1,6 +1,8 @@
 //! What a case needs beside the pod's files and mounts: other processes, devices, file systems.
 //! One file for each.
 
+mod writer;
+
 use std::any::Any;
 
 use anyhow::Result;
@@ -12,7 +14,10 @@ use super::layout::Pod;
 /// Those of the namespace are staged in the removal process, after the volumes are mounted; the
 /// others in the lab's own process, once the files are built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Prop {}
+pub(super) enum Prop {
+    /// Somebody who goes on writing into the pod's emptyDir.
+    Writer,
+}
 
 /// Undoes what was staged when it is dropped.
 pub(super) type Staged = Box<dyn Any>;
@@ -20,11 +25,15 @@ pub(super) type Staged = Box<dyn Any>;
 impl Prop {
     /// Whether it belongs into the lab's mount namespace.
     fn in_namespace(self) -> bool {
-        match self {}
+        match self {
+            Self::Writer => false,
+        }
     }
 
-    fn stage(self, _pod: &Pod) -> Result<Staged> {
-        match self {}
+    fn stage(self, pod: &Pod) -> Result<Staged> {
+        match self {
+            Self::Writer => writer::stage(pod),
+        }
     }
 }
 

@@ -1,12 +1,19 @@
 //! What the node looks like, again and again. A thread of its own looks, because a look may take as
 //! long as a sick node makes it take: nobody waits for it, and a sample that is late is simply late.
 
+mod pods;
+mod populated;
+mod views;
+
 use std::{path::PathBuf, sync::Arc, thread, time::Duration};
 
 use anyhow::{Context, Result};
 use tokio::sync::watch;
 
+pub use pods::{CsiState, Mounted, PodState, Registration, VolumeState};
+
 use crate::model::time::Monotonic;
+use pods::PodLook;
 
 /// How often.
 const EVERY: Duration = Duration::from_secs(2);
@@ -25,6 +32,10 @@ pub struct Places {
 pub struct NodeSample {
     /// When the look was over.
     pub at: Monotonic,
+    /// Running kubelets.
+    pub kubelets: Vec<u32>,
+    /// Pods that have a directory.
+    pub pods: Vec<PodState>,
 }
 
 /// Samples that arrive; the last one counts.
@@ -64,15 +75,17 @@ impl Sampler {
 /// What is kept from one sample to the next.
 struct Look {
     places: Places,
+    pods: PodLook,
 }
 
 impl Look {
     fn new(places: Places) -> Self {
-        Self { places }
+        Self { places, pods: PodLook::default() }
     }
 
     fn at_all(&mut self) -> NodeSample {
-        tracing::trace!("looking at {:?}", self.places);
-        NodeSample { at: Monotonic::now() }
+        let (views, kubelets) = views::all();
+        let pods = self.pods.sample(&self.places, &views);
+        NodeSample { at: Monotonic::now(), kubelets, pods }
     }
 }
