@@ -4,6 +4,8 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::lab::KeeperArgs;
+
 /// Says what keeps a Kubernetes pod Terminating, who does, with which evidence, and which command
 /// releases it.
 #[derive(Debug, Parser)]
@@ -40,6 +42,9 @@ pub enum Command {
     /// The removing process of a lab case
     #[command(hide = true)]
     LabRemoval(LabRemoval),
+    /// The process that keeps a part of a lab case going
+    #[command(hide = true)]
+    LabKeeper(KeeperArgs),
     /// A bounded look at one object, for another podstuck
     #[command(hide = true)]
     Look,

@@ -8,6 +8,7 @@ pub mod lab;
 mod reporter;
 mod session;
 mod setup;
+mod stuck;
 mod trace;
 pub mod watch;
 

@@ -10,7 +10,7 @@ use podstuck_common::{
 };
 use tokio::io::{Interest, unix::AsyncFd};
 
-use super::Failure;
+use super::{Failure, stuck::Scope};
 pub(super) use crate::identity::on_host;
 use crate::{
     cli::{Backend, Target, Tracing},
@@ -37,6 +37,8 @@ pub(super) struct Prepared {
     pub start: Start,
     /// Where to look at the node.
     pub places: sample::Places,
+    /// What is told.
+    pub scope: Scope,
 }
 
 /// Checks and loads. Nothing is left behind when it fails.
@@ -80,7 +82,7 @@ pub(super) fn prepare(options: &Tracing, verbose: u8) -> Result<Prepared, Failur
         roots_searched: searched,
     };
     let places = sample::Places { host_root: host_root.clone(), kubelet_roots: roots };
-    Ok(Prepared { probes, names, start, places })
+    Ok(Prepared { probes, names, start, places, scope: wanted.scope })
 }
 
 /// The forms of hooks that may be used, the best one first.
@@ -110,6 +112,7 @@ struct Wanted {
     pod: u64,
     path: u64,
     text: Option<String>,
+    scope: Scope,
 }
 
 fn wanted(target: &Target, places: &Places<'_>, names: &mut PodNames) -> anyhow::Result<Wanted> {
@@ -123,7 +126,9 @@ fn wanted(target: &Target, places: &Places<'_>, names: &mut PodNames) -> anyhow:
             Some((namespace, name)) => format!("pod {namespace}/{name} ({uid})"),
             None => format!("pod {uid}"),
         };
-        return Ok(Wanted { pod: name_hash(uid.as_bytes()), text: Some(text), path: 0 });
+        let pod = name_hash(uid.as_bytes());
+        let scope = Scope { pod: Some(uid), path: None };
+        return Ok(Wanted { pod, text: Some(text), path: 0, scope });
     }
     let Some(path) = &target.path else { return Ok(Wanted::default()) };
     if !path.is_absolute() {
@@ -131,7 +136,8 @@ fn wanted(target: &Target, places: &Places<'_>, names: &mut PodNames) -> anyhow:
     }
     let path = normalise(path);
     let hash = path_hash(path.as_os_str().as_encoded_bytes());
-    Ok(Wanted { path: hash, text: Some(format!("directory {}", safe_path(&path))), pod: 0 })
+    let text = Some(format!("directory {}", safe_path(&path)));
+    Ok(Wanted { path: hash, text, pod: 0, scope: Scope { pod: None, path: Some(path) } })
 }
 
 /// Shows the probes' own debug lines, if they were loaded with them. Call it inside the runtime.

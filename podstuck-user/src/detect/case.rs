@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use super::draft::{Draft, Family};
 use crate::{
-    model::time::Monotonic,
+    model::{hung::MountPoint, time::Monotonic},
     state::{
         look::{Answer, LookError, Question},
         mounts::Mounts,
@@ -20,6 +20,13 @@ pub enum Needs {
         pid: u32,
         /// The namespace's inode number.
         namespace: u32,
+    },
+    /// The FUSE mounts at or below a path, and whether they answer.
+    FuseMounts {
+        /// A process that sees them.
+        pid: u32,
+        /// The path.
+        path: PathBuf,
     },
     /// A look at an object.
     Look(Question),
@@ -43,6 +50,8 @@ pub struct Case {
 pub enum Facts {
     /// To [`Needs::Mounts`]; `None` when the namespace is gone.
     Mounts(Option<Mounts>),
+    /// To [`Needs::FuseMounts`]: each that was looked at, with the errno.
+    FuseMounts(Vec<(MountPoint, i32)>),
     /// To [`Needs::Look`].
     Looked(Result<Answer, LookError>),
 }

@@ -6,7 +6,11 @@ mod busy;
 mod busy_verdict;
 mod case;
 mod crossing;
+mod dead;
 mod draft;
+mod hung;
+mod hung_draft;
+mod hung_verdict;
 pub mod ledger;
 mod mass;
 mod mass_estimate;
@@ -19,6 +23,7 @@ mod umounts;
 
 pub use case::{Case, Facts, Needs, Patience, Verdict};
 pub use draft::{Draft, Family};
+pub use hung::Sighted;
 
 use crate::{
     aggregate::Delta,
@@ -34,6 +39,8 @@ use crate::{
 };
 use busy::Busy;
 use crossing::Crossing;
+use dead::Dead;
+use hung::Hung;
 use mass::Mass;
 use permission::Permission;
 use podstuck_common::record::reason;
@@ -58,6 +65,8 @@ pub struct Detectors {
     permission: Permission,
     crossing: Crossing,
     mass: Mass,
+    hung: Hung,
+    dead: Dead,
 }
 
 impl Detectors {
@@ -76,12 +85,22 @@ impl Detectors {
         (Vec::new(), Vec::new())
     }
 
+    /// Shows a thread that is stuck, or no longer is.
+    pub fn sighted(&mut self, seen: Sighted) -> Option<Verdict> {
+        let owned = !matches!(seen.target.kind, TargetKind::Other);
+        let by_node = seen.actor.component != Component::Workload;
+        if owned && by_node { self.hung.seen(seen) } else { None }
+    }
+
     /// Shows an operation to all.
     pub fn observe(&mut self, op: &Operation) -> (Vec<Case>, Vec<Verdict>) {
         let mut cases = Vec::new();
         let mut verdicts = Vec::new();
         if op.call == Call::Umount2 {
             self.busy.umounts.note(op);
+        }
+        if op.has(reason::SLOW) {
+            verdicts.extend(self.hung.returned(op.tid, op.end));
         }
         if op.has(reason::ROOT_GONE) {
             let gone = Gone { target_id: op.target_id, at: op.end, ticks: TICKS_TO_CLEAR };
@@ -90,12 +109,15 @@ impl Detectors {
             verdicts.extend(self.counted(op.target_id));
             self.busy.forget(op.target_id, Some(&op.path));
             self.permission.forget(op.target_id, Some(&op.path));
+            verdicts.extend(self.dead.forget(op.target_id, Some(&op.path)));
             let path = Some(op.path.clone());
             verdicts.push(Verdict::Cleared { target_id: op.target_id, path, at: op.end });
         }
         cases.extend(self.crossing.observe(op));
         // The mount that a removal went through is busy afterwards: that is the same fault.
-        if !self.crossing.explains(op.target_id) {
+        cases.extend(self.dead.observe(op));
+        let dead = self.dead.explains(op.target_id, &op.path);
+        if !dead && !self.crossing.explains(op.target_id) {
             cases.extend(self.busy.observe(op));
         }
         cases.extend(self.permission.observe(op));
@@ -120,6 +142,7 @@ impl Detectors {
             self.busy.forget(gone.target_id, None);
             self.permission.forget(gone.target_id, None);
             self.crossing.forget(gone.target_id);
+            verdicts.extend(self.dead.forget(gone.target_id, None));
             self.mass.forget(gone.target_id);
             let Gone { target_id, at, .. } = gone;
             verdicts.push(Verdict::Cleared { target_id, path: None, at });
@@ -151,6 +174,7 @@ impl Detectors {
             (Family::Crossing, Facts::Mounts(mounts)) => {
                 self.crossing.conclude(case, mounts.as_ref())
             }
+            (Family::Hung, Facts::FuseMounts(looked)) => self.dead.conclude(case, &looked),
             (Family::Permission, Facts::Looked(answer)) => self.permission.conclude(case, answer),
             (Family::Mass, Facts::Looked(answer)) => {
                 return self.mass.learn(case, answer, Monotonic::now()).into_iter().collect();

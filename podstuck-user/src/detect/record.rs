@@ -92,8 +92,10 @@ fn not_here(record: &PodRecord, here: Here<'_>, node: &str) -> Draft {
     let node = safe(node.as_bytes());
     draft.fact(format!("spec.nodeName is {node}, and this node is {}", here.node), SOURCE);
     draft.fact("this node has no directory, cgroup or mount of it", "kubelet's directories");
-    draft.explanation = format!("Look on {node}. If that node is down, its kubelet cannot say \
-        that the containers have ended, and the pod stays until it can, or until the node is deleted.");
+    draft.explanation = format!(
+        "Look on {node}. If that node is down, its kubelet cannot say \
+        that the containers have ended, and the pod stays until it can, or until the node is deleted."
+    );
     draft
 }
 
@@ -117,9 +119,10 @@ fn finalizer(record: &PodRecord, here: Here<'_>, nothing_left: bool) -> Draft {
             finalizer removes it: look at that controller first."
             .into();
     } else {
-        draft.explanation = "The node has not done its part yet, so this is not what holds the pod \
+        draft.explanation =
+            "The node has not done its part yet, so this is not what holds the pod \
             now; it will when the node is done."
-            .into();
+                .into();
     }
     let (namespace, name) = (
         record.pod.namespace.as_deref().unwrap_or("default"),

@@ -155,8 +155,9 @@ mod tests {
     #[test]
     fn a_mirror_pod_goes_by_the_uid_that_its_node_knows() {
         let hash = "0123456789abcdef0123456789abcdef";
-        let annotations =
-            format!(r#""annotations":{{"kubernetes.io/config.hash":"{hash}","{MIRROR}":"x"}},"name""#);
+        let annotations = format!(
+            r#""annotations":{{"kubernetes.io/config.hash":"{hash}","{MIRROR}":"x"}},"name""#
+        );
         let record = parse(&POD.replacen(r#""name""#, &annotations, 1)).unwrap();
         assert!(record.is_mirror);
         assert_eq!(record.pod.uid, hash);

@@ -25,6 +25,8 @@ pub struct Attached {
     pub fallbacks: Vec<(Call, String)>,
     /// Ways to delete that no probe sees here, each with the reason.
     pub not_covered: Vec<String>,
+    /// Whether programs that are there to unmount are seen when they are executed.
+    pub sees_exec: bool,
 }
 
 impl Attached {
@@ -104,6 +106,15 @@ pub fn all(ebpf: &mut Ebpf, forms: &[Form], layout: &Layout) -> Result<(Attached
     } else if layout.has_32_bit {
         let why = "calls of 32-bit programs: syscall tracepoints do not show them";
         attached.not_covered.push(why.into());
+    }
+    match tracefs::with(|| links::attach_exec(ebpf)) {
+        Ok(link) => {
+            links.add([link]);
+            attached.sees_exec = true;
+        }
+        Err(error) => attached.not_covered.push(format!(
+            "unmounting programs that hang before umount2 are noticed seconds later: {error:#}"
+        )),
     }
     match layout.io_uring {
         IoUring::No => {}

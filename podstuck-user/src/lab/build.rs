@@ -44,7 +44,7 @@ fn build_volume(pod: &Pod, volume: &Volume) -> Result<()> {
             (0..20).try_for_each(|n| file(&foreign.join(format!("keepme-{n}")), "precious\n"))
         }
         Kind::Csi(driver) => csi(pod, volume, driver),
-        Kind::Many | Kind::Memory | Kind::MemoryWithChild => Ok(()),
+        Kind::Many | Kind::Memory | Kind::MemoryWithChild | Kind::Mounted => Ok(()),
     }
 }
 

@@ -13,6 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use super::peek;
 use anyhow::{Context, Result};
 use rustix::fs::{AtFlags, Mode, OFlags, StatxAttributes, StatxFlags, openat, statx};
 use serde::{Deserialize, Serialize};
@@ -52,6 +53,8 @@ pub enum Question {
         /// Device and inode number that the directory must have; inode 0 when unknown.
         expected: (u32, u64),
     },
+    /// A look into memory, or at whether there is an answer at all.
+    Peek(peek::Question),
     /// How much is left in a tree.
     Remaining {
         /// Whose mount namespace and root directory.
@@ -103,6 +106,8 @@ pub enum Answer {
         /// The directory has the sticky bit.
         sticky: bool,
     },
+    /// To [`Question::Peek`].
+    Peek(peek::Answer),
     /// To [`Question::Remaining`].
     Remaining(Remaining),
 }
@@ -156,6 +161,7 @@ fn answer(question: &Question) -> Result<Answer> {
         Question::Attributes { pid, directory, name, expected } => {
             attributes(&seen_by(*pid, directory), name, *expected)
         }
+        Question::Peek(question) => Ok(Answer::Peek(peek::answer(question)?)),
         Question::Remaining { pid, directory } => remaining(&seen_by(*pid, directory)),
     }
 }

@@ -1,18 +1,32 @@
 //! What a case needs beside the pod's files and mounts: other processes, devices, file systems.
 //! One file for each.
 
+mod disk;
+mod fuse;
+
 use std::any::Any;
 
 use anyhow::Result;
 
-use super::layout::Pod;
+use super::{keeper::Task, layout::Pod};
 
 /// Something that is put in place before the removal begins.
 ///
 /// Those of the namespace are staged in the removal process, after the volumes are mounted; the
 /// others in the lab's own process, once the files are built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Prop {}
+pub(super) enum Prop {
+    /// A FUSE file system in the emptyDir `data` whose server answers nothing.
+    SilentServer,
+    /// The same, and the server is gone.
+    DeadServer,
+    /// The emptyDirs lie on a file system that is frozen.
+    Frozen,
+    /// The volume `pv` is on a disk that is slow to write.
+    SlowDisk,
+    /// The volume `pv` is on a disk that stops at the first write.
+    StoppedDisk,
+}
 
 /// Undoes what was staged when it is dropped.
 pub(super) type Staged = Box<dyn Any>;
@@ -20,11 +34,26 @@ pub(super) type Staged = Box<dyn Any>;
 impl Prop {
     /// Whether it belongs into the lab's mount namespace.
     fn in_namespace(self) -> bool {
-        match self {}
+        match self {
+            Self::SilentServer
+            | Self::DeadServer
+            | Self::Frozen
+            | Self::SlowDisk
+            | Self::StoppedDisk => true,
+        }
     }
 
-    fn stage(self, _pod: &Pod) -> Result<Staged> {
-        match self {}
+    fn stage(self, pod: &Pod) -> Result<Staged> {
+        let volumes = pod.directory().join("volumes");
+        let data = volumes.join("kubernetes.io~empty-dir/data");
+        let disk = volumes.join("kubernetes.io~iscsi/pv");
+        Ok(match self {
+            Self::SilentServer => Box::new(fuse::silent(&data.join("m"))?),
+            Self::DeadServer => Box::new(fuse::dead(&data.join("m"))?),
+            Self::Frozen => Box::new(disk::frozen(pod, &data)?),
+            Self::SlowDisk => Box::new(disk::served(pod, &disk, Task::Slow)?),
+            Self::StoppedDisk => Box::new(disk::served(pod, &disk, Task::Stops)?),
+        })
     }
 }
 

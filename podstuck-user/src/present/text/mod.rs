@@ -2,6 +2,7 @@
 
 mod diagnosis;
 mod finding;
+mod hung;
 mod nouns;
 mod progress;
 mod start;
@@ -9,6 +10,7 @@ mod summary;
 
 pub use diagnosis::diagnosis;
 pub use finding::{finding, update};
+pub use hung::hung;
 pub use progress::progress;
 pub use start::start;
 pub use summary::summary;
