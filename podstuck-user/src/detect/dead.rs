@@ -41,12 +41,20 @@ struct Suspect {
     looked: Option<Monotonic>,
 }
 
+/// What was found for a target.
+#[derive(Debug)]
+struct Found {
+    point: PathBuf,
+    /// The object whose failures are counted.
+    object: PathBuf,
+}
+
 /// Removals that may meet a dead mount.
 #[derive(Debug, Default)]
 pub(super) struct Dead {
     suspects: HashMap<(u64, PathBuf), Suspect>,
-    /// Mount points, by target.
-    found: HashMap<u64, PathBuf>,
+    /// Dead mounts, by target.
+    found: HashMap<u64, Found>,
 }
 
 impl Dead {
@@ -84,20 +92,23 @@ impl Dead {
         let suspect = self.suspects.get(&(case.target_id, case.path.clone()))?;
         let dead = |(_, errno): &&Looked| *errno == Errno::ENOTCONN as i32;
         let (mount, _) = looked.iter().find(dead)?;
-        self.found.insert(case.target_id, mount.point.clone());
-        Some(draft(suspect, mount))
+        let object = case.path.clone();
+        let found = Found { point: mount.point.clone(), object };
+        let found = self.found.entry(case.target_id).or_insert(found);
+        // The directories above fail, too, because of this.
+        (found.object == case.path).then(|| draft(suspect, mount))
     }
 
     /// Whether a failure on this path is because of a dead mount there or below.
     pub(super) fn explains(&self, target_id: u64, path: &Path) -> bool {
-        self.found.get(&target_id).is_some_and(|point| point.starts_with(path))
+        self.found.get(&target_id).is_some_and(|found| found.point.starts_with(path))
     }
 
     /// A target is gone, or an object of it.
     pub(super) fn forget(&mut self, target_id: u64, path: Option<&Path>) -> Option<Verdict> {
         let concerns = |of: &Path| path.is_none_or(|path| of.starts_with(path));
         self.suspects.retain(|(id, of), _| *id != target_id || !concerns(of));
-        let point = self.found.get(&target_id).filter(|point| concerns(point))?;
+        let point = &self.found.get(&target_id).filter(|found| concerns(&found.point))?.point;
         let path = Some(point.clone());
         self.found.remove(&target_id);
         Some(Verdict::Cleared { target_id, path, at: Monotonic::now() })

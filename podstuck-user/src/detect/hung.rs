@@ -43,7 +43,8 @@ impl Hung {
             return self.returned(seen.sighting.thread.tid, at);
         }
         let (target_id, tid) = (seen.target_id, seen.sighting.thread.tid);
-        let judged = hung_verdict::judge(&seen.sighting);
+        // While it is too early to say anything, what was said before stays.
+        let judged = hung_verdict::judge(&seen.sighting)?;
         let threads = self.stuck.entry(target_id).or_default();
         threads.insert(tid, (seen, judged));
         self.verdict(target_id, at)

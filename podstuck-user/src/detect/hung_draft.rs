@@ -66,14 +66,12 @@ fn facts(draft: &mut Draft, seen: &Sighting) {
     if !seen.stack.is_empty() {
         draft.fact(format!("kernel stack: {}", seen.stack.join(" < ")), format!("{of}/stack"));
     }
-    if let Some(Progress { woken, milliseconds }) = seen.progress {
-        let seconds = milliseconds as f64 / 1000.0;
-        let times = times(woken);
-        let fact = if woken == 0 {
-            format!("it was not woken in the last {seconds:.1} s")
-        } else {
-            format!("it was woken {times} in the last {seconds:.1} s")
-        };
+    if let Some(Progress { woken, milliseconds, quiet_ms }) = seen.progress {
+        let (window, quiet) = (milliseconds as f64 / 1000.0, quiet_ms as f64 / 1000.0);
+        let times = if woken == 0 { "not".into() } else { times(woken) };
+        let fact = format!(
+            "it was {times} woken in the last {window:.1} s, and has slept for {quiet:.1} s"
+        );
         draft.fact(fact, format!("{of}/status"));
     }
     if let Some(mount) = &seen.mount {
@@ -179,7 +177,7 @@ fn shutdown(draft: &mut Draft) {
          back, or fails for good, the call ends; if it never does, only a reboot helps",
     );
     draft.ruled_out.push(
-        "umount-flush-slow: the thread was not woken once, so nothing it waits for was written"
+        "umount-flush-slow: the thread has slept for long, so nothing it waits for was written"
             .into(),
     );
 }

@@ -4,10 +4,7 @@
 //! kernel/locking/percpu-rwsem.c (a frozen file system), net/sunrpc, fs/fs-writeback.c.
 
 use crate::{
-    model::{
-        call::Call,
-        hung::{Phase, Progress},
-    },
+    model::{call::Call, hung::Phase},
     state::{mount_point::is_fuse, stuck::Sighting},
 };
 
@@ -33,11 +30,11 @@ pub(super) struct Judged {
 /// Without a sign of life for so long, a shutdown is no longer taken to be merely slow.
 const LIFELESS_MS: u64 = 3500;
 
-/// Decides.
-pub(super) fn judge(seen: &Sighting) -> Judged {
+/// Decides; `None` while it is too early to say anything.
+pub(super) fn judge(seen: &Sighting) -> Option<Judged> {
     let fs_type = seen.mount.as_ref().map_or("", |mount| mount.fs_type.as_str());
     let has = |test: fn(&str) -> bool| functions(seen).any(test);
-    let judged = |cause, id, confidence| Judged { cause, id, confidence };
+    let judged = |cause, id, confidence| Some(Judged { cause, id, confidence });
     if has(|f| f == "request_wait_answer" || f.starts_with("fuse_") || f.starts_with("__fuse")) {
         return judged(Cause::Fuse, "fuse-daemon-hung", 0.95);
     }
@@ -52,14 +49,7 @@ pub(super) fn judge(seen: &Sighting) -> Judged {
     let unmounts = seen.phase == Phase::AfterExit
         || (seen.syscall == Call::Umount2.name() && has(|f| f.contains("_super")));
     if unmounts {
-        return match seen.progress {
-            Some(Progress { woken: 0, milliseconds }) if !runs(seen) => {
-                let confidence = if milliseconds >= LIFELESS_MS { 0.85 } else { 0.6 };
-                judged(Cause::Shutdown, "umount-kernel-hang", confidence)
-            }
-            Some(_) => judged(Cause::Flush, "umount-flush-slow", 0.85),
-            None => judged(Cause::Flush, "umount-flush-slow", 0.4),
-        };
+        return shutdown(seen);
     }
     // Where the stack does not say it: a thread may wait for a lock that another one holds, which
     // waits for the server.
@@ -72,12 +62,31 @@ pub(super) fn judge(seen: &Sighting) -> Judged {
     judged(Cause::Unknown, "call-hung-unexplained", 0.3)
 }
 
-fn functions(seen: &Sighting) -> impl Iterator<Item = &str> {
-    seen.stack.iter().chain(&seen.wait_channel).map(String::as_str)
+/// Whether the shutdown of a file system comes on. One that writes is woken as parts of it are done;
+/// one whose device has stopped is woken a few times in the beginning at most.
+fn shutdown(seen: &Sighting) -> Option<Judged> {
+    let quiet_ms = seen.progress?.quiet_ms;
+    let age_ms = seen.at.since(seen.began).as_millis() as u64;
+    let runs = seen.times.is_some_and(|times| times.state == 'R');
+    if quiet_ms >= LIFELESS_MS && !runs {
+        let id = "umount-kernel-hang";
+        return Some(Judged { cause: Cause::Shutdown, id, confidence: 0.85 });
+    }
+    if quiet_ms * 2 > age_ms && !runs {
+        return None;
+    }
+    let writes = ["sync_", "jbd2_", "xfs_", "btrfs_", "f2fs_"];
+    let writes = functions(seen).any(|f| {
+        f.contains("writeback")
+            || f.contains("fdatawait")
+            || writes.iter().any(|p| f.starts_with(p))
+    });
+    let confidence = if writes && age_ms >= LIFELESS_MS { 0.85 } else { 0.6 };
+    Some(Judged { cause: Cause::Flush, id: "umount-flush-slow", confidence })
 }
 
-fn runs(seen: &Sighting) -> bool {
-    seen.times.is_some_and(|times| times.state == 'R')
+fn functions(seen: &Sighting) -> impl Iterator<Item = &str> {
+    seen.stack.iter().chain(&seen.wait_channel).map(String::as_str)
 }
 
 /// A thread in these functions, for tests.
@@ -109,10 +118,13 @@ pub(super) fn sample(stack: &[&str]) -> Sighting {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::hung::MountPoint;
+    use crate::model::{
+        hung::{MountPoint, Progress},
+        time::Monotonic,
+    };
 
     fn id(seen: &Sighting) -> &'static str {
-        judge(seen).id
+        judge(seen).map_or("too early", |judged| judged.id)
     }
 
     #[test]
@@ -121,10 +133,8 @@ mod tests {
         assert_eq!(id(&fuse), "fuse-daemon-hung");
         let frozen = sample(&["percpu_rwsem_wait", "mnt_want_write", "do_rmdir"]);
         assert_eq!(id(&frozen), "filesystem-frozen");
-        assert_eq!(
-            id(&sample(&["rpc_wait_bit_killable", "nfs4_proc_getattr"])),
-            "nfs-server-unreachable"
-        );
+        let nfs = sample(&["rpc_wait_bit_killable", "nfs4_proc_getattr"]);
+        assert_eq!(id(&nfs), "nfs-server-unreachable");
         assert_eq!(id(&sample(&["io_schedule", "__ext4_find_entry"])), "call-hung-unexplained");
     }
 
@@ -132,21 +142,25 @@ mod tests {
     fn a_shutdown_is_slow_as_long_as_it_comes_on() {
         let mut seen = sample(&["folio_wait_bit", "sync_inodes_sb", "generic_shutdown_super"]);
         (seen.phase, seen.syscall) = (Phase::AfterExit, "umount2".into());
-        for (woken, milliseconds, expected, confidence) in [
-            (3, 2000, "umount-flush-slow", 0.85),
-            (0, 2000, "umount-kernel-hang", 0.6),
-            (0, 4000, "umount-kernel-hang", 0.85),
+        for (age_ms, quiet_ms, expected) in [
+            (2000, 1900, "too early"),
+            (2000, 300, "umount-flush-slow"),
+            (4000, 3900, "umount-kernel-hang"),
+            (4000, 1000, "umount-flush-slow"),
+            (60_000, 5000, "umount-kernel-hang"),
         ] {
-            seen.progress = Some(Progress { woken, milliseconds });
-            let judged = judge(&seen);
-            assert_eq!((judged.id, judged.confidence), (expected, confidence));
+            seen.at = Monotonic(seen.began.0 + age_ms * 1_000_000);
+            let milliseconds = age_ms / 2;
+            seen.progress = Some(Progress { woken: 1, milliseconds, quiet_ms });
+            assert_eq!(id(&seen), expected, "{age_ms} {quiet_ms}");
         }
+        assert!((judge(&seen).unwrap().confidence - 0.85).abs() < 0.001);
     }
 
     #[test]
     fn without_a_stack_the_mount_speaks_less_loudly() {
         let mut seen = sample(&[]);
         seen.mount = Some(MountPoint { fs_type: "fuse.s3".into(), ..MountPoint::default() });
-        assert_eq!((id(&seen), judge(&seen).confidence), ("fuse-daemon-hung", 0.6));
+        assert_eq!((id(&seen), judge(&seen).unwrap().confidence), ("fuse-daemon-hung", 0.6));
     }
 }

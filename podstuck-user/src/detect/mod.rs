@@ -115,10 +115,11 @@ impl Detectors {
         }
         cases.extend(self.crossing.observe(op));
         // The mount that a removal went through is busy afterwards: that is the same fault.
-        cases.extend(self.dead.observe(op));
-        let dead = self.dead.explains(op.target_id, &op.path);
-        if !dead && !self.crossing.explains(op.target_id) {
-            cases.extend(self.busy.observe(op));
+        if !self.crossing.explains(op.target_id) {
+            if !self.dead.explains(op.target_id, &op.path) {
+                cases.extend(self.busy.observe(op));
+            }
+            cases.extend(self.dead.observe(op));
         }
         cases.extend(self.permission.observe(op));
         self.mass.observe(op);
@@ -220,8 +221,9 @@ mod tests {
             (Call::Umount2, Errno::ENOENT),
         ] {
             for second in 0..100 {
+                let object = format!("x{second}");
                 let (cases, verdicts) =
-                    detectors.observe(&failed(call, errno, "x", f64::from(second)));
+                    detectors.observe(&failed(call, errno, &object, f64::from(second)));
                 assert!(cases.is_empty() && verdicts.is_empty(), "{call:?} {errno:?}");
             }
         }

@@ -68,6 +68,8 @@ pub struct Progress {
     pub woken: u64,
     /// Between the looks.
     pub milliseconds: u64,
+    /// Since it was woken last, or since the first look of all.
+    pub quiet_ms: u64,
 }
 
 /// A call that has not returned for a while, or that took that long and now is over.

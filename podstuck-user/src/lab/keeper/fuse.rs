@@ -11,9 +11,9 @@ use std::{
 
 use anyhow::{Context, Result};
 use fuser::{
-    Config, Errno, FileAttr, FileHandle, FileType, Filesystem, Generation, INodeNo, LockOwner,
-    OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyWrite, Request, Session,
-    SessionACL, WriteFlags,
+    Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
+    LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite,
+    ReplyXattr, Request, Session, SessionACL, WriteFlags,
 };
 
 use super::Task;
@@ -96,6 +96,13 @@ impl Filesystem for Server {
         reply.attr(&TTL, &self.attributes(inode));
     }
 
+    fn opendir(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        if self.task == Task::Silent {
+            never();
+        }
+        reply.opened(FileHandle(0), FopenFlags::empty());
+    }
+
     fn read(
         &self,
         _: &Request,
@@ -138,6 +145,14 @@ impl Filesystem for Server {
             Ok(()) => reply.written(data.len() as u32),
             Err(error) => reply.error(error.into()),
         }
+    }
+
+    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+        reply.ok();
+    }
+
+    fn getxattr(&self, _: &Request, _: INodeNo, _: &OsStr, _: u32, reply: ReplyXattr) {
+        reply.error(Errno::ENOSYS);
     }
 
     fn fsync(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {

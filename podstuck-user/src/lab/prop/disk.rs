@@ -20,7 +20,7 @@ use crate::lab::{
 /// Enough for ext4 with its journal, and for what is to be written.
 const SIZE: u64 = 64 << 20;
 /// What is in memory only when the unmount begins.
-const UNWRITTEN: usize = 24 << 20;
+const UNWRITTEN: usize = 16 << 20;
 
 fn run(program: &str, arguments: &[&Path]) -> Result<()> {
     let output = Command::new(program).args(arguments).output();

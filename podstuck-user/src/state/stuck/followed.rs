@@ -78,6 +78,8 @@ pub(super) struct Followed {
     /// At the last look, and when it was told last.
     pub(super) last: Option<Times>,
     pub(super) before: Option<(Times, Monotonic)>,
+    /// The look that first saw it awake since.
+    pub(super) woken: Monotonic,
 }
 
 impl Followed {
@@ -113,6 +115,7 @@ impl Followed {
             ended: None,
             last: times,
             before: times.map(|times| (times, Monotonic::now())),
+            woken: Monotonic::now(),
         }
     }
 
@@ -140,6 +143,9 @@ impl Followed {
             && self.since == Since::FirstLook
         {
             self.began = now;
+        }
+        if self.last.zip(times).is_some_and(|(last, times)| times.sleeps != last.sleeps) {
+            self.woken = now;
         }
         self.last = times.or(self.last);
         look
@@ -182,6 +188,7 @@ impl Followed {
                 seen.progress = Some(Progress {
                     woken: times.sleeps.saturating_sub(before.sleeps),
                     milliseconds: now.since(when).as_millis() as u64,
+                    quiet_ms: now.since(self.woken).as_millis() as u64,
                 });
             }
             self.before = times.map(|times| (times, now));
@@ -195,6 +202,8 @@ impl Followed {
         let thread = self.thread;
         let path = self.object.path().map(ToOwned::to_owned);
         let live = !over;
+        // After the exit nothing is mounted there any more.
+        let mounted = live && self.phase != Phase::AfterExit;
         let times = if live { thread.times() } else { None };
         Sighting {
             thread,
@@ -202,7 +211,7 @@ impl Followed {
             syscall: self.name.clone(),
             mount: path
                 .as_deref()
-                .filter(|_| live)
+                .filter(|_| mounted)
                 .and_then(|path| mount_point::of(thread.pid, path)),
             path,
             began: self.began,
