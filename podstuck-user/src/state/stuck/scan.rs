@@ -73,6 +73,7 @@ impl Scan {
     /// Threads of the node's removing processes that look at an object just now.
     pub(super) fn look(&mut self, now: Monotonic) -> Vec<Followed> {
         let mut found = Vec::new();
+        let before_start = self.found.is_none();
         if self.found.is_none_or(|then| now.since(then) >= FIND_EVERY) {
             self.found = Some(now);
             self.removers.clear();
@@ -95,7 +96,8 @@ impl Scan {
             .filter(|pid| is_other(*pid))
             .collect();
         for thread in pids.into_iter().flat_map(of_process) {
-            found.extend(self.in_call(thread, |call| !call.deletes));
+            let looking = self.in_call(thread, |call| !call.deletes);
+            found.extend(looking.map(|it| Followed { before_start, ..it }));
         }
         found
     }

@@ -61,7 +61,7 @@ impl Watchman {
             patience,
             followed: HashMap::new(),
             scan: Scan::new(patience, sees_exec),
-            scanned: Monotonic::now(),
+            scanned: Monotonic::default(),
             news,
             runtime,
             own,
@@ -76,6 +76,7 @@ impl Watchman {
         for it in self.scan.at_start() {
             self.follow(it);
         }
+        self.look();
         loop {
             match hints.recv_timeout(self.pause()) {
                 Ok(Hint::End) | Err(RecvTimeoutError::Disconnected) => return,
