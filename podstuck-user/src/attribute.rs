@@ -84,6 +84,12 @@ impl Attributor {
         self.targets.get(&id)
     }
 
+    /// The target that a path of the node lies in, and its id.
+    pub fn target_of(&mut self, path: &Path) -> Option<(u64, Arc<Target>)> {
+        let (_, trail) = target_root(path)?;
+        Some((trail.target, self.learn(trail.target, path)))
+    }
+
     /// A process, with its pod by name.
     pub fn actor(&mut self, pid: u32, seen: &record::Actor) -> Arc<Actor> {
         let mut actor = self.actors.resolve(pid, seen);

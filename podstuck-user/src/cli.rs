@@ -74,6 +74,10 @@ pub struct Diagnose {
     /// Give up after this time: the default is two of kubelet's longest back-offs
     #[arg(long, value_parser = duration, default_value = "250s")]
     pub timeout: Duration,
+    /// The pod's record, as `kubectl get pod NAME -o json` prints it; `-` for standard input. It
+    /// tells finalizers, grace and the node, which no system call shows
+    #[arg(long, value_name = "FILE")]
+    pub pod_json: Option<PathBuf>,
 }
 
 /// What `watch` and `diagnose` share.
@@ -119,6 +123,13 @@ pub struct Target {
     /// Only what is below this directory, as the deleting process sees it
     #[arg(long, value_name = "DIR")]
     pub path: Option<PathBuf>,
+}
+
+impl Target {
+    /// Whether nothing is left out.
+    pub fn is_whole_node(&self) -> bool {
+        self.pod_uid.is_none() && self.pod.is_none() && self.path.is_none()
+    }
 }
 
 /// Where the node's files are.

@@ -14,7 +14,7 @@ fn main() -> ExitCode {
     podstuck::logging::start(cli.verbose);
     let result = match cli.command {
         Command::Watch(options) => watch::run(&options, cli.verbose),
-        Command::Diagnose(options) => diagnose::run(&options, cli.verbose),
+        Command::Diagnose(options) => diagnose::run(options, cli.verbose),
         Command::Holders(options) => holders_command::run(&options),
         Command::Doctor(options) => doctor::run(&options),
         Command::Lab(options) => lab::run(&options),

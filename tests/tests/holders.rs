@@ -27,7 +27,8 @@ impl Memory {
         unshare(CloneFlags::CLONE_NEWNS).unwrap();
         let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
         mount(None::<&str>, "/", None::<&str>, private, None::<&str>).unwrap();
-        let directory = tempfile::Builder::new().prefix("podstuck-test-").tempdir_in("/tmp").unwrap();
+        let directory =
+            tempfile::Builder::new().prefix("podstuck-test-").tempdir_in("/tmp").unwrap();
         let this = Self { directory };
         let options = Some("size=1m");
         mount(Some("tmpfs"), this.path(), Some("tmpfs"), MsFlags::empty(), options).unwrap();
@@ -69,8 +70,7 @@ impl Process {
         let script = format!("{script}; echo; exec sleep 1000");
         let mut command = Command::new("unshare");
         command.args(["--mount", "--propagation", propagation, "sh", "-c", &script]);
-        let mut child =
-            command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
         // Its line says that the script is over.
         let mut line = [0; 1];
         std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut line).unwrap();
@@ -178,7 +178,10 @@ fn a_slave_copy_explains_the_failure_and_a_private_one_does_not() {
 
     // A slave copy with a mount of its own is left behind.
     drop(slave);
-    let nested = Process::unshared("slave", &format!("mkdir {path}/n; mount -t tmpfs n {path}/n; cd {path}"));
+    let nested = Process::unshared(
+        "slave",
+        &format!("mkdir {path}/n; mount -t tmpfs n {path}/n; cd {path}"),
+    );
     let (lines, _) = holders(&[path]);
     let found = of_process(&lines, nested.pid());
     assert!(found.iter().all(|h| h["explains_ebusy"] == false), "{found:#?}");
@@ -232,7 +235,9 @@ fn what_does_not_exist_is_a_usage_error() {
     assert_eq!(output.status.code(), Some(2));
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(text.contains("/nonexistent/") && !text.contains('\u{1b}'), "{text:?}");
-    for args in [&["holders"][..], &["holders", "--device", "x"], &["holders", "/", "--device", "8:1"]] {
+    for args in
+        [&["holders"][..], &["holders", "--device", "x"], &["holders", "/", "--device", "8:1"]]
+    {
         assert_eq!(run(args).status.code(), Some(2), "{args:?}");
     }
 }
@@ -264,7 +269,9 @@ fn a_large_node_costs_little() {
     let search = lines.last().unwrap();
     eprintln!("{cpu:.3} s of CPU: {search}");
     assert!(of_process(&lines, sleeper.pid()).iter().any(|h| h["explains_ebusy"] == true));
-    assert!(search["namespaces"].as_u64() >= Some(200) && search["mounts"].as_u64() >= Some(10_000));
+    assert!(
+        search["namespaces"].as_u64() >= Some(200) && search["mounts"].as_u64() >= Some(10_000)
+    );
     assert!(search["processes"].as_u64() >= Some(2_000), "{search}");
     drop(node);
     assert!(cpu < LIMIT * f64::from(podstuck_tests::slowdown()), "{cpu} s");
@@ -290,8 +297,7 @@ impl Drop for Tree {
 fn children_cpu() -> f64 {
     let usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_CHILDREN);
     let usage = usage.unwrap();
-    let seconds = |time: nix::sys::time::TimeVal| {
-        time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6
-    };
+    let seconds =
+        |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
     seconds(usage.user_time()) + seconds(usage.system_time())
 }

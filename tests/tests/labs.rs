@@ -2,7 +2,10 @@
 //! actor, and the removal's own count equal to the probes'.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
-use podstuck_tests::{add_up, can_swap, has_loop_devices, lab, of_type, root_and_btf, settle, slowdown, summary, watch};
+use podstuck_tests::{
+    add_up, can_swap, has_loop_devices, lab, of_type, root_and_btf, settle, slowdown, summary,
+    watch,
+};
 use serde_json::Value;
 
 struct Expected {

@@ -12,7 +12,7 @@ use crate::{
     state::{
         holders::{self, About, Snapshot},
         look::{self, LookError},
-        mounts,
+        mounts, users,
     },
 };
 
@@ -77,6 +77,17 @@ async fn gather(needs: &Needs) -> Facts {
         }
         Needs::Look(question) => Facts::Looked(look::ask(question).await),
         Needs::Holders(about) => Facts::Holders(rested_snapshot(about).await),
+        Needs::Directory { pid, namespace, directory } => {
+            let question =
+                look::Question::Entries { pid: *pid, directory: directory.clone().into() };
+            let entries = look::ask(&question).await;
+            let (pid, namespace, directory) = (*pid, *namespace, directory.clone());
+            let from_proc = tokio::task::spawn_blocking(move || {
+                (mounts::of_namespace(pid, namespace), users::below(&directory, pid))
+            });
+            let (mounts, users) = from_proc.await.unwrap_or_default();
+            Facts::Directory { mounts, entries, users }
+        }
     }
 }
 

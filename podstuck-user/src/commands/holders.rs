@@ -75,7 +75,8 @@ fn about(options: &Holders) -> Result<About, Failure> {
     }
     let path = options.path.as_deref().unwrap_or(".".as_ref());
     // Nothing is touched yet: what lies there may be dead.
-    let path = std::path::absolute(path).context("making the path absolute").map_err(Failure::Usage)?;
+    let path =
+        std::path::absolute(path).context("making the path absolute").map_err(Failure::Usage)?;
     Ok(About::Path(JsonPath(normalise(&path))))
 }
 

@@ -23,7 +23,7 @@ use crate::{
         load::{self, Probes},
         privilege,
     },
-    model::{path::safe_path, summary::Start},
+    model::{identity::Pod, path::safe_path, summary::Start},
     state::sample,
 };
 
@@ -35,6 +35,8 @@ pub(super) struct Prepared {
     pub names: PodNames,
     /// What is told first.
     pub start: Start,
+    /// The pod that the run is restricted to.
+    pub pod: Option<Pod>,
     /// Where to look at the node.
     pub places: sample::Places,
 }
@@ -80,7 +82,7 @@ pub(super) fn prepare(options: &Tracing, verbose: u8) -> Result<Prepared, Failur
         roots_searched: searched,
     };
     let places = sample::Places { host_root: host_root.clone(), kubelet_roots: roots };
-    Ok(Prepared { probes, names, start, places })
+    Ok(Prepared { probes, names, start, places, pod: wanted.who })
 }
 
 /// The forms of hooks that may be used, the best one first.
@@ -110,6 +112,7 @@ struct Wanted {
     pod: u64,
     path: u64,
     text: Option<String>,
+    who: Option<Pod>,
 }
 
 fn wanted(target: &Target, places: &Places<'_>, names: &mut PodNames) -> anyhow::Result<Wanted> {
@@ -119,11 +122,14 @@ fn wanted(target: &Target, places: &Places<'_>, names: &mut PodNames) -> anyhow:
         (None, None) => None,
     };
     if let Some(uid) = uid {
-        let text = match names.lookup(&uid) {
-            Some((namespace, name)) => format!("pod {namespace}/{name} ({uid})"),
-            None => format!("pod {uid}"),
+        let (namespace, name) = names.lookup(&uid).unzip();
+        let text = match (&namespace, &name) {
+            (Some(namespace), Some(name)) => format!("pod {namespace}/{name} ({uid})"),
+            _ => format!("pod {uid}"),
         };
-        return Ok(Wanted { pod: name_hash(uid.as_bytes()), text: Some(text), path: 0 });
+        let pod = name_hash(uid.as_bytes());
+        let who = Some(Pod { uid, namespace, name });
+        return Ok(Wanted { pod, path: 0, text: Some(text), who });
     }
     let Some(path) = &target.path else { return Ok(Wanted::default()) };
     if !path.is_absolute() {
@@ -131,7 +137,12 @@ fn wanted(target: &Target, places: &Places<'_>, names: &mut PodNames) -> anyhow:
     }
     let path = normalise(path);
     let hash = path_hash(path.as_os_str().as_encoded_bytes());
-    Ok(Wanted { path: hash, text: Some(format!("directory {}", safe_path(&path))), pod: 0 })
+    Ok(Wanted {
+        path: hash,
+        text: Some(format!("directory {}", safe_path(&path))),
+        pod: 0,
+        who: None,
+    })
 }
 
 /// Shows the probes' own debug lines, if they were loaded with them. Call it inside the runtime.

@@ -147,9 +147,11 @@ fn explanation(draft: &Draft, users: &[&Holder]) -> String {
     let pod = users.iter().find_map(|holder| holder.pod.as_ref());
     match draft.id {
         "nested-mount-under-volume" => "A mount on it must go first.".into(),
-        "swapfile-active" => "The kernel swaps to a file of this volume, and lets neither the file \
+        "swapfile-active" => {
+            "The kernel swaps to a file of this volume, and lets neither the file \
             nor the mount go until that is switched off."
-            .into(),
+                .into()
+        }
         "volume-held-by-host-process" => "A process outside the pod uses the volume in the mount \
             namespace in which it is unmounted. The kernel does not unmount what is in use: every \
             attempt fails until that process lets go."
@@ -169,9 +171,11 @@ fn explanation(draft: &Draft, users: &[&Holder]) -> String {
             )
         }
         "shim-rootfs-busy" if users.is_empty() => unexplained(),
-        "shim-rootfs-busy" => "Somebody uses the root file system of a container that has ended, so \
+        "shim-rootfs-busy" => {
+            "Somebody uses the root file system of a container that has ended, so \
             its shim cannot unmount it."
-            .into(),
+                .into()
+        }
         _ => unexplained(),
     }
 }
@@ -214,7 +218,8 @@ fn rule_out(draft: &mut Draft, found: &[&Holder], held: &Held) {
     }
     let private = held.taken.holders.iter().filter(|h| h.explains_ebusy == Some(false)).count();
     if private > 0 {
-        let others = "hold only other mounts of the file system, which does not make this unmount fail";
+        let others =
+            "hold only other mounts of the file system, which does not make this unmount fail";
         draft.fact(format!("{private} more {others}"), "/proc");
     }
 }

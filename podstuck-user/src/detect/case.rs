@@ -9,6 +9,7 @@ use crate::{
         holders::{About, Snapshot},
         look::{Answer, LookError, Question},
         mounts::Mounts,
+        users::User,
     },
 };
 
@@ -26,6 +27,16 @@ pub enum Needs {
     Look(Question),
     /// Who holds on to something.
     Holders(About),
+    /// A directory that is not empty: the mounts that a process sees, what is in the directory, and
+    /// who uses something below it.
+    Directory {
+        /// Who tried to remove it.
+        pid: u32,
+        /// The process's mount namespace.
+        namespace: u32,
+        /// The directory, as the process sees it.
+        directory: PathBuf,
+    },
 }
 
 /// A case that waits for facts.
@@ -50,6 +61,15 @@ pub enum Facts {
     Looked(Result<Answer, LookError>),
     /// To [`Needs::Holders`].
     Holders(Result<Snapshot, LookError>),
+    /// To [`Needs::Directory`].
+    Directory {
+        /// `None` when the namespace is gone.
+        mounts: Option<Mounts>,
+        /// What is in it.
+        entries: Result<Answer, LookError>,
+        /// Who uses it, apart from the one who tried to remove it.
+        users: Vec<User>,
+    },
 }
 
 /// Something to tell about a finding.

@@ -73,10 +73,9 @@ fn one(holder: &Holder) -> (String, String) {
             "its NFS clients lose it; name the client as `exportfs -v` shows it".into(),
         ),
         (_, Some(pid)) => process(holder, pid),
-        (_, None) => (
-            "cat /proc/self/mountinfo".into(),
-            "none; shows what is mounted there".into(),
-        ),
+        (_, None) => {
+            ("cat /proc/self/mountinfo".into(), "none; shows what is mounted there".into())
+        }
     }
 }
 
@@ -99,7 +98,8 @@ fn process(holder: &Holder, pid: u32) -> (String, String) {
 }
 
 fn is_plain(unit: &str) -> bool {
-    unit.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.@:".contains(&b)) && !unit.starts_with('-')
+    unit.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.@:".contains(&b))
+        && !unit.starts_with('-')
 }
 
 #[cfg(test)]

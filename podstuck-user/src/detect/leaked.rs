@@ -80,7 +80,8 @@ impl Leaked {
                 return true;
             }
             let mut mounted = false;
-            for (namespace, table, _) in sample.mounts.all().filter(|(_, _, m)| m.device == *device) {
+            for (namespace, table, _) in sample.mounts.all().filter(|(_, _, m)| m.device == *device)
+            {
                 // Where it was unmounted, or on the node itself, another mount of it is no leak: a
                 // volume is mounted for the node first and then for each of its pods.
                 if namespace == left.op.mnt_ns || table.pid == 1 {
@@ -110,11 +111,8 @@ impl Leaked {
         let (device, taken) = (*device, taken.ok()?);
         if taken.holders.is_empty() {
             let left = self.devices.remove(&device)?;
-            let over = Verdict::Over {
-                family: Family::Pinned,
-                target_id: key(device),
-                at: taken.at,
-            };
+            let over =
+                Verdict::Over { family: Family::Pinned, target_id: key(device), at: taken.at };
             return left.told.then_some(over);
         }
         left.told = true;
@@ -176,9 +174,7 @@ fn draft(left: &Left, taken: &Snapshot) -> Draft {
     for (command, risk) in release(&others) {
         draft.remedy(command, risk);
     }
-    draft.ruled_out.push(
-        "volume-held-by-host-process: the unmount itself succeeded".to_owned(),
-    );
+    draft.ruled_out.push("volume-held-by-host-process: the unmount itself succeeded".to_owned());
     draft
 }
 
@@ -209,11 +205,11 @@ mod tests {
     /// The node's namespace is 1, like that of the sample's calls; 5 is another one.
     fn sample(second: u64, node: bool, other: bool) -> NodeSample {
         let line = format!("9 2 7:0 / {VOLUME} rw - ext4 /dev/loop0 rw\n");
-        let table = |pid, there| {
-            Arc::new(Mounts::parse(pid, if there { line.as_bytes() } else { b"" }))
-        };
+        let table =
+            |pid, there| Arc::new(Mounts::parse(pid, if there { line.as_bytes() } else { b"" }));
         let tables = BTreeMap::from([(1, table(1, node)), (5, table(77, other))]);
-        NodeSample::of_mounts(Monotonic(second * 1_000_000_000), NodeMounts { tables })
+        let (at, mounts) = (Monotonic(second * 1_000_000_000), NodeMounts { tables });
+        NodeSample { at, mounts, ..NodeSample::default() }
     }
 
     fn unmounted(leaked: &mut Leaked) {
@@ -234,7 +230,10 @@ mod tests {
         let Some(Verdict::Found(draft)) = leaked.conclude(&cases[0], Ok(held)) else {
             panic!("no finding");
         };
-        assert_eq!((draft.id, draft.blocks_deletion), ("leaked-superblock-blocks-device", Some(false)));
+        assert_eq!(
+            (draft.id, draft.blocks_deletion),
+            ("leaked-superblock-blocks-device", Some(false))
+        );
         assert!(draft.remedies[0].command.starts_with("nsenter --target 77 --mount -- umount /v"));
         let (cases, _) = leaked.sampled(&sample(6, false, false));
         let verdict = leaked.conclude(&cases[0], Ok(snapshot(Vec::new())));

@@ -11,13 +11,20 @@ mod draft;
 mod holder_words;
 mod leaked;
 pub mod ledger;
+mod leftover;
+mod leftover_verdict;
 mod mass;
 mod mass_estimate;
 mod mass_verdict;
+mod orphan;
 mod permission;
 pub mod rank;
+pub mod record;
+pub mod stage;
 mod storm;
 mod umounts;
+mod untried;
+mod untried_verdict;
 
 pub use case::{Case, Facts, Needs, Patience, Verdict};
 pub use draft::{Draft, Family};
@@ -37,9 +44,12 @@ use crate::{
 use busy::Busy;
 use crossing::Crossing;
 use leaked::Leaked;
+use leftover::Leftover;
 use mass::Mass;
+use orphan::Orphans;
 use permission::Permission;
 use podstuck_common::record::reason;
+use untried::Untried;
 
 /// Ticks between the end of a target and its findings': the counts of its last calls come with the
 /// drain after the next.
@@ -62,6 +72,9 @@ pub struct Detectors {
     crossing: Crossing,
     leaked: Leaked,
     mass: Mass,
+    untried: Untried,
+    orphans: Orphans,
+    leftover: Leftover,
 }
 
 impl Detectors {
@@ -74,10 +87,19 @@ impl Detectors {
     pub fn sampled(
         &mut self,
         sample: &NodeSample,
-        _names: &mut Attributor,
+        names: &mut Attributor,
     ) -> (Vec<Case>, Vec<Verdict>) {
-        tracing::trace!("looked at {:?}, {:?}", sample.at, self.patience);
-        self.leaked.sampled(sample)
+        let Self { busy, leftover, orphans, .. } = self;
+        let others = untried::Others {
+            umounts: &busy.umounts,
+            explain: &|target| busy.count(target).is_some() || leftover.explains(target),
+            is_orphan: &|uid| orphans.is_at(uid, sample.at),
+        };
+        let mut verdicts = self.untried.sampled(sample, self.patience, names, &others);
+        verdicts.extend(self.orphans.over(sample.at));
+        let (cases, leaked) = self.leaked.sampled(sample);
+        verdicts.extend(leaked);
+        (cases, verdicts)
     }
 
     /// Shows an operation to all.
@@ -99,12 +121,21 @@ impl Detectors {
             verdicts.push(Verdict::Cleared { target_id: op.target_id, path, at: op.end });
         }
         cases.extend(self.crossing.observe(op));
-        // The mount that a removal went through is busy afterwards: that is the same fault.
-        if !self.crossing.explains(op.target_id) {
+        let uid = op.target.pod.as_ref().map_or("", |pod| pod.uid.as_str());
+        // The mount that a removal went through is busy afterwards: that is the same fault. And no
+        // pod waits for an orphan.
+        if !self.crossing.explains(op.target_id) && !self.orphans.is_orphan(uid) {
             cases.extend(self.busy.observe(op));
         }
         cases.extend(self.permission.observe(op));
         self.mass.observe(op);
+        self.untried.observe(op);
+        verdicts.extend(self.orphans.observe(op));
+        let housekept = self.orphans.is_at(uid, op.end);
+        if leftover::ends_target(op) {
+            self.leftover.forget(op.target_id, None);
+        }
+        cases.extend(self.leftover.observe(op, housekept));
         (cases, verdicts)
     }
 
@@ -126,6 +157,7 @@ impl Detectors {
             self.permission.forget(gone.target_id, None);
             self.crossing.forget(gone.target_id);
             self.mass.forget(gone.target_id);
+            self.leftover.forget(gone.target_id, None);
             let Gone { target_id, at, .. } = gone;
             verdicts.push(Verdict::Cleared { target_id, path: None, at });
         }
@@ -139,6 +171,7 @@ impl Detectors {
             (Family::Permission, self.permission.count(target_id)),
             (Family::Crossing, self.crossing.count(target_id)),
             (Family::Mass, self.mass.count(target_id)),
+            (Family::Leftover, self.leftover.count(target_id)),
         ];
         let known = counts.into_iter().filter_map(|(family, count)| Some((family, count?)));
         known.map(|(family, count)| Verdict::Counted { family, target_id, count }).collect()
@@ -163,6 +196,12 @@ impl Detectors {
             (Family::Permission, Facts::Looked(answer)) => self.permission.conclude(case, answer),
             (Family::Mass, Facts::Looked(answer)) => {
                 return self.mass.learn(case, answer, Monotonic::now()).into_iter().collect();
+            }
+            (Family::Leftover, Facts::Directory { mounts, entries, users }) => {
+                let seen =
+                    leftover::Seen { mounts: mounts.as_ref(), entries: &entries, users: &users };
+                let now = Monotonic::now();
+                self.leftover.conclude(case, &seen, &self.busy.umounts, now)
             }
             _ => None,
         };

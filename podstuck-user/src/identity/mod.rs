@@ -5,11 +5,12 @@
 //! file is read.
 
 pub mod cgroup;
-mod cgroup_walk;
+pub mod cgroup_walk;
 pub mod classify;
 pub mod component;
 pub mod layout;
 pub mod names;
+pub mod pod_record;
 pub mod process;
 pub mod roots;
 pub mod uid;

@@ -46,6 +46,11 @@ fn build_volume(pod: &Pod, volume: &Volume) -> Result<()> {
             let foreign = layout::foreign_data(&pod.root);
             (0..20).try_for_each(|n| file(&foreign.join(format!("keepme-{n}")), "precious\n"))
         }
+        Kind::SubPath => {
+            some_files(&content)?;
+            make(&content.join("conf"))?;
+            make(&pod.sub_path(volume).join("0"))
+        }
         Kind::Csi(driver) => csi(pod, volume, driver),
         Kind::Disk => disk_image(&pod.image(volume)),
         Kind::Many | Kind::Memory | Kind::MemoryWithChild => Ok(()),
@@ -70,8 +75,8 @@ fn csi(pod: &Pod, volume: &Volume, driver: Driver) -> Result<()> {
         "VolID": volume.name,
         "VolPath": pod.backing(volume),
         "Published": match driver {
-            Driver::Forgot => None,
             Driver::Works | Driver::PublishedTwice => Some([pod.content(volume)]),
+            _ => None,
         },
     }]});
     file(&layout::driver_state(&pod.root).join("state.json"), &state.to_string())?;
@@ -83,7 +88,11 @@ fn csi(pod: &Pod, volume: &Volume, driver: Driver) -> Result<()> {
         "volumeHandle": volume.name,
         "volumeLifecycleMode": if driver == Driver::Works { "Ephemeral" } else { "Persistent" },
     });
-    file(&pod.volume(volume).join("vol_data.json"), &data.to_string())
+    if driver == Driver::UnmountedEarly {
+        file(&pod.content(volume).join("export/rows.dat"), "written on the node's disk\n")?;
+    }
+    let data = if driver == Driver::Unknown { String::new() } else { data.to_string() };
+    file(&pod.volume(volume).join("vol_data.json"), &data)
 }
 
 /// An empty ext4 in a file, without a journal: it is small and lives for seconds.

@@ -45,6 +45,8 @@ pub(super) enum Kind {
     MemoryWithChild,
     /// A disk of its own, with ext4.
     Disk,
+    /// A container has a directory in it by subPath, and what was mounted there is gone by name.
+    SubPath,
     /// Published by a CSI driver, by a bind mount.
     Csi(Driver),
 }
@@ -56,8 +58,25 @@ pub(super) enum Driver {
     Works,
     /// It forgot what it had published, says "nothing to do", and that all is well.
     Forgot,
+    /// The same, and kubelet (from 1.30 on) sees the mount, and waits for its end without a word.
+    ForgotInSilence,
     /// It had published twice, one mount over the other, and unmounts once.
     PublishedTwice,
+    /// It is not there.
+    Missing,
+    /// It unmounted long ago; somebody wrote into the mount point since.
+    UnmountedEarly,
+    /// kubelet lost what it knew of the volume, and does not find it.
+    Unknown,
+    /// The pod is gone from the API server, and its directory stayed.
+    Orphaned,
+}
+
+impl Driver {
+    /// Whether its volume is mounted when the deletion begins.
+    pub(super) fn has_mounted(self) -> bool {
+        !matches!(self, Self::UnmountedEarly | Self::Orphaned)
+    }
 }
 
 const fn empty_dir(name: &'static str, kind: Kind) -> Volume {
@@ -159,6 +178,55 @@ pub const CASES: &[Case] = &[
         repeats: false,
     },
     Case {
+        id: "csi-driver-lost-publish-state-silent",
+        summary: "the same with a kubelet from 1.30 on, which only waits: no call fails",
+        volumes: &[TOKENS, LOGS, csi(PV, Driver::ForgotInSilence)],
+        props: &[],
+        repeats: false,
+    },
+    Case {
+        id: "csi-driver-not-registered",
+        summary: "the CSI driver is not on the node: kubelet cannot ask it and makes no call",
+        volumes: &[TOKENS, LOGS, csi(PV, Driver::Missing)],
+        props: &[],
+        repeats: false,
+    },
+    Case {
+        id: "vol-data-missing-or-corrupt",
+        summary: "kubelet's vol_data.json is empty: it cannot find the driver and makes no call",
+        volumes: &[TOKENS, LOGS, csi(PV, Driver::Unknown)],
+        props: &[],
+        repeats: false,
+    },
+    Case {
+        id: "data-under-mountpoint",
+        summary: "files lie in the mount point of a volume that is not mounted; rmdir is ENOTEMPTY",
+        volumes: &[TOKENS, LOGS, csi(PV, Driver::UnmountedEarly)],
+        props: &[],
+        repeats: false,
+    },
+    Case {
+        id: "subpath-source-deleted",
+        summary: "kubelet skips the umount of a subPath; rmdir of its directory is ENOTEMPTY",
+        volumes: &[TOKENS, LOGS, empty_dir("data", Kind::SubPath)],
+        props: &[],
+        repeats: false,
+    },
+    Case {
+        id: "writer-still-alive",
+        summary: "a process goes on writing into an emptyDir that is removed; rmdir is ENOTEMPTY",
+        volumes: &[TOKENS, LOGS, empty_dir("data", Kind::Files)],
+        props: &[Prop::Writer],
+        repeats: false,
+    },
+    Case {
+        id: "orphaned-pod-dir",
+        summary: "kubelet fails every 2 s to remove the directory of a pod that is long gone",
+        volumes: &[csi(PV, Driver::Orphaned)],
+        props: &[],
+        repeats: false,
+    },
+    Case {
         id: "emptydir-mass-files",
         summary: "an emptyDir has hundreds of thousands of files: slow, not stuck",
         volumes: &[TOKENS, LOGS, empty_dir("data", Kind::Many)],
@@ -190,6 +258,21 @@ impl Case {
     /// to end.
     pub(super) fn lingers(&self) -> bool {
         self.props.contains(&Prop::PrivateCopy)
+    }
+
+    /// Whether the CSI driver is there.
+    pub(super) fn has_driver(&self) -> bool {
+        !self.volumes.iter().any(|volume| volume.kind == Kind::Csi(Driver::Missing))
+    }
+
+    /// Whether the API server no longer knows the pod, so that only housekeeping deals with it.
+    pub(super) fn is_orphan(&self) -> bool {
+        self.volumes.iter().any(|volume| volume.kind == Kind::Csi(Driver::Orphaned))
+    }
+
+    /// Whether deletions must be slow enough for somebody to write in between.
+    pub(super) fn has_writer(&self) -> bool {
+        self.props.contains(&Prop::Writer)
     }
 
     /// Whether it builds a great many entries.

@@ -91,6 +91,11 @@ impl Pod {
         self.root.join("disks").join(volume.name)
     }
 
+    /// Where the container's subpaths of a volume are mounted.
+    pub(super) fn sub_path(&self, volume: &Volume) -> PathBuf {
+        self.directory().join("volume-subpaths").join(volume.name).join(CONTAINER)
+    }
+
     /// The data behind a CSI volume.
     pub(super) fn backing(&self, volume: &Volume) -> PathBuf {
         driver_state(&self.root).join(volume.name)

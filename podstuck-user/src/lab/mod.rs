@@ -25,9 +25,9 @@ mod prop;
 mod removal;
 mod runner;
 mod sweep;
-mod tool;
 #[cfg(test)]
 mod tests;
+mod tool;
 
 use std::{
     io::{self, Write},

@@ -54,6 +54,8 @@ fn mount_volume(pod: &Pod, volume: &Volume) -> Result<()> {
             tool::run("mount", arguments.into_iter().chain(paths))?;
             build::some_files(&target)
         }
+        Kind::SubPath => bind(&target.join("conf"), &pod.sub_path(volume).join("0")),
+        Kind::Csi(driver) if !driver.has_mounted() => Ok(()),
         Kind::Csi(driver) => {
             let backing = pod.backing(volume);
             bind(&backing, &target)?;

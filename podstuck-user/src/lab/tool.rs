@@ -14,10 +14,7 @@ use super::Unsupported;
 ///
 /// # Errors
 /// [`Unsupported`], with what it said, when it is not there or fails.
-pub(super) fn run<'a>(
-    program: &str,
-    arguments: impl IntoIterator<Item = &'a OsStr>,
-) -> Result<()> {
+pub(super) fn run<'a>(program: &str, arguments: impl IntoIterator<Item = &'a OsStr>) -> Result<()> {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null());
     let output = match command.output() {

@@ -1,11 +1,18 @@
 //! Bounded looks at the node. What could touch a dead file system happens in a helper process with
-//! a deadline (`look`, `holders`); what the kernel answers from memory is read here (`mounts`,
-//! `namespaces`). `sample` looks every few seconds, the others when they are asked.
+//! a deadline (`look`, `holders`, and `patient` for threads that may wait); what the kernel answers
+//! from memory is read here (`mounts`, `namespaces`, `sockets`, `users`). `sample` looks every few
+//! seconds, the others when they are asked.
 
+mod entries;
 pub mod holders;
 pub mod look;
 mod mountinfo;
 pub mod mounts;
 pub mod namespaces;
+mod patient;
+pub mod pod_dirs;
+mod remaining;
 pub mod sample;
+mod sockets;
 mod swap;
+pub mod users;

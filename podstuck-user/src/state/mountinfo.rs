@@ -157,7 +157,10 @@ mod tests {
         let [mount] = parse(text).try_into().unwrap();
         assert_eq!((mount.id, mount.parent), (36, 35));
         assert_eq!(mount.device, Device { major: 98, minor: 0 });
-        assert_eq!((mount.root.as_path(), mount.point.as_path()), ("/mnt1".as_ref(), "/mnt2".as_ref()));
+        assert_eq!(
+            (mount.root.as_path(), mount.point.as_path()),
+            ("/mnt1".as_ref(), "/mnt2".as_ref())
+        );
         assert_eq!((mount.shared, mount.master), (Some(1), Some(2)));
         assert_eq!((mount.fs_type.as_str(), mount.source.as_str()), ("ext3", "/dev/root"));
         assert!(mount.is_read_only() && mount.layers.is_empty());

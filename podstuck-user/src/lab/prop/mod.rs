@@ -3,6 +3,7 @@
 
 mod process;
 mod swap;
+mod writer;
 
 use std::{any::Any, path::PathBuf};
 
@@ -28,6 +29,8 @@ pub(super) enum Prop {
     PrivateCopy,
     /// The volume has an active swap file.
     SwapFile,
+    /// Somebody who goes on writing into the pod's emptyDir.
+    Writer,
 }
 
 /// Undoes what was staged when it is dropped.
@@ -38,6 +41,7 @@ impl Prop {
     fn in_namespace(self) -> bool {
         match self {
             Self::HostProcess | Self::Agent | Self::PrivateCopy | Self::SwapFile => true,
+            Self::Writer => false,
         }
     }
 
@@ -48,6 +52,7 @@ impl Prop {
             Self::Agent => process::stage(&subject(pod)?, View::Slave, &elsewhere),
             Self::PrivateCopy => process::stage(&subject(pod)?, View::Private, &elsewhere),
             Self::SwapFile => swap::stage(&subject(pod)?),
+            Self::Writer => writer::stage(pod),
         }
     }
 }

@@ -66,7 +66,8 @@ fn meaning(holder: &Holder) -> &'static str {
 /// What was searched, and the sum.
 pub fn search(search: &Search, style: Style) -> String {
     let label = |name: &str| style.paint(Ink::Label, name);
-    let mut out = format!("{}: {}\n", nouns::path(&search.subject.path), text(&search.subject.what));
+    let mut out =
+        format!("{}: {}\n", nouns::path(&search.subject.path), text(&search.subject.what));
     let found = match (search.holders, search.explain_ebusy) {
         (0, _) => "nobody holds it".to_owned(),
         (all, explain) => {

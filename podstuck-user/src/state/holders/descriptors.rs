@@ -38,7 +38,8 @@ fn of_process(pid: u32, found: &mut Vec<Descriptor>) -> rustix::io::Result<()> {
         let Some(fd) = entry.file_name().to_str().ok().and_then(|name| name.parse().ok()) else {
             continue;
         };
-        let file = openat(&directory, entry.file_name(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+        let file =
+            openat(&directory, entry.file_name(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
         // Closed meanwhile.
         let Ok(file) = file else { continue };
         // `pos`, `flags`, `mnt_id` and `ino` come first.
@@ -86,7 +87,9 @@ mod tests {
         let all = all(&[]);
         let own = all.iter().find(|d| (d.pid, d.fd) == (pid, fd)).unwrap();
         assert!(own.inode.is_none_or(|inode| inode == file.metadata().unwrap().st_ino()));
-        assert!(all.iter().all(|d| d.pid != pid) || super::all(&[pid]).iter().all(|d| d.pid != pid));
+        assert!(
+            all.iter().all(|d| d.pid != pid) || super::all(&[pid]).iter().all(|d| d.pid != pid)
+        );
         assert!(mount_of_namespaces().is_some_and(|mount| mount != own.mount));
     }
 }

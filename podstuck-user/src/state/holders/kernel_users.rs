@@ -105,7 +105,9 @@ fn layers(table: &Mounts, pid: u32, wanted: &Wanted) -> Vec<Holder> {
 /// Directories in the options of an overlay. Relative ones, which Docker uses, lead nowhere.
 fn layer_paths(options: &str) -> Vec<PathBuf> {
     let values = options.split(',').filter_map(|option| option.split_once('='));
-    let layers = values.filter(|(key, _)| matches!(key.trim_end_matches('+'), "lowerdir" | "upperdir" | "datadir"));
+    let layers = values.filter(|(key, _)| {
+        matches!(key.trim_end_matches('+'), "lowerdir" | "upperdir" | "datadir")
+    });
     let paths = layers.flat_map(|(_, value)| value.split(':')).filter(|path| path.starts_with('/'));
     paths.map(|path| unescaped(path.as_bytes())).collect()
 }

@@ -31,7 +31,8 @@ pub(super) fn add_tables(node: &mut NodeMounts, descriptors: &[Descriptor]) -> u
     let Ok(proc) = open("/proc", flags, Mode::empty()) else { return pins.len() };
     let Ok(home) = File::open("/proc/self/ns/mnt") else { return pins.len() };
     // All files are opened before the first namespace is entered: they are found from here only.
-    let pins: Vec<_> = pins.into_iter().map(|(number, pin)| (number, File::open(&pin), pin)).collect();
+    let pins: Vec<_> =
+        pins.into_iter().map(|(number, pin)| (number, File::open(&pin), pin)).collect();
     let mut failed = 0;
     for (namespace, file, pin) in pins {
         match file.ok().and_then(|file| read_within(file, proc.as_fd())) {

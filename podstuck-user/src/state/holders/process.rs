@@ -160,7 +160,8 @@ mod tests {
 
     #[test]
     fn a_mapping_is_told_by_its_device() {
-        let line = b"7f0012000000-7f0012001000 r-xp 00002000 08:01 1234                       /a b\\012";
+        let line =
+            b"7f0012000000-7f0012001000 r-xp 00002000 08:01 1234                       /a b\\012";
         let expected = Mapping {
             range: "7f0012000000-7f0012001000".into(),
             inode: 1234,

@@ -94,7 +94,12 @@ impl Wanted {
 
     /// What it means that somebody uses this mount, if it matters. The device is needed only for a
     /// mount that is in no table.
-    pub(super) fn hit(&self, mount: u32, device: Option<Device>, inode: Option<u64>) -> Option<Hit> {
+    pub(super) fn hit(
+        &self,
+        mount: u32,
+        device: Option<Device>,
+        inode: Option<u64>,
+    ) -> Option<Hit> {
         if self.inode.is_some() && self.inode != inode {
             return None;
         }
@@ -142,7 +147,8 @@ impl Wanted {
         let Some(parent) = table.by_id(mount.parent) else { return };
         let (Some(group), Some(place)) = (parent.shared, place(parent, mount)) else { return };
         let groups = receiving(node, group);
-        let receives = |m: &Mount| [m.shared, m.master].iter().flatten().any(|g| groups.contains(g));
+        let receives =
+            |m: &Mount| [m.shared, m.master].iter().flatten().any(|g| groups.contains(g));
         for (namespace, table) in &node.tables {
             let parents: HashMap<u32, &Mount> =
                 table.all.iter().filter(|m| receives(m)).map(|m| (m.id, m)).collect();
@@ -265,7 +271,9 @@ mod tests {
     fn a_file_is_told_by_its_inode() {
         let wanted = Wanted::file(&node(), Device { major: 0, minor: 9 }, 77, 2);
         assert!(wanted.hit(2, None, Some(77)).is_some_and(|hit| hit.through == Through::Itself));
-        assert!(wanted.hit(31, None, Some(77)).is_some_and(|hit| hit.through == Through::OtherMount));
+        assert!(
+            wanted.hit(31, None, Some(77)).is_some_and(|hit| hit.through == Through::OtherMount)
+        );
         assert_eq!(wanted.hit(2, None, Some(78)), None);
         assert_eq!(wanted.hit(2, None, None), None);
     }

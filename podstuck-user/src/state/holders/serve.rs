@@ -153,9 +153,7 @@ impl<W: Write> Snapshot<W> {
                 && device == wanted.device
             {
                 let on_it = self.descriptors.iter().filter(|open| open.mount == mount);
-                let held = group(on_it, |open| {
-                    wanted.hit(open.mount, Some(device), open.inode)
-                });
+                let held = group(on_it, |open| wanted.hit(open.mount, Some(device), open.inode));
                 self.hold(held)?;
             }
         }

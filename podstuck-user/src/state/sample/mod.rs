@@ -2,15 +2,21 @@
 //! long as a sick node makes it take: nobody waits for it, and a sample that is late is simply late.
 
 pub mod mounts;
+mod pods;
+mod populated;
+mod views;
 
 use std::{path::PathBuf, sync::Arc, thread, time::Duration};
 
 use anyhow::{Context, Result};
 use tokio::sync::watch;
 
+pub use pods::{CsiState, Mounted, PodState, Registration, VolumeState};
+
 use super::mounts::NodeMounts;
 use crate::model::time::Monotonic;
 use mounts::MountPoller;
+use pods::PodLook;
 
 /// How often.
 const EVERY: Duration = Duration::from_secs(2);
@@ -25,20 +31,16 @@ pub struct Places {
 }
 
 /// The node at one moment.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct NodeSample {
     /// When the look was over.
     pub at: Monotonic,
     /// The mounts of all namespaces.
     pub mounts: NodeMounts,
-}
-
-impl NodeSample {
-    /// A sample of nothing but mounts, for tests.
-    #[cfg(test)]
-    pub(crate) fn of_mounts(at: Monotonic, mounts: NodeMounts) -> Self {
-        Self { at, mounts }
-    }
+    /// Running kubelets.
+    pub kubelets: Vec<u32>,
+    /// Pods that have a directory.
+    pub pods: Vec<PodState>,
 }
 
 /// Samples that arrive; the last one counts.
@@ -79,16 +81,18 @@ impl Sampler {
 struct Look {
     places: Places,
     mounts: MountPoller,
+    pods: PodLook,
 }
 
 impl Look {
     fn new(places: Places) -> Self {
-        Self { places, mounts: MountPoller::default() }
+        Self { places, mounts: MountPoller::default(), pods: PodLook::default() }
     }
 
     fn at_all(&mut self) -> NodeSample {
-        tracing::trace!("looking at {:?}", self.places);
         let mounts = self.mounts.sample();
-        NodeSample { at: Monotonic::now(), mounts }
+        let (views, kubelets) = views::all(&mounts);
+        let pods = self.pods.sample(&self.places, &views);
+        NodeSample { at: Monotonic::now(), mounts, kubelets, pods }
     }
 }

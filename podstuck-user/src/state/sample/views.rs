@@ -1,0 +1,52 @@
+//! Whose mounts count: a volume is mounted when kubelet or the host sees it mounted. Copies in
+//! containers do not keep a pod from going.
+
+use std::{path::Path, sync::Arc};
+
+use crate::{
+    identity::roots::running_kubelets,
+    state::{
+        mounts::{Mounts, NodeMounts},
+        namespaces,
+    },
+};
+
+/// A mount namespace in which kubelet runs, or the host's.
+#[derive(Clone, Debug)]
+pub(super) struct View {
+    /// A process in it.
+    pub(super) pid: u32,
+    /// Its inode number.
+    pub(super) namespace: u32,
+    /// What is mounted there.
+    pub(super) mounts: Arc<Mounts>,
+}
+
+/// The host's view, and those of kubelets that have others; with the kubelets.
+pub(super) fn all(node: &NodeMounts) -> (Vec<View>, Vec<u32>) {
+    let kubelets = running_kubelets(Path::new("/proc"));
+    let mut views: Vec<View> = Vec::new();
+    for pid in [1].into_iter().chain(kubelets.iter().copied()) {
+        let Some(namespace) = namespaces::of_process(pid) else { continue };
+        if views.iter().any(|view| view.namespace == namespace) {
+            continue;
+        }
+        if let Some(mounts) = node.tables.get(&namespace) {
+            views.push(View { pid, namespace, mounts: mounts.clone() });
+        }
+    }
+    (views, kubelets)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_host_is_always_seen() {
+        let (views, _) = all(&NodeMounts::read());
+        let first = views.first().unwrap();
+        assert_eq!(first.pid, 1);
+        assert!(!first.mounts.all.is_empty());
+    }
+}
