@@ -27,7 +27,8 @@ pub(super) fn all(node: &NodeMounts) -> (Vec<View>, Vec<u32>) {
     let kubelets = running_kubelets(Path::new("/proc"));
     let mut views: Vec<View> = Vec::new();
     for pid in [1].into_iter().chain(kubelets.iter().copied()) {
-        let Some(namespace) = namespaces::of_process(pid) else { continue };
+        let first = if pid == 1 { node.host } else { None };
+        let Some(namespace) = first.or_else(|| namespaces::of_process(pid)) else { continue };
         if views.iter().any(|view| view.namespace == namespace) {
             continue;
         }
