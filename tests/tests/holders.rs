@@ -12,6 +12,7 @@ use std::{
 use holding::{Memory, Process, holders, of_process};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use podstuck_tests::{lab, of_type, root_and_btf, run};
+use serde_json::Value;
 
 #[test]
 fn who_is_in_it_or_has_it_open_is_found_and_nobody_else() {
