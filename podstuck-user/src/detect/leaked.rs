@@ -80,11 +80,10 @@ impl Leaked {
                 return true;
             }
             let mut mounted = false;
-            for (namespace, table, _) in sample.mounts.all().filter(|(_, _, m)| m.device == *device)
-            {
+            for (namespace, _, _) in sample.mounts.all().filter(|(_, _, m)| m.device == *device) {
                 // Where it was unmounted, or on the node itself, another mount of it is no leak: a
                 // volume is mounted for the node first and then for each of its pods.
-                if namespace == left.op.mnt_ns || table.pid == 1 {
+                if namespace == left.op.mnt_ns || Some(namespace) == sample.mounts.host {
                     verdicts.extend(left.over(*device, sample));
                     return false;
                 }
@@ -208,7 +207,9 @@ mod tests {
         let table =
             |pid, there| Arc::new(Mounts::parse(pid, if there { line.as_bytes() } else { b"" }));
         let tables = BTreeMap::from([(1, table(1, node)), (5, table(77, other))]);
-        NodeSample::of_mounts(Monotonic(second * 1_000_000_000), NodeMounts { tables })
+        let (at, mounts) =
+            (Monotonic(second * 1_000_000_000), NodeMounts { tables, host: Some(1) });
+        NodeSample { at, mounts, ..NodeSample::default() }
     }
 
     fn unmounted(leaked: &mut Leaked) {

@@ -68,9 +68,22 @@ impl Mounts {
 pub struct NodeMounts {
     /// One table for each; unchanged ones are the same as in the sample before.
     pub tables: BTreeMap<u32, Arc<Mounts>>,
+    /// The namespace of the node's first process.
+    pub host: Option<u32>,
 }
 
 impl NodeMounts {
+    /// With the host's namespace among these. Where the link of the first process may not be read,
+    /// its table tells: ids of mounts are unique.
+    pub(super) fn new(tables: BTreeMap<u32, Arc<Mounts>>) -> Self {
+        let host = namespaces::of_process(1).or_else(|| {
+            let root = of_process(1)?.all.first()?.id;
+            let own = tables.iter().find(|(_, table)| table.by_id(root).is_some());
+            own.map(|(namespace, _)| *namespace)
+        });
+        Self { tables, host }
+    }
+
     /// Reads all that have a process. Of a namespace's processes the one with the lowest id is
     /// asked: usually the first one of a container, which sees the whole of it. (A process in a
     /// chroot is shown only what lies below.)
@@ -80,7 +93,7 @@ impl NodeMounts {
             let table = pids.into_iter().find_map(of_process)?;
             Some((namespace, Arc::new(table)))
         });
-        Self { tables: tables.collect() }
+        Self::new(tables.collect())
     }
 
     /// How many mounts there are.

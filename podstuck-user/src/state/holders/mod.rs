@@ -16,6 +16,7 @@ mod pinned;
 mod process;
 mod relation;
 mod serve;
+mod subject;
 
 use std::{io, process::Stdio, time::Duration};
 

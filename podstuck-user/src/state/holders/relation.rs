@@ -236,7 +236,7 @@ mod tests {
         let tables = tables.iter().zip(1..).map(|(text, namespace)| {
             (namespace, Arc::new(Mounts::parse(namespace * 100, text.as_bytes())))
         });
-        NodeMounts { tables: tables.collect() }
+        NodeMounts { tables: tables.collect(), host: Some(1) }
     }
 
     fn through(wanted: &Wanted, mount: u32) -> Option<(Through, Option<bool>)> {

@@ -59,7 +59,7 @@ pub enum Only {
 }
 
 /// The node at one moment.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct NodeSample {
     /// When the look was over.
     pub at: Monotonic,
@@ -146,7 +146,7 @@ impl Look {
 
     fn at_all(&mut self) -> NodeSample {
         let mounts = self.mounts.sample();
-        let (views, kubelets) = views::all();
+        let (views, kubelets) = views::all(&mounts);
         self.cgroups.refresh(&on_host(&self.places.host_root, Path::new("/sys/fs/cgroup")));
         let pods = self.pods.sample(&self.places, &views, &self.cgroups);
         let cgroups = self.cgroups.sample(&pods);

@@ -56,7 +56,7 @@ impl MountPoller {
             }
         }
         self.read.retain(|namespace, _| tables.contains_key(namespace));
-        NodeMounts { tables: tables.into_iter().collect() }
+        NodeMounts::new(tables.into_iter().collect())
     }
 
     fn polled(&mut self, namespace: u32, pid: u32) -> Option<Arc<Mounts>> {
