@@ -25,6 +25,7 @@ mod storm;
 mod umounts;
 mod untried;
 mod untried_verdict;
+mod untried_words;
 
 pub use case::{Case, Facts, Needs, Patience, Verdict};
 pub use draft::{Draft, Family};

@@ -2,6 +2,7 @@
 //! long as a sick node makes it take: nobody waits for it, and a sample that is late is simply late.
 
 pub mod mounts;
+mod pod_mounts;
 mod pods;
 mod populated;
 mod views;
@@ -11,7 +12,8 @@ use std::{path::PathBuf, sync::Arc, thread, time::Duration};
 use anyhow::{Context, Result};
 use tokio::sync::watch;
 
-pub use pods::{CsiState, Mounted, PodState, Registration, VolumeState};
+pub use pod_mounts::Mounted;
+pub use pods::{CsiState, PodState, Registration, VolumeState};
 
 use super::mounts::NodeMounts;
 use crate::model::time::Monotonic;
@@ -114,8 +116,8 @@ impl Look {
 
     fn at_all(&mut self) -> NodeSample {
         let mounts = self.mounts.sample();
-        let (views, kubelets) = views::all();
-        let pods = self.pods.sample(&self.places, &views);
+        let (views, kubelets) = views::all(&mounts);
+        let pods = self.pods.sample(&self.places, &mounts, &views);
         NodeSample { at: Monotonic::now(), mounts, kubelets, pods }
     }
 }

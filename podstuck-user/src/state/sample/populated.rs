@@ -26,6 +26,11 @@ impl PodCgroups {
         Some(Self { by_uid: pod_cgroups(&tree) })
     }
 
+    /// Whether a pod has a group.
+    pub(super) fn know(&self, uid: &str) -> bool {
+        self.by_uid.contains_key(uid)
+    }
+
     /// Whether a process is left in a pod's group or below. A pod without a group has none.
     pub(super) fn populated(&self, uid: &str) -> bool {
         self.by_uid.get(uid).into_iter().flatten().any(|group| has_process(group))
