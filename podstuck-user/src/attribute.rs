@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, path::Path, sync::Arc, time::Duration};
 
-use podstuck_common::record;
+use podstuck_common::{record, trail::name_hash};
 
 use crate::{
     decode::Record,
@@ -12,7 +12,7 @@ use crate::{
     },
     model::{
         call::{Call, Outcome},
-        identity::{Actor, Pod, Target},
+        identity::{Actor, Pod, Target, TargetKind},
         operation::Operation,
         time::Monotonic,
     },
@@ -88,6 +88,14 @@ impl Attributor {
     pub fn target_of(&mut self, path: &Path) -> Option<(u64, Arc<Target>)> {
         let (_, trail) = target_root(path)?;
         Some((trail.target, self.learn(trail.target, path)))
+    }
+
+    /// A pod of which there is no path, and the id that stands for it.
+    pub fn pod_target(&mut self, uid: &str) -> (u64, Arc<Target>) {
+        let pod = self.pod(Pod { uid: uid.into(), namespace: None, name: None });
+        let kind = TargetKind::PodDirectory;
+        let target = Target { kind, pod: Some(pod), ..Target::unknown() };
+        (name_hash(uid.as_bytes()), Arc::new(target))
     }
 
     /// A process, with its pod by name.

@@ -10,6 +10,7 @@ use tokio::{
 use crate::{
     detect::{Case, Facts, Needs},
     state::{
+        file_system,
         holders::{self, About, Snapshot},
         look::{self, LookError},
         mounts, users,
@@ -74,6 +75,11 @@ async fn gather(needs: &Needs) -> Facts {
             let mounts =
                 tokio::task::spawn_blocking(move || mounts::of_namespace(pid, namespace)).await;
             Facts::Mounts(mounts.ok().flatten())
+        }
+        Needs::FileSystem { pid, namespace, mount_id } => {
+            let (pid, namespace, mount_id) = (*pid, *namespace, *mount_id);
+            let look = move || file_system::of_mount(pid, namespace, mount_id);
+            Facts::FileSystem(tokio::task::spawn_blocking(look).await.ok().flatten())
         }
         Needs::Look(question) => Facts::Looked(look::ask(question).await),
         Needs::Directory { pid, namespace, directory } => {

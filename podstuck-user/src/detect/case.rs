@@ -6,6 +6,7 @@ use super::draft::{Draft, Family};
 use crate::{
     model::time::Monotonic,
     state::{
+        file_system::FileSystem,
         holders::{About, Snapshot},
         look::{Answer, LookError, Question},
         mounts::Mounts,
@@ -22,6 +23,15 @@ pub enum Needs {
         pid: u32,
         /// The namespace's inode number.
         namespace: u32,
+    },
+    /// The file system of a mount.
+    FileSystem {
+        /// A process in the namespace, if it still lives.
+        pid: u32,
+        /// The namespace's inode number.
+        namespace: u32,
+        /// `mnt_id`
+        mount_id: u32,
     },
     /// A look at an object.
     Look(Question),
@@ -57,6 +67,8 @@ pub struct Case {
 pub enum Facts {
     /// To [`Needs::Mounts`]; `None` when the namespace is gone.
     Mounts(Option<Mounts>),
+    /// To [`Needs::FileSystem`]; `None` when the namespace or the mount is gone.
+    FileSystem(Option<FileSystem>),
     /// To [`Needs::Look`].
     Looked(Result<Answer, LookError>),
     /// To [`Needs::Directory`].

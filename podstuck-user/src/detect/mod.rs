@@ -8,6 +8,8 @@ mod busy_verdict;
 mod case;
 mod crossing;
 mod draft;
+mod errno;
+mod errno_verdict;
 mod holder_words;
 mod leaked;
 pub mod ledger;
@@ -20,12 +22,16 @@ mod orphan;
 mod permission;
 pub mod rank;
 pub mod record;
+mod space;
 pub mod stage;
 mod storm;
+mod survivor;
+mod survivor_verdict;
 mod umounts;
 mod untried;
 mod untried_verdict;
 mod untried_words;
+mod wait;
 
 pub use case::{Case, Facts, Needs, Patience, Verdict};
 pub use draft::{Draft, Family};
@@ -44,12 +50,15 @@ use crate::{
 };
 use busy::Busy;
 use crossing::Crossing;
+use errno::Errnos;
 use leaked::Leaked;
 use leftover::Leftover;
 use mass::Mass;
 use orphan::Orphans;
 use permission::Permission;
 use podstuck_common::record::reason;
+use space::Spaces;
+use survivor::Survivor;
 use untried::Untried;
 
 /// Ticks between the end of a target and its findings': the counts of its last calls come with the
@@ -76,6 +85,9 @@ pub struct Detectors {
     untried: Untried,
     orphans: Orphans,
     leftover: Leftover,
+    survivor: Survivor,
+    errnos: Errnos,
+    spaces: Spaces,
 }
 
 impl Detectors {
@@ -98,6 +110,8 @@ impl Detectors {
         };
         let mut verdicts = self.untried.sampled(sample, self.patience, names, &others);
         verdicts.extend(self.orphans.over(sample.at));
+        verdicts.extend(self.survivor.sampled(sample, names));
+        verdicts.extend(self.spaces.sampled(sample));
         let (cases, leaked) = self.leaked.sampled(sample);
         verdicts.extend(leaked);
         (cases, verdicts)
@@ -118,6 +132,7 @@ impl Detectors {
             verdicts.extend(self.counted(op.target_id));
             self.busy.forget(op.target_id, Some(&op.path));
             self.permission.forget(op.target_id, Some(&op.path));
+            self.errnos.forget(op.target_id, Some(&op.path));
             let path = Some(op.path.clone());
             verdicts.push(Verdict::Cleared { target_id: op.target_id, path, at: op.end });
         }
@@ -129,6 +144,8 @@ impl Detectors {
             cases.extend(self.busy.observe(op));
         }
         cases.extend(self.permission.observe(op));
+        cases.extend(self.errnos.observe(op));
+        self.survivor.observe(op);
         self.mass.observe(op);
         self.untried.observe(op);
         verdicts.extend(self.orphans.observe(op));
@@ -156,6 +173,7 @@ impl Detectors {
             verdicts.extend(self.counted(gone.target_id));
             self.busy.forget(gone.target_id, None);
             self.permission.forget(gone.target_id, None);
+            self.errnos.forget(gone.target_id, None);
             self.crossing.forget(gone.target_id);
             self.mass.forget(gone.target_id);
             self.leftover.forget(gone.target_id, None);
@@ -173,6 +191,7 @@ impl Detectors {
             (Family::Crossing, self.crossing.count(target_id)),
             (Family::Mass, self.mass.count(target_id)),
             (Family::Leftover, self.leftover.count(target_id)),
+            (Family::Space, self.errnos.count(target_id)),
         ];
         let known = counts.into_iter().filter_map(|(family, count)| Some((family, count?)));
         known.map(|(family, count)| Verdict::Counted { family, target_id, count }).collect()
@@ -194,6 +213,7 @@ impl Detectors {
             (Family::Crossing, Facts::Mounts(mounts)) => {
                 self.crossing.conclude(case, mounts.as_ref())
             }
+            (Family::Space, Facts::FileSystem(found)) => self.errnos.conclude(case, found.as_ref()),
             (Family::Permission, Facts::Looked(answer)) => self.permission.conclude(case, answer),
             (Family::Mass, Facts::Looked(answer)) => {
                 return self.mass.learn(case, answer, Monotonic::now()).into_iter().collect();

@@ -43,7 +43,8 @@ pub(super) fn pod_uid(name: &str) -> Option<String> {
     uid.and_then(parse_pod_uid)
 }
 
-fn container_id(name: &str) -> Option<&str> {
+/// The container id in a component that is a container's own group.
+pub fn container_id(name: &str) -> Option<&str> {
     let name = name.strip_suffix(".scope").unwrap_or(name);
     let id = name.rsplit_once('-').map_or(name, |(_, id)| id);
     is_long_id(id.as_bytes()).then_some(id)

@@ -3,10 +3,7 @@
 use std::thread;
 
 use anyhow::{Context, Result, bail};
-use aya::{
-    Ebpf,
-    programs::{Program, TracePoint},
-};
+use aya::{Ebpf, programs::Program};
 
 use super::hooks::{Form, Pair, Side};
 
@@ -66,14 +63,4 @@ fn attach_one(program: &mut Program, pair: &Pair, side: Side) -> Result<Link> {
         }
         other => bail!("a program of type {:?} has no place here", other.prog_type()),
     })
-}
-
-/// Watches what io_uring hands to its workers, among which are all deletions.
-pub(super) fn attach_io_uring(ebpf: &mut Ebpf) -> Result<Link> {
-    const PROGRAM: &str = "io_uring_queued";
-    let program = ebpf.program_mut(PROGRAM).context("this build has no such program")?;
-    let program: &mut TracePoint = program.try_into()?;
-    program.load()?;
-    let link = program.attach("io_uring", "io_uring_queue_async_work")?;
-    Ok(Box::new(program.take_link(link)?))
 }

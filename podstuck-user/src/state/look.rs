@@ -18,12 +18,13 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tokio::{io::AsyncReadExt, io::AsyncWriteExt, process::Command, time::timeout};
 
-use super::{entries, pod_dirs, remaining, swap};
+use super::{entries, pod_dirs, remaining, rooms, swap};
 
 pub use super::{
     entries::{Entries, Entry},
     pod_dirs::RootOnDisk,
     remaining::Remaining,
+    rooms::{Place, Room},
 };
 
 /// How long an answer may take. Local file systems answer in milliseconds.
@@ -76,6 +77,11 @@ pub enum Question {
         /// Each root as this process sees it; without one, as we do.
         roots: Vec<(Option<u32>, OsString)>,
     },
+    /// How full the file systems are that paths lie on.
+    Rooms {
+        /// The paths.
+        places: Vec<Place>,
+    },
 }
 
 /// Flags of an inode that make its removal fail with EPERM.
@@ -111,6 +117,8 @@ pub enum Answer {
     Entries(Entries),
     /// To [`Question::Pods`]: one for each root, `None` where there are no pods.
     Pods(Vec<Option<RootOnDisk>>),
+    /// To [`Question::Rooms`]: one for each path, `None` where there is nothing.
+    Rooms(Vec<Option<Room>>),
 }
 
 /// Asks the helper and waits, at most for the deadline. The helper is this program again.
@@ -179,6 +187,12 @@ fn answer(question: &Question) -> Result<Answer> {
                 pod_dirs::read_root(&root)
             };
             Ok(Answer::Pods(roots.iter().map(read).collect()))
+        }
+        Question::Rooms { places } => {
+            let look = |(pid, path): &Place| {
+                rooms::room(&pid.map_or_else(|| path.into(), |pid| seen_by(pid, path)))
+            };
+            Ok(Answer::Rooms(places.iter().map(look).collect()))
         }
     }
 }

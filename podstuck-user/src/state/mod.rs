@@ -4,6 +4,7 @@
 //! seconds, the others when they are asked.
 
 mod entries;
+pub mod file_system;
 pub mod holders;
 pub mod look;
 mod mountinfo;
@@ -12,6 +13,7 @@ pub mod namespaces;
 mod patient;
 pub mod pod_dirs;
 mod remaining;
+pub mod rooms;
 pub mod sample;
 mod sockets;
 mod swap;

@@ -1,24 +1,37 @@
 //! What the node looks like, again and again. A thread of its own looks, because a look may take as
 //! long as a sick node makes it take: nobody waits for it, and a sample that is late is simply late.
 
+mod cgroups;
+mod freezer;
 pub mod mounts;
 mod pod_mounts;
 mod pods;
-mod populated;
+mod space;
+mod tasks;
 mod views;
 
-use std::{path::PathBuf, sync::Arc, thread, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    thread,
+    time::Duration,
+};
 
 use anyhow::{Context, Result};
 use tokio::sync::watch;
 
+pub use cgroups::PodGroup;
 pub use pod_mounts::Mounted;
 pub use pods::{CsiState, PodState, Registration, VolumeState};
+pub use space::Space;
+pub use tasks::Task;
 
 use super::mounts::NodeMounts;
-use crate::model::time::Monotonic;
+use crate::{identity::on_host, model::time::Monotonic};
+use cgroups::CgroupLook;
 use mounts::MountPoller;
 use pods::PodLook;
+use space::SpaceLook;
 
 /// How often.
 const EVERY: Duration = Duration::from_secs(2);
@@ -56,6 +69,10 @@ pub struct NodeSample {
     pub kubelets: Vec<u32>,
     /// Pods that have a directory.
     pub pods: Vec<PodState>,
+    /// Pods whose processes were looked at this time. Those that give a reason are, every time.
+    pub cgroups: Vec<PodGroup>,
+    /// File systems that kubelet and the runtimes live on.
+    pub spaces: Vec<Space>,
     /// The mounts of all namespaces.
     pub mounts: NodeMounts,
 }
@@ -64,7 +81,14 @@ impl NodeSample {
     /// A sample of nothing but mounts, for tests.
     #[cfg(test)]
     pub(crate) fn of_mounts(at: Monotonic, mounts: NodeMounts) -> Self {
-        Self { at, mounts, kubelets: Vec::new(), pods: Vec::new() }
+        Self {
+            at,
+            mounts,
+            kubelets: Vec::new(),
+            pods: Vec::new(),
+            cgroups: Vec::new(),
+            spaces: Vec::new(),
+        }
     }
 }
 
@@ -107,17 +131,28 @@ struct Look {
     places: Places,
     mounts: MountPoller,
     pods: PodLook,
+    cgroups: CgroupLook,
+    spaces: SpaceLook,
 }
 
 impl Look {
     fn new(places: Places) -> Self {
-        Self { places, mounts: MountPoller::default(), pods: PodLook::default() }
+        Self {
+            places,
+            mounts: MountPoller::default(),
+            pods: PodLook::default(),
+            cgroups: CgroupLook::default(),
+            spaces: SpaceLook::default(),
+        }
     }
 
     fn at_all(&mut self) -> NodeSample {
         let mounts = self.mounts.sample();
         let (views, kubelets) = views::all(&mounts);
-        let pods = self.pods.sample(&self.places, &mounts, &views);
-        NodeSample { at: Monotonic::now(), mounts, kubelets, pods }
+        self.cgroups.refresh(&on_host(&self.places.host_root, Path::new("/sys/fs/cgroup")));
+        let pods = self.pods.sample(&self.places, &mounts, &views, &self.cgroups);
+        let cgroups = self.cgroups.sample(&pods);
+        let spaces = self.spaces.sample(&self.places, &views);
+        NodeSample { at: Monotonic::now(), mounts, kubelets, pods, cgroups, spaces }
     }
 }

@@ -9,8 +9,8 @@ use std::{
 
 use super::{
     Only, Places,
+    cgroups::CgroupLook,
     pod_mounts::{Elsewhere, Mounted, by_pod},
-    populated::PodCgroups,
     views::View,
 };
 use crate::{
@@ -89,11 +89,11 @@ impl PodLook {
         places: &Places,
         node: &NodeMounts,
         views: &[View],
+        cgroups: &CgroupLook,
     ) -> Vec<PodState> {
         self.read(places, views);
         let elsewhere = Elsewhere::new(node, views);
         let mounts = by_pod(views);
-        let cgroups = PodCgroups::find(&on_host(&places.host_root, Path::new("/sys/fs/cgroup")));
         let mut listening = OnceListening::default();
         let mut seen = HashSet::new();
         let mut pods = Vec::new();
@@ -112,12 +112,10 @@ impl PodLook {
                 for csi in volumes.iter_mut().filter_map(|volume| volume.csi.as_mut()) {
                     csi.registration = registration(csi, &on_disk.registered, &mut listening);
                 }
-                let populated = cgroups.as_ref().and_then(|groups| {
-                    // Where kubelet makes no groups for pods, a container is known by its mounts.
-                    let unknown =
-                        !groups.know(&pod.uid) && mounted.iter().any(|(_, m)| elsewhere.has(m));
-                    (!unknown).then(|| groups.populated(&pod.uid))
-                });
+                // Where kubelet makes no groups for pods, a container is known by its mounts.
+                let unknown =
+                    !cgroups.knows(&pod.uid) && mounted.iter().any(|(_, m)| elsewhere.has(m));
+                let populated = if unknown { None } else { cgroups.populated(&pod.uid) };
                 pods.push(PodState {
                     uid: pod.uid.clone(),
                     directory: root.join("pods").join(&pod.uid),
