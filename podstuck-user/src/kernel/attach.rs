@@ -28,6 +28,8 @@ pub struct Attached {
     pub not_covered: Vec<String>,
     /// How deletions by io_uring are seen; `None` where there are none, or no probe sees them.
     pub io_uring: Option<io_uring::Seen>,
+    /// Whether programs that are there to unmount are seen when they are executed.
+    pub sees_exec: bool,
 }
 
 impl Attached {
@@ -110,6 +112,15 @@ pub fn all(ebpf: &mut Ebpf, forms: &[Form], layout: &Layout) -> Result<(Attached
     }
     if let Some(shown) = layout.io_uring {
         links.add(io_uring::attach(ebpf, &mut attached, shown, by_function)?);
+    }
+    match tracefs::with(|| links::attach_exec(ebpf)) {
+        Ok(link) => {
+            links.add([link]);
+            attached.sees_exec = true;
+        }
+        Err(error) => attached.not_covered.push(format!(
+            "unmounting programs that hang before umount2 are noticed seconds later: {error:#}"
+        )),
     }
     Ok((attached, links))
 }

@@ -3,7 +3,10 @@
 use std::thread;
 
 use anyhow::{Context, Result, bail};
-use aya::{Ebpf, programs::Program};
+use aya::{
+    Ebpf,
+    programs::{Program, TracePoint},
+};
 
 use super::hooks::{Form, Pair, Side};
 
@@ -63,4 +66,23 @@ fn attach_one(program: &mut Program, pair: &Pair, side: Side) -> Result<Link> {
         }
         other => bail!("a program of type {:?} has no place here", other.prog_type()),
     })
+}
+
+/// Watches which programs are executed that are there to unmount.
+pub(super) fn attach_exec(ebpf: &mut Ebpf) -> Result<Link> {
+    attach_alone(ebpf, "executed", "sched", "sched_process_exec")
+}
+
+/// A program on a tracepoint that has no other half.
+pub(super) fn attach_alone(
+    ebpf: &mut Ebpf,
+    program: &str,
+    category: &str,
+    event: &str,
+) -> Result<Link> {
+    let program = ebpf.program_mut(program).context("this build has no such program")?;
+    let program: &mut TracePoint = program.try_into()?;
+    program.load()?;
+    let link = program.attach(category, event)?;
+    Ok(Box::new(program.take_link(link)?))
 }

@@ -13,7 +13,9 @@ mod build;
 mod calls;
 mod case;
 mod disk;
+mod freeze;
 mod go_remove;
+mod keeper;
 mod kubelet;
 mod layout;
 mod lifeline;
@@ -36,6 +38,7 @@ use std::{
 };
 
 pub use case::{CASES, Case, find};
+pub use keeper::{KeeperArgs, keeper_main};
 pub use removal::{RemovalArgs, removal_main};
 pub use runner::{relaunch_self, run};
 

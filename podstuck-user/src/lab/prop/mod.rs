@@ -1,6 +1,8 @@
 //! What a case needs beside the pod's files and mounts: other processes, devices, file systems.
 //! One file for each.
 
+mod disk;
+mod fuse;
 mod process;
 mod swap;
 mod writer;
@@ -11,6 +13,7 @@ use anyhow::{Context, Result};
 
 use super::{
     case::find,
+    keeper::Task,
     layout::{Pod, foreign_data},
 };
 use process::View;
@@ -31,6 +34,16 @@ pub(super) enum Prop {
     PrivateCopy,
     /// The volume has an active swap file.
     SwapFile,
+    /// A FUSE file system in the emptyDir `data` whose server answers nothing.
+    SilentServer,
+    /// The same, and the server is gone.
+    DeadServer,
+    /// The emptyDirs lie on a file system that is frozen.
+    Frozen,
+    /// The volume `pv` is on a disk that is slow to write.
+    SlowDisk,
+    /// The volume `pv` is on a disk that stops at the first write.
+    StoppedDisk,
 }
 
 /// Undoes what was staged when it is dropped.
@@ -41,18 +54,34 @@ impl Prop {
     fn in_namespace(self) -> bool {
         match self {
             Self::Writer => false,
-            Self::HostProcess | Self::Agent | Self::PrivateCopy | Self::SwapFile => true,
+            Self::HostProcess
+            | Self::Agent
+            | Self::PrivateCopy
+            | Self::SwapFile
+            | Self::SilentServer
+            | Self::DeadServer
+            | Self::Frozen
+            | Self::SlowDisk
+            | Self::StoppedDisk => true,
         }
     }
 
     fn stage(self, pod: &Pod) -> Result<Staged> {
         let elsewhere = foreign_data(&pod.root);
+        let volumes = pod.directory().join("volumes");
+        let data = volumes.join("kubernetes.io~empty-dir/data");
+        let disk = volumes.join("kubernetes.io~iscsi/pv");
         match self {
             Self::Writer => writer::stage(pod),
             Self::HostProcess => process::stage(&subject(pod)?, View::Same, &elsewhere),
             Self::Agent => process::stage(&subject(pod)?, View::Slave, &elsewhere),
             Self::PrivateCopy => process::stage(&subject(pod)?, View::Private, &elsewhere),
             Self::SwapFile => swap::stage(&subject(pod)?),
+            Self::SilentServer => Ok(Box::new(fuse::silent(&data.join("m"))?)),
+            Self::DeadServer => Ok(Box::new(fuse::dead(&data.join("m"))?)),
+            Self::Frozen => Ok(Box::new(disk::frozen(pod, &data)?)),
+            Self::SlowDisk => Ok(Box::new(disk::served(pod, &disk, Task::Slow)?)),
+            Self::StoppedDisk => Ok(Box::new(disk::served(pod, &disk, Task::Stops)?)),
         }
     }
 }
