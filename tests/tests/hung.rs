@@ -10,7 +10,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use podstuck_tests::{Running, add_up, lab, of_type, root_and_btf, settle, slowdown, summary, watch};
+use podstuck_tests::{
+    Running, add_up, lab, of_type, root_and_btf, settle, slowdown, summary, watch,
+};
 use serde_json::Value;
 
 /// What `--hung-after` is by default, and how much later a stuck call must be told at the latest.
@@ -274,7 +276,10 @@ fn an_umount_that_never_comes_to_its_call_is_found() {
         assert!(stack(&told).contains(&"request_wait_answer"), "{told:#}");
     }
     let found = finding(&mut watching, &lab, "fuse-daemon-hung");
-    assert_eq!((&found["actor"]["pid"], &found["actor"]["component"]), (&pid, &"umount-helper".into()));
+    assert_eq!(
+        (&found["actor"]["pid"], &found["actor"]["component"]),
+        (&pid, &"umount-helper".into())
+    );
     end(lab, watching, "fuse-daemon-hung");
     drop(program);
 }
