@@ -99,6 +99,11 @@ impl Dead {
         (found.object == case.path).then(|| draft(suspect, mount))
     }
 
+    /// Whether a dead file system was found in a target.
+    pub(super) fn is_found(&self, target_id: u64) -> bool {
+        self.found.contains_key(&target_id)
+    }
+
     /// Whether a failure on this path is because of a dead mount there or below.
     pub(super) fn explains(&self, target_id: u64, path: &Path) -> bool {
         self.found.get(&target_id).is_some_and(|found| found.point.starts_with(path))

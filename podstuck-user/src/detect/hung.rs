@@ -50,6 +50,11 @@ impl Hung {
         self.verdict(target_id, at)
     }
 
+    /// Whether a thread is stuck on a target: then somebody does try.
+    pub(super) fn is_stuck(&self, target_id: u64) -> bool {
+        self.stuck.get(&target_id).is_some_and(|threads| !threads.is_empty())
+    }
+
     /// A thread has returned.
     pub(super) fn returned(&mut self, tid: u32, at: Monotonic) -> Option<Verdict> {
         let (target_id, threads) = self.stuck.iter_mut().find(|(_, t)| t.contains_key(&tid))?;

@@ -162,7 +162,7 @@ fn phantom(full: &Full) -> Draft {
 fn writer(full: &Full, entries: &Entries, seen: &Seen<'_>, now: Monotonic) -> Draft {
     let tried = now.since(full.first) + ROUNDING;
     let newest = entries.listed.first().map(|entry| entry.age);
-    if !newest.is_some_and(|age| age <= tried) {
+    if newest.is_none_or(|age| age > tried) {
         let mut draft = base("leftover-unexplained", full, 0.3);
         contents(&mut draft, entries);
         draft.explanation = "What is in the directory is older than the first attempt, and the \

@@ -34,6 +34,7 @@ mod survivor_verdict;
 mod umounts;
 mod untried;
 mod untried_verdict;
+mod untried_words;
 mod wait;
 
 pub use case::{Case, Facts, Needs, Patience, Verdict};
@@ -110,10 +111,13 @@ impl Detectors {
         sample: &NodeSample,
         names: &mut Attributor,
     ) -> (Vec<Case>, Vec<Verdict>) {
-        let Self { busy, leftover, orphans, .. } = self;
+        let Self { busy, leftover, orphans, hung, dead, .. } = self;
         let others = untried::Others {
             umounts: &busy.umounts,
-            explain: &|target| busy.count(target).is_some() || leftover.explains(target),
+            explain: &|target| {
+                let fails = busy.count(target).is_some() || leftover.explains(target);
+                fails || hung.is_stuck(target) || dead.is_found(target)
+            },
             is_orphan: &|uid| orphans.is_at(uid, sample.at),
         };
         let mut verdicts = self.untried.sampled(sample, self.patience, names, &others);

@@ -65,6 +65,8 @@ mod tests {
             point,
             id: 1,
             what: "tmpfs".into(),
+            shown: Default::default(),
+            shared: false,
             namespace: 1,
             pid: 1,
             source: "/proc/1/mountinfo".into(),

@@ -179,8 +179,9 @@ fn fault(pod: &PodState, volume: &VolumeState, tried: &Tried, seen: bool) -> Opt
     }
     let begun = seen || !untried_verdict::has_tokens(pod);
     match csi.map(|csi| csi.registration) {
-        Some(Registration::Absent) => Some(Fault::DriverAbsent),
-        Some(Registration::Deaf) => Some(Fault::DriverDeaf),
+        // Of a pod that is not being taken down, nobody is asked to unmount anything.
+        Some(Registration::Absent) if begun => Some(Fault::DriverAbsent),
+        Some(Registration::Deaf) if begun => Some(Fault::DriverDeaf),
         Some(Registration::Listening) if begun => Some(Fault::Forgotten),
         _ => Some(Fault::NotAttempted),
     }

@@ -24,6 +24,8 @@ fn csi(registration: Registration) -> VolumeState {
             point: format!("{path}/mount").into(),
             id: 7,
             what: "a disk".into(),
+            shown: Default::default(),
+            shared: false,
             namespace: 1,
             pid: 1,
             source: "/proc/1/mountinfo".into(),
@@ -119,7 +121,7 @@ fn nothing_is_said_before_the_patience_is_over() {
 #[test]
 fn a_driver_without_a_socket_is_told_sooner() {
     for registration in [Registration::Absent, Registration::Deaf] {
-        let gone = pod(vec![csi(registration), tokens()]);
+        let gone = pod(vec![csi(registration)]);
         assert_eq!(Played::new().told(&gone, 68), None);
         assert_eq!(Played::new().told(&gone, 72).unwrap().0, "csi-driver-not-registered");
     }
@@ -141,10 +143,14 @@ fn a_pod_that_runs_or_has_not_begun_is_none_of_our_business() {
 
 #[test]
 fn a_pod_of_which_nothing_is_taken_down_may_not_be_deleted_at_all() {
+    for registration in [Registration::Listening, Registration::Absent, Registration::Deaf] {
+        let whole = pod(vec![csi(registration), tokens()]);
+        assert_eq!(Played::new().told(&whole, 248), None);
+        let (id, confidence) = Played::new().told(&whole, 600).unwrap();
+        assert_eq!(id, "unmount-not-attempted");
+        assert!(confidence < 0.5);
+    }
     let whole = pod(vec![csi(Registration::Listening), tokens()]);
-    let (id, confidence) = Played::new().told(&whole, 600).unwrap();
-    assert_eq!(id, "unmount-not-attempted");
-    assert!(confidence < 0.5);
     let mut begun = Played::new();
     let mut op = umount(None, 9.0, 1);
     op.path = format!("{ROOT}/volumes/kubernetes.io~empty-dir/data").into();

@@ -52,14 +52,13 @@ fn walk(root: &Path, mut go_on: impl FnMut(String, PathBuf) -> bool) {
                 tracing::warn!("stopped after {MOST} control groups below {}", root.display());
                 return;
             }
-            match entry.file_name().to_str().and_then(pod_uid) {
-                Some(found) => {
-                    if !go_on(found, entry.path()) {
-                        return;
-                    }
-                }
-                None if depth + 1 < DEEPEST => queue.push_back((entry.path(), depth + 1)),
-                None => {}
+            let pod = entry.file_name().to_str().and_then(pod_uid);
+            let enter = pod.is_none() && depth + 1 < DEEPEST;
+            if pod.is_some_and(|uid| !go_on(uid, entry.path())) {
+                return;
+            }
+            if enter {
+                queue.push_back((entry.path(), depth + 1));
             }
         }
     }

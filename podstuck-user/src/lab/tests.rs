@@ -102,6 +102,41 @@ fn busy_directories_are_tried_again() {
 }
 
 #[test]
+fn what_kubelet_waits_for_in_silence_makes_no_call() {
+    if !allowed() {
+        return;
+    }
+    for id in [
+        "csi-driver-lost-publish-state-silent",
+        "csi-driver-not-registered",
+        "vol-data-missing-or-corrupt",
+    ] {
+        let done = play(id, &options());
+        assert_eq!(done["pods_removed"], 0, "{id}");
+        assert!(done["attempts"].as_u64() > Some(1), "{id}");
+        // What the token and log volumes take, once.
+        assert_eq!(done["calls"]["umount2"], json!({"ok": 1}), "{id}");
+        assert_eq!(failures(&done, "unlinkat+AT_REMOVEDIR", "ENOTEMPTY"), 3, "{id}");
+        assert_eq!(failures(&done, "unlinkat+AT_REMOVEDIR", "EBUSY"), Value::Null, "{id}");
+    }
+}
+
+#[test]
+fn directories_that_are_not_empty_are_tried_again() {
+    if !allowed() {
+        return;
+    }
+    for id in ["data-under-mountpoint", "subpath-source-deleted"] {
+        let done = play(id, &options());
+        assert_eq!((&done["attempts"], &done["pods_removed"]), (&json!(2), &json!(0)), "{id}");
+        assert_eq!(failures(&done, "unlinkat+AT_REMOVEDIR", "ENOTEMPTY"), 5, "{id}");
+    }
+    let done = play("orphaned-pod-dir", &options());
+    assert_eq!((&done["attempts"], &done["pods_removed"]), (&json!(1), &json!(0)));
+    assert_eq!(failures(&done, "unlinkat+AT_REMOVEDIR", "ENOTDIR"), 1);
+}
+
+#[test]
 fn a_busy_umount_is_tried_again() {
     if !allowed() {
         return;

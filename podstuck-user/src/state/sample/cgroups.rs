@@ -74,6 +74,11 @@ impl CgroupLook {
         });
     }
 
+    /// Whether a pod has a group.
+    pub(super) fn knows(&self, uid: &str) -> bool {
+        self.groups.contains_key(uid)
+    }
+
     /// Whether a process is left in a pod's group or below, in the main hierarchy; `None` when there
     /// is none. A pod without a group has none.
     pub(super) fn populated(&self, uid: &str) -> Option<bool> {

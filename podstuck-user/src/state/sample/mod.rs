@@ -4,6 +4,7 @@
 mod cgroups;
 mod freezer;
 pub mod mounts;
+mod pod_mounts;
 mod pods;
 mod space;
 mod tasks;
@@ -20,7 +21,8 @@ use anyhow::{Context, Result};
 use tokio::sync::watch;
 
 pub use cgroups::PodGroup;
-pub use pods::{CsiState, Mounted, PodState, Registration, VolumeState};
+pub use pod_mounts::Mounted;
+pub use pods::{CsiState, PodState, Registration, VolumeState};
 pub use space::Space;
 pub use tasks::Task;
 
@@ -148,7 +150,7 @@ impl Look {
         let mounts = self.mounts.sample();
         let (views, kubelets) = views::all(&mounts);
         self.cgroups.refresh(&on_host(&self.places.host_root, Path::new("/sys/fs/cgroup")));
-        let pods = self.pods.sample(&self.places, &views, &self.cgroups);
+        let pods = self.pods.sample(&self.places, &mounts, &views, &self.cgroups);
         let cgroups = self.cgroups.sample(&pods);
         let spaces = self.spaces.sample(&self.places, &views);
         NodeSample { at: Monotonic::now(), mounts, kubelets, pods, cgroups, spaces }

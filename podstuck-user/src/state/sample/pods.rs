@@ -1,18 +1,23 @@
 //! Pods as kubelet left them on the disk, joined with what is mounted and who is left.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashSet},
     ffi::OsString,
-    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     sync::OnceLock,
 };
 
-use super::{Only, Places, cgroups::CgroupLook, views::View};
+use super::{
+    Only, Places,
+    cgroups::CgroupLook,
+    pod_mounts::{Elsewhere, Mounted, by_pod},
+    views::View,
+};
 use crate::{
-    identity::{classify::kubelet_root_of, on_host, uid::is_pod_uid},
+    identity::{classify::kubelet_root_of, on_host},
     state::{
         look::{Answer, Question},
+        mounts::NodeMounts,
         patient::Patient,
         pod_dirs::{PodOnDisk, RootOnDisk, VolumeData},
         sockets,
@@ -69,23 +74,6 @@ pub enum Registration {
     Unknown,
 }
 
-/// A mount on or below a volume's directory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mounted {
-    /// Where.
-    pub point: PathBuf,
-    /// `mnt_id`
-    pub id: u32,
-    /// What, in a few words.
-    pub what: String,
-    /// Inode number of the mount namespace.
-    pub namespace: u32,
-    /// A process in there.
-    pub pid: u32,
-    /// Where it was read.
-    pub source: String,
-}
-
 /// What is kept from one look to the next.
 #[derive(Debug, Default)]
 pub(super) struct PodLook {
@@ -99,10 +87,12 @@ impl PodLook {
     pub(super) fn sample(
         &mut self,
         places: &Places,
+        node: &NodeMounts,
         views: &[View],
         cgroups: &CgroupLook,
     ) -> Vec<PodState> {
         self.read(places, views);
+        let elsewhere = Elsewhere::new(node, views);
         let mounts = by_pod(views);
         let mut listening = OnceListening::default();
         let mut seen = HashSet::new();
@@ -122,11 +112,15 @@ impl PodLook {
                 for csi in volumes.iter_mut().filter_map(|volume| volume.csi.as_mut()) {
                     csi.registration = registration(csi, &on_disk.registered, &mut listening);
                 }
+                // Where kubelet makes no groups for pods, a container is known by its mounts.
+                let unknown =
+                    !cgroups.knows(&pod.uid) && mounted.iter().any(|(_, m)| elsewhere.has(m));
+                let populated = if unknown { None } else { cgroups.populated(&pod.uid) };
                 pods.push(PodState {
                     uid: pod.uid.clone(),
                     directory: root.join("pods").join(&pod.uid),
                     started: pod.started.is_some_and(|started| started >= booted()),
-                    populated: cgroups.populated(&pod.uid),
+                    populated,
                     volumes,
                 });
             }
@@ -196,42 +190,6 @@ fn registration(
     }
 }
 
-/// Mounts below any pod's directory: by UID, with the path from there on.
-fn by_pod(views: &[View]) -> HashMap<&[u8], Vec<(PathBuf, Mounted)>> {
-    let mut pods: HashMap<&[u8], Vec<_>> = HashMap::new();
-    for view in views {
-        for mount in &view.mounts.all {
-            let Some((uid, below)) = in_pod(&mount.point) else { continue };
-            let mounted = Mounted {
-                point: mount.point.clone(),
-                id: mount.id,
-                what: mount.describe(),
-                namespace: view.namespace,
-                pid: view.pid,
-                source: view.mounts.source.clone(),
-            };
-            pods.entry(uid).or_default().push((below, mounted));
-        }
-    }
-    pods
-}
-
-/// The UID in a path, and what follows it.
-fn in_pod(path: &Path) -> Option<(&[u8], PathBuf)> {
-    let mut names = path.components();
-    while let Some(name) = names.next() {
-        if name.as_os_str() != "pods" {
-            continue;
-        }
-        let below = names.as_path();
-        let uid = below.components().next()?.as_os_str();
-        if is_pod_uid(uid.as_bytes()) {
-            return Some((uid.as_bytes(), below.strip_prefix(uid).ok()?.to_owned()));
-        }
-    }
-    None
-}
-
 fn join(root: &Path, pod: &PodOnDisk, mounted: &[(PathBuf, Mounted)]) -> Vec<VolumeState> {
     let directory = root.join("pods").join(&pod.uid);
     let volumes = pod.volumes.iter().map(|volume| {
@@ -267,19 +225,6 @@ fn booted() -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
-
-    #[test]
-    fn a_mount_belongs_to_the_pod_in_its_path_whatever_comes_before() {
-        for root in ["/var/lib/kubelet", "/rootfs/k", ""] {
-            let path = format!("{root}/pods/{UID}/volumes/p/v");
-            let (uid, below) = in_pod(Path::new(&path)).unwrap();
-            assert_eq!((uid, below.as_path()), (UID.as_bytes(), Path::new("volumes/p/v")));
-        }
-        assert_eq!(in_pod(Path::new("/srv/pods/x/volumes")), None);
-        assert_eq!(in_pod(Path::new("/srv")), None);
-    }
 
     #[test]
     fn a_driver_without_its_socket_is_not_registered() {
