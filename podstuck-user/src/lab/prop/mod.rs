@@ -1,7 +1,10 @@
 //! What a case needs beside the pod's files and mounts: other processes, devices, file systems.
 //! One file for each.
 
+mod node_disk;
 mod process;
+mod script;
+mod survivor;
 mod swap;
 mod writer;
 
@@ -31,6 +34,16 @@ pub(super) enum Prop {
     PrivateCopy,
     /// The volume has an active swap file.
     SwapFile,
+    /// A process stays in the pod's control group.
+    GroupMember,
+    /// The pod's control group is frozen, and its container was killed.
+    FrozenGroup,
+    /// The pod's container was killed, and waits for a file system that is frozen.
+    Unkillable,
+    /// The file system of kubelet's root is full.
+    FullDisk,
+    /// The file system of kubelet's root is read-only.
+    ReadOnlyDisk,
 }
 
 /// Undoes what was staged when it is dropped.
@@ -40,7 +53,8 @@ impl Prop {
     /// Whether it belongs into the lab's mount namespace.
     fn in_namespace(self) -> bool {
         match self {
-            Self::Writer => false,
+            Self::Writer | Self::GroupMember | Self::FrozenGroup | Self::Unkillable => false,
+            Self::FullDisk | Self::ReadOnlyDisk => true,
             Self::HostProcess | Self::Agent | Self::PrivateCopy | Self::SwapFile => true,
         }
     }
@@ -53,6 +67,11 @@ impl Prop {
             Self::Agent => process::stage(&subject(pod)?, View::Slave, &elsewhere),
             Self::PrivateCopy => process::stage(&subject(pod)?, View::Private, &elsewhere),
             Self::SwapFile => swap::stage(&subject(pod)?),
+            Self::GroupMember => survivor::stays(pod),
+            Self::FrozenGroup => survivor::frozen(pod),
+            Self::Unkillable => survivor::unkillable(pod),
+            Self::FullDisk => node_disk::fill(pod),
+            Self::ReadOnlyDisk => node_disk::make_read_only(pod),
         }
     }
 }
@@ -61,6 +80,12 @@ impl Prop {
 fn subject(pod: &Pod) -> Result<PathBuf> {
     let volume = find(&pod.name).and_then(|case| case.subject());
     volume.map(|volume| pod.content(volume)).context("the case has no volume")
+}
+
+/// Prepares the mount namespace before the volumes are mounted.
+pub(super) fn before_volumes(props: &[Prop], pod: &Pod) -> Result<()> {
+    let on_disk = |prop: &Prop| matches!(prop, Prop::FullDisk | Prop::ReadOnlyDisk);
+    if props.iter().any(on_disk) { node_disk::move_root(pod) } else { Ok(()) }
 }
 
 /// Puts in place what belongs into the mount namespace, or what does not. To be dropped from the
