@@ -8,7 +8,7 @@ use std::{
     process::Command,
 };
 
-use podstuck_tests::{Running, lab, root_and_btf, watch};
+use podstuck_tests::{Running, has_loop_devices, lab, root_and_btf, watch};
 use serde_json::Value;
 
 /// A lab and who watches its pod.
@@ -89,14 +89,6 @@ fn can_make_groups() -> bool {
     made.is_ok()
 }
 
-fn has(program: &str) -> bool {
-    let there = Command::new(program).arg("-V").output().is_ok();
-    if !there {
-        eprintln!("skipped: no {program}");
-    }
-    there
-}
-
 fn survivor(case: &str) -> Value {
     let mut played = play(case);
     let uid = played.ready["pod_uid"].as_str().unwrap().to_owned();
@@ -114,7 +106,7 @@ fn survivor(case: &str) -> Value {
 
 #[test]
 fn dstate_process() {
-    if !root_and_btf() || !can_make_groups() || !has("mkfs.ext4") || !has("fsfreeze") {
+    if !root_and_btf() || !can_make_groups() || !has_loop_devices() {
         return;
     }
     let finding = survivor("dstate-process");

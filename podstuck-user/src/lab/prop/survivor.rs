@@ -33,7 +33,7 @@ pub(super) fn stays(pod: &Pod) -> Result<Staged> {
     let groups = groups(pod)?;
     let script = r#"
 below=.
-end() { kill -9 $child; wait $child 2>/dev/null || true; remove; }
+end() { kill -9 $child 2>/dev/null || true; wait $child 2>/dev/null || true; remove; }
 trap end EXIT
 mkdir -p $groups
 in_groups sleep 1000000 </dev/null >/dev/null 2>&1 &
@@ -57,7 +57,7 @@ pub(super) fn frozen(pod: &Pod) -> Result<Staged> {
         r#"
 below={CONTAINER}
 for group in $groups; do case $group in */freezer/*) state=$group/freezer.state;; esac; done
-end() {{ echo THAWED >$state; kill -9 $child; wait $child 2>/dev/null || true; remove; }}
+end() {{ echo THAWED >$state; kill -9 $child 2>/dev/null || true; wait $child 2>/dev/null || true; remove; }}
 trap end EXIT
 for group in $groups; do mkdir -p $group/$below; done
 in_groups sleep 1000000 </dev/null >/dev/null 2>&1 &
