@@ -16,6 +16,8 @@ pub mod call {
     pub const COUNT: usize = 5;
     /// `rename(2)` and its younger kin. Not counted: it tells that a target has another path now.
     pub const RENAME: u8 = 5;
+    /// No call: a program of the `umount` kind was executed, and may call `umount2`.
+    pub const EXEC: u8 = 6;
     /// Their names, as reports show them.
     pub const NAMES: [&str; COUNT] =
         ["umount2", "unlink", "unlinkat", "unlinkat+AT_REMOVEDIR", "rmdir"];

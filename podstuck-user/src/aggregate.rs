@@ -1,15 +1,18 @@
 //! Exact counts, added up by series over the whole run.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 
-use podstuck_common::record::{Count, CountKey};
+use podstuck_common::{
+    bucket,
+    record::{Count, CountKey},
+};
 
 use crate::{
     attribute::Attributor,
     model::{
         call::{Call, Outcome},
         identity::{Component, Target, TargetKind},
-        series::{Series, SeriesKey, SeriesTable},
+        series::{Series, SeriesKey, SeriesTable, Span},
         summary::ByOutcome,
     },
 };
@@ -17,7 +20,7 @@ use crate::{
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct RawKey {
     target_id: u64,
-    call: Call,
+    span: Span,
     outcome: Outcome,
     component: Component,
 }
@@ -56,7 +59,7 @@ impl Aggregate {
             let Some(call) = Call::from_code(key.call()) else { continue };
             let outcome = Outcome(key.errno());
             let component = component(key.tgid, key.target);
-            let raw = RawKey { target_id: key.target, call, outcome, component };
+            let raw = RawKey { target_id: key.target, span: Span::Call(call), outcome, component };
             self.series.entry(raw).or_default().add(key.bucket(), *count);
             *deltas.entry((key.target, key.tgid, call, outcome)).or_default() += count.calls;
         }
@@ -81,24 +84,39 @@ impl Aggregate {
                 None if raw.target_id == 0 => (String::new(), String::new()),
                 None => (String::new(), format!("unnamed-{:016x}", raw.target_id)),
             };
-            let RawKey { call, outcome, component, .. } = *raw;
-            let named = table.entry(SeriesKey { call, outcome, pod, volume, component });
+            let RawKey { span, outcome, component, .. } = *raw;
+            let named = table.entry(SeriesKey { span, outcome, pod, volume, component });
             named.or_default().merge(series);
         }
         table
     }
 
+    /// Adds a phase of an unmount, which is no call and not counted as one.
+    pub fn add_phase(&mut self, span: Span, target_id: u64, component: Component, took: Duration) {
+        let raw = RawKey { target_id, span, outcome: Outcome::OK, component };
+        let total_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        let count = Count { calls: 1, total_ns };
+        self.series.entry(raw).or_default().add(bucket::bucket_of(total_ns), count);
+    }
+
+    fn of_calls(&self) -> impl Iterator<Item = (Call, Outcome, &Series)> {
+        self.series.iter().filter_map(|(raw, series)| match raw.span {
+            Span::Call(call) => Some((call, raw.outcome, series)),
+            Span::AfterExit | Span::BeforeCall => None,
+        })
+    }
+
     /// All calls.
     pub fn calls(&self) -> u64 {
-        self.series.values().map(|series| series.calls).sum()
+        self.of_calls().map(|(_, _, series)| series.calls).sum()
     }
 
     /// Calls by call and outcome. Every call is listed, also one never made.
     pub fn by_outcome(&self) -> ByOutcome {
         let mut all: ByOutcome = Call::ALL.iter().map(|c| (c.name(), Default::default())).collect();
-        for (raw, series) in &self.series {
-            let outcomes = all.entry(raw.call.name()).or_default();
-            *outcomes.entry(raw.outcome.name()).or_default() += series.calls;
+        for (call, outcome, series) in self.of_calls() {
+            let outcomes = all.entry(call.name()).or_default();
+            *outcomes.entry(outcome.name()).or_default() += series.calls;
         }
         all
     }

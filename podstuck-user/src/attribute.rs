@@ -46,12 +46,7 @@ impl Attributor {
         let head = &record.head;
         let path = record.path();
         let target = self.learn(head.target, &path);
-        let mut actor = self.actor(head.tgid, &head.actor);
-        // A process in a container is a driver when it works on another pod's volume.
-        let component = component_for(&actor, &target);
-        if component != actor.component {
-            Arc::make_mut(&mut actor).component = component;
-        }
+        let actor = self.actor_on(head.tgid, &head.actor, &target);
         Some(Operation {
             end: Monotonic(head.end_ns),
             duration: Duration::from_nanos(head.duration_ns),
@@ -77,6 +72,22 @@ impl Attributor {
     /// Takes note of a target before it has another path.
     pub fn renamed(&mut self, record: &Record) {
         self.learn(record.head.target, &record.path());
+    }
+
+    /// A target of which nothing is known, and the id that the counts have for calls outside any.
+    pub fn nowhere(&self) -> (u64, Arc<Target>) {
+        (0, self.unknown.clone())
+    }
+
+    /// A process in a call on a target, with its pod by name.
+    pub fn actor_on(&mut self, pid: u32, seen: &record::Actor, target: &Target) -> Arc<Actor> {
+        let mut actor = self.actor(pid, seen);
+        // A process in a container is a driver when it works on another pod's volume.
+        let component = component_for(&actor, target);
+        if component != actor.component {
+            Arc::make_mut(&mut actor).component = component;
+        }
+        actor
     }
 
     /// The target of an id that was learnt from a record.

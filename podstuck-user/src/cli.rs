@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::state::mounts::Device;
+use crate::{lab::KeeperArgs, state::mounts::Device};
 
 /// Says what keeps a Kubernetes pod Terminating, who does, with which evidence, and which command
 /// releases it.
@@ -46,6 +46,9 @@ pub enum Command {
     /// The removing process of a lab case
     #[command(hide = true)]
     LabRemoval(LabRemoval),
+    /// The process that keeps a part of a lab case going
+    #[command(hide = true)]
+    LabKeeper(KeeperArgs),
     /// A bounded look at one object, for another podstuck
     #[command(hide = true)]
     Look,

@@ -44,7 +44,7 @@ pub fn decode(bytes: &Bytes) -> Result<Record, DecodeError> {
     let fixed = bytes.get(..HEAD).ok_or(truncated(HEAD))?;
     // SAFETY: `fixed` has the size of a head, which is valid for every bit pattern.
     let head: RecordHead = unsafe { fixed.as_ptr().cast::<RecordHead>().read_unaligned() };
-    if usize::from(head.call) >= call::COUNT && head.call != call::RENAME {
+    if usize::from(head.call) >= call::COUNT && ![call::RENAME, call::EXEC].contains(&head.call) {
         return Err(DecodeError::Call(head.call));
     }
     let names_end = HEAD + usize::from(head.base_len);

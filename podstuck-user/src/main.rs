@@ -19,6 +19,7 @@ fn main() -> ExitCode {
         Command::Doctor(options) => doctor::run(&options),
         Command::Lab(options) => lab::run(&options),
         Command::LabRemoval(options) => lab::removal(&options),
+        Command::LabKeeper(options) => lab::keeper(&options),
         Command::Look => look::serve().map(|()| Exit::Clean).map_err(Failure::CannotRun),
         Command::LookForHolders => {
             holders::serve().map(|()| Exit::Clean).map_err(Failure::CannotRun)

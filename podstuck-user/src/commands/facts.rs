@@ -12,13 +12,15 @@ use crate::{
     state::{
         file_system,
         holders::{self, About, Snapshot},
-        look::{self, LookError},
-        mounts, users,
+        look::{self, Answer, LookError, Question},
+        mount_point, mounts, peek, users,
     },
 };
 
 /// Looks that run at a time; each is a process of its own.
 const AT_A_TIME: usize = 4;
+/// FUSE mounts that are looked at for one case.
+const MOUNTS_MAX: usize = 4;
 /// Cases that may wait. A storm of failures asks the same again; what does not fit is asked with
 /// the next failure.
 const WAITING: usize = 256;
@@ -80,6 +82,21 @@ async fn gather(needs: &Needs) -> Facts {
             let (pid, namespace, path) = (*pid, *namespace, path.clone());
             let look = move || file_system::of_path(pid, namespace, &path);
             Facts::FileSystem(tokio::task::spawn_blocking(look).await.ok().flatten())
+        }
+        Needs::FuseMounts { pid, path } => {
+            let (pid, path) = (*pid, path.clone());
+            let mounts =
+                tokio::task::spawn_blocking(move || mount_point::fuse_at(pid, &path)).await;
+            let mut looked = Vec::new();
+            for mount in mounts.unwrap_or_default().into_iter().take(MOUNTS_MAX) {
+                let path = mount.point.clone().into();
+                let question = Question::Peek(peek::Question::Reach { pid, path });
+                // One that does not answer is a call that hangs, and is found as such.
+                if let Ok(Answer::Peek(peek::Answer::Errno(errno))) = look::ask(&question).await {
+                    looked.push((mount, errno));
+                }
+            }
+            Facts::FuseMounts(looked)
         }
         Needs::Look(question) => Facts::Looked(look::ask(question).await),
         Needs::Directory { pid, namespace, directory } => {

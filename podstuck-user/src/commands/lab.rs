@@ -8,7 +8,7 @@ use tokio::runtime;
 use super::{Exit, Failure, interrupt::Stop};
 use crate::{
     cli::{Lab, LabRemoval},
-    lab::{self, CASES, Options, RemovalArgs, Unsupported},
+    lab::{self, CASES, KeeperArgs, Options, RemovalArgs, Unsupported},
 };
 
 /// Runs the command.
@@ -45,6 +45,11 @@ pub fn removal(options: &LabRemoval) -> Result<Exit, Failure> {
         rate: options.rate,
     };
     lab::removal_main(&args).map(|()| Exit::Clean).map_err(Failure::CannotRun)
+}
+
+/// The keeping process of a case.
+pub fn keeper(options: &KeeperArgs) -> Result<Exit, Failure> {
+    lab::keeper_main(options).map(|()| Exit::Clean).map_err(Failure::CannotRun)
 }
 
 fn list() -> anyhow::Result<()> {

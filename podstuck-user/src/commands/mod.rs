@@ -9,6 +9,7 @@ pub mod lab;
 mod reporter;
 mod session;
 mod setup;
+mod stuck;
 mod trace;
 pub mod watch;
 

@@ -12,10 +12,11 @@ use jiff::Timestamp;
 
 use crate::{
     cli::Output,
-    export::Exporter,
+    export::{Background, Exporter},
     model::{
         diagnosis::Diagnosis,
         finding::{Finding, Progress},
+        hung::Hung,
         summary::{Start, Summary},
     },
     present::{
@@ -31,7 +32,7 @@ pub(super) struct Reporter {
     /// Findings are told at the end, in a diagnosis
     silent: bool,
     style: Style,
-    exporter: Option<Exporter>,
+    exporter: Option<Background>,
     /// On standard error, only when somebody looks at a terminal.
     live: Option<ProgressBar>,
 }
@@ -41,7 +42,8 @@ impl Reporter {
     pub(super) fn new(output: Output, export: Option<&Path>, silent: bool) -> Result<Self> {
         let terminal = std::io::stdout().is_terminal();
         let json = output == Output::Json;
-        let exporter = export.map(Exporter::new).transpose()?;
+        let exporter =
+            export.map(|dir| anyhow::Ok(Background::start(Exporter::new(dir)?)?)).transpose()?;
         let live = (terminal && !json).then(|| {
             let bar = ProgressBar::new_spinner();
             if let Ok(style) = ProgressStyle::with_template("{spinner} {elapsed} {msg}") {
@@ -56,7 +58,7 @@ impl Reporter {
     }
 
     /// The exporter, to write files with.
-    pub(super) fn exporter(&self) -> Option<&Exporter> {
+    pub(super) fn exporter(&self) -> Option<&Background> {
         self.exporter.as_ref()
     }
 
@@ -66,17 +68,22 @@ impl Reporter {
     }
 
     /// Tells a finding, and appends it to the exported ones.
-    pub(super) fn finding(&mut self, finding: &Finding) {
+    pub(super) fn finding(&self, finding: &Finding) {
         let line = Line::Finding(finding);
         // A program wants each as it forms, a person who asked one question wants one answer.
         if self.json || !self.silent {
             self.tell(&line, || text::finding(finding, self.style));
         }
         let json = json::line(Timestamp::now(), &line);
-        if let Some(exporter) = &mut self.exporter
-            && let Err(error) = exporter.append(&json)
-        {
-            tracing::warn!("{:#}", anyhow::Error::from(error));
+        if let Some(exporter) = &self.exporter {
+            exporter.append(json);
+        }
+    }
+
+    /// Tells a call that does not return, or has at last.
+    pub(super) fn hung(&self, hung: &Hung) {
+        if self.json || !self.silent {
+            self.tell(&Line::Hung(hung), || text::hung(hung, self.style));
         }
     }
 

@@ -5,13 +5,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::Result;
 use bytes::Bytes;
 use jiff::Timestamp;
-use podstuck_common::record::{call, loss, reason};
+use podstuck_common::record::{call, loss};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
-use super::{facts::Clerk, reporter::Reporter};
+use super::{facts::Clerk, reporter::Reporter, stuck::Scope};
 use crate::{
     aggregate::Aggregate,
     attribute::Attributor,
@@ -23,7 +22,7 @@ use crate::{
         record::{self, Here},
         stage,
     },
-    export::Snapshot,
+    export::Shot,
     identity::{component_for, pod_record::PodRecord},
     kernel::{
         attach::{Attached, by_reason},
@@ -31,41 +30,61 @@ use crate::{
     },
     model::{
         diagnosis::PodStage,
-        finding::Finding,
         identity::{Component, Pod, Target},
         summary::Completeness,
         time::{Clock, Monotonic},
     },
     source::{losses::Losses, tables::Drained},
-    state::sample::NodeSample,
+    state::{
+        sample::NodeSample,
+        stuck::{News, Stuck},
+    },
 };
 
 /// A firm verdict may still be followed by a better one, from the same attempt.
 const SETTLED: Duration = Duration::from_secs(2);
+/// How long the last export may take: Ctrl-C ends the run within two seconds.
+const LAST_EXPORT: Duration = Duration::from_secs(1);
 /// How often the progress of a mass deletion is told.
 const PROGRESS_EVERY: Duration = Duration::from_secs(5);
+
+/// What a run waits for beside the probes.
+pub(super) enum Event {
+    /// About a case.
+    Facts(Case, Facts),
+    /// Of a thread that is stuck, or no longer is.
+    News(News),
+}
 
 /// Everything that a run knows.
 pub(super) struct Session {
     clock: Clock,
     begun: Instant,
-    names: Attributor,
-    aggregate: Aggregate,
-    detectors: Detectors,
+    pub(super) names: Attributor,
+    pub(super) aggregate: Aggregate,
+    pub(super) detectors: Detectors,
     ledger: Ledger,
     clerk: Clerk,
     answers: UnboundedReceiver<(Case, Facts)>,
-    reporter: Reporter,
+    pub(super) reporter: Reporter,
+    pub(super) stuck: Stuck,
+    pub(super) scope: Scope,
     told_progress: Instant,
     firm_since: Option<Instant>,
     sample: Option<Arc<NodeSample>>,
     undecodable: u64,
-    unknown: Arc<Target>,
+    pub(super) unknown: Arc<Target>,
 }
 
 impl Session {
     /// Begins with names and an empty memory.
-    pub(super) fn new(names: Attributor, reporter: Reporter, patience: Patience) -> Self {
+    pub(super) fn new(
+        names: Attributor,
+        reporter: Reporter,
+        patience: Patience,
+        stuck: Stuck,
+        scope: Scope,
+    ) -> Self {
         let clock = Clock::start();
         let (sender, answers) = mpsc::unbounded_channel();
         Self {
@@ -78,6 +97,8 @@ impl Session {
             clerk: Clerk::new(sender),
             answers,
             reporter,
+            stuck,
+            scope,
             told_progress: Instant::now(),
             firm_since: None,
             sample: None,
@@ -109,25 +130,30 @@ impl Session {
     /// Takes records of the ring.
     pub(super) fn records(&mut self, records: &[Bytes]) {
         for bytes in records {
-            let op = match decode(bytes) {
-                Ok(record) if record.head.call == call::RENAME => {
+            let record = match decode(bytes) {
+                Ok(record) => record,
+                Err(error) => {
+                    tracing::warn!("{error}");
+                    self.undecodable += 1;
+                    continue;
+                }
+            };
+            match record.head.call {
+                call::RENAME => {
                     self.names.renamed(&record);
                     continue;
                 }
-                Ok(record) => self.names.operation(&record),
-                Err(error) => {
-                    tracing::warn!("{error}");
-                    None
+                call::EXEC => {
+                    self.executed(&record.head);
+                    continue;
                 }
-            };
-            let Some(op) = op else {
+                _ => {}
+            }
+            let Some(op) = self.names.operation(&record) else {
                 self.undecodable += 1;
                 continue;
             };
-            if op.has(reason::SLOW) {
-                let path = crate::model::path::safe_path(&op.path);
-                tracing::info!("{} {path} took {:?}", op.call.name(), op.duration);
-            }
+            self.was_stuck(&op, &record.head);
             tracing::debug!(
                 "{} {} {} by {} ({}), reasons {:#x}",
                 op.call.name(),
@@ -143,13 +169,23 @@ impl Session {
         }
     }
 
-    /// Waits for facts about a case.
-    pub(super) async fn answer(&mut self) -> Option<(Case, Facts)> {
-        self.answers.recv().await
+    /// Waits for facts about a case, or for news of stuck threads. Safe to cancel.
+    pub(super) async fn event(&mut self) -> Event {
+        tokio::select! {
+            Some((case, facts)) = self.answers.recv() => Event::Facts(case, facts),
+            news = self.stuck.next() => Event::News(news),
+        }
     }
 
-    /// Decides a case.
-    pub(super) fn conclude(&mut self, case: &Case, mut facts: Facts) {
+    /// Takes what was waited for.
+    pub(super) fn take(&mut self, event: Event) {
+        match event {
+            Event::Facts(case, facts) => self.conclude(&case, facts),
+            Event::News(news) => self.news(news),
+        }
+    }
+
+    fn conclude(&mut self, case: &Case, mut facts: Facts) {
         if let Facts::Holders(Ok(taken)) = &mut facts {
             for holder in &mut taken.holders {
                 holder.pod = holder.pod.take().map(|pod| self.names.pod(pod));
@@ -168,6 +204,7 @@ impl Session {
             let actor = names.actor(pid, seen);
             component_for(&actor, names.target(target_id).unwrap_or(unknown))
         });
+        self.under_way(drained);
         let now = Monotonic::now();
         let cases = self.detectors.tick(now, &deltas, &self.names);
         cases.into_iter().for_each(|case| self.clerk.ask(case));
@@ -235,7 +272,7 @@ impl Session {
         cases.into_iter().for_each(|case| self.clerk.ask(case));
     }
 
-    fn tell(&mut self, verdict: Verdict) {
+    pub(super) fn tell(&mut self, verdict: Verdict) {
         for finding in self.ledger.admit(verdict) {
             self.reporter.finding(&finding);
         }
@@ -279,17 +316,24 @@ impl Session {
         }
     }
 
-    /// Writes the exported files, if any were asked for.
-    pub(super) fn export(&self, completeness: &Completeness) -> Result<()> {
-        let Some(exporter) = self.reporter.exporter() else { return Ok(()) };
-        let findings: Vec<Finding> = self.ledger.all().cloned().collect();
-        let snapshot = Snapshot {
-            series: &self.aggregate.table(&self.names),
-            findings: &findings,
+    /// Has the exported files renewed, if any were asked for. Waits only at the end, and not for
+    /// long.
+    pub(super) fn export(&self, completeness: Completeness, end: bool) {
+        let Some(exporter) = self.reporter.exporter() else { return };
+        let shot = Shot {
+            series: self.aggregate.table(&self.names),
+            findings: self.ledger.all().cloned().collect(),
             completeness,
             window: self.window(),
             start: self.clock.at(self.clock.started()),
         };
-        Ok(exporter.write(&snapshot)?)
+        if !end {
+            exporter.renew(shot);
+        } else if !exporter.finish(shot, LAST_EXPORT) {
+            tracing::warn!(
+                "the export directory did not take the last files within {LAST_EXPORT:?}: they are \
+                 missing or old"
+            );
+        }
     }
 }

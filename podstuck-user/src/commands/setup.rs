@@ -10,7 +10,7 @@ use podstuck_common::{
 };
 use tokio::io::{Interest, unix::AsyncFd};
 
-use super::Failure;
+use super::{Failure, stuck::Scope};
 pub(super) use crate::identity::on_host;
 use crate::{
     cli::{Backend, Target, Tracing},
@@ -39,6 +39,8 @@ pub(super) struct Prepared {
     pub pod: Option<Pod>,
     /// Where to look at the node.
     pub places: sample::Places,
+    /// What is told.
+    pub scope: Scope,
 }
 
 /// Checks and loads. Nothing is left behind when it fails.
@@ -87,7 +89,7 @@ pub(super) fn prepare(options: &Tracing, verbose: u8) -> Result<Prepared, Failur
         (None, None) => sample::Only::All,
     };
     let places = sample::Places { host_root: host_root.clone(), kubelet_roots: roots, only };
-    Ok(Prepared { probes, names, start, places, pod: wanted.who })
+    Ok(Prepared { probes, names, start, places, pod: wanted.who, scope: wanted.scope })
 }
 
 /// The forms of hooks that may be used, the best one first.
@@ -118,6 +120,7 @@ struct Wanted {
     path: u64,
     text: Option<String>,
     who: Option<Pod>,
+    scope: Scope,
 }
 
 fn wanted(target: &Target, places: &Places<'_>, names: &mut PodNames) -> anyhow::Result<Wanted> {
@@ -133,8 +136,9 @@ fn wanted(target: &Target, places: &Places<'_>, names: &mut PodNames) -> anyhow:
             _ => format!("pod {uid}"),
         };
         let pod = name_hash(uid.as_bytes());
+        let scope = Scope { pod: Some(uid.clone()), path: None };
         let who = Some(Pod { uid, namespace, name });
-        return Ok(Wanted { pod, path: 0, text: Some(text), who });
+        return Ok(Wanted { pod, path: 0, text: Some(text), who, scope });
     }
     let Some(path) = &target.path else { return Ok(Wanted::default()) };
     if !path.is_absolute() {
@@ -142,12 +146,9 @@ fn wanted(target: &Target, places: &Places<'_>, names: &mut PodNames) -> anyhow:
     }
     let path = normalise(path);
     let hash = path_hash(path.as_os_str().as_encoded_bytes());
-    Ok(Wanted {
-        path: hash,
-        text: Some(format!("directory {}", safe_path(&path))),
-        pod: 0,
-        who: None,
-    })
+    let text = Some(format!("directory {}", safe_path(&path)));
+    let scope = Scope { pod: None, path: Some(path) };
+    Ok(Wanted { path: hash, pod: 0, text, who: None, scope })
 }
 
 /// Shows the probes' own debug lines, if they were loaded with them. Call it inside the runtime.

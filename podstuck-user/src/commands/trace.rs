@@ -24,7 +24,7 @@ use crate::{
         ring::Ring,
         tables::{self, Drained, Tables},
     },
-    state::sample::Sampler,
+    state::{sample::Sampler, stuck::Stuck},
 };
 
 /// How often counts are drained.
@@ -72,9 +72,10 @@ pub(super) fn run(options: &Tracing, until: Until, verbose: u8) -> Result<Exit, 
         .build()
         .context("starting the runtime")
         .map_err(Failure::CannotRun)?;
-    runtime
-        .block_on(trace(options, until, prepared, reporter, measured))
-        .map_err(Failure::CannotRun)
+    let result = runtime.block_on(trace(options, until, prepared, reporter, measured));
+    // Does not wait for threads that read mount tables.
+    runtime.shutdown_background();
+    result.map_err(Failure::CannotRun)
 }
 
 async fn trace(
@@ -84,10 +85,11 @@ async fn trace(
     reporter: Reporter,
     measured: Option<ProgramTimes>,
 ) -> Result<Exit> {
-    let Prepared { mut probes, names, start, places, pod } = prepared;
+    let Prepared { mut probes, names, start, places, pod, scope } = prepared;
     let stop = Stop::listen()?;
     let mut ring = Ring::take(&mut probes.ebpf)?;
-    let tables = Tables::take(&mut probes.ebpf)?;
+    let tables = Tables::take(&mut probes.ebpf, options.hung_after)?;
+    let stuck = Stuck::start(options.hung_after, probes.attached.sees_exec)?;
     // Everything that needs more is done; what follows reads.
     if let Err(error) = privilege::reduce() {
         tracing::info!("keeping all privileges: {error:#}");
@@ -95,7 +97,7 @@ async fn trace(
     setup::log_probe_lines(&mut probes);
     let mut sampler = Sampler::start(places)?;
     let patience = Patience { hung: options.hung_after, untried: options.untried_after };
-    let mut session = Session::new(Attributor::new(names), reporter, patience);
+    let mut session = Session::new(Attributor::new(names), reporter, patience, stuck, scope);
     // What was lost while the probes went in one after the other is no loss of this run.
     let first = answer(&mut Some(tables.drain())).await?;
     let baseline = first.losses;
@@ -111,8 +113,8 @@ async fn trace(
     loop {
         tokio::select! {
             records = ring.next() => session.records(&records.context("reading the ring")?),
-            Some((case, facts)) = session.answer() => session.conclude(&case, facts),
             sample = sampler.next() => session.sampled(sample),
+            event = session.event() => session.take(event),
             _ = ticks.tick(), if draining.is_none() => draining = Some(tables.drain()),
             drained = answer(&mut draining) => {
                 draining = None;
@@ -123,7 +125,7 @@ async fn trace(
                     let lost = drained.losses.since(&baseline);
                     let skipped = cost::skipped(&probes.ebpf) - skipped_before;
                     let so_far = session.completeness(&lost, drained.abandoned, skipped, &probes.attached);
-                    warn(session.export(&so_far));
+                    session.export(so_far, false);
                 }
             }
             () = sleep_until(end) => break,
@@ -160,14 +162,13 @@ async fn trace(
     let completeness = session.completeness(&lost, last.abandoned, skipped, &attached);
     let (by_outcome, calls) = (session.aggregate().by_outcome(), session.aggregate().calls());
     let window_s = window.as_secs_f64();
-    let exported = session.export(&completeness);
+    session.export(completeness.clone(), true);
     let incomplete = completeness.lost_data();
     if let Until::Firm { record, .. } = &until {
         session.diagnose(start.target.as_deref(), pod.as_ref(), record.as_ref());
     }
     let summary = Summary { window_s, calls, by_outcome, completeness, cost };
     session.reporter().summary(&summary, session.found());
-    warn(exported);
     Ok(match (session.found(), incomplete && options.fail_on_loss) {
         (_, true) => Exit::Lost,
         (0, false) => Exit::Clean,
@@ -187,12 +188,5 @@ async fn sleep_until(end: Option<time::Instant>) {
     match end {
         Some(end) => time::sleep_until(end).await,
         None => std::future::pending().await,
-    }
-}
-
-/// An export that fails must not end the run: what is found is printed all the same.
-fn warn(result: Result<()>) {
-    if let Err(error) = result {
-        tracing::warn!("{error:#}");
     }
 }

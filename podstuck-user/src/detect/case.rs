@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use super::draft::{Draft, Family};
 use crate::{
-    model::time::Monotonic,
+    model::{hung::MountPoint, time::Monotonic},
     state::{
         file_system::FileSystem,
         holders::{About, Snapshot},
@@ -31,6 +31,13 @@ pub enum Needs {
         /// The namespace's inode number.
         namespace: u32,
         /// The path, as the process sees it.
+        path: PathBuf,
+    },
+    /// The FUSE mounts at or below a path, and whether they answer.
+    FuseMounts {
+        /// A process that sees them.
+        pid: u32,
+        /// The path.
         path: PathBuf,
     },
     /// A look at an object.
@@ -69,6 +76,8 @@ pub enum Facts {
     Mounts(Option<Mounts>),
     /// To [`Needs::FileSystem`]; `None` when the namespace is gone.
     FileSystem(Option<FileSystem>),
+    /// To [`Needs::FuseMounts`]: each that was looked at, with the errno.
+    FuseMounts(Vec<(MountPoint, i32)>),
     /// To [`Needs::Look`].
     Looked(Result<Answer, LookError>),
     /// To [`Needs::Directory`].

@@ -7,10 +7,14 @@ mod busy_umount;
 mod busy_verdict;
 mod case;
 mod crossing;
+mod dead;
 mod draft;
 mod errno;
 mod errno_verdict;
 mod holder_words;
+mod hung;
+mod hung_draft;
+mod hung_verdict;
 mod leaked;
 pub mod ledger;
 mod leftover;
@@ -34,6 +38,7 @@ mod wait;
 
 pub use case::{Case, Facts, Needs, Patience, Verdict};
 pub use draft::{Draft, Family};
+pub use hung::Sighted;
 
 use crate::{
     aggregate::Delta,
@@ -49,7 +54,9 @@ use crate::{
 };
 use busy::Busy;
 use crossing::Crossing;
+use dead::Dead;
 use errno::Errnos;
+use hung::Hung;
 use leaked::Leaked;
 use leftover::Leftover;
 use mass::Mass;
@@ -87,6 +94,8 @@ pub struct Detectors {
     survivor: Survivor,
     errnos: Errnos,
     spaces: Spaces,
+    hung: Hung,
+    dead: Dead,
 }
 
 impl Detectors {
@@ -116,6 +125,13 @@ impl Detectors {
         (cases, verdicts)
     }
 
+    /// Shows a thread that is stuck, or no longer is.
+    pub fn sighted(&mut self, seen: Sighted) -> Option<Verdict> {
+        let owned = !matches!(seen.target.kind, TargetKind::Other);
+        let by_node = seen.actor.component != Component::Workload;
+        if owned && by_node { self.hung.seen(seen) } else { None }
+    }
+
     /// Shows an operation to all.
     pub fn observe(&mut self, op: &Operation) -> (Vec<Case>, Vec<Verdict>) {
         let mut cases = Vec::new();
@@ -123,6 +139,9 @@ impl Detectors {
         if op.call == Call::Umount2 {
             self.busy.umounts.note(op);
             self.leaked.observe(op);
+        }
+        if op.has(reason::SLOW) {
+            verdicts.extend(self.hung.returned(op.tid, op.end));
         }
         if op.has(reason::ROOT_GONE) {
             let gone = Gone { target_id: op.target_id, at: op.end, ticks: TICKS_TO_CLEAR };
@@ -132,6 +151,7 @@ impl Detectors {
             self.busy.forget(op.target_id, Some(&op.path));
             self.permission.forget(op.target_id, Some(&op.path));
             self.errnos.forget(op.target_id, Some(&op.path));
+            verdicts.extend(self.dead.forget(op.target_id, Some(&op.path)));
             let path = Some(op.path.clone());
             verdicts.push(Verdict::Cleared { target_id: op.target_id, path, at: op.end });
         }
@@ -140,7 +160,10 @@ impl Detectors {
         // The mount that a removal went through is busy afterwards: that is the same fault. And no
         // pod waits for an orphan.
         if !self.crossing.explains(op.target_id) && !self.orphans.is_orphan(uid) {
-            cases.extend(self.busy.observe(op));
+            if !self.dead.explains(op.target_id, &op.path) {
+                cases.extend(self.busy.observe(op));
+            }
+            cases.extend(self.dead.observe(op));
         }
         cases.extend(self.permission.observe(op));
         cases.extend(self.errnos.observe(op));
@@ -174,6 +197,7 @@ impl Detectors {
             self.permission.forget(gone.target_id, None);
             self.errnos.forget(gone.target_id, None);
             self.crossing.forget(gone.target_id);
+            verdicts.extend(self.dead.forget(gone.target_id, None));
             self.mass.forget(gone.target_id);
             self.leftover.forget(gone.target_id, None);
             let Gone { target_id, at, .. } = gone;
@@ -213,6 +237,7 @@ impl Detectors {
                 self.crossing.conclude(case, mounts.as_ref())
             }
             (Family::Space, Facts::FileSystem(found)) => self.errnos.conclude(case, found.as_ref()),
+            (Family::Hung, Facts::FuseMounts(looked)) => self.dead.conclude(case, &looked),
             (Family::Permission, Facts::Looked(answer)) => self.permission.conclude(case, answer),
             (Family::Mass, Facts::Looked(answer)) => {
                 return self.mass.learn(case, answer, Monotonic::now()).into_iter().collect();

@@ -1,6 +1,7 @@
 //! Files that other tools read: findings as JSON Lines, and the exact counts as HdrHistogram
 //! interval log, CSV and Prometheus text. The renderers are pure; only [`files`] writes.
 
+pub mod background;
 pub mod csv;
 pub mod error;
 pub mod files;
@@ -11,6 +12,7 @@ mod latency;
 pub mod prometheus;
 mod rows;
 
+pub use background::{Background, Shot};
 pub use error::ExportError;
 pub use files::{Exporter, Snapshot};
 

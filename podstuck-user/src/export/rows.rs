@@ -20,7 +20,7 @@ pub(super) struct Labels {
 impl Labels {
     fn of(key: &SeriesKey) -> Self {
         Self {
-            syscall: key.call.name(),
+            syscall: key.span.name(),
             outcome: key.outcome.name(),
             pod: safe(key.pod.as_bytes()).into_owned(),
             volume: safe(key.volume.as_bytes()).into_owned(),

@@ -6,7 +6,7 @@ use podstuck_common::{bucket::bucket_of, record::Count};
 use crate::model::{
     call::{Call, Outcome},
     identity::Component,
-    series::{Series, SeriesKey, SeriesTable},
+    series::{Series, SeriesKey, SeriesTable, Span},
 };
 
 pub(super) const UID: &str = "3f2a1f5c-8a54-4c0e-9d38-0d7e5a1b2c3d";
@@ -21,7 +21,7 @@ pub(super) fn key(call: Call, outcome: Outcome, pod: &str, volume: &str) -> Seri
         Call::Unlink => Component::Workload,
         _ => Component::Other,
     };
-    SeriesKey { call, outcome, pod: pod.into(), volume: volume.into(), component }
+    SeriesKey { span: Span::Call(call), outcome, pod: pod.into(), volume: volume.into(), component }
 }
 
 /// From (nanoseconds, calls).

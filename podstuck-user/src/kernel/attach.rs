@@ -6,7 +6,8 @@ use aya::Ebpf;
 
 use super::{
     hooks::{Form, NATIVE, OF_32_BIT, Pair, RENAMES, Side},
-    layout::{IoUring, Layout},
+    io_uring,
+    layout::Layout,
     links::{self, Link, Links},
     programs, selftest, tracefs,
 };
@@ -25,6 +26,10 @@ pub struct Attached {
     pub fallbacks: Vec<(Call, String)>,
     /// Ways to delete that no probe sees here, each with the reason.
     pub not_covered: Vec<String>,
+    /// How deletions by io_uring are seen; `None` where there are none, or no probe sees them.
+    pub io_uring: Option<io_uring::Seen>,
+    /// Whether programs that are there to unmount are seen when they are executed.
+    pub sees_exec: bool,
 }
 
 impl Attached {
@@ -38,7 +43,7 @@ impl Attached {
         }
     }
 
-    fn add(&mut self, form: Form, pair: &Pair) {
+    pub(super) fn add(&mut self, form: Form, pair: &Pair) {
         self.hooks.extend([Side::Enter, Side::Exit].map(|side| pair.hook(form, side)));
         // The 32-bit interface has the same calls.
         if let Some(call) = pair.call
@@ -105,16 +110,17 @@ pub fn all(ebpf: &mut Ebpf, forms: &[Form], layout: &Layout) -> Result<(Attached
         let why = "calls of 32-bit programs: syscall tracepoints do not show them";
         attached.not_covered.push(why.into());
     }
-    match layout.io_uring {
-        IoUring::No => {}
-        IoUring::Seen => match tracefs::with(|| links::attach_io_uring(ebpf)) {
-            Ok(link) => links.add([link]),
-            Err(error) => attached.not_covered.push(format!("deletions by io_uring: {error:#}")),
-        },
-        IoUring::Unseen => {
-            let why = "deletions by io_uring: this kernel's tracepoints do not tell them";
-            attached.not_covered.push(why.into());
+    if let Some(shown) = layout.io_uring {
+        links.add(io_uring::attach(ebpf, &mut attached, shown, by_function)?);
+    }
+    match tracefs::with(|| links::attach_exec(ebpf)) {
+        Ok(link) => {
+            links.add([link]);
+            attached.sees_exec = true;
         }
+        Err(error) => attached.not_covered.push(format!(
+            "unmounting programs that hang before umount2 are noticed seconds later: {error:#}"
+        )),
     }
     Ok((attached, links))
 }
@@ -148,7 +154,11 @@ fn attach_more(
 }
 
 /// Loads and attaches pairs in one form; one result for each.
-fn put_in(ebpf: &mut Ebpf, form: Form, pairs: &[&Pair]) -> Result<Vec<Result<[Link; 2]>>> {
+pub(super) fn put_in(
+    ebpf: &mut Ebpf,
+    form: Form,
+    pairs: &[&Pair],
+) -> Result<Vec<Result<[Link; 2]>>> {
     let work = |ebpf: &mut Ebpf| {
         let results = programs::load(ebpf, form, pairs);
         // All are loaded before any is attached: the verifier takes its time, and calls made

@@ -68,12 +68,21 @@ fn attach_one(program: &mut Program, pair: &Pair, side: Side) -> Result<Link> {
     })
 }
 
-/// Watches what io_uring hands to its workers, among which are all deletions.
-pub(super) fn attach_io_uring(ebpf: &mut Ebpf) -> Result<Link> {
-    const PROGRAM: &str = "io_uring_queued";
-    let program = ebpf.program_mut(PROGRAM).context("this build has no such program")?;
+/// Watches which programs are executed that are there to unmount.
+pub(super) fn attach_exec(ebpf: &mut Ebpf) -> Result<Link> {
+    attach_alone(ebpf, "executed", "sched", "sched_process_exec")
+}
+
+/// A program on a tracepoint that has no other half.
+pub(super) fn attach_alone(
+    ebpf: &mut Ebpf,
+    program: &str,
+    category: &str,
+    event: &str,
+) -> Result<Link> {
+    let program = ebpf.program_mut(program).context("this build has no such program")?;
     let program: &mut TracePoint = program.try_into()?;
     program.load()?;
-    let link = program.attach("io_uring", "io_uring_queue_async_work")?;
+    let link = program.attach(category, event)?;
     Ok(Box::new(program.take_link(link)?))
 }

@@ -33,8 +33,18 @@ pub fn check() -> Result<(), Missing> {
 /// Keeps what watching needs and gives up the rest, for this thread and all it starts. Called
 /// before the runtime starts its threads.
 pub fn reduce() -> Result<()> {
+    keep(&TO_WATCH)
+}
+
+/// The same for the thread that reads kernel stacks: the kernel shows them to whoever has
+/// `CAP_SYS_ADMIN` when the file is opened (`proc_pid_stack` in fs/proc/base.c).
+pub fn reduce_but_stacks() -> Result<()> {
+    keep(&[TO_WATCH.as_slice(), &[Capability::CAP_SYS_ADMIN]].concat())
+}
+
+fn keep(wanted: &[Capability]) -> Result<()> {
     let held = caps::read(None, CapSet::Permitted)?;
-    let keep: CapsHashSet = TO_WATCH.into_iter().filter(|c| held.contains(c)).collect();
+    let keep: CapsHashSet = wanted.iter().copied().filter(|c| held.contains(c)).collect();
     // The bounding set too, or a helper program run as root would get everything back.
     for other in caps::all().difference(&keep) {
         // Fails for those that this kernel does not know, and without CAP_SETPCAP, which then is

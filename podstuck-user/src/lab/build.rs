@@ -53,7 +53,7 @@ fn build_volume(pod: &Pod, volume: &Volume) -> Result<()> {
         }
         Kind::Csi(driver) => csi(pod, volume, driver),
         Kind::Disk => disk_image(&pod.image(volume)),
-        Kind::Many | Kind::Memory | Kind::MemoryWithChild => Ok(()),
+        Kind::Many | Kind::Memory | Kind::MemoryWithChild | Kind::Mounted => Ok(()),
     }
 }
 

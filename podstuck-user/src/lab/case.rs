@@ -47,6 +47,8 @@ pub(super) enum Kind {
     SubPath,
     /// A disk of its own, with ext4.
     Disk,
+    /// A file system that a prop mounts.
+    Mounted,
     /// Published by a CSI driver, by a bind mount.
     Csi(Driver),
 }
@@ -97,6 +99,8 @@ const TOKENS: Volume =
 const LOGS: Volume = empty_dir("logs", Kind::Files);
 /// A PersistentVolume's name: kubelet calls the directory of a CSI volume after it.
 const PV: &str = "pvc-5d1c8f0e-6a43-4c55-9b37-2f0a7be91c44";
+
+const ISCSI: &str = "kubernetes.io~iscsi";
 
 /// All cases, the healthy one first.
 pub const CASES: &[Case] = &[
@@ -268,6 +272,41 @@ pub const CASES: &[Case] = &[
         props: &[],
         repeats: false,
     },
+    Case {
+        id: "fuse-daemon-hung",
+        summary: "a FUSE server in an emptyDir does not answer: the removal waits for it",
+        volumes: &[TOKENS, LOGS, empty_dir("data", Kind::Files)],
+        props: &[Prop::SilentServer],
+        repeats: false,
+    },
+    Case {
+        id: "fuse-daemon-dead",
+        summary: "a FUSE server in an emptyDir is gone, its mount is not; openat is ENOTCONN",
+        volumes: &[TOKENS, LOGS, empty_dir("data", Kind::Files)],
+        props: &[Prop::DeadServer],
+        repeats: false,
+    },
+    Case {
+        id: "filesystem-frozen",
+        summary: "the file system of the emptyDirs is frozen: the removal waits until it is thawed",
+        volumes: &[TOKENS, empty_dir("data", Kind::Files)],
+        props: &[Prop::Frozen],
+        repeats: false,
+    },
+    Case {
+        id: "umount-flush-slow",
+        summary: "a volume's disk is slow: umount2 has returned, and much is still to be written",
+        volumes: &[TOKENS, LOGS, Volume { plugin: ISCSI, name: "pv", kind: Kind::Mounted }],
+        props: &[Prop::SlowDisk],
+        repeats: false,
+    },
+    Case {
+        id: "umount-kernel-hang",
+        summary: "a volume's disk has stopped: umount2 has returned, and its caller waits for ever",
+        volumes: &[TOKENS, LOGS, Volume { plugin: ISCSI, name: "pv", kind: Kind::Mounted }],
+        props: &[Prop::StoppedDisk],
+        repeats: false,
+    },
 ];
 
 /// The case of this id.
@@ -330,7 +369,7 @@ impl Volume {
     /// The directory below the pod's `plugins` that says it was set up; none for CSI.
     pub(super) fn ready_name(&self) -> Option<String> {
         match (self.plugin, self.kind) {
-            (_, Kind::Csi(_)) => None,
+            (_, Kind::Csi(_) | Kind::Mounted) => None,
             ("kubernetes.io~empty-dir", _) => Some(self.name.into()),
             // Tokens and the like are an emptyDir under another name to kubelet.
             _ => Some(format!("wrapped_{}", self.name)),

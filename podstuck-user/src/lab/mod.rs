@@ -14,7 +14,9 @@ mod calls;
 mod case;
 mod cgroup;
 mod disk;
+mod freeze;
 mod go_remove;
+mod keeper;
 mod kubelet;
 mod layout;
 mod lifeline;
@@ -37,6 +39,7 @@ use std::{
 };
 
 pub use case::{CASES, Case, find};
+pub use keeper::{KeeperArgs, keeper_main};
 pub use removal::{RemovalArgs, removal_main};
 pub use runner::{relaunch_self, run};
 

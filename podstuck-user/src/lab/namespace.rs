@@ -35,7 +35,7 @@ pub(super) fn mount_volumes(pod: &Pod, case: &Case) -> Result<()> {
 fn mount_volume(pod: &Pod, volume: &Volume) -> Result<()> {
     let target = pod.content(volume);
     match volume.kind {
-        Kind::Files | Kind::Protected(_) | Kind::Many => Ok(()),
+        Kind::Files | Kind::Protected(_) | Kind::Many | Kind::Mounted => Ok(()),
         Kind::ForeignMount => bind(&layout::foreign_data(&pod.root), &target.join("m")),
         Kind::Memory => {
             memory(&target)?;

@@ -98,6 +98,8 @@ impl Removal {
 impl Drop for Removal {
     /// Its mounts must be gone before the tree is swept. After [`Removal::finish`] it is no more.
     fn drop(&mut self) {
+        // Its keepers end with it, and release a process that is stuck in what they keep.
+        self.input = None;
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -9,11 +9,33 @@ use super::{
     identity::Component,
 };
 
+/// What is measured: a call, or a phase of an unmount that is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Span {
+    /// A call, from entry to return.
+    Call(Call),
+    /// From the return of `umount2`, as probes see it, to the end of the file system's shutdown.
+    AfterExit,
+    /// From the execution of an unmounting program to its `umount2`.
+    BeforeCall,
+}
+
+impl Span {
+    /// The name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Call(call) => call.name(),
+            Self::AfterExit => "umount2/after-exit",
+            Self::BeforeCall => "umount/before-call",
+        }
+    }
+}
+
 /// What one exported histogram is about.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SeriesKey {
-    /// What was called.
-    pub call: Call,
+    /// What was measured.
+    pub span: Span,
     /// How it ended.
     pub outcome: Outcome,
     /// UID of the pod it was about; empty for none.

@@ -13,6 +13,7 @@ use crate::model::{
     diagnosis::Diagnosis,
     finding::{Finding, Progress},
     holder::{Holder, Search},
+    hung::Hung,
     path::safe,
     summary::{Start, Summary},
     time::rfc3339,
@@ -27,6 +28,8 @@ pub enum Line<'a> {
     Start(&'a Start),
     /// A cause, new or with more known.
     Finding(&'a Finding),
+    /// A call that does not return, or has at last.
+    Hung(&'a Hung),
     /// How far a mass deletion has come.
     Progress(&'a Progress),
     /// The answer of `diagnose`.
@@ -44,6 +47,7 @@ pub fn line(time: Timestamp, line: &Line<'_>) -> String {
     match line {
         Line::Start(body) => render(time, "start", body),
         Line::Finding(body) => render(time, "finding", body),
+        Line::Hung(body) => render(time, "hung", body),
         Line::Progress(body) => render(time, "progress", body),
         Line::Diagnosis(body) => render(time, "diagnosis", body),
         Line::Holder(body) => render(time, "holder", body),
@@ -164,6 +168,23 @@ mod tests {
                 r#""explanation":"A process of the host works in the volume. The kernel does not unmount a file system that is in use, so kubelet tries again every 122 seconds.","#,
                 r#""remedies":[{"command":"kill 4242","risk":"ends the backup"}],"#,
                 r#""likely_causes_ruled_out":["nested-mount-under-volume: nothing is mounted below it"]}"#,
+                "\n"
+            )
+        );
+    }
+
+    #[test]
+    fn a_stuck_call_is_pinned() {
+        assert_eq!(
+            at(&Line::Hung(&sample::hung())),
+            concat!(
+                r#"{"schema":"podstuck/v1","type":"hung","time":"2023-11-14T22:13:20.000000000Z","#,
+                r#""syscall":"newfstatat","path":"/v/data/m","pid":812,"tid":815,"comm":"kubelet","#,
+                r#""age_s":4.2,"since":"first-look","phase":"in-syscall","since_before_start":true,"#,
+                r#""over":false,"errno_name":null,"state":"S","wchan":"request_wait_answer","#,
+                r#""stack":["request_wait_answer","fuse_do_getattr"],"#,
+                r#""victim":{"uid":"3f2a1f5c-8a54-4c0e-9d38-0d7e5a1b2c3d","namespace":"shop","name":"cart-0"},"#,
+                r#""volume":null}"#,
                 "\n"
             )
         );

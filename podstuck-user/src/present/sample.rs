@@ -13,6 +13,7 @@ use crate::model::{
     call::{Call, Outcome},
     finding::{Evidence, FaultyCall, Finding, FindingState, Progress, Remedy, Severity},
     holder::{HeldMount, Holder, How, Search, Subject, Through},
+    hung::{Hung, Phase, Since},
     identity::{Actor, Component, Parent, Pod, Volume},
     path::JsonPath,
     summary::{Completeness, SelfCost, Start, Summary},
@@ -101,6 +102,27 @@ pub(crate) fn hostile() -> Finding {
     finding.remedies = vec![Remedy { command: text(), risk: text() }];
     finding.likely_causes_ruled_out = vec![text()];
     finding
+}
+
+pub(crate) fn hung() -> Hung {
+    Hung {
+        syscall: "newfstatat".into(),
+        path: JsonPath("/v/data/m".into()),
+        pid: 812,
+        tid: 815,
+        comm: "kubelet".into(),
+        age_s: 4.2,
+        since: Since::FirstLook,
+        phase: Phase::InSyscall,
+        since_before_start: true,
+        over: false,
+        outcome: None,
+        state: Some('S'),
+        wchan: Some("request_wait_answer".into()),
+        stack: ["request_wait_answer", "fuse_do_getattr"].map(Into::into).to_vec(),
+        victim: Some(pod()),
+        volume: None,
+    }
 }
 
 pub(crate) fn progress() -> Progress {

@@ -35,6 +35,25 @@ impl InFlightTable {
         Ok(Self { slots, beside })
     }
 
+    /// The calls that were entered longer ago than this.
+    ///
+    /// An entry may change while it is read; one whose thread is written is as old as it says,
+    /// because the thread is written last.
+    pub(super) fn older_than(&self, patience: Duration) -> Result<Vec<InFlight>> {
+        let now = Monotonic::now();
+        let is_old = |entry: &InFlight| {
+            entry.thread != 0 && now.since(Monotonic(entry.start_ns)) >= patience
+        };
+        let mut old = Vec::new();
+        for slot in 0..IN_FLIGHT_SLOTS {
+            let entry = self.slots.get(&slot, 0).context("reading a call in flight")?;
+            old.extend(Some(entry).filter(is_old));
+        }
+        let beside = self.beside.iter().filter_map(|entry| Some(entry.ok()?.1));
+        old.extend(beside.filter(is_old));
+        Ok(old)
+    }
+
     /// Removes the entries of threads that have ended; how many there were.
     pub(super) fn sweep(&mut self) -> Result<u64> {
         const REMOVING: &str = "removing the entry of a thread that has ended";

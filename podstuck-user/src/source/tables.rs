@@ -13,11 +13,12 @@
 use std::{
     collections::{HashMap, HashSet},
     thread,
+    time::Duration,
 };
 
 use anyhow::{Context, Result, anyhow};
 use aya::Ebpf;
-use podstuck_common::record::{Actor, Count, CountKey};
+use podstuck_common::record::{Actor, Count, CountKey, InFlight};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
@@ -40,6 +41,8 @@ pub struct Drained {
     pub actors: HashMap<u32, Actor>,
     /// Losses since the probes were loaded.
     pub losses: Losses,
+    /// Calls that have not returned for longer than the patience.
+    pub in_flight: Vec<InFlight>,
     /// Calls, since the probes were loaded, whose return was missed and whose thread has ended.
     pub abandoned: u64,
 }
@@ -49,6 +52,7 @@ struct Maps {
     actors: Actors,
     losses: LossCounters,
     in_flight: InFlightTable,
+    patience: Duration,
     abandoned: u64,
     drains: u64,
 }
@@ -59,9 +63,11 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// Takes the maps out of the loaded probes and starts the thread.
-    pub fn take(ebpf: &mut Ebpf) -> Result<Self> {
+    /// Takes the maps out of the loaded probes and starts the thread. Calls in flight are told from
+    /// that age on.
+    pub fn take(ebpf: &mut Ebpf, patience: Duration) -> Result<Self> {
         let maps = Maps {
+            patience,
             counts: Counts::take(ebpf)?,
             actors: Actors::take(ebpf)?,
             losses: LossCounters::take(ebpf)?,
@@ -111,7 +117,8 @@ impl Maps {
         if self.drains.is_multiple_of(SWEEP_EVERY) {
             self.abandoned += self.in_flight.sweep()?;
         }
+        let in_flight = self.in_flight.older_than(self.patience)?;
         let losses = self.losses.read()?;
-        Ok(Drained { counts, actors, losses, abandoned: self.abandoned })
+        Ok(Drained { counts, actors, losses, in_flight, abandoned: self.abandoned })
     }
 }

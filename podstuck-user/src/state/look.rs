@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use super::peek;
 use anyhow::{Context, Result};
 use rustix::fs::{AtFlags, Mode, OFlags, StatxAttributes, StatxFlags, statx};
 use serde::{Deserialize, Serialize};
@@ -58,6 +59,8 @@ pub enum Question {
         /// Device and inode number that the directory must have; inode 0 when unknown.
         expected: (u32, u64),
     },
+    /// A look into memory, or at whether there is an answer at all.
+    Peek(peek::Question),
     /// How much is left in a tree.
     Remaining {
         /// Whose mount namespace and root directory.
@@ -111,6 +114,8 @@ pub enum Answer {
         /// The object is an active swap file.
         swap: bool,
     },
+    /// To [`Question::Peek`].
+    Peek(peek::Answer),
     /// To [`Question::Remaining`].
     Remaining(Remaining),
     /// To [`Question::Entries`].
@@ -194,6 +199,7 @@ fn answer(question: &Question) -> Result<Answer> {
             };
             Ok(Answer::Rooms(places.iter().map(look).collect()))
         }
+        Question::Peek(question) => Ok(Answer::Peek(peek::answer(question)?)),
     }
 }
 

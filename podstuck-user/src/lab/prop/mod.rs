@@ -1,6 +1,8 @@
 //! What a case needs beside the pod's files and mounts: other processes, devices, file systems.
 //! One file for each.
 
+mod disk;
+mod fuse;
 mod node_disk;
 mod process;
 mod script;
@@ -14,6 +16,7 @@ use anyhow::{Context, Result};
 
 use super::{
     case::find,
+    keeper::Task,
     layout::{Pod, foreign_data},
 };
 use process::View;
@@ -44,6 +47,16 @@ pub(super) enum Prop {
     FullDisk,
     /// The file system of kubelet's root is read-only.
     ReadOnlyDisk,
+    /// A FUSE file system in the emptyDir `data` whose server answers nothing.
+    SilentServer,
+    /// The same, and the server is gone.
+    DeadServer,
+    /// The emptyDirs lie on a file system that is frozen.
+    Frozen,
+    /// The volume `pv` is on a disk that is slow to write.
+    SlowDisk,
+    /// The volume `pv` is on a disk that stops at the first write.
+    StoppedDisk,
 }
 
 /// Undoes what was staged when it is dropped.
@@ -54,13 +67,25 @@ impl Prop {
     fn in_namespace(self) -> bool {
         match self {
             Self::Writer | Self::GroupMember | Self::FrozenGroup | Self::Unkillable => false,
-            Self::FullDisk | Self::ReadOnlyDisk => true,
-            Self::HostProcess | Self::Agent | Self::PrivateCopy | Self::SwapFile => true,
+            Self::HostProcess
+            | Self::Agent
+            | Self::PrivateCopy
+            | Self::SwapFile
+            | Self::SilentServer
+            | Self::DeadServer
+            | Self::Frozen
+            | Self::SlowDisk
+            | Self::StoppedDisk
+            | Self::FullDisk
+            | Self::ReadOnlyDisk => true,
         }
     }
 
     fn stage(self, pod: &Pod) -> Result<Staged> {
         let elsewhere = foreign_data(&pod.root);
+        let volumes = pod.directory().join("volumes");
+        let data = volumes.join("kubernetes.io~empty-dir/data");
+        let disk = volumes.join("kubernetes.io~iscsi/pv");
         match self {
             Self::Writer => writer::stage(pod),
             Self::HostProcess => process::stage(&subject(pod)?, View::Same, &elsewhere),
@@ -72,6 +97,11 @@ impl Prop {
             Self::Unkillable => survivor::unkillable(pod),
             Self::FullDisk => node_disk::fill(pod),
             Self::ReadOnlyDisk => node_disk::make_read_only(pod),
+            Self::SilentServer => Ok(Box::new(fuse::silent(&data.join("m"))?)),
+            Self::DeadServer => Ok(Box::new(fuse::dead(&data.join("m"))?)),
+            Self::Frozen => Ok(Box::new(disk::frozen(pod, &data)?)),
+            Self::SlowDisk => Ok(Box::new(disk::served(pod, &disk, Task::Slow)?)),
+            Self::StoppedDisk => Ok(Box::new(disk::served(pod, &disk, Task::Stops)?)),
         }
     }
 }

@@ -3,6 +3,7 @@
 mod diagnosis;
 mod finding;
 mod holders;
+mod hung;
 mod nouns;
 mod progress;
 mod start;
@@ -11,6 +12,7 @@ mod summary;
 pub use diagnosis::diagnosis;
 pub use finding::{finding, update};
 pub use holders::{holder, search};
+pub use hung::hung;
 pub use progress::progress;
 pub use start::start;
 pub use summary::summary;

@@ -1,0 +1,198 @@
+//! What is said about a call that does not return, once its cause is decided.
+
+use std::path::Path;
+
+use super::{
+    draft::{Draft, PROBE, times},
+    hung_verdict::{Cause, Judged},
+};
+use crate::{
+    model::{
+        call::Call,
+        finding::Severity,
+        hung::{Progress, Since},
+        path::{safe, safe_path, shell_word},
+    },
+    state::{mount_point::is_fuse, stuck::Sighting},
+};
+
+/// Writes the verdict out.
+pub(super) fn fill(draft: &mut Draft, seen: &Sighting, judged: &Judged) {
+    draft.call = Call::ALL.into_iter().find(|call| call.name() == seen.syscall);
+    draft.confidence = judged.confidence;
+    draft.blocks_deletion = draft.target.pod.is_some().then_some(true);
+    facts(draft, seen);
+    match judged.cause {
+        Cause::Fuse => fuse(draft, seen),
+        Cause::Frozen => frozen(draft, seen),
+        Cause::Nfs => nfs(draft, seen),
+        Cause::Flush => flush(draft),
+        Cause::Shutdown => shutdown(draft),
+        Cause::Unknown => unknown(draft),
+    }
+    if judged.cause != Cause::Fuse {
+        let fact = "fuse-daemon-hung: the thread does not wait for the answer of a FUSE server";
+        draft.ruled_out.push(fact.into());
+    }
+    if !matches!(judged.cause, Cause::Frozen | Cause::Unknown) {
+        draft
+            .ruled_out
+            .push("filesystem-frozen: the thread does not wait for a freeze to end".into());
+    }
+}
+
+/// What is known whatever the cause.
+fn facts(draft: &mut Draft, seen: &Sighting) {
+    let of = format!("/proc/{}/task/{}", seen.thread.pid, seen.thread.tid);
+    let seconds = seen.at.since(seen.began).as_secs_f64();
+    let since = match seen.since {
+        Since::Probe => "for",
+        Since::ProcessStart => "for at most",
+        Since::FirstLook => "for at least",
+    };
+    let call = safe(seen.syscall.as_bytes());
+    let source = if seen.since == Since::Probe { PROBE.into() } else { of.clone() };
+    draft.fact(
+        format!("{call} has not come back {since} {seconds:.1} s ({})", seen.phase.meaning()),
+        source,
+    );
+    if let Some(times) = seen.times {
+        let channel = seen.wait_channel.as_deref().map(|f| format!(" in {f}")).unwrap_or_default();
+        draft.fact(
+            format!("its thread is in state {}{channel}", times.state),
+            format!("{of}/wchan"),
+        );
+    }
+    if !seen.stack.is_empty() {
+        draft.fact(format!("kernel stack: {}", seen.stack.join(" < ")), format!("{of}/stack"));
+    }
+    if let Some(Progress { woken, milliseconds, quiet_ms }) = seen.progress {
+        let (window, quiet) = (milliseconds as f64 / 1000.0, quiet_ms as f64 / 1000.0);
+        let times = if woken == 0 { "not".into() } else { times(woken) };
+        let fact = format!(
+            "it was {times} woken in the last {window:.1} s, and has slept for {quiet:.1} s"
+        );
+        draft.fact(fact, format!("{of}/status"));
+    }
+    if let Some(mount) = &seen.mount {
+        let unanswered = mount.unanswered.map(|n| format!(", {n} requests unanswered"));
+        draft.fact(
+            format!(
+                "the object is on {} of type {}, mounted on {}{}",
+                safe(mount.source.as_bytes()),
+                safe(mount.fs_type.as_bytes()),
+                safe_path(&mount.point),
+                unanswered.unwrap_or_default()
+            ),
+            format!("/proc/{}/mountinfo", seen.thread.pid),
+        );
+    }
+}
+
+fn fuse(draft: &mut Draft, seen: &Sighting) {
+    draft.severity = Severity::Critical;
+    draft.explanation = "The file system is served by a process (FUSE) that was asked and does not \
+        answer. Whoever looks at it waits: kubelet before it comes to delete, and umount before it \
+        comes to unmount. The waiting thread is in state S at first, so a search for state D misses \
+        it. Other processes that use the volume wait as well."
+        .into();
+    if let Some(mount) = seen.mount.as_ref().filter(|mount| is_fuse(&mount.fs_type)) {
+        draft.remedy(
+            format!("echo 1 > /sys/fs/fuse/connections/{}/abort", mount.minor),
+            "ends all waiting at once: every request fails with ECONNABORTED, and what the server \
+             had not written is lost. First look whether its process is only stopped or overloaded; \
+             /sys/fs/fuse/connections must be mounted (fusectl)",
+        );
+        draft.remedy(
+            in_namespace(seen, "umount", &mount.point),
+            "low once the connection is aborted; before, it waits like the others",
+        );
+    }
+    draft.ruled_out.push(
+        "fuse-daemon-dead: calls would fail with ENOTCONN at once, and this one waits".into(),
+    );
+    draft.ruled_out.push("nfs-server-unreachable: no function of NFS is in the stack".into());
+}
+
+fn frozen(draft: &mut Draft, seen: &Sighting) {
+    draft.severity = Severity::Critical;
+    draft.explanation =
+        "The file system is frozen: somebody stopped all changes to it, as backups \
+        and snapshots do for a moment (fsfreeze, a snapshot agent, a suspended device-mapper \
+        device), and has not let it go on. Every call that would change something waits, also one \
+        that would fail; none can be killed, and all of them go on when it is thawed."
+            .into();
+    if let Some(mount) = &seen.mount {
+        draft.remedy(
+            in_namespace(seen, "fsfreeze --unfreeze", &mount.point),
+            "low, unless a snapshot or a backup is being taken just now, which then is not \
+             consistent: ask who froze it. A suspended device-mapper device (`dmsetup info`) is \
+             released by `dmsetup resume` instead",
+        );
+    }
+    draft.ruled_out.push(
+        "umount-kernel-hang: the thread waits for the file system to be thawed, not for its device"
+            .into(),
+    );
+}
+
+fn nfs(draft: &mut Draft, seen: &Sighting) {
+    draft.severity = Severity::Critical;
+    draft.explanation = "The call waits for an NFS server that does not answer. Mounts are `hard` \
+        by default: the client asks for ever. kubelet, umount and the containers' processes that \
+        touch the volume all wait."
+        .into();
+    let point = seen.mount.as_ref().map_or(draft.path.as_path(), |mount| &mount.point);
+    let command = in_namespace(seen, "umount -f -l", point);
+    draft.remedy(
+        command,
+        "what was not written to the server is lost, and processes that have files open on it keep \
+         waiting. First try to bring the server, or the way to it, back: then everything goes on",
+    );
+}
+
+fn flush(draft: &mut Draft) {
+    draft.severity = Severity::Info;
+    draft.explanation =
+        "The mount is gone from every table, and the kernel still writes what was in \
+        memory to the device before it lets the caller go on. The writing comes on: the thread is \
+        woken as parts of it are done. How long it takes depends on the device."
+            .into();
+    draft.remedy(
+        "grep -E '^(Dirty|Writeback):' /proc/meminfo",
+        "none: shows how much is still to be written on the whole node; wait for it",
+    );
+    draft.ruled_out.push("umount-kernel-hang: the thread comes on".into());
+}
+
+fn shutdown(draft: &mut Draft) {
+    draft.severity = Severity::Critical;
+    draft.explanation = "The mount is gone from every table, and the kernel shuts the file system \
+        down. It waits there for its device or server, and nothing comes on. The thread cannot be \
+        killed, and unmounting again does nothing, because nothing is mounted any more."
+        .into();
+    draft.remedy(
+        "dmesg --ctime | tail -n 100",
+        "none: look for I/O errors, lost paths and hung tasks of the device. When the device comes \
+         back, or fails for good, the call ends; if it never does, only a reboot helps",
+    );
+    draft.ruled_out.push(
+        "umount-flush-slow: the thread has slept for long, so nothing it waits for was written"
+            .into(),
+    );
+}
+
+fn unknown(draft: &mut Draft) {
+    draft.explanation = "The call does not come back, and the functions that it is in do not tell \
+        the cause. The stack says what it waits for."
+        .into();
+    draft.remedy(
+        "dmesg --ctime | tail -n 100",
+        "none: look for messages about the device or server of this file system",
+    );
+}
+
+/// A command on a path, run where the stuck thread sees that path.
+fn in_namespace(seen: &Sighting, words: &str, path: &Path) -> String {
+    format!("nsenter --target {} --mount -- {words} {}", seen.thread.pid, shell_word(path))
+}

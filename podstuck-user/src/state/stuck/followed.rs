@@ -1,0 +1,277 @@
+//! One thread that may be stuck, from the first look at it to the last.
+
+use std::time::Duration;
+
+use nix::libc;
+use podstuck_common::record::{Actor, InFlight};
+
+use super::{
+    Sighting,
+    calls::{Argument, waits_for_child},
+    object::Object,
+};
+use crate::{
+    model::{
+        hung::{Phase, Progress, Since},
+        time::Monotonic,
+    },
+    state::{
+        mount_point,
+        thread::{Doing, Thread, Times},
+    },
+};
+
+/// Between two looks, at least and at most. What shuts a file system down is looked at often, so
+/// that its duration is known to a tenth of a second.
+const SOONEST: Duration = Duration::from_millis(50);
+const LATEST: Duration = Duration::from_secs(1);
+const LATEST_AFTER_EXIT: Duration = Duration::from_millis(100);
+/// A thread that slept more often than this between two looks was not in one call that looks at an
+/// object: it makes the same call again and again. A signal wakes it, too.
+const FEW_SLEEPS: u64 = 3;
+
+/// How it is known that a thread still is where it was.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Anchor {
+    /// The probes saw the entry.
+    Entry(InFlight),
+    /// `/proc` says that it is in this call, with these arguments.
+    Call(Doing),
+    /// The probes saw `umount2` return, and `/proc` says that it is in there.
+    Exit,
+    /// The process lives and has not come to `umount2`.
+    Program,
+}
+
+/// What a look says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Look {
+    /// It is where it was.
+    Still,
+    /// It is, but waits for a child, which is followed by itself.
+    ForChild,
+    /// It is somewhere else.
+    Over,
+}
+
+/// One thread.
+#[derive(Debug)]
+pub(super) struct Followed {
+    pub(super) thread: Thread,
+    pub(super) anchor: Anchor,
+    pub(super) phase: Phase,
+    pub(super) name: String,
+    pub(super) object: Object,
+    /// Where to ask for the rest of the object's path.
+    pub(super) text: Option<u64>,
+    pub(super) asked: bool,
+    pub(super) began: Monotonic,
+    pub(super) since: Since,
+    pub(super) before_start: bool,
+    pub(super) actor: Actor,
+    /// Age at which it is told next.
+    pub(super) tell_at: Duration,
+    pub(super) told: bool,
+    pub(super) next_look: Monotonic,
+    /// It is over, and its record is waited for.
+    pub(super) ended: Option<Monotonic>,
+    /// At the last look, and when it was told last.
+    pub(super) last: Option<Times>,
+    pub(super) before: Option<(Times, Monotonic)>,
+    /// The look that first saw it awake since.
+    pub(super) woken: Monotonic,
+}
+
+impl Followed {
+    /// Begins to follow a thread; `phase` and the rest are as seen now.
+    pub(super) fn new(
+        thread: Thread,
+        anchor: Anchor,
+        name: &str,
+        began: Monotonic,
+        patience: Duration,
+    ) -> Self {
+        let phase = match anchor {
+            Anchor::Entry(_) | Anchor::Call(_) => Phase::InSyscall,
+            Anchor::Exit => Phase::AfterExit,
+            Anchor::Program => Phase::BeforeUmount,
+        };
+        let times = thread.times();
+        Self {
+            thread,
+            anchor,
+            phase,
+            name: name.to_owned(),
+            object: Object::Known(None),
+            text: None,
+            asked: true,
+            began,
+            since: Since::Probe,
+            before_start: false,
+            actor: Actor::default(),
+            tell_at: patience,
+            told: false,
+            next_look: Monotonic::now(),
+            ended: None,
+            last: times,
+            before: times.map(|times| (times, Monotonic::now())),
+            woken: Monotonic::now(),
+        }
+    }
+
+    /// Takes where the object is.
+    pub(super) fn about(mut self, argument: Argument) -> Self {
+        (self.object, self.text) = Object::of(self.thread, argument);
+        self.asked = self.text.is_none();
+        self
+    }
+
+    /// How long it has lasted.
+    pub(super) fn age(&self, now: Monotonic) -> Duration {
+        now.since(self.began)
+    }
+
+    /// Looks where it is, and when to look again.
+    pub(super) fn look(&mut self, now: Monotonic) -> Look {
+        let latest = if self.anchor == Anchor::Exit { LATEST_AFTER_EXIT } else { LATEST };
+        let pause = (self.age(now) / 10).clamp(SOONEST, latest);
+        self.next_look = Monotonic(now.0 + pause.as_nanos() as u64);
+        let times = self.thread.times();
+        let look = self.still(self.thread.doing(), times);
+        if let (Anchor::Call(_), Some(last), Some(times)) = (self.anchor, self.last, times)
+            && times.sleeps > last.sleeps + FEW_SLEEPS
+            && self.since == Since::FirstLook
+        {
+            self.began = now;
+        }
+        if self.last.zip(times).is_some_and(|(last, times)| times.sleeps != last.sleeps) {
+            self.woken = now;
+        }
+        self.last = times.or(self.last);
+        look
+    }
+
+    fn still(&self, doing: Doing, times: Option<Times>) -> Look {
+        let Some(times) = times.filter(|times| !['Z', 'X'].contains(&times.state)) else {
+            return Look::Over;
+        };
+        let here = match (self.anchor, doing) {
+            (_, Doing::Gone) => false,
+            (Anchor::Program, Doing::Call { number, .. }) if waits_for_child(number) => {
+                return Look::ForChild;
+            }
+            (Anchor::Program, Doing::Call { number, .. }) => number != libc::SYS_umount2,
+            (Anchor::Program, _) => true,
+            (Anchor::Entry(entry), Doing::Call { arguments, .. }) => {
+                arguments.contains(&entry.path)
+            }
+            (Anchor::Call(then), now @ Doing::Call { .. }) => then == now,
+            (Anchor::Exit, Doing::Call { number, .. }) => number == libc::SYS_umount2,
+            // The kernel may be busy with it; a caller that is back spends time of its own.
+            (_, Doing::Running) => self.last.is_none_or(|last| last.user_ticks == times.user_ticks),
+            (_, Doing::Elsewhere) => false,
+        };
+        if here { Look::Still } else { Look::Over }
+    }
+
+    /// Whether it is time to tell it (again), and everything is there to do so.
+    pub(super) fn is_due(&self, now: Monotonic) -> bool {
+        self.age(now) >= self.tell_at && matches!(self.object, Object::Known(_))
+    }
+
+    /// What is to be told now. It is told again when it is twice as old.
+    pub(super) fn sight(&mut self, now: Monotonic, over: bool) -> Sighting {
+        let mut seen = self.describe(now, over);
+        if !over {
+            let times = self.last.or(seen.times);
+            if let (Some((before, when)), Some(times)) = (self.before, times) {
+                seen.progress = Some(Progress {
+                    woken: times.sleeps.saturating_sub(before.sleeps),
+                    milliseconds: now.since(when).as_millis() as u64,
+                    quiet_ms: now.since(self.woken).as_millis() as u64,
+                });
+            }
+            self.before = times.map(|times| (times, now));
+            self.told = true;
+            self.tell_at = self.age(now) * 2;
+        }
+        seen
+    }
+
+    fn describe(&self, now: Monotonic, over: bool) -> Sighting {
+        let thread = self.thread;
+        let path = self.object.path().map(ToOwned::to_owned);
+        let live = !over;
+        // After the exit nothing is mounted there any more.
+        let mounted = live && self.phase != Phase::AfterExit;
+        let times = if live { thread.times() } else { None };
+        Sighting {
+            thread,
+            phase: self.phase,
+            syscall: self.name.clone(),
+            mount: path
+                .as_deref()
+                .filter(|_| mounted)
+                .and_then(|path| mount_point::of(thread.pid, path)),
+            path,
+            began: self.began,
+            since: self.since,
+            before_start: self.before_start,
+            at: now,
+            over,
+            actor: self.actor,
+            times,
+            wait_channel: if live { thread.wait_channel() } else { None },
+            stack: if live { thread.stack() } else { Vec::new() },
+            progress: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMES: Times = Times { state: 'D', user_ticks: 7, start_ticks: 1, sleeps: 9 };
+
+    fn followed(anchor: Anchor) -> Followed {
+        let me = Thread::main(std::process::id());
+        let mut it = Followed::new(me, anchor, "x", Monotonic::now(), Duration::from_secs(2));
+        it.last = Some(TIMES);
+        it
+    }
+
+    fn call(number: libc::c_long, path: u64) -> Doing {
+        Doing::Call { number, arguments: [path, 0, 0, 0, 0, 0] }
+    }
+
+    #[test]
+    fn an_unmount_is_over_when_its_thread_is_elsewhere() {
+        let it = followed(Anchor::Exit);
+        let look = |doing, times| it.still(doing, times);
+        assert_eq!(look(call(libc::SYS_umount2, 1), Some(TIMES)), Look::Still);
+        assert_eq!(look(Doing::Running, Some(TIMES)), Look::Still);
+        let back = Times { user_ticks: 8, ..TIMES };
+        assert_eq!(look(Doing::Running, Some(back)), Look::Over);
+        assert_eq!(look(call(libc::SYS_futex, 1), Some(TIMES)), Look::Over);
+        assert_eq!(look(call(libc::SYS_umount2, 1), None), Look::Over);
+        let dead = Times { state: 'Z', ..TIMES };
+        assert_eq!(look(Doing::Elsewhere, Some(dead)), Look::Over);
+    }
+
+    #[test]
+    fn a_program_is_before_its_call_until_it_is_in_it() {
+        let it = followed(Anchor::Program);
+        assert_eq!(it.still(call(libc::SYS_newfstatat, 1), Some(TIMES)), Look::Still);
+        assert_eq!(it.still(call(libc::SYS_wait4, 1), Some(TIMES)), Look::ForChild);
+        assert_eq!(it.still(call(libc::SYS_umount2, 1), Some(TIMES)), Look::Over);
+    }
+
+    #[test]
+    fn an_entry_is_known_by_its_path_whatever_the_number() {
+        let entry = InFlight { path: 0x1000, ..InFlight::default() };
+        let it = followed(Anchor::Entry(entry));
+        assert_eq!(it.still(call(52, 0x1000), Some(TIMES)), Look::Still);
+        assert_eq!(it.still(call(52, 0x2000), Some(TIMES)), Look::Over);
+    }
+}

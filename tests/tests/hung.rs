@@ -1,0 +1,314 @@
+//! Calls that do not return, each kept from returning by a lab: before the call, in it, and after the
+//! exit that probes see; and the tool itself beside all of them.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use std::{
+    fs,
+    path::Path,
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use podstuck_tests::{
+    Running, add_up, lab, of_type, root_and_btf, settle, slowdown, summary, watch,
+};
+use serde_json::Value;
+
+/// What `--hung-after` is by default, and how much later a stuck call must be told at the latest.
+const THRESHOLD: f64 = 2.0;
+const TOLD_AFTER: f64 = 3.0;
+
+/// A lab that goes on until it is stopped.
+struct Lab {
+    running: Running,
+    ready: Value,
+}
+
+impl Lab {
+    /// Built, mounted and held back.
+    fn build(case: &str) -> Self {
+        let (running, ready) = lab(case, &[]);
+        Self { running, ready }
+    }
+
+    fn start(&self) {
+        self.running.resume();
+    }
+
+    fn text(&self, field: &str) -> &str {
+        self.ready[field].as_str().unwrap()
+    }
+
+    fn watch(&self, args: &[&str]) -> Running {
+        let mine = ["--pod-uid", self.text("pod_uid"), "--kubelet-root", self.text("kubelet_root")];
+        watch(&[&mine, args].concat())
+    }
+
+    /// Stops it; the removal's own count. Nothing is left of it.
+    fn end(self) -> Value {
+        let (lines, status) = self.running.stop();
+        assert!(status.success(), "{lines:#?}");
+        let root = self.ready["root"].as_str().unwrap();
+        assert!(!Path::new(root).exists(), "{root}");
+        // A loop device goes when the last process with the mount does.
+        for _ in 0..50 {
+            if !loop_files().iter().any(|file| file.contains(root)) {
+                return lines.last().unwrap()["calls"].clone();
+            }
+            thread::sleep(Duration::from_millis(100) * slowdown());
+        }
+        panic!("{root} is still behind a loop device");
+    }
+}
+
+fn loop_files() -> Vec<String> {
+    let devices = fs::read_dir("/sys/block").unwrap().flatten();
+    devices.filter_map(|d| fs::read_to_string(d.path().join("loop/backing_file")).ok()).collect()
+}
+
+fn stack(line: &Value) -> Vec<&str> {
+    line["stack"].as_array().unwrap().iter().map(|frame| frame.as_str().unwrap()).collect()
+}
+
+/// Waits until a call of the lab is told to be stuck, and checks that it was told in time.
+fn hung(watching: &mut Running, lab: &Lab, phase: &str) -> Value {
+    let hung = watching.wait_for("stuck call", |l| l["type"] == "hung" && l["phase"] == phase);
+    assert_eq!(hung["over"], false, "{hung:#}");
+    assert_eq!(hung["victim"]["uid"], lab.ready["pod_uid"], "{hung:#}");
+    let age = hung["age_s"].as_f64().unwrap();
+    assert!(age >= THRESHOLD, "{hung:#}");
+    if hung["since_before_start"] == false {
+        assert!(age <= THRESHOLD + TOLD_AFTER * f64::from(slowdown()), "{hung:#}");
+    }
+    hung
+}
+
+fn finding(watching: &mut Running, lab: &Lab, id: &str) -> Value {
+    let found = watching.wait_for("finding", |l| l["type"] == "finding" && l["id"] == id);
+    assert_eq!(found["pod"]["uid"], lab.ready["pod_uid"], "{found:#}");
+    assert_eq!(found["blocks_deletion"], true, "{found:#}");
+    found
+}
+
+/// Ends lab and watch: only this was found, it was cleared if a call was stuck, and all calls of the
+/// removal were counted.
+fn end(lab: Lab, watching: Running, id: &str) -> Vec<Value> {
+    let tally = lab.end();
+    settle();
+    let (lines, _) = watching.stop();
+    for found in of_type(&lines, "finding") {
+        assert_eq!(found["id"], id, "{found:#}");
+    }
+    assert_eq!(add_up(&[&summary(&lines)["by_outcome"]]), add_up(&[&tally]), "{id}: counts");
+    lines
+}
+
+#[test]
+fn a_silent_fuse_server_is_found_in_a_call_that_deletes_nothing() {
+    if !root_and_btf() {
+        return;
+    }
+    let lab = Lab::build("fuse-daemon-hung");
+    let mut watching = lab.watch(&[]);
+    lab.start();
+    let hung = hung(&mut watching, &lab, "in-syscall");
+    let path = format!("{}/m", lab.text("path"));
+    assert_eq!((&hung["syscall"], &hung["path"]), (&"openat".into(), &path.as_str().into()));
+    assert_eq!((&hung["pid"], &hung["comm"]), (&lab.ready["pid"], &"kubelet".into()));
+    assert_eq!((&hung["state"], &hung["wchan"]), (&"S".into(), &"request_wait_answer".into()));
+    assert!(stack(&hung).contains(&"fuse_dir_open"), "{hung:#}");
+    let found = finding(&mut watching, &lab, "fuse-daemon-hung");
+    assert_eq!(found["call"]["path"], path.as_str(), "{found:#}");
+    assert_eq!(found["actor"]["pid"], lab.ready["pid"], "{found:#}");
+    let remedies = found["remedies"].to_string();
+    assert!(remedies.contains("/sys/fs/fuse/connections/"), "{found:#}");
+    let lines = end(lab, watching, "fuse-daemon-hung");
+    assert!(lines.iter().any(|l| l["type"] == "hung" && l["over"] == true), "{lines:#?}");
+    assert!(lines.iter().any(|l| l["state"] == "cleared"), "{lines:#?}");
+}
+
+#[test]
+fn a_dead_fuse_server_is_found_behind_a_busy_mount_point() {
+    if !root_and_btf() {
+        return;
+    }
+    let lab = Lab::build("fuse-daemon-dead");
+    let mut watching = lab.watch(&[]);
+    lab.start();
+    let found = finding(&mut watching, &lab, "fuse-daemon-dead");
+    assert_eq!(found["call"]["path"], format!("{}/m", lab.text("path")), "{found:#}");
+    assert_eq!(found["actor"]["pid"], lab.ready["pid"], "{found:#}");
+    // The second and the third attempt say nothing else.
+    thread::sleep(Duration::from_secs(3) * slowdown());
+    // As a person would: the remedy, then the owner's next attempt.
+    let remedy = found["remedies"][0]["command"].as_str().unwrap();
+    assert!(Command::new("sh").args(["-c", remedy]).status().unwrap().success(), "{remedy}");
+    watching.wait_for("cleared", |line| line["state"] == "cleared");
+    end(lab, watching, "fuse-daemon-dead");
+}
+
+#[test]
+fn a_frozen_file_system_is_found_and_a_harmless_outcome_may_be_slow() {
+    if !root_and_btf() {
+        return;
+    }
+    let lab = Lab::build("filesystem-frozen");
+    let mut watching = lab.watch(&[]);
+    lab.start();
+    let told = hung(&mut watching, &lab, "in-syscall");
+    assert_eq!((&told["syscall"], &told["path"]), (&"unlinkat".into(), &lab.ready["path"]));
+    assert_eq!((&told["pid"], &told["state"]), (&lab.ready["pid"], &"D".into()));
+    assert!(stack(&told).contains(&"mnt_want_write"), "{told:#}");
+    let found = finding(&mut watching, &lab, "filesystem-frozen");
+    assert_eq!(found["call"]["path"], lab.ready["path"], "{found:#}");
+    assert_eq!(found["actor"]["pid"], lab.ready["pid"], "{found:#}");
+
+    // Another watch, from now on, has not seen it begin.
+    let mut later = lab.watch(&[]);
+    let before = hung(&mut later, &lab, "in-syscall");
+    assert_eq!(before["since_before_start"], true, "{before:#}");
+    assert_eq!((&before["path"], &before["pid"]), (&lab.ready["path"], &lab.ready["pid"]));
+    assert!(stack(&before).contains(&"mnt_want_write"), "{before:#}");
+    finding(&mut later, &lab, "filesystem-frozen");
+
+    let remedy = found["remedies"][0]["command"].as_str().unwrap();
+    assert!(Command::new("sh").args(["-c", remedy]).status().unwrap().success(), "{remedy}");
+    for watching in [&mut watching, &mut later] {
+        watching.wait_for("end", |line| line["type"] == "hung" && line["over"] == true);
+        watching.wait_for("cleared", |line| line["state"] == "cleared");
+    }
+    drop(later);
+    let lines = end(lab, watching, "filesystem-frozen");
+    let over = lines.iter().find(|line| line["type"] == "hung" && line["over"] == true).unwrap();
+    assert_eq!(over["errno_name"], "EISDIR", "{over:#}");
+    assert!(over["age_s"].as_f64().unwrap() > THRESHOLD, "{over:#}");
+}
+
+#[test]
+fn a_slow_disk_is_found_after_umount2_has_returned() {
+    if !root_and_btf() {
+        return;
+    }
+    let export = tempfile::tempdir().unwrap();
+    let lab = Lab::build("umount-flush-slow");
+    let mut watching = lab.watch(&["--export", export.path().to_str().unwrap()]);
+    lab.start();
+    let told = hung(&mut watching, &lab, "after-exit");
+    assert_eq!((&told["syscall"], &told["path"]), (&"umount2".into(), &lab.ready["path"]));
+    assert_eq!((&told["pid"], &told["state"]), (&lab.ready["pid"], &"D".into()));
+    assert!(stack(&told).contains(&"task_work_run"), "{told:#}");
+    finding(&mut watching, &lab, "umount-flush-slow");
+    let over = watching.wait_for("end", |line| line["type"] == "hung" && line["over"] == true);
+    watching.wait_for("cleared", |line| line["state"] == "cleared");
+    end(lab, watching, "umount-flush-slow");
+
+    // The phase has a series of its own, and is no call.
+    let table = fs::read_to_string(export.path().join("histograms.csv")).unwrap();
+    let row = table.lines().find(|row| row.starts_with("umount2/after-exit,ok,"));
+    let row: Vec<&str> = row.unwrap_or_else(|| panic!("{table}")).split(',').collect();
+    assert_eq!((row[3], row[5]), ("pv", "1"), "{table}");
+    let longest: f64 = row[11].parse().unwrap();
+    let age = over["age_s"].as_f64().unwrap();
+    assert!((longest / 1e9 - age).abs() < age * 0.07, "{longest} {over:#}");
+}
+
+#[test]
+fn a_stopped_disk_is_found_after_umount2_has_returned() {
+    if !root_and_btf() {
+        return;
+    }
+    let lab = Lab::build("umount-kernel-hang");
+    let mut watching = lab.watch(&[]);
+    lab.start();
+    let told = hung(&mut watching, &lab, "after-exit");
+    assert_eq!((&told["path"], &told["pid"]), (&lab.ready["path"], &lab.ready["pid"]));
+    assert!(stack(&told).contains(&"task_work_run"), "{told:#}");
+    let found = finding(&mut watching, &lab, "umount-kernel-hang");
+    assert_eq!(found["call"]["path"], lab.ready["path"], "{found:#}");
+
+    // The argument is the only trace that a watch finds which starts now: nothing is mounted there.
+    let mut later = lab.watch(&[]);
+    let before = hung(&mut later, &lab, "after-exit");
+    assert_eq!(before["since_before_start"], true, "{before:#}");
+    assert_eq!((&before["path"], &before["pid"]), (&lab.ready["path"], &lab.ready["pid"]));
+    finding(&mut later, &lab, "umount-kernel-hang");
+    drop(later);
+    end(lab, watching, "umount-kernel-hang");
+}
+
+/// Ended when dropped; one that waits for a FUSE server ends with that.
+struct Program(Child);
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+    }
+}
+
+/// `umount PATH` where the lab's mounts are. It becomes `umount` in the same process.
+fn umount(lab: &Lab, path: &str) -> Program {
+    let mut command = Command::new("nsenter");
+    command.args(["--target", &lab.ready["pid"].to_string(), "--mount", "umount", path]);
+    Program(command.stderr(Stdio::null()).spawn().unwrap())
+}
+
+#[test]
+fn an_umount_that_never_comes_to_its_call_is_found() {
+    if !root_and_btf() {
+        return;
+    }
+    let lab = Lab::build("fuse-daemon-hung");
+    let path = format!("{}/m", lab.text("path"));
+    let mut watching = lab.watch(&[]);
+    let program = umount(&lab, &path);
+    let seen = hung(&mut watching, &lab, "before-umount");
+    let pid = Value::from(program.0.id());
+    for told in [seen, {
+        // And by one that starts later.
+        let mut later = lab.watch(&[]);
+        let told = hung(&mut later, &lab, "before-umount");
+        assert_eq!(told["since"], "process-start", "{told:#}");
+        told
+    }] {
+        assert_eq!((&told["path"], &told["comm"]), (&path.as_str().into(), &"umount".into()));
+        assert_eq!(told["pid"], pid, "{told:#}");
+        assert!(stack(&told).contains(&"request_wait_answer"), "{told:#}");
+    }
+    let found = finding(&mut watching, &lab, "fuse-daemon-hung");
+    assert_eq!(
+        (&found["actor"]["pid"], &found["actor"]["component"]),
+        (&pid, &"umount-helper".into())
+    );
+    end(lab, watching, "fuse-daemon-hung");
+    drop(program);
+}
+
+#[test]
+fn the_tool_goes_on_beside_all_of_them_and_ends_when_told() {
+    if !root_and_btf() {
+        return;
+    }
+    let stuck = ["fuse-daemon-hung", "filesystem-frozen", "umount-kernel-hang"].map(Lab::build);
+    let mut node = watch(&[]);
+    stuck.iter().for_each(Lab::start);
+    for lab in &stuck {
+        let id = lab.text("lab").to_owned();
+        finding(&mut node, lab, &id);
+    }
+    // What needs the counts of each second is still found.
+    let (mass, ready) = lab("emptydir-mass-files", &["--entries", "30000", "--rate", "5000"]);
+    mass.resume();
+    node.wait_for("mass deletion", |line| {
+        line["id"] == "emptydir-mass-files" && line["pod"]["uid"] == ready["pod_uid"]
+    });
+    let told = Instant::now();
+    let (lines, _) = node.stop();
+    let took = told.elapsed();
+    assert!(took < Duration::from_secs(2) * slowdown(), "{took:?}");
+    assert!(summary(&lines)["calls"].as_u64().unwrap() > 1000);
+    drop(mass);
+    for lab in stuck {
+        lab.end();
+    }
+}
