@@ -78,9 +78,9 @@ async fn gather(needs: &Needs) -> Facts {
                 tokio::task::spawn_blocking(move || mounts::of_namespace(pid, namespace)).await;
             Facts::Mounts(mounts.ok().flatten())
         }
-        Needs::FileSystem { pid, namespace, mount_id } => {
-            let (pid, namespace, mount_id) = (*pid, *namespace, *mount_id);
-            let look = move || file_system::of_mount(pid, namespace, mount_id);
+        Needs::FileSystem { pid, namespace, path } => {
+            let (pid, namespace, path) = (*pid, *namespace, path.clone());
+            let look = move || file_system::of_path(pid, namespace, &path);
             Facts::FileSystem(tokio::task::spawn_blocking(look).await.ok().flatten())
         }
         Needs::FuseMounts { pid, path } => {

@@ -24,14 +24,14 @@ pub enum Needs {
         /// The namespace's inode number.
         namespace: u32,
     },
-    /// The file system of a mount.
+    /// The file system that a path lies on.
     FileSystem {
         /// A process in the namespace, if it still lives.
         pid: u32,
         /// The namespace's inode number.
         namespace: u32,
-        /// `mnt_id`
-        mount_id: u32,
+        /// The path, as the process sees it.
+        path: PathBuf,
     },
     /// The FUSE mounts at or below a path, and whether they answer.
     FuseMounts {
@@ -74,7 +74,7 @@ pub struct Case {
 pub enum Facts {
     /// To [`Needs::Mounts`]; `None` when the namespace is gone.
     Mounts(Option<Mounts>),
-    /// To [`Needs::FileSystem`]; `None` when the namespace or the mount is gone.
+    /// To [`Needs::FileSystem`]; `None` when the namespace is gone.
     FileSystem(Option<FileSystem>),
     /// To [`Needs::FuseMounts`]: each that was looked at, with the errno.
     FuseMounts(Vec<(MountPoint, i32)>),

@@ -7,7 +7,7 @@ use nix::errno::Errno;
 
 use super::{Case, Draft, Family, Needs, backoff::Attempts, errno_verdict, is_clean_up};
 use crate::{
-    model::{operation::Operation, time::Monotonic},
+    model::{call::Call, operation::Operation, time::Monotonic},
     state::file_system::FileSystem,
 };
 
@@ -87,7 +87,11 @@ impl Errnos {
             needs: Needs::FileSystem {
                 pid: op.actor.pid,
                 namespace: op.mnt_ns,
-                mount_id: op.mount_id,
+                // What is removed may be a mount point itself; what is unmounted is.
+                path: match op.call {
+                    Call::Umount2 => op.path.clone(),
+                    _ => op.path.parent().unwrap_or(&op.path).to_owned(),
+                },
             },
         })
     }

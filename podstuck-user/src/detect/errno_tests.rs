@@ -2,10 +2,7 @@ use std::sync::Arc;
 
 use super::{super::sample::failed, *};
 use crate::{
-    model::{
-        call::Call,
-        identity::{Component, Pod},
-    },
+    model::identity::{Component, Pod},
     state::file_system::Counted,
 };
 
@@ -104,4 +101,23 @@ fn a_container_may_fail_at_its_own_volume() {
         Arc::make_mut(&mut own.actor).component = Component::Workload;
         assert!(errnos.observe(&own).is_none());
     }
+}
+
+#[test]
+fn a_mount_point_lies_on_the_file_system_above() {
+    let mut errnos = Errnos::default();
+    let mut path_of = |call| {
+        let mut last = op(Errno::EROFS, "m", 1.0);
+        last.call = call;
+        errnos.observe(&last);
+        last.end = Monotonic(2_000_000_000);
+        let needs = errnos.observe(&last).unwrap().needs;
+        errnos.forget(7, None);
+        let Needs::FileSystem { path, .. } = needs else { panic!("{needs:?}") };
+        (last.path, path)
+    };
+    let (removed, asked) = path_of(Call::UnlinkatDir);
+    assert_eq!(removed.parent(), Some(asked.as_path()));
+    let (unmounted, asked) = path_of(Call::Umount2);
+    assert_eq!(unmounted, asked);
 }

@@ -197,7 +197,8 @@ fn rule_out(draft: &mut Draft, errno: Errno, found: Option<&FileSystem>) {
     }
     if errno == Errno::EROFS {
         draft.ruled_out.push(
-            "removal of a read-only volume: the mount is not below the pod's directory".into(),
+            "nested-mount-under-volume: what is read-only is not mounted below the pod's directory"
+                .into(),
         );
     }
     if fs.device_exists == Some(true) && fs.errors.is_empty() && draft.id != "device-io-error" {

@@ -231,6 +231,41 @@ pub const CASES: &[Case] = &[
         repeats: false,
     },
     Case {
+        id: "dstate-process",
+        summary: "a container was killed and does not end: it waits for a frozen file system",
+        volumes: &[TOKENS, LOGS],
+        props: &[Prop::Unkillable],
+        repeats: false,
+    },
+    Case {
+        id: "cgroup-v1-frozen",
+        summary: "a container was killed and does not end: its pod's control group is frozen",
+        volumes: &[TOKENS, LOGS],
+        props: &[Prop::FrozenGroup],
+        repeats: false,
+    },
+    Case {
+        id: "cgroup-populated-leftover",
+        summary: "a process is left in the pod's control group, whose removal is EBUSY",
+        volumes: &[TOKENS, LOGS],
+        props: &[Prop::GroupMember],
+        repeats: false,
+    },
+    Case {
+        id: "disk-full-runtime",
+        summary: "the disk of kubelet's root is full: kubelet cannot write, and does nothing",
+        volumes: &[TOKENS, LOGS],
+        props: &[Prop::FullDisk],
+        repeats: false,
+    },
+    Case {
+        id: "node-fs-readonly",
+        summary: "the disk of kubelet's root has become read-only; every removal is EROFS",
+        volumes: &[TOKENS, LOGS],
+        props: &[Prop::ReadOnlyDisk],
+        repeats: false,
+    },
+    Case {
         id: "emptydir-mass-files",
         summary: "an emptyDir has hundreds of thousands of files: slow, not stuck",
         volumes: &[TOKENS, LOGS, empty_dir("data", Kind::Many)],
@@ -312,6 +347,16 @@ impl Case {
     /// to end.
     pub(super) fn lingers(&self) -> bool {
         self.props.contains(&Prop::PrivateCopy)
+    }
+
+    /// Whether a container still lives, so that kubelet waits for it.
+    pub(super) fn has_living_container(&self) -> bool {
+        self.props.iter().any(|prop| matches!(prop, Prop::Unkillable | Prop::FrozenGroup))
+    }
+
+    /// Whether kubelet has no room to write.
+    pub(super) fn has_full_disk(&self) -> bool {
+        self.props.contains(&Prop::FullDisk)
     }
 
     /// Whether it builds a great many entries.

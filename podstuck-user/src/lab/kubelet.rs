@@ -13,9 +13,10 @@ use rustix::{
 
 use super::{
     calls::Calls,
-    case::{Driver, Kind, Volume},
+    case::{Case, Driver, Kind, Volume},
+    cgroup,
     go_remove::{Failure, is_gone, remove, remove_all},
-    layout::Pod,
+    layout::{Pod, kubelet_root},
 };
 
 /// Deletes one pod.
@@ -31,6 +32,25 @@ impl<'a, 'b> Kubelet<'a, 'b> {
     /// For this pod, whose volumes are set up.
     pub(super) fn new(calls: &'a mut Calls<'b>, pod: &'a Pod) -> Self {
         Self { calls, pod, published: true }
+    }
+
+    /// Why it does not even begin to tear down volumes.
+    pub(super) fn cannot_begin(&self, case: &Case) -> Option<Failure> {
+        if case.has_living_container() {
+            return Some(Failure::Refused(
+                "StopContainer: DeadlineExceeded: it was killed, and runs",
+            ));
+        }
+        // The pod's status, a checkpoint, a log line.
+        let file = kubelet_root(&self.pod.root).join("state.tmp");
+        let written = case.has_full_disk().then(|| fs::write(&file, "state")).transpose();
+        let errno = written.err().and_then(|error| Errno::from_io_error(&error));
+        errno.map(|errno| Failure::new("write", file, errno))
+    }
+
+    /// What it does once the volumes are gone, and before it lets the API server know.
+    pub(super) fn remove_cgroups(&self) -> Result<(), Failure> {
+        cgroup::remove(self.pod)
     }
 
     /// Tries once to tear down a volume.

@@ -12,6 +12,7 @@ mod backoff;
 mod build;
 mod calls;
 mod case;
+mod cgroup;
 mod disk;
 mod freeze;
 mod go_remove;

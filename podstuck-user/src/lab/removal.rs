@@ -56,6 +56,7 @@ pub(super) fn play(args: &RemovalArgs, out: &mut impl Write) -> Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL)).context("cannot tie to the parent")?;
     set_name(c"kubelet").context("cannot set the thread's name")?;
     namespace::enter()?;
+    prop::before_volumes(case.props, &pod)?;
     namespace::mount_volumes(&pod, case)?;
     let _stage = prop::stage_all(case.props, &pod, true)?;
     message::send(out, &Mounted { state: "mounted" })?;
@@ -98,7 +99,8 @@ fn delete_pod(calls: &mut Calls, pod: &Pod, case: &Case, lifeline: &Lifeline) ->
     let mut attempts = 0;
     while !lifeline.stopped().load(Ordering::Relaxed) {
         attempts += 1;
-        let Some(failure) = try_once(&mut kubelet, &mut volumes) else { return (attempts, true) };
+        let failure = kubelet.cannot_begin(case).or_else(|| try_once(&mut kubelet, &mut volumes));
+        let Some(failure) = failure else { return (attempts, true) };
         let wait = match failure {
             Failure::Stopped => break,
             // `podVolumesExist`, every 100 ms.
@@ -125,5 +127,7 @@ fn try_once(kubelet: &mut Kubelet, volumes: &mut Vec<&Volume>) -> Option<Failure
             true
         }
     });
-    first.or_else(|| kubelet.remove_pod_directory().err())
+    first
+        .or_else(|| kubelet.remove_cgroups().err())
+        .or_else(|| kubelet.remove_pod_directory().err())
 }

@@ -1,7 +1,11 @@
 //! The file system that a failed call was about, by mountinfo and by what sysfs says of its device.
 //! Neither touches the file system.
 
-use std::{fs, os::linux::fs::MetadataExt, path::PathBuf};
+use std::{
+    fs,
+    os::linux::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
 
 use procfs::process::{MountInfo, Process, all_processes};
 
@@ -39,19 +43,20 @@ pub struct Counted {
     pub file: String,
 }
 
-/// The mount of this id, as a namespace with this inode number shows it: by `pid` if it still is in
-/// there, else by any other process that is.
-pub fn of_mount(pid: u32, namespace: u32, mount_id: u32) -> Option<FileSystem> {
+/// The file system that a path lies on, by its text, in the namespace with this inode number: as
+/// `pid` sees it if it still is in there, else any other process that is. `None` when nobody is.
+pub fn of_path(pid: u32, namespace: u32, path: &Path) -> Option<FileSystem> {
     let own = std::process::id();
     let near = [pid, own].into_iter().filter(|pid| is_in(*pid, namespace));
     let far = all_processes().into_iter().flatten().flatten();
     let far = far.map(|process| process.pid.unsigned_abs()).filter(|pid| is_in(*pid, namespace));
     near.chain(far).find_map(|pid| {
         let table = Process::new(i32::try_from(pid).ok()?).ok()?.mountinfo().ok()?;
-        let mut mounts = table.into_iter();
-        let mount = mounts.find(|mount| mount.mnt_id.unsigned_abs() == mount_id);
-        Some(mount.map(|mount| describe(mount, format!("/proc/{pid}/mountinfo"))))
-    })?
+        let above = table.into_iter().filter(|mount| path.starts_with(&mount.mount_point));
+        // Of equals the last: it covers those before.
+        let mount = above.max_by_key(|mount| mount.mount_point.as_os_str().len())?;
+        Some(describe(mount, format!("/proc/{pid}/mountinfo")))
+    })
 }
 
 fn is_in(pid: u32, namespace: u32) -> bool {
@@ -101,14 +106,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mount_of_an_id_is_found() {
+    fn the_file_system_of_a_path_is_found() {
         let own = fs::metadata("/proc/self/ns/mnt").unwrap().st_ino() as u32;
-        let mounts = Process::myself().unwrap().mountinfo().unwrap();
-        let proc = mounts.into_iter().find(|m| m.mount_point.ends_with("proc")).unwrap();
-        let found = of_mount(u32::MAX >> 1, own, proc.mnt_id.unsigned_abs()).unwrap();
+        let found = of_path(u32::MAX >> 1, own, Path::new("/proc/self/status")).unwrap();
         assert_eq!((found.fs_type.as_str(), found.device_exists), ("proc", None));
+        assert_eq!(found.point, Path::new("/proc"));
         assert!(!found.read_only && found.errors.is_empty());
-        assert_eq!(of_mount(1, own, u32::MAX >> 1), None);
-        assert_eq!(of_mount(1, 1, 1), None);
+        assert_eq!(of_path(1, own, Path::new("/procession")).unwrap().point, Path::new("/"));
+        assert_eq!(of_path(1, 1, Path::new("/")), None);
     }
 }

@@ -3,7 +3,10 @@
 
 mod disk;
 mod fuse;
+mod node_disk;
 mod process;
+mod script;
+mod survivor;
 mod swap;
 mod writer;
 
@@ -34,6 +37,16 @@ pub(super) enum Prop {
     PrivateCopy,
     /// The volume has an active swap file.
     SwapFile,
+    /// A process stays in the pod's control group.
+    GroupMember,
+    /// The pod's control group is frozen, and its container was killed.
+    FrozenGroup,
+    /// The pod's container was killed, and waits for a file system that is frozen.
+    Unkillable,
+    /// The file system of kubelet's root is full.
+    FullDisk,
+    /// The file system of kubelet's root is read-only.
+    ReadOnlyDisk,
     /// A FUSE file system in the emptyDir `data` whose server answers nothing.
     SilentServer,
     /// The same, and the server is gone.
@@ -53,7 +66,7 @@ impl Prop {
     /// Whether it belongs into the lab's mount namespace.
     fn in_namespace(self) -> bool {
         match self {
-            Self::Writer => false,
+            Self::Writer | Self::GroupMember | Self::FrozenGroup | Self::Unkillable => false,
             Self::HostProcess
             | Self::Agent
             | Self::PrivateCopy
@@ -62,7 +75,9 @@ impl Prop {
             | Self::DeadServer
             | Self::Frozen
             | Self::SlowDisk
-            | Self::StoppedDisk => true,
+            | Self::StoppedDisk
+            | Self::FullDisk
+            | Self::ReadOnlyDisk => true,
         }
     }
 
@@ -77,6 +92,11 @@ impl Prop {
             Self::Agent => process::stage(&subject(pod)?, View::Slave, &elsewhere),
             Self::PrivateCopy => process::stage(&subject(pod)?, View::Private, &elsewhere),
             Self::SwapFile => swap::stage(&subject(pod)?),
+            Self::GroupMember => survivor::stays(pod),
+            Self::FrozenGroup => survivor::frozen(pod),
+            Self::Unkillable => survivor::unkillable(pod),
+            Self::FullDisk => node_disk::fill(pod),
+            Self::ReadOnlyDisk => node_disk::make_read_only(pod),
             Self::SilentServer => Ok(Box::new(fuse::silent(&data.join("m"))?)),
             Self::DeadServer => Ok(Box::new(fuse::dead(&data.join("m"))?)),
             Self::Frozen => Ok(Box::new(disk::frozen(pod, &data)?)),
@@ -90,6 +110,12 @@ impl Prop {
 fn subject(pod: &Pod) -> Result<PathBuf> {
     let volume = find(&pod.name).and_then(|case| case.subject());
     volume.map(|volume| pod.content(volume)).context("the case has no volume")
+}
+
+/// Prepares the mount namespace before the volumes are mounted.
+pub(super) fn before_volumes(props: &[Prop], pod: &Pod) -> Result<()> {
+    let on_disk = |prop: &Prop| matches!(prop, Prop::FullDisk | Prop::ReadOnlyDisk);
+    if props.iter().any(on_disk) { node_disk::move_root(pod) } else { Ok(()) }
 }
 
 /// Puts in place what belongs into the mount namespace, or what does not. To be dropped from the

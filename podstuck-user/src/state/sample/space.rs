@@ -53,6 +53,9 @@ pub(super) struct SpaceLook {
     last: Vec<Space>,
 }
 
+/// A path, whether it is kubelet's, and who sees it there.
+type Wanted = (PathBuf, bool, Option<(u32, u32)>);
+
 impl SpaceLook {
     /// All file systems, as they were found at most ten seconds ago.
     pub(super) fn sample(&mut self, places: &Places, views: &[View]) -> Vec<Space> {
@@ -64,7 +67,7 @@ impl SpaceLook {
     }
 
     fn look(&mut self, places: &Places, views: &[View]) -> Vec<Space> {
-        let mut wanted: Vec<(PathBuf, bool, Option<(u32, u32)>)> = Vec::new();
+        let mut wanted: Vec<Wanted> = Vec::new();
         for root in &places.kubelet_roots {
             let seen = views.iter().map(|view| Some((view.pid, view.namespace)));
             wanted.extend([None].into_iter().chain(seen).map(|by| (root.clone(), true, by)));
