@@ -25,6 +25,8 @@ pub struct Offsets {
     pub task_tgid: u32,
     /// `task_struct.comm`
     pub task_comm: u32,
+    /// `task_struct.group_leader`
+    pub task_leader: u32,
     /// `task_struct.nsproxy`
     pub task_nsproxy: u32,
     /// `nsproxy.mnt_ns`
@@ -64,6 +66,16 @@ pub struct Offsets {
     /// `opcode` in the context of tracepoint `io_uring:io_uring_queue_async_work`; [`NO_OFFSET`]
     /// before 5.19
     pub io_uring_opcode: u32,
+    /// `io_kiocb.cqe.res`; this and the next four are [`NO_OFFSET`] before 6.0
+    pub request_result: u32,
+    /// `dfd` of the `struct io_unlink` at `io_kiocb.cmd`, from the start of the `io_kiocb`
+    pub request_dfd: u32,
+    /// Its `flags`
+    pub request_flags: u32,
+    /// Its `filename`
+    pub request_filename: u32,
+    /// `filename.name`
+    pub filename_name: u32,
 }
 
 /// How many marker names the probes compare with.
@@ -108,6 +120,6 @@ mod pod {
     unsafe impl aya::Pod for Config {}
 }
 
-const _: () = assert!(size_of::<Offsets>() == 26 * 4);
+const _: () = assert!(size_of::<Offsets>() == 32 * 4);
 const _: () = assert!(size_of::<Marker>() == 16);
 const _: () = assert!(size_of::<Config>() == 3 * 8 + 2 * 4 + MARKERS * 16);

@@ -10,11 +10,12 @@ use podstuck_common::{
 };
 
 use crate::{
-    atomic, count, in_flight, kernel,
+    actor, atomic, count, in_flight, kernel,
     locate::locate,
     maps::{ACTORS, OWN_CALLS, config, lose},
     rename,
-    scratch::{NOT_READ, Returned, scratch},
+    returned::{NOT_READ, Returned},
+    scratch::scratch,
     tell::{reasons, tell},
 };
 
@@ -53,6 +54,12 @@ fn refused(result: i64) -> bool {
 /// A call returns. `n` is the program's room.
 #[inline(always)]
 pub(crate) fn finish(n: u32, number: u32, result: i64) {
+    finish_with(n, number, result, NOT_READ);
+}
+
+/// The same, when the room has an argument of this length already.
+#[inline(always)]
+pub(crate) fn finish_with(n: u32, number: u32, result: i64, argument: u32) {
     let thread = bpf_get_current_pid_tgid();
     let Some(entry) = in_flight::take(thread) else {
         lose(if kernel::has_seccomp_filter() && refused(result) {
@@ -84,11 +91,12 @@ pub(crate) fn finish(n: u32, number: u32, result: i64) {
     call.duration_ns = now.wrapping_sub(entry.start_ns);
     call.tgid = tgid;
     call.tid = thread as u32;
-    call.argument = NOT_READ;
+    call.argument = argument;
     call.errno = if result < 0 { -result as u16 } else { 0 };
     call.mount_depth = 0;
     call.has_failed = false;
     call.fresh = false;
+    call.followed = false;
     if entry.call as u8 != call::RENAME {
         account(n);
     } else if result == 0 {
@@ -114,7 +122,7 @@ extern "C" fn account(n: u32) -> u32 {
     let key = CountKey::new(trail.target, *tgid, entry.call as u8, *errno, bucket_of(*duration_ns));
     let new = count::add(&key, *duration_ns);
     if new && ACTORS.get_ptr(*tgid).is_none() {
-        kernel::describe(&mut room.head.actor);
+        actor::describe(&mut room.head.actor, room.call.of_io_uring());
         let _ = ACTORS.insert(room.call.tgid, &room.head.actor, u64::from(BPF_ANY));
     }
     let why = reasons(&room.call, new);

@@ -1,11 +1,8 @@
 //! Reads of kernel structures through the offsets of the running kernel. Nothing in this crate
 //! follows a kernel pointer but by [`field`].
 
-use aya_ebpf::helpers::{
-    bpf_get_current_cgroup_id, bpf_get_current_comm, bpf_get_current_task,
-    bpf_get_current_task_btf, bpf_probe_read_kernel,
-};
-use podstuck_common::{config::NO_OFFSET, record::Actor};
+use aya_ebpf::helpers::{bpf_get_current_task, bpf_get_current_task_btf, bpf_probe_read_kernel};
+use podstuck_common::config::NO_OFFSET;
 
 use crate::{maps::offsets, place::Place};
 
@@ -17,8 +14,9 @@ pub(crate) fn field<T: Copy>(base: u64, offset: u32) -> Option<T> {
     unsafe { bpf_probe_read_kernel(address) }.ok()
 }
 
+/// The current task.
 #[inline(always)]
-fn task() -> u64 {
+pub(crate) fn task() -> u64 {
     // SAFETY: no arguments; always valid in a tracing program.
     unsafe { bpf_get_current_task() }
 }
@@ -129,20 +127,4 @@ pub(crate) fn has_seccomp_filter() -> bool {
     const SECCOMP_MODE_FILTER: u32 = 2;
     let o = offsets();
     o.task_seccomp != NO_OFFSET && field(task(), o.task_seccomp) == Some(SECCOMP_MODE_FILTER)
-}
-
-/// Describes the current process for people.
-#[inline(always)]
-pub(crate) fn describe(actor: &mut Actor) {
-    let o = offsets();
-    // SAFETY: no arguments; 0 where the kernel has no version 2 hierarchy.
-    actor.cgroup = unsafe { bpf_get_current_cgroup_id() };
-    actor.comm = bpf_get_current_comm().unwrap_or_default();
-    let task = if o.usable == 0 { 0 } else { task() };
-    let namespaces: u64 = field(task, o.task_nsproxy).unwrap_or(0);
-    let mounts: u64 = field(namespaces, o.nsproxy_mnt_ns).unwrap_or(0);
-    actor.mnt_ns = field(mounts, o.mnt_ns_inum).unwrap_or(0);
-    let parent: u64 = field(task, o.task_parent).unwrap_or(0);
-    actor.parent = field(parent, o.task_tgid).unwrap_or(0);
-    actor.parent_comm = field(parent, o.task_comm).unwrap_or_default();
 }

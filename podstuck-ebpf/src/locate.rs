@@ -2,13 +2,13 @@
 
 use podstuck_common::{record::loss, trail::Trail};
 
-use crate::{maps::lose, path, place::Place, scratch::scratch, target};
+use crate::{argument, maps::lose, path, place::Place, scratch::scratch, target};
 
 /// Finds the directory, and reads the argument where it matters.
 #[inline(always)]
 pub(crate) fn locate(n: u32) {
     let Some(room) = scratch(n) else { return };
-    let first = path::first_byte(room);
+    let first = argument::first_byte(room);
     let place = first.and_then(|first| path::start(&room.call.entry, first));
     if let Some(place) = place {
         room.call.place = place;

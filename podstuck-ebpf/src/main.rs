@@ -16,6 +16,10 @@
 #[cfg(target_arch = "bpf")]
 mod account;
 #[cfg(target_arch = "bpf")]
+mod actor;
+#[cfg(target_arch = "bpf")]
+mod argument;
+#[cfg(target_arch = "bpf")]
 mod atomic;
 #[cfg(target_arch = "bpf")]
 mod count;
@@ -43,6 +47,10 @@ mod probe;
 mod rename;
 #[cfg(target_arch = "bpf")]
 mod report;
+#[cfg(target_arch = "bpf")]
+mod request;
+#[cfg(target_arch = "bpf")]
+mod returned;
 #[cfg(target_arch = "bpf")]
 mod scratch;
 #[cfg(target_arch = "bpf")]

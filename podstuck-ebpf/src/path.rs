@@ -1,17 +1,16 @@
-//! The path argument of a call: where it starts, its text, and the trail it continues.
+//! The path argument of a call: where it starts, and the trail it continues.
 
-use aya_ebpf::helpers::{bpf_probe_read_user, generated};
 use podstuck_common::{
-    record::{ARGUMENT_MAX, InFlight},
+    record::InFlight,
     trail::{ComponentEnd, Trail, mix, unaligned},
 };
 
 use crate::{
-    kernel,
+    argument, kernel,
     maps::config,
     place::Place,
     rename,
-    scratch::{ARRIVED, GO_ON, NOT_READ, Partial, ROUNDS, Scratch, scratch},
+    scratch::{ARRIVED, GO_ON, Partial, ROUNDS, Scratch, scratch},
 };
 
 /// `AT_FDCWD` of `fcntl.h`: what the calls without a directory argument have as well.
@@ -20,36 +19,6 @@ pub(crate) const AT_FDCWD: i32 = -100;
 /// root, a UID, a plugin and a volume of at most 253 characters. Each of the 256 rounds of the search
 /// takes eight bytes or ends a component.
 const SEARCHED: u32 = 512;
-
-/// The first byte of the argument; `None` when the caller's memory cannot be read.
-///
-/// Without a directory descriptor the argument is nearly always absolute, and will be read anyway.
-#[inline(always)]
-pub(crate) fn first_byte(room: &mut Scratch) -> Option<u8> {
-    if room.call.entry.dirfd == AT_FDCWD {
-        read(room)?;
-        return Some(room.argument[0] as u8);
-    }
-    // SAFETY: the helper checks the address.
-    unsafe { bpf_probe_read_user(room.call.entry.path as *const u8) }.ok()
-}
-
-/// Reads the argument; `None` when the caller's memory cannot be read.
-#[inline(always)]
-fn read(room: &mut Scratch) -> Option<u32> {
-    if room.call.argument != NOT_READ {
-        return Some(room.call.argument);
-    }
-    let to = room.argument.as_mut_ptr();
-    let from = room.call.entry.path as *const _;
-    // SAFETY: `to` has room for `ARGUMENT_MAX` bytes; the helper checks the source.
-    let read = unsafe { generated::bpf_probe_read_user_str(to.cast(), ARGUMENT_MAX as u32, from) };
-    if read <= 0 {
-        return None;
-    }
-    room.call.argument = read as u32 - 1;
-    Some(read as u32 - 1)
-}
 
 /// The directory that the argument starts from, if it can be found.
 #[inline(always)]
@@ -69,9 +38,10 @@ pub(crate) fn start(entry: &InFlight, first: u8) -> Option<Place> {
 #[inline(never)]
 pub(crate) extern "C" fn follow(n: u32) -> u32 {
     let Some(room) = scratch(n) else { return 0 };
-    if read(room).is_none() {
+    if argument::read(room).is_none() {
         return 0;
     }
+    room.call.followed = true;
     room.state.part = EMPTY;
     room.state.at = 0;
     for _ in 0..ROUNDS {

@@ -13,10 +13,7 @@ use podstuck_common::{
 };
 
 use crate::{
-    atomic, in_flight,
-    locate::locate,
-    maps::ANNOUNCED,
-    scratch::{NOT_READ, scratch},
+    atomic, in_flight, locate::locate, maps::ANNOUNCED, returned::NOT_READ, scratch::scratch,
     tell::tell,
 };
 

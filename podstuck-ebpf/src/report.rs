@@ -9,10 +9,11 @@ use podstuck_common::{
 };
 
 use crate::{
-    kernel,
+    actor,
     maps::{EVENTS, lose},
     names::{NO_NAMES, write_names},
-    scratch::{NOT_READ, OFFSET_MASK, Scratch, TAIL_ROOM, scratch},
+    returned::NOT_READ,
+    scratch::{OFFSET_MASK, Scratch, TAIL_ROOM, scratch},
 };
 
 /// Masks that tell the verifier the bounds that the code keeps anyway. The compiler would remove
@@ -57,7 +58,7 @@ fn write_head(scratch: &mut Scratch, why: u32, suppressed: u32) {
     let Scratch { call, head, .. } = scratch;
     let (dir_ino, dir_dev, mount_id) =
         if call.place.is_none() { (0, 0, 0) } else { call.place.numbers() };
-    kernel::describe(&mut head.actor);
+    actor::describe(&mut head.actor, call.of_io_uring());
     head.end_ns = call.now;
     head.duration_ns = call.duration_ns;
     head.target = call.trail.target;

@@ -2,13 +2,14 @@
 
 use aya_ebpf::{btf_maps::PerCpuArray, macros::btf_map};
 use podstuck_common::{
-    record::{ARGUMENT_MAX, BASE_MAX, InFlight, RecordHead},
-    trail::{NAME_SIZE, NAME_WORDS, Trail},
+    record::{ARGUMENT_MAX, BASE_MAX, RecordHead},
+    trail::{NAME_SIZE, NAME_WORDS},
 };
 
 use crate::{
     maps::{Directory, DirectoryKey},
     place::Place,
+    returned::Returned,
 };
 
 /// The deepest path that is walked, in components and mounts.
@@ -22,32 +23,6 @@ pub(crate) struct Component {
     pub(crate) len: u32,
     pub(crate) mounted: u32,
 }
-
-/// A call that has returned, and what was found out about its object.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub(crate) struct Returned {
-    pub(crate) entry: InFlight,
-    pub(crate) now: u64,
-    pub(crate) duration_ns: u64,
-    pub(crate) place: Place,
-    /// Of the object, once its argument was read; of its directory before.
-    pub(crate) trail: Trail,
-    pub(crate) tgid: u32,
-    pub(crate) tid: u32,
-    /// Length of the argument without NUL; [`NOT_READ`] before.
-    pub(crate) argument: u32,
-    pub(crate) errno: u16,
-    /// `Trail::mount_depth` of the directory.
-    pub(crate) mount_depth: u8,
-    /// The removal of an object in the directory has failed before.
-    pub(crate) has_failed: bool,
-    /// The directory was not remembered.
-    pub(crate) fresh: bool,
-}
-
-/// The argument of a call was not read, or cannot be.
-pub(crate) const NOT_READ: u32 = u32::MAX;
 
 /// A component of an argument of which some whole words were read.
 #[repr(C)]
@@ -100,7 +75,8 @@ pub(crate) mod room {
     pub(crate) const RENAMEAT2: u32 = 7;
     /// The first of five for the 32-bit interface.
     pub(crate) const FIRST_32: u32 = 8;
-    pub(crate) const COUNT: usize = 13;
+    pub(crate) const IO_URING: u32 = 13;
+    pub(crate) const COUNT: usize = 14;
 }
 
 /// Room for what does not fit on the stack of 512 bytes.

@@ -7,7 +7,8 @@ use crate::{
     limit::{self, LimitKey},
     maps::{ANNOUNCED, FAILED, config, lose},
     memory, path, report,
-    scratch::{NOT_READ, Returned, scratch},
+    returned::Returned,
+    scratch::scratch,
 };
 
 const ENOENT: u16 = 2;
@@ -57,8 +58,8 @@ pub(crate) fn reasons(call: &Returned, new: bool) -> u32 {
 #[inline(always)]
 pub(crate) fn tell(n: u32, why: u32) {
     let Some(room) = scratch(n) else { return };
-    let Returned { trail, tgid, errno, entry, now, argument, .. } = &room.call;
-    let (errno, unread) = (*errno, *argument == NOT_READ);
+    let Returned { trail, tgid, errno, entry, now, followed, .. } = &room.call;
+    let (errno, followed) = (*errno, *followed);
     let what = why << 16 | u32::from(errno & 0xfff) << 4 | entry.call;
     let kind = LimitKey { target: trail.target, tgid: *tgid, what };
     let Some(suppressed) = limit::admit(&kind, *now) else {
@@ -68,7 +69,7 @@ pub(crate) fn tell(n: u32, why: u32) {
         }
         return;
     };
-    if unread {
+    if !followed {
         path::follow(n);
     }
     let sent = report::send(n, why, suppressed) != 0;

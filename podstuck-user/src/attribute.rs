@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, path::Path, sync::Arc, time::Duration};
 
-use podstuck_common::record;
+use podstuck_common::{record, trail::name_hash};
 
 use crate::{
     decode::Record,
@@ -12,7 +12,7 @@ use crate::{
     },
     model::{
         call::{Call, Outcome},
-        identity::{Actor, Pod, Target},
+        identity::{Actor, Pod, Target, TargetKind},
         operation::Operation,
         time::Monotonic,
     },
@@ -74,13 +74,6 @@ impl Attributor {
         self.learn(record.head.target, &record.path());
     }
 
-    /// The target of a path that no record told, and the id by which the counts name it; 0 for a
-    /// path outside any.
-    pub fn target_of(&mut self, path: &Path) -> (u64, Arc<Target>) {
-        let id = target_root(path).map_or(0, |(_, trail)| trail.target);
-        (id, self.learn(id, path))
-    }
-
     /// A process in a call on a target, with its pod by name.
     pub fn actor_on(&mut self, pid: u32, seen: &record::Actor, target: &Target) -> Arc<Actor> {
         let mut actor = self.actor(pid, seen);
@@ -97,6 +90,20 @@ impl Attributor {
         self.targets.get(&id)
     }
 
+    /// The target that a path of the node lies in, and its id.
+    pub fn target_of(&mut self, path: &Path) -> Option<(u64, Arc<Target>)> {
+        let (_, trail) = target_root(path)?;
+        Some((trail.target, self.learn(trail.target, path)))
+    }
+
+    /// A pod of which there is no path, and the id that stands for it.
+    pub fn pod_target(&mut self, uid: &str) -> (u64, Arc<Target>) {
+        let pod = self.pod(Pod { uid: uid.into(), namespace: None, name: None });
+        let kind = TargetKind::PodDirectory;
+        let target = Target { kind, pod: Some(pod), ..Target::unknown() };
+        (name_hash(uid.as_bytes()), Arc::new(target))
+    }
+
     /// A process, with its pod by name.
     pub fn actor(&mut self, pid: u32, seen: &record::Actor) -> Arc<Actor> {
         let mut actor = self.actors.resolve(pid, seen);
@@ -106,6 +113,11 @@ impl Attributor {
             Arc::make_mut(&mut actor).pod = Some(named);
         }
         actor
+    }
+
+    /// A pod, by name if this node tells it.
+    pub fn pod(&mut self, pod: Pod) -> Pod {
+        name(&mut self.names, &pod).unwrap_or(pod)
     }
 
     fn learn(&mut self, id: u64, path: &Path) -> Arc<Target> {

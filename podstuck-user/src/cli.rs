@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::lab::KeeperArgs;
+use crate::{lab::KeeperArgs, state::mounts::Device};
 
 /// Says what keeps a Kubernetes pod Terminating, who does, with which evidence, and which command
 /// releases it.
@@ -35,6 +35,10 @@ pub enum Command {
     /// Say why something is stuck: look at the node, trace until the verdict is firm, print the
     /// causes, the most likely first
     Diagnose(Diagnose),
+    /// Say who keeps a mount, a file or a device busy, in all mount namespaces
+    ///
+    /// Exit status: 0 nobody holds it, 1 somebody does, 2 there is no such path, 3 cannot look.
+    Holders(Holders),
     /// Say which probes, kernel features and runtimes work here, and what is lost without each
     Doctor(Doctor),
     /// Build a real, contained case of a cause; without argument, list them
@@ -48,6 +52,9 @@ pub enum Command {
     /// A bounded look at one object, for another podstuck
     #[command(hide = true)]
     Look,
+    /// A snapshot of who holds on to what, for another podstuck
+    #[command(hide = true)]
+    LookForHolders,
 }
 
 /// Options of `watch`.
@@ -70,6 +77,10 @@ pub struct Diagnose {
     /// Give up after this time: the default is two of kubelet's longest back-offs
     #[arg(long, value_parser = duration, default_value = "250s")]
     pub timeout: Duration,
+    /// The pod's record, as `kubectl get pod NAME -o json` prints it; `-` for standard input. It
+    /// tells finalizers, grace and the node, which no system call shows
+    #[arg(long, value_name = "FILE")]
+    pub pod_json: Option<PathBuf>,
 }
 
 /// What `watch` and `diagnose` share.
@@ -117,6 +128,13 @@ pub struct Target {
     pub path: Option<PathBuf>,
 }
 
+impl Target {
+    /// Whether nothing is left out.
+    pub fn is_whole_node(&self) -> bool {
+        self.pod_uid.is_none() && self.pod.is_none() && self.path.is_none()
+    }
+}
+
 /// Where the node's files are.
 #[derive(Debug, Default, Args)]
 pub struct Node {
@@ -126,6 +144,23 @@ pub struct Node {
     /// Where the host's file system is, when podstuck runs in a container
     #[arg(long, value_name = "DIR", default_value = "/")]
     pub host_root: PathBuf,
+}
+
+/// Options of `holders`.
+#[derive(Debug, Args)]
+pub struct Holders {
+    /// A mount point, in this mount namespace or any other, or a file or directory
+    #[arg(required_unless_present = "device")]
+    pub path: Option<PathBuf>,
+    /// Instead of a path, everything on this device, also after `umount -l`
+    #[arg(long, value_name = "MAJ:MIN", conflicts_with = "path")]
+    pub device: Option<Device>,
+    /// How to print
+    #[arg(long, value_enum, default_value_t = Output::Auto)]
+    pub output: Output,
+    /// Where the node's files are
+    #[command(flatten)]
+    pub node: Node,
 }
 
 /// Options of `doctor`.

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use clap::Parser;
 use podstuck::{
     cli::{Cli, Command},
-    commands::{Exit, Failure, diagnose, doctor, lab, watch},
-    state::look,
+    commands::{Exit, Failure, diagnose, doctor, holders as holders_command, lab, watch},
+    state::{holders, look},
 };
 
 fn main() -> ExitCode {
@@ -14,12 +14,16 @@ fn main() -> ExitCode {
     podstuck::logging::start(cli.verbose);
     let result = match cli.command {
         Command::Watch(options) => watch::run(&options, cli.verbose),
-        Command::Diagnose(options) => diagnose::run(&options, cli.verbose),
+        Command::Diagnose(options) => diagnose::run(options, cli.verbose),
+        Command::Holders(options) => holders_command::run(&options),
         Command::Doctor(options) => doctor::run(&options),
         Command::Lab(options) => lab::run(&options),
         Command::LabRemoval(options) => lab::removal(&options),
         Command::LabKeeper(options) => lab::keeper(&options),
         Command::Look => look::serve().map(|()| Exit::Clean).map_err(Failure::CannotRun),
+        Command::LookForHolders => {
+            holders::serve().map(|()| Exit::Clean).map_err(Failure::CannotRun)
+        }
     };
     match result {
         Ok(exit) => exit.into(),

@@ -55,6 +55,25 @@ pub fn root_and_btf() -> bool {
     false
 }
 
+/// Whether this machine has loop devices and ext4; says why a test is skipped if not.
+pub fn has_loop_devices() -> bool {
+    let there = Path::new("/dev/loop-control").exists()
+        && std::fs::read_to_string("/proc/filesystems").is_ok_and(|all| all.contains("\text4\n"));
+    if !there {
+        eprintln!("skipped: no loop devices or no ext4");
+    }
+    there
+}
+
+/// Whether it can swap to a file, too.
+pub fn can_swap() -> bool {
+    let there = Path::new("/proc/swaps").exists();
+    if !there {
+        eprintln!("skipped: a kernel without swap");
+    }
+    there && has_loop_devices()
+}
+
 /// The forms of hooks that the tests use: what `PODSTUCK_TEST_BACKEND` says, as `--backend` does,
 /// else the best that works.
 pub fn forms() -> &'static [Form] {
@@ -252,4 +271,24 @@ pub fn add_up(tallies: &[&Value]) -> std::collections::BTreeMap<String, u64> {
         }
     }
     sum
+}
+
+/// That what was counted is the truth, to the last call. Where the kernel itself ran no probes now
+/// and then (Linux 7 under tracepoints, in an emulated machine), that what is missing was told.
+pub fn assert_counted(summary: &Value, tallies: &[&Value]) {
+    let (counted, truth) = (add_up(&[&summary["by_outcome"]]), add_up(tallies));
+    let lost = &summary["completeness"];
+    let told = ["probes_skipped", "unmatched_exits"].map(|name| lost[name].as_u64().unwrap());
+    let told: u64 = told.iter().sum();
+    if told == 0 || slowdown() == 1 {
+        assert_eq!(counted, truth, "{lost:#}");
+        return;
+    }
+    let missing = truth.iter().map(|(what, calls)| {
+        let seen = counted.get(what).copied().unwrap_or(0);
+        calls.checked_sub(seen).unwrap_or_else(|| panic!("{what}: {seen} of {calls} calls"))
+    });
+    let missing: u64 = missing.sum();
+    assert!(missing <= told, "{missing} calls are missing: {lost:#}");
+    println!("measured: {missing} calls missing, {told} told, of {}", truth.values().sum::<u64>());
 }

@@ -2,7 +2,10 @@
 //! actor, and the removal's own count equal to the probes'.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
-use podstuck_tests::{add_up, lab, of_type, root_and_btf, settle, slowdown, summary, watch};
+use podstuck_tests::{
+    add_up, can_swap, has_loop_devices, lab, of_type, root_and_btf, settle, slowdown, summary,
+    watch,
+};
 use serde_json::Value;
 
 struct Expected {
@@ -114,6 +117,64 @@ fn nested_mount_under_volume() {
         severity: "warning",
         blocks: true,
         args: &["--duration", "3s"],
+    });
+}
+
+#[test]
+fn volume_held_by_host_process() {
+    expect(&Expected {
+        case: "volume-held-by-host-process",
+        syscall: "umount2",
+        errno: "EBUSY",
+        object: "",
+        severity: "warning",
+        blocks: true,
+        args: &["--duration", "3s"],
+    });
+}
+
+#[test]
+fn volume_held_by_hosttocontainer_agent() {
+    expect(&Expected {
+        case: "volume-held-by-hosttocontainer-agent",
+        syscall: "umount2",
+        errno: "EBUSY",
+        object: "",
+        severity: "warning",
+        blocks: true,
+        args: &["--duration", "3s"],
+    });
+}
+
+#[test]
+fn swapfile_active() {
+    if !can_swap() {
+        return;
+    }
+    expect(&Expected {
+        case: "swapfile-active",
+        syscall: "umount2",
+        errno: "EBUSY",
+        object: "",
+        severity: "warning",
+        blocks: true,
+        args: &["--duration", "3s"],
+    });
+}
+
+#[test]
+fn leaked_superblock_blocks_device() {
+    if !has_loop_devices() {
+        return;
+    }
+    expect(&Expected {
+        case: "leaked-superblock-blocks-device",
+        syscall: "umount2",
+        errno: "ok",
+        object: "",
+        severity: "warning",
+        blocks: false,
+        args: &["--duration", "12s"],
     });
 }
 

@@ -6,8 +6,10 @@
     reason = "a test stops at the first surprise"
 )]
 
+#[path = "common/observer.rs"]
+mod observer;
+
 use std::{
-    cell::RefCell,
     ffi::OsStr,
     fs,
     os::unix::ffi::OsStrExt,
@@ -16,99 +18,14 @@ use std::{
 };
 
 use nix::mount::{MsFlags, mount, umount};
+use observer::{check, disk, expect, failed, hooked, observe, words};
 use podstuck::{
-    decode::{CUT_MARK, Record, decode},
-    identity::{markers, target_root},
-    kernel::{layout, load},
-    source::ring::Ring,
+    decode::{CUT_MARK, Record},
+    identity::target_root,
 };
-use podstuck_common::{
-    config::Config,
-    record::{flaw, reason},
-};
-use podstuck_tests::{call, empty_dir, forms, root_and_btf};
-use tempfile::TempDir;
-use tokio::runtime::Runtime;
-
-/// Probes in the kernel, and the end of the ring that they write to.
-struct Observer {
-    ring: Ring,
-    _probes: load::Probes,
-    runtime: Runtime,
-}
-
-thread_local! {
-    // A test has a thread of its own: the verifier, which takes its time, runs once a test.
-    static OBSERVER: RefCell<Option<Observer>> = const { RefCell::new(None) };
-}
-
-/// What the probes report while `work` runs.
-fn observe(work: impl FnOnce()) -> Vec<Record> {
-    OBSERVER.with_borrow_mut(|observer| observer.get_or_insert_with(Observer::start).observe(work))
-}
-
-impl Observer {
-    fn start() -> Self {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let inside = runtime.enter();
-        let layout = layout::read(Path::new(layout::BTF_PATH));
-        let config = Config {
-            slow_ns: u64::MAX,
-            only_pod: 0,
-            only_path: 0,
-            own_tgid: std::process::id(),
-            reserved: 0,
-            markers: markers(),
-        };
-        let mut probes = load::load(&layout, &config, forms(), false).expect("loading probes");
-        let ring = Ring::take(&mut probes.ebpf).unwrap();
-        drop(inside);
-        Self { ring, _probes: probes, runtime }
-    }
-
-    fn observe(&mut self, work: impl FnOnce()) -> Vec<Record> {
-        let Self { ring, runtime, .. } = self;
-        runtime.block_on(async {
-            // What others did in between is not the work's.
-            while !ring.rest().is_empty() {}
-            work();
-            let mut records = Vec::new();
-            while let Ok(Ok(batch)) =
-                tokio::time::timeout(Duration::from_millis(300), ring.next()).await
-            {
-                records.extend(batch.iter().map(|bytes| decode(bytes).expect("decodable")));
-            }
-            records
-        })
-    }
-}
-
-/// The failed call's record (ENOTDIR or ENOTEMPTY, as the callers provoke).
-fn failed(records: &[Record]) -> &Record {
-    let ours = |r: &&Record| matches!(r.head.errno, 20 | 39) && r.head.target != 0;
-    records.iter().find(ours).unwrap_or_else(|| panic!("no failure among {}", records.len()))
-}
-
-fn disk() -> TempDir {
-    tempfile::Builder::new().prefix("podstuck-test-").tempdir_in("/var/tmp").unwrap()
-}
-
-fn words<'a>(verb: &'a str, rest: &[&'a Path]) -> Vec<&'a OsStr> {
-    [OsStr::new(verb)].into_iter().chain(rest.iter().map(|p| p.as_os_str())).collect()
-}
-
-/// One failing call on `object`, whose record must name it fully and agree with the text about
-/// the target.
-fn expect(verb: &str, arguments: &[&Path], object: &Path) {
-    let records = observe(|| {
-        call(&words(verb, arguments));
-    });
-    let record = failed(&records);
-    assert_eq!(record.path(), object);
-    assert_eq!(record.head.flaws, 0);
-    let (_, trail) = target_root(object).expect("the text has a target");
-    assert_eq!(trail.target, record.head.target, "kernel and text disagree");
-}
+use podstuck_common::record::{flaw, reason};
+use podstuck_tests::{call, empty_dir, root_and_btf};
+use serde_json::Value;
 
 #[test]
 fn by_descriptor_by_absolute_path_and_from_the_working_directory() {
@@ -125,6 +42,30 @@ fn by_descriptor_by_absolute_path_and_from_the_working_directory() {
     let above = volume.parent().unwrap();
     expect("cwd", &[above, Path::new("data//file")], &file);
     expect("at", &[above, Path::new("data/file")], &file);
+}
+
+#[test]
+fn by_io_uring() {
+    if !root_and_btf() {
+        return;
+    }
+    let top = disk();
+    let volume = empty_dir(top.path());
+    let file = volume.join("file");
+    fs::write(&file, "").unwrap();
+    for (dir, name) in [(volume.as_path(), Path::new("file")), (Path::new("/"), &file)] {
+        let mut tally = Value::Null;
+        let records = observe(|| tally = call(&words("io-uring", &[dir, name])));
+        if tally["skipped"] == true || !hooked("fexit:io_unlinkat") {
+            eprintln!("skipped: deletions by io_uring are not counted here");
+            return;
+        }
+        assert_eq!(tally["unlinkat+AT_REMOVEDIR"]["ENOTDIR"], 1, "{tally}");
+        let record = failed(&records);
+        check(record, &file);
+        assert_ne!(record.head.tgid, record.head.tid, "no worker did it");
+        assert_eq!(record.head.actor.comm, *b"podstuck-call\0\0\0");
+    }
 }
 
 #[test]
@@ -272,18 +213,18 @@ fn an_object_that_succeeds_long_after_it_failed_is_told() {
     }
     let top = disk();
     let volume = empty_dir(top.path());
-    let inside = volume.join("dir/file");
-    fs::create_dir(inside.parent().unwrap()).unwrap();
-    fs::write(&inside, "").unwrap();
-    let remove = || {
-        call(&words("unlink", &[&inside]));
-    };
-    let records = observe(|| {
-        call(&words("rmdir", &[&inside]));
-        // Longer than an answer about a directory is believed.
-        std::thread::sleep(Duration::from_millis(1500));
-        remove();
-    });
-    let recovered = records.iter().find(|r| r.head.reason & reason::RECOVERED != 0);
-    assert_eq!(recovered.expect("a recovery").path(), inside);
+    let dir = volume.join("dir");
+    let inside = dir.join("file");
+    fs::create_dir(&dir).unwrap();
+    for fail in [words("rmdir", &[&inside]), words("cwd", &[&dir, Path::new("file")])] {
+        fs::write(&inside, "").unwrap();
+        let records = observe(|| {
+            call(&fail);
+            // Longer than an answer about a directory is believed.
+            std::thread::sleep(Duration::from_millis(1500));
+            call(&words("unlink", &[&inside]));
+        });
+        let recovered = records.iter().find(|r| r.head.reason & reason::RECOVERED != 0);
+        assert_eq!(recovered.expect("a recovery").path(), inside);
+    }
 }

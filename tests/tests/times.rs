@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use podstuck_tests::{root_and_btf, summary, watch};
+use podstuck_tests::{root_and_btf, slowdown, summary, watch};
 
 /// Between two calls: also the resolution of what is measured.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -52,6 +52,33 @@ fn start_to_first_count_and_ctrl_c_to_detached() {
             getppid_ns(),
         );
     });
+}
+
+/// Somebody who deletes nothing, beside a node that is watched.
+#[test]
+fn what_a_bystander_pays() {
+    if !root_and_btf() {
+        return;
+    }
+    let rounds = if slowdown() > 1 { 3 } else { 10 };
+    let top = tempfile::tempdir_in("/dev/shm").unwrap();
+    let mut medians = [const { Vec::new() }; 3];
+    for _ in 0..rounds {
+        medians[0].push(getppid_ns());
+        let watching = watch(&["--path", top.path().to_str().unwrap()]);
+        medians[1].push(getppid_ns());
+        let (lines, _) = watching.stop();
+        assert_eq!(summary(&lines)["calls"], 0);
+        medians[2].push(getppid_ns());
+    }
+    let [before, beside, after] = medians.map(|mut times: Vec<u128>| {
+        times.sort_unstable();
+        times[times.len() / 2]
+    });
+    println!(
+        "measured: getppid {before} ns before, {beside} ns beside podstuck, {after} ns after it \
+         (medians of {rounds} rounds)",
+    );
 }
 
 /// Ends the caller also when the test fails: its scope waits for it.

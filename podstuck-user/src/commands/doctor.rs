@@ -12,6 +12,7 @@ use crate::{
         attach::{Attached, by_reason},
         facts,
         hooks::Form,
+        io_uring::{Seen, TRACEPOINT},
         layout::{self, BTF_PATH, Layout},
         load, privilege,
     },
@@ -97,6 +98,15 @@ fn probes(layout: &Layout) -> Vec<Check> {
     checks.extend(by_reason(fallbacks).into_iter().map(|why| {
         let lost = "nothing is missed; each system call of the node takes longer while watching";
         Check::new("fentry", false, why, lost)
+    }));
+    checks.extend(attached.io_uring.iter().map(|seen| match seen {
+        Seen::Counted => {
+            Check::new("io_uring", true, "deletions counted by fentry:io_unlinkat", "")
+        }
+        Seen::Noticed(why) => {
+            let found = format!("deletions noticed by {TRACEPOINT}: {why}");
+            Check::new("io_uring", false, found, "outcome and target of these deletions")
+        }
     }));
     checks.extend(
         not_covered

@@ -1,12 +1,19 @@
 //! Gets the facts that a case needs, outside the detectors and without waiting for them.
 
-use tokio::sync::mpsc::UnboundedSender;
+use std::time::Duration;
+
+use tokio::{
+    sync::{Mutex, mpsc::UnboundedSender},
+    time::{Instant, sleep_until, timeout},
+};
 
 use crate::{
     detect::{Case, Facts, Needs},
     state::{
-        look::{self, Answer, Question},
-        mount_point, mounts, peek,
+        file_system,
+        holders::{self, About, Snapshot},
+        look::{self, Answer, LookError, Question},
+        mount_point, mounts, peek, users,
     },
 };
 
@@ -17,6 +24,14 @@ const MOUNTS_MAX: usize = 4;
 /// Cases that may wait. A storm of failures asks the same again; what does not fit is asked with
 /// the next failure.
 const WAITING: usize = 256;
+
+/// After a snapshot of holders there is none for so many times as long as it took: it reads the
+/// descriptors of all processes, and shall cost little of one CPU even in a storm of failures.
+const REST: u32 = 9;
+/// Later than this, a snapshot says nothing about the call that asked for it.
+const STALE: Duration = Duration::from_secs(2);
+/// When the next snapshot may be taken.
+static RESTED: Mutex<Option<Instant>> = Mutex::const_new(None);
 
 /// Answers cases, a few at a time.
 pub(super) struct Clerk {
@@ -78,6 +93,41 @@ async fn gather(needs: &Needs) -> Facts {
             }
             Facts::FuseMounts(looked)
         }
+        Needs::FileSystem { pid, namespace, mount_id } => {
+            let (pid, namespace, mount_id) = (*pid, *namespace, *mount_id);
+            let look = move || file_system::of_mount(pid, namespace, mount_id);
+            Facts::FileSystem(tokio::task::spawn_blocking(look).await.ok().flatten())
+        }
         Needs::Look(question) => Facts::Looked(look::ask(question).await),
+        Needs::Directory { pid, namespace, directory } => {
+            let question =
+                look::Question::Entries { pid: *pid, directory: directory.clone().into() };
+            let entries = look::ask(&question).await;
+            let (pid, namespace, directory) = (*pid, *namespace, directory.clone());
+            let from_proc = tokio::task::spawn_blocking(move || {
+                (mounts::of_namespace(pid, namespace), users::below(&directory, pid))
+            });
+            let (mounts, users) = from_proc.await.unwrap_or_default();
+            Facts::Directory { mounts, entries, users }
+        }
+        Needs::Holders(about) => Facts::Holders(rested_snapshot(about).await),
     }
+}
+
+/// A snapshot of holders, at once if there was none lately.
+async fn rested_snapshot(about: &About) -> Result<Snapshot, LookError> {
+    let turn = async {
+        let rested = RESTED.lock().await;
+        if let Some(end) = *rested {
+            sleep_until(end).await;
+        }
+        rested
+    };
+    let Ok(mut rested) = timeout(STALE, turn).await else {
+        return Err(LookError::Helper("too many were asked for at a time".into()));
+    };
+    let begun = Instant::now();
+    let taken = holders::snapshot(about).await;
+    *rested = Some(Instant::now() + begun.elapsed() * REST);
+    taken
 }

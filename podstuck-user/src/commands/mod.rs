@@ -3,6 +3,7 @@
 pub mod diagnose;
 pub mod doctor;
 mod facts;
+pub mod holders;
 mod interrupt;
 pub mod lab;
 mod reporter;

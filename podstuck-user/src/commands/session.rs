@@ -6,6 +6,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use jiff::Timestamp;
 use podstuck_common::record::{call, loss};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
@@ -14,12 +15,22 @@ use crate::{
     aggregate::Aggregate,
     attribute::Attributor,
     decode::decode,
-    detect::{Case, Detectors, Facts, Patience, Verdict, ledger::Ledger, rank},
+    detect::{
+        Case, Detectors, Facts, Patience, Verdict,
+        ledger::Ledger,
+        rank,
+        record::{self, Here},
+        stage,
+    },
     export::Shot,
-    identity::component_for,
-    kernel::attach::{Attached, by_reason},
+    identity::{component_for, pod_record::PodRecord},
+    kernel::{
+        attach::{Attached, by_reason},
+        facts,
+    },
     model::{
-        identity::{Component, Target},
+        diagnosis::PodStage,
+        identity::{Component, Pod, Target},
         summary::Completeness,
         time::{Clock, Monotonic},
     },
@@ -60,6 +71,7 @@ pub(super) struct Session {
     pub(super) scope: Scope,
     told_progress: Instant,
     firm_since: Option<Instant>,
+    sample: Option<Arc<NodeSample>>,
     undecodable: u64,
     pub(super) unknown: Arc<Target>,
 }
@@ -89,6 +101,7 @@ impl Session {
             scope,
             told_progress: Instant::now(),
             firm_since: None,
+            sample: None,
             undecodable: 0,
             unknown: Arc::new(Target::unknown()),
         }
@@ -172,7 +185,13 @@ impl Session {
         }
     }
 
-    fn conclude(&mut self, case: &Case, facts: Facts) {
+    /// Decides a case.
+    fn conclude(&mut self, case: &Case, mut facts: Facts) {
+        if let Facts::Holders(Ok(taken)) = &mut facts {
+            for holder in &mut taken.holders {
+                holder.pod = holder.pod.take().map(|pod| self.names.pod(pod));
+            }
+        }
         for verdict in self.detectors.conclude(case, facts) {
             self.tell(verdict);
         }
@@ -209,15 +228,47 @@ impl Session {
     }
 
     /// Answers why the target is stuck.
-    pub(super) fn diagnose(&self, target: Option<&str>) {
+    pub(super) fn diagnose(
+        &mut self,
+        target: Option<&str>,
+        pod: Option<&Pod>,
+        record: Option<&PodRecord>,
+    ) {
+        let stages = self.stages(pod);
+        if let Some(record) = record {
+            let here = Here {
+                node: &facts::node_name(),
+                stage: stages.first().map(|stage| stage.stage),
+                now: Timestamp::now(),
+                at: Monotonic::now(),
+            };
+            if let Some(draft) = record::verdict(record, here) {
+                self.tell(Verdict::Found(Box::new(draft)));
+            }
+        }
         let window_s = self.window().as_secs_f64();
-        let answer = rank::diagnosis(target, Vec::new(), window_s, self.ledger.all());
+        let answer = rank::diagnosis(target, stages, window_s, self.ledger.all());
         self.reporter.diagnosis(&answer);
     }
 
+    /// How far the pod in question has come, or those that something was found of.
+    fn stages(&self, pod: Option<&Pod>) -> Vec<PodStage> {
+        // Before the first look, nothing is known.
+        let Some(sample) = &self.sample else { return Vec::new() };
+        let mut pods: Vec<&Pod> = match pod {
+            Some(pod) => vec![pod],
+            None => self.ledger.all().filter_map(|finding| finding.pod.as_ref()).collect(),
+        };
+        pods.sort();
+        pods.dedup();
+        let state = |pod: &Pod| sample.pods.iter().find(|state| state.uid == pod.uid);
+        pods.into_iter().map(|pod| stage::stage(pod, state(pod))).collect()
+    }
+
     /// Takes a look at the node.
-    pub(super) fn sampled(&mut self, sample: &NodeSample) {
-        let (cases, verdicts) = self.detectors.sampled(sample, &mut self.names);
+    pub(super) fn sampled(&mut self, sample: Arc<NodeSample>) {
+        let (cases, verdicts) = self.detectors.sampled(&sample, &mut self.names);
+        self.sample = Some(sample);
         verdicts.into_iter().for_each(|verdict| self.tell(verdict));
         cases.into_iter().for_each(|case| self.clerk.ask(case));
     }

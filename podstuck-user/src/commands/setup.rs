@@ -23,7 +23,7 @@ use crate::{
         load::{self, Probes},
         privilege,
     },
-    model::{path::safe_path, summary::Start},
+    model::{identity::Pod, path::safe_path, summary::Start},
     state::sample,
 };
 
@@ -35,6 +35,8 @@ pub(super) struct Prepared {
     pub names: PodNames,
     /// What is told first.
     pub start: Start,
+    /// The pod that the run is restricted to.
+    pub pod: Option<Pod>,
     /// Where to look at the node.
     pub places: sample::Places,
     /// What is told.
@@ -81,8 +83,13 @@ pub(super) fn prepare(options: &Tracing, verbose: u8) -> Result<Prepared, Failur
         target: wanted.text,
         roots_searched: searched,
     };
-    let places = sample::Places { host_root: host_root.clone(), kubelet_roots: roots };
-    Ok(Prepared { probes, names, start, places, scope: wanted.scope })
+    let only = match (&wanted.who, &options.target.path) {
+        (Some(pod), _) => sample::Only::Pod(pod.uid.clone()),
+        (None, Some(path)) => sample::Only::Below(normalise(path)),
+        (None, None) => sample::Only::All,
+    };
+    let places = sample::Places { host_root: host_root.clone(), kubelet_roots: roots, only };
+    Ok(Prepared { probes, names, start, places, pod: wanted.who, scope: wanted.scope })
 }
 
 /// The forms of hooks that may be used, the best one first.
@@ -113,6 +120,7 @@ struct Wanted {
     path: u64,
     text: Option<String>,
     scope: Scope,
+    who: Option<Pod>,
 }
 
 fn wanted(target: &Target, places: &Places<'_>, names: &mut PodNames) -> anyhow::Result<Wanted> {
@@ -122,13 +130,15 @@ fn wanted(target: &Target, places: &Places<'_>, names: &mut PodNames) -> anyhow:
         (None, None) => None,
     };
     if let Some(uid) = uid {
-        let text = match names.lookup(&uid) {
-            Some((namespace, name)) => format!("pod {namespace}/{name} ({uid})"),
-            None => format!("pod {uid}"),
+        let (namespace, name) = names.lookup(&uid).unzip();
+        let text = match (&namespace, &name) {
+            (Some(namespace), Some(name)) => format!("pod {namespace}/{name} ({uid})"),
+            _ => format!("pod {uid}"),
         };
         let pod = name_hash(uid.as_bytes());
-        let scope = Scope { pod: Some(uid), path: None };
-        return Ok(Wanted { pod, text: Some(text), path: 0, scope });
+        let scope = Scope { pod: Some(uid.clone()), path: None };
+        let who = Some(Pod { uid, namespace, name });
+        return Ok(Wanted { pod, path: 0, text: Some(text), who, scope });
     }
     let Some(path) = &target.path else { return Ok(Wanted::default()) };
     if !path.is_absolute() {
@@ -137,7 +147,8 @@ fn wanted(target: &Target, places: &Places<'_>, names: &mut PodNames) -> anyhow:
     let path = normalise(path);
     let hash = path_hash(path.as_os_str().as_encoded_bytes());
     let text = Some(format!("directory {}", safe_path(&path)));
-    Ok(Wanted { path: hash, text, pod: 0, scope: Scope { pod: None, path: Some(path) } })
+    let scope = Scope { pod: None, path: Some(path) };
+    Ok(Wanted { path: hash, text, pod: 0, who: None, scope })
 }
 
 /// Shows the probes' own debug lines, if they were loaded with them. Call it inside the runtime.

@@ -1,6 +1,9 @@
 //! Between the run and the thread that follows stuck calls: hints there, news back.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use podstuck_common::record::{CountKey, RecordHead, call, reason};
 
@@ -82,7 +85,7 @@ impl Session {
         match news {
             News::Seen(sighting) => self.sighted(*sighting),
             News::Took(Took { span, path, pid, actor, duration }) => {
-                let (target_id, target) = self.names.target_of(&path);
+                let (target_id, target) = self.target_of(Some(&path));
                 if self.scope.includes(&target, Some(&path)) {
                     let component = self.names.actor_on(pid, &actor, &target).component;
                     self.aggregate.add_phase(span, target_id, component, duration);
@@ -91,12 +94,14 @@ impl Session {
         }
     }
 
+    fn target_of(&mut self, path: Option<&Path>) -> (u64, Arc<Target>) {
+        let known = path.and_then(|path| self.names.target_of(path));
+        known.unwrap_or_else(|| (0, self.unknown.clone()))
+    }
+
     fn sighted(&mut self, sighting: Sighting) {
         let path = sighting.path.as_deref();
-        let (target_id, target) = match path {
-            Some(path) => self.names.target_of(path),
-            None => (0, self.unknown.clone()),
-        };
+        let (target_id, target) = self.target_of(path);
         let actor = self.names.actor_on(sighting.thread.pid, &sighting.actor, &target);
         let deletes = sighting.phase != Phase::InSyscall || is_removal(&sighting.syscall);
         let owned = !matches!(target.kind, TargetKind::Other);

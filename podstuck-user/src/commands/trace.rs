@@ -16,6 +16,7 @@ use crate::{
     attribute::Attributor,
     cli::Tracing,
     detect::Patience,
+    identity::pod_record::PodRecord,
     kernel::privilege,
     model::summary::Summary,
     source::{
@@ -34,29 +35,37 @@ const EXPORT_EVERY: u64 = 10;
 const SETTLE: Duration = Duration::from_secs(1);
 
 /// When to end, and what to say then.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Until {
     /// At this time, or when told to; the findings were told as they formed.
     Stopped(Option<Duration>),
     /// When the verdict is firm, at the latest after this time; then with a diagnosis.
-    Firm(Duration),
+    Firm {
+        /// How long at most.
+        limit: Duration,
+        /// The pod, as the API has it.
+        record: Option<PodRecord>,
+    },
 }
 
 impl Until {
-    fn limit(self) -> Option<Duration> {
+    fn limit(&self) -> Option<Duration> {
         match self {
-            Self::Stopped(limit) => limit,
-            Self::Firm(limit) => Some(limit),
+            Self::Stopped(limit) => *limit,
+            Self::Firm { limit, .. } => Some(*limit),
         }
+    }
+
+    fn is_firm(&self) -> bool {
+        matches!(self, Self::Firm { .. })
     }
 }
 
 /// Prepares, traces, reports.
 pub(super) fn run(options: &Tracing, until: Until, verbose: u8) -> Result<Exit, Failure> {
     let prepared = setup::prepare(options, verbose)?;
-    let silent = matches!(until, Until::Firm(_));
-    let reporter =
-        Reporter::new(options.output, options.export.as_deref(), silent).map_err(Failure::Usage)?;
+    let reporter = Reporter::new(options.output, options.export.as_deref(), until.is_firm())
+        .map_err(Failure::Usage)?;
     let measured = if verbose > 0 { ProgramTimes::enable().ok() } else { None };
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
@@ -76,7 +85,7 @@ async fn trace(
     reporter: Reporter,
     measured: Option<ProgramTimes>,
 ) -> Result<Exit> {
-    let Prepared { mut probes, names, start, places, scope } = prepared;
+    let Prepared { mut probes, names, start, places, pod, scope } = prepared;
     let stop = Stop::listen()?;
     let mut ring = Ring::take(&mut probes.ebpf)?;
     let tables = Tables::take(&mut probes.ebpf, options.hung_after)?;
@@ -105,7 +114,7 @@ async fn trace(
         tokio::select! {
             records = ring.next() => session.records(&records.context("reading the ring")?),
             event = session.event() => session.take(event),
-            sample = sampler.next() => session.sampled(&sample),
+            sample = sampler.next() => session.sampled(sample),
             _ = ticks.tick(), if draining.is_none() => draining = Some(tables.drain()),
             drained = answer(&mut draining) => {
                 draining = None;
@@ -122,7 +131,7 @@ async fn trace(
             () = sleep_until(end) => break,
             () = stop.requested() => break,
         }
-        if matches!(until, Until::Firm(_)) && session.is_firm() {
+        if until.is_firm() && session.is_firm() {
             break;
         }
     }
@@ -155,8 +164,8 @@ async fn trace(
     let window_s = window.as_secs_f64();
     session.export(completeness.clone(), true);
     let incomplete = completeness.lost_data();
-    if matches!(until, Until::Firm(_)) {
-        session.diagnose(start.target.as_deref());
+    if let Until::Firm { record, .. } = &until {
+        session.diagnose(start.target.as_deref(), pod.as_ref(), record.as_ref());
     }
     let summary = Summary { window_s, calls, by_outcome, completeness, cost };
     session.reporter().summary(&summary, session.found());

@@ -10,11 +10,19 @@ use std::{
 use nix::errno::Errno;
 
 use super::{
-    Case, Draft, Family, Needs, backoff::Attempts, busy_verdict, is_clean_up, umounts::Umounts,
+    Case, Draft, Family, Needs,
+    backoff::Attempts,
+    busy_umount::{self, Held},
+    busy_verdict, is_clean_up,
+    umounts::Umounts,
 };
 use crate::{
-    model::{call::Call, operation::Operation, time::Monotonic},
-    state::mounts::Mounts,
+    model::{call::Call, operation::Operation, path::JsonPath, time::Monotonic},
+    state::{
+        holders::{About, Snapshot},
+        look::LookError,
+        mounts::Mounts,
+    },
 };
 
 /// Objects followed at a time.
@@ -31,6 +39,8 @@ pub(super) struct BusyObject {
     pub(super) first: Monotonic,
     /// Attempts by their time.
     pub(super) attempts: Attempts,
+    /// Who was seen to hold it when an unmount failed.
+    pub(super) held: Option<Held>,
 }
 
 /// All objects that are busy.
@@ -55,6 +65,7 @@ impl Busy {
             count: 0,
             first: op.end,
             attempts: Attempts::default(),
+            held: None,
         });
         object.op = op.clone();
         object.count += 1 + u64::from(op.suppressed);
@@ -63,22 +74,44 @@ impl Busy {
         if !new_attempt && !object.count.is_multiple_of(16) {
             return None;
         }
-        Some(Case {
-            family: Family::Busy,
-            target_id: op.target_id,
-            path: op.path.clone(),
-            needs: Needs::Mounts { pid: op.actor.pid, namespace: op.mnt_ns },
-        })
+        let (pid, namespace) = (op.actor.pid, op.mnt_ns);
+        let needs = if op.call == Call::Umount2 {
+            Needs::Holders(About::Mount { pid, namespace, path: JsonPath(op.path.clone()) })
+        } else {
+            Needs::Mounts { pid, namespace }
+        };
+        let (target_id, path) = (op.target_id, op.path.clone());
+        Some(Case { family: Family::Busy, target_id, path, needs })
     }
 
+    /// Decides about a removal by the mounts of its caller.
     pub(super) fn conclude(&self, case: &Case, mounts: Option<&Mounts>) -> Option<Draft> {
         let object = self.objects.get(&(case.target_id, case.path.clone()))?;
-        let tried = self.umounts.on(&case.path);
         if object.op.call == Call::Umount2 {
-            busy_verdict::umount(object, mounts)
-        } else {
-            busy_verdict::removal(object, &tried, mounts)
+            return None;
         }
+        // Its unmount failed before, and it is known why.
+        if object.held.as_ref().is_some_and(Held::explains) {
+            return busy_umount::verdict(object, None);
+        }
+        busy_verdict::removal(object, &self.umounts.on(&case.path), mounts)
+    }
+
+    /// Decides about an unmount by who holds on to the mount.
+    pub(super) fn held(
+        &mut self,
+        case: &Case,
+        taken: Result<Snapshot, LookError>,
+    ) -> Option<Draft> {
+        let object = self.objects.get_mut(&(case.target_id, case.path.clone()))?;
+        let error = match taken {
+            Ok(taken) => {
+                Held::renew(&mut object.held, taken);
+                None
+            }
+            Err(error) => Some(error),
+        };
+        busy_umount::verdict(object, error.as_ref())
     }
 
     /// Calls on the busiest object of a target, which its finding is about.

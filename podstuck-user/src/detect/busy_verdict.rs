@@ -21,7 +21,7 @@ use crate::{
 /// kubelet tries once more after half a second: an EBUSY that was not repeated may be over.
 const ATTEMPTS_NEEDED: u64 = 2;
 /// A shim tries 50 times at 50 ms before it gives up once.
-const SHIM_BURST: u64 = 10;
+pub(super) const SHIM_BURST: u64 = 10;
 
 /// A directory or file could not be removed.
 pub(super) fn removal(
@@ -72,48 +72,8 @@ pub(super) fn removal(
     Some(draft)
 }
 
-/// An unmount was refused.
-pub(super) fn umount(object: &BusyObject, mounts: Option<&Mounts>) -> Option<Draft> {
-    let op = &object.op;
-    let bundle = op.target.kind == TargetKind::ContainerBundle;
-    if bundle && object.count < SHIM_BURST {
-        return None;
-    }
-    let below: Vec<_> = mounts.map(|m| m.below(&op.path).collect()).unwrap_or_default();
-    let id = match (below.is_empty(), bundle) {
-        (false, false) => "nested-mount-under-volume",
-        (_, true) => "shim-rootfs-busy",
-        (true, false) => "volume-held-by-host-process",
-    };
-    let mut draft = base(id, object, if below.is_empty() { 0.5 } else { 0.9 });
-    for mount in below.iter().take(8) {
-        let fact = format!("{} is mounted below it: {}", safe_path(&mount.point), mount.describe());
-        draft.fact(fact, mounts.map(|m| m.source.clone()).unwrap_or_default());
-        let command = command_in_namespace(op, "umount", &mount.point);
-        draft.remedy(command, "low if whoever mounted it has ended: check first");
-    }
-    if below.is_empty() {
-        draft.fact(
-            "nothing is mounted below it, so an open file, a working directory, a mapping, \
-            swap or a loop device on it, or on a copy of it that receives unmounts, keeps it",
-            mounts.map(|m| m.source.clone()).unwrap_or_else(|| PROBE.into()),
-        );
-        draft.explanation = "Somebody uses the mount. Who it is, this finding does not know: a \
-            process on the host is the most common, an agent with a slave copy of the mount \
-            (`mountPropagation: HostToContainer`) the second."
-            .into();
-        draft.remedy(
-            command_in_namespace(op, "fuser -vm", &op.path),
-            "none; lists processes, but may hang on a dead network file system",
-        );
-    } else {
-        draft.explanation = "A mount below it must go first.".into();
-        draft.remedies.reverse();
-    }
-    Some(draft)
-}
-
-fn base(id: &'static str, object: &BusyObject, confidence: f64) -> Draft {
+/// What is common to all verdicts about something busy.
+pub(super) fn base(id: &'static str, object: &BusyObject, confidence: f64) -> Draft {
     let op = &object.op;
     let mut draft = Draft::about(Family::Busy, id, op);
     draft.confidence = confidence;

@@ -6,8 +6,11 @@ use super::draft::{Draft, Family};
 use crate::{
     model::{hung::MountPoint, time::Monotonic},
     state::{
+        file_system::FileSystem,
+        holders::{About, Snapshot},
         look::{Answer, LookError, Question},
         mounts::Mounts,
+        users::User,
     },
 };
 
@@ -28,8 +31,29 @@ pub enum Needs {
         /// The path.
         path: PathBuf,
     },
+    /// The file system of a mount.
+    FileSystem {
+        /// A process in the namespace, if it still lives.
+        pid: u32,
+        /// The namespace's inode number.
+        namespace: u32,
+        /// `mnt_id`
+        mount_id: u32,
+    },
     /// A look at an object.
     Look(Question),
+    /// A directory that is not empty: the mounts that a process sees, what is in the directory, and
+    /// who uses something below it.
+    Directory {
+        /// Who tried to remove it.
+        pid: u32,
+        /// The process's mount namespace.
+        namespace: u32,
+        /// The directory, as the process sees it.
+        directory: PathBuf,
+    },
+    /// Who holds on to something.
+    Holders(About),
 }
 
 /// A case that waits for facts.
@@ -52,8 +76,21 @@ pub enum Facts {
     Mounts(Option<Mounts>),
     /// To [`Needs::FuseMounts`]: each that was looked at, with the errno.
     FuseMounts(Vec<(MountPoint, i32)>),
+    /// To [`Needs::FileSystem`]; `None` when the namespace or the mount is gone.
+    FileSystem(Option<FileSystem>),
     /// To [`Needs::Look`].
     Looked(Result<Answer, LookError>),
+    /// To [`Needs::Directory`].
+    Directory {
+        /// `None` when the namespace is gone.
+        mounts: Option<Mounts>,
+        /// What is in it.
+        entries: Result<Answer, LookError>,
+        /// Who uses it, apart from the one who tried to remove it.
+        users: Vec<User>,
+    },
+    /// To [`Needs::Holders`].
+    Holders(Result<Snapshot, LookError>),
 }
 
 /// Something to tell about a finding.

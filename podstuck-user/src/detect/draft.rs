@@ -25,6 +25,8 @@ pub enum Family {
     Crossing,
     /// Many deletions.
     Mass,
+    /// Devices that are kept after their unmount.
+    Pinned,
     /// Calls that do not return.
     Hung,
     /// Mounted, and nobody unmounts.
@@ -150,11 +152,16 @@ pub(super) fn times(count: u64) -> String {
 
 /// A command on a path, run where the caller sees that path.
 pub(super) fn command_in_namespace(op: &Operation, words: &str, path: &Path) -> String {
+    command_for(op.mnt_ns, op.actor.pid, words, path)
+}
+
+/// A command on a path, run in a mount namespace that a process is in.
+pub(super) fn command_for(namespace: u32, pid: u32, words: &str, path: &Path) -> String {
     let path = shell_word(path);
-    if op.mnt_ns == 0 || op.mnt_ns == own_namespace() {
+    if namespace == 0 || namespace == own_namespace() {
         return format!("{words} {path}");
     }
-    format!("nsenter --target {} --mount -- {words} {path}", op.actor.pid)
+    format!("nsenter --target {pid} --mount -- {words} {path}")
 }
 
 /// Inode number of our own mount namespace, 0 if unknown.

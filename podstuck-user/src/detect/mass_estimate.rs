@@ -14,7 +14,7 @@ impl Look {
     pub(super) fn new(answer: Result<Answer, LookError>, deleted: u64) -> Option<Self> {
         match answer.ok()? {
             Answer::Remaining(left) => Some(Self { left, deleted_before: deleted }),
-            Answer::Attributes { .. } | Answer::Peek(_) => None,
+            _ => None,
         }
     }
 }

@@ -3,23 +3,38 @@
 
 pub mod backoff;
 mod busy;
+mod busy_umount;
 mod busy_verdict;
 mod case;
 mod crossing;
 mod dead;
 mod draft;
+mod errno;
+mod errno_verdict;
+mod holder_words;
 mod hung;
 mod hung_draft;
 mod hung_verdict;
+mod leaked;
 pub mod ledger;
+mod leftover;
+mod leftover_verdict;
 mod mass;
 mod mass_estimate;
 mod mass_verdict;
+mod orphan;
 mod permission;
 pub mod rank;
 pub mod record;
+mod space;
+pub mod stage;
 mod storm;
+mod survivor;
+mod survivor_verdict;
 mod umounts;
+mod untried;
+mod untried_verdict;
+mod wait;
 
 pub use case::{Case, Facts, Needs, Patience, Verdict};
 pub use draft::{Draft, Family};
@@ -40,10 +55,17 @@ use crate::{
 use busy::Busy;
 use crossing::Crossing;
 use dead::Dead;
+use errno::Errnos;
 use hung::Hung;
+use leaked::Leaked;
+use leftover::Leftover;
 use mass::Mass;
+use orphan::Orphans;
 use permission::Permission;
 use podstuck_common::record::reason;
+use space::Spaces;
+use survivor::Survivor;
+use untried::Untried;
 
 /// Ticks between the end of a target and its findings': the counts of its last calls come with the
 /// drain after the next.
@@ -64,9 +86,16 @@ pub struct Detectors {
     busy: Busy,
     permission: Permission,
     crossing: Crossing,
+    leaked: Leaked,
     mass: Mass,
     hung: Hung,
     dead: Dead,
+    untried: Untried,
+    orphans: Orphans,
+    leftover: Leftover,
+    survivor: Survivor,
+    errnos: Errnos,
+    spaces: Spaces,
 }
 
 impl Detectors {
@@ -79,10 +108,21 @@ impl Detectors {
     pub fn sampled(
         &mut self,
         sample: &NodeSample,
-        _names: &mut Attributor,
+        names: &mut Attributor,
     ) -> (Vec<Case>, Vec<Verdict>) {
-        tracing::trace!("{sample:?}, {:?}", self.patience);
-        (Vec::new(), Vec::new())
+        let Self { busy, leftover, orphans, .. } = self;
+        let others = untried::Others {
+            umounts: &busy.umounts,
+            explain: &|target| busy.count(target).is_some() || leftover.explains(target),
+            is_orphan: &|uid| orphans.is_at(uid, sample.at),
+        };
+        let mut verdicts = self.untried.sampled(sample, self.patience, names, &others);
+        verdicts.extend(self.orphans.over(sample.at));
+        verdicts.extend(self.survivor.sampled(sample, names));
+        verdicts.extend(self.spaces.sampled(sample));
+        let (cases, leaked) = self.leaked.sampled(sample);
+        verdicts.extend(leaked);
+        (cases, verdicts)
     }
 
     /// Shows a thread that is stuck, or no longer is.
@@ -98,6 +138,7 @@ impl Detectors {
         let mut verdicts = Vec::new();
         if op.call == Call::Umount2 {
             self.busy.umounts.note(op);
+            self.leaked.observe(op);
         }
         if op.has(reason::SLOW) {
             verdicts.extend(self.hung.returned(op.tid, op.end));
@@ -110,19 +151,35 @@ impl Detectors {
             self.busy.forget(op.target_id, Some(&op.path));
             self.permission.forget(op.target_id, Some(&op.path));
             verdicts.extend(self.dead.forget(op.target_id, Some(&op.path)));
+            self.errnos.forget(op.target_id, Some(&op.path));
             let path = Some(op.path.clone());
             verdicts.push(Verdict::Cleared { target_id: op.target_id, path, at: op.end });
         }
         cases.extend(self.crossing.observe(op));
-        // The mount that a removal went through is busy afterwards: that is the same fault.
-        if !self.crossing.explains(op.target_id) {
-            if !self.dead.explains(op.target_id, &op.path) {
+        let uid = op.target.pod.as_ref().map_or("", |pod| pod.uid.as_str());
+        let dead = self.dead.explains(op.target_id, &op.path);
+        // The mount that a removal went through is busy afterwards: that is the same fault. And no
+        // pod waits for an orphan.
+        if !self.crossing.explains(op.target_id) && !self.orphans.is_orphan(uid) {
+            if !dead {
                 cases.extend(self.busy.observe(op));
             }
             cases.extend(self.dead.observe(op));
         }
         cases.extend(self.permission.observe(op));
+        cases.extend(self.errnos.observe(op));
+        self.survivor.observe(op);
         self.mass.observe(op);
+        self.untried.observe(op);
+        verdicts.extend(self.orphans.observe(op));
+        let housekept = self.orphans.is_at(uid, op.end);
+        if leftover::ends_target(op) {
+            self.leftover.forget(op.target_id, None);
+        }
+        // What is above a dead mount stays because of that.
+        if !dead {
+            cases.extend(self.leftover.observe(op, housekept));
+        }
         (cases, verdicts)
     }
 
@@ -142,9 +199,11 @@ impl Detectors {
             verdicts.extend(self.counted(gone.target_id));
             self.busy.forget(gone.target_id, None);
             self.permission.forget(gone.target_id, None);
+            self.errnos.forget(gone.target_id, None);
             self.crossing.forget(gone.target_id);
             verdicts.extend(self.dead.forget(gone.target_id, None));
             self.mass.forget(gone.target_id);
+            self.leftover.forget(gone.target_id, None);
             let Gone { target_id, at, .. } = gone;
             verdicts.push(Verdict::Cleared { target_id, path: None, at });
         }
@@ -158,6 +217,8 @@ impl Detectors {
             (Family::Permission, self.permission.count(target_id)),
             (Family::Crossing, self.crossing.count(target_id)),
             (Family::Mass, self.mass.count(target_id)),
+            (Family::Leftover, self.leftover.count(target_id)),
+            (Family::Space, self.errnos.count(target_id)),
         ];
         let known = counts.into_iter().filter_map(|(family, count)| Some((family, count?)));
         known.map(|(family, count)| Verdict::Counted { family, target_id, count }).collect()
@@ -172,13 +233,24 @@ impl Detectors {
     pub fn conclude(&mut self, case: &Case, facts: Facts) -> Vec<Verdict> {
         let draft = match (case.family, facts) {
             (Family::Busy, Facts::Mounts(mounts)) => self.busy.conclude(case, mounts.as_ref()),
+            (Family::Busy, Facts::Holders(taken)) => self.busy.held(case, taken),
+            (Family::Pinned, Facts::Holders(taken)) => {
+                return self.leaked.conclude(case, taken).into_iter().collect();
+            }
             (Family::Crossing, Facts::Mounts(mounts)) => {
                 self.crossing.conclude(case, mounts.as_ref())
             }
             (Family::Hung, Facts::FuseMounts(looked)) => self.dead.conclude(case, &looked),
+            (Family::Space, Facts::FileSystem(found)) => self.errnos.conclude(case, found.as_ref()),
             (Family::Permission, Facts::Looked(answer)) => self.permission.conclude(case, answer),
             (Family::Mass, Facts::Looked(answer)) => {
                 return self.mass.learn(case, answer, Monotonic::now()).into_iter().collect();
+            }
+            (Family::Leftover, Facts::Directory { mounts, entries, users }) => {
+                let seen =
+                    leftover::Seen { mounts: mounts.as_ref(), entries: &entries, users: &users };
+                let now = Monotonic::now();
+                self.leftover.conclude(case, &seen, &self.busy.umounts, now)
             }
             _ => None,
         };
@@ -221,9 +293,9 @@ mod tests {
             (Call::Umount2, Errno::ENOENT),
         ] {
             for second in 0..100 {
-                let object = format!("x{second}");
-                let (cases, verdicts) =
-                    detectors.observe(&failed(call, errno, &object, f64::from(second)));
+                // Each removal begins with one such failure for each directory.
+                let op = failed(call, errno, &format!("x{second}"), f64::from(second));
+                let (cases, verdicts) = detectors.observe(&op);
                 assert!(cases.is_empty() && verdicts.is_empty(), "{call:?} {errno:?}");
             }
         }

@@ -87,7 +87,8 @@ impl Permission {
             return None;
         }
         let mut draft = match answer {
-            Ok(Answer::Attributes { object, directory, same_directory, sticky }) => {
+            Ok(Answer::Attributes { swap: true, .. }) => swap_file(refused),
+            Ok(Answer::Attributes { object, directory, same_directory, sticky, .. }) => {
                 confirmed(refused, object, directory, same_directory, sticky)
             }
             Ok(_) => return None,
@@ -176,6 +177,24 @@ fn confirmed(
     draft
 }
 
+fn swap_file(refused: &Refused) -> Draft {
+    let op = &refused.op;
+    let mut draft = Draft::about(Family::Permission, "swapfile-active", op);
+    let path = safe_path(&op.path);
+    draft.fact(format!("{path} is an active swap file, by device and inode number"), "/proc/swaps");
+    draft.confidence = 0.98;
+    draft.blocks_deletion = blocks(op);
+    draft.explanation = "The kernel swaps to this file, and does not let it be removed until that \
+        is switched off."
+        .into();
+    draft.remedy(
+        command_in_namespace(op, "swapoff", &op.path),
+        "reads all that was swapped there back into memory: fails, or makes the node kill \
+         processes, where there is too little",
+    );
+    draft
+}
+
 /// Says which attributes are not set, as far as the file system tells.
 fn rule_out(draft: &mut Draft, object: Attributes, directory: Attributes) {
     if !object.known {
@@ -200,10 +219,9 @@ fn unexplained(refused: &Refused) -> Draft {
     draft.confidence = 0.3;
     draft.blocks_deletion = blocks(&refused.op);
     draft.explanation = "The kernel refused the removal with EPERM, and no attribute explains it. \
-        Still possible: an active swap file (`cat /proc/swaps`), a sticky directory of another \
-        owner, an owner that is not mapped in the caller's user namespace, a security module."
+        Still possible: a sticky directory of another owner, an owner that is not mapped in the \
+        caller's user namespace, a security module."
         .into();
-    draft.remedy("cat /proc/swaps", "none");
     draft
 }
 
@@ -225,10 +243,19 @@ mod tests {
     const UNSET: Attributes = Attributes { immutable: false, append_only: false, known: true };
 
     fn verdict(object: Attributes, directory: Attributes) -> Draft {
+        verdict_of(Answer::Attributes {
+            object,
+            directory,
+            same_directory: true,
+            sticky: false,
+            swap: false,
+        })
+    }
+
+    fn verdict_of(answer: Answer) -> Draft {
         let op = failed(Call::Unlinkat, Errno::EPERM, "d/f", 1.0);
         let mut permission = Permission::default();
         let case = permission.observe(&op).unwrap();
-        let answer = Answer::Attributes { object, directory, same_directory: true, sticky: false };
         permission.conclude(&case, Ok(answer)).unwrap()
     }
 
@@ -254,6 +281,19 @@ mod tests {
         assert!(draft.confidence < 0.5);
         let mute = Attributes { known: false, ..UNSET };
         assert!(verdict(mute, mute).ruled_out.is_empty(), "a file system that does not say");
+    }
+
+    #[test]
+    fn an_active_swap_file_is_told() {
+        let draft = verdict_of(Answer::Attributes {
+            object: UNSET,
+            directory: UNSET,
+            same_directory: true,
+            sticky: false,
+            swap: true,
+        });
+        assert_eq!(draft.id, "swapfile-active");
+        assert!(draft.remedies[0].command.contains("swapoff"));
     }
 
     #[test]

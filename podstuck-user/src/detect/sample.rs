@@ -4,12 +4,16 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use nix::errno::Errno;
 
-use crate::model::{
-    call::{Call, Outcome},
-    identity::{Actor, Component, Target, TargetKind, Volume},
-    operation::Operation,
-    path::JsonPath,
-    time::Monotonic,
+use crate::{
+    model::{
+        call::{Call, Outcome},
+        holder::{HeldMount, Holder, How, Subject, Through},
+        identity::{Actor, Component, Target, TargetKind, Volume},
+        operation::Operation,
+        path::JsonPath,
+        time::Monotonic,
+    },
+    state::holders::Snapshot,
 };
 
 /// Root of the sample volume.
@@ -54,4 +58,37 @@ pub(super) fn failed(call: Call, errno: Errno, object: &str, seconds: f64) -> Op
 pub(super) fn actor(component: Component) -> Actor {
     let comm = component.name().into();
     Actor { pid: 42, comm, cgroup: None, component, pod: None, parent: None }
+}
+
+/// Process 77, which holds something on mount 9.
+pub(super) fn holder(how: How, through: Through, explains: Option<bool>) -> Holder {
+    Holder {
+        how,
+        object: JsonPath("/v/x".into()),
+        count: 1,
+        through,
+        mount: HeldMount { id: 9, namespace: Some(5), point: JsonPath("/v".into()) },
+        explains_ebusy: explains,
+        exact: true,
+        pid: Some(77),
+        comm: Some("backup".into()),
+        component: Some(Component::Other),
+        cgroup: None,
+        container: None,
+        pod: None,
+        source: "/proc/77/fdinfo/3".into(),
+    }
+}
+
+/// A snapshot with these holders of the sample volume.
+pub(super) fn snapshot(holders: Vec<Holder>) -> Snapshot {
+    let subject = Subject {
+        path: JsonPath(VOLUME.into()),
+        what: "mount of tmpfs of type tmpfs, device 0:45".into(),
+        device: "0:45".into(),
+        mount_id: Some(9),
+        namespace: Some(5),
+    };
+    let looked_at = (100, 3, 200);
+    Snapshot { at: Monotonic(0), subject: Ok(subject), holders, unseen: Vec::new(), looked_at }
 }

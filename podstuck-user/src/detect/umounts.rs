@@ -23,6 +23,8 @@ pub(super) struct Tried {
     pub other: u64,
     /// The last one: when, how, by whom.
     pub last: Option<(Monotonic, Outcome, String)>,
+    /// The last one that succeeded: when, and the caller's mount namespace.
+    pub last_ok: Option<(Monotonic, u32)>,
 }
 
 impl Tried {
@@ -49,7 +51,10 @@ impl Umounts {
         }
         let tried = self.by_path.entry(key(&op.path).into()).or_default();
         match op.outcome {
-            Outcome::OK => tried.ok += 1,
+            Outcome::OK => {
+                tried.ok += 1;
+                tried.last_ok = Some((op.end, op.mnt_ns));
+            }
             outcome if outcome.is(Errno::EBUSY) => tried.busy += 1,
             _ => tried.other += 1,
         }

@@ -43,7 +43,8 @@ pub(super) fn pod_uid(name: &str) -> Option<String> {
     uid.and_then(parse_pod_uid)
 }
 
-fn container_id(name: &str) -> Option<&str> {
+/// The container id in a component that is a container's own group.
+pub fn container_id(name: &str) -> Option<&str> {
     let name = name.strip_suffix(".scope").unwrap_or(name);
     let id = name.rsplit_once('-').map_or(name, |(_, id)| id);
     is_long_id(id.as_bytes()).then_some(id)
@@ -62,7 +63,7 @@ pub(super) fn v2_path(contents: &[u8]) -> Option<&[u8]> {
 /// the version 2 path, else that of the first hierarchy in use. The bytes are not parsed by a
 /// library, since a container that may make groups of its own could make that fail by a name that
 /// is not UTF-8.
-pub(super) fn best_path(contents: &[u8]) -> Option<String> {
+pub(crate) fn best_path(contents: &[u8]) -> Option<String> {
     let v2 = v2_path(contents);
     let all: Vec<&[u8]> = v2.into_iter().chain(v1_paths(contents)).collect();
     let text = |path: &[u8]| safe(path).into_owned();

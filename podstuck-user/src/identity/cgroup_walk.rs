@@ -1,7 +1,7 @@
 //! Looks for the control group of a pod.
 
 use std::{
-    collections::VecDeque,
+    collections::{HashMap, VecDeque},
     fs,
     path::{Path, PathBuf},
 };
@@ -16,6 +16,28 @@ const DEEPEST: usize = 12;
 /// The first directory found that is the pod's group. Pods' own groups are not entered, so what a
 /// container makes below its own cannot prolong the search or lead it astray.
 pub(super) fn find_pod_cgroup(root: &Path, uid: &str) -> Option<PathBuf> {
+    let mut wanted = None;
+    walk(root, |found, group| {
+        if found == uid {
+            wanted = Some(group);
+        }
+        wanted.is_none()
+    });
+    wanted
+}
+
+/// The groups of all pods, by UID.
+pub fn pod_cgroups(root: &Path) -> HashMap<String, Vec<PathBuf>> {
+    let mut groups: HashMap<String, Vec<PathBuf>> = HashMap::new();
+    walk(root, |uid, group| {
+        groups.entry(uid).or_default().push(group);
+        true
+    });
+    groups
+}
+
+/// Shows every pod's group, until `go_on` says no.
+fn walk(root: &Path, mut go_on: impl FnMut(String, PathBuf) -> bool) {
     let mut queue = VecDeque::from([(root.to_owned(), 0)]);
     let mut seen = 0;
     while let Some((dir, depth)) = queue.pop_front() {
@@ -28,17 +50,19 @@ pub(super) fn find_pod_cgroup(root: &Path, uid: &str) -> Option<PathBuf> {
             seen += 1;
             if seen > MOST {
                 tracing::warn!("stopped after {MOST} control groups below {}", root.display());
-                return None;
+                return;
             }
             match entry.file_name().to_str().and_then(pod_uid) {
-                Some(found) if found == uid => return Some(entry.path()),
-                Some(_) => {}
+                Some(found) => {
+                    if !go_on(found, entry.path()) {
+                        return;
+                    }
+                }
                 None if depth + 1 < DEEPEST => queue.push_back((entry.path(), depth + 1)),
                 None => {}
             }
         }
     }
-    None
 }
 
 #[cfg(test)]

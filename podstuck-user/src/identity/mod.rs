@@ -5,7 +5,7 @@
 //! file is read.
 
 pub mod cgroup;
-mod cgroup_walk;
+pub mod cgroup_walk;
 pub mod classify;
 pub mod component;
 pub mod layout;

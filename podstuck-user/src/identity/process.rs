@@ -1,6 +1,11 @@
 //! Who a process is, also after it has ended: a helper such as `umount` lives for milliseconds.
 
-use std::{collections::HashMap, fs, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    fs,
+    os::linux::fs::MetadataExt,
+    sync::Arc,
+};
 
 use podstuck_common::record;
 
@@ -9,37 +14,124 @@ use super::{
     component::component,
 };
 use crate::model::{
-    identity::{Actor, Parent, Pod},
+    identity::{Actor, Component, Parent, Pod},
     path::safe,
 };
 
-/// Processes remembered; the whole memory is dropped when it is full, which costs a few reads.
+/// Processes remembered; the one that was seen first goes first, which costs a few reads.
 const REMEMBERED: usize = 8192;
+/// Places of the node's components remembered. There are as many as components.
+const PLACES: usize = 256;
 
 /// Processes seen.
 #[derive(Default)]
 pub struct ActorCache {
-    by_pid: HashMap<u32, (record::Actor, Arc<Actor>)>,
+    by_pid: HashMap<u32, Known>,
+    /// In the order of their first sight, with the number of the entry.
+    order: VecDeque<(u32, u64)>,
+    sights: u64,
+    /// Where components of the node were while they lived.
+    places: HashSet<Place>,
 }
+
+struct Known {
+    sight: u64,
+    seen: record::Actor,
+    actor: Arc<Actor>,
+}
+
+/// Control group (version 2) and mount namespace.
+type Place = (u64, u32);
 
 impl ActorCache {
     /// Describes a process by what the probes saw and what `/proc` still says. Reads `/proc` only,
     /// and only at the first sight of a process.
     pub fn resolve(&mut self, pid: u32, seen: &record::Actor) -> Arc<Actor> {
-        if let Some((then, actor)) = self.by_pid.get(&pid)
-            && same_process(then, seen)
+        if let Some(known) = self.by_pid.get(&pid)
+            && same_process(&known.seen, seen)
         {
-            return actor.clone();
+            return known.actor.clone();
         }
-        let cgroup = fs::read(format!("/proc/{pid}/cgroup")).ok();
-        let cgroup = cgroup.and_then(|contents| best_path(&contents));
-        let actor = Arc::new(describe(pid, seen, cgroup));
-        if self.by_pid.len() >= REMEMBERED {
-            self.by_pid.clear();
-        }
-        self.by_pid.insert(pid, (*seen, actor.clone()));
+        let actor = Arc::new(match cgroup_of(pid) {
+            Some(cgroup) => self.alive(pid, seen, cgroup),
+            None => self.ended(pid, seen),
+        });
+        self.remember(pid, Known { sight: self.sights, seen: *seen, actor: actor.clone() });
         actor
     }
+
+    fn alive(&mut self, pid: u32, seen: &record::Actor, cgroup: String) -> Actor {
+        let actor = describe(pid, seen, Some(cgroup));
+        if is_of_the_node(actor.component) && self.places.len() < PLACES {
+            self.places.insert((seen.cgroup, seen.mnt_ns));
+        }
+        actor
+    }
+
+    /// Of a process that has ended nobody can say any more whether it was in a container, and a
+    /// container may call a process `kubelet`. Its name is believed if it was where the node's
+    /// components are; a container has a mount namespace of its own.
+    fn ended(&self, pid: u32, seen: &record::Actor) -> Actor {
+        let mut actor = describe(pid, seen, None);
+        if self.places.contains(&(seen.cgroup, seen.mnt_ns)) {
+            return actor;
+        }
+        let Some(parent) = Living::of(seen.parent) else {
+            actor.component = Component::Other;
+            return actor;
+        };
+        if parent.component == Component::Workload {
+            // Who is started in a pod's control group stays in it.
+            actor.component = Component::Workload;
+            actor.pod = parent.pod;
+        } else if parent.mnt_ns != seen.mnt_ns || parent.component == Component::Other {
+            actor.component = Component::Other;
+        }
+        actor
+    }
+
+    fn remember(&mut self, pid: u32, known: Known) {
+        self.order.push_back((pid, known.sight));
+        self.sights += 1;
+        self.by_pid.insert(pid, known);
+        // One whose id was given again is in the order twice.
+        while self.order.len() > REMEMBERED {
+            let Some((oldest, sight)) = self.order.pop_front() else { return };
+            if self.by_pid.get(&oldest).is_some_and(|known| known.sight == sight) {
+                self.by_pid.remove(&oldest);
+            }
+        }
+    }
+}
+
+/// A parent that still lives, by what `/proc` says.
+struct Living {
+    component: Component,
+    pod: Option<Pod>,
+    mnt_ns: u32,
+}
+
+impl Living {
+    fn of(pid: u32) -> Option<Self> {
+        let cgroup = cgroup_of(pid)?;
+        let comm = fs::read(format!("/proc/{pid}/comm")).ok()?;
+        // Answered by nsfs; it reaches no other file system.
+        let namespace = fs::metadata(format!("/proc/{pid}/ns/mnt")).ok()?;
+        let pod = pod_of_cgroup(&cgroup).map(|(uid, _)| Pod { uid, namespace: None, name: None });
+        Some(Self {
+            component: component(comm.trim_ascii_end(), Some(&cgroup)),
+            pod,
+            mnt_ns: u32::try_from(namespace.st_ino()).ok()?,
+        })
+    }
+}
+
+fn cgroup_of(pid: u32) -> Option<String> {
+    best_path(&fs::read(format!("/proc/{pid}/cgroup")).ok()?)
+}
+
+fn is_of_the_node(component: Component) -> bool {
+    !matches!(component, Component::Workload | Component::Other | Component::CsiDriver)
 }
 
 /// Threads of one process may have names of their own, so the name does not count; a process id
@@ -73,7 +165,9 @@ fn until_nul(comm: &[u8; 16]) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::identity::Component;
+
+    /// No process has this id.
+    const GONE: u32 = u32::MAX >> 1;
 
     fn seen(comm: &[u8], parent: u32) -> record::Actor {
         let mut actor = record::Actor { parent, ..record::Actor::default() };
@@ -85,12 +179,48 @@ mod tests {
     #[test]
     fn a_process_that_has_ended_keeps_what_the_probes_saw() {
         let mut cache = ActorCache::default();
-        let gone = u32::MAX >> 1;
-        let actor = cache.resolve(gone, &seen(b"umount", 7));
-        assert_eq!((actor.comm.as_str(), actor.component), ("umount", Component::UmountHelper));
+        let actor = cache.resolve(GONE, &seen(b"umount", GONE));
+        assert_eq!(actor.comm, "umount");
         assert_eq!(actor.parent.as_ref().map(|p| p.comm.as_str()), Some("init"));
-        let reused = cache.resolve(gone, &seen(b"kubelet", 8));
-        assert_eq!(reused.component, Component::Kubelet);
+        let reused = cache.resolve(GONE, &seen(b"rm", GONE - 1));
+        assert_eq!(reused.comm, "rm");
+    }
+
+    #[test]
+    fn a_name_alone_proves_nothing_of_a_process_that_has_ended() {
+        let mut cache = ActorCache::default();
+        let component = |cache: &mut ActorCache, seen: &record::Actor| {
+            cache.by_pid.clear();
+            cache.resolve(GONE, seen).component
+        };
+        let ended = seen(b"kubelet", GONE);
+        assert_eq!(component(&mut cache, &ended), Component::Other);
+        // A parent that is nothing in particular.
+        assert_eq!(component(&mut cache, &seen(b"umount", std::process::id())), Component::Other);
+        cache.places.insert((0, 0));
+        assert_eq!(component(&mut cache, &ended), Component::Kubelet);
+        let in_a_container = record::Actor { mnt_ns: 4, ..ended };
+        assert_eq!(component(&mut cache, &in_a_container), Component::Other);
+    }
+
+    #[test]
+    fn a_component_that_lives_vouches_for_who_is_beside_it() {
+        let mut cache = ActorCache::default();
+        let kubelet = record::Actor { cgroup: 9, mnt_ns: 4, ..seen(b"kubelet", 1) };
+        assert_eq!(cache.resolve(std::process::id(), &kubelet).component, Component::Kubelet);
+        let umount = record::Actor { cgroup: 9, mnt_ns: 4, ..seen(b"umount", GONE) };
+        assert_eq!(cache.resolve(GONE, &umount).component, Component::UmountHelper);
+    }
+
+    #[test]
+    fn the_oldest_goes_when_there_are_too_many() {
+        let mut cache = ActorCache::default();
+        let count = u32::try_from(REMEMBERED).unwrap();
+        for n in 0..=count {
+            cache.resolve(GONE - n, &seen(b"rm", GONE));
+        }
+        assert_eq!((cache.by_pid.len(), cache.order.len()), (REMEMBERED, REMEMBERED));
+        assert!(!cache.by_pid.contains_key(&GONE) && cache.by_pid.contains_key(&(GONE - 1)));
     }
 
     #[test]

@@ -5,13 +5,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use procfs::process::all_processes_with_root;
+use procfs::process::Process;
 
 use super::{
     cgroup::{best_path, pod_of_cgroup},
     component::KUBELETS,
 };
 
+/// Programs that run a kubelet within themselves or start one, under names other than its own.
+const WRAPPERS: [&[u8]; 2] = [b"k3s", b"rke2"];
 /// kubelet's default of `--root-dir`.
 const USUAL: &str = "/var/lib/kubelet";
 
@@ -32,16 +34,27 @@ pub fn kubelet_roots(host_root: &Path, given: &[PathBuf]) -> Vec<PathBuf> {
     roots
 }
 
+/// Running kubelets, and programs that contain one. Their names are read first: reading a command
+/// line takes the process's memory lock, which a process in trouble may hold for ever. And none in a
+/// container: it may call itself as it likes.
+pub fn running_kubelets(proc: &Path) -> Vec<u32> {
+    let entries = fs::read_dir(proc).into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|pid: &u32| {
+        let process = proc.join(pid.to_string());
+        let comm = fs::read(process.join("comm")).unwrap_or_default();
+        let comm = comm.trim_ascii_end();
+        (KUBELETS.contains(&comm) || WRAPPERS.contains(&comm)) && !in_pod(&process)
+    })
+    .collect()
+}
+
 fn running(proc: &Path) -> Vec<PathBuf> {
-    let processes = all_processes_with_root(proc).into_iter().flatten().flatten();
-    // The name first: reading a command line takes the process's memory lock, which a process in
-    // trouble may hold for ever. And not a container's: it may call itself as it likes.
-    let kubelets = processes.filter(|process| {
-        let named = process.stat().is_ok_and(|s| KUBELETS.contains(&s.comm.as_bytes()));
-        named && !in_pod(&proc.join(process.pid.to_string()))
+    let kubelets = running_kubelets(proc).into_iter().filter_map(|pid| {
+        let process = Process::new_with_root(proc.join(pid.to_string())).ok()?;
+        root_dir(&process.cmdline().ok()?)
     });
-    let mut roots: Vec<PathBuf> =
-        kubelets.filter_map(|process| root_dir(&process.cmdline().ok()?)).collect();
+    let mut roots: Vec<PathBuf> = kubelets.collect();
     roots.sort();
     roots.dedup();
     roots
@@ -52,18 +65,24 @@ fn in_pod(process: &Path) -> bool {
     best_path(&contents).is_some_and(|path| pod_of_cgroup(&path).is_some())
 }
 
-/// `--root-dir` of a kubelet's command line.
+/// kubelet's `--root-dir` in the command line of a kubelet, or of a program that hands its own
+/// `--kubelet-arg` on to the kubelet in it.
 fn root_dir(words: &[String]) -> Option<PathBuf> {
-    let program = Path::new(words.first()?).file_name()?;
-    if !KUBELETS.contains(&program.as_encoded_bytes()) {
+    let program = Path::new(words.first()?).file_name()?.as_encoded_bytes();
+    if !KUBELETS.contains(&program) && !WRAPPERS.contains(&program) {
         return None;
     }
-    let flag = |word: &String| word.trim_start_matches('-').to_owned();
-    words.iter().enumerate().find_map(|(i, word)| match flag(word).strip_prefix("root-dir") {
-        Some("") => words.get(i + 1).map(PathBuf::from),
-        Some(rest) => rest.strip_prefix('=').map(PathBuf::from),
-        None => None,
-    })
+    // As in `--flag value` and `--flag=value`; one dash is as good as two.
+    let values = |flag: &'static str| {
+        words.iter().enumerate().filter_map(move |(i, word)| {
+            match word.trim_start_matches('-').strip_prefix(flag)? {
+                "" => words.get(i + 1).map(String::as_str),
+                rest => rest.strip_prefix('='),
+            }
+        })
+    };
+    let handed_on = values("kubelet-arg").filter_map(|arg| arg.strip_prefix("root-dir="));
+    values("root-dir").chain(handed_on).last().map(PathBuf::from)
 }
 
 #[cfg(test)]
@@ -78,6 +97,11 @@ mod tests {
         assert_eq!(of("kubelet --root-dir /data/k"), Some("/data/k".into()));
         assert_eq!(of("kubelet --v=2"), None);
         assert_eq!(of("vim --root-dir=/data/k"), None);
+        let k3s = "/usr/local/bin/k3s server --kubelet-arg=v=2 --kubelet-arg=root-dir=/data/k";
+        assert_eq!(of(k3s), Some("/data/k".into()));
+        assert_eq!(of("k3s-agent --kubelet-arg root-dir=/data/k"), Some("/data/k".into()));
+        assert_eq!(of("rke2 agent --kubelet-arg=root-dir=/data/k"), Some("/data/k".into()));
+        assert_eq!(of("k3s agent --kubelet-arg=cgroup-root=/x"), None);
     }
 
     #[test]

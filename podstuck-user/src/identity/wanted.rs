@@ -92,7 +92,15 @@ impl Places<'_> {
         places.extend(names.log_dirs().iter().cloned());
         places.push(self.cgroups());
         let looked: Vec<_> = places.iter().map(|p| safe_path(p).into_owned()).collect();
-        let pods = names.all();
+        let mut pods = names.all();
+        // The one that was meant is likely to be spelled alike.
+        pods.sort_by_key(|(namespace, name, uid)| {
+            let full = format!("{namespace}/{name}");
+            [uid, name, full.as_str()]
+                .map(|known| strsim::levenshtein(wanted, known))
+                .into_iter()
+                .min()
+        });
         let mut hint = String::from("is it on another node, or is --kubelet-root missing?");
         if !pods.is_empty() {
             hint.push_str(" Pods on this node: ");
@@ -160,6 +168,21 @@ mod tests {
         let both = Host::new(&[OLD, NEW], &[OLD, NEW]);
         let error = both.places().by_name("shop/cart", &mut both.names()).unwrap_err();
         assert!(error.to_string().contains(OLD) && error.to_string().contains(NEW));
+    }
+
+    #[test]
+    fn the_pods_that_are_spelled_alike_come_first() {
+        let host = Host::new(&[], &[]);
+        for (n, name) in ["aaa", "bbb", "checkout-7d4", "zzz"].iter().enumerate() {
+            let uid = OLD.replace("0f0e0d0c", &format!("0f0e0d0{n}"));
+            fs::create_dir_all(host.dir.path().join(format!("logs/shop_{name}_{uid}"))).unwrap();
+        }
+        let nearest = |wanted: &str| {
+            let text = host.places().by_name(wanted, &mut host.names()).unwrap_err().to_string();
+            text.split("Pods on this node: ").nth(1).unwrap().split(' ').next().unwrap().to_owned()
+        };
+        assert_eq!(nearest("shop/chekout-7d4"), "shop/checkout-7d4");
+        assert_eq!(nearest("shop/zzzz"), "shop/zzz");
     }
 
     #[test]

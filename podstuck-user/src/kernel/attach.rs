@@ -6,7 +6,8 @@ use aya::Ebpf;
 
 use super::{
     hooks::{Form, NATIVE, OF_32_BIT, Pair, RENAMES, Side},
-    layout::{IoUring, Layout},
+    io_uring,
+    layout::Layout,
     links::{self, Link, Links},
     programs, selftest, tracefs,
 };
@@ -27,6 +28,8 @@ pub struct Attached {
     pub not_covered: Vec<String>,
     /// Whether programs that are there to unmount are seen when they are executed.
     pub sees_exec: bool,
+    /// How deletions by io_uring are seen; `None` where there are none, or no probe sees them.
+    pub io_uring: Option<io_uring::Seen>,
 }
 
 impl Attached {
@@ -40,7 +43,7 @@ impl Attached {
         }
     }
 
-    fn add(&mut self, form: Form, pair: &Pair) {
+    pub(super) fn add(&mut self, form: Form, pair: &Pair) {
         self.hooks.extend([Side::Enter, Side::Exit].map(|side| pair.hook(form, side)));
         // The 32-bit interface has the same calls.
         if let Some(call) = pair.call
@@ -116,16 +119,8 @@ pub fn all(ebpf: &mut Ebpf, forms: &[Form], layout: &Layout) -> Result<(Attached
             "unmounting programs that hang before umount2 are noticed seconds later: {error:#}"
         )),
     }
-    match layout.io_uring {
-        IoUring::No => {}
-        IoUring::Seen => match tracefs::with(|| links::attach_io_uring(ebpf)) {
-            Ok(link) => links.add([link]),
-            Err(error) => attached.not_covered.push(format!("deletions by io_uring: {error:#}")),
-        },
-        IoUring::Unseen => {
-            let why = "deletions by io_uring: this kernel's tracepoints do not tell them";
-            attached.not_covered.push(why.into());
-        }
+    if let Some(shown) = layout.io_uring {
+        links.add(io_uring::attach(ebpf, &mut attached, shown, by_function)?);
     }
     Ok((attached, links))
 }
@@ -159,7 +154,11 @@ fn attach_more(
 }
 
 /// Loads and attaches pairs in one form; one result for each.
-fn put_in(ebpf: &mut Ebpf, form: Form, pairs: &[&Pair]) -> Result<Vec<Result<[Link; 2]>>> {
+pub(super) fn put_in(
+    ebpf: &mut Ebpf,
+    form: Form,
+    pairs: &[&Pair],
+) -> Result<Vec<Result<[Link; 2]>>> {
     let work = |ebpf: &mut Ebpf| {
         let results = programs::load(ebpf, form, pairs);
         // All are loaded before any is attached: the verifier takes its time, and calls made

@@ -9,6 +9,11 @@ pub fn release() -> String {
     uname().map(|names| names.release().to_string_lossy().into_owned()).unwrap_or_default()
 }
 
+/// What this node is called: kubelet takes the host's name unless it is told another.
+pub fn node_name() -> String {
+    uname().map(|names| names.nodename().to_string_lossy().into_owned()).unwrap_or_default()
+}
+
 /// How control groups are mounted: decides whether a cgroup id names a pod.
 pub fn cgroup_layout() -> &'static str {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();

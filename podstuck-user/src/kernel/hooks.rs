@@ -25,11 +25,13 @@ pub enum Side {
 /// Both halves of a call's probe.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Pair {
-    /// What it counts; nothing for a rename.
+    /// The call whose probe it is; none for a rename, which is not counted, and for io_uring, which makes
+    /// no call.
     pub call: Option<Call>,
     /// End of the programs' names.
     program: &'static str,
-    /// End of the tracepoint's name; none for the 32-bit interface, which has no tracepoints.
+    /// End of the tracepoint's name; none where there is no syscall tracepoint: the 32-bit interface
+    /// and io_uring.
     tracepoint: Option<&'static str>,
     /// The function.
     function: &'static str,
@@ -84,6 +86,11 @@ pub const OF_32_BIT: [Pair; 5] = [
     pair_32(Call::Unlink, "unlink_32", "__ia32_sys_unlink"),
     pair_32(Call::Rmdir, "rmdir_32", "__ia32_sys_rmdir"),
 ];
+
+/// A deletion by io_uring: a function, and no system call. `io_unlinkat` is called through a table
+/// (`io_issue_defs` in io_uring/opdef.c), so it cannot be inlined.
+pub const IO_URING: Pair =
+    Pair { call: None, program: "io_unlinkat", tracepoint: None, function: "io_unlinkat" };
 
 impl Pair {
     /// Name of a program.

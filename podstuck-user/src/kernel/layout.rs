@@ -8,7 +8,10 @@ use aya::{
 };
 use podstuck_common::config::{NO_OFFSET, Offsets};
 
-use super::{btf::Btf, hooks::OF_32_BIT};
+use super::{
+    btf::Btf,
+    hooks::{IO_URING, OF_32_BIT},
+};
 
 /// Where the kernel describes its own types.
 pub const BTF_PATH: &str = "/sys/kernel/btf/vmlinux";
@@ -21,19 +24,17 @@ pub struct Layout {
     pub problems: Vec<String>,
     /// Whether there is a 32-bit interface with functions of its own, as x86-64 kernels have it.
     pub has_32_bit: bool,
-    /// Whether io_uring can delete.
-    pub io_uring: IoUring,
+    /// What is shown of deletions by io_uring; `None` where it cannot delete.
+    pub io_uring: Option<IoUring>,
 }
 
-/// What a kernel's io_uring can do (`IORING_OP_UNLINKAT`, Linux 5.11), and what it shows of it.
+/// What a kernel shows of deletions by io_uring (`IORING_OP_UNLINKAT`, Linux 5.11).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum IoUring {
-    /// It cannot delete.
-    No,
-    /// It can, and a tracepoint tells what is done.
-    Seen,
-    /// It can, and no tracepoint tells.
-    Unseen,
+pub struct IoUring {
+    /// The function that deletes can be hooked, and its request can be read (Linux 6.0).
+    pub countable: bool,
+    /// A tracepoint tells that a request is one to delete (Linux 5.19).
+    pub told: bool,
 }
 
 /// Reads the running kernel's layout. Never fails: without it counts and errnos remain.
@@ -56,7 +57,7 @@ fn unusable(why: String) -> Layout {
         offsets: NOTHING,
         problems: vec![format!("{why}; {LOST}")],
         has_32_bit: false,
-        io_uring: IoUring::No,
+        io_uring: None,
     }
 }
 
@@ -71,6 +72,7 @@ const NOTHING: Offsets = Offsets {
     task_parent: NO_OFFSET,
     task_tgid: NO_OFFSET,
     task_comm: NO_OFFSET,
+    task_leader: NO_OFFSET,
     task_nsproxy: NO_OFFSET,
     nsproxy_mnt_ns: NO_OFFSET,
     mnt_ns_inum: NO_OFFSET,
@@ -90,6 +92,11 @@ const NOTHING: Offsets = Offsets {
     mount_id: NO_OFFSET,
     task_seccomp: NO_OFFSET,
     io_uring_opcode: NO_OFFSET,
+    request_result: NO_OFFSET,
+    request_dfd: NO_OFFSET,
+    request_flags: NO_OFFSET,
+    request_filename: NO_OFFSET,
+    filename_name: NO_OFFSET,
 };
 
 /// The context of tracepoint `io_uring:io_uring_queue_async_work`.
@@ -142,6 +149,8 @@ fn from_btf(btf: &Btf) -> Layout {
             NO_OFFSET
         })
     };
+    // A request of io_uring begins with what it asks for.
+    let request = |field| Some(btf.offset("io_kiocb", "cmd")? + btf.offset("io_unlink", field)?);
     let mut offsets = Offsets {
         usable: 0,
         typed_task: u32::from(has_typed_task()),
@@ -150,6 +159,7 @@ fn from_btf(btf: &Btf) -> Layout {
         task_parent: at("task_struct", "real_parent"),
         task_tgid: at("task_struct", "tgid"),
         task_comm: at("task_struct", "comm"),
+        task_leader: at("task_struct", "group_leader"),
         task_nsproxy: at("task_struct", "nsproxy"),
         nsproxy_mnt_ns: at("nsproxy", "mnt_ns"),
         mnt_ns_inum: at("mnt_namespace", "ns.inum"),
@@ -170,14 +180,25 @@ fn from_btf(btf: &Btf) -> Layout {
         // Not needed for paths.
         task_seccomp: btf.offset("task_struct", "seccomp.mode").unwrap_or(NO_OFFSET),
         io_uring_opcode: btf.offset(IO_URING_EVENT, "opcode").unwrap_or(NO_OFFSET),
+        request_result: btf.offset("io_kiocb", "cqe.res").unwrap_or(NO_OFFSET),
+        request_dfd: request("dfd").unwrap_or(NO_OFFSET),
+        request_flags: request("flags").unwrap_or(NO_OFFSET),
+        request_filename: request("filename").unwrap_or(NO_OFFSET),
+        filename_name: btf.offset("filename", "name").unwrap_or(NO_OFFSET),
     };
     problems.extend(TOGETHER.iter().filter_map(|together| together.problem(btf)));
     offsets.usable = u32::from(problems.is_empty());
-    let io_uring = match (btf.offset("io_unlink", "flags"), offsets.io_uring_opcode) {
-        (None, _) => IoUring::No,
-        (Some(_), NO_OFFSET) => IoUring::Unseen,
-        (Some(_), _) => IoUring::Seen,
-    };
+    let needed = [
+        offsets.request_result,
+        offsets.request_dfd,
+        offsets.request_flags,
+        offsets.request_filename,
+        offsets.filename_name,
+    ];
+    let io_uring = btf.offset("io_unlink", "flags").map(|_| IoUring {
+        countable: !needed.contains(&NO_OFFSET) && btf.has_function(IO_URING.function()),
+        told: offsets.io_uring_opcode != NO_OFFSET,
+    });
     let has_32_bit = btf.has_function(OF_32_BIT[0].function());
     Layout { offsets, problems, has_32_bit, io_uring }
 }

@@ -68,21 +68,11 @@ fn attach_one(program: &mut Program, pair: &Pair, side: Side) -> Result<Link> {
     })
 }
 
-/// Watches what io_uring hands to its workers, among which are all deletions.
-pub(super) fn attach_io_uring(ebpf: &mut Ebpf) -> Result<Link> {
-    attach_alone(ebpf, "io_uring_queued", "io_uring", "io_uring_queue_async_work")
-}
-
 /// Watches which programs are executed that are there to unmount.
 pub(super) fn attach_exec(ebpf: &mut Ebpf) -> Result<Link> {
-    attach_alone(ebpf, "executed", "sched", "sched_process_exec")
-}
-
-/// A program on a tracepoint that has no other half.
-fn attach_alone(ebpf: &mut Ebpf, program: &str, category: &str, event: &str) -> Result<Link> {
-    let program = ebpf.program_mut(program).context("this build has no such program")?;
+    let program = ebpf.program_mut("executed").context("this build has no such program")?;
     let program: &mut TracePoint = program.try_into()?;
     program.load()?;
-    let link = program.attach(category, event)?;
+    let link = program.attach("sched", "sched_process_exec")?;
     Ok(Box::new(program.take_link(link)?))
 }

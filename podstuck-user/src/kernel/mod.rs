@@ -4,6 +4,7 @@ pub mod attach;
 pub mod btf;
 pub mod facts;
 pub mod hooks;
+pub mod io_uring;
 pub mod layout;
 pub mod links;
 pub mod load;

@@ -1,6 +1,6 @@
 //! Builds a pod's files as kubelet and the containers leave them. No mounts yet.
 
-use std::{fs, path::Path};
+use std::{ffi::OsStr, fs, path::Path};
 
 use anyhow::{Context, Result};
 use serde_json::json;
@@ -9,8 +9,11 @@ use super::{
     attribute,
     case::{Case, Driver, Kind, Volume},
     layout::{self, CONTAINER, DRIVER, Pod},
+    tool,
 };
 
+/// Bytes of a disk.
+const DISK: u64 = 8 << 20;
 /// Where in a volume the protected file lies.
 const PROTECTED: &str = "store/index/journal.db";
 
@@ -43,7 +46,13 @@ fn build_volume(pod: &Pod, volume: &Volume) -> Result<()> {
             let foreign = layout::foreign_data(&pod.root);
             (0..20).try_for_each(|n| file(&foreign.join(format!("keepme-{n}")), "precious\n"))
         }
+        Kind::SubPath => {
+            some_files(&content)?;
+            make(&content.join("conf"))?;
+            make(&pod.sub_path(volume).join("0"))
+        }
         Kind::Csi(driver) => csi(pod, volume, driver),
+        Kind::Disk => disk_image(&pod.image(volume)),
         Kind::Many | Kind::Memory | Kind::MemoryWithChild | Kind::Mounted => Ok(()),
     }
 }
@@ -66,8 +75,8 @@ fn csi(pod: &Pod, volume: &Volume, driver: Driver) -> Result<()> {
         "VolID": volume.name,
         "VolPath": pod.backing(volume),
         "Published": match driver {
-            Driver::Forgot => None,
             Driver::Works | Driver::PublishedTwice => Some([pod.content(volume)]),
+            _ => None,
         },
     }]});
     file(&layout::driver_state(&pod.root).join("state.json"), &state.to_string())?;
@@ -79,7 +88,21 @@ fn csi(pod: &Pod, volume: &Volume, driver: Driver) -> Result<()> {
         "volumeHandle": volume.name,
         "volumeLifecycleMode": if driver == Driver::Works { "Ephemeral" } else { "Persistent" },
     });
-    file(&pod.volume(volume).join("vol_data.json"), &data.to_string())
+    if driver == Driver::UnmountedEarly {
+        file(&pod.content(volume).join("export/rows.dat"), "written on the node's disk\n")?;
+    }
+    let data = if driver == Driver::Unknown { String::new() } else { data.to_string() };
+    file(&pod.volume(volume).join("vol_data.json"), &data)
+}
+
+/// An empty ext4 in a file, without a journal: it is small and lives for seconds.
+fn disk_image(path: &Path) -> Result<()> {
+    file(path, "")?;
+    let image = fs::File::options().write(true).open(path);
+    let sized = image.and_then(|image| image.set_len(DISK));
+    sized.with_context(|| format!("cannot size {}", path.display()))?;
+    let options = ["-q", "-F", "-O", "^has_journal"].map(OsStr::new);
+    tool::run("mkfs.ext4", options.into_iter().chain([path.as_os_str()]))
 }
 
 fn file(path: &Path, text: &str) -> Result<()> {

@@ -93,6 +93,9 @@ impl<'a> Calls<'a> {
     }
 }
 
+/// What is lost beyond this, to a slow disk or between attempts, is not caught up with.
+const LATE: Duration = Duration::from_millis(100);
+
 /// Slows a loop down to so many steps per second.
 #[derive(Debug)]
 struct Pace {
@@ -106,14 +109,19 @@ impl Pace {
         Self { per_second: per_second.max(1), steps: 0, start: Instant::now() }
     }
 
-    /// Sleeps a hundred times a second, which costs nothing and looks smooth. What was lost to a
-    /// slow disk or between attempts is not caught up with: the count starts anew every second.
+    /// Sleeps a hundred times a second, which costs nothing and looks smooth. The count starts anew
+    /// every second.
     fn step(&mut self) {
         self.steps += 1;
         if !self.steps.is_multiple_of((self.per_second / 100).max(1)) {
             return;
         }
-        let due = Duration::from_secs(1) * self.steps / self.per_second;
+        let mut due = Duration::from_secs(1) * self.steps / self.per_second;
+        if self.start.elapsed() > due + LATE {
+            self.steps = self.steps.min((self.per_second / 100).max(1));
+            self.start = Instant::now();
+            due = Duration::from_secs(1) * self.steps / self.per_second;
+        }
         thread::sleep(due.saturating_sub(self.start.elapsed()));
         if self.steps >= self.per_second || self.start.elapsed() > Duration::from_secs(2) {
             (self.steps, self.start) = (0, Instant::now());

@@ -45,6 +45,10 @@ pub(super) enum Kind {
     MemoryWithChild,
     /// A file system that a prop mounts.
     Mounted,
+    /// A container has a directory in it by subPath, and what was mounted there is gone by name.
+    SubPath,
+    /// A disk of its own, with ext4.
+    Disk,
     /// Published by a CSI driver, by a bind mount.
     Csi(Driver),
 }
@@ -56,8 +60,25 @@ pub(super) enum Driver {
     Works,
     /// It forgot what it had published, says "nothing to do", and that all is well.
     Forgot,
+    /// The same, and kubelet (from 1.30 on) sees the mount, and waits for its end without a word.
+    ForgotInSilence,
     /// It had published twice, one mount over the other, and unmounts once.
     PublishedTwice,
+    /// It is not there.
+    Missing,
+    /// It unmounted long ago; somebody wrote into the mount point since.
+    UnmountedEarly,
+    /// kubelet lost what it knew of the volume, and does not find it.
+    Unknown,
+    /// The pod is gone from the API server, and its directory stayed.
+    Orphaned,
+}
+
+impl Driver {
+    /// Whether its volume is mounted when the deletion begins.
+    pub(super) fn has_mounted(self) -> bool {
+        !matches!(self, Self::UnmountedEarly | Self::Orphaned)
+    }
 }
 
 const fn empty_dir(name: &'static str, kind: Kind) -> Volume {
@@ -66,6 +87,10 @@ const fn empty_dir(name: &'static str, kind: Kind) -> Volume {
 
 const fn csi(name: &'static str, driver: Driver) -> Volume {
     Volume { plugin: "kubernetes.io~csi", name, kind: Kind::Csi(driver) }
+}
+
+const fn disk(name: &'static str) -> Volume {
+    Volume { plugin: "kubernetes.io~local-volume", name, kind: Kind::Disk }
 }
 
 /// The tokens that nearly every pod has.
@@ -108,6 +133,34 @@ pub const CASES: &[Case] = &[
         repeats: false,
     },
     Case {
+        id: "volume-held-by-host-process",
+        summary: "a process outside the pod works in a volume in memory; its umount is EBUSY",
+        volumes: &[TOKENS, LOGS, empty_dir("cache", Kind::Memory)],
+        props: &[Prop::HostProcess],
+        repeats: false,
+    },
+    Case {
+        id: "volume-held-by-hosttocontainer-agent",
+        summary: "an agent works in its slave copy of a volume; the umount is EBUSY",
+        volumes: &[TOKENS, LOGS, empty_dir("cache", Kind::Memory)],
+        props: &[Prop::Agent],
+        repeats: false,
+    },
+    Case {
+        id: "swapfile-active",
+        summary: "a volume on a disk (loop) has an active swap file; its umount is EBUSY",
+        volumes: &[TOKENS, LOGS, disk(PV)],
+        props: &[Prop::SwapFile],
+        repeats: false,
+    },
+    Case {
+        id: "leaked-superblock-blocks-device",
+        summary: "umount of a disk (loop) succeeds, but a private copy elsewhere keeps the device",
+        volumes: &[TOKENS, LOGS, disk(PV)],
+        props: &[Prop::PrivateCopy],
+        repeats: false,
+    },
+    Case {
         id: "removal-crosses-mount",
         summary: "a directory of somebody else is mounted in an emptyDir: kubelet deletes its files",
         volumes: &[TOKENS, LOGS, empty_dir("data", Kind::ForeignMount)],
@@ -125,6 +178,55 @@ pub const CASES: &[Case] = &[
         id: "append-only-attribute",
         summary: "a file in an emptyDir is append-only (chattr +a); unlink is EPERM",
         volumes: &[TOKENS, LOGS, empty_dir("data", Kind::Protected(Attribute::AppendOnly))],
+        props: &[],
+        repeats: false,
+    },
+    Case {
+        id: "csi-driver-lost-publish-state-silent",
+        summary: "the same with a kubelet from 1.30 on, which only waits: no call fails",
+        volumes: &[TOKENS, LOGS, csi(PV, Driver::ForgotInSilence)],
+        props: &[],
+        repeats: false,
+    },
+    Case {
+        id: "csi-driver-not-registered",
+        summary: "the CSI driver is not on the node: kubelet cannot ask it and makes no call",
+        volumes: &[TOKENS, LOGS, csi(PV, Driver::Missing)],
+        props: &[],
+        repeats: false,
+    },
+    Case {
+        id: "vol-data-missing-or-corrupt",
+        summary: "kubelet's vol_data.json is empty: it cannot find the driver and makes no call",
+        volumes: &[TOKENS, LOGS, csi(PV, Driver::Unknown)],
+        props: &[],
+        repeats: false,
+    },
+    Case {
+        id: "data-under-mountpoint",
+        summary: "files lie in the mount point of a volume that is not mounted; rmdir is ENOTEMPTY",
+        volumes: &[TOKENS, LOGS, csi(PV, Driver::UnmountedEarly)],
+        props: &[],
+        repeats: false,
+    },
+    Case {
+        id: "subpath-source-deleted",
+        summary: "kubelet skips the umount of a subPath; rmdir of its directory is ENOTEMPTY",
+        volumes: &[TOKENS, LOGS, empty_dir("data", Kind::SubPath)],
+        props: &[],
+        repeats: false,
+    },
+    Case {
+        id: "writer-still-alive",
+        summary: "a process goes on writing into an emptyDir that is removed; rmdir is ENOTEMPTY",
+        volumes: &[TOKENS, LOGS, empty_dir("data", Kind::Files)],
+        props: &[Prop::Writer],
+        repeats: false,
+    },
+    Case {
+        id: "orphaned-pod-dir",
+        summary: "kubelet fails every 2 s to remove the directory of a pod that is long gone",
+        volumes: &[csi(PV, Driver::Orphaned)],
         props: &[],
         repeats: false,
     },
@@ -189,6 +291,27 @@ impl Case {
             Kind::Protected(attribute) => Some(attribute),
             _ => None,
         })
+    }
+
+    /// Whether the CSI driver is there.
+    pub(super) fn has_driver(&self) -> bool {
+        !self.volumes.iter().any(|volume| volume.kind == Kind::Csi(Driver::Missing))
+    }
+
+    /// Whether the API server no longer knows the pod, so that only housekeeping deals with it.
+    pub(super) fn is_orphan(&self) -> bool {
+        self.volumes.iter().any(|volume| volume.kind == Kind::Csi(Driver::Orphaned))
+    }
+
+    /// Whether deletions must be slow enough for somebody to write in between.
+    pub(super) fn has_writer(&self) -> bool {
+        self.props.contains(&Prop::Writer)
+    }
+
+    /// Whether the fault shows only after the pod is gone, so that the case stays until it is told
+    /// to end.
+    pub(super) fn lingers(&self) -> bool {
+        self.props.contains(&Prop::PrivateCopy)
     }
 
     /// Whether it builds a great many entries.

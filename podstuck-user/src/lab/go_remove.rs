@@ -33,6 +33,12 @@ pub(super) enum Failure {
         /// Why.
         errno: Errno,
     },
+    /// Something else than a call, as kubelet's log has it.
+    #[error("{0}")]
+    Refused(&'static str),
+    /// The volume is still mounted, and kubelet believes that somebody else will change that.
+    #[error("waiting for volumes that are still mounted")]
+    Waiting,
     /// The run ended before the removal did.
     #[error("stopped")]
     Stopped,
@@ -49,7 +55,7 @@ impl Failure {
             Self::Call { call, path, errno } => {
                 Self::Call { call, path: directory.join(path), errno }
             }
-            Self::Stopped => Self::Stopped,
+            Self::Refused(_) | Self::Waiting | Self::Stopped => self,
         }
     }
 }

@@ -7,7 +7,7 @@
 use std::{fs, path::Path};
 
 use rustix::{
-    fs::{CWD, stat},
+    fs::{AtFlags, CWD, StatxAttributes, StatxFlags, stat, statx},
     io::Errno,
 };
 
@@ -37,7 +37,26 @@ impl<'a, 'b> Kubelet<'a, 'b> {
     pub(super) fn tear_down(&mut self, volume: &Volume) -> Result<(), Failure> {
         match volume.kind {
             Kind::Csi(driver) => self.tear_down_csi(volume, driver),
+            Kind::SubPath => {
+                self.clean_sub_paths(volume)?;
+                self.tear_down_empty_dir(volume)
+            }
             _ => self.tear_down_empty_dir(volume),
+        }
+    }
+
+    /// `subpath.doCleanSubPaths`, as when `stat` says of what is mounted there that it does not
+    /// exist: such a mount is skipped.
+    fn clean_sub_paths(&mut self, volume: &Volume) -> Result<(), Failure> {
+        let container = self.pod.sub_path(volume);
+        let mount = container.join("0");
+        if !is_mount_point(&mount) {
+            self.os_remove(&mount)?;
+        }
+        self.os_remove(&container)?;
+        match container.parent() {
+            Some(volume) => self.os_remove(volume),
+            None => Ok(()),
         }
     }
 
@@ -60,7 +79,20 @@ impl<'a, 'b> Kubelet<'a, 'b> {
     fn tear_down_csi(&mut self, volume: &Volume, driver: Driver) -> Result<(), Failure> {
         let target = self.pod.content(volume);
         match driver {
-            Driver::Forgot => {}
+            Driver::Missing => {
+                return Err(Failure::Refused(
+                    "driver name not found in the list of registered CSI drivers",
+                ));
+            }
+            Driver::Unknown => {
+                return Err(Failure::Refused(
+                    "UnmountVolume.NewUnmounter failed: failed to open volume data file: EOF",
+                ));
+            }
+            // From 1.30 on it knows a mount by `STATX_ATTR_MOUNT_ROOT`.
+            Driver::ForgotInSilence if is_mount_point(&target) => return Err(Failure::Waiting),
+            Driver::Forgot | Driver::ForgotInSilence => {}
+            Driver::UnmountedEarly | Driver::Orphaned => {}
             Driver::Works if self.published => {
                 self.umount(&target)?;
                 self.os_remove(&target)?;
@@ -125,7 +157,14 @@ fn gone_or(result: Result<(), Errno>, failure: impl Fn(Errno) -> Failure) -> Res
     if is_gone(result) { Ok(()) } else { result.map_err(failure) }
 }
 
-/// Kubelet's `IsLikelyNotMountPoint`, the other way round.
+/// The same from 1.30 on: the kernel is asked, since Linux 5.8.
+fn is_mount_point(path: &Path) -> bool {
+    let wanted = StatxFlags::empty();
+    let found = statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, wanted);
+    found.is_ok_and(|found| found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
+}
+
+/// Kubelet's `IsLikelyNotMountPoint` up to 1.29, the other way round.
 fn on_other_device(path: &Path) -> Result<bool, Errno> {
     let parent = path.parent().unwrap_or(path);
     Ok(stat(path)?.st_dev != stat(parent)?.st_dev)

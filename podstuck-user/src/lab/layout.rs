@@ -86,6 +86,16 @@ impl Pod {
         }
     }
 
+    /// Where the container's subpaths of a volume are mounted.
+    pub(super) fn sub_path(&self, volume: &Volume) -> PathBuf {
+        self.directory().join("volume-subpaths").join(volume.name).join(CONTAINER)
+    }
+
+    /// The file that is the disk of a volume.
+    pub(super) fn image(&self, volume: &Volume) -> PathBuf {
+        self.root.join("disks").join(volume.name)
+    }
+
     /// The data behind a CSI volume.
     pub(super) fn backing(&self, volume: &Volume) -> PathBuf {
         driver_state(&self.root).join(volume.name)

@@ -29,6 +29,7 @@ mod runner;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod tool;
 
 use std::{
     io::{self, Write},

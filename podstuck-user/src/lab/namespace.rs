@@ -12,6 +12,7 @@ use super::{
     build,
     case::{Case, Driver, Kind, Volume},
     layout::{self, Pod},
+    tool,
 };
 
 /// Enters a mount namespace of its own. No mount made from now on is seen outside, and none made
@@ -45,6 +46,15 @@ fn mount_volume(pod: &Pod, volume: &Volume) -> Result<()> {
             let child = target.join("scratch");
             build::make(&child)?;
             memory(&child)
+        }
+        Kind::SubPath => bind(&target.join("conf"), &pod.sub_path(volume).join("0")),
+        Kind::Csi(driver) if !driver.has_mounted() => Ok(()),
+        Kind::Disk => {
+            let arguments = ["-o".as_ref(), "loop".as_ref()];
+            let paths = [pod.image(volume), target.clone()];
+            let paths = paths.iter().map(|path| path.as_os_str());
+            tool::run("mount", arguments.into_iter().chain(paths))?;
+            build::some_files(&target)
         }
         Kind::Csi(driver) => {
             let backing = pod.backing(volume);

@@ -74,6 +74,7 @@ pub(super) fn play(args: &RemovalArgs, out: &mut impl Write) -> Result<()> {
         build::pod(&pod, case)?;
         namespace::mount_volumes(&pod, case)?;
     }
+    while case.lingers() && lifeline.sleep(BETWEEN_PODS) {}
     let calls = calls.tally.by_outcome();
     message::send(out, &Done { lab: case.id, pod_uid: &pod.uid, attempts, pods_removed, calls })
 }
@@ -81,19 +82,31 @@ pub(super) fn play(args: &RemovalArgs, out: &mut impl Write) -> Result<()> {
 /// Long enough to tell one pod from the next.
 const BETWEEN_PODS: Duration = Duration::from_millis(500);
 
+/// How often kubelet looks whether a pod's volumes are still there.
+const POLL: Duration = Duration::from_millis(100);
+/// How often kubelet tries to remove the directories of pods that it no longer knows.
+const HOUSEKEEPING: Duration = Duration::from_secs(2);
+
 /// Tries until the pod is gone or the time is up. Says how often it tried, and whether it is gone.
 fn delete_pod(calls: &mut Calls, pod: &Pod, case: &Case, lifeline: &Lifeline) -> (u64, bool) {
     let mut kubelet = Kubelet::new(calls, pod);
     let mut backoff = Backoff::new();
     let mut volumes: Vec<&Volume> = case.volumes.iter().collect();
+    if case.is_orphan() {
+        volumes.clear();
+    }
     let mut attempts = 0;
     while !lifeline.stopped().load(Ordering::Relaxed) {
         attempts += 1;
         let Some(failure) = try_once(&mut kubelet, &mut volumes) else { return (attempts, true) };
-        if matches!(failure, Failure::Stopped) {
-            break;
-        }
-        let wait = backoff.after_failure();
+        let wait = match failure {
+            Failure::Stopped => break,
+            // `podVolumesExist`, every 100 ms.
+            Failure::Waiting if lifeline.sleep(POLL) => continue,
+            Failure::Waiting => break,
+            _ if case.is_orphan() => HOUSEKEEPING,
+            _ => backoff.after_failure(),
+        };
         note(&format!("kubelet's part: {failure}; next try in {wait:?}"));
         if !lifeline.sleep(wait) {
             break;

@@ -63,6 +63,9 @@ pub(super) fn run_to(
     played.and(swept)
 }
 
+/// Deletions per second that leave somebody who writes in between the time to do so.
+const WRITERS_RATE: u32 = 25;
+
 fn require_privileges(case: &Case) -> Result<()> {
     let mut needed = vec![Capability::CAP_SYS_ADMIN];
     needed.extend(case.attribute().map(|_| Capability::CAP_LINUX_IMMUTABLE));
@@ -94,7 +97,10 @@ fn play(
             many::fill(&pod.content(volume), entries, stop)?;
         }
     }
-    let _driver = listen_as_driver(pod)?;
+    if case.has_writer() {
+        rate = rate.or(Some(WRITERS_RATE));
+    }
+    let _driver = case.has_driver().then(|| listen_as_driver(pod)).transpose()?;
     if stop.load(Ordering::Relaxed) {
         return Ok(());
     }

@@ -1,9 +1,7 @@
 //! Leaves nothing behind: the lab's directory goes whatever happens.
 
 use std::{
-    ffi::OsString,
     fs, io,
-    os::unix::ffi::OsStringExt,
     path::{Path, PathBuf},
 };
 
@@ -11,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 
 use super::{attribute, layout::Pod};
+use crate::state::mounts::Mounts;
 
 /// The lab's directory, removed at the end of its life.
 #[derive(Debug)]
@@ -95,37 +94,13 @@ fn clear_attributes(path: &Path) {
 fn mount_below(root: &Path) -> Result<Option<PathBuf>> {
     let source = "/proc/thread-self/mountinfo";
     let table = fs::read(source).with_context(|| format!("cannot read {source}"))?;
-    let mut mounts = table.split(|byte| *byte == b'\n').filter_map(mount_point);
-    Ok(mounts.find(|mount| mount.starts_with(root)))
-}
-
-/// The fifth field of a line, in which the kernel writes odd bytes as `\ooo`.
-fn mount_point(line: &[u8]) -> Option<PathBuf> {
-    let mut rest = line.split(|byte| *byte == b' ').nth(4)?;
-    let mut path = Vec::with_capacity(rest.len());
-    while let [first, tail @ ..] = rest {
-        let (byte, tail) = match rest {
-            [b'\\', a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', tail @ ..] => {
-                ((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'), tail)
-            }
-            _ => (*first, tail),
-        };
-        path.push(byte);
-        rest = tail;
-    }
-    Some(OsString::from_vec(path).into())
+    let mounts = Mounts::parse(std::process::id(), &table).all;
+    Ok(mounts.into_iter().map(|mount| mount.point).find(|point| point.starts_with(root)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn odd_mount_points_are_read() {
-        let line = br"36 35 98:0 /mnt1 /mnt\0402/a\134b rw,noatime shared:1 - ext4 /dev/root rw";
-        assert_eq!(mount_point(line), Some(PathBuf::from(r"/mnt 2/a\b")));
-        assert_eq!(mount_point(b""), None);
-    }
 
     #[test]
     fn mounts_are_found_below_a_directory_only() {

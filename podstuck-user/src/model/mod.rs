@@ -3,6 +3,7 @@
 pub mod call;
 pub mod diagnosis;
 pub mod finding;
+pub mod holder;
 pub mod hung;
 pub mod identity;
 pub mod operation;

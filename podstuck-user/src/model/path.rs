@@ -2,12 +2,15 @@
 
 use std::{
     borrow::Cow,
-    os::unix::ffi::OsStrExt,
+    ffi::OsString,
+    os::unix::ffi::{OsStrExt, OsStringExt},
     path::{Path, PathBuf},
 };
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use serde::{Serialize, Serializer, ser::SerializeStruct};
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer, de::Error as _, ser::SerializeStruct,
+};
 
 /// Text that is safe on a terminal, in HTML and in a label. What is not printable UTF-8 (control
 /// characters of every kind, bidirectional overrides, stray bytes) becomes `\xNN` for each byte,
@@ -98,6 +101,22 @@ impl Serialize for JsonPath {
     }
 }
 
+impl<'de> Deserialize<'de> for JsonPath {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Parts {
+            path: String,
+            path_bytes: Option<String>,
+        }
+        let Parts { path, path_bytes } = Parts::deserialize(deserializer)?;
+        let bytes = match path_bytes {
+            Some(encoded) => BASE64_STANDARD.decode(encoded).map_err(D::Error::custom)?,
+            None => path.into_bytes(),
+        };
+        Ok(Self(OsString::from_vec(bytes).into()))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -132,5 +151,7 @@ mod tests {
             serde_json::to_string(&odd).unwrap(),
             r#"{"path":"/\\xff","path_bytes":"L/8="}"#
         );
+        let back: JsonPath = serde_json::from_str(&serde_json::to_string(&odd).unwrap()).unwrap();
+        assert_eq!(back, odd);
     }
 }

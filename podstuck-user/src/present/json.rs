@@ -12,6 +12,7 @@ use serde_json::{
 use crate::model::{
     diagnosis::Diagnosis,
     finding::{Finding, Progress},
+    holder::{Holder, Search},
     hung::Hung,
     path::safe,
     summary::{Start, Summary},
@@ -33,6 +34,10 @@ pub enum Line<'a> {
     Progress(&'a Progress),
     /// The answer of `diagnose`.
     Diagnosis(&'a Diagnosis),
+    /// Somebody who holds on to what `holders` was asked about.
+    Holder(&'a Holder),
+    /// What `holders` was asked about, and how far it looked.
+    Search(&'a Search),
     /// Last line of a run.
     Summary(&'a Summary),
 }
@@ -45,6 +50,8 @@ pub fn line(time: Timestamp, line: &Line<'_>) -> String {
         Line::Hung(body) => render(time, "hung", body),
         Line::Progress(body) => render(time, "progress", body),
         Line::Diagnosis(body) => render(time, "diagnosis", body),
+        Line::Holder(body) => render(time, "holder", body),
+        Line::Search(body) => render(time, "search", body),
         Line::Summary(body) => render(time, "summary", body),
     }
 }
@@ -209,6 +216,33 @@ mod tests {
                 r#""completeness":{"events_lost":0,"events_limited":0,"unmatched_exits":0,"map_full":0,"probes_skipped":0,"#,
                 r#""io_uring_deletions":0,"unresolved":0,"probes_missing":[]},"#,
                 r#""self":{"cpu_s":0.12,"rss_bytes":12897485,"bpf_ns_per_call":null}}"#,
+                "\n"
+            )
+        );
+    }
+
+    #[test]
+    fn a_holder_is_pinned() {
+        assert_eq!(
+            at(&Line::Holder(&sample::holder())),
+            concat!(
+                r#"{"schema":"podstuck/v1","type":"holder","time":"2023-11-14T22:13:20.000000000Z","#,
+                r#""how":"fd","object":{"path":"/host/v/log"},"count":3,"through":"propagated-copy","#,
+                r#""mount":{"id":77,"namespace":4026532001,"path":"/host/v"},"explains_ebusy":true,"#,
+                r#""exact":true,"pid":42,"comm":"agent","component":"workload","#,
+                r#""cgroup":"/kubepods/pod0/0123","container":"0123","#,
+                r#""pod":{"uid":"3f2a1f5c-8a54-4c0e-9d38-0d7e5a1b2c3d","namespace":"shop","name":"cart-0"},"#,
+                r#""source":"/proc/42/fdinfo/7"}"#,
+                "\n"
+            )
+        );
+        assert_eq!(
+            at(&Line::Search(&sample::search())),
+            concat!(
+                r#"{"schema":"podstuck/v1","type":"search","time":"2023-11-14T22:13:20.000000000Z","#,
+                r#""path":"/v","what":"mount of tmpfs of type tmpfs, device 0:45","device":"0:45","#,
+                r#""mount_id":70,"namespace":4026531841,"holders":0,"explain_ebusy":0,"#,
+                r#""processes":120,"namespaces":3,"mounts":1000,"unseen":["mapped files of pid 7"]}"#,
                 "\n"
             )
         );

@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use crate::model::{
     call::{Call, Outcome},
     finding::{Evidence, FaultyCall, Finding, FindingState, Progress, Remedy, Severity},
+    holder::{HeldMount, Holder, How, Search, Subject, Through},
     hung::{Hung, Phase, Since},
     identity::{Actor, Component, Parent, Pod, Volume},
     path::JsonPath,
@@ -162,5 +163,46 @@ pub(crate) fn summary() -> Summary {
         ]),
         completeness: Completeness::default(),
         cost: SelfCost { cpu_s: 0.12, rss_bytes: 12_897_485, bpf_ns_per_call: None },
+    }
+}
+
+pub(crate) fn holder() -> Holder {
+    Holder {
+        how: How::Fd,
+        object: JsonPath("/host/v/log".into()),
+        count: 3,
+        through: Through::PropagatedCopy,
+        mount: HeldMount {
+            id: 77,
+            namespace: Some(4_026_532_001),
+            point: JsonPath("/host/v".into()),
+        },
+        explains_ebusy: Some(true),
+        exact: true,
+        pid: Some(42),
+        comm: Some("agent".into()),
+        component: Some(Component::Workload),
+        cgroup: Some("/kubepods/pod0/0123".into()),
+        container: Some("0123".into()),
+        pod: Some(pod()),
+        source: "/proc/42/fdinfo/7".into(),
+    }
+}
+
+pub(crate) fn search() -> Search {
+    Search {
+        subject: Subject {
+            path: JsonPath("/v".into()),
+            what: "mount of tmpfs of type tmpfs, device 0:45".into(),
+            device: "0:45".into(),
+            mount_id: Some(70),
+            namespace: Some(4_026_531_841),
+        },
+        holders: 0,
+        explain_ebusy: 0,
+        processes: 120,
+        namespaces: 3,
+        mounts: 1000,
+        unseen: vec!["mapped files of pid 7".into()],
     }
 }

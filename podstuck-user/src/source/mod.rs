@@ -5,6 +5,5 @@ pub mod cost;
 mod counts;
 mod in_flight;
 pub mod losses;
-mod real_time;
 pub mod ring;
 pub mod tables;

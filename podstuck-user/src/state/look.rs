@@ -7,23 +7,29 @@ use std::{
     ffi::{OsStr, OsString},
     fs,
     io::{self, Read, Write},
-    os::{fd::AsFd, linux::fs::MetadataExt},
     path::{Path, PathBuf},
     process::Stdio,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use super::peek;
 use anyhow::{Context, Result};
-use rustix::fs::{AtFlags, Mode, OFlags, StatxAttributes, StatxFlags, openat, statx};
+use rustix::fs::{AtFlags, Mode, OFlags, StatxAttributes, StatxFlags, statx};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tokio::{io::AsyncReadExt, io::AsyncWriteExt, process::Command, time::timeout};
 
+use super::{entries, pod_dirs, remaining, rooms, swap};
+
+pub use super::{
+    entries::{Entries, Entry},
+    pod_dirs::RootOnDisk,
+    remaining::Remaining,
+    rooms::{Place, Room},
+};
+
 /// How long an answer may take. Local file systems answer in milliseconds.
-const DEADLINE: Duration = Duration::from_secs(2);
-/// How long the helper may count directory entries.
-const COUNTING: Duration = Duration::from_millis(700);
+pub(super) const DEADLINE: Duration = Duration::from_secs(2);
 
 /// Why there is no answer.
 #[derive(Debug, Error)]
@@ -62,6 +68,23 @@ pub enum Question {
         /// The tree.
         directory: OsString,
     },
+    /// What is in a directory.
+    Entries {
+        /// Whose mount namespace and root directory.
+        pid: u32,
+        /// The directory.
+        directory: OsString,
+    },
+    /// The pods' directories below kubelet's roots.
+    Pods {
+        /// Each root as this process sees it; without one, as we do.
+        roots: Vec<(Option<u32>, OsString)>,
+    },
+    /// How full the file systems are that paths lie on.
+    Rooms {
+        /// The paths.
+        places: Vec<Place>,
+    },
 }
 
 /// Flags of an inode that make its removal fail with EPERM.
@@ -73,23 +96,6 @@ pub struct Attributes {
     pub append_only: bool,
     /// Whether this file system reports both.
     pub known: bool,
-}
-
-/// What is left in a tree.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Remaining {
-    /// Entries seen in the time allowed.
-    pub seen: u64,
-    /// Whether that was all of them.
-    pub complete: bool,
-    /// Link count of the directory: 1 on ext4 once it held more than 64,998 subdirectories.
-    pub nlink: u64,
-    /// Size of the directory itself in bytes.
-    pub size: u64,
-    /// Inodes in use on the whole file system, 0 when it does not say.
-    pub inodes_used: u64,
-    /// Type of the file system is ext2, ext3 or ext4.
-    pub is_ext: bool,
 }
 
 /// What the helper found.
@@ -105,11 +111,19 @@ pub enum Answer {
         same_directory: bool,
         /// The directory has the sticky bit.
         sticky: bool,
+        /// The object is an active swap file.
+        swap: bool,
     },
     /// To [`Question::Peek`].
     Peek(peek::Answer),
     /// To [`Question::Remaining`].
     Remaining(Remaining),
+    /// To [`Question::Entries`].
+    Entries(Entries),
+    /// To [`Question::Pods`]: one for each root, `None` where there are no pods.
+    Pods(Vec<Option<RootOnDisk>>),
+    /// To [`Question::Rooms`]: one for each path, `None` where there is nothing.
+    Rooms(Vec<Option<Room>>),
 }
 
 /// Asks the helper and waits, at most for the deadline. The helper is this program again.
@@ -139,7 +153,12 @@ pub async fn ask(question: &Question) -> Result<Answer, LookError> {
         // Dropping the child sends SIGKILL and does not wait: it may be in an uninterruptible wait.
         Err(_) => return Err(LookError::Deadline(DEADLINE)),
     };
-    match serde_json::from_slice::<Result<Answer, String>>(&answer) {
+    understand(&answer)
+}
+
+/// What the helper said.
+pub(super) fn understand(text: &[u8]) -> Result<Answer, LookError> {
+    match serde_json::from_slice::<Result<Answer, String>>(text) {
         Ok(answer) => answer.map_err(LookError::Refused),
         Err(error) => Err(LookError::Helper(error.to_string())),
     }
@@ -159,10 +178,28 @@ pub fn serve() -> Result<()> {
 fn answer(question: &Question) -> Result<Answer> {
     match question {
         Question::Attributes { pid, directory, name, expected } => {
-            attributes(&seen_by(*pid, directory), name, *expected)
+            attributes(*pid, &seen_by(*pid, directory), name, *expected)
+        }
+        Question::Remaining { pid, directory } => {
+            remaining::remaining(&seen_by(*pid, directory)).map(Answer::Remaining)
+        }
+        Question::Entries { pid, directory } => {
+            entries::entries(&seen_by(*pid, directory)).map(Answer::Entries)
+        }
+        Question::Pods { roots } => {
+            let read = |(pid, root): &(Option<u32>, OsString)| {
+                let root = pid.map_or_else(|| root.into(), |pid| seen_by(pid, root));
+                pod_dirs::read_root(&root)
+            };
+            Ok(Answer::Pods(roots.iter().map(read).collect()))
+        }
+        Question::Rooms { places } => {
+            let look = |(pid, path): &Place| {
+                rooms::room(&pid.map_or_else(|| path.into(), |pid| seen_by(pid, path)))
+            };
+            Ok(Answer::Rooms(places.iter().map(look).collect()))
         }
         Question::Peek(question) => Ok(Answer::Peek(peek::answer(question)?)),
-        Question::Remaining { pid, directory } => remaining(&seen_by(*pid, directory)),
     }
 }
 
@@ -174,7 +211,7 @@ fn seen_by(pid: u32, path: &OsStr) -> PathBuf {
     if fs::symlink_metadata(&root).is_ok() { root.join(relative) } else { path.into() }
 }
 
-fn attributes(directory: &Path, name: &OsStr, expected: (u32, u64)) -> Result<Answer> {
+fn attributes(pid: u32, directory: &Path, name: &OsStr, expected: (u32, u64)) -> Result<Answer> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let open = rustix::fs::open(directory, flags, Mode::empty())
         .with_context(|| format!("opening {}", directory.display()))?;
@@ -188,6 +225,7 @@ fn attributes(directory: &Path, name: &OsStr, expected: (u32, u64)) -> Result<An
         directory: attribute_bits(&own),
         same_directory: expected == (device, own.stx_ino),
         sticky: own.stx_mode & 0o1000 != 0,
+        swap: swap::is_active(&object, |path| seen_by(pid, path.as_os_str())),
     })
 }
 
@@ -205,50 +243,10 @@ fn attribute_bits(stat: &rustix::fs::Statx) -> Attributes {
     }
 }
 
-fn remaining(directory: &Path) -> Result<Answer> {
-    const EXT_MAGIC: i64 = 0xef53;
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let open = openat(rustix::fs::CWD, directory, flags, Mode::empty())
-        .with_context(|| format!("opening {}", directory.display()))?;
-    let metadata = fs::File::from(open.try_clone()?).metadata()?;
-    let stat = rustix::fs::fstatfs(open.as_fd())?;
-    let (seen, complete) = count_entries(directory, metadata.st_dev(), Instant::now() + COUNTING);
-    Ok(Answer::Remaining(Remaining {
-        seen,
-        complete,
-        nlink: metadata.st_nlink(),
-        size: metadata.st_size(),
-        inodes_used: stat.f_files.saturating_sub(stat.f_ffree),
-        is_ext: stat.f_type == EXT_MAGIC,
-    }))
-}
-
-/// Entries of a tree on one device, until the deadline.
-fn count_entries(top: &Path, device: u64, deadline: Instant) -> (u64, bool) {
-    let mut seen = 0;
-    let mut todo = vec![top.to_path_buf()];
-    while let Some(directory) = todo.pop() {
-        let same = fs::symlink_metadata(&directory).is_ok_and(|m| m.st_dev() == device);
-        // What vanishes meanwhile is being deleted: that is the point.
-        let Ok(entries) = fs::read_dir(&directory) else { continue };
-        if !same {
-            continue;
-        }
-        for entry in entries.flatten() {
-            seen += 1;
-            if entry.file_type().is_ok_and(|t| t.is_dir()) {
-                todo.push(entry.path());
-            }
-            if seen % 256 == 0 && Instant::now() > deadline {
-                return (seen, false);
-            }
-        }
-    }
-    (seen, true)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::os::linux::fs::MetadataExt;
+
     use super::*;
 
     #[test]
@@ -268,27 +266,5 @@ mod tests {
             panic!("an answer to another question");
         };
         assert!(!object.immutable && !object.append_only && same_directory);
-    }
-
-    #[test]
-    fn all_entries_of_a_small_tree_are_counted() {
-        let dir = tempfile::tempdir().unwrap();
-        for i in 0..10 {
-            fs::create_dir(dir.path().join(i.to_string())).unwrap();
-            fs::write(dir.path().join(i.to_string()).join("f"), "").unwrap();
-        }
-        let question =
-            Question::Remaining { pid: std::process::id(), directory: dir.path().into() };
-        let Answer::Remaining(Remaining { seen, complete, .. }) = answer(&question).unwrap() else {
-            panic!("an answer to another question");
-        };
-        assert_eq!((seen, complete), (20, true));
-    }
-
-    #[test]
-    fn what_is_gone_is_an_error_with_its_name() {
-        let question =
-            Question::Remaining { pid: std::process::id(), directory: "/nonexistent".into() };
-        assert!(format!("{:#}", answer(&question).unwrap_err()).contains("/nonexistent"));
     }
 }

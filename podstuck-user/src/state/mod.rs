@@ -1,11 +1,24 @@
 //! Bounded looks at the node. What could touch a dead file system happens in a helper process with
-//! a deadline (`look`); what the kernel answers from memory is read here (`mounts`). `sample` looks
-//! every few seconds, `stuck` follows threads, the others look when they are asked.
+//! a deadline (`look` and `holders`, and `patient` for threads that may wait); what the kernel answers
+//! from memory is read here (`mounts`, `namespaces`, `sockets`, `users`). `sample` looks every few
+//! seconds, `stuck` follows threads, the others look when they are asked.
 
+mod entries;
+pub mod file_system;
+pub mod holders;
 pub mod look;
 pub mod mount_point;
+mod mountinfo;
 pub mod mounts;
+pub mod namespaces;
+mod patient;
 pub mod peek;
+pub mod pod_dirs;
+mod remaining;
+pub mod rooms;
 pub mod sample;
+mod sockets;
 pub mod stuck;
+mod swap;
 pub mod thread;
+pub mod users;

@@ -1,42 +1,14 @@
-//! Mounts as a process sees them. `/proc/PID/mountinfo` is text that the kernel keeps; reading it
+//! Mounts as processes see them. `/proc/PID/mountinfo` is text that the kernel keeps; reading it
 //! touches no file system.
+//!
+//! No descriptor of it is kept: an open one keeps the whole namespace alive, with every mount in
+//! it, also after its last process (`proc_mounts_open` in fs/proc_namespace.c takes a reference).
 
-use std::{
-    fs,
-    os::linux::fs::MetadataExt,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeMap, fs, path::Path, sync::Arc};
 
-use procfs::process::Process;
+use super::{mountinfo, namespaces};
 
-/// One mount.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mount {
-    /// `mnt_id`, unique while it exists.
-    pub id: u32,
-    /// Where it is mounted.
-    pub point: PathBuf,
-    /// Directory of its file system that is visible there.
-    pub root: String,
-    /// File system type.
-    pub fs_type: String,
-    /// Device or whatever the type calls its source.
-    pub source: String,
-    /// `major:minor`
-    pub device: String,
-}
-
-impl Mount {
-    /// What is mounted, in a few words.
-    pub fn describe(&self) -> String {
-        let what = if self.root == "/" {
-            format!("{} of type {}", self.source, self.fs_type)
-        } else {
-            format!("directory {} of {} ({})", self.root, self.source, self.fs_type)
-        };
-        format!("{what}, device {}", self.device)
-    }
-}
+pub use super::mountinfo::{Device, Mount};
 
 /// All mounts of one namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,9 +17,16 @@ pub struct Mounts {
     pub all: Vec<Mount>,
     /// The file they were read from.
     pub source: String,
+    /// The process whose view it is; 0 for a namespace without one.
+    pub pid: u32,
 }
 
 impl Mounts {
+    /// From the text of a process's table.
+    pub(crate) fn parse(pid: u32, text: &[u8]) -> Self {
+        Self { all: mountinfo::parse(text), source: table_of(pid), pid }
+    }
+
     /// Mounts exactly at a path, the uppermost last.
     pub fn at<'a>(&'a self, path: &'a Path) -> impl Iterator<Item = &'a Mount> {
         self.all.iter().filter(move |m| m.point == path)
@@ -62,40 +41,83 @@ impl Mounts {
     pub fn by_id(&self, id: u32) -> Option<&Mount> {
         self.all.iter().find(|m| m.id == id)
     }
+
+    /// The mount that an unmount of this path would take away: of those at the path, the one that
+    /// no other covers.
+    pub fn top<'a>(&'a self, path: &'a Path) -> Option<&'a Mount> {
+        let here: Vec<&Mount> = self.at(path).collect();
+        let covered = |mount: &Mount| here.iter().any(|other| other.parent == mount.id);
+        here.iter().rev().find(|mount| !covered(mount)).copied()
+    }
+
+    /// The mounts that are mounted on this one.
+    pub fn children(&self, id: u32) -> impl Iterator<Item = &Mount> {
+        self.all.iter().filter(move |m| m.parent == id && m.id != id)
+    }
+
+    /// The mount that a path lies on, by its text.
+    pub fn covering(&self, path: &Path) -> Option<&Mount> {
+        let above = self.all.iter().filter(|m| path.starts_with(&m.point));
+        // Of equals the last: it covers those before.
+        above.max_by_key(|m| m.point.as_os_str().len())
+    }
+}
+
+/// The mounts of all namespaces of the node, by inode number.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeMounts {
+    /// One table for each; unchanged ones are the same as in the sample before.
+    pub tables: BTreeMap<u32, Arc<Mounts>>,
+}
+
+impl NodeMounts {
+    /// Reads all that have a process. Of a namespace's processes the one with the lowest id is
+    /// asked: usually the first one of a container, which sees the whole of it. (A process in a
+    /// chroot is shown only what lies below.)
+    pub fn read() -> Self {
+        let tables = namespaces::with_processes().into_iter();
+        let tables = tables.filter_map(|(namespace, pids)| {
+            let table = pids.into_iter().find_map(of_process)?;
+            Some((namespace, Arc::new(table)))
+        });
+        Self { tables: tables.collect() }
+    }
+
+    /// How many mounts there are.
+    pub fn count(&self) -> usize {
+        self.tables.values().map(|table| table.all.len()).sum()
+    }
+
+    /// Every mount with the namespace that it is in.
+    pub fn all(&self) -> impl Iterator<Item = (u32, &Mounts, &Mount)> {
+        self.tables
+            .iter()
+            .flat_map(|(namespace, table)| table.all.iter().map(|m| (*namespace, &**table, m)))
+    }
 }
 
 /// Mounts of the namespace with this inode number: of `pid` if it still is in there, else of
 /// another process that is. `None` when the namespace has no process left that can be read.
 pub fn of_namespace(pid: u32, namespace: u32) -> Option<Mounts> {
-    let candidates = [Some(pid), Some(std::process::id())].into_iter().flatten();
-    let direct = candidates.filter(|pid| is_in(*pid, namespace)).find_map(of_process);
-    direct.or_else(|| {
-        let everybody = procfs::process::all_processes().ok()?;
-        let mut inside =
-            everybody.flatten().map(|p| p.pid.unsigned_abs()).filter(|p| is_in(*p, namespace));
-        inside.find_map(of_process)
-    })
+    let is_in = |pid: &u32| namespaces::of_process(*pid) == Some(namespace);
+    let direct = [pid, std::process::id()].into_iter().filter(is_in).find_map(of_process);
+    direct.or_else(|| namespaces::processes().into_iter().filter(is_in).find_map(of_process))
 }
 
-fn is_in(pid: u32, namespace: u32) -> bool {
-    // `stat` of a namespace link is answered by nsfs; it reaches no other file system.
-    fs::metadata(format!("/proc/{pid}/ns/mnt")).is_ok_and(|m| m.st_ino() == u64::from(namespace))
+/// Mounts that a process sees.
+pub(super) fn of_process(pid: u32) -> Option<Mounts> {
+    let text = fs::read(table_of(pid)).ok()?;
+    Some(Mounts::parse(pid, &text))
 }
 
-fn of_process(pid: u32) -> Option<Mounts> {
-    let entries = Process::new(i32::try_from(pid).ok()?).ok()?.mountinfo().ok()?;
-    let all = entries
-        .into_iter()
-        .map(|m| Mount {
-            id: m.mnt_id.unsigned_abs(),
-            point: m.mount_point,
-            root: m.root,
-            fs_type: m.fs_type,
-            source: m.mount_source.unwrap_or_default(),
-            device: m.majmin,
-        })
-        .collect();
-    Some(Mounts { all, source: format!("/proc/{pid}/mountinfo") })
+/// A path as the kernel writes it into its tables, with odd bytes as `\\ooo`.
+pub(super) fn unescaped(field: &[u8]) -> std::path::PathBuf {
+    mountinfo::unescape(field)
+}
+
+/// The file with a process's mounts.
+pub(super) fn table_of(pid: u32) -> String {
+    format!("/proc/{pid}/mountinfo")
 }
 
 #[cfg(test)]
@@ -104,16 +126,32 @@ mod tests {
 
     #[test]
     fn own_mounts_are_found_by_namespace() {
-        let own = fs::metadata("/proc/self/ns/mnt").unwrap().st_ino() as u32;
+        let own = namespaces::of_process(std::process::id()).unwrap();
         let mounts = of_namespace(u32::MAX >> 1, own).unwrap();
         assert!(mounts.at(Path::new("/proc")).count() >= 1);
         let root = mounts.at(Path::new("/")).next().unwrap();
         assert_eq!(mounts.by_id(root.id), Some(root));
         assert!(mounts.below(Path::new("/")).any(|m| m.point == Path::new("/proc")));
+        let node = NodeMounts::read();
+        assert!(node.count() >= mounts.all.len());
+        assert_eq!(node.tables[&own].by_id(root.id), Some(root));
     }
 
     #[test]
     fn nobody_lives_in_a_namespace_that_does_not_exist() {
         assert_eq!(of_namespace(1, 1), None);
+    }
+
+    #[test]
+    fn what_covers_and_what_is_covered() {
+        let text = b"1 0 8:1 / / rw - ext4 /dev/a rw\n2 1 0:9 / /v rw - tmpfs t rw\n\
+            3 2 0:10 / /v rw - tmpfs t rw\n4 3 0:11 / /v/x rw - tmpfs t rw\n";
+        let mounts = Mounts::parse(7, text);
+        let id = |mount: Option<&Mount>| mount.map(|m| m.id);
+        assert_eq!(id(mounts.top(Path::new("/v"))), Some(3));
+        assert_eq!(id(mounts.top(Path::new("/w"))), None);
+        assert_eq!(id(mounts.covering(Path::new("/v/y"))), Some(3));
+        assert_eq!(id(mounts.covering(Path::new("/vv"))), Some(1));
+        assert_eq!(mounts.children(3).map(|m| m.id).collect::<Vec<_>>(), [4]);
     }
 }

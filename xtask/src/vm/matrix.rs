@@ -18,8 +18,9 @@ use crate::vm::report::{self, Outcome, Report};
 const ALL_TESTS: &str = "cli,labs,paths,other_ways,counts,export,times";
 /// What depends on where the probes hang: the rest is the same code behind another entry.
 const HOOK_TESTS: &str = "cli:doctor,cli:hostile,labs:csi_driver,labs:immutable_attribute,\
-                          labs:healthy,labs:crosses,paths:by_descriptor,paths:renamed,\
-                          paths:through,other_ways,counts";
+                          labs:healthy,labs:crosses,paths:by_,paths:renamed,\
+                          paths:through,other_ways,counts,\
+                          times:bystander";
 /// What depends on the version of cgroups: who calls, and what is said about it.
 const CGROUP_TESTS: &str = "labs:immutable_attribute,labs:csi_driver,labs:healthy,cli:unknown_pod";
 /// What is left without the kernel's types. The others say that they are skipped.

@@ -3,12 +3,20 @@
 
 mod disk;
 mod fuse;
+mod process;
+mod swap;
+mod writer;
 
-use std::any::Any;
+use std::{any::Any, path::PathBuf};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
-use super::{keeper::Task, layout::Pod};
+use super::{
+    case::find,
+    keeper::Task,
+    layout::{Pod, foreign_data},
+};
+use process::View;
 
 /// Something that is put in place before the removal begins.
 ///
@@ -26,6 +34,16 @@ pub(super) enum Prop {
     SlowDisk,
     /// The volume `pv` is on a disk that stops at the first write.
     StoppedDisk,
+    /// Somebody who goes on writing into the pod's emptyDir.
+    Writer,
+    /// A process works in the volume.
+    HostProcess,
+    /// A process of an agent works in its own copy of the volume, which receives unmounts.
+    Agent,
+    /// A process in a mount namespace of its own that has the volume mounted elsewhere.
+    PrivateCopy,
+    /// The volume has an active swap file.
+    SwapFile,
 }
 
 /// Undoes what was staged when it is dropped.
@@ -35,7 +53,12 @@ impl Prop {
     /// Whether it belongs into the lab's mount namespace.
     fn in_namespace(self) -> bool {
         match self {
-            Self::SilentServer
+            Self::Writer => false,
+            Self::HostProcess
+            | Self::Agent
+            | Self::PrivateCopy
+            | Self::SwapFile
+            | Self::SilentServer
             | Self::DeadServer
             | Self::Frozen
             | Self::SlowDisk
@@ -44,17 +67,26 @@ impl Prop {
     }
 
     fn stage(self, pod: &Pod) -> Result<Staged> {
-        let volumes = pod.directory().join("volumes");
-        let data = volumes.join("kubernetes.io~empty-dir/data");
-        let disk = volumes.join("kubernetes.io~iscsi/pv");
-        Ok(match self {
-            Self::SilentServer => Box::new(fuse::silent(&data.join("m"))?),
-            Self::DeadServer => Box::new(fuse::dead(&data.join("m"))?),
-            Self::Frozen => Box::new(disk::frozen(pod, &data)?),
-            Self::SlowDisk => Box::new(disk::served(pod, &disk, Task::Slow)?),
-            Self::StoppedDisk => Box::new(disk::served(pod, &disk, Task::Stops)?),
-        })
+        let elsewhere = foreign_data(&pod.root);
+        match self {
+            Self::Writer => writer::stage(pod),
+            Self::HostProcess => process::stage(&subject(pod)?, View::Same, &elsewhere),
+            Self::Agent => process::stage(&subject(pod)?, View::Slave, &elsewhere),
+            Self::PrivateCopy => process::stage(&subject(pod)?, View::Private, &elsewhere),
+            Self::SwapFile => swap::stage(&subject(pod)?),
+            Self::SilentServer => fuse::silent(&subject(pod)?.join("m")),
+            Self::DeadServer => fuse::dead(&subject(pod)?.join("m")),
+            Self::Frozen => disk::frozen(pod, &subject(pod)?),
+            Self::SlowDisk => disk::served(pod, &subject(pod)?, Task::Slow),
+            Self::StoppedDisk => disk::served(pod, &subject(pod)?, Task::Stops),
+        }
     }
+}
+
+/// The volume that the pod's case is about.
+fn subject(pod: &Pod) -> Result<PathBuf> {
+    let volume = find(&pod.name).and_then(|case| case.subject());
+    volume.map(|volume| pod.content(volume)).context("the case has no volume")
 }
 
 /// Puts in place what belongs into the mount namespace, or what does not. To be dropped from the

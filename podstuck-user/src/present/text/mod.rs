@@ -2,6 +2,7 @@
 
 mod diagnosis;
 mod finding;
+mod holders;
 mod hung;
 mod nouns;
 mod progress;
@@ -10,6 +11,7 @@ mod summary;
 
 pub use diagnosis::diagnosis;
 pub use finding::{finding, update};
+pub use holders::{holder, search};
 pub use hung::hung;
 pub use progress::progress;
 pub use start::start;

@@ -1,12 +1,35 @@
 //! What the node looks like, again and again. A thread of its own looks, because a look may take as
 //! long as a sick node makes it take: nobody waits for it, and a sample that is late is simply late.
 
-use std::{path::PathBuf, sync::Arc, thread, time::Duration};
+mod cgroups;
+mod freezer;
+pub mod mounts;
+mod pods;
+mod space;
+mod tasks;
+mod views;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    thread,
+    time::Duration,
+};
 
 use anyhow::{Context, Result};
 use tokio::sync::watch;
 
-use crate::model::time::Monotonic;
+pub use cgroups::PodGroup;
+pub use pods::{CsiState, Mounted, PodState, Registration, VolumeState};
+pub use space::Space;
+pub use tasks::Task;
+
+use super::mounts::NodeMounts;
+use crate::{identity::on_host, model::time::Monotonic};
+use cgroups::CgroupLook;
+use mounts::MountPoller;
+use pods::PodLook;
+use space::SpaceLook;
 
 /// How often.
 const EVERY: Duration = Duration::from_secs(2);
@@ -18,6 +41,21 @@ pub struct Places {
     pub host_root: PathBuf,
     /// kubelet's root directories, as the host sees them.
     pub kubelet_roots: Vec<PathBuf>,
+    /// The pods that the run is about.
+    pub only: Only,
+}
+
+/// What a run is restricted to. The probes are, too: of anything else it is not known whether
+/// somebody tried to remove it.
+#[derive(Clone, Debug, Default)]
+pub enum Only {
+    /// Nothing.
+    #[default]
+    All,
+    /// The pod of this UID.
+    Pod(String),
+    /// What lies at or below this directory.
+    Below(PathBuf),
 }
 
 /// The node at one moment.
@@ -25,6 +63,31 @@ pub struct Places {
 pub struct NodeSample {
     /// When the look was over.
     pub at: Monotonic,
+    /// Running kubelets.
+    pub kubelets: Vec<u32>,
+    /// Pods that have a directory.
+    pub pods: Vec<PodState>,
+    /// Pods whose processes were looked at this time. Those that give a reason are, every time.
+    pub cgroups: Vec<PodGroup>,
+    /// File systems that kubelet and the runtimes live on.
+    pub spaces: Vec<Space>,
+    /// The mounts of all namespaces.
+    pub mounts: NodeMounts,
+}
+
+impl NodeSample {
+    /// A sample of nothing but mounts, for tests.
+    #[cfg(test)]
+    pub(crate) fn of_mounts(at: Monotonic, mounts: NodeMounts) -> Self {
+        Self {
+            at,
+            mounts,
+            kubelets: Vec::new(),
+            pods: Vec::new(),
+            cgroups: Vec::new(),
+            spaces: Vec::new(),
+        }
+    }
 }
 
 /// Samples that arrive; the last one counts.
@@ -64,15 +127,30 @@ impl Sampler {
 /// What is kept from one sample to the next.
 struct Look {
     places: Places,
+    mounts: MountPoller,
+    pods: PodLook,
+    cgroups: CgroupLook,
+    spaces: SpaceLook,
 }
 
 impl Look {
     fn new(places: Places) -> Self {
-        Self { places }
+        Self {
+            places,
+            mounts: MountPoller::default(),
+            pods: PodLook::default(),
+            cgroups: CgroupLook::default(),
+            spaces: SpaceLook::default(),
+        }
     }
 
     fn at_all(&mut self) -> NodeSample {
-        tracing::trace!("looking at {:?}", self.places);
-        NodeSample { at: Monotonic::now() }
+        let mounts = self.mounts.sample();
+        let (views, kubelets) = views::all();
+        self.cgroups.refresh(&on_host(&self.places.host_root, Path::new("/sys/fs/cgroup")));
+        let pods = self.pods.sample(&self.places, &views, &self.cgroups);
+        let cgroups = self.cgroups.sample(&pods);
+        let spaces = self.spaces.sample(&self.places, &views);
+        NodeSample { at: Monotonic::now(), mounts, kubelets, pods, cgroups, spaces }
     }
 }

@@ -5,7 +5,7 @@ use std::{
     collections::BTreeMap,
     ffi::OsString,
     fs,
-    os::fd::OwnedFd,
+    os::fd::{AsRawFd, OwnedFd},
     path::{Path, PathBuf},
 };
 
@@ -60,10 +60,19 @@ fn main() -> Result<()> {
             let result = int_80::unlinkat(&directory(dir)?, name)?;
             note(&mut tally, "unlinkat", result);
         }
-        (Some("io-uring"), [path]) => {
-            let deleted = io_uring::unlink(path)?;
-            println!("{}", serde_json::json!({ "skipped": !deleted }));
-            return Ok(());
+        (Some("io-uring"), rest) => {
+            let Some(mut ring) = io_uring::Ring::new()? else {
+                println!("{}", serde_json::json!({ "skipped": true }));
+                return Ok(());
+            };
+            match rest {
+                [dir] => io_uring::storm(&mut tally, &mut ring, dir)?,
+                [dir, name] => {
+                    let at = directory(dir)?;
+                    ring.delete(&mut tally, &[(at.as_raw_fd(), name, nix::libc::AT_REMOVEDIR)])?;
+                }
+                _ => bail!("one directory, or a directory and a name"),
+            }
         }
         (Some("move"), [from, to]) => fs::rename(from, to)?,
         (Some("descend"), [top, name, levels]) => descend(&mut tally, top, name, number(levels)?)?,

@@ -1,0 +1,109 @@
+//! `podstuck holders`: who keeps a mount, a file or a device busy.
+
+use std::io::{IsTerminal, Write};
+
+use anyhow::{Context, anyhow};
+use caps::{CapSet, Capability};
+use jiff::Timestamp;
+use tokio::runtime;
+
+use super::{Exit, Failure, setup};
+use crate::{
+    attribute::Attributor,
+    cli::{Holders, Output},
+    identity::{PodNames, kubelet_roots, layout::normalise, log_dirs_for},
+    model::{
+        holder::Search,
+        path::{JsonPath, safe_path},
+    },
+    present::{
+        json::{self, Line},
+        style::Style,
+        text,
+    },
+    state::holders::{About, snapshot},
+};
+
+/// Runs the command.
+pub fn run(options: &Holders) -> Result<Exit, Failure> {
+    let about = about(options)?;
+    let needed = Capability::CAP_SYS_PTRACE;
+    if !caps::has_cap(None, CapSet::Effective, needed).unwrap_or(false) {
+        let error = anyhow!(
+            "missing capability {needed}: without it other people's processes cannot be looked at; \
+             run podstuck as root on the node"
+        );
+        return Err(Failure::CannotRun(error));
+    }
+    let runtime = runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("starting the runtime")
+        .map_err(Failure::CannotRun)?;
+    let taken = runtime.block_on(snapshot(&about));
+    // A helper that hangs is left behind.
+    runtime.shutdown_background();
+    let mut taken = taken.map_err(|error| Failure::CannotRun(anyhow!(error)))?;
+    let subject = match taken.subject.clone() {
+        Ok(subject) => subject,
+        Err(why) => return Err(Failure::Usage(anyhow!("{}: {why}", name(options)))),
+    };
+    let mut names = Attributor::new(pod_names(options));
+    for holder in &mut taken.holders {
+        holder.pod = holder.pod.take().map(|pod| names.pod(pod));
+    }
+    let (processes, namespaces, mounts) = taken.looked_at;
+    let search = Search {
+        subject,
+        holders: taken.holders.len(),
+        explain_ebusy: taken.culprits().count(),
+        processes,
+        namespaces,
+        mounts,
+        unseen: taken.unseen,
+    };
+    let lines = taken.holders.iter().map(Line::Holder).chain([Line::Search(&search)]);
+    let out: String = lines.map(|line| render(&line, options.output)).collect();
+    // A reader that went away has seen enough.
+    let _ = std::io::stdout().lock().write_all(out.as_bytes());
+    Ok(if taken.holders.is_empty() { Exit::Clean } else { Exit::Found })
+}
+
+fn about(options: &Holders) -> Result<About, Failure> {
+    if let Some(device) = options.device {
+        return Ok(About::Device(device));
+    }
+    let path = options.path.as_deref().unwrap_or(".".as_ref());
+    // Nothing is touched yet: what lies there may be dead.
+    let path =
+        std::path::absolute(path).context("making the path absolute").map_err(Failure::Usage)?;
+    Ok(About::Path(JsonPath(normalise(&path))))
+}
+
+fn name(options: &Holders) -> String {
+    match (&options.path, options.device) {
+        (Some(path), _) => safe_path(path).into_owned(),
+        (None, Some(device)) => device.to_string(),
+        (None, None) => String::new(),
+    }
+}
+
+fn pod_names(options: &Holders) -> PodNames {
+    let roots = kubelet_roots(&options.node.host_root, &options.node.kubelet_root);
+    let dirs = roots.iter().flat_map(|root| log_dirs_for(root));
+    PodNames::new(dirs.map(|dir| setup::on_host(&options.node.host_root, &dir)).collect())
+}
+
+fn render(line: &Line<'_>, output: Output) -> String {
+    if output == Output::Json {
+        return json::line(Timestamp::now(), line);
+    }
+    let terminal = std::io::stdout().is_terminal();
+    let color = terminal && std::env::var_os("NO_COLOR").is_none();
+    let style = Style { color, ..Style::PLAIN };
+    match line {
+        Line::Holder(holder) => text::holder(holder, style),
+        Line::Search(search) => text::search(search, style),
+        _ => String::new(),
+    }
+}

@@ -1,0 +1,209 @@
+//! What an error of the file system means, in words.
+
+use nix::errno::Errno;
+
+use super::{
+    draft::{Draft, Family, PROBE, command_for, times},
+    errno::Failing,
+};
+use crate::{
+    model::{
+        finding::Severity,
+        identity::TargetKind,
+        path::{safe, safe_path},
+    },
+    state::file_system::FileSystem,
+};
+
+/// Not a cause: says what could not be found out.
+const UNEXPLAINED: &str = "removal-failed-unexplained";
+
+/// The finding; `None` when another detector knows better.
+pub(super) fn draft(failing: &Failing, found: Option<&FileSystem>) -> Option<Draft> {
+    let op = &failing.op;
+    let errno = op.outcome.errno()?;
+    if errno == Errno::EROFS && found.is_some_and(|fs| is_in_the_pod(failing, fs)) {
+        // Somebody mounted something read-only in the pod's directory. What fails in the end is the
+        // removal of the mount point, with EBUSY.
+        return None;
+    }
+    let (id, confidence) = judge(errno, found);
+    let mut draft = Draft::about(Family::Space, id, op);
+    draft.confidence = confidence;
+    draft.severity = if id == UNEXPLAINED { Severity::Warning } else { Severity::Critical };
+    draft.blocks_deletion = blocks(op.target.kind);
+    draft.count = failing.count;
+    draft.first = failing.first;
+    draft.fact(
+        format!(
+            "{} failed with {} {}, in {} attempts",
+            op.call.name(),
+            op.outcome.name(),
+            times(failing.count),
+            failing.attempts.count()
+        ),
+        PROBE,
+    );
+    match found {
+        Some(fs) => describe(&mut draft, fs),
+        None => draft.fact("the mount could not be found any more", "mountinfo"),
+    }
+    let point = found.map_or("the file system".into(), |fs| safe_path(&fs.point).into_owned());
+    draft.explanation = explanation(id, errno, &point);
+    remedies(&mut draft, id, errno, failing, found);
+    rule_out(&mut draft, errno, found);
+    Some(draft)
+}
+
+/// Below the pod's own directory, so not the node's file system.
+fn is_in_the_pod(failing: &Failing, fs: &FileSystem) -> bool {
+    let Some(pod) = &failing.op.target.pod else { return false };
+    fs.point.components().any(|name| name.as_os_str() == pod.uid.as_str())
+}
+
+fn judge(errno: Errno, found: Option<&FileSystem>) -> (&'static str, f64) {
+    let shut_down = |fs: &FileSystem| fs.options.iter().any(|option| option == "shutdown");
+    let broken = found.is_some_and(|fs| {
+        fs.device_exists == Some(false) || !fs.errors.is_empty() || shut_down(fs)
+    });
+    let is_nfs = found.is_some_and(|fs| fs.fs_type.starts_with("nfs"));
+    match errno {
+        Errno::EROFS if found.is_some_and(|fs| fs.read_only || fs.mount_read_only) => {
+            ("node-fs-readonly", 0.95)
+        }
+        Errno::EIO | Errno::EUCLEAN | Errno::ENODEV | Errno::ENXIO | Errno::ESHUTDOWN => {
+            ("device-io-error", if broken { 0.9 } else { 0.7 })
+        }
+        Errno::ESTALE if is_nfs => ("nfs-stale-handle", 0.9),
+        Errno::ENOSPC | Errno::EDQUOT => ("disk-full-runtime", 0.6),
+        _ => (UNEXPLAINED, 0.3),
+    }
+}
+
+fn blocks(kind: TargetKind) -> Option<bool> {
+    matches!(kind, TargetKind::PodVolume | TargetKind::PodDirectory).then_some(true)
+}
+
+fn describe(draft: &mut Draft, fs: &FileSystem) {
+    let FileSystem { fs_type, device, table, .. } = fs;
+    let (point, source) = (safe_path(&fs.point), safe(fs.source.as_bytes()));
+    let fs_type = safe(fs_type.as_bytes());
+    draft.fact(format!("it lies on {point}: {source} of type {fs_type}, device {device}"), table);
+    match (fs.mount_read_only, fs.read_only) {
+        (_, true) => draft.fact(format!("the file system at {point} is read-only (ro)"), table),
+        (true, false) => draft.fact(format!("the mount at {point} is read-only (ro)"), table),
+        (false, false) => {}
+    }
+    for option in &fs.options {
+        draft.fact(format!("mount option {}", safe(option.as_bytes())), table);
+    }
+    if fs.device_exists == Some(false) {
+        draft.fact(format!("no block device {device} exists any more"), "/sys/dev/block");
+    }
+    for counted in &fs.errors {
+        let value = safe(counted.value.as_bytes()).into_owned();
+        draft.fact(format!("the kernel has counted errors: {value}"), &counted.file);
+    }
+}
+
+fn explanation(id: &str, errno: Errno, point: &str) -> String {
+    match (id, errno) {
+        ("node-fs-readonly", _) => format!(
+            "{point} is read-only, so nothing on it can be removed, and no pod that lies on it can go. \
+             Either somebody mounted it so, or the kernel did after an error of the disk \
+             (`errors=remount-ro`). The kernel checks this before anything else, so there may be other \
+             reasons behind it."
+        ),
+        ("device-io-error", _) => format!(
+            "The device below {point} fails, or is gone, or the file system has shut itself down \
+             because of that. What cannot be read cannot be removed; the unmount usually still works."
+        ),
+        ("nfs-stale-handle", _) => format!(
+            "The NFS server no longer knows what was mounted at {point}: the exported directory was \
+             removed or replaced, or the server lost its state. It does not come back by itself."
+        ),
+        ("disk-full-runtime", Errno::EDQUOT) => format!(
+            "The quota on {point} is used up. A file system that copies before it writes needs room \
+             even to remove something."
+        ),
+        ("disk-full-runtime", _) => format!(
+            "{point} has no room left. A file system that copies before it writes needs room even to \
+             remove something."
+        ),
+        (_, Errno::EACCES) => "Root is refused: by a security module (SELinux, AppArmor), or by a \
+            server that does not take root for root (NFS with root_squash, an SMB share or a CephFS \
+            client that was locked out). Which one is not known."
+            .into(),
+        (_, Errno::ENAMETOOLONG) => "A path is longer than a call takes (4,096 bytes). A program that \
+            goes down directory by directory gets through."
+            .into(),
+        (_, Errno::ESTALE) => "The server of the file system no longer knows the object. Which server \
+            that is cannot be told."
+            .into(),
+        (_, Errno::EROFS) => "The call failed because something is read-only, and the mount table does \
+            not show what: it was mounted anew meanwhile, or an overlay has a read-only layer below."
+            .into(),
+        _ => "The file system refuses, and the reason is not known.".into(),
+    }
+}
+
+fn remedies(
+    draft: &mut Draft,
+    id: &str,
+    errno: Errno,
+    failing: &Failing,
+    found: Option<&FileSystem>,
+) {
+    let op = &failing.op;
+    let on_point =
+        |words: &str| found.map(|fs| command_for(op.mnt_ns, op.actor.pid, words, &fs.point));
+    if matches!(id, "node-fs-readonly" | "device-io-error") {
+        draft.remedy(
+            "dmesg | grep -iE 'i/o error|remounting|shut(ting)? ?down|corrupt'",
+            "none; shows what happened to the disk",
+        );
+    }
+    let more = match id {
+        "node-fs-readonly" => on_point("mount -o remount,rw").zip(Some(
+            "only if no error of the disk made it read-only: writing to a damaged file system damages \
+             it further. After an error, drain the node, check the file system offline, replace the \
+             disk",
+        )),
+        "device-io-error" => on_point("umount").zip(Some(
+            "what was not yet written is lost, if the device is gone anyway; never on a file system \
+             that the node itself needs",
+        )),
+        "nfs-stale-handle" => on_point("umount -f").zip(Some(
+            "low: the mount is of no use to anybody any more; what was not yet written is lost",
+        )),
+        "disk-full-runtime" => on_point("du --one-file-system --max-depth=2 --human-readable").zip(
+            Some("none, but reads much; free room outside the runtime's own directories first"),
+        ),
+        _ if errno == Errno::EACCES => {
+            Some("ausearch -m avc,apparmor_denied -ts recent".to_owned()).zip(Some("none"))
+        }
+        _ => None,
+    };
+    if let Some((command, risk)) = more {
+        draft.remedy(command, risk);
+    }
+}
+
+fn rule_out(draft: &mut Draft, errno: Errno, found: Option<&FileSystem>) {
+    let Some(fs) = found else { return };
+    if errno != Errno::EROFS && !fs.read_only && !fs.mount_read_only {
+        let fact = format!("node-fs-readonly: {} is mounted read-write", safe_path(&fs.point));
+        draft.ruled_out.push(fact);
+    }
+    if errno == Errno::EROFS {
+        draft.ruled_out.push(
+            "removal of a read-only volume: the mount is not below the pod's directory".into(),
+        );
+    }
+    if fs.device_exists == Some(true) && fs.errors.is_empty() && draft.id != "device-io-error" {
+        draft.ruled_out.push(
+            "device-io-error: the device is there, and the kernel has counted no error on it"
+                .into(),
+        );
+    }
+}

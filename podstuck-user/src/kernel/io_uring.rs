@@ -1,0 +1,77 @@
+//! Deletions by io_uring: counted where its function can be hooked, else noticed by its tracepoint.
+
+use anyhow::{Context, Result};
+use aya::{Ebpf, programs::TracePoint};
+
+use super::{
+    attach::{Attached, put_in},
+    hooks::{Form, IO_URING},
+    layout::IoUring,
+    links::Link,
+    tracefs,
+};
+
+/// How deletions by io_uring are seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// As any other: by outcome, target and process.
+    Counted,
+    /// That they are made and nothing else, for this reason.
+    Noticed(String),
+}
+
+const EVENT: &str = "io_uring_queue_async_work";
+/// The tracepoint's hook, as tracers call it.
+pub const TRACEPOINT: &str = "tracepoint:io_uring:io_uring_queue_async_work";
+
+/// Hangs in what `shown` allows. `by_function` says that functions can be hooked here.
+///
+/// The self-test does not try it: io_uring may be switched off, and costs memory where it is not.
+pub(super) fn attach(
+    ebpf: &mut Ebpf,
+    attached: &mut Attached,
+    shown: IoUring,
+    by_function: bool,
+) -> Result<Vec<Link>> {
+    let why = if !by_function {
+        "only fentry can count them".to_owned()
+    } else if !shown.countable {
+        "this kernel's requests cannot be read at their end".to_owned()
+    } else {
+        let result = put_in(ebpf, Form::Function, &[&IO_URING])?.pop();
+        match result.context("a pair without a result")? {
+            Ok(both) => {
+                attached.add(Form::Function, &IO_URING);
+                attached.io_uring = Some(Seen::Counted);
+                return Ok(both.into());
+            }
+            Err(error) => format!("{error:#}"),
+        }
+    };
+    let noticed = if shown.told {
+        tracefs::with(|| queued(ebpf)).map_err(|error| format!("{why}; {TRACEPOINT}: {error:#}"))
+    } else {
+        Err(format!("{why}, and no tracepoint tells them"))
+    };
+    Ok(match noticed {
+        Ok(link) => {
+            attached.hooks.push(TRACEPOINT.to_owned());
+            attached.io_uring = Some(Seen::Noticed(why));
+            vec![link]
+        }
+        Err(why) => {
+            attached.not_covered.push(format!("deletions by io_uring: {why}"));
+            Vec::new()
+        }
+    })
+}
+
+/// Watches what io_uring hands to its workers, among which are all deletions.
+fn queued(ebpf: &mut Ebpf) -> Result<Link> {
+    const PROGRAM: &str = "io_uring_queued";
+    let program = ebpf.program_mut(PROGRAM).context("this build has no such program")?;
+    let program: &mut TracePoint = program.try_into()?;
+    program.load()?;
+    let link = program.attach("io_uring", EVENT)?;
+    Ok(Box::new(program.take_link(link)?))
+}

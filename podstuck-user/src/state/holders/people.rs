@@ -1,0 +1,56 @@
+//! Who a process is: name, part on the node, container and pod.
+
+use std::fs;
+
+use crate::{
+    identity::{
+        cgroup::{best_path, pod_of_cgroup},
+        component::component,
+    },
+    model::{
+        holder::{Holder, How},
+        identity::Pod,
+        path::{JsonPath, safe},
+    },
+};
+
+use super::relation::Hit;
+
+/// A holder that is a process, with everything that `/proc` says about it. `count` objects of this
+/// kind are held, one of them `object`.
+pub(super) fn process(pid: u32, how: How, hit: Hit, object: JsonPath, source: String) -> Holder {
+    let comm = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let comm = comm.strip_suffix(b"\n").unwrap_or(&comm);
+    let cgroup = fs::read(format!("/proc/{pid}/cgroup")).ok();
+    let cgroup = cgroup.and_then(|contents| best_path(&contents));
+    let (uid, container) = cgroup.as_deref().and_then(pod_of_cgroup).unzip();
+    Holder {
+        pid: Some(pid),
+        comm: (!comm.is_empty()).then(|| safe(comm).into_owned()),
+        component: Some(component(comm, cgroup.as_deref())),
+        container: container.flatten(),
+        pod: uid.map(|uid| Pod { uid, namespace: None, name: None }),
+        cgroup,
+        ..kernel(how, hit, object, source)
+    }
+}
+
+/// A holder that is the kernel itself, or a mount.
+pub(super) fn kernel(how: How, hit: Hit, object: JsonPath, source: String) -> Holder {
+    Holder {
+        how,
+        object,
+        count: 1,
+        through: hit.through,
+        mount: hit.mount,
+        explains_ebusy: hit.explains,
+        exact: true,
+        pid: None,
+        comm: None,
+        component: None,
+        cgroup: None,
+        container: None,
+        pod: None,
+        source,
+    }
+}

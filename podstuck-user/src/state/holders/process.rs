@@ -1,0 +1,184 @@
+//! What a process holds beside its descriptors: working directory, root, program, mapped files.
+//!
+//! The mount behind the links `cwd`, `root` and `exe` is asked of `statx` (`STATX_MNT_ID`), which
+//! follows the link to the very mount, whatever its path has become. That is exact, but it can
+//! wait for a dead server (NFS and 9p look at the object again when a link leads to it), and
+//! `maps` waits for the lock of the process's memory, which a process in trouble may hold for
+//! ever. So this runs in the helper process only; for a process at which a helper has hung,
+//! [`by_text`] compares the text of the links with the process's own mounts instead.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    fs,
+    path::{Path, PathBuf},
+};
+
+use rustix::fs::{AtFlags, CWD, Statx, StatxFlags, statx};
+
+use super::{
+    people,
+    relation::{Hit, Wanted},
+};
+use crate::{
+    model::{
+        holder::{Holder, How},
+        path::JsonPath,
+    },
+    state::mounts::{self, Device},
+};
+
+const LINKS: [(How, &str); 3] = [(How::Cwd, "cwd"), (How::Root, "root"), (How::Exe, "exe")];
+
+/// What the file system behind a link or path says from memory: mount, device and inode.
+pub(super) fn look(path: &Path) -> Option<(u32, Device, u64)> {
+    let flags = AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC;
+    let seen = statx(CWD, path, flags, StatxFlags::INO | StatxFlags::MNT_ID).ok()?;
+    let mount = mount_of(&seen)?;
+    let device = Device { major: seen.stx_dev_major, minor: seen.stx_dev_minor };
+    Some((mount, device, seen.stx_ino))
+}
+
+/// The mount, where the kernel tells it (since Linux 5.8).
+pub(super) fn mount_of(seen: &Statx) -> Option<u32> {
+    let told = StatxFlags::from_bits_retain(seen.stx_mask).contains(StatxFlags::MNT_ID);
+    told.then(|| u32::try_from(seen.stx_mnt_id).ok()).flatten()
+}
+
+/// Working directory, root and program. May wait for a dead file system.
+pub(super) fn links(pid: u32, wanted: &Wanted) -> Vec<Holder> {
+    let mut found = Vec::new();
+    for (how, name) in LINKS {
+        let path = format!("/proc/{pid}/{name}");
+        if let Some((mount, device, inode)) = look(Path::new(&path))
+            && let Some(hit) = wanted.hit(mount, Some(device), Some(inode))
+        {
+            found.push(people::process(pid, how, hit, target(&path), path));
+        }
+    }
+    found
+}
+
+/// The same from the text of the links alone, which never waits: the mount of the process's own
+/// table that covers the path. Not exact: another mount may lie over that place since.
+pub(super) fn by_text(pid: u32, wanted: &Wanted) -> Vec<Holder> {
+    let Some(table) = mounts::of_process(pid) else { return Vec::new() };
+    let mut found = Vec::new();
+    for (how, name) in LINKS {
+        let path = format!("/proc/{pid}/{name}");
+        let object = target(&path);
+        if let Some(mount) = table.covering(&object.0)
+            && wanted.inode.is_none()
+            && let Some(hit) = wanted.hit(mount.id, None, None)
+        {
+            let holder = people::process(pid, how, hit, object, path);
+            found.push(Holder { exact: false, ..holder });
+        }
+    }
+    found
+}
+
+/// What a link of `/proc` says that it leads to; it is not followed.
+pub(super) fn target(link: &str) -> JsonPath {
+    JsonPath(fs::read_link(link).unwrap_or_default())
+}
+
+/// Mapped files. May wait for the process's memory lock.
+pub(super) fn maps(pid: u32, wanted: &Wanted) -> Vec<Holder> {
+    let Ok(text) = fs::read(format!("/proc/{pid}/maps")) else { return Vec::new() };
+    let device = format!(" {:02x}:{:02x} ", wanted.device.major, wanted.device.minor);
+    let mut inodes = HashSet::new();
+    let mut found: BTreeMap<u32, Holder> = BTreeMap::new();
+    for mapping in text.split(|byte| *byte == b'\n').filter_map(|line| mapping(line, &device)) {
+        let of_interest = wanted.inode.is_none_or(|inode| inode == mapping.inode);
+        if !of_interest || !inodes.insert(mapping.inode) {
+            continue;
+        }
+        let Some((hit, exact)) = mapped_through(pid, &mapping, wanted) else { continue };
+        let source = format!("/proc/{pid}/maps");
+        let holder = found.entry(hit.mount.id).or_insert_with(|| {
+            let holder = people::process(pid, How::Map, hit, JsonPath(mapping.path), source);
+            Holder { count: 0, exact, ..holder }
+        });
+        holder.count += 1;
+    }
+    found.into_values().collect()
+}
+
+/// A line of `maps`.
+#[derive(Debug, PartialEq, Eq)]
+struct Mapping {
+    /// As in `map_files`.
+    range: String,
+    inode: u64,
+    path: PathBuf,
+}
+
+/// `7f00000-7f01000 r-xp 00000000 08:01 1234   /usr/lib/x.so`, if it is of this device.
+fn mapping(line: &[u8], device: &str) -> Option<Mapping> {
+    let at = line.windows(device.len()).position(|part| part == device.as_bytes())?;
+    let head = std::str::from_utf8(line.get(..at)?).ok()?;
+    // Range, permissions, offset: a path further on may look like a device.
+    let mut fields = head.split(' ');
+    let (range, _, _) = (fields.next()?, fields.next()?, fields.next()?);
+    if fields.next().is_some() {
+        return None;
+    }
+    let rest = line.get(at + device.len()..)?;
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let inode: u64 = std::str::from_utf8(&rest[..digits]).ok()?.parse().ok()?;
+    let (from, to) = range.split_once('-')?;
+    let bare = |address: &str| match address.trim_start_matches('0') {
+        "" => "0".to_owned(),
+        digits => digits.to_owned(),
+    };
+    Some(Mapping {
+        range: format!("{}-{}", bare(from), bare(to)),
+        inode,
+        path: mounts::unescaped(rest[digits..].trim_ascii_start()),
+    })
+}
+
+/// Which mount a file was mapped through. `map_files` tells it exactly, to whoever has
+/// `CAP_CHECKPOINT_RESTORE` (or `CAP_SYS_ADMIN`); without, the answer is known only if the process's
+/// namespace has but one mount of the file system.
+fn mapped_through(pid: u32, mapping: &Mapping, wanted: &Wanted) -> Option<(Hit, bool)> {
+    let link = format!("/proc/{pid}/map_files/{}", mapping.range);
+    if let Some((mount, device, inode)) = look(Path::new(&link)) {
+        return wanted.hit(mount, Some(device), Some(inode)).map(|hit| (hit, true));
+    }
+    let table = mounts::of_process(pid)?;
+    let mut own = table.all.iter().filter(|mount| mount.device == wanted.device);
+    let mount = own.next()?;
+    let hit = wanted.hit(mount.id, None, Some(mapping.inode))?;
+    let only = own.next().is_none();
+    Some((Hit { explains: hit.explains.filter(|_| only), ..hit }, false))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mapping_is_told_by_its_device() {
+        let line =
+            b"7f0012000000-7f0012001000 r-xp 00002000 08:01 1234                       /a b\\012";
+        let expected = Mapping {
+            range: "7f0012000000-7f0012001000".into(),
+            inode: 1234,
+            path: "/a b\n".into(),
+        };
+        assert_eq!(mapping(line, " 08:01 "), Some(expected));
+        assert_eq!(mapping(line, " 08:02 "), None);
+        let low = b"00400000-00401000 r-xp 0 08:01 7 /x";
+        assert_eq!(mapping(low, " 08:01 ").map(|m| m.range).as_deref(), Some("400000-401000"));
+        let hostile = b"7f00-7f01 r-xp 0 08:01 7      /x 08:02 9 ";
+        assert_eq!(mapping(hostile, " 08:02 "), None);
+    }
+
+    #[test]
+    fn own_working_directory_is_on_a_mount() {
+        let (mount, _, _) = look(Path::new("/proc/self/cwd")).unwrap();
+        let table = mounts::of_process(std::process::id()).unwrap();
+        assert!(table.by_id(mount).is_some());
+    }
+}

@@ -1,0 +1,184 @@
+//! kubelet's directories of pods and drivers: the helper's side. They lie on the node's disk, which
+//! may hang like any other. Nothing that a volume contains is touched, because it may be mounted.
+
+use std::{ffi::OsString, fs, io::ErrorKind, os::linux::fs::MetadataExt, path::Path};
+
+use serde::{Deserialize, Serialize};
+
+use crate::identity::uid::is_pod_uid;
+
+/// The plugin directory of CSI volumes.
+pub const CSI: &str = "kubernetes.io~csi";
+/// kubelet's file is a few hundred bytes.
+const DATA_SIZE: u64 = 64 << 10;
+
+/// What kubelet keeps below one of its roots.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RootOnDisk {
+    /// Each pod's directory.
+    pub pods: Vec<PodOnDisk>,
+    /// Sockets in `plugins_registry`, by name: drivers register there.
+    pub registered: Vec<OsString>,
+}
+
+/// One pod's directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PodOnDisk {
+    /// Name of the directory.
+    pub uid: String,
+    /// When a container was last started: kubelet makes a file for its termination message
+    /// (`GenerateRunContainerOptions`). Seconds since 1970, `None` before the first.
+    pub started: Option<i64>,
+    /// Its volumes.
+    pub volumes: Vec<VolumeOnDisk>,
+}
+
+/// One volume's directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VolumeOnDisk {
+    /// Below the pod's directory: `volumes/<plugin>/<name>` or `volume-subpaths/<volume>/<container>`.
+    pub path: OsString,
+    /// Of a CSI volume.
+    pub data: Option<VolumeData>,
+}
+
+/// kubelet's `vol_data.json` (pkg/volume/csi, `saveVolumeData`), without which it can neither find
+/// the driver nor tell it which volume to unpublish.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum VolumeData {
+    /// There is none.
+    Missing,
+    /// There is one, and it says nothing.
+    Corrupt {
+        /// Its size in bytes.
+        size: u64,
+    },
+    /// As written.
+    Known {
+        /// `driverName`
+        driver: String,
+        /// `volumeHandle`
+        handle: String,
+        /// `volumeLifecycleMode`: Persistent or Ephemeral; empty before Kubernetes 1.16.
+        lifecycle: String,
+    },
+    /// It could not be read: nothing is known.
+    Unknown,
+}
+
+/// Reads one root; `None` when there are no pods.
+pub(super) fn read_root(root: &Path) -> Option<RootOnDisk> {
+    let pods = fs::read_dir(root.join("pods")).ok()?.flatten().filter_map(|entry| {
+        let uid = entry.file_name().into_string().ok()?;
+        is_pod_uid(uid.as_bytes()).then(|| read_pod(&entry.path(), uid))
+    });
+    let pods = pods.collect();
+    let registered = names(&root.join("plugins_registry")).collect();
+    Some(RootOnDisk { pods, registered })
+}
+
+fn read_pod(directory: &Path, uid: String) -> PodOnDisk {
+    let containers = names(&directory.join("containers"));
+    let changed = |name| fs::symlink_metadata(directory.join("containers").join(name)).ok();
+    let started = containers.filter_map(changed).map(|metadata| metadata.st_mtime()).max();
+    let mut volumes = Vec::new();
+    for kind in ["volumes", "volume-subpaths"] {
+        for upper in names(&directory.join(kind)) {
+            let upper = Path::new(kind).join(upper);
+            for name in names(&directory.join(&upper)) {
+                let path = upper.join(name);
+                let csi = kind == "volumes" && upper.ends_with(CSI);
+                let data = csi.then(|| read_data(&directory.join(&path).join("vol_data.json")));
+                volumes.push(VolumeOnDisk { path: path.into(), data });
+            }
+        }
+    }
+    PodOnDisk { uid, started, volumes }
+}
+
+fn names(directory: &Path) -> impl Iterator<Item = OsString> + use<> {
+    fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.file_name())
+}
+
+fn read_data(file: &Path) -> VolumeData {
+    let size = match fs::symlink_metadata(file) {
+        // Whatever else has this name is none of kubelet's making, and may block who opens it.
+        Ok(metadata) if metadata.is_file() && metadata.st_size() <= DATA_SIZE => metadata.st_size(),
+        Ok(metadata) => return VolumeData::Corrupt { size: metadata.st_size() },
+        Err(error) if error.kind() == ErrorKind::NotFound => return VolumeData::Missing,
+        Err(_) => return VolumeData::Unknown,
+    };
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct File {
+        driver_name: String,
+        volume_handle: String,
+        #[serde(default)]
+        volume_lifecycle_mode: String,
+    }
+    let Ok(text) = fs::read(file) else { return VolumeData::Unknown };
+    match serde_json::from_slice::<File>(&text) {
+        Ok(File { driver_name, volume_handle, volume_lifecycle_mode }) => VolumeData::Known {
+            driver: driver_name,
+            handle: volume_handle,
+            lifecycle: volume_lifecycle_mode,
+        },
+        Err(_) => VolumeData::Corrupt { size },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
+
+    fn write(path: PathBuf, text: &str) {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    #[test]
+    fn volumes_and_their_data_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let pod = dir.path().join("pods").join(UID);
+        let data = r#"{"driverName":"d","volumeHandle":"h","volumeLifecycleMode":"Persistent"}"#;
+        write(pod.join("volumes/kubernetes.io~csi/good/vol_data.json"), data);
+        write(pod.join("volumes/kubernetes.io~csi/empty/vol_data.json"), "");
+        fs::create_dir_all(pod.join("volumes/kubernetes.io~csi/none/mount")).unwrap();
+        fs::create_dir_all(pod.join("volumes/kubernetes.io~empty-dir/data/deep")).unwrap();
+        fs::create_dir_all(pod.join("volume-subpaths/data/app/0")).unwrap();
+        write(dir.path().join("plugins_registry/d-reg.sock"), "");
+        fs::create_dir_all(dir.path().join("pods/lost+found")).unwrap();
+
+        let root = read_root(dir.path()).unwrap();
+        assert_eq!(root.registered, ["d-reg.sock"]);
+        let [one] = root.pods.as_slice() else { panic!("{root:?}") };
+        assert_eq!((one.uid.as_str(), one.started), (UID, None));
+        let data = |name: &str| {
+            one.volumes.iter().find(|v| Path::new(&v.path).ends_with(name)).unwrap().data.clone()
+        };
+        let known = VolumeData::Known {
+            driver: "d".into(),
+            handle: "h".into(),
+            lifecycle: "Persistent".into(),
+        };
+        assert_eq!(data("good"), Some(known));
+        assert_eq!(data("empty"), Some(VolumeData::Corrupt { size: 0 }));
+        assert_eq!(data("none"), Some(VolumeData::Missing));
+        assert_eq!(data("kubernetes.io~empty-dir/data"), None);
+        assert_eq!(data("volume-subpaths/data/app"), None);
+        assert_eq!(one.volumes.len(), 5, "nothing in a volume is looked at: {one:#?}");
+    }
+
+    #[test]
+    fn a_container_that_was_started_left_a_mark() {
+        let dir = tempfile::tempdir().unwrap();
+        write(dir.path().join("pods").join(UID).join("containers/app/1f0c3a7d"), "");
+        let root = read_root(dir.path()).unwrap();
+        assert!(root.pods[0].started.is_some());
+        assert_eq!(read_root(Path::new("/nonexistent")), None);
+    }
+}

@@ -1,0 +1,302 @@
+//! Pods as kubelet left them on the disk, joined with what is mounted and who is left.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    ffi::OsString,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+    sync::OnceLock,
+};
+
+use super::{Only, Places, cgroups::CgroupLook, views::View};
+use crate::{
+    identity::{classify::kubelet_root_of, on_host, uid::is_pod_uid},
+    state::{
+        look::{Answer, Question},
+        patient::Patient,
+        pod_dirs::{PodOnDisk, RootOnDisk, VolumeData},
+        sockets,
+    },
+};
+
+/// One pod that has a directory on this node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodState {
+    /// As in the name of the directory.
+    pub uid: String,
+    /// `<kubelet root>/pods/<uid>`, as kubelet sees it.
+    pub directory: PathBuf,
+    /// Whether kubelet has started a container of it since the node was booted.
+    pub started: bool,
+    /// Whether a process is left in its control groups; `None` when no group could be read.
+    pub populated: Option<bool>,
+    /// Its volumes and subpaths.
+    pub volumes: Vec<VolumeState>,
+}
+
+/// One volume of a pod, or the subpaths that a container has of one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeState {
+    /// Its directory, which is the root of the target.
+    pub path: PathBuf,
+    /// What kubelet wrote about it, for CSI.
+    pub csi: Option<CsiState>,
+    /// What is mounted on or below its directory, for kubelet or for the host.
+    pub mounts: Vec<Mounted>,
+}
+
+/// A CSI volume's driver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CsiState {
+    /// `vol_data.json`
+    pub data: VolumeData,
+    /// Where the driver registers.
+    pub socket: PathBuf,
+    /// Whether it has.
+    pub registration: Registration,
+}
+
+/// Whether a CSI driver is registered with kubelet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Registration {
+    /// Its socket is there, and somebody listens.
+    Listening,
+    /// Its socket is there, and nobody listens.
+    Deaf,
+    /// Its socket is not there: kubelet forgets a driver whose socket is removed.
+    Absent,
+    /// The driver is not known.
+    Unknown,
+}
+
+/// A mount on or below a volume's directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mounted {
+    /// Where.
+    pub point: PathBuf,
+    /// `mnt_id`
+    pub id: u32,
+    /// What, in a few words.
+    pub what: String,
+    /// Inode number of the mount namespace.
+    pub namespace: u32,
+    /// A process in there.
+    pub pid: u32,
+    /// Where it was read.
+    pub source: String,
+}
+
+/// What is kept from one look to the next.
+#[derive(Debug, Default)]
+pub(super) struct PodLook {
+    helper: Patient,
+    /// By root. What was read last is believed while the disk does not answer.
+    roots: BTreeMap<PathBuf, RootOnDisk>,
+}
+
+impl PodLook {
+    /// All pods now, by what these views show.
+    pub(super) fn sample(
+        &mut self,
+        places: &Places,
+        views: &[View],
+        cgroups: &CgroupLook,
+    ) -> Vec<PodState> {
+        self.read(places, views);
+        let mounts = by_pod(views);
+        let mut listening = OnceListening::default();
+        let mut seen = HashSet::new();
+        let mut pods = Vec::new();
+        for (root, on_disk) in &self.roots {
+            for pod in &on_disk.pods {
+                // The same directory may be seen by two ways.
+                let wanted = !matches!(&places.only, Only::Pod(uid) if *uid != pod.uid);
+                if !wanted || !seen.insert(pod.uid.clone()) {
+                    continue;
+                }
+                let mounted = mounts.get(pod.uid.as_bytes()).map_or(&[][..], Vec::as_slice);
+                let mut volumes = join(root, pod, mounted);
+                if let Only::Below(directory) = &places.only {
+                    volumes.retain(|volume| volume.path.starts_with(directory));
+                }
+                for csi in volumes.iter_mut().filter_map(|volume| volume.csi.as_mut()) {
+                    csi.registration = registration(csi, &on_disk.registered, &mut listening);
+                }
+                pods.push(PodState {
+                    uid: pod.uid.clone(),
+                    directory: root.join("pods").join(&pod.uid),
+                    started: pod.started.is_some_and(|started| started >= booted()),
+                    populated: cgroups.populated(&pod.uid),
+                    volumes,
+                });
+            }
+        }
+        pods
+    }
+
+    /// Reads all roots as every view shows them: a kubelet in a container of its own (kind, a lab)
+    /// has its own files, too.
+    fn read(&mut self, places: &Places, views: &[View]) {
+        let mut roots: Vec<(PathBuf, Option<u32>, OsString)> = Vec::new();
+        for root in &places.kubelet_roots {
+            roots.push((root.clone(), None, on_host(&places.host_root, root).into()));
+            let seen = views.iter().map(|view| (root.clone(), Some(view.pid), root.into()));
+            roots.extend(seen);
+        }
+        for view in views {
+            let mut found: Vec<PathBuf> =
+                view.mounts.all.iter().filter_map(|m| kubelet_root_of(&m.point)).collect();
+            found.sort();
+            found.dedup();
+            found.retain(|root| !places.kubelet_roots.contains(root));
+            roots.extend(found.into_iter().map(|root| (root.clone(), Some(view.pid), root.into())));
+        }
+        let asked = roots.iter().map(|(_, pid, path)| (*pid, path.clone())).collect();
+        let answers = match self.helper.ask(&Question::Pods { roots: asked }) {
+            Ok(Answer::Pods(answers)) => answers,
+            Ok(_) => return,
+            Err(error) => {
+                tracing::info!("the pods' directories were not read: {error}");
+                return;
+            }
+        };
+        self.roots.clear();
+        for ((root, ..), answer) in roots.into_iter().zip(answers) {
+            let Some(mut answer) = answer else { continue };
+            let known = self.roots.entry(root).or_default();
+            known.pods.append(&mut answer.pods);
+            known.registered.append(&mut answer.registered);
+        }
+    }
+}
+
+/// Asked only when a driver's socket is there, and then once.
+#[derive(Default)]
+struct OnceListening(OnceLock<HashSet<PathBuf>>);
+
+impl OnceListening {
+    fn on(&mut self, socket: &Path) -> bool {
+        sockets::is_listened_to(socket, self.0.get_or_init(sockets::listening))
+    }
+}
+
+fn registration(
+    csi: &CsiState,
+    registered: &[OsString],
+    listening: &mut OnceListening,
+) -> Registration {
+    if !matches!(csi.data, VolumeData::Known { .. }) {
+        return Registration::Unknown;
+    }
+    let here = csi.socket.file_name().is_some_and(|name| registered.iter().any(|r| r == name));
+    match here {
+        false => Registration::Absent,
+        true if listening.on(&csi.socket) => Registration::Listening,
+        true => Registration::Deaf,
+    }
+}
+
+/// Mounts below any pod's directory: by UID, with the path from there on.
+fn by_pod(views: &[View]) -> HashMap<&[u8], Vec<(PathBuf, Mounted)>> {
+    let mut pods: HashMap<&[u8], Vec<_>> = HashMap::new();
+    for view in views {
+        for mount in &view.mounts.all {
+            let Some((uid, below)) = in_pod(&mount.point) else { continue };
+            let mounted = Mounted {
+                point: mount.point.clone(),
+                id: mount.id,
+                what: mount.describe(),
+                namespace: view.namespace,
+                pid: view.pid,
+                source: view.mounts.source.clone(),
+            };
+            pods.entry(uid).or_default().push((below, mounted));
+        }
+    }
+    pods
+}
+
+/// The UID in a path, and what follows it.
+fn in_pod(path: &Path) -> Option<(&[u8], PathBuf)> {
+    let mut names = path.components();
+    while let Some(name) = names.next() {
+        if name.as_os_str() != "pods" {
+            continue;
+        }
+        let below = names.as_path();
+        let uid = below.components().next()?.as_os_str();
+        if is_pod_uid(uid.as_bytes()) {
+            return Some((uid.as_bytes(), below.strip_prefix(uid).ok()?.to_owned()));
+        }
+    }
+    None
+}
+
+fn join(root: &Path, pod: &PodOnDisk, mounted: &[(PathBuf, Mounted)]) -> Vec<VolumeState> {
+    let directory = root.join("pods").join(&pod.uid);
+    let volumes = pod.volumes.iter().map(|volume| {
+        let below = mounted.iter().filter(|(point, _)| point.starts_with(&volume.path));
+        let csi = volume.data.as_ref().map(|data| {
+            let driver = match data {
+                VolumeData::Known { driver, .. } => driver.as_str(),
+                _ => "",
+            };
+            CsiState {
+                data: data.clone(),
+                socket: root.join("plugins_registry").join(format!("{driver}-reg.sock")),
+                registration: Registration::Unknown,
+            }
+        });
+        VolumeState {
+            path: directory.join(&volume.path),
+            csi,
+            mounts: below.map(|(_, mounted)| mounted.clone()).collect(),
+        }
+    });
+    volumes.collect()
+}
+
+/// When the node was booted, in seconds since 1970; 0 when that is unknown.
+fn booted() -> i64 {
+    static BOOTED: OnceLock<i64> = OnceLock::new();
+    *BOOTED.get_or_init(|| {
+        procfs::boot_time_secs().ok().and_then(|at| i64::try_from(at).ok()).unwrap_or_default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
+
+    #[test]
+    fn a_mount_belongs_to_the_pod_in_its_path_whatever_comes_before() {
+        for root in ["/var/lib/kubelet", "/rootfs/k", ""] {
+            let path = format!("{root}/pods/{UID}/volumes/p/v");
+            let (uid, below) = in_pod(Path::new(&path)).unwrap();
+            assert_eq!((uid, below.as_path()), (UID.as_bytes(), Path::new("volumes/p/v")));
+        }
+        assert_eq!(in_pod(Path::new("/srv/pods/x/volumes")), None);
+        assert_eq!(in_pod(Path::new("/srv")), None);
+    }
+
+    #[test]
+    fn a_driver_without_its_socket_is_not_registered() {
+        let csi = |data| CsiState {
+            data,
+            socket: "/k/plugins_registry/d-reg.sock".into(),
+            registration: Registration::Unknown,
+        };
+        let known =
+            VolumeData::Known { driver: "d".into(), handle: "h".into(), lifecycle: String::new() };
+        let mut nobody = OnceListening(OnceLock::from(HashSet::new()));
+        let mut of = |data, names: &[&str]| {
+            let names: Vec<OsString> = names.iter().map(OsString::from).collect();
+            registration(&csi(data), &names, &mut nobody)
+        };
+        assert_eq!(of(known.clone(), &[]), Registration::Absent);
+        assert_eq!(of(known, &["e-reg.sock", "d-reg.sock"]), Registration::Deaf);
+        assert_eq!(of(VolumeData::Missing, &[]), Registration::Unknown);
+    }
+}

@@ -1,0 +1,148 @@
+//! What is left in a control group: processes by `/proc/PID/stat`, which takes none of their locks.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use crate::model::path::safe;
+
+/// Threads looked at of one process.
+const THREADS: usize = 64;
+/// `SIGKILL` in a mask of pending signals.
+const KILL: u64 = 1 << 8;
+/// `PF_EXITING` of include/linux/sched.h.
+const EXITING: u64 = 4;
+
+/// A process that is in a pod's control group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Task {
+    /// Process id.
+    pub pid: u32,
+    /// The thread that the rest is about: one that cannot be killed, else the first.
+    pub tid: u32,
+    /// Its name, safe to be shown.
+    pub comm: String,
+    /// `R`, `S`, `D`, ...
+    pub state: char,
+    /// `SIGKILL` has been sent and not yet taken.
+    pub killed: bool,
+    /// It has taken it, and is about to end.
+    pub exiting: bool,
+    /// When the thread was started, in ticks since boot: with its id, this names it.
+    pub started: u64,
+    /// The kernel function that it waits in, where that is told.
+    pub wait_channel: Option<String>,
+    /// Functions on its kernel stack, the innermost first; empty without `CAP_SYS_ADMIN`.
+    pub stack: Vec<String>,
+    /// Its working directory, as the process names it.
+    pub directory: Option<PathBuf>,
+    /// Its control group.
+    pub group: PathBuf,
+}
+
+impl Task {
+    /// Whether it is to end, and waits where no signal reaches it.
+    pub fn is_unkillable(&self) -> bool {
+        self.state == 'D' && (self.killed || self.exiting)
+    }
+}
+
+/// What `/proc` says of a process; `None` for one that has ended. The details are read of one that
+/// is to end.
+pub(super) fn read(pid: u32, group: &Path) -> Option<Task> {
+    let first = thread(pid, pid, group)?;
+    let dead = matches!(first.state, 'Z' | 'X');
+    let mut worst = first;
+    if !worst.is_unkillable() && (dead || worst.killed || worst.exiting) {
+        let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        let ids = threads.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let mut others = ids.take(THREADS).filter_map(|tid| thread(pid, tid, group));
+        match others.find(Task::is_unkillable) {
+            Some(other) => worst = other,
+            None if dead => return None,
+            None => {}
+        }
+    }
+    if worst.killed || worst.exiting {
+        details(&mut worst);
+    }
+    Some(worst)
+}
+
+fn thread(pid: u32, tid: u32, group: &Path) -> Option<Task> {
+    let stat = fs::read(format!("/proc/{pid}/task/{tid}/stat")).ok()?;
+    // The name may hold anything, also brackets.
+    let open = stat.iter().position(|byte| *byte == b'(')?;
+    let close = stat.iter().rposition(|byte| *byte == b')')?;
+    let comm = safe(stat.get(open + 1..close)?).into_owned();
+    let fields = std::str::from_utf8(stat.get(close + 1..)?).ok()?;
+    let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
+    let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
+    // Fields 3, 9, 22 and 31 of proc_pid_stat(5).
+    Some(Task {
+        pid,
+        tid,
+        comm,
+        state: fields.first()?.chars().next()?,
+        killed: number(28)? & KILL != 0,
+        exiting: number(6)? & EXITING != 0,
+        started: number(19)?,
+        wait_channel: None,
+        stack: Vec::new(),
+        directory: None,
+        group: group.to_owned(),
+    })
+}
+
+fn details(task: &mut Task) {
+    let place = PathBuf::from(format!("/proc/{}/task/{}", task.pid, task.tid));
+    let text = |name| fs::read(place.join(name)).ok();
+    let channel = text("wchan").map(|name| safe(&name).into_owned());
+    task.wait_channel = channel.filter(|name| !name.is_empty() && name != "0");
+    let stack = text("stack").unwrap_or_default();
+    task.stack = frames(&String::from_utf8_lossy(&stack));
+    // The link is read, not followed.
+    task.directory = fs::read_link(place.join("cwd")).ok();
+}
+
+/// `[<0>] name+0x1/0x2 [module]`
+fn frames(text: &str) -> Vec<String> {
+    let frames = text.lines().filter_map(|line| {
+        let (_, frame) = line.split_once("] ")?;
+        let name = frame.split('+').next().unwrap_or(frame);
+        let module = frame.rsplit_once(" [").map(|(_, module)| format!(" [{module}"));
+        Some(safe(format!("{name}{}", module.unwrap_or_default()).as_bytes()).into_owned())
+    });
+    frames.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_process_is_alive_and_well() {
+        let task = read(std::process::id(), Path::new("/g")).unwrap();
+        assert!(!task.killed && !task.exiting && !task.is_unkillable());
+        assert!(task.started > 0 && task.group == Path::new("/g"));
+        assert_eq!(read(u32::MAX >> 1, Path::new("/g")), None);
+    }
+
+    #[test]
+    fn who_has_ended_and_was_not_waited_for_is_gone() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let ended = || fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
+        while !ended().contains(") Z ") {
+            std::thread::yield_now();
+        }
+        assert_eq!(read(child.id(), Path::new("/g")), None);
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_stack_is_names_and_modules() {
+        let text = "[<0>] percpu_rwsem_wait+0x11b/0x140\n[<0>] nv_wait+0x1/0x2 [nvidia]\n";
+        assert_eq!(frames(text), ["percpu_rwsem_wait", "nv_wait [nvidia]"]);
+    }
+}

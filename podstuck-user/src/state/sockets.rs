@@ -1,0 +1,104 @@
+//! Who listens on local sockets. `/proc/PID/net/unix` shows one network namespace, with the path
+//! that the listener gave: in a container that is a path of the container's, so that only the name
+//! of the file is sure to be the same on the host.
+
+use std::{
+    collections::{HashMap, HashSet},
+    ffi::OsStr,
+    fs,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+};
+
+/// `__SO_ACCEPTCON` of include/linux/net.h: somebody listens.
+const LISTENS: u32 = 1 << 16;
+
+/// Paths of all sockets on which somebody listens, in every network namespace that has a process.
+pub(super) fn listening() -> HashSet<PathBuf> {
+    let mut seen = HashMap::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        if !entry.file_name().as_bytes().iter().all(u8::is_ascii_digit) {
+            continue;
+        }
+        // The text of the link names the namespace; it is not followed.
+        let Ok(namespace) = fs::read_link(entry.path().join("ns/net")) else { continue };
+        seen.entry(namespace)
+            .or_insert_with(|| fs::read(entry.path().join("net/unix")).unwrap_or_default());
+    }
+    seen.values().flat_map(|table| listeners(table)).collect()
+}
+
+/// `Num RefCount Protocol Flags Type St Inode Path`, as in
+/// `0000000000000000: 00000002 00000000 00010000 0001 01 22117 /run/x.sock`
+fn listeners(table: &[u8]) -> impl Iterator<Item = PathBuf> {
+    table.split(|byte| *byte == b'\n').filter_map(|line| {
+        // The path is the eighth field and may have spaces; before it may be several.
+        let mut rest = line;
+        let mut flags = None;
+        for field in 0..7 {
+            let end = rest.iter().position(|byte| *byte == b' ')?;
+            let (word, after) = rest.split_at(end);
+            if field == 3 {
+                flags = u32::from_str_radix(std::str::from_utf8(word).ok()?, 16).ok();
+            }
+            rest = after.trim_ascii_start();
+        }
+        let listens = flags? & LISTENS != 0;
+        // Abstract names begin with `@` and are no files.
+        (listens && rest.starts_with(b"/")).then(|| OsStr::from_bytes(rest).into())
+    })
+}
+
+/// Whether somebody listens on kubelet's registration socket `file`. A listener in a container has
+/// mounted the directory elsewhere, as on `/registration`; one that names another
+/// `plugins_registry` belongs to another node.
+pub(super) fn is_listened_to(file: &Path, listening: &HashSet<PathBuf>) -> bool {
+    let (Some(name), Some(directory)) = (file.file_name(), file.parent()) else { return false };
+    listening.iter().any(|path| {
+        path.file_name() == Some(name)
+            && path.parent().is_some_and(|found| {
+                let same = found.as_os_str().as_bytes().ends_with(directory.as_os_str().as_bytes());
+                same || found.file_name() != directory.file_name()
+            })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn who_listens_is_found_and_who_does_not_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let (live, dead) = (dir.path().join("live-reg.sock"), dir.path().join("dead-reg.sock"));
+        let _listener = UnixListener::bind(&live).unwrap();
+        drop(UnixListener::bind(&dead).unwrap());
+        let listening = listening();
+        assert!(listening.contains(&live));
+        assert!(!listening.contains(&dead));
+    }
+
+    #[test]
+    fn lines_are_read_to_the_end() {
+        let table = b"Num       RefCount Protocol Flags    Type St Inode Path\n\
+            0000000000000000: 00000002 00000000 00010000 0001 01 22117 /run/a b.sock\n\
+            0000000000000000: 00000003 00000000 00000000 0001 03 22118 /run/a b.sock\n\
+            0000000000000000: 00000002 00000000 00010000 0001 01 22119 @abstract\n\
+            0000000000000000: 00000003 00000000 00000000 0001 03 22120\n";
+        let found: Vec<_> = listeners(table).collect();
+        assert_eq!(found, [Path::new("/run/a b.sock")]);
+    }
+
+    #[test]
+    fn a_registrar_in_a_container_listens_under_another_directory() {
+        let file = Path::new("/var/lib/kubelet/plugins_registry/d-reg.sock");
+        let heard = |path: &str| is_listened_to(file, &HashSet::from([PathBuf::from(path)]));
+        assert!(heard("/var/lib/kubelet/plugins_registry/d-reg.sock"));
+        assert!(heard("/host/var/lib/kubelet/plugins_registry/d-reg.sock"));
+        assert!(heard("/registration/d-reg.sock"));
+        assert!(!heard("/registration/e-reg.sock"));
+        assert!(!heard("/tmp/other/plugins_registry/d-reg.sock"));
+    }
+}

@@ -1,0 +1,112 @@
+//! Records of single calls, straight from the probes.
+
+use std::{cell::RefCell, ffi::OsStr, os::unix::ffi::OsStrExt, path::Path, time::Duration};
+
+use podstuck::{
+    decode::{Record, decode},
+    identity::{markers, target_root},
+    kernel::{layout, load},
+    source::ring::Ring,
+};
+use podstuck_common::{config::Config, trail::path_hash};
+use podstuck_tests::{call, forms};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+/// Probes in the kernel, and the end of the ring that they write to.
+struct Observer {
+    ring: Ring,
+    probes: load::Probes,
+    runtime: Runtime,
+}
+
+thread_local! {
+    // A test has a thread of its own: the verifier, which takes its time, runs once a test.
+    static OBSERVER: RefCell<Option<Observer>> = const { RefCell::new(None) };
+}
+
+/// What the probes report while `work` runs.
+pub(crate) fn observe(work: impl FnOnce()) -> Vec<Record> {
+    OBSERVER.with_borrow_mut(|observer| observer.get_or_insert_with(Observer::start).observe(work))
+}
+
+/// Whether this hook is in.
+pub(crate) fn hooked(name: &str) -> bool {
+    let attached = |o: &Observer| o.probes.attached.hooks.iter().any(|hook| hook == name);
+    OBSERVER.with_borrow(|observer| observer.as_ref().is_some_and(attached))
+}
+
+impl Observer {
+    fn start() -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let inside = runtime.enter();
+        let layout = layout::read(Path::new(layout::BTF_PATH));
+        let config = Config {
+            slow_ns: u64::MAX,
+            only_pod: 0,
+            only_path: 0,
+            own_tgid: std::process::id(),
+            reserved: 0,
+            markers: markers(),
+        };
+        let mut probes = load::load(&layout, &config, forms(), false).expect("loading probes");
+        let ring = Ring::take(&mut probes.ebpf).unwrap();
+        drop(inside);
+        Self { ring, probes, runtime }
+    }
+
+    fn observe(&mut self, work: impl FnOnce()) -> Vec<Record> {
+        let Self { ring, runtime, .. } = self;
+        runtime.block_on(async {
+            // What others did in between is not the work's.
+            while !ring.rest().is_empty() {}
+            work();
+            let mut records = Vec::new();
+            while let Ok(Ok(batch)) =
+                tokio::time::timeout(Duration::from_millis(300), ring.next()).await
+            {
+                records.extend(batch.iter().map(|bytes| decode(bytes).expect("decodable")));
+            }
+            records
+        })
+    }
+}
+
+/// The failed call's record (ENOTDIR or ENOTEMPTY, as the callers provoke).
+pub(crate) fn failed(records: &[Record]) -> &Record {
+    let ours = |r: &&Record| matches!(r.head.errno, 20 | 39) && r.head.target != 0;
+    records.iter().find(ours).unwrap_or_else(|| panic!("no failure among {}", records.len()))
+}
+
+/// A directory on a disk.
+pub(crate) fn disk() -> TempDir {
+    tempfile::Builder::new().prefix("podstuck-test-").tempdir_in("/var/tmp").unwrap()
+}
+
+/// What `podstuck-call` is told.
+pub(crate) fn words<'a>(verb: &'a str, rest: &[&'a Path]) -> Vec<&'a OsStr> {
+    [OsStr::new(verb)].into_iter().chain(rest.iter().map(|p| p.as_os_str())).collect()
+}
+
+/// One failing call on `object`, and its record.
+pub(crate) fn expect(verb: &str, arguments: &[&Path], object: &Path) {
+    let records = observe(|| {
+        call(&words(verb, arguments));
+    });
+    check(failed(&records), object);
+}
+
+/// That a record names its object fully and agrees with the text about the target.
+pub(crate) fn check(record: &Record, object: &Path) {
+    assert_eq!(record.path(), object);
+    assert_eq!(record.head.flaws, 0);
+    let (_, trail) = target_root(object).expect("the text has a target");
+    assert_eq!(trail.target, record.head.target, "kernel and text disagree");
+    let text = object.as_os_str().as_bytes();
+    if text.len() < SEARCHED {
+        assert_eq!(record.head.object, path_hash(text), "kernel and text disagree on {object:?}");
+    }
+}
+
+/// How much of an argument the probes read.
+const SEARCHED: usize = 512;
