@@ -74,6 +74,11 @@ impl Attributor {
         self.learn(record.head.target, &record.path());
     }
 
+    /// A target of which nothing is known, and the id that the counts have for calls outside any.
+    pub fn nowhere(&self) -> (u64, Arc<Target>) {
+        (0, self.unknown.clone())
+    }
+
     /// A process in a call on a target, with its pod by name.
     pub fn actor_on(&mut self, pid: u32, seen: &record::Actor, target: &Target) -> Arc<Actor> {
         let mut actor = self.actor(pid, seen);

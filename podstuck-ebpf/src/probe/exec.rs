@@ -10,7 +10,7 @@ use aya_ebpf::{
 use podstuck_common::record::{RecordHead, call, loss};
 
 use crate::{
-    actor::describe,
+    actor,
     maps::{EVENTS, config, lose},
 };
 
@@ -32,7 +32,7 @@ fn executed(ctx: TracePointContext) -> u32 {
     let thread = bpf_get_current_pid_tgid();
     // SAFETY: made of integers without padding.
     let mut head: RecordHead = unsafe { core::mem::zeroed() };
-    describe(&mut head.actor, false);
+    actor::describe(&mut head.actor, false);
     // SAFETY: no arguments.
     head.end_ns = unsafe { bpf_ktime_get_ns() };
     head.tgid = (thread >> 32) as u32;

@@ -78,6 +78,11 @@ async fn gather(needs: &Needs) -> Facts {
                 tokio::task::spawn_blocking(move || mounts::of_namespace(pid, namespace)).await;
             Facts::Mounts(mounts.ok().flatten())
         }
+        Needs::FileSystem { pid, namespace, mount_id } => {
+            let (pid, namespace, mount_id) = (*pid, *namespace, *mount_id);
+            let look = move || file_system::of_mount(pid, namespace, mount_id);
+            Facts::FileSystem(tokio::task::spawn_blocking(look).await.ok().flatten())
+        }
         Needs::FuseMounts { pid, path } => {
             let (pid, path) = (*pid, path.clone());
             let mounts =
@@ -92,11 +97,6 @@ async fn gather(needs: &Needs) -> Facts {
                 }
             }
             Facts::FuseMounts(looked)
-        }
-        Needs::FileSystem { pid, namespace, mount_id } => {
-            let (pid, namespace, mount_id) = (*pid, *namespace, *mount_id);
-            let look = move || file_system::of_mount(pid, namespace, mount_id);
-            Facts::FileSystem(tokio::task::spawn_blocking(look).await.ok().flatten())
         }
         Needs::Look(question) => Facts::Looked(look::ask(question).await),
         Needs::Directory { pid, namespace, directory } => {

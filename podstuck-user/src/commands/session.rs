@@ -185,7 +185,6 @@ impl Session {
         }
     }
 
-    /// Decides a case.
     fn conclude(&mut self, case: &Case, mut facts: Facts) {
         if let Facts::Holders(Ok(taken)) = &mut facts {
             for holder in &mut taken.holders {

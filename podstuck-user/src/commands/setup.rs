@@ -119,8 +119,8 @@ struct Wanted {
     pod: u64,
     path: u64,
     text: Option<String>,
-    scope: Scope,
     who: Option<Pod>,
+    scope: Scope,
 }
 
 fn wanted(target: &Target, places: &Places<'_>, names: &mut PodNames) -> anyhow::Result<Wanted> {
@@ -148,7 +148,7 @@ fn wanted(target: &Target, places: &Places<'_>, names: &mut PodNames) -> anyhow:
     let hash = path_hash(path.as_os_str().as_encoded_bytes());
     let text = Some(format!("directory {}", safe_path(&path)));
     let scope = Scope { pod: None, path: Some(path) };
-    Ok(Wanted { path: hash, text, pod: 0, who: None, scope })
+    Ok(Wanted { path: hash, pod: 0, text, who: None, scope })
 }
 
 /// Shows the probes' own debug lines, if they were loaded with them. Call it inside the runtime.

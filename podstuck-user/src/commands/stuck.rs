@@ -1,9 +1,6 @@
 //! Between the run and the thread that follows stuck calls: hints there, news back.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::path::{Path, PathBuf};
 
 use podstuck_common::record::{CountKey, RecordHead, call, reason};
 
@@ -85,7 +82,8 @@ impl Session {
         match news {
             News::Seen(sighting) => self.sighted(*sighting),
             News::Took(Took { span, path, pid, actor, duration }) => {
-                let (target_id, target) = self.target_of(Some(&path));
+                let known = self.names.target_of(&path);
+                let (target_id, target) = known.unwrap_or_else(|| self.names.nowhere());
                 if self.scope.includes(&target, Some(&path)) {
                     let component = self.names.actor_on(pid, &actor, &target).component;
                     self.aggregate.add_phase(span, target_id, component, duration);
@@ -94,14 +92,10 @@ impl Session {
         }
     }
 
-    fn target_of(&mut self, path: Option<&Path>) -> (u64, Arc<Target>) {
-        let known = path.and_then(|path| self.names.target_of(path));
-        known.unwrap_or_else(|| (0, self.unknown.clone()))
-    }
-
     fn sighted(&mut self, sighting: Sighting) {
         let path = sighting.path.as_deref();
-        let (target_id, target) = self.target_of(path);
+        let known = path.and_then(|path| self.names.target_of(path));
+        let (target_id, target) = known.unwrap_or_else(|| self.names.nowhere());
         let actor = self.names.actor_on(sighting.thread.pid, &sighting.actor, &target);
         let deletes = sighting.phase != Phase::InSyscall || is_removal(&sighting.syscall);
         let owned = !matches!(target.kind, TargetKind::Other);

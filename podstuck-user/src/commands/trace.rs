@@ -113,8 +113,8 @@ async fn trace(
     loop {
         tokio::select! {
             records = ring.next() => session.records(&records.context("reading the ring")?),
-            event = session.event() => session.take(event),
             sample = sampler.next() => session.sampled(sample),
+            event = session.event() => session.take(event),
             _ = ticks.tick(), if draining.is_none() => draining = Some(tables.drain()),
             drained = answer(&mut draining) => {
                 draining = None;

@@ -24,13 +24,6 @@ pub enum Needs {
         /// The namespace's inode number.
         namespace: u32,
     },
-    /// The FUSE mounts at or below a path, and whether they answer.
-    FuseMounts {
-        /// A process that sees them.
-        pid: u32,
-        /// The path.
-        path: PathBuf,
-    },
     /// The file system of a mount.
     FileSystem {
         /// A process in the namespace, if it still lives.
@@ -39,6 +32,13 @@ pub enum Needs {
         namespace: u32,
         /// `mnt_id`
         mount_id: u32,
+    },
+    /// The FUSE mounts at or below a path, and whether they answer.
+    FuseMounts {
+        /// A process that sees them.
+        pid: u32,
+        /// The path.
+        path: PathBuf,
     },
     /// A look at an object.
     Look(Question),
@@ -74,10 +74,10 @@ pub struct Case {
 pub enum Facts {
     /// To [`Needs::Mounts`]; `None` when the namespace is gone.
     Mounts(Option<Mounts>),
-    /// To [`Needs::FuseMounts`]: each that was looked at, with the errno.
-    FuseMounts(Vec<(MountPoint, i32)>),
     /// To [`Needs::FileSystem`]; `None` when the namespace or the mount is gone.
     FileSystem(Option<FileSystem>),
+    /// To [`Needs::FuseMounts`]: each that was looked at, with the errno.
+    FuseMounts(Vec<(MountPoint, i32)>),
     /// To [`Needs::Look`].
     Looked(Result<Answer, LookError>),
     /// To [`Needs::Directory`].

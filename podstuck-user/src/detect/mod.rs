@@ -88,14 +88,14 @@ pub struct Detectors {
     crossing: Crossing,
     leaked: Leaked,
     mass: Mass,
-    hung: Hung,
-    dead: Dead,
     untried: Untried,
     orphans: Orphans,
     leftover: Leftover,
     survivor: Survivor,
     errnos: Errnos,
     spaces: Spaces,
+    hung: Hung,
+    dead: Dead,
 }
 
 impl Detectors {
@@ -150,18 +150,17 @@ impl Detectors {
             verdicts.extend(self.counted(op.target_id));
             self.busy.forget(op.target_id, Some(&op.path));
             self.permission.forget(op.target_id, Some(&op.path));
-            verdicts.extend(self.dead.forget(op.target_id, Some(&op.path)));
             self.errnos.forget(op.target_id, Some(&op.path));
+            verdicts.extend(self.dead.forget(op.target_id, Some(&op.path)));
             let path = Some(op.path.clone());
             verdicts.push(Verdict::Cleared { target_id: op.target_id, path, at: op.end });
         }
         cases.extend(self.crossing.observe(op));
         let uid = op.target.pod.as_ref().map_or("", |pod| pod.uid.as_str());
-        let dead = self.dead.explains(op.target_id, &op.path);
         // The mount that a removal went through is busy afterwards: that is the same fault. And no
         // pod waits for an orphan.
         if !self.crossing.explains(op.target_id) && !self.orphans.is_orphan(uid) {
-            if !dead {
+            if !self.dead.explains(op.target_id, &op.path) {
                 cases.extend(self.busy.observe(op));
             }
             cases.extend(self.dead.observe(op));
@@ -177,7 +176,7 @@ impl Detectors {
             self.leftover.forget(op.target_id, None);
         }
         // What is above a dead mount stays because of that.
-        if !dead {
+        if !self.dead.explains(op.target_id, &op.path) {
             cases.extend(self.leftover.observe(op, housekept));
         }
         (cases, verdicts)
@@ -240,8 +239,8 @@ impl Detectors {
             (Family::Crossing, Facts::Mounts(mounts)) => {
                 self.crossing.conclude(case, mounts.as_ref())
             }
-            (Family::Hung, Facts::FuseMounts(looked)) => self.dead.conclude(case, &looked),
             (Family::Space, Facts::FileSystem(found)) => self.errnos.conclude(case, found.as_ref()),
+            (Family::Hung, Facts::FuseMounts(looked)) => self.dead.conclude(case, &looked),
             (Family::Permission, Facts::Looked(answer)) => self.permission.conclude(case, answer),
             (Family::Mass, Facts::Looked(answer)) => {
                 return self.mass.learn(case, answer, Monotonic::now()).into_iter().collect();

@@ -26,10 +26,10 @@ pub struct Attached {
     pub fallbacks: Vec<(Call, String)>,
     /// Ways to delete that no probe sees here, each with the reason.
     pub not_covered: Vec<String>,
-    /// Whether programs that are there to unmount are seen when they are executed.
-    pub sees_exec: bool,
     /// How deletions by io_uring are seen; `None` where there are none, or no probe sees them.
     pub io_uring: Option<io_uring::Seen>,
+    /// Whether programs that are there to unmount are seen when they are executed.
+    pub sees_exec: bool,
 }
 
 impl Attached {
@@ -110,6 +110,9 @@ pub fn all(ebpf: &mut Ebpf, forms: &[Form], layout: &Layout) -> Result<(Attached
         let why = "calls of 32-bit programs: syscall tracepoints do not show them";
         attached.not_covered.push(why.into());
     }
+    if let Some(shown) = layout.io_uring {
+        links.add(io_uring::attach(ebpf, &mut attached, shown, by_function)?);
+    }
     match tracefs::with(|| links::attach_exec(ebpf)) {
         Ok(link) => {
             links.add([link]);
@@ -118,9 +121,6 @@ pub fn all(ebpf: &mut Ebpf, forms: &[Form], layout: &Layout) -> Result<(Attached
         Err(error) => attached.not_covered.push(format!(
             "unmounting programs that hang before umount2 are noticed seconds later: {error:#}"
         )),
-    }
-    if let Some(shown) = layout.io_uring {
-        links.add(io_uring::attach(ebpf, &mut attached, shown, by_function)?);
     }
     Ok((attached, links))
 }

@@ -1,13 +1,13 @@
 //! Deletions by io_uring: counted where its function can be hooked, else noticed by its tracepoint.
 
 use anyhow::{Context, Result};
-use aya::{Ebpf, programs::TracePoint};
+use aya::Ebpf;
 
 use super::{
     attach::{Attached, put_in},
     hooks::{Form, IO_URING},
     layout::IoUring,
-    links::Link,
+    links::{self, Link},
     tracefs,
 };
 
@@ -68,10 +68,5 @@ pub(super) fn attach(
 
 /// Watches what io_uring hands to its workers, among which are all deletions.
 fn queued(ebpf: &mut Ebpf) -> Result<Link> {
-    const PROGRAM: &str = "io_uring_queued";
-    let program = ebpf.program_mut(PROGRAM).context("this build has no such program")?;
-    let program: &mut TracePoint = program.try_into()?;
-    program.load()?;
-    let link = program.attach("io_uring", EVENT)?;
-    Ok(Box::new(program.take_link(link)?))
+    links::attach_alone(ebpf, "io_uring_queued", "io_uring", EVENT)
 }

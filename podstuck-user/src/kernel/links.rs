@@ -70,9 +70,19 @@ fn attach_one(program: &mut Program, pair: &Pair, side: Side) -> Result<Link> {
 
 /// Watches which programs are executed that are there to unmount.
 pub(super) fn attach_exec(ebpf: &mut Ebpf) -> Result<Link> {
-    let program = ebpf.program_mut("executed").context("this build has no such program")?;
+    attach_alone(ebpf, "executed", "sched", "sched_process_exec")
+}
+
+/// A program on a tracepoint that has no other half.
+pub(super) fn attach_alone(
+    ebpf: &mut Ebpf,
+    program: &str,
+    category: &str,
+    event: &str,
+) -> Result<Link> {
+    let program = ebpf.program_mut(program).context("this build has no such program")?;
     let program: &mut TracePoint = program.try_into()?;
     program.load()?;
-    let link = program.attach("sched", "sched_process_exec")?;
+    let link = program.attach(category, event)?;
     Ok(Box::new(program.take_link(link)?))
 }

@@ -43,12 +43,12 @@ pub(super) enum Kind {
     Memory,
     /// The same, with another one mounted in it.
     MemoryWithChild,
-    /// A file system that a prop mounts.
-    Mounted,
     /// A container has a directory in it by subPath, and what was mounted there is gone by name.
     SubPath,
     /// A disk of its own, with ext4.
     Disk,
+    /// A file system that a prop mounts.
+    Mounted,
     /// Published by a CSI driver, by a bind mount.
     Csi(Driver),
 }

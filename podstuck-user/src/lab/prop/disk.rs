@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-use super::{Staged, fuse};
+use super::fuse;
 use crate::lab::{
     build::{make, some_files},
     freeze,
@@ -46,7 +46,7 @@ fn mount_loop(image: &Path, point: &Path) -> Result<()> {
 
 /// Puts a volume's parent on an ext4 of its own, and freezes that. The mount must not be the
 /// volume's own: that one could be unmounted.
-pub(super) fn frozen(pod: &Pod, volume: &Path) -> Result<Staged> {
+pub(super) fn frozen(pod: &Pod, volume: &Path) -> Result<Frozen> {
     let parent = volume.parent().context("a volume without a parent")?;
     mount_loop(&image(pod)?, parent)?;
     make(volume)?;
@@ -54,11 +54,11 @@ pub(super) fn frozen(pod: &Pod, volume: &Path) -> Result<Staged> {
     let on = OwnedFd::from(File::open(parent)?);
     let keeper = Keeper::start(&KeeperArgs::new(Task::Thaw), on.try_clone()?)?;
     freeze::freeze(&on)?;
-    Ok(Box::new(Frozen { on, _keeper: keeper }))
+    Ok(Frozen { on, _keeper: keeper })
 }
 
 /// A frozen file system. Thawed when dropped, or by the keeper, whoever is first.
-struct Frozen {
+pub(super) struct Frozen {
     on: OwnedFd,
     _keeper: Keeper,
 }
@@ -72,7 +72,7 @@ impl Drop for Frozen {
 }
 
 /// Mounts on a volume an ext4 whose disk is served by a keeper, and leaves much of it unwritten.
-pub(super) fn served(pod: &Pod, volume: &Path, task: Task) -> Result<Staged> {
+pub(super) fn served(pod: &Pod, volume: &Path, task: Task) -> Result<Keeper> {
     let (image, told) = (image(pod)?, pod.root.join("disk-told"));
     let served = pod.root.join("disk-server");
     let keeper =
@@ -81,5 +81,5 @@ pub(super) fn served(pod: &Pod, volume: &Path, task: Task) -> Result<Staged> {
     fs::write(volume.join("unwritten"), vec![0x55; UNWRITTEN])
         .with_context(|| format!("cannot write to {}", volume.display()))?;
     fs::write(&told, "").with_context(|| format!("cannot write {}", told.display()))?;
-    Ok(Box::new(keeper))
+    Ok(keeper)
 }

@@ -5,7 +5,6 @@ use std::{fs::File, os::fd::OwnedFd, path::Path};
 use anyhow::{Context, Result};
 use nix::mount::{MsFlags, mount};
 
-use super::Staged;
 use crate::lab::{
     build::make,
     keeper::{Keeper, KeeperArgs, Task},
@@ -30,12 +29,11 @@ pub(super) fn connect(point: &Path) -> Result<OwnedFd> {
 }
 
 /// A server that answers nothing.
-pub(super) fn silent(point: &Path) -> Result<Staged> {
-    Ok(Box::new(Keeper::start(&KeeperArgs::new(Task::Silent), connect(point)?)?))
+pub(super) fn silent(point: &Path) -> Result<Keeper> {
+    Keeper::start(&KeeperArgs::new(Task::Silent), connect(point)?)
 }
 
 /// A server that has ended: the kernel closes the connection with its last descriptor.
-pub(super) fn dead(point: &Path) -> Result<Staged> {
-    drop(connect(point)?);
-    Ok(Box::new(()))
+pub(super) fn dead(point: &Path) -> Result<()> {
+    connect(point).map(drop)
 }

@@ -24,16 +24,6 @@ use process::View;
 /// others in the lab's own process, once the files are built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Prop {
-    /// A FUSE file system in the emptyDir `data` whose server answers nothing.
-    SilentServer,
-    /// The same, and the server is gone.
-    DeadServer,
-    /// The emptyDirs lie on a file system that is frozen.
-    Frozen,
-    /// The volume `pv` is on a disk that is slow to write.
-    SlowDisk,
-    /// The volume `pv` is on a disk that stops at the first write.
-    StoppedDisk,
     /// Somebody who goes on writing into the pod's emptyDir.
     Writer,
     /// A process works in the volume.
@@ -44,6 +34,16 @@ pub(super) enum Prop {
     PrivateCopy,
     /// The volume has an active swap file.
     SwapFile,
+    /// A FUSE file system in the emptyDir `data` whose server answers nothing.
+    SilentServer,
+    /// The same, and the server is gone.
+    DeadServer,
+    /// The emptyDirs lie on a file system that is frozen.
+    Frozen,
+    /// The volume `pv` is on a disk that is slow to write.
+    SlowDisk,
+    /// The volume `pv` is on a disk that stops at the first write.
+    StoppedDisk,
 }
 
 /// Undoes what was staged when it is dropped.
@@ -68,17 +68,20 @@ impl Prop {
 
     fn stage(self, pod: &Pod) -> Result<Staged> {
         let elsewhere = foreign_data(&pod.root);
+        let volumes = pod.directory().join("volumes");
+        let data = volumes.join("kubernetes.io~empty-dir/data");
+        let disk = volumes.join("kubernetes.io~iscsi/pv");
         match self {
             Self::Writer => writer::stage(pod),
             Self::HostProcess => process::stage(&subject(pod)?, View::Same, &elsewhere),
             Self::Agent => process::stage(&subject(pod)?, View::Slave, &elsewhere),
             Self::PrivateCopy => process::stage(&subject(pod)?, View::Private, &elsewhere),
             Self::SwapFile => swap::stage(&subject(pod)?),
-            Self::SilentServer => fuse::silent(&subject(pod)?.join("m")),
-            Self::DeadServer => fuse::dead(&subject(pod)?.join("m")),
-            Self::Frozen => disk::frozen(pod, &subject(pod)?),
-            Self::SlowDisk => disk::served(pod, &subject(pod)?, Task::Slow),
-            Self::StoppedDisk => disk::served(pod, &subject(pod)?, Task::Stops),
+            Self::SilentServer => Ok(Box::new(fuse::silent(&data.join("m"))?)),
+            Self::DeadServer => Ok(Box::new(fuse::dead(&data.join("m"))?)),
+            Self::Frozen => Ok(Box::new(disk::frozen(pod, &data)?)),
+            Self::SlowDisk => Ok(Box::new(disk::served(pod, &disk, Task::Slow)?)),
+            Self::StoppedDisk => Ok(Box::new(disk::served(pod, &disk, Task::Stops)?)),
         }
     }
 }
