@@ -101,7 +101,7 @@ pub struct Tracing {
     /// How to attach
     #[arg(long, value_enum, default_value_t = Backend::Auto)]
     pub backend: Backend,
-    /// Log, with -v, calls that took at least this long, whatever their outcome
+    /// Tell calls that have not returned for this long, or took this long, whatever their outcome
     #[arg(long, value_parser = duration, default_value = "2s")]
     pub hung_after: Duration,
     /// How long nobody must have tried to unmount before that is told: the default is two of

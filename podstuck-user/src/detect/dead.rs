@@ -62,7 +62,8 @@ impl Dead {
     pub(super) fn observe(&mut self, op: &Operation) -> Option<Case> {
         let removes = op.call == Call::UnlinkatDir || op.call == Call::Rmdir;
         let refused = op.outcome.is(Errno::ENOTCONN) || (removes && op.outcome.is(Errno::EBUSY));
-        if !refused && !(removes && op.outcome.is(Errno::ENOTEMPTY)) || !is_clean_up(op) {
+        let stays = removes && op.outcome.is(Errno::ENOTEMPTY);
+        if !(refused || stays) || !is_clean_up(op) {
             return None;
         }
         if self.suspects.len() >= REMEMBERED {

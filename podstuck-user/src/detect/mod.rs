@@ -179,7 +179,10 @@ impl Detectors {
         if leftover::ends_target(op) {
             self.leftover.forget(op.target_id, None);
         }
-        cases.extend(self.leftover.observe(op, housekept));
+        // What is above a dead mount stays because of that.
+        if !self.dead.explains(op.target_id, &op.path) {
+            cases.extend(self.leftover.observe(op, housekept));
+        }
         (cases, verdicts)
     }
 
