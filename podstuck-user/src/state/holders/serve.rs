@@ -187,7 +187,8 @@ fn mounts(wanted: &Wanted, node: &NodeMounts) -> Vec<Holder> {
         }
     }
     let device = wanted.mount.is_none();
-    // In the order of their ids, which is that of mounting.
+    // One for each namespace. In the order of their ids, which is that of mounting.
+    let mut others: BTreeMap<(u32, Through), Holder> = BTreeMap::new();
     for id in wanted.seats.keys().copied().collect::<BTreeSet<u32>>() {
         let Some(seat) = wanted.seats.get(&id) else { continue };
         let goes_along = seat.through != Through::OtherMount && seat.blocks == Some(true);
@@ -195,13 +196,19 @@ fn mounts(wanted: &Wanted, node: &NodeMounts) -> Vec<Holder> {
         if goes_along && !device {
             continue;
         }
+        if let Some(known) = others.get_mut(&(seat.namespace, seat.through)) {
+            known.count += 1;
+            continue;
+        }
         let object = JsonPath(seat.point.clone());
         let source = table.source.clone();
-        found.push(match seat.pid {
+        let holder = match seat.pid {
             0 => people::kernel(How::Mount, seat.hit(id), object, source),
             pid => people::process(pid, How::Mount, seat.hit(id), object, source),
-        });
+        };
+        others.insert((seat.namespace, seat.through), holder);
     }
+    found.extend(others.into_values());
     found
 }
 
