@@ -66,6 +66,8 @@ struct Question {
     about: About,
     /// Where helpers before it have hung.
     hung: Vec<Step>,
+    /// Every step before this one is taken, and each from here on is to be told.
+    from: Option<Step>,
 }
 
 /// Who holds on, at one moment.
@@ -95,8 +97,15 @@ pub async fn snapshot(about: &About) -> Result<Snapshot, LookError> {
         unseen: Vec::new(),
         looked_at: (0, 0, 0),
     };
-    let mut question = Question { about: about.clone(), hung: Vec::new() };
+    let mut question = Question { about: about.clone(), hung: Vec::new(), from: None };
     while let Some(hung) = run_helper(&question, &mut taken).await? {
+        if question.from.is_none() {
+            question.from = Some(hung);
+            if hung.is_one_of_many() {
+                // It, or one of those after it.
+                continue;
+            }
+        }
         match hung {
             Step::Subject => return Err(LookError::Deadline(PATIENCE)),
             step => taken.unseen.push(step.unseen()),

@@ -47,6 +47,16 @@ pub(super) enum Step {
     Kernel,
 }
 
+/// Processes that are looked at before the next one is told, while nothing hangs.
+const TOLD_TOGETHER: usize = 64;
+
+impl Step {
+    /// Whether others are taken after it without being told.
+    pub(super) fn is_one_of_many(self) -> bool {
+        matches!(self, Self::Links(_) | Self::Maps(_))
+    }
+}
+
 /// What the helper tells, one JSON object a line.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Line {
@@ -93,21 +103,21 @@ impl<W: Write> Snapshot<W> {
             Err(why) => return self.say(&Line::Unknown(why)),
         };
         self.say(&Line::Subject(subject))?;
-        if self.question.hung.is_empty() {
+        if self.question.from.is_none_or(|from| from == Step::Pinned) {
             self.hold(mounts(&wanted, &node))?;
             self.hold(open_files(&self.descriptors, &wanted))?;
         }
         let pids = self.processes();
-        for pid in &pids {
-            if self.begin(Step::Links(*pid))? {
+        for (at, pid) in pids.iter().enumerate() {
+            if self.begin_one_of_many(Step::Links(*pid), at)? {
                 self.hold(process::links(*pid, &wanted))?;
             } else if self.question.hung.last() == Some(&Step::Links(*pid)) {
                 self.hold(process::by_text(*pid, &wanted))?;
             }
         }
         self.detached(&wanted)?;
-        for pid in &pids {
-            if self.begin(Step::Maps(*pid))? {
+        for (at, pid) in pids.iter().enumerate() {
+            if self.begin_one_of_many(Step::Maps(*pid), at)? {
                 self.hold(process::maps(*pid, &wanted))?;
             }
         }
@@ -129,8 +139,18 @@ impl<W: Write> Snapshot<W> {
             // Only what finds more mounts is done again, unless it was that which hung.
             return Ok(step == Step::Pinned && self.question.hung.first() != Some(&step));
         }
+        if self.question.from.is_some_and(|from| step < from) {
+            return Ok(step == Step::Pinned);
+        }
         self.say(&Line::At(step))?;
         Ok(true)
+    }
+
+    /// The same for one of thousands of steps: to tell each would cost more than to take it, so that
+    /// is done only once it is known that one of them hangs.
+    fn begin_one_of_many(&mut self, step: Step, at: usize) -> Result<bool> {
+        let tell = at.is_multiple_of(TOLD_TOGETHER);
+        if tell || self.question.from.is_some() { self.begin(step) } else { Ok(true) }
     }
 
     /// Descriptors on mounts that are in no table: one of each mount is looked at.
