@@ -130,7 +130,7 @@ mod tests {
         let view = View { pid: 1, namespace: 1, mounts: table(&volume) };
         let has = |point: &str| {
             let tables = [(1, view.mounts.clone()), (2, table(point))].into();
-            let node = NodeMounts { tables };
+            let node = NodeMounts { tables, host: None };
             let views = [view.clone()];
             let by_pod = by_pod(&views);
             let (_, mounted) = &by_pod[UID.as_bytes()][0];
