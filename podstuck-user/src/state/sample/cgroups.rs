@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    freezer,
+    Only, freezer,
     pods::PodState,
     tasks::{self, Task},
 };
@@ -48,6 +48,8 @@ pub(super) struct CgroupLook {
     groups: BTreeMap<String, BTreeSet<PathBuf>>,
     /// Pods that give a reason to look again.
     suspicious: HashSet<String>,
+    /// Pods that had a directory, as long as they have groups.
+    had_directory: HashSet<String>,
     /// The last pod that was looked at without a reason.
     last: String,
 }
@@ -88,15 +90,28 @@ impl CgroupLook {
     }
 
     /// Looks at the processes of pods: of those that give a reason, and of some of the others.
-    pub(super) fn sample(&mut self, pods: &[PodState]) -> Vec<PodGroup> {
+    pub(super) fn sample(&mut self, only: &Only, pods: &[PodState]) -> Vec<PodGroup> {
+        if matches!(only, Only::Below(_)) {
+            return Vec::new();
+        }
+        self.had_directory.extend(pods.iter().map(|pod| pod.uid.clone()));
+        self.had_directory.retain(|uid| self.groups.contains_key(uid));
         let volumes: BTreeMap<&str, usize> =
             pods.iter().map(|pod| (pod.uid.as_str(), pod.volumes.len())).collect();
-        let torn_down = |uid: &str| volumes.get(uid).is_none_or(|count| *count == 0);
+        // A pod without a directory may be another kubelet's, whose root is not known.
+        let had_directory = &self.had_directory;
+        let torn_down = |uid: &str| match volumes.get(uid) {
+            Some(count) => *count == 0,
+            None => had_directory.contains(uid),
+        };
         let mut found = Vec::new();
         let mut budget = AT_A_TIME;
         let (after, before): (Vec<_>, Vec<_>) =
             self.groups.iter().partition(|(uid, _)| **uid > self.last);
         for (uid, groups) in after.into_iter().chain(before) {
+            if matches!(only, Only::Pod(wanted) if wanted != uid) {
+                continue;
+            }
             let reason = self.suspicious.contains(uid) || torn_down(uid);
             if !reason && budget == 0 {
                 continue;
@@ -255,11 +270,13 @@ mod tests {
         write(group.join("cgroup.procs"), &format!("{own}\n"));
         let mut look = CgroupLook::default();
         look.refresh(root.path());
-        let found = look.sample(&[]);
+        look.had_directory.insert(UID.into());
+        let found = look.sample(&Only::All, &[]);
         assert_eq!((found[0].uid.as_str(), &found[0].path), (UID, &group));
         assert_eq!((found[0].tasks[0].pid, found[0].has_containers), (own, false));
         fs::create_dir(group.join("a".repeat(64))).unwrap();
-        assert!(look.sample(&[])[0].has_containers);
+        assert!(look.sample(&Only::Pod(UID.into()), &[])[0].has_containers);
+        assert!(look.sample(&Only::Pod("another".into()), &[]).is_empty());
     }
 
     #[test]
@@ -287,7 +304,7 @@ mod tests {
         look.refresh(root.path());
         let mut seen = BTreeSet::new();
         for _ in 0..3 {
-            let found = look.sample(&pods);
+            let found = look.sample(&Only::All, &pods);
             assert_eq!(found.len(), 2);
             seen.extend(found.into_iter().map(|group| group.uid));
         }

@@ -151,7 +151,7 @@ impl Look {
         let (views, kubelets) = views::all(&mounts);
         self.cgroups.refresh(&on_host(&self.places.host_root, Path::new("/sys/fs/cgroup")));
         let pods = self.pods.sample(&self.places, &mounts, &views, &self.cgroups);
-        let cgroups = self.cgroups.sample(&pods);
+        let cgroups = self.cgroups.sample(&self.places.only, &pods);
         let spaces = self.spaces.sample(&self.places, &views);
         NodeSample { at: Monotonic::now(), mounts, kubelets, pods, cgroups, spaces }
     }

@@ -3,7 +3,7 @@
 
 use std::{collections::HashSet, ffi::OsString, path::PathBuf};
 
-use super::{Places, views::View};
+use super::{Only, Places, views::View};
 use crate::{
     identity::on_host,
     model::time::Monotonic,
@@ -59,6 +59,9 @@ type Wanted = (PathBuf, bool, Option<(u32, u32)>);
 impl SpaceLook {
     /// All file systems, as they were found at most ten seconds ago.
     pub(super) fn sample(&mut self, places: &Places, views: &[View]) -> Vec<Space> {
+        if matches!(places.only, Only::Below(_)) {
+            return Vec::new();
+        }
         if self.turn.is_multiple_of(EVERY) {
             self.last = self.look(places, views);
         }
