@@ -1,6 +1,6 @@
 //! Calls that do not return, each kept from returning by a lab: before the call, in it, and after the
 //! exit that probes see; and the tool itself beside all of them.
-#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
 
 use std::{
     fs,
