@@ -170,7 +170,9 @@ impl Detectors {
             cases.extend(self.dead.observe(op));
         }
         cases.extend(self.permission.observe(op));
-        cases.extend(self.errnos.observe(op));
+        if !self.orphans.is_orphan(uid) {
+            cases.extend(self.errnos.observe(op));
+        }
         self.survivor.observe(op);
         self.mass.observe(op);
         self.untried.observe(op);
