@@ -1,5 +1,6 @@
 //! Wires the stages up, one file for each command.
 
+mod answer;
 pub mod diagnose;
 pub mod doctor;
 mod facts;

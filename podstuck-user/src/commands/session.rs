@@ -6,7 +6,6 @@ use std::{
 };
 
 use bytes::Bytes;
-use jiff::Timestamp;
 use podstuck_common::record::{call, loss};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
@@ -15,22 +14,12 @@ use crate::{
     aggregate::Aggregate,
     attribute::Attributor,
     decode::decode,
-    detect::{
-        Case, Detectors, Facts, Patience, Verdict,
-        ledger::Ledger,
-        rank,
-        record::{self, Here},
-        stage,
-    },
+    detect::{Case, Detectors, Facts, Patience, Verdict, ledger::Ledger, rank},
     export::Shot,
-    identity::{component_for, pod_record::PodRecord},
-    kernel::{
-        attach::{Attached, by_reason},
-        facts,
-    },
+    identity::component_for,
+    kernel::attach::{Attached, by_reason},
     model::{
-        diagnosis::PodStage,
-        identity::{Component, Pod, Target},
+        identity::{Component, Target},
         summary::Completeness,
         time::{Clock, Monotonic},
     },
@@ -41,8 +30,6 @@ use crate::{
     },
 };
 
-/// A firm verdict may still be followed by a better one, from the same attempt.
-const SETTLED: Duration = Duration::from_secs(2);
 /// How long the last export may take: Ctrl-C ends the run within two seconds.
 const LAST_EXPORT: Duration = Duration::from_secs(1);
 /// How often the progress of a mass deletion is told.
@@ -63,15 +50,15 @@ pub(super) struct Session {
     pub(super) names: Attributor,
     pub(super) aggregate: Aggregate,
     pub(super) detectors: Detectors,
-    ledger: Ledger,
+    pub(super) ledger: Ledger,
     clerk: Clerk,
     answers: UnboundedReceiver<(Case, Facts)>,
     pub(super) reporter: Reporter,
     pub(super) stuck: Stuck,
     pub(super) scope: Scope,
     told_progress: Instant,
-    firm_since: Option<Instant>,
-    sample: Option<Arc<NodeSample>>,
+    pub(super) firm_since: Option<Instant>,
+    pub(super) sample: Option<Arc<NodeSample>>,
     undecodable: u64,
     pub(super) unknown: Arc<Target>,
 }
@@ -219,49 +206,6 @@ impl Session {
         }
         let (calls, found) = (self.aggregate.calls(), self.ledger.found());
         self.reporter.live(format!("{calls} calls, {found} findings"));
-    }
-
-    /// Whether there is an answer, and it had time to become a better one.
-    pub(super) fn is_firm(&self) -> bool {
-        self.firm_since.is_some_and(|since| since.elapsed() >= SETTLED)
-    }
-
-    /// Answers why the target is stuck.
-    pub(super) fn diagnose(
-        &mut self,
-        target: Option<&str>,
-        pod: Option<&Pod>,
-        record: Option<&PodRecord>,
-    ) {
-        let stages = self.stages(pod);
-        if let Some(record) = record {
-            let here = Here {
-                node: &facts::node_name(),
-                stage: stages.first().map(|stage| stage.stage),
-                now: Timestamp::now(),
-                at: Monotonic::now(),
-            };
-            if let Some(draft) = record::verdict(record, here) {
-                self.tell(Verdict::Found(Box::new(draft)));
-            }
-        }
-        let window_s = self.window().as_secs_f64();
-        let answer = rank::diagnosis(target, stages, window_s, self.ledger.all());
-        self.reporter.diagnosis(&answer);
-    }
-
-    /// How far the pod in question has come, or those that something was found of.
-    fn stages(&self, pod: Option<&Pod>) -> Vec<PodStage> {
-        // Before the first look, nothing is known.
-        let Some(sample) = &self.sample else { return Vec::new() };
-        let mut pods: Vec<&Pod> = match pod {
-            Some(pod) => vec![pod],
-            None => self.ledger.all().filter_map(|finding| finding.pod.as_ref()).collect(),
-        };
-        pods.sort();
-        pods.dedup();
-        let state = |pod: &Pod| sample.pods.iter().find(|state| state.uid == pod.uid);
-        pods.into_iter().map(|pod| stage::stage(pod, state(pod))).collect()
     }
 
     /// Takes a look at the node.

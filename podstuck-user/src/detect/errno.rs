@@ -17,7 +17,7 @@ const FOLLOWED: usize = 1024;
 const ATTEMPTS: u64 = 2;
 
 /// The errors, each with what explains it elsewhere left out: EBUSY, EPERM, ENOTEMPTY, ENOTCONN.
-const TELLING: [Errno; 11] = [
+const TELLING: [Errno; 12] = [
     Errno::EROFS,
     Errno::EIO,
     Errno::EUCLEAN,
@@ -29,6 +29,7 @@ const TELLING: [Errno; 11] = [
     Errno::EDQUOT,
     Errno::EACCES,
     Errno::ENAMETOOLONG,
+    Errno::EOVERFLOW,
 ];
 
 /// A target with a call that failed.

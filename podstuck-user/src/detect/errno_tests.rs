@@ -51,6 +51,36 @@ fn a_read_only_node_is_told_from_a_read_only_mount_in_the_pod() {
 }
 
 #[test]
+fn a_volume_without_room_is_not_the_nodes_disk() {
+    let inside = on(&format!("/var/lib/kubelet/pods/{UID}/volumes/p/data"));
+    for errno in [Errno::ENOSPC, Errno::EDQUOT] {
+        let draft = verdict(errno, Some(&on("/var/lib/kubelet"))).unwrap();
+        assert_eq!(draft.id, "disk-full-runtime");
+        let draft = verdict(errno, Some(&inside)).unwrap();
+        assert_eq!(draft.id, "removal-failed-unexplained");
+        assert!(draft.explanation.contains("own disks are not concerned"), "{draft:?}");
+    }
+}
+
+#[test]
+fn no_pod_waits_for_an_orphan_on_a_broken_disk() {
+    let mut detectors = crate::detect::Detectors::default();
+    let mut cases = Vec::new();
+    for second in [2.0, 4.0, 6.0, 8.0, 10.0] {
+        let mut whole = op(Errno::ENOTEMPTY, "x", second);
+        whole.call = Call::UnlinkatDir;
+        whole.path = format!("/k/pods/{UID}/volumes").into();
+        detectors.observe(&whole);
+        let mut below = op(Errno::EIO, "x", second);
+        below.call = Call::UnlinkatDir;
+        below.path = format!("/k/pods/{UID}/volumes/p/v").into();
+        let family = |case: &Case| case.family == Family::Space;
+        cases.push(detectors.observe(&below).0.iter().filter(|case| family(case)).count());
+    }
+    assert_eq!(cases, [0, 1, 0, 0, 0], "the third time, it is an orphan");
+}
+
+#[test]
 fn a_broken_device_is_surer_when_the_kernel_has_counted() {
     let calm = verdict(Errno::EIO, Some(&on("/v"))).unwrap();
     let counted = Counted { value: "7".into(), file: "/sys/fs/ext4/sda1/errors_count".into() };
@@ -66,7 +96,7 @@ fn a_broken_device_is_surer_when_the_kernel_has_counted() {
 fn what_cannot_be_known_is_not_claimed() {
     let nfs = FileSystem { fs_type: "nfs4".into(), device_exists: None, ..on("/v") };
     assert_eq!(verdict(Errno::ESTALE, Some(&nfs)).unwrap().id, "nfs-stale-handle");
-    for errno in [Errno::ESTALE, Errno::EACCES, Errno::ENAMETOOLONG] {
+    for errno in [Errno::ESTALE, Errno::EACCES, Errno::ENAMETOOLONG, Errno::EOVERFLOW] {
         for found in [Some(&on("/v")), None] {
             let draft = verdict(errno, found).unwrap();
             assert_eq!((draft.id, draft.confidence), ("removal-failed-unexplained", 0.3));

@@ -22,12 +22,13 @@ const UNEXPLAINED: &str = "removal-failed-unexplained";
 pub(super) fn draft(failing: &Failing, found: Option<&FileSystem>) -> Option<Draft> {
     let op = &failing.op;
     let errno = op.outcome.errno()?;
-    if errno == Errno::EROFS && found.is_some_and(|fs| is_in_the_pod(failing, fs)) {
+    let own = found.is_some_and(|fs| is_in_the_pod(failing, fs));
+    if errno == Errno::EROFS && own {
         // Somebody mounted something read-only in the pod's directory. What fails in the end is the
         // removal of the mount point, with EBUSY.
         return None;
     }
-    let (id, confidence) = judge(errno, found);
+    let (id, confidence) = judge(errno, found, own);
     let mut draft = Draft::about(Family::Space, id, op);
     draft.confidence = confidence;
     draft.severity = if id == UNEXPLAINED { Severity::Warning } else { Severity::Critical };
@@ -61,7 +62,8 @@ fn is_in_the_pod(failing: &Failing, fs: &FileSystem) -> bool {
     fs.point.components().any(|name| name.as_os_str() == pod.uid.as_str())
 }
 
-fn judge(errno: Errno, found: Option<&FileSystem>) -> (&'static str, f64) {
+/// By the error, and whether the file system is the pod's own.
+fn judge(errno: Errno, found: Option<&FileSystem>, own: bool) -> (&'static str, f64) {
     let shut_down = |fs: &FileSystem| fs.options.iter().any(|option| option == "shutdown");
     let broken = found.is_some_and(|fs| {
         fs.device_exists == Some(false) || !fs.errors.is_empty() || shut_down(fs)
@@ -75,7 +77,8 @@ fn judge(errno: Errno, found: Option<&FileSystem>) -> (&'static str, f64) {
             ("device-io-error", if broken { 0.9 } else { 0.7 })
         }
         Errno::ESTALE if is_nfs => ("nfs-stale-handle", 0.9),
-        Errno::ENOSPC | Errno::EDQUOT => ("disk-full-runtime", 0.6),
+        // A volume's own quota says nothing about the node's disks.
+        Errno::ENOSPC | Errno::EDQUOT if !own => ("disk-full-runtime", 0.6),
         _ => (UNEXPLAINED, 0.3),
     }
 }
@@ -130,6 +133,13 @@ fn explanation(id: &str, errno: Errno, point: &str) -> String {
             "{point} has no room left. A file system that copies before it writes needs room even to \
              remove something."
         ),
+        (_, Errno::ENOSPC | Errno::EDQUOT) => "The volume has no room left, or its quota is used up. A \
+            file system that copies before it writes needs room even to remove something. The node's \
+            own disks are not concerned."
+            .into(),
+        (_, Errno::EOVERFLOW) => "The owner of the object has no number in the mount's map of users: \
+            an idmapped mount gives this error on a removal."
+            .into(),
         (_, Errno::EACCES) => "Root is refused: by a security module (SELinux, AppArmor), or by a \
             server that does not take root for root (NFS with root_squash, an SMB share or a CephFS \
             client that was locked out). Which one is not known."

@@ -80,8 +80,6 @@ pub(super) struct Survivor {
     followed: HashMap<String, Followed>,
     /// Pods of which a volume was removed.
     torn_down: HashSet<String>,
-    /// Pods that had a directory.
-    had_directory: HashSet<String>,
 }
 
 impl Survivor {
@@ -122,7 +120,7 @@ impl Survivor {
                 let known = pod.and_then(|pod| names.target_of(&pod.directory));
                 let (target_id, target) = known.unwrap_or_else(|| names.pod_target(&group.uid));
                 this.told = Some(target_id);
-                let seen = self.torn_down.contains(&group.uid) || pod.is_none();
+                let seen = self.torn_down.contains(&group.uid);
                 let suspect = Suspect { group, fault, since, at: sample.at, seen };
                 let draft = survivor_verdict::draft(&suspect, target_id, target);
                 verdicts.push(Verdict::Found(Box::new(draft)));
@@ -136,7 +134,7 @@ impl Survivor {
         let family = Family::Survivor;
         let over = over.into_iter();
         verdicts.extend(over.map(|target_id| Verdict::Over { family, target_id, at: sample.at }));
-        self.remember(sample);
+        self.forget(sample);
         verdicts
     }
 
@@ -151,25 +149,25 @@ impl Survivor {
         if !found.is_empty() {
             return found;
         }
+        // A directory that is not there proves nothing: it may be one that could not be read, or that
+        // of a kubelet which is just restarting.
+        let torn_down = self.torn_down.contains(&group.uid);
         let gone = match pod {
-            None => self.had_directory.contains(&group.uid),
+            None => torn_down,
             Some(pod) => {
                 let left_alone = pod.started && !group.has_containers;
-                pod.volumes.is_empty() && (self.torn_down.contains(&group.uid) || left_alone)
+                pod.volumes.is_empty() && (torn_down || left_alone)
             }
         };
         (gone && !group.tasks.is_empty()).then_some(Fault::Leftover).into_iter().collect()
     }
 
-    /// Remembers pods by their directories, and forgets those that left nothing.
-    fn remember(&mut self, sample: &NodeSample) {
+    /// Forgets pods that left nothing.
+    fn forget(&mut self, sample: &NodeSample) {
         let here: HashSet<&str> = sample.pods.iter().map(|pod| pod.uid.as_str()).collect();
         let groups: HashSet<&str> = sample.cgroups.iter().map(|group| group.uid.as_str()).collect();
         let is_left = |uid: &String| here.contains(uid.as_str()) || groups.contains(uid.as_str());
         self.torn_down.retain(is_left);
-        self.had_directory.retain(is_left);
-        let room = REMEMBERED.saturating_sub(self.had_directory.len());
-        self.had_directory.extend(here.into_iter().take(room).map(str::to_owned));
     }
 }
 

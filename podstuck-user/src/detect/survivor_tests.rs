@@ -172,3 +172,14 @@ fn a_pod_whose_volumes_were_removed_is_known_to_end() {
     let over = run.verdicts(8, vec![pod(0)], vec![group(Vec::new())]);
     assert!(matches!(over[..], [Verdict::Over { .. }]), "{over:?}");
 }
+
+#[test]
+fn a_running_pod_whose_directory_cannot_be_read_is_left_in_peace() {
+    let running = group(vec![task('S', false)]);
+    let mut run = Run::new();
+    assert!(run.verdicts(0, vec![pod(2)], vec![running.clone()]).is_empty());
+    for second in [2, 4, 6, 8, 10] {
+        let said = run.verdicts(second, Vec::new(), vec![running.clone()]);
+        assert!(said.is_empty(), "{said:?}");
+    }
+}

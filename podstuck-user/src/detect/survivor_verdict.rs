@@ -135,7 +135,7 @@ fn frozen(draft: &mut Draft, suspect: &Suspect<'_>) {
 
 fn leftover(draft: &mut Draft, suspect: &Suspect<'_>) {
     draft.severity = Severity::Warning;
-    draft.confidence = if suspect.seen { 0.9 } else { 0.8 };
+    draft.confidence = if suspect.seen { 0.9 } else { 0.6 };
     for task in suspect.group.tasks.iter().take(NAMED) {
         describe(draft, task);
         draft

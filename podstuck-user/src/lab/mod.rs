@@ -12,6 +12,7 @@ mod backoff;
 mod build;
 mod calls;
 mod case;
+mod cases;
 mod cgroup;
 mod disk;
 mod freeze;
@@ -38,7 +39,8 @@ use std::{
     time::Duration,
 };
 
-pub use case::{CASES, Case, find};
+pub use case::Case;
+pub use cases::{CASES, find};
 pub use keeper::{KeeperArgs, keeper_main};
 pub use removal::{RemovalArgs, removal_main};
 pub use runner::{relaunch_self, run};

@@ -14,7 +14,7 @@ use std::{
 use caps::{CapSet, Capability};
 use serde_json::{Value, json};
 
-use super::{Options, RemovalArgs, case::find, removal, runner::run_to};
+use super::{Options, RemovalArgs, cases::find, removal, runner::run_to};
 
 const ROOT: &str = "PODSTUCK_LAB_TEST_ROOT";
 

@@ -15,7 +15,7 @@ use std::{any::Any, path::PathBuf};
 use anyhow::{Context, Result};
 
 use super::{
-    case::find,
+    cases::find,
     keeper::Task,
     layout::{Pod, foreign_data},
 };

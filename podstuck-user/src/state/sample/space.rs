@@ -101,7 +101,11 @@ impl SpaceLook {
 impl Space {
     /// Whether nothing can be written any more, and of what there is none left.
     pub fn exhausted(&self) -> Option<&'static str> {
-        let Room { bytes, available, inodes, inodes_available, .. } = self.room;
+        let Room { bytes, available, inodes, inodes_available, read_only, .. } = self.room;
+        if read_only {
+            // An image is full by nature, and nobody writes there.
+            return None;
+        }
         // A thousandth, and on a large disk what a few log lines need.
         if bytes > 0 && available <= (bytes / 1000).min(ROOM_FOR_A_LOG) {
             Some("blocks")
@@ -123,6 +127,16 @@ mod tests {
     use super::*;
 
     fn exhausted(bytes: u64, available: u64, inodes: u64, left: u64) -> Option<&'static str> {
+        exhausted_if(false, bytes, available, inodes, left)
+    }
+
+    fn exhausted_if(
+        read_only: bool,
+        bytes: u64,
+        available: u64,
+        inodes: u64,
+        left: u64,
+    ) -> Option<&'static str> {
         let room = Room {
             device: 1,
             bytes,
@@ -130,7 +144,7 @@ mod tests {
             available,
             inodes,
             inodes_available: left,
-            read_only: false,
+            read_only,
         };
         let path = "/k".into();
         let at = Monotonic(0);
@@ -145,5 +159,11 @@ mod tests {
         assert_eq!(exhausted(2 << 20, 1 << 19, 0, 0), None, "made as they are needed");
         assert_eq!(exhausted(1 << 30, 1 << 29, 65536, 3), Some("inodes"));
         assert_eq!(exhausted(0, 0, 0, 0), None, "procfs and the like have none");
+    }
+
+    #[test]
+    fn an_image_is_full_by_nature() {
+        assert_eq!(exhausted_if(false, 2 << 20, 0, 100, 0), Some("blocks"));
+        assert_eq!(exhausted_if(true, 2 << 20, 0, 100, 0), None);
     }
 }

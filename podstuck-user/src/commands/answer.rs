@@ -1,0 +1,65 @@
+//! The answer of `diagnose`, from all that a run knows.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::session::Session;
+use crate::{
+    detect::{
+        Verdict, rank,
+        record::{self, Here},
+        stage,
+    },
+    identity::pod_record::PodRecord,
+    kernel::facts,
+    model::{diagnosis::PodStage, identity::Pod, time::Monotonic},
+};
+
+/// A firm verdict may still be followed by a better one, from the same attempt.
+const SETTLED: Duration = Duration::from_secs(2);
+
+impl Session {
+    /// Whether there is an answer, and it had time to become a better one.
+    pub(super) fn is_firm(&self) -> bool {
+        self.firm_since.is_some_and(|since| since.elapsed() >= SETTLED)
+    }
+
+    /// Answers why the target is stuck.
+    pub(super) fn diagnose(
+        &mut self,
+        target: Option<&str>,
+        pod: Option<&Pod>,
+        record: Option<&PodRecord>,
+    ) {
+        let stages = self.stages(pod);
+        if let Some(record) = record {
+            let here = Here {
+                node: &facts::node_name(),
+                stage: stages.first().map(|stage| stage.stage),
+                now: Timestamp::now(),
+                at: Monotonic::now(),
+            };
+            if let Some(draft) = record::verdict(record, here) {
+                self.tell(Verdict::Found(Box::new(draft)));
+            }
+        }
+        let window_s = self.window().as_secs_f64();
+        let answer = rank::diagnosis(target, stages, window_s, self.ledger.all());
+        self.reporter.diagnosis(&answer);
+    }
+
+    /// How far the pod in question has come, or those that something was found of.
+    fn stages(&self, pod: Option<&Pod>) -> Vec<PodStage> {
+        // Before the first look, nothing is known.
+        let Some(sample) = &self.sample else { return Vec::new() };
+        let mut pods: Vec<&Pod> = match pod {
+            Some(pod) => vec![pod],
+            None => self.ledger.all().filter_map(|finding| finding.pod.as_ref()).collect(),
+        };
+        pods.sort();
+        pods.dedup();
+        let state = |pod: &Pod| sample.pods.iter().find(|state| state.uid == pod.uid);
+        pods.into_iter().map(|pod| stage::stage(pod, state(pod))).collect()
+    }
+}
