@@ -199,9 +199,11 @@ fn a_root_file_system_in_use() {
     assert_eq!(found["call"]["errno_name"], "EBUSY");
     assert_eq!(found["container"], "held");
     assert_eq!(found["blocks_deletion"], true);
-    let users = obey(&found);
     let pid = holder.0.id().to_string();
-    assert!(users.split_whitespace().any(|word| word == pid), "{pid} is not in {users:?}");
+    let evidence = found["evidence"].to_string();
+    assert!(evidence.contains(&pid), "{pid} is not in {evidence}");
+    // The remedy ends whoever holds it.
+    obey(&found);
 
     drop(holder);
     runtimes.delete_ctr("held");
