@@ -138,6 +138,19 @@ impl Running {
         }
     }
 
+    /// Its first line; `None` when it ends without one.
+    fn first(&mut self) -> Option<Value> {
+        match self.lines.recv_timeout(PATIENCE * slowdown()) {
+            Ok(line) => {
+                let value: Value = serde_json::from_str(&line).expect("a line of JSON");
+                self.seen.push(value.clone());
+                Some(value)
+            }
+            Err(RecvTimeoutError::Disconnected) => None,
+            Err(RecvTimeoutError::Timeout) => panic!("no line"),
+        }
+    }
+
     /// Sends a signal.
     pub fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
@@ -216,13 +229,23 @@ fn trace(command: &str, args: &[&str]) -> Running {
 /// Starts a lab that has built its case, and pauses it before the removal: it goes on when it is
 /// resumed. Temporary files lie in memory, unless the case needs attributes that only a disk has.
 pub fn lab(case: &str, args: &[&str]) -> (Running, Value) {
+    lab_if_possible(case, args).expect("a lab that can be played here")
+}
+
+/// The same; `None` where the lab says that this machine lacks what it needs.
+pub fn lab_if_possible(case: &str, args: &[&str]) -> Option<(Running, Value)> {
     let all = ["lab", case, "--hold", "2s"].into_iter().chain(args.iter().copied()).map(OsStr::new);
     let attribute = case.ends_with("-attribute");
     let environment: &[_] = if attribute { &[] } else { &[("TMPDIR", Path::new("/dev/shm"))] };
     let mut running = Running::start(&all.collect::<Vec<_>>(), environment);
-    let ready = running.wait_for("ready line", |line| line["state"] == "ready");
+    let Some(ready) = running.first() else {
+        let status = running.child.wait().expect("waiting for podstuck");
+        assert_eq!(status.code(), Some(3), "lab {case} ended before it was ready: {status}");
+        return None;
+    };
+    assert_eq!(ready["state"], "ready", "{ready:#}");
     running.pause();
-    (running, ready)
+    Some((running, ready))
 }
 
 /// Lines of one type.

@@ -5,7 +5,7 @@
 use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path};
 
 use podstuck::lab::CASES;
-use podstuck_tests::{Running, diagnose, lab, of_type, root_and_btf};
+use podstuck_tests::{Running, diagnose, lab_if_possible, of_type, root_and_btf};
 use serde_json::Value;
 
 /// Where the table stands; `PODSTUCK_BLESS=1` writes it there.
@@ -35,9 +35,10 @@ struct Played {
     answer: Running,
 }
 
-fn start(case: &str) -> Played {
+/// `None` where the lab cannot be played.
+fn start(case: &str) -> Option<Played> {
     let (args, timeout) = options(case);
-    let (lab, ready) = lab(case, args);
+    let (lab, ready) = lab_if_possible(case, args)?;
     let (uid, root) = (ready["pod_uid"].as_str().unwrap(), ready["kubelet_root"].as_str().unwrap());
     let answer = diagnose(&[
         "--pod-uid",
@@ -49,7 +50,7 @@ fn start(case: &str) -> Played {
         "--untried-after",
         "4s",
     ]);
-    Played { lab, ready, answer }
+    Some(Played { lab, ready, answer })
 }
 
 /// The first cause, and whether path and pod are the lab's.
@@ -81,7 +82,10 @@ fn each_lab_is_told_from_another_at_the_same_time() {
     let mut wrong = Vec::new();
     for (number, case) in cases.iter().enumerate() {
         let beside = cases[(number + 1) % cases.len()];
-        let (one, other) = (start(case), start(beside));
+        let (Some(one), Some(other)) = (start(case), start(beside)) else {
+            println!("skipped: {case} beside {beside}: one of them cannot be played here");
+            continue;
+        };
         one.lab.resume();
         other.lab.resume();
         for (case, beside, played) in [(*case, beside, one), (beside, *case, other)] {
@@ -97,7 +101,7 @@ fn each_lab_is_told_from_another_at_the_same_time() {
     compare(&table);
 }
 
-/// Rows: labs. Columns: what they were called, how often.
+/// Rows: labs. Columns: what they were called, how often. The document is of a machine that can play all.
 fn compare(table: &BTreeMap<&str, Vec<String>>) {
     let mut text = String::from("| lab | first cause of the answer | answers |\n|---|---|---|\n");
     for (case, told) in table {
@@ -111,7 +115,7 @@ fn compare(table: &BTreeMap<&str, Vec<String>>) {
     let (before, old) = document.split_once(BEGIN).unwrap();
     if std::env::var_os("PODSTUCK_BLESS").is_some() {
         fs::write(DOCUMENT, format!("{before}{BEGIN}{text}")).unwrap();
-    } else {
+    } else if CASES.iter().all(|case| table.get(case.id).is_some_and(|told| told.len() == 2)) {
         assert_eq!(old, text, "docs/labs.md; PODSTUCK_BLESS=1 writes it");
     }
 }

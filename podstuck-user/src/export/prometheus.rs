@@ -52,13 +52,15 @@ impl Families {
         let mut calls = Vec::new();
         let mut durations = Vec::new();
         for (labels, series) in rows(series) {
-            calls.push(counter(series.calls, pairs_of(&labels)));
+            if labels.is_call {
+                calls.push(counter(series.calls, pairs_of(&labels)));
+            }
             durations.push(histogram(latency(&series), pairs_of(&labels)));
         }
         self.add("podstuck_calls_total", "Calls that returned.", MetricType::COUNTER, calls);
         self.add(
             "podstuck_call_duration_seconds",
-            "Time from entry to return of the calls.",
+            "Time from entry to return of the calls, and of the phases around umount2.",
             MetricType::HISTOGRAM,
             durations,
         );

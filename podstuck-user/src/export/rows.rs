@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use crate::model::{
     path::safe,
-    series::{Series, SeriesKey, SeriesTable},
+    series::{Series, SeriesKey, SeriesTable, Span},
 };
 
 /// How a series is named in files: nothing in it can act on a terminal.
@@ -15,6 +15,8 @@ pub(super) struct Labels {
     pub(super) pod: String,
     pub(super) volume: String,
     pub(super) component: &'static str,
+    /// Whether it counts calls, and not phases around one.
+    pub(super) is_call: bool,
 }
 
 impl Labels {
@@ -25,6 +27,7 @@ impl Labels {
             pod: safe(key.pod.as_bytes()).into_owned(),
             volume: safe(key.volume.as_bytes()).into_owned(),
             component: key.component.name(),
+            is_call: matches!(key.span, Span::Call(_)),
         }
     }
 }
