@@ -145,3 +145,26 @@ fn a_hostile_name_stays_harmless_and_can_be_recovered() {
     assert!(Command::new("bash").args(["-c", remedy]).status().unwrap().success(), "{remedy}");
     fs::remove_file(&file).unwrap();
 }
+
+#[test]
+fn a_pods_record_is_judged_and_anything_else_refused() {
+    if !root_and_btf() {
+        return;
+    }
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().to_str().unwrap();
+    let record = r#"{"kind":"Pod","metadata":{"name":"x","namespace":"y",
+        "uid":"00000000-0000-4000-8000-00000000dead","deletionTimestamp":"2020-01-01T00:00:00Z"},
+        "spec":{"nodeName":"another-node"}}"#;
+    fs::write(file.path(), record).unwrap();
+    let output = run(&["diagnose", "--pod-json", path, "--output", "json"]);
+    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(answer["type"], "diagnosis");
+    assert_eq!(answer["causes"][0]["id"], "pod-not-on-this-node", "{answer:#}");
+    assert_eq!(output.status.code(), Some(1));
+
+    fs::write(file.path(), "kind: Pod").unwrap();
+    let (status, text) = complaint(&["diagnose", "--pod-json", path]);
+    assert_eq!(status, Some(2), "{text}");
+    assert!(text.contains("kubectl get pod"), "{text}");
+}
