@@ -108,10 +108,10 @@ fn play(
         RemovalArgs { root: pod.root.clone(), case: case.id.into(), uid: pod.uid.clone(), rate };
     let mut removal = Removal::launch((options.launcher)(&args))?;
     announce(out, case, pod, removal.pid())?;
-    if !sleep(options.start_delay, stop) {
-        return Ok(());
+    // One that is stopped before it began has made no calls, and says so.
+    if sleep(options.start_delay, stop) {
+        removal.start()?;
     }
-    removal.start()?;
     let deadline = options.duration.and_then(|time| Instant::now().checked_add(time));
     let line = removal.finish(|| {
         stop.load(Ordering::Relaxed) || deadline.is_some_and(|end| Instant::now() >= end)

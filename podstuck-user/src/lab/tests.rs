@@ -207,7 +207,20 @@ fn a_stop_ends_it_and_cleans_up() {
             });
             run_to(&mut out, find("immutable-attribute").unwrap(), &options, &stop).unwrap();
         });
-        let ready = String::from_utf8(out).unwrap().lines().next().unwrap().to_owned();
-        assert_nothing_left(&serde_json::from_str(&ready).unwrap());
+        let lines: Vec<Value> = serde_json::Deserializer::from_slice(&out)
+            .into_iter()
+            .collect::<Result<_, _>>()
+            .unwrap();
+        let [ready, done] = lines.try_into().unwrap();
+        assert_nothing_left(&ready);
+        // One that never began has made no call, and says so.
+        let has_begun = start_delay.is_zero();
+        assert_eq!(done["attempts"].as_u64() > Some(0), has_begun, "{done:#}");
+        let has_called = done["calls"]
+            .as_object()
+            .unwrap()
+            .values()
+            .any(|outcomes| !outcomes.as_object().unwrap().is_empty());
+        assert_eq!(has_called, has_begun, "{done:#}");
     }
 }
