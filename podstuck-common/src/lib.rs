@@ -6,9 +6,10 @@
 #![cfg_attr(not(test), no_std)]
 
 #[cfg(target_endian = "big")]
-compile_error!("path hashes read names as little-endian words; see `trail.rs`");
+compile_error!("path hashes read names as little-endian words; see `component.rs`");
 
 pub mod bucket;
+pub mod component;
 pub mod config;
 pub mod record;
 pub mod trail;

@@ -3,8 +3,8 @@
 use core::hint::black_box;
 
 use podstuck_common::{
+    component::NAME_SIZE,
     record::{BASE_MAX, flaw},
-    trail::NAME_SIZE,
 };
 
 use crate::{

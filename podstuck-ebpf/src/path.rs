@@ -1,8 +1,9 @@
 //! The path argument of a call: where it starts, and the trail it continues.
 
 use podstuck_common::{
+    component::{ComponentEnd, mix, unaligned},
     record::InFlight,
-    trail::{ComponentEnd, Trail, mix, unaligned},
+    trail::Trail,
 };
 
 use crate::{

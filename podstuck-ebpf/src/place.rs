@@ -1,7 +1,7 @@
 //! A directory as a path reaches it, and the way up from it.
 
 use aya_ebpf::helpers::generated;
-use podstuck_common::trail::NAME_SIZE;
+use podstuck_common::component::NAME_SIZE;
 
 use crate::{kernel::field, maps::offsets};
 

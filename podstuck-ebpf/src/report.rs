@@ -4,8 +4,8 @@ use core::hint::black_box;
 
 use aya_ebpf::helpers::generated;
 use podstuck_common::{
+    component::NAME_SIZE,
     record::{ARGUMENT_MAX, BASE_MAX, RecordHead, flaw, loss},
-    trail::NAME_SIZE,
 };
 
 use crate::{

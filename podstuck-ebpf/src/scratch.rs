@@ -2,8 +2,8 @@
 
 use aya_ebpf::{btf_maps::PerCpuArray, macros::btf_map};
 use podstuck_common::{
+    component::{NAME_SIZE, NAME_WORDS},
     record::{ARGUMENT_MAX, BASE_MAX, RecordHead},
-    trail::{NAME_SIZE, NAME_WORDS},
 };
 
 use crate::{

@@ -2,7 +2,7 @@
 
 use core::hint::black_box;
 
-use podstuck_common::trail::{Trail, component_hash};
+use podstuck_common::{component::component_hash, trail::Trail};
 
 use crate::{
     maps::config,

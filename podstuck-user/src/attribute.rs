@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, path::Path, sync::Arc, time::Duration};
 
-use podstuck_common::{record, trail::name_hash};
+use podstuck_common::{component::name_hash, record};
 
 use crate::{
     decode::Record,

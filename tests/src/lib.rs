@@ -6,25 +6,23 @@
     reason = "a test stops at the first surprise"
 )]
 
+mod running;
+mod tally;
+
 use std::{
     ffi::OsStr,
-    io::{BufRead, BufReader},
     path::{Path, PathBuf},
-    process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio},
-    sync::mpsc::{Receiver, RecvTimeoutError, channel},
+    process::{Command, Output},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::{Pid, geteuid},
-};
+use nix::unistd::geteuid;
 use podstuck::kernel::hooks::Form;
 use serde_json::Value;
 
-/// Longer than anything takes; a test that waits this long has failed.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub use running::{Running, diagnose, lab, lab_if_possible, watch};
+pub use tally::{add_up, assert_counted};
 
 /// How much slower than a real machine this one is: an emulated one gets smaller workloads.
 pub fn slowdown() -> u32 {
@@ -99,155 +97,6 @@ pub fn run(args: &[&str]) -> Output {
     Command::new(podstuck()).args(args).output().expect("running podstuck")
 }
 
-/// A process whose lines arrive as they are printed. Ended when dropped.
-pub struct Running {
-    child: Child,
-    lines: Receiver<String>,
-    /// All lines so far.
-    pub seen: Vec<Value>,
-}
-
-impl Running {
-    fn start(args: &[&OsStr], environment: &[(&str, &Path)]) -> Self {
-        let mut command = Command::new(podstuck());
-        command.args(args).stdout(Stdio::piped()).stderr(Stdio::null());
-        command.envs(environment.iter().copied());
-        let mut child = command.spawn().expect("starting podstuck");
-        let lines = lines_of(child.stdout.take().unwrap());
-        Self { child, lines, seen: Vec::new() }
-    }
-
-    /// Waits for a line that fits, and returns it.
-    pub fn wait_for(&mut self, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
-        let end = Instant::now() + PATIENCE * slowdown();
-        loop {
-            match self.lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
-                Ok(line) => {
-                    let value: Value = serde_json::from_str(&line)
-                        .unwrap_or_else(|e| panic!("not JSON ({e}): {line}"));
-                    self.seen.push(value.clone());
-                    if fits(&value) {
-                        return value;
-                    }
-                }
-                Err(RecvTimeoutError::Timeout) => panic!("no {what}; seen: {:#?}", self.seen),
-                Err(RecvTimeoutError::Disconnected) => {
-                    panic!("ended without {what}: {:#?}", self.seen)
-                }
-            }
-        }
-    }
-
-    /// Its first line; `None` when it ends without one.
-    fn first(&mut self) -> Option<Value> {
-        match self.lines.recv_timeout(PATIENCE * slowdown()) {
-            Ok(line) => {
-                let value: Value = serde_json::from_str(&line).expect("a line of JSON");
-                self.seen.push(value.clone());
-                Some(value)
-            }
-            Err(RecvTimeoutError::Disconnected) => None,
-            Err(RecvTimeoutError::Timeout) => panic!("no line"),
-        }
-    }
-
-    /// Sends a signal.
-    pub fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
-    }
-
-    /// Stops its clock, so that whatever is started next is ready before it goes on.
-    pub fn pause(&self) {
-        self.signal(Signal::SIGSTOP);
-    }
-
-    /// Lets it go on.
-    pub fn resume(&self) {
-        self.signal(Signal::SIGCONT);
-    }
-
-    /// Waits for its end; all lines and the exit status.
-    pub fn finish(mut self) -> (Vec<Value>, ExitStatus) {
-        while let Ok(line) = self.lines.recv_timeout(PATIENCE * slowdown()) {
-            self.seen.push(serde_json::from_str(&line).expect("a line of JSON"));
-        }
-        let status = self.child.wait().unwrap();
-        (std::mem::take(&mut self.seen), status)
-    }
-
-    /// Asks it to stop as Ctrl-C does, and waits for its end.
-    pub fn stop(self) -> (Vec<Value>, ExitStatus) {
-        self.signal(Signal::SIGINT);
-        self.finish()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // SIGINT, so that a lab cleans up even when its test fails.
-        if self.child.try_wait().is_ok_and(|status| status.is_none()) {
-            self.signal(Signal::SIGINT);
-            // One that is paused would not notice.
-            self.resume();
-            let _ = self.child.wait();
-        }
-    }
-}
-
-fn lines_of(stdout: ChildStdout) -> Receiver<String> {
-    let (sender, lines) = channel();
-    thread::spawn(move || {
-        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-            if sender.send(line).is_err() {
-                return;
-            }
-        }
-    });
-    lines
-}
-
-/// Starts `podstuck watch --output json` and waits until it watches.
-pub fn watch(args: &[&str]) -> Running {
-    trace("watch", args)
-}
-
-/// Starts `podstuck diagnose --output json` and waits until it watches.
-pub fn diagnose(args: &[&str]) -> Running {
-    trace("diagnose", args)
-}
-
-fn trace(command: &str, args: &[&str]) -> Running {
-    let backend = backend();
-    let attach = backend.iter().flat_map(|name| ["--backend", name.as_str()]);
-    let all = [command, "--output", "json"].into_iter().chain(attach).chain(args.iter().copied());
-    let all = all.map(OsStr::new);
-    let mut running = Running::start(&all.collect::<Vec<_>>(), &[]);
-    running.wait_for("start line", |line| line["type"] == "start");
-    running
-}
-
-/// Starts a lab that has built its case, and pauses it before the removal: it goes on when it is
-/// resumed. Temporary files lie in memory, unless the case needs attributes that only a disk has.
-pub fn lab(case: &str, args: &[&str]) -> (Running, Value) {
-    lab_if_possible(case, args).expect("a lab that can be played here")
-}
-
-/// The same; `None` where the lab says that this machine lacks what it needs.
-pub fn lab_if_possible(case: &str, args: &[&str]) -> Option<(Running, Value)> {
-    let all = ["lab", case, "--hold", "2s"].into_iter().chain(args.iter().copied()).map(OsStr::new);
-    let attribute = case.ends_with("-attribute");
-    let environment: &[_] = if attribute { &[] } else { &[("TMPDIR", Path::new("/dev/shm"))] };
-    let mut running = Running::start(&all.collect::<Vec<_>>(), environment);
-    let Some(ready) = running.first() else {
-        let status = running.child.wait().expect("waiting for podstuck");
-        assert_eq!(status.code(), Some(3), "lab {case} ended before it was ready: {status}");
-        return None;
-    };
-    assert_eq!(ready["state"], "ready", "{ready:#}");
-    running.pause();
-    Some((running, ready))
-}
-
 /// Lines of one type.
 pub fn of_type<'a>(lines: &'a [Value], kind: &str) -> Vec<&'a Value> {
     lines.iter().filter(|line| line["type"] == kind).collect()
@@ -281,37 +130,4 @@ pub fn empty_dir(top: &Path) -> PathBuf {
     let volume = top.join("pods").join(UID).join("volumes/kubernetes.io~empty-dir/data");
     std::fs::create_dir_all(&volume).unwrap();
     volume
-}
-
-/// Adds up tallies of the form `{call: {outcome: count}}`; empty calls count as absent.
-pub fn add_up(tallies: &[&Value]) -> std::collections::BTreeMap<String, u64> {
-    let mut sum = std::collections::BTreeMap::new();
-    for tally in tallies {
-        for (call, outcomes) in tally.as_object().unwrap() {
-            for (outcome, count) in outcomes.as_object().unwrap() {
-                *sum.entry(format!("{call} {outcome}")).or_default() += count.as_u64().unwrap();
-            }
-        }
-    }
-    sum
-}
-
-/// That what was counted is the truth, to the last call. Where the kernel itself ran no probes now
-/// and then (Linux 7 under tracepoints, in an emulated machine), that what is missing was told.
-pub fn assert_counted(summary: &Value, tallies: &[&Value]) {
-    let (counted, truth) = (add_up(&[&summary["by_outcome"]]), add_up(tallies));
-    let lost = &summary["completeness"];
-    let told = ["probes_skipped", "unmatched_exits"].map(|name| lost[name].as_u64().unwrap());
-    let told: u64 = told.iter().sum();
-    if told == 0 || slowdown() == 1 {
-        assert_eq!(counted, truth, "{lost:#}");
-        return;
-    }
-    let missing = truth.iter().map(|(what, calls)| {
-        let seen = counted.get(what).copied().unwrap_or(0);
-        calls.checked_sub(seen).unwrap_or_else(|| panic!("{what}: {seen} of {calls} calls"))
-    });
-    let missing: u64 = missing.sum();
-    assert!(missing <= told, "{missing} calls are missing: {lost:#}");
-    println!("measured: {missing} calls missing, {told} told, of {}", truth.values().sum::<u64>());
 }

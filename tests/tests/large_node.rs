@@ -4,10 +4,17 @@
 #[path = "common/holding.rs"]
 mod holding;
 
-use std::{fs, time::Instant};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::PathBuf,
+    thread,
+    time::{Duration, Instant},
+};
 
 use holding::{Memory, Process, holders, of_process};
 use nix::{
+    mount::{MsFlags, mount},
     sys::{
         resource::{UsageWho, getrusage},
         signal::{Signal, kill},
@@ -15,49 +22,107 @@ use nix::{
     },
     unistd::Pid,
 };
-use podstuck::state::sample::mounts::MountPoller;
+use podstuck_tests::{of_type, slowdown, watch};
+
+const NAMESPACES: usize = 200;
+const PROCESSES: usize = 10;
+const MOUNTS: usize = 10_000;
+/// As many as kubelet takes by default.
+const PODS: usize = 110;
 
 /// The issue's node: 2,000 processes, 200 mount namespaces, 10,000 mounts.
+struct Node {
+    memory: Memory,
+    _containers: Vec<Tree>,
+}
+
+impl Node {
+    fn start() -> Self {
+        let memory = Memory::mount();
+        let path = memory.path().to_str().unwrap();
+        let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let more = MOUNTS.div_ceil(NAMESPACES).saturating_sub(table.lines().count());
+        // Each namespace has a container's worth of mounts and processes with descriptors.
+        let script = format!(
+            "mkdir -p {path}/m; i=0; while [ $i -lt {more} ]; do mount --bind /usr {path}/m; \
+             i=$((i+1)); done; i=1; while [ $i -lt {PROCESSES} ]; do \
+             (exec 3</dev/null 4</etc/hostname 5</dev/zero 6</etc/passwd 7</usr 8</proc 9</sys; \
+             exec sleep 1000 >/dev/null) & i=$((i+1)); done"
+        );
+        let containers =
+            (0..NAMESPACES).map(|_| Tree(Process::unshared("private", &script))).collect();
+        Self { memory, _containers: containers }
+    }
+
+    /// kubelet's root, with a mounted volume for each pod.
+    fn kubelet(&self) -> PathBuf {
+        let root = self.memory.path().join("kubelet");
+        for pod in 0..PODS {
+            let uid = format!("00000000-0000-4000-8000-{pod:012}");
+            let volume = root.join(format!("pods/{uid}/volumes/kubernetes.io~csi/pvc-{pod}/mount"));
+            fs::create_dir_all(&volume).unwrap();
+            mount(Some("/usr"), &volume, None::<&str>, MsFlags::MS_BIND, None::<&str>).unwrap();
+        }
+        root
+    }
+}
+
 #[test]
 #[ignore = "a measurement: says how much CPU a snapshot takes on a large node"]
-fn a_large_node_costs_little() {
-    const NAMESPACES: usize = 200;
-    const PROCESSES: usize = 10;
+fn holders_of_a_large_node_cost_little() {
     const LIMIT: f64 = 0.5;
-    let memory = Memory::mount();
-    let path = memory.path().to_str().unwrap();
-    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
-    let more = 10_000_usize.div_ceil(NAMESPACES).saturating_sub(table.lines().count());
-    // Each namespace has a container's worth of mounts and processes with descriptors.
-    let script = format!(
-        "mkdir -p {path}/m; i=0; while [ $i -lt {more} ]; do mount --bind /usr {path}/m; \
-         i=$((i+1)); done; i=1; while [ $i -lt {PROCESSES} ]; do \
-         (exec 3</dev/null 4</etc/hostname 5</dev/zero 6</etc/passwd 7</usr 8</proc 9</sys; \
-         exec sleep 1000 >/dev/null) & i=$((i+1)); done"
-    );
-    let node: Vec<Tree> =
-        (0..NAMESPACES).map(|_| Tree(Process::unshared("private", &script))).collect();
-    let sleeper = Process::sleep_in(memory.path());
-    let before = cpu(UsageWho::RUSAGE_CHILDREN);
+    let node = Node::start();
+    let sleeper = Process::sleep_in(node.memory.path());
+    let before = of_children();
     let begun = Instant::now();
-    let (lines, _) = holders(&[path]);
-    let (taken, took) = (cpu(UsageWho::RUSAGE_CHILDREN) - before, begun.elapsed());
+    let (lines, _) = holders(&[node.memory.path().to_str().unwrap()]);
+    let (taken, took) = (of_children() - before, begun.elapsed());
     let search = lines.last().unwrap();
     eprintln!("snapshot of holders: {taken:.3} s of CPU in {took:.3?}: {search}");
-    let mut poller = MountPoller::default();
-    for sample in ["first", "second", "third"] {
-        let before = cpu(UsageWho::RUSAGE_SELF);
-        let mounts = poller.sample().count();
-        let taken = cpu(UsageWho::RUSAGE_SELF) - before;
-        eprintln!("{sample} sample of {mounts} mounts: {taken:.4} s of CPU");
-    }
     assert!(of_process(&lines, sleeper.pid()).iter().any(|h| h["explains_ebusy"] == true));
-    assert!(
-        search["namespaces"].as_u64() >= Some(200) && search["mounts"].as_u64() >= Some(10_000)
-    );
+    assert!(search["namespaces"].as_u64() >= Some(200));
+    assert!(search["mounts"].as_u64() >= Some(10_000));
     assert!(search["processes"].as_u64() >= Some(2_000), "{search}");
     drop(node);
-    assert!(taken < LIMIT * f64::from(podstuck_tests::slowdown()), "{taken} s");
+    assert!(taken < LIMIT * f64::from(slowdown()), "{taken} s");
+}
+
+#[test]
+#[ignore = "a measurement: says how much CPU a watch takes on a large node where nothing happens"]
+fn watching_a_large_node_costs_little() {
+    const LIMIT: f64 = 0.02;
+    let node = Node::start();
+    let kubelet = node.kubelet();
+    let watching = watch(&["--kubelet-root", kubelet.to_str().unwrap()]);
+    // What is done once is no part of it.
+    thread::sleep(Duration::from_secs(10));
+    let (before, begun) = (threads(watching.pid()), Instant::now());
+    thread::sleep(Duration::from_secs(60));
+    let (after, took) = (threads(watching.pid()), begun.elapsed().as_secs_f64());
+    let mut shares: BTreeMap<&str, f64> = BTreeMap::new();
+    for (id, (name, seconds)) in &after {
+        let earlier = before.get(id).map_or(0.0, |(_, seconds)| *seconds);
+        *shares.entry(name).or_default() += (seconds - earlier) / took;
+    }
+    eprintln!("shares of one core: {shares:.5?}");
+    let (lines, _) = watching.stop();
+    drop(node);
+    assert!(of_type(&lines, "finding").is_empty(), "{lines:#?}");
+    assert!(shares["sampler"] < LIMIT, "{shares:?}");
+}
+
+/// Name and CPU seconds of each thread of a process, and of its children that have ended.
+fn threads(pid: u32) -> BTreeMap<String, (String, f64)> {
+    let process = procfs::process::Process::new(pid.cast_signed()).unwrap();
+    let seconds = |ticks: u64| ticks as f64 / procfs::ticks_per_second() as f64;
+    let stat = process.stat().unwrap();
+    let helpers = (stat.cutime + stat.cstime).cast_unsigned();
+    let mut all = BTreeMap::from([("helpers".into(), ("helpers".into(), seconds(helpers)))]);
+    for task in process.tasks().unwrap().flatten() {
+        let stat = task.stat().unwrap();
+        all.insert(task.tid.to_string(), (stat.comm, seconds(stat.utime + stat.stime)));
+    }
+    all
 }
 
 /// A process and all that it started.
@@ -73,11 +138,9 @@ impl Drop for Tree {
     }
 }
 
-/// Seconds of CPU of this process, or of all children that have ended, and theirs.
-fn cpu(who: UsageWho) -> f64 {
-    let usage = getrusage(who).unwrap();
+/// Seconds of CPU of all children that have ended, and theirs.
+fn of_children() -> f64 {
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).unwrap();
     let seconds = |time: TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
-    let (user, system) = (seconds(usage.user_time()), seconds(usage.system_time()));
-    eprintln!("  so far: {user:.4} s user, {system:.4} s system");
-    user + system
+    seconds(usage.user_time()) + seconds(usage.system_time())
 }

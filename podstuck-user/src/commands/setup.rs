@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, anyhow};
 use aya_log::EbpfLogger;
 use podstuck_common::{
+    component::{name_hash, path_hash},
     config::Config,
-    trail::{name_hash, path_hash},
 };
 use tokio::io::{Interest, unix::AsyncFd};
 

@@ -53,7 +53,7 @@ fn draft(id: &'static str, record: &PodRecord, here: Here<'_>, confidence: f64) 
         pod: Some(record.pod.clone()),
         ..Target::unknown()
     };
-    let id_of_pod = podstuck_common::trail::name_hash(record.pod.uid.as_bytes());
+    let id_of_pod = podstuck_common::component::name_hash(record.pod.uid.as_bytes());
     let path = format!("pods/{}", record.pod.uid).into();
     let mut draft =
         Draft::about_state(Family::Record, id, id_of_pod, Arc::new(target), path, here.at);

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use podstuck_common::trail::path_hash;
+use podstuck_common::component::path_hash;
 
 use super::{
     Verdict,

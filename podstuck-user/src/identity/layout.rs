@@ -8,8 +8,9 @@ use std::{
 };
 
 use podstuck_common::{
+    component::name_hash,
     config::{Config, MARKERS, Marker},
-    trail::{Trail, name_hash},
+    trail::Trail,
 };
 
 /// Name, how many components after it belong to the target, whether a pod UID comes first.
@@ -100,7 +101,7 @@ pub fn target_root(path: &Path) -> Option<(PathBuf, Trail)> {
 
 #[cfg(test)]
 mod tests {
-    use podstuck_common::trail::path_hash;
+    use podstuck_common::component::path_hash;
 
     use super::*;
 

@@ -8,7 +8,7 @@ use podstuck::{
     kernel::{layout, load},
     source::ring::Ring,
 };
-use podstuck_common::{config::Config, trail::path_hash};
+use podstuck_common::{component::path_hash, config::Config};
 use podstuck_tests::{call, forms};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;

@@ -1,4 +1,4 @@
-//! Control groups of pods, in every hierarchy of version 1 and in that of version 2.
+//! Processes in the control groups of pods.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -8,14 +8,12 @@ use std::{
 
 use super::{
     Only, freezer,
+    hierarchies::{Hierarchies, below},
     pods::PodState,
     tasks::{self, Task},
 };
-use crate::identity::{cgroup::container_id, cgroup_walk::pod_cgroups};
+use crate::identity::cgroup::container_id;
 
-/// Hierarchies of version 1 that every pod is in: the first of them is looked at every time, the
-/// others take turns.
-const MAIN: [&str; 4] = ["pids", "memory", "cpu,cpuacct", "cpu"];
 /// Processes looked at in one sample, of pods that give no reason to be looked at. A node with two
 /// thousand of them is seen in ten seconds.
 const AT_A_TIME: usize = 400;
@@ -41,11 +39,6 @@ pub struct PodGroup {
 /// What is kept from one look to the next.
 #[derive(Debug, Default)]
 pub(super) struct CgroupLook {
-    /// The first is the main one.
-    trees: Vec<PathBuf>,
-    turn: usize,
-    /// By UID: directories, relative to the tree.
-    groups: BTreeMap<String, BTreeSet<PathBuf>>,
     /// Pods that give a reason to look again.
     suspicious: HashSet<String>,
     /// Pods that had a directory, as long as they have groups.
@@ -55,47 +48,18 @@ pub(super) struct CgroupLook {
 }
 
 impl CgroupLook {
-    /// Looks for the groups of pods.
-    pub(super) fn refresh(&mut self, root: &Path) {
-        if self.trees.is_empty() {
-            self.trees = trees(root);
-        }
-        let Some((main, others)) = self.trees.split_first() else { return };
-        let other = others.get(self.turn % others.len().max(1));
-        self.turn = self.turn.wrapping_add(1);
-        for tree in [Some(main), other].into_iter().flatten() {
-            for (uid, found) in pod_cgroups(tree) {
-                let found = found.iter().filter_map(|group| group.strip_prefix(tree).ok());
-                self.groups.entry(uid).or_default().extend(found.map(Path::to_owned));
-            }
-        }
-        let trees = &self.trees;
-        self.groups.retain(|_, groups| {
-            groups.retain(|group| trees.iter().any(|tree| tree.join(group).is_dir()));
-            !groups.is_empty()
-        });
-    }
-
-    /// Whether a pod has a group.
-    pub(super) fn knows(&self, uid: &str) -> bool {
-        self.groups.contains_key(uid)
-    }
-
-    /// Whether a process is left in a pod's group or below, in the main hierarchy; `None` when there
-    /// is none. A pod without a group has none.
-    pub(super) fn populated(&self, uid: &str) -> Option<bool> {
-        let main = self.trees.first()?;
-        let mut groups = self.groups.get(uid).into_iter().flatten();
-        Some(groups.any(|group| has_process(&main.join(group))))
-    }
-
     /// Looks at the processes of pods: of those that give a reason, and of some of the others.
-    pub(super) fn sample(&mut self, only: &Only, pods: &[PodState]) -> Vec<PodGroup> {
+    pub(super) fn sample(
+        &mut self,
+        only: &Only,
+        hierarchies: &Hierarchies,
+        pods: &[PodState],
+    ) -> Vec<PodGroup> {
         if matches!(only, Only::Below(_)) {
             return Vec::new();
         }
         self.had_directory.extend(pods.iter().map(|pod| pod.uid.clone()));
-        self.had_directory.retain(|uid| self.groups.contains_key(uid));
+        self.had_directory.retain(|uid| hierarchies.knows(uid));
         let volumes: BTreeMap<&str, usize> =
             pods.iter().map(|pod| (pod.uid.as_str(), pod.volumes.len())).collect();
         // A pod without a directory may be another kubelet's, whose root is not known.
@@ -107,7 +71,7 @@ impl CgroupLook {
         let mut found = Vec::new();
         let mut budget = AT_A_TIME;
         let (after, before): (Vec<_>, Vec<_>) =
-            self.groups.iter().partition(|(uid, _)| **uid > self.last);
+            hierarchies.groups().partition(|(uid, _)| **uid > self.last);
         for (uid, groups) in after.into_iter().chain(before) {
             if matches!(only, Only::Pod(wanted) if wanted != uid) {
                 continue;
@@ -116,7 +80,7 @@ impl CgroupLook {
             if !reason && budget == 0 {
                 continue;
             }
-            let group = look(&self.trees, uid, groups, torn_down(uid));
+            let group = look(hierarchies.trees(), uid, groups, torn_down(uid));
             if !reason {
                 budget = budget.saturating_sub(group.tasks.len().max(1));
                 self.last.clone_from(uid);
@@ -130,26 +94,6 @@ impl CgroupLook {
             found.iter().filter(is_suspicious).map(|group| group.uid.clone()).collect();
         found
     }
-}
-
-/// All hierarchies, the main one first.
-fn trees(root: &Path) -> Vec<PathBuf> {
-    if root.join("cgroup.controllers").exists() {
-        return vec![root.to_owned()];
-    }
-    let entries = fs::read_dir(root).into_iter().flatten().flatten();
-    // Names of more than one controller are links to the same tree.
-    let mut trees: Vec<PathBuf> = entries
-        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
-        .map(|entry| entry.path())
-        .filter(|tree| tree.join("cgroup.procs").exists())
-        .collect();
-    let rank = |tree: &PathBuf| {
-        let name = tree.file_name().unwrap_or_default();
-        MAIN.iter().position(|main| name == *main).unwrap_or(MAIN.len())
-    };
-    trees.sort_by_key(|tree| (rank(tree), tree.clone()));
-    trees
 }
 
 /// One pod. A process may be in the pod's group of one hierarchy only, and then the main one is
@@ -202,25 +146,6 @@ fn collect(group: &Path, pids: &mut Vec<(u32, PathBuf)>, has_containers: &mut bo
     }
 }
 
-/// The groups directly below one.
-pub(super) fn below(group: &Path) -> impl Iterator<Item = PathBuf> + use<> {
-    let entries = fs::read_dir(group).into_iter().flatten().flatten();
-    let groups = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-    groups.map(|entry| entry.path())
-}
-
-fn has_process(group: &Path) -> bool {
-    if let Ok(events) = fs::read_to_string(group.join("cgroup.events")) {
-        return events.lines().any(|line| line == "populated 1");
-    }
-    // Version 1 does not count below. Reading the file of a group whose processes are all zombies
-    // shows none.
-    if fs::read(group.join("cgroup.procs")).is_ok_and(|pids| !pids.is_empty()) {
-        return true;
-    }
-    below(group).any(|group| has_process(&group))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -232,33 +157,6 @@ mod tests {
         fs::write(path, text).unwrap();
     }
 
-    fn populated(root: &Path, uid: &str) -> Option<bool> {
-        let mut look = CgroupLook::default();
-        look.refresh(root);
-        look.populated(uid)
-    }
-
-    #[test]
-    fn both_versions_are_read() {
-        for (pod, file, text) in [
-            ("kubepods", "cgroup.events", "populated 1\nfrozen 0\n"),
-            ("pids/kubepods", "ctr/cgroup.procs", "42\n"),
-        ] {
-            let root = tempfile::tempdir().unwrap();
-            let group = root.path().join(pod).join(format!("pod{UID}"));
-            match pod {
-                "kubepods" => write(root.path().join("cgroup.controllers"), "cpu\n"),
-                _ => write(root.path().join("pids/cgroup.procs"), ""),
-            }
-            write(group.join(file), text);
-            assert_eq!(populated(root.path(), UID), Some(true), "{pod}");
-            write(group.join(file), if pod == "kubepods" { "populated 0\n" } else { "" });
-            assert_eq!(populated(root.path(), UID), Some(false), "{pod}");
-            assert_eq!(populated(root.path(), &UID.replace('0', "1")), Some(false));
-        }
-        assert_eq!(populated(Path::new("/nonexistent"), UID), None);
-    }
-
     #[test]
     fn a_process_in_one_hierarchy_only_is_found_once_the_pod_is_torn_down() {
         let root = tempfile::tempdir().unwrap();
@@ -268,15 +166,14 @@ mod tests {
         }
         let group = root.path().join("memory/kubepods").join(format!("pod{UID}"));
         write(group.join("cgroup.procs"), &format!("{own}\n"));
-        let mut look = CgroupLook::default();
-        look.refresh(root.path());
+        let (mut look, hierarchies) = (CgroupLook::default(), Hierarchies::of(root.path()));
         look.had_directory.insert(UID.into());
-        let found = look.sample(&Only::All, &[]);
+        let found = look.sample(&Only::All, &hierarchies, &[]);
         assert_eq!((found[0].uid.as_str(), &found[0].path), (UID, &group));
         assert_eq!((found[0].tasks[0].pid, found[0].has_containers), (own, false));
         fs::create_dir(group.join("a".repeat(64))).unwrap();
-        assert!(look.sample(&Only::Pod(UID.into()), &[])[0].has_containers);
-        assert!(look.sample(&Only::Pod("another".into()), &[]).is_empty());
+        assert!(look.sample(&Only::Pod(UID.into()), &hierarchies, &[])[0].has_containers);
+        assert!(look.sample(&Only::Pod("another".into()), &hierarchies, &[]).is_empty());
     }
 
     #[test]
@@ -300,11 +197,10 @@ mod tests {
                 }],
             });
         }
-        let mut look = CgroupLook::default();
-        look.refresh(root.path());
+        let (mut look, hierarchies) = (CgroupLook::default(), Hierarchies::of(root.path()));
         let mut seen = BTreeSet::new();
         for _ in 0..3 {
-            let found = look.sample(&Only::All, &pods);
+            let found = look.sample(&Only::All, &hierarchies, &pods);
             assert_eq!(found.len(), 2);
             seen.extend(found.into_iter().map(|group| group.uid));
         }

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::cgroups::below;
+use super::hierarchies::below;
 
 /// The group that has to be thawed so that the processes of a group run: itself, the nearest one
 /// above, or one directly below. `None` when they run.

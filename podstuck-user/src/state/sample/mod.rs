@@ -3,7 +3,8 @@
 
 mod cgroups;
 mod freezer;
-pub mod mounts;
+mod hierarchies;
+mod mounts;
 mod pod_mounts;
 mod pods;
 mod space;
@@ -18,6 +19,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
+use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::watch;
 
 pub use cgroups::PodGroup;
@@ -29,12 +31,16 @@ pub use tasks::Task;
 use super::mounts::NodeMounts;
 use crate::{identity::on_host, model::time::Monotonic};
 use cgroups::CgroupLook;
+use hierarchies::Hierarchies;
 use mounts::MountPoller;
 use pods::PodLook;
 use space::SpaceLook;
 
-/// How often.
+/// How often, on a node where that is cheap.
 const EVERY: Duration = Duration::from_secs(2);
+/// How many times longer than it worked the thread rests at least: 2 % of one core, however many
+/// mounts and processes there are.
+const REST: u32 = 49;
 
 /// Where to look.
 #[derive(Clone, Debug)]
@@ -105,8 +111,13 @@ impl Sampler {
         thread::Builder::new()
             .name("sampler".into())
             .spawn(move || {
-                while sender.send(Some(Arc::new(look.at_all()))).is_ok() {
-                    thread::sleep(EVERY);
+                loop {
+                    let before = worked();
+                    if sender.send(Some(Arc::new(look.at_all()))).is_err() {
+                        return;
+                    }
+                    let work = worked().saturating_sub(before);
+                    thread::sleep(EVERY.max(work * REST));
                 }
             })
             .context("starting the thread that looks at the node")?;
@@ -126,11 +137,17 @@ impl Sampler {
     }
 }
 
+/// CPU time of this thread.
+fn worked() -> Duration {
+    clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap_or_default()
+}
+
 /// What is kept from one sample to the next.
 struct Look {
     places: Places,
     mounts: MountPoller,
     pods: PodLook,
+    hierarchies: Hierarchies,
     cgroups: CgroupLook,
     spaces: SpaceLook,
 }
@@ -141,6 +158,7 @@ impl Look {
             places,
             mounts: MountPoller::default(),
             pods: PodLook::default(),
+            hierarchies: Hierarchies::default(),
             cgroups: CgroupLook::default(),
             spaces: SpaceLook::default(),
         }
@@ -149,9 +167,9 @@ impl Look {
     fn at_all(&mut self) -> NodeSample {
         let mounts = self.mounts.sample();
         let (views, kubelets) = views::all(&mounts);
-        self.cgroups.refresh(&on_host(&self.places.host_root, Path::new("/sys/fs/cgroup")));
-        let pods = self.pods.sample(&self.places, &mounts, &views, &self.cgroups);
-        let cgroups = self.cgroups.sample(&self.places.only, &pods);
+        self.hierarchies.refresh(&on_host(&self.places.host_root, Path::new("/sys/fs/cgroup")));
+        let pods = self.pods.sample(&self.places, &mounts, &views, &self.hierarchies);
+        let cgroups = self.cgroups.sample(&self.places.only, &self.hierarchies, &pods);
         let spaces = self.spaces.sample(&self.places, &views);
         NodeSample { at: Monotonic::now(), mounts, kubelets, pods, cgroups, spaces }
     }

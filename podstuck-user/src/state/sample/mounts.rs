@@ -23,7 +23,7 @@ use crate::state::{
 
 /// Reads mount tables, and remembers those that have not changed.
 #[derive(Default)]
-pub struct MountPoller {
+pub(super) struct MountPoller {
     open: HashMap<u32, Polled>,
     read: HashMap<u32, Known>,
 }
@@ -42,7 +42,7 @@ struct Known {
 
 impl MountPoller {
     /// The tables as they are now.
-    pub fn sample(&mut self) -> NodeMounts {
+    pub(super) fn sample(&mut self) -> NodeMounts {
         let mut tables = HashMap::new();
         let own = std::process::id();
         for (namespace, pids) in namespaces::with_processes() {

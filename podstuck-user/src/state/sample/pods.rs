@@ -9,7 +9,7 @@ use std::{
 
 use super::{
     Only, Places,
-    cgroups::CgroupLook,
+    hierarchies::Hierarchies,
     pod_mounts::{Elsewhere, Mounted, by_pod},
     views::View,
 };
@@ -89,7 +89,7 @@ impl PodLook {
         places: &Places,
         node: &NodeMounts,
         views: &[View],
-        cgroups: &CgroupLook,
+        cgroups: &Hierarchies,
     ) -> Vec<PodState> {
         self.read(places, views);
         let elsewhere = Elsewhere::new(node, views);

@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// One look at so many samples: every ten seconds.
+/// One look at so many samples: every ten seconds, as a rule.
 const EVERY: u32 = 5;
 
 /// Where runtimes live by default, and where they all write.
@@ -57,7 +57,7 @@ pub(super) struct SpaceLook {
 type Wanted = (PathBuf, bool, Option<(u32, u32)>);
 
 impl SpaceLook {
-    /// All file systems, as they were found at most ten seconds ago.
+    /// All file systems, as they were found at the last look.
     pub(super) fn sample(&mut self, places: &Places, views: &[View]) -> Vec<Space> {
         if matches!(places.only, Only::Below(_)) {
             return Vec::new();

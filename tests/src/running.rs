@@ -1,0 +1,176 @@
+//! The tool and its labs as processes that go on beside a test.
+
+use std::{
+    ffi::OsStr,
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Child, ChildStdout, Command, ExitStatus, Stdio},
+    sync::mpsc::{Receiver, RecvTimeoutError, channel},
+    thread,
+    time::{Duration, Instant},
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use serde_json::Value;
+
+use crate::{backend, podstuck, slowdown};
+
+/// Longer than anything takes; a test that waits this long has failed.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A process whose lines arrive as they are printed. Ended when dropped.
+pub struct Running {
+    child: Child,
+    lines: Receiver<String>,
+    /// All lines so far.
+    pub seen: Vec<Value>,
+}
+
+impl Running {
+    fn start(args: &[&OsStr], environment: &[(&str, &Path)]) -> Self {
+        let mut command = Command::new(podstuck());
+        command.args(args).stdout(Stdio::piped()).stderr(Stdio::null());
+        command.envs(environment.iter().copied());
+        let mut child = command.spawn().expect("starting podstuck");
+        let lines = lines_of(child.stdout.take().unwrap());
+        Self { child, lines, seen: Vec::new() }
+    }
+
+    /// Waits for a line that fits, and returns it.
+    pub fn wait_for(&mut self, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
+        let end = Instant::now() + PATIENCE * slowdown();
+        loop {
+            match self.lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
+                Ok(line) => {
+                    let value: Value = serde_json::from_str(&line)
+                        .unwrap_or_else(|e| panic!("not JSON ({e}): {line}"));
+                    self.seen.push(value.clone());
+                    if fits(&value) {
+                        return value;
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => panic!("no {what}; seen: {:#?}", self.seen),
+                Err(RecvTimeoutError::Disconnected) => {
+                    panic!("ended without {what}: {:#?}", self.seen)
+                }
+            }
+        }
+    }
+
+    /// Its first line; `None` when it ends without one.
+    fn first(&mut self) -> Option<Value> {
+        match self.lines.recv_timeout(PATIENCE * slowdown()) {
+            Ok(line) => {
+                let value: Value = serde_json::from_str(&line).expect("a line of JSON");
+                self.seen.push(value.clone());
+                Some(value)
+            }
+            Err(RecvTimeoutError::Disconnected) => None,
+            Err(RecvTimeoutError::Timeout) => panic!("no line"),
+        }
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
+    }
+
+    /// Stops its clock, so that whatever is started next is ready before it goes on.
+    pub fn pause(&self) {
+        self.signal(Signal::SIGSTOP);
+    }
+
+    /// Lets it go on.
+    pub fn resume(&self) {
+        self.signal(Signal::SIGCONT);
+    }
+
+    /// Waits for its end; all lines and the exit status.
+    pub fn finish(mut self) -> (Vec<Value>, ExitStatus) {
+        while let Ok(line) = self.lines.recv_timeout(PATIENCE * slowdown()) {
+            self.seen.push(serde_json::from_str(&line).expect("a line of JSON"));
+        }
+        let status = self.child.wait().unwrap();
+        (std::mem::take(&mut self.seen), status)
+    }
+
+    /// Asks it to stop as Ctrl-C does, and waits for its end.
+    pub fn stop(self) -> (Vec<Value>, ExitStatus) {
+        self.signal(Signal::SIGINT);
+        self.finish()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // SIGINT, so that a lab cleans up even when its test fails.
+        if self.child.try_wait().is_ok_and(|status| status.is_none()) {
+            self.signal(Signal::SIGINT);
+            // One that is paused would not notice.
+            self.resume();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+fn lines_of(stdout: ChildStdout) -> Receiver<String> {
+    let (sender, lines) = channel();
+    thread::spawn(move || {
+        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    lines
+}
+
+/// Starts `podstuck watch --output json` and waits until it watches.
+pub fn watch(args: &[&str]) -> Running {
+    trace("watch", args)
+}
+
+/// Starts `podstuck diagnose --output json` and waits until it watches.
+pub fn diagnose(args: &[&str]) -> Running {
+    trace("diagnose", args)
+}
+
+fn trace(command: &str, args: &[&str]) -> Running {
+    let backend = backend();
+    let attach = backend.iter().flat_map(|name| ["--backend", name.as_str()]);
+    let all = [command, "--output", "json"].into_iter().chain(attach).chain(args.iter().copied());
+    let all = all.map(OsStr::new);
+    let mut running = Running::start(&all.collect::<Vec<_>>(), &[]);
+    running.wait_for("start line", |line| line["type"] == "start");
+    running
+}
+
+/// Starts a lab that has built its case, and pauses it before the removal: it goes on when it is
+/// resumed. Temporary files lie in memory, unless the case needs attributes that only a disk has.
+pub fn lab(case: &str, args: &[&str]) -> (Running, Value) {
+    lab_if_possible(case, args).expect("a lab that can be played here")
+}
+
+/// The same; `None` where the lab says that this machine lacks what it needs.
+pub fn lab_if_possible(case: &str, args: &[&str]) -> Option<(Running, Value)> {
+    let all = ["lab", case, "--hold", "2s"].into_iter().chain(args.iter().copied()).map(OsStr::new);
+    let attribute = case.ends_with("-attribute");
+    let environment: &[_] = if attribute { &[] } else { &[("TMPDIR", Path::new("/dev/shm"))] };
+    let mut running = Running::start(&all.collect::<Vec<_>>(), environment);
+    let Some(ready) = running.first() else {
+        let status = running.child.wait().expect("waiting for podstuck");
+        assert_eq!(status.code(), Some(3), "lab {case} ended before it was ready: {status}");
+        return None;
+    };
+    assert_eq!(ready["state"], "ready", "{ready:#}");
+    running.pause();
+    Some((running, ready))
+}

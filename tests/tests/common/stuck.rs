@@ -1,0 +1,106 @@
+//! A lab whose calls do not return, and what is told about it.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    missing_docs,
+    unreachable_pub,
+    reason = "a test stops at the first surprise"
+)]
+
+use std::{fs, path::Path, thread, time::Duration};
+
+use podstuck_tests::{Running, add_up, lab, of_type, settle, slowdown, summary, watch};
+use serde_json::Value;
+
+/// What `--hung-after` is by default, and how much later a stuck call must be told at the latest.
+pub const THRESHOLD: f64 = 2.0;
+const TOLD_AFTER: f64 = 3.0;
+
+/// A lab that goes on until it is stopped.
+pub struct Lab {
+    running: Running,
+    pub ready: Value,
+}
+
+impl Lab {
+    /// Built, mounted and held back.
+    pub fn build(case: &str) -> Self {
+        let (running, ready) = lab(case, &[]);
+        Self { running, ready }
+    }
+
+    pub fn start(&self) {
+        self.running.resume();
+    }
+
+    pub fn text(&self, field: &str) -> &str {
+        self.ready[field].as_str().unwrap()
+    }
+
+    pub fn watch(&self, args: &[&str]) -> Running {
+        let mine = ["--pod-uid", self.text("pod_uid"), "--kubelet-root", self.text("kubelet_root")];
+        watch(&[&mine, args].concat())
+    }
+
+    /// Stops it; the removal's own count. Nothing is left of it.
+    pub fn end(self) -> Value {
+        // One that is held back would not notice.
+        self.running.resume();
+        let (lines, status) = self.running.stop();
+        assert!(status.success(), "{lines:#?}");
+        let root = self.ready["root"].as_str().unwrap();
+        assert!(!Path::new(root).exists(), "{root}");
+        // A loop device goes when the last process with the mount does.
+        for _ in 0..50 {
+            if !loop_files().iter().any(|file| file.contains(root)) {
+                return lines.last().unwrap()["calls"].clone();
+            }
+            thread::sleep(Duration::from_millis(100) * slowdown());
+        }
+        panic!("{root} is still behind a loop device");
+    }
+}
+
+fn loop_files() -> Vec<String> {
+    let devices = fs::read_dir("/sys/block").unwrap().flatten();
+    devices.filter_map(|d| fs::read_to_string(d.path().join("loop/backing_file")).ok()).collect()
+}
+
+pub fn stack(line: &Value) -> Vec<&str> {
+    line["stack"].as_array().unwrap().iter().map(|frame| frame.as_str().unwrap()).collect()
+}
+
+/// Waits until a call of the lab is told to be stuck, and checks that it was told in time.
+pub fn hung(watching: &mut Running, lab: &Lab, phase: &str) -> Value {
+    let hung = watching.wait_for("stuck call", |l| l["type"] == "hung" && l["phase"] == phase);
+    assert_eq!(hung["over"], false, "{hung:#}");
+    assert_eq!(hung["victim"]["uid"], lab.ready["pod_uid"], "{hung:#}");
+    let age = hung["age_s"].as_f64().unwrap();
+    assert!(age >= THRESHOLD, "{hung:#}");
+    if hung["since_before_start"] == false {
+        assert!(age <= THRESHOLD + TOLD_AFTER * f64::from(slowdown()), "{hung:#}");
+    }
+    hung
+}
+
+pub fn finding(watching: &mut Running, lab: &Lab, id: &str) -> Value {
+    let found = watching.wait_for("finding", |l| l["type"] == "finding" && l["id"] == id);
+    assert_eq!(found["pod"]["uid"], lab.ready["pod_uid"], "{found:#}");
+    assert_eq!(found["blocks_deletion"], true, "{found:#}");
+    found
+}
+
+/// Ends lab and watch: only this was found, it was cleared if a call was stuck, and all calls of the
+/// removal were counted.
+pub fn end(lab: Lab, watching: Running, id: &str) -> Vec<Value> {
+    let tally = lab.end();
+    settle();
+    let (lines, _) = watching.stop();
+    for found in of_type(&lines, "finding") {
+        // The server ends with the lab, and the removal meets what is left of it.
+        let died = id == "fuse-daemon-hung" && found["id"] == "fuse-daemon-dead";
+        assert!(found["id"] == id || died, "{found:#}");
+    }
+    assert_eq!(add_up(&[&summary(&lines)["by_outcome"]]), add_up(&[&tally]), "{id}: counts");
+    lines
+}
