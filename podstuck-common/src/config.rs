@@ -85,7 +85,7 @@ pub const MARKERS: usize = 8;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marker {
-    /// [`crate::trail::component_hash`] of the name; 0 in an unused slot.
+    /// [`crate::component::component_hash`] of the name; 0 in an unused slot.
     pub hash: u64,
     /// How many path components after the marker belong to the target.
     pub take: u32,
@@ -97,11 +97,12 @@ pub struct Marker {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Calls that take at least this long are reported one by one, whatever their outcome.
+    /// Calls that take at least this long, in nanoseconds, are reported one by one, whatever their
+    /// outcome.
     pub slow_ns: u64,
-    /// [`crate::trail::component_hash`] of the only pod UID wanted; 0 for all.
+    /// [`crate::component::component_hash`] of the only pod UID wanted; 0 for all.
     pub only_pod: u64,
-    /// Rolling hash of the only directory wanted (see [`crate::trail::path_hash`]); 0 for all.
+    /// Rolling hash of the only directory wanted (see [`crate::component::path_hash`]); 0 for all.
     pub only_path: u64,
     /// The tool's own process: its calls prove that a probe fires and are not counted.
     pub own_tgid: u32,

@@ -115,11 +115,13 @@ pub struct Actor {
 
 /// Why a ring record was sent.
 pub mod reason {
-    /// The call failed.
+    /// The call failed in a target or below the only wanted directory, and neither with EISDIR nor
+    /// with ENOENT.
     pub const FAILED: u32 = 1;
     /// The call took at least [`crate::config::Config::slow_ns`].
     pub const SLOW: u32 = 1 << 1;
-    /// First call on this target, or first sight of this process.
+    /// User space has not been told the path of this target, or the probes have forgotten that it
+    /// was. The call may be the target's rename.
     pub const FIRST: u32 = 1 << 2;
     /// The call succeeded below a mount that sits inside the target.
     pub const CROSSED: u32 = 1 << 3;
@@ -129,7 +131,8 @@ pub mod reason {
     pub const RECOVERED: u32 = 1 << 5;
     /// Every unmount is reported.
     pub const UNMOUNT: u32 = 1 << 6;
-    /// A sample of a directory not seen before.
+    /// A sample of a directory whose trail had to be read anew: it was not remembered, or for more
+    /// than a second, or it has changed. Sent inside targets and elsewhere.
     pub const DIRECTORY: u32 = 1 << 7;
 }
 

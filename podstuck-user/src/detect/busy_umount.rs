@@ -3,7 +3,8 @@
 use super::{
     busy::BusyObject,
     busy_verdict::{SHIM_BURST, base},
-    draft::{Draft, PROBE, command_in_namespace},
+    command::View,
+    draft::{Draft, PROBE},
     holder_words::{describe, release},
 };
 use crate::{
@@ -87,7 +88,7 @@ pub(super) fn verdict(object: &BusyObject, error: Option<&LookError>) -> Option<
     draft.explanation = explanation(&draft, &users);
     // The deepest mount goes first.
     for holder in nested.iter().rev().take(TOLD) {
-        let command = command_in_namespace(&object.op, "umount", &holder.object.0);
+        let command = View::of(&object.op).on_mount("umount", &holder.object.0);
         draft.remedy(command, "low if whoever mounted it has ended: check first");
     }
     for (command, risk) in release(&users) {
@@ -95,7 +96,7 @@ pub(super) fn verdict(object: &BusyObject, error: Option<&LookError>) -> Option<
     }
     if nested.is_empty() {
         draft.remedy(
-            command_in_namespace(&object.op, "umount -l", &object.op.path),
+            View::of(&object.op).on_mount("umount -l", &object.op.path),
             "high for a volume that only one node may mount: the pod goes, but the file system \
              lives on here until its last user ends, and another node may mount it meanwhile; both \
              then corrupt it",

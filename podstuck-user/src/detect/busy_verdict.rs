@@ -1,18 +1,14 @@
 //! What an EBUSY means, given the mounts and what was tried.
 
-use std::path::Path;
-
 use super::{
     busy::BusyObject,
-    draft::{Draft, Family, PROBE, command_in_namespace, times},
+    command::View,
+    draft::{Draft, Family, PROBE, times},
     umounts::Tried,
 };
 use crate::{
     model::{
-        call::Call,
-        finding::Severity,
-        identity::{Target, TargetKind},
-        path::safe_path,
+        finding::Severity, identity::TargetKind, operation::Operation, path::safe_path,
         time::Monotonic,
     },
     state::mounts::Mounts,
@@ -52,7 +48,7 @@ pub(super) fn removal(
             .into();
         return Some(draft);
     };
-    let mut draft = base(cause(op.call, &op.target, &op.path, here.len(), tried), object, 0.0);
+    let mut draft = base(cause(op, here.len(), tried), object, 0.0);
     draft.confidence = confidence(object, draft.id);
     draft.fact(
         format!("{path} is a mount point for the caller: {}", top.describe()),
@@ -63,7 +59,7 @@ pub(super) fn removal(
     }
     tell_attempts(&mut draft, tried);
     explain(&mut draft, object);
-    let umount = command_in_namespace(op, "umount", &op.path);
+    let umount = View::of(op).on_mount("umount", &op.path);
     draft.remedy(
         umount,
         "low once all containers of the pod have ended and nobody uses the mount; what is mounted \
@@ -113,21 +109,25 @@ pub(super) fn base(id: &'static str, object: &BusyObject, confidence: f64) -> Dr
 }
 
 /// Which cause fits a mount point that its owner tries to remove instead of unmounting it.
-fn cause(call: Call, target: &Target, path: &Path, stacked: usize, tried: &Tried) -> &'static str {
+fn cause(op: &Operation, stacked: usize, tried: &Tried) -> &'static str {
+    let Operation { call, target, path, .. } = op;
+    let unmounted = tried.succeeded_in(op.mnt_ns);
     let plugin = target.volume.as_ref().map_or("", |v| v.plugin.as_str());
-    let below_root = path != target.root;
+    let below_root = *path != target.root;
     match plugin {
         // A driver's own mount sits at `mount` below the volume's directory, or at its root.
         "kubernetes.io/csi" => {
             let own = path.parent() == Some(&target.root) || !below_root;
-            match (own, stacked > 1 || tried.ok > 0, tried.busy > 0) {
-                (false, _, _) => "nested-mount-under-volume",
-                (true, true, _) => "stacked-mounts",
-                (true, false, true) => "volume-held-by-host-process",
-                (true, false, false) => "csi-driver-lost-publish-state",
+            match (own, unmounted, tried.busy > 0) {
+                (false, ..) => "nested-mount-under-volume",
+                _ if stacked > 1 => "stacked-mounts",
+                (_, Some(true), _) => "stacked-mounts",
+                (_, Some(false), _) => "csi-umount-wrong-namespace",
+                (_, None, true) => "volume-held-by-host-process",
+                (_, None, false) => "csi-driver-lost-publish-state",
             }
         }
-        _ if stacked > 1 || (!below_root && tried.ok > 0) => "stacked-mounts",
+        _ if stacked > 1 || (!below_root && unmounted == Some(true)) => "stacked-mounts",
         "kubernetes.io/empty-dir" if below_root && !call.removes_directory() => {
             "termination-message-in-bidirectional"
         }
@@ -192,6 +192,11 @@ fn explain(draft: &mut Draft, object: &BusyObject) {
             "The volume was mounted more than once on the same path, and one unmount removes only \
              the uppermost. Unmount until it fails with EINVAL."
         }
+        "csi-umount-wrong-namespace" => {
+            "The driver unmounted the volume where it runs, and that did not reach kubelet: its \
+             container lacks `mountPropagation: Bidirectional`, or kubelet's directory is not a \
+             shared mount (`findmnt -o TARGET,PROPAGATION`)."
+        }
         "emptydir-bidirectional-submount" => {
             "A container mounted something inside its emptyDir with Bidirectional propagation and \
              ended without unmounting it. kubelet deletes what it can reach before it fails: see \
@@ -217,8 +222,16 @@ fn explain(draft: &mut Draft, object: &BusyObject) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::model::{identity::Volume, path::JsonPath};
+    use std::sync::Arc;
+
+    use nix::errno::Errno;
+
+    use super::{super::sample, *};
+    use crate::model::{
+        call::Call,
+        identity::{Target, Volume},
+        path::JsonPath,
+    };
 
     fn target(plugin: &str, root: &str) -> Target {
         let path = JsonPath(root.into());
@@ -231,28 +244,35 @@ mod tests {
         }
     }
 
-    fn tried(ok: u64, busy: u64) -> Tried {
-        Tried { ok, busy, ..Tried::default() }
+    fn tried(ok: Option<u32>, busy: u64) -> Tried {
+        let last_ok = ok.map(|namespace| (Monotonic(1), namespace));
+        Tried { ok: u64::from(ok.is_some()), last_ok, busy, ..Tried::default() }
+    }
+
+    fn op(call: Call, target: &Target, path: &str) -> Operation {
+        let mut op = sample::failed(call, Errno::EBUSY, "x", 1.0);
+        (op.target, op.path, op.mnt_ns) = (Arc::new(target.clone()), path.into(), 1);
+        op
     }
 
     #[test]
     fn what_was_tried_tells_the_causes_apart() {
         let csi = target("kubernetes.io/csi", "/pv");
-        let of = |stacked, tried| {
-            cause(Call::UnlinkatDir, &csi, Path::new("/pv/mount"), stacked, &tried)
-        };
-        assert_eq!(of(1, tried(0, 0)), "csi-driver-lost-publish-state");
-        assert_eq!(of(1, tried(1, 0)), "stacked-mounts");
-        assert_eq!(of(2, tried(0, 0)), "stacked-mounts");
-        assert_eq!(of(1, tried(0, 3)), "volume-held-by-host-process");
-        let deep = cause(Call::UnlinkatDir, &csi, Path::new("/pv/mount/a/b"), 1, &tried(0, 0));
-        assert_eq!(deep, "nested-mount-under-volume");
+        let own = op(Call::UnlinkatDir, &csi, "/pv/mount");
+        let of = |stacked, tried| cause(&own, stacked, &tried);
+        assert_eq!(of(1, tried(None, 0)), "csi-driver-lost-publish-state");
+        assert_eq!(of(1, tried(Some(1), 0)), "stacked-mounts");
+        assert_eq!(of(1, tried(Some(2), 0)), "csi-umount-wrong-namespace");
+        assert_eq!(of(2, tried(None, 0)), "stacked-mounts");
+        assert_eq!(of(1, tried(None, 3)), "volume-held-by-host-process");
+        let deep = op(Call::UnlinkatDir, &csi, "/pv/mount/a/b");
+        assert_eq!(cause(&deep, 1, &tried(None, 0)), "nested-mount-under-volume");
     }
 
     #[test]
     fn a_mount_inside_an_empty_dir_has_its_own_names() {
         let empty = target("kubernetes.io/empty-dir", "/data");
-        let of = |call, path: &str| cause(call, &empty, Path::new(path), 1, &tried(0, 0));
+        let of = |call, path: &str| cause(&op(call, &empty, path), 1, &tried(None, 0));
         assert_eq!(of(Call::UnlinkatDir, "/data/m"), "emptydir-bidirectional-submount");
         assert_eq!(of(Call::Unlinkat, "/data/log"), "termination-message-in-bidirectional");
         assert_eq!(of(Call::UnlinkatDir, "/data"), "busy-unexplained");

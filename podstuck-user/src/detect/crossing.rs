@@ -3,11 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::{
-    Case, Draft, Family, Needs,
-    draft::{PROBE, command_in_namespace},
-    is_clean_up,
-};
+use super::{Case, Draft, Family, Needs, command::View, draft::PROBE, is_clean_up};
 use crate::{
     model::{
         finding::Severity, identity::TargetKind, operation::Operation, path::safe_path,
@@ -87,7 +83,7 @@ impl Crossing {
                 let point = safe_path(&mount.point);
                 draft.fact(format!("{point} is that mount: {}", mount.describe()), &table.source);
                 draft.remedy(
-                    command_in_namespace(op, "umount -l", &mount.point),
+                    View::of(op).on_mount("umount -l", &mount.point),
                     "low: detaches the mount at once, so that the removal no longer reaches the \
                      files behind it; whoever still uses it keeps it until then",
                 );

@@ -12,7 +12,8 @@ use nix::errno::Errno;
 
 use super::{
     case::{Case, Needs, Verdict},
-    draft::{Draft, Family, PROBE, command_in_namespace},
+    command::View,
+    draft::{Draft, Family, PROBE},
     is_clean_up,
 };
 use crate::model::{
@@ -147,7 +148,7 @@ fn draft(suspect: &Suspect, mount: &MountPoint) -> Draft {
         give up there, and the directories above stay. Nothing can be lost any more by unmounting."
             .into();
     draft.remedy(
-        command_in_namespace(op, "umount", &mount.point),
+        View::of(op).on_mount("umount", &mount.point),
         "low: nothing behind the mount can be reached; containers that still use it must be \
          started anew. The owner's next attempt then deletes the directory",
     );

@@ -1,16 +1,12 @@
 //! A finding before it has a history.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{path::PathBuf, sync::Arc};
 
 use crate::model::{
     call::{Call, Outcome},
     finding::{Evidence, Remedy, Severity},
     identity::{Actor, Target},
     operation::Operation,
-    path::shell_word,
     time::Monotonic,
 };
 
@@ -148,24 +144,4 @@ pub(super) const PROBE: &str = "syscall probe";
 /// `once`, `7 times`.
 pub(super) fn times(count: u64) -> String {
     if count == 1 { "once".into() } else { format!("{count} times") }
-}
-
-/// A command on a path, run where the caller sees that path.
-pub(super) fn command_in_namespace(op: &Operation, words: &str, path: &Path) -> String {
-    command_for(op.mnt_ns, op.actor.pid, words, path)
-}
-
-/// A command on a path, run in a mount namespace that a process is in.
-pub(super) fn command_for(namespace: u32, pid: u32, words: &str, path: &Path) -> String {
-    let path = shell_word(path);
-    if namespace == 0 || namespace == own_namespace() {
-        return format!("{words} {path}");
-    }
-    format!("nsenter --target {pid} --mount -- {words} {path}")
-}
-
-/// Inode number of our own mount namespace, 0 if unknown.
-fn own_namespace() -> u32 {
-    use std::os::linux::fs::MetadataExt;
-    std::fs::metadata("/proc/self/ns/mnt").map(|m| m.st_ino() as u32).unwrap_or(0)
 }

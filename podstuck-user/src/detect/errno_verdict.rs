@@ -3,7 +3,8 @@
 use nix::errno::Errno;
 
 use super::{
-    draft::{Draft, Family, PROBE, command_for, times},
+    command::View,
+    draft::{Draft, Family, PROBE, times},
     errno::Failing,
 };
 use crate::{
@@ -12,7 +13,7 @@ use crate::{
         identity::TargetKind,
         path::{safe, safe_path},
     },
-    state::file_system::FileSystem,
+    state::{file_system::FileSystem, mount_point::is_fuse},
 };
 
 /// Not a cause: says what could not be found out.
@@ -68,11 +69,17 @@ fn judge(errno: Errno, found: Option<&FileSystem>, own: bool) -> (&'static str, 
     let broken = found.is_some_and(|fs| {
         fs.device_exists == Some(false) || !fs.errors.is_empty() || shut_down(fs)
     });
+    let served = found.is_some_and(|fs| {
+        is_fuse(&fs.fs_type)
+            || ["nfs", "cifs", "smb", "9p", "ceph"].iter().any(|p| fs.fs_type.starts_with(p))
+    });
     let is_nfs = found.is_some_and(|fs| fs.fs_type.starts_with("nfs"));
     match errno {
         Errno::EROFS if found.is_some_and(|fs| fs.read_only || fs.mount_read_only) => {
             ("node-fs-readonly", 0.95)
         }
+        // Whatever its server dislikes, and no device's error.
+        Errno::EIO if served => (UNEXPLAINED, 0.3),
         Errno::EIO | Errno::EUCLEAN | Errno::ENODEV | Errno::ENXIO | Errno::ESHUTDOWN => {
             ("device-io-error", if broken { 0.9 } else { 0.7 })
         }
@@ -137,6 +144,9 @@ fn explanation(id: &str, errno: Errno, point: &str) -> String {
             file system that copies before it writes needs room even to remove something. The node's \
             own disks are not concerned."
             .into(),
+        (_, Errno::EIO) => "The server of the file system refuses the removal with EIO, or it did not \
+            answer in time. Its own log says why."
+            .into(),
         (_, Errno::EOVERFLOW) => "The owner of the object has no number in the mount's map of users: \
             an idmapped mount gives this error on a removal."
             .into(),
@@ -165,8 +175,8 @@ fn remedies(
     found: Option<&FileSystem>,
 ) {
     let op = &failing.op;
-    let on_point =
-        |words: &str| found.map(|fs| command_for(op.mnt_ns, op.actor.pid, words, &fs.point));
+    let on_mount = |words: &str| found.map(|fs| View::of(op).on_mount(words, &fs.point));
+    let on_object = |words: &str| found.map(|fs| View::of(op).on_object(words, &fs.point));
     if matches!(id, "node-fs-readonly" | "device-io-error") {
         draft.remedy(
             "dmesg | grep -iE 'i/o error|remounting|shut(ting)? ?down|corrupt'",
@@ -174,19 +184,19 @@ fn remedies(
         );
     }
     let more = match id {
-        "node-fs-readonly" => on_point("mount -o remount,rw").zip(Some(
+        "node-fs-readonly" => on_mount("mount -o remount,rw").zip(Some(
             "only if no error of the disk made it read-only: writing to a damaged file system damages \
              it further. After an error, drain the node, check the file system offline, replace the \
              disk",
         )),
-        "device-io-error" => on_point("umount").zip(Some(
-            "what was not yet written is lost, if the device is gone anyway; never on a file system \
-             that the node itself needs",
-        )),
-        "nfs-stale-handle" => on_point("umount -f").zip(Some(
+        "device-io-error" if found.is_some_and(|fs| is_in_the_pod(failing, fs)) => {
+            on_mount("umount").zip(Some(
+            "what was not yet written is lost, if the device is gone anyway",
+        ))}
+        "nfs-stale-handle" => on_mount("umount -f").zip(Some(
             "low: the mount is of no use to anybody any more; what was not yet written is lost",
         )),
-        "disk-full-runtime" => on_point("du --one-file-system --max-depth=2 --human-readable").zip(
+        "disk-full-runtime" => on_object("du --one-file-system --max-depth=2 --human-readable").zip(
             Some("none, but reads much; free room outside the runtime's own directories first"),
         ),
         _ if errno == Errno::EACCES => {

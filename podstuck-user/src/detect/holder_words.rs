@@ -69,7 +69,7 @@ fn one(holder: &Holder) -> (String, String) {
             )
         }
         (How::NfsExport, _) => (
-            format!("exportfs -u '*:{}'", safe_path(&holder.object.0)),
+            format!("exportfs -u '*':{object}"),
             "its NFS clients lose it; name the client as `exportfs -v` shows it".into(),
         ),
         (_, Some(pid)) => process(holder, pid),
@@ -84,7 +84,11 @@ fn process(holder: &Holder, pid: u32) -> (String, String) {
         && let (Some(namespace), Some(name)) = (&pod.namespace, &pod.name)
     {
         return (
-            format!("kubectl --namespace {namespace} delete pod {name}"),
+            format!(
+                "kubectl --namespace {} delete pod {}",
+                shell_word(namespace.as_ref()),
+                shell_word(name.as_ref())
+            ),
             "its controller starts it again; what it does on this node pauses meanwhile. For good: \
              leave kubelet's directory out of its hostPath volumes"
                 .into(),

@@ -1,8 +1,7 @@
 //! What is said about a call that does not return, once its cause is decided.
 
-use std::path::Path;
-
 use super::{
+    command::View,
     draft::{Draft, PROBE, times},
     hung_verdict::{Cause, Judged},
 };
@@ -11,7 +10,7 @@ use crate::{
         call::Call,
         finding::Severity,
         hung::{Progress, Since},
-        path::{safe, safe_path, shell_word},
+        path::{safe, safe_path},
     },
     state::{mount_point::is_fuse, stuck::Sighting},
 };
@@ -96,15 +95,19 @@ fn fuse(draft: &mut Draft, seen: &Sighting) {
         comes to unmount. The waiting thread is in state S at first, so a search for state D misses \
         it. Other processes that use the volume wait as well."
         .into();
-    if let Some(mount) = seen.mount.as_ref().filter(|mount| is_fuse(&mount.fs_type)) {
+    let mount = seen.mount.as_ref().filter(|mount| is_fuse(&mount.fs_type));
+    // A `fuseblk` mount has a real device, whose minor number is not the connection's.
+    if let Some(mount) = mount.filter(|mount| mount.fs_type != "fuseblk") {
         draft.remedy(
             format!("echo 1 > /sys/fs/fuse/connections/{}/abort", mount.minor),
             "ends all waiting at once: every request fails with ECONNABORTED, and what the server \
-             had not written is lost. First look whether its process is only stopped or overloaded; \
+             had not written is lost. First look whether its process is only slow, stopped or overloaded; \
              /sys/fs/fuse/connections must be mounted (fusectl)",
         );
+    }
+    if let Some(mount) = mount {
         draft.remedy(
-            in_namespace(seen, "umount", &mount.point),
+            view(seen).on_mount("umount", &mount.point),
             "low once the connection is aborted; before, it waits like the others",
         );
     }
@@ -124,7 +127,7 @@ fn frozen(draft: &mut Draft, seen: &Sighting) {
             .into();
     if let Some(mount) = &seen.mount {
         draft.remedy(
-            in_namespace(seen, "fsfreeze --unfreeze", &mount.point),
+            view(seen).on_object("fsfreeze --unfreeze", &mount.point),
             "low, unless a snapshot or a backup is being taken just now, which then is not \
              consistent: ask who froze it. A suspended device-mapper device (`dmsetup info`) is \
              released by `dmsetup resume` instead",
@@ -142,10 +145,14 @@ fn nfs(draft: &mut Draft, seen: &Sighting) {
         by default: the client asks for ever. kubelet, umount and the containers' processes that \
         touch the volume all wait."
         .into();
-    let point = seen.mount.as_ref().map_or(draft.path.as_path(), |mount| &mount.point);
-    let command = in_namespace(seen, "umount -f -l", point);
+    // What lies textually above a path need not be what it is on.
+    let Some(mount) = seen.mount.as_ref().filter(|mount| mount.fs_type.starts_with("nfs")) else {
+        let table = view(seen).table();
+        draft.remedy(format!("grep ' nfs' {table}"), "none; shows what is mounted from where");
+        return;
+    };
     draft.remedy(
-        command,
+        view(seen).on_mount("umount -f -l", &mount.point),
         "what was not written to the server is lost, and processes that have files open on it keep \
          waiting. First try to bring the server, or the way to it, back: then everything goes on",
     );
@@ -192,7 +199,7 @@ fn unknown(draft: &mut Draft) {
     );
 }
 
-/// A command on a path, run where the stuck thread sees that path.
-fn in_namespace(seen: &Sighting, words: &str, path: &Path) -> String {
-    format!("nsenter --target {} --mount -- {words} {}", seen.thread.pid, shell_word(path))
+/// Where the stuck thread sees its paths.
+fn view(seen: &Sighting) -> View {
+    View { namespace: seen.actor.mnt_ns, pid: seen.thread.pid }
 }

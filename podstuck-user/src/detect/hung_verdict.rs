@@ -29,22 +29,34 @@ pub(super) struct Judged {
 
 /// Without a sign of life for so long, a shutdown is no longer taken to be merely slow.
 const LIFELESS_MS: u64 = 3500;
+/// The same where a flush gives no sign of life before it is over. The kernel itself complains about
+/// a task after so long (`hung_task_timeout_secs`).
+const LIFELESS_FLUSH_MS: u64 = 120_000;
+/// Servers of remote and FUSE file systems may be slow: an object store takes seconds for a request
+/// that it answers.
+const SLOW_SERVER_MS: u64 = 10_000;
 
 /// Decides; `None` while it is too early to say anything.
 pub(super) fn judge(seen: &Sighting) -> Option<Judged> {
     let fs_type = seen.mount.as_ref().map_or("", |mount| mount.fs_type.as_str());
     let has = |test: fn(&str) -> bool| functions(seen).any(test);
     let judged = |cause, id, confidence| Some(Judged { cause, id, confidence });
+    let by_server = |cause, id, confidence| {
+        judged(cause, id, if age_ms(seen) < SLOW_SERVER_MS { 0.6 } else { confidence })
+    };
     if has(|f| f == "request_wait_answer" || f.starts_with("fuse_") || f.starts_with("__fuse")) {
-        return judged(Cause::Fuse, "fuse-daemon-hung", 0.95);
+        return by_server(Cause::Fuse, "fuse-daemon-hung", 0.95);
     }
     if has(|f| f.starts_with("percpu_rwsem_wait") || f.starts_with("__percpu_down_read")) {
         let named = has(|f| f.contains("mnt_want_write") || f.contains("sb_start_write"));
         let confidence = if named { 0.95 } else { 0.6 };
         return judged(Cause::Frozen, "filesystem-frozen", confidence);
     }
-    if has(|f| ["rpc_", "__rpc_", "nfs_", "nfs3_", "nfs4_"].iter().any(|p| f.starts_with(p))) {
-        return judged(Cause::Nfs, "nfs-server-unreachable", 0.85);
+    // Shutting one down is no question to its server.
+    let asks =
+        |f: &str| ["rpc_", "__rpc_", "nfs_", "nfs3_", "nfs4_"].iter().any(|p| f.starts_with(p));
+    if functions(seen).any(|f| asks(f) && !f.ends_with("_super")) {
+        return by_server(Cause::Nfs, "nfs-server-unreachable", 0.85);
     }
     let unmounts = seen.phase == Phase::AfterExit
         || (seen.syscall == Call::Umount2.name() && has(|f| f.contains("_super")));
@@ -66,7 +78,17 @@ pub(super) fn judge(seen: &Sighting) -> Option<Judged> {
 /// one whose device has stopped is woken a few times in the beginning at most.
 fn shutdown(seen: &Sighting) -> Option<Judged> {
     let quiet_ms = seen.progress?.quiet_ms;
-    let age_ms = seen.at.since(seen.began).as_millis() as u64;
+    let age_ms = age_ms(seen);
+    // Woken once, by the last page of all that the file system has to write (fs/fs-writeback.c), and
+    // not as parts of it are done. Under an overlay that is the node's disk.
+    if functions(seen).any(|f| f == "wb_wait_for_completion") {
+        let (cause, id) = if quiet_ms < LIFELESS_FLUSH_MS {
+            (Cause::Flush, "umount-flush-slow")
+        } else {
+            (Cause::Shutdown, "umount-kernel-hang")
+        };
+        return (age_ms >= LIFELESS_MS).then_some(Judged { cause, id, confidence: 0.6 });
+    }
     let runs = seen.times.is_some_and(|times| times.state == 'R');
     if quiet_ms >= LIFELESS_MS && !runs {
         let id = "umount-kernel-hang";
@@ -83,6 +105,10 @@ fn shutdown(seen: &Sighting) -> Option<Judged> {
     });
     let confidence = if writes && age_ms >= LIFELESS_MS { 0.85 } else { 0.6 };
     Some(Judged { cause: Cause::Flush, id: "umount-flush-slow", confidence })
+}
+
+fn age_ms(seen: &Sighting) -> u64 {
+    seen.at.since(seen.began).as_millis() as u64
 }
 
 fn functions(seen: &Sighting) -> impl Iterator<Item = &str> {
@@ -135,6 +161,11 @@ mod tests {
         assert_eq!(id(&frozen), "filesystem-frozen");
         let nfs = sample(&["rpc_wait_bit_killable", "nfs4_proc_getattr"]);
         assert_eq!(id(&nfs), "nfs-server-unreachable");
+        // What a slow server does not do.
+        assert!(judge(&fuse).unwrap().confidence < 0.7 && judge(&nfs).unwrap().confidence < 0.7);
+        let later = |seen: Sighting| Sighting { at: Monotonic(12_000_000_000), ..seen };
+        assert!(judge(&later(fuse)).unwrap().confidence > 0.9);
+        assert!(judge(&later(nfs)).unwrap().confidence > 0.8);
         assert_eq!(id(&sample(&["io_schedule", "__ext4_find_entry"])), "call-hung-unexplained");
     }
 
@@ -155,6 +186,21 @@ mod tests {
             assert_eq!(id(&seen), expected, "{age_ms} {quiet_ms}");
         }
         assert!((judge(&seen).unwrap().confidence - 0.85).abs() < 0.001);
+    }
+
+    #[test]
+    fn a_flush_of_a_whole_disk_gives_no_sign_of_life() {
+        let mut seen =
+            sample(&["wb_wait_for_completion", "sync_inodes_sb", "ovl_sync_fs", "nfs_kill_super"]);
+        (seen.phase, seen.syscall) = (Phase::AfterExit, "umount2".into());
+        for (age_ms, expected) in
+            [(2000, "too early"), (60_000, "umount-flush-slow"), (121_000, "umount-kernel-hang")]
+        {
+            seen.at = Monotonic(seen.began.0 + age_ms * 1_000_000);
+            seen.progress = Some(Progress { woken: 0, milliseconds: 1000, quiet_ms: age_ms });
+            assert_eq!(id(&seen), expected, "{age_ms}");
+            assert!(judge(&seen).is_none_or(|judged| judged.confidence < 0.7));
+        }
     }
 
     #[test]

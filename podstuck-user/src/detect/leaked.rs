@@ -8,6 +8,7 @@ use std::collections::HashMap;
 
 use super::{
     Case, Draft, Family, Needs, Verdict,
+    command::View,
     draft::PROBE,
     holder_words::{describe, release},
 };
@@ -17,7 +18,7 @@ use crate::{
         holder::{Holder, How},
         identity::Component,
         operation::Operation,
-        path::{safe_path, shell_word},
+        path::safe_path,
     },
     state::{
         holders::Snapshot,
@@ -179,9 +180,9 @@ fn draft(left: &Left, taken: &Snapshot) -> Draft {
 
 /// An unmount in the namespace that still has it.
 fn unmount_there(holder: &Holder) -> Option<crate::model::finding::Remedy> {
-    let point = shell_word(&holder.mount.point.0);
+    let view = View { namespace: holder.mount.namespace?, pid: holder.pid? };
     Some(crate::model::finding::Remedy {
-        command: format!("nsenter --target {} --mount -- umount {point}", holder.pid?),
+        command: view.on_mount("umount", &holder.mount.point.0),
         risk: "low: fails where somebody in there still uses it; whoever looks for the volume in \
                that namespace does not find it any more"
             .into(),
@@ -234,7 +235,7 @@ mod tests {
             (draft.id, draft.blocks_deletion),
             ("leaked-superblock-blocks-device", Some(false))
         );
-        assert!(draft.remedies[0].command.starts_with("nsenter --target 77 --mount -- umount /v"));
+        assert!(draft.remedies[0].command.starts_with("umount --internal-only --namespace 77 /v"));
         let (cases, _) = leaked.sampled(&sample(6, false, false));
         let verdict = leaked.conclude(&cases[0], Ok(snapshot(Vec::new())));
         assert!(matches!(verdict, Some(Verdict::Over { family: Family::Pinned, .. })));

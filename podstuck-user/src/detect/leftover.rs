@@ -69,15 +69,16 @@ impl Leftover {
             None | Some(Errno::ENOENT | Errno::EISDIR | Errno::EINVAL) => return None,
             Some(Errno::ENOTEMPTY) if op.call.removes_directory() => {}
             Some(_) => {
-                if self.explained.len() < DIRECTORIES {
-                    self.explained.insert(op.target_id);
+                if self.explained.len() >= DIRECTORIES {
+                    self.explained.clear();
                 }
+                self.explained.insert(op.target_id);
                 return None;
             }
         }
         let key = (op.target_id, op.path.clone());
         if self.directories.len() >= DIRECTORIES && !self.directories.contains_key(&key) {
-            return None;
+            self.make_room();
         }
         let full = self.directories.entry(key).or_insert_with(|| Full {
             op: op.clone(),
@@ -103,6 +104,17 @@ impl Leftover {
                 directory: op.path.clone(),
             },
         })
+    }
+
+    /// Forgets one that failed once only, as every directory does that is removed with its contents,
+    /// and of those the one that did so longest ago.
+    fn make_room(&mut self) {
+        let directories = self.directories.iter();
+        let least = directories
+            .min_by_key(|(_, full)| (full.attempts.count() >= ATTEMPTS_NEEDED, full.op.end));
+        if let Some(least) = least.map(|(key, _)| key.clone()) {
+            self.directories.remove(&least);
+        }
     }
 
     pub(super) fn conclude(

@@ -41,6 +41,19 @@ fn the_way_a_removal_begins_is_no_case() {
 }
 
 #[test]
+fn directories_that_failed_once_make_room() {
+    let plugin = "kubernetes.io/projected";
+    let (mut leftover, _) = full(plugin, "stays", &[1.0, 1.6]);
+    for n in 0..3 * DIRECTORIES {
+        leftover.observe(&empty(plugin, &format!("..{n}"), 2.0 + n as f64), false);
+    }
+    assert_eq!(leftover.directories.len(), DIRECTORIES);
+    assert_eq!(leftover.observe(&empty(plugin, "stays", 9000.0), false).into_iter().count(), 1);
+    let late = [9001.0, 9002.0].map(|s| leftover.observe(&empty(plugin, "later", s), false));
+    assert!(late[1].is_some(), "found also when the table is full");
+}
+
+#[test]
 fn the_deepest_directory_is_the_one() {
     let mut leftover = Leftover::default();
     let mut cases = Vec::new();

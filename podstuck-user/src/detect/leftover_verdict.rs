@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::{
-    draft::{Draft, Family, PROBE, command_in_namespace, times},
+    command::View,
+    draft::{Draft, Family, PROBE, times},
     leftover::{Full, Seen},
     umounts::Umounts,
 };
@@ -128,7 +129,7 @@ fn subpath(full: &Full, below: &[&Mount], mounts: &Mounts, umounts: &Umounts) ->
         let point = safe_path(&mount.point);
         draft.fact(format!("{point} is mounted: {}", mount.describe()), &mounts.source);
         draft.remedy(
-            command_in_namespace(&full.op, "umount", &mount.point),
+            View::of(&full.op).on_mount("umount", &mount.point),
             "low: the container that used it has ended; its files stay",
         );
     }
@@ -192,8 +193,8 @@ fn writer(full: &Full, entries: &Entries, seen: &Seen<'_>, now: Monotonic) -> Dr
             );
         }
         None => draft.remedy(
-            command_in_namespace(&full.op, "fuser -v", &full.op.path),
-            "none; lists who is in the directory at this moment",
+            View::of(&full.op).on_object("podstuck holders", &full.op.path),
+            "none; lists who has the directory open at this moment",
         ),
     }
     draft
@@ -214,7 +215,7 @@ fn data_under_mount(full: &Full, entries: &Entries, seen: &Seen<'_>) -> Draft {
     draft.remedy(
         format!(
             "{} {}",
-            command_in_namespace(op, "mv --no-target-directory --", &op.path),
+            View::of(op).on_object("mv --no-target-directory --", &op.path),
             shell_word(aside.as_ref())
         ),
         "low: moves the files away instead of deleting them, for somebody to look at; kubelet's next \

@@ -58,8 +58,8 @@ impl Mass {
             }
         }
         self.storms.retain(|place, storm| {
-            // A process without a target that is quiet has finished.
-            matches!(place, Where::Target(_)) && storm.deleted() > 0 || !storm.stalled(now)
+            // One that is quiet has finished; of a target that lost many, the end is still looked for.
+            !storm.stalled(now) || matches!(place, Where::Target(_)) && storm.matters(*place, now)
         });
         for (place, storm) in &mut self.storms {
             if let (Where::Target(id), Some(op)) = (place, &mut storm.op)

@@ -6,6 +6,7 @@ mod busy;
 mod busy_umount;
 mod busy_verdict;
 mod case;
+mod command;
 mod crossing;
 mod dead;
 mod draft;

@@ -7,10 +7,15 @@ use std::{collections::HashMap, path::PathBuf, time::Duration};
 use super::{
     Verdict,
     backoff::Attempts,
-    draft::{Draft, Family, PROBE, command_in_namespace, times},
+    command::View,
+    draft::{Draft, Family, PROBE, times},
 };
 use crate::model::{
-    call::Call, finding::Severity, identity::Component, operation::Operation, path::safe_path,
+    call::Call,
+    finding::Severity,
+    identity::Component,
+    operation::Operation,
+    path::{safe_path, shell_word},
     time::Monotonic,
 };
 
@@ -145,11 +150,11 @@ fn draft(pod: &Housekeeping, op: &Operation) -> Draft {
         .into();
     let directory = op.path.parent().unwrap_or(&op.path);
     draft.remedy(
-        command_in_namespace(op, "findmnt --list -o TARGET | grep -F --", directory),
+        format!("grep -F -- {} {}", shell_word(directory), View::of(op).table()),
         "none: lists what is still mounted below; unmount that first",
     );
     draft.remedy(
-        command_in_namespace(op, "find", directory) + " -xdev -type f",
+        View::of(op).on_object("find", directory) + " -xdev -type f",
         "none: lists the files in the way. Move what you need, and only then remove them: `rm -rf` \
          through a mount that is still there deletes the data behind it",
     );

@@ -12,7 +12,8 @@ use nix::errno::Errno;
 
 use super::{
     Case, Draft, Family, Needs,
-    draft::{PROBE, command_in_namespace, times},
+    command::View,
+    draft::{PROBE, times},
     is_clean_up,
 };
 use crate::{
@@ -21,7 +22,7 @@ use crate::{
         finding::Severity,
         identity::{Component, TargetKind},
         operation::Operation,
-        path::safe_path,
+        path::{safe_path, shell_word},
         time::Monotonic,
     },
     state::look::{Answer, Attributes, LookError, Question},
@@ -170,7 +171,7 @@ fn confirmed(
          who set it: hardening scripts do, and so do intruders."
     );
     draft.remedy(
-        command_in_namespace(op, &format!("chattr -{flag}"), &flagged),
+        View::of(op).on_object(&format!("chattr -{flag}"), &flagged),
         "low: removes the protection of this one object; the owner's next attempt deletes it",
     );
     rule_out(&mut draft, object, directory);
@@ -188,9 +189,9 @@ fn swap_file(refused: &Refused) -> Draft {
         is switched off."
         .into();
     draft.remedy(
-        command_in_namespace(op, "swapoff", &op.path),
+        format!("swapoff {}", shell_word(&op.path)),
         "reads all that was swapped there back into memory: fails, or makes the node kill \
-         processes, where there is too little",
+         processes, where there is too little. `swapon --show` says by which path the node knows it",
     );
     draft
 }

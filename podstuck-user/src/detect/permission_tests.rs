@@ -29,7 +29,7 @@ fn the_flag_is_taken_off_what_carries_it() {
     assert!(
         draft.remedies[0]
             .command
-            .ends_with("chattr -i /k/pods/u/volumes/kubernetes.io~empty-dir/data/d/f")
+            .ends_with("/root/k/pods/u/volumes/kubernetes.io~empty-dir/data/d/f")
     );
     let draft = verdict(UNSET, SET);
     assert!(draft.remedies[0].command.ends_with("/data/d"), "{}", draft.remedies[0].command);

@@ -6,7 +6,8 @@ use podstuck_common::component::path_hash;
 
 use super::{
     Verdict,
-    draft::{Draft, Family, command_for},
+    command::View,
+    draft::{Draft, Family},
 };
 use crate::{
     model::{
@@ -98,14 +99,14 @@ fn draft(space: &Space, what: &str, target_id: u64, since: Monotonic) -> Draft {
          then they fail at tasks or stop answering, which keeps every pod of the node. So this is \
          likely to be the cause, and not certain."
     );
-    let (namespace, pid) = space.seen_by.map_or((0, 0), |(pid, namespace)| (namespace, pid));
+    let view = space.seen_by.map_or(View::OURS, |(pid, namespace)| View { namespace, pid });
     let listing = if what == "blocks" {
         "du --one-file-system --max-depth=2 -h"
     } else {
         "du --inodes --one-file-system --max-depth=2"
     };
     draft.remedy(
-        command_for(namespace, pid, listing, &space.path),
+        view.on_object(listing, &space.path),
         "none, but reads much; `df -i` and `df` show the rest",
     );
     draft.remedy(

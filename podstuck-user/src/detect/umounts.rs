@@ -32,6 +32,11 @@ impl Tried {
     pub(super) fn any(&self) -> bool {
         self.ok + self.busy + self.other > 0
     }
+
+    /// Whether the last one that succeeded did so in this mount namespace; `None` without one.
+    pub(super) fn succeeded_in(&self, namespace: u32) -> Option<bool> {
+        self.last_ok.map(|(_, caller)| caller == namespace)
+    }
 }
 
 /// Unmounts seen since the start.

@@ -2,7 +2,12 @@
 //! state of the node and in what does not happen. A pod that is deleted in good health passes
 //! through the same states for moments, so each must last.
 
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
+
+use podstuck_common::record::reason;
 
 use super::{
     Family, Patience, Verdict, is_clean_up,
@@ -11,7 +16,12 @@ use super::{
 };
 use crate::{
     attribute::Attributor,
-    model::{call::Outcome, identity::TargetKind, operation::Operation, time::Monotonic},
+    model::{
+        call::{Call, Outcome},
+        identity::TargetKind,
+        operation::Operation,
+        time::Monotonic,
+    },
     state::{
         pod_dirs::VolumeData,
         sample::{NodeSample, PodState, Registration, VolumeState},
@@ -32,8 +42,12 @@ pub(super) struct Untried {
     suspects: HashMap<u64, Followed>,
     /// Targets on which a call failed, and when the last did.
     failed: HashMap<u64, Monotonic>,
-    /// By UID: pods of which something was removed or unmounted.
+    /// By UID: pods of which a volume was removed or unmounted.
     taken_down: HashMap<String, Monotonic>,
+    /// By UID: pods that had tokens at some time.
+    had_tokens: HashSet<String>,
+    /// By their id: mounts of volumes, and when each was first seen.
+    mounted: HashMap<u32, Monotonic>,
 }
 
 struct Followed {
@@ -64,6 +78,8 @@ impl Untried {
             self.failed.insert(op.target_id, op.end);
         } else if let Some(pod) = &op.target.pod
             && op.target.kind == TargetKind::PodVolume
+            // In a volume that stays kubelet removes old tokens, too, all the time.
+            && (op.call == Call::Umount2 || op.has(reason::ROOT_GONE))
         {
             make_room(&mut self.taken_down);
             self.taken_down.insert(pod.uid.clone(), op.end);
@@ -78,16 +94,21 @@ impl Untried {
         names: &mut Attributor,
         others: &Others<'_>,
     ) -> Vec<Verdict> {
+        let first = self.begun.is_none();
         let begun = *self.begun.get_or_insert(sample.at);
+        self.remember(sample, first);
         let mut verdicts = Vec::new();
         let mut suspects = HashMap::new();
         for pod in sample.pods.iter().filter(|pod| has_ended(pod) && !(others.is_orphan)(&pod.uid))
         {
             let taken_down = self.taken_down.contains_key(&pod.uid);
+            let lost_tokens =
+                self.had_tokens.contains(&pod.uid) && !untried_verdict::has_tokens(pod);
             let mut untouched = false;
             for volume in &pod.volumes {
                 let Some((target_id, target)) = names.target_of(&volume.path) else { continue };
-                let tried = tried_on(volume, others.umounts);
+                let mut tried = tried_on(volume, others.umounts);
+                self.forget_earlier(volume, &mut tried);
                 let Some(fault) = fault(pod, volume, &tried, taken_down) else { continue };
                 let fault = match fault {
                     // Whatever the driver does, somebody must ask it.
@@ -123,6 +144,7 @@ impl Untried {
                         window,
                         patience: patience.untried,
                         taken_down,
+                        lost_tokens,
                         kubelet_runs: !sample.kubelets.is_empty(),
                         at: sample.at,
                     };
@@ -137,6 +159,32 @@ impl Untried {
             verdicts.push(Verdict::Over { family: Family::Untried, target_id, at: sample.at });
         }
         verdicts
+    }
+}
+
+impl Untried {
+    /// What each pod has now.
+    fn remember(&mut self, sample: &NodeSample, first: bool) {
+        // What is there at the start has been there for long.
+        let since = if first { Monotonic::default() } else { sample.at };
+        let volumes = sample.pods.iter().flat_map(|pod| &pod.volumes);
+        let now = volumes
+            .flat_map(|volume| &volume.mounts)
+            .map(|mount| (mount.id, self.mounted.get(&mount.id).copied().unwrap_or(since)));
+        self.mounted = now.collect();
+        let pods = &sample.pods;
+        self.had_tokens.retain(|uid| pods.iter().any(|pod| pod.uid == *uid));
+        let with_tokens = pods.iter().filter(|pod| untried_verdict::has_tokens(pod));
+        self.had_tokens.extend(with_tokens.map(|pod| pod.uid.clone()));
+    }
+
+    /// An unmount that succeeded before any of these mounts was made says nothing about them.
+    fn forget_earlier(&self, volume: &VolumeState, tried: &mut Tried) {
+        let Some((when, _)) = tried.last_ok else { return };
+        let made = |id: u32| self.mounted.get(&id).copied().unwrap_or_default();
+        if volume.mounts.iter().all(|mount| made(mount.id) > when) {
+            (tried.ok, tried.last_ok) = (0, None);
+        }
     }
 }
 

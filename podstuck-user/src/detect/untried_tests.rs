@@ -172,6 +172,35 @@ fn an_unmount_that_did_not_help_says_which_mounts_are_left() {
 }
 
 #[test]
+fn an_unmount_from_before_the_mount_was_made_says_nothing_about_it() {
+    let mut mounted = pod(vec![csi(Registration::Listening)]);
+    let mut played = Played::new();
+    played.sample(&mounted, 10);
+    // As when the first attempt to publish fails, is undone, and the second succeeds.
+    played.umounts.note(&umount(None, 11.0, 1));
+    mounted.volumes[0].mounts[0].id = 8;
+    played.sample(&mounted, 12);
+    assert_eq!(played.told(&mounted, 200), None);
+}
+
+#[test]
+fn tokens_that_are_renewed_are_no_sign_of_an_end() {
+    let whole = pod(vec![csi(Registration::Listening), tokens()]);
+    let mut op = failed(Call::Unlinkat, Errno::EBUSY, "..2026_11_21/token", 9.0);
+    op.outcome = Outcome::OK;
+    let mut played = Played::new();
+    played.untried.observe(&op);
+    assert!(played.untried.taken_down.is_empty());
+    assert_eq!(played.told(&whole, 600).unwrap().0, "unmount-not-attempted");
+    // But that they are gone is.
+    let bare = pod(vec![csi(Registration::Absent)]);
+    assert!(Played::new().told(&bare, 600).unwrap().1 < 0.8);
+    let mut played = Played::new();
+    played.sample(&whole, 4);
+    assert!(played.told(&bare, 600).unwrap().1 > 0.9);
+}
+
+#[test]
 fn who_tries_and_fails_is_another_detectors() {
     let mounted = pod(vec![csi(Registration::Absent)]);
     let mut played = Played::new();

@@ -51,6 +51,8 @@ pub(super) struct Suspect<'a> {
     pub(super) patience: Duration,
     /// Other things of the pod were seen to be removed or unmounted.
     pub(super) taken_down: bool,
+    /// The pod had tokens, and has none any more.
+    pub(super) lost_tokens: bool,
     pub(super) kubelet_runs: bool,
     pub(super) at: Monotonic,
 }
@@ -105,7 +107,10 @@ pub(super) fn draft(suspect: &Suspect<'_>, target_id: u64, target: Arc<Target>) 
 /// Silence says more the longer it lasts. In steps, so that not every sample is news.
 fn confidence(suspect: &Suspect<'_>) -> f64 {
     let lasted = suspect.window.as_secs_f64() / suspect.patience.as_secs_f64().max(0.001);
+    let begun = suspect.taken_down || suspect.lost_tokens;
     match suspect.fault {
+        // A pod that never had tokens may not be going at all.
+        Fault::DriverAbsent | Fault::DriverDeaf if !begun => 0.75,
         Fault::DriverAbsent | Fault::NoData if lasted >= 1.0 => 0.95,
         Fault::DriverAbsent | Fault::NoData => 0.9,
         Fault::DriverDeaf => 0.85,
@@ -118,7 +123,7 @@ fn confidence(suspect: &Suspect<'_>) -> f64 {
             } else {
                 0.7
             };
-            if suspect.taken_down { silence } else { silence - 0.1 }
+            if begun { silence } else { silence - 0.1 }
         }
         Fault::NotAttempted => 0.35,
     }
@@ -139,10 +144,13 @@ fn state(draft: &mut Draft, suspect: &Suspect<'_>) {
         draft.fact(format!("nobody called umount2 on it in {window} s of watching"), PROBE);
     }
     if suspect.taken_down {
-        draft.fact("other things of this pod were removed or unmounted meanwhile", PROBE);
+        draft.fact("other volumes of this pod were removed or unmounted meanwhile", PROBE);
+    } else if suspect.lost_tokens {
+        draft.fact("the pod's token volume is gone: it is being taken down", "kubelet's directory");
     } else if !has_tokens(suspect.pod) {
         draft.fact(
-            "the pod's token volume is gone, which nearly every pod has: it is being taken down",
+            "the pod has no token volume, as nearly every pod has that is not being taken down \
+             (unless it is made with `automountServiceAccountToken: false`)",
             "kubelet's directory",
         );
     }

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use super::{
-    draft::{Draft, PROBE, command_for},
+    command::View,
+    draft::{Draft, PROBE},
     untried_verdict::{Fault, Suspect},
 };
 use crate::{
@@ -16,7 +17,8 @@ fn umount(draft: &mut Draft, suspect: &Suspect<'_>, risk: &str) {
     mounts.sort_by_key(|mount| std::cmp::Reverse(mount.point.components().count()));
     mounts.dedup_by_key(|mount| (mount.namespace, mount.point.clone()));
     for mount in mounts {
-        draft.remedy(command_for(mount.namespace, mount.pid, "umount", &mount.point), risk);
+        let view = View { namespace: mount.namespace, pid: mount.pid };
+        draft.remedy(view.on_mount("umount", &mount.point), risk);
     }
 }
 
@@ -139,7 +141,7 @@ pub(super) fn no_data(draft: &mut Draft, suspect: &Suspect<'_>) {
     let directory: &Path = &suspect.volume.path;
     if suspect.volume.mounts.is_empty() {
         draft.remedy(
-            command_for(0, 0, "find", directory) + " -depth -type d -empty -delete",
+            View::OURS.on_object("find", directory) + " -depth -type d -empty -delete",
             "low: removes empty directories only",
         );
     } else {

@@ -34,7 +34,7 @@ impl Call {
         call::NAMES[self as usize]
     }
 
-    /// Whether it removes a directory (or only a name) rather than a mount.
+    /// Whether it removes directories, and neither other names nor mounts.
     pub const fn removes_directory(self) -> bool {
         matches!(self, Self::UnlinkatDir | Self::Rmdir)
     }

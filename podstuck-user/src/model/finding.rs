@@ -18,7 +18,9 @@ pub enum FindingState {
     New,
     /// More is known than before.
     Update,
-    /// The call has succeeded since: it no longer holds anything.
+    /// It no longer holds: the call has succeeded since, the target is gone, or the state is over.
+    /// Also when another verdict of its family about the same target replaces it, which then
+    /// follows at once as [`Self::New`].
     Cleared,
 }
 
@@ -39,7 +41,7 @@ pub enum Severity {
 pub struct Evidence {
     /// A sentence.
     pub fact: String,
-    /// `syscall tracepoint`, `/proc/812/mountinfo`, `statx`, ...
+    /// `syscall probe`, `/proc/812/mountinfo`, `statx`, ...
     pub source: String,
 }
 

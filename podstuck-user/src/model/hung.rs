@@ -66,9 +66,9 @@ pub struct MountPoint {
 pub struct Progress {
     /// How often it was woken, and went to sleep again.
     pub woken: u64,
-    /// Between the looks.
+    /// Time between the looks, in milliseconds.
     pub milliseconds: u64,
-    /// Since it was woken last, or since the first look of all.
+    /// Time since it was woken last, or since the first look of all, in milliseconds.
     pub quiet_ms: u64,
 }
 
@@ -86,7 +86,7 @@ pub struct Hung {
     pub tid: u32,
     /// Name of the process.
     pub comm: String,
-    /// How long it has lasted; in the end, how long it took.
+    /// How long it has lasted, in seconds; in the end, how long it took.
     pub age_s: f64,
     /// What the age is counted from.
     pub since: Since,

@@ -28,15 +28,18 @@ pub struct Start {
 /// What may be missing from the counts and reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Completeness {
-    /// Ring records that did not fit. Counts are not affected.
+    /// Ring records that did not fit, or could not be decoded. Counts are not affected.
     pub events_lost: u64,
-    /// Ring records held back by rate limits. Counts are not affected.
+    /// Ring records held back by rate limits, without samples of directories. Counts are not
+    /// affected.
     pub events_limited: u64,
-    /// Returns of calls whose entry was not seen: not counted.
+    /// Returns of calls whose entry was not seen, and entries whose return was not seen and whose
+    /// thread has ended: not counted.
     pub unmatched_exits: u64,
     /// Calls not followed or not counted because a table was full.
     pub map_full: u64,
-    /// Calls not seen at all, because the kernel ran no programs on that CPU at that moment.
+    /// Calls not counted, because the kernel ran no program at their return: by its own count, or
+    /// by entries that the thread's next call replaced.
     pub probes_skipped: u64,
     /// Deletions by io_uring: noticed, and not counted by their outcome.
     pub io_uring_deletions: u64,
@@ -60,9 +63,10 @@ impl Completeness {
 pub struct SelfCost {
     /// CPU time of user space, in seconds.
     pub cpu_s: f64,
-    /// Resident memory.
+    /// Resident memory, in bytes.
     pub rss_bytes: u64,
-    /// Time of the probes per call, entry and exit together; `None` unless asked for with `-v`.
+    /// Time of the probes in nanoseconds per call, entry and exit together; `None` unless asked for
+    /// with `-v`.
     pub bpf_ns_per_call: Option<f64>,
 }
 
