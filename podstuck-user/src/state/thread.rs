@@ -45,7 +45,7 @@ pub struct Times {
     pub state: char,
     /// CPU time in user mode, in ticks.
     pub user_ticks: u64,
-    /// Start of the process, in ticks since boot.
+    /// Start of the thread, in ticks since boot: with its ids, this names it.
     pub start_ticks: u64,
     /// How often it has gone to sleep, and so how often it was woken.
     pub sleeps: u64,

@@ -155,6 +155,10 @@ impl Followed {
         let Some(times) = times.filter(|times| !['Z', 'X'].contains(&times.state)) else {
             return Look::Over;
         };
+        // Its ids were given to another.
+        if self.last.is_some_and(|last| last.start_ticks != times.start_ticks) {
+            return Look::Over;
+        }
         let here = match (self.anchor, doing) {
             (_, Doing::Gone) => false,
             (Anchor::Program, Doing::Call { number, .. }) if waits_for_child(number) => {
@@ -257,6 +261,14 @@ mod tests {
         assert_eq!(look(call(libc::SYS_umount2, 1), None), Look::Over);
         let dead = Times { state: 'Z', ..TIMES };
         assert_eq!(look(Doing::Elsewhere, Some(dead)), Look::Over);
+    }
+
+    #[test]
+    fn another_thread_of_the_same_ids_is_not_it() {
+        let it = followed(Anchor::Program);
+        assert_eq!(it.still(Doing::Running, Some(TIMES)), Look::Still);
+        let other = Times { start_ticks: 2, ..TIMES };
+        assert_eq!(it.still(Doing::Running, Some(other)), Look::Over);
     }
 
     #[test]
