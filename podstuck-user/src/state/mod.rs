@@ -8,6 +8,7 @@ mod bounded;
 mod entries;
 pub mod file_system;
 pub mod holders;
+mod left_behind;
 pub mod look;
 pub mod mount_point;
 mod mountinfo;
