@@ -1,11 +1,10 @@
 //! `podstuck lab`: builds a case, or lists them.
 
-use std::{io::Write, sync::Arc, thread, time::Duration};
+use std::{io::Write, time::Duration};
 
-use anyhow::{Context, anyhow};
-use tokio::runtime;
+use anyhow::anyhow;
 
-use super::{Exit, Failure, interrupt::Stop};
+use super::{Exit, Failure, interrupt};
 use crate::{
     cli::{Lab, LabRemoval},
     lab::{self, CASES, KeeperArgs, Options, RemovalArgs, Unsupported},
@@ -28,7 +27,8 @@ pub fn run(options: &Lab) -> Result<Exit, Failure> {
         rate: options.rate,
         ..Options::default()
     };
-    let stop = listen().map_err(Failure::CannotRun)?;
+    // However often it is told, it ends its case in order: nothing of it may stay on the node.
+    let stop = interrupt::patient().map_err(Failure::CannotRun)?;
     match lab::run(case, &lab_options, &stop) {
         Ok(()) => Ok(Exit::Clean),
         Err(error) if error.is::<Unsupported>() => Err(Failure::CannotRun(error)),
@@ -58,19 +58,4 @@ fn list() -> anyhow::Result<()> {
         writeln!(out, "{:32} {}", case.id, case.summary)?;
     }
     Ok(())
-}
-
-/// Signals, listened to on a thread of their own: building and removing a tree does not wait.
-fn listen() -> anyhow::Result<Arc<std::sync::atomic::AtomicBool>> {
-    let runtime = runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("starting the runtime for signals")?;
-    let stop = runtime.block_on(async { Stop::listen() })?;
-    let flag = stop.flag();
-    thread::Builder::new()
-        .name("signals".into())
-        .spawn(move || runtime.block_on(std::future::pending::<()>()))
-        .context("starting the thread for signals")?;
-    Ok(flag)
 }

@@ -85,7 +85,7 @@ fn housekeeping_is_none_of_it() {
 #[test]
 fn what_comes_back_has_a_writer_who_is_named_if_he_is_found() {
     let (leftover, cases) = full("kubernetes.io/empty-dir", "d", &[10.0, 11.0]);
-    let user = User { pid: 7, comm: "backup".into(), how: "its working directory" };
+    let user = User { pid: 7, comm: "backup".into(), how: "its working directory", writes: false };
     let draft = conclude(&leftover, &cases[0], vec![entry("new", 1)], &[user]).unwrap();
     assert_eq!(draft.id, "writer-still-alive");
     assert!(draft.evidence.iter().any(|e| e.fact.contains("backup (pid 7)")));

@@ -12,14 +12,13 @@ use std::{
     time::Duration,
 };
 
-use super::peek;
 use anyhow::{Context, Result};
 use rustix::fs::{AtFlags, Mode, OFlags, StatxAttributes, StatxFlags, statx};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tokio::{io::AsyncReadExt, io::AsyncWriteExt, process::Command, time::timeout};
 
-use super::{entries, pod_dirs, remaining, rooms, swap};
+use super::{entries, left_behind::LeftBehind, peek, pod_dirs, remaining, rooms, swap};
 
 pub use super::{
     entries::{Entries, Entry},
@@ -30,6 +29,9 @@ pub use super::{
 
 /// How long an answer may take. Local file systems answer in milliseconds.
 pub(super) const DEADLINE: Duration = Duration::from_secs(2);
+
+/// Helpers that hang, of all who ask.
+static LEFT_BEHIND: LeftBehind = LeftBehind::new();
 
 /// Why there is no answer.
 #[derive(Debug, Error)]
@@ -126,8 +128,12 @@ pub enum Answer {
     Rooms(Vec<Option<Room>>),
 }
 
-/// Asks the helper and waits, at most for the deadline. The helper is this program again.
+/// Asks the helper and waits, at most for the deadline. The helper is this program again. While too
+/// many earlier ones hang, the answer is that.
 pub async fn ask(question: &Question) -> Result<Answer, LookError> {
+    if LEFT_BEHIND.is_full() {
+        return Err(LookError::Deadline(DEADLINE));
+    }
     let helper = |e: io::Error| LookError::Helper(e.to_string());
     let mut child = Command::new("/proc/self/exe")
         .arg("look")
@@ -150,8 +156,11 @@ pub async fn ask(question: &Question) -> Result<Answer, LookError> {
     };
     match timeout(DEADLINE, exchange).await {
         Ok(result) => result.map_err(helper)?,
-        // Dropping the child sends SIGKILL and does not wait: it may be in an uninterruptible wait.
-        Err(_) => return Err(LookError::Deadline(DEADLINE)),
+        // Not waited for: it may be in an uninterruptible wait.
+        Err(_) => {
+            LEFT_BEHIND.leave(child);
+            return Err(LookError::Deadline(DEADLINE));
+        }
     };
     understand(&answer)
 }

@@ -1,11 +1,14 @@
 //! Bounded looks at the node. What could touch a dead file system happens in a helper process with
 //! a deadline (`look` and `holders`, and `patient` for threads that may wait); what the kernel answers
-//! from memory is read here (`mounts`, `namespaces`, `sockets`, `thread`, `users`). `sample` looks
-//! every few seconds, `stuck` follows threads, the others look when they are asked.
+//! from memory is read here (`mounts`, `namespaces`, `sockets`, `thread`, `users`), where it takes a
+//! lock on a thread that can be left behind (`bounded`). `sample` looks every few seconds, `stuck`
+//! follows threads, the others look when they are asked.
 
+mod bounded;
 mod entries;
 pub mod file_system;
 pub mod holders;
+mod left_behind;
 pub mod look;
 pub mod mount_point;
 mod mountinfo;

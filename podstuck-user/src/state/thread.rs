@@ -1,5 +1,5 @@
 //! What the kernel says about one thread, from files of `/proc` that touch neither a file system nor
-//! the process's memory.
+//! the process's memory. Two of them take a lock of the process, and are read by a [`Bounded`].
 
 use std::{
     fs, io,
@@ -9,6 +9,7 @@ use std::{
 use nix::libc;
 use podstuck_common::record::Actor;
 
+use super::bounded::Bounded;
 use crate::model::time::Monotonic;
 
 /// A thread by its ids.
@@ -36,6 +37,8 @@ pub enum Doing {
     Elsewhere,
     /// It has ended, or may not be read.
     Gone,
+    /// It does not say: its process executes a program, and hangs in that.
+    Untold,
 }
 
 /// Some fields of `stat` and `status`.
@@ -45,7 +48,7 @@ pub struct Times {
     pub state: char,
     /// CPU time in user mode, in ticks.
     pub user_ticks: u64,
-    /// Start of the process, in ticks since boot.
+    /// Start of the thread, in ticks since boot: with its ids, this names it.
     pub start_ticks: u64,
     /// How often it has gone to sleep, and so how often it was woken.
     pub sleeps: u64,
@@ -65,9 +68,19 @@ impl Thread {
         Some(String::from_utf8_lossy(&self.read(file).ok()?).trim_end().to_owned())
     }
 
+    /// The same for a file whose reading takes a lock of the process; `None` when it waits too long.
+    fn locked(self, file: &str, bounded: &mut Bounded) -> Option<io::Result<String>> {
+        let path = format!("/proc/{}/task/{}/{file}", self.pid, self.tid);
+        let text = bounded.read(self.pid, path)?;
+        Some(text.map(|text| String::from_utf8_lossy(&text).into_owned()))
+    }
+
     /// What it is doing. Needs `CAP_SYS_PTRACE` for other users' threads.
-    pub fn doing(self) -> Doing {
-        self.text("syscall").as_deref().and_then(doing).unwrap_or(Doing::Gone)
+    pub(super) fn doing(self, bounded: &mut Bounded) -> Doing {
+        match self.locked("syscall", bounded) {
+            None => Doing::Untold,
+            Some(text) => text.ok().as_deref().and_then(doing).unwrap_or(Doing::Gone),
+        }
     }
 
     /// Its state and how often it slept.
@@ -93,8 +106,9 @@ impl Thread {
 
     /// Functions of its kernel stack, the innermost first. Needs `CAP_SYS_ADMIN`; empty without, and
     /// where the kernel keeps stacks to itself.
-    pub fn stack(self) -> Vec<String> {
-        self.text("stack").map(|text| frames(&text)).unwrap_or_default()
+    pub(super) fn stack(self, bounded: &mut Bounded) -> Vec<String> {
+        let text = self.locked("stack", bounded).and_then(Result::ok);
+        text.map(|text| frames(&text)).unwrap_or_default()
     }
 
     /// Its name.
@@ -211,6 +225,6 @@ mod tests {
         assert!(Monotonic::now().since(since_boot(times.start_ticks)).as_secs() < 3600);
         assert!(of_process(me.pid).contains(&me) && processes().any(|pid| pid == me.pid));
         assert_ne!(me.actor().mnt_ns, 0);
-        assert_eq!(Thread::main(u32::MAX >> 1).doing(), Doing::Gone);
+        assert_eq!(Thread::main(u32::MAX >> 1).doing(&mut Bounded::default()), Doing::Gone);
     }
 }

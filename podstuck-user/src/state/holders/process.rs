@@ -8,11 +8,13 @@
 //! [`by_text`] compares the text of the links with the process's own mounts instead.
 
 use std::{
+    cell::LazyCell,
     collections::{BTreeMap, HashSet},
     fs,
     path::{Path, PathBuf},
 };
 
+use memchr::memmem;
 use rustix::fs::{AtFlags, CWD, Statx, StatxFlags, statx};
 
 use super::{
@@ -85,7 +87,22 @@ pub(super) fn target(link: &str) -> JsonPath {
 /// Mapped files. May wait for the process's memory lock.
 pub(super) fn maps(pid: u32, wanted: &Wanted) -> Vec<Holder> {
     let Ok(text) = fs::read(format!("/proc/{pid}/maps")) else { return Vec::new() };
+    mapped(pid, &text, wanted, || likely_mount(pid, wanted.device))
+}
+
+/// The same from the text. `likely` is asked at most once: it reads a whole mount table.
+fn mapped(
+    pid: u32,
+    text: &[u8],
+    wanted: &Wanted,
+    likely: impl FnOnce() -> Option<Likely>,
+) -> Vec<Holder> {
     let device = format!(" {:02x}:{:02x} ", wanted.device.major, wanted.device.minor);
+    // Nearly all processes have no such mapping, and some have ten thousand others.
+    if memmem::find(text, device.as_bytes()).is_none() {
+        return Vec::new();
+    }
+    let likely = LazyCell::new(likely);
     let mut inodes = HashSet::new();
     let mut found: BTreeMap<u32, Holder> = BTreeMap::new();
     for mapping in text.split(|byte| *byte == b'\n').filter_map(|line| mapping(line, &device)) {
@@ -93,7 +110,8 @@ pub(super) fn maps(pid: u32, wanted: &Wanted) -> Vec<Holder> {
         if !of_interest || !inodes.insert(mapping.inode) {
             continue;
         }
-        let Some((hit, exact)) = mapped_through(pid, &mapping, wanted) else { continue };
+        let through = mapped_through(pid, &mapping, wanted, || *likely);
+        let Some((hit, exact)) = through else { continue };
         let source = format!("/proc/{pid}/maps");
         let holder = found.entry(hit.mount.id).or_insert_with(|| {
             let holder = people::process(pid, How::Map, hit, JsonPath(mapping.path), source);
@@ -115,7 +133,7 @@ struct Mapping {
 
 /// `7f00000-7f01000 r-xp 00000000 08:01 1234   /usr/lib/x.so`, if it is of this device.
 fn mapping(line: &[u8], device: &str) -> Option<Mapping> {
-    let at = line.windows(device.len()).position(|part| part == device.as_bytes())?;
+    let at = memmem::find(line, device.as_bytes())?;
     let head = std::str::from_utf8(line.get(..at)?).ok()?;
     // Range, permissions, offset: a path further on may look like a device.
     let mut fields = head.split(' ');
@@ -138,24 +156,43 @@ fn mapping(line: &[u8], device: &str) -> Option<Mapping> {
     })
 }
 
+/// The mount that a process's mappings of a device probably go through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Likely {
+    mount: u32,
+    /// Its namespace has no other mount of the file system.
+    only: bool,
+}
+
+fn likely_mount(pid: u32, device: Device) -> Option<Likely> {
+    let table = mounts::of_process(pid)?;
+    let mut own = table.all.iter().filter(|mount| mount.device == device);
+    let mount = own.next()?.id;
+    Some(Likely { mount, only: own.next().is_none() })
+}
+
 /// Which mount a file was mapped through. `map_files` tells it exactly, to whoever has
 /// `CAP_CHECKPOINT_RESTORE` (or `CAP_SYS_ADMIN`); without, the answer is known only if the process's
 /// namespace has but one mount of the file system.
-fn mapped_through(pid: u32, mapping: &Mapping, wanted: &Wanted) -> Option<(Hit, bool)> {
+fn mapped_through(
+    pid: u32,
+    mapping: &Mapping,
+    wanted: &Wanted,
+    likely: impl FnOnce() -> Option<Likely>,
+) -> Option<(Hit, bool)> {
     let link = format!("/proc/{pid}/map_files/{}", mapping.range);
     if let Some((mount, device, inode)) = look(Path::new(&link)) {
         return wanted.hit(mount, Some(device), Some(inode)).map(|hit| (hit, true));
     }
-    let table = mounts::of_process(pid)?;
-    let mut own = table.all.iter().filter(|mount| mount.device == wanted.device);
-    let mount = own.next()?;
-    let hit = wanted.hit(mount.id, None, Some(mapping.inode))?;
-    let only = own.next().is_none();
+    let Likely { mount, only } = likely()?;
+    let hit = wanted.hit(mount, None, Some(mapping.inode))?;
     Some((Hit { explains: hit.explains.filter(|_| only), ..hit }, false))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     #[test]
@@ -173,6 +210,24 @@ mod tests {
         assert_eq!(mapping(low, " 08:01 ").map(|m| m.range).as_deref(), Some("400000-401000"));
         let hostile = b"7f00-7f01 r-xp 0 08:01 7      /x 08:02 9 ";
         assert_eq!(mapping(hostile, " 08:02 "), None);
+    }
+
+    #[test]
+    fn the_mount_table_is_read_at_most_once_and_only_where_it_is_needed() {
+        let table = "1 0 8:1 / / rw - ext4 /dev/a rw\n2 1 0:9 / /v rw - tmpfs t rw";
+        let tables = [(1, Arc::new(mounts::Mounts::parse(1, table.as_bytes())))];
+        let node = mounts::NodeMounts { tables: tables.into(), host: Some(1) };
+        let wanted = Wanted::mount(&node, 1, 2).unwrap();
+        // Nobody: its `map_files` cannot be read.
+        let pid = u32::MAX >> 1;
+        let text = b"1000-2000 r-xp 0 00:09 7 /v/a\n2000-3000 r-xp 0 00:09 8 /v/b\n";
+        // That it is `FnOnce` is half of the test.
+        let once = || Some(Likely { mount: 2, only: true });
+        let found = mapped(pid, text, &wanted, once);
+        assert_eq!(found.len(), 1);
+        assert_eq!((found[0].count, found[0].exact, found[0].mount.id), (2, false, 2));
+        let other = b"1000-2000 r-xp 0 08:01 7 /a\n";
+        assert_eq!(mapped(pid, other, &wanted, || panic!("not needed")), []);
     }
 
     #[test]

@@ -25,7 +25,8 @@ pub struct Task {
     pub comm: String,
     /// `R`, `S`, `D`, ...
     pub state: char,
-    /// `SIGKILL` has been sent and not yet taken.
+    /// `SIGKILL` has been sent and not yet taken. Neither this nor `exiting` is said of one that
+    /// waits until the core dump of its process is written.
     pub killed: bool,
     /// It has taken it, and is about to end.
     pub exiting: bool,
@@ -80,19 +81,36 @@ fn thread(pid: u32, tid: u32, group: &Path) -> Option<Task> {
     let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
     let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
     // Fields 3, 9, 22 and 31 of proc_pid_stat(5).
+    let state = fields.first()?.chars().next()?;
+    let (killed, exiting) = (number(28)? & KILL != 0, number(6)? & EXITING != 0);
+    // Of few, so that the other file is read of few.
+    let ends = (killed || exiting) && !(state == 'D' && is_dumping(pid, tid));
     Some(Task {
         pid,
         tid,
         comm,
-        state: fields.first()?.chars().next()?,
-        killed: number(28)? & KILL != 0,
-        exiting: number(6)? & EXITING != 0,
+        state,
+        killed: killed && ends,
+        exiting: exiting && ends,
         started: number(19)?,
         wait_channel: None,
         stack: Vec::new(),
         directory: None,
         group: group.to_owned(),
     })
+}
+
+/// Whether its process writes a core dump. Until that is done, the kernel has its other threads wait
+/// where no signal reaches them, up to Linux 5.15 as ones that are exiting: it is busy, not stuck.
+fn is_dumping(pid: u32, tid: u32) -> bool {
+    let status = fs::read(format!("/proc/{pid}/task/{tid}/status")).unwrap_or_default();
+    says_dumping(&String::from_utf8_lossy(&status))
+}
+
+/// The line is there since Linux 4.15.
+fn says_dumping(status: &str) -> bool {
+    let told = status.lines().find_map(|line| line.strip_prefix("CoreDumping:"));
+    told.is_some_and(|told| told.trim() == "1")
 }
 
 fn details(task: &mut Task) {
@@ -138,6 +156,13 @@ mod tests {
         }
         assert_eq!(read(child.id(), Path::new("/g")), None);
         child.wait().unwrap();
+    }
+
+    #[test]
+    fn who_dumps_core_says_so() {
+        assert!(says_dumping("Name:\tx\nCoreDumping:\t1\nTHP_enabled:\t1\n"));
+        assert!(!says_dumping("CoreDumping:\t0\n") && !says_dumping("Name:\tCoreDumping: 1\n"));
+        assert!(!is_dumping(std::process::id(), std::process::id()));
     }
 
     #[test]

@@ -16,6 +16,7 @@ use crate::{
         time::Monotonic,
     },
     state::{
+        bounded::Bounded,
         mount_point,
         thread::{Doing, Thread, Times},
     },
@@ -132,12 +133,12 @@ impl Followed {
     }
 
     /// Looks where it is, and when to look again.
-    pub(super) fn look(&mut self, now: Monotonic) -> Look {
+    pub(super) fn look(&mut self, now: Monotonic, bounded: &mut Bounded) -> Look {
         let latest = if self.anchor == Anchor::Exit { LATEST_AFTER_EXIT } else { LATEST };
         let pause = (self.age(now) / 10).clamp(SOONEST, latest);
         self.next_look = Monotonic(now.0 + pause.as_nanos() as u64);
         let times = self.thread.times();
-        let look = self.still(self.thread.doing(), times);
+        let look = self.still(self.thread.doing(bounded), times);
         if let (Anchor::Call(_), Some(last), Some(times)) = (self.anchor, self.last, times)
             && times.sleeps > last.sleeps + FEW_SLEEPS
             && self.since == Since::FirstLook
@@ -155,6 +156,10 @@ impl Followed {
         let Some(times) = times.filter(|times| !['Z', 'X'].contains(&times.state)) else {
             return Look::Over;
         };
+        // Its ids were given to another.
+        if self.last.is_some_and(|last| last.start_ticks != times.start_ticks) {
+            return Look::Over;
+        }
         let here = match (self.anchor, doing) {
             (_, Doing::Gone) => false,
             (Anchor::Program, Doing::Call { number, .. }) if waits_for_child(number) => {
@@ -169,6 +174,8 @@ impl Followed {
             (Anchor::Exit, Doing::Call { number, .. }) => number == libc::SYS_umount2,
             // The kernel may be busy with it; a caller that is back spends time of its own.
             (_, Doing::Running) => self.last.is_none_or(|last| last.user_ticks == times.user_ticks),
+            // Who has not slept again since waits where he did.
+            (_, Doing::Untold) => self.last.is_none_or(|last| last.sleeps == times.sleeps),
             (_, Doing::Elsewhere) => false,
         };
         if here { Look::Still } else { Look::Over }
@@ -180,8 +187,8 @@ impl Followed {
     }
 
     /// What is to be told now. It is told again when it is twice as old.
-    pub(super) fn sight(&mut self, now: Monotonic, over: bool) -> Sighting {
-        let mut seen = self.describe(now, over);
+    pub(super) fn sight(&mut self, now: Monotonic, over: bool, bounded: &mut Bounded) -> Sighting {
+        let mut seen = self.describe(now, over, bounded);
         if !over {
             let times = self.last.or(seen.times);
             if let (Some((before, when)), Some(times)) = (self.before, times) {
@@ -198,7 +205,7 @@ impl Followed {
         seen
     }
 
-    fn describe(&self, now: Monotonic, over: bool) -> Sighting {
+    fn describe(&self, now: Monotonic, over: bool, bounded: &mut Bounded) -> Sighting {
         let thread = self.thread;
         let path = self.object.path().map(ToOwned::to_owned);
         let live = !over;
@@ -222,7 +229,7 @@ impl Followed {
             actor: self.actor,
             times,
             wait_channel: if live { thread.wait_channel() } else { None },
-            stack: if live { thread.stack() } else { Vec::new() },
+            stack: if live { thread.stack(bounded) } else { Vec::new() },
             progress: None,
         }
     }
@@ -257,6 +264,22 @@ mod tests {
         assert_eq!(look(call(libc::SYS_umount2, 1), None), Look::Over);
         let dead = Times { state: 'Z', ..TIMES };
         assert_eq!(look(Doing::Elsewhere, Some(dead)), Look::Over);
+    }
+
+    #[test]
+    fn another_thread_of_the_same_ids_is_not_it() {
+        let it = followed(Anchor::Program);
+        assert_eq!(it.still(Doing::Running, Some(TIMES)), Look::Still);
+        let other = Times { start_ticks: 2, ..TIMES };
+        assert_eq!(it.still(Doing::Running, Some(other)), Look::Over);
+    }
+
+    #[test]
+    fn who_does_not_say_is_where_it_slept() {
+        let it = followed(Anchor::Exit);
+        assert_eq!(it.still(Doing::Untold, Some(TIMES)), Look::Still);
+        let elsewhere = Times { sleeps: 10, ..TIMES };
+        assert_eq!(it.still(Doing::Untold, Some(elsewhere)), Look::Over);
     }
 
     #[test]

@@ -18,7 +18,10 @@ use crate::{
         identity::Component,
         time::Monotonic,
     },
-    state::thread::{Doing, Thread, of_process, processes, since_boot},
+    state::{
+        bounded::Bounded,
+        thread::{Doing, Thread, of_process, processes, since_boot},
+    },
 };
 
 /// How often the node's removing processes are looked for by name.
@@ -55,7 +58,7 @@ impl Scan {
 
     /// Everything on the node that was in a deleting call, or about to unmount, before the probes
     /// were there.
-    pub(super) fn at_start(&self) -> Vec<Followed> {
+    pub(super) fn at_start(&self, bounded: &mut Bounded) -> Vec<Followed> {
         let mut found = Vec::new();
         for pid in others() {
             let first = Thread::main(pid);
@@ -63,15 +66,15 @@ impl Scan {
                 found.push(self.program(first));
             }
             for thread in of_process(pid) {
-                let stuck = self.in_call(thread, |call| call.deletes);
-                found.extend(stuck.map(|it| Followed { before_start: true, ..classify(it) }));
+                let stuck = self.in_call(thread, bounded, |call| call.deletes);
+                found.extend(stuck.map(|it| classify(it, bounded)));
             }
         }
         found
     }
 
     /// Threads of the node's removing processes that look at an object just now.
-    pub(super) fn look(&mut self, now: Monotonic) -> Vec<Followed> {
+    pub(super) fn look(&mut self, now: Monotonic, bounded: &mut Bounded) -> Vec<Followed> {
         let mut found = Vec::new();
         let before_start = self.found.is_none();
         if self.found.is_none_or(|then| now.since(then) >= FIND_EVERY) {
@@ -96,14 +99,19 @@ impl Scan {
             .filter(|pid| is_other(*pid))
             .collect();
         for thread in pids.into_iter().flat_map(of_process) {
-            let looking = self.in_call(thread, |call| !call.deletes);
+            let looking = self.in_call(thread, bounded, |call| !call.deletes);
             found.extend(looking.map(|it| Followed { before_start, ..it }));
         }
         found
     }
 
-    fn in_call(&self, thread: Thread, wanted: impl Fn(&Known) -> bool) -> Option<Followed> {
-        let doing = thread.doing();
+    fn in_call(
+        &self,
+        thread: Thread,
+        bounded: &mut Bounded,
+        wanted: impl Fn(&Known) -> bool,
+    ) -> Option<Followed> {
+        let doing = thread.doing(bounded);
         let Doing::Call { number, arguments } = doing else { return None };
         let call = known(number, &arguments).filter(wanted)?;
         let (anchor, now) = (Anchor::Call(doing), Monotonic::now());
@@ -131,8 +139,10 @@ impl Scan {
 
 /// A thread that was in `umount2` before the probes were there may already be past the return that
 /// they would have seen: then it is in task work.
-fn classify(mut it: Followed) -> Followed {
-    if it.name == "umount2" && it.thread.stack().iter().any(|frame| frame == "task_work_run") {
+fn classify(mut it: Followed, bounded: &mut Bounded) -> Followed {
+    it.before_start = true;
+    let stack = if it.name == "umount2" { it.thread.stack(bounded) } else { Vec::new() };
+    if stack.iter().any(|frame| frame == "task_work_run") {
         it.phase = Phase::AfterExit;
     }
     it

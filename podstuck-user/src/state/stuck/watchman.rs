@@ -24,6 +24,7 @@ use crate::{
         time::Monotonic,
     },
     state::{
+        bounded::Bounded,
         look::{self, Answer, Question},
         peek,
         thread::Thread,
@@ -41,6 +42,7 @@ const FOLLOWED_MAX: usize = 1024;
 pub(super) struct Watchman {
     patience: Duration,
     followed: HashMap<u32, Followed>,
+    bounded: Bounded,
     scan: Scan,
     scanned: Monotonic,
     news: UnboundedSender<News>,
@@ -60,6 +62,7 @@ impl Watchman {
         Self {
             patience,
             followed: HashMap::new(),
+            bounded: Bounded::default(),
             scan: Scan::new(patience, sees_exec),
             scanned: Monotonic::default(),
             news,
@@ -68,12 +71,13 @@ impl Watchman {
         }
     }
 
-    /// Follows until it is told to end.
+    /// Follows until it is told to end. What reads for it is started from here, and so may read
+    /// stacks as well.
     pub(super) fn run(mut self, hints: &Receiver<Hint>) {
         if let Err(error) = privilege::reduce_but_stacks() {
             tracing::info!("keeping all privileges in the thread that reads stacks: {error:#}");
         }
-        for it in self.scan.at_start() {
+        for it in self.scan.at_start(&mut self.bounded) {
             self.follow(it);
         }
         self.look();
@@ -164,7 +168,7 @@ impl Watchman {
             let (anchor, began) = (Anchor::Entry(*entry), Monotonic(entry.start_ns));
             let mut it = Followed::new(thread, anchor, call.name, began, self.patience);
             // An entry whose return was missed is not a call that hangs.
-            if it.look(now) == Look::Over {
+            if it.look(now, &mut self.bounded) == Look::Over {
                 continue;
             }
             it = it.about(call.argument);
@@ -211,7 +215,8 @@ impl Watchman {
             self.took(&it, Span::AfterExit, at);
         }
         if it.told {
-            let _ = self.news.send(News::Seen(Box::new(it.sight(at, true))));
+            let seen = it.sight(at, true, &mut self.bounded);
+            let _ = self.news.send(News::Seen(Box::new(seen)));
         }
     }
 
@@ -230,7 +235,7 @@ impl Watchman {
         }
         if now.since(self.scanned) >= SCAN_EVERY {
             self.scanned = now;
-            for it in self.scan.look(now) {
+            for it in self.scan.look(now, &mut self.bounded) {
                 if !self.followed.contains_key(&it.thread.tid) {
                     self.follow(it);
                 }
@@ -240,7 +245,7 @@ impl Watchman {
 
     fn look_at(&mut self, tid: u32, now: Monotonic) {
         let Some(it) = self.followed.get_mut(&tid) else { return };
-        let look = it.look(now);
+        let look = it.look(now, &mut self.bounded);
         // The probes see the end of what they saw begin, and know better when it was.
         if matches!(it.anchor, Anchor::Entry(_)) && look == Look::Over {
             it.ended.get_or_insert(now);
@@ -267,7 +272,8 @@ impl Watchman {
             });
         }
         if it.is_due(now) {
-            let _ = self.news.send(News::Seen(Box::new(it.sight(now, false))));
+            let seen = it.sight(now, false, &mut self.bounded);
+            let _ = self.news.send(News::Seen(Box::new(seen)));
         }
     }
 }
