@@ -264,7 +264,7 @@ impl Session {
     /// long.
     pub(super) fn export(&self, completeness: Completeness, end: bool) {
         let Some(exporter) = self.reporter.exporter() else { return };
-        let shot = Shot {
+        let shot = || Shot {
             series: self.aggregate.table(&self.names),
             findings: self.ledger.all().cloned().collect(),
             completeness,
@@ -273,7 +273,7 @@ impl Session {
         };
         if !end {
             exporter.renew(shot);
-        } else if !exporter.finish(shot, LAST_EXPORT) {
+        } else if !exporter.finish(shot(), LAST_EXPORT) {
             tracing::warn!(
                 "the export directory did not take the last files within {LAST_EXPORT:?}: they are \
                  missing or old"
