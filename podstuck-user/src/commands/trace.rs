@@ -123,7 +123,7 @@ async fn trace(
                 done += 1;
                 if done % EXPORT_EVERY == 0 {
                     let lost = drained.losses.since(&baseline);
-                    let skipped = cost::skipped(&probes.ebpf) - skipped_before;
+                    let skipped = cost::skipped(&probes.ebpf).saturating_sub(skipped_before);
                     let so_far = session.completeness(&lost, drained.abandoned, skipped, &probes.attached);
                     session.export(so_far, false);
                 }
@@ -138,7 +138,7 @@ async fn trace(
 
     let window = session.window();
     let cost = cost::measure(&probes.ebpf, measured.as_ref());
-    let skipped = cost::skipped(&probes.ebpf) - skipped_before;
+    let skipped = cost::skipped(&probes.ebpf).saturating_sub(skipped_before);
     // Out of the kernel first: what is read afterwards is complete.
     let attached = probes.attached.clone();
     if draining.is_some() {
