@@ -1,5 +1,7 @@
 //! `podstuck diagnose`: one question, "why is this stuck?", one answer.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 
 use super::{
@@ -16,9 +18,14 @@ use crate::{
         record::{self, Here},
         stage,
     },
+    export::Shot,
     identity::{WantedError, pod_record::PodRecord},
     kernel::facts,
-    model::time::{Clock, Monotonic},
+    model::{
+        series::SeriesTable,
+        summary::Completeness,
+        time::{Clock, Monotonic},
+    },
 };
 
 /// Runs the command.
@@ -55,12 +62,22 @@ fn answer_from(record: &PodRecord, options: &Diagnose) -> anyhow::Result<Exit> {
         now: Timestamp::now(),
         at: Monotonic::now(),
     };
+    let tracing = &options.tracing;
+    let reporter = Reporter::new(tracing.output, tracing.export.as_deref(), true)?;
     let mut ledger = Ledger::new(clock);
     if let Some(draft) = record::verdict(record, here) {
-        ledger.admit(Verdict::Found(Box::new(draft)));
+        let told = ledger.admit(Verdict::Found(Box::new(draft)));
+        told.iter().for_each(|finding| reporter.finding(finding));
     }
+    // Nothing was traced; but a reader of the directory must not take an older run for this one.
+    reporter.last_export(|| Shot {
+        series: SeriesTable::new(),
+        findings: ledger.all().cloned().collect(),
+        completeness: Completeness::default(),
+        window: Duration::ZERO,
+        start: clock.at(clock.started()),
+    });
     let answer = rank::diagnosis(Some(&format!("pod {}", pod.uid)), vec![gone], 0.0, ledger.all());
-    let tracing = &options.tracing;
-    Reporter::new(tracing.output, tracing.export.as_deref(), true)?.diagnosis(&answer);
+    reporter.diagnosis(&answer);
     Ok(if answer.causes.is_empty() { Exit::Clean } else { Exit::Found })
 }

@@ -30,8 +30,6 @@ use crate::{
     },
 };
 
-/// How long the last export may take: Ctrl-C ends the run within two seconds.
-const LAST_EXPORT: Duration = Duration::from_secs(1);
 /// How often the progress of a mass deletion is told.
 const PROGRESS_EVERY: Duration = Duration::from_secs(5);
 
@@ -263,7 +261,6 @@ impl Session {
     /// Has the exported files renewed, if any were asked for. Waits only at the end, and not for
     /// long.
     pub(super) fn export(&self, completeness: Completeness, end: bool) {
-        let Some(exporter) = self.reporter.exporter() else { return };
         let shot = || Shot {
             series: self.aggregate.table(&self.names),
             findings: self.ledger.all().cloned().collect(),
@@ -271,13 +268,6 @@ impl Session {
             window: self.window(),
             start: self.clock.at(self.clock.started()),
         };
-        if !end {
-            exporter.renew(shot);
-        } else if !exporter.finish(shot(), LAST_EXPORT) {
-            tracing::warn!(
-                "the export directory did not take the last files within {LAST_EXPORT:?}: they are \
-                 missing or old"
-            );
-        }
+        if end { self.reporter.last_export(shot) } else { self.reporter.export(shot) }
     }
 }

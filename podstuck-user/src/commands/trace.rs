@@ -156,6 +156,10 @@ async fn trace(
     session.tick(&last);
     session.records(&ring.rest());
     session.settle(SETTLE).await;
+    // Before the last export, which is to have it.
+    if let Until::Firm { record: Some(record), .. } = &until {
+        session.judge(record, pod.as_ref());
+    }
 
     let lost = before.losses.since(&baseline);
     tracing::info!("{lost:?}");
@@ -164,8 +168,8 @@ async fn trace(
     let window_s = window.as_secs_f64();
     session.export(completeness.clone(), true);
     let incomplete = completeness.lost_data();
-    if let Until::Firm { record, .. } = &until {
-        session.diagnose(start.target.as_deref(), pod.as_ref(), record.as_ref());
+    if until.is_firm() {
+        session.diagnose(start.target.as_deref(), pod.as_ref());
     }
     let summary = Summary { window_s, calls, by_outcome, completeness, cost };
     session.reporter().summary(&summary, session.found());
