@@ -45,6 +45,7 @@ pub(super) enum Event {
 pub(super) struct Session {
     clock: Clock,
     begun: Instant,
+    ended: Option<Instant>,
     pub(super) names: Attributor,
     pub(super) aggregate: Aggregate,
     pub(super) detectors: Detectors,
@@ -75,6 +76,7 @@ impl Session {
         Self {
             clock,
             begun: Instant::now(),
+            ended: None,
             names,
             aggregate: Aggregate::default(),
             detectors: Detectors::new(patience),
@@ -97,9 +99,14 @@ impl Session {
         &self.reporter
     }
 
-    /// How long it has watched.
+    /// Ends the window: what follows only takes in what was seen in it.
+    pub(super) fn end(&mut self) {
+        self.ended = Some(Instant::now());
+    }
+
+    /// How long it has watched, the same for all who ask after the end.
     pub(super) fn window(&self) -> Duration {
-        self.begun.elapsed()
+        self.ended.unwrap_or_else(Instant::now) - self.begun
     }
 
     /// How many findings there were.

@@ -136,7 +136,7 @@ async fn trace(
         }
     }
 
-    let window = session.window();
+    session.end();
     let cost = cost::measure(&probes.ebpf, measured.as_ref());
     let skipped = cost::skipped(&probes.ebpf).saturating_sub(skipped_before);
     // Out of the kernel first: what is read afterwards is complete.
@@ -165,7 +165,7 @@ async fn trace(
     tracing::info!("{lost:?}");
     let completeness = session.completeness(&lost, last.abandoned, skipped, &attached);
     let (by_outcome, calls) = (session.aggregate().by_outcome(), session.aggregate().calls());
-    let window_s = window.as_secs_f64();
+    let window_s = session.window().as_secs_f64();
     session.export(completeness.clone(), true);
     let incomplete = completeness.lost_data();
     if until.is_firm() {
