@@ -5,12 +5,12 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::{
-    Exit, Failure,
+    Exit, Failure, away,
     reporter::Reporter,
     trace::{self, Until},
 };
 use crate::{
-    cli::Diagnose,
+    cli::{Diagnose, Tracing},
     detect::{
         Verdict,
         ledger::Ledger,
@@ -30,6 +30,10 @@ use crate::{
 
 /// Runs the command.
 pub fn run(mut options: Diagnose, verbose: u8) -> Result<Exit, Failure> {
+    let Tracing { export, node, .. } = &mut options.tracing;
+    // `-` is no path, but standard input.
+    let record = options.pod_json.iter_mut().filter(|path| path.as_os_str() != "-");
+    away::leave(export.iter_mut().chain(record).chain(away::of_node(node)))?;
     let record = options.pod_json.as_deref().map(PodRecord::read).transpose();
     let record = record.map_err(|error| Failure::Usage(error.into()))?;
     let target = &mut options.tracing.target;
