@@ -17,6 +17,14 @@ use crate::{
     },
 };
 
+/// Series kept apart. A node has some thousands at a time, but a busy one makes new targets for
+/// ever, and a loop over `mkdir` and `rmdir` as many as it likes.
+const SERIES_MAX: usize = 16 << 10;
+/// What is left of them when there are more: those counted last.
+const SERIES_LEFT: usize = SERIES_MAX / 4 * 3;
+/// The volume of the series in which the others go on. No volume can have this name.
+const FOLDED: &str = "(other targets)";
+
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct RawKey {
     target_id: u64,
@@ -25,11 +33,25 @@ struct RawKey {
     component: Component,
 }
 
+#[derive(Default)]
+struct Counted {
+    series: Series,
+    /// The drain that last added to it.
+    last: u64,
+}
+
 /// All counts of a run. Targets stay ids until somebody asks, because the record that names one
 /// may arrive after its first counts.
+///
+/// Its memory is bounded: of too many series, those that were not counted for longest are added up
+/// over all targets. Nothing is lost by that but the name of the target.
 #[derive(Default)]
 pub struct Aggregate {
-    series: HashMap<RawKey, Series>,
+    series: HashMap<RawKey, Counted>,
+    folded: HashMap<(Span, Outcome, Component), Series>,
+    outcomes: HashMap<(Call, Outcome), u64>,
+    calls: u64,
+    drains: u64,
 }
 
 /// Calls of one kind since the last tick.
@@ -55,14 +77,18 @@ impl Aggregate {
         mut component: impl FnMut(u32, u64) -> Component,
     ) -> Vec<Delta> {
         let mut deltas: HashMap<(u64, u32, Call, Outcome), u64> = HashMap::new();
+        self.drains += 1;
         for (key, count) in counts {
             let Some(call) = Call::from_code(key.call()) else { continue };
             let outcome = Outcome(key.errno());
             let component = component(key.tgid, key.target);
             let raw = RawKey { target_id: key.target, span: Span::Call(call), outcome, component };
-            self.series.entry(raw).or_default().add(key.bucket(), *count);
+            self.add_to(raw, key.bucket(), *count);
+            *self.outcomes.entry((call, outcome)).or_default() += count.calls;
+            self.calls += count.calls;
             *deltas.entry((key.target, key.tgid, call, outcome)).or_default() += count.calls;
         }
+        self.make_room();
         deltas
             .into_iter()
             .map(|((target_id, pid, call, outcome), calls)| Delta {
@@ -78,7 +104,12 @@ impl Aggregate {
     /// All series by name. Calls on targets that were never named keep their id.
     pub fn table(&self, names: &Attributor) -> SeriesTable {
         let mut table = SeriesTable::new();
-        for (raw, series) in &self.series {
+        for ((span, outcome, component), series) in &self.folded {
+            let (span, outcome, component) = (*span, *outcome, *component);
+            let (pod, volume) = (String::new(), FOLDED.to_owned());
+            table.insert(SeriesKey { span, outcome, pod, volume, component }, series.clone());
+        }
+        for (raw, Counted { series, .. }) in &self.series {
             let (pod, volume) = match names.target(raw.target_id) {
                 Some(target) => labels(target),
                 None if raw.target_id == 0 => (String::new(), String::new()),
@@ -95,28 +126,42 @@ impl Aggregate {
     pub fn add_phase(&mut self, span: Span, target_id: u64, component: Component, took: Duration) {
         let raw = RawKey { target_id, span, outcome: Outcome::OK, component };
         let total_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        let count = Count { calls: 1, total_ns };
-        self.series.entry(raw).or_default().add(bucket::bucket_of(total_ns), count);
+        self.add_to(raw, bucket::bucket_of(total_ns), Count { calls: 1, total_ns });
+        self.make_room();
     }
 
-    fn of_calls(&self) -> impl Iterator<Item = (Call, Outcome, &Series)> {
-        self.series.iter().filter_map(|(raw, series)| match raw.span {
-            Span::Call(call) => Some((call, raw.outcome, series)),
-            Span::AfterExit | Span::BeforeCall => None,
-        })
+    fn add_to(&mut self, raw: RawKey, bucket: u16, count: Count) {
+        let counted = self.series.entry(raw).or_default();
+        counted.series.add(bucket, count);
+        counted.last = self.drains;
+    }
+
+    /// Many at once, because they are sorted for it.
+    fn make_room(&mut self) {
+        if self.series.len() <= SERIES_MAX {
+            return;
+        }
+        let mut oldest: Vec<(u64, RawKey)> =
+            self.series.iter().map(|(raw, counted)| (counted.last, *raw)).collect();
+        oldest.sort_unstable_by_key(|(last, _)| *last);
+        for (_, raw) in oldest.into_iter().take(self.series.len() - SERIES_LEFT) {
+            let Some(counted) = self.series.remove(&raw) else { continue };
+            let sum = self.folded.entry((raw.span, raw.outcome, raw.component));
+            sum.or_default().merge(&counted.series);
+        }
     }
 
     /// All calls.
     pub fn calls(&self) -> u64 {
-        self.of_calls().map(|(_, _, series)| series.calls).sum()
+        self.calls
     }
 
     /// Calls by call and outcome. Every call is listed, also one never made.
     pub fn by_outcome(&self) -> ByOutcome {
         let mut all: ByOutcome = Call::ALL.iter().map(|c| (c.name(), Default::default())).collect();
-        for (call, outcome, series) in self.of_calls() {
+        for ((call, outcome), calls) in &self.outcomes {
             let outcomes = all.entry(call.name()).or_default();
-            *outcomes.entry(outcome.name()).or_default() += series.calls;
+            *outcomes.entry(outcome.name()).or_default() += calls;
         }
         all
     }
@@ -137,6 +182,7 @@ fn labels(target: &Target) -> (String, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::identity::PodNames;
 
     #[test]
     fn counts_of_two_drains_and_two_buckets_add_up() {
@@ -150,5 +196,35 @@ mod tests {
         let (all, calls) = (aggregate.by_outcome(), aggregate.calls());
         assert_eq!((calls, all["rmdir"]["EBUSY"], all.len()), (8, 8, 5));
         assert!(all["umount2"].is_empty());
+    }
+    #[test]
+    fn of_too_many_series_the_idle_ones_are_added_up_and_no_call_is_lost() {
+        let (churned, used) = (3 * SERIES_MAX as u64, u64::MAX);
+        let once = |target| {
+            let key = CountKey::new(target, 1, Call::Rmdir as u8, 0, 3);
+            (key, Count { calls: 1, total_ns: 10 })
+        };
+        let mut aggregate = Aggregate::default();
+        let targets: Vec<u64> = (1..=churned).collect();
+        let drains = targets.chunks(1000);
+        let number = drains.len() as u64;
+        for drain in drains {
+            let mut counts: Vec<_> = drain.iter().copied().map(once).collect();
+            counts.push(once(used));
+            aggregate.add(&counts, |_, _| Component::Other);
+            assert!(aggregate.series.len() <= SERIES_MAX);
+        }
+        let all = churned + number;
+        assert_eq!((aggregate.calls(), aggregate.by_outcome()["rmdir"]["ok"]), (all, all));
+        let table = aggregate.table(&Attributor::new(PodNames::new(Vec::new())));
+        assert!(table.len() <= SERIES_MAX + 1);
+        assert_eq!(table.values().map(|series| series.calls).sum::<u64>(), all);
+        assert_eq!(table.values().map(|series| series.total_ns).sum::<u64>(), 10 * all);
+        let calls = |volume: &str| {
+            let one = table.iter().find(|(key, _)| key.volume == volume);
+            one.map(|(_, series)| series.calls)
+        };
+        assert_eq!(calls(&format!("unnamed-{used:016x}")), Some(number), "one that is in use");
+        assert!(calls(FOLDED).is_some_and(|folded| folded > SERIES_MAX as u64));
     }
 }

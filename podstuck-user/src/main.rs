@@ -13,9 +13,9 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     podstuck::logging::start(cli.verbose);
     let result = match cli.command {
-        Command::Watch(options) => watch::run(&options, cli.verbose),
+        Command::Watch(options) => watch::run(options, cli.verbose),
         Command::Diagnose(options) => diagnose::run(options, cli.verbose),
-        Command::Holders(options) => holders_command::run(&options),
+        Command::Holders(options) => holders_command::run(options),
         Command::Doctor(options) => doctor::run(&options),
         Command::Lab(options) => lab::run(&options),
         Command::LabRemoval(options) => lab::removal(&options),

@@ -147,7 +147,7 @@ fn a_hostile_name_stays_harmless_and_can_be_recovered() {
 }
 
 #[test]
-fn a_pods_record_is_judged_and_anything_else_refused() {
+fn a_pods_record_is_judged_and_exported_and_anything_else_refused() {
     if !root_and_btf() {
         return;
     }
@@ -157,9 +157,19 @@ fn a_pods_record_is_judged_and_anything_else_refused() {
         "uid":"00000000-0000-4000-8000-00000000dead","deletionTimestamp":"2020-01-01T00:00:00Z"},
         "spec":{"nodeName":"another-node"}}"#;
     fs::write(file.path(), record).unwrap();
-    let output = run(&["diagnose", "--pod-json", path, "--output", "json"]);
-    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let export = dir.path().to_str().unwrap();
+    let output = run(&["diagnose", "--pod-json", path, "--output", "json", "--export", export]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let (finding, answer) = text.split_once('\n').unwrap();
+    let answer: serde_json::Value = serde_json::from_str(answer).unwrap();
     assert_eq!(answer["type"], "diagnosis");
+    let told: serde_json::Value = serde_json::from_str(finding).unwrap();
+    assert_eq!(told["id"], "pod-not-on-this-node");
+    let exported = |name: &str| fs::read_to_string(dir.path().join(name)).unwrap();
+    let written: serde_json::Value = serde_json::from_str(&exported("findings.jsonl")).unwrap();
+    assert_eq!(written["id"], "pod-not-on-this-node");
+    assert!(exported("metrics.prom").contains("pod-not-on-this-node"));
     assert_eq!(answer["causes"][0]["id"], "pod-not-on-this-node", "{answer:#}");
     assert_eq!(output.status.code(), Some(1));
 

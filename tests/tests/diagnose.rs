@@ -5,7 +5,7 @@
 use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path};
 
 use podstuck::lab::CASES;
-use podstuck_tests::{Running, diagnose, lab_if_possible, of_type, root_and_btf};
+use podstuck_tests::{Running, diagnose, lab_if_possible, of_type, root_and_btf, summary};
 use serde_json::Value;
 
 /// Where the table stands; `PODSTUCK_BLESS=1` writes it there.
@@ -57,6 +57,7 @@ fn start(case: &str) -> Option<Played> {
 fn finish(played: Played) -> (Option<String>, Value) {
     let (lines, _) = played.answer.finish();
     let answer = of_type(&lines, "diagnosis").last().copied().cloned().unwrap();
+    assert_eq!(answer["window_s"], summary(&lines)["window_s"], "one run has one window");
     drop(played.lab);
     let first = &answer["causes"][0];
     if !first.is_null() {

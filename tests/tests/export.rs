@@ -4,12 +4,12 @@
 use std::{
     collections::BTreeMap,
     fs,
-    io::ErrorKind,
+    io::{BufRead, BufReader, ErrorKind, Read},
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
 };
 
-use podstuck_tests::{lab, of_type, root_and_btf, watch};
+use podstuck_tests::{lab, of_type, podstuck, root_and_btf, watch};
 use serde_json::Value;
 
 const READ_HLOG: &str = r"
@@ -43,6 +43,25 @@ fn every_file_agrees_with_the_others() {
     findings_are_those_printed(dir.path(), &lines);
     hlog_agrees_with_csv(dir.path());
     promtool_is_content(dir.path(), &lines);
+}
+
+#[test]
+fn the_tool_does_not_stay_where_it_was_started() {
+    if !root_and_btf() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let mut watch = Command::new(podstuck());
+    watch.args(["watch", "--duration", "3s", "--export", "out"]).current_dir(dir.path());
+    let mut watch = watch.stdout(Stdio::piped()).spawn().unwrap();
+    let mut first = String::new();
+    let mut printed = BufReader::new(watch.stdout.take().unwrap());
+    printed.read_line(&mut first).unwrap();
+    let place = fs::read_link(format!("/proc/{}/cwd", watch.id())).unwrap();
+    assert_eq!(place, Path::new("/"), "{first}");
+    printed.read_to_string(&mut first).unwrap();
+    watch.wait().unwrap();
+    assert!(dir.path().join("out/metrics.prom").exists(), "{first}");
 }
 
 fn findings_are_those_printed(dir: &Path, lines: &[Value]) {

@@ -7,11 +7,12 @@ mod holding;
 use std::{
     fs::{self, File},
     os::linux::fs::MetadataExt,
+    process::Command,
 };
 
 use holding::{Memory, Process, holders, of_process};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
-use podstuck_tests::{lab, of_type, root_and_btf, run};
+use podstuck_tests::{lab, of_type, podstuck, root_and_btf, run};
 use serde_json::Value;
 
 #[test]
@@ -37,6 +38,11 @@ fn who_is_in_it_or_has_it_open_is_found_and_nobody_else() {
     assert_eq!(lines.last().unwrap()["holders"], 2, "{lines:#?}");
     // The kernel agrees.
     assert_eq!(umount2(memory.path(), MntFlags::empty()), Err(nix::errno::Errno::EBUSY));
+
+    // A path may be relative.
+    let mut relative = Command::new(podstuck());
+    let relative = relative.args(["holders", "f"]).current_dir(memory.path()).output().unwrap();
+    assert_eq!(relative.status.code(), Some(1), "{relative:?}");
 
     // The file alone: who works in the directory does not hold it.
     let (lines, status) = holders(&[&format!("{path}/f")]);

@@ -25,25 +25,19 @@ impl Session {
         self.firm_since.is_some_and(|since| since.elapsed() >= SETTLED)
     }
 
-    /// Answers why the target is stuck.
-    pub(super) fn diagnose(
-        &mut self,
-        target: Option<&str>,
-        pod: Option<&Pod>,
-        record: Option<&PodRecord>,
-    ) {
-        let stages = self.stages(pod);
-        if let Some(record) = record {
-            let here = Here {
-                node: &facts::node_name(),
-                stage: stages.first().map(|stage| stage.stage),
-                now: Timestamp::now(),
-                at: Monotonic::now(),
-            };
-            if let Some(draft) = record::verdict(record, here) {
-                self.tell(Verdict::Found(Box::new(draft)));
-            }
+    /// Judges the pod's record by how far the deletion has come here.
+    pub(super) fn judge(&mut self, record: &PodRecord, pod: Option<&Pod>) {
+        let stage = self.stages(pod).first().map(|stage| stage.stage);
+        let node = facts::node_name();
+        let here = Here { node: &node, stage, now: Timestamp::now(), at: Monotonic::now() };
+        if let Some(draft) = record::verdict(record, here) {
+            self.tell(Verdict::Found(Box::new(draft)));
         }
+    }
+
+    /// Answers why the target is stuck.
+    pub(super) fn diagnose(&self, target: Option<&str>, pod: Option<&Pod>) {
+        let stages = self.stages(pod);
         let window_s = self.window().as_secs_f64();
         let answer = rank::diagnosis(target, stages, window_s, self.ledger.all());
         self.reporter.diagnosis(&answer);

@@ -1,14 +1,16 @@
 //! `podstuck diagnose`: one question, "why is this stuck?", one answer.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 
 use super::{
-    Exit, Failure,
+    Exit, Failure, away,
     reporter::Reporter,
     trace::{self, Until},
 };
 use crate::{
-    cli::Diagnose,
+    cli::{Diagnose, Tracing},
     detect::{
         Verdict,
         ledger::Ledger,
@@ -16,13 +18,22 @@ use crate::{
         record::{self, Here},
         stage,
     },
+    export::Shot,
     identity::{WantedError, pod_record::PodRecord},
     kernel::facts,
-    model::time::{Clock, Monotonic},
+    model::{
+        series::SeriesTable,
+        summary::Completeness,
+        time::{Clock, Monotonic},
+    },
 };
 
 /// Runs the command.
 pub fn run(mut options: Diagnose, verbose: u8) -> Result<Exit, Failure> {
+    let Tracing { export, node, .. } = &mut options.tracing;
+    // `-` is no path, but standard input.
+    let record = options.pod_json.iter_mut().filter(|path| path.as_os_str() != "-");
+    away::leave(export.iter_mut().chain(record).chain(away::of_node(node)))?;
     let record = options.pod_json.as_deref().map(PodRecord::read).transpose();
     let record = record.map_err(|error| Failure::Usage(error.into()))?;
     let target = &mut options.tracing.target;
@@ -55,12 +66,22 @@ fn answer_from(record: &PodRecord, options: &Diagnose) -> anyhow::Result<Exit> {
         now: Timestamp::now(),
         at: Monotonic::now(),
     };
+    let tracing = &options.tracing;
+    let reporter = Reporter::new(tracing.output, tracing.export.as_deref(), true)?;
     let mut ledger = Ledger::new(clock);
     if let Some(draft) = record::verdict(record, here) {
-        ledger.admit(Verdict::Found(Box::new(draft)));
+        let told = ledger.admit(Verdict::Found(Box::new(draft)));
+        told.iter().for_each(|finding| reporter.finding(finding));
     }
+    // Nothing was traced; but a reader of the directory must not take an older run for this one.
+    reporter.last_export(|| Shot {
+        series: SeriesTable::new(),
+        findings: ledger.all().cloned().collect(),
+        completeness: Completeness::default(),
+        window: Duration::ZERO,
+        start: clock.at(clock.started()),
+    });
     let answer = rank::diagnosis(Some(&format!("pod {}", pod.uid)), vec![gone], 0.0, ledger.all());
-    let tracing = &options.tracing;
-    Reporter::new(tracing.output, tracing.export.as_deref(), true)?.diagnosis(&answer);
+    reporter.diagnosis(&answer);
     Ok(if answer.causes.is_empty() { Exit::Clean } else { Exit::Found })
 }

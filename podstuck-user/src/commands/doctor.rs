@@ -2,6 +2,7 @@
 
 use std::{fmt::Write as _, path::Path};
 
+use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{Exit, Failure, setup};
@@ -16,7 +17,7 @@ use crate::{
         layout::{self, BTF_PATH, Layout},
         load, privilege,
     },
-    model::path::safe_path,
+    model::{path::safe_path, time::rfc3339},
 };
 
 /// One line of the report.
@@ -60,7 +61,7 @@ pub fn run(options: &Doctor) -> Result<Exit, Failure> {
         checks.extend(probes(&layout));
     }
     checks.extend(node(options));
-    print(&checks, options.output);
+    print!("{}", render(&checks, options.output, Timestamp::now()));
     let fatal = checks.iter().find(|c| !c.ok && c.lost == Some("nothing can be traced"));
     match fatal {
         Some(check) => Err(Failure::CannotRun(anyhow::anyhow!("{}: {}", check.name, check.found))),
@@ -152,7 +153,7 @@ fn runtimes() -> Vec<String> {
     known.map(|stat| format!("{} (pid {})", stat.comm, stat.pid)).collect()
 }
 
-fn print(checks: &[Check], output: Output) {
+fn render(checks: &[Check], output: Output, time: Timestamp) -> String {
     let mut text = String::new();
     for check in checks {
         if output == Output::Json {
@@ -160,10 +161,12 @@ fn print(checks: &[Check], output: Output) {
             struct Line<'a> {
                 schema: &'static str,
                 r#type: &'static str,
+                time: String,
                 #[serde(flatten)]
                 check: &'a Check,
             }
-            let line = Line { schema: "podstuck/v1", r#type: "check", check };
+            let time = rfc3339(time);
+            let line = Line { schema: "podstuck/v1", r#type: "check", time, check };
             // A struct of strings always serialises.
             let _ = writeln!(text, "{}", serde_json::to_string(&line).unwrap_or_default());
             continue;
@@ -174,5 +177,25 @@ fn print(checks: &[Check], output: Output) {
             let _ = writeln!(text, "        {:20} lost: {lost}", "");
         }
     }
-    print!("{text}");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_check_is_pinned() {
+        let checks = [Check::new("kernel", true, "6.1", ""), Check::new("probes", false, "", "x")];
+        let head =
+            r#"{"schema":"podstuck/v1","type":"check","time":"1970-01-01T00:00:00.000000000Z","#;
+        assert_eq!(
+            render(&checks, Output::Json, Timestamp::UNIX_EPOCH),
+            format!(
+                "{head}{}\n{head}{}\n",
+                r#""name":"kernel","ok":true,"found":"6.1","lost":null}"#,
+                r#""name":"probes","ok":false,"found":"","lost":"x"}"#
+            )
+        );
+    }
 }

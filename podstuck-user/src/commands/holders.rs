@@ -7,7 +7,7 @@ use caps::{CapSet, Capability};
 use jiff::Timestamp;
 use tokio::runtime;
 
-use super::{Exit, Failure, setup};
+use super::{Exit, Failure, away, setup};
 use crate::{
     attribute::Attributor,
     cli::{Holders, Output},
@@ -25,8 +25,11 @@ use crate::{
 };
 
 /// Runs the command.
-pub fn run(options: &Holders) -> Result<Exit, Failure> {
-    let about = about(options)?;
+pub fn run(mut options: Holders) -> Result<Exit, Failure> {
+    // Nothing is touched yet: what lies there may be dead.
+    away::leave(options.path.iter_mut().chain(away::of_node(&mut options.node)))?;
+    let options = &options;
+    let about = about(options);
     let needed = Capability::CAP_SYS_PTRACE;
     if !caps::has_cap(None, CapSet::Effective, needed).unwrap_or(false) {
         let error = anyhow!(
@@ -69,15 +72,11 @@ pub fn run(options: &Holders) -> Result<Exit, Failure> {
     Ok(if taken.holders.is_empty() { Exit::Clean } else { Exit::Found })
 }
 
-fn about(options: &Holders) -> Result<About, Failure> {
-    if let Some(device) = options.device {
-        return Ok(About::Device(device));
+fn about(options: &Holders) -> About {
+    match options.device {
+        Some(device) => About::Device(device),
+        None => About::Path(JsonPath(normalise(options.path.as_deref().unwrap_or("/".as_ref())))),
     }
-    let path = options.path.as_deref().unwrap_or(".".as_ref());
-    // Nothing is touched yet: what lies there may be dead.
-    let path =
-        std::path::absolute(path).context("making the path absolute").map_err(Failure::Usage)?;
-    Ok(About::Path(JsonPath(normalise(&path))))
 }
 
 fn name(options: &Holders) -> String {

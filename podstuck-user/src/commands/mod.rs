@@ -1,6 +1,7 @@
 //! Wires the stages up, one file for each command.
 
 mod answer;
+mod away;
 pub mod diagnose;
 pub mod doctor;
 mod facts;

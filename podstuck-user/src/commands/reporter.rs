@@ -12,7 +12,7 @@ use jiff::Timestamp;
 
 use crate::{
     cli::Output,
-    export::{Background, Exporter},
+    export::{Background, Exporter, Shot},
     model::{
         diagnosis::Diagnosis,
         finding::{Finding, Progress},
@@ -25,6 +25,9 @@ use crate::{
         text,
     },
 };
+
+/// How long the last export may take: Ctrl-C ends the run within two seconds.
+const LAST_EXPORT: Duration = Duration::from_secs(1);
 
 /// Where everything that is told goes.
 pub(super) struct Reporter {
@@ -57,9 +60,22 @@ impl Reporter {
         Ok(Self { json, silent, style: Style { color, width }, exporter, live })
     }
 
-    /// The exporter, to write files with.
-    pub(super) fn exporter(&self) -> Option<&Background> {
-        self.exporter.as_ref()
+    /// Renews the exported files, if any were asked for.
+    pub(super) fn export(&self, shot: impl FnOnce() -> Shot) {
+        if let Some(exporter) = &self.exporter {
+            exporter.renew(shot);
+        }
+    }
+
+    /// The same for the last time, and waits for it.
+    pub(super) fn last_export(&self, shot: impl FnOnce() -> Shot) {
+        let Some(exporter) = &self.exporter else { return };
+        if !exporter.finish(shot(), LAST_EXPORT) {
+            tracing::warn!(
+                "the export directory did not take the last files within {LAST_EXPORT:?}: they are \
+                 missing or old"
+            );
+        }
     }
 
     /// Tells what the run is.

@@ -30,8 +30,6 @@ use crate::{
     },
 };
 
-/// How long the last export may take: Ctrl-C ends the run within two seconds.
-const LAST_EXPORT: Duration = Duration::from_secs(1);
 /// How often the progress of a mass deletion is told.
 const PROGRESS_EVERY: Duration = Duration::from_secs(5);
 
@@ -47,6 +45,7 @@ pub(super) enum Event {
 pub(super) struct Session {
     clock: Clock,
     begun: Instant,
+    ended: Option<Instant>,
     pub(super) names: Attributor,
     pub(super) aggregate: Aggregate,
     pub(super) detectors: Detectors,
@@ -77,6 +76,7 @@ impl Session {
         Self {
             clock,
             begun: Instant::now(),
+            ended: None,
             names,
             aggregate: Aggregate::default(),
             detectors: Detectors::new(patience),
@@ -99,9 +99,14 @@ impl Session {
         &self.reporter
     }
 
-    /// How long it has watched.
+    /// Ends the window: what follows only takes in what was seen in it.
+    pub(super) fn end(&mut self) {
+        self.ended = Some(Instant::now());
+    }
+
+    /// How long it has watched, the same for all who ask after the end.
     pub(super) fn window(&self) -> Duration {
-        self.begun.elapsed()
+        self.ended.unwrap_or_else(Instant::now) - self.begun
     }
 
     /// How many findings there were.
@@ -263,21 +268,13 @@ impl Session {
     /// Has the exported files renewed, if any were asked for. Waits only at the end, and not for
     /// long.
     pub(super) fn export(&self, completeness: Completeness, end: bool) {
-        let Some(exporter) = self.reporter.exporter() else { return };
-        let shot = Shot {
+        let shot = || Shot {
             series: self.aggregate.table(&self.names),
             findings: self.ledger.all().cloned().collect(),
             completeness,
             window: self.window(),
             start: self.clock.at(self.clock.started()),
         };
-        if !end {
-            exporter.renew(shot);
-        } else if !exporter.finish(shot, LAST_EXPORT) {
-            tracing::warn!(
-                "the export directory did not take the last files within {LAST_EXPORT:?}: they are \
-                 missing or old"
-            );
-        }
+        if end { self.reporter.last_export(shot) } else { self.reporter.export(shot) }
     }
 }

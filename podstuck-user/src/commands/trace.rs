@@ -123,7 +123,7 @@ async fn trace(
                 done += 1;
                 if done % EXPORT_EVERY == 0 {
                     let lost = drained.losses.since(&baseline);
-                    let skipped = cost::skipped(&probes.ebpf) - skipped_before;
+                    let skipped = cost::skipped(&probes.ebpf).saturating_sub(skipped_before);
                     let so_far = session.completeness(&lost, drained.abandoned, skipped, &probes.attached);
                     session.export(so_far, false);
                 }
@@ -136,9 +136,9 @@ async fn trace(
         }
     }
 
-    let window = session.window();
+    session.end();
     let cost = cost::measure(&probes.ebpf, measured.as_ref());
-    let skipped = cost::skipped(&probes.ebpf) - skipped_before;
+    let skipped = cost::skipped(&probes.ebpf).saturating_sub(skipped_before);
     // Out of the kernel first: what is read afterwards is complete.
     let attached = probes.attached.clone();
     if draining.is_some() {
@@ -156,16 +156,20 @@ async fn trace(
     session.tick(&last);
     session.records(&ring.rest());
     session.settle(SETTLE).await;
+    // Before the last export, which is to have it.
+    if let Until::Firm { record: Some(record), .. } = &until {
+        session.judge(record, pod.as_ref());
+    }
 
     let lost = before.losses.since(&baseline);
     tracing::info!("{lost:?}");
     let completeness = session.completeness(&lost, last.abandoned, skipped, &attached);
     let (by_outcome, calls) = (session.aggregate().by_outcome(), session.aggregate().calls());
-    let window_s = window.as_secs_f64();
+    let window_s = session.window().as_secs_f64();
     session.export(completeness.clone(), true);
     let incomplete = completeness.lost_data();
-    if let Until::Firm { record, .. } = &until {
-        session.diagnose(start.target.as_deref(), pod.as_ref(), record.as_ref());
+    if until.is_firm() {
+        session.diagnose(start.target.as_deref(), pod.as_ref());
     }
     let summary = Summary { window_s, calls, by_outcome, completeness, cost };
     session.reporter().summary(&summary, session.found());

@@ -1,12 +1,14 @@
 //! `podstuck watch`: traces live, tells findings as they form.
 
 use super::{
-    Exit, Failure,
+    Exit, Failure, away,
     trace::{self, Until},
 };
-use crate::cli::Watch;
+use crate::cli::{Tracing, Watch};
 
 /// Runs the command.
-pub fn run(options: &Watch, verbose: u8) -> Result<Exit, Failure> {
+pub fn run(mut options: Watch, verbose: u8) -> Result<Exit, Failure> {
+    let Tracing { export, node, .. } = &mut options.tracing;
+    away::leave(export.iter_mut().chain(away::of_node(node)))?;
     trace::run(&options.tracing, Until::Stopped(options.duration), verbose)
 }

@@ -63,10 +63,10 @@ impl Background {
         self.send(Job::Append(line));
     }
 
-    /// Renews the other files, unless that is still being done.
-    pub fn renew(&self, shot: Shot) {
+    /// Renews the other files, unless that is still being done: then the shot is not even taken.
+    pub fn renew(&self, shot: impl FnOnce() -> Shot) {
         if !self.busy.swap(true, Relaxed) {
-            self.send(Job::Write(Box::new(shot)));
+            self.send(Job::Write(Box::new(shot())));
         }
     }
 
@@ -128,9 +128,17 @@ mod tests {
             window: Duration::from_secs(1),
             start: sample::start(),
         };
-        background.renew(shot.clone());
+        background.renew(|| shot.clone());
         assert!(background.finish(shot, Duration::from_secs(30)));
         assert_eq!(std::fs::read_to_string(dir.path().join("findings.jsonl")).unwrap(), "{}\n");
         assert!(dir.path().join("metrics.prom").exists());
+    }
+
+    #[test]
+    fn a_shot_that_nobody_would_write_is_not_taken() {
+        let (jobs, queue) = channel();
+        let busy = Arc::new(AtomicBool::new(true));
+        Background { jobs, busy }.renew(|| unreachable!("the disk does not keep up"));
+        assert!(queue.try_recv().is_err());
     }
 }

@@ -2,6 +2,11 @@
 //!
 //! Counts and means are exact. The other durations are middles of latency buckets, at most 6.25 %
 //! from the truth between 512 ns and 73 minutes; so `mean_ns` may lie outside `min_ns..max_ns`.
+//!
+//! A volume is named by whoever made its directory, and a spreadsheet runs what begins with `=`, `+`,
+//! `-` or `@`. Such a pod or volume has a `'` before it, which spreadsheets take for "text".
+
+use std::borrow::Cow;
 
 use serde::Serialize;
 
@@ -59,8 +64,8 @@ pub fn csv(series: &SeriesTable) -> Result<Vec<u8>, ExportError> {
         let row = Row {
             syscall: labels.syscall,
             outcome: &labels.outcome,
-            pod: &labels.pod,
-            volume: &labels.volume,
+            pod: &text(&labels.pod),
+            volume: &text(&labels.volume),
             component: labels.component,
             count: series.calls,
             min_ns: at(0.0),
@@ -76,10 +81,35 @@ pub fn csv(series: &SeriesTable) -> Result<Vec<u8>, ExportError> {
     writer.into_inner().map_err(|e| ExportError::Render { file: FILE, source: Box::new(e) })
 }
 
+/// A name, which no spreadsheet takes for a formula.
+fn text(name: &str) -> Cow<'_, str> {
+    if name.starts_with(['=', '+', '-', '@']) { format!("'{name}").into() } else { name.into() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::export::sample;
+    use crate::{
+        export::sample,
+        model::call::{Call, Outcome},
+    };
+
+    #[test]
+    fn a_name_is_no_formula() {
+        for (volume, cell) in [
+            ("=HYPERLINK(0)", "'=HYPERLINK(0)"),
+            ("+1", "'+1"),
+            ("-1", "'-1"),
+            ("@SUM(A1)", "'@SUM(A1)"),
+            ("a=b", "a=b"),
+        ] {
+            let key = sample::key(Call::Rmdir, Outcome::OK, "", volume);
+            let table = SeriesTable::from([(key, sample::series(&[(300, 1)]))]);
+            let text = String::from_utf8(csv(&table).unwrap()).unwrap();
+            let row = format!("\nrmdir,ok,,{cell},other,1,256,");
+            assert!(text.contains(&row), "{text}");
+        }
+    }
 
     #[test]
     fn rows_are_sorted_quoted_and_exact_in_the_mean() {

@@ -1,6 +1,9 @@
 //! Names of pods by their UID, from kubelet's log directories `NAMESPACE_NAME_UID` (pkg/kubelet,
 //! `BuildPodLogsDirectory`). No part can contain an underscore. The directory outlives the pod's
 //! volumes, and what was read once is remembered when it is gone.
+//!
+//! Some of these directories are named by the path of a call, so anybody may have made them: only
+//! names that the API server would take are believed, and none that contradicts an earlier one.
 
 use std::{
     collections::HashMap,
@@ -98,7 +101,9 @@ impl PodNames {
                 let name = entry.file_name();
                 let Some((namespace, pod, uid)) = name.to_str().and_then(split) else { continue };
                 if self.by_uid.len() < REMEMBERED {
-                    self.by_uid.insert(uid.into(), (namespace.into(), pod.into()));
+                    // The node's own directories come first.
+                    let named = self.by_uid.entry(uid.into());
+                    named.or_insert_with(|| (namespace.into(), pod.into()));
                 }
             }
         }
@@ -120,8 +125,23 @@ fn answers(path: &Path) -> bool {
 fn split(directory: &str) -> Option<(&str, &str, &str)> {
     let (rest, uid) = directory.rsplit_once('_')?;
     let (namespace, name) = rest.split_once('_')?;
-    let plain = !name.contains('_') && !namespace.is_empty() && !name.is_empty();
-    (plain && is_pod_uid(uid.as_bytes())).then_some((namespace, name, uid))
+    let valid = is_label(namespace) && is_subdomain(name) && is_pod_uid(uid.as_bytes());
+    valid.then_some((namespace, name, uid))
+}
+
+/// A label of DNS-1123, as a namespace's name is.
+fn is_label(text: &str) -> bool {
+    text.len() <= 63 && is_part(text)
+}
+
+/// A subdomain of DNS-1123, as a pod's name is.
+fn is_subdomain(text: &str) -> bool {
+    text.len() <= 253 && text.split('.').all(is_part)
+}
+
+fn is_part(text: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+    !text.is_empty() && !text.starts_with('-') && !text.ends_with('-') && text.bytes().all(plain)
 }
 
 /// Log directories that go with a kubelet root: beside it, under the same prefix, and the usual
@@ -161,6 +181,29 @@ mod tests {
         assert_eq!(split(&format!("a_b_c_{UID}")), None);
         assert_eq!(split("shop_cart_not-a-uid"), None);
         assert_eq!(split(&format!("shop_cart_{UID}")), Some(("shop", "cart", UID)));
+    }
+
+    #[test]
+    fn only_names_that_the_api_takes_are_believed() {
+        let believed =
+            |namespace: &str, name: &str| split(&format!("{namespace}_{name}_{UID}")).is_some();
+        assert!(believed("kube-system", "etcd-10.0.0.1") && believed("0", &"a".repeat(253)));
+        for name in ["", "-a", "a-", ".a", "a..b", "A", "é", "$(reboot)", "a b", "a\u{1b}[2J"] {
+            assert!(!believed("shop", name), "{name:?}");
+            assert!(!believed(name, "cart"), "{name:?}");
+        }
+        assert!(!believed("a.b", "cart") && !believed(&"a".repeat(64), "cart"));
+        assert!(!believed("shop", &"a".repeat(254)));
+    }
+
+    #[test]
+    fn the_first_directory_that_names_a_pod_is_believed() {
+        let (own, told) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        fs::create_dir(own.path().join(format!("shop_cart-0_{UID}"))).unwrap();
+        fs::create_dir(told.path().join(format!("shop_innocent_{UID}"))).unwrap();
+        let mut names = PodNames::new(vec![own.path().into(), told.path().into()]);
+        assert_eq!(names.lookup(UID), Some(("shop".into(), "cart-0".into())));
+        assert_eq!(names.find("shop", "innocent"), Vec::<String>::new());
     }
 
     #[test]
