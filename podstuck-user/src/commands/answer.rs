@@ -18,11 +18,21 @@ use crate::{
 
 /// A firm verdict may still be followed by a better one, from the same attempt.
 const SETTLED: Duration = Duration::from_secs(2);
+/// One that the pod does not wait for may stand beside what it does wait for: kubelet's tries are
+/// that far apart in the beginning.
+const SETTLED_HARMLESS: Duration = Duration::from_secs(8);
 
 impl Session {
-    /// Whether there is an answer, and it had time to become a better one.
-    pub(super) fn is_firm(&self) -> bool {
-        self.firm_since.is_some_and(|since| since.elapsed() >= SETTLED)
+    /// Whether there is an answer, and it had time to become a better one. What holds up no pod is
+    /// an answer only if one target was asked about: on a node there is always such a thing.
+    pub(super) fn is_firm(&self, one_target: bool) -> bool {
+        let Some(since) = self.firm_since else { return false };
+        let mut firm = self.ledger.all().filter(|finding| rank::is_firm(finding));
+        if firm.any(|finding| finding.blocks_deletion == Some(true)) {
+            since.elapsed() >= SETTLED
+        } else {
+            one_target && since.elapsed() >= SETTLED_HARMLESS
+        }
     }
 
     /// Judges the pod's record by how far the deletion has come here.

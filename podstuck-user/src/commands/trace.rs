@@ -131,7 +131,7 @@ async fn trace(
             () = sleep_until(end) => break,
             () = stop.requested() => break,
         }
-        if until.is_firm() && session.is_firm() {
+        if until.is_firm() && session.is_firm(start.target.is_some()) {
             break;
         }
     }

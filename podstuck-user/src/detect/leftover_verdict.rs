@@ -171,8 +171,9 @@ fn writer(full: &Full, entries: &Entries, seen: &Seen<'_>, now: Monotonic) -> Dr
             .into();
         return draft;
     }
-    let named = !seen.users.is_empty();
-    let mut draft = base("writer-still-alive", full, if named { 0.9 } else { 0.75 });
+    let mut writers = seen.users.iter().filter(|user| user.writes);
+    let named = writers.next();
+    let mut draft = base("writer-still-alive", full, if named.is_some() { 0.9 } else { 0.75 });
     contents(&mut draft, entries);
     draft.fact(
         "the newest of them was made or changed after the first attempt, which removed what it found",
@@ -183,14 +184,17 @@ fn writer(full: &Full, entries: &Entries, seen: &Seen<'_>, now: Monotonic) -> Dr
         empty at the end. The pod's containers should have ended: what is left of one, a process of \
         the host, or another pod that has the directory by hostPath."
         .into();
-    match seen.users.first() {
+    match named {
         Some(user) => {
             draft.remedy(format!("cat /proc/{}/cgroup", user.pid), "none; says whose it is");
-            draft.remedy(
-                format!("kill {}", user.pid),
-                "what it is writing is lost, and whoever needs the process misses it; kubelet's next \
-                 attempt then succeeds",
-            );
+            // Of several, who it is that makes the files is not known.
+            if writers.next().is_none() {
+                draft.remedy(
+                    format!("kill {}", user.pid),
+                    "what it is writing is lost, and whoever needs the process misses it; kubelet's \
+                     next attempt then succeeds",
+                );
+            }
         }
         None => draft.remedy(
             View::of(&full.op).on_object("podstuck holders", &full.op.path),

@@ -8,7 +8,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[error(
     "missing capability {0}: run podstuck as root on the node, or in a privileged pod \
-     (`kubectl debug node/NODE --profile=sysadmin`)"
+     (`kubectl debug node/NODE -it --profile=sysadmin --image=busybox`)"
 )]
 pub struct Missing(String);
 
