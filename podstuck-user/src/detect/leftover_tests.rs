@@ -85,12 +85,17 @@ fn housekeeping_is_none_of_it() {
 #[test]
 fn what_comes_back_has_a_writer_who_is_named_if_he_is_found() {
     let (leftover, cases) = full("kubernetes.io/empty-dir", "d", &[10.0, 11.0]);
-    let user = User { pid: 7, comm: "backup".into(), how: "its working directory", writes: false };
-    let draft = conclude(&leftover, &cases[0], vec![entry("new", 1)], &[user]).unwrap();
+    let user = User { pid: 7, comm: "backup".into(), how: "a file open for writing", writes: true };
+    let reader = User { pid: 8, comm: "tail".into(), how: "an open file", writes: false };
+    let both = [user, reader.clone()];
+    let draft = conclude(&leftover, &cases[0], vec![entry("new", 1)], &both).unwrap();
+    assert!(draft.remedies.iter().any(|remedy| remedy.command == "kill 7"));
     assert_eq!(draft.id, "writer-still-alive");
     assert!(draft.evidence.iter().any(|e| e.fact.contains("backup (pid 7)")));
     let alone = conclude(&leftover, &cases[0], vec![entry("new", 1)], &[]).unwrap();
     assert!(alone.confidence < draft.confidence);
+    let read = conclude(&leftover, &cases[0], vec![entry("new", 1)], &[reader]).unwrap();
+    assert!(!read.remedies.iter().any(|remedy| remedy.command.contains("kill")));
     let old = conclude(&leftover, &cases[0], vec![entry("old", 3600)], &[]).unwrap();
     assert_eq!(old.id, "leftover-unexplained");
 }

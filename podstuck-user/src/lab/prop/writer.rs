@@ -31,9 +31,9 @@ struct Writer {
 pub(super) fn stage(pod: &Pod) -> Result<Staged> {
     let directory = pod.directory().join("volumes/kubernetes.io~empty-dir/data/export");
     build::make(&directory)?;
-    // Kept open, as a program's log is: that is how it is found.
-    let open =
-        File::open(&directory).with_context(|| format!("cannot open {}", directory.display()))?;
+    // Kept open, also when it is deleted: that is how the writer is found.
+    let log = directory.join("log");
+    let open = File::create(&log).with_context(|| format!("cannot make {}", log.display()))?;
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = Arc::clone(&stop);
     let thread = thread::Builder::new()
