@@ -5,11 +5,14 @@ use std::process::ExitCode;
 use clap::Parser;
 use podstuck::{
     cli::{Cli, Command},
-    commands::{Exit, Failure, diagnose, doctor, holders as holders_command, lab, watch},
+    commands::{
+        Exit, Failure, diagnose, doctor, holders as holders_command, interrupt, lab, watch,
+    },
     state::{holders, look},
 };
 
 fn main() -> ExitCode {
+    interrupt::unblock();
     let cli = Cli::parse();
     podstuck::logging::start(cli.verbose);
     let result = match cli.command {

@@ -1,14 +1,20 @@
 //! Ctrl-C: the first ends the work in order, the second at once.
 //!
-//! The flag is set, and the process ended, by the signal handlers themselves: whatever else waits for
-//! a reader of standard output that has stopped, or works, the second signal counts.
+//! The flag is set, and the process ended, by the signal handlers themselves: whatever the runtime
+//! waits for, the second signal counts. The kernel would hand each signal to the first thread, also
+//! when that waits where no handler can run (for a dead disk, or for a lock in `/proc`). So a thread
+//! of its own is there for them, and the others block them.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, Builder},
 };
 
 use anyhow::{Context, Result};
+use nix::sys::signal::{SigSet, Signal};
 use signal_hook::{
     consts::{SIGINT, SIGTERM},
     flag,
@@ -20,6 +26,25 @@ use tokio::{
 
 /// 128 + SIGINT, as shells show it.
 const ABORTED: i32 = 130;
+
+/// Takes signals from now on, which whoever started this process may have blocked: a run does so in
+/// the threads that start its helpers.
+pub fn unblock() {
+    // It fails for signals that do not exist only.
+    let _ = both().thread_unblock();
+}
+
+/// Starts threads that are not to be handed signals.
+pub(super) fn apart<T>(start: impl FnOnce() -> T) -> T {
+    let _ = both().thread_block();
+    let started = start();
+    let _ = both().thread_unblock();
+    started
+}
+
+fn both() -> SigSet {
+    [Signal::SIGINT, Signal::SIGTERM].into_iter().collect()
+}
 
 /// A flag that SIGINT and SIGTERM set, however often they come: for work that cleans up after
 /// itself, and looks at the flag now and then.
@@ -39,7 +64,8 @@ pub(super) struct Stop {
 }
 
 impl Stop {
-    /// Begins to listen to SIGINT and SIGTERM. Call it inside the runtime.
+    /// Begins to listen to SIGINT and SIGTERM. Call it inside the runtime; this thread, and all that it
+    /// starts from now on, block them.
     pub(super) fn listen() -> Result<Self> {
         // The wish to end is looked at before it is noted: handlers run in this order.
         let stop = Self::default();
@@ -58,6 +84,11 @@ impl Stop {
             }
             notify.notify_one();
         });
+        let wait = || loop {
+            thread::park();
+        };
+        Builder::new().name("signals".into()).spawn(wait).context("starting a thread")?;
+        both().thread_block().context("leaving signals to that thread")?;
         Ok(stop)
     }
 
@@ -76,9 +107,12 @@ impl Stop {
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
+    use std::{
+        process::{Command, id},
+        time::Duration,
+    };
 
-    use signal_hook::low_level::raise;
+    use nix::{sys::signal::kill, unistd::Pid};
     use tokio::runtime;
 
     use super::*;
@@ -94,6 +128,18 @@ mod tests {
         runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work);
     }
 
+    /// To the process, as from a terminal.
+    fn send(signal: Signal) {
+        kill(Pid::from_raw(id().cast_signed()), signal).unwrap();
+    }
+
+    /// Without giving the runtime a chance.
+    fn wait_for(flag: &AtomicBool) {
+        while !flag.load(Ordering::SeqCst) {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     #[test]
     fn a_second_signal_ends_what_does_not_listen() {
         assert_eq!(status_of("is_told_twice_while_it_is_busy"), Some(ABORTED));
@@ -106,13 +152,22 @@ mod tests {
     }
 
     #[test]
+    fn threads_that_are_started_apart_block_signals() {
+        let blocked = || SigSet::thread_get_mask().unwrap().contains(Signal::SIGINT);
+        assert!(apart(|| thread::spawn(blocked)).join().unwrap());
+        assert!(!blocked());
+    }
+
+    #[test]
     #[ignore = "run by another test"]
     fn is_told_twice_while_it_is_busy() {
         in_runtime(async {
             let stop = Stop::listen().unwrap();
-            raise(SIGINT).unwrap();
-            assert!(stop.is_requested());
-            raise(SIGTERM).unwrap();
+            assert!(SigSet::thread_get_mask().unwrap().contains(Signal::SIGTERM));
+            send(Signal::SIGINT);
+            wait_for(&stop.flag);
+            send(Signal::SIGTERM);
+            thread::sleep(Duration::from_secs(30));
         });
     }
 
@@ -122,13 +177,9 @@ mod tests {
         in_runtime(async {
             let stop = Stop::listen().unwrap();
             assert!(!stop.is_requested());
-            let before = tokio::spawn({
-                let stop = stop.clone();
-                async move { stop.requested().await }
-            });
-            tokio::task::yield_now().await;
-            raise(SIGTERM).unwrap();
-            before.await.unwrap();
+            send(Signal::SIGTERM);
+            stop.requested().await;
+            wait_for(&stop.flag);
             stop.requested().await;
         });
     }
@@ -138,8 +189,8 @@ mod tests {
     fn is_patient() {
         let stop = patient().unwrap();
         for _ in 0..3 {
-            raise(SIGINT).unwrap();
+            send(Signal::SIGINT);
+            wait_for(&stop);
         }
-        assert!(stop.load(Ordering::SeqCst));
     }
 }

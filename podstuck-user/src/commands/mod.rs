@@ -6,7 +6,7 @@ pub mod diagnose;
 pub mod doctor;
 mod facts;
 pub mod holders;
-mod interrupt;
+pub mod interrupt;
 pub mod lab;
 mod reporter;
 mod session;

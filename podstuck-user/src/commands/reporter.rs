@@ -10,6 +10,7 @@ use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 use jiff::Timestamp;
 
+use super::interrupt;
 use crate::{
     cli::Output,
     export::{Background, Exporter, Shot},
@@ -45,8 +46,12 @@ impl Reporter {
     pub(super) fn new(output: Output, export: Option<&Path>, silent: bool) -> Result<Self> {
         let terminal = std::io::stdout().is_terminal();
         let json = output == Output::Json;
-        let exporter =
-            export.map(|dir| anyhow::Ok(Background::start(Exporter::new(dir)?)?)).transpose()?;
+        // It may wait for a dead disk, and then could not handle a signal.
+        let start = |dir| {
+            let exporter = Exporter::new(dir)?;
+            anyhow::Ok(interrupt::apart(|| Background::start(exporter))?)
+        };
+        let exporter = export.map(start).transpose()?;
         let live = (terminal && !json).then(|| {
             let bar = ProgressBar::new_spinner();
             if let Ok(style) = ProgressStyle::with_template("{spinner} {elapsed} {msg}") {

@@ -1,8 +1,10 @@
 //! What the kernel says about one thread, from files of `/proc` that touch neither a file system nor
-//! the process's memory. Two of them take a lock of the process, and are read by a [`Bounded`].
+//! the process's memory. Those that take a lock of the process are read by a [`Bounded`].
 
 use std::{
+    ffi::OsString,
     fs, io,
+    os::unix::ffi::OsStringExt,
     path::{Path, PathBuf},
 };
 
@@ -37,7 +39,7 @@ pub enum Doing {
     Elsewhere,
     /// It has ended, or may not be read.
     Gone,
-    /// It does not say: its process executes a program, and hangs in that.
+    /// It does not say: its process hangs where it executes a program.
     Untold,
 }
 
@@ -46,10 +48,11 @@ pub enum Doing {
 pub struct Times {
     /// `R`, `S`, `D`, ...
     pub state: char,
-    /// CPU time in user mode, in ticks.
-    pub user_ticks: u64,
-    /// Start of the thread, in ticks since boot: with its ids, this names it.
-    pub start_ticks: u64,
+    /// CPU time in user mode, in ticks; `None` when it is not told.
+    pub user_ticks: Option<u64>,
+    /// Start of the thread, in ticks since boot: with its ids, this names it. `None` when it is not
+    /// told.
+    pub start_ticks: Option<u64>,
     /// How often it has gone to sleep, and so how often it was woken.
     pub sleeps: u64,
 }
@@ -60,19 +63,24 @@ impl Thread {
         Self { pid, tid: pid }
     }
 
+    fn place(self, file: &str) -> String {
+        format!("/proc/{}/task/{}/{file}", self.pid, self.tid)
+    }
+
+    /// A file that takes no lock.
     fn read(self, file: &str) -> io::Result<Vec<u8>> {
-        fs::read(format!("/proc/{}/task/{}/{file}", self.pid, self.tid))
+        fs::read(self.place(file))
     }
 
-    fn text(self, file: &str) -> Option<String> {
-        Some(String::from_utf8_lossy(&self.read(file).ok()?).trim_end().to_owned())
+    fn status(self) -> Option<String> {
+        Some(String::from_utf8_lossy(&self.read("status").ok()?).into_owned())
     }
 
-    /// The same for a file whose reading takes a lock of the process; `None` when it waits too long.
+    /// A file that takes a lock; `None` when that waits too long.
     fn locked(self, file: &str, bounded: &mut Bounded) -> Option<io::Result<String>> {
-        let path = format!("/proc/{}/task/{}/{file}", self.pid, self.tid);
-        let text = bounded.read(self.pid, path)?;
-        Some(text.map(|text| String::from_utf8_lossy(&text).into_owned()))
+        let path = self.place(file);
+        let text = bounded.read(self.pid, move || fs::read(path))?;
+        Some(text.map(|text| String::from_utf8_lossy(&text).trim_end().to_owned()))
     }
 
     /// What it is doing. Needs `CAP_SYS_PTRACE` for other users' threads.
@@ -83,25 +91,21 @@ impl Thread {
         }
     }
 
-    /// Its state and how often it slept.
-    pub fn times(self) -> Option<Times> {
-        let stat = self.text("stat")?;
-        // The name before it may hold anything.
-        let fields: Vec<&str> = stat.get(stat.rfind(')')? + 1..)?.split_whitespace().collect();
-        let number = |index: usize| fields.get(index)?.parse().ok();
-        let status = self.text("status")?;
-        let sleeps = status.lines().find_map(|l| l.strip_prefix("voluntary_ctxt_switches:"))?;
-        Some(Times {
-            state: fields.first()?.chars().next()?,
-            user_ticks: number(11)?,
-            start_ticks: number(19)?,
-            sleeps: sleeps.trim().parse().ok()?,
-        })
+    /// Its state and how often it slept; `None` when it has ended.
+    pub(super) fn times(self, bounded: &mut Bounded) -> Option<Times> {
+        let status = self.status()?;
+        let field = |name| status.lines().find_map(|line| line.strip_prefix(name));
+        let state = field("State:")?.trim().chars().next()?;
+        let sleeps = field("voluntary_ctxt_switches:")?.trim().parse().ok()?;
+        let stat = self.locked("stat", bounded).transpose().ok()?;
+        let (user_ticks, start_ticks) = stat.as_deref().and_then(ticks).unzip();
+        Some(Times { state, user_ticks, start_ticks, sleeps })
     }
 
     /// The function it waits in; `None` while it runs.
-    pub fn wait_channel(self) -> Option<String> {
-        self.text("wchan").filter(|name| !name.is_empty() && name != "0")
+    pub(super) fn wait_channel(self, bounded: &mut Bounded) -> Option<String> {
+        let name = self.locked("wchan", bounded)?.ok()?;
+        Some(name).filter(|name| !name.is_empty() && name != "0")
     }
 
     /// Functions of its kernel stack, the innermost first. Needs `CAP_SYS_ADMIN`; empty without, and
@@ -120,20 +124,24 @@ impl Thread {
 
     /// The path of one of its descriptors, of `cwd` or of `root`, in its own mount namespace. The
     /// link is read and not followed: that touches no file system.
-    pub fn link(self, name: &str) -> Option<PathBuf> {
-        fs::read_link(format!("/proc/{}/task/{}/{name}", self.pid, self.tid)).ok()
+    pub(super) fn link(self, name: &str, bounded: &mut Bounded) -> Option<PathBuf> {
+        let path = self.place(name);
+        let read = move || Ok(fs::read_link(path)?.into_os_string().into_vec());
+        let target = bounded.read(self.pid, read)?.ok()?;
+        Some(OsString::from_vec(target).into())
     }
 
     /// Who it is, as the probes would describe it. Its cgroup is told by path only.
-    pub fn actor(self) -> Actor {
-        let status = self.text("status").unwrap_or_default();
+    pub(super) fn actor(self, bounded: &mut Bounded) -> Actor {
+        let status = self.status().unwrap_or_default();
         let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"));
         let parent = parent.and_then(|pid| pid.trim().parse().ok()).unwrap_or(0);
+        let namespace = self.link("ns/mnt", bounded);
         Actor {
             cgroup: 0,
             comm: name(&self.comm()),
             parent,
-            mnt_ns: mount_namespace(self.pid).unwrap_or(0),
+            mnt_ns: namespace.as_deref().and_then(inode_of).unwrap_or(0),
             parent_comm: name(&Self::main(parent).comm()),
         }
     }
@@ -165,10 +173,17 @@ pub fn since_boot(ticks: u64) -> Monotonic {
     Monotonic((ticks * (1_000_000_000 / per_second)).saturating_sub(slept))
 }
 
-/// Inode number of a process's mount namespace, from the text of a link.
-fn mount_namespace(pid: u32) -> Option<u32> {
-    let link = fs::read_link(format!("/proc/{pid}/ns/mnt")).ok()?;
-    link.to_str()?.strip_prefix("mnt:[")?.strip_suffix(']')?.parse().ok()
+/// User time and start, by a thread's `stat`.
+fn ticks(stat: &str) -> Option<(u64, u64)> {
+    // The name before it may hold anything.
+    let fields: Vec<&str> = stat.get(stat.rfind(')')? + 1..)?.split_whitespace().collect();
+    let number = |index: usize| fields.get(index)?.parse().ok();
+    Some((number(11)?, number(19)?))
+}
+
+/// Inode number of a mount namespace, by the text of a link to it.
+fn inode_of(namespace: &Path) -> Option<u32> {
+    namespace.to_str()?.strip_prefix("mnt:[")?.strip_suffix(']')?.parse().ok()
 }
 
 fn name(comm: &[u8]) -> [u8; 16] {
@@ -221,10 +236,11 @@ mod tests {
     #[test]
     fn own_thread_is_described() {
         let me = Thread::main(std::process::id());
-        let times = me.times().unwrap();
-        assert!(Monotonic::now().since(since_boot(times.start_ticks)).as_secs() < 3600);
+        let bounded = &mut Bounded::default();
+        let start = me.times(bounded).and_then(|times| times.start_ticks).unwrap();
+        assert!(Monotonic::now().since(since_boot(start)).as_secs() < 3600);
         assert!(of_process(me.pid).contains(&me) && processes().any(|pid| pid == me.pid));
-        assert_ne!(me.actor().mnt_ns, 0);
-        assert_eq!(Thread::main(u32::MAX >> 1).doing(&mut Bounded::default()), Doing::Gone);
+        assert_ne!(me.actor(bounded).mnt_ns, 0);
+        assert_eq!(Thread::main(u32::MAX >> 1).doing(bounded), Doing::Gone);
     }
 }

@@ -91,13 +91,14 @@ impl Followed {
         name: &str,
         began: Monotonic,
         patience: Duration,
+        bounded: &mut Bounded,
     ) -> Self {
         let phase = match anchor {
             Anchor::Entry(_) | Anchor::Call(_) => Phase::InSyscall,
             Anchor::Exit => Phase::AfterExit,
             Anchor::Program => Phase::BeforeUmount,
         };
-        let times = thread.times();
+        let times = thread.times(bounded);
         Self {
             thread,
             anchor,
@@ -121,8 +122,8 @@ impl Followed {
     }
 
     /// Takes where the object is.
-    pub(super) fn about(mut self, argument: Argument) -> Self {
-        (self.object, self.text) = Object::of(self.thread, argument);
+    pub(super) fn about(mut self, argument: Argument, bounded: &mut Bounded) -> Self {
+        (self.object, self.text) = Object::of(self.thread, argument, bounded);
         self.asked = self.text.is_none();
         self
     }
@@ -137,7 +138,7 @@ impl Followed {
         let latest = if self.anchor == Anchor::Exit { LATEST_AFTER_EXIT } else { LATEST };
         let pause = (self.age(now) / 10).clamp(SOONEST, latest);
         self.next_look = Monotonic(now.0 + pause.as_nanos() as u64);
-        let times = self.thread.times();
+        let times = self.thread.times(bounded);
         let look = self.still(self.thread.doing(bounded), times);
         if let (Anchor::Call(_), Some(last), Some(times)) = (self.anchor, self.last, times)
             && times.sleeps > last.sleeps + FEW_SLEEPS
@@ -157,7 +158,7 @@ impl Followed {
             return Look::Over;
         };
         // Its ids were given to another.
-        if self.last.is_some_and(|last| last.start_ticks != times.start_ticks) {
+        if self.last.is_some_and(|last| differ(last.start_ticks, times.start_ticks)) {
             return Look::Over;
         }
         let here = match (self.anchor, doing) {
@@ -173,7 +174,9 @@ impl Followed {
             (Anchor::Call(then), now @ Doing::Call { .. }) => then == now,
             (Anchor::Exit, Doing::Call { number, .. }) => number == libc::SYS_umount2,
             // The kernel may be busy with it; a caller that is back spends time of its own.
-            (_, Doing::Running) => self.last.is_none_or(|last| last.user_ticks == times.user_ticks),
+            (_, Doing::Running) => {
+                self.last.is_none_or(|last| !differ(last.user_ticks, times.user_ticks))
+            }
             // Who has not slept again since waits where he did.
             (_, Doing::Untold) => self.last.is_none_or(|last| last.sleeps == times.sleeps),
             (_, Doing::Elsewhere) => false,
@@ -211,7 +214,7 @@ impl Followed {
         let live = !over;
         // After the exit nothing is mounted there any more.
         let mounted = live && self.phase != Phase::AfterExit;
-        let times = if live { thread.times() } else { None };
+        let times = if live { thread.times(bounded) } else { None };
         Sighting {
             thread,
             phase: self.phase,
@@ -228,73 +231,18 @@ impl Followed {
             over,
             actor: self.actor,
             times,
-            wait_channel: if live { thread.wait_channel() } else { None },
+            wait_channel: if live { thread.wait_channel(bounded) } else { None },
             stack: if live { thread.stack(bounded) } else { Vec::new() },
             progress: None,
         }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const TIMES: Times = Times { state: 'D', user_ticks: 7, start_ticks: 1, sleeps: 9 };
-
-    fn followed(anchor: Anchor) -> Followed {
-        let me = Thread::main(std::process::id());
-        let mut it = Followed::new(me, anchor, "x", Monotonic::now(), Duration::from_secs(2));
-        it.last = Some(TIMES);
-        it
-    }
-
-    fn call(number: libc::c_long, path: u64) -> Doing {
-        Doing::Call { number, arguments: [path, 0, 0, 0, 0, 0] }
-    }
-
-    #[test]
-    fn an_unmount_is_over_when_its_thread_is_elsewhere() {
-        let it = followed(Anchor::Exit);
-        let look = |doing, times| it.still(doing, times);
-        assert_eq!(look(call(libc::SYS_umount2, 1), Some(TIMES)), Look::Still);
-        assert_eq!(look(Doing::Running, Some(TIMES)), Look::Still);
-        let back = Times { user_ticks: 8, ..TIMES };
-        assert_eq!(look(Doing::Running, Some(back)), Look::Over);
-        assert_eq!(look(call(libc::SYS_futex, 1), Some(TIMES)), Look::Over);
-        assert_eq!(look(call(libc::SYS_umount2, 1), None), Look::Over);
-        let dead = Times { state: 'Z', ..TIMES };
-        assert_eq!(look(Doing::Elsewhere, Some(dead)), Look::Over);
-    }
-
-    #[test]
-    fn another_thread_of_the_same_ids_is_not_it() {
-        let it = followed(Anchor::Program);
-        assert_eq!(it.still(Doing::Running, Some(TIMES)), Look::Still);
-        let other = Times { start_ticks: 2, ..TIMES };
-        assert_eq!(it.still(Doing::Running, Some(other)), Look::Over);
-    }
-
-    #[test]
-    fn who_does_not_say_is_where_it_slept() {
-        let it = followed(Anchor::Exit);
-        assert_eq!(it.still(Doing::Untold, Some(TIMES)), Look::Still);
-        let elsewhere = Times { sleeps: 10, ..TIMES };
-        assert_eq!(it.still(Doing::Untold, Some(elsewhere)), Look::Over);
-    }
-
-    #[test]
-    fn a_program_is_before_its_call_until_it_is_in_it() {
-        let it = followed(Anchor::Program);
-        assert_eq!(it.still(call(libc::SYS_newfstatat, 1), Some(TIMES)), Look::Still);
-        assert_eq!(it.still(call(libc::SYS_wait4, 1), Some(TIMES)), Look::ForChild);
-        assert_eq!(it.still(call(libc::SYS_umount2, 1), Some(TIMES)), Look::Over);
-    }
-
-    #[test]
-    fn an_entry_is_known_by_its_path_whatever_the_number() {
-        let entry = InFlight { path: 0x1000, ..InFlight::default() };
-        let it = followed(Anchor::Entry(entry));
-        assert_eq!(it.still(call(52, 0x1000), Some(TIMES)), Look::Still);
-        assert_eq!(it.still(call(52, 0x2000), Some(TIMES)), Look::Over);
-    }
+/// Whether two numbers are known to differ.
+fn differ(a: Option<u64>, b: Option<u64>) -> bool {
+    a.zip(b).is_some_and(|(a, b)| a != b)
 }
+
+#[cfg(test)]
+#[path = "followed_tests.rs"]
+mod tests;

@@ -1,10 +1,10 @@
 //! Follows threads that may be stuck in a removal or an unmount, and says so when they are.
 //!
-//! A thread of its own looks at them. Reading `/proc/PID/task/TID/{syscall,stack}` waits while that
-//! process executes a program, for as long as its old files take to close (`exec_update_lock`), and
-//! for ever if one of them lies on a dead file system. So it is read on a further thread, for at
-//! most 200 ms: a process that does not answer is left alone until it does, and after four of them
-//! nothing more is learnt in this way.
+//! A thread of its own looks at them. Reading `/proc/PID/task/TID/{syscall,stack}`, and on newer
+//! kernels also `stat`, `wchan` and links, waits while that process executes a program, for as long
+//! as its old files take to close (`exec_update_lock`), and for ever if one of them lies on a dead
+//! file system. So they are read on a further thread, for at most 200 ms: a process that does not
+//! answer is left alone until it does, and while four do not, nothing is learnt in this way.
 
 mod calls;
 mod followed;

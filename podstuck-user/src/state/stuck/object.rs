@@ -8,7 +8,10 @@ use std::{
 };
 
 use super::calls::Argument;
-use crate::{identity::layout::normalise, state::thread::Thread};
+use crate::{
+    identity::layout::normalise,
+    state::{bounded::Bounded, thread::Thread},
+};
 
 /// How far a path is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,24 +29,28 @@ pub(super) enum Object {
 
 impl Object {
     /// Begins to find the object of a call; where its text is, unless nothing is missing.
-    pub(super) fn of(thread: Thread, argument: Argument) -> (Self, Option<u64>) {
+    pub(super) fn of(
+        thread: Thread,
+        argument: Argument,
+        bounded: &mut Bounded,
+    ) -> (Self, Option<u64>) {
         let base = match argument.directory {
-            fd if fd < 0 => thread.link("cwd"),
-            fd => thread.link(&format!("fd/{fd}")),
+            fd if fd < 0 => thread.link("cwd", bounded),
+            fd => thread.link(&format!("fd/{fd}"), bounded),
         };
         match argument.text {
             None => (Self::Known(base), None),
             Some(address) => {
-                let root = thread.link("root").unwrap_or_else(|| "/".into());
+                let root = thread.link("root", bounded).unwrap_or_else(|| "/".into());
                 (Self::Asked { base, root }, Some(address))
             }
         }
     }
 
     /// Of a program that unmounts, whose command line was asked for.
-    pub(super) fn of_program(thread: Thread) -> Self {
-        let root = thread.link("root").unwrap_or_else(|| "/".into());
-        Self::Asked { base: thread.link("cwd"), root }
+    pub(super) fn of_program(thread: Thread, bounded: &mut Bounded) -> Self {
+        let root = thread.link("root", bounded).unwrap_or_else(|| "/".into());
+        Self::Asked { base: thread.link("cwd", bounded), root }
     }
 
     /// Takes the text; `None` when it could not be read.

@@ -63,7 +63,7 @@ impl Scan {
         for pid in others() {
             let first = Thread::main(pid);
             if is_unmounting(&first.comm()) {
-                found.push(self.program(first));
+                found.push(self.program(first, bounded));
             }
             for thread in of_process(pid) {
                 let stuck = self.in_call(thread, bounded, |call| call.deletes);
@@ -87,7 +87,7 @@ impl Scan {
                     self.removers.insert(pid);
                 }
                 if !self.sees_exec && is_unmounting(&comm) {
-                    found.push(self.program(first));
+                    found.push(self.program(first, bounded));
                 }
             }
         }
@@ -115,22 +115,22 @@ impl Scan {
         let Doing::Call { number, arguments } = doing else { return None };
         let call = known(number, &arguments).filter(wanted)?;
         let (anchor, now) = (Anchor::Call(doing), Monotonic::now());
-        let found = Followed::new(thread, anchor, call.name, now, self.patience);
-        let actor = thread.actor();
-        Some(Followed { since: Since::FirstLook, actor, ..found.about(call.argument) })
+        let found = Followed::new(thread, anchor, call.name, now, self.patience, bounded);
+        let actor = thread.actor(bounded);
+        Some(Followed { since: Since::FirstLook, actor, ..found.about(call.argument, bounded) })
     }
 
     /// A program that unmounts, which runs already.
-    fn program(&self, thread: Thread) -> Followed {
-        let started = thread.times().map(|times| since_boot(times.start_ticks));
+    fn program(&self, thread: Thread, bounded: &mut Bounded) -> Followed {
+        let started = thread.times(bounded).and_then(|times| times.start_ticks).map(since_boot);
         let began = started.unwrap_or_else(Monotonic::now);
         let name = String::from_utf8_lossy(&thread.comm()).into_owned();
-        let found = Followed::new(thread, Anchor::Program, &name, began, self.patience);
+        let found = Followed::new(thread, Anchor::Program, &name, began, self.patience, bounded);
         Followed {
             since: Since::ProcessStart,
             before_start: true,
-            actor: thread.actor(),
-            object: Object::of_program(thread),
+            actor: thread.actor(bounded),
+            object: Object::of_program(thread, bounded),
             asked: false,
             ..found
         }

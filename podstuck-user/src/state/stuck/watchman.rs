@@ -125,8 +125,15 @@ impl Watchman {
             Hint::Executed { pid, at, actor } => {
                 let thread = Thread::main(pid);
                 let name = String::from_utf8_lossy(&thread.comm()).into_owned();
-                let found = Followed::new(thread, Anchor::Program, &name, at, self.patience);
-                let object = Object::of_program(thread);
+                let found = Followed::new(
+                    thread,
+                    Anchor::Program,
+                    &name,
+                    at,
+                    self.patience,
+                    &mut self.bounded,
+                );
+                let object = Object::of_program(thread, &mut self.bounded);
                 self.follow(Followed { actor, object, asked: false, ..found });
             }
             Hint::Text { tid, began, text } => {
@@ -166,13 +173,14 @@ impl Watchman {
             }
             let Some(call) = entered(entry) else { continue };
             let (anchor, began) = (Anchor::Entry(*entry), Monotonic(entry.start_ns));
-            let mut it = Followed::new(thread, anchor, call.name, began, self.patience);
+            let mut it =
+                Followed::new(thread, anchor, call.name, began, self.patience, &mut self.bounded);
             // An entry whose return was missed is not a call that hangs.
             if it.look(now, &mut self.bounded) == Look::Over {
                 continue;
             }
-            it = it.about(call.argument);
-            it.actor = thread.actor();
+            it = it.about(call.argument, &mut self.bounded);
+            it.actor = thread.actor(&mut self.bounded);
             self.reached_call(thread, began);
             self.end(thread.tid, began);
             self.follow(it);
@@ -204,7 +212,14 @@ impl Watchman {
         if !ok {
             return;
         }
-        let found = Followed::new(thread, Anchor::Exit, "umount2", returned, self.patience);
+        let found = Followed::new(
+            thread,
+            Anchor::Exit,
+            "umount2",
+            returned,
+            self.patience,
+            &mut self.bounded,
+        );
         self.follow(Followed { object: Object::Known(Some(path)), actor, ..found });
     }
 
