@@ -18,8 +18,9 @@ use crate::{
 };
 
 /// Series kept apart. A node has some thousands at a time, but a busy one makes new targets for
-/// ever, and a loop over `mkdir` and `rmdir` as many as it likes.
-const SERIES_MAX: usize = 16 << 10;
+/// ever, and a loop over `mkdir` and `rmdir` as many as it likes. Files of twice as many took the whole
+/// second that the last export has.
+const SERIES_MAX: usize = 8 << 10;
 /// What is left of them when there are more: those counted last.
 const SERIES_LEFT: usize = SERIES_MAX / 4 * 3;
 /// The volume of the series in which the others go on. No volume can have this name.
