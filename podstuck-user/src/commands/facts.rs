@@ -28,7 +28,7 @@ const WAITING: usize = 256;
 /// After a snapshot of holders there is none for so many times as long as it took: it reads the
 /// descriptors of all processes, and shall cost little of one CPU even in a storm of failures.
 const REST: u32 = 9;
-/// Later than this, a snapshot says nothing about the call that asked for it.
+/// Later than this, an answer says nothing about the call that made us ask.
 const STALE: Duration = Duration::from_secs(2);
 /// When the next snapshot may be taken.
 static RESTED: Mutex<Option<Instant>> = Mutex::const_new(None);
@@ -74,19 +74,16 @@ async fn gather(needs: &Needs) -> Facts {
     match needs {
         Needs::Mounts { pid, namespace } => {
             let (pid, namespace) = (*pid, *namespace);
-            let mounts =
-                tokio::task::spawn_blocking(move || mounts::of_namespace(pid, namespace)).await;
-            Facts::Mounts(mounts.ok().flatten())
+            Facts::Mounts(from_proc(move || mounts::of_namespace(pid, namespace)).await.flatten())
         }
         Needs::FileSystem { pid, namespace, path } => {
             let (pid, namespace, path) = (*pid, *namespace, path.clone());
             let look = move || file_system::of_path(pid, namespace, &path);
-            Facts::FileSystem(tokio::task::spawn_blocking(look).await.ok().flatten())
+            Facts::FileSystem(from_proc(look).await.flatten())
         }
         Needs::FuseMounts { pid, path } => {
             let (pid, path) = (*pid, path.clone());
-            let mounts =
-                tokio::task::spawn_blocking(move || mount_point::fuse_at(pid, &path)).await;
+            let mounts = from_proc(move || mount_point::fuse_at(pid, &path)).await;
             let mut looked = Vec::new();
             for mount in mounts.unwrap_or_default().into_iter().take(MOUNTS_MAX) {
                 let path = mount.point.clone().into();
@@ -104,14 +101,19 @@ async fn gather(needs: &Needs) -> Facts {
                 look::Question::Entries { pid: *pid, directory: directory.clone().into() };
             let entries = look::ask(&question).await;
             let (pid, namespace, directory) = (*pid, *namespace, directory.clone());
-            let from_proc = tokio::task::spawn_blocking(move || {
-                (mounts::of_namespace(pid, namespace), users::below(&directory, pid))
-            });
-            let (mounts, users) = from_proc.await.unwrap_or_default();
+            let read =
+                move || (mounts::of_namespace(pid, namespace), users::below(&directory, pid));
+            let (mounts, users) = from_proc(read).await.unwrap_or_default();
             Facts::Directory { mounts, entries, users }
         }
         Needs::Holders(about) => Facts::Holders(rested_snapshot(about).await),
     }
+}
+
+/// What `/proc` says, unless it takes too long: some of its files wait for a process that hangs in
+/// execve. The thread that waits there is left behind.
+async fn from_proc<T: Send + 'static>(read: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    timeout(STALE, tokio::task::spawn_blocking(read)).await.ok()?.ok()
 }
 
 /// A snapshot of holders, at once if there was none lately.
