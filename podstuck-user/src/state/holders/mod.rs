@@ -11,6 +11,7 @@
 
 mod descriptors;
 mod kernel_users;
+mod mappings;
 mod people;
 mod pinned;
 mod process;

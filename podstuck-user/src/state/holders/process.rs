@@ -10,7 +10,8 @@
 use std::{
     cell::LazyCell,
     collections::{BTreeMap, HashSet},
-    fs,
+    fs::{self, File},
+    io::Read,
     path::{Path, PathBuf},
 };
 
@@ -18,7 +19,7 @@ use memchr::memmem;
 use rustix::fs::{AtFlags, CWD, Statx, StatxFlags, statx};
 
 use super::{
-    people,
+    mappings, people,
     relation::{Hit, Wanted},
 };
 use crate::{
@@ -86,7 +87,15 @@ pub(super) fn target(link: &str) -> JsonPath {
 
 /// Mapped files. May wait for the process's memory lock.
 pub(super) fn maps(pid: u32, wanted: &Wanted) -> Vec<Holder> {
-    let Ok(text) = fs::read(format!("/proc/{pid}/maps")) else { return Vec::new() };
+    let Ok(mut file) = File::open(format!("/proc/{pid}/maps")) else { return Vec::new() };
+    // Nearly all processes have no such mapping, and some have ten thousand others.
+    if mappings::any_on(&file, wanted.device).is_ok_and(|any| !any) {
+        return Vec::new();
+    }
+    let mut text = Vec::new();
+    if file.read_to_end(&mut text).is_err() {
+        return Vec::new();
+    }
     mapped(pid, &text, wanted, || likely_mount(pid, wanted.device))
 }
 
@@ -98,7 +107,7 @@ fn mapped(
     likely: impl FnOnce() -> Option<Likely>,
 ) -> Vec<Holder> {
     let device = format!(" {:02x}:{:02x} ", wanted.device.major, wanted.device.minor);
-    // Nearly all processes have no such mapping, and some have ten thousand others.
+    // Before Linux 6.11 the text must tell.
     if memmem::find(text, device.as_bytes()).is_none() {
         return Vec::new();
     }
