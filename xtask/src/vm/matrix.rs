@@ -1,5 +1,6 @@
 //! Which machines there are, and running them side by side.
 
+use std::cmp::Reverse;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -16,8 +17,9 @@ use crate::vm::report::{self, Outcome, Report};
 
 /// What depends on the kernel. Of the labs, those whose causes the probes alone show: what is read from
 /// `/proc` and from cgroups was not tried in guests.
-const ALL_TESTS: &str = "cli,labs:publish,labs:mount,labs:attribute,labs:mass,labs:healthy,\
-                         labs:cleared,paths,other_ways,counts,export,times";
+const ALL_TESTS: &str = "cli:doctor,cli:unknown,cli:privileges,labs:publish,labs:mount,\
+                         labs:attribute,labs:mass,labs:healthy,labs:cleared,paths,other_ways,\
+                         counts,export,times";
 /// What depends on where the probes hang: the rest is the same code behind another entry.
 const HOOK_TESTS: &str = "cli:doctor,labs:csi_driver,labs:immutable_attribute,labs:crosses,\
                           paths:by_,paths:renamed,paths:through,other_ways,counts:two,counts:rm,\
@@ -133,20 +135,23 @@ pub(super) fn run(
 ) -> Result<Vec<Outcomes>> {
     let at_once = plan.at_once.map_or_else(room, Ok)?.clamp(1, machines.len().max(1));
     println!("{} machines, {at_once} at a time", machines.len());
+    // The long ones first, so that none of them runs alone in the end.
+    let mut order: Vec<(usize, &Machine)> = machines.iter().enumerate().collect();
+    order.sort_by_key(|(_, machine)| Reverse((machine.cgroup, machine.btf)));
     let next = AtomicUsize::new(0);
     let (sender, finished) = channel();
     let mut results: Vec<(usize, Result<Outcomes>)> = thread::scope(|scope| {
         for _ in 0..at_once {
-            let (sender, next) = (sender.clone(), &next);
+            let (sender, next, order) = (sender.clone(), &next, &order);
             scope.spawn(move || {
                 loop {
-                    let number = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(machine) = machines.get(number) else { return };
+                    let turn = next.fetch_add(1, Ordering::Relaxed);
+                    let Some((number, machine)) = order.get(turn) else { return };
                     if stop.load(Ordering::Relaxed) {
                         return;
                     }
                     // Nobody listens only when all is over.
-                    let _ = sender.send((number, machine.run_again_after_panic(plan, stop)));
+                    let _ = sender.send((*number, machine.run_again_after_panic(plan, stop)));
                 }
             });
         }
