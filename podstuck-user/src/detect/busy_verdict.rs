@@ -5,6 +5,7 @@ use super::{
     command::View,
     draft::{Draft, Family, PROBE, times},
     umounts::Tried,
+    untried_words::WRONG_NAMESPACE,
 };
 use crate::{
     model::{
@@ -192,11 +193,7 @@ fn explain(draft: &mut Draft, object: &BusyObject) {
             "The volume was mounted more than once on the same path, and one unmount removes only \
              the uppermost. Unmount until it fails with EINVAL."
         }
-        "csi-umount-wrong-namespace" => {
-            "The driver unmounted the volume where it runs, and that did not reach kubelet: its \
-             container lacks `mountPropagation: Bidirectional`, or kubelet's directory is not a \
-             shared mount (`findmnt -o TARGET,PROPAGATION`)."
-        }
+        "csi-umount-wrong-namespace" => WRONG_NAMESPACE,
         "emptydir-bidirectional-submount" => {
             "A container mounted something inside its emptyDir with Bidirectional propagation and \
              ended without unmounting it. kubelet deletes what it can reach before it fails: see \

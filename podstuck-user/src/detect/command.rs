@@ -5,7 +5,10 @@
 
 use std::path::Path;
 
-use crate::model::{identity::Component, operation::Operation, path::shell_word};
+use crate::{
+    model::{identity::Component, operation::Operation, path::shell_word},
+    state::namespaces,
+};
 
 /// Whose view of the mounts counts.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +32,7 @@ impl View {
     }
 
     fn is_ours(self) -> bool {
-        self.namespace == 0 || self.namespace == own_namespace()
+        self.namespace == 0 || Some(self.namespace) == namespaces::of_process(std::process::id())
     }
 
     /// `mount` or `umount` with its options, on a mount point. Both go into the namespace just for
@@ -63,12 +66,6 @@ impl View {
         }
         format!("/proc/{}/mountinfo", self.pid)
     }
-}
-
-/// Inode number of our own mount namespace, 0 if unknown.
-fn own_namespace() -> u32 {
-    use std::os::linux::fs::MetadataExt;
-    std::fs::metadata("/proc/self/ns/mnt").map(|m| m.st_ino() as u32).unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -172,10 +172,11 @@ impl Untried {
             .flat_map(|volume| &volume.mounts)
             .map(|mount| (mount.id, self.mounted.get(&mount.id).copied().unwrap_or(since)));
         self.mounted = now.collect();
-        let pods = &sample.pods;
-        self.had_tokens.retain(|uid| pods.iter().any(|pod| pod.uid == *uid));
-        let with_tokens = pods.iter().filter(|pod| untried_verdict::has_tokens(pod));
-        self.had_tokens.extend(with_tokens.map(|pod| pod.uid.clone()));
+        let with_tokens = sample
+            .pods
+            .iter()
+            .filter(|pod| untried_verdict::has_tokens(pod) || self.had_tokens.contains(&pod.uid));
+        self.had_tokens = with_tokens.map(|pod| pod.uid.clone()).collect();
     }
 
     /// An unmount that succeeded before any of these mounts was made says nothing about them.

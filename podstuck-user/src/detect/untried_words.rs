@@ -103,6 +103,11 @@ pub(super) fn stacked(draft: &mut Draft, suspect: &Suspect<'_>) {
     );
 }
 
+/// What `csi-umount-wrong-namespace` means, whichever way it shows.
+pub(super) const WRONG_NAMESPACE: &str = "The driver unmounted the volume where it runs, and that \
+    did not reach kubelet: its container lacks `mountPropagation: Bidirectional`, or kubelet's \
+    directory is not a shared mount (`findmnt -o TARGET,PROPAGATION`).";
+
 pub(super) fn wrong_namespace(draft: &mut Draft, suspect: &Suspect<'_>) {
     if let (Some((_, caller)), Some(mount)) = (suspect.tried.last_ok, suspect.volume.mounts.first())
     {
@@ -118,10 +123,7 @@ pub(super) fn wrong_namespace(draft: &mut Draft, suspect: &Suspect<'_>) {
         draft.fact("the mount is not shared: what others do does not reach it", "mountinfo");
     }
     umount(draft, suspect, UMOUNT_RISK);
-    draft.explanation = "The driver unmounted the volume where it runs, and that did not reach \
-        kubelet: its container lacks `mountPropagation: Bidirectional`, or kubelet's directory is \
-        not a shared mount (`findmnt -o TARGET,PROPAGATION`)."
-        .into();
+    draft.explanation = WRONG_NAMESPACE.into();
     draft.ruled_out.push(
         "csi-driver-lost-publish-state: the driver did unmount, where it sees the volume".into(),
     );

@@ -25,3 +25,15 @@ pub mod stuck;
 mod swap;
 pub mod thread;
 pub mod users;
+
+/// Files that look like a node's, for tests.
+#[cfg(test)]
+mod scratch {
+    use std::{fs, path::PathBuf};
+
+    /// With the directories above it.
+    pub(super) fn write(path: PathBuf, text: &str) {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+}

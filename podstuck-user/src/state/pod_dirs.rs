@@ -129,16 +129,10 @@ fn read_data(file: &Path) -> VolumeData {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use super::*;
+    use crate::state::scratch::write;
 
     const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
-
-    fn write(path: PathBuf, text: &str) {
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
-    }
 
     #[test]
     fn volumes_and_their_data_are_read() {

@@ -149,13 +149,9 @@ fn collect(group: &Path, pids: &mut Vec<(u32, PathBuf)>, has_containers: &mut bo
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::state::scratch::write;
 
     const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
-
-    fn write(path: PathBuf, text: &str) {
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
-    }
 
     #[test]
     fn a_process_in_one_hierarchy_only_is_found_once_the_pod_is_torn_down() {

@@ -117,13 +117,9 @@ fn has_process(group: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::state::scratch::write;
 
     const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
-
-    fn write(path: PathBuf, text: &str) {
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
-    }
 
     fn populated(root: &Path, uid: &str) -> Option<bool> {
         Hierarchies::of(root).populated(uid)
