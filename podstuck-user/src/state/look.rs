@@ -13,14 +13,14 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use rustix::fs::{AtFlags, Mode, OFlags, StatxAttributes, StatxFlags, statx};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tokio::{io::AsyncReadExt, io::AsyncWriteExt, process::Command, time::timeout};
 
-use super::{entries, left_behind::LeftBehind, peek, pod_dirs, remaining, rooms, swap};
+use super::{attributes, entries, left_behind::LeftBehind, peek, pod_dirs, remaining, rooms};
 
 pub use super::{
+    attributes::Attributes,
     entries::{Entries, Entry},
     pod_dirs::RootOnDisk,
     remaining::Remaining,
@@ -87,17 +87,6 @@ pub enum Question {
         /// The paths.
         places: Vec<Place>,
     },
-}
-
-/// Flags of an inode that make its removal fail with EPERM.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Attributes {
-    /// `chattr +i`
-    pub immutable: bool,
-    /// `chattr +a`
-    pub append_only: bool,
-    /// Whether this file system reports both.
-    pub known: bool,
 }
 
 /// What the helper found.
@@ -185,9 +174,23 @@ pub fn serve() -> Result<()> {
 }
 
 fn answer(question: &Question) -> Result<Answer> {
+    let answer = look(question);
+    match (&answer, question) {
+        // It ended while it was looked through.
+        (
+            Err(_),
+            Question::Attributes { pid, .. }
+            | Question::Remaining { pid, .. }
+            | Question::Entries { pid, .. },
+        ) if !has_root(*pid) => look(question),
+        _ => answer,
+    }
+}
+
+fn look(question: &Question) -> Result<Answer> {
     match question {
         Question::Attributes { pid, directory, name, expected } => {
-            attributes(*pid, &seen_by(*pid, directory), name, *expected)
+            attributes::read(*pid, &seen_by(*pid, directory), name, *expected)
         }
         Question::Remaining { pid, directory } => {
             remaining::remaining(&seen_by(*pid, directory)).map(Answer::Remaining)
@@ -213,67 +216,33 @@ fn answer(question: &Question) -> Result<Answer> {
 }
 
 /// The path of a directory of another process, or our own if that process is gone.
-fn seen_by(pid: u32, path: &OsStr) -> PathBuf {
+pub(super) fn seen_by(pid: u32, path: &OsStr) -> PathBuf {
     let path = Path::new(path);
-    let root = PathBuf::from(format!("/proc/{pid}/root"));
     let relative = path.strip_prefix("/").unwrap_or(path);
-    if fs::symlink_metadata(&root).is_ok() { root.join(relative) } else { path.into() }
+    if has_root(pid) { root_of(pid).join(relative) } else { path.into() }
 }
 
-fn attributes(pid: u32, directory: &Path, name: &OsStr, expected: (u32, u64)) -> Result<Answer> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let open = rustix::fs::open(directory, flags, Mode::empty())
-        .with_context(|| format!("opening {}", directory.display()))?;
-    let wanted = StatxFlags::BASIC_STATS;
-    let own = statx(&open, "", AtFlags::EMPTY_PATH, wanted).context("reading the directory")?;
-    let object = statx(&open, name, AtFlags::SYMLINK_NOFOLLOW, wanted)
-        .with_context(|| format!("reading {} in {}", name.display(), directory.display()))?;
-    let device = kernel_dev(own.stx_dev_major, own.stx_dev_minor);
-    Ok(Answer::Attributes {
-        object: attribute_bits(&object),
-        directory: attribute_bits(&own),
-        same_directory: expected == (device, own.stx_ino),
-        sticky: own.stx_mode & 0o1000 != 0,
-        swap: swap::is_active(&object, |path| seen_by(pid, path.as_os_str())),
-    })
+/// Followed, since that of a process which has ended and was not waited for is a link to nothing.
+fn has_root(pid: u32) -> bool {
+    fs::metadata(root_of(pid)).is_ok()
 }
 
-/// `super_block.s_dev`: 12 bits of major number above 20 bits of minor (include/linux/kdev_t.h).
-fn kernel_dev(major: u32, minor: u32) -> u32 {
-    major << 20 | minor
-}
-
-fn attribute_bits(stat: &rustix::fs::Statx) -> Attributes {
-    let wanted = StatxAttributes::IMMUTABLE | StatxAttributes::APPEND;
-    Attributes {
-        immutable: stat.stx_attributes.contains(StatxAttributes::IMMUTABLE),
-        append_only: stat.stx_attributes.contains(StatxAttributes::APPEND),
-        known: stat.stx_attributes_mask.contains(wanted),
-    }
+fn root_of(pid: u32) -> PathBuf {
+    format!("/proc/{pid}/root").into()
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::linux::fs::MetadataExt;
-
     use super::*;
 
     #[test]
-    fn a_plain_file_has_no_attributes() {
-        let dir = tempfile::tempdir().unwrap();
-        fs::write(dir.path().join("f"), "").unwrap();
-        let meta = fs::metadata(dir.path()).unwrap();
-        let (major, minor) = (rustix::fs::major(meta.st_dev()), rustix::fs::minor(meta.st_dev()));
-        let expected = (kernel_dev(major, minor), meta.st_ino());
-        let question = Question::Attributes {
-            pid: std::process::id(),
-            directory: dir.path().into(),
-            name: "f".into(),
-            expected,
-        };
-        let Answer::Attributes { object, same_directory, .. } = answer(&question).unwrap() else {
-            panic!("an answer to another question");
-        };
-        assert!(!object.immutable && !object.append_only && same_directory);
+    fn an_ended_process_that_was_not_waited_for_is_no_way_to_look() {
+        let mut ended = std::process::Command::new("true").spawn().unwrap();
+        let wait = rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;
+        let id = rustix::process::Pid::from_child(&ended);
+        rustix::process::waitid(rustix::process::WaitId::Pid(id), wait).unwrap();
+        assert_eq!(seen_by(ended.id(), OsStr::new("/tmp")), Path::new("/tmp"));
+        ended.wait().unwrap();
+        assert_eq!(seen_by(ended.id(), OsStr::new("/tmp")), Path::new("/tmp"));
     }
 }

@@ -4,6 +4,7 @@
 //! lock on a thread that can be left behind (`bounded`). `sample` looks every few seconds, `stuck`
 //! follows threads, the others look when they are asked.
 
+mod attributes;
 mod bounded;
 mod entries;
 pub mod file_system;
