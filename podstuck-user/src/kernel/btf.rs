@@ -32,67 +32,109 @@ const UNION: u32 = 5;
 const FUNCTION: u32 = 12;
 /// Kinds that only stand for another type: typedef, volatile, const, restrict, type tag.
 const ALIASES: [u32; 5] = [8, 9, 10, 11, 18];
+/// Bytes of what all types begin with, and of a member of a structure.
+const HEAD: usize = 12;
+const MEMBER: usize = 12;
 
-struct Type {
+/// A kernel's types. A kernel has some 150,000, of which few are asked for, so only where each begins
+/// is noted.
+pub struct Btf<'a> {
+    types: &'a [u8],
+    strings: &'a [u8],
+    /// Where each type begins; the first one has number 1.
+    starts: Vec<usize>,
+    structs: HashMap<&'a [u8], u32>,
+}
+
+/// What a type begins with.
+#[derive(Clone, Copy)]
+struct Head {
+    at: usize,
     name: u32,
-    kind: u32,
-    /// Set when members have bit-field encoding.
-    flag: bool,
+    info: u32,
     /// Target type of an alias.
     target: u32,
-    members: Vec<Member>,
+}
+
+impl Head {
+    fn read(types: &[u8], at: usize) -> Result<Self, BtfError> {
+        let [name, info, target] = [0, 4, 8].map(|field| word(types, at + field));
+        Ok(Self { at, name: name?, info: info?, target: target? })
+    }
+
+    fn kind(self) -> u32 {
+        self.info >> 24 & 0x1f
+    }
+
+    fn count(self) -> usize {
+        (self.info & 0xffff) as usize
+    }
+
+    /// Set when members have bit-field encoding.
+    fn flag(self) -> bool {
+        self.info >> 31 != 0
+    }
 }
 
 struct Member {
     name: u32,
     kind: u32,
+    /// In bytes
     offset: u32,
 }
 
-/// Structures of a kernel by name.
-pub struct Btf {
-    types: Vec<Type>,
-    strings: Vec<u8>,
-    structs: HashMap<Vec<u8>, u32>,
+fn word(data: &[u8], at: usize) -> Result<u32, BtfError> {
+    let bytes = data.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
+    bytes.map(u32::from_ne_bytes).ok_or(BtfError::Truncated(at))
 }
 
-impl Btf {
+impl<'a> Btf<'a> {
     /// Parses the content of `/sys/kernel/btf/vmlinux`.
-    pub fn parse(data: &[u8]) -> Result<Self, BtfError> {
-        let word = |at: usize| {
-            let bytes = data.get(at..at + 4).and_then(|b| b.try_into().ok());
-            bytes.map(u32::from_ne_bytes).ok_or(BtfError::Truncated(at))
-        };
-        if word(0)? as u16 != MAGIC {
+    pub fn parse(data: &'a [u8]) -> Result<Self, BtfError> {
+        if word(data, 0)? as u16 != MAGIC {
             return Err(BtfError::Magic);
         }
-        let header = word(4)? as usize;
-        let section = |at: usize| -> Result<&[u8], BtfError> {
-            let start = header + word(at)? as usize;
-            data.get(start..start + word(at + 4)? as usize).ok_or(BtfError::Truncated(start))
+        let header = word(data, 4)? as usize;
+        let section = |at: usize| -> Result<&'a [u8], BtfError> {
+            let start = header + word(data, at)? as usize;
+            let end = start + word(data, at + 4)? as usize;
+            data.get(start..end).ok_or(BtfError::Truncated(start))
         };
-        let strings = section(16)?.to_vec();
-        let types = parse_types(section(8)?)?;
-        let mut btf = Self { types, strings, structs: HashMap::new() };
-        for (index, t) in btf.types.iter().enumerate().rev() {
-            if t.kind == STRUCT && t.name != 0 {
-                btf.structs.insert(btf.string(t.name).to_vec(), index as u32 + 1);
+        let (types, strings) = (section(8)?, section(16)?);
+        let mut btf = Self { types, strings, starts: Vec::new(), structs: HashMap::new() };
+        let mut at = 0;
+        while at < types.len() {
+            let head = Head::read(types, at)?;
+            btf.starts.push(at);
+            let id = btf.starts.len() as u32;
+            if head.kind() == STRUCT && head.name != 0 {
+                btf.structs.entry(btf.string(head.name)).or_insert(id);
             }
+            at += HEAD + length_behind(head).ok_or(BtfError::Kind { id, kind: head.kind() })?;
+        }
+        if at > types.len() {
+            return Err(BtfError::Truncated(types.len()));
         }
         Ok(btf)
     }
 
-    fn string(&self, offset: u32) -> &[u8] {
+    fn string(&self, offset: u32) -> &'a [u8] {
         let rest = self.strings.get(offset as usize..).unwrap_or_default();
         rest.split(|b| *b == 0).next().unwrap_or_default()
     }
 
-    fn get(&self, id: u32) -> Option<&Type> {
-        let mut t = self.types.get((id as usize).checked_sub(1)?)?;
-        while ALIASES.contains(&t.kind) {
-            t = self.types.get((t.target as usize).checked_sub(1)?)?;
+    /// The type of this number, or the one that it stands for.
+    fn get(&self, mut id: u32) -> Option<Head> {
+        // None has as many names; in damaged data they may go round in a circle.
+        for _ in 0..64 {
+            let start = *self.starts.get((id as usize).checked_sub(1)?)?;
+            let head = Head::read(self.types, start).ok()?;
+            if !ALIASES.contains(&head.kind()) {
+                return Some(head);
+            }
+            id = head.target;
         }
-        Some(t)
+        None
     }
 
     /// Byte offset of a field such as `d_name.hash_len`, looking through anonymous members; `None`
@@ -101,7 +143,7 @@ impl Btf {
         let mut id = *self.structs.get(structure.as_bytes())?;
         let mut offset = 0;
         for name in field.split('.') {
-            let (at, kind) = self.member(self.get(id)?, name.as_bytes())?;
+            let (at, kind) = self.field(self.get(id)?, name.as_bytes())?;
             offset += at;
             id = kind;
         }
@@ -110,60 +152,45 @@ impl Btf {
 
     /// Whether the kernel has a function of this name that probes can hang on.
     pub fn has_function(&self, name: &str) -> bool {
-        let mut functions = self.types.iter().filter(|t| t.kind == FUNCTION);
-        functions.any(|t| self.string(t.name) == name.as_bytes())
+        let heads = self.starts.iter().filter_map(|start| Head::read(self.types, *start).ok());
+        let mut functions = heads.filter(|head| head.kind() == FUNCTION);
+        functions.any(|head| self.string(head.name) == name.as_bytes())
     }
 
-    fn member(&self, of: &Type, name: &[u8]) -> Option<(u32, u32)> {
-        let offset = |m: &Member| if of.flag { m.offset & 0xff_ffff } else { m.offset } / 8;
-        let named = of.members.iter().find(|m| self.string(m.name) == name);
-        if let Some(m) = named {
-            return Some((offset(m), m.kind));
+    /// Offset and type of a field, with anonymous members looked through.
+    fn field(&self, of: Head, name: &[u8]) -> Option<(u32, u32)> {
+        if let Some(m) = self.members(of).find(|m| self.string(m.name) == name) {
+            return Some((m.offset, m.kind));
         }
-        of.members.iter().filter(|m| m.name == 0).find_map(|m| {
-            let (at, kind) = self.member(self.get(m.kind)?, name)?;
-            Some((offset(m) + at, kind))
+        self.members(of).filter(|m| m.name == 0).find_map(|m| {
+            let (at, kind) = self.field(self.get(m.kind)?, name)?;
+            Some((m.offset + at, kind))
+        })
+    }
+
+    fn members(&self, of: Head) -> impl Iterator<Item = Member> {
+        let count = if [STRUCT, UNION].contains(&of.kind()) { of.count() } else { 0 };
+        (0..count).filter_map(move |m| {
+            let at = of.at + HEAD + m * MEMBER;
+            let [name, kind, bits] = [0, 4, 8].map(|part| word(self.types, at + part).ok());
+            let bits = if of.flag() { bits? & 0xff_ffff } else { bits? };
+            Some(Member { name: name?, kind: kind?, offset: bits / 8 })
         })
     }
 }
 
-fn parse_types(data: &[u8]) -> Result<Vec<Type>, BtfError> {
-    let word = |at: usize| {
-        let bytes = data.get(at..at + 4).and_then(|b| b.try_into().ok());
-        bytes.map(u32::from_ne_bytes).ok_or(BtfError::Truncated(at))
-    };
-    let mut types = Vec::new();
-    let mut at = 0;
-    while at < data.len() {
-        let info = word(at + 4)?;
-        let count = (info & 0xffff) as usize;
-        let kind = info >> 24 & 0x1f;
-        let mut t = Type {
-            name: word(at)?,
-            kind,
-            flag: info >> 31 != 0,
-            target: word(at + 8)?,
-            members: Vec::new(),
-        };
-        at += 12;
-        at += match kind {
-            STRUCT | UNION => {
-                for m in 0..count {
-                    let (name, kind) = (word(at + 12 * m)?, word(at + 12 * m + 4)?);
-                    t.members.push(Member { name, kind, offset: word(at + 12 * m + 8)? });
-                }
-                12 * count
-            }
-            1 | 14 | 17 => 4,
-            3 => 12,
-            6 | 13 => 8 * count,
-            15 | 19 => 12 * count,
-            2 | 7..=12 | 16 | 18 => 0,
-            kind => return Err(BtfError::Kind { id: types.len() as u32 + 1, kind }),
-        };
-        types.push(t);
-    }
-    Ok(types)
+/// Bytes behind the head; none where the kind is unknown.
+fn length_behind(head: Head) -> Option<usize> {
+    let count = head.count();
+    Some(match head.kind() {
+        STRUCT | UNION => MEMBER * count,
+        1 | 14 | 17 => 4,
+        3 => 12,
+        6 | 13 => 8 * count,
+        15 | 19 => 12 * count,
+        2 | 7..=12 | 16 | 18 => 0,
+        _ => return None,
+    })
 }
 
 #[cfg(test)]
@@ -200,7 +227,8 @@ mod tests {
 
     #[test]
     fn fields_are_found_through_typedefs_and_anonymous_members() {
-        let btf = Btf::parse(&sample()).unwrap();
+        let sample = sample();
+        let btf = Btf::parse(&sample).unwrap();
         assert_eq!(btf.offset("outer", "a"), Some(0));
         assert_eq!(btf.offset("outer", "y.deep"), Some(16));
         assert_eq!(btf.offset("outer", "nothing"), None);
@@ -209,7 +237,8 @@ mod tests {
 
     #[test]
     fn functions_are_found_by_name() {
-        let btf = Btf::parse(&sample()).unwrap();
+        let sample = sample();
+        let btf = Btf::parse(&sample).unwrap();
         assert!(btf.has_function("deep") && !btf.has_function("outer"));
     }
 

@@ -119,7 +119,7 @@ const TOGETHER: [Together; 3] = [
 ];
 
 impl Together {
-    fn problem(&self, btf: &Btf) -> Option<String> {
+    fn problem(&self, btf: &Btf<'_>) -> Option<String> {
         let offsets: Option<Vec<u32>> =
             self.fields.iter().map(|field| btf.offset(self.structure, field)).collect();
         let in_order = offsets.is_some_and(|all| all.windows(2).all(|pair| pair[1] == pair[0] + 8));
@@ -140,7 +140,7 @@ fn has_typed_task() -> bool {
 }
 
 /// The pure part of [`read`]: a field that this kernel lacks switches the walk off and is named.
-fn from_btf(btf: &Btf) -> Layout {
+fn from_btf(btf: &Btf<'_>) -> Layout {
     let mut problems = Vec::new();
     let mut at = |structure: &str, field: &str| {
         btf.offset(structure, field).unwrap_or_else(|| {
