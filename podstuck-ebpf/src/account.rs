@@ -51,7 +51,7 @@ fn refused(result: i64) -> bool {
     result == EPERM || result == ENOSYS
 }
 
-/// A call returns. `n` is the program's room.
+/// The call of this number returns. `n` is the program's room.
 #[inline(always)]
 pub(crate) fn finish(n: u32, number: u32, result: i64) {
     finish_with(n, number, result, NOT_READ);
@@ -73,6 +73,20 @@ pub(crate) fn finish_with(n: u32, number: u32, result: i64, argument: u32) {
         lose(loss::UNMATCHED_EXIT);
         return;
     }
+    returned(n, thread, entry, result, argument);
+}
+
+/// The call that the thread is in returns, whose number is that of its room.
+#[inline(always)]
+pub(crate) fn finish_in_its_room(result: i64) {
+    let thread = bpf_get_current_pid_tgid();
+    if let Some(entry) = in_flight::take(thread) {
+        returned(entry.number, thread, entry, result, NOT_READ);
+    }
+}
+
+#[inline(always)]
+fn returned(n: u32, thread: u64, entry: InFlight, result: i64, argument: u32) {
     let tgid = (thread >> 32) as u32;
     if tgid == config().own_tgid {
         if let Some(seen) = OWN_CALLS.get_ptr_mut(entry.call) {

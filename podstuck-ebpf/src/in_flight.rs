@@ -5,7 +5,10 @@
 //! to remove: 1.17 us of program time for each deletion instead of 1.66, on the machine of the README's
 //! table.
 
-use aya_ebpf::bindings::{BPF_ANY, BPF_NOEXIST};
+use aya_ebpf::{
+    bindings::{BPF_ANY, BPF_NOEXIST},
+    helpers::bpf_get_current_pid_tgid,
+};
 use podstuck_common::record::{IN_FLIGHT_SLOTS, InFlight, loss};
 
 use crate::{
@@ -73,6 +76,25 @@ fn put_beside(entry: &InFlight) {
         }
         Err(_) => lose(loss::IN_FLIGHT_FULL),
     }
+}
+
+/// Whether the current thread is in a call of this number; in any other it is not afterwards.
+#[inline(always)]
+pub(crate) fn is_in(number: u32) -> bool {
+    let thread = bpf_get_current_pid_tgid();
+    let Some(slot) = slot_of(thread) else { return false };
+    // SAFETY: as in `put`.
+    let entry = if unsafe { (*slot).thread } == thread {
+        Some(slot.cast_const())
+    } else {
+        IN_FLIGHT_BESIDE.get_ptr(thread)
+    };
+    // SAFETY: the entry is this thread's.
+    let is_in = entry.is_some_and(|entry| unsafe { (*entry).number } == number);
+    if !is_in {
+        let _ = take(thread);
+    }
+    is_in
 }
 
 /// The call that the thread is in; it is in none afterwards.

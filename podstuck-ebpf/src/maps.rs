@@ -4,7 +4,7 @@ use core::hint::black_box;
 
 use aya_ebpf::{
     Global,
-    btf_maps::{Array, HashMap, LruHashMap, PerCpuArray, PerCpuHashMap, RingBuf},
+    btf_maps::{Array, HashMap, LruHashMap, PerCpuArray, PerCpuHashMap, ProgramArray, RingBuf},
     macros::btf_map,
 };
 use podstuck_common::{
@@ -126,6 +126,10 @@ pub(crate) static DIRECTORIES: LruHashMap<DirectoryKey, Directory, 16384> = LruH
 /// answer is outdated when this has changed.
 #[btf_map]
 pub(crate) static FAILURES: Array<u64, 1> = Array::new();
+
+/// The program that those on the ends of functions go on with. Set by user space.
+#[btf_map]
+pub(crate) static AFTER_RETURN: ProgramArray<1> = ProgramArray::new();
 
 /// Counts a loss.
 #[inline(always)]

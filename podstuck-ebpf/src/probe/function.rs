@@ -6,9 +6,15 @@ use aya_ebpf::{
     macros::{fentry, fexit},
     programs::{FEntryContext, FExitContext},
 };
-use podstuck_common::record::call;
+use podstuck_common::record::{call, loss};
 
-use crate::{account, path::AT_FDCWD, rename, scratch::room};
+use crate::{
+    account, in_flight,
+    maps::{AFTER_RETURN, lose},
+    path::AT_FDCWD,
+    rename,
+    scratch::room,
+};
 
 /// The first four arguments of the call: the function's own argument is a pointer to the registers
 /// that the caller left (`SC_X86_64_REGS_TO_ARGS` of arch/x86/include/asm/syscall_wrapper.h,
@@ -24,11 +30,27 @@ fn arguments(ctx: &FEntryContext) -> [u64; 4] {
     [saved.regs[0], saved.regs[1], saved.regs[2], saved.regs[3]]
 }
 
-/// What the call returns. `bpf_get_func_ret` would need Linux 5.17; behind the only argument of a
-/// function with one its result stands in all kernels.
+/// The call for which an entry was noted in `room` returns.
+///
+/// The verifier takes its time for each program, and a kernel has up to twelve of these functions. So
+/// what follows a return is one program, which all of them go on with: in the emulator the start takes
+/// 5.8 s instead of 14.7 s on Linux 6.12.
 #[inline(always)]
-pub(super) fn result(ctx: &FExitContext) -> i64 {
-    ctx.arg(1)
+pub(super) fn returned(ctx: &FExitContext, room: u32) {
+    if in_flight::is_in(room) {
+        // SAFETY: nothing here needs to be dropped. The functions have the same type, so what that
+        // program may read is there.
+        unsafe { AFTER_RETURN.tail_call(ctx, 0) };
+    }
+    lose(loss::UNMATCHED_EXIT);
+}
+
+/// `bpf_get_func_ret` would need Linux 5.17; behind the only argument of a function with one its
+/// result stands in all kernels.
+#[fexit]
+fn after_return(ctx: FExitContext) -> i32 {
+    account::finish_in_its_room(ctx.arg(1));
+    0
 }
 
 #[fentry]
@@ -40,7 +62,7 @@ fn fentry_umount2(ctx: FEntryContext) -> i32 {
 
 #[fexit]
 fn fexit_umount2(ctx: FExitContext) -> i32 {
-    account::finish(room::UMOUNT2, room::UMOUNT2, result(&ctx));
+    returned(&ctx, room::UMOUNT2);
     0
 }
 
@@ -53,7 +75,7 @@ fn fentry_unlink(ctx: FEntryContext) -> i32 {
 
 #[fexit]
 fn fexit_unlink(ctx: FExitContext) -> i32 {
-    account::finish(room::UNLINK, room::UNLINK, result(&ctx));
+    returned(&ctx, room::UNLINK);
     0
 }
 
@@ -66,7 +88,7 @@ fn fentry_unlinkat(ctx: FEntryContext) -> i32 {
 
 #[fexit]
 fn fexit_unlinkat(ctx: FExitContext) -> i32 {
-    account::finish(room::UNLINKAT, room::UNLINKAT, result(&ctx));
+    returned(&ctx, room::UNLINKAT);
     0
 }
 
@@ -79,7 +101,7 @@ fn fentry_rmdir(ctx: FEntryContext) -> i32 {
 
 #[fexit]
 fn fexit_rmdir(ctx: FExitContext) -> i32 {
-    account::finish(room::RMDIR, room::RMDIR, result(&ctx));
+    returned(&ctx, room::RMDIR);
     0
 }
 
@@ -92,7 +114,7 @@ fn fentry_rename(ctx: FEntryContext) -> i32 {
 
 #[fexit]
 fn fexit_rename(ctx: FExitContext) -> i32 {
-    account::finish(room::RENAME, room::RENAME, result(&ctx));
+    returned(&ctx, room::RENAME);
     0
 }
 
@@ -105,7 +127,7 @@ fn fentry_renameat(ctx: FEntryContext) -> i32 {
 
 #[fexit]
 fn fexit_renameat(ctx: FExitContext) -> i32 {
-    account::finish(room::RENAMEAT, room::RENAMEAT, result(&ctx));
+    returned(&ctx, room::RENAMEAT);
     0
 }
 
@@ -118,6 +140,6 @@ fn fentry_renameat2(ctx: FEntryContext) -> i32 {
 
 #[fexit]
 fn fexit_renameat2(ctx: FExitContext) -> i32 {
-    account::finish(room::RENAMEAT2, room::RENAMEAT2, result(&ctx));
+    returned(&ctx, room::RENAMEAT2);
     0
 }

@@ -10,7 +10,7 @@ use aya_ebpf::{
 };
 use podstuck_common::record::call;
 
-use super::function::result;
+use super::function::returned;
 use crate::{account, path::AT_FDCWD, scratch::room::FIRST_32};
 
 /// The first three arguments of the call (`SC_IA32_REGS_TO_ARGS`), of which only the lower halves
@@ -32,7 +32,7 @@ fn fentry_umount2_32(ctx: FEntryContext) -> i32 {
 
 #[fexit]
 fn fexit_umount2_32(ctx: FExitContext) -> i32 {
-    account::finish(FIRST_32, FIRST_32, result(&ctx));
+    returned(&ctx, FIRST_32);
     0
 }
 
@@ -46,7 +46,7 @@ fn fentry_umount_32(ctx: FEntryContext) -> i32 {
 
 #[fexit]
 fn fexit_umount_32(ctx: FExitContext) -> i32 {
-    account::finish(FIRST_32 + 1, FIRST_32 + 1, result(&ctx));
+    returned(&ctx, FIRST_32 + 1);
     0
 }
 
@@ -59,7 +59,7 @@ fn fentry_unlink_32(ctx: FEntryContext) -> i32 {
 
 #[fexit]
 fn fexit_unlink_32(ctx: FExitContext) -> i32 {
-    account::finish(FIRST_32 + 2, FIRST_32 + 2, result(&ctx));
+    returned(&ctx, FIRST_32 + 2);
     0
 }
 
@@ -72,7 +72,7 @@ fn fentry_unlinkat_32(ctx: FEntryContext) -> i32 {
 
 #[fexit]
 fn fexit_unlinkat_32(ctx: FExitContext) -> i32 {
-    account::finish(FIRST_32 + 3, FIRST_32 + 3, result(&ctx));
+    returned(&ctx, FIRST_32 + 3);
     0
 }
 
@@ -85,6 +85,6 @@ fn fentry_rmdir_32(ctx: FEntryContext) -> i32 {
 
 #[fexit]
 fn fexit_rmdir_32(ctx: FExitContext) -> i32 {
-    account::finish(FIRST_32 + 4, FIRST_32 + 4, result(&ctx));
+    returned(&ctx, FIRST_32 + 4);
     0
 }

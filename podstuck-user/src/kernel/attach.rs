@@ -9,7 +9,8 @@ use super::{
     io_uring,
     layout::Layout,
     links::{self, Link, Links},
-    programs, selftest, tracefs,
+    programs::{self, Types},
+    selftest, tracefs,
 };
 use crate::model::call::Call;
 
@@ -73,13 +74,14 @@ pub fn by_reason(calls: &[(Call, String)]) -> Vec<String> {
 /// others stay; arm64 for example has no `unlink` and no `rmdir`.
 pub fn all(ebpf: &mut Ebpf, forms: &[Form], layout: &Layout) -> Result<(Attached, Links)> {
     let (mut attached, mut links) = (Attached::default(), Links::default());
+    let types = Types::default();
     let mut open: Vec<(&Pair, Vec<String>)> = NATIVE.iter().map(|p| (p, Vec::new())).collect();
     for form in forms {
         if open.is_empty() {
             break;
         }
         let pairs: Vec<&Pair> = open.iter().map(|(pair, _)| *pair).collect();
-        let results = attach_form(ebpf, *form, &pairs)?;
+        let results = attach_form(ebpf, &types, *form, &pairs)?;
         let mut next = Vec::new();
         for ((pair, mut reasons), result) in open.into_iter().zip(results) {
             match result {
@@ -102,16 +104,16 @@ pub fn all(ebpf: &mut Ebpf, forms: &[Form], layout: &Layout) -> Result<(Attached
     let by_function = attached.calls.iter().any(|(_, form)| *form == Form::Function);
     let form = if by_function { Form::Function } else { Form::Tracepoint };
     let what = "trees renamed before they are deleted are shown by their new path";
-    links.add(attach_more(ebpf, &mut attached, form, RENAMES, what)?);
+    links.add(attach_more(ebpf, &types, &mut attached, form, RENAMES, what)?);
     if layout.has_32_bit && by_function {
         let what = "calls of 32-bit programs";
-        links.add(attach_more(ebpf, &mut attached, form, &OF_32_BIT, what)?);
+        links.add(attach_more(ebpf, &types, &mut attached, form, &OF_32_BIT, what)?);
     } else if layout.has_32_bit {
         let why = "calls of 32-bit programs: syscall tracepoints do not show them";
         attached.not_covered.push(why.into());
     }
     if let Some(shown) = layout.io_uring {
-        links.add(io_uring::attach(ebpf, &mut attached, shown, by_function)?);
+        links.add(io_uring::attach(ebpf, &types, &mut attached, shown, by_function)?);
     }
     match tracefs::with(|| links::attach_exec(ebpf)) {
         Ok(link) => {
@@ -131,6 +133,7 @@ pub fn all(ebpf: &mut Ebpf, forms: &[Form], layout: &Layout) -> Result<(Attached
 /// interface switched off.
 fn attach_more(
     ebpf: &mut Ebpf,
+    types: &Types,
     attached: &mut Attached,
     form: Form,
     pairs: &[Pair],
@@ -138,7 +141,7 @@ fn attach_more(
 ) -> Result<Vec<Link>> {
     let pairs: Vec<&Pair> = pairs.iter().collect();
     let mut links = Vec::new();
-    for (pair, result) in pairs.iter().zip(put_in(ebpf, form, &pairs)?) {
+    for (pair, result) in pairs.iter().zip(put_in(ebpf, types, form, &pairs)?) {
         match result {
             Ok(both) => {
                 links.extend(both);
@@ -156,11 +159,12 @@ fn attach_more(
 /// Loads and attaches pairs in one form; one result for each.
 pub(super) fn put_in(
     ebpf: &mut Ebpf,
+    types: &Types,
     form: Form,
     pairs: &[&Pair],
 ) -> Result<Vec<Result<[Link; 2]>>> {
     let work = |ebpf: &mut Ebpf| {
-        let results = programs::load(ebpf, form, pairs);
+        let results = programs::load(ebpf, types, form, pairs);
         // All are loaded before any is attached: the verifier takes its time, and calls made
         // between the two halves of a pair are not counted.
         let ready = pairs.iter().zip(results);
@@ -175,8 +179,13 @@ pub(super) fn put_in(
 }
 
 /// Loads, attaches and tests pairs in one form; one result for each.
-fn attach_form(ebpf: &mut Ebpf, form: Form, pairs: &[&Pair]) -> Result<Vec<Result<[Link; 2]>>> {
-    let mut results = put_in(ebpf, form, pairs)?;
+fn attach_form(
+    ebpf: &mut Ebpf,
+    types: &Types,
+    form: Form,
+    pairs: &[&Pair],
+) -> Result<Vec<Result<[Link; 2]>>> {
+    let mut results = put_in(ebpf, types, form, pairs)?;
     let calls: Vec<Call> = pairs.iter().filter_map(|pair| pair.call).collect();
     let seen = selftest::seen(ebpf, &calls)?;
     for ((pair, result), seen) in pairs.iter().zip(&mut results).zip(seen) {

@@ -92,6 +92,9 @@ pub const OF_32_BIT: [Pair; 5] = [
 pub const IO_URING: Pair =
     Pair { call: None, program: "io_unlinkat", tracepoint: None, function: "io_unlinkat" };
 
+/// The program that those at the ends of system calls' functions go on with.
+pub const AFTER_RETURN: &str = "after_return";
+
 impl Pair {
     /// Name of a program.
     pub fn program(&self, form: Form, side: Side) -> String {
@@ -106,6 +109,11 @@ impl Pair {
             // One for all.
             (Form::Tracepoint, Side::Exit) => "exit".to_owned(),
         }
+    }
+
+    /// Whether it is a system call's, and not io_uring's.
+    pub fn is_system_call(&self) -> bool {
+        *self != IO_URING
     }
 
     /// The function that a program of [`Form::Function`] is on.

@@ -2,33 +2,53 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    sync::OnceLock,
     thread::ScopedJoinHandle,
 };
 
 use anyhow::{Context, Result, anyhow, bail};
 use aya::{
     Btf, Ebpf,
+    maps::ProgramArray,
     programs::{Program, ProgramError},
 };
 use nix::errno::Errno;
 
-use super::hooks::{Form, Pair, Side};
+use super::hooks::{AFTER_RETURN, Form, Pair, Side};
+
+/// The running kernel's types, which a program on a function refers to. They are some ten megabytes,
+/// so they are read once, and only where such a program is wanted.
+#[derive(Default)]
+pub(super) struct Types(OnceLock<Result<Btf, String>>);
+
+impl Types {
+    fn get(&self) -> Result<&Btf> {
+        let read = || Btf::from_sys_fs().map_err(|error| error.to_string());
+        let types = self.0.get_or_init(read).as_ref();
+        types.map_err(|error| anyhow!("reading the kernel's types: {error}"))
+    }
+}
 
 /// Loads pairs in one form, at once: the verifier works on each by itself, on a CPU of its own.
-pub(super) fn load(ebpf: &mut Ebpf, form: Form, pairs: &[&Pair]) -> Vec<Result<()>> {
+pub(super) fn load(ebpf: &mut Ebpf, types: &Types, form: Form, pairs: &[&Pair]) -> Vec<Result<()>> {
     let btf = match form {
-        Form::Function => match Btf::from_sys_fs().context("reading the kernel's types") {
+        Form::Function => match types.get() {
             Ok(btf) => Some(btf),
             Err(error) => return pairs.iter().map(|_| Err(anyhow!("{error:#}"))).collect(),
         },
         Form::Tracepoint => None,
     };
-    // A program that several pairs share is loaded once, by whichever comes first.
+    // A program that several pairs share is loaded once, for whichever comes first.
     let mut jobs: BTreeMap<String, &Pair> = BTreeMap::new();
     for pair in pairs {
-        jobs.extend([Side::Exit, Side::Enter].map(|side| (pair.program(form, side), *pair)));
+        for side in [Side::Exit, Side::Enter] {
+            jobs.entry(pair.program(form, side)).or_insert(pair);
+        }
+        // It refers to the type of the function, which all of them have.
+        if form == Form::Function && pair.is_system_call() {
+            jobs.entry(AFTER_RETURN.to_owned()).or_insert(pair);
+        }
     }
-    let btf = btf.as_ref();
     let loaded: HashMap<String, Result<(), String>> = std::thread::scope(|scope| {
         let threads: Vec<_> = ebpf
             .programs_mut()
@@ -44,15 +64,36 @@ pub(super) fn load(ebpf: &mut Ebpf, form: Form, pairs: &[&Pair]) -> Vec<Result<(
         };
         threads.into_iter().map(join).collect()
     });
-    let result = |pair: &Pair, side| match loaded.get(&pair.program(form, side)) {
+    let result = |program: &str| match loaded.get(program) {
         Some(Ok(())) => Ok(()),
         Some(Err(why)) => Err(anyhow!("{why}")),
-        None => Err(anyhow!("this build has no program `{}`", pair.program(form, side))),
+        None => Err(anyhow!("this build has no program `{program}`")),
+    };
+    let after_return = if jobs.contains_key(AFTER_RETURN) {
+        result(AFTER_RETURN).and_then(|()| go_on_after_return(ebpf))
+    } else {
+        Ok(())
     };
     pairs
         .iter()
-        .map(|pair| result(pair, Side::Exit).and_then(|()| result(pair, Side::Enter)))
+        .map(|pair| {
+            match &after_return {
+                Err(error) if pair.is_system_call() => bail!("what follows a return: {error:#}"),
+                _ => {}
+            }
+            result(&pair.program(form, Side::Exit))?;
+            result(&pair.program(form, Side::Enter))
+        })
         .collect()
+}
+
+/// Tells the programs at the ends of system calls' functions what to go on with.
+fn go_on_after_return(ebpf: &mut Ebpf) -> Result<()> {
+    let program = ebpf.program(AFTER_RETURN).context("this build has no such program")?;
+    let program = program.fd()?.try_clone().context("copying its descriptor")?;
+    let map = ebpf.map_mut("AFTER_RETURN").context("this build has no map `AFTER_RETURN`")?;
+    let mut array: ProgramArray<_> = map.try_into()?;
+    array.set(0, &program, 0).context("entering it into `AFTER_RETURN`")
 }
 
 fn load_one(program: &mut Program, btf: Option<&Btf>, pair: &Pair) -> Result<()> {
