@@ -23,7 +23,7 @@ const ALL_TESTS: &str = "cli:doctor,cli:unknown,cli:privileges,labs:publish,labs
 /// What depends on where the probes hang: the rest is the same code behind another entry.
 const HOOK_TESTS: &str = "cli:doctor,labs:csi_driver,labs:immutable_attribute,labs:crosses,\
                           paths:by_,paths:renamed,paths:through,other_ways:32_bit,\
-                          other_ways:io_uring,other_ways:moved,counts:two,counts:rm";
+                          other_ways:io_uring,other_ways:moved,counts:two,counts:rm,times:start";
 /// What depends on the version of cgroups: who calls, and what is said about it.
 const CGROUP_TESTS: &str = "labs:immutable_attribute,labs:csi_driver,labs:healthy,cli:unknown_pod";
 /// What of that goes through other hooks.
