@@ -31,8 +31,6 @@ pub struct Probes {
 pub fn load(layout: &Layout, config: &Config, forms: &[Form], debug: bool) -> Result<Probes> {
     let level = if debug { LOG_DEBUG } else { 0 };
     let mut ebpf = EbpfLoader::new()
-        // The probes know offsets from `layout`; without relocations these types need not be read.
-        .btf(None)
         .override_global("OFFSETS", &layout.offsets, true)
         .override_global("CONFIG", config, true)
         .override_global(LOG_LEVEL, &level, true)
