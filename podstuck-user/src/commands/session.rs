@@ -25,7 +25,7 @@ use crate::{
     },
     source::{losses::Losses, tables::Drained},
     state::{
-        sample::NodeSample,
+        sample::{Looks, NodeSample},
         stuck::{News, Stuck},
     },
 };
@@ -58,6 +58,7 @@ pub(super) struct Session {
     told_progress: Instant,
     pub(super) firm_since: Option<Instant>,
     pub(super) sample: Option<Arc<NodeSample>>,
+    looks: Looks,
     undecodable: u64,
     pub(super) unknown: Arc<Target>,
 }
@@ -89,6 +90,7 @@ impl Session {
             told_progress: Instant::now(),
             firm_since: None,
             sample: None,
+            looks: Looks::start(Instant::now()),
             undecodable: 0,
             unknown: Arc::new(Target::unknown()),
         }
@@ -215,6 +217,7 @@ impl Session {
 
     /// Takes a look at the node.
     pub(super) fn sampled(&mut self, sample: Arc<NodeSample>) {
+        self.looks.came(Instant::now());
         let (cases, verdicts) = self.detectors.sampled(&sample, &mut self.names);
         self.sample = Some(sample);
         verdicts.into_iter().for_each(|verdict| self.tell(verdict));
@@ -260,6 +263,7 @@ impl Session {
             // The same miss, seen by the kernel where it counts them, and by the thread's next call.
             probes_skipped: skipped.max(losses.of(loss::OVERWRITTEN)),
             io_uring_deletions: losses.of(loss::IO_URING),
+            looks_late_s: self.looks.late_s(self.ended.unwrap_or_else(Instant::now)),
             unresolved: losses.of(loss::PATH_CUT) + losses.of(loss::PATH_UNREADABLE),
             probes_missing: by_reason(&attached.missing),
         }

@@ -43,6 +43,10 @@ pub struct Completeness {
     pub probes_skipped: u64,
     /// Deletions by io_uring: noticed, and not counted by their outcome.
     pub io_uring_deletions: u64,
+    /// The longest time without a look at the node's state, in seconds, when a look did not come back
+    /// within a minute: what shows in no call was not noticed meanwhile. Otherwise 0. Counts are not
+    /// affected.
+    pub looks_late_s: u64,
     /// Calls counted without a target: path too long or unreadable.
     pub unresolved: u64,
     /// Probes that could not be attached or do not fire.
@@ -50,11 +54,12 @@ pub struct Completeness {
 }
 
 impl Completeness {
-    /// Whether a count or an event is missing. Rate limits are not a loss: every suppressed event
+    /// Whether a count, an event or a look is missing. Rate limits are not a loss: every suppressed event
     /// is in the counts.
     pub fn lost_data(&self) -> bool {
         let missed = self.unmatched_exits + self.map_full + self.probes_skipped;
-        self.events_lost + missed + self.io_uring_deletions > 0 || !self.probes_missing.is_empty()
+        let missed = missed + self.events_lost + self.io_uring_deletions + self.looks_late_s;
+        missed > 0 || !self.probes_missing.is_empty()
     }
 }
 

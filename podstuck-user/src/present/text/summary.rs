@@ -70,6 +70,13 @@ fn losses(c: &Completeness) -> Vec<String> {
         .filter(|(n, ..)| *n > 0)
         .map(|(n, one, many, meaning)| format!("{} {meaning}", words::plural(n, one, many)))
         .collect();
+    if c.looks_late_s > 0 {
+        let seconds = words::plural(c.looks_late_s, "second", "seconds");
+        out.push(format!(
+            "the node's state was not looked at for {seconds}: mounts that nobody unmounts and processes \
+             that do not end were not noticed meanwhile, the counts are not affected"
+        ));
+    }
     out.extend(c.probes_missing.iter().map(|probe| {
         format!("probe missing, so what it would show was not seen: {}", text(probe))
     }));
@@ -166,6 +173,7 @@ nothing wrong was found in 30 s: 800,015 calls, nothing was lost
             map_full: 4_000,
             probes_skipped: 6,
             io_uring_deletions: 7,
+            looks_late_s: 80,
             unresolved: 5,
             probes_missing: vec![HOSTILE.into()],
         };
@@ -179,6 +187,7 @@ nothing wrong was found in 30 s: 800,015 calls, nothing was lost
   - 4,000 calls met a full table: not followed or not counted
   - 6 calls not seen: the kernel ran no probes on that CPU at that moment
   - 7 deletions by io_uring noticed and not counted: it makes no system call for each
+  - the node's state was not looked at for 80 seconds: mounts that nobody unmounts and processes that do not end were not noticed meanwhile, the counts are not affected
   - probe missing, so what it would show was not seen: \\x1b[2J\\x0aok\\xe2\\x80\\xae\\xc2\\x9b31m\\x7f
   2 events held back by rate limits; all of them are in the counts
   5 calls counted without a target: path too long or unreadable
@@ -195,6 +204,7 @@ nothing wrong was found in 30 s: 800,015 calls, nothing was lost
             |c: &mut Completeness| c.map_full = 1,
             |c: &mut Completeness| c.probes_skipped = 1,
             |c: &mut Completeness| c.io_uring_deletions = 1,
+            |c: &mut Completeness| c.looks_late_s = 60,
             |c: &mut Completeness| c.probes_missing.push("x".into()),
             |c: &mut Completeness| c.events_limited = 1,
             |c: &mut Completeness| c.unresolved = 1,

@@ -4,6 +4,7 @@
 mod cgroups;
 mod freezer;
 mod hierarchies;
+mod late;
 mod mounts;
 mod pod_mounts;
 mod pods;
@@ -23,6 +24,7 @@ use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::watch;
 
 pub use cgroups::PodGroup;
+pub use late::Looks;
 pub use pod_mounts::Mounted;
 pub use pods::{CsiState, PodState, Registration, VolumeState};
 pub use space::Space;
