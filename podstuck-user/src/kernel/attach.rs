@@ -5,11 +5,11 @@ use anyhow::{Result, anyhow};
 use aya::Ebpf;
 
 use super::{
-    hooks::{Form, NATIVE, OF_32_BIT, Pair, RENAMES, Side},
+    hooks::{Form, IO_URING, NATIVE, OF_32_BIT, Pair, RENAMES, Side},
     io_uring,
     layout::Layout,
     links::{self, Link, Links},
-    programs::{self, Types},
+    programs::{self, Loaded},
     selftest, tracefs,
 };
 use crate::model::call::Call;
@@ -74,14 +74,19 @@ pub fn by_reason(calls: &[(Call, String)]) -> Vec<String> {
 /// others stay; arm64 for example has no `unlink` and no `rmdir`.
 pub fn all(ebpf: &mut Ebpf, forms: &[Form], layout: &Layout) -> Result<(Attached, Links)> {
     let (mut attached, mut links) = (Attached::default(), Links::default());
-    let types = Types::default();
+    let functions = if forms.contains(&Form::Function) {
+        let native: Vec<&Pair> = NATIVE.iter().collect();
+        programs::load_functions(ebpf, &native, &more_functions(layout))
+    } else {
+        Loaded::default()
+    };
     let mut open: Vec<(&Pair, Vec<String>)> = NATIVE.iter().map(|p| (p, Vec::new())).collect();
     for form in forms {
         if open.is_empty() {
             break;
         }
         let pairs: Vec<&Pair> = open.iter().map(|(pair, _)| *pair).collect();
-        let results = attach_form(ebpf, &types, *form, &pairs)?;
+        let results = attach_form(ebpf, &functions, *form, &pairs)?;
         let mut next = Vec::new();
         for ((pair, mut reasons), result) in open.into_iter().zip(results) {
             match result {
@@ -104,16 +109,16 @@ pub fn all(ebpf: &mut Ebpf, forms: &[Form], layout: &Layout) -> Result<(Attached
     let by_function = attached.calls.iter().any(|(_, form)| *form == Form::Function);
     let form = if by_function { Form::Function } else { Form::Tracepoint };
     let what = "trees renamed before they are deleted are shown by their new path";
-    links.add(attach_more(ebpf, &types, &mut attached, form, RENAMES, what)?);
+    links.add(attach_more(ebpf, &functions, &mut attached, form, RENAMES, what)?);
     if layout.has_32_bit && by_function {
         let what = "calls of 32-bit programs";
-        links.add(attach_more(ebpf, &types, &mut attached, form, &OF_32_BIT, what)?);
+        links.add(attach_more(ebpf, &functions, &mut attached, form, &OF_32_BIT, what)?);
     } else if layout.has_32_bit {
         let why = "calls of 32-bit programs: syscall tracepoints do not show them";
         attached.not_covered.push(why.into());
     }
     if let Some(shown) = layout.io_uring {
-        links.add(io_uring::attach(ebpf, &types, &mut attached, shown, by_function)?);
+        links.add(io_uring::attach(ebpf, &functions, &mut attached, shown, by_function)?);
     }
     match tracefs::with(|| links::attach_exec(ebpf)) {
         Ok(link) => {
@@ -133,7 +138,7 @@ pub fn all(ebpf: &mut Ebpf, forms: &[Form], layout: &Layout) -> Result<(Attached
 /// interface switched off.
 fn attach_more(
     ebpf: &mut Ebpf,
-    types: &Types,
+    functions: &Loaded,
     attached: &mut Attached,
     form: Form,
     pairs: &[Pair],
@@ -141,7 +146,7 @@ fn attach_more(
 ) -> Result<Vec<Link>> {
     let pairs: Vec<&Pair> = pairs.iter().collect();
     let mut links = Vec::new();
-    for (pair, result) in pairs.iter().zip(put_in(ebpf, types, form, &pairs)?) {
+    for (pair, result) in pairs.iter().zip(put_in(ebpf, functions, form, &pairs)?) {
         match result {
             Ok(both) => {
                 links.extend(both);
@@ -156,36 +161,45 @@ fn attach_more(
     Ok(links)
 }
 
-/// Loads and attaches pairs in one form; one result for each.
+/// Functions on which it is good to have programs too.
+fn more_functions(layout: &Layout) -> Vec<&'static Pair> {
+    let of_32_bit: &[Pair] = if layout.has_32_bit { &OF_32_BIT } else { &[] };
+    let io_uring = layout.io_uring.is_some_and(|shown| shown.countable).then_some(&IO_URING);
+    RENAMES.iter().chain(of_32_bit).chain(io_uring).collect()
+}
+
+/// Attaches pairs in one form; one result for each. What is on functions is loaded already.
 pub(super) fn put_in(
     ebpf: &mut Ebpf,
-    types: &Types,
+    functions: &Loaded,
     form: Form,
     pairs: &[&Pair],
 ) -> Result<Vec<Result<[Link; 2]>>> {
-    let work = |ebpf: &mut Ebpf| {
-        let results = programs::load(ebpf, types, form, pairs);
-        // All are loaded before any is attached: the verifier takes its time, and calls made
-        // between the two halves of a pair are not counted.
-        let ready = pairs.iter().zip(results);
-        ready
-            .map(|(pair, result)| result.and_then(|()| links::attach_pair(ebpf, form, pair)))
-            .collect()
+    // All are loaded before any is attached: the verifier takes its time, and calls made between the
+    // two halves of a pair are not counted.
+    let attach = |ebpf: &mut Ebpf, loaded: &Loaded| {
+        let one = |pair: &&Pair| {
+            loaded.pair(form, pair).and_then(|()| links::attach_pair(ebpf, form, pair))
+        };
+        pairs.iter().map(one).collect()
     };
     match form {
-        Form::Function => Ok(work(ebpf)),
-        Form::Tracepoint => tracefs::with(|| Ok(work(ebpf))),
+        Form::Function => Ok(attach(ebpf, functions)),
+        Form::Tracepoint => {
+            let loaded = programs::load_tracepoints(ebpf, pairs);
+            tracefs::with(|| Ok(attach(ebpf, &loaded)))
+        }
     }
 }
 
 /// Loads, attaches and tests pairs in one form; one result for each.
 fn attach_form(
     ebpf: &mut Ebpf,
-    types: &Types,
+    functions: &Loaded,
     form: Form,
     pairs: &[&Pair],
 ) -> Result<Vec<Result<[Link; 2]>>> {
-    let mut results = put_in(ebpf, types, form, pairs)?;
+    let mut results = put_in(ebpf, functions, form, pairs)?;
     let calls: Vec<Call> = pairs.iter().filter_map(|pair| pair.call).collect();
     let seen = selftest::seen(ebpf, &calls)?;
     for ((pair, result), seen) in pairs.iter().zip(&mut results).zip(seen) {

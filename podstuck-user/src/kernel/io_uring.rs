@@ -8,7 +8,7 @@ use super::{
     hooks::{Form, IO_URING},
     layout::IoUring,
     links::{self, Link},
-    programs::Types,
+    programs::Loaded,
     tracefs,
 };
 
@@ -30,7 +30,7 @@ pub const TRACEPOINT: &str = "tracepoint:io_uring:io_uring_queue_async_work";
 /// The self-test does not try it: io_uring may be switched off, and costs memory where it is not.
 pub(super) fn attach(
     ebpf: &mut Ebpf,
-    types: &Types,
+    functions: &Loaded,
     attached: &mut Attached,
     shown: IoUring,
     by_function: bool,
@@ -40,7 +40,7 @@ pub(super) fn attach(
     } else if !shown.countable {
         "this kernel's requests cannot be read at their end".to_owned()
     } else {
-        let result = put_in(ebpf, types, Form::Function, &[&IO_URING])?.pop();
+        let result = put_in(ebpf, functions, Form::Function, &[&IO_URING])?.pop();
         match result.context("a pair without a result")? {
             Ok(both) => {
                 attached.add(Form::Function, &IO_URING);

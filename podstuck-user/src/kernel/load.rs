@@ -38,5 +38,16 @@ pub fn load(layout: &Layout, config: &Config, forms: &[Form], debug: bool) -> Re
         .load(OBJECT)
         .context("creating the probes' maps")?;
     let (attached, links) = attach::all(&mut ebpf, forms, layout)?;
+    give_back_memory();
     Ok(Probes { ebpf, attached, _links: links })
+}
+
+/// aya reads all of the kernel's types. What stays in use lies behind them, so the C library would keep
+/// their room for the whole run: 32 MiB resident instead of 14.
+fn give_back_memory() {
+    // SAFETY: only pages that nothing is allocated in are given back.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        nix::libc::malloc_trim(0);
+    }
 }

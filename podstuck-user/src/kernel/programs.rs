@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::OnceLock,
     thread::ScopedJoinHandle,
 };
 
@@ -16,40 +15,77 @@ use nix::errno::Errno;
 
 use super::hooks::{AFTER_RETURN, Form, Pair, Side};
 
-/// The running kernel's types, which a program on a function refers to. They are some ten megabytes,
-/// so they are read once, and only where such a program is wanted.
+/// What became of programs, by name.
 #[derive(Default)]
-pub(super) struct Types(OnceLock<Result<Btf, String>>);
+pub(super) struct Loaded(HashMap<String, Result<(), String>>);
 
-impl Types {
-    fn get(&self) -> Result<&Btf> {
-        let read = || Btf::from_sys_fs().map_err(|error| error.to_string());
-        let types = self.0.get_or_init(read).as_ref();
-        types.map_err(|error| anyhow!("reading the kernel's types: {error}"))
+impl Loaded {
+    /// Whether all programs of a pair are in the kernel.
+    pub(super) fn pair(&self, form: Form, pair: &Pair) -> Result<()> {
+        self.program(&pair.program(form, Side::Exit))?;
+        self.program(&pair.program(form, Side::Enter))?;
+        if goes_on(form, pair) {
+            self.program(AFTER_RETURN).context("what follows a return")?;
+        }
+        Ok(())
+    }
+
+    fn program(&self, name: &str) -> Result<()> {
+        match self.0.get(name) {
+            Some(Ok(())) => Ok(()),
+            Some(Err(why)) => Err(anyhow!("{why}")),
+            None => Err(anyhow!("this build has no program `{name}`")),
+        }
     }
 }
 
-/// Loads pairs in one form, at once: the verifier works on each by itself, on a CPU of its own.
-pub(super) fn load(ebpf: &mut Ebpf, types: &Types, form: Form, pairs: &[&Pair]) -> Vec<Result<()>> {
-    let btf = match form {
-        Form::Function => match types.get() {
-            Ok(btf) => Some(btf),
-            Err(error) => return pairs.iter().map(|_| Err(anyhow!("{error:#}"))).collect(),
-        },
-        Form::Tracepoint => None,
+/// Whether a pair's exit goes on with [`AFTER_RETURN`].
+fn goes_on(form: Form, pair: &Pair) -> bool {
+    form == Form::Function && pair.is_system_call()
+}
+
+/// Loads what is on functions. The kernel's types, which these programs refer to, take ten megabytes and
+/// more: they are read once and not kept.
+pub(super) fn load_functions(ebpf: &mut Ebpf, pairs: &[&Pair], more: &[&Pair]) -> Loaded {
+    let btf = match Btf::from_sys_fs() {
+        Ok(btf) => btf,
+        Err(error) => {
+            let why = format!("reading the kernel's types: {error}");
+            let names = jobs(Form::Function, pairs).into_keys();
+            return Loaded(names.map(|name| (name, Err(why.clone()))).collect());
+        }
     };
-    // A program that several pairs share is loaded once, for whichever comes first.
-    let mut jobs: BTreeMap<String, &Pair> = BTreeMap::new();
+    let mut loaded = load(ebpf, Form::Function, pairs, Some(&btf));
+    if pairs.iter().any(|pair| loaded.pair(Form::Function, pair).is_ok()) {
+        loaded.0.extend(load(ebpf, Form::Function, more, Some(&btf)).0);
+    }
+    loaded
+}
+
+/// Loads what is on tracepoints.
+pub(super) fn load_tracepoints(ebpf: &mut Ebpf, pairs: &[&Pair]) -> Loaded {
+    load(ebpf, Form::Tracepoint, pairs, None)
+}
+
+/// Programs to load, each with a pair that it belongs to: the first one, where several share it.
+fn jobs<'a>(form: Form, pairs: &[&'a Pair]) -> BTreeMap<String, &'a Pair> {
+    let mut jobs = BTreeMap::new();
     for pair in pairs {
         for side in [Side::Exit, Side::Enter] {
-            jobs.entry(pair.program(form, side)).or_insert(pair);
+            jobs.entry(pair.program(form, side)).or_insert(*pair);
         }
         // It refers to the type of the function, which all of them have.
-        if form == Form::Function && pair.is_system_call() {
-            jobs.entry(AFTER_RETURN.to_owned()).or_insert(pair);
+        if goes_on(form, pair) {
+            jobs.entry(AFTER_RETURN.to_owned()).or_insert(*pair);
         }
     }
-    let loaded: HashMap<String, Result<(), String>> = std::thread::scope(|scope| {
+    jobs
+}
+
+/// Loads pairs in one form, at once: the verifier works on each by itself, on a CPU of its own.
+fn load(ebpf: &mut Ebpf, form: Form, pairs: &[&Pair], btf: Option<&Btf>) -> Loaded {
+    let jobs = jobs(form, pairs);
+    let mut loaded: HashMap<String, Result<(), String>> = std::thread::scope(|scope| {
         let threads: Vec<_> = ebpf
             .programs_mut()
             .filter_map(|(name, program)| Some((name.to_owned(), program, *jobs.get(name)?)))
@@ -64,27 +100,10 @@ pub(super) fn load(ebpf: &mut Ebpf, types: &Types, form: Form, pairs: &[&Pair]) 
         };
         threads.into_iter().map(join).collect()
     });
-    let result = |program: &str| match loaded.get(program) {
-        Some(Ok(())) => Ok(()),
-        Some(Err(why)) => Err(anyhow!("{why}")),
-        None => Err(anyhow!("this build has no program `{program}`")),
-    };
-    let after_return = if jobs.contains_key(AFTER_RETURN) {
-        result(AFTER_RETURN).and_then(|()| go_on_after_return(ebpf))
-    } else {
-        Ok(())
-    };
-    pairs
-        .iter()
-        .map(|pair| {
-            match &after_return {
-                Err(error) if pair.is_system_call() => bail!("what follows a return: {error:#}"),
-                _ => {}
-            }
-            result(&pair.program(form, Side::Exit))?;
-            result(&pair.program(form, Side::Enter))
-        })
-        .collect()
+    if let Some(after_return @ Ok(())) = loaded.get_mut(AFTER_RETURN) {
+        *after_return = go_on_after_return(ebpf).map_err(|error| format!("{error:#}"));
+    }
+    Loaded(loaded)
 }
 
 /// Tells the programs at the ends of system calls' functions what to go on with.
