@@ -76,13 +76,13 @@ pub(crate) fn finish_with(n: u32, number: u32, result: i64, argument: u32) {
     returned(n, thread, entry, result, argument);
 }
 
-/// The call that the thread is in returns, whose number is that of its room.
+/// The call that the thread is in returns, whose number is that of its room. Whether it is in one.
 #[inline(always)]
-pub(crate) fn finish_in_its_room(result: i64) {
+pub(crate) fn finish_in_its_room(result: i64) -> bool {
     let thread = bpf_get_current_pid_tgid();
-    if let Some(entry) = in_flight::take(thread) {
-        returned(entry.number, thread, entry, result, NOT_READ);
-    }
+    let Some(entry) = in_flight::take(thread) else { return false };
+    returned(entry.number, thread, entry, result, NOT_READ);
+    true
 }
 
 #[inline(always)]

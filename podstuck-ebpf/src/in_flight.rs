@@ -78,7 +78,7 @@ fn put_beside(entry: &InFlight) {
     }
 }
 
-/// Whether the current thread is in a call of this number; in any other it is not afterwards.
+/// Whether the current thread is in a call of this number.
 #[inline(always)]
 pub(crate) fn is_in(number: u32) -> bool {
     let thread = bpf_get_current_pid_tgid();
@@ -90,11 +90,13 @@ pub(crate) fn is_in(number: u32) -> bool {
         IN_FLIGHT_BESIDE.get_ptr(thread)
     };
     // SAFETY: the entry is this thread's.
-    let is_in = entry.is_some_and(|entry| unsafe { (*entry).number } == number);
-    if !is_in {
-        let _ = take(thread);
-    }
-    is_in
+    entry.is_some_and(|entry| unsafe { (*entry).number } == number)
+}
+
+/// The current thread is in no call afterwards.
+#[inline(always)]
+pub(crate) fn forget() {
+    let _ = take(bpf_get_current_pid_tgid());
 }
 
 /// The call that the thread is in; it is in none afterwards.

@@ -62,8 +62,8 @@ pub(crate) const ARRIVED: u32 = 1;
 /// 32 to follow instead of 256, and the start takes a third of the time.
 pub(crate) const ROUNDS: usize = 16;
 
-/// Which room a program uses. One for each program and CPU is enough: the kernel never lets a
-/// program run inside itself. Two programs may meet, because those on functions can be preempted.
+/// Which room a program uses. One for each hook and CPU is enough: the kernel never lets a program that
+/// hangs on one run inside itself. Two may meet, because those on functions can be preempted.
 pub(crate) mod room {
     pub(crate) const UMOUNT2: u32 = 0;
     pub(crate) const UNLINK: u32 = 1;

@@ -42,14 +42,23 @@ pub(super) fn returned(ctx: &FExitContext, room: u32) {
         // program may read is there.
         unsafe { AFTER_RETURN.tail_call(ctx, 0) };
     }
+    in_flight::forget();
     lose(loss::UNMATCHED_EXIT);
 }
 
 /// `bpf_get_func_ret` would need Linux 5.17; behind the only argument of a function with one its
 /// result stands in all kernels.
+///
+/// It may be preempted and run inside itself, for another function: the kernel keeps only the programs
+/// that it enters by itself from that. From Linux 6.13 on their frames are therefore in one place for
+/// each CPU (`bpf_enable_priv_stack`), but for programs with a tail call. So this one has one too, that
+/// leads nowhere.
 #[fexit]
 fn after_return(ctx: FExitContext) -> i32 {
-    account::finish_in_its_room(ctx.arg(1));
+    if !account::finish_in_its_room(ctx.arg(1)) {
+        // SAFETY: as in `returned`; the map has no second program.
+        unsafe { AFTER_RETURN.tail_call(&ctx, 1) };
+    }
     0
 }
 

@@ -217,7 +217,7 @@ impl Session {
 
     /// Takes a look at the node.
     pub(super) fn sampled(&mut self, sample: Arc<NodeSample>) {
-        self.looks.came(Instant::now());
+        self.looks.came(Instant::now(), sample.rest);
         let (cases, verdicts) = self.detectors.sampled(&sample, &mut self.names);
         self.sample = Some(sample);
         verdicts.into_iter().for_each(|verdict| self.tell(verdict));

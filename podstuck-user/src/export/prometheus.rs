@@ -119,7 +119,7 @@ impl Families {
             self.add(name, help, MetricType::COUNTER, vec![counter(value, Vec::new())]);
         }
         let late = c.looks_late_s as f64;
-        let help = "Longest time without a look at the node's state; 0 below a minute.";
+        let help = "Longest time that a look at the node's state was overdue; 0 below a minute.";
         self.gauge("podstuck_looks_late_seconds", help, late);
         let missing = c.probes_missing.len() as f64;
         self.gauge("podstuck_probes_missing", "Probes that are not attached.", missing);

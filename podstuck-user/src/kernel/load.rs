@@ -20,11 +20,12 @@ const LOG_DEBUG: u8 = 4;
 
 /// Probes in the kernel. They leave it when this is dropped.
 pub struct Probes {
+    /// First, so that programs are out of the kernel before the maps are that lead from one to another.
+    _links: Links,
     /// Owns programs and those maps that nobody took.
     pub ebpf: Ebpf,
     /// What hangs where; `missing` includes what the self-test found dead.
     pub attached: Attached,
-    _links: Links,
 }
 
 /// Loads, attaches and tests, by these forms of hooks, the best one first.
@@ -39,7 +40,7 @@ pub fn load(layout: &Layout, config: &Config, forms: &[Form], debug: bool) -> Re
         .context("creating the probes' maps")?;
     let (attached, links) = attach::all(&mut ebpf, forms, layout)?;
     give_back_memory();
-    Ok(Probes { ebpf, attached, _links: links })
+    Ok(Probes { _links: links, ebpf, attached })
 }
 
 /// aya reads all of the kernel's types. What stays in use lies behind them, so the C library would keep

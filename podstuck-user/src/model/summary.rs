@@ -43,8 +43,8 @@ pub struct Completeness {
     pub probes_skipped: u64,
     /// Deletions by io_uring: noticed, and not counted by their outcome.
     pub io_uring_deletions: u64,
-    /// The longest time without a look at the node's state, in seconds, when a look did not come back
-    /// within a minute: what shows in no call was not noticed meanwhile. Otherwise 0. Counts are not
+    /// The longest time that a look at the node's state was overdue, in seconds, when it did not come
+    /// back within a minute: what shows in no call was not noticed meanwhile. Otherwise 0. Counts are not
     /// affected.
     pub looks_late_s: u64,
     /// Calls counted without a target: path too long or unreadable.

@@ -174,16 +174,17 @@ pub fn serve() -> Result<()> {
 }
 
 fn answer(question: &Question) -> Result<Answer> {
-    let answer = look(question);
-    match (&answer, question) {
-        // It ended while it was looked through.
-        (
-            Err(_),
-            Question::Attributes { pid, .. }
-            | Question::Remaining { pid, .. }
-            | Question::Entries { pid, .. },
-        ) if !has_root(*pid) => look(question),
-        _ => answer,
+    match question {
+        Question::Attributes { pid, .. }
+        | Question::Remaining { pid, .. }
+        | Question::Entries { pid, .. }
+            if has_root(*pid) =>
+        {
+            let answer = look(question);
+            // It ended while it was looked through: a directory may just have seemed empty.
+            if has_root(*pid) { answer } else { look(question) }
+        }
+        _ => look(question),
     }
 }
 
@@ -222,9 +223,10 @@ pub(super) fn seen_by(pid: u32, path: &OsStr) -> PathBuf {
     if has_root(pid) { root_of(pid).join(relative) } else { path.into() }
 }
 
-/// Followed, since that of a process which has ended and was not waited for is a link to nothing.
+/// Followed, since that of a process which has ended and was not waited for is a link to nothing. One
+/// that must not be followed is there.
 fn has_root(pid: u32) -> bool {
-    fs::metadata(root_of(pid)).is_ok()
+    !fs::metadata(root_of(pid)).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
 fn root_of(pid: u32) -> PathBuf {

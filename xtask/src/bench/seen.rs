@@ -154,7 +154,8 @@ fn from_export(path: &Path) -> Result<Tally> {
     for series in reader.deserialize() {
         let series: Series =
             series.with_context(|| format!("{} is not as expected", path.display()))?;
-        if series.pod == POD {
+        // Phases of an unmount, as in `umount2/after-exit`, are no calls.
+        if series.pod == POD && !series.syscall.contains('/') {
             *tally.entry(series.syscall).or_default().entry(series.outcome).or_default() +=
                 series.count;
         }

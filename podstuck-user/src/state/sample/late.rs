@@ -2,32 +2,31 @@
 
 use std::time::{Duration, Instant};
 
-/// A look that is away for this long hangs: also on a node with thousands of mounts the next one comes
-/// within seconds.
+/// A look that takes this long hangs: on a node with thousands of mounts it takes a second.
 const LATE: Duration = Duration::from_secs(60);
 
-/// When looks came.
+/// When looks came, and when they were due.
 #[derive(Debug)]
 pub struct Looks {
-    last: Instant,
+    due: Instant,
     longest: Duration,
 }
 
 impl Looks {
     /// From now on they are waited for.
     pub fn start(now: Instant) -> Self {
-        Self { last: now, longest: Duration::ZERO }
+        Self { due: now, longest: Duration::ZERO }
     }
 
-    /// One came.
-    pub fn came(&mut self, now: Instant) {
-        self.longest = self.longest.max(now - self.last);
-        self.last = now;
+    /// One came; the next one is begun after this rest.
+    pub fn came(&mut self, now: Instant, rest: Duration) {
+        self.longest = self.longest.max(now - self.due);
+        self.due = now + rest;
     }
 
-    /// The longest time without one, in seconds; 0 when none was late.
+    /// The longest time that one which was due did not come, in seconds; 0 when none was late.
     pub fn late_s(&self, now: Instant) -> u64 {
-        let longest = self.longest.max(now - self.last);
+        let longest = self.longest.max(now - self.due);
         if longest < LATE { 0 } else { longest.as_secs() }
     }
 }
@@ -41,11 +40,12 @@ mod tests {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut looks = Looks::start(start);
-        looks.came(at(2));
-        assert_eq!(looks.late_s(at(61)), 0);
-        assert_eq!(looks.late_s(at(92)), 90);
-        looks.came(at(102));
-        looks.came(at(104));
-        assert_eq!(looks.late_s(at(105)), 100);
+        looks.came(at(2), Duration::from_secs(100));
+        assert_eq!(looks.late_s(at(50)), 0);
+        assert_eq!(looks.late_s(at(161)), 0);
+        assert_eq!(looks.late_s(at(192)), 90);
+        looks.came(at(202), Duration::from_secs(2));
+        looks.came(at(204), Duration::from_secs(2));
+        assert_eq!(looks.late_s(at(206)), 100);
     }
 }

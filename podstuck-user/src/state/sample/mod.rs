@@ -73,6 +73,8 @@ pub enum Only {
 pub struct NodeSample {
     /// When the look was over.
     pub at: Monotonic,
+    /// How long after it the next one is begun.
+    pub rest: Duration,
     /// Running kubelets.
     pub kubelets: Vec<u32>,
     /// Pods that have a directory.
@@ -91,6 +93,7 @@ impl NodeSample {
     pub(crate) fn of_mounts(at: Monotonic, mounts: NodeMounts) -> Self {
         Self {
             at,
+            rest: Duration::ZERO,
             mounts,
             kubelets: Vec::new(),
             pods: Vec::new(),
@@ -115,11 +118,14 @@ impl Sampler {
             .spawn(move || {
                 loop {
                     let before = worked();
-                    if sender.send(Some(Arc::new(look.at_all()))).is_err() {
+                    let mut sample = look.at_all();
+                    let work = worked().saturating_sub(before);
+                    sample.rest = EVERY.max(work * REST);
+                    let rest = sample.rest;
+                    if sender.send(Some(Arc::new(sample))).is_err() {
                         return;
                     }
-                    let work = worked().saturating_sub(before);
-                    thread::sleep(EVERY.max(work * REST));
+                    thread::sleep(rest);
                 }
             })
             .context("starting the thread that looks at the node")?;
@@ -173,6 +179,6 @@ impl Look {
         let pods = self.pods.sample(&self.places, &mounts, &views, &self.hierarchies);
         let cgroups = self.cgroups.sample(&self.places.only, &self.hierarchies, &pods);
         let spaces = self.spaces.sample(&self.places, &views);
-        NodeSample { at: Monotonic::now(), mounts, kubelets, pods, cgroups, spaces }
+        NodeSample { at: Monotonic::now(), rest: EVERY, mounts, kubelets, pods, cgroups, spaces }
     }
 }
