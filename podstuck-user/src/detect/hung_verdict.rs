@@ -90,6 +90,10 @@ fn shutdown(seen: &Sighting) -> Option<Judged> {
         return (age_ms >= LIFELESS_MS).then_some(Judged { cause, id, confidence: 0.6 });
     }
     let runs = seen.times.is_some_and(|times| times.state == 'R');
+    // On a processor, or waiting for one: it may have come back long ago.
+    if runs && functions(seen).next().is_none() {
+        return None;
+    }
     if quiet_ms >= LIFELESS_MS && !runs {
         let id = "umount-kernel-hang";
         return Some(Judged { cause: Cause::Shutdown, id, confidence: 0.85 });
@@ -148,6 +152,7 @@ mod tests {
         hung::{MountPoint, Progress},
         time::Monotonic,
     };
+    use crate::state::thread::Times;
 
     fn id(seen: &Sighting) -> &'static str {
         judge(seen).map_or("too early", |judged| judged.id)
@@ -186,6 +191,16 @@ mod tests {
             assert_eq!(id(&seen), expected, "{age_ms} {quiet_ms}");
         }
         assert!((judge(&seen).unwrap().confidence - 0.85).abs() < 0.001);
+    }
+
+    #[test]
+    fn a_thread_that_runs_is_in_no_shutdown_unless_something_shows_it() {
+        let mut seen = sample(&[]);
+        (seen.phase, seen.syscall) = (Phase::AfterExit, "umount2".into());
+        seen.progress = Some(Progress { woken: 1, milliseconds: 1000, quiet_ms: 100 });
+        assert_eq!(id(&seen), "umount-flush-slow");
+        seen.times = Some(Times { state: 'R', user_ticks: None, start_ticks: None, sleeps: 1 });
+        assert_eq!(id(&seen), "too early");
     }
 
     #[test]
