@@ -44,7 +44,7 @@ pub fn load(layout: &Layout, config: &Config, forms: &[Form], debug: bool) -> Re
 }
 
 /// aya reads all of the kernel's types. What stays in use lies behind them, so the C library would keep
-/// their room for the whole run: 32 MiB resident instead of 14.
+/// their room for the whole run: 32 MiB resident instead of 12.
 fn give_back_memory() {
     // SAFETY: only pages that nothing is allocated in are given back.
     #[cfg(target_env = "gnu")]

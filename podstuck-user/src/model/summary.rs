@@ -57,9 +57,15 @@ impl Completeness {
     /// Whether a count, an event or a look is missing. Rate limits are not a loss: every suppressed event
     /// is in the counts.
     pub fn lost_data(&self) -> bool {
-        let missed = self.unmatched_exits + self.map_full + self.probes_skipped;
-        let missed = missed + self.events_lost + self.io_uring_deletions + self.looks_late_s;
-        missed > 0 || !self.probes_missing.is_empty()
+        let missed = [
+            self.events_lost,
+            self.unmatched_exits,
+            self.map_full,
+            self.probes_skipped,
+            self.io_uring_deletions,
+            self.looks_late_s,
+        ];
+        missed.iter().any(|n| *n > 0) || !self.probes_missing.is_empty()
     }
 }
 

@@ -117,10 +117,7 @@ impl Sampler {
             .name("sampler".into())
             .spawn(move || {
                 loop {
-                    let before = worked();
-                    let mut sample = look.at_all();
-                    let work = worked().saturating_sub(before);
-                    sample.rest = EVERY.max(work * REST);
+                    let sample = look.at_all();
                     let rest = sample.rest;
                     if sender.send(Some(Arc::new(sample))).is_err() {
                         return;
@@ -173,12 +170,14 @@ impl Look {
     }
 
     fn at_all(&mut self) -> NodeSample {
+        let before = worked();
         let mounts = self.mounts.sample();
         let (views, kubelets) = views::all(&mounts);
         self.hierarchies.refresh(&on_host(&self.places.host_root, Path::new("/sys/fs/cgroup")));
         let pods = self.pods.sample(&self.places, &mounts, &views, &self.hierarchies);
         let cgroups = self.cgroups.sample(&self.places.only, &self.hierarchies, &pods);
         let spaces = self.spaces.sample(&self.places, &views);
-        NodeSample { at: Monotonic::now(), rest: EVERY, mounts, kubelets, pods, cgroups, spaces }
+        let rest = EVERY.max(worked().saturating_sub(before) * REST);
+        NodeSample { at: Monotonic::now(), rest, mounts, kubelets, pods, cgroups, spaces }
     }
 }
