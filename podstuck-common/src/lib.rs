@@ -11,5 +11,6 @@ compile_error!("path hashes read names as little-endian words; see `component.rs
 pub mod bucket;
 pub mod component;
 pub mod config;
+pub mod entry_point;
 pub mod record;
 pub mod trail;

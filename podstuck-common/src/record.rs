@@ -1,5 +1,7 @@
 //! Map keys, map values and ring records. All are `repr(C)` without padding.
 
+use crate::entry_point::EntryPointId;
+
 /// Which system call, with `unlinkat` split by its flag.
 pub mod call {
     /// `umount2(2)`, whose tracepoint is called `umount`.
@@ -14,7 +16,7 @@ pub mod call {
     pub const RMDIR: u8 = 4;
     /// How many of them are counted: those above.
     pub const COUNT: usize = 5;
-    /// `rename(2)` and its younger kin. Not counted: it tells that a target has another path now.
+    /// `rename(2)` and its younger kin. Not counted: a target may have another path afterwards.
     pub const RENAME: u8 = 5;
     /// No call: a program of the `umount` kind was executed, and may call `umount2`.
     pub const EXEC: u8 = 6;
@@ -62,7 +64,7 @@ impl CountKey {
 /// One CPU's share of a count.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Count {
+pub struct CallTotals {
     /// How many calls.
     pub calls: u64,
     /// Their summed duration in nanoseconds.
@@ -72,6 +74,10 @@ pub struct Count {
 /// How many slots the table of calls in flight has: a power of two. Threads whose ids share the
 /// lower bits are in one slot in turn, or in the table beside it.
 pub const IN_FLIGHT_SLOTS: u32 = 1024;
+
+/// `AT_FDCWD` of `fcntl.h`: the directory argument that stands for the working directory. Noted for
+/// calls without a directory argument as well.
+pub const AT_FDCWD: i32 = -100;
 
 /// A call that was entered and has not returned.
 #[repr(C)]
@@ -87,20 +93,20 @@ pub struct InFlight {
     pub path: u64,
     /// That of a rename's second path argument, whose directory argument is in `flags`.
     pub second: u64,
-    /// The directory argument, or `AT_FDCWD`.
+    /// The directory argument, or [`AT_FDCWD`].
     pub dirfd: i32,
     /// The flags argument.
     pub flags: u32,
     /// As in [`call`].
     pub call: u32,
-    /// The same number at entry and return of a call, another for other calls.
-    pub number: u32,
+    /// By which way it was entered: it returns by the same.
+    pub entry_point: EntryPointId,
 }
 
 /// Who made the calls of a process id.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Actor {
+pub struct Caller {
     /// Id of its cgroup in the version 2 hierarchy.
     pub cgroup: u64,
     /// Thread name at its first call.
@@ -120,8 +126,8 @@ pub mod reason {
     pub const FAILED: u32 = 1;
     /// The call took at least [`crate::config::Config::slow_ns`].
     pub const SLOW: u32 = 1 << 1;
-    /// User space has not been told the path of this target, or the probes have forgotten that it
-    /// was. The call may be the target's rename.
+    /// The path of this target was not sent to user space, or so long ago that the probes have dropped
+    /// the note of it. The call may be the target's rename.
     pub const FIRST: u32 = 1 << 2;
     /// The call succeeded below a mount that sits inside the target.
     pub const CROSSED: u32 = 1 << 3;
@@ -131,8 +137,8 @@ pub mod reason {
     pub const RECOVERED: u32 = 1 << 5;
     /// Every unmount is reported.
     pub const UNMOUNT: u32 = 1 << 6;
-    /// A sample of a directory whose trail had to be read anew: it was not remembered, or for more
-    /// than a second, or it has changed. Sent inside targets and elsewhere.
+    /// A sample of a directory whose trail had to be read anew: it was not cached, or for more than a
+    /// second, or it has changed. Sent inside targets and elsewhere.
     pub const DIRECTORY: u32 = 1 << 7;
 }
 
@@ -168,7 +174,7 @@ pub struct RecordHead {
     /// Inode number of the directory that holds the object (of the base, for a longer argument).
     pub dir_ino: u64,
     /// Who called.
-    pub actor: Actor,
+    pub actor: Caller,
     /// Process id.
     pub tgid: u32,
     /// Thread id.
@@ -231,24 +237,24 @@ pub mod loss {
 
 #[cfg(feature = "user")]
 mod pod {
-    use super::{Actor, Count, CountKey, InFlight, RecordHead};
+    use super::{CallTotals, Caller, CountKey, InFlight, RecordHead};
     // SAFETY: each is `repr(C)`, made of integers without padding (asserted below), and valid for
     // every bit pattern.
     unsafe impl aya::Pod for CountKey {}
     // SAFETY: as above.
-    unsafe impl aya::Pod for Count {}
+    unsafe impl aya::Pod for CallTotals {}
     // SAFETY: as above.
     unsafe impl aya::Pod for InFlight {}
     // SAFETY: as above.
-    unsafe impl aya::Pod for Actor {}
+    unsafe impl aya::Pod for Caller {}
     // SAFETY: as above.
     unsafe impl aya::Pod for RecordHead {}
 }
 
 const _: () = assert!(size_of::<CountKey>() == 16);
-const _: () = assert!(size_of::<Count>() == 16);
+const _: () = assert!(size_of::<CallTotals>() == 16);
 const _: () = assert!(size_of::<InFlight>() == 56);
-const _: () = assert!(size_of::<Actor>() == 48);
+const _: () = assert!(size_of::<Caller>() == 48);
 const _: () = assert!(size_of::<RecordHead>() == 5 * 8 + 48 + 7 * 4 + 4 + 4 * 2);
 
 #[cfg(test)]

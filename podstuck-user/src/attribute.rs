@@ -1,40 +1,52 @@
-//! From records to operations: every call gets its target, its pod and its actor by name.
+//! Names everything that enters the engine: targets, pods, and the part that a process plays.
 
-use std::{collections::HashMap, path::Path, sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use podstuck_common::{component::name_hash, record};
+use podstuck_engine::bounded::Bounded;
 
 use crate::{
     decode::Record,
+    event::{Count, What},
     identity::{
         classify::classify, component_for, layout::target_root, names::PodNames,
         process::ActorCache,
     },
     model::{
         call::{Call, Outcome},
-        identity::{Actor, Pod, Target, TargetKind},
+        hung::Phase,
+        identity::{Actor, Component, Pod, Target, TargetKind},
+        node::NodeSample,
         operation::Operation,
+        stuck::StuckThread,
         time::Monotonic,
     },
+    scope::Scope,
+    source::tables::Drained,
+    state::hung::{PhaseTook, Sighting},
 };
 
-/// Targets remembered by name. A node has some thousands; beyond this, new ones stay nameless and
-/// are counted as such.
+/// Targets remembered by name. A node has some thousands.
 const TARGETS_MAX: usize = 16 << 10;
 
 /// Knows targets and processes by name, also after they are gone.
-pub struct Attributor {
-    targets: HashMap<u64, Arc<Target>>,
+pub(crate) struct Attributor {
+    targets: Bounded<u64, Arc<Target>>,
     names: PodNames,
     actors: ActorCache,
     unknown: Arc<Target>,
+    /// Targets learnt since somebody asked.
+    learned: Vec<What>,
+    scope: Scope,
 }
 
 impl Attributor {
     /// Starts with the pod names that this node tells.
-    pub fn new(names: PodNames) -> Self {
+    pub(crate) fn new(names: PodNames, scope: Scope) -> Self {
         Self {
-            targets: HashMap::new(),
+            scope,
+            learned: Vec::new(),
+            targets: Bounded::new(TARGETS_MAX),
             names,
             actors: ActorCache::default(),
             unknown: Arc::new(Target::unknown()),
@@ -42,7 +54,7 @@ impl Attributor {
     }
 
     /// Names everything in a record; `None` for a call that no probe reports.
-    pub fn operation(&mut self, record: &Record) -> Option<Operation> {
+    pub(crate) fn operation(&mut self, record: &Record) -> Option<Operation> {
         let head = &record.head;
         let path = record.path();
         let target = self.learn(head.target, &path);
@@ -70,17 +82,12 @@ impl Attributor {
     }
 
     /// Takes note of a target before it has another path.
-    pub fn renamed(&mut self, record: &Record) {
+    pub(crate) fn renamed(&mut self, record: &Record) {
         self.learn(record.head.target, &record.path());
     }
 
-    /// A target of which nothing is known, and the id that the counts have for calls outside any.
-    pub fn nowhere(&self) -> (u64, Arc<Target>) {
-        (0, self.unknown.clone())
-    }
-
     /// A process in a call on a target, with its pod by name.
-    pub fn actor_on(&mut self, pid: u32, seen: &record::Actor, target: &Target) -> Arc<Actor> {
+    fn actor_on(&mut self, pid: u32, seen: &record::Caller, target: &Target) -> Arc<Actor> {
         let mut actor = self.actor(pid, seen);
         // A process in a container is a driver when it works on another pod's volume.
         let component = component_for(&actor, target);
@@ -90,19 +97,119 @@ impl Attributor {
         actor
     }
 
-    /// The target of an id that was learnt from a record.
-    pub fn target(&self, id: u64) -> Option<&Arc<Target>> {
-        self.targets.get(&id)
+    /// How many targets, processes and names were forgotten because there were too many.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.targets.dropped() + self.actors.dropped() + self.names.dropped()
+    }
+
+    /// Targets that were learnt since this was asked last, as events.
+    pub(crate) fn learned(&mut self) -> Vec<What> {
+        std::mem::take(&mut self.learned)
+    }
+
+    /// Drained counts, with the part that each process plays.
+    pub(crate) fn counts(&mut self, drained: &Drained) -> Vec<Count> {
+        let counts = drained.counts.iter().filter_map(|(key, count)| {
+            let component = match drained.actors.get(&key.tgid) {
+                Some(seen) => {
+                    let actor = self.actor(key.tgid, seen);
+                    component_for(&actor, self.targets.get(&key.target).unwrap_or(&self.unknown))
+                }
+                None => Component::Other,
+            };
+            Some(Count {
+                target_id: key.target,
+                pid: key.tgid,
+                call: Call::from_code(key.call())?,
+                outcome: Outcome(key.errno()),
+                component,
+                bucket: key.bucket(),
+                calls: count.calls,
+                total_ns: count.total_ns,
+            })
+        });
+        let mut counts: Vec<Count> = counts.collect();
+        // One order for all: a table's own is another one each time.
+        counts.sort_unstable_by_key(|c| {
+            (c.target_id, c.pid, c.component, c.call, c.outcome, c.bucket)
+        });
+        counts
+    }
+
+    /// A look at the node, with the target of each volume and group.
+    pub(crate) fn sample(&mut self, sample: Arc<NodeSample>) -> Arc<NodeSample> {
+        let mut sample = Arc::unwrap_or_clone(sample);
+        for volume in sample.pods.iter_mut().flat_map(|pod| &mut pod.volumes) {
+            if let Some((target_id, target)) = self.target_of(&volume.path) {
+                (volume.target_id, volume.target) = (target_id, target);
+            }
+        }
+        for group in &mut sample.cgroups {
+            let pod = sample.pods.iter().find(|pod| pod.uid == group.uid);
+            let known = pod.and_then(|pod| self.target_of(&pod.directory));
+            (group.target_id, group.target) = known.unwrap_or_else(|| self.pod_target(&group.uid));
+        }
+        Arc::new(sample)
+    }
+
+    /// A thread that is stuck, if it is stuck in a removal, and of interest.
+    pub(crate) fn stuck(&mut self, seen: Sighting) -> Option<StuckThread> {
+        let known = seen.path.as_deref().and_then(|path| self.target_of(path));
+        let (target_id, target) = known.unwrap_or_else(|| (0, self.unknown.clone()));
+        let actor = self.actor_on(seen.thread.pid, &seen.actor, &target);
+        let deletes = seen.phase != Phase::InSyscall || is_removal(&seen.syscall);
+        let owned = !matches!(target.kind, TargetKind::Other);
+        // A look is of interest only as the beginning of a removal. An open may wait for the other
+        // end of a pipe, which is no fault.
+        let removes = deletes || (owned && actor.component != Component::Workload);
+        let pipe = seen.wait_channel.as_deref() == Some("wait_for_partner");
+        if !removes || pipe || !self.scope.includes(&target, seen.path.as_deref()) {
+            return None;
+        }
+        let mnt_ns = seen.actor.mnt_ns;
+        let Sighting { thread, phase, syscall, path, mount, began, since, before_start, .. } = seen;
+        let Sighting { at, over, times, wait_channel, stack, progress, .. } = seen;
+        Some(StuckThread {
+            thread,
+            phase,
+            syscall,
+            path,
+            mount,
+            target_id,
+            target,
+            actor,
+            mnt_ns,
+            began,
+            since,
+            before_start,
+            at,
+            over,
+            times,
+            wait_channel,
+            stack,
+            progress,
+        })
+    }
+
+    /// A phase of an unmount that no probe sees the end of, if it is of interest.
+    pub(crate) fn phase(&mut self, took: &PhaseTook) -> Option<What> {
+        let known = self.target_of(&took.path);
+        let (target_id, target) = known.unwrap_or_else(|| (0, self.unknown.clone()));
+        if !self.scope.includes(&target, Some(&took.path)) {
+            return None;
+        }
+        let component = self.actor_on(took.pid, &took.actor, &target).component;
+        Some(What::Phase { span: took.span, target_id, component, took: took.duration })
     }
 
     /// The target that a path of the node lies in, and its id.
-    pub fn target_of(&mut self, path: &Path) -> Option<(u64, Arc<Target>)> {
+    fn target_of(&mut self, path: &Path) -> Option<(u64, Arc<Target>)> {
         let (_, trail) = target_root(path)?;
         Some((trail.target, self.learn(trail.target, path)))
     }
 
     /// A pod of which there is no path, and the id that stands for it.
-    pub fn pod_target(&mut self, uid: &str) -> (u64, Arc<Target>) {
+    fn pod_target(&mut self, uid: &str) -> (u64, Arc<Target>) {
         let pod = self.pod(Pod { uid: uid.into(), namespace: None, name: None });
         let kind = TargetKind::PodDirectory;
         let target = Target { kind, pod: Some(pod), ..Target::unknown() };
@@ -110,7 +217,7 @@ impl Attributor {
     }
 
     /// A process, with its pod by name.
-    pub fn actor(&mut self, pid: u32, seen: &record::Actor) -> Arc<Actor> {
+    pub(crate) fn actor(&mut self, pid: u32, seen: &record::Caller) -> Arc<Actor> {
         let mut actor = self.actors.resolve(pid, seen);
         if let Some(pod) = actor.pod.as_ref().filter(|pod| pod.name.is_none())
             && let Some(named) = name(&mut self.names, pod)
@@ -121,12 +228,12 @@ impl Attributor {
     }
 
     /// A pod, by name if this node tells it.
-    pub fn pod(&mut self, pod: Pod) -> Pod {
+    pub(crate) fn pod(&mut self, pod: Pod) -> Pod {
         name(&mut self.names, &pod).unwrap_or(pod)
     }
 
     fn learn(&mut self, id: u64, path: &Path) -> Arc<Target> {
-        if let Some(known) = self.targets.get(&id) {
+        if let Some(known) = self.targets.get_mut(&id) {
             return known.clone();
         }
         if id == 0 {
@@ -143,9 +250,8 @@ impl Attributor {
             target.pod = name(&mut self.names, pod).or(target.pod);
         }
         let target = Arc::new(target);
-        if self.targets.len() < TARGETS_MAX {
-            self.targets.insert(id, target.clone());
-        }
+        self.targets.insert(id, target.clone());
+        self.learned.push(What::Named { target_id: id, target: target.clone() });
         target
     }
 }
@@ -153,4 +259,8 @@ impl Attributor {
 fn name(names: &mut PodNames, pod: &Pod) -> Option<Pod> {
     let (namespace, name) = names.lookup(&pod.uid)?;
     Some(Pod { uid: pod.uid.clone(), namespace: Some(namespace), name: Some(name) })
+}
+
+fn is_removal(syscall: &str) -> bool {
+    syscall.starts_with("rename") || Call::ALL.iter().any(|call| call.name() == syscall)
 }

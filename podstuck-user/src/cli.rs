@@ -3,8 +3,9 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use podstuck_lab::HelperArgs;
 
-use crate::{lab::KeeperArgs, state::mounts::Device};
+use crate::model::mounts::Device;
 
 /// Says what keeps a Kubernetes pod Terminating, who does, with which evidence, and which command
 /// releases it.
@@ -36,10 +37,17 @@ pub enum Command {
     /// Say why something is stuck: look at the node, trace until the verdict is firm, print the
     /// causes, the most likely first
     Diagnose(Diagnose),
+    /// Show again what a run showed, from a recording made with `--record FILE`
+    ///
+    /// Exit status: as that of the run; 2 for a file that is no recording, or one of a newer podstuck.
+    Replay(Replay),
     /// Say who keeps a mount, a file or a device busy, in all mount namespaces
     ///
     /// Exit status: 0 nobody holds it, 1 somebody does, 2 there is no such path, 3 cannot look.
     Holders(Holders),
+    /// Say what a cause means, what confirms it and what it is confused with; without argument,
+    /// list all
+    Explain(Explain),
     /// Say which probes, kernel features and runtimes work here, and what is lost without each
     Doctor(Doctor),
     /// Build a real, contained case of a cause; without argument, list them
@@ -49,13 +57,10 @@ pub enum Command {
     LabRemoval(LabRemoval),
     /// The process that keeps a part of a lab case going
     #[command(hide = true)]
-    LabKeeper(KeeperArgs),
-    /// A bounded look at one object, for another podstuck
+    LabHelper(HelperArgs),
+    /// One answer to one question about the node, for another podstuck
     #[command(hide = true)]
     Look,
-    /// A snapshot of who holds on to what, for another podstuck
-    #[command(hide = true)]
-    LookForHolders,
 }
 
 /// Options of `watch`.
@@ -96,6 +101,12 @@ pub struct Tracing {
     /// Write findings, histograms and metrics to this directory
     #[arg(long, value_name = "DIR")]
     pub export: Option<PathBuf>,
+    /// Write everything that was seen to this file, for `podstuck replay`
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+    /// In the recording, replace the names of namespaces, pods, files and hosts, the same each time
+    #[arg(long, requires = "record")]
+    pub redact: bool,
     /// Where the node's files are
     #[command(flatten)]
     pub node: Node,
@@ -147,6 +158,32 @@ pub struct Node {
     pub host_root: PathBuf,
 }
 
+/// Options of `replay`.
+#[derive(Debug, Args)]
+pub struct Replay {
+    /// A recording made with `--record`
+    pub file: PathBuf,
+    /// How to print
+    #[arg(long, value_enum, default_value_t = Output::Auto)]
+    pub output: Output,
+    /// Write findings, histograms and metrics to this directory
+    #[arg(long, value_name = "DIR")]
+    pub export: Option<PathBuf>,
+    /// How fast: 1 as it happened, 60 a minute in a second; without, as fast as possible
+    #[arg(long, value_name = "TIMES", value_parser = speed)]
+    pub speed: Option<f64>,
+    /// Exit with 4 when counts or events were lost
+    #[arg(long)]
+    pub fail_on_loss: bool,
+}
+
+fn speed(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(times) if times > 0.0 && f64::is_finite(times) => Ok(times),
+        _ => Err("must be a number above 0, as in 1 or 60".into()),
+    }
+}
+
 /// Options of `holders`.
 #[derive(Debug, Args)]
 pub struct Holders {
@@ -162,6 +199,16 @@ pub struct Holders {
     /// Where the node's files are
     #[command(flatten)]
     pub node: Node,
+}
+
+/// Options of `explain`.
+#[derive(Debug, Args)]
+pub struct Explain {
+    /// The name of a cause, as findings have it
+    pub cause: Option<String>,
+    /// How to print
+    #[arg(long, value_enum, default_value_t = Output::Auto)]
+    pub output: Output,
 }
 
 /// Options of `doctor`.

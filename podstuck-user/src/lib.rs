@@ -1,12 +1,16 @@
 //! podstuck: what keeps a pod Terminating, who does, and which command releases it.
 //!
 //! Data flows one way through these modules, in this order; each uses only those before it:
-//! `model` (the words everybody speaks), `kernel` (load and attach), `source` (records and tables
-//! out of the kernel), `decode`, `identity` (path and process to pod, volume, component),
-//! `state` (bounded looks at the node), `attribute`, `aggregate`, `detect`, then `export` and
-//! `present`. `lab` builds real cases to try it on. `commands` wires them up.
+//! `model` (the words everybody speaks), `proc` (lists of `/proc`), `kernel` (load and attach),
+//! `source` (records and tables out of the kernel), `decode`, `identity` (path and process to pod,
+//! volume, component), `state` (bounded looks at the node), `scope`, `attribute`, `ask`, the engine,
+//! then `recording`, `export` and `present`. `commands` wires them up, with the crate `podstuck_lab`,
+//! which builds real cases to try it on.
 
-pub mod model;
+pub use podstuck_engine::{engine, event, model, query};
+
+pub mod clock;
+mod proc;
 
 pub mod kernel;
 pub mod source;
@@ -16,16 +20,14 @@ pub mod identity;
 
 pub mod state;
 
-pub mod attribute;
+mod attribute;
+mod scope;
 
-pub mod aggregate;
-
-pub mod detect;
+mod ask;
 
 pub mod export;
 pub mod present;
-
-pub mod lab;
+pub mod recording;
 
 pub mod cli;
 pub mod commands;

@@ -5,10 +5,8 @@ use std::process::ExitCode;
 use clap::Parser;
 use podstuck::{
     cli::{Cli, Command},
-    commands::{
-        Exit, Failure, diagnose, doctor, holders as holders_command, interrupt, lab, watch,
-    },
-    state::{holders, look},
+    commands::{Exit, Failure, diagnose, doctor, explain, holders, interrupt, lab, replay, watch},
+    state::helper,
 };
 
 fn main() -> ExitCode {
@@ -18,15 +16,14 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Watch(options) => watch::run(options, cli.verbose),
         Command::Diagnose(options) => diagnose::run(options, cli.verbose),
-        Command::Holders(options) => holders_command::run(options),
+        Command::Replay(options) => replay::run(options),
+        Command::Holders(options) => holders::run(options),
+        Command::Explain(options) => explain::run(&options),
         Command::Doctor(options) => doctor::run(&options),
         Command::Lab(options) => lab::run(&options),
         Command::LabRemoval(options) => lab::removal(&options),
-        Command::LabKeeper(options) => lab::keeper(&options),
-        Command::Look => look::serve().map(|()| Exit::Clean).map_err(Failure::CannotRun),
-        Command::LookForHolders => {
-            holders::serve().map(|()| Exit::Clean).map_err(Failure::CannotRun)
-        }
+        Command::LabHelper(options) => lab::helper(&options),
+        Command::Look => helper::serve().map(|()| Exit::Clean).map_err(Failure::CannotRun),
     };
     match result {
         Ok(exit) => exit.into(),

@@ -6,6 +6,7 @@
     reason = "a test stops at the first surprise"
 )]
 
+mod recorded;
 mod running;
 mod tally;
 
@@ -21,6 +22,8 @@ use nix::unistd::geteuid;
 use podstuck::kernel::hooks::Form;
 use serde_json::Value;
 
+pub use podstuck_testing::{requires, skip};
+pub use recorded::{Recorded, replay};
 pub use running::{Running, diagnose, lab, lab_if_possible, watch};
 pub use tally::{add_up, assert_counted};
 
@@ -40,36 +43,40 @@ pub fn settle() {
     thread::sleep(Duration::from_millis(1500) * slowdown().min(2));
 }
 
-/// Whether this test can run; says why if not.
-pub fn root_and_btf() -> bool {
-    let reason = if !geteuid().is_root() {
-        "not root"
+/// What nearly every test needs.
+///
+/// # Errors
+///
+/// The reason why it cannot run here.
+pub fn root_and_btf() -> Result<(), &'static str> {
+    if !geteuid().is_root() {
+        Err("not root")
     } else if !Path::new("/sys/kernel/btf/vmlinux").exists() {
-        "no /sys/kernel/btf/vmlinux"
+        Err("no /sys/kernel/btf/vmlinux")
     } else {
-        return true;
-    };
-    eprintln!("skipped: {reason}");
-    false
+        Ok(())
+    }
 }
 
-/// Whether this machine has loop devices and ext4; says why a test is skipped if not.
-pub fn has_loop_devices() -> bool {
+/// What tests with a disk need.
+///
+/// # Errors
+///
+/// When this machine has no loop devices or no ext4.
+pub fn has_loop_devices() -> Result<(), &'static str> {
     let there = Path::new("/dev/loop-control").exists()
         && std::fs::read_to_string("/proc/filesystems").is_ok_and(|all| all.contains("\text4\n"));
-    if !there {
-        eprintln!("skipped: no loop devices or no ext4");
-    }
-    there
+    if there { Ok(()) } else { Err("no loop devices or no ext4") }
 }
 
-/// Whether it can swap to a file, too.
-pub fn can_swap() -> bool {
+/// What tests with a swap file need.
+///
+/// # Errors
+///
+/// When this kernel cannot swap, or has no disk to swap to.
+pub fn can_swap() -> Result<(), &'static str> {
     let there = Path::new("/proc/swaps").exists();
-    if !there {
-        eprintln!("skipped: a kernel without swap");
-    }
-    there && has_loop_devices()
+    if there { has_loop_devices() } else { Err("a kernel without swap") }
 }
 
 /// The forms of hooks that the tests use: what `PODSTUCK_TEST_BACKEND` says, as `--backend` does,

@@ -13,7 +13,9 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use podstuck_tests::{backend, call, empty_dir, podstuck, root_and_btf, run, settle, watch};
+use podstuck_tests::{
+    backend, call, empty_dir, podstuck, requires, root_and_btf, run, settle, watch,
+};
 
 fn complaint(args: &[&str]) -> (Option<i32>, String) {
     let output = run(args);
@@ -36,9 +38,7 @@ fn wrong_usage_is_2_and_names_the_fault() {
 
 #[test]
 fn an_unknown_pod_is_an_error_that_says_where_it_was_looked_for() {
-    if !root_and_btf() {
-        return;
-    }
+    requires!(root_and_btf());
     let uid = "00000000-0000-4000-8000-00000000dead";
     let (status, text) = complaint(&["watch", "--pod-uid", uid]);
     assert_eq!(status, Some(2), "{text}");
@@ -54,9 +54,7 @@ fn an_unknown_pod_is_an_error_that_says_where_it_was_looked_for() {
 
 #[test]
 fn without_privileges_it_is_3_and_says_which() {
-    if !root_and_btf() {
-        return;
-    }
+    requires!(root_and_btf());
     // A copy that others may execute.
     let dir = tempfile::Builder::new().prefix("podstuck-test-").tempdir_in("/var/tmp").unwrap();
     let copy = dir.path().join("podstuck");
@@ -83,9 +81,7 @@ fn without_privileges_it_is_3_and_says_which() {
 
 #[test]
 fn doctor_finds_every_probe_alive_here() {
-    if !root_and_btf() {
-        return;
-    }
+    requires!(root_and_btf());
     let output = run(&["doctor"]);
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{text}");
@@ -105,9 +101,7 @@ fn the_labs_are_listed() {
 
 #[test]
 fn a_hostile_name_stays_harmless_and_can_be_recovered() {
-    if !root_and_btf() {
-        return;
-    }
+    requires!(root_and_btf());
     let dir = tempfile::Builder::new().prefix("podstuck-test-").tempdir_in("/var/tmp").unwrap();
     let volume = empty_dir(dir.path());
     let name = b"\x1b[2J\x9b31m\n\xff$(reboot)";
@@ -148,9 +142,7 @@ fn a_hostile_name_stays_harmless_and_can_be_recovered() {
 
 #[test]
 fn a_pods_record_is_judged_and_exported_and_anything_else_refused() {
-    if !root_and_btf() {
-        return;
-    }
+    requires!(root_and_btf());
     let file = tempfile::NamedTempFile::new().unwrap();
     let path = file.path().to_str().unwrap();
     let record = r#"{"kind":"Pod","metadata":{"name":"x","namespace":"y",

@@ -8,8 +8,8 @@ use std::{
 };
 
 use podstuck_tests::{
-    UID, add_up, assert_counted, call, empty_dir, of_type, podstuck_call, root_and_btf, settle,
-    slowdown, summary, watch,
+    UID, add_up, assert_counted, call, empty_dir, of_type, podstuck_call, requires, root_and_btf,
+    settle, slowdown, summary, watch,
 };
 use serde_json::Value;
 
@@ -19,9 +19,7 @@ fn in_memory() -> tempfile::TempDir {
 
 #[test]
 fn two_writers_at_a_time_are_counted_exactly_by_outcome() {
-    if !root_and_btf() {
-        return;
-    }
+    requires!(root_and_btf());
     let rounds = 150_000 / u64::from(slowdown());
     let top = in_memory();
     let watching = watch(&["--path", top.path().to_str().unwrap()]);
@@ -52,9 +50,7 @@ fn two_writers_at_a_time_are_counted_exactly_by_outcome() {
 
 #[test]
 fn rm_of_200_000_entries_is_counted_exactly_for_its_volume() {
-    if !root_and_btf() {
-        return;
-    }
+    requires!(root_and_btf());
     const FILES: u64 = 99;
     let directories = 2_000 / u64::from(slowdown());
     let top = in_memory();
@@ -89,9 +85,7 @@ fn rm_of_200_000_entries_is_counted_exactly_for_its_volume() {
 
 #[test]
 fn counts_stay_exact_while_nobody_reads_and_the_loss_is_told() {
-    if !root_and_btf() {
-        return;
-    }
+    requires!(root_and_btf());
     // Each target is announced by a record of its own, so this is more than the ring holds, and
     // less than a table of counts.
     const TARGETS: u64 = 6_000;
@@ -114,9 +108,7 @@ fn counts_stay_exact_while_nobody_reads_and_the_loss_is_told() {
 
 #[test]
 fn another_pod_is_not_counted() {
-    if !root_and_btf() {
-        return;
-    }
+    requires!(root_and_btf());
     let (wanted, other) = (in_memory(), in_memory());
     empty_dir(wanted.path());
     let volume = other.path().join("pods/00000000-0000-4000-8000-000000000000/volumes/p/v");

@@ -2,15 +2,27 @@
 //! one's conditions are present. The table of labs against answers stands in docs/labs.md.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
-use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path};
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    fs,
+    path::Path,
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
+};
 
-use podstuck::lab::CASES;
-use podstuck_tests::{Running, diagnose, lab_if_possible, of_type, root_and_btf, summary};
+use podstuck_lab::{cases, find};
+use podstuck_tests::{
+    Running, diagnose, lab_if_possible, of_type, requires, root_and_btf, skip, summary,
+};
 use serde_json::Value;
 
 /// Where the table stands; `PODSTUCK_BLESS=1` writes it there.
 const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/labs.md");
 const BEGIN: &str = "<!-- table: written by tests/tests/diagnose.rs -->\n";
+
+/// How many pairs of labs are played at a time. They mostly wait.
+const AT_ONCE: usize = 3;
 
 /// Options that make a case short, and how long an answer may take.
 fn options(case: &str) -> (&'static [&'static str], &'static str) {
@@ -18,14 +30,6 @@ fn options(case: &str) -> (&'static [&'static str], &'static str) {
         "emptydir-mass-files" => (&["--entries", "60000", "--rate", "4000"], "40s"),
         "healthy" => (&[], "12s"),
         _ => (&[], "60s"),
-    }
-}
-
-/// The cause that a case is about: some causes have several cases.
-fn cause(case: &str) -> Option<&str> {
-    match case {
-        "healthy" => None,
-        _ => Some(case.strip_suffix("-silent").unwrap_or(case)),
     }
 }
 
@@ -73,29 +77,58 @@ fn finish(played: Played) -> (Option<String>, Value) {
     (first["id"].as_str().map(str::to_owned), answer)
 }
 
+/// What one lab was called, and the whole answer if that was wrong.
+struct Told {
+    case: &'static str,
+    first: String,
+    wrong: Option<String>,
+}
+
+/// Plays two labs at the same time, and asks about both.
+fn pair(case: &'static str, beside: &'static str) -> Result<[Told; 2], String> {
+    let (Some(one), Some(other)) = (start(case), start(beside)) else {
+        return Err(format!("in part: {case} beside {beside} cannot be played here"));
+    };
+    one.lab.resume();
+    other.lab.resume();
+    Ok([(case, beside, one), (beside, case, other)].map(|(case, beside, played)| {
+        let (first, answer) = finish(played);
+        let first = first.unwrap_or_else(|| "nothing".into());
+        let is_wrong = first != find(case).unwrap().cause.unwrap_or("nothing");
+        let wrong =
+            is_wrong.then(|| format!("{case} beside {beside} was called {first}: {answer:#}"));
+        Told { case, first, wrong }
+    }))
+}
+
 #[test]
 fn each_lab_is_told_from_another_at_the_same_time() {
-    if !root_and_btf() {
-        return;
-    }
-    let cases: Vec<&str> = CASES.iter().map(|case| case.id).collect();
+    requires!(root_and_btf());
+    let cases: Vec<&'static str> = cases().map(|case| case.id).collect();
+    let next = AtomicUsize::new(0);
+    let play = || {
+        let mut played = Vec::new();
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some(case) = cases.get(number) else { return played };
+            played.push(pair(case, cases[(number + 1) % cases.len()]));
+        }
+    };
+    let pairs: Vec<Result<[Told; 2], String>> = thread::scope(|scope| {
+        let workers: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(play)).collect();
+        workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
+    });
     let mut table: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     let mut wrong = Vec::new();
-    for (number, case) in cases.iter().enumerate() {
-        let beside = cases[(number + 1) % cases.len()];
-        let (Some(one), Some(other)) = (start(case), start(beside)) else {
-            println!("skipped: {case} beside {beside}: one of them cannot be played here");
-            continue;
-        };
-        one.lab.resume();
-        other.lab.resume();
-        for (case, beside, played) in [(*case, beside, one), (beside, *case, other)] {
-            let (first, answer) = finish(played);
-            let told = first.unwrap_or_else(|| "nothing".into());
-            if told != cause(case).unwrap_or("nothing") {
-                wrong.push(format!("{case} beside {beside} was called {told}: {answer:#}"));
+    for pair in pairs {
+        match pair {
+            Err(reason) => skip(reason),
+            Ok(pair) => {
+                for told in pair {
+                    wrong.extend(told.wrong);
+                    table.entry(told.case).or_default().push(told.first);
+                }
             }
-            table.entry(case).or_default().push(told);
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -116,7 +149,7 @@ fn compare(table: &BTreeMap<&str, Vec<String>>) {
     let (before, old) = document.split_once(BEGIN).unwrap();
     if std::env::var_os("PODSTUCK_BLESS").is_some() {
         fs::write(DOCUMENT, format!("{before}{BEGIN}{text}")).unwrap();
-    } else if CASES.iter().all(|case| table.get(case.id).is_some_and(|told| told.len() == 2)) {
+    } else if cases().all(|case| table.get(case.id).is_some_and(|told| told.len() == 2)) {
         assert_eq!(old, text, "docs/labs.md; PODSTUCK_BLESS=1 writes it");
     }
 }

@@ -9,7 +9,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use podstuck_tests::{lab, of_type, podstuck, root_and_btf, watch};
+use podstuck_tests::{lab, of_type, podstuck, requires, root_and_btf, skip, watch};
 use serde_json::Value;
 
 const READ_HLOG: &str = r"
@@ -36,9 +36,7 @@ fn exported() -> (tempfile::TempDir, Vec<Value>) {
 
 #[test]
 fn every_file_agrees_with_the_others() {
-    if !root_and_btf() {
-        return;
-    }
+    requires!(root_and_btf());
     let (dir, lines) = exported();
     findings_are_those_printed(dir.path(), &lines);
     hlog_agrees_with_csv(dir.path());
@@ -47,9 +45,7 @@ fn every_file_agrees_with_the_others() {
 
 #[test]
 fn the_tool_does_not_stay_where_it_was_started() {
-    if !root_and_btf() {
-        return;
-    }
+    requires!(root_and_btf());
     let dir = tempfile::tempdir().unwrap();
     let mut watch = Command::new(podstuck());
     watch.args(["watch", "--duration", "3s", "--export", "out"]).current_dir(dir.path());
@@ -100,7 +96,7 @@ fn reader(command: &mut Command) -> Option<Output> {
     match command.output() {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let program = command.get_program().display();
-            eprintln!("skipped: in part, without {program}: `cargo xtask test` gets it");
+            skip(format!("in part: no {program}; `cargo xtask test` gets it"));
             None
         }
         output => Some(output.unwrap()),

@@ -12,14 +12,12 @@ use std::{
 
 use holding::{Memory, Process, holders, of_process};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
-use podstuck_tests::{lab, of_type, podstuck, root_and_btf, run};
+use podstuck_tests::{lab, of_type, podstuck, requires, root_and_btf, run};
 use serde_json::Value;
 
 #[test]
 fn who_is_in_it_or_has_it_open_is_found_and_nobody_else() {
-    if !root_and_btf() {
-        return;
-    }
+    requires!(root_and_btf());
     let memory = Memory::mount();
     let path = memory.path().to_str().unwrap();
     let (lines, status) = holders(&[path]);
@@ -51,9 +49,7 @@ fn who_is_in_it_or_has_it_open_is_found_and_nobody_else() {
 
 #[test]
 fn what_was_unmounted_lazily_is_found_by_its_device() {
-    if !root_and_btf() {
-        return;
-    }
+    requires!(root_and_btf());
     let memory = Memory::mount();
     let device = memory.device();
     let sleeper = Process::sleep_in(memory.path());
@@ -76,9 +72,7 @@ fn what_was_unmounted_lazily_is_found_by_its_device() {
 
 #[test]
 fn a_slave_copy_explains_the_failure_and_a_private_one_does_not() {
-    if !root_and_btf() {
-        return;
-    }
+    requires!(root_and_btf());
     // A tree of its own: what is mounted in it reaches its slaves, and nobody else.
     let memory = Memory::mount();
     let volume = memory.path().join("volume");
@@ -115,9 +109,7 @@ fn a_slave_copy_explains_the_failure_and_a_private_one_does_not() {
 
 #[test]
 fn a_namespace_without_a_process_is_looked_at() {
-    if !root_and_btf() {
-        return;
-    }
+    requires!(root_and_btf());
     let memory = Memory::mount();
     let private = MsFlags::MS_PRIVATE;
     mount(None::<&str>, memory.path(), None::<&str>, private, None::<&str>).unwrap();
@@ -140,9 +132,7 @@ fn a_namespace_without_a_process_is_looked_at() {
 
 #[test]
 fn the_lab_s_process_is_found_from_another_namespace() {
-    if !root_and_btf() {
-        return;
-    }
+    requires!(root_and_btf());
     let (running, ready) = lab("volume-held-by-host-process", &["--duration", "10s"]);
     let path = ready["path"].as_str().unwrap();
     let (lines, status) = holders(&[path]);

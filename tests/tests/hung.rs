@@ -12,15 +12,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use podstuck_tests::{add_up, lab, of_type, root_and_btf, settle, slowdown, summary, watch};
+use podstuck_tests::{
+    add_up, lab, of_type, requires, root_and_btf, settle, slowdown, summary, watch,
+};
 use serde_json::Value;
 use stuck::{Lab, THRESHOLD, end, finding, hung, stack};
 
 #[test]
 fn a_silent_fuse_server_is_found_in_a_call_that_deletes_nothing() {
-    if !root_and_btf() {
-        return;
-    }
+    requires!(root_and_btf());
     let lab = Lab::build("fuse-daemon-hung");
     let mut watching = lab.watch(&[]);
     lab.start();
@@ -42,9 +42,7 @@ fn a_silent_fuse_server_is_found_in_a_call_that_deletes_nothing() {
 
 #[test]
 fn a_dead_fuse_server_is_found_behind_a_busy_mount_point() {
-    if !root_and_btf() {
-        return;
-    }
+    requires!(root_and_btf());
     let lab = Lab::build("fuse-daemon-dead");
     let mut watching = lab.watch(&[]);
     lab.start();
@@ -68,9 +66,7 @@ fn a_dead_fuse_server_is_found_behind_a_busy_mount_point() {
 
 #[test]
 fn a_frozen_file_system_is_found_and_a_harmless_outcome_may_be_slow() {
-    if !root_and_btf() {
-        return;
-    }
+    requires!(root_and_btf());
     let lab = Lab::build("filesystem-frozen");
     let mut watching = lab.watch(&[]);
     lab.start();
@@ -105,9 +101,7 @@ fn a_frozen_file_system_is_found_and_a_harmless_outcome_may_be_slow() {
 
 #[test]
 fn a_slow_disk_is_found_after_umount2_has_returned() {
-    if !root_and_btf() {
-        return;
-    }
+    requires!(root_and_btf());
     let export = tempfile::tempdir().unwrap();
     let lab = Lab::build("umount-flush-slow");
     let mut watching = lab.watch(&["--export", export.path().to_str().unwrap()]);
@@ -134,9 +128,7 @@ fn a_slow_disk_is_found_after_umount2_has_returned() {
 
 #[test]
 fn a_stopped_disk_is_found_after_umount2_has_returned() {
-    if !root_and_btf() {
-        return;
-    }
+    requires!(root_and_btf());
     let lab = Lab::build("umount-kernel-hang");
     let mut watching = lab.watch(&[]);
     lab.start();
@@ -174,9 +166,7 @@ fn umount(lab: &Lab, path: &str) -> Program {
 
 #[test]
 fn an_umount_that_never_comes_to_its_call_is_found() {
-    if !root_and_btf() {
-        return;
-    }
+    requires!(root_and_btf());
     let lab = Lab::build("fuse-daemon-hung");
     let path = format!("{}/m", lab.text("path"));
     let mut watching = lab.watch(&[]);
@@ -207,9 +197,7 @@ fn an_umount_that_never_comes_to_its_call_is_found() {
 
 #[test]
 fn the_tool_goes_on_beside_all_of_them_and_ends_when_told() {
-    if !root_and_btf() {
-        return;
-    }
+    requires!(root_and_btf());
     let stuck = ["fuse-daemon-hung", "filesystem-frozen", "umount-kernel-hang"].map(Lab::build);
     let mut node = watch(&[]);
     stuck.iter().for_each(Lab::start);

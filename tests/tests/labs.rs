@@ -1,269 +1,193 @@
-//! Every lab beside a watch: its own finding and nothing else, with the right pod, path, errno and
-//! actor, and the removal's own count equal to the probes'.
-#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+//! Every lab beside a watch of its pod and one of the node: what its case expects and nothing else,
+//! the removal's own count equal to the probes', all as held in `snapshots/`, and nothing left. Each watch
+//! is recorded, and its replay gives the same lines, files and exit status.
+//!
+//! `INSTA_UPDATE=always` holds anew, and `PODSTUCK_KEEP_RECORDINGS=tests/tests/recordings` keeps the
+//! recordings for `replays.rs`.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
 
+#[path = "common/left.rs"]
+mod left;
+#[path = "common/masked.rs"]
+mod masked;
+
+use std::{fs, path::Path, thread, time::Duration};
+
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use nix::sys::signal::Signal;
+use podstuck_lab::{Case, Expected, FAMILIES};
 use podstuck_tests::{
-    add_up, can_swap, has_loop_devices, lab, of_type, root_and_btf, settle, slowdown, summary,
-    watch,
+    Recorded, Running, add_up, lab_if_possible, root_and_btf, slowdown, summary, watch,
 };
 use serde_json::Value;
 
-struct Expected {
-    case: &'static str,
-    syscall: &'static str,
-    errno: &'static str,
-    /// End of the object's path, below the volume's directory that the lab names.
-    object: &'static str,
-    severity: &'static str,
-    blocks: bool,
-    args: &'static [&'static str],
+/// Longer than a finding changes after it is told first, by looks at the node.
+const LAST_FORM: Duration = Duration::from_secs(8);
+
+/// Longer than from one look at the node to the next, so that what is over is told to be over.
+const LAST_LOOK: Duration = Duration::from_secs(3);
+
+/// How many cases are played at a time: each waits most of the time, and watches its own pod.
+const AT_A_TIME: usize = 2;
+
+fn main() {
+    // It all depends on time, which a busy machine must not take away. Without the right to it, it goes
+    // on as it is.
+    let _ = rustix::process::nice(-15);
+    let threads = if slowdown() == 1 { AT_A_TIME } else { 1 };
+    let arguments = Arguments { test_threads: Some(threads), ..Arguments::from_args() };
+    let mut trials = Vec::new();
+    for (family, cases) in FAMILIES {
+        for case in *cases {
+            let name = format!("{family}::{}", case.id.replace('-', "_"));
+            trials.push(Trial::ignorable_test(name, || play(case)));
+        }
+    }
+    libtest_mimic::run(&arguments, trials).exit();
 }
 
-/// Runs a case; the findings of a watch on the whole node, and what a watch on the pod counted.
-fn play(case: &str, args: &[&str]) -> (Value, Vec<Value>, Value, Option<i32>) {
-    let args: Vec<String> = args.iter().map(|arg| lasting(arg)).collect();
-    let (mut running, ready) = lab(case, &args.iter().map(String::as_str).collect::<Vec<_>>());
-    let (uid, root) = (ready["pod_uid"].as_str().unwrap(), ready["kubelet_root"].as_str().unwrap());
-    // Starting a watch is what takes longest on an emulated machine; there, one does for both.
-    let node = (slowdown() == 1).then(|| watch(&[]));
-    let pod = watch(&["--pod-uid", uid, "--kubelet-root", root]);
-    running.resume();
-    let tally = running.wait_for("tally", |line| line["calls"].is_object());
-    running.finish();
-    settle();
-    let (of_pod, status_of_pod) = pod.stop();
-    let (of_node, status) = match node {
-        Some(node) => node.stop(),
-        None => (of_pod.clone(), status_of_pod),
+fn play(case: &Case) -> Result<Completion, Failed> {
+    if let Err(reason) = root_and_btf() {
+        return Ok(Completion::ignored_with(reason));
+    }
+    let options: Vec<String> = case.options.iter().map(|option| lasting(option)).collect();
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let Some((mut lab, ready)) = lab_if_possible(case.id, &options) else {
+        let needs = case.needs.unwrap_or_else(|| panic!("{} can be played everywhere", case.id));
+        return Ok(Completion::ignored_with(format!("this machine lacks what it needs: {needs}")));
     };
+    let (uid, root) = (ready["pod_uid"].as_str().unwrap(), ready["kubelet_root"].as_str().unwrap());
+    let recorded = Recorded::new();
+    let recording = recorded.options();
+    let recording: Vec<&str> = recording.iter().map(String::as_str).collect();
+    let of_pod = [&["--pod-uid", uid, "--kubelet-root", root], case.watch_options, &recording];
+    let of_pod = of_pod.concat();
+    // Starting a watch is what takes longest on an emulated machine; there, one does for both.
+    let mut node = (slowdown() == 1).then(|| watch(case.watch_options));
+    let mut pod = watch(&of_pod);
+    lab.resume();
+    if let Some(expected) = &case.expected {
+        check_actor(expected, &mut pod, &ready);
+        if expected.of_pod {
+            let of_pod = |line: &Value| line["type"] == "finding" && line["pod"]["uid"] == uid;
+            node.iter_mut().for_each(|node| drop(node.wait_for("finding on the node", of_pod)));
+        }
+    }
+    if !options.contains(&"--duration") {
+        thread::sleep(LAST_FORM);
+        lab.signal(Signal::SIGINT);
+    }
+    let tally = lab.wait_for("tally", |line| line["calls"].is_object());
+    let (_, status) = lab.finish();
+    assert!(status.success(), "the lab: {status}");
+    left::assert_nothing(&ready);
+    if masked::is_over(case.id) {
+        pod.wait_for("finding that is over", |line| line["state"] == "cleared");
+    }
+    thread::sleep(LAST_LOOK * slowdown().min(2));
+
+    let (of_pod, status) = pod.stop();
+    recorded.assert_replayed(&of_pod, status.code());
+    keep(case, &recorded, &ready)?;
+    let of_node = node.map_or_else(|| of_pod.clone(), |node| node.stop().0);
     let counted = summary(&of_pod);
-    assert_eq!(add_up(&[&counted["by_outcome"]]), add_up(&[&tally["calls"]]), "{case}: counts");
+    assert_eq!(add_up(&[&counted["by_outcome"]]), add_up(&[&tally["calls"]]), "counts");
     assert_lossless(counted);
     assert_lossless(summary(&of_node));
-    let findings = of_type(&of_node, "finding").into_iter().cloned().collect();
-    (ready, findings, tally, status.code())
+    let [of_pod, of_node] = [of_pod, of_node].map(|lines| findings(case, uid, lines));
+    check(case, &of_pod, &ready, &tally);
+    assert_eq!(status.code(), Some(i32::from(case.expected.is_some())));
+    for finding in &of_node {
+        assert_eq!(finding["id"].as_str(), case.cause, "{finding:#}");
+    }
+    masked::compare(case.id, &masked::findings(case, &ready, &of_pod));
+    Ok(Completion::Completed)
+}
+
+/// Keeps the recording as a fixture of `replays.rs`, where that is wanted.
+fn keep(case: &Case, recorded: &Recorded, ready: &Value) -> std::io::Result<()> {
+    let Some(folder) = std::env::var_os("PODSTUCK_KEEP_RECORDINGS") else { return Ok(()) };
+    let to = |ending: &str| Path::new(&folder).join(format!("{}.{ending}", case.id));
+    fs::copy(recorded.file(), to("zst"))?;
+    let mut ready = ready.clone();
+    ready["group"] = masked::own_group().into();
+    fs::write(to("json"), format!("{ready:#}\n"))
 }
 
 /// A duration, where the machine is emulated twice as long: its looks at objects take so long that the
 /// case would be over before.
-fn lasting(arg: &str) -> String {
-    let seconds = arg.strip_suffix('s').and_then(|number| number.parse::<u32>().ok());
-    seconds.map_or_else(|| arg.to_owned(), |seconds| format!("{}s", seconds * slowdown().min(2)))
-}
-
-fn assert_lossless(summary: &Value) {
-    let c = &summary["completeness"];
-    for loss in ["events_lost", "unmatched_exits", "map_full", "probes_skipped", "unresolved"] {
-        assert_eq!(c[loss], 0, "{summary:#}");
+fn lasting(option: &str) -> String {
+    let number = option.trim_end_matches(char::is_alphabetic);
+    let unit = &option[number.len()..];
+    match number.parse::<u32>() {
+        Ok(number) if !unit.is_empty() => format!("{}{unit}", number * slowdown().min(2)),
+        _ => option.to_owned(),
     }
 }
 
-fn expect(expected: &Expected) {
-    if !root_and_btf() {
+/// What was found of a pod or of none. On a node, other cases are played at the same time.
+fn findings(case: &Case, uid: &str, lines: Vec<Value>) -> Vec<Value> {
+    let is_mine = |line: &Value| {
+        line["type"] == "finding"
+            && (line["pod"].is_null() || line["pod"]["uid"] == uid)
+            && !case.aftermath.is_some_and(|id| line["id"] == id)
+    };
+    lines.into_iter().filter(is_mine).collect()
+}
+
+/// The process that the first finding names, by the kernel's word.
+fn check_actor(expected: &Expected, pod: &mut Running, ready: &Value) {
+    let found = pod.wait_for("finding", |line| line["type"] == "finding");
+    let actor = &found["actor"];
+    assert_eq!(actor["comm"].as_str(), expected.actor, "{found:#}");
+    if actor.is_null() {
         return;
     }
-    let (ready, findings, tally, status) = play(expected.case, expected.args);
-    assert_eq!(status, Some(1), "exit status with a finding");
-    assert!(!findings.is_empty(), "{}: no finding", expected.case);
-    for finding in &findings {
-        assert_eq!(finding["id"], expected.case, "{finding:#}");
-        assert_eq!(finding["pod"]["uid"], ready["pod_uid"], "{finding:#}");
-        assert_eq!(finding["pod"]["name"], expected.case, "{finding:#}");
-        assert_eq!(finding["call"]["syscall"], expected.syscall, "{finding:#}");
-        assert_eq!(finding["call"]["errno_name"], expected.errno, "{finding:#}");
-        let path = finding["call"]["path"].as_str().unwrap();
-        let subject = ready["path"].as_str().unwrap();
-        assert!(path.starts_with(subject) && path.ends_with(expected.object), "{path}");
-        assert_eq!(finding["actor"]["comm"], "kubelet", "{finding:#}");
-        assert_eq!(finding["actor"]["component"], "kubelet", "{finding:#}");
-        assert_eq!(finding["actor"]["pid"], ready["pid"], "{finding:#}");
-        assert_eq!(finding["severity"], expected.severity, "{finding:#}");
-        assert_eq!(finding["blocks_deletion"], expected.blocks, "{finding:#}");
-        for list in ["evidence", "likely_causes_ruled_out"] {
-            assert!(finding[list].is_array(), "{finding:#}");
+    if actor["component"] == "kubelet" {
+        assert_eq!(actor["pid"], ready["pid"], "{found:#}");
+    } else {
+        let groups = fs::read_to_string(format!("/proc/{}/cgroup", actor["pid"])).unwrap();
+        assert!(groups.contains(ready["pod_uid"].as_str().unwrap()), "{groups}: {found:#}");
+    }
+}
+
+fn check(case: &Case, findings: &[Value], ready: &Value, tally: &Value) {
+    let Some(expected) = &case.expected else {
+        assert!(findings.is_empty(), "{findings:#?}");
+        assert!(tally["pods_removed"].as_u64() > Some(2), "{tally:#}");
+        return;
+    };
+    for finding in findings {
+        assert_eq!(finding["id"].as_str(), case.cause, "{finding:#}");
+        assert_eq!(finding["severity"], serde_json::to_value(expected.severity).unwrap());
+        assert_eq!(finding["blocks_deletion"].as_bool(), expected.blocks, "{finding:#}");
+        assert_eq!(finding["pod"].is_object(), expected.of_pod, "{finding:#}");
+        if expected.of_pod {
+            assert_eq!(finding["pod"]["name"], case.id, "{finding:#}");
         }
+        let call = &finding["call"];
+        assert_eq!(call["syscall"].as_str(), expected.syscall, "{finding:#}");
+        match call["errno_name"].as_str() {
+            Some(outcome) => assert!(expected.outcomes.contains(&outcome), "{finding:#}"),
+            None => assert!(expected.outcomes.is_empty(), "{finding:#}"),
+        }
+        let path = call["path"].as_str().unwrap();
+        let root = ready["root"].as_str().unwrap();
+        let uid = ready["pod_uid"].as_str().unwrap();
+        assert!(path.starts_with(root) || path.contains(uid), "{path} is not in {root}");
+        assert!(path.ends_with(expected.object), "{path} does not end in {}", expected.object);
         assert!(!finding["evidence"].as_array().unwrap().is_empty(), "{finding:#}");
     }
-    let new: Vec<&Value> = findings.iter().filter(|f| f["state"] == "new").collect();
-    assert_eq!(new.len(), 1, "one finding, told as new once: {findings:#?}");
-    assert!(tally["attempts"].as_u64().unwrap() >= 1);
+    let new = findings.iter().filter(|finding| finding["state"] == "new").count();
+    assert_eq!(new, 1, "one finding, told as new once: {findings:#?}");
+    assert!(tally["attempts"].as_u64() >= Some(1), "{tally:#}");
 }
 
-#[test]
-fn csi_driver_lost_publish_state() {
-    expect(&Expected {
-        case: "csi-driver-lost-publish-state",
-        syscall: "unlinkat+AT_REMOVEDIR",
-        errno: "EBUSY",
-        object: "/mount",
-        severity: "warning",
-        blocks: true,
-        args: &["--duration", "4s"],
-    });
-}
-
-#[test]
-fn stacked_mounts() {
-    expect(&Expected {
-        case: "stacked-mounts",
-        syscall: "unlinkat+AT_REMOVEDIR",
-        errno: "EBUSY",
-        object: "/mount",
-        severity: "warning",
-        blocks: true,
-        args: &["--duration", "3s"],
-    });
-}
-
-#[test]
-fn nested_mount_under_volume() {
-    expect(&Expected {
-        case: "nested-mount-under-volume",
-        syscall: "umount2",
-        errno: "EBUSY",
-        object: "",
-        severity: "warning",
-        blocks: true,
-        args: &["--duration", "3s"],
-    });
-}
-
-#[test]
-fn volume_held_by_host_process() {
-    expect(&Expected {
-        case: "volume-held-by-host-process",
-        syscall: "umount2",
-        errno: "EBUSY",
-        object: "",
-        severity: "warning",
-        blocks: true,
-        args: &["--duration", "3s"],
-    });
-}
-
-#[test]
-fn volume_held_by_hosttocontainer_agent() {
-    expect(&Expected {
-        case: "volume-held-by-hosttocontainer-agent",
-        syscall: "umount2",
-        errno: "EBUSY",
-        object: "",
-        severity: "warning",
-        blocks: true,
-        args: &["--duration", "3s"],
-    });
-}
-
-#[test]
-fn swapfile_active() {
-    if !can_swap() {
-        return;
+/// What other cases and other programs do is counted, too: a call may have begun before the watch did, or
+/// have a path that is none.
+fn assert_lossless(summary: &Value) {
+    let c = &summary["completeness"];
+    for loss in ["events_lost", "map_full", "probes_skipped"] {
+        assert_eq!(c[loss], 0, "{summary:#}");
     }
-    expect(&Expected {
-        case: "swapfile-active",
-        syscall: "umount2",
-        errno: "EBUSY",
-        object: "",
-        severity: "warning",
-        blocks: true,
-        args: &["--duration", "3s"],
-    });
-}
-
-#[test]
-fn leaked_superblock_blocks_device() {
-    if !has_loop_devices() {
-        return;
-    }
-    expect(&Expected {
-        case: "leaked-superblock-blocks-device",
-        syscall: "umount2",
-        errno: "ok",
-        object: "",
-        severity: "warning",
-        blocks: false,
-        args: &["--duration", "12s"],
-    });
-}
-
-#[test]
-fn immutable_attribute() {
-    expect(&Expected {
-        case: "immutable-attribute",
-        syscall: "unlinkat",
-        errno: "EPERM",
-        object: "/journal.db",
-        severity: "warning",
-        blocks: true,
-        args: &["--duration", "3s"],
-    });
-}
-
-#[test]
-fn append_only_attribute() {
-    expect(&Expected {
-        case: "append-only-attribute",
-        syscall: "unlinkat",
-        errno: "EPERM",
-        object: "/journal.db",
-        severity: "warning",
-        blocks: true,
-        args: &["--duration", "3s"],
-    });
-}
-
-#[test]
-fn removal_crosses_mount() {
-    expect(&Expected {
-        case: "removal-crosses-mount",
-        syscall: "unlinkat",
-        errno: "ok",
-        object: "",
-        severity: "critical",
-        blocks: true,
-        args: &["--duration", "3s"],
-    });
-}
-
-#[test]
-fn emptydir_mass_files() {
-    expect(&Expected {
-        case: "emptydir-mass-files",
-        syscall: "unlinkat",
-        errno: "ok",
-        object: "",
-        severity: "info",
-        blocks: false,
-        args: &["--entries", "60000", "--rate", "8000", "--duration", "20s"],
-    });
-}
-
-#[test]
-fn healthy() {
-    if !root_and_btf() {
-        return;
-    }
-    let (_, findings, tally, status) = play("healthy", &["--duration", "5s"]);
-    assert!(findings.is_empty(), "{findings:#?}");
-    assert_eq!(status, Some(0));
-    assert!(tally["pods_removed"].as_u64().unwrap() > 2, "{tally:#}");
-}
-
-#[test]
-fn a_finding_is_cleared_when_the_call_succeeds() {
-    if !root_and_btf() {
-        return;
-    }
-    let (mut running, ready) = lab("immutable-attribute", &["--duration", "30s"]);
-    let mut node = watch(&[]);
-    running.resume();
-    let found = node.wait_for("finding", |line| line["type"] == "finding");
-    let remedy = found["remedies"][0]["command"].as_str().unwrap();
-    let cured = std::process::Command::new("sh").args(["-c", remedy]).status().unwrap();
-    assert!(cured.success(), "the remedy itself: {remedy}");
-    let cleared = node.wait_for("cleared", |line| line["state"] == "cleared");
-    assert_eq!(cleared["id"], "immutable-attribute");
-    assert_eq!(cleared["pod"]["uid"], ready["pod_uid"]);
-    let tally = running.wait_for("tally", |line| line["calls"].is_object());
-    assert_eq!(tally["pods_removed"], 1, "{tally:#}");
 }

@@ -3,28 +3,24 @@
 
 use std::path::Path;
 
-use podstuck_tests::{add_up, backend, call, of_type, run, summary, watch};
+use podstuck_tests::{add_up, backend, call, of_type, requires, run, summary, watch};
 
 const BTF: &str = "/sys/kernel/btf/vmlinux";
 
-/// Whether this test can run; says why if not.
-fn without_btf() -> bool {
-    let reason = if Path::new(BTF).exists() {
-        "there is /sys/kernel/btf/vmlinux: `cargo xtask vm test` has a machine without"
+/// Whether these tests can run; why not.
+fn without_btf() -> Result<(), &'static str> {
+    if Path::new(BTF).exists() {
+        Err("there is /sys/kernel/btf/vmlinux: `cargo xtask vm test` has a machine without")
     } else if backend().as_deref() == Some("fentry") {
-        "fentry takes its functions from /sys/kernel/btf/vmlinux, which is not there"
+        Err("fentry takes its functions from /sys/kernel/btf/vmlinux, which is not there")
     } else {
-        return true;
-    };
-    eprintln!("skipped: {reason}");
-    false
+        Ok(())
+    }
 }
 
 #[test]
 fn doctor_and_watch_say_what_is_lost() {
-    if !without_btf() {
-        return;
-    }
+    requires!(without_btf());
     let doctor = run(&["doctor"]);
     let text = String::from_utf8_lossy(&doctor.stdout);
     assert_eq!(doctor.status.code(), Some(0), "tracing works: {text}");
@@ -39,9 +35,7 @@ fn doctor_and_watch_say_what_is_lost() {
 
 #[test]
 fn calls_by_absolute_path_are_counted_for_their_target() {
-    if !without_btf() {
-        return;
-    }
+    requires!(without_btf());
     let top = tempfile::tempdir_in("/dev/shm").unwrap();
     let volumes = podstuck_tests::empty_dir(top.path()).parent().unwrap().to_path_buf();
     let watching = watch(&["--path", top.path().to_str().unwrap()]);
@@ -53,9 +47,7 @@ fn calls_by_absolute_path_are_counted_for_their_target() {
 
 #[test]
 fn calls_below_a_descriptor_are_counted_with_their_errnos() {
-    if !without_btf() {
-        return;
-    }
+    requires!(without_btf());
     let top = tempfile::tempdir_in("/dev/shm").unwrap();
     let watching = watch(&[]);
     let tally = call(&["storm".as_ref(), top.path().as_os_str(), "3000".as_ref()]);

@@ -4,24 +4,26 @@
 
 use std::{fs, path::Path, process::Command};
 
-use podstuck_tests::{UID, add_up, call, empty_dir, of_type, root_and_btf, summary, watch};
+use podstuck_tests::{
+    UID, add_up, call, empty_dir, of_type, requires, root_and_btf, skip, summary, watch,
+};
 use serde_json::Value;
 
 fn in_memory() -> tempfile::TempDir {
     tempfile::Builder::new().prefix("podstuck-test-").tempdir_in("/dev/shm").unwrap()
 }
 
+#[cfg(target_arch = "x86_64")]
+fn has_32_bit_interface() -> Result<(), &'static str> {
+    let symbols = fs::read_to_string("/proc/kallsyms").unwrap();
+    let there = symbols.contains(" __ia32_sys_unlinkat\n");
+    if there { Ok(()) } else { Err("this kernel has no 32-bit interface") }
+}
+
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn calls_of_32_bit_programs_are_counted_or_said_to_be_missed() {
-    let symbols = fs::read_to_string("/proc/kallsyms").unwrap();
-    if !root_and_btf() {
-        return;
-    }
-    if !symbols.contains(" __ia32_sys_unlinkat\n") {
-        eprintln!("skipped: this kernel has no 32-bit interface");
-        return;
-    }
+    requires!(root_and_btf(), has_32_bit_interface());
     let top = in_memory();
     fs::write(top.path().join("file"), "").unwrap();
     let watching = watch(&["--path", top.path().to_str().unwrap()]);
@@ -52,9 +54,7 @@ fn io_uring_hooks(start: &Value) -> [bool; 2] {
 
 #[test]
 fn deletions_by_io_uring_are_counted_or_noticed_or_said_to_be_missed() {
-    if !root_and_btf() {
-        return;
-    }
+    requires!(root_and_btf());
     let top = in_memory();
     let volume = empty_dir(top.path());
     let root = top.path().to_str().unwrap();
@@ -64,7 +64,7 @@ fn deletions_by_io_uring_are_counted_or_noticed_or_said_to_be_missed() {
     let outside = in_memory();
     call(&["io-uring".as_ref(), outside.path().as_os_str()]);
     if tally["skipped"] == true {
-        eprintln!("skipped: this kernel's io_uring cannot delete");
+        skip("this kernel's io_uring cannot delete");
         return;
     }
     let deletions = 2 * 12;
@@ -100,9 +100,7 @@ fn to_owned((name, count): (&str, u64)) -> (String, u64) {
 
 #[test]
 fn a_path_too_long_to_be_kept_is_counted_without_a_target() {
-    if !root_and_btf() {
-        return;
-    }
+    requires!(root_and_btf());
     let top = in_memory();
     let mut long = top.path().to_path_buf();
     for _ in 0..5 {
@@ -114,7 +112,7 @@ fn a_path_too_long_to_be_kept_is_counted_without_a_target() {
     // An absolute path, which is joined to the directory.
     let tally = call(&["io-uring".as_ref(), top.path().as_os_str(), long.as_os_str()]);
     if tally["skipped"] == true {
-        eprintln!("skipped: this kernel's io_uring cannot delete");
+        skip("this kernel's io_uring cannot delete");
         return;
     }
     assert_eq!(tally["unlinkat+AT_REMOVEDIR"]["ok"], 1, "{tally}");
@@ -124,15 +122,13 @@ fn a_path_too_long_to_be_kept_is_counted_without_a_target() {
         assert_eq!(summary["calls"], 0);
         assert!(summary["completeness"]["unresolved"].as_u64().unwrap() >= 1, "{summary:#}");
     } else {
-        eprintln!("skipped: deletions by io_uring are not counted here");
+        skip("in part: deletions by io_uring are not counted here");
     }
 }
 
 #[test]
 fn a_volume_moved_away_and_then_deleted_is_still_its_pods() {
-    if !root_and_btf() {
-        return;
-    }
+    requires!(root_and_btf());
     const FILES: u64 = 40;
     let top = in_memory();
     let volume = empty_dir(top.path());
@@ -164,9 +160,7 @@ fn a_volume_moved_away_and_then_deleted_is_still_its_pods() {
 
 #[test]
 fn a_file_renamed_within_its_volume_changes_nothing() {
-    if !root_and_btf() {
-        return;
-    }
+    requires!(root_and_btf());
     let top = in_memory();
     let volume = empty_dir(top.path());
     fs::write(volume.join("new"), "").unwrap();

@@ -24,14 +24,12 @@ use podstuck::{
     identity::target_root,
 };
 use podstuck_common::record::{flaw, reason};
-use podstuck_tests::{call, empty_dir, root_and_btf};
+use podstuck_tests::{call, empty_dir, requires, root_and_btf, skip};
 use serde_json::Value;
 
 #[test]
 fn by_descriptor_by_absolute_path_and_from_the_working_directory() {
-    if !root_and_btf() {
-        return;
-    }
+    requires!(root_and_btf());
     let top = disk();
     let volume = empty_dir(top.path());
     let file = volume.join("file");
@@ -46,9 +44,7 @@ fn by_descriptor_by_absolute_path_and_from_the_working_directory() {
 
 #[test]
 fn by_io_uring() {
-    if !root_and_btf() {
-        return;
-    }
+    requires!(root_and_btf());
     let top = disk();
     let volume = empty_dir(top.path());
     let file = volume.join("file");
@@ -57,7 +53,7 @@ fn by_io_uring() {
         let mut tally = Value::Null;
         let records = observe(|| tally = call(&words("io-uring", &[dir, name])));
         if tally["skipped"] == true || !hooked("fexit:io_unlinkat") {
-            eprintln!("skipped: deletions by io_uring are not counted here");
+            skip("in part: deletions by io_uring are not counted here");
             return;
         }
         assert_eq!(tally["unlinkat+AT_REMOVEDIR"]["ENOTDIR"], 1, "{tally}");
@@ -70,9 +66,7 @@ fn by_io_uring() {
 
 #[test]
 fn names_of_any_byte_and_of_255() {
-    if !root_and_btf() {
-        return;
-    }
+    requires!(root_and_btf());
     let top = disk();
     let volume = empty_dir(top.path());
     for name in [b"\xff\xfe \x1b[31m\n".as_slice(), &[b'n'; 255], b"..x", b"."] {
@@ -94,9 +88,7 @@ fn names_of_any_byte_and_of_255() {
 
 #[test]
 fn a_directory_renamed_while_it_is_open_has_its_new_name() {
-    if !root_and_btf() {
-        return;
-    }
+    requires!(root_and_btf());
     let top = disk();
     let volume = empty_dir(top.path());
     let (old, new) = (volume.join("old"), volume.parent().unwrap().join("other").join("new"));
@@ -116,9 +108,7 @@ fn a_directory_renamed_while_it_is_open_has_its_new_name() {
 
 #[test]
 fn through_a_bind_mount_and_inside_a_chroot() {
-    if !root_and_btf() {
-        return;
-    }
+    requires!(root_and_btf());
     let top = disk();
     let volume = empty_dir(top.path());
     let source = top.path().join("source");
@@ -148,9 +138,7 @@ fn through_a_bind_mount_and_inside_a_chroot() {
 
 #[test]
 fn deep_and_long_paths() {
-    if !root_and_btf() {
-        return;
-    }
+    requires!(root_and_btf());
     let top = disk();
     let volume = empty_dir(top.path());
     // 200 levels: all of them.
@@ -183,9 +171,7 @@ fn deep_and_long_paths() {
 
 #[test]
 fn what_is_too_deep_is_marked_as_cut() {
-    if !root_and_btf() {
-        return;
-    }
+    requires!(root_and_btf());
     let top = disk();
     let volume = empty_dir(top.path());
     let records = observe(|| {
@@ -208,9 +194,7 @@ fn deep(top: &Path, name: &str, levels: usize) -> PathBuf {
 
 #[test]
 fn an_object_that_succeeds_long_after_it_failed_is_told() {
-    if !root_and_btf() {
-        return;
-    }
+    requires!(root_and_btf());
     let top = disk();
     let volume = empty_dir(top.path());
     let dir = volume.join("dir");

@@ -9,16 +9,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use podstuck_tests::{root_and_btf, slowdown, summary, watch};
+use podstuck_tests::{requires, root_and_btf, slowdown, summary, watch};
 
 /// Between two calls: also the resolution of what is measured.
 const PAUSE: Duration = Duration::from_millis(2);
 
 #[test]
 fn start_to_first_count_and_ctrl_c_to_detached() {
-    if !root_and_btf() {
-        return;
-    }
+    requires!(root_and_btf());
     let top = tempfile::tempdir_in("/dev/shm").unwrap();
     let nothing = top.path().join("nothing");
     let stop = AtomicBool::new(false);
@@ -57,9 +55,7 @@ fn start_to_first_count_and_ctrl_c_to_detached() {
 /// Somebody who deletes nothing, beside a node that is watched.
 #[test]
 fn what_a_bystander_pays() {
-    if !root_and_btf() {
-        return;
-    }
+    requires!(root_and_btf());
     let rounds = if slowdown() > 1 { 3 } else { 10 };
     let top = tempfile::tempdir_in("/dev/shm").unwrap();
     let mut medians = [const { Vec::new() }; 3];

@@ -6,9 +6,9 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use crate::process;
 use crate::setup::{self, Rustc};
 use crate::workspace::Workspace;
+use podstuck_process as process;
 
 const STATIC: &str = "-C target-feature=+crt-static";
 
@@ -43,6 +43,18 @@ pub(crate) fn program(workspace: &Workspace, options: &Options) -> Result<PathBu
     process::run(&mut cargo)?;
     let profile = Path::new(if options.release { "release" } else { "debug" });
     Ok(folder.join(profile).join("podstuck"))
+}
+
+/// Builds the program as the tests are built, from the whole workspace: cargo then compiles what they
+/// share once. Returns where it is.
+pub(crate) fn beside_tests(workspace: &Workspace) -> Result<PathBuf> {
+    process::run(&mut workspace.cargo(["build", "--workspace", "--bin", "podstuck"]))?;
+    Ok(workspace.target.join("debug/podstuck"))
+}
+
+/// Builds all tests.
+pub(crate) fn tests(workspace: &Workspace) -> Result<()> {
+    process::run(&mut workspace.cargo(["test", "--workspace", "--no-run"]))
 }
 
 /// Has cargo link statically; returns the name of the folder that it then puts programs in.

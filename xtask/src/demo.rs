@@ -12,8 +12,9 @@ use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, kill, sig
 use nix::unistd::{Pid, geteuid};
 
 use crate::build::{self, Options};
+use crate::setup;
 use crate::workspace::Workspace;
-use crate::{process, setup};
+use podstuck_process as process;
 
 /// What `watch` exits with when it found something.
 const FINDING: i32 = 1;

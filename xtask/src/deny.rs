@@ -3,10 +3,10 @@
 use anyhow::Result;
 
 use crate::cargo_tool::CargoTool;
-use crate::process;
 use crate::workspace::Workspace;
+use podstuck_process as process;
 
-const CARGO_DENY: CargoTool = CargoTool { name: "cargo-deny", version: "0.20.2" };
+const CARGO_DENY: CargoTool = CargoTool { name: "cargo-deny", version: "0.20.2", features: &[] };
 
 /// Checks against `deny.toml`, with all but the advisories: their database is on a server that
 /// not every build machine reaches.

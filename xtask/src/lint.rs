@@ -3,7 +3,8 @@
 use anyhow::{Context, Result};
 
 use crate::workspace::Workspace;
-use crate::{process, setup};
+use crate::{docs, setup};
+use podstuck_process as process;
 
 /// Checks; the first complaint is an error.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
@@ -16,6 +17,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     println!("checking the formatting");
     process::run(&mut workspace.cargo(["fmt", "--all", "--check"]))
         .context("the formatting is off; `cargo fmt --all` sets it right")?;
+    docs::check(workspace)?;
     println!("clippy on the workspace");
     process::run(&mut workspace.cargo([
         "clippy",

@@ -1,18 +1,20 @@
 //! The project's own commands, run as `cargo xtask COMMAND`.
 
 mod bench;
+mod bpf_linker;
 mod build;
 mod cargo_tool;
+mod cause;
 mod demo;
 mod deny;
+mod docs;
 mod lint;
+mod phases;
 mod private_apt;
-mod process;
 mod rust_src;
 mod setup;
 mod test;
 mod tools;
-mod totals;
 mod vm;
 mod workspace;
 
@@ -46,7 +48,15 @@ enum Command {
     Lint,
     /// Check the licences and the origin of the dependencies
     Deny,
+    /// Make the files of a new cause, or run the tests of one
+    Cause {
+        #[command(subcommand)]
+        command: cause::Command,
+    },
+    /// Write the catalogue of causes into README.md and docs, or check that it stands there
+    Docs(docs::Options),
     /// Measure what tracers cost, side by side
+    #[command(disable_help_flag = true)]
     Bench(bench::Options),
     /// Show a diagnosis of a lab case, with its histogram files
     Demo,
@@ -59,7 +69,7 @@ enum Command {
 
 fn main() -> ExitCode {
     match run(&Arguments::parse().command) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             // Not as `main` would print it: that adds a backtrace, which helps nobody here.
             eprintln!("error: {error:#}");
@@ -68,7 +78,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: &Command) -> Result<()> {
+fn run(command: &Command) -> Result<ExitCode> {
     let workspace = Workspace::locate()?;
     match command {
         Command::Setup => setup::run(&workspace),
@@ -76,8 +86,11 @@ fn run(command: &Command) -> Result<()> {
         Command::Test { filter } => test::run(&workspace, filter.as_deref()),
         Command::Lint => lint::run(&workspace).and_then(|()| deny::run(&workspace)),
         Command::Deny => deny::run(&workspace),
-        Command::Bench(options) => bench::run(&workspace, options),
+        Command::Cause { command } => cause::run(&workspace, command),
+        Command::Docs(options) => docs::run(&workspace, options),
+        Command::Bench(options) => return bench::run(&workspace, options),
         Command::Demo => demo::run(&workspace),
         Command::Vm { command } => vm::run(&workspace, command),
     }
+    .map(|()| ExitCode::SUCCESS)
 }

@@ -10,7 +10,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::process;
+use podstuck_process as process;
 
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 

@@ -12,9 +12,9 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::private_apt::PrivateApt;
-use crate::process;
 use crate::setup::Rustc;
 use crate::workspace::Workspace;
+use podstuck_process as process;
 
 /// Names an archive, `*.tar.xz`, that holds `library/`. Unpacking it takes the program `xz`.
 const ARCHIVE_VARIABLE: &str = "PODSTUCK_RUST_SRC";

@@ -6,21 +6,17 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::cargo_tool::CargoTool;
-use crate::process;
+use crate::bpf_linker;
 use crate::rust_src::RustSource;
 use crate::workspace::Workspace;
-
-/// The last release that links through rustc's own LLVM 22, which is rustc 1.95's; the later ones
-/// want an LLVM 23 installed.
-const BPF_LINKER: CargoTool = CargoTool { name: "bpf-linker", version: "0.10.3" };
+use podstuck_process as process;
 
 /// Gets each thing, unless it is there.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     c_linker()?;
     let rustc = Rustc::locate(workspace)?;
     RustSource::new(&rustc, workspace).ensure()?;
-    BPF_LINKER.ensure(workspace)
+    bpf_linker::ensure(&rustc, workspace)
 }
 
 /// The compiler in use.
@@ -28,6 +24,8 @@ pub(crate) struct Rustc {
     pub(crate) sysroot: PathBuf,
     /// Such as `1.95.0`
     pub(crate) version: String,
+    /// The first number of its LLVM's version, such as 22
+    pub(crate) llvm: u32,
     /// Such as `x86_64`
     pub(crate) architecture: String,
 }
@@ -49,9 +47,12 @@ impl Rustc {
                 .with_context(|| format!("`rustc --version --verbose` prints no line {name}"))
         };
         let host = fact("host:")?;
+        let llvm = fact("LLVM version:")?;
+        let major = llvm.split('.').next().and_then(|number| number.parse().ok());
         Ok(Self {
             sysroot: PathBuf::from(ask(&["--print", "sysroot"])?.trim_end()),
             version: fact("release:")?.to_owned(),
+            llvm: major.with_context(|| format!("rustc says that its LLVM is `{llvm}`"))?,
             architecture: host.split('-').next().unwrap_or(host).to_owned(),
         })
     }

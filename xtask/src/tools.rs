@@ -9,8 +9,8 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use nix::unistd::geteuid;
 
-use crate::process;
 use crate::workspace::Workspace;
+use podstuck_process as process;
 
 /// Debian's packages, each with a program that tells whether it is there.
 const PACKAGES: [(&str, &str); 3] =

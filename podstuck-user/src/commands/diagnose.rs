@@ -1,40 +1,27 @@
 //! `podstuck diagnose`: one question, "why is this stuck?", one answer.
 
-use std::time::Duration;
-
-use jiff::Timestamp;
-
 use super::{
     Exit, Failure, away,
+    presenter::Presenter,
     reporter::Reporter,
     trace::{self, Until},
 };
 use crate::{
     cli::{Diagnose, Tracing},
-    detect::{
-        Verdict,
-        ledger::Ledger,
-        rank,
-        record::{self, Here},
-        stage,
-    },
-    export::Shot,
-    identity::{WantedError, pod_record::PodRecord},
+    clock,
+    event::{Event, Run, Thresholds, What},
+    identity::{WantedError, pod_record},
     kernel::facts,
-    model::{
-        series::SeriesTable,
-        summary::Completeness,
-        time::{Clock, Monotonic},
-    },
+    model::{pod_record::PodRecord, summary::Start},
 };
 
 /// Runs the command.
 pub fn run(mut options: Diagnose, verbose: u8) -> Result<Exit, Failure> {
-    let Tracing { export, node, .. } = &mut options.tracing;
+    let Tracing { export, record: recording, node, .. } = &mut options.tracing;
     // `-` is no path, but standard input.
     let record = options.pod_json.iter_mut().filter(|path| path.as_os_str() != "-");
-    away::leave(export.iter_mut().chain(record).chain(away::of_node(node)))?;
-    let record = options.pod_json.as_deref().map(PodRecord::read).transpose();
+    away::leave(export.iter_mut().chain(record).chain(recording).chain(away::of_node(node)))?;
+    let record = options.pod_json.as_deref().map(pod_record::read).transpose();
     let record = record.map_err(|error| Failure::Usage(error.into()))?;
     let target = &mut options.tracing.target;
     let mut by_record = None;
@@ -56,32 +43,31 @@ fn is_unknown(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(WantedError::Unknown { .. }))
 }
 
-/// The answer about a pod of which nothing is on this node.
+/// The answer about a pod of which nothing is on this node. Nothing is traced; but a reader of the
+/// export directory must not take an older run for this one.
 fn answer_from(record: &PodRecord, options: &Diagnose) -> anyhow::Result<Exit> {
-    let (clock, pod) = (Clock::start(), &record.pod);
-    let gone = stage::stage(pod, None);
-    let here = Here {
-        node: &facts::node_name(),
-        stage: Some(gone.stage),
-        now: Timestamp::now(),
-        at: Monotonic::now(),
-    };
+    let clock = clock::start();
     let tracing = &options.tracing;
+    let thresholds = Thresholds { hung: tracing.hung_after, not_attempted: tracing.untried_after };
+    let run = Run {
+        clock,
+        start: Start { target: Some(format!("pod {}", record.pod.uid)), ..Start::default() },
+        own_mnt_ns: 0,
+        thresholds,
+        one_answer: true,
+        pod: Some(record.pod.clone()),
+        directory: None,
+    };
     let reporter = Reporter::new(tracing.output, tracing.export.as_deref(), true)?;
-    let mut ledger = Ledger::new(clock);
-    if let Some(draft) = record::verdict(record, here) {
-        let told = ledger.admit(Verdict::Found(Box::new(draft)));
-        told.iter().for_each(|finding| reporter.finding(finding));
+    let mut presenter = Presenter::new(run, reporter);
+    let at = clock.started();
+    // There is nothing of it: what a look at the node would have shown.
+    let events = [
+        What::Sample(std::sync::Arc::default()),
+        What::Record { record: Box::new(record.clone()), node: facts::node_name() },
+    ];
+    for what in events {
+        presenter.take(&Event { at, what });
     }
-    // Nothing was traced; but a reader of the directory must not take an older run for this one.
-    reporter.last_export(|| Shot {
-        series: SeriesTable::new(),
-        findings: ledger.all().cloned().collect(),
-        completeness: Completeness::default(),
-        window: Duration::ZERO,
-        start: clock.at(clock.started()),
-    });
-    let answer = rank::diagnosis(Some(&format!("pod {}", pod.uid)), vec![gone], 0.0, ledger.all());
-    reporter.diagnosis(&answer);
-    Ok(if answer.causes.is_empty() { Exit::Clean } else { Exit::Found })
+    Ok(presenter.answer(at))
 }

@@ -13,11 +13,12 @@ use crate::{
         attach::{Attached, by_reason},
         facts,
         hooks::Form,
-        io_uring::{Seen, TRACEPOINT},
+        io_uring::{Coverage, TRACEPOINT},
         layout::{self, BTF_PATH, Layout},
         load, privilege,
     },
     model::{path::safe_path, time::rfc3339},
+    proc,
 };
 
 /// One line of the report.
@@ -101,10 +102,10 @@ fn probes(layout: &Layout) -> Vec<Check> {
         Check::new("fentry", false, why, lost)
     }));
     checks.extend(attached.io_uring.iter().map(|seen| match seen {
-        Seen::Counted => {
+        Coverage::Counted => {
             Check::new("io_uring", true, "deletions counted by fentry:io_unlinkat", "")
         }
-        Seen::Noticed(why) => {
+        Coverage::Noticed(why) => {
             let found = format!("deletions noticed by {TRACEPOINT}: {why}");
             Check::new("io_uring", false, found, "outcome and target of these deletions")
         }
@@ -147,10 +148,12 @@ fn node(options: &Doctor) -> Vec<Check> {
 /// Runtimes and kubelets that run now, by the name of their process.
 fn runtimes() -> Vec<String> {
     const KNOWN: [&str; 4] = ["kubelet", "containerd", "dockerd", "crio"];
-    let processes = procfs::process::all_processes().into_iter().flatten().flatten();
-    let names = processes.filter_map(|process| process.stat().ok());
-    let known = names.filter(|stat| KNOWN.contains(&stat.comm.as_str()));
-    known.map(|stat| format!("{} (pid {})", stat.comm, stat.pid)).collect()
+    let known = proc::processes().into_iter().filter_map(|pid| {
+        let comm = proc::comm(Path::new(&format!("/proc/{pid}")));
+        let name = KNOWN.iter().find(|name| name.as_bytes() == comm)?;
+        Some(format!("{name} (pid {pid})"))
+    });
+    known.collect()
 }
 
 fn render(checks: &[Check], output: Output, time: Timestamp) -> String {

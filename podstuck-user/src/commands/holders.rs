@@ -2,10 +2,9 @@
 
 use std::io::{IsTerminal, Write};
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use caps::{CapSet, Capability};
 use jiff::Timestamp;
-use tokio::runtime;
 
 use super::{Exit, Failure, away, setup};
 use crate::{
@@ -13,7 +12,7 @@ use crate::{
     cli::{Holders, Output},
     identity::{PodNames, kubelet_roots, layout::normalise, log_dirs_for},
     model::{
-        holder::Search,
+        holder::{About, Search},
         path::{JsonPath, safe_path},
     },
     present::{
@@ -21,7 +20,8 @@ use crate::{
         style::Style,
         text,
     },
-    state::holders::{About, snapshot},
+    scope::Scope,
+    state::holders::snapshot,
 };
 
 /// Runs the command.
@@ -38,20 +38,12 @@ pub fn run(mut options: Holders) -> Result<Exit, Failure> {
         );
         return Err(Failure::CannotRun(error));
     }
-    let runtime = runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("starting the runtime")
-        .map_err(Failure::CannotRun)?;
-    let taken = runtime.block_on(snapshot(&about));
-    // A helper that hangs is left behind.
-    runtime.shutdown_background();
-    let mut taken = taken.map_err(|error| Failure::CannotRun(anyhow!(error)))?;
+    let mut taken = snapshot(&about).map_err(|error| Failure::CannotRun(anyhow!(error)))?;
     let subject = match taken.subject.clone() {
         Ok(subject) => subject,
         Err(why) => return Err(Failure::Usage(anyhow!("{}: {why}", name(options)))),
     };
-    let mut names = Attributor::new(pod_names(options));
+    let mut names = Attributor::new(pod_names(options), Scope::default());
     for holder in &mut taken.holders {
         holder.pod = holder.pod.take().map(|pod| names.pod(pod));
     }

@@ -107,21 +107,17 @@ impl Stop {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        process::{Command, id},
-        time::Duration,
-    };
+    use std::{process::id, time::Duration};
 
     use nix::{sys::signal::kill, unistd::Pid};
+    use podstuck_testing::{again, is_started_again};
     use tokio::runtime;
 
     use super::*;
 
     /// Signals are the whole process's: each of these runs in one of its own.
-    fn status_of(test: &str) -> Option<i32> {
-        let name = format!("commands::interrupt::tests::{test}");
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", &name, "--ignored"]).output().unwrap().status.code()
+    fn status_of_this_test() -> Option<i32> {
+        again().output().unwrap().status.code()
     }
 
     fn in_runtime(work: impl Future<Output = ()>) {
@@ -142,25 +138,10 @@ mod tests {
 
     #[test]
     fn a_second_signal_ends_what_does_not_listen() {
-        assert_eq!(status_of("is_told_twice_while_it_is_busy"), Some(ABORTED));
-    }
-
-    #[test]
-    fn a_first_signal_is_told_and_more_are_borne_by_who_is_patient() {
-        assert_eq!(status_of("is_told_once"), Some(0));
-        assert_eq!(status_of("is_patient"), Some(0));
-    }
-
-    #[test]
-    fn threads_that_are_started_apart_block_signals() {
-        let blocked = || SigSet::thread_get_mask().unwrap().contains(Signal::SIGINT);
-        assert!(apart(|| thread::spawn(blocked)).join().unwrap());
-        assert!(!blocked());
-    }
-
-    #[test]
-    #[ignore = "run by another test"]
-    fn is_told_twice_while_it_is_busy() {
+        if !is_started_again() {
+            assert_eq!(status_of_this_test(), Some(ABORTED));
+            return;
+        }
         in_runtime(async {
             let stop = Stop::listen().unwrap();
             assert!(SigSet::thread_get_mask().unwrap().contains(Signal::SIGTERM));
@@ -172,8 +153,11 @@ mod tests {
     }
 
     #[test]
-    #[ignore = "run by another test"]
-    fn is_told_once() {
+    fn a_first_signal_is_told() {
+        if !is_started_again() {
+            assert_eq!(status_of_this_test(), Some(0));
+            return;
+        }
         in_runtime(async {
             let stop = Stop::listen().unwrap();
             assert!(!stop.is_requested());
@@ -185,12 +169,22 @@ mod tests {
     }
 
     #[test]
-    #[ignore = "run by another test"]
-    fn is_patient() {
+    fn more_signals_are_borne_by_who_is_patient() {
+        if !is_started_again() {
+            assert_eq!(status_of_this_test(), Some(0));
+            return;
+        }
         let stop = patient().unwrap();
         for _ in 0..3 {
             send(Signal::SIGINT);
             wait_for(&stop);
         }
+    }
+
+    #[test]
+    fn threads_that_are_started_apart_block_signals() {
+        let blocked = || SigSet::thread_get_mask().unwrap().contains(Signal::SIGINT);
+        assert!(apart(|| thread::spawn(blocked)).join().unwrap());
+        assert!(!blocked());
     }
 }

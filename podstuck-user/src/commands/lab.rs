@@ -3,12 +3,10 @@
 use std::{io::Write, time::Duration};
 
 use anyhow::anyhow;
+use podstuck_lab::{self as lab, HelperArgs, Options, RemovalArgs, Unsupported};
 
 use super::{Exit, Failure, interrupt};
-use crate::{
-    cli::{Lab, LabRemoval},
-    lab::{self, CASES, KeeperArgs, Options, RemovalArgs, Unsupported},
-};
+use crate::cli::{Lab, LabRemoval};
 
 /// Runs the command.
 pub fn run(options: &Lab) -> Result<Exit, Failure> {
@@ -16,7 +14,7 @@ pub fn run(options: &Lab) -> Result<Exit, Failure> {
         return list().map(|()| Exit::Clean).map_err(Failure::CannotRun);
     };
     let Some(case) = lab::find(id) else {
-        let known: Vec<&str> = CASES.iter().map(|case| case.id).collect();
+        let known: Vec<&str> = lab::cases().map(|case| case.id).collect();
         let error = anyhow!("there is no lab case {id:?}; there are: {}", known.join(", "));
         return Err(Failure::Usage(error));
     };
@@ -47,14 +45,14 @@ pub fn removal(options: &LabRemoval) -> Result<Exit, Failure> {
     lab::removal_main(&args).map(|()| Exit::Clean).map_err(Failure::CannotRun)
 }
 
-/// The keeping process of a case.
-pub fn keeper(options: &KeeperArgs) -> Result<Exit, Failure> {
-    lab::keeper_main(options).map(|()| Exit::Clean).map_err(Failure::CannotRun)
+/// The helper process of a case.
+pub fn helper(options: &HelperArgs) -> Result<Exit, Failure> {
+    lab::helper_main(options).map(|()| Exit::Clean).map_err(Failure::CannotRun)
 }
 
 fn list() -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
-    for case in CASES {
+    for case in lab::cases() {
         writeln!(out, "{:32} {}", case.id, case.summary)?;
     }
     Ok(())

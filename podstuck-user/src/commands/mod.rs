@@ -1,17 +1,17 @@
 //! Wires the stages up, one file for each command.
 
-mod answer;
 mod away;
 pub mod diagnose;
 pub mod doctor;
-mod facts;
+pub mod explain;
 pub mod holders;
 pub mod interrupt;
 pub mod lab;
+mod presenter;
+pub mod replay;
 mod reporter;
 mod session;
 mod setup;
-mod stuck;
 mod trace;
 pub mod watch;
 

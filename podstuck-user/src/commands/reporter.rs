@@ -14,12 +14,7 @@ use super::interrupt;
 use crate::{
     cli::Output,
     export::{Background, Exporter, Shot},
-    model::{
-        diagnosis::Diagnosis,
-        finding::{Finding, Progress},
-        hung::Hung,
-        summary::{Start, Summary},
-    },
+    model::summary::Summary,
     present::{
         json::{self, Line},
         style::Style,
@@ -34,7 +29,7 @@ const LAST_EXPORT: Duration = Duration::from_secs(1);
 pub(super) struct Reporter {
     json: bool,
     /// Findings are told at the end, in a diagnosis
-    silent: bool,
+    one_answer: bool,
     style: Style,
     exporter: Option<Background>,
     /// On standard error, only when somebody looks at a terminal.
@@ -43,7 +38,7 @@ pub(super) struct Reporter {
 
 impl Reporter {
     /// Opens the export directory, if one was asked for.
-    pub(super) fn new(output: Output, export: Option<&Path>, silent: bool) -> Result<Self> {
+    pub(super) fn new(output: Output, export: Option<&Path>, one_answer: bool) -> Result<Self> {
         let terminal = std::io::stdout().is_terminal();
         let json = output == Output::Json;
         // It may wait for a dead disk, and then could not handle a signal.
@@ -62,7 +57,7 @@ impl Reporter {
         });
         let color = terminal && std::env::var_os("NO_COLOR").is_none();
         let width = if terminal { terminal_width() } else { Style::PLAIN.width };
-        Ok(Self { json, silent, style: Style { color, width }, exporter, live })
+        Ok(Self { json, one_answer, style: Style { color, width }, exporter, live })
     }
 
     /// Renews the exported files, if any were asked for.
@@ -83,47 +78,37 @@ impl Reporter {
         }
     }
 
-    /// Tells what the run is.
-    pub(super) fn start(&self, start: &Start) {
-        self.tell(&Line::Start(start), || text::start(start, self.style));
-    }
-
-    /// Tells a finding, and appends it to the exported ones.
-    pub(super) fn finding(&self, finding: &Finding) {
-        let line = Line::Finding(finding);
+    /// Tells a line, at its time.
+    pub(super) fn tell(&self, time: Timestamp, line: &Line<'_>) {
+        let text = || match line {
+            Line::Start(start) => text::start(start, self.style),
+            Line::Finding(finding) => text::finding(finding, self.style),
+            Line::Hung(hung) => text::hung(hung, self.style),
+            Line::Progress(progress) => text::progress(progress, self.style),
+            Line::Diagnosis(diagnosis) => text::diagnosis(diagnosis, self.style),
+            // Those of `holders` and `explain`, and the end, which needs the number of findings.
+            Line::Holder(_) | Line::Search(_) | Line::Cause(_) | Line::Summary(_) => String::new(),
+        };
         // A program wants each as it forms, a person who asked one question wants one answer.
-        if self.json || !self.silent {
-            self.tell(&line, || text::finding(finding, self.style));
+        let forms = matches!(line, Line::Finding(_) | Line::Hung(_));
+        if self.json || !(self.one_answer && forms) {
+            self.print(&if self.json { json::line(time, line) } else { text() });
         }
-        let json = json::line(Timestamp::now(), &line);
-        if let Some(exporter) = &self.exporter {
-            exporter.append(json);
+        if let (Line::Finding(_), Some(exporter)) = (line, &self.exporter) {
+            exporter.append(json::line(time, line));
         }
-    }
-
-    /// Tells a call that does not return, or has at last.
-    pub(super) fn hung(&self, hung: &Hung) {
-        if self.json || !self.silent {
-            self.tell(&Line::Hung(hung), || text::hung(hung, self.style));
-        }
-    }
-
-    /// Tells how far a mass deletion is.
-    pub(super) fn progress(&self, progress: &Progress) {
-        self.tell(&Line::Progress(progress), || text::progress(progress, self.style));
-    }
-
-    /// Tells the answer.
-    pub(super) fn diagnosis(&self, diagnosis: &Diagnosis) {
-        self.tell(&Line::Diagnosis(diagnosis), || text::diagnosis(diagnosis, self.style));
     }
 
     /// Tells the end.
-    pub(super) fn summary(&self, summary: &Summary, findings: u64) {
+    pub(super) fn summary(&self, time: Timestamp, summary: &Summary, findings: u64) {
         if let Some(live) = &self.live {
             live.finish_and_clear();
         }
-        self.tell(&Line::Summary(summary), || text::summary(summary, findings, self.style));
+        if self.json {
+            self.print(&json::line(time, &Line::Summary(summary)));
+        } else {
+            self.print(&text::summary(summary, findings, self.style));
+        }
     }
 
     /// What the live line says.
@@ -133,8 +118,7 @@ impl Reporter {
         }
     }
 
-    fn tell(&self, line: &Line<'_>, text: impl FnOnce() -> String) {
-        let out = if self.json { json::line(Timestamp::now(), line) } else { text() };
+    fn print(&self, out: &str) {
         let print = || {
             let mut stdout = std::io::stdout().lock();
             // A reader that went away is no reason to stop an export.

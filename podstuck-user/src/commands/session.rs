@@ -1,124 +1,107 @@
-//! One run: records and counts in, findings out.
+//! One live run: what is observed gets its names, becomes an event, and what is asked is answered.
 
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
 
+use anyhow::Result;
 use bytes::Bytes;
-use podstuck_common::record::{call, loss};
+use podstuck_common::record::{CountKey, RecordHead, call, loss, reason};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
-use super::{facts::Clerk, reporter::Reporter, stuck::Scope};
+use super::{Exit, presenter::Presenter};
 use crate::{
-    aggregate::Aggregate,
+    ask::Asker,
     attribute::Attributor,
+    clock,
     decode::decode,
-    detect::{Case, Detectors, Facts, Patience, Verdict, ledger::Ledger, rank},
-    export::Shot,
-    identity::component_for,
+    event::{Event, What},
     kernel::attach::{Attached, by_reason},
     model::{
-        identity::{Component, Target},
-        summary::Completeness,
-        time::{Clock, Monotonic},
+        call::Call,
+        node::NodeSample,
+        operation::Operation,
+        pod_record::PodRecord,
+        summary::{Completeness, SelfCost},
+        thread::Thread,
+        time::Monotonic,
     },
+    query::{Answer, Query},
+    recording::Recorder,
     source::{losses::Losses, tables::Drained},
     state::{
-        sample::{Looks, NodeSample},
-        stuck::{News, Stuck},
+        hung::{HungCalls, Notice, Report, Unmounted},
+        sample::Lateness,
     },
 };
 
-/// How often the progress of a mass deletion is told.
-const PROGRESS_EVERY: Duration = Duration::from_secs(5);
-
 /// What a run waits for beside the probes.
-pub(super) enum Event {
-    /// About a case.
-    Facts(Case, Facts),
-    /// Of a thread that is stuck, or no longer is.
-    News(News),
+pub(super) enum Arrival {
+    /// To a query.
+    Answer(Query, Answer),
+    /// Of a call that hangs, or no longer does.
+    Hung(Report),
 }
 
-/// Everything that a run knows.
+/// Everything between the sources and the engine.
 pub(super) struct Session {
-    clock: Clock,
-    begun: Instant,
-    ended: Option<Instant>,
-    pub(super) names: Attributor,
-    pub(super) aggregate: Aggregate,
-    pub(super) detectors: Detectors,
-    pub(super) ledger: Ledger,
-    clerk: Clerk,
-    answers: UnboundedReceiver<(Case, Facts)>,
-    pub(super) reporter: Reporter,
-    pub(super) stuck: Stuck,
-    pub(super) scope: Scope,
-    told_progress: Instant,
-    pub(super) firm_since: Option<Instant>,
-    pub(super) sample: Option<Arc<NodeSample>>,
-    looks: Looks,
+    names: Attributor,
+    presenter: Presenter,
+    recorder: Option<Recorder>,
+    asker: Asker,
+    answers: UnboundedReceiver<(Query, Answer)>,
+    hung: HungCalls,
+    looks: Lateness,
     undecodable: u64,
-    pub(super) unknown: Arc<Target>,
+    ended: Option<Instant>,
 }
 
 impl Session {
-    /// Begins with names and an empty memory.
+    /// Has observed nothing yet. To be called inside the runtime.
     pub(super) fn new(
         names: Attributor,
-        reporter: Reporter,
-        patience: Patience,
-        stuck: Stuck,
-        scope: Scope,
+        presenter: Presenter,
+        mut recorder: Option<Recorder>,
+        hung: HungCalls,
     ) -> Self {
-        let clock = Clock::start();
+        if let Some(recorder) = &mut recorder {
+            recorder.begin(presenter.run());
+        }
         let (sender, answers) = mpsc::unbounded_channel();
+        let (asker, looks) = (Asker::new(sender), Lateness::start(Instant::now()));
         Self {
-            clock,
-            begun: Instant::now(),
-            ended: None,
             names,
-            aggregate: Aggregate::default(),
-            detectors: Detectors::new(patience),
-            ledger: Ledger::new(clock),
-            clerk: Clerk::new(sender),
+            presenter,
+            recorder,
+            asker,
             answers,
-            reporter,
-            stuck,
-            scope,
-            told_progress: Instant::now(),
-            firm_since: None,
-            sample: None,
-            looks: Looks::start(Instant::now()),
+            hung,
+            looks,
             undecodable: 0,
-            unknown: Arc::new(Target::unknown()),
+            ended: None,
         }
     }
 
-    /// Prints and exports.
-    pub(super) fn reporter(&self) -> &Reporter {
-        &self.reporter
+    /// What the run shows.
+    pub(super) fn presenter(&self) -> &Presenter {
+        &self.presenter
     }
 
-    /// Ends the window: what follows only takes in what was seen in it.
-    pub(super) fn end(&mut self) {
-        self.ended = Some(Instant::now());
+    /// Something was learnt. The names that it goes by enter before it.
+    fn learn(&mut self, at: Monotonic, what: What) {
+        for named in self.names.learned() {
+            self.enter(Event { at, what: named });
+        }
+        self.enter(Event { at, what });
     }
 
-    /// How long it has watched, the same for all who ask after the end.
-    pub(super) fn window(&self) -> Duration {
-        self.ended.unwrap_or_else(Instant::now) - self.begun
-    }
-
-    /// How many findings there were.
-    pub(super) fn found(&self) -> u64 {
-        self.ledger.found()
-    }
-
-    /// What was counted so far.
-    pub(super) fn aggregate(&self) -> &Aggregate {
-        &self.aggregate
+    fn enter(&mut self, event: Event) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.event(&event);
+        }
+        let queries = self.presenter.take(&event);
+        queries.into_iter().for_each(|query| self.asker.ask(query));
     }
 
     /// Takes records of the ring.
@@ -138,7 +121,9 @@ impl Session {
                     continue;
                 }
                 call::EXEC => {
-                    self.executed(&record.head);
+                    let head = &record.head;
+                    let (pid, at) = (head.tgid, Monotonic(head.end_ns));
+                    self.hung.notify(Notice::Executed { pid, at, actor: head.actor });
                     continue;
                 }
                 _ => {}
@@ -147,7 +132,7 @@ impl Session {
                 self.undecodable += 1;
                 continue;
             };
-            self.was_stuck(&op, &record.head);
+            self.notify_of(&op, &record.head);
             tracing::debug!(
                 "{} {} {} by {} ({}), reasons {:#x}",
                 op.call.name(),
@@ -157,105 +142,98 @@ impl Session {
                 op.actor.pid,
                 op.reason
             );
-            let (cases, verdicts) = self.detectors.observe(&op);
-            verdicts.into_iter().for_each(|verdict| self.tell(verdict));
-            cases.into_iter().for_each(|case| self.clerk.ask(case));
+            self.learn(op.end, What::Operation(Box::new(op)));
         }
     }
 
-    /// Waits for facts about a case, or for news of stuck threads. Safe to cancel.
-    pub(super) async fn event(&mut self) -> Event {
+    /// A call was told by the probes: it may have been stuck, and may be so after its return.
+    fn notify_of(&self, op: &Operation, head: &RecordHead) {
+        let thread = Thread { pid: op.actor.pid, tid: op.tid };
+        if op.has(reason::SLOW) {
+            self.hung.notify(Notice::Returned(thread));
+        }
+        if op.call == Call::Umount2 {
+            let unmounted = Unmounted {
+                thread,
+                entered: Monotonic(head.end_ns.saturating_sub(head.duration_ns)),
+                returned: op.end,
+                ok: head.errno == 0,
+                path: op.path.clone(),
+                actor: head.actor,
+            };
+            self.hung.notify(Notice::Unmounted(unmounted));
+        }
+    }
+
+    /// Waits for answers, or for reports of threads that hang. Safe to cancel.
+    pub(super) async fn arrival(&mut self) -> Arrival {
         tokio::select! {
-            Some((case, facts)) = self.answers.recv() => Event::Facts(case, facts),
-            news = self.stuck.next() => Event::News(news),
+            Some((query, answer)) = self.answers.recv() => Arrival::Answer(query, answer),
+            news = self.hung.next() => Arrival::Hung(news),
         }
     }
 
     /// Takes what was waited for.
-    pub(super) fn take(&mut self, event: Event) {
-        match event {
-            Event::Facts(case, facts) => self.conclude(&case, facts),
-            Event::News(news) => self.news(news),
+    pub(super) fn take(&mut self, arrival: Arrival) {
+        match arrival {
+            Arrival::Answer(query, answer) => self.answered(query, answer),
+            Arrival::Hung(Report::Seen(seen)) => {
+                if let Some(seen) = self.names.stuck(*seen) {
+                    self.learn(seen.at, What::Stuck(Box::new(seen)));
+                }
+            }
+            Arrival::Hung(Report::Took(took)) => {
+                if let Some(phase) = self.names.phase(&took) {
+                    self.learn(clock::now(), phase);
+                }
+            }
         }
     }
 
-    fn conclude(&mut self, case: &Case, mut facts: Facts) {
-        if let Facts::Holders(Ok(taken)) = &mut facts {
+    fn answered(&mut self, query: Query, mut answer: Answer) {
+        if let Answer::Holders(Ok(taken)) = &mut answer {
             for holder in &mut taken.holders {
                 holder.pod = holder.pod.take().map(|pod| self.names.pod(pod));
             }
         }
-        for verdict in self.detectors.conclude(case, facts) {
-            self.tell(verdict);
-        }
+        let (query, answer) = (Box::new(query), Box::new(answer));
+        self.learn(clock::now(), What::Answer { query, answer });
     }
 
     /// Takes drained counts, once a second.
     pub(super) fn tick(&mut self, drained: &Drained) {
-        let Self { names, aggregate, unknown, .. } = self;
-        let deltas = aggregate.add(&drained.counts, |pid, target_id| {
-            let Some(seen) = drained.actors.get(&pid) else { return Component::Other };
-            let actor = names.actor(pid, seen);
-            component_for(&actor, names.target(target_id).unwrap_or(unknown))
-        });
-        self.under_way(drained);
-        let now = Monotonic::now();
-        let cases = self.detectors.tick(now, &deltas, &self.names);
-        cases.into_iter().for_each(|case| self.clerk.ask(case));
-        for verdict in self.detectors.tick_verdicts(now) {
-            self.tell(verdict);
-        }
-        if self.told_progress.elapsed() >= PROGRESS_EVERY {
-            self.told_progress = Instant::now();
-            for progress in self.detectors.progress(now) {
-                self.reporter.progress(&progress);
-            }
-        }
-        let (calls, found) = (self.aggregate.calls(), self.ledger.found());
-        self.reporter.live(format!("{calls} calls, {found} findings"));
+        let counts = self.names.counts(drained);
+        let on_target = |key: &CountKey| (key.target != 0).then_some(key.tgid);
+        let mut pids: Vec<u32> = drained.counts.iter().filter_map(|(k, _)| on_target(k)).collect();
+        pids.sort_unstable();
+        pids.dedup();
+        self.hung.notify(Notice::Deleted(pids));
+        self.hung.notify(Notice::InFlight(drained.in_flight.clone()));
+        self.learn(clock::now(), What::Counts(counts));
     }
 
     /// Takes a look at the node.
     pub(super) fn sampled(&mut self, sample: Arc<NodeSample>) {
         self.looks.came(Instant::now(), sample.rest);
-        let (cases, verdicts) = self.detectors.sampled(&sample, &mut self.names);
-        self.sample = Some(sample);
-        verdicts.into_iter().for_each(|verdict| self.tell(verdict));
-        cases.into_iter().for_each(|case| self.clerk.ask(case));
+        let sample = self.names.sample(sample);
+        self.learn(sample.at, What::Sample(sample));
     }
 
-    pub(super) fn tell(&mut self, verdict: Verdict) {
-        for finding in self.ledger.admit(verdict) {
-            self.reporter.finding(&finding);
-        }
-        let firm = self.ledger.all().any(rank::is_firm);
-        self.firm_since = firm.then(|| self.firm_since.unwrap_or_else(Instant::now));
+    /// Takes the pod's record.
+    pub(super) fn record(&mut self, record: &PodRecord, node: String) {
+        let record = Box::new(record.clone());
+        self.learn(clock::now(), What::Record { record, node });
     }
 
-    /// Gets the facts that are still asked for, for a limited time.
-    pub(super) async fn settle(&mut self, limit: Duration) {
-        let end = tokio::time::Instant::now() + limit;
-        while self.clerk.open() > 0 {
-            let Ok(Some((case, facts))) = tokio::time::timeout_at(end, self.answers.recv()).await
-            else {
-                return;
-            };
-            self.conclude(&case, facts);
-        }
-        while let Ok((case, facts)) = self.answers.try_recv() {
-            self.conclude(&case, facts);
-        }
-    }
-
-    /// What may be missing, from the probes' own counters.
+    /// Takes what may be missing, from the probes' own counters.
     pub(super) fn completeness(
-        &self,
+        &mut self,
         losses: &Losses,
         abandoned: u64,
         skipped: u64,
         attached: &Attached,
-    ) -> Completeness {
-        Completeness {
+    ) {
+        let completeness = Completeness {
             events_lost: losses.of(loss::RING_FULL) + self.undecodable,
             events_limited: losses.of(loss::RATE_LIMITED),
             unmatched_exits: losses.of(loss::UNMATCHED_EXIT) + abandoned,
@@ -264,21 +242,42 @@ impl Session {
             probes_skipped: skipped.max(losses.of(loss::OVERWRITTEN)),
             io_uring_deletions: losses.of(loss::IO_URING),
             looks_late_s: self.looks.late_s(self.ended.unwrap_or_else(Instant::now)),
+            // The engine adds its own.
+            objects_dropped: self.names.dropped() + self.hung.dropped(),
             unresolved: losses.of(loss::PATH_CUT) + losses.of(loss::PATH_UNREADABLE),
             probes_missing: by_reason(&attached.missing),
+        };
+        self.learn(clock::now(), What::Completeness(completeness));
+    }
+
+    /// Ends the window: what follows only takes in what was seen in it.
+    pub(super) fn end_window(&mut self) {
+        self.ended = Some(Instant::now());
+        self.learn(clock::now(), What::WindowEnded);
+    }
+
+    /// Gets the answers that are still asked for, for a limited time.
+    pub(super) async fn settle(&mut self, limit: Duration) {
+        let end = tokio::time::Instant::now() + limit;
+        while self.asker.open() > 0 {
+            let Ok(Some((query, answer))) = tokio::time::timeout_at(end, self.answers.recv()).await
+            else {
+                return;
+            };
+            self.answered(query, answer);
+        }
+        while let Ok((query, answer)) = self.answers.try_recv() {
+            self.answered(query, answer);
         }
     }
 
-    /// Has the exported files renewed, if any were asked for. Waits only at the end, and not for
-    /// long.
-    pub(super) fn export(&self, completeness: Completeness, end: bool) {
-        let shot = || Shot {
-            series: self.aggregate.table(&self.names),
-            findings: self.ledger.all().cloned().collect(),
-            completeness,
-            window: self.window(),
-            start: self.clock.at(self.clock.started()),
-        };
-        if end { self.reporter.last_export(shot) } else { self.reporter.export(shot) }
+    /// Takes what the run cost, and ends it.
+    pub(super) fn end(&mut self, cost: SelfCost, fail_on_loss: bool) -> Result<Exit> {
+        let now = clock::now();
+        self.learn(now, What::End(cost));
+        if let Some(recorder) = self.recorder.take() {
+            recorder.finish();
+        }
+        Ok(self.presenter.end(now, fail_on_loss))
     }
 }

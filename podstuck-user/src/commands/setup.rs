@@ -10,11 +10,13 @@ use podstuck_common::{
 };
 use tokio::io::{Interest, unix::AsyncFd};
 
-use super::{Failure, stuck::Scope};
+use super::Failure;
 pub(super) use crate::identity::on_host;
 use crate::{
     cli::{Backend, Target, Tracing},
-    identity::{PodNames, kubelet_roots, layout::normalise, log_dirs_for, markers, wanted::Places},
+    identity::{
+        PodNames, kubelet_roots, layout::normalise, log_dirs_for, markers, wanted::PodTraces,
+    },
     kernel::{
         attach::by_reason,
         facts,
@@ -24,6 +26,7 @@ use crate::{
         privilege,
     },
     model::{identity::Pod, path::safe_path, summary::Start},
+    scope::Scope,
     state::sample,
 };
 
@@ -52,7 +55,7 @@ pub(super) fn prepare(options: &Tracing, verbose: u8) -> Result<Prepared, Failur
     log_dirs.iter_mut().for_each(|dir| *dir = on_host(host_root, dir));
     log_dirs.dedup();
     let mut names = PodNames::new(log_dirs);
-    let places = Places { host_root, kubelet_roots: &roots };
+    let places = PodTraces { host_root, kubelet_roots: &roots };
     let wanted = wanted(&options.target, &places, &mut names).map_err(Failure::Usage)?;
 
     let layout = layout::read(Path::new(BTF_PATH));
@@ -74,7 +77,7 @@ pub(super) fn prepare(options: &Tracing, verbose: u8) -> Result<Prepared, Failur
         roots.iter().map(|root| safe_path(&root.join("pods")).into_owned()).collect();
     searched.extend(names.log_dirs().iter().map(|dir| safe_path(dir).into_owned()));
     let start = Start {
-        version: env!("CARGO_PKG_VERSION"),
+        version: env!("CARGO_PKG_VERSION").into(),
         kernel: facts::release(),
         backend: probes.attached.backend().into(),
         probes_attached: probes.attached.hooks.clone(),
@@ -123,7 +126,7 @@ struct Wanted {
     scope: Scope,
 }
 
-fn wanted(target: &Target, places: &Places<'_>, names: &mut PodNames) -> anyhow::Result<Wanted> {
+fn wanted(target: &Target, places: &PodTraces<'_>, names: &mut PodNames) -> anyhow::Result<Wanted> {
     let uid = match (&target.pod_uid, &target.pod) {
         (Some(uid), _) => Some(places.by_uid(uid, names)?),
         (None, Some(name)) => Some(places.by_name(name, names)?),

@@ -8,6 +8,7 @@ use tokio::{runtime, sync::oneshot, time};
 use super::{
     Exit, Failure,
     interrupt::Stop,
+    presenter::Presenter,
     reporter::Reporter,
     session::Session,
     setup::{self, Prepared},
@@ -15,16 +16,17 @@ use super::{
 use crate::{
     attribute::Attributor,
     cli::Tracing,
-    detect::Patience,
-    identity::pod_record::PodRecord,
-    kernel::privilege,
-    model::summary::Summary,
+    clock,
+    event::{Run, Thresholds},
+    kernel::{facts, privilege},
+    model::pod_record::PodRecord,
+    recording::Recorder,
     source::{
         cost::{self, ProgramTimes},
         ring::Ring,
         tables::{self, Drained, Tables},
     },
-    state::{sample::Sampler, stuck::Stuck},
+    state::{hung::HungCalls, namespaces, sample::Sampler},
 };
 
 /// How often counts are drained.
@@ -66,13 +68,15 @@ pub(super) fn run(options: &Tracing, until: Until, verbose: u8) -> Result<Exit, 
     let prepared = setup::prepare(options, verbose)?;
     let reporter = Reporter::new(options.output, options.export.as_deref(), until.is_firm())
         .map_err(Failure::Usage)?;
+    let recorder = options.record.as_deref().map(|path| Recorder::create(path, options.redact));
+    let recorder = recorder.transpose().map_err(|error| Failure::Usage(error.into()))?;
     let measured = if verbose > 0 { ProgramTimes::enable().ok() } else { None };
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("starting the runtime")
         .map_err(Failure::CannotRun)?;
-    let result = runtime.block_on(trace(options, until, prepared, reporter, measured));
+    let result = runtime.block_on(trace(options, until, prepared, reporter, recorder, measured));
     // Does not wait for threads that read mount tables.
     runtime.shutdown_background();
     result.map_err(Failure::CannotRun)
@@ -83,27 +87,37 @@ async fn trace(
     until: Until,
     prepared: Prepared,
     reporter: Reporter,
+    recorder: Option<Recorder>,
     measured: Option<ProgramTimes>,
 ) -> Result<Exit> {
     let Prepared { mut probes, names, start, places, pod, scope } = prepared;
     let stop = Stop::listen()?;
     let mut ring = Ring::take(&mut probes.ebpf)?;
     let tables = Tables::take(&mut probes.ebpf, options.hung_after)?;
-    let stuck = Stuck::start(options.hung_after, probes.attached.sees_exec)?;
+    let hung = HungCalls::start(options.hung_after, probes.attached.sees_exec)?;
     // Everything that needs more is done; what follows reads.
     if let Err(error) = privilege::reduce() {
         tracing::info!("keeping all privileges: {error:#}");
     }
     setup::log_probe_lines(&mut probes);
     let mut sampler = Sampler::start(places)?;
-    let patience = Patience { hung: options.hung_after, untried: options.untried_after };
-    let mut session = Session::new(Attributor::new(names), reporter, patience, stuck, scope);
+    let run = Run {
+        clock: clock::start(),
+        start,
+        own_mnt_ns: namespaces::of_process(std::process::id()).unwrap_or_default(),
+        thresholds: Thresholds { hung: options.hung_after, not_attempted: options.untried_after },
+        one_answer: until.is_firm(),
+        pod,
+        directory: scope.path.clone(),
+    };
+    let names = Attributor::new(names, scope);
+    let mut session = Session::new(names, Presenter::new(run, reporter), recorder, hung);
     // What was lost while the probes went in one after the other is no loss of this run.
     let first = answer(&mut Some(tables.drain())).await?;
     let baseline = first.losses;
     let skipped_before = cost::skipped(&probes.ebpf);
     session.tick(&first);
-    session.reporter().start(&start);
+    session.presenter().start();
 
     let end = until.limit().map(|limit| time::Instant::now() + limit);
     let mut ticks = time::interval(TICK);
@@ -114,7 +128,7 @@ async fn trace(
         tokio::select! {
             records = ring.next() => session.records(&records.context("reading the ring")?),
             sample = sampler.next() => session.sampled(sample),
-            event = session.event() => session.take(event),
+            arrival = session.arrival() => session.take(arrival),
             _ = ticks.tick(), if draining.is_none() => draining = Some(tables.drain()),
             drained = answer(&mut draining) => {
                 draining = None;
@@ -124,19 +138,18 @@ async fn trace(
                 if done % EXPORT_EVERY == 0 {
                     let lost = drained.losses.since(&baseline);
                     let skipped = cost::skipped(&probes.ebpf).saturating_sub(skipped_before);
-                    let so_far = session.completeness(&lost, drained.abandoned, skipped, &probes.attached);
-                    session.export(so_far, false);
+                    session.completeness(&lost, drained.abandoned, skipped, &probes.attached);
                 }
             }
             () = sleep_until(end) => break,
             () = stop.requested() => break,
         }
-        if until.is_firm() && session.is_firm(start.target.is_some()) {
+        if until.is_firm() && session.presenter().is_firm(clock::now()) {
             break;
         }
     }
 
-    session.end();
+    session.end_window();
     let cost = cost::measure(&probes.ebpf, measured.as_ref());
     let skipped = cost::skipped(&probes.ebpf).saturating_sub(skipped_before);
     // Out of the kernel first: what is read afterwards is complete.
@@ -158,26 +171,12 @@ async fn trace(
     session.settle(SETTLE).await;
     // Before the last export, which is to have it.
     if let Until::Firm { record: Some(record), .. } = &until {
-        session.judge(record, pod.as_ref());
+        session.record(record, facts::node_name());
     }
-
     let lost = before.losses.since(&baseline);
     tracing::info!("{lost:?}");
-    let completeness = session.completeness(&lost, last.abandoned, skipped, &attached);
-    let (by_outcome, calls) = (session.aggregate().by_outcome(), session.aggregate().calls());
-    let window_s = session.window().as_secs_f64();
-    session.export(completeness.clone(), true);
-    let incomplete = completeness.lost_data();
-    if until.is_firm() {
-        session.diagnose(start.target.as_deref(), pod.as_ref());
-    }
-    let summary = Summary { window_s, calls, by_outcome, completeness, cost };
-    session.reporter().summary(&summary, session.found());
-    Ok(match (session.found(), incomplete && options.fail_on_loss) {
-        (_, true) => Exit::Lost,
-        (0, false) => Exit::Clean,
-        (_, false) => Exit::Found,
-    })
+    session.completeness(&lost, last.abandoned, skipped, &attached);
+    session.end(cost, options.fail_on_loss)
 }
 
 /// The answer of the drain under way, or for ever none when there is no such drain.

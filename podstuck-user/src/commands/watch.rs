@@ -8,7 +8,7 @@ use crate::cli::{Tracing, Watch};
 
 /// Runs the command.
 pub fn run(mut options: Watch, verbose: u8) -> Result<Exit, Failure> {
-    let Tracing { export, node, .. } = &mut options.tracing;
-    away::leave(export.iter_mut().chain(away::of_node(node)))?;
+    let Tracing { export, record, node, .. } = &mut options.tracing;
+    away::leave(export.iter_mut().chain(record).chain(away::of_node(node)))?;
     trace::run(&options.tracing, Until::Stopped(options.duration), verbose)
 }

@@ -27,7 +27,7 @@ pub fn quantile(histogram: &Histogram<u64>, share: f64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use podstuck_common::record::Count;
+    use podstuck_common::record::CallTotals;
 
     use super::*;
 
@@ -36,7 +36,7 @@ mod tests {
         for bucket in 0..bucket::BUCKETS {
             let middle = bucket::representative(bucket);
             let mut series = Series::default();
-            series.add(bucket, Count { calls: 7, total_ns: 7 * middle });
+            series.add(bucket, CallTotals { calls: 7, total_ns: 7 * middle });
             let histogram = histogram(&series).unwrap();
             assert_eq!(histogram.len(), 7);
             assert_eq!(quantile(&histogram, 0.5), middle, "bucket {bucket}");

@@ -75,7 +75,7 @@ impl Families {
         let metrics = counts
             .into_iter()
             .map(|((id, severity, state), n)| {
-                let labels = pairs([("id", id), ("severity", severity), ("state", state)]);
+                let labels = pairs([("id", id.as_str()), ("severity", severity), ("state", state)]);
                 gauge(n as f64, labels)
             })
             .collect();

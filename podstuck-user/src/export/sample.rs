@@ -1,7 +1,7 @@
 //! Series for the tests of all formats.
 
 use jiff::Timestamp;
-use podstuck_common::{bucket::bucket_of, record::Count};
+use podstuck_common::{bucket::bucket_of, record::CallTotals};
 
 use crate::model::{
     call::{Call, Outcome},
@@ -28,7 +28,7 @@ pub(super) fn key(call: Call, outcome: Outcome, pod: &str, volume: &str) -> Seri
 pub(super) fn series(values: &[(u64, u64)]) -> Series {
     let mut series = Series::default();
     for (ns, calls) in values {
-        series.add(bucket_of(*ns), Count { calls: *calls, total_ns: ns * calls });
+        series.add(bucket_of(*ns), CallTotals { calls: *calls, total_ns: ns * calls });
     }
     series
 }

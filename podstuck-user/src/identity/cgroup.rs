@@ -10,7 +10,7 @@ use super::uid::{is_long_id, parse_pod_uid};
 /// (systemd driver) below a root that the administrator may move and that nested nodes repeat, so
 /// the last such component counts and nothing above it. The runtimes' leaf below it, which holds
 /// the container's id, is `<id>`, `crio-<id>`, `cri-containerd-<id>.scope`, `docker-<id>.scope`, ...
-pub fn pod_of_cgroup(cgroup: &str) -> Option<(String, Option<String>)> {
+pub(crate) fn pod_of_cgroup(cgroup: &str) -> Option<(String, Option<String>)> {
     let (uid, below) = split_at_pod(cgroup)?;
     let container = below.iter().filter(|c| !is_conmon_name(c)).find_map(|c| container_id(c));
     Some((uid, container.map(str::to_owned)))
@@ -44,7 +44,7 @@ pub(super) fn pod_uid(name: &str) -> Option<String> {
 }
 
 /// The container id in a component that is a container's own group.
-pub fn container_id(name: &str) -> Option<&str> {
+pub(crate) fn container_id(name: &str) -> Option<&str> {
     let name = name.strip_suffix(".scope").unwrap_or(name);
     let id = name.rsplit_once('-').map_or(name, |(_, id)| id);
     is_long_id(id.as_bytes()).then_some(id)

@@ -27,7 +27,7 @@ pub(super) fn find_pod_cgroup(root: &Path, uid: &str) -> Option<PathBuf> {
 }
 
 /// The groups of all pods, by UID.
-pub fn pod_cgroups(root: &Path) -> HashMap<String, Vec<PathBuf>> {
+pub(crate) fn pod_cgroups(root: &Path) -> HashMap<String, Vec<PathBuf>> {
     let mut groups: HashMap<String, Vec<PathBuf>> = HashMap::new();
     walk(root, |uid, group| {
         groups.entry(uid).or_default().push(group);

@@ -12,23 +12,21 @@ use super::{
     uid::{is_long_id, is_pod_uid},
 };
 use crate::model::{
-    identity::{Pod, Target, TargetKind, Volume},
+    identity::{Pod, SUBPATH, Target, TargetKind, Volume},
     path::{JsonPath, safe},
 };
 
-/// The plugin of a volume that only the mount of a part of it into a container is about.
-pub const SUBPATH: &str = "subpath";
 /// The plugin of a volume of Docker's local driver.
-pub const DOCKER_VOLUME: &str = "docker-volume";
+pub(crate) const DOCKER_VOLUME: &str = "docker-volume";
 /// The plugin of a container's layer.
-pub const CONTAINER_LAYER: &str = "container-layer";
+pub(crate) const CONTAINER_LAYER: &str = "container-layer";
 
 /// Directories in which containerd's shims, current and old, keep the bundles of their tasks.
 const BUNDLE_PARENTS: [&str; 2] =
     ["io.containerd.runtime.v2.task", "io.containerd.runtime.v1.linux"];
 
 /// What the target with this root is. Of the pod only the UID is known here.
-pub fn classify(root: &Path) -> Target {
+pub(crate) fn classify(root: &Path) -> Target {
     let names = names(root);
     if let Some((at, uid)) = find_pod(&names) {
         return of_pod(root, uid, names.get(at + 1..).unwrap_or_default());
@@ -37,7 +35,7 @@ pub fn classify(root: &Path) -> Target {
 }
 
 /// The kubelet root that a path in a pod's directory lies in: what comes before `pods/<uid>`.
-pub fn kubelet_root_of(path: &Path) -> Option<PathBuf> {
+pub(crate) fn kubelet_root_of(path: &Path) -> Option<PathBuf> {
     let names = names(path);
     let (at, _) = find_pod(&names)?;
     let mut out = PathBuf::from("/");

@@ -15,7 +15,7 @@ pub(super) const KUBELETS: [&[u8]; 5] =
 
 /// The part of a process by its name and control group. Everybody may call himself `kubelet`, so
 /// the control group has the first word: who is in a pod's is a workload.
-pub fn component(comm: &[u8], cgroup: Option<&str>) -> Component {
+pub(crate) fn component(comm: &[u8], cgroup: Option<&str>) -> Component {
     match cgroup {
         Some(path) if is_conmon(path) => Component::CriO,
         Some(path) if pod_of_cgroup(path).is_some() => Component::Workload,
@@ -49,7 +49,7 @@ fn by_name(comm: &[u8]) -> Component {
 
 /// The part of an actor in a call on a target: a process in a pod that works on CSI volumes which
 /// are not its pod's own is the driver.
-pub fn component_for(actor: &Actor, target: &Target) -> Component {
+pub(crate) fn component_for(actor: &Actor, target: &Target) -> Component {
     let foreign = match (&actor.pod, &target.pod) {
         (Some(own), Some(victim)) => own.uid != victim.uid,
         (Some(_), None) => true,
@@ -133,7 +133,8 @@ mod tests {
 
     fn actor(component: Component, uid: Option<&str>) -> Actor {
         let pod = uid.map(|uid| Pod { uid: uid.into(), namespace: None, name: None });
-        Actor { pid: 1, comm: "x".into(), cgroup: None, component, pod, parent: None }
+        let comm = "x".into();
+        Actor { pid: 1, started: None, comm, cgroup: None, component, pod, parent: None }
     }
 
     #[test]

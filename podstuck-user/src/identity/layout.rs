@@ -52,7 +52,7 @@ pub fn markers() -> [Marker; MARKERS] {
 }
 
 /// An absolute path without empty components, `.` and `..`; symbolic links are not looked at.
-pub fn normalise(path: &Path) -> PathBuf {
+pub(crate) fn normalise(path: &Path) -> PathBuf {
     let mut out = PathBuf::from("/");
     for component in path.components() {
         match component {

@@ -4,23 +4,20 @@
 //! `/host` in a container that has the node's file system there) is put in front only where a
 //! file is read.
 
-pub mod cgroup;
-pub mod cgroup_walk;
-pub mod classify;
-pub mod component;
-pub mod layout;
-pub mod names;
-pub mod pod_record;
-pub mod process;
-pub mod roots;
-pub mod uid;
-pub mod wanted;
+pub(crate) mod cgroup;
+pub(crate) mod cgroup_walk;
+pub(crate) mod classify;
+pub(crate) mod component;
+pub(crate) mod layout;
+pub(crate) mod names;
+pub(crate) mod pod_record;
+pub(crate) mod process;
+pub(crate) mod roots;
+pub(crate) mod uid;
+pub(crate) mod wanted;
 
-pub use cgroup::pod_of_cgroup;
-pub use classify::classify;
-pub use component::component_for;
+pub(crate) use component::component_for;
 pub use layout::{markers, target_root};
-pub use names::{PodNames, log_dirs_for};
-pub use process::ActorCache;
-pub use roots::{kubelet_roots, on_host};
-pub use wanted::WantedError;
+pub(crate) use names::{PodNames, log_dirs_for};
+pub(crate) use roots::{kubelet_roots, on_host};
+pub(crate) use wanted::WantedError;

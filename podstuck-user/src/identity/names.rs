@@ -6,15 +6,15 @@
 //! names that the API server would take are believed, and none that contradicts an earlier one.
 
 use std::{
-    collections::HashMap,
     fs,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
-use procfs::process::Process;
+use podstuck_engine::bounded::Bounded;
 
 use super::{classify::kubelet_root_of, uid::is_pod_uid};
+use crate::proc;
 
 /// Names remembered: several times the pods that a node runs.
 const REMEMBERED: usize = 10_000;
@@ -24,34 +24,40 @@ const TRIED: usize = 64;
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// Pod names of this node.
-pub struct PodNames {
+pub(crate) struct PodNames {
     log_dirs: Vec<PathBuf>,
-    by_uid: HashMap<String, (String, String)>,
+    by_uid: Bounded<String, (String, String)>,
     read: Option<Instant>,
+    /// At most [`TRIED`]: those that come later are not looked at, whatever anybody does.
     tried: Vec<PathBuf>,
 }
 
 impl PodNames {
     /// Will look in these directories.
-    pub fn new(log_dirs: Vec<PathBuf>) -> Self {
-        Self { log_dirs, by_uid: HashMap::new(), read: None, tried: Vec::new() }
+    pub(crate) fn new(log_dirs: Vec<PathBuf>) -> Self {
+        Self { log_dirs, by_uid: Bounded::new(REMEMBERED), read: None, tried: Vec::new() }
     }
 
     /// The directories that are looked in.
-    pub fn log_dirs(&self) -> &[PathBuf] {
+    pub(crate) fn log_dirs(&self) -> &[PathBuf] {
         &self.log_dirs
     }
 
     /// Namespace and name of a pod.
-    pub fn lookup(&mut self, uid: &str) -> Option<(String, String)> {
-        if !self.by_uid.contains_key(uid) && self.read.is_none_or(|read| read.elapsed() >= AGAIN) {
+    pub(crate) fn lookup(&mut self, uid: &str) -> Option<(String, String)> {
+        if !self.by_uid.contains(uid) && self.read.is_none_or(|read| read.elapsed() >= AGAIN) {
             self.read_all();
         }
-        self.by_uid.get(uid).cloned()
+        self.by_uid.get_mut(uid).cloned()
+    }
+
+    /// How many names were forgotten because there were too many.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.by_uid.dropped()
     }
 
     /// UIDs of the pods of a name: several for one that was created again.
-    pub fn find(&mut self, namespace: &str, name: &str) -> Vec<String> {
+    pub(crate) fn find(&mut self, namespace: &str, name: &str) -> Vec<String> {
         self.read_all();
         let same = |found: &(String, String)| found.0 == namespace && found.1 == name;
         let mut uids: Vec<String> =
@@ -61,7 +67,7 @@ impl PodNames {
     }
 
     /// All pods known, as (namespace, name, UID).
-    pub fn all(&self) -> Vec<(&str, &str, &str)> {
+    pub(crate) fn all(&self) -> Vec<(&str, &str, &str)> {
         let mut all: Vec<_> = self
             .by_uid
             .iter()
@@ -73,7 +79,7 @@ impl PodNames {
 
     /// Looks beside kubelet's directory that a path shows, too: a nested node or a lab has its
     /// logs there.
-    pub fn learn_root(&mut self, path: &Path) {
+    pub(crate) fn learn_root(&mut self, path: &Path) {
         let dirs = kubelet_root_of(path).map(|root| log_dirs_for(&root)).unwrap_or_default();
         for dir in dirs {
             // The path may be one of another mount namespace and mean a dead mount here, so it is
@@ -91,20 +97,13 @@ impl PodNames {
 
     fn read_all(&mut self) {
         self.read = Some(Instant::now());
-        if self.by_uid.len() >= REMEMBERED {
-            // The names of pods that still have a directory are back in a moment.
-            self.by_uid.clear();
-        }
         for dir in &self.log_dirs {
             let Ok(entries) = fs::read_dir(dir) else { continue };
             for entry in entries.flatten() {
                 let name = entry.file_name();
                 let Some((namespace, pod, uid)) = name.to_str().and_then(split) else { continue };
-                if self.by_uid.len() < REMEMBERED {
-                    // The node's own directories come first.
-                    let named = self.by_uid.entry(uid.into());
-                    named.or_insert_with(|| (namespace.into(), pod.into()));
-                }
+                // The node's own directories come first. What still has one counts as used.
+                self.by_uid.or_insert_with(uid.into(), || (namespace.into(), pod.into()));
             }
         }
     }
@@ -117,8 +116,8 @@ fn answers(path: &Path) -> bool {
         "bcachefs", "btrfs", "devtmpfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "ramfs",
         "rootfs", "squashfs", "tmpfs", "xfs",
     ];
-    let Ok(mounts) = Process::myself().and_then(|me| me.mountinfo()) else { return false };
-    let mut on_the_way = mounts.into_iter().filter(|m| path.starts_with(&m.mount_point)).peekable();
+    let Some(mounts) = proc::mounts(std::process::id()) else { return false };
+    let mut on_the_way = mounts.all.iter().filter(|m| path.starts_with(&m.point)).peekable();
     on_the_way.peek().is_some() && on_the_way.all(|m| LOCAL.contains(&m.fs_type.as_str()))
 }
 
@@ -146,7 +145,7 @@ fn is_part(text: &str) -> bool {
 
 /// Log directories that go with a kubelet root: beside it, under the same prefix, and the usual
 /// one.
-pub fn log_dirs_for(kubelet_root: &Path) -> Vec<PathBuf> {
+pub(crate) fn log_dirs_for(kubelet_root: &Path) -> Vec<PathBuf> {
     let usual = PathBuf::from("/var/log/pods");
     let text = kubelet_root.to_str().unwrap_or_default();
     match text.strip_suffix("/var/lib/kubelet").filter(|prefix| !prefix.is_empty()) {

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use thiserror::Error;
 
 use super::uid::is_pod_uid;
-use crate::model::{identity::Pod, path::safe_path};
+use crate::model::{identity::Pod, path::safe_path, pod_record::PodRecord};
 
 /// Far more than any pod has: the API server's own limit for one object is 1.5 MiB (etcd).
 const MAX_BYTES: u64 = 8 << 20;
@@ -17,7 +17,7 @@ const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// Why a record cannot be used.
 #[derive(Debug, Error)]
-pub enum RecordError {
+pub(crate) enum RecordError {
     /// The file.
     #[error("cannot read {0}: {1}")]
     Read(String, io::Error),
@@ -26,40 +26,21 @@ pub enum RecordError {
     Shape(String, String),
 }
 
-/// What of a pod's record matters for its deletion.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PodRecord {
-    /// Who it is.
-    pub pod: Pod,
-    /// When it may be killed at the latest (`deletionTimestamp`: the request's time and the grace
-    /// period); `None` while nobody has deleted it.
-    pub deletion: Option<Timestamp>,
-    /// Seconds of grace that it was given.
-    pub grace_s: u64,
-    /// Who must agree before the record goes.
-    pub finalizers: Vec<String>,
-    /// Where it runs; `None` before it was scheduled.
-    pub node: Option<String>,
-    /// Whether kubelet made it from a file, and makes it again as long as the file is there.
-    pub is_mirror: bool,
-    /// Whether every container has ended, by kubelet's last report.
-    pub all_terminated: bool,
-}
-
-impl PodRecord {
-    /// Reads a file, or standard input for `-`.
-    pub fn read(path: &Path) -> Result<Self, RecordError> {
-        use io::Read as _;
-        let name = safe_path(path).into_owned();
-        let mut text = String::new();
-        let read = if path == Path::new("-") {
-            io::stdin().lock().take(MAX_BYTES).read_to_string(&mut text)
-        } else {
-            fs::File::open(path).and_then(|file| file.take(MAX_BYTES).read_to_string(&mut text))
-        };
-        read.map_err(|error| RecordError::Read(name.clone(), error))?;
-        parse(&text).map_err(|why| RecordError::Shape(name, why))
-    }
+/// Reads a file, or standard input for `-`.
+///
+/// # Errors
+/// Fails when it cannot be read, or is no pod.
+pub(crate) fn read(path: &Path) -> Result<PodRecord, RecordError> {
+    use io::Read as _;
+    let name = safe_path(path).into_owned();
+    let mut text = String::new();
+    let read = if path == Path::new("-") {
+        io::stdin().lock().take(MAX_BYTES).read_to_string(&mut text)
+    } else {
+        fs::File::open(path).and_then(|file| file.take(MAX_BYTES).read_to_string(&mut text))
+    };
+    read.map_err(|error| RecordError::Read(name.clone(), error))?;
+    parse(&text).map_err(|why| RecordError::Shape(name, why))
 }
 
 #[derive(Deserialize)]

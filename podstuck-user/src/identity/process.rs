@@ -1,42 +1,42 @@
 //! Who a process is, also after it has ended: a helper such as `umount` lives for milliseconds.
 
-use std::{
-    collections::{HashMap, HashSet, VecDeque},
-    fs,
-    os::linux::fs::MetadataExt,
-    sync::Arc,
-};
+use std::{fs, os::linux::fs::MetadataExt, path::Path, sync::Arc};
 
 use podstuck_common::record;
+use podstuck_engine::bounded::Bounded;
 
 use super::{
     cgroup::{best_path, pod_of_cgroup},
     component::component,
 };
-use crate::model::{
-    identity::{Actor, Component, Parent, Pod},
-    path::safe,
+use crate::{
+    model::{
+        identity::{Actor, Component, Parent, Pod},
+        path::safe,
+    },
+    proc::comm,
 };
 
-/// Processes remembered; the one that was seen first goes first, which costs a few reads.
+/// Processes remembered. One that still lives is read again when it was forgotten.
 const REMEMBERED: usize = 8192;
 /// Places of the node's components remembered. There are as many as components.
 const PLACES: usize = 256;
 
 /// Processes seen.
-#[derive(Default)]
-pub struct ActorCache {
-    by_pid: HashMap<u32, Known>,
-    /// In the order of their first sight, with the number of the entry.
-    order: VecDeque<(u32, u64)>,
-    sights: u64,
+pub(crate) struct ActorCache {
+    by_pid: Bounded<u32, Known>,
     /// Where components of the node were while they lived.
-    places: HashSet<Place>,
+    places: Bounded<Place, ()>,
+}
+
+impl Default for ActorCache {
+    fn default() -> Self {
+        Self { by_pid: Bounded::new(REMEMBERED), places: Bounded::new(PLACES) }
+    }
 }
 
 struct Known {
-    sight: u64,
-    seen: record::Actor,
+    seen: record::Caller,
     actor: Arc<Actor>,
 }
 
@@ -46,8 +46,8 @@ type Place = (u64, u32);
 impl ActorCache {
     /// Describes a process by what the probes saw and what `/proc` still says. Reads `/proc` only,
     /// and only at the first sight of a process.
-    pub fn resolve(&mut self, pid: u32, seen: &record::Actor) -> Arc<Actor> {
-        if let Some(known) = self.by_pid.get(&pid)
+    pub(crate) fn resolve(&mut self, pid: u32, seen: &record::Caller) -> Arc<Actor> {
+        if let Some(known) = self.by_pid.get_mut(&pid)
             && same_process(&known.seen, seen)
         {
             return known.actor.clone();
@@ -56,14 +56,19 @@ impl ActorCache {
             Some(cgroup) => self.alive(pid, seen, cgroup),
             None => self.ended(pid, seen),
         });
-        self.remember(pid, Known { sight: self.sights, seen: *seen, actor: actor.clone() });
+        self.by_pid.insert(pid, Known { seen: *seen, actor: actor.clone() });
         actor
     }
 
-    fn alive(&mut self, pid: u32, seen: &record::Actor, cgroup: String) -> Actor {
+    /// How many were forgotten because there were too many.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.by_pid.dropped() + self.places.dropped()
+    }
+
+    fn alive(&mut self, pid: u32, seen: &record::Caller, cgroup: String) -> Actor {
         let actor = describe(pid, seen, Some(cgroup));
-        if is_of_the_node(actor.component) && self.places.len() < PLACES {
-            self.places.insert((seen.cgroup, seen.mnt_ns));
+        if is_of_the_node(actor.component) {
+            self.places.insert((seen.cgroup, seen.mnt_ns), ());
         }
         actor
     }
@@ -71,7 +76,7 @@ impl ActorCache {
     /// Of a process that has ended nobody can say any more whether it was in a container, and a
     /// container may call a process `kubelet`. Its name is believed if it was where the node's
     /// components are; a container has a mount namespace of its own.
-    fn ended(&self, pid: u32, seen: &record::Actor) -> Actor {
+    fn ended(&self, pid: u32, seen: &record::Caller) -> Actor {
         let mut actor = describe(pid, seen, None);
         if self.places.contains(&(seen.cgroup, seen.mnt_ns)) {
             return actor;
@@ -89,19 +94,6 @@ impl ActorCache {
         }
         actor
     }
-
-    fn remember(&mut self, pid: u32, known: Known) {
-        self.order.push_back((pid, known.sight));
-        self.sights += 1;
-        self.by_pid.insert(pid, known);
-        // One whose id was given again is in the order twice.
-        while self.order.len() > REMEMBERED {
-            let Some((oldest, sight)) = self.order.pop_front() else { return };
-            if self.by_pid.get(&oldest).is_some_and(|known| known.sight == sight) {
-                self.by_pid.remove(&oldest);
-            }
-        }
-    }
 }
 
 /// A parent that still lives, by what `/proc` says.
@@ -114,12 +106,11 @@ struct Living {
 impl Living {
     fn of(pid: u32) -> Option<Self> {
         let cgroup = cgroup_of(pid)?;
-        let comm = fs::read(format!("/proc/{pid}/comm")).ok()?;
         // Answered by nsfs; it reaches no other file system.
         let namespace = fs::metadata(format!("/proc/{pid}/ns/mnt")).ok()?;
         let pod = pod_of_cgroup(&cgroup).map(|(uid, _)| Pod { uid, namespace: None, name: None });
         Some(Self {
-            component: component(comm.trim_ascii_end(), Some(&cgroup)),
+            component: component(&comm(Path::new(&format!("/proc/{pid}"))), Some(&cgroup)),
             pod,
             mnt_ns: u32::try_from(namespace.st_ino()).ok()?,
         })
@@ -136,12 +127,12 @@ fn is_of_the_node(component: Component) -> bool {
 
 /// Threads of one process may have names of their own, so the name does not count; a process id
 /// that was given again nearly always has another parent or control group.
-fn same_process(a: &record::Actor, b: &record::Actor) -> bool {
+fn same_process(a: &record::Caller, b: &record::Caller) -> bool {
     let parent = a.parent == b.parent && a.parent_comm == b.parent_comm;
     parent && a.cgroup == b.cgroup && a.mnt_ns == b.mnt_ns
 }
 
-fn describe(pid: u32, seen: &record::Actor, cgroup: Option<String>) -> Actor {
+fn describe(pid: u32, seen: &record::Caller, cgroup: Option<String>) -> Actor {
     let comm = until_nul(&seen.comm);
     let pod = cgroup.as_deref().and_then(pod_of_cgroup);
     let parent = (seen.parent != 0).then(|| Parent {
@@ -149,6 +140,7 @@ fn describe(pid: u32, seen: &record::Actor, cgroup: Option<String>) -> Actor {
         comm: safe(until_nul(&seen.parent_comm)).into_owned(),
     });
     Actor {
+        started: None,
         pid,
         comm: safe(comm).into_owned(),
         component: component(comm, cgroup.as_deref()),
@@ -169,8 +161,8 @@ mod tests {
     /// No process has this id.
     const GONE: u32 = u32::MAX >> 1;
 
-    fn seen(comm: &[u8], parent: u32) -> record::Actor {
-        let mut actor = record::Actor { parent, ..record::Actor::default() };
+    fn seen(comm: &[u8], parent: u32) -> record::Caller {
+        let mut actor = record::Caller { parent, ..record::Caller::default() };
         actor.comm[..comm.len()].copy_from_slice(comm);
         actor.parent_comm[..4].copy_from_slice(b"init");
         actor
@@ -189,26 +181,26 @@ mod tests {
     #[test]
     fn a_name_alone_proves_nothing_of_a_process_that_has_ended() {
         let mut cache = ActorCache::default();
-        let component = |cache: &mut ActorCache, seen: &record::Actor| {
-            cache.by_pid.clear();
+        let component = |cache: &mut ActorCache, seen: &record::Caller| {
+            cache.by_pid.retain(|_, _| false);
             cache.resolve(GONE, seen).component
         };
         let ended = seen(b"kubelet", GONE);
         assert_eq!(component(&mut cache, &ended), Component::Other);
         // A parent that is nothing in particular.
         assert_eq!(component(&mut cache, &seen(b"umount", std::process::id())), Component::Other);
-        cache.places.insert((0, 0));
+        cache.places.insert((0, 0), ());
         assert_eq!(component(&mut cache, &ended), Component::Kubelet);
-        let in_a_container = record::Actor { mnt_ns: 4, ..ended };
+        let in_a_container = record::Caller { mnt_ns: 4, ..ended };
         assert_eq!(component(&mut cache, &in_a_container), Component::Other);
     }
 
     #[test]
     fn a_component_that_lives_vouches_for_who_is_beside_it() {
         let mut cache = ActorCache::default();
-        let kubelet = record::Actor { cgroup: 9, mnt_ns: 4, ..seen(b"kubelet", 1) };
+        let kubelet = record::Caller { cgroup: 9, mnt_ns: 4, ..seen(b"kubelet", 1) };
         assert_eq!(cache.resolve(std::process::id(), &kubelet).component, Component::Kubelet);
-        let umount = record::Actor { cgroup: 9, mnt_ns: 4, ..seen(b"umount", GONE) };
+        let umount = record::Caller { cgroup: 9, mnt_ns: 4, ..seen(b"umount", GONE) };
         assert_eq!(cache.resolve(GONE, &umount).component, Component::UmountHelper);
     }
 
@@ -219,8 +211,8 @@ mod tests {
         for n in 0..=count {
             cache.resolve(GONE - n, &seen(b"rm", GONE));
         }
-        assert_eq!((cache.by_pid.len(), cache.order.len()), (REMEMBERED, REMEMBERED));
-        assert!(!cache.by_pid.contains_key(&GONE) && cache.by_pid.contains_key(&(GONE - 1)));
+        assert_eq!((cache.by_pid.len(), cache.dropped()), (REMEMBERED, 1));
+        assert!(!cache.by_pid.contains(&GONE) && cache.by_pid.contains(&(GONE - 1)));
     }
 
     #[test]

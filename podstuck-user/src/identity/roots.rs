@@ -11,6 +11,7 @@ use super::{
     cgroup::{best_path, pod_of_cgroup},
     component::KUBELETS,
 };
+use crate::proc::{comm, processes_in};
 
 /// Programs that run a kubelet within themselves or start one, under names other than its own.
 const WRAPPERS: [&[u8]; 2] = [b"k3s", b"rke2"];
@@ -18,12 +19,12 @@ const WRAPPERS: [&[u8]; 2] = [b"k3s", b"rke2"];
 const USUAL: &str = "/var/lib/kubelet";
 
 /// A path of the node, where it can be read from here.
-pub fn on_host(host_root: &Path, path: &Path) -> PathBuf {
+pub(crate) fn on_host(host_root: &Path, path: &Path) -> PathBuf {
     host_root.join(path.strip_prefix("/").unwrap_or(path))
 }
 
 /// kubelet's root directories: those given, else those of running kubelets, else the usual one.
-pub fn kubelet_roots(host_root: &Path, given: &[PathBuf]) -> Vec<PathBuf> {
+pub(crate) fn kubelet_roots(host_root: &Path, given: &[PathBuf]) -> Vec<PathBuf> {
     if !given.is_empty() {
         return given.to_vec();
     }
@@ -37,16 +38,15 @@ pub fn kubelet_roots(host_root: &Path, given: &[PathBuf]) -> Vec<PathBuf> {
 /// Running kubelets, and programs that contain one. Their names are read first: reading a command
 /// line takes the process's memory lock, which a process in trouble may hold for ever. And none in a
 /// container: it may call itself as it likes.
-pub fn running_kubelets(proc: &Path) -> Vec<u32> {
-    let entries = fs::read_dir(proc).into_iter().flatten().flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter(|pid: &u32| {
+pub(crate) fn running_kubelets(proc: &Path) -> Vec<u32> {
+    let mut pids = processes_in(proc);
+    pids.retain(|pid| {
         let process = proc.join(pid.to_string());
-        let comm = fs::read(process.join("comm")).unwrap_or_default();
-        let comm = comm.trim_ascii_end();
-        (KUBELETS.contains(&comm) || WRAPPERS.contains(&comm)) && !in_pod(&process)
-    })
-    .collect()
+        let comm = comm(&process);
+        let is_known = |names: &[&[u8]]| names.contains(&comm.as_slice());
+        (is_known(&KUBELETS) || is_known(&WRAPPERS)) && !in_pod(&process)
+    });
+    pids
 }
 
 fn running(proc: &Path) -> Vec<PathBuf> {

@@ -26,13 +26,13 @@ fn is_grouped(text: &[u8], separator: u8) -> bool {
 }
 
 /// A UID as kubelet names a pod's directory: dashed for API pods, 32 digits for static ones.
-pub fn is_pod_uid(text: &[u8]) -> bool {
+pub(crate) fn is_pod_uid(text: &[u8]) -> bool {
     is_hex_of(text, STATIC_LEN) || is_grouped(text, b'-')
 }
 
 /// The UID in any spelling that a node shows (upper case; underscores, as in systemd's slices) in
 /// the spelling of the pod's directory.
-pub fn parse_pod_uid(text: &str) -> Option<String> {
+pub(crate) fn parse_pod_uid(text: &str) -> Option<String> {
     let text = text.to_ascii_lowercase();
     if is_grouped(text.as_bytes(), b'_') {
         return Some(text.replace('_', "-"));

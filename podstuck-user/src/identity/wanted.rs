@@ -16,7 +16,7 @@ const LISTED: usize = 8;
 
 /// Why a pod cannot be watched.
 #[derive(Debug, Error, PartialEq, Eq)]
-pub enum WantedError {
+pub(crate) enum WantedError {
     /// Not a UID.
     #[error("{0:?} is no pod UID: expected 8-4-4-4-12 hexadecimal digits, or 32 for a static pod")]
     Grammar(String),
@@ -44,16 +44,19 @@ pub enum WantedError {
 }
 
 /// Where pods leave traces on a node.
-pub struct Places<'a> {
+pub(crate) struct PodTraces<'a> {
     /// `/`, or where the host's file system is.
     pub host_root: &'a Path,
     /// kubelet's roots.
     pub kubelet_roots: &'a [PathBuf],
 }
 
-impl Places<'_> {
+impl PodTraces<'_> {
     /// The pod of a UID, if this node has any trace of it.
-    pub fn by_uid(&self, uid: &str, names: &mut PodNames) -> Result<String, WantedError> {
+    ///
+    /// # Errors
+    /// Fails when the text is no UID, and when there is no trace of it.
+    pub(crate) fn by_uid(&self, uid: &str, names: &mut PodNames) -> Result<String, WantedError> {
         let uid = parse_pod_uid(uid).ok_or_else(|| WantedError::Grammar(uid.into()))?;
         let known = self.has_directory(&uid)
             || names.lookup(&uid).is_some()
@@ -61,8 +64,11 @@ impl Places<'_> {
         if known { Ok(uid) } else { Err(self.unknown(&uid, names)) }
     }
 
-    /// The pod of a name.
-    pub fn by_name(&self, text: &str, names: &mut PodNames) -> Result<String, WantedError> {
+    /// The UID of the pod of a name, `NAMESPACE/NAME`.
+    ///
+    /// # Errors
+    /// Fails when the text is no such name, when no pod on this node has it, and when several do.
+    pub(crate) fn by_name(&self, text: &str, names: &mut PodNames) -> Result<String, WantedError> {
         let (namespace, name) = text
             .split_once('/')
             .filter(|(ns, n)| !ns.is_empty() && !n.is_empty())
@@ -147,8 +153,8 @@ mod tests {
             PodNames::new(vec![self.dir.path().join("logs")])
         }
 
-        fn places(&self) -> Places<'_> {
-            Places { host_root: self.dir.path(), kubelet_roots: &self.roots }
+        fn traces(&self) -> PodTraces<'_> {
+            PodTraces { host_root: self.dir.path(), kubelet_roots: &self.roots }
         }
     }
 
@@ -156,17 +162,17 @@ mod tests {
     fn a_directory_or_a_log_is_enough() {
         let host = Host::new(&[OLD], &[NEW]);
         let mut names = host.names();
-        assert_eq!(host.places().by_uid(OLD, &mut names), Ok(OLD.into()));
-        assert_eq!(host.places().by_uid(NEW, &mut names), Ok(NEW.into()));
-        assert_eq!(host.places().by_name("shop/cart", &mut names), Ok(NEW.into()));
+        assert_eq!(host.traces().by_uid(OLD, &mut names), Ok(OLD.into()));
+        assert_eq!(host.traces().by_uid(NEW, &mut names), Ok(NEW.into()));
+        assert_eq!(host.traces().by_name("shop/cart", &mut names), Ok(NEW.into()));
     }
 
     #[test]
     fn of_two_pods_of_one_name_the_one_with_a_directory_is_meant() {
         let host = Host::new(&[NEW], &[OLD, NEW]);
-        assert_eq!(host.places().by_name("shop/cart", &mut host.names()), Ok(NEW.into()));
+        assert_eq!(host.traces().by_name("shop/cart", &mut host.names()), Ok(NEW.into()));
         let both = Host::new(&[OLD, NEW], &[OLD, NEW]);
-        let error = both.places().by_name("shop/cart", &mut both.names()).unwrap_err();
+        let error = both.traces().by_name("shop/cart", &mut both.names()).unwrap_err();
         assert!(error.to_string().contains(OLD) && error.to_string().contains(NEW));
     }
 
@@ -178,7 +184,7 @@ mod tests {
             fs::create_dir_all(host.dir.path().join(format!("logs/shop_{name}_{uid}"))).unwrap();
         }
         let nearest = |wanted: &str| {
-            let text = host.places().by_name(wanted, &mut host.names()).unwrap_err().to_string();
+            let text = host.traces().by_name(wanted, &mut host.names()).unwrap_err().to_string();
             text.split("Pods on this node: ").nth(1).unwrap().split(' ').next().unwrap().to_owned()
         };
         assert_eq!(nearest("shop/chekout-7d4"), "shop/checkout-7d4");
@@ -188,11 +194,11 @@ mod tests {
     #[test]
     fn an_unknown_pod_says_where_it_was_looked_for() {
         let host = Host::new(&[], &[OLD]);
-        let text = host.places().by_uid(NEW, &mut host.names()).unwrap_err().to_string();
+        let text = host.traces().by_uid(NEW, &mut host.names()).unwrap_err().to_string();
         assert!(text.contains("/k/pods") && text.contains("shop/cart"), "{text}");
-        let error = host.places().by_uid("nonsense", &mut host.names()).unwrap_err();
+        let error = host.traces().by_uid("nonsense", &mut host.names()).unwrap_err();
         assert!(matches!(error, WantedError::Grammar(_)));
-        let error = host.places().by_name("nonsense", &mut host.names()).unwrap_err();
+        let error = host.traces().by_name("nonsense", &mut host.names()).unwrap_err();
         assert!(matches!(error, WantedError::Name(_)));
     }
 }

@@ -5,7 +5,7 @@ use anyhow::{Result, anyhow};
 use aya::Ebpf;
 
 use super::{
-    hooks::{Form, IO_URING, NATIVE, OF_32_BIT, Pair, RENAMES, Side},
+    hooks::{self, Form, Pair, Side},
     io_uring,
     layout::Layout,
     links::{self, Link, Links},
@@ -28,7 +28,7 @@ pub struct Attached {
     /// Ways to delete that no probe sees here, each with the reason.
     pub not_covered: Vec<String>,
     /// How deletions by io_uring are seen; `None` where there are none, or no probe sees them.
-    pub io_uring: Option<io_uring::Seen>,
+    pub io_uring: Option<io_uring::Coverage>,
     /// Whether programs that are there to unmount are seen when they are executed.
     pub sees_exec: bool,
 }
@@ -44,10 +44,10 @@ impl Attached {
         }
     }
 
-    pub(super) fn add(&mut self, form: Form, pair: &Pair) {
+    pub(super) fn add(&mut self, form: Form, pair: Pair) {
         self.hooks.extend([Side::Enter, Side::Exit].map(|side| pair.hook(form, side)));
         // The 32-bit interface has the same calls.
-        if let Some(call) = pair.call
+        if let Some(call) = pair.call()
             && !self.calls.contains(&(call, form))
         {
             self.calls.push((call, form));
@@ -75,17 +75,17 @@ pub fn by_reason(calls: &[(Call, String)]) -> Vec<String> {
 pub fn all(ebpf: &mut Ebpf, forms: &[Form], layout: &Layout) -> Result<(Attached, Links)> {
     let (mut attached, mut links) = (Attached::default(), Links::default());
     let functions = if forms.contains(&Form::Function) {
-        let native: Vec<&Pair> = NATIVE.iter().collect();
-        programs::load_functions(ebpf, &native, &more_functions(layout))
+        programs::load_functions(ebpf, &hooks::native(), &more_functions(layout))
     } else {
         Loaded::default()
     };
-    let mut open: Vec<(&Pair, Vec<String>)> = NATIVE.iter().map(|p| (p, Vec::new())).collect();
+    let mut open: Vec<(Pair, Vec<String>)> =
+        hooks::native().into_iter().map(|pair| (pair, Vec::new())).collect();
     for form in forms {
         if open.is_empty() {
             break;
         }
-        let pairs: Vec<&Pair> = open.iter().map(|(pair, _)| *pair).collect();
+        let pairs: Vec<Pair> = open.iter().map(|(pair, _)| *pair).collect();
         let results = attach_form(ebpf, &functions, *form, &pairs)?;
         let mut next = Vec::new();
         for ((pair, mut reasons), result) in open.into_iter().zip(results) {
@@ -93,7 +93,7 @@ pub fn all(ebpf: &mut Ebpf, forms: &[Form], layout: &Layout) -> Result<(Attached
                 Ok(both) => {
                     links.add(both);
                     attached.add(*form, pair);
-                    let because = reasons.into_iter().filter_map(|why| Some((pair.call?, why)));
+                    let because = reasons.into_iter().filter_map(|why| Some((pair.call()?, why)));
                     attached.fallbacks.extend(because);
                 }
                 Err(error) => {
@@ -104,15 +104,15 @@ pub fn all(ebpf: &mut Ebpf, forms: &[Form], layout: &Layout) -> Result<(Attached
         }
         open = next;
     }
-    let missing = open.into_iter().filter_map(|(p, why)| Some((p.call?, why.join("; "))));
+    let missing = open.into_iter().filter_map(|(p, why)| Some((p.call()?, why.join("; "))));
     attached.missing = missing.collect();
     let by_function = attached.calls.iter().any(|(_, form)| *form == Form::Function);
     let form = if by_function { Form::Function } else { Form::Tracepoint };
     let what = "trees renamed before they are deleted are shown by their new path";
-    links.add(attach_more(ebpf, &functions, &mut attached, form, RENAMES, what)?);
+    links.add(attach_more(ebpf, &functions, &mut attached, form, &hooks::renames(), what)?);
     if layout.has_32_bit && by_function {
         let what = "calls of 32-bit programs";
-        links.add(attach_more(ebpf, &functions, &mut attached, form, &OF_32_BIT, what)?);
+        links.add(attach_more(ebpf, &functions, &mut attached, form, &hooks::of_32_bit(), what)?);
     } else if layout.has_32_bit {
         let why = "calls of 32-bit programs: syscall tracepoints do not show them";
         attached.not_covered.push(why.into());
@@ -144,13 +144,12 @@ fn attach_more(
     pairs: &[Pair],
     without: &str,
 ) -> Result<Vec<Link>> {
-    let pairs: Vec<&Pair> = pairs.iter().collect();
     let mut links = Vec::new();
-    for (pair, result) in pairs.iter().zip(put_in(ebpf, functions, form, &pairs)?) {
+    for (pair, result) in pairs.iter().zip(put_in(ebpf, functions, form, pairs)?) {
         match result {
             Ok(both) => {
                 links.extend(both);
-                attached.add(form, pair);
+                attached.add(form, *pair);
             }
             Err(error) => {
                 let hook = pair.hook(form, Side::Exit);
@@ -162,10 +161,15 @@ fn attach_more(
 }
 
 /// Functions on which it is good to have programs too.
-fn more_functions(layout: &Layout) -> Vec<&'static Pair> {
-    let of_32_bit: &[Pair] = if layout.has_32_bit { &OF_32_BIT } else { &[] };
-    let io_uring = layout.io_uring.is_some_and(|shown| shown.countable).then_some(&IO_URING);
-    RENAMES.iter().chain(of_32_bit).chain(io_uring).collect()
+fn more_functions(layout: &Layout) -> Vec<Pair> {
+    let mut more = hooks::renames();
+    if layout.has_32_bit {
+        more.extend(hooks::of_32_bit());
+    }
+    if layout.io_uring.is_some_and(|shown| shown.countable) {
+        more.extend(hooks::io_uring());
+    }
+    more
 }
 
 /// Attaches pairs in one form; one result for each. What is on functions is loaded already.
@@ -173,13 +177,13 @@ pub(super) fn put_in(
     ebpf: &mut Ebpf,
     functions: &Loaded,
     form: Form,
-    pairs: &[&Pair],
+    pairs: &[Pair],
 ) -> Result<Vec<Result<[Link; 2]>>> {
     // All are loaded before any is attached: the verifier takes its time, and calls made between the
     // two halves of a pair are not counted.
     let attach = |ebpf: &mut Ebpf, loaded: &Loaded| {
-        let one = |pair: &&Pair| {
-            loaded.pair(form, pair).and_then(|()| links::attach_pair(ebpf, form, pair))
+        let one = |pair: &Pair| {
+            loaded.pair(form, *pair).and_then(|()| links::attach_pair(ebpf, form, *pair))
         };
         pairs.iter().map(one).collect()
     };
@@ -197,10 +201,10 @@ fn attach_form(
     ebpf: &mut Ebpf,
     functions: &Loaded,
     form: Form,
-    pairs: &[&Pair],
+    pairs: &[Pair],
 ) -> Result<Vec<Result<[Link; 2]>>> {
     let mut results = put_in(ebpf, functions, form, pairs)?;
-    let calls: Vec<Call> = pairs.iter().filter_map(|pair| pair.call).collect();
+    let calls: Vec<Call> = pairs.iter().filter_map(Pair::call).collect();
     let seen = selftest::seen(ebpf, &calls)?;
     for ((pair, result), seen) in pairs.iter().zip(&mut results).zip(seen) {
         if result.is_ok() && !seen {

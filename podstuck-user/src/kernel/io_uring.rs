@@ -1,11 +1,11 @@
 //! Deletions by io_uring: counted where its function can be hooked, else noticed by its tracepoint.
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use aya::Ebpf;
 
 use super::{
     attach::{Attached, put_in},
-    hooks::{Form, IO_URING},
+    hooks::{self, Form},
     layout::IoUring,
     links::{self, Link},
     programs::Loaded,
@@ -14,7 +14,7 @@ use super::{
 
 /// How deletions by io_uring are seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Seen {
+pub enum Coverage {
     /// As any other: by outcome, target and process.
     Counted,
     /// That they are made and nothing else, for this reason.
@@ -40,17 +40,20 @@ pub(super) fn attach(
     } else if !shown.countable {
         "this kernel's requests cannot be read at their end".to_owned()
     } else {
-        let result = put_in(ebpf, functions, Form::Function, &[&IO_URING])?.pop();
-        match result.context("a pair without a result")? {
-            Ok(both) => {
-                attached.add(Form::Function, &IO_URING);
-                attached.io_uring = Some(Seen::Counted);
-                return Ok(both.into());
+        let pairs = hooks::io_uring();
+        let results = put_in(ebpf, functions, Form::Function, &pairs)?;
+        match results.into_iter().collect::<Result<Vec<_>>>() {
+            Ok(links) => {
+                for pair in pairs {
+                    attached.add(Form::Function, pair);
+                }
+                attached.io_uring = Some(Coverage::Counted);
+                return Ok(links.into_iter().flatten().collect());
             }
             Err(error) => format!("{error:#}"),
         }
     };
-    let noticed = if shown.told {
+    let noticed = if shown.noticeable {
         tracefs::with(|| queued(ebpf)).map_err(|error| format!("{why}; {TRACEPOINT}: {error:#}"))
     } else {
         Err(format!("{why}, and no tracepoint tells them"))
@@ -58,7 +61,7 @@ pub(super) fn attach(
     Ok(match noticed {
         Ok(link) => {
             attached.hooks.push(TRACEPOINT.to_owned());
-            attached.io_uring = Some(Seen::Noticed(why));
+            attached.io_uring = Some(Coverage::Noticed(why));
             vec![link]
         }
         Err(why) => {

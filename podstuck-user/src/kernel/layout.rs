@@ -10,7 +10,7 @@ use podstuck_common::config::{NO_OFFSET, Offsets};
 
 use super::{
     btf::Btf,
-    hooks::{IO_URING, OF_32_BIT},
+    hooks::{self, Pair},
 };
 
 /// Where the kernel describes its own types.
@@ -34,7 +34,7 @@ pub struct IoUring {
     /// The function that deletes can be hooked, and its request can be read (Linux 6.0).
     pub countable: bool,
     /// A tracepoint tells that a request is one to delete (Linux 5.19).
-    pub told: bool,
+    pub noticeable: bool,
 }
 
 /// Reads the running kernel's layout. Never fails: without it counts and errnos remain.
@@ -196,11 +196,16 @@ fn from_btf(btf: &Btf<'_>) -> Layout {
         offsets.filename_name,
     ];
     let io_uring = btf.offset("io_unlink", "flags").map(|_| IoUring {
-        countable: !needed.contains(&NO_OFFSET) && btf.has_function(IO_URING.function()),
-        told: offsets.io_uring_opcode != NO_OFFSET,
+        countable: !needed.contains(&NO_OFFSET) && has_any(btf, &hooks::io_uring()),
+        noticeable: offsets.io_uring_opcode != NO_OFFSET,
     });
-    let has_32_bit = btf.has_function(OF_32_BIT[0].function());
+    let has_32_bit = has_any(btf, &hooks::of_32_bit());
     Layout { offsets, problems, has_32_bit, io_uring }
+}
+
+/// Whether this kernel has such entry points.
+fn has_any(btf: &Btf<'_>, pairs: &[Pair]) -> bool {
+    pairs.iter().any(|pair| btf.has_function(pair.function()))
 }
 
 #[cfg(test)]

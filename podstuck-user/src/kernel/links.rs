@@ -34,14 +34,14 @@ impl Drop for Links {
     }
 }
 
-fn program<'a>(ebpf: &'a mut Ebpf, form: Form, pair: &Pair, side: Side) -> Result<&'a mut Program> {
+fn program(ebpf: &mut Ebpf, form: Form, pair: Pair, side: Side) -> Result<&mut Program> {
     let name = pair.program(form, side);
     ebpf.program_mut(&name).with_context(|| format!("this build has no program `{name}`"))
 }
 
 /// The exit first: a call that is under way then leaves an exit without entry, which is counted,
 /// and not an entry without exit, which would look like a call that never returns.
-pub(super) fn attach_pair(ebpf: &mut Ebpf, form: Form, pair: &Pair) -> Result<[Link; 2]> {
+pub(super) fn attach_pair(ebpf: &mut Ebpf, form: Form, pair: Pair) -> Result<[Link; 2]> {
     let mut attach = |side| {
         attach_one(program(ebpf, form, pair, side)?, pair, side)
             .with_context(|| format!("attaching to {}", pair.hook(form, side)))
@@ -49,7 +49,7 @@ pub(super) fn attach_pair(ebpf: &mut Ebpf, form: Form, pair: &Pair) -> Result<[L
     Ok([attach(Side::Exit)?, attach(Side::Enter)?])
 }
 
-fn attach_one(program: &mut Program, pair: &Pair, side: Side) -> Result<Link> {
+fn attach_one(program: &mut Program, pair: Pair, side: Side) -> Result<Link> {
     Ok(match program {
         Program::TracePoint(program) => {
             let event = pair.event(side).context("there is no such tracepoint")?;

@@ -21,7 +21,7 @@ pub(super) struct Loaded(HashMap<String, Result<(), String>>);
 
 impl Loaded {
     /// Whether all programs of a pair are in the kernel.
-    pub(super) fn pair(&self, form: Form, pair: &Pair) -> Result<()> {
+    pub(super) fn pair(&self, form: Form, pair: Pair) -> Result<()> {
         self.program(&pair.program(form, Side::Exit))?;
         self.program(&pair.program(form, Side::Enter))?;
         if goes_on(form, pair) {
@@ -40,13 +40,13 @@ impl Loaded {
 }
 
 /// Whether a pair's exit goes on with [`AFTER_RETURN`].
-fn goes_on(form: Form, pair: &Pair) -> bool {
+fn goes_on(form: Form, pair: Pair) -> bool {
     form == Form::Function && pair.is_system_call()
 }
 
 /// Loads what is on functions. The kernel's types, which these programs refer to, take ten megabytes and
 /// more: they are read once and not kept.
-pub(super) fn load_functions(ebpf: &mut Ebpf, pairs: &[&Pair], more: &[&Pair]) -> Loaded {
+pub(super) fn load_functions(ebpf: &mut Ebpf, pairs: &[Pair], more: &[Pair]) -> Loaded {
     let btf = match Btf::from_sys_fs() {
         Ok(btf) => btf,
         Err(error) => {
@@ -56,26 +56,26 @@ pub(super) fn load_functions(ebpf: &mut Ebpf, pairs: &[&Pair], more: &[&Pair]) -
         }
     };
     let mut loaded = load(ebpf, Form::Function, pairs, Some(&btf));
-    if pairs.iter().any(|pair| loaded.pair(Form::Function, pair).is_ok()) {
+    if pairs.iter().any(|pair| loaded.pair(Form::Function, *pair).is_ok()) {
         loaded.0.extend(load(ebpf, Form::Function, more, Some(&btf)).0);
     }
     loaded
 }
 
 /// Loads what is on tracepoints.
-pub(super) fn load_tracepoints(ebpf: &mut Ebpf, pairs: &[&Pair]) -> Loaded {
+pub(super) fn load_tracepoints(ebpf: &mut Ebpf, pairs: &[Pair]) -> Loaded {
     load(ebpf, Form::Tracepoint, pairs, None)
 }
 
 /// Programs to load, each with a pair that it belongs to: the first one, where several share it.
-fn jobs<'a>(form: Form, pairs: &[&'a Pair]) -> BTreeMap<String, &'a Pair> {
+fn jobs(form: Form, pairs: &[Pair]) -> BTreeMap<String, Pair> {
     let mut jobs = BTreeMap::new();
     for pair in pairs {
         for side in [Side::Exit, Side::Enter] {
             jobs.entry(pair.program(form, side)).or_insert(*pair);
         }
         // It refers to the type of the function, which all of them have.
-        if goes_on(form, pair) {
+        if goes_on(form, *pair) {
             jobs.entry(AFTER_RETURN.to_owned()).or_insert(*pair);
         }
     }
@@ -83,7 +83,7 @@ fn jobs<'a>(form: Form, pairs: &[&'a Pair]) -> BTreeMap<String, &'a Pair> {
 }
 
 /// Loads pairs in one form, at once: the verifier works on each by itself, on a CPU of its own.
-fn load(ebpf: &mut Ebpf, form: Form, pairs: &[&Pair], btf: Option<&Btf>) -> Loaded {
+fn load(ebpf: &mut Ebpf, form: Form, pairs: &[Pair], btf: Option<&Btf>) -> Loaded {
     let jobs = jobs(form, pairs);
     let mut loaded: HashMap<String, Result<(), String>> = std::thread::scope(|scope| {
         let threads: Vec<_> = ebpf
@@ -115,7 +115,7 @@ fn go_on_after_return(ebpf: &mut Ebpf) -> Result<()> {
     array.set(0, &program, 0).context("entering it into `AFTER_RETURN`")
 }
 
-fn load_one(program: &mut Program, btf: Option<&Btf>, pair: &Pair) -> Result<()> {
+fn load_one(program: &mut Program, btf: Option<&Btf>, pair: Pair) -> Result<()> {
     if program.fd().is_ok() {
         return Ok(());
     }

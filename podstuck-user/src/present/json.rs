@@ -3,6 +3,7 @@
 use std::{borrow::Cow, io};
 
 use jiff::Timestamp;
+use podstuck_engine::cause::Cause;
 use serde::Serialize;
 use serde_json::{
     Serializer,
@@ -40,6 +41,8 @@ pub enum Line<'a> {
     Search(&'a Search),
     /// Last line of a run.
     Summary(&'a Summary),
+    /// What a cause means.
+    Cause(&'a Cause),
 }
 
 /// One line with its end. It holds no control characters but that one.
@@ -53,6 +56,7 @@ pub fn line(time: Timestamp, line: &Line<'_>) -> String {
         Line::Holder(body) => render(time, "holder", body),
         Line::Search(body) => render(time, "search", body),
         Line::Summary(body) => render(time, "summary", body),
+        Line::Cause(body) => render(time, "cause", body),
     }
 }
 
@@ -151,8 +155,9 @@ mod tests {
             at(&Line::Finding(&sample::finding())),
             concat!(
                 r#"{"schema":"podstuck/v1","type":"finding","time":"2023-11-14T22:13:20.000000000Z","#,
-                r#""id":"volume-held-by-host-process","state":"new","severity":"critical","#,
-                r#""confidence":0.92,"blocks_deletion":true,"#,
+                r#""id":"volume-held-by-host-process","instance":"volume-held-by-host-process-1","#,
+                r#""state":"new","severity":"critical","certainty":"firm","confidence":0.95,"#,
+                r#""stage":"volumes","blocks_deletion":true,"#,
                 r#""pod":{"uid":"3f2a1f5c-8a54-4c0e-9d38-0d7e5a1b2c3d","namespace":"shop","name":"cart-0"},"#,
                 r#""container":null,"#,
                 r#""volume":{"name":"data","plugin":"kubernetes.io/csi","#,
@@ -163,11 +168,11 @@ mod tests {
                 r#""path":"/var/lib/kubelet/pods/3f2a1f5c-8a54-4c0e-9d38-0d7e5a1b2c3d/volumes/kubernetes.io~csi/data/mount","#,
                 r#""errno":16,"errno_name":"EBUSY"},"count":3,"#,
                 r#""first":"2023-11-14T22:13:20.000000000Z","last":"2023-11-14T22:17:24.000000000Z","#,
-                r#""evidence":[{"fact":"umount2 failed with EBUSY 3 times, 122 s apart","source":"syscall tracepoint"},"#,
-                r#"{"fact":"process 4242 (backup) has its working directory there","source":"/proc/4242/cwd"}],"#,
+                r#""evidence":[{"fact":"umount2 failed with EBUSY 3 times, 122 s apart","source":"syscall probe","since":"2023-11-14T22:13:20.000000000Z"},"#,
+                r#"{"fact":"process 4242 (backup) has its working directory there","source":"/proc/4242/cwd","since":"2023-11-14T22:13:20.000000000Z"}],"#,
                 r#""explanation":"A process of the host works in the volume. The kernel does not unmount a file system that is in use, so kubelet tries again every 122 seconds.","#,
                 r#""remedies":[{"command":"kill 4242","risk":"ends the backup"}],"#,
-                r#""likely_causes_ruled_out":["nested-mount-under-volume: nothing is mounted below it"]}"#,
+                r#""likely_causes_ruled_out":["nested-mount-under-volume: nothing is mounted below it"],"not_known":[]}"#,
                 "\n"
             )
         );
@@ -214,7 +219,7 @@ mod tests {
                 r#""window_s":30.0,"calls":800015,"#,
                 r#""by_outcome":{"unlinkat":{"EISDIR":12},"unlinkat+AT_REMOVEDIR":{"EBUSY":3,"ok":800000}},"#,
                 r#""completeness":{"events_lost":0,"events_limited":0,"unmatched_exits":0,"map_full":0,"probes_skipped":0,"#,
-                r#""io_uring_deletions":0,"looks_late_s":0,"unresolved":0,"probes_missing":[]},"#,
+                r#""io_uring_deletions":0,"looks_late_s":0,"objects_dropped":0,"unresolved":0,"probes_missing":[]},"#,
                 r#""self":{"cpu_s":0.12,"rss_bytes":12897485,"bpf_ns_per_call":null}}"#,
                 "\n"
             )
@@ -246,6 +251,15 @@ mod tests {
                 "\n"
             )
         );
+    }
+
+    #[test]
+    fn a_cause_is_a_line() {
+        let cause = podstuck_engine::catalogue::find("mass-deletion").unwrap();
+        let value: serde_json::Value = serde_json::from_str(&at(&Line::Cause(cause))).unwrap();
+        assert_eq!((&value["type"], &value["id"]), (&"cause".into(), &"mass-deletion".into()));
+        assert_eq!(value["look_alikes"][0]["cause"], "call-hung-unexplained");
+        assert_eq!(value["kind"], "cause");
     }
 
     #[test]

@@ -8,10 +8,13 @@ use std::{
 };
 
 use jiff::Timestamp;
+use podstuck_engine::cause::{CauseId, Kind};
 
 use crate::model::{
     call::{Call, Outcome},
-    finding::{Evidence, FaultyCall, Finding, FindingState, Progress, Remedy, Severity},
+    diagnosis::Stage,
+    evidence::{Certainty, Evidence, RuledOut, Source},
+    finding::{FaultyCall, Finding, FindingState, Progress, Remedy, Severity},
     holder::{HeldMount, Holder, How, Search, Subject, Through},
     hung::{Hung, Phase, Since},
     identity::{Actor, Component, Parent, Pod, Volume},
@@ -36,13 +39,26 @@ pub(crate) fn pod() -> Pod {
     }
 }
 
+fn evidence(fact: &str, source: Source) -> Evidence {
+    Evidence { fact: fact.into(), source, since: time(0) }
+}
+
+pub(crate) fn ruled_out(fact: &str) -> RuledOut {
+    let cause = CauseId::new("nested-mount-under-volume");
+    RuledOut { cause, fact: fact.into(), since: time(0) }
+}
+
 pub(crate) fn finding() -> Finding {
     let path = JsonPath(PathBuf::from(format!("{POD_DIR}/kubernetes.io~csi/data/mount")));
     Finding {
-        id: "volume-held-by-host-process",
+        id: CauseId::new("volume-held-by-host-process"),
+        kind: Kind::Cause,
+        instance: "volume-held-by-host-process-1".into(),
         state: FindingState::New,
         severity: Severity::Critical,
-        confidence: 0.92,
+        certainty: Certainty::Firm,
+        confidence: Certainty::Firm.confidence(),
+        stage: Stage::Volumes,
         blocks_deletion: Some(true),
         pod: Some(pod()),
         container: None,
@@ -53,6 +69,7 @@ pub(crate) fn finding() -> Finding {
         }),
         actor: Some(Actor {
             pid: 812,
+            started: None,
             comm: "umount".into(),
             cgroup: Some("/system.slice/kubelet.service".into()),
             component: Component::UmountHelper,
@@ -64,19 +81,18 @@ pub(crate) fn finding() -> Finding {
         first: time(0),
         last: time(244),
         evidence: vec![
-            Evidence::new("umount2 failed with EBUSY 3 times, 122 s apart", "syscall tracepoint"),
-            Evidence::new(
+            evidence("umount2 failed with EBUSY 3 times, 122 s apart", Source::Probe),
+            evidence(
                 "process 4242 (backup) has its working directory there",
-                "/proc/4242/cwd",
+                Source::proc("/proc/4242/cwd"),
             ),
         ],
         explanation: "A process of the host works in the volume. The kernel does not unmount a \
                       file system that is in use, so kubelet tries again every 122 seconds."
             .into(),
         remedies: vec![Remedy { command: "kill 4242".into(), risk: "ends the backup".into() }],
-        likely_causes_ruled_out: vec![
-            "nested-mount-under-volume: nothing is mounted below it".into(),
-        ],
+        likely_causes_ruled_out: vec![ruled_out("nothing is mounted below it")],
+        not_known: Vec::new(),
     }
 }
 
@@ -97,10 +113,11 @@ pub(crate) fn hostile() -> Finding {
         ..actor
     });
     finding.call.path = bytes(b"/v/caf\xe9\x1b[2J");
-    finding.evidence = vec![Evidence::new(text(), text())];
+    finding.evidence = vec![evidence(HOSTILE, Source::file(text()))];
     finding.explanation = text();
     finding.remedies = vec![Remedy { command: text(), risk: text() }];
-    finding.likely_causes_ruled_out = vec![text()];
+    finding.likely_causes_ruled_out = vec![ruled_out(HOSTILE)];
+    finding.not_known = vec![text()];
     finding
 }
 
@@ -141,7 +158,7 @@ pub(crate) fn progress() -> Progress {
 
 pub(crate) fn start() -> Start {
     Start {
-        version: "0.1.0",
+        version: "0.1.0".into(),
         kernel: "6.1.0-18-amd64".into(),
         backend: "tracepoint".into(),
         probes_attached: vec!["sys_enter_umount".into(), "sys_exit_umount".into()],

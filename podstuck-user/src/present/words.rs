@@ -2,7 +2,10 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::model::finding::{FindingState, Severity};
+use crate::model::{
+    evidence::Certainty,
+    finding::{FindingState, Severity},
+};
 
 /// As in JSON.
 pub(crate) const fn severity(severity: Severity) -> &'static str {
@@ -31,16 +34,14 @@ pub(crate) const fn blocks(blocks_deletion: Option<bool>) -> &'static str {
     }
 }
 
-/// As in `very likely (0.92)`.
-pub(crate) fn confidence(confidence: f64) -> String {
-    let word = match confidence {
-        c if c >= 0.95 => "certain",
-        c if c >= 0.8 => "very likely",
-        c if c >= 0.6 => "likely",
-        c if c >= 0.3 => "possible",
-        _ => "a guess",
+/// As in `likely (0.70)`.
+pub(crate) fn certainty(certainty: Certainty) -> String {
+    let word = match certainty {
+        Certainty::Firm => "certain",
+        Certainty::Likely => "likely",
+        Certainty::Possible => "possible",
     };
-    format!("{word} ({confidence:.2})")
+    format!("{word} ({:.2})", certainty.confidence())
 }
 
 /// As in `812,345`.
@@ -101,7 +102,7 @@ mod tests {
         assert_eq!((times(1), times(1_000)), ("once".into(), "1,000 times".into()));
         assert_eq!([0, 59, 242, 7_384].map(duration).join(", "), "0s, 59s, 4m 2s, 2h 3m 4s");
         assert_eq!([30.0, 0.52, 3_600.0].map(window).join(", "), "30 s, 0.5 s, 3600 s");
-        assert_eq!(confidence(0.3), "possible (0.30)");
+        assert_eq!(certainty(Certainty::Possible), "possible (0.30)");
         assert!(duration(u64::MAX).contains('h'));
     }
 

@@ -5,10 +5,10 @@ use aya::{
     Ebpf,
     maps::{HashMap, MapData},
 };
-use podstuck_common::record::Actor;
+use podstuck_common::record::Caller;
 
 /// The probes' table of processes.
-pub(super) struct Actors(HashMap<MapData, u32, Actor>);
+pub(super) struct Actors(HashMap<MapData, u32, Caller>);
 
 impl Actors {
     /// Takes the table out of the loaded probes.
@@ -18,7 +18,7 @@ impl Actors {
     }
 
     /// A process by id; `None` when the table has forgotten it.
-    pub(super) fn get(&self, pid: u32) -> Option<Actor> {
+    pub(super) fn get(&self, pid: u32) -> Option<Caller> {
         self.0.get(&pid, 0).ok()
     }
 }

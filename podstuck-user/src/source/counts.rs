@@ -14,13 +14,13 @@ use aya::{
     maps::{Array, MapData, MapError, PerCpuHashMap},
 };
 use nix::libc;
-use podstuck_common::record::{Count, CountKey};
+use podstuck_common::record::{CallTotals, CountKey};
 
 /// What replaces the grace period where the kernel does not offer it (`nohz_full`): programs take
 /// microseconds, so this is long, but it is a guess and not a proof.
 const WITHOUT_MEMBARRIER: Duration = Duration::from_millis(100);
 
-type Table = PerCpuHashMap<MapData, CountKey, Count>;
+type Table = PerCpuHashMap<MapData, CountKey, CallTotals>;
 
 /// Both tables of counts and the switch between them.
 pub(super) struct Counts {
@@ -42,7 +42,7 @@ impl Counts {
     }
 
     /// All counts since the last drain. Takes tens of milliseconds, most of it waiting.
-    pub(super) fn drain(&mut self) -> Result<Vec<(CountKey, Count)>> {
+    pub(super) fn drain(&mut self) -> Result<Vec<(CountKey, CallTotals)>> {
         let full = self.written;
         self.written = 1 - full;
         let generation = self.written as u32;
@@ -55,7 +55,7 @@ impl Counts {
         let mut counts = Vec::with_capacity(keys.len());
         for key in keys {
             let shares = table.get(&key, 0).context("reading a count")?;
-            let mut sum = Count::default();
+            let mut sum = CallTotals::default();
             for share in shares.iter() {
                 sum.calls += share.calls;
                 sum.total_ns += share.total_ns;

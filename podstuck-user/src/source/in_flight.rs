@@ -39,10 +39,10 @@ impl InFlightTable {
     ///
     /// An entry may change while it is read; one whose thread is written is as old as it says,
     /// because the thread is written last.
-    pub(super) fn older_than(&self, patience: Duration) -> Result<Vec<InFlight>> {
-        let now = Monotonic::now();
+    pub(super) fn older_than(&self, threshold: Duration) -> Result<Vec<InFlight>> {
+        let now = crate::clock::now();
         let is_old = |entry: &InFlight| {
-            entry.thread != 0 && now.since(Monotonic(entry.start_ns)) >= patience
+            entry.thread != 0 && now.since(Monotonic(entry.start_ns)) >= threshold
         };
         let mut old = Vec::new();
         for slot in 0..IN_FLIGHT_SLOTS {
@@ -55,9 +55,9 @@ impl InFlightTable {
     }
 
     /// Removes the entries of threads that have ended; how many there were.
-    pub(super) fn sweep(&mut self) -> Result<u64> {
+    pub(super) fn remove_abandoned(&mut self) -> Result<u64> {
         const REMOVING: &str = "removing the entry of a thread that has ended";
-        let now = Monotonic::now();
+        let now = crate::clock::now();
         let over =
             |entry: &InFlight| now.since(Monotonic(entry.start_ns)) > GRACE && !lives(entry.thread);
         let mut removed = 0;

@@ -18,7 +18,7 @@ use std::{
 
 use anyhow::{Context, Result, anyhow};
 use aya::Ebpf;
-use podstuck_common::record::{Actor, Count, CountKey, InFlight};
+use podstuck_common::record::{CallTotals, Caller, CountKey, InFlight};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
@@ -30,18 +30,18 @@ use super::{
 use crate::kernel::privilege;
 
 /// How often entries that nobody will remove are looked for, in drains.
-const SWEEP_EVERY: u64 = 30;
+const REMOVE_EVERY: u64 = 30;
 
 /// What the tables held since the last drain.
 #[derive(Debug, Default)]
 pub struct Drained {
     /// Exact counts.
-    pub counts: Vec<(CountKey, Count)>,
+    pub counts: Vec<(CountKey, CallTotals)>,
     /// The processes in them, as far as the probes still know them.
-    pub actors: HashMap<u32, Actor>,
+    pub actors: HashMap<u32, Caller>,
     /// Losses since the probes were loaded.
     pub losses: Losses,
-    /// Calls that have not returned for longer than the patience.
+    /// Calls that have not returned for longer than the threshold.
     pub in_flight: Vec<InFlight>,
     /// Calls, since the probes were loaded, whose return was missed and whose thread has ended.
     pub abandoned: u64,
@@ -52,7 +52,7 @@ struct Maps {
     actors: Actors,
     losses: LossCounters,
     in_flight: InFlightTable,
-    patience: Duration,
+    threshold: Duration,
     abandoned: u64,
     drains: u64,
 }
@@ -65,9 +65,9 @@ pub struct Tables {
 impl Tables {
     /// Takes the maps out of the loaded probes and starts the thread. Calls in flight are told from
     /// that age on.
-    pub fn take(ebpf: &mut Ebpf, patience: Duration) -> Result<Self> {
+    pub fn take(ebpf: &mut Ebpf, threshold: Duration) -> Result<Self> {
         let maps = Maps {
-            patience,
+            threshold,
             counts: Counts::take(ebpf)?,
             actors: Actors::take(ebpf)?,
             losses: LossCounters::take(ebpf)?,
@@ -114,10 +114,10 @@ impl Maps {
         let actors =
             pids.into_iter().filter_map(|pid| Some((pid, self.actors.get(pid)?))).collect();
         self.drains += 1;
-        if self.drains.is_multiple_of(SWEEP_EVERY) {
-            self.abandoned += self.in_flight.sweep()?;
+        if self.drains.is_multiple_of(REMOVE_EVERY) {
+            self.abandoned += self.in_flight.remove_abandoned()?;
         }
-        let in_flight = self.in_flight.older_than(self.patience)?;
+        let in_flight = self.in_flight.older_than(self.threshold)?;
         let losses = self.losses.read()?;
         Ok(Drained { counts, actors, losses, in_flight, abandoned: self.abandoned })
     }

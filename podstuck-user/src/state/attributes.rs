@@ -1,49 +1,60 @@
 //! Flags of an inode that make its removal fail, read from an object and its directory.
 
-use std::{ffi::OsStr, path::Path};
+use std::ffi::OsString;
 
 use anyhow::{Context, Result};
 use rustix::fs::{AtFlags, Mode, OFlags, StatxAttributes, StatxFlags, statx};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    look::{Answer, seen_by},
+    helper::{Question, Teller},
+    seen_by::{seen_by, while_it_lives},
     swap,
 };
+use crate::{model::object::Attributes, query::ObjectAttributes};
 
-/// Flags of an inode that make its removal fail with EPERM.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Attributes {
-    /// `chattr +i`
-    pub immutable: bool,
-    /// `chattr +a`
-    pub append_only: bool,
-    /// Whether this file system reports both.
-    pub known: bool,
+/// Those of an object and of its directory, and what else keeps an object from being removed.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct ReadAttributes {
+    /// Whose mount namespace and root directory.
+    pub(super) pid: u32,
+    /// Directory that holds the object.
+    pub(super) directory: OsString,
+    pub(super) name: OsString,
+    /// Device and inode number that the directory must have; inode 0 when unknown.
+    pub(super) expected: (u32, u64),
 }
 
-/// Reads those of an object and of its directory, and what else keeps an object from being removed.
-pub(super) fn read(
-    pid: u32,
-    directory: &Path,
-    name: &OsStr,
-    expected: (u32, u64),
-) -> Result<Answer> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let open = rustix::fs::open(directory, flags, Mode::empty())
-        .with_context(|| format!("opening {}", directory.display()))?;
-    let wanted = StatxFlags::BASIC_STATS;
-    let own = statx(&open, "", AtFlags::EMPTY_PATH, wanted).context("reading the directory")?;
-    let object = statx(&open, name, AtFlags::SYMLINK_NOFOLLOW, wanted)
-        .with_context(|| format!("reading {} in {}", name.display(), directory.display()))?;
-    let device = kernel_dev(own.stx_dev_major, own.stx_dev_minor);
-    Ok(Answer::Attributes {
-        object: attribute_bits(&object),
-        directory: attribute_bits(&own),
-        same_directory: expected == (device, own.stx_ino),
-        sticky: own.stx_mode & 0o1000 != 0,
-        swap: swap::is_active(&object, |path| seen_by(pid, path.as_os_str())),
-    })
+impl Question for ReadAttributes {
+    type Step = ();
+    type Part = ();
+    type Answer = ObjectAttributes;
+
+    fn answer(self, _: &mut Teller<(), ()>) -> Result<ObjectAttributes> {
+        while_it_lives(self.pid, || self.read())
+    }
+}
+
+impl ReadAttributes {
+    fn read(&self) -> Result<ObjectAttributes> {
+        let directory = seen_by(self.pid, &self.directory);
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let open = rustix::fs::open(&directory, flags, Mode::empty())
+            .with_context(|| format!("opening {}", directory.display()))?;
+        let wanted = StatxFlags::BASIC_STATS;
+        let own = statx(&open, "", AtFlags::EMPTY_PATH, wanted).context("reading the directory")?;
+        let name = self.name.as_os_str();
+        let object = statx(&open, name, AtFlags::SYMLINK_NOFOLLOW, wanted)
+            .with_context(|| format!("reading {} in {}", name.display(), directory.display()))?;
+        let device = kernel_dev(own.stx_dev_major, own.stx_dev_minor);
+        Ok(ObjectAttributes {
+            object: attribute_bits(&object),
+            directory: attribute_bits(&own),
+            same_directory: self.expected == (device, own.stx_ino),
+            sticky: own.stx_mode & 0o1000 != 0,
+            swap: swap::is_active(&object, |path| seen_by(self.pid, path.as_os_str())),
+        })
+    }
 }
 
 /// `super_block.s_dev`: 12 bits of major number above 20 bits of minor (include/linux/kdev_t.h).
@@ -73,10 +84,10 @@ mod tests {
         let meta = fs::metadata(dir.path()).unwrap();
         let (major, minor) = (rustix::fs::major(meta.st_dev()), rustix::fs::minor(meta.st_dev()));
         let expected = (kernel_dev(major, minor), meta.st_ino());
-        let answer = read(std::process::id(), dir.path(), "f".as_ref(), expected).unwrap();
-        let Answer::Attributes { object, same_directory, .. } = answer else {
-            panic!("an answer to another question");
-        };
+        let pid = std::process::id();
+        let directory = dir.path().into();
+        let question = ReadAttributes { pid, directory, name: "f".into(), expected };
+        let ObjectAttributes { object, same_directory, .. } = question.read().unwrap();
         assert!(!object.immutable && !object.append_only && same_directory);
     }
 }

@@ -1,4 +1,4 @@
-//! What is in a directory that does not become empty: the helper's side.
+//! What is in a directory that does not become empty, and who uses it.
 
 use std::{
     ffi::OsString,
@@ -11,33 +11,43 @@ use std::{
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
+use super::{
+    helper::{Question, Teller},
+    holders::users_below,
+    seen_by::{seen_by, while_it_lives},
+};
+use crate::model::object::{Entries, Entry, User};
+
 /// Names that are listed. More are only counted.
 const LISTED: usize = 64;
 /// Entries that are looked at.
 const COUNTED: u64 = 100_000;
 
-/// Something in a directory.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
-    /// Its name.
-    pub name: OsString,
-    /// A directory.
-    pub is_directory: bool,
-    /// Time since its inode last changed, which is at least that since it was made.
-    pub age: Duration,
+/// What is in a directory. Before that it tells who uses something below it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct ReadDirectory {
+    /// Whose mount namespace and root directory; not one of the users.
+    pub(super) pid: u32,
+    /// Inode number of its mount namespace.
+    pub(super) namespace: u32,
+    pub(super) directory: OsString,
 }
 
-/// What is in a directory, the newest first.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entries {
-    /// Some of them.
-    pub listed: Vec<Entry>,
-    /// How many there are; at most 100,000 are looked at.
-    pub count: u64,
+impl Question for ReadDirectory {
+    type Step = ();
+    type Part = Vec<User>;
+    type Answer = Entries;
+
+    fn answer(self, tell: &mut Teller<(), Vec<User>>) -> Result<Entries> {
+        let Self { pid, namespace, directory } = &self;
+        // From memory, and so even if the directory does not answer.
+        tell.part(&users_below(*pid, *namespace, Path::new(directory)))?;
+        while_it_lives(*pid, || entries(&seen_by(*pid, directory)))
+    }
 }
 
 /// Reads a directory, and nothing below it.
-pub(super) fn entries(directory: &Path) -> Result<Entries> {
+fn entries(directory: &Path) -> Result<Entries> {
     let read =
         fs::read_dir(directory).with_context(|| format!("opening {}", directory.display()))?;
     let now = SystemTime::now();

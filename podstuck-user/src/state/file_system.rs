@@ -1,80 +1,31 @@
 //! The file system that a failed call was about, by mountinfo and by what sysfs says of its device.
 //! Neither touches the file system.
 
-use std::{
-    fs,
-    os::linux::fs::MetadataExt,
-    path::{Path, PathBuf},
+use std::{fs, path::Path};
+
+use super::mounts;
+use crate::model::{
+    file_system::{Counted, FileSystem},
+    mountinfo::tells_health,
+    mounts::Mount,
 };
-
-use procfs::process::{MountInfo, Process, all_processes};
-
-/// A mount, its file system, and the device below.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileSystem {
-    /// Where it is mounted.
-    pub point: PathBuf,
-    /// Its type.
-    pub fs_type: String,
-    /// Its device, or whatever the type calls its source.
-    pub source: String,
-    /// `major:minor`
-    pub device: String,
-    /// This mount is read-only.
-    pub mount_read_only: bool,
-    /// The whole file system is.
-    pub read_only: bool,
-    /// Options of the file system that say something about its health.
-    pub options: Vec<String>,
-    /// Whether a block device of this number exists; `None` where there never is one.
-    pub device_exists: Option<bool>,
-    /// What the kernel has counted on the device.
-    pub errors: Vec<Counted>,
-    /// The file that the mount was read from.
-    pub table: String,
-}
-
-/// An error counter of the kernel that is not zero.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Counted {
-    /// Its value.
-    pub value: String,
-    /// The file.
-    pub file: String,
-}
 
 /// The file system that a path lies on, by its text, in the namespace with this inode number: as
 /// `pid` sees it if it still is in there, else any other process that is. `None` when nobody is.
-pub fn of_path(pid: u32, namespace: u32, path: &Path) -> Option<FileSystem> {
-    let own = std::process::id();
-    let near = [pid, own].into_iter().filter(|pid| is_in(*pid, namespace));
-    let far = all_processes().into_iter().flatten().flatten();
-    let far = far.map(|process| process.pid.unsigned_abs()).filter(|pid| is_in(*pid, namespace));
-    near.chain(far).find_map(|pid| {
-        let table = Process::new(i32::try_from(pid).ok()?).ok()?.mountinfo().ok()?;
-        let above = table.into_iter().filter(|mount| path.starts_with(&mount.mount_point));
-        // Of equals the last: it covers those before.
-        let mount = above.max_by_key(|mount| mount.mount_point.as_os_str().len())?;
-        Some(describe(mount, format!("/proc/{pid}/mountinfo")))
-    })
+pub(crate) fn of_path(pid: u32, namespace: u32, path: &Path) -> Option<FileSystem> {
+    let table = mounts::of_namespace(pid, namespace)?;
+    let mount = table.covering(path)?;
+    Some(describe(mount, table.source.clone()))
 }
 
-fn is_in(pid: u32, namespace: u32) -> bool {
-    // `stat` of a namespace link is answered by nsfs; it reaches no other file system.
-    fs::metadata(format!("/proc/{pid}/ns/mnt")).is_ok_and(|m| m.st_ino() == u64::from(namespace))
-}
-
-fn describe(mount: MountInfo, table: String) -> FileSystem {
-    let telling = |(name, value): (&String, &Option<String>)| match (name.as_str(), value) {
-        ("errors", Some(value)) => Some(format!("errors={value}")),
-        ("shutdown" | "emergency_ro" | "norecovery", _) => Some(name.clone()),
-        _ => None,
-    };
-    let mut options: Vec<String> = mount.super_options.iter().filter_map(telling).collect();
+fn describe(mount: &Mount, table: String) -> FileSystem {
+    let all = mount.super_options.split(',');
+    let telling = all.filter(|option| *option != "ro" && tells_health(option));
+    let mut options: Vec<String> = telling.map(str::to_owned).collect();
     options.sort();
     // Major number 0 is for file systems without a device.
-    let has_device = !mount.majmin.starts_with("0:");
-    let place = format!("/sys/dev/block/{}", mount.majmin);
+    let has_device = mount.device.major != 0;
+    let place = format!("/sys/dev/block/{}", mount.device);
     let name = fs::read_link(&place).ok();
     let name = name.as_ref().and_then(|link| link.file_name()?.to_str()).unwrap_or_default();
     let counters = [
@@ -88,14 +39,14 @@ fn describe(mount: MountInfo, table: String) -> FileSystem {
             (value != "0" && value != "0x0").then_some(Counted { value, file })
         });
     FileSystem {
-        mount_read_only: mount.mount_options.contains_key("ro"),
-        read_only: mount.super_options.contains_key("ro"),
+        mount_read_only: mount.is_read_only(),
+        read_only: mount.is_super_read_only(),
         errors: errors.collect(),
-        point: mount.mount_point,
-        fs_type: mount.fs_type,
-        source: mount.mount_source.unwrap_or_default(),
+        point: mount.point.clone(),
+        fs_type: mount.fs_type.clone(),
+        source: mount.source.clone(),
         device_exists: has_device.then(|| fs::symlink_metadata(&place).is_ok()),
-        device: mount.majmin,
+        device: mount.device.to_string(),
         options,
         table,
     }
@@ -104,10 +55,22 @@ fn describe(mount: MountInfo, table: String) -> FileSystem {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proc::parse_mounts;
+
+    #[test]
+    fn a_name_that_is_no_text_hides_no_file_system() {
+        let text = b"1 0 8:1 / / rw - ext4 /dev/a rw\n2 1 0:9 / /\xff rw - tmpfs t rw\n\
+            3 1 0:10 / /v ro,noatime - ext4 s ro,seclabel,shutdown,errors=remount-ro\n";
+        let table = parse_mounts(7, text);
+        let found = describe(table.covering(Path::new("/v/x")).unwrap(), table.source.clone());
+        assert_eq!(found.options, ["errors=remount-ro", "shutdown"]);
+        assert!(found.read_only && found.mount_read_only && found.device_exists.is_none());
+        assert_eq!(found.table, "/proc/7/mountinfo");
+    }
 
     #[test]
     fn the_file_system_of_a_path_is_found() {
-        let own = fs::metadata("/proc/self/ns/mnt").unwrap().st_ino() as u32;
+        let own = crate::state::namespaces::of_process(std::process::id()).unwrap();
         let found = of_path(u32::MAX >> 1, own, Path::new("/proc/self/status")).unwrap();
         assert_eq!((found.fs_type.as_str(), found.device_exists), ("proc", None));
         assert_eq!(found.point, Path::new("/proc"));

@@ -1,31 +1,30 @@
 //! Bounded looks at the node. What could touch a dead file system happens in a helper process with
-//! a deadline (`look` and `holders`, and `patient` for threads that may wait); what the kernel answers
-//! from memory is read here (`mounts`, `namespaces`, `sockets`, `thread`, `users`), where it takes a
-//! lock on a thread that can be left behind (`bounded`). `sample` looks every few seconds, `stuck`
-//! follows threads, the others look when they are asked.
+//! a deadline (`helper`, and all that implements its `Question`); what the kernel answers from memory
+//! is read here (`mounts`, `namespaces`, `sockets`, `thread`), where it takes a lock on a thread that
+//! can be left behind (`timed_read`). `sample` looks every few seconds, `hung` follows threads, the
+//! others look when they are asked.
 
 mod attributes;
-mod bounded;
 mod entries;
-pub mod file_system;
-pub mod holders;
-mod left_behind;
-pub mod look;
-pub mod mount_point;
-mod mountinfo;
-pub mod mounts;
-pub mod namespaces;
-mod patient;
-pub mod peek;
-pub mod pod_dirs;
+pub(crate) mod file_system;
+pub mod helper;
+pub(crate) mod holders;
+pub(crate) mod hung;
+mod memory;
+pub(crate) mod mount_point;
+pub(crate) mod mounts;
+pub(crate) mod namespaces;
+mod pod_dirs;
+pub(crate) mod queries;
+mod reach;
 mod remaining;
-pub mod rooms;
-pub mod sample;
+pub(crate) mod sample;
+mod seen_by;
 mod sockets;
-pub mod stuck;
+mod space;
 mod swap;
-pub mod thread;
-pub mod users;
+mod thread;
+mod timed_read;
 
 /// Files that look like a node's, for tests.
 #[cfg(test)]

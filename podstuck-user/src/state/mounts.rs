@@ -1,141 +1,50 @@
-//! Mounts as processes see them. `/proc/PID/mountinfo` is text that the kernel keeps; reading it
-//! touches no file system.
-//!
-//! No descriptor of it is kept: an open one keeps the whole namespace alive, with every mount in
-//! it, also after its last process (`proc_mounts_open` in fs/proc_namespace.c takes a reference).
+//! The mounts of all namespaces of the node.
 
-use std::{collections::BTreeMap, fs, path::Path, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
-use super::{mountinfo, namespaces};
+use super::namespaces;
+use crate::{
+    model::mounts::{Mounts, NodeMounts},
+    proc,
+};
 
-pub use super::mountinfo::{Device, Mount};
-
-/// All mounts of one namespace.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Mounts {
-    /// In the order of mounting.
-    pub all: Vec<Mount>,
-    /// The file they were read from.
-    pub source: String,
-    /// The process whose view it is; 0 for a namespace without one.
-    pub pid: u32,
+/// The mounts of all these namespaces, with the host's among them. Where the link of the first process
+/// may not be read, its table tells: ids of mounts are unique.
+pub(super) fn of_node(tables: BTreeMap<u32, Arc<Mounts>>) -> NodeMounts {
+    let host = namespaces::of_process(1).or_else(|| {
+        let root = proc::mounts(1)?.all.first()?.id;
+        let own = tables.iter().find(|(_, table)| table.by_id(root).is_some());
+        own.map(|(namespace, _)| *namespace)
+    });
+    NodeMounts { tables, host }
 }
 
-impl Mounts {
-    /// From the text of a process's table.
-    pub(crate) fn parse(pid: u32, text: &[u8]) -> Self {
-        Self { all: mountinfo::parse(text), source: table_of(pid), pid }
-    }
-
-    /// Mounts exactly at a path, the uppermost last.
-    pub fn at<'a>(&'a self, path: &'a Path) -> impl Iterator<Item = &'a Mount> {
-        self.all.iter().filter(move |m| m.point == path)
-    }
-
-    /// Mounts somewhere below a path.
-    pub fn below<'a>(&'a self, path: &'a Path) -> impl Iterator<Item = &'a Mount> {
-        self.all.iter().filter(move |m| m.point != path && m.point.starts_with(path))
-    }
-
-    /// The mount of an id.
-    pub fn by_id(&self, id: u32) -> Option<&Mount> {
-        self.all.iter().find(|m| m.id == id)
-    }
-
-    /// The mount that an unmount of this path would take away: of those at the path, the one that
-    /// no other covers.
-    pub fn top<'a>(&'a self, path: &'a Path) -> Option<&'a Mount> {
-        let here: Vec<&Mount> = self.at(path).collect();
-        let covered = |mount: &Mount| here.iter().any(|other| other.parent == mount.id);
-        here.iter().rev().find(|mount| !covered(mount)).copied()
-    }
-
-    /// The mounts that are mounted on this one.
-    pub fn children(&self, id: u32) -> impl Iterator<Item = &Mount> {
-        self.all.iter().filter(move |m| m.parent == id && m.id != id)
-    }
-
-    /// The mount that a path lies on, by its text.
-    pub fn covering(&self, path: &Path) -> Option<&Mount> {
-        let above = self.all.iter().filter(|m| path.starts_with(&m.point));
-        // Of equals the last: it covers those before.
-        above.max_by_key(|m| m.point.as_os_str().len())
-    }
-}
-
-/// The mounts of all namespaces of the node, by inode number.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct NodeMounts {
-    /// One table for each; unchanged ones are the same as in the sample before.
-    pub tables: BTreeMap<u32, Arc<Mounts>>,
-    /// The namespace of the node's first process.
-    pub host: Option<u32>,
-}
-
-impl NodeMounts {
-    /// With the host's namespace among these. Where the link of the first process may not be read,
-    /// its table tells: ids of mounts are unique.
-    pub(super) fn new(tables: BTreeMap<u32, Arc<Mounts>>) -> Self {
-        let host = namespaces::of_process(1).or_else(|| {
-            let root = of_process(1)?.all.first()?.id;
-            let own = tables.iter().find(|(_, table)| table.by_id(root).is_some());
-            own.map(|(namespace, _)| *namespace)
-        });
-        Self { tables, host }
-    }
-
-    /// Reads all that have a process. Of a namespace's processes the one with the lowest id is
-    /// asked: usually the first one of a container, which sees the whole of it. (A process in a
-    /// chroot is shown only what lies below.)
-    pub fn read() -> Self {
-        let tables = namespaces::with_processes().into_iter();
-        let tables = tables.filter_map(|(namespace, pids)| {
-            let table = pids.into_iter().find_map(of_process)?;
-            Some((namespace, Arc::new(table)))
-        });
-        Self::new(tables.collect())
-    }
-
-    /// How many mounts there are.
-    pub fn count(&self) -> usize {
-        self.tables.values().map(|table| table.all.len()).sum()
-    }
-
-    /// Every mount with the namespace that it is in.
-    pub fn all(&self) -> impl Iterator<Item = (u32, &Mounts, &Mount)> {
-        self.tables
-            .iter()
-            .flat_map(|(namespace, table)| table.all.iter().map(|m| (*namespace, &**table, m)))
-    }
+/// Reads all that have a process. Of a namespace's processes the one with the lowest id is asked:
+/// usually the first one of a container, which sees the whole of it. (A process in a chroot is shown
+/// only what lies below.)
+pub(super) fn read_all() -> NodeMounts {
+    let tables = namespaces::with_processes().into_iter();
+    let tables = tables.filter_map(|(namespace, pids)| {
+        let table = pids.into_iter().find_map(proc::mounts)?;
+        Some((namespace, Arc::new(table)))
+    });
+    of_node(tables.collect())
 }
 
 /// Mounts of the namespace with this inode number: of `pid` if it still is in there, else of
 /// another process that is. `None` when the namespace has no process left that can be read.
-pub fn of_namespace(pid: u32, namespace: u32) -> Option<Mounts> {
+pub(crate) fn of_namespace(pid: u32, namespace: u32) -> Option<Mounts> {
     let is_in = |pid: &u32| namespaces::of_process(*pid) == Some(namespace);
-    let direct = [pid, std::process::id()].into_iter().filter(is_in).find_map(of_process);
-    direct.or_else(|| namespaces::processes().into_iter().filter(is_in).find_map(of_process))
-}
-
-/// Mounts that a process sees.
-pub(super) fn of_process(pid: u32) -> Option<Mounts> {
-    let text = fs::read(table_of(pid)).ok()?;
-    Some(Mounts::parse(pid, &text))
-}
-
-/// A path as the kernel writes it into its tables, with odd bytes as `\\ooo`.
-pub(super) fn unescaped(field: &[u8]) -> std::path::PathBuf {
-    mountinfo::unescape(field)
-}
-
-/// The file with a process's mounts.
-pub(super) fn table_of(pid: u32) -> String {
-    format!("/proc/{pid}/mountinfo")
+    let direct = [pid, std::process::id()].into_iter().filter(is_in).find_map(proc::mounts);
+    direct.or_else(|| proc::processes().into_iter().filter(is_in).find_map(proc::mounts))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
+    use crate::model::mounts::Mount;
 
     #[test]
     fn own_mounts_are_found_by_namespace() {
@@ -145,7 +54,7 @@ mod tests {
         let root = mounts.at(Path::new("/")).next().unwrap();
         assert_eq!(mounts.by_id(root.id), Some(root));
         assert!(mounts.below(Path::new("/")).any(|m| m.point == Path::new("/proc")));
-        let node = NodeMounts::read();
+        let node = read_all();
         assert!(node.count() >= mounts.all.len());
         assert_eq!(node.tables[&own].by_id(root.id), Some(root));
     }
@@ -159,7 +68,7 @@ mod tests {
     fn what_covers_and_what_is_covered() {
         let text = b"1 0 8:1 / / rw - ext4 /dev/a rw\n2 1 0:9 / /v rw - tmpfs t rw\n\
             3 2 0:10 / /v rw - tmpfs t rw\n4 3 0:11 / /v/x rw - tmpfs t rw\n";
-        let mounts = Mounts::parse(7, text);
+        let mounts = proc::parse_mounts(7, text);
         let id = |mount: Option<&Mount>| mount.map(|m| m.id);
         assert_eq!(id(mounts.top(Path::new("/v"))), Some(3));
         assert_eq!(id(mounts.top(Path::new("/w"))), None);

@@ -10,13 +10,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::mounts::NodeMounts;
+use crate::{model::mounts::NodeMounts, proc};
 
 /// Every mount namespace that a process is in, by its inode number, with the processes that are.
 /// Threads that have left their process's namespace are not looked for.
-pub fn with_processes() -> BTreeMap<u32, Vec<u32>> {
+pub(crate) fn with_processes() -> BTreeMap<u32, Vec<u32>> {
     let mut namespaces: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-    for pid in processes() {
+    for pid in proc::processes() {
         // Reading a link, other than following it, touches no file system but `/proc`.
         if let Some(namespace) = of_process(pid) {
             namespaces.entry(namespace).or_default().push(pid);
@@ -25,17 +25,8 @@ pub fn with_processes() -> BTreeMap<u32, Vec<u32>> {
     namespaces
 }
 
-/// All process ids, ascending.
-pub fn processes() -> Vec<u32> {
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    let names = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let mut pids: Vec<u32> = names.collect();
-    pids.sort_unstable();
-    pids
-}
-
 /// Inode number of a process's mount namespace; `None` when it has ended.
-pub fn of_process(pid: u32) -> Option<u32> {
+pub(crate) fn of_process(pid: u32) -> Option<u32> {
     number(&fs::read_link(format!("/proc/{pid}/ns/mnt")).ok()?)
 }
 
@@ -46,7 +37,7 @@ pub(super) fn number(text: &Path) -> Option<u32> {
 
 /// Namespaces whose file is mounted somewhere and that are in no table yet: inode number, a process
 /// that sees the file, and where it sees it.
-pub fn mounted(node: &NodeMounts) -> BTreeMap<u32, (u32, PathBuf)> {
+pub(crate) fn mounted(node: &NodeMounts) -> BTreeMap<u32, (u32, PathBuf)> {
     let mut pinned = BTreeMap::new();
     for table in node.tables.values() {
         for mount in table.all.iter().filter(|mount| mount.fs_type == "nsfs") {

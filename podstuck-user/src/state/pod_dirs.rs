@@ -3,71 +3,74 @@
 
 use std::{ffi::OsString, fs, io::ErrorKind, os::linux::fs::MetadataExt, path::Path};
 
+use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-use crate::identity::uid::is_pod_uid;
+use super::{
+    helper::{Budget, Question, Teller},
+    seen_by::{Place, path_of},
+};
+use crate::{identity::uid::is_pod_uid, model::node::VolumeData};
 
 /// The plugin directory of CSI volumes.
-pub const CSI: &str = "kubernetes.io~csi";
+pub(super) const CSI: &str = "kubernetes.io~csi";
 /// kubelet's file is a few hundred bytes.
 const DATA_SIZE: u64 = 64 << 10;
 
 /// What kubelet keeps below one of its roots.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RootOnDisk {
+pub(super) struct RootOnDisk {
     /// Each pod's directory.
-    pub pods: Vec<PodOnDisk>,
+    pub(super) pods: Vec<PodOnDisk>,
     /// Sockets in `plugins_registry`, by name: drivers register there.
-    pub registered: Vec<OsString>,
+    pub(super) registered: Vec<OsString>,
 }
 
 /// One pod's directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PodOnDisk {
+pub(super) struct PodOnDisk {
     /// Name of the directory.
-    pub uid: String,
+    pub(super) uid: String,
     /// When a container was last started: kubelet makes a file for its termination message
     /// (`GenerateRunContainerOptions`). Seconds since 1970, `None` before the first.
-    pub started: Option<i64>,
+    pub(super) started: Option<i64>,
     /// Its volumes.
-    pub volumes: Vec<VolumeOnDisk>,
+    pub(super) volumes: Vec<VolumeOnDisk>,
 }
 
 /// One volume's directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct VolumeOnDisk {
+pub(super) struct VolumeOnDisk {
     /// Below the pod's directory: `volumes/<plugin>/<name>` or `volume-subpaths/<volume>/<container>`.
-    pub path: OsString,
+    pub(super) path: OsString,
     /// Of a CSI volume.
-    pub data: Option<VolumeData>,
+    pub(super) data: Option<VolumeData>,
 }
 
-/// kubelet's `vol_data.json` (pkg/volume/csi, `saveVolumeData`), without which it can neither find
-/// the driver nor tell it which volume to unpublish.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum VolumeData {
-    /// There is none.
-    Missing,
-    /// There is one, and it says nothing.
-    Corrupt {
-        /// Its size in bytes.
-        size: u64,
-    },
-    /// As written.
-    Known {
-        /// `driverName`
-        driver: String,
-        /// `volumeHandle`
-        handle: String,
-        /// `volumeLifecycleMode`: Persistent or Ephemeral; empty before Kubernetes 1.16.
-        lifecycle: String,
-    },
-    /// It could not be read: nothing is known.
-    Unknown,
+/// What is below kubelet's roots: for each one answer, `None` where there are no pods.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct ReadPods {
+    pub(super) roots: Vec<Place>,
+}
+
+impl Question for ReadPods {
+    const BUDGET: Budget = Budget::Pods;
+    type Step = OsString;
+    type Part = ();
+    type Answer = Vec<Option<RootOnDisk>>;
+
+    fn answer(self, tell: &mut Teller<OsString, ()>) -> Result<Vec<Option<RootOnDisk>>> {
+        let read = |root: &Place| {
+            let root = path_of(root);
+            tell.at(&root.clone().into())?;
+            Ok(read_root(&root))
+        };
+        self.roots.iter().map(read).collect()
+    }
 }
 
 /// Reads one root; `None` when there are no pods.
-pub(super) fn read_root(root: &Path) -> Option<RootOnDisk> {
+fn read_root(root: &Path) -> Option<RootOnDisk> {
     let pods = fs::read_dir(root.join("pods")).ok()?.flatten().filter_map(|entry| {
         let uid = entry.file_name().into_string().ok()?;
         is_pod_uid(uid.as_bytes()).then(|| read_pod(&entry.path(), uid))

@@ -1,6 +1,7 @@
 //! How much is left in a tree: the helper's side.
 
 use std::{
+    ffi::OsString,
     fs,
     os::{fd::AsFd, linux::fs::MetadataExt},
     path::Path,
@@ -11,27 +12,34 @@ use anyhow::{Context, Result};
 use rustix::fs::{Mode, OFlags, openat};
 use serde::{Deserialize, Serialize};
 
+use super::{
+    helper::{Question, Teller},
+    seen_by::{seen_by, while_it_lives},
+};
+use crate::model::object::Remaining;
+
 /// How long the helper may count directory entries.
 const COUNTING: Duration = Duration::from_millis(700);
 
-/// What is left in a tree.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Remaining {
-    /// Entries seen in the time allowed.
-    pub seen: u64,
-    /// Whether that was all of them.
-    pub complete: bool,
-    /// Link count of the directory: 1 on ext4 once it held more than 64,998 subdirectories.
-    pub nlink: u64,
-    /// Size of the directory itself in bytes.
-    pub size: u64,
-    /// Inodes in use on the whole file system, 0 when it does not say.
-    pub inodes_used: u64,
-    /// Type of the file system is ext2, ext3 or ext4.
-    pub is_ext: bool,
+/// How much is left in a tree.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct CountRemaining {
+    /// Whose mount namespace and root directory.
+    pub(super) pid: u32,
+    pub(super) directory: OsString,
 }
 
-pub(super) fn remaining(directory: &Path) -> Result<Remaining> {
+impl Question for CountRemaining {
+    type Step = ();
+    type Part = ();
+    type Answer = Remaining;
+
+    fn answer(self, _: &mut Teller<(), ()>) -> Result<Remaining> {
+        while_it_lives(self.pid, || remaining(&seen_by(self.pid, &self.directory)))
+    }
+}
+
+fn remaining(directory: &Path) -> Result<Remaining> {
     const EXT_MAGIC: i64 = 0xef53;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let open = openat(rustix::fs::CWD, directory, flags, Mode::empty())

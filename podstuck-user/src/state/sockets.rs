@@ -10,20 +10,19 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use crate::proc;
+
 /// `__SO_ACCEPTCON` of include/linux/net.h: somebody listens.
 const LISTENS: u32 = 1 << 16;
 
 /// Paths of all sockets on which somebody listens, in every network namespace that has a process.
 pub(super) fn listening() -> HashSet<PathBuf> {
     let mut seen = HashMap::new();
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        if !entry.file_name().as_bytes().iter().all(u8::is_ascii_digit) {
-            continue;
-        }
+    for pid in proc::processes() {
         // The text of the link names the namespace; it is not followed.
-        let Ok(namespace) = fs::read_link(entry.path().join("ns/net")) else { continue };
+        let Ok(namespace) = fs::read_link(format!("/proc/{pid}/ns/net")) else { continue };
         seen.entry(namespace)
-            .or_insert_with(|| fs::read(entry.path().join("net/unix")).unwrap_or_default());
+            .or_insert_with(|| fs::read(format!("/proc/{pid}/net/unix")).unwrap_or_default());
     }
     seen.values().flat_map(|table| listeners(table)).collect()
 }

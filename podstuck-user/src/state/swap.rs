@@ -8,7 +8,7 @@ use std::{
 
 use rustix::fs::{AtFlags, CWD, Statx, StatxFlags, statx};
 
-use super::mounts::unescaped;
+use crate::model::mountinfo::unescape;
 
 /// Paths of active swap files, as the namespace of each sees it, from the text of `/proc/swaps`.
 /// Reading that file waits for a `swapon` under way: only in a helper process.
@@ -17,7 +17,7 @@ pub(super) fn files(table: &[u8]) -> impl Iterator<Item = PathBuf> {
     table.split(|byte| *byte == b'\n').filter_map(|line| {
         let mut fields = line.split(|byte| byte.is_ascii_whitespace()).filter(|f| !f.is_empty());
         let path = fields.next()?;
-        (fields.next()? == b"file").then(|| unescaped(path))
+        (fields.next()? == b"file").then(|| unescape(path))
     })
 }
 

@@ -1,5 +1,5 @@
 //! What the kernel says about one thread, from files of `/proc` that touch neither a file system nor
-//! the process's memory. Those that take a lock of the process are read by a [`Bounded`].
+//! the process's memory. Those that take a lock of the process are read by a [`TimedReader`].
 
 use std::{
     ffi::OsString,
@@ -9,23 +9,21 @@ use std::{
 };
 
 use nix::libc;
-use podstuck_common::record::Actor;
+use podstuck_common::record::Caller;
 
-use super::bounded::Bounded;
-use crate::model::time::Monotonic;
-
-/// A thread by its ids.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Thread {
-    /// Of the process.
-    pub pid: u32,
-    /// Its own.
-    pub tid: u32,
-}
+use super::{namespaces, timed_read::TimedReader};
+use crate::{
+    model::{
+        path::safe,
+        thread::{Thread, Times},
+        time::Monotonic,
+    },
+    proc,
+};
 
 /// What a thread is doing, by `/proc/PID/task/TID/syscall`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Doing {
+pub(super) enum Doing {
     /// It has a CPU just now: in the kernel or not, nobody can tell.
     Running,
     /// It waits inside a system call, or in what the kernel does before it goes back to the caller.
@@ -43,31 +41,107 @@ pub enum Doing {
     Untold,
 }
 
-/// Some fields of `stat` and `status`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Times {
-    /// `R`, `S`, `D`, ...
-    pub state: char,
-    /// CPU time in user mode, in ticks; `None` when it is not told.
-    pub user_ticks: Option<u64>,
-    /// Start of the thread, in ticks since boot: with its ids, this names it. `None` when it is not
-    /// told.
-    pub start_ticks: Option<u64>,
-    /// How often it has gone to sleep, and so how often it was woken.
-    pub sleeps: u64,
+/// What `/proc` says about a thread. Those that take a [`TimedReader`] wait at most as long as that does.
+pub(super) trait ReadThread {
+    /// What it is doing. Needs `CAP_SYS_PTRACE` for other users' threads.
+    fn doing(self, reader: &mut TimedReader) -> Doing;
+
+    /// Its state and how often it slept; `None` when it has ended.
+    fn times(self, reader: &mut TimedReader) -> Option<Times>;
+
+    /// The function it waits in; `None` while it runs.
+    fn wait_channel(self, reader: &mut TimedReader) -> Option<String>;
+
+    /// Functions of its kernel stack, the innermost first. Needs `CAP_SYS_ADMIN`; empty without, and
+    /// where the kernel keeps stacks to itself.
+    fn stack(self, reader: &mut TimedReader) -> Vec<String>;
+
+    /// Its name.
+    fn comm(self) -> Vec<u8>;
+
+    /// The path of one of its descriptors, of `cwd` or of `root`, in its own mount namespace. The
+    /// link is read and not followed: that touches no file system.
+    fn link(self, name: &str, reader: &mut TimedReader) -> Option<PathBuf>;
+
+    /// Who it is, as the probes would describe it. Its cgroup is told by path only.
+    fn actor(self, reader: &mut TimedReader) -> Caller;
 }
 
-impl Thread {
-    /// The first thread of a process.
-    pub const fn main(pid: u32) -> Self {
-        Self { pid, tid: pid }
+impl ReadThread for Thread {
+    fn doing(self, reader: &mut TimedReader) -> Doing {
+        match self.locked("syscall", reader) {
+            None => Doing::Untold,
+            Some(text) => text.ok().as_deref().and_then(doing).unwrap_or(Doing::Gone),
+        }
     }
 
+    fn times(self, reader: &mut TimedReader) -> Option<Times> {
+        let status = self.status()?;
+        let field = |name| status.lines().find_map(|line| line.strip_prefix(name));
+        let state = field("State:")?.trim().chars().next()?;
+        let sleeps = field("voluntary_ctxt_switches:")?.trim().parse().ok()?;
+        let stat = self.locked("stat", reader).transpose().ok()?;
+        let (user_ticks, start_ticks) = stat.as_deref().and_then(ticks).unzip();
+        Some(Times { state, user_ticks, start_ticks, sleeps })
+    }
+
+    fn wait_channel(self, reader: &mut TimedReader) -> Option<String> {
+        let name = self.locked("wchan", reader)?.ok()?;
+        Some(name).filter(|name| !name.is_empty() && name != "0")
+    }
+
+    fn stack(self, reader: &mut TimedReader) -> Vec<String> {
+        let text = self.locked("stack", reader).and_then(Result::ok);
+        let mut frames = text.map(|text| frames(&text)).unwrap_or_default();
+        // What these threads wait for is told by the function alone.
+        frames.iter_mut().for_each(|frame| frame.truncate(frame.find(" [").unwrap_or(frame.len())));
+        frames
+    }
+
+    fn comm(self) -> Vec<u8> {
+        proc::comm(Path::new(&self.place("")))
+    }
+
+    fn link(self, name: &str, reader: &mut TimedReader) -> Option<PathBuf> {
+        let path = self.place(name);
+        let read = move || Ok(fs::read_link(path)?.into_os_string().into_vec());
+        let target = reader.read(self.pid, read)?.ok()?;
+        Some(OsString::from_vec(target).into())
+    }
+
+    fn actor(self, reader: &mut TimedReader) -> Caller {
+        let status = self.status().unwrap_or_default();
+        let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"));
+        let parent = parent.and_then(|pid| pid.trim().parse().ok()).unwrap_or(0);
+        let namespace = self.link("ns/mnt", reader);
+        Caller {
+            cgroup: 0,
+            comm: name(&self.comm()),
+            parent,
+            mnt_ns: namespace.as_deref().and_then(namespaces::number).unwrap_or(0),
+            parent_comm: name(&Self::main(parent).comm()),
+        }
+    }
+}
+
+/// Files of a thread.
+trait Files {
+    fn place(self, file: &str) -> String;
+
+    /// A file that takes no lock.
+    fn read(self, file: &str) -> io::Result<Vec<u8>>;
+
+    fn status(self) -> Option<String>;
+
+    /// A file that takes a lock; `None` when that waits too long.
+    fn locked(self, file: &str, reader: &mut TimedReader) -> Option<io::Result<String>>;
+}
+
+impl Files for Thread {
     fn place(self, file: &str) -> String {
         format!("/proc/{}/task/{}/{file}", self.pid, self.tid)
     }
 
-    /// A file that takes no lock.
     fn read(self, file: &str) -> io::Result<Vec<u8>> {
         fs::read(self.place(file))
     }
@@ -76,97 +150,23 @@ impl Thread {
         Some(String::from_utf8_lossy(&self.read("status").ok()?).into_owned())
     }
 
-    /// A file that takes a lock; `None` when that waits too long.
-    fn locked(self, file: &str, bounded: &mut Bounded) -> Option<io::Result<String>> {
+    fn locked(self, file: &str, reader: &mut TimedReader) -> Option<io::Result<String>> {
         let path = self.place(file);
-        let text = bounded.read(self.pid, move || fs::read(path))?;
+        let text = reader.read(self.pid, move || fs::read(path))?;
         Some(text.map(|text| String::from_utf8_lossy(&text).trim_end().to_owned()))
     }
-
-    /// What it is doing. Needs `CAP_SYS_PTRACE` for other users' threads.
-    pub(super) fn doing(self, bounded: &mut Bounded) -> Doing {
-        match self.locked("syscall", bounded) {
-            None => Doing::Untold,
-            Some(text) => text.ok().as_deref().and_then(doing).unwrap_or(Doing::Gone),
-        }
-    }
-
-    /// Its state and how often it slept; `None` when it has ended.
-    pub(super) fn times(self, bounded: &mut Bounded) -> Option<Times> {
-        let status = self.status()?;
-        let field = |name| status.lines().find_map(|line| line.strip_prefix(name));
-        let state = field("State:")?.trim().chars().next()?;
-        let sleeps = field("voluntary_ctxt_switches:")?.trim().parse().ok()?;
-        let stat = self.locked("stat", bounded).transpose().ok()?;
-        let (user_ticks, start_ticks) = stat.as_deref().and_then(ticks).unzip();
-        Some(Times { state, user_ticks, start_ticks, sleeps })
-    }
-
-    /// The function it waits in; `None` while it runs.
-    pub(super) fn wait_channel(self, bounded: &mut Bounded) -> Option<String> {
-        let name = self.locked("wchan", bounded)?.ok()?;
-        Some(name).filter(|name| !name.is_empty() && name != "0")
-    }
-
-    /// Functions of its kernel stack, the innermost first. Needs `CAP_SYS_ADMIN`; empty without, and
-    /// where the kernel keeps stacks to itself.
-    pub(super) fn stack(self, bounded: &mut Bounded) -> Vec<String> {
-        let text = self.locked("stack", bounded).and_then(Result::ok);
-        text.map(|text| frames(&text)).unwrap_or_default()
-    }
-
-    /// Its name.
-    pub fn comm(self) -> Vec<u8> {
-        let mut comm = self.read("comm").unwrap_or_default();
-        comm.pop_if(|byte| *byte == b'\n');
-        comm
-    }
-
-    /// The path of one of its descriptors, of `cwd` or of `root`, in its own mount namespace. The
-    /// link is read and not followed: that touches no file system.
-    pub(super) fn link(self, name: &str, bounded: &mut Bounded) -> Option<PathBuf> {
-        let path = self.place(name);
-        let read = move || Ok(fs::read_link(path)?.into_os_string().into_vec());
-        let target = bounded.read(self.pid, read)?.ok()?;
-        Some(OsString::from_vec(target).into())
-    }
-
-    /// Who it is, as the probes would describe it. Its cgroup is told by path only.
-    pub(super) fn actor(self, bounded: &mut Bounded) -> Actor {
-        let status = self.status().unwrap_or_default();
-        let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"));
-        let parent = parent.and_then(|pid| pid.trim().parse().ok()).unwrap_or(0);
-        let namespace = self.link("ns/mnt", bounded);
-        Actor {
-            cgroup: 0,
-            comm: name(&self.comm()),
-            parent,
-            mnt_ns: namespace.as_deref().and_then(inode_of).unwrap_or(0),
-            parent_comm: name(&Self::main(parent).comm()),
-        }
-    }
 }
 
-/// All threads of a process.
-pub fn of_process(pid: u32) -> Vec<Thread> {
-    numbers(Path::new(&format!("/proc/{pid}/task"))).map(|tid| Thread { pid, tid }).collect()
-}
-
-/// All processes.
-pub fn processes() -> impl Iterator<Item = u32> {
-    numbers(Path::new("/proc"))
-}
-
-fn numbers(directory: &Path) -> impl Iterator<Item = u32> + use<> {
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+/// All threads of a process; none when it has ended.
+pub(super) fn of_process(pid: u32) -> Vec<Thread> {
+    proc::threads(pid).map(|tid| Thread { pid, tid }).collect()
 }
 
 /// The time of a start in ticks since boot.
-pub fn since_boot(ticks: u64) -> Monotonic {
+pub(super) fn since_boot(ticks: u64) -> Monotonic {
     let per_second = rustix::param::clock_ticks_per_second().max(1);
     let booted = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    let now = Monotonic::now();
+    let now = crate::clock::now();
     // `stat` counts the time that the machine slept, the monotonic clock does not.
     let slept = (booted.tv_sec.unsigned_abs() * 1_000_000_000 + booted.tv_nsec.unsigned_abs())
         .saturating_sub(now.0);
@@ -179,11 +179,6 @@ fn ticks(stat: &str) -> Option<(u64, u64)> {
     let fields: Vec<&str> = stat.get(stat.rfind(')')? + 1..)?.split_whitespace().collect();
     let number = |index: usize| fields.get(index)?.parse().ok();
     Some((number(11)?, number(19)?))
-}
-
-/// Inode number of a mount namespace, by the text of a link to it.
-fn inode_of(namespace: &Path) -> Option<u32> {
-    namespace.to_str()?.strip_prefix("mnt:[")?.strip_suffix(']')?.parse().ok()
 }
 
 fn name(comm: &[u8]) -> [u8; 16] {
@@ -207,10 +202,16 @@ fn doing(line: &str) -> Option<Doing> {
     Some(Doing::Call { number, arguments })
 }
 
-/// `[<0>] fuse_flush+0x1f/0x200 [fuse]` to `fuse_flush`.
-fn frames(text: &str) -> Vec<String> {
-    let lines = text.lines().filter_map(|line| line.split_once("] "));
-    lines.filter_map(|(_, frame)| Some(frame.split('+').next()?.trim().to_owned())).collect()
+/// `[<0>] nv_wait+0x1/0x2 [nvidia]` to `nv_wait [nvidia]`: the function, and the module that it is in.
+/// The names are safe to show.
+pub(super) fn frames(text: &str) -> Vec<String> {
+    let frames = text.lines().filter_map(|line| {
+        let (_, frame) = line.split_once("] ")?;
+        let name = frame.split('+').next().unwrap_or(frame).trim();
+        let module = frame.rsplit_once(" [").map(|(_, module)| format!(" [{module}"));
+        Some(safe(format!("{name}{}", module.unwrap_or_default()).as_bytes()).into_owned())
+    });
+    frames.collect()
 }
 
 #[cfg(test)]
@@ -229,18 +230,18 @@ mod tests {
 
     #[test]
     fn a_stack_is_read_by_function() {
-        let text = "[<0>] request_wait_answer+0x1a/0x240 [fuse]\n[<0>] do_rmdir+0x5/0x2\n";
-        assert_eq!(frames(text), ["request_wait_answer", "do_rmdir"]);
+        let text = "[<0>] percpu_rwsem_wait+0x11b/0x140\n[<0>] nv_wait+0x1/0x2 [nvidia]\n";
+        assert_eq!(frames(text), ["percpu_rwsem_wait", "nv_wait [nvidia]"]);
     }
 
     #[test]
     fn own_thread_is_described() {
         let me = Thread::main(std::process::id());
-        let bounded = &mut Bounded::default();
-        let start = me.times(bounded).and_then(|times| times.start_ticks).unwrap();
-        assert!(Monotonic::now().since(since_boot(start)).as_secs() < 3600);
-        assert!(of_process(me.pid).contains(&me) && processes().any(|pid| pid == me.pid));
-        assert_ne!(me.actor(bounded).mnt_ns, 0);
-        assert_eq!(Thread::main(u32::MAX >> 1).doing(bounded), Doing::Gone);
+        let reader = &mut TimedReader::default();
+        let start = me.times(reader).and_then(|times| times.start_ticks).unwrap();
+        assert!(crate::clock::now().since(since_boot(start)).as_secs() < 3600);
+        assert!(of_process(me.pid).contains(&me));
+        assert_ne!(me.actor(reader).mnt_ns, 0);
+        assert_eq!(Thread::main(u32::MAX >> 1).doing(reader), Doing::Gone);
     }
 }

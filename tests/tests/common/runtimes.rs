@@ -15,10 +15,10 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use podstuck_tests::root_and_btf;
+use podstuck_tests::{root_and_btf, skip};
 
 /// Longer than a daemon takes to start or to end.
-const PATIENCE: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(30);
 /// Debian's programs, not whatever lies in `/usr/local`.
 const PROGRAMS: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
 /// Name of the image.
@@ -36,7 +36,7 @@ const LEFT: [&str; 7] = [
 
 /// Waits until something is so.
 pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + LIMIT;
     while !is_so() {
         assert!(Instant::now() < end, "waited too long: {what}");
         thread::sleep(Duration::from_millis(20));
@@ -71,16 +71,17 @@ pub(crate) struct Runtimes {
 }
 
 impl Runtimes {
-    /// Starts them with an image; `None`, with a reason printed, where that is impossible.
+    /// Starts them with an image; `None`, with the test noted as skipped, where that is impossible.
     pub(crate) fn start() -> Option<Self> {
-        if !root_and_btf() {
+        if let Err(reason) = root_and_btf() {
+            skip(reason);
             return None;
         }
         if let Some(name) = ["dockerd", "docker", "containerd", "ctr", "runc"]
             .into_iter()
             .find(|name| !is_installed(name))
         {
-            eprintln!("skipped: no {name} in {PROGRAMS}");
+            skip(format!("no {name} in {PROGRAMS}"));
             return None;
         }
         let name = format!("podstuck-test-{}", std::process::id());
@@ -270,7 +271,7 @@ impl Drop for Runtimes {
             let pid = Pid::from_raw(daemon.id().cast_signed());
             let _ = kill(pid, Signal::SIGCONT);
             let _ = kill(pid, Signal::SIGTERM);
-            let end = Instant::now() + PATIENCE;
+            let end = Instant::now() + LIMIT;
             while matches!(daemon.try_wait(), Ok(None)) && Instant::now() < end {
                 thread::sleep(Duration::from_millis(20));
             }

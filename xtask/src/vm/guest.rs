@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use crate::process;
+use podstuck_process as process;
 
 const MEMORY_MIB: u32 = 2048;
 /// Two writers at a time are to be two at a time.

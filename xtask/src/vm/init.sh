@@ -53,7 +53,7 @@ if [ "$(argument btf)" = hidden ]; then
 fi
 
 export PODSTUCK_BIN=/podstuck/podstuck
-# How much slower than a real machine, for the size of workloads and the tests' patience.
+# How much slower than a real machine, for the size of workloads and how long the tests wait.
 PODSTUCK_TEST_SLOWDOWN=$(argument slowdown)
 export PODSTUCK_TEST_SLOWDOWN
 
@@ -74,7 +74,7 @@ for backend in $(argument backends | tr , ' '); do
             name=${line%: test}
             begin=$(now)
             say test "$program::$name"
-            timeout -k 10 "$(argument patience)" \
+            timeout -k 10 "$(argument test_limit)" \
                 "/podstuck/tests/$program" --exact --nocapture --test-threads=1 "$name" </dev/null
             status=$?
             say end "$status" $(($(now) - begin))

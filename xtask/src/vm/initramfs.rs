@@ -9,8 +9,8 @@ use anyhow::{Context, Result};
 use cpio::NewcBuilder;
 use lddtree::DependencyAnalyzer;
 
-use crate::process;
 use crate::vm::programs::Programs;
+use podstuck_process as process;
 
 /// What the tests and podstuck's remedies call, where busybox does less than the real one.
 const TOOLS: [&str; 7] = ["bash", "chattr", "mkfs.ext4", "nsenter", "rm", "setpriv", "umount"];

@@ -14,22 +14,8 @@ use procfs::{Current, Meminfo};
 use crate::vm::guest::{End, Guest};
 use crate::vm::kernels::Kernel;
 use crate::vm::report::{self, Outcome, Report};
+use crate::vm::selection::{self, Tests};
 
-/// What depends on the kernel. Of the labs, those whose causes the probes alone show: what is read from
-/// `/proc` and from cgroups was not tried in guests.
-const ALL_TESTS: &str = "cli:doctor,cli:unknown,cli:privileges,labs:publish,labs:mount,\
-                         labs:attribute,labs:mass,labs:healthy,labs:cleared,paths,other_ways,\
-                         counts,export,times";
-/// What depends on where the probes hang: the rest is the same code behind another entry.
-const HOOK_TESTS: &str = "cli:doctor,labs:csi_driver,labs:immutable_attribute,labs:crosses,\
-                          paths:by_,paths:renamed,paths:through,other_ways:32_bit,\
-                          other_ways:io_uring,other_ways:moved,counts:two,counts:rm,times:start";
-/// What depends on the version of cgroups: who calls, and what is said about it.
-const CGROUP_TESTS: &str = "labs:immutable_attribute,labs:csi_driver,labs:healthy,cli:unknown_pod";
-/// What of that goes through other hooks.
-const CGROUP_HOOK_TESTS: &str = "labs:csi_driver,labs:healthy";
-/// What is left without the kernel's types. The others say that they are skipped.
-const NO_BTF_TESTS: &str = "no_btf,cli,paths";
 /// The kernel whose types are hidden, or else the last one of the run.
 const NO_BTF_SERIES: &str = "6.12";
 /// Measured: starting podstuck takes about ten times as long as on the machine itself.
@@ -46,40 +32,40 @@ pub(super) struct Machine {
     pub(super) series: String,
     pub(super) cgroup: u8,
     pub(super) btf: bool,
-    tests: &'static str,
-    /// With every backend but the first
-    tests_again: &'static str,
+    tests: Tests,
     image: PathBuf,
     initramfs: PathBuf,
 }
 
 impl Machine {
-    /// Those that boot one kernel.
-    pub(super) fn all_with(kernel: &Kernel, initramfs: &Path) -> Vec<Self> {
-        [(2, ALL_TESTS, HOOK_TESTS), (1, CGROUP_TESTS, CGROUP_HOOK_TESTS)]
-            .map(|(cgroup, tests, tests_again)| Self {
+    /// Those that boot these kernels, given from the oldest to the newest.
+    pub(super) fn all_with(kernels: &[(Kernel, PathBuf)]) -> Vec<Self> {
+        let mut machines = Vec::new();
+        for (number, (kernel, initramfs)) in kernels.iter().enumerate() {
+            let is_end = number == 0 || number + 1 == kernels.len();
+            let machine = |cgroup, tests| Self {
                 series: kernel.series.clone(),
                 cgroup,
                 btf: true,
                 tests,
-                tests_again,
                 image: kernel.image.clone(),
-                initramfs: initramfs.to_path_buf(),
-            })
-            .into()
+                initramfs: initramfs.clone(),
+            };
+            machines
+                .push(machine(2, if is_end { selection::AT_THE_ENDS } else { selection::BETWEEN }));
+            if is_end {
+                machines.push(machine(1, selection::WITH_CGROUP_V1));
+            }
+        }
+        machines.extend(Self::without_btf(&machines));
+        machines
     }
 
     /// The one whose kernel keeps its types to itself.
-    pub(super) fn without_btf(machines: &[Self]) -> Option<Self> {
+    fn without_btf(machines: &[Self]) -> Option<Self> {
         let usual = machines.iter().find(|machine| machine.series == NO_BTF_SERIES);
         let like = usual.or(machines.last())?;
-        Some(Self {
-            cgroup: 2,
-            btf: false,
-            tests: NO_BTF_TESTS,
-            tests_again: NO_BTF_TESTS,
-            ..like.clone()
-        })
+        Some(Self { cgroup: 2, btf: false, tests: selection::WITHOUT_BTF, ..like.clone() })
     }
 
     /// As a person would say it.
@@ -137,7 +123,9 @@ pub(super) fn run(
     println!("{} machines, {at_once} at a time", machines.len());
     // The long ones first, so that none of them runs alone in the end.
     let mut order: Vec<(usize, &Machine)> = machines.iter().enumerate().collect();
-    order.sort_by_key(|(_, machine)| Reverse((machine.cgroup, machine.btf)));
+    order.sort_by_key(|(_, machine)| {
+        Reverse((machine.cgroup, machine.btf, machine.tests.first.len()))
+    });
     let next = AtomicUsize::new(0);
     let (sender, finished) = channel();
     let mut results: Vec<(usize, Result<Outcomes>)> = thread::scope(|scope| {
@@ -199,11 +187,11 @@ impl Machine {
         let log = plan.logs.join(self.file_name());
         let mut arguments = format!(
             "podstuck.cgroup={} podstuck.btf={} podstuck.tests={} podstuck.tests_again={} podstuck.backends={} \
-             podstuck.slowdown={SLOWDOWN} podstuck.patience={}",
+             podstuck.slowdown={SLOWDOWN} podstuck.test_limit={}",
             self.cgroup,
             if self.btf { "shown" } else { "hidden" },
-            self.tests,
-            self.tests_again,
+            self.tests.first,
+            self.tests.again,
             plan.backends.join(","),
             TEST_LIMIT.as_secs(),
         );

@@ -8,9 +8,11 @@ mod modules;
 mod offer;
 mod programs;
 mod report;
+mod selection;
 mod table;
 
 use std::fs;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -18,9 +20,12 @@ use anyhow::{Context, Result, bail};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
+use crate::phases::Phases;
+use crate::setup;
+use crate::vm::kernels::Kernel;
 use crate::vm::matrix::Machine;
 use crate::workspace::Workspace;
-use crate::{process, setup};
+use podstuck_process as process;
 
 /// What needs to be there, each with Debian's package.
 const NEEDED: [(&str, &str); 6] = [
@@ -40,6 +45,12 @@ const BACKENDS: [&str; 2] = ["tracepoint", "fentry"];
 pub(crate) enum Command {
     /// Run the tests on each of Debian's kernels, for each backend and cgroup version
     Test(Options),
+    /// Only build and download what that takes
+    Prepare {
+        /// Only these kernels, as in 6.12; else those that are tested
+        #[arg(long, value_name = "SERIES", num_args = 1..)]
+        kernel: Vec<String>,
+    },
 }
 
 /// Which machines.
@@ -61,31 +72,45 @@ pub(crate) struct Options {
 
 /// Runs the command.
 pub(crate) fn run(workspace: &Workspace, command: &Command) -> Result<()> {
+    let mut phases = Phases::new();
     match command {
-        Command::Test(options) => test(workspace, options),
+        Command::Test(options) => test(workspace, options, &mut phases),
+        Command::Prepare { kernel } => {
+            prepare(workspace, kernel, &mut phases).map(|_| println!("{phases}"))
+        }
     }
 }
 
-fn test(workspace: &Workspace, options: &Options) -> Result<()> {
+/// Each kernel with the archive of its file system.
+fn prepare(
+    workspace: &Workspace,
+    series: &[String],
+    phases: &mut Phases,
+) -> Result<Vec<(Kernel, PathBuf)>> {
     require_programs()?;
     let folder = workspace.target.join("vm");
-    let logs = folder.join("logs");
+    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    phases.run("set-up", || setup::run(workspace))?;
+    let kernels = phases.run("kernels", || kernels::get(&folder, series))?;
+    let programs = phases.run("building", || programs::build(workspace, &selection::programs()))?;
+    programs.have(&selection::all())?;
+    let files = initramfs::common_files(&programs)?;
+    let archived = |kernel: Kernel| {
+        let initramfs = folder.join(format!("{}.cpio", kernel.series));
+        initramfs::write(&files, &kernel.modules, &initramfs)?;
+        Ok((kernel, initramfs))
+    };
+    kernels.into_iter().map(archived).collect()
+}
+
+fn test(workspace: &Workspace, options: &Options, phases: &mut Phases) -> Result<()> {
+    let kernels = prepare(workspace, &options.kernel, phases)?;
+    let logs = workspace.target.join("vm/logs");
     if logs.exists() {
         fs::remove_dir_all(&logs).with_context(|| format!("cannot remove {}", logs.display()))?;
     }
     fs::create_dir_all(&logs).with_context(|| format!("cannot create {}", logs.display()))?;
-
-    setup::run(workspace)?;
-    let programs = programs::build(workspace)?;
-    let kernels = kernels::get(&folder, &options.kernel)?;
-    let files = initramfs::common_files(&programs)?;
-    let mut machines = Vec::new();
-    for kernel in &kernels {
-        let initramfs = folder.join(format!("{}.cpio", kernel.series));
-        initramfs::write(&files, &kernel.modules, &initramfs)?;
-        machines.extend(Machine::all_with(kernel, &initramfs));
-    }
-    machines.extend(Machine::without_btf(&machines));
+    let machines = Machine::all_with(&kernels);
 
     let backends = if options.backend.is_empty() {
         BACKENDS.map(str::to_owned).to_vec()
@@ -99,9 +124,10 @@ fn test(workspace: &Workspace, options: &Options) -> Result<()> {
         logs: &logs,
     };
     let stop = note_interrupts()?;
-    let results = matrix::run(&machines, &plan, &stop)?;
+    let results = phases.run("machines", || matrix::run(&machines, &plan, &stop))?;
     println!("\n{}", table::render(&results, &backends));
     println!("Console of each machine: {}", logs.display());
+    println!("{phases}\n{}", table::totals(&results));
     if !results.iter().all(|result| result.is_good(&backends)) {
         bail!("not everything passed on every kernel");
     }

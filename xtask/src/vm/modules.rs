@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::process;
+use podstuck_process as process;
 
 /// File systems that deletions happen on, and the loop device for a disk to put them on.
 const WANTED: [&str; 6] = ["loop", "ext4", "overlay", "fuse", "xfs", "vfat"];

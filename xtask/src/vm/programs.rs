@@ -1,13 +1,18 @@
 //! The programs under test and the tests, linked statically: a guest has no libraries of ours.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::build::{self, Options};
-use crate::process;
+use crate::build;
 use crate::workspace::Workspace;
+use podstuck_process as process;
+
+/// What is tested, and what tests start.
+const TOOLS: [&str; 2] = ["podstuck", "podstuck-call"];
 
 /// A program, with its name in the guest.
 pub(super) struct Program {
@@ -17,44 +22,70 @@ pub(super) struct Program {
 
 /// What was built.
 pub(super) struct Programs {
-    /// `podstuck` and what the tests start beside it
+    /// Those of [`TOOLS`]
     pub(super) tools: Vec<Program>,
     /// Test programs
     pub(super) tests: Vec<Program>,
 }
 
-/// Builds all, optimized: the guest's processor is slow.
-pub(super) fn build(workspace: &Workspace) -> Result<Programs> {
+/// Builds `podstuck`, what tests start beside it, and these test programs.
+///
+/// Optimized, since the guest's processor is slow, but not across crates as a release is: that takes
+/// minutes, and no time is judged in a guest. All in one command, so that cargo compiles once
+/// what they share.
+pub(super) fn build(workspace: &Workspace, tests: &BTreeSet<&str>) -> Result<Programs> {
     println!("building podstuck and its tests, optimized and static");
-    let options = Options { release: true, link_statically: true };
-    let podstuck = build::program(workspace, &options)?;
-    let mut cargo = workspace.cargo(["test", "--no-run", "--release", "--message-format=json"]);
-    cargo.args(["--package", "podstuck-tests", "--tests", "--bins"]);
+    let mut cargo = workspace.cargo(["build", "--workspace", "--profile", "guest"]);
+    cargo.arg("--message-format=json-render-diagnostics");
+    cargo.args(TOOLS.iter().flat_map(|name| ["--bin", name]));
+    cargo.args(tests.iter().flat_map(|name| ["--test", name]));
     build::link_statically(workspace, &mut cargo)?;
-    let messages = process::output(&mut cargo)?;
-    let mut programs = Programs {
-        tools: vec![Program { name: "podstuck".to_owned(), file: podstuck }],
-        tests: Vec::new(),
-    };
+    let messages = process::output(cargo.stderr(Stdio::inherit()))?;
+    let mut programs = Programs { tools: Vec::new(), tests: Vec::new() };
     for line in messages.lines() {
         let message: Value =
             serde_json::from_str(line).with_context(|| format!("cargo printed `{line}`"))?;
-        // A binary is built twice: as it is, and with its own unit tests, which are not wanted.
-        let kind = message["target"]["kind"][0].as_str();
         let (Some(file), Some(name)) =
             (message["executable"].as_str(), message["target"]["name"].as_str())
         else {
             continue;
         };
         let program = Program { name: name.to_owned(), file: file.into() };
-        match (kind, message["profile"]["test"].as_bool()) {
-            (Some("test"), _) => programs.tests.push(program),
-            (Some("bin"), Some(false)) => programs.tools.push(program),
+        match message["target"]["kind"][0].as_str() {
+            Some("test") => programs.tests.push(program),
+            // A package's other programs are built with its tests.
+            Some("bin") if TOOLS.contains(&name) => programs.tools.push(program),
             _ => {}
         }
     }
-    if programs.tests.is_empty() || programs.tools.len() < 2 {
-        bail!("cargo built no tests, or no podstuck-call");
+    if programs.tests.len() != tests.len() || programs.tools.len() != TOOLS.len() {
+        bail!(
+            "cargo built {} of {} test programs, and {} of {}",
+            programs.tests.len(),
+            tests.len(),
+            programs.tools.len(),
+            TOOLS.join(" and ")
+        );
     }
     Ok(programs)
+}
+
+impl Programs {
+    /// Checks that a selection leaves no guest without tests because one has another name now.
+    pub(super) fn have(&self, wanted: &BTreeSet<(&str, Option<&str>)>) -> Result<()> {
+        for (name, part) in wanted {
+            let program = self.tests.iter().find(|program| program.name == *name);
+            let program = program.with_context(|| format!("no test program {name} was built"))?;
+            let mut list = Command::new(&program.file);
+            list.args(["--list", "--format", "terse"]).args(part);
+            if process::output(&mut list)?.trim().is_empty() {
+                bail!(
+                    "no test of {name} has `{}` in its name; xtask/src/vm/selection.rs selects what \
+                     runs in virtual machines",
+                    part.unwrap_or_default()
+                );
+            }
+        }
+        Ok(())
+    }
 }

@@ -2,7 +2,10 @@
 
 use serde_json::Value;
 
+use crate::test::ignored;
+
 const MARK: &str = "@podstuck ";
+/// What a test says that cannot run.
 const SKIPPED: &str = "skipped: ";
 
 /// How a test ended.
@@ -117,10 +120,11 @@ fn start(backend: &mut Backend, line: &str) {
 /// `rest` is the exit status and the time.
 fn ended(name: String, rest: &str, output: Vec<String>) -> Test {
     let (status, time) = rest.split_once(' ').unwrap_or((rest, ""));
-    let reasons: Vec<&str> = output
-        .iter()
-        .filter_map(|line| line.split_once(SKIPPED).map(|(_, reason)| reason))
-        .collect();
+    let reason = |line: &String| {
+        let said = line.split_once(SKIPPED).map(|(_, reason)| reason);
+        said.or_else(|| ignored(line.split_once(" ... ")?.1)).map(str::to_owned)
+    };
+    let reasons: Vec<String> = output.iter().filter_map(reason).collect();
     let outcome = match status {
         "0" if reasons.is_empty() => Outcome::Passed,
         "0" => Outcome::Skipped(reasons.join("; ")),
@@ -147,6 +151,9 @@ test good ... ok\r
 test left_out ... skipped: no BTF\r
 ok\r
 @podstuck end 0 5\r
+@podstuck test cli::measures\r
+test measures ... ignored, a measurement\r
+@podstuck end 0 1\r
 [   12.3] kernel speaks @podstuck test cli::bad\r
 panicked\r
 @podstuck end 101 100\r
@@ -160,10 +167,10 @@ panicked\r
         let [backend] = report.backends.as_slice() else { panic!("{report:?}") };
         assert_eq!((backend.attached, backend.missing.len()), (2, 1));
         let outcomes: Vec<&Outcome> = backend.tests.iter().map(|test| &test.outcome).collect();
-        let skipped = Outcome::Skipped("no BTF".to_owned());
-        assert_eq!(outcomes, [&Outcome::Passed, &skipped, &Outcome::Failed]);
-        assert_eq!(backend.tests[2].output, ["panicked"]);
-        assert!((backend.seconds() - 3.55).abs() < 1e-9);
+        let skipped = ["no BTF", "a measurement"].map(|why| Outcome::Skipped(why.to_owned()));
+        assert_eq!(outcomes, [&Outcome::Passed, &skipped[0], &skipped[1], &Outcome::Failed]);
+        assert_eq!(backend.tests[3].output, ["panicked"]);
+        assert!((backend.seconds() - 3.56).abs() < 1e-9);
     }
 
     #[test]

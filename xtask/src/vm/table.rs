@@ -62,6 +62,20 @@ fn counts(backend: &Backend) -> String {
     format!("{passed}/{failed}/{skipped}")
 }
 
+/// The sum of all machines, in the words of `cargo xtask test`.
+pub(super) fn totals(results: &[Outcomes]) -> String {
+    let backends = || results.iter().flat_map(|result| &result.report.backends);
+    let count = |wanted: fn(&Outcome) -> bool| -> usize {
+        backends().map(|backend| backend.count(wanted)).sum()
+    };
+    format!(
+        "{} passed, {} failed, {} skipped",
+        count(|outcome| *outcome == Outcome::Passed),
+        count(|outcome| *outcome == Outcome::Failed),
+        count(|outcome| matches!(outcome, Outcome::Skipped(_))),
+    )
+}
+
 /// Missing probes, failed tests and machines that did not finish, with what they said.
 fn complaints(results: &[Outcomes]) -> String {
     let mut text = String::new();

@@ -29,7 +29,12 @@ pub fn diagnosis(answer: &Diagnosis, style: Style) -> String {
         out.push_str(&finding(&as_new(cause), style));
     }
     list(&mut out, "over", answer.over.iter().map(|over| finding(over, style)), style);
-    list(&mut out, "ruled out", answer.ruled_out.iter().map(|fact| text(fact)), style);
+    list(
+        &mut out,
+        "ruled out",
+        answer.ruled_out.iter().map(|other| text(&other.to_string())),
+        style,
+    );
     list(&mut out, "where to look next", answer.next.iter().cloned(), style);
     out.push('\n');
     out
@@ -45,7 +50,7 @@ fn headline(answer: &Diagnosis, style: Style) -> String {
     let window = words::window(answer.window_s);
     match (answer.causes.first(), answer.firm) {
         (Some(cause), true) => {
-            let id = style.paint(Ink::Severity(cause.severity), cause.id);
+            let id = style.paint(Ink::Severity(cause.severity), cause.id.as_str());
             format!("{about}: {id} (after {window})\n")
         }
         (Some(cause), false) => {
@@ -87,7 +92,7 @@ mod tests {
             window_s: 12.0,
             causes,
             over: Vec::new(),
-            ruled_out: vec!["stacked-mounts: there is one mount on the path".into()],
+            ruled_out: vec![sample::ruled_out("nothing is mounted below it")],
             next: Vec::new(),
         }
     }
@@ -98,7 +103,7 @@ mod tests {
         let first = "pod shop/cart-0: volume-held-by-host-process (after 12 s)\n";
         assert!(out.starts_with(first), "{out}");
         assert!(out.contains("its volumes are not (1 mount"), "{out}");
-        assert!(out.contains("\nruled out\n  - stacked-mounts: "), "{out}");
+        assert!(out.contains("\nruled out\n  - nested-mount-under-volume: "), "{out}");
     }
 
     #[test]
@@ -110,7 +115,7 @@ mod tests {
     #[test]
     fn a_hostile_finding_stays_harmless() {
         let mut hostile = answer(vec![sample::hostile()], false);
-        hostile.ruled_out = vec![sample::HOSTILE.into()];
+        hostile.ruled_out = vec![sample::ruled_out(sample::HOSTILE)];
         let out = diagnosis(&hostile, PLAIN);
         assert_eq!(safe(out.replace('\n', "").as_bytes()), out.replace('\n', ""));
     }

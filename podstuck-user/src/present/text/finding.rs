@@ -2,7 +2,10 @@
 
 use super::nouns::{self, text};
 use crate::{
-    model::finding::{Evidence, Finding, FindingState},
+    model::{
+        evidence::Evidence,
+        finding::{Finding, FindingState},
+    },
     present::{
         style::{Ink, Style},
         words,
@@ -76,7 +79,13 @@ fn new(f: &Finding, style: Style) -> String {
         section(&mut out, "what it is not", style);
     }
     for cause in &f.likely_causes_ruled_out {
-        out.push_str(&style.wrap("    - ", "      ", &text(cause)));
+        out.push_str(&style.wrap("    - ", "      ", &text(&cause.to_string())));
+    }
+    if !f.not_known.is_empty() {
+        section(&mut out, "what is not known", style);
+    }
+    for fact in &f.not_known {
+        out.push_str(&style.wrap("    - ", "      ", &text(fact)));
     }
     out
 }
@@ -105,7 +114,7 @@ fn cleared(f: &Finding, style: Style) -> String {
     )
 }
 
-/// `CRITICAL volume-held-by-host-process (new): blocks the pod, very likely (0.92)`.
+/// `CRITICAL volume-held-by-host-process (new): blocks the pod, certain (0.95)`.
 fn headline(f: &Finding, style: Style) -> String {
     let severity = words::severity(f.severity).to_uppercase();
     format!(
@@ -114,7 +123,7 @@ fn headline(f: &Finding, style: Style) -> String {
         f.id,
         words::state(f.state),
         words::blocks(f.blocks_deletion),
-        words::confidence(f.confidence)
+        words::certainty(f.certainty)
     )
 }
 
@@ -158,7 +167,7 @@ fn section(out: &mut String, title: &str, style: Style) {
 
 fn evidence(out: &mut String, evidence: &[Evidence], style: Style) {
     for one in evidence {
-        let line = format!("{} [{}]", text(&one.fact), text(&one.source));
+        let line = format!("{} [{}]", text(&one.fact), text(&one.source.to_string()));
         out.push_str(&style.wrap("    - ", "      ", &line));
     }
 }
@@ -166,7 +175,10 @@ fn evidence(out: &mut String, evidence: &[Evidence], style: Style) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{model::path::safe, present::sample};
+    use crate::{
+        model::{evidence::Source, path::safe},
+        present::sample,
+    };
 
     const NARROW: Style = Style { color: false, width: 72 };
 
@@ -175,7 +187,7 @@ mod tests {
         let path = "/var/lib/kubelet/pods/3f2a1f5c-8a54-4c0e-9d38-0d7e5a1b2c3d/volumes/kubernetes.io~csi/data/mount";
         let expected = format!(
             "\
-CRITICAL volume-held-by-host-process (new): blocks the pod, very likely (0.92)
+CRITICAL volume-held-by-host-process (new): blocks the pod, certain (0.95)
   pod       shop/cart-0 (uid 3f2a1f5c-8a54-4c0e-9d38-0d7e5a1b2c3d)
   volume    data (kubernetes.io/csi)
   call      umount2 failed: EBUSY (Device or resource busy)
@@ -183,8 +195,7 @@ CRITICAL volume-held-by-host-process (new): blocks the pod, very likely (0.92)
   by        umount (pid 812, umount-helper), started by kubelet (pid 700), in cgroup /system.slice/kubelet.service
   seen      3 times, 2023-11-14 22:13:20Z to 2023-11-14 22:17:24Z (4m 4s)
   evidence
-    - umount2 failed with EBUSY 3 times, 122 s apart [syscall
-      tracepoint]
+    - umount2 failed with EBUSY 3 times, 122 s apart [syscall probe]
     - process 4242 (backup) has its working directory there
       [/proc/4242/cwd]
   what it means
@@ -207,16 +218,20 @@ CRITICAL volume-held-by-host-process (new): blocks the pod, very likely (0.92)
         let mut now = sample::finding();
         now.state = FindingState::Update;
         now.count = 4;
-        now.evidence.push(Evidence::new("it is still there", "/proc/4242/cwd"));
+        now.evidence.push(Evidence {
+            fact: "it is still there".into(),
+            source: Source::proc("/proc/4242/cwd"),
+            since: sample::time(9),
+        });
         assert_eq!(
             update(&now, &before, NARROW),
             "\
-CRITICAL volume-held-by-host-process (update): blocks the pod, very likely (0.92)
+CRITICAL volume-held-by-host-process (update): blocks the pod, certain (0.95)
   shop/cart-0, volume data: 4 times, last 2023-11-14 22:17:24Z
     - it is still there [/proc/4242/cwd]
 "
         );
-        assert_eq!(finding(&now, NARROW).lines().count(), 7);
+        assert_eq!(finding(&now, NARROW).lines().count(), 6);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! For people, at three in the morning: the verdict first, then what it rests on, then what to do.
 
 mod diagnosis;
+mod explain;
 mod finding;
 mod holders;
 mod hung;
@@ -10,6 +11,7 @@ mod start;
 mod summary;
 
 pub use diagnosis::diagnosis;
+pub use explain::{explain, explain_all};
 pub use finding::{finding, update};
 pub use holders::{holder, search};
 pub use hung::hung;

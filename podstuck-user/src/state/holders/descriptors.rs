@@ -5,7 +5,7 @@ use std::{fs::File, mem::MaybeUninit, os::fd::AsRawFd};
 
 use rustix::fs::{Mode, OFlags, RawDir, open, openat};
 
-use crate::state::namespaces;
+use crate::proc;
 
 /// One open descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,12 +16,17 @@ pub(super) struct Descriptor {
     pub(super) mount: u32,
     /// The file's inode number; `None` before Linux 5.14.
     pub(super) inode: Option<u64>,
+    /// It may be written to. One that was opened with `O_PATH` may not.
+    pub(super) writes: bool,
 }
+
+/// `O_ACCMODE`; without it a descriptor is read only, or `O_PATH`.
+const ACCESS: u32 = 0o3;
 
 /// All descriptors of all processes but these.
 pub(super) fn all(but: &[u32]) -> Vec<Descriptor> {
     let mut found = Vec::with_capacity(16 << 10);
-    for pid in namespaces::processes().into_iter().filter(|pid| !but.contains(pid)) {
+    for pid in proc::processes().into_iter().filter(|pid| !but.contains(pid)) {
         // One that has ended meanwhile holds nothing.
         let _ = of_process(pid, &mut found);
     }
@@ -47,25 +52,41 @@ fn of_process(pid: u32, found: &mut Vec<Descriptor>) -> rustix::io::Result<()> {
         // `pos`, `flags`, `mnt_id` and `ino` come first.
         let mut text = [0; 160];
         let length = rustix::io::read(&file, &mut text).unwrap_or(0);
-        if let Some((mount, inode)) = parse(&text[..length]) {
-            found.push(Descriptor { pid, fd, mount, inode });
+        if let Some(Info { mount, inode, writes }) = parse(&text[..length]) {
+            found.push(Descriptor { pid, fd, mount, inode, writes });
         }
     }
     Ok(())
 }
 
-fn parse(text: &[u8]) -> Option<(u32, Option<u64>)> {
-    let text = std::str::from_utf8(text).ok()?;
-    let field = |name| text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
-    let mount = field("mnt_id:")?.parse().ok()?;
-    Some((mount, field("ino:").and_then(|inode| inode.parse().ok())))
+/// What `fdinfo` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Info {
+    mount: u32,
+    inode: Option<u64>,
+    writes: bool,
+}
+
+fn parse(text: &[u8]) -> Option<Info> {
+    let (mut mount, mut inode, mut writes) = (None, None, false);
+    for line in std::str::from_utf8(text).ok()?.lines().take(4) {
+        match line.split_once(':').map(|(name, value)| (name, value.trim())) {
+            Some(("mnt_id", value)) => mount = value.parse().ok(),
+            Some(("ino", value)) => inode = value.parse().ok(),
+            Some(("flags", value)) => {
+                writes = u32::from_str_radix(value, 8).is_ok_and(|flags| flags & ACCESS != 0);
+            }
+            _ => {}
+        }
+    }
+    Some(Info { mount: mount?, inode, writes })
 }
 
 /// The kernel's own mount that descriptors of namespaces are on.
 pub(super) fn mount_of_namespaces() -> Option<u32> {
     let own = File::open("/proc/self/ns/mnt").ok()?;
     let text = std::fs::read(format!("/proc/self/fdinfo/{}", own.as_raw_fd())).ok()?;
-    parse(&text).map(|(mount, _)| mount)
+    parse(&text).map(|info| info.mount)
 }
 
 #[cfg(test)]
@@ -77,8 +98,9 @@ mod tests {
     #[test]
     fn the_first_lines_say_which_mount_and_file() {
         let text = b"pos:\t0\nflags:\t0100002\nmnt_id:\t29\nino:\t1055\nlock:\t";
-        assert_eq!(parse(text), Some((29, Some(1055))));
-        assert_eq!(parse(b"pos:\t0\nflags:\t02\nmnt_id:\t29\n"), Some((29, None)));
+        assert_eq!(parse(text), Some(Info { mount: 29, inode: Some(1055), writes: true }));
+        let old = b"pos:\t0\nflags:\t010000000\nmnt_id:\t29\n";
+        assert_eq!(parse(old), Some(Info { mount: 29, inode: None, writes: false }));
         assert_eq!(parse(b"pos:\t0\n"), None);
     }
 

@@ -20,25 +20,24 @@ use super::{
 use crate::{
     model::{
         holder::{Holder, How},
+        mountinfo::unescape,
+        mounts::{Device, Mounts, NodeMounts},
         path::JsonPath,
     },
-    state::{
-        mounts::{Device, Mounts, NodeMounts, unescaped},
-        swap,
-    },
+    state::swap,
 };
 
 /// All of them.
 pub(super) fn all(node: &NodeMounts, wanted: &Wanted) -> Vec<Holder> {
     // One process that sees each namespace with a mount that matters.
-    let eyes: BTreeMap<u32, u32> =
-        wanted.seats.values().map(|seat| (seat.namespace, seat.pid)).collect();
+    let viewers: BTreeMap<u32, u32> =
+        wanted.relevant.values().map(|found_on| (found_on.namespace, found_on.pid)).collect();
     let mut found = Vec::new();
     for (how, object, source) in named_by_path() {
-        let hit = eyes.values().find_map(|pid| look(*pid, &object, wanted));
+        let hit = viewers.values().find_map(|pid| look(*pid, &object, wanted));
         found.extend(hit.map(|hit| people::kernel(how, hit, JsonPath(object), source)));
     }
-    for (namespace, pid) in eyes {
+    for (namespace, pid) in viewers {
         if let Some(table) = node.tables.get(&namespace) {
             found.extend(layers(table, pid, wanted));
         }
@@ -78,7 +77,7 @@ fn named_by_path() -> Vec<(How, PathBuf, String)> {
 }
 
 fn first_field(line: &[u8]) -> PathBuf {
-    unescaped(line.split(|byte| byte.is_ascii_whitespace()).next().unwrap_or_default())
+    unescape(line.split(|byte| byte.is_ascii_whitespace()).next().unwrap_or_default())
 }
 
 /// Overlays with a layer on a mount that matters. An overlay has private copies of its layers'
@@ -87,7 +86,7 @@ fn layers(table: &Mounts, pid: u32, wanted: &Wanted) -> Vec<Holder> {
     let mut found = Vec::new();
     let mut known = BTreeSet::new();
     for overlay in table.all.iter().filter(|mount| mount.fs_type == "overlay") {
-        for layer in layer_paths(&overlay.layers) {
+        for layer in layer_paths(&overlay.super_options) {
             // By its text first, so that of thousands of layers few are looked up.
             let likely = table.covering(&layer).is_some_and(|m| m.device == wanted.device);
             if !likely || !known.insert(layer.clone()) {
@@ -109,7 +108,7 @@ fn layer_paths(options: &str) -> Vec<PathBuf> {
         matches!(key.trim_end_matches('+'), "lowerdir" | "upperdir" | "datadir")
     });
     let paths = layers.flat_map(|(_, value)| value.split(':')).filter(|path| path.starts_with('/'));
-    paths.map(|path| unescaped(path.as_bytes())).collect()
+    paths.map(|path| unescape(path.as_bytes())).collect()
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use rustix::{
     ioctl::{Updater, ioctl, opcode},
 };
 
-use crate::state::mounts::Device;
+use crate::model::mounts::Device;
 
 /// `struct procmap_query` of include/uapi/linux/fs.h.
 #[repr(C)]

@@ -1,6 +1,6 @@
 //! Who a process is: name, part on the node, container and pod.
 
-use std::fs;
+use std::{fs, path::Path};
 
 use crate::{
     identity::{
@@ -12,6 +12,7 @@ use crate::{
         identity::Pod,
         path::{JsonPath, safe},
     },
+    proc,
 };
 
 use super::relation::Hit;
@@ -19,15 +20,14 @@ use super::relation::Hit;
 /// A holder that is a process, with everything that `/proc` says about it. `count` objects of this
 /// kind are held, one of them `object`.
 pub(super) fn process(pid: u32, how: How, hit: Hit, object: JsonPath, source: String) -> Holder {
-    let comm = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
-    let comm = comm.strip_suffix(b"\n").unwrap_or(&comm);
+    let comm = proc::comm(Path::new(&format!("/proc/{pid}")));
     let cgroup = fs::read(format!("/proc/{pid}/cgroup")).ok();
     let cgroup = cgroup.and_then(|contents| best_path(&contents));
     let (uid, container) = cgroup.as_deref().and_then(pod_of_cgroup).unzip();
     Holder {
         pid: Some(pid),
-        comm: (!comm.is_empty()).then(|| safe(comm).into_owned()),
-        component: Some(component(comm, cgroup.as_deref())),
+        comm: (!comm.is_empty()).then(|| safe(&comm).into_owned()),
+        component: Some(component(&comm, cgroup.as_deref())),
         container: container.flatten(),
         pod: uid.map(|uid| Pod { uid, namespace: None, name: None }),
         cgroup,

@@ -15,9 +15,10 @@ use nix::sched::{CloneFlags, setns};
 use rustix::fs::{Mode, OFlags, open, openat};
 
 use super::descriptors::Descriptor;
-use crate::state::{
-    mounts::{Mounts, NodeMounts},
-    namespaces,
+use crate::{
+    model::mounts::{Mounts, NodeMounts},
+    proc,
+    state::namespaces,
 };
 
 /// Adds their tables; how many namespaces could not be entered (that takes `CAP_SYS_ADMIN`).
@@ -37,7 +38,7 @@ pub(super) fn add_tables(node: &mut NodeMounts, descriptors: &[Descriptor]) -> u
     for (namespace, file, pin) in pins {
         match file.ok().and_then(|file| read_within(file, proc.as_fd())) {
             Some(text) => {
-                let table = Mounts::parse(0, &text);
+                let table = proc::parse_mounts(0, &text);
                 let source = format!("mountinfo within mnt:[{namespace}], by {}", pin.display());
                 node.tables.insert(namespace, Arc::new(Mounts { source, ..table }));
             }

@@ -25,9 +25,11 @@ use super::{
 use crate::{
     model::{
         holder::{Holder, How},
+        mountinfo,
+        mounts::Device,
         path::JsonPath,
     },
-    state::mounts::{self, Device},
+    proc,
 };
 
 const LINKS: [(How, &str); 3] = [(How::Cwd, "cwd"), (How::Root, "root"), (How::Exe, "exe")];
@@ -64,7 +66,7 @@ pub(super) fn links(pid: u32, wanted: &Wanted) -> Vec<Holder> {
 /// The same from the text of the links alone, which never waits: the mount of the process's own
 /// table that covers the path. Not exact: another mount may lie over that place since.
 pub(super) fn by_text(pid: u32, wanted: &Wanted) -> Vec<Holder> {
-    let Some(table) = mounts::of_process(pid) else { return Vec::new() };
+    let Some(table) = proc::mounts(pid) else { return Vec::new() };
     let mut found = Vec::new();
     for (how, name) in LINKS {
         let path = format!("/proc/{pid}/{name}");
@@ -161,7 +163,7 @@ fn mapping(line: &[u8], device: &str) -> Option<Mapping> {
     Some(Mapping {
         range: format!("{}-{}", bare(from), bare(to)),
         inode,
-        path: mounts::unescaped(rest[digits..].trim_ascii_start()),
+        path: mountinfo::unescape(rest[digits..].trim_ascii_start()),
     })
 }
 
@@ -174,7 +176,7 @@ struct Likely {
 }
 
 fn likely_mount(pid: u32, device: Device) -> Option<Likely> {
-    let table = mounts::of_process(pid)?;
+    let table = proc::mounts(pid)?;
     let mut own = table.all.iter().filter(|mount| mount.device == device);
     let mount = own.next()?.id;
     Some(Likely { mount, only: own.next().is_none() })
@@ -224,8 +226,8 @@ mod tests {
     #[test]
     fn the_mount_table_is_read_at_most_once_and_only_where_it_is_needed() {
         let table = "1 0 8:1 / / rw - ext4 /dev/a rw\n2 1 0:9 / /v rw - tmpfs t rw";
-        let tables = [(1, Arc::new(mounts::Mounts::parse(1, table.as_bytes())))];
-        let node = mounts::NodeMounts { tables: tables.into(), host: Some(1) };
+        let tables = [(1, Arc::new(proc::parse_mounts(1, table.as_bytes())))];
+        let node = crate::model::mounts::NodeMounts { tables: tables.into(), host: Some(1) };
         let wanted = Wanted::mount(&node, 1, 2).unwrap();
         // Nobody: its `map_files` cannot be read.
         let pid = u32::MAX >> 1;
@@ -242,7 +244,7 @@ mod tests {
     #[test]
     fn own_working_directory_is_on_a_mount() {
         let (mount, _, _) = look(Path::new("/proc/self/cwd")).unwrap();
-        let table = mounts::of_process(std::process::id()).unwrap();
+        let table = proc::mounts(std::process::id()).unwrap();
         assert!(table.by_id(mount).is_some());
     }
 }

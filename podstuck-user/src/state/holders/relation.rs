@@ -12,17 +12,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{
-    model::{
-        holder::{HeldMount, Through},
-        path::JsonPath,
-    },
-    state::mounts::{Device, Mount, Mounts, NodeMounts},
+use crate::model::{
+    holder::{HeldMount, Through},
+    mounts::{Device, Mount, Mounts, NodeMounts},
+    path::JsonPath,
 };
 
 /// A mount that matters.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Seat {
+pub(super) struct Relevant {
     pub(super) through: Through,
     pub(super) namespace: u32,
     pub(super) point: PathBuf,
@@ -35,7 +33,7 @@ pub(super) struct Seat {
 /// What is looked for.
 #[derive(Clone, Debug)]
 pub(super) struct Wanted {
-    pub(super) seats: HashMap<u32, Seat>,
+    pub(super) relevant: HashMap<u32, Relevant>,
     pub(super) device: Device,
     /// Only this file, and not everything on the mounts.
     pub(super) inode: Option<u64>,
@@ -60,7 +58,7 @@ impl Wanted {
         let mount = table.by_id(id)?;
         let mut wanted = Self::new(node, mount.device);
         wanted.mount = Some((namespace, id));
-        wanted.seat(namespace, table, mount, Through::Itself, Some(true));
+        wanted.add(namespace, table, mount, Through::Itself, Some(true));
         wanted.add_copies(node, table, mount);
         // Where only a part of a file system is mounted, its other mounts are somebody else's.
         if mount.root == Path::new("/") {
@@ -81,7 +79,7 @@ impl Wanted {
         let mut wanted = Self::new(node, device);
         wanted.inode = Some(inode);
         if let Some((namespace, table, mount)) = node.all().find(|(_, _, m)| m.id == mount) {
-            wanted.seat(namespace, table, mount, Through::Itself, None);
+            wanted.add(namespace, table, mount, Through::Itself, None);
         }
         wanted.add_device(node, Through::OtherMount, None);
         wanted
@@ -89,7 +87,7 @@ impl Wanted {
 
     fn new(node: &NodeMounts, device: Device) -> Self {
         let known = node.all().map(|(_, _, mount)| mount.id).collect();
-        Self { seats: HashMap::new(), device, inode: None, mount: None, known }
+        Self { relevant: HashMap::new(), device, inode: None, mount: None, known }
     }
 
     /// What it means that somebody uses this mount, if it matters. The device is needed only for a
@@ -103,8 +101,8 @@ impl Wanted {
         if self.inode.is_some() && self.inode != inode {
             return None;
         }
-        if let Some(seat) = self.seats.get(&mount) {
-            return Some(seat.hit(mount));
+        if let Some(found_on) = self.relevant.get(&mount) {
+            return Some(found_on.hit(mount));
         }
         if self.known.contains(&mount) || device != Some(self.device) {
             return None;
@@ -122,7 +120,7 @@ impl Wanted {
         !self.known.contains(&mount)
     }
 
-    fn seat(
+    fn add(
         &mut self,
         namespace: u32,
         table: &Mounts,
@@ -131,14 +129,14 @@ impl Wanted {
         blocks: Option<bool>,
     ) {
         let point = mount.point.clone();
-        let seat = Seat { through, namespace, point, pid: table.pid, blocks };
-        self.seats.entry(mount.id).or_insert(seat);
+        let found_on = Relevant { through, namespace, point, pid: table.pid, blocks };
+        self.relevant.entry(mount.id).or_insert(found_on);
     }
 
     fn add_device(&mut self, node: &NodeMounts, through: Through, blocks: Option<bool>) {
         for (namespace, table, mount) in node.all() {
             if mount.device == self.device {
-                self.seat(namespace, table, mount, through, blocks);
+                self.add(namespace, table, mount, through, blocks);
             }
         }
     }
@@ -156,14 +154,14 @@ impl Wanted {
                 let same = parents.get(&copy.parent).and_then(|parent| self::place(parent, copy));
                 if copy.id != mount.id && same.as_ref() == Some(&place) {
                     let blocks = goes_along(table, copy);
-                    self.seat(*namespace, table, copy, Through::PropagatedCopy, Some(blocks));
+                    self.add(*namespace, table, copy, Through::PropagatedCopy, Some(blocks));
                 }
             }
         }
     }
 }
 
-impl Seat {
+impl Relevant {
     pub(super) fn hit(&self, id: u32) -> Hit {
         let point = JsonPath(self.point.clone());
         let mount = HeldMount { id, namespace: Some(self.namespace), point };
@@ -234,7 +232,7 @@ mod tests {
             "50 0 8:1 /pods/v /w rw master:7 - ext4 /dev/a rw\n51 50 0:9 / /w rw - tmpfs t rw",
         ];
         let tables = tables.iter().zip(1..).map(|(text, namespace)| {
-            (namespace, Arc::new(Mounts::parse(namespace * 100, text.as_bytes())))
+            (namespace, Arc::new(crate::proc::parse_mounts(namespace * 100, text.as_bytes())))
         });
         NodeMounts { tables: tables.collect(), host: Some(1) }
     }
@@ -263,7 +261,7 @@ mod tests {
         assert_eq!((hit.through, hit.explains), (Through::Detached, Some(false)));
         assert_eq!(wanted.hit(999, Some(Device { major: 0, minor: 8 }), None), None);
         let device = Wanted::device(&node(), own);
-        assert_eq!(device.seats.len(), 5);
+        assert_eq!(device.relevant.len(), 5);
         assert_eq!(through(&device, 31), Some((Through::Itself, None)));
     }
 
@@ -281,7 +279,7 @@ mod tests {
     #[test]
     fn a_part_of_a_file_system_does_not_pin_the_rest() {
         let wanted = Wanted::mount(&node(), 4, 40).unwrap();
-        assert_eq!(wanted.seats.len(), 1, "{:?}", wanted.seats);
+        assert_eq!(wanted.relevant.len(), 1, "{:?}", wanted.relevant);
     }
 
     #[test]

@@ -4,13 +4,15 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
 
-use super::{About, process::look, relation::Wanted};
+use super::{process::look, relation::Wanted};
 use crate::{
-    model::{holder::Subject, path::JsonPath},
-    state::{
-        mounts::{self, Mounts, NodeMounts},
-        namespaces,
+    model::{
+        holder::{About, Subject},
+        mounts::{Mounts, NodeMounts},
+        path::JsonPath,
     },
+    proc,
+    state::namespaces,
 };
 
 /// The mount, file or device that was asked about; or why there is none.
@@ -18,7 +20,7 @@ pub(super) fn find(about: &About, node: &NodeMounts) -> Result<(Subject, Wanted)
     match about {
         About::Device(device) => {
             let wanted = Wanted::device(node, *device);
-            let mounted = wanted.seats.len();
+            let mounted = wanted.relevant.len();
             let what = format!("device {device}, mounted {mounted} times on this node");
             let path = JsonPath(device.to_string().into());
             let device = device.to_string();
@@ -26,8 +28,8 @@ pub(super) fn find(about: &About, node: &NodeMounts) -> Result<(Subject, Wanted)
         }
         About::Mount { pid, namespace, path } => {
             // The caller's own view, if it still is there.
-            let own = mounts::of_process(*pid)
-                .filter(|_| namespaces::of_process(*pid) == Some(*namespace));
+            let own =
+                proc::mounts(*pid).filter(|_| namespaces::of_process(*pid) == Some(*namespace));
             let table = own.as_ref().or(node.tables.get(namespace).map(|table| &**table));
             let found = table.and_then(|table| at(table, *namespace, path, node));
             found.ok_or_else(|| "it is not a mount point any more".into())

@@ -9,10 +9,15 @@ use std::{
 use super::{
     Only, freezer,
     hierarchies::{Hierarchies, below},
-    pods::PodState,
-    tasks::{self, Task},
+    tasks,
 };
-use crate::identity::cgroup::container_id;
+use crate::{
+    identity::cgroup::container_id,
+    model::{
+        identity::Target,
+        node::{PodGroup, PodState},
+    },
+};
 
 /// Processes looked at in one sample, of pods that give no reason to be looked at. A node with two
 /// thousand of them is seen in ten seconds.
@@ -20,25 +25,9 @@ const AT_A_TIME: usize = 400;
 /// Processes looked at of one pod.
 const OF_A_POD: usize = 256;
 
-/// What is left of a pod in the control groups.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PodGroup {
-    /// The pod.
-    pub uid: String,
-    /// Its group's directory.
-    pub path: PathBuf,
-    /// Whether a runtime's group of a container is in it.
-    pub has_containers: bool,
-    /// The group of version 1 whose `freezer.state` keeps its processes from running: its own, one
-    /// below or one above.
-    pub frozen: Option<PathBuf>,
-    /// Processes in it.
-    pub tasks: Vec<Task>,
-}
-
 /// What is kept from one look to the next.
 #[derive(Debug, Default)]
-pub(super) struct CgroupLook {
+pub(super) struct CgroupCollector {
     /// Pods that give a reason to look again.
     suspicious: HashSet<String>,
     /// Pods that had a directory, as long as they have groups.
@@ -47,7 +36,7 @@ pub(super) struct CgroupLook {
     last: String,
 }
 
-impl CgroupLook {
+impl CgroupCollector {
     /// Looks at the processes of pods: of those that give a reason, and of some of the others.
     pub(super) fn sample(
         &mut self,
@@ -101,6 +90,8 @@ impl CgroupLook {
 fn look(trees: &[PathBuf], uid: &str, groups: &BTreeSet<PathBuf>, everywhere: bool) -> PodGroup {
     let (main, others) = trees.split_at(trees.len().min(1));
     let mut this = PodGroup {
+        target_id: 0,
+        target: Target::unknown().into(),
         uid: uid.into(),
         path: PathBuf::new(),
         has_containers: false,
@@ -162,7 +153,7 @@ mod tests {
         }
         let group = root.path().join("memory/kubepods").join(format!("pod{UID}"));
         write(group.join("cgroup.procs"), &format!("{own}\n"));
-        let (mut look, hierarchies) = (CgroupLook::default(), Hierarchies::of(root.path()));
+        let (mut look, hierarchies) = (CgroupCollector::default(), Hierarchies::of(root.path()));
         look.had_directory.insert(UID.into());
         let found = look.sample(&Only::All, &hierarchies, &[]);
         assert_eq!((found[0].uid.as_str(), &found[0].path), (UID, &group));
@@ -186,14 +177,16 @@ mod tests {
                 uid,
                 started: true,
                 populated: None,
-                volumes: vec![super::super::VolumeState {
+                volumes: vec![crate::model::node::VolumeState {
+                    target_id: 0,
+                    target: Target::unknown().into(),
                     path: "/v".into(),
                     csi: None,
                     mounts: Vec::new(),
                 }],
             });
         }
-        let (mut look, hierarchies) = (CgroupLook::default(), Hierarchies::of(root.path()));
+        let (mut look, hierarchies) = (CgroupCollector::default(), Hierarchies::of(root.path()));
         let mut seen = BTreeSet::new();
         for _ in 0..3 {
             let found = look.sample(&Only::All, &hierarchies, &pods);

@@ -7,25 +7,25 @@ const LATE: Duration = Duration::from_secs(60);
 
 /// When looks came, and when they were due.
 #[derive(Debug)]
-pub struct Looks {
+pub(crate) struct Lateness {
     due: Instant,
     longest: Duration,
 }
 
-impl Looks {
+impl Lateness {
     /// From now on they are waited for.
-    pub fn start(now: Instant) -> Self {
+    pub(crate) fn start(now: Instant) -> Self {
         Self { due: now, longest: Duration::ZERO }
     }
 
     /// One came; the next one is begun after this rest.
-    pub fn came(&mut self, now: Instant, rest: Duration) {
+    pub(crate) fn came(&mut self, now: Instant, rest: Duration) {
         self.longest = self.longest.max(now - self.due);
         self.due = now + rest;
     }
 
     /// The longest time that one which was due did not come, in seconds; 0 when none was late.
-    pub fn late_s(&self, now: Instant) -> u64 {
+    pub(crate) fn late_s(&self, now: Instant) -> u64 {
         let longest = self.longest.max(now - self.due);
         if longest < LATE { 0 } else { longest.as_secs() }
     }
@@ -39,7 +39,7 @@ mod tests {
     fn a_look_that_is_away_for_a_minute_is_late_and_stays_known() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
-        let mut looks = Looks::start(start);
+        let mut looks = Lateness::start(start);
         looks.came(at(2), Duration::from_secs(100));
         assert_eq!(looks.late_s(at(50)), 0);
         assert_eq!(looks.late_s(at(161)), 0);

@@ -2,6 +2,7 @@
 //! long as a sick node makes it take: nobody waits for it, and a sample that is late is simply late.
 
 mod cgroups;
+mod device_mounts;
 mod freezer;
 mod hierarchies;
 mod late;
@@ -23,20 +24,14 @@ use anyhow::{Context, Result};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::watch;
 
-pub use cgroups::PodGroup;
-pub use late::Looks;
-pub use pod_mounts::Mounted;
-pub use pods::{CsiState, PodState, Registration, VolumeState};
-pub use space::Space;
-pub use tasks::Task;
-
-use super::mounts::NodeMounts;
-use crate::{identity::on_host, model::time::Monotonic};
-use cgroups::CgroupLook;
+use crate::{identity::on_host, model::node::NodeSample};
+use cgroups::CgroupCollector;
+use device_mounts::DeviceMounts;
 use hierarchies::Hierarchies;
+pub(crate) use late::Lateness;
 use mounts::MountPoller;
-use pods::PodLook;
-use space::SpaceLook;
+use pods::PodCollector;
+use space::SpaceCollector;
 
 /// How often, on a node where that is cheap.
 const EVERY: Duration = Duration::from_secs(2);
@@ -46,7 +41,7 @@ const REST: u32 = 49;
 
 /// Where to look.
 #[derive(Clone, Debug)]
-pub struct Places {
+pub(crate) struct Places {
     /// Where the host's file system is.
     pub host_root: PathBuf,
     /// kubelet's root directories, as the host sees them.
@@ -58,7 +53,7 @@ pub struct Places {
 /// What a run is restricted to. The probes are, too: of anything else it is not known whether
 /// somebody tried to remove it.
 #[derive(Clone, Debug, Default)]
-pub enum Only {
+pub(crate) enum Only {
     /// Nothing.
     #[default]
     All,
@@ -68,56 +63,24 @@ pub enum Only {
     Below(PathBuf),
 }
 
-/// The node at one moment.
-#[derive(Clone, Debug, Default)]
-pub struct NodeSample {
-    /// When the look was over.
-    pub at: Monotonic,
-    /// How long after it the next one is begun.
-    pub rest: Duration,
-    /// Running kubelets.
-    pub kubelets: Vec<u32>,
-    /// Pods that have a directory.
-    pub pods: Vec<PodState>,
-    /// Pods whose processes were looked at this time. Those that give a reason are, every time.
-    pub cgroups: Vec<PodGroup>,
-    /// File systems that kubelet and the runtimes live on.
-    pub spaces: Vec<Space>,
-    /// The mounts of all namespaces.
-    pub mounts: NodeMounts,
-}
-
-impl NodeSample {
-    /// A sample of nothing but mounts, for tests.
-    #[cfg(test)]
-    pub(crate) fn of_mounts(at: Monotonic, mounts: NodeMounts) -> Self {
-        Self {
-            at,
-            rest: Duration::ZERO,
-            mounts,
-            kubelets: Vec::new(),
-            pods: Vec::new(),
-            cgroups: Vec::new(),
-            spaces: Vec::new(),
-        }
-    }
-}
-
 /// Samples that arrive; the last one counts.
-pub struct Sampler {
+pub(crate) struct Sampler {
     samples: watch::Receiver<Option<Arc<NodeSample>>>,
 }
 
 impl Sampler {
     /// Starts the thread. It ends when nobody listens any more.
-    pub fn start(places: Places) -> Result<Self> {
+    ///
+    /// # Errors
+    /// Fails when no thread can be had.
+    pub(crate) fn start(places: Places) -> Result<Self> {
         let (sender, samples) = watch::channel(None);
-        let mut look = Look::new(places);
+        let mut collector = Collector::new(places);
         thread::Builder::new()
             .name("sampler".into())
             .spawn(move || {
                 loop {
-                    let sample = look.at_all();
+                    let sample = collector.sample();
                     let rest = sample.rest;
                     if sender.send(Some(Arc::new(sample))).is_err() {
                         return;
@@ -130,7 +93,7 @@ impl Sampler {
     }
 
     /// Waits for the next sample; for ever once the thread has ended. Safe to cancel.
-    pub async fn next(&mut self) -> Arc<NodeSample> {
+    pub(crate) async fn next(&mut self) -> Arc<NodeSample> {
         loop {
             if self.samples.changed().await.is_err() {
                 return std::future::pending().await;
@@ -148,28 +111,30 @@ fn worked() -> Duration {
 }
 
 /// What is kept from one sample to the next.
-struct Look {
+struct Collector {
     places: Places,
     mounts: MountPoller,
-    pods: PodLook,
+    device_mounts: DeviceMounts,
+    pods: PodCollector,
     hierarchies: Hierarchies,
-    cgroups: CgroupLook,
-    spaces: SpaceLook,
+    cgroups: CgroupCollector,
+    spaces: SpaceCollector,
 }
 
-impl Look {
+impl Collector {
     fn new(places: Places) -> Self {
         Self {
             places,
             mounts: MountPoller::default(),
-            pods: PodLook::default(),
+            device_mounts: DeviceMounts::default(),
+            pods: PodCollector::default(),
             hierarchies: Hierarchies::default(),
-            cgroups: CgroupLook::default(),
-            spaces: SpaceLook::default(),
+            cgroups: CgroupCollector::default(),
+            spaces: SpaceCollector::default(),
         }
     }
 
-    fn at_all(&mut self) -> NodeSample {
+    fn sample(&mut self) -> NodeSample {
         let before = worked();
         let mounts = self.mounts.sample();
         let (views, kubelets) = views::all(&mounts);
@@ -177,7 +142,8 @@ impl Look {
         let pods = self.pods.sample(&self.places, &mounts, &views, &self.hierarchies);
         let cgroups = self.cgroups.sample(&self.places.only, &self.hierarchies, &pods);
         let spaces = self.spaces.sample(&self.places, &views);
+        let mounts = self.device_mounts.of(&mounts);
         let rest = EVERY.max(worked().saturating_sub(before) * REST);
-        NodeSample { at: Monotonic::now(), rest, mounts, kubelets, pods, cgroups, spaces }
+        NodeSample { at: crate::clock::now(), rest, mounts, kubelets, pods, cgroups, spaces }
     }
 }

@@ -16,15 +16,18 @@ use std::{
 
 use rustix::event::{PollFd, PollFlags, poll};
 
-use crate::state::{
-    mounts::{Mounts, NodeMounts, table_of},
-    namespaces,
+use crate::{
+    model::mounts::{Mounts, NodeMounts},
+    proc::{mount_table, parse_mounts},
+    state::{mounts, namespaces},
 };
 
 /// Reads mount tables, and remembers those that have not changed.
 #[derive(Default)]
 pub(super) struct MountPoller {
+    /// Our own namespace and the first process's.
     open: HashMap<u32, Polled>,
+    /// Those that have a process.
     read: HashMap<u32, Known>,
 }
 
@@ -56,32 +59,32 @@ impl MountPoller {
             }
         }
         self.read.retain(|namespace, _| tables.contains_key(namespace));
-        NodeMounts::new(tables.into_iter().collect())
+        mounts::of_node(tables.into_iter().collect())
     }
 
     fn polled(&mut self, namespace: u32, pid: u32) -> Option<Arc<Mounts>> {
         if let Some(polled) = self.open.get_mut(&namespace) {
             if polled.has_changed() {
-                polled.table = Arc::new(Mounts::parse(pid, &text_of(&mut polled.file)?));
+                polled.table = Arc::new(parse_mounts(pid, &text_of(&mut polled.file)?));
             }
             return Some(polled.table.clone());
         }
-        let mut file = File::open(table_of(pid)).ok()?;
-        let table = Arc::new(Mounts::parse(pid, &text_of(&mut file)?));
+        let mut file = File::open(mount_table(pid)).ok()?;
+        let table = Arc::new(parse_mounts(pid, &text_of(&mut file)?));
         self.open.insert(namespace, Polled { file, table: table.clone() });
         Some(table)
     }
 
     fn compared(&mut self, namespace: u32, pids: &[u32]) -> Option<Arc<Mounts>> {
         let (pid, text) =
-            pids.iter().find_map(|pid| Some((*pid, fs::read(table_of(*pid)).ok()?)))?;
+            pids.iter().find_map(|pid| Some((*pid, fs::read(mount_table(*pid)).ok()?)))?;
         if let Some(known) = self.read.get(&namespace)
             && known.text == text
             && known.table.pid == pid
         {
             return Some(known.table.clone());
         }
-        let table = Arc::new(Mounts::parse(pid, &text));
+        let table = Arc::new(parse_mounts(pid, &text));
         self.read.insert(namespace, Known { text, table: table.clone() });
         Some(table)
     }

@@ -10,29 +10,11 @@ use std::{
 use super::views::View;
 use crate::{
     identity::uid::is_pod_uid,
-    state::mounts::{Device, NodeMounts},
+    model::{
+        mounts::{Device, NodeMounts},
+        node::Mounted,
+    },
 };
-
-/// A mount on or below a volume's directory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mounted {
-    /// Where.
-    pub point: PathBuf,
-    /// `mnt_id`
-    pub id: u32,
-    /// What, in a few words.
-    pub what: String,
-    /// Device and directory that it shows.
-    pub shown: (Device, PathBuf),
-    /// Whether what happens below it is seen by its peers in other namespaces.
-    pub shared: bool,
-    /// Inode number of the mount namespace.
-    pub namespace: u32,
-    /// A process in there.
-    pub pid: u32,
-    /// Where it was read.
-    pub source: String,
-}
 
 /// Mounts below any pod's directory: by UID, with the path from there on.
 pub(super) fn by_pod(views: &[View]) -> HashMap<&[u8], Vec<(PathBuf, Mounted)>> {
@@ -44,7 +26,8 @@ pub(super) fn by_pod(views: &[View]) -> HashMap<&[u8], Vec<(PathBuf, Mounted)>> 
                 point: mount.point.clone(),
                 id: mount.id,
                 what: mount.describe(),
-                shown: (mount.device, mount.root.clone()),
+                device: mount.device,
+                root: mount.root.clone(),
                 shared: mount.shared.is_some(),
                 namespace: view.namespace,
                 pid: view.pid,
@@ -96,7 +79,7 @@ impl<'a> Elsewhere<'a> {
                 .map(|(_, _, mount)| (mount.device, mount.root.as_path()))
                 .collect()
         });
-        all.contains(&(mounted.shown.0, mounted.shown.1.as_path()))
+        all.contains(&(mounted.device, mounted.root.as_path()))
     }
 }
 
@@ -105,7 +88,6 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::state::mounts::Mounts;
 
     const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
 
@@ -124,7 +106,7 @@ mod tests {
     fn a_container_is_known_by_what_it_has_mounted() {
         let table = |point: &str| {
             let text = format!("9 1 0:77 /d {point} rw - tmpfs t rw\n");
-            Arc::new(Mounts::parse(7, text.as_bytes()))
+            Arc::new(crate::proc::parse_mounts(7, text.as_bytes()))
         };
         let volume = format!("/k/pods/{UID}/volumes/p/v");
         let view = View { pid: 1, namespace: 1, mounts: table(&volume) };

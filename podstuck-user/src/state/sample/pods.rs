@@ -10,79 +10,31 @@ use std::{
 use super::{
     Only, Places,
     hierarchies::Hierarchies,
-    pod_mounts::{Elsewhere, Mounted, by_pod},
+    pod_mounts::{Elsewhere, by_pod},
     views::View,
 };
 use crate::{
     identity::{classify::kubelet_root_of, on_host},
-    state::{
-        look::{Answer, Question},
+    model::{
+        identity::Target,
         mounts::NodeMounts,
-        patient::Patient,
-        pod_dirs::{PodOnDisk, RootOnDisk, VolumeData},
+        node::{CsiState, Mounted, PodState, Registration, VolumeData, VolumeState},
+    },
+    state::{
+        helper,
+        pod_dirs::{PodOnDisk, ReadPods, RootOnDisk},
         sockets,
     },
 };
 
-/// One pod that has a directory on this node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PodState {
-    /// As in the name of the directory.
-    pub uid: String,
-    /// `<kubelet root>/pods/<uid>`, as kubelet sees it.
-    pub directory: PathBuf,
-    /// Whether kubelet has started a container of it since the node was booted.
-    pub started: bool,
-    /// Whether a process is left in its control groups; `None` when no group could be read.
-    pub populated: Option<bool>,
-    /// Its volumes and subpaths.
-    pub volumes: Vec<VolumeState>,
-}
-
-/// One volume of a pod, or the subpaths that a container has of one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VolumeState {
-    /// Its directory, which is the root of the target.
-    pub path: PathBuf,
-    /// What kubelet wrote about it, for CSI.
-    pub csi: Option<CsiState>,
-    /// What is mounted on or below its directory, for kubelet or for the host.
-    pub mounts: Vec<Mounted>,
-}
-
-/// A CSI volume's driver.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CsiState {
-    /// `vol_data.json`
-    pub data: VolumeData,
-    /// Where the driver registers.
-    pub socket: PathBuf,
-    /// Whether it has.
-    pub registration: Registration,
-}
-
-/// Whether a CSI driver is registered with kubelet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Registration {
-    /// Its socket is there, and somebody listens.
-    Listening,
-    /// Its socket is there, and nobody listens.
-    Deaf,
-    /// Its socket is not there: kubelet forgets a driver whose socket is removed.
-    Absent,
-    /// The driver is not known.
-    Unknown,
-}
-
 /// What is kept from one look to the next.
 #[derive(Debug, Default)]
-pub(super) struct PodLook {
-    helper: Patient,
+pub(super) struct PodCollector {
     /// By root. What was read last is believed while the disk does not answer.
     roots: BTreeMap<PathBuf, RootOnDisk>,
 }
 
-impl PodLook {
+impl PodCollector {
     /// All pods now, by what these views show.
     pub(super) fn sample(
         &mut self,
@@ -146,9 +98,8 @@ impl PodLook {
             roots.extend(found.into_iter().map(|root| (root.clone(), Some(view.pid), root.into())));
         }
         let asked = roots.iter().map(|(_, pid, path)| (*pid, path.clone())).collect();
-        let answers = match self.helper.ask(&Question::Pods { roots: asked }) {
-            Ok(Answer::Pods(answers)) => answers,
-            Ok(_) => return,
+        let answers = match helper::ask(ReadPods { roots: asked }) {
+            Ok(answers) => answers,
             Err(error) => {
                 tracing::info!("the pods' directories were not read: {error}");
                 return;
@@ -206,6 +157,8 @@ fn join(root: &Path, pod: &PodOnDisk, mounted: &[(PathBuf, Mounted)]) -> Vec<Vol
             }
         });
         VolumeState {
+            target_id: 0,
+            target: Target::unknown().into(),
             path: directory.join(&volume.path),
             csi,
             mounts: below.map(|(_, mounted)| mounted.clone()).collect(),

@@ -6,12 +6,8 @@ use std::{collections::HashSet, ffi::OsString, path::PathBuf};
 use super::{Only, Places, views::View};
 use crate::{
     identity::on_host,
-    model::time::Monotonic,
-    state::{
-        look::{Answer, Question},
-        patient::Patient,
-        rooms::Room,
-    },
+    model::space::Space,
+    state::{helper, space::MeasureSpace},
 };
 
 /// One look at so many samples: every ten seconds, as a rule.
@@ -30,25 +26,9 @@ const RUNTIMES: [&str; 9] = [
     "/var/log",
 ];
 
-/// A file system that kubelet or a runtime lives on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Space {
-    /// The first of their directories on it.
-    pub path: PathBuf,
-    /// Whether that is one of kubelet's roots.
-    pub is_kubelets: bool,
-    /// A process that sees it there, and its mount namespace; `None` for the host.
-    pub seen_by: Option<(u32, u32)>,
-    /// How full it is.
-    pub room: Room,
-    /// When it was looked at.
-    pub at: Monotonic,
-}
-
 /// What is kept from one look to the next.
 #[derive(Debug, Default)]
-pub(super) struct SpaceLook {
-    helper: Patient,
+pub(super) struct SpaceCollector {
     turn: u32,
     last: Vec<Space>,
 }
@@ -56,7 +36,7 @@ pub(super) struct SpaceLook {
 /// A path, whether it is kubelet's, and who sees it there.
 type Wanted = (PathBuf, bool, Option<(u32, u32)>);
 
-impl SpaceLook {
+impl SpaceCollector {
     /// All file systems, as they were found at the last look.
     pub(super) fn sample(&mut self, places: &Places, views: &[View]) -> Vec<Space> {
         if matches!(places.only, Only::Below(_)) {
@@ -80,51 +60,27 @@ impl SpaceLook {
             Some((pid, _)) => (Some(*pid), path.into()),
             None => (None, OsString::from(on_host(&places.host_root, path))),
         });
-        let answers = match self.helper.ask(&Question::Rooms { places: asked.collect() }) {
-            Ok(Answer::Rooms(answers)) => answers,
-            Ok(_) => return Vec::new(),
+        let answers = match helper::ask(MeasureSpace { places: asked.collect() }) {
+            Ok(answers) => answers,
             Err(error) => {
                 tracing::info!("how full the file systems are is not known: {error}");
                 return Vec::new();
             }
         };
-        let at = Monotonic::now();
+        let at = crate::clock::now();
         let found =
-            wanted.into_iter().zip(answers).filter_map(|((path, is_kubelets, by), room)| {
-                Some(Space { path, is_kubelets, seen_by: by, room: room?, at })
+            wanted.into_iter().zip(answers).filter_map(|((path, is_kubelets, by), capacity)| {
+                Some(Space { path, is_kubelets, seen_by: by, capacity: capacity?, at })
             });
         let mut seen = HashSet::new();
-        found.filter(|space| seen.insert(space.room.device)).collect()
+        found.filter(|space| seen.insert(space.capacity.device)).collect()
     }
 }
-
-impl Space {
-    /// Whether nothing can be written any more, and of what there is none left.
-    pub fn exhausted(&self) -> Option<&'static str> {
-        let Room { bytes, available, inodes, inodes_available, read_only, .. } = self.room;
-        if read_only {
-            // An image is full by nature, and nobody writes there.
-            return None;
-        }
-        // A thousandth, and on a large disk what a few log lines need.
-        if bytes > 0 && available <= (bytes / 1000).min(ROOM_FOR_A_LOG) {
-            Some("blocks")
-        } else if inodes > 0 && inodes_available <= (inodes / 1000).min(FEW_FILES) {
-            Some("inodes")
-        } else {
-            None
-        }
-    }
-}
-
-/// Far below where kubelet begins to evict pods (10 % of its file system).
-const ROOM_FOR_A_LOG: u64 = 4 << 20;
-/// The same for inodes.
-const FEW_FILES: u64 = 64;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::{space::Capacity, time::Monotonic};
 
     fn exhausted(bytes: u64, available: u64, inodes: u64, left: u64) -> Option<&'static str> {
         exhausted_if(false, bytes, available, inodes, left)
@@ -137,7 +93,7 @@ mod tests {
         inodes: u64,
         left: u64,
     ) -> Option<&'static str> {
-        let room = Room {
+        let capacity = Capacity {
             device: 1,
             bytes,
             free: available,
@@ -148,7 +104,7 @@ mod tests {
         };
         let path = "/k".into();
         let at = Monotonic(0);
-        Space { path, is_kubelets: true, seen_by: None, room, at }.exhausted()
+        Space { path, is_kubelets: true, seen_by: None, capacity, at }.exhausted()
     }
 
     #[test]

@@ -5,7 +5,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::model::path::safe;
+use crate::{
+    model::{node::Task, path::safe},
+    proc,
+    state::thread::frames,
+};
 
 /// Threads looked at of one process.
 const THREADS: usize = 64;
@@ -14,41 +18,6 @@ const KILL: u64 = 1 << 8;
 /// `PF_EXITING` of include/linux/sched.h.
 const EXITING: u64 = 4;
 
-/// A process that is in a pod's control group.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Task {
-    /// Process id.
-    pub pid: u32,
-    /// The thread that the rest is about: one that cannot be killed, else the first.
-    pub tid: u32,
-    /// Its name, safe to be shown.
-    pub comm: String,
-    /// `R`, `S`, `D`, ...
-    pub state: char,
-    /// `SIGKILL` has been sent and not yet taken. Neither this nor `exiting` is said of one that
-    /// waits until the core dump of its process is written.
-    pub killed: bool,
-    /// It has taken it, and is about to end.
-    pub exiting: bool,
-    /// When the thread was started, in ticks since boot: with its id, this names it.
-    pub started: u64,
-    /// The kernel function that it waits in, where that is told.
-    pub wait_channel: Option<String>,
-    /// Functions on its kernel stack, the innermost first; empty without `CAP_SYS_ADMIN`.
-    pub stack: Vec<String>,
-    /// Its working directory, as the process names it.
-    pub directory: Option<PathBuf>,
-    /// Its control group.
-    pub group: PathBuf,
-}
-
-impl Task {
-    /// Whether it is to end, and waits where no signal reaches it.
-    pub fn is_unkillable(&self) -> bool {
-        self.state == 'D' && (self.killed || self.exiting)
-    }
-}
-
 /// What `/proc` says of a process; `None` for one that has ended. The details are read of one that
 /// is to end.
 pub(super) fn read(pid: u32, group: &Path) -> Option<Task> {
@@ -56,9 +25,7 @@ pub(super) fn read(pid: u32, group: &Path) -> Option<Task> {
     let dead = matches!(first.state, 'Z' | 'X');
     let mut worst = first;
     if !worst.is_unkillable() && (dead || worst.killed || worst.exiting) {
-        let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-        let ids = threads.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        let mut others = ids.take(THREADS).filter_map(|tid| thread(pid, tid, group));
+        let mut others = proc::threads(pid).take(THREADS).filter_map(|tid| thread(pid, tid, group));
         match others.find(Task::is_unkillable) {
             Some(other) => worst = other,
             None if dead => return None,
@@ -124,17 +91,6 @@ fn details(task: &mut Task) {
     task.directory = fs::read_link(place.join("cwd")).ok();
 }
 
-/// `[<0>] name+0x1/0x2 [module]`
-fn frames(text: &str) -> Vec<String> {
-    let frames = text.lines().filter_map(|line| {
-        let (_, frame) = line.split_once("] ")?;
-        let name = frame.split('+').next().unwrap_or(frame);
-        let module = frame.rsplit_once(" [").map(|(_, module)| format!(" [{module}"));
-        Some(safe(format!("{name}{}", module.unwrap_or_default()).as_bytes()).into_owned())
-    });
-    frames.collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -163,11 +119,5 @@ mod tests {
         assert!(says_dumping("Name:\tx\nCoreDumping:\t1\nTHP_enabled:\t1\n"));
         assert!(!says_dumping("CoreDumping:\t0\n") && !says_dumping("Name:\tCoreDumping: 1\n"));
         assert!(!is_dumping(std::process::id(), std::process::id()));
-    }
-
-    #[test]
-    fn a_stack_is_names_and_modules() {
-        let text = "[<0>] percpu_rwsem_wait+0x11b/0x140\n[<0>] nv_wait+0x1/0x2 [nvidia]\n";
-        assert_eq!(frames(text), ["percpu_rwsem_wait", "nv_wait [nvidia]"]);
     }
 }

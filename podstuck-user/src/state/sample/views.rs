@@ -5,10 +5,8 @@ use std::{path::Path, sync::Arc};
 
 use crate::{
     identity::roots::running_kubelets,
-    state::{
-        mounts::{Mounts, NodeMounts},
-        namespaces,
-    },
+    model::mounts::{Mounts, NodeMounts},
+    state::namespaces,
 };
 
 /// A mount namespace in which kubelet runs, or the host's.
@@ -45,7 +43,7 @@ mod tests {
 
     #[test]
     fn the_host_is_always_seen() {
-        let (views, _) = all(&NodeMounts::read());
+        let (views, _) = all(&crate::state::mounts::read_all());
         let first = views.first().unwrap();
         assert_eq!(first.pid, 1);
         assert!(!first.mounts.all.is_empty());

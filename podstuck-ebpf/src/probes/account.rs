@@ -1,0 +1,134 @@
+//! A call returns: where it happened is found, and it is counted and reported.
+
+use aya_ebpf::{
+    bindings::BPF_ANY,
+    helpers::{bpf_get_current_pid_tgid, bpf_ktime_get_ns},
+};
+use podstuck_common::{
+    bucket::bucket_of,
+    entry_point::EntryPointId,
+    record::{CountKey, InFlight, call, loss},
+};
+
+use super::{
+    actor, atomic, count,
+    globals::config,
+    in_flight, kernel,
+    locate::locate,
+    maps::{ACTORS, OWN_CALLS, count_loss},
+    rename,
+    report::{reasons, report},
+    returned::{NOT_READ, Returned},
+    slot::{Slot, global_function},
+};
+
+const EPERM: i64 = -1;
+const ENOSYS: i64 = -38;
+
+/// What seccomp filters of container runtimes answer. They do so before the entry's tracepoint, and
+/// the return's fires all the same (`syscall_trace_enter` in kernel/entry/common.c).
+#[inline(always)]
+fn refused(result: i64) -> bool {
+    result == EPERM || result == ENOSYS
+}
+
+/// The system call of this number returns.
+#[inline(always)]
+pub(crate) fn finish_system_call(number: u32, result: i64) {
+    match EntryPointId::of_system_call(number) {
+        Some(entry_point) => finish(entry_point, result, NOT_READ),
+        None => count_loss(loss::UNMATCHED_EXIT),
+    }
+}
+
+/// A call returns by this way. Its slot has an argument of this length, if any.
+#[inline(always)]
+pub(crate) fn finish(entry_point: EntryPointId, result: i64, argument: u32) {
+    let thread = bpf_get_current_pid_tgid();
+    let Some(entry) = in_flight::take(thread) else {
+        count_loss(if kernel::has_seccomp_filter() && refused(result) {
+            loss::REFUSED
+        } else {
+            loss::UNMATCHED_EXIT
+        });
+        return;
+    };
+    if entry.entry_point != entry_point {
+        count_loss(loss::UNMATCHED_EXIT);
+        return;
+    }
+    returned(thread, entry, result, argument);
+}
+
+/// The call that the thread is in returns. Whether it is in one.
+#[inline(always)]
+pub(crate) fn finish_any(result: i64) -> bool {
+    let thread = bpf_get_current_pid_tgid();
+    let Some(entry) = in_flight::take(thread) else { return false };
+    returned(thread, entry, result, NOT_READ);
+    true
+}
+
+#[inline(always)]
+fn returned(thread: u64, entry: InFlight, result: i64, argument: u32) {
+    let tgid = (thread >> 32) as u32;
+    if tgid == config().own_tgid {
+        if let Some(seen) = OWN_CALLS.get_ptr_mut(entry.call) {
+            // SAFETY: an aligned word of map memory.
+            unsafe { atomic::add(seen, 1) };
+        }
+        return;
+    }
+    // SAFETY: this is the return from there, and all is done with the one slot.
+    let mut slot = unsafe { Slot::of(entry.entry_point) };
+    let Some(scratch) = slot.scratch() else { return };
+    // SAFETY: no arguments.
+    let now = unsafe { bpf_ktime_get_ns() };
+    // Field by field: the compiler would clear the whole with a loop over bytes.
+    let call = &mut scratch.call;
+    call.entry = entry;
+    call.now = now;
+    call.duration_ns = now.wrapping_sub(entry.start_ns);
+    call.tgid = tgid;
+    call.tid = thread as u32;
+    call.argument = argument;
+    call.errno = if result < 0 { -result as u16 } else { 0 };
+    call.mount_depth = 0;
+    call.has_failed = false;
+    call.fresh = false;
+    call.followed = false;
+    if entry.call as u8 != call::RENAME {
+        account(&mut slot);
+    } else if result == 0 {
+        rename::renamed(&mut slot);
+    }
+}
+
+global_function! {
+    /// Counts and reports the call. A function of its own, as [`rename::renamed`] is: on Linux 5.10 the
+    /// frames of all callers together must fit into 512 bytes.
+    fn account(slot) -> u32 {
+        locate(slot);
+        let Some(scratch) = slot.scratch() else { return 0 };
+        let Returned { trail, tgid, duration_ns, entry, errno, .. } = &scratch.call;
+        let config = config();
+        if (config.only_pod != 0 && trail.pod != config.only_pod)
+            || (config.only_path != 0 && trail.wanted == 0)
+        {
+            count_loss(loss::NOT_WANTED);
+            return 0;
+        }
+        let bucket = bucket_of(*duration_ns);
+        let key = CountKey::new(trail.target, *tgid, entry.call as u8, *errno, bucket);
+        let new = count::add(&key, *duration_ns);
+        if new && ACTORS.get_ptr(*tgid).is_none() {
+            actor::describe(&mut scratch.head.actor, scratch.call.of_io_uring());
+            let _ = ACTORS.insert(scratch.call.tgid, &scratch.head.actor, u64::from(BPF_ANY));
+        }
+        let why = reasons(&scratch.call, new);
+        if why != 0 {
+            report(slot, why);
+        }
+        0
+    }
+}

@@ -1,0 +1,36 @@
+//! The text of a call's path argument.
+
+use aya_ebpf::helpers::{bpf_probe_read_user, generated};
+use podstuck_common::record::{ARGUMENT_MAX, AT_FDCWD};
+
+use super::{returned::NOT_READ, scratch::Scratch};
+
+/// The first byte of the argument; `None` when the caller's memory cannot be read.
+///
+/// Without a directory descriptor the argument is nearly always absolute, and will be read anyway.
+#[inline(always)]
+pub(crate) fn first_byte(scratch: &mut Scratch) -> Option<u8> {
+    if scratch.call.entry.dirfd == AT_FDCWD || scratch.call.argument != NOT_READ {
+        read(scratch)?;
+        return Some(scratch.argument[0] as u8);
+    }
+    // SAFETY: the helper checks the address.
+    unsafe { bpf_probe_read_user(scratch.call.entry.path as *const u8) }.ok()
+}
+
+/// Reads the argument; `None` when the caller's memory cannot be read.
+#[inline(always)]
+pub(crate) fn read(scratch: &mut Scratch) -> Option<u32> {
+    if scratch.call.argument != NOT_READ {
+        return Some(scratch.call.argument);
+    }
+    let to = scratch.argument.as_mut_ptr();
+    let from = scratch.call.entry.path as *const _;
+    // SAFETY: `to` points to `ARGUMENT_MAX` bytes; the helper checks the source.
+    let read = unsafe { generated::bpf_probe_read_user_str(to.cast(), ARGUMENT_MAX as u32, from) };
+    if read <= 0 {
+        return None;
+    }
+    scratch.call.argument = read as u32 - 1;
+    Some(read as u32 - 1)
+}

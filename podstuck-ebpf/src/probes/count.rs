@@ -1,0 +1,44 @@
+//! Exact counts: one increment for each call, in this CPU's share of one table entry.
+
+use aya_ebpf::{bindings::BPF_NOEXIST, btf_maps::PerCpuHashMap};
+use podstuck_common::record::{CallTotals, CountKey, loss};
+
+use super::atomic;
+use super::maps::{COUNTS_0, COUNTS_1, GENERATION, count_loss};
+
+/// Adds a call; whether its key is new in this generation.
+#[inline(always)]
+pub(crate) fn add(key: &CountKey, duration_ns: u64) -> bool {
+    let second = GENERATION.get(0).is_some_and(|generation| *generation != 0);
+    if second { add_to(&COUNTS_1, key, duration_ns) } else { add_to(&COUNTS_0, key, duration_ns) }
+}
+
+#[inline(always)]
+fn add_to(
+    table: &PerCpuHashMap<CountKey, CallTotals, 8192>,
+    key: &CountKey,
+    duration_ns: u64,
+) -> bool {
+    if let Some(count) = table.get_ptr_mut(key) {
+        bump(count, duration_ns);
+        return false;
+    }
+    // Another CPU may insert the same key now; its entry serves as well, so the result of the
+    // insert does not matter, only whether there is an entry afterwards.
+    let _ = table.insert(key, &CallTotals { calls: 0, total_ns: 0 }, u64::from(BPF_NOEXIST));
+    match table.get_ptr_mut(key) {
+        Some(count) => bump(count, duration_ns),
+        None => count_loss(loss::COUNTS_FULL),
+    }
+    true
+}
+
+#[inline(always)]
+fn bump(count: *mut CallTotals, duration_ns: u64) {
+    // A program on a function can be preempted by another that counts under the same key.
+    // SAFETY: aligned words of map memory.
+    unsafe {
+        atomic::add(&raw mut (*count).calls, 1);
+        atomic::add(&raw mut (*count).total_ns, duration_ns);
+    }
+}

@@ -1,0 +1,116 @@
+//! What was found out about directories, and for how long it is valid.
+//!
+//! A slot keeps the latest answer: a bulk delete stays in one directory for a while, and a lookup in the
+//! shared table costs more than comparing five words.
+
+use aya_ebpf::bindings::BPF_ANY;
+use podstuck_common::trail::Trail;
+
+use super::{
+    atomic,
+    kernel_path::{Dentry, KernelPath},
+    maps::{DIRECTORIES, Directory, FAILURES},
+    scratch::Scratch,
+};
+
+/// How long an answer is valid. A directory renamed above the one in the table is noticed then.
+const VALID_NS: u64 = 1_000_000_000;
+
+/// An answer in the table. It may be written or recycled meanwhile, so there is no reference to it:
+/// parts are copied, and are those of a moment ago, or of another directory.
+#[derive(Clone, Copy)]
+pub(crate) struct Cached(*const Directory);
+
+impl Cached {
+    #[inline(always)]
+    pub(crate) fn trail(self) -> Trail {
+        // SAFETY: an aligned part of a map value, which programs may read for as long as they run.
+        unsafe { (*self.0).trail }
+    }
+
+    #[inline(always)]
+    pub(crate) fn born_ns(self) -> u64 {
+        // SAFETY: as above.
+        unsafe { (*self.0).born_ns }
+    }
+
+    #[inline(always)]
+    pub(crate) fn copy_to(self, answer: &mut Directory) {
+        // SAFETY: as above.
+        *answer = unsafe { *self.0 };
+    }
+
+    /// Whether the answer is young, and the dentry still the same directory of the same name.
+    #[inline(always)]
+    fn is_valid(self, dentry: &Dentry, now: u64) -> bool {
+        // SAFETY: as above.
+        unsafe {
+            now.wrapping_sub((*self.0).born_ns) <= VALID_NS
+                && (*self.0).parent == dentry.parent
+                && (*self.0).hash_len == dentry.hash_len
+                && (*self.0).inode == dentry.inode
+        }
+    }
+}
+
+/// The valid answer for a directory.
+#[inline(always)]
+pub(crate) fn lookup(place: KernelPath, dentry: &Dentry, now: u64) -> Option<Cached> {
+    let cached = Cached(DIRECTORIES.get_ptr(place)?);
+    cached.is_valid(dentry, now).then_some(cached)
+}
+
+/// How many directories were marked by [`mark_failed`] so far.
+#[inline(always)]
+fn failures() -> u64 {
+    FAILURES.get(0).copied().unwrap_or(0)
+}
+
+/// Whether the slot's own answer is for this directory, and valid.
+#[inline(always)]
+pub(crate) fn is_latest(scratch: &Scratch, place: KernelPath, dentry: &Dentry) -> bool {
+    scratch.known.mnt == place.mnt
+        && scratch.known.dentry == place.dentry
+        && scratch.failures == failures()
+        && Cached(&raw const scratch.directory).is_valid(dentry, scratch.call.now)
+}
+
+/// The slot's own answer is for this directory now.
+#[inline(always)]
+pub(crate) fn set_latest(scratch: &mut Scratch, place: KernelPath) {
+    scratch.known = place;
+    scratch.failures = failures();
+}
+
+/// Enters the slot's own answer into the table.
+#[inline(always)]
+pub(crate) fn insert(scratch: &Scratch, place: KernelPath) {
+    // The table is LRU: an insert fails only under contention, and then the next call walks again.
+    let _ = DIRECTORIES.insert(place, &scratch.directory, u64::from(BPF_ANY));
+}
+
+/// Whether the removal of an object in this directory failed, however long ago: the next attempt may
+/// be minutes away. The inode tells the directory from another in a recycled dentry.
+#[inline(always)]
+pub(crate) fn failed_before(place: KernelPath, dentry: &Dentry) -> bool {
+    let Some(cached) = DIRECTORIES.get_ptr(place) else { return false };
+    // SAFETY: as in `Cached`.
+    unsafe { (*cached).has_failed != 0 && (*cached).inode == dentry.inode }
+}
+
+/// Notes that the removal of an object in this directory failed.
+#[inline(always)]
+pub(crate) fn mark_failed(place: KernelPath) {
+    let Some(cached) = DIRECTORIES.get_ptr_mut(place) else { return };
+    // SAFETY: an aligned word of a map value; a race marks twice.
+    unsafe {
+        if (*cached).has_failed != 0 {
+            return;
+        }
+        (*cached).has_failed = 1;
+    }
+    if let Some(count) = FAILURES.get_ptr_mut(0) {
+        // SAFETY: an aligned word of map memory.
+        unsafe { atomic::add(count, 1) };
+    }
+}

@@ -1,0 +1,47 @@
+//! A call is entered: what will be needed when it returns is noted.
+
+use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_ktime_get_ns};
+use podstuck_common::{
+    entry_point::EntryPointId,
+    record::{InFlight, call},
+};
+
+use super::in_flight;
+
+const AT_REMOVEDIR: u32 = 0x200;
+
+/// A deletion or an unmount.
+#[inline(always)]
+pub(crate) fn deletion(entry_point: EntryPointId, call: u8, dirfd: i32, path: u64, flags: u32) {
+    let call =
+        if call == call::UNLINKAT && flags & AT_REMOVEDIR != 0 { call::UNLINKAT_DIR } else { call };
+    in_flight::put(&InFlight {
+        thread: bpf_get_current_pid_tgid(),
+        claims: 0,
+        // SAFETY: no arguments.
+        start_ns: unsafe { bpf_ktime_get_ns() },
+        path,
+        second: 0,
+        dirfd,
+        flags,
+        call: u32::from(call),
+        entry_point,
+    });
+}
+
+/// A rename: two pairs of directory and path.
+#[inline(always)]
+pub(crate) fn rename(entry_point: EntryPointId, call: u8, from: (i32, u64), to: (i32, u64)) {
+    in_flight::put(&InFlight {
+        thread: bpf_get_current_pid_tgid(),
+        claims: 0,
+        // SAFETY: no arguments.
+        start_ns: unsafe { bpf_ktime_get_ns() },
+        path: from.1,
+        second: to.1,
+        dirfd: from.0,
+        flags: to.0 as u32,
+        call: u32::from(call),
+        entry_point,
+    });
+}

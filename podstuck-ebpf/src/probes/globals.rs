@@ -1,0 +1,41 @@
+//! What user space sets before the probes are loaded.
+
+use core::hint::black_box;
+
+use aya_ebpf::Global;
+use podstuck_common::config::{Config, MARKERS, Marker, Offsets};
+
+/// Kernel layout, set by the loader.
+#[unsafe(no_mangle)]
+static OFFSETS: Global<Offsets> = Global::new(
+    // SAFETY: `Offsets` is made of integers; `usable` is 0, so none of them is used.
+    unsafe { core::mem::zeroed() },
+);
+
+/// Switches, set by the loader.
+#[unsafe(no_mangle)]
+static CONFIG: Global<Config> = Global::new(Config {
+    slow_ns: u64::MAX,
+    only_pod: 0,
+    only_path: 0,
+    own_tgid: 0,
+    reserved: 0,
+    markers: [Marker { hash: 0, take: 0, pod: 0 }; MARKERS],
+});
+
+/// Reading a whole global copies it onto the small stack; a reference that the compiler cannot see
+/// through reads single fields, and the verifier still knows their values.
+#[inline(always)]
+pub(crate) fn offsets() -> &'static Offsets {
+    let global: *const Offsets = (&raw const OFFSETS).cast();
+    // SAFETY: `Global` is transparent, and the map behind it is frozen before any program runs.
+    unsafe { &*black_box(global) }
+}
+
+/// See [`offsets`].
+#[inline(always)]
+pub(crate) fn config() -> &'static Config {
+    let global: *const Config = (&raw const CONFIG).cast();
+    // SAFETY: as in `offsets`.
+    unsafe { &*black_box(global) }
+}

@@ -1,0 +1,124 @@
+//! Calls between entry and return.
+//!
+//! A thread is in one call at a time, and nearly always alone in the slot that the lower bits of its
+//! id choose. An array costs one bounds check where a hash table takes a lock to insert and another
+//! to remove: 1.17 us of program time for each deletion instead of 1.66, on the machine of the README's
+//! table.
+
+use aya_ebpf::{
+    bindings::{BPF_ANY, BPF_NOEXIST},
+    helpers::bpf_get_current_pid_tgid,
+};
+use podstuck_common::{
+    entry_point::EntryPointId,
+    record::{IN_FLIGHT_SLOTS, InFlight, loss},
+};
+
+use super::{
+    atomic,
+    maps::{IN_FLIGHT, IN_FLIGHT_BESIDE, count_loss},
+};
+
+const EEXIST: i32 = -17;
+
+#[inline(always)]
+fn slot_of(thread: u64) -> Option<*mut InFlight> {
+    IN_FLIGHT.get_ptr_mut(thread as u32 & (IN_FLIGHT_SLOTS - 1))
+}
+
+/// Who counts a slot up from 0 has it. Kernels before 5.12 add but do not tell the sum, so it is
+/// read afterwards: of several threads that add at once at most one reads 1. If none does, none has
+/// it.
+#[inline(always)]
+fn claim(slot: *mut InFlight) -> bool {
+    // SAFETY: an aligned word of map memory.
+    unsafe { atomic::add(&raw mut (*slot).claims, 1) };
+    // SAFETY: as above; read anew, since others add to it.
+    let mine = unsafe { (&raw const (*slot).claims).read_volatile() } == 1;
+    if !mine {
+        unclaim(slot);
+    }
+    mine
+}
+
+#[inline(always)]
+fn unclaim(slot: *mut InFlight) {
+    // SAFETY: as in `claim`.
+    unsafe { atomic::add(&raw mut (*slot).claims, u64::MAX) };
+}
+
+/// Notes that a call was entered.
+#[inline(always)]
+pub(crate) fn put(entry: &InFlight) {
+    let Some(slot) = slot_of(entry.thread) else { return };
+    // SAFETY: map memory; another thread's id may change meanwhile, but not into this thread's.
+    if unsafe { (*slot).thread } == entry.thread {
+        count_loss(loss::OVERWRITTEN);
+    } else if !claim(slot) {
+        return put_beside(entry);
+    }
+    // SAFETY: the slot is this thread's, but for its claims: there is no reference to the whole.
+    unsafe {
+        (*slot).start_ns = entry.start_ns;
+        (*slot).path = entry.path;
+        (*slot).second = entry.second;
+        (*slot).dirfd = entry.dirfd;
+        (*slot).flags = entry.flags;
+        (*slot).call = entry.call;
+        (*slot).entry_point = entry.entry_point;
+        (*slot).thread = entry.thread;
+    }
+}
+
+#[inline(always)]
+fn put_beside(entry: &InFlight) {
+    match IN_FLIGHT_BESIDE.insert(entry.thread, entry, u64::from(BPF_NOEXIST)) {
+        Ok(()) => {}
+        Err(EEXIST) => {
+            count_loss(loss::OVERWRITTEN);
+            let _ = IN_FLIGHT_BESIDE.insert(entry.thread, entry, u64::from(BPF_ANY));
+        }
+        Err(_) => count_loss(loss::IN_FLIGHT_FULL),
+    }
+}
+
+/// Whether the current thread is in a call that was entered by this way.
+#[inline(always)]
+pub(crate) fn is_in(entry_point: EntryPointId) -> bool {
+    let thread = bpf_get_current_pid_tgid();
+    let Some(slot) = slot_of(thread) else { return false };
+    // SAFETY: as in `put`.
+    let entry = if unsafe { (*slot).thread } == thread {
+        Some(slot.cast_const())
+    } else {
+        IN_FLIGHT_BESIDE.get_ptr(thread)
+    };
+    // SAFETY: the entry is this thread's.
+    entry.is_some_and(|entry| unsafe { (*entry).entry_point } == entry_point)
+}
+
+/// The current thread is in no call afterwards.
+#[inline(always)]
+pub(crate) fn forget() {
+    let _ = take(bpf_get_current_pid_tgid());
+}
+
+/// The call that the thread is in; it is in none afterwards.
+#[inline(always)]
+pub(crate) fn take(thread: u64) -> Option<InFlight> {
+    let slot = slot_of(thread)?;
+    // SAFETY: as in `put`.
+    if unsafe { (*slot).thread } == thread {
+        // SAFETY: the slot is this thread's until its claim is taken back.
+        let entry = unsafe { *slot };
+        // SAFETY: as above.
+        unsafe { (*slot).thread = 0 };
+        unclaim(slot);
+        return Some(entry);
+    }
+    let beside = IN_FLIGHT_BESIDE.get_ptr(thread)?;
+    // SAFETY: only this thread's own calls write or remove this entry.
+    let entry = unsafe { *beside };
+    let _ = IN_FLIGHT_BESIDE.remove(thread);
+    Some(entry)
+}

@@ -1,0 +1,105 @@
+//! A directory as a path reaches it, and the way up from it.
+
+use aya_ebpf::helpers::generated;
+use podstuck_common::component::NAME_SIZE;
+
+use super::{globals::offsets, kernel::field};
+
+/// A directory as a path reaches it: `struct path`, whose order of fields user space makes sure of.
+/// All zero stands for none.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct KernelPath {
+    /// `struct vfsmount *`
+    pub(crate) mnt: u64,
+    /// `struct dentry *`
+    pub(crate) dentry: u64,
+}
+
+/// The part of `struct dentry` that is read, at once: user space makes sure that this kernel has its
+/// fields in this order without a gap.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Dentry {
+    pub(crate) parent: u64,
+    pub(crate) hash_len: u64,
+    pub(crate) name: u64,
+    pub(crate) inode: u64,
+}
+
+/// Copies a name to `to`, where [`NAME_SIZE`] bytes are free; its length with the NUL.
+#[inline(always)]
+pub(crate) fn copy_name(name: u64, to: *mut u8) -> Option<usize> {
+    // SAFETY: the caller vouches for `to`; the helper checks the source.
+    let read = unsafe {
+        generated::bpf_probe_read_kernel_str(to.cast(), NAME_SIZE as u32, name as *const _)
+    };
+    (read > 0).then_some(read as usize)
+}
+
+/// One step towards the root.
+pub(crate) enum Up {
+    /// The directory is the root of a mount, which sits on this place.
+    Mount(KernelPath),
+    /// The parent directory, and the name of the directory left: an address in the kernel.
+    Parent(KernelPath, u64),
+    /// The root of the mount namespace, or of what is reachable.
+    Top,
+}
+
+impl KernelPath {
+    /// No directory.
+    pub(crate) const NONE: Self = Self { mnt: 0, dentry: 0 };
+
+    /// Whether this is no directory.
+    #[inline(always)]
+    pub(crate) fn is_none(self) -> bool {
+        self.dentry == 0
+    }
+
+    /// One step up, by `d_path`'s rule: at the root of a mount go on where it is mounted.
+    #[inline(always)]
+    pub(crate) fn up(self, dentry: &Dentry) -> Up {
+        self.try_up(dentry).unwrap_or(Up::Top)
+    }
+
+    #[inline(always)]
+    fn try_up(self, dentry: &Dentry) -> Option<Up> {
+        let o = offsets();
+        let root: u64 = field(self.mnt, o.vfsmount_root)?;
+        if self.dentry == root {
+            let mount = self.mnt - u64::from(o.mount_vfsmount);
+            let parent: u64 = field(mount, o.mount_parent)?;
+            if parent == mount {
+                return None;
+            }
+            let dentry = field(mount, o.mount_mountpoint)?;
+            return Some(Up::Mount(KernelPath {
+                mnt: parent + u64::from(o.mount_vfsmount),
+                dentry,
+            }));
+        }
+        if dentry.parent == self.dentry {
+            return None;
+        }
+        Some(Up::Parent(KernelPath { mnt: self.mnt, dentry: dentry.parent }, dentry.name))
+    }
+
+    /// The directory's dentry.
+    #[inline(always)]
+    pub(crate) fn dentry(self) -> Option<Dentry> {
+        field(self.dentry, offsets().dentry_parent)
+    }
+
+    /// Inode number, device number and mount id.
+    #[inline(always)]
+    pub(crate) fn numbers(self) -> (u64, u32, u32) {
+        let o = offsets();
+        let inode = self.dentry().map_or(0, |dentry| dentry.inode);
+        let ino = field(inode, o.inode_ino).unwrap_or(0);
+        let sb: u64 = field(inode, o.inode_sb).unwrap_or(0);
+        let dev = field(sb, o.sb_dev).unwrap_or(0);
+        let mount = self.mnt.wrapping_sub(u64::from(o.mount_vfsmount));
+        (ino, dev, field(mount, o.mount_id).unwrap_or(0))
+    }
+}

@@ -1,0 +1,56 @@
+//! How many records of one kind may be sent: the first always, then a few each second.
+
+use aya_ebpf::{bindings::BPF_ANY, btf_maps::LruHashMap, macros::btf_map};
+
+/// Records of one kind in one second. A shim's burst of EBUSY is 20 a second and must fit.
+const PER_SECOND: u32 = 32;
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// What one kind of record was sent how often.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct LimitKey {
+    pub(crate) target: u64,
+    pub(crate) tgid: u32,
+    /// Call, errno and reason.
+    pub(crate) what: u32,
+}
+
+/// See [`LimitKey`].
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Limit {
+    window_ns: u64,
+    sent: u32,
+    held: u32,
+}
+
+/// Rate limits of records.
+#[btf_map]
+static LIMITS: LruHashMap<LimitKey, Limit, 8192> = LruHashMap::new();
+
+/// Whether a record of this kind may be sent now, and how many were held back before it.
+#[inline(always)]
+pub(crate) fn admit(key: &LimitKey, now: u64) -> Option<u32> {
+    let Some(limit) = LIMITS.get_ptr_mut(key) else {
+        let first = Limit { window_ns: now, sent: 1, held: 0 };
+        let _ = LIMITS.insert(key, &first, u64::from(BPF_ANY));
+        return Some(0);
+    };
+    // SAFETY: aligned words of a map value. An entry recycled or raced meanwhile miscounts a limit,
+    // nothing else; for the sake of the race there is no reference to it.
+    unsafe {
+        if now.wrapping_sub((*limit).window_ns) > SECOND_NS {
+            (*limit).window_ns = now;
+            (*limit).sent = 0;
+        }
+        if (*limit).sent >= PER_SECOND {
+            (*limit).held += 1;
+            return None;
+        }
+        (*limit).sent += 1;
+        let held = (*limit).held;
+        (*limit).held = 0;
+        Some(held)
+    }
+}

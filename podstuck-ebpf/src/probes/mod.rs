@@ -1,0 +1,48 @@
+//! A call is entered (`enter`) and returns (`account`); what happened is counted (`count`), the directory
+//! it happened in is found (`path`, `target`), and what user space must see at once (`report`) is
+//! sent (`ring_record`).
+//!
+//! A file uses only those that do not use it: `tests/layers.rs` checks that.
+#![expect(
+    clippy::needless_borrows_for_generic_args,
+    reason = "a value passed to a map by value is copied onto a stack of 512 bytes"
+)]
+
+mod account;
+mod actor;
+mod argument;
+mod atomic;
+mod count;
+mod directory_cache;
+mod enter;
+mod globals;
+mod hook;
+mod in_flight;
+mod kernel;
+mod kernel_path;
+mod limit;
+mod locate;
+mod maps;
+mod moved;
+mod names;
+mod path;
+mod process;
+mod rename;
+mod report;
+mod request;
+mod returned;
+mod ring_record;
+mod scratch;
+mod slot;
+mod target;
+mod walk;
+
+/// A program that could panic does not pass the verifier: there is no way out of this loop.
+#[panic_handler]
+fn panic(_info: &core::panic::PanicInfo) -> ! {
+    loop {}
+}
+
+#[unsafe(link_section = "license")]
+#[unsafe(no_mangle)]
+static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";

@@ -1,0 +1,76 @@
+//! The names of a call's directory, for a record.
+
+use core::hint::black_box;
+
+use podstuck_common::{
+    component::NAME_SIZE,
+    record::{BASE_MAX, flaw},
+};
+
+use super::{
+    kernel_path::{Up, copy_name},
+    scratch::{ARRIVED, GO_ON, OFFSET_MASK, ROUNDS},
+    slot::{Slot, global_function},
+};
+
+/// They could not be written.
+pub(crate) const NO_NAMES: usize = usize::MAX;
+
+/// Writes the directory's names, leaf first, each with its NUL; where they end.
+#[inline(always)]
+pub(crate) fn write_names(slot: &mut Slot) -> usize {
+    let Some(scratch) = slot.scratch() else { return NO_NAMES };
+    scratch.state.place = scratch.call.place;
+    scratch.state.end = 0;
+    let mut complete = false;
+    for _ in 0..ROUNDS {
+        if write_some(slot) == ARRIVED {
+            complete = true;
+            break;
+        }
+    }
+    let Some(scratch) = slot.scratch() else { return NO_NAMES };
+    if !complete {
+        scratch.head.flaws |= flaw::CUT;
+    }
+    scratch.state.end as usize
+}
+
+global_function! {
+    fn write_some(slot) -> u32 {
+        for _ in 0..ROUNDS {
+            if write_one(slot) == ARRIVED {
+                return ARRIVED;
+            }
+        }
+        GO_ON
+    }
+}
+
+global_function! {
+    /// Writes the next name. Where there is no more space the loops run on without effect.
+    fn write_one(slot) -> u32 {
+        let Some(scratch) = slot.scratch() else { return GO_ON };
+        let place = scratch.state.place;
+        let Some(dentry) = place.dentry() else { return ARRIVED };
+        match place.up(&dentry) {
+            Up::Top => ARRIVED,
+            Up::Mount(on) => {
+                scratch.state.place = on;
+                GO_ON
+            }
+            Up::Parent(parent, name) => {
+                let offset = black_box(scratch.state.end as usize) & OFFSET_MASK;
+                if offset > BASE_MAX - NAME_SIZE {
+                    return GO_ON;
+                }
+                // SAFETY: the check above leaves space for the longest name.
+                let to = unsafe { scratch.tail.as_mut_ptr().add(offset) };
+                let Some(len) = copy_name(name, to) else { return GO_ON };
+                scratch.state.place = parent;
+                scratch.state.end = (offset + (len & 511)) as u32;
+                GO_ON
+            }
+        }
+    }
+}

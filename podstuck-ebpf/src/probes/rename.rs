@@ -1,0 +1,37 @@
+//! A target that is renamed before it is deleted, to a place that belongs to no other, stays the target
+//! that it was: `mv pods/<uid>/volumes/.../data /trash` and `rm -rf /trash/data` delete a pod's data.
+
+use podstuck_common::record::reason;
+
+use super::{
+    locate::locate, maps::ANNOUNCED, moved, report::report, returned::NOT_READ,
+    slot::global_function,
+};
+
+global_function! {
+    /// A rename has succeeded.
+    ///
+    /// The directories above both names are where they were, so that the paths can still be read.
+    pub(crate) fn renamed(slot) -> u32 {
+        locate(slot);
+        let Some(scratch) = slot.scratch() else { return 0 };
+        let was = scratch.call.trail;
+        if was.target == 0 || was.target != was.path {
+            return 0;
+        }
+        if ANNOUNCED.get_ptr(was.target).is_none() {
+            report(slot, reason::FIRST);
+        }
+        let Some(scratch) = slot.scratch() else { return 0 };
+        scratch.call.entry.path = scratch.call.entry.second;
+        scratch.call.entry.dirfd = scratch.call.entry.flags as i32;
+        scratch.call.argument = NOT_READ;
+        locate(slot);
+        let Some(scratch) = slot.scratch() else { return 0 };
+        let now = &scratch.call.trail;
+        if now.target == 0 && now.cut == 0 {
+            moved::note(&was, now.path);
+        }
+        0
+    }
+}

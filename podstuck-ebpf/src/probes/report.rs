@@ -1,0 +1,88 @@
+//! Which calls user space sees one by one, and why.
+
+use aya_ebpf::bindings::BPF_ANY;
+use podstuck_common::record::{call, loss, reason};
+
+use super::{
+    directory_cache,
+    globals::config,
+    limit::{self, LimitKey},
+    maps::{ANNOUNCED, FAILED, count_loss},
+    path,
+    returned::Returned,
+    ring_record,
+    slot::Slot,
+};
+
+const ENOENT: u16 = 2;
+const EISDIR: u16 = 21;
+const ENOTEMPTY: u16 = 39;
+
+/// Why user space should see this call, if at all.
+#[inline(always)]
+pub(crate) fn reasons(call: &Returned, new: bool) -> u32 {
+    let Returned { trail, entry, .. } = call;
+    let mut why = 0;
+    if call.duration_ns >= config().slow_ns {
+        why |= reason::SLOW;
+    }
+    if entry.call as u8 == call::UMOUNT2 {
+        why |= reason::UNMOUNT;
+    }
+    if call.fresh {
+        why |= reason::DIRECTORY;
+    }
+    if trail.target == 0 && trail.wanted == 0 {
+        return why;
+    }
+    if new && ANNOUNCED.get_ptr(trail.target).is_none() {
+        why |= reason::FIRST;
+    }
+    if call.errno == 0 {
+        if call.mount_depth != 0 {
+            why |= reason::CROSSED;
+        }
+        let removes_directory = matches!(entry.call as u8, call::UNLINKAT_DIR | call::RMDIR);
+        if removes_directory && trail.at_root != 0 {
+            why |= reason::ROOT_GONE;
+        }
+        if call.has_failed && FAILED.remove(trail.path).is_ok() {
+            why |= reason::RECOVERED;
+        }
+    } else if call.errno != EISDIR && call.errno != ENOENT {
+        // Every removal of a directory in Go's way begins with EISDIR, and ends with ENOENT where
+        // somebody was faster: neither is worth a look, both are counted.
+        why |= reason::FAILED;
+    }
+    why
+}
+
+/// Sends a record, unless there were too many of its kind.
+#[inline(always)]
+pub(crate) fn report(slot: &mut Slot, why: u32) {
+    let Some(scratch) = slot.scratch() else { return };
+    let Returned { trail, tgid, errno, entry, now, followed, .. } = &scratch.call;
+    let (errno, followed) = (*errno, *followed);
+    let what = why << 16 | u32::from(errno & 0xfff) << 4 | entry.call;
+    let kind = LimitKey { target: trail.target, tgid: *tgid, what };
+    let Some(suppressed) = limit::admit(&kind, *now) else {
+        // Directories are shown as samples; of everything else somebody may want each.
+        if why != reason::DIRECTORY {
+            count_loss(loss::RATE_LIMITED);
+        }
+        return;
+    };
+    if !followed {
+        path::follow(slot);
+    }
+    let sent = ring_record::send(slot, why, suppressed) != 0;
+    let Some(scratch) = slot.scratch() else { return };
+    let Returned { trail, place, .. } = &scratch.call;
+    if sent && why & reason::FIRST != 0 {
+        let _ = ANNOUNCED.insert(trail.target, &1, u64::from(BPF_ANY));
+    }
+    if errno != 0 && errno != ENOTEMPTY && why & reason::FAILED != 0 {
+        let _ = FAILED.insert(trail.path, &1, u64::from(BPF_ANY));
+        directory_cache::mark_failed(*place);
+    }
+}

@@ -1,0 +1,127 @@
+//! The way from a directory up to the root, and the trail that its names give from the top down.
+
+use core::hint::black_box;
+
+use podstuck_common::{component::component_hash, trail::Trail};
+
+use super::{
+    directory_cache,
+    globals::config,
+    kernel_path::{Up, copy_name},
+    moved,
+    scratch::{ARRIVED, GO_ON, ROUNDS, WALK_MAX, WalkedComponent},
+    slot::{Slot, global_function},
+};
+
+/// Collects the components from the directory up to the root, or to an ancestor that is in the cache
+/// and then starts the trail.
+#[inline(always)]
+pub(crate) fn climb(slot: &mut Slot) {
+    let Some(scratch) = slot.scratch() else { return };
+    scratch.state.place = scratch.call.place;
+    scratch.state.components = 0;
+    scratch.state.mounted = 0;
+    scratch.directory.trail = Trail::default();
+    scratch.directory.born_ns = scratch.call.now;
+    scratch.state.steps = 0;
+    for _ in 0..ROUNDS {
+        if climb_some(slot) == ARRIVED {
+            return;
+        }
+    }
+    // Deeper than the walk goes: what the upper part says is unknown, so nothing is claimed.
+    let Some(scratch) = slot.scratch() else { return };
+    scratch.directory.trail.cut = 1;
+    scratch.state.components = 0;
+}
+
+global_function! {
+    fn climb_some(slot) -> u32 {
+        for _ in 0..ROUNDS {
+            if climb_one(slot) == ARRIVED {
+                return ARRIVED;
+            }
+        }
+        GO_ON
+    }
+}
+
+global_function! {
+    fn climb_one(slot) -> u32 {
+        let Some(scratch) = slot.scratch() else { return ARRIVED };
+        let place = scratch.state.place;
+        let Some(dentry) = place.dentry() else { return ARRIVED };
+        scratch.state.steps += 1;
+        // The first is the directory asked for.
+        if scratch.state.steps > 1
+            && let Some(cached) = directory_cache::lookup(place, &dentry, scratch.call.now)
+        {
+            scratch.directory.trail = cached.trail();
+            scratch.directory.born_ns = cached.born_ns();
+            if scratch.state.mounted != 0 {
+                scratch.directory.trail.mount_here();
+            }
+            return ARRIVED;
+        }
+        match place.up(&dentry) {
+            Up::Top => ARRIVED,
+            Up::Mount(on) => {
+                scratch.state.mounted = 1;
+                scratch.state.place = on;
+                GO_ON
+            }
+            Up::Parent(parent, name) => {
+                scratch.name.fill(0);
+                let to = scratch.name.as_mut_ptr().cast();
+                let Some(len) = copy_name(name, to) else { return ARRIVED };
+                let len = len as u32 - 1;
+                let hash = component_hash(&scratch.name, len);
+                let index = scratch.state.components;
+                let Some(component) = scratch.components.get_mut(index as usize) else {
+                    return ARRIVED;
+                };
+                *component = WalkedComponent { hash, len, mounted: scratch.state.mounted };
+                scratch.state.components = index + 1;
+                scratch.state.mounted = 0;
+                scratch.state.place = parent;
+                GO_ON
+            }
+        }
+    }
+}
+
+/// Reads the components back from the top down.
+#[inline(always)]
+pub(crate) fn descend(slot: &mut Slot) {
+    for _ in 0..ROUNDS {
+        if descend_some(slot) == ARRIVED {
+            return;
+        }
+    }
+}
+
+global_function! {
+    fn descend_some(slot) -> u32 {
+        for _ in 0..ROUNDS {
+            if descend_one(slot) == ARRIVED {
+                return ARRIVED;
+            }
+        }
+        GO_ON
+    }
+}
+
+global_function! {
+    fn descend_one(slot) -> u32 {
+        let Some(scratch) = slot.scratch() else { return ARRIVED };
+        let Some(index) = scratch.state.components.checked_sub(1) else { return ARRIVED };
+        scratch.state.components = index;
+        // A mask that the compiler cannot see through: it tells the verifier the bound that holds.
+        let Some(c) = scratch.components.get(black_box(index as usize) & (WALK_MAX - 1)) else {
+            return ARRIVED;
+        };
+        scratch.directory.trail.step(config(), c.hash, c.len, c.mounted != 0);
+        moved::adopt(&mut scratch.directory.trail);
+        GO_ON
+    }
+}

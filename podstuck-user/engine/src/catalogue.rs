@@ -1,0 +1,121 @@
+//! All causes that podstuck can name, and those that it only knows to be confused with them.
+
+use crate::{
+    cause::{Cause, CauseId},
+    rules::{
+        bulk_delete, crossed_mount, dead_mount, disk_full, file_system::causes as file_system,
+        hung_call_cause::causes as hung_call, left_mounted, mount_in_use::causes as mount_in_use,
+        mount_point, nested_mount, not_attempted, not_empty::causes as not_empty, orphan,
+        pinned_device, pod_record, refused, swap_file, unkillable::causes as unkillable,
+    },
+};
+
+/// Every cause that a finding can have, in the order in which documents list them.
+pub static ALL: [&Cause; 49] = [
+    &left_mounted::LOST_PUBLISH_STATE,
+    &not_attempted::NOT_REGISTERED,
+    &left_mounted::WRONG_NAMESPACE,
+    &not_attempted::VOL_DATA_LOST,
+    &not_attempted::NOT_ATTEMPTED,
+    &not_empty::DATA_UNDER_MOUNT,
+    &not_empty::SUBPATH_SOURCE_DELETED,
+    &not_empty::WRITER_ALIVE,
+    &not_empty::PHANTOM_ENTRIES,
+    &orphan::ORPHANED_POD_DIR,
+    &left_mounted::STACKED_MOUNTS,
+    &nested_mount::NESTED_MOUNT,
+    &mount_in_use::HELD_BY_PROCESS,
+    &mount_in_use::HELD_BY_AGENT,
+    &swap_file::SWAP_FILE,
+    &pinned_device::LEAKED_SUPERBLOCK,
+    &nested_mount::SUBMOUNT,
+    &nested_mount::TERMINATION_MESSAGE,
+    &nested_mount::SUBPATH_BUSY,
+    &mount_in_use::SHIM_ROOTFS_BUSY,
+    &crossed_mount::REMOVAL_CROSSES_MOUNT,
+    &refused::IMMUTABLE_ATTRIBUTE,
+    &refused::APPEND_ONLY_ATTRIBUTE,
+    &bulk_delete::EMPTYDIR_FILES,
+    &bulk_delete::DOCKER_VOLUME_STORM,
+    &bulk_delete::MASS_DELETION,
+    &hung_call::FUSE_DAEMON_HUNG,
+    &dead_mount::FUSE_DAEMON_DEAD,
+    &hung_call::FILESYSTEM_FROZEN,
+    &hung_call::NFS_UNREACHABLE,
+    &hung_call::FLUSH_SLOW,
+    &hung_call::KERNEL_HANG,
+    &unkillable::DSTATE,
+    &unkillable::GPU_DSTATE,
+    &unkillable::FROZEN_V1,
+    &unkillable::CGROUP_POPULATED,
+    &disk_full::DISK_FULL,
+    &file_system::READ_ONLY,
+    &file_system::DEVICE_ERROR,
+    &file_system::STALE_HANDLE,
+    &pod_record::FINALIZER,
+    &pod_record::NOT_DELETED,
+    &pod_record::IN_GRACE,
+    &pod_record::NOT_ON_THIS_NODE,
+    &hung_call::CALL_HUNG_UNEXPLAINED,
+    &mount_point::BUSY_UNEXPLAINED,
+    &refused::PERMISSION_UNEXPLAINED,
+    &not_empty::LEFTOVER_UNEXPLAINED,
+    &file_system::REMOVAL_FAILED_UNEXPLAINED,
+];
+
+/// A cause that is known in the field, and that podstuck does not recognise.
+#[derive(Debug)]
+pub struct Elsewhere {
+    /// Its name.
+    pub id: CauseId,
+    /// What it means, in one line.
+    pub title: &'static str,
+}
+
+const fn elsewhere(id: &'static str, title: &'static str) -> Elsewhere {
+    Elsewhere { id: CauseId::new(id), title }
+}
+
+/// Causes that some of ours are confused with, and that podstuck does not recognise.
+pub static ELSEWHERE: [Elsewhere; 7] = [
+    elsewhere(
+        "apparmor-signal-denied",
+        "AppArmor refuses runc's SIGKILL, and the container lives on",
+    ),
+    elsewhere(
+        "container-clears-own-volume",
+        "a container tidies up its own volume, which is its right",
+    ),
+    elsewhere(
+        "csi-unpublish-hung-lock",
+        "the CSI driver's first attempt hangs, and keeps a lock that later ones wait for",
+    ),
+    elsewhere("dockerd-hang", "dockerd, or another runtime, does not answer any more"),
+    elsewhere(
+        "kubelet-restart-lost-volume",
+        "kubelet was restarted and does not know the volume any more",
+    ),
+    elsewhere(
+        "nfs-silly-rename",
+        "NFS keeps a file that was removed while it was open, as .nfsXXXX",
+    ),
+    elsewhere(
+        "shim-or-containerd-state-lost",
+        "the runtime believes in a container whose shim is gone",
+    ),
+];
+
+/// The cause of this name.
+pub fn find(id: &str) -> Option<&'static Cause> {
+    ALL.into_iter().find(|cause| cause.id.as_str() == id)
+}
+
+/// What a name means in one line, also of a cause that podstuck does not recognise.
+pub fn title(id: CauseId) -> Option<&'static str> {
+    let known = ELSEWHERE.iter().find(|known| known.id == id).map(|known| known.title);
+    find(id.as_str()).map(|cause| cause.title).or(known)
+}
+
+#[cfg(test)]
+#[path = "catalogue_tests.rs"]
+mod tests;

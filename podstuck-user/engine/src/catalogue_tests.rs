@@ -1,0 +1,62 @@
+use std::collections::BTreeSet;
+
+use super::*;
+
+#[test]
+fn no_two_causes_have_one_name() {
+    let ids = ALL.iter().map(|cause| cause.id).chain(ELSEWHERE.iter().map(|known| known.id));
+    let names: BTreeSet<CauseId> = ids.clone().collect();
+    assert_eq!(names.len(), ids.count());
+}
+
+#[test]
+fn a_look_alike_is_known() {
+    for cause in ALL {
+        for other in cause.look_alikes {
+            assert!(title(other.cause).is_some(), "{} of {}", other.cause, cause.id);
+            assert_ne!(other.cause, cause.id);
+        }
+    }
+}
+
+/// What is confused with another cause is confused with in turn. Of what is not known nothing can be
+/// told apart.
+#[test]
+fn two_causes_look_alike_from_both_sides() {
+    let mut missing = Vec::new();
+    for cause in ALL.into_iter().filter(|cause| !cause.is_admission()) {
+        for other in cause.look_alikes {
+            let Some(other) = find(other.cause.as_str()) else { continue };
+            if !other.is_admission() && other.look_alike(cause.id).is_none() {
+                missing.push(format!("{} lacks {}", other.id, cause.id));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "{missing:#?}");
+}
+
+#[test]
+fn what_is_known_elsewhere_is_confused_with_something() {
+    for known in &ELSEWHERE {
+        let refers = |cause: &&Cause| cause.look_alike(known.id).is_some();
+        assert!(ALL.iter().any(refers), "{} is of no use here", known.id);
+    }
+}
+
+#[test]
+fn a_cause_says_what_there_is_to_know() {
+    for cause in ALL {
+        let id = cause.id;
+        assert!(cause.meaning.ends_with('.') && cause.meaning.len() > cause.title.len(), "{id}");
+        assert!(!cause.title.ends_with('.') && !cause.confirmed_by.is_empty(), "{id}");
+        assert!(!cause.ways_out.is_empty(), "{id}");
+        assert!(cause.is_admission() || !cause.source.is_empty(), "{id} has no source");
+        assert_eq!(cause.is_admission(), cause.title.starts_with("not a cause: "), "{id}");
+        let whole = serde_json::to_string(cause).unwrap();
+        assert!(!whole.contains("FILL IN"), "{id} is not filled in");
+        let texts = cause.confirmed_by.iter().chain([&cause.title, &cause.meaning]);
+        for text in texts.chain(cause.look_alikes.iter().map(|other| &other.told_apart_by)) {
+            assert!(!text.contains("  ") && !text.contains('\n'), "{id}: {text}");
+        }
+    }
+}

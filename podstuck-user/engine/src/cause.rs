@@ -1,0 +1,210 @@
+//! A cause as a value: what it means, what confirms it, what it is confused with, the way out.
+//!
+//! Rules decide by it, documents are generated from it, labs and tests refer to it.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+use crate::model::diagnosis::Stage;
+
+/// The name of a cause, in kebab-case: a part of the contract `podstuck/v1`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CauseId(&'static str);
+
+impl CauseId {
+    /// A name, checked where it is a constant: what is not kebab-case does not compile there.
+    pub const fn new(name: &'static str) -> Self {
+        assert!(is_kebab_case(name.as_bytes()), "the id of a cause is in kebab-case");
+        Self(name)
+    }
+
+    /// As documents, JSON and people write it.
+    pub const fn as_str(self) -> &'static str {
+        self.0
+    }
+}
+
+/// Words of lower-case letters and digits, joined by single dashes; a letter comes first.
+const fn is_kebab_case(name: &[u8]) -> bool {
+    let mut at = 0;
+    let mut after_dash = true;
+    while at < name.len() {
+        match name[at] {
+            b'-' if !after_dash => after_dash = true,
+            b'a'..=b'z' => after_dash = false,
+            b'0'..=b'9' if at > 0 => after_dash = false,
+            _ => return false,
+        }
+        at += 1;
+    }
+    !after_dash
+}
+
+/// The id of a cause, checked where it stands.
+macro_rules! id {
+    ($name:literal) => {
+        const { $crate::cause::CauseId::new($name) }
+    };
+}
+pub(crate) use id;
+
+impl fmt::Display for CauseId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.0)
+    }
+}
+
+impl Serialize for CauseId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.0)
+    }
+}
+
+/// What a finding of this name says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Why something is stuck, or slow.
+    Cause,
+    /// That it is not known why. It is never more than possible, and any cause comes before it.
+    Admission,
+}
+
+/// How a cause was tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TriedWith {
+    /// By a lab of the same name.
+    Lab,
+    /// With a real containerd or dockerd.
+    RealRuntime,
+    /// With a real kubelet.
+    RealKubelet,
+    /// By a recording of a real node.
+    Recording,
+}
+
+impl TriedWith {
+    /// What a person is told.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Lab => "a lab",
+            Self::RealRuntime => "a real container runtime",
+            Self::RealKubelet => "a real kubelet",
+            Self::Recording => "a recording of a real node",
+        }
+    }
+}
+
+/// A cause that shows in the same way at first sight.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct LookAlike {
+    /// Its name. It may be one that podstuck does not recognise.
+    pub cause: CauseId,
+    /// The fact that holds here and does not hold there.
+    pub told_apart_by: &'static str,
+}
+
+/// What can be done.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct WayOut {
+    /// In a few words; a finding has the command with its paths.
+    pub action: &'static str,
+    /// What it may break; empty for nothing.
+    pub risk: &'static str,
+}
+
+/// A line of somebody's log.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct LogLine {
+    /// Whose log.
+    pub component: &'static str,
+    /// A text to search for.
+    pub text: &'static str,
+}
+
+/// Why a deletion does not come to its end.
+#[derive(Debug, Serialize)]
+pub struct Cause {
+    /// Its name.
+    pub id: CauseId,
+    /// What it means, in one line.
+    pub title: &'static str,
+    /// The stage of the deletion in which it holds the pod, or in which it shows.
+    pub stage: Stage,
+    /// A cause, or the admission that none is known.
+    pub kind: Kind,
+    /// What happens, in a few sentences.
+    pub meaning: &'static str,
+    /// The facts that confirm it.
+    pub confirmed_by: &'static [&'static str],
+    /// The line of a log by which an expert confirms it, where there is one.
+    pub log: Option<LogLine>,
+    /// What it is confused with.
+    pub look_alikes: &'static [LookAlike],
+    /// What can be done, the first of them first.
+    pub ways_out: &'static [WayOut],
+    /// How it was tried; empty if it was not.
+    pub tried: &'static [TriedWith],
+    /// Where the kernel, Kubernetes or a runtime does it.
+    pub source: &'static [&'static str],
+}
+
+impl Cause {
+    /// Whether it only says that no cause is known.
+    pub fn is_admission(&self) -> bool {
+        self.kind == Kind::Admission
+    }
+
+    /// What it is confused with, if it is that.
+    pub fn look_alike(&self, id: CauseId) -> Option<&LookAlike> {
+        self.look_alikes.iter().find(|look_alike| look_alike.cause == id)
+    }
+}
+
+/// Two causes are one if they have one name.
+impl PartialEq for Cause {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+}
+
+impl Eq for Cause {}
+
+/// Shorter to write in a table of look-alikes.
+pub(crate) const fn like(cause: &'static str, told_apart_by: &'static str) -> LookAlike {
+    LookAlike { cause: CauseId::new(cause), told_apart_by }
+}
+
+/// Shorter to write in a list of ways out.
+pub(crate) const fn way(action: &'static str, risk: &'static str) -> WayOut {
+    WayOut { action, risk }
+}
+
+/// Shorter to write where a log confirms a cause.
+pub(crate) const fn log(component: &'static str, text: &'static str) -> Option<LogLine> {
+    Some(LogLine { component, text })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_kebab_case_is_a_name() {
+        for good in ["a", "cgroup-v1-frozen", "x2-y"] {
+            assert!(is_kebab_case(good.as_bytes()), "{good}");
+        }
+        for bad in ["", "-a", "a-", "a--b", "A", "a_b", "1a", "a b", "ä"] {
+            assert!(!is_kebab_case(bad.as_bytes()), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_printed_within_a_column() {
+        let id = CauseId::new("cgroup-v1-frozen");
+        assert_eq!(format!("{id:<18}|"), "cgroup-v1-frozen  |");
+        assert_eq!(serde_json::to_value(id).unwrap(), "cgroup-v1-frozen");
+    }
+}

@@ -1,0 +1,268 @@
+//! The engine: events in, findings and questions out.
+
+mod answer;
+
+use std::{sync::Arc, time::Duration};
+
+use podstuck_common::record::reason;
+
+use crate::{
+    aggregate::Aggregate,
+    event::{Event, Run, What},
+    hung_report,
+    ledger::Ledger,
+    model::{
+        call::Call,
+        finding::{Finding, Progress},
+        hung::Hung,
+        node::NodeSample,
+        operation::Operation,
+        series::SeriesTable,
+        summary::{Completeness, SelfCost, Summary},
+        time::Monotonic,
+    },
+    query::Query,
+    rank,
+    tracker::{Context, Steps, Tracker},
+    trackers::{self, unmounts::Unmounts},
+    verdict::Verdict,
+};
+
+/// How often the progress of a bulk deletion is told.
+const PROGRESS_EVERY: Duration = Duration::from_secs(5);
+/// Drains between the end of a target and its findings': the counts of its last calls come with the
+/// drain after the next.
+const DRAINS_TO_CLEAR: u8 = 2;
+/// What comes out at an event.
+#[derive(Clone, Debug)]
+pub enum Output {
+    /// To be told: a finding that is new, changed or over.
+    Finding(Box<Finding>),
+    /// To be told: a call that does not return, or has at last.
+    Hung(Box<Hung>),
+    /// To be told: how far a bulk deletion is.
+    Progress(Box<Progress>),
+    /// To be asked: the answer is an event.
+    Query(Box<Query>),
+}
+
+/// A target whose root was removed.
+struct Gone {
+    target_id: u64,
+    at: Monotonic,
+    drains: u8,
+}
+
+/// Everything that a run knows.
+pub struct Engine {
+    run: Run,
+    trackers: Vec<Box<dyn Tracker>>,
+    unmounts: Unmounts,
+    aggregate: Aggregate,
+    ledger: Ledger,
+    gone: Vec<Gone>,
+    sample: Option<Arc<NodeSample>>,
+    progress_told: Monotonic,
+    firm_since: Option<Monotonic>,
+    /// The time of the last event, which is now.
+    now: Monotonic,
+    ended: Option<Monotonic>,
+    completeness: Completeness,
+    cost: SelfCost,
+}
+
+impl Engine {
+    /// Has seen nothing yet.
+    pub fn new(run: Run) -> Self {
+        let begun = run.clock.started();
+        Self {
+            trackers: trackers::all(),
+            unmounts: Unmounts::default(),
+            aggregate: Aggregate::default(),
+            ledger: Ledger::new(run.clock),
+            gone: Vec::new(),
+            sample: None,
+            progress_told: begun,
+            firm_since: None,
+            now: begun,
+            ended: None,
+            completeness: Completeness::default(),
+            cost: SelfCost::default(),
+            run,
+        }
+    }
+
+    /// Takes an event; what comes out of it.
+    pub fn take(&mut self, event: &Event) -> Vec<Output> {
+        self.now = self.now.max(event.at);
+        let mut outputs = Vec::new();
+        let mut steps = Steps::default();
+        match &event.what {
+            What::Named { target_id, target } => self.aggregate.name(*target_id, target),
+            What::Operation(op) => {
+                if op.has(reason::SLOW) {
+                    outputs.push(Output::Hung(Box::new(hung_report::returned(op))));
+                }
+                self.before_trackers(op, &mut steps);
+            }
+            What::Counts(counts) => self.aggregate.add(counts),
+            What::Sample(sample) => self.sample = Some(sample.clone()),
+            What::Stuck(seen) => outputs.push(Output::Hung(Box::new(hung_report::stuck(seen)))),
+            What::Phase { span, target_id, component, took } => {
+                self.aggregate.add_phase(*span, *target_id, *component, *took);
+            }
+            What::Completeness(completeness) => self.completeness.clone_from(completeness),
+            What::WindowEnded => self.ended = Some(event.at),
+            What::End(cost) => self.cost.clone_from(cost),
+            What::Answer { .. } | What::Record { .. } => {}
+        }
+        self.show(event, &mut steps);
+        if matches!(event.what, What::Counts(_)) {
+            self.clear_gone(event.at, &mut steps);
+        }
+        for verdict in steps.verdicts {
+            let told = self.ledger.admit(verdict);
+            outputs.extend(told.into_iter().map(|finding| Output::Finding(Box::new(finding))));
+        }
+        if self.ledger.all().any(rank::is_firm) {
+            self.firm_since.get_or_insert(event.at);
+        } else {
+            self.firm_since = None;
+        }
+        outputs.extend(steps.queries.into_iter().map(|query| Output::Query(Box::new(query))));
+        if matches!(event.what, What::Counts(_)) {
+            self.tell_progress(event.at, &mut outputs);
+        }
+        outputs
+    }
+
+    /// What an operation means to all trackers: an unmount was tried, or something is over.
+    fn before_trackers(&mut self, op: &Operation, steps: &mut Steps) {
+        if op.call == Call::Umount2 {
+            self.unmounts.note(op);
+        }
+        let (target_id, at) = (op.target_id, op.end);
+        if op.has(reason::ROOT_GONE) {
+            self.gone.push(Gone { target_id, at, drains: DRAINS_TO_CLEAR });
+        } else if op.has(reason::RECOVERED) {
+            self.forget(target_id, Some(&op.path), at, steps);
+            let path = Some(op.path.clone());
+            steps.say([Verdict::Cleared { target_id, path, at }]);
+        }
+    }
+
+    /// Shows an event to all trackers; an answer only to the one that asked.
+    fn show(&mut self, event: &Event, steps: &mut Steps) {
+        let asked = match &event.what {
+            What::Answer { query, .. } => Some(query.tracker),
+            _ => None,
+        };
+        let calendar = self.run.clock.at(event.at);
+        for at in 0..self.trackers.len() {
+            let (before, rest) = self.trackers.split_at_mut(at);
+            let Some((tracker, after)) = rest.split_first_mut() else { return };
+            if asked.is_some_and(|asked| asked != tracker.id()) {
+                continue;
+            }
+            let context = Context {
+                now: event.at,
+                begun: self.run.clock.started(),
+                calendar,
+                own_mnt_ns: self.run.own_mnt_ns,
+                thresholds: self.run.thresholds,
+                unmounts: &self.unmounts,
+                others: [before, after],
+            };
+            tracker.take(event, &context, steps);
+        }
+    }
+
+    /// Has all trackers forget an object, or a target, and say how often it happened in the end.
+    fn forget(
+        &mut self,
+        target_id: u64,
+        path: Option<&std::path::Path>,
+        at: Monotonic,
+        steps: &mut Steps,
+    ) {
+        let counts = self.trackers.iter().filter_map(|tracker| {
+            let count = tracker.count(target_id)?;
+            Some(Verdict::Counted { tracker: tracker.id(), target_id, count })
+        });
+        steps.say(counts);
+        self.trackers.iter_mut().for_each(|tracker| tracker.forget(target_id, path, at, steps));
+    }
+
+    fn clear_gone(&mut self, now: Monotonic, steps: &mut Steps) {
+        self.gone.iter_mut().for_each(|gone| gone.drains -= 1);
+        let (over, waiting): (Vec<_>, Vec<_>) =
+            self.gone.drain(..).partition(|gone| gone.drains == 0);
+        self.gone = waiting;
+        for Gone { target_id, at, .. } in over {
+            self.forget(target_id, None, now, steps);
+            steps.say([Verdict::Cleared { target_id, path: None, at }]);
+        }
+    }
+
+    fn tell_progress(&mut self, now: Monotonic, outputs: &mut Vec<Output>) {
+        if now.since(self.progress_told) < PROGRESS_EVERY {
+            return;
+        }
+        self.progress_told = now;
+        let all = self.trackers.iter().flat_map(|tracker| tracker.progress(now));
+        outputs.extend(all.map(|progress| Output::Progress(Box::new(progress))));
+    }
+
+    /// What the run is.
+    pub fn run(&self) -> &Run {
+        &self.run
+    }
+
+    /// How many findings there were.
+    pub fn found(&self) -> u64 {
+        self.ledger.found()
+    }
+
+    /// How many calls there were.
+    pub fn calls(&self) -> u64 {
+        self.aggregate.calls()
+    }
+
+    /// All findings as they stand.
+    pub fn findings(&self) -> impl Iterator<Item = &Finding> {
+        self.ledger.all()
+    }
+
+    /// All counts as they stand.
+    pub fn series(&self) -> SeriesTable {
+        self.aggregate.table()
+    }
+
+    /// How long it has watched.
+    pub fn window(&self) -> Duration {
+        self.ended.unwrap_or(self.now).since(self.run.clock.started())
+    }
+
+    /// What may be missing.
+    pub fn completeness(&self) -> Completeness {
+        let trackers = self.trackers.iter().map(|tracker| tracker.dropped()).sum::<u64>();
+        let own = trackers + self.unmounts.dropped() + self.aggregate.dropped();
+        let objects_dropped = self.completeness.objects_dropped + own;
+        Completeness { objects_dropped, ..self.completeness.clone() }
+    }
+
+    /// What the run saw, lost and cost.
+    pub fn summary(&self) -> Summary {
+        Summary {
+            window_s: self.window().as_secs_f64(),
+            calls: self.aggregate.calls(),
+            by_outcome: self.aggregate.by_outcome(),
+            completeness: self.completeness(),
+            cost: self.cost.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "engine_tests.rs"]
+mod tests;

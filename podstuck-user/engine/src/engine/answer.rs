@@ -1,0 +1,53 @@
+//! The answer of a run that was asked one question.
+
+use std::time::Duration;
+
+use super::Engine;
+use crate::{
+    model::{
+        diagnosis::{Diagnosis, PodStage},
+        identity::Pod,
+        time::Monotonic,
+    },
+    rank, stage,
+};
+
+/// A firm verdict may still be followed by a better one, from the same attempt.
+const SETTLED: Duration = Duration::from_secs(2);
+/// One that the pod does not wait for may stand beside what it does wait for: kubelet's tries are
+/// that far apart in the beginning.
+const SETTLED_HARMLESS: Duration = Duration::from_secs(8);
+
+impl Engine {
+    /// Whether there is an answer at this time, and it had time to become a better one. What holds up
+    /// no pod is an answer only if one target was asked about: on a node there is always such a thing.
+    pub fn is_firm(&self, now: Monotonic) -> bool {
+        let Some(since) = self.firm_since else { return false };
+        let mut firm = self.ledger.all().filter(|finding| rank::is_firm(finding));
+        if firm.any(|finding| finding.blocks_deletion == Some(true)) {
+            now.since(since) >= SETTLED
+        } else {
+            self.run.has_target() && now.since(since) >= SETTLED_HARMLESS
+        }
+    }
+
+    /// Why the target is stuck.
+    pub fn diagnosis(&self) -> Diagnosis {
+        let target = self.run.start.target.as_deref();
+        rank::diagnosis(target, self.stages(), self.window().as_secs_f64(), self.ledger.all())
+    }
+
+    /// How far the pod in question has come, or those that something was found of.
+    fn stages(&self) -> Vec<PodStage> {
+        // Before the first look, nothing is known.
+        let Some(sample) = &self.sample else { return Vec::new() };
+        let mut pods: Vec<&Pod> = match &self.run.pod {
+            Some(pod) => vec![pod],
+            None => self.ledger.all().filter_map(|finding| finding.pod.as_ref()).collect(),
+        };
+        pods.sort();
+        pods.dedup();
+        let state = |pod: &Pod| sample.pods.iter().find(|state| state.uid == pod.uid);
+        pods.into_iter().map(|pod| stage::stage(pod, state(pod))).collect()
+    }
+}

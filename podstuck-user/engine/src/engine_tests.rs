@@ -1,0 +1,123 @@
+//! What all trackers together make of a healthy removal, and of a stuck one.
+
+use std::sync::Arc;
+
+use nix::errno::Errno;
+
+use super::*;
+use crate::{
+    model::{call::Outcome, finding::FindingState, hung::MountPoint, identity::Component},
+    query::Answer,
+    testing::{actor, failed, run, stuck},
+    tracker::TrackerId,
+};
+
+/// Shows an operation; what is asked and how many findings are told.
+fn show(engine: &mut Engine, op: &Operation) -> (Vec<Query>, usize) {
+    sorted(engine.take(&Event { at: op.end, what: What::Operation(Box::new(op.clone())) }))
+}
+
+fn sorted(outputs: Vec<Output>) -> (Vec<Query>, usize) {
+    let findings = outputs.iter().filter(|output| matches!(output, Output::Finding(_))).count();
+    let queries = outputs.into_iter().filter_map(|output| match output {
+        Output::Query(query) => Some(*query),
+        _ => None,
+    });
+    (queries.collect(), findings)
+}
+
+fn engine() -> Engine {
+    Engine::new(run())
+}
+
+fn crossed() -> Operation {
+    let mut op = failed(Call::Unlinkat, Errno::EPERM, "m/x", 1.0);
+    op.outcome = Outcome::OK;
+    op.reason = reason::CROSSED;
+    op.mount_depth = 1;
+    op
+}
+
+#[test]
+fn the_noise_of_a_healthy_removal_asks_nothing() {
+    let mut engine = engine();
+    for (call, errno) in [
+        (Call::Unlinkat, Errno::EISDIR),
+        (Call::UnlinkatDir, Errno::ENOTEMPTY),
+        (Call::Unlinkat, Errno::ENOENT),
+        (Call::UnlinkatDir, Errno::ENOENT),
+        (Call::Umount2, Errno::EINVAL),
+        (Call::Umount2, Errno::ENOENT),
+    ] {
+        for second in 0..100 {
+            // Each removal begins with one such failure for each directory.
+            let op = failed(call, errno, &format!("x{second}"), f64::from(second));
+            let (queries, findings) = show(&mut engine, &op);
+            assert!(queries.is_empty() && findings == 0, "{call:?} {errno:?}");
+        }
+    }
+}
+
+#[test]
+fn a_container_may_delete_through_its_own_mounts() {
+    let mut op = crossed();
+    assert_eq!(show(&mut engine(), &op).0.len(), 1);
+    op.actor = Arc::new(actor(Component::Workload));
+    assert!(show(&mut engine(), &op).0.is_empty());
+}
+
+#[test]
+fn a_mount_that_was_deleted_through_is_not_told_again_as_busy() {
+    let mut engine = engine();
+    show(&mut engine, &crossed());
+    let busy = failed(Call::UnlinkatDir, Errno::EBUSY, "m", 2.0);
+    assert!(show(&mut engine, &busy).0.is_empty());
+}
+
+#[test]
+fn one_busy_removal_is_not_yet_a_cause_two_attempts_are() {
+    let mut engine = engine();
+    let mut told = Vec::new();
+    for second in [1.0, 1.5] {
+        let op = failed(Call::UnlinkatDir, Errno::EBUSY, "m", second);
+        let (queries, _) = show(&mut engine, &op);
+        let query = Box::new(queries[0].clone());
+        let what = What::Answer { query, answer: Box::new(Answer::Mounts(None)) };
+        told.push(sorted(engine.take(&Event { at: op.end, what })).1);
+    }
+    assert_eq!(told, [0, 1]);
+}
+
+#[test]
+fn a_hung_call_and_a_dead_mount_of_one_target_do_not_end_each_other() {
+    let mut engine = engine();
+    let op = failed(Call::UnlinkatDir, Errno::EBUSY, "m", 1.0);
+    let (queries, _) = show(&mut engine, &op);
+    let is_dead_mounts = |query: &&Query| query.tracker == TrackerId::DeadMount;
+    let query = Box::new(queries.iter().find(is_dead_mounts).unwrap().clone());
+    let mount =
+        MountPoint { point: op.path.clone(), fs_type: "fuse".into(), ..MountPoint::default() };
+    let answer = Box::new(Answer::FuseMounts(vec![(mount, Errno::ENOTCONN as i32)]));
+    engine.take(&Event { at: op.end, what: What::Answer { query, answer } });
+    let mut hung = stuck(&["request_wait_answer", "fuse_rmdir"]);
+    assert_eq!(hung.target_id, op.target_id);
+    engine.take(&Event { at: hung.at, what: What::Stuck(Box::new(hung.clone())) });
+    assert_eq!(open(&engine), ["fuse-daemon-dead", "fuse-daemon-hung"]);
+    // Each ends by what it is about.
+    hung.over = true;
+    let ended = engine.take(&Event { at: hung.at, what: What::Stuck(Box::new(hung)) });
+    assert_eq!(sorted(ended).1, 1);
+    assert_eq!(open(&engine), ["fuse-daemon-dead"]);
+    let mut gone = failed(Call::UnlinkatDir, Errno::EBUSY, "m", 9.0);
+    (gone.outcome, gone.reason) = (Outcome::OK, reason::RECOVERED);
+    show(&mut engine, &gone);
+    assert!(open(&engine).is_empty());
+}
+
+/// The causes that hold now.
+fn open(engine: &Engine) -> Vec<&'static str> {
+    let findings = engine.findings().filter(|finding| finding.state != FindingState::Cleared);
+    let mut ids: Vec<_> = findings.map(|finding| finding.id.as_str()).collect();
+    ids.sort_unstable();
+    ids
+}

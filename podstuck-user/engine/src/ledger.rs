@@ -1,0 +1,271 @@
+//! The life of findings: new, updated when there is news, cleared when the call succeeds.
+
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use crate::{
+    model::{
+        evidence::{Evidence, RuledOut},
+        finding::{FaultyCall, Finding, FindingState},
+        path::JsonPath,
+        time::{Clock, Monotonic},
+    },
+    tracker::TrackerId,
+    verdict::{Draft, Fact, NotThis, Verdict},
+};
+
+/// Two updates of one finding are at least this far apart, unless the verdict itself changes.
+const UPDATE_EVERY: Duration = Duration::from_secs(5);
+/// Findings kept. More at once would be a fault of ours, and none is dropped silently: the oldest
+/// cleared ones go first, and open ones are never dropped.
+const KEPT: usize = 4096;
+
+struct Entry {
+    finding: Finding,
+    path: PathBuf,
+    told: Monotonic,
+}
+
+/// All findings of a run.
+pub(crate) struct Ledger {
+    clock: Clock,
+    entries: HashMap<(TrackerId, u64), Entry>,
+    cleared: Vec<Finding>,
+    found: u64,
+}
+
+impl Ledger {
+    /// Empty; `clock` turns the kernel's time into the calendar's.
+    pub(crate) fn new(clock: Clock) -> Self {
+        Self { clock, entries: HashMap::new(), cleared: Vec::new(), found: 0 }
+    }
+
+    /// How many findings there were, cleared ones included.
+    pub(crate) fn found(&self) -> u64 {
+        self.found
+    }
+
+    /// All findings as they stand.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Finding> {
+        self.cleared.iter().chain(self.entries.values().map(|entry| &entry.finding))
+    }
+
+    /// Takes a verdict; what is to be told because of it.
+    pub(crate) fn admit(&mut self, verdict: Verdict) -> Vec<Finding> {
+        match verdict {
+            Verdict::Found(draft) => self.found_one(*draft),
+            Verdict::Counted { tracker, target_id, count } => {
+                if let Some(entry) = self.entries.get_mut(&(tracker, target_id)) {
+                    entry.finding.count = count;
+                }
+                Vec::new()
+            }
+            Verdict::Cleared { target_id, path, at } => self.clear(target_id, path.as_deref(), at),
+            Verdict::Over { tracker, target_id, at } => {
+                self.clear_one((tracker, target_id), at).into_iter().collect()
+            }
+        }
+    }
+
+    fn found_one(&mut self, draft: Draft) -> Vec<Finding> {
+        let key = (draft.tracker, draft.target_id);
+        let (path, last) = (draft.path.clone(), draft.last);
+        let mut finding = self.finding(draft);
+        let mut told = Vec::new();
+        match self.entries.get_mut(&key) {
+            Some(entry) if entry.finding.id == finding.id => {
+                finding.state = FindingState::Update;
+                finding.instance.clone_from(&entry.finding.instance);
+                keep_times(&mut finding.evidence, &entry.finding.evidence);
+                let changed = entry.finding.certainty != finding.certainty
+                    || entry.finding.severity != finding.severity;
+                let news = changed || entry.finding.count != finding.count;
+                let due = last.since(entry.told) >= UPDATE_EVERY;
+                if changed || (news && due) {
+                    entry.told = last;
+                    told.push(finding.clone());
+                }
+                entry.finding = finding;
+                entry.path = path;
+                return told;
+            }
+            Some(_) => told.extend(self.clear_one(key, last)),
+            None => {}
+        }
+        self.found += 1;
+        finding.instance = format!("{}-{}", finding.id, self.found);
+        told.push(finding.clone());
+        self.entries.insert(key, Entry { finding, path, told: last });
+        told
+    }
+
+    fn clear(&mut self, target_id: u64, path: Option<&Path>, at: Monotonic) -> Vec<Finding> {
+        let concerned = self.entries.iter().filter(|((_, target), entry)| {
+            *target == target_id && path.is_none_or(|path| path == entry.path)
+        });
+        let keys: Vec<_> = concerned.map(|(key, _)| *key).collect();
+        keys.into_iter().filter_map(|key| self.clear_one(key, at)).collect()
+    }
+
+    fn clear_one(&mut self, key: (TrackerId, u64), at: Monotonic) -> Option<Finding> {
+        let mut finding = self.entries.remove(&key)?.finding;
+        finding.state = FindingState::Cleared;
+        finding.last = self.clock.at(at);
+        if self.cleared.len() >= KEPT {
+            self.cleared.remove(0);
+        }
+        self.cleared.push(finding.clone());
+        Some(finding)
+    }
+
+    fn finding(&self, draft: Draft) -> Finding {
+        let certainty = draft.certainty();
+        let not_known = draft.not_known();
+        let since = |since: Option<Monotonic>| self.clock.at(since.unwrap_or(draft.last));
+        let evidence = draft
+            .evidence
+            .into_iter()
+            .map(|Fact { fact, source, since: at }| Evidence { fact, source, since: since(at) });
+        let ruled_out = draft
+            .ruled_out
+            .into_iter()
+            .map(|NotThis { cause, fact, since: at }| RuledOut { cause, fact, since: since(at) });
+        Finding {
+            id: draft.cause.id,
+            kind: draft.cause.kind,
+            instance: String::new(),
+            state: FindingState::New,
+            severity: draft.severity,
+            certainty,
+            confidence: certainty.confidence(),
+            stage: draft.cause.stage,
+            blocks_deletion: draft.blocks_deletion,
+            pod: draft.target.pod.clone(),
+            container: draft.target.container.clone(),
+            volume: draft.target.volume.clone(),
+            actor: draft.actor.as_deref().cloned(),
+            call: FaultyCall {
+                syscall: draft.call,
+                path: JsonPath(draft.path),
+                errno: draft.outcome,
+            },
+            count: draft.count,
+            first: self.clock.at(draft.first),
+            last: self.clock.at(draft.last),
+            evidence: evidence.collect(),
+            explanation: draft.explanation,
+            remedies: draft.remedies,
+            likely_causes_ruled_out: ruled_out.collect(),
+            not_known,
+        }
+    }
+}
+
+/// What was known before is known for as long as before.
+fn keep_times(now: &mut [Evidence], before: &[Evidence]) {
+    for fact in now {
+        let same = |known: &&Evidence| known.fact == fact.fact && known.source == fact.source;
+        if let Some(known) = before.iter().find(same) {
+            fact.since = fact.since.min(known.since);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::errno::Errno;
+
+    use super::*;
+    use crate::{
+        cause::Cause,
+        model::evidence::Source,
+        rules::nested_mount::{SUBMOUNT, SUBPATH_BUSY},
+    };
+    use crate::{model::call::Call, testing::failed};
+
+    fn clock() -> Clock {
+        Clock::new(jiff::Timestamp::UNIX_EPOCH, Monotonic(0))
+    }
+
+    fn draft(cause: &'static Cause, second: f64, count: u64) -> Verdict {
+        let op = failed(Call::UnlinkatDir, Errno::EBUSY, "m", second);
+        let mut draft = Draft::about(TrackerId::Busy, cause, &op);
+        draft.count = count;
+        Verdict::Found(Box::new(draft))
+    }
+
+    fn states(told: &[Finding]) -> Vec<(&str, FindingState)> {
+        told.iter().map(|f| (f.id.as_str(), f.state)).collect()
+    }
+
+    #[test]
+    fn a_finding_is_new_then_updated_now_and_then_then_cleared() {
+        use FindingState::{Cleared, New, Update};
+        let mut ledger = Ledger::new(clock());
+        assert_eq!(
+            states(&ledger.admit(draft(&SUBMOUNT, 1.0, 1))),
+            [("emptydir-bidirectional-submount", New)]
+        );
+        assert!(ledger.admit(draft(&SUBMOUNT, 2.0, 2)).is_empty(), "too soon");
+        assert_eq!(
+            states(&ledger.admit(draft(&SUBMOUNT, 7.0, 3))),
+            [("emptydir-bidirectional-submount", Update)]
+        );
+        assert!(ledger.admit(draft(&SUBMOUNT, 20.0, 3)).is_empty(), "no news");
+        let cleared = Verdict::Cleared { target_id: 7, path: None, at: Monotonic(0) };
+        assert_eq!(states(&ledger.admit(cleared)), [("emptydir-bidirectional-submount", Cleared)]);
+        assert_eq!((ledger.found(), ledger.all().count()), (1, 1));
+    }
+
+    #[test]
+    fn a_better_verdict_replaces_the_one_before() {
+        use FindingState::{Cleared, New};
+        let mut ledger = Ledger::new(clock());
+        ledger.admit(draft(&SUBMOUNT, 1.0, 1));
+        let told = ledger.admit(draft(&SUBPATH_BUSY, 2.0, 2));
+        assert_eq!(
+            states(&told),
+            [("emptydir-bidirectional-submount", Cleared), ("subpath-busy", New)]
+        );
+    }
+
+    #[test]
+    fn only_the_object_that_succeeded_is_cleared() {
+        let mut ledger = Ledger::new(clock());
+        ledger.admit(draft(&SUBMOUNT, 1.0, 1));
+        let other = Some(PathBuf::from("/elsewhere"));
+        let cleared = Verdict::Cleared { target_id: 7, path: other, at: Monotonic(0) };
+        assert!(ledger.admit(cleared).is_empty());
+    }
+
+    #[test]
+    fn a_finding_has_one_name_through_its_states_and_the_next_one_another() {
+        let mut ledger = Ledger::new(clock());
+        let mut name = |verdict| ledger.admit(verdict).pop().unwrap().instance;
+        let first = name(draft(&SUBMOUNT, 1.0, 1));
+        assert_eq!(name(draft(&SUBMOUNT, 9.0, 2)), first);
+        let cleared = || Verdict::Cleared { target_id: 7, path: None, at: Monotonic(0) };
+        assert_eq!(name(cleared()), first);
+        assert_ne!(name(draft(&SUBMOUNT, 20.0, 1)), first);
+    }
+
+    #[test]
+    fn what_was_known_is_known_for_as_long_as_before() {
+        let mut ledger = Ledger::new(clock());
+        let with_facts = |second: f64| {
+            let Verdict::Found(mut draft) = draft(&SUBMOUNT, second, second as u64) else {
+                panic!("a draft")
+            };
+            draft.fact("always the same", Source::Probe);
+            draft.fact(format!("new at {second}"), Source::Probe);
+            Verdict::Found(draft)
+        };
+        ledger.admit(with_facts(1.0));
+        let told = ledger.admit(with_facts(9.0)).pop().unwrap();
+        let since: Vec<i64> = told.evidence.iter().map(|fact| fact.since.as_second()).collect();
+        assert_eq!(since, [1, 9]);
+    }
+}

@@ -1,0 +1,39 @@
+//! What podstuck knows and decides, as a function of what it is told.
+//!
+//! Nothing in this crate reads a clock, a file or `/proc`, or knows that a kernel is there: time and
+//! facts come with [`event::Event`]s, and what is wanted beside them is asked by a
+//! [`query::Query`], whose answer comes back as an event. So a run that was recorded can be played
+//! again, and a test needs no node.
+//!
+//! An event goes to the [`engine`], which shows it to the trackers (`trackers`, one kind of object
+//! each). Those collect and ask; what it all means is said by rules (`rules`), which are pure functions.
+//! The `ledger` gives what they say a life: new, updated, cleared.
+
+pub mod catalogue;
+pub mod cause;
+
+pub mod event;
+pub mod model;
+pub mod query;
+
+pub mod bounded;
+
+pub mod aggregate;
+pub mod backoff;
+mod command;
+pub mod tracker;
+mod verdict;
+
+mod rules;
+mod trackers;
+
+pub mod engine;
+mod hung_report;
+mod ledger;
+mod rank;
+mod stage;
+
+#[cfg(test)]
+mod scenarios;
+#[cfg(test)]
+mod testing;

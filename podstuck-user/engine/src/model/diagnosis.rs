@@ -1,0 +1,67 @@
+//! The answer to "why is this stuck?". The shape is a part of the contract `podstuck/v1`.
+
+use serde::Serialize;
+
+use super::{evidence::RuledOut, finding::Finding, identity::Pod};
+
+/// What `diagnose` found out.
+#[derive(Clone, Debug, Serialize)]
+pub struct Diagnosis {
+    /// What was asked about; `null` for the whole node.
+    pub target: Option<String>,
+    /// How far the pods in question have come.
+    pub stages: Vec<PodStage>,
+    /// Whether the first cause is beyond reasonable doubt.
+    pub firm: bool,
+    /// How long was looked, in seconds.
+    pub window_s: f64,
+    /// What holds now, the most likely cause first.
+    pub causes: Vec<Finding>,
+    /// What was found and is over.
+    pub over: Vec<Finding>,
+    /// What it is not, each with the fact that says so.
+    pub ruled_out: Vec<RuledOut>,
+    /// Where to look next; empty when the verdict is firm.
+    pub next: Vec<String>,
+}
+
+/// How far a pod's deletion has come on this node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PodStage {
+    /// The pod.
+    pub pod: Pod,
+    /// How far.
+    pub stage: Stage,
+    /// The fact that says so.
+    pub fact: String,
+}
+
+/// The stages of a deletion, in kubelet's order since 1.27: `SyncTerminatingPod`, then
+/// `SyncTerminatedPod` with its wait for volumes, then the pod's cgroup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stage {
+    /// Processes of the pod live: its containers run, or do not die.
+    Containers,
+    /// None lives, and something is mounted or lies in its volumes.
+    Volumes,
+    /// Its volumes are gone, its cgroup is not.
+    Cgroup,
+    /// Nothing of it is left but directories: what is missing now is the API's to say.
+    Directories,
+    /// This node has nothing of it.
+    Gone,
+}
+
+impl Stage {
+    /// What a person is told.
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Self::Containers => "its containers run or do not die",
+            Self::Volumes => "its containers are gone, its volumes are not",
+            Self::Cgroup => "its volumes are gone, its cgroup is not",
+            Self::Directories => "nothing is left of it on this node but empty directories",
+            Self::Gone => "there is nothing of it on this node",
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! The file system that a call was about.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::raw_path;
+
+/// A mount, its file system, and the device below.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileSystem {
+    /// Where it is mounted.
+    #[serde(with = "raw_path")]
+    pub point: PathBuf,
+    /// Its type.
+    pub fs_type: String,
+    /// Its device, or whatever the type calls its source.
+    pub source: String,
+    /// `major:minor`
+    pub device: String,
+    /// This mount is read-only.
+    pub mount_read_only: bool,
+    /// The whole file system is.
+    pub read_only: bool,
+    /// Options of the file system that say something about its health.
+    pub options: Vec<String>,
+    /// Whether a block device of this number exists; `None` where there never is one.
+    pub device_exists: Option<bool>,
+    /// What the kernel has counted on the device.
+    pub errors: Vec<Counted>,
+    /// The file that the mount was read from.
+    pub table: String,
+}
+
+/// An error counter of the kernel that is not zero.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counted {
+    /// Its value.
+    pub value: String,
+    /// The file.
+    pub file: String,
+}
+
+/// `fuse`, `fuse.NAME`, `fuseblk`; not `fusectl`, which the kernel serves.
+pub fn is_fuse(fs_type: &str) -> bool {
+    fs_type == "fuse" || fs_type == "fuseblk" || fs_type.starts_with("fuse.")
+}

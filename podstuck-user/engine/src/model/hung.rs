@@ -1,0 +1,118 @@
+//! Calls that do not return. The shape of [`Hung`] is a part of the contract `podstuck/v1`.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize, Serializer};
+
+use super::{
+    call::Outcome,
+    identity::{Pod, Volume},
+    path::JsonPath,
+    raw_path,
+};
+
+/// Where a call is stuck.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Phase {
+    /// Between its entry and its return.
+    InSyscall,
+    /// `umount2` has returned 0 to the probes, and the kernel shuts the file system down before the
+    /// caller gets to know (`cleanup_mnt` by task work, fs/namespace.c).
+    AfterExit,
+    /// A program that is there to unmount has not come to `umount2`.
+    BeforeUmount,
+}
+
+impl Phase {
+    /// What a person is told.
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Self::InSyscall => "inside the call",
+            Self::AfterExit => "after the call, in the file system's shutdown",
+            Self::BeforeUmount => "before the call, umount2 was not reached",
+        }
+    }
+}
+
+/// What an age is counted from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Since {
+    /// What the probes saw: the entry, the exit or the execution. Exact.
+    Probe,
+    /// The start of the process: at most so old.
+    ProcessStart,
+    /// The first look at it: at least so old.
+    FirstLook,
+}
+
+/// What an object is on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MountPoint {
+    /// Where it is mounted.
+    #[serde(with = "raw_path")]
+    pub point: PathBuf,
+    /// File system type.
+    pub fs_type: String,
+    /// Device, or whatever the type calls its source.
+    pub source: String,
+    /// Minor number of the device: for FUSE, the number of its connection.
+    pub minor: u32,
+    /// Requests that a FUSE server has not answered.
+    pub unanswered: Option<u64>,
+}
+
+/// How a thread came on between two looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitProgress {
+    /// How often it was woken, and went to sleep again.
+    pub woken: u64,
+    /// Time between the looks, in milliseconds.
+    pub milliseconds: u64,
+    /// Time since it was woken last, or since the first look of all, in milliseconds.
+    pub quiet_ms: u64,
+}
+
+/// A call that has not returned for a while, or that took that long and now is over.
+#[derive(Clone, Debug, Serialize)]
+pub struct Hung {
+    /// The call; the program's name before it.
+    pub syscall: String,
+    /// The object, in the caller's mount namespace; empty when it could not be read.
+    #[serde(flatten)]
+    pub path: JsonPath,
+    /// Process.
+    pub pid: u32,
+    /// Thread.
+    pub tid: u32,
+    /// Name of the process.
+    pub comm: String,
+    /// How long it has lasted, in seconds; in the end, how long it took.
+    pub age_s: f64,
+    /// What the age is counted from.
+    pub since: Since,
+    /// Where it is stuck.
+    pub phase: Phase,
+    /// Whether it was stuck when podstuck started.
+    pub since_before_start: bool,
+    /// Whether it has returned.
+    pub over: bool,
+    /// How it ended: `ok`, `EISDIR`; `None` when that was not seen.
+    #[serde(rename = "errno_name", serialize_with = "outcome")]
+    pub outcome: Option<Outcome>,
+    /// State letter of the thread, such as `D`.
+    pub state: Option<char>,
+    /// The kernel's function in which it waits.
+    pub wchan: Option<String>,
+    /// The kernel's functions that it is in, the innermost first.
+    pub stack: Vec<String>,
+    /// The pod that waits for it.
+    pub victim: Option<Pod>,
+    /// The volume concerned.
+    pub volume: Option<Volume>,
+}
+
+fn outcome<S: Serializer>(outcome: &Option<Outcome>, serializer: S) -> Result<S::Ok, S::Error> {
+    outcome.map(Outcome::name).serialize(serializer)
+}

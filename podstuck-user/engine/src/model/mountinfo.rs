@@ -1,0 +1,219 @@
+//! The text of `/proc/PID/mountinfo` (Documentation/filesystems/proc.rst, section 3.5).
+//!
+//! It is read as bytes: a mount point may be named by anybody who may mount, and one name that is
+//! not UTF-8 must not hide the other mounts.
+
+use std::{ffi::OsString, fmt, os::unix::ffi::OsStringExt, path::PathBuf, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    path::{safe, safe_path},
+    raw_path,
+};
+
+/// Number of a superblock's device. Major 0 is one that the kernel made up.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize,
+)]
+pub struct Device {
+    /// As in `8:1`, the 8.
+    pub major: u32,
+    /// As in `8:1`, the 1.
+    pub minor: u32,
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.major, self.minor)
+    }
+}
+
+impl FromStr for Device {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts = text.split_once(':').and_then(|(major, minor)| {
+            Some(Self { major: major.parse().ok()?, minor: minor.parse().ok()? })
+        });
+        parts.ok_or_else(|| format!("{text:?} is not MAJOR:MINOR, as in 8:1"))
+    }
+}
+
+/// One mount.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mount {
+    /// `mnt_id`, unique on the node while the mount exists, in all namespaces.
+    pub id: u32,
+    /// The mount that it is mounted on; for the root of a namespace, one that is not in its table.
+    pub parent: u32,
+    /// Where it is mounted, as the process sees it whose table this is.
+    #[serde(with = "raw_path")]
+    pub point: PathBuf,
+    /// Directory of its file system that is visible there.
+    #[serde(with = "raw_path")]
+    pub root: PathBuf,
+    /// Options of this mount alone, as in `rw,noatime`.
+    pub options: String,
+    /// Peer group: what is mounted below here is mounted below all its members.
+    pub shared: Option<u32>,
+    /// Peer group that this mount receives mounts and unmounts from.
+    pub master: Option<u32>,
+    /// File system type.
+    pub fs_type: String,
+    /// Device or whatever the type calls its source.
+    pub source: String,
+    /// Of the superblock.
+    pub device: Device,
+    /// Options of the superblock, as in `ro,errors=remount-ro`: of an overlay all, since they name its
+    /// layers; of others those that tell whether it is in good health ([`tells_health`]), so that what
+    /// is kept of thousands of mounts stays small.
+    pub super_options: String,
+}
+
+impl Mount {
+    /// What is mounted, in a few words.
+    pub fn describe(&self) -> String {
+        let what = if self.root.as_os_str() == "/" {
+            format!("{} of type {}", self.source, self.fs_type)
+        } else {
+            format!("directory {} of {} ({})", safe_path(&self.root), self.source, self.fs_type)
+        };
+        format!("{what}, device {}", self.device)
+    }
+
+    /// Whether it cannot be written to through this mount.
+    pub fn is_read_only(&self) -> bool {
+        has_option(&self.options, "ro")
+    }
+
+    /// Whether its whole file system cannot be written to.
+    pub fn is_super_read_only(&self) -> bool {
+        has_option(&self.super_options, "ro")
+    }
+}
+
+fn has_option(options: &str, name: &str) -> bool {
+    options.split(',').any(|option| option == name)
+}
+
+/// Whether an option of a superblock says that it is read-only, was shut down, or what it does on an
+/// error: ext4, XFS, btrfs and f2fs, in their `show_options`.
+pub fn tells_health(option: &str) -> bool {
+    matches!(option, "ro" | "shutdown" | "emergency_ro" | "norecovery")
+        || option.starts_with("errors=")
+}
+
+/// All lines that can be understood; the kernel writes no others.
+pub fn parse(text: &[u8]) -> Vec<Mount> {
+    text.split(|byte| *byte == b'\n').filter_map(line).collect()
+}
+
+/// `36 35 98:0 /root /point rw,noatime shared:1 master:2 - ext4 /dev/sda1 rw,errors=continue`
+fn line(line: &[u8]) -> Option<Mount> {
+    let mut fields = line.split(|byte| *byte == b' ');
+    let mut next = || fields.next();
+    let mut mount = Mount {
+        id: number(next()?)?,
+        parent: number(next()?)?,
+        device: std::str::from_utf8(next()?).ok()?.parse().ok()?,
+        root: unescape(next()?),
+        point: unescape(next()?),
+        options: text(next()?),
+        ..Mount::default()
+    };
+    loop {
+        match next()? {
+            b"-" => break,
+            tag => {
+                if let Some(group) = tag.strip_prefix(b"shared:") {
+                    mount.shared = number(group);
+                } else if let Some(group) = tag.strip_prefix(b"master:") {
+                    mount.master = number(group);
+                }
+            }
+        }
+    }
+    mount.fs_type = text(next()?);
+    mount.source = safe(unescape(next()?).as_os_str().as_encoded_bytes()).into_owned();
+    // Every line has them; a recorded one may have been cut.
+    let options = text(next().unwrap_or_default());
+    mount.super_options = if mount.fs_type == "overlay" {
+        options
+    } else {
+        options.split(',').filter(|option| tells_health(option)).collect::<Vec<_>>().join(",")
+    };
+    Some(mount)
+}
+
+fn number(field: &[u8]) -> Option<u32> {
+    std::str::from_utf8(field).ok()?.parse().ok()
+}
+
+fn text(field: &[u8]) -> String {
+    String::from_utf8_lossy(field).into_owned()
+}
+
+/// The kernel writes odd bytes as `\ooo`.
+pub fn unescape(field: &[u8]) -> PathBuf {
+    let mut path = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let [first, after @ ..] = rest {
+        let (byte, tail) = match rest {
+            [b'\\', a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', tail @ ..] => {
+                ((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'), tail)
+            }
+            _ => (*first, after),
+        };
+        path.push(byte);
+        rest = tail;
+    }
+    OsString::from_vec(path).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
+
+    use super::*;
+
+    #[test]
+    fn every_field_is_read() {
+        let text = b"36 35 98:0 /mnt1 /mnt2 ro,noatime shared:1 master:2 propagate_from:2 - ext3 \
+            /dev/root rw,errors=continue\n";
+        let [mount] = parse(text).try_into().unwrap();
+        assert_eq!((mount.id, mount.parent), (36, 35));
+        assert_eq!(mount.device, Device { major: 98, minor: 0 });
+        assert_eq!(
+            (mount.root.as_path(), mount.point.as_path()),
+            ("/mnt1".as_ref(), "/mnt2".as_ref())
+        );
+        assert_eq!((mount.shared, mount.master), (Some(1), Some(2)));
+        assert_eq!((mount.fs_type.as_str(), mount.source.as_str()), ("ext3", "/dev/root"));
+        assert!(mount.is_read_only() && !mount.is_super_read_only());
+        assert_eq!(mount.super_options, "errors=continue");
+        assert_eq!(mount.describe(), "directory /mnt1 of /dev/root (ext3), device 98:0");
+    }
+
+    #[test]
+    fn odd_names_are_read_and_hide_nothing() {
+        let text = b"36 35 98:0 / /mnt\\0402/a\\134b rw - overlay \xff rw,lowerdir=/l:/m\n\
+            nonsense\n37 36 0:5 /\xff /x rw -  none\n38 36 0:5 /\xff /y rw - tmpfs  rw\n";
+        let mounts = parse(text);
+        assert_eq!(mounts.len(), 3);
+        assert_eq!(mounts[0].point, Path::new(r"/mnt 2/a\b"));
+        assert_eq!(mounts[0].source, r"\xff");
+        assert_eq!(mounts[0].super_options, "rw,lowerdir=/l:/m");
+        assert_eq!(mounts[2].root, Path::new(OsStr::from_bytes(b"/\xff")));
+        assert_eq!(mounts[2].source, "");
+    }
+
+    #[test]
+    fn a_device_is_typed_as_it_is_shown() {
+        assert_eq!("8:1".parse(), Ok(Device { major: 8, minor: 1 }));
+        for wrong in ["", "8", "8:", "8:x", "-1:0"] {
+            assert!(wrong.parse::<Device>().is_err(), "{wrong}");
+        }
+        assert_eq!(Device { major: 7, minor: 0 }.to_string(), "7:0");
+    }
+}

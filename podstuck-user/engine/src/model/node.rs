@@ -1,0 +1,197 @@
+//! The node at one moment: pods, what is mounted for them, and who is left.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    identity::Target,
+    mounts::{Device, NodeMounts},
+    raw_path,
+    space::Space,
+    time::Monotonic,
+};
+
+/// The node at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct NodeSample {
+    /// When the look was over.
+    pub at: Monotonic,
+    /// How long after it the next one is begun.
+    pub rest: Duration,
+    /// Running kubelets.
+    pub kubelets: Vec<u32>,
+    /// Pods that have a directory.
+    pub pods: Vec<PodState>,
+    /// Pods whose processes were looked at this time. Those that give a reason are, every time.
+    pub cgroups: Vec<PodGroup>,
+    /// File systems that kubelet and the runtimes live on.
+    pub spaces: Vec<Space>,
+    /// Mounts of file systems on block devices, and what is mounted over them, in all namespaces.
+    pub mounts: NodeMounts,
+}
+
+/// One pod that has a directory on this node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PodState {
+    /// As in the name of the directory.
+    pub uid: String,
+    /// `<kubelet root>/pods/<uid>`, as kubelet sees it.
+    #[serde(with = "raw_path")]
+    pub directory: PathBuf,
+    /// Whether kubelet has started a container of it since the node was booted.
+    pub started: bool,
+    /// Whether a process is left in its control groups; `None` when no group could be read.
+    pub populated: Option<bool>,
+    /// Its volumes and subpaths.
+    pub volumes: Vec<VolumeState>,
+}
+
+/// One volume of a pod, or the subpaths that a container has of one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VolumeState {
+    /// Hash that names the target; 0 until it was attributed.
+    pub target_id: u64,
+    /// The target.
+    pub target: Arc<Target>,
+    /// Its directory, which is the root of the target.
+    #[serde(with = "raw_path")]
+    pub path: PathBuf,
+    /// What kubelet wrote about it, for CSI.
+    pub csi: Option<CsiState>,
+    /// What is mounted on or below its directory, for kubelet or for the host.
+    pub mounts: Vec<Mounted>,
+}
+
+/// A CSI volume's driver.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CsiState {
+    /// `vol_data.json`
+    pub data: VolumeData,
+    /// Where the driver registers.
+    #[serde(with = "raw_path")]
+    pub socket: PathBuf,
+    /// Whether it has.
+    pub registration: Registration,
+}
+
+/// Whether a CSI driver is registered with kubelet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Registration {
+    /// Its socket is there, and somebody listens.
+    Listening,
+    /// Its socket is there, and nobody listens.
+    Deaf,
+    /// Its socket is not there: kubelet forgets a driver whose socket is removed.
+    Absent,
+    /// The driver is not known.
+    Unknown,
+}
+
+/// A mount on or below a volume's directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mounted {
+    /// Where.
+    #[serde(with = "raw_path")]
+    pub point: PathBuf,
+    /// `mnt_id`
+    pub id: u32,
+    /// What, in a few words.
+    pub what: String,
+    /// Device of its file system.
+    pub device: Device,
+    /// Directory of that file system that it shows.
+    #[serde(with = "raw_path")]
+    pub root: PathBuf,
+    /// Whether what happens below it is seen by its peers in other namespaces.
+    pub shared: bool,
+    /// Inode number of the mount namespace.
+    pub namespace: u32,
+    /// A process in there.
+    pub pid: u32,
+    /// Where it was read.
+    pub source: String,
+}
+
+/// kubelet's `vol_data.json` (pkg/volume/csi, `saveVolumeData`), without which it can neither find
+/// the driver nor tell it which volume to unpublish.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum VolumeData {
+    /// There is none.
+    Missing,
+    /// There is one, and it says nothing.
+    Corrupt {
+        /// Its size in bytes.
+        size: u64,
+    },
+    /// As written.
+    Known {
+        /// `driverName`
+        driver: String,
+        /// `volumeHandle`
+        handle: String,
+        /// `volumeLifecycleMode`: Persistent or Ephemeral; empty before Kubernetes 1.16.
+        lifecycle: String,
+    },
+    /// It could not be read: nothing is known.
+    Unknown,
+}
+
+/// What is left of a pod in the control groups.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PodGroup {
+    /// Hash that names the pod as a target; 0 until it was attributed.
+    pub target_id: u64,
+    /// The pod as a target.
+    pub target: Arc<Target>,
+    /// The pod.
+    pub uid: String,
+    /// Its group's directory.
+    #[serde(with = "raw_path")]
+    pub path: PathBuf,
+    /// Whether a runtime's group of a container is in it.
+    pub has_containers: bool,
+    /// The group of version 1 whose `freezer.state` keeps its processes from running: its own, one
+    /// below or one above.
+    #[serde(with = "raw_path::option")]
+    pub frozen: Option<PathBuf>,
+    /// Processes in it.
+    pub tasks: Vec<Task>,
+}
+
+/// A process that is in a pod's control group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Task {
+    /// Process id.
+    pub pid: u32,
+    /// The thread that the rest is about: one that cannot be killed, else the first.
+    pub tid: u32,
+    /// Its name, safe to be shown.
+    pub comm: String,
+    /// `R`, `S`, `D`, ...
+    pub state: char,
+    /// `SIGKILL` has been sent and not yet taken. Neither this nor `exiting` is said of one that
+    /// waits until the core dump of its process is written.
+    pub killed: bool,
+    /// It has taken it, and is about to end.
+    pub exiting: bool,
+    /// When the thread was started, in ticks since boot: with its id, this names it.
+    pub started: u64,
+    /// The kernel function that it waits in, where that is told.
+    pub wait_channel: Option<String>,
+    /// Functions on its kernel stack, the innermost first; empty without `CAP_SYS_ADMIN`.
+    pub stack: Vec<String>,
+    /// Its working directory, as the process names it.
+    #[serde(with = "raw_path::option")]
+    pub directory: Option<PathBuf>,
+    /// Its control group.
+    #[serde(with = "raw_path")]
+    pub group: PathBuf,
+}
+
+impl Task {
+    /// Whether it is to end, and waits where no signal reaches it.
+    pub fn is_unkillable(&self) -> bool {
+        self.state == 'D' && (self.killed || self.exiting)
+    }
+}

@@ -1,0 +1,69 @@
+//! What a look at an object or a directory says.
+
+use std::{ffi::OsString, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use super::raw_path;
+
+/// Flags of an inode that make its removal fail with EPERM.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attributes {
+    /// `chattr +i`
+    pub immutable: bool,
+    /// `chattr +a`
+    pub append_only: bool,
+    /// Whether this file system reports both.
+    pub known: bool,
+}
+
+/// Something in a directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Its name.
+    #[serde(with = "raw_path")]
+    pub name: OsString,
+    /// A directory.
+    pub is_directory: bool,
+    /// Time since its inode last changed, which is at least that since it was made.
+    pub age: Duration,
+}
+
+/// What is in a directory, the newest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entries {
+    /// Some of them.
+    pub listed: Vec<Entry>,
+    /// How many there are; at most 100,000 are looked at.
+    pub count: u64,
+}
+
+/// What is left in a tree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Remaining {
+    /// Entries seen in the time allowed.
+    pub seen: u64,
+    /// Whether that was all of them.
+    pub complete: bool,
+    /// Link count of the directory: 1 on ext4 once it held more than 64,998 subdirectories.
+    pub nlink: u64,
+    /// Size of the directory itself in bytes.
+    pub size: u64,
+    /// Inodes in use on the whole file system, 0 when it does not say.
+    pub inodes_used: u64,
+    /// Type of the file system is ext2, ext3 or ext4.
+    pub is_ext: bool,
+}
+
+/// A process that uses something below a directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct User {
+    /// Process id.
+    pub pid: u32,
+    /// Its name. Safe to show.
+    pub comm: String,
+    /// What it has there, as in `its working directory`.
+    pub how: String,
+    /// It has something open there to write to.
+    pub writes: bool,
+}

@@ -1,0 +1,154 @@
+//! File names are bytes that an attacker may have chosen: how they are shown.
+
+use std::{
+    borrow::Cow,
+    ffi::OsString,
+    os::unix::ffi::{OsStrExt, OsStringExt},
+    path::{Path, PathBuf},
+};
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer, de::Error as _, ser::SerializeStruct,
+};
+use shell_quote::Bash;
+
+/// Text that is safe on a terminal, in HTML and in a label. What is not printable UTF-8 (control
+/// characters of every kind, bidirectional overrides, stray bytes) becomes `\xNN` for each byte,
+/// and then a backslash does too, so that the change can be undone. Harmless text is unchanged.
+pub fn safe(bytes: &[u8]) -> Cow<'_, str> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) if text.chars().all(is_harmless) => Cow::Borrowed(text),
+        _ => Cow::Owned(escape(bytes)),
+    }
+}
+
+/// [`safe`] for a path.
+pub fn safe_path(path: &Path) -> Cow<'_, str> {
+    safe(path.as_os_str().as_bytes())
+}
+
+fn escape(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(bytes.len() + 16);
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            if is_harmless(c) && c != '\\' {
+                out.push(c);
+            } else {
+                let mut buffer = [0; 4];
+                push_hex(&mut out, c.encode_utf8(&mut buffer).as_bytes());
+            }
+        }
+        push_hex(&mut out, chunk.invalid());
+    }
+    out
+}
+
+fn push_hex(out: &mut String, bytes: &[u8]) {
+    for byte in bytes {
+        out.push_str(&format!("\\x{byte:02x}"));
+    }
+}
+
+/// Neither a control character nor one that changes how its neighbours are shown.
+fn is_harmless(c: char) -> bool {
+    let reorders = matches!(c,
+        '\u{061c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+    !c.is_control() && !reorders
+}
+
+/// A path as one word of a shell command, in bash's `$'...'` form when it has odd bytes. The word is
+/// ASCII without control characters, and so safe to show.
+pub fn shell_word(path: &Path) -> String {
+    let bytes = path.as_os_str().as_bytes();
+    // More than the crate leaves alone: kubelet's own names have a tilde in them.
+    let plain = |b: &u8| b.is_ascii_alphanumeric() || b"/._-~+:=@%,".contains(b);
+    if bytes.iter().all(plain) && !bytes.starts_with(b"~") {
+        return safe(bytes).into_owned();
+    }
+    safe(&Bash::quote_vec(bytes)).into_owned()
+}
+
+/// A path in JSON: `path`, and `path_bytes` (base64) beside it when the text had to be escaped.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct JsonPath(pub PathBuf);
+
+impl JsonPath {
+    /// The text, and the bytes when they differ from it.
+    pub fn parts(&self) -> (Cow<'_, str>, Option<String>) {
+        let bytes = self.0.as_os_str().as_bytes();
+        let text = safe(bytes);
+        let encoded = (text.as_bytes() != bytes).then(|| BASE64_STANDARD.encode(bytes));
+        (text, encoded)
+    }
+}
+
+/// To be flattened into the object that has the path.
+impl Serialize for JsonPath {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (text, bytes) = self.parts();
+        let mut object = serializer.serialize_struct("path", 1 + usize::from(bytes.is_some()))?;
+        object.serialize_field("path", &text)?;
+        if let Some(bytes) = bytes {
+            object.serialize_field("path_bytes", &bytes)?;
+        }
+        object.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for JsonPath {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Parts {
+            path: String,
+            path_bytes: Option<String>,
+        }
+        let Parts { path, path_bytes } = Parts::deserialize(deserializer)?;
+        let bytes = match path_bytes {
+            Some(encoded) => BASE64_STANDARD.decode(encoded).map_err(D::Error::custom)?,
+            None => path.into_bytes(),
+        };
+        Ok(Self(OsString::from_vec(bytes).into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn harmless_text_is_left_alone() {
+        assert_eq!(safe("/a/Größe/日本 \\x41".as_bytes()), "/a/Größe/日本 \\x41");
+    }
+
+    #[test]
+    fn what_a_terminal_would_obey_is_spelled_out() {
+        assert_eq!(safe(b"a\x1b[2J\\b\n"), r"a\x1b[2J\x5cb\x0a");
+        assert_eq!(safe("\u{9b}31m".as_bytes()), r"\xc2\x9b31m");
+        assert_eq!(safe("txt.\u{202e}exe".as_bytes()), r"txt.\xe2\x80\xaeexe");
+        assert_eq!(safe(b"caf\xe9"), r"caf\xe9");
+    }
+
+    #[test]
+    fn a_shell_takes_a_word_for_what_it_is() {
+        assert_eq!(shell_word(Path::new("/a/b~c-1.x")), "/a/b~c-1.x");
+        assert_eq!(shell_word(Path::new("/a b;rm")), "$'/a b;rm'");
+        let odd = Path::new(std::ffi::OsStr::from_bytes(b"/\xff'$(x)"));
+        let hostile = Path::new("/x\n\u{1b}[2J\u{202e}");
+        assert_eq!(shell_word(hostile), r"$'/x\n\e[2J\xE2\x80\xAE'");
+        assert_eq!(shell_word(odd), r"$'/\xFF\'$(x)'");
+    }
+
+    #[test]
+    fn json_carries_the_bytes_only_when_the_text_differs() {
+        let plain = serde_json::to_string(&JsonPath("/a".into())).unwrap();
+        assert_eq!(plain, r#"{"path":"/a"}"#);
+        let odd = JsonPath(PathBuf::from(std::ffi::OsStr::from_bytes(b"/\xff")));
+        assert_eq!(
+            serde_json::to_string(&odd).unwrap(),
+            r#"{"path":"/\\xff","path_bytes":"L/8="}"#
+        );
+        let back: JsonPath = serde_json::from_str(&serde_json::to_string(&odd).unwrap()).unwrap();
+        assert_eq!(back, odd);
+    }
+}

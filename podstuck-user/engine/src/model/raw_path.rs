@@ -1,0 +1,111 @@
+//! File names are bytes: how those that are no UTF-8 are kept in a recording, losing none.
+//!
+//! For `#[serde(with = "raw_path")]`: text where the name is text, else `{"base64": "..."}`.
+
+use std::{
+    ffi::{OsStr, OsString},
+    os::unix::ffi::{OsStrExt, OsStringExt},
+};
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Raw {
+    Text(String),
+    Bytes { base64: String },
+}
+
+impl Raw {
+    fn of(name: &OsStr) -> Self {
+        match name.to_str() {
+            Some(text) => Self::Text(text.to_owned()),
+            None => Self::Bytes { base64: BASE64_STANDARD.encode(name.as_bytes()) },
+        }
+    }
+
+    fn name<T: From<OsString>>(self) -> Result<T, base64::DecodeError> {
+        Ok(T::from(match self {
+            Self::Text(text) => text.into(),
+            Self::Bytes { base64 } => OsString::from_vec(BASE64_STANDARD.decode(base64)?),
+        }))
+    }
+}
+
+/// Writes a name.
+///
+/// # Errors
+/// Only those of the serializer.
+pub fn serialize<S: Serializer>(
+    name: &impl AsRef<OsStr>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    Raw::of(name.as_ref()).serialize(serializer)
+}
+
+/// Reads a name.
+///
+/// # Errors
+/// Fails for base64 that is none.
+pub fn deserialize<'de, T: From<OsString>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    Raw::deserialize(deserializer)?.name().map_err(D::Error::custom)
+}
+
+/// The same for a name that may be missing.
+pub mod option {
+    use super::{Deserialize, Deserializer, OsStr, OsString, Raw, Serialize, Serializer};
+    use serde::de::Error as _;
+
+    /// Writes a name, or null.
+    ///
+    /// # Errors
+    /// Only those of the serializer.
+    pub fn serialize<S: Serializer>(
+        name: &Option<impl AsRef<OsStr>>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        name.as_ref().map(|name| Raw::of(name.as_ref())).serialize(serializer)
+    }
+
+    /// Reads a name, or null.
+    ///
+    /// # Errors
+    /// Fails for base64 that is none.
+    pub fn deserialize<'de, T: From<OsString>, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<T>, D::Error> {
+        let raw = Option::<Raw>::deserialize(deserializer)?;
+        raw.map(Raw::name).transpose().map_err(D::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::model::raw_path;
+
+    #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+    struct Named {
+        #[serde(with = "raw_path")]
+        path: PathBuf,
+        #[serde(with = "raw_path::option")]
+        other: Option<OsString>,
+    }
+
+    #[test]
+    fn every_name_comes_back() {
+        for bytes in [b"/a b".as_slice(), b"/\xff\n", b"", br#"{"base64":"eA=="}"#] {
+            let name = OsStr::from_bytes(bytes);
+            let named = Named { path: name.into(), other: Some(name.into()) };
+            let text = serde_json::to_string(&named).unwrap();
+            assert_eq!(serde_json::from_str::<Named>(&text).unwrap(), named, "{text}");
+        }
+        let wrong = r#"{"path":{"base64":"!"},"other":null}"#;
+        assert!(serde_json::from_str::<Named>(wrong).is_err());
+    }
+}

@@ -1,0 +1,107 @@
+//! What a run was (`start`) and what it saw, lost and cost (`summary`).
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// The first line of every run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Start {
+    /// Of the tool.
+    pub version: String,
+    /// Kernel release.
+    pub kernel: String,
+    /// `fentry`, `tracepoint` or `fentry+tracepoint`; see `probes_attached` for which call has which.
+    pub backend: String,
+    /// Names of the probes that fire.
+    pub probes_attached: Vec<String>,
+    /// Those that do not, each with the reason.
+    pub probes_missing: Vec<String>,
+    /// Ways to delete that no probe sees on this kernel, each with the reason.
+    pub not_covered: Vec<String>,
+    /// What the run is restricted to; `null` for the whole node.
+    pub target: Option<String>,
+    /// Directories that were searched for pods.
+    pub roots_searched: Vec<String>,
+}
+
+/// What may be missing from the counts and reports.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Completeness {
+    /// Ring records that did not fit, or could not be decoded. Counts are not affected.
+    pub events_lost: u64,
+    /// Ring records held back by rate limits, without samples of directories. Counts are not
+    /// affected.
+    pub events_limited: u64,
+    /// Returns of calls whose entry was not seen, and entries whose return was not seen and whose
+    /// thread has ended: not counted.
+    pub unmatched_exits: u64,
+    /// Calls not followed or not counted because a table was full.
+    pub map_full: u64,
+    /// Calls not counted, because the kernel ran no program at their return: by its own count, or
+    /// by entries that the thread's next call replaced.
+    pub probes_skipped: u64,
+    /// Deletions by io_uring: noticed, and not counted by their outcome.
+    pub io_uring_deletions: u64,
+    /// The longest time that a look at the node's state was overdue, in seconds, when it did not come
+    /// back within a minute: what shows in no call was not noticed meanwhile. Otherwise 0. Counts are not
+    /// affected.
+    pub looks_late_s: u64,
+    /// Objects that were followed and had to be forgotten because there were too many: verdicts about
+    /// them may be missing. Counts are not affected.
+    pub objects_dropped: u64,
+    /// Calls counted without a target: path too long or unreadable.
+    pub unresolved: u64,
+    /// Probes that could not be attached or do not fire.
+    pub probes_missing: Vec<String>,
+}
+
+impl Completeness {
+    /// Whether a count, an event or a look is missing. Rate limits are not a loss: every suppressed event
+    /// is in the counts.
+    pub fn lost_data(&self) -> bool {
+        let missed = [
+            self.events_lost,
+            self.unmatched_exits,
+            self.map_full,
+            self.probes_skipped,
+            self.io_uring_deletions,
+            self.looks_late_s,
+            self.objects_dropped,
+        ];
+        missed.iter().any(|n| *n > 0) || !self.probes_missing.is_empty()
+    }
+}
+
+/// What the tool itself cost.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SelfCost {
+    /// CPU time of user space, in seconds.
+    pub cpu_s: f64,
+    /// Resident memory, in bytes.
+    pub rss_bytes: u64,
+    /// Time of the probes in nanoseconds per call, entry and exit together; `None` unless asked for
+    /// with `-v`.
+    pub bpf_ns_per_call: Option<f64>,
+}
+
+/// Exact counts inside the target: call, then outcome.
+pub type ByOutcome = BTreeMap<&'static str, BTreeMap<String, u64>>;
+
+/// The last line of every run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Summary {
+    /// How long the run watched, in seconds.
+    pub window_s: f64,
+    /// All calls counted.
+    pub calls: u64,
+    /// The same by call and outcome.
+    pub by_outcome: ByOutcome,
+    /// What may be missing.
+    pub completeness: Completeness,
+    /// What it cost.
+    #[serde(rename = "self")]
+    pub cost: SelfCost,
+}

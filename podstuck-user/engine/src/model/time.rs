@@ -1,0 +1,68 @@
+//! The kernel counts from boot, people do not.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// Nanoseconds of `CLOCK_MONOTONIC`, the clock of every record.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
+pub struct Monotonic(pub u64);
+
+impl Monotonic {
+    /// Time since `earlier`, zero if that is later.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+/// Turns the kernel's time into the calendar's. Taken once, so that differences stay exact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Clock {
+    wall: Timestamp,
+    monotonic: Monotonic,
+}
+
+impl Clock {
+    /// Both clocks, read at the same moment.
+    pub const fn new(wall: Timestamp, monotonic: Monotonic) -> Self {
+        Self { wall, monotonic }
+    }
+
+    /// When the clocks were tied together.
+    pub fn started(&self) -> Monotonic {
+        self.monotonic
+    }
+
+    /// The calendar's time of a record.
+    pub fn at(&self, time: Monotonic) -> Timestamp {
+        let nanos = i128::from(time.0) - i128::from(self.monotonic.0);
+        Timestamp::from_nanosecond(self.wall.as_nanosecond() + nanos).unwrap_or(self.wall)
+    }
+}
+
+/// RFC 3339 in UTC with nanoseconds.
+pub fn rfc3339(time: Timestamp) -> String {
+    format!("{time:.9}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_survive_the_change_of_clock() {
+        let clock = Clock::new(Timestamp::UNIX_EPOCH, Monotonic(7_000_000_000));
+        let later = Monotonic(clock.started().0 + 1_500_000_000);
+        let gap = clock.at(later).duration_since(clock.at(clock.started()));
+        assert_eq!(gap.as_nanos(), 1_500_000_000);
+    }
+
+    #[test]
+    fn nanoseconds_are_always_written() {
+        let time = Timestamp::from_second(1_700_000_000).unwrap();
+        assert_eq!(rfc3339(time), "2023-11-14T22:13:20.000000000Z");
+    }
+}

@@ -1,0 +1,88 @@
+//! A removal that went through a mount inside the volume.
+
+use crate::{
+    cause::{Cause, CauseId, Kind, TriedWith, id, like, way},
+    command::View,
+    model::{
+        diagnosis::Stage, evidence::Source, finding::Severity, identity::TargetKind,
+        mounts::Mounts, path::safe_path,
+    },
+    tracker::{Context, TrackerId},
+    trackers::crossed_mount::Crossed,
+    verdict::Draft,
+};
+
+/// A removal that deletes what lies behind a mount.
+pub(crate) static REMOVAL_CROSSES_MOUNT: Cause = Cause {
+    id: CauseId::new("removal-crosses-mount"),
+    title: "the removal goes **through** a mount inside the volume and deletes what lies behind: \
+        data is being lost now",
+    stage: Stage::Volumes,
+    kind: Kind::Cause,
+    meaning: "Go's `os.RemoveAll`, and so kubelet and dockerd, does not stop at a mount point. The \
+        removal of the volume went into a mount inside it and deletes the files behind that mount, \
+        which may belong to somebody else. When it is done, the mount point itself stays busy.",
+    confirmed_by: &[
+        "a deletion by the node's own components on another mount than the volume's",
+        "the caller's mountinfo has a mount inside the volume",
+    ],
+    log: None,
+    look_alikes: &[
+        like("emptydir-bidirectional-submount", "files behind the mount are being deleted"),
+        like("container-clears-own-volume", "the caller runs in no container"),
+    ],
+    ways_out: &[way(
+        "`umount -l` the mount",
+        "low: the removal no longer reaches what lies behind; whoever uses the mount keeps it until \
+         then",
+    )],
+    tried: &[TriedWith::Lab, TriedWith::RealRuntime],
+    source: &["go src/os/removeall_at.go, removeAllFrom"],
+};
+
+/// The finding, by the caller's mounts.
+pub(crate) fn draft(context: &Context<'_>, crossed: &Crossed, mounts: Option<&Mounts>) -> Draft {
+    let op = &crossed.op;
+    let mut draft = Draft::about(TrackerId::CrossedMount, &REMOVAL_CROSSES_MOUNT, op);
+    draft.severity = Severity::Critical;
+    // Docker removes the container first, and no pod waits for its volume.
+    let of_pod = op.target.kind == TargetKind::PodVolume;
+    draft.blocks_deletion = of_pod.then_some(true);
+    draft.count = crossed.count;
+    draft.last = crossed.last;
+    draft.fact(
+        format!(
+            "{} was deleted behind a mount that sits {} level(s) below the volume's root",
+            safe_path(&op.path),
+            op.mount_depth
+        ),
+        Source::Probe,
+    );
+    draft.fact(format!("at least {} deletions there so far", crossed.count), Source::Probe);
+    let mount = mounts.and_then(|m| m.by_id(op.mount_id).map(|mount| (m, mount)));
+    draft.explanation = "The removal of the volume went into a mount inside it and deletes the \
+        files behind that mount, which may belong to somebody else. Data is being lost now. \
+        When it is done, the mount point itself stays busy, and the volume stays."
+        .into();
+    match mount {
+        Some((table, mount)) => {
+            let point = safe_path(&mount.point);
+            draft.fact(
+                format!("{point} is that mount: {}", mount.describe()),
+                Source::mountinfo(&table.source),
+            );
+            draft.remedy(
+                View::of(context, op).on_mount("umount -l", &mount.point),
+                "low: detaches the mount at once, so that the removal no longer reaches the \
+                 files behind it; whoever still uses it keeps it until then",
+            );
+        }
+        None => draft.fact("the mount is gone, or its namespace is", Source::proc("/proc")),
+    }
+    draft.rule_out(id!("container-clears-own-volume"), "the caller runs in no container");
+    draft.rule_out(
+        id!("emptydir-bidirectional-submount"),
+        "files behind the mount are being deleted, and not only the mount point is in the way",
+    );
+    draft
+}

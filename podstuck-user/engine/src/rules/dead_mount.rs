@@ -1,0 +1,83 @@
+//! A FUSE mount whose server is gone.
+
+use crate::{
+    cause::{Cause, CauseId, Kind, TriedWith, id, like, log, way},
+    command::View,
+    model::{
+        diagnosis::Stage,
+        evidence::Source,
+        finding::Severity,
+        hung::MountPoint,
+        path::{safe, safe_path},
+    },
+    tracker::{Context, TrackerId},
+    trackers::dead_mount::Suspect,
+    verdict::Draft,
+};
+
+/// A FUSE mount without a server.
+pub(crate) static FUSE_DAEMON_DEAD: Cause = Cause {
+    id: CauseId::new("fuse-daemon-dead"),
+    title: "a FUSE server is gone, its mount is not; also where only the directory above says that \
+        it is not empty",
+    stage: Stage::Volumes,
+    kind: Kind::Cause,
+    meaning: "The process that served a FUSE file system has ended, and its mount is still there. \
+        Whoever looks at it gets ENOTCONN. A removal looks before it deletes, so it gives up there, \
+        and the directories above stay.",
+    confirmed_by: &[
+        "a file system of type fuse is mounted on or below the object",
+        "a look at its mount point fails with ENOTCONN",
+    ],
+    log: log("kubelet", "transport endpoint is not connected"),
+    look_alikes: &[
+        like("fuse-daemon-hung", "the look is answered at once, with an error, by the kernel"),
+        like("emptydir-bidirectional-submount", "the server of the mount is gone"),
+    ],
+    ways_out: &[way(
+        "`umount` it",
+        "low: nothing behind the mount can be reached; containers that use it must be started anew",
+    )],
+    tried: &[TriedWith::Lab],
+    source: &["linux fs/fuse/dev.c, fuse_abort_conn"],
+};
+
+pub(crate) fn draft(context: &Context<'_>, suspect: &Suspect, mount: &MountPoint) -> Draft {
+    let op = &suspect.op;
+    let mut draft = Draft::about(TrackerId::DeadMount, &FUSE_DAEMON_DEAD, op);
+    let point = safe_path(&mount.point);
+    draft.path = mount.point.clone();
+    draft.severity = Severity::Warning;
+    draft.blocks_deletion = op.target.pod.is_some().then_some(true);
+    (draft.count, draft.first) = (suspect.failures, suspect.first);
+    let (call, outcome) = (op.call.name(), op.outcome.name());
+    draft.fact(format!("{call} of {} failed with {outcome}", safe_path(&op.path)), Source::Probe);
+    draft.fact(
+        format!(
+            "{} of type {} is mounted on {point}",
+            safe(mount.source.as_bytes()),
+            safe(mount.fs_type.as_bytes())
+        ),
+        Source::mountinfo(format!("/proc/{}/mountinfo", op.actor.pid)),
+    );
+    draft.fact(format!("a look at {point} fails with ENOTCONN"), Source::Look("statx"));
+    draft.explanation =
+        "The process that served this file system (FUSE) has ended, and its mount is \
+        still there. Whoever looks at it gets ENOTCONN. Removals look before they delete, so they \
+        give up there, and the directories above stay. Nothing can be lost any more by unmounting."
+            .into();
+    draft.remedy(
+        View::of(context, op).on_mount("umount", &mount.point),
+        "low: nothing behind the mount can be reached; containers that still use it must be \
+         started anew. The owner's next attempt then deletes the directory",
+    );
+    draft.rule_out(
+        id!("fuse-daemon-hung"),
+        "the look was answered at once, with an error, by the kernel",
+    );
+    draft.rule_out(
+        id!("emptydir-bidirectional-submount"),
+        "the mount is not merely left behind, its server is gone",
+    );
+    draft
+}

@@ -1,0 +1,147 @@
+//! No room where kubelet and the runtimes live.
+
+use std::sync::Arc;
+
+use nix::errno::Errno;
+
+use crate::{
+    cause::{Cause, CauseId, Kind, TriedWith, id, like, log, way},
+    command::View,
+    model::{
+        diagnosis::Stage,
+        evidence::Source,
+        finding::Severity,
+        identity::Target,
+        path::{safe_path, shell_word},
+        space::Space,
+        time::Monotonic,
+    },
+    tracker::{Context, TrackerId},
+    verdict::Draft,
+};
+
+/// No blocks or inodes for the node's daemons.
+pub(crate) static DISK_FULL: Cause = Cause {
+    id: CauseId::new("disk-full-runtime"),
+    title: "kubelet's or the runtime's disk has no blocks or inodes left",
+    stage: Stage::Containers,
+    kind: Kind::Cause,
+    meaning: "A full disk keeps nothing from being deleted by itself. But kubelet and the runtimes \
+        cannot write their state and logs any more, and then they fail at tasks or stop answering, \
+        which keeps every pod of the node.",
+    confirmed_by: &[
+        "statfs of the root of kubelet or of a runtime has no blocks or no inodes left, in more than \
+         one look",
+    ],
+    log: log("containerd, dockerd or kubelet", "no space left on device"),
+    look_alikes: &[
+        like("node-fs-readonly", "the file system is mounted read-write"),
+        like("dockerd-hang", "the runtime answers, or fails with ENOSPC in its log"),
+    ],
+    ways_out: &[
+        way(
+            "free some elsewhere",
+            "removes what is deleted; begin outside the runtime's directories",
+        ),
+        way("restart the runtime afterwards if it does not answer", ""),
+    ],
+    tried: &[TriedWith::Lab],
+    source: &["kubernetes pkg/kubelet/eviction, thresholds of nodefs and imagefs"],
+};
+
+pub(crate) fn draft(
+    context: &Context<'_>,
+    space: &Space,
+    what: &str,
+    target_id: u64,
+    since: Monotonic,
+) -> Draft {
+    let target = Target { root: space.path.clone(), ..Target::unknown() };
+    let path = space.path.clone();
+    let mut draft = Draft::about_state(
+        TrackerId::DiskFull,
+        &DISK_FULL,
+        target_id,
+        Arc::new(target),
+        path,
+        space.at,
+    );
+    draft.first = since;
+    draft.severity = Severity::Critical;
+    let whose =
+        if space.is_kubelets { "kubelet" } else { "a runtime, or what it writes its logs to" };
+    let place = safe_path(&space.path);
+    let room = &space.capacity;
+    // Whether the runtime still answers is not known: that it does not stays open.
+    if !room.read_only {
+        draft.rule_out(id!("node-fs-readonly"), "it is mounted read-write");
+    }
+    // Root may still use what is kept for it, unless it is a container's root.
+    if room.free > room.available {
+        draft.doubt("whether the daemons may write to what is kept for root");
+    }
+    let fact = if what == "blocks" {
+        let (left, all) = (room.available >> 10, room.bytes >> 10);
+        format!("{left} KiB of {all} KiB are left on the file system of {place}")
+    } else {
+        format!(
+            "{} of {} inodes are left on the file system of {place}",
+            room.inodes_available, room.inodes
+        )
+    };
+    draft.fact(fact, Source::Look("statvfs"));
+    if what == "blocks" && room.free > room.available {
+        draft.fact(
+            format!("{} KiB more are kept for root", (room.free - room.available) >> 10),
+            Source::Look("statvfs"),
+        );
+    }
+    draft.explanation = format!(
+        "The file system of {whose} is full. That alone keeps nothing from being deleted: removing \
+         needs no room. But kubelet and the runtimes cannot write their state and logs any more, and \
+         then they fail at tasks or stop answering, which keeps every pod of the node. So this is \
+         likely to be the cause, and not certain."
+    );
+    let view = space
+        .seen_by
+        .map_or(View::OURS, |(pid, namespace)| View::in_namespace(context, namespace, pid));
+    let listing = if what == "blocks" {
+        "du --one-file-system --max-depth=2 -h"
+    } else {
+        "du --inodes --one-file-system --max-depth=2"
+    };
+    draft.remedy(
+        view.on_object(listing, &space.path),
+        "none, but reads much; `df -i` and `df` show the rest",
+    );
+    draft.remedy(
+        "journalctl --vacuum-size=100M",
+        "removes old entries of the journal. Free room outside the runtime's own directories first, \
+         and restart the runtime afterwards if it does not answer",
+    );
+    draft.remedy(
+        "crictl rmi --prune",
+        format!(
+            "removes images that no container uses; helps if they lie on {}",
+            shell_word(&space.path)
+        ),
+    );
+    draft
+}
+
+/// A removal is refused for want of room.
+pub(crate) fn by_errno() -> &'static Cause {
+    &DISK_FULL
+}
+
+/// What that means, at a mount point.
+pub(crate) fn refused(errno: Errno, point: &str) -> String {
+    let what = if errno == Errno::EDQUOT {
+        format!("The quota on {point} is used up.")
+    } else {
+        format!("{point} has no room left.")
+    };
+    format!(
+        "{what} A file system that copies before it writes needs room even to remove something."
+    )
+}

@@ -1,0 +1,116 @@
+//! A file system that fails as a whole.
+
+use crate::{
+    cause::{Cause, CauseId, Kind, TriedWith, like, log, way},
+    model::diagnosis::Stage,
+};
+
+/// EROFS.
+pub(crate) static READ_ONLY: Cause = Cause {
+    id: CauseId::new("node-fs-readonly"),
+    title: "the file system below the pod has become read-only",
+    stage: Stage::Volumes,
+    kind: Kind::Cause,
+    meaning: "Nothing on the file system can be removed, so that no pod on it can go. Either \
+        somebody mounted it read-only, or the kernel did after an error of the disk \
+        (`errors=remount-ro`). The kernel checks this before anything else, so there may be other \
+        reasons behind it.",
+    confirmed_by: &[
+        "removals fail with EROFS",
+        "mountinfo shows `ro` for the mount or the file system that the object lies on",
+    ],
+    log: log("the kernel", "Remounting filesystem read-only"),
+    look_alikes: &[
+        like(
+            "nested-mount-under-volume",
+            "what is read-only is no mount inside the pod's directory",
+        ),
+        like("device-io-error", "the call fails with EROFS, not with an error of the device"),
+        like("nfs-stale-handle", "the call fails with EROFS, not with ESTALE"),
+        like("disk-full-runtime", "the call fails with EROFS, not with ENOSPC"),
+    ],
+    ways_out: &[way(
+        "repair the disk",
+        "`mount -o remount,rw` only if no error of the disk made it read-only: writing to a damaged \
+         file system damages it further",
+    )],
+    tried: &[TriedWith::Lab],
+    source: &["linux fs/namespace.c, mnt_want_write", "linux fs/ext4/super.c, ext4_handle_error"],
+};
+
+/// EIO and its kin.
+pub(crate) static DEVICE_ERROR: Cause = Cause {
+    id: CauseId::new("device-io-error"),
+    title: "the device below the volume fails, or is gone",
+    stage: Stage::Volumes,
+    kind: Kind::Cause,
+    meaning: "The device below the file system fails or is gone, or the file system has shut itself \
+        down because of that. What cannot be read cannot be removed. The unmount usually still \
+        works.",
+    confirmed_by: &[
+        "calls fail with EIO, EUCLEAN, ENODEV, ENXIO or ESHUTDOWN",
+        "the device does not exist any more, the kernel has counted errors of the file system, or it \
+         is shut down",
+    ],
+    log: log("the kernel", "I/O error, dev ..., sector ..."),
+    look_alikes: &[
+        like("node-fs-readonly", "the file system is mounted read-write"),
+        like("nfs-stale-handle", "the error is one of a device, not ESTALE"),
+    ],
+    ways_out: &[
+        way("`umount`, then repair the disk", "what was not yet written is lost"),
+        way("drain the node and check the file system offline", ""),
+    ],
+    tried: &[],
+    source: &[
+        "linux fs/xfs/xfs_fsops.c, xfs_do_force_shutdown",
+        "linux fs/ext4/super.c, ext4_handle_error",
+    ],
+};
+
+/// ESTALE.
+pub(crate) static STALE_HANDLE: Cause = Cause {
+    id: CauseId::new("nfs-stale-handle"),
+    title: "the NFS server no longer knows what is mounted",
+    stage: Stage::Volumes,
+    kind: Kind::Cause,
+    meaning: "The exported directory was removed or replaced, or the server lost its state. Every \
+        call fails with ESTALE, and it does not come back by itself.",
+    confirmed_by: &["calls fail with ESTALE", "the object lies on a file system of type nfs"],
+    log: log("kubelet", "stale NFS file handle"),
+    look_alikes: &[
+        like("node-fs-readonly", "the call fails with ESTALE, not with EROFS"),
+        like("device-io-error", "the file system is served by NFS, and the error is ESTALE"),
+    ],
+    ways_out: &[way("repair the server, or `umount -f`", "what was not yet written is lost")],
+    tried: &[],
+    source: &[
+        "linux fs/nfs/dir.c, nfs_lookup_revalidate",
+        "k8s.io/mount-utils mount_helper_unix.go, IsCorruptedMnt",
+    ],
+};
+
+/// Another error.
+pub(crate) static REMOVAL_FAILED_UNEXPLAINED: Cause = Cause {
+    id: CauseId::new("removal-failed-unexplained"),
+    title: "not a cause: a removal fails again and again, and the tool says what it could not find \
+        out",
+    stage: Stage::Volumes,
+    kind: Kind::Admission,
+    meaning: "A removal or an unmount fails with an error of the file system whose reason cannot be \
+        read from the mount table: a security module, a server that does not take root for root, a \
+        quota of the volume, a path that is too long.",
+    confirmed_by: &["the call fails with the same error in more than one attempt"],
+    log: None,
+    look_alikes: &[
+        like("node-fs-readonly", "the file system is mounted read-write"),
+        like("device-io-error", "the device is there, and no error was counted on it"),
+        like(
+            "nested-mount-under-volume",
+            "what is read-only is no mount inside the pod's directory",
+        ),
+    ],
+    ways_out: &[way("the finding says where to look", "")],
+    tried: &[],
+    source: &["linux fs/namei.c, may_delete"],
+};

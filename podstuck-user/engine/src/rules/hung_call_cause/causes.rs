@@ -1,0 +1,164 @@
+//! A call that does not come back.
+
+use crate::{
+    cause::{Cause, CauseId, Kind, TriedWith, like, log, way},
+    model::diagnosis::Stage,
+};
+
+/// A FUSE server that does not answer.
+pub(crate) static FUSE_DAEMON_HUNG: Cause = Cause {
+    id: CauseId::new("fuse-daemon-hung"),
+    title: "a FUSE server does not answer, and everybody waits for it",
+    stage: Stage::Volumes,
+    kind: Kind::Cause,
+    meaning: "The file system is served by a process that was asked and does not answer. Whoever \
+        looks at it waits: kubelet before it comes to delete, and umount before it comes to unmount. \
+        The waiting thread is in state S at first, so a search for state D misses it.",
+    confirmed_by: &[
+        "a thread waits in the kernel's functions for FUSE (request_wait_answer)",
+        "it has waited for longer than a slow server takes",
+        "/sys/fs/fuse/connections/N/waiting is not 0",
+    ],
+    log: None,
+    look_alikes: &[
+        like("fuse-daemon-dead", "the call waits; there it fails with ENOTCONN at once"),
+        like("nfs-server-unreachable", "no function of NFS is in the stack"),
+        like("filesystem-frozen", "the thread does not wait for a freeze to end"),
+        like("umount-kernel-hang", "the thread waits for a server's answer, and for no device"),
+        like("umount-flush-slow", "the thread waits for a server's answer, and for no device"),
+    ],
+    ways_out: &[way(
+        "abort the connection, then `umount`",
+        "every request fails with ECONNABORTED, and what the server had not written is lost",
+    )],
+    tried: &[TriedWith::Lab],
+    source: &["linux fs/fuse/dev.c, request_wait_answer"],
+};
+
+/// A file system that nobody thaws.
+pub(crate) static FILESYSTEM_FROZEN: Cause = Cause {
+    id: CauseId::new("filesystem-frozen"),
+    title: "somebody froze the file system and did not thaw it",
+    stage: Stage::Volumes,
+    kind: Kind::Cause,
+    meaning: "Somebody stopped all changes to the file system, as backups and snapshots do for a \
+        moment, and has not thawed it. Every call that would change something waits, also one \
+        that would fail. None can be killed, and all resume when it is thawed.",
+    confirmed_by: &["a thread waits in percpu_rwsem_wait below mnt_want_write or sb_start_write"],
+    log: log("the kernel", "task ... blocked for more than 120 seconds"),
+    look_alikes: &[
+        like("fuse-daemon-hung", "the thread does not wait for the answer of a FUSE server"),
+        like("nfs-server-unreachable", "no function of NFS is in the stack"),
+        like("umount-kernel-hang", "the thread waits for a thaw, and for no device"),
+        like("umount-flush-slow", "the thread waits for a thaw, and nothing is written"),
+    ],
+    ways_out: &[way(
+        "`fsfreeze --unfreeze`",
+        "a snapshot or a backup that is being taken just now is not consistent then: ask who froze it",
+    )],
+    tried: &[TriedWith::Lab],
+    source: &["linux fs/super.c, freeze_super", "linux kernel/locking/percpu-rwsem.c"],
+};
+
+/// An NFS server that does not answer.
+pub(crate) static NFS_UNREACHABLE: Cause = Cause {
+    id: CauseId::new("nfs-server-unreachable"),
+    title: "the call waits for an NFS server",
+    stage: Stage::Volumes,
+    kind: Kind::Cause,
+    meaning: "The call waits for an NFS server that does not answer. Mounts are `hard` by default: \
+        the client asks for ever. kubelet, umount and the containers' processes that touch the \
+        volume all wait.",
+    confirmed_by: &[
+        "a thread waits in a function of the kernel's NFS client or of its remote calls",
+        "it has waited for longer than a slow server takes",
+    ],
+    log: log("the kernel", "nfs: server ... not responding, still trying"),
+    look_alikes: &[
+        like("fuse-daemon-hung", "the thread does not wait for the answer of a FUSE server"),
+        like("filesystem-frozen", "the thread does not wait for a freeze to end"),
+    ],
+    ways_out: &[
+        way("bring the server back", ""),
+        way(
+            "`umount -f -l`",
+            "what was not written to the server is lost, and processes that have files open keep \
+             waiting",
+        ),
+    ],
+    tried: &[],
+    source: &["linux net/sunrpc/sched.c, rpc_wait_bit_killable", "linux fs/nfs"],
+};
+
+/// A shutdown that is writing.
+pub(crate) static FLUSH_SLOW: Cause = Cause {
+    id: CauseId::new("umount-flush-slow"),
+    title: "`umount2` has returned and the kernel is still writing: it is making progress",
+    stage: Stage::Volumes,
+    kind: Kind::Cause,
+    meaning: "The mount is gone from every table, and the kernel still writes what was in memory to \
+        the device before the call returns. How long that takes depends on the device.",
+    confirmed_by: &[
+        "umount2 has returned to the probes, and its thread has made no other call since",
+        "the thread is woken again and again in a function that writes",
+    ],
+    log: None,
+    look_alikes: &[
+        like("umount-kernel-hang", "the thread makes progress"),
+        like("fuse-daemon-hung", "the thread does not wait for the answer of a FUSE server"),
+        like("filesystem-frozen", "the thread does not wait for a freeze to end"),
+    ],
+    ways_out: &[way("wait", "")],
+    tried: &[TriedWith::Lab],
+    source: &["linux fs/namespace.c, cleanup_mnt", "linux fs/fs-writeback.c, sync_inodes_sb"],
+};
+
+/// A shutdown that does not come on.
+pub(crate) static KERNEL_HANG: Cause = Cause {
+    id: CauseId::new("umount-kernel-hang"),
+    title: "`umount2` has returned, and the file system's shutdown makes no progress",
+    stage: Stage::Volumes,
+    kind: Kind::Cause,
+    meaning: "The mount is gone from every table, and the kernel shuts the file system down. It \
+        waits there for its device or server, and makes no progress. The thread cannot be killed, and \
+        unmounting again does nothing, because nothing is mounted any more.",
+    confirmed_by: &[
+        "umount2 has returned to the probes, and its thread has made no other call since",
+        "the thread sleeps in the shutdown and is not woken",
+    ],
+    log: log("the kernel", "task umount ... blocked for more than 120 seconds"),
+    look_alikes: &[
+        like(
+            "umount-flush-slow",
+            "the thread has slept for long: nothing it waits for was written",
+        ),
+        like("fuse-daemon-hung", "the thread does not wait for the answer of a FUSE server"),
+        like("filesystem-frozen", "the thread does not wait for a freeze to end"),
+    ],
+    ways_out: &[way(
+        "the device; `dmesg`",
+        "when the device comes back, or fails for good, the call ends; if it never does, only a \
+         reboot helps",
+    )],
+    tried: &[TriedWith::Lab],
+    source: &["linux fs/super.c, generic_shutdown_super", "linux kernel/hung_task.c"],
+};
+
+/// A stack that does not tell.
+pub(crate) static CALL_HUNG_UNEXPLAINED: Cause = Cause {
+    id: CauseId::new("call-hung-unexplained"),
+    title: "not a cause: a call does not come back, with its stack",
+    stage: Stage::Volumes,
+    kind: Kind::Admission,
+    meaning: "A call does not come back, and the kernel functions that it is in do not tell the \
+        cause. Often it waits for a lock that another thread holds.",
+    confirmed_by: &["the call has not returned for longer than `--hung-after`"],
+    log: None,
+    look_alikes: &[like(
+        "fuse-daemon-hung",
+        "the thread does not wait for the answer of a FUSE server",
+    )],
+    ways_out: &[way("the stack", "")],
+    tried: &[],
+    source: &[],
+};

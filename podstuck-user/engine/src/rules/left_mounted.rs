@@ -1,0 +1,257 @@
+//! A volume that is still mounted after its driver has done its part: seen by a removal that fails,
+//! or by what nobody does.
+
+use crate::{
+    cause::{Cause, CauseId, Kind, TriedWith, id, like, log, way},
+    model::{diagnosis::Stage, evidence::Source, time::Monotonic},
+    rules::{
+        not_attempted::Suspect,
+        not_attempted_words::{UMOUNT_RISK, umount},
+    },
+    tracker::Context,
+    verdict::{Draft, times},
+};
+
+const UNMOUNT_RISK: &str = "low once all containers of the pod have ended and nobody uses the \
+    mount; never `rm -rf` below it, which deletes the data behind it";
+
+/// The driver forgot what it had published.
+pub(crate) static LOST_PUBLISH_STATE: Cause = Cause {
+    id: CauseId::new("csi-driver-lost-publish-state"),
+    title: "the CSI driver reported \"unpublished\" but never unmounted; also recognised when \
+        kubelet only waits and no call fails",
+    stage: Stage::Volumes,
+    kind: Kind::Cause,
+    meaning: "The driver was restarted and forgot which volumes it had published. It answers \
+        NodeUnpublishVolume with success and unmounts nothing. kubelet up to 1.29 then fails to \
+        remove the directory (EBUSY); kubelet from 1.30 on sees that the path is still mounted and \
+        waits without a word.",
+    confirmed_by: &[
+        "the volume's path is a mount point, seen from kubelet",
+        "nobody called umount2 on it while kubelet made attempts, or for as long as its longest \
+         pauses last",
+        "the driver is registered, and somebody listens on its socket",
+    ],
+    log: log("the CSI driver", "is not published at"),
+    look_alikes: &[
+        like("volume-held-by-host-process", "nobody calls umount2, so none fails with EBUSY"),
+        like("stacked-mounts", "one mount is on the path, and none was unmounted"),
+        like("csi-driver-not-registered", "the driver is registered and is asked"),
+        like("csi-umount-wrong-namespace", "no unmount succeeded in any namespace"),
+        like("data-under-mountpoint", "the path is mounted"),
+        like("csi-unpublish-hung-lock", "no call on the volume hangs"),
+        like("kubelet-restart-lost-volume", "kubelet takes the rest of the pod down"),
+    ],
+    ways_out: &[
+        way("`umount` the path", UNMOUNT_RISK),
+        way("upgrade the driver to a version that keeps its state", ""),
+    ],
+    tried: &[TriedWith::Lab],
+    source: &[
+        "kubernetes pkg/volume/csi/csi_mounter.go, TearDownAt",
+        "kubernetes-csi/csi-driver-host-path pkg/hostpath/nodeserver.go, NodeUnpublishVolume",
+        "k8s.io/mount-utils mount_linux.go, IsLikelyNotMountPoint",
+    ],
+};
+
+/// Mounted twice, unmounted once.
+pub(crate) static STACKED_MOUNTS: Cause = Cause {
+    id: CauseId::new("stacked-mounts"),
+    title: "mounted more often than unmounted",
+    stage: Stage::Volumes,
+    kind: Kind::Cause,
+    meaning: "The volume was mounted more than once on the same path, by a driver that was asked \
+        twice. An unmount takes only the uppermost mount away, and nobody unmounts the rest.",
+    confirmed_by: &[
+        "the caller's mountinfo has more than one line with this mount point, or an unmount \
+         succeeded there and the path is still mounted",
+    ],
+    log: log("kubelet", "UnmountVolume.TearDown failed ... device or resource busy"),
+    look_alikes: &[
+        like(
+            "csi-umount-wrong-namespace",
+            "the path is still mounted in the namespace in which the unmount succeeded",
+        ),
+        like("csi-driver-lost-publish-state", "it was unmounted, but not often enough"),
+    ],
+    ways_out: &[way("`umount` until it fails", UNMOUNT_RISK)],
+    tried: &[TriedWith::Lab],
+    source: &["linux fs/namespace.c, do_umount"],
+};
+
+/// The driver unmounts where it runs, and that does not reach kubelet.
+pub(crate) static WRONG_NAMESPACE: Cause = Cause {
+    id: CauseId::new("csi-umount-wrong-namespace"),
+    title: "the driver unmounted where only it sees it",
+    stage: Stage::Volumes,
+    kind: Kind::Cause,
+    meaning: "The driver unmounted the volume in its own mount namespace, and that did not reach \
+        kubelet's: its container lacks `mountPropagation: Bidirectional`, or kubelet's directory is \
+        not a shared mount.",
+    confirmed_by: &[
+        "umount2 on the path succeeded in one mount namespace",
+        "the path is still mounted in another one, kubelet's",
+    ],
+    log: None,
+    look_alikes: &[
+        like("stacked-mounts", "the unmount succeeded in another namespace than it is mounted in"),
+        like("csi-driver-lost-publish-state", "the driver did unmount, where it sees the volume"),
+    ],
+    ways_out: &[way("`umount` on the host, repair the propagation", UNMOUNT_RISK)],
+    tried: &[],
+    source: &[
+        "linux Documentation/filesystems/sharedsubtree.rst",
+        "linux fs/pnode.c, propagate_umount",
+    ],
+};
+
+/// Which of them fits, by the mounts on the path and by whether an unmount that succeeded was called
+/// where it is still mounted; `None` without one.
+pub(crate) fn cause(mounts: usize, unmounted_here: Option<bool>) -> &'static Cause {
+    match unmounted_here {
+        _ if mounts > 1 => &STACKED_MOUNTS,
+        Some(true) => &STACKED_MOUNTS,
+        Some(false) => &WRONG_NAMESPACE,
+        None => &LOST_PUBLISH_STATE,
+    }
+}
+
+/// What it means that a removal fails because of one of them.
+pub(crate) fn words(cause: &Cause) -> Option<&'static str> {
+    let words = [
+        (
+            &LOST_PUBLISH_STATE,
+            "The CSI driver told kubelet that the volume is unpublished without unmounting it, \
+             most likely because it was restarted and forgot what it had published; kubelet then \
+             tries to remove a directory that still is a mount point. Not known from here: what \
+             the driver answered; its log says (`not published`, `nothing to do`).",
+        ),
+        (
+            &STACKED_MOUNTS,
+            "The volume was mounted more than once on the same path, and one unmount removes only \
+             the uppermost. Unmount until it fails with EINVAL.",
+        ),
+        (&WRONG_NAMESPACE, UNMOUNTED_ELSEWHERE),
+    ];
+    words.iter().find(|(known, _)| **known == *cause).map(|(_, words)| *words)
+}
+
+/// What tells them apart from their look-alikes when a removal fails. Unmounts are known since a
+/// time.
+pub(crate) fn tell_apart(draft: &mut Draft, since: Option<Monotonic>) {
+    if *draft.cause == LOST_PUBLISH_STATE {
+        let fact = "there is one mount on the path, and none was unmounted";
+        draft.rule_out_since(id!("stacked-mounts"), fact, since);
+        let fact = "nobody unmounted it in any namespace";
+        draft.rule_out_since(id!("csi-umount-wrong-namespace"), fact, since);
+        draft.rule_out(
+            id!("csi-driver-not-registered"),
+            "kubelet stops before it touches the path when the driver is not registered",
+        );
+        draft.rule_out(id!("data-under-mountpoint"), "the path is mounted");
+        draft.rule_out(id!("csi-unpublish-hung-lock"), "kubelet had an answer, and retries");
+        draft.rule_out(id!("kubelet-restart-lost-volume"), "kubelet removes this very volume");
+    }
+    if *draft.cause == STACKED_MOUNTS {
+        let fact = "it is still mounted in the namespace in which it is removed";
+        draft.rule_out(id!("csi-umount-wrong-namespace"), fact);
+        draft.rule_out(
+            id!("csi-driver-lost-publish-state"),
+            "it is mounted more than once, or was unmounted and still is mounted",
+        );
+    }
+    if *draft.cause == WRONG_NAMESPACE {
+        draft.rule_out(
+            id!("stacked-mounts"),
+            "one mount is on the path, and the unmount that succeeded was called elsewhere",
+        );
+        let fact = "the driver did unmount, where it sees the volume";
+        draft.rule_out(id!("csi-driver-lost-publish-state"), fact);
+    }
+}
+
+/// What `csi-umount-wrong-namespace` means, whichever way it shows.
+pub(crate) const UNMOUNTED_ELSEWHERE: &str = "The driver unmounted the volume where it runs, and that \
+    did not reach kubelet: its container lacks `mountPropagation: Bidirectional`, or kubelet's \
+    directory is not a shared mount (`findmnt -o TARGET,PROPAGATION`).";
+
+pub(crate) fn forgotten(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>) {
+    umount(context, draft, suspect, UMOUNT_RISK);
+    draft.explanation =
+        "The CSI driver is registered, kubelet has taken the rest of the pod down, \
+        and nobody unmounts this volume. Most likely the driver was restarted, forgot what it had \
+        published, and says that all is well; kubelet from 1.30 on sees that the path is still \
+        mounted and waits without a word. Not known from here is what the driver answers: its log \
+        says so (`not published`, `nothing to do`, or an error that kubelet's log repeats)."
+            .into();
+    let since = Some(suspect.since);
+    draft.rule_out(
+        id!("csi-driver-not-registered"),
+        "the driver's registration socket is there, and somebody listens on it",
+    );
+    // As long as an attempt may still come, it is not known how it would end.
+    if suspect.outlasts_pauses() {
+        draft.rule_out_since(
+            id!("volume-held-by-host-process"),
+            "umount2 would have failed with EBUSY; nobody called it",
+            since,
+        );
+    }
+    draft.rule_out_since(
+        id!("csi-umount-wrong-namespace"),
+        "nobody unmounted it in any namespace",
+        since,
+    );
+    draft.rule_out_since(id!("stacked-mounts"), "nobody unmounted it even once", since);
+    draft.rule_out(id!("data-under-mountpoint"), "the path is mounted");
+    draft.rule_out(id!("csi-unpublish-hung-lock"), "no call on the volume hangs");
+    if suspect.is_going() {
+        draft
+            .rule_out(id!("kubelet-restart-lost-volume"), "kubelet takes the rest of the pod down");
+    }
+}
+
+pub(crate) fn stacked(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>) {
+    let left = suspect.volume.mounts.len();
+    draft.fact(format!("umount2 on it succeeded {}", times(suspect.tried.ok)), Source::Probe);
+    draft.fact(format!("{left} mounts are left"), Source::mountinfo("mountinfo"));
+    umount(context, draft, suspect, UMOUNT_RISK);
+    draft.explanation = "The volume was mounted more than once on the same path; an unmount takes \
+        only the uppermost away, and nobody unmounts the rest. Unmount until it fails with EINVAL."
+        .into();
+    draft.rule_out(
+        id!("csi-umount-wrong-namespace"),
+        "the unmount that succeeded was called in a namespace in which the path is still mounted",
+    );
+    draft.rule_out(
+        id!("csi-driver-lost-publish-state"),
+        "it was unmounted, but not as often as it was mounted",
+    );
+}
+
+pub(crate) fn wrong_namespace(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>) {
+    if let (Some((_, caller)), Some(mount)) = (suspect.tried.last_ok, suspect.volume.mounts.first())
+    {
+        draft.fact(format!("umount2 succeeded in mount namespace {caller}"), Source::Probe);
+        draft.fact(
+            format!("the path is still mounted in mount namespace {}", mount.namespace),
+            Source::mountinfo(&mount.source),
+        );
+    }
+    if suspect.volume.mounts.iter().all(|mount| !mount.shared) {
+        draft.fact(
+            "the mount is not shared: what others do does not reach it",
+            Source::mountinfo("mountinfo"),
+        );
+    }
+    umount(context, draft, suspect, UMOUNT_RISK);
+    draft.explanation = UNMOUNTED_ELSEWHERE.into();
+    draft.rule_out(
+        id!("csi-driver-lost-publish-state"),
+        "the driver did unmount, where it sees the volume",
+    );
+    draft.rule_out(
+        id!("stacked-mounts"),
+        "the unmount that succeeded was called in another namespace than it is mounted in",
+    );
+}

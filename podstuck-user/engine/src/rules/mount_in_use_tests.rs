@@ -1,0 +1,80 @@
+//! Holders against verdicts.
+
+use std::time::Duration;
+
+use nix::errno::Errno;
+
+use super::*;
+use crate::model::evidence::Certainty;
+use crate::{
+    model::{call::Call, holder::About},
+    query::{Answer, Query, Wants},
+    testing::{Alone, failed, holder, snapshot},
+    trackers::busy::Busy,
+};
+
+fn ask(busy: &mut Alone<Busy>, second: f64) -> Query {
+    busy.ask(&failed(Call::Umount2, Errno::EBUSY, "", second)).pop().unwrap()
+}
+
+fn conclude(holders: Vec<Holder>) -> Draft {
+    let mut busy = Alone::new();
+    let query = ask(&mut busy, 1.0);
+    assert!(matches!(&query.wants, Wants::Holders(About::Mount { .. })));
+    busy.answer(&query, Answer::Holders(Ok(snapshot(holders)))).unwrap()
+}
+
+#[test]
+fn the_holder_decides_the_cause() {
+    let table = [
+        (How::Cwd, Through::Itself, "volume-held-by-host-process"),
+        (How::Fd, Through::PropagatedCopy, "volume-held-by-hosttocontainer-agent"),
+        (How::Swap, Through::Itself, "swapfile-active"),
+        (How::NestedMount, Through::Itself, "nested-mount-under-volume"),
+    ];
+    for (how, through, id) in table {
+        let draft = conclude(vec![holder(how, through, Some(true))]);
+        assert_eq!(draft.id(), id);
+        assert_eq!(draft.certainty(), Certainty::Firm, "{id}");
+        assert!(!draft.remedies.is_empty(), "{id}");
+        assert!(draft.ruled_out.iter().all(|other| other.cause != draft.cause.id), "{id}");
+    }
+}
+
+#[test]
+fn a_private_copy_and_kubelet_itself_are_no_culprits() {
+    let mut kubelet = holder(How::Fd, Through::Itself, Some(true));
+    kubelet.component = Some(Component::Kubelet);
+    let private = holder(How::Fd, Through::OtherMount, Some(false));
+    let draft = conclude(vec![kubelet, private]);
+    assert_eq!(draft.id(), "busy-unexplained");
+    assert_eq!(draft.certainty(), Certainty::Possible);
+}
+
+#[test]
+fn a_holder_seen_once_is_remembered() {
+    let mut busy = Alone::new();
+    let query = ask(&mut busy, 1.0);
+    let held = snapshot(vec![holder(How::Fd, Through::Itself, Some(true))]);
+    busy.answer(&query, Answer::Holders(Ok(held)));
+    let query = ask(&mut busy, 2.0);
+    let draft = busy.answer(&query, Answer::Holders(Ok(snapshot(Vec::new())))).unwrap();
+    assert_eq!(draft.id(), "volume-held-by-host-process");
+    assert!(draft.evidence.iter().any(|e| e.fact.contains("earlier attempt")));
+    assert_eq!(draft.certainty(), Certainty::Likely);
+}
+
+#[test]
+fn without_a_snapshot_nothing_is_claimed() {
+    let mut busy = Alone::new();
+    let query = ask(&mut busy, 1.0);
+    let hung = Answer::Holders(Err(NoAnswer::Deadline(Duration::from_secs(2))));
+    assert_eq!(busy.answer(&query, hung).unwrap().id(), "busy-unexplained");
+    let gone = Snapshot { subject: Err("gone".into()), ..snapshot(Vec::new()) };
+    let mut busy = Alone::new();
+    let query = ask(&mut busy, 1.0);
+    let answer = busy.answer(&query, Answer::Holders(Ok(gone)));
+    assert!(answer.is_none(), "not a mount point any more");
+    // An answer about an object that nobody follows.
+    assert!(Alone::<Busy>::new().answer(&query, Answer::Mounts(None)).is_none());
+}

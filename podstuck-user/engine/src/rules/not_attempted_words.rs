@@ -1,0 +1,133 @@
+//! Each fault that shows in what does not happen: what it means and what to do.
+
+use std::path::Path;
+
+use crate::{
+    cause::id,
+    command::View,
+    model::{
+        evidence::Source,
+        node::{Registration, VolumeData},
+        path::{safe, safe_path},
+    },
+    rules::not_attempted::{Fault, Suspect},
+    tracker::Context,
+    verdict::Draft,
+};
+
+pub(crate) fn umount(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>, risk: &str) {
+    let mut mounts: Vec<_> = suspect.volume.mounts.iter().collect();
+    mounts.sort_by_key(|mount| std::cmp::Reverse(mount.point.components().count()));
+    mounts.dedup_by_key(|mount| (mount.namespace, mount.point.clone()));
+    for mount in mounts {
+        let view = View::in_namespace(context, mount.namespace, mount.pid);
+        draft.remedy(view.on_mount("umount", &mount.point), risk);
+    }
+}
+
+pub(crate) const UMOUNT_RISK: &str = "low while no process uses the mount; what is mounted stays intact. The \
+    driver is not told, so its node-wide mount and the attachment may have to be cleaned up by hand. \
+    Never `rm -rf` below it: that deletes the data behind the mount";
+
+fn driver(suspect: &Suspect<'_>) -> (String, String) {
+    let csi = suspect.volume.csi.as_ref();
+    let name = match csi.map(|csi| &csi.data) {
+        Some(VolumeData::Known { driver, .. }) => safe(driver.as_bytes()).into_owned(),
+        _ => String::new(),
+    };
+    (name, csi.map(|csi| safe_path(&csi.socket).into_owned()).unwrap_or_default())
+}
+
+pub(crate) fn not_registered(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>) {
+    let (name, socket) = driver(suspect);
+    if suspect.fault == Fault::DriverAbsent {
+        draft.fact(
+            format!("{socket} is not there: no driver {name} is registered"),
+            Source::file("kubelet's directory"),
+        );
+    } else {
+        draft.fact(format!("nobody listens on {socket}"), Source::proc("/proc/*/net/unix"));
+    }
+    draft.explanation = format!(
+        "kubelet cannot ask the CSI driver {name} to unpublish the volume, because the driver is not \
+         there: its DaemonSet was removed, is failing, or does not tolerate a taint of this node. \
+         kubelet gives up before it touches the path, so no system call shows it."
+    );
+    draft.remedy(
+        "kubectl get csinode $(hostname) -o yaml",
+        "none; lists the drivers that kubelet knows. Install or restart the driver on this node, and \
+         kubelet's next attempt unmounts the volume",
+    );
+    umount(
+        context,
+        draft,
+        suspect,
+        "only if the driver cannot come back: data is lost if another node attaches the volume while \
+         it is mounted here; detach it by hand afterwards",
+    );
+    draft.rule_out(
+        id!("csi-driver-lost-publish-state"),
+        "a driver that forgot its mounts answers, and this one is not there",
+    );
+    draft.rule_out(
+        id!("vol-data-missing-or-corrupt"),
+        "vol_data.json can be read, and names the driver",
+    );
+    if !suspect.is_going() {
+        draft.doubt("whether the pod is to go: it may never have had tokens");
+    }
+}
+
+pub(crate) fn no_data(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>) {
+    let what = match suspect.volume.csi.as_ref().map(|csi| &csi.data) {
+        Some(VolumeData::Corrupt { size: 0 }) => "is empty".to_owned(),
+        Some(VolumeData::Corrupt { size }) => format!("cannot be understood ({size} bytes)"),
+        _ => "is missing".to_owned(),
+    };
+    draft.fact(format!("{} {what}", safe_path(&draft.path)), Source::file("kubelet's directory"));
+    draft.explanation = "kubelet lost what it wrote about the volume (an unclean shutdown, a \
+        clean-up by hand), so it can neither find the driver nor tell it what to unpublish: it \
+        fails with `UnmountVolume.NewUnmounter failed` in its log and makes no call."
+        .into();
+    let directory: &Path = &suspect.volume.path;
+    if suspect.volume.mounts.is_empty() {
+        draft.remedy(
+            View::OURS.on_object("find", directory) + " -depth -type d -empty -delete",
+            "low: removes empty directories only",
+        );
+    } else {
+        umount(context, draft, suspect, UMOUNT_RISK);
+    }
+    draft.rule_out(
+        id!("orphaned-pod-dir"),
+        "kubelet does not try to remove the pod's directory, as it does for a pod that the API \
+         server no longer knows",
+    );
+    draft.rule_out(
+        id!("csi-driver-not-registered"),
+        "kubelet fails before it asks which driver it was",
+    );
+}
+
+pub(crate) fn not_attempted(_context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>) {
+    draft.lacks("whether the pod is to be deleted");
+    let registration = suspect.volume.csi.as_ref().map(|csi| csi.registration);
+    if matches!(registration, Some(Registration::Absent | Registration::Deaf)) {
+        let (name, socket) = driver(suspect);
+        draft.fact(
+            format!("the CSI driver {name} does not listen on {socket}"),
+            Source::proc("/proc/*/net/unix"),
+        );
+    }
+    if !suspect.kubelet_runs {
+        draft.fact("no kubelet runs on this node", Source::proc("/proc"));
+    }
+    draft.explanation = "The pod's containers have ended, its volumes are still mounted, and nobody \
+        tries to unmount them. The blocker is no failing system call: kubelet may not know that the \
+        pod is to go (is it being deleted at all?), may wait for something else of the pod, or may \
+        not run. Look at the pod's record (deletionTimestamp, finalizers) and at kubelet's log for \
+        its UID."
+        .into();
+    let uid = safe(suspect.pod.uid.as_bytes());
+    draft.remedy(format!("journalctl -u kubelet --since -10min | grep {uid}"), "none");
+}

@@ -1,0 +1,113 @@
+//! A directory that does not become empty.
+
+use crate::{
+    cause::{Cause, CauseId, Kind, TriedWith, like, log, way},
+    model::diagnosis::Stage,
+};
+
+const NOT_EMPTY: &str = "rmdir of the directory fails with ENOTEMPTY in more than one attempt, and \
+    nothing in the volume with another error";
+
+/// Files where a volume should be mounted.
+pub(crate) static DATA_UNDER_MOUNT: Cause = Cause {
+    id: CauseId::new("data-under-mountpoint"),
+    title: "files lie in the mount point of a volume that is not mounted",
+    stage: Stage::Volumes,
+    kind: Kind::Cause,
+    meaning: "The volume is not mounted any more, and its empty mount point should be all that is \
+        left. But files lie in that directory, on the node's own disk: somebody wrote them while the \
+        volume was not mounted. kubelet does not remove them, since they might be data.",
+    confirmed_by: &[NOT_EMPTY, "the directory is no mount point", "readdir shows entries in it"],
+    log: log("kubelet", "failed to remove dir ... directory not empty"),
+    look_alikes: &[
+        like("csi-driver-lost-publish-state", "the path is not mounted for the caller"),
+        like("orphaned-pod-dir", "it is not kubelet's housekeeping that removes it"),
+        like("nfs-silly-rename", "no entry is named .nfs..."),
+    ],
+    ways_out: &[way("move them away", "low: they may be the only copy, so do not delete them")],
+    tried: &[TriedWith::Lab],
+    source: &["kubernetes pkg/volume/csi/csi_mounter.go, removeMountDir"],
+};
+
+/// An unmount that kubelet skipped.
+pub(crate) static SUBPATH_SOURCE_DELETED: Cause = Cause {
+    id: CauseId::new("subpath-source-deleted"),
+    title: "kubelet skipped the unmount of a subPath",
+    stage: Stage::Volumes,
+    kind: Kind::Cause,
+    meaning: "A subPath is still mounted for a container that has ended. kubelet looks at the mount \
+        before it unmounts it, takes the error for a mount that is gone (what was mounted there was \
+        deleted on its server), skips it, and then cannot remove the directory around it.",
+    confirmed_by: &[
+        NOT_EMPTY,
+        "mountinfo has a mount below volume-subpaths/<volume>/<container>",
+        "nobody called umount2 on that mount",
+    ],
+    log: log("kubelet", "error cleaning subPath mounts for volume"),
+    look_alikes: &[like("subpath-busy", "nobody calls umount2, so none fails with EBUSY")],
+    ways_out: &[way("`umount` it", "low: the container that used it has ended; its files stay")],
+    tried: &[TriedWith::Lab],
+    source: &["kubernetes pkg/volume/util/subpath/subpath_linux.go, doCleanSubPaths"],
+};
+
+/// Somebody who makes files faster than they are removed.
+pub(crate) static WRITER_ALIVE: Cause = Cause {
+    id: CauseId::new("writer-still-alive"),
+    title: "a process writes into a volume while it is removed",
+    stage: Stage::Volumes,
+    kind: Kind::Cause,
+    meaning: "The pod's containers should have ended, and still somebody writes into the volume, so \
+        that it is never empty at the end: what is left of a container, a process of the host, or \
+        another pod that has the directory by hostPath.",
+    confirmed_by: &[
+        NOT_EMPTY,
+        "an entry in it was made after the first attempt, which removed what it found",
+        "a process has a file below it open for writing",
+    ],
+    log: log("kubelet", "unlinkat ...: directory not empty"),
+    look_alikes: &[
+        like("fs-phantom-entries", "readdir shows entries in it"),
+        like("nfs-silly-rename", "no entry is named .nfs..."),
+    ],
+    ways_out: &[way("stop that process", "what it is writing is lost")],
+    tried: &[TriedWith::Lab],
+    source: &["go src/os/removeall_at.go, removeAllFrom"],
+};
+
+/// A directory that says it is not empty, and shows nothing.
+pub(crate) static PHANTOM_ENTRIES: Cause = Cause {
+    id: CauseId::new("fs-phantom-entries"),
+    title: "a directory is not empty and shows nothing",
+    stage: Stage::Volumes,
+    kind: Kind::Cause,
+    meaning: "The file system says that the directory is not empty and shows nothing in it: its \
+        directory data are damaged, or a layer of it hides what another one keeps.",
+    confirmed_by: &[NOT_EMPTY, "readdir finds nothing in it, attempt after attempt"],
+    log: log("the kernel", "EXT4-fs error ... or the like of another file system"),
+    look_alikes: &[like(
+        "writer-still-alive",
+        "nothing is in it, in more attempts than a writer could slip away from",
+    )],
+    ways_out: &[way("check the file system", "while it is not mounted")],
+    tried: &[],
+    source: &[
+        "linux fs/ext4/namei.c, ext4_empty_dir",
+        "linux fs/overlayfs/dir.c, ovl_check_empty_dir",
+    ],
+};
+
+/// Entries that nobody explains.
+pub(crate) static LEFTOVER_UNEXPLAINED: Cause = Cause {
+    id: CauseId::new("leftover-unexplained"),
+    title: "not a cause: a directory stays not empty, and the tool says what it could not find out",
+    stage: Stage::Volumes,
+    kind: Kind::Admission,
+    meaning: "A directory is not empty in attempt after attempt, and either it could not be looked \
+        at, or what is in it is older than the attempts that should have removed it.",
+    confirmed_by: &[NOT_EMPTY],
+    log: None,
+    look_alikes: &[],
+    ways_out: &[way("the finding says where to look", "")],
+    tried: &[],
+    source: &[],
+};

@@ -1,0 +1,288 @@
+//! What the pod's own record says: whether anything is stuck at all, and whether the node is where
+//! to look.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::{
+    cause::{Cause, CauseId, Kind, id, like, way},
+    model::{
+        diagnosis::Stage,
+        evidence::Source,
+        finding::Severity,
+        identity::{Target, TargetKind},
+        path::{safe, shell_word},
+        pod_record::PodRecord,
+        time::Monotonic,
+    },
+    tracker::TrackerId,
+    verdict::Draft,
+};
+
+const WHO: &str = "the finding says who";
+
+/// A finalizer.
+pub(crate) static FINALIZER: Cause = Cause {
+    id: CauseId::new("pod-finalizer"),
+    title: "only with `--pod-json`: a finalizer is set, and the node has done its part",
+    stage: Stage::Gone,
+    kind: Kind::Cause,
+    meaning: "The pod's record has a finalizer. The API server keeps the record until whoever set it \
+        removes it again. It is the cause only when the node has done its part.",
+    confirmed_by: &[
+        "metadata.finalizers of the record is not empty",
+        "nothing of the pod is left on its node",
+    ],
+    log: None,
+    look_alikes: &[],
+    ways_out: &[
+        way(WHO, ""),
+        way(
+            "remove the finalizer from the record",
+            "skips whatever its controller wanted to clean up",
+        ),
+    ],
+    tried: &[],
+    source: &[
+        "kubernetes pkg/registry/core/pod/strategy.go",
+        "kubernetes pkg/kubelet/status/status_manager.go, canBeDeleted",
+    ],
+};
+
+/// Nobody asked.
+pub(crate) static NOT_DELETED: Cause = Cause {
+    id: CauseId::new("pod-not-deleted"),
+    title: "only with `--pod-json`: nobody has asked for the pod to be deleted",
+    stage: Stage::Containers,
+    kind: Kind::Cause,
+    meaning: "The record has no deletionTimestamp: nobody has asked for the pod to be deleted, or the \
+        request was refused. A PodDisruptionBudget makes an eviction wait.",
+    confirmed_by: &["the record has no metadata.deletionTimestamp"],
+    log: None,
+    look_alikes: &[like("unmount-not-attempted", "the pod's record has no deletionTimestamp")],
+    ways_out: &[way(WHO, "")],
+    tried: &[],
+    source: &["kubernetes pkg/registry/core/pod/storage/eviction.go"],
+};
+
+/// Not yet.
+pub(crate) static IN_GRACE: Cause = Cause {
+    id: CauseId::new("grace-period-or-prestop"),
+    title: "only with `--pod-json`: its grace has not passed",
+    stage: Stage::Containers,
+    kind: Kind::Cause,
+    meaning: "The pod is not stuck yet: its containers may take as long to end as its grace says. A \
+        preStop hook that hangs can add as long again.",
+    confirmed_by: &["metadata.deletionTimestamp, which is the end of the grace, is not past"],
+    log: None,
+    look_alikes: &[],
+    ways_out: &[way("wait", "")],
+    tried: &[],
+    source: &["kubernetes pkg/kubelet/kuberuntime/kuberuntime_container.go, killContainer"],
+};
+
+/// Elsewhere.
+pub(crate) static NOT_ON_THIS_NODE: Cause = Cause {
+    id: CauseId::new("pod-not-on-this-node"),
+    title: "only with `--pod-json`: the pod runs on another node",
+    stage: Stage::Gone,
+    kind: Kind::Cause,
+    meaning: "The record names another node, and nothing of the pod is here. If that node is down, \
+        its kubelet cannot say that the containers have ended, and the pod stays until it can, or \
+        until the node is deleted.",
+    confirmed_by: &["spec.nodeName is another node", "this node has nothing of the pod"],
+    log: None,
+    look_alikes: &[],
+    ways_out: &[way("look on that node", "")],
+    tried: &[],
+    source: &["kubernetes pkg/controller/podgc/gc_controller.go"],
+};
+
+/// Where the record is read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Here<'a> {
+    /// This node's name.
+    pub(crate) node: &'a str,
+    /// How far the deletion has come here, if that is known.
+    pub(crate) stage: Option<Stage>,
+    /// Now.
+    pub(crate) now: Timestamp,
+    /// The same by the kernel's clock.
+    pub(crate) at: Monotonic,
+}
+
+/// The cause that the record shows, if it shows one.
+pub(crate) fn verdict(record: &PodRecord, here: Here<'_>) -> Option<Draft> {
+    let Some(deletion) = record.deletion else { return Some(not_deleted(record, here)) };
+    if here.now < deletion {
+        return Some(in_grace(record, here, deletion));
+    }
+    let nothing_left = matches!(here.stage, Some(Stage::Directories | Stage::Gone));
+    let elsewhere = record.node.as_deref().filter(|node| *node != here.node);
+    match elsewhere {
+        Some(node) if here.stage == Some(Stage::Gone) => Some(not_here(record, here, node)),
+        _ if !record.finalizers.is_empty() => Some(finalizer(record, here, nothing_left)),
+        _ => None,
+    }
+}
+
+fn draft(cause: &'static Cause, record: &PodRecord, here: Here<'_>) -> Draft {
+    let target = Target {
+        kind: TargetKind::PodDirectory,
+        pod: Some(record.pod.clone()),
+        ..Target::unknown()
+    };
+    let id_of_pod = podstuck_common::component::name_hash(record.pod.uid.as_bytes());
+    let path = format!("pods/{}", record.pod.uid).into();
+    let mut draft =
+        Draft::about_state(TrackerId::PodRecord, cause, id_of_pod, Arc::new(target), path, here.at);
+    draft.severity = Severity::Info;
+    draft
+}
+
+fn not_deleted(record: &PodRecord, here: Here<'_>) -> Draft {
+    let mut draft = draft(&NOT_DELETED, record, here);
+    draft.blocks_deletion = Some(false);
+    draft.fact("it has no metadata.deletionTimestamp", Source::Record);
+    draft.rule_out(id!("unmount-not-attempted"), "nobody has asked for it to be deleted");
+    draft.explanation = "Nobody has asked for this pod to be deleted, or the request was refused: \
+        a PodDisruptionBudget makes an eviction wait."
+        .into();
+    draft
+}
+
+fn in_grace(record: &PodRecord, here: Here<'_>, deletion: Timestamp) -> Draft {
+    let mut draft = draft(&IN_GRACE, record, here);
+    draft.blocks_deletion = Some(false);
+    let left = deletion.duration_since(here.now).as_secs();
+    draft.fact(
+        format!("its {} seconds of grace end in {left} s, at {deletion}", record.grace_s),
+        Source::Record,
+    );
+    draft.explanation = "It is not stuck yet: its containers may take that long to end. A preStop \
+        hook that hangs can add as long again."
+        .into();
+    draft
+}
+
+fn not_here(record: &PodRecord, here: Here<'_>, node: &str) -> Draft {
+    let mut draft = draft(&NOT_ON_THIS_NODE, record, here);
+    draft.blocks_deletion = Some(false);
+    let node = safe(node.as_bytes());
+    draft.fact(format!("spec.nodeName is {node}, and this node is {}", here.node), Source::Record);
+    draft.fact(
+        "this node has no directory, cgroup or mount of it",
+        Source::file("kubelet's directories"),
+    );
+    draft.explanation = format!(
+        "Look on {node}. If that node is down, its kubelet cannot say \
+        that the containers have ended, and the pod stays until it can, or until the node is deleted."
+    );
+    draft
+}
+
+fn finalizer(record: &PodRecord, here: Here<'_>, nothing_left: bool) -> Draft {
+    let mut draft = draft(&FINALIZER, record, here);
+    draft.severity = Severity::Warning;
+    draft.blocks_deletion = Some(true);
+    for name in &record.finalizers {
+        draft.fact(
+            format!("the finalizer {} is set: {}", safe(name.as_bytes()), owner(name)),
+            Source::Record,
+        );
+    }
+    if nothing_left {
+        draft.fact(
+            "nothing of the pod is left on this node to wait for",
+            Source::file("kubelet's directories"),
+        );
+        if record.all_terminated {
+            draft.fact("all its containers have ended", Source::Record);
+        }
+        draft.explanation = "The node has done its part. The record stays until whoever set the \
+            finalizer removes it: look at that controller first."
+            .into();
+    } else {
+        draft.lacks("what holds the pod now: something of it is left on this node");
+        draft.explanation =
+            "The node has not done its part yet, so this is not what holds the pod \
+            now; it will when the node is done."
+                .into();
+    }
+    let (namespace, name) = (
+        record.pod.namespace.as_deref().unwrap_or("default"),
+        record.pod.name.as_deref().unwrap_or_default(),
+    );
+    draft.remedy(
+        format!(
+            "kubectl -n {} patch pod {} --type=json -p \
+             '[{{\"op\":\"remove\",\"path\":\"/metadata/finalizers\"}}]'",
+            shell_word(namespace.as_ref()),
+            shell_word(name.as_ref()),
+        ),
+        "skips whatever the controller wanted to clean up, for all finalizers",
+    );
+    draft
+}
+
+/// Who is known to set it.
+fn owner(finalizer: &str) -> &'static str {
+    match finalizer {
+        "batch.kubernetes.io/job-tracking" => "the Job controller removes it",
+        "foregroundDeletion" | "orphan" => "the garbage collector waits for dependents",
+        _ => "the controller of that name removes it",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{evidence::Certainty, identity::Pod};
+
+    const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
+    fn record() -> PodRecord {
+        PodRecord {
+            pod: Pod { uid: "u".into(), namespace: Some("shop".into()), name: Some("cart".into()) },
+            deletion: Some(NOW),
+            grace_s: 30,
+            finalizers: vec!["batch.kubernetes.io/job-tracking".into()],
+            node: Some("here".into()),
+            is_mirror: false,
+            all_terminated: true,
+        }
+    }
+
+    fn told(record: &PodRecord, stage: Stage) -> Option<(&'static str, Certainty)> {
+        let here = Here { node: "here", stage: Some(stage), now: NOW, at: Monotonic(1) };
+        verdict(record, here).map(|draft| (draft.id(), draft.certainty()))
+    }
+
+    #[test]
+    fn a_finalizer_is_the_cause_only_when_the_node_is_done() {
+        assert_eq!(told(&record(), Stage::Directories), Some(("pod-finalizer", Certainty::Firm)));
+        assert_eq!(told(&record(), Stage::Volumes), Some(("pod-finalizer", Certainty::Possible)));
+        let without = PodRecord { finalizers: Vec::new(), ..record() };
+        assert_eq!(told(&without, Stage::Directories), None);
+    }
+
+    #[test]
+    fn what_is_not_stuck_is_not_called_so() {
+        let alive = PodRecord { deletion: None, ..record() };
+        assert_eq!(told(&alive, Stage::Containers), Some(("pod-not-deleted", Certainty::Firm)));
+        let soon = NOW.checked_add(jiff::SignedDuration::from_secs(9)).unwrap();
+        let ending = PodRecord { deletion: Some(soon), ..record() };
+        assert_eq!(
+            told(&ending, Stage::Containers),
+            Some(("grace-period-or-prestop", Certainty::Firm))
+        );
+    }
+
+    #[test]
+    fn another_node_is_named_only_when_nothing_is_here() {
+        let other = PodRecord { node: Some("there".into()), ..record() };
+        assert_eq!(told(&other, Stage::Gone), Some(("pod-not-on-this-node", Certainty::Firm)));
+        assert_eq!(told(&other, Stage::Volumes), Some(("pod-finalizer", Certainty::Possible)));
+    }
+}

@@ -1,0 +1,187 @@
+//! What an EPERM means, given the attributes of the object and its directory.
+
+use std::path::PathBuf;
+
+use crate::{
+    cause::{Cause, CauseId, Kind, TriedWith, id, like, log, way},
+    command::View,
+    model::{
+        diagnosis::Stage,
+        evidence::Source,
+        finding::Severity,
+        identity::{Component, TargetKind},
+        object::Attributes,
+        operation::Operation,
+        path::safe_path,
+    },
+    query::ObjectAttributes,
+    rules::swap_file,
+    tracker::{Context, TrackerId},
+    trackers::refused::Refused,
+    verdict::Draft,
+};
+
+const MAY_DELETE: &str = "linux fs/namei.c, may_delete";
+const CHATTR_RISK: &str = "low: removes the protection of this one object; the owner's next attempt \
+    deletes it. Ask who set it: hardening scripts do, and so do intruders";
+
+/// `chattr +i`
+pub(crate) static IMMUTABLE_ATTRIBUTE: Cause = Cause {
+    id: CauseId::new("immutable-attribute"),
+    title: "a file or its directory has `chattr +i`",
+    stage: Stage::Volumes,
+    kind: Kind::Cause,
+    meaning: "The file system refuses to remove what carries the immutable attribute, and anything \
+        in a directory that carries it, also to root. Everything else in the volume is removed, and \
+        every attempt fails at the same place. It holds the pod in a volume; in a container's layer \
+        it does so up to Kubernetes 1.26 or with dockerd.",
+    confirmed_by: &[
+        "a removal fails with EPERM",
+        "statx shows the immutable attribute on the object or on its directory",
+    ],
+    log: log("kubelet or dockerd", "unlinkat ...: operation not permitted"),
+    look_alikes: &[
+        like("append-only-attribute", "the attribute is `i`, not `a`"),
+        like("swapfile-active", "the object is no active swap file"),
+    ],
+    ways_out: &[way("`chattr -i`", CHATTR_RISK)],
+    tried: &[TriedWith::Lab, TriedWith::RealRuntime],
+    source: &[MAY_DELETE, "linux fs/namei.c, inode_permission"],
+};
+
+/// `chattr +a`
+pub(crate) static APPEND_ONLY_ATTRIBUTE: Cause = Cause {
+    id: CauseId::new("append-only-attribute"),
+    title: "a file or its directory has `chattr +a`",
+    stage: Stage::Volumes,
+    kind: Kind::Cause,
+    meaning: "The file system refuses to remove what carries the append-only attribute, and anything \
+        in a directory that carries it, also to root. Everything else in the volume is removed, and \
+        every attempt fails at the same place.",
+    confirmed_by: &[
+        "a removal fails with EPERM",
+        "statx shows the append-only attribute on the object or on its directory",
+    ],
+    log: log("kubelet or dockerd", "unlinkat ...: operation not permitted"),
+    look_alikes: &[
+        like("immutable-attribute", "the attribute is `a`, not `i`"),
+        like("swapfile-active", "the object is no active swap file"),
+    ],
+    ways_out: &[way("`chattr -a`", CHATTR_RISK)],
+    tried: &[TriedWith::Lab],
+    source: &[MAY_DELETE],
+};
+
+/// EPERM without an attribute.
+pub(crate) static PERMISSION_UNEXPLAINED: Cause = Cause {
+    id: CauseId::new("permission-unexplained"),
+    title: "not a cause: a removal is refused with EPERM, and the tool says what it could not find \
+        out",
+    stage: Stage::Volumes,
+    kind: Kind::Admission,
+    meaning: "The kernel refused a removal with EPERM, and no attribute explains it. Still possible: \
+        a sticky directory of another owner, an owner that is not mapped in the caller's user \
+        namespace, a security module.",
+    confirmed_by: &["a removal fails with EPERM"],
+    log: None,
+    look_alikes: &[
+        like("immutable-attribute", "neither the object nor its directory is immutable"),
+        like("append-only-attribute", "neither the object nor its directory is append-only"),
+    ],
+    ways_out: &[way("the finding says where to look", "")],
+    tried: &[],
+    source: &[MAY_DELETE],
+};
+
+pub(crate) fn draft(context: &Context<'_>, refused: &Refused, seen: &ObjectAttributes) -> Draft {
+    if seen.swap {
+        return swap_file::draft(refused);
+    }
+    let ObjectAttributes { object, directory, same_directory, sticky, .. } = *seen;
+    let op = &refused.op;
+    let (cause, on_directory) = match (object, directory) {
+        (Attributes { immutable: true, .. }, _) => (&IMMUTABLE_ATTRIBUTE, false),
+        (Attributes { append_only: true, .. }, _) => (&APPEND_ONLY_ATTRIBUTE, false),
+        (_, Attributes { immutable: true, .. }) => (&IMMUTABLE_ATTRIBUTE, true),
+        (_, Attributes { append_only: true, .. }) => (&APPEND_ONLY_ATTRIBUTE, true),
+        _ => {
+            let mut draft = unexplained(refused);
+            rule_out(&mut draft, object, directory);
+            if sticky {
+                draft.fact("the directory has the sticky bit", Source::Look("statx"));
+            }
+            return draft;
+        }
+    };
+    let mut draft = Draft::about(TrackerId::Refused, cause, op);
+    let (flag, word) =
+        if *cause == IMMUTABLE_ATTRIBUTE { ("i", "immutable") } else { ("a", "append-only") };
+    let flagged: PathBuf = match (on_directory, op.path.parent()) {
+        (true, Some(parent)) => parent.into(),
+        _ => op.path.clone(),
+    };
+    let what = if on_directory { "the directory that holds it" } else { "the object itself" };
+    draft.fact(
+        format!("{what}, {}, has the {word} attribute", safe_path(&flagged)),
+        Source::Look("statx"),
+    );
+    if same_directory {
+        draft.fact(
+            "it is the same directory by device and inode number as in the failed call",
+            Source::Look("statx"),
+        );
+        draft.rule_out(id!("swapfile-active"), "the object is no active swap file");
+    }
+    draft.severity = Severity::Warning;
+    draft.blocks_deletion = blocks(op);
+    draft.explanation = format!(
+        "The file system refuses to remove what carries the {word} attribute, also to root. \
+         Everything else in the volume is removed, and every attempt fails at the same place. Ask \
+         who set it: hardening scripts do, and so do intruders."
+    );
+    draft.remedy(
+        View::of(context, op).on_object(&format!("chattr -{flag}"), &flagged),
+        "low: removes the protection of this one object; the owner's next attempt deletes it",
+    );
+    rule_out(&mut draft, object, directory);
+    draft
+}
+
+/// Says which attributes are not set, as far as the file system tells.
+fn rule_out(draft: &mut Draft, object: Attributes, directory: Attributes) {
+    if !object.known {
+        draft.fact("this file system does not report the attributes", Source::Look("statx"));
+        return;
+    }
+    let unset = [
+        (object.immutable, id!("immutable-attribute"), "the object is not immutable"),
+        (object.append_only, id!("append-only-attribute"), "the object is not append-only"),
+    ];
+    let directory_is_plain = !directory.immutable && !directory.append_only;
+    for (set, other, text) in unset {
+        if !set {
+            let also = if directory_is_plain { ", and neither is its directory" } else { "" };
+            draft.rule_out(other, format!("{text}{also}"));
+        }
+    }
+}
+
+pub(crate) fn unexplained(refused: &Refused) -> Draft {
+    let mut draft = Draft::about(TrackerId::Refused, &PERMISSION_UNEXPLAINED, &refused.op);
+    draft.blocks_deletion = blocks(&refused.op);
+    draft.explanation = "The kernel refused the removal with EPERM, and no attribute explains it. \
+        Still possible: a sticky directory of another owner, an owner that is not mapped in the \
+        caller's user namespace, a security module."
+        .into();
+    draft
+}
+
+/// Whether the pod waits for this removal.
+pub(crate) fn blocks(op: &Operation) -> Option<bool> {
+    match (op.target.kind, op.actor.component) {
+        (TargetKind::PodVolume | TargetKind::PodDirectory, _) => Some(true),
+        // containerd logs a warning and tries again at the next garbage collection.
+        (TargetKind::ContainerLayer, Component::Containerd) => Some(false),
+        _ => None,
+    }
+}

@@ -1,0 +1,210 @@
+//! What it means that processes of a pod are left, in words.
+
+use std::{path::Path, sync::Arc};
+
+pub(crate) mod causes;
+mod wait;
+
+use crate::{
+    cause::{Cause, id},
+    model::{
+        evidence::Source,
+        finding::Severity,
+        identity::{Actor, Component, Target},
+        node::Task,
+        path::{safe_path, shell_word},
+    },
+    tracker::TrackerId,
+    trackers::unkillable::{Fault, Suspect},
+    verdict::Draft,
+};
+use causes::{CGROUP_POPULATED, DSTATE, FROZEN_V1};
+
+/// Processes named.
+const NAMED: usize = 6;
+
+/// The finding.
+pub(crate) fn draft(suspect: &Suspect<'_>, target_id: u64, target: Arc<Target>) -> Draft {
+    let task = suspect.task();
+    let wait = task.map(|task| wait::of(task.wait_channel.as_deref(), &task.stack));
+    let cause: &'static Cause = match (suspect.fault, wait) {
+        (Fault::Frozen, _) => &FROZEN_V1,
+        (Fault::Leftover, _) => &CGROUP_POPULATED,
+        (Fault::Unkillable { .. }, wait) => wait.map_or(&DSTATE, |wait| wait.cause),
+    };
+    let group = match (&suspect.group.frozen, suspect.fault) {
+        (Some(frozen), Fault::Frozen) => frozen,
+        (_, Fault::Unkillable { .. }) => task.map_or(&suspect.group.path, |task| &task.group),
+        _ => &suspect.group.path,
+    };
+    let actor = task.map(|task| Actor {
+        pid: task.pid,
+        started: Some(task.started),
+        comm: task.comm.clone(),
+        cgroup: Some(safe_path(&task.group).into_owned()),
+        component: Component::Workload,
+        pod: target.pod.clone(),
+        parent: None,
+    });
+    let path = group.clone();
+    let mut draft =
+        Draft::about_state(TrackerId::Unkillable, cause, target_id, target, path, suspect.at);
+    draft.actor = actor.map(Arc::new);
+    draft.first = suspect.since;
+    draft.blocks_deletion = Some(true);
+    draft.severity = Severity::Critical;
+    match (suspect.fault, task, wait) {
+        (Fault::Frozen, ..) => frozen(&mut draft, suspect),
+        (Fault::Unkillable { .. }, Some(task), Some(wait)) => {
+            unkillable(&mut draft, suspect, task, wait);
+        }
+        _ => leftover(&mut draft, suspect),
+    }
+    draft
+}
+
+/// What `/proc` says about a process.
+fn describe(draft: &mut Draft, task: &Task) {
+    let Task { pid, tid, comm, state, .. } = task;
+    let end = match (task.killed, task.exiting) {
+        (true, _) => ", has SIGKILL pending",
+        (false, true) => ", has taken a deadly signal and is ending",
+        _ => "",
+    };
+    let thread = if pid == tid { String::new() } else { format!(", in thread {tid}") };
+    let source = Source::proc(format!("/proc/{pid}/task/{tid}/stat"));
+    draft.fact(format!("process {pid} ({comm}) is in state {state}{thread}{end}"), source);
+}
+
+fn unkillable(draft: &mut Draft, suspect: &Suspect<'_>, task: &Task, wait: &wait::Wait) {
+    describe(draft, task);
+    let place = format!("/proc/{}/task/{}", task.pid, task.tid);
+    if let Some(channel) = &task.wait_channel {
+        draft.fact(
+            format!("it waits in the kernel function {channel}"),
+            Source::proc(format!("{place}/wchan")),
+        );
+    }
+    if !task.stack.is_empty() {
+        let stack: Vec<&str> = task.stack.iter().take(10).map(String::as_str).collect();
+        draft.fact(
+            format!("its kernel stack: {}", stack.join(" < ")),
+            Source::proc(format!("{place}/stack")),
+        );
+    }
+    if let Some(directory) = &task.directory {
+        let directory = safe_path(directory);
+        draft.fact(
+            format!("its working directory is {directory}"),
+            Source::proc(format!("{place}/cwd")),
+        );
+    }
+    duration(draft, suspect);
+    draft.explanation = format!(
+        "The process was killed, and cannot end: it waits in the kernel where no signal reaches it, by \
+         the function's name for {}. kubelet and the runtime wait for the process, and the pod for \
+         them; nothing is unmounted or removed meanwhile. It ends by itself as soon as what it waits \
+         for answers.",
+        wait.what
+    );
+    draft.remedy(format!("cat {place}/stack"), "none; shows where in the kernel it waits");
+    let (command, risk) = wait.remedy;
+    draft.remedy(command, risk);
+    draft.remedy(
+        "reboot",
+        "the last resort: ends every pod of the node. No signal and no `--force` removes such a \
+         process, and a pod that is deleted by force leaves it, its volumes and its mounts behind",
+    );
+    draft.rule_out(id!("apparmor-signal-denied"), "the signal has arrived");
+    draft.rule_out(id!("cgroup-v1-frozen"), "its control group is not frozen");
+    draft.rule_out(id!("cgroup-populated-leftover"), "the process was killed, and cannot end");
+    draft.rule_out(id!("dstate-process"), "a function of NVIDIA's driver is in its stack");
+    // Without a stack, a lock's name alone may hide the driver behind it.
+    if wait.is_known() || !task.stack.is_empty() {
+        draft.rule_out(id!("gpu-driver-dstate"), "it waits in no function of NVIDIA's driver");
+    }
+}
+
+fn frozen(draft: &mut Draft, suspect: &Suspect<'_>) {
+    let file = draft.path.join("freezer.state");
+    draft.fact("the control group is frozen", Source::proc(safe_path(&file)));
+    if let Some(task) = suspect.task() {
+        describe(draft, task);
+    }
+    duration(draft, suspect);
+    draft.explanation =
+        "A frozen process takes no signal, not even SIGKILL, as long as its group is \
+        frozen by the freezer of control groups version 1. Something froze the group (a pause, a \
+        checkpoint, or a runc that was interrupted between freezing and thawing), and nobody thaws \
+        it. With version 2 a frozen process dies when it is killed."
+            .into();
+    draft.remedy(
+        format!("echo THAWED > {}", shell_word(&file)),
+        "low: the processes run on, and those that were killed end at once. If the pod was paused on \
+         purpose, its other processes run as well",
+    );
+    let fact = "a frozen process is shown in state D, too, but waits for nothing else";
+    draft.rule_out(id!("dstate-process"), fact);
+    draft.rule_out(id!("gpu-driver-dstate"), fact);
+    draft.rule_out(id!("cgroup-populated-leftover"), "the group is frozen");
+}
+
+fn leftover(draft: &mut Draft, suspect: &Suspect<'_>) {
+    draft.severity = Severity::Warning;
+    for task in suspect.group.tasks.iter().take(NAMED) {
+        describe(draft, task);
+        draft.fact(
+            format!("process {} is in {}", task.pid, safe_path(&task.group)),
+            Source::proc("cgroup.procs"),
+        );
+    }
+    let count = suspect.group.tasks.len();
+    if count > NAMED {
+        draft.fact(format!("{count} processes in all"), Source::proc("cgroup.procs"));
+    }
+    let torn_down = if suspect.seen {
+        "the pod's volumes were removed while podstuck watched"
+    } else {
+        "kubelet has started containers of the pod, and neither its volumes nor a group of a container \
+         is left"
+    };
+    let source = if suspect.seen { Source::Probe } else { Source::file("kubelet's directory") };
+    draft.fact(torn_down, source);
+    if !suspect.seen {
+        draft.doubt("whether the pod is being taken down, or only begins");
+    }
+    duration(draft, suspect);
+    draft.explanation = "kubelet has removed the pod's volumes and now removes its control groups, \
+        which fails with EBUSY as long as a process is in one of them. kubelet has killed whom it \
+        found, so this one was put there since, or is in the group of another controller only. That \
+        the removal itself fails was not seen: podstuck follows the paths of volumes and \
+        containers."
+        .into();
+    let procs = shell_word(&draft.path.join("cgroup.procs"));
+    draft.remedy(format!("cat {procs}"), "none; then find out who put the process there");
+    for task in suspect.group.tasks.iter().take(NAMED) {
+        draft.remedy(
+            format!("kill -9 {}", task.pid),
+            format!("ends {}: look first whether it does work that is needed", task.comm),
+        );
+    }
+    let root = Path::new("/sys/fs/cgroup/cgroup.procs");
+    let root =
+        draft.path.ancestors().nth(1).map_or(root.into(), |above| above.join("cgroup.procs"));
+    if let Some(task) = suspect.group.tasks.first() {
+        draft.remedy(
+            format!("echo {} > {}", task.pid, shell_word(&root)),
+            "low: moves the process out of the pod's group and leaves it alive; with version 2 only \
+             into a group that may hold processes",
+        );
+    }
+    let fact = "no process that was killed waits in the kernel";
+    draft.rule_out(id!("dstate-process"), fact);
+    draft.rule_out(id!("cgroup-v1-frozen"), "the group is not frozen");
+}
+
+fn duration(draft: &mut Draft, suspect: &Suspect<'_>) {
+    let seconds = suspect.lasted().as_secs();
+    let fact = format!("it has been so for at least {seconds} s");
+    draft.fact_since(fact, Source::Samples, suspect.since);
+}

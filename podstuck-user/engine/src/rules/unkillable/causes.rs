@@ -1,0 +1,112 @@
+//! Processes of a pod that do not end.
+
+use crate::{
+    cause::{Cause, CauseId, Kind, TriedWith, like, log, way},
+    model::diagnosis::Stage,
+};
+
+/// A process that waits where no signal reaches it.
+pub(crate) static DSTATE: Cause = Cause {
+    id: CauseId::new("dstate-process"),
+    title: "a killed process of the pod waits in the kernel and cannot die",
+    stage: Stage::Containers,
+    kind: Kind::Cause,
+    meaning: "The process was killed and cannot end: it waits in the kernel where no signal reaches \
+        it, for a disk, a server, a frozen file system. kubelet and the runtime wait for it, and \
+        nothing is unmounted or removed meanwhile. It ends by itself as soon as what it waits for \
+        answers.",
+    confirmed_by: &[
+        "a thread in the pod's control groups is in state D",
+        "SIGKILL is pending for it, or it has taken a deadly signal",
+        "it stays so",
+    ],
+    log: log("containerd", "StopContainer ... context deadline exceeded"),
+    look_alikes: &[
+        like("apparmor-signal-denied", "the signal has arrived"),
+        like("cgroup-v1-frozen", "its control group is not frozen"),
+        like("gpu-driver-dstate", "it waits in no function of NVIDIA's driver"),
+        like("cgroup-populated-leftover", "the process was killed, and cannot end"),
+    ],
+    ways_out: &[
+        way("restore what it waits for", ""),
+        way("otherwise reboot the node", "ends every pod of the node"),
+    ],
+    tried: &[TriedWith::Lab],
+    source: &[
+        "linux kernel/sched/core.c, TASK_UNINTERRUPTIBLE",
+        "kubernetes pkg/kubelet/kubelet.go, SyncTerminatingPod",
+    ],
+};
+
+/// The same, in a GPU's driver.
+pub(crate) static GPU_DSTATE: Cause = Cause {
+    id: CauseId::new("gpu-driver-dstate"),
+    title: "a killed process of the pod waits in NVIDIA's driver and cannot die",
+    stage: Stage::Containers,
+    kind: Kind::Cause,
+    meaning: "The process was killed and cannot end: it waits in the GPU's driver, which does not \
+        answer. kubelet and the runtime wait for it.",
+    confirmed_by: &[
+        "a killed thread in the pod's control groups is in state D",
+        "a function of NVIDIA's driver is in its kernel stack",
+    ],
+    log: log("the kernel", "NVRM: Xid"),
+    look_alikes: &[
+        like("apparmor-signal-denied", "the signal has arrived"),
+        like("cgroup-v1-frozen", "its control group is not frozen"),
+        like("dstate-process", "it waits in a function of NVIDIA's driver"),
+    ],
+    ways_out: &[
+        way("reset the GPU", "every program on that GPU loses its work"),
+        way("otherwise reboot the node", "ends every pod of the node"),
+    ],
+    tried: &[],
+    source: &["NVIDIA open-gpu-kernel-modules, nvidia.ko"],
+};
+
+/// Frozen by the old freezer.
+pub(crate) static FROZEN_V1: Cause = Cause {
+    id: CauseId::new("cgroup-v1-frozen"),
+    title: "the pod's processes are frozen, so they do not die",
+    stage: Stage::Containers,
+    kind: Kind::Cause,
+    meaning: "A process that the freezer of control groups version 1 has frozen takes no signal, not \
+        even SIGKILL. Something froze the group (a pause, a checkpoint, a runc that was interrupted \
+        between freezing and thawing), and nobody thaws it. With version 2 a frozen process dies.",
+    confirmed_by: &["freezer.state of the group is FROZEN", "a process in it has SIGKILL pending"],
+    log: log("containerd", "failed to kill all processes in container"),
+    look_alikes: &[
+        like("dstate-process", "the group is frozen, and the process waits for nothing else"),
+        like("gpu-driver-dstate", "the group is frozen, and the process waits for nothing else"),
+        like("cgroup-populated-leftover", "the group is frozen"),
+    ],
+    ways_out: &[way("thaw the cgroup", "what was paused on purpose runs on as well")],
+    tried: &[TriedWith::Lab],
+    source: &["linux kernel/cgroup/legacy_freezer.c"],
+};
+
+/// A process in the group of a pod that is taken down.
+pub(crate) static CGROUP_POPULATED: Cause = Cause {
+    id: CauseId::new("cgroup-populated-leftover"),
+    title: "the pod is torn down, and a process is still in its cgroup",
+    stage: Stage::Cgroup,
+    kind: Kind::Cause,
+    meaning: "kubelet has removed the pod's volumes and now removes its control groups, which fails \
+        with EBUSY as long as a process is in one of them. kubelet kills whom it finds there, so \
+        this one was put there since, or is in the group of another controller only.",
+    confirmed_by: &[
+        "the pod's volumes were removed",
+        "cgroup.procs of one of its groups has a process that was not killed",
+    ],
+    log: log("kubelet", "failed to delete cgroup paths"),
+    look_alikes: &[
+        like("dstate-process", "no process that was killed waits in the kernel"),
+        like("cgroup-v1-frozen", "the group is not frozen"),
+    ],
+    ways_out: &[way("end that process", "look first whether it does work that is needed")],
+    tried: &[TriedWith::Lab],
+    source: &[
+        "linux kernel/cgroup/cgroup.c, cgroup_destroy_locked",
+        "kubernetes pkg/kubelet/cm/pod_container_manager_linux.go, tryKillingCgroupProcesses",
+    ],
+};

@@ -1,0 +1,133 @@
+//! What is said of a process by what it waits for, where no signal reaches it.
+
+use super::causes::{DSTATE, GPU_DSTATE};
+use crate::{
+    cause::Cause,
+    rules::wait_channel::{WaitsFor, functions, waits_for},
+};
+
+/// What it waits for, and what can be done.
+pub(crate) struct Wait {
+    /// The cause.
+    pub(crate) cause: &'static Cause,
+    /// What answers no more.
+    pub(crate) what: &'static str,
+    /// A command that shows or ends it, and its risk.
+    pub(crate) remedy: (&'static str, &'static str),
+}
+
+static NVIDIA: Wait = Wait {
+    cause: &GPU_DSTATE,
+    what: "NVIDIA's driver",
+    remedy: (
+        "nvidia-smi --gpu-reset",
+        "every program on that GPU loses its work; when the reset does not end either, only a \
+         reboot helps. `dmesg | grep Xid` tells the fault",
+    ),
+};
+
+static NFS: Wait = Wait {
+    cause: &DSTATE,
+    what: "an NFS server",
+    remedy: (
+        "nfsstat --mounts",
+        "none; shows the servers. Bring the server back, or `umount -f` the mount: what was \
+         not yet written is lost",
+    ),
+};
+
+static NETWORK_DISK: Wait = Wait {
+    cause: &DSTATE,
+    what: "a disk or file system on the network",
+    remedy: (
+        "lsblk",
+        "none; shows the devices. Bring the server back, or detach the device: what was not \
+         yet written is lost",
+    ),
+};
+
+static SMB: Wait = Wait {
+    cause: &DSTATE,
+    what: "an SMB server",
+    remedy: ("findmnt --types cifs", "none; shows the servers. Bring the server back"),
+};
+
+static FUSE: Wait = Wait {
+    cause: &DSTATE,
+    what: "a FUSE server",
+    remedy: (
+        "grep -H . /sys/fs/fuse/connections/*/waiting",
+        "none; the connection with requests is the one. `echo 1 > .../abort` ends it: all its \
+         users get errors, and what was not yet written is lost",
+    ),
+};
+
+static FROZEN: Wait = Wait {
+    cause: &DSTATE,
+    what: "a frozen file system",
+    remedy: (
+        "fsfreeze --unfreeze",
+        "add the mount point. Low, unless a backup or a snapshot that is under way has frozen \
+         it: ask for that first",
+    ),
+};
+
+static DISK_FILE_SYSTEM: Wait = Wait {
+    cause: &DSTATE,
+    what: "a file system on a disk",
+    remedy: ("cat /proc/pressure/io", "none; shows whether the disks do anything at all"),
+};
+
+static BLOCK_DEVICE: Wait = Wait {
+    cause: &DSTATE,
+    what: "a block device",
+    remedy: ("cat /proc/pressure/io", "none; shows whether the disks do anything at all"),
+};
+
+/// Anything else.
+static UNKNOWN: Wait = Wait {
+    cause: &DSTATE,
+    what: "something in the kernel that its name does not tell",
+    remedy: ("dmesg | grep -A 20 'blocked for more than'", "none"),
+};
+
+impl Wait {
+    /// Whether a function's name told what it is.
+    pub(crate) fn is_known(&self) -> bool {
+        self.what != UNKNOWN.what
+    }
+}
+
+/// By wait channel and stack.
+pub(crate) fn of(channel: Option<&str>, stack: &[String]) -> &'static Wait {
+    match waits_for(functions(stack, channel)) {
+        WaitsFor::Nvidia => &NVIDIA,
+        WaitsFor::Nfs => &NFS,
+        WaitsFor::NetworkDisk => &NETWORK_DISK,
+        WaitsFor::Smb => &SMB,
+        WaitsFor::Fuse => &FUSE,
+        WaitsFor::Thaw { .. } => &FROZEN,
+        WaitsFor::DiskFileSystem => &DISK_FILE_SYSTEM,
+        WaitsFor::BlockDevice => &BLOCK_DEVICE,
+        WaitsFor::Unknown => &UNKNOWN,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_wait_has_its_cause_and_words() {
+        let of = |channel, stack: &[&str]| {
+            let stack: Vec<String> = stack.iter().map(|name| (*name).into()).collect();
+            let wait = of(channel, &stack);
+            (wait.cause.id.as_str(), wait.what)
+        };
+        assert_eq!(of(Some("io_schedule"), &["folio_wait_bit", "nfs_wb_all"]).1, "an NFS server");
+        assert_eq!(of(Some("percpu_rwsem_wait"), &[]).1, "a frozen file system");
+        assert_eq!(of(Some("down_read"), &["foo [nvidia]"]).0, "gpu-driver-dstate");
+        assert_eq!(of(None, &[]).0, "dstate-process");
+        assert_eq!(of(Some("rmqueue"), &[]).1, UNKNOWN.what);
+    }
+}

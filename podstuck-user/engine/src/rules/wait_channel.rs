@@ -1,0 +1,129 @@
+//! What a thread waits for, by the functions of the kernel that it is in: the table that both hung calls
+//! and processes that cannot be killed are judged by.
+//!
+//! The names are those of Linux 5.10 to 6.18: fs/fuse/dev.c, fs/super.c and
+//! kernel/locking/percpu-rwsem.c (a frozen file system), net/sunrpc, fs/nfs, drivers/block.
+
+/// What does not answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WaitsFor {
+    /// The server of a FUSE file system.
+    Fuse,
+    /// A file system to be thawed; or, where no function names it, another lock of that kind.
+    Thaw {
+        /// A function says that a write to a file system is about to begin.
+        named: bool,
+    },
+    /// An NFS server.
+    Nfs,
+    /// NVIDIA's driver.
+    Nvidia,
+    /// A disk or file system on the network.
+    NetworkDisk,
+    /// An SMB server.
+    Smb,
+    /// A file system on a disk.
+    DiskFileSystem,
+    /// A block device.
+    BlockDevice,
+    /// The names do not tell.
+    Unknown,
+}
+
+/// How a function shows it: by the beginning of its name, or by its module.
+struct Signs {
+    waits: WaitsFor,
+    prefixes: &'static [&'static str],
+    modules: &'static [&'static str],
+}
+
+const fn signs(
+    waits: WaitsFor,
+    prefixes: &'static [&'static str],
+    modules: &'static [&'static str],
+) -> Signs {
+    Signs { waits, prefixes, modules }
+}
+
+/// The innermost functions say least: everybody who waits for a disk is in `io_schedule`. So the list
+/// is in the order of how much a name says.
+static TABLE: [Signs; 9] = [
+    signs(WaitsFor::Fuse, &["request_wait_answer", "fuse_", "__fuse"], &["fuse"]),
+    signs(
+        WaitsFor::Thaw { named: true },
+        &["mnt_want_write", "sb_start", "__sb_start", "freeze_super"],
+        &[],
+    ),
+    signs(WaitsFor::Thaw { named: false }, &["percpu_rwsem_wait", "__percpu_down_read"], &[]),
+    signs(
+        WaitsFor::Nfs,
+        &["rpc_", "__rpc_", "nfs_", "nfs3_", "nfs4_"],
+        &["nfs", "nfsv3", "nfsv4", "sunrpc"],
+    ),
+    signs(WaitsFor::Nvidia, &["nvidia", "nv_", "rm_", "os_acquire"], &["nvidia"]),
+    signs(WaitsFor::NetworkDisk, &["nbd", "rbd", "ceph"], &["nbd", "rbd", "ceph", "libceph"]),
+    signs(WaitsFor::Smb, &["cifs", "smb"], &["cifs"]),
+    signs(
+        WaitsFor::DiskFileSystem,
+        &["ext4", "jbd2", "xfs", "btrfs"],
+        &["ext4", "jbd2", "xfs", "btrfs"],
+    ),
+    signs(
+        WaitsFor::BlockDevice,
+        &["blk_", "bio", "io_schedule", "folio_wait", "rq_qos", "wait_on_page", "scsi", "nvme"],
+        &[],
+    ),
+];
+
+impl Signs {
+    fn are_in(&self, function: &str) -> bool {
+        let (name, module) = match function.split_once(" [") {
+            Some((name, module)) => (name, module.trim_end_matches(']')),
+            None => (function, ""),
+        };
+        // Shutting a file system down is no question to its server.
+        if self.waits == WaitsFor::Nfs && name.ends_with("_super") {
+            return false;
+        }
+        self.modules.contains(&module) || self.prefixes.iter().any(|p| name.starts_with(p))
+    }
+}
+
+/// The functions that a thread is in, by its stack and its wait channel.
+pub(crate) fn functions<'a>(
+    stack: &'a [String],
+    channel: Option<&'a str>,
+) -> impl Iterator<Item = &'a str> + Clone {
+    stack.iter().map(String::as_str).chain(channel)
+}
+
+/// What it waits for, by these functions (`name` or `name [module]`).
+pub(crate) fn waits_for<'a>(functions: impl Iterator<Item = &'a str> + Clone) -> WaitsFor {
+    let shows = |signs: &&Signs| functions.clone().any(|function| signs.are_in(function));
+    TABLE.iter().find(shows).map_or(WaitsFor::Unknown, |signs| signs.waits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_that_says_most_counts() {
+        for (functions, expected) in [
+            (&["rpc_wait_bit_killable"][..], WaitsFor::Nfs),
+            (&["io_schedule", "folio_wait_bit", "nfs_wb_all"], WaitsFor::Nfs),
+            (&["down_read", "wait_answer [nfsv4]"], WaitsFor::Nfs),
+            (&["folio_wait_bit", "nfs_kill_super [nfs]"], WaitsFor::BlockDevice),
+            (&["schedule", "nfsd_dispatch [nfsd]"], WaitsFor::Unknown),
+            (&["percpu_rwsem_wait"], WaitsFor::Thaw { named: false }),
+            (&["percpu_rwsem_wait", "mnt_want_write"], WaitsFor::Thaw { named: true }),
+            (&["request_wait_answer", "fuse_simple_request [fuse]"], WaitsFor::Fuse),
+            (&["down_read", "foo [nvidia]"], WaitsFor::Nvidia),
+            (&["io_schedule", "__ext4_find_entry"], WaitsFor::BlockDevice),
+            (&["rmqueue"], WaitsFor::Unknown),
+            (&[], WaitsFor::Unknown),
+        ] {
+            assert_eq!(waits_for(functions.iter().copied()), expected, "{functions:?}");
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! What is found in each kind of incident, from the first call to the end, word for word: a change
+//! of what is told shows here as a difference to be read.
+
+mod play;
+mod refusals;
+mod removals;
+mod states;
+
+use play::Play;
+
+/// The lines that a run tells, one finding each.
+fn lines(plays: Vec<(&str, Play)>) -> String {
+    let of_play = |(name, play): (&str, Play)| {
+        assert!(!play.told.is_empty(), "{name}: nothing was told");
+        format!("# {name}\n{}\n", play.told.join("\n"))
+    };
+    plays.into_iter().map(of_play).collect()
+}
+
+macro_rules! hold {
+    ($($scenarios:path),* $(,)?) => {$(
+        insta::assert_snapshot!(stringify!($scenarios).replace("::", "-"), lines($scenarios()));
+    )*};
+}
+
+#[test]
+fn what_is_told_of_each_incident_is_held() {
+    insta::with_settings!({omit_expression => true, prepend_module_to_snapshot => false}, {
+        hold!(
+            removals::busy,
+            removals::crossed_and_dead_mounts,
+            refusals::refused_and_failed,
+            removals::not_empty,
+            removals::orphan,
+            removals::bulk_delete,
+            states::not_attempted,
+            states::unkillable,
+            states::pinned_device,
+            states::hung_call,
+            states::disk_full,
+            states::pod_record,
+        );
+    });
+}

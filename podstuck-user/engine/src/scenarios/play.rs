@@ -1,0 +1,254 @@
+//! A run that is played: what happens on the node, what it answers when it is asked, and the lines
+//! that are told.
+
+use std::{collections::BTreeMap, path::Path, sync::Arc};
+
+use serde_json::Value;
+
+use crate::{
+    cause::Kind,
+    engine::{Engine, Output},
+    event::{Count, Event, What},
+    model::{
+        call::{Call, Outcome},
+        evidence::Certainty,
+        file_system::FileSystem,
+        finding::{Finding, FindingState},
+        holder::Holder,
+        hung::MountPoint,
+        identity::{Component, Pod, Target, TargetKind, Volume},
+        mounts::NodeMounts,
+        node::{CsiState, Mounted, NodeSample, PodGroup, Task, VolumeState},
+        object::{Attributes, Entries, Entry, Remaining, User},
+        operation::Operation,
+        path::JsonPath,
+        pod_record::PodRecord,
+        stuck::StuckThread,
+        time::Monotonic,
+    },
+    query::{Answer, NoAnswer, ObjectAttributes, Query, Wants},
+    testing::{mounts, run, snapshot},
+};
+
+/// The pod of all scenarios.
+pub(super) const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
+
+/// What the node answers. What is not said is not there.
+#[derive(Clone, Default)]
+pub(super) struct Node {
+    /// The caller's mount table; `None` when its namespace is gone.
+    pub(super) mounts: Option<String>,
+    /// Who holds the mount or device.
+    pub(super) holders: Vec<Holder>,
+    /// What a path lies on.
+    pub(super) file_system: Option<FileSystem>,
+    /// FUSE mounts, each with the errno of a look.
+    pub(super) fuse: Vec<(MountPoint, i32)>,
+    /// Of an object and its directory, and whether it is a swap file.
+    pub(super) attributes: (Attributes, Attributes, bool),
+    /// What is left of a deletion.
+    pub(super) left: Remaining,
+    /// What is in a directory.
+    pub(super) listed: Vec<Entry>,
+    /// Who uses it.
+    pub(super) users: Vec<User>,
+    /// A look at files does not come back.
+    pub(super) is_hung: bool,
+}
+
+/// A run, and what it told.
+pub(super) struct Play {
+    engine: Engine,
+    /// The node at this moment.
+    pub(super) node: Node,
+    /// Findings as JSON in the order of telling: a new one in full, then what has changed.
+    pub(super) told: Vec<String>,
+    /// Each cause as it was told last.
+    last: BTreeMap<&'static str, Value>,
+}
+
+/// So many seconds after the start.
+pub(super) fn at(seconds: f64) -> Monotonic {
+    Monotonic((seconds * 1e9) as u64)
+}
+
+impl Play {
+    pub(super) fn new(node: Node) -> Self {
+        Self { engine: Engine::new(run()), node, told: Vec::new(), last: BTreeMap::new() }
+    }
+
+    fn take(&mut self, at: Monotonic, what: What) {
+        for output in self.engine.take(&Event { at, what }) {
+            match output {
+                Output::Finding(finding) => self.tell(&finding),
+                Output::Query(query) => {
+                    let answer = Box::new(self.answer(&query));
+                    self.take(at, What::Answer { query, answer });
+                }
+                Output::Hung(_) | Output::Progress(_) => {}
+            }
+        }
+    }
+
+    fn tell(&mut self, finding: &Finding) {
+        // Who acts on it is told what stands between it and a firm one.
+        let is_cause = finding.kind == Kind::Cause;
+        let firm = finding.certainty == Certainty::Firm;
+        assert!(!is_cause || firm == finding.not_known.is_empty(), "{finding:#?}");
+        let now = serde_json::to_value(finding).unwrap();
+        let before = self.last.insert(finding.id.as_str(), now.clone());
+        if finding.state == FindingState::New {
+            return self.told.push(serde_json::to_string(finding).unwrap());
+        }
+        let before = before.unwrap_or_default();
+        let mut news = now.as_object().unwrap().clone();
+        news.retain(|name, value| name == "id" || before.get(name) != Some(value));
+        self.told.push(serde_json::to_string(&news).unwrap());
+    }
+
+    fn answer(&self, query: &Query) -> Answer {
+        let node = self.node.clone();
+        let table = node.mounts.as_deref().map(mounts);
+        let hung = || NoAnswer::Deadline(std::time::Duration::from_secs(2));
+        match query.wants {
+            Wants::Mounts { .. } => Answer::Mounts(table),
+            Wants::FileSystem { .. } => Answer::FileSystem(node.file_system),
+            Wants::FuseMounts { .. } => Answer::FuseMounts(node.fuse),
+            Wants::Attributes { .. } if node.is_hung => Answer::Attributes(Err(hung())),
+            Wants::Attributes { .. } => {
+                let (object, directory, swap) = node.attributes;
+                let (same_directory, sticky) = (true, false);
+                let seen = ObjectAttributes { object, directory, same_directory, sticky, swap };
+                Answer::Attributes(Ok(seen))
+            }
+            Wants::Remaining { .. } if node.is_hung => Answer::Remaining(Err(hung())),
+            Wants::Remaining { .. } => Answer::Remaining(Ok(node.left)),
+            Wants::Directory { .. } => {
+                let count = node.listed.len() as u64;
+                let entries = Entries { listed: node.listed, count };
+                let entries = if node.is_hung { Err(hung()) } else { Ok(entries) };
+                Answer::Directory { mounts: table, entries, users: node.users }
+            }
+            Wants::Holders(_) if node.is_hung => Answer::Holders(Err(hung())),
+            Wants::Holders(_) => Answer::Holders(Ok(snapshot(node.holders))),
+        }
+    }
+
+    pub(super) fn op(&mut self, op: Operation) {
+        self.take(op.end, What::Operation(Box::new(op)));
+    }
+
+    /// A second's counts of kubelet on one target: calls, how they ended, how often.
+    pub(super) fn counts(&mut self, second: f64, target_id: u64, of: &[(Call, Outcome, u64)]) {
+        let count = |&(call, outcome, calls)| Count {
+            target_id,
+            pid: 42,
+            call,
+            outcome,
+            component: Component::Kubelet,
+            bucket: 0,
+            calls,
+            total_ns: 0,
+        };
+        self.take(at(second), What::Counts(of.iter().map(count).collect()));
+    }
+
+    pub(super) fn sample(&mut self, sample: NodeSample) {
+        self.take(sample.at, What::Sample(Arc::new(sample)));
+    }
+
+    pub(super) fn stuck(&mut self, seen: StuckThread) {
+        self.take(seen.at, What::Stuck(Box::new(seen)));
+    }
+
+    pub(super) fn record(&mut self, second: f64, record: PodRecord) {
+        let what = What::Record { record: Box::new(record), node: "here".into() };
+        self.take(at(second), what);
+    }
+}
+
+pub(super) fn pod() -> Pod {
+    Pod { uid: UID.into(), namespace: None, name: None }
+}
+
+/// A volume of the pod: `kubernetes.io~csi/pv` and the like.
+pub(super) fn target(name: &str) -> (u64, Target) {
+    let root = format!("/k/pods/{UID}/volumes/{name}");
+    let (plugin, of) = name.split_once('/').unwrap();
+    let path = JsonPath(root.clone().into());
+    let volume = Volume { name: of.into(), plugin: plugin.replace('~', "/"), path };
+    let id = podstuck_common::component::path_hash(root.as_bytes());
+    let target = Target {
+        kind: TargetKind::PodVolume,
+        root: root.into(),
+        pod: Some(pod()),
+        volume: Some(volume),
+        container: None,
+    };
+    (id, target)
+}
+
+/// An operation on an object of a volume; the empty name is the volume itself.
+pub(super) fn on(name: &str, call: Call, errno: i32, object: &str, second: f64) -> Operation {
+    let mut op = crate::testing::failed(call, nix::errno::Errno::EIO, "", second);
+    let (id, target) = target(name);
+    op.path = if object.is_empty() { target.root.clone() } else { target.root.join(object) };
+    op.outcome = Outcome(u16::try_from(errno).unwrap());
+    (op.target_id, op.target) = (id, Arc::new(target));
+    op
+}
+
+pub(super) fn volume_state(name: &str, csi: Option<CsiState>, mounts: Vec<Mounted>) -> VolumeState {
+    let (target_id, target) = target(name);
+    let path = target.root.clone();
+    VolumeState { target_id, target: Arc::new(target), path, csi, mounts }
+}
+
+pub(super) fn mounted(point: &Path, id: u32) -> Mounted {
+    Mounted {
+        point: point.into(),
+        id,
+        what: "/dev/sdb of type ext4".into(),
+        device: crate::model::mounts::Device { major: 8, minor: 16 },
+        root: "/".into(),
+        shared: false,
+        namespace: 1,
+        pid: 1,
+        source: "/proc/1/mountinfo".into(),
+    }
+}
+
+pub(super) fn group(tasks: Vec<Task>, has_containers: bool, frozen: bool) -> PodGroup {
+    let kind = TargetKind::PodDirectory;
+    let path = std::path::PathBuf::from(format!("/sys/fs/cgroup/kubepods/pod{UID}"));
+    PodGroup {
+        target_id: podstuck_common::component::name_hash(UID.as_bytes()),
+        target: Arc::new(Target { kind, pod: Some(pod()), ..Target::unknown() }),
+        uid: UID.into(),
+        has_containers,
+        frozen: frozen.then(|| path.clone()),
+        path,
+        tasks,
+    }
+}
+
+/// A sample with nothing in it.
+pub(super) fn sample(second: f64) -> NodeSample {
+    NodeSample { at: at(second), kubelets: vec![1], ..NodeSample::default() }
+}
+
+/// Who sees which mounts, by namespace; the node's is 1.
+pub(super) fn node_mounts(tables: &[(u32, &str)]) -> NodeMounts {
+    let table = |&(namespace, text): &(u32, &str)| (namespace, Arc::new(mounts(text)));
+    NodeMounts { tables: tables.iter().map(table).collect::<BTreeMap<_, _>>(), host: Some(1) }
+}
+
+/// A thread of kubelet, with this kernel stack, that began at second 1.
+pub(super) fn stuck(tid: u32, name: &str, stack: &[&str], second: f64) -> StuckThread {
+    let mut seen = crate::testing::stuck(stack);
+    let (target_id, target) = target(name);
+    seen.thread.tid = tid;
+    seen.path = Some(target.root.join("m"));
+    (seen.target_id, seen.target, seen.at) = (target_id, Arc::new(target), at(second));
+    seen
+}

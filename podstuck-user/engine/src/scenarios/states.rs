@@ -1,0 +1,265 @@
+//! Incidents that show in the state of the node.
+
+use jiff::{SignedDuration, Timestamp};
+use nix::errno::Errno;
+use podstuck_common::record::reason;
+
+use super::{
+    play::{
+        Node, Play, UID, at, group, mounted, node_mounts, on, pod, sample, stuck, target,
+        volume_state,
+    },
+    removals::{CSI, EMPTY_DIR, Plays},
+};
+use crate::{
+    model::{
+        call::{Call, Outcome},
+        holder::{How, Through},
+        hung::{MountPoint, Phase, WaitProgress},
+        node::{CsiState, NodeSample, PodState, Registration, Task, VolumeData, VolumeState},
+        pod_record::PodRecord,
+        space::{Capacity, Space},
+    },
+    testing::holder,
+};
+
+fn of_pod(populated: bool, volumes: Vec<VolumeState>) -> PodState {
+    PodState {
+        uid: UID.into(),
+        directory: format!("/k/pods/{UID}").into(),
+        started: true,
+        populated: Some(populated),
+        volumes,
+    }
+}
+
+fn csi(registration: Registration, data: VolumeData) -> VolumeState {
+    let socket = "/k/plugins_registry/d.example-reg.sock".into();
+    let point = target(CSI).1.root.join("mount");
+    let csi = CsiState { data, socket, registration };
+    volume_state(CSI, Some(csi), vec![mounted(&point, 7)])
+}
+
+fn known() -> VolumeData {
+    let (driver, handle) = ("d.example".into(), "h".into());
+    VolumeData::Known { driver, handle, lifecycle: "Persistent".into() }
+}
+
+/// The same at every look; the last one is another.
+fn lasting(play: &mut Play, until: u32, now: impl Fn(f64) -> NodeSample, end: NodeSample) {
+    (10..until).step_by(2).for_each(|second| play.sample(now(f64::from(second))));
+    play.sample(end);
+}
+
+pub(super) fn not_attempted() -> Plays {
+    let token = || volume_state("kubernetes.io~projected/kube-api-access-x", None, Vec::new());
+    let plain = || {
+        let point = target(EMPTY_DIR).1.root;
+        volume_state(EMPTY_DIR, None, vec![mounted(&point, 8)])
+    };
+    let mut plays = Vec::new();
+    for (title, volumes) in [
+        ("nobody calls the driver", vec![csi(Registration::Listening, known())]),
+        ("a driver without its socket", vec![csi(Registration::Absent, known())]),
+        ("a driver that is deaf", vec![csi(Registration::Deaf, known())]),
+        ("nobody takes the pod down", vec![csi(Registration::Listening, known()), token()]),
+        ("no vol_data.json", vec![csi(Registration::Unknown, VolumeData::Missing)]),
+        (
+            "an empty vol_data.json",
+            vec![csi(Registration::Unknown, VolumeData::Corrupt { size: 0 })],
+        ),
+        ("a mount of no driver", vec![plain()]),
+    ] {
+        let mut play = Play::new(Node::default());
+        let now = |second| {
+            let pods = vec![of_pod(false, volumes.clone())];
+            NodeSample { pods, ..sample(second) }
+        };
+        let pods = vec![of_pod(false, Vec::new())];
+        lasting(&mut play, 540, now, NodeSample { pods, ..sample(540.0) });
+        plays.push((title, play));
+    }
+    for (title, namespace) in [("unmounted once", 1), ("unmounted elsewhere", 2)] {
+        let mut play = Play::new(Node::default());
+        let mut op = on(CSI, Call::Umount2, 0, "mount", 30.0);
+        (op.outcome, op.mnt_ns) = (Outcome::OK, namespace);
+        play.op(op);
+        let volumes = || vec![csi(Registration::Listening, known())];
+        let now = |second| NodeSample { pods: vec![of_pod(false, volumes())], ..sample(second) };
+        lasting(&mut play, 120, now, sample(120.0));
+        plays.push((title, play));
+    }
+    // Who tries and fails is no matter of nobody's trying; from the last try on, the time counts.
+    let mut play = Play::new(Node::default());
+    for second in [5.0, 5.5, 6.5] {
+        play.op(on(CSI, Call::UnlinkatDir, Errno::EBUSY as i32, "mount", second));
+    }
+    let now = |second| {
+        let volumes = vec![csi(Registration::Listening, known())];
+        NodeSample { pods: vec![of_pod(false, volumes)], ..sample(second) }
+    };
+    lasting(&mut play, 300, now, now(300.0));
+    let mut gone = on(CSI, Call::UnlinkatDir, 0, "mount", 301.0);
+    (gone.outcome, gone.reason) = (Outcome::OK, reason::RECOVERED);
+    play.op(gone);
+    (302..560).step_by(2).for_each(|second| play.sample(now(f64::from(second))));
+    plays.push(("somebody tries, and then nobody", play));
+    plays
+}
+
+pub(super) fn unkillable() -> Plays {
+    let task = |state, killed, function: &str| Task {
+        pid: 42,
+        tid: 42,
+        comm: "app".into(),
+        state,
+        killed,
+        exiting: false,
+        started: 7,
+        wait_channel: Some(function.into()),
+        stack: vec![function.into()],
+        directory: Some("/data".into()),
+        group: format!("/sys/fs/cgroup/kubepods/pod{UID}/c").into(),
+    };
+    let nfs = vec![task('D', true, "rpc_wait_bit_killable")];
+    let gpu = vec![task('D', true, "os_acquire_mutex")];
+    let mut plays = Vec::new();
+    for (title, left, volumes) in [
+        (
+            "waits for NFS",
+            group(nfs.clone(), true, false),
+            vec![volume_state(EMPTY_DIR, None, vec![])],
+        ),
+        ("waits for a GPU", group(gpu, true, false), vec![volume_state(EMPTY_DIR, None, vec![])]),
+        ("is frozen", group(nfs, true, true), vec![volume_state(EMPTY_DIR, None, vec![])]),
+        ("is left over", group(vec![task('S', false, "do_wait")], false, false), vec![]),
+    ] {
+        let mut play = Play::new(Node::default());
+        let now = |second| {
+            let pods = vec![of_pod(true, volumes.clone())];
+            NodeSample { pods, cgroups: vec![left.clone()], ..sample(second) }
+        };
+        lasting(&mut play, 50, now, sample(50.0));
+        plays.push((title, play));
+    }
+    plays
+}
+
+pub(super) fn pinned_device() -> Plays {
+    let line = format!("9 2 8:16 / {} rw - ext4 /dev/sdb rw\n", target(EMPTY_DIR).1.root.display());
+    let held = vec![holder(How::Mount, Through::Itself, None)];
+    let mut play = Play::new(Node { holders: held, ..Node::default() });
+    let both = node_mounts(&[(1, &line), (5, &line)]);
+    play.sample(NodeSample { mounts: both, ..sample(0.5) });
+    let mut op = on(EMPTY_DIR, Call::Umount2, 0, "", 1.0);
+    op.outcome = Outcome::OK;
+    play.op(op);
+    for second in [2.0, 4.0, 6.0] {
+        play.sample(NodeSample { mounts: node_mounts(&[(5, &line)]), ..sample(second) });
+    }
+    play.node.holders.clear();
+    play.sample(sample(8.0));
+    vec![("another namespace keeps the device", play)]
+}
+
+pub(super) fn hung_call() -> Plays {
+    let mut plays = Vec::new();
+    let mount = |fs_type: &str| MountPoint {
+        point: target(EMPTY_DIR).1.root,
+        fs_type: fs_type.into(),
+        source: "there".into(),
+        minor: 45,
+        unanswered: Some(3),
+    };
+    for (title, stack, on) in [
+        ("a FUSE server", vec!["request_wait_answer", "fuse_rmdir"], Some(mount("fuse.s3"))),
+        ("a frozen file system", vec!["percpu_rwsem_wait", "mnt_want_write"], Some(mount("ext4"))),
+        ("an NFS server", vec!["rpc_wait_bit_killable", "nfs4_proc_getattr"], Some(mount("nfs4"))),
+        ("an NFS server elsewhere", vec!["rpc_wait_bit_killable", "nfs4_proc_getattr"], None),
+        ("a lock", vec!["rwsem_down_write_slowpath", "do_unlinkat"], None),
+    ] {
+        let mut play = Play::new(Node::default());
+        for second in [4.0, 6.0, 12.0, 40.0] {
+            let mut seen = stuck(42, EMPTY_DIR, &stack, second);
+            seen.mount = on.clone();
+            play.stuck(seen);
+        }
+        let mut seen = stuck(42, EMPTY_DIR, &stack, 41.0);
+        seen.over = true;
+        play.stuck(seen);
+        plays.push((title, play));
+    }
+    let stack = ["folio_wait_bit", "sync_inodes_sb", "generic_shutdown_super"];
+    let mut play = Play::new(Node::default());
+    for (second, quiet_ms) in [(5.0, 1000), (61.0, 5000)] {
+        let mut seen = stuck(42, EMPTY_DIR, &stack, second);
+        (seen.phase, seen.syscall) = (Phase::AfterExit, "umount2".into());
+        seen.progress = Some(WaitProgress { woken: 1, milliseconds: 2000, quiet_ms });
+        play.stuck(seen);
+    }
+    let mut back = on(EMPTY_DIR, Call::Umount2, Errno::EIO as i32, "", 70.0);
+    back.reason = reason::SLOW;
+    play.op(back);
+    plays.push(("a shutdown that is slow and then hangs", play));
+    plays
+}
+
+pub(super) fn disk_full() -> Plays {
+    let capacity = Capacity {
+        device: 1,
+        bytes: 1 << 30,
+        free: 0,
+        available: 0,
+        inodes: 1 << 16,
+        inodes_available: 1 << 15,
+        read_only: false,
+    };
+    let reserved = Capacity { free: 50 << 20, ..capacity.clone() };
+    let inodes =
+        Capacity { available: 1 << 29, free: 1 << 29, inodes_available: 3, ..capacity.clone() };
+    let mut plays = Vec::new();
+    for (title, capacity, is_kubelets) in [
+        ("kubelet's", capacity, true),
+        ("with a reserve", reserved, false),
+        ("inodes", inodes, true),
+    ] {
+        let mut play = Play::new(Node::default());
+        for second in [10.0, 20.0, 30.0] {
+            let (path, capacity) = ("/var/lib/kubelet".into(), capacity.clone());
+            let space = Space { path, is_kubelets, seen_by: None, capacity, at: at(second) };
+            play.sample(NodeSample { spaces: vec![space], ..sample(second) });
+        }
+        play.sample(sample(40.0));
+        plays.push((title, play));
+    }
+    plays
+}
+
+pub(super) fn pod_record() -> Plays {
+    let record = PodRecord {
+        pod: pod(),
+        deletion: Some(Timestamp::UNIX_EPOCH),
+        grace_s: 30,
+        finalizers: vec!["batch.kubernetes.io/job-tracking".into()],
+        node: Some("here".into()),
+        is_mirror: false,
+        all_terminated: true,
+    };
+    let later = Timestamp::UNIX_EPOCH.checked_add(SignedDuration::from_secs(90)).unwrap();
+    let mut plays = Vec::new();
+    for (title, record, is_here) in [
+        ("a finalizer, and nothing left", record.clone(), false),
+        ("a finalizer, and something left", record.clone(), true),
+        ("not deleted", PodRecord { deletion: None, ..record.clone() }, true),
+        ("in its grace", PodRecord { deletion: Some(later), ..record.clone() }, true),
+        ("elsewhere", PodRecord { node: Some("there".into()), ..record }, false),
+    ] {
+        let mut play = Play::new(Node::default());
+        let volumes = vec![volume_state(EMPTY_DIR, None, Vec::new())];
+        let pods = if is_here { vec![of_pod(false, volumes)] } else { Vec::new() };
+        play.sample(NodeSample { pods, ..sample(2.0) });
+        play.record(3.0, record);
+        plays.push((title, play));
+    }
+    plays
+}

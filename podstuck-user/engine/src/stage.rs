@@ -1,0 +1,87 @@
+//! How far a pod's deletion has come on this node, from the state alone.
+
+use crate::model::{
+    diagnosis::{PodStage, Stage},
+    identity::Pod,
+    node::PodState,
+    path::safe_path,
+};
+
+/// The stage of a pod that has a directory, or of one that has none.
+pub(crate) fn stage(pod: &Pod, state: Option<&PodState>) -> PodStage {
+    let (stage, fact) = match state {
+        None => (Stage::Gone, "it has no directory below any kubelet's root".to_owned()),
+        Some(state) => of(state),
+    };
+    PodStage { pod: pod.clone(), stage, fact }
+}
+
+fn of(state: &PodState) -> (Stage, String) {
+    if state.populated == Some(true) {
+        return (Stage::Containers, "processes are left in its control groups".into());
+    }
+    let mut mounts = state.volumes.iter().flat_map(|volume| &volume.mounts);
+    if let Some(mount) = mounts.next() {
+        let more = mounts.count();
+        let more = if more == 0 { String::new() } else { format!(", and {more} more") };
+        return (Stage::Volumes, format!("{} is still mounted{more}", safe_path(&mount.point)));
+    }
+    if let Some(volume) = state.volumes.first() {
+        return (Stage::Volumes, format!("{} is still there", safe_path(&volume.path)));
+    }
+    let unknown =
+        if state.populated.is_none() { ", and its control groups are unknown" } else { "" };
+    (Stage::Directories, format!("{} has no volumes{unknown}", safe_path(&state.directory)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::model::{
+        identity::Target,
+        mounts::Device,
+        node::{Mounted, VolumeState},
+    };
+
+    fn pod() -> PodState {
+        PodState {
+            uid: "u".into(),
+            directory: "/k/pods/u".into(),
+            started: true,
+            populated: Some(false),
+            volumes: Vec::new(),
+        }
+    }
+
+    fn stage_of(state: Option<&PodState>) -> Stage {
+        stage(&Pod { uid: "u".into(), namespace: None, name: None }, state).stage
+    }
+
+    #[test]
+    fn what_is_left_tells_the_stage() {
+        assert_eq!(stage_of(None), Stage::Gone);
+        assert_eq!(stage_of(Some(&pod())), Stage::Directories);
+        let mut mounted = pod();
+        let point = "/k/pods/u/volumes/p/v".into();
+        let mount = Mounted {
+            point,
+            id: 1,
+            what: "tmpfs".into(),
+            device: Device::default(),
+            root: "/".into(),
+            shared: false,
+            namespace: 1,
+            pid: 1,
+            source: "/proc/1/mountinfo".into(),
+        };
+        let path = "/k/pods/u/volumes/p/v".into();
+        let target = Arc::new(Target::unknown());
+        let volume = VolumeState { target_id: 7, target, path, csi: None, mounts: vec![mount] };
+        mounted.volumes.push(volume);
+        assert_eq!(stage_of(Some(&mounted)), Stage::Volumes);
+        mounted.populated = Some(true);
+        assert_eq!(stage_of(Some(&mounted)), Stage::Containers);
+    }
+}

@@ -1,0 +1,248 @@
+//! Events for the trackers' tests, and somebody who asks and answers.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use nix::errno::Errno;
+
+use crate::{
+    event::{Event, Run, Thresholds, What},
+    model::{
+        call::{Call, Outcome},
+        file_system::FileSystem,
+        holder::{HeldMount, Holder, How, Snapshot, Subject, Through},
+        hung::{Phase, Since},
+        identity::{Actor, Component, Target, TargetKind, Volume},
+        mountinfo,
+        mounts::Mounts,
+        operation::Operation,
+        path::JsonPath,
+        stuck::StuckThread,
+        summary::Start,
+        thread::Thread,
+        time::{Clock, Monotonic},
+    },
+    query::{Answer, Query},
+    tracker::{Context, Steps, Tracker},
+    trackers::unmounts::Unmounts,
+    verdict::{Draft, Verdict},
+};
+
+/// Root of the sample volume.
+pub(crate) const VOLUME: &str = "/k/pods/u/volumes/kubernetes.io~empty-dir/data";
+
+/// A failed call of kubelet on an object of an emptyDir.
+pub(crate) fn failed(call: Call, errno: Errno, object: &str, seconds: f64) -> Operation {
+    let volume = Volume {
+        name: "data".into(),
+        plugin: "kubernetes.io/empty-dir".into(),
+        path: JsonPath(VOLUME.into()),
+    };
+    let target = Target {
+        kind: TargetKind::PodVolume,
+        root: VOLUME.into(),
+        volume: Some(volume),
+        ..Target::unknown()
+    };
+    Operation {
+        end: Monotonic((seconds * 1e9) as u64),
+        duration: Duration::from_micros(9),
+        call,
+        outcome: Outcome(errno as u16),
+        reason: podstuck_common::record::reason::FAILED,
+        flaws: 0,
+        flags: 0,
+        path: Path::new(VOLUME).join(object),
+        target_id: 7,
+        target: Arc::new(target),
+        actor: Arc::new(actor(Component::Kubelet)),
+        tid: 42,
+        mnt_ns: 1,
+        directory: (1, 2),
+        mount_id: 9,
+        depth: 1,
+        mount_depth: 0,
+        suppressed: 0,
+    }
+}
+
+/// Somebody who plays a part.
+pub(crate) fn actor(component: Component) -> Actor {
+    let comm = component.name().into();
+    Actor { pid: 42, started: None, comm, cgroup: None, component, pod: None, parent: None }
+}
+
+/// Process 77, which holds something on mount 9.
+pub(crate) fn holder(how: How, through: Through, explains: Option<bool>) -> Holder {
+    Holder {
+        how,
+        object: JsonPath("/v/x".into()),
+        count: 1,
+        through,
+        mount: HeldMount { id: 9, namespace: Some(5), point: JsonPath("/v".into()) },
+        explains_ebusy: explains,
+        exact: true,
+        pid: Some(77),
+        comm: Some("backup".into()),
+        component: Some(Component::Other),
+        cgroup: None,
+        container: None,
+        pod: None,
+        source: "/proc/77/fdinfo/3".into(),
+    }
+}
+
+/// A snapshot with these holders of the sample volume.
+pub(crate) fn snapshot(holders: Vec<Holder>) -> Snapshot {
+    let subject = Subject {
+        path: JsonPath(VOLUME.into()),
+        what: "mount of tmpfs of type tmpfs, device 0:45".into(),
+        device: "0:45".into(),
+        mount_id: Some(9),
+        namespace: Some(5),
+    };
+    let looked_at = (100, 3, 200);
+    Snapshot { at: Monotonic(0), subject: Ok(subject), holders, unseen: Vec::new(), looked_at }
+}
+
+/// The mounts of process 7, by the text of its `mountinfo`.
+pub(crate) fn mounts(text: &str) -> Mounts {
+    let all = mountinfo::parse(text.as_bytes());
+    Mounts { all, source: "/proc/7/mountinfo".into(), pid: 7 }
+}
+
+/// Kubelet's thread 42, which has been for three seconds in an `unlinkat` with this kernel stack.
+pub(crate) fn stuck(stack: &[&str]) -> StuckThread {
+    let op = failed(Call::Unlinkat, Errno::EIO, "m", 1.0);
+    StuckThread {
+        thread: Thread { pid: 42, tid: 42 },
+        phase: Phase::InSyscall,
+        syscall: "unlinkat".into(),
+        path: Some(PathBuf::from(VOLUME)),
+        mount: None,
+        target_id: op.target_id,
+        target: op.target,
+        actor: op.actor,
+        mnt_ns: 1,
+        began: Monotonic(1_000_000_000),
+        since: Since::Probe,
+        before_start: false,
+        at: Monotonic(4_000_000_000),
+        over: false,
+        times: None,
+        wait_channel: stack.first().map(|f| (*f).to_owned()),
+        stack: stack.iter().map(|f| (*f).to_owned()).collect(),
+        progress: None,
+    }
+}
+
+/// One tracker alone, and what came of the events that it was shown.
+pub(crate) struct Alone<T> {
+    /// The tracker.
+    pub(crate) tracker: T,
+    /// Unmounts seen.
+    pub(crate) unmounts: Unmounts,
+    /// Who may explain what it sees.
+    pub(crate) others: Vec<Box<dyn Tracker>>,
+}
+
+impl<T: Tracker + Default> Alone<T> {
+    /// Nothing was seen yet.
+    pub(crate) fn new() -> Self {
+        Self { tracker: T::default(), unmounts: Unmounts::default(), others: Vec::new() }
+    }
+}
+
+impl<T: Tracker> Alone<T> {
+    /// Shows an event.
+    pub(crate) fn take(&mut self, at: Monotonic, what: What) -> Steps {
+        let mut steps = Steps::default();
+        let context = context(at, &self.unmounts, &self.others);
+        self.tracker.take(&Event { at, what }, &context, &mut steps);
+        steps
+    }
+
+    /// Shows an operation; what is asked.
+    pub(crate) fn ask(&mut self, op: &Operation) -> Vec<Query> {
+        self.take(op.end, What::Operation(Box::new(op.clone()))).queries
+    }
+
+    /// Shows an answer; what is found.
+    pub(crate) fn answer(&mut self, query: &Query, answer: Answer) -> Option<Draft> {
+        self.answer_at(Monotonic(20_000_000_000), query, answer)
+    }
+
+    /// The same at a time.
+    pub(crate) fn answer_at(
+        &mut self,
+        at: Monotonic,
+        query: &Query,
+        answer: Answer,
+    ) -> Option<Draft> {
+        let (query, answer) = (Box::new(query.clone()), Box::new(answer));
+        found(self.take(at, What::Answer { query, answer }).verdicts).pop()
+    }
+}
+
+/// What was found, of all that was said.
+pub(crate) fn found(verdicts: Vec<Verdict>) -> Vec<Draft> {
+    let found = verdicts.into_iter().filter_map(|verdict| match verdict {
+        Verdict::Found(draft) => Some(*draft),
+        _ => None,
+    });
+    found.collect()
+}
+
+/// A run on the whole node that begins at time 0, which is that of Unix.
+pub(crate) fn run() -> Run {
+    Run {
+        clock: Clock::new(Timestamp::UNIX_EPOCH, Monotonic(0)),
+        start: Start::default(),
+        own_mnt_ns: 4,
+        thresholds: Thresholds {
+            hung: Duration::from_secs(2),
+            not_attempted: Duration::from_secs(240),
+        },
+        one_answer: false,
+        pod: None,
+        directory: None,
+    }
+}
+
+/// A context at a time, in a mount namespace that is none of the sample calls'.
+pub(crate) fn context<'a>(
+    now: Monotonic,
+    unmounts: &'a Unmounts,
+    others: &'a [Box<dyn Tracker>],
+) -> Context<'a> {
+    let Run { clock, own_mnt_ns, thresholds, .. } = run();
+    Context {
+        now,
+        calendar: clock.at(now),
+        begun: clock.started(),
+        own_mnt_ns,
+        thresholds,
+        unmounts,
+        others: [others, &[]],
+    }
+}
+
+/// A healthy file system on a disk, mounted at `point`.
+pub(crate) fn file_system(point: &str) -> FileSystem {
+    FileSystem {
+        point: point.into(),
+        fs_type: "ext4".into(),
+        source: "/dev/sda1".into(),
+        device: "8:1".into(),
+        mount_read_only: false,
+        read_only: false,
+        options: Vec::new(),
+        device_exists: Some(true),
+        errors: Vec::new(),
+        table: "/proc/1/mountinfo".into(),
+    }
+}

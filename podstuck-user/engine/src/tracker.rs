@@ -1,0 +1,251 @@
+//! What needs memory: each tracker follows one kind of object from event to event.
+//!
+//! A tracker sees every event. It asks for facts by a query, and says what it concludes by a verdict
+//! about one of its objects. What one tracker follows may explain what another one sees; that is a
+//! table ([`SUPPRESSIONS`]) and not the order of calls.
+
+use std::path::Path;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    event::{Event, Thresholds},
+    model::{finding::Progress, operation::Operation, time::Monotonic},
+    query::Query,
+    trackers::unmounts::Unmounts,
+    verdict::{Draft, Verdict},
+};
+
+/// Names a tracker: with the object, the key of a finding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TrackerId {
+    /// Removals that went through a mount.
+    CrossedMount,
+    /// EBUSY.
+    Busy,
+    /// FUSE mounts without a server.
+    DeadMount,
+    /// EPERM.
+    Refused,
+    /// Errors of the file system.
+    FileSystem,
+    /// Tasks that do not end, and groups that do not become empty.
+    Unkillable,
+    /// Very many deletions.
+    BulkDelete,
+    /// Mounts that nobody unmounts.
+    NotAttempted,
+    /// Directories of pods that are gone.
+    Orphan,
+    /// Directories that do not become empty.
+    NotEmpty,
+    /// Devices that are kept busy after their unmount.
+    PinnedDevice,
+    /// Calls that do not return.
+    HungCall,
+    /// File systems without room.
+    DiskFull,
+    /// The pod's record.
+    PodRecord,
+}
+
+/// One kind of object, followed.
+pub(crate) trait Tracker {
+    /// Its name.
+    fn id(&self) -> TrackerId;
+
+    /// Takes an event.
+    fn take(&mut self, event: &Event, context: &Context<'_>, steps: &mut Steps);
+
+    /// Whether what it follows explains what is seen on a subject.
+    fn explains(&self, _subject: &Subject<'_>, _claim: Claim) -> bool {
+        false
+    }
+
+    /// An object is gone or its call has succeeded; without a path, the whole target is gone.
+    fn forget(
+        &mut self,
+        _target_id: u64,
+        _path: Option<&Path>,
+        _now: Monotonic,
+        _steps: &mut Steps,
+    ) {
+    }
+
+    /// How often it happened on a target, in the end.
+    fn count(&self, _target_id: u64) -> Option<u64> {
+        None
+    }
+
+    /// How many objects it had to forget because there were too many.
+    fn dropped(&self) -> u64 {
+        0
+    }
+
+    /// How far what it follows has come.
+    fn progress(&self, _now: Monotonic) -> Vec<Progress> {
+        Vec::new()
+    }
+}
+
+/// What a tracker wants to be asked and said.
+#[derive(Debug, Default)]
+pub(crate) struct Steps {
+    /// To be asked.
+    pub(crate) queries: Vec<Query>,
+    /// To be said.
+    pub(crate) verdicts: Vec<Verdict>,
+}
+
+impl Steps {
+    /// Asks, if there is something to ask.
+    pub(crate) fn ask(&mut self, query: impl IntoIterator<Item = Query>) {
+        self.queries.extend(query);
+    }
+
+    /// Says that something was found, if it was.
+    pub(crate) fn found(&mut self, draft: impl IntoIterator<Item = Draft>) {
+        self.verdicts.extend(draft.into_iter().map(|draft| Verdict::Found(Box::new(draft))));
+    }
+
+    /// Says something.
+    pub(crate) fn say(&mut self, verdict: impl IntoIterator<Item = Verdict>) {
+        self.verdicts.extend(verdict);
+    }
+}
+
+/// What is asked about when it is asked whether somebody else explains it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Subject<'a> {
+    /// Hash that names the target.
+    pub(crate) target_id: u64,
+    /// The object.
+    pub(crate) path: &'a Path,
+    /// UID of the pod; empty for none.
+    pub(crate) pod: &'a str,
+    /// When.
+    pub(crate) at: Monotonic,
+}
+
+impl<'a> Subject<'a> {
+    /// Of an operation.
+    pub(crate) fn of(op: &'a Operation) -> Self {
+        let pod = op.target.pod.as_ref().map_or("", |pod| pod.uid.as_str());
+        Self { target_id: op.target_id, path: &op.path, pod, at: op.end }
+    }
+}
+
+/// How far a tracker must have come to explain what another one sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Claim {
+    /// It follows the subject.
+    Suspicion,
+    /// It has said what it found.
+    Finding,
+}
+
+/// What a suppression reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// The same target.
+    Target,
+    /// The object itself, and what is above it.
+    Path,
+    /// All of the same pod.
+    Pod,
+}
+
+/// One tracker's claim keeps another one silent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Suppression {
+    pub(crate) of: TrackerId,
+    pub(crate) by: TrackerId,
+    pub(crate) claim: Claim,
+    pub(crate) scope: Scope,
+    /// For whoever reads the table; the tests print it.
+    #[cfg_attr(not(test), expect(dead_code, reason = "a reason decides nothing"))]
+    pub(crate) why: &'static str,
+}
+
+const fn suppress(
+    of: TrackerId,
+    by: TrackerId,
+    claim: Claim,
+    scope: Scope,
+    why: &'static str,
+) -> Suppression {
+    Suppression { of, by, claim, scope, why }
+}
+
+/// All of them.
+pub(crate) const SUPPRESSIONS: &[Suppression] = {
+    use Claim::{Finding, Suspicion};
+    use Scope::{Path, Pod, Target};
+    use TrackerId::{
+        Busy, CrossedMount, DeadMount, FileSystem, HungCall, NotAttempted, NotEmpty, Orphan,
+    };
+    const SAME_FAULT: &str = "the mount that a removal went through is busy afterwards";
+    const NO_POD_WAITS: &str = "no pod waits for an orphan";
+    const BELOW_IS_DEAD: &str = "what is above a dead mount stays because of it";
+    const SOMEBODY_TRIES: &str = "somebody does try, and fails";
+    const HOUSEKEEPING: &str = "kubelet removes only directories of a pod that is gone";
+    &[
+        suppress(Busy, CrossedMount, Suspicion, Target, SAME_FAULT),
+        suppress(DeadMount, CrossedMount, Suspicion, Target, SAME_FAULT),
+        suppress(Busy, Orphan, Finding, Pod, NO_POD_WAITS),
+        suppress(DeadMount, Orphan, Finding, Pod, NO_POD_WAITS),
+        suppress(FileSystem, Orphan, Finding, Pod, NO_POD_WAITS),
+        suppress(Busy, DeadMount, Finding, Path, BELOW_IS_DEAD),
+        suppress(NotEmpty, DeadMount, Finding, Path, BELOW_IS_DEAD),
+        suppress(NotEmpty, Orphan, Suspicion, Pod, HOUSEKEEPING),
+        suppress(NotAttempted, Orphan, Suspicion, Pod, HOUSEKEEPING),
+        suppress(NotAttempted, Busy, Suspicion, Target, SOMEBODY_TRIES),
+        suppress(NotAttempted, NotEmpty, Suspicion, Target, SOMEBODY_TRIES),
+        suppress(NotAttempted, HungCall, Suspicion, Target, SOMEBODY_TRIES),
+        suppress(NotAttempted, DeadMount, Finding, Target, SOMEBODY_TRIES),
+    ]
+};
+
+/// What a tracker may look at beside its own memory.
+pub(crate) struct Context<'a> {
+    /// The time of the event.
+    pub(crate) now: Monotonic,
+    /// The same by the calendar.
+    pub(crate) calendar: Timestamp,
+    /// When the observation began.
+    pub(crate) begun: Monotonic,
+    /// Inode number of the tool's own mount namespace.
+    pub(crate) own_mnt_ns: u32,
+    /// How long to wait before something is called a fault.
+    pub(crate) thresholds: Thresholds,
+    /// Unmounts seen.
+    pub(crate) unmounts: &'a Unmounts,
+    /// The trackers before the one that looks, and those behind it.
+    pub(crate) others: [&'a [Box<dyn Tracker>]; 2],
+}
+
+impl Context<'_> {
+    /// Whether another tracker explains what this one sees on a subject.
+    pub(crate) fn is_explained(&self, to: TrackerId, subject: &Subject<'_>) -> bool {
+        let of_this = SUPPRESSIONS.iter().filter(|suppression| suppression.of == to);
+        of_this.into_iter().any(|suppression| {
+            let mut all = self.others.iter().copied().flatten();
+            let by = all.find(|tracker| tracker.id() == suppression.by);
+            by.is_some_and(|tracker| {
+                let subject = match suppression.scope {
+                    // The whole target: whatever path is asked about.
+                    Scope::Target => Subject { path: Path::new(""), pod: "", ..*subject },
+                    Scope::Path => Subject { pod: "", ..*subject },
+                    Scope::Pod => *subject,
+                };
+                tracker.explains(&subject, suppression.claim)
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+#[path = "tracker_tests.rs"]
+mod tests;

@@ -1,0 +1,179 @@
+//! Deletions by the thousand: not stuck, but long, and nobody else tells how long.
+
+use std::{path::Path, time::Duration};
+
+use crate::{
+    bounded::Bounded,
+    event::{Count, Event, What},
+    model::{
+        call::Call, finding::Progress, identity::Component, object::Remaining,
+        operation::Operation, path::JsonPath, time::Monotonic,
+    },
+    query::{Answer, NoAnswer, Query, Wants},
+    rules::{
+        bulk_delete::draft,
+        bulk_delete_estimate::{Estimate, Look},
+    },
+    tracker::{Context, Steps, Tracker, TrackerId},
+    trackers::bulk_delete_run::{Run, STALLED, Where},
+    verdict::Verdict,
+};
+
+/// How often the remaining entries are counted.
+const LOOK_EVERY: Duration = Duration::from_secs(30);
+/// Deletions followed at a time.
+const RUNS: usize = 256;
+
+/// All deletions that may become many.
+pub(crate) struct BulkDeletes {
+    runs: Bounded<Where, Run>,
+}
+
+impl Default for BulkDeletes {
+    fn default() -> Self {
+        Self { runs: Bounded::new(RUNS) }
+    }
+}
+
+fn place(target_id: u64, pid: u32) -> Where {
+    if target_id == 0 { Where::Process(pid) } else { Where::Target(target_id) }
+}
+
+impl BulkDeletes {
+    /// Remembers who and where; the numbers come with the counts.
+    fn observe(&mut self, op: &Operation) {
+        if op.call == Call::Umount2 || op.actor.component == Component::Workload {
+            return;
+        }
+        let run = self.runs.or_insert_with(place(op.target_id, op.actor.pid), || Run::new(op.end));
+        run.note(op);
+    }
+
+    fn counted(&mut self, now: Monotonic, counts: &[Count], steps: &mut Steps) {
+        for count in counts {
+            if let Some(run) = self.runs.get_mut(&place(count.target_id, count.pid)) {
+                run.count(count, now);
+            }
+        }
+        self.runs.retain(|place, run| {
+            // One that is quiet has finished; of a target that lost many, the end is still looked for.
+            !run.stalled(now) || matches!(place, Where::Target(_)) && run.matters(*place, now)
+        });
+        let tracker = self.id();
+        for (place, run) in self.runs.iter_mut() {
+            steps.ask(ask(tracker, *place, run, now));
+        }
+        let running = self.runs.iter().filter(|(place, run)| run.matters(**place, now));
+        steps.found(running.filter_map(|(_, run)| draft(run, now)));
+    }
+
+    /// Takes an answer into the estimate. A deletion that is quiet because nothing is left is over,
+    /// also when nobody saw its root go: `--path` may name a directory inside it.
+    fn learn(
+        &mut self,
+        query: &Query,
+        pid: u32,
+        answer: &Result<Remaining, NoAnswer>,
+        now: Monotonic,
+        steps: &mut Steps,
+    ) {
+        let place = place(query.target_id, pid);
+        let Some(run) = self.runs.get_mut(&place) else { return };
+        let gone = matches!(answer, Err(NoAnswer::Refused(_)));
+        let empty = matches!(answer, Ok(Remaining { seen: 0, complete: true, .. }));
+        if run.stalled(now) && (gone || empty) {
+            self.runs.remove(&place);
+            let target_id = if query.target_id == 0 { u64::from(pid) } else { query.target_id };
+            let path = Some(query.path.clone());
+            // An empty directory that stays is no longer a matter of many entries, but it may be
+            // busy: that finding is not cleared.
+            return steps.say(gone.then_some(Verdict::Cleared { target_id, path, at: now }));
+        }
+        run.incomplete = run.stalled(now);
+        if let Ok(left) = answer {
+            run.look = Some(Look::new(*left, run.deleted()));
+        }
+    }
+}
+
+impl Tracker for BulkDeletes {
+    fn id(&self) -> TrackerId {
+        TrackerId::BulkDelete
+    }
+
+    fn take(&mut self, event: &Event, context: &Context<'_>, steps: &mut Steps) {
+        match &event.what {
+            What::Operation(op) => self.observe(op),
+            What::Counts(counts) => self.counted(context.now, counts, steps),
+            What::Named { target_id, target } => {
+                // The first record may have come with a path that was cut.
+                if let Some(run) = self.runs.get_mut(&Where::Target(*target_id))
+                    && let Some(op) = &mut run.op
+                {
+                    op.target = target.clone();
+                }
+            }
+            What::Answer { query, answer } => {
+                if let (Wants::Remaining { pid, .. }, Answer::Remaining(answer)) =
+                    (&query.wants, &**answer)
+                {
+                    self.learn(query, *pid, answer, context.now, steps);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn forget(&mut self, target_id: u64, path: Option<&Path>, _: Monotonic, _: &mut Steps) {
+        if path.is_none() {
+            self.runs.remove(&Where::Target(target_id));
+        }
+    }
+
+    /// Entries deleted of the target.
+    fn count(&self, target_id: u64) -> Option<u64> {
+        self.runs.get(&Where::Target(target_id)).map(Run::deleted)
+    }
+
+    fn dropped(&self) -> u64 {
+        self.runs.dropped()
+    }
+
+    fn progress(&self, now: Monotonic) -> Vec<Progress> {
+        let moving = |place: Where, run: &Run| run.matters(place, now) && !run.stalled(now);
+        let running = self.runs.iter().filter(|(place, run)| moving(**place, run));
+        running.filter_map(|(_, run)| progress(run, now)).collect()
+    }
+}
+
+fn progress(run: &Run, now: Monotonic) -> Option<Progress> {
+    let rate = run.rate(now);
+    let estimate = Estimate::of(run.look.as_ref(), run.deleted(), rate);
+    Some(Progress {
+        path: JsonPath(run.root()?),
+        pod: run.op.as_ref()?.target.pod.clone(),
+        deleted: run.deleted(),
+        directories: run.directories,
+        rate_per_s: rate,
+        remaining_estimate: estimate.remaining,
+        remaining_range: estimate.remaining_range,
+        eta_s: estimate.eta_s,
+        eta_range_s: estimate.eta_range_s,
+    })
+}
+
+/// Asks how much is left, now and then.
+fn ask(tracker: TrackerId, place: Where, run: &mut Run, now: Monotonic) -> Option<Query> {
+    let due = run.asked.is_none_or(|asked| {
+        let before_it_stalled = run.stalled(now) && asked.since(run.last) <= STALLED;
+        before_it_stalled || now.since(asked) >= LOOK_EVERY
+    });
+    if !due || !run.matters(place, now) {
+        return None;
+    }
+    let directory = run.root()?;
+    run.asked = Some(now);
+    let op = run.op.as_ref()?;
+    let wants = Wants::Remaining { pid: op.actor.pid, directory: directory.clone() };
+    Some(Query { tracker, target_id: op.target_id, path: directory, wants })
+}

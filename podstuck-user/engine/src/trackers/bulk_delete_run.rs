@@ -1,0 +1,195 @@
+//! One deletion of many entries: how much, how fast, where, and whether it still goes on.
+
+use std::{
+    collections::VecDeque,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use nix::errno::Errno;
+
+use crate::{
+    event::Count,
+    model::{
+        call::{Call, Outcome},
+        identity::TargetKind,
+        operation::Operation,
+        time::Monotonic,
+    },
+    rules::bulk_delete_estimate::Look,
+};
+
+/// When a deletion is worth a word: entries, for how long, and how fast at the least.
+struct Threshold {
+    entries: u64,
+    lasting: Duration,
+    per_second: f64,
+}
+
+/// A volume: its pod waits meanwhile.
+const OF_VOLUME: Threshold =
+    Threshold { entries: 5_000, lasting: Duration::from_secs(2), per_second: 50.0 };
+/// Anything else: only what can slow the whole disk down.
+const ELSEWHERE: Threshold =
+    Threshold { entries: 50_000, lasting: Duration::from_secs(5), per_second: 1_000.0 };
+/// Rates are means over this time.
+const RATE_WINDOW: Duration = Duration::from_secs(10);
+/// Silence after which a deletion that is not complete counts as stalled.
+pub(crate) const STALLED: Duration = Duration::from_secs(10);
+/// Directory samples that the common ancestor is taken from.
+const SAMPLES: usize = 64;
+
+/// A target, or, for what has none, a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Where {
+    Target(u64),
+    Process(u32),
+}
+
+pub(crate) struct Run {
+    pub(crate) files: u64,
+    pub(crate) directories: u64,
+    /// EISDIR on `unlinkat`: Go's way to find out that something is a directory.
+    pub(crate) eisdir: u64,
+    pub(crate) first: Monotonic,
+    pub(crate) last: Monotonic,
+    /// (time, entries) at each tick that had any.
+    recent: VecDeque<(Monotonic, u64)>,
+    pub(crate) op: Option<Operation>,
+    samples: VecDeque<PathBuf>,
+    pub(crate) look: Option<Look>,
+    pub(crate) asked: Option<Monotonic>,
+    /// Since it stalled, a look has shown that it was not complete.
+    pub(crate) incomplete: bool,
+}
+
+impl Run {
+    pub(crate) fn new(now: Monotonic) -> Self {
+        Self {
+            files: 0,
+            directories: 0,
+            eisdir: 0,
+            first: now,
+            last: now,
+            recent: VecDeque::new(),
+            op: None,
+            samples: VecDeque::new(),
+            look: None,
+            asked: None,
+            incomplete: false,
+        }
+    }
+
+    pub(crate) fn deleted(&self) -> u64 {
+        self.files + self.directories
+    }
+
+    pub(crate) fn rate(&self, now: Monotonic) -> f64 {
+        let recent = self.recent.iter().filter(|(time, _)| now.since(*time) <= RATE_WINDOW);
+        let entries: u64 = recent.map(|(_, entries)| entries).sum();
+        let window = now.since(self.first).min(RATE_WINDOW).as_secs_f64().max(1.0);
+        entries as f64 / window
+    }
+
+    pub(crate) fn stalled(&self, now: Monotonic) -> bool {
+        now.since(self.last) > STALLED
+    }
+
+    pub(crate) fn matters(&self, place: Where, now: Monotonic) -> bool {
+        let limit = if matches!(place, Where::Target(_)) { &OF_VOLUME } else { &ELSEWHERE };
+        let fast = self.rate(now) >= limit.per_second || self.stalled(now);
+        self.deleted() >= limit.entries && self.last.since(self.first) >= limit.lasting && fast
+    }
+
+    /// The directory that is being emptied.
+    pub(crate) fn root(&self) -> Option<PathBuf> {
+        let target = &self.op.as_ref()?.target;
+        if target.kind != TargetKind::Other || !target.root.as_os_str().is_empty() {
+            return Some(target.root.clone());
+        }
+        common_ancestor(self.samples.iter().map(PathBuf::as_path))
+    }
+
+    /// Notes a call: who deletes, and where.
+    pub(crate) fn note(&mut self, op: &Operation) {
+        if self.samples.len() == SAMPLES {
+            self.samples.pop_front();
+        }
+        self.samples.extend(op.path.parent().map(Path::to_path_buf));
+        // One call stands for all: the removal of a file, where there are files.
+        if self.op.is_none() || !op.call.removes_directory() {
+            self.op = Some(op.clone());
+        }
+    }
+
+    /// Adds the counts of a tick.
+    pub(crate) fn count(&mut self, count: &Count, now: Monotonic) {
+        if count.outcome.is(Errno::EISDIR) {
+            self.eisdir += count.calls;
+        }
+        if count.outcome != Outcome::OK || count.call == Call::Umount2 {
+            return;
+        }
+        if count.call.removes_directory() {
+            self.directories += count.calls;
+        } else {
+            self.files += count.calls;
+        }
+        self.last = now;
+        self.incomplete = false;
+        match self.recent.back_mut().filter(|(time, _)| *time == now) {
+            Some((_, entries)) => *entries += count.calls,
+            None => self.recent.push_back((now, count.calls)),
+        }
+        while self.recent.front().is_some_and(|(time, _)| now.since(*time) > RATE_WINDOW) {
+            self.recent.pop_front();
+        }
+    }
+}
+
+fn common_ancestor<'a>(mut paths: impl Iterator<Item = &'a Path>) -> Option<PathBuf> {
+    let first = paths.next()?.to_path_buf();
+    let ancestor = paths.fold(first, |ancestor, path| {
+        let mut candidate = ancestor.as_path();
+        while !path.starts_with(candidate) {
+            candidate = candidate.parent().unwrap_or(Path::new("/"));
+        }
+        candidate.to_path_buf()
+    });
+    Some(ancestor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_directory_of_a_run_is_what_its_samples_share() {
+        let paths = ["/a/b/c/1", "/a/b/d", "/a/b/c/2/x"].map(Path::new);
+        assert_eq!(common_ancestor(paths.into_iter()), Some("/a/b".into()));
+        assert_eq!(common_ancestor(["/x", "/y"].map(Path::new).into_iter()), Some("/".into()));
+    }
+
+    #[test]
+    fn a_rate_is_a_mean_of_the_last_seconds() {
+        let mut run = Run::new(Monotonic(0));
+        let count = Count {
+            target_id: 1,
+            pid: 1,
+            call: Call::Unlink,
+            outcome: Outcome::OK,
+            component: crate::model::identity::Component::Kubelet,
+            bucket: 0,
+            calls: 3000,
+            total_ns: 0,
+        };
+        for second in 1..=20_u64 {
+            run.count(&count, Monotonic(second * 1_000_000_000));
+        }
+        let now = Monotonic(20_000_000_000);
+        assert!((run.rate(now) - 3000.0).abs() < 400.0, "{}", run.rate(now));
+        assert!(run.matters(Where::Target(1), now));
+        let later = Monotonic(31_000_000_000);
+        assert!(run.stalled(later) && run.rate(later) == 0.0);
+    }
+}

@@ -1,0 +1,158 @@
+use std::sync::Arc;
+
+use super::*;
+use crate::model::evidence::Certainty;
+use crate::{
+    engine::{Engine, Output},
+    model::{
+        file_system::{Counted, FileSystem},
+        identity::{Component, Pod},
+    },
+    testing::{Alone, failed, file_system, run},
+    verdict::Draft,
+};
+
+const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
+
+fn op(errno: Errno, object: &str, second: f64) -> Operation {
+    let mut op = failed(Call::Unlinkat, errno, object, second);
+    let pod = Pod { uid: UID.into(), namespace: None, name: None };
+    Arc::make_mut(&mut op.target).pod = Some(pod);
+    op
+}
+
+fn verdict(errno: Errno, found: Option<&FileSystem>) -> Option<Draft> {
+    let mut errors = Alone::<FileSystemErrors>::new();
+    assert!(errors.ask(&op(errno, "f", 1.0)).is_empty(), "a single failure proves nothing");
+    let query = errors.ask(&op(errno, "f", 1.5)).pop().unwrap();
+    errors.answer(&query, Answer::FileSystem(found.cloned()))
+}
+
+#[test]
+fn a_read_only_node_is_told_from_a_read_only_mount_in_the_pod() {
+    let root =
+        FileSystem { read_only: true, mount_read_only: true, ..file_system("/var/lib/kubelet") };
+    let draft = verdict(Errno::EROFS, Some(&root)).unwrap();
+    assert_eq!((draft.id(), draft.blocks_deletion), ("node-fs-readonly", Some(true)));
+    let inside = format!("/var/lib/kubelet/pods/{UID}/volumes/p/data");
+    let volume = FileSystem { mount_read_only: true, ..file_system(&inside) };
+    assert!(verdict(Errno::EROFS, Some(&volume)).is_none(), "a mount in the way, which is busy");
+    let meanwhile = file_system("/var/lib/kubelet");
+    let draft = verdict(Errno::EROFS, Some(&meanwhile)).unwrap();
+    assert_eq!(
+        (draft.id(), draft.certainty()),
+        ("removal-failed-unexplained", Certainty::Possible)
+    );
+}
+
+#[test]
+fn a_volume_without_room_is_not_the_nodes_disk() {
+    let inside = file_system(&format!("/var/lib/kubelet/pods/{UID}/volumes/p/data"));
+    for errno in [Errno::ENOSPC, Errno::EDQUOT] {
+        let draft = verdict(errno, Some(&file_system("/var/lib/kubelet"))).unwrap();
+        assert_eq!(draft.id(), "disk-full-runtime");
+        let draft = verdict(errno, Some(&inside)).unwrap();
+        assert_eq!(draft.id(), "removal-failed-unexplained");
+        assert!(draft.explanation.contains("own disks are not concerned"), "{draft:?}");
+    }
+}
+
+#[test]
+fn no_pod_waits_for_an_orphan_on_a_broken_disk() {
+    let mut engine = Engine::new(run());
+    let mut asked = Vec::new();
+    let mut take = |op: &Operation| {
+        engine.take(&Event { at: op.end, what: What::Operation(Box::new(op.clone())) })
+    };
+    for second in [2.0, 4.0, 6.0, 8.0, 10.0] {
+        let mut whole = op(Errno::ENOTEMPTY, "x", second);
+        whole.call = Call::UnlinkatDir;
+        whole.path = format!("/k/pods/{UID}/volumes").into();
+        take(&whole);
+        let mut below = op(Errno::EIO, "x", second);
+        below.call = Call::UnlinkatDir;
+        below.path = format!("/k/pods/{UID}/volumes/p/v").into();
+        let of_this = |output: &&Output| match output {
+            Output::Query(query) => query.tracker == TrackerId::FileSystem,
+            _ => false,
+        };
+        asked.push(take(&below).iter().filter(of_this).count());
+    }
+    assert_eq!(asked, [0, 1, 0, 0, 0], "the third time, it is an orphan");
+}
+
+#[test]
+fn a_broken_device_is_surer_when_the_kernel_has_counted() {
+    let calm = verdict(Errno::EIO, Some(&file_system("/v"))).unwrap();
+    let counted = Counted { value: "7".into(), file: "/sys/fs/ext4/sda1/errors_count".into() };
+    let broken = FileSystem { errors: vec![counted], ..file_system("/v") };
+    let sure = verdict(Errno::EIO, Some(&broken)).unwrap();
+    assert_eq!((calm.id(), sure.id()), ("device-io-error", "device-io-error"));
+    assert_eq!((calm.certainty(), sure.certainty()), (Certainty::Likely, Certainty::Firm));
+    let gone = FileSystem { device_exists: Some(false), ..file_system("/v") };
+    assert_eq!(verdict(Errno::ENODEV, Some(&gone)).unwrap().certainty(), Certainty::Firm);
+}
+
+#[test]
+fn what_cannot_be_known_is_not_claimed() {
+    let nfs = FileSystem { fs_type: "nfs4".into(), device_exists: None, ..file_system("/v") };
+    assert_eq!(verdict(Errno::ESTALE, Some(&nfs)).unwrap().id(), "nfs-stale-handle");
+    for errno in [Errno::ESTALE, Errno::EACCES, Errno::ENAMETOOLONG, Errno::EOVERFLOW] {
+        for found in [Some(&file_system("/v")), None] {
+            let draft = verdict(errno, found).unwrap();
+            assert_eq!(
+                (draft.id(), draft.certainty()),
+                ("removal-failed-unexplained", Certainty::Possible)
+            );
+        }
+    }
+}
+
+#[test]
+fn a_pod_has_one_finding_and_read_only_wins() {
+    let mut errors = Alone::<FileSystemErrors>::new();
+    for second in [1.0, 2.0] {
+        let mut other = op(Errno::EIO, "f", second);
+        other.target_id = 8;
+        errors.ask(&other);
+    }
+    for (second, target) in [(3.0, 7), (3.1, 9), (4.0, 9)] {
+        let mut ro = op(Errno::EROFS, "f", second);
+        ro.target_id = target;
+        errors.ask(&ro);
+    }
+    let counts = [7, 8, 9].map(|target_id| errors.tracker.count(target_id));
+    assert_eq!(counts, [Some(3), None, None]);
+    assert!(errors.ask(&op(Errno::EIO, "f", 5.0)).is_empty());
+    errors.tracker.forget(7, None, Monotonic(0), &mut Steps::default());
+    assert_eq!(errors.tracker.count(7), None);
+}
+
+#[test]
+fn a_container_may_fail_at_its_own_volume() {
+    let mut errors = Alone::<FileSystemErrors>::new();
+    for second in [1.0, 2.0, 3.0] {
+        let mut own = op(Errno::EACCES, "f", second);
+        Arc::make_mut(&mut own.actor).component = Component::Workload;
+        assert!(errors.ask(&own).is_empty());
+    }
+}
+
+#[test]
+fn a_mount_point_lies_on_the_file_system_above() {
+    let mut errors = Alone::<FileSystemErrors>::new();
+    let mut path_of = |call| {
+        let mut last = op(Errno::EROFS, "m", 1.0);
+        last.call = call;
+        errors.ask(&last);
+        last.end = Monotonic(2_000_000_000);
+        let wants = errors.ask(&last).pop().unwrap().wants;
+        errors.tracker.forget(7, None, Monotonic(0), &mut Steps::default());
+        let Wants::FileSystem { path, .. } = wants else { panic!("{wants:?}") };
+        (last.path, path)
+    };
+    let (removed, asked) = path_of(Call::UnlinkatDir);
+    assert_eq!(removed.parent(), Some(asked.as_path()));
+    let (unmounted, asked) = path_of(Call::Umount2);
+    assert_eq!(unmounted, asked);
+}

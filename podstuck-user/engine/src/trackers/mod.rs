@@ -1,0 +1,54 @@
+//! One file for each kind of object that is followed from event to event; see [`crate::tracker`].
+
+pub(crate) mod bulk_delete;
+pub(crate) mod bulk_delete_run;
+pub(crate) mod busy;
+pub(crate) mod crossed_mount;
+pub(crate) mod dead_mount;
+pub(crate) mod disk_full;
+pub(crate) mod file_system;
+pub(crate) mod hung_call;
+pub(crate) mod not_attempted;
+pub(crate) mod not_empty;
+pub(crate) mod orphan;
+pub(crate) mod pinned_device;
+pub(crate) mod pod_record;
+pub(crate) mod refused;
+pub(crate) mod unkillable;
+pub(crate) mod unmounts;
+
+use crate::{
+    model::{
+        identity::{Component, TargetKind},
+        operation::Operation,
+    },
+    tracker::Tracker,
+};
+
+/// All of them. Each event is shown to them in this order, so that who explains comes before who is
+/// explained, where that shows at the same event.
+pub(crate) fn all() -> Vec<Box<dyn Tracker>> {
+    vec![
+        Box::<crossed_mount::CrossedMounts>::default(),
+        Box::<busy::Busy>::default(),
+        Box::<dead_mount::DeadMounts>::default(),
+        Box::<refused::Refusals>::default(),
+        Box::<file_system::FileSystemErrors>::default(),
+        Box::<unkillable::Unkillables>::default(),
+        Box::<bulk_delete::BulkDeletes>::default(),
+        Box::<not_attempted::NotAttempted>::default(),
+        Box::<orphan::Orphans>::default(),
+        Box::<not_empty::NotEmpty>::default(),
+        Box::<pinned_device::PinnedDevices>::default(),
+        Box::<hung_call::HungCalls>::default(),
+        Box::<disk_full::FullDisks>::default(),
+        Box::<pod_record::PodRecords>::default(),
+    ]
+}
+
+/// Whether this is a part of the node's own clean-up: of something that has an owner, and not by a
+/// container that tidies up its own volume.
+pub(crate) fn is_clean_up(op: &Operation) -> bool {
+    let owned = !matches!(op.target.kind, TargetKind::Other);
+    owned && op.actor.component != Component::Workload
+}

@@ -1,0 +1,131 @@
+//! EPERM on a removal. `may_delete` in fs/namei.c gives it for an immutable or append-only object,
+//! an append-only directory, a sticky directory, an active swap file and an unmapped owner; an
+//! immutable directory gives it through the permission check. The inode says which.
+
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+
+use crate::{
+    bounded::Bounded,
+    event::{Event, What},
+    model::{call::Call, evidence::Source, operation::Operation, time::Monotonic},
+    query::{Answer, NoAnswer, ObjectAttributes, Query, Wants},
+    rules::refused,
+    tracker::{Context, Steps, Tracker, TrackerId},
+    trackers::is_clean_up,
+    verdict::{Draft, Fact, times},
+};
+
+/// Targets followed at a time.
+const TARGETS: usize = 1024;
+
+/// A target with a removal that was refused.
+pub(crate) struct Refused {
+    /// The last call that was.
+    pub(crate) op: Operation,
+    /// The object whose refusal a look has explained.
+    explained: Option<PathBuf>,
+    /// Calls, those not reported one by one included.
+    count: u64,
+    /// The first of them.
+    first: Monotonic,
+}
+
+/// All targets with a removal that was refused.
+pub(crate) struct Refusals {
+    targets: Bounded<u64, Refused>,
+}
+
+impl Default for Refusals {
+    fn default() -> Self {
+        Self { targets: Bounded::new(TARGETS) }
+    }
+}
+
+impl Refusals {
+    fn observe(&mut self, op: &Operation) -> Option<Query> {
+        if !op.outcome.is(Errno::EPERM) || op.call == Call::Umount2 || !is_clean_up(op) {
+            return None;
+        }
+        let begin = || Refused { op: op.clone(), explained: None, count: 0, first: op.end };
+        let refused = self.targets.or_insert_with(op.target_id, begin);
+        refused.count += 1 + u64::from(op.suppressed);
+        refused.op = op.clone();
+        let directory = op.path.parent()?.to_owned();
+        let name = op.path.file_name()?.to_owned();
+        let (pid, expected) = (op.actor.pid, op.directory);
+        let wants = Wants::Attributes { pid, directory, name, expected };
+        Some(Query { tracker: self.id(), target_id: op.target_id, path: op.path.clone(), wants })
+    }
+
+    fn conclude(
+        &mut self,
+        context: &Context<'_>,
+        query: &Query,
+        answer: &Result<ObjectAttributes, NoAnswer>,
+    ) -> Option<Draft> {
+        let refused = self.targets.get_mut(&query.target_id)?;
+        if refused.op.path != query.path {
+            return None;
+        }
+        let mut draft = match answer {
+            Ok(seen) => refused::draft(context, refused, seen),
+            Err(error) => {
+                let mut draft = refused::unexplained(refused);
+                let fact = format!("the object could not be looked at: {error}");
+                draft.fact(fact, Source::Look("statx"));
+                draft
+            }
+        };
+        let explained = !draft.cause.is_admission();
+        if !explained && refused.explained.as_ref() == Some(&query.path) {
+            // Cured between the call and the look: what was found before still holds for the call.
+            return None;
+        }
+        refused.explained = explained.then(|| query.path.clone());
+        let fact = format!("{} failed with EPERM {}", refused.op.call.name(), times(refused.count));
+        let since = Some(refused.first);
+        draft.evidence.insert(0, Fact { fact, source: Source::Probe, since });
+        draft.count = refused.count;
+        draft.first = refused.first;
+        Some(draft)
+    }
+}
+
+impl Tracker for Refusals {
+    fn id(&self) -> TrackerId {
+        TrackerId::Refused
+    }
+
+    fn take(&mut self, event: &Event, context: &Context<'_>, steps: &mut Steps) {
+        match &event.what {
+            What::Operation(op) => steps.ask(self.observe(op)),
+            What::Answer { query, answer } => {
+                if let Answer::Attributes(answer) = &**answer {
+                    steps.found(self.conclude(context, query, answer));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn forget(&mut self, target_id: u64, path: Option<&Path>, _: Monotonic, _: &mut Steps) {
+        let same = |refused: &Refused| path.is_none_or(|path| path == refused.op.path);
+        if self.targets.get(&target_id).is_some_and(same) {
+            self.targets.remove(&target_id);
+        }
+    }
+
+    fn count(&self, target_id: u64) -> Option<u64> {
+        self.targets.get(&target_id).map(|refused| refused.count)
+    }
+
+    fn dropped(&self) -> u64 {
+        self.targets.dropped()
+    }
+}
+
+#[cfg(test)]
+#[path = "refused_tests.rs"]
+mod tests;

@@ -1,0 +1,70 @@
+//! Attributes against verdicts.
+
+use super::*;
+use crate::model::evidence::Certainty;
+use crate::{
+    model::object::Attributes,
+    testing::{Alone, failed},
+};
+
+const SET: Attributes = Attributes { immutable: true, append_only: false, known: true };
+const UNSET: Attributes = Attributes { immutable: false, append_only: false, known: true };
+
+fn verdict(object: Attributes, directory: Attributes) -> Draft {
+    verdict_of(Ok(ObjectAttributes {
+        object,
+        directory,
+        same_directory: true,
+        sticky: false,
+        swap: false,
+    }))
+}
+
+fn verdict_of(seen: Result<ObjectAttributes, NoAnswer>) -> Draft {
+    let mut refusals = Alone::<Refusals>::new();
+    let query = refusals.ask(&failed(Call::Unlinkat, Errno::EPERM, "d/f", 1.0)).pop().unwrap();
+    refusals.answer(&query, Answer::Attributes(seen)).unwrap()
+}
+
+#[test]
+fn the_flag_is_taken_off_what_carries_it() {
+    let draft = verdict(SET, UNSET);
+    assert_eq!(draft.id(), "immutable-attribute");
+    assert!(
+        draft.remedies[0]
+            .command
+            .ends_with("/root/k/pods/u/volumes/kubernetes.io~empty-dir/data/d/f")
+    );
+    let draft = verdict(UNSET, SET);
+    assert!(draft.remedies[0].command.ends_with("/data/d"), "{}", draft.remedies[0].command);
+    let append = Attributes { append_only: true, ..UNSET };
+    assert_eq!(verdict(append, UNSET).id(), "append-only-attribute");
+}
+
+#[test]
+fn without_a_flag_nothing_is_claimed_and_the_flags_are_ruled_out() {
+    let draft = verdict(UNSET, UNSET);
+    assert_eq!((draft.id(), draft.ruled_out.len()), ("permission-unexplained", 2));
+    assert_eq!(draft.certainty(), Certainty::Possible);
+    let mute = Attributes { known: false, ..UNSET };
+    assert!(verdict(mute, mute).ruled_out.is_empty(), "a file system that does not say");
+}
+
+#[test]
+fn an_active_swap_file_is_told() {
+    let draft = verdict_of(Ok(ObjectAttributes {
+        object: UNSET,
+        directory: UNSET,
+        same_directory: true,
+        sticky: false,
+        swap: true,
+    }));
+    assert_eq!(draft.id(), "swapfile-active");
+    assert!(draft.remedies[0].command.contains("swapoff"));
+}
+
+#[test]
+fn a_hung_file_system_is_said_to_be_one() {
+    let draft = verdict_of(Err(NoAnswer::Deadline(std::time::Duration::from_secs(2))));
+    assert!(draft.evidence.iter().any(|e| e.fact.contains("may be hung")));
+}

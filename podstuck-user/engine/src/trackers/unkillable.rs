@@ -1,0 +1,195 @@
+//! Processes that do not end, and control groups that do not become empty. kubelet kills before it
+//! removes anything, so who is left waits in the kernel, is frozen, or came from somewhere else.
+
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
+
+use podstuck_common::record::reason;
+
+use crate::{
+    bounded::Bounded,
+    event::{Event, What},
+    model::{
+        identity::TargetKind,
+        node::{NodeSample, PodGroup, PodState, Task},
+        operation::Operation,
+        time::Monotonic,
+    },
+    rules::unkillable,
+    tracker::{Context, Steps, Tracker, TrackerId},
+    trackers::is_clean_up,
+    verdict::Verdict,
+};
+
+/// How long it must last. A process of a healthy pod ends within milliseconds of SIGKILL, runc
+/// freezes a group of version 1 for moments to kill everybody in it, and kubelet empties a pod's
+/// group in five rounds (`podContainerManagerImpl.tryKillingCgroupProcesses`).
+const LASTS: Duration = Duration::from_secs(5);
+/// Pods remembered.
+const REMEMBERED: usize = 4096;
+
+/// What keeps a pod's processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Fault {
+    /// A thread, by id and start, waits where no signal reaches it.
+    Unkillable { tid: u32, started: u64 },
+    /// The group is frozen, and somebody in it was killed.
+    Frozen,
+    /// The pod's volumes are gone, and there are processes in its group.
+    Leftover,
+}
+
+/// A pod whose processes do not go.
+pub(crate) struct Suspect<'a> {
+    pub(crate) group: &'a PodGroup,
+    pub(crate) fault: Fault,
+    pub(crate) since: Monotonic,
+    pub(crate) at: Monotonic,
+    /// The tear-down was seen, and not only what it leaves.
+    pub(crate) seen: bool,
+}
+
+impl Suspect<'_> {
+    /// The process that the finding is about.
+    pub(crate) fn task(&self) -> Option<&Task> {
+        let tasks = &self.group.tasks;
+        match self.fault {
+            Fault::Unkillable { tid, .. } => tasks.iter().find(|task| task.tid == tid),
+            Fault::Frozen => tasks.iter().find(|task| task.killed),
+            Fault::Leftover => tasks.first(),
+        }
+    }
+
+    pub(crate) fn lasted(&self) -> Duration {
+        self.at.since(self.since)
+    }
+}
+
+#[derive(Default)]
+struct Followed {
+    /// Each fault that it has now.
+    since: HashMap<Fault, Monotonic>,
+    /// The target under which it was told.
+    told: Option<u64>,
+}
+
+/// What is followed from sample to sample.
+pub(crate) struct Unkillables {
+    /// By UID: pods whose groups were in the last sample.
+    followed: HashMap<String, Followed>,
+    /// Pods of which a volume was removed.
+    torn_down: Bounded<String, ()>,
+}
+
+impl Default for Unkillables {
+    fn default() -> Self {
+        Self { followed: HashMap::new(), torn_down: Bounded::new(REMEMBERED) }
+    }
+}
+
+impl Unkillables {
+    /// Takes note of what is removed.
+    fn observe(&mut self, op: &Operation) {
+        if op.has(reason::ROOT_GONE)
+            && op.target.kind == TargetKind::PodVolume
+            && is_clean_up(op)
+            && let Some(pod) = &op.target.pod
+        {
+            self.torn_down.insert(pod.uid.clone(), ());
+        }
+    }
+
+    /// Looks for who is left.
+    fn sampled(&mut self, sample: &NodeSample, steps: &mut Steps) {
+        let pods: HashMap<&str, &PodState> =
+            sample.pods.iter().map(|pod| (pod.uid.as_str(), pod)).collect();
+        let mut followed = HashMap::new();
+        let mut over = Vec::new();
+        for group in &sample.cgroups {
+            let faults = self.faults(group, pods.get(group.uid.as_str()).copied());
+            let before = self.followed.remove(&group.uid).unwrap_or_default();
+            let since = |fault| before.since.get(&fault).copied().unwrap_or(sample.at);
+            let mut this = Followed {
+                since: faults.into_iter().map(|fault| (fault, since(fault))).collect(),
+                told: None,
+            };
+            // Of several that began at the same look, always the same one.
+            let oldest = this.since.iter().min_by_key(|(fault, since)| (**since, **fault));
+            let Some((fault, since)) = oldest.map(|(fault, since)| (*fault, *since)) else {
+                over.extend(before.told);
+                continue;
+            };
+            if sample.at.since(since) >= LASTS {
+                this.told = Some(group.target_id);
+                let seen = self.torn_down.contains(&group.uid);
+                let suspect = Suspect { group, fault, since, at: sample.at, seen };
+                steps.found([unkillable::draft(&suspect, group.target_id, group.target.clone())]);
+            }
+            // Also when the target has another id since the pod's directory is gone.
+            over.extend(before.told.filter(|before| this.told != Some(*before)));
+            followed.insert(group.uid.clone(), this);
+        }
+        let gone = std::mem::replace(&mut self.followed, followed);
+        over.extend(gone.into_values().filter_map(|followed| followed.told));
+        let (tracker, at) = (self.id(), sample.at);
+        let over = over.into_iter();
+        steps.say(over.map(|target_id| Verdict::Over { tracker, target_id, at }));
+        self.forget_pods(sample);
+    }
+
+    fn faults(&self, group: &PodGroup, pod: Option<&PodState>) -> Vec<Fault> {
+        if group.frozen.is_some() && group.tasks.iter().any(|task| task.killed) {
+            return vec![Fault::Frozen];
+        }
+        let unkillable = group.tasks.iter().filter(|task| task.is_unkillable());
+        let found: Vec<Fault> = unkillable
+            .map(|task| Fault::Unkillable { tid: task.tid, started: task.started })
+            .collect();
+        if !found.is_empty() {
+            return found;
+        }
+        // A directory that is not there proves nothing: it may be one that could not be read, or that
+        // of a kubelet which is just restarting.
+        let torn_down = self.torn_down.contains(&group.uid);
+        let gone = match pod {
+            None => torn_down,
+            Some(pod) => {
+                let left_alone = pod.started && !group.has_containers;
+                pod.volumes.is_empty() && (torn_down || left_alone)
+            }
+        };
+        (gone && !group.tasks.is_empty()).then_some(Fault::Leftover).into_iter().collect()
+    }
+
+    /// Forgets pods that left nothing.
+    fn forget_pods(&mut self, sample: &NodeSample) {
+        let here: HashSet<&str> = sample.pods.iter().map(|pod| pod.uid.as_str()).collect();
+        let groups: HashSet<&str> = sample.cgroups.iter().map(|group| group.uid.as_str()).collect();
+        let is_left = |uid: &String| here.contains(uid.as_str()) || groups.contains(uid.as_str());
+        self.torn_down.retain(|uid, ()| is_left(uid));
+    }
+}
+
+impl Tracker for Unkillables {
+    fn id(&self) -> TrackerId {
+        TrackerId::Unkillable
+    }
+
+    fn take(&mut self, event: &Event, _: &Context<'_>, steps: &mut Steps) {
+        match &event.what {
+            What::Operation(op) => self.observe(op),
+            What::Sample(sample) => self.sampled(sample, steps),
+            _ => {}
+        }
+    }
+
+    fn dropped(&self) -> u64 {
+        self.torn_down.dropped()
+    }
+}
+
+#[cfg(test)]
+#[path = "unkillable_tests.rs"]
+mod tests;

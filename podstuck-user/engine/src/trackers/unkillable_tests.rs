@@ -1,0 +1,195 @@
+use std::{path::PathBuf, sync::Arc};
+
+use nix::errno::Errno;
+
+use super::*;
+use crate::model::evidence::Certainty;
+use crate::{
+    model::{
+        call::{Call, Outcome},
+        identity::{Pod, Target},
+        node::VolumeState,
+    },
+    testing::{Alone, failed},
+    verdict::Draft,
+};
+
+const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
+
+fn group(tasks: Vec<Task>) -> PodGroup {
+    let target = Target {
+        kind: TargetKind::PodDirectory,
+        pod: Some(Pod { uid: UID.into(), namespace: None, name: None }),
+        ..Target::unknown()
+    };
+    PodGroup {
+        target_id: 8,
+        target: Arc::new(target),
+        uid: UID.into(),
+        path: format!("/sys/fs/cgroup/pids/kubepods/pod{UID}").into(),
+        has_containers: true,
+        frozen: None,
+        tasks,
+    }
+}
+
+fn task(state: char, killed: bool) -> Task {
+    Task {
+        pid: 42,
+        tid: 42,
+        comm: "app".into(),
+        state,
+        killed,
+        exiting: false,
+        started: 7,
+        wait_channel: Some("rpc_wait_bit_killable".into()),
+        stack: Vec::new(),
+        directory: None,
+        group: format!("/sys/fs/cgroup/pids/kubepods/pod{UID}/c").into(),
+    }
+}
+
+fn pod(volumes: usize) -> PodState {
+    let volume = VolumeState {
+        target_id: 7,
+        target: Arc::new(Target::unknown()),
+        path: PathBuf::from("/v"),
+        csi: None,
+        mounts: Vec::new(),
+    };
+    PodState {
+        uid: UID.into(),
+        directory: format!("/k/pods/{UID}").into(),
+        started: true,
+        populated: Some(true),
+        volumes: vec![volume; volumes],
+    }
+}
+
+struct Run(Alone<Unkillables>);
+
+impl Run {
+    fn new() -> Self {
+        Self(Alone::new())
+    }
+
+    fn verdicts(
+        &mut self,
+        second: u64,
+        pods: Vec<PodState>,
+        groups: Vec<PodGroup>,
+    ) -> Vec<Verdict> {
+        let at = Monotonic(second * 1_000_000_000);
+        let sample = NodeSample { at, pods, cgroups: groups, ..NodeSample::default() };
+        self.0.take(at, What::Sample(Arc::new(sample))).verdicts
+    }
+
+    /// The same at every sample; what is said in the end.
+    fn lasting(&mut self, pod: Option<PodState>, group: &PodGroup) -> Option<Draft> {
+        let mut said = None;
+        for second in [0, 2, 4, 6] {
+            let pods = pod.iter().cloned().collect();
+            said = self.verdicts(second, pods, vec![group.clone()]).pop();
+            assert!(second >= 5 || said.is_none(), "after {second} s");
+        }
+        said.map(|verdict| match verdict {
+            Verdict::Found(draft) => *draft,
+            other => panic!("{other:?}"),
+        })
+    }
+}
+
+#[test]
+fn who_was_killed_and_waits_in_the_kernel_is_named() {
+    let draft = Run::new().lasting(Some(pod(2)), &group(vec![task('S', false), task('D', true)]));
+    let draft = draft.unwrap();
+    assert_eq!((draft.id(), draft.actor.as_ref().unwrap().pid), ("dstate-process", 42));
+    assert!(draft.path.ends_with("c") && draft.explanation.contains("an NFS server"));
+    assert_eq!(draft.target.pod.as_ref().unwrap().uid, UID);
+}
+
+#[test]
+fn waiting_for_a_disk_or_being_killed_alone_is_nothing() {
+    for (state, killed) in [('D', false), ('R', true), ('S', false)] {
+        let said = Run::new().lasting(Some(pod(2)), &group(vec![task(state, killed)]));
+        assert!(said.is_none(), "{state} {killed}");
+    }
+}
+
+#[test]
+fn another_process_each_time_is_a_busy_disk_and_not_stuck() {
+    let mut run = Run::new();
+    for second in [0, 2, 4, 6, 8] {
+        let other = Task { started: second, ..task('D', true) };
+        assert!(run.verdicts(second, vec![pod(2)], vec![group(vec![other])]).is_empty());
+    }
+}
+
+#[test]
+fn of_many_the_one_that_stays_is_told() {
+    let mut run = Run::new();
+    let mut said = Vec::new();
+    for second in [0, 2, 4, 6] {
+        let passing = Task { tid: 9, started: second, ..task('D', true) };
+        let both = vec![passing, task('D', true)];
+        said = run.verdicts(second, vec![pod(2)], vec![group(both)]);
+    }
+    let [Verdict::Found(draft)] = &said[..] else { panic!("{said:?}") };
+    assert!(draft.evidence[0].fact.contains("process 42"), "{:?}", draft.evidence);
+    let over = run.verdicts(8, vec![pod(2)], vec![group(vec![task('S', false)])]);
+    assert!(matches!(over[..], [Verdict::Over { .. }]), "{over:?}");
+}
+
+#[test]
+fn a_frozen_group_is_told_with_what_thaws_it() {
+    let mut frozen = group(vec![task('D', true)]);
+    frozen.frozen = Some("/sys/fs/cgroup/freezer/kubepods".into());
+    let draft = Run::new().lasting(Some(pod(2)), &frozen).unwrap();
+    assert_eq!(draft.id(), "cgroup-v1-frozen");
+    let thaw = "echo THAWED > /sys/fs/cgroup/freezer/kubepods/freezer.state";
+    assert_eq!(draft.remedies[0].command, thaw);
+    // Paused, and nobody wants its end.
+    frozen.tasks = vec![task('D', false)];
+    assert!(Run::new().lasting(Some(pod(2)), &frozen).is_none());
+}
+
+#[test]
+fn processes_without_volumes_and_containers_are_left_over() {
+    let mut left = group(vec![task('S', false)]);
+    left.has_containers = false;
+    assert_eq!(Run::new().lasting(Some(pod(0)), &left).unwrap().id(), "cgroup-populated-leftover");
+    assert!(Run::new().lasting(Some(pod(1)), &left).is_none(), "still torn down");
+    // A static pod has neither volumes nor a reason to end.
+    left.has_containers = true;
+    assert!(Run::new().lasting(Some(pod(0)), &left).is_none());
+    // Its kubelet's root may be unknown.
+    assert!(Run::new().lasting(None, &left).is_none());
+}
+
+#[test]
+fn a_pod_whose_volumes_were_removed_is_known_to_end() {
+    let left = group(vec![task('S', false)]);
+    let mut op = failed(Call::UnlinkatDir, Errno::EBUSY, "", 1.0);
+    op.outcome = Outcome::OK;
+    op.reason = reason::ROOT_GONE;
+    let pod_of = Pod { uid: UID.into(), namespace: None, name: None };
+    Arc::make_mut(&mut op.target).pod = Some(pod_of);
+    let mut run = Run::new();
+    run.0.ask(&op);
+    let draft = run.lasting(Some(pod(0)), &left).unwrap();
+    assert_eq!((draft.id(), draft.certainty()), ("cgroup-populated-leftover", Certainty::Firm));
+    // The process has ended.
+    let over = run.verdicts(8, vec![pod(0)], vec![group(Vec::new())]);
+    assert!(matches!(over[..], [Verdict::Over { .. }]), "{over:?}");
+}
+
+#[test]
+fn a_running_pod_whose_directory_cannot_be_read_is_left_in_peace() {
+    let running = group(vec![task('S', false)]);
+    let mut run = Run::new();
+    assert!(run.verdicts(0, vec![pod(2)], vec![running.clone()]).is_empty());
+    for second in [2, 4, 6, 8, 10] {
+        let said = run.verdicts(second, Vec::new(), vec![running.clone()]);
+        assert!(said.is_empty(), "{said:?}");
+    }
+}

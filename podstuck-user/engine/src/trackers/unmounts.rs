@@ -1,0 +1,103 @@
+//! Unmounts seen, by path: whether anybody tried is half of the diagnosis.
+
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+
+use crate::{
+    bounded::Bounded,
+    model::{call::Outcome, operation::Operation, path::safe, time::Monotonic},
+};
+
+/// Paths remembered. A node unmounts a handful for each pod.
+const PATHS: usize = 4096;
+
+/// What was tried on one path.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tried {
+    /// Calls that succeeded, and when the last did.
+    pub(crate) ok: u64,
+    /// Calls that failed with EBUSY.
+    pub(crate) busy: u64,
+    /// Calls that failed otherwise.
+    pub(crate) other: u64,
+    /// The last one: when, how, by whom.
+    pub(crate) last: Option<(Monotonic, Outcome, String)>,
+    /// The last one that succeeded: when, and the caller's mount namespace.
+    pub(crate) last_ok: Option<(Monotonic, u32)>,
+}
+
+impl Tried {
+    /// Whether anybody tried at all.
+    pub(crate) fn any(&self) -> bool {
+        self.ok + self.busy + self.other > 0
+    }
+
+    /// Whether the last one that succeeded did so in this mount namespace; `None` without one.
+    pub(crate) fn succeeded_in(&self, namespace: u32) -> Option<bool> {
+        self.last_ok.map(|(_, caller)| caller == namespace)
+    }
+}
+
+/// Unmounts seen since the start.
+pub(crate) struct Unmounts {
+    by_path: Bounded<PathBuf, Tried>,
+}
+
+impl Default for Unmounts {
+    fn default() -> Self {
+        Self { by_path: Bounded::new(PATHS) }
+    }
+}
+
+impl Unmounts {
+    /// Notes an unmount.
+    pub(crate) fn note(&mut self, op: &Operation) {
+        let tried = self.by_path.or_insert_with(key(&op.path).into(), Tried::default);
+        match op.outcome {
+            Outcome::OK => {
+                tried.ok += 1;
+                tried.last_ok = Some((op.end, op.mnt_ns));
+            }
+            outcome if outcome.is(Errno::EBUSY) => tried.busy += 1,
+            _ => tried.other += 1,
+        }
+        let who = format!("{} (pid {})", safe(op.actor.comm.as_bytes()), op.actor.pid);
+        tried.last = Some((op.end, op.outcome, who));
+    }
+
+    /// How many paths had to be forgotten.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.by_path.dropped()
+    }
+
+    /// What was tried on a path, in whatever mount namespace and below whatever prefix.
+    pub(crate) fn on(&self, path: &Path) -> Tried {
+        self.by_path.get(key(path)).cloned().unwrap_or_default()
+    }
+}
+
+/// A driver in a container may see kubelet's directory elsewhere: from the pod on, paths agree.
+fn key(path: &Path) -> &Path {
+    let mut rest = path.components();
+    while let Some(component) = rest.next() {
+        let below = rest.as_path();
+        if component.as_os_str() == "pods" && below.components().count() > 1 {
+            return below;
+        }
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_does_not_matter() {
+        let host = key(Path::new("/var/lib/kubelet/pods/u/volumes/p/v"));
+        assert_eq!(host, key(Path::new("/csi/pods/u/volumes/p/v")));
+        assert_eq!(host, Path::new("u/volumes/p/v"));
+        assert_eq!(key(Path::new("/mnt/x")), Path::new("/mnt/x"));
+    }
+}

@@ -1,0 +1,250 @@
+//! What a tracker says: a finding before it has a history, or that one is over.
+
+use std::{path::PathBuf, sync::Arc};
+
+use crate::{
+    cause::{Cause, CauseId, LookAlike},
+    model::{
+        call::{Call, Outcome},
+        evidence::{Certainty, Source},
+        finding::{Remedy, Severity},
+        identity::{Actor, Target},
+        operation::Operation,
+        time::Monotonic,
+    },
+    tracker::TrackerId,
+};
+
+/// Something to tell about a finding.
+#[derive(Clone, Debug)]
+pub(crate) enum Verdict {
+    /// It exists, and this is what is known now.
+    Found(Box<Draft>),
+    /// How often it happened in the end, for a finding that is about to be cleared.
+    Counted {
+        /// Whose finding.
+        tracker: TrackerId,
+        /// The target.
+        target_id: u64,
+        /// How often.
+        count: u64,
+    },
+    /// The object was removed, or everything of the target.
+    Cleared {
+        /// The target.
+        target_id: u64,
+        /// The object; `None` when the whole target is gone.
+        path: Option<PathBuf>,
+        /// When.
+        at: Monotonic,
+    },
+    /// A state that was told does not hold any more.
+    Over {
+        /// Whose finding.
+        tracker: TrackerId,
+        /// The target.
+        target_id: u64,
+        /// When.
+        at: Monotonic,
+    },
+}
+
+/// A sentence, where it was read, and since when it is known.
+#[derive(Clone, Debug)]
+pub(crate) struct Fact {
+    pub(crate) fact: String,
+    pub(crate) source: Source,
+    /// `None` for as long as the finding itself.
+    pub(crate) since: Option<Monotonic>,
+}
+
+/// A cause that it is not.
+#[derive(Clone, Debug)]
+pub(crate) struct NotThis {
+    pub(crate) cause: CauseId,
+    pub(crate) fact: String,
+    /// `None` for as long as the finding itself.
+    pub(crate) since: Option<Monotonic>,
+}
+
+/// What a tracker concludes.
+#[derive(Clone, Debug)]
+pub(crate) struct Draft {
+    /// Which tracker: with the target, the finding's key.
+    pub(crate) tracker: TrackerId,
+    /// The cause.
+    pub(crate) cause: &'static Cause,
+    /// How bad.
+    pub(crate) severity: Severity,
+    /// Whether the pod waits for it.
+    pub(crate) blocks_deletion: Option<bool>,
+    /// Hash that names the target.
+    pub(crate) target_id: u64,
+    /// The target.
+    pub(crate) target: Arc<Target>,
+    /// Who called; `None` when the fault is that nobody does.
+    pub(crate) actor: Option<Arc<Actor>>,
+    /// What was called.
+    pub(crate) call: Option<Call>,
+    /// How it ended.
+    pub(crate) outcome: Option<Outcome>,
+    /// The object.
+    pub(crate) path: PathBuf,
+    /// How often.
+    pub(crate) count: u64,
+    /// First time.
+    pub(crate) first: Monotonic,
+    /// Last time.
+    pub(crate) last: Monotonic,
+    /// Facts.
+    pub(crate) evidence: Vec<Fact>,
+    /// Meaning.
+    pub(crate) explanation: String,
+    /// Ways out.
+    pub(crate) remedies: Vec<Remedy>,
+    /// What it is not.
+    pub(crate) ruled_out: Vec<NotThis>,
+    /// What may be as well: it does not matter, since what was found suffices.
+    pub(crate) beside: Vec<CauseId>,
+    /// Facts that the cause requires and that were not observed.
+    pub(crate) missing: Vec<&'static str>,
+    /// What else could be behind it, and which fact would tell: for what has no name of its own.
+    pub(crate) doubts: Vec<&'static str>,
+}
+
+impl Draft {
+    /// A draft about an operation, to be filled.
+    pub(crate) fn about(tracker: TrackerId, cause: &'static Cause, op: &Operation) -> Self {
+        Self {
+            actor: Some(op.actor.clone()),
+            call: Some(op.call),
+            outcome: Some(op.outcome),
+            ..Self::about_state(
+                tracker,
+                cause,
+                op.target_id,
+                op.target.clone(),
+                op.path.clone(),
+                op.end,
+            )
+        }
+    }
+
+    /// A draft about a state that nobody changes, seen at `at`, to be filled.
+    pub(crate) fn about_state(
+        tracker: TrackerId,
+        cause: &'static Cause,
+        target_id: u64,
+        target: Arc<Target>,
+        path: PathBuf,
+        at: Monotonic,
+    ) -> Self {
+        Self {
+            tracker,
+            cause,
+            severity: Severity::Warning,
+            blocks_deletion: None,
+            target_id,
+            target,
+            actor: None,
+            call: None,
+            outcome: None,
+            path,
+            count: 1,
+            first: at,
+            last: at,
+            evidence: Vec::new(),
+            explanation: String::new(),
+            remedies: Vec::new(),
+            ruled_out: Vec::new(),
+            beside: Vec::new(),
+            missing: Vec::new(),
+            doubts: Vec::new(),
+        }
+    }
+
+    /// Adds a fact.
+    pub(crate) fn fact(&mut self, fact: impl Into<String>, source: Source) {
+        self.evidence.push(Fact { fact: fact.into(), source, since: None });
+    }
+
+    /// Adds a fact that is known since a time.
+    pub(crate) fn fact_since(&mut self, fact: impl Into<String>, source: Source, at: Monotonic) {
+        self.evidence.push(Fact { fact: fact.into(), source, since: Some(at) });
+    }
+
+    /// Says which fact tells it apart from a cause. What does not look alike needs none, so that
+    /// siblings with one rule can say it for all of them.
+    pub(crate) fn rule_out(&mut self, cause: CauseId, fact: impl Into<String>) {
+        self.rule_out_since(cause, fact, None);
+    }
+
+    /// The same, known since a time.
+    pub(crate) fn rule_out_since(
+        &mut self,
+        cause: CauseId,
+        fact: impl Into<String>,
+        since: Option<Monotonic>,
+    ) {
+        let known = self.ruled_out.iter().any(|other| other.cause == cause);
+        if self.cause.look_alike(cause).is_some() && !known {
+            self.ruled_out.push(NotThis { cause, fact: fact.into(), since });
+        }
+    }
+
+    /// Says that the cause is known whether or not that other one holds as well: what was found is
+    /// enough by itself.
+    pub(crate) fn suffices_beside(&mut self, other: CauseId) {
+        self.beside.push(other);
+    }
+
+    /// Says which fact that the cause requires was not observed.
+    pub(crate) fn lacks(&mut self, fact: &'static str) {
+        self.missing.push(fact);
+    }
+
+    /// Says which other fact that would tell it apart is not known.
+    pub(crate) fn doubt(&mut self, fact: &'static str) {
+        self.doubts.push(fact);
+    }
+
+    /// Name of the cause.
+    #[cfg(test)]
+    pub(crate) fn id(&self) -> &'static str {
+        self.cause.id.as_str()
+    }
+
+    /// How sure it is, by the rule that [`Certainty`] states.
+    pub(crate) fn certainty(&self) -> Certainty {
+        if self.cause.is_admission() {
+            return Certainty::Possible;
+        }
+        Certainty::by_unknown(self.missing.len(), self.open().count() + self.doubts.len())
+    }
+
+    /// Why it is not firm: what was not observed, and what it was not told apart from.
+    pub(crate) fn not_known(&self) -> Vec<String> {
+        let facts = self.missing.iter().chain(&self.doubts).map(|fact| (*fact).to_owned());
+        let open = self.open().map(|other| {
+            format!("whether it is {} (what would tell: {})", other.cause, other.told_apart_by)
+        });
+        facts.chain(open).collect()
+    }
+
+    /// Causes that look alike, and that no fact tells it apart from.
+    fn open(&self) -> impl Iterator<Item = &'static LookAlike> {
+        let is_ruled_out = |id| self.ruled_out.iter().any(|other| other.cause == id);
+        let is_told_apart = move |id| is_ruled_out(id) || self.beside.contains(&id);
+        self.cause.look_alikes.iter().filter(move |other| !is_told_apart(other.cause))
+    }
+
+    /// Adds a way out.
+    pub(crate) fn remedy(&mut self, command: impl Into<String>, risk: impl Into<String>) {
+        self.remedies.push(Remedy { command: command.into(), risk: risk.into() });
+    }
+}
+
+/// `once`, `7 times`.
+pub(crate) fn times(count: u64) -> String {
+    if count == 1 { "once".into() } else { format!("{count} times") }
+}

@@ -1,0 +1,154 @@
+//! The engine reads no clock, no file, no environment and asks no process: what it knows comes with
+//! events. Clippy forbids the calls by name (`clippy.toml`); this looks for everything by which one
+//! gets at them, also what nobody has thought of there.
+#![expect(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    reason = "the sources are files, and a test that cannot read them stops"
+)]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Modules of `std` that reach outside, and what of others does.
+const OUTSIDE: [&str; 10] =
+    ["fs", "env", "process", "thread", "net", "io", "Instant", "SystemTime", "File", "OpenOptions"];
+/// The same in full, as it is written without a `use`.
+const CALLS: [&str; 13] = [
+    "std::fs",
+    "std::env",
+    "std::process",
+    "std::thread",
+    "std::net",
+    "std::io",
+    "std::os::unix::net",
+    "Instant",
+    "SystemTime",
+    "Timestamp::now",
+    "Zoned::now",
+    "File::",
+    "libc::",
+];
+/// Crates that decide nothing by themselves and reach nothing outside. `nix` is here for its errnos,
+/// see [`of_nix`].
+const PURE: [&str; 9] = [
+    "base64",
+    "jiff",
+    "lru",
+    "nix",
+    "podstuck-common",
+    "serde",
+    "serde_json",
+    "shell-quote",
+    "thiserror",
+];
+
+fn manifest() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
+}
+
+/// All files of the engine without its tests, by their path below `src`.
+fn sources() -> Vec<(String, String)> {
+    let root = manifest().join("src");
+    let (mut found, mut directories) = (Vec::new(), vec![root.clone()]);
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(&directory).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned();
+            if path.is_dir() {
+                directories.push(path);
+            } else if name.ends_with(".rs")
+                && !name.contains("tests")
+                && name != "testing.rs"
+                && !name.starts_with("scenarios")
+            {
+                found.push((name, code(&fs::read_to_string(&path).unwrap())));
+            }
+        }
+    }
+    assert!(found.len() > 50, "only {} files", found.len());
+    found
+}
+
+/// A file's text without comments, and without its tests, which come last.
+fn code(text: &str) -> String {
+    let text = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+    let lines = text.lines().map(|line| match line.trim_start().starts_with("//") {
+        true => "",
+        false => line.split(" // ").next().unwrap_or_default(),
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// `use` declarations of `std`, as words.
+fn imports(code: &str) -> Vec<Vec<&str>> {
+    let declarations = code.split("use std::").skip(1);
+    let until_end = declarations.map(|rest| rest.split(';').next().unwrap_or_default());
+    until_end.map(words).collect()
+}
+
+fn words(code: &str) -> Vec<&str> {
+    code.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|w| !w.is_empty()).collect()
+}
+
+/// What is used of `nix`: its first word.
+fn of_nix(code: &str) -> impl Iterator<Item = &str> {
+    code.split("nix::").skip(1).filter_map(|rest| words(rest).first().copied())
+}
+
+#[test]
+fn nothing_reaches_outside() {
+    for (name, code) in sources() {
+        for call in CALLS {
+            assert!(!code.contains(call), "{name}: {call}");
+        }
+        for import in imports(&code) {
+            let bad = import.iter().find(|word| OUTSIDE.contains(word));
+            assert!(bad.is_none(), "{name}: use std::...{bad:?}");
+        }
+        let code = code.replace("unix::", "");
+        for word in of_nix(&code) {
+            assert_eq!(word, "errno", "{name}: use nix::{word}");
+        }
+    }
+}
+
+#[test]
+fn proc_and_sys_are_only_in_what_people_read() {
+    for (name, code) in sources() {
+        let in_words = name.starts_with("rules/") || name == "command.rs";
+        for tree in ["\"/proc", "\"/sys", "\"/dev"] {
+            for opened in ["Path::new(", "PathBuf::from("] {
+                // The group that a process may be moved to is named in a way out.
+                let named = "Path::new(\"/sys/fs/cgroup/cgroup.procs\")";
+                let code = code.replace(named, "");
+                assert!(!code.contains(&format!("{opened}{tree}")), "{name}: {opened}{tree}");
+            }
+        }
+        let tree = ["/proc", "/sys/"].into_iter().find(|tree| code.contains(tree));
+        assert!(in_words || tree.is_none(), "{name}: {tree:?}");
+    }
+}
+
+#[test]
+fn it_depends_on_nothing_that_reaches_outside() {
+    let manifest = fs::read_to_string(manifest().join("Cargo.toml")).unwrap();
+    let dependencies = manifest.split("[dependencies]").nth(1).unwrap().split("\n[").next();
+    let names = dependencies.unwrap().lines().filter_map(|line| line.split(['.', ' ']).next());
+    let names: Vec<&str> = names.filter(|name| !name.is_empty()).collect();
+    assert!(!names.is_empty());
+    for name in names {
+        assert!(PURE.contains(&name), "{name}: does it read a clock, a file or a process?");
+    }
+}
+
+#[test]
+fn this_looks_at_what_it_says() {
+    let text = "use std::{\n    fs,\n    time::Duration,\n};\n// std::env\nlet a = 1; // File::\n#[cfg(test)]\nmod tests";
+    let code = code(text);
+    assert_eq!(imports(&code), [["fs", "time", "Duration"]]);
+    assert!(!code.contains("std::env") && !code.contains("File::") && !code.contains("cfg"));
+    assert_eq!(of_nix("use nix::{unistd, errno::Errno}").collect::<Vec<_>>(), ["unistd"]);
+}

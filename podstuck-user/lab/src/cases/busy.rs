@@ -1,0 +1,99 @@
+//! What is mounted or in use, so that it cannot be unmounted or removed, or cannot be detached.
+
+use podstuck_engine::model::finding::Severity;
+
+use super::{LOGS, LOOP_DEVICES, PV, TOKENS, csi, empty_dir, local_disk};
+use crate::{
+    case::{Case, Driver, Expected, Kind},
+    fixture::Fixture,
+};
+
+const RMDIR_IS_BUSY: Expected =
+    Expected { syscall: Some("unlinkat+AT_REMOVEDIR"), outcomes: &["EBUSY"], ..Expected::STUCK };
+const UMOUNT_IS_BUSY: Expected =
+    Expected { syscall: Some("umount2"), outcomes: &["EBUSY"], ..Expected::STUCK };
+
+pub(super) const CASES: &[Case] = &[
+    Case {
+        id: "csi-driver-lost-publish-state",
+        cause: Some("csi-driver-lost-publish-state"),
+        summary: "the CSI driver forgot its mount, says OK without unmounting; rmdir is EBUSY",
+        volumes: &[TOKENS, LOGS, csi(PV, Driver::Forgot)],
+        expected: Some(Expected { object: "/mount", ..RMDIR_IS_BUSY }),
+        ..Case::PLAIN
+    },
+    Case {
+        id: "stacked-mounts",
+        cause: Some("stacked-mounts"),
+        summary: "a CSI volume was mounted twice and unmounted once; rmdir is EBUSY",
+        volumes: &[TOKENS, LOGS, csi(PV, Driver::PublishedTwice)],
+        expected: Some(Expected { object: "/mount", ..RMDIR_IS_BUSY }),
+        ..Case::PLAIN
+    },
+    Case {
+        id: "nested-mount-under-volume",
+        cause: Some("nested-mount-under-volume"),
+        summary: "something is mounted inside a volume in memory; its umount is EBUSY",
+        volumes: &[TOKENS, LOGS, empty_dir("cache", Kind::MemoryWithChild)],
+        expected: Some(Expected { object: "/cache", ..UMOUNT_IS_BUSY }),
+        ..Case::PLAIN
+    },
+    Case {
+        id: "volume-held-by-host-process",
+        cause: Some("volume-held-by-host-process"),
+        summary: "a process outside the pod works in a volume in memory; its umount is EBUSY",
+        volumes: &[TOKENS, LOGS, empty_dir("cache", Kind::Memory)],
+        fixtures: &[Fixture::HostProcess],
+        expected: Some(Expected { object: "/cache", ..UMOUNT_IS_BUSY }),
+        ..Case::PLAIN
+    },
+    Case {
+        id: "volume-held-by-hosttocontainer-agent",
+        cause: Some("volume-held-by-hosttocontainer-agent"),
+        summary: "an agent works in its slave copy of a volume; the umount is EBUSY",
+        volumes: &[TOKENS, LOGS, empty_dir("cache", Kind::Memory)],
+        fixtures: &[Fixture::Agent],
+        expected: Some(Expected { object: "/cache", ..UMOUNT_IS_BUSY }),
+        ..Case::PLAIN
+    },
+    Case {
+        id: "swapfile-active",
+        cause: Some("swapfile-active"),
+        summary: "a volume on a disk (loop) has an active swap file; its umount is EBUSY",
+        volumes: &[TOKENS, LOGS, local_disk(PV)],
+        fixtures: &[Fixture::SwapFile],
+        needs: Some("loop devices, ext4 and swap"),
+        expected: Some(Expected { object: PV, ..UMOUNT_IS_BUSY }),
+        ..Case::PLAIN
+    },
+    Case {
+        id: "leaked-superblock-blocks-device",
+        cause: Some("leaked-superblock-blocks-device"),
+        summary: "umount of a disk (loop) succeeds, but a private copy elsewhere keeps the device",
+        volumes: &[TOKENS, LOGS, local_disk(PV)],
+        fixtures: &[Fixture::PrivateCopy],
+        needs: LOOP_DEVICES,
+        options: &[],
+        expected: Some(Expected {
+            syscall: Some("umount2"),
+            outcomes: &["ok"],
+            object: PV,
+            blocks: Some(false),
+            ..Expected::STUCK
+        }),
+        ..Case::PLAIN
+    },
+    Case {
+        id: "removal-crosses-mount",
+        cause: Some("removal-crosses-mount"),
+        summary: "a directory of somebody else is mounted in an emptyDir: kubelet deletes its files",
+        volumes: &[TOKENS, LOGS, empty_dir("data", Kind::ForeignMount)],
+        expected: Some(Expected {
+            syscall: Some("unlinkat"),
+            outcomes: &["ok"],
+            severity: Severity::Critical,
+            ..Expected::STUCK
+        }),
+        ..Case::PLAIN
+    },
+];

@@ -1,0 +1,84 @@
+//! File systems and disks that keep a call from returning, or answer it with an error.
+
+use podstuck_engine::model::finding::Severity;
+
+use super::{LOGS, LOOP_DEVICES, TOKENS, empty_dir};
+use crate::{
+    case::{Case, Expected, Kind, Volume},
+    fixture::Fixture,
+};
+
+const ISCSI: Volume = Volume { plugin: "kubernetes.io~iscsi", name: "pv", kind: Kind::Mounted };
+
+const HANGS: Expected = Expected { severity: Severity::Critical, ..Expected::STUCK };
+
+pub(super) const CASES: &[Case] = &[
+    Case {
+        id: "fuse-daemon-hung",
+        cause: Some("fuse-daemon-hung"),
+        summary: "a FUSE server in an emptyDir does not answer: the removal waits for it",
+        volumes: &[TOKENS, LOGS, empty_dir("data", Kind::Files)],
+        fixtures: &[Fixture::SilentServer],
+        needs: Some("FUSE"),
+        // A server that was silent for 10 s is more than slow. Looks become rare: the next one is
+        // after 18 s.
+        options: &["--duration", "24s"],
+        expected: Some(Expected { object: "/data/m", ..HANGS }),
+        // Its server ends first, and the removal may meet what is left of it.
+        aftermath: Some("fuse-daemon-dead"),
+        ..Case::PLAIN
+    },
+    Case {
+        id: "fuse-daemon-dead",
+        cause: Some("fuse-daemon-dead"),
+        summary: "a FUSE server in an emptyDir is gone, its mount is not; openat is ENOTCONN",
+        volumes: &[TOKENS, LOGS, empty_dir("data", Kind::Files)],
+        fixtures: &[Fixture::DeadServer],
+        needs: Some("FUSE"),
+        expected: Some(Expected {
+            syscall: Some("unlinkat+AT_REMOVEDIR"),
+            outcomes: &["EBUSY", "ENOTEMPTY"],
+            object: "/data/m",
+            ..Expected::STUCK
+        }),
+        ..Case::PLAIN
+    },
+    Case {
+        id: "filesystem-frozen",
+        cause: Some("filesystem-frozen"),
+        summary: "the file system of the emptyDirs is frozen: the removal waits until it is thawed",
+        volumes: &[TOKENS, empty_dir("data", Kind::Files)],
+        fixtures: &[Fixture::Frozen],
+        needs: LOOP_DEVICES,
+        options: &[],
+        expected: Some(Expected { syscall: Some("unlinkat"), object: "/data", ..HANGS }),
+        ..Case::PLAIN
+    },
+    Case {
+        id: "umount-flush-slow",
+        cause: Some("umount-flush-slow"),
+        summary: "a volume's disk is slow: umount2 has returned, and much is still to be written",
+        volumes: &[TOKENS, LOGS, ISCSI],
+        fixtures: &[Fixture::SlowDisk],
+        needs: Some("FUSE, loop devices and ext4"),
+        options: &[],
+        expected: Some(Expected {
+            syscall: Some("umount2"),
+            object: "/pv",
+            severity: Severity::Info,
+            ..Expected::STUCK
+        }),
+        ..Case::PLAIN
+    },
+    Case {
+        id: "umount-kernel-hang",
+        cause: Some("umount-kernel-hang"),
+        summary: "a volume's disk has stopped: umount2 has returned, and its caller waits for ever",
+        volumes: &[TOKENS, LOGS, ISCSI],
+        fixtures: &[Fixture::StoppedDisk],
+        needs: Some("FUSE, loop devices and ext4"),
+        options: &[],
+        expected: Some(Expected { syscall: Some("umount2"), object: "/pv", ..HANGS }),
+        ..Case::PLAIN
+    },
+];

@@ -1,0 +1,99 @@
+//! What lies in a directory that is to be removed: it may not be deleted, comes back, or is a great
+//! deal.
+
+use podstuck_engine::model::finding::Severity;
+
+use super::{LOGS, PV, TOKENS, csi, empty_dir};
+use crate::{
+    attribute::Attribute,
+    case::{Case, Driver, Expected, Kind},
+    fixture::Fixture,
+};
+
+const NOT_PERMITTED: Expected = Expected {
+    syscall: Some("unlinkat"),
+    outcomes: &["EPERM"],
+    object: "/journal.db",
+    ..Expected::STUCK
+};
+const NOT_EMPTY: Expected = Expected {
+    syscall: Some("unlinkat+AT_REMOVEDIR"),
+    outcomes: &["ENOTEMPTY"],
+    ..Expected::STUCK
+};
+
+pub(super) const CASES: &[Case] = &[
+    Case {
+        id: "immutable-attribute",
+        cause: Some("immutable-attribute"),
+        summary: "a file in an emptyDir is immutable (chattr +i); unlink is EPERM",
+        volumes: &[TOKENS, LOGS, empty_dir("data", Kind::Protected(Attribute::Immutable))],
+        expected: Some(NOT_PERMITTED),
+        ..Case::PLAIN
+    },
+    Case {
+        id: "append-only-attribute",
+        cause: Some("append-only-attribute"),
+        summary: "a file in an emptyDir is append-only (chattr +a); unlink is EPERM",
+        volumes: &[TOKENS, LOGS, empty_dir("data", Kind::Protected(Attribute::AppendOnly))],
+        expected: Some(NOT_PERMITTED),
+        ..Case::PLAIN
+    },
+    Case {
+        id: "data-under-mountpoint",
+        cause: Some("data-under-mountpoint"),
+        summary: "files lie in the mount point of a volume that is not mounted; rmdir is ENOTEMPTY",
+        volumes: &[TOKENS, LOGS, csi(PV, Driver::UnmountedEarly)],
+        expected: Some(Expected { object: "/mount", ..NOT_EMPTY }),
+        ..Case::PLAIN
+    },
+    Case {
+        id: "subpath-source-deleted",
+        cause: Some("subpath-source-deleted"),
+        summary: "kubelet skips the umount of a subPath; rmdir of its directory is ENOTEMPTY",
+        volumes: &[TOKENS, LOGS, empty_dir("data", Kind::SubPath)],
+        expected: Some(Expected { object: "/volume-subpaths/data/app", ..NOT_EMPTY }),
+        ..Case::PLAIN
+    },
+    Case {
+        id: "writer-still-alive",
+        cause: Some("writer-still-alive"),
+        summary: "a process goes on writing into an emptyDir that is removed; rmdir is ENOTEMPTY",
+        volumes: &[TOKENS, LOGS, empty_dir("data", Kind::Files)],
+        fixtures: &[Fixture::Writer],
+        options: &["--duration", "11s"],
+        expected: Some(Expected { object: "/data/export", ..NOT_EMPTY }),
+        ..Case::PLAIN
+    },
+    Case {
+        id: "orphaned-pod-dir",
+        cause: Some("orphaned-pod-dir"),
+        summary: "kubelet fails every 2 s to remove the directory of a pod that is long gone",
+        volumes: &[csi(PV, Driver::Orphaned)],
+        options: &["--duration", "11s"],
+        expected: Some(Expected {
+            object: "/volumes",
+            severity: Severity::Info,
+            blocks: Some(false),
+            ..NOT_EMPTY
+        }),
+        ..Case::PLAIN
+    },
+    Case {
+        id: "emptydir-mass-files",
+        cause: Some("emptydir-mass-files"),
+        summary: "an emptyDir has hundreds of thousands of files: slow, not stuck",
+        volumes: &[TOKENS, LOGS, empty_dir("data", Kind::MassFiles)],
+        // It ends by itself.
+        options: &["--entries", "60000", "--rate", "8000", "--duration", "60s"],
+        expected: Some(Expected {
+            syscall: Some("unlinkat"),
+            outcomes: &["ok"],
+            object: "/data",
+            severity: Severity::Info,
+            blocks: Some(false),
+            ..Expected::STUCK
+        }),
+        ..Case::PLAIN
+    },
+];

@@ -1,0 +1,43 @@
+//! Faults of the node's own disk.
+
+use podstuck_engine::model::finding::Severity;
+
+use super::{LOGS, TOKENS};
+use crate::{
+    case::{Case, Expected},
+    fixture::Fixture,
+};
+
+pub(super) const CASES: &[Case] = &[
+    Case {
+        id: "disk-full-runtime",
+        cause: Some("disk-full-runtime"),
+        summary: "the disk of kubelet's root is full: kubelet cannot write, and does nothing",
+        volumes: &[TOKENS, LOGS],
+        fixtures: &[Fixture::FullDisk],
+        options: &[],
+        expected: Some(Expected {
+            object: "/var/lib/kubelet",
+            severity: Severity::Critical,
+            blocks: None,
+            actor: None,
+            of_pod: false,
+            ..Expected::STUCK
+        }),
+        ..Case::PLAIN
+    },
+    Case {
+        id: "node-fs-readonly",
+        cause: Some("node-fs-readonly"),
+        summary: "the disk of kubelet's root has become read-only; every removal is EROFS",
+        volumes: &[TOKENS, LOGS],
+        fixtures: &[Fixture::ReadOnlyDisk],
+        expected: Some(Expected {
+            syscall: Some("unlinkat"),
+            outcomes: &["EROFS"],
+            severity: Severity::Critical,
+            ..Expected::STUCK
+        }),
+        ..Case::PLAIN
+    },
+];

@@ -1,0 +1,48 @@
+//! Processes of the pod that do not end.
+
+use podstuck_engine::model::finding::Severity;
+
+use super::{LOGS, TOKENS};
+use crate::{
+    case::{Case, Expected},
+    fixture::Fixture,
+};
+
+/// The object is a control group, whose path depends on the version.
+const DOES_NOT_END: Expected = Expected { severity: Severity::Critical, ..Expected::STUCK };
+
+pub(super) const CASES: &[Case] = &[
+    Case {
+        id: "dstate-process",
+        cause: Some("dstate-process"),
+        summary: "a container was killed and does not end: it waits for a frozen file system",
+        volumes: &[TOKENS, LOGS],
+        fixtures: &[Fixture::Unkillable],
+        needs: Some("control groups that can be made, loop devices and ext4"),
+        options: &[],
+        expected: Some(Expected { actor: Some("touch"), ..DOES_NOT_END }),
+        ..Case::PLAIN
+    },
+    Case {
+        id: "cgroup-v1-frozen",
+        cause: Some("cgroup-v1-frozen"),
+        summary: "a container was killed and does not end: its pod's control group is frozen",
+        volumes: &[TOKENS, LOGS],
+        fixtures: &[Fixture::FrozenGroup],
+        needs: Some("the freezer of control groups version 1"),
+        options: &[],
+        expected: Some(Expected { actor: Some("sleep"), ..DOES_NOT_END }),
+        ..Case::PLAIN
+    },
+    Case {
+        id: "cgroup-populated-leftover",
+        cause: Some("cgroup-populated-leftover"),
+        summary: "a process is left in the pod's control group, whose removal is EBUSY",
+        volumes: &[TOKENS, LOGS],
+        fixtures: &[Fixture::GroupMember],
+        needs: Some("control groups that can be made"),
+        options: &[],
+        expected: Some(Expected { actor: Some("sleep"), ..Expected::STUCK }),
+        ..Case::PLAIN
+    },
+];

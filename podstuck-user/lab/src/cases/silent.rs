@@ -1,0 +1,39 @@
+//! CSI volumes that nobody unmounts: no call fails, and none is made.
+
+use super::{LOGS, PV, SOON, TOKENS, csi};
+use crate::case::{Case, Driver, Expected};
+
+const NO_CALL: Expected = Expected { actor: None, object: "/mount", ..Expected::STUCK };
+
+pub(super) const CASES: &[Case] = &[
+    Case {
+        id: "csi-driver-lost-publish-state-silent",
+        cause: Some("csi-driver-lost-publish-state"),
+        summary: "the same with a kubelet from 1.30 on, which only waits: no call fails",
+        volumes: &[TOKENS, LOGS, csi(PV, Driver::ForgotInSilence)],
+        options: &[],
+        watch_options: SOON,
+        expected: Some(NO_CALL),
+        ..Case::PLAIN
+    },
+    Case {
+        id: "csi-driver-not-registered",
+        cause: Some("csi-driver-not-registered"),
+        summary: "the CSI driver is not on the node: kubelet cannot ask it and makes no call",
+        volumes: &[TOKENS, LOGS, csi(PV, Driver::Missing)],
+        options: &[],
+        watch_options: SOON,
+        expected: Some(NO_CALL),
+        ..Case::PLAIN
+    },
+    Case {
+        id: "vol-data-missing-or-corrupt",
+        cause: Some("vol-data-missing-or-corrupt"),
+        summary: "kubelet's vol_data.json is empty: it cannot find the driver and makes no call",
+        volumes: &[TOKENS, LOGS, csi(PV, Driver::Unknown)],
+        options: &[],
+        watch_options: SOON,
+        expected: Some(Expected { object: "/vol_data.json", ..NO_CALL }),
+        ..Case::PLAIN
+    },
+];

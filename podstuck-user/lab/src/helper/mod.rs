@@ -1,0 +1,129 @@
+//! A process that serves a part of a case, and ends with the lab whatever happens to the others.
+//!
+//! It cannot be a part of the removal process: that one may be stuck in what it serves, and a process
+//! that is stuck closes no file. It has the removal process's standard input, and that ends when the
+//! lab does, also when the lab is killed.
+
+mod fuse;
+
+pub(super) use fuse::IMAGE;
+
+use std::{
+    io,
+    os::fd::{AsFd, OwnedFd},
+    path::PathBuf,
+    process::{self, Child, Command, Stdio},
+    thread,
+};
+
+use anyhow::{Context, Result};
+use clap::{Args, ValueEnum};
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    io::Errno,
+};
+
+use super::freeze;
+
+/// What a helper does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Task {
+    /// A FUSE server that answers nothing.
+    Silent,
+    /// A FUSE server with a disk image that, after the trigger, takes its time for each write.
+    Slow,
+    /// The same, and after the trigger it stops at the first write.
+    Stops,
+    /// Nothing: it thaws a file system in the end.
+    Thaw,
+}
+
+/// Options of the helper process of a lab case.
+#[derive(Clone, Debug, Args)]
+pub struct HelperArgs {
+    /// What it does
+    #[arg(long, value_enum)]
+    task: Task,
+    /// The disk image behind a FUSE server
+    #[arg(long, default_value = "/dev/null")]
+    image: PathBuf,
+    /// The file that, once it exists, makes the disk slow or stop
+    #[arg(long, default_value = "/nonexistent")]
+    trigger: PathBuf,
+}
+
+impl HelperArgs {
+    /// For a task without an image.
+    pub(super) fn new(task: Task) -> Self {
+        Self { task, image: "/dev/null".into(), trigger: "/nonexistent".into() }
+    }
+
+    /// For a disk.
+    pub(super) fn disk(task: Task, image: PathBuf, trigger: PathBuf) -> Self {
+        Self { task, image, trigger }
+    }
+}
+
+/// A helper, from outside. Ended when dropped.
+#[derive(Debug)]
+pub(super) struct Helper(Child);
+
+impl Helper {
+    /// Starts one. What it works on is its standard output.
+    pub(super) fn start(args: &HelperArgs, on: OwnedFd) -> Result<Self> {
+        let task = args.task.to_possible_value().context("a task without a name")?;
+        let child = Command::new(std::env::current_exe()?)
+            .args(["lab-helper", "--task", task.get_name()])
+            .arg("--image")
+            .arg(&args.image)
+            .arg("--trigger")
+            .arg(&args.trigger)
+            .stdin(Stdio::inherit())
+            .stdout(Stdio::from(on))
+            .spawn()
+            .context("cannot start the helper process")?;
+        Ok(Self(child))
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Runs a helper until the lab ends.
+///
+/// # Errors
+/// When the disk image cannot be opened, or the kernel refuses what standard output is connected to: the
+/// message names it.
+pub fn helper_main(args: &HelperArgs) -> Result<()> {
+    let on = io::stdout().as_fd().try_clone_to_owned().context("cannot use standard output")?;
+    if args.task == Task::Thaw {
+        wait_for_end();
+        return freeze::thaw(&on);
+    }
+    thread::Builder::new()
+        .spawn(|| {
+            wait_for_end();
+            // Whoever waits for an answer is released: the connection ends with this process.
+            process::exit(0);
+        })
+        .context("cannot start a thread")?;
+    fuse::serve(args.task, &args.image, args.trigger.clone(), on)
+}
+
+/// Waits until nobody can write to standard input any more. It is not read: its lines are for the
+/// removal process.
+fn wait_for_end() {
+    let input = io::stdin();
+    loop {
+        let mut hung_up = [PollFd::new(&input, PollFlags::empty())];
+        match poll(&mut hung_up, None) {
+            Ok(_) => return,
+            Err(Errno::INTR) => {}
+            Err(_) => return,
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! The process that plays kubelet.
+
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+    sync::atomic::Ordering,
+    time::Duration,
+};
+
+use anyhow::{Context, Result};
+use rustix::{
+    process::{Signal, set_parent_process_death_signal},
+    thread::set_name,
+};
+
+use super::{
+    backoff::Backoff,
+    build,
+    calls::Calls,
+    case::{Case, Volume},
+    cases::find,
+    control::Control,
+    fixture,
+    go_remove::Failure,
+    kubelet::Kubelet,
+    layout::Pod,
+    message::{self, Done, Mounted},
+    namespace, note,
+};
+
+/// What the removal process must know.
+#[derive(Clone, Debug)]
+pub struct RemovalArgs {
+    /// The lab's directory (`--root`).
+    pub root: PathBuf,
+    /// The case's id (`--case`).
+    pub case: String,
+    /// The pod's UID (`--uid`).
+    pub uid: String,
+    /// Most deletions per second (`--rate`, left out for no limit).
+    pub rate: Option<u32>,
+}
+
+/// Plays kubelet. To be called by a process of its own, in its main thread and before any other
+/// thread is started: it changes the mount namespace and the name of the thread that calls it.
+///
+/// The thread is called `kubelet` from then on, because it plays that part and a tracer goes by
+/// the name.
+///
+/// # Errors
+/// When a mount or a fixture of the case cannot be made: the message names it. A call of the removal that
+/// fails is no error: it is counted.
+pub fn removal_main(args: &RemovalArgs) -> Result<()> {
+    play(args, &mut io::stdout().lock())
+}
+
+/// The same, with the messages to `out`.
+pub(super) fn play(args: &RemovalArgs, out: &mut impl Write) -> Result<()> {
+    let case = find(&args.case).with_context(|| format!("there is no case {:?}", args.case))?;
+    let pod = Pod { root: args.root.clone(), uid: args.uid.clone(), name: case.id.into() };
+    // Also a lab that was killed leaves no process behind.
+    set_parent_process_death_signal(Some(Signal::KILL)).context("cannot tie to the parent")?;
+    set_name(c"kubelet").context("cannot set the thread's name")?;
+    namespace::enter()?;
+    fixture::before_volumes(case.fixtures, &pod)?;
+    namespace::mount_volumes(&pod, case)?;
+    let _scene = fixture::set_up_all(case.fixtures, &pod, true)?;
+    message::send(out, &Mounted { state: "mounted" })?;
+
+    let control = Control::wait_for_start()?;
+    let mut calls = Calls::new(args.rate, control.stopped());
+    let (mut attempts, mut pods_removed) = (0, 0);
+    loop {
+        let (tries, removed) = delete_pod(&mut calls, &pod, case, &control);
+        attempts += tries;
+        pods_removed += u64::from(removed);
+        if !case.repeats || !removed || !control.sleep(BETWEEN_PODS) {
+            break;
+        }
+        // The next one keeps the UID, as that of a static pod does, so that one target sees all.
+        build::pod(&pod, case)?;
+        namespace::mount_volumes(&pod, case)?;
+    }
+    while case.stays_until_stopped() && control.sleep(BETWEEN_PODS) {}
+    let calls = calls.tally.by_outcome();
+    message::send(out, &Done { lab: case.id, pod_uid: &pod.uid, attempts, pods_removed, calls })
+}
+
+/// Long enough to tell one pod from the next.
+const BETWEEN_PODS: Duration = Duration::from_millis(500);
+
+/// How often kubelet looks whether a pod's volumes are still there.
+const POLL: Duration = Duration::from_millis(100);
+/// How often kubelet tries to remove the directories of pods that it no longer knows.
+const HOUSEKEEPING: Duration = Duration::from_secs(2);
+
+/// Tries until the pod is gone or the time is up. Says how often it tried, and whether it is gone.
+fn delete_pod(calls: &mut Calls, pod: &Pod, case: &Case, control: &Control) -> (u64, bool) {
+    let mut kubelet = Kubelet::new(calls, pod);
+    let mut backoff = Backoff::new();
+    let mut volumes: Vec<&Volume> = case.volumes.iter().collect();
+    if case.is_orphan() {
+        volumes.clear();
+    }
+    let mut attempts = 0;
+    while !control.stopped().load(Ordering::Relaxed) {
+        attempts += 1;
+        let failure = kubelet.cannot_begin(case).or_else(|| try_once(&mut kubelet, &mut volumes));
+        let Some(failure) = failure else { return (attempts, true) };
+        let wait = match failure {
+            Failure::Stopped => break,
+            // `podVolumesExist`, every 100 ms.
+            Failure::Waiting if control.sleep(POLL) => continue,
+            Failure::Waiting => break,
+            _ if case.is_orphan() => HOUSEKEEPING,
+            _ => backoff.after_failure(),
+        };
+        note(&format!("kubelet's part: {failure}; next try in {wait:?}"));
+        if !control.sleep(wait) {
+            break;
+        }
+    }
+    (attempts, false)
+}
+
+/// Tears down the volumes that are left, and once none is, the pod's directory.
+fn try_once(kubelet: &mut Kubelet, volumes: &mut Vec<&Volume>) -> Option<Failure> {
+    let mut first = None;
+    volumes.retain(|volume| match kubelet.tear_down(volume) {
+        Ok(()) => false,
+        Err(failure) => {
+            first.get_or_insert(failure);
+            true
+        }
+    });
+    first
+        .or_else(|| kubelet.remove_cgroups().err())
+        .or_else(|| kubelet.remove_pod_directory().err())
+}

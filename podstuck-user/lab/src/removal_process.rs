@@ -1,0 +1,106 @@
+//! The removal process, seen from the lab.
+
+use std::{
+    io::{self, BufRead, BufReader, Write},
+    os::unix::process::CommandExt,
+    process::{Child, ChildStdin, Command, Stdio},
+    sync::mpsc::{Receiver, RecvTimeoutError, channel},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+
+/// Runs until finished or dropped.
+#[derive(Debug)]
+pub(super) struct RemovalProcess {
+    child: Child,
+    input: Option<ChildStdin>,
+    lines: Receiver<String>,
+}
+
+/// How long it may take to end once asked to. A deletion on a slow disk may be under way.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
+
+impl RemovalProcess {
+    /// Starts the process and waits until its mounts are made.
+    pub(super) fn launch(command: io::Result<Command>) -> Result<Self> {
+        let mut child = command
+            .and_then(|mut command| {
+                command.stdin(Stdio::piped()).stdout(Stdio::piped());
+                // Ctrl-C is for the lab, which then ends this process in an orderly way.
+                command.process_group(0).spawn()
+            })
+            .context("cannot start the removal process")?;
+        let input = child.stdin.take();
+        let output = child.stdout.take();
+        let (sender, lines) = channel();
+        let this = Self { child, input, lines };
+        let output = output.context("the removal process has no output")?;
+        let reader = move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        };
+        thread::Builder::new().spawn(reader).context("cannot start a thread")?;
+        if this.lines.recv().is_err() {
+            bail!("the removal process could not set up the case; its message is above");
+        }
+        Ok(this)
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Lets the removal begin.
+    pub(super) fn start(&mut self) -> Result<()> {
+        match &mut self.input {
+            Some(input) => input.write_all(b"start\n").context("cannot start the removal"),
+            None => bail!("the removal process has no input"),
+        }
+    }
+
+    /// Waits for its last line, and tells it to end as soon as `is_over` says so.
+    pub(super) fn finish(&mut self, is_over: impl Fn() -> bool) -> Result<String> {
+        let mut asked: Option<Instant> = None;
+        let line = loop {
+            match self.lines.recv_timeout(Duration::from_millis(50)) {
+                Ok(line) => break line,
+                Err(RecvTimeoutError::Disconnected) => {
+                    bail!("the removal process ended without a count")
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            match asked {
+                None if is_over() => {
+                    self.input = None;
+                    asked = Some(Instant::now());
+                }
+                Some(when) if when.elapsed() > EXIT_TIMEOUT => {
+                    bail!("the removal process did not end in {EXIT_TIMEOUT:?} and was killed")
+                }
+                _ => {}
+            }
+        };
+        self.input = None;
+        let status = self.child.wait().context("cannot wait for the removal process")?;
+        if !status.success() {
+            bail!("the removal process failed: {status}");
+        }
+        Ok(line)
+    }
+}
+
+impl Drop for RemovalProcess {
+    /// Its mounts must be gone before the tree is removed. After [`RemovalProcess::finish`] it is no
+    /// more.
+    fn drop(&mut self) {
+        // Its helpers end with it, and release a process that is stuck in what they serve.
+        self.input = None;
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,171 @@
+//! Builds a case, has it played, and cleans up.
+
+use std::{
+    env,
+    io::{self, Write},
+    os::unix::net::UnixListener,
+    process::Command,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result};
+use caps::{CapSet, Capability};
+
+use super::{
+    Case, Options, RemovalArgs, Unsupported, build,
+    case::Kind,
+    cleanup::{LabDirectory, move_aside},
+    disk::{self, Needs},
+    fixture,
+    layout::{self, NAMESPACE, Pod},
+    mass_files::{self, DEFAULT_ENTRIES},
+    message::{self, Ready},
+    note,
+    removal_process::RemovalProcess,
+};
+use podstuck_engine::model::path::{JsonPath, safe_path};
+
+/// The command `lab-removal` of this same program, with its arguments.
+pub fn relaunch_self(args: &RemovalArgs) -> io::Result<Command> {
+    let mut command = Command::new(env::current_exe()?);
+    command.arg("lab-removal").arg("--root").arg(&args.root);
+    command.args(["--case", &args.case, "--uid", &args.uid]);
+    if let Some(rate) = args.rate {
+        command.args(["--rate", &rate.to_string()]);
+    }
+    Ok(command)
+}
+
+/// Plays a case until it ends, its time is up or `stop` is set, and leaves nothing behind. Two
+/// JSON lines go to stdout: `ready` before the removal starts, and the exact count of its calls.
+///
+/// # Errors
+/// [`Unsupported`] when this machine lacks what the case needs; else what could not be made or removed.
+pub fn run(case: &Case, options: &Options, stop: &AtomicBool) -> Result<()> {
+    run_to(&mut io::stdout().lock(), case, options, stop)
+}
+
+/// The same, with the lines to `out`.
+pub(super) fn run_to(
+    out: &mut impl Write,
+    case: &Case,
+    options: &Options,
+    stop: &AtomicBool,
+) -> Result<()> {
+    require_privileges(case)?;
+    let mut lab = LabDirectory::new(disk::make_directory(Needs::of(case, options))?);
+    let pod = Pod { root: lab.path().into(), uid: layout::random_uid()?, name: case.id.into() };
+    let played = play(out, case, options, &pod, stop);
+    if case.has_mass_files() && pod.directory().exists() {
+        note("removing what is left; that may take a while");
+    }
+    move_aside(&pod);
+    let removed = lab.remove();
+    played.and(removed)
+}
+
+/// Deletions per second that leave somebody who writes in between the time to do so.
+const WRITERS_RATE: u32 = 25;
+
+fn require_privileges(case: &Case) -> Result<()> {
+    let mut needed = vec![Capability::CAP_SYS_ADMIN];
+    needed.extend(case.attribute().map(|_| Capability::CAP_LINUX_IMMUTABLE));
+    for capability in needed {
+        let there = caps::has_cap(None, CapSet::Effective, capability)
+            .context("cannot read this process's capabilities")?;
+        if !there {
+            let message = format!("the lab must run as root (it needs {capability}): use sudo");
+            return Err(Unsupported(message).into());
+        }
+    }
+    Ok(())
+}
+
+fn play(
+    out: &mut impl Write,
+    case: &Case,
+    options: &Options,
+    pod: &Pod,
+    stop: &AtomicBool,
+) -> Result<()> {
+    build::pod(pod, case)?;
+    let _scene = fixture::set_up_all(case.fixtures, pod, false)?;
+    let mut rate = options.rate;
+    if case.has_mass_files() {
+        let entries = options.entries.unwrap_or(DEFAULT_ENTRIES);
+        rate = rate.or(Some(mass_files::default_rate(entries)));
+        for volume in case.volumes.iter().filter(|volume| volume.kind == Kind::MassFiles) {
+            mass_files::fill(&pod.content(volume), entries, stop)?;
+        }
+    }
+    if case.has_writer() {
+        rate = rate.or(Some(WRITERS_RATE));
+    }
+    let _driver = case.has_driver().then(|| listen_as_driver(pod)).transpose()?;
+    if stop.load(Ordering::Relaxed) {
+        return Ok(());
+    }
+    let args =
+        RemovalArgs { root: pod.root.clone(), case: case.id.into(), uid: pod.uid.clone(), rate };
+    let mut removal = RemovalProcess::launch((options.launcher)(&args))?;
+    announce(out, case, pod, removal.pid())?;
+    // One that is stopped before it began has made no calls, and says so.
+    if sleep(options.start_delay, stop) {
+        removal.start()?;
+    }
+    let deadline = options.duration.and_then(|time| Instant::now().checked_add(time));
+    let line = removal.finish(|| {
+        stop.load(Ordering::Relaxed) || deadline.is_some_and(|end| Instant::now() >= end)
+    })?;
+    message::send_line(out, &line)
+}
+
+/// A driver that is up and registered. It only has to listen: the answers are the case's.
+fn listen_as_driver(pod: &Pod) -> Result<UnixListener> {
+    let socket = layout::registration_socket(&pod.root);
+    if let Some(directory) = socket.parent() {
+        build::make(directory)?;
+    }
+    UnixListener::bind(&socket).with_context(|| {
+        format!("cannot listen on {}; a shorter TMPDIR may help", socket.display())
+    })
+}
+
+fn announce(out: &mut impl Write, case: &Case, pod: &Pod, pid: u32) -> Result<()> {
+    let path = case.subject().map_or_else(|| pod.directory(), |volume| pod.content(volume));
+    let kubelet_root = safe_path(&layout::kubelet_root(&pod.root)).into_owned();
+    note(&format!(
+        "{}: pod {NAMESPACE}/{} ({}), volume {}, mounts seen by pid {pid} only. Watch it with: \
+         podstuck watch --pod-uid {} --kubelet-root {kubelet_root}",
+        case.id,
+        pod.name,
+        pod.uid,
+        safe_path(&path),
+        pod.uid,
+    ));
+    let ready = Ready {
+        lab: case.id,
+        state: "ready",
+        pod_uid: &pod.uid,
+        path: JsonPath(path),
+        root: safe_path(&pod.root).into_owned(),
+        kubelet_root,
+        pid,
+    };
+    message::send(out, &ready)
+}
+
+/// Sleeps; says whether to go on.
+fn sleep(time: Duration, stop: &AtomicBool) -> bool {
+    let start = Instant::now();
+    while !stop.load(Ordering::Relaxed) {
+        let left = time.saturating_sub(start.elapsed());
+        if left.is_zero() {
+            return true;
+        }
+        thread::sleep(left.min(Duration::from_millis(50)));
+    }
+    false
+}

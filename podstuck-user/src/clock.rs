@@ -1,0 +1,17 @@
+//! The clocks of this machine. Only who observes reads them; what is decided goes by the time of events.
+
+use jiff::Timestamp;
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::model::time::{Clock, Monotonic};
+
+/// Now, by the clock of every record.
+pub fn now() -> Monotonic {
+    let t = clock_gettime(ClockId::Monotonic);
+    Monotonic(t.tv_sec.unsigned_abs() * 1_000_000_000 + t.tv_nsec.unsigned_abs())
+}
+
+/// Ties both clocks together now.
+pub fn start() -> Clock {
+    Clock::new(Timestamp::now(), now())
+}

@@ -1,0 +1,99 @@
+//! `podstuck explain`: what a cause means, or all of them.
+
+use std::{
+    cmp::Reverse,
+    io::{IsTerminal, Write},
+};
+
+use anyhow::anyhow;
+use jiff::Timestamp;
+use podstuck_engine::{
+    catalogue::{self, ALL},
+    cause::Cause,
+};
+
+use super::{Exit, Failure};
+use crate::{
+    cli::{Explain, Output},
+    model::path::safe,
+    present::{
+        json::{self, Line},
+        style::Style,
+        text,
+    },
+};
+
+/// Names offered where one is unknown.
+const OFFERED: usize = 4;
+
+/// Runs the command: 0, or 2 for a name that is no cause's.
+///
+/// # Errors
+/// [`Failure::Usage`] for an unknown name.
+pub fn run(options: &Explain) -> Result<Exit, Failure> {
+    let wanted = match &options.cause {
+        Some(name) => Some(catalogue::find(name).ok_or_else(|| Failure::Usage(unknown(name)))?),
+        None => None,
+    };
+    let out = if options.output == Output::Json {
+        let lines = ALL.iter().filter(|cause| wanted.is_none_or(|wanted| wanted == **cause));
+        lines.map(|cause| json::line(Timestamp::now(), &Line::Cause(cause))).collect()
+    } else {
+        told(wanted)
+    };
+    // A reader that went away has seen enough.
+    let _ = std::io::stdout().lock().write_all(out.as_bytes());
+    Ok(Exit::Clean)
+}
+
+fn told(wanted: Option<&Cause>) -> String {
+    let terminal = std::io::stdout().is_terminal();
+    let color = terminal && std::env::var_os("NO_COLOR").is_none();
+    let style = Style { color, ..Style::PLAIN };
+    match wanted {
+        Some(cause) => text::explain(cause, style),
+        None => text::explain_all(style),
+    }
+}
+
+/// Says which names are near the one that is unknown.
+fn unknown(name: &str) -> anyhow::Error {
+    anyhow!(
+        "there is no cause {:?}; near it: {}. `podstuck explain` lists all",
+        safe(name.as_bytes()),
+        near(name).join(", ")
+    )
+}
+
+/// The names that are spelled most alike, and before them those that contain the word.
+fn near(name: &str) -> Vec<&'static str> {
+    let mut names: Vec<&str> = ALL.iter().map(|cause| cause.id.as_str()).collect();
+    let likeness = |known: &str| (strsim::jaro_winkler(name, known) * 1000.0) as u32;
+    names.sort_by_key(|known| {
+        let contains = !name.is_empty() && known.contains(name);
+        (Reverse(contains), Reverse(likeness(known)), *known)
+    });
+    names.truncate(OFFERED);
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_is_nearly_right_is_understood() {
+        assert_eq!(near("imutable-atribute")[0], "immutable-attribute");
+        assert_eq!(near("swapfile")[0], "swapfile-active");
+        assert!(near("frozen").contains(&"filesystem-frozen"));
+        assert!(near("frozen").contains(&"cgroup-v1-frozen"));
+        assert_eq!(near("").len(), OFFERED);
+    }
+
+    #[test]
+    fn an_unknown_name_is_wrong_usage_and_harmless() {
+        let options = Explain { cause: Some("\u{1b}[2Jx".into()), output: Output::Text };
+        let Err(Failure::Usage(error)) = run(&options) else { panic!("it is no cause") };
+        assert!(!error.to_string().contains('\u{1b}'), "{error}");
+    }
+}

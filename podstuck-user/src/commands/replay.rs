@@ -1,0 +1,73 @@
+//! `podstuck replay`: what a run showed and exported, from its recording.
+
+use std::{thread, time::Duration};
+
+use super::{Exit, Failure, away, interrupt, presenter::Presenter, reporter::Reporter};
+use crate::{
+    cli::Replay,
+    event::What,
+    model::{path::safe_path, time::Monotonic},
+    recording::{Ending, Reader},
+};
+
+/// How long to sleep at a time, so that Ctrl-C ends a replay at once.
+const NAP: Duration = Duration::from_millis(100);
+
+/// Runs the command.
+///
+/// # Errors
+/// Fails when the file is no recording that this version can read.
+pub fn run(mut options: Replay) -> Result<Exit, Failure> {
+    away::leave([&mut options.file].into_iter().chain(options.export.iter_mut()))?;
+    let usage = |error: anyhow::Error| Failure::Usage(error);
+    let mut recording = Reader::open(&options.file).map_err(|error| usage(error.into()))?;
+    let run = recording.run().clone();
+    let export = options.export.as_deref();
+    let reporter = Reporter::new(options.output, export, run.one_answer).map_err(usage)?;
+    let stop = interrupt::patient().map_err(Failure::CannotRun)?;
+    let mut shown = run.clock.started();
+    let mut presenter = Presenter::new(run, reporter);
+    let mut begun = false;
+    for event in &mut recording {
+        if let Some(speed) = options.speed {
+            sleep(event.at.since(shown).div_f64(speed), &stop);
+        }
+        if stop.load(std::sync::atomic::Ordering::Relaxed) {
+            break;
+        }
+        shown = shown.max(event.at);
+        // Nobody asks: the answers are in the recording.
+        presenter.take(&event);
+        // As in the run, whose first line comes after its first counts.
+        if !begun && matches!(event.what, What::Counts(_)) {
+            presenter.start();
+            begun = true;
+        }
+    }
+    if !begun {
+        presenter.start();
+    }
+    let exit = presenter.end(shown, options.fail_on_loss);
+    tell_ending(&options, recording.ending(), shown, &presenter);
+    Ok(exit)
+}
+
+fn sleep(mut left: Duration, stop: &std::sync::atomic::AtomicBool) {
+    while !left.is_zero() && !stop.load(std::sync::atomic::Ordering::Relaxed) {
+        let nap = left.min(NAP);
+        thread::sleep(nap);
+        left -= nap;
+    }
+}
+
+/// Says what is missing, on standard error.
+fn tell_ending(options: &Replay, ending: Option<&Ending>, last: Monotonic, presenter: &Presenter) {
+    let why = match ending {
+        Some(Ending::Cut) => "whoever recorded was killed, or the disk was full".to_owned(),
+        Some(Ending::Damaged(why)) => format!("what follows is damaged ({why})"),
+        Some(Ending::Whole) | None => return,
+    };
+    let time = presenter.run().clock.at(last);
+    let file = safe_path(&options.file);
+    eprintln!("podstuck: {file} ends at {time:.0}, before the run did: {why}");
+}

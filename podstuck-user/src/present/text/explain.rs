@@ -1,0 +1,113 @@
+//! What a cause means, from the catalogue.
+
+use podstuck_engine::{
+    catalogue,
+    cause::{Cause, TriedWith},
+};
+
+use crate::present::style::{Ink, Style};
+
+/// One cause, whole.
+pub fn explain(cause: &Cause, style: Style) -> String {
+    let mut out = format!("{}\n", style.paint(Ink::Command, cause.id.as_str()));
+    out.push_str(&style.wrap("  ", "  ", cause.title));
+    let mut section = |title: &str, lines: &mut dyn Iterator<Item = String>| {
+        let mut lines = lines.peekable();
+        if lines.peek().is_some() {
+            out.push_str(&format!("  {}\n", style.paint(Ink::Label, title)));
+        }
+        for line in lines {
+            out.push_str(&style.wrap("    - ", "      ", &line));
+        }
+    };
+    section("what happens", &mut [cause.meaning.to_owned()].into_iter());
+    section("stage of the deletion", &mut [cause.stage.meaning().to_owned()].into_iter());
+    section("what confirms it", &mut cause.confirmed_by.iter().map(|fact| (*fact).to_owned()));
+    section("in a log", &mut cause.log.iter().map(|l| format!("{}: {}", l.component, l.text)));
+    section(
+        "what it is confused with, and what holds here and not there",
+        &mut cause.look_alikes.iter().map(|other| {
+            let title = match catalogue::find(other.cause.as_str()) {
+                Some(_) => String::new(),
+                None => catalogue::title(other.cause)
+                    .map(|title| format!(" ({title}; podstuck does not recognise it)"))
+                    .unwrap_or_default(),
+            };
+            format!("{}{title}: {}", other.cause, other.told_apart_by)
+        }),
+    );
+    section(
+        "ways out",
+        &mut cause.ways_out.iter().map(|way| match way.risk {
+            "" => way.action.to_owned(),
+            risk => format!("{}; risk: {risk}", way.action),
+        }),
+    );
+    section("tried with", &mut [tried(cause)].into_iter());
+    section("in the source of", &mut cause.source.iter().map(|place| (*place).to_owned()));
+    out
+}
+
+/// All of them, a line each.
+pub fn explain_all(style: Style) -> String {
+    let widest = catalogue::ALL.iter().map(|cause| cause.id.as_str().len()).max().unwrap_or(0);
+    let mut out = String::new();
+    for cause in catalogue::ALL {
+        let id = format!("{:widest$}", cause.id);
+        let first = format!("{}  ", style.paint(Ink::Command, &id));
+        let rest = " ".repeat(widest + 2);
+        // What is painted is wider than it looks.
+        out.push_str(&style.wrap(&rest, &rest, cause.title).replacen(&rest, &first, 1));
+    }
+    out
+}
+
+fn tried(cause: &Cause) -> String {
+    if cause.tried.is_empty() {
+        return "nothing real: only with made-up events".into();
+    }
+    cause.tried.iter().map(|tried: &TriedWith| tried.words()).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_is_told_whole() {
+        let cause = catalogue::find("cgroup-v1-frozen").unwrap();
+        let text = explain(cause, Style { color: false, width: 80 });
+        for part in [
+            "cgroup-v1-frozen\n",
+            "freezer.state of the group is FROZEN",
+            "containerd: failed to kill",
+            "- dstate-process: the group is frozen",
+            "- thaw the cgroup; risk: what was paused",
+            "- a lab\n",
+            "legacy_freezer.c",
+        ] {
+            assert!(text.contains(part), "{part} is not in {text}");
+        }
+        assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+    }
+
+    #[test]
+    fn what_it_does_not_recognise_is_said_so() {
+        let cause = catalogue::find("dstate-process").unwrap();
+        let text = explain(cause, Style { color: false, width: 400 });
+        assert!(text.contains("apparmor-signal-denied (AppArmor refuses"), "{text}");
+    }
+
+    #[test]
+    fn all_are_told_in_columns() {
+        for style in [Style::PLAIN, Style { color: true, width: 60 }] {
+            let text = explain_all(style);
+            for cause in catalogue::ALL {
+                assert!(text.contains(cause.id.as_str()), "{}", cause.id);
+            }
+        }
+        let widest = catalogue::ALL.iter().map(|cause| cause.id.as_str().len()).max().unwrap();
+        let column = explain_all(Style::PLAIN).find(catalogue::ALL[0].title.get(..20).unwrap());
+        assert_eq!(column, Some(widest + 2));
+    }
+}

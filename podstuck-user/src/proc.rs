@@ -1,0 +1,71 @@
+//! Lists of `/proc`: processes, threads, and what one of them sees mounted. Reading these takes no
+//! lock of a process and touches no other file system.
+
+use std::{fs, path::Path};
+
+use crate::model::{mountinfo, mounts::Mounts};
+
+/// All process ids, ascending.
+pub(crate) fn processes() -> Vec<u32> {
+    processes_in(Path::new("/proc"))
+}
+
+/// The same of another node's or namespace's `/proc`, mounted at `proc`.
+pub(crate) fn processes_in(proc: &Path) -> Vec<u32> {
+    let mut pids: Vec<u32> = numbers(proc).collect();
+    pids.sort_unstable();
+    pids
+}
+
+/// All threads of a process, in the order of the kernel's list; none when it has ended.
+pub(crate) fn threads(pid: u32) -> impl Iterator<Item = u32> {
+    numbers(Path::new(&format!("/proc/{pid}/task")))
+}
+
+fn numbers(directory: &Path) -> impl Iterator<Item = u32> + use<> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// Name of a process or thread, given its directory, as its bytes; empty when it has ended.
+pub(crate) fn comm(directory: &Path) -> Vec<u8> {
+    let mut comm = fs::read(directory.join("comm")).unwrap_or_default();
+    comm.pop_if(|byte| *byte == b'\n');
+    comm
+}
+
+/// Mounts that a process sees; `None` when it has ended.
+///
+/// No descriptor of the table is kept: an open one keeps the whole namespace alive, with every mount
+/// in it, also after its last process (`proc_mounts_open` in fs/proc_namespace.c takes a reference).
+pub(crate) fn mounts(pid: u32) -> Option<Mounts> {
+    let text = fs::read(mount_table(pid)).ok()?;
+    Some(parse_mounts(pid, &text))
+}
+
+/// The text of a process's mount table, taken apart.
+pub(crate) fn parse_mounts(pid: u32, text: &[u8]) -> Mounts {
+    Mounts { all: mountinfo::parse(text), source: mount_table(pid), pid }
+}
+
+/// The file with a process's mounts.
+pub(crate) fn mount_table(pid: u32) -> String {
+    format!("/proc/{pid}/mountinfo")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_process_is_listed_with_its_threads_and_mounts() {
+        let own = std::process::id();
+        let pids = processes();
+        assert!(pids.is_sorted() && pids.contains(&own));
+        assert!(threads(own).any(|tid| tid == own));
+        assert_eq!(threads(u32::MAX >> 1).count(), 0);
+        assert!(!comm(Path::new("/proc/self")).is_empty());
+        assert!(mounts(own).is_some_and(|mounts| mounts.at(Path::new("/proc")).count() >= 1));
+        assert_eq!(mounts(u32::MAX >> 1), None);
+    }
+}

@@ -1,0 +1,46 @@
+//! What a run is restricted to.
+
+use std::path::{Path, PathBuf};
+
+use crate::model::identity::Target;
+
+/// What a run is restricted to, for what no probe has filtered.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Scope {
+    /// UID of the pod.
+    pub pod: Option<String>,
+    /// The directory.
+    pub path: Option<PathBuf>,
+}
+
+impl Scope {
+    /// Whether something of this target, at this path if it has one, is of interest.
+    pub(crate) fn includes(&self, target: &Target, path: Option<&Path>) -> bool {
+        let uid = target.pod.as_ref().map(|pod| &pod.uid);
+        self.pod.as_ref().is_none_or(|wanted| uid == Some(wanted))
+            && self.path.as_ref().is_none_or(|top| path.is_some_and(|path| path.starts_with(top)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::identity::Pod;
+
+    #[test]
+    fn a_restricted_run_tells_its_own_only() {
+        let of = |uid: &str| Target {
+            pod: Some(Pod { uid: uid.into(), namespace: None, name: None }),
+            ..Target::unknown()
+        };
+        let scope = Scope { pod: Some("a".into()), path: None };
+        assert!(scope.includes(&of("a"), None) && !scope.includes(&of("b"), None));
+        assert!(!scope.includes(&Target::unknown(), None));
+        let scope = Scope { pod: None, path: Some("/v".into()) };
+        assert!(scope.includes(&of("b"), Some(Path::new("/v/x"))));
+        assert!(
+            !scope.includes(&of("b"), Some(Path::new("/w"))) && !scope.includes(&of("b"), None)
+        );
+        assert!(Scope::default().includes(&of("b"), None));
+    }
+}

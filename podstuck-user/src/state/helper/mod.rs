@@ -1,0 +1,113 @@
+//! The helper process: looks at what may lie on a dead file system, or behind a lock that is never
+//! given back, for as long as that takes. `stat` on a hung NFS or FUSE mount never returns, and a
+//! thread in it cannot be killed; a process can at least be left behind.
+//!
+//! The helper is this program again (`podstuck look`). It reads one request, a line of JSON, and
+//! writes [`Message`]s, one a line: what it is about to do, parts of the answer, and last the answer.
+//! So whoever waits knows where it hangs, and has what was found before. One client ([`client`])
+//! serves threads and, through a thread, asynchronous tasks; it also bounds how many helpers may hang.
+
+mod client;
+mod left_behind;
+mod serve;
+
+use std::fmt::Debug;
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+pub(in crate::state) use client::{Failure, LIMIT, ask, ask_in_parts, is_hanging};
+pub(in crate::state) use serve::Teller;
+pub use serve::serve;
+
+use super::{attributes, entries, holders, memory, pod_dirs, reach, remaining, space};
+
+/// What the helper can be asked, with both sides of it.
+pub(in crate::state) trait Question: Into<Request> {
+    /// What bounds how many helpers may hang over it.
+    const BUDGET: Budget = Budget::Events;
+    /// Something that it does and that may never end.
+    type Step: Debug + Serialize + DeserializeOwned;
+    /// What is told as soon as it is known.
+    type Part: Serialize + DeserializeOwned;
+    /// What is told in the end.
+    type Answer: Serialize + DeserializeOwned;
+
+    /// The helper's side.
+    ///
+    /// # Errors
+    /// Fails when the file system answers with an error, or when nobody listens any more.
+    fn answer(self, tell: &mut Teller<Self::Step, Self::Part>) -> Result<Self::Answer>;
+}
+
+/// Helpers that hang are counted by what they are for. While as many hang as may, no other one is
+/// risked: each keeps a reference to the path that it looks at. What is asked again and again has a
+/// budget of its own, so that one hung disk leaves the other questions alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::state) enum Budget {
+    /// Questions that a failed or hung call raises.
+    Events,
+    /// Searches for holders. Each may leave several behind before it knows what hangs.
+    Holders,
+    /// The pods' directories, in every sample.
+    Pods,
+    /// How full file systems are, in every few samples.
+    Space,
+}
+
+impl Budget {
+    const fn hung_max(self) -> usize {
+        match self {
+            Self::Events => 4,
+            Self::Holders => 8,
+            Self::Pods | Self::Space => 1,
+        }
+    }
+}
+
+/// One line of the helper's output.
+#[derive(Debug, Serialize, Deserialize)]
+enum Message<S, P, A> {
+    /// This is what it does next.
+    At(S),
+    Part(P),
+    /// The last one; an error is a sentence.
+    Answer(Result<A, String>),
+}
+
+/// All questions: the request that a client sends, and the helper's way to the answer.
+macro_rules! questions {
+    ($($name:ident($question:ty),)*) => {
+        /// What the helper reads.
+        #[derive(Debug, Serialize, Deserialize)]
+        pub(in crate::state) enum Request {
+            $($name($question),)*
+        }
+
+        $(impl From<$question> for Request {
+            fn from(question: $question) -> Self {
+                Self::$name(question)
+            }
+        })*
+
+        impl Request {
+            fn serve(self) -> Result<()> {
+                match self {
+                    $(Self::$name(question) => serve::answer(question),)*
+                }
+            }
+        }
+    };
+}
+
+questions! {
+    Attributes(attributes::ReadAttributes),
+    CommandLine(memory::ReadCommandLine),
+    Directory(entries::ReadDirectory),
+    Holders(holders::FindHolders),
+    Pods(pod_dirs::ReadPods),
+    Reach(reach::ReachPath),
+    Remaining(remaining::CountRemaining),
+    Space(space::MeasureSpace),
+    Text(memory::ReadText),
+}

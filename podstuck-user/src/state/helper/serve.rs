@@ -1,0 +1,71 @@
+//! The helper's side of the exchange.
+
+use std::{
+    io::{self, BufRead, Write},
+    marker::PhantomData,
+};
+
+use anyhow::{Context, Result};
+use rustix::process::{Signal, set_parent_process_death_signal};
+use serde::Serialize;
+
+use super::{Message, Question, Request};
+
+/// Reads one request from standard input and answers it to standard output.
+///
+/// # Errors
+/// Fails when the request is none, or when nobody reads the answer.
+pub fn serve() -> Result<()> {
+    // Whoever asked has ended: nobody else would end this one.
+    set_parent_process_death_signal(Some(Signal::KILL))
+        .context("binding the helper's life to who started it")?;
+    let mut text = String::new();
+    io::stdin().lock().read_line(&mut text).context("reading the request")?;
+    let request: Request = serde_json::from_str(&text).context("understanding the request")?;
+    request.serve()
+}
+
+/// Answers one question.
+pub(super) fn answer<Q: Question>(question: Q) -> Result<()> {
+    let mut teller = Teller::new();
+    let answer = question.answer(&mut teller).map_err(|error| format!("{error:#}"));
+    say(&Message::<(), (), _>::Answer(answer))
+}
+
+/// Tells the client what comes before the answer.
+pub(in crate::state) struct Teller<S, P> {
+    said: PhantomData<(S, P)>,
+}
+
+impl<S: Serialize, P: Serialize> Teller<S, P> {
+    /// Has told nothing yet.
+    pub(in crate::state) const fn new() -> Self {
+        Self { said: PhantomData }
+    }
+
+    /// Tells a step before it is begun.
+    ///
+    /// # Errors
+    /// Fails when nobody listens any more.
+    pub(in crate::state) fn at(&mut self, step: &S) -> Result<()> {
+        say(&Message::<_, (), ()>::At(step))
+    }
+
+    /// Tells a part of the answer.
+    ///
+    /// # Errors
+    /// Fails when nobody listens any more.
+    pub(in crate::state) fn part(&mut self, part: &P) -> Result<()> {
+        say(&Message::<(), _, ()>::Part(part))
+    }
+}
+
+fn say(message: &impl Serialize) -> Result<()> {
+    let mut text = serde_json::to_vec(message)?;
+    text.push(b'\n');
+    // Standard output writes whole lines through: whoever waits must see this one although what comes
+    // next may hang.
+    let mut out = io::stdout().lock();
+    out.write_all(&text).context("telling the answer")?;
+    Ok(out.flush()?)
+}

@@ -1,0 +1,186 @@
+//! The thread that follows: notices in, reports out.
+
+mod notices;
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+        mpsc::{Receiver, RecvTimeoutError, Sender},
+    },
+    time::Duration,
+};
+
+use tokio::{runtime::Handle, sync::mpsc::UnboundedSender};
+
+use super::{
+    Notice, PhaseTook, Report,
+    followed::{Anchor, Followed, Position},
+    scan::Scan,
+};
+use crate::{
+    kernel::privilege,
+    model::{series::Span, time::Monotonic},
+    state::{
+        helper::ask,
+        memory::{ReadCommandLine, ReadText},
+        timed_read::TimedReader,
+    },
+};
+
+/// Between two scans of the node's removing processes.
+const SCAN_EVERY: Duration = Duration::from_secs(1);
+/// The record of a call that has returned may be on its way for so long.
+const RECORD_LATE: Duration = Duration::from_millis(1500);
+/// More than this at a time are not followed, but counted: a node on which so much hangs is described
+/// by fewer, and those that hang for longest are not the ones to forget.
+const FOLLOWED_MAX: usize = 1024;
+
+/// All that the thread knows.
+pub(super) struct Follower {
+    threshold: Duration,
+    followed: HashMap<u32, Followed>,
+    reader: TimedReader,
+    scan: Scan,
+    scanned: Monotonic,
+    reports: UnboundedSender<Report>,
+    runtime: Handle,
+    own: Sender<Notice>,
+    /// Threads that were not followed because there were too many.
+    dropped: Arc<AtomicU64>,
+}
+
+impl Follower {
+    /// `own` leads to the notices that it will be given.
+    pub(super) fn new(
+        threshold: Duration,
+        sees_exec: bool,
+        reports: UnboundedSender<Report>,
+        runtime: Handle,
+        own: Sender<Notice>,
+        dropped: Arc<AtomicU64>,
+    ) -> Self {
+        Self {
+            threshold,
+            followed: HashMap::new(),
+            reader: TimedReader::default(),
+            scan: Scan::new(threshold, sees_exec),
+            scanned: Monotonic::default(),
+            reports,
+            runtime,
+            own,
+            dropped,
+        }
+    }
+
+    /// Follows until it is told to end. What reads for it is started from here, and so may read
+    /// stacks as well.
+    pub(super) fn run(mut self, notices: &Receiver<Notice>) {
+        if let Err(error) = privilege::reduce_but_stacks() {
+            tracing::info!("keeping all privileges in the thread that reads stacks: {error:#}");
+        }
+        for it in self.scan.at_start(&mut self.reader) {
+            self.follow(it);
+        }
+        self.look();
+        loop {
+            match notices.recv_timeout(self.pause()) {
+                Ok(Notice::End) | Err(RecvTimeoutError::Disconnected) => return,
+                Ok(notice) => self.take(notice),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            // All that are there, before anything is looked at by what they say.
+            while let Ok(notice) = notices.try_recv() {
+                if matches!(notice, Notice::End) {
+                    return;
+                }
+                self.take(notice);
+            }
+            self.look();
+        }
+    }
+
+    fn pause(&self) -> Duration {
+        let now = crate::clock::now();
+        let next = self.followed.values().map(|it| it.next_look.since(now)).min();
+        let scan = SCAN_EVERY.saturating_sub(now.since(self.scanned));
+        next.map_or(scan, |next| next.min(scan))
+    }
+
+    fn follow(&mut self, it: Followed) {
+        if self.followed.len() < FOLLOWED_MAX || self.followed.contains_key(&it.thread.tid) {
+            self.followed.insert(it.thread.tid, it);
+        } else {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Ends what a thread was followed for; says so if it was told.
+    fn end(&mut self, tid: u32, at: Monotonic) {
+        let Some(mut it) = self.followed.remove(&tid) else { return };
+        if it.anchor == Anchor::Exit {
+            self.took(&it, Span::AfterExit, at);
+        }
+        if it.told {
+            let seen = it.sight(at, true, &mut self.reader);
+            let _ = self.reports.send(Report::Seen(Box::new(seen)));
+        }
+    }
+
+    fn took(&self, it: &Followed, span: Span, end: Monotonic) {
+        let path = it.object.path().map(ToOwned::to_owned).unwrap_or_default();
+        let (pid, actor, duration) = (it.thread.pid, it.actor, it.age(end));
+        // Nobody listens any more: the run is over.
+        let _ = self.reports.send(Report::Took(PhaseTook { span, path, pid, actor, duration }));
+    }
+
+    fn look(&mut self) {
+        let now = crate::clock::now();
+        let due = self.followed.values().filter(|it| it.next_look <= now).map(|it| it.thread.tid);
+        for tid in due.collect::<Vec<_>>() {
+            self.look_at(tid, now);
+        }
+        if now.since(self.scanned) >= SCAN_EVERY {
+            self.scanned = now;
+            for it in self.scan.look(now, &mut self.reader) {
+                if !self.followed.contains_key(&it.thread.tid) {
+                    self.follow(it);
+                }
+            }
+        }
+    }
+
+    fn look_at(&mut self, tid: u32, now: Monotonic) {
+        let Some(it) = self.followed.get_mut(&tid) else { return };
+        let look = it.look(now, &mut self.reader);
+        // The probes see the end of what they saw begin, and know better when it was.
+        if matches!(it.anchor, Anchor::Entry(_)) && look == Position::Over {
+            it.ended.get_or_insert(now);
+        }
+        match (it.ended, look) {
+            (Some(ended), _) if now.since(ended) >= RECORD_LATE => return self.end(tid, ended),
+            (Some(_), _) | (None, Position::ForChild) => return,
+            (None, Position::Over) => return self.end(tid, now),
+            (None, Position::Still) => {}
+        }
+        if !it.asked && it.age(now) >= self.threshold / 2 {
+            it.asked = true;
+            let (pid, address) = (it.thread.pid, it.text);
+            let (began, own) = (it.began, self.own.clone());
+            let ask = move || {
+                let text = match address {
+                    Some(address) => ask(ReadText { pid, address }),
+                    None => ask(ReadCommandLine { pid }),
+                };
+                let _ = own.send(Notice::Text { tid, began, text: text.ok() });
+            };
+            // Begun by the runtime's thread and not by this one, whose threads may read stacks.
+            self.runtime.spawn(async { tokio::task::spawn_blocking(ask).await });
+        }
+        if it.is_due(now) {
+            let seen = it.sight(now, false, &mut self.reader);
+            let _ = self.reports.send(Report::Seen(Box::new(seen)));
+        }
+    }
+}

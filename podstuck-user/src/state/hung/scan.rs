@@ -1,0 +1,192 @@
+//! Looks at processes for what the probes do not see: calls from before the start, programs that
+//! unmount where their execution is not told, and removals that hang while they look at an object.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use podstuck_engine::bounded::Bounded;
+
+use super::{
+    calls::{Known, known},
+    followed::{Anchor, Followed},
+    object::Object,
+};
+use crate::{
+    identity::component::component,
+    model::{
+        hung::{Phase, Since},
+        identity::Component,
+        thread::Thread,
+        time::Monotonic,
+    },
+    proc,
+    state::{
+        thread::{Doing, ReadThread as _, of_process, since_boot},
+        timed_read::TimedReader,
+    },
+};
+
+/// How often the node's removing processes are looked for by name.
+const FIND_EVERY: Duration = Duration::from_secs(5);
+/// Other processes that deleted lately and are looked at, too.
+const DELETERS: usize = 32;
+
+/// What is kept from one scan to the next.
+#[derive(Debug)]
+pub(super) struct Scan {
+    threshold: Duration,
+    /// Whether the execution of programs is seen by a probe.
+    sees_exec: bool,
+    found: Option<Monotonic>,
+    /// kubelet and the runtimes: a few.
+    removers: BTreeSet<u32>,
+    deleters: Bounded<u32, ()>,
+}
+
+impl Scan {
+    /// Has looked at nothing yet.
+    pub(super) fn new(threshold: Duration, sees_exec: bool) -> Self {
+        let deleters = Bounded::new(DELETERS);
+        Self { threshold, sees_exec, found: None, removers: BTreeSet::new(), deleters }
+    }
+
+    /// Takes note of processes that delete.
+    pub(super) fn deleted(&mut self, pids: impl IntoIterator<Item = u32>) {
+        for pid in pids {
+            self.deleters.insert(pid, ());
+        }
+    }
+
+    /// Everything on the node that was in a deleting call, or about to unmount, before the probes
+    /// were there.
+    pub(super) fn at_start(&self, reader: &mut TimedReader) -> Vec<Followed> {
+        let mut found = Vec::new();
+        for pid in others() {
+            let first = Thread::main(pid);
+            if is_unmounting(&first.comm()) {
+                found.push(self.program(first, reader));
+            }
+            for thread in of_process(pid) {
+                let stuck = self.in_call(thread, reader, |call| call.deletes);
+                found.extend(stuck.map(|it| classify(it, reader)));
+            }
+        }
+        found
+    }
+
+    /// Threads of the node's removing processes that look at an object just now.
+    pub(super) fn look(&mut self, now: Monotonic, reader: &mut TimedReader) -> Vec<Followed> {
+        let mut found = Vec::new();
+        let before_start = self.found.is_none();
+        if self.found.is_none_or(|then| now.since(then) >= FIND_EVERY) {
+            self.found = Some(now);
+            self.removers.clear();
+            for pid in others() {
+                let first = Thread::main(pid);
+                let comm = first.comm();
+                if is_removing(&comm) {
+                    self.removers.insert(pid);
+                }
+                if !self.sees_exec && is_unmounting(&comm) {
+                    found.push(self.program(first, reader));
+                }
+            }
+        }
+        let pids: BTreeSet<u32> = self
+            .removers
+            .iter()
+            .chain(self.deleters.iter().map(|(pid, ())| pid))
+            .copied()
+            .filter(|pid| is_other(*pid))
+            .collect();
+        for thread in pids.into_iter().flat_map(of_process) {
+            let looking = self.in_call(thread, reader, |call| !call.deletes);
+            found.extend(looking.map(|it| Followed { before_start, ..it }));
+        }
+        found
+    }
+
+    fn in_call(
+        &self,
+        thread: Thread,
+        reader: &mut TimedReader,
+        wanted: impl Fn(&Known) -> bool,
+    ) -> Option<Followed> {
+        let doing = thread.doing(reader);
+        let Doing::Call { number, arguments } = doing else { return None };
+        let call = known(number, &arguments).filter(wanted)?;
+        let (anchor, now) = (Anchor::Call(doing), crate::clock::now());
+        let found = Followed::new(thread, anchor, call.name, now, self.threshold, reader);
+        let actor = thread.actor(reader);
+        Some(Followed { since: Since::FirstLook, actor, ..found.about(call.argument, reader) })
+    }
+
+    /// A program that unmounts, which runs already.
+    fn program(&self, thread: Thread, reader: &mut TimedReader) -> Followed {
+        let started = thread.times(reader).and_then(|times| times.start_ticks).map(since_boot);
+        let began = started.unwrap_or_else(crate::clock::now);
+        let name = String::from_utf8_lossy(&thread.comm()).into_owned();
+        let found = Followed::new(thread, Anchor::Program, &name, began, self.threshold, reader);
+        Followed {
+            since: Since::ProcessStart,
+            before_start: true,
+            actor: thread.actor(reader),
+            object: Object::of_program(thread, reader),
+            asked: false,
+            ..found
+        }
+    }
+}
+
+/// A thread that was in `umount2` before the probes were there may already be past the return that
+/// they would have seen: then it is in task work.
+fn classify(mut it: Followed, reader: &mut TimedReader) -> Followed {
+    it.before_start = true;
+    let stack = if it.name == "umount2" { it.thread.stack(reader) } else { Vec::new() };
+    if stack.iter().any(|frame| frame == "task_work_run") {
+        it.phase = Phase::AfterExit;
+    }
+    it
+}
+
+fn others() -> impl Iterator<Item = u32> {
+    proc::processes().into_iter().filter(|pid| is_other(*pid))
+}
+
+fn is_other(pid: u32) -> bool {
+    pid != std::process::id()
+}
+
+/// `umount`, `umount.nfs`, `fusermount3` and the like, by name.
+pub(super) fn is_unmounting(comm: &[u8]) -> bool {
+    comm == b"umount" || comm.starts_with(b"umount.") || comm.starts_with(b"fusermount")
+}
+
+/// Those that remove trees, and do not end between two removals.
+fn is_removing(comm: &[u8]) -> bool {
+    use Component::{Containerd, CriO, Dockerd, Kubelet};
+    [Kubelet, Containerd, Dockerd, CriO].contains(&component(comm, None))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_deleters_are_remembered_once_each() {
+        let mut scan = Scan::new(Duration::from_secs(2), true);
+        scan.deleted([1, 2, 1]);
+        assert_eq!(scan.deleters.len(), 2);
+        scan.deleted(0..100);
+        let last = scan.deleters.iter().next().map(|(pid, ())| *pid);
+        assert_eq!((scan.deleters.len(), last), (DELETERS, Some(99)));
+    }
+
+    #[test]
+    fn programs_are_known_by_name() {
+        for name in [b"umount".as_slice(), b"umount.nfs4", b"fusermount3"] {
+            assert!(is_unmounting(name));
+        }
+        assert!(!is_unmounting(b"umountd") && !is_unmounting(b"mount"));
+        assert!(is_removing(b"kubelet") && !is_removing(b"containerd-shim"));
+    }
+}

@@ -1,0 +1,78 @@
+//! What the engine's queries ask of the helper process or of the mount tables: for threads that may
+//! wait.
+
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+};
+
+use super::{
+    attributes::ReadAttributes,
+    entries::ReadDirectory,
+    helper::{ask, ask_in_parts},
+    mounts::of_namespace,
+    reach::ReachPath,
+    remaining::CountRemaining,
+};
+use crate::{
+    model::{
+        hung::MountPoint,
+        mounts::{Mount, Mounts},
+        object::{Entries, Remaining, User},
+    },
+    query::{NoAnswer, ObjectAttributes},
+};
+
+/// FUSE mounts that are looked at for one query.
+const MOUNTS_MAX: usize = 4;
+
+/// The mounts of a namespace at and below a path, and one by its id; `None` when it is gone.
+pub(crate) fn mounts(pid: u32, namespace: u32, path: &Path, id: u32) -> Option<Mounts> {
+    let mut found = of_namespace(pid, namespace)?;
+    let wanted = |mount: &Mount| mount.point.starts_with(path) || (id != 0 && mount.id == id);
+    found.all.retain(wanted);
+    Some(found)
+}
+
+/// The errno of each mount that could be looked at, 0 if it answers.
+pub(crate) fn reach(pid: u32, mounts: Vec<MountPoint>) -> Vec<(MountPoint, i32)> {
+    let looked = mounts.into_iter().take(MOUNTS_MAX).filter_map(|mount| {
+        // One that does not answer is a call that hangs, and is found as such.
+        let errno = ask(ReachPath { pid, path: mount.point.clone().into() }).ok()?;
+        Some((mount, errno))
+    });
+    looked.collect()
+}
+
+/// Flags of an object and of its directory.
+///
+/// # Errors
+/// Fails when one of them is not there, or does not answer.
+pub(crate) fn attributes(
+    pid: u32,
+    directory: PathBuf,
+    name: OsString,
+    expected: (u32, u64),
+) -> Result<ObjectAttributes, NoAnswer> {
+    ask(ReadAttributes { pid, directory: directory.into(), name, expected })
+}
+
+/// How much is left in a tree.
+///
+/// # Errors
+/// Fails when it is not there, or does not answer.
+pub(crate) fn remaining(pid: u32, directory: PathBuf) -> Result<Remaining, NoAnswer> {
+    ask(CountRemaining { pid, directory: directory.into() })
+}
+
+/// Who uses something below a directory, also when it does not answer; and what is in it.
+pub(crate) fn directory(
+    pid: u32,
+    namespace: u32,
+    directory: PathBuf,
+) -> (Vec<User>, Result<Entries, NoAnswer>) {
+    let mut users = Vec::new();
+    let question = ReadDirectory { pid, namespace, directory: directory.into() };
+    let entries = ask_in_parts(question, |part| users = part);
+    (users, entries.map_err(NoAnswer::from))
+}

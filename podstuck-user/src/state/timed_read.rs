@@ -1,0 +1,130 @@
+//! Reads that may wait for ever, on a thread that is left behind when one does.
+//!
+//! Much of `/proc/PID` takes the lock under which the process executes a program
+//! (`exec_update_lock`): `syscall` and `stack` always have, and on newer kernels (seen on 6.18)
+//! `stat`, `wchan` and all links do, too. A process that hangs there, because an old file of it lies
+//! on a dead file system, holds it for as long. `status`, `comm` and `mountinfo` do not take it.
+
+use std::{
+    io,
+    sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+    thread::{Builder, JoinHandle},
+    time::Duration,
+};
+
+/// How long a read may take. It takes microseconds.
+const LIMIT: Duration = Duration::from_millis(200);
+/// Threads that may be left behind. While so many wait, nothing is read.
+const LEFT_MAX: usize = 4;
+
+type Read = Box<dyn FnOnce() -> Answer + Send>;
+type Answer = io::Result<Vec<u8>>;
+
+/// Reads about processes, one at a time. Its threads have the capabilities of the thread that asks.
+#[derive(Debug, Default)]
+pub(super) struct TimedReader {
+    reader: Option<ReaderThread>,
+    /// What waits, and for which process.
+    left: Vec<(u32, JoinHandle<()>)>,
+}
+
+impl TimedReader {
+    /// Reads something of a process; `None` when there is no answer. A process that did not answer
+    /// is not asked again before it has, or has ended.
+    pub(super) fn read(
+        &mut self,
+        pid: u32,
+        read: impl FnOnce() -> Answer + Send + 'static,
+    ) -> Option<Answer> {
+        self.left.retain(|(_, thread)| !thread.is_finished());
+        if self.left.len() >= LEFT_MAX || self.left.iter().any(|(silent, _)| *silent == pid) {
+            return None;
+        }
+        let reader = self.reader.take().or_else(ReaderThread::start)?;
+        match reader.ask(Box::new(read)) {
+            Ok(answer) => {
+                self.reader = Some(reader);
+                Some(answer)
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                tracing::debug!("pid {pid} does not say what it is doing");
+                self.left.push((pid, reader.thread));
+                None
+            }
+            Err(RecvTimeoutError::Disconnected) => None,
+        }
+    }
+}
+
+/// A thread that reads until nobody asks it any more.
+#[derive(Debug)]
+struct ReaderThread {
+    thread: JoinHandle<()>,
+    reads: Sender<Read>,
+    answers: Receiver<Answer>,
+}
+
+impl ReaderThread {
+    /// `None` when no thread can be had.
+    fn start() -> Option<Self> {
+        let (reads, queue) = channel::<Read>();
+        let (sender, answers) = channel();
+        let serve = move || {
+            for read in queue {
+                // Too late: the next one asks another thread.
+                if sender.send(read()).is_err() {
+                    return;
+                }
+            }
+        };
+        let thread = Builder::new().name("reader".into()).spawn(serve).ok()?;
+        Some(Self { thread, reads, answers })
+    }
+
+    fn ask(&self, read: Read) -> Result<Answer, RecvTimeoutError> {
+        self.reads.send(read).map_err(|_| RecvTimeoutError::Disconnected)?;
+        self.answers.recv_timeout(LIMIT)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::{Arc, Mutex},
+        thread,
+        time::Instant,
+    };
+
+    use super::*;
+
+    #[test]
+    fn who_hangs_is_left_behind_until_he_answers() {
+        let mut timed = TimedReader::default();
+        let gate = Arc::new(Mutex::new(()));
+        let closed = gate.lock().unwrap();
+        let hang = || {
+            let gate = gate.clone();
+            move || {
+                drop(gate.lock());
+                Ok(Vec::new())
+            }
+        };
+        let fine = || Ok(b"fine".to_vec());
+        for pid in 1..LEFT_MAX as u32 {
+            let begun = Instant::now();
+            assert!(timed.read(pid, hang()).is_none());
+            assert!(begun.elapsed() >= LIMIT);
+            assert_eq!(timed.read(100, fine).unwrap().unwrap(), b"fine", "others are read");
+        }
+        let never = || panic!("who hangs is not asked again");
+        assert!(timed.read(1, never).is_none());
+        assert!(timed.read(99, hang()).is_none());
+        assert!(timed.read(100, fine).is_none(), "no more are risked");
+        drop(closed);
+        let end = Instant::now() + Duration::from_secs(30);
+        while timed.read(1, fine).is_none() {
+            assert!(Instant::now() < end, "who answered at last is asked again");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Runs that are recorded beside a test, and replays of them.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::podstuck;
+
+/// Where a run puts its recording and its exports.
+pub struct Recorded {
+    dir: TempDir,
+}
+
+impl Recorded {
+    /// In a directory of its own.
+    #[expect(clippy::new_without_default, reason = "it makes a directory")]
+    pub fn new() -> Self {
+        Self { dir: TempDir::new().unwrap() }
+    }
+
+    /// The options for the run.
+    pub fn options(&self) -> [String; 4] {
+        let text = |path: PathBuf| path.to_str().unwrap().to_owned();
+        [
+            "--record".into(),
+            text(self.file()),
+            "--export".into(),
+            text(self.dir.path().join("live")),
+        ]
+    }
+
+    /// The recording.
+    pub fn file(&self) -> PathBuf {
+        self.dir.path().join("run.zst")
+    }
+
+    /// Replays it, and compares every line, file and the exit status with the run's.
+    pub fn assert_replayed(&self, lines: &[Value], status: Option<i32>) {
+        let (live, again) = (self.dir.path().join("live"), self.dir.path().join("again"));
+        let (replayed, ended) = replay(&self.file(), &["--export", again.to_str().unwrap()]);
+        assert_eq!(ended, status, "the exit status of the replay");
+        for (was, is) in lines.iter().zip(&replayed) {
+            assert_eq!(was, is, "a line of the run, and of its replay");
+        }
+        assert_eq!(lines.len(), replayed.len(), "lines");
+        for entry in fs::read_dir(&live).unwrap() {
+            let name = entry.unwrap().file_name();
+            let (was, is) = (fs::read(live.join(&name)), fs::read(again.join(&name)));
+            assert_eq!(was.unwrap(), is.unwrap(), "{}", name.display());
+        }
+    }
+}
+
+/// What a recording shows, and the exit status.
+pub fn replay(file: &Path, options: &[&str]) -> (Vec<Value>, Option<i32>) {
+    let mut command = Command::new(podstuck());
+    command.args(["replay", "--output", "json"]).arg(file).args(options);
+    let output = command.output().expect("running podstuck");
+    let lines = output.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    let lines = lines.map(|line| serde_json::from_slice(line).expect("a line of JSON"));
+    (lines.collect(), output.status.code())
+}

@@ -1,0 +1,122 @@
+//! What tracers cost, side by side. `cargo xtask bench` builds what is measured and starts this.
+
+mod compare;
+mod endurance;
+mod machine;
+mod picture;
+mod place;
+mod round;
+mod running;
+mod seen;
+mod start_up;
+mod stats;
+mod table;
+mod tool;
+mod tracer;
+mod usage;
+mod workload;
+
+use std::env;
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::thread::available_parallelism;
+
+use anyhow::{Context, Result};
+use clap::{Parser, Subcommand};
+
+use self::place::Place;
+use self::round::Bench;
+use self::running::Interrupt;
+use self::tracer::Tracer;
+use self::workload::Workload;
+
+/// Measure what tracers cost, side by side.
+#[derive(Parser)]
+#[command(
+    name = "cargo xtask bench",
+    bin_name = "cargo xtask bench",
+    args_conflicts_with_subcommands = true
+)]
+struct Options {
+    #[command(subcommand)]
+    other: Option<Other>,
+    /// How often to measure each tracer on each workload
+    #[arg(long, default_value_t = 10)]
+    rounds: u32,
+    /// Only these workloads
+    #[arg(long, value_enum, num_args = 1.., value_delimiter = ',')]
+    workload: Vec<Workload>,
+    /// Only these tracers; no tracer is always among them
+    #[arg(long, value_enum, num_args = 1.., value_delimiter = ',')]
+    tracer: Vec<Tracer>,
+    /// Multiply the number of calls
+    #[arg(long, default_value_t = 1.0, value_parser = scale)]
+    scale: f64,
+}
+
+#[derive(Subcommand)]
+enum Other {
+    /// Ten million deletions, and five million in 100,000 directories: every one is to be counted
+    Endurance {
+        /// Multiply the number of deletions
+        #[arg(long, default_value_t = 1.0, value_parser = scale)]
+        scale: f64,
+    },
+    /// How long podstuck takes to start to count, and to end
+    StartUp {
+        /// How often to measure
+        #[arg(long, default_value_t = 10)]
+        rounds: u32,
+    },
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    if env::var_os("PODSTUCK_BENCH_CHECK").is_some() {
+        return ExitCode::SUCCESS;
+    }
+    match run(&options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Not as `main` would print it: that adds a backtrace, which helps nobody here.
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Measures, prints, and leaves files in the folder of the results.
+fn run(options: &Options) -> Result<()> {
+    let results = told("PODSTUCK_BENCH_RESULTS")?;
+    fs::create_dir_all(&results).with_context(|| format!("cannot create {}", results.display()))?;
+    let interrupt = Interrupt::listen()?;
+    let mut place = Place::enter()?;
+    let bench = Bench {
+        podstuck: told("PODSTUCK_BIN")?,
+        workload: told("PODSTUCK_WORKLOAD_BIN")?,
+        folder: place.folder().to_path_buf(),
+        // The last one: the first has the machine's interrupts.
+        cpu: available_parallelism().map_or(0, |cpus| cpus.get() - 1),
+        interrupt,
+    };
+    match options.other {
+        None => compare::run(&bench, &mut place, options, &results),
+        Some(Other::Endurance { scale }) => endurance::run(&bench, &mut place, scale, &results),
+        Some(Other::StartUp { rounds }) => start_up::run(&bench, &mut place, rounds, &results),
+    }
+}
+
+/// A path that xtask puts into the environment: options are left to the user.
+fn told(variable: &str) -> Result<PathBuf> {
+    let value = env::var_os(variable);
+    let value = value.with_context(|| {
+        format!("{variable} is not set; `cargo xtask bench` builds what is measured and sets it")
+    })?;
+    Ok(value.into())
+}
+
+fn scale(text: &str) -> Result<f64, String> {
+    let scale: f64 = text.parse().map_err(|error| format!("{error}"))?;
+    if scale > 0.0 && scale.is_finite() { Ok(scale) } else { Err("must be above 0".to_owned()) }
+}

@@ -1,0 +1,236 @@
+//! `cargo xtask docs`: writes what the catalogue of causes says into the documents, or checks that
+//! it stands there.
+
+use std::{collections::BTreeMap, fmt::Write as _, fs, path::PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use podstuck_engine::{
+    catalogue::{self, ALL},
+    cause::{Cause, TriedWith},
+};
+
+use crate::workspace::Workspace;
+
+/// How to run it.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Write nothing; fail where a document says something else than the catalogue
+    #[arg(long)]
+    check: bool,
+}
+
+/// Between these two lines of a document stands what is generated.
+const BEGIN: &str = "<!-- causes: written by `cargo xtask docs` -->";
+const END: &str = "<!-- causes: end -->";
+/// One page for each cause.
+const PAGES: &str = "docs/causes";
+
+/// Writes all documents, or checks them.
+pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    if options.check { check(workspace) } else { write(workspace) }
+}
+
+/// Fails when a document is not what the catalogue makes it.
+pub(crate) fn check(workspace: &Workspace) -> Result<()> {
+    println!("comparing the documents with the catalogue of causes");
+    let mut wrong = Vec::new();
+    for (path, wanted) in documents(workspace)? {
+        let found = fs::read_to_string(workspace.root.join(&path)).unwrap_or_default();
+        if found != wanted {
+            wrong.push(path.display().to_string());
+        }
+    }
+    wrong.extend(stale(workspace)?.iter().map(|path| path.display().to_string()));
+    if !wrong.is_empty() {
+        bail!(
+            "not as the catalogue of causes says: {}; `cargo xtask docs` writes them",
+            wrong.join(", ")
+        );
+    }
+    Ok(())
+}
+
+fn write(workspace: &Workspace) -> Result<()> {
+    let pages = workspace.root.join(PAGES);
+    fs::create_dir_all(&pages).with_context(|| format!("making {}", pages.display()))?;
+    for (path, text) in documents(workspace)? {
+        let path = workspace.root.join(path);
+        fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
+    }
+    for path in stale(workspace)? {
+        let path = workspace.root.join(path);
+        fs::remove_file(&path).with_context(|| format!("removing {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Every generated document, with its path below the workspace.
+fn documents(workspace: &Workspace) -> Result<BTreeMap<PathBuf, String>> {
+    let mut documents = BTreeMap::new();
+    for (path, table) in [("README.md", causes_table()), ("docs/labs.md", tried_table())] {
+        let file = workspace.root.join(path);
+        let text =
+            fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
+        let text = between_marks(&text, &table)
+            .with_context(|| format!("{path} has no line {BEGIN:?} with a line {END:?} below"))?;
+        documents.insert(PathBuf::from(path), text);
+    }
+    for cause in ALL {
+        documents.insert(page_path(cause), page(cause));
+    }
+    Ok(documents)
+}
+
+fn page_path(cause: &Cause) -> PathBuf {
+    PathBuf::from(format!("{PAGES}/{}.md", cause.id))
+}
+
+/// Pages of causes that are no longer in the catalogue.
+fn stale(workspace: &Workspace) -> Result<Vec<PathBuf>> {
+    let folder = workspace.root.join(PAGES);
+    if !folder.exists() {
+        return Ok(Vec::new());
+    }
+    let mut stale = Vec::new();
+    for entry in fs::read_dir(&folder).with_context(|| format!("listing {}", folder.display()))? {
+        let path = PathBuf::from(PAGES).join(entry?.file_name());
+        if !ALL.iter().any(|cause| page_path(cause) == path) {
+            stale.push(path);
+        }
+    }
+    Ok(stale)
+}
+
+/// A document with its generated part replaced; `None` without the two marks.
+fn between_marks(text: &str, part: &str) -> Option<String> {
+    let (before, rest) = text.split_once(BEGIN)?;
+    let (_, after) = rest.split_once(END)?;
+    Some(format!("{before}{BEGIN}\n\n{part}\n{END}{after}"))
+}
+
+/// README's table: causes that mean the same and have the same way out share a row.
+fn causes_table() -> String {
+    let mut rows: Vec<(Vec<&Cause>, &str)> = Vec::new();
+    for cause in ALL {
+        let way = cause.ways_out.first().map_or("", |way| way.action);
+        match rows.last_mut() {
+            Some((same, out)) if *out == way && same[0].title == cause.title => same.push(cause),
+            _ => rows.push((vec![cause], way)),
+        }
+    }
+    let mut table = String::from("| finding | what it means | way out |\n|---|---|---|\n");
+    for (causes, way) in rows {
+        let names: Vec<String> = causes.iter().map(|cause| link(cause, "docs/causes/")).collect();
+        // Writing to a string cannot fail.
+        let _ = writeln!(table, "| {} | {} | {way} |", names.join(", "), causes[0].title);
+    }
+    table
+}
+
+/// How each cause was tried.
+fn tried_table() -> String {
+    let mut table = String::from("| cause | tried with |\n|---|---|\n");
+    for cause in ALL.iter().filter(|cause| !cause.is_admission()) {
+        let _ = writeln!(table, "| {} | {} |", link(cause, "causes/"), tried(cause));
+    }
+    table
+}
+
+fn link(cause: &Cause, folder: &str) -> String {
+    format!("[`{0}`]({folder}{0}.md)", cause.id)
+}
+
+fn tried(cause: &Cause) -> String {
+    if cause.tried.is_empty() {
+        return "nothing real yet: only with made-up events".into();
+    }
+    cause.tried.iter().map(|tried: &TriedWith| tried.words()).collect::<Vec<_>>().join(", ")
+}
+
+/// The page of one cause.
+fn page(cause: &Cause) -> String {
+    let mut page = format!(
+        "<!-- written by `cargo xtask docs` from the catalogue of causes -->\n# {}\n\n**{}.**\n\n{}\n",
+        cause.id,
+        sentence(cause.title),
+        cause.meaning
+    );
+    let _ = write!(page, "\nStage of the deletion: {}.\n", cause.stage.meaning());
+    section(&mut page, "What confirms it", cause.confirmed_by.iter().map(|f| (*f).to_owned()));
+    let log = cause.log.iter().map(|line| format!("{}: `{}`", line.component, line.text));
+    section(&mut page, "In a log", log);
+    if !cause.look_alikes.is_empty() {
+        page.push_str(
+            "\n## What it is confused with\n\n| cause | what holds here and not there |\n",
+        );
+        page.push_str("|---|---|\n");
+    }
+    for other in cause.look_alikes {
+        let name = match catalogue::find(other.cause.as_str()) {
+            Some(known) => link(known, ""),
+            None => format!(
+                "{} ({}; podstuck does not recognise it)",
+                other.cause,
+                catalogue::title(other.cause).unwrap_or_default()
+            ),
+        };
+        let _ = writeln!(page, "| {name} | {} |", other.told_apart_by);
+    }
+    let ways = cause.ways_out.iter().map(|way| match way.risk {
+        "" => way.action.to_owned(),
+        risk => format!("{}. Risk: {risk}", way.action),
+    });
+    section(&mut page, "Ways out", ways);
+    let _ = write!(page, "\nTried with: {}.\n", tried(cause));
+    section(&mut page, "Where it happens", cause.source.iter().map(|place| format!("`{place}`")));
+    page
+}
+
+/// With a capital letter, and without emphasis of its own.
+fn sentence(title: &str) -> String {
+    let title = title.replace("**", "");
+    let mut letters = title.chars();
+    letters
+        .next()
+        .map_or_else(String::new, |first| first.to_uppercase().to_string() + letters.as_str())
+}
+
+fn section(page: &mut String, title: &str, lines: impl Iterator<Item = String>) {
+    for (number, line) in lines.enumerate() {
+        if number == 0 {
+            let _ = write!(page, "\n## {title}\n\n");
+        }
+        let _ = writeln!(page, "- {line}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_between_the_marks_is_replaced() {
+        let text = format!("a\n{BEGIN}\nold\n{END}\nb\n");
+        let new = between_marks(&text, "new\n").unwrap();
+        assert_eq!(new, format!("a\n{BEGIN}\n\nnew\n\n{END}\nb\n"));
+        assert_eq!(between_marks(&new, "new\n").unwrap(), new, "a second time changes nothing");
+        assert!(between_marks("a\nb\n", "new").is_none());
+    }
+
+    #[test]
+    fn every_cause_is_in_a_row_of_three_columns() {
+        let table = causes_table();
+        for cause in ALL {
+            let name = format!("`{}`", cause.id);
+            assert_eq!(table.matches(&name).count(), 1, "{name}");
+        }
+        assert!(table.lines().all(|line| line.matches('|').count() == 4), "{table}");
+        assert!(tried_table().lines().all(|line| line.matches('|').count() == 3));
+    }
+
+    #[test]
+    fn the_documents_say_what_the_catalogue_says() {
+        check(&Workspace::locate().unwrap()).unwrap();
+    }
+}

@@ -1,0 +1,93 @@
+//! `cargo xtask test`: the lints, the tests of each crate, and the tests against the kernel.
+
+mod names;
+mod running;
+mod targets;
+mod totals;
+
+pub(crate) use self::totals::ignored;
+
+use anyhow::Result;
+
+use self::running::Runner;
+use self::targets::Selection;
+use crate::build;
+use crate::phases::Phases;
+use crate::tools::Tools;
+use crate::workspace::Workspace;
+use crate::{lint, setup};
+
+/// The workspace's member that tests the whole program, one test at a time: they count what the whole
+/// machine does.
+const KERNEL_TESTS: &str = "podstuck-tests";
+const ONE_AT_A_TIME: &str = "--test-threads=1";
+
+/// Runs the tests whose name contains the filter, or the lints and all tests.
+pub(crate) fn run(workspace: &Workspace, filter: Option<&str>) -> Result<()> {
+    let Some(filter) = filter else { return all(workspace, None) };
+    let concerned = targets::concerned(workspace, filter)?;
+    if concerned.is_empty() {
+        println!("no source has a test of this name: looking in all test programs");
+        return all(workspace, Some(filter));
+    }
+    some(workspace, filter, &concerned)
+}
+
+/// Everything is selected from the whole workspace: a package by itself gets its dependencies with
+/// fewer features, and then they and it are compiled again.
+fn all(workspace: &Workspace, filter: Option<&str>) -> Result<()> {
+    let mut phases = Phases::new();
+    let mut runner = Runner::new(workspace, filter)?;
+    phases.run("set-up", || setup::run(workspace))?;
+    let tools = phases.run("tools", || Tools::ensure(workspace))?;
+    if filter.is_none() {
+        phases.run("lints", || lint::check(workspace))?;
+    }
+    let program = phases.run("building", || {
+        let program = build::beside_tests(workspace)?;
+        build::tests(workspace)?;
+        anyhow::Ok(program)
+    })?;
+    runner.equip(tools, Some(program));
+    phases.run("tests of each crate", || {
+        runner.run(&["--workspace", "--lib", "--bins"], &[]);
+        runner.run(&["--workspace", "--doc"], &[]);
+    });
+    phases.run("tests against the running kernel", || {
+        runner.run(&["--workspace", "--test", "*"], &[ONE_AT_A_TIME]);
+    });
+    runner.finish(&phases.to_string())
+}
+
+/// Builds and runs only what has such tests.
+fn some(workspace: &Workspace, filter: &str, concerned: &[Selection]) -> Result<()> {
+    let mut phases = Phases::new();
+    let mut runner = Runner::new(workspace, Some(filter))?;
+    for selection in concerned {
+        println!("in {} {}", selection.package, selection.flags.join(" "));
+    }
+    if concerned.iter().any(|selection| selection.with_probes) {
+        phases.run("set-up", || setup::run(workspace))?;
+    }
+    if concerned.iter().any(|selection| selection.package == KERNEL_TESTS) {
+        let tools = phases.run("tools", || Tools::ensure(workspace))?;
+        let program = phases.run("building podstuck", || build::beside_tests(workspace))?;
+        runner.equip(tools, Some(program));
+    }
+    for Selection { package, flags, .. } in concerned {
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        phases.run(&format!("testing {package}"), || {
+            // No other package has test programs of these names, but each has a library.
+            if package == KERNEL_TESTS && !flags.contains(&"--lib") {
+                runner.run(&[&["--workspace"], &flags[..]].concat(), &[ONE_AT_A_TIME]);
+            } else {
+                runner.run(&[&["--package", package], &flags[..]].concat(), &[]);
+            }
+        });
+    }
+    if runner.has_found_none() {
+        println!("none there by this name after all: looking in all test programs");
+        return all(workspace, Some(filter));
+    }
+    runner.finish(&phases.to_string())
+}

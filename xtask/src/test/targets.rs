@@ -1,0 +1,205 @@
+//! Which packages and test programs a filter could concern.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use podstuck_process as process;
+use serde_json::Value;
+
+use super::names::{are_made_up, may_have, quotes};
+use crate::workspace::Workspace;
+
+/// Builds the probes; whatever depends on a package that has it does so, too.
+const PROBE_BUILDER: &str = "aya-build";
+
+/// One that has tests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Target {
+    /// How cargo is told to test it alone, such as `--test labs`
+    flags: Vec<String>,
+    /// Its root file
+    root: PathBuf,
+}
+
+/// A member of the workspace.
+#[derive(Clone, Debug)]
+struct Package {
+    name: String,
+    folder: PathBuf,
+    targets: Vec<Target>,
+    dependencies: Vec<String>,
+}
+
+/// Tests of one package.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Selection {
+    pub(crate) package: String,
+    /// None means all of its test programs
+    pub(crate) flags: Vec<String>,
+    /// Whether building them builds the probes
+    pub(crate) with_probes: bool,
+}
+
+/// What holds tests that the filter fits; nothing if no source has such a name.
+pub(crate) fn concerned(workspace: &Workspace, filter: &str) -> Result<Vec<Selection>> {
+    let arguments = ["metadata", "--no-deps", "--format-version", "1", "--offline"];
+    let metadata = process::output(&mut workspace.cargo(arguments))?;
+    let metadata = serde_json::from_str(&metadata).context("cargo metadata is no JSON")?;
+    let packages = packages(&metadata);
+    let mut selections = Vec::new();
+    for package in &packages {
+        let mut flags = Vec::new();
+        for target in &package.targets {
+            if fits(target, &package.targets, filter)?
+                || makes_up(target, package, &packages, filter)?
+            {
+                flags.extend(target.flags.iter().cloned());
+            }
+        }
+        if !flags.is_empty() {
+            let with_probes = builds_probes(package, &packages);
+            selections.push(Selection { package: package.name.clone(), flags, with_probes });
+        }
+    }
+    Ok(selections)
+}
+
+fn packages(metadata: &Value) -> Vec<Package> {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let package = |package: &Value| Package {
+        name: text(&package["name"]),
+        folder: Path::new(&text(&package["manifest_path"]))
+            .parent()
+            .unwrap_or(Path::new(""))
+            .into(),
+        targets: list(&package["targets"]).iter().filter_map(target).collect(),
+        dependencies: list(&package["dependencies"]).iter().map(|d| text(&d["name"])).collect(),
+    };
+    list(&metadata["packages"]).iter().map(package).collect()
+}
+
+fn target(target: &Value) -> Option<Target> {
+    let name = target["name"].as_str()?.to_owned();
+    let flags = match target["kind"][0].as_str()? {
+        "bin" => vec!["--bin".to_owned(), name],
+        "test" => vec!["--test".to_owned(), name],
+        "lib" | "proc-macro" => vec!["--lib".to_owned()],
+        _ => return None,
+    };
+    Some(Target { flags, root: target["src_path"].as_str()?.into() })
+}
+
+fn builds_probes(package: &Package, all: &[Package]) -> bool {
+    let of: BTreeMap<&str, &Package> = all.iter().map(|p| (p.name.as_str(), p)).collect();
+    let mut seen = Vec::new();
+    let mut waiting = vec![package];
+    while let Some(package) = waiting.pop() {
+        if package.dependencies.iter().any(|name| name == PROBE_BUILDER) {
+            return true;
+        }
+        seen.push(package.name.as_str());
+        let next = package.dependencies.iter().filter_map(|name| of.get(name.as_str()).copied());
+        waiting.extend(next.filter(|next| !seen.contains(&next.name.as_str())));
+    }
+    false
+}
+
+/// Whether a target may make up such a test when it runs, from what stands in its package or in one
+/// that this depends on.
+fn makes_up(target: &Target, package: &Package, all: &[Package], filter: &str) -> Result<bool> {
+    if target.flags.first().is_none_or(|flag| flag != "--test")
+        || !are_made_up(&text(&target.root)?)
+    {
+        return Ok(false);
+    }
+    let is_near =
+        |other: &&Package| other.name == package.name || package.dependencies.contains(&other.name);
+    for folder in all.iter().filter(is_near).map(|other| &other.folder) {
+        for file in files_below(&folder.join("src"), &[])? {
+            if quotes(filter, &text(&file)?) {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(quotes(filter, &text(&target.root)?))
+}
+
+fn text(file: &Path) -> Result<String> {
+    fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))
+}
+
+/// Whether a file of a target has such a test.
+fn fits(target: &Target, all: &[Target], filter: &str) -> Result<bool> {
+    let Some(folder) = target.root.parent() else { return Ok(false) };
+    let roots: Vec<&Path> =
+        all.iter().map(|other| other.root.as_path()).filter(|root| *root != target.root).collect();
+    // The root's own name is not in its tests' names.
+    if may_have(filter, Path::new(""), &text(&target.root)?) {
+        return Ok(true);
+    }
+    // Beside a library, what else is there is the library's.
+    let beside = |root: &Path| root.parent() == Some(folder) && root.ends_with("lib.rs");
+    if roots.iter().any(|root| beside(root)) {
+        return Ok(false);
+    }
+    for file in files_below(folder, &roots)? {
+        let place = file.strip_prefix(folder).unwrap_or(&file);
+        if file != target.root && may_have(filter, place, &text(&file)?) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Rust files in a folder, without those that other targets begin with and what lies beside them in
+/// a folder of their own.
+fn files_below(folder: &Path, others: &[&Path]) -> Result<Vec<PathBuf>> {
+    let cannot = || format!("cannot read {}", folder.display());
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).with_context(cannot)? {
+        let path = entry.with_context(cannot)?.path();
+        if path.is_dir() {
+            if !others.iter().any(|other| other.parent() == Some(path.as_path())) {
+                files.extend(files_below(&path, others)?);
+            }
+        } else if path.extension().is_some_and(|ending| ending == "rs")
+            && !others.contains(&path.as_path())
+        {
+            files.push(path);
+        }
+    }
+    Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(filter: &str) -> Vec<Selection> {
+        concerned(&Workspace::locate().unwrap(), filter).unwrap()
+    }
+
+    #[test]
+    fn a_test_of_one_crate_concerns_that_crate_alone() {
+        let found = found("a_test_of_one_crate_concerns_that_crate_alone");
+        let flags = ["--bin", "xtask"].map(str::to_owned).to_vec();
+        assert_eq!(found, [Selection { package: "xtask".into(), flags, with_probes: false }]);
+    }
+
+    #[test]
+    fn a_test_against_the_kernel_takes_its_program_and_the_probes() {
+        let found = found("calls_of_32_bit_programs");
+        let flags = ["--test", "other_ways"].map(str::to_owned).to_vec();
+        let package = "podstuck-tests".into();
+        assert_eq!(found, [Selection { package, flags, with_probes: true }]);
+    }
+
+    #[test]
+    fn what_nobody_is_called_concerns_nobody() {
+        let unheard_of = format!("no_test{}is_called_so", '_');
+        assert_eq!(found(&unheard_of), []);
+    }
+}

@@ -1,0 +1,152 @@
+//! The sum of what test programs count, and what was skipped.
+//!
+//! To the test library, a test that finds out that it cannot run has passed. Such a test notes
+//! itself in a file (see the crate podstuck-testing), by which it is taken from the passed ones.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+/// How tests ended.
+#[derive(Debug, Default)]
+pub(crate) struct Totals {
+    /// As the test library counts
+    returned: u64,
+    failed: u64,
+    /// Left out by the test library itself
+    ignored: u64,
+    failed_names: BTreeSet<String>,
+    /// Those with their reasons
+    ignored_names: Vec<(String, String)>,
+    /// Those that noted themselves, with their reasons
+    skipped: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl Totals {
+    /// Takes what a line of a test program's output says.
+    ///
+    /// Its closing line is like
+    /// `test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 1s`,
+    /// and a single test's like `test name ... FAILED`.
+    pub(crate) fn add_line(&mut self, line: &str) {
+        let Some(rest) = line.trim_end().strip_prefix("test ") else { return };
+        if let Some(counts) = rest.strip_prefix("result: ") {
+            self.add_counts(counts);
+        } else if let Some((name, outcome)) = rest.split_once(" ... ") {
+            // Names may be padded.
+            let name = name.trim_end().trim_end_matches(" - should panic").to_owned();
+            if outcome == "FAILED" {
+                self.failed_names.insert(name);
+            } else if let Some(reason) = ignored(outcome) {
+                self.ignored_names.push((name, reason.to_owned()));
+            }
+        }
+    }
+
+    fn add_counts(&mut self, counts: &str) {
+        let words: Vec<&str> = counts.split([' ', ';']).collect();
+        for pair in words.windows(2) {
+            let [number, name] = pair else { continue };
+            let Ok(number) = number.parse::<u64>() else { continue };
+            match *name {
+                "passed" => self.returned += number,
+                "failed" => self.failed += number,
+                "ignored" => self.ignored += number,
+                _ => {}
+            }
+        }
+    }
+
+    /// Takes what the tests noted, lines like `program::test: reason`. One may have several reasons.
+    pub(crate) fn add_skips(&mut self, noted: &str) {
+        for line in noted.lines() {
+            // A name has colons in pairs, and no blanks.
+            let (test, reason) = line.split_once(": ").unwrap_or((line, "no reason given"));
+            self.skipped.entry(test.to_owned()).or_default().insert(reason.to_owned());
+        }
+    }
+
+    /// Whether no test ran, or would have run.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.returned + self.failed + self.ignored == 0
+    }
+
+    /// What was skipped, a test a line, for those who read the last line only after it.
+    pub(crate) fn skips(&self) -> String {
+        let noted = self.noted().flat_map(|(test, reasons)| {
+            reasons.iter().map(move |reason| format!("SKIPPED {test}: {reason}\n"))
+        });
+        let ignored =
+            self.ignored_names.iter().map(|(test, reason)| format!("SKIPPED {test}: {reason}\n"));
+        noted.chain(ignored).collect()
+    }
+
+    /// One that was skipped in part and then failed has failed.
+    fn noted(&self) -> impl Iterator<Item = (&String, &BTreeSet<String>)> {
+        let bare = |test: &str| test.split_once("::").map_or(test, |(_, bare)| bare).to_owned();
+        self.skipped.iter().filter(move |(test, _)| !self.failed_names.contains(&bare(test)))
+    }
+}
+
+/// Why a test was left out, if that is its outcome: `ignored` alone, with a reason as the test library
+/// has it (`ignored, reason`), or as libtest-mimic does (`ignored (reason)`).
+pub(crate) fn ignored(outcome: &str) -> Option<&str> {
+    let rest = outcome.trim().strip_prefix("ignored")?;
+    let in_brackets = rest.strip_prefix(" (").and_then(|rest| rest.strip_suffix(')'));
+    let reason = in_brackets.or_else(|| rest.strip_prefix(", "));
+    Some(reason.unwrap_or("marked as ignored"))
+}
+
+impl fmt::Display for Totals {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let noted = self.noted().count() as u64;
+        let passed = self.returned.saturating_sub(noted);
+        write!(
+            formatter,
+            "{passed} passed, {} failed, {} skipped",
+            self.failed,
+            noted + self.ignored
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OUTPUT: &str = "\
+running 6 tests
+test a::runs ... ok
+test a::cannot ... ok
+test a::breaks - should panic ... FAILED
+test a::breaks_in_part ... FAILED
+test measures ... ignored, takes long, too long
+test lacks   ... ignored (no swap (here))
+test result: FAILED. 2 passed; 2 failed; 2 ignored; 0 measured; 5 filtered out; finished in 1.20s
+my 7 passed; 7 failed
+test result: ok. 10 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
+";
+
+    #[test]
+    fn closing_lines_are_summed_and_others_are_not() {
+        let mut totals = Totals::default();
+        assert!(totals.is_empty());
+        OUTPUT.lines().for_each(|line| totals.add_line(line));
+        assert!(!totals.is_empty());
+        assert_eq!(totals.to_string(), "12 passed, 2 failed, 2 skipped");
+        let expected = "SKIPPED measures: takes long, too long\nSKIPPED lacks: no swap (here)\n";
+        assert_eq!(totals.skips(), expected);
+    }
+
+    #[test]
+    fn a_test_that_noted_itself_has_not_passed() {
+        let mut totals = Totals::default();
+        OUTPUT.lines().for_each(|line| totals.add_line(line));
+        totals.add_skips("lab::a::cannot: no disk: none\nlab::a::cannot: no disk: none\n");
+        totals.add_skips("lab::a::cannot: no swap\nlab::a::breaks_in_part: in part: no disk\n");
+        assert_eq!(totals.to_string(), "11 passed, 2 failed, 3 skipped");
+        let skips = totals.skips();
+        let expected = "SKIPPED lab::a::cannot: no disk: none\nSKIPPED lab::a::cannot: no swap\n";
+        assert!(skips.contains(expected), "{skips}");
+        assert!(!skips.contains("breaks_in_part"), "it failed: {skips}");
+    }
+}

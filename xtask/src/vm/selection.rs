@@ -1,0 +1,76 @@
+//! Which tests run in which machines: those whose outcome the kernel decides.
+//!
+//! What it does not decide (arguments, wording, exports, what is read from `/proc` and cgroups) is
+//! tried natively by `cargo xtask test` and nowhere else, since an emulated machine is ten times as
+//! slow. Of the labs, those are here whose causes the probes alone show.
+
+use std::collections::BTreeSet;
+
+/// Tests as `init.sh` takes them: `PROGRAM` or `PROGRAM:PART`, with commas between. `PART` is part of
+/// the names of the tests meant.
+#[derive(Clone, Copy)]
+pub(super) struct Tests {
+    /// With the first backend
+    pub(super) first: &'static str,
+    /// With every other one
+    pub(super) again: &'static str,
+}
+
+/// What depends on where the probes hang: the rest is the same code behind another entry.
+const BY_HOOK: &str = "cli:doctor,labs:busy::csi,labs:immutable_attribute,labs:crosses,\
+                       paths:by_,paths:renamed,paths:through,other_ways:32_bit,\
+                       other_ways:io_uring,other_ways:moved,counts:two,counts:rm,times:start";
+
+/// On the oldest and on the newest kernel, with cgroup v2.
+pub(super) const AT_THE_ENDS: Tests = Tests {
+    first: "cli:doctor,cli:privileges,labs:busy::csi,labs:busy::stacked,labs:busy::nested,\
+            labs:crosses,labs:attribute,labs:mass,labs:healthy,paths,other_ways,counts,times",
+    again: BY_HOOK,
+};
+
+/// On those between: how each call is seen and counted, and each way to a path. What is made of a
+/// call is the same code with the same input.
+pub(super) const BETWEEN: Tests = Tests {
+    first: "cli:doctor,labs:busy::csi,labs:crosses,paths,other_ways,counts,times:start",
+    again: BY_HOOK,
+};
+
+/// Who calls, and what is said about it. That interface of the kernel no longer changes, so that the
+/// oldest and the newest kernel are enough.
+pub(super) const WITH_CGROUP_V1: Tests = Tests {
+    first: "labs:immutable_attribute,labs:busy::csi,labs:healthy,cli:unknown_pod",
+    again: "labs:busy::csi",
+};
+
+/// What is left without the kernel's types. The others would say that they are skipped, or do not need
+/// a kernel at all.
+pub(super) const WITHOUT_BTF: Tests = Tests { first: "no_btf", again: "no_btf" };
+
+/// The test programs that these are in.
+pub(super) fn programs() -> BTreeSet<&'static str> {
+    all().into_iter().map(|(program, _)| program).collect()
+}
+
+/// Each program with each part of a name; no part means all of its tests.
+pub(super) fn all() -> BTreeSet<(&'static str, Option<&'static str>)> {
+    [AT_THE_ENDS, BETWEEN, WITH_CGROUP_V1, WITHOUT_BTF]
+        .into_iter()
+        .flat_map(|tests| [tests.first, tests.again])
+        .flat_map(|tests| tests.split(','))
+        .map(|test| {
+            test.split_once(':').map_or((test, None), |(program, part)| (program, Some(part)))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_named_once() {
+        let expected = ["cli", "counts", "labs", "no_btf", "other_ways", "paths", "times"];
+        assert_eq!(programs().into_iter().collect::<Vec<_>>(), expected);
+        assert!(all().contains(&("paths", None)) && all().contains(&("counts", Some("rm"))));
+    }
+}
