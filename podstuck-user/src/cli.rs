@@ -286,4 +286,7 @@ pub struct LabRemoval {
     /// Most deletions per second
     #[arg(long)]
     pub rate: Option<u32>,
+    /// End after so many attempts
+    #[arg(long)]
+    pub attempts: Option<u64>,
 }

@@ -58,6 +58,9 @@ pub struct Options {
     pub entries: Option<u32>,
     /// Most deletions per second; `None` leaves it to the case.
     pub rate: Option<u32>,
+    /// End after so many attempts, whole ones, over all pods; `None` sets no limit. For who counts calls:
+    /// how many fit into a duration is up to the machine.
+    pub attempts: Option<u64>,
     /// Makes the command that ends up in [`removal_main`].
     pub launcher: fn(&RemovalArgs) -> io::Result<Command>,
 }
@@ -69,6 +72,7 @@ impl Default for Options {
             start_delay: Duration::ZERO,
             entries: None,
             rate: None,
+            attempts: None,
             launcher: relaunch_self,
         }
     }

@@ -39,6 +39,8 @@ pub struct RemovalArgs {
     pub uid: String,
     /// Most deletions per second (`--rate`, left out for no limit).
     pub rate: Option<u32>,
+    /// Ends after so many attempts (`--attempts`, left out for no limit).
+    pub attempts: Option<u64>,
 }
 
 /// Plays kubelet. To be called by a process of its own, in its main thread and before any other
@@ -70,11 +72,13 @@ pub(super) fn play(args: &RemovalArgs, out: &mut impl Write) -> Result<()> {
     let control = Control::wait_for_start()?;
     let mut calls = Calls::new(args.rate, control.stopped());
     let (mut attempts, mut pods_removed) = (0, 0);
+    let most = args.attempts.unwrap_or(u64::MAX);
     loop {
-        let (tries, removed) = delete_pod(&mut calls, &pod, case, &control);
+        let (tries, removed) = delete_pod(&mut calls, &pod, case, &control, most - attempts);
         attempts += tries;
         pods_removed += u64::from(removed);
-        if !case.repeats || !removed || !control.sleep(BETWEEN_PODS) {
+        let ends = !case.repeats || !removed || attempts == most;
+        if ends || !control.sleep(BETWEEN_PODS) {
             break;
         }
         // The next one keeps the UID, as that of a static pod does, so that one target sees all.
@@ -94,8 +98,15 @@ const POLL: Duration = Duration::from_millis(100);
 /// How often kubelet tries to remove the directories of pods that it no longer knows.
 const HOUSEKEEPING: Duration = Duration::from_secs(2);
 
-/// Tries until the pod is gone or the time is up. Says how often it tried, and whether it is gone.
-fn delete_pod(calls: &mut Calls, pod: &Pod, case: &Case, control: &Control) -> (u64, bool) {
+/// Tries until the pod is gone, the time is up, or it has tried so often. Says how often it tried, and
+/// whether the pod is gone.
+fn delete_pod(
+    calls: &mut Calls,
+    pod: &Pod,
+    case: &Case,
+    control: &Control,
+    most: u64,
+) -> (u64, bool) {
     let mut kubelet = Kubelet::new(calls, pod);
     let mut backoff = Backoff::new();
     let mut volumes: Vec<&Volume> = case.volumes.iter().collect();
@@ -103,7 +114,7 @@ fn delete_pod(calls: &mut Calls, pod: &Pod, case: &Case, control: &Control) -> (
         volumes.clear();
     }
     let mut attempts = 0;
-    while !control.stopped().load(Ordering::Relaxed) {
+    while attempts < most && !control.stopped().load(Ordering::Relaxed) {
         attempts += 1;
         let failure = kubelet.cannot_begin(case).or_else(|| try_once(&mut kubelet, &mut volumes));
         let Some(failure) = failure else { return (attempts, true) };
@@ -116,7 +127,7 @@ fn delete_pod(calls: &mut Calls, pod: &Pod, case: &Case, control: &Control) -> (
             _ => backoff.after_failure(),
         };
         note(&format!("kubelet's part: {failure}; next try in {wait:?}"));
-        if !control.sleep(wait) {
+        if attempts == most || !control.sleep(wait) {
             break;
         }
     }

@@ -35,6 +35,9 @@ pub fn relaunch_self(args: &RemovalArgs) -> io::Result<Command> {
     if let Some(rate) = args.rate {
         command.args(["--rate", &rate.to_string()]);
     }
+    if let Some(attempts) = args.attempts {
+        command.args(["--attempts", &attempts.to_string()]);
+    }
     Ok(command)
 }
 
@@ -107,8 +110,13 @@ fn play(
     if stop.load(Ordering::Relaxed) {
         return Ok(());
     }
-    let args =
-        RemovalArgs { root: pod.root.clone(), case: case.id.into(), uid: pod.uid.clone(), rate };
+    let args = RemovalArgs {
+        root: pod.root.clone(),
+        case: case.id.into(),
+        uid: pod.uid.clone(),
+        rate,
+        attempts: options.attempts,
+    };
     let mut removal = RemovalProcess::launch((options.launcher)(&args))?;
     announce(out, case, pod, removal.pid())?;
     // One that is stopped before it began has made no calls, and says so.

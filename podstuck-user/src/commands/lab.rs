@@ -41,6 +41,7 @@ pub fn removal(options: &LabRemoval) -> Result<Exit, Failure> {
         case: options.case.clone(),
         uid: options.uid.clone(),
         rate: options.rate,
+        attempts: options.attempts,
     };
     lab::removal_main(&args).map(|()| Exit::Clean).map_err(Failure::CannotRun)
 }
