@@ -27,6 +27,8 @@ pub struct Offsets {
     pub task_comm: u32,
     /// `task_struct.group_leader`
     pub task_leader: u32,
+    /// `task_struct.start_boottime`
+    pub task_started: u32,
     /// `task_struct.nsproxy`
     pub task_nsproxy: u32,
     /// `nsproxy.mnt_ns`
@@ -121,6 +123,6 @@ mod pod {
     unsafe impl aya::Pod for Config {}
 }
 
-const _: () = assert!(size_of::<Offsets>() == 32 * 4);
+const _: () = assert!(size_of::<Offsets>() == 33 * 4);
 const _: () = assert!(size_of::<Marker>() == 16);
 const _: () = assert!(size_of::<Config>() == 3 * 8 + 2 * 4 + MARKERS * 16);

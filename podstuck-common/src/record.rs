@@ -107,6 +107,9 @@ pub struct InFlight {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Caller {
+    /// When the process was started, nanoseconds since boot, suspend included; 0 when unknown. With its
+    /// id, this names it.
+    pub started_ns: u64,
     /// Id of its cgroup in the version 2 hierarchy.
     pub cgroup: u64,
     /// Thread name at its first call.
@@ -254,8 +257,8 @@ mod pod {
 const _: () = assert!(size_of::<CountKey>() == 16);
 const _: () = assert!(size_of::<CallTotals>() == 16);
 const _: () = assert!(size_of::<InFlight>() == 56);
-const _: () = assert!(size_of::<Caller>() == 48);
-const _: () = assert!(size_of::<RecordHead>() == 5 * 8 + 48 + 7 * 4 + 4 + 4 * 2);
+const _: () = assert!(size_of::<Caller>() == 56);
+const _: () = assert!(size_of::<RecordHead>() == 5 * 8 + 56 + 7 * 4 + 4 + 4 * 2);
 
 #[cfg(test)]
 mod tests {
@@ -272,7 +275,7 @@ mod tests {
 
     #[test]
     fn records_have_no_padding() {
-        assert_eq!(size_of::<RecordHead>(), 128);
+        assert_eq!(size_of::<RecordHead>(), 136);
         assert_eq!(size_of::<RecordHead>() % 8, 0);
     }
 }

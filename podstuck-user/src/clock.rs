@@ -15,3 +15,8 @@ pub fn now() -> Monotonic {
 pub fn start() -> Clock {
     Clock::new(Timestamp::now(), now())
 }
+
+/// Nanoseconds of a tick, in which `/proc/PID/stat` tells when a process was started.
+pub fn tick_ns() -> u64 {
+    1_000_000_000 / rustix::param::clock_ticks_per_second().max(1)
+}

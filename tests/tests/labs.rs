@@ -19,6 +19,7 @@ use podstuck_lab::{Case, Expected, FAMILIES};
 use podstuck_tests::{
     Recorded, Running, add_up, lab_if_possible, root_and_btf, slowdown, summary, watch,
 };
+use procfs::process::Process;
 use serde_json::Value;
 
 /// Longer than a finding changes after it is told first, by looks at the node.
@@ -145,6 +146,9 @@ fn check_actor(expected: &Expected, pod: &mut Running, ready: &Value) {
     }
     if actor["component"] == "kubelet" {
         assert_eq!(actor["pid"], ready["pid"], "{found:#}");
+        let pid = actor["pid"].as_i64().and_then(|pid| pid.try_into().ok()).unwrap();
+        let started = Process::new(pid).and_then(|process| process.stat()).unwrap().starttime;
+        assert_eq!(actor["started"], started, "{found:#}");
     } else {
         let groups = fs::read_to_string(format!("/proc/{}/cgroup", actor["pid"])).unwrap();
         assert!(groups.contains(ready["pod_uid"].as_str().unwrap()), "{groups}: {found:#}");

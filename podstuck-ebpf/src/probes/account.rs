@@ -121,7 +121,7 @@ global_function! {
         let bucket = bucket_of(*duration_ns);
         let key = CountKey::new(trail.target, *tgid, entry.call as u8, *errno, bucket);
         let new = count::add(&key, *duration_ns);
-        if new && ACTORS.get_ptr(*tgid).is_none() {
+        if new && !is_known(*tgid) {
             actor::describe(&mut scratch.head.actor, scratch.call.of_io_uring());
             let _ = ACTORS.insert(scratch.call.tgid, &scratch.head.actor, u64::from(BPF_ANY));
         }
@@ -131,4 +131,12 @@ global_function! {
         }
         0
     }
+}
+
+/// Whether the current process is in the table of callers.
+#[inline(always)]
+fn is_known(tgid: u32) -> bool {
+    let Some(known) = ACTORS.get_ptr(tgid) else { return false };
+    // SAFETY: a map value; one that is written meanwhile is of the same process, or is described again.
+    actor::is_described(unsafe { &*known })
 }

@@ -8,6 +8,14 @@ use super::{
     kernel::{field, task},
 };
 
+/// Whether the description is that of the current process, and not of one that had its id before.
+#[inline(always)]
+pub(crate) fn is_described(actor: &Caller) -> bool {
+    let o = offsets();
+    let leader: u64 = if o.usable == 0 { 0 } else { field(task(), o.task_leader).unwrap_or(0) };
+    actor.started_ns == field(leader, o.task_started).unwrap_or(0)
+}
+
 /// Describes the current process for people: by the name of the calling thread, or of its main thread.
 #[inline(always)]
 pub(crate) fn describe(actor: &mut Caller, by_main_thread: bool) {
@@ -16,8 +24,9 @@ pub(crate) fn describe(actor: &mut Caller, by_main_thread: bool) {
     actor.cgroup = unsafe { bpf_get_current_cgroup_id() };
     actor.comm = bpf_get_current_comm().unwrap_or_default();
     let task = if o.usable == 0 { 0 } else { task() };
+    let leader: u64 = field(task, o.task_leader).unwrap_or(0);
+    actor.started_ns = field(leader, o.task_started).unwrap_or(0);
     if by_main_thread {
-        let leader: u64 = field(task, o.task_leader).unwrap_or(0);
         actor.comm = field(leader, o.task_comm).unwrap_or(actor.comm);
     }
     let namespaces: u64 = field(task, o.task_nsproxy).unwrap_or(0);

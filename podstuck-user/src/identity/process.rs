@@ -10,6 +10,7 @@ use super::{
     component::component,
 };
 use crate::{
+    clock,
     model::{
         identity::{Actor, Component, Parent, Pod},
         path::safe,
@@ -125,9 +126,14 @@ fn is_of_the_node(component: Component) -> bool {
     !matches!(component, Component::Workload | Component::Other | Component::CsiDriver)
 }
 
-/// Threads of one process may have names of their own, so the name does not count; a process id
-/// that was given again nearly always has another parent or control group.
+/// By the start, which `/proc` tells in ticks only. Where the probes could not read it: threads of one
+/// process may have names of their own, so the name does not count; a process id that was given again
+/// nearly always has another parent or control group.
 fn same_process(a: &record::Caller, b: &record::Caller) -> bool {
+    if a.started_ns != 0 && b.started_ns != 0 {
+        let tick = clock::tick_ns();
+        return a.started_ns / tick == b.started_ns / tick;
+    }
     let parent = a.parent == b.parent && a.parent_comm == b.parent_comm;
     parent && a.cgroup == b.cgroup && a.mnt_ns == b.mnt_ns
 }
@@ -140,8 +146,8 @@ fn describe(pid: u32, seen: &record::Caller, cgroup: Option<String>) -> Actor {
         comm: safe(until_nul(&seen.parent_comm)).into_owned(),
     });
     Actor {
-        started: None,
         pid,
+        started: (seen.started_ns != 0).then(|| seen.started_ns / clock::tick_ns()),
         comm: safe(comm).into_owned(),
         component: component(comm, cgroup.as_deref()),
         pod: pod.map(|(uid, _)| Pod { uid, namespace: None, name: None }),

@@ -14,7 +14,9 @@ use zstd::stream::read::Decoder;
 use super::{
     FORMAT, MAGIC, SKIPPABLE,
     delta::Delta,
-    slim::{self, Known, SlimCounts, SlimOperation},
+    format1,
+    slim::{Again, Known, SlimOperation},
+    tally::{self, Tally},
 };
 use crate::{
     event::{Event, Run, What},
@@ -62,7 +64,8 @@ pub enum Ending {
 
 #[derive(Deserialize)]
 struct Line {
-    at: Monotonic,
+    #[serde(default)]
+    at: Option<Monotonic>,
     #[serde(default)]
     what: Option<What>,
     #[serde(default)]
@@ -70,7 +73,11 @@ struct Line {
     #[serde(default)]
     op: Option<SlimOperation>,
     #[serde(default)]
-    counts: Option<Vec<SlimCounts>>,
+    again: Option<Again>,
+    #[serde(default)]
+    tally: Option<Tally>,
+    #[serde(default)]
+    counts: Option<Vec<format1::Counts>>,
 }
 
 /// Events of a recording, in order.
@@ -79,6 +86,7 @@ pub struct Reader<R: Read> {
     run: Run,
     last: Arc<NodeSample>,
     known: Known,
+    series: tally::Known,
     ending: Option<Ending>,
     ended: bool,
 }
@@ -116,6 +124,7 @@ impl<R: Read> Reader<R> {
             run,
             last: Arc::default(),
             known: Known::default(),
+            series: tally::Known::default(),
             ending: None,
             ended: false,
         })
@@ -153,8 +162,18 @@ impl<R: Read> Reader<R> {
             Line { op: Some(op), .. } => {
                 op.restore(&mut self.known).map(|op| What::Operation(Box::new(op)))
             }
-            Line { counts: Some(counts), .. } => slim::ungroup(counts).map(What::Counts),
+            Line { again: Some(again), .. } => {
+                again.restore(&mut self.known).map(|op| What::Operation(Box::new(op)))
+            }
+            Line { tally: Some(tally), .. } => {
+                tally.restore(&mut self.series).map(What::Counts)
+            }
+            Line { counts: Some(counts), .. } => format1::counts(counts).map(What::Counts),
             _ => None,
+        };
+        let at = match &what {
+            Some(What::Operation(op)) => at.unwrap_or(op.end),
+            _ => at.unwrap_or_default(),
         };
         let what = what.ok_or_else(|| Ending::Damaged("an event says nothing".into()))?;
         self.ended = matches!(what, What::End(_));

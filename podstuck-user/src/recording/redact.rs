@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::identity::uid::is_pod_uid;
 
 /// Fields whose texts are the tool's own or the kernel's.
-const OWN: [&str; 28] = [
+const OWN: [&str; 29] = [
     "backend",
     "c",
     "call",
@@ -31,6 +31,7 @@ const OWN: [&str; 28] = [
     "probes_attached",
     "probes_missing",
     "registration",
+    "series",
     "since",
     "span",
     "stack",

@@ -1,5 +1,6 @@
-//! Events that come by the hundred a second, written short: a target or a caller that was written before
-//! is not written again, and counts are grouped by both.
+//! Operations, which come by the hundred a second, written short. A target or a caller that was written
+//! before is not written again. An operation that differs from one before in its times only is written
+//! as the number of that one, the difference of their ends to the operation before, and the duration.
 //!
 //! Writer and reader remember the same, because they see the same events in the same order.
 
@@ -8,11 +9,11 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use podstuck_engine::bounded::Bounded;
 use serde::{Deserialize, Serialize};
 
+use super::numbered::Numbered;
 use crate::{
-    event::Count,
     model::{
         call::{Call, Outcome},
-        identity::{Actor, Component, Target},
+        identity::{Actor, Target},
         operation::Operation,
         raw_path,
         time::Monotonic,
@@ -27,12 +28,49 @@ const REMEMBERED: usize = 4096;
 pub(super) struct Known {
     targets: Bounded<u64, Arc<Target>>,
     callers: Bounded<u32, Arc<Actor>>,
+    operations: Numbered<Operation>,
+    /// End of the operation before.
+    end: Monotonic,
 }
 
 impl Default for Known {
     fn default() -> Self {
-        Self { targets: Bounded::new(REMEMBERED), callers: Bounded::new(REMEMBERED) }
+        Self {
+            targets: Bounded::new(REMEMBERED),
+            callers: Bounded::new(REMEMBERED),
+            operations: Numbered::new(REMEMBERED),
+            end: Monotonic(0),
+        }
     }
+}
+
+/// An operation as one before: its number, nanoseconds from the end of the last operation to its own,
+/// its duration in nanoseconds, and how many were suppressed before it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Again(u32, i64, u64, u32);
+
+impl Again {
+    /// `None` for an operation that is like none before. To be asked for each operation.
+    pub(super) fn new(op: &Operation, known: &mut Known) -> Option<Self> {
+        let number = known.operations.number(timeless(op.clone()));
+        let gap = op.end.0.wrapping_sub(known.end.0).cast_signed();
+        known.end = op.end;
+        let ns = u64::try_from(op.duration.as_nanos()).unwrap_or(u64::MAX);
+        Some(Self(number?, gap, ns, op.suppressed))
+    }
+
+    /// The operation; `None` where its number is not known.
+    pub(super) fn restore(self, known: &mut Known) -> Option<Operation> {
+        let Self(number, gap, ns, suppressed) = self;
+        known.end = Monotonic(known.end.0.wrapping_add_signed(gap));
+        let like = known.operations.get(number)?.clone();
+        Some(Operation { end: known.end, duration: Duration::from_nanos(ns), suppressed, ..like })
+    }
+}
+
+/// What does not differ from one to the next of the same kind.
+fn timeless(op: Operation) -> Operation {
+    Operation { end: Monotonic(0), duration: Duration::ZERO, suppressed: 0, ..op }
 }
 
 /// An [`Operation`]. A target is left out where its id was written with the same, a caller where its
@@ -94,7 +132,7 @@ impl SlimOperation {
 
     /// With what is known; `None` where it is not.
     pub(super) fn restore(self, known: &mut Known) -> Option<Operation> {
-        Some(Operation {
+        let op = Operation {
             end: self.end,
             duration: Duration::from_nanos(self.ns),
             call: self.call,
@@ -113,7 +151,10 @@ impl SlimOperation {
             depth: self.depth,
             mount_depth: self.mount_depth,
             suppressed: self.suppressed,
-        })
+        };
+        known.operations.push(timeless(op.clone()));
+        known.end = op.end;
+        Some(op)
     }
 }
 
@@ -141,42 +182,4 @@ where
         }
         None => known.get_mut(&key).cloned(),
     }
-}
-
-/// [`Count`]s of one process on one target: call, errno, bucket, calls and nanoseconds of each.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct SlimCounts {
-    #[serde(rename = "t")]
-    target_id: u64,
-    #[serde(rename = "p")]
-    pid: u32,
-    #[serde(rename = "w")]
-    component: Component,
-    #[serde(rename = "r")]
-    rows: Vec<(u8, u16, u16, u64, u64)>,
-}
-
-/// Groups counts, which are in the order of their targets and processes.
-pub(super) fn group(counts: &[Count]) -> Vec<SlimCounts> {
-    let same = |a: &Count, b: &Count| {
-        (a.target_id, a.pid, a.component) == (b.target_id, b.pid, b.component)
-    };
-    let groups = counts.chunk_by(same).filter_map(|group| {
-        let Count { target_id, pid, component, .. } = *group.first()?;
-        let row = |c: &Count| (c.call as u8, c.outcome.0, c.bucket, c.calls, c.total_ns);
-        Some(SlimCounts { target_id, pid, component, rows: group.iter().map(row).collect() })
-    });
-    groups.collect()
-}
-
-/// The counts again; `None` for a call that there is not.
-pub(super) fn ungroup(groups: Vec<SlimCounts>) -> Option<Vec<Count>> {
-    let counts = groups.into_iter().flat_map(|group| {
-        let SlimCounts { target_id, pid, component, rows } = group;
-        rows.into_iter().map(move |(call, errno, bucket, calls, total_ns)| {
-            let (call, outcome) = (Call::from_code(call)?, Outcome(errno));
-            Some(Count { target_id, pid, call, outcome, component, bucket, calls, total_ns })
-        })
-    });
-    counts.collect()
 }

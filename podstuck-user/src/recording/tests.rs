@@ -105,11 +105,15 @@ fn events() -> Vec<Event> {
         total_ns: 77,
     };
     let what = [
-        What::Counts(vec![count]),
+        What::Counts(vec![count, Count { bucket: 9, ..count }, Count { call: Call::Unlink, ..count }]),
         What::Sample(sample(1, &["a", "b"], &[1, 2]).into()),
         What::Operation(Box::new(operation(2, b"mount"))),
         What::Operation(Box::new(operation(2, b"\xff\n\x1b[2J"))),
         What::Sample(sample(3, &["a", "b"], &[1, 2]).into()),
+        // Out of order, and like one before but for their times.
+        What::Operation(Box::new(Operation { suppressed: 5, ..operation(1, b"mount") })),
+        What::Operation(Box::new(operation(4, b"mount"))),
+        What::Counts(vec![Count { total_ns: 0, ..count }, Count { target_id: 8, ..count }]),
         What::Sample(sample(4, &["b", "c", "a"], &[2, 3]).into()),
         What::Completeness(Completeness { events_lost: 3, ..Completeness::default() }),
         What::WindowEnded,
@@ -206,7 +210,7 @@ fn what_is_no_recording_is_said_to_be_none() {
         assert!(matches!(replay(foreign), Err(ReadError::Foreign(_))), "{foreign:?}");
     }
     let newer = first_frame(FORMAT + 1);
-    assert!(matches!(replay(&newer), Err(ReadError::Newer { found: 2, .. })));
+    assert!(matches!(replay(&newer), Err(ReadError::Newer { found, .. }) if found == FORMAT + 1));
     assert!(matches!(replay(&first_frame(FORMAT)), Err(ReadError::Empty(_))));
 }
 

@@ -19,7 +19,8 @@ use super::{
     FORMAT, MAGIC, SKIPPABLE,
     delta::Delta,
     redact::Redactor,
-    slim::{self, Known, SlimCounts, SlimOperation},
+    slim::{Again, Known, SlimOperation},
+    tally::{self, Tally},
 };
 use crate::{
     event::{Event, Run, What},
@@ -55,6 +56,7 @@ pub struct Recorder {
     queue: Arc<Mutex<Queue>>,
     last: Arc<NodeSample>,
     known: Known,
+    series: tally::Known,
     redactor: Option<Redactor>,
 }
 
@@ -74,9 +76,11 @@ fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
 }
 
 /// A line of the file, other than the first.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct Line<'a> {
-    at: Monotonic,
+    /// Left out where an operation like one before says when it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at: Option<Monotonic>,
     #[serde(skip_serializing_if = "Option::is_none")]
     what: Option<&'a What>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -84,7 +88,9 @@ struct Line<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     op: Option<SlimOperation>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    counts: Option<Vec<SlimCounts>>,
+    again: Option<Again>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tally: Option<Tally>,
 }
 
 impl Recorder {
@@ -121,6 +127,7 @@ impl Recorder {
             queue,
             last: Arc::default(),
             known: Known::default(),
+            series: tally::Known::default(),
             redactor: redact.then(Redactor::default),
         })
     }
@@ -132,14 +139,20 @@ impl Recorder {
 
     /// Writes an event.
     pub fn event(&mut self, event: &Event) {
-        let mut line = Line { at: event.at, what: None, look: None, op: None, counts: None };
+        let mut line = Line { at: Some(event.at), ..Line::default() };
         match &event.what {
             What::Sample(sample) => {
                 line.look = Some(Delta::between(&self.last, sample));
                 self.last = sample.clone();
             }
-            What::Operation(op) => line.op = Some(SlimOperation::new(op, &mut self.known)),
-            What::Counts(counts) => line.counts = Some(slim::group(counts)),
+            What::Operation(op) => match Again::new(op, &mut self.known) {
+                Some(again) => {
+                    line.at = (event.at != op.end).then_some(event.at);
+                    line.again = Some(again);
+                }
+                None => line.op = Some(SlimOperation::new(op, &mut self.known)),
+            },
+            What::Counts(counts) => line.tally = Some(Tally::new(counts, &mut self.series)),
             what => line.what = Some(what),
         }
         self.put(&line);

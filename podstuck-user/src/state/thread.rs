@@ -13,6 +13,7 @@ use podstuck_common::record::Caller;
 
 use super::{namespaces, timed_read::TimedReader};
 use crate::{
+    clock,
     model::{
         path::safe,
         thread::{Thread, Times},
@@ -114,7 +115,9 @@ impl ReadThread for Thread {
         let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"));
         let parent = parent.and_then(|pid| pid.trim().parse().ok()).unwrap_or(0);
         let namespace = self.link("ns/mnt", reader);
+        let started = Self::main(self.pid).times(reader).and_then(|times| times.start_ticks);
         Caller {
+            started_ns: started.unwrap_or(0).saturating_mul(clock::tick_ns()),
             cgroup: 0,
             comm: name(&self.comm()),
             parent,
@@ -164,13 +167,12 @@ pub(super) fn of_process(pid: u32) -> Vec<Thread> {
 
 /// The time of a start in ticks since boot.
 pub(super) fn since_boot(ticks: u64) -> Monotonic {
-    let per_second = rustix::param::clock_ticks_per_second().max(1);
     let booted = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    let now = crate::clock::now();
+    let now = clock::now();
     // `stat` counts the time that the machine slept, the monotonic clock does not.
     let slept = (booted.tv_sec.unsigned_abs() * 1_000_000_000 + booted.tv_nsec.unsigned_abs())
         .saturating_sub(now.0);
-    Monotonic((ticks * (1_000_000_000 / per_second)).saturating_sub(slept))
+    Monotonic(ticks.saturating_mul(clock::tick_ns()).saturating_sub(slept))
 }
 
 /// User time and start, by a thread's `stat`.

@@ -12,7 +12,7 @@ use super::{
 };
 
 /// A call that was reported one by one: a failure, a slow call, a first sight.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Operation {
     /// When it returned.
     pub end: Monotonic,

@@ -1,0 +1,36 @@
+//! What recordings of format 1 say in another way: counts by target and process.
+
+use serde::Deserialize;
+
+use crate::{
+    event::Count,
+    model::{
+        call::{Call, Outcome},
+        identity::Component,
+    },
+};
+
+/// [`Count`]s of one process on one target: call, errno, bucket, calls and nanoseconds of each.
+#[derive(Debug, Deserialize)]
+pub(super) struct Counts {
+    #[serde(rename = "t")]
+    target_id: u64,
+    #[serde(rename = "p")]
+    pid: u32,
+    #[serde(rename = "w")]
+    component: Component,
+    #[serde(rename = "r")]
+    rows: Vec<(u8, u16, u16, u64, u64)>,
+}
+
+/// As they are said today; `None` for a call that there is not.
+pub(super) fn counts(groups: Vec<Counts>) -> Option<Vec<Count>> {
+    let counts = groups.into_iter().flat_map(|group| {
+        let Counts { target_id, pid, component, rows } = group;
+        rows.into_iter().map(move |(call, errno, bucket, calls, total_ns)| {
+            let (call, outcome) = (Call::from_code(call)?, Outcome(errno));
+            Some(Count { target_id, pid, call, outcome, component, bucket, calls, total_ns })
+        })
+    });
+    counts.collect()
+}
