@@ -165,9 +165,7 @@ impl<R: Read> Reader<R> {
             Line { again: Some(again), .. } => {
                 again.restore(&mut self.known).map(|op| What::Operation(Box::new(op)))
             }
-            Line { tally: Some(tally), .. } => {
-                tally.restore(&mut self.series).map(What::Counts)
-            }
+            Line { tally: Some(tally), .. } => tally.restore(&mut self.series).map(What::Counts),
             Line { counts: Some(counts), .. } => format1::counts(counts).map(What::Counts),
             _ => None,
         };

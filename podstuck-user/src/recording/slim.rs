@@ -10,14 +10,12 @@ use podstuck_engine::bounded::Bounded;
 use serde::{Deserialize, Serialize};
 
 use super::numbered::Numbered;
-use crate::{
-    model::{
-        call::{Call, Outcome},
-        identity::{Actor, Target},
-        operation::Operation,
-        raw_path,
-        time::Monotonic,
-    },
+use crate::model::{
+    call::{Call, Outcome},
+    identity::{Actor, Target},
+    operation::Operation,
+    raw_path,
+    time::Monotonic,
 };
 
 /// Targets and callers that are remembered.

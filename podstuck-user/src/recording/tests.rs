@@ -105,7 +105,11 @@ fn events() -> Vec<Event> {
         total_ns: 77,
     };
     let what = [
-        What::Counts(vec![count, Count { bucket: 9, ..count }, Count { call: Call::Unlink, ..count }]),
+        What::Counts(vec![
+            count,
+            Count { bucket: 9, ..count },
+            Count { call: Call::Unlink, ..count },
+        ]),
         What::Sample(sample(1, &["a", "b"], &[1, 2]).into()),
         What::Operation(Box::new(operation(2, b"mount"))),
         What::Operation(Box::new(operation(2, b"\xff\n\x1b[2J"))),
