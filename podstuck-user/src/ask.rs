@@ -17,8 +17,8 @@ use crate::{
 
 /// Looks that run at a time; each is a process of its own.
 const AT_A_TIME: usize = 4;
-/// Queries that may wait. Many failures of one kind ask the same again; what does not fit is asked
-/// with the next failure.
+/// Queries that may wait. Many failures of one kind ask the same again; what does not fit is counted, and
+/// asked with the next failure.
 const WAITING: usize = 256;
 
 /// After a snapshot of holders there is none for so many times as long as it took: it reads the
@@ -34,13 +34,14 @@ pub(crate) struct Asker {
     answers: UnboundedSender<(Query, Answer)>,
     turns: Arc<Semaphore>,
     open: TaskTracker,
+    dropped: u64,
 }
 
 impl Asker {
     /// Sends its answers there.
     pub(crate) fn new(answers: UnboundedSender<(Query, Answer)>) -> Self {
         let turns = Arc::new(Semaphore::new(AT_A_TIME));
-        Self { answers, turns, open: TaskTracker::new() }
+        Self { answers, turns, open: TaskTracker::new(), dropped: 0 }
     }
 
     /// How many queries wait for their answer.
@@ -48,9 +49,15 @@ impl Asker {
         self.open.len()
     }
 
+    /// How many queries were not asked because too many wait.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
     /// Begins to look for an answer. To be called inside the runtime.
-    pub(crate) fn ask(&self, query: Query) {
+    pub(crate) fn ask(&mut self, query: Query) {
         if self.open() >= WAITING {
+            self.dropped += 1;
             return;
         }
         let (answers, turns) = (self.answers.clone(), self.turns.clone());

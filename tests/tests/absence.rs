@@ -58,7 +58,7 @@ fn one_beside_another_is_told_apart() {
         second.lab.resume();
         for (case, played) in [(one, &mut first), (other, &mut second)] {
             let found = finding(played);
-            assert_told(played, &found, find(case).unwrap().cause.unwrap());
+            assert_told(played, &found, find(case).unwrap().cause.unwrap().as_str());
         }
     }
 }

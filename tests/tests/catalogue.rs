@@ -8,7 +8,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use podstuck_engine::{catalogue::ALL, cause::TriedWith};
+use podstuck_engine::{
+    catalogue::ALL,
+    cause::{CauseId, TriedWith},
+};
 use podstuck_lab::cases;
 
 const WORKSPACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
@@ -21,7 +24,7 @@ const LAB: &str = "podstuck-user/lab/";
 
 #[test]
 fn a_lab_has_its_cause_and_a_cause_that_was_tried_with_a_lab_has_one() {
-    let labs: BTreeSet<&str> = cases().filter_map(|case| case.cause).collect();
+    let labs: BTreeSet<&str> = cases().filter_map(|case| case.cause.map(CauseId::as_str)).collect();
     let tried: BTreeSet<&str> = ALL
         .iter()
         .filter(|cause| cause.tried.contains(&TriedWith::Lab))

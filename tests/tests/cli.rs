@@ -170,3 +170,41 @@ fn a_pods_record_is_judged_and_exported_and_anything_else_refused() {
     assert_eq!(status, Some(2), "{text}");
     assert!(text.contains("kubectl get pod"), "{text}");
 }
+
+/// What kubelet leaves of a pod with a finalizer: directories without volumes. The record says the rest,
+/// and nothing has to happen first.
+#[test]
+fn a_finalizer_is_told_without_waiting_for_an_attempt() {
+    requires!(root_and_btf());
+    let uid = "00000000-0000-4000-8000-0000000fade0";
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("var/lib/kubelet");
+    fs::create_dir_all(root.join("pods").join(uid).join("volumes/kubernetes.io~empty-dir")).unwrap();
+    let node = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    let record = serde_json::json!({"kind": "Pod", "metadata": {"name": "x", "namespace": "y",
+        "uid": uid, "deletionTimestamp": "2020-01-01T00:00:00Z", "finalizers": ["example.org/backup"]},
+        "spec": {"nodeName": node.trim()}});
+    let file = dir.path().join("pod.json");
+    fs::write(&file, record.to_string()).unwrap();
+    let (file, root) = (file.to_str().unwrap(), root.to_str().unwrap());
+    let timeout = 600;
+    let output = run(&[
+        "diagnose",
+        "--pod-json",
+        file,
+        "--kubelet-root",
+        root,
+        "--output",
+        "json",
+        "--timeout",
+        &format!("{timeout}s"),
+    ]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    let lines: Vec<serde_json::Value> = lines.collect();
+    let answer = lines.iter().find(|line| line["type"] == "diagnosis").unwrap();
+    assert_eq!(answer["causes"][0]["id"], "pod-finalizer", "{answer:#}");
+    assert_eq!(answer["causes"][0]["certainty"], "firm", "{answer:#}");
+    assert!(answer["window_s"].as_f64().unwrap() < f64::from(timeout), "the timeout ended it");
+    assert_eq!(output.status.code(), Some(1));
+}

@@ -11,6 +11,7 @@ use std::{
     thread,
 };
 
+use podstuck_engine::cause::CauseId;
 use podstuck_lab::{cases, find};
 use podstuck_tests::{
     Running, diagnose, lab_if_possible, of_type, requires, root_and_btf, skip, summary,
@@ -94,7 +95,7 @@ fn pair(case: &'static str, beside: &'static str) -> Result<[Told; 2], String> {
     Ok([(case, beside, one), (beside, case, other)].map(|(case, beside, played)| {
         let (first, answer) = finish(played);
         let first = first.unwrap_or_else(|| "nothing".into());
-        let is_wrong = first != find(case).unwrap().cause.unwrap_or("nothing");
+        let is_wrong = first != find(case).unwrap().cause.map_or("nothing", CauseId::as_str);
         let wrong =
             is_wrong.then(|| format!("{case} beside {beside} was called {first}: {answer:#}"));
         Told { case, first, wrong }

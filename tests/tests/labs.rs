@@ -15,6 +15,7 @@ use std::{fs, path::Path, thread, time::Duration};
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use nix::sys::signal::Signal;
+use podstuck_engine::cause::CauseId;
 use podstuck_lab::{Case, Expected, FAMILIES};
 use podstuck_tests::{
     Recorded, Running, add_up, lab_if_possible, root_and_btf, slowdown, summary, watch,
@@ -99,7 +100,7 @@ fn play(case: &Case) -> Result<Completion, Failed> {
     check(case, &of_pod, &ready, &tally);
     assert_eq!(status.code(), Some(i32::from(case.expected.is_some())));
     for finding in &of_node {
-        assert_eq!(finding["id"].as_str(), case.cause, "{finding:#}");
+        assert_eq!(finding["id"].as_str(), case.cause.map(CauseId::as_str), "{finding:#}");
     }
     masked::compare(case.id, &masked::findings(case, &ready, &of_pod));
     Ok(Completion::Completed)
@@ -131,7 +132,7 @@ fn findings(case: &Case, uid: &str, lines: Vec<Value>) -> Vec<Value> {
     let is_mine = |line: &Value| {
         line["type"] == "finding"
             && (line["pod"].is_null() || line["pod"]["uid"] == uid)
-            && !case.aftermath.is_some_and(|id| line["id"] == id)
+            && !case.aftermath.is_some_and(|id| line["id"] == id.as_str())
     };
     lines.into_iter().filter(is_mine).collect()
 }
@@ -162,7 +163,7 @@ fn check(case: &Case, findings: &[Value], ready: &Value, tally: &Value) {
         return;
     };
     for finding in findings {
-        assert_eq!(finding["id"].as_str(), case.cause, "{finding:#}");
+        assert_eq!(finding["id"].as_str(), case.cause.map(CauseId::as_str), "{finding:#}");
         assert_eq!(finding["severity"], serde_json::to_value(expected.severity).unwrap());
         assert_eq!(finding["blocks_deletion"].as_bool(), expected.blocks, "{finding:#}");
         assert_eq!(finding["pod"].is_object(), expected.of_pod, "{finding:#}");

@@ -1,6 +1,6 @@
 //! What can be played: each case is a pod with certain volumes.
 
-use podstuck_engine::model::finding::Severity;
+use podstuck_engine::{cause::CauseId, model::finding::Severity};
 
 use super::{attribute::Attribute, fixture::Fixture};
 
@@ -9,8 +9,8 @@ use super::{attribute::Attribute, fixture::Fixture};
 pub struct Case {
     /// Its own name, as in `csi-driver-lost-publish-state-silent`.
     pub id: &'static str,
-    /// The id of the cause that it builds; `None` where nothing is wrong.
-    pub cause: Option<&'static str>,
+    /// The cause that it builds; `None` where nothing is wrong.
+    pub cause: Option<CauseId>,
     /// One line for the list of cases.
     pub summary: &'static str,
     /// What the machine must have and may lack, beside root and the kernel's types.
@@ -23,7 +23,7 @@ pub struct Case {
     /// What is to be found.
     pub expected: Option<Expected>,
     /// Another cause that may be found when the lab ends, and its processes one after the other.
-    pub aftermath: Option<&'static str>,
+    pub aftermath: Option<CauseId>,
     /// The pod's volumes; the last is the one that the case is about.
     pub(super) volumes: &'static [Volume],
     /// What else there is.

@@ -243,7 +243,9 @@ impl Session {
             io_uring_deletions: losses.of(loss::IO_URING),
             looks_late_s: self.looks.late_s(self.ended.unwrap_or_else(Instant::now)),
             // The engine adds its own.
-            objects_dropped: self.names.dropped() + self.hung.dropped(),
+            objects_dropped: self.names.dropped()
+                + self.hung.dropped()
+                + self.asker.dropped(),
             unresolved: losses.of(loss::PATH_CUT) + losses.of(loss::PATH_UNREADABLE),
             probes_missing: by_reason(&attached.missing),
         };

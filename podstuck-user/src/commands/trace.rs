@@ -118,6 +118,9 @@ async fn trace(
     let skipped_before = cost::skipped(&probes.ebpf);
     session.tick(&first);
     session.presenter().start();
+    if let Until::Firm { record: Some(record), .. } = &until {
+        session.record(record, facts::node_name());
+    }
 
     let end = until.limit().map(|limit| time::Instant::now() + limit);
     let mut ticks = time::interval(TICK);
@@ -169,10 +172,6 @@ async fn trace(
     session.tick(&last);
     session.records(&ring.rest());
     session.settle(SETTLE).await;
-    // Before the last export, which is to have it.
-    if let Until::Firm { record: Some(record), .. } = &until {
-        session.record(record, facts::node_name());
-    }
     let lost = before.losses.since(&baseline);
     tracing::info!("{lost:?}");
     session.completeness(&lost, last.abandoned, skipped, &attached);

@@ -48,8 +48,8 @@ pub struct Completeness {
     /// back within a minute: what shows in no call was not noticed meanwhile. Otherwise 0. Counts are not
     /// affected.
     pub looks_late_s: u64,
-    /// Objects that were followed and had to be forgotten because there were too many: verdicts about
-    /// them may be missing. Counts are not affected.
+    /// Objects that were followed and had to be forgotten, and questions about objects that were not
+    /// asked, because there were too many: verdicts about them may be missing. Counts are not affected.
     pub objects_dropped: u64,
     /// Calls counted without a target: path too long or unreadable.
     pub unresolved: u64,

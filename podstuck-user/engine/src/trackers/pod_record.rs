@@ -1,17 +1,25 @@
-//! The pod's record, judged by how far the deletion has come on this node.
+//! The pod's record, judged by how far the deletion has come on this node: at each look at it, since the
+//! record says the same from the first moment on, and the node comes on.
+
+use std::sync::Arc;
 
 use crate::{
     event::{Event, What},
-    model::{diagnosis::Stage, identity::Pod},
+    model::{diagnosis::Stage, identity::Pod, node::NodeSample, pod_record::PodRecord},
     rules::pod_record::{Here, verdict},
     stage,
     tracker::{Context, Steps, Tracker, TrackerId},
+    verdict::Verdict,
 };
 
-/// What is known of the node when the record comes.
+/// What is known of the pod.
 #[derive(Default)]
 pub(crate) struct PodRecords {
-    sample: Option<std::sync::Arc<crate::model::node::NodeSample>>,
+    sample: Option<Arc<NodeSample>>,
+    /// The record, and the name of this node.
+    record: Option<(PodRecord, String)>,
+    /// What the last verdict was about.
+    told: Option<u64>,
 }
 
 impl PodRecords {
@@ -20,6 +28,19 @@ impl PodRecords {
         let sample = self.sample.as_ref()?;
         let state = sample.pods.iter().find(|state| state.uid == pod.uid);
         Some(stage::stage(pod, state).stage)
+    }
+
+    fn judge(&mut self, context: &Context<'_>, steps: &mut Steps) {
+        let Some((record, node)) = &self.record else { return };
+        let (stage, now) = (self.stage(&record.pod), context.calendar);
+        let found = verdict(record, Here { node, stage, now, at: context.now });
+        let told = found.as_ref().map(|draft| draft.target_id);
+        if let (Some(target_id), None) = (self.told, told) {
+            let tracker = TrackerId::PodRecord;
+            steps.say([Verdict::Over { tracker, target_id, at: context.now }]);
+        }
+        self.told = told;
+        steps.found(found);
     }
 }
 
@@ -30,13 +51,94 @@ impl Tracker for PodRecords {
 
     fn take(&mut self, event: &Event, context: &Context<'_>, steps: &mut Steps) {
         match &event.what {
-            What::Sample(sample) => self.sample = Some(sample.clone()),
-            What::Record { record, node } => {
-                let (stage, now) = (self.stage(&record.pod), context.calendar);
-                let here = Here { node, stage, now, at: context.now };
-                steps.found(verdict(record, here));
+            What::Sample(sample) => {
+                self.sample = Some(sample.clone());
+                self.judge(context, steps);
             }
+            What::Record { record, node } => {
+                self.record = Some((PodRecord::clone(record), node.clone()));
+                // What the record means depends on the node, which is looked at within a moment.
+                if self.sample.is_some() {
+                    self.judge(context, steps);
+                }
+            }
+            // The looks may hang. Then the record is all there is.
+            What::WindowEnded if self.sample.is_none() => self.judge(context, steps),
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::{
+        model::{node::PodState, time::Monotonic},
+        testing::{Alone, found},
+    };
+
+    const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
+
+    fn record(deletion: Timestamp, finalizers: &[&str]) -> What {
+        let pod = Pod { uid: UID.into(), namespace: Some("shop".into()), name: Some("cart".into()) };
+        let record = PodRecord {
+            pod,
+            deletion: Some(deletion),
+            grace_s: 30,
+            finalizers: finalizers.iter().map(|name| (*name).into()).collect(),
+            node: Some("here".into()),
+            is_mirror: false,
+            all_terminated: true,
+        };
+        What::Record { record: Box::new(record), node: "here".into() }
+    }
+
+    fn sample(populated: Option<bool>) -> What {
+        let pod = PodState {
+            uid: UID.into(),
+            directory: format!("/k/pods/{UID}").into(),
+            started: true,
+            populated,
+            volumes: Vec::new(),
+        };
+        What::Sample(NodeSample { pods: vec![pod], ..NodeSample::default() }.into())
+    }
+
+    fn at(second: u64) -> Monotonic {
+        Monotonic(second * 1_000_000_000)
+    }
+
+    fn ids(records: &mut Alone<PodRecords>, second: u64, what: What) -> Vec<&'static str> {
+        let verdicts = records.take(at(second), what).verdicts;
+        found(verdicts).iter().map(|draft| draft.id()).collect()
+    }
+
+    #[test]
+    fn a_finalizer_is_told_at_the_first_look() {
+        let mut records = Alone::<PodRecords>::new();
+        let passed = record(Timestamp::UNIX_EPOCH, &["example.org/backup"]);
+        assert!(ids(&mut records, 1, passed).is_empty(), "nobody has looked");
+        assert_eq!(ids(&mut records, 2, sample(Some(true))), ["pod-finalizer"]);
+        assert_eq!(ids(&mut records, 4, sample(Some(false))), ["pod-finalizer"]);
+    }
+
+    #[test]
+    fn a_record_is_judged_without_a_look_when_there_is_none() {
+        let mut records = Alone::<PodRecords>::new();
+        ids(&mut records, 1, record(Timestamp::UNIX_EPOCH, &["example.org/backup"]));
+        assert_eq!(ids(&mut records, 250, What::WindowEnded), ["pod-finalizer"]);
+    }
+
+    #[test]
+    fn a_grace_that_ends_is_over() {
+        let mut records = Alone::<PodRecords>::new();
+        let soon = Timestamp::UNIX_EPOCH.checked_add(jiff::SignedDuration::from_secs(9)).unwrap();
+        ids(&mut records, 1, record(soon, &[]));
+        assert_eq!(ids(&mut records, 2, sample(None)), ["grace-period-or-prestop"]);
+        let verdicts = records.take(at(20), sample(None)).verdicts;
+        assert!(matches!(verdicts[..], [Verdict::Over { .. }]), "{verdicts:?}");
+        assert!(records.take(at(22), sample(None)).verdicts.is_empty());
     }
 }

@@ -1,6 +1,6 @@
 //! What is mounted or in use, so that it cannot be unmounted or removed, or cannot be detached.
 
-use podstuck_engine::model::finding::Severity;
+use podstuck_engine::{cause::CauseId, model::finding::Severity};
 
 use super::{LOGS, LOOP_DEVICES, PV, TOKENS, csi, empty_dir, local_disk};
 use crate::{
@@ -16,7 +16,7 @@ const UMOUNT_IS_BUSY: Expected =
 pub(super) const CASES: &[Case] = &[
     Case {
         id: "csi-driver-lost-publish-state",
-        cause: Some("csi-driver-lost-publish-state"),
+        cause: Some(CauseId::new("csi-driver-lost-publish-state")),
         summary: "the CSI driver forgot its mount, says OK without unmounting; rmdir is EBUSY",
         volumes: &[TOKENS, LOGS, csi(PV, Driver::Forgot)],
         expected: Some(Expected { object: "/mount", ..RMDIR_IS_BUSY }),
@@ -24,7 +24,7 @@ pub(super) const CASES: &[Case] = &[
     },
     Case {
         id: "stacked-mounts",
-        cause: Some("stacked-mounts"),
+        cause: Some(CauseId::new("stacked-mounts")),
         summary: "a CSI volume was mounted twice and unmounted once; rmdir is EBUSY",
         volumes: &[TOKENS, LOGS, csi(PV, Driver::PublishedTwice)],
         expected: Some(Expected { object: "/mount", ..RMDIR_IS_BUSY }),
@@ -32,7 +32,7 @@ pub(super) const CASES: &[Case] = &[
     },
     Case {
         id: "nested-mount-under-volume",
-        cause: Some("nested-mount-under-volume"),
+        cause: Some(CauseId::new("nested-mount-under-volume")),
         summary: "something is mounted inside a volume in memory; its umount is EBUSY",
         volumes: &[TOKENS, LOGS, empty_dir("cache", Kind::MemoryWithChild)],
         expected: Some(Expected { object: "/cache", ..UMOUNT_IS_BUSY }),
@@ -40,7 +40,7 @@ pub(super) const CASES: &[Case] = &[
     },
     Case {
         id: "volume-held-by-host-process",
-        cause: Some("volume-held-by-host-process"),
+        cause: Some(CauseId::new("volume-held-by-host-process")),
         summary: "a process outside the pod works in a volume in memory; its umount is EBUSY",
         volumes: &[TOKENS, LOGS, empty_dir("cache", Kind::Memory)],
         fixtures: &[Fixture::HostProcess],
@@ -49,7 +49,7 @@ pub(super) const CASES: &[Case] = &[
     },
     Case {
         id: "volume-held-by-hosttocontainer-agent",
-        cause: Some("volume-held-by-hosttocontainer-agent"),
+        cause: Some(CauseId::new("volume-held-by-hosttocontainer-agent")),
         summary: "an agent works in its slave copy of a volume; the umount is EBUSY",
         volumes: &[TOKENS, LOGS, empty_dir("cache", Kind::Memory)],
         fixtures: &[Fixture::Agent],
@@ -58,7 +58,7 @@ pub(super) const CASES: &[Case] = &[
     },
     Case {
         id: "swapfile-active",
-        cause: Some("swapfile-active"),
+        cause: Some(CauseId::new("swapfile-active")),
         summary: "a volume on a disk (loop) has an active swap file; its umount is EBUSY",
         volumes: &[TOKENS, LOGS, local_disk(PV)],
         fixtures: &[Fixture::SwapFile],
@@ -68,7 +68,7 @@ pub(super) const CASES: &[Case] = &[
     },
     Case {
         id: "leaked-superblock-blocks-device",
-        cause: Some("leaked-superblock-blocks-device"),
+        cause: Some(CauseId::new("leaked-superblock-blocks-device")),
         summary: "umount of a disk (loop) succeeds, but a private copy elsewhere keeps the device",
         volumes: &[TOKENS, LOGS, local_disk(PV)],
         fixtures: &[Fixture::PrivateCopy],
@@ -85,7 +85,7 @@ pub(super) const CASES: &[Case] = &[
     },
     Case {
         id: "removal-crosses-mount",
-        cause: Some("removal-crosses-mount"),
+        cause: Some(CauseId::new("removal-crosses-mount")),
         summary: "a directory of somebody else is mounted in an emptyDir: kubelet deletes its files",
         volumes: &[TOKENS, LOGS, empty_dir("data", Kind::ForeignMount)],
         expected: Some(Expected {

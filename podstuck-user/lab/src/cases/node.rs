@@ -1,6 +1,6 @@
 //! Faults of the node's own disk.
 
-use podstuck_engine::model::finding::Severity;
+use podstuck_engine::{cause::CauseId, model::finding::Severity};
 
 use super::{LOGS, TOKENS};
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
 pub(super) const CASES: &[Case] = &[
     Case {
         id: "disk-full-runtime",
-        cause: Some("disk-full-runtime"),
+        cause: Some(CauseId::new("disk-full-runtime")),
         summary: "the disk of kubelet's root is full: kubelet cannot write, and does nothing",
         volumes: &[TOKENS, LOGS],
         fixtures: &[Fixture::FullDisk],
@@ -28,7 +28,7 @@ pub(super) const CASES: &[Case] = &[
     },
     Case {
         id: "node-fs-readonly",
-        cause: Some("node-fs-readonly"),
+        cause: Some(CauseId::new("node-fs-readonly")),
         summary: "the disk of kubelet's root has become read-only; every removal is EROFS",
         volumes: &[TOKENS, LOGS],
         fixtures: &[Fixture::ReadOnlyDisk],

@@ -1,5 +1,7 @@
 //! CSI volumes that nobody unmounts: no call fails, and none is made.
 
+use podstuck_engine::cause::CauseId;
+
 use super::{LOGS, PV, SOON, TOKENS, csi};
 use crate::case::{Case, Driver, Expected};
 
@@ -8,7 +10,7 @@ const NO_CALL: Expected = Expected { actor: None, object: "/mount", ..Expected::
 pub(super) const CASES: &[Case] = &[
     Case {
         id: "csi-driver-lost-publish-state-silent",
-        cause: Some("csi-driver-lost-publish-state"),
+        cause: Some(CauseId::new("csi-driver-lost-publish-state")),
         summary: "the same with a kubelet from 1.30 on, which only waits: no call fails",
         volumes: &[TOKENS, LOGS, csi(PV, Driver::ForgotInSilence)],
         options: &[],
@@ -18,7 +20,7 @@ pub(super) const CASES: &[Case] = &[
     },
     Case {
         id: "csi-driver-not-registered",
-        cause: Some("csi-driver-not-registered"),
+        cause: Some(CauseId::new("csi-driver-not-registered")),
         summary: "the CSI driver is not on the node: kubelet cannot ask it and makes no call",
         volumes: &[TOKENS, LOGS, csi(PV, Driver::Missing)],
         options: &[],
@@ -28,7 +30,7 @@ pub(super) const CASES: &[Case] = &[
     },
     Case {
         id: "vol-data-missing-or-corrupt",
-        cause: Some("vol-data-missing-or-corrupt"),
+        cause: Some(CauseId::new("vol-data-missing-or-corrupt")),
         summary: "kubelet's vol_data.json is empty: it cannot find the driver and makes no call",
         volumes: &[TOKENS, LOGS, csi(PV, Driver::Unknown)],
         options: &[],
