@@ -18,14 +18,20 @@ use crate::{
         identity::{Actor, Component, Pod, Target, TargetKind},
         node::NodeSample,
         operation::Operation,
+        said::NamedCall,
         stuck::StuckThread,
         time::Monotonic,
     },
     scope::Scope,
     source::tables::Drained,
-    state::hung::{PhaseTook, Sighting},
+    state::{
+        hung::{PhaseTook, Sighting},
+        logs::Attempt,
+    },
 };
 
+/// The plugin of CSI volumes.
+const CSI: &str = "kubernetes.io/csi";
 /// Targets remembered by name. A node has some thousands.
 const TARGETS_MAX: usize = 16 << 10;
 
@@ -78,7 +84,47 @@ impl Attributor {
             depth: head.depth,
             mount_depth: head.mount_depth,
             suppressed: head.suppressed,
+            told_by: None,
         })
+    }
+
+    /// A call that a log tells of, if it is about the pod that the log says. Of a CSI volume the driver
+    /// tells more than the error of the removal after it.
+    pub(crate) fn told(&mut self, attempt: &Attempt, end: Monotonic) -> Option<Operation> {
+        let NamedCall { call, path, outcome } = attempt.call.clone()?;
+        let (target_id, target) = self.target_of(&path)?;
+        let same_pod = target.pod.as_ref().is_some_and(|pod| pod.uid == attempt.said.uid);
+        let of_csi = target.volume.as_ref().is_some_and(|volume| volume.plugin == CSI);
+        if !same_pod || of_csi || !self.scope.includes(&target, Some(&path)) {
+            return None;
+        }
+        let actor = self.actor_on(attempt.pid, &attempt.caller, &target);
+        Some(Operation {
+            end,
+            duration: Duration::ZERO,
+            call,
+            outcome,
+            reason: record::reason::FAILED,
+            flaws: 0,
+            flags: 0,
+            path,
+            target_id,
+            target,
+            actor,
+            tid: attempt.pid,
+            mnt_ns: attempt.caller.mnt_ns,
+            directory: (0, 0),
+            mount_id: 0,
+            depth: 0,
+            mount_depth: 0,
+            suppressed: 0,
+            told_by: Some(attempt.said.source.as_str().into()),
+        })
+    }
+
+    /// Whether a pod is of interest.
+    pub(crate) fn is_wanted(&self, uid: &str) -> bool {
+        self.scope.includes_pod(uid)
     }
 
     /// Takes note of a target before it has another path.

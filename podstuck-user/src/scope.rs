@@ -14,6 +14,11 @@ pub(crate) struct Scope {
 }
 
 impl Scope {
+    /// Whether all of a pod is of interest.
+    pub(crate) fn includes_pod(&self, uid: &str) -> bool {
+        self.path.is_none() && self.pod.as_deref().is_none_or(|wanted| wanted == uid)
+    }
+
     /// Whether something of this target, at this path if it has one, is of interest.
     pub(crate) fn includes(&self, target: &Target, path: Option<&Path>) -> bool {
         let uid = target.pod.as_ref().map(|pod| &pod.uid);
@@ -36,11 +41,13 @@ mod tests {
         let scope = Scope { pod: Some("a".into()), path: None };
         assert!(scope.includes(&of("a"), None) && !scope.includes(&of("b"), None));
         assert!(!scope.includes(&Target::unknown(), None));
+        assert!(scope.includes_pod("a") && !scope.includes_pod("b"));
         let scope = Scope { pod: None, path: Some("/v".into()) };
         assert!(scope.includes(&of("b"), Some(Path::new("/v/x"))));
         assert!(
             !scope.includes(&of("b"), Some(Path::new("/w"))) && !scope.includes(&of("b"), None)
         );
+        assert!(!scope.includes_pod("b"), "not all of it");
         assert!(Scope::default().includes(&of("b"), None));
     }
 }

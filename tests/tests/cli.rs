@@ -179,7 +179,8 @@ fn a_finalizer_is_told_without_waiting_for_an_attempt() {
     let uid = "00000000-0000-4000-8000-0000000fade0";
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("var/lib/kubelet");
-    fs::create_dir_all(root.join("pods").join(uid).join("volumes/kubernetes.io~empty-dir")).unwrap();
+    fs::create_dir_all(root.join("pods").join(uid).join("volumes/kubernetes.io~empty-dir"))
+        .unwrap();
     let node = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
     let record = serde_json::json!({"kind": "Pod", "metadata": {"name": "x", "namespace": "y",
         "uid": uid, "deletionTimestamp": "2020-01-01T00:00:00Z", "finalizers": ["example.org/backup"]},

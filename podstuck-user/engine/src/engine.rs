@@ -23,6 +23,7 @@ use crate::{
     },
     query::Query,
     rank,
+    said::SaidOfPods,
     tracker::{Context, Steps, Tracker},
     trackers::{self, unmounts::Unmounts},
     verdict::Verdict,
@@ -60,6 +61,7 @@ pub struct Engine {
     unmounts: Unmounts,
     aggregate: Aggregate,
     ledger: Ledger,
+    said: SaidOfPods,
     gone: Vec<Gone>,
     sample: Option<Arc<NodeSample>>,
     progress_told: Monotonic,
@@ -80,6 +82,7 @@ impl Engine {
             unmounts: Unmounts::default(),
             aggregate: Aggregate::default(),
             ledger: Ledger::new(run.clock),
+            said: SaidOfPods::default(),
             gone: Vec::new(),
             sample: None,
             progress_told: begun,
@@ -114,12 +117,19 @@ impl Engine {
             What::Completeness(completeness) => self.completeness.clone_from(completeness),
             What::WindowEnded => self.ended = Some(event.at),
             What::End(cost) => self.cost.clone_from(cost),
-            What::Answer { .. } | What::Record { .. } => {}
+            What::Said(said) => self.said.note(said),
+            What::Told(_) | What::Answer { .. } | What::Record { .. } => {}
         }
         self.show(event, &mut steps);
         if matches!(event.what, What::Counts(_)) {
             self.clear_gone(event.at, &mut steps);
         }
+        // What failed an hour ago may have been cured since. Told of it, the tool looks; where a look does
+        // not show a cause, there is nothing to admit.
+        steps.verdicts.retain(|verdict| match verdict {
+            Verdict::Found(draft) => !(draft.is_told && draft.cause.is_admission()),
+            _ => true,
+        });
         for verdict in steps.verdicts {
             let told = self.ledger.admit(verdict);
             outputs.extend(told.into_iter().map(|finding| Output::Finding(Box::new(finding))));

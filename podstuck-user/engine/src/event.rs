@@ -12,6 +12,7 @@ use crate::{
         operation::Operation,
         pod_record::PodRecord,
         raw_path,
+        said::Said,
         series::Span,
         stuck::StuckThread,
         summary::{Completeness, SelfCost, Start},
@@ -88,6 +89,11 @@ pub enum What {
     },
     /// A call that was reported one by one.
     Operation(Box<Operation>),
+    /// A call that a component's log tells of, from before the run or during it. It failed at that time;
+    /// what holds now is to be looked at.
+    Told(Box<Operation>),
+    /// What a component's log says about a pod.
+    Said(Box<Said>),
     /// The exact counts since the last drain, once a second: what a clock's tick is to the engine.
     Counts(Vec<Count>),
     /// How the node looks.

@@ -31,6 +31,7 @@ pub mod engine;
 mod hung_report;
 mod ledger;
 mod rank;
+mod said;
 mod stage;
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use crate::{
         diagnosis::{Diagnosis, PodStage, Stage},
         evidence::{Certainty, RuledOut},
         finding::{Finding, FindingState},
+        said::Said,
     },
 };
 
@@ -36,6 +37,7 @@ fn order(finding: &Finding) -> impl Ord + use<> {
 pub(crate) fn diagnosis<'a>(
     target: Option<&str>,
     stages: Vec<PodStage>,
+    said: Vec<Said>,
     window_s: f64,
     findings: impl Iterator<Item = &'a Finding>,
 ) -> Diagnosis {
@@ -60,6 +62,7 @@ pub(crate) fn diagnosis<'a>(
         window_s,
         causes,
         over,
+        said,
         ruled_out,
         next,
     }
@@ -144,7 +147,7 @@ mod tests {
 
     fn ids(drafts: &[Made]) -> (Vec<&'static str>, bool) {
         let ledger = ledger(drafts);
-        let answer = diagnosis(None, Vec::new(), 1.0, ledger.all());
+        let answer = diagnosis(None, Vec::new(), Vec::new(), 1.0, ledger.all());
         (answer.causes.iter().map(|cause| cause.id.as_str()).collect(), answer.firm)
     }
 
@@ -165,7 +168,7 @@ mod tests {
     #[test]
     fn without_a_firm_cause_there_is_where_to_look_next() {
         let ledger = ledger(&[(&FINALIZER, TrackerId::Busy, Some(true), true)]);
-        let answer = diagnosis(None, Vec::new(), 1.0, ledger.all());
+        let answer = diagnosis(None, Vec::new(), Vec::new(), 1.0, ledger.all());
         assert!(!answer.firm && answer.next.len() >= 3, "{:?}", answer.next);
     }
 
@@ -173,7 +176,7 @@ mod tests {
     fn what_only_admits_is_never_firm_and_what_it_rules_out_is_told_once() {
         let made = |tracker| (&BUSY_UNEXPLAINED, tracker, Some(true), false);
         let ledger = ledger(&[made(TrackerId::Busy), made(TrackerId::Refused)]);
-        let answer = diagnosis(None, Vec::new(), 1.0, ledger.all());
+        let answer = diagnosis(None, Vec::new(), Vec::new(), 1.0, ledger.all());
         assert!(!answer.firm);
         let out: Vec<String> = answer.ruled_out.iter().map(ToString::to_string).collect();
         assert_eq!(out, ["nfs-silly-rename: as busy-unexplained says"]);

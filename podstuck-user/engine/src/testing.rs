@@ -67,6 +67,7 @@ pub(crate) fn failed(call: Call, errno: Errno, object: &str, seconds: f64) -> Op
         depth: 1,
         mount_depth: 0,
         suppressed: 0,
+        told_by: None,
     }
 }
 

@@ -108,6 +108,8 @@ pub(crate) struct Draft {
     pub(crate) beside: Vec<CauseId>,
     /// Facts that the cause requires and that were not observed.
     pub(crate) missing: Vec<&'static str>,
+    /// Whether it rests on a call that no probe saw.
+    pub(crate) is_told: bool,
     /// What else could be behind it, and which fact would tell: for what has no name of its own.
     pub(crate) doubts: Vec<&'static str>,
 }
@@ -119,6 +121,7 @@ impl Draft {
             actor: Some(op.actor.clone()),
             call: Some(op.call),
             outcome: Some(op.outcome),
+            is_told: op.told_by.is_some(),
             ..Self::about_state(
                 tracker,
                 cause,
@@ -159,6 +162,7 @@ impl Draft {
             ruled_out: Vec::new(),
             beside: Vec::new(),
             missing: Vec::new(),
+            is_told: false,
             doubts: Vec::new(),
         }
     }

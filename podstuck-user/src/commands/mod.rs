@@ -7,6 +7,7 @@ pub mod explain;
 pub mod holders;
 pub mod interrupt;
 pub mod lab;
+mod log_reader;
 mod presenter;
 pub mod replay;
 mod reporter;
@@ -26,6 +27,8 @@ pub enum Exit {
     Found,
     /// Ran, but lost data.
     Lost,
+    /// The pod that was asked about is still there, and no cause was found.
+    Unexplained,
 }
 
 impl From<Exit> for ExitCode {
@@ -34,6 +37,7 @@ impl From<Exit> for ExitCode {
             Exit::Clean => 0,
             Exit::Found => 1,
             Exit::Lost => 4,
+            Exit::Unexplained => 5,
         }
         .into()
     }

@@ -29,6 +29,11 @@ impl Presenter {
         self.engine.run()
     }
 
+    /// The kernel's time of a calendar's.
+    pub(super) fn kernel_time(&self, time: Timestamp) -> Monotonic {
+        self.engine.run().clock.when(time)
+    }
+
     fn calendar(&self, at: Monotonic) -> Timestamp {
         self.engine.run().clock.at(at)
     }
@@ -79,6 +84,7 @@ impl Presenter {
         self.reporter.summary(time, &summary, found);
         match found {
             _ if fail_on_loss && summary.completeness.lost_data() => Exit::Lost,
+            0 if self.engine.run().one_answer && self.engine.pod_is_left() => Exit::Unexplained,
             0 => Exit::Clean,
             _ => Exit::Found,
         }

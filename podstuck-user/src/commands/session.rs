@@ -32,6 +32,7 @@ use crate::{
     source::{losses::Losses, tables::Drained},
     state::{
         hung::{HungCalls, Notice, Report, Unmounted},
+        logs::Attempt,
         sample::Lateness,
     },
 };
@@ -212,6 +213,19 @@ impl Session {
         self.learn(clock::now(), What::Counts(counts));
     }
 
+    /// Takes what the node's logs say of the pods in question.
+    pub(super) fn logs(&mut self, attempts: &[Attempt]) {
+        for attempt in attempts {
+            let end = self.presenter.kernel_time(attempt.said.at);
+            if self.names.is_wanted(&attempt.said.uid) {
+                self.learn(clock::now(), What::Said(Box::new(attempt.said.clone())));
+            }
+            if let Some(op) = self.names.told(attempt, end) {
+                self.learn(clock::now(), What::Told(Box::new(op)));
+            }
+        }
+    }
+
     /// Takes a look at the node.
     pub(super) fn sampled(&mut self, sample: Arc<NodeSample>) {
         self.looks.came(Instant::now(), sample.rest);
@@ -243,9 +257,7 @@ impl Session {
             io_uring_deletions: losses.of(loss::IO_URING),
             looks_late_s: self.looks.late_s(self.ended.unwrap_or_else(Instant::now)),
             // The engine adds its own.
-            objects_dropped: self.names.dropped()
-                + self.hung.dropped()
-                + self.asker.dropped(),
+            objects_dropped: self.names.dropped() + self.hung.dropped() + self.asker.dropped(),
             unresolved: losses.of(loss::PATH_CUT) + losses.of(loss::PATH_UNREADABLE),
             probes_missing: by_reason(&attached.missing),
         };

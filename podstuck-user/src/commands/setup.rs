@@ -10,7 +10,7 @@ use podstuck_common::{
 };
 use tokio::io::{Interest, unix::AsyncFd};
 
-use super::Failure;
+use super::{Failure, log_reader::LogReader};
 pub(super) use crate::identity::on_host;
 use crate::{
     cli::{Backend, Target, Tracing},
@@ -27,7 +27,7 @@ use crate::{
     },
     model::{identity::Pod, path::safe_path, summary::Start},
     scope::Scope,
-    state::sample,
+    state::{logs::Attempt, sample},
 };
 
 /// All that a run needs.
@@ -44,6 +44,8 @@ pub(super) struct Prepared {
     pub places: sample::Places,
     /// What is told.
     pub scope: Scope,
+    /// What kubelet's log tells of before.
+    pub attempts: Vec<Attempt>,
 }
 
 /// Checks and loads. Nothing is left behind when it fails.
@@ -56,7 +58,14 @@ pub(super) fn prepare(options: &Tracing, verbose: u8) -> Result<Prepared, Failur
     log_dirs.dedup();
     let mut names = PodNames::new(log_dirs);
     let places = PodTraces { host_root, kubelet_roots: &roots };
-    let wanted = wanted(&options.target, &places, &mut names).map_err(Failure::Usage)?;
+    let mut logs = LogReader::start(host_root.clone());
+    let mut found = wanted(&options.target, &places, &mut names);
+    if found.is_err() {
+        // Of a pod whose containers are gone, kubelet has removed the directory of logs that names it.
+        logs.name_pods(&places, &mut names);
+        found = wanted(&options.target, &places, &mut names);
+    }
+    let mut wanted = found.map_err(Failure::Usage)?;
 
     let layout = layout::read(Path::new(BTF_PATH));
     layout.problems.iter().for_each(|problem| tracing::warn!("{problem}"));
@@ -73,6 +82,8 @@ pub(super) fn prepare(options: &Tracing, verbose: u8) -> Result<Prepared, Failur
     for why in by_reason(&probes.attached.fallbacks) {
         tracing::info!("by tracepoint and not by fentry: {why}");
     }
+    logs.name_pods(&places, &mut names);
+    wanted.name(&mut names);
     let mut searched: Vec<String> =
         roots.iter().map(|root| safe_path(&root.join("pods")).into_owned()).collect();
     searched.extend(names.log_dirs().iter().map(|dir| safe_path(dir).into_owned()));
@@ -92,7 +103,8 @@ pub(super) fn prepare(options: &Tracing, verbose: u8) -> Result<Prepared, Failur
         (None, None) => sample::Only::All,
     };
     let places = sample::Places { host_root: host_root.clone(), kubelet_roots: roots, only };
-    Ok(Prepared { probes, names, start, places, pod: wanted.who, scope: wanted.scope })
+    let attempts = logs.attempts();
+    Ok(Prepared { probes, names, start, places, pod: wanted.who, scope: wanted.scope, attempts })
 }
 
 /// The forms of hooks that may be used, the best one first.
@@ -126,6 +138,19 @@ struct Wanted {
     scope: Scope,
 }
 
+impl Wanted {
+    /// Says who the pod is, as far as that is known.
+    fn name(&mut self, names: &mut PodNames) {
+        let Some(who) = &mut self.who else { return };
+        (who.namespace, who.name) = names.lookup(&who.uid).unzip();
+        let uid = &who.uid;
+        self.text = Some(match (&who.namespace, &who.name) {
+            (Some(namespace), Some(name)) => format!("pod {namespace}/{name} ({uid})"),
+            _ => format!("pod {uid}"),
+        });
+    }
+}
+
 fn wanted(target: &Target, places: &PodTraces<'_>, names: &mut PodNames) -> anyhow::Result<Wanted> {
     let uid = match (&target.pod_uid, &target.pod) {
         (Some(uid), _) => Some(places.by_uid(uid, names)?),
@@ -133,15 +158,12 @@ fn wanted(target: &Target, places: &PodTraces<'_>, names: &mut PodNames) -> anyh
         (None, None) => None,
     };
     if let Some(uid) = uid {
-        let (namespace, name) = names.lookup(&uid).unzip();
-        let text = match (&namespace, &name) {
-            (Some(namespace), Some(name)) => format!("pod {namespace}/{name} ({uid})"),
-            _ => format!("pod {uid}"),
-        };
         let pod = name_hash(uid.as_bytes());
         let scope = Scope { pod: Some(uid.clone()), path: None };
-        let who = Some(Pod { uid, namespace, name });
-        return Ok(Wanted { pod, path: 0, text: Some(text), who, scope });
+        let who = Some(Pod { uid, namespace: None, name: None });
+        let mut wanted = Wanted { pod, path: 0, text: None, who, scope };
+        wanted.name(names);
+        return Ok(wanted);
     }
     let Some(path) = &target.path else { return Ok(Wanted::default()) };
     if !path.is_absolute() {

@@ -90,7 +90,7 @@ async fn trace(
     recorder: Option<Recorder>,
     measured: Option<ProgramTimes>,
 ) -> Result<Exit> {
-    let Prepared { mut probes, names, start, places, pod, scope } = prepared;
+    let Prepared { mut probes, names, start, places, pod, scope, attempts } = prepared;
     let stop = Stop::listen()?;
     let mut ring = Ring::take(&mut probes.ebpf)?;
     let tables = Tables::take(&mut probes.ebpf, options.hung_after)?;
@@ -118,6 +118,7 @@ async fn trace(
     let skipped_before = cost::skipped(&probes.ebpf);
     session.tick(&first);
     session.presenter().start();
+    session.logs(&attempts);
     if let Until::Firm { record: Some(record), .. } = &until {
         session.record(record, facts::node_name());
     }

@@ -28,6 +28,7 @@ pub(crate) struct PodNames {
     log_dirs: Vec<PathBuf>,
     by_uid: Bounded<String, (String, String)>,
     read: Option<Instant>,
+    logs: Vec<String>,
     /// At most [`TRIED`]: those that come later are not looked at, whatever anybody does.
     tried: Vec<PathBuf>,
 }
@@ -35,7 +36,13 @@ pub(crate) struct PodNames {
 impl PodNames {
     /// Will look in these directories.
     pub(crate) fn new(log_dirs: Vec<PathBuf>) -> Self {
-        Self { log_dirs, by_uid: Bounded::new(REMEMBERED), read: None, tried: Vec::new() }
+        Self {
+            log_dirs,
+            by_uid: Bounded::new(REMEMBERED),
+            read: None,
+            logs: Vec::new(),
+            tried: Vec::new(),
+        }
     }
 
     /// The directories that are looked in.
@@ -49,6 +56,26 @@ impl PodNames {
             self.read_all();
         }
         self.by_uid.get_mut(uid).cloned()
+    }
+
+    /// The logs that were looked at for names.
+    pub(crate) fn logs(&self) -> &[String] {
+        &self.logs
+    }
+
+    /// Takes names from logs, as (namespace, name, UID). What the directories say comes first.
+    pub(crate) fn learn(
+        &mut self,
+        logs: Vec<String>,
+        named: impl IntoIterator<Item = (String, String, String)>,
+    ) {
+        self.logs = logs;
+        self.read_all();
+        for (namespace, name, uid) in named {
+            if is_label(&namespace) && is_subdomain(&name) && is_pod_uid(uid.as_bytes()) {
+                self.by_uid.or_insert_with(uid, || (namespace, name));
+            }
+        }
     }
 
     /// How many names were forgotten because there were too many.
@@ -203,6 +230,19 @@ mod tests {
         let mut names = PodNames::new(vec![own.path().into(), told.path().into()]);
         assert_eq!(names.lookup(UID), Some(("shop".into(), "cart-0".into())));
         assert_eq!(names.find("shop", "innocent"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn names_from_elsewhere_do_not_contradict_a_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join(format!("shop_cart-0_{UID}"))).unwrap();
+        let mut names = PodNames::new(vec![dir.path().into()]);
+        let other = UID.replace('0', "1");
+        let said = |name: &str, uid: &str| ("shop".to_owned(), name.to_owned(), uid.to_owned());
+        names.learn(Vec::new(), [said("innocent", UID), said("gone", &other), said("A b", "x")]);
+        assert_eq!(names.lookup(UID), Some(("shop".into(), "cart-0".into())));
+        assert_eq!(names.find("shop", "gone"), [other]);
+        assert_eq!(names.all().len(), 2);
     }
 
     #[test]

@@ -84,7 +84,8 @@ impl PodTraces<'_> {
         }
     }
 
-    fn has_directory(&self, uid: &str) -> bool {
+    /// Whether kubelet still has a directory of the pod.
+    pub(crate) fn has_directory(&self, uid: &str) -> bool {
         let pods = self.kubelet_roots.iter().map(|root| root.join("pods").join(uid));
         pods.map(|dir| on_host(self.host_root, &dir)).any(|dir| dir.is_dir())
     }
@@ -97,7 +98,8 @@ impl PodTraces<'_> {
         let mut places: Vec<PathBuf> = self.kubelet_roots.iter().map(|r| r.join("pods")).collect();
         places.extend(names.log_dirs().iter().cloned());
         places.push(self.cgroups());
-        let looked: Vec<_> = places.iter().map(|p| safe_path(p).into_owned()).collect();
+        let mut looked: Vec<_> = places.iter().map(|p| safe_path(p).into_owned()).collect();
+        looked.extend(names.logs().iter().cloned());
         let mut pods = names.all();
         // The one that was meant is likely to be spelled alike.
         pods.sort_by_key(|(namespace, name, uid)| {

@@ -149,6 +149,8 @@ impl SlimOperation {
             depth: self.depth,
             mount_depth: self.mount_depth,
             suppressed: self.suppressed,
+            // Who is told by a log writes whole events.
+            told_by: None,
         };
         known.operations.push(timeless(op.clone()));
         known.end = op.end;

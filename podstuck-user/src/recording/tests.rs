@@ -71,6 +71,7 @@ fn operation(second: u64, name: &[u8]) -> Operation {
         depth: 1,
         mount_depth: 0,
         suppressed: 0,
+        told_by: None,
     }
 }
 

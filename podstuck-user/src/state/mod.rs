@@ -10,6 +10,7 @@ pub(crate) mod file_system;
 pub mod helper;
 pub(crate) mod holders;
 pub(crate) mod hung;
+pub(crate) mod logs;
 mod memory;
 pub(crate) mod mount_point;
 pub(crate) mod mounts;

@@ -94,7 +94,10 @@ mod tests {
         let length = podstuck_engine::catalogue::ALL.len() + 1;
         assert!(catalogue.contains(&format!("[&Cause; {length}]")));
         let lab = of("cases/busy.rs");
-        assert!(lab.contains("cause: Some(CauseId::new(\"made-up-cause\"))") && lab.ends_with("];\n"), "{lab}");
+        assert!(
+            lab.contains("cause: Some(CauseId::new(\"made-up-cause\"))") && lab.ends_with("];\n"),
+            "{lab}"
+        );
         assert!(all.iter().all(|edit| !edit.text.contains('@')));
     }
 

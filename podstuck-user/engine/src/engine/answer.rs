@@ -34,7 +34,18 @@ impl Engine {
     /// Why the target is stuck.
     pub fn diagnosis(&self) -> Diagnosis {
         let target = self.run.start.target.as_deref();
-        rank::diagnosis(target, self.stages(), self.window().as_secs_f64(), self.ledger.all())
+        let stages = self.stages();
+        let said = self.said.of(stages.iter().map(|stage| stage.pod.uid.as_str()));
+        let window = self.window().as_secs_f64();
+        rank::diagnosis(target, stages, said, window, self.ledger.all())
+    }
+
+    /// Whether the pod in question has a directory on this node, by the last look.
+    pub fn pod_is_left(&self) -> bool {
+        let Some((pod, sample)) = self.run.pod.as_ref().zip(self.sample.as_ref()) else {
+            return false;
+        };
+        sample.pods.iter().any(|state| state.uid == pod.uid)
     }
 
     /// How far the pod in question has come, or those that something was found of.

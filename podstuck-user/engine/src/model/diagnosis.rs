@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{evidence::RuledOut, finding::Finding, identity::Pod};
+use super::{evidence::RuledOut, finding::Finding, identity::Pod, said::Said};
 
 /// What `diagnose` found out.
 #[derive(Clone, Debug, Serialize)]
@@ -19,6 +19,8 @@ pub struct Diagnosis {
     pub causes: Vec<Finding>,
     /// What was found and is over.
     pub over: Vec<Finding>,
+    /// What components say in their logs about the pods, the last of each kind.
+    pub said: Vec<Said>,
     /// What it is not, each with the fact that says so.
     pub ruled_out: Vec<RuledOut>,
     /// Where to look next; empty when the verdict is firm.

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     call::{Call, Outcome},
+    evidence::Source,
     identity::{Actor, Target},
     raw_path,
     time::Monotonic,
@@ -51,9 +52,18 @@ pub struct Operation {
     pub mount_depth: u8,
     /// Similar calls that were not reported since the last one that was.
     pub suppressed: u32,
+    /// The log that tells of it, where no probe saw it. Then only what a log can say is set: caller,
+    /// call, object, outcome and time.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub told_by: Option<Arc<str>>,
 }
 
 impl Operation {
+    /// Where it was read.
+    pub fn source(&self) -> Source {
+        self.told_by.as_ref().map_or(Source::Probe, |log| Source::Log(log.to_string()))
+    }
+
     /// Whether it was reported for this reason.
     pub fn has(&self, reason: u32) -> bool {
         self.reason & reason != 0

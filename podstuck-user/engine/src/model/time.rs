@@ -31,6 +31,12 @@ impl Clock {
         Self { wall, monotonic }
     }
 
+    /// The kernel's time of a calendar's; that of the boot for what was before.
+    pub fn when(&self, time: Timestamp) -> Monotonic {
+        let nanos = time.as_nanosecond() - self.wall.as_nanosecond() + i128::from(self.monotonic.0);
+        Monotonic(u64::try_from(nanos.max(0)).unwrap_or(u64::MAX))
+    }
+
     /// When the clocks were tied together.
     pub fn started(&self) -> Monotonic {
         self.monotonic
@@ -58,6 +64,8 @@ mod tests {
         let later = Monotonic(clock.started().0 + 1_500_000_000);
         let gap = clock.at(later).duration_since(clock.at(clock.started()));
         assert_eq!(gap.as_nanos(), 1_500_000_000);
+        assert_eq!(clock.when(clock.at(later)), later);
+        assert_eq!(clock.when(Timestamp::MIN), Monotonic(0));
     }
 
     #[test]

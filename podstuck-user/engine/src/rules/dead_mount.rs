@@ -51,7 +51,7 @@ pub(crate) fn draft(context: &Context<'_>, suspect: &Suspect, mount: &MountPoint
     draft.blocks_deletion = op.target.pod.is_some().then_some(true);
     (draft.count, draft.first) = (suspect.failures, suspect.first);
     let (call, outcome) = (op.call.name(), op.outcome.name());
-    draft.fact(format!("{call} of {} failed with {outcome}", safe_path(&op.path)), Source::Probe);
+    draft.fact(format!("{call} of {} failed with {outcome}", safe_path(&op.path)), op.source());
     draft.fact(
         format!(
             "{} of type {} is mounted on {point}",

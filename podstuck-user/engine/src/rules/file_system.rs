@@ -49,7 +49,7 @@ pub(crate) fn draft(
             times(failing.count),
             failing.attempts.count()
         ),
-        Source::Probe,
+        op.source(),
     );
     match found {
         Some(fs) => describe(&mut draft, fs),

@@ -129,7 +129,7 @@ pub(crate) fn base(context: &Context<'_>, cause: &'static Cause, object: &BusyOb
             times(object.count),
             if attempts == 1 { "attempt" } else { "attempts" }
         ),
-        Source::Probe,
+        object.op.source(),
         object.first,
     );
     if let Some(gap) = object.attempts.next_gap() {

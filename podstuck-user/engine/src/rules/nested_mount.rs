@@ -107,7 +107,10 @@ pub(crate) static SUBPATH_BUSY: Cause = Cause {
 /// Which of them fits a mount point below a volume's own.
 pub(crate) fn cause(op: &Operation) -> &'static Cause {
     match op.target.volume.as_ref().map_or("", |volume| volume.plugin.as_str()) {
-        "kubernetes.io/empty-dir" if !op.call.removes_directory() => &TERMINATION_MESSAGE,
+        // Go's errors call both removals `unlinkat`: what a log tells of is not known to be a file.
+        "kubernetes.io/empty-dir" if !op.call.removes_directory() && op.told_by.is_none() => {
+            &TERMINATION_MESSAGE
+        }
         "kubernetes.io/empty-dir" => &SUBMOUNT,
         SUBPATH => &SUBPATH_BUSY,
         _ => &NESTED_MOUNT,
@@ -155,9 +158,16 @@ pub(crate) fn tell_apart(draft: &mut Draft, op: &Operation, top: &Mount) {
     if *draft.cause == SUBMOUNT {
         // One that is dead is found by a look at it, which comes first.
         draft.rule_out(id!("fuse-daemon-dead"), "no look at the mount failed with ENOTCONN");
-        let fact = "nothing behind the mount was deleted";
-        draft.rule_out(id!("removal-crosses-mount"), fact);
-        draft.rule_out(id!("termination-message-in-bidirectional"), "it is a directory");
+        let (crosses, file) =
+            (id!("removal-crosses-mount"), id!("termination-message-in-bidirectional"));
+        if op.told_by.is_some() {
+            // The mount is in the way, and must go, whatever it is on and whatever went through it.
+            draft.suffices_beside(crosses);
+            draft.suffices_beside(file);
+        } else {
+            draft.rule_out(crosses, "nothing behind the mount was deleted");
+            draft.rule_out(file, "it is a directory");
+        }
         if is_fuse(&top.fs_type) {
             draft.doubt("whether its server answers");
         }

@@ -130,6 +130,9 @@ pub(crate) fn draft(context: &Context<'_>, refused: &Refused, seen: &ObjectAttri
             "it is the same directory by device and inode number as in the failed call",
             Source::Look("statx"),
         );
+    }
+    // Told by a log, the call says no number to compare; the object is the one of that path.
+    if same_directory || op.told_by.is_some() {
         draft.rule_out(id!("swapfile-active"), "the object is no active swap file");
     }
     draft.severity = Severity::Warning;

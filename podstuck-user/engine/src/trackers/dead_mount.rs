@@ -108,7 +108,9 @@ impl Tracker for DeadMounts {
 
     fn take(&mut self, event: &Event, context: &Context<'_>, steps: &mut Steps) {
         match &event.what {
-            What::Operation(op) if !context.is_explained(self.id(), &Subject::of(op)) => {
+            What::Operation(op) | What::Told(op)
+                if !context.is_explained(self.id(), &Subject::of(op)) =>
+            {
                 steps.ask(self.observe(op));
             }
             What::Answer { query, answer } => {

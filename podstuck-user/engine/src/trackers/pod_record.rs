@@ -82,7 +82,8 @@ mod tests {
     const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
 
     fn record(deletion: Timestamp, finalizers: &[&str]) -> What {
-        let pod = Pod { uid: UID.into(), namespace: Some("shop".into()), name: Some("cart".into()) };
+        let pod =
+            Pod { uid: UID.into(), namespace: Some("shop".into()), name: Some("cart".into()) };
         let record = PodRecord {
             pod,
             deletion: Some(deletion),

@@ -86,7 +86,7 @@ impl Refusals {
         refused.explained = explained.then(|| query.path.clone());
         let fact = format!("{} failed with EPERM {}", refused.op.call.name(), times(refused.count));
         let since = Some(refused.first);
-        draft.evidence.insert(0, Fact { fact, source: Source::Probe, since });
+        draft.evidence.insert(0, Fact { fact, source: refused.op.source(), since });
         draft.count = refused.count;
         draft.first = refused.first;
         Some(draft)
@@ -100,7 +100,7 @@ impl Tracker for Refusals {
 
     fn take(&mut self, event: &Event, context: &Context<'_>, steps: &mut Steps) {
         match &event.what {
-            What::Operation(op) => steps.ask(self.observe(op)),
+            What::Operation(op) | What::Told(op) => steps.ask(self.observe(op)),
             What::Answer { query, answer } => {
                 if let Answer::Attributes(answer) = &**answer {
                     steps.found(self.conclude(context, query, answer));

@@ -3,8 +3,9 @@
 use super::{finding::finding, nouns, nouns::text};
 use crate::{
     model::{
-        diagnosis::Diagnosis,
+        diagnosis::{Diagnosis, Stage},
         finding::{Finding, FindingState},
+        said::Said,
     },
     present::{
         style::{Ink, Style},
@@ -28,6 +29,7 @@ pub fn diagnosis(answer: &Diagnosis, style: Style) -> String {
         out.push_str(&format!("\n{}. ", number + 1));
         out.push_str(&finding(&as_new(cause), style));
     }
+    list(&mut out, "what the logs say", answer.said.iter().rev().take(SAID).map(said), style);
     list(&mut out, "over", answer.over.iter().map(|over| finding(over, style)), style);
     list(
         &mut out,
@@ -38,6 +40,20 @@ pub fn diagnosis(answer: &Diagnosis, style: Style) -> String {
     list(&mut out, "where to look next", answer.next.iter().cloned(), style);
     out.push('\n');
     out
+}
+
+/// How many errors of logs are shown, the latest first; JSON has all.
+const SAID: usize = 5;
+
+fn said(said: &Said) -> String {
+    let mut out = format!("{}: {}", words::moment(said.at), text(&said.text));
+    if said.times > 1 {
+        out.push_str(&format!(" ({})", words::times(said.times)));
+    }
+    if let Some(retry) = said.retry {
+        out.push_str(&format!("; not tried again before {}", words::moment(retry)));
+    }
+    out + &format!(" [{}]", text(&said.source))
 }
 
 /// A finding is printed whole only in this state.
@@ -56,6 +72,9 @@ fn headline(answer: &Diagnosis, style: Style) -> String {
         (Some(cause), false) => {
             format!("{about}: nothing certain after {window}; most likely {}\n", cause.id)
         }
+        (None, _) if answer.stages.iter().any(|pod| pod.stage != Stage::Gone) => {
+            format!("{about}: still there, and nothing that holds it was seen in {window}\n")
+        }
         (None, _) => format!("{about}: nothing that holds it was seen in {window}\n"),
     }
 }
@@ -73,10 +92,7 @@ fn list(out: &mut String, title: &str, items: impl Iterator<Item = String>, styl
 mod tests {
     use super::*;
     use crate::{
-        model::{
-            diagnosis::{PodStage, Stage},
-            path::safe,
-        },
+        model::{diagnosis::PodStage, path::safe},
         present::sample,
     };
 
@@ -92,6 +108,7 @@ mod tests {
             window_s: 12.0,
             causes,
             over: Vec::new(),
+            said: Vec::new(),
             ruled_out: vec![sample::ruled_out("nothing is mounted below it")],
             next: Vec::new(),
         }
@@ -107,8 +124,29 @@ mod tests {
     }
 
     #[test]
+    fn a_log_is_quoted_with_its_time_and_the_next_attempt() {
+        let mut answer = answer(Vec::new(), false);
+        answer.said = vec![Said {
+            uid: "u".into(),
+            at: sample::time(9),
+            retry: Some(sample::time(70)),
+            text: "unlinkat /k/f: operation not permitted".into(),
+            source: "log of kubelet (pid 7), /var/log/kubelet.log".into(),
+            times: 3,
+        }];
+        let out = diagnosis(&answer, Style { width: 400, ..PLAIN });
+        let line = "unlinkat /k/f: operation not permitted (3 times); not tried again before";
+        assert!(out.contains(line) && out.contains("what the logs say"), "{out}");
+    }
+
+    #[test]
     fn nothing_is_said_to_be_nothing() {
         let out = diagnosis(&answer(Vec::new(), false), PLAIN);
+        let left = "pod shop/cart-0: still there, and nothing that holds it was seen";
+        assert!(out.starts_with(left), "{out}");
+        let mut gone = answer(Vec::new(), false);
+        gone.stages[0].stage = Stage::Gone;
+        let out = diagnosis(&gone, PLAIN);
         assert!(out.starts_with("pod shop/cart-0: nothing that holds it was seen"), "{out}");
     }
 

@@ -20,7 +20,7 @@ pub(in crate::state) use client::{Failure, LIMIT, ask, ask_in_parts, is_hanging}
 pub(in crate::state) use serve::Teller;
 pub use serve::serve;
 
-use super::{attributes, entries, holders, memory, pod_dirs, reach, remaining, space};
+use super::{attributes, entries, holders, logs, memory, pod_dirs, reach, remaining, space};
 
 /// What the helper can be asked, with both sides of it.
 pub(in crate::state) trait Question: Into<Request> {
@@ -105,6 +105,7 @@ questions! {
     CommandLine(memory::ReadCommandLine),
     Directory(entries::ReadDirectory),
     Holders(holders::FindHolders),
+    Log(logs::ReadLog),
     Pods(pod_dirs::ReadPods),
     Reach(reach::ReachPath),
     Remaining(remaining::CountRemaining),

@@ -1,0 +1,42 @@
+//! Reads the node's logs while the probes are loaded.
+
+use std::{path::PathBuf, thread::JoinHandle};
+
+use crate::{
+    identity::{PodNames, wanted::PodTraces},
+    state::logs::{self, Attempt, Logs},
+};
+
+/// On a thread of its own, until somebody wants what it has read.
+pub(super) struct LogReader {
+    reading: Option<JoinHandle<Logs>>,
+    attempts: Vec<Attempt>,
+}
+
+impl LogReader {
+    /// Begins.
+    pub(super) fn start(host_root: PathBuf) -> Self {
+        let read = std::thread::Builder::new().name("logs".into());
+        let reading = read.spawn(move || logs::read(&host_root));
+        let reading =
+            reading.inspect_err(|error| tracing::warn!("logs are not read: {error}")).ok();
+        Self { reading, attempts: Vec::new() }
+    }
+
+    /// Waits for the logs, once, and has pods named that are still here.
+    pub(super) fn name_pods(&mut self, places: &PodTraces<'_>, names: &mut PodNames) {
+        let Some(logs) = self.reading.take().and_then(|reading| reading.join().ok()) else {
+            return;
+        };
+        let Logs { pods, attempts, places: read } = logs;
+        read.iter().for_each(|place| tracing::info!("{place}"));
+        let here = pods.into_iter().filter(|pod| places.has_directory(&pod.uid));
+        names.learn(read, here.map(|pod| (pod.namespace, pod.name, pod.uid)));
+        self.attempts = attempts;
+    }
+
+    /// Failed attempts that the logs tell of, the oldest first.
+    pub(super) fn attempts(self) -> Vec<Attempt> {
+        self.attempts
+    }
+}

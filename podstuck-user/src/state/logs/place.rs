@@ -1,0 +1,119 @@
+//! Where a process's standard error goes.
+
+use std::{
+    fs::{self, File},
+    io::{Read, Seek, SeekFrom},
+    os::unix::fs::FileTypeExt,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context, Result, bail};
+
+use crate::{
+    identity::{cgroup::best_path, on_host},
+    model::path::safe_path,
+};
+
+/// Most that is read of a log: an hour and more of a kubelet in trouble, at its usual level.
+const TAIL: u64 = 8 << 20;
+/// The same, in entries of the journal.
+const ENTRIES: &str = "40000";
+
+/// A log that can be read.
+pub(super) struct Place {
+    /// For people.
+    pub(super) name: String,
+    /// Its end.
+    pub(super) text: Box<dyn Read>,
+}
+
+/// The log of a process; a journal's by the unit that the process runs in.
+pub(super) fn of_process(host_root: &Path, pid: u32) -> Result<Place> {
+    let process = on_host(host_root, Path::new("/proc")).join(pid.to_string());
+    let descriptor = process.join("fd/2");
+    let link = fs::read_link(&descriptor).context("reading where its standard error goes")?;
+    // Not opened before it is known to be a file: opening a pipe would wait, or wake its other end.
+    let kind =
+        fs::metadata(&descriptor).with_context(|| safe_path(&link).into_owned())?.file_type();
+    if kind.is_file() {
+        return file(&descriptor, &link);
+    }
+    if kind.is_socket() {
+        return journal(host_root, &process, pid);
+    }
+    if link == Path::new("/dev/null") {
+        bail!("its standard error is /dev/null");
+    }
+    bail!("its standard error is {}, which cannot be read again", safe_path(&link))
+}
+
+fn file(descriptor: &Path, link: &Path) -> Result<Place> {
+    let name = safe_path(link).into_owned();
+    let mut file = File::open(descriptor).with_context(|| name.clone())?;
+    let size = file.metadata().with_context(|| name.clone())?.len();
+    file.seek(SeekFrom::Start(size.saturating_sub(TAIL))).with_context(|| name.clone())?;
+    // It may grow meanwhile.
+    Ok(Place { name, text: Box::new(file.take(TAIL)) })
+}
+
+fn journal(host_root: &Path, process: &Path, pid: u32) -> Result<Place> {
+    let groups = fs::read(process.join("cgroup")).context("reading its control group")?;
+    let unit = best_path(&groups).and_then(|path| unit_of(Path::new(&path)));
+    let only = unit.map_or_else(|| format!("_PID={pid}"), |unit| format!("--unit={unit}"));
+    let mut command = Command::new("journalctl");
+    command.args(["--quiet", "--no-pager", "--output=cat", "--lines", ENTRIES, &only]);
+    if host_root != Path::new("/") {
+        command.arg("--root").arg(host_root);
+    }
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+    let mut child = child.context("its log is the journal, and journalctl cannot be run")?;
+    let output = child.stdout.take().context("journalctl has no output")?;
+    // It ends when it has written all, or when nobody reads any more.
+    Ok(Place { name: format!("journal, {only}"), text: Box::new(output.take(TAIL)) })
+}
+
+/// The service that a control group belongs to.
+fn unit_of(group: &Path) -> Option<String> {
+    let mut names = group.iter().rev().filter_map(|part| part.to_str());
+    let is_service = |name: &&str| Path::new(name).extension().is_some_and(|end| end == "service");
+    names.find(is_service).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io::Write, os::fd::AsFd};
+
+    use super::*;
+
+    #[test]
+    fn a_service_is_told_by_its_group() {
+        let unit = |group: &str| unit_of(Path::new(group));
+        assert_eq!(unit("/system.slice/kubelet.service").as_deref(), Some("kubelet.service"));
+        assert_eq!(unit("/system.slice/k3s.service/kubelet").as_deref(), Some("k3s.service"));
+        assert_eq!(unit("/user.slice"), None);
+    }
+
+    #[test]
+    fn the_end_of_a_file_is_read_and_what_is_no_log_is_named() {
+        let mut log = tempfile::tempfile().unwrap();
+        log.write_all(&vec![b'x'; TAIL as usize]).unwrap();
+        log.write_all(b"end").unwrap();
+        let spawn = |stderr: Stdio| Command::new("sleep").arg("60").stderr(stderr).spawn().unwrap();
+        let read = |child: &mut std::process::Child| {
+            let place = of_process(Path::new("/"), child.id());
+            child.kill().unwrap();
+            child.wait().unwrap();
+            place
+        };
+        let mut child = spawn(log.as_fd().try_clone_to_owned().unwrap().into());
+        let mut text = Vec::new();
+        read(&mut child).unwrap().text.read_to_end(&mut text).unwrap();
+        assert_eq!(text.len() as u64, TAIL);
+        assert!(text.ends_with(b"xend"));
+        let error = read(&mut spawn(Stdio::null())).err().unwrap().to_string();
+        assert!(error.contains("/dev/null"), "{error}");
+        let error = read(&mut spawn(Stdio::piped())).err().unwrap().to_string();
+        assert!(error.contains("pipe:"), "{error}");
+    }
+}

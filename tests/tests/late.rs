@@ -1,0 +1,180 @@
+//! The late arrival: what failed did so an hour ago, the next attempt is far away, and the containers'
+//! logs, which name the pod, are gone. kubelet's own log tells, and the state confirms.
+//!
+//! kubelet is a process of that name that sleeps; its log is the file that its standard error goes to.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use std::{
+    fs::{self, File},
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::{Child, Command},
+};
+
+use jiff::{SignedDuration, Timestamp, tz::TimeZone};
+use podstuck_tests::{Recorded, diagnose, of_type, requires, root_and_btf, summary};
+use serde_json::Value;
+
+/// Beginning of the pods' UIDs.
+const UID: &str = "7d9f0b52-5c1e-4d47-9a44-1c5d2e6f7a";
+
+/// A pod with a volume, and a kubelet that has said what it could not do.
+struct Node {
+    kubelet: Child,
+    directory: tempfile::TempDir,
+    uid: String,
+}
+
+impl Node {
+    /// `error` is what kubelet's last attempt ended with; `{}` in it is the volume. All kubelets that run
+    /// are asked, so that each pod has a `number` of its own.
+    fn new(number: u8, error: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        // Not a copy: one that another thread is about to run is busy.
+        let program = directory.path().join("kubelet");
+        symlink("/bin/sleep", &program).unwrap();
+        let log = File::create(program.with_extension("log")).unwrap();
+        let kubelet = Command::new(&program).arg("600").stderr(log).spawn().unwrap();
+        let node = Self { kubelet, directory, uid: format!("{UID}{number:02}") };
+        fs::create_dir_all(node.volume()).unwrap();
+        fs::write(node.volume().join("kept"), "data").unwrap();
+        let error = error.replace("{}", node.volume().to_str().unwrap());
+        fs::write(program.with_extension("log"), log_of(&node.uid, &node.name(), &error)).unwrap();
+        node
+    }
+
+    fn root(&self) -> PathBuf {
+        self.directory.path().join("var/lib/kubelet")
+    }
+
+    fn volume(&self) -> PathBuf {
+        self.root().join("pods").join(&self.uid).join("volumes/kubernetes.io~empty-dir/data")
+    }
+
+    fn name(&self) -> String {
+        format!("late-{}", &self.uid[self.uid.len() - 2..])
+    }
+
+    /// Asks about the pod by its name.
+    fn diagnose(&self, timeout: &str) -> (Vec<Value>, Option<i32>) {
+        let root = self.root();
+        let root = root.to_str().unwrap();
+        let pod = format!("shop/{}", self.name());
+        let recorded = Recorded::new();
+        let recording = recorded.options();
+        let mut asked = vec!["--pod", &pod, "--kubelet-root", root, "--timeout", timeout];
+        asked.extend(recording.iter().map(String::as_str));
+        let (lines, status) = diagnose(&asked).finish();
+        recorded.assert_replayed(&lines, status.code());
+        (lines, status.code())
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.kubelet.kill().unwrap();
+        self.kubelet.wait().unwrap();
+    }
+}
+
+/// An hour of a kubelet, in short: the pod's containers end, and three attempts fail.
+fn log_of(uid: &str, name: &str, error: &str) -> String {
+    let line = |ago: i64, letter: char, text: &str| {
+        let time = Timestamp::now().checked_sub(SignedDuration::from_secs(ago)).unwrap();
+        let local = time.to_zoned(TimeZone::system()).strftime("%m%d %H:%M:%S.%6f").to_string();
+        format!("{letter}{local}   77 source.go:1] {text}\n")
+    };
+    let killing = format!(
+        "\"Killing container with a grace period\" pod=\"shop/{name}\" podUID=\"{uid}\" gracePeriod=30"
+    );
+    let failed = |ago: i64| {
+        let retry = Timestamp::now().checked_add(SignedDuration::from_secs(600)).unwrap();
+        let retry = retry.strftime("%F %T.%f +0000 UTC");
+        let text = format!(
+            "Operation for \"{{volumeName:kubernetes.io/empty-dir/{uid}-data podName:{uid} nodeName:}}\" \
+             failed. No retries permitted until {retry} m=+9.5 (durationBeforeRetry 2m2s). Error: \
+             UnmountVolume.TearDown failed for volume \"kubernetes.io/empty-dir/{uid}-data\" (UniqueName: \
+             \"kubernetes.io/empty-dir/{uid}-data\") pod \"{uid}\" (UID: \"{uid}\") : {error}"
+        );
+        line(ago, 'E', &text)
+    };
+    line(3600, 'I', &killing) + &failed(3500) + &failed(3378) + &failed(3256)
+}
+
+fn chattr(flag: &str, path: &Path) {
+    assert!(Command::new("chattr").arg(flag).arg(path).status().unwrap().success());
+}
+
+fn answer(lines: &[Value]) -> &Value {
+    of_type(lines, "diagnosis").last().copied().unwrap()
+}
+
+#[test]
+fn an_immutable_file_is_told_before_the_next_attempt() {
+    requires!(root_and_btf());
+    let node = Node::new(1, "unlinkat {}/kept: operation not permitted");
+    let file = node.volume().join("kept");
+    chattr("+i", &file);
+    let (lines, status) = node.diagnose("100s");
+    chattr("-i", &file);
+
+    let answer = answer(&lines);
+    let cause = &answer["causes"][0];
+    assert_eq!(cause["id"], "immutable-attribute", "{answer:#}");
+    assert_eq!((&cause["certainty"], &cause["count"]), (&"firm".into(), &3.into()), "{cause:#}");
+    assert_eq!(cause["pod"]["name"], node.name(), "{cause:#}");
+    let of_log = |fact: &Value| fact["source"].as_str().unwrap().starts_with("log of kubelet");
+    assert!(cause["evidence"].as_array().unwrap().iter().any(of_log), "{cause:#}");
+    assert_eq!(answer["said"][0]["times"], 3, "{answer:#}");
+    assert_eq!(summary(&lines)["calls"], 0, "nobody has tried: {lines:#?}");
+    assert_eq!(status, Some(1));
+}
+
+#[test]
+fn what_was_cured_meanwhile_is_quoted_and_not_blamed() {
+    requires!(root_and_btf());
+    let node = Node::new(2, "unlinkat {}/kept: operation not permitted");
+    let (lines, status) = node.diagnose("4s");
+    let answer = answer(&lines);
+    assert_eq!(answer["causes"], serde_json::json!([]), "{answer:#}");
+    let text = answer["said"][0]["text"].as_str().unwrap();
+    assert!(text.ends_with("kept: operation not permitted"), "{answer:#}");
+    assert_eq!(status, Some(5), "still there, and no cause");
+}
+
+#[test]
+fn a_mount_in_an_empty_dir_is_told_before_the_next_attempt() {
+    requires!(root_and_btf());
+    let node = Node::new(3, "unlinkat {}/sub: device or resource busy");
+    let point = node.volume().join("sub");
+    fs::create_dir(&point).unwrap();
+    let mount = |args: &[&str]| Command::new("mount").args(args).arg(&point).status().unwrap();
+    assert!(mount(&["-t", "tmpfs", "none"]).success());
+    let (lines, _) = node.diagnose("100s");
+    assert!(Command::new("umount").arg(&point).status().unwrap().success());
+    let answer = answer(&lines);
+    let cause = &answer["causes"][0];
+    assert_eq!(cause["id"], "emptydir-bidirectional-submount", "{answer:#}");
+    assert_eq!((&cause["certainty"], &cause["blocks_deletion"]), (&"firm".into(), &true.into()));
+}
+
+#[test]
+fn who_holds_a_mount_is_told_before_the_next_attempt() {
+    requires!(root_and_btf());
+    let complaint = "unmount failed: exit status 32\nUnmounting arguments: {}\nOutput: umount: {}: target \
+        is busy.\n";
+    let node = Node::new(4, complaint);
+    let volume = node.volume();
+    let mounted = Command::new("mount").args(["-t", "tmpfs", "none"]).arg(&volume).status().unwrap();
+    assert!(mounted.success());
+    let mut holder = Command::new("sleep").arg("600").current_dir(&volume).spawn().unwrap();
+    let (lines, _) = node.diagnose("100s");
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    assert!(Command::new("umount").arg(&volume).status().unwrap().success());
+    let answer = answer(&lines);
+    let cause = &answer["causes"][0];
+    assert_eq!(cause["id"], "volume-held-by-host-process", "{answer:#}");
+    let names = format!("pid {}", holder.id());
+    assert!(cause["evidence"].to_string().contains(&names), "{names}: {cause:#}");
+}
