@@ -6,9 +6,13 @@
 
 use std::{
     fs::{self, File},
-    os::unix::fs::symlink,
+    io::Write,
+    os::{
+        fd::OwnedFd,
+        unix::{fs::symlink, net::UnixStream},
+    },
     path::{Path, PathBuf},
-    process::{Child, Command},
+    process::{Child, Command, Stdio},
 };
 
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
@@ -34,13 +38,19 @@ impl Node {
         let program = directory.path().join("kubelet");
         symlink("/bin/sleep", &program).unwrap();
         let log = File::create(program.with_extension("log")).unwrap();
-        let kubelet = Command::new(&program).arg("600").stderr(log).spawn().unwrap();
-        let node = Self { kubelet, directory, uid: format!("{UID}{number:02}") };
+        let node = Self::with(number, directory, log.into());
         fs::create_dir_all(node.volume()).unwrap();
         fs::write(node.volume().join("kept"), "data").unwrap();
         let error = error.replace("{}", node.volume().to_str().unwrap());
         fs::write(program.with_extension("log"), log_of(&node.uid, &node.name(), &error)).unwrap();
         node
+    }
+
+    /// A kubelet that writes its standard error there.
+    fn with(number: u8, directory: tempfile::TempDir, stderr: Stdio) -> Self {
+        let program = directory.path().join("kubelet");
+        let kubelet = Command::new(program).arg("600").stderr(stderr).spawn().unwrap();
+        Self { kubelet, directory, uid: format!("{UID}{number:02}") }
     }
 
     fn root(&self) -> PathBuf {
@@ -71,7 +81,17 @@ impl Node {
 }
 
 impl Drop for Node {
+    /// Also what a test that failed has left.
     fn drop(&mut self) {
+        let quiet = |program: &str| {
+            let mut command = Command::new(program);
+            command.stdout(Stdio::null()).stderr(Stdio::null());
+            command
+        };
+        for point in [self.volume().join("sub"), self.volume()] {
+            let _ = quiet("umount").arg(point).status();
+        }
+        let _ = quiet("chattr").args(["-R", "-i"]).arg(self.volume()).status();
         self.kubelet.kill().unwrap();
         self.kubelet.wait().unwrap();
     }
@@ -165,7 +185,8 @@ fn who_holds_a_mount_is_told_before_the_next_attempt() {
         is busy.\n";
     let node = Node::new(4, complaint);
     let volume = node.volume();
-    let mounted = Command::new("mount").args(["-t", "tmpfs", "none"]).arg(&volume).status().unwrap();
+    let mounted =
+        Command::new("mount").args(["-t", "tmpfs", "none"]).arg(&volume).status().unwrap();
     assert!(mounted.success());
     let mut holder = Command::new("sleep").arg("600").current_dir(&volume).spawn().unwrap();
     let (lines, _) = node.diagnose("100s");
@@ -177,4 +198,79 @@ fn who_holds_a_mount_is_told_before_the_next_attempt() {
     assert_eq!(cause["id"], "volume-held-by-host-process", "{answer:#}");
     let names = format!("pid {}", holder.id());
     assert!(cause["evidence"].to_string().contains(&names), "{names}: {cause:#}");
+}
+
+/// The program that makes a journal out of text.
+const JOURNAL_REMOTE: &str = "/lib/systemd/systemd-journal-remote";
+
+fn journal() -> Result<(), &'static str> {
+    let there = [JOURNAL_REMOTE, "/etc/machine-id"].iter().all(|path| Path::new(path).exists());
+    if there { root_and_btf() } else { Err("needs systemd-journal-remote") }
+}
+
+/// A file among those of this machine's journal, for as long as it lives.
+struct JournalFile(PathBuf);
+
+impl JournalFile {
+    /// What a process has written, as if systemd had taken it.
+    fn new(pid: u32, log: &str) -> Self {
+        let id = |path: &str| fs::read_to_string(path).unwrap().trim().replace('-', "");
+        let machine = id("/etc/machine-id");
+        let directory = Path::new("/run/log/journal").join(&machine);
+        fs::create_dir_all(&directory).unwrap();
+        let file = Self(directory.join(format!("podstuck-test-{pid}.journal")));
+        let now = Timestamp::now().as_microsecond();
+        let boot = id("/proc/sys/kernel/random/boot_id");
+        let groups = fs::read_to_string("/proc/self/cgroup").unwrap();
+        let unit = groups.split(['/', '\n']).filter(|part| part.ends_with(".service")).next_back();
+        let unit = unit.map(|unit| format!("_SYSTEMD_UNIT={unit}\n")).unwrap_or_default();
+        let entries: String = log
+            .lines()
+            .map(|line| {
+                format!(
+                    "__REALTIME_TIMESTAMP={now}\n_MACHINE_ID={machine}\n_BOOT_ID={boot}\n_PID={pid}\n\
+                     {unit}MESSAGE={line}\n\n"
+                )
+            })
+            .collect();
+        let mut writer = Command::new(JOURNAL_REMOTE)
+            .arg("--output")
+            .arg(&file.0)
+            .arg("-")
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        writer.stdin.take().unwrap().write_all(entries.as_bytes()).unwrap();
+        assert!(writer.wait().unwrap().success());
+        file
+    }
+}
+
+impl Drop for JournalFile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+        // Where there was no journal before, there is none afterwards.
+        for directory in self.0.ancestors().skip(1).take(2) {
+            let _ = fs::remove_dir(directory);
+        }
+    }
+}
+
+#[test]
+fn a_kubelet_that_logs_to_the_journal_is_heard() {
+    requires!(journal());
+    let directory = tempfile::tempdir().unwrap();
+    symlink("/bin/sleep", directory.path().join("kubelet")).unwrap();
+    let (socket, _other_end) = UnixStream::pair().unwrap();
+    let node = Node::with(5, directory, OwnedFd::from(socket).into());
+    fs::create_dir_all(node.volume()).unwrap();
+    let file = node.volume().join("kept");
+    fs::write(&file, "data").unwrap();
+    chattr("+i", &file);
+    let error = format!("unlinkat {}: operation not permitted", file.display());
+    let _journal = JournalFile::new(node.kubelet.id(), &log_of(&node.uid, &node.name(), &error));
+    let (lines, _) = node.diagnose("100s");
+    let answer = answer(&lines);
+    assert_eq!(answer["causes"][0]["id"], "immutable-attribute", "{answer:#}");
+    assert!(answer["said"][0]["source"].as_str().unwrap().contains("journal"), "{answer:#}");
 }
