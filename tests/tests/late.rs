@@ -179,6 +179,24 @@ fn a_mount_in_an_empty_dir_is_told_before_the_next_attempt() {
 }
 
 #[test]
+fn a_read_only_mount_over_a_volume_is_told_before_the_next_attempt() {
+    requires!(root_and_btf());
+    let node = Node::new(6, "unlinkat {}/kept: read-only file system");
+    let volume = node.volume();
+    let mount = |args: &[&str]| {
+        let status = Command::new("mount").args(args).arg(&volume).status().unwrap();
+        assert!(status.success(), "{args:?}");
+    };
+    mount(&["--bind", node.directory.path().to_str().unwrap()]);
+    mount(&["-o", "remount,bind,ro"]);
+    let (lines, _) = node.diagnose("100s");
+    let answer = answer(&lines);
+    let cause = &answer["causes"][0];
+    assert_eq!(cause["id"], "mount-over-volume", "{answer:#}");
+    assert_eq!((&cause["certainty"], &cause["blocks_deletion"]), (&"firm".into(), &true.into()));
+}
+
+#[test]
 fn who_holds_a_mount_is_told_before_the_next_attempt() {
     requires!(root_and_btf());
     let complaint = "unmount failed: exit status 32\nUnmounting arguments: {}\nOutput: umount: {}: target \
@@ -222,7 +240,7 @@ impl JournalFile {
         let now = Timestamp::now().as_microsecond();
         let boot = id("/proc/sys/kernel/random/boot_id");
         let groups = fs::read_to_string("/proc/self/cgroup").unwrap();
-        let unit = groups.split(['/', '\n']).filter(|part| part.ends_with(".service")).next_back();
+        let unit = groups.split(['/', '\n']).rfind(|part| part.ends_with(".service"));
         let unit = unit.map(|unit| format!("_SYSTEMD_UNIT={unit}\n")).unwrap_or_default();
         let entries: String = log
             .lines()

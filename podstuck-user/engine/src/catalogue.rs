@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Every cause that a finding can have, in the order in which documents list them.
-pub static ALL: [&Cause; 49] = [
+pub static ALL: [&Cause; 50] = [
     &left_mounted::LOST_PUBLISH_STATE,
     &not_attempted::NOT_REGISTERED,
     &left_mounted::WRONG_NAMESPACE,
@@ -31,6 +31,7 @@ pub static ALL: [&Cause; 49] = [
     &nested_mount::SUBMOUNT,
     &nested_mount::TERMINATION_MESSAGE,
     &nested_mount::SUBPATH_BUSY,
+    &nested_mount::MOUNT_OVER_VOLUME,
     &mount_in_use::SHIM_ROOTFS_BUSY,
     &crossed_mount::REMOVAL_CROSSES_MOUNT,
     &refused::IMMUTABLE_ATTRIBUTE,

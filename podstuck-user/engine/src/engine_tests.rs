@@ -6,8 +6,15 @@ use nix::errno::Errno;
 
 use super::*;
 use crate::{
-    model::{call::Outcome, finding::FindingState, hung::MountPoint, identity::Component},
-    query::Answer,
+    model::{
+        call::Outcome,
+        evidence::{Certainty, Source},
+        finding::FindingState,
+        hung::MountPoint,
+        identity::Component,
+        object::Attributes,
+    },
+    query::{Answer, ObjectAttributes},
     testing::{actor, failed, run, stuck},
     tracker::TrackerId,
 };
@@ -120,4 +127,38 @@ fn open(engine: &Engine) -> Vec<&'static str> {
     let mut ids: Vec<_> = findings.map(|finding| finding.id.as_str()).collect();
     ids.sort_unstable();
     ids
+}
+
+/// A refused removal that a log tells of, and what a look at the object shows now.
+fn told_and_seen(immutable: bool) -> (Vec<Query>, Vec<Finding>) {
+    let mut engine = engine();
+    let mut op = failed(Call::Unlinkat, Errno::EPERM, "f", 1.0);
+    (op.told_by, op.directory) = (Some("log of kubelet".into()), (0, 0));
+    let at = Monotonic(9_000_000_000);
+    let (queries, _) = sorted(engine.take(&Event { at, what: What::Told(Box::new(op)) }));
+    let attributes = Attributes { known: true, immutable, append_only: false };
+    let seen = ObjectAttributes {
+        object: attributes,
+        directory: Attributes { immutable: false, ..attributes },
+        same_directory: false,
+        sticky: false,
+        swap: false,
+    };
+    for query in &queries {
+        let (query, answer) = (Box::new(query.clone()), Box::new(Answer::Attributes(Ok(seen))));
+        engine.take(&Event { at, what: What::Answer { query, answer } });
+    }
+    (queries, engine.findings().cloned().collect())
+}
+
+#[test]
+fn what_a_log_tells_is_looked_at_and_blamed_only_on_what_still_holds() {
+    let (queries, findings) = told_and_seen(true);
+    assert_eq!((queries.len(), findings.len()), (1, 1));
+    let finding = &findings[0];
+    assert_eq!(finding.id.as_str(), "immutable-attribute");
+    assert_eq!(finding.certainty, Certainty::Firm);
+    assert_eq!(finding.evidence[0].source, Source::Log("log of kubelet".into()));
+    let (queries, findings) = told_and_seen(false);
+    assert_eq!((queries.len(), findings.len()), (1, 0), "cured since, and nothing to admit");
 }

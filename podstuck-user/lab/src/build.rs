@@ -46,6 +46,11 @@ fn build_volume(pod: &Pod, volume: &Volume) -> Result<()> {
             let foreign = layout::foreign_data(&pod.root);
             (0..20).try_for_each(|n| file(&foreign.join(format!("keepme-{n}")), "precious\n"))
         }
+        Kind::Covered => {
+            let foreign = layout::foreign_data(&pod.root);
+            make(&content)?;
+            file(&foreign.join("keepme"), "precious\n")
+        }
         Kind::SubPath => {
             some_files(&content)?;
             make(&content.join("conf"))?;

@@ -87,6 +87,8 @@ pub(super) enum Kind {
     MassFiles,
     /// Somebody else's directory is mounted in it.
     ForeignMount,
+    /// Somebody else's directory is mounted over it, read-only.
+    Covered,
     /// A file system in memory.
     Memory,
     /// The same, with another one mounted in it.

@@ -37,6 +37,12 @@ fn mount_volume(pod: &Pod, volume: &Volume) -> Result<()> {
     match volume.kind {
         Kind::Files | Kind::Protected(_) | Kind::MassFiles | Kind::Mounted => Ok(()),
         Kind::ForeignMount => bind(&layout::foreign_data(&pod.root), &target.join("m")),
+        Kind::Covered => {
+            bind(&layout::foreign_data(&pod.root), &target)?;
+            let read_only = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
+            mount(None::<&str>, &target, None::<&str>, read_only, None::<&str>)
+                .with_context(|| format!("cannot make {} read-only", target.display()))
+        }
         Kind::Memory => {
             memory(&target)?;
             build::some_files(&target)

@@ -7,7 +7,7 @@ use std::{
 
 use thiserror::Error;
 
-use crate::model::path::safe_path;
+use crate::model::path::{safe_path, shell_word};
 
 use super::{PodNames, cgroup_walk::find_pod_cgroup, roots::on_host, uid::parse_pod_uid};
 
@@ -79,7 +79,13 @@ impl PodTraces<'_> {
         match (here.as_slice(), all.as_slice()) {
             ([one], _) => Ok((*one).clone()),
             ([], [one]) => Ok(one.clone()),
-            ([], []) => Err(self.unknown(text, names)),
+            ([], []) => {
+                let mut unknown = self.unknown(text, names);
+                if let WantedError::Unknown { hint, .. } = &mut unknown {
+                    hint.insert_str(0, &ask_the_api(namespace, name));
+                }
+                Err(unknown)
+            }
             _ => Err(WantedError::Ambiguous { name: text.into(), uids: all.join(", ") }),
         }
     }
@@ -123,6 +129,15 @@ impl PodTraces<'_> {
         }
         WantedError::Unknown { wanted: wanted.into(), looked: looked.join(", "), hint }
     }
+}
+
+/// A pod without logs is known here by its UID alone.
+fn ask_the_api(namespace: &str, name: &str) -> String {
+    let (namespace, name) = (shell_word(namespace.as_ref()), shell_word(name.as_ref()));
+    format!(
+        "without logs a pod is found by its UID (--pod-uid), which the API server knows: kubectl -n \
+         {namespace} get pod {name} -o jsonpath='{{.metadata.uid}}'. Otherwise, "
+    )
 }
 
 #[cfg(test)]
@@ -200,6 +215,8 @@ mod tests {
         assert!(text.contains("/k/pods") && text.contains("shop/cart"), "{text}");
         let error = host.traces().by_uid("nonsense", &mut host.names()).unwrap_err();
         assert!(matches!(error, WantedError::Grammar(_)));
+        let text = host.traces().by_name("a b/x", &mut host.names()).unwrap_err().to_string();
+        assert!(text.contains("kubectl -n $'a b' get pod x -o"), "{text}");
         let error = host.traces().by_name("nonsense", &mut host.names()).unwrap_err();
         assert!(matches!(error, WantedError::Name(_)));
     }

@@ -14,7 +14,7 @@ use crate::{
         identity::TargetKind,
         path::{safe, safe_path},
     },
-    rules::disk_full,
+    rules::{disk_full, nested_mount},
     tracker::{Context, TrackerId},
     trackers::file_system::Failing,
     verdict::{Draft, times},
@@ -33,7 +33,7 @@ pub(crate) fn draft(
     if errno == Errno::EROFS && own {
         // Somebody mounted something read-only in the pod's directory. What fails in the end is the
         // removal of the mount point, with EBUSY.
-        return None;
+        return found.and_then(|fs| nested_mount::read_only_over_volume(context, failing, fs));
     }
     let cause = judge(errno, found, own);
     let mut draft = Draft::about(TrackerId::FileSystem, cause, op);
@@ -213,6 +213,7 @@ fn tell_apart(draft: &mut Draft, errno: Errno, found: Option<&FileSystem>) {
         Errno::EROFS => {
             let inside = "what is read-only is not mounted below the pod's directory";
             draft.rule_out(id!("nested-mount-under-volume"), inside);
+            draft.rule_out(id!("mount-over-volume"), inside);
             let error = "the error is EROFS, which the kernel gives before it looks further";
             draft.rule_out(id!("device-io-error"), error);
             draft.rule_out(id!("nfs-stale-handle"), error);

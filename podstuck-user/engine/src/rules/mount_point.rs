@@ -1,5 +1,7 @@
 //! What an EBUSY means, given the mounts and what was tried.
 
+use std::path::Path;
+
 use crate::{
     cause::{Cause, CauseId, Kind, id, like, way},
     command::View,
@@ -84,7 +86,11 @@ pub(crate) fn removal(
             .into();
         return Some(draft);
     };
-    let mut draft = base(context, cause(op, here.len(), tried), object);
+    let known = cause(op, here.len(), tried);
+    let own = nested_mount::in_memory(&top.fs_type) && top.root == Path::new("/");
+    let over = || nested_mount::over_volume(op, &op.path, own);
+    let over = if known.is_admission() { over() } else { None };
+    let mut draft = base(context, over.unwrap_or(known), object);
     draft.fact(
         format!("{path} is a mount point for the caller: {}", top.describe()),
         Source::mountinfo(&mounts.source),

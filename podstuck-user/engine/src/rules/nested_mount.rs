@@ -1,14 +1,24 @@
 //! A mount inside a volume that somebody left there.
 
+use std::path::Path;
+
 use nix::errno::Errno;
 
 use crate::{
     cause::{Cause, CauseId, Kind, TriedWith, id, like, log, way},
+    command::View,
     model::{
-        diagnosis::Stage, file_system::is_fuse, identity::SUBPATH, mounts::Mount,
+        diagnosis::Stage,
+        evidence::Source,
+        file_system::{FileSystem, is_fuse},
+        identity::SUBPATH,
+        mounts::Mount,
         operation::Operation,
+        path::{safe, safe_path},
     },
-    verdict::Draft,
+    tracker::{Context, TrackerId},
+    trackers::file_system::Failing,
+    verdict::{Draft, times},
 };
 
 const LEFT_RISK: &str = "low if whoever mounted it has ended: check first";
@@ -104,14 +114,86 @@ pub(crate) static SUBPATH_BUSY: Cause = Cause {
     source: &["kubernetes pkg/volume/util/subpath/subpath_linux.go, doCleanSubPaths", SOURCE[0]],
 };
 
+/// Over the volume's own directory.
+pub(crate) static MOUNT_OVER_VOLUME: Cause = Cause {
+    id: CauseId::new("mount-over-volume"),
+    title: "something is mounted over the directory of an emptyDir, and kubelet does not unmount it",
+    stage: Stage::Volumes,
+    kind: Kind::Cause,
+    meaning: "kubelet keeps an emptyDir on disk as a plain directory, and removes it without an unmount. \
+        Something that was mounted over it stays: what is in it is deleted unless the mount is \
+        read-only, and the removal of the directory fails.",
+    confirmed_by: &[
+        "the removal of the emptyDir's own directory fails with EBUSY, or of something in it with EROFS",
+        "the caller's mountinfo has that directory as a mount point, and not of a file system in memory of \
+         its own",
+    ],
+    log: log("kubelet", "unlinkat ...: read-only file system, or device or resource busy"),
+    look_alikes: &[like("node-fs-readonly", "what is mounted lies in the pod's own directory")],
+    ways_out: &[way("`umount` it", LEFT_RISK)],
+    tried: &[TriedWith::Lab],
+    source: &["kubernetes pkg/volume/emptydir/empty_dir.go, TearDownAt", SOURCE[0]],
+};
+
+const EMPTY_DIR: &str = "kubernetes.io/empty-dir";
+
+/// Whether something is mounted over an emptyDir that kubelet has not mounted: it mounts a file system in
+/// memory, of its own and whole.
+pub(crate) fn over_volume(
+    op: &Operation,
+    point: &Path,
+    may_be_kubelets: bool,
+) -> Option<&'static Cause> {
+    let plugin = op.target.volume.as_ref().map(|volume| volume.plugin.as_str());
+    (plugin == Some(EMPTY_DIR) && *point == op.target.root && !may_be_kubelets)
+        .then_some(&MOUNT_OVER_VOLUME)
+}
+
+/// Of the types that kubelet mounts for an emptyDir (`medium: Memory` and `HugePages`).
+pub(crate) fn in_memory(fs_type: &str) -> bool {
+    ["tmpfs", "hugetlbfs"].contains(&fs_type)
+}
+
+/// What a log tells of a read-only mount over a volume: the attempt failed before it came to the mount
+/// point.
+pub(crate) fn read_only_over_volume(
+    context: &Context<'_>,
+    failing: &Failing,
+    fs: &FileSystem,
+) -> Option<Draft> {
+    let op = &failing.op;
+    let cause =
+        over_volume(op, &fs.point, in_memory(&fs.fs_type)).filter(|_| op.told_by.is_some())?;
+    let mut draft = Draft::about(TrackerId::FileSystem, cause, op);
+    let point = safe_path(&fs.point);
+    draft.path.clone_from(&fs.point);
+    draft.blocks_deletion = Some(true);
+    (draft.count, draft.first) = (failing.count, failing.first);
+    let (call, outcome) = (op.call.name(), op.outcome.name());
+    let said = format!("{call} of {} failed with {outcome}", safe_path(&op.path));
+    draft.fact(format!("{said} {}", times(failing.count)), op.source());
+    let (source, fs_type) = (safe(fs.source.as_bytes()), safe(fs.fs_type.as_bytes()));
+    draft.fact(
+        format!("{point} is a mount point for the caller: {source} of type {fs_type}, read-only"),
+        Source::mountinfo(&fs.table),
+    );
+    tell_apart_over_volume(&mut draft);
+    draft.explanation = words(cause).unwrap_or_default().into();
+    draft.remedy(View::of(context, op).on_mount("umount", &fs.point), LEFT_RISK);
+    Some(draft)
+}
+
+fn tell_apart_over_volume(draft: &mut Draft) {
+    let fact = "what is mounted lies in the pod's own directory";
+    draft.rule_out(id!("node-fs-readonly"), fact);
+}
+
 /// Which of them fits a mount point below a volume's own.
 pub(crate) fn cause(op: &Operation) -> &'static Cause {
     match op.target.volume.as_ref().map_or("", |volume| volume.plugin.as_str()) {
         // Go's errors call both removals `unlinkat`: what a log tells of is not known to be a file.
-        "kubernetes.io/empty-dir" if !op.call.removes_directory() && op.told_by.is_none() => {
-            &TERMINATION_MESSAGE
-        }
-        "kubernetes.io/empty-dir" => &SUBMOUNT,
+        EMPTY_DIR if !op.call.removes_directory() && op.told_by.is_none() => &TERMINATION_MESSAGE,
+        EMPTY_DIR => &SUBMOUNT,
         SUBPATH => &SUBPATH_BUSY,
         _ => &NESTED_MOUNT,
     }
@@ -133,6 +215,11 @@ pub(crate) fn words(cause: &Cause) -> Option<&'static str> {
         ),
         (&SUBPATH_BUSY, "A subPath mount was not unmounted before its directory is removed."),
         (&NESTED_MOUNT, "Something is mounted inside the volume and must be unmounted first."),
+        (
+            &MOUNT_OVER_VOLUME,
+            "Something is mounted over the emptyDir, and kubelet removes an emptyDir on disk without an \
+             unmount. It deletes what it can reach: see that nothing valuable lies behind the mount.",
+        ),
     ];
     words.iter().find(|(known, _)| **known == *cause).map(|(_, words)| *words)
 }
@@ -154,6 +241,9 @@ pub(crate) fn tell_apart(draft: &mut Draft, op: &Operation, top: &Mount) {
             draft.suffices_beside(other);
         }
         draft.rule_out(id!("node-fs-readonly"), "the error is EBUSY, not EROFS");
+    }
+    if *draft.cause == MOUNT_OVER_VOLUME {
+        tell_apart_over_volume(draft);
     }
     if *draft.cause == SUBMOUNT {
         // One that is dead is found by a look at it, which comes first.

@@ -39,6 +39,14 @@ pub(super) const CASES: &[Case] = &[
         ..Case::PLAIN
     },
     Case {
+        id: "mount-over-volume",
+        cause: Some(CauseId::new("mount-over-volume")),
+        summary: "a directory of somebody else is mounted over an emptyDir, read-only",
+        volumes: &[TOKENS, LOGS, empty_dir("data", Kind::Covered)],
+        expected: Some(Expected { object: "/data", ..RMDIR_IS_BUSY }),
+        ..Case::PLAIN
+    },
+    Case {
         id: "volume-held-by-host-process",
         cause: Some(CauseId::new("volume-held-by-host-process")),
         summary: "a process outside the pod works in a volume in memory; its umount is EBUSY",

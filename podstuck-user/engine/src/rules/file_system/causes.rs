@@ -25,6 +25,7 @@ pub(crate) static READ_ONLY: Cause = Cause {
             "nested-mount-under-volume",
             "what is read-only is no mount inside the pod's directory",
         ),
+        like("mount-over-volume", "what is read-only is no mount inside the pod's directory"),
         like("device-io-error", "the call fails with EROFS, not with an error of the device"),
         like("nfs-stale-handle", "the call fails with EROFS, not with ESTALE"),
         like("disk-full-runtime", "the call fails with EROFS, not with ENOSPC"),
