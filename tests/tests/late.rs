@@ -6,7 +6,7 @@
 
 use std::{
     fs::{self, File},
-    io::Write,
+    io::{BufRead, BufReader, Write},
     os::{
         fd::OwnedFd,
         unix::{fs::symlink, net::UnixStream},
@@ -16,7 +16,11 @@ use std::{
 };
 
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
-use podstuck_tests::{Recorded, diagnose, of_type, requires, root_and_btf, summary};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use podstuck_tests::{Recorded, diagnose, of_type, podstuck, requires, root_and_btf, summary};
 use serde_json::Value;
 
 /// Beginning of the pods' UIDs.
@@ -97,7 +101,7 @@ impl Drop for Node {
     }
 }
 
-/// An hour of a kubelet, in short: the pod's containers end, and three attempts fail.
+/// An hour of a kubelet, in short: the pod's containers end, and the last three attempts fail.
 fn log_of(uid: &str, name: &str, error: &str) -> String {
     let line = |ago: i64, letter: char, text: &str| {
         let time = Timestamp::now().checked_sub(SignedDuration::from_secs(ago)).unwrap();
@@ -118,7 +122,7 @@ fn log_of(uid: &str, name: &str, error: &str) -> String {
         );
         line(ago, 'E', &text)
     };
-    line(3600, 'I', &killing) + &failed(3500) + &failed(3378) + &failed(3256)
+    line(3600, 'I', &killing) + &failed(344) + &failed(222) + &failed(100)
 }
 
 fn chattr(flag: &str, path: &Path) {
@@ -291,4 +295,49 @@ fn a_kubelet_that_logs_to_the_journal_is_heard() {
     let answer = answer(&lines);
     assert_eq!(answer["causes"][0]["id"], "immutable-attribute", "{answer:#}");
     assert!(answer["said"][0]["source"].as_str().unwrap().contains("journal"), "{answer:#}");
+}
+
+/// A lab that logs to a file, ended in order.
+struct LoggingLab(Child);
+
+impl Drop for LoggingLab {
+    fn drop(&mut self) {
+        kill(Pid::from_raw(self.0.id().cast_signed()), Signal::SIGINT).unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+/// Seen for the first time, a driver that is not there may be on its way: it takes a minute until that
+/// is told. kubelet has met it for minutes.
+#[test]
+fn a_driver_that_was_missed_before_is_told_at_once() {
+    requires!(root_and_btf());
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let stderr = File::options().append(true).open(log.path()).unwrap();
+    let mut lab = LoggingLab(
+        Command::new(podstuck())
+            .args(["lab", "csi-driver-not-registered"])
+            .stdout(Stdio::piped())
+            .stderr(stderr)
+            .spawn()
+            .unwrap(),
+    );
+    let mut first = String::new();
+    BufReader::new(lab.0.stdout.take().unwrap()).read_line(&mut first).unwrap();
+    let ready: Value = serde_json::from_str(&first).unwrap();
+    let of = |name: &str| ready[name].as_str().unwrap();
+    let error = "kubernetes.io/csi: Unmounter.TearDownAt failed to get CSI client: driver name x not found \
+        in the list of registered CSI drivers";
+    let said = log_of(of("pod_uid"), "csi-driver-not-registered", error);
+    File::options().append(true).open(log.path()).unwrap().write_all(said.as_bytes()).unwrap();
+
+    // Shorter than the minute.
+    let asked =
+        ["--pod-uid", of("pod_uid"), "--kubelet-root", of("kubelet_root"), "--timeout", "40s"];
+    let (lines, _) = diagnose(&asked).finish();
+    let answer = answer(&lines);
+    let cause = &answer["causes"][0];
+    assert_eq!(cause["id"], "csi-driver-not-registered", "{answer:#}");
+    assert_eq!(cause["certainty"], "firm", "{cause:#}");
+    assert!(cause["evidence"].to_string().contains("kubelet says"), "{cause:#}");
 }

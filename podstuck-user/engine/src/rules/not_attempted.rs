@@ -11,6 +11,7 @@ use crate::{
         identity::Target,
         node::{PodState, VolumeData, VolumeState},
         path::{safe, safe_path},
+        said::Said,
         time::Monotonic,
     },
     rules::{left_mounted, not_attempted_words},
@@ -130,6 +131,8 @@ pub(crate) struct Suspect<'a> {
     pub(crate) taken_down: bool,
     /// The pod had tokens, and has none any more.
     pub(crate) lost_tokens: bool,
+    /// What kubelet's log complains of, since when and in which words.
+    pub(crate) said: Option<(Monotonic, &'a Said)>,
     pub(crate) kubelet_runs: bool,
     pub(crate) at: Monotonic,
 }
@@ -167,7 +170,7 @@ pub(crate) fn draft(
     let path = if *fault == Fault::NoData { volume.path.join(FILE) } else { path.clone() };
     let mut draft =
         Draft::about_state(TrackerId::NotAttempted, cause, target_id, target, path, *at);
-    draft.first = suspect.since;
+    draft.first = suspect.said.map_or(suspect.since, |(first, _)| first.min(suspect.since));
     draft.blocks_deletion = (*fault != Fault::NotAttempted).then_some(true);
     if *fault == Fault::NotAttempted {
         draft.severity = Severity::Info;
@@ -189,7 +192,7 @@ pub(crate) fn draft(
 impl Suspect<'_> {
     /// Whether it is known that the pod is being taken down, and not only that it looks so.
     pub(crate) fn is_going(&self) -> bool {
-        self.taken_down || self.lost_tokens
+        self.taken_down || self.lost_tokens || self.said.is_some()
     }
 
     /// Whether it has been silent for so long that one of kubelet's attempts must lie within, also
@@ -212,8 +215,13 @@ fn state(draft: &mut Draft, suspect: &Suspect<'_>) {
         "containers of the pod were started, and no process is left in its control groups",
         Source::proc("control groups"),
     );
+    if let Some((first, said)) = suspect.said {
+        let next = said.retry.map(|retry| format!("; not tried again before {retry:.0}"));
+        let text = format!("kubelet says: {}{}", said.text, next.unwrap_or_default());
+        draft.fact_since(text, Source::Log(said.source.clone()), first);
+    }
     let window = suspect.window.as_secs();
-    if !suspect.tried.any() && !suspect.volume.mounts.is_empty() {
+    if window > 0 && !suspect.tried.any() && !suspect.volume.mounts.is_empty() {
         draft.fact_since(
             format!("nobody called umount2 on it in {window} s of watching"),
             Source::Probe,

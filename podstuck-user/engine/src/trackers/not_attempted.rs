@@ -10,6 +10,7 @@ use std::{
 use podstuck_common::record::reason;
 
 use crate::{
+    backoff,
     bounded::Bounded,
     event::{Event, Thresholds, What},
     model::{
@@ -17,6 +18,7 @@ use crate::{
         identity::TargetKind,
         node::{NodeSample, PodState, Registration, VolumeData, VolumeState},
         operation::Operation,
+        said::Said,
         time::Monotonic,
     },
     rules::not_attempted::{self, Fault, Suspect},
@@ -47,6 +49,8 @@ pub(crate) struct NotAttempted {
     had_tokens: HashSet<String>,
     /// By their id: mounts of volumes, and when each was first seen.
     mounted: HashMap<u32, Monotonic>,
+    /// By UID and what is said of the pod.
+    said: Bounded<(String, Complaint), Told>,
 }
 
 impl Default for NotAttempted {
@@ -58,8 +62,48 @@ impl Default for NotAttempted {
             taken_down: Bounded::new(REMEMBERED),
             had_tokens: HashSet::new(),
             mounted: HashMap::new(),
+            said: Bounded::new(REMEMBERED),
         }
     }
+}
+
+/// What kubelet's log complains of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Complaint {
+    /// The driver cannot be asked.
+    NoDriver,
+    /// kubelet does not find what it wrote about the volume.
+    NoData,
+}
+
+impl Complaint {
+    /// By kubelet's words (pkg/volume/csi: `newCsiDriverClient`, `loadVolumeData`) and gRPC's.
+    fn of(text: &str) -> Option<Self> {
+        let has = |words: &[&str]| words.iter().any(|words| text.contains(words));
+        if has(&[
+            "not found in the list of registered CSI drivers",
+            "rpc error: code = Unavailable",
+        ]) {
+            return Some(Self::NoDriver);
+        }
+        has(&["volume data file", "vol_data.json"]).then_some(Self::NoData)
+    }
+
+    /// What would be complained of, if this is at fault.
+    fn about(fault: Fault) -> Option<Self> {
+        match fault {
+            Fault::DriverAbsent | Fault::DriverDeaf => Some(Self::NoDriver),
+            Fault::NoData => Some(Self::NoData),
+            _ => None,
+        }
+    }
+}
+
+/// Said for the first and the last time.
+struct Told {
+    first: Monotonic,
+    last: Monotonic,
+    said: Said,
 }
 
 struct Followed {
@@ -83,6 +127,21 @@ impl NotAttempted {
             && (op.call == Call::Umount2 || op.has(reason::ROOT_GONE))
         {
             self.taken_down.insert(pod.uid.clone(), op.end);
+        }
+    }
+
+    /// Takes note of what kubelet says.
+    fn listen(&mut self, context: &Context<'_>, said: &Said) {
+        let Some(complaint) = Complaint::of(&said.text) else { return };
+        let ago = context.calendar.duration_since(said.at).unsigned_abs();
+        let ago = u64::try_from(ago.as_nanos()).unwrap_or(u64::MAX);
+        let at = Monotonic(context.now.0.saturating_sub(ago));
+        let key = (said.uid.clone(), complaint);
+        let new = || Told { first: at, last: at, said: said.clone() };
+        let told = self.said.or_insert_with(key, new);
+        told.first = told.first.min(at);
+        if at >= told.last {
+            (told.last, told.said) = (at, said.clone());
         }
     }
 
@@ -113,7 +172,10 @@ impl NotAttempted {
                 }
                 let mut followed = self.follow(volume, fault, &tried, begun, sample.at);
                 let window = sample.at.since(followed.since);
-                if window >= needed(fault, context.thresholds) {
+                // It has lasted for longer than anybody has watched, by who met it.
+                let said = self.complaint(pod, fault, sample.at);
+                let told = said.map_or(Duration::ZERO, |told| sample.at.since(told.first));
+                if window.max(told) >= needed(fault, context.thresholds) {
                     followed.told = true;
                     let suspect = Suspect {
                         pod,
@@ -126,6 +188,7 @@ impl NotAttempted {
                         taken_down: self.taken_down.contains(&pod.uid),
                         lost_tokens: self.had_tokens.contains(&pod.uid)
                             && !not_attempted::has_tokens(pod),
+                        said: said.map(|told| (told.first, &told.said)),
                         kubelet_runs: !sample.kubelets.is_empty(),
                         at: sample.at,
                     };
@@ -154,6 +217,13 @@ impl NotAttempted {
             Fault::Forgotten if sample.kubelets.is_empty() => Some(Fault::NotAttempted),
             fault => Some(fault),
         }
+    }
+
+    /// What kubelet's last attempts met, if it would meet it again. After a longer silence there was an
+    /// attempt that met something else.
+    fn complaint(&self, pod: &PodState, fault: Fault, now: Monotonic) -> Option<&Told> {
+        let told = self.said.get(&(pod.uid.clone(), Complaint::about(fault)?))?;
+        (now.since(told.last) <= backoff::CAP * 2).then_some(told)
     }
 
     /// Goes on with the same fault of the same mounts, or begins.
@@ -211,13 +281,14 @@ impl Tracker for NotAttempted {
     fn take(&mut self, event: &Event, context: &Context<'_>, steps: &mut Steps) {
         match &event.what {
             What::Operation(op) => self.observe(op),
+            What::Said(said) => self.listen(context, said),
             What::Sample(sample) => self.sampled(context, sample, steps),
             _ => {}
         }
     }
 
     fn dropped(&self) -> u64 {
-        self.failed.dropped() + self.taken_down.dropped()
+        self.failed.dropped() + self.taken_down.dropped() + self.said.dropped()
     }
 }
 

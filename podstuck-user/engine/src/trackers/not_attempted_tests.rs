@@ -263,3 +263,46 @@ fn a_container_that_tidies_up_takes_nothing_down() {
     played.0.ask(&op);
     assert!(played.0.tracker.taken_down.is_empty());
 }
+
+#[test]
+fn a_complaint_is_known_by_kubelets_words() {
+    let of = Complaint::of;
+    assert_eq!(
+        of("driver name x not found in the list of registered CSI drivers"),
+        Some(Complaint::NoDriver)
+    );
+    assert_eq!(of("rpc error: code = Unavailable desc = dial unix"), Some(Complaint::NoDriver));
+    assert_eq!(of("unmounter failed to load volume data file [/k]: EOF"), Some(Complaint::NoData));
+    assert_eq!(of("rpc error: code = NotFound desc = no such volume"), None);
+}
+
+/// The first look at a pod whose driver is gone, where kubelet has complained at these seconds.
+fn first_look(complaints: &[i64], at: u64) -> Option<(&'static str, Certainty)> {
+    let mut played = Played::new();
+    for second in complaints {
+        let said = Said {
+            uid: UID.into(),
+            at: jiff::Timestamp::from_second(*second).unwrap(),
+            retry: None,
+            text: "driver name x not found in the list of registered CSI drivers".into(),
+            source: "log".into(),
+            times: 1,
+        };
+        let at = Monotonic(at * 1_000_000_000);
+        played.0.take(at, What::Said(Box::new(said)));
+    }
+    let told = played.sample(&pod(vec![csi(Registration::Absent)]), at);
+    told.into_iter().find_map(|verdict| match verdict {
+        Verdict::Found(draft) => Some((draft.id(), draft.certainty())),
+        _ => None,
+    })
+}
+
+#[test]
+fn what_kubelet_complained_of_is_told_at_the_first_look() {
+    let expected = Some(("csi-driver-not-registered", Certainty::Firm));
+    assert_eq!(first_look(&[3000, 3122], 3200), expected);
+    assert_eq!(first_look(&[3180], 3200), None, "it may be a restart");
+    assert_eq!(first_look(&[1000, 1122], 3200), None, "an attempt since met something else");
+    assert_eq!(first_look(&[], 3200), None);
+}
