@@ -46,7 +46,11 @@ impl Node {
         fs::create_dir_all(node.volume()).unwrap();
         fs::write(node.volume().join("kept"), "data").unwrap();
         let error = error.replace("{}", node.volume().to_str().unwrap());
-        fs::write(program.with_extension("log"), log_of(&node.uid, &node.name(), &error)).unwrap();
+        fs::write(
+            program.with_extension("log"),
+            log_of(&node.uid, &node.name(), &node.unique_name(), &error),
+        )
+        .unwrap();
         node
     }
 
@@ -67,6 +71,11 @@ impl Node {
 
     fn name(&self) -> String {
         format!("late-{}", &self.uid[self.uid.len() - 2..])
+    }
+
+    /// Of the volume, in kubelet's words.
+    fn unique_name(&self) -> String {
+        format!("kubernetes.io/empty-dir/{}-data", self.uid)
     }
 
     /// Asks about the pod by its name.
@@ -102,7 +111,7 @@ impl Drop for Node {
 }
 
 /// An hour of a kubelet, in short: the pod's containers end, and the last three attempts fail.
-fn log_of(uid: &str, name: &str, error: &str) -> String {
+fn log_of(uid: &str, name: &str, volume: &str, error: &str) -> String {
     let line = |ago: i64, letter: char, text: &str| {
         let time = Timestamp::now().checked_sub(SignedDuration::from_secs(ago)).unwrap();
         let local = time.to_zoned(TimeZone::system()).strftime("%m%d %H:%M:%S.%6f").to_string();
@@ -115,10 +124,10 @@ fn log_of(uid: &str, name: &str, error: &str) -> String {
         let retry = Timestamp::now().checked_add(SignedDuration::from_secs(600)).unwrap();
         let retry = retry.strftime("%F %T.%f +0000 UTC");
         let text = format!(
-            "Operation for \"{{volumeName:kubernetes.io/empty-dir/{uid}-data podName:{uid} nodeName:}}\" \
+            "Operation for \"{{volumeName:{volume} podName:{uid} nodeName:}}\" \
              failed. No retries permitted until {retry} m=+9.5 (durationBeforeRetry 2m2s). Error: \
-             UnmountVolume.TearDown failed for volume \"kubernetes.io/empty-dir/{uid}-data\" (UniqueName: \
-             \"kubernetes.io/empty-dir/{uid}-data\") pod \"{uid}\" (UID: \"{uid}\") : {error}"
+             UnmountVolume.TearDown failed for volume \"{volume}\" (UniqueName: \
+             \"{volume}\") pod \"{uid}\" (UID: \"{uid}\") : {error}"
         );
         line(ago, 'E', &text)
     };
@@ -290,7 +299,10 @@ fn a_kubelet_that_logs_to_the_journal_is_heard() {
     fs::write(&file, "data").unwrap();
     chattr("+i", &file);
     let error = format!("unlinkat {}: operation not permitted", file.display());
-    let _journal = JournalFile::new(node.kubelet.id(), &log_of(&node.uid, &node.name(), &error));
+    let _journal = JournalFile::new(
+        node.kubelet.id(),
+        &log_of(&node.uid, &node.name(), &node.unique_name(), &error),
+    );
     let (lines, _) = node.diagnose("100s");
     let answer = answer(&lines);
     assert_eq!(answer["causes"][0]["id"], "immutable-attribute", "{answer:#}");
@@ -307,37 +319,51 @@ impl Drop for LoggingLab {
     }
 }
 
+/// Plays a lab whose kubelet has had this error of its CSI volume; what is found.
+fn asked_of_a_driver(lab: &str, error: &str) -> Value {
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let open = || File::options().append(true).open(log.path()).unwrap();
+    let mut command = Command::new(podstuck());
+    command.args(["lab", lab]).stdout(Stdio::piped()).stderr(open());
+    let mut running = LoggingLab(command.spawn().unwrap());
+    let mut first = String::new();
+    BufReader::new(running.0.stdout.take().unwrap()).read_line(&mut first).unwrap();
+    let ready: Value = serde_json::from_str(&first).unwrap();
+    let of = |name: &str| ready[name].as_str().unwrap();
+    let volume = Path::new(of("path")).parent().unwrap();
+    let data = fs::read_to_string(volume.join("vol_data.json")).unwrap();
+    let data: Value = serde_json::from_str(&data).unwrap();
+    let text = |name: &str| data[name].as_str().unwrap();
+    let volume = format!("kubernetes.io/csi/{}^{}", text("driverName"), text("volumeHandle"));
+    let error = format!("kubernetes.io/csi: Unmounter.TearDownAt failed: {error}");
+    let said = log_of(of("pod_uid"), lab, &volume, &error);
+    open().write_all(said.as_bytes()).unwrap();
+
+    // Shorter than the time that it takes without a log.
+    let asked =
+        ["--pod-uid", of("pod_uid"), "--kubelet-root", of("kubelet_root"), "--timeout", "40s"];
+    let (lines, _) = diagnose(&asked).finish();
+    let cause = answer(&lines)["causes"][0].clone();
+    assert_eq!(cause["certainty"], "firm", "{lines:#?}");
+    assert!(cause["evidence"].to_string().contains("kubelet says"), "{cause:#}");
+    cause
+}
+
 /// Seen for the first time, a driver that is not there may be on its way: it takes a minute until that
 /// is told. kubelet has met it for minutes.
 #[test]
 fn a_driver_that_was_missed_before_is_told_at_once() {
     requires!(root_and_btf());
-    let log = tempfile::NamedTempFile::new().unwrap();
-    let stderr = File::options().append(true).open(log.path()).unwrap();
-    let mut lab = LoggingLab(
-        Command::new(podstuck())
-            .args(["lab", "csi-driver-not-registered"])
-            .stdout(Stdio::piped())
-            .stderr(stderr)
-            .spawn()
-            .unwrap(),
-    );
-    let mut first = String::new();
-    BufReader::new(lab.0.stdout.take().unwrap()).read_line(&mut first).unwrap();
-    let ready: Value = serde_json::from_str(&first).unwrap();
-    let of = |name: &str| ready[name].as_str().unwrap();
-    let error = "kubernetes.io/csi: Unmounter.TearDownAt failed to get CSI client: driver name x not found \
-        in the list of registered CSI drivers";
-    let said = log_of(of("pod_uid"), "csi-driver-not-registered", error);
-    File::options().append(true).open(log.path()).unwrap().write_all(said.as_bytes()).unwrap();
+    let error = "driver name x not found in the list of registered CSI drivers";
+    let cause = asked_of_a_driver("csi-driver-not-registered", error);
+    assert_eq!(cause["id"], "csi-driver-not-registered", "{cause:#}");
+}
 
-    // Shorter than the minute.
-    let asked =
-        ["--pod-uid", of("pod_uid"), "--kubelet-root", of("kubelet_root"), "--timeout", "40s"];
-    let (lines, _) = diagnose(&asked).finish();
-    let answer = answer(&lines);
-    let cause = &answer["causes"][0];
-    assert_eq!(cause["id"], "csi-driver-not-registered", "{answer:#}");
-    assert_eq!(cause["certainty"], "firm", "{cause:#}");
-    assert!(cause["evidence"].to_string().contains("kubelet says"), "{cause:#}");
+/// What looks as if the driver had forgotten the volume: it is there, and nobody unmounts.
+#[test]
+fn a_driver_that_answers_with_errors_is_not_said_to_have_forgotten() {
+    requires!(root_and_btf());
+    let error = "rpc error: code = NotFound desc = volume x does not exist in the volumes list";
+    let cause = asked_of_a_driver("csi-driver-lost-publish-state-silent", error);
+    assert_eq!(cause["id"], "csi-driver-error", "{cause:#}");
 }

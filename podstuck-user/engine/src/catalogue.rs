@@ -11,9 +11,10 @@ use crate::{
 };
 
 /// Every cause that a finding can have, in the order in which documents list them.
-pub static ALL: [&Cause; 50] = [
+pub static ALL: [&Cause; 51] = [
     &left_mounted::LOST_PUBLISH_STATE,
     &not_attempted::NOT_REGISTERED,
+    &not_attempted::DRIVER_ERROR,
     &left_mounted::WRONG_NAMESPACE,
     &not_attempted::VOL_DATA_LOST,
     &not_attempted::NOT_ATTEMPTED,

@@ -15,6 +15,8 @@ use super::{
 pub struct Said {
     /// UID of the pod.
     pub uid: String,
+    /// The volume, as kubelet names it: `kubernetes.io/csi/DRIVER^HANDLE` for one of a CSI driver.
+    pub volume: String,
     /// When it was written.
     pub at: Timestamp,
     /// No attempt is made before; `None` where the line does not say.

@@ -38,6 +38,7 @@ pub(crate) static NOT_REGISTERED: Cause = Cause {
     look_alikes: &[
         like("csi-driver-lost-publish-state", "the driver is not there; that one answers"),
         like("vol-data-missing-or-corrupt", "vol_data.json can be read, and names the driver"),
+        like("csi-driver-error", "the driver is not there, and answers nothing"),
     ],
     ways_out: &[
         way("bring the driver back", ""),
@@ -51,6 +52,33 @@ pub(crate) static NOT_REGISTERED: Cause = Cause {
     source: &[
         "kubernetes pkg/volume/csi/csi_client.go, newCsiDriverClient",
         "kubernetes pkg/volume/csi/csi_mounter.go, TearDownAt",
+    ],
+};
+
+/// The driver says no.
+pub(crate) static DRIVER_ERROR: Cause = Cause {
+    id: CauseId::new("csi-driver-error"),
+    title: "the CSI driver answers each attempt to unpublish the volume with an error",
+    stage: Stage::Volumes,
+    kind: Kind::Cause,
+    meaning: "The driver is there and answers kubelet's NodeUnpublishVolume with an error: it does not \
+        know the volume, cannot unmount it, or cannot reach its storage. kubelet asks again, at last \
+        every two minutes, and makes no call on the path before the driver has succeeded.",
+    confirmed_by: &[
+        "kubelet's log has the error of the last attempts, and it is not Unavailable",
+        "the driver is registered, and somebody listens on its socket",
+        "the volume is still mounted",
+    ],
+    log: log("kubelet", "UnmountVolume.TearDown failed ... rpc error: code ="),
+    look_alikes: &[like("csi-driver-not-registered", "the driver is there, and answers")],
+    ways_out: &[
+        way("the driver's own log says why: repair that, or restart the driver", ""),
+        way("`umount` the path by hand, where the driver does not know the volume any more", ""),
+    ],
+    tried: &[],
+    source: &[
+        "kubernetes pkg/volume/csi/csi_mounter.go, TearDownAt",
+        "container-storage-interface spec.md, NodeUnpublishVolume Errors",
     ],
 };
 
@@ -105,6 +133,8 @@ pub(crate) enum Fault {
     DriverAbsent,
     /// It has one, and nobody listens.
     DriverDeaf,
+    /// It answers with errors.
+    DriverError,
     /// The driver is there, and nobody unmounts.
     Forgotten,
     /// An unmount succeeded, and the path is still mounted there.
@@ -160,6 +190,7 @@ pub(crate) fn draft(
     let Suspect { volume, fault, at, .. } = suspect;
     let cause = match fault {
         Fault::DriverAbsent | Fault::DriverDeaf => &NOT_REGISTERED,
+        Fault::DriverError => &DRIVER_ERROR,
         Fault::Forgotten => left_mounted::cause(1, None),
         Fault::Stacked => left_mounted::cause(1, Some(true)),
         Fault::WrongNamespace => left_mounted::cause(1, Some(false)),
@@ -180,6 +211,7 @@ pub(crate) fn draft(
         Fault::DriverAbsent | Fault::DriverDeaf => {
             not_attempted_words::not_registered(context, &mut draft, suspect)
         }
+        Fault::DriverError => not_attempted_words::driver_error(context, &mut draft, suspect),
         Fault::Forgotten => left_mounted::forgotten(context, &mut draft, suspect),
         Fault::Stacked => left_mounted::stacked(context, &mut draft, suspect),
         Fault::WrongNamespace => left_mounted::wrong_namespace(context, &mut draft, suspect),

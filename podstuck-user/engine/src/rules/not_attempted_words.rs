@@ -73,6 +73,26 @@ pub(crate) fn not_registered(context: &Context<'_>, draft: &mut Draft, suspect: 
         id!("vol-data-missing-or-corrupt"),
         "vol_data.json can be read, and names the driver",
     );
+    draft.rule_out(id!("csi-driver-error"), "the driver is not there, and answers nothing");
+    if !suspect.is_going() {
+        draft.doubt("whether the pod is to go: it may never have had tokens");
+    }
+}
+
+pub(crate) fn driver_error(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>) {
+    let (name, socket) = driver(suspect);
+    draft.fact(format!("somebody listens on {socket}"), Source::proc("/proc/*/net/unix"));
+    draft.explanation = format!(
+        "The CSI driver {name} is there, and answers kubelet's NodeUnpublishVolume with an error, at each \
+         attempt. kubelet asks again, at last every two minutes, and touches nothing before. The \
+         driver's log says more about the error."
+    );
+    draft.remedy(
+        "kubectl get pods --all-namespaces --field-selector spec.nodeName=$(hostname) -o wide",
+        "none; finds the driver's pod on this node, whose log says why it fails",
+    );
+    umount(context, draft, suspect, UMOUNT_RISK);
+    draft.rule_out(id!("csi-driver-not-registered"), "the driver is there, and answers");
     if !suspect.is_going() {
         draft.doubt("whether the pod is to go: it may never have had tokens");
     }

@@ -49,8 +49,8 @@ pub(crate) struct NotAttempted {
     had_tokens: HashSet<String>,
     /// By their id: mounts of volumes, and when each was first seen.
     mounted: HashMap<u32, Monotonic>,
-    /// By UID and what is said of the pod.
-    said: Bounded<(String, Complaint), Told>,
+    /// By UID, what is said, and the volume, which is unknown where kubelet has lost what it knew of it.
+    said: Bounded<(String, Complaint, String), Told>,
 }
 
 impl Default for NotAttempted {
@@ -72,6 +72,8 @@ impl Default for NotAttempted {
 enum Complaint {
     /// The driver cannot be asked.
     NoDriver,
+    /// The driver answers with an error.
+    DriverError,
     /// kubelet does not find what it wrote about the volume.
     NoData,
 }
@@ -86,6 +88,9 @@ impl Complaint {
         ]) {
             return Some(Self::NoDriver);
         }
+        if has(&["rpc error: code = "]) {
+            return Some(Self::DriverError);
+        }
         has(&["volume data file", "vol_data.json"]).then_some(Self::NoData)
     }
 
@@ -93,6 +98,7 @@ impl Complaint {
     fn about(fault: Fault) -> Option<Self> {
         match fault {
             Fault::DriverAbsent | Fault::DriverDeaf => Some(Self::NoDriver),
+            Fault::DriverError => Some(Self::DriverError),
             Fault::NoData => Some(Self::NoData),
             _ => None,
         }
@@ -103,6 +109,8 @@ impl Complaint {
 struct Told {
     first: Monotonic,
     last: Monotonic,
+    /// By so many lines.
+    lines: u64,
     said: Said,
 }
 
@@ -136,10 +144,12 @@ impl NotAttempted {
         let ago = context.calendar.duration_since(said.at).unsigned_abs();
         let ago = u64::try_from(ago.as_nanos()).unwrap_or(u64::MAX);
         let at = Monotonic(context.now.0.saturating_sub(ago));
-        let key = (said.uid.clone(), complaint);
-        let new = || Told { first: at, last: at, said: said.clone() };
+        let volume = if complaint == Complaint::NoData { "" } else { &said.volume };
+        let key = (said.uid.clone(), complaint, volume.to_owned());
+        let new = || Told { first: at, last: at, lines: 0, said: said.clone() };
         let told = self.said.or_insert_with(key, new);
         told.first = told.first.min(at);
+        told.lines += 1;
         if at >= told.last {
             (told.last, told.said) = (at, said.clone());
         }
@@ -173,7 +183,7 @@ impl NotAttempted {
                 let mut followed = self.follow(volume, fault, &tried, begun, sample.at);
                 let window = sample.at.since(followed.since);
                 // It has lasted for longer than anybody has watched, by who met it.
-                let said = self.complaint(pod, fault, sample.at);
+                let said = self.complaint(pod, volume, fault, sample.at);
                 let told = said.map_or(Duration::ZERO, |told| sample.at.since(told.first));
                 if window.max(told) >= needed(fault, context.thresholds) {
                     followed.told = true;
@@ -214,6 +224,14 @@ impl NotAttempted {
     ) -> Option<Fault> {
         match fault(pod, volume, tried, self.taken_down.contains(&pod.uid))? {
             // Whatever the driver does, somebody must ask it.
+            // One error may be a moment's.
+            Fault::Forgotten
+                if self
+                    .complaint(pod, volume, Fault::DriverError, sample.at)
+                    .is_some_and(|told| told.lines > 1) =>
+            {
+                Some(Fault::DriverError)
+            }
             Fault::Forgotten if sample.kubelets.is_empty() => Some(Fault::NotAttempted),
             fault => Some(fault),
         }
@@ -221,8 +239,20 @@ impl NotAttempted {
 
     /// What kubelet's last attempts met, if it would meet it again. After a longer silence there was an
     /// attempt that met something else.
-    fn complaint(&self, pod: &PodState, fault: Fault, now: Monotonic) -> Option<&Told> {
-        let told = self.said.get(&(pod.uid.clone(), Complaint::about(fault)?))?;
+    fn complaint(
+        &self,
+        pod: &PodState,
+        volume: &VolumeState,
+        fault: Fault,
+        now: Monotonic,
+    ) -> Option<&Told> {
+        let name = match volume.csi.as_ref().map(|csi| &csi.data) {
+            Some(VolumeData::Known { driver, handle, .. }) => {
+                format!("kubernetes.io/csi/{driver}^{handle}")
+            }
+            _ => String::new(),
+        };
+        let told = self.said.get(&(pod.uid.clone(), Complaint::about(fault)?, name))?;
         (now.since(told.last) <= backoff::CAP * 2).then_some(told)
     }
 
@@ -342,6 +372,7 @@ fn fault(pod: &PodState, volume: &VolumeState, tried: &Tried, seen: bool) -> Opt
 /// How long it must have lasted.
 fn needed(fault: Fault, thresholds: Thresholds) -> Duration {
     match fault {
+        Fault::DriverError => Duration::ZERO,
         Fault::Forgotten | Fault::NotAttempted => thresholds.not_attempted,
         _ => thresholds.not_attempted / PART,
     }

@@ -273,25 +273,32 @@ fn a_complaint_is_known_by_kubelets_words() {
     );
     assert_eq!(of("rpc error: code = Unavailable desc = dial unix"), Some(Complaint::NoDriver));
     assert_eq!(of("unmounter failed to load volume data file [/k]: EOF"), Some(Complaint::NoData));
-    assert_eq!(of("rpc error: code = NotFound desc = no such volume"), None);
+    assert_eq!(of("rpc error: code = NotFound desc = gone"), Some(Complaint::DriverError));
+    assert_eq!(of("unlinkat /k/f: operation not permitted"), None);
 }
 
-/// The first look at a pod whose driver is gone, where kubelet has complained at these seconds.
-fn first_look(complaints: &[i64], at: u64) -> Option<(&'static str, Certainty)> {
+/// The first look at a pod, where kubelet has complained at these seconds.
+fn first_look(
+    registration: Registration,
+    text: &str,
+    complaints: &[i64],
+    at: u64,
+) -> Option<(&'static str, Certainty)> {
     let mut played = Played::new();
     for second in complaints {
         let said = Said {
             uid: UID.into(),
+            volume: "kubernetes.io/csi/d.example^h".into(),
             at: jiff::Timestamp::from_second(*second).unwrap(),
             retry: None,
-            text: "driver name x not found in the list of registered CSI drivers".into(),
+            text: text.into(),
             source: "log".into(),
             times: 1,
         };
         let at = Monotonic(at * 1_000_000_000);
         played.0.take(at, What::Said(Box::new(said)));
     }
-    let told = played.sample(&pod(vec![csi(Registration::Absent)]), at);
+    let told = played.sample(&pod(vec![csi(registration)]), at);
     told.into_iter().find_map(|verdict| match verdict {
         Verdict::Found(draft) => Some((draft.id(), draft.certainty())),
         _ => None,
@@ -300,9 +307,24 @@ fn first_look(complaints: &[i64], at: u64) -> Option<(&'static str, Certainty)> 
 
 #[test]
 fn what_kubelet_complained_of_is_told_at_the_first_look() {
+    let first_look = |complaints: &[i64], at| {
+        let text = "driver name x not found in the list of registered CSI drivers";
+        first_look(Registration::Absent, text, complaints, at)
+    };
     let expected = Some(("csi-driver-not-registered", Certainty::Firm));
     assert_eq!(first_look(&[3000, 3122], 3200), expected);
     assert_eq!(first_look(&[3180], 3200), None, "it may be a restart");
     assert_eq!(first_look(&[1000, 1122], 3200), None, "an attempt since met something else");
     assert_eq!(first_look(&[], 3200), None);
+}
+
+#[test]
+fn a_driver_that_answers_with_errors_has_not_forgotten() {
+    let text =
+        "kubernetes.io/csi: Unmounter.TearDownAt failed: rpc error: code = NotFound desc = x";
+    let first_look =
+        |complaints: &[i64]| first_look(Registration::Listening, text, complaints, 3200);
+    assert_eq!(first_look(&[3000, 3122]), Some(("csi-driver-error", Certainty::Firm)));
+    assert_eq!(first_look(&[3122]), None, "one may be a moment's");
+    assert_eq!(first_look(&[1000, 1122]), None, "an attempt since met something else");
 }

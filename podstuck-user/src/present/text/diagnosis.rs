@@ -128,6 +128,7 @@ mod tests {
         let mut answer = answer(Vec::new(), false);
         answer.said = vec![Said {
             uid: "u".into(),
+            volume: String::new(),
             at: sample::time(9),
             retry: Some(sample::time(70)),
             text: "unlinkat /k/f: operation not permitted".into(),

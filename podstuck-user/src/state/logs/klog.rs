@@ -28,7 +28,17 @@ pub(super) enum Entry {
     /// A pod's name and UID.
     Named { namespace: String, name: String, uid: String },
     /// An operation on a pod's volume failed.
-    Failed { uid: String, at: Timestamp, retry: Option<Timestamp>, error: String },
+    Failed(Failed),
+}
+
+/// A failed operation.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Failed {
+    pub(super) uid: String,
+    pub(super) volume: String,
+    pub(super) at: Timestamp,
+    pub(super) retry: Option<Timestamp>,
+    pub(super) error: String,
 }
 
 /// Whether an entry begins with this line: others go on with the entry before.
@@ -50,7 +60,7 @@ static OLD_POD: LazyLock<Regex> = LazyLock::new(|| {
 });
 static FAILED: LazyLock<Regex> = LazyLock::new(|| {
     fixed(concat!(
-        r#"(?s)^Operation for "\{volumeName:\S* podName:([0-9a-f-]+) nodeName:\}" failed\. "#,
+        r#"(?s)^Operation for "\{volumeName:(\S*) podName:([0-9a-f-]+) nodeName:\}" failed\. "#,
         r"No retries permitted until (\S+ \S+ \S+) .*?\(durationBeforeRetry [0-9a-z.]+\)\. Error: (.*)$"
     ))
 });
@@ -85,13 +95,15 @@ pub(super) fn parse(text: &str, now: Timestamp) -> Option<Entry> {
         return named(&found[2], &found[1], &found[3]);
     }
     let found = FAILED.captures(message)?;
-    let uid = found[1].to_owned();
-    let retry = found[2].parse_time();
-    let error = unquoted(found[3].trim_end());
+    let (volume, uid) = (found[1].to_owned(), found[2].to_owned());
+    let retry = found[3].parse_time();
+    let error = unquoted(found[4].trim_end());
     let error = PREFIX.captures(&error).map_or_else(|| error.clone(), |rest| rest[1].to_owned());
     let at = time(&header[1], &header[2], &header[3], now)?;
     let end = error.floor_char_boundary(ERROR_MAX);
-    is_pod_uid(uid.as_bytes()).then(|| Entry::Failed { uid, at, retry, error: error[..end].into() })
+    let error = error[..end].to_owned();
+    let known = is_pod_uid(uid.as_bytes());
+    known.then_some(Entry::Failed(Failed { uid, volume, at, retry, error }))
 }
 
 /// Go's `time.Time.String`, up to the name of the zone.
@@ -222,8 +234,11 @@ mod tests {
             "UnmountVolume.TearDown failed for volume \"kubernetes.io/empty-dir/{UID}-data\" \
              (UniqueName: \"x\") pod \"{UID}\" (UID: \"{UID}\") : unlinkat {path}: operation not permitted"
         ));
-        let Some(Entry::Failed { uid, retry, error, .. }) = parse(&text, now()) else { panic!() };
-        assert_eq!(uid, UID);
+        let Some(Entry::Failed(Failed { uid, volume, retry, error, .. })) = parse(&text, now())
+        else {
+            panic!()
+        };
+        assert_eq!((uid.as_str(), volume), (UID, format!("kubernetes.io/empty-dir/{UID}-data")));
         assert_eq!(retry, "2026-03-01T23:12:33.841373347Z".parse().ok());
         assert_eq!(error, format!("unlinkat {path}: operation not permitted"));
         let call = named_call(&error).unwrap();
@@ -237,7 +252,7 @@ mod tests {
             "\"UnmountVolume.TearDown failed for volume \\\"pv\\\" (UniqueName: \\\"x\\\") pod \
              \\\"{UID}\\\" (UID: \\\"{UID}\\\") : kubernetes.io/csi: rpc error: code = NotFound\""
         ));
-        let Some(Entry::Failed { error, .. }) = parse(&quoted, now()) else { panic!() };
+        let Some(Entry::Failed(Failed { error, .. })) = parse(&quoted, now()) else { panic!() };
         assert_eq!(error, "kubernetes.io/csi: rpc error: code = NotFound");
         assert_eq!(named_call(&error), None);
         let umount = failed(&format!(
@@ -245,7 +260,7 @@ mod tests {
              \"{UID}\") : unmount failed: exit status 32\nUnmounting arguments: /k/data\nOutput: umount: \
              /k/data: target is busy.\n\n"
         ));
-        let Some(Entry::Failed { error, .. }) = parse(&umount, now()) else { panic!() };
+        let Some(Entry::Failed(Failed { error, .. })) = parse(&umount, now()) else { panic!() };
         let call = named_call(&error).unwrap();
         assert_eq!((call.call, call.path.to_str()), (Call::Umount2, Some("/k/data")));
         assert!(!shown(&error).contains('\n') && shown("a\u{1b}[2J\nb") == r"a\x1b[2J b");

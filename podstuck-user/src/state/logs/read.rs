@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     NamedPod,
-    klog::{self, Entry},
+    klog::{self, Entry, Failed},
     place,
 };
 use crate::{
@@ -66,18 +66,22 @@ struct Found {
     attempts: VecDeque<Failed>,
 }
 
-struct Failed {
-    uid: String,
-    at: Timestamp,
-    retry: Option<Timestamp>,
-    error: String,
-}
-
 fn attempt(source: &str, failed: Failed) -> (Said, Option<NamedCall>) {
-    let Failed { uid, at, retry, error } = failed;
+    let Failed { uid, volume, at, retry, error } = failed;
     let call = klog::named_call(&error);
     let text = klog::shown(&error);
-    (Said { uid, at, retry, text, source: source.into(), times: 1 }, call)
+    (
+        Said {
+            uid,
+            volume: klog::shown(&volume),
+            at,
+            retry,
+            text,
+            source: source.into(),
+            times: 1,
+        },
+        call,
+    )
 }
 
 fn search(text: impl Read, now: Timestamp) -> Result<Found> {
@@ -105,11 +109,11 @@ fn take(found: &mut Found, entry: &str, now: Timestamp) {
         Some(Entry::Named { namespace, name, uid }) if found.pods.len() < PODS => {
             found.pods.insert(NamedPod { namespace, name, uid });
         }
-        Some(Entry::Failed { uid, at, retry, error }) => {
+        Some(Entry::Failed(failed)) => {
             if found.attempts.len() >= ATTEMPTS {
                 found.attempts.pop_front();
             }
-            found.attempts.push_back(Failed { uid, at, retry, error });
+            found.attempts.push_back(failed);
         }
         _ => {}
     }
