@@ -121,7 +121,7 @@ fn log_of(uid: &str, name: &str, volume: &str, error: &str) -> String {
         "\"Killing container with a grace period\" pod=\"shop/{name}\" podUID=\"{uid}\" gracePeriod=30"
     );
     let failed = |ago: i64| {
-        let retry = Timestamp::now().checked_add(SignedDuration::from_secs(600)).unwrap();
+        let retry = Timestamp::now().checked_sub(SignedDuration::from_secs(ago - 122)).unwrap();
         let retry = retry.strftime("%F %T.%f +0000 UTC");
         let text = format!(
             "Operation for \"{{volumeName:{volume} podName:{uid} nodeName:}}\" \

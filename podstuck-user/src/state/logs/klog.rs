@@ -6,7 +6,7 @@
 
 use std::{path::PathBuf, sync::LazyLock};
 
-use jiff::{Timestamp, ToSpan, civil::DateTime, tz::TimeZone};
+use jiff::{SignedDuration, Timestamp, ToSpan, civil::DateTime, tz::TimeZone};
 use nix::errno::Errno;
 use regex::Regex;
 
@@ -61,7 +61,7 @@ static OLD_POD: LazyLock<Regex> = LazyLock::new(|| {
 static FAILED: LazyLock<Regex> = LazyLock::new(|| {
     fixed(concat!(
         r#"(?s)^Operation for "\{volumeName:(\S*) podName:([0-9a-f-]+) nodeName:\}" failed\. "#,
-        r"No retries permitted until (\S+ \S+ \S+) .*?\(durationBeforeRetry [0-9a-z.]+\)\. Error: (.*)$"
+        r"No retries permitted until (\S+ \S+ \S+) .*?\(durationBeforeRetry ([0-9a-z.]+)\)\. Error: (.*)$"
     ))
 });
 /// What stands before the error proper, and says again which volume and pod it is about.
@@ -96,10 +96,13 @@ pub(super) fn parse(text: &str, now: Timestamp) -> Option<Entry> {
     }
     let found = FAILED.captures(message)?;
     let (volume, uid) = (found[1].to_owned(), found[2].to_owned());
-    let retry = found[3].parse_time();
-    let error = unquoted(found[4].trim_end());
+    let retry = go_time(&found[3]);
+    let error = unquoted(found[5].trim_end());
     let error = PREFIX.captures(&error).map_or_else(|| error.clone(), |rest| rest[1].to_owned());
-    let at = time(&header[1], &header[2], &header[3], now)?;
+    // The header's time is in the zone of the node, which need not be the one that is ours.
+    let before = found[4].parse::<SignedDuration>().ok();
+    let by_retry = retry.zip(before).and_then(|(retry, before)| retry.checked_sub(before).ok());
+    let at = by_retry.or_else(|| time(&header[1], &header[2], &header[3], now))?;
     let end = error.floor_char_boundary(ERROR_MAX);
     let error = error[..end].to_owned();
     let known = is_pod_uid(uid.as_bytes());
@@ -107,14 +110,8 @@ pub(super) fn parse(text: &str, now: Timestamp) -> Option<Entry> {
 }
 
 /// Go's `time.Time.String`, up to the name of the zone.
-trait ParseTime {
-    fn parse_time(&self) -> Option<Timestamp>;
-}
-
-impl ParseTime for str {
-    fn parse_time(&self) -> Option<Timestamp> {
-        Timestamp::strptime("%Y-%m-%d %H:%M:%S%.f %z", self).ok()
-    }
+fn go_time(text: &str) -> Option<Timestamp> {
+    Timestamp::strptime("%Y-%m-%d %H:%M:%S%.f %z", text).ok()
 }
 
 /// A time of this node's zone, at most a year before now. klog writes the local time, without a year.
@@ -131,7 +128,7 @@ fn time(month: &str, day: &str, clock: &str, now: Timestamp) -> Option<Timestamp
     in_year(year).filter(|time| *time <= tomorrow).or_else(|| in_year(year - 1))
 }
 
-/// Kubelets up to 1.2x wrote the error as Go quotes a string.
+/// Older kubelets wrote the error as Go quotes a string.
 fn unquoted(text: &str) -> String {
     let quoted = text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
     let read = quoted.and_then(|_| serde_json::from_str::<String>(text).ok());
@@ -234,10 +231,10 @@ mod tests {
             "UnmountVolume.TearDown failed for volume \"kubernetes.io/empty-dir/{UID}-data\" \
              (UniqueName: \"x\") pod \"{UID}\" (UID: \"{UID}\") : unlinkat {path}: operation not permitted"
         ));
-        let Some(Entry::Failed(Failed { uid, volume, retry, error, .. })) = parse(&text, now())
-        else {
-            panic!()
-        };
+        let Some(Entry::Failed(failed)) = parse(&text, now()) else { panic!() };
+        let Failed { uid, volume, at, retry, error } = failed;
+        let before: Timestamp = "2026-03-01T23:11:29.841373347Z".parse().unwrap();
+        assert_eq!(at, before, "whatever the zone is");
         assert_eq!((uid.as_str(), volume), (UID, format!("kubernetes.io/empty-dir/{UID}-data")));
         assert_eq!(retry, "2026-03-01T23:12:33.841373347Z".parse().ok());
         assert_eq!(error, format!("unlinkat {path}: operation not permitted"));
