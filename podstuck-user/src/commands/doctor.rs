@@ -19,6 +19,7 @@ use crate::{
     },
     model::{path::safe_path, time::rfc3339},
     proc,
+    state::logs,
 };
 
 /// One line of the report.
@@ -133,6 +134,10 @@ fn node(options: &Doctor) -> Vec<Check> {
             Check::new("kubelet root", exists(&root.join("pods")), safe_path(root), lost)
         })
         .collect();
+    checks.extend(logs::read(&options.node.host_root).places.into_iter().map(|place| {
+        let lost = "attempts from before the start, and names of pods whose containers are gone";
+        Check::new("kubelet's log", place.is_ok(), place.unwrap_or_else(|why| why), lost)
+    }));
     let logs: Vec<_> = roots.iter().flat_map(|r| log_dirs_for(r)).filter(|d| exists(d)).collect();
     let found = match logs.first() {
         Some(dir) => safe_path(dir).into_owned(),

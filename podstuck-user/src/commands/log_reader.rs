@@ -29,6 +29,8 @@ impl LogReader {
             return;
         };
         let Logs { pods, attempts, places: read } = logs;
+        let read: Vec<String> =
+            read.into_iter().map(|place| place.unwrap_or_else(|why| why)).collect();
         read.iter().for_each(|place| tracing::info!("{place}"));
         let here = pods.into_iter().filter(|pod| places.has_directory(&pod.uid));
         names.learn(read, here.map(|pod| (pod.namespace, pod.name, pod.uid)));

@@ -183,7 +183,8 @@ fn ticks(stat: &str) -> Option<(u64, u64)> {
     Some((number(11)?, number(19)?))
 }
 
-fn name(comm: &[u8]) -> [u8; 16] {
+/// A name as the kernel keeps it.
+pub(super) fn name(comm: &[u8]) -> [u8; 16] {
     let mut name = [0; 16];
     let length = comm.len().min(15);
     name[..length].copy_from_slice(&comm[..length]);

@@ -13,11 +13,12 @@ use jiff::Timestamp;
 use podstuck_common::record::Caller;
 use serde::{Deserialize, Serialize};
 
-use super::{helper::ask_in_parts, namespaces};
+use super::{helper::ask_in_parts, namespaces, thread};
 use crate::{
     identity::{on_host, roots::running_kubelets},
     model::said::{NamedCall, Said},
     proc,
+    query::NoAnswer,
 };
 pub(in crate::state) use read::ReadLog;
 
@@ -28,8 +29,8 @@ pub(crate) struct Logs {
     pub(crate) pods: Vec<NamedPod>,
     /// Failed attempts, the oldest first.
     pub(crate) attempts: Vec<Attempt>,
-    /// Each log, and why it could not be read where it could not.
-    pub(crate) places: Vec<String>,
+    /// Each log; an error says why it could not be read.
+    pub(crate) places: Vec<Result<String, String>>,
 }
 
 /// A pod that a log names.
@@ -64,22 +65,18 @@ pub(crate) fn read(host_root: &std::path::Path) -> Logs {
                 logs.attempts.extend(attempts.into_iter().map(whole));
             }
         });
-        logs.places.push(match place {
-            Ok(place) => place,
-            Err(failure) => {
-                format!("log of kubelet (pid {pid}): {}", crate::query::NoAnswer::from(failure))
-            }
-        });
+        logs.places.push(
+            place.map_err(|failure| {
+                format!("log of kubelet (pid {pid}): {}", NoAnswer::from(failure))
+            }),
+        );
     }
     logs
 }
 
 /// As the probes would describe it.
 fn caller(pid: u32) -> Caller {
-    let name = proc::comm(format!("/proc/{pid}").as_ref());
-    let mut comm = [0; 16];
-    let length = name.len().min(comm.len() - 1);
-    comm[..length].copy_from_slice(&name[..length]);
+    let comm = thread::name(&proc::comm(format!("/proc/{pid}").as_ref()));
     let mnt_ns = namespaces::of_process(pid).unwrap_or_default();
     Caller { comm, mnt_ns, ..Caller::default() }
 }
