@@ -44,7 +44,16 @@ mod tests {
     fn said(uid: &str, text: &str, second: i64) -> Said {
         let at = Timestamp::from_second(second).unwrap();
         let (uid, text, source) = (uid.into(), text.into(), "log".into());
-        Said { uid, volume: String::new(), at, retry: None, text, source, times: 1 }
+        Said {
+            uid,
+            volume: String::new(),
+            at,
+            retry: None,
+            complaint: None,
+            text,
+            source,
+            times: 1,
+        }
     }
 
     #[test]

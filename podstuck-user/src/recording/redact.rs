@@ -13,11 +13,12 @@ use serde_json::Value;
 use crate::identity::uid::is_pod_uid;
 
 /// Fields whose texts are the tool's own or the kernel's.
-const OWN: [&str; 29] = [
+const OWN: [&str; 30] = [
     "backend",
     "c",
     "call",
     "call_name",
+    "complaint",
     "component",
     "cgroup_layout",
     "error",

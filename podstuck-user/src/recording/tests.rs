@@ -11,6 +11,7 @@ use crate::{
         mounts::{Mount, Mounts},
         node::{NodeSample, PodState},
         operation::Operation,
+        said::{Complaint, Said},
         summary::{Completeness, SelfCost, Start},
         time::{Clock, Monotonic},
     },
@@ -94,6 +95,19 @@ fn sample(second: u64, pods: &[&str], mounts: &[u32]) -> NodeSample {
     }
 }
 
+fn said() -> Said {
+    Said {
+        uid: UID.into(),
+        volume: "kubernetes.io/csi/bank.example^vault".into(),
+        at: Timestamp::UNIX_EPOCH,
+        retry: None,
+        complaint: Some(Complaint::DriverError),
+        text: "rpc error: code = NotFound desc = vault".into(),
+        source: "log of kubelet (pid 7), /bank/log".into(),
+        times: 1,
+    }
+}
+
 fn events() -> Vec<Event> {
     let count = Count {
         target_id: 7,
@@ -120,6 +134,11 @@ fn events() -> Vec<Event> {
         What::Operation(Box::new(operation(4, b"mount"))),
         What::Counts(vec![Count { total_ns: 0, ..count }, Count { target_id: 8, ..count }]),
         What::Sample(sample(4, &["b", "c", "a"], &[2, 3]).into()),
+        What::Said(Box::new(said())),
+        What::Told(Box::new(Operation {
+            told_by: Some("log of kubelet (pid 7), /bank/log".into()),
+            ..operation(1, b"mount")
+        })),
         What::Completeness(Completeness { events_lost: 3, ..Completeness::default() }),
         What::WindowEnded,
         What::End(SelfCost { cpu_s: 0.25, ..SelfCost::default() }),
@@ -255,4 +274,9 @@ fn redacted_names_are_gone_and_the_rest_is_as_it_was() {
     assert_eq!((op.actor.comm.as_str(), op.call), ("kubelet", Call::UnlinkatDir));
     let What::Operation(other) = &read[3].what else { panic!("{:?}", read[3]) };
     assert_eq!(op.target, other.target, "the same each time");
+    let said = read.iter().find_map(|event| match &event.what {
+        What::Said(said) => Some(said),
+        _ => None,
+    });
+    assert_eq!(said.unwrap().complaint, Some(Complaint::DriverError));
 }

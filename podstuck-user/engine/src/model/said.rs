@@ -10,6 +10,18 @@ use super::{
     raw_path,
 };
 
+/// What a component complains of, where that is known by its words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Complaint {
+    /// The CSI driver cannot be asked.
+    NoDriver,
+    /// It answers with an error.
+    DriverError,
+    /// kubelet does not find what it wrote about the volume.
+    NoData,
+}
+
 /// A failed attempt at a pod's teardown, in the words of who made it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Said {
@@ -22,6 +34,9 @@ pub struct Said {
     /// No attempt is made before; `None` where the line does not say.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub retry: Option<Timestamp>,
+    /// What the error is about.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub complaint: Option<Complaint>,
     /// The error. Harmless to show.
     pub text: String,
     /// Whose log, as in `log of kubelet (pid 700), /var/log/kubelet.log`.

@@ -18,7 +18,7 @@ use crate::{
         identity::TargetKind,
         node::{NodeSample, PodState, Registration, VolumeData, VolumeState},
         operation::Operation,
-        said::Said,
+        said::{Complaint, Said},
         time::Monotonic,
     },
     rules::not_attempted::{self, Fault, Suspect},
@@ -67,41 +67,13 @@ impl Default for NotAttempted {
     }
 }
 
-/// What kubelet's log complains of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Complaint {
-    /// The driver cannot be asked.
-    NoDriver,
-    /// The driver answers with an error.
-    DriverError,
-    /// kubelet does not find what it wrote about the volume.
-    NoData,
-}
-
-impl Complaint {
-    /// By kubelet's words (pkg/volume/csi: `newCsiDriverClient`, `loadVolumeData`) and gRPC's.
-    fn of(text: &str) -> Option<Self> {
-        let has = |words: &[&str]| words.iter().any(|words| text.contains(words));
-        if has(&[
-            "not found in the list of registered CSI drivers",
-            "rpc error: code = Unavailable",
-        ]) {
-            return Some(Self::NoDriver);
-        }
-        if has(&["rpc error: code = "]) {
-            return Some(Self::DriverError);
-        }
-        has(&["volume data file", "vol_data.json"]).then_some(Self::NoData)
-    }
-
-    /// What would be complained of, if this is at fault.
-    fn about(fault: Fault) -> Option<Self> {
-        match fault {
-            Fault::DriverAbsent | Fault::DriverDeaf => Some(Self::NoDriver),
-            Fault::DriverError => Some(Self::DriverError),
-            Fault::NoData => Some(Self::NoData),
-            _ => None,
-        }
+/// What would be complained of, if this is at fault.
+fn complaint_about(fault: Fault) -> Option<Complaint> {
+    match fault {
+        Fault::DriverAbsent | Fault::DriverDeaf => Some(Complaint::NoDriver),
+        Fault::DriverError => Some(Complaint::DriverError),
+        Fault::NoData => Some(Complaint::NoData),
+        _ => None,
     }
 }
 
@@ -140,7 +112,7 @@ impl NotAttempted {
 
     /// Takes note of what kubelet says.
     fn listen(&mut self, context: &Context<'_>, said: &Said) {
-        let Some(complaint) = Complaint::of(&said.text) else { return };
+        let Some(complaint) = said.complaint else { return };
         let ago = context.calendar.duration_since(said.at).unsigned_abs();
         let ago = u64::try_from(ago.as_nanos()).unwrap_or(u64::MAX);
         let at = Monotonic(context.now.0.saturating_sub(ago));
@@ -252,7 +224,7 @@ impl NotAttempted {
             }
             _ => String::new(),
         };
-        let told = self.said.get(&(pod.uid.clone(), Complaint::about(fault)?, name))?;
+        let told = self.said.get(&(pod.uid.clone(), complaint_about(fault)?, name))?;
         (now.since(told.last) <= backoff::CAP * 2).then_some(told)
     }
 

@@ -131,6 +131,7 @@ mod tests {
             volume: String::new(),
             at: sample::time(9),
             retry: Some(sample::time(70)),
+            complaint: None,
             text: "unlinkat /k/f: operation not permitted".into(),
             source: "log of kubelet (pid 7), /var/log/kubelet.log".into(),
             times: 3,

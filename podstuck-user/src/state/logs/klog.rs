@@ -15,7 +15,7 @@ use crate::{
     model::{
         call::{Call, Outcome},
         path::safe,
-        said::NamedCall,
+        said::{Complaint, NamedCall},
     },
 };
 
@@ -160,6 +160,18 @@ fn errno(words: &str) -> Option<Errno> {
     })
 }
 
+/// By kubelet's words (pkg/volume/csi: `newCsiDriverClient`, `loadVolumeData`) and gRPC's.
+pub(super) fn complaint(error: &str) -> Option<Complaint> {
+    let has = |words: &[&str]| words.iter().any(|words| error.contains(words));
+    if has(&["not found in the list of registered CSI drivers", "rpc error: code = Unavailable"]) {
+        return Some(Complaint::NoDriver);
+    }
+    if has(&["rpc error: code = "]) {
+        return Some(Complaint::DriverError);
+    }
+    has(&["volume data file", "vol_data.json"]).then_some(Complaint::NoData)
+}
+
 /// An error as it may be shown.
 pub(super) fn shown(error: &str) -> String {
     safe(error.trim_end().replace('\n', " ").as_bytes()).into_owned()
@@ -261,6 +273,19 @@ mod tests {
         let call = named_call(&error).unwrap();
         assert_eq!((call.call, call.path.to_str()), (Call::Umount2, Some("/k/data")));
         assert!(!shown(&error).contains('\n') && shown("a\u{1b}[2J\nb") == r"a\x1b[2J b");
+    }
+
+    #[test]
+    fn a_complaint_is_known_by_its_words() {
+        let missing = "driver name x not found in the list of registered CSI drivers";
+        assert_eq!(complaint(missing), Some(Complaint::NoDriver));
+        let unavailable = "rpc error: code = Unavailable desc = dial unix";
+        assert_eq!(complaint(unavailable), Some(Complaint::NoDriver));
+        let not_found = "rpc error: code = NotFound desc = gone";
+        assert_eq!(complaint(not_found), Some(Complaint::DriverError));
+        let no_data = "unmounter failed to load volume data file [/k]: EOF";
+        assert_eq!(complaint(no_data), Some(Complaint::NoData));
+        assert_eq!(complaint("unlinkat /k/f: operation not permitted"), None);
     }
 
     #[test]

@@ -69,6 +69,7 @@ struct Found {
 fn attempt(source: &str, failed: Failed) -> (Said, Option<NamedCall>) {
     let Failed { uid, volume, at, retry, error } = failed;
     let call = klog::named_call(&error);
+    let complaint = klog::complaint(&error);
     let text = klog::shown(&error);
     (
         Said {
@@ -76,6 +77,7 @@ fn attempt(source: &str, failed: Failed) -> (Said, Option<NamedCall>) {
             volume: klog::shown(&volume),
             at,
             retry,
+            complaint,
             text,
             source: source.into(),
             times: 1,
