@@ -33,6 +33,8 @@ use crate::{
 const TICK: Duration = Duration::from_secs(1);
 /// How often the exported files are renewed, in ticks.
 const EXPORT_EVERY: u64 = 10;
+/// How long the beginning waits for the first look at the node.
+const FIRST_LOOK: Duration = Duration::from_millis(500);
 /// How long the last facts may take.
 const SETTLE: Duration = Duration::from_secs(1);
 
@@ -117,7 +119,11 @@ async fn trace(
     let baseline = first.losses;
     let skipped_before = cost::skipped(&probes.ebpf);
     session.tick(&first);
+    // What an unmount takes away is known by a look from before it. Whoever acts when the run is said to
+    // have begun finds it looked at, unless the node is large.
+    let look = time::timeout(FIRST_LOOK, sampler.next()).await;
     session.presenter().start();
+    look.into_iter().for_each(|sample| session.sampled(sample));
     session.logs(&attempts);
     if let Until::Firm { record: Some(record), .. } = &until {
         session.record(record, facts::node_name());
