@@ -1,6 +1,6 @@
 //! Exact counts, added up by series over the whole run.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use podstuck_common::{bucket, record};
 
@@ -26,7 +26,7 @@ const SERIES_LEFT: usize = SERIES_MAX / 4 * 3;
 /// The volume of the series in which the others go on. No volume can have this name.
 const FOLDED: &str = "(other targets)";
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct RawKey {
     target_id: u64,
     span: Span,
@@ -47,9 +47,9 @@ struct Counted {
 /// Its memory is bounded: of too many series, those that were not counted for longest are added up
 /// over all targets. Nothing is lost by that but the name of the target.
 pub struct Aggregate {
-    series: HashMap<RawKey, Counted>,
-    folded: HashMap<(Span, Outcome, Component), Series>,
-    outcomes: HashMap<(Call, Outcome), u64>,
+    series: BTreeMap<RawKey, Counted>,
+    folded: BTreeMap<(Span, Outcome, Component), Series>,
+    outcomes: BTreeMap<(Call, Outcome), u64>,
     names: Bounded<u64, Arc<Target>>,
     calls: u64,
     drains: u64,
@@ -58,9 +58,9 @@ pub struct Aggregate {
 impl Default for Aggregate {
     fn default() -> Self {
         Self {
-            series: HashMap::new(),
-            folded: HashMap::new(),
-            outcomes: HashMap::new(),
+            series: BTreeMap::new(),
+            folded: BTreeMap::new(),
+            outcomes: BTreeMap::new(),
             names: Bounded::new(TARGETS_MAX),
             calls: 0,
             drains: 0,
@@ -135,7 +135,7 @@ impl Aggregate {
         }
         let mut oldest: Vec<(u64, RawKey)> =
             self.series.iter().map(|(raw, counted)| (counted.last, *raw)).collect();
-        oldest.sort_unstable_by_key(|(last, _)| *last);
+        oldest.sort_unstable();
         for (_, raw) in oldest.into_iter().take(self.series.len() - SERIES_LEFT) {
             let Some(counted) = self.series.remove(&raw) else { continue };
             let sum = self.folded.entry((raw.span, raw.outcome, raw.component));

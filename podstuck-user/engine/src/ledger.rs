@@ -1,7 +1,7 @@
 //! The life of findings: new, updated when there is news, cleared when the call succeeds.
 
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -32,7 +32,7 @@ struct Entry {
 /// All findings of a run.
 pub(crate) struct Ledger {
     clock: Clock,
-    entries: HashMap<(TrackerId, u64), Entry>,
+    entries: BTreeMap<(TrackerId, u64), Entry>,
     cleared: Vec<Finding>,
     found: u64,
 }
@@ -40,7 +40,7 @@ pub(crate) struct Ledger {
 impl Ledger {
     /// Empty; `clock` turns the kernel's time into the calendar's.
     pub(crate) fn new(clock: Clock) -> Self {
-        Self { clock, entries: HashMap::new(), cleared: Vec::new(), found: 0 }
+        Self { clock, entries: BTreeMap::new(), cleared: Vec::new(), found: 0 }
     }
 
     /// How many findings there were, cleared ones included.

@@ -1,6 +1,6 @@
 //! Exact counts by series and latency bucket.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use podstuck_common::{bucket, record::CallTotals};
 use serde::{Deserialize, Serialize};
@@ -88,4 +88,4 @@ impl Series {
 }
 
 /// All series of a run.
-pub type SeriesTable = HashMap<SeriesKey, Series>;
+pub type SeriesTable = BTreeMap<SeriesKey, Series>;

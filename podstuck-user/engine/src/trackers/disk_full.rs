@@ -1,6 +1,6 @@
 //! No room where kubelet and the runtimes live.
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use podstuck_common::component::path_hash;
 
@@ -18,7 +18,7 @@ const LASTS: Duration = Duration::from_secs(5);
 /// File systems that are full, by target. There are as many as kubelet and the runtimes live on.
 #[derive(Default)]
 pub(crate) struct FullDisks {
-    full: HashMap<u64, Full>,
+    full: BTreeMap<u64, Full>,
 }
 
 struct Full {
@@ -28,7 +28,7 @@ struct Full {
 
 impl FullDisks {
     fn sampled(&mut self, context: &Context<'_>, sample: &NodeSample, steps: &mut Steps) {
-        let mut full = HashMap::new();
+        let mut full = BTreeMap::new();
         for space in &sample.spaces {
             let Some(what) = space.exhausted() else { continue };
             let target_id = path_hash(safe_path(&space.path).as_bytes());

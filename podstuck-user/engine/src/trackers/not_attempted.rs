@@ -3,7 +3,7 @@
 //! through the same states for moments, so each must last.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
 
@@ -40,15 +40,15 @@ const PART: u32 = 4;
 pub(crate) struct NotAttempted {
     begun: Option<Monotonic>,
     /// By target.
-    suspects: HashMap<u64, Followed>,
+    suspects: BTreeMap<u64, Followed>,
     /// Targets on which a call failed, and when the last did.
     failed: Bounded<u64, Monotonic>,
     /// By UID: pods of which a volume was removed or unmounted.
     taken_down: Bounded<String, Monotonic>,
     /// By UID: pods that had tokens at some time.
-    had_tokens: HashSet<String>,
+    had_tokens: BTreeSet<String>,
     /// By their id: mounts of volumes, and when each was first seen.
-    mounted: HashMap<u32, Monotonic>,
+    mounted: BTreeMap<u32, Monotonic>,
     /// By UID, what is said, and the volume, which is unknown where kubelet has lost what it knew of it.
     said: Bounded<(String, Complaint, String), Told>,
 }
@@ -57,11 +57,11 @@ impl Default for NotAttempted {
     fn default() -> Self {
         Self {
             begun: None,
-            suspects: HashMap::new(),
+            suspects: BTreeMap::new(),
             failed: Bounded::new(REMEMBERED),
             taken_down: Bounded::new(REMEMBERED),
-            had_tokens: HashSet::new(),
-            mounted: HashMap::new(),
+            had_tokens: BTreeSet::new(),
+            mounted: BTreeMap::new(),
             said: Bounded::new(REMEMBERED),
         }
     }
@@ -132,7 +132,7 @@ impl NotAttempted {
         let first = self.begun.is_none();
         let begun = *self.begun.get_or_insert(sample.at);
         self.remember(sample, first);
-        let mut suspects = HashMap::new();
+        let mut suspects = BTreeMap::new();
         for pod in sample.pods.iter().filter(|pod| has_ended(pod)) {
             let mut untouched = false;
             for volume in pod.volumes.iter().filter(|volume| volume.target_id != 0) {

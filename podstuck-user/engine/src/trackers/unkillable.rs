@@ -2,7 +2,7 @@
 //! removes anything, so who is left waits in the kernel, is frozen, or came from somewhere else.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
 
@@ -70,7 +70,7 @@ impl Suspect<'_> {
 #[derive(Default)]
 struct Followed {
     /// Each fault that it has now.
-    since: HashMap<Fault, Monotonic>,
+    since: BTreeMap<Fault, Monotonic>,
     /// The target under which it was told.
     told: Option<u64>,
 }
@@ -78,14 +78,14 @@ struct Followed {
 /// What is followed from sample to sample.
 pub(crate) struct Unkillables {
     /// By UID: pods whose groups were in the last sample.
-    followed: HashMap<String, Followed>,
+    followed: BTreeMap<String, Followed>,
     /// Pods of which a volume was removed.
     torn_down: Bounded<String, ()>,
 }
 
 impl Default for Unkillables {
     fn default() -> Self {
-        Self { followed: HashMap::new(), torn_down: Bounded::new(REMEMBERED) }
+        Self { followed: BTreeMap::new(), torn_down: Bounded::new(REMEMBERED) }
     }
 }
 
@@ -103,9 +103,9 @@ impl Unkillables {
 
     /// Looks for who is left.
     fn sampled(&mut self, sample: &NodeSample, steps: &mut Steps) {
-        let pods: HashMap<&str, &PodState> =
+        let pods: BTreeMap<&str, &PodState> =
             sample.pods.iter().map(|pod| (pod.uid.as_str(), pod)).collect();
-        let mut followed = HashMap::new();
+        let mut followed = BTreeMap::new();
         let mut over = Vec::new();
         for group in &sample.cgroups {
             let faults = self.faults(group, pods.get(group.uid.as_str()).copied());
@@ -165,8 +165,9 @@ impl Unkillables {
 
     /// Forgets pods that left nothing.
     fn forget_pods(&mut self, sample: &NodeSample) {
-        let here: HashSet<&str> = sample.pods.iter().map(|pod| pod.uid.as_str()).collect();
-        let groups: HashSet<&str> = sample.cgroups.iter().map(|group| group.uid.as_str()).collect();
+        let here: BTreeSet<&str> = sample.pods.iter().map(|pod| pod.uid.as_str()).collect();
+        let groups: BTreeSet<&str> =
+            sample.cgroups.iter().map(|group| group.uid.as_str()).collect();
         let is_left = |uid: &String| here.contains(uid.as_str()) || groups.contains(uid.as_str());
         self.torn_down.retain(|uid, ()| is_left(uid));
     }
