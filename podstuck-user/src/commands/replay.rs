@@ -23,7 +23,8 @@ pub fn run(mut options: Replay) -> Result<Exit, Failure> {
     let mut recording = Reader::open(&options.file).map_err(|error| usage(error.into()))?;
     let run = recording.run().clone();
     let export = options.export.as_deref();
-    let reporter = Reporter::new(options.output, export, run.one_answer).map_err(usage)?;
+    let reporter = Reporter::new(options.output, export, run.one_answer);
+    let reporter = reporter.map_err(usage)?.of_replay();
     let stop = interrupt::patient().map_err(Failure::CannotRun)?;
     let mut shown = run.clock.started();
     let mut presenter = Presenter::new(run, reporter);

@@ -22,8 +22,10 @@ use crate::{
     },
 };
 
-/// How long the last export may take: Ctrl-C ends the run within two seconds.
+/// How long the last export of a live run may take: Ctrl-C ends it within two seconds.
 const LAST_EXPORT: Duration = Duration::from_secs(1);
+/// The same of a replay, which nobody ends, on a machine that is not sick.
+const LAST_EXPORT_OF_REPLAY: Duration = Duration::from_secs(30);
 
 /// Where everything that is told goes.
 pub(super) struct Reporter {
@@ -32,6 +34,7 @@ pub(super) struct Reporter {
     one_answer: bool,
     style: Style,
     exporter: Option<Background>,
+    last_export: Duration,
     /// On standard error, only when somebody looks at a terminal.
     live: Option<ProgressBar>,
 }
@@ -57,7 +60,19 @@ impl Reporter {
         });
         let color = terminal && std::env::var_os("NO_COLOR").is_none();
         let width = if terminal { terminal_width() } else { Style::PLAIN.width };
-        Ok(Self { json, one_answer, style: Style { color, width }, exporter, live })
+        Ok(Self {
+            json,
+            one_answer,
+            style: Style { color, width },
+            exporter,
+            last_export: LAST_EXPORT,
+            live,
+        })
+    }
+
+    /// For a replay.
+    pub(super) fn of_replay(self) -> Self {
+        Self { last_export: LAST_EXPORT_OF_REPLAY, ..self }
     }
 
     /// Renews the exported files, if any were asked for.
@@ -70,9 +85,10 @@ impl Reporter {
     /// The same for the last time, and waits for it.
     pub(super) fn last_export(&self, shot: impl FnOnce() -> Shot) {
         let Some(exporter) = &self.exporter else { return };
-        if !exporter.finish(shot(), LAST_EXPORT) {
+        let limit = self.last_export;
+        if !exporter.finish(shot(), limit) {
             tracing::warn!(
-                "the export directory did not take the last files within {LAST_EXPORT:?}: they are \
+                "the export directory did not take the last files within {limit:?}: they are \
                  missing or old"
             );
         }
