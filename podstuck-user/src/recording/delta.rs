@@ -15,6 +15,8 @@ use crate::model::{
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Delta {
     at: Monotonic,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    begun: Option<Monotonic>,
     rest: Duration,
     kubelets: Vec<u32>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -49,6 +51,7 @@ impl Delta {
         let gone = old.keys().filter(|namespace| !new.contains_key(namespace));
         Self {
             at: now.at,
+            begun: now.begun,
             rest: now.rest,
             kubelets: now.kubelets.clone(),
             pods: list(&before.pods, &now.pods),
@@ -70,6 +73,7 @@ impl Delta {
         }
         NodeSample {
             at: self.at,
+            begun: self.begun,
             rest: self.rest,
             kubelets: self.kubelets,
             pods: restore(&before.pods, self.pods),

@@ -89,6 +89,7 @@ fn sample(second: u64, pods: &[&str], mounts: &[u32]) -> NodeSample {
     let tables = mounts.iter().map(|id| (*id, table(id).into())).collect();
     NodeSample {
         at: Monotonic(second * 1_000_000_000),
+        begun: Some(Monotonic(second * 1_000_000_000 - 7)),
         pods: pods.iter().map(pod).collect(),
         mounts: crate::model::mounts::NodeMounts { tables, host: Some(1) },
         ..NodeSample::default()

@@ -17,6 +17,9 @@ use super::{
 pub struct NodeSample {
     /// When the look was over.
     pub at: Monotonic,
+    /// When the look began; `None` in recordings from before this was noted.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub begun: Option<Monotonic>,
     /// How long after it the next one is begun.
     pub rest: Duration,
     /// Running kubelets.
@@ -29,6 +32,13 @@ pub struct NodeSample {
     pub spaces: Vec<Space>,
     /// Mounts of file systems on block devices, and what is mounted over them, in all namespaces.
     pub mounts: NodeMounts,
+}
+
+impl NodeSample {
+    /// Whether all of it was looked at after a time. What changed during the look may be in it or not.
+    pub fn is_from_after(&self, time: Monotonic) -> bool {
+        self.begun.unwrap_or(self.at) > time
+    }
 }
 
 /// One pod that has a directory on this node.

@@ -45,13 +45,14 @@ pub(crate) struct Unmounted {
 
 /// All devices whose file system was unmounted lately, and the mounts before.
 pub(crate) struct PinnedDevices {
-    before: Option<Arc<NodeSample>>,
+    /// The last two looks: the last one may have read a table just after the unmount.
+    before: [Option<Arc<NodeSample>>; 2],
     devices: Bounded<Device, Unmounted>,
 }
 
 impl Default for PinnedDevices {
     fn default() -> Self {
-        Self { before: None, devices: Bounded::new(DEVICES) }
+        Self { before: [None, None], devices: Bounded::new(DEVICES) }
     }
 }
 
@@ -62,9 +63,9 @@ impl PinnedDevices {
         if op.call != Call::Umount2 || op.outcome != Outcome::OK || !by_node {
             return;
         }
-        let before = self.before.as_ref();
-        let table = before.and_then(|sample| sample.mounts.tables.get(&op.mnt_ns));
-        let Some(mount) = table.and_then(|table| table.top(&op.path)) else { return };
+        let mut tables =
+            self.before.iter().flatten().filter_map(|sample| sample.mounts.tables.get(&op.mnt_ns));
+        let Some(mount) = tables.find_map(|table| table.top(&op.path)) else { return };
         if mount.device.major != 0 && mount.source.starts_with("/dev/") {
             let (op, mount) = (op.clone(), mount.clone());
             let this = Unmounted { op, mount, samples: 0, mounted: true, told: false };
@@ -74,10 +75,11 @@ impl PinnedDevices {
 
     /// Looks where the devices are still mounted.
     fn sampled(&mut self, sample: &Arc<NodeSample>, steps: &mut Steps) {
-        self.before = Some(sample.clone());
+        self.before = [Some(sample.clone()), self.before[0].take()];
         let tracker = self.id();
         self.devices.retain(|device, this| {
-            if sample.at <= this.op.end {
+            // A table that was read before the unmount still has the mount.
+            if !sample.is_from_after(this.op.end) {
                 return true;
             }
             let mut mounted = false;
@@ -176,13 +178,23 @@ mod tests {
 
     /// The node's namespace is 1, like that of the sample's calls; 5 is another one.
     fn sample(pinned: &mut Alone<PinnedDevices>, second: u64, node: bool, other: bool) -> Steps {
+        look(pinned, [second, second], node, other)
+    }
+
+    /// A look from one second to another.
+    fn look(
+        pinned: &mut Alone<PinnedDevices>,
+        [begun, over]: [u64; 2],
+        node: bool,
+        other: bool,
+    ) -> Steps {
         let line = format!("9 2 7:0 / {VOLUME} rw - ext4 /dev/loop0 rw\n");
         let table =
             |pid, there: bool| Arc::new(Mounts { pid, ..mounts(if there { &line } else { "" }) });
         let tables = BTreeMap::from([(1, table(1, node)), (5, table(77, other))]);
-        let (at, mounts) =
-            (Monotonic(second * 1_000_000_000), NodeMounts { tables, host: Some(1) });
-        let sample = NodeSample { at, mounts, ..NodeSample::default() };
+        let [begun, at] = [begun, over].map(|second| Monotonic(second * 1_000_000_000));
+        let mounts = NodeMounts { tables, host: Some(1) };
+        let sample = NodeSample { at, begun: Some(begun), mounts, ..NodeSample::default() };
         pinned.take(at, What::Sample(Arc::new(sample)))
     }
 
@@ -232,6 +244,22 @@ mod tests {
             assert!(steps.queries.is_empty() && steps.verdicts.is_empty());
         }
         assert!(pinned.tracker.devices.is_empty());
+    }
+
+    #[test]
+    fn a_look_during_the_unmount_decides_nothing() {
+        let mut pinned = unmounted();
+        assert!(look(&mut pinned, [0, 3], true, true).queries.is_empty(), "read before it");
+        assert!(sample(&mut pinned, 5, false, true).queries.is_empty());
+        assert_eq!(sample(&mut pinned, 7, false, true).queries.len(), 1);
+        // And one that has read the table after it, and is known before the unmount is.
+        let mut pinned = Alone::<PinnedDevices>::new();
+        sample(&mut pinned, 0, true, true);
+        look(&mut pinned, [0, 2], false, true);
+        let mut op = failed(Call::Umount2, Errno::EBUSY, "", 1.0);
+        (op.path, op.outcome) = (VOLUME.into(), Outcome::OK);
+        pinned.ask(&op);
+        assert_eq!(pinned.tracker.devices.len(), 1);
     }
 
     #[test]

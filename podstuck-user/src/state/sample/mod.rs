@@ -24,7 +24,7 @@ use anyhow::{Context, Result};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::watch;
 
-use crate::{identity::on_host, model::node::NodeSample};
+use crate::{clock, identity::on_host, model::node::NodeSample};
 use cgroups::CgroupCollector;
 use device_mounts::DeviceMounts;
 use hierarchies::Hierarchies;
@@ -135,7 +135,7 @@ impl Collector {
     }
 
     fn sample(&mut self) -> NodeSample {
-        let before = worked();
+        let (before, begun) = (worked(), Some(clock::now()));
         let mounts = self.mounts.sample();
         let (views, kubelets) = views::all(&mounts);
         self.hierarchies.refresh(&on_host(&self.places.host_root, Path::new("/sys/fs/cgroup")));
@@ -144,6 +144,7 @@ impl Collector {
         let spaces = self.spaces.sample(&self.places, &views);
         let mounts = self.device_mounts.of(&mounts);
         let rest = EVERY.max(worked().saturating_sub(before) * REST);
-        NodeSample { at: crate::clock::now(), rest, mounts, kubelets, pods, cgroups, spaces }
+        let at = clock::now();
+        NodeSample { at, begun, rest, mounts, kubelets, pods, cgroups, spaces }
     }
 }
