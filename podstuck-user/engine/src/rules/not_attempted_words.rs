@@ -92,10 +92,8 @@ pub(crate) fn driver_error(context: &Context<'_>, draft: &mut Draft, suspect: &S
         "none; finds the driver's pod on this node, whose log says why it fails",
     );
     umount(context, draft, suspect, UMOUNT_RISK);
+    // That the pod is to go is known by the attempts that failed.
     draft.rule_out(id!("csi-driver-not-registered"), "the driver is there, and answers");
-    if !suspect.is_going() {
-        draft.doubt("whether the pod is to go: it may never have had tokens");
-    }
 }
 
 pub(crate) fn no_data(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>) {

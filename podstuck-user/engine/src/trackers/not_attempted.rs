@@ -195,7 +195,6 @@ impl NotAttempted {
         tried: &Tried,
     ) -> Option<Fault> {
         match fault(pod, volume, tried, self.taken_down.contains(&pod.uid))? {
-            // Whatever the driver does, somebody must ask it.
             // One error may be a moment's.
             Fault::Forgotten
                 if self
@@ -204,6 +203,7 @@ impl NotAttempted {
             {
                 Some(Fault::DriverError)
             }
+            // Whatever the driver does, somebody must ask it.
             Fault::Forgotten if sample.kubelets.is_empty() => Some(Fault::NotAttempted),
             fault => Some(fault),
         }

@@ -72,17 +72,13 @@ static FROZEN: Wait = Wait {
     ),
 };
 
-static DISK_FILE_SYSTEM: Wait = Wait {
-    cause: &DSTATE,
-    what: "a file system on a disk",
-    remedy: ("cat /proc/pressure/io", "none; shows whether the disks do anything at all"),
-};
+const WATCH_DISKS: (&str, &str) =
+    ("cat /proc/pressure/io", "none; shows whether the disks do anything at all");
 
-static BLOCK_DEVICE: Wait = Wait {
-    cause: &DSTATE,
-    what: "a block device",
-    remedy: ("cat /proc/pressure/io", "none; shows whether the disks do anything at all"),
-};
+static DISK_FILE_SYSTEM: Wait =
+    Wait { cause: &DSTATE, what: "a file system on a disk", remedy: WATCH_DISKS };
+
+static BLOCK_DEVICE: Wait = Wait { cause: &DSTATE, what: "a block device", remedy: WATCH_DISKS };
 
 /// Anything else.
 static UNKNOWN: Wait = Wait {
