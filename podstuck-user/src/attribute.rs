@@ -30,8 +30,6 @@ use crate::{
     },
 };
 
-/// The plugin of CSI volumes.
-const CSI: &str = "kubernetes.io/csi";
 /// Targets remembered by name. A node has some thousands.
 const TARGETS_MAX: usize = 16 << 10;
 
@@ -88,14 +86,12 @@ impl Attributor {
         })
     }
 
-    /// A call that a log tells of, if it is about the pod that the log says. Of a CSI volume the driver
-    /// tells more than the error of the removal after it.
+    /// A call that a log tells of, if it is about the pod that the log says.
     pub(crate) fn told(&mut self, attempt: &Attempt, end: Monotonic) -> Option<Operation> {
         let NamedCall { call, path, outcome } = attempt.call.clone()?;
         let (target_id, target) = self.target_of(&path)?;
         let same_pod = target.pod.as_ref().is_some_and(|pod| pod.uid == attempt.said.uid);
-        let of_csi = target.volume.as_ref().is_some_and(|volume| volume.plugin == CSI);
-        if !same_pod || of_csi || !self.scope.includes(&target, Some(&path)) {
+        if !same_pod || !self.scope.includes(&target, Some(&path)) {
             return None;
         }
         let actor = self.actor_on(attempt.pid, &attempt.caller, &target);
@@ -195,7 +191,27 @@ impl Attributor {
             let known = pod.and_then(|pod| self.target_of(&pod.directory));
             (group.target_id, group.target) = known.unwrap_or_else(|| self.pod_target(&group.uid));
         }
+        for rootfs in &mut sample.rootfs {
+            let Some((target_id, _)) = self.target_of(&rootfs.mount.point) else { continue };
+            rootfs.target_id = target_id;
+            rootfs.target = self.belongs_to(target_id, &rootfs.pod);
+        }
         Arc::new(sample)
+    }
+
+    /// A target whose pod its path does not say.
+    fn belongs_to(&mut self, target_id: u64, uid: &str) -> Arc<Target> {
+        let Some(target) = self.targets.get(&target_id).cloned() else {
+            return self.unknown.clone();
+        };
+        if target.pod.as_ref().is_some_and(|pod| pod.uid == uid) {
+            return target;
+        }
+        let pod = self.pod(Pod { uid: uid.into(), namespace: None, name: None });
+        let target = Arc::new(Target { pod: Some(pod), ..Target::clone(&target) });
+        self.targets.insert(target_id, target.clone());
+        self.learned.push(What::Named { target_id, target: target.clone() });
+        target
     }
 
     /// A thread that is stuck, if it is stuck in a removal, and of interest.
@@ -214,7 +230,7 @@ impl Attributor {
         }
         let mnt_ns = seen.actor.mnt_ns;
         let Sighting { thread, phase, syscall, path, mount, began, since, before_start, .. } = seen;
-        let Sighting { at, over, times, wait_channel, stack, progress, .. } = seen;
+        let Sighting { at, over, times, wait_channel, stack, progress, disks, .. } = seen;
         Some(StuckThread {
             thread,
             phase,
@@ -234,6 +250,7 @@ impl Attributor {
             wait_channel,
             stack,
             progress,
+            disks,
         })
     }
 

@@ -1,10 +1,14 @@
 //! What was typed. What it means is decided in `commands`.
 
+mod values;
+
 use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use podstuck_lab::HelperArgs;
 
+pub use self::values::Api;
+use self::values::{api, duration, speed};
 use crate::model::mounts::Device;
 
 /// Says what keeps a Kubernetes pod Terminating, who does, with which evidence, and which command
@@ -80,11 +84,12 @@ pub struct Diagnose {
     /// What both do
     #[command(flatten)]
     pub tracing: Tracing,
-    /// Give up after this time: the default is two of kubelet's longest back-offs
-    #[arg(long, value_parser = duration, default_value = "250s")]
-    pub timeout: Duration,
-    /// The pod's record, as `kubectl get pod NAME -o json` prints it; `-` for standard input. It
-    /// tells finalizers, grace and the node, which no system call shows
+    /// Give up after this time: the default is 250s, two of kubelet's longest back-offs, and 30s where no
+    /// probes can be had
+    #[arg(long, value_parser = duration)]
+    pub timeout: Option<Duration>,
+    /// The pod's record, as `kubectl get pod NAME -o json` prints it, where the API server does not
+    /// tell it; `-` for standard input
     #[arg(long, value_name = "FILE")]
     pub pod_json: Option<PathBuf>,
 }
@@ -110,9 +115,16 @@ pub struct Tracing {
     /// Where the node's files are
     #[command(flatten)]
     pub node: Node,
+    /// Ask the API server about this node and its pods, read-only, for two seconds at most: as the
+    /// running kubelet does, never, or by the credentials of this file
+    #[arg(long, value_name = "auto|never|KUBECONFIG", default_value = "auto", value_parser = api())]
+    pub api: Api,
     /// How to attach
     #[arg(long, value_enum, default_value_t = Backend::Auto)]
     pub backend: Backend,
+    /// Load no probes: answer by the node's state, records and logs alone
+    #[arg(long)]
+    pub no_trace: bool,
     /// Tell calls that have not returned for this long, or took this long, whatever their outcome
     #[arg(long, value_parser = duration, default_value = "2s")]
     pub hung_after: Duration,
@@ -177,13 +189,6 @@ pub struct Replay {
     pub fail_on_loss: bool,
 }
 
-fn speed(text: &str) -> Result<f64, String> {
-    match text.parse() {
-        Ok(times) if times > 0.0 && f64::is_finite(times) => Ok(times),
-        _ => Err("must be a number above 0, as in 1 or 60".into()),
-    }
-}
-
 /// Options of `holders`.
 #[derive(Debug, Args)]
 pub struct Holders {
@@ -214,6 +219,9 @@ pub struct Explain {
 /// Options of `doctor`.
 #[derive(Debug, Args)]
 pub struct Doctor {
+    /// Whether to ask the API server, as for `watch`
+    #[arg(long, value_name = "auto|never|KUBECONFIG", default_value = "auto", value_parser = api())]
+    pub api: Api,
     /// How to print
     #[arg(long, value_enum, default_value_t = Output::Auto)]
     pub output: Output,
@@ -261,14 +269,6 @@ pub enum Backend {
     Fentry,
     /// Syscall tracepoints
     Tracepoint,
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    let signed: jiff::SignedDuration = text.parse().map_err(|e: jiff::Error| e.to_string())?;
-    Duration::try_from(signed)
-        .ok()
-        .filter(|d| !d.is_zero())
-        .ok_or_else(|| "must be longer than nothing".into())
 }
 
 /// Options of the removing process of a lab case.

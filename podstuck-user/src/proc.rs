@@ -34,6 +34,27 @@ pub(crate) fn comm(directory: &Path) -> Vec<u8> {
     comm
 }
 
+/// State and start, in ticks since boot, of a thread: fields 3 and 22 of proc_pid_stat(5). `None` when it
+/// has ended.
+pub(crate) fn stat(pid: u32, tid: u32) -> Option<(char, u64)> {
+    let text = fs::read(format!("/proc/{pid}/task/{tid}/stat")).ok()?;
+    // The name may hold anything, also brackets.
+    let close = text.iter().rposition(|byte| *byte == b')')?;
+    let fields = std::str::from_utf8(text.get(close + 1..)?).ok()?;
+    let mut fields = fields.split_ascii_whitespace();
+    Some((fields.next()?.chars().next()?, fields.nth(18)?.parse().ok()?))
+}
+
+/// Whether a state is that of who was stopped by a signal or by its tracer, and does nothing.
+pub(crate) fn is_stopped(state: char) -> bool {
+    matches!(state, 'T' | 't')
+}
+
+/// When a process was started, in ticks since boot; `None` when it has ended.
+pub(crate) fn started(pid: u32) -> Option<u64> {
+    Some(stat(pid, pid)?.1)
+}
+
 /// Mounts that a process sees; `None` when it has ended.
 ///
 /// No descriptor of the table is kept: an open one keeps the whole namespace alive, with every mount
@@ -64,6 +85,8 @@ mod tests {
         assert!(pids.is_sorted() && pids.contains(&own));
         assert!(threads(own).any(|tid| tid == own));
         assert_eq!(threads(u32::MAX >> 1).count(), 0);
+        let (state, start) = stat(own, own).unwrap();
+        assert!(!is_stopped(state) && start > 0 && started(own) == Some(start));
         assert!(!comm(Path::new("/proc/self")).is_empty());
         assert!(mounts(own).is_some_and(|mounts| mounts.at(Path::new("/proc")).count() >= 1));
         assert_eq!(mounts(u32::MAX >> 1), None);

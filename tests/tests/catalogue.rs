@@ -21,6 +21,8 @@ const RULES: &str = "podstuck-user/engine/src/rules/";
 /// Plays one of the labs, and would play another.
 const DEMO: &str = "xtask/src/demo.rs";
 const LAB: &str = "podstuck-user/lab/";
+/// What is played on a real node.
+const ON_NODE: &str = "tests/tests/on_node/cases.rs";
 
 #[test]
 fn a_lab_has_its_cause_and_a_cause_that_was_tried_with_a_lab_has_one() {
@@ -39,6 +41,7 @@ fn a_lab_has_its_cause_and_a_cause_that_was_tried_with_a_lab_has_one() {
 fn each_cause_has_one_home_one_row_and_at_most_one_lab() {
     let statics = statics();
     let sources = sources();
+    let on_node = fs::read_to_string(Path::new(WORKSPACE).join(ON_NODE)).unwrap();
     for (cause, name) in ALL.iter().zip(&statics) {
         let literal = format!("\"{}\"", cause.id);
         let mut homes = BTreeMap::<String, Vec<&Path>>::new();
@@ -54,6 +57,9 @@ fn each_cause_has_one_home_one_row_and_at_most_one_lab() {
         assert!(homes.contains_key(CATALOGUE), "{}", cause.id);
         let has_lab = cause.tried.contains(&TriedWith::Lab);
         assert_eq!(homes.contains_key(LAB), has_lab, "{}: {homes:#?}", cause.id);
+        let on_node = on_node.contains(&format!("cause: {literal},"));
+        let claimed = cause.tried.contains(&TriedWith::RealKubelet);
+        assert_eq!(on_node, claimed, "{}: tried with a real kubelet", cause.id);
     }
 }
 

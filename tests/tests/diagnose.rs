@@ -54,6 +54,8 @@ fn start(case: &str) -> Option<Played> {
         timeout,
         "--untried-after",
         "4s",
+        "--hung-after",
+        "200ms",
     ]);
     Some(Played { lab, ready, answer })
 }

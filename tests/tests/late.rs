@@ -321,6 +321,12 @@ impl Drop for LoggingLab {
 
 /// Plays a lab whose kubelet has had this error of its CSI volume; what is found.
 fn asked_of_a_driver(lab: &str, error: &str) -> Value {
+    let error = format!("kubernetes.io/csi: Unmounter.TearDownAt failed: {error}");
+    late_for_a_driver(lab, |uid, volume| log_of(uid, lab, volume, &error))
+}
+
+/// The same, with this log of the pod's UID and its volume.
+fn late_for_a_driver(lab: &str, log_of: impl Fn(&str, &str) -> String) -> Value {
     let log = tempfile::NamedTempFile::new().unwrap();
     let open = || File::options().append(true).open(log.path()).unwrap();
     let mut command = Command::new(podstuck());
@@ -335,8 +341,7 @@ fn asked_of_a_driver(lab: &str, error: &str) -> Value {
     let data: Value = serde_json::from_str(&data).unwrap();
     let text = |name: &str| data[name].as_str().unwrap();
     let volume = format!("kubernetes.io/csi/{}^{}", text("driverName"), text("volumeHandle"));
-    let error = format!("kubernetes.io/csi: Unmounter.TearDownAt failed: {error}");
-    let said = log_of(of("pod_uid"), lab, &volume, &error);
+    let said = log_of(of("pod_uid"), &volume);
     open().write_all(said.as_bytes()).unwrap();
 
     // Shorter than the time that it takes without a log.
@@ -366,4 +371,29 @@ fn a_driver_that_answers_with_errors_is_not_said_to_have_forgotten() {
     let error = "rpc error: code = NotFound desc = volume x does not exist in the volumes list";
     let cause = asked_of_a_driver("csi-driver-lost-publish-state-silent", error);
     assert_eq!(cause["id"], "csi-driver-error", "{cause:#}");
+}
+
+/// The call that kubelet makes was answered, and it makes no other one: nothing will ever be seen.
+#[test]
+fn a_driver_that_said_that_all_is_well_is_told_to_have_forgotten_at_once() {
+    requires!(root_and_btf());
+    let cause = late_for_a_driver("csi-driver-lost-publish-state-silent", |uid, volume| {
+        let now = Timestamp::now().to_zoned(TimeZone::system()).strftime("%m%d %H:%M:%S.%6f");
+        format!(
+            "I{now}   77 operation_generator.go:782] UnmountVolume.TearDown succeeded for volume \
+             \"{volume}\" pod \"{uid}\" (UID: \"{uid}\"). InnerVolumeSpecName \"pv\". PluginName \
+             \"kubernetes.io/csi\", VolumeGIDValue \"\"\n"
+        )
+    });
+    assert_eq!(cause["id"], "csi-driver-lost-publish-state", "{cause:#}");
+}
+
+/// Of a driver without its process, kubelet says that it cannot connect.
+#[test]
+fn a_driver_that_was_down_before_is_told_at_once() {
+    requires!(root_and_btf());
+    let error =
+        "rpc error: code = Unavailable desc = connection error: dial unix csi.sock: refused";
+    let cause = asked_of_a_driver("csi-driver-down", error);
+    assert_eq!(cause["id"], "csi-driver-down", "{cause:#}");
 }

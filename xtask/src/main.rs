@@ -9,8 +9,7 @@ mod demo;
 mod deny;
 mod docs;
 mod lint;
-mod phases;
-mod private_apt;
+mod node;
 mod rust_src;
 mod setup;
 mod test;
@@ -60,6 +59,11 @@ enum Command {
     Bench(bench::Options),
     /// Show a diagnosis of a lab case, with its histogram files
     Demo,
+    /// Start and end a real Kubernetes node on this machine, or test with it
+    Node {
+        #[command(subcommand)]
+        command: node::Command,
+    },
     /// Test on other kernels, in virtual machines
     Vm {
         #[command(subcommand)]
@@ -90,6 +94,7 @@ fn run(command: &Command) -> Result<ExitCode> {
         Command::Docs(options) => docs::run(&workspace, options),
         Command::Bench(options) => return bench::run(&workspace, options),
         Command::Demo => demo::run(&workspace),
+        Command::Node { command } => return node::run(&workspace, command),
         Command::Vm { command } => vm::run(&workspace, command),
     }
     .map(|()| ExitCode::SUCCESS)

@@ -11,10 +11,10 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::private_apt::PrivateApt;
 use crate::setup::Rustc;
 use crate::workspace::Workspace;
 use podstuck_process as process;
+use podstuck_process::private_apt::PrivateApt;
 
 /// Names an archive, `*.tar.xz`, that holds `library/`. Unpacking it takes the program `xz`.
 const ARCHIVE_VARIABLE: &str = "PODSTUCK_RUST_SRC";

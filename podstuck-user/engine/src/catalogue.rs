@@ -3,20 +3,25 @@
 use crate::{
     cause::{Cause, CauseId},
     rules::{
-        bulk_delete, crossed_mount, dead_mount, disk_full, file_system::causes as file_system,
-        hung_call_cause::causes as hung_call, left_mounted, mount_in_use::causes as mount_in_use,
-        mount_point, nested_mount, not_attempted, not_empty::causes as not_empty, orphan,
-        pinned_device, pod_record, refused, swap_file, unkillable::causes as unkillable,
+        bulk_delete, crossed_mount, csi_driver::causes as csi_driver, dead_mount, disk_full,
+        file_system::causes as file_system, hung_call_cause::causes as hung_call, kubelet_lost,
+        left_mounted, mount_in_use::causes as mount_in_use, mount_point, nested_mount,
+        not_attempted, not_empty::causes as not_empty, orphan, pinned_device, pod_record, refused,
+        swap_file, unkillable::causes as unkillable,
     },
 };
 
 /// Every cause that a finding can have, in the order in which documents list them.
-pub static ALL: [&Cause; 51] = [
+pub static ALL: [&Cause; 55] = [
     &left_mounted::LOST_PUBLISH_STATE,
-    &not_attempted::NOT_REGISTERED,
-    &not_attempted::DRIVER_ERROR,
+    &csi_driver::NOT_REGISTERED,
+    &csi_driver::DRIVER_DOWN,
+    &csi_driver::DRIVER_HANGS,
+    &csi_driver::DRIVER_ERROR,
+    &csi_driver::NOT_IDEMPOTENT,
     &left_mounted::WRONG_NAMESPACE,
     &not_attempted::VOL_DATA_LOST,
+    &kubelet_lost::KUBELET_LOST,
     &not_attempted::NOT_ATTEMPTED,
     &not_empty::DATA_UNDER_MOUNT,
     &not_empty::SUBPATH_SOURCE_DELETED,
@@ -79,7 +84,7 @@ const fn elsewhere(id: &'static str, title: &'static str) -> Elsewhere {
 }
 
 /// Causes that some of ours are confused with, and that podstuck does not recognise.
-pub static ELSEWHERE: [Elsewhere; 7] = [
+pub static ELSEWHERE: [Elsewhere; 5] = [
     elsewhere(
         "apparmor-signal-denied",
         "AppArmor refuses runc's SIGKILL, and the container lives on",
@@ -88,15 +93,7 @@ pub static ELSEWHERE: [Elsewhere; 7] = [
         "container-clears-own-volume",
         "a container tidies up its own volume, which is its right",
     ),
-    elsewhere(
-        "csi-unpublish-hung-lock",
-        "the CSI driver's first attempt hangs, and keeps a lock that later ones wait for",
-    ),
     elsewhere("dockerd-hang", "dockerd, or another runtime, does not answer any more"),
-    elsewhere(
-        "kubelet-restart-lost-volume",
-        "kubelet was restarted and does not know the volume any more",
-    ),
     elsewhere(
         "nfs-silly-rename",
         "NFS keeps a file that was removed while it was open, as .nfsXXXX",

@@ -66,9 +66,28 @@ impl View {
     }
 }
 
+/// Sends a signal to a process, if it is still the one that was seen: whoever reads this may do so an hour
+/// later, and ids are given again. `started` is in ticks since boot, field 22 of its `stat`; what precedes
+/// may hold anything (proc_pid_stat(5)).
+pub(crate) fn kill(words: &str, pid: u32, started: Option<u64>) -> String {
+    let Some(started) = started else { return format!("{words} {pid}") };
+    format!(
+        "[ \"$(sed 's/.*) //' /proc/{pid}/stat | cut -d' ' -f20)\" = {started} ] && {words} {pid}"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_is_named_by_its_start_too() {
+        assert_eq!(kill("kill", 7, None), "kill 7");
+        assert_eq!(
+            kill("kill -9", 7, Some(99)),
+            "[ \"$(sed 's/.*) //' /proc/7/stat | cut -d' ' -f20)\" = 99 ] && kill -9 7"
+        );
+    }
 
     #[test]
     fn the_program_is_always_the_nodes() {

@@ -16,13 +16,16 @@ use crate::{
         finding::{Finding, Progress},
         hung::Hung,
         node::NodeSample,
+        node_record::NodeRecord,
         operation::Operation,
+        said::Report,
         series::SeriesTable,
         summary::{Completeness, SelfCost, Summary},
         time::Monotonic,
     },
     query::Query,
     rank,
+    rules::orphan,
     said::SaidOfPods,
     tracker::{Context, Steps, Tracker},
     trackers::{self, unmounts::Unmounts},
@@ -63,9 +66,12 @@ pub struct Engine {
     ledger: Ledger,
     said: SaidOfPods,
     gone: Vec<Gone>,
+    /// What the API server said of this node, or of several on this machine.
+    nodes: Vec<NodeRecord>,
     sample: Option<Arc<NodeSample>>,
     progress_told: Monotonic,
     firm_since: Option<Monotonic>,
+    settled_since: Option<Monotonic>,
     /// The time of the last event, which is now.
     now: Monotonic,
     ended: Option<Monotonic>,
@@ -84,9 +90,11 @@ impl Engine {
             ledger: Ledger::new(run.clock),
             said: SaidOfPods::default(),
             gone: Vec::new(),
+            nodes: Vec::new(),
             sample: None,
             progress_told: begun,
             firm_since: None,
+            settled_since: None,
             now: begun,
             ended: None,
             completeness: Completeness::default(),
@@ -117,8 +125,10 @@ impl Engine {
             What::Completeness(completeness) => self.completeness.clone_from(completeness),
             What::WindowEnded => self.ended = Some(event.at),
             What::End(cost) => self.cost.clone_from(cost),
+            What::Said(said) if said.report == Some(Report::ContainerEnded) => {}
             What::Said(said) => self.said.note(said),
-            What::Told(_) | What::Answer { .. } | What::Record { .. } => {}
+            What::Node(node) => self.nodes.push(NodeRecord::clone(node)),
+            What::Told(_) | What::Heard(_) | What::Answer { .. } | What::Record { .. } => {}
         }
         self.show(event, &mut steps);
         if matches!(event.what, What::Counts(_)) {
@@ -130,15 +140,19 @@ impl Engine {
             Verdict::Found(draft) => !(draft.is_told && draft.cause.is_admission()),
             _ => true,
         });
-        for verdict in steps.verdicts {
+        for mut verdict in steps.verdicts {
+            if let Verdict::Found(draft) = &mut verdict
+                && let Some(node) =
+                    self.nodes.iter().find(|node| node.lacks(draft.target.pod.as_ref()))
+            {
+                orphan::nobody_waits(draft, node.read);
+            }
             let told = self.ledger.admit(verdict);
             outputs.extend(told.into_iter().map(|finding| Output::Finding(Box::new(finding))));
         }
-        if self.ledger.all().any(rank::is_firm) {
-            self.firm_since.get_or_insert(event.at);
-        } else {
-            self.firm_since = None;
-        }
+        let since = |known: Option<Monotonic>, now: bool| now.then(|| known.unwrap_or(event.at));
+        self.firm_since = since(self.firm_since, self.ledger.all().any(rank::is_firm));
+        self.settled_since = since(self.settled_since, self.ledger.all().any(rank::is_settled));
         outputs.extend(steps.queries.into_iter().map(|query| Output::Query(Box::new(query))));
         if matches!(event.what, What::Counts(_)) {
             self.tell_progress(event.at, &mut outputs);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use nix::errno::Errno;
 
 use super::*;
@@ -11,11 +12,12 @@ use crate::{
         evidence::{Certainty, Source},
         finding::FindingState,
         hung::MountPoint,
-        identity::Component,
+        identity::{Component, Pod},
+        node_record::{NodeRecord, Ready},
         object::Attributes,
     },
     query::{Answer, ObjectAttributes},
-    testing::{actor, failed, run, stuck},
+    testing::{actor, failed, pod_state, run, stuck},
     tracker::TrackerId,
 };
 
@@ -107,6 +109,7 @@ fn a_hung_call_and_a_dead_mount_of_one_target_do_not_end_each_other() {
     let answer = Box::new(Answer::FuseMounts(vec![(mount, Errno::ENOTCONN as i32)]));
     engine.take(&Event { at: op.end, what: What::Answer { query, answer } });
     let mut hung = stuck(&["request_wait_answer", "fuse_rmdir"]);
+    hung.at = Monotonic(60_000_000_000);
     assert_eq!(hung.target_id, op.target_id);
     engine.take(&Event { at: hung.at, what: What::Stuck(Box::new(hung.clone())) });
     assert_eq!(open(&engine), ["fuse-daemon-dead", "fuse-daemon-hung"]);
@@ -161,4 +164,67 @@ fn what_a_log_tells_is_looked_at_and_blamed_only_on_what_still_holds() {
     assert_eq!(finding.evidence[0].source, Source::Log("log of kubelet".into()));
     let (queries, findings) = told_and_seen(false);
     assert_eq!((queries.len(), findings.len()), (1, 0), "cured since, and nothing to admit");
+}
+
+#[test]
+fn a_pod_that_nobody_will_remove_is_said_to_be_one() {
+    let notes = |kubelets: &[u32], stopped: &[u32], is_left: bool, ready: &str| {
+        let pod = pod_state("u");
+        let who = Pod { uid: "u".into(), namespace: None, name: None };
+        let mut engine = Engine::new(Run { pod: Some(who), ..run() });
+        let sample = NodeSample {
+            kubelets: kubelets.to_vec(),
+            stopped: stopped.to_vec(),
+            pods: if is_left { vec![pod] } else { Vec::new() },
+            ..NodeSample::default()
+        };
+        engine.take(&Event { at: Monotonic(1), what: What::Sample(Arc::new(sample)) });
+        let since = Some(Timestamp::UNIX_EPOCH);
+        let ready = Ready { status: ready.into(), since, reason: "NodeStatusUnknown".into() };
+        let node = NodeRecord { ready: Some(ready), ..node(Vec::new()) };
+        engine.take(&Event { at: Monotonic(2), what: What::Node(Box::new(node)) });
+        engine.diagnosis().notes.join("; ")
+    };
+    assert!(notes(&[], &[], true, "True").starts_with("no kubelet runs on this node"));
+    assert!(notes(&[7], &[7], true, "True").contains("`kill -CONT 7`"));
+    assert_eq!(notes(&[7], &[], true, "True"), "");
+    assert_eq!(notes(&[], &[], false, "False"), "", "there is nothing to remove");
+    let not_ready = notes(&[7], &[], true, "Unknown");
+    assert!(not_ready.contains("node n for not ready since 1970-01-01T00:00:00Z"), "{not_ready}");
+}
+
+/// What the API server says of this node, which lacks these pods.
+fn node(missing: Vec<Pod>) -> NodeRecord {
+    let read = Timestamp::UNIX_EPOCH;
+    NodeRecord { node: "n".into(), read, ready: None, drivers: None, missing }
+}
+
+#[test]
+fn nobody_waits_for_a_pod_that_the_api_server_does_not_have() {
+    let blocks = |missing: &[&str]| {
+        let mut engine = engine();
+        let mut op = failed(Call::Unlinkat, Errno::EPERM, "f", 1.0);
+        let pod = |uid: &str| Pod { uid: uid.into(), namespace: None, name: None };
+        Arc::make_mut(&mut op.target).pod = Some(pod("u"));
+        let node = node(missing.iter().map(|uid| pod(uid)).collect());
+        engine.take(&Event { at: Monotonic(1), what: What::Node(Box::new(node)) });
+        let query = Box::new(show(&mut engine, &op).0.remove(0));
+        let attributes = Attributes { known: true, ..Attributes::default() };
+        let attributes = ObjectAttributes {
+            object: Attributes { immutable: true, ..attributes },
+            directory: attributes,
+            same_directory: true,
+            sticky: false,
+            swap: false,
+        };
+        let answer = Box::new(Answer::Attributes(Ok(attributes)));
+        engine.take(&Event { at: op.end, what: What::Answer { query, answer } });
+        let found: Vec<&Finding> = engine.findings().collect();
+        assert_eq!((found.len(), found[0].id.as_str()), (1, "immutable-attribute"));
+        let said =
+            found[0].evidence.iter().any(|fact| fact.source == Source::Api(Timestamp::UNIX_EPOCH));
+        (found[0].blocks_deletion, said)
+    };
+    assert_eq!(blocks(&["another"]), (Some(true), false));
+    assert_eq!(blocks(&["u"]), (Some(false), true));
 }

@@ -9,10 +9,11 @@ use crate::{
         call::{Call, Outcome},
         identity::{Component, Pod, Target},
         node::NodeSample,
+        node_record::NodeRecord,
         operation::Operation,
         pod_record::PodRecord,
         raw_path,
-        said::Said,
+        said::{Heard, Said},
         series::Span,
         stuck::StuckThread,
         summary::{Completeness, SelfCost, Start},
@@ -94,6 +95,8 @@ pub enum What {
     Told(Box<Operation>),
     /// What a component's log says about a pod.
     Said(Box<Said>),
+    /// From when on a component's log was read.
+    Heard(Box<Heard>),
     /// The exact counts since the last drain, once a second: what a clock's tick is to the engine.
     Counts(Vec<Count>),
     /// How the node looks.
@@ -125,6 +128,8 @@ pub enum What {
         /// The name of this node.
         node: String,
     },
+    /// This node, as the API server has it.
+    Node(Box<NodeRecord>),
     /// What may be missing up to now.
     Completeness(Completeness),
     /// The observation is over: what follows was on its way.

@@ -160,6 +160,7 @@ impl Ledger {
             remedies: draft.remedies,
             likely_causes_ruled_out: ruled_out.collect(),
             not_known,
+            is_settled: draft.is_settled,
         }
     }
 }

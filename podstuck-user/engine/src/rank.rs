@@ -20,6 +20,15 @@ pub(crate) fn is_firm(finding: &Finding) -> bool {
         && finding.blocks_deletion.is_some()
 }
 
+/// Whether a finding is an answer that does not become better by waiting: likely at least, of what the pod
+/// waits for.
+pub(crate) fn is_settled(finding: &Finding) -> bool {
+    finding.state != FindingState::Cleared
+        && finding.certainty >= Certainty::Likely
+        && finding.blocks_deletion == Some(true)
+        && finding.is_settled
+}
+
 /// The order in which causes are told: what blocks before what does not, known before unexplained,
 /// then by certainty and severity.
 fn order(finding: &Finding) -> impl Ord + use<> {
@@ -61,6 +70,7 @@ pub(crate) fn diagnosis<'a>(
         firm,
         window_s,
         causes,
+        notes: Vec::new(),
         over,
         said,
         ruled_out,

@@ -50,6 +50,7 @@ mod tests {
             at,
             retry: None,
             complaint: None,
+            report: None,
             text,
             source,
             times: 1,

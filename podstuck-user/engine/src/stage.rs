@@ -39,21 +39,14 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::model::{
-        identity::Target,
-        mounts::Device,
-        node::{Mounted, VolumeState},
+    use crate::{
+        model::{
+            identity::Target,
+            mounts::Device,
+            node::{Mounted, VolumeState},
+        },
+        testing::pod_state,
     };
-
-    fn pod() -> PodState {
-        PodState {
-            uid: "u".into(),
-            directory: "/k/pods/u".into(),
-            started: true,
-            populated: Some(false),
-            volumes: Vec::new(),
-        }
-    }
 
     fn stage_of(state: Option<&PodState>) -> Stage {
         stage(&Pod { uid: "u".into(), namespace: None, name: None }, state).stage
@@ -62,13 +55,14 @@ mod tests {
     #[test]
     fn what_is_left_tells_the_stage() {
         assert_eq!(stage_of(None), Stage::Gone);
-        assert_eq!(stage_of(Some(&pod())), Stage::Directories);
-        let mut mounted = pod();
+        assert_eq!(stage_of(Some(&pod_state("u"))), Stage::Directories);
+        let mut mounted = pod_state("u");
         let point = "/k/pods/u/volumes/p/v".into();
         let mount = Mounted {
             point,
             id: 1,
             what: "tmpfs".into(),
+            is_fuse: false,
             device: Device::default(),
             root: "/".into(),
             shared: false,

@@ -19,6 +19,7 @@ use crate::{
         identity::{Actor, Component, Target, TargetKind, Volume},
         mountinfo,
         mounts::Mounts,
+        node::PodState,
         operation::Operation,
         path::JsonPath,
         stuck::StuckThread,
@@ -88,6 +89,7 @@ pub(crate) fn holder(how: How, through: Through, explains: Option<bool>) -> Hold
         explains_ebusy: explains,
         exact: true,
         pid: Some(77),
+        started: None,
         comm: Some("backup".into()),
         component: Some(Component::Other),
         cgroup: None,
@@ -108,6 +110,20 @@ pub(crate) fn snapshot(holders: Vec<Holder>) -> Snapshot {
     };
     let looked_at = (100, 3, 200);
     Snapshot { at: Monotonic(0), subject: Ok(subject), holders, unseen: Vec::new(), looked_at }
+}
+
+/// A pod whose containers have ended and of which no volume is left.
+pub(crate) fn pod_state(uid: &str) -> PodState {
+    PodState {
+        uid: uid.into(),
+        directory: format!("/k/pods/{uid}").into(),
+        started: true,
+        populated: Some(false),
+        before_boot: false,
+        changed: None,
+        volume_removed: None,
+        volumes: Vec::new(),
+    }
 }
 
 /// The mounts of process 7, by the text of its `mountinfo`.
@@ -138,6 +154,7 @@ pub(crate) fn stuck(stack: &[&str]) -> StuckThread {
         wait_channel: stack.first().map(|f| (*f).to_owned()),
         stack: stack.iter().map(|f| (*f).to_owned()).collect(),
         progress: None,
+        disks: Vec::new(),
     }
 }
 

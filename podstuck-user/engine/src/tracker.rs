@@ -49,6 +49,8 @@ pub enum TrackerId {
     DiskFull,
     /// The pod's record.
     PodRecord,
+    /// Root file systems of containers that have ended.
+    LeftRootfs,
 }
 
 /// One kind of object, followed.
@@ -184,7 +186,8 @@ pub(crate) const SUPPRESSIONS: &[Suppression] = {
     use Claim::{Finding, Suspicion};
     use Scope::{Path, Pod, Target};
     use TrackerId::{
-        Busy, CrossedMount, DeadMount, FileSystem, HungCall, NotAttempted, NotEmpty, Orphan,
+        Busy, CrossedMount, DeadMount, FileSystem, HungCall, LeftRootfs, NotAttempted, NotEmpty,
+        Orphan,
     };
     const SAME_FAULT: &str = "the mount that a removal went through is busy afterwards";
     const NO_POD_WAITS: &str = "no pod waits for an orphan";
@@ -200,6 +203,7 @@ pub(crate) const SUPPRESSIONS: &[Suppression] = {
         suppress(Busy, DeadMount, Finding, Path, BELOW_IS_DEAD),
         suppress(NotEmpty, DeadMount, Finding, Path, BELOW_IS_DEAD),
         suppress(NotEmpty, Orphan, Suspicion, Pod, HOUSEKEEPING),
+        suppress(LeftRootfs, Busy, Suspicion, Target, SOMEBODY_TRIES),
         suppress(NotAttempted, Orphan, Suspicion, Pod, HOUSEKEEPING),
         suppress(NotAttempted, Busy, Suspicion, Target, SOMEBODY_TRIES),
         suppress(NotAttempted, NotEmpty, Suspicion, Target, SOMEBODY_TRIES),
@@ -227,6 +231,12 @@ pub(crate) struct Context<'a> {
 }
 
 impl Context<'_> {
+    /// The kernel's time of a calendar's; that of the boot for what was before, now for what is to come.
+    pub(crate) fn when(&self, time: Timestamp) -> Monotonic {
+        let ago = u64::try_from(self.calendar.duration_since(time).as_nanos()).unwrap_or(0);
+        Monotonic(self.now.0.saturating_sub(ago))
+    }
+
     /// Whether another tracker explains what this one sees on a subject.
     pub(crate) fn is_explained(&self, to: TrackerId, subject: &Subject<'_>) -> bool {
         let of_this = SUPPRESSIONS.iter().filter(|suppression| suppression.of == to);

@@ -32,6 +32,8 @@ fn the_suppressions_are_these() {
     NotEmpty
       <- DeadMount (Finding, Path): what is above a dead mount stays because of it
       <- Orphan (Suspicion, Pod): kubelet removes only directories of a pod that is gone
+    LeftRootfs
+      <- Busy (Suspicion, Target): somebody does try, and fails
     ");
 }
 

@@ -110,6 +110,8 @@ pub(crate) struct Draft {
     pub(crate) missing: Vec<&'static str>,
     /// Whether it rests on a call that no probe saw.
     pub(crate) is_told: bool,
+    /// Whether to watch for longer adds nothing: it has lasted for longer than all that could come is apart.
+    pub(crate) is_settled: bool,
     /// What else could be behind it, and which fact would tell: for what has no name of its own.
     pub(crate) doubts: Vec<&'static str>,
 }
@@ -163,6 +165,7 @@ impl Draft {
             beside: Vec::new(),
             missing: Vec::new(),
             is_told: false,
+            is_settled: false,
             doubts: Vec::new(),
         }
     }
@@ -244,7 +247,7 @@ impl Draft {
 
     /// Adds a way out.
     pub(crate) fn remedy(&mut self, command: impl Into<String>, risk: impl Into<String>) {
-        self.remedies.push(Remedy { command: command.into(), risk: risk.into() });
+        self.remedies.push(Remedy::new(command, risk));
     }
 }
 

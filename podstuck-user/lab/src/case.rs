@@ -116,6 +116,8 @@ pub(super) enum Driver {
     PublishedTwice,
     /// It is not there.
     Missing,
+    /// It cannot be reached, or does not answer: what is wrong is a fixture's.
+    Silent,
     /// It unmounted long ago; somebody wrote into the mount point since.
     UnmountedEarly,
     /// kubelet lost what it knew of the volume, and does not find it.
@@ -161,9 +163,10 @@ impl Case {
         })
     }
 
-    /// Whether the CSI driver is there.
+    /// Whether the CSI driver is there, and is no fixture.
     pub(super) fn has_driver(&self) -> bool {
-        !self.volumes.iter().any(|volume| volume.kind == Kind::Csi(Driver::Missing))
+        let without = [Driver::Missing, Driver::Silent, Driver::ForgotInSilence].map(Kind::Csi);
+        !self.volumes.iter().any(|volume| without.contains(&volume.kind))
     }
 
     /// Whether the API server no longer knows the pod, so that only housekeeping deals with it.

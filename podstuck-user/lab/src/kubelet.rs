@@ -104,6 +104,9 @@ impl<'a, 'b> Kubelet<'a, 'b> {
                     "driver name not found in the list of registered CSI drivers",
                 ));
             }
+            Driver::Silent => {
+                return Err(Failure::Refused("rpc error: the driver does not answer"));
+            }
             Driver::Unknown => {
                 return Err(Failure::Refused(
                     "UnmountVolume.NewUnmounter failed: failed to open volume data file: EOF",

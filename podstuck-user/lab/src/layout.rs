@@ -34,6 +34,12 @@ pub(super) fn registration_socket(root: &Path) -> PathBuf {
     kubelet_root(root).join(format!("plugins_registry/{DRIVER}-reg.sock"))
 }
 
+/// The socket on which kubelet calls a CSI driver. The driver of the lab has a directory of another name,
+/// as its original has.
+pub(super) fn driver_socket(root: &Path) -> PathBuf {
+    kubelet_root(root).join("plugins/csi-hostpath/csi.sock")
+}
+
 /// Where the CSI driver keeps its state and the data of its volumes.
 pub(super) fn driver_state(root: &Path) -> PathBuf {
     root.join("var/lib/csi-hostpath-data")

@@ -9,7 +9,10 @@ use std::{
 use anyhow::{Context, Result};
 
 use super::Failure;
-use crate::{cli::Node, model::path::safe_path};
+use crate::{
+    cli::{Api, Node},
+    model::path::safe_path,
+};
 
 /// Makes the paths absolute, so that they mean what they meant, and goes to `/`.
 pub(super) fn leave<'a>(paths: impl IntoIterator<Item = &'a mut PathBuf>) -> Result<(), Failure> {
@@ -20,6 +23,14 @@ pub(super) fn leave<'a>(paths: impl IntoIterator<Item = &'a mut PathBuf>) -> Res
 /// The paths of the options that all commands have.
 pub(super) fn of_node(node: &mut Node) -> impl Iterator<Item = &mut PathBuf> {
     node.kubelet_root.iter_mut().chain([&mut node.host_root])
+}
+
+/// The file among the ways to ask the API server.
+pub(super) fn of_api(api: &mut Api) -> Option<&mut PathBuf> {
+    match api {
+        Api::File(path) => Some(path),
+        Api::Auto | Api::Never => None,
+    }
 }
 
 /// By its text alone: what lies there may be dead.

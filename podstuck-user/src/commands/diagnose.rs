@@ -17,10 +17,11 @@ use crate::{
 
 /// Runs the command.
 pub fn run(mut options: Diagnose, verbose: u8) -> Result<Exit, Failure> {
-    let Tracing { export, record: recording, node, .. } = &mut options.tracing;
+    let Tracing { export, record: recording, node, api, .. } = &mut options.tracing;
     // `-` is no path, but standard input.
     let record = options.pod_json.iter_mut().filter(|path| path.as_os_str() != "-");
-    away::leave(export.iter_mut().chain(record).chain(recording).chain(away::of_node(node)))?;
+    let of_all = away::of_node(node).chain(away::of_api(api));
+    away::leave(export.iter_mut().chain(record).chain(recording).chain(of_all))?;
     let record = options.pod_json.as_deref().map(pod_record::read).transpose();
     let record = record.map_err(|error| Failure::Usage(error.into()))?;
     let target = &mut options.tracing.target;
@@ -31,16 +32,18 @@ pub fn run(mut options: Diagnose, verbose: u8) -> Result<Exit, Failure> {
     }
     match trace::run(&options.tracing, Until::Firm { limit: options.timeout, record }, verbose) {
         // The record says more than that there is nothing of the pod here.
-        Err(Failure::Usage(error)) if is_unknown(&error) => match by_record {
-            Some(record) => answer_from(&record, &options).map_err(Failure::Usage),
-            None => Err(Failure::Usage(error)),
+        Err(Failure::Usage(error)) => match (error.downcast::<WantedError>(), by_record) {
+            (Ok(WantedError::Elsewhere { record, .. }), _) => {
+                answer_from(&record, &options).map_err(Failure::Usage)
+            }
+            (Ok(WantedError::Unknown { .. }), Some(record)) => {
+                answer_from(&record, &options).map_err(Failure::Usage)
+            }
+            (Ok(error), _) => Err(Failure::Usage(error.into())),
+            (Err(error), _) => Err(Failure::Usage(error)),
         },
         other => other,
     }
-}
-
-fn is_unknown(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref(), Some(WantedError::Unknown { .. }))
 }
 
 /// The answer about a pod of which nothing is on this node. Nothing is traced; but a reader of the

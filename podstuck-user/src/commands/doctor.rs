@@ -5,10 +5,10 @@ use std::{fmt::Write as _, path::Path};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::{Exit, Failure, setup};
+use super::{Exit, Failure, api_reader::ApiReader, setup};
 use crate::{
-    cli::{Backend, Doctor, Output},
-    identity::{kubelet_roots, log_dirs_for},
+    cli::{Api, Backend, Doctor, Output, Target},
+    identity::PodNames,
     kernel::{
         attach::{Attached, by_reason},
         facts,
@@ -19,7 +19,10 @@ use crate::{
     },
     model::{path::safe_path, time::rfc3339},
     proc,
-    state::logs,
+    state::{
+        kubelet::{self, Kubelet},
+        logs,
+    },
 };
 
 /// One line of the report.
@@ -125,8 +128,10 @@ fn probes(layout: &Layout) -> Vec<Check> {
 }
 
 fn node(options: &Doctor) -> Vec<Check> {
-    let roots = kubelet_roots(&options.node.host_root, &options.node.kubelet_root);
-    let exists = |path: &Path| setup::on_host(&options.node.host_root, path).is_dir();
+    let host_root = &options.node.host_root;
+    let kubelets = kubelet::running(host_root, &options.node.kubelet_root);
+    let roots = setup::roots(&options.node, &kubelets);
+    let exists = |path: &Path| setup::on_host(host_root, path).is_dir();
     let mut checks: Vec<Check> = roots
         .iter()
         .map(|root| {
@@ -134,20 +139,46 @@ fn node(options: &Doctor) -> Vec<Check> {
             Check::new("kubelet root", exists(&root.join("pods")), safe_path(root), lost)
         })
         .collect();
-    checks.extend(logs::read(&options.node.host_root).places.into_iter().map(|place| {
+    checks.extend(kubelets.iter().flat_map(|kubelet| &kubelet.unread).map(|why| {
+        Check::new(
+            "kubelet's files",
+            false,
+            why,
+            "where its pods' logs are, if not where they usually are",
+        )
+    }));
+    checks.extend(logs::read(host_root).places.into_iter().map(|place| {
         let lost = "attempts from before the start, and names of pods whose containers are gone";
         Check::new("kubelet's log", place.is_ok(), place.unwrap_or_else(|why| why), lost)
     }));
-    let logs: Vec<_> = roots.iter().flat_map(|r| log_dirs_for(r)).filter(|d| exists(d)).collect();
-    let found = match logs.first() {
-        Some(dir) => safe_path(dir).into_owned(),
-        None => "no /var/log/pods".to_owned(),
+    let logs: Vec<_> = setup::log_dirs(host_root, &roots, &kubelets);
+    let found = match logs.iter().find(|dir| dir.is_dir()) {
+        Some(dir) => Ok(safe_path(dir).into_owned()),
+        None => Err("no directory of pods' logs"),
     };
-    checks.push(Check::new("pod names", !logs.is_empty(), found, "pods are shown by UID only"));
+    let lost = "names of running pods, unless the API server or the runtime tells them";
+    checks.push(Check::new("pod names", found.is_ok(), found.unwrap_or_else(Into::into), lost));
+    checks.push(api(options, kubelets));
     let running = runtimes();
     let found = if running.is_empty() { "none is running".to_owned() } else { running.join(", ") };
     checks.push(Check::new("runtimes", true, found, ""));
     checks
+}
+
+/// Whether the API server can be asked, and by which credentials.
+fn api(options: &Doctor, kubelets: Vec<Kubelet>) -> Check {
+    let host_root = options.node.host_root.clone();
+    let mut asked = ApiReader::start(host_root, &options.api, kubelets, &Target::default());
+    asked.name_pods(&mut PodNames::new(Vec::new()));
+    let nobody = || match options.api {
+        Api::Never => (true, "not asked, by --api never".to_owned()),
+        _ => (false, "no kubelet runs whose credentials could be used".to_owned()),
+    };
+    let place = asked.outcome().cloned();
+    let (ok, found) =
+        place.map_or_else(nobody, |place| (place.is_ok(), place.unwrap_or_else(|why| why)));
+    let lost = "records of pods (or by --pod-json), and names of pods that left no other trace";
+    Check::new("API server", ok, found, lost)
 }
 
 /// Runtimes and kubelets that run now, by the name of their process.

@@ -3,7 +3,8 @@
 use std::{path::PathBuf, thread::JoinHandle};
 
 use crate::{
-    identity::{PodNames, wanted::PodTraces},
+    identity::{NameSource, PodNames, wanted::PodTraces},
+    model::said::Heard,
     state::logs::{self, Attempt, Logs},
 };
 
@@ -11,6 +12,7 @@ use crate::{
 pub(super) struct LogReader {
     reading: Option<JoinHandle<Logs>>,
     attempts: Vec<Attempt>,
+    heard: Vec<Heard>,
 }
 
 impl LogReader {
@@ -20,7 +22,7 @@ impl LogReader {
         let reading = read.spawn(move || logs::read(&host_root));
         let reading =
             reading.inspect_err(|error| tracing::warn!("logs are not read: {error}")).ok();
-        Self { reading, attempts: Vec::new() }
+        Self { reading, attempts: Vec::new(), heard: Vec::new() }
     }
 
     /// Waits for the logs, once, and has pods named that are still here.
@@ -28,17 +30,18 @@ impl LogReader {
         let Some(logs) = self.reading.take().and_then(|reading| reading.join().ok()) else {
             return;
         };
-        let Logs { pods, attempts, places: read } = logs;
+        let Logs { pods, attempts, heard, places: read } = logs;
         let read: Vec<String> =
             read.into_iter().map(|place| place.unwrap_or_else(|why| why)).collect();
         read.iter().for_each(|place| tracing::info!("{place}"));
         let here = pods.into_iter().filter(|pod| places.has_directory(&pod.uid));
-        names.learn(read, here.map(|pod| (pod.namespace, pod.name, pod.uid)));
-        self.attempts = attempts;
+        names.looked_in(read);
+        names.learn(NameSource::Log, here.map(|pod| (pod.namespace, pod.name, pod.uid)));
+        (self.attempts, self.heard) = (attempts, heard);
     }
 
-    /// Failed attempts that the logs tell of, the oldest first.
-    pub(super) fn attempts(self) -> Vec<Attempt> {
-        self.attempts
+    /// What the logs tell of attempts, the oldest first, and from when on they were read.
+    pub(super) fn told(self) -> (Vec<Attempt>, Vec<Heard>) {
+        (self.attempts, self.heard)
     }
 }

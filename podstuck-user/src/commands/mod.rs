@@ -1,5 +1,6 @@
 //! Wires the stages up, one file for each command.
 
+mod api_reader;
 mod away;
 pub mod diagnose;
 pub mod doctor;
@@ -9,6 +10,7 @@ pub mod interrupt;
 pub mod lab;
 mod log_reader;
 mod presenter;
+mod probing;
 pub mod replay;
 mod reporter;
 mod session;

@@ -10,26 +10,25 @@ use bytes::Bytes;
 use podstuck_common::record::{CountKey, RecordHead, call, loss, reason};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
-use super::{Exit, presenter::Presenter};
+use super::{Exit, presenter::Presenter, probing::Missed};
 use crate::{
     ask::Asker,
     attribute::Attributor,
     clock,
     decode::decode,
     event::{Event, What},
-    kernel::attach::{Attached, by_reason},
     model::{
         call::Call,
         node::NodeSample,
         operation::Operation,
-        pod_record::PodRecord,
+        said::Heard,
         summary::{Completeness, SelfCost},
         thread::Thread,
         time::Monotonic,
     },
     query::{Answer, Query},
     recording::Recorder,
-    source::{losses::Losses, tables::Drained},
+    source::tables::Drained,
     state::{
         hung::{HungCalls, Notice, Report, Unmounted},
         logs::Attempt,
@@ -214,7 +213,7 @@ impl Session {
     }
 
     /// Takes what the node's logs say of the pods in question.
-    pub(super) fn logs(&mut self, attempts: &[Attempt]) {
+    pub(super) fn logs(&mut self, attempts: &[Attempt], heard: Vec<Heard>) {
         for attempt in attempts {
             let end = self.presenter.kernel_time(attempt.said.at);
             if self.names.is_wanted(&attempt.said.uid) {
@@ -223,6 +222,10 @@ impl Session {
             if let Some(op) = self.names.told(attempt, end) {
                 self.learn(clock::now(), What::Told(Box::new(op)));
             }
+        }
+        // Only now is it known that there is no more.
+        for heard in heard {
+            self.learn(clock::now(), What::Heard(Box::new(heard)));
         }
     }
 
@@ -233,33 +236,27 @@ impl Session {
         self.learn(sample.at, What::Sample(sample));
     }
 
-    /// Takes the pod's record.
-    pub(super) fn record(&mut self, record: &PodRecord, node: String) {
-        let record = Box::new(record.clone());
-        self.learn(clock::now(), What::Record { record, node });
+    /// Takes a record of the API.
+    pub(super) fn record(&mut self, record: What) {
+        self.learn(clock::now(), record);
     }
 
     /// Takes what may be missing, from the probes' own counters.
-    pub(super) fn completeness(
-        &mut self,
-        losses: &Losses,
-        abandoned: u64,
-        skipped: u64,
-        attached: &Attached,
-    ) {
+    pub(super) fn completeness(&mut self, missed: &Missed) {
+        let Missed { losses, abandoned, skipped, probes } = missed;
         let completeness = Completeness {
             events_lost: losses.of(loss::RING_FULL) + self.undecodable,
             events_limited: losses.of(loss::RATE_LIMITED),
-            unmatched_exits: losses.of(loss::UNMATCHED_EXIT) + abandoned,
+            unmatched_exits: losses.of(loss::UNMATCHED_EXIT) + *abandoned,
             map_full: losses.of(loss::COUNTS_FULL) + losses.of(loss::IN_FLIGHT_FULL),
             // The same miss, seen by the kernel where it counts them, and by the thread's next call.
-            probes_skipped: skipped.max(losses.of(loss::OVERWRITTEN)),
+            probes_skipped: losses.of(loss::OVERWRITTEN).max(*skipped),
             io_uring_deletions: losses.of(loss::IO_URING),
             looks_late_s: self.looks.late_s(self.ended.unwrap_or_else(Instant::now)),
             // The engine adds its own.
             objects_dropped: self.names.dropped() + self.hung.dropped() + self.asker.dropped(),
             unresolved: losses.of(loss::PATH_CUT) + losses.of(loss::PATH_UNREADABLE),
-            probes_missing: by_reason(&attached.missing),
+            probes_missing: probes.clone(),
         };
         self.learn(clock::now(), What::Completeness(completeness));
     }

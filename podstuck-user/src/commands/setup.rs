@@ -10,12 +10,13 @@ use podstuck_common::{
 };
 use tokio::io::{Interest, unix::AsyncFd};
 
-use super::{Failure, log_reader::LogReader};
+use super::{Failure, api_reader::ApiReader, log_reader::LogReader};
 pub(super) use crate::identity::on_host;
 use crate::{
-    cli::{Backend, Target, Tracing},
+    cli::{Backend, Node, Target, Tracing},
     identity::{
-        PodNames, kubelet_roots, layout::normalise, log_dirs_for, markers, wanted::PodTraces,
+        PodNames, WantedError, kubelet_roots, layout::normalise, log_dirs_for, markers,
+        wanted::PodTraces,
     },
     kernel::{
         attach::by_reason,
@@ -25,15 +26,22 @@ use crate::{
         load::{self, Probes},
         privilege,
     },
-    model::{identity::Pod, path::safe_path, summary::Start},
+    model::{
+        identity::Pod, node_record::NodeRecord, path::safe_path, pod_record::PodRecord,
+        said::Heard, summary::Start,
+    },
     scope::Scope,
-    state::{logs::Attempt, sample},
+    state::{
+        kubelet::{self, Kubelet},
+        logs::Attempt,
+        sample, traces,
+    },
 };
 
 /// All that a run needs.
 pub(super) struct Prepared {
-    /// In the kernel.
-    pub probes: Probes,
+    /// In the kernel; `None` where calls are not watched.
+    pub probes: Option<Probes>,
     /// Pods of this node.
     pub names: PodNames,
     /// What is told first.
@@ -45,44 +53,73 @@ pub(super) struct Prepared {
     /// What is told.
     pub scope: Scope,
     /// What kubelet's log tells of before.
-    pub attempts: Vec<Attempt>,
+    pub told: (Vec<Attempt>, Vec<Heard>),
+    /// What the API server says of the pod that the run is restricted to.
+    pub record: Option<PodRecord>,
+    /// What it says of this node, or of several on this machine.
+    pub nodes: Vec<NodeRecord>,
 }
 
-/// Checks and loads. Nothing is left behind when it fails.
-pub(super) fn prepare(options: &Tracing, verbose: u8) -> Result<Prepared, Failure> {
-    privilege::check().map_err(|missing| Failure::CannotRun(missing.into()))?;
+/// Checks and loads. Nothing is left behind when it fails. Where one question is to be answered and no
+/// probe can be had, the state of the node, records and logs still may answer it.
+pub(super) fn prepare(
+    options: &Tracing,
+    one_answer: bool,
+    verbose: u8,
+) -> Result<Prepared, Failure> {
+    let mut without = options.no_trace.then(|| "--no-trace was given".to_owned());
+    if without.is_none()
+        && let Err(missing) = privilege::check()
+    {
+        without = Some(excuse(missing.into(), one_answer)?);
+    }
     let host_root = &options.node.host_root;
-    let roots = kubelet_roots(host_root, &options.node.kubelet_root);
-    let mut log_dirs: Vec<PathBuf> = roots.iter().flat_map(|root| log_dirs_for(root)).collect();
-    log_dirs.iter_mut().for_each(|dir| *dir = on_host(host_root, dir));
-    log_dirs.dedup();
-    let mut names = PodNames::new(log_dirs);
+    let kubelets = kubelet::running(host_root, &options.node.kubelet_root);
+    let roots = roots(&options.node, &kubelets);
+    let mut names = PodNames::new(log_dirs(host_root, &roots, &kubelets));
     let places = PodTraces { host_root, kubelet_roots: &roots };
+    let mut api = ApiReader::start(host_root.clone(), &options.api, kubelets, &options.target);
     let mut logs = LogReader::start(host_root.clone());
+    if options.target.pod.is_some() {
+        // A name may have been another pod's before, whose traces are still here.
+        api.name_pods(&mut names);
+    }
     let mut found = wanted(&options.target, &places, &mut names);
-    if found.is_err() {
-        // Of a pod whose containers are gone, kubelet has removed the directory of logs that names it.
-        logs.name_pods(&places, &mut names);
-        found = wanted(&options.target, &places, &mut names);
+    // Of a pod whose containers are gone, kubelet has removed the directory of logs that names it.
+    let others: [&mut dyn FnMut(&mut PodNames); 3] = [
+        &mut |names| api.name_pods(names),
+        &mut |names| logs.name_pods(&places, names),
+        &mut |names| read_traces(&places, names),
+    ];
+    for name_pods in others {
+        if found.is_err() {
+            name_pods(&mut names);
+            found = wanted(&options.target, &places, &mut names);
+        }
     }
-    let mut wanted = found.map_err(Failure::Usage)?;
+    let mut wanted = found.map_err(|error| match error.downcast::<WantedError>() {
+        Ok(error) => Failure::Usage(api.explain(error).into()),
+        Err(error) => Failure::Usage(error),
+    })?;
 
-    let layout = layout::read(Path::new(BTF_PATH));
-    layout.problems.iter().for_each(|problem| tracing::warn!("{problem}"));
-    let slow_ns = u64::try_from(options.hung_after.as_nanos()).unwrap_or(u64::MAX);
-    let config = config(slow_ns, wanted.pod, wanted.path);
-    let probes = load::load(&layout, &config, forms(options.backend), verbose > 1)
-        .context("loading the probes")
-        .map_err(Failure::CannotRun)?;
-    let missing = by_reason(&probes.attached.missing);
-    if probes.attached.calls.is_empty() {
-        let error = anyhow!("no probe could be attached: {}", missing.join("; "));
-        return Err(Failure::CannotRun(error));
-    }
-    for why in by_reason(&probes.attached.fallbacks) {
-        tracing::info!("by tracepoint and not by fentry: {why}");
-    }
+    let probes = match without {
+        Some(_) => None,
+        None => match load_probes(options, &wanted, verbose) {
+            Ok(probes) => Some(probes),
+            Err(error) => {
+                without = Some(excuse(error, one_answer)?);
+                None
+            }
+        },
+    };
+    api.name_pods(&mut names);
     logs.name_pods(&places, &mut names);
+    if wanted.needs_names(&places, &mut names) {
+        read_traces(&places, &mut names);
+    }
+    for (source, count) in names.by_source() {
+        tracing::info!("names of pods by {source}: {count}");
+    }
     wanted.name(&mut names);
     let mut searched: Vec<String> =
         roots.iter().map(|root| safe_path(&root.join("pods")).into_owned()).collect();
@@ -90,12 +127,10 @@ pub(super) fn prepare(options: &Tracing, verbose: u8) -> Result<Prepared, Failur
     let start = Start {
         version: env!("CARGO_PKG_VERSION").into(),
         kernel: facts::release(),
-        backend: probes.attached.backend().into(),
-        probes_attached: probes.attached.hooks.clone(),
-        probes_missing: missing,
-        not_covered: probes.attached.not_covered.clone(),
         target: wanted.text,
         roots_searched: searched,
+        api: api.place(),
+        ..covered(probes.as_ref(), without)
     };
     let only = match (&wanted.who, &options.target.path) {
         (Some(pod), _) => sample::Only::Pod(pod.uid.clone()),
@@ -103,8 +138,93 @@ pub(super) fn prepare(options: &Tracing, verbose: u8) -> Result<Prepared, Failur
         (None, None) => sample::Only::All,
     };
     let places = sample::Places { host_root: host_root.clone(), kubelet_roots: roots, only };
-    let attempts = logs.attempts();
-    Ok(Prepared { probes, names, start, places, pod: wanted.who, scope: wanted.scope, attempts })
+    let told = logs.told();
+    let record = wanted.who.as_ref().and_then(|pod| api.record(&pod.uid)).cloned();
+    let nodes = api.nodes_about(wanted.who.as_ref());
+    let (pod, scope) = (wanted.who, wanted.scope);
+    Ok(Prepared { probes, names, start, places, pod, scope, told, record, nodes })
+}
+
+/// Why there are no probes, where the run goes on without them.
+fn excuse(error: anyhow::Error, one_answer: bool) -> Result<String, Failure> {
+    if one_answer { Ok(format!("{error:#}")) } else { Err(Failure::CannotRun(error)) }
+}
+
+fn load_probes(options: &Tracing, wanted: &Wanted, verbose: u8) -> anyhow::Result<Probes> {
+    let layout = layout::read(Path::new(BTF_PATH));
+    layout.problems.iter().for_each(|problem| tracing::warn!("{problem}"));
+    let slow_ns = u64::try_from(options.hung_after.as_nanos()).unwrap_or(u64::MAX);
+    let config = config(slow_ns, wanted.pod, wanted.path);
+    let probes = load::load(&layout, &config, forms(options.backend), verbose > 1)
+        .context("loading the probes")?;
+    if probes.attached.calls.is_empty() {
+        let missing = by_reason(&probes.attached.missing).join("; ");
+        return Err(anyhow!("no probe could be attached: {missing}"));
+    }
+    for why in by_reason(&probes.attached.fallbacks) {
+        tracing::info!("by tracepoint and not by fentry: {why}");
+    }
+    Ok(probes)
+}
+
+/// What is said of the probes, and of what they do not see.
+fn covered(probes: Option<&Probes>, without: Option<String>) -> Start {
+    let Some(Probes { attached, .. }) = probes else {
+        let why = without.unwrap_or_default();
+        let not_covered = vec![format!("all calls: {why}; only the state, records and logs count")];
+        return Start { backend: "none".into(), not_covered, ..Start::default() };
+    };
+    Start {
+        backend: attached.backend().into(),
+        probes_attached: attached.hooks.clone(),
+        probes_missing: by_reason(&attached.missing),
+        not_covered: attached.not_covered.clone(),
+        ..Start::default()
+    }
+}
+
+/// kubelets' root directories: those given, else those that running kubelets were told.
+pub(super) fn roots(node: &Node, kubelets: &[Kubelet]) -> Vec<PathBuf> {
+    let mut roots = kubelet_roots(&node.host_root, &node.kubelet_root);
+    if node.kubelet_root.is_empty() {
+        let told = kubelets.iter().filter_map(|kubelet| kubelet.settings.root.clone());
+        for root in told {
+            if !roots.contains(&root) {
+                roots.push(root);
+            }
+        }
+    }
+    roots
+}
+
+/// Directories with pods' logs: those that kubelets were told, and those that go with their roots.
+pub(super) fn log_dirs(host_root: &Path, roots: &[PathBuf], kubelets: &[Kubelet]) -> Vec<PathBuf> {
+    let told = kubelets.iter().filter_map(|kubelet| kubelet.settings.pod_logs.clone());
+    let mut dirs: Vec<PathBuf> = Vec::new();
+    for dir in told.chain(roots.iter().flat_map(|root| log_dirs_for(root))) {
+        let dir = on_host(host_root, &dir);
+        if !dirs.contains(&dir) {
+            dirs.push(dir);
+        }
+    }
+    dirs
+}
+
+/// Takes what other files of the node say of who its pods are.
+fn read_traces(places: &PodTraces<'_>, names: &mut PodNames) {
+    let (found, failed) = traces::read(places.host_root, places.kubelet_roots);
+    if let Some(why) = failed {
+        tracing::info!("traces of pods were not all read: {why}");
+        names.looked_in([format!("what is mounted of pods, and runtimes' files (not all: {why})")]);
+    } else {
+        names.looked_in(["what is mounted of pods, and runtimes' files".into()]);
+    }
+    for trace in found.into_iter().filter(|trace| places.has_directory(&trace.uid)) {
+        match trace.namespace {
+            Some(namespace) => names.learn(trace.source, [(namespace, trace.name, trace.uid)]),
+            None => names.learn_host(trace.name, trace.uid),
+        }
+    }
 }
 
 /// The forms of hooks that may be used, the best one first.
@@ -144,10 +264,20 @@ impl Wanted {
         let Some(who) = &mut self.who else { return };
         (who.namespace, who.name) = names.lookup(&who.uid).unzip();
         let uid = &who.uid;
-        self.text = Some(match (&who.namespace, &who.name) {
-            (Some(namespace), Some(name)) => format!("pod {namespace}/{name} ({uid})"),
+        self.text = Some(match (&who.namespace, &who.name, names.source(uid)) {
+            (Some(namespace), Some(name), Some(source)) => {
+                format!("pod {namespace}/{name} ({uid}, by {source})")
+            }
             _ => format!("pod {uid}"),
         });
+    }
+
+    /// Whether pods in question have no name yet.
+    fn needs_names(&self, places: &PodTraces<'_>, names: &mut PodNames) -> bool {
+        match &self.who {
+            Some(who) => names.lookup(&who.uid).is_none(),
+            None => places.uids().iter().any(|uid| names.lookup(uid).is_none()),
+        }
     }
 }
 

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use tokio::{runtime, sync::oneshot, time};
+use tokio::{runtime, time};
 
 use super::{
     Exit, Failure,
     interrupt::Stop,
     presenter::Presenter,
+    probing::{Probing, answer},
     reporter::Reporter,
     session::Session,
     setup::{self, Prepared},
@@ -17,15 +18,11 @@ use crate::{
     attribute::Attributor,
     cli::Tracing,
     clock,
-    event::{Run, Thresholds},
+    event::{Run, Thresholds, What},
     kernel::{facts, privilege},
     model::pod_record::PodRecord,
     recording::Recorder,
-    source::{
-        cost::{self, ProgramTimes},
-        ring::Ring,
-        tables::{self, Drained, Tables},
-    },
+    source::cost::ProgramTimes,
     state::{hung::HungCalls, namespaces, sample::Sampler},
 };
 
@@ -35,6 +32,12 @@ const TICK: Duration = Duration::from_secs(1);
 const EXPORT_EVERY: u64 = 10;
 /// How long the beginning waits for the first look at the node.
 const FIRST_LOOK: Duration = Duration::from_millis(500);
+/// How long an answer is looked for: two of kubelet's longest back-offs, since an attempt that fails says
+/// most; and where no attempt is seen, what the looks at the node need that take longest.
+const TRACED: Duration = Duration::from_secs(250);
+const UNTRACED: Duration = Duration::from_secs(30);
+/// Longer than any run.
+const NEVER: Duration = Duration::from_secs(u32::MAX as u64);
 /// How long the last facts may take.
 const SETTLE: Duration = Duration::from_secs(1);
 
@@ -45,18 +48,21 @@ pub(super) enum Until {
     Stopped(Option<Duration>),
     /// When the verdict is firm, at the latest after this time; then with a diagnosis.
     Firm {
-        /// How long at most.
-        limit: Duration,
+        /// How long at most, where that was said.
+        limit: Option<Duration>,
         /// The pod, as the API has it.
         record: Option<PodRecord>,
     },
 }
 
 impl Until {
-    fn limit(&self) -> Option<Duration> {
+    /// How long at most.
+    fn limit(&self, traced: bool) -> Option<Duration> {
         match self {
             Self::Stopped(limit) => *limit,
-            Self::Firm { limit, .. } => Some(*limit),
+            Self::Firm { limit, .. } => {
+                Some(limit.unwrap_or(if traced { TRACED } else { UNTRACED }))
+            }
         }
     }
 
@@ -67,7 +73,7 @@ impl Until {
 
 /// Prepares, traces, reports.
 pub(super) fn run(options: &Tracing, until: Until, verbose: u8) -> Result<Exit, Failure> {
-    let prepared = setup::prepare(options, verbose)?;
+    let prepared = setup::prepare(options, until.is_firm(), verbose)?;
     let reporter = Reporter::new(options.output, options.export.as_deref(), until.is_firm())
         .map_err(Failure::Usage)?;
     let recorder = options.record.as_deref().map(|path| Recorder::create(path, options.redact));
@@ -92,63 +98,71 @@ async fn trace(
     recorder: Option<Recorder>,
     measured: Option<ProgramTimes>,
 ) -> Result<Exit> {
-    let Prepared { mut probes, names, start, places, pod, scope, attempts } = prepared;
+    let Prepared { probes, names, start, places, pod, scope, told, record, nodes } = prepared;
     let stop = Stop::listen()?;
-    let mut ring = Ring::take(&mut probes.ebpf)?;
-    let tables = Tables::take(&mut probes.ebpf, options.hung_after)?;
-    let hung = HungCalls::start(options.hung_after, probes.attached.sees_exec)?;
+    let traced = probes.is_some();
+    // Without probes nobody knows whether a call was made.
+    let not_attempted = if traced { options.untried_after } else { NEVER };
+    let mut probing = Probing::take(probes, options.hung_after, measured)?;
+    let hung = HungCalls::start(options.hung_after, probing.sees_exec())?;
     // Everything that needs more is done; what follows reads.
     if let Err(error) = privilege::reduce() {
         tracing::info!("keeping all privileges: {error:#}");
     }
-    setup::log_probe_lines(&mut probes);
+    probing.log_lines();
     let mut sampler = Sampler::start(places)?;
     let run = Run {
         clock: clock::start(),
         start,
         own_mnt_ns: namespaces::of_process(std::process::id()).unwrap_or_default(),
-        thresholds: Thresholds { hung: options.hung_after, not_attempted: options.untried_after },
+        thresholds: Thresholds { hung: options.hung_after, not_attempted },
         one_answer: until.is_firm(),
         pod,
         directory: scope.path.clone(),
     };
     let names = Attributor::new(names, scope);
     let mut session = Session::new(names, Presenter::new(run, reporter), recorder, hung);
-    // What was lost while the probes went in one after the other is no loss of this run.
-    let first = answer(&mut Some(tables.drain())).await?;
-    let baseline = first.losses;
-    let skipped_before = cost::skipped(&probes.ebpf);
-    session.tick(&first);
+    session.tick(&probing.begin().await?);
     // What an unmount takes away is known by a look from before it. Whoever acts when the run is said to
     // have begun finds it looked at, unless the node is large.
     let look = time::timeout(FIRST_LOOK, sampler.next()).await;
     session.presenter().start();
+    for node in &nodes {
+        session.record(What::Node(Box::new(node.clone())));
+    }
     look.into_iter().for_each(|sample| session.sampled(sample));
-    session.logs(&attempts);
-    if let Until::Firm { record: Some(record), .. } = &until {
-        session.record(record, facts::node_name());
+    session.logs(&told.0, told.1);
+    // One question is answered soon. What is watched for long may be deleted after its record was read. The
+    // API server's own word is newer than what somebody has handed over.
+    let record = match &until {
+        Until::Firm { record: given, .. } => record.or(given.clone()),
+        Until::Stopped(_) => None,
+    };
+    if let Some(record) = record {
+        let own = nodes.iter().find(|node| Some(&node.node) == record.node.as_ref());
+        let own = own.or(nodes.first()).map(|node| node.node.clone());
+        let node = own.unwrap_or_else(facts::node_name);
+        session.record(What::Record { record: Box::new(record), node });
     }
 
-    let end = until.limit().map(|limit| time::Instant::now() + limit);
+    let end = until.limit(traced).map(|limit| time::Instant::now() + limit);
     let mut ticks = time::interval(TICK);
     ticks.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
     let mut draining = None;
     let mut done = 0;
     loop {
         tokio::select! {
-            records = ring.next() => session.records(&records.context("reading the ring")?),
+            records = probing.records() => session.records(&records.context("reading the ring")?),
             sample = sampler.next() => session.sampled(sample),
             arrival = session.arrival() => session.take(arrival),
-            _ = ticks.tick(), if draining.is_none() => draining = Some(tables.drain()),
+            _ = ticks.tick(), if draining.is_none() => draining = probing.drain(),
             drained = answer(&mut draining) => {
                 draining = None;
                 let drained = drained?;
                 session.tick(&drained);
                 done += 1;
                 if done % EXPORT_EVERY == 0 {
-                    let lost = drained.losses.since(&baseline);
-                    let skipped = cost::skipped(&probes.ebpf).saturating_sub(skipped_before);
-                    session.completeness(&lost, drained.abandoned, skipped, &probes.attached);
+                    session.completeness(&probing.missed(&drained));
                 }
             }
             () = sleep_until(end) => break,
@@ -160,37 +174,25 @@ async fn trace(
     }
 
     session.end_window();
-    let cost = cost::measure(&probes.ebpf, measured.as_ref());
-    let skipped = cost::skipped(&probes.ebpf).saturating_sub(skipped_before);
-    // Out of the kernel first: what is read afterwards is complete.
-    let attached = probes.attached.clone();
+    let cost = probing.cost();
     if draining.is_some() {
         session.tick(&answer(&mut draining).await?);
     }
     // While the probes go out one after the other, calls are seen by one half of a pair only: as
     // at the beginning, that is no loss of this run.
-    let before = answer(&mut Some(tables.drain())).await?;
+    let before = answer(&mut probing.drain()).await?;
     session.tick(&before);
-    drop(probes);
-    session.records(&ring.rest());
-    // Both tables: a program may have written the one drained last until it was switched.
-    session.tick(&answer(&mut Some(tables.drain())).await?);
-    let last = answer(&mut Some(tables.drain())).await?;
-    session.tick(&last);
-    session.records(&ring.rest());
+    let mut missed = probing.missed(&before);
+    let mut rest = probing.end();
+    session.records(&rest.records());
+    let last = rest.counts().await?;
+    last.iter().for_each(|drained| session.tick(drained));
+    session.records(&rest.records());
     session.settle(SETTLE).await;
-    let lost = before.losses.since(&baseline);
-    tracing::info!("{lost:?}");
-    session.completeness(&lost, last.abandoned, skipped, &attached);
+    tracing::info!("{:?}", missed.losses);
+    missed.abandoned = last[1].abandoned;
+    session.completeness(&missed);
     session.end(cost, options.fail_on_loss)
-}
-
-/// The answer of the drain under way, or for ever none when there is no such drain.
-async fn answer(draining: &mut Option<oneshot::Receiver<Result<Drained>>>) -> Result<Drained> {
-    match draining {
-        Some(receiver) => receiver.await.map_err(|_| tables::gone())?,
-        None => std::future::pending().await,
-    }
 }
 
 async fn sleep_until(end: Option<time::Instant>) {

@@ -8,7 +8,8 @@ use crate::cli::{Tracing, Watch};
 
 /// Runs the command.
 pub fn run(mut options: Watch, verbose: u8) -> Result<Exit, Failure> {
-    let Tracing { export, record, node, .. } = &mut options.tracing;
-    away::leave(export.iter_mut().chain(record).chain(away::of_node(node)))?;
+    let Tracing { export, record, node, api, .. } = &mut options.tracing;
+    let of_all = away::of_node(node).chain(away::of_api(api));
+    away::leave(export.iter_mut().chain(record).chain(of_all))?;
     trace::run(&options.tracing, Until::Stopped(options.duration), verbose)
 }

@@ -1,11 +1,12 @@
-//! Names of pods by their UID, from kubelet's log directories `NAMESPACE_NAME_UID` (pkg/kubelet,
-//! `BuildPodLogsDirectory`). No part can contain an underscore. The directory outlives the pod's
-//! volumes, and what was read once is remembered when it is gone.
+//! Names of pods by their UID: from the API server, from logs, from kubelet's log directories
+//! `NAMESPACE_NAME_UID` (pkg/kubelet, `BuildPodLogsDirectory`; no part can contain an underscore), and from
+//! other traces. What was read once is remembered when it is gone.
 //!
-//! Some of these directories are named by the path of a call, so anybody may have made them: only
-//! names that the API server would take are believed, and none that contradicts an earlier one.
+//! Some log directories are named by the path of a call, so anybody may have made them: only names that
+//! the API server takes are believed, and none that contradicts an earlier one.
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
     time::{Duration, Instant},
@@ -13,7 +14,13 @@ use std::{
 
 use podstuck_engine::bounded::Bounded;
 
-use super::{classify::kubelet_root_of, uid::is_pod_uid};
+use super::{
+    classify::kubelet_root_of,
+    dns_name::{is_label, is_subdomain},
+    name_source::NameSource,
+    roots::log_dirs_for,
+    uid::is_pod_uid,
+};
 use crate::proc;
 
 /// Names remembered: several times the pods that a node runs.
@@ -23,12 +30,21 @@ const TRIED: usize = 64;
 /// A miss reads the directories again, but not more often than this.
 const AGAIN: Duration = Duration::from_secs(1);
 
+struct Name {
+    namespace: String,
+    name: String,
+    source: NameSource,
+}
+
 /// Pod names of this node.
 pub(crate) struct PodNames {
     log_dirs: Vec<PathBuf>,
-    by_uid: Bounded<String, (String, String)>,
+    by_uid: Bounded<String, Name>,
     read: Option<Instant>,
-    logs: Vec<String>,
+    /// Where else was looked.
+    places: Vec<String>,
+    /// What pods without a name call themselves.
+    hosts: BTreeMap<String, String>,
     /// At most [`TRIED`]: those that come later are not looked at, whatever anybody does.
     tried: Vec<PathBuf>,
 }
@@ -40,7 +56,8 @@ impl PodNames {
             log_dirs,
             by_uid: Bounded::new(REMEMBERED),
             read: None,
-            logs: Vec::new(),
+            places: Vec::new(),
+            hosts: BTreeMap::new(),
             tried: Vec::new(),
         }
     }
@@ -55,27 +72,62 @@ impl PodNames {
         if !self.by_uid.contains(uid) && self.read.is_none_or(|read| read.elapsed() >= AGAIN) {
             self.read_all();
         }
-        self.by_uid.get_mut(uid).cloned()
+        self.by_uid.get_mut(uid).map(|known| (known.namespace.clone(), known.name.clone()))
     }
 
-    /// The logs that were looked at for names.
-    pub(crate) fn logs(&self) -> &[String] {
-        &self.logs
+    /// Who says what a pod is called.
+    pub(crate) fn source(&self, uid: &str) -> Option<NameSource> {
+        self.by_uid.get(uid).map(|known| known.source)
     }
 
-    /// Takes names from logs, as (namespace, name, UID). What the directories say comes first.
+    /// How many names each source has told.
+    pub(crate) fn by_source(&self) -> BTreeMap<NameSource, usize> {
+        let mut counts = BTreeMap::new();
+        self.by_uid.iter().for_each(|(_, name)| *counts.entry(name.source).or_default() += 1);
+        counts
+    }
+
+    /// Where else was looked for names.
+    pub(crate) fn places(&self) -> &[String] {
+        &self.places
+    }
+
+    /// Notes where else was looked.
+    pub(crate) fn looked_in(&mut self, places: impl IntoIterator<Item = String>) {
+        self.places.extend(places);
+    }
+
+    /// Takes names, as (namespace, name, UID). Nobody but the API server contradicts an earlier one.
     pub(crate) fn learn(
         &mut self,
-        logs: Vec<String>,
+        source: NameSource,
         named: impl IntoIterator<Item = (String, String, String)>,
     ) {
-        self.logs = logs;
         self.read_all();
         for (namespace, name, uid) in named {
-            if is_label(&namespace) && is_subdomain(&name) && is_pod_uid(uid.as_bytes()) {
-                self.by_uid.or_insert_with(uid, || (namespace, name));
+            if !is_label(&namespace) || !is_subdomain(&name) || !is_pod_uid(uid.as_bytes()) {
+                continue;
+            }
+            let new = || Name { namespace: namespace.clone(), name: name.clone(), source };
+            let known = self.by_uid.or_insert_with(uid, new);
+            let agrees = (&known.namespace, &known.name) == (&namespace, &name);
+            if (agrees && source < known.source) || (!agrees && source == NameSource::Api) {
+                *known = new();
             }
         }
+    }
+
+    /// Takes what a pod calls itself, without its namespace.
+    pub(crate) fn learn_host(&mut self, host: String, uid: String) {
+        if is_subdomain(&host) && self.hosts.len() < REMEMBERED {
+            self.hosts.insert(uid, host);
+        }
+    }
+
+    /// UIDs of the pods that call themselves so, of those that nobody else names.
+    pub(crate) fn find_host(&self, host: &str) -> Vec<String> {
+        let same = self.hosts.iter().filter(|(_, known)| *known == host);
+        same.map(|(uid, _)| uid).filter(|uid| !self.by_uid.contains(*uid)).cloned().collect()
     }
 
     /// How many names were forgotten because there were too many.
@@ -86,7 +138,7 @@ impl PodNames {
     /// UIDs of the pods of a name: several for one that was created again.
     pub(crate) fn find(&mut self, namespace: &str, name: &str) -> Vec<String> {
         self.read_all();
-        let same = |found: &(String, String)| found.0 == namespace && found.1 == name;
+        let same = |known: &Name| known.namespace == namespace && known.name == name;
         let mut uids: Vec<String> =
             self.by_uid.iter().filter(|(_, n)| same(n)).map(|(uid, _)| uid.clone()).collect();
         uids.sort();
@@ -98,7 +150,7 @@ impl PodNames {
         let mut all: Vec<_> = self
             .by_uid
             .iter()
-            .map(|(uid, (ns, n))| (ns.as_str(), n.as_str(), uid.as_str()))
+            .map(|(uid, known)| (known.namespace.as_str(), known.name.as_str(), uid.as_str()))
             .collect();
         all.sort_unstable();
         all
@@ -130,7 +182,11 @@ impl PodNames {
                 let name = entry.file_name();
                 let Some((namespace, pod, uid)) = name.to_str().and_then(split) else { continue };
                 // The node's own directories come first. What still has one counts as used.
-                self.by_uid.or_insert_with(uid.into(), || (namespace.into(), pod.into()));
+                self.by_uid.or_insert_with(uid.into(), || Name {
+                    namespace: namespace.into(),
+                    name: pod.into(),
+                    source: NameSource::LogDirectory,
+                });
             }
         }
     }
@@ -153,32 +209,6 @@ fn split(directory: &str) -> Option<(&str, &str, &str)> {
     let (namespace, name) = rest.split_once('_')?;
     let valid = is_label(namespace) && is_subdomain(name) && is_pod_uid(uid.as_bytes());
     valid.then_some((namespace, name, uid))
-}
-
-/// A label of DNS-1123, as a namespace's name is.
-fn is_label(text: &str) -> bool {
-    text.len() <= 63 && is_part(text)
-}
-
-/// A subdomain of DNS-1123, as a pod's name is.
-fn is_subdomain(text: &str) -> bool {
-    text.len() <= 253 && text.split('.').all(is_part)
-}
-
-fn is_part(text: &str) -> bool {
-    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
-    !text.is_empty() && !text.starts_with('-') && !text.ends_with('-') && text.bytes().all(plain)
-}
-
-/// Log directories that go with a kubelet root: beside it, under the same prefix, and the usual
-/// one.
-pub(crate) fn log_dirs_for(kubelet_root: &Path) -> Vec<PathBuf> {
-    let usual = PathBuf::from("/var/log/pods");
-    let text = kubelet_root.to_str().unwrap_or_default();
-    match text.strip_suffix("/var/lib/kubelet").filter(|prefix| !prefix.is_empty()) {
-        Some(prefix) => vec![Path::new(prefix).join("var/log/pods"), usual],
-        None => vec![usual],
-    }
 }
 
 #[cfg(test)]
@@ -210,19 +240,6 @@ mod tests {
     }
 
     #[test]
-    fn only_names_that_the_api_takes_are_believed() {
-        let believed =
-            |namespace: &str, name: &str| split(&format!("{namespace}_{name}_{UID}")).is_some();
-        assert!(believed("kube-system", "etcd-10.0.0.1") && believed("0", &"a".repeat(253)));
-        for name in ["", "-a", "a-", ".a", "a..b", "A", "é", "$(reboot)", "a b", "a\u{1b}[2J"] {
-            assert!(!believed("shop", name), "{name:?}");
-            assert!(!believed(name, "cart"), "{name:?}");
-        }
-        assert!(!believed("a.b", "cart") && !believed(&"a".repeat(64), "cart"));
-        assert!(!believed("shop", &"a".repeat(254)));
-    }
-
-    #[test]
     fn the_first_directory_that_names_a_pod_is_believed() {
         let (own, told) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         fs::create_dir(own.path().join(format!("shop_cart-0_{UID}"))).unwrap();
@@ -239,10 +256,31 @@ mod tests {
         let mut names = PodNames::new(vec![dir.path().into()]);
         let other = UID.replace('0', "1");
         let said = |name: &str, uid: &str| ("shop".to_owned(), name.to_owned(), uid.to_owned());
-        names.learn(Vec::new(), [said("innocent", UID), said("gone", &other), said("A b", "x")]);
+        let all = [said("innocent", UID), said("gone", &other), said("A b", "x")];
+        names.learn(NameSource::Log, all);
         assert_eq!(names.lookup(UID), Some(("shop".into(), "cart-0".into())));
-        assert_eq!(names.find("shop", "gone"), [other]);
+        assert_eq!(names.find("shop", "gone"), std::slice::from_ref(&other));
         assert_eq!(names.all().len(), 2);
+        let sources = [names.source(UID), names.source(&other)];
+        assert_eq!(sources, [NameSource::LogDirectory, NameSource::Log].map(Some));
+        assert_eq!(names.by_source().into_values().collect::<Vec<_>>(), [1, 1]);
+        names.learn(NameSource::Log, [said("cart-0", UID)]);
+        assert_eq!(names.source(UID), Some(NameSource::Log), "the better one is shown");
+        names.learn(NameSource::Api, [said("cart-1", UID)]);
+        assert_eq!(names.lookup(UID), Some(("shop".into(), "cart-1".into())));
+    }
+
+    #[test]
+    fn a_host_name_is_of_use_where_nothing_else_names_the_pod() {
+        let mut names = PodNames::new(Vec::new());
+        let other = UID.replace('0', "1");
+        names.learn_host("cart-0".into(), UID.into());
+        names.learn_host("cart-0".into(), other.clone());
+        names.learn_host("A b".into(), UID.replace('0', "2"));
+        assert_eq!(names.find_host("cart-0"), [UID, other.as_str()]);
+        names.learn(NameSource::Token, [("a".into(), "b".into(), other)]);
+        assert_eq!(names.find_host("cart-0"), [UID]);
+        assert!(names.find_host("A b").is_empty());
     }
 
     #[test]
@@ -250,12 +288,5 @@ mod tests {
         assert!(answers(Path::new("/var")));
         assert!(answers(Path::new("/dev/shm/podstuck-lab-x/var/log/pods")));
         assert!(!answers(Path::new("/proc/self")), "not a file system that pods' logs lie on");
-    }
-
-    #[test]
-    fn logs_are_looked_for_under_the_prefix_of_kubelet() {
-        let dirs = log_dirs_for(Path::new("/lab/var/lib/kubelet"));
-        assert_eq!(dirs, ["/lab/var/log/pods", "/var/log/pods"].map(PathBuf::from));
-        assert_eq!(log_dirs_for(Path::new("/var/lib/kubelet")), [PathBuf::from("/var/log/pods")]);
     }
 }

@@ -1,5 +1,5 @@
-//! A pod as the API server has it: what `kubectl get pod NAME -o json` prints. The tool does not
-//! ask for it, since the API may be what is broken; whoever has it may hand it over.
+//! A pod as the API server has it: what `kubectl get pod NAME -o json` prints. The tool asks for it
+//! (`state/api`); since the API may be what is broken, whoever has it may hand it over.
 
 use std::{fs, io, path::Path};
 
@@ -43,14 +43,22 @@ pub(crate) fn read(path: &Path) -> Result<PodRecord, RecordError> {
     parse(&text).map_err(|why| RecordError::Shape(name, why))
 }
 
+/// A pod, as the API server writes it.
 #[derive(Deserialize)]
-struct Raw {
-    kind: String,
+pub(crate) struct RawPod {
+    /// An item of a list has none.
+    kind: Option<String>,
     metadata: Metadata,
     #[serde(default)]
     spec: Spec,
     #[serde(default)]
     status: Status,
+}
+
+/// A list of pods.
+#[derive(Deserialize)]
+pub(crate) struct RawPods {
+    items: Vec<RawPod>,
 }
 
 #[derive(Deserialize)]
@@ -88,28 +96,47 @@ struct ContainerStatus {
 }
 
 fn parse(text: &str) -> Result<PodRecord, String> {
-    let raw: Raw = serde_json::from_str(text).map_err(|error| error.to_string())?;
-    if raw.kind != "Pod" {
-        return Err(format!("it is a {:?}; one pod is wanted", raw.kind));
+    let raw: RawPod = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    match raw.kind.as_deref() {
+        Some("Pod") => raw.record(None),
+        Some(other) => Err(format!("it is a {other:?}; one pod is wanted")),
+        None => Err("it has no kind".into()),
     }
-    let Metadata { uid, name, namespace, .. } = raw.metadata;
-    // A mirror pod's own UID means nothing on the node; kubelet uses this one (config.hash).
-    let hash = raw.metadata.annotations.get("kubernetes.io/config.hash");
-    let uid = hash.cloned().unwrap_or(uid);
-    if !is_pod_uid(uid.as_bytes()) {
-        return Err(format!("its uid {uid:?} is none"));
+}
+
+impl RawPods {
+    /// The records, without any that no node can have.
+    pub(crate) fn records(self, read: Timestamp) -> Vec<PodRecord> {
+        self.items.into_iter().filter_map(|raw| raw.record(Some(read)).ok()).collect()
     }
-    let statuses = &raw.status.container_statuses;
-    Ok(PodRecord {
-        pod: Pod { uid, namespace: Some(namespace), name: Some(name) },
-        deletion: raw.metadata.deletion_timestamp,
-        grace_s: raw.metadata.deletion_grace_period_seconds.unwrap_or(0),
-        finalizers: raw.metadata.finalizers,
-        node: raw.spec.node_name,
-        is_mirror: raw.metadata.annotations.contains_key(MIRROR),
-        all_terminated: !statuses.is_empty()
-            && statuses.iter().all(|status| status.state.contains_key("terminated")),
-    })
+}
+
+impl RawPod {
+    /// What of it matters; `read` is when the API server said so.
+    ///
+    /// # Errors
+    /// Fails when its UID is none.
+    pub(crate) fn record(self, read: Option<Timestamp>) -> Result<PodRecord, String> {
+        let Metadata { uid, name, namespace, .. } = self.metadata;
+        // A mirror pod's own UID means nothing on the node; kubelet uses this one (config.hash).
+        let hash = self.metadata.annotations.get("kubernetes.io/config.hash");
+        let uid = hash.cloned().unwrap_or(uid);
+        if !is_pod_uid(uid.as_bytes()) {
+            return Err(format!("its uid {uid:?} is none"));
+        }
+        let statuses = &self.status.container_statuses;
+        Ok(PodRecord {
+            pod: Pod { uid, namespace: Some(namespace), name: Some(name) },
+            deletion: self.metadata.deletion_timestamp,
+            grace_s: self.metadata.deletion_grace_period_seconds.unwrap_or(0),
+            finalizers: self.metadata.finalizers,
+            node: self.spec.node_name,
+            is_mirror: self.metadata.annotations.contains_key(MIRROR),
+            all_terminated: !statuses.is_empty()
+                && statuses.iter().all(|status| status.state.contains_key("terminated")),
+            read,
+        })
+    }
 }
 
 #[cfg(test)]
@@ -134,6 +161,18 @@ mod tests {
     }
 
     #[test]
+    fn a_list_is_read_without_what_is_no_pod() {
+        let item = POD.replace(r#""apiVersion":"v1","kind":"Pod","#, "");
+        let list =
+            format!(r#"{{"kind":"PodList","items":[{item},{}]}}"#, item.replace("3f2a", "../"));
+        let records =
+            serde_json::from_str::<RawPods>(&list).unwrap().records(Timestamp::UNIX_EPOCH);
+        assert_eq!(records.len(), 1);
+        assert_eq!(records[0].read, Some(Timestamp::UNIX_EPOCH));
+        assert_eq!(PodRecord { read: None, ..records[0].clone() }, parse(POD).unwrap());
+    }
+
+    #[test]
     fn a_mirror_pod_goes_by_the_uid_that_its_node_knows() {
         let hash = "0123456789abcdef0123456789abcdef";
         let annotations = format!(
@@ -148,7 +187,8 @@ mod tests {
     fn what_is_no_pod_is_said_to_be_none() {
         for (text, word) in [
             ("", "EOF"),
-            ("{}", "kind"),
+            ("{}", "metadata"),
+            (r#"{"metadata":{"uid":"","name":""}}"#, "kind"),
             (r#"{"kind":"List","metadata":{"uid":"","name":""}}"#, "List"),
             (r#"{"kind":"Pod","metadata":{"uid":"../..","name":"x"}}"#, "uid"),
         ] {

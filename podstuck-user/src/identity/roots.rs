@@ -10,13 +10,12 @@ use procfs::process::Process;
 use super::{
     cgroup::{best_path, pod_of_cgroup},
     component::KUBELETS,
+    kubelet::{Settings, WRAPPERS},
 };
 use crate::proc::{comm, processes_in};
 
-/// Programs that run a kubelet within themselves or start one, under names other than its own.
-const WRAPPERS: [&[u8]; 2] = [b"k3s", b"rke2"];
 /// kubelet's default of `--root-dir`.
-const USUAL: &str = "/var/lib/kubelet";
+pub(crate) const USUAL: &str = "/var/lib/kubelet";
 
 /// A path of the node, where it can be read from here.
 pub(crate) fn on_host(host_root: &Path, path: &Path) -> PathBuf {
@@ -52,7 +51,7 @@ pub(crate) fn running_kubelets(proc: &Path) -> Vec<u32> {
 fn running(proc: &Path) -> Vec<PathBuf> {
     let kubelets = running_kubelets(proc).into_iter().filter_map(|pid| {
         let process = Process::new_with_root(proc.join(pid.to_string())).ok()?;
-        root_dir(&process.cmdline().ok()?)
+        Settings::of(&process.cmdline().ok()?)?.root
     });
     let mut roots: Vec<PathBuf> = kubelets.collect();
     roots.sort();
@@ -65,44 +64,20 @@ fn in_pod(process: &Path) -> bool {
     best_path(&contents).is_some_and(|path| pod_of_cgroup(&path).is_some())
 }
 
-/// kubelet's `--root-dir` in the command line of a kubelet, or of a program that hands its own
-/// `--kubelet-arg` on to the kubelet in it.
-fn root_dir(words: &[String]) -> Option<PathBuf> {
-    let program = Path::new(words.first()?).file_name()?.as_encoded_bytes();
-    if !KUBELETS.contains(&program) && !WRAPPERS.contains(&program) {
-        return None;
+/// Log directories that go with a kubelet root: beside it, under the same prefix, and the usual
+/// one.
+pub(crate) fn log_dirs_for(kubelet_root: &Path) -> Vec<PathBuf> {
+    let usual = PathBuf::from("/var/log/pods");
+    let text = kubelet_root.to_str().unwrap_or_default();
+    match text.strip_suffix("/var/lib/kubelet").filter(|prefix| !prefix.is_empty()) {
+        Some(prefix) => vec![Path::new(prefix).join("var/log/pods"), usual],
+        None => vec![usual],
     }
-    // As in `--flag value` and `--flag=value`; one dash is as good as two.
-    let values = |flag: &'static str| {
-        words.iter().enumerate().filter_map(move |(i, word)| {
-            match word.trim_start_matches('-').strip_prefix(flag)? {
-                "" => words.get(i + 1).map(String::as_str),
-                rest => rest.strip_prefix('='),
-            }
-        })
-    };
-    let handed_on = values("kubelet-arg").filter_map(|arg| arg.strip_prefix("root-dir="));
-    values("root-dir").chain(handed_on).last().map(PathBuf::from)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_root_is_read_from_both_forms_of_the_flag() {
-        let words = |text: &str| text.split(' ').map(String::from).collect::<Vec<_>>();
-        let of = |text: &str| root_dir(&words(text));
-        assert_eq!(of("/usr/bin/kubelet --v=2 --root-dir=/data/k"), Some("/data/k".into()));
-        assert_eq!(of("kubelet --root-dir /data/k"), Some("/data/k".into()));
-        assert_eq!(of("kubelet --v=2"), None);
-        assert_eq!(of("vim --root-dir=/data/k"), None);
-        let k3s = "/usr/local/bin/k3s server --kubelet-arg=v=2 --kubelet-arg=root-dir=/data/k";
-        assert_eq!(of(k3s), Some("/data/k".into()));
-        assert_eq!(of("k3s-agent --kubelet-arg root-dir=/data/k"), Some("/data/k".into()));
-        assert_eq!(of("rke2 agent --kubelet-arg=root-dir=/data/k"), Some("/data/k".into()));
-        assert_eq!(of("k3s agent --kubelet-arg=cgroup-root=/x"), None);
-    }
 
     #[test]
     fn what_is_given_is_taken() {
@@ -115,5 +90,12 @@ mod tests {
     fn the_host_is_found_below_its_root() {
         assert_eq!(on_host(Path::new("/host"), Path::new("/a")), Path::new("/host/a"));
         assert_eq!(on_host(Path::new("/"), Path::new("/a")), Path::new("/a"));
+    }
+
+    #[test]
+    fn logs_are_looked_for_under_the_prefix_of_kubelet() {
+        let dirs = log_dirs_for(Path::new("/lab/var/lib/kubelet"));
+        assert_eq!(dirs, ["/lab/var/log/pods", "/var/log/pods"].map(PathBuf::from));
+        assert_eq!(log_dirs_for(Path::new("/var/lib/kubelet")), [PathBuf::from("/var/log/pods")]);
     }
 }

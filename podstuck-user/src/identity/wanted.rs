@@ -2,14 +2,24 @@
 
 use std::{
     fmt::Write as _,
+    fs,
     path::{Path, PathBuf},
 };
 
 use thiserror::Error;
 
-use crate::model::path::{safe_path, shell_word};
+use crate::model::{
+    path::{safe_path, shell_word},
+    pod_record::PodRecord,
+};
 
-use super::{PodNames, cgroup_walk::find_pod_cgroup, roots::on_host, uid::parse_pod_uid};
+use super::{
+    NameSource, PodNames,
+    cgroup_walk::find_pod_cgroup,
+    roots::on_host,
+    traces::host_name,
+    uid::{is_pod_uid, parse_pod_uid},
+};
 
 /// How many pods an error lists.
 const LISTED: usize = 8;
@@ -32,6 +42,16 @@ pub(crate) enum WantedError {
         looked: String,
         /// What to do.
         hint: String,
+    },
+    /// Nothing on this node, and the API server knows why.
+    #[error("no pod {wanted} on this node: {place}, says the API server")]
+    Elsewhere {
+        /// What was asked for.
+        wanted: String,
+        /// Where it is.
+        place: String,
+        /// What the API server says of it.
+        record: Box<PodRecord>,
     },
     /// Several pods of one name.
     #[error("several pods are called {name}: choose one with --pod-uid: {uids}")]
@@ -74,12 +94,23 @@ impl PodTraces<'_> {
             .filter(|(ns, n)| !ns.is_empty() && !n.is_empty())
             .ok_or_else(|| WantedError::Name(text.into()))?;
         let all = names.find(namespace, name);
+        let of_api = all.iter().filter(|uid| names.source(uid) == Some(NameSource::Api));
+        if let [one] = of_api.collect::<Vec<_>>().as_slice() {
+            return Ok((*one).clone());
+        }
         // A pod that was created again leaves the logs of its predecessor.
         let here: Vec<&String> = all.iter().filter(|uid| self.has_directory(uid)).collect();
         match (here.as_slice(), all.as_slice()) {
             ([one], _) => Ok((*one).clone()),
             ([], [one]) => Ok(one.clone()),
             ([], []) => {
+                let mut hosts = names.find_host(host_name(name));
+                hosts.retain(|uid| self.has_directory(uid));
+                if let [uid] = hosts.as_slice() {
+                    let named = (namespace.into(), name.into(), uid.clone());
+                    names.learn(NameSource::HostName, [named]);
+                    return Ok(uid.clone());
+                }
                 let mut unknown = self.unknown(text, names);
                 if let WantedError::Unknown { hint, .. } = &mut unknown {
                     hint.insert_str(0, &ask_the_api(namespace, name));
@@ -88,6 +119,15 @@ impl PodTraces<'_> {
             }
             _ => Err(WantedError::Ambiguous { name: text.into(), uids: all.join(", ") }),
         }
+    }
+
+    /// Pods of which kubelet has a directory.
+    pub(crate) fn uids(&self) -> Vec<String> {
+        let roots =
+            self.kubelet_roots.iter().map(|root| on_host(self.host_root, &root.join("pods")));
+        let entries = roots.filter_map(|pods| fs::read_dir(pods).ok()).flatten().flatten();
+        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        names.filter(|name| is_pod_uid(name.as_bytes())).collect()
     }
 
     /// Whether kubelet still has a directory of the pod.
@@ -105,7 +145,7 @@ impl PodTraces<'_> {
         places.extend(names.log_dirs().iter().cloned());
         places.push(self.cgroups());
         let mut looked: Vec<_> = places.iter().map(|p| safe_path(p).into_owned()).collect();
-        looked.extend(names.logs().iter().cloned());
+        looked.extend(names.places().iter().cloned());
         let mut pods = names.all();
         // The one that was meant is likely to be spelled alike.
         pods.sort_by_key(|(namespace, name, uid)| {
@@ -142,8 +182,6 @@ fn ask_the_api(namespace: &str, name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
 
     const OLD: &str = "0f0e0d0c-1111-2222-3333-444455556666";
@@ -191,6 +229,30 @@ mod tests {
         let both = Host::new(&[OLD, NEW], &[OLD, NEW]);
         let error = both.traces().by_name("shop/cart", &mut both.names()).unwrap_err();
         assert!(error.to_string().contains(OLD) && error.to_string().contains(NEW));
+    }
+
+    #[test]
+    fn the_one_that_the_api_server_has_is_meant() {
+        let host = Host::new(&[OLD, NEW], &[OLD, NEW]);
+        let mut names = host.names();
+        names.learn(NameSource::Api, [("shop".into(), "cart".into(), NEW.into())]);
+        assert_eq!(host.traces().by_name("shop/cart", &mut names), Ok(NEW.into()));
+    }
+
+    #[test]
+    fn a_host_name_is_taken_when_it_is_the_only_one() {
+        let host = Host::new(&[OLD, NEW], &[]);
+        let mut names = host.names();
+        names.learn_host("cart".into(), OLD.into());
+        assert_eq!(host.traces().by_name("shop/cart", &mut names), Ok(OLD.into()));
+        assert_eq!(names.source(OLD), Some(NameSource::HostName));
+        let mut names = host.names();
+        names.learn_host("cart".into(), OLD.into());
+        names.learn_host("cart".into(), NEW.into());
+        assert!(host.traces().by_name("shop/cart", &mut names).is_err(), "which one?");
+        let mut uids = host.traces().uids();
+        uids.sort();
+        assert_eq!(uids, [OLD, NEW]);
     }
 
     #[test]

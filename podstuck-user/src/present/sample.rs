@@ -90,9 +90,10 @@ pub(crate) fn finding() -> Finding {
         explanation: "A process of the host works in the volume. The kernel does not unmount a \
                       file system that is in use, so kubelet tries again every 122 seconds."
             .into(),
-        remedies: vec![Remedy { command: "kill 4242".into(), risk: "ends the backup".into() }],
+        remedies: vec![Remedy::new("kill 4242", "ends the backup")],
         likely_causes_ruled_out: vec![ruled_out("nothing is mounted below it")],
         not_known: Vec::new(),
+        is_settled: false,
     }
 }
 
@@ -115,7 +116,7 @@ pub(crate) fn hostile() -> Finding {
     finding.call.path = bytes(b"/v/caf\xe9\x1b[2J");
     finding.evidence = vec![evidence(HOSTILE, Source::file(text()))];
     finding.explanation = text();
-    finding.remedies = vec![Remedy { command: text(), risk: text() }];
+    finding.remedies = vec![Remedy::new(text(), text())];
     finding.likely_causes_ruled_out = vec![ruled_out(HOSTILE)];
     finding.not_known = vec![text()];
     finding
@@ -166,6 +167,7 @@ pub(crate) fn start() -> Start {
         not_covered: vec!["calls of 32-bit programs: not shown".into()],
         target: Some("pod shop/cart-0".into()),
         roots_searched: vec!["/var/lib/kubelet".into()],
+        api: None,
     }
 }
 
@@ -197,6 +199,7 @@ pub(crate) fn holder() -> Holder {
         explains_ebusy: Some(true),
         exact: true,
         pid: Some(42),
+        started: None,
         comm: Some("agent".into()),
         component: Some(Component::Workload),
         cgroup: Some("/kubepods/pod0/0123".into()),

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::{
     mounts::{Mounts, NodeMounts},
-    node::{NodeSample, PodGroup, PodState},
+    node::{LeftRootfs, NodeSample, PodGroup, PodState},
     space::Space,
     time::Monotonic,
 };
@@ -19,12 +19,18 @@ pub(super) struct Delta {
     begun: Option<Monotonic>,
     rest: Duration,
     kubelets: Vec<u32>,
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    stopped: Vec<u32>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    kubelet_since: Option<Monotonic>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pods: Option<Vec<Slot<PodState>>>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     cgroups: Option<Vec<Slot<PodGroup>>>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     spaces: Option<Vec<Slot<Space>>>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    rootfs: Option<Vec<Slot<LeftRootfs>>>,
     /// By namespace; null for one that is gone.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     tables: BTreeMap<u32, Option<Arc<Mounts>>>,
@@ -54,9 +60,12 @@ impl Delta {
             begun: now.begun,
             rest: now.rest,
             kubelets: now.kubelets.clone(),
+            stopped: now.stopped.clone(),
+            kubelet_since: now.kubelet_since,
             pods: list(&before.pods, &now.pods),
             cgroups: list(&before.cgroups, &now.cgroups),
             spaces: list(&before.spaces, &now.spaces),
+            rootfs: list(&before.rootfs, &now.rootfs),
             tables: changed.chain(gone.map(|namespace| (*namespace, None))).collect(),
             host: now.mounts.host,
         }
@@ -76,9 +85,12 @@ impl Delta {
             begun: self.begun,
             rest: self.rest,
             kubelets: self.kubelets,
+            stopped: self.stopped,
+            kubelet_since: self.kubelet_since,
             pods: restore(&before.pods, self.pods),
             cgroups: restore(&before.cgroups, self.cgroups),
             spaces: restore(&before.spaces, self.spaces),
+            rootfs: restore(&before.rootfs, self.rootfs),
             mounts: NodeMounts { tables, host: self.host },
         }
     }

@@ -81,7 +81,10 @@ fn sample(second: u64, pods: &[&str], mounts: &[u32]) -> NodeSample {
         uid: (*uid).into(),
         directory: Path::new("/k/pods").join(uid),
         started: true,
+        before_boot: false,
         populated: None,
+        changed: None,
+        volume_removed: None,
         volumes: Vec::new(),
     };
     let all = |id: &u32| Mount { id: *id, point: "/v".into(), ..Mount::default() };
@@ -102,6 +105,7 @@ fn said() -> Said {
         volume: "kubernetes.io/csi/bank.example^vault".into(),
         at: Timestamp::UNIX_EPOCH,
         retry: None,
+        report: None,
         complaint: Some(Complaint::DriverError),
         text: "rpc error: code = NotFound desc = vault".into(),
         source: "log of kubelet (pid 7), /bank/log".into(),

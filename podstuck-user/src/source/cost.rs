@@ -26,8 +26,8 @@ impl ProgramTimes {
     }
 }
 
-/// CPU time and memory of this process, and the probes' time per call if it was measured.
-pub fn measure(ebpf: &Ebpf, measured: Option<&ProgramTimes>) -> SelfCost {
+/// CPU time and memory of this process, and the probes' time per call if there are some and it was measured.
+pub fn measure(ebpf: Option<&Ebpf>, measured: Option<&ProgramTimes>) -> SelfCost {
     let cpu_s = getrusage(UsageWho::RUSAGE_SELF)
         .map(|usage| {
             let seconds = |t: nix::sys::time::TimeVal| t.tv_sec() as f64 + t.tv_usec() as f64 / 1e6;
@@ -38,7 +38,7 @@ pub fn measure(ebpf: &Ebpf, measured: Option<&ProgramTimes>) -> SelfCost {
         .and_then(|me| me.statm())
         .map(|statm| statm.resident * procfs::page_size())
         .unwrap_or(0);
-    SelfCost { cpu_s, rss_bytes, bpf_ns_per_call: measured.and_then(|_| ns_per_call(ebpf)) }
+    SelfCost { cpu_s, rss_bytes, bpf_ns_per_call: measured.and_then(|_| ns_per_call(ebpf?)) }
 }
 
 /// Time of all programs over the runs of the exit programs: every call has one.

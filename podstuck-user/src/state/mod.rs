@@ -4,12 +4,16 @@
 //! can be left behind (`timed_read`). `sample` looks every few seconds, `hung` follows threads, the
 //! others look when they are asked.
 
+pub(crate) mod api;
+mod as_process;
 mod attributes;
+mod bundles;
 mod entries;
 pub(crate) mod file_system;
 pub mod helper;
 pub(crate) mod holders;
 pub(crate) mod hung;
+pub(crate) mod kubelet;
 pub(crate) mod logs;
 mod memory;
 pub(crate) mod mount_point;
@@ -26,6 +30,7 @@ mod space;
 mod swap;
 mod thread;
 mod timed_read;
+pub(crate) mod traces;
 
 /// Files that look like a node's, for tests.
 #[cfg(test)]

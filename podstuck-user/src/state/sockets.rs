@@ -15,8 +15,17 @@ use crate::proc;
 /// `__SO_ACCEPTCON` of include/linux/net.h: somebody listens.
 const LISTENS: u32 = 1 << 16;
 
-/// Paths of all sockets on which somebody listens, in every network namespace that has a process.
-pub(super) fn listening() -> HashSet<PathBuf> {
+/// A socket on which somebody listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Listener {
+    /// As the listener named it.
+    pub(super) path: PathBuf,
+    /// Number of the socket, as in the link `socket:[22117]` of a descriptor.
+    pub(super) inode: u64,
+}
+
+/// All sockets on which somebody listens, in every network namespace that has a process.
+pub(super) fn listening() -> Vec<Listener> {
     let mut seen = HashMap::new();
     for pid in proc::processes() {
         // The text of the link names the namespace; it is not followed.
@@ -29,32 +38,59 @@ pub(super) fn listening() -> HashSet<PathBuf> {
 
 /// `Num RefCount Protocol Flags Type St Inode Path`, as in
 /// `0000000000000000: 00000002 00000000 00010000 0001 01 22117 /run/x.sock`
-fn listeners(table: &[u8]) -> impl Iterator<Item = PathBuf> {
+fn listeners(table: &[u8]) -> impl Iterator<Item = Listener> {
     table.split(|byte| *byte == b'\n').filter_map(|line| {
         // The path is the eighth field and may have spaces; before it may be several.
         let mut rest = line;
-        let mut flags = None;
+        let (mut flags, mut inode) = (None, None);
         for field in 0..7 {
             let end = rest.iter().position(|byte| *byte == b' ')?;
             let (word, after) = rest.split_at(end);
-            if field == 3 {
-                flags = u32::from_str_radix(std::str::from_utf8(word).ok()?, 16).ok();
+            let word = std::str::from_utf8(word);
+            match field {
+                3 => flags = u32::from_str_radix(word.ok()?, 16).ok(),
+                6 => inode = word.ok()?.parse().ok(),
+                _ => {}
             }
             rest = after.trim_ascii_start();
         }
         let listens = flags? & LISTENS != 0;
         // Abstract names begin with `@` and are no files.
-        (listens && rest.starts_with(b"/")).then(|| OsStr::from_bytes(rest).into())
+        let is_file = listens && !rest.is_empty() && !rest.starts_with(b"@");
+        is_file.then_some(Listener { path: OsStr::from_bytes(rest).into(), inode: inode? })
     })
 }
 
-/// Whether somebody listens on kubelet's registration socket `file`. A listener in a container has
+/// The processes that have these sockets open, one for each. The links are read and not followed.
+pub(super) fn owners(sockets: &HashSet<u64>) -> HashMap<u64, u32> {
+    let mut found = HashMap::new();
+    for pid in proc::processes() {
+        let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+        for link in descriptors.filter_map(|entry| fs::read_link(entry.path()).ok()) {
+            let inode = link.to_str().and_then(socket_inode);
+            if let Some(inode) = inode.filter(|inode| sockets.contains(inode)) {
+                found.entry(inode).or_insert(pid);
+            }
+        }
+        if found.len() == sockets.len() {
+            break;
+        }
+    }
+    found
+}
+
+fn socket_inode(link: &str) -> Option<u64> {
+    link.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
+}
+
+/// Who listens on kubelet's registration socket `file`. A listener in a container has
 /// mounted the directory elsewhere, as on `/registration`; one that names another
 /// `plugins_registry` belongs to another node.
-pub(super) fn is_listened_to(file: &Path, listening: &HashSet<PathBuf>) -> bool {
-    let (Some(name), Some(directory)) = (file.file_name(), file.parent()) else { return false };
-    listening.iter().any(|path| {
-        path.file_name() == Some(name)
+pub(super) fn listener_on<'a>(file: &Path, listening: &'a [Listener]) -> Option<&'a Listener> {
+    let (name, directory) = (file.file_name()?, file.parent()?);
+    listening.iter().find(|Listener { path, .. }| {
+        path.is_absolute()
+            && path.file_name() == Some(name)
             && path.parent().is_some_and(|found| {
                 let same = found.as_os_str().as_bytes().ends_with(directory.as_os_str().as_bytes());
                 same || found.file_name() != directory.file_name()
@@ -75,8 +111,11 @@ mod tests {
         let _listener = UnixListener::bind(&live).unwrap();
         drop(UnixListener::bind(&dead).unwrap());
         let listening = listening();
-        assert!(listening.contains(&live));
-        assert!(!listening.contains(&dead));
+        let on = |path: &Path| listening.iter().find(|listener| listener.path == path);
+        let inode = on(&live).unwrap().inode;
+        assert!(on(&dead).is_none());
+        let owners = owners(&HashSet::from([inode]));
+        assert_eq!(owners, HashMap::from([(inode, std::process::id())]));
     }
 
     #[test]
@@ -87,13 +126,14 @@ mod tests {
             0000000000000000: 00000002 00000000 00010000 0001 01 22119 @abstract\n\
             0000000000000000: 00000003 00000000 00000000 0001 03 22120\n";
         let found: Vec<_> = listeners(table).collect();
-        assert_eq!(found, [Path::new("/run/a b.sock")]);
+        assert_eq!(found, [Listener { path: "/run/a b.sock".into(), inode: 22117 }]);
     }
 
     #[test]
     fn a_registrar_in_a_container_listens_under_another_directory() {
         let file = Path::new("/var/lib/kubelet/plugins_registry/d-reg.sock");
-        let heard = |path: &str| is_listened_to(file, &HashSet::from([PathBuf::from(path)]));
+        let heard =
+            |path: &str| listener_on(file, &[Listener { path: path.into(), inode: 1 }]).is_some();
         assert!(heard("/var/lib/kubelet/plugins_registry/d-reg.sock"));
         assert!(heard("/host/var/lib/kubelet/plugins_registry/d-reg.sock"));
         assert!(heard("/registration/d-reg.sock"));

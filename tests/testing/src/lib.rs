@@ -1,6 +1,10 @@
-//! What the tests of all crates share: being skipped, and running in a process of their own.
+//! What the tests of all crates share: being skipped, running in a process of their own, and a server
+//! that answers as an API server does.
 
 mod again;
+#[cfg(feature = "api-server")]
+#[allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+pub mod api_server;
 mod skip;
 
 pub use again::{again, is_started_again};

@@ -18,7 +18,9 @@ const SNAPSHOTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/snapshots");
 /// What differs from run to run, and what stands for it. Numbers that say something (an errno, one
 /// mount or two) stay.
 const MASKS: &[(&str, &str)] = &[
-    (r"(\bpid|\bprocess|kill|kill -9|--namespace) \d+", "$1 [pid]"),
+    // Older recordings do not say when a process was started, by which a command makes sure of it.
+    (r#"\[ \\"\$\(sed [^)]*\) //' /proc/\d+/stat \| cut -d' ' -f20\)\\" = \d+ \] && "#, ""),
+    (r"(\bpid|\bprocess|kill|kill -9|kill -CONT|--namespace) \d+", "$1 [pid]"),
     (r"echo \d+ > /sys/fs/cgroup", "echo [pid] > /sys/fs/cgroup"),
     (r"/proc/\d+", "/proc/[pid]"),
     (r"/task/\d+", "/task/[pid]"),
@@ -45,6 +47,9 @@ const MASKS: &[(&str, &str)] = &[
         "how much remains is not known",
         "[n] to [n] entries remain, which takes [n] to [n] s at this rate",
     ),
+    // Told where FUSE's control file system is mounted.
+    (r", \d+ requests unanswered", ""),
+    (r"; how long that is cannot be told yet\.", ", for [n] to [n] s."),
     (r"its working directory is [^\s,\x22]+", "its working directory is [path]"),
     (r"\b\d{4}-\d\d-\d\dT[\d:.]+Z", "[time]"),
     (r"\bsince \d\d:\d\d:\d\dZ", "since [time]"),

@@ -13,7 +13,7 @@ use podstuck_tests::{Running, add_up, lab, of_type, settle, slowdown, summary, w
 use serde_json::Value;
 
 /// What `--hung-after` is by default, and how much later a stuck call must be told at the latest.
-pub const THRESHOLD: f64 = 2.0;
+pub const THRESHOLD: f64 = 0.2;
 const TOLD_AFTER: f64 = 3.0;
 
 /// A lab that goes on until it is stopped.
@@ -39,7 +39,8 @@ impl Lab {
 
     pub fn watch(&self, args: &[&str]) -> Running {
         let mine = ["--pod-uid", self.text("pod_uid"), "--kubelet-root", self.text("kubelet_root")];
-        watch(&[&mine, args].concat())
+        let soon = ["--hung-after", "200ms"];
+        watch(&[&mine[..], &soon, args].concat())
     }
 
     /// Stops it; the removal's own count. Nothing is left of it.

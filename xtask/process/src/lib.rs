@@ -1,5 +1,8 @@
 //! Running other programs, with errors that say which command failed.
 
+pub mod phases;
+pub mod private_apt;
+
 use std::env;
 use std::path::PathBuf;
 use std::process::Command;

@@ -12,10 +12,10 @@ use anyhow::Result;
 use self::running::Runner;
 use self::targets::Selection;
 use crate::build;
-use crate::phases::Phases;
 use crate::tools::Tools;
 use crate::workspace::Workspace;
 use crate::{lint, setup};
+use podstuck_process::phases::Phases;
 
 /// The workspace's member that tests the whole program, one test at a time: they count what the whole
 /// machine does.
@@ -36,7 +36,7 @@ pub(crate) fn run(workspace: &Workspace, filter: Option<&str>) -> Result<()> {
 /// Everything is selected from the whole workspace: a package by itself gets its dependencies with
 /// fewer features, and then they and it are compiled again.
 fn all(workspace: &Workspace, filter: Option<&str>) -> Result<()> {
-    let mut phases = Phases::new();
+    let mut phases = Phases::default();
     let mut runner = Runner::new(workspace, filter)?;
     phases.run("set-up", || setup::run(workspace))?;
     let tools = phases.run("tools", || Tools::ensure(workspace))?;
@@ -59,9 +59,23 @@ fn all(workspace: &Workspace, filter: Option<&str>) -> Result<()> {
     runner.finish(&phases.to_string())
 }
 
+/// Runs the tests that need a Kubernetes node: each is ignored otherwise.
+pub(crate) fn on_the_node(workspace: &Workspace, filter: Option<&str>) -> Result<()> {
+    let mut phases = Phases::default();
+    let mut runner = Runner::new(workspace, filter)?;
+    let tools = phases.run("tools", || Tools::ensure(workspace))?;
+    let program = phases.run("building podstuck", || build::beside_tests(workspace))?;
+    runner.equip(tools, Some(program));
+    phases.run("tests on a Kubernetes node", || {
+        let options = [ONE_AT_A_TIME, "--ignored", "--nocapture"];
+        runner.run(&["--workspace", "--test", "node"], &options);
+    });
+    runner.finish(&phases.to_string())
+}
+
 /// Builds and runs only what has such tests.
 fn some(workspace: &Workspace, filter: &str, concerned: &[Selection]) -> Result<()> {
-    let mut phases = Phases::new();
+    let mut phases = Phases::default();
     let mut runner = Runner::new(workspace, Some(filter))?;
     for selection in concerned {
         println!("in {} {}", selection.package, selection.flags.join(" "));

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use crate::private_apt::PrivateApt;
 use crate::vm::modules;
 use crate::vm::offer::{self, Offer, Series};
+use podstuck_process::private_apt::PrivateApt;
 
 /// Where to look. Together they have the kernels of five years.
 const SUITES: [&str; 5] = ["bullseye", "bookworm", "trixie", "trixie-backports", "sid"];

@@ -20,12 +20,12 @@ use anyhow::{Context, Result, bail};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-use crate::phases::Phases;
 use crate::setup;
 use crate::vm::kernels::Kernel;
 use crate::vm::matrix::Machine;
 use crate::workspace::Workspace;
 use podstuck_process as process;
+use podstuck_process::phases::Phases;
 
 /// What needs to be there, each with Debian's package.
 const NEEDED: [(&str, &str); 6] = [
@@ -72,7 +72,7 @@ pub(crate) struct Options {
 
 /// Runs the command.
 pub(crate) fn run(workspace: &Workspace, command: &Command) -> Result<()> {
-    let mut phases = Phases::new();
+    let mut phases = Phases::default();
     match command {
         Command::Test(options) => test(workspace, options, &mut phases),
         Command::Prepare { kernel } => {

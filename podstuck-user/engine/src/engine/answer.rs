@@ -5,8 +5,9 @@ use std::time::Duration;
 use super::Engine;
 use crate::{
     model::{
-        diagnosis::{Diagnosis, PodStage},
+        diagnosis::{Diagnosis, PodStage, Stage},
         identity::Pod,
+        path::safe,
         time::Monotonic,
     },
     rank, stage,
@@ -17,11 +18,18 @@ const SETTLED: Duration = Duration::from_secs(2);
 /// One that the pod does not wait for may stand beside what it does wait for: kubelet's tries are
 /// that far apart in the beginning.
 const SETTLED_HARMLESS: Duration = Duration::from_secs(8);
+/// One that is likely, and to which watching for longer adds nothing, may still be followed by another
+/// cause's: looks that take their time, and the first of kubelet's tries.
+const SETTLED_LIKELY: Duration = Duration::from_secs(8);
 
 impl Engine {
     /// Whether there is an answer at this time, and it had time to become a better one. What holds up
     /// no pod is an answer only if one target was asked about: on a node there is always such a thing.
     pub fn is_firm(&self, now: Monotonic) -> bool {
+        let is_settled = |since| now.since(since) >= SETTLED_LIKELY;
+        if self.run.has_target() && self.settled_since.is_some_and(is_settled) {
+            return true;
+        }
         let Some(since) = self.firm_since else { return false };
         let mut firm = self.ledger.all().filter(|finding| rank::is_firm(finding));
         if firm.any(|finding| finding.blocks_deletion == Some(true)) {
@@ -37,7 +45,39 @@ impl Engine {
         let stages = self.stages();
         let said = self.said.of(stages.iter().map(|stage| stage.pod.uid.as_str()));
         let window = self.window().as_secs_f64();
-        rank::diagnosis(target, stages, said, window, self.ledger.all())
+        let is_left = stages.iter().any(|pod| pod.stage != Stage::Gone);
+        let notes = if is_left { self.notes() } else { Vec::new() };
+        let answer = rank::diagnosis(target, stages, said, window, self.ledger.all());
+        Diagnosis { notes, ..answer }
+    }
+
+    /// Whether anybody will try again.
+    fn notes(&self) -> Vec<String> {
+        let Some(sample) = &self.sample else { return Vec::new() };
+        let mut notes = Vec::new();
+        if sample.kubelets.is_empty() {
+            notes.push(
+                "no kubelet runs on this node: nobody tries to remove the pod until one does \
+                 (`systemctl status kubelet`)"
+                    .into(),
+            );
+        }
+        notes.extend(sample.stopped.iter().map(|pid| {
+            format!(
+                "kubelet (pid {pid}) is stopped by a signal: it tries nothing until somebody runs \
+                 `kill -CONT {pid}`"
+            )
+        }));
+        notes.extend(self.nodes.iter().filter_map(|node| {
+            let ready = node.ready.as_ref().filter(|ready| ready.status != "True")?;
+            let since = ready.since.map(|since| format!(" since {since}")).unwrap_or_default();
+            let [name, reason] = [&node.node, &ready.reason].map(|text| safe(text.as_bytes()));
+            Some(format!(
+                "the API server takes node {name} for not ready{since} ({reason}): while kubelet does not \
+                 report, the pod's record stays, whatever is done here"
+            ))
+        }));
+        notes
     }
 
     /// Whether the pod in question has a directory on this node, by the last look.

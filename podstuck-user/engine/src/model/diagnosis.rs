@@ -17,6 +17,8 @@ pub struct Diagnosis {
     pub window_s: f64,
     /// What holds now, the most likely cause first.
     pub causes: Vec<Finding>,
+    /// What keeps the pod here whatever the cause is, and however it is cured.
+    pub notes: Vec<String>,
     /// What was found and is over.
     pub over: Vec<Finding>,
     /// What components say in their logs about the pods, the last of each kind.

@@ -26,6 +26,8 @@ pub enum Source {
     Log(String),
     /// The pod's record in the API.
     Record,
+    /// The API server, asked at that time.
+    Api(Timestamp),
     /// What several looks at the node have in common.
     Samples,
     /// Nobody has read it: it follows from other facts.
@@ -56,6 +58,7 @@ impl fmt::Display for Source {
             Self::Mountinfo(file) | Self::Proc(file) | Self::File(file) | Self::Log(file) => file,
             Self::Look(call) => call,
             Self::Record => "the pod's record",
+            Self::Api(time) => return write!(f, "the API server, at {time:.0}"),
             Self::Samples => "samples of the node",
             Self::Inference => "inference",
         })

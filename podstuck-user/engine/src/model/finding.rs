@@ -46,6 +46,29 @@ pub struct Remedy {
     pub command: String,
     /// What it may break.
     pub risk: String,
+    /// Where it is run.
+    #[serde(rename = "where")]
+    pub place: Place,
+}
+
+impl Remedy {
+    /// A command, and what it may break.
+    pub fn new(command: impl Into<String>, risk: impl Into<String>) -> Self {
+        let command = command.into();
+        let by_client = command.starts_with("kubectl ");
+        let place = if by_client { Place::Kubectl } else { Place::Node };
+        Self { command, risk: risk.into(), place }
+    }
+}
+
+/// Where a command is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Place {
+    /// On the node, as root.
+    Node,
+    /// Wherever kubectl may do it: kubelet's own credentials may not.
+    Kubectl,
 }
 
 /// The call that shows the fault, or only the object, where the fault is that nobody calls.
@@ -116,6 +139,9 @@ pub struct Finding {
     pub likely_causes_ruled_out: Vec<RuledOut>,
     /// Why it is not firm; empty when it is.
     pub not_known: Vec<String>,
+    /// Whether to watch for longer adds nothing.
+    #[serde(skip)]
+    pub is_settled: bool,
 }
 
 fn timestamp<S: Serializer>(time: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {

@@ -104,6 +104,9 @@ pub struct Holder {
     pub exact: bool,
     /// The process; for a mount, one that sees it; `None` for the kernel.
     pub pid: Option<u32>,
+    /// When that process was started, in ticks since boot: with its id, this names it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub started: Option<u64>,
     /// Its name.
     pub comm: Option<String>,
     /// The part that it plays on the node.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use super::{
     call::Outcome,
     identity::{Pod, Volume},
+    mounts::Device,
     path::JsonPath,
     raw_path,
 };
@@ -34,6 +35,12 @@ impl Phase {
         }
     }
 }
+
+/// From these multiples of the age at which a call is called slow, it may be more than slow: a file system that
+/// is frozen, a server that does not answer, a device. By default that is after 10, 30 and 120 seconds: a
+/// snapshot takes a few, an object store takes some for a request that it answers, and a multipath device may
+/// fail over for a minute (`no_path_retry`) while the kernel complains after two (`hung_task_timeout_secs`).
+pub const PATIENCE: [u32; 3] = [5, 15, 60];
 
 /// What an age is counted from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -72,6 +79,15 @@ pub struct WaitProgress {
     pub milliseconds: u64,
     /// Time since it was woken last, or since the first look of all, in milliseconds.
     pub quiet_ms: u64,
+}
+
+/// What a block device has done since the boot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskWork {
+    /// Its number.
+    pub device: Device,
+    /// Reads, writes and flushes that it has completed.
+    pub done: u64,
 }
 
 /// A call that has not returned for a while, or that took that long and now is over.

@@ -11,6 +11,7 @@ pub mod identity;
 pub mod mountinfo;
 pub mod mounts;
 pub mod node;
+pub mod node_record;
 pub mod object;
 pub mod operation;
 pub mod path;

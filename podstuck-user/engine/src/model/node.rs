@@ -2,6 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -24,10 +25,19 @@ pub struct NodeSample {
     pub rest: Duration,
     /// Running kubelets.
     pub kubelets: Vec<u32>,
+    /// Those of them that a signal has stopped.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub stopped: Vec<u32>,
+    /// When the one that was started last was started; `None` in recordings from before this was noted.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub kubelet_since: Option<Monotonic>,
     /// Pods that have a directory.
     pub pods: Vec<PodState>,
     /// Pods whose processes were looked at this time. Those that give a reason are, every time.
     pub cgroups: Vec<PodGroup>,
+    /// Root file systems of containers that have ended, which are still mounted.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub rootfs: Vec<LeftRootfs>,
     /// File systems that kubelet and the runtimes live on.
     pub spaces: Vec<Space>,
     /// Mounts of file systems on block devices, and what is mounted over them, in all namespaces.
@@ -51,10 +61,26 @@ pub struct PodState {
     pub directory: PathBuf,
     /// Whether kubelet has started a container of it since the node was booted.
     pub started: bool,
+    /// Whether its containers were started before that, and none since.
+    #[serde(skip_serializing_if = "is_false", default)]
+    pub before_boot: bool,
     /// Whether a process is left in its control groups; `None` when no group could be read.
     pub populated: Option<bool>,
+    /// When something was put into its directories or taken out of them last; `None` when unknown.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub changed: Option<Timestamp>,
+    /// When its last volume was removed of which only the plugin's empty directory is left; `None` when
+    /// there is no such directory.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub volume_removed: Option<Timestamp>,
     /// Its volumes and subpaths.
     pub volumes: Vec<VolumeState>,
+}
+
+/// As serde asks it.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// One volume of a pod, or the subpaths that a container has of one.
@@ -83,6 +109,76 @@ pub struct CsiState {
     pub socket: PathBuf,
     /// Whether it has.
     pub registration: Registration,
+    /// When something was put into that directory or taken out of it last; `None` when unknown.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub registry_changed: Option<Timestamp>,
+    /// Who answers kubelet's calls; `None` where that was not looked for or could not be told.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub driver: Option<DriverState>,
+}
+
+/// The socket on which kubelet calls a CSI driver, and who listens on it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DriverState {
+    /// As kubelet sees it.
+    #[serde(with = "raw_path")]
+    pub socket: PathBuf,
+    /// Where that was read.
+    pub source: String,
+    /// Who listens; `None` when nobody does.
+    pub process: Option<DriverProcess>,
+}
+
+/// A CSI driver's process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DriverProcess {
+    /// Process id.
+    pub pid: u32,
+    /// Its name, safe to be shown.
+    pub comm: String,
+    /// When it was started.
+    pub started: Monotonic,
+    /// Whether what it unmounts is unmounted for kubelet, too.
+    pub reach: Reach,
+    /// Why it cannot answer, if something shows that.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub halted: Option<Halted>,
+}
+
+/// Whether an unmount of a volume in the driver's mount namespace reaches kubelet's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Reach {
+    /// It is the same namespace, or the mount that the volume is mounted on is shared with kubelet's.
+    Whole,
+    /// That mount is not shared: an unmount stays in the driver's namespace.
+    Cut {
+        /// Whether the volume is mounted in there.
+        mounted: bool,
+    },
+    /// The tables do not tell.
+    Unknown,
+}
+
+/// What keeps a process from answering.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Halted {
+    /// It is stopped, as by SIGSTOP or a debugger.
+    Stopped,
+    /// Its control group is frozen.
+    Frozen {
+        /// The group that has to be thawed.
+        #[serde(with = "raw_path")]
+        group: PathBuf,
+    },
+    /// One of its threads waits in the kernel.
+    Waits {
+        /// The thread.
+        tid: u32,
+        /// Its state.
+        state: char,
+        /// The function that it waits in.
+        channel: String,
+    },
 }
 
 /// Whether a CSI driver is registered with kubelet.
@@ -108,6 +204,9 @@ pub struct Mounted {
     pub id: u32,
     /// What, in a few words.
     pub what: String,
+    /// Whether a process serves it (FUSE).
+    #[serde(skip_serializing_if = "is_false", default)]
+    pub is_fuse: bool,
     /// Device of its file system.
     pub device: Device,
     /// Directory of that file system that it shows.
@@ -121,6 +220,21 @@ pub struct Mounted {
     pub pid: u32,
     /// Where it was read.
     pub source: String,
+}
+
+/// The root file system of a container that has ended, as a shim of containerd's has mounted it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftRootfs {
+    /// Hash that names the target; 0 until it was attributed.
+    pub target_id: u64,
+    /// The container's bundle as a target.
+    pub target: Arc<Target>,
+    /// The container's id.
+    pub container: String,
+    /// UID of its pod.
+    pub pod: String,
+    /// The mount.
+    pub mount: Mounted,
 }
 
 /// kubelet's `vol_data.json` (pkg/volume/csi, `saveVolumeData`), without which it can neither find
@@ -187,6 +301,9 @@ pub struct Task {
     pub exiting: bool,
     /// When the thread was started, in ticks since boot: with its id, this names it.
     pub started: u64,
+    /// How often it has been woken so far, where it is to end and that was read.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub woken: Option<u64>,
     /// The kernel function that it waits in, where that is told.
     pub wait_channel: Option<String>,
     /// Functions on its kernel stack, the innermost first; empty without `CAP_SYS_ADMIN`.

@@ -60,6 +60,9 @@ pub struct Remaining {
 pub struct User {
     /// Process id.
     pub pid: u32,
+    /// When it was started, in ticks since boot: with its id, this names it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub started: Option<u64>,
     /// Its name. Safe to show.
     pub comm: String,
     /// What it has there, as in `its working directory`.

@@ -23,4 +23,7 @@ pub struct PodRecord {
     pub is_mirror: bool,
     /// Whether every container has ended, by kubelet's last report.
     pub all_terminated: bool,
+    /// When the API server said so; `None` where somebody handed it over.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub read: Option<Timestamp>,
 }

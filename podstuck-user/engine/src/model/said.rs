@@ -14,15 +14,43 @@ use super::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Complaint {
-    /// The CSI driver cannot be asked.
+    /// The CSI driver is not registered.
     NoDriver,
+    /// It is registered, and cannot be reached.
+    DriverDown,
+    /// It does not answer in time, or says that it still works on an earlier call.
+    DriverHangs,
     /// It answers with an error.
     DriverError,
+    /// It has said that all is well, and the volume is still mounted.
+    StillMounted,
     /// kubelet does not find what it wrote about the volume.
     NoData,
 }
 
-/// A failed attempt at a pod's teardown, in the words of who made it.
+/// What a component says that it has done, or has seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Report {
+    /// A volume was torn down, as far as it knows.
+    TornDown,
+    /// A container of the pod has ended.
+    ContainerEnded,
+}
+
+/// The log of a component, and from when on it tells of attempts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Heard {
+    /// As in [`Said::source`].
+    pub source: String,
+    /// The time of the first entry that was read. All attempts since are in the entries: those that fail
+    /// and those that succeed are logged at every level.
+    pub since: Timestamp,
+    /// When it was read.
+    pub until: Timestamp,
+}
+
+/// An attempt at a pod's teardown, in the words of who made it. It failed, unless there is a report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Said {
     /// UID of the pod.
@@ -37,7 +65,10 @@ pub struct Said {
     /// What the error is about.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub complaint: Option<Complaint>,
-    /// The error. Harmless to show.
+    /// What is reported; `None` for an error.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub report: Option<Report>,
+    /// The error, or what is reported. Harmless to show.
     pub text: String,
     /// Whose log, as in `log of kubelet (pid 700), /var/log/kubelet.log`.
     pub source: String,

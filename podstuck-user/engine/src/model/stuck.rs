@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    hung::{MountPoint, Phase, Since, WaitProgress},
+    hung::{DiskWork, MountPoint, Phase, Since, WaitProgress},
     identity::{Actor, Target},
     raw_path,
     thread::{Thread, Times},
@@ -52,4 +52,7 @@ pub struct StuckThread {
     pub stack: Vec<String>,
     /// How it came on since it was reported last, or since the first look.
     pub progress: Option<WaitProgress>,
+    /// What block devices have done so far, where the thread may wait for one.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub disks: Vec<DiskWork>,
 }

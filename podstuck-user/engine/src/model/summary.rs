@@ -23,6 +23,10 @@ pub struct Start {
     pub target: Option<String>,
     /// Directories that were searched for pods.
     pub roots_searched: Vec<String>,
+    /// Which API server was asked, by which credentials and for what, or why it gave no answer; `None`
+    /// where none was asked.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub api: Option<String>,
 }
 
 /// What may be missing from the counts and reports.

@@ -38,7 +38,7 @@ pub(crate) static EMPTYDIR_FILES: Cause = Cause {
     log: None,
     look_alikes: ALIKE,
     ways_out: WAIT,
-    tried: &[TriedWith::Lab],
+    tried: &[TriedWith::Lab, TriedWith::RealKubelet],
     source: &["kubernetes pkg/volume/emptydir/empty_dir.go, teardownDefault"],
 };
 
@@ -125,9 +125,10 @@ pub(crate) fn draft(run: &Run, now: Monotonic) -> Option<Draft> {
         draft.fact(fact, Source::Look("statx, statfs and a bounded look at the directory"));
     }
     let volume = if *draft.cause == MASS_DELETION { "directory" } else { "volume" };
+    let waits = op.target.kind == TargetKind::PodVolume;
     if run.stalled(now) {
         draft.severity = Severity::Warning;
-        draft.blocks_deletion = (op.target.kind == TargetKind::PodVolume).then_some(true);
+        draft.blocks_deletion = waits.then_some(true);
         draft.explanation = format!(
             "The deletion of this {volume} has stopped before it was complete: nothing was deleted \
              for {:.0} s. See the other findings, and whether the process is blocked.",
@@ -137,11 +138,21 @@ pub(crate) fn draft(run: &Run, now: Monotonic) -> Option<Draft> {
         draft.remedy(format!("cat /proc/{pid}/stack /proc/{pid}/wchan"), "none");
     } else {
         draft.severity = Severity::Info;
-        draft.blocks_deletion = Some(false);
+        // kubelet removes a pod's volumes before it lets the pod go.
+        draft.blocks_deletion = Some(waits);
+        let until = match estimate.eta_range_s {
+            Some((soon, late)) if waits => {
+                format!(" The pod waits until it is done, for {soon} to {late} s.")
+            }
+            None if waits => {
+                " The pod waits until it is done; how long that is cannot be told yet.".into()
+            }
+            _ => String::new(),
+        };
         draft.explanation = format!(
             "The {volume} is being deleted and gets smaller; it has many entries and this takes \
              time. It is not stuck: wait. Restarting the process that deletes only starts it \
-             over.{}",
+             over.{until}{}",
             if *draft.cause == DOCKER_VOLUME_STORM {
                 " dockerd holds its volume store's lock meanwhile: creating, listing and removing \
                  volumes waits, on all containers."

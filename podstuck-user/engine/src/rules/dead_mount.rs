@@ -10,6 +10,7 @@ use crate::{
         hung::MountPoint,
         path::{safe, safe_path},
     },
+    rules::{csi_driver, not_attempted::Suspect as Undone, not_attempted_words::umount},
     tracker::{Context, TrackerId},
     trackers::dead_mount::Suspect,
     verdict::Draft,
@@ -41,6 +42,11 @@ pub(crate) static FUSE_DAEMON_DEAD: Cause = Cause {
     tried: &[TriedWith::Lab],
     source: &["linux fs/fuse/dev.c, fuse_abort_conn"],
 };
+
+/// For whoever finds it in another way.
+pub(crate) fn cause() -> &'static Cause {
+    &FUSE_DAEMON_DEAD
+}
 
 pub(crate) fn draft(context: &Context<'_>, suspect: &Suspect, mount: &MountPoint) -> Draft {
     let op = &suspect.op;
@@ -80,4 +86,33 @@ pub(crate) fn draft(context: &Context<'_>, suspect: &Suspect, mount: &MountPoint
         "the mount is not merely left behind, its server is gone",
     );
     draft
+}
+
+/// The server of a CSI driver's volume is gone, and the driver has not unmounted it.
+pub(crate) fn below_driver(context: &Context<'_>, draft: &mut Draft, suspect: &Undone<'_>) {
+    csi_driver::listens(draft, suspect);
+    draft.fact("a look at it fails with ENOTCONN", Source::Look("statx"));
+    draft.explanation = "The process that served this volume (FUSE) has ended, and its mount is still there. \
+        Whoever looks at it gets ENOTCONN; many drivers look before they unmount, and fail at that. Nothing can \
+        be lost any more by unmounting."
+        .into();
+    umount(
+        context,
+        draft,
+        suspect,
+        "low: nothing behind the mount can be reached. The driver is not told, so its node-wide mount may have \
+         to be unmounted as well",
+    );
+    draft.rule_out(
+        id!("fuse-daemon-hung"),
+        "the look was answered at once, with an error, by the kernel",
+    );
+    draft.rule_out(
+        id!("emptydir-bidirectional-submount"),
+        "the mount is not merely left behind, its server is gone",
+    );
+    let names_it = |text: &str| text.contains("transport endpoint is not connected");
+    if !suspect.said.is_some_and(|(_, said)| names_it(&said.text)) {
+        draft.doubt("whether the driver fails because of it: its answer is not known");
+    }
 }

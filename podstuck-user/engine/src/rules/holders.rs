@@ -2,9 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use crate::model::{
-    holder::{Holder, How, Through},
-    path::{safe, safe_path, shell_word},
+use crate::{
+    command::kill,
+    model::{
+        holder::{Holder, How, Through},
+        path::{safe, safe_path, shell_word},
+    },
 };
 
 /// Who holds what how, in a sentence.
@@ -98,7 +101,7 @@ fn process(holder: &Holder, pid: u32) -> (String, String) {
     if let Some(unit) = unit.filter(|unit| unit.ends_with(".service") && is_plain(unit)) {
         return (format!("systemctl restart {unit}"), "interrupts that service".into());
     }
-    (format!("kill {pid}"), format!("ends {}: ask its owner first", holder.who()))
+    (kill("kill", pid, holder.started), format!("ends {}: ask its owner first", holder.who()))
 }
 
 fn is_plain(unit: &str) -> bool {
@@ -120,6 +123,8 @@ mod tests {
         assert_eq!(of(&one), "systemctl restart backup.service");
         one.cgroup = Some("/system.slice/$(reboot).service".into());
         assert_eq!(of(&one), "kill 77");
+        one.started = Some(99);
+        assert!(of(&one).ends_with(" = 99 ] && kill 77"), "{}", of(&one));
         one.how = How::Swap;
         one.object.0 = "/v/swap file".into();
         assert_eq!(of(&one), "swapoff $'/v/swap file'");

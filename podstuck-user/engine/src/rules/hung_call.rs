@@ -17,6 +17,9 @@ use crate::{
     verdict::{Draft, times},
 };
 
+/// Where the control file system of FUSE is (Documentation/filesystems/fuse.rst).
+const FUSE_CONTROL: &str = "/sys/fs/fuse/connections";
+
 /// Writes the verdict out.
 pub(crate) fn fill(context: &Context<'_>, draft: &mut Draft, seen: &StuckThread, judged: &Judged) {
     draft.call = Call::ALL.into_iter().find(|call| call.name() == seen.syscall);
@@ -105,11 +108,18 @@ fn fuse(context: &Context<'_>, draft: &mut Draft, seen: &StuckThread) {
     let mount = seen.mount.as_ref().filter(|mount| is_fuse(&mount.fs_type));
     // A `fuseblk` mount has a real device, whose minor number is not the connection's.
     if let Some(mount) = mount.filter(|mount| mount.fs_type != "fuseblk") {
+        // systemd mounts the control file system at boot, and nobody where there is none. A file system
+        // without a server still is a mount point, which no removal of kubelet's takes away.
         draft.remedy(
-            format!("echo 1 > /sys/fs/fuse/connections/{}/abort", mount.minor),
-            "ends all waiting at once: every request fails with ECONNABORTED, and what the server \
-             had not written is lost. First look whether its process is only slow, stopped or overloaded; \
-             /sys/fs/fuse/connections must be mounted (fusectl)",
+            format!(
+                "{{ mountpoint -q {FUSE_CONTROL} || mount -t fusectl fusectl {FUSE_CONTROL}; }} && \
+                 echo 1 > {FUSE_CONTROL}/{}/abort && sleep 1 && {}",
+                mount.minor,
+                view(context, seen).on_mount("umount", &mount.point)
+            ),
+            "ends all waiting at once: every request fails with ECONNABORTED, what the server had not \
+             written is lost, and so it is for all others who have this file system mounted. First look \
+             whether its process is only slow, stopped or overloaded",
         );
     }
     if let Some(mount) = mount {

@@ -3,9 +3,16 @@
 
 pub(crate) mod causes;
 
+use std::time::Duration;
+
 use crate::{
     cause::Cause,
-    model::{call::Call, file_system::is_fuse, hung::Phase, stuck::StuckThread},
+    model::{
+        call::Call,
+        file_system::is_fuse,
+        hung::{PATIENCE, Phase},
+        stuck::StuckThread,
+    },
     rules::wait_channel::{self, WaitsFor, waits_for},
 };
 use causes::{
@@ -53,31 +60,48 @@ impl Judged {
     }
 }
 
-const SLOW_SERVER: &str = "whether its server is only slow";
+const SLOW_SERVER: &str = "whether its server is only slow: it answers others";
 const NO_STACK: &str = "what the thread waits for: only its mount speaks for it";
 const UNNAMED_FREEZE: &str = "which lock it is: a freeze, or another one of the same kind";
+const UNKNOWN_DEVICE: &str =
+    "whether its device or server makes progress: which one it is, is not known";
 const FEW_SIGNS: &str = "whether it makes progress: this wait gives few signs of it";
 
-/// Without a sign of life for so long, a shutdown is no longer taken to be merely slow.
-const LIFELESS_MS: u64 = 3500;
-/// The same where a flush gives no sign of life before it is over. The kernel itself complains about
-/// a task after so long (`hung_task_timeout_secs`).
-const LIFELESS_FLUSH_MS: u64 = 120_000;
-/// Servers of remote and FUSE file systems may be slow: an object store takes seconds for a request
-/// that it answers.
-const SLOW_SERVER_MS: u64 = 10_000;
+/// A flush that was woken within so long is one that comes on.
+const LIVELY_MS: u64 = 3500;
+/// Before, nothing is said of a flush: also one that is about to stop begins with some progress.
+const FLUSH_MS: u64 = 2000;
 
-/// Decides; `None` while it is too early to say anything.
-pub(crate) fn judge(seen: &StuckThread) -> Option<Judged> {
+/// What is known of a sighting beside itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Beside {
+    /// The age at which a call is slow.
+    pub(crate) slow: Duration,
+    /// Whether the block device of its file system has completed anything since it was told last; `None`
+    /// where the device is not known.
+    pub(crate) disk_works: Option<bool>,
+    /// The server has answered others since it was told last.
+    pub(crate) server_answers: bool,
+}
+
+impl Beside {
+    fn lasts(&self, seen: &StuckThread, times: u32) -> bool {
+        seen.at.since(seen.began) >= self.slow * times
+    }
+}
+
+/// Decides; `None` while it is too early to say anything: a call that is slow is told, and no finding.
+pub(crate) fn judge(seen: &StuckThread, beside: Beside) -> Option<Judged> {
+    let [freeze, server, device] = PATIENCE;
     let fs_type = seen.mount.as_ref().map_or("", |mount| mount.fs_type.as_str());
-    let judged = |waits, doubt| Some(Judged { waits, doubt });
-    let by_server = |waits| judged(waits, (age_ms(seen) < SLOW_SERVER_MS).then_some(SLOW_SERVER));
+    let after = |times, waits, doubt| beside.lasts(seen, times).then_some(Judged { waits, doubt });
+    let answers = beside.server_answers.then_some(SLOW_SERVER);
     match waits_for(functions(seen)) {
-        WaitsFor::Fuse => return by_server(Waits::Fuse),
+        WaitsFor::Fuse => return after(server, Waits::Fuse, answers),
         WaitsFor::Thaw { named } => {
-            return judged(Waits::Frozen, (!named).then_some(UNNAMED_FREEZE));
+            return after(freeze, Waits::Frozen, (!named).then_some(UNNAMED_FREEZE));
         }
-        WaitsFor::Nfs => return by_server(Waits::Nfs),
+        WaitsFor::Nfs => return after(server, Waits::Nfs, None),
         // They do not tell why the call waits for them.
         WaitsFor::Nvidia | WaitsFor::NetworkDisk | WaitsFor::Smb => {}
         WaitsFor::DiskFileSystem | WaitsFor::BlockDevice | WaitsFor::Unknown => {}
@@ -85,39 +109,55 @@ pub(crate) fn judge(seen: &StuckThread) -> Option<Judged> {
     let unmounts = seen.phase == Phase::AfterExit
         || (seen.syscall == Call::Umount2.name() && functions(seen).any(|f| f.contains("_super")));
     if unmounts {
-        return shutdown(seen);
+        return shutdown(seen, beside);
     }
     // Where the stack does not say it: a thread may wait for a lock that another one holds, which
     // waits for the server.
     if is_fuse(fs_type) {
-        return judged(Waits::Fuse, Some(NO_STACK));
+        return after(server, Waits::Fuse, Some(NO_STACK));
     }
     if fs_type.starts_with("nfs") {
-        return judged(Waits::Nfs, Some(NO_STACK));
+        return after(server, Waits::Nfs, Some(NO_STACK));
     }
-    judged(Waits::Unknown, None)
+    if beside.disk_works == Some(true) {
+        return None;
+    }
+    after(device, Waits::Unknown, None)
 }
 
 /// Whether the shutdown of a file system comes on. One that writes is woken as parts of it are done;
 /// one whose device has stopped is woken a few times in the beginning at most.
-fn shutdown(seen: &StuckThread) -> Option<Judged> {
-    let quiet_ms = seen.progress?.quiet_ms;
-    let age_ms = age_ms(seen);
+fn shutdown(seen: &StuckThread, beside: Beside) -> Option<Judged> {
+    let [_, _, device] = PATIENCE;
+    let quiet = Duration::from_millis(seen.progress?.quiet_ms);
+    let lively = Duration::from_millis(LIVELY_MS);
+    let runs = seen.times.is_some_and(|times| times.state == 'R');
+    // It may have been woken a few times in the beginning.
+    let is_still = beside.lasts(seen, device) && quiet >= beside.slow * device / 2 && !runs;
     // Woken once, by the last page of all that the file system has to write (fs/fs-writeback.c), and
     // not as parts of it are done. Under an overlay that is the node's disk.
     if functions(seen).any(|f| f == "wb_wait_for_completion") {
-        let waits = if quiet_ms < LIFELESS_FLUSH_MS { Waits::Flush } else { Waits::Shutdown };
-        return (age_ms >= LIFELESS_MS).then_some(Judged { waits, doubt: Some(FEW_SIGNS) });
+        let works = beside.disk_works == Some(true);
+        let waits = if is_still && !works { Waits::Shutdown } else { Waits::Flush };
+        let doubt = (!works).then_some(FEW_SIGNS);
+        return (seen.at.since(seen.began) >= lively).then_some(Judged { waits, doubt });
     }
-    let runs = seen.times.is_some_and(|times| times.state == 'R');
     // On a processor, or waiting for one: it may have come back long ago.
     if runs && functions(seen).next().is_none() {
         return None;
     }
-    if quiet_ms >= LIFELESS_MS && !runs {
-        return Some(Judged { waits: Waits::Shutdown, doubt: None });
+    match beside.disk_works {
+        Some(false) if is_still => return Some(Judged { waits: Waits::Shutdown, doubt: None }),
+        None if is_still => {
+            return Some(Judged { waits: Waits::Shutdown, doubt: Some(UNKNOWN_DEVICE) });
+        }
+        Some(true) if quiet >= lively => {
+            return Some(Judged { waits: Waits::Flush, doubt: None });
+        }
+        _ => {}
     }
-    if quiet_ms * 2 > age_ms && !runs {
+    let age = seen.at.since(seen.began);
+    if age < Duration::from_millis(FLUSH_MS) || quiet * 2 > age && !runs {
         return None;
     }
     let writes = ["sync_", "jbd2_", "xfs_", "btrfs_", "f2fs_"];
@@ -126,12 +166,8 @@ fn shutdown(seen: &StuckThread) -> Option<Judged> {
             || f.contains("fdatawait")
             || writes.iter().any(|p| f.starts_with(p))
     });
-    let doubt = (!writes || age_ms < LIFELESS_MS).then_some(FEW_SIGNS);
+    let doubt = (!writes || age < lively).then_some(FEW_SIGNS);
     Some(Judged { waits: Waits::Flush, doubt })
-}
-
-fn age_ms(seen: &StuckThread) -> u64 {
-    seen.at.since(seen.began).as_millis() as u64
 }
 
 fn functions(seen: &StuckThread) -> impl Iterator<Item = &str> + Clone {
@@ -150,46 +186,71 @@ mod tests {
         testing::stuck,
     };
 
-    fn id(seen: &StuckThread) -> &'static str {
-        judge(seen).map_or("too early", |judged| judged.waits.cause().id.as_str())
+    const SLOW: Duration = Duration::from_secs(2);
+
+    fn judged(seen: &StuckThread, disk_works: Option<bool>) -> Option<Judged> {
+        judge(seen, Beside { slow: SLOW, disk_works, server_answers: false })
     }
 
-    fn doubt(seen: &StuckThread) -> Option<&'static str> {
-        judge(seen).unwrap().doubt
+    fn id(seen: &StuckThread) -> &'static str {
+        judged(seen, Some(false)).map_or("too early", |judged| judged.waits.cause().id.as_str())
+    }
+
+    fn aged(mut seen: StuckThread, seconds: u64) -> StuckThread {
+        seen.at = Monotonic(seen.began.0 + seconds * 1_000_000_000);
+        seen
     }
 
     #[test]
-    fn recorded_stacks_have_their_cause() {
-        let fuse = stuck(&["request_wait_answer", "__fuse_simple_request", "fuse_rmdir"]);
-        assert_eq!(id(&fuse), "fuse-daemon-hung");
-        let frozen = stuck(&["percpu_rwsem_wait", "mnt_want_write", "do_rmdir"]);
-        assert_eq!(id(&frozen), "filesystem-frozen");
-        let nfs = stuck(&["rpc_wait_bit_killable", "nfs4_proc_getattr"]);
-        assert_eq!(id(&nfs), "nfs-server-unreachable");
-        // What a slow server does not do.
-        assert_eq!([doubt(&fuse), doubt(&nfs)], [Some(SLOW_SERVER); 2]);
-        let later = |seen: StuckThread| StuckThread { at: Monotonic(12_000_000_000), ..seen };
-        assert_eq!([doubt(&later(fuse)), doubt(&later(nfs))], [None; 2]);
-        assert_eq!(id(&stuck(&["io_schedule", "__ext4_find_entry"])), "call-hung-unexplained");
+    fn a_call_is_slow_before_it_hangs() {
+        let locked = ["io_schedule", "__ext4_find_entry"];
+        for (stack, cause, from) in [
+            (&["request_wait_answer", "__fuse_simple_request"], "fuse-daemon-hung", 30),
+            (&["percpu_rwsem_wait", "mnt_want_write"], "filesystem-frozen", 10),
+            (&["rpc_wait_bit_killable", "nfs4_proc_getattr"], "nfs-server-unreachable", 30),
+            (&locked, "call-hung-unexplained", 120),
+        ] {
+            assert_eq!(id(&aged(stuck(stack), from - 1)), "too early", "{cause}");
+            assert_eq!(id(&aged(stuck(stack), from)), cause);
+            assert_eq!(judged(&aged(stuck(stack), from), None).unwrap().doubt, None, "{cause}");
+        }
+        let busy = judged(&aged(stuck(&locked), 600), Some(true));
+        assert_eq!(busy, None, "its device works");
+    }
+
+    #[test]
+    fn a_server_that_answers_others_may_be_slow() {
+        let seen = aged(stuck(&["request_wait_answer", "fuse_rmdir"]), 60);
+        let beside = Beside { slow: SLOW, disk_works: None, server_answers: true };
+        assert_eq!(judge(&seen, beside).unwrap().doubt, Some(SLOW_SERVER));
     }
 
     #[test]
     fn a_shutdown_is_slow_as_long_as_it_comes_on() {
         let mut seen = stuck(&["folio_wait_bit", "sync_inodes_sb", "generic_shutdown_super"]);
         (seen.phase, seen.syscall) = (Phase::AfterExit, "umount2".into());
-        for (age_ms, quiet_ms, expected) in [
-            (2000, 1900, "too early"),
-            (2000, 300, "umount-flush-slow"),
-            (4000, 3900, "umount-kernel-hang"),
-            (4000, 1000, "umount-flush-slow"),
-            (60_000, 5000, "umount-kernel-hang"),
+        for (age_ms, quiet_ms, disk_works, expected) in [
+            (1900, 100, Some(false), "too early"),
+            (2000, 1900, Some(false), "too early"),
+            (2000, 300, Some(false), "umount-flush-slow"),
+            (4000, 3900, Some(false), "too early"),
+            (4000, 1000, Some(false), "umount-flush-slow"),
+            (60_000, 50_000, Some(false), "too early"),
+            (60_000, 50_000, Some(true), "umount-flush-slow"),
+            (130_000, 120_000, Some(true), "umount-flush-slow"),
+            (130_000, 50_000, Some(false), "umount-flush-slow"),
+            (130_000, 60_000, Some(false), "umount-kernel-hang"),
+            (130_000, 120_000, None, "umount-kernel-hang"),
         ] {
             seen.at = Monotonic(seen.began.0 + age_ms * 1_000_000);
             let milliseconds = age_ms / 2;
             seen.progress = Some(WaitProgress { woken: 1, milliseconds, quiet_ms });
-            assert_eq!(id(&seen), expected, "{age_ms} {quiet_ms}");
+            let found = judged(&seen, disk_works);
+            let id = found.map_or("too early", |judged| judged.waits.cause().id.as_str());
+            assert_eq!(id, expected, "{age_ms} {quiet_ms} {disk_works:?}");
         }
-        assert_eq!(doubt(&seen), None);
+        assert_eq!(judged(&seen, Some(false)).unwrap().doubt, None);
+        assert_eq!(judged(&seen, None).unwrap().doubt, Some(UNKNOWN_DEVICE));
     }
 
     #[test]
@@ -213,14 +274,18 @@ mod tests {
             seen.at = Monotonic(seen.began.0 + age_ms * 1_000_000);
             seen.progress = Some(WaitProgress { woken: 0, milliseconds: 1000, quiet_ms: age_ms });
             assert_eq!(id(&seen), expected, "{age_ms}");
-            assert!(judge(&seen).is_none_or(|judged| judged.doubt == Some(FEW_SIGNS)));
+            let found = judged(&seen, None);
+            assert!(found.is_none_or(|judged| judged.doubt == Some(FEW_SIGNS)));
         }
+        let works = judged(&seen, Some(true)).unwrap();
+        assert_eq!((works.waits, works.doubt), (Waits::Flush, None));
     }
 
     #[test]
     fn without_a_stack_the_mount_speaks_less_loudly() {
-        let mut seen = stuck(&[]);
+        let mut seen = aged(stuck(&[]), 40);
         seen.mount = Some(MountPoint { fs_type: "fuse.s3".into(), ..MountPoint::default() });
-        assert_eq!((id(&seen), doubt(&seen)), ("fuse-daemon-hung", Some(NO_STACK)));
+        let judged = judged(&seen, None).unwrap();
+        assert_eq!((judged.waits, judged.doubt), (Waits::Fuse, Some(NO_STACK)));
     }
 }

@@ -3,8 +3,9 @@
 
 use crate::{
     cause::{Cause, CauseId, Kind, TriedWith, id, like, log, way},
-    model::{diagnosis::Stage, evidence::Source, time::Monotonic},
+    model::{diagnosis::Stage, evidence::Source, node::Reach, said::Said, time::Monotonic},
     rules::{
+        csi_driver,
         not_attempted::Suspect,
         not_attempted_words::{UMOUNT_RISK, umount},
     },
@@ -30,23 +31,29 @@ pub(crate) static LOST_PUBLISH_STATE: Cause = Cause {
         "the volume's path is a mount point, seen from kubelet",
         "nobody called umount2 on it while kubelet made attempts, or for as long as its longest \
          pauses last",
-        "the driver is registered, and somebody listens on its socket",
+        "the driver is registered, and somebody listens on the socket on which kubelet calls it",
+        "kubelet's log says that the call succeeded",
     ],
-    log: log("the CSI driver", "is not published at"),
+    log: log("kubelet", "UnmountVolume.TearDown succeeded for volume"),
     look_alikes: &[
         like("volume-held-by-host-process", "nobody calls umount2, so none fails with EBUSY"),
         like("stacked-mounts", "one mount is on the path, and none was unmounted"),
         like("csi-driver-not-registered", "the driver is registered and is asked"),
+        like("csi-driver-down", "somebody listens on the socket on which kubelet calls the driver"),
+        like("csi-driver-error", "kubelet's log says that the call succeeded, or has no error"),
         like("csi-umount-wrong-namespace", "no unmount succeeded in any namespace"),
         like("data-under-mountpoint", "the path is mounted"),
-        like("csi-unpublish-hung-lock", "no call on the volume hangs"),
+        like(
+            "csi-unpublish-hung-lock",
+            "no call on the volume hangs, and the driver's process goes on",
+        ),
         like("kubelet-restart-lost-volume", "kubelet takes the rest of the pod down"),
     ],
     ways_out: &[
         way("`umount` the path", UNMOUNT_RISK),
         way("upgrade the driver to a version that keeps its state", ""),
     ],
-    tried: &[TriedWith::Lab],
+    tried: &[TriedWith::Lab, TriedWith::RealKubelet],
     source: &[
         "kubernetes pkg/volume/csi/csi_mounter.go, TearDownAt",
         "kubernetes-csi/csi-driver-host-path pkg/hostpath/nodeserver.go, NodeUnpublishVolume",
@@ -149,6 +156,9 @@ pub(crate) fn tell_apart(draft: &mut Draft, since: Option<Monotonic>) {
             "kubelet stops before it touches the path when the driver is not registered",
         );
         draft.rule_out(id!("data-under-mountpoint"), "the path is mounted");
+        let asked = "kubelet touches the path only after the driver has said that all is well";
+        draft.rule_out(id!("csi-driver-down"), asked);
+        draft.rule_out(id!("csi-driver-error"), asked);
         draft.rule_out(id!("csi-unpublish-hung-lock"), "kubelet had an answer, and retries");
         draft.rule_out(id!("kubelet-restart-lost-volume"), "kubelet removes this very volume");
     }
@@ -176,19 +186,40 @@ pub(crate) const UNMOUNTED_ELSEWHERE: &str = "The driver unmounted the volume wh
     directory is not a shared mount (`findmnt -o TARGET,PROPAGATION`).";
 
 pub(crate) fn forgotten(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>) {
+    csi_driver::listens(draft, suspect);
     umount(context, draft, suspect, UMOUNT_RISK);
-    draft.explanation =
-        "The CSI driver is registered, kubelet has taken the rest of the pod down, \
-        and nobody unmounts this volume. Most likely the driver was restarted, forgot what it had \
-        published, and says that all is well; kubelet from 1.30 on sees that the path is still \
-        mounted and waits without a word. Not known from here is what the driver answers: its log \
-        says so (`not published`, `nothing to do`, or an error that kubelet's log repeats)."
-            .into();
+    draft.explanation = match suspect.torn_down {
+        Some(_) => {
+            "kubelet asked the CSI driver to unpublish this volume, the driver said that all is well, and the \
+             volume is still mounted. Most likely the driver was restarted and forgot what it had published, \
+             or publishes a volume twice and unpublishes it once; its log says so (`not published`, \
+             `nothing to do`). kubelet from 1.30 on sees the mount and waits without a word."
+        }
+        None => {
+            "The CSI driver is registered, kubelet has taken the rest of the pod down, \
+             and nobody unmounts this volume. Most likely the driver was restarted, forgot what it had \
+             published, and says that all is well; kubelet from 1.30 on sees that the path is still \
+             mounted and waits without a word. Not known from here is what the driver answers: its log \
+             says so (`not published`, `nothing to do`, or an error that kubelet's log repeats)."
+        }
+    }
+    .into();
+    if suspect.is_registered() {
+        draft.rule_out(
+            id!("csi-driver-not-registered"),
+            "the driver's registration socket is there, and somebody listens on it",
+        );
+    }
+    draft.rule_out(id!("data-under-mountpoint"), "the path is mounted");
+    if let Some((since, said)) = suspect.torn_down {
+        answered(draft, since, said);
+    }
+    if let [_] = suspect.volume.mounts.as_slice()
+        && !suspect.is_watched()
+    {
+        draft.rule_out(id!("stacked-mounts"), "there is one mount on the path");
+    }
     let since = Some(suspect.since);
-    draft.rule_out(
-        id!("csi-driver-not-registered"),
-        "the driver's registration socket is there, and somebody listens on it",
-    );
     // As long as an attempt may still come, it is not known how it would end.
     if suspect.outlasts_pauses() {
         draft.rule_out_since(
@@ -197,17 +228,88 @@ pub(crate) fn forgotten(context: &Context<'_>, draft: &mut Draft, suspect: &Susp
             since,
         );
     }
-    draft.rule_out_since(
-        id!("csi-umount-wrong-namespace"),
-        "nobody unmounted it in any namespace",
-        since,
-    );
-    draft.rule_out_since(id!("stacked-mounts"), "nobody unmounted it even once", since);
-    draft.rule_out(id!("data-under-mountpoint"), "the path is mounted");
-    draft.rule_out(id!("csi-unpublish-hung-lock"), "no call on the volume hangs");
-    if suspect.is_going() {
+    if let Some(at) = suspect.unheld {
+        let fact = "nobody was found who holds it, and nothing is mounted on it";
+        draft.rule_out_since(id!("volume-held-by-host-process"), fact, Some(at));
+    }
+    let process = suspect.driver().and_then(|driver| driver.process.as_ref());
+    if let Some(process) = process {
+        draft.rule_out(
+            id!("csi-driver-down"),
+            "somebody listens on the socket on which kubelet calls the driver",
+        );
+        draft.rule_out(
+            id!("csi-unpublish-hung-lock"),
+            "no call on the volume hangs, and the driver's process goes on",
+        );
+        if process.reach == Reach::Whole {
+            draft.rule_out(
+                id!("csi-umount-wrong-namespace"),
+                "what the driver unmounts is unmounted for kubelet, too",
+            );
+        }
+    }
+    if let Some((since, log)) = suspect.no_error_since {
+        let fact = format!("the {log} has no error of the volume");
+        draft.rule_out_since(id!("csi-driver-error"), fact, Some(since));
+        if suspect.at.since(since) >= suspect.threshold {
+            let fact = "an unmount that fails is an error in kubelet's log, which has none";
+            draft.rule_out_since(id!("volume-held-by-host-process"), fact, Some(since));
+        }
+    }
+    if suspect.is_watched() {
+        draft.rule_out_since(
+            id!("csi-umount-wrong-namespace"),
+            "nobody unmounted it in any namespace",
+            since,
+        );
+        draft.rule_out_since(id!("stacked-mounts"), "nobody unmounted it even once", since);
+    }
+    if suspect.is_taken_down() {
         draft
             .rule_out(id!("kubelet-restart-lost-volume"), "kubelet takes the rest of the pod down");
+    }
+}
+
+/// What it rules out that the driver has answered, and that kubelet takes the volume for unmounted.
+fn answered(draft: &mut Draft, since: Monotonic, said: &Said) {
+    let well = "the driver has said that all is well";
+    for other in [
+        id!("volume-held-by-host-process"),
+        id!("csi-driver-not-registered"),
+        id!("csi-driver-down"),
+        id!("csi-driver-error"),
+        id!("csi-unpublish-hung-lock"),
+    ] {
+        draft.rule_out_since(other, well, Some(since));
+    }
+    let fact = format!("kubelet has asked for it, as the {} says", said.source);
+    draft.rule_out_since(id!("kubelet-restart-lost-volume"), fact, Some(since));
+}
+
+/// The driver's mounts tell that what it unmounts stays with it.
+pub(crate) fn cut_off(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>) {
+    csi_driver::listens(draft, suspect);
+    let process = suspect.driver().and_then(|driver| driver.process.as_ref());
+    if let Some(process) = process {
+        draft.fact(
+            "in the driver's mount namespace the volume is not mounted, and the mount that it would be in \
+             is not shared: what happens there does not reach kubelet",
+            Source::mountinfo(format!("/proc/{}/mountinfo", process.pid)),
+        );
+    }
+    umount(context, draft, suspect, UMOUNT_RISK);
+    draft.explanation = UNMOUNTED_ELSEWHERE.into();
+    draft.rule_out(
+        id!("csi-driver-lost-publish-state"),
+        "whatever the driver remembers, what it unmounts does not reach kubelet",
+    );
+    draft.rule_out(
+        id!("stacked-mounts"),
+        "whatever the driver unmounts, it does so in another namespace than it is mounted in",
+    );
+    if suspect.torn_down.is_none() {
+        draft.doubt("whether the driver was asked, and has unmounted the volume where it runs");
     }
 }
 

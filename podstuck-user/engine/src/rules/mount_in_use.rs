@@ -1,6 +1,7 @@
 //! What an unmount that fails with EBUSY means, given who holds on to the mount.
 
 pub(crate) mod causes;
+pub(crate) mod left_rootfs;
 
 use crate::{
     cause::{Cause, id},
@@ -36,7 +37,7 @@ pub(crate) struct Held {
 
 /// Those of a snapshot that explain the failure. kubelet looks at its volumes now and then, and is
 /// the one who wants to be rid of them.
-fn culprits(taken: &Snapshot) -> impl Iterator<Item = &Holder> {
+pub(crate) fn culprits(taken: &Snapshot) -> impl Iterator<Item = &Holder> {
     taken.culprits().filter(|h| h.component != Some(Component::Kubelet))
 }
 
@@ -65,7 +66,8 @@ pub(crate) fn verdict(
     error: Option<&NoAnswer>,
 ) -> Option<Draft> {
     let bundle = object.op.target.kind == TargetKind::ContainerBundle;
-    if bundle && object.count < SHIM_BURST {
+    let lasts = if bundle { object.count >= SHIM_BURST } else { object.lasts() };
+    if !lasts {
         return None;
     }
     let Some(held) = &object.held else {
@@ -93,16 +95,29 @@ pub(crate) fn verdict(
     if found.len() > TOLD {
         draft.fact(format!("and {} more", found.len() - TOLD), Source::proc("/proc"));
     }
+    let kubelets: Vec<&Holder> =
+        held.taken.culprits().filter(|h| h.component == Some(Component::Kubelet)).collect();
+    for holder in kubelets.iter().take(TOLD) {
+        draft.fact(describe(holder), Source::proc(&holder.source));
+    }
     if found.is_empty() {
-        draft.fact(
-            "nobody was found who holds it, and nothing is mounted on it",
-            Source::proc("/proc"),
-        );
+        let fact = if kubelets.is_empty() {
+            "nobody was found who holds it, and nothing is mounted on it"
+        } else {
+            "nobody but kubelet was found who holds it, and nothing is mounted on it"
+        };
+        draft.fact(fact, Source::proc("/proc"));
     }
     for unseen in &held.taken.unseen {
         draft.fact(format!("not looked at: {unseen}"), Source::proc("/proc"));
     }
     draft.explanation = explanation(draft.cause, &users);
+    if found.is_empty() && !kubelets.is_empty() {
+        draft.explanation.push_str(
+            " kubelet itself has it open, as it does for moments to measure a volume; if it does so at each \
+             attempt, a thread of it hangs there.",
+        );
+    }
     // The deepest mount goes first.
     for holder in nested.iter().rev().take(TOLD) {
         let command = View::of(context, &object.op).on_mount("umount", &holder.object.0);

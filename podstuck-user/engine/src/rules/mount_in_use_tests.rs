@@ -7,7 +7,8 @@ use nix::errno::Errno;
 use super::*;
 use crate::model::evidence::Certainty;
 use crate::{
-    model::{call::Call, holder::About},
+    event::What,
+    model::{call::Call, holder::About, node::NodeSample, time::Monotonic},
     query::{Answer, Query, Wants},
     testing::{Alone, failed, holder, snapshot},
     trackers::busy::Busy,
@@ -17,8 +18,10 @@ fn ask(busy: &mut Alone<Busy>, second: f64) -> Query {
     busy.ask(&failed(Call::Umount2, Errno::EBUSY, "", second)).pop().unwrap()
 }
 
+/// It fails twice, and this is who holds it.
 fn conclude(holders: Vec<Holder>) -> Draft {
     let mut busy = Alone::new();
+    ask(&mut busy, 0.5);
     let query = ask(&mut busy, 1.0);
     assert!(matches!(&query.wants, Wants::Holders(About::Mount { .. })));
     busy.answer(&query, Answer::Holders(Ok(snapshot(holders)))).unwrap()
@@ -48,6 +51,9 @@ fn a_private_copy_and_kubelet_itself_are_no_culprits() {
     let private = holder(How::Fd, Through::OtherMount, Some(false));
     let draft = conclude(vec![kubelet, private]);
     assert_eq!(draft.id(), "busy-unexplained");
+    let names_it = |fact: &str| fact.contains("has it open");
+    assert!(draft.evidence.iter().any(|e| names_it(&e.fact)), "{draft:#?}");
+    assert!(draft.explanation.contains("kubelet itself"), "{}", draft.explanation);
     assert_eq!(draft.certainty(), Certainty::Possible);
 }
 
@@ -68,6 +74,7 @@ fn a_holder_seen_once_is_remembered() {
 fn without_a_snapshot_nothing_is_claimed() {
     let mut busy = Alone::new();
     let query = ask(&mut busy, 1.0);
+    ask(&mut busy, 2.0);
     let hung = Answer::Holders(Err(NoAnswer::Deadline(Duration::from_secs(2))));
     assert_eq!(busy.answer(&query, hung).unwrap().id(), "busy-unexplained");
     let gone = Snapshot { subject: Err("gone".into()), ..snapshot(Vec::new()) };
@@ -77,4 +84,32 @@ fn without_a_snapshot_nothing_is_claimed() {
     assert!(answer.is_none(), "not a mount point any more");
     // An answer about an object that nobody follows.
     assert!(Alone::<Busy>::new().answer(&query, Answer::Mounts(None)).is_none());
+}
+
+#[test]
+fn one_refusal_alone_is_a_moments() {
+    let held = |second: u64| {
+        let holders = vec![holder(How::Fd, Through::Itself, Some(true))];
+        Snapshot { at: Monotonic(second * 1_000_000_000), ..snapshot(holders) }
+    };
+    let look = |busy: &mut Alone<Busy>, second: u64| {
+        let at = Monotonic(second * 1_000_000_000);
+        let sample = NodeSample { at, ..NodeSample::default() };
+        busy.take(at, What::Sample(sample.into())).queries
+    };
+    let mut busy = Alone::<Busy>::new();
+    let query = ask(&mut busy, 10.0);
+    assert!(busy.answer(&query, Answer::Holders(Ok(held(10)))).is_none());
+    assert!(look(&mut busy, 11).is_empty(), "an agent that looks at every file is about to go on");
+    let again = look(&mut busy, 13).pop().unwrap();
+    assert!(look(&mut busy, 15).is_empty(), "asked once");
+    let mut gone = busy;
+    let draft = gone.answer(&again, Answer::Holders(Ok(held(13)))).unwrap();
+    assert_eq!(draft.id(), "volume-held-by-host-process");
+    let mut busy = Alone::<Busy>::new();
+    let query = ask(&mut busy, 10.0);
+    busy.answer(&query, Answer::Holders(Ok(held(10))));
+    let again = look(&mut busy, 13).pop().unwrap();
+    let nobody = Snapshot { at: Monotonic(13_000_000_000), ..snapshot(Vec::new()) };
+    assert!(busy.answer(&again, Answer::Holders(Ok(nobody))).is_none());
 }

@@ -73,6 +73,8 @@ fn after(attempts: u64, tried: &Tried) -> Draft {
         first: Monotonic(1),
         attempts: Attempts::default(),
         held: None,
+        asked_again: false,
+        confirmed: false,
     };
     for attempt in 0..attempts {
         object.attempts.note(Monotonic(attempt * 1_000_000_000));

@@ -65,7 +65,7 @@ pub(crate) static SUBMOUNT: Cause = Cause {
         like("termination-message-in-bidirectional", "the mount point is a directory"),
     ],
     ways_out: &[way("`umount` it", LEFT_RISK), way("let a preStop hook unmount it", "")],
-    tried: &[],
+    tried: &[TriedWith::RealKubelet],
     source: SOURCE,
 };
 
@@ -131,7 +131,7 @@ pub(crate) static MOUNT_OVER_VOLUME: Cause = Cause {
     log: log("kubelet", "unlinkat ...: read-only file system, or device or resource busy"),
     look_alikes: &[like("node-fs-readonly", "what is mounted lies in the pod's own directory")],
     ways_out: &[way("`umount` it", LEFT_RISK)],
-    tried: &[TriedWith::Lab],
+    tried: &[TriedWith::Lab, TriedWith::RealKubelet],
     source: &["kubernetes pkg/volume/emptydir/empty_dir.go, TearDownAt", SOURCE[0]],
 };
 

@@ -9,77 +9,17 @@ use crate::{
         evidence::Source,
         finding::Severity,
         identity::Target,
-        node::{PodState, VolumeData, VolumeState},
+        node::{DriverState, PodState, Registration, VolumeData, VolumeState},
         path::{safe, safe_path},
         said::Said,
         time::Monotonic,
     },
-    rules::{left_mounted, not_attempted_words},
+    rules::{
+        csi_driver, dead_mount, kubelet_lost, left_mounted, not_attempted_words, standing::Standing,
+    },
     tracker::{Context, TrackerId},
     trackers::unmounts::Tried,
     verdict::Draft,
-};
-
-/// The driver is not on the node.
-pub(crate) static NOT_REGISTERED: Cause = Cause {
-    id: CauseId::new("csi-driver-not-registered"),
-    title: "the CSI driver is not on this node, so kubelet cannot ask it to unmount",
-    stage: Stage::Volumes,
-    kind: Kind::Cause,
-    meaning: "The driver's DaemonSet was removed, is failing, was evicted, or does not tolerate a \
-        taint of this node. kubelet gives up before it touches the path, so no system call shows it.",
-    confirmed_by: &[
-        "vol_data.json names a driver",
-        "kubelet's directory of plugins has no registration socket of that driver, or nobody listens \
-         on it",
-        "the volume is mounted, and nobody unmounts it",
-    ],
-    log: log("kubelet", "not found in the list of registered CSI drivers"),
-    look_alikes: &[
-        like("csi-driver-lost-publish-state", "the driver is not there; that one answers"),
-        like("vol-data-missing-or-corrupt", "vol_data.json can be read, and names the driver"),
-        like("csi-driver-error", "the driver is not there, and answers nothing"),
-    ],
-    ways_out: &[
-        way("bring the driver back", ""),
-        way(
-            "`umount` the path by hand",
-            "only if the driver cannot come back: data is lost if another node attaches the volume \
-             while it is mounted here",
-        ),
-    ],
-    tried: &[TriedWith::Lab],
-    source: &[
-        "kubernetes pkg/volume/csi/csi_client.go, newCsiDriverClient",
-        "kubernetes pkg/volume/csi/csi_mounter.go, TearDownAt",
-    ],
-};
-
-/// The driver says no.
-pub(crate) static DRIVER_ERROR: Cause = Cause {
-    id: CauseId::new("csi-driver-error"),
-    title: "the CSI driver answers each attempt to unpublish the volume with an error",
-    stage: Stage::Volumes,
-    kind: Kind::Cause,
-    meaning: "The driver is there and answers kubelet's NodeUnpublishVolume with an error: it does not \
-        know the volume, cannot unmount it, or cannot reach its storage. kubelet asks again, at last \
-        every two minutes, and makes no call on the path before the driver has succeeded.",
-    confirmed_by: &[
-        "kubelet's log has the error of the last attempts, and it is not Unavailable",
-        "the driver is registered, and somebody listens on its socket",
-        "the volume is still mounted",
-    ],
-    log: log("kubelet", "UnmountVolume.TearDown failed ... rpc error: code ="),
-    look_alikes: &[like("csi-driver-not-registered", "the driver is there, and answers")],
-    ways_out: &[
-        way("the driver's own log says why: repair that, or restart the driver", ""),
-        way("`umount` the path by hand, where the driver does not know the volume any more", ""),
-    ],
-    tried: &[],
-    source: &[
-        "kubernetes pkg/volume/csi/csi_mounter.go, TearDownAt",
-        "container-storage-interface spec.md, NodeUnpublishVolume Errors",
-    ],
 };
 
 /// kubelet's own note about the volume is lost.
@@ -120,7 +60,10 @@ pub(crate) static NOT_ATTEMPTED: Cause = Cause {
         "the pod's record has a deletionTimestamp",
     ],
     log: log("kubelet", "nothing with the pod's UID"),
-    look_alikes: &[like("pod-not-deleted", "the pod's record has a deletionTimestamp")],
+    look_alikes: &[
+        like("pod-not-deleted", "the pod's record has a deletionTimestamp"),
+        like("kubelet-restart-lost-volume", "kubelet runs since before the pod's end"),
+    ],
     ways_out: &[way("the finding says where to look", "")],
     tried: &[],
     source: &["kubernetes pkg/kubelet/kubelet.go, SyncTerminatedPod"],
@@ -133,14 +76,26 @@ pub(crate) enum Fault {
     DriverAbsent,
     /// It has one, and nobody listens.
     DriverDeaf,
+    /// Somebody listens there, and nobody on its own.
+    DriverDown,
+    /// It is halted, or does not come back from a call.
+    DriverHangs,
     /// It answers with errors.
     DriverError,
+    /// The volume is a FUSE file system without a server.
+    DeadFuse,
+    /// It answers with errors, and nothing is mounted.
+    NotIdempotent,
     /// The driver is there, and nobody unmounts.
     Forgotten,
     /// An unmount succeeded, and the path is still mounted there.
     Stacked,
     /// An unmount succeeded, in another mount namespace.
     WrongNamespace,
+    /// What the driver unmounts does not reach kubelet, by its mounts.
+    CutOff,
+    /// kubelet was started after the pod's end, and does not ask for the volume.
+    KubeletLost,
     /// kubelet cannot read what it wrote about a CSI volume.
     NoData,
     /// Nothing at all was done.
@@ -153,16 +108,29 @@ pub(crate) struct Suspect<'a> {
     pub(crate) volume: &'a VolumeState,
     pub(crate) tried: &'a Tried,
     pub(crate) fault: Fault,
-    /// Since when it has been so.
+    /// Since when it has been so, as far as it was watched.
     pub(crate) since: Monotonic,
     pub(crate) window: Duration,
     pub(crate) threshold: Duration,
+    /// Since when it has been so, by what others have left behind.
+    pub(crate) standing: Option<&'a Standing>,
+    /// Since when no driver has registered or gone, where that is known and the driver is absent.
+    pub(crate) unregistered: Option<Monotonic>,
     /// Other things of the pod were seen to be removed or unmounted.
     pub(crate) taken_down: bool,
     /// The pod had tokens, and has none any more.
     pub(crate) lost_tokens: bool,
+    /// The API server's record says that it is being deleted.
+    pub(crate) deleted: bool,
     /// What kubelet's log complains of, since when and in which words.
     pub(crate) said: Option<(Monotonic, &'a Said)>,
+    /// What kubelet's log says of the volume's teardown, if that succeeded at last.
+    pub(crate) torn_down: Option<(Monotonic, &'a Said)>,
+    /// kubelet's log has no error of the volume from then on.
+    pub(crate) no_error_since: Option<(Monotonic, &'a str)>,
+    /// Nobody was found then who would make an unmount fail.
+    pub(crate) unheld: Option<Monotonic>,
+    pub(crate) kubelet_since: Option<Monotonic>,
     pub(crate) kubelet_runs: bool,
     pub(crate) at: Monotonic,
 }
@@ -189,11 +157,15 @@ pub(crate) fn draft(
 ) -> Draft {
     let Suspect { volume, fault, at, .. } = suspect;
     let cause = match fault {
-        Fault::DriverAbsent | Fault::DriverDeaf => &NOT_REGISTERED,
-        Fault::DriverError => &DRIVER_ERROR,
+        Fault::DriverAbsent | Fault::DriverDeaf | Fault::DriverDown | Fault::DriverHangs => {
+            csi_driver::cause(*fault)
+        }
+        Fault::DriverError | Fault::NotIdempotent => csi_driver::cause(*fault),
+        Fault::DeadFuse => dead_mount::cause(),
+        Fault::KubeletLost => kubelet_lost::cause(),
         Fault::Forgotten => left_mounted::cause(1, None),
         Fault::Stacked => left_mounted::cause(1, Some(true)),
-        Fault::WrongNamespace => left_mounted::cause(1, Some(false)),
+        Fault::WrongNamespace | Fault::CutOff => left_mounted::cause(1, Some(false)),
         Fault::NoData => &VOL_DATA_LOST,
         Fault::NotAttempted => &NOT_ATTEMPTED,
     };
@@ -201,7 +173,10 @@ pub(crate) fn draft(
     let path = if *fault == Fault::NoData { volume.path.join(FILE) } else { path.clone() };
     let mut draft =
         Draft::about_state(TrackerId::NotAttempted, cause, target_id, target, path, *at);
-    draft.first = suspect.said.map_or(suspect.since, |(first, _)| first.min(suspect.since));
+    let known = [suspect.said, suspect.torn_down].into_iter().flatten().map(|(since, _)| since);
+    let standing = suspect.standing.map(|standing| standing.since).filter(|_| fault.is_silence());
+    draft.first = known.chain(standing).chain(suspect.unregistered).fold(suspect.since, Ord::min);
+    draft.is_settled = suspect.at.since(draft.first) >= suspect.threshold;
     draft.blocks_deletion = (*fault != Fault::NotAttempted).then_some(true);
     if *fault == Fault::NotAttempted {
         draft.severity = Severity::Info;
@@ -209,9 +184,15 @@ pub(crate) fn draft(
     state(&mut draft, suspect);
     match fault {
         Fault::DriverAbsent | Fault::DriverDeaf => {
-            not_attempted_words::not_registered(context, &mut draft, suspect)
+            csi_driver::not_registered(context, &mut draft, suspect)
         }
-        Fault::DriverError => not_attempted_words::driver_error(context, &mut draft, suspect),
+        Fault::DriverDown => csi_driver::down(context, &mut draft, suspect),
+        Fault::DriverHangs => csi_driver::hangs(context, &mut draft, suspect),
+        Fault::DriverError => csi_driver::error(context, &mut draft, suspect),
+        Fault::DeadFuse => dead_mount::below_driver(context, &mut draft, suspect),
+        Fault::NotIdempotent => csi_driver::not_idempotent(&mut draft, suspect),
+        Fault::CutOff => left_mounted::cut_off(context, &mut draft, suspect),
+        Fault::KubeletLost => kubelet_lost::words(context, &mut draft, suspect),
         Fault::Forgotten => left_mounted::forgotten(context, &mut draft, suspect),
         Fault::Stacked => left_mounted::stacked(context, &mut draft, suspect),
         Fault::WrongNamespace => left_mounted::wrong_namespace(context, &mut draft, suspect),
@@ -221,10 +202,43 @@ pub(crate) fn draft(
     draft
 }
 
-impl Suspect<'_> {
+impl Fault {
+    /// Whether it shows in that nothing happens, and in nothing else.
+    pub(crate) fn is_silence(self) -> bool {
+        matches!(self, Self::Forgotten | Self::NotAttempted | Self::CutOff | Self::KubeletLost)
+    }
+}
+
+impl<'a> Suspect<'a> {
     /// Whether it is known that the pod is being taken down, and not only that it looks so.
     pub(crate) fn is_going(&self) -> bool {
-        self.taken_down || self.lost_tokens || self.said.is_some()
+        self.is_taken_down() || self.deleted || self.pod.volume_removed.is_some()
+    }
+
+    /// Whether it is known that the kubelet that runs takes the pod down.
+    pub(crate) fn is_taken_down(&self) -> bool {
+        let removed = self.pod.volume_removed.is_some()
+            && self.standing.is_some_and(|standing| {
+                self.kubelet_since.is_some_and(|since| standing.volume_removed > Some(since))
+            });
+        let said = self.said.is_some() || self.torn_down.is_some();
+        self.taken_down || self.lost_tokens || said || removed
+    }
+
+    /// Who answers for the volume's driver, where that is known.
+    pub(crate) fn driver(&self) -> Option<&'a DriverState> {
+        self.volume.csi.as_ref()?.driver.as_ref()
+    }
+
+    /// Whether the driver has registered.
+    pub(crate) fn is_registered(&self) -> bool {
+        let csi = self.volume.csi.as_ref();
+        csi.is_some_and(|csi| csi.registration == Registration::Listening)
+    }
+
+    /// Whether the tool itself has watched for so long that kubelet's longest pauses lie within.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.window >= self.threshold
     }
 
     /// Whether it has been silent for so long that one of kubelet's attempts must lie within, also
@@ -247,6 +261,13 @@ fn state(draft: &mut Draft, suspect: &Suspect<'_>) {
         "containers of the pod were started, and no process is left in its control groups",
         Source::proc("control groups"),
     );
+    if let Some((at, said)) = suspect.torn_down {
+        let text = format!("kubelet says: {}", said.text);
+        draft.fact_since(text, Source::Log(said.source.clone()), at);
+    }
+    if let Some(standing) = suspect.standing.filter(|_| suspect.fault.is_silence()) {
+        standing.tell(draft, suspect.at);
+    }
     if let Some((first, said)) = suspect.said {
         let next = said.retry.map(|retry| format!("; not tried again before {retry:.0}"));
         let text = format!("kubelet says: {}{}", said.text, next.unwrap_or_default());
@@ -260,6 +281,9 @@ fn state(draft: &mut Draft, suspect: &Suspect<'_>) {
             suspect.since,
         );
     }
+    if suspect.deleted {
+        draft.fact("the pod's record has a deletionTimestamp", Source::Record);
+    }
     if suspect.taken_down {
         draft.fact("other volumes of this pod were removed or unmounted meanwhile", Source::Probe);
     } else if suspect.lost_tokens {
@@ -268,6 +292,14 @@ fn state(draft: &mut Draft, suspect: &Suspect<'_>) {
             "so the pod is being taken down: kubelet takes all volumes down at the same time",
             Source::Inference,
         );
+    } else if suspect.pod.volume_removed.is_some() {
+        let at = suspect.standing.and_then(|standing| standing.volume_removed);
+        let (fact, source) =
+            ("another volume of this pod was removed", Source::file("kubelet's directory"));
+        match at {
+            Some(at) => draft.fact_since(fact, source, at),
+            None => draft.fact(fact, source),
+        }
     } else if !has_tokens(suspect.pod) {
         draft.fact(
             "the pod has no token volume, as nearly every pod has that is not being taken down \

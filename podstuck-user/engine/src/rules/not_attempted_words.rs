@@ -10,7 +10,7 @@ use crate::{
         node::{Registration, VolumeData},
         path::{safe, safe_path},
     },
-    rules::not_attempted::{Fault, Suspect},
+    rules::{csi_driver, not_attempted::Suspect},
     tracker::Context,
     verdict::Draft,
 };
@@ -29,73 +29,6 @@ pub(crate) const UMOUNT_RISK: &str = "low while no process uses the mount; what 
     driver is not told, so its node-wide mount and the attachment may have to be cleaned up by hand. \
     Never `rm -rf` below it: that deletes the data behind the mount";
 
-fn driver(suspect: &Suspect<'_>) -> (String, String) {
-    let csi = suspect.volume.csi.as_ref();
-    let name = match csi.map(|csi| &csi.data) {
-        Some(VolumeData::Known { driver, .. }) => safe(driver.as_bytes()).into_owned(),
-        _ => String::new(),
-    };
-    (name, csi.map(|csi| safe_path(&csi.socket).into_owned()).unwrap_or_default())
-}
-
-pub(crate) fn not_registered(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>) {
-    let (name, socket) = driver(suspect);
-    if suspect.fault == Fault::DriverAbsent {
-        draft.fact(
-            format!("{socket} is not there: no driver {name} is registered"),
-            Source::file("kubelet's directory"),
-        );
-    } else {
-        draft.fact(format!("nobody listens on {socket}"), Source::proc("/proc/*/net/unix"));
-    }
-    draft.explanation = format!(
-        "kubelet cannot ask the CSI driver {name} to unpublish the volume, because the driver is not \
-         there: its DaemonSet was removed, is failing, or does not tolerate a taint of this node. \
-         kubelet gives up before it touches the path, so no system call shows it."
-    );
-    draft.remedy(
-        "kubectl get csinode $(hostname) -o yaml",
-        "none; lists the drivers that kubelet knows. Install or restart the driver on this node, and \
-         kubelet's next attempt unmounts the volume",
-    );
-    umount(
-        context,
-        draft,
-        suspect,
-        "only if the driver cannot come back: data is lost if another node attaches the volume while \
-         it is mounted here; detach it by hand afterwards",
-    );
-    draft.rule_out(
-        id!("csi-driver-lost-publish-state"),
-        "a driver that forgot its mounts answers, and this one is not there",
-    );
-    draft.rule_out(
-        id!("vol-data-missing-or-corrupt"),
-        "vol_data.json can be read, and names the driver",
-    );
-    draft.rule_out(id!("csi-driver-error"), "the driver is not there, and answers nothing");
-    if !suspect.is_going() {
-        draft.doubt("whether the pod is to go: it may never have had tokens");
-    }
-}
-
-pub(crate) fn driver_error(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>) {
-    let (name, socket) = driver(suspect);
-    draft.fact(format!("somebody listens on {socket}"), Source::proc("/proc/*/net/unix"));
-    draft.explanation = format!(
-        "The CSI driver {name} is there, and answers kubelet's NodeUnpublishVolume with an error, at each \
-         attempt. kubelet asks again, at last every two minutes, and touches nothing before. The \
-         driver's log says more about the error."
-    );
-    draft.remedy(
-        "kubectl get pods --all-namespaces --field-selector spec.nodeName=$(hostname) -o wide",
-        "none; finds the driver's pod on this node, whose log says why it fails",
-    );
-    umount(context, draft, suspect, UMOUNT_RISK);
-    // That the pod is to go is known by the attempts that failed.
-    draft.rule_out(id!("csi-driver-not-registered"), "the driver is there, and answers");
-}
-
 pub(crate) fn no_data(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>) {
     let what = match suspect.volume.csi.as_ref().map(|csi| &csi.data) {
         Some(VolumeData::Corrupt { size: 0 }) => "is empty".to_owned(),
@@ -103,6 +36,15 @@ pub(crate) fn no_data(context: &Context<'_>, draft: &mut Draft, suspect: &Suspec
         _ => "is missing".to_owned(),
     };
     draft.fact(format!("{} {what}", safe_path(&draft.path)), Source::file("kubelet's directory"));
+    if suspect.pod.before_boot {
+        draft.fact(
+            "the pod's containers were started before the node was booted, and none since",
+            Source::file("kubelet's directory"),
+        );
+        if !suspect.is_going() {
+            draft.doubt("whether the pod is to go, or cannot begin again");
+        }
+    }
     draft.explanation = "kubelet lost what it wrote about the volume (an unclean shutdown, a \
         clean-up by hand), so it can neither find the driver nor tell it what to unpublish: it \
         fails with `UnmountVolume.NewUnmounter failed` in its log and makes no call."
@@ -131,11 +73,7 @@ pub(crate) fn not_attempted(_context: &Context<'_>, draft: &mut Draft, suspect: 
     draft.lacks("whether the pod is to be deleted");
     let registration = suspect.volume.csi.as_ref().map(|csi| csi.registration);
     if matches!(registration, Some(Registration::Absent | Registration::Deaf)) {
-        let (name, socket) = driver(suspect);
-        draft.fact(
-            format!("the CSI driver {name} does not listen on {socket}"),
-            Source::proc("/proc/*/net/unix"),
-        );
+        csi_driver::does_not_listen(draft, suspect);
     }
     if !suspect.kubelet_runs {
         draft.fact("no kubelet runs on this node", Source::proc("/proc"));

@@ -6,7 +6,7 @@ pub(crate) mod causes;
 
 use crate::{
     cause::{Cause, id},
-    command::View,
+    command::{View, kill},
     model::{
         evidence::Source,
         identity::SUBPATH,
@@ -94,7 +94,7 @@ fn base(cause: &'static Cause, full: &Full) -> Draft {
             times(full.count),
             full.attempts.count()
         ),
-        Source::Probe,
+        full.op.source(),
     );
     draft
 }
@@ -220,7 +220,7 @@ fn writer(context: &Context<'_>, full: &Full, entries: &Entries, seen: &Seen<'_>
             // Of several, who it is that makes the files is not known.
             if writers.next().is_none() {
                 draft.remedy(
-                    format!("kill {}", user.pid),
+                    kill("kill", user.pid, user.started),
                     "what it is writing is lost, and whoever needs the process misses it; kubelet's \
                      next attempt then succeeds",
                 );

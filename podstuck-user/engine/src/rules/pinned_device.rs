@@ -92,10 +92,9 @@ pub(crate) fn draft(context: &Context<'_>, left: &Unmounted, taken: &Snapshot) -
 /// An unmount in the namespace that still has it.
 fn unmount_there(context: &Context<'_>, holder: &Holder) -> Option<Remedy> {
     let view = View::in_namespace(context, holder.mount.namespace?, holder.pid?);
-    Some(Remedy {
-        command: view.on_mount("umount", &holder.mount.point.0),
-        risk: "low: fails where somebody in there still uses it; whoever looks for the volume in \
-               that namespace does not find it any more"
-            .into(),
-    })
+    Some(Remedy::new(
+        view.on_mount("umount", &holder.mount.point.0),
+        "low: fails where somebody in there still uses it; whoever looks for the volume in \
+               that namespace does not find it any more",
+    ))
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::{
-    cause::{Cause, CauseId, Kind, id, like, way},
+    cause::{Cause, CauseId, Kind, TriedWith, id, like, way},
     model::{
         diagnosis::Stage,
         evidence::Source,
@@ -25,7 +25,7 @@ const WHO: &str = "the finding says who";
 /// A finalizer.
 pub(crate) static FINALIZER: Cause = Cause {
     id: CauseId::new("pod-finalizer"),
-    title: "only with `--pod-json`: a finalizer is set, and the node has done its part",
+    title: "from the API server or `--pod-json`: a finalizer is set, and the node has done its part",
     stage: Stage::Gone,
     kind: Kind::Cause,
     meaning: "The pod's record has a finalizer. The API server keeps the record until whoever set it \
@@ -43,7 +43,7 @@ pub(crate) static FINALIZER: Cause = Cause {
             "skips whatever its controller wanted to clean up",
         ),
     ],
-    tried: &[],
+    tried: &[TriedWith::RealKubelet],
     source: &[
         "kubernetes pkg/registry/core/pod/strategy.go",
         "kubernetes pkg/kubelet/status/status_manager.go, canBeDeleted",
@@ -53,7 +53,7 @@ pub(crate) static FINALIZER: Cause = Cause {
 /// Nobody asked.
 pub(crate) static NOT_DELETED: Cause = Cause {
     id: CauseId::new("pod-not-deleted"),
-    title: "only with `--pod-json`: nobody has asked for the pod to be deleted",
+    title: "from the API server or `--pod-json`: nobody has asked for the pod to be deleted",
     stage: Stage::Containers,
     kind: Kind::Cause,
     meaning: "The record has no deletionTimestamp: nobody has asked for the pod to be deleted, or the \
@@ -69,7 +69,7 @@ pub(crate) static NOT_DELETED: Cause = Cause {
 /// Not yet.
 pub(crate) static IN_GRACE: Cause = Cause {
     id: CauseId::new("grace-period-or-prestop"),
-    title: "only with `--pod-json`: its grace has not passed",
+    title: "from the API server or `--pod-json`: its grace has not passed",
     stage: Stage::Containers,
     kind: Kind::Cause,
     meaning: "The pod is not stuck yet: its containers may take as long to end as its grace says. A \
@@ -85,7 +85,7 @@ pub(crate) static IN_GRACE: Cause = Cause {
 /// Elsewhere.
 pub(crate) static NOT_ON_THIS_NODE: Cause = Cause {
     id: CauseId::new("pod-not-on-this-node"),
-    title: "only with `--pod-json`: the pod runs on another node",
+    title: "from the API server or `--pod-json`: the pod runs on another node",
     stage: Stage::Gone,
     kind: Kind::Cause,
     meaning: "The record names another node, and nothing of the pod is here. If that node is down, \
@@ -106,6 +106,8 @@ pub(crate) struct Here<'a> {
     pub(crate) node: &'a str,
     /// How far the deletion has come here, if that is known.
     pub(crate) stage: Option<Stage>,
+    /// Whether it came that far only after the record was read.
+    pub(crate) was_left: bool,
     /// Now.
     pub(crate) now: Timestamp,
     /// The same by the kernel's clock.
@@ -144,7 +146,7 @@ fn draft(cause: &'static Cause, record: &PodRecord, here: Here<'_>) -> Draft {
 fn not_deleted(record: &PodRecord, here: Here<'_>) -> Draft {
     let mut draft = draft(&NOT_DELETED, record, here);
     draft.blocks_deletion = Some(false);
-    draft.fact("it has no metadata.deletionTimestamp", Source::Record);
+    draft.fact("it has no metadata.deletionTimestamp", of(record));
     draft.rule_out(id!("unmount-not-attempted"), "nobody has asked for it to be deleted");
     draft.explanation = "Nobody has asked for this pod to be deleted, or the request was refused: \
         a PodDisruptionBudget makes an eviction wait."
@@ -158,7 +160,7 @@ fn in_grace(record: &PodRecord, here: Here<'_>, deletion: Timestamp) -> Draft {
     let left = deletion.duration_since(here.now).as_secs();
     draft.fact(
         format!("its {} seconds of grace end in {left} s, at {deletion}", record.grace_s),
-        Source::Record,
+        of(record),
     );
     draft.explanation = "It is not stuck yet: its containers may take that long to end. A preStop \
         hook that hangs can add as long again."
@@ -170,7 +172,7 @@ fn not_here(record: &PodRecord, here: Here<'_>, node: &str) -> Draft {
     let mut draft = draft(&NOT_ON_THIS_NODE, record, here);
     draft.blocks_deletion = Some(false);
     let node = safe(node.as_bytes());
-    draft.fact(format!("spec.nodeName is {node}, and this node is {}", here.node), Source::Record);
+    draft.fact(format!("spec.nodeName is {node}, and this node is {}", here.node), of(record));
     draft.fact(
         "this node has no directory, cgroup or mount of it",
         Source::file("kubelet's directories"),
@@ -189,7 +191,7 @@ fn finalizer(record: &PodRecord, here: Here<'_>, nothing_left: bool) -> Draft {
     for name in &record.finalizers {
         draft.fact(
             format!("the finalizer {} is set: {}", safe(name.as_bytes()), owner(name)),
-            Source::Record,
+            of(record),
         );
     }
     if nothing_left {
@@ -198,7 +200,10 @@ fn finalizer(record: &PodRecord, here: Here<'_>, nothing_left: bool) -> Draft {
             Source::file("kubelet's directories"),
         );
         if record.all_terminated {
-            draft.fact("all its containers have ended", Source::Record);
+            draft.fact("all its containers have ended", of(record));
+        }
+        if here.was_left {
+            draft.doubt("whether it is still set: the node was not done when the record was read");
         }
         draft.explanation = "The node has done its part. The record stays until whoever set the \
             finalizer removes it: look at that controller first."
@@ -226,6 +231,11 @@ fn finalizer(record: &PodRecord, here: Here<'_>, nothing_left: bool) -> Draft {
     draft
 }
 
+/// The record has an age when the tool has read it itself.
+fn of(record: &PodRecord) -> Source {
+    record.read.map_or(Source::Record, Source::Api)
+}
+
 /// Who is known to set it.
 fn owner(finalizer: &str) -> &'static str {
     match finalizer {
@@ -251,11 +261,13 @@ mod tests {
             node: Some("here".into()),
             is_mirror: false,
             all_terminated: true,
+            read: None,
         }
     }
 
     fn told(record: &PodRecord, stage: Stage) -> Option<(&'static str, Certainty)> {
-        let here = Here { node: "here", stage: Some(stage), now: NOW, at: Monotonic(1) };
+        let here =
+            Here { node: "here", stage: Some(stage), was_left: false, now: NOW, at: Monotonic(1) };
         verdict(record, here).map(|draft| (draft.id(), draft.certainty()))
     }
 

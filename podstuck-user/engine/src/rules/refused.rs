@@ -45,7 +45,7 @@ pub(crate) static IMMUTABLE_ATTRIBUTE: Cause = Cause {
         like("swapfile-active", "the object is no active swap file"),
     ],
     ways_out: &[way("`chattr -i`", CHATTR_RISK)],
-    tried: &[TriedWith::Lab, TriedWith::RealRuntime],
+    tried: &[TriedWith::Lab, TriedWith::RealRuntime, TriedWith::RealKubelet],
     source: &[MAY_DELETE, "linux fs/namei.c, inode_permission"],
 };
 

@@ -7,6 +7,7 @@ mod wait;
 
 use crate::{
     cause::{Cause, id},
+    command::kill,
     model::{
         evidence::Source,
         finding::Severity,
@@ -115,6 +116,9 @@ fn unkillable(draft: &mut Draft, suspect: &Suspect<'_>, task: &Task, wait: &wait
         "the last resort: ends every pod of the node. No signal and no `--force` removes such a \
          process, and a pod that is deleted by force leaves it, its volumes and its mounts behind",
     );
+    if suspect.is_woken {
+        draft.doubt("whether it makes progress: it is woken now and then");
+    }
     draft.rule_out(id!("apparmor-signal-denied"), "the signal has arrived");
     draft.rule_out(id!("cgroup-v1-frozen"), "its control group is not frozen");
     draft.rule_out(id!("cgroup-populated-leftover"), "the process was killed, and cannot end");
@@ -184,7 +188,8 @@ fn leftover(draft: &mut Draft, suspect: &Suspect<'_>) {
     draft.remedy(format!("cat {procs}"), "none; then find out who put the process there");
     for task in suspect.group.tasks.iter().take(NAMED) {
         draft.remedy(
-            format!("kill -9 {}", task.pid),
+            // The start is the thread's.
+            kill("kill -9", task.pid, (task.pid == task.tid).then_some(task.started)),
             format!("ends {}: look first whether it does work that is needed", task.comm),
         );
     }

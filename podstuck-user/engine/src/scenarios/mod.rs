@@ -34,6 +34,7 @@ fn what_is_told_of_each_incident_is_held() {
             removals::orphan,
             removals::bulk_delete,
             states::not_attempted,
+            states::arrived_late,
             states::unkillable,
             states::pinned_device,
             states::hung_call,

@@ -23,6 +23,7 @@ use crate::{
         operation::Operation,
         path::JsonPath,
         pod_record::PodRecord,
+        said::{Heard, Said},
         stuck::StuckThread,
         time::Monotonic,
     },
@@ -161,6 +162,14 @@ impl Play {
         self.take(seen.at, What::Stuck(Box::new(seen)));
     }
 
+    pub(super) fn said(&mut self, second: f64, said: Said) {
+        self.take(at(second), What::Said(Box::new(said)));
+    }
+
+    pub(super) fn heard(&mut self, second: f64, heard: Heard) {
+        self.take(at(second), What::Heard(Box::new(heard)));
+    }
+
     pub(super) fn record(&mut self, second: f64, record: PodRecord) {
         let what = What::Record { record: Box::new(record), node: "here".into() };
         self.take(at(second), what);
@@ -209,6 +218,7 @@ pub(super) fn mounted(point: &Path, id: u32) -> Mounted {
         point: point.into(),
         id,
         what: "/dev/sdb of type ext4".into(),
+        is_fuse: false,
         device: crate::model::mounts::Device { major: 8, minor: 16 },
         root: "/".into(),
         shared: false,

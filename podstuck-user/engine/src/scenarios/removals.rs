@@ -165,8 +165,13 @@ pub(super) fn not_empty() -> Plays {
         is_directory: false,
         age: Duration::from_secs(age),
     };
-    let user =
-        |comm: &str, writes| User { pid: 7, comm: comm.into(), how: "an open file".into(), writes };
+    let user = |comm: &str, writes| User {
+        pid: 7,
+        started: None,
+        comm: comm.into(),
+        how: "an open file".into(),
+        writes,
+    };
     let mut plays = Vec::new();
     for (title, name, object, listed, users) in [
         ("a writer", EMPTY_DIR, "d", vec![entry("new", 1)], vec![user("backup", true)]),

@@ -16,8 +16,12 @@ use crate::{
         call::{Call, Outcome},
         holder::{How, Through},
         hung::{MountPoint, Phase, WaitProgress},
-        node::{CsiState, NodeSample, PodState, Registration, Task, VolumeData, VolumeState},
+        node::{
+            CsiState, DriverProcess, DriverState, Halted, NodeSample, PodState, Reach,
+            Registration, Task, VolumeData, VolumeState,
+        },
         pod_record::PodRecord,
+        said::{Complaint, Heard, Report, Said},
         space::{Capacity, Space},
     },
     testing::holder,
@@ -28,7 +32,10 @@ fn of_pod(populated: bool, volumes: Vec<VolumeState>) -> PodState {
         uid: UID.into(),
         directory: format!("/k/pods/{UID}").into(),
         started: true,
+        before_boot: false,
         populated: Some(populated),
+        changed: None,
+        volume_removed: None,
         volumes,
     }
 }
@@ -36,7 +43,7 @@ fn of_pod(populated: bool, volumes: Vec<VolumeState>) -> PodState {
 fn csi(registration: Registration, data: VolumeData) -> VolumeState {
     let socket = "/k/plugins_registry/d.example-reg.sock".into();
     let point = target(CSI).1.root.join("mount");
-    let csi = CsiState { data, socket, registration };
+    let csi = CsiState { data, socket, registration, driver: None, registry_changed: None };
     volume_state(CSI, Some(csi), vec![mounted(&point, 7)])
 }
 
@@ -107,6 +114,89 @@ pub(super) fn not_attempted() -> Plays {
     plays
 }
 
+/// What is told at the first look, ten minutes after the pod's end, by what others have left behind.
+pub(super) fn arrived_late() -> Plays {
+    let then = |second: i64| Timestamp::from_second(second).unwrap();
+    let driver = |halted, reach| {
+        let (pid, comm, started) = (77, "driver".into(), at(2.0));
+        Some(DriverProcess { pid, comm, started, reach, halted })
+    };
+    let with = |process| {
+        let mut volume = csi(Registration::Listening, known());
+        let (socket, source) = ("/k/plugins/d/csi.sock".into(), "/proc/70/cmdline".into());
+        volume.csi.as_mut().unwrap().driver = Some(DriverState { socket, source, process });
+        volume
+    };
+    let said = |second, report, complaint, text: &str| Said {
+        uid: UID.into(),
+        volume: "kubernetes.io/csi/d.example^h".into(),
+        at: then(second),
+        retry: None,
+        complaint,
+        report,
+        text: text.into(),
+        source: "log of kubelet (pid 1)".into(),
+        times: 1,
+    };
+    let ended = || said(99, Some(Report::ContainerEnded), None, "");
+    let well = || said(100, Some(Report::TornDown), None, "UnmountVolume.TearDown succeeded");
+    let failed = |complaint, text: &str| {
+        let failed = |second| said(second, None, Some(complaint), text);
+        vec![failed(456), failed(578)]
+    };
+    let alive = || driver(None, Reach::Whole);
+    let halted = || driver(Some(Halted::Stopped), Reach::Whole);
+    let cut = || driver(None, Reach::Cut { mounted: false });
+    let mut absent = csi(Registration::Absent, known());
+    absent.csi.as_mut().unwrap().registry_changed = Some(then(120));
+    let mut bare = with(alive());
+    bare.mounts.clear();
+    let (down, hangs) = (Complaint::DriverDown, Complaint::DriverHangs);
+    let mut plays = Vec::new();
+    for (title, volume, kubelet, lines) in [
+        ("the driver has said that all is well", with(alive()), 1.0, vec![ended(), well()]),
+        ("by the times of directories alone", with(alive()), 1.0, vec![]),
+        ("the driver's mounts keep it to itself", with(cut()), 1.0, vec![well()]),
+        ("a driver that is down", with(None), 1.0, failed(down, "code = Unavailable")),
+        ("a driver that is stopped", with(halted()), 1.0, failed(hangs, "code = DeadlineExceeded")),
+        ("a driver that is gone", absent, 1.0, vec![]),
+        ("kubelet was started anew", with(alive()), 200.0, vec![ended()]),
+        (
+            "nothing to unmount after a boot",
+            bare,
+            200.0,
+            failed(Complaint::DriverError, "code = NotFound"),
+        ),
+    ] {
+        let mut play = Play::new(Node::default());
+        for said in lines {
+            play.said(600.0, said);
+        }
+        if kubelet > 1.0 {
+            let (source, since, until) = ("log of kubelet (pid 1)".into(), then(201), then(600));
+            play.heard(600.0, Heard { source, since, until });
+        }
+        let has_booted = volume.mounts.is_empty();
+        let of = |volumes| PodState {
+            changed: Some(then(100)),
+            volume_removed: Some(then(100)),
+            started: !has_booted,
+            before_boot: has_booted,
+            ..of_pod(false, volumes)
+        };
+        let kubelet_since = Some(at(kubelet));
+        let now = |second, volumes| NodeSample {
+            kubelet_since,
+            pods: vec![of(volumes)],
+            ..sample(second)
+        };
+        play.sample(now(600.0, vec![volume]));
+        play.sample(now(602.0, vec![]));
+        plays.push((title, play));
+    }
+    plays
+}
+
 pub(super) fn unkillable() -> Plays {
     let task = |state, killed, function: &str| Task {
         pid: 42,
@@ -116,6 +206,7 @@ pub(super) fn unkillable() -> Plays {
         killed,
         exiting: false,
         started: 7,
+        woken: None,
         wait_channel: Some(function.into()),
         stack: vec![function.into()],
         directory: Some("/data".into()),
@@ -179,25 +270,25 @@ pub(super) fn hung_call() -> Plays {
         ("a lock", vec!["rwsem_down_write_slowpath", "do_unlinkat"], None),
     ] {
         let mut play = Play::new(Node::default());
-        for second in [4.0, 6.0, 12.0, 40.0] {
+        for second in [4.0, 12.0, 40.0, 130.0] {
             let mut seen = stuck(42, EMPTY_DIR, &stack, second);
             seen.mount = on.clone();
             play.stuck(seen);
         }
-        let mut seen = stuck(42, EMPTY_DIR, &stack, 41.0);
+        let mut seen = stuck(42, EMPTY_DIR, &stack, 131.0);
         seen.over = true;
         play.stuck(seen);
         plays.push((title, play));
     }
     let stack = ["folio_wait_bit", "sync_inodes_sb", "generic_shutdown_super"];
     let mut play = Play::new(Node::default());
-    for (second, quiet_ms) in [(5.0, 1000), (61.0, 5000)] {
+    for (second, quiet_ms) in [(5.0, 1000), (61.0, 50_000), (125.0, 110_000)] {
         let mut seen = stuck(42, EMPTY_DIR, &stack, second);
         (seen.phase, seen.syscall) = (Phase::AfterExit, "umount2".into());
         seen.progress = Some(WaitProgress { woken: 1, milliseconds: 2000, quiet_ms });
         play.stuck(seen);
     }
-    let mut back = on(EMPTY_DIR, Call::Umount2, Errno::EIO as i32, "", 70.0);
+    let mut back = on(EMPTY_DIR, Call::Umount2, Errno::EIO as i32, "", 170.0);
     back.reason = reason::SLOW;
     play.op(back);
     plays.push(("a shutdown that is slow and then hangs", play));
@@ -244,6 +335,7 @@ pub(super) fn pod_record() -> Plays {
         node: Some("here".into()),
         is_mirror: false,
         all_terminated: true,
+        read: None,
     };
     let later = Timestamp::UNIX_EPOCH.checked_add(SignedDuration::from_secs(90)).unwrap();
     let mut plays = Vec::new();

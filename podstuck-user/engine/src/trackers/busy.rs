@@ -2,7 +2,10 @@
 //! mount namespace (`vfs_rmdir` and `vfs_unlink`, fs/namei.c); on an unmount it means that somebody
 //! uses the mount.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use nix::errno::Errno;
 
@@ -32,6 +35,8 @@ use crate::{
 const OBJECTS: usize = 1024;
 /// In a burst of calls, one of so many is asked about.
 const OF_A_BURST: u64 = 16;
+/// Agents that look at every file of a node hold each for a moment.
+const STILL: Duration = Duration::from_secs(2);
 
 /// An object that is busy.
 #[derive(Clone, Debug)]
@@ -46,6 +51,17 @@ pub(crate) struct BusyObject {
     pub(crate) attempts: Attempts,
     /// Who was seen to hold it when an unmount failed.
     pub(crate) held: Option<Held>,
+    /// It was asked once more after its only attempt.
+    pub(crate) asked_again: bool,
+    /// Somebody still held it then.
+    pub(crate) confirmed: bool,
+}
+
+impl BusyObject {
+    /// Whether it is more than a moment's: tried twice, or held for longer than a look at a volume takes.
+    pub(crate) fn lasts(&self) -> bool {
+        self.attempts.count() > 1 || self.confirmed || self.op.told_by.is_some()
+    }
 }
 
 /// All objects that are busy.
@@ -71,6 +87,8 @@ impl Busy {
             first: op.end,
             attempts: Attempts::default(),
             held: None,
+            asked_again: false,
+            confirmed: false,
         });
         object.op = op.clone();
         object.count += 1 + u64::from(op.suppressed);
@@ -79,14 +97,21 @@ impl Busy {
         if !new_attempt && !object.count.is_multiple_of(OF_A_BURST) {
             return None;
         }
-        let (pid, namespace) = (op.actor.pid, op.mnt_ns);
-        let wants = if op.call == Call::Umount2 {
-            Wants::Holders(About::Mount { pid, namespace, path: JsonPath(op.path.clone()) })
-        } else {
-            Wants::Mounts { pid, namespace, path: op.path.clone(), mount_id: 0 }
-        };
-        let (target_id, path) = (op.target_id, op.path.clone());
-        Some(Query { tracker: self.id(), target_id, path, wants })
+        Some(question(op))
+    }
+
+    /// Whether those who made an unmount's only attempt fail are still there.
+    fn ask_again(&mut self, now: Monotonic) -> Vec<Query> {
+        let mut queries = Vec::new();
+        for (_, object) in self.objects.iter_mut() {
+            let waits = object.op.call == Call::Umount2 && !object.lasts() && !object.asked_again;
+            let held = object.held.as_ref().is_some_and(Held::explains);
+            if waits && held && now.since(object.op.end) >= STILL {
+                object.asked_again = true;
+                queries.push(question(&object.op));
+            }
+        }
+        queries
     }
 
     /// Decides about a removal by the mounts of its caller.
@@ -116,6 +141,8 @@ impl Busy {
     ) -> Option<Draft> {
         let object = self.objects.get_mut(&(query.target_id, query.path.clone()))?;
         if let Ok(taken) = taken {
+            let is_late = taken.at.since(object.op.end) >= STILL;
+            object.confirmed |= is_late && mount_in_use::culprits(taken).next().is_some();
             Held::renew(&mut object.held, taken.clone());
         }
         mount_in_use::verdict(context, object, taken.as_ref().err())
@@ -125,6 +152,17 @@ impl Busy {
         let objects = self.objects.iter().filter(move |((target, _), _)| *target == target_id);
         objects.map(|(_, object)| object)
     }
+}
+
+/// Who holds what was busy, or what is mounted there.
+fn question(op: &Operation) -> Query {
+    let (pid, namespace) = (op.actor.pid, op.mnt_ns);
+    let wants = if op.call == Call::Umount2 {
+        Wants::Holders(About::Mount { pid, namespace, path: JsonPath(op.path.clone()) })
+    } else {
+        Wants::Mounts { pid, namespace, path: op.path.clone(), mount_id: 0 }
+    };
+    Query { tracker: TrackerId::Busy, target_id: op.target_id, path: op.path.clone(), wants }
 }
 
 impl Tracker for Busy {
@@ -139,6 +177,7 @@ impl Tracker for Busy {
             {
                 steps.ask(self.observe(op));
             }
+            What::Sample(sample) => steps.ask(self.ask_again(sample.at)),
             What::Answer { query, answer } => match &**answer {
                 Answer::Mounts(mounts) => {
                     steps.found(self.removal(context, query, mounts.as_ref()));

@@ -1,28 +1,43 @@
 //! Calls that do not return: which of them is told for a target, and when that is over.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::PathBuf};
 
 use podstuck_common::record::reason;
 
 use crate::{
+    bounded::Bounded,
     event::{Event, What},
     model::{
         identity::{Component, TargetKind},
+        mounts::Device,
+        node::NodeSample,
         stuck::StuckThread,
         time::Monotonic,
     },
     rules::{
         hung_call,
-        hung_call_cause::{self, Judged},
+        hung_call_cause::{self, Beside, Judged},
     },
     tracker::{Claim, Context, Steps, Subject, Tracker, TrackerId},
     verdict::{Draft, Verdict},
 };
 
-/// Calls that have not returned, by target and thread. They are as many as threads are followed.
-#[derive(Default)]
+/// Mount points remembered.
+const MOUNT_POINTS: usize = 4096;
+
+/// Calls that have not returned, by target and thread. They are as many as threads are followed. What is
+/// slow has no verdict.
 pub(crate) struct HungCalls {
-    stuck: BTreeMap<u64, BTreeMap<u32, (StuckThread, Judged)>>,
+    stuck: BTreeMap<u64, BTreeMap<u32, (StuckThread, Option<Judged>)>>,
+    /// Where pods' file systems on block devices are mounted, or were: after its exit, an unmount names only
+    /// the place.
+    devices: Bounded<PathBuf, Device>,
+}
+
+impl Default for HungCalls {
+    fn default() -> Self {
+        Self { stuck: BTreeMap::new(), devices: Bounded::new(MOUNT_POINTS) }
+    }
 }
 
 impl HungCalls {
@@ -35,34 +50,64 @@ impl HungCalls {
         if seen.over {
             return self.returned(context, seen.thread.tid, seen.at);
         }
-        // While it is too early to say anything, what was said before stays.
-        let judged = hung_call_cause::judge(seen)?;
+        let device = self.device_of(seen);
         let threads = self.stuck.entry(seen.target_id).or_default();
+        let before = threads.get(&seen.thread.tid);
+        let earlier = before.map(|(earlier, _)| earlier).filter(|e| e.began == seen.began);
+        let beside = Beside {
+            slow: context.thresholds.hung,
+            disk_works: device.and_then(|device| works(device, earlier?, seen)),
+            server_answers: earlier.is_some_and(|earlier| unanswered(earlier) > unanswered(seen)),
+        };
+        // While it is too early to say anything, what was said before stays.
+        let said = before.and_then(|(_, judged)| *judged);
+        let judged = hung_call_cause::judge(seen, beside).or(said);
         threads.insert(seen.thread.tid, (seen.clone(), judged));
+        judged?;
         self.verdict(context, seen.target_id, seen.at)
+    }
+
+    /// Remembers where file systems of pods are.
+    fn sampled(&mut self, sample: &NodeSample) {
+        for (_, _, mount) in sample.mounts.all().filter(|(_, _, mount)| mount.device.major != 0) {
+            let of_pod = mount.point.iter().any(|name| name == "pods");
+            if of_pod && self.devices.get(&mount.point) != Some(&mount.device) {
+                self.devices.insert(mount.point.clone(), mount.device);
+            }
+        }
+    }
+
+    /// The block device of the object's file system.
+    fn device_of(&self, seen: &StuckThread) -> Option<Device> {
+        let path = seen.path.as_deref()?;
+        path.ancestors().find_map(|above| self.devices.get(above).copied())
     }
 
     /// A thread has returned.
     fn returned(&mut self, context: &Context<'_>, tid: u32, at: Monotonic) -> Option<Verdict> {
         let (target_id, threads) = self.stuck.iter_mut().find(|(_, t)| t.contains_key(&tid))?;
-        threads.remove(&tid);
+        let was_told = threads.remove(&tid).is_some_and(|(_, judged)| judged.is_some());
         let target_id = *target_id;
-        self.verdict(context, target_id, at)
+        if threads.is_empty() {
+            self.stuck.remove(&target_id);
+        }
+        if was_told { self.verdict(context, target_id, at) } else { None }
     }
 
     /// Of several threads the one whose cause is known best, and of these the oldest: others often
     /// wait for a lock that it holds.
     fn verdict(&mut self, context: &Context<'_>, target_id: u64, at: Monotonic) -> Option<Verdict> {
-        let threads = self.stuck.get(&target_id)?;
-        let best = threads.values().max_by(|(a, in_a), (b, in_b)| {
+        let threads = self.stuck.get(&target_id).into_iter().flat_map(BTreeMap::values);
+        let judged: Vec<(&StuckThread, &Judged)> =
+            threads.filter_map(|(seen, judged)| Some((seen, judged.as_ref()?))).collect();
+        let best = judged.iter().max_by(|(a, in_a), (b, in_b)| {
             in_a.rank().cmp(&in_b.rank()).then_with(|| b.began.cmp(&a.began))
         });
-        let Some((seen, judged)) = best else {
-            self.stuck.remove(&target_id);
+        let Some((seen, hung)) = best else {
             return Some(Verdict::Over { tracker: self.id(), target_id, at });
         };
-        let mut draft = self.draft(context, seen, judged)?;
-        draft.count = threads.len() as u64;
+        let mut draft = self.draft(context, seen, hung)?;
+        draft.count = judged.len() as u64;
         draft.last = at;
         Some(Verdict::Found(Box::new(draft)))
     }
@@ -96,6 +141,7 @@ impl Tracker for HungCalls {
                 steps.say(self.returned(context, op.tid, op.end));
             }
             What::Stuck(seen) => steps.say(self.seen(context, seen)),
+            What::Sample(sample) => self.sampled(sample),
             _ => {}
         }
     }
@@ -104,6 +150,26 @@ impl Tracker for HungCalls {
     fn explains(&self, subject: &Subject<'_>, _: Claim) -> bool {
         self.stuck.get(&subject.target_id).is_some_and(|threads| !threads.is_empty())
     }
+
+    fn dropped(&self) -> u64 {
+        self.devices.dropped()
+    }
+}
+
+/// Whether a device has completed anything between two sightings.
+fn works(device: Device, earlier: &StuckThread, now: &StuckThread) -> Option<bool> {
+    let done = |seen: &StuckThread| {
+        let work = seen.disks.iter().find(|work| work.device == device);
+        work.map(|work| work.done)
+    };
+    // One that has done nothing yet is not listed.
+    let known = !earlier.disks.is_empty() && !now.disks.is_empty();
+    known.then(|| done(earlier) != done(now))
+}
+
+/// Requests that a FUSE server has not answered; none where that is not told.
+fn unanswered(seen: &StuckThread) -> u64 {
+    seen.mount.as_ref().and_then(|mount| mount.unanswered).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -112,14 +178,18 @@ mod tests {
 
     use super::*;
     use crate::{
-        model::call::Call,
+        model::{
+            call::Call,
+            hung::{DiskWork, Phase, WaitProgress},
+            mounts::{Mounts, NodeMounts},
+        },
         testing::{Alone, failed, stuck},
     };
 
     fn seen(tid: u32, stack: &[&str], began: u64) -> StuckThread {
         let mut seen = stuck(stack);
         seen.thread.tid = tid;
-        seen.began = Monotonic(began);
+        (seen.began, seen.at) = (Monotonic(began), Monotonic(200_000_000_000));
         seen
     }
 
@@ -154,6 +224,38 @@ mod tests {
         let over = StuckThread { over: true, ..seen(1, &lock, 1) };
         assert_eq!(id(&see(&mut hung, over)), "over");
         assert!(returned(&mut hung, 1).is_empty());
+    }
+
+    /// An unmount of `VOLUME` that is shut down, as old as this, and what its device has done by then.
+    fn shut_down(second: u64, done: u64) -> StuckThread {
+        let mut seen = stuck(&["folio_wait_bit", "sync_inodes_sb", "generic_shutdown_super"]);
+        (seen.phase, seen.syscall) = (Phase::AfterExit, "umount2".into());
+        seen.path = Some("/k/pods/u/volumes/p/v".into());
+        seen.at = Monotonic(seen.began.0 + second * 1_000_000_000);
+        let quiet_ms = second * 1000;
+        seen.progress = Some(WaitProgress { woken: 0, milliseconds: 1000, quiet_ms });
+        let device = Device { major: 8, minor: 16 };
+        seen.disks =
+            vec![DiskWork { device, done }, DiskWork { device: Device::default(), done: second }];
+        seen
+    }
+
+    #[test]
+    fn a_device_that_works_is_slow() {
+        for (then, id_then) in [(7, "umount-kernel-hang"), (8, "umount-flush-slow")] {
+            let mut hung = Alone::new();
+            let line = b"9 2 8:16 / /k/pods/u/volumes/p/v rw - ext4 /dev/sdb rw\n";
+            let all = crate::model::mountinfo::parse(line);
+            let table = Mounts { all, source: String::new(), pid: 1 };
+            let mounts = NodeMounts { tables: [(1, table.into())].into(), host: Some(1) };
+            let sample = NodeSample { mounts, ..NodeSample::default() };
+            hung.take(Monotonic(1), What::Sample(sample.into()));
+            assert!(see(&mut hung, shut_down(60, 7)).is_empty());
+            let op = failed(Call::Unlinkat, Errno::EIO, "", 1.0);
+            let subject = Subject::of(&op);
+            assert!(hung.tracker.explains(&subject, Claim::Suspicion), "slow, and somebody tries");
+            assert_eq!(id(&see(&mut hung, shut_down(130, then))), id_then);
+        }
     }
 
     #[test]

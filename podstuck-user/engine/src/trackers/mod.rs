@@ -8,6 +8,7 @@ pub(crate) mod dead_mount;
 pub(crate) mod disk_full;
 pub(crate) mod file_system;
 pub(crate) mod hung_call;
+pub(crate) mod left_rootfs;
 pub(crate) mod not_attempted;
 pub(crate) mod not_empty;
 pub(crate) mod orphan;
@@ -43,6 +44,7 @@ pub(crate) fn all() -> Vec<Box<dyn Tracker>> {
         Box::<hung_call::HungCalls>::default(),
         Box::<disk_full::FullDisks>::default(),
         Box::<pod_record::PodRecords>::default(),
+        Box::<left_rootfs::RootFileSystems>::default(),
     ]
 }
 

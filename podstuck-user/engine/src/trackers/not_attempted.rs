@@ -2,39 +2,55 @@
 //! state of the node and in what does not happen. A pod that is deleted in good health passes
 //! through the same states for moments, so each must last.
 
+mod kubelets_log;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
 
+use nix::errno::Errno;
 use podstuck_common::record::reason;
 
 use crate::{
-    backoff,
     bounded::Bounded,
     event::{Event, Thresholds, What},
     model::{
         call::{Call, Outcome},
+        holder::{About, Snapshot},
+        hung::MountPoint,
         identity::TargetKind,
-        node::{NodeSample, PodState, Registration, VolumeData, VolumeState},
+        node::{
+            Halted, Mounted, NodeSample, PodState, Reach, Registration, VolumeData, VolumeState,
+        },
         operation::Operation,
-        said::{Complaint, Said},
+        path::JsonPath,
         time::Monotonic,
     },
-    rules::not_attempted::{self, Fault, Suspect},
+    query::{Answer, Query, Wants},
+    rules::{
+        mount_in_use,
+        not_attempted::{self, Fault, Suspect},
+        standing::Standing,
+    },
     tracker::{Context, Steps, Subject, Tracker, TrackerId},
     trackers::{
         is_clean_up,
         unmounts::{Tried, Unmounts},
     },
-    verdict::Verdict,
+    verdict::{Draft, Verdict},
 };
+use kubelets_log::{KubeletsLog, Told};
 
 /// Pods and targets remembered.
 const REMEMBERED: usize = 4096;
 /// What shows by itself (a driver's socket, a file) must last for this part of the threshold, a
 /// minute by default: a driver that is restarted comes back before.
 const PART: u32 = 4;
+/// A server may end later.
+const ASKED_AGAIN: Duration = Duration::from_secs(30);
+/// A log begins at most so long after the start of whoever writes it.
+const AT_ITS_START: Duration = Duration::from_secs(10);
 
 /// What is followed from sample to sample.
 pub(crate) struct NotAttempted {
@@ -49,8 +65,13 @@ pub(crate) struct NotAttempted {
     had_tokens: BTreeSet<String>,
     /// By their id: mounts of volumes, and when each was first seen.
     mounted: BTreeMap<u32, Monotonic>,
-    /// By UID, what is said, and the volume, which is unknown where kubelet has lost what it knew of it.
-    said: Bounded<(String, Complaint, String), Told>,
+    /// By UID: pods that the API server's record says are being deleted.
+    deleted: BTreeSet<String>,
+    log: KubeletsLog,
+    /// By the id of the mount: FUSE file systems that were asked, when, and whether they have no server.
+    fuse: BTreeMap<u32, (Monotonic, bool)>,
+    /// By the id of the mount: who holds it was asked, and nobody was found then.
+    held: BTreeMap<u32, Option<Monotonic>>,
 }
 
 impl Default for NotAttempted {
@@ -62,33 +83,19 @@ impl Default for NotAttempted {
             taken_down: Bounded::new(REMEMBERED),
             had_tokens: BTreeSet::new(),
             mounted: BTreeMap::new(),
-            said: Bounded::new(REMEMBERED),
+            deleted: BTreeSet::new(),
+            log: KubeletsLog::default(),
+            fuse: BTreeMap::new(),
+            held: BTreeMap::new(),
         }
     }
-}
-
-/// What would be complained of, if this is at fault.
-fn complaint_about(fault: Fault) -> Option<Complaint> {
-    match fault {
-        Fault::DriverAbsent | Fault::DriverDeaf => Some(Complaint::NoDriver),
-        Fault::DriverError => Some(Complaint::DriverError),
-        Fault::NoData => Some(Complaint::NoData),
-        _ => None,
-    }
-}
-
-/// Said for the first and the last time.
-struct Told {
-    first: Monotonic,
-    last: Monotonic,
-    /// By so many lines.
-    lines: u64,
-    said: Said,
 }
 
 struct Followed {
     fault: Fault,
     mounts: Vec<u32>,
+    /// The thread of the driver that waits.
+    thread: Option<u32>,
     since: Monotonic,
     told: bool,
 }
@@ -110,29 +117,14 @@ impl NotAttempted {
         }
     }
 
-    /// Takes note of what kubelet says.
-    fn listen(&mut self, context: &Context<'_>, said: &Said) {
-        let Some(complaint) = said.complaint else { return };
-        let ago = context.calendar.duration_since(said.at).unsigned_abs();
-        let ago = u64::try_from(ago.as_nanos()).unwrap_or(u64::MAX);
-        let at = Monotonic(context.now.0.saturating_sub(ago));
-        let volume = if complaint == Complaint::NoData { "" } else { &said.volume };
-        let key = (said.uid.clone(), complaint, volume.to_owned());
-        let new = || Told { first: at, last: at, lines: 0, said: said.clone() };
-        let told = self.said.or_insert_with(key, new);
-        told.first = told.first.min(at);
-        told.lines += 1;
-        if at >= told.last {
-            (told.last, told.said) = (at, said.clone());
-        }
-    }
-
     /// Compares the node with what was done.
     fn sampled(&mut self, context: &Context<'_>, sample: &NodeSample, steps: &mut Steps) {
         let first = self.begun.is_none();
         let begun = *self.begun.get_or_insert(sample.at);
         self.remember(sample, first);
+        let mut before = std::mem::take(&mut self.suspects);
         let mut suspects = BTreeMap::new();
+        let mut holders = Vec::new();
         for pod in sample.pods.iter().filter(|pod| has_ended(pod)) {
             let mut untouched = false;
             for volume in pod.volumes.iter().filter(|volume| volume.target_id != 0) {
@@ -147,44 +139,162 @@ impl NotAttempted {
                 }
                 let mut tried = tried_on(volume, context.unmounts);
                 self.forget_earlier(volume, &mut tried);
-                let Some(fault) = self.fault(sample, pod, volume, &tried) else { continue };
+                if before.contains_key(&volume.target_id) {
+                    steps.ask(self.ask_fuse(volume, sample.at));
+                }
+                let looked = self.look(context, sample, pod, volume);
+                let Some(fault) = self.fault(sample, pod, volume, &tried, &looked) else {
+                    continue;
+                };
                 // One finding about a pod that nobody touches is enough.
                 if fault == Fault::NotAttempted && std::mem::replace(&mut untouched, true) {
                     continue;
                 }
-                let mut followed = self.follow(volume, fault, &tried, begun, sample.at);
-                let window = sample.at.since(followed.since);
-                // It has lasted for longer than anybody has watched, by who met it.
-                let said = self.complaint(pod, volume, fault, sample.at);
-                let told = said.map_or(Duration::ZERO, |told| sample.at.since(told.first));
-                if window.max(told) >= needed(fault, context.thresholds) {
+                let mut followed =
+                    self.follow(&mut before, volume, fault, (&tried, begun, sample.at));
+                if let Some(draft) =
+                    self.verdict(context, sample, (pod, volume), &tried, &looked, &followed)
+                {
                     followed.told = true;
-                    let suspect = Suspect {
-                        pod,
-                        volume,
-                        tried: &tried,
-                        fault,
-                        since: followed.since,
-                        window,
-                        threshold: context.thresholds.not_attempted,
-                        taken_down: self.taken_down.contains(&pod.uid),
-                        lost_tokens: self.had_tokens.contains(&pod.uid)
-                            && !not_attempted::has_tokens(pod),
-                        said: said.map(|told| (told.first, &told.said)),
-                        kubelet_runs: !sample.kubelets.is_empty(),
-                        at: sample.at,
-                    };
-                    let (target_id, target) = (volume.target_id, volume.target.clone());
-                    steps.found([not_attempted::draft(context, &suspect, target_id, target)]);
+                    steps.found([draft]);
+                    // A search through all processes is not for each pod that ends in good health.
+                    if fault == Fault::Forgotten {
+                        let mount = volume.mounts.first();
+                        holders.extend(mount.map(|mount| (volume.target_id, mount)));
+                    }
                 }
                 suspects.insert(volume.target_id, followed);
             }
         }
-        let over = std::mem::replace(&mut self.suspects, suspects);
+        self.suspects = suspects;
+        for (target_id, mount) in holders {
+            steps.ask(self.ask_holders(target_id, mount));
+        }
         let (tracker, at) = (self.id(), sample.at);
-        for (target_id, _) in over.into_iter().filter(|(_, followed)| followed.told) {
+        for (target_id, _) in before.into_iter().filter(|(_, followed)| followed.told) {
             steps.say([Verdict::Over { tracker, target_id, at }]);
         }
+    }
+
+    /// What is known of a volume besides its state.
+    fn look(
+        &self,
+        context: &Context<'_>,
+        sample: &NodeSample,
+        pod: &PodState,
+        volume: &VolumeState,
+    ) -> Looked<'_> {
+        let unregistered = volume.csi.as_ref().and_then(|csi| csi.registry_changed);
+        Looked {
+            standing: Standing::of(context, sample, pod, volume, self.log.ended(pod)),
+            torn_down: self.log.torn_down(pod, volume),
+            no_error_since: self.log.no_error_since(pod, volume, sample.kubelets.len()),
+            unregistered: unregistered.map(|at| context.when(at)),
+        }
+    }
+
+    /// Asks whether the servers of a CSI driver's FUSE file systems are there.
+    fn ask_fuse(&mut self, volume: &VolumeState, at: Monotonic) -> Option<Query> {
+        let mount = volume.mounts.iter().find(|mount| mount.is_fuse && volume.csi.is_some())?;
+        let due = |(asked, _): &(Monotonic, bool)| at.since(*asked) >= ASKED_AGAIN;
+        if !self.fuse.get(&mount.id).is_none_or(due) {
+            return None;
+        }
+        self.fuse.entry(mount.id).or_insert((at, false)).0 = at;
+        let (pid, path) = (mount.pid, mount.point.clone());
+        let (target_id, wants) = (volume.target_id, Wants::FuseMounts { pid, path: path.clone() });
+        Some(Query { tracker: TrackerId::NotAttempted, target_id, path, wants })
+    }
+
+    /// Asks once who would make an unmount fail.
+    fn ask_holders(&mut self, target_id: u64, mount: &Mounted) -> Option<Query> {
+        if self.held.contains_key(&mount.id) {
+            return None;
+        }
+        self.held.insert(mount.id, None);
+        let (pid, namespace, path) = (mount.pid, mount.namespace, mount.point.clone());
+        let wants = Wants::Holders(About::Mount { pid, namespace, path: JsonPath(path.clone()) });
+        Some(Query { tracker: TrackerId::NotAttempted, target_id, path, wants })
+    }
+
+    /// Takes note that nobody does, if everything was looked at.
+    fn unheld(&mut self, query: &Query, taken: &Snapshot) {
+        let Ok(subject) = &taken.subject else { return };
+        let is_free = taken.unseen.is_empty() && mount_in_use::culprits(taken).next().is_none();
+        let asked = subject.mount_id.and_then(|id| self.held.get_mut(&id));
+        if let Some(held) = asked.filter(|_| is_free && subject.path.0 == query.path) {
+            *held = Some(taken.at);
+        }
+    }
+
+    /// Takes note of which have no server.
+    fn answered(&mut self, query: &Query, looked: &[(MountPoint, i32)]) {
+        let dead = looked
+            .iter()
+            .any(|(mount, errno)| mount.point == query.path && *errno == Errno::ENOTCONN as i32);
+        let suspect = self.suspects.get(&query.target_id);
+        for id in suspect.into_iter().flat_map(|followed| &followed.mounts) {
+            if let Some(known) = self.fuse.get_mut(id) {
+                known.1 = dead;
+            }
+        }
+    }
+
+    fn is_dead_fuse(&self, volume: &VolumeState) -> bool {
+        let mut mounts = volume.mounts.iter();
+        mounts.any(|mount| self.fuse.get(&mount.id).is_some_and(|(_, dead)| *dead))
+    }
+
+    /// What there is to say, if it has lasted for long enough.
+    fn verdict(
+        &self,
+        context: &Context<'_>,
+        sample: &NodeSample,
+        (pod, volume): (&PodState, &VolumeState),
+        tried: &Tried,
+        looked: &Looked<'_>,
+        followed: &Followed,
+    ) -> Option<Draft> {
+        let (fault, at) = (followed.fault, sample.at);
+        let window = at.since(followed.since);
+        // It has lasted for longer than anybody has watched, by who met it and by what was left behind.
+        let said = self.log.complaint(pod, volume, fault, at);
+        let stood = match (fault, &looked.standing) {
+            (Fault::DriverAbsent, _) => looked.unregistered.map(|since| at.since(since)),
+            (fault, Some(standing)) if fault.is_silence() => Some(at.since(standing.since)),
+            _ => None,
+        };
+        let lasted = window.max(kubelets_log::lasts(said, at)).max(stood.unwrap_or_default());
+        let asked = looked.torn_down.filter(|_| matches!(fault, Fault::Forgotten | Fault::CutOff));
+        if asked.is_none() && lasted < needed(fault, context.thresholds) {
+            return None;
+        }
+        let suspect = Suspect {
+            pod,
+            volume,
+            tried,
+            fault,
+            since: followed.since,
+            window,
+            threshold: context.thresholds.not_attempted,
+            standing: looked.standing.as_ref(),
+            unregistered: looked.unregistered.filter(|_| fault == Fault::DriverAbsent),
+            taken_down: self.taken_down.contains(&pod.uid),
+            lost_tokens: self.had_tokens.contains(&pod.uid) && !not_attempted::has_tokens(pod),
+            deleted: self.deleted.contains(&pod.uid),
+            said: said.map(|told| (told.first, &told.said)),
+            torn_down: looked.torn_down.map(|told| (told.last, &told.said)),
+            no_error_since: looked.no_error_since,
+            unheld: match volume.mounts.as_slice() {
+                [mount] => self.held.get(&mount.id).copied().flatten(),
+                _ => None,
+            },
+            kubelet_since: sample.kubelet_since,
+            kubelet_runs: !sample.kubelets.is_empty(),
+            at,
+        };
+        let (target_id, target) = (volume.target_id, volume.target.clone());
+        Some(not_attempted::draft(context, &suspect, target_id, target))
     }
 
     fn fault(
@@ -193,54 +303,70 @@ impl NotAttempted {
         pod: &PodState,
         volume: &VolumeState,
         tried: &Tried,
+        looked: &Looked<'_>,
     ) -> Option<Fault> {
-        match fault(pod, volume, tried, self.taken_down.contains(&pod.uid))? {
-            // One error may be a moment's.
-            Fault::Forgotten
-                if self
-                    .complaint(pod, volume, Fault::DriverError, sample.at)
-                    .is_some_and(|told| told.lines > 1) =>
-            {
-                Some(Fault::DriverError)
-            }
-            // Whatever the driver does, somebody must ask it.
-            Fault::Forgotten if sample.kubelets.is_empty() => Some(Fault::NotAttempted),
-            fault => Some(fault),
-        }
-    }
-
-    /// What kubelet's last attempts met, if it would meet it again. After a longer silence there was an
-    /// attempt that met something else.
-    fn complaint(
-        &self,
-        pod: &PodState,
-        volume: &VolumeState,
-        fault: Fault,
-        now: Monotonic,
-    ) -> Option<&Told> {
-        let name = match volume.csi.as_ref().map(|csi| &csi.data) {
-            Some(VolumeData::Known { driver, handle, .. }) => {
-                format!("kubernetes.io/csi/{driver}^{handle}")
-            }
-            _ => String::new(),
+        let at = sample.at;
+        // One error may be a moment's.
+        let says = |fault| {
+            let told = self.log.complaint(pod, volume, fault, at);
+            told.is_some_and(|told| told.lines > 1)
         };
-        let told = self.said.get(&(pod.uid.clone(), complaint_about(fault)?, name))?;
-        (now.since(told.last) <= backoff::CAP * 2).then_some(told)
+        let begun = self.taken_down.contains(&pod.uid)
+            || self.deleted.contains(&pod.uid)
+            || pod.volume_removed.is_some()
+            || looked.torn_down.is_some()
+            || !not_attempted::has_tokens(pod);
+        // It was asked, and answered; what it does since does not matter.
+        let is_forgotten = looked.torn_down.is_some() && !volume.mounts.is_empty() && !tried.any();
+        let found = match fault(pod, volume, tried, begun) {
+            Some(_) if is_forgotten && is_cut_off(volume) => Fault::CutOff,
+            Some(_) if is_forgotten => Fault::Forgotten,
+            // Without a boot, many other things may have failed after the unmount.
+            None if pod.before_boot && volume.mounts.is_empty() && says(Fault::NotIdempotent) => {
+                Fault::NotIdempotent
+            }
+            None => return None,
+            // Whatever the driver does, somebody must ask it.
+            Some(Fault::Forgotten | Fault::NotAttempted) if sample.kubelets.is_empty() => {
+                Fault::NotAttempted
+            }
+            Some(Fault::Forgotten) => match driver_fault(volume) {
+                Some(fault) => fault,
+                None if says(Fault::DriverDown) => Fault::DriverDown,
+                None if self.is_dead_fuse(volume) => Fault::DeadFuse,
+                None if says(Fault::DriverHangs) => Fault::DriverHangs,
+                None if says(Fault::DriverError) => Fault::DriverError,
+                None => match looked.unasked(sample) {
+                    Some(fault) => fault,
+                    None if is_cut_off(volume) => Fault::CutOff,
+                    None => Fault::Forgotten,
+                },
+            },
+            Some(Fault::NotAttempted) if begun => {
+                looked.unasked(sample).unwrap_or(Fault::NotAttempted)
+            }
+            Some(fault) => fault,
+        };
+        // A pod that was there before the node was booted may be about to begin again.
+        let is_due = pod.started || found == Fault::NoData || says(found);
+        is_due.then_some(found)
     }
 
     /// Goes on with the same fault of the same mounts, or begins.
     fn follow(
-        &mut self,
+        &self,
+        before: &mut BTreeMap<u64, Followed>,
         volume: &VolumeState,
         fault: Fault,
-        tried: &Tried,
-        begun: Monotonic,
-        at: Monotonic,
+        (tried, begun, at): (&Tried, Monotonic, Monotonic),
     ) -> Followed {
         let mounts: Vec<u32> = volume.mounts.iter().map(|mount| mount.id).collect();
-        let before = self.suspects.remove(&volume.target_id);
-        let same = before.filter(|b| b.fault == fault && b.mounts == mounts);
-        let mut followed = same.unwrap_or(Followed { fault, mounts, since: at, told: false });
+        let before = before.remove(&volume.target_id);
+        let thread = waiting_thread(volume).filter(|_| fault == Fault::DriverHangs);
+        let is_same = |b: &Followed| b.fault == fault && b.mounts == mounts && b.thread == thread;
+        let same = before.filter(is_same);
+        let mut followed =
+            same.unwrap_or(Followed { fault, mounts, thread, since: at, told: false });
         // Since a try, nobody has tried for less long.
         let failed = self.failed.get(&volume.target_id).copied();
         let tries = [failed, tried.last.as_ref().map(|last| last.0)];
@@ -258,6 +384,8 @@ impl NotAttempted {
             .flat_map(|volume| &volume.mounts)
             .map(|mount| (mount.id, self.mounted.get(&mount.id).copied().unwrap_or(since)));
         self.mounted = now.collect();
+        self.fuse.retain(|id, _| self.mounted.contains_key(id));
+        self.held.retain(|id, _| self.mounted.contains_key(id));
         let with_tokens = sample
             .pods
             .iter()
@@ -283,20 +411,73 @@ impl Tracker for NotAttempted {
     fn take(&mut self, event: &Event, context: &Context<'_>, steps: &mut Steps) {
         match &event.what {
             What::Operation(op) => self.observe(op),
-            What::Said(said) => self.listen(context, said),
+            What::Said(said) => self.log.listen(context, said),
+            What::Heard(heard) => self.log.heard(context, heard),
+            What::Record { record, .. } if record.deletion.is_some() => {
+                self.deleted.insert(record.pod.uid.clone());
+            }
             What::Sample(sample) => self.sampled(context, sample, steps),
+            What::Answer { query, answer } => match &**answer {
+                Answer::FuseMounts(looked) => self.answered(query, looked),
+                Answer::Holders(Ok(taken)) => self.unheld(query, taken),
+                _ => {}
+            },
             _ => {}
         }
     }
 
     fn dropped(&self) -> u64 {
-        self.failed.dropped() + self.taken_down.dropped() + self.said.dropped()
+        self.failed.dropped() + self.taken_down.dropped() + self.log.dropped()
+    }
+}
+
+/// What is known of a volume besides its state.
+struct Looked<'a> {
+    standing: Option<Standing>,
+    torn_down: Option<&'a Told>,
+    no_error_since: Option<(Monotonic, &'a str)>,
+    unregistered: Option<Monotonic>,
+}
+
+impl Looked<'_> {
+    /// What it is that kubelet's log has nothing of the volume since the pod's end, or since kubelet's own
+    /// start after that; `None` where it has, or does not reach back so far.
+    fn unasked(&self, sample: &NodeSample) -> Option<Fault> {
+        let (standing, kubelet) = self.standing.as_ref().zip(sample.kubelet_since)?;
+        let (heard, _) = self.no_error_since.filter(|_| self.torn_down.is_none())?;
+        if standing.ended() < kubelet && heard.since(kubelet) <= AT_ITS_START {
+            return Some(Fault::KubeletLost);
+        }
+        (heard <= standing.ended()).then_some(Fault::NotAttempted)
     }
 }
 
 /// Containers were started, and none is left.
 fn has_ended(pod: &PodState) -> bool {
-    pod.started && pod.populated == Some(false)
+    (pod.started || pod.before_boot) && pod.populated == Some(false)
+}
+
+/// What is wrong with a driver that has registered, by its socket and its process.
+fn driver_fault(volume: &VolumeState) -> Option<Fault> {
+    match &volume.csi.as_ref()?.driver.as_ref()?.process {
+        None => Some(Fault::DriverDown),
+        Some(process) if process.halted.is_some() => Some(Fault::DriverHangs),
+        Some(_) => None,
+    }
+}
+
+fn waiting_thread(volume: &VolumeState) -> Option<u32> {
+    match volume.csi.as_ref()?.driver.as_ref()?.process.as_ref()?.halted {
+        Some(Halted::Waits { tid, .. }) => Some(tid),
+        _ => None,
+    }
+}
+
+/// Whether the volume is not mounted where the driver runs, and what happens there stays there.
+fn is_cut_off(volume: &VolumeState) -> bool {
+    let driver = volume.csi.as_ref().and_then(|csi| csi.driver.as_ref());
+    let process = driver.and_then(|driver| driver.process.as_ref());
+    process.is_some_and(|process| process.reach == Reach::Cut { mounted: false })
 }
 
 fn tried_on(volume: &VolumeState, unmounts: &Unmounts) -> Tried {
@@ -344,8 +525,8 @@ fn fault(pod: &PodState, volume: &VolumeState, tried: &Tried, seen: bool) -> Opt
 /// How long it must have lasted.
 fn needed(fault: Fault, thresholds: Thresholds) -> Duration {
     match fault {
-        Fault::DriverError => Duration::ZERO,
-        Fault::Forgotten | Fault::NotAttempted => thresholds.not_attempted,
+        Fault::DriverError | Fault::NotIdempotent => Duration::ZERO,
+        fault if fault.is_silence() => thresholds.not_attempted,
         _ => thresholds.not_attempted / PART,
     }
 }

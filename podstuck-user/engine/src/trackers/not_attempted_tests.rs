@@ -9,7 +9,8 @@ use crate::{
         call::Call,
         identity::{Component, Pod, Target},
         mounts::Device,
-        node::{CsiState, Mounted},
+        node::{CsiState, DriverProcess, DriverState, Mounted},
+        said::{Complaint, Heard, Report, Said},
     },
     testing::{Alone, failed},
     trackers::busy::Busy,
@@ -41,6 +42,7 @@ fn csi(registration: Registration) -> VolumeState {
         point: format!("{path}/mount").into(),
         id: 7,
         what: "a disk".into(),
+        is_fuse: false,
         device: Device::default(),
         root: "/".into(),
         shared: false,
@@ -49,7 +51,8 @@ fn csi(registration: Registration) -> VolumeState {
         source: "/proc/1/mountinfo".into(),
     };
     let socket = "/k/plugins_registry/d.example-reg.sock".into();
-    volume(&path, Some(CsiState { data, socket, registration }), vec![mounted])
+    let csi = CsiState { data, socket, registration, driver: None, registry_changed: None };
+    volume(&path, Some(csi), vec![mounted])
 }
 
 fn tokens() -> VolumeState {
@@ -62,7 +65,10 @@ fn pod(volumes: Vec<VolumeState>) -> PodState {
         uid: UID.into(),
         directory: ROOT.into(),
         started: true,
+        before_boot: false,
         populated: Some(false),
+        changed: None,
+        volume_removed: None,
         volumes,
     }
 }
@@ -108,11 +114,17 @@ fn umount(errno: Option<Errno>, second: f64, namespace: u32) -> Operation {
 
 #[test]
 fn nothing_is_said_before_the_threshold() {
-    let lost = pod(vec![csi(Registration::Listening)]);
-    assert_eq!(Played::new().told(&lost, 248), None);
+    let lost = pod(vec![with_driver(as_it_is)]);
+    let played = || {
+        let mut played = Played::new();
+        let heard = Heard { source: "log".into(), since: second(5), until: second(6) };
+        played.0.take(Monotonic(6_000_000_000), What::Heard(Box::new(heard)));
+        played
+    };
+    assert_eq!(played().told(&lost, 238), None);
     let (id, early) = Played::new().told(&lost, 252).unwrap();
     assert_eq!(id, "csi-driver-lost-publish-state");
-    let (_, late) = Played::new().told(&lost, 600).unwrap();
+    let (_, late) = played().told(&lost, 600).unwrap();
     assert!(late > early, "{late:?} {early:?}");
 }
 
@@ -264,53 +276,346 @@ fn a_container_that_tidies_up_takes_nothing_down() {
     assert!(played.0.tracker.taken_down.is_empty());
 }
 
-/// The first look at a pod, where kubelet has complained at these seconds.
-fn first_look(
-    registration: Registration,
-    complaint: Complaint,
-    complaints: &[i64],
-    at: u64,
-) -> Option<(&'static str, Certainty)> {
-    let mut played = Played::new();
-    for second in complaints {
-        let said = Said {
-            uid: UID.into(),
-            volume: "kubernetes.io/csi/d.example^h".into(),
-            at: jiff::Timestamp::from_second(*second).unwrap(),
-            retry: None,
-            complaint: Some(complaint),
-            text: "an error".into(),
-            source: "log".into(),
-            times: 1,
-        };
-        let at = Monotonic(at * 1_000_000_000);
-        played.0.take(at, What::Said(Box::new(said)));
+/// A registered driver whose process listens where kubelet calls it, and was started at second 100.
+fn with_driver(change: impl FnOnce(&mut Option<DriverProcess>)) -> VolumeState {
+    let mut volume = csi(Registration::Listening);
+    let (comm, started) = ("driver".into(), Monotonic(100_000_000_000));
+    let mut process =
+        Some(DriverProcess { pid: 77, comm, started, reach: Reach::Whole, halted: None });
+    change(&mut process);
+    let (socket, source) = ("/k/plugins/d/csi.sock".into(), "/proc/7/cmdline".into());
+    volume.csi.as_mut().unwrap().driver = Some(DriverState { socket, source, process });
+    volume
+}
+
+fn as_it_is(_: &mut Option<DriverProcess>) {}
+
+fn second(at: i64) -> jiff::Timestamp {
+    jiff::Timestamp::from_second(at).unwrap()
+}
+
+fn said(at: i64) -> Said {
+    Said {
+        uid: UID.into(),
+        volume: "kubernetes.io/csi/d.example^h".into(),
+        at: second(at),
+        retry: None,
+        complaint: None,
+        report: None,
+        text: "an error".into(),
+        source: "log".into(),
+        times: 1,
     }
-    let told = played.sample(&pod(vec![csi(registration)]), at);
-    told.into_iter().find_map(|verdict| match verdict {
-        Verdict::Found(draft) => Some((draft.id(), draft.certainty())),
-        _ => None,
-    })
+}
+
+fn complains(complaint: Complaint, at: i64) -> Said {
+    Said { complaint: Some(complaint), ..said(at) }
+}
+
+fn reports(report: Report, at: i64) -> Said {
+    Said { report: Some(report), ..said(at) }
+}
+
+/// What is told of a pod at second 3200, at the first look or the last of some.
+struct Late {
+    pod: PodState,
+    said: Vec<Said>,
+    heard_since: Option<i64>,
+    kubelet_since: i64,
+    /// How long it is watched.
+    seconds: u64,
+}
+
+/// Its certainty, whether to wait adds nothing, and what is not known.
+type Finding = (&'static str, Certainty, bool, Vec<String>);
+
+impl Late {
+    fn of(volume: VolumeState) -> Self {
+        let (said, heard_since) = (Vec::new(), None);
+        Self { pod: pod(vec![volume]), said, heard_since, kubelet_since: 50, seconds: 0 }
+    }
+
+    fn said(mut self, said: impl IntoIterator<Item = Said>) -> Self {
+        self.said.extend(said);
+        self
+    }
+
+    /// Another volume of it was removed at second 1000.
+    fn torn_down(mut self) -> Self {
+        (self.pod.changed, self.pod.volume_removed) = (Some(second(1000)), Some(second(1000)));
+        self
+    }
+
+    fn found(self) -> Option<Finding> {
+        const AT: u64 = 3200;
+        let mut played = Played::new();
+        let now = |second: u64| Monotonic(second * 1_000_000_000);
+        for said in self.said {
+            played.0.take(now(AT), What::Said(Box::new(said)));
+        }
+        if let Some(since) = self.heard_since {
+            let (since, until) = (second(since), second(3200));
+            let heard = Heard { source: "log".into(), since, until };
+            played.0.take(now(AT), What::Heard(Box::new(heard)));
+        }
+        let mut last = None;
+        for at in (AT..=AT + self.seconds).step_by(2) {
+            let sample = NodeSample {
+                at: now(at),
+                kubelets: vec![1],
+                kubelet_since: Some(now(self.kubelet_since.unsigned_abs())),
+                pods: vec![self.pod.clone()],
+                ..NodeSample::default()
+            };
+            let verdicts = played.0.take(now(at), What::Sample(Arc::new(sample))).verdicts;
+            last = verdicts.into_iter().find_map(|verdict| match verdict {
+                Verdict::Found(draft) => {
+                    let (settled, unknown) = (draft.is_settled, draft.not_known());
+                    Some((draft.id(), draft.certainty(), settled, unknown))
+                }
+                _ => None,
+            });
+        }
+        last
+    }
+
+    fn cause(self) -> Option<(&'static str, Certainty)> {
+        self.found().map(|(id, certainty, ..)| (id, certainty))
+    }
 }
 
 #[test]
 fn what_kubelet_complained_of_is_told_at_the_first_look() {
-    let first_look = |complaints: &[i64], at| {
-        first_look(Registration::Absent, Complaint::NoDriver, complaints, at)
+    let first_look = |complaints: &[i64]| {
+        let said = complaints.iter().map(|at| complains(Complaint::NoDriver, *at));
+        Late::of(csi(Registration::Absent)).said(said).cause()
     };
     let expected = Some(("csi-driver-not-registered", Certainty::Firm));
-    assert_eq!(first_look(&[3000, 3122], 3200), expected);
-    assert_eq!(first_look(&[3180], 3200), None, "it may be a restart");
-    assert_eq!(first_look(&[1000, 1122], 3200), None, "an attempt since met something else");
-    assert_eq!(first_look(&[], 3200), None);
+    assert_eq!(first_look(&[3000, 3122]), expected);
+    assert_eq!(first_look(&[3180]), None, "it may be a restart");
+    assert_eq!(first_look(&[1000, 1122]), None, "an attempt since met something else");
+    assert_eq!(first_look(&[]), None);
+}
+
+#[test]
+fn no_driver_has_come_since_the_directory_of_their_sockets_was_changed() {
+    let first_look = |changed: i64| {
+        let mut volume = csi(Registration::Absent);
+        volume.csi.as_mut().unwrap().registry_changed = Some(second(changed));
+        Late::of(volume).torn_down().cause()
+    };
+    assert_eq!(first_look(3100), Some(("csi-driver-not-registered", Certainty::Firm)));
+    assert_eq!(first_look(3180), None, "it may be a restart");
 }
 
 #[test]
 fn a_driver_that_answers_with_errors_has_not_forgotten() {
     let first_look = |complaints: &[i64]| {
-        first_look(Registration::Listening, Complaint::DriverError, complaints, 3200)
+        let said = complaints.iter().map(|at| complains(Complaint::DriverError, *at));
+        Late::of(with_driver(as_it_is)).said(said).cause()
     };
     assert_eq!(first_look(&[3000, 3122]), Some(("csi-driver-error", Certainty::Firm)));
     assert_eq!(first_look(&[3122]), None, "one may be a moment's");
     assert_eq!(first_look(&[1000, 1122]), None, "an attempt since met something else");
+}
+
+#[test]
+fn a_driver_that_said_that_all_is_well_has_forgotten_at_the_first_look() {
+    let lost = ("csi-driver-lost-publish-state", Certainty::Firm);
+    let well = || reports(Report::TornDown, 3000);
+    let late = || Late::of(with_driver(as_it_is)).said([well()]);
+    assert_eq!(late().cause(), Some(lost));
+    assert_eq!(late().said([complains(Complaint::DriverError, 2900)]).cause(), Some(lost));
+    // kubelet up to 1.29 fails to remove what is still mounted, once the driver has answered.
+    let busy = [3000, 3122].map(|at| complains(Complaint::StillMounted, at));
+    assert_eq!(Late::of(with_driver(as_it_is)).said(busy).cause(), Some(lost));
+    // Afterwards it makes no difference what becomes of it.
+    let gone = Late::of(with_driver(|process| *process = None)).said([well()]);
+    assert_eq!(gone.cause(), Some((lost.0, Certainty::Likely)), "its mounts are gone, too");
+    // It was asked again since.
+    let error = |at| complains(Complaint::DriverError, at);
+    let again = late().said([error(3010), error(3132)]).cause();
+    assert_eq!(again, Some(("csi-driver-error", Certainty::Firm)));
+    assert_eq!(late().said([said(3010)]).cause(), None, "an error of another kind");
+    // Where its mounts are not known, it may have unmounted what only it sees.
+    let (id, certainty, _, unknown) =
+        Late::of(csi(Registration::Listening)).said([well()]).found().unwrap();
+    assert_eq!((id, certainty), (lost.0, Certainty::Likely));
+    assert!(unknown[0].contains("csi-umount-wrong-namespace"), "{unknown:?}");
+}
+
+#[test]
+fn a_driver_of_which_only_the_registrar_lives_is_down() {
+    let gone = || Late::of(with_driver(|process| *process = None)).torn_down();
+    let down = Some(("csi-driver-down", Certainty::Firm));
+    assert_eq!(gone().cause(), None, "it may be a restart");
+    assert_eq!(Late { seconds: 58, ..gone() }.cause(), None);
+    assert_eq!(Late { seconds: 62, ..gone() }.cause(), down);
+    let unavailable = |at| complains(Complaint::DriverDown, at);
+    assert_eq!(gone().said([unavailable(3000), unavailable(3122)]).cause(), down);
+    // kubelet cannot connect, and somebody listens by now.
+    let back = Late::of(with_driver(as_it_is)).said([unavailable(3000), unavailable(3122)]);
+    assert_eq!(back.cause().unwrap().0, "csi-driver-down");
+}
+
+#[test]
+fn a_driver_that_is_halted_has_not_forgotten() {
+    let halted = |by: Halted| {
+        let volume = with_driver(|process| process.as_mut().unwrap().halted = Some(by));
+        Late::of(volume).torn_down()
+    };
+    let hangs = "csi-unpublish-hung-lock";
+    assert_eq!(halted(Halted::Stopped).cause(), None, "for a moment, as by a debugger");
+    let lasts = |by| Late { seconds: 62, ..halted(by) }.cause();
+    assert_eq!(lasts(Halted::Stopped), Some((hangs, Certainty::Firm)));
+    let group = "/sys/fs/cgroup/freezer/x".into();
+    assert_eq!(lasts(Halted::Frozen { group }), Some((hangs, Certainty::Firm)));
+    let waits = Halted::Waits { tid: 79, state: 'S', channel: "request_wait_answer".into() };
+    assert_eq!(lasts(waits), Some((hangs, Certainty::Likely)));
+    let error = |at| complains(Complaint::DriverHangs, at);
+    let aborted = Late::of(with_driver(as_it_is)).said([error(3000), error(3122)]).cause();
+    assert_eq!(aborted, Some((hangs, Certainty::Firm)));
+}
+
+#[test]
+fn threads_that_wait_one_after_the_other_are_none_that_hangs() {
+    let mut played = Played::new();
+    for at in (10_u32..200).step_by(2) {
+        let channel = "folio_wait_bit".into();
+        let waits = Halted::Waits { tid: 80 + at % 4, state: 'D', channel };
+        let volume = with_driver(|process| process.as_mut().unwrap().halted = Some(waits));
+        assert!(played.sample(&pod(vec![volume]), at.into()).is_empty());
+    }
+}
+
+#[test]
+fn what_a_driver_unmounts_where_only_it_sees_it_is_known_by_its_mounts() {
+    let with = |reach| with_driver(|process| process.as_mut().unwrap().reach = reach);
+    let well = || reports(Report::TornDown, 3000);
+    let cut = Late::of(with(Reach::Cut { mounted: false })).said([well()]).cause();
+    assert_eq!(cut, Some(("csi-umount-wrong-namespace", Certainty::Firm)));
+    // As long as it is mounted there, the driver has not unmounted it, or it has and that does not show.
+    let cut = Late::of(with(Reach::Cut { mounted: true })).said([well()]).cause();
+    assert_eq!(cut, Some(("csi-driver-lost-publish-state", Certainty::Likely)));
+    let silent = Late::of(with(Reach::Cut { mounted: false })).torn_down().cause();
+    assert_eq!(silent, Some(("csi-umount-wrong-namespace", Certainty::Likely)));
+}
+
+#[test]
+fn what_others_left_behind_tells_since_when() {
+    let late = || Late::of(with_driver(as_it_is)).torn_down();
+    let (id, certainty, settled, unknown) = late().found().unwrap();
+    assert_eq!((id, settled), ("csi-driver-lost-publish-state", true), "{unknown:?}");
+    assert_eq!(certainty, Certainty::Possible, "{unknown:?}");
+    // Its log begins after the attempt that succeeded, and has no other one.
+    let heard = Late { heard_since: Some(2000), ..late() }.cause();
+    assert_eq!(heard, Some(("csi-driver-lost-publish-state", Certainty::Firm)));
+    // Since kubelet was started anew, no attempt need have come.
+    assert_eq!(Late { kubelet_since: 3100, ..late() }.cause(), None);
+    let mut touched = late();
+    touched.pod.changed = Some(second(3100));
+    assert_eq!(touched.cause(), None);
+}
+
+#[test]
+fn a_kubelet_that_was_started_after_the_end_may_have_lost_the_volume() {
+    let late = |kubelet_since, heard_since| {
+        let late = Late::of(with_driver(as_it_is)).torn_down();
+        Late { kubelet_since, heard_since: Some(heard_since), ..late }
+    };
+    let lost = Some(("kubelet-restart-lost-volume", Certainty::Firm));
+    assert_eq!(late(2000, 2001).cause(), lost);
+    assert_eq!(
+        late(2000, 2001).said([reports(Report::TornDown, 2500)]).cause().unwrap().0,
+        "csi-driver-lost-publish-state"
+    );
+    // Its log was cut off, or it ran before.
+    let cut_off = late(2000, 2600).found().unwrap();
+    assert_eq!((cut_off.0, cut_off.1), ("csi-driver-lost-publish-state", Certainty::Likely));
+    assert_eq!(late(50, 900).cause(), Some(("unmount-not-attempted", Certainty::Possible)));
+}
+
+#[test]
+fn after_a_boot_a_driver_may_have_nothing_to_unmount() {
+    let error = |at| complains(Complaint::DriverError, at);
+    let mut late = Late::of(with_driver(as_it_is)).said([error(3000), error(3122)]);
+    late.pod.volumes[0].mounts.clear();
+    (late.pod.started, late.pod.before_boot) = (false, true);
+    assert_eq!(late.cause(), Some(("csi-not-idempotent-after-reboot", Certainty::Firm)));
+    // Without a boot, it may be what the driver does after its unmount that fails.
+    let mut late = Late::of(with_driver(as_it_is)).said([error(3000), error(3122)]);
+    late.pod.volumes[0].mounts.clear();
+    assert_eq!(late.cause(), None);
+    // It may be about to begin again.
+    let mut late = Late { seconds: 400, ..Late::of(with_driver(as_it_is)) };
+    (late.pod.started, late.pod.before_boot) = (false, true);
+    assert_eq!(late.cause(), None);
+    let mut late = Late { seconds: 62, ..Late::of(csi(Registration::Unknown)) };
+    (late.pod.started, late.pod.before_boot) = (false, true);
+    late.pod.volumes[0].csi.as_mut().unwrap().data = VolumeData::Corrupt { size: 0 };
+    assert_eq!(late.cause(), Some(("vol-data-missing-or-corrupt", Certainty::Likely)));
+}
+
+#[test]
+fn a_volume_without_its_server_is_told_and_asked_about_now_and_then() {
+    let mut volume = with_driver(as_it_is);
+    volume.mounts[0].is_fuse = true;
+    let dead = pod(vec![volume]);
+    let mut played = Played::new();
+    let look = |played: &mut Played, second: u64| {
+        let at = Monotonic(second * 1_000_000_000);
+        let (kubelets, pods) = (vec![1], vec![dead.clone()]);
+        let sample = NodeSample { at, kubelets, pods, ..NodeSample::default() };
+        played.0.take(at, What::Sample(Arc::new(sample)))
+    };
+    assert!(look(&mut played, 8).queries.is_empty(), "about to be unmounted, as of every pod");
+    let query = look(&mut played, 10).queries.pop().unwrap();
+    assert!(look(&mut played, 12).queries.is_empty());
+    let mount = MountPoint { point: query.path.clone(), ..MountPoint::default() };
+    let looked = Answer::FuseMounts(vec![(mount.clone(), Errno::ENOTCONN as i32)]);
+    played.0.answer(&query, looked);
+    assert!(look(&mut played, 14).verdicts.is_empty(), "it may be unmounted in a moment");
+    let told: Vec<_> = (16..=76).step_by(2).flat_map(|at| look(&mut played, at).verdicts).collect();
+    let Some(Verdict::Found(draft)) = told.last() else { panic!("{told:?}") };
+    assert_eq!((draft.id(), draft.certainty()), ("fuse-daemon-dead", Certainty::Likely));
+    // The driver's error names it.
+    for at in [50, 60] {
+        let text = "rpc error: code = Internal desc = transport endpoint is not connected".into();
+        let said = Said { text, ..complains(Complaint::DriverError, at) };
+        played.0.take(Monotonic(77_000_000_000), What::Said(Box::new(said)));
+    }
+    let told = look(&mut played, 78).verdicts;
+    let Some(Verdict::Found(draft)) = told.last() else { panic!("{told:?}") };
+    assert_eq!((draft.id(), draft.certainty()), ("fuse-daemon-dead", Certainty::Firm));
+    // Its server answers.
+    let mut played = Played::new();
+    look(&mut played, 8);
+    let query = look(&mut played, 10).queries.pop().unwrap();
+    played.0.answer(&query, Answer::FuseMounts(vec![(mount, 0)]));
+    assert!((12..=76).step_by(2).all(|at| look(&mut played, at).verdicts.is_empty()));
+}
+
+#[test]
+fn who_holds_the_mount_is_asked_once_where_nothing_else_tells_of_attempts() {
+    let mut late = Late::of(with_driver(as_it_is)).torn_down();
+    let mut played = Played::new();
+    let look = |played: &mut Played, pod: &PodState, second: u64| {
+        let at = Monotonic(second * 1_000_000_000);
+        let (kubelets, pods) = (vec![1], vec![pod.clone()]);
+        let kubelet_since = Some(Monotonic(50_000_000_000));
+        let sample = NodeSample { at, kubelets, kubelet_since, pods, ..NodeSample::default() };
+        played.0.take(at, What::Sample(Arc::new(sample)))
+    };
+    late.pod.volumes[0].mounts[0].id = 9;
+    let first = look(&mut played, &late.pod, 3200);
+    let query = first.queries.into_iter().next().unwrap();
+    let mut taken = crate::testing::snapshot(Vec::new());
+    taken.subject.as_mut().unwrap().path = JsonPath(query.path.clone());
+    played.0.answer(&query, Answer::Holders(Ok(taken)));
+    let second = look(&mut played, &late.pod, 3202);
+    assert!(second.queries.is_empty());
+    let [Verdict::Found(draft)] = second.verdicts.as_slice() else { panic!() };
+    // What it does not tell is whether the driver answers with an error.
+    assert_eq!((draft.certainty(), draft.is_settled), (Certainty::Likely, true));
+    assert!(draft.not_known()[0].contains("csi-driver-error"), "{:?}", draft.not_known());
 }

@@ -137,7 +137,7 @@ impl Tracker for NotEmpty {
 
     fn take(&mut self, event: &Event, context: &Context<'_>, steps: &mut Steps) {
         match &event.what {
-            What::Operation(op) => {
+            What::Operation(op) | What::Told(op) => {
                 if ends_target(op) {
                     self.forget_target(op.target_id);
                 }

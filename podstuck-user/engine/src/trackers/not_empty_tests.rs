@@ -115,9 +115,20 @@ fn housekeeping_is_none_of_it() {
 #[test]
 fn what_comes_back_has_a_writer_who_is_named_if_he_is_found() {
     let (mut tracker, queries) = full("kubernetes.io/empty-dir", "d", &[10.0, 11.0]);
-    let user =
-        User { pid: 7, comm: "backup".into(), how: "a file open for writing".into(), writes: true };
-    let reader = User { pid: 8, comm: "tail".into(), how: "an open file".into(), writes: false };
+    let user = User {
+        pid: 7,
+        started: None,
+        comm: "backup".into(),
+        how: "a file open for writing".into(),
+        writes: true,
+    };
+    let reader = User {
+        pid: 8,
+        started: None,
+        comm: "tail".into(),
+        how: "an open file".into(),
+        writes: false,
+    };
     let both = [user, reader.clone()];
     let draft = conclude(&mut tracker, &queries[0], vec![entry("new", 1)], &both).unwrap();
     assert!(draft.remedies.iter().any(|remedy| remedy.command == "kill 7"));

@@ -1,14 +1,24 @@
 //! The directory of a pod that the API server no longer knows. kubelet tries every two seconds to
 //! remove it (`cleanupOrphanedPodDirs`), and by `rmdir` alone, so that no data are lost: a file in
 //! a volume, such as `vol_data.json`, is enough to fail for ever. No pod waits for it.
+//!
+//! That the API server does not know it is concluded from what kubelet does, or the API server says so.
 
 use std::{path::PathBuf, time::Duration};
+
+use jiff::Timestamp;
 
 use crate::{
     backoff::Attempts,
     bounded::Bounded,
     event::{Event, What},
-    model::{call::Call, identity::Component, operation::Operation, time::Monotonic},
+    model::{
+        call::Call,
+        identity::{Component, Pod},
+        node::NodeSample,
+        operation::Operation,
+        time::Monotonic,
+    },
     rules::orphan,
     tracker::{Claim, Context, Steps, Subject, Tracker, TrackerId},
     verdict::{Draft, Verdict},
@@ -34,14 +44,24 @@ pub(crate) struct Housekeeping {
     told: bool,
 }
 
-/// Pods on which kubelet's housekeeping works, by UID.
+/// A pod that the API server says it does not have.
+struct Missing {
+    pod: Pod,
+    /// When it said so.
+    read: Timestamp,
+    /// What was said about it.
+    told: Option<u64>,
+}
+
+/// Pods on which kubelet's housekeeping works, by UID, and those that the API server does not have.
 pub(crate) struct Orphans {
     pods: Bounded<String, Housekeeping>,
+    missing: Vec<Missing>,
 }
 
 impl Default for Orphans {
     fn default() -> Self {
-        Self { pods: Bounded::new(PODS) }
+        Self { pods: Bounded::new(PODS), missing: Vec::new() }
     }
 }
 
@@ -73,7 +93,7 @@ impl Orphans {
     }
 
     fn attempt(&mut self, context: &Context<'_>, uid: String, op: &Operation) -> Option<Draft> {
-        let pod = self.pods.or_insert_with(uid, || Housekeeping {
+        let pod = self.pods.or_insert_with(uid.clone(), || Housekeeping {
             attempts: Attempts::default(),
             first: op.end,
             last: op.end,
@@ -87,11 +107,36 @@ impl Orphans {
         }
         pod.attempts.note(op.end);
         pod.last = op.end;
-        if pod.attempts.count() < ATTEMPTS_NEEDED {
+        // The API server's word needs none, and is said at the next look.
+        let is_said = self.missing.iter().any(|missing| missing.pod.uid == uid);
+        if pod.attempts.count() < ATTEMPTS_NEEDED || is_said {
             return None;
         }
         pod.told = true;
         Some(orphan::draft(context, pod, op))
+    }
+
+    /// What the API server does not have, and is here.
+    fn look(&mut self, sample: &NodeSample, steps: &mut Steps) {
+        for missing in &mut self.missing {
+            let here = sample.pods.iter().find(|pod| pod.uid == missing.pod.uid);
+            match (here, missing.told) {
+                (Some(state), None) => {
+                    let obstacle =
+                        self.pods.get(&missing.pod.uid).and_then(|pod| pod.obstacle.as_ref());
+                    let draft =
+                        orphan::missing((state, &missing.pod), missing.read, obstacle, sample.at);
+                    missing.told = Some(draft.target_id);
+                    steps.found(Some(draft));
+                }
+                (None, Some(target_id)) => {
+                    missing.told = None;
+                    let tracker = TrackerId::Orphan;
+                    steps.say([Verdict::Over { tracker, target_id, at: sample.at }]);
+                }
+                _ => {}
+            }
+        }
     }
 
     /// What is over because housekeeping has stopped: the directory is gone.
@@ -115,7 +160,21 @@ impl Tracker for Orphans {
     fn take(&mut self, event: &Event, context: &Context<'_>, steps: &mut Steps) {
         match &event.what {
             What::Operation(op) => steps.found(self.observe(context, op)),
-            What::Sample(sample) => self.over(sample.at, steps),
+            What::Sample(sample) => {
+                self.over(sample.at, steps);
+                self.look(sample, steps);
+            }
+            What::Node(node) => {
+                for pod in &node.missing {
+                    if !self.missing.iter().any(|known| known.pod == *pod) {
+                        self.missing.push(Missing {
+                            pod: pod.clone(),
+                            read: node.read,
+                            told: None,
+                        });
+                    }
+                }
+            }
             _ => {}
         }
     }
@@ -147,8 +206,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        model::{identity::Pod, node::NodeSample},
-        testing::{Alone, failed, found},
+        model::node_record::NodeRecord,
+        testing::{Alone, failed, found, pod_state},
     };
 
     const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
@@ -197,6 +256,40 @@ mod tests {
         assert!(explains(&orphans, 7, Claim::Finding) && explains(&orphans, 7, Claim::Suspicion));
         assert!(over(&mut orphans, 8).is_empty());
         assert!(matches!(over(&mut orphans, 30)[..], [Verdict::Over { .. }]));
+    }
+
+    fn node(missing: &str) -> What {
+        What::Node(Box::new(NodeRecord {
+            node: "n".into(),
+            read: Timestamp::UNIX_EPOCH,
+            ready: None,
+            drivers: None,
+            missing: vec![Pod { uid: missing.into(), namespace: None, name: None }],
+        }))
+    }
+
+    fn look(orphans: &mut Alone<Orphans>, second: u64, uids: &[&str]) -> Vec<Verdict> {
+        let at = Monotonic(second * 1_000_000_000);
+        let pods = uids.iter().map(|uid| pod_state(uid)).collect();
+        orphans
+            .take(at, What::Sample(Arc::new(NodeSample { at, pods, ..NodeSample::default() })))
+            .verdicts
+    }
+
+    #[test]
+    fn what_the_api_server_does_not_have_is_told_at_the_first_look_and_once() {
+        let mut orphans = Alone::new();
+        assert!(look(&mut orphans, 1, &[UID]).is_empty());
+        orphans.take(Monotonic(1), node(UID));
+        let draft = found(look(&mut orphans, 2, &[UID, "another"])).pop().unwrap();
+        assert_eq!((draft.id(), draft.blocks_deletion), ("orphaned-pod-dir", Some(false)));
+        assert_eq!(draft.target.pod.as_ref().map(|pod| pod.uid.as_str()), Some(UID));
+        for second in [4.0, 6.0, 8.0, 10.0] {
+            assert!(attempt(&mut orphans, second).is_none(), "it is said already");
+        }
+        assert!(look(&mut orphans, 11, &[UID]).is_empty());
+        assert!(matches!(look(&mut orphans, 12, &[])[..], [Verdict::Over { .. }]), "removed");
+        assert!(look(&mut orphans, 13, &[]).is_empty());
     }
 
     #[test]

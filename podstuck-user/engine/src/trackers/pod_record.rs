@@ -20,6 +20,8 @@ pub(crate) struct PodRecords {
     record: Option<(PodRecord, String)>,
     /// What the last verdict was about.
     told: Option<u64>,
+    /// The node was not done when the record was read.
+    was_left: bool,
 }
 
 impl PodRecords {
@@ -33,7 +35,9 @@ impl PodRecords {
     fn judge(&mut self, context: &Context<'_>, steps: &mut Steps) {
         let Some((record, node)) = &self.record else { return };
         let (stage, now) = (self.stage(&record.pod), context.calendar);
-        let found = verdict(record, Here { node, stage, now, at: context.now });
+        self.was_left |= stage.is_some_and(|stage| stage < Stage::Directories);
+        let was_left = self.was_left;
+        let found = verdict(record, Here { node, stage, was_left, now, at: context.now });
         let told = found.as_ref().map(|draft| draft.target_id);
         if let (Some(target_id), None) = (self.told, told) {
             let tracker = TrackerId::PodRecord;
@@ -75,7 +79,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        model::{node::PodState, time::Monotonic},
+        model::{evidence::Certainty, node::PodState, time::Monotonic},
         testing::{Alone, found},
     };
 
@@ -92,6 +96,7 @@ mod tests {
             node: Some("here".into()),
             is_mirror: false,
             all_terminated: true,
+            read: None,
         };
         What::Record { record: Box::new(record), node: "here".into() }
     }
@@ -101,7 +106,10 @@ mod tests {
             uid: UID.into(),
             directory: format!("/k/pods/{UID}").into(),
             started: true,
+            before_boot: false,
             populated,
+            changed: None,
+            volume_removed: None,
             volumes: Vec::new(),
         };
         What::Sample(NodeSample { pods: vec![pod], ..NodeSample::default() }.into())
@@ -123,6 +131,18 @@ mod tests {
         assert!(ids(&mut records, 1, passed).is_empty(), "nobody has looked");
         assert_eq!(ids(&mut records, 2, sample(Some(true))), ["pod-finalizer"]);
         assert_eq!(ids(&mut records, 4, sample(Some(false))), ["pod-finalizer"]);
+    }
+
+    #[test]
+    fn a_record_from_before_the_node_was_done_may_be_outdated() {
+        let certainty = |first: Option<bool>| {
+            let mut records = Alone::<PodRecords>::new();
+            ids(&mut records, 1, record(Timestamp::UNIX_EPOCH, &["example.org/backup"]));
+            ids(&mut records, 2, sample(first));
+            found(records.take(at(4), sample(Some(false))).verdicts)[0].certainty()
+        };
+        assert_eq!(certainty(Some(false)), Certainty::Firm);
+        assert_eq!(certainty(Some(true)), Certainty::Likely, "it may have been removed meanwhile");
     }
 
     #[test]

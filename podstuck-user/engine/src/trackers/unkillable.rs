@@ -27,6 +27,11 @@ use crate::{
 /// freezes a group of version 1 for moments to kill everybody in it, and kubelet empties a pod's
 /// group in five rounds (`podContainerManagerImpl.tryKillingCgroupProcesses`).
 const LASTS: Duration = Duration::from_secs(5);
+/// A group is frozen for some seconds by a snapshot or a checkpoint.
+const FROZEN_LASTS: Duration = Duration::from_secs(10);
+/// Who is woken again and again writes something before he ends; some waits wake him now and then without
+/// anything being done.
+const WOKEN_LASTS: Duration = Duration::from_secs(120);
 /// Pods remembered.
 const REMEMBERED: usize = 4096;
 
@@ -49,6 +54,8 @@ pub(crate) struct Suspect<'a> {
     pub(crate) at: Monotonic,
     /// The tear-down was seen, and not only what it leaves.
     pub(crate) seen: bool,
+    /// It is woken now and then.
+    pub(crate) is_woken: bool,
 }
 
 impl Suspect<'_> {
@@ -67,10 +74,18 @@ impl Suspect<'_> {
     }
 }
 
+/// Since when a fault is there, and since when its thread was woken no more.
+#[derive(Clone, Copy)]
+struct Lasting {
+    since: Monotonic,
+    woken: Option<u64>,
+    quiet: Monotonic,
+}
+
 #[derive(Default)]
 struct Followed {
     /// Each fault that it has now.
-    since: BTreeMap<Fault, Monotonic>,
+    since: BTreeMap<Fault, Lasting>,
     /// The target under which it was told.
     told: Option<u64>,
 }
@@ -110,21 +125,29 @@ impl Unkillables {
         for group in &sample.cgroups {
             let faults = self.faults(group, pods.get(group.uid.as_str()).copied());
             let before = self.followed.remove(&group.uid).unwrap_or_default();
-            let since = |fault| before.since.get(&fault).copied().unwrap_or(sample.at);
+            let since = |fault| {
+                let woken = woken(group, fault);
+                let new = Lasting { since: sample.at, woken, quiet: sample.at };
+                let known = before.since.get(&fault).copied().unwrap_or(new);
+                let quiet = if known.woken == woken { known.quiet } else { sample.at };
+                Lasting { woken, quiet, ..known }
+            };
             let mut this = Followed {
                 since: faults.into_iter().map(|fault| (fault, since(fault))).collect(),
                 told: None,
             };
-            // Of several that began at the same look, always the same one.
-            let oldest = this.since.iter().min_by_key(|(fault, since)| (**since, **fault));
-            let Some((fault, since)) = oldest.map(|(fault, since)| (*fault, *since)) else {
+            // Of several that began at the same look, always the same one; of those, who does nothing.
+            let still = |lasting: &Lasting| lasting.quiet > lasting.since;
+            let oldest = this.since.iter().min_by_key(|(fault, l)| (still(l), l.since, **fault));
+            let Some((fault, lasting)) = oldest.map(|(fault, lasting)| (*fault, *lasting)) else {
                 over.extend(before.told);
                 continue;
             };
-            if sample.at.since(since) >= LASTS {
+            if let Some(is_woken) = lasting.is_told(fault, sample.at) {
                 this.told = Some(group.target_id);
                 let seen = self.torn_down.contains(&group.uid);
-                let suspect = Suspect { group, fault, since, at: sample.at, seen };
+                let (since, at) = (lasting.since, sample.at);
+                let suspect = Suspect { group, fault, since, at, seen, is_woken };
                 steps.found([unkillable::draft(&suspect, group.target_id, group.target.clone())]);
             }
             // Also when the target has another id since the pod's directory is gone.
@@ -171,6 +194,21 @@ impl Unkillables {
         let is_left = |uid: &String| here.contains(uid.as_str()) || groups.contains(uid.as_str());
         self.torn_down.retain(|uid, ()| is_left(uid));
     }
+}
+
+impl Lasting {
+    /// Whether it is woken now and then, if it is told.
+    fn is_told(&self, fault: Fault, now: Monotonic) -> Option<bool> {
+        let lasts = if fault == Fault::Frozen { FROZEN_LASTS } else { LASTS };
+        let is_woken = now.since(self.quiet) < lasts;
+        (now.since(self.since) >= if is_woken { WOKEN_LASTS } else { lasts }).then_some(is_woken)
+    }
+}
+
+/// How often the thread of a fault was woken.
+fn woken(group: &PodGroup, fault: Fault) -> Option<u64> {
+    let Fault::Unkillable { tid, .. } = fault else { return None };
+    group.tasks.iter().find(|task| task.tid == tid)?.woken
 }
 
 impl Tracker for Unkillables {

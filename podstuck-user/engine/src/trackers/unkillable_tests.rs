@@ -42,6 +42,7 @@ fn task(state: char, killed: bool) -> Task {
         killed,
         exiting: false,
         started: 7,
+        woken: None,
         wait_channel: Some("rpc_wait_bit_killable".into()),
         stack: Vec::new(),
         directory: None,
@@ -61,7 +62,10 @@ fn pod(volumes: usize) -> PodState {
         uid: UID.into(),
         directory: format!("/k/pods/{UID}").into(),
         started: true,
+        before_boot: false,
         populated: Some(true),
+        changed: None,
+        volume_removed: None,
         volumes: vec![volume; volumes],
     }
 }
@@ -87,10 +91,11 @@ impl Run {
     /// The same at every sample; what is said in the end.
     fn lasting(&mut self, pod: Option<PodState>, group: &PodGroup) -> Option<Draft> {
         let mut said = None;
-        for second in [0, 2, 4, 6] {
+        let lasts = if group.frozen.is_some() { 10 } else { 5 };
+        for second in (0..=lasts + 1).step_by(2) {
             let pods = pod.iter().cloned().collect();
             said = self.verdicts(second, pods, vec![group.clone()]).pop();
-            assert!(second >= 5 || said.is_none(), "after {second} s");
+            assert!(second >= lasts || said.is_none(), "after {second} s");
         }
         said.map(|verdict| match verdict {
             Verdict::Found(draft) => *draft,
@@ -138,6 +143,27 @@ fn of_many_the_one_that_stays_is_told() {
     assert!(draft.evidence[0].fact.contains("process 42"), "{:?}", draft.evidence);
     let over = run.verdicts(8, vec![pod(2)], vec![group(vec![task('S', false)])]);
     assert!(matches!(over[..], [Verdict::Over { .. }]), "{over:?}");
+}
+
+#[test]
+fn who_is_woken_again_and_again_writes_something_before_he_ends() {
+    let mut run = Run::new();
+    let mut said = None;
+    for second in (0..=120).step_by(2) {
+        let woken = Some(second * 10);
+        let task = Task { woken, ..task('D', true) };
+        said = run.verdicts(second, vec![pod(2)], vec![group(vec![task])]).pop();
+        assert!(second >= 120 || said.is_none(), "after {second} s");
+    }
+    let Some(Verdict::Found(draft)) = said.take() else { panic!() };
+    assert!(draft.not_known()[0].contains("woken now and then"), "{:?}", draft.not_known());
+    // And once it is quiet.
+    let still = Task { woken: Some(1200), ..task('D', true) };
+    for second in [122, 124, 126, 128] {
+        said = run.verdicts(second, vec![pod(2)], vec![group(vec![still.clone()])]).pop();
+    }
+    let Some(Verdict::Found(draft)) = said else { panic!() };
+    assert!(draft.not_known().is_empty(), "{:?}", draft.not_known());
 }
 
 #[test]

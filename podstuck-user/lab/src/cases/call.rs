@@ -2,7 +2,7 @@
 
 use podstuck_engine::{cause::CauseId, model::finding::Severity};
 
-use super::{LOGS, LOOP_DEVICES, TOKENS, empty_dir};
+use super::{IMPATIENT, LOGS, LOOP_DEVICES, TOKENS, empty_dir};
 use crate::{
     case::{Case, Expected, Kind, Volume},
     fixture::Fixture,
@@ -20,9 +20,9 @@ pub(super) const CASES: &[Case] = &[
         volumes: &[TOKENS, LOGS, empty_dir("data", Kind::Files)],
         fixtures: &[Fixture::SilentServer],
         needs: Some("FUSE"),
-        // A server that was silent for 10 s is more than slow. Looks become rare: the next one is
-        // after 18 s.
-        options: &["--duration", "24s"],
+        // A server that was silent for 3 s is more than slow.
+        options: &["--duration", "10s"],
+        watch_options: IMPATIENT,
         expected: Some(Expected { object: "/data/m", ..HANGS }),
         // Its server ends first, and the removal may meet what is left of it.
         aftermath: Some(CauseId::new("fuse-daemon-dead")),
@@ -51,6 +51,7 @@ pub(super) const CASES: &[Case] = &[
         fixtures: &[Fixture::Frozen],
         needs: LOOP_DEVICES,
         options: &[],
+        watch_options: IMPATIENT,
         expected: Some(Expected { syscall: Some("unlinkat"), object: "/data", ..HANGS }),
         ..Case::PLAIN
     },
@@ -78,6 +79,7 @@ pub(super) const CASES: &[Case] = &[
         fixtures: &[Fixture::StoppedDisk],
         needs: Some("FUSE, loop devices and ext4"),
         options: &[],
+        watch_options: IMPATIENT,
         expected: Some(Expected { syscall: Some("umount2"), object: "/pv", ..HANGS }),
         ..Case::PLAIN
     },

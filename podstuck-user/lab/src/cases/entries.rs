@@ -91,7 +91,6 @@ pub(super) const CASES: &[Case] = &[
             outcomes: &["ok"],
             object: "/data",
             severity: Severity::Info,
-            blocks: Some(false),
             ..Expected::STUCK
         }),
         ..Case::PLAIN

@@ -53,6 +53,10 @@ const PV: &str = "pvc-5d1c8f0e-6a43-4c55-9b37-2f0a7be91c44";
 /// Calls that nobody makes are missed after 244 s, unless a watch is told otherwise.
 const SOON: &[&str] = &["--untried-after", "4s"];
 
+/// A call that is slow after 2 s may hang after 10 to 120 s, by what it waits for; a tenth of that is enough for
+/// one that never returns.
+const IMPATIENT: &[&str] = &["--hung-after", "200ms"];
+
 /// What a machine with a small kernel lacks.
 const LOOP_DEVICES: Option<&str> = Some("loop devices and ext4");
 

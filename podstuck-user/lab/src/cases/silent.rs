@@ -3,7 +3,10 @@
 use podstuck_engine::cause::CauseId;
 
 use super::{LOGS, PV, SOON, TOKENS, csi};
-use crate::case::{Case, Driver, Expected};
+use crate::{
+    case::{Case, Driver, Expected},
+    fixture::Fixture,
+};
 
 const NO_CALL: Expected = Expected { actor: None, object: "/mount", ..Expected::STUCK };
 
@@ -13,6 +16,7 @@ pub(super) const CASES: &[Case] = &[
         cause: Some(CauseId::new("csi-driver-lost-publish-state")),
         summary: "the same with a kubelet from 1.30 on, which only waits: no call fails",
         volumes: &[TOKENS, LOGS, csi(PV, Driver::ForgotInSilence)],
+        fixtures: &[Fixture::DriverUp],
         options: &[],
         watch_options: SOON,
         expected: Some(NO_CALL),
@@ -23,6 +27,28 @@ pub(super) const CASES: &[Case] = &[
         cause: Some(CauseId::new("csi-driver-not-registered")),
         summary: "the CSI driver is not on the node: kubelet cannot ask it and makes no call",
         volumes: &[TOKENS, LOGS, csi(PV, Driver::Missing)],
+        options: &[],
+        watch_options: SOON,
+        expected: Some(NO_CALL),
+        ..Case::PLAIN
+    },
+    Case {
+        id: "csi-driver-down",
+        cause: Some(CauseId::new("csi-driver-down")),
+        summary: "the CSI driver has ended, and its registrar has not: kubelet calls in vain",
+        volumes: &[TOKENS, LOGS, csi(PV, Driver::Silent)],
+        fixtures: &[Fixture::DriverDown],
+        options: &[],
+        watch_options: SOON,
+        expected: Some(NO_CALL),
+        ..Case::PLAIN
+    },
+    Case {
+        id: "csi-unpublish-hung-lock",
+        cause: Some(CauseId::new("csi-unpublish-hung-lock")),
+        summary: "the CSI driver's process is stopped: kubelet asks it, and gets no answer",
+        volumes: &[TOKENS, LOGS, csi(PV, Driver::Silent)],
+        fixtures: &[Fixture::DriverStopped],
         options: &[],
         watch_options: SOON,
         expected: Some(NO_CALL),

@@ -36,6 +36,8 @@ pub(super) enum Task {
     Stops,
     /// Nothing: it thaws a file system in the end.
     Thaw,
+    /// Nothing: it has a socket open on which nobody accepts.
+    Listen,
 }
 
 /// Options of the helper process of a lab case.
@@ -50,17 +52,25 @@ pub struct HelperArgs {
     /// The file that, once it exists, makes the disk slow or stop
     #[arg(long, default_value = "/nonexistent")]
     trigger: PathBuf,
+    /// What the registrar of a CSI driver hands to kubelet
+    #[arg(long)]
+    kubelet_registration_path: Option<PathBuf>,
 }
 
 impl HelperArgs {
     /// For a task without an image.
     pub(super) fn new(task: Task) -> Self {
-        Self { task, image: "/dev/null".into(), trigger: "/nonexistent".into() }
+        Self::disk(task, "/dev/null".into(), "/nonexistent".into())
+    }
+
+    /// For the registrar of a driver that listens there.
+    pub(super) fn registrar(socket: PathBuf) -> Self {
+        Self { kubelet_registration_path: Some(socket), ..Self::new(Task::Listen) }
     }
 
     /// For a disk.
     pub(super) fn disk(task: Task, image: PathBuf, trigger: PathBuf) -> Self {
-        Self { task, image, trigger }
+        Self { task, image, trigger, kubelet_registration_path: None }
     }
 }
 
@@ -72,17 +82,19 @@ impl Helper {
     /// Starts one. What it works on is its standard output.
     pub(super) fn start(args: &HelperArgs, on: OwnedFd) -> Result<Self> {
         let task = args.task.to_possible_value().context("a task without a name")?;
-        let child = Command::new(std::env::current_exe()?)
+        let mut command = Command::new(std::env::current_exe()?);
+        command
             .args(["lab-helper", "--task", task.get_name()])
             .arg("--image")
             .arg(&args.image)
             .arg("--trigger")
             .arg(&args.trigger)
             .stdin(Stdio::inherit())
-            .stdout(Stdio::from(on))
-            .spawn()
-            .context("cannot start the helper process")?;
-        Ok(Self(child))
+            .stdout(Stdio::from(on));
+        if let Some(path) = &args.kubelet_registration_path {
+            command.arg("--kubelet-registration-path").arg(path);
+        }
+        Ok(Self(command.spawn().context("cannot start the helper process")?))
     }
 }
 
@@ -100,9 +112,16 @@ impl Drop for Helper {
 /// message names it.
 pub fn helper_main(args: &HelperArgs) -> Result<()> {
     let on = io::stdout().as_fd().try_clone_to_owned().context("cannot use standard output")?;
-    if args.task == Task::Thaw {
-        wait_for_end();
-        return freeze::thaw(&on);
+    match args.task {
+        Task::Thaw => {
+            wait_for_end();
+            return freeze::thaw(&on);
+        }
+        Task::Listen => {
+            wait_for_end();
+            return Ok(());
+        }
+        Task::Silent | Task::Slow | Task::Stops => {}
     }
     thread::Builder::new()
         .spawn(|| {

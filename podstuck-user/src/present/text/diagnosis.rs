@@ -29,6 +29,7 @@ pub fn diagnosis(answer: &Diagnosis, style: Style) -> String {
         out.push_str(&format!("\n{}. ", number + 1));
         out.push_str(&finding(&as_new(cause), style));
     }
+    list(&mut out, "what else keeps it", answer.notes.iter().map(|note| text(note)), style);
     list(&mut out, "what the logs say", answer.said.iter().rev().take(SAID).map(said), style);
     list(&mut out, "over", answer.over.iter().map(|over| finding(over, style)), style);
     list(
@@ -107,6 +108,7 @@ mod tests {
             firm,
             window_s: 12.0,
             causes,
+            notes: Vec::new(),
             over: Vec::new(),
             said: Vec::new(),
             ruled_out: vec![sample::ruled_out("nothing is mounted below it")],
@@ -132,6 +134,7 @@ mod tests {
             at: sample::time(9),
             retry: Some(sample::time(70)),
             complaint: None,
+            report: None,
             text: "unlinkat /k/f: operation not permitted".into(),
             source: "log of kubelet (pid 7), /var/log/kubelet.log".into(),
             times: 3,

@@ -83,7 +83,7 @@ mod tests {
             "containerd: failed to kill",
             "- dstate-process: the group is frozen",
             "- thaw the cgroup; risk: what was paused",
-            "- a lab\n",
+            "- a lab, a real kubelet\n",
             "legacy_freezer.c",
         ] {
             assert!(text.contains(part), "{part} is not in {text}");

@@ -4,7 +4,7 @@ use super::nouns::{self, text};
 use crate::{
     model::{
         evidence::Evidence,
-        finding::{Finding, FindingState},
+        finding::{Finding, FindingState, Place},
     },
     present::{
         style::{Ink, Style},
@@ -71,6 +71,9 @@ fn new(f: &Finding, style: Style) -> String {
         // Not wrapped: it is there to be copied.
         let command = style.paint(Ink::Command, &text(&remedy.command));
         out.push_str(&format!("    $ {command}\n"));
+        if remedy.place == Place::Kubectl {
+            out.push_str("      where: a machine with kubectl\n");
+        }
         if !remedy.risk.is_empty() {
             out.push_str(&style.wrap("      risk: ", "      ", &text(&remedy.risk)));
         }

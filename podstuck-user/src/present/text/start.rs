@@ -22,6 +22,9 @@ pub fn start(start: &Start, style: Style) -> String {
     let roots: Vec<_> = start.roots_searched.iter().map(|r| text(r)).collect();
     let roots = if roots.is_empty() { "no directory".into() } else { roots.join(", ") };
     out.push_str(&format!("  {} {roots}\n", style.paint(Ink::Label, "pods are looked for in")));
+    if let Some(api) = &start.api {
+        out.push_str(&style.wrap("  ", "    ", &text(api)));
+    }
     for missing in &start.probes_missing {
         out.push_str(&style.wrap("  missing: ", "    ", &text(missing)));
     }
@@ -47,13 +50,21 @@ mod tests {
     }
 
     #[test]
+    fn who_was_asked_is_said() {
+        let asked = "API server https://10.0.0.1:6443, asked by kubelet's /k: 3 pods of node n1";
+        let start_of = Start { api: Some(asked.into()), ..sample::start() };
+        assert!(start(&start_of, Style::PLAIN).contains(&format!("\n  {asked}\n")));
+    }
+
+    #[test]
     fn names_stay_harmless() {
         let mut hostile = sample::start();
+        hostile.api = Some(HOSTILE.into());
         hostile.target = Some(HOSTILE.into());
         hostile.roots_searched = vec![HOSTILE.into()];
         hostile.probes_missing = vec![HOSTILE.into()];
         hostile.not_covered = vec![HOSTILE.into()];
         let shown = start(&hostile, Style::PLAIN);
-        assert_eq!((shown.matches('\u{1b}').count(), shown.lines().count()), (0, 4), "{shown}");
+        assert_eq!((shown.matches('\u{1b}').count(), shown.lines().count()), (0, 5), "{shown}");
     }
 }

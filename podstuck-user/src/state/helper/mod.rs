@@ -20,7 +20,10 @@ pub(in crate::state) use client::{Failure, LIMIT, ask, ask_in_parts, is_hanging}
 pub(in crate::state) use serve::Teller;
 pub use serve::serve;
 
-use super::{attributes, entries, holders, logs, memory, pod_dirs, reach, remaining, space};
+use super::{
+    api, attributes, bundles, entries, holders, kubelet, logs, memory, pod_dirs, reach, remaining,
+    space, traces,
+};
 
 /// What the helper can be asked, with both sides of it.
 pub(in crate::state) trait Question: Into<Request> {
@@ -101,14 +104,18 @@ macro_rules! questions {
 }
 
 questions! {
+    Api(api::AskApi),
     Attributes(attributes::ReadAttributes),
+    Bundles(bundles::ReadBundles),
     CommandLine(memory::ReadCommandLine),
     Directory(entries::ReadDirectory),
     Holders(holders::FindHolders),
+    Kubelet(kubelet::ReadKubelet),
     Log(logs::ReadLog),
     Pods(pod_dirs::ReadPods),
     Reach(reach::ReachPath),
     Remaining(remaining::CountRemaining),
     Space(space::MeasureSpace),
     Text(memory::ReadText),
+    Traces(traces::ReadTraces),
 }

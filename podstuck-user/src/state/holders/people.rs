@@ -26,6 +26,7 @@ pub(super) fn process(pid: u32, how: How, hit: Hit, object: JsonPath, source: St
     let (uid, container) = cgroup.as_deref().and_then(pod_of_cgroup).unzip();
     Holder {
         pid: Some(pid),
+        started: proc::started(pid),
         comm: (!comm.is_empty()).then(|| safe(&comm).into_owned()),
         component: Some(component(&comm, cgroup.as_deref())),
         container: container.flatten(),
@@ -46,6 +47,7 @@ pub(super) fn kernel(how: How, hit: Hit, object: JsonPath, source: String) -> Ho
         explains_ebusy: hit.explains,
         exact: true,
         pid: None,
+        started: None,
         comm: None,
         component: None,
         cgroup: None,

@@ -60,7 +60,7 @@ pub(in crate::state) fn users_below(pid: u32, namespace: u32, directory: &Path) 
 
 fn user(pid: u32, how: &str) -> User {
     let comm = safe(&proc::comm(Path::new(&format!("/proc/{pid}")))).into_owned();
-    User { pid, comm, how: how.into(), writes: false }
+    User { pid, started: proc::started(pid), comm, how: how.into(), writes: false }
 }
 
 /// Where the directory can be seen: by mount, the path that it has there.
@@ -128,12 +128,13 @@ mod tests {
         let mut child = Command::new("sleep").arg("60").current_dir(dir.path()).spawn().unwrap();
         let found = below(dir.path(), 0);
         let of_owner = below(dir.path(), child.id());
+        let pid = child.id();
+        let started = proc::started(pid);
         child.kill().unwrap();
         child.wait().unwrap();
         let how = "its working directory".to_owned();
         let comm = found[0].comm.clone();
-        assert_eq!(found, [User { pid: found[0].pid, comm, how, writes: false }]);
-        assert_eq!(found[0].pid, child.id());
+        assert_eq!(found, [User { pid, started, comm, how, writes: false }]);
         assert_eq!(of_owner, []);
     }
 

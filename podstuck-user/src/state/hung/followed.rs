@@ -8,11 +8,13 @@ use podstuck_common::record::{Caller, InFlight};
 use super::{
     Sighting,
     calls::{Argument, waits_for_child},
+    disks,
     object::Object,
 };
 use crate::{
     model::{
-        hung::{Phase, Since, WaitProgress},
+        call::Call,
+        hung::{PATIENCE, Phase, Since, WaitProgress},
         thread::{Thread, Times},
         time::Monotonic,
     },
@@ -71,6 +73,8 @@ pub(super) struct Followed {
     pub(super) since: Since,
     pub(super) before_start: bool,
     pub(super) actor: Caller,
+    /// Age at which it is told first.
+    pub(super) threshold: Duration,
     /// Age at which it is told next.
     pub(super) tell_at: Duration,
     pub(super) told: bool,
@@ -112,6 +116,7 @@ impl Followed {
             since: Since::Probe,
             before_start: false,
             actor: Caller::default(),
+            threshold,
             tell_at: threshold,
             told: false,
             next_look: crate::clock::now(),
@@ -209,7 +214,7 @@ impl Followed {
             }
             self.before = times.map(|times| (times, now));
             self.told = true;
-            self.tell_at = self.age(now) * 2;
+            self.tell_at = next_told(self.age(now), self.threshold);
         }
         seen
     }
@@ -240,8 +245,21 @@ impl Followed {
             wait_channel: if live { thread.wait_channel(reader) } else { None },
             stack: if live { thread.stack(reader) } else { Vec::new() },
             progress: None,
+            disks: if live && self.may_wait_for_disk(times) { disks::read() } else { Vec::new() },
         }
     }
+
+    /// Whether it may wait for a block device: where a file system is shut down, or no signal reaches it.
+    fn may_wait_for_disk(&self, times: Option<Times>) -> bool {
+        let in_kernel = times.is_some_and(|times| times.state == 'D');
+        in_kernel || self.phase == Phase::AfterExit || self.name == Call::Umount2.name()
+    }
+}
+
+/// At twice the age, and as soon as it is old enough for one of the verdicts.
+fn next_told(age: Duration, threshold: Duration) -> Duration {
+    let mut verdicts = PATIENCE.iter().map(|times| threshold * *times);
+    verdicts.find(|verdict| *verdict > age).map_or(age * 2, |verdict| verdict.min(age * 2))
 }
 
 /// Whether two numbers are known to differ.

@@ -6,7 +6,9 @@
 //! file system. So they are read on a further thread, for at most 200 ms: a process that does not
 //! answer is left alone until it does, and while four do not, nothing is learnt in this way.
 
+mod asleep;
 mod calls;
+mod disks;
 mod followed;
 mod follower;
 mod object;
@@ -31,7 +33,7 @@ use tokio::{
 };
 
 use crate::model::{
-    hung::{MountPoint, Phase, Since, WaitProgress},
+    hung::{DiskWork, MountPoint, Phase, Since, WaitProgress},
     series::Span,
     thread::{Thread, Times},
     time::Monotonic,
@@ -136,6 +138,8 @@ pub(crate) struct Sighting {
     pub stack: Vec<String>,
     /// How it came on since it was told last, or since the first look.
     pub progress: Option<WaitProgress>,
+    /// What block devices have done so far, where it may wait for one.
+    pub disks: Vec<DiskWork>,
 }
 
 /// What is told.

@@ -6,6 +6,7 @@ use std::{collections::BTreeSet, time::Duration};
 use podstuck_engine::bounded::Bounded;
 
 use super::{
+    asleep,
     calls::{Known, known},
     followed::{Anchor, Followed},
     object::Object,
@@ -114,8 +115,12 @@ impl Scan {
         let doing = thread.doing(reader);
         let Doing::Call { number, arguments } = doing else { return None };
         let call = known(number, &arguments).filter(wanted)?;
-        let (anchor, now) = (Anchor::Call(doing), crate::clock::now());
-        let found = Followed::new(thread, anchor, call.name, now, self.threshold, reader);
+        // Who has slept for an hour, has been in this call for as long at least.
+        let now = crate::clock::now();
+        let slept = asleep::at_least(thread, reader).unwrap_or_default();
+        let began = Monotonic(now.0.saturating_sub(slept.as_nanos() as u64));
+        let anchor = Anchor::Call(doing);
+        let found = Followed::new(thread, anchor, call.name, began, self.threshold, reader);
         let actor = thread.actor(reader);
         Some(Followed { since: Since::FirstLook, actor, ..found.about(call.argument, reader) })
     }

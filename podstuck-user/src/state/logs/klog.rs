@@ -15,7 +15,7 @@ use crate::{
     model::{
         call::{Call, Outcome},
         path::safe,
-        said::{Complaint, NamedCall},
+        said::{Complaint, NamedCall, Report},
     },
 };
 
@@ -25,10 +25,12 @@ const ERROR_MAX: usize = 9000;
 /// What of a line matters.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Entry {
-    /// A pod's name and UID.
-    Named { namespace: String, name: String, uid: String },
+    /// A pod's name and UID; and when one of its containers ended, if it is about that.
+    Named { namespace: String, name: String, uid: String, ended: Option<Timestamp> },
     /// An operation on a pod's volume failed.
     Failed(Failed),
+    /// A volume of a pod was torn down.
+    TornDown { uid: String, volume: String, at: Timestamp },
 }
 
 /// A failed operation.
@@ -48,6 +50,14 @@ pub(super) fn begins(line: &str) -> bool {
 
 static HEADER: LazyLock<Regex> =
     LazyLock::new(|| fixed(r"^[IWEF](\d{2})(\d{2}) (\d{2}:\d{2}:\d{2}\.\d{6}) +\d+ [^\]\s]+\] "));
+/// Plain, from 1.9 to 1.36 at least (`GenerateUnmountVolumeFunc` in pkg/volume/util/operationexecutor), and
+/// at every level.
+static TORN_DOWN: LazyLock<Regex> = LazyLock::new(|| {
+    fixed(concat!(
+        r#"^UnmountVolume\.TearDown succeeded for volume "([^"\s]*)" "#,
+        r#"(?:\(OuterVolumeSpecName: "[^"]*"\) )?pod "([0-9a-f-]+)" \(UID: "[0-9a-f-]+"\)\. "#
+    ))
+});
 /// Structured lines write the pod first, and quote what others may choose.
 static POD: LazyLock<Regex> = LazyLock::new(|| {
     fixed(
@@ -57,6 +67,17 @@ static POD: LazyLock<Regex> = LazyLock::new(|| {
 /// Older ones (`format.Pod`) say `NAME_NAMESPACE(UID)`.
 static OLD_POD: LazyLock<Regex> = LazyLock::new(|| {
     fixed(r#"^SyncLoop \([A-Z ]+, "api"\): "([a-z0-9.-]+)_([a-z0-9-]+)\(([0-9a-f-]+)\)"$"#)
+});
+/// A container has ended: what follows the pod is written by kubelet.
+static DIED: LazyLock<Regex> = LazyLock::new(|| {
+    fixed(
+        r#"^(?:"SyncLoop \(PLEG\): event for pod" pod="[^"\\]*" event=\{"ID":"[0-9a-f-]+",?"?|SyncLoop \(PLEG\): "[^"\\]*", event: &pleg\.PodLifecycleEvent\{ID:"[0-9a-f-]+", )"?Type"?:"ContainerDied""#,
+    )
+});
+static OLD_DIED: LazyLock<Regex> = LazyLock::new(|| {
+    fixed(
+        r#"^SyncLoop \(PLEG\): "([a-z0-9.-]+)_([a-z0-9-]+)\(([0-9a-f-]+)\)", event: &pleg\.PodLifecycleEvent\{"#,
+    )
 });
 static FAILED: LazyLock<Regex> = LazyLock::new(|| {
     fixed(concat!(
@@ -71,6 +92,15 @@ static PREFIX: LazyLock<Regex> = LazyLock::new(|| {
 static CALL: LazyLock<Regex> = LazyLock::new(|| {
     fixed(r"(?s)^(unlinkat|remove|umount:|.*\n *Output: umount:) (/.+): ([^:]+?)\.?\n*$")
 });
+/// What stands before a call on a CSI volume's mount point: kubelet's own after the driver's answer
+/// (`removeMountDir` in pkg/volume/csi), or one of the driver's, in whose error Go's words are common.
+static OF_CSI: LazyLock<Regex> = LazyLock::new(|| {
+    fixed(concat!(
+        r"(?s)^kubernetes\.io/csi: mounter\.TearDownAt failed(?:",
+        r" to clean mount dir \[[^\]]*\]: kubernetes\.io/csi: failed to remove dir \[[^\]]*\]",
+        r"|: rpc error: code = Internal desc =(?: [^/]*?:)??):? ((?:unlinkat|remove) /.*)$"
+    ))
+});
 
 fn fixed(pattern: &str) -> Regex {
     // A pattern that is no pattern does not pass the tests of this file.
@@ -82,9 +112,11 @@ fn fixed(pattern: &str) -> Regex {
 pub(super) fn parse(text: &str, now: Timestamp) -> Option<Entry> {
     let header = HEADER.captures(text)?;
     let message = text.get(header.get(0)?.end()..)?;
+    let written = || time(&header[1], &header[2], &header[3], now);
     let named = |namespace: &str, name: &str, uid: &str| {
         let (namespace, name) = (namespace.into(), name.into());
-        let named = Entry::Named { namespace, name, uid: uid.into() };
+        let ended = DIED.is_match(message).then(written).flatten();
+        let named = Entry::Named { namespace, name, uid: uid.into(), ended };
         is_pod_uid(uid.as_bytes()).then_some(named)
     };
     if let Some(found) = POD.captures(message) {
@@ -94,6 +126,14 @@ pub(super) fn parse(text: &str, now: Timestamp) -> Option<Entry> {
     if let Some(found) = OLD_POD.captures(message) {
         return named(&found[2], &found[1], &found[3]);
     }
+    if let Some(found) = OLD_DIED.captures(message) {
+        return named(&found[2], &found[1], &found[3]);
+    }
+    if let Some(found) = TORN_DOWN.captures(message) {
+        let (volume, uid) = (found[1].to_owned(), found[2].to_owned());
+        let known = is_pod_uid(uid.as_bytes());
+        return Some(Entry::TornDown { uid, volume, at: written()? }).filter(|_| known);
+    }
     let found = FAILED.captures(message)?;
     let (volume, uid) = (found[1].to_owned(), found[2].to_owned());
     let retry = go_time(&found[3]);
@@ -102,11 +142,17 @@ pub(super) fn parse(text: &str, now: Timestamp) -> Option<Entry> {
     // The header's time is in the zone of the node, which need not be the one that is ours.
     let before = found[4].parse::<SignedDuration>().ok();
     let by_retry = retry.zip(before).and_then(|(retry, before)| retry.checked_sub(before).ok());
-    let at = by_retry.or_else(|| time(&header[1], &header[2], &header[3], now))?;
+    let at = by_retry.or_else(written)?;
     let end = error.floor_char_boundary(ERROR_MAX);
     let error = error[..end].to_owned();
     let known = is_pod_uid(uid.as_bytes());
     known.then_some(Entry::Failed(Failed { uid, volume, at, retry, error }))
+}
+
+/// When a line that begins an entry was written.
+pub(super) fn written(line: &str, now: Timestamp) -> Option<Timestamp> {
+    let header = HEADER.captures(line)?;
+    time(&header[1], &header[2], &header[3], now)
 }
 
 /// Go's `time.Time.String`, up to the name of the zone.
@@ -137,11 +183,15 @@ fn unquoted(text: &str) -> String {
 
 /// The call that an error names, as Go writes a `PathError` and umount(8) its complaint.
 pub(super) fn named_call(error: &str) -> Option<NamedCall> {
+    let error =
+        OF_CSI.captures(error).map_or(error, |found| found.get(1).map_or("", |call| call.as_str()));
     let found = CALL.captures(error)?;
     let path = PathBuf::from(&found[2]);
-    let (call, outcome) = match &found[1] {
-        "unlinkat" | "remove" => (Call::Unlinkat, errno(&found[3])?),
-        _ => (Call::Umount2, (&found[3] == "target is busy").then_some(Errno::EBUSY)?),
+    let (call, outcome) = match (&found[1], &found[3]) {
+        // Go tells the error of the second of its two attempts, unless that is ENOTDIR (os.Remove).
+        ("unlinkat" | "remove", "directory not empty") => (Call::UnlinkatDir, Errno::ENOTEMPTY),
+        ("unlinkat" | "remove", words) => (Call::Unlinkat, errno(words)?),
+        (_, words) => (Call::Umount2, (words == "target is busy").then_some(Errno::EBUSY)?),
     };
     Some(NamedCall { call, path, outcome: Outcome(u16::try_from(outcome as i32).ok()?) })
 }
@@ -160,16 +210,36 @@ fn errno(words: &str) -> Option<Errno> {
     })
 }
 
-/// By kubelet's words (pkg/volume/csi: `newCsiDriverClient`, `loadVolumeData`) and gRPC's.
+/// By kubelet's words (pkg/volume/csi: `newCsiDriverClient`, `loadVolumeData`) and gRPC's: Unavailable is
+/// what the caller's side says when it cannot connect, DeadlineExceeded that two minutes were not enough
+/// (`csiTimeout`), and Aborted what the CSI specification prescribes while a call on the volume is pending.
 pub(super) fn complaint(error: &str) -> Option<Complaint> {
     let has = |words: &[&str]| words.iter().any(|words| error.contains(words));
-    if has(&["not found in the list of registered CSI drivers", "rpc error: code = Unavailable"]) {
+    if has(&["not found in the list of registered CSI drivers"]) {
         return Some(Complaint::NoDriver);
+    }
+    if has(&["rpc error: code = Unavailable"]) {
+        return Some(Complaint::DriverDown);
+    }
+    if has(&["rpc error: code = DeadlineExceeded", "rpc error: code = Aborted"]) {
+        return Some(Complaint::DriverHangs);
+    }
+    // After the driver's answer, kubelet up to 1.29 removes the directory (`removeMountDir`).
+    if has(&["TearDownAt failed to clean mount dir"]) && has(&["device or resource busy"]) {
+        return Some(Complaint::StillMounted);
     }
     if has(&["rpc error: code = "]) {
         return Some(Complaint::DriverError);
     }
     has(&["volume data file", "vol_data.json"]).then_some(Complaint::NoData)
+}
+
+/// A report as it is shown.
+pub(super) fn words(report: Report) -> &'static str {
+    match report {
+        Report::TornDown => "UnmountVolume.TearDown succeeded",
+        Report::ContainerEnded => "ContainerDied",
+    }
 }
 
 /// An error as it may be shown.
@@ -178,128 +248,5 @@ pub(super) fn shown(error: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const UID: &str = "0f0e0d0c-1111-4222-8333-444455556666";
-
-    fn now() -> Timestamp {
-        "2026-03-02T00:00:00Z".parse().unwrap()
-    }
-
-    fn named(namespace: &str, name: &str) -> Option<Entry> {
-        let (namespace, name) = (namespace.into(), name.into());
-        Some(Entry::Named { namespace, name, uid: UID.into() })
-    }
-
-    fn failed(error: &str) -> String {
-        format!(
-            "E0301 23:11:29.841398    7632 nestedpendingoperations.go:348] Operation for \
-             \"{{volumeName:kubernetes.io/empty-dir/{UID}-data podName:{UID} nodeName:}}\" failed. No \
-             retries permitted until 2026-03-01 23:12:33.841373347 +0000 UTC m=+132.550027554 \
-             (durationBeforeRetry 1m4s). Error: {error}"
-        )
-    }
-
-    #[test]
-    fn pods_are_named_in_the_lines_of_new_and_old_kubelets() {
-        let killing = format!(
-            "I0301 10:00:00.000001    77 kuberuntime_container.go:915] \"Killing container with a grace \
-             period\" pod=\"shop/cart-0\" podUID=\"{UID}\" containerName=\"main\""
-        );
-        assert_eq!(parse(&killing, now()), named("shop", "cart-0"));
-        let event = format!(
-            "I0301 10:00:00.000001    77 kubelet.go:2752] \"SyncLoop (PLEG): event for pod\" \
-             pod=\"shop/cart-0\" event={{\"ID\":\"{UID}\",\"Type\":\"ContainerDied\"}}"
-        );
-        assert_eq!(parse(&event, now()), named("shop", "cart-0"));
-        let old = format!(
-            "I0301 10:00:00.000001    77 kubelet.go:1900] SyncLoop (DELETE, \"api\"): \
-             \"cart-0_shop({UID})\""
-        );
-        assert_eq!(parse(&old, now()), named("shop", "cart-0"));
-    }
-
-    #[test]
-    fn what_others_choose_names_no_pod() {
-        let lines = [
-            format!("pod=\"kube-system/etcd\" podUID=\"{UID}\""),
-            format!(
-                "E0301 10:00:00.000001 7 x.go:1] \"failed\" err=\"/a/\\\" pod=\\\"kube-system/etcd\\\" \
-                 podUID=\\\"{UID}\\\"\""
-            ),
-            format!("I0301 10:00:00.000001 7 x.go:1] \"x\" pod=\"a b/c\" podUID=\"{UID}\""),
-            "I0301 10:00:00.000001 7 x.go:1] \"x\" pod=\"a/c\" podUID=\"0-0\"".to_owned(),
-        ];
-        for line in lines {
-            assert_eq!(parse(&line, now()), None, "{line}");
-        }
-    }
-
-    #[test]
-    fn a_failed_operation_says_when_and_when_next() {
-        let path = format!("/var/lib/kubelet/pods/{UID}/volumes/kubernetes.io~empty-dir/data/f");
-        let text = failed(&format!(
-            "UnmountVolume.TearDown failed for volume \"kubernetes.io/empty-dir/{UID}-data\" \
-             (UniqueName: \"x\") pod \"{UID}\" (UID: \"{UID}\") : unlinkat {path}: operation not permitted"
-        ));
-        let Some(Entry::Failed(failed)) = parse(&text, now()) else { panic!() };
-        let Failed { uid, volume, at, retry, error } = failed;
-        let before: Timestamp = "2026-03-01T23:11:29.841373347Z".parse().unwrap();
-        assert_eq!(at, before, "whatever the zone is");
-        assert_eq!((uid.as_str(), volume), (UID, format!("kubernetes.io/empty-dir/{UID}-data")));
-        assert_eq!(retry, "2026-03-01T23:12:33.841373347Z".parse().ok());
-        assert_eq!(error, format!("unlinkat {path}: operation not permitted"));
-        let call = named_call(&error).unwrap();
-        assert_eq!((call.call, call.path.to_str()), (Call::Unlinkat, Some(path.as_str())));
-        assert!(call.outcome.is(Errno::EPERM));
-    }
-
-    #[test]
-    fn errors_that_are_quoted_or_have_several_lines() {
-        let quoted = failed(&format!(
-            "\"UnmountVolume.TearDown failed for volume \\\"pv\\\" (UniqueName: \\\"x\\\") pod \
-             \\\"{UID}\\\" (UID: \\\"{UID}\\\") : kubernetes.io/csi: rpc error: code = NotFound\""
-        ));
-        let Some(Entry::Failed(Failed { error, .. })) = parse(&quoted, now()) else { panic!() };
-        assert_eq!(error, "kubernetes.io/csi: rpc error: code = NotFound");
-        assert_eq!(named_call(&error), None);
-        let umount = failed(&format!(
-            "UnmountVolume.TearDown failed for volume \"x\" (UniqueName: \"x\") pod \"{UID}\" (UID: \
-             \"{UID}\") : unmount failed: exit status 32\nUnmounting arguments: /k/data\nOutput: umount: \
-             /k/data: target is busy.\n\n"
-        ));
-        let Some(Entry::Failed(Failed { error, .. })) = parse(&umount, now()) else { panic!() };
-        let call = named_call(&error).unwrap();
-        assert_eq!((call.call, call.path.to_str()), (Call::Umount2, Some("/k/data")));
-        assert!(!shown(&error).contains('\n') && shown("a\u{1b}[2J\nb") == r"a\x1b[2J b");
-    }
-
-    #[test]
-    fn a_complaint_is_known_by_its_words() {
-        let missing = "driver name x not found in the list of registered CSI drivers";
-        assert_eq!(complaint(missing), Some(Complaint::NoDriver));
-        let unavailable = "rpc error: code = Unavailable desc = dial unix";
-        assert_eq!(complaint(unavailable), Some(Complaint::NoDriver));
-        let not_found = "rpc error: code = NotFound desc = gone";
-        assert_eq!(complaint(not_found), Some(Complaint::DriverError));
-        let no_data = "unmounter failed to load volume data file [/k]: EOF";
-        assert_eq!(complaint(no_data), Some(Complaint::NoData));
-        assert_eq!(complaint("unlinkat /k/f: operation not permitted"), None);
-    }
-
-    #[test]
-    fn a_year_is_the_last_that_fits() {
-        let at = |month: &str, day: &str| time(month, day, "00:00:00.000000", now()).unwrap();
-        assert!(
-            at("03", "01") < now() && at("03", "01").as_second() > now().as_second() - 100_000 * 2
-        );
-        assert!(at("12", "31") < now(), "last year's");
-    }
-
-    #[test]
-    fn an_entry_begins_with_a_header() {
-        assert!(begins("E0301 10:00:00.000001    7 x.go:1] y"));
-        assert!(!begins("Output: umount: /k/data: target is busy."));
-    }
-}
+#[path = "klog_tests.rs"]
+mod tests;

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::{helper::ask_in_parts, namespaces, thread};
 use crate::{
     identity::{on_host, roots::running_kubelets},
-    model::said::{NamedCall, Said},
+    model::said::{Heard, NamedCall, Said},
     proc,
     query::NoAnswer,
 };
@@ -27,8 +27,10 @@ pub(in crate::state) use read::ReadLog;
 pub(crate) struct Logs {
     /// Pods by name.
     pub(crate) pods: Vec<NamedPod>,
-    /// Failed attempts, the oldest first.
+    /// Attempts and what else is reported, the oldest first.
     pub(crate) attempts: Vec<Attempt>,
+    /// From when on they were read.
+    pub(crate) heard: Vec<Heard>,
     /// Each log; an error says why it could not be read.
     pub(crate) places: Vec<Result<String, String>>,
 }
@@ -41,7 +43,7 @@ pub(crate) struct NamedPod {
     pub(crate) uid: String,
 }
 
-/// A failed attempt, and the process that says so.
+/// An attempt, or another report, and the process that says so.
 #[derive(Clone, Debug)]
 pub(crate) struct Attempt {
     /// The kubelet that wrote it. Its attempts are those of the process that runs now, or of one before.
@@ -60,6 +62,7 @@ pub(crate) fn read(host_root: &std::path::Path) -> Logs {
         let question = ReadLog { host_root: PathBuf::from(host_root), pid, now: Timestamp::now() };
         let place = ask_in_parts(question, |part| match part {
             read::Part::Pods(pods) => logs.pods.extend(pods),
+            read::Part::Heard(heard) => logs.heard.push(heard),
             read::Part::Attempts(attempts) => {
                 let whole = |(said, call)| Attempt { pid, caller, said, call };
                 logs.attempts.extend(attempts.into_iter().map(whole));

@@ -16,12 +16,13 @@ use super::{
     place,
 };
 use crate::{
-    model::said::{NamedCall, Said},
+    model::said::{Heard, NamedCall, Report, Said},
     state::helper::{Question, Teller},
 };
 
-/// Attempts that are told, the last ones: several of each of many pods.
-const ATTEMPTS: usize = 256;
+/// Attempts and reports that are told, the last ones: several of each of many pods. A pod that goes in
+/// good health has one of each volume and container.
+const ATTEMPTS: usize = 2048;
 /// Pods that are told.
 const PODS: usize = 4096;
 /// Longest entry that is read as one.
@@ -41,6 +42,8 @@ pub(in crate::state) enum Part {
     Pods(Vec<NamedPod>),
     /// What is said, and the call that it names.
     Attempts(Vec<(Said, Option<NamedCall>)>),
+    /// From when on.
+    Heard(Heard),
 }
 
 impl Question for ReadLog {
@@ -54,8 +57,11 @@ impl Question for ReadLog {
         let source = format!("log of kubelet (pid {}), {}", self.pid, place.name);
         let found = search(place.text, self.now).with_context(|| place.name.clone())?;
         tell.part(&Part::Pods(found.pods.into_iter().collect()))?;
-        let attempts = found.attempts.into_iter().map(|failed| attempt(&source, failed));
+        let attempts = found.attempts.into_iter().map(|entry| attempt(&source, entry));
         tell.part(&Part::Attempts(attempts.collect()))?;
+        if let Some(since) = found.since {
+            tell.part(&Part::Heard(Heard { source: source.clone(), since, until: self.now }))?;
+        }
         Ok(source)
     }
 }
@@ -63,10 +69,36 @@ impl Question for ReadLog {
 #[derive(Default)]
 struct Found {
     pods: HashSet<NamedPod>,
-    attempts: VecDeque<Failed>,
+    attempts: VecDeque<Told>,
+    /// All attempts since then are known.
+    since: Option<Timestamp>,
 }
 
-fn attempt(source: &str, failed: Failed) -> (Said, Option<NamedCall>) {
+/// What is told of a pod.
+enum Told {
+    Failed(Failed),
+    Reported { uid: String, volume: String, at: Timestamp, report: Report },
+}
+
+impl Told {
+    fn at(&self) -> Timestamp {
+        match self {
+            Self::Failed(failed) => failed.at,
+            Self::Reported { at, .. } => *at,
+        }
+    }
+}
+
+fn attempt(source: &str, told: Told) -> (Said, Option<NamedCall>) {
+    let failed = match told {
+        Told::Failed(failed) => failed,
+        Told::Reported { uid, volume, at, report } => {
+            let (text, volume) = (klog::words(report).into(), klog::shown(&volume));
+            let (report, source) = (Some(report), source.into());
+            let (retry, complaint, times) = (None, None, 1);
+            return (Said { uid, volume, at, retry, complaint, report, text, source, times }, None);
+        }
+    };
     let Failed { uid, volume, at, retry, error } = failed;
     let call = klog::named_call(&error);
     let complaint = klog::complaint(&error);
@@ -78,6 +110,7 @@ fn attempt(source: &str, failed: Failed) -> (Said, Option<NamedCall>) {
             at,
             retry,
             complaint,
+            report: None,
             text,
             source: source.into(),
             times: 1,
@@ -94,6 +127,7 @@ fn search(text: impl Read, now: Timestamp) -> Result<Found> {
         let line = line?;
         let line = String::from_utf8_lossy(&line);
         if klog::begins(&line) {
+            found.since = found.since.or_else(|| klog::written(&line, now));
             take(&mut found, &entry, now);
             entry.clear();
         }
@@ -107,18 +141,30 @@ fn search(text: impl Read, now: Timestamp) -> Result<Found> {
 }
 
 fn take(found: &mut Found, entry: &str, now: Timestamp) {
-    match klog::parse(entry.trim_end(), now) {
-        Some(Entry::Named { namespace, name, uid }) if found.pods.len() < PODS => {
-            found.pods.insert(NamedPod { namespace, name, uid });
-        }
-        Some(Entry::Failed(failed)) => {
-            if found.attempts.len() >= ATTEMPTS {
-                found.attempts.pop_front();
+    let told = match klog::parse(entry.trim_end(), now) {
+        Some(Entry::Named { namespace, name, uid, ended }) => {
+            let ended = ended.map(|at| {
+                let (uid, volume) = (uid.clone(), String::new());
+                Told::Reported { uid, volume, at, report: Report::ContainerEnded }
+            });
+            if found.pods.len() < PODS {
+                found.pods.insert(NamedPod { namespace, name, uid });
             }
-            found.attempts.push_back(failed);
+            ended
         }
-        _ => {}
+        Some(Entry::Failed(failed)) => Some(Told::Failed(failed)),
+        Some(Entry::TornDown { uid, volume, at }) => {
+            Some(Told::Reported { uid, volume, at, report: Report::TornDown })
+        }
+        None => None,
+    };
+    let Some(told) = told else { return };
+    if found.attempts.len() >= ATTEMPTS
+        && let Some(forgotten) = found.attempts.pop_front()
+    {
+        found.since = found.since.max(Some(forgotten.at()));
     }
+    found.attempts.push_back(told);
 }
 
 #[cfg(test)]
@@ -150,6 +196,8 @@ mod tests {
         }
         let found = search(log.as_bytes(), Timestamp::now()).unwrap();
         assert_eq!((found.attempts.len(), found.pods.len()), (ATTEMPTS, 1));
+        let first = found.attempts.front().unwrap().at();
+        assert!(found.since.is_some_and(|since| since <= first), "{:?} {first}", found.since);
         let last = found.attempts.into_iter().next_back().unwrap();
         let (said, call) = attempt("log", last);
         assert_eq!(call.unwrap().path, PathBuf::from("/k/data"));

@@ -176,7 +176,10 @@ mod tests {
                 directory: Path::new("/k/pods").join(&uid),
                 uid,
                 started: true,
+                before_boot: false,
                 populated: None,
+                changed: None,
+                volume_removed: None,
                 volumes: vec![crate::model::node::VolumeState {
                     target_id: 0,
                     target: Target::unknown().into(),

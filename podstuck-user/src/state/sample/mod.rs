@@ -1,8 +1,11 @@
 //! What the node looks like, again and again. A thread of its own looks, because a look may take as
 //! long as a sick node makes it take: nobody waits for it, and a sample that is late is simply late.
 
+mod bundles;
 mod cgroups;
 mod device_mounts;
+mod driver_process;
+mod drivers;
 mod freezer;
 mod hierarchies;
 mod late;
@@ -24,7 +27,8 @@ use anyhow::{Context, Result};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::watch;
 
-use crate::{clock, identity::on_host, model::node::NodeSample};
+use crate::{clock, identity::on_host, model::node::NodeSample, proc};
+use bundles::BundleCollector;
 use cgroups::CgroupCollector;
 use device_mounts::DeviceMounts;
 use hierarchies::Hierarchies;
@@ -118,6 +122,7 @@ struct Collector {
     pods: PodCollector,
     hierarchies: Hierarchies,
     cgroups: CgroupCollector,
+    bundles: BundleCollector,
     spaces: SpaceCollector,
 }
 
@@ -130,6 +135,7 @@ impl Collector {
             pods: PodCollector::default(),
             hierarchies: Hierarchies::default(),
             cgroups: CgroupCollector::default(),
+            bundles: BundleCollector::default(),
             spaces: SpaceCollector::default(),
         }
     }
@@ -139,12 +145,29 @@ impl Collector {
         let mounts = self.mounts.sample();
         let (views, kubelets) = views::all(&mounts);
         self.hierarchies.refresh(&on_host(&self.places.host_root, Path::new("/sys/fs/cgroup")));
+        let kubelet_since = views::since(&kubelets);
         let pods = self.pods.sample(&self.places, &mounts, &views, &self.hierarchies);
         let cgroups = self.cgroups.sample(&self.places.only, &self.hierarchies, &pods);
+        let rootfs = self.bundles.sample(&self.places.only, &views);
         let spaces = self.spaces.sample(&self.places, &views);
         let mounts = self.device_mounts.of(&mounts);
+        let is_stopped =
+            |pid: &u32| proc::stat(*pid, *pid).is_some_and(|(state, _)| proc::is_stopped(state));
+        let stopped = kubelets.iter().copied().filter(is_stopped).collect();
         let rest = EVERY.max(worked().saturating_sub(before) * REST);
         let at = clock::now();
-        NodeSample { at, begun, rest, mounts, kubelets, pods, cgroups, spaces }
+        NodeSample {
+            at,
+            begun,
+            rest,
+            mounts,
+            kubelets,
+            stopped,
+            kubelet_since,
+            pods,
+            cgroups,
+            rootfs,
+            spaces,
+        }
     }
 }

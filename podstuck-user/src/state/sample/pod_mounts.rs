@@ -22,17 +22,7 @@ pub(super) fn by_pod(views: &[View]) -> HashMap<&[u8], Vec<(PathBuf, Mounted)>> 
     for view in views {
         for mount in &view.mounts.all {
             let Some((uid, below)) = in_pod(&mount.point) else { continue };
-            let mounted = Mounted {
-                point: mount.point.clone(),
-                id: mount.id,
-                what: mount.describe(),
-                device: mount.device,
-                root: mount.root.clone(),
-                shared: mount.shared.is_some(),
-                namespace: view.namespace,
-                pid: view.pid,
-                source: view.mounts.source.clone(),
-            };
+            let mounted = view.mounted(mount);
             pods.entry(uid).or_default().push((below, mounted));
         }
     }

@@ -9,6 +9,8 @@ use std::{
 
 use super::{
     Only, Places,
+    drivers::{Drivers, Sight},
+    freezer::Freezers,
     hierarchies::Hierarchies,
     pod_mounts::{Elsewhere, by_pod},
     views::View,
@@ -23,7 +25,7 @@ use crate::{
     state::{
         helper,
         pod_dirs::{PodOnDisk, ReadPods, RootOnDisk},
-        sockets,
+        sockets::{self, Listener},
     },
 };
 
@@ -32,6 +34,7 @@ use crate::{
 pub(super) struct PodCollector {
     /// By root. What was read last is believed while the disk does not answer.
     roots: BTreeMap<PathBuf, RootOnDisk>,
+    drivers: Drivers,
 }
 
 impl PodCollector {
@@ -46,7 +49,8 @@ impl PodCollector {
         self.read(places, views);
         let elsewhere = Elsewhere::new(node, views);
         let mounts = by_pod(views);
-        let mut listening = OnceListening::default();
+        let listening = OnceListening::default();
+        let freezers = Freezers::among(cgroups.trees());
         let mut seen = HashSet::new();
         let mut pods = Vec::new();
         for (root, on_disk) in &self.roots {
@@ -61,18 +65,38 @@ impl PodCollector {
                 if let Only::Below(directory) = &places.only {
                     volumes.retain(|volume| volume.path.starts_with(directory));
                 }
-                for csi in volumes.iter_mut().filter_map(|volume| volume.csi.as_mut()) {
-                    csi.registration = registration(csi, &on_disk.registered, &mut listening);
-                }
                 // Where kubelet makes no groups for pods, a container is known by its mounts.
                 let unknown =
                     !cgroups.knows(&pod.uid) && mounted.iter().any(|(_, m)| elsewhere.has(m));
                 let populated = if unknown { None } else { cgroups.populated(&pod.uid) };
+                for volume in &mut volumes {
+                    let Some(csi) = &mut volume.csi else { continue };
+                    csi.registration = registration(csi, &on_disk.registered, &listening);
+                    csi.registry_changed = on_disk
+                        .registry_changed
+                        .filter(|_| csi.registration == Registration::Absent);
+                    // Of a pod that runs, nobody asks it.
+                    if csi.registration == Registration::Listening
+                        && populated == Some(false)
+                        && let VolumeData::Known { driver, .. } = &csi.data
+                        && let Some(mount) = volume.mounts.last()
+                    {
+                        let has_usual = on_disk.drivers.iter().any(|name| *name == **driver);
+                        let listening = listening.all();
+                        let sight = Sight { node, views, listening, freezers: &freezers };
+                        csi.driver =
+                            self.drivers.look(sight, &csi.socket, (driver, has_usual), mount);
+                    }
+                }
+                let times = &pod.times;
                 pods.push(PodState {
                     uid: pod.uid.clone(),
                     directory: root.join("pods").join(&pod.uid),
-                    started: pod.started.is_some_and(|started| started >= booted()),
+                    started: times.started.is_some_and(|started| started >= booted()),
+                    before_boot: times.started.is_some_and(|started| started < booted()),
                     populated,
+                    changed: times.changed,
+                    volume_removed: times.volume_removed,
                     volumes,
                 });
             }
@@ -111,24 +135,30 @@ impl PodCollector {
             let known = self.roots.entry(root).or_default();
             known.pods.append(&mut answer.pods);
             known.registered.append(&mut answer.registered);
+            known.drivers.append(&mut answer.drivers);
+            known.registry_changed = known.registry_changed.max(answer.registry_changed);
         }
     }
 }
 
 /// Asked only when a driver's socket is there, and then once.
 #[derive(Default)]
-struct OnceListening(OnceLock<HashSet<PathBuf>>);
+struct OnceListening(OnceLock<Vec<Listener>>);
 
 impl OnceListening {
-    fn on(&mut self, socket: &Path) -> bool {
-        sockets::is_listened_to(socket, self.0.get_or_init(sockets::listening))
+    fn all(&self) -> &[Listener] {
+        self.0.get_or_init(sockets::listening)
+    }
+
+    fn on(&self, socket: &Path) -> bool {
+        sockets::listener_on(socket, self.all()).is_some()
     }
 }
 
 fn registration(
     csi: &CsiState,
     registered: &[OsString],
-    listening: &mut OnceListening,
+    listening: &OnceListening,
 ) -> Registration {
     if !matches!(csi.data, VolumeData::Known { .. }) {
         return Registration::Unknown;
@@ -154,6 +184,8 @@ fn join(root: &Path, pod: &PodOnDisk, mounted: &[(PathBuf, Mounted)]) -> Vec<Vol
                 data: data.clone(),
                 socket: root.join("plugins_registry").join(format!("{driver}-reg.sock")),
                 registration: Registration::Unknown,
+                registry_changed: None,
+                driver: None,
             }
         });
         VolumeState {
@@ -185,13 +217,15 @@ mod tests {
             data,
             socket: "/k/plugins_registry/d-reg.sock".into(),
             registration: Registration::Unknown,
+            registry_changed: None,
+            driver: None,
         };
         let known =
             VolumeData::Known { driver: "d".into(), handle: "h".into(), lifecycle: String::new() };
-        let mut nobody = OnceListening(OnceLock::from(HashSet::new()));
-        let mut of = |data, names: &[&str]| {
+        let nobody = OnceListening(OnceLock::from(Vec::new()));
+        let of = |data, names: &[&str]| {
             let names: Vec<OsString> = names.iter().map(OsString::from).collect();
-            registration(&csi(data), &names, &mut nobody)
+            registration(&csi(data), &names, &nobody)
         };
         assert_eq!(of(known.clone(), &[]), Registration::Absent);
         assert_eq!(of(known, &["e-reg.sock", "d-reg.sock"]), Registration::Deaf);

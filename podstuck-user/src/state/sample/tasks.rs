@@ -60,6 +60,7 @@ fn thread(pid: u32, tid: u32, group: &Path) -> Option<Task> {
         killed: killed && ends,
         exiting: exiting && ends,
         started: number(19)?,
+        woken: None,
         wait_channel: None,
         stack: Vec::new(),
         directory: None,
@@ -80,9 +81,17 @@ fn says_dumping(status: &str) -> bool {
     told.is_some_and(|told| told.trim() == "1")
 }
 
+/// How often a thread went to sleep, and so was woken, by its `status`.
+fn woken(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
+    line.trim().parse().ok()
+}
+
 fn details(task: &mut Task) {
     let place = PathBuf::from(format!("/proc/{}/task/{}", task.pid, task.tid));
     let text = |name| fs::read(place.join(name)).ok();
+    let status = text("status").unwrap_or_default();
+    task.woken = woken(&String::from_utf8_lossy(&status));
     let channel = text("wchan").map(|name| safe(&name).into_owned());
     task.wait_channel = channel.filter(|name| !name.is_empty() && name != "0");
     let stack = text("stack").unwrap_or_default();
@@ -112,6 +121,14 @@ mod tests {
         }
         assert_eq!(read(child.id(), Path::new("/g")), None);
         child.wait().unwrap();
+    }
+
+    #[test]
+    fn how_often_a_thread_was_woken_is_told() {
+        assert_eq!(woken("Name:\tx\nvoluntary_ctxt_switches:\t12\n"), Some(12));
+        assert_eq!(woken("nonvoluntary_ctxt_switches:\t9\n"), None);
+        let own = fs::read_to_string("/proc/thread-self/status").unwrap();
+        assert!(woken(&own).is_some());
     }
 
     #[test]

@@ -5,8 +5,14 @@ use std::{path::Path, sync::Arc};
 
 use crate::{
     identity::roots::running_kubelets,
-    model::mounts::{Mounts, NodeMounts},
-    state::namespaces,
+    model::{
+        file_system::is_fuse,
+        mounts::{Mount, Mounts, NodeMounts},
+        node::Mounted,
+        time::Monotonic,
+    },
+    proc,
+    state::{namespaces, thread::since_boot},
 };
 
 /// A mount namespace in which kubelet runs, or the host's.
@@ -18,6 +24,24 @@ pub(super) struct View {
     pub(super) namespace: u32,
     /// What is mounted there.
     pub(super) mounts: Arc<Mounts>,
+}
+
+impl View {
+    /// A mount as it is seen here.
+    pub(super) fn mounted(&self, mount: &Mount) -> Mounted {
+        Mounted {
+            point: mount.point.clone(),
+            id: mount.id,
+            what: mount.describe(),
+            is_fuse: is_fuse(&mount.fs_type),
+            device: mount.device,
+            root: mount.root.clone(),
+            shared: mount.shared.is_some(),
+            namespace: self.namespace,
+            pid: self.pid,
+            source: self.mounts.source.clone(),
+        }
+    }
 }
 
 /// The host's view, and those of kubelets that have others; with the kubelets.
@@ -35,6 +59,11 @@ pub(super) fn all(node: &NodeMounts) -> (Vec<View>, Vec<u32>) {
         }
     }
     (views, kubelets)
+}
+
+/// When the last of these processes was started.
+pub(super) fn since(pids: &[u32]) -> Option<Monotonic> {
+    pids.iter().filter_map(|pid| proc::started(*pid)).max().map(since_boot)
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ pub(crate) static FUSE_DAEMON_HUNG: Cause = Cause {
         "abort the connection, then `umount`",
         "every request fails with ECONNABORTED, and what the server had not written is lost",
     )],
-    tried: &[TriedWith::Lab],
+    tried: &[TriedWith::Lab, TriedWith::RealKubelet],
     source: &["linux fs/fuse/dev.c, request_wait_answer"],
 };
 

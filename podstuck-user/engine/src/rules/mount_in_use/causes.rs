@@ -30,7 +30,7 @@ pub(crate) static HELD_BY_PROCESS: Cause = Cause {
         like("leaked-superblock-blocks-device", "the unmount fails; there it succeeds"),
     ],
     ways_out: &[way("stop it, or its service", "whoever needs the process misses it")],
-    tried: &[TriedWith::Lab],
+    tried: &[TriedWith::Lab, TriedWith::RealKubelet],
     source: &["linux fs/namespace.c, do_umount", "linux fs/pnode.c, propagate_mount_busy"],
 };
 
@@ -70,11 +70,13 @@ pub(crate) static SHIM_ROOTFS_BUSY: Cause = Cause {
     stage: Stage::Containers,
     kind: Kind::Cause,
     meaning: "The container has ended, and its shim cannot unmount the root file system, because \
-        somebody on the host uses it: a scanner, a debugger, a shell that went in there. The shim \
+        somebody on the host uses it: a scanner, a debugger, a shell that went in there, or something \
+        is mounted in it. The shim \
         tries 50 times at 50 ms, gives up, and is asked again.",
     confirmed_by: &[
-        "umount2 on the bundle's rootfs fails with EBUSY many times in a row, called by the shim",
-        "a process holds an object on that mount",
+        "umount2 on the bundle's rootfs fails with EBUSY many times in a row, called by the shim; or its \
+         container has ended, and it is still mounted",
+        "a process holds an object on that mount, or something is mounted on it",
     ],
     log: log("containerd", "failed to cleanup rootfs mount"),
     look_alikes: &[
@@ -82,6 +84,6 @@ pub(crate) static SHIM_ROOTFS_BUSY: Cause = Cause {
         like("shim-or-containerd-state-lost", "the shim is there and tries to unmount"),
     ],
     ways_out: &[way("stop the user", "whoever needs the process misses it")],
-    tried: &[TriedWith::RealRuntime],
+    tried: &[TriedWith::RealRuntime, TriedWith::RealKubelet],
     source: &["containerd core/mount/mount_linux.go, unmount: EBUSY is tried 50 times"],
 };

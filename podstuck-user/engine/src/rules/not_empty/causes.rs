@@ -25,7 +25,7 @@ pub(crate) static DATA_UNDER_MOUNT: Cause = Cause {
         like("nfs-silly-rename", "no entry is named .nfs..."),
     ],
     ways_out: &[way("move them away", "low: they may be the only copy, so do not delete them")],
-    tried: &[TriedWith::Lab],
+    tried: &[TriedWith::Lab, TriedWith::RealKubelet],
     source: &["kubernetes pkg/volume/csi/csi_mounter.go, removeMountDir"],
 };
 

@@ -81,7 +81,7 @@ pub(crate) static FROZEN_V1: Cause = Cause {
         like("cgroup-populated-leftover", "the group is frozen"),
     ],
     ways_out: &[way("thaw the cgroup", "what was paused on purpose runs on as well")],
-    tried: &[TriedWith::Lab],
+    tried: &[TriedWith::Lab, TriedWith::RealKubelet],
     source: &["linux kernel/cgroup/legacy_freezer.c"],
 };
 

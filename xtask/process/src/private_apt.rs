@@ -10,19 +10,19 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use podstuck_process as process;
+use crate as process;
 
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 /// An apt of our own.
-pub(crate) struct PrivateApt {
+pub struct PrivateApt {
     folder: PathBuf,
     mirror: String,
 }
 
 impl PrivateApt {
     /// An apt that keeps its files in `folder` and asks the machine's own mirror of Debian.
-    pub(crate) fn new(folder: PathBuf) -> Result<Self> {
+    pub fn new(folder: PathBuf) -> Result<Self> {
         if process::find("apt-get").is_none() {
             bail!("this machine has no apt");
         }
@@ -36,13 +36,7 @@ impl PrivateApt {
 
     /// Downloads a package from one suite, at a version given as a pattern, and unpacks it into
     /// the folder `unpacked`, which is made anew.
-    pub(crate) fn unpack(
-        &self,
-        suite: &str,
-        package: &str,
-        version: &str,
-        unpacked: &Path,
-    ) -> Result<()> {
+    pub fn unpack(&self, suite: &str, package: &str, version: &str, unpacked: &Path) -> Result<()> {
         let pool = self.folder.join("pool");
         // What an earlier try left must not be mistaken for this one's package.
         for folder in [pool.as_path(), unpacked] {
@@ -65,20 +59,20 @@ impl PrivateApt {
     }
 
     /// Gets the package indexes of these suites, and of no others.
-    pub(crate) fn update(&self, suites: &[&str]) -> Result<()> {
-        self.configure(suites)?;
+    pub fn update(&self, suites: &[&str]) -> Result<()> {
+        self.configure("deb", suites)?;
         process::output(self.apt_get().arg("update")).map(drop)
     }
 
     /// The names of all packages that begin with this.
-    pub(crate) fn names(&self, prefix: &str) -> Result<Vec<String>> {
+    pub fn names(&self, prefix: &str) -> Result<Vec<String>> {
         let mut command = Command::new("apt-cache");
         command.arg("-c").arg(self.settings()).args(["pkgnames", prefix]).env("LC_ALL", "C");
         Ok(process::output(&mut command)?.lines().map(str::to_owned).collect())
     }
 
     /// The files that hold these packages' newest versions, which is part of their names.
-    pub(crate) fn files(&self, packages: &[String]) -> Result<Vec<String>> {
+    pub fn files(&self, packages: &[String]) -> Result<Vec<String>> {
         let uris =
             process::output(self.apt_get().args(["download", "--print-uris"]).args(packages))?;
         let files: Vec<String> = uris.lines().filter_map(file_of_uri).map(str::to_owned).collect();
@@ -89,7 +83,7 @@ impl PrivateApt {
     }
 
     /// Downloads packages and unpacks them all into one folder.
-    pub(crate) fn unpack_all(&self, packages: &[String], unpacked: &Path) -> Result<()> {
+    pub fn unpack_all(&self, packages: &[String], unpacked: &Path) -> Result<()> {
         let pool = unpacked.join("pool");
         fs::create_dir_all(&pool).with_context(|| format!("cannot create {}", pool.display()))?;
         process::output(self.apt_get().arg("download").args(packages).current_dir(&pool))?;
@@ -102,8 +96,35 @@ impl PrivateApt {
         fs::remove_dir_all(&pool).with_context(|| format!("cannot remove {}", pool.display()))
     }
 
-    /// Writes apt's settings for these suites.
-    fn configure(&self, suites: &[&str]) -> Result<()> {
+    /// The newest version of a source package in a suite.
+    pub fn source_version(&self, suite: &str, package: &str) -> Result<String> {
+        self.configure("deb-src", &[suite])?;
+        process::output(self.apt_get().arg("update"))?;
+        let mut command = Command::new("apt-cache");
+        command.arg("-c").arg(self.settings()).args(["showsrc", package]).env("LC_ALL", "C");
+        let records = process::output(&mut command)?;
+        let version = records.lines().find_map(|line| line.strip_prefix("Version: "));
+        Ok(version.with_context(|| format!("{suite} has no source of {package}"))?.to_owned())
+    }
+
+    /// Downloads the source of a package and unpacks it into a folder of its own below `folder`, which
+    /// is made anew; where it is then. The version has been asked for.
+    pub fn source(&self, package: &str, folder: &Path) -> Result<PathBuf> {
+        if folder.exists() {
+            fs::remove_dir_all(folder)
+                .with_context(|| format!("cannot remove {}", folder.display()))?;
+        }
+        let cannot = || format!("cannot read {}", folder.display());
+        fs::create_dir_all(folder)
+            .with_context(|| format!("cannot create {}", folder.display()))?;
+        process::output(self.apt_get().arg("source").arg(package).current_dir(folder))?;
+        let entries = fs::read_dir(folder).with_context(cannot)?;
+        let mut folders = entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir());
+        folders.next().with_context(|| format!("apt-get unpacked nothing in {}", folder.display()))
+    }
+
+    /// Writes apt's settings for these suites: `deb` for their packages, `deb-src` for the sources.
+    fn configure(&self, kind: &str, suites: &[&str]) -> Result<()> {
         let [lists, cache] = ["lists", "cache"].map(|name| self.folder.join(name));
         for folder in [lists.join("partial"), cache.join("archives/partial")] {
             fs::create_dir_all(&folder)
@@ -112,7 +133,7 @@ impl PrivateApt {
         let sources = self.folder.join("sources.list");
         let lines: String = suites
             .iter()
-            .map(|suite| format!("deb [signed-by={KEYRING}] {} {suite} main\n", self.mirror))
+            .map(|suite| format!("{kind} [signed-by={KEYRING}] {} {suite} main\n", self.mirror))
             .collect();
         fs::write(&sources, lines)
             .with_context(|| format!("cannot write {}", sources.display()))?;

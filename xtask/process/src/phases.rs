@@ -4,18 +4,21 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 /// The parts so far, in their order.
-pub(crate) struct Phases {
+pub struct Phases {
     begun: Instant,
     done: Vec<(String, Duration)>,
 }
 
-impl Phases {
-    pub(crate) fn new() -> Self {
+impl Default for Phases {
+    /// None yet.
+    fn default() -> Self {
         Self { begun: Instant::now(), done: Vec::new() }
     }
+}
 
+impl Phases {
     /// Does a part of the work, says its name before it, and notes its time however it ends.
-    pub(crate) fn run<T>(&mut self, name: &str, work: impl FnOnce() -> T) -> T {
+    pub fn run<T>(&mut self, name: &str, work: impl FnOnce() -> T) -> T {
         println!("== {name}");
         let begun = Instant::now();
         let result = work();
@@ -43,7 +46,7 @@ mod tests {
 
     #[test]
     fn each_part_is_named_with_its_time() {
-        let mut phases = Phases::new();
+        let mut phases = Phases::default();
         assert_eq!(phases.run("building", || 3), 3);
         phases.run("testing", || ());
         assert_eq!(phases.to_string(), "took 0 s: building 0 s, testing 0 s");

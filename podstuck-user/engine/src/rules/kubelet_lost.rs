@@ -1,0 +1,76 @@
+//! kubelet was started anew, and does not know the volume any more.
+
+use crate::{
+    cause::{Cause, CauseId, Kind, id, like, log, way},
+    model::{diagnosis::Stage, evidence::Source, path::safe},
+    rules::{
+        not_attempted::Suspect,
+        not_attempted_words::{UMOUNT_RISK, umount},
+        standing::minutes,
+    },
+    tracker::Context,
+    verdict::Draft,
+};
+
+/// What it knew was in its memory only.
+pub(crate) static KUBELET_LOST: Cause = Cause {
+    id: CauseId::new("kubelet-restart-lost-volume"),
+    title: "kubelet was restarted and does not know the volume any more",
+    stage: Stage::Volumes,
+    kind: Kind::Cause,
+    meaning: "kubelet keeps which volumes are mounted in its memory, and finds them again at its start by \
+        their directories. What it does not find it never unmounts: a volume whose secret or claim is gone, \
+        or whose plugin could not be asked just then. The pod waits for it.",
+    confirmed_by: &[
+        "kubelet was started after the pod's containers had ended",
+        "its log, from its start on, has no attempt to unmount the volume",
+        "the volume is mounted, and nobody unmounts it",
+    ],
+    log: log("kubelet", "nothing with the pod's UID and UnmountVolume since its start"),
+    look_alikes: &[
+        like("csi-driver-lost-publish-state", "kubelet does not ask the driver"),
+        like("unmount-not-attempted", "kubelet was started after the pod's end"),
+    ],
+    ways_out: &[
+        way("restart kubelet once more, when the plugin and the volume's secrets are there", ""),
+        way("`umount` the path by hand", UMOUNT_RISK),
+    ],
+    tried: &[],
+    source: &["kubernetes pkg/kubelet/volumemanager/reconciler/reconstruct.go"],
+};
+
+pub(crate) fn cause() -> &'static Cause {
+    &KUBELET_LOST
+}
+
+pub(crate) fn words(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>) {
+    if let Some(since) = suspect.kubelet_since {
+        let fact = format!("kubelet was started {} ago", minutes(suspect.at, since));
+        draft.fact_since(fact, Source::proc("/proc"), since);
+    }
+    if let Some((since, log)) = suspect.no_error_since {
+        draft.fact_since(
+            "since then kubelet has neither unmounted the volume nor failed to",
+            Source::Log(log.to_owned()),
+            since,
+        );
+    }
+    draft.explanation = "kubelet was started after the pod's containers had ended, and does not know this \
+        volume: it finds volumes again by their directories, and gives up on one whose plugin, secret or \
+        claim is not there at that moment. So it waits for a volume that it never unmounts."
+        .into();
+    draft.remedy(
+        "systemctl restart kubelet",
+        "low: containers go on, and kubelet looks for the volumes again. Useful only when what it missed is \
+         there now: the CSI driver, the volume's secret and claim",
+    );
+    umount(context, draft, suspect, UMOUNT_RISK);
+    draft.rule_out(id!("csi-driver-lost-publish-state"), "kubelet does not ask the driver");
+    draft.rule_out(id!("unmount-not-attempted"), "kubelet was started after the pod's end");
+    if !suspect.is_going() {
+        let uid = safe(suspect.pod.uid.as_bytes());
+        draft
+            .remedy(format!("kubectl get pods --all-namespaces -o yaml | grep -B 9 {uid}"), "none");
+        draft.doubt("whether the pod is to go: it may never have had tokens");
+    }
+}

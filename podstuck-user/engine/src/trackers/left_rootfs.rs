@@ -1,0 +1,119 @@
+//! Root file systems that stay mounted after their container has ended. A shim unmounts them at once;
+//! where it cannot, it gives up after 50 attempts, and its calls are seen again only minutes later. What
+//! holds such a mount is there to be seen all the time.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    event::{Event, What},
+    model::{
+        holder::{About, Snapshot},
+        node::{LeftRootfs, Mounted, NodeSample},
+        path::JsonPath,
+        time::Monotonic,
+    },
+    query::{Answer, Query, Wants},
+    rules::mount_in_use::left_rootfs,
+    tracker::{Context, Steps, Subject, Tracker, TrackerId},
+    verdict::Verdict,
+};
+
+/// Looks, two seconds apart, before it is looked who holds one: a shim needs moments.
+const LOOKS_NEEDED: u32 = 2;
+/// Looks until it is asked again.
+const AGAIN: u32 = 10;
+
+/// One that is left.
+pub(crate) struct Left {
+    /// As it was seen last.
+    pub(crate) rootfs: LeftRootfs,
+    /// When it was seen first, with its container ended.
+    pub(crate) since: Monotonic,
+    /// When it was seen last.
+    pub(crate) at: Monotonic,
+    looks: u32,
+    told: bool,
+}
+
+/// Those of the last look, by target.
+#[derive(Default)]
+pub(crate) struct RootFileSystems {
+    left: BTreeMap<u64, Left>,
+}
+
+impl RootFileSystems {
+    fn sampled(&mut self, sample: &NodeSample, context: &Context<'_>, steps: &mut Steps) {
+        let (tracker, at) = (self.id(), sample.at);
+        let mut before = std::mem::take(&mut self.left);
+        for rootfs in sample.rootfs.iter().filter(|rootfs| rootfs.target_id != 0) {
+            let target_id = rootfs.target_id;
+            let known = before.remove(&target_id);
+            let (since, looks, told) =
+                known.map_or((at, 0, false), |known| (known.since, known.looks, known.told));
+            let mut left = Left { rootfs: rootfs.clone(), since, at, looks: looks + 1, told };
+            if is_tried(context, &left) {
+                // What fails says more.
+                steps.say(told.then_some(Verdict::Over { tracker, target_id, at }));
+                left.told = false;
+            } else if left.looks % AGAIN == LOOKS_NEEDED {
+                let Mounted { pid, namespace, point, .. } = rootfs.mount.clone();
+                let path = point.clone();
+                let wants = Wants::Holders(About::Mount { pid, namespace, path: JsonPath(point) });
+                steps.ask([Query { tracker, target_id, path, wants }]);
+            }
+            self.left.insert(target_id, left);
+        }
+        let gone = before.into_iter().filter(|(_, left)| left.told);
+        steps.say(gone.map(|(target_id, _)| Verdict::Over { tracker, target_id, at }));
+    }
+
+    fn conclude(
+        &mut self,
+        context: &Context<'_>,
+        query: &Query,
+        taken: &Snapshot,
+        steps: &mut Steps,
+    ) {
+        let Some(left) = self.left.get_mut(&query.target_id) else { return };
+        let draft = left_rootfs::draft(context, left, taken);
+        if let (None, true) = (&draft, left.told) {
+            let (tracker, target_id) = (TrackerId::LeftRootfs, query.target_id);
+            steps.say([Verdict::Over { tracker, target_id, at: taken.at }]);
+        }
+        left.told = draft.is_some();
+        steps.found(draft);
+    }
+}
+
+/// Whether the shim's own attempts tell of it.
+fn is_tried(context: &Context<'_>, left: &Left) -> bool {
+    let subject = Subject {
+        target_id: left.rootfs.target_id,
+        path: &left.rootfs.mount.point,
+        pod: &left.rootfs.pod,
+        at: left.at,
+    };
+    context.is_explained(TrackerId::LeftRootfs, &subject)
+}
+
+impl Tracker for RootFileSystems {
+    fn id(&self) -> TrackerId {
+        TrackerId::LeftRootfs
+    }
+
+    fn take(&mut self, event: &Event, context: &Context<'_>, steps: &mut Steps) {
+        match &event.what {
+            What::Sample(sample) => self.sampled(sample, context, steps),
+            What::Answer { query, answer } => {
+                if let Answer::Holders(Ok(taken)) = &**answer {
+                    self.conclude(context, query, taken, steps);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "left_rootfs_tests.rs"]
+mod tests;

@@ -1,0 +1,157 @@
+//! The probes of a run, and all that is read from them: or nothing, where none are let in.
+
+use std::{future::pending, io, time::Duration};
+
+use anyhow::Result;
+use bytes::Bytes;
+use tokio::sync::oneshot;
+
+use super::setup;
+use crate::{
+    kernel::{attach::by_reason, load::Probes},
+    model::summary::SelfCost,
+    source::{
+        cost::{self, ProgramTimes},
+        losses::Losses,
+        ring::Ring,
+        tables::{self, Drained, Tables},
+    },
+};
+
+/// What probes see.
+pub(super) struct Probing(Option<Loaded>);
+
+struct Loaded {
+    probes: Probes,
+    ring: Ring,
+    tables: Tables,
+    measured: Option<ProgramTimes>,
+    /// What was lost and skipped while the probes went in one after the other is no loss of the run.
+    baseline: Losses,
+    skipped: u64,
+}
+
+/// What the probes missed.
+#[derive(Default)]
+pub(super) struct Missed {
+    /// By reason.
+    pub losses: Losses,
+    /// Calls whose return was missed and whose thread has ended.
+    pub abandoned: u64,
+    /// Calls at whose return the kernel ran no program.
+    pub skipped: u64,
+    /// Probes that are not in, each with the reason.
+    pub probes: Vec<String>,
+}
+
+/// The answer of the tables' thread.
+pub(super) type Draining = Option<oneshot::Receiver<Result<Drained>>>;
+
+impl Probing {
+    /// Takes the probes that were loaded. Call it inside the runtime.
+    pub(super) fn take(
+        probes: Option<Probes>,
+        hung_after: Duration,
+        measured: Option<ProgramTimes>,
+    ) -> Result<Self> {
+        let take = |mut probes: Probes| {
+            let ring = Ring::take(&mut probes.ebpf)?;
+            let tables = Tables::take(&mut probes.ebpf, hung_after)?;
+            let baseline = Losses::default();
+            anyhow::Ok(Loaded { probes, ring, tables, measured, baseline, skipped: 0 })
+        };
+        Ok(Self(probes.map(take).transpose()?))
+    }
+
+    /// Whether programs that are there to unmount are seen when they are executed.
+    pub(super) fn sees_exec(&self) -> bool {
+        self.0.as_ref().is_some_and(|loaded| loaded.probes.attached.sees_exec)
+    }
+
+    /// Shows the probes' own debug lines, if they were loaded with them.
+    pub(super) fn log_lines(&mut self) {
+        if let Some(loaded) = &mut self.0 {
+            setup::log_probe_lines(&mut loaded.probes);
+        }
+    }
+
+    /// The first counts: what was missed before them is forgotten.
+    pub(super) async fn begin(&mut self) -> Result<Drained> {
+        let drained = answer(&mut self.drain()).await?;
+        if let Some(loaded) = &mut self.0 {
+            loaded.baseline = drained.losses;
+            loaded.skipped = cost::skipped(&loaded.probes.ebpf);
+        }
+        Ok(drained)
+    }
+
+    /// Waits for records; for ever where there are no probes. Safe to cancel.
+    pub(super) async fn records(&mut self) -> io::Result<Vec<Bytes>> {
+        match &mut self.0 {
+            Some(loaded) => loaded.ring.next().await,
+            None => pending().await,
+        }
+    }
+
+    /// Asks for the counts.
+    pub(super) fn drain(&self) -> Draining {
+        let nothing = || {
+            let (answer, receiver) = oneshot::channel();
+            // It is received by whoever asked.
+            let _ = answer.send(Ok(Drained::default()));
+            receiver
+        };
+        Some(self.0.as_ref().map_or_else(nothing, |loaded| loaded.tables.drain()))
+    }
+
+    /// What was missed up to a drain.
+    pub(super) fn missed(&self, drained: &Drained) -> Missed {
+        let Some(loaded) = &self.0 else { return Missed::default() };
+        Missed {
+            losses: drained.losses.since(&loaded.baseline),
+            abandoned: drained.abandoned,
+            skipped: cost::skipped(&loaded.probes.ebpf).saturating_sub(loaded.skipped),
+            probes: by_reason(&loaded.probes.attached.missing),
+        }
+    }
+
+    /// What the run has cost.
+    pub(super) fn cost(&self) -> SelfCost {
+        let loaded = self.0.as_ref();
+        cost::measure(
+            loaded.map(|loaded| &loaded.probes.ebpf),
+            loaded.and_then(|l| l.measured.as_ref()),
+        )
+    }
+
+    /// Takes the probes out of the kernel: what is read afterwards is complete.
+    pub(super) fn end(self) -> Rest {
+        Rest(self.0.map(|Loaded { ring, tables, .. }| (ring, tables)))
+    }
+}
+
+/// What is left of the probes when they are out.
+pub(super) struct Rest(Option<(Ring, Tables)>);
+
+impl Rest {
+    /// Records that are there.
+    pub(super) fn records(&mut self) -> Vec<Bytes> {
+        self.0.as_mut().map_or_else(Vec::new, |(ring, _)| ring.rest())
+    }
+
+    /// The last counts of both tables: a program may have written the one drained last until it was
+    /// switched.
+    pub(super) async fn counts(&self) -> Result<[Drained; 2]> {
+        let Some((_, tables)) = &self.0 else { return Ok(Default::default()) };
+        let first = answer(&mut Some(tables.drain())).await?;
+        Ok([first, answer(&mut Some(tables.drain())).await?])
+    }
+}
+
+/// The answer of the drain under way, or for ever none when there is no such drain.
+pub(super) async fn answer(draining: &mut Draining) -> Result<Drained> {
+    match draining {
+        Some(receiver) => receiver.await.map_err(|_| tables::gone())?,
+        None => pending().await,
+    }
+}

@@ -1,0 +1,187 @@
+//! What files of a node say of who a pod is: its own and the runtime's. Nothing is read here.
+
+use std::{collections::HashMap, net::IpAddr};
+
+use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
+use serde::{Deserialize, Serialize};
+
+use super::{cgroup::pod_of_cgroup, name_source::NameSource, uid::is_pod_uid};
+
+/// Who a pod is, by one of its traces.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Trace {
+    pub(crate) uid: String,
+    /// A host name has none.
+    pub(crate) namespace: Option<String>,
+    pub(crate) name: String,
+    pub(crate) source: NameSource,
+}
+
+/// A service account's token, projected into a pod (`pkg/serviceaccount/claims.go`). Only what it is about
+/// is read, in its middle part; that proves nothing but who wrote the file, which is kubelet.
+pub(crate) fn of_token(token: &str) -> Option<Trace> {
+    #[derive(Deserialize)]
+    struct Claims {
+        #[serde(rename = "kubernetes.io")]
+        kubernetes: Kubernetes,
+    }
+    #[derive(Deserialize)]
+    struct Kubernetes {
+        namespace: String,
+        pod: Object,
+    }
+    #[derive(Deserialize)]
+    struct Object {
+        name: String,
+        uid: String,
+    }
+    let payload = BASE64_URL_SAFE_NO_PAD.decode(token.split('.').nth(1)?).ok()?;
+    let Kubernetes { namespace, pod } = serde_json::from_slice::<Claims>(&payload).ok()?.kubernetes;
+    let Object { name, uid } = pod;
+    Some(Trace { uid, namespace: Some(namespace), name, source: NameSource::Token })
+}
+
+/// The `etc-hosts` that kubelet writes for a pod with a network of its own (`managedHostsFileContent` in
+/// pkg/kubelet/kubelet_pods.go): the address, the full name if the pod has a subdomain, the host name.
+pub(crate) fn of_etc_hosts(text: &str, uid: &str) -> Option<Trace> {
+    let own = text.split("# Entries added by HostAliases").next()?;
+    if !own.starts_with("# Kubernetes-managed hosts file.") {
+        return None;
+    }
+    let line = own.lines().rev().find_map(|line| {
+        let mut words = line.split_ascii_whitespace();
+        let address: IpAddr = words.next()?.parse().ok()?;
+        // What every such file begins with.
+        let of_all = address.is_loopback() || address.to_string().starts_with("fe00::");
+        (!of_all).then(|| words.collect::<Vec<_>>())
+    })?;
+    let name = (*line.last()?).to_owned();
+    let full: Vec<&str> = line.first()?.split('.').collect();
+    // HOST.SUBDOMAIN.NAMESPACE.svc.DOMAIN
+    let namespace = (full.get(3) == Some(&"svc")).then(|| full.get(2).map(|ns| (*ns).to_owned()));
+    let (uid, source) = (uid.to_owned(), NameSource::EtcHosts);
+    Some(Trace { uid, namespace: namespace.flatten(), name, source })
+}
+
+/// The host name of a pod of this name, unless it was given one (`truncatePodHostnameIfNeeded`).
+pub(crate) fn host_name(pod: &str) -> &str {
+    pod.get(..63).map_or(pod, |cut| cut.trim_end_matches(['-', '.']))
+}
+
+/// What a runtime keeps of a container: an OCI specification (containerd, CRI-O), or Docker's own.
+pub(crate) fn of_container(text: &[u8]) -> Option<Trace> {
+    type Labels = HashMap<String, String>;
+    #[derive(Deserialize)]
+    struct Container {
+        annotations: Option<Labels>,
+        linux: Option<Linux>,
+        #[serde(rename = "Config")]
+        docker: Option<Docker>,
+    }
+    #[derive(Deserialize)]
+    struct Linux {
+        #[serde(rename = "cgroupsPath")]
+        group: Option<String>,
+    }
+    #[derive(Deserialize)]
+    struct Docker {
+        #[serde(rename = "Labels")]
+        labels: Option<Labels>,
+    }
+    // containerd's; and those of CRI-O and dockershim.
+    const NAMES: [[&str; 3]; 2] = [
+        [
+            "io.kubernetes.cri.sandbox-namespace",
+            "io.kubernetes.cri.sandbox-name",
+            "io.kubernetes.cri.sandbox-uid",
+        ],
+        ["io.kubernetes.pod.namespace", "io.kubernetes.pod.name", "io.kubernetes.pod.uid"],
+    ];
+    let Container { annotations, linux, docker } = serde_json::from_slice(text).ok()?;
+    let labels = annotations.or_else(|| docker?.labels)?;
+    let [namespace, name, uid] = NAMES
+        .map(|names| names.map(|name| labels.get(name)))
+        .into_iter()
+        .find(|all| all[0].is_some())?;
+    // Older ones do not tell it (containerd 1.6), but their groups do.
+    let group = || pod_of_cgroup(&linux?.group?).map(|(uid, _)| uid);
+    let uid = uid.cloned().or_else(group).filter(|uid| is_pod_uid(uid.as_bytes()))?;
+    let (namespace, name) = (namespace.cloned(), name?.clone());
+    Some(Trace { uid, namespace, name, source: NameSource::Runtime })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
+
+    fn told(trace: Option<Trace>) -> Option<(Option<String>, String, String)> {
+        trace.map(|trace| (trace.namespace, trace.name, trace.uid))
+    }
+
+    fn full() -> Option<(Option<String>, String, String)> {
+        Some((Some("shop".into()), "cart-0".into(), UID.into()))
+    }
+
+    #[test]
+    fn a_token_says_whose_it_is() {
+        let claims = format!(
+            r#"{{"aud":["x"],"exp":1,"kubernetes.io":{{"namespace":"shop","node":{{"name":"n"}},
+            "pod":{{"name":"cart-0","uid":"{UID}"}},"serviceaccount":{{"name":"default","uid":"u"}}}}}}"#
+        );
+        let part = |text: &str| BASE64_URL_SAFE_NO_PAD.encode(text);
+        let token = format!("{}.{}.signature", part(r#"{"alg":"RS256"}"#), part(&claims));
+        assert_eq!(told(of_token(&token)), full());
+        // One of a secret is about no pod, and any file may be called so.
+        let legacy = part(r#"{"kubernetes.io/serviceaccount/namespace":"shop"}"#);
+        for other in [format!("a.{legacy}.b"), "nonsense".into(), "a.%.c".into(), String::new()] {
+            assert_eq!(of_token(&other), None, "{other}");
+        }
+    }
+
+    const HOSTS: &str = "# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n\
+        ::1\tlocalhost ip6-localhost ip6-loopback\nfe00::0\tip6-localnet\nfe00::0\tip6-mcastprefix\n\
+        fe00::1\tip6-allnodes\nfe00::2\tip6-allrouters\n";
+
+    #[test]
+    fn a_hosts_file_says_what_the_pod_calls_itself() {
+        let of = |lines: &str| told(of_etc_hosts(&format!("{HOSTS}{lines}"), UID));
+        let plain = Some((None, "cart-0".into(), UID.into()));
+        assert_eq!(of("10.0.0.5\tcart-0\n"), plain);
+        assert_eq!(of("10.0.0.5\tcart-0\nfd00::5\tcart-0\n"), plain);
+        assert_eq!(of("10.0.0.5\tcart-0.carts.shop.svc.cluster.local\tcart-0\n"), full());
+        let aliases = "\n# Entries added by HostAliases.\n1.2.3.4\tevil\n";
+        assert_eq!(of(&format!("10.0.0.5\tcart-0\n{aliases}")), plain);
+        assert_eq!(of(aliases), None);
+        let of_host = "# Kubernetes-managed hosts file (host network).\n10.0.0.1\tnode\n";
+        assert_eq!(of_etc_hosts(of_host, UID), None);
+        let long = "a".repeat(62) + "-bc";
+        assert_eq!((host_name(&long), host_name("cart-0")), ("a".repeat(62).as_str(), "cart-0"));
+    }
+
+    #[test]
+    fn each_runtime_says_whose_a_container_is() {
+        let cri = "io.kubernetes.cri.sandbox";
+        let containerd = format!(
+            r#"{{"ociVersion":"1","annotations":{{"{cri}-namespace":"shop","{cri}-name":"cart-0",
+            "{cri}-uid":"{UID}"}},"linux":{{"cgroupsPath":"/x"}}}}"#
+        );
+        assert_eq!(told(of_container(containerd.as_bytes())), full());
+        let group = format!("kubepods-pod{}.slice:cri-containerd:abc", UID.replace('-', "_"));
+        let older = containerd.replace(&format!(r#""{cri}-uid":"{UID}""#), r#""a":"b""#);
+        assert_eq!(of_container(older.as_bytes()), None);
+        let older = older.replace("/x", &group);
+        assert_eq!(told(of_container(older.as_bytes())), full());
+        let pod = "io.kubernetes.pod";
+        let labels =
+            format!(r#"{{"{pod}.namespace":"shop","{pod}.name":"cart-0","{pod}.uid":"{UID}"}}"#);
+        let docker = format!(r#"{{"ID":"x","Config":{{"Hostname":"h","Labels":{labels}}}}}"#);
+        assert_eq!(told(of_container(docker.as_bytes())), full());
+        let crio = format!(r#"{{"annotations":{labels},"linux":{{}}}}"#);
+        assert_eq!(told(of_container(crio.as_bytes())), full());
+        for other in ["", "{}", r#"{"Config":{"Labels":{}}}"#, r#"{"annotations":{"a":"b"}}"#] {
+            assert_eq!(of_container(other.as_bytes()), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! What the API server says about this node and its pods: read-only, within two seconds, and never needed.
+//!
+//! It is asked as kubelet, by the credentials that the running kubelet has, or as the kubeconfig says that
+//! somebody named. Everything happens in the helper process, so that no key or token is ever in another,
+//! and a disk, a resolver or a server that hangs is left behind. Only what the node authorizer allows is
+//! asked (`plugin/pkg/auth/authorizer/node`): the node's own objects, and its pods by
+//! `fieldSelector=spec.nodeName`, from the server's cache as kubelet does (`resourceVersion=0`), since a
+//! consistent list would be read from etcd for the whole cluster.
+
+mod client;
+mod conversation;
+mod kubeconfig;
+mod objects;
+mod program;
+
+use std::{
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+
+use self::{
+    client::{Client, node_of},
+    conversation::Conversation,
+    kubeconfig::{Access, access},
+};
+use super::{
+    as_process::enter,
+    helper::{Question, Teller, ask_in_parts},
+    kubelet::{Kubelet, read},
+};
+use crate::{
+    identity::kubelet::Settings,
+    kernel::facts,
+    model::{
+        node_record::NodeRecord,
+        path::{safe, safe_path},
+        pod_record::PodRecord,
+    },
+    query::NoAnswer,
+};
+
+/// For all requests together. A bit less than how long the helper is waited for, so that it can say what
+/// went wrong.
+const LIMIT: Duration = Duration::from_millis(1800);
+
+/// Whose credentials are used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum As {
+    /// A running kubelet's.
+    Kubelet,
+    /// Those of a kubeconfig that was named.
+    File(PathBuf),
+}
+
+/// The pod that is asked about in particular.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Asked {
+    /// None.
+    Nobody,
+    Uid(String),
+    Name {
+        namespace: String,
+        name: String,
+    },
+}
+
+/// What it said.
+#[derive(Debug, Default)]
+pub(crate) struct Api {
+    /// Who was asked and as whom, or why there is no answer; `None` when nobody was there to ask as.
+    pub(crate) place: Option<Result<String, String>>,
+    /// The pods of this node.
+    pub(crate) pods: Vec<PodRecord>,
+    /// The pod that was asked about.
+    pub(crate) pod: Option<Known>,
+    /// The node; several where several kubelets run on one machine.
+    pub(crate) nodes: Vec<NodeRecord>,
+    /// UIDs of all its pods; `None` when it did not say, or says it of another machine.
+    pub(crate) all: Option<Vec<String>>,
+}
+
+/// What it said about the pod that was asked about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Known {
+    Pod(Box<PodRecord>),
+    /// It has no pod of that name.
+    Missing,
+}
+
+/// Asks. Takes two seconds at most for each kubelet.
+pub(crate) fn ask(host_root: &Path, whose: &As, kubelets: &[Kubelet], about: &Asked) -> Api {
+    let mut api = Api::default();
+    let of = |kubelet: Option<&Kubelet>| AskApi {
+        host_root: host_root.into(),
+        whose: whose.clone(),
+        kubelet: kubelet.map(|kubelet| (kubelet.pid, kubelet.settings.clone())),
+        about: about.clone(),
+    };
+    let questions: Vec<AskApi> = match whose {
+        As::File(_) => vec![of(kubelets.first())],
+        // What starts a kubelet has none itself.
+        As::Kubelet if kubelets.iter().any(|k| k.settings.kubeconfig.is_some()) => kubelets
+            .iter()
+            .filter(|kubelet| kubelet.settings.kubeconfig.is_some())
+            .map(|kubelet| of(Some(kubelet)))
+            .collect(),
+        As::Kubelet => {
+            api.place = kubelets.first().map(|kubelet| {
+                Err(format!("kubelet (pid {}) was started without --kubeconfig", kubelet.pid))
+            });
+            return api;
+        }
+    };
+    for question in questions {
+        let place = ask_in_parts(question, |part| match part {
+            Part::Pods(pods) => api.pods.extend(pods),
+            Part::Pod(known) => api.pod = Some(known),
+            Part::Node(node, pods) => {
+                let is_first = api.nodes.is_empty();
+                api.nodes.push(node);
+                // Who is missing is missing from all.
+                let before = if is_first { Some(Vec::new()) } else { api.all.take() };
+                api.all = before.zip(pods).map(|(before, pods)| [before, pods].concat());
+            }
+        });
+        let place = place.map_err(|failure| NoAnswer::from(failure).to_string());
+        // Of several the one that has an answer.
+        if !matches!(api.place, Some(Ok(_))) {
+            api.place = Some(place);
+        }
+    }
+    api
+}
+
+/// The question to the helper.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::state) struct AskApi {
+    host_root: PathBuf,
+    whose: As,
+    kubelet: Option<(u32, Settings)>,
+    about: Asked,
+}
+
+/// What is told as soon as it is known.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::state) enum Part {
+    Pods(Vec<PodRecord>),
+    Pod(Known),
+    /// With the UIDs of its pods, if it is this machine.
+    Node(NodeRecord, Option<Vec<String>>),
+}
+
+impl Question for AskApi {
+    type Step = String;
+    type Part = Part;
+    /// Who was asked, and as whom.
+    type Answer = String;
+
+    fn answer(self, tell: &mut Teller<String, Part>) -> Result<String> {
+        let end = Instant::now() + LIMIT;
+        tell.at(&"reading the credentials".into())?;
+        let access = self.access(end)?;
+        tell.at(&"asking the API server".into())?;
+        self.converse(access, end, &mut |part| tell.part(&part))
+    }
+}
+
+impl AskApi {
+    /// Asks until that time.
+    fn converse(
+        self,
+        (access, file): (Access, String),
+        end: Instant,
+        tell: &mut dyn FnMut(Part) -> Result<()>,
+    ) -> Result<String> {
+        let node = self.node_name(&access);
+        let place = format!("API server {}, asked by {file}", safe(access.server.as_bytes()));
+        let client = Client::new(access, end).context(file)?;
+        let pods = Conversation { client, node, about: self.about, tell }.run();
+        let pods = pods.map_err(|error| anyhow::anyhow!("{place}: {error:#}"))?;
+        Ok(format!("{place}: {pods}"))
+    }
+
+    /// The credentials and the file that they are from.
+    fn access(&self, end: Instant) -> Result<(Access, String)> {
+        let (mut access, file) = match (&self.whose, &self.kubelet) {
+            (As::File(path), _) => (access(path)?, safe_path(path).into_owned()),
+            (As::Kubelet, Some((pid, Settings { kubeconfig: Some(path), .. }))) => {
+                enter(&self.host_root, *pid)?;
+                (access(path)?, format!("kubelet's {}", safe_path(path)))
+            }
+            (As::Kubelet, _) => bail!("no kubelet has credentials"),
+        };
+        if let Some(program) = access.user.program.take() {
+            let command = safe_path(&program.command).into_owned();
+            if self.whose == As::Kubelet {
+                bail!(
+                    "{file}: its credentials come from a program, {command}, which is run only when the \
+                     file is named: --api KUBECONFIG"
+                );
+            }
+            access.user = program::run(&program, end)?;
+        }
+        Ok((access, file))
+    }
+
+    /// What the node is called: as kubelet was told, as its certificate was made out, or as the host is
+    /// called (`nodeutil.GetHostname`).
+    fn node_name(&self, access: &Access) -> String {
+        let told = self.kubelet.as_ref().and_then(|(_, settings)| settings.node_name.clone());
+        let host = || {
+            // A container has a name of its own.
+            let file = read(Path::new("/etc/hostname")).unwrap_or_default();
+            let name = if file.trim().is_empty() { facts::node_name() } else { file };
+            name.trim().to_lowercase()
+        };
+        told.or_else(|| node_of(&access.user)).unwrap_or_else(host)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,159 @@
+//! What the running kubelets were told, from their command lines and the files that these name.
+
+use std::{
+    fs::{self, File},
+    io::Read,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    as_process::{enter, words},
+    helper::{Question, Teller, ask_in_parts},
+};
+use crate::{
+    identity::{
+        kubelet::Settings,
+        on_host,
+        roots::{USUAL, running_kubelets},
+    },
+    model::path::safe_path,
+    query::NoAnswer,
+};
+
+/// A configuration is a few kilobytes.
+const LONGEST: u64 = 1 << 20;
+/// Drop-ins that are read.
+const DROP_INS: usize = 256;
+
+/// A kubelet that runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Kubelet {
+    pub(crate) pid: u32,
+    pub(crate) settings: Settings,
+    /// What could not be read of what it was told.
+    pub(crate) unread: Vec<String>,
+}
+
+/// The kubelets of the node; of those roots only, if any are given. Takes two seconds for each whose files
+/// do not answer.
+pub(crate) fn running(host_root: &Path, roots: &[PathBuf]) -> Vec<Kubelet> {
+    let pids = running_kubelets(&on_host(host_root, "/proc".as_ref()));
+    let asked = pids.into_iter().filter_map(|pid| {
+        let (mut settings, mut unread) = (None, Vec::new());
+        let question = ReadKubelet { host_root: host_root.into(), pid };
+        let answer = ask_in_parts(question, |part| settings = Some(part));
+        match answer {
+            Ok(more) => unread.extend(more),
+            Err(failure) => unread.push(NoAnswer::from(failure).to_string()),
+        }
+        unread.iter().for_each(|why| tracing::info!("kubelet (pid {pid}): {why}"));
+        Some(Kubelet { pid, settings: settings?, unread })
+    });
+    let is_wanted = |kubelet: &Kubelet| {
+        let root = kubelet.settings.root.as_deref().unwrap_or(Path::new(USUAL));
+        roots.is_empty() || roots.iter().any(|wanted| wanted == root)
+    };
+    asked.filter(is_wanted).collect()
+}
+
+/// What a kubelet was told.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::state) struct ReadKubelet {
+    host_root: PathBuf,
+    pid: u32,
+}
+
+impl Question for ReadKubelet {
+    type Step = ();
+    /// First by its command line, then by its files, too.
+    type Part = Settings;
+    /// What could not be read.
+    type Answer = Vec<String>;
+
+    fn answer(self, tell: &mut Teller<(), Settings>) -> Result<Vec<String>> {
+        let told = Settings::of(&words(&self.host_root, self.pid)?);
+        let mut settings = told.context("its command line is no kubelet's")?;
+        tell.part(&settings)?;
+        if settings == Settings::default() {
+            return Ok(Vec::new());
+        }
+        enter(&self.host_root, self.pid)?;
+        let unread = read_files(&mut settings);
+        tell.part(&settings)?;
+        Ok(unread)
+    }
+}
+
+/// Takes what the files say; what could not be read.
+fn read_files(settings: &mut Settings) -> Vec<String> {
+    let mut unread = Vec::new();
+    let mut take = |path: &Path, take: &mut dyn FnMut(&str) -> Result<(), String>| {
+        let taken = read(path).map_err(|error| format!("{error:#}")).and_then(|text| take(&text));
+        unread.extend(taken.err().map(|why| format!("{}: {why}", safe_path(path))));
+    };
+    if let Some((file, drop_ins)) = settings.k3s_config() {
+        // Most have none.
+        let files = [file].into_iter().filter(|file| file.exists());
+        for file in files.chain(files_in(&drop_ins, "yaml")) {
+            take(&file, &mut |text| settings.take_k3s(text));
+        }
+    }
+    let drop_ins =
+        settings.config_dir.clone().map(|dir| files_in(&dir, "conf")).unwrap_or_default();
+    for file in settings.config.clone().into_iter().chain(drop_ins) {
+        take(&file, &mut |text| settings.take_config(text));
+    }
+    unread
+}
+
+/// In the order in which kubelet takes them (`mergeKubeletConfigurations` in cmd/kubelet/app): by name.
+fn files_in(directory: &Path, extension: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten().take(DROP_INS);
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    files.retain(|path| path.extension().is_some_and(|end| end == extension));
+    files.sort();
+    files
+}
+
+/// A file of moderate size.
+///
+/// # Errors
+/// Fails when it cannot be read, or is none.
+pub(super) fn read(path: &Path) -> Result<String> {
+    // Opening a pipe would wait.
+    if !fs::metadata(path)?.is_file() {
+        bail!("it is no file");
+    }
+    let mut text = String::new();
+    File::open(path)?.take(LONGEST).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::scratch::write;
+
+    #[test]
+    fn drop_ins_are_taken_by_name_and_what_cannot_be_read_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = |logs: &str| format!("kind: KubeletConfiguration\npodLogsDir: {logs}\n");
+        let (file, drop_ins) = (dir.path().join("config.yaml"), dir.path().join("d"));
+        write(file.clone(), &config("/first"));
+        write(drop_ins.join("20-b.conf"), &config("/last"));
+        write(drop_ins.join("10-a.conf"), &config("/middle"));
+        write(drop_ins.join("30-c.conf.bak"), &config("/never"));
+        write(drop_ins.join("30-c.conf"), "not: [closed");
+        let mut settings =
+            Settings { config: Some(file), config_dir: Some(drop_ins), ..Settings::default() };
+        let unread = read_files(&mut settings);
+        assert_eq!(settings.pod_logs, Some("/last".into()));
+        assert!(unread.len() == 1 && unread[0].contains("30-c.conf"), "{unread:?}");
+        settings.config = Some("/nonexistent/config".into());
+        assert!(read_files(&mut settings)[0].contains("/nonexistent/config"));
+        assert!(read(Path::new("/dev/null")).is_err() && read(dir.path()).is_err());
+    }
+}

@@ -1,0 +1,176 @@
+use super::*;
+
+const UID: &str = "0f0e0d0c-1111-4222-8333-444455556666";
+
+fn now() -> Timestamp {
+    "2026-03-02T00:00:00Z".parse().unwrap()
+}
+
+fn named(namespace: &str, name: &str) -> Option<Entry> {
+    let (namespace, name) = (namespace.into(), name.into());
+    Some(Entry::Named { namespace, name, uid: UID.into(), ended: None })
+}
+
+fn failed(error: &str) -> String {
+    format!(
+        "E0301 23:11:29.841398    7632 nestedpendingoperations.go:348] Operation for \
+         \"{{volumeName:kubernetes.io/empty-dir/{UID}-data podName:{UID} nodeName:}}\" failed. No \
+         retries permitted until 2026-03-01 23:12:33.841373347 +0000 UTC m=+132.550027554 \
+         (durationBeforeRetry 1m4s). Error: {error}"
+    )
+}
+
+#[test]
+fn pods_are_named_in_the_lines_of_new_and_old_kubelets() {
+    let killing = format!(
+        "I0301 10:00:00.000001    77 kuberuntime_container.go:915] \"Killing container with a grace \
+         period\" pod=\"shop/cart-0\" podUID=\"{UID}\" containerName=\"main\""
+    );
+    assert_eq!(parse(&killing, now()), named("shop", "cart-0"));
+    let event = format!(
+        "I0301 10:00:00.000001    77 kubelet.go:2752] \"SyncLoop (PLEG): event for pod\" \
+         pod=\"shop/cart-0\" event={{\"ID\":\"{UID}\",\"Type\":\"ContainerDied\"}}"
+    );
+    assert_eq!(parse(&event.replace("Died", "Started"), now()), named("shop", "cart-0"));
+    let ended = |text: &str| match parse(text, now()) {
+        Some(Entry::Named { ended, .. }) => ended.is_some(),
+        other => panic!("{other:?}"),
+    };
+    assert!(ended(&event) && !ended(&killing));
+    let event = format!(
+        "I0301 10:00:00.000001    77 kubelet.go:1898] SyncLoop (PLEG): \"cart-0_shop({UID})\", event: \
+         &pleg.PodLifecycleEvent{{ID:\"{UID}\", Type:\"ContainerDied\", Data:\"1f0c\"}}"
+    );
+    assert!(ended(&event) && !ended(&event.replace("Died", "Started")));
+    let old = format!(
+        "I0301 10:00:00.000001    77 kubelet.go:1900] SyncLoop (DELETE, \"api\"): \
+         \"cart-0_shop({UID})\""
+    );
+    assert_eq!(parse(&old, now()), named("shop", "cart-0"));
+}
+
+#[test]
+fn what_others_choose_names_no_pod() {
+    let lines = [
+        format!("pod=\"kube-system/etcd\" podUID=\"{UID}\""),
+        format!(
+            "E0301 10:00:00.000001 7 x.go:1] \"failed\" err=\"/a/\\\" pod=\\\"kube-system/etcd\\\" \
+             podUID=\\\"{UID}\\\"\""
+        ),
+        format!("I0301 10:00:00.000001 7 x.go:1] \"x\" pod=\"a b/c\" podUID=\"{UID}\""),
+        "I0301 10:00:00.000001 7 x.go:1] \"x\" pod=\"a/c\" podUID=\"0-0\"".to_owned(),
+    ];
+    for line in lines {
+        assert_eq!(parse(&line, now()), None, "{line}");
+    }
+}
+
+#[test]
+fn a_failed_operation_says_when_and_when_next() {
+    let path = format!("/var/lib/kubelet/pods/{UID}/volumes/kubernetes.io~empty-dir/data/f");
+    let text = failed(&format!(
+        "UnmountVolume.TearDown failed for volume \"kubernetes.io/empty-dir/{UID}-data\" \
+         (UniqueName: \"x\") pod \"{UID}\" (UID: \"{UID}\") : unlinkat {path}: operation not permitted"
+    ));
+    let Some(Entry::Failed(failed)) = parse(&text, now()) else { panic!() };
+    let Failed { uid, volume, at, retry, error } = failed;
+    let before: Timestamp = "2026-03-01T23:11:29.841373347Z".parse().unwrap();
+    assert_eq!(at, before, "whatever the zone is");
+    assert_eq!((uid.as_str(), volume), (UID, format!("kubernetes.io/empty-dir/{UID}-data")));
+    assert_eq!(retry, "2026-03-01T23:12:33.841373347Z".parse().ok());
+    assert_eq!(error, format!("unlinkat {path}: operation not permitted"));
+    let call = named_call(&error).unwrap();
+    assert_eq!((call.call, call.path.to_str()), (Call::Unlinkat, Some(path.as_str())));
+    assert!(call.outcome.is(Errno::EPERM));
+}
+
+#[test]
+fn a_volume_that_was_torn_down_is_told_by_new_and_old_kubelets() {
+    let volume = "kubernetes.io/csi/hostpath.csi.k8s.io^20d93e09";
+    for outer in ["", "(OuterVolumeSpecName: \"pv\") "] {
+        let text = format!(
+            "I0301 00:10:33.272996    7632 operation_generator.go:782] UnmountVolume.TearDown succeeded \
+             for volume \"{volume}\" {outer}pod \"{UID}\" (UID: \"{UID}\"). InnerVolumeSpecName \
+             \"pv-web\". PluginName \"kubernetes.io/csi\", VolumeGIDValue \"\""
+        );
+        let Some(Entry::TornDown { uid, volume: told, at }) = parse(&text, now()) else { panic!() };
+        assert_eq!((uid.as_str(), told.as_str()), (UID, volume));
+        assert_eq!(Some(at), written(&text, now()));
+        let started = text.replace("succeeded", "started");
+        assert_eq!(parse(&started, now()), None);
+    }
+}
+
+#[test]
+fn errors_that_are_quoted_or_have_several_lines() {
+    let quoted = failed(&format!(
+        "\"UnmountVolume.TearDown failed for volume \\\"pv\\\" (UniqueName: \\\"x\\\") pod \
+         \\\"{UID}\\\" (UID: \\\"{UID}\\\") : kubernetes.io/csi: rpc error: code = NotFound\""
+    ));
+    let Some(Entry::Failed(Failed { error, .. })) = parse(&quoted, now()) else { panic!() };
+    assert_eq!(error, "kubernetes.io/csi: rpc error: code = NotFound");
+    assert_eq!(named_call(&error), None);
+    let umount = failed(&format!(
+        "UnmountVolume.TearDown failed for volume \"x\" (UniqueName: \"x\") pod \"{UID}\" (UID: \
+         \"{UID}\") : unmount failed: exit status 32\nUnmounting arguments: /k/data\nOutput: umount: \
+         /k/data: target is busy.\n\n"
+    ));
+    let Some(Entry::Failed(Failed { error, .. })) = parse(&umount, now()) else { panic!() };
+    let call = named_call(&error).unwrap();
+    assert_eq!((call.call, call.path.to_str()), (Call::Umount2, Some("/k/data")));
+    assert!(!shown(&error).contains('\n') && shown("a\u{1b}[2J\nb") == r"a\x1b[2J b");
+}
+
+#[test]
+fn a_csi_volumes_mount_point_is_named_by_kubelet_and_by_drivers() {
+    let point = "/k/pods/u/volumes/kubernetes.io~csi/pv/mount";
+    let csi = "kubernetes.io/csi";
+    let own = format!(
+        "{csi}: mounter.TearDownAt failed to clean mount dir [{point}]: {csi}: failed to remove dir \
+         [{point}]: remove {point}: device or resource busy"
+    );
+    let rpc = format!("{csi}: mounter.TearDownAt failed: rpc error: code = Internal desc =");
+    let calls = [
+        (own, Errno::EBUSY),
+        (format!("{rpc} remove {point}: directory not empty"), Errno::ENOTEMPTY),
+        (format!("{rpc} cleaning up: unlinkat {point}: operation not permitted"), Errno::EPERM),
+    ];
+    for (error, errno) in calls {
+        let call = named_call(&error).unwrap_or_else(|| panic!("{error}"));
+        assert_eq!((call.path.to_str(), call.outcome.is(errno)), (Some(point), true), "{error}");
+    }
+    assert_eq!(named_call(&format!("{rpc} volume {point} not found")), None);
+}
+
+#[test]
+fn a_complaint_is_known_by_its_words() {
+    let missing = "driver name x not found in the list of registered CSI drivers";
+    assert_eq!(complaint(missing), Some(Complaint::NoDriver));
+    let unavailable = "rpc error: code = Unavailable desc = dial unix";
+    assert_eq!(complaint(unavailable), Some(Complaint::DriverDown));
+    for hangs in ["DeadlineExceeded desc = context deadline exceeded", "Aborted desc = pending"] {
+        let error = format!("rpc error: code = {hangs}");
+        assert_eq!(complaint(&error), Some(Complaint::DriverHangs), "{error}");
+    }
+    let busy = "kubernetes.io/csi: mounter.TearDownAt failed to clean mount dir [/k/mount]: remove /k/mount: \
+        device or resource busy";
+    assert_eq!(complaint(busy), Some(Complaint::StillMounted));
+    let not_found = "rpc error: code = NotFound desc = gone";
+    assert_eq!(complaint(not_found), Some(Complaint::DriverError));
+    let no_data = "unmounter failed to load volume data file [/k]: EOF";
+    assert_eq!(complaint(no_data), Some(Complaint::NoData));
+    assert_eq!(complaint("unlinkat /k/f: operation not permitted"), None);
+}
+
+#[test]
+fn a_year_is_the_last_that_fits() {
+    let at = |month: &str, day: &str| time(month, day, "00:00:00.000000", now()).unwrap();
+    assert!(at("03", "01") < now() && at("03", "01").as_second() > now().as_second() - 100_000 * 2);
+    assert!(at("12", "31") < now(), "last year's");
+}
+
+#[test]
+fn an_entry_begins_with_a_header() {
+    assert!(begins("E0301 10:00:00.000001    7 x.go:1] y"));
+    assert!(!begins("Output: umount: /k/data: target is busy."));
+}

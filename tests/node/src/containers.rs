@@ -1,0 +1,136 @@
+//! What runs the containers.
+
+use std::{fs, path::Path, process::Command};
+
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+use nix::sys::signal::{Signal, kill};
+use podstuck_process as process;
+use serde_json::json;
+
+use crate::{
+    IMAGE, cgroups,
+    daemons::{Daemons, processes_with},
+    place::Place,
+    programs::CNI,
+    wait_for,
+};
+
+/// What runs the containers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Runtime {
+    /// containerd, by the container runtime interface.
+    #[default]
+    Containerd,
+    /// dockerd, by kubelet's own dockershim, which ended with Kubernetes 1.24.
+    Docker,
+}
+
+/// Starts it and gives it the image.
+pub(crate) fn start(
+    runtime: Runtime,
+    place: &Place,
+    image: &Path,
+    daemons: &mut Daemons<'_>,
+) -> Result<()> {
+    containerd(runtime, place, daemons)?;
+    if runtime == Runtime::Docker {
+        dockerd(place, daemons)?;
+        return process::output(docker(place).arg("load").arg("--input").arg(image)).map(drop);
+    }
+    process::output(ctr(place).args(["--namespace", "k8s.io", "image", "import"]).arg(image))
+        .map(drop)
+}
+
+/// Where kubelet finds containerd.
+pub(crate) fn socket(place: &Place) -> String {
+    format!("unix://{}", place.at("containerd.sock").display())
+}
+
+/// Where kubelet finds dockerd.
+pub(crate) fn docker_socket(place: &Place) -> String {
+    format!("unix://{}", place.at("docker.sock").display())
+}
+
+fn ctr(place: &Place) -> Command {
+    let mut command = Command::new("/usr/bin/ctr");
+    command.arg("--address").arg(place.at("containerd.sock"));
+    command
+}
+
+fn docker(place: &Place) -> Command {
+    let mut command = Command::new("/usr/bin/docker");
+    command.env("DOCKER_HOST", docker_socket(place));
+    command
+}
+
+fn containerd(runtime: Runtime, place: &Place, daemons: &mut Daemons<'_>) -> Result<()> {
+    let network = place.at("cni");
+    fs::create_dir_all(&network).context("making a folder for the network")?;
+    let loopback = json!({
+        "cniVersion": "0.4.0",
+        "name": "loopback",
+        "plugins": [{ "type": "loopback" }],
+    });
+    fs::write(network.join("10-loopback.conflist"), loopback.to_string())
+        .context("describing the network")?;
+    let disabled = if runtime == Runtime::Docker { "'io.containerd.grpc.v1.cri'" } else { "" };
+    let [root, state, socket, opt] = [
+        place.on_disk("containerd"),
+        place.at("containerd"),
+        place.at("containerd.sock"),
+        place.at("opt"),
+    ]
+    .map(|path| path.display().to_string());
+    let config = format!(
+        "version = 2
+root = '{root}'
+state = '{state}'
+disabled_plugins = [{disabled}]
+[grpc]
+address = '{socket}'
+[plugins.'io.containerd.internal.v1.opt']
+path = '{opt}'
+[plugins.'io.containerd.grpc.v1.cri']
+sandbox_image = '{IMAGE}'
+restrict_oom_score_adj = true
+disable_tcp_service = true
+[plugins.'io.containerd.grpc.v1.cri'.cni]
+bin_dir = '{CNI}'
+conf_dir = '{}'
+",
+        network.display(),
+    );
+    let path = place.at("containerd.toml");
+    fs::write(&path, config).context("configuring containerd")?;
+    let mut command = Command::new("/usr/bin/containerd");
+    command.arg("--config").arg(&path);
+    daemons.start("containerd", command)?;
+    wait_for("containerd", || process::output(ctr(place).arg("version")).is_ok())
+}
+
+fn dockerd(place: &Place, daemons: &mut Daemons<'_>) -> Result<()> {
+    let mut command = Command::new("/usr/sbin/dockerd");
+    command.arg("--data-root").arg(place.on_disk("docker"));
+    command.arg("--exec-root").arg(place.at("docker"));
+    command.arg("--pidfile").arg(place.at("docker.pid"));
+    command.args(["--storage-driver", "overlay2", "--host", &docker_socket(place)]);
+    command.arg("--containerd").arg(place.at("containerd.sock"));
+    command.args(["--bridge=none", "--iptables=false", "--ip6tables=false"]);
+    command.args(["--exec-opt", "native.cgroupdriver=cgroupfs", "--cgroup-parent"]);
+    command.arg(cgroups::root());
+    daemons.start("dockerd", command)?;
+    wait_for("dockerd", || process::output(docker(place).arg("version")).is_ok())
+}
+
+/// Ends the shims, which outlive the daemons; ours are known by their socket.
+pub(crate) fn end_shims(place: &Place) -> Result<()> {
+    let shims = || processes_with(&place.at("containerd.sock"));
+    wait_for("the shims to end", || {
+        let shims = shims();
+        shims.iter().for_each(|pid| {
+            let _ = kill(*pid, Signal::SIGKILL);
+        });
+        shims.is_empty()
+    })
+}

@@ -1,0 +1,205 @@
+//! A real Kubernetes node on this machine: etcd, an API server, the controllers of volumes, kubelet, and
+//! containerd or dockerd, on loopback and below one directory. Its kubelet has the standard root
+//! directory. Everything ends with [`Node::down`], whoever calls it: what runs is noted in a file.
+
+pub mod build;
+mod cgroups;
+mod containers;
+mod control_plane;
+mod credentials;
+mod daemons;
+mod image;
+mod kubelet;
+mod place;
+mod programs;
+mod settings;
+
+use std::{
+    path::Path,
+    process::{Command, Output},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use crate::{daemons::Daemons, place::Place, programs::Programs};
+
+pub use containers::Runtime;
+
+/// Name of the node.
+pub const NAME: &str = "podstuck-node";
+/// What all containers are made from: a static busybox, and the programs that the node was given.
+pub const IMAGE: &str = "docker.io/library/podstuck-node:1";
+/// Longer than anything here takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// How often it is looked whether something has happened.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// A running node.
+pub struct Node {
+    place: Place,
+    kubectl: std::path::PathBuf,
+}
+
+impl Node {
+    /// Starts one. These programs are in all containers, in `/bin`.
+    ///
+    /// # Errors
+    ///
+    /// When something is missing, does not start, or a node is running here already. Nothing is left
+    /// then.
+    pub fn up(runtime: Runtime, in_containers: &[&Path]) -> Result<Self> {
+        let programs = Programs::find(runtime)?;
+        let place = Place::make()?;
+        let node = Self { place, kubectl: programs.kubectl.clone() };
+        match node.start(&programs, runtime, in_containers) {
+            Ok(()) => Ok(node),
+            Err(error) => {
+                let log = node.place.logs();
+                eprintln!("{}", last_lines(&log));
+                node.down().context("removing what was started of a node")?;
+                Err(error)
+            }
+        }
+    }
+
+    /// The one that is running here, if any.
+    ///
+    /// # Errors
+    ///
+    /// When what is noted about it cannot be read.
+    pub fn running() -> Result<Option<Self>> {
+        let Some(place) = Place::there() else { return Ok(None) };
+        Ok(Some(Self { place, kubectl: programs::kubectl()? }))
+    }
+
+    fn start(&self, programs: &Programs, runtime: Runtime, in_containers: &[&Path]) -> Result<()> {
+        let place = &self.place;
+        settings::save(place)?;
+        place.mount_disk()?;
+        cgroups::make()?;
+        let keys = credentials::make(place)?;
+        let mut daemons = Daemons::new(place);
+        control_plane::start(programs, place, &keys, &mut daemons)?;
+        let image = image::make(place, in_containers)?;
+        containers::start(runtime, place, &image, &mut daemons)?;
+        self.wait_for("the API server", || self.kubectl(&["get", "--raw", "/readyz"]).is_ok())?;
+        control_plane::start_controllers(programs, place, &mut daemons)?;
+        kubelet::start(runtime, programs, place, &mut daemons)?;
+        self.wait_for("the node to be ready", || {
+            let ready = "jsonpath={.status.conditions[?(@.type==\"Ready\")].status}";
+            self.kubectl(&["get", "node", NAME, "-o", ready]).is_ok_and(|text| text == "True")
+        })
+    }
+
+    /// Ends everything and removes all files. Goes on whatever fails, and says then what did.
+    ///
+    /// # Errors
+    ///
+    /// When something is left.
+    pub fn down(self) -> Result<()> {
+        let mut wrong = Vec::new();
+        let mut step = |result: Result<()>| wrong.extend(result.err().map(|e| format!("{e:#}")));
+        step(cgroups::thaw());
+        // kubelet first: what is killed while it runs, it starts again.
+        step(Daemons::end(&self.place));
+        step(containers::end_shims(&self.place));
+        step(cgroups::end());
+        step(self.place.unmount());
+        step(settings::restore(&self.place));
+        step(self.place.remove());
+        if wrong.is_empty() { Ok(()) } else { bail!("{}", wrong.join("\n")) }
+    }
+
+    /// Where its files are.
+    pub fn top(&self) -> &Path {
+        self.place.top()
+    }
+
+    /// Credentials that may do everything, for kubectl.
+    pub fn kubeconfig(&self) -> std::path::PathBuf {
+        self.place.kubeconfig("admin")
+    }
+
+    /// A log of one of its daemons.
+    pub fn log(&self, daemon: &str) -> std::path::PathBuf {
+        self.place.log(daemon)
+    }
+
+    /// Process id of one of its daemons.
+    ///
+    /// # Errors
+    ///
+    /// When none of this name runs.
+    pub fn pid(&self, daemon: &str) -> Result<u32> {
+        Daemons::pid(&self.place, daemon)
+    }
+
+    /// Runs kubectl with a file for its standard input; its output, without the last line's end.
+    ///
+    /// # Errors
+    ///
+    /// When it fails.
+    pub fn kubectl(&self, args: &[&str]) -> Result<String> {
+        self.output(args, None)
+    }
+
+    /// Makes objects from their description.
+    ///
+    /// # Errors
+    ///
+    /// When the API server does not take them.
+    pub fn apply(&self, objects: &Value) -> Result<()> {
+        let path = self.place.top().join("objects.json");
+        std::fs::write(&path, objects.to_string()).context("writing objects")?;
+        self.output(&["apply", "-f"], Some(&path)).map(drop)
+    }
+
+    fn output(&self, args: &[&str], file: Option<&Path>) -> Result<String> {
+        let mut command = Command::new(&self.kubectl);
+        command.arg("--kubeconfig").arg(self.kubeconfig()).args(args).args(file);
+        let Output { status, stdout, stderr } =
+            command.output().with_context(|| format!("starting {}", self.kubectl.display()))?;
+        if !status.success() {
+            let why = String::from_utf8_lossy(&stderr);
+            bail!("kubectl {}: {}", args.join(" "), why.trim_end());
+        }
+        Ok(String::from_utf8_lossy(&stdout).trim_end().to_owned())
+    }
+
+    /// Waits until something is so.
+    ///
+    /// # Errors
+    ///
+    /// When it is not after two minutes.
+    pub fn wait_for(&self, what: &str, is_so: impl Fn() -> bool) -> Result<()> {
+        wait_for(what, is_so)
+    }
+}
+
+pub(crate) fn wait_for(what: &str, is_so: impl Fn() -> bool) -> Result<()> {
+    let end = Instant::now() + PATIENCE;
+    while !is_so() {
+        if Instant::now() > end {
+            bail!("waited {} s for {what}", PATIENCE.as_secs());
+        }
+        thread::sleep(LOOK);
+    }
+    Ok(())
+}
+
+/// The end of each log, for whoever wonders why the node did not start.
+fn last_lines(folder: &Path) -> String {
+    const LINES: usize = 12;
+    let mut text = String::new();
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let log = std::fs::read_to_string(entry.path()).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        text.push_str(&format!("== {}\n", entry.path().display()));
+        text.push_str(&lines[lines.len().saturating_sub(LINES)..].join("\n"));
+        text.push('\n');
+    }
+    text
+}

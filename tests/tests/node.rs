@@ -1,0 +1,154 @@
+//! A real kubelet, late: pods that have been stuck for minutes, asked about by their names. Each has its
+//! fault by the mechanism of the field; the first cause must be right and firm, and its first command,
+//! as printed, must release the pod.
+//!
+//! `cargo xtask node test` builds the node and runs this. `PODSTUCK_NODE_LATE` says how many seconds
+//! after the deletions it asks; at least 128, after which kubelet tries only each 122 s. With
+//! `PODSTUCK_NODE_FROM=pod` it asks from a debug pod, with `PODSTUCK_NODE_API=hung` while the API server
+//! does not answer.
+#![allow(
+    clippy::unwrap_used,
+    missing_docs,
+    unreachable_pub,
+    reason = "a test stops at the first surprise"
+)]
+
+#[path = "on_node/asked.rs"]
+mod asked;
+#[path = "on_node/borrowed.rs"]
+mod borrowed;
+#[path = "on_node/cases.rs"]
+mod cases;
+#[path = "on_node/csi.rs"]
+mod csi;
+#[path = "on_node/faults.rs"]
+mod faults;
+#[path = "on_node/healthy.rs"]
+mod healthy;
+#[path = "on_node/pods.rs"]
+mod pods;
+
+use std::{
+    env,
+    fmt::Write,
+    thread,
+    time::{Duration, Instant},
+};
+
+use asked::{Asked, From, Hung, is_chosen, obey};
+use borrowed::Borrowed;
+use cases::{CASES, Case, End};
+use faults::Fault;
+use pods::{OnNode, is_there};
+use podstuck_node::{Node, Runtime};
+
+/// Two of kubelet's longest gaps: what a remedy has cured is tried again by then.
+const RELEASED: Duration = Duration::from_secs(250);
+
+/// What goes on is asked about when the containers have ended.
+const SOON: Duration = Duration::from_secs(8);
+
+fn late() -> Duration {
+    let told = env::var("PODSTUCK_NODE_LATE").ok();
+    Duration::from_secs(told.map_or(140, |text| text.parse().unwrap()))
+}
+
+/// Those that `PODSTUCK_NODE_CASES` names, or all.
+fn chosen() -> Vec<&'static Case> {
+    let names = env::var("PODSTUCK_NODE_CASES").ok();
+    let wanted = |case: &&Case| {
+        names.as_ref().is_none_or(|names| names.split(',').any(|name| name == case.name))
+    };
+    CASES.iter().filter(wanted).collect()
+}
+
+/// A case under way.
+struct Stuck {
+    case: &'static Case,
+    _faults: Vec<Fault>,
+    asked: Option<Asked>,
+    released_after: Option<Duration>,
+}
+
+#[test]
+#[ignore = "needs a Kubernetes node: cargo xtask node test"]
+fn a_late_arrival_is_right_and_its_remedy_releases_the_pod() {
+    let borrowed = Borrowed::with(Runtime::Containerd);
+    let node = borrowed.node();
+    let mut all = make_stuck(node);
+    let deleted = Instant::now();
+    let from = From::chosen(node);
+    thread::sleep(SOON);
+    ask(node, from, &mut all, |case| case.end == End::Time);
+    thread::sleep(late().saturating_sub(deleted.elapsed()));
+    let hung = is_chosen("PODSTUCK_NODE_API", "hung").then(|| Hung::of(node, "kube-apiserver"));
+    ask(node, from, &mut all, |case| case.end != End::Time);
+    drop(hung);
+    release(node, &mut all);
+    // All at once, since each that is wrong is worth knowing.
+    let mut wrong = String::new();
+    for stuck in &all {
+        let asked = stuck.asked.as_ref().unwrap();
+        for complaint in stuck.case.complaints(asked, stuck.released_after) {
+            writeln!(wrong, "{}: {complaint}", stuck.case.name).unwrap();
+        }
+    }
+    assert!(wrong.is_empty(), "\n{wrong}");
+}
+
+/// Asks about some of them.
+fn ask(node: &Node, from: From, all: &mut [Stuck], which: impl Fn(&Case) -> bool) {
+    for stuck in all.iter_mut().filter(|stuck| which(stuck.case)) {
+        let asked = from.ask(node, stuck.case.name);
+        println!("{}: {asked}", stuck.case.name);
+        stuck.asked = Some(asked);
+    }
+}
+
+/// Makes the pods, lets them run, does to each what will hold it, and deletes them.
+fn make_stuck(node: &Node) -> Vec<Stuck> {
+    let cases = chosen();
+    for case in &cases {
+        node.apply(&(case.pod)(case.name)).unwrap();
+    }
+    let mut all = Vec::new();
+    for case in cases {
+        let phase = ["get", "pod", case.name, "-o", "jsonpath={.status.phase}"];
+        node.wait_for(case.name, || node.kubectl(&phase).unwrap() == "Running").unwrap();
+        let faults = (case.faults)(node, &OnNode::of(node, case.name));
+        all.push(Stuck { case, _faults: faults, asked: None, released_after: None });
+    }
+    let names = all.iter().map(|stuck| stuck.case.name);
+    let delete: Vec<&str> = ["delete", "pod", "--wait=false"].into_iter().chain(names).collect();
+    node.kubectl(&delete).unwrap();
+    all
+}
+
+/// Does what was told, and waits until the pods are gone.
+fn release(node: &Node, all: &mut [Stuck]) {
+    let begun = Instant::now();
+    for stuck in all.iter() {
+        let asked = stuck.asked.as_ref().unwrap();
+        if stuck.case.end == End::Command {
+            obey(node, asked);
+        }
+    }
+    while begun.elapsed() < RELEASED {
+        let waiting = all
+            .iter_mut()
+            .filter(|stuck| stuck.case.end == End::Command && stuck.released_after.is_none());
+        let mut is_left = false;
+        for stuck in waiting {
+            if is_there(node, stuck.case.name) {
+                is_left = true;
+            } else {
+                stuck.released_after = Some(begun.elapsed());
+                println!("{}: gone after {:?}", stuck.case.name, begun.elapsed());
+            }
+        }
+        if !is_left {
+            return;
+        }
+        thread::sleep(Duration::from_secs(1));
+    }
+}

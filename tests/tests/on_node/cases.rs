@@ -1,0 +1,203 @@
+//! What holds pods, and what is to be said about it.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{
+    asked::Asked,
+    csi,
+    faults::{Fault, Setup, host_directory, many_directories},
+    pods::{empty_dir, pod},
+};
+
+/// What ends a case.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// The first command that is printed.
+    Command,
+    /// What no command can do, such as to bring a driver back.
+    Advice,
+    /// Nothing is wrong: it is asked about while it goes on.
+    Time,
+}
+
+/// A pod that something holds.
+pub struct Case {
+    /// Of the case, of the pod, and of all that it takes.
+    pub name: &'static str,
+    /// The pod, or a list with it.
+    pub pod: fn(&str) -> Value,
+    /// What is done while it runs.
+    pub faults: Setup,
+    /// What must be told first.
+    pub cause: &'static str,
+    /// What ends it.
+    pub end: End,
+}
+
+impl Case {
+    /// What was wrong with an answer.
+    pub fn complaints(&self, asked: &Asked, released_after: Option<Duration>) -> Vec<String> {
+        let first = asked.first();
+        let mut wrong = Vec::new();
+        if first["id"] != self.cause {
+            wrong.push(format!("{} first, and not {}", first["id"], self.cause));
+        } else if first["certainty"] != "firm" {
+            wrong.push(format!("only {}", first["certainty"]));
+        } else if first["blocks_deletion"] != true {
+            wrong.push("it does not say that this holds the pod".into());
+        }
+        if asked.status != Some(1) {
+            wrong.push(format!("exit status {:?}", asked.status));
+        }
+        if self.end == End::Command && released_after.is_none() {
+            wrong.push("the pod is not released".into());
+        }
+        wrong
+    }
+}
+
+fn on_disk(name: &str) -> Value {
+    pod(name, &json!([empty_dir("data")]))
+}
+
+fn in_memory(name: &str) -> Value {
+    pod(name, &json!([{ "name": "data", "emptyDir": { "medium": "Memory" } }]))
+}
+
+fn with_finalizer(name: &str) -> Value {
+    let mut pod = on_disk(name);
+    pod["metadata"]["finalizers"] = json!(["podstuck.test/held"]);
+    pod
+}
+
+/// All of them.
+pub const CASES: &[Case] = &[
+    Case {
+        name: "many",
+        pod: on_disk,
+        faults: |_, pod| {
+            many_directories(&pod.empty_dir("data"), 1_500_000);
+            Vec::new()
+        },
+        cause: "emptydir-mass-files",
+        end: End::Time,
+    },
+    Case {
+        name: "immutable",
+        pod: on_disk,
+        faults: |_, pod| vec![Fault::immutable(&pod.empty_dir("data").join("d/f"))],
+        cause: "immutable-attribute",
+        end: End::Command,
+    },
+    Case {
+        name: "bind-mount",
+        pod: on_disk,
+        faults: |node, pod| {
+            let from = host_directory(node, "bind-mount");
+            vec![Fault::bind(&from, &pod.empty_dir("data").join("m"))]
+        },
+        cause: "emptydir-bidirectional-submount",
+        end: End::Command,
+    },
+    Case {
+        name: "held-tmpfs",
+        pod: in_memory,
+        faults: |_, pod| vec![Fault::held(&pod.empty_dir("data"))],
+        cause: "volume-held-by-host-process",
+        end: End::Command,
+    },
+    Case {
+        name: "read-only",
+        pod: on_disk,
+        faults: |_, pod| vec![Fault::read_only(&pod.empty_dir("data"))],
+        cause: "mount-over-volume",
+        end: End::Command,
+    },
+    Case {
+        name: "rootfs-mount",
+        pod: on_disk,
+        faults: |node, pod| vec![Fault::tmpfs(&pod.rootfs(node).join("tmp"))],
+        cause: "shim-rootfs-busy",
+        end: End::Command,
+    },
+    Case {
+        name: "rootfs-held",
+        pod: on_disk,
+        faults: |node, pod| vec![Fault::held(&pod.rootfs(node).join("tmp"))],
+        cause: "shim-rootfs-busy",
+        end: End::Command,
+    },
+    Case {
+        name: "frozen",
+        pod: on_disk,
+        faults: |_, pod| vec![Fault::frozen(&pod.freezer())],
+        cause: "cgroup-v1-frozen",
+        end: End::Command,
+    },
+    Case {
+        name: "hung-fuse",
+        pod: on_disk,
+        faults: |_, pod| vec![Fault::hung_fuse(&pod.empty_dir("data").join("m"))],
+        cause: "fuse-daemon-hung",
+        end: End::Command,
+    },
+    Case {
+        name: "finalizer",
+        pod: with_finalizer,
+        faults: |_, _| Vec::new(),
+        cause: "pod-finalizer",
+        end: End::Command,
+    },
+    Case {
+        name: "forgot",
+        pod: csi::with_volume,
+        faults: |_, _| {
+            csi::order("forgot", "forget");
+            Vec::new()
+        },
+        cause: "csi-driver-lost-publish-state",
+        end: End::Command,
+    },
+    Case {
+        name: "not-found",
+        pod: csi::with_volume,
+        faults: |_, _| {
+            csi::order("not-found", "not-found");
+            Vec::new()
+        },
+        cause: "csi-driver-error",
+        end: End::Advice,
+    },
+    Case {
+        name: "down",
+        pod: csi::with_volume,
+        faults: |node, _| {
+            csi::end(node, "down", "driver");
+            Vec::new()
+        },
+        cause: "csi-driver-down",
+        end: End::Advice,
+    },
+    Case {
+        name: "unregistered",
+        pod: csi::with_volume,
+        faults: |node, _| {
+            csi::end(node, "unregistered", "registrar");
+            Vec::new()
+        },
+        cause: "csi-driver-not-registered",
+        end: End::Advice,
+    },
+    Case {
+        name: "under",
+        pod: csi::with_volume,
+        faults: |node, pod| {
+            csi::hide_a_file(node, &csi::mount_of(pod, "under"));
+            Vec::new()
+        },
+        cause: "data-under-mountpoint",
+        end: End::Command,
+    },
+];

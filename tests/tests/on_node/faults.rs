@@ -1,0 +1,142 @@
+//! What holds a pod, done to it by the mechanism that does it in the field, and undone.
+
+use std::{
+    fs::{self, File},
+    os::{fd::AsRawFd, unix::process::CommandExt},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use podstuck_node::Node;
+
+use super::pods::OnNode;
+
+/// Where the control file system of FUSE is, if it is mounted.
+const FUSE_CONTROL: &str = "/sys/fs/fuse/connections";
+
+/// Something that was done to a pod; dropping it undoes it, as far as no remedy has.
+pub enum Fault {
+    /// A file with the attribute.
+    Attribute(PathBuf),
+    /// A mount.
+    Mounted(PathBuf),
+    /// A process.
+    Held(Child),
+    /// A control group of version 1.
+    Frozen(PathBuf),
+    /// A FUSE file system; nobody reads what the kernel asks here.
+    Silent {
+        point: PathBuf,
+        /// A remedy may mount the control file system, which is none of the node's files.
+        had_control: bool,
+        _device: File,
+    },
+}
+
+impl Fault {
+    /// A file that must not be removed.
+    pub fn immutable(file: &Path) -> Self {
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, "kept").unwrap();
+        chattr("+i", file);
+        Self::Attribute(file.into())
+    }
+
+    /// A directory of the host, mounted in a volume.
+    pub fn bind(from: &Path, on: &Path) -> Self {
+        for folder in [from, on] {
+            fs::create_dir_all(folder).unwrap();
+        }
+        mount(Some(from), on, None::<&str>, MsFlags::MS_BIND, None::<&str>).unwrap();
+        Self::Mounted(on.into())
+    }
+
+    /// A volume that a mount makes read-only.
+    pub fn read_only(volume: &Path) -> Self {
+        fs::write(volume.join("kept"), "data").unwrap();
+        let fault = Self::bind(volume, volume);
+        let flags = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
+        mount(None::<&str>, volume, None::<&str>, flags, None::<&str>).unwrap();
+        fault
+    }
+
+    /// Memory, mounted somewhere.
+    pub fn tmpfs(on: &Path) -> Self {
+        mount(Some("none"), on, Some("tmpfs"), MsFlags::empty(), None::<&str>).unwrap();
+        Self::Mounted(on.into())
+    }
+
+    /// A process of the host whose working directory is there.
+    pub fn held(directory: &Path) -> Self {
+        let mut sleep = Command::new("/bin/sleep");
+        sleep.arg("3600").current_dir(directory).stdin(Stdio::null()).process_group(0);
+        Self::Held(sleep.spawn().unwrap())
+    }
+
+    /// A control group whose processes do not run.
+    pub fn frozen(group: &Path) -> Self {
+        fs::write(group.join("freezer.state"), "FROZEN").unwrap();
+        Self::Frozen(group.into())
+    }
+
+    /// A FUSE file system in a volume, whose server does not answer.
+    pub fn hung_fuse(on: &Path) -> Self {
+        fs::create_dir_all(on).unwrap();
+        let device = File::options().read(true).write(true).open("/dev/fuse").unwrap();
+        let options = format!("fd={},rootmode=40000,user_id=0,group_id=0", device.as_raw_fd());
+        let kind = Some("fuse.podstuck-test");
+        mount(Some("silent"), on, kind, MsFlags::empty(), Some(options.as_str())).unwrap();
+        let had_control =
+            Path::new(FUSE_CONTROL).read_dir().is_ok_and(|mut all| all.next().is_some());
+        Self::Silent { point: on.into(), had_control, _device: device }
+    }
+}
+
+impl Drop for Fault {
+    fn drop(&mut self) {
+        // A remedy may have done it already.
+        match self {
+            Self::Attribute(file) if file.exists() => chattr("-i", file),
+            Self::Attribute(_) => (),
+            Self::Mounted(point) => {
+                let _ = umount2(&*point, MntFlags::MNT_DETACH);
+            }
+            Self::Silent { point, had_control, .. } => {
+                let _ = umount2(&*point, MntFlags::MNT_DETACH);
+                if !*had_control {
+                    let _ = umount2(FUSE_CONTROL, MntFlags::MNT_DETACH);
+                }
+            }
+            Self::Held(holder) => {
+                let _ = holder.kill();
+                let _ = holder.wait();
+            }
+            Self::Frozen(group) => {
+                let _ = fs::write(group.join("freezer.state"), "THAWED");
+            }
+        }
+    }
+}
+
+fn chattr(flag: &str, file: &Path) {
+    assert!(Command::new("chattr").arg(flag).arg(file).status().unwrap().success());
+}
+
+/// Many directories, which take kubelet minutes to remove.
+pub fn many_directories(volume: &Path, count: u32) {
+    const EACH: u32 = 500;
+    for folder in 0..count / EACH {
+        let folder = volume.join(folder.to_string());
+        fs::create_dir(&folder).unwrap();
+        (0..EACH).for_each(|name| fs::create_dir(folder.join(name.to_string())).unwrap());
+    }
+}
+
+/// Where hosts keep what is mounted into pods.
+pub fn host_directory(node: &Node, name: &str) -> PathBuf {
+    node.top().join("disk/host").join(name)
+}
+
+/// What is known of a pod while it runs.
+pub type Setup = fn(&Node, &OnNode) -> Vec<Fault>;
