@@ -150,8 +150,14 @@ impl NotAttempted {
                 if fault == Fault::NotAttempted && std::mem::replace(&mut untouched, true) {
                     continue;
                 }
+                let earlier = before.remove(&volume.target_id);
+                let was_told = earlier.as_ref().is_some_and(|earlier| earlier.told);
                 let mut followed =
-                    self.follow(&mut before, volume, fault, (&tried, begun, sample.at));
+                    self.follow(earlier, volume, fault, (&tried, begun, sample.at));
+                if was_told && !followed.told {
+                    let target_id = volume.target_id;
+                    steps.say([Verdict::Over { tracker: self.id(), target_id, at: sample.at }]);
+                }
                 if let Some(draft) =
                     self.verdict(context, sample, (pod, volume), &tried, &looked, &followed)
                 {
@@ -355,13 +361,12 @@ impl NotAttempted {
     /// Goes on with the same fault of the same mounts, or begins.
     fn follow(
         &self,
-        before: &mut BTreeMap<u64, Followed>,
+        before: Option<Followed>,
         volume: &VolumeState,
         fault: Fault,
         (tried, begun, at): (&Tried, Monotonic, Monotonic),
     ) -> Followed {
         let mounts: Vec<u32> = volume.mounts.iter().map(|mount| mount.id).collect();
-        let before = before.remove(&volume.target_id);
         let thread = waiting_thread(volume).filter(|_| fault == Fault::DriverHangs);
         let is_same = |b: &Followed| b.fault == fault && b.mounts == mounts && b.thread == thread;
         let same = before.filter(is_same);

@@ -268,6 +268,18 @@ fn it_is_over_when_it_is_unmounted() {
 }
 
 #[test]
+fn it_is_over_when_something_else_is_wrong() {
+    let mut played = Played::new();
+    assert!(played.told(&pod(vec![csi(Registration::Absent)]), 100).is_some());
+    let back = pod(vec![csi(Registration::Listening)]);
+    let over = [played.sample(&back, 102), played.sample(&back, 104)].concat();
+    assert!(
+        matches!(over[..], [Verdict::Over { tracker: TrackerId::NotAttempted, .. }]),
+        "{over:?}"
+    );
+}
+
+#[test]
 fn a_container_that_tidies_up_takes_nothing_down() {
     let mut op = umount(None, 9.0, 1);
     Arc::make_mut(&mut op.actor).component = Component::Workload;

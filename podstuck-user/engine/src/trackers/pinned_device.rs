@@ -68,7 +68,9 @@ impl PinnedDevices {
         let Some(mount) = tables.find_map(|table| table.top(&op.path)) else { return };
         if mount.device.major != 0 && mount.source.starts_with("/dev/") {
             let (op, mount) = (op.clone(), mount.clone());
-            let this = Unmounted { op, mount, samples: 0, mounted: true, told: false };
+            // Told of an earlier unmount, it stands until a look at this one.
+            let told = self.devices.get(&mount.device).is_some_and(|before| before.told);
+            let this = Unmounted { op, mount, samples: 0, mounted: true, told };
             self.devices.insert(this.mount.device, this);
         }
     }
