@@ -79,10 +79,10 @@ fn a_late_arrival_is_right_and_its_remedy_releases_the_pod() {
     let deleted = Instant::now();
     let from = From::chosen(node);
     thread::sleep(SOON);
-    ask(node, from, &mut all, |case| case.end == End::Time);
+    ask(node, &from, &mut all, |case| case.end == End::Time);
     thread::sleep(late().saturating_sub(deleted.elapsed()));
     let hung = is_chosen("PODSTUCK_NODE_API", "hung").then(|| Hung::of(node, "kube-apiserver"));
-    ask(node, from, &mut all, |case| case.end != End::Time);
+    ask(node, &from, &mut all, |case| case.end != End::Time);
     drop(hung);
     release(node, &mut all);
     // All at once, since each that is wrong is worth knowing.
@@ -97,7 +97,7 @@ fn a_late_arrival_is_right_and_its_remedy_releases_the_pod() {
 }
 
 /// Asks about some of them.
-fn ask(node: &Node, from: From, all: &mut [Stuck], which: impl Fn(&Case) -> bool) {
+fn ask(node: &Node, from: &From, all: &mut [Stuck], which: impl Fn(&Case) -> bool) {
     for stuck in all.iter_mut().filter(|stuck| which(stuck.case)) {
         let asked = from.ask(node, stuck.case.name);
         println!("{}: {asked}", stuck.case.name);

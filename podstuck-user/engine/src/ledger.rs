@@ -124,6 +124,7 @@ impl Ledger {
     fn finding(&self, draft: Draft) -> Finding {
         let certainty = draft.certainty();
         let not_known = draft.not_known();
+        let pod = draft.target.pod.as_ref();
         let since = |since: Option<Monotonic>| self.clock.at(since.unwrap_or(draft.last));
         let evidence = draft
             .evidence
@@ -157,7 +158,7 @@ impl Ledger {
             last: self.clock.at(draft.last),
             evidence: evidence.collect(),
             explanation: draft.explanation,
-            remedies: draft.remedies,
+            remedies: draft.remedies.into_iter().map(|it| it.followed(pod)).collect(),
             likely_causes_ruled_out: ruled_out.collect(),
             not_known,
             is_settled: draft.is_settled,

@@ -81,6 +81,7 @@ pub(crate) fn actor(component: Component) -> Actor {
 /// Process 77, which holds something on mount 9.
 pub(crate) fn holder(how: How, through: Through, explains: Option<bool>) -> Holder {
     Holder {
+        nested: None,
         how,
         object: JsonPath("/v/x".into()),
         count: 1,
@@ -252,6 +253,7 @@ pub(crate) fn context<'a>(
 /// A healthy file system on a disk, mounted at `point`.
 pub(crate) fn file_system(point: &str) -> FileSystem {
     FileSystem {
+        id: None,
         point: point.into(),
         fs_type: "ext4".into(),
         source: "/dev/sda1".into(),

@@ -4,12 +4,14 @@ use std::{path::PathBuf, sync::Arc};
 
 use crate::{
     cause::{Cause, CauseId, LookAlike},
+    command::Step,
     model::{
         call::{Call, Outcome},
         evidence::{Certainty, Source},
-        finding::{Remedy, Severity},
+        finding::Severity,
         identity::{Actor, Target},
         operation::Operation,
+        remedy::Remedy,
         time::Monotonic,
     },
     tracker::TrackerId,
@@ -245,9 +247,18 @@ impl Draft {
         self.cause.look_alikes.iter().filter(move |other| !is_told_apart(other.cause))
     }
 
-    /// Adds a way out.
-    pub(crate) fn remedy(&mut self, command: impl Into<String>, risk: impl Into<String>) {
-        self.remedies.push(Remedy::new(command, risk));
+    /// Adds a way out. The safest comes first.
+    pub(crate) fn remedy(&mut self, step: impl Into<Step>, risk: impl Into<String>) -> &mut Remedy {
+        self.remedies.push_mut(step.into().remedy(risk))
+    }
+
+    /// Adds what somebody must do or decide, which no command does.
+    pub(crate) fn advice(
+        &mut self,
+        advice: impl Into<String>,
+        risk: impl Into<String>,
+    ) -> &mut Remedy {
+        self.remedies.push_mut(Remedy::advice(advice, risk))
     }
 }
 

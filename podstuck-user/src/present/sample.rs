@@ -14,11 +14,12 @@ use crate::model::{
     call::{Call, Outcome},
     diagnosis::Stage,
     evidence::{Certainty, Evidence, RuledOut, Source},
-    finding::{FaultyCall, Finding, FindingState, Progress, Remedy, Severity},
+    finding::{FaultyCall, Finding, FindingState, Progress, Severity},
     holder::{HeldMount, Holder, How, Search, Subject, Through},
     hung::{Hung, Phase, Since},
     identity::{Actor, Component, Parent, Pod, Volume},
     path::JsonPath,
+    remedy::Remedy,
     summary::{Completeness, SelfCost, Start, Summary},
 };
 
@@ -90,7 +91,7 @@ pub(crate) fn finding() -> Finding {
         explanation: "A process of the host works in the volume. The kernel does not unmount a \
                       file system that is in use, so kubelet tries again every 122 seconds."
             .into(),
-        remedies: vec![Remedy::new("kill 4242", "ends the backup")],
+        remedies: vec![Remedy::command("kill 4242", "ends the backup")],
         likely_causes_ruled_out: vec![ruled_out("nothing is mounted below it")],
         not_known: Vec::new(),
         is_settled: false,
@@ -116,7 +117,7 @@ pub(crate) fn hostile() -> Finding {
     finding.call.path = bytes(b"/v/caf\xe9\x1b[2J");
     finding.evidence = vec![evidence(HOSTILE, Source::file(text()))];
     finding.explanation = text();
-    finding.remedies = vec![Remedy::new(text(), text())];
+    finding.remedies = vec![Remedy::command(text(), text()), Remedy::advice(text(), text())];
     finding.likely_causes_ruled_out = vec![ruled_out(HOSTILE)];
     finding.not_known = vec![text()];
     finding
@@ -187,6 +188,7 @@ pub(crate) fn summary() -> Summary {
 
 pub(crate) fn holder() -> Holder {
     Holder {
+        nested: None,
         how: How::Fd,
         object: JsonPath("/host/v/log".into()),
         count: 3,

@@ -39,6 +39,7 @@ fn describe(mount: &Mount, table: String) -> FileSystem {
             (value != "0" && value != "0x0").then_some(Counted { value, file })
         });
     FileSystem {
+        id: Some(mount.id),
         mount_read_only: mount.is_read_only(),
         read_only: mount.is_super_read_only(),
         errors: errors.collect(),

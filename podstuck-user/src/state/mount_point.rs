@@ -30,6 +30,7 @@ fn describe(mount: &Mount) -> MountPoint {
         waiting.ok()?.trim().parse().ok()
     });
     MountPoint {
+        id: Some(mount.id),
         point: mount.point.clone(),
         fs_type: mount.fs_type.clone(),
         source: mount.source.clone(),

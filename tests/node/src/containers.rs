@@ -58,6 +58,13 @@ fn ctr(place: &Place) -> Command {
     command
 }
 
+/// In a container of containerd's.
+pub(crate) fn exec(place: &Place, container: &str, name: &str) -> Command {
+    let mut command = ctr(place);
+    command.args(["--namespace", "k8s.io", "task", "exec", "--exec-id", name, container]);
+    command
+}
+
 fn docker(place: &Place) -> Command {
     let mut command = Command::new("/usr/bin/docker");
     command.env("DOCKER_HOST", docker_socket(place));

@@ -169,6 +169,13 @@ impl Node {
         Ok(String::from_utf8_lossy(&stdout).trim_end().to_owned())
     }
 
+    /// A command that runs a program in a container of a pod, as the runtime does it for `kubectl exec`; the
+    /// API server itself does not reach this kubelet, which has no address that it may tell. `name` is that
+    /// of the process, which no two at a time may have.
+    pub fn exec(&self, container: &str, name: &str) -> Command {
+        containers::exec(&self.place, container, name)
+    }
+
     /// Waits until something is so.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ use podstuck_node::Node;
 use podstuck_tests::{of_type, podstuck};
 use serde_json::{Value, json};
 
-use super::pods::pod;
+use super::pods::{OnNode, pod};
 
 /// What `diagnose` is given, and a tool at 3 a.m. would be.
 const TIMEOUT: &str = "30s";
@@ -58,12 +58,11 @@ pub fn is_chosen(variable: &str, value: &str) -> bool {
 }
 
 /// Where an engineer sits.
-#[derive(Clone, Copy)]
 pub enum From {
     /// On the node.
     Node,
-    /// In a pod that has the node's root directory at `/host`.
-    Pod,
+    /// In this container, which has the node's root directory at `/host`.
+    Pod(String),
 }
 
 /// Name of that pod.
@@ -79,31 +78,28 @@ impl From {
         let spec = &mut debug["spec"];
         spec["hostPID"] = true.into();
         spec["containers"][0]["securityContext"] = json!({ "privileged": true });
-        spec["containers"][0]["volumeMounts"] = json!([{
-            "name": "host",
-            "mountPath": "/host",
-            "mountPropagation": "HostToContainer",
-        }]);
+        // As `kubectl debug node/NAME` has it.
+        let mounts = json!([{ "name": "host", "mountPath": "/host" }]);
+        spec["containers"][0]["volumeMounts"] = mounts;
         node.apply(&debug).unwrap();
         let phase = ["get", "pod", DEBUG, "-o", "jsonpath={.status.phase}"];
         node.wait_for(DEBUG, || node.kubectl(&phase).unwrap() == "Running").unwrap();
-        Self::Pod
+        Self::Pod(OnNode::of(node, DEBUG).container)
     }
 
     /// Asks by the pod's name.
-    pub fn ask(self, node: &Node, pod: &str) -> Asked {
+    pub fn ask(&self, node: &Node, pod: &str) -> Asked {
         let mut command = match self {
             Self::Node => Command::new(podstuck()),
-            Self::Pod => {
-                let mut exec = Command::new("kubectl");
-                exec.arg("--kubeconfig").arg(node.kubeconfig()).args(["exec", DEBUG, "--"]);
+            Self::Pod(container) => {
+                let mut exec = node.exec(container, pod);
                 exec.arg("/bin/podstuck");
                 exec
             }
         };
         let more: &[&str] = match self {
             Self::Node => &[],
-            Self::Pod => &["--host-root", "/host"],
+            Self::Pod(_) => &["--host-root", "/host"],
         };
         let begun = Instant::now();
         let name = format!("default/{pod}");
@@ -144,9 +140,14 @@ impl Drop for Hung {
     }
 }
 
-/// Runs the first command of the first cause, as it is printed.
+/// Runs the first command of the first cause that does not only show something, as it is printed.
 pub fn obey(node: &Node, asked: &Asked) {
-    let Some(command) = asked.first()["remedies"][0]["command"].as_str() else { return };
+    let remedies = asked.first()["remedies"].as_array();
+    let acts = |remedy: &&Value| !remedy["risk"].as_str().unwrap().starts_with("none");
+    let commands = remedies.into_iter().flatten().filter(acts);
+    let Some(command) = commands.filter_map(|remedy| remedy["command"].as_str()).next() else {
+        return;
+    };
     println!("$ {command}");
     let mut shell = Command::new("sh");
     shell.arg("-c").arg(command).env("KUBECONFIG", node.kubeconfig());

@@ -43,7 +43,7 @@ pub fn empty_dir(name: &str) -> Value {
 pub struct OnNode {
     pub uid: String,
     /// Id of its one container.
-    container: String,
+    pub container: String,
 }
 
 impl OnNode {

@@ -9,6 +9,9 @@ use super::raw_path;
 /// A mount, its file system, and the device below.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileSystem {
+    /// `mnt_id`; `None` in recordings that do not have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<u32>,
     /// Where it is mounted.
     #[serde(with = "raw_path")]
     pub point: PathBuf,

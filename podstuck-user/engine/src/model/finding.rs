@@ -9,6 +9,7 @@ use super::{
     evidence::{Certainty, Evidence, RuledOut},
     identity::{Actor, Pod, Volume},
     path::JsonPath,
+    remedy::Remedy,
     time::rfc3339,
 };
 use crate::cause::{CauseId, Kind};
@@ -37,38 +38,6 @@ pub enum Severity {
     Warning,
     /// Data is being lost, or nothing will move without help.
     Critical,
-}
-
-/// One way out, never run by the tool itself.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Remedy {
-    /// A shell command, its arguments quoted.
-    pub command: String,
-    /// What it may break.
-    pub risk: String,
-    /// Where it is run.
-    #[serde(rename = "where")]
-    pub place: Place,
-}
-
-impl Remedy {
-    /// A command, and what it may break.
-    pub fn new(command: impl Into<String>, risk: impl Into<String>) -> Self {
-        let command = command.into();
-        let by_client = command.starts_with("kubectl ");
-        let place = if by_client { Place::Kubectl } else { Place::Node };
-        Self { command, risk: risk.into(), place }
-    }
-}
-
-/// Where a command is run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Place {
-    /// On the node, as root.
-    Node,
-    /// Wherever kubectl may do it: kubelet's own credentials may not.
-    Kubectl,
 }
 
 /// The call that shows the fault, or only the object, where the fault is that nobody calls.

@@ -91,6 +91,9 @@ pub struct Holder {
     pub how: How,
     /// What it holds, as the kernel writes it for us.
     pub object: JsonPath,
+    /// For a mount on it, that mount's id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nested: Option<u32>,
     /// How many such objects this process holds there; `object` is one of them.
     pub count: u32,
     /// Which mount, seen from the one asked about.

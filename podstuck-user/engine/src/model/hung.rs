@@ -57,6 +57,9 @@ pub enum Since {
 /// What an object is on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MountPoint {
+    /// `mnt_id`; `None` in recordings that do not have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<u32>,
     /// Where it is mounted.
     #[serde(with = "raw_path")]
     pub point: PathBuf,

@@ -138,6 +138,9 @@ pub struct DriverProcess {
     pub comm: String,
     /// When it was started.
     pub started: Monotonic,
+    /// The same in ticks since boot: with its id, this names it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub ticks: Option<u64>,
     /// Whether what it unmounts is unmounted for kubelet, too.
     pub reach: Reach,
     /// Why it cannot answer, if something shows that.

@@ -57,7 +57,7 @@ fn is_harmless(c: char) -> bool {
     !c.is_control() && !reorders
 }
 
-/// A path as one word of a shell command, in bash's `$'...'` form when it has odd bytes. The word is
+/// A path as one word of a shell command, in quotes, or in bash's `$'...'` form when it has odd bytes. The word is
 /// ASCII without control characters, and so safe to show.
 pub fn shell_word(path: &Path) -> String {
     let bytes = path.as_os_str().as_bytes();
@@ -65,6 +65,10 @@ pub fn shell_word(path: &Path) -> String {
     let plain = |b: &u8| b.is_ascii_alphanumeric() || b"/._-~+:=@%,".contains(b);
     if bytes.iter().all(plain) && !bytes.starts_with(b"~") {
         return safe(bytes).into_owned();
+    }
+    // What every shell understands, where it can say it.
+    if bytes.iter().all(|b| b.is_ascii_graphic() || *b == b' ') && !bytes.contains(&b'\'') {
+        return format!("'{}'", safe(bytes));
     }
     safe(&Bash::quote_vec(bytes)).into_owned()
 }
@@ -132,7 +136,7 @@ mod tests {
     #[test]
     fn a_shell_takes_a_word_for_what_it_is() {
         assert_eq!(shell_word(Path::new("/a/b~c-1.x")), "/a/b~c-1.x");
-        assert_eq!(shell_word(Path::new("/a b;rm")), "$'/a b;rm'");
+        assert_eq!(shell_word(Path::new("/a b;rm")), "'/a b;rm'");
         let odd = Path::new(std::ffi::OsStr::from_bytes(b"/\xff'$(x)"));
         let hostile = Path::new("/x\n\u{1b}[2J\u{202e}");
         assert_eq!(shell_word(hostile), r"$'/x\n\e[2J\xE2\x80\xAE'");

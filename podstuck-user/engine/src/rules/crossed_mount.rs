@@ -71,10 +71,19 @@ pub(crate) fn draft(context: &Context<'_>, crossed: &Crossed, mounts: Option<&Mo
                 format!("{point} is that mount: {}", mount.describe()),
                 Source::mountinfo(&table.source),
             );
+            let view = View::of(context, op);
             draft.remedy(
-                View::of(context, op).on_mount("umount -l", &mount.point),
-                "low: detaches the mount at once, so that the removal no longer reaches the \
-                 files behind it; whoever still uses it keeps it until then",
+                view.on_mount("mount -o remount,bind,ro", &mount.point, Some(mount.id)),
+                "low: stops the loss at once, since the removal goes through this mount and then fails \
+                 with EROFS; whoever writes there gets errors, too. It fails while a file is open \
+                 for writing: then repeat it",
+            );
+            draft.advice(
+                format!(
+                    "then stop the program that removes the volume, unmount {point}, and start the program \
+                     again. `umount -l` alone does not stop a removal that has the directory open"
+                ),
+                "none once it is read-only",
             );
         }
         None => draft.fact("the mount is gone, or its namespace is", Source::proc("/proc")),

@@ -4,11 +4,11 @@ pub(crate) mod causes;
 
 use crate::{
     cause::{Cause, id},
-    command::View,
+    command::{Step, View, kill},
     model::{
         evidence::Source,
         node::{DriverProcess, DriverState, Halted, VolumeData},
-        path::{safe, safe_path},
+        path::{safe, safe_path, shell_word},
     },
     rules::{
         not_attempted::{Fault, Suspect},
@@ -61,11 +61,12 @@ impl DriverState {
     }
 }
 
-fn find_driver(draft: &mut Draft, then: &str) {
+fn find_driver(draft: &mut Draft, then: &'static str, risk: &'static str) {
     draft.remedy(
         "kubectl get pods --all-namespaces --field-selector spec.nodeName=$(hostname) -o wide",
-        format!("none; finds the driver's pod on this node{then}"),
+        "none; finds the driver's pod on this node",
     );
+    draft.advice(then, risk);
 }
 
 fn registrar_listens(draft: &mut Draft, suspect: &Suspect<'_>) {
@@ -107,8 +108,11 @@ pub(crate) fn not_registered(context: &Context<'_>, draft: &mut Draft, suspect: 
     );
     draft.remedy(
         "kubectl get csinode $(hostname) -o yaml",
-        "none; lists the drivers that kubelet knows. Install or restart the driver on this node, and \
-         kubelet's next attempt unmounts the volume",
+        "none; lists the drivers that kubelet knows",
+    );
+    draft.advice(
+        "install or restart the driver on this node: kubelet's next attempt then unmounts the volume",
+        "none",
     );
     umount(context, draft, suspect, ONLY_IF_GONE);
     draft.rule_out(
@@ -139,8 +143,9 @@ pub(crate) fn down(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'
     );
     find_driver(
         draft,
-        ", whose containers' states and logs say why it does not run. When it is back, kubelet's next \
-         attempt asks it",
+        "bring the driver back: the states and logs of its containers say why it does not run. kubelet's \
+         next attempt then asks it",
+        "none",
     );
     umount(context, draft, suspect, ONLY_IF_GONE);
     draft
@@ -161,6 +166,7 @@ pub(crate) fn hangs(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<
     let name = name(suspect);
     listens(draft, suspect);
     let process = suspect.driver().and_then(|driver| driver.process.as_ref());
+    let started = process.and_then(|process| process.ticks);
     let halted = process.and_then(|process| Some((process.pid, process.halted.as_ref()?)));
     let mut why = String::from("What it waits for is not known from here: its log may say so.");
     if let Some((pid, halted)) = halted {
@@ -169,7 +175,11 @@ pub(crate) fn hangs(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<
             Halted::Stopped => {
                 draft.fact(format!("process {pid} is stopped"), Source::proc(format!("{of}/stat")));
                 why = "Its process is stopped, by a signal or a debugger.".into();
-                draft.remedy(format!("kill -CONT {pid}"), "low: it goes on where it was stopped");
+                let step = kill("kill -CONT", pid, started);
+                draft.remedy(
+                    step.verified_by(format!("! grep -q '^State:.[Tt]' {of}/status")),
+                    "low: it goes on where it was stopped",
+                );
             }
             Halted::Frozen { group } => {
                 let path = safe_path(group);
@@ -183,11 +193,10 @@ pub(crate) fn hangs(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<
                 } else {
                     ("cgroup.freeze", "0")
                 };
+                let file = shell_word(&group.join(file));
                 draft.remedy(
-                    format!(
-                        "{} > /dev/null <<< {word}",
-                        View::OURS.on_object("tee", &group.join(file))
-                    ),
+                    Step::from(format!("echo {word} > {file}"))
+                        .verified_by(format!("grep -qx {word} {file}")),
                     "low, unless somebody takes a snapshot just now: ask who froze it",
                 );
             }
@@ -216,8 +225,9 @@ pub(crate) fn hangs(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<
     );
     find_driver(
         draft,
-        ". To restart it clears its own lock, and no thread that waits in the kernel; mounts that a FUSE \
-         driver serves from this pod die with it",
+        "restart the driver's pod, which clears the driver's own lock, and no thread that waits in the \
+         kernel",
+        "volumes that a FUSE driver serves from that pod die with it, for all pods of the node",
     );
     umount(context, draft, suspect, UMOUNT_RISK);
     draft.rule_out(id!("csi-driver-lost-publish-state"), "the driver does not answer");
@@ -239,7 +249,7 @@ pub(crate) fn error(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<
          attempt. kubelet asks again, at last every two minutes, and touches nothing before. The \
          driver's log says more about the error."
     );
-    find_driver(draft, ", whose log says why it fails");
+    find_driver(draft, "mend what the driver's log complains of", "none");
     umount(context, draft, suspect, UMOUNT_RISK);
     // That the pod is to go is known by the attempts that failed.
     let answers = "the driver is there, and answers";
@@ -273,13 +283,18 @@ pub(crate) fn not_idempotent(draft: &mut Draft, suspect: &Suspect<'_>) {
     );
     let path = suspect.volume.path.join("mount");
     let make = View::OURS.on_object("mkdir -p", &path);
-    let word = crate::model::path::shell_word(&path);
+    let word = shell_word(&path);
     draft.remedy(
-        format!("{make} && mount --bind {word} {word}"),
+        Step::from(format!("{make} && mount --bind {word} {word}"))
+            .verified_by(format!("! mountpoint -q {word}")),
         "low: the empty directory is mounted on itself, so that the driver has something to unmount at \
          kubelet's next attempt; of no use where the driver fails because it does not know the volume",
     );
-    find_driver(draft, "; a version that succeeds where nothing is mounted is the cure");
+    find_driver(
+        draft,
+        "upgrade the driver to a version that succeeds where nothing is mounted",
+        "none",
+    );
     draft.rule_out(
         id!("csi-driver-error"),
         "nothing is mounted, so there is nothing to be unpublished",

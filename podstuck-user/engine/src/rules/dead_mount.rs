@@ -73,7 +73,7 @@ pub(crate) fn draft(context: &Context<'_>, suspect: &Suspect, mount: &MountPoint
         give up there, and the directories above stay. Nothing can be lost any more by unmounting."
             .into();
     draft.remedy(
-        View::of(context, op).on_mount("umount", &mount.point),
+        View::of(context, op).on_mount("umount", &mount.point, mount.id),
         "low: nothing behind the mount can be reached; containers that still use it must be \
          started anew. The owner's next attempt then deletes the directory",
     );

@@ -171,8 +171,10 @@ fn remedies(
     found: Option<&FileSystem>,
 ) {
     let op = &failing.op;
-    let on_mount = |words: &str| found.map(|fs| View::of(context, op).on_mount(words, &fs.point));
-    let on_object = |words: &str| found.map(|fs| View::of(context, op).on_object(words, &fs.point));
+    let on_mount =
+        |words: &str| found.map(|fs| View::of(context, op).on_mount(words, &fs.point, fs.id));
+    let on_object =
+        |words: &str| found.map(|fs| View::of(context, op).on_object(words, &fs.point).into());
     let cause = draft.cause;
     if [&READ_ONLY, &DEVICE_ERROR].contains(&cause) {
         draft.remedy(
@@ -197,7 +199,7 @@ fn remedies(
             Some("none, but reads much; free room outside the runtime's own directories first"),
         ),
         _ if errno == Errno::EACCES => {
-            Some("ausearch -m avc,apparmor_denied -ts recent".to_owned()).zip(Some("none"))
+            Some("ausearch -m avc,apparmor_denied -ts recent".into()).zip(Some("none"))
         }
         _ => None,
     };

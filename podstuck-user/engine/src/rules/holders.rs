@@ -3,10 +3,12 @@
 use std::collections::BTreeSet;
 
 use crate::{
-    command::kill,
+    command::{Step, kill},
     model::{
         holder::{Holder, How, Through},
+        identity::Component,
         path::{safe, safe_path, shell_word},
+        remedy::Remedy,
     },
 };
 
@@ -48,60 +50,75 @@ fn place(holder: &Holder) -> String {
     }
 }
 
-/// Commands that make the holders let go, each once, and their risks.
-pub(crate) fn release(holders: &[&Holder]) -> Vec<(String, String)> {
+/// What makes the holders let go, each once.
+pub(crate) fn release(holders: &[&Holder]) -> Vec<Remedy> {
     let mut known = BTreeSet::new();
     let all = holders.iter().map(|holder| one(holder));
-    all.filter(|(command, _)| known.insert(command.clone())).take(4).collect()
+    let new = |remedy: &Remedy| known.insert((remedy.command.clone(), remedy.advice.clone()));
+    all.filter(new).take(4).collect()
 }
 
-fn one(holder: &Holder) -> (String, String) {
+fn one(holder: &Holder) -> Remedy {
     let object = shell_word(&holder.object.0);
     match (holder.how, holder.pid) {
-        (How::Swap, _) => (
-            format!("swapoff {object}"),
-            "reads all that was swapped there back into memory: fails, or makes the node kill \
-             processes, where there is too little"
-                .into(),
-        ),
+        (How::Swap, _) => Step::from(format!("swapoff {object}"))
+            .verified_by(format!("! grep -qF -- {object} /proc/swaps"))
+            .remedy(
+                "reads all that was swapped there back into memory: fails, or makes the node kill \
+                 processes, where there is too little",
+            ),
         (How::Loop, _) => {
             let device = holder.source.split('/').find(|name| name.starts_with("loop"));
-            (
-                format!("losetup -d /dev/{}", device.unwrap_or("loopN")),
-                "what is mounted from the loop device must be unmounted first".into(),
-            )
+            let device = device.unwrap_or("loopN");
+            Step::from(format!("losetup -d /dev/{device}"))
+                .verified_by(format!("! [ -e /sys/block/{device}/loop ]"))
+                .remedy("what is mounted from the loop device must be unmounted first")
         }
-        (How::NfsExport, _) => (
+        (How::NfsExport, _) => Remedy::command(
             format!("exportfs -u '*':{object}"),
-            "its NFS clients lose it; name the client as `exportfs -v` shows it".into(),
+            "its NFS clients lose it; name the client as `exportfs -v` shows it",
         ),
         (_, Some(pid)) => process(holder, pid),
         (_, None) => {
-            ("cat /proc/self/mountinfo".into(), "none; shows what is mounted there".into())
+            Remedy::command("cat /proc/self/mountinfo", "none; shows what is mounted there")
         }
     }
 }
 
-fn process(holder: &Holder, pid: u32) -> (String, String) {
-    if let Some(pod) = &holder.pod
-        && let (Some(namespace), Some(name)) = (&pod.namespace, &pod.name)
-    {
-        return (
-            format!(
-                "kubectl --namespace {} delete pod {}",
-                shell_word(namespace.as_ref()),
-                shell_word(name.as_ref())
-            ),
+fn process(holder: &Holder, pid: u32) -> Remedy {
+    let named = holder.pod.as_ref().and_then(|pod| pod.namespace.as_ref().zip(pod.name.as_ref()));
+    if let Some((namespace, name)) = named {
+        let (namespace, name) = (shell_word(namespace.as_ref()), shell_word(name.as_ref()));
+        if holder.component == Some(Component::CsiDriver) {
+            let mut remedy = Remedy::advice(
+                format!(
+                    "restart the storage pod {namespace}/{name} only after the pods on this node that use \
+                     its volumes are gone, or if its own manual says that they survive it"
+                ),
+                "a storage pod that serves its volumes (FUSE, NFS) takes them from every pod that uses them",
+            );
+            remedy.affects("every volume on this node that this driver serves");
+            return remedy;
+        }
+        let mut remedy = Remedy::command(
+            format!("kubectl --namespace {namespace} delete pod {name}"),
             "its controller starts it again; what it does on this node pauses meanwhile. For good: \
-             leave kubelet's directory out of its hostPath volumes"
-                .into(),
+             leave kubelet's directory out of its hostPath volumes",
         );
+        remedy.affects(format!("pod {namespace}/{name}"));
+        remedy.verify = Some(format!("! [ -e /proc/{pid} ]"));
+        return remedy;
     }
     let unit = holder.cgroup.as_deref().and_then(|group| group.rsplit('/').next());
     if let Some(unit) = unit.filter(|unit| unit.ends_with(".service") && is_plain(unit)) {
-        return (format!("systemctl restart {unit}"), "interrupts that service".into());
+        let mut remedy =
+            Remedy::command(format!("systemctl restart {unit}"), "interrupts that service");
+        remedy.affects(format!("the service {unit}"));
+        remedy.verify = Some(format!("! [ -e /proc/{pid} ]"));
+        return remedy;
     }
-    (kill("kill", pid, holder.started), format!("ends {}: ask its owner first", holder.who()))
+    let risk = format!("ends {}: ask its owner first", holder.who());
+    kill("kill", pid, holder.started).remedy(risk)
 }
 
 fn is_plain(unit: &str) -> bool {
@@ -116,7 +133,7 @@ mod tests {
 
     #[test]
     fn the_gentlest_way_is_offered() {
-        let of = |holder: &Holder| release(&[holder])[0].0.clone();
+        let of = |holder: &Holder| release(&[holder])[0].command.clone().unwrap_or_default();
         let mut one = holder(How::Cwd, Through::Itself, Some(true));
         assert_eq!(of(&one), "kill 77");
         one.cgroup = Some("/system.slice/backup.service".into());
@@ -127,7 +144,7 @@ mod tests {
         assert!(of(&one).ends_with(" = 99 ] && kill 77"), "{}", of(&one));
         one.how = How::Swap;
         one.object.0 = "/v/swap file".into();
-        assert_eq!(of(&one), "swapoff $'/v/swap file'");
+        assert_eq!(of(&one), "swapoff '/v/swap file'");
         let same = holder(How::Fd, Through::Itself, Some(true));
         assert_eq!(release(&[&same, &same]).len(), 1);
     }

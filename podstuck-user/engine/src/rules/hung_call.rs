@@ -20,15 +20,21 @@ use crate::{
 /// Where the control file system of FUSE is (Documentation/filesystems/fuse.rst).
 const FUSE_CONTROL: &str = "/sys/fs/fuse/connections";
 
-/// Writes the verdict out.
-pub(crate) fn fill(context: &Context<'_>, draft: &mut Draft, seen: &StuckThread, judged: &Judged) {
+/// Writes the verdict out; `sharers` have the same file system.
+pub(crate) fn fill(
+    context: &Context<'_>,
+    draft: &mut Draft,
+    seen: &StuckThread,
+    judged: &Judged,
+    sharers: Vec<String>,
+) {
     draft.call = Call::ALL.into_iter().find(|call| call.name() == seen.syscall);
     draft.blocks_deletion = draft.target.pod.is_some().then_some(true);
     facts(draft, seen);
     match judged.waits {
-        Waits::Fuse => fuse(context, draft, seen),
+        Waits::Fuse => fuse(context, draft, seen, sharers),
         Waits::Frozen => frozen(context, draft, seen),
-        Waits::Nfs => nfs(context, draft, seen),
+        Waits::Nfs => nfs(context, draft, seen, sharers),
         Waits::Flush => flush(draft),
         Waits::Shutdown => shutdown(draft),
         Waits::Unknown => unknown(draft),
@@ -98,7 +104,7 @@ fn facts(draft: &mut Draft, seen: &StuckThread) {
     }
 }
 
-fn fuse(context: &Context<'_>, draft: &mut Draft, seen: &StuckThread) {
+fn fuse(context: &Context<'_>, draft: &mut Draft, seen: &StuckThread, sharers: Vec<String>) {
     draft.severity = Severity::Critical;
     draft.explanation = "The file system is served by a process (FUSE) that was asked and does not \
         answer. Whoever looks at it waits: kubelet before it comes to delete, and umount before it \
@@ -110,21 +116,20 @@ fn fuse(context: &Context<'_>, draft: &mut Draft, seen: &StuckThread) {
     if let Some(mount) = mount.filter(|mount| mount.fs_type != "fuseblk") {
         // systemd mounts the control file system at boot, and nobody where there is none. A file system
         // without a server still is a mount point, which no removal of kubelet's takes away.
-        draft.remedy(
-            format!(
+        let remedy = draft.remedy(
+            view(context, seen).on_mount("umount", &mount.point, mount.id).after(&format!(
                 "{{ mountpoint -q {FUSE_CONTROL} || mount -t fusectl fusectl {FUSE_CONTROL}; }} && \
-                 echo 1 > {FUSE_CONTROL}/{}/abort && sleep 1 && {}",
-                mount.minor,
-                view(context, seen).on_mount("umount", &mount.point)
-            ),
+                 echo 1 > {FUSE_CONTROL}/{}/abort && sleep 1",
+                mount.minor
+            )),
             "ends all waiting at once: every request fails with ECONNABORTED, what the server had not \
-             written is lost, and so it is for all others who have this file system mounted. First look \
-             whether its process is only slow, stopped or overloaded",
+             written is lost. First look whether its process is only slow, stopped or overloaded",
         );
+        remedy.affects = sharers;
     }
     if let Some(mount) = mount {
         draft.remedy(
-            view(context, seen).on_mount("umount", &mount.point),
+            view(context, seen).on_mount("umount", &mount.point, mount.id),
             "low once the connection is aborted; before, it waits like the others",
         );
     }
@@ -163,7 +168,7 @@ fn frozen(context: &Context<'_>, draft: &mut Draft, seen: &StuckThread) {
     draft.rule_out(id!("nfs-server-unreachable"), "no function of NFS is in the stack");
 }
 
-fn nfs(context: &Context<'_>, draft: &mut Draft, seen: &StuckThread) {
+fn nfs(context: &Context<'_>, draft: &mut Draft, seen: &StuckThread, sharers: Vec<String>) {
     draft.severity = Severity::Critical;
     draft.explanation = "The call waits for an NFS server that does not answer. Mounts are `hard` \
         by default: the client asks for ever. kubelet, umount and the containers' processes that \
@@ -175,11 +180,13 @@ fn nfs(context: &Context<'_>, draft: &mut Draft, seen: &StuckThread) {
         draft.remedy(format!("grep ' nfs' {table}"), "none; shows what is mounted from where");
         return;
     };
-    draft.remedy(
-        view(context, seen).on_mount("umount -f -l", &mount.point),
+    draft.advice("bring the server, or the way to it, back: then everything resumes", "none");
+    let remedy = draft.remedy(
+        view(context, seen).on_mount("umount -f -l", &mount.point, mount.id),
         "what was not written to the server is lost, and processes that have files open on it keep \
-         waiting. First try to bring the server, or the way to it, back: then everything resumes",
+         waiting",
     );
+    remedy.affects = sharers;
 }
 
 fn flush(draft: &mut Draft) {

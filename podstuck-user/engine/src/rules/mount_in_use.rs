@@ -120,15 +120,18 @@ pub(crate) fn verdict(
     }
     // The deepest mount goes first.
     for holder in nested.iter().rev().take(TOLD) {
-        let command = View::of(context, &object.op).on_mount("umount", &holder.object.0);
+        let command =
+            View::of(context, &object.op).on_mount("umount", &holder.object.0, holder.nested);
         draft.remedy(command, "low if whoever mounted it has ended: check first");
     }
-    for (command, risk) in release(&users) {
-        draft.remedy(command, risk);
-    }
+    draft.remedies.extend(release(&users));
     if nested.is_empty() {
         draft.remedy(
-            View::of(context, &object.op).on_mount("umount -l", &object.op.path),
+            View::of(context, &object.op).on_mount(
+                "umount -l",
+                &object.op.path,
+                held.taken.subject.as_ref().ok().and_then(|it| it.mount_id),
+            ),
             "high for a volume that only one node may mount: the pod goes, but the file system \
              lives on here until its last user ends, and another node may mount it meanwhile; both \
              then corrupt it",

@@ -104,7 +104,7 @@ pub(crate) fn removal(
     tell_attempts(context, &mut draft, tried);
     tell_apart(context, &mut draft, object, top);
     draft.explanation = explanation(draft.cause, object).into();
-    let umount = View::of(context, op).on_mount("umount", &op.path);
+    let umount = View::of(context, op).on_mount("umount", &op.path, Some(top.id));
     draft.remedy(
         umount,
         "low once all containers of the pod have ended and nobody uses the mount; what is mounted \

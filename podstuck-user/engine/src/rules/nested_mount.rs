@@ -179,7 +179,7 @@ pub(crate) fn read_only_over_volume(
     );
     tell_apart_over_volume(&mut draft);
     draft.explanation = words(cause).unwrap_or_default().into();
-    draft.remedy(View::of(context, op).on_mount("umount", &fs.point), LEFT_RISK);
+    draft.remedy(View::of(context, op).on_mount("umount", &fs.point, fs.id), LEFT_RISK);
     Some(draft)
 }
 

@@ -21,7 +21,7 @@ pub(crate) fn umount(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect
     mounts.dedup_by_key(|mount| (mount.namespace, mount.point.clone()));
     for mount in mounts {
         let view = View::in_namespace(context, mount.namespace, mount.pid);
-        draft.remedy(view.on_mount("umount", &mount.point), risk);
+        draft.remedy(view.on_mount("umount", &mount.point, Some(mount.id)), risk);
     }
 }
 

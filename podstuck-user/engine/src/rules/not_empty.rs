@@ -145,7 +145,7 @@ fn subpath(context: &Context<'_>, full: &Full, below: &[&Mount], mounts: &Mounts
             Source::mountinfo(&mounts.source),
         );
         draft.remedy(
-            View::of(context, &full.op).on_mount("umount", &mount.point),
+            View::of(context, &full.op).on_mount("umount", &mount.point, Some(mount.id)),
             "low: the container that used it has ended; its files stay",
         );
     }
@@ -226,10 +226,12 @@ fn writer(context: &Context<'_>, full: &Full, entries: &Entries, seen: &Seen<'_>
                 );
             }
         }
-        None => draft.remedy(
-            View::of(context, &full.op).on_object("podstuck holders", &full.op.path),
-            "none; lists who has the directory open at this moment",
-        ),
+        None => {
+            draft.remedy(
+                View::of(context, &full.op).on_object("podstuck holders", &full.op.path),
+                "none; lists who has the directory open at this moment",
+            );
+        }
     }
     draft
 }

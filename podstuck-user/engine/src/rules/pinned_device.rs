@@ -6,9 +6,9 @@ use crate::{
     model::{
         diagnosis::Stage,
         evidence::Source,
-        finding::Remedy,
         holder::{Holder, How, Snapshot},
         path::safe_path,
+        remedy::Remedy,
     },
     rules::holders::{describe, release},
     tracker::{Context, TrackerId},
@@ -80,9 +80,7 @@ pub(crate) fn draft(context: &Context<'_>, left: &Unmounted, taken: &Snapshot) -
         draft.remedies.extend(unmount_there(context, holder));
     }
     let others: Vec<&Holder> = taken.holders.iter().collect();
-    for (command, risk) in release(&others) {
-        draft.remedy(command, risk);
-    }
+    draft.remedies.extend(release(&others));
     for other in [id!("volume-held-by-host-process"), id!("shim-rootfs-busy")] {
         draft.rule_out(other, "the unmount itself succeeded");
     }
@@ -92,8 +90,8 @@ pub(crate) fn draft(context: &Context<'_>, left: &Unmounted, taken: &Snapshot) -
 /// An unmount in the namespace that still has it.
 fn unmount_there(context: &Context<'_>, holder: &Holder) -> Option<Remedy> {
     let view = View::in_namespace(context, holder.mount.namespace?, holder.pid?);
-    Some(Remedy::new(
-        view.on_mount("umount", &holder.mount.point.0),
+    let step = view.on_mount("umount", &holder.mount.point.0, Some(holder.mount.id));
+    Some(step.remedy(
         "low: fails where somebody in there still uses it; whoever looks for the volume in \
                that namespace does not find it any more",
     ))

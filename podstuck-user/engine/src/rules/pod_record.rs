@@ -215,20 +215,34 @@ fn finalizer(record: &PodRecord, here: Here<'_>, nothing_left: bool) -> Draft {
             now; it will when the node is done."
                 .into();
     }
-    let (namespace, name) = (
-        record.pod.namespace.as_deref().unwrap_or("default"),
-        record.pod.name.as_deref().unwrap_or_default(),
-    );
-    draft.remedy(
-        format!(
-            "kubectl -n {} patch pod {} --type=json -p \
-             '[{{\"op\":\"remove\",\"path\":\"/metadata/finalizers\"}}]'",
+    if nothing_left {
+        draft.advice(
+            "find out why the controller of the finalizer does not remove it: its log names the pod",
+            "none",
+        );
+        remove(&mut draft, record);
+    }
+    draft
+}
+
+/// One by one, the last first, since a removal moves those behind it; none without a look at its name.
+fn remove(draft: &mut Draft, record: &PodRecord) {
+    let (Some(namespace), Some(name)) = (&record.pod.namespace, &record.pod.name) else { return };
+    let plain =
+        |name: &&String| name.bytes().all(|b| b.is_ascii_graphic() && !b"'\"\\".contains(&b));
+    let all = record.finalizers.iter().enumerate().rev();
+    for (at, finalizer) in all.filter(|(_, finalizer)| plain(finalizer)) {
+        let command = format!(
+            "kubectl --namespace {} patch pod {} --type=json -p \
+             '[{{\"op\":\"test\",\"path\":\"/metadata/finalizers/{at}\",\"value\":\"{finalizer}\"}},\
+             {{\"op\":\"remove\",\"path\":\"/metadata/finalizers/{at}\"}}]'",
             shell_word(namespace.as_ref()),
             shell_word(name.as_ref()),
-        ),
-        "skips whatever the controller wanted to clean up, for all finalizers",
-    );
-    draft
+        );
+        let risk = format!("skips whatever the controller of {finalizer} wanted to clean up");
+        let guard = format!("the finalizer is still {finalizer}");
+        draft.remedy(command, risk).guard = Some(guard);
+    }
 }
 
 /// The record has an age when the tool has read it itself.

@@ -7,7 +7,7 @@ mod wait;
 
 use crate::{
     cause::{Cause, id},
-    command::kill,
+    command::{Step, kill},
     model::{
         evidence::Source,
         finding::Severity,
@@ -109,13 +109,15 @@ fn unkillable(draft: &mut Draft, suspect: &Suspect<'_>, task: &Task, wait: &wait
         wait.what
     );
     draft.remedy(format!("cat {place}/stack"), "none; shows where in the kernel it waits");
-    let (command, risk) = wait.remedy;
-    draft.remedy(command, risk);
-    draft.remedy(
-        "reboot",
-        "the last resort: ends every pod of the node. No signal and no `--force` removes such a \
-         process, and a pod that is deleted by force leaves it, its volumes and its mounts behind",
-    );
+    draft.remedy(wait.look.0, wait.look.1);
+    draft.advice(wait.advice.0, wait.advice.1);
+    draft
+        .advice(
+            "as the last resort, drain the node and reboot it",
+            "no signal and no `--force` removes such a process, and a pod that is deleted by force leaves \
+             it, its volumes and its mounts behind",
+        )
+        .affects("every pod of the node");
     if suspect.is_woken {
         draft.doubt("whether it makes progress: it is woken now and then");
     }
@@ -142,8 +144,9 @@ fn frozen(draft: &mut Draft, suspect: &Suspect<'_>) {
         checkpoint, or a runc that was interrupted between freezing and thawing), and nobody thaws \
         it. With version 2 a frozen process dies when it is killed."
             .into();
+    let file = shell_word(&file);
     draft.remedy(
-        format!("echo THAWED > {}", shell_word(&file)),
+        Step::from(format!("echo THAWED > {file}")).verified_by(format!("grep -qx THAWED {file}")),
         "low: the processes run on, and those that were killed end at once. If the pod was paused on \
          purpose, its other processes run as well",
     );

@@ -119,7 +119,7 @@ pub(super) fn arrived_late() -> Plays {
     let then = |second: i64| Timestamp::from_second(second).unwrap();
     let driver = |halted, reach| {
         let (pid, comm, started) = (77, "driver".into(), at(2.0));
-        Some(DriverProcess { pid, comm, started, reach, halted })
+        Some(DriverProcess { pid, comm, started, ticks: Some(9), reach, halted })
     };
     let with = |process| {
         let mut volume = csi(Registration::Listening, known());
@@ -256,6 +256,7 @@ pub(super) fn pinned_device() -> Plays {
 pub(super) fn hung_call() -> Plays {
     let mut plays = Vec::new();
     let mount = |fs_type: &str| MountPoint {
+        id: None,
         point: target(EMPTY_DIR).1.root,
         fs_type: fs_type.into(),
         source: "there".into(),

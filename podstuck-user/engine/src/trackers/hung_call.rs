@@ -1,6 +1,6 @@
 //! Calls that do not return: which of them is told for a target, and when that is over.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use podstuck_common::record::reason;
 
@@ -17,6 +17,7 @@ use crate::{
     rules::{
         hung_call,
         hung_call_cause::{self, Beside, Judged},
+        sharers,
     },
     tracker::{Claim, Context, Steps, Subject, Tracker, TrackerId},
     verdict::{Draft, Verdict},
@@ -32,11 +33,12 @@ pub(crate) struct HungCalls {
     /// Where pods' file systems on block devices are mounted, or were: after its exit, an unmount names only
     /// the place.
     devices: Bounded<PathBuf, Device>,
+    last: Option<Arc<NodeSample>>,
 }
 
 impl Default for HungCalls {
     fn default() -> Self {
-        Self { stuck: BTreeMap::new(), devices: Bounded::new(MOUNT_POINTS) }
+        Self { stuck: BTreeMap::new(), devices: Bounded::new(MOUNT_POINTS), last: None }
     }
 }
 
@@ -68,7 +70,8 @@ impl HungCalls {
     }
 
     /// Remembers where file systems of pods are.
-    fn sampled(&mut self, sample: &NodeSample) {
+    fn sampled(&mut self, sample: &Arc<NodeSample>) {
+        self.last = Some(sample.clone());
         for (_, _, mount) in sample.mounts.all().filter(|(_, _, mount)| mount.device.major != 0) {
             let of_pod = mount.point.iter().any(|name| name == "pods");
             if of_pod && self.devices.get(&mount.point) != Some(&mount.device) {
@@ -125,8 +128,15 @@ impl HungCalls {
         );
         draft.actor = Some(seen.actor.clone());
         draft.first = seen.began;
-        hung_call::fill(context, &mut draft, seen, judged);
+        hung_call::fill(context, &mut draft, seen, judged, self.sharers(seen));
         Some(draft)
+    }
+
+    /// Who else has the file system on which the call waits, if that is on no block device.
+    fn sharers(&self, seen: &StuckThread) -> Vec<String> {
+        let (Some(sample), Some(mount)) = (&self.last, &seen.mount) else { return Vec::new() };
+        let device = Device { major: 0, minor: mount.minor };
+        sharers::of(sample, device, seen.target.pod.as_ref().map(|pod| pod.uid.as_str()))
     }
 }
 

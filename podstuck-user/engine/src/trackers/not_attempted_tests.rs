@@ -292,8 +292,14 @@ fn a_container_that_tidies_up_takes_nothing_down() {
 fn with_driver(change: impl FnOnce(&mut Option<DriverProcess>)) -> VolumeState {
     let mut volume = csi(Registration::Listening);
     let (comm, started) = ("driver".into(), Monotonic(100_000_000_000));
-    let mut process =
-        Some(DriverProcess { pid: 77, comm, started, reach: Reach::Whole, halted: None });
+    let mut process = Some(DriverProcess {
+        pid: 77,
+        comm,
+        started,
+        ticks: None,
+        reach: Reach::Whole,
+        halted: None,
+    });
     change(&mut process);
     let (socket, source) = ("/k/plugins/d/csi.sock".into(), "/proc/7/cmdline".into());
     volume.csi.as_mut().unwrap().driver = Some(DriverState { socket, source, process });

@@ -131,13 +131,13 @@ fn what_comes_back_has_a_writer_who_is_named_if_he_is_found() {
     };
     let both = [user, reader.clone()];
     let draft = conclude(&mut tracker, &queries[0], vec![entry("new", 1)], &both).unwrap();
-    assert!(draft.remedies.iter().any(|remedy| remedy.command == "kill 7"));
+    assert!(draft.remedies.iter().any(|remedy| remedy.words() == "kill 7"));
     assert_eq!(draft.id(), "writer-still-alive");
     assert!(draft.evidence.iter().any(|e| e.fact.contains("backup (pid 7)")));
     let alone = conclude(&mut tracker, &queries[0], vec![entry("new", 1)], &[]).unwrap();
     assert_eq!((alone.certainty(), draft.certainty()), (Certainty::Likely, Certainty::Firm));
     let read = conclude(&mut tracker, &queries[0], vec![entry("new", 1)], &[reader]).unwrap();
-    assert!(!read.remedies.iter().any(|remedy| remedy.command.contains("kill")));
+    assert!(!read.remedies.iter().any(|remedy| remedy.words().contains("kill")));
     let old = conclude(&mut tracker, &queries[0], vec![entry("old", 3600)], &[]).unwrap();
     assert_eq!(old.id(), "leftover-unexplained");
 }
@@ -147,8 +147,8 @@ fn data_below_a_mount_point_are_moved_and_not_deleted() {
     let (mut tracker, queries) = full("kubernetes.io/csi", "mount", &[10.0, 11.0]);
     let draft = conclude(&mut tracker, &queries[0], vec![entry("rows.dat", 3600)], &[]).unwrap();
     assert_eq!(draft.id(), "data-under-mountpoint");
-    assert!(draft.remedies[0].command.contains("mv "), "{}", draft.remedies[0].command);
-    assert!(!draft.remedies.iter().any(|remedy| remedy.command.contains("rm ")));
+    assert!(draft.remedies[0].words().contains("mv "), "{}", draft.remedies[0].words());
+    assert!(!draft.remedies.iter().any(|remedy| remedy.words().contains("rm ")));
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn a_subpath_that_is_still_mounted_was_skipped() {
     let seen = answer(Some(mounts), vec![entry("0", 9)], &[]);
     let draft = tracker.answer(&queries[0], seen.clone()).unwrap();
     assert_eq!(draft.id(), "subpath-source-deleted");
-    assert!(draft.remedies[0].command.ends_with("/0"));
+    assert!(draft.remedies[0].words().ends_with("/0"));
     let mut tried = failed(Call::Umount2, Errno::EBUSY, "", 12.0);
     tried.path = point;
     tracker.unmounts.note(&tried);

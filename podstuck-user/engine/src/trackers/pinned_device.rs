@@ -227,7 +227,7 @@ mod tests {
             (draft.id(), draft.blocks_deletion),
             ("leaked-superblock-blocks-device", Some(false))
         );
-        assert!(draft.remedies[0].command.starts_with("umount --internal-only --namespace 77 /v"));
+        assert!(draft.remedies[0].words().ends_with("umount --internal-only --namespace 77 /v"));
         let queries = sample(&mut pinned, 6, false, false).queries;
         let said = answer(&mut pinned, &queries[0], snapshot(Vec::new()));
         let pinned_device = TrackerId::PinnedDevice;

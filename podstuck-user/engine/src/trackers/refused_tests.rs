@@ -32,11 +32,11 @@ fn the_flag_is_taken_off_what_carries_it() {
     assert_eq!(draft.id(), "immutable-attribute");
     assert!(
         draft.remedies[0]
-            .command
+            .words()
             .ends_with("/root/k/pods/u/volumes/kubernetes.io~empty-dir/data/d/f")
     );
     let draft = verdict(UNSET, SET);
-    assert!(draft.remedies[0].command.ends_with("/data/d"), "{}", draft.remedies[0].command);
+    assert!(draft.remedies[0].words().ends_with("/data/d"), "{}", draft.remedies[0].words());
     let append = Attributes { append_only: true, ..UNSET };
     assert_eq!(verdict(append, UNSET).id(), "append-only-attribute");
 }
@@ -60,7 +60,7 @@ fn an_active_swap_file_is_told() {
         swap: true,
     }));
     assert_eq!(draft.id(), "swapfile-active");
-    assert!(draft.remedies[0].command.contains("swapoff"));
+    assert!(draft.remedies[0].words().contains("swapoff"));
 }
 
 #[test]

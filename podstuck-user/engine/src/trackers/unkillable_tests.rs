@@ -173,7 +173,7 @@ fn a_frozen_group_is_told_with_what_thaws_it() {
     let draft = Run::new().lasting(Some(pod(2)), &frozen).unwrap();
     assert_eq!(draft.id(), "cgroup-v1-frozen");
     let thaw = "echo THAWED > /sys/fs/cgroup/freezer/kubepods/freezer.state";
-    assert_eq!(draft.remedies[0].command, thaw);
+    assert_eq!(draft.remedies[0].words(), thaw);
     // Paused, and nobody wants its end.
     frozen.tasks = vec![task('D', false)];
     assert!(Run::new().lasting(Some(pod(2)), &frozen).is_none());

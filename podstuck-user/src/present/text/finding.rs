@@ -1,10 +1,13 @@
 //! A finding: whole when it is new, what changed in an update, one line when it is over.
 
-use super::nouns::{self, text};
+use super::{
+    nouns::{self, text},
+    way_out,
+};
 use crate::{
     model::{
         evidence::Evidence,
-        finding::{Finding, FindingState, Place},
+        finding::{Finding, FindingState},
     },
     present::{
         style::{Ink, Style},
@@ -68,15 +71,7 @@ fn new(f: &Finding, style: Style) -> String {
         section(&mut out, "what to do (nothing is run for you)", style);
     }
     for remedy in &f.remedies {
-        // Not wrapped: it is there to be copied.
-        let command = style.paint(Ink::Command, &text(&remedy.command));
-        out.push_str(&format!("    $ {command}\n"));
-        if remedy.place == Place::Kubectl {
-            out.push_str("      where: a machine with kubectl\n");
-        }
-        if !remedy.risk.is_empty() {
-            out.push_str(&style.wrap("      risk: ", "      ", &text(&remedy.risk)));
-        }
+        out.push_str(&way_out::way_out(remedy, style));
     }
     if !f.likely_causes_ruled_out.is_empty() {
         section(&mut out, "what it is not", style);
@@ -265,9 +260,10 @@ CRITICAL volume-held-by-host-process (update): blocks the pod, certain (0.95)
     #[test]
     fn a_command_stays_on_one_line() {
         let mut long = sample::finding();
-        long.remedies[0].command = format!("umount {}", "/a b".repeat(60));
+        let long_command = format!("umount {}", "/a b".repeat(60));
+        long.remedies[0].command = Some(long_command.clone());
         let shown = finding(&long, NARROW);
-        assert!(shown.contains(&format!("    $ {}\n", long.remedies[0].command)), "{shown}");
+        assert!(shown.contains(&format!("    $ {}\n", long_command)), "{shown}");
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod nouns;
 mod progress;
 mod start;
 mod summary;
+mod way_out;
 
 pub use diagnosis::diagnosis;
 pub use explain::{explain, explain_all};

@@ -233,7 +233,8 @@ fn mounts(wanted: &Wanted, node: &NodeMounts) -> Vec<Holder> {
         for nested in descendants(table, id) {
             let object = JsonPath(nested.point.clone());
             let source = format!("{}: {}", table.source, nested.describe());
-            found.push(people::kernel(How::NestedMount, found_on.hit(id), object, source));
+            let holder = people::kernel(How::NestedMount, found_on.hit(id), object, source);
+            found.push(Holder { nested: Some(nested.id), ..holder });
         }
     }
     let device = wanted.mount.is_none();

@@ -37,7 +37,8 @@ pub(super) fn look(sight: Sight<'_>, pid: u32, mounted: &Mounted) -> Option<Driv
         proc::threads(pid).take(THREADS).find_map(|tid| waits(pid, tid))
     };
     let comm = safe(&proc::comm(Path::new(&format!("/proc/{pid}")))).into_owned();
-    Some(DriverProcess { pid, comm, started: since_boot(ticks), reach, halted })
+    let started = since_boot(ticks);
+    Some(DriverProcess { pid, comm, started, ticks: Some(ticks), reach, halted })
 }
 
 /// A thread that waits where no signal reaches it, or for a server: that one is in state S.

@@ -65,12 +65,10 @@ pub(crate) fn draft(context: &Context<'_>, left: &Left, taken: &Snapshot) -> Opt
     let view = View::in_namespace(context, rootfs.mount.namespace, rootfs.mount.pid);
     // The deepest mount goes first.
     for holder in nested.iter().rev().take(TOLD) {
-        let command = view.on_mount("umount", &holder.object.0);
+        let command = view.on_mount("umount", &holder.object.0, holder.nested);
         draft.remedy(command, "low if whoever mounted it has ended: check first");
     }
-    for (command, risk) in release(&users) {
-        draft.remedy(command, risk);
-    }
+    draft.remedies.extend(release(&users));
     draft.rule_out(
         id!("leaked-superblock-blocks-device"),
         "the mount itself is still there, and is in use",

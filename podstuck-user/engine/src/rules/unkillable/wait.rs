@@ -12,79 +12,88 @@ pub(crate) struct Wait {
     pub(crate) cause: &'static Cause,
     /// What answers no more.
     pub(crate) what: &'static str,
-    /// A command that shows or ends it, and its risk.
-    pub(crate) remedy: (&'static str, &'static str),
+    /// A command that shows more, and what.
+    pub(crate) look: (&'static str, &'static str),
+    /// What ends it, and what that breaks.
+    pub(crate) advice: (&'static str, &'static str),
 }
 
 static NVIDIA: Wait = Wait {
     cause: &GPU_DSTATE,
     what: "NVIDIA's driver",
-    remedy: (
-        "nvidia-smi --gpu-reset",
-        "every program on that GPU loses its work; when the reset does not end either, only a \
-         reboot helps. `dmesg | grep Xid` tells the fault",
+    look: ("dmesg | grep Xid", "none; tells the fault"),
+    advice: (
+        "reset the GPU (`nvidia-smi --gpu-reset`); when that does not end either, only a reboot helps",
+        "every program on that GPU loses its work",
     ),
 };
 
 static NFS: Wait = Wait {
     cause: &DSTATE,
     what: "an NFS server",
-    remedy: (
-        "nfsstat --mounts",
-        "none; shows the servers. Bring the server back, or `umount -f` the mount: what was \
-         not yet written is lost",
+    look: ("nfsstat --mounts", "none; shows the servers"),
+    advice: (
+        "bring the server back; or `umount -f` the mount",
+        "a forced unmount loses what was not yet written",
     ),
 };
 
 static NETWORK_DISK: Wait = Wait {
     cause: &DSTATE,
     what: "a disk or file system on the network",
-    remedy: (
-        "lsblk",
-        "none; shows the devices. Bring the server back, or detach the device: what was not \
-         yet written is lost",
+    look: ("lsblk", "none; shows the devices"),
+    advice: (
+        "bring the server back; or detach the device",
+        "to detach it loses what was not yet written",
     ),
 };
 
 static SMB: Wait = Wait {
     cause: &DSTATE,
     what: "an SMB server",
-    remedy: ("findmnt --types cifs", "none; shows the servers. Bring the server back"),
+    look: ("findmnt --types cifs", "none; shows the servers"),
+    advice: ("bring the server back", "none"),
 };
 
 static FUSE: Wait = Wait {
     cause: &DSTATE,
     what: "a FUSE server",
-    remedy: (
+    look: (
         "grep -H . /sys/fs/fuse/connections/*/waiting",
-        "none; the connection with requests is the one. `echo 1 > .../abort` ends it: all its \
-         users get errors, and what was not yet written is lost",
+        "none; the connection with requests is the one",
+    ),
+    advice: (
+        "restart the server, or abort the connection (`echo 1 > .../abort`)",
+        "all users of that file system get errors, and what was not yet written is lost",
     ),
 };
 
 static FROZEN: Wait = Wait {
     cause: &DSTATE,
     what: "a frozen file system",
-    remedy: (
-        "fsfreeze --unfreeze",
-        "add the mount point. Low, unless a backup or a snapshot that is under way has frozen \
-         it: ask for that first",
+    look: ("cat /proc/self/mountinfo", "none; shows the mount points"),
+    advice: (
+        "thaw it (`fsfreeze --unfreeze MOUNTPOINT`)",
+        "low, unless a backup or a snapshot that is under way has frozen it: ask for that first",
     ),
 };
 
 const WATCH_DISKS: (&str, &str) =
     ("cat /proc/pressure/io", "none; shows whether the disks do anything at all");
+const MEND_DISKS: (&str, &str) = ("bring the device back, or replace it", "none");
 
 static DISK_FILE_SYSTEM: Wait =
-    Wait { cause: &DSTATE, what: "a file system on a disk", remedy: WATCH_DISKS };
+    Wait { cause: &DSTATE, what: "a file system on a disk", look: WATCH_DISKS, advice: MEND_DISKS };
 
-static BLOCK_DEVICE: Wait = Wait { cause: &DSTATE, what: "a block device", remedy: WATCH_DISKS };
+static BLOCK_DEVICE: Wait =
+    Wait { cause: &DSTATE, what: "a block device", look: WATCH_DISKS, advice: MEND_DISKS };
 
 /// Anything else.
 static UNKNOWN: Wait = Wait {
     cause: &DSTATE,
     what: "something in the kernel that its name does not tell",
-    remedy: ("dmesg | grep -A 20 'blocked for more than'", "none"),
+    look: ("dmesg | grep -A 20 'blocked for more than'", "none; shows the kernel's own complaints"),
+    advice: ("find out what it waits for by its stack, and bring that back", "none"),
 };
 
 impl Wait {

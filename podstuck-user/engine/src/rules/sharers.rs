@@ -1,0 +1,46 @@
+//! Who else is hit by what is done to a file system.
+
+use std::{collections::BTreeSet, path::Path};
+
+use crate::model::{
+    mounts::Device,
+    node::NodeSample,
+    path::{safe, safe_path},
+};
+
+/// So many are named.
+const NAMED: usize = 8;
+
+/// Pods, and other places, that have the same file system mounted, but for the pod that is asked about.
+pub(crate) fn of(sample: &NodeSample, device: Device, own_pod: Option<&str>) -> Vec<String> {
+    let all = sample.mounts.all().filter(|(_, _, mount)| mount.device == device);
+    let places: BTreeSet<String> = all.filter_map(|(_, _, m)| place(&m.point, own_pod)).collect();
+    let rest = places.len().saturating_sub(NAMED);
+    let more = (rest > 0).then(|| format!("and {rest} more"));
+    places.into_iter().take(NAMED).chain(more).collect()
+}
+
+/// `pod UID` of what lies below a pod's directory, else the mount point itself.
+fn place(point: &Path, own_pod: Option<&str>) -> Option<String> {
+    let mut names = point.iter().skip_while(|name| *name != "pods").skip(1);
+    let pod = names.next().filter(|_| names.next().is_some_and(|name| name == "volumes"));
+    match pod {
+        Some(uid) if own_pod.is_some_and(|own| uid == own) => None,
+        Some(uid) => Some(format!("pod {}", safe(uid.as_encoded_bytes()))),
+        None => Some(safe_path(point).into_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pod_is_named_and_its_own_is_not() {
+        let at = |point: &str| place(Path::new(point), Some("u-1"));
+        assert_eq!(at("/var/lib/kubelet/pods/u-1/volumes/x/y"), None);
+        assert_eq!(at("/var/lib/kubelet/pods/u-2/volumes/x/y").unwrap(), "pod u-2");
+        assert_eq!(at("/mnt/\n").unwrap(), "/mnt/\\x0a");
+        assert_eq!(at("/srv/pods/x").unwrap(), "/srv/pods/x");
+    }
+}
