@@ -89,6 +89,10 @@ async fn answer(wants: Wants) -> Answer {
             let read = move || queries::attributes(pid, directory, name, expected);
             Answer::Attributes(in_thread(read).await.and_then(|found| found))
         }
+        Wants::Protected { pid, directory } => {
+            let find = move || queries::protected(pid, directory);
+            Answer::Protected(in_thread(find).await.and_then(|found| found))
+        }
         Wants::Remaining { pid, directory } => {
             let count = move || queries::remaining(pid, directory);
             Answer::Remaining(in_thread(count).await.and_then(|left| left))

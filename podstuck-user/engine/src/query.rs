@@ -11,7 +11,7 @@ use crate::{
         holder::{About, Snapshot},
         hung::MountPoint,
         mounts::Mounts,
-        object::{Attributes, Entries, Remaining, User},
+        object::{Attributes, Entries, Protected, Remaining, User},
         raw_path,
     },
     tracker::TrackerId,
@@ -78,6 +78,14 @@ pub enum Wants {
         /// Device and inode number that the directory must have; inode 0 when unknown.
         expected: (u32, u64),
     },
+    /// What in a tree has attributes that forbid its removal.
+    Protected {
+        /// Whose mount namespace and root directory.
+        pid: u32,
+        /// The tree.
+        #[serde(with = "raw_path")]
+        directory: PathBuf,
+    },
     /// How much is left in a tree.
     Remaining {
         /// Whose mount namespace and root directory.
@@ -113,6 +121,8 @@ pub enum Answer {
     FuseMounts(Vec<(MountPoint, i32)>),
     /// To [`Wants::Attributes`].
     Attributes(Result<ObjectAttributes, NoAnswer>),
+    /// To [`Wants::Protected`].
+    Protected(Result<Protected, NoAnswer>),
     /// To [`Wants::Remaining`].
     Remaining(Result<Remaining, NoAnswer>),
     /// To [`Wants::Directory`].

@@ -116,6 +116,7 @@ pub(crate) fn snapshot(holders: Vec<Holder>) -> Snapshot {
 /// A pod whose containers have ended and of which no volume is left.
 pub(crate) fn pod_state(uid: &str) -> PodState {
     PodState {
+        seen_by: None,
         uid: uid.into(),
         directory: format!("/k/pods/{uid}").into(),
         started: true,

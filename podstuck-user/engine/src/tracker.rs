@@ -51,6 +51,8 @@ pub enum TrackerId {
     PodRecord,
     /// Root file systems of containers that have ended.
     LeftRootfs,
+    /// Attributes that forbid a removal, before it is tried.
+    Protected,
 }
 
 /// One kind of object, followed.
@@ -187,7 +189,7 @@ pub(crate) const SUPPRESSIONS: &[Suppression] = {
     use Scope::{Path, Pod, Target};
     use TrackerId::{
         Busy, CrossedMount, DeadMount, FileSystem, HungCall, LeftRootfs, NotAttempted, NotEmpty,
-        Orphan,
+        Orphan, Protected, Refused,
     };
     const SAME_FAULT: &str = "the mount that a removal went through is busy afterwards";
     const NO_POD_WAITS: &str = "no pod waits for an orphan";
@@ -209,6 +211,7 @@ pub(crate) const SUPPRESSIONS: &[Suppression] = {
         suppress(NotAttempted, NotEmpty, Suspicion, Target, SOMEBODY_TRIES),
         suppress(NotAttempted, HungCall, Suspicion, Target, SOMEBODY_TRIES),
         suppress(NotAttempted, DeadMount, Finding, Target, SOMEBODY_TRIES),
+        suppress(Protected, Refused, Finding, Target, SOMEBODY_TRIES),
     ]
 };
 

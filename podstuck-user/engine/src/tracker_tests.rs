@@ -34,6 +34,8 @@ fn the_suppressions_are_these() {
       <- Orphan (Suspicion, Pod): kubelet removes only directories of a pod that is gone
     LeftRootfs
       <- Busy (Suspicion, Target): somebody does try, and fails
+    Protected
+      <- Refused (Finding, Target): somebody does try, and fails
     ");
 }
 

@@ -278,7 +278,7 @@ mod tests {
         let error = host.traces().by_uid("nonsense", &mut host.names()).unwrap_err();
         assert!(matches!(error, WantedError::Grammar(_)));
         let text = host.traces().by_name("a b/x", &mut host.names()).unwrap_err().to_string();
-        assert!(text.contains("kubectl -n $'a b' get pod x -o"), "{text}");
+        assert!(text.contains("kubectl -n 'a b' get pod x -o"), "{text}");
         let error = host.traces().by_name("nonsense", &mut host.names()).unwrap_err();
         assert!(matches!(error, WantedError::Name(_)));
     }

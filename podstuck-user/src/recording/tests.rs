@@ -78,6 +78,7 @@ fn operation(second: u64, name: &[u8]) -> Operation {
 
 fn sample(second: u64, pods: &[&str], mounts: &[u32]) -> NodeSample {
     let pod = |uid: &&str| PodState {
+        seen_by: None,
         uid: (*uid).into(),
         directory: Path::new("/k/pods").join(uid),
         started: true,

@@ -62,7 +62,7 @@ fn kernel_dev(major: u32, minor: u32) -> u32 {
     major << 20 | minor
 }
 
-fn attribute_bits(stat: &rustix::fs::Statx) -> Attributes {
+pub(super) fn attribute_bits(stat: &rustix::fs::Statx) -> Attributes {
     let wanted = StatxAttributes::IMMUTABLE | StatxAttributes::APPEND;
     Attributes {
         immutable: stat.stx_attributes.contains(StatxAttributes::IMMUTABLE),

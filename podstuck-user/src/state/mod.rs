@@ -20,6 +20,7 @@ pub(crate) mod mount_point;
 pub(crate) mod mounts;
 pub(crate) mod namespaces;
 mod pod_dirs;
+mod protected;
 pub(crate) mod queries;
 mod reach;
 mod remaining;

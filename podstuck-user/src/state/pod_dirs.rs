@@ -44,6 +44,8 @@ pub(super) struct PodOnDisk {
     pub(super) times: Times,
     /// Its volumes.
     pub(super) volumes: Vec<VolumeOnDisk>,
+    /// The process as which it was read.
+    pub(super) seen_by: Option<u32>,
 }
 
 /// What the times of a pod's files and directories tell. Those of its control groups tell nothing: the
@@ -142,7 +144,8 @@ fn read_pod(directory: &Path, uid: String) -> PodOnDisk {
         above.iter().flatten().map(|directory| entries_changed(directory)).collect();
     let changed = times.and_then(|times| times.into_iter().max());
     let volume_removed = emptied.iter().filter_map(|directory| entries_changed(directory)).max();
-    PodOnDisk { uid, times: Times { started, changed, volume_removed }, volumes }
+    let times = Times { started, changed, volume_removed };
+    PodOnDisk { uid, times, volumes, seen_by: None }
 }
 
 /// When an entry of a directory was made or removed last.

@@ -11,6 +11,7 @@ use super::{
     entries::ReadDirectory,
     helper::{ask, ask_in_parts},
     mounts::of_namespace,
+    protected::FindProtected,
     reach::ReachPath,
     remaining::CountRemaining,
 };
@@ -18,7 +19,7 @@ use crate::{
     model::{
         hung::MountPoint,
         mounts::{Mount, Mounts},
-        object::{Entries, Remaining, User},
+        object::{Entries, Protected, Remaining, User},
     },
     query::{NoAnswer, ObjectAttributes},
 };
@@ -55,6 +56,14 @@ pub(crate) fn attributes(
     expected: (u32, u64),
 ) -> Result<ObjectAttributes, NoAnswer> {
     ask(ReadAttributes { pid, directory: directory.into(), name, expected })
+}
+
+/// What in a tree has attributes that forbid its removal.
+///
+/// # Errors
+/// Fails when it is not there, or does not answer.
+pub(crate) fn protected(pid: u32, directory: PathBuf) -> Result<Protected, NoAnswer> {
+    ask(FindProtected { pid, directory: directory.into() })
 }
 
 /// How much is left in a tree.

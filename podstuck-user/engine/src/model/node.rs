@@ -73,6 +73,10 @@ pub struct PodState {
     /// there is no such directory.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub volume_removed: Option<Timestamp>,
+    /// A process that sees its directory there, and the inode number of that process's mount namespace;
+    /// `None` in recordings that do not have it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub seen_by: Option<(u32, u32)>,
     /// Its volumes and subpaths.
     pub volumes: Vec<VolumeState>,
 }

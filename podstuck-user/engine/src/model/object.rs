@@ -4,7 +4,7 @@ use std::{ffi::OsString, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::raw_path;
+use super::{path::JsonPath, raw_path};
 
 /// Flags of an inode that make its removal fail with EPERM.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,6 +53,17 @@ pub struct Remaining {
     pub inodes_used: u64,
     /// Type of the file system is ext2, ext3 or ext4.
     pub is_ext: bool,
+}
+
+/// What in a tree cannot be removed by anybody, by the attributes of its inodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Protected {
+    /// The first few, and the attributes of each.
+    pub objects: Vec<(JsonPath, Attributes)>,
+    /// How many objects were looked at.
+    pub looked: u64,
+    /// Whether those are all.
+    pub complete: bool,
 }
 
 /// A process that uses something below a directory.

@@ -19,7 +19,7 @@ use crate::{
         identity::{Component, Pod, Target, TargetKind, Volume},
         mounts::NodeMounts,
         node::{CsiState, Mounted, NodeSample, PodGroup, Task, VolumeState},
-        object::{Attributes, Entries, Entry, Remaining, User},
+        object::{Attributes, Entries, Entry, Protected, Remaining, User},
         operation::Operation,
         path::JsonPath,
         pod_record::PodRecord,
@@ -122,6 +122,7 @@ impl Play {
                 let seen = ObjectAttributes { object, directory, same_directory, sticky, swap };
                 Answer::Attributes(Ok(seen))
             }
+            Wants::Protected { .. } => Answer::Protected(Ok(Protected::default())),
             Wants::Remaining { .. } if node.is_hung => Answer::Remaining(Err(hung())),
             Wants::Remaining { .. } => Answer::Remaining(Ok(node.left)),
             Wants::Directory { .. } => {

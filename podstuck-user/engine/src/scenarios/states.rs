@@ -29,6 +29,7 @@ use crate::{
 
 fn of_pod(populated: bool, volumes: Vec<VolumeState>) -> PodState {
     PodState {
+        seen_by: None,
         uid: UID.into(),
         directory: format!("/k/pods/{UID}").into(),
         started: true,
@@ -178,6 +179,7 @@ pub(super) fn arrived_late() -> Plays {
         }
         let has_booted = volume.mounts.is_empty();
         let of = |volumes| PodState {
+            seen_by: None,
             changed: Some(then(100)),
             volume_removed: Some(then(100)),
             started: !has_booted,

@@ -62,6 +62,7 @@ fn tokens() -> VolumeState {
 
 fn pod(volumes: Vec<VolumeState>) -> PodState {
     PodState {
+        seen_by: None,
         uid: UID.into(),
         directory: ROOT.into(),
         started: true,

@@ -103,6 +103,7 @@ mod tests {
 
     fn sample(populated: Option<bool>) -> What {
         let pod = PodState {
+            seen_by: None,
             uid: UID.into(),
             directory: format!("/k/pods/{UID}").into(),
             started: true,

@@ -12,7 +12,7 @@ use crate::{
     model::{call::Call, evidence::Source, operation::Operation, time::Monotonic},
     query::{Answer, NoAnswer, ObjectAttributes, Query, Wants},
     rules::refused,
-    tracker::{Context, Steps, Tracker, TrackerId},
+    tracker::{Claim, Context, Steps, Subject, Tracker, TrackerId},
     trackers::is_clean_up,
     verdict::{Draft, Fact, times},
 };
@@ -108,6 +108,11 @@ impl Tracker for Refusals {
             }
             _ => {}
         }
+    }
+
+    fn explains(&self, subject: &Subject<'_>, _: Claim) -> bool {
+        let refused = self.targets.get(&subject.target_id);
+        refused.is_some_and(|refused| refused.explained.is_some())
     }
 
     fn forget(&mut self, target_id: u64, path: Option<&Path>, _: Monotonic, _: &mut Steps) {

@@ -59,6 +59,7 @@ fn pod(volumes: usize) -> PodState {
         mounts: Vec::new(),
     };
     PodState {
+        seen_by: None,
         uid: UID.into(),
         directory: format!("/k/pods/{UID}").into(),
         started: true,

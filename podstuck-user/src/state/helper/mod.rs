@@ -21,8 +21,8 @@ pub(in crate::state) use serve::Teller;
 pub use serve::serve;
 
 use super::{
-    api, attributes, bundles, entries, holders, kubelet, logs, memory, pod_dirs, reach, remaining,
-    space, traces,
+    api, attributes, bundles, entries, holders, kubelet, logs, memory, pod_dirs, protected, reach,
+    remaining, space, traces,
 };
 
 /// What the helper can be asked, with both sides of it.
@@ -113,6 +113,7 @@ questions! {
     Kubelet(kubelet::ReadKubelet),
     Log(logs::ReadLog),
     Pods(pod_dirs::ReadPods),
+    Protected(protected::FindProtected),
     Reach(reach::ReachPath),
     Remaining(remaining::CountRemaining),
     Space(space::MeasureSpace),

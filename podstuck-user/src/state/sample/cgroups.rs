@@ -173,6 +173,7 @@ mod tests {
             let uid = UID.replace('0', &n.to_string());
             write(root.path().join(format!("pod{uid}/cgroup.procs")), &own);
             pods.push(PodState {
+                seen_by: None,
                 directory: Path::new("/k/pods").join(&uid),
                 uid,
                 started: true,

@@ -89,7 +89,13 @@ impl PodCollector {
                     }
                 }
                 let times = &pod.times;
+                let seen_by = on_disk.pods.iter().filter(|other| other.uid == pod.uid);
+                let seen_by = seen_by.filter_map(|pod| pod.seen_by).find_map(|pid| {
+                    let view = views.iter().find(|view| view.pid == pid)?;
+                    Some((pid, view.namespace))
+                });
                 pods.push(PodState {
+                    seen_by,
                     uid: pod.uid.clone(),
                     directory: root.join("pods").join(&pod.uid),
                     started: times.started.is_some_and(|started| started >= booted()),
@@ -130,8 +136,9 @@ impl PodCollector {
             }
         };
         self.roots.clear();
-        for ((root, ..), answer) in roots.into_iter().zip(answers) {
+        for ((root, pid, _), answer) in roots.into_iter().zip(answers) {
             let Some(mut answer) = answer else { continue };
+            answer.pods.iter_mut().for_each(|pod| pod.seen_by = pid);
             let known = self.roots.entry(root).or_default();
             known.pods.append(&mut answer.pods);
             known.registered.append(&mut answer.registered);

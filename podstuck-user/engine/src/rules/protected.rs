@@ -1,0 +1,75 @@
+//! What is said of attributes that were found before anybody was seen to fail because of them.
+
+use super::refused::{APPEND_ONLY_ATTRIBUTE, IMMUTABLE_ATTRIBUTE};
+use crate::{
+    cause::id,
+    command::{Step, View},
+    model::{
+        evidence::Source,
+        object::{Attributes, Protected},
+        path::safe_path,
+    },
+    tracker::{Context, TrackerId},
+    trackers::protected::Looked,
+    verdict::Draft,
+};
+
+/// The finding; `None` when nothing was found.
+pub(crate) fn draft(context: &Context<'_>, looked: &Looked, found: &Protected) -> Option<Draft> {
+    let (first, attributes) = found.objects.first()?;
+    let (cause, other) = match attributes {
+        Attributes { immutable: true, .. } => (&IMMUTABLE_ATTRIBUTE, id!("append-only-attribute")),
+        _ => (&APPEND_ONLY_ATTRIBUTE, id!("immutable-attribute")),
+    };
+    let Looked { pod, volume, since, .. } = looked;
+    let mut draft = Draft::about_state(
+        TrackerId::Protected,
+        cause,
+        volume.target_id,
+        volume.target.clone(),
+        first.0.clone(),
+        context.now,
+    );
+    draft.first = since.unwrap_or(context.now);
+    draft.blocks_deletion = Some(true);
+    let look = || Source::Look("statx of what is in the volume");
+    for (path, attributes) in &found.objects {
+        let word = flag(*attributes).1;
+        draft.fact(format!("{} has the {word} attribute", safe_path(&path.0)), look());
+    }
+    let whole = if found.complete { "all that is in it" } else { "and there is more" };
+    draft.fact(format!("{} objects of the volume were looked at, {whole}", found.looked), look());
+    if pod.populated == Some(false) {
+        draft.fact(
+            "no process is left in the pod's control groups: kubelet deletes its volumes now",
+            Source::proc("control groups"),
+        );
+    } else {
+        draft.doubt(
+            "whether kubelet has come to the volume: it waits for the pod's containers before",
+        );
+    }
+    draft.fact("no attempt to delete it was seen yet", Source::Inference);
+    draft.explanation = "kubelet deletes what is in this volume, and the file system refuses to remove \
+        what carries such an attribute, also to root. Everything else is removed, and every attempt \
+        fails at the same place. Ask who set it: hardening scripts do, and so do intruders."
+        .into();
+    // Where it cannot be asked whose namespace is ours, the process's own view serves as well.
+    let (pid, namespace) = pod.seen_by?;
+    let view = View::in_namespace(context, namespace, pid);
+    for (path, attributes) in &found.objects {
+        let flag = flag(*attributes).0;
+        draft.remedy(
+            Step::from(view.on_object(&format!("chattr -{flag}"), &path.0)),
+            "low: removes the protection of this one object; kubelet's next attempt deletes it",
+        );
+    }
+    draft.rule_out(other, format!("the attribute is `{}`", flag(*attributes).0));
+    draft.suffices_beside(id!("swapfile-active"));
+    Some(draft)
+}
+
+/// As chattr has it, and in a word.
+fn flag(attributes: Attributes) -> (&'static str, &'static str) {
+    if attributes.immutable { ("i", "immutable") } else { ("a", "append-only") }
+}

@@ -1,0 +1,177 @@
+//! What in a tree has attributes that forbid its removal: the helper's side. A look with bounds, since a
+//! volume may have millions of files.
+
+use std::{
+    ffi::OsString,
+    os::{fd::OwnedFd, unix::ffi::OsStrExt},
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result};
+use rustix::{
+    fs::{AtFlags, Dir, Mode, OFlags, Statx, StatxAttributes, StatxFlags, openat, statx},
+    io::Errno,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    attributes::attribute_bits,
+    helper::{Question, Teller},
+    seen_by::{seen_by, while_it_lives},
+};
+use crate::model::{object::Protected, path::JsonPath};
+
+/// How long it may look.
+const LOOKING: Duration = Duration::from_millis(700);
+/// So many objects are looked at.
+const LOOKED_AT: u64 = 50_000;
+/// So many are named.
+const NAMED: usize = 8;
+/// Directories inside each other that are gone into.
+const DEPTH: usize = 64;
+
+/// What in a tree has attributes that forbid its removal.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct FindProtected {
+    /// Whose mount namespace and root directory.
+    pub(super) pid: u32,
+    pub(super) directory: OsString,
+}
+
+impl Question for FindProtected {
+    type Step = ();
+    type Part = ();
+    type Answer = Protected;
+
+    fn answer(self, _: &mut Teller<(), ()>) -> Result<Protected> {
+        while_it_lives(self.pid, || {
+            let (here, there) = (seen_by(self.pid, &self.directory), Path::new(&self.directory));
+            Look::at(&here, there).context("looking for attributes")
+        })
+    }
+}
+
+struct Look {
+    found: Protected,
+    end: Instant,
+}
+
+impl Look {
+    /// Looks at the tree at a path, which is known as `there` to whoever asked.
+    fn at(here: &Path, there: &Path) -> Result<Protected> {
+        let found = Protected { complete: true, ..Protected::default() };
+        let mut look = Self { found, end: Instant::now() + LOOKING };
+        let top = directory(rustix::fs::CWD, here.as_os_str().as_bytes())
+            .with_context(|| format!("opening {}", here.display()))?;
+        let stat = statx(&top, "", AtFlags::EMPTY_PATH, StatxFlags::TYPE)?;
+        look.note(&stat, || there.to_owned());
+        look.below(top, there, 0);
+        Ok(look.found)
+    }
+
+    /// `false` when it is enough.
+    fn below(&mut self, open: OwnedFd, path: &Path, depth: usize) -> bool {
+        let (Ok(mut names), true) = (Dir::read_from(&open), depth < DEPTH) else {
+            self.found.complete = false;
+            return true;
+        };
+        // What vanishes meanwhile is being deleted: that is the point.
+        while let Some(Ok(entry)) = names.next() {
+            let name = entry.file_name();
+            if [&b"."[..], b".."].contains(&name.to_bytes()) {
+                continue;
+            }
+            let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+            let Ok(stat) = statx(&open, name, flags, StatxFlags::TYPE) else { continue };
+            // What is mounted there is not what is removed.
+            if stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT) {
+                continue;
+            }
+            let here = || path.join(std::ffi::OsStr::from_bytes(name.to_bytes()));
+            self.note(&stat, here);
+            let is_enough = self.found.looked >= LOOKED_AT
+                || self.found.objects.len() >= NAMED
+                || (self.found.looked % 256 == 0 && Instant::now() > self.end);
+            if is_enough {
+                self.found.complete = false;
+                return false;
+            }
+            let is_directory = rustix::fs::FileType::from_raw_mode(stat.stx_mode.into()).is_dir();
+            if is_directory
+                && let Ok(inner) = directory(&open, name.to_bytes())
+                && !self.below(inner, &here(), depth + 1)
+            {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn note(&mut self, stat: &Statx, path: impl FnOnce() -> PathBuf) {
+        self.found.looked += 1;
+        let attributes = attribute_bits(stat);
+        if attributes.immutable || attributes.append_only {
+            self.found.objects.push((JsonPath(path()), attributes));
+        }
+    }
+}
+
+fn directory(at: impl std::os::fd::AsFd, name: &[u8]) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    openat(at, name, flags, Mode::empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
+
+    use super::*;
+
+    /// Takes the attribute away again, also when the test fails.
+    struct Immutable(fs::File);
+
+    impl Immutable {
+        fn new(path: &Path) -> Option<Self> {
+            fs::write(path, "").unwrap();
+            let file = fs::File::open(path).unwrap();
+            let flags = ioctl_getflags(&file).ok()?;
+            ioctl_setflags(&file, flags | IFlags::IMMUTABLE).ok()?;
+            Some(Self(file))
+        }
+    }
+
+    impl Drop for Immutable {
+        fn drop(&mut self) {
+            let _ = ioctl_setflags(&self.0, IFlags::empty());
+        }
+    }
+
+    #[test]
+    fn an_immutable_file_is_found_wherever_it_is() {
+        let top = tempfile::tempdir().unwrap();
+        fs::create_dir_all(top.path().join("a/b")).unwrap();
+        let there = Path::new("/k/v");
+        let plain = Look::at(top.path(), there).unwrap();
+        assert_eq!((plain.looked, plain.complete, plain.objects.len()), (3, true, 0));
+        let Some(_file) = Immutable::new(&top.path().join("a/b/f")) else {
+            podstuck_testing::skip("the attribute cannot be set here");
+            return;
+        };
+        let found = Look::at(top.path(), there).unwrap();
+        assert_eq!((found.looked, found.complete), (4, true));
+        let (path, attributes) = &found.objects[0];
+        assert_eq!(path.0, Path::new("/k/v/a/b/f"));
+        assert!(attributes.immutable && !attributes.append_only);
+    }
+
+    #[test]
+    fn a_link_is_not_followed() {
+        let top = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("/proc", top.path().join("l")).unwrap();
+        assert_eq!(Look::at(top.path(), Path::new("/v")).unwrap().looked, 2);
+        assert!(Look::at(&top.path().join("l"), Path::new("/v")).is_err());
+    }
+}
