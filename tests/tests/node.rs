@@ -130,7 +130,7 @@ fn release(node: &Node, all: &mut [Stuck]) {
     for stuck in all.iter() {
         let asked = stuck.asked.as_ref().unwrap();
         if stuck.case.end == End::Command {
-            obey(node, asked);
+            (0..1 + usize::from(stuck.case.next.is_some())).for_each(|nth| obey(node, asked, nth));
         }
     }
     while begun.elapsed() < RELEASED {

@@ -22,6 +22,13 @@ pub(crate) fn on_host(host_root: &Path, path: &Path) -> PathBuf {
     host_root.join(path.strip_prefix("/").unwrap_or(path))
 }
 
+/// The path on the host of what is below its root directory here: as it is told, and as a command there needs
+/// it.
+pub(crate) fn from_host(host_root: &Path, path: &Path) -> PathBuf {
+    let on_host = path.strip_prefix(host_root).ok();
+    on_host.map_or_else(|| path.to_owned(), |below| Path::new("/").join(below))
+}
+
 /// kubelet's root directories: those given, else those of running kubelets, else the usual one.
 pub(crate) fn kubelet_roots(host_root: &Path, given: &[PathBuf]) -> Vec<PathBuf> {
     if !given.is_empty() {

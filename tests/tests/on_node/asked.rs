@@ -140,9 +140,9 @@ impl Drop for Hung {
     }
 }
 
-/// Runs the first command of the first cause that does not only show something, as it is printed.
-pub fn obey(node: &Node, asked: &Asked) {
-    let remedies = asked.first()["remedies"].as_array();
+/// Runs the first command of a cause that does not only show something, as it is printed.
+pub fn obey(node: &Node, asked: &Asked, nth: usize) {
+    let remedies = asked.diagnosis["causes"][nth]["remedies"].as_array();
     let acts = |remedy: &&Value| !remedy["risk"].as_str().unwrap().starts_with("none");
     let commands = remedies.into_iter().flatten().filter(acts);
     let Some(command) = commands.filter_map(|remedy| remedy["command"].as_str()).next() else {

@@ -32,8 +32,21 @@ pub struct Case {
     pub faults: Setup,
     /// What must be told first.
     pub cause: &'static str,
+    /// What must be told behind it, for what holds the pod next.
+    pub next: Option<&'static str>,
     /// What ends it.
     pub end: End,
+}
+
+impl Case {
+    const PLAIN: Self = Self {
+        name: "",
+        pod: on_disk,
+        faults: |_, _| Vec::new(),
+        cause: "",
+        next: None,
+        end: End::Command,
+    };
 }
 
 impl Case {
@@ -47,6 +60,9 @@ impl Case {
             wrong.push(format!("only {}", first["certainty"]));
         } else if first["blocks_deletion"] != true {
             wrong.push("it does not say that this holds the pod".into());
+        }
+        if self.next.is_some() && self.next != asked.causes().get(1).copied() {
+            wrong.push(format!("{:?} after it, and not {:?}", asked.causes().get(1), self.next));
         }
         if asked.status != Some(1) {
             wrong.push(format!("exit status {:?}", asked.status));
@@ -76,79 +92,72 @@ fn with_finalizer(name: &str) -> Value {
 pub const CASES: &[Case] = &[
     Case {
         name: "many",
-        pod: on_disk,
         faults: |_, pod| {
             many_directories(&pod.empty_dir("data"), 1_500_000);
             Vec::new()
         },
         cause: "emptydir-mass-files",
         end: End::Time,
+        ..Case::PLAIN
     },
     Case {
         name: "immutable",
-        pod: on_disk,
         faults: |_, pod| vec![Fault::immutable(&pod.empty_dir("data").join("d/f"))],
         cause: "immutable-attribute",
-        end: End::Command,
+        ..Case::PLAIN
     },
     Case {
         name: "bind-mount",
-        pod: on_disk,
         faults: |node, pod| {
             let from = host_directory(node, "bind-mount");
             vec![Fault::bind(&from, &pod.empty_dir("data").join("m"))]
         },
         cause: "emptydir-bidirectional-submount",
-        end: End::Command,
+        ..Case::PLAIN
     },
     Case {
         name: "held-tmpfs",
         pod: in_memory,
         faults: |_, pod| vec![Fault::held(&pod.empty_dir("data"))],
         cause: "volume-held-by-host-process",
-        end: End::Command,
+        ..Case::PLAIN
     },
     Case {
         name: "read-only",
-        pod: on_disk,
         faults: |_, pod| vec![Fault::read_only(&pod.empty_dir("data"))],
         cause: "mount-over-volume",
-        end: End::Command,
+        ..Case::PLAIN
     },
     Case {
         name: "rootfs-mount",
-        pod: on_disk,
         faults: |node, pod| vec![Fault::tmpfs(&pod.rootfs(node).join("tmp"))],
         cause: "shim-rootfs-busy",
-        end: End::Command,
+        ..Case::PLAIN
     },
     Case {
         name: "rootfs-held",
-        pod: on_disk,
         faults: |node, pod| vec![Fault::held(&pod.rootfs(node).join("tmp"))],
         cause: "shim-rootfs-busy",
-        end: End::Command,
+        ..Case::PLAIN
     },
     Case {
         name: "frozen",
-        pod: on_disk,
         faults: |_, pod| vec![Fault::frozen(&pod.freezer())],
         cause: "cgroup-v1-frozen",
-        end: End::Command,
+        ..Case::PLAIN
     },
     Case {
         name: "hung-fuse",
-        pod: on_disk,
         faults: |_, pod| vec![Fault::hung_fuse(&pod.empty_dir("data").join("m"))],
         cause: "fuse-daemon-hung",
-        end: End::Command,
+        ..Case::PLAIN
     },
     Case {
         name: "finalizer",
         pod: with_finalizer,
         faults: |_, _| Vec::new(),
         cause: "pod-finalizer",
-        end: End::Command,
+        ..Case::PLAIN
     },
     Case {
         name: "forgot",
@@ -158,7 +167,7 @@ pub const CASES: &[Case] = &[
             Vec::new()
         },
         cause: "csi-driver-lost-publish-state",
-        end: End::Command,
+        ..Case::PLAIN
     },
     Case {
         name: "not-found",
@@ -169,6 +178,7 @@ pub const CASES: &[Case] = &[
         },
         cause: "csi-driver-error",
         end: End::Advice,
+        ..Case::PLAIN
     },
     Case {
         name: "down",
@@ -179,6 +189,7 @@ pub const CASES: &[Case] = &[
         },
         cause: "csi-driver-down",
         end: End::Advice,
+        ..Case::PLAIN
     },
     Case {
         name: "unregistered",
@@ -189,6 +200,7 @@ pub const CASES: &[Case] = &[
         },
         cause: "csi-driver-not-registered",
         end: End::Advice,
+        ..Case::PLAIN
     },
     Case {
         name: "under",
@@ -198,6 +210,16 @@ pub const CASES: &[Case] = &[
             Vec::new()
         },
         cause: "data-under-mountpoint",
-        end: End::Command,
+        ..Case::PLAIN
+    },
+    Case {
+        name: "two",
+        faults: |_, pod| {
+            let frozen = Fault::frozen(&pod.freezer());
+            vec![frozen, Fault::immutable(&pod.empty_dir("data").join("d/f"))]
+        },
+        cause: "cgroup-v1-frozen",
+        next: Some("immutable-attribute"),
+        ..Case::PLAIN
     },
 ];

@@ -23,7 +23,6 @@ pub(crate) mod not_empty;
 pub(crate) mod orphan;
 pub(crate) mod pinned_device;
 pub(crate) mod pod_record;
-pub(crate) mod protected;
 pub(crate) mod refused;
 pub(crate) mod sharers;
 pub(crate) mod standing;

@@ -1,5 +1,7 @@
 //! What an EPERM means, given the attributes of the object and its directory.
 
+pub(crate) mod protected;
+
 use std::path::PathBuf;
 
 use crate::{

@@ -14,7 +14,7 @@ use crate::{
         time::Monotonic,
     },
     query::{Answer, Query, Wants},
-    rules::protected,
+    rules::refused::protected,
     tracker::{Context, Steps, Subject, Tracker, TrackerId},
     verdict::Verdict,
 };

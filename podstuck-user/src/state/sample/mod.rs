@@ -27,7 +27,12 @@ use anyhow::{Context, Result};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::watch;
 
-use crate::{clock, identity::on_host, model::node::NodeSample, proc};
+use crate::{
+    clock,
+    identity::{from_host, on_host},
+    model::node::{Halted, NodeSample, PodGroup, VolumeState},
+    proc,
+};
 use bundles::BundleCollector;
 use cgroups::CgroupCollector;
 use device_mounts::DeviceMounts;
@@ -146,8 +151,12 @@ impl Collector {
         let (views, kubelets) = views::all(&mounts);
         self.hierarchies.refresh(&on_host(&self.places.host_root, Path::new("/sys/fs/cgroup")));
         let kubelet_since = views::since(&kubelets);
-        let pods = self.pods.sample(&self.places, &mounts, &views, &self.hierarchies);
-        let cgroups = self.cgroups.sample(&self.places.only, &self.hierarchies, &pods);
+        let mut pods = self.pods.sample(&self.places, &mounts, &views, &self.hierarchies);
+        let mut cgroups = self.cgroups.sample(&self.places.only, &self.hierarchies, &pods);
+        let of_pods = pods.iter_mut().flat_map(|pod| &mut pod.volumes).filter_map(frozen_by);
+        for group in of_pods.chain(cgroups.iter_mut().flat_map(groups)) {
+            *group = from_host(&self.places.host_root, group);
+        }
         let rootfs = self.bundles.sample(&self.places.only, &views);
         let spaces = self.spaces.sample(&self.places, &views);
         let mounts = self.device_mounts.of(&mounts);
@@ -171,3 +180,17 @@ impl Collector {
         }
     }
 }
+/// The group that keeps a volume's driver from running.
+fn frozen_by(volume: &mut VolumeState) -> Option<&mut PathBuf> {
+    match volume.csi.as_mut()?.driver.as_mut()?.process.as_mut()?.halted.as_mut()? {
+        Halted::Frozen { group } => Some(group),
+        _ => None,
+    }
+}
+
+/// The directories that are told of a pod's groups.
+fn groups(of: &mut PodGroup) -> impl Iterator<Item = &mut PathBuf> {
+    let of_tasks = of.tasks.iter_mut().map(|task| &mut task.group);
+    [&mut of.path].into_iter().chain(&mut of.frozen).chain(of_tasks)
+}
+

@@ -1,6 +1,6 @@
 //! What is said of attributes that were found before anybody was seen to fail because of them.
 
-use super::refused::{APPEND_ONLY_ATTRIBUTE, IMMUTABLE_ATTRIBUTE};
+use super::{APPEND_ONLY_ATTRIBUTE, IMMUTABLE_ATTRIBUTE};
 use crate::{
     cause::id,
     command::{Step, View},
