@@ -92,7 +92,7 @@ impl Look {
             self.note(&stat, here);
             let is_enough = self.found.looked >= LOOKED_AT
                 || self.found.objects.len() >= NAMED
-                || (self.found.looked % 256 == 0 && Instant::now() > self.end);
+                || (self.found.looked.is_multiple_of(256) && Instant::now() > self.end);
             if is_enough {
                 self.found.complete = false;
                 return false;

@@ -125,10 +125,10 @@ impl Tracker for Protections {
 
     fn take(&mut self, event: &Event, context: &Context<'_>, steps: &mut Steps) {
         match &event.what {
-            What::Record { record, .. } => {
-                if record.deletion.is_some_and(|deletion| deletion <= context.calendar) {
-                    self.deleted.insert(record.pod.uid.clone());
-                }
+            What::Record { record, .. }
+                if record.deletion.is_some_and(|deletion| deletion <= context.calendar) =>
+            {
+                self.deleted.insert(record.pod.uid.clone());
             }
             What::Sample(sample) => self.sampled(context, sample, steps),
             What::Answer { query, answer } => {

@@ -193,4 +193,3 @@ fn groups(of: &mut PodGroup) -> impl Iterator<Item = &mut PathBuf> {
     let of_tasks = of.tasks.iter_mut().map(|task| &mut task.group);
     [&mut of.path].into_iter().chain(&mut of.frozen).chain(of_tasks)
 }
-
