@@ -5,7 +5,7 @@
 //! `cargo xtask node test` builds the node and runs this. `PODSTUCK_NODE_LATE` says how many seconds
 //! after the deletions it asks; at least 128, after which kubelet tries only each 122 s. With
 //! `PODSTUCK_NODE_FROM=pod` it asks from a debug pod, with `PODSTUCK_NODE_API=hung` while the API server
-//! does not answer.
+//! does not answer. With `PODSTUCK_BLESS=1` what was said is written to docs/on-node.md.
 #![allow(
     clippy::unwrap_used,
     missing_docs,
@@ -27,6 +27,8 @@ mod faults;
 mod healthy;
 #[path = "on_node/pods.rs"]
 mod pods;
+#[path = "on_node/table.rs"]
+mod table;
 
 use std::{
     env,
@@ -35,9 +37,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use asked::{Asked, From, Hung, is_chosen, obey};
+use asked::{Asked, From, Hung, obey};
 use borrowed::Borrowed;
-use cases::{CASES, Case, End};
+use cases::{CASES, Case, End, api_hangs};
 use faults::Fault;
 use pods::{OnNode, is_there};
 use podstuck_node::{Node, Runtime};
@@ -81,10 +83,11 @@ fn a_late_arrival_is_right_and_its_remedy_releases_the_pod() {
     thread::sleep(SOON);
     ask(node, &from, &mut all, |case| case.end == End::Time);
     thread::sleep(late().saturating_sub(deleted.elapsed()));
-    let hung = is_chosen("PODSTUCK_NODE_API", "hung").then(|| Hung::of(node, "kube-apiserver"));
+    let hung = api_hangs().then(|| Hung::of(node, "kube-apiserver"));
     ask(node, &from, &mut all, |case| case.end != End::Time);
     drop(hung);
     release(node, &mut all);
+    table::write(&all);
     // All at once, since each that is wrong is worth knowing.
     let mut wrong = String::new();
     for stuck in &all {
@@ -129,14 +132,14 @@ fn release(node: &Node, all: &mut [Stuck]) {
     let begun = Instant::now();
     for stuck in all.iter() {
         let asked = stuck.asked.as_ref().unwrap();
-        if stuck.case.end == End::Command {
+        if stuck.case.is_released() {
             (0..1 + usize::from(stuck.case.next.is_some())).for_each(|nth| obey(node, asked, nth));
         }
     }
     while begun.elapsed() < RELEASED {
         let waiting = all
             .iter_mut()
-            .filter(|stuck| stuck.case.end == End::Command && stuck.released_after.is_none());
+            .filter(|stuck| stuck.case.is_released() && stuck.released_after.is_none());
         let mut is_left = false;
         for stuck in waiting {
             if is_there(node, stuck.case.name) {

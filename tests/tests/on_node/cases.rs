@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{
-    asked::Asked,
+    asked::{Asked, is_chosen},
     csi,
     faults::{Fault, Setup, host_directory, many_directories},
     pods::{empty_dir, pod},
@@ -50,10 +50,26 @@ impl Case {
 }
 
 impl Case {
+    /// A finalizer stands in the API server's record only.
+    pub fn is_unknowable(&self) -> bool {
+        self.cause == "pod-finalizer" && api_hangs()
+    }
+
+    /// Whether what is printed must release the pod.
+    pub fn is_released(&self) -> bool {
+        self.end == End::Command && !self.is_unknowable()
+    }
+
     /// What was wrong with an answer.
     pub fn complaints(&self, asked: &Asked, released_after: Option<Duration>) -> Vec<String> {
         let first = asked.first();
         let mut wrong = Vec::new();
+        if self.is_unknowable() {
+            if asked.status != Some(5) || !first.is_null() {
+                wrong.push(format!("{} by no record, exit status {:?}", first["id"], asked.status));
+            }
+            return wrong;
+        }
         if first["id"] != self.cause {
             wrong.push(format!("{} first, and not {}", first["id"], self.cause));
         } else if first["certainty"] != "firm" {
@@ -67,11 +83,16 @@ impl Case {
         if asked.status != Some(1) {
             wrong.push(format!("exit status {:?}", asked.status));
         }
-        if self.end == End::Command && released_after.is_none() {
+        if self.is_released() && released_after.is_none() {
             wrong.push("the pod is not released".into());
         }
         wrong
     }
+}
+
+/// Whether the API server does not answer.
+pub fn api_hangs() -> bool {
+    is_chosen("PODSTUCK_NODE_API", "hung")
 }
 
 fn on_disk(name: &str) -> Value {
@@ -80,6 +101,13 @@ fn on_disk(name: &str) -> Value {
 
 fn in_memory(name: &str) -> Value {
     pod(name, &json!([{ "name": "data", "emptyDir": { "medium": "Memory" } }]))
+}
+
+/// Its container has a directory of the volume, which kubelet mounts for it.
+fn with_subpath(name: &str) -> Value {
+    let mut pod = on_disk(name);
+    pod["spec"]["containers"][0]["volumeMounts"][0]["subPath"] = "part".into();
+    pod
 }
 
 fn with_finalizer(name: &str) -> Value {
@@ -200,6 +228,36 @@ pub const CASES: &[Case] = &[
         },
         cause: "csi-driver-not-registered",
         end: End::Advice,
+        ..Case::PLAIN
+    },
+    Case {
+        name: "elsewhere",
+        pod: csi::with_volume,
+        faults: |_, _| {
+            csi::order("elsewhere", "elsewhere");
+            Vec::new()
+        },
+        cause: "csi-umount-wrong-namespace",
+        ..Case::PLAIN
+    },
+    Case {
+        name: "hangs",
+        pod: csi::with_volume,
+        faults: |_, _| {
+            csi::order("hangs", "hang");
+            Vec::new()
+        },
+        cause: "csi-unpublish-hung-lock",
+        end: End::Advice,
+        ..Case::PLAIN
+    },
+    Case {
+        name: "subpath",
+        pod: with_subpath,
+        faults: |_, pod| {
+            vec![Fault::held(&pod.directory().join("volume-subpaths/data/main/0"))]
+        },
+        cause: "subpath-busy",
         ..Case::PLAIN
     },
     Case {

@@ -1,0 +1,43 @@
+//! The table of cases against answers in docs/on-node.md, right or wrong.
+
+use std::{env, fmt::Write as _, fs};
+
+use super::{Stuck, cases::api_hangs, late};
+use crate::asked::is_chosen;
+
+/// Where the tables stand; `PODSTUCK_BLESS=1` writes that of this run there.
+const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/on-node.md");
+
+/// Writes it, if that is wanted.
+pub fn write(all: &[Stuck]) {
+    if env::var_os("PODSTUCK_BLESS").is_none() {
+        return;
+    }
+    let from = if is_chosen("PODSTUCK_NODE_FROM", "pod") { "a debug pod" } else { "the node" };
+    let api = if api_hangs() { "an API server that hangs" } else { "the API server" };
+    let heading = format!("## From {from}, with {api}\n");
+    let mut text = format!("{heading}\nAsked {} s after the deletions.\n\n", late().as_secs());
+    text.push_str("| case | causes, in their order | certainty | answer after | pod gone after |\n");
+    text.push_str("|---|---|---|---|---|\n");
+    for stuck in all {
+        let asked = stuck.asked.as_ref().unwrap();
+        let causes = asked.causes().join(", ");
+        let causes = if causes.is_empty() { "none" } else { &causes };
+        let certainty = asked.first()["certainty"].as_str().unwrap_or("");
+        let released = stuck.released_after.map(|after| format!("{} s", after.as_secs()));
+        writeln!(
+            text,
+            "| {} | {causes} | {certainty} | {:.1} s | {} |",
+            stuck.case.name,
+            asked.took.as_secs_f64(),
+            released.unwrap_or_default()
+        )
+        .unwrap();
+    }
+    let document = fs::read_to_string(DOCUMENT).unwrap();
+    let begin = document.find(&heading).unwrap_or(document.len());
+    let rest = &document[begin..];
+    let end = rest[1.min(rest.len())..].find("\n## ").map_or(document.len(), |at| begin + at + 2);
+    let gap = if document[end..].is_empty() { "" } else { "\n" };
+    fs::write(DOCUMENT, format!("{}{text}{gap}{}", &document[..begin], &document[end..])).unwrap();
+}
