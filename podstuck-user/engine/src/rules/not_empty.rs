@@ -12,7 +12,7 @@ use crate::{
         identity::SUBPATH,
         mounts::{Mount, Mounts},
         object::Entries,
-        path::{safe, safe_path, shell_word},
+        path::{safe, safe_path},
     },
     rules::moments::began,
     tracker::{Context, TrackerId},
@@ -250,15 +250,10 @@ fn data_under_mount(
         all that is left; but files lie in that directory on the node's own disk. They were written \
         while the volume was not mounted. kubelet does not remove them, since they might be data."
         .into();
-    let name = op.path.file_name().unwrap_or_default().to_string_lossy();
-    let uid = op.target.pod.as_ref().map_or("pod", |pod| pod.uid.as_str());
-    let aside = format!("/var/tmp/{}-{}", safe(uid.as_bytes()), safe(name.as_bytes()));
+    // A name that somebody could foresee may be a link of his.
+    let there = View::of(context, op).on_object("mv --", &op.path);
     draft.remedy(
-        format!(
-            "{} {}",
-            View::of(context, op).on_object("mv --no-target-directory --", &op.path),
-            shell_word(aside.as_ref())
-        ),
+        format!("aside=$(mktemp -d /var/tmp/podstuck.XXXXXXXX) && {there} \"$aside\" && echo \"$aside\""),
         "low: moves the files away instead of deleting them, for somebody to look at; kubelet's next \
          attempt then succeeds. Check once more that the path is not mounted",
     );
