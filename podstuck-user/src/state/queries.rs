@@ -18,7 +18,8 @@ use crate::{
     model::{
         hung::MountPoint,
         mounts::{Mount, Mounts},
-        object::{Entries, Remaining, User},
+        object::{Entries, User},
+        remaining::Remaining,
     },
     query::{NoAnswer, ObjectAttributes},
 };
@@ -62,7 +63,7 @@ pub(crate) fn attributes(
 /// # Errors
 /// Fails when it is not there, or does not answer.
 pub(crate) fn remaining(pid: u32, directory: PathBuf) -> Result<Remaining, NoAnswer> {
-    ask(CountRemaining { pid, directory: directory.into() })
+    ask(CountRemaining::new(pid, directory))
 }
 
 /// Who uses something below a directory, also when it does not answer; and what is in it.

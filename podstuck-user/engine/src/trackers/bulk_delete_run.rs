@@ -16,7 +16,7 @@ use crate::{
         operation::Operation,
         time::Monotonic,
     },
-    rules::bulk_delete_estimate::Look,
+    rules::{bulk_delete_estimate::Rate, bulk_delete_looks::Looks},
 };
 
 /// When a deletion is worth a word: entries, for how long, and how fast at the least.
@@ -57,7 +57,7 @@ pub(crate) struct Run {
     recent: VecDeque<(Monotonic, u64)>,
     pub(crate) op: Option<Operation>,
     samples: VecDeque<PathBuf>,
-    pub(crate) look: Option<Look>,
+    pub(crate) looks: Looks,
     pub(crate) asked: Option<Monotonic>,
     /// Since it stalled, a look has shown that it was not complete.
     pub(crate) incomplete: bool,
@@ -74,7 +74,7 @@ impl Run {
             recent: VecDeque::new(),
             op: None,
             samples: VecDeque::new(),
-            look: None,
+            looks: Looks::default(),
             asked: None,
             incomplete: false,
         }
@@ -89,6 +89,11 @@ impl Run {
         let entries: u64 = recent.map(|(_, entries)| entries).sum();
         let window = now.since(self.first).min(RATE_WINDOW).as_secs_f64().max(1.0);
         entries as f64 / window
+    }
+
+    pub(crate) fn rates(&self, now: Monotonic) -> Rate {
+        let lasting = self.last.since(self.first).as_secs_f64().max(1.0);
+        Rate { now: self.rate(now), overall: self.deleted() as f64 / lasting }
     }
 
     pub(crate) fn stalled(&self, now: Monotonic) -> bool {
