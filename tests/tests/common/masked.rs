@@ -45,7 +45,7 @@ const MASKS: &[(&str, &str)] = &[
     // What is told before the look at the directory has answered, when nothing is told after it.
     (
         "how much remains is not known",
-        "[n] to [n] entries remain, which takes [n] to [n] s at this rate",
+        "[n] to [n] entries remain, which takes [n] to [n] s at the rates seen",
     ),
     // Told where FUSE's control file system is mounted.
     (r", \d+ requests unanswered", ""),

@@ -3,7 +3,10 @@
 use std::{
     ffi::{CStr, OsStr, OsString},
     mem::MaybeUninit,
-    os::{fd::OwnedFd, unix::ffi::OsStrExt},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
     path::{Path, PathBuf},
     time::Instant,
 };
@@ -11,8 +14,8 @@ use std::{
 use fastrand::Rng;
 use rustix::{
     fs::{
-        AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, Stat, fstat, fstatfs, openat2,
-        statat,
+        AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, Stat, Statx, StatxFlags, fstatfs,
+        openat2, statat, statx,
     },
     io::Errno,
 };
@@ -82,7 +85,7 @@ impl FileTree {
 
     fn list(&mut self, path: &Path) -> rustix::io::Result<Listing<PathBuf>> {
         let directory = self.open(path)?;
-        let size = fstat(&directory)?.st_size.cast_unsigned();
+        let size = size_of(&directory)?.stx_size;
         let spent_before = self.spent();
         let mut reading = Reading { read: 0, first: 0, last: 0, size };
         let (mut directories, mut count) = (Vec::<OsString>::new(), 0_u64);
@@ -111,7 +114,8 @@ impl FileTree {
                     *one = name;
                 }
             }
-            let spent = if reading.read % 512 == 0 { self.spent() - spent_before } else { 0.0 };
+            let spent =
+                if reading.read.is_multiple_of(512) { self.spent() - spent_before } else { 0.0 };
             if reading.is_enough(self.file_system, spent) {
                 is_whole = false;
                 break;
@@ -164,11 +168,11 @@ impl Tree for FileTree {
     fn shape(&mut self, path: &PathBuf) -> Shape {
         self.looks += 1;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let looked = open_below(&self.top, path, flags).and_then(fstat);
+        let looked = open_below(&self.top, path, flags).and_then(size_of);
         let Ok(stat) = looked else { return Shape { directories: Some(0), blocks: 0 } };
         // Itself and its parent name it, too; 1 where directories are not counted.
-        let directories = (stat.st_nlink as u64).checked_sub(2);
-        Shape { directories, blocks: stat.st_size.cast_unsigned() >> 12 }
+        let directories = u64::from(stat.stx_nlink).checked_sub(2);
+        Shape { directories, blocks: stat.stx_size >> 12 }
     }
 
     fn spent(&self) -> f64 {
@@ -182,6 +186,11 @@ impl Tree for FileTree {
     fn is_over(&self) -> bool {
         self.spent() > Budget::HARD_END
     }
+}
+
+/// Links and size, of what is open.
+pub(super) fn size_of(open: impl AsFd) -> rustix::io::Result<Statx> {
+    statx(open, c"", AtFlags::EMPTY_PATH, StatxFlags::NLINK.union(StatxFlags::SIZE))
 }
 
 /// Opens what is below a directory, through no link and into no other mount.

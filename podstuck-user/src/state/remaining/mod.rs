@@ -13,10 +13,15 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use rustix::fs::{CWD, Mode, OFlags, fstat, fstatfs, openat};
+use rustix::fs::{CWD, Mode, OFlags, fstatfs, openat};
 use serde::{Deserialize, Serialize};
 
-use self::{budget::Budget, estimate::estimate, file_tree::FileTree, position::FileSystem};
+use self::{
+    budget::Budget,
+    estimate::estimate,
+    file_tree::{FileTree, size_of},
+    position::FileSystem,
+};
 use super::{
     helper::{Question, Teller},
     seen_by::{seen_by, while_it_lives},
@@ -54,7 +59,7 @@ fn remaining(directory: &Path, budget: Budget) -> Result<Remaining> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let open = openat(CWD, directory, flags, Mode::empty())
         .with_context(|| format!("opening {}", directory.display()))?;
-    let (top, space) = (fstat(&open)?, fstatfs(&open)?);
+    let (top, space) = (size_of(&open)?, fstatfs(&open)?);
     let mut tree = FileTree::new(open, budget)?;
     let found = estimate(&mut tree, PathBuf::new(), &mut budget.rng());
     let complete = found.complete && !tree.failed;
@@ -68,8 +73,8 @@ fn remaining(directory: &Path, budget: Budget) -> Result<Remaining> {
     Ok(Remaining {
         seen: found.seen,
         complete,
-        nlink: top.st_nlink as u64,
-        size: top.st_size.cast_unsigned(),
+        nlink: top.stx_nlink.into(),
+        size: top.stx_size,
         inodes_used: space.f_files.saturating_sub(space.f_ffree),
         is_ext: FileSystem::of_type(space.f_type) == FileSystem::Ext,
         sample: (!complete && !tree.failed).then_some(sample),
