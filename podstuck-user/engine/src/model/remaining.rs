@@ -64,12 +64,11 @@ impl Remaining {
             return Some(Interval { estimate: self.seen, low: self.seen, high: self.seen });
         }
         let sample = self.sample?;
-        self.around(sample.entries as f64, sample.error as f64, self.seen)
+        self.around(sample.entries as f64, sample.error as f64)
     }
 
-    /// The interval around an estimate, of which so much was seen. As sizes are skewed, both ends are
-    /// factors.
-    pub(crate) fn around(&self, entries: f64, error: f64, seen: u64) -> Option<Interval> {
+    /// The interval around an estimate as of this look. As sizes are skewed, both ends are factors.
+    pub(crate) fn around(&self, entries: f64, error: f64) -> Option<Interval> {
         let relative = error / entries;
         // Not a number, if nothing was found.
         if relative.is_nan() || relative > ERROR_MAX {
@@ -77,8 +76,8 @@ impl Remaining {
         }
         let factor = (ERRORS_TO_EACH_SIDE * relative.hypot(LEAST_ERROR)).exp();
         let inodes = self.sample.filter(|sample| !sample.linked && self.inodes_used > 0);
-        let most = inodes.map_or(u64::MAX, |_| self.inodes_used).max(seen);
-        let within = |entries: f64| (entries as u64).clamp(seen, most);
+        let most = inodes.map_or(u64::MAX, |_| self.inodes_used).max(self.seen);
+        let within = |entries: f64| (entries as u64).clamp(self.seen, most);
         Some(Interval {
             estimate: within(entries),
             low: within(entries / factor),

@@ -2,6 +2,10 @@
 
 use crate::{model::remaining::Interval, rules::bulk_delete_looks::Looks};
 
+/// By how much the rest may go faster or slower than what went before: in six deletions on a busy machine
+/// it was 0.9 to 1.5 times as fast as the last ten seconds.
+const RATE_CHANGES: f64 = 4.0 / 3.0;
+
 /// Deletions per second: of the last seconds, and since the deletion was first seen.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rate {
@@ -31,7 +35,8 @@ impl Estimate {
         let (low, high) = (low.saturating_sub(slack), high.saturating_add(slack));
         let seconds = |entries: u64, rate: f64| (entries as f64 / rate).ceil() as u64;
         // What is left may go as fast as now, or as fast as all that went before.
-        let (slow, fast) = (rate.now.min(rate.overall.max(1.0)), rate.now.max(rate.overall));
+        let slow = rate.now.min(rate.overall.max(1.0)) / RATE_CHANGES;
+        let fast = rate.now.max(rate.overall) * RATE_CHANGES;
         Self {
             remaining: Some(estimate),
             remaining_range: Some((low, high)),
@@ -127,7 +132,7 @@ mod tests {
         assert!(low < 64_000 && high > 100_000 && high < 120_000, "{low} {high}");
         // What is left may go as fast as the rest did.
         let (soon, late) = estimate.eta_range_s.unwrap();
-        assert!(soon <= low / 2000 + 1 && late >= high / 1000, "{soon} {late}");
+        assert!(soon <= low / 2666 + 1 && late >= high / 750, "{soon} {late}");
         let facts = estimate.facts(&looks).join("\n");
         assert!(
             facts.contains("estimated by a random sample: the last one read 900 directories"),

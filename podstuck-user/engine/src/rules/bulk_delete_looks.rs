@@ -4,8 +4,10 @@ use std::collections::VecDeque;
 
 use crate::model::remaining::{Interval, Remaining};
 
-/// Looks that are remembered: by then a deletion of an hour has been looked at for minutes.
+/// Looks that are remembered: an older one is worth little, since its error is that of a larger tree.
 const LOOKS: usize = 8;
+/// The least error of a sample, as a part of its estimate.
+const LEAST_ERROR: f64 = 0.01;
 
 /// A look at the directory, and how far the deletion was then.
 #[derive(Clone, Debug)]
@@ -38,7 +40,7 @@ impl Looks {
 
     /// Samples that the number rests on, unless it was counted.
     pub(crate) fn samples(&self) -> usize {
-        self.0.iter().filter(|look| !look.left.complete && look.left.sample.is_some()).count()
+        self.0.iter().filter(|look| !look.left.complete && look.left.interval().is_some()).count()
     }
 
     /// Whether a new look would tell more.
@@ -51,28 +53,38 @@ impl Looks {
     /// Samples are combined with the inverse of their variance as weight. Where they differ by more than
     /// their errors allow, the error grows by as much (the Birge ratio).
     pub(crate) fn remaining(&self, deleted: u64) -> Option<Interval> {
-        let newest = self.0.back()?;
-        let since = |look: &Look| deleted.saturating_sub(look.deleted_before);
-        let seen = newest.left.seen.saturating_sub(since(newest));
-        if newest.left.complete {
-            return Some(Interval { estimate: seen, low: seen, high: seen });
+        let newest = self.0.iter().rev().find(|look| look.left.interval().is_some())?;
+        let at_newest = match newest.left.complete {
+            true => newest.left.interval(),
+            false => self.combined(newest),
+        }?;
+        // What was deleted since is known exactly.
+        let since = deleted.saturating_sub(newest.deleted_before);
+        Some(Interval {
+            estimate: at_newest.estimate.saturating_sub(since),
+            low: at_newest.low.saturating_sub(since),
+            high: at_newest.high.saturating_sub(since),
+        })
+    }
+
+    /// All samples that say something, as of the newest of them.
+    fn combined(&self, newest: &Look) -> Option<Interval> {
+        let (mut weights, mut sum, mut samples) = (0.0, 0.0, Vec::new());
+        for look in self.0.iter().filter(|look| look.left.interval().is_some()) {
+            let Some(sample) = look.left.sample else { continue };
+            let since = newest.deleted_before.saturating_sub(look.deleted_before);
+            let left = sample.entries.saturating_sub(since) as f64;
+            // One that claims no error would silence the others.
+            let error = (sample.error as f64).max(sample.entries as f64 * LEAST_ERROR);
+            weights += error.powi(-2);
+            sum += left * error.powi(-2);
+            samples.push((left, error));
         }
-        let samples: Vec<(f64, f64)> = self
-            .0
-            .iter()
-            .filter_map(|look| {
-                let sample = look.left.sample?;
-                let left = sample.entries as f64 - since(look) as f64;
-                // One that claims no error would silence the others.
-                Some((left.max(0.0), (sample.error as f64).max(sample.entries as f64 * 0.01)))
-            })
-            .collect();
-        let weights: f64 = samples.iter().map(|(_, error)| error.powi(-2)).sum();
-        let mean = samples.iter().map(|(left, error)| left * error.powi(-2)).sum::<f64>() / weights;
+        let mean = sum / weights;
         let differences = samples.iter().map(|(left, error)| ((left - mean) / error).powi(2));
         let freedom = samples.len().saturating_sub(1).max(1);
         let birge = (differences.sum::<f64>() / freedom as f64).max(1.0);
-        newest.left.around(mean, (birge / weights).sqrt(), seen)
+        newest.left.around(mean, (birge / weights).sqrt())
     }
 }
 
@@ -115,12 +127,13 @@ mod tests {
     fn a_sample_grows_old_as_entries_go() {
         let mut looks = Looks::default();
         looks.add(sampled(100_000, 15_000), 0);
-        assert!(looks.remaining(20_000).is_some());
-        // The same error is too much of what is left.
-        assert_eq!(looks.remaining(60_000), None);
-        looks.add(sampled(40_000, 4_000), 60_000);
-        let left = looks.remaining(60_000).unwrap();
-        assert!((38_000..42_000).contains(&left.estimate), "{left:?}");
+        let (fresh, old) = (looks.remaining(0).unwrap(), looks.remaining(80_000).unwrap());
+        // The error stays, and is more of what is left.
+        assert_eq!((fresh.high - old.high, old.low, old.estimate), (80_000, 0, 20_000));
+        looks.add(sampled(30_000, 2_000), 80_000);
+        let left = looks.remaining(80_000).unwrap();
+        assert!((29_000..30_000).contains(&left.estimate), "{left:?}");
+        assert!(left.high - left.low < old.high - old.low, "{left:?}");
     }
 
     #[test]
@@ -129,7 +142,9 @@ mod tests {
         assert!(looks.remaining(1).is_none() && looks.is_rough());
         looks.add(sampled(100_000, 10_000), 0);
         looks.add(Remaining::default(), 1000);
-        assert_eq!(looks.remaining(1000).unwrap().estimate, 99_000);
-        assert_eq!(looks.samples(), 1);
+        let sure = looks.remaining(1000).unwrap();
+        assert_eq!((sure.estimate, looks.samples()), (99_000, 1));
+        looks.add(sampled(10_000, 9_000), 1000);
+        assert_eq!(looks.remaining(1000), Some(sure));
     }
 }

@@ -90,8 +90,7 @@ impl BulkDeletes {
         }
         run.incomplete = run.stalled(now);
         if let Ok(left) = answer {
-            let deleted = run.deleted();
-            run.looks.add(*left, deleted);
+            run.looks.add(*left, run.deleted_at_look(now));
         }
     }
 }

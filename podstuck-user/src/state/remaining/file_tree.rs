@@ -2,7 +2,7 @@
 
 use std::{
     ffi::{CStr, OsStr, OsString},
-    mem::MaybeUninit,
+    mem::{self, MaybeUninit},
     os::{
         fd::{AsFd, OwnedFd},
         unix::ffi::OsStrExt,
@@ -46,6 +46,9 @@ pub(super) struct FileTree {
     entries: u64,
     files_looked_at: u64,
     flags: OFlags,
+    /// For names as the kernel gives them; kept, since to make one for each directory takes longer than
+    /// to read most.
+    buffer: Vec<MaybeUninit<u8>>,
     rng: Rng,
     /// A file that was looked at has another name.
     pub(super) linked: bool,
@@ -67,6 +70,7 @@ impl FileTree {
             files_looked_at: 0,
             // To look must not write: the time of access is that.
             flags: OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOATIME,
+            buffer: vec![MaybeUninit::uninit(); 32 << 10],
             linked: false,
             failed: false,
         })
@@ -83,15 +87,18 @@ impl FileTree {
         }
     }
 
-    fn list(&mut self, path: &Path) -> rustix::io::Result<Listing<PathBuf>> {
+    fn list(
+        &mut self,
+        path: &Path,
+        buffer: &mut [MaybeUninit<u8>],
+    ) -> rustix::io::Result<Listing<PathBuf>> {
         let directory = self.open(path)?;
         let size = size_of(&directory)?.stx_size;
         let spent_before = self.spent();
         let mut reading = Reading { read: 0, first: 0, last: 0, size };
         let (mut directories, mut count) = (Vec::<OsString>::new(), 0_u64);
         let mut is_whole = true;
-        let mut buffer = vec![MaybeUninit::<u8>::uninit(); 32 << 10];
-        let mut entries = RawDir::new(&directory, &mut buffer);
+        let mut entries = RawDir::new(&directory, buffer);
         while let Some(entry) = entries.next() {
             let entry = entry?;
             let name = entry.file_name();
@@ -157,7 +164,10 @@ impl Tree for FileTree {
 
     fn read(&mut self, path: &PathBuf) -> Listing<PathBuf> {
         self.directories += 1;
-        self.list(path).unwrap_or_else(|errno| {
+        let mut buffer = mem::take(&mut self.buffer);
+        let listing = self.list(path, &mut buffer);
+        self.buffer = buffer;
+        listing.unwrap_or_else(|errno| {
             // What vanishes meanwhile is being deleted: that is the point. A mount is not part of it.
             self.failed |=
                 !matches!(errno, Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV);
