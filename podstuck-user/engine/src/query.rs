@@ -11,8 +11,9 @@ use crate::{
         holder::{About, Snapshot},
         hung::MountPoint,
         mounts::Mounts,
-        object::{Attributes, Entries, Protected, Remaining, User},
+        object::{Attributes, Entries, Protected, User},
         raw_path,
+        remaining::Remaining,
     },
     tracker::TrackerId,
 };

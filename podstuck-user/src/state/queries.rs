@@ -19,7 +19,8 @@ use crate::{
     model::{
         hung::MountPoint,
         mounts::{Mount, Mounts},
-        object::{Entries, Protected, Remaining, User},
+        object::{Entries, Protected, User},
+        remaining::Remaining,
     },
     query::{NoAnswer, ObjectAttributes},
 };
@@ -71,7 +72,7 @@ pub(crate) fn protected(pid: u32, directory: PathBuf) -> Result<Protected, NoAns
 /// # Errors
 /// Fails when it is not there, or does not answer.
 pub(crate) fn remaining(pid: u32, directory: PathBuf) -> Result<Remaining, NoAnswer> {
-    ask(CountRemaining { pid, directory: directory.into() })
+    ask(CountRemaining::new(pid, directory))
 }
 
 /// Who uses something below a directory, also when it does not answer; and what is in it.

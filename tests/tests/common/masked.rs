@@ -46,7 +46,7 @@ const MASKS: &[(&str, &str)] = &[
     // What is told before the look at the directory has answered, when nothing is told after it.
     (
         "how much remains is not known",
-        "[n] to [n] entries remain, which takes [n] to [n] s at this rate",
+        "[n] to [n] entries remain, which takes [n] to [n] s at the rates seen",
     ),
     // Told where FUSE's control file system is mounted.
     (r", \d+ requests unanswered", ""),
@@ -122,6 +122,9 @@ fn entry(lines: &[&Value]) -> Value {
         let remedy = remedy.as_object_mut().unwrap();
         remedy.retain(|field, _| !["guard", "verify", "affects"].contains(&field.as_str()));
     }
+    // Whether a tree is counted or sampled depends on how fast the machine is.
+    let of_sample = |fact: &Value| fact["fact"].as_str().unwrap().contains("random sample");
+    entry["evidence"].as_array_mut().unwrap().retain(|fact| !of_sample(fact));
     for (object, fields) in
         [("pod", &["namespace", "name"][..]), ("actor", &["comm", "component", "pod"][..])]
     {

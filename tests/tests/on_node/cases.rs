@@ -256,9 +256,7 @@ pub const CASES: &[Case] = &[
     Case {
         name: "subpath",
         pod: with_subpath,
-        faults: |_, pod| {
-            vec![Fault::held(&pod.directory().join("volume-subpaths/data/main/0"))]
-        },
+        faults: |_, pod| vec![Fault::held(&pod.directory().join("volume-subpaths/data/main/0"))],
         cause: "subpath-busy",
         ..Case::PLAIN
     },

@@ -17,7 +17,9 @@ pub fn write(all: &[Stuck]) {
     let api = if api_hangs() { "an API server that hangs" } else { "the API server" };
     let heading = format!("## From {from}, with {api}\n");
     let mut text = format!("{heading}\nAsked {} s after the deletions.\n\n", late().as_secs());
-    text.push_str("| case | causes, in their order | certainty | answer after | pod gone after |\n");
+    text.push_str(
+        "| case | causes, in their order | certainty | answer after | pod gone after |\n",
+    );
     text.push_str("|---|---|---|---|---|\n");
     for stuck in all {
         let asked = stuck.asked.as_ref().unwrap();

@@ -17,6 +17,7 @@ pub mod operation;
 pub mod path;
 pub mod pod_record;
 pub mod raw_path;
+pub mod remaining;
 pub mod remedy;
 pub mod said;
 pub mod series;

@@ -38,23 +38,6 @@ pub struct Entries {
     pub count: u64,
 }
 
-/// What is left in a tree.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Remaining {
-    /// Entries seen in the time allowed.
-    pub seen: u64,
-    /// Whether that was all of them.
-    pub complete: bool,
-    /// Link count of the directory: 1 on ext4 once it held more than 64,998 subdirectories.
-    pub nlink: u64,
-    /// Size of the directory itself in bytes.
-    pub size: u64,
-    /// Inodes in use on the whole file system, 0 when it does not say.
-    pub inodes_used: u64,
-    /// Type of the file system is ext2, ext3 or ext4.
-    pub is_ext: bool,
-}
-
 /// What in a tree cannot be removed by anybody, by the attributes of its inodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Protected {

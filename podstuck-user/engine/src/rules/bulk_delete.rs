@@ -103,7 +103,7 @@ pub(crate) fn draft(run: &Run, now: Monotonic) -> Option<Draft> {
     draft.first = run.first;
     draft.last = run.last;
     let rate = run.rate(now);
-    let estimate = Estimate::of(run.look.as_ref(), run.deleted(), rate);
+    let estimate = Estimate::of(&run.looks, run.deleted(), run.rates(now));
     draft.fact(
         format!(
             "{} entries deleted below {} since the observation began ({} files, {} directories), \
@@ -121,7 +121,7 @@ pub(crate) fn draft(run: &Run, now: Monotonic) -> Option<Draft> {
             Source::Probe,
         );
     }
-    for fact in estimate.facts(run.look.as_ref()) {
+    for fact in estimate.facts(&run.looks) {
         draft.fact(fact, Source::Look("statx, statfs and a bounded look at the directory"));
     }
     let volume = if *draft.cause == MASS_DELETION { "directory" } else { "volume" };

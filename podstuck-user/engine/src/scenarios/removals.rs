@@ -12,8 +12,9 @@ use crate::{
         holder::{How, Through},
         hung::MountPoint,
         identity::{Component, Target, TargetKind},
-        object::{Entry, Remaining, User},
+        object::{Entry, User},
         operation::Operation,
+        remaining::{Remaining, Sample},
     },
     testing::holder,
 };
@@ -229,8 +230,11 @@ pub(super) fn bulk_delete() -> Plays {
     let node = |complete| {
         let seen = if complete { 9000 } else { 100_000 };
         let (nlink, size, inodes_used) = (1, 2 << 20, 500_000);
+        let (entries, error, directories, levels) = (250_000, 15_000, 1_200, 2);
+        let sample = Sample { entries, error, directories, levels, linked: false };
+        let sample = (!complete).then_some(sample);
         Node {
-            left: Remaining { seen, complete, nlink, size, inodes_used, is_ext: true },
+            left: Remaining { seen, complete, nlink, size, inodes_used, is_ext: true, sample },
             ..Node::default()
         }
     };

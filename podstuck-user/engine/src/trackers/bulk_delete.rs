@@ -6,21 +6,20 @@ use crate::{
     bounded::Bounded,
     event::{Count, Event, What},
     model::{
-        call::Call, finding::Progress, identity::Component, object::Remaining,
-        operation::Operation, path::JsonPath, time::Monotonic,
+        call::Call, finding::Progress, identity::Component, operation::Operation, path::JsonPath,
+        remaining::Remaining, time::Monotonic,
     },
     query::{Answer, NoAnswer, Query, Wants},
-    rules::{
-        bulk_delete::draft,
-        bulk_delete_estimate::{Estimate, Look},
-    },
+    rules::{bulk_delete::draft, bulk_delete_estimate::Estimate},
     tracker::{Context, Steps, Tracker, TrackerId},
     trackers::bulk_delete_run::{Run, STALLED, Where},
     verdict::Verdict,
 };
 
 /// How often the remaining entries are counted.
-const LOOK_EVERY: Duration = Duration::from_secs(30);
+const COUNT_EVERY: Duration = Duration::from_secs(30);
+/// How often a sample of them is taken: the next one makes the estimate surer.
+const SAMPLE_EVERY: Duration = Duration::from_secs(10);
 /// Deletions followed at a time.
 const RUNS: usize = 256;
 
@@ -91,7 +90,7 @@ impl BulkDeletes {
         }
         run.incomplete = run.stalled(now);
         if let Ok(left) = answer {
-            run.look = Some(Look::new(*left, run.deleted()));
+            run.looks.add(*left, run.deleted_at_look(now));
         }
     }
 }
@@ -148,7 +147,7 @@ impl Tracker for BulkDeletes {
 
 fn progress(run: &Run, now: Monotonic) -> Option<Progress> {
     let rate = run.rate(now);
-    let estimate = Estimate::of(run.look.as_ref(), run.deleted(), rate);
+    let estimate = Estimate::of(&run.looks, run.deleted(), run.rates(now));
     Some(Progress {
         path: JsonPath(run.root()?),
         pod: run.op.as_ref()?.target.pod.clone(),
@@ -166,7 +165,8 @@ fn progress(run: &Run, now: Monotonic) -> Option<Progress> {
 fn ask(tracker: TrackerId, place: Where, run: &mut Run, now: Monotonic) -> Option<Query> {
     let due = run.asked.is_none_or(|asked| {
         let before_it_stalled = run.stalled(now) && asked.since(run.last) <= STALLED;
-        before_it_stalled || now.since(asked) >= LOOK_EVERY
+        let pause = if run.looks.is_rough() { SAMPLE_EVERY } else { COUNT_EVERY };
+        before_it_stalled || now.since(asked) >= pause
     });
     if !due || !run.matters(place, now) {
         return None;

@@ -16,7 +16,7 @@ use crate::{
         operation::Operation,
         time::Monotonic,
     },
-    rules::bulk_delete_estimate::Look,
+    rules::{bulk_delete_estimate::Rate, bulk_delete_looks::Looks},
 };
 
 /// When a deletion is worth a word: entries, for how long, and how fast at the least.
@@ -36,6 +36,10 @@ const ELSEWHERE: Threshold =
 const RATE_WINDOW: Duration = Duration::from_secs(10);
 /// Silence after which a deletion that is not complete counts as stalled.
 pub(crate) const STALLED: Duration = Duration::from_secs(10);
+/// What is seen in a look is as old as this when it is answered, in the mean.
+const HALF_A_LOOK: Duration = Duration::from_millis(350);
+/// What was deleted longer ago is in the counts, or the deletion has paused.
+const COUNTED_EVERY: Duration = Duration::from_secs(2);
 /// Directory samples that the common ancestor is taken from.
 const SAMPLES: usize = 64;
 
@@ -57,7 +61,7 @@ pub(crate) struct Run {
     recent: VecDeque<(Monotonic, u64)>,
     pub(crate) op: Option<Operation>,
     samples: VecDeque<PathBuf>,
-    pub(crate) look: Option<Look>,
+    pub(crate) looks: Looks,
     pub(crate) asked: Option<Monotonic>,
     /// Since it stalled, a look has shown that it was not complete.
     pub(crate) incomplete: bool,
@@ -74,7 +78,7 @@ impl Run {
             recent: VecDeque::new(),
             op: None,
             samples: VecDeque::new(),
-            look: None,
+            looks: Looks::default(),
             asked: None,
             incomplete: false,
         }
@@ -84,11 +88,24 @@ impl Run {
         self.files + self.directories
     }
 
+    /// Entries deleted when a look was taken whose answer comes now. Counts come once a second, and at
+    /// 50,000 deletions per second what went since the last one is much of a tree.
+    pub(crate) fn deleted_at_look(&self, now: Monotonic) -> u64 {
+        let uncounted = now.since(self.last).saturating_sub(HALF_A_LOOK).min(COUNTED_EVERY);
+        let rate = if self.stalled(now) { 0.0 } else { self.rate(now) };
+        self.deleted() + (rate * uncounted.as_secs_f64()) as u64
+    }
+
     pub(crate) fn rate(&self, now: Monotonic) -> f64 {
         let recent = self.recent.iter().filter(|(time, _)| now.since(*time) <= RATE_WINDOW);
         let entries: u64 = recent.map(|(_, entries)| entries).sum();
         let window = now.since(self.first).min(RATE_WINDOW).as_secs_f64().max(1.0);
         entries as f64 / window
+    }
+
+    pub(crate) fn rates(&self, now: Monotonic) -> Rate {
+        let lasting = self.last.since(self.first).as_secs_f64().max(1.0);
+        Rate { now: self.rate(now), overall: self.deleted() as f64 / lasting }
     }
 
     pub(crate) fn stalled(&self, now: Monotonic) -> bool {
@@ -163,6 +180,19 @@ fn common_ancestor<'a>(mut paths: impl Iterator<Item = &'a Path>) -> Option<Path
 mod tests {
     use super::*;
 
+    fn counted(calls: u64) -> Count {
+        Count {
+            target_id: 1,
+            pid: 1,
+            call: Call::Unlink,
+            outcome: Outcome::OK,
+            component: crate::model::identity::Component::Kubelet,
+            bucket: 0,
+            calls,
+            total_ns: 0,
+        }
+    }
+
     #[test]
     fn the_directory_of_a_run_is_what_its_samples_share() {
         let paths = ["/a/b/c/1", "/a/b/d", "/a/b/c/2/x"].map(Path::new);
@@ -171,20 +201,23 @@ mod tests {
     }
 
     #[test]
+    fn what_went_since_the_last_count_was_gone_before_the_look() {
+        let mut run = Run::new(Monotonic(0));
+        for second in 1..=10_u64 {
+            run.count(&counted(50_000), Monotonic(second * 1_000_000_000));
+        }
+        let at = |ms: u64| run.deleted_at_look(Monotonic(ms * 1_000_000));
+        assert_eq!((at(10_000), at(10_350)), (500_000, 500_000));
+        assert!((540_000..=550_000).contains(&at(11_350)), "{}", at(11_350));
+        // One that has paused deletes nothing meanwhile.
+        assert!(at(15_000) <= 600_000 && at(30_000) == 500_000);
+    }
+
+    #[test]
     fn a_rate_is_a_mean_of_the_last_seconds() {
         let mut run = Run::new(Monotonic(0));
-        let count = Count {
-            target_id: 1,
-            pid: 1,
-            call: Call::Unlink,
-            outcome: Outcome::OK,
-            component: crate::model::identity::Component::Kubelet,
-            bucket: 0,
-            calls: 3000,
-            total_ns: 0,
-        };
         for second in 1..=20_u64 {
-            run.count(&count, Monotonic(second * 1_000_000_000));
+            run.count(&counted(3000), Monotonic(second * 1_000_000_000));
         }
         let now = Monotonic(20_000_000_000);
         assert!((run.rate(now) - 3000.0).abs() < 400.0, "{}", run.rate(now));

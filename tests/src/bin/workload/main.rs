@@ -3,6 +3,7 @@
 
 mod count;
 mod each;
+mod pause;
 mod stopwatch;
 mod tree;
 
@@ -54,6 +55,8 @@ enum Kind {
     Busy,
     /// Remove trees as Go's `os.RemoveAll` does
     Tree,
+    /// Remove what is in the directory in that order, and stop (SIGSTOP) after so many entries
+    Pause,
     /// Only call getppid
     Getppid,
     /// Mount a tmpfs and unmount it; only unmounting is timed
@@ -149,6 +152,7 @@ fn work(arguments: &Arguments, dir: &Path, calls: u64) -> Result<Done> {
         Kind::Unlinkat => each::unlinkat_files(dir, calls, arguments.portion),
         Kind::Busy => each::remove_mount_point(&arguments.dir, calls),
         Kind::Tree => tree::remove_trees(dir, calls, arguments.portion),
+        Kind::Pause => pause::remove_and_stop(&arguments.dir, calls),
         Kind::Getppid => each::get_parent(calls),
         Kind::Umount => each::unmount(dir, calls),
         Kind::Tick => each::tick(&arguments.dir, calls),

@@ -27,7 +27,7 @@ const DEPTH: u64 = 16;
 const FILES: u64 = 49;
 const ENTRIES: u64 = DEPTH * (FILES + 1);
 /// Go reads so many names at once, and opens the directory anew after a full batch.
-const BATCH: usize = 1024;
+pub(crate) const BATCH: usize = 1024;
 
 /// Makes trees with so many entries in all and removes them, a portion at a time.
 pub(crate) fn remove_trees(dir: &Path, entries: u64, portion: u64) -> Result<Done> {
@@ -88,7 +88,7 @@ fn remove_entries(count: &mut Count, directory: &OwnedFd) -> nix::Result<()> {
     }
 }
 
-fn batch(directory: &OwnedFd) -> nix::Result<Vec<CString>> {
+pub(crate) fn batch(directory: &OwnedFd) -> nix::Result<Vec<CString>> {
     // A descriptor of its own: reading moves the offset, and deleting may move what is unread.
     let mut dir = Dir::from_fd(open_below(directory, c".")?)?;
     let mut names = Vec::new();
@@ -105,7 +105,7 @@ fn batch(directory: &OwnedFd) -> nix::Result<Vec<CString>> {
     Ok(names)
 }
 
-fn open_below(parent: &OwnedFd, name: &CStr) -> nix::Result<OwnedFd> {
+pub(crate) fn open_below(parent: &OwnedFd, name: &CStr) -> nix::Result<OwnedFd> {
     let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     openat(parent, name, flags, Mode::empty())
 }

@@ -1,0 +1,36 @@
+//! What a look at a tree may cost.
+
+use fastrand::Rng;
+use serde::{Deserialize, Serialize};
+
+/// Limits of one look. It ends when the first one is reached; what is then under way may go on for half
+/// as much again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Budget {
+    pub(super) milliseconds: u64,
+    /// Directories read.
+    pub(super) directories: u64,
+    /// Entries read, which bounds the memory that their names take.
+    pub(super) entries: u64,
+    /// Of the random numbers, for tests; otherwise each look has others.
+    pub(super) seed: Option<u64>,
+}
+
+impl Default for Budget {
+    /// The helper has two seconds.
+    fn default() -> Self {
+        Self { milliseconds: 700, directories: 500_000, entries: 3_000_000, seed: None }
+    }
+}
+
+impl Budget {
+    /// The part of it that one directory may take, if its size can be guessed from that.
+    pub(super) const ONE_DIRECTORY: f64 = 0.4;
+    /// Nothing is read after so much of it.
+    pub(super) const HARD_END: f64 = 1.5;
+
+    pub(super) fn rng(self) -> Rng {
+        self.seed.map_or_else(Rng::new, Rng::with_seed)
+    }
+}

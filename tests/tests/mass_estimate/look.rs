@@ -1,0 +1,73 @@
+//! A removal that has stopped in the middle, and the tool's own look at what it left.
+
+use std::{
+    io::Write,
+    os::unix::ffi::OsStrExt,
+    path::Path,
+    process::{Child, Command, Stdio},
+};
+
+use nix::{
+    sys::wait::{WaitPidFlag, WaitStatus, waitpid},
+    unistd::Pid,
+};
+use podstuck_engine::model::remaining::Remaining;
+use podstuck_tests::{podstuck, podstuck_call};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+/// What a look may cost, as the helper reads it.
+#[derive(Clone, Copy, Serialize)]
+pub(crate) struct Budget {
+    pub(crate) milliseconds: u64,
+    pub(crate) directories: u64,
+    pub(crate) entries: u64,
+    pub(crate) seed: Option<u64>,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self { milliseconds: 700, directories: 1 << 40, entries: 1 << 40, seed: Some(1) }
+    }
+}
+
+/// A removal in Go's order. Ended when dropped.
+pub(crate) struct Stopped(Child);
+
+impl Stopped {
+    /// Starts it and waits until it has stopped after so many entries.
+    pub(crate) fn after(top: &Path, entries: u64) -> Self {
+        let mut command = Command::new(podstuck_call().with_file_name("podstuck-workload"));
+        command.args(["pause", "--calls", &entries.to_string(), "--dir"]).arg(top);
+        let child = Self(command.stdout(Stdio::null()).spawn().unwrap());
+        let pid = Pid::from_raw(child.0.id().cast_signed());
+        let status = waitpid(pid, Some(WaitPidFlag::WUNTRACED)).unwrap();
+        assert!(matches!(status, WaitStatus::Stopped(..)), "{status:?}");
+        child
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Asks the helper, as the tool does.
+pub(crate) fn look(pid: u32, top: &Path, budget: Budget) -> Remaining {
+    let directory = json!({"Unix": top.as_os_str().as_bytes()});
+    let request = json!({"Remaining": {"pid": pid, "directory": directory, "budget": budget}});
+    let mut helper = Command::new(podstuck());
+    helper.arg("look").stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut helper = helper.spawn().unwrap();
+    writeln!(helper.stdin.take().unwrap(), "{request}").unwrap();
+    let output = helper.wait_with_output().unwrap();
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let left = answer["Answer"]["Ok"].clone();
+    serde_json::from_value(left).unwrap_or_else(|error| panic!("{answer}: {error}"))
+}
