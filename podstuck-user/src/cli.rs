@@ -18,8 +18,8 @@ use crate::model::mounts::Device;
     name = "podstuck",
     version,
     after_help = "Exit status: 0 nothing wrong was found, 1 at least one finding, 2 wrong usage, \
-                  3 cannot run here, 4 ran but lost data (with --fail-on-loss), 130 ended by a second \
-                  Ctrl-C."
+                  3 cannot run here, 4 ran but lost data (with --fail-on-loss), 5 the pod is still there and \
+                  no cause was found (diagnose), 130 ended by a second Ctrl-C."
 )]
 pub struct Cli {
     /// What to do

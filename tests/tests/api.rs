@@ -184,7 +184,8 @@ fn credentials_are_read_as_kubelet_sees_them() {
     let seen = server.kubeconfig_below(root.path());
     assert!(!seen.exists(), "this machine has one of its own");
     node.kubelet_in(root.path(), &[&flag("kubeconfig", &seen)]);
-    let (lines, _) = node.diagnose("30s", &[]);
+    let (lines, status) = node.diagnose("30s", &[]);
+    assert_eq!(status, Some(0), "it is not to go");
     let start = start(&lines);
     assert!(start["target"].as_str().unwrap().contains("by the API server"), "{start:#}");
     assert!(start["api"].as_str().unwrap().contains("/etc/kubernetes/kubelet.conf"), "{start:#}");

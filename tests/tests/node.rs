@@ -121,7 +121,8 @@ fn make_stuck(node: &Node) -> Vec<Stuck> {
         let faults = (case.faults)(node, &OnNode::of(node, case.name));
         all.push(Stuck { case, _faults: faults, asked: None, released_after: None });
     }
-    let names = all.iter().map(|stuck| stuck.case.name);
+    let deleted = all.iter().filter(|stuck| stuck.case.end != End::Never);
+    let names = deleted.map(|stuck| stuck.case.name);
     let delete: Vec<&str> = ["delete", "pod", "--wait=false"].into_iter().chain(names).collect();
     node.kubectl(&delete).unwrap();
     all

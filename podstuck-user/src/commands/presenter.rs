@@ -85,6 +85,7 @@ impl Presenter {
         match found {
             _ if fail_on_loss && summary.completeness.lost_data() => Exit::Lost,
             0 if self.engine.run().one_answer && self.engine.pod_is_left() => Exit::Unexplained,
+            _ if self.engine.run().one_answer && self.engine.pod_is_to_stay() => Exit::Clean,
             0 => Exit::Clean,
             _ => Exit::Found,
         }
@@ -95,7 +96,8 @@ impl Presenter {
         self.export(true);
         let answer = self.engine.diagnosis();
         self.reporter.tell(self.calendar(at), &Line::Diagnosis(&answer));
-        if answer.causes.is_empty() { Exit::Clean } else { Exit::Found }
+        let is_clean = answer.causes.is_empty() || self.engine.pod_is_to_stay();
+        if is_clean { Exit::Clean } else { Exit::Found }
     }
 
     /// Has the exported files renewed, if any were asked for. Waits only at the end, and not for

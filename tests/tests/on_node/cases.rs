@@ -20,6 +20,10 @@ pub enum End {
     Advice,
     /// Nothing is wrong: it is asked about while it goes on.
     Time,
+    /// Nothing is wrong: its time of grace is not over.
+    Grace,
+    /// Nothing is wrong: nobody deletes it.
+    Never,
 }
 
 /// A pod that something holds.
@@ -50,9 +54,10 @@ impl Case {
 }
 
 impl Case {
-    /// A finalizer stands in the API server's record only.
+    /// What stands in the API server's record only.
     pub fn is_unknowable(&self) -> bool {
-        self.cause == "pod-finalizer" && api_hangs()
+        ["pod-finalizer", "pod-not-deleted", "grace-period-or-prestop"].contains(&self.cause)
+            && api_hangs()
     }
 
     /// Whether what is printed must release the pod.
@@ -74,15 +79,15 @@ impl Case {
             wrong.push(format!("{} first, and not {}", first["id"], self.cause));
         } else if first["certainty"] != "firm" {
             wrong.push(format!("only {}", first["certainty"]));
-        } else if first["blocks_deletion"] != true {
-            wrong.push("it does not say that this holds the pod".into());
+        } else if first["blocks_deletion"] != !matches!(self.end, End::Grace | End::Never) {
+            wrong.push(format!("that it holds the pod is {}", first["blocks_deletion"]));
         }
         // That a pod with containers left is to go, only its record says.
         let next = self.next.filter(|_| !api_hangs());
         if next.is_some() && next != asked.causes().get(1).copied() {
             wrong.push(format!("{:?} after it, and not {:?}", asked.causes().get(1), self.next));
         }
-        if asked.status != Some(1) {
+        if asked.status != Some(i32::from(self.end != End::Never)) {
             wrong.push(format!("exit status {:?}", asked.status));
         }
         if self.is_released() && released_after.is_none() {
@@ -109,6 +114,12 @@ fn in_memory(name: &str) -> Value {
 fn with_subpath(name: &str) -> Value {
     let mut pod = on_disk(name);
     pod["spec"]["containers"][0]["volumeMounts"][0]["subPath"] = "part".into();
+    pod
+}
+
+fn with_grace(name: &str) -> Value {
+    let mut pod = on_disk(name);
+    pod["spec"]["terminationGracePeriodSeconds"] = 3600.into();
     pod
 }
 
@@ -187,6 +198,14 @@ pub const CASES: &[Case] = &[
         pod: with_finalizer,
         faults: |_, _| Vec::new(),
         cause: "pod-finalizer",
+        ..Case::PLAIN
+    },
+    Case { name: "running", cause: "pod-not-deleted", end: End::Never, ..Case::PLAIN },
+    Case {
+        name: "grace",
+        pod: with_grace,
+        cause: "grace-period-or-prestop",
+        end: End::Grace,
         ..Case::PLAIN
     },
     Case {

@@ -6,11 +6,14 @@ use super::Engine;
 use crate::{
     model::{
         diagnosis::{Diagnosis, PodStage, Stage},
+        finding::FindingState,
         identity::Pod,
         path::safe,
         time::Monotonic,
     },
-    rank, stage,
+    rank,
+    rules::pod_record::NOT_DELETED,
+    stage,
 };
 
 /// A firm verdict may still be followed by a better one, from the same attempt.
@@ -86,6 +89,13 @@ impl Engine {
             return false;
         };
         sample.pods.iter().any(|state| state.uid == pod.uid)
+    }
+
+    /// Whether all that was found is that nobody has asked for the pod to be deleted.
+    pub fn pod_is_to_stay(&self) -> bool {
+        let mut causes =
+            self.ledger.all().filter(|it| it.state != FindingState::Cleared).peekable();
+        causes.peek().is_some() && causes.all(|finding| finding.id == NOT_DELETED.id)
     }
 
     /// How far the pod in question has come, or those that something was found of.
