@@ -59,8 +59,9 @@ impl BulkDeletes {
             !run.stalled(now) || matches!(place, Where::Target(_)) && run.matters(*place, now)
         });
         let tracker = self.id();
+        let many = self.runs.iter().filter(|(place, run)| run.matters(**place, now)).count();
         for (place, run) in self.runs.iter_mut() {
-            steps.ask(ask(tracker, *place, run, now));
+            steps.ask(ask(tracker, *place, run, many, now));
         }
         let running = self.runs.iter().filter(|(place, run)| run.matters(**place, now));
         steps.found(running.filter_map(|(_, run)| draft(run, now)));
@@ -161,12 +162,24 @@ fn progress(run: &Run, now: Monotonic) -> Option<Progress> {
     })
 }
 
+/// Time between two looks at one of so many deletions: all of them together may not take more of a
+/// processor than one does.
+fn pause(is_rough: bool, many: usize) -> Duration {
+    let one = if is_rough { SAMPLE_EVERY } else { COUNT_EVERY };
+    one * many.clamp(1, RUNS) as u32
+}
+
 /// Asks how much is left, now and then.
-fn ask(tracker: TrackerId, place: Where, run: &mut Run, now: Monotonic) -> Option<Query> {
+fn ask(
+    tracker: TrackerId,
+    place: Where,
+    run: &mut Run,
+    many: usize,
+    now: Monotonic,
+) -> Option<Query> {
     let due = run.asked.is_none_or(|asked| {
         let before_it_stalled = run.stalled(now) && asked.since(run.last) <= STALLED;
-        let pause = if run.looks.is_rough() { SAMPLE_EVERY } else { COUNT_EVERY };
-        before_it_stalled || now.since(asked) >= pause
+        before_it_stalled || now.since(asked) >= pause(run.looks.is_rough(), many)
     });
     if !due || !run.matters(place, now) {
         return None;
@@ -176,4 +189,16 @@ fn ask(tracker: TrackerId, place: Where, run: &mut Run, now: Monotonic) -> Optio
     let op = run.op.as_ref()?;
     let wants = Wants::Remaining { pid: op.actor.pid, directory: directory.clone() };
     Some(Query { tracker, target_id: op.target_id, path: directory, wants })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_deletions_are_looked_at_as_often_together_as_one() {
+        assert_eq!(pause(true, 1), SAMPLE_EVERY);
+        assert_eq!(pause(true, 12), SAMPLE_EVERY * 12);
+        assert_eq!(pause(false, 0), COUNT_EVERY);
+    }
 }
