@@ -192,8 +192,8 @@ pub(crate) fn forgotten(context: &Context<'_>, draft: &mut Draft, suspect: &Susp
         Some(_) => {
             "kubelet asked the CSI driver to unpublish this volume, the driver said that all is well, and the \
              volume is still mounted. Most likely the driver was restarted and forgot what it had published, \
-             or publishes a volume twice and unpublishes it once; its log says so (`not published`, \
-             `nothing to do`). kubelet from 1.30 on sees the mount and waits without a word."
+             or publishes a volume twice and unpublishes it once, or a helper of it unmounted it in a mount \
+             namespace that nobody else sees; its log says which (`not published`, `nothing to do`). kubelet from 1.30 on sees the mount and waits without a word."
         }
         None => {
             "The CSI driver is registered, kubelet has taken the rest of the pod down, \
@@ -243,10 +243,12 @@ pub(crate) fn forgotten(context: &Context<'_>, draft: &mut Draft, suspect: &Susp
             "no call on the volume hangs, and the driver's process goes on",
         );
         if process.reach == Reach::Whole {
-            draft.rule_out(
-                id!("csi-umount-wrong-namespace"),
-                "what the driver unmounts is unmounted for kubelet, too",
+            draft.fact(
+                "what the driver unmounts in its own mount namespace is unmounted for kubelet, too",
+                Source::mountinfo(format!("/proc/{}/mountinfo", process.pid)),
             );
+            // A helper of it may have had another one, which is gone; the way out is the same.
+            draft.suffices_beside(id!("csi-umount-wrong-namespace"));
         }
     }
     if let Some((since, log)) = suspect.no_error_since {
