@@ -51,6 +51,8 @@ pub enum TrackerId {
     PodRecord,
     /// Root file systems of containers that have ended.
     LeftRootfs,
+    /// What only the runtimes' logs show.
+    RuntimeSays,
 }
 
 /// One kind of object, followed.
@@ -187,12 +189,14 @@ pub(crate) const SUPPRESSIONS: &[Suppression] = {
     use Scope::{Path, Pod, Target};
     use TrackerId::{
         Busy, CrossedMount, DeadMount, FileSystem, HungCall, LeftRootfs, NotAttempted, NotEmpty,
-        Orphan,
+        Orphan, RuntimeSays, Unkillable,
     };
     const SAME_FAULT: &str = "the mount that a removal went through is busy afterwards";
     const NO_POD_WAITS: &str = "no pod waits for an orphan";
     const BELOW_IS_DEAD: &str = "what is above a dead mount stays because of it";
     const SOMEBODY_TRIES: &str = "somebody does try, and fails";
+    const WAITED_FOR: &str =
+        "it is known what the runtime waits for, and so why it does not answer";
     const HOUSEKEEPING: &str = "kubelet removes only directories of a pod that is gone";
     &[
         suppress(Busy, CrossedMount, Suspicion, Target, SAME_FAULT),
@@ -209,6 +213,8 @@ pub(crate) const SUPPRESSIONS: &[Suppression] = {
         suppress(NotAttempted, NotEmpty, Suspicion, Target, SOMEBODY_TRIES),
         suppress(NotAttempted, HungCall, Suspicion, Target, SOMEBODY_TRIES),
         suppress(NotAttempted, DeadMount, Finding, Target, SOMEBODY_TRIES),
+        suppress(RuntimeSays, Unkillable, Finding, Pod, WAITED_FOR),
+        suppress(RuntimeSays, LeftRootfs, Finding, Pod, WAITED_FOR),
     ]
 };
 

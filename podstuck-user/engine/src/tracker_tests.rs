@@ -34,6 +34,9 @@ fn the_suppressions_are_these() {
       <- Orphan (Suspicion, Pod): kubelet removes only directories of a pod that is gone
     LeftRootfs
       <- Busy (Suspicion, Target): somebody does try, and fails
+    RuntimeSays
+      <- Unkillable (Finding, Pod): it is known what the runtime waits for, and so why it does not answer
+      <- LeftRootfs (Finding, Pod): it is known what the runtime waits for, and so why it does not answer
     ");
 }
 

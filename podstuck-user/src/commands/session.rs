@@ -216,7 +216,8 @@ impl Session {
     pub(super) fn logs(&mut self, attempts: &[Attempt], heard: Vec<Heard>) {
         for attempt in attempts {
             let end = self.presenter.kernel_time(attempt.said.at);
-            if self.names.is_wanted(&attempt.said.uid) {
+            let is_of_node = attempt.said.uid.is_empty();
+            if is_of_node || self.names.is_wanted(&attempt.said.uid) {
                 self.learn(clock::now(), What::Said(Box::new(attempt.said.clone())));
             }
             if let Some(op) = self.names.told(attempt, end) {

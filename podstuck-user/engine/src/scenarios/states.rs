@@ -16,6 +16,7 @@ use crate::{
         call::{Call, Outcome},
         holder::{How, Through},
         hung::{MountPoint, Phase, WaitProgress},
+        identity::Component,
         node::{
             CsiState, DriverProcess, DriverState, Halted, NodeSample, PodState, Reach,
             Registration, Task, VolumeData, VolumeState,
@@ -129,6 +130,7 @@ pub(super) fn arrived_late() -> Plays {
     };
     let said = |second, report, complaint, text: &str| Said {
         uid: UID.into(),
+        component: Component::Kubelet,
         volume: "kubernetes.io/csi/d.example^h".into(),
         at: then(second),
         retry: None,

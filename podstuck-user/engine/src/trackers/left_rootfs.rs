@@ -14,7 +14,7 @@ use crate::{
     },
     query::{Answer, Query, Wants},
     rules::mount_in_use::left_rootfs,
-    tracker::{Context, Steps, Subject, Tracker, TrackerId},
+    tracker::{Claim, Context, Steps, Subject, Tracker, TrackerId},
     verdict::Verdict,
 };
 
@@ -111,6 +111,11 @@ impl Tracker for RootFileSystems {
             }
             _ => {}
         }
+    }
+
+    fn explains(&self, subject: &Subject<'_>, claim: Claim) -> bool {
+        let mut of_pod = self.left.values().filter(|left| left.rootfs.pod == subject.pod);
+        of_pod.any(|left| claim == Claim::Suspicion || left.told)
     }
 }
 

@@ -15,6 +15,7 @@ pub(crate) mod orphan;
 pub(crate) mod pinned_device;
 pub(crate) mod pod_record;
 pub(crate) mod refused;
+pub(crate) mod runtime_says;
 pub(crate) mod unkillable;
 pub(crate) mod unmounts;
 
@@ -45,6 +46,7 @@ pub(crate) fn all() -> Vec<Box<dyn Tracker>> {
         Box::<disk_full::FullDisks>::default(),
         Box::<pod_record::PodRecords>::default(),
         Box::<left_rootfs::RootFileSystems>::default(),
+        Box::<runtime_says::RuntimeSays>::default(),
     ]
 }
 

@@ -152,8 +152,7 @@ impl NotAttempted {
                 }
                 let earlier = before.remove(&volume.target_id);
                 let was_told = earlier.as_ref().is_some_and(|earlier| earlier.told);
-                let mut followed =
-                    self.follow(earlier, volume, fault, (&tried, begun, sample.at));
+                let mut followed = self.follow(earlier, volume, fault, (&tried, begun, sample.at));
                 if was_told && !followed.told {
                     let target_id = volume.target_id;
                     steps.say([Verdict::Over { tracker: self.id(), target_id, at: sample.at }]);

@@ -309,6 +309,7 @@ fn second(at: i64) -> jiff::Timestamp {
 fn said(at: i64) -> Said {
     Said {
         uid: UID.into(),
+        component: Component::Kubelet,
         volume: "kubernetes.io/csi/d.example^h".into(),
         at: second(at),
         retry: None,

@@ -112,6 +112,7 @@ questions! {
     Holders(holders::FindHolders),
     Kubelet(kubelet::ReadKubelet),
     Log(logs::ReadLog),
+    RuntimeLog(logs::ReadRuntimeLog),
     Pods(pod_dirs::ReadPods),
     Reach(reach::ReachPath),
     Remaining(remaining::CountRemaining),

@@ -32,11 +32,16 @@ fn pods_are_named_in_the_lines_of_new_and_old_kubelets() {
          pod=\"shop/cart-0\" event={{\"ID\":\"{UID}\",\"Type\":\"ContainerDied\"}}"
     );
     assert_eq!(parse(&event.replace("Died", "Started"), now()), named("shop", "cart-0"));
+    let of_go = format!(
+        "I0301 10:00:00.000001    77 kubelet.go:2124] \"SyncLoop (PLEG): event for pod\" \
+         pod=\"shop/cart-0\" event=&{{ID:{UID} Type:ContainerDied Data:1f0c}}"
+    );
     let ended = |text: &str| match parse(text, now()) {
         Some(Entry::Named { ended, .. }) => ended.is_some(),
         other => panic!("{other:?}"),
     };
-    assert!(ended(&event) && !ended(&killing));
+    assert!(ended(&event) && ended(&of_go) && !ended(&killing));
+    assert_eq!(parse(&killing.replace(&format!("\"{UID}\""), UID), now()), named("shop", "cart-0"));
     let event = format!(
         "I0301 10:00:00.000001    77 kubelet.go:1898] SyncLoop (PLEG): \"cart-0_shop({UID})\", event: \
          &pleg.PodLifecycleEvent{{ID:\"{UID}\", Type:\"ContainerDied\", Data:\"1f0c\"}}"

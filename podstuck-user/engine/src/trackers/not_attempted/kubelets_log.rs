@@ -55,6 +55,9 @@ impl Default for KubeletsLog {
 impl KubeletsLog {
     /// Takes note of what is said.
     pub(super) fn listen(&mut self, context: &Context<'_>, said: &Said) {
+        if !said.is_kubelets_of_a_volume() {
+            return;
+        }
         let at = context.when(said.at);
         let told = || Told { first: at, last: at, lines: 0, said: said.clone() };
         let (uid, volume) = (said.uid.clone(), said.volume.clone());

@@ -1,0 +1,186 @@
+//! Pods that a runtime cannot end, by what it says in its log, or kubelet in its own. No call shows that: a
+//! plugin fails, a signal is refused, a shim is gone, or there is no answer.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use podstuck_common::{component::name_hash, record::reason};
+
+use crate::{
+    backoff,
+    bounded::Bounded,
+    event::{Event, What},
+    model::{
+        identity::TargetKind,
+        node::{NodeSample, PodState},
+        said::{Complaint, Report, Said},
+        time::Monotonic,
+    },
+    rules::runtime_says,
+    tracker::{Context, Steps, Subject, Tracker, TrackerId},
+    trackers::is_clean_up,
+    verdict::Verdict,
+};
+
+/// Complaints and pods remembered.
+const REMEMBERED: usize = 4096;
+/// kubelet waits for two minutes for the runtime, twice, and then tries again soon. What was not said for
+/// longer was cured.
+const FRESH: Duration = backoff::CAP.saturating_mul(3);
+/// What tells why, before what tells only that.
+const ORDER: [Complaint; 4] = [
+    Complaint::SignalDenied,
+    Complaint::NetworkTeardown,
+    Complaint::StateLost,
+    Complaint::NoAnswer,
+];
+
+/// A complaint, said for the first and the last time.
+pub(crate) struct Told {
+    pub(crate) first: Monotonic,
+    pub(crate) last: Monotonic,
+    /// By so many lines.
+    pub(crate) lines: u64,
+    pub(crate) said: Said,
+    /// When it was read that it is said.
+    read: Monotonic,
+}
+
+/// A pod that something is said of.
+pub(crate) struct Suspect<'a> {
+    pub(crate) pod: &'a PodState,
+    pub(crate) complaint: Complaint,
+    pub(crate) told: &'a Told,
+    /// The same of no pod in particular.
+    pub(crate) of_node: Option<&'a Told>,
+    pub(crate) sample: &'a NodeSample,
+}
+
+/// All that is said.
+pub(crate) struct RuntimeSays {
+    /// By UID, which is empty for the node.
+    complaints: Bounded<(String, Complaint), Told>,
+    /// By UID: when a volume was torn down last. The sandbox was stopped before.
+    torn_down: Bounded<String, Monotonic>,
+    /// By UID: the target under which it was told.
+    found: BTreeMap<String, u64>,
+}
+
+impl Default for RuntimeSays {
+    fn default() -> Self {
+        Self {
+            complaints: Bounded::new(REMEMBERED),
+            torn_down: Bounded::new(REMEMBERED),
+            found: BTreeMap::new(),
+        }
+    }
+}
+
+impl RuntimeSays {
+    fn listen(&mut self, context: &Context<'_>, said: &Said) {
+        let at = context.when(said.at);
+        if said.report == Some(Report::TornDown) {
+            self.came_on(&said.uid, at);
+        }
+        let Some(complaint) = said.complaint.filter(|complaint| ORDER.contains(complaint)) else {
+            return;
+        };
+        let new = || Told { first: at, last: at, lines: 0, said: said.clone(), read: context.now };
+        let told = self.complaints.or_insert_with((said.uid.clone(), complaint), new);
+        told.first = told.first.min(at);
+        told.lines += said.times;
+        told.read = context.now;
+        if at >= told.last {
+            (told.last, told.said) = (at, said.clone());
+        }
+    }
+
+    fn came_on(&mut self, uid: &str, at: Monotonic) {
+        let last = self.torn_down.or_insert_with(uid.to_owned(), || at);
+        *last = at.max(*last);
+    }
+
+    fn sampled(&mut self, context: &Context<'_>, sample: &NodeSample, steps: &mut Steps) {
+        let mut before = std::mem::take(&mut self.found);
+        for pod in &sample.pods {
+            let Some((complaint, told)) = self.current(context, pod, sample) else { continue };
+            let of_node = self.complaints.get(&(String::new(), complaint));
+            let of_node = of_node.filter(|told| told.is_fresh());
+            let suspect = Suspect { pod, complaint, told, of_node, sample };
+            let target_id = name_hash(pod.uid.as_bytes());
+            if let Some(draft) = runtime_says::draft(&suspect, target_id) {
+                steps.found([draft]);
+                before.remove(&pod.uid);
+                self.found.insert(pod.uid.clone(), target_id);
+            }
+        }
+        let (tracker, at) = (self.id(), sample.at);
+        steps.say(before.into_values().map(|target_id| Verdict::Over { tracker, target_id, at }));
+    }
+
+    /// What is said of a pod, and would be said again.
+    fn current(
+        &self,
+        context: &Context<'_>,
+        pod: &PodState,
+        sample: &NodeSample,
+    ) -> Option<(Complaint, &Told)> {
+        let removed = pod.volume_removed.map(|at| context.when(at));
+        let came_on = removed.max(self.torn_down.get(&pod.uid).copied());
+        let holds = |complaint: Complaint| {
+            let told = self.complaints.get(&(pod.uid.clone(), complaint))?;
+            let is_over = match complaint {
+                // Somebody else has killed them.
+                Complaint::SignalDenied => pod.populated == Some(false),
+                Complaint::NoAnswer => told.lines < 2 || is_explained(context, pod, sample),
+                _ => false,
+            };
+            let holds = told.is_fresh() && !is_over && came_on < Some(told.last);
+            holds.then_some((complaint, told))
+        };
+        ORDER.into_iter().find_map(holds)
+    }
+}
+
+/// Whether it is known what the runtime waits for.
+fn is_explained(context: &Context<'_>, pod: &PodState, sample: &NodeSample) -> bool {
+    let (path, at) = (pod.directory.as_path(), sample.at);
+    let subject = Subject { target_id: 0, path, pod: &pod.uid, at };
+    context.is_explained(TrackerId::RuntimeSays, &subject)
+}
+
+impl Told {
+    fn is_fresh(&self) -> bool {
+        self.read.since(self.last) <= FRESH
+    }
+}
+
+impl Tracker for RuntimeSays {
+    fn id(&self) -> TrackerId {
+        TrackerId::RuntimeSays
+    }
+
+    fn take(&mut self, event: &Event, context: &Context<'_>, steps: &mut Steps) {
+        match &event.what {
+            What::Said(said) => self.listen(context, said),
+            What::Operation(op) => {
+                if op.has(reason::ROOT_GONE)
+                    && op.target.kind == TargetKind::PodVolume
+                    && is_clean_up(op)
+                    && let Some(pod) = &op.target.pod
+                {
+                    self.came_on(&pod.uid, op.end);
+                }
+            }
+            What::Sample(sample) => self.sampled(context, sample, steps),
+            _ => {}
+        }
+    }
+
+    fn dropped(&self) -> u64 {
+        self.complaints.dropped() + self.torn_down.dropped()
+    }
+}
+
+#[cfg(test)]
+#[path = "runtime_says_tests.rs"]
+mod tests;
