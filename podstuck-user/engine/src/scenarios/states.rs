@@ -125,7 +125,8 @@ pub(super) fn arrived_late() -> Plays {
     let with = |process| {
         let mut volume = csi(Registration::Listening, known());
         let (socket, source) = ("/k/plugins/d/csi.sock".into(), "/proc/70/cmdline".into());
-        volume.csi.as_mut().unwrap().driver = Some(DriverState { socket, source, process });
+        volume.csi.as_mut().unwrap().driver =
+            Some(DriverState { socket, source, process, registrar: None });
         volume
     };
     let said = |second, report, complaint, text: &str| Said {

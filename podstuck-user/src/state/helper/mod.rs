@@ -109,6 +109,7 @@ questions! {
     Bundles(bundles::ReadBundles),
     CommandLine(memory::ReadCommandLine),
     Directory(entries::ReadDirectory),
+    DriverLog(logs::ReadDriverLog),
     Holders(holders::FindHolders),
     Kubelet(kubelet::ReadKubelet),
     Log(logs::ReadLog),

@@ -19,10 +19,20 @@ pub(super) struct Entry {
 impl Entry {
     /// Of a line; `None` for what is no entry with a time.
     pub(super) fn parse(line: &str) -> Option<(Timestamp, Self)> {
-        let fields = if line.starts_with('{') { json(line)? } else { text(line)? };
-        let entry = Self { fields };
-        let at = entry.field("time").parse().ok()?;
+        let entry = Self::read(line)?;
+        let at = entry.written()?;
         Some((at, entry))
+    }
+
+    /// The same, whether or not it says its time.
+    pub(super) fn read(line: &str) -> Option<Self> {
+        let fields = if line.starts_with('{') { json(line)? } else { text(line)? };
+        Some(Self { fields })
+    }
+
+    /// When it was written.
+    pub(super) fn written(&self) -> Option<Timestamp> {
+        self.field("time").parse().or_else(|_| self.field("ts").parse()).ok()
     }
 
     /// Empty where there is none.
@@ -32,7 +42,8 @@ impl Entry {
 
     /// Whether it complains.
     pub(super) fn complains(&self) -> bool {
-        matches!(self.field("level"), "warning" | "warn" | "error" | "fatal" | "panic")
+        let level = self.field("level").to_ascii_lowercase();
+        matches!(level.as_str(), "warning" | "warn" | "error" | "fatal" | "panic")
     }
 
     /// The message, and the error if there is one.

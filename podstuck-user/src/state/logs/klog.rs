@@ -103,6 +103,14 @@ static OF_CSI: LazyLock<Regex> = LazyLock::new(|| {
     ))
 });
 
+/// A JSON Web Token; what follows `Bearer`; the value of what is called a password or a secret.
+static SECRET: LazyLock<Regex> = LazyLock::new(|| {
+    fixed(concat!(
+        r"(\b)eyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)+|(\bBearer )[A-Za-z0-9._~+/=-]{8,}",
+        r#"|((?i:password|passwd|secret|secret_?key|token)\\?"?[=:]\\?"?)[^\s",}\\]{8,}"#
+    ))
+});
+
 /// What an entry says, without its header.
 pub(super) fn message(text: &str) -> Option<&str> {
     text.get(HEADER.find(text)?.end()..)
@@ -246,9 +254,12 @@ pub(super) fn cut(error: &str) -> &str {
     error.get(..error.floor_char_boundary(ERROR_MAX)).unwrap_or_default()
 }
 
-/// An error as it may be shown.
+/// An error as it may be shown: whatever a program writes into its log, no token of a service account and
+/// no password goes on from here.
 pub(super) fn shown(error: &str) -> String {
-    safe(error.trim_end().replace('\n', " ").as_bytes()).into_owned()
+    let text = error.trim_end().replace('\n', " ");
+    let text = SECRET.replace_all(&text, "$1$2$3(not shown)");
+    safe(text.as_bytes()).into_owned()
 }
 
 #[cfg(test)]

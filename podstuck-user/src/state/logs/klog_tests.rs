@@ -179,3 +179,21 @@ fn an_entry_begins_with_a_header() {
     assert!(begins("E0301 10:00:00.000001    7 x.go:1] y"));
     assert!(!begins("Output: umount: /k/data: target is busy."));
 }
+
+#[test]
+fn no_token_is_shown() {
+    let token = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJ4In0.c2lnbmF0dXJl";
+    for (text, shows) in [
+        (format!("tokens {token} end"), "tokens (not shown) end"),
+        ("Authorization: Bearer abcdefgh12345678".into(), "Authorization: Bearer (not shown)"),
+        (
+            "{\"password\":\"hunter2hunter2\",\"a\":1}".into(),
+            "{\"password\":\"(not shown)\",\"a\":1}",
+        ),
+        ("mount -o password=hunter2hunter2,ro /v".into(), "mount -o password=(not shown),ro /v"),
+        ("its token: Unauthorized".into(), "its token: Unauthorized"),
+        ("unlinkat /k/secret/token-x: busy".into(), "unlinkat /k/secret/token-x: busy"),
+    ] {
+        assert_eq!(shown(&text), shows);
+    }
+}

@@ -5,6 +5,8 @@
 //! A log is where the process's standard error goes: a file, or the journal.
 
 mod complaints;
+mod container_log;
+mod driver;
 mod entries;
 mod go_text;
 mod klog;
@@ -12,6 +14,7 @@ mod klog_runtime;
 mod place;
 mod pod_ids;
 mod read;
+mod read_driver;
 mod read_runtime;
 mod runtime;
 
@@ -35,7 +38,9 @@ use crate::{
     proc,
     query::NoAnswer,
 };
+pub(crate) use driver::VolumeNames;
 pub(in crate::state) use read::ReadLog;
+pub(in crate::state) use read_driver::ReadDriverLog;
 pub(in crate::state) use read_runtime::ReadRuntimeLog;
 
 /// What the logs of this node say.
@@ -135,6 +140,32 @@ impl Logs {
         let read = answer.map_err(|why| format!("log of {} (pid {pid}): {why}", component.name()));
         self.places.push(Place { component, read });
     }
+}
+
+/// The driver of a pod's volume, and where its log may be.
+#[derive(Clone, Debug)]
+pub(crate) struct DriverLog {
+    pub(crate) host_root: PathBuf,
+    /// Where pods' logs are.
+    pub(crate) log_dirs: Vec<PathBuf>,
+    /// Its process, or its registrar's.
+    pub(crate) pid: u32,
+    /// UID of the pod.
+    pub(crate) uid: String,
+    /// The volume, as kubelet calls it.
+    pub(crate) volume: String,
+    pub(crate) names: VolumeNames,
+}
+
+/// Reads what a driver complains of about one volume. Takes two seconds where nobody answers.
+pub(crate) fn read_driver(log: DriverLog) -> (Vec<Said>, Result<Vec<String>, String>) {
+    let DriverLog { host_root, log_dirs, pid, uid, volume, names } = log;
+    let now = Timestamp::now();
+    let question = ReadDriverLog { host_root, log_dirs, pid, uid, volume, names, now };
+    let mut found = Vec::new();
+    let answer = ask_in_parts(question, |said: Vec<Said>| found.extend(said));
+    let why = |why: NoAnswer| format!("log of csi-driver (pid {pid}): {why}");
+    (found, answer.map_err(NoAnswer::from).map_err(why))
 }
 
 /// A log, for people.

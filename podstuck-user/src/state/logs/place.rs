@@ -50,7 +50,7 @@ pub(super) fn of_process(host_root: &Path, pid: u32) -> Result<Place> {
         && let Some(log) = beside_its_root(&process).map(|log| on_host(host_root, &log))
         && log.is_file()
     {
-        return file(&log, &log);
+        return of_file(&log);
     }
     bail!("its standard error is {}, which cannot be read again", safe_path(&link))
 }
@@ -62,6 +62,11 @@ fn beside_its_root(process: &Path) -> Option<PathBuf> {
     let mut words = words.split(|byte| *byte == 0).skip_while(|word| *word != b"--root");
     let root = Path::new(OsStr::from_bytes(words.nth(1)?));
     root.is_absolute().then(|| root.join("containerd.log"))
+}
+
+/// The log that is this file.
+pub(super) fn of_file(log: &Path) -> Result<Place> {
+    file(log, log)
 }
 
 fn file(descriptor: &Path, link: &Path) -> Result<Place> {
