@@ -494,3 +494,90 @@ fn what_a_driver_has_written_is_quoted_with_its_source() {
     assert_eq!((&cause["id"], &cause["certainty"]), (&"csi-driver-error".into(), &"firm".into()));
     assert!(cause["evidence"].to_string().contains("the CSI driver said at"), "{cause:#}");
 }
+
+/// A runtime's journal, where kubelet says nothing and no call is made: the plugin's error is all there is.
+#[test]
+fn a_plugin_that_fails_is_told_by_the_runtimes_journal() {
+    requires!(journal());
+    let directory = tempfile::tempdir().unwrap();
+    symlink("/bin/sleep", directory.path().join("containerd")).unwrap();
+    symlink("/bin/sleep", directory.path().join("kubelet")).unwrap();
+    let (socket, _other_end) = UnixStream::pair().unwrap();
+    let program = directory.path().join("containerd");
+    let stderr = OwnedFd::from(socket);
+    let mut runtime = Command::new(program).arg("600").stderr(stderr).spawn().unwrap();
+    let node = Node::with(7, directory, Stdio::null());
+    fs::create_dir_all(node.volume()).unwrap();
+    let sandbox = "5b".repeat(32);
+    let line = |ago: i64, level: &str, text: &str| {
+        let time = Timestamp::now().checked_sub(SignedDuration::from_secs(ago)).unwrap();
+        format!("time=\"{time}\" level={level} {text}\n")
+    };
+    // As in projectcalico/calico issue 7220.
+    let made = format!(
+        "msg=\"RunPodSandbox for &PodSandboxMetadata{{Name:{},Uid:{},Namespace:shop,Attempt:0,}} returns \
+         sandbox id \\\"{sandbox}\\\"\"",
+        node.name(),
+        node.uid
+    );
+    let failed = format!(
+        "msg=\"StopPodSandbox for \\\"{sandbox}\\\" failed\" error=\"failed to destroy network for sandbox \
+         \\\"{sandbox}\\\": plugin type=\\\"calico\\\" failed (delete): error getting ClusterInformation: \
+         connection is unauthorized: Unauthorized\""
+    );
+    let log = line(3600, "info", &made) + &line(70, "error", &failed) + &line(10, "error", &failed);
+    let journal = JournalFile::new(runtime.id(), &log);
+    let root = node.root();
+    let asked =
+        ["--pod-uid", &node.uid, "--kubelet-root", root.to_str().unwrap(), "--timeout", "5s"];
+    let (lines, _) = diagnose(&asked).finish();
+    drop(journal);
+    runtime.kill().unwrap();
+    runtime.wait().unwrap();
+    let answer = answer(&lines);
+    let cause = &answer["causes"][0];
+    assert_eq!(cause["id"], "cni-teardown-failed", "{answer:#}");
+    assert_eq!((&cause["certainty"], &cause["count"]), (&"likely".into(), &2.into()), "{cause:#}");
+    assert!(cause["explanation"].as_str().unwrap().contains("does not accept its token"));
+    let said = &answer["said"][0];
+    assert_eq!(
+        (&said["component"], &said["times"]),
+        (&"containerd".into(), &2.into()),
+        "{answer:#}"
+    );
+    assert!(said["source"].as_str().unwrap().contains("journal"), "{said:#}");
+}
+
+/// The same in kubelet's words, which repeat the runtime's.
+#[test]
+fn a_plugin_that_fails_is_told_by_kubelets_log() {
+    requires!(root_and_btf());
+    let node = Node::new(8, "unlinkat {}/none: operation not permitted");
+    let line = |ago: i64| {
+        let time = Timestamp::now().checked_sub(SignedDuration::from_secs(ago)).unwrap();
+        let local = time.to_zoned(TimeZone::system()).strftime("%m%d %H:%M:%S.%6f").to_string();
+        let error = "failed to \\\"KillPodSandbox\\\" for \\\"x\\\" with KillPodSandboxError: \\\"rpc error: code = \
+            Unknown desc = failed to destroy network for sandbox \\\\\\\"y\\\\\\\": plugin type=\\\\\\\"weave-net\\\\\\\" \
+            failed (delete): dial tcp 127.0.0.1:6784: connect: connection refused\\\"";
+        format!(
+            "E{local}   77 pod_workers.go:1300] \"Error syncing pod, skipping\" err=\"{error}\" \
+             pod=\"shop/{}\" podUID=\"{}\"\n",
+            node.name(),
+            node.uid
+        )
+    };
+    fs::write(node.directory.path().join("kubelet.log"), line(90) + &line(20)).unwrap();
+    let root = node.root();
+    let asked =
+        ["--pod-uid", &node.uid, "--kubelet-root", root.to_str().unwrap(), "--timeout", "5s"];
+    let (lines, _) = diagnose(&asked).finish();
+    let answer = answer(&lines);
+    let cause = &answer["causes"][0];
+    assert_eq!(
+        (&cause["id"], &cause["count"]),
+        (&"cni-teardown-failed".into(), &2.into()),
+        "{answer:#}"
+    );
+    assert!(cause["explanation"].as_str().unwrap().contains("its agent on this node is not there"));
+    assert_eq!(answer["said"][0]["component"], "kubelet", "{answer:#}");
+}

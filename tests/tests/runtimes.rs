@@ -250,7 +250,9 @@ fn a_root_file_system_in_use_is_told_by_containerds_log() {
     );
     let cause = &answer["causes"][0];
     assert_eq!(cause["id"], "shim-rootfs-busy", "{answer:#}");
-    assert!(cause["evidence"].to_string().contains(&format!("pid {}", holder.0.id())), "{cause:#}");
+    let evidence = cause["evidence"].to_string();
+    assert!(evidence.contains(&format!("pid {}", holder.0.id())), "{evidence}");
+    assert!(evidence.contains("containerd says, last at"), "{evidence}");
 
     drop(holder);
     runtimes.delete_ctr(&id);

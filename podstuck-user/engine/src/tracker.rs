@@ -195,6 +195,7 @@ pub(crate) const SUPPRESSIONS: &[Suppression] = {
     const NO_POD_WAITS: &str = "no pod waits for an orphan";
     const BELOW_IS_DEAD: &str = "what is above a dead mount stays because of it";
     const SOMEBODY_TRIES: &str = "somebody does try, and fails";
+    const NOT_YET: &str = "kubelet unmounts nothing before the pod's sandbox has been stopped";
     const WAITED_FOR: &str =
         "it is known what the runtime waits for, and so why it does not answer";
     const HOUSEKEEPING: &str = "kubelet removes only directories of a pod that is gone";
@@ -213,6 +214,7 @@ pub(crate) const SUPPRESSIONS: &[Suppression] = {
         suppress(NotAttempted, NotEmpty, Suspicion, Target, SOMEBODY_TRIES),
         suppress(NotAttempted, HungCall, Suspicion, Target, SOMEBODY_TRIES),
         suppress(NotAttempted, DeadMount, Finding, Target, SOMEBODY_TRIES),
+        suppress(NotAttempted, RuntimeSays, Finding, Pod, NOT_YET),
         suppress(RuntimeSays, Unkillable, Finding, Pod, WAITED_FOR),
         suppress(RuntimeSays, LeftRootfs, Finding, Pod, WAITED_FOR),
     ]

@@ -153,7 +153,8 @@ fn node(options: &Doctor) -> Vec<Check> {
         Some(dir) => Ok(safe_path(dir).into_owned()),
         None => Err("no directory of pods' logs"),
     };
-    let lost = "names of running pods, unless the API server or the runtime tells them";
+    let lost = "names of running pods, unless the API server or the runtime tells them; what CSI \
+        drivers in pods have logged";
     checks.push(Check::new("pod names", found.is_ok(), found.unwrap_or_else(Into::into), lost));
     checks.push(api(options, kubelets));
     let running = runtimes();
@@ -169,6 +170,7 @@ fn log(place: logs::Place) -> Check {
             "kubelet's log",
             "attempts from before the start, and names of pods whose containers are gone",
         ),
+        Component::Other => ("kernel's log", "whether AppArmor refuses a runtime's signals"),
         _ => (
             "runtime's log",
             "why a container or a sandbox cannot be stopped, where no call shows it",

@@ -11,7 +11,7 @@ use crate::{
     model::{
         evidence::Source,
         finding::Severity,
-        identity::{Pod, Target, TargetKind},
+        identity::{Component, Pod, Target, TargetKind},
         node::PodGroup,
         said::Complaint,
     },
@@ -77,7 +77,10 @@ fn group<'a>(suspect: &Suspect<'a>) -> Option<&'a PodGroup> {
 
 fn says(draft: &mut Draft, told: &Told) {
     let said = &told.said;
-    let who = said.component.name();
+    let who = match said.component {
+        Component::Other => "the kernel",
+        component => component.name(),
+    };
     let last = format!("{who} says, {}, last at {:.0}: {}", times(told.lines), said.at, said.text);
     draft.fact_since(last, Source::Log(said.source.clone()), told.first);
 }

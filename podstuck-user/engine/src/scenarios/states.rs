@@ -28,7 +28,7 @@ use crate::{
     testing::holder,
 };
 
-fn of_pod(populated: bool, volumes: Vec<VolumeState>) -> PodState {
+pub(super) fn of_pod(populated: bool, volumes: Vec<VolumeState>) -> PodState {
     PodState {
         uid: UID.into(),
         directory: format!("/k/pods/{UID}").into(),

@@ -38,6 +38,7 @@ pub(crate) fn all() -> Vec<Box<dyn Tracker>> {
         Box::<file_system::FileSystemErrors>::default(),
         Box::<unkillable::Unkillables>::default(),
         Box::<bulk_delete::BulkDeletes>::default(),
+        Box::<runtime_says::RuntimeSays>::default(),
         Box::<not_attempted::NotAttempted>::default(),
         Box::<orphan::Orphans>::default(),
         Box::<not_empty::NotEmpty>::default(),
@@ -46,7 +47,6 @@ pub(crate) fn all() -> Vec<Box<dyn Tracker>> {
         Box::<disk_full::FullDisks>::default(),
         Box::<pod_record::PodRecords>::default(),
         Box::<left_rootfs::RootFileSystems>::default(),
-        Box::<runtime_says::RuntimeSays>::default(),
     ]
 }
 

@@ -10,13 +10,14 @@ use crate::{
     bounded::Bounded,
     event::{Event, What},
     model::{
+        evidence::Certainty,
         identity::TargetKind,
         node::{NodeSample, PodState},
         said::{Complaint, Report, Said},
         time::Monotonic,
     },
     rules::runtime_says,
-    tracker::{Context, Steps, Subject, Tracker, TrackerId},
+    tracker::{Claim, Context, Steps, Subject, Tracker, TrackerId},
     trackers::is_clean_up,
     verdict::Verdict,
 };
@@ -61,8 +62,8 @@ pub(crate) struct RuntimeSays {
     complaints: Bounded<(String, Complaint), Told>,
     /// By UID: when a volume was torn down last. The sandbox was stopped before.
     torn_down: Bounded<String, Monotonic>,
-    /// By UID: the target under which it was told.
-    found: BTreeMap<String, u64>,
+    /// By UID: the target under which it was told, and whether it is likely.
+    found: BTreeMap<String, (u64, bool)>,
 }
 
 impl Default for RuntimeSays {
@@ -108,13 +109,15 @@ impl RuntimeSays {
             let suspect = Suspect { pod, complaint, told, of_node, sample };
             let target_id = name_hash(pod.uid.as_bytes());
             if let Some(draft) = runtime_says::draft(&suspect, target_id) {
-                steps.found([draft]);
                 before.remove(&pod.uid);
-                self.found.insert(pod.uid.clone(), target_id);
+                let is_likely = draft.certainty() >= Certainty::Likely;
+                self.found.insert(pod.uid.clone(), (target_id, is_likely));
+                steps.found([draft]);
             }
         }
         let (tracker, at) = (self.id(), sample.at);
-        steps.say(before.into_values().map(|target_id| Verdict::Over { tracker, target_id, at }));
+        let over = before.into_values();
+        steps.say(over.map(|(target_id, _)| Verdict::Over { tracker, target_id, at }));
     }
 
     /// What is said of a pod, and would be said again.
@@ -174,6 +177,11 @@ impl Tracker for RuntimeSays {
             What::Sample(sample) => self.sampled(context, sample, steps),
             _ => {}
         }
+    }
+
+    fn explains(&self, subject: &Subject<'_>, claim: Claim) -> bool {
+        let found = self.found.get(subject.pod);
+        found.is_some_and(|(_, is_likely)| claim == Claim::Suspicion || *is_likely)
     }
 
     fn dropped(&self) -> u64 {

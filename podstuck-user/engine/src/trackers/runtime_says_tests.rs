@@ -125,6 +125,10 @@ fn a_refused_signal_is_likely_where_processes_are_left() {
     let draft = draft(&mut alone, with_group(pod(Some(true)))).unwrap();
     assert_eq!(draft.certainty(), Certainty::Likely);
     assert!(draft.evidence.iter().any(|fact| fact.fact.contains("docker-default")), "{draft:?}");
+    assert_eq!(
+        draft.doubts,
+        ["whether it is this pod's container that the kernel's log speaks of"]
+    );
 }
 
 /// As in containerd issue 4016.
@@ -167,4 +171,17 @@ fn why_a_container_does_not_go_is_told_before_that_it_does_not() {
         alone.take(at(600), said(UID, Complaint::NetworkTeardown, CNI, second));
     }
     assert_eq!(draft(&mut alone, pod(None)).map(|draft| draft.id()), Some("cni-teardown-failed"));
+}
+
+#[test]
+fn nobody_is_said_not_to_unmount_while_the_sandbox_is_there() {
+    let explains = |complaint, text| {
+        let mut alone = heard(complaint, text);
+        draft(&mut alone, pod(Some(false)));
+        let path = std::path::Path::new("/k");
+        let subject = Subject { target_id: 1, path, pod: UID, at: at(602) };
+        alone.tracker.explains(&subject, Claim::Finding)
+    };
+    assert!(explains(Complaint::NetworkTeardown, CNI));
+    assert!(!explains(Complaint::NoAnswer, "DeadlineExceeded"), "only possible");
 }

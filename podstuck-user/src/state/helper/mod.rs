@@ -111,6 +111,7 @@ questions! {
     Directory(entries::ReadDirectory),
     DriverLog(logs::ReadDriverLog),
     Holders(holders::FindHolders),
+    KernelLog(logs::ReadKernelLog),
     Kubelet(kubelet::ReadKubelet),
     Log(logs::ReadLog),
     RuntimeLog(logs::ReadRuntimeLog),

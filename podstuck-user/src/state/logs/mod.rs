@@ -9,6 +9,7 @@ mod container_log;
 mod driver;
 mod entries;
 mod go_text;
+mod kernel;
 mod klog;
 mod klog_runtime;
 mod place;
@@ -39,6 +40,7 @@ use crate::{
     query::NoAnswer,
 };
 pub(crate) use driver::VolumeNames;
+pub(in crate::state) use kernel::ReadKernelLog;
 pub(in crate::state) use read::ReadLog;
 pub(in crate::state) use read_driver::ReadDriverLog;
 pub(in crate::state) use read_runtime::ReadRuntimeLog;
@@ -59,7 +61,7 @@ pub(crate) struct Logs {
 /// A log.
 #[derive(Debug)]
 pub(crate) struct Place {
-    /// Who writes it.
+    /// Who writes it; the kernel is none of them.
     pub(crate) component: Component,
     /// Which it is; an error says why it could not be read.
     pub(crate) read: Result<String, String>,
@@ -97,6 +99,7 @@ pub(crate) fn read(host_root: &Path) -> Logs {
     for (pid, component) in running_runtimes(&proc) {
         logs.read_runtimes(host_root, (pid, component), &known, &mut seen);
     }
+    logs.read_kernels(host_root);
     logs
 }
 
@@ -114,6 +117,17 @@ impl Logs {
             }
         });
         self.note(Component::Kubelet, pid, answer.map_err(NoAnswer::from));
+    }
+
+    fn read_kernels(&mut self, host_root: &Path) {
+        let answer = ask_in_parts(ReadKernelLog { host_root: host_root.into() }, |said| {
+            let (pid, caller) = (0, Caller::default());
+            let whole = |said| Attempt { pid, caller, said, call: None };
+            self.attempts.extend(said.into_iter().map(whole));
+        });
+        let why = |why: NoAnswer| format!("log of the kernel: {why}");
+        let read = answer.map_err(NoAnswer::from).map_err(why);
+        self.places.push(Place { component: Component::Other, read });
     }
 
     /// `seen` are the logs that were read: two daemons of one service write to the same.

@@ -143,12 +143,15 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         std::fs::write(root.path().join("containerd.log"), "said").unwrap();
         let mut child = Command::new("sh")
-            .args(["-c", "read line", "containerd", "--root"])
+            .args(["-c", "echo; read line", "containerd", "--root"])
             .arg(root.path())
             .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
+        // Before it says something, its command line may not be there yet.
+        child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
         let place = of_process(Path::new("/"), child.id());
         child.kill().unwrap();
         child.wait().unwrap();
