@@ -27,6 +27,8 @@ use crate::{
 /// Attempts and reports that are told, the last ones: several of each of many pods. A pod that goes in
 /// good health has one of each volume and container.
 const ATTEMPTS: usize = 2048;
+/// Complaints of the runtime that are told, the last ones: a plugin that fails fails for every pod.
+const OF_RUNTIME: usize = 1024;
 /// Pods that are told.
 const PODS: usize = 4096;
 /// Longest entry that is read as one.
@@ -64,7 +66,8 @@ impl Question for ReadLog {
         let found = search(place.text, self.now).with_context(|| place.name.clone())?;
         tell.part(&Part::Pods(found.pods.into_iter().collect()))?;
         tell.part(&Part::Containers(found.ids.into_known()))?;
-        let attempts = found.attempts.into_iter().map(|entry| attempt(&source, entry));
+        let attempts = found.attempts.into_iter().chain(found.of_runtime);
+        let attempts = attempts.map(|entry| attempt(&source, entry));
         tell.part(&Part::Attempts(attempts.collect()))?;
         if let Some(since) = found.since {
             tell.part(&Part::Heard(Heard { source: source.clone(), since, until: self.now }))?;
@@ -78,6 +81,7 @@ struct Found {
     pods: HashSet<NamedPod>,
     ids: PodIds,
     attempts: VecDeque<Told>,
+    of_runtime: VecDeque<Told>,
     /// All attempts since then are known.
     since: Option<Timestamp>,
 }
@@ -169,10 +173,14 @@ fn take(found: &mut Found, entry: &str, now: Timestamp) {
         Some(Entry::TornDown { uid, volume, at }) => {
             Some(Told::Reported { uid, volume, at, report: Report::TornDown })
         }
-        None => klog_runtime::of_runtime(message).and_then(|(uid, error)| {
-            let at = klog::written(entry, now)?;
-            Some(Told::OfRuntime { uid, at, error })
-        }),
+        None => {
+            let complaint = klog_runtime::of_runtime(message).zip(klog::written(entry, now));
+            let Some(((uid, error), at)) = complaint else { return };
+            if found.of_runtime.len() >= OF_RUNTIME {
+                found.of_runtime.pop_front();
+            }
+            return found.of_runtime.push_back(Told::OfRuntime { uid, at, error });
+        }
     };
     let Some(told) = told else { return };
     if found.attempts.len() >= ATTEMPTS

@@ -51,9 +51,9 @@ static ERROR: LazyLock<Regex> = LazyLock::new(|| {
 });
 /// CRI-O names a sandbox by its pod's name, namespace and UID (server/naming.go).
 static CRI_O: LazyLock<Regex> = LazyLock::new(|| {
-    fixed(concat!(
-        r"^[A-Za-z :=]{0,120}\bpod sandbox k8s_[a-z0-9.-]+_[a-z0-9-]+_([0-9a-f-]+)_\d+\([0-9a-f]{64}\)"
-    ))
+    fixed(
+        r"^[A-Za-z :=]{0,120}\bpod sandbox k8s_[a-z0-9.-]+_[a-z0-9-]+_([0-9a-f-]+)_\d+\([0-9a-f]{64}\)",
+    )
 });
 
 /// Whom an entry is about.

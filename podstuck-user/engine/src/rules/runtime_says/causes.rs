@@ -69,7 +69,7 @@ pub(crate) static SIGNAL_DENIED: Cause = Cause {
     ],
     tried: &[],
     source: &[
-        "runc libcontainer/container_linux.go, `unable to signal init`",
+        "runc libcontainer/container_linux.go, unable to signal init",
         "containerd pull request 10123, moby pull request 47749",
         "linux security/apparmor/ipc.c, aa_may_signal",
     ],
