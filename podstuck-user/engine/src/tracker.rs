@@ -216,7 +216,7 @@ pub(crate) const SUPPRESSIONS: &[Suppression] = {
         suppress(NotAttempted, DeadMount, Finding, Target, SOMEBODY_TRIES),
         suppress(NotAttempted, RuntimeSays, Finding, Pod, NOT_YET),
         suppress(RuntimeSays, Unkillable, Finding, Pod, WAITED_FOR),
-        suppress(RuntimeSays, LeftRootfs, Finding, Pod, WAITED_FOR),
+        suppress(RuntimeSays, LeftRootfs, Suspicion, Pod, WAITED_FOR),
     ]
 };
 

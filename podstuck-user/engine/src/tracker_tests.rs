@@ -37,7 +37,7 @@ fn the_suppressions_are_these() {
       <- Busy (Suspicion, Target): somebody does try, and fails
     RuntimeSays
       <- Unkillable (Finding, Pod): it is known what the runtime waits for, and so why it does not answer
-      <- LeftRootfs (Finding, Pod): it is known what the runtime waits for, and so why it does not answer
+      <- LeftRootfs (Suspicion, Pod): it is known what the runtime waits for, and so why it does not answer
     ");
 }
 

@@ -35,6 +35,8 @@ pub enum Complaint {
     StateLost,
     /// The runtime does not answer in time.
     NoAnswer,
+    /// The runtime waits for a container to end, which it has told to.
+    ContainerStays,
     /// A container's root file system cannot be unmounted.
     RootfsBusy,
 }

@@ -12,7 +12,6 @@ use crate::{
         evidence::Source,
         finding::Severity,
         identity::{Component, Pod, Target, TargetKind},
-        node::PodGroup,
         said::Complaint,
     },
     tracker::TrackerId,
@@ -31,7 +30,7 @@ pub(crate) fn draft(suspect: &Suspect<'_>, target_id: u64) -> Option<Draft> {
     let (cause, words): (&'static Cause, fn(&mut Draft, &Suspect<'_>)) = match suspect.complaint {
         Complaint::NetworkTeardown => (&CNI_TEARDOWN_FAILED, network),
         Complaint::SignalDenied => (&SIGNAL_DENIED, signal),
-        Complaint::StateLost => (&STATE_LOST, lost),
+        Complaint::StateLost | Complaint::ContainerStays => (&STATE_LOST, lost),
         Complaint::NoAnswer => (&RUNTIME_HANGS, hangs),
         _ => return None,
     };
@@ -58,7 +57,7 @@ pub(crate) fn draft(suspect: &Suspect<'_>, target_id: u64) -> Option<Draft> {
 /// The pod, as far as the look knows it.
 fn target(suspect: &Suspect<'_>) -> Arc<Target> {
     let pod = suspect.pod;
-    let of_group = group(suspect).and_then(|group| group.target.pod.clone());
+    let of_group = suspect.group().and_then(|group| group.target.pod.clone());
     let of_volume = || pod.volumes.iter().find_map(|volume| volume.target.pod.clone());
     let unnamed = || Pod { uid: pod.uid.clone(), namespace: None, name: None };
     let named = of_group.or_else(of_volume).filter(|known| known.uid == pod.uid);
@@ -69,10 +68,6 @@ fn target(suspect: &Suspect<'_>) -> Arc<Target> {
         ..Target::unknown()
     };
     Arc::new(target)
-}
-
-fn group<'a>(suspect: &Suspect<'a>) -> Option<&'a PodGroup> {
-    suspect.sample.cgroups.iter().find(|group| group.uid == suspect.pod.uid)
 }
 
 fn says(draft: &mut Draft, told: &Told) {
@@ -150,7 +145,7 @@ fn signal(draft: &mut Draft, suspect: &Suspect<'_>) {
         profile of an older runtime takes no signals from it. The container is never told to end, and kubelet \
         asks again and again."
         .into();
-    let tasks = group(suspect).map(|group| group.tasks.as_slice()).unwrap_or_default();
+    let tasks = suspect.group().map(|group| group.tasks.as_slice()).unwrap_or_default();
     for task in tasks.iter().take(NAMED) {
         let command = kill("kill -KILL", task.pid, Some(task.started));
         draft.remedy(
@@ -166,7 +161,7 @@ fn signal(draft: &mut Draft, suspect: &Suspect<'_>) {
         "apparmor_parser --remove /etc/apparmor.d/runc",
         "runc runs without a profile until it is loaded again; a newer runtime is the cure",
     );
-    let knows_tasks = group(suspect).is_some();
+    let knows_tasks = suspect.group().is_some();
     if knows_tasks && !tasks.iter().any(|task| task.is_unkillable()) {
         let fact = "no process of the pod has SIGKILL pending in the kernel";
         draft.rule_out(id!("dstate-process"), fact);
@@ -178,15 +173,21 @@ fn signal(draft: &mut Draft, suspect: &Suspect<'_>) {
 }
 
 fn lost(draft: &mut Draft, suspect: &Suspect<'_>) {
-    processes(draft, suspect);
-    if suspect.pod.populated != Some(false) {
-        draft.lacks("that no process of the pod is left");
+    match (suspect.container(), suspect.has_ended()) {
+        (Some(id), Some(true)) => {
+            draft.fact(
+                format!("no process of container {id} is left"),
+                Source::proc("control groups"),
+            );
+        }
+        (None, Some(true)) => processes(draft, suspect),
+        _ => draft.lacks("that no process of the container is left"),
     }
     draft.explanation =
         "The runtime takes a container for running whose task or shim is not there any more: \
         each attempt to stop it fails in the same way, and kubelet unmounts nothing before."
             .into();
-    if let Some(id) = long_id(&suspect.told.said.text) {
+    if let Some(id) = suspect.container() {
         draft.remedy(
             format!("ctr --namespace k8s.io task delete --force {id}"),
             "low where no process of it is left: the runtime forgets the task, and kubelet's next attempt goes on",
@@ -203,12 +204,6 @@ fn lost(draft: &mut Draft, suspect: &Suspect<'_>) {
     draft.rule_out(id!("cni-teardown-failed"), "the error is about a container, not its network");
     draft.rule_out(id!("dockerd-hang"), "the runtime answers, with an error");
     draft.doubt("whether a shim is there and does not answer, or none is: nobody has asked it");
-}
-
-/// The first text that is a container's id.
-fn long_id(text: &str) -> Option<&str> {
-    let is_hex = |c: char| matches!(c, '0'..='9' | 'a'..='f');
-    text.split(|c| !is_hex(c)).find(|part| part.len() == 64)
 }
 
 fn hangs(draft: &mut Draft, suspect: &Suspect<'_>) {

@@ -12,7 +12,7 @@ use crate::{
     model::{
         evidence::Certainty,
         identity::TargetKind,
-        node::{NodeSample, PodState},
+        node::{NodeSample, PodGroup, PodState, Task},
         said::{Complaint, Report, Said},
         time::Monotonic,
     },
@@ -27,11 +27,14 @@ const REMEMBERED: usize = 4096;
 /// kubelet waits for two minutes for the runtime, twice, and then tries again soon. What was not said for
 /// longer was cured.
 const FRESH: Duration = backoff::CAP.saturating_mul(3);
+/// Length of a container's id.
+const CONTAINER_ID: usize = 64;
 /// What tells why, before what tells only that.
-const ORDER: [Complaint; 4] = [
+const ORDER: [Complaint; 5] = [
     Complaint::SignalDenied,
     Complaint::NetworkTeardown,
     Complaint::StateLost,
+    Complaint::ContainerStays,
     Complaint::NoAnswer,
 ];
 
@@ -56,12 +59,37 @@ pub(crate) struct Suspect<'a> {
     pub(crate) sample: &'a NodeSample,
 }
 
+impl Suspect<'_> {
+    /// The container that is complained of: errors name first what was asked for, and last what failed.
+    pub(crate) fn container(&self) -> Option<&str> {
+        let is_hex = |c: char| matches!(c, '0'..='9' | 'a'..='f');
+        self.told.said.text.rsplit(|c| !is_hex(c)).find(|part| part.len() == CONTAINER_ID)
+    }
+
+    /// What is in the pod's control groups, if they were looked at.
+    pub(crate) fn group(&self) -> Option<&PodGroup> {
+        self.sample.cgroups.iter().find(|group| group.uid == self.pod.uid)
+    }
+
+    /// Whether no process of the container is left, or else of the pod. The sandbox's own stays until all
+    /// others have ended.
+    pub(crate) fn has_ended(&self) -> Option<bool> {
+        if let (Some(id), Some(group)) = (self.container(), self.group()) {
+            let of_container = |task: &Task| task.group.to_string_lossy().contains(id);
+            return Some(!group.tasks.iter().any(of_container));
+        }
+        self.pod.populated.map(|populated| !populated)
+    }
+}
+
 /// All that is said.
 pub(crate) struct RuntimeSays {
     /// By UID, which is empty for the node.
     complaints: Bounded<(String, Complaint), Told>,
-    /// By UID: when a volume was torn down last. The sandbox was stopped before.
+    /// By UID: when a volume was torn down last, or it was tried. The sandbox was stopped before.
     torn_down: Bounded<String, Monotonic>,
+    /// By UID: when a container ended last.
+    ended: Bounded<String, Monotonic>,
     /// By UID: the target under which it was told, and whether it is likely.
     found: BTreeMap<String, (u64, bool)>,
 }
@@ -71,6 +99,7 @@ impl Default for RuntimeSays {
         Self {
             complaints: Bounded::new(REMEMBERED),
             torn_down: Bounded::new(REMEMBERED),
+            ended: Bounded::new(REMEMBERED),
             found: BTreeMap::new(),
         }
     }
@@ -79,8 +108,13 @@ impl Default for RuntimeSays {
 impl RuntimeSays {
     fn listen(&mut self, context: &Context<'_>, said: &Said) {
         let at = context.when(said.at);
-        if said.report == Some(Report::TornDown) {
+        // Also by an attempt that failed: kubelet makes none before.
+        if said.is_kubelets_of_a_volume() && said.report != Some(Report::ContainerEnded) {
             self.came_on(&said.uid, at);
+        }
+        if said.report == Some(Report::ContainerEnded) {
+            let last = self.ended.or_insert_with(said.uid.clone(), || at);
+            *last = at.max(*last);
         }
         let Some(complaint) = said.complaint.filter(|complaint| ORDER.contains(complaint)) else {
             return;
@@ -107,6 +141,10 @@ impl RuntimeSays {
             let of_node = self.complaints.get(&(String::new(), complaint));
             let of_node = of_node.filter(|told| told.is_fresh());
             let suspect = Suspect { pod, complaint, told, of_node, sample };
+            // Who waits for a container that is there says nothing about why it is.
+            if complaint == Complaint::ContainerStays && suspect.has_ended() != Some(true) {
+                continue;
+            }
             let target_id = name_hash(pod.uid.as_bytes());
             if let Some(draft) = runtime_says::draft(&suspect, target_id) {
                 before.remove(&pod.uid);
@@ -129,15 +167,25 @@ impl RuntimeSays {
     ) -> Option<(Complaint, &Told)> {
         let removed = pod.volume_removed.map(|at| context.when(at));
         let came_on = removed.max(self.torn_down.get(&pod.uid).copied());
+        let works = |pod: &PodState| {
+            let told = self.complaints.get(&(pod.uid.clone(), Complaint::ContainerStays));
+            told.is_some_and(Told::is_fresh)
+        };
         let holds = |complaint: Complaint| {
             let told = self.complaints.get(&(pod.uid.clone(), complaint))?;
             let is_over = match complaint {
                 // Somebody else has killed them.
                 Complaint::SignalDenied => pod.populated == Some(false),
-                Complaint::NoAnswer => told.lines < 2 || is_explained(context, pod, sample),
+                Complaint::ContainerStays => told.lines < 2 || is_explained(context, pod, sample),
+                // Who complains of a container does answer.
+                Complaint::NoAnswer => {
+                    told.lines < 2 || works(pod) || is_explained(context, pod, sample)
+                }
                 _ => false,
             };
-            let holds = told.is_fresh() && !is_over && came_on < Some(told.last);
+            let is_network = complaint == Complaint::NetworkTeardown;
+            let ended = self.ended.get(&pod.uid).copied().filter(|_| !is_network);
+            let holds = told.is_fresh() && !is_over && came_on.max(ended) < Some(told.last);
             holds.then_some((complaint, told))
         };
         ORDER.into_iter().find_map(holds)
@@ -185,7 +233,7 @@ impl Tracker for RuntimeSays {
     }
 
     fn dropped(&self) -> u64 {
-        self.complaints.dropped() + self.torn_down.dropped()
+        self.complaints.dropped() + self.torn_down.dropped() + self.ended.dropped()
     }
 }
 

@@ -86,6 +86,13 @@ fn what_was_said_once_or_long_ago_or_was_overcome_is_nothing_to_rely_on() {
     let mut sample = pod(Some(false));
     sample.pods[0].volume_removed = Some(Timestamp::from_second(580).unwrap());
     assert_eq!(told(draft(&mut over, sample)), None, "volumes go after the sandbox");
+    let mut tried = heard(Complaint::NetworkTeardown, CNI);
+    let What::Said(mut line) = said(UID, Complaint::StillMounted, "unlinkat", 580) else {
+        panic!()
+    };
+    (line.component, line.volume) = (Component::Kubelet, "v".into());
+    tried.take(at(600), What::Said(line));
+    assert_eq!(told(draft(&mut tried, pod(Some(false)))), None, "kubelet does not try before");
     let mut gone = heard(Complaint::NetworkTeardown, CNI);
     assert!(draft(&mut gone, pod(Some(false))).is_some());
     let nobody = NodeSample { at: at(604), ..NodeSample::default() };
@@ -184,4 +191,43 @@ fn nobody_is_said_not_to_unmount_while_the_sandbox_is_there() {
     };
     assert!(explains(Complaint::NetworkTeardown, CNI));
     assert!(!explains(Complaint::NoAnswer, "DeadlineExceeded"), "only possible");
+}
+
+/// As recorded with kubelet 1.20 and containerd 1.6.
+const STAYS: &str = "StopContainer for \"dc2ca0615937ecc648dd5a6c64aff5c0993c3b0f31dbccd55fe2849371204bdc\" \
+    failed: rpc error: code = Canceled desc = an error occurs during waiting for container \
+    \"dc2ca0615937ecc648dd5a6c64aff5c0993c3b0f31dbccd55fe2849371204bdc\" to be killed: context canceled";
+
+#[test]
+fn a_runtime_that_waits_for_a_container_works_and_its_container_may_be_gone() {
+    let mut alone = heard(Complaint::ContainerStays, STAYS);
+    for second in [460, 580] {
+        alone.take(at(600), said(UID, Complaint::NoAnswer, "DeadlineExceeded", second));
+    }
+    let in_group = |group: &str| {
+        let mut sample = with_group(pod(Some(true)));
+        sample.cgroups[0].tasks = vec![task(group)];
+        sample
+    };
+    let here = "/k/pod/dc2ca0615937ecc648dd5a6c64aff5c0993c3b0f31dbccd55fe2849371204bdc";
+    assert_eq!(told(draft(&mut alone, in_group(here))), None, "it is there, and the runtime works");
+    let lost = Some(("shim-or-containerd-state-lost", Certainty::Likely));
+    assert_eq!(told(draft(&mut alone, in_group("/k/pod/the-sandboxs"))), lost);
+}
+
+fn task(group: &str) -> Task {
+    Task {
+        pid: 7,
+        tid: 7,
+        comm: "sleep".into(),
+        state: 'S',
+        killed: false,
+        exiting: false,
+        started: 1,
+        woken: None,
+        wait_channel: None,
+        stack: Vec::new(),
+        directory: None,
+        group: group.into(),
+    }
 }

@@ -23,6 +23,10 @@ pub(super) fn of_runtime(error: &str) -> Option<Complaint> {
     if is_mount && has(&["device or resource busy"]) {
         return Some(Complaint::RootfsBusy);
     }
+    // Of the shim, which is asked for it.
+    if error.starts_with("get state for ") {
+        return Some(Complaint::StateLost);
+    }
     let lost = [
         "ttrpc: closed",
         "container does not exist",
@@ -41,8 +45,26 @@ pub(super) fn of_runtime(error: &str) -> Option<Complaint> {
     {
         return Some(Complaint::StateLost);
     }
-    has(&["DeadlineExceeded", "context deadline exceeded", "context canceled", "stop timeout"])
+    // Who says so waits for a container and not for an answer.
+    let waits = [
+        "an error occurs during waiting for container",
+        "failed to stop sandbox container",
+        "failed to stop container",
+        "stop timeout",
+    ];
+    if has(&waits) {
+        return Some(Complaint::ContainerStays);
+    }
+    has(&["DeadlineExceeded", "context deadline exceeded", "context canceled"])
         .then_some(Complaint::NoAnswer)
+}
+
+/// The same in the runtime's own log: whoever writes that it took too long is there.
+pub(super) fn of_itself(error: &str) -> Option<Complaint> {
+    match of_runtime(error) {
+        Some(Complaint::NoAnswer) => Some(Complaint::ContainerStays),
+        other => other,
+    }
 }
 
 #[cfg(test)]
@@ -85,13 +107,23 @@ mod tests {
             (
                 "rpc error: code = DeadlineExceeded desc = an error occurs during waiting for container \
                  \"0916\" to be killed: wait container \"0916\": context deadline exceeded",
+                Some(Complaint::ContainerStays),
+            ),
+            (
+                "rpc error: code = DeadlineExceeded desc = context deadline exceeded",
                 Some(Complaint::NoAnswer),
             ),
+            ("get state for aa: context deadline exceeded: unknown", Some(Complaint::StateLost)),
             ("failed to get sandbox runtime", None),
             ("", None),
         ];
         for (error, complaint) in table {
             assert_eq!(of_runtime(error), complaint, "{error}");
+            let own = complaint.map(|own| match own {
+                Complaint::NoAnswer => Complaint::ContainerStays,
+                own => own,
+            });
+            assert_eq!(of_itself(error), own, "{error}");
         }
     }
 }

@@ -42,8 +42,16 @@ impl Entry {
 
     /// Whether it complains.
     pub(super) fn complains(&self) -> bool {
-        let level = self.field("level").to_ascii_lowercase();
-        matches!(level.as_str(), "warning" | "warn" | "error" | "fatal" | "panic")
+        self.is_warning() || matches!(self.level().as_str(), "error" | "fatal" | "panic")
+    }
+
+    /// Whether it only warns.
+    pub(super) fn is_warning(&self) -> bool {
+        matches!(self.level().as_str(), "warning" | "warn")
+    }
+
+    fn level(&self) -> String {
+        self.field("level").to_ascii_lowercase()
     }
 
     /// The message, and the error if there is one.

@@ -96,7 +96,7 @@ impl OfOne {
             volume: String::new(),
             at: self.at,
             retry: None,
-            complaint: complaints::of_runtime(&self.text),
+            complaint: complaints::of_itself(&self.text),
             report: None,
             text: klog::shown(klog::cut(&self.text)),
             source: source.into(),
@@ -117,7 +117,8 @@ fn search(text: impl Read, mut ids: PodIds) -> Result<(VecDeque<OfOne>, PodIds)>
         let line = String::from_utf8_lossy(&line);
         let Some((at, entry)) = Entry::parse(&line) else { continue };
         ids.listen_to_containerd(entry.field("msg"));
-        if !entry.complains() {
+        // That a shim has ended is a warning without an error, and comes with every container that ends.
+        if !entry.complains() || (entry.is_warning() && entry.field("error").is_empty()) {
             continue;
         }
         let Some(named) = runtime::named(&entry) else { continue };
@@ -153,7 +154,9 @@ mod tests {
              time=\"2026-01-01T00:00:04Z\" level=error msg=\"StopPodSandbox for \\\"{sandbox}\\\" failed\" \
              error=\"failed to destroy network for sandbox \\\"{sandbox}\\\": plugin \x1b[2J\"\n\
              time=\"2026-01-01T00:00:05Z\" level=error msg=\"StopPodSandbox for \\\"{other}\\\" failed\"\n\
-             time=\"2026-01-01T00:00:06Z\" level=info msg=\"StopPodSandbox for \\\"{sandbox}\\\" failed\"\n"
+             time=\"2026-01-01T00:00:06Z\" level=info msg=\"StopPodSandbox for \\\"{sandbox}\\\" failed\"\n\
+             time=\"2026-01-01T00:00:07Z\" level=warning msg=\"cleaning up after shim disconnected\" \
+             id={container} namespace=k8s.io\n"
         );
         let (found, ids) = search(log.as_bytes(), PodIds::default()).unwrap();
         assert_eq!(found.len(), 3);

@@ -85,8 +85,9 @@ pub(crate) static STATE_LOST: Cause = Cause {
         gone or does not know it, so that each attempt to stop it fails in the same way. kubelet asks again \
         and again, and unmounts nothing before.",
     confirmed_by: &[
-        "the runtime's log, or kubelet's, says that the container, its task or its shim is not found",
-        "no process is left in the pod's control groups",
+        "the runtime's log, or kubelet's, says that the container, its task or its shim is not found, or that it \
+         waits for the container to end",
+        "no process of the container is left",
     ],
     log: log("containerd", "StopContainer ... failed to kill container ... ttrpc: closed"),
     look_alikes: &[
