@@ -327,6 +327,19 @@ fn asked_of_a_driver(lab: &str, error: &str) -> Value {
 
 /// The same, with this log of the pod's UID and its volume.
 fn late_for_a_driver(lab: &str, log_of: impl Fn(&str, &str) -> String) -> Value {
+    let lines = late_beside_a_driver(lab, log_of, |_, _| ());
+    let cause = answer(&lines)["causes"][0].clone();
+    assert_eq!(cause["certainty"], "firm", "{lines:#?}");
+    assert!(cause["evidence"].to_string().contains("kubelet says"), "{cause:#}");
+    cause
+}
+
+/// The same, with what else is to be there, of the lab and the volume's handle.
+fn late_beside_a_driver<T>(
+    lab: &str,
+    log_of: impl Fn(&str, &str) -> String,
+    prepare: impl FnOnce(&Value, &str) -> T,
+) -> Vec<Value> {
     let log = tempfile::NamedTempFile::new().unwrap();
     let open = || File::options().append(true).open(log.path()).unwrap();
     let mut command = Command::new(podstuck());
@@ -343,15 +356,12 @@ fn late_for_a_driver(lab: &str, log_of: impl Fn(&str, &str) -> String) -> Value 
     let volume = format!("kubernetes.io/csi/{}^{}", text("driverName"), text("volumeHandle"));
     let said = log_of(of("pod_uid"), &volume);
     open().write_all(said.as_bytes()).unwrap();
+    let _prepared = prepare(&ready, text("volumeHandle"));
 
     // Shorter than the time that it takes without a log.
     let asked =
         ["--pod-uid", of("pod_uid"), "--kubelet-root", of("kubelet_root"), "--timeout", "40s"];
-    let (lines, _) = diagnose(&asked).finish();
-    let cause = answer(&lines)["causes"][0].clone();
-    assert_eq!(cause["certainty"], "firm", "{lines:#?}");
-    assert!(cause["evidence"].to_string().contains("kubelet says"), "{cause:#}");
-    cause
+    diagnose(&asked).finish().0
 }
 
 /// Seen for the first time, a driver that is not there may be on its way: it takes a minute until that
@@ -396,4 +406,178 @@ fn a_driver_that_was_down_before_is_told_at_once() {
         "rpc error: code = Unavailable desc = connection error: dial unix csi.sock: refused";
     let cause = asked_of_a_driver("csi-driver-down", error);
     assert_eq!(cause["id"], "csi-driver-down", "{cause:#}");
+}
+
+/// A control group in which a driver is in a container of a pod.
+struct DriversGroup(PathBuf);
+
+impl DriversGroup {
+    fn new(uid: &str, pid: &str) -> Self {
+        let tops = ["/sys/fs/cgroup/pids", "/sys/fs/cgroup/unified", "/sys/fs/cgroup"];
+        let top = tops.map(Path::new).into_iter().find(|top| top.join("cgroup.procs").exists());
+        let name = format!("podstuck-late-{}/pod{uid}/{}", std::process::id(), "d0".repeat(32));
+        let group = Self(top.unwrap().join(name));
+        fs::create_dir_all(&group.0).unwrap();
+        fs::write(group.0.join("cgroup.procs"), pid).unwrap();
+        group
+    }
+}
+
+impl Drop for DriversGroup {
+    fn drop(&mut self) {
+        let top = self.0.ancestors().nth(3).unwrap();
+        for pid in fs::read_to_string(self.0.join("cgroup.procs")).unwrap_or_default().lines() {
+            let _ = fs::write(top.join("cgroup.procs"), pid);
+        }
+        for group in self.0.ancestors().take(3) {
+            let _ = fs::remove_dir(group);
+        }
+    }
+}
+
+/// Who listens on the driver's socket below a directory.
+fn listener_below(root: &str) -> String {
+    let sockets = fs::read_to_string("/proc/net/unix").unwrap();
+    let of_driver = |line: &&str| line.contains(root) && line.ends_with("/csi.sock");
+    let inode = sockets.lines().find(of_driver).unwrap().split_ascii_whitespace().nth(6).unwrap();
+    let link = format!("socket:[{inode}]");
+    let processes = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
+    let has_it = |process: &PathBuf| {
+        let open = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
+        open.into_iter().any(|fd| fs::read_link(fd.path()).is_ok_and(|to| to == Path::new(&link)))
+    };
+    let found = processes.into_iter().find(has_it).unwrap();
+    found.file_name().unwrap().to_str().unwrap().to_owned()
+}
+
+/// A driver in a pod writes to the file of its container, where kubelet's error is explained.
+#[test]
+fn what_a_driver_has_written_is_quoted_with_its_source() {
+    requires!(root_and_btf());
+    let driver = "9a1b2c3d-0000-4111-8222-3333444455aa";
+    let error =
+        "kubernetes.io/csi: Unmounter.TearDownAt failed: rpc error: code = Internal desc = unmount";
+    let lab = "csi-driver-lost-publish-state-silent";
+    let mut log = PathBuf::new();
+    let lines = late_beside_a_driver(
+        lab,
+        |uid, volume| log_of(uid, lab, volume, error),
+        |ready, handle| {
+            let root = ready["root"].as_str().unwrap();
+            let container = format!("var/log/pods/kube-system_driver-0_{driver}/driver");
+            log = Path::new(root).join(container).join("3.log");
+            fs::create_dir_all(log.parent().unwrap()).unwrap();
+            let now = Timestamp::now();
+            let line = format!(
+                "{now} stderr F E0101 10:00:00.000001       7 nodeserver.go:99] GRPC error: cannot unmount \
+                 {handle}: exit status 16 \u{1b}[2J\n{now} stderr F I0101 10:00:00.000002 7 x.go:1] {handle}\n"
+            );
+            fs::write(&log, line).unwrap();
+            DriversGroup::new(driver, &listener_below(root))
+        },
+    );
+    let answer = answer(&lines);
+    let said: Vec<&Value> = answer["said"].as_array().unwrap().iter().collect();
+    let of_driver: Vec<&&Value> =
+        said.iter().filter(|said| said["component"] == "csi-driver").collect();
+    let [said] = of_driver.as_slice() else { panic!("{answer:#}") };
+    let text = said["text"].as_str().unwrap();
+    assert!(
+        text.starts_with("GRPC error: cannot unmount ") && text.ends_with(r"\x1b[2J"),
+        "{text}"
+    );
+    let source = said["source"].as_str().unwrap();
+    assert!(
+        source.starts_with("log of csi-driver (pid ") && source.ends_with(log.to_str().unwrap())
+    );
+    let cause = &answer["causes"][0];
+    assert_eq!((&cause["id"], &cause["certainty"]), (&"csi-driver-error".into(), &"firm".into()));
+    assert!(cause["evidence"].to_string().contains("the CSI driver said at"), "{cause:#}");
+}
+
+/// A runtime's journal, where kubelet says nothing and no call is made: the plugin's error is all there is.
+#[test]
+fn a_plugin_that_fails_is_told_by_the_runtimes_journal() {
+    requires!(journal());
+    let directory = tempfile::tempdir().unwrap();
+    symlink("/bin/sleep", directory.path().join("containerd")).unwrap();
+    symlink("/bin/sleep", directory.path().join("kubelet")).unwrap();
+    let (socket, _other_end) = UnixStream::pair().unwrap();
+    let program = directory.path().join("containerd");
+    let stderr = OwnedFd::from(socket);
+    let mut runtime = Command::new(program).arg("600").stderr(stderr).spawn().unwrap();
+    let node = Node::with(7, directory, Stdio::null());
+    fs::create_dir_all(node.volume()).unwrap();
+    let sandbox = "5b".repeat(32);
+    let line = |ago: i64, level: &str, text: &str| {
+        let time = Timestamp::now().checked_sub(SignedDuration::from_secs(ago)).unwrap();
+        format!("time=\"{time}\" level={level} {text}\n")
+    };
+    // As in projectcalico/calico issue 7220.
+    let made = format!(
+        "msg=\"RunPodSandbox for &PodSandboxMetadata{{Name:{},Uid:{},Namespace:shop,Attempt:0,}} returns \
+         sandbox id \\\"{sandbox}\\\"\"",
+        node.name(),
+        node.uid
+    );
+    let failed = format!(
+        "msg=\"StopPodSandbox for \\\"{sandbox}\\\" failed\" error=\"failed to destroy network for sandbox \
+         \\\"{sandbox}\\\": plugin type=\\\"calico\\\" failed (delete): error getting ClusterInformation: \
+         connection is unauthorized: Unauthorized\""
+    );
+    let log = line(3600, "info", &made) + &line(70, "error", &failed) + &line(10, "error", &failed);
+    let journal = JournalFile::new(runtime.id(), &log);
+    let root = node.root();
+    let asked =
+        ["--pod-uid", &node.uid, "--kubelet-root", root.to_str().unwrap(), "--timeout", "5s"];
+    let (lines, _) = diagnose(&asked).finish();
+    drop(journal);
+    runtime.kill().unwrap();
+    runtime.wait().unwrap();
+    let answer = answer(&lines);
+    let cause = &answer["causes"][0];
+    assert_eq!(cause["id"], "cni-teardown-failed", "{answer:#}");
+    assert_eq!((&cause["certainty"], &cause["count"]), (&"likely".into(), &2.into()), "{cause:#}");
+    assert!(cause["explanation"].as_str().unwrap().contains("does not accept its token"));
+    let said = &answer["said"][0];
+    assert_eq!(
+        (&said["component"], &said["times"]),
+        (&"containerd".into(), &2.into()),
+        "{answer:#}"
+    );
+    assert!(said["source"].as_str().unwrap().contains("journal"), "{said:#}");
+}
+
+/// The same in kubelet's words, which repeat the runtime's.
+#[test]
+fn a_plugin_that_fails_is_told_by_kubelets_log() {
+    requires!(root_and_btf());
+    let node = Node::new(8, "unlinkat {}/none: operation not permitted");
+    let line = |ago: i64| {
+        let time = Timestamp::now().checked_sub(SignedDuration::from_secs(ago)).unwrap();
+        let local = time.to_zoned(TimeZone::system()).strftime("%m%d %H:%M:%S.%6f").to_string();
+        let error = "failed to \\\"KillPodSandbox\\\" for \\\"x\\\" with KillPodSandboxError: \\\"rpc error: code = \
+            Unknown desc = failed to destroy network for sandbox \\\\\\\"y\\\\\\\": plugin type=\\\\\\\"weave-net\\\\\\\" \
+            failed (delete): dial tcp 127.0.0.1:6784: connect: connection refused\\\"";
+        format!(
+            "E{local}   77 pod_workers.go:1300] \"Error syncing pod, skipping\" err=\"{error}\" \
+             pod=\"shop/{}\" podUID=\"{}\"\n",
+            node.name(),
+            node.uid
+        )
+    };
+    fs::write(node.directory.path().join("kubelet.log"), line(90) + &line(20)).unwrap();
+    let root = node.root();
+    let asked =
+        ["--pod-uid", &node.uid, "--kubelet-root", root.to_str().unwrap(), "--timeout", "5s"];
+    let (lines, _) = diagnose(&asked).finish();
+    let answer = answer(&lines);
+    let cause = &answer["causes"][0];
+    assert_eq!(
+        (&cause["id"], &cause["count"]),
+        (&"cni-teardown-failed".into(), &2.into()),
+        "{answer:#}"
+    );
+    assert!(cause["explanation"].as_str().unwrap().contains("its agent on this node is not there"));
+    assert_eq!(answer["said"][0]["component"], "kubelet", "{answer:#}");
 }

@@ -20,7 +20,7 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use podstuck_tests::{Running, of_type, summary, watch};
+use podstuck_tests::{Running, diagnose, of_type, summary, watch};
 use serde_json::Value;
 
 /// A process that ends with the test.
@@ -214,6 +214,48 @@ fn a_root_file_system_in_use() {
     // The shim tries so often before it gives up.
     assert_eq!(counted(&lines, "umount2", "EBUSY"), 50);
     assert_complete(&lines);
+}
+
+/// Whoever comes after the attempt has failed learns of it from containerd's own log.
+#[test]
+fn a_root_file_system_in_use_is_told_by_containerds_log() {
+    let Some(runtimes) = Runtimes::start() else { return };
+    let (uid, id) = ("5e0c8a1e-7a35-4c52-8a5b-2f4f0b1d9c01", "c1".repeat(32));
+    let kubelet = tempfile::tempdir().unwrap();
+    fs::create_dir_all(kubelet.path().join("pods").join(uid)).unwrap();
+    let root = runtimes.run_ctr_in_pod(uid, &id);
+    let mut holder = Command::new("sleep");
+    let holder = Ending(holder.arg("600").current_dir(&root).spawn().unwrap());
+    runtimes.kill_ctr(&id);
+    assert!(!runtimes.ctr(&["task", "delete", &id]).output().unwrap().status.success());
+
+    let root = kubelet.path().to_str().unwrap();
+    let asked = ["--pod-uid", uid, "--kubelet-root", root, "--timeout", "60s"];
+    let (lines, _) = diagnose(&asked).finish();
+    let answer = of_type(&lines, "diagnosis").last().copied().unwrap();
+    let said = answer["said"].as_array().unwrap();
+    let of_rootfs =
+        |said: &&Value| said["text"].as_str().unwrap().contains("/rootfs: device or resource busy");
+    let said = said.iter().find(of_rootfs).unwrap_or_else(|| panic!("{answer:#}"));
+    assert_eq!((&said["component"], &said["uid"]), (&"containerd".into(), &uid.into()), "{said:#}");
+    assert_eq!(said["complaint"], "rootfs-busy");
+    let source = said["source"].as_str().unwrap();
+    let log = runtimes.top().join("containerd.log");
+    let of_daemon = format!("log of containerd (pid {}), {}", runtimes.containerd(), log.display());
+    assert_eq!(source, of_daemon);
+    assert!(
+        fs::read_to_string(&log)
+            .unwrap()
+            .contains(said["at"].as_str().unwrap().trim_end_matches('Z'))
+    );
+    let cause = &answer["causes"][0];
+    assert_eq!(cause["id"], "shim-rootfs-busy", "{answer:#}");
+    let evidence = cause["evidence"].to_string();
+    assert!(evidence.contains(&format!("pid {}", holder.0.id())), "{evidence}");
+    assert!(evidence.contains("containerd says, last at"), "{evidence}");
+
+    drop(holder);
+    runtimes.delete_ctr(&id);
 }
 
 /// Directories in the volume: fewer than the 65,000 whose links ext4 counts.

@@ -7,12 +7,12 @@ use crate::{
         file_system::causes as file_system, hung_call_cause::causes as hung_call, kubelet_lost,
         left_mounted, mount_in_use::causes as mount_in_use, mount_point, nested_mount,
         not_attempted, not_empty::causes as not_empty, orphan, pinned_device, pod_record, refused,
-        swap_file, unkillable::causes as unkillable,
+        runtime_says::causes as runtime_says, swap_file, unkillable::causes as unkillable,
     },
 };
 
 /// Every cause that a finding can have, in the order in which documents list them.
-pub static ALL: [&Cause; 55] = [
+pub static ALL: [&Cause; 59] = [
     &left_mounted::LOST_PUBLISH_STATE,
     &csi_driver::NOT_REGISTERED,
     &csi_driver::DRIVER_DOWN,
@@ -55,6 +55,10 @@ pub static ALL: [&Cause; 55] = [
     &unkillable::GPU_DSTATE,
     &unkillable::FROZEN_V1,
     &unkillable::CGROUP_POPULATED,
+    &runtime_says::CNI_TEARDOWN_FAILED,
+    &runtime_says::SIGNAL_DENIED,
+    &runtime_says::STATE_LOST,
+    &runtime_says::RUNTIME_HANGS,
     &disk_full::DISK_FULL,
     &file_system::READ_ONLY,
     &file_system::DEVICE_ERROR,
@@ -84,23 +88,18 @@ const fn elsewhere(id: &'static str, title: &'static str) -> Elsewhere {
 }
 
 /// Causes that some of ours are confused with, and that podstuck does not recognise.
-pub static ELSEWHERE: [Elsewhere; 5] = [
-    elsewhere(
-        "apparmor-signal-denied",
-        "AppArmor refuses runc's SIGKILL, and the container lives on",
-    ),
+pub static ELSEWHERE: [Elsewhere; 3] = [
     elsewhere(
         "container-clears-own-volume",
         "a container tidies up its own volume, which is its right",
     ),
-    elsewhere("dockerd-hang", "dockerd, or another runtime, does not answer any more"),
+    elsewhere(
+        "netns-busy",
+        "the mount of a sandbox's network namespace cannot be removed, mostly on kernel 3.10",
+    ),
     elsewhere(
         "nfs-silly-rename",
         "NFS keeps a file that was removed while it was open, as .nfsXXXX",
-    ),
-    elsewhere(
-        "shim-or-containerd-state-lost",
-        "the runtime believes in a container whose shim is gone",
     ),
 ];
 

@@ -40,12 +40,14 @@ mod tests {
     use jiff::Timestamp;
 
     use super::*;
+    use crate::model::identity::Component;
 
     fn said(uid: &str, text: &str, second: i64) -> Said {
         let at = Timestamp::from_second(second).unwrap();
         let (uid, text, source) = (uid.into(), text.into(), "log".into());
         Said {
             uid,
+            component: Component::Kubelet,
             volume: String::new(),
             at,
             retry: None,

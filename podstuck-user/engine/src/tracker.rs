@@ -53,6 +53,8 @@ pub enum TrackerId {
     LeftRootfs,
     /// Attributes that forbid a removal, before it is tried.
     Protected,
+    /// What only the runtimes' logs show.
+    RuntimeSays,
 }
 
 /// One kind of object, followed.
@@ -189,12 +191,15 @@ pub(crate) const SUPPRESSIONS: &[Suppression] = {
     use Scope::{Path, Pod, Target};
     use TrackerId::{
         Busy, CrossedMount, DeadMount, FileSystem, HungCall, LeftRootfs, NotAttempted, NotEmpty,
-        Orphan, Protected, Refused,
+        Orphan, Protected, Refused, RuntimeSays, Unkillable,
     };
     const SAME_FAULT: &str = "the mount that a removal went through is busy afterwards";
     const NO_POD_WAITS: &str = "no pod waits for an orphan";
     const BELOW_IS_DEAD: &str = "what is above a dead mount stays because of it";
     const SOMEBODY_TRIES: &str = "somebody does try, and fails";
+    const NOT_YET: &str = "kubelet unmounts nothing before the pod's sandbox has been stopped";
+    const WAITED_FOR: &str =
+        "it is known what the runtime waits for, and so why it does not answer";
     const HOUSEKEEPING: &str = "kubelet removes only directories of a pod that is gone";
     &[
         suppress(Busy, CrossedMount, Suspicion, Target, SAME_FAULT),
@@ -212,6 +217,9 @@ pub(crate) const SUPPRESSIONS: &[Suppression] = {
         suppress(NotAttempted, HungCall, Suspicion, Target, SOMEBODY_TRIES),
         suppress(NotAttempted, DeadMount, Finding, Target, SOMEBODY_TRIES),
         suppress(Protected, Refused, Finding, Target, SOMEBODY_TRIES),
+        suppress(NotAttempted, RuntimeSays, Finding, Pod, NOT_YET),
+        suppress(RuntimeSays, Unkillable, Finding, Pod, WAITED_FOR),
+        suppress(RuntimeSays, LeftRootfs, Suspicion, Pod, WAITED_FOR),
     ]
 };
 

@@ -29,6 +29,7 @@ fn the_suppressions_are_these() {
       <- NotEmpty (Suspicion, Target): somebody does try, and fails
       <- HungCall (Suspicion, Target): somebody does try, and fails
       <- DeadMount (Finding, Target): somebody does try, and fails
+      <- RuntimeSays (Finding, Pod): kubelet unmounts nothing before the pod's sandbox has been stopped
     NotEmpty
       <- DeadMount (Finding, Path): what is above a dead mount stays because of it
       <- Orphan (Suspicion, Pod): kubelet removes only directories of a pod that is gone
@@ -36,6 +37,9 @@ fn the_suppressions_are_these() {
       <- Busy (Suspicion, Target): somebody does try, and fails
     Protected
       <- Refused (Finding, Target): somebody does try, and fails
+    RuntimeSays
+      <- Unkillable (Finding, Pod): it is known what the runtime waits for, and so why it does not answer
+      <- LeftRootfs (Suspicion, Pod): it is known what the runtime waits for, and so why it does not answer
     ");
 }
 

@@ -17,7 +17,7 @@ use crate::{
         layout::{self, BTF_PATH, Layout},
         load, privilege,
     },
-    model::{path::safe_path, time::rfc3339},
+    model::{identity::Component, path::safe_path, time::rfc3339},
     proc,
     state::{
         kubelet::{self, Kubelet},
@@ -147,22 +147,36 @@ fn node(options: &Doctor) -> Vec<Check> {
             "where its pods' logs are, if not where they usually are",
         )
     }));
-    checks.extend(logs::read(host_root).places.into_iter().map(|place| {
-        let lost = "attempts from before the start, and names of pods whose containers are gone";
-        Check::new("kubelet's log", place.is_ok(), place.unwrap_or_else(|why| why), lost)
-    }));
+    checks.extend(logs::read(host_root).places.into_iter().map(log));
     let logs: Vec<_> = setup::log_dirs(host_root, &roots, &kubelets);
     let found = match logs.iter().find(|dir| dir.is_dir()) {
         Some(dir) => Ok(safe_path(dir).into_owned()),
         None => Err("no directory of pods' logs"),
     };
-    let lost = "names of running pods, unless the API server or the runtime tells them";
+    let lost = "names of running pods, unless the API server or the runtime tells them; what CSI \
+        drivers in pods have logged";
     checks.push(Check::new("pod names", found.is_ok(), found.unwrap_or_else(Into::into), lost));
     checks.push(api(options, kubelets));
     let running = runtimes();
     let found = if running.is_empty() { "none is running".to_owned() } else { running.join(", ") };
     checks.push(Check::new("runtimes", true, found, ""));
     checks
+}
+
+/// Whether a log can be read.
+fn log(place: logs::Place) -> Check {
+    let (name, lost) = match place.component {
+        Component::Kubelet => (
+            "kubelet's log",
+            "attempts from before the start, and names of pods whose containers are gone",
+        ),
+        Component::Other => ("kernel's log", "whether AppArmor refuses a runtime's signals"),
+        _ => (
+            "runtime's log",
+            "why a container or a sandbox cannot be stopped, where no call shows it",
+        ),
+    };
+    Check::new(name, place.read.is_ok(), place.read.unwrap_or_else(|why| why), lost)
 }
 
 /// Whether the API server can be asked, and by which credentials.

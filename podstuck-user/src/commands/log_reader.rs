@@ -32,7 +32,7 @@ impl LogReader {
         };
         let Logs { pods, attempts, heard, places: read } = logs;
         let read: Vec<String> =
-            read.into_iter().map(|place| place.unwrap_or_else(|why| why)).collect();
+            read.into_iter().map(|place| place.read.unwrap_or_else(|why| why)).collect();
         read.iter().for_each(|place| tracing::info!("{place}"));
         let here = pods.into_iter().filter(|pod| places.has_directory(&pod.uid));
         names.looked_in(read);

@@ -4,6 +4,7 @@ mod api_reader;
 mod away;
 pub mod diagnose;
 pub mod doctor;
+mod driver_logs;
 pub mod explain;
 pub mod holders;
 pub mod interrupt;

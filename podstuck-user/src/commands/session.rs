@@ -10,7 +10,7 @@ use bytes::Bytes;
 use podstuck_common::record::{CountKey, RecordHead, call, loss, reason};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
-use super::{Exit, presenter::Presenter, probing::Missed};
+use super::{Exit, driver_logs::DriverLogs, presenter::Presenter, probing::Missed};
 use crate::{
     ask::Asker,
     attribute::Attributor,
@@ -21,7 +21,7 @@ use crate::{
         call::Call,
         node::NodeSample,
         operation::Operation,
-        said::Heard,
+        said::{Heard, Said},
         summary::{Completeness, SelfCost},
         thread::Thread,
         time::Monotonic,
@@ -42,6 +42,8 @@ pub(super) enum Arrival {
     Answer(Query, Answer),
     /// Of a call that hangs, or no longer does.
     Hung(Report),
+    /// What a CSI driver has said.
+    Said(Vec<Said>),
 }
 
 /// Everything between the sources and the engine.
@@ -52,6 +54,7 @@ pub(super) struct Session {
     asker: Asker,
     answers: UnboundedReceiver<(Query, Answer)>,
     hung: HungCalls,
+    drivers: DriverLogs,
     looks: Lateness,
     undecodable: u64,
     ended: Option<Instant>,
@@ -64,6 +67,7 @@ impl Session {
         presenter: Presenter,
         mut recorder: Option<Recorder>,
         hung: HungCalls,
+        drivers: DriverLogs,
     ) -> Self {
         if let Some(recorder) = &mut recorder {
             recorder.begin(presenter.run());
@@ -77,6 +81,7 @@ impl Session {
             asker,
             answers,
             hung,
+            drivers,
             looks,
             undecodable: 0,
             ended: None,
@@ -170,6 +175,7 @@ impl Session {
         tokio::select! {
             Some((query, answer)) = self.answers.recv() => Arrival::Answer(query, answer),
             news = self.hung.next() => Arrival::Hung(news),
+            said = self.drivers.next() => Arrival::Said(said),
         }
     }
 
@@ -177,6 +183,7 @@ impl Session {
     pub(super) fn take(&mut self, arrival: Arrival) {
         match arrival {
             Arrival::Answer(query, answer) => self.answered(query, answer),
+            Arrival::Said(said) => self.said(said),
             Arrival::Hung(Report::Seen(seen)) => {
                 if let Some(seen) = self.names.stuck(*seen) {
                     self.learn(seen.at, What::Stuck(Box::new(seen)));
@@ -188,6 +195,10 @@ impl Session {
                 }
             }
         }
+    }
+
+    fn said(&mut self, said: Vec<Said>) {
+        said.into_iter().for_each(|said| self.learn(clock::now(), What::Said(Box::new(said))));
     }
 
     fn answered(&mut self, query: Query, mut answer: Answer) {
@@ -216,7 +227,8 @@ impl Session {
     pub(super) fn logs(&mut self, attempts: &[Attempt], heard: Vec<Heard>) {
         for attempt in attempts {
             let end = self.presenter.kernel_time(attempt.said.at);
-            if self.names.is_wanted(&attempt.said.uid) {
+            let is_of_node = attempt.said.uid.is_empty();
+            if is_of_node || self.names.is_wanted(&attempt.said.uid) {
                 self.learn(clock::now(), What::Said(Box::new(attempt.said.clone())));
             }
             if let Some(op) = self.names.told(attempt, end) {
@@ -233,6 +245,10 @@ impl Session {
     pub(super) fn sampled(&mut self, sample: Arc<NodeSample>) {
         self.looks.came(Instant::now(), sample.rest);
         let sample = self.names.sample(sample);
+        // On a whole node it is not known whose volume matters.
+        if self.presenter.run().has_target() {
+            self.drivers.ask(&sample, |uid| self.names.is_wanted(uid));
+        }
         self.learn(sample.at, What::Sample(sample));
     }
 
@@ -276,6 +292,11 @@ impl Session {
                 return;
             };
             self.answered(query, answer);
+        }
+        while self.drivers.open() > 0
+            && let Ok(said) = tokio::time::timeout_at(end, self.drivers.next()).await
+        {
+            self.said(said);
         }
         while let Ok((query, answer)) = self.answers.try_recv() {
             self.answered(query, answer);

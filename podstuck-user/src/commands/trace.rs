@@ -7,6 +7,7 @@ use tokio::{runtime, time};
 
 use super::{
     Exit, Failure,
+    driver_logs::DriverLogs,
     interrupt::Stop,
     presenter::Presenter,
     probing::{Probing, answer},
@@ -110,6 +111,7 @@ async fn trace(
         tracing::info!("keeping all privileges: {error:#}");
     }
     probing.log_lines();
+    let drivers = DriverLogs::new(places.host_root.clone(), names.log_dirs().to_vec());
     let mut sampler = Sampler::start(places)?;
     let run = Run {
         clock: clock::start(),
@@ -121,7 +123,7 @@ async fn trace(
         directory: scope.path.clone(),
     };
     let names = Attributor::new(names, scope);
-    let mut session = Session::new(names, Presenter::new(run, reporter), recorder, hung);
+    let mut session = Session::new(names, Presenter::new(run, reporter), recorder, hung, drivers);
     session.tick(&probing.begin().await?);
     // What an unmount takes away is known by a look from before it. Whoever acts when the run is said to
     // have begun finds it looked at, unless the node is large.

@@ -16,6 +16,7 @@ pub(crate) mod names;
 pub(crate) mod pod_record;
 pub(crate) mod process;
 pub(crate) mod roots;
+pub(crate) mod runtimes;
 pub(crate) mod traces;
 pub(crate) mod uid;
 pub(crate) mod wanted;

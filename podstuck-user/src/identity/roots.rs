@@ -66,7 +66,8 @@ fn running(proc: &Path) -> Vec<PathBuf> {
     roots
 }
 
-fn in_pod(process: &Path) -> bool {
+/// Whether a process is in a container of a pod.
+pub(super) fn in_pod(process: &Path) -> bool {
     let contents = fs::read(process.join("cgroup")).unwrap_or_default();
     best_path(&contents).is_some_and(|path| pod_of_cgroup(&path).is_some())
 }

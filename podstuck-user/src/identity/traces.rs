@@ -68,46 +68,68 @@ pub(crate) fn host_name(pod: &str) -> &str {
     pod.get(..63).map_or(pod, |cut| cut.trim_end_matches(['-', '.']))
 }
 
+type Labels = HashMap<String, String>;
+
 /// What a runtime keeps of a container: an OCI specification (containerd, CRI-O), or Docker's own.
+#[derive(Deserialize)]
+struct Container {
+    annotations: Option<Labels>,
+    linux: Option<Linux>,
+    #[serde(rename = "Config")]
+    docker: Option<Docker>,
+}
+
+#[derive(Deserialize)]
+struct Linux {
+    #[serde(rename = "cgroupsPath")]
+    group: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Docker {
+    #[serde(rename = "Labels")]
+    labels: Option<Labels>,
+}
+
+/// containerd's; and those of CRI-O and dockershim.
+const NAMES: [[&str; 3]; 2] = [
+    [
+        "io.kubernetes.cri.sandbox-namespace",
+        "io.kubernetes.cri.sandbox-name",
+        "io.kubernetes.cri.sandbox-uid",
+    ],
+    ["io.kubernetes.pod.namespace", "io.kubernetes.pod.name", "io.kubernetes.pod.uid"],
+];
+
+impl Container {
+    fn labels(&self) -> Option<&Labels> {
+        self.annotations.as_ref().or_else(|| self.docker.as_ref()?.labels.as_ref())
+    }
+
+    /// UID of its pod. Older ones do not tell it (containerd 1.6), but their groups do.
+    fn pod(&self) -> Option<String> {
+        let told = |name: &str| self.labels()?.get(name).cloned();
+        let group = || pod_of_cgroup(self.linux.as_ref()?.group.as_ref()?).map(|(uid, _)| uid);
+        let uid = NAMES.iter().find_map(|[.., uid]| told(uid)).or_else(group);
+        uid.filter(|uid| is_pod_uid(uid.as_bytes()))
+    }
+}
+
+/// Who the pod of a container is.
 pub(crate) fn of_container(text: &[u8]) -> Option<Trace> {
-    type Labels = HashMap<String, String>;
-    #[derive(Deserialize)]
-    struct Container {
-        annotations: Option<Labels>,
-        linux: Option<Linux>,
-        #[serde(rename = "Config")]
-        docker: Option<Docker>,
-    }
-    #[derive(Deserialize)]
-    struct Linux {
-        #[serde(rename = "cgroupsPath")]
-        group: Option<String>,
-    }
-    #[derive(Deserialize)]
-    struct Docker {
-        #[serde(rename = "Labels")]
-        labels: Option<Labels>,
-    }
-    // containerd's; and those of CRI-O and dockershim.
-    const NAMES: [[&str; 3]; 2] = [
-        [
-            "io.kubernetes.cri.sandbox-namespace",
-            "io.kubernetes.cri.sandbox-name",
-            "io.kubernetes.cri.sandbox-uid",
-        ],
-        ["io.kubernetes.pod.namespace", "io.kubernetes.pod.name", "io.kubernetes.pod.uid"],
-    ];
-    let Container { annotations, linux, docker } = serde_json::from_slice(text).ok()?;
-    let labels = annotations.or_else(|| docker?.labels)?;
-    let [namespace, name, uid] = NAMES
+    let container: Container = serde_json::from_slice(text).ok()?;
+    let labels = container.labels()?;
+    let [namespace, name, _] = NAMES
         .map(|names| names.map(|name| labels.get(name)))
         .into_iter()
         .find(|all| all[0].is_some())?;
-    // Older ones do not tell it (containerd 1.6), but their groups do.
-    let group = || pod_of_cgroup(&linux?.group?).map(|(uid, _)| uid);
-    let uid = uid.cloned().or_else(group).filter(|uid| is_pod_uid(uid.as_bytes()))?;
-    let (namespace, name) = (namespace.cloned(), name?.clone());
+    let (uid, namespace, name) = (container.pod()?, namespace.cloned(), name?.clone());
     Some(Trace { uid, namespace, name, source: NameSource::Runtime })
+}
+
+/// UID of a container's pod, whether or not its name is told.
+pub(crate) fn pod_of_container(text: &[u8]) -> Option<String> {
+    serde_json::from_slice::<Container>(text).ok()?.pod()
 }
 
 #[cfg(test)]

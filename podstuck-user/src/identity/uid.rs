@@ -15,7 +15,7 @@ pub(super) fn is_hex_of(text: &[u8], len: usize) -> bool {
 }
 
 /// A container id of containerd, CRI-O and Docker; also the id of a layer.
-pub(super) fn is_long_id(text: &[u8]) -> bool {
+pub(crate) fn is_long_id(text: &[u8]) -> bool {
     is_hex_of(text, 64)
 }
 

@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::identity::uid::is_pod_uid;
 
 /// Fields whose texts are the tool's own or the kernel's.
-const OWN: [&str; 30] = [
+const OWN: [&str; 31] = [
     "backend",
     "c",
     "call",
@@ -32,6 +32,7 @@ const OWN: [&str; 30] = [
     "probes_attached",
     "probes_missing",
     "registration",
+    "report",
     "series",
     "since",
     "span",

@@ -103,6 +103,7 @@ fn sample(second: u64, pods: &[&str], mounts: &[u32]) -> NodeSample {
 fn said() -> Said {
     Said {
         uid: UID.into(),
+        component: Component::Kubelet,
         volume: "kubernetes.io/csi/bank.example^vault".into(),
         at: Timestamp::UNIX_EPOCH,
         retry: None,

@@ -2,7 +2,7 @@
 //! `etc-hosts`, and what runtimes keep of their containers.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, HashMap, HashSet},
     ffi::OsString,
     fs::{self, File},
     io::Read,
@@ -16,7 +16,7 @@ use super::helper::{Question, Teller, ask_in_parts};
 use crate::{
     identity::{
         on_host,
-        traces::{Trace, of_container, of_etc_hosts, of_token},
+        traces::{Trace, of_container, of_etc_hosts, of_token, pod_of_container},
         uid::is_pod_uid,
     },
     model::mountinfo,
@@ -37,6 +37,8 @@ const CRI_O: [&str; 2] = [
     "/var/lib/containers/storage/overlay-containers",
     "/run/containers/storage/overlay-containers",
 ];
+/// Sees the node's mounts.
+const INIT: u32 = 1;
 const DOCKER: &str = "/var/lib/docker/containers";
 
 /// Who the pods below kubelet's roots are. Takes two seconds where a file does not answer; what was found
@@ -47,6 +49,20 @@ pub(crate) fn read(host_root: &Path, kubelet_roots: &[PathBuf]) -> (Vec<Trace>, 
     let question = ReadTraces { host_root: host_root.into(), roots };
     let answer = ask_in_parts(question, |part: Vec<Trace>| found.extend(part));
     (found, answer.err().map(|failure| NoAnswer::from(failure).to_string()))
+}
+
+/// UIDs of the pods of these containers and sandboxes, by the runtimes' files: the helper's side.
+pub(super) fn pods_of(
+    host_root: &Path,
+    runtime: u32,
+    ids: &HashSet<String>,
+) -> HashMap<String, String> {
+    let found = container_files(host_root, runtime).into_iter().filter_map(|file| {
+        let mut names = file.iter().rev().filter_map(|name| name.to_str());
+        let id = names.find(|name| ids.contains(*name))?.to_owned();
+        Some((id, pod_of_container(&contents(&file)?)?))
+    });
+    found.collect()
 }
 
 /// The question to the helper.
@@ -64,7 +80,7 @@ impl Question for ReadTraces {
 
     fn answer(self, tell: &mut Teller<OsString, Vec<Trace>>) -> Result<()> {
         // The runtimes first: nothing of theirs lies on anybody's volume.
-        for file in container_files(&self.host_root) {
+        for file in container_files(&self.host_root, INIT) {
             tell.at(&file.clone().into())?;
             let trace = contents(&file).and_then(|text| of_container(&text));
             tell.part(&trace.into_iter().collect())?;
@@ -95,12 +111,13 @@ fn of_pod(pod: &Path, uid: &str) -> Vec<Trace> {
     found
 }
 
-/// The files in which runtimes keep whose a container is.
-fn container_files(host_root: &Path) -> Vec<PathBuf> {
+/// The files in which runtimes keep whose a container is, by what a process sees mounted.
+fn container_files(host_root: &Path, pid: u32) -> Vec<PathBuf> {
     let tasks = CONTAINERD.iter().flat_map(|state| TASKS.map(|task| Path::new(state).join(task)));
     let mut tasks: BTreeSet<PathBuf> = tasks.collect();
     // Others are known by what is mounted in them.
-    let table = fs::read(on_host(host_root, Path::new("/proc/1/mountinfo"))).unwrap_or_default();
+    let table = PathBuf::from(format!("/proc/{pid}/mountinfo"));
+    let table = fs::read(on_host(host_root, &table)).unwrap_or_default();
     let mounts = mountinfo::parse(&table);
     let bundles = mounts.iter().filter_map(|mount| mount.point.parent()?.parent());
     tasks
@@ -178,7 +195,7 @@ mod tests {
         files.iter().for_each(|file| write(host.join(file), "{}"));
         let mount = "36 35 98:0 / /odd/state/io.containerd.runtime.v2.task/k8s.io/c/rootfs rw - overlay o rw\n";
         write(host.join("proc/1/mountinfo"), mount);
-        let mut found = container_files(host);
+        let mut found = container_files(host, INIT);
         let mut expected = files.map(|file| host.join(file));
         found.sort();
         expected.sort();

@@ -144,6 +144,19 @@ impl Runtimes {
         self.top.join(bundles).join(name).join("rootfs")
     }
 
+    /// The same in the group of a pod, as kubelet has it made; its id is a real one.
+    pub(crate) fn run_ctr_in_pod(&self, uid: &str, id: &str) -> PathBuf {
+        let cgroup = format!("/{}/pod{uid}/{id}", self.name);
+        output(self.ctr(&["run", "--detach", "--cgroup", &cgroup, IMAGE, id]));
+        let bundles = "containerd/io.containerd.runtime.v2.task/k8s.io";
+        self.top.join(bundles).join(id).join("rootfs")
+    }
+
+    /// Process id of containerd.
+    pub(crate) fn containerd(&self) -> u32 {
+        self.daemons[0].id()
+    }
+
     /// Ends the process of a container of containerd's.
     pub(crate) fn kill_ctr(&self, name: &str) {
         output(self.ctr(&["task", "kill", "--signal", "SIGKILL", name]));
@@ -288,7 +301,11 @@ impl Drop for Runtimes {
         let _ = fs::remove_file(self.image());
         let hierarchies = fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten();
         for cgroup in hierarchies.map(|h| h.path()).chain([PathBuf::from("/sys/fs/cgroup")]) {
-            let _ = fs::remove_dir(cgroup.join(&self.name));
+            let ours = cgroup.join(&self.name);
+            for pod in fs::read_dir(&ours).into_iter().flatten().flatten() {
+                let _ = fs::remove_dir(pod.path());
+            }
+            let _ = fs::remove_dir(ours);
         }
         for dir in &self.ours {
             let _ = fs::remove_dir(dir);

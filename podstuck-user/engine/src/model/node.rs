@@ -131,6 +131,10 @@ pub struct DriverState {
     pub source: String,
     /// Who listens; `None` when nobody does.
     pub process: Option<DriverProcess>,
+    /// Process id of its registrar, mostly another container of the same pod; `None` in recordings from
+    /// before this was noted.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub registrar: Option<u32>,
 }
 
 /// A CSI driver's process.

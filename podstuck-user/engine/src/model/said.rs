@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     call::{Call, Outcome},
+    identity::Component,
     raw_path,
 };
 
@@ -26,6 +27,18 @@ pub enum Complaint {
     StillMounted,
     /// kubelet does not find what it wrote about the volume.
     NoData,
+    /// The runtime cannot take the pod's network down, because its CNI plugin fails.
+    NetworkTeardown,
+    /// A signal to a container is refused.
+    SignalDenied,
+    /// The runtime does not find the container, or the shim, that it believes in.
+    StateLost,
+    /// The runtime does not answer in time.
+    NoAnswer,
+    /// The runtime waits for a container to end, which it has told to.
+    ContainerStays,
+    /// A container's root file system cannot be unmounted.
+    RootfsBusy,
 }
 
 /// What a component says that it has done, or has seen.
@@ -50,12 +63,21 @@ pub struct Heard {
     pub until: Timestamp,
 }
 
+/// Who wrote every log that was read before others than kubelet's were.
+fn kubelet() -> Component {
+    Component::Kubelet
+}
+
 /// An attempt at a pod's teardown, in the words of who made it. It failed, unless there is a report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Said {
-    /// UID of the pod.
+    /// UID of the pod; empty for what holds for all pods of the node.
     pub uid: String,
-    /// The volume, as kubelet names it: `kubernetes.io/csi/DRIVER^HANDLE` for one of a CSI driver.
+    /// Who says it.
+    #[serde(default = "kubelet")]
+    pub component: Component,
+    /// The volume, as kubelet names it: `kubernetes.io/csi/DRIVER^HANDLE` for one of a CSI driver. Empty for
+    /// what is about no volume.
     pub volume: String,
     /// When it was written.
     pub at: Timestamp,
@@ -74,6 +96,14 @@ pub struct Said {
     pub source: String,
     /// How many lines say the same of this pod.
     pub times: u64,
+}
+
+impl Said {
+    /// Whether kubelet says it of a volume.
+    pub fn is_kubelets_of_a_volume(&self) -> bool {
+        let of_volume = self.report.is_some() || !self.volume.is_empty();
+        self.component == Component::Kubelet && of_volume
+    }
 }
 
 /// A call that failed, as an error names it.

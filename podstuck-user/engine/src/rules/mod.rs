@@ -25,6 +25,7 @@ pub(crate) mod orphan;
 pub(crate) mod pinned_device;
 pub(crate) mod pod_record;
 pub(crate) mod refused;
+pub(crate) mod runtime_says;
 pub(crate) mod sharers;
 pub(crate) mod standing;
 pub(crate) mod swap_file;

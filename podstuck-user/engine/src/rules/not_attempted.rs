@@ -126,6 +126,8 @@ pub(crate) struct Suspect<'a> {
     pub(crate) said: Option<(Monotonic, &'a Said)>,
     /// What kubelet's log says of the volume's teardown, if that succeeded at last.
     pub(crate) torn_down: Option<(Monotonic, &'a Said)>,
+    /// What the log of the volume's driver complained of last.
+    pub(crate) driver_says: Option<(Monotonic, &'a Said)>,
     /// kubelet's log has no error of the volume from then on.
     pub(crate) no_error_since: Option<(Monotonic, &'a str)>,
     /// Nobody was found then who would make an unmount fail.
@@ -272,6 +274,10 @@ fn state(draft: &mut Draft, suspect: &Suspect<'_>) {
         let next = said.retry.map(|retry| format!("; not tried again before {retry:.0}"));
         let text = format!("kubelet says: {}{}", said.text, next.unwrap_or_default());
         draft.fact_since(text, Source::Log(said.source.clone()), first);
+    }
+    if let Some((at, said)) = suspect.driver_says {
+        let text = format!("the CSI driver said at {:.0}: {}", said.at, said.text);
+        draft.fact_since(text, Source::Log(said.source.clone()), at);
     }
     let window = suspect.window.as_secs();
     if window > 0 && !suspect.tried.any() && !suspect.volume.mounts.is_empty() {

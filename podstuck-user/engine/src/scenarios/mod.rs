@@ -1,6 +1,7 @@
 //! What is found in each kind of incident, from the first call to the end, word for word: a change
 //! of what is told shows here as a difference to be read.
 
+mod logs;
 mod play;
 mod refusals;
 mod removals;
@@ -40,6 +41,7 @@ fn what_is_told_of_each_incident_is_held() {
             states::hung_call,
             states::disk_full,
             states::pod_record,
+            logs::runtime_says,
         );
     });
 }

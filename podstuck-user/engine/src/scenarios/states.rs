@@ -16,6 +16,7 @@ use crate::{
         call::{Call, Outcome},
         holder::{How, Through},
         hung::{MountPoint, Phase, WaitProgress},
+        identity::Component,
         node::{
             CsiState, DriverProcess, DriverState, Halted, NodeSample, PodState, Reach,
             Registration, Task, VolumeData, VolumeState,
@@ -27,7 +28,7 @@ use crate::{
     testing::holder,
 };
 
-fn of_pod(populated: bool, volumes: Vec<VolumeState>) -> PodState {
+pub(super) fn of_pod(populated: bool, volumes: Vec<VolumeState>) -> PodState {
     PodState {
         seen_by: None,
         uid: UID.into(),
@@ -125,11 +126,13 @@ pub(super) fn arrived_late() -> Plays {
     let with = |process| {
         let mut volume = csi(Registration::Listening, known());
         let (socket, source) = ("/k/plugins/d/csi.sock".into(), "/proc/70/cmdline".into());
-        volume.csi.as_mut().unwrap().driver = Some(DriverState { socket, source, process });
+        volume.csi.as_mut().unwrap().driver =
+            Some(DriverState { socket, source, process, registrar: None });
         volume
     };
     let said = |second, report, complaint, text: &str| Said {
         uid: UID.into(),
+        component: Component::Kubelet,
         volume: "kubernetes.io/csi/d.example^h".into(),
         at: then(second),
         retry: None,

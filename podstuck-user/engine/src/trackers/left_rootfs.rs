@@ -10,11 +10,12 @@ use crate::{
         holder::{About, Snapshot},
         node::{LeftRootfs, Mounted, NodeSample},
         path::JsonPath,
+        said::{Complaint, Said},
         time::Monotonic,
     },
     query::{Answer, Query, Wants},
     rules::mount_in_use::left_rootfs,
-    tracker::{Context, Steps, Subject, Tracker, TrackerId},
+    tracker::{Claim, Context, Steps, Subject, Tracker, TrackerId},
     verdict::Verdict,
 };
 
@@ -22,6 +23,8 @@ use crate::{
 const LOOKS_NEEDED: u32 = 2;
 /// Looks until it is asked again.
 const AGAIN: u32 = 10;
+/// Pods that something is said of.
+const REMEMBERED: usize = 1024;
 
 /// One that is left.
 pub(crate) struct Left {
@@ -31,6 +34,8 @@ pub(crate) struct Left {
     pub(crate) since: Monotonic,
     /// When it was seen last.
     pub(crate) at: Monotonic,
+    /// What is said of it, by whose log.
+    pub(crate) said: Option<Said>,
     looks: u32,
     told: bool,
 }
@@ -39,9 +44,19 @@ pub(crate) struct Left {
 #[derive(Default)]
 pub(crate) struct RootFileSystems {
     left: BTreeMap<u64, Left>,
+    /// By UID: the last complaint that one cannot be unmounted.
+    said: BTreeMap<String, Said>,
 }
 
 impl RootFileSystems {
+    fn listen(&mut self, said: &Said) {
+        if said.complaint == Some(Complaint::RootfsBusy)
+            && (self.said.len() < REMEMBERED || self.said.contains_key(&said.uid))
+        {
+            self.said.insert(said.uid.clone(), said.clone());
+        }
+    }
+
     fn sampled(&mut self, sample: &NodeSample, context: &Context<'_>, steps: &mut Steps) {
         let (tracker, at) = (self.id(), sample.at);
         let mut before = std::mem::take(&mut self.left);
@@ -50,7 +65,9 @@ impl RootFileSystems {
             let known = before.remove(&target_id);
             let (since, looks, told) =
                 known.map_or((at, 0, false), |known| (known.since, known.looks, known.told));
-            let mut left = Left { rootfs: rootfs.clone(), since, at, looks: looks + 1, told };
+            let of_this = |said: &&Said| said.text.contains(rootfs.container.as_str());
+            let said = self.said.get(&rootfs.pod).filter(of_this).cloned();
+            let mut left = Left { rootfs: rootfs.clone(), since, at, said, looks: looks + 1, told };
             if is_tried(context, &left) {
                 // What fails says more.
                 steps.say(told.then_some(Verdict::Over { tracker, target_id, at }));
@@ -103,6 +120,7 @@ impl Tracker for RootFileSystems {
 
     fn take(&mut self, event: &Event, context: &Context<'_>, steps: &mut Steps) {
         match &event.what {
+            What::Said(said) => self.listen(said),
             What::Sample(sample) => self.sampled(sample, context, steps),
             What::Answer { query, answer } => {
                 if let Answer::Holders(Ok(taken)) = &**answer {
@@ -111,6 +129,11 @@ impl Tracker for RootFileSystems {
             }
             _ => {}
         }
+    }
+
+    fn explains(&self, subject: &Subject<'_>, claim: Claim) -> bool {
+        let mut of_pod = self.left.values().filter(|left| left.rootfs.pod == subject.pod);
+        of_pod.any(|left| claim == Claim::Suspicion || left.told)
     }
 }
 

@@ -91,3 +91,32 @@ fn one_that_is_unmounted_in_time_is_never_asked_about() {
     assert!(look(&mut alone, 5, vec![left()]).queries.is_empty(), "another container's");
     assert!(found(look(&mut alone, 7, Vec::new()).verdicts).is_empty());
 }
+
+#[test]
+fn what_the_runtime_says_of_it_is_a_fact_of_its_own() {
+    let said = |text: &str| {
+        let text = format!("failed to cleanup rootfs mount: {text}");
+        What::Said(Box::new(Said {
+            uid: "u".into(),
+            component: Component::Containerd,
+            volume: String::new(),
+            at: jiff::Timestamp::UNIX_EPOCH,
+            retry: None,
+            complaint: Some(Complaint::RootfsBusy),
+            report: None,
+            text,
+            source: "log of containerd (pid 9), /c.log".into(),
+            times: 1,
+        }))
+    };
+    for (text, is_told) in [(POINT, true), ("of another container", false)] {
+        let mut alone = Alone::<RootFileSystems>::new();
+        alone.take(Monotonic(0), said(text));
+        look(&mut alone, 1, vec![left()]);
+        let query = look(&mut alone, 3, vec![left()]).queries.pop().unwrap();
+        let taken = snapshot(vec![holder(How::Cwd, Through::Itself, Some(true))]);
+        let draft = alone.answer(&query, Answer::Holders(Ok(taken))).unwrap();
+        let told = draft.evidence.iter().any(|fact| fact.fact.starts_with("containerd says"));
+        assert_eq!(told, is_told, "{text}");
+    }
+}

@@ -16,6 +16,7 @@ pub(crate) mod pinned_device;
 pub(crate) mod pod_record;
 pub(crate) mod protected;
 pub(crate) mod refused;
+pub(crate) mod runtime_says;
 pub(crate) mod unkillable;
 pub(crate) mod unmounts;
 
@@ -38,6 +39,7 @@ pub(crate) fn all() -> Vec<Box<dyn Tracker>> {
         Box::<file_system::FileSystemErrors>::default(),
         Box::<unkillable::Unkillables>::default(),
         Box::<bulk_delete::BulkDeletes>::default(),
+        Box::<runtime_says::RuntimeSays>::default(),
         Box::<not_attempted::NotAttempted>::default(),
         Box::<orphan::Orphans>::default(),
         Box::<not_empty::NotEmpty>::default(),

@@ -289,6 +289,7 @@ impl NotAttempted {
             deleted: self.deleted.contains(&pod.uid),
             said: said.map(|told| (told.first, &told.said)),
             torn_down: looked.torn_down.map(|told| (told.last, &told.said)),
+            driver_says: self.log.of_driver(pod, volume).map(|told| (told.last, &told.said)),
             no_error_since: looked.no_error_since,
             unheld: match volume.mounts.as_slice() {
                 [mount] => self.held.get(&mount.id).copied().flatten(),

@@ -303,7 +303,8 @@ fn with_driver(change: impl FnOnce(&mut Option<DriverProcess>)) -> VolumeState {
     });
     change(&mut process);
     let (socket, source) = ("/k/plugins/d/csi.sock".into(), "/proc/7/cmdline".into());
-    volume.csi.as_mut().unwrap().driver = Some(DriverState { socket, source, process });
+    volume.csi.as_mut().unwrap().driver =
+        Some(DriverState { socket, source, process, registrar: None });
     volume
 }
 
@@ -316,6 +317,7 @@ fn second(at: i64) -> jiff::Timestamp {
 fn said(at: i64) -> Said {
     Said {
         uid: UID.into(),
+        component: Component::Kubelet,
         volume: "kubernetes.io/csi/d.example^h".into(),
         at: second(at),
         retry: None,
@@ -366,6 +368,16 @@ impl Late {
     }
 
     fn found(self) -> Option<Finding> {
+        let draft = self.draft()?;
+        Some((draft.id(), draft.certainty(), draft.is_settled, draft.not_known()))
+    }
+
+    fn facts(self) -> Vec<String> {
+        let draft = self.draft();
+        draft.into_iter().flat_map(|draft| draft.evidence).map(|fact| fact.fact).collect()
+    }
+
+    fn draft(self) -> Option<Draft> {
         const AT: u64 = 3200;
         let mut played = Played::new();
         let now = |second: u64| Monotonic(second * 1_000_000_000);
@@ -388,10 +400,7 @@ impl Late {
             };
             let verdicts = played.0.take(now(at), What::Sample(Arc::new(sample))).verdicts;
             last = verdicts.into_iter().find_map(|verdict| match verdict {
-                Verdict::Found(draft) => {
-                    let (settled, unknown) = (draft.is_settled, draft.not_known());
-                    Some((draft.id(), draft.certainty(), settled, unknown))
-                }
+                Verdict::Found(draft) => Some(*draft),
                 _ => None,
             });
         }
@@ -436,6 +445,27 @@ fn a_driver_that_answers_with_errors_has_not_forgotten() {
     assert_eq!(first_look(&[3000, 3122]), Some(("csi-driver-error", Certainty::Firm)));
     assert_eq!(first_look(&[3122]), None, "one may be a moment's");
     assert_eq!(first_look(&[1000, 1122]), None, "an attempt since met something else");
+}
+
+/// The driver's own log explains, and decides nothing: other pods may use the same volume.
+#[test]
+fn what_a_driver_says_is_evidence_and_no_complaint_of_kubelets() {
+    let says = |at| Said {
+        component: Component::CsiDriver,
+        source: "log of csi-driver (pid 77), /var/log/pods/x".into(),
+        text: "GRPC error: rpc error: code = NotFound desc = volume h".into(),
+        ..complains(Complaint::DriverError, at)
+    };
+    let late = || Late::of(with_driver(as_it_is));
+    assert_eq!(late().said([3000, 3122].map(says)).cause(), None);
+    let both = [
+        says(3120),
+        complains(Complaint::DriverError, 3000),
+        complains(Complaint::DriverError, 3122),
+    ];
+    assert_eq!(late().said(both.clone()).cause(), Some(("csi-driver-error", Certainty::Firm)));
+    let facts = late().said(both).facts();
+    assert!(facts.iter().any(|fact| fact.starts_with("the CSI driver said at ")), "{facts:?}");
 }
 
 #[test]

@@ -18,7 +18,7 @@ use crate::{
         time::Monotonic,
     },
     rules::unkillable,
-    tracker::{Context, Steps, Tracker, TrackerId},
+    tracker::{Claim, Context, Steps, Subject, Tracker, TrackerId},
     trackers::is_clean_up,
     verdict::Verdict,
 };
@@ -222,6 +222,11 @@ impl Tracker for Unkillables {
             What::Sample(sample) => self.sampled(sample, steps),
             _ => {}
         }
+    }
+
+    fn explains(&self, subject: &Subject<'_>, claim: Claim) -> bool {
+        let followed = self.followed.get(subject.pod);
+        followed.is_some_and(|followed| claim == Claim::Suspicion || followed.told.is_some())
     }
 
     fn dropped(&self) -> u64 {

@@ -93,7 +93,7 @@ fn list(out: &mut String, title: &str, items: impl Iterator<Item = String>, styl
 mod tests {
     use super::*;
     use crate::{
-        model::{diagnosis::PodStage, path::safe},
+        model::{diagnosis::PodStage, identity::Component, path::safe},
         present::sample,
     };
 
@@ -130,6 +130,7 @@ mod tests {
         let mut answer = answer(Vec::new(), false);
         answer.said = vec![Said {
             uid: "u".into(),
+            component: Component::Kubelet,
             volume: String::new(),
             at: sample::time(9),
             retry: Some(sample::time(70)),

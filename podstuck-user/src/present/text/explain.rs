@@ -93,9 +93,9 @@ mod tests {
 
     #[test]
     fn what_it_does_not_recognise_is_said_so() {
-        let cause = catalogue::find("dstate-process").unwrap();
+        let cause = catalogue::find("cni-teardown-failed").unwrap();
         let text = explain(cause, Style { color: false, width: 400 });
-        assert!(text.contains("apparmor-signal-denied (AppArmor refuses"), "{text}");
+        assert!(text.contains("netns-busy (the mount of a sandbox's"), "{text}");
     }
 
     #[test]

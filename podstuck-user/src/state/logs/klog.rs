@@ -10,6 +10,7 @@ use jiff::{SignedDuration, Timestamp, ToSpan, civil::DateTime, tz::TimeZone};
 use nix::errno::Errno;
 use regex::Regex;
 
+use super::{fixed, go_text::quoted};
 use crate::{
     identity::uid::is_pod_uid,
     model::{
@@ -61,7 +62,7 @@ static TORN_DOWN: LazyLock<Regex> = LazyLock::new(|| {
 /// Structured lines write the pod first, and quote what others may choose.
 static POD: LazyLock<Regex> = LazyLock::new(|| {
     fixed(
-        r#"^"[^"\\]*" pod="([a-z0-9-]+)/([a-z0-9.-]+)" (?:podUID="([0-9a-f-]+)"|event=\{"ID":"([0-9a-f-]+)")"#,
+        r#"^"[^"\\]*" pod="([a-z0-9-]+)/([a-z0-9.-]+)" (?:podUID="?([0-9a-f-]+)|event=&?\{"?ID"?:"?([0-9a-f-]+))"#,
     )
 });
 /// Older ones (`format.Pod`) say `NAME_NAMESPACE(UID)`.
@@ -71,7 +72,7 @@ static OLD_POD: LazyLock<Regex> = LazyLock::new(|| {
 /// A container has ended: what follows the pod is written by kubelet.
 static DIED: LazyLock<Regex> = LazyLock::new(|| {
     fixed(
-        r#"^(?:"SyncLoop \(PLEG\): event for pod" pod="[^"\\]*" event=\{"ID":"[0-9a-f-]+",?"?|SyncLoop \(PLEG\): "[^"\\]*", event: &pleg\.PodLifecycleEvent\{ID:"[0-9a-f-]+", )"?Type"?:"ContainerDied""#,
+        r#"^(?:"SyncLoop \(PLEG\): event for pod" pod="[^"\\]*" event=&?\{"?ID"?:"?[0-9a-f-]+"?[, ]|SyncLoop \(PLEG\): "[^"\\]*", event: &pleg\.PodLifecycleEvent\{ID:"[0-9a-f-]+", )"?Type"?:"?ContainerDied"?"#,
     )
 });
 static OLD_DIED: LazyLock<Regex> = LazyLock::new(|| {
@@ -102,10 +103,17 @@ static OF_CSI: LazyLock<Regex> = LazyLock::new(|| {
     ))
 });
 
-fn fixed(pattern: &str) -> Regex {
-    // A pattern that is no pattern does not pass the tests of this file.
-    #[expect(clippy::expect_used, reason = "constant, and tested")]
-    Regex::new(pattern).expect("a constant pattern")
+/// A JSON Web Token; what follows `Bearer`; the value of what is called a password or a secret.
+static SECRET: LazyLock<Regex> = LazyLock::new(|| {
+    fixed(concat!(
+        r"(\b)eyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)+|(\bBearer )[A-Za-z0-9._~+/=-]{8,}",
+        r#"|((?i:password|passwd|secret|secret_?key|token)\\?"?[=:]\\?"?)[^\s",}\\]{8,}"#
+    ))
+});
+
+/// What an entry says, without its header.
+pub(super) fn message(text: &str) -> Option<&str> {
+    text.get(HEADER.find(text)?.end()..)
 }
 
 /// What an entry says; `None` for nothing of interest. `now` tells the year.
@@ -143,8 +151,7 @@ pub(super) fn parse(text: &str, now: Timestamp) -> Option<Entry> {
     let before = found[4].parse::<SignedDuration>().ok();
     let by_retry = retry.zip(before).and_then(|(retry, before)| retry.checked_sub(before).ok());
     let at = by_retry.or_else(written)?;
-    let end = error.floor_char_boundary(ERROR_MAX);
-    let error = error[..end].to_owned();
+    let error = cut(&error).to_owned();
     let known = is_pod_uid(uid.as_bytes());
     known.then_some(Entry::Failed(Failed { uid, volume, at, retry, error }))
 }
@@ -176,9 +183,9 @@ fn time(month: &str, day: &str, clock: &str, now: Timestamp) -> Option<Timestamp
 
 /// Older kubelets wrote the error as Go quotes a string.
 fn unquoted(text: &str) -> String {
-    let quoted = text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
-    let read = quoted.and_then(|_| serde_json::from_str::<String>(text).ok());
-    read.unwrap_or_else(|| text.to_owned())
+    quoted(text)
+        .filter(|(_, rest)| rest.is_empty())
+        .map_or_else(|| text.to_owned(), |found| found.0)
 }
 
 /// The call that an error names, as Go writes a `PathError` and umount(8) its complaint.
@@ -242,9 +249,17 @@ pub(super) fn words(report: Report) -> &'static str {
     }
 }
 
-/// An error as it may be shown.
+/// As much of an error as is kept.
+pub(super) fn cut(error: &str) -> &str {
+    error.get(..error.floor_char_boundary(ERROR_MAX)).unwrap_or_default()
+}
+
+/// An error as it may be shown: whatever a program writes into its log, no token of a service account and
+/// no password goes on from here.
 pub(super) fn shown(error: &str) -> String {
-    safe(error.trim_end().replace('\n', " ").as_bytes()).into_owned()
+    let text = error.trim_end().replace('\n', " ");
+    let text = SECRET.replace_all(&text, "$1$2$3(not shown)");
+    safe(text.as_bytes()).into_owned()
 }
 
 #[cfg(test)]

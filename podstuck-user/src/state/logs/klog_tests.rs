@@ -32,11 +32,16 @@ fn pods_are_named_in_the_lines_of_new_and_old_kubelets() {
          pod=\"shop/cart-0\" event={{\"ID\":\"{UID}\",\"Type\":\"ContainerDied\"}}"
     );
     assert_eq!(parse(&event.replace("Died", "Started"), now()), named("shop", "cart-0"));
+    let of_go = format!(
+        "I0301 10:00:00.000001    77 kubelet.go:2124] \"SyncLoop (PLEG): event for pod\" \
+         pod=\"shop/cart-0\" event=&{{ID:{UID} Type:ContainerDied Data:1f0c}}"
+    );
     let ended = |text: &str| match parse(text, now()) {
         Some(Entry::Named { ended, .. }) => ended.is_some(),
         other => panic!("{other:?}"),
     };
-    assert!(ended(&event) && !ended(&killing));
+    assert!(ended(&event) && ended(&of_go) && !ended(&killing));
+    assert_eq!(parse(&killing.replace(&format!("\"{UID}\""), UID), now()), named("shop", "cart-0"));
     let event = format!(
         "I0301 10:00:00.000001    77 kubelet.go:1898] SyncLoop (PLEG): \"cart-0_shop({UID})\", event: \
          &pleg.PodLifecycleEvent{{ID:\"{UID}\", Type:\"ContainerDied\", Data:\"1f0c\"}}"
@@ -173,4 +178,22 @@ fn a_year_is_the_last_that_fits() {
 fn an_entry_begins_with_a_header() {
     assert!(begins("E0301 10:00:00.000001    7 x.go:1] y"));
     assert!(!begins("Output: umount: /k/data: target is busy."));
+}
+
+#[test]
+fn no_token_is_shown() {
+    let token = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJ4In0.c2lnbmF0dXJl";
+    for (text, shows) in [
+        (format!("tokens {token} end"), "tokens (not shown) end"),
+        ("Authorization: Bearer abcdefgh12345678".into(), "Authorization: Bearer (not shown)"),
+        (
+            "{\"password\":\"hunter2hunter2\",\"a\":1}".into(),
+            "{\"password\":\"(not shown)\",\"a\":1}",
+        ),
+        ("mount -o password=hunter2hunter2,ro /v".into(), "mount -o password=(not shown),ro /v"),
+        ("its token: Unauthorized".into(), "its token: Unauthorized"),
+        ("unlinkat /k/secret/token-x: busy".into(), "unlinkat /k/secret/token-x: busy"),
+    ] {
+        assert_eq!(shown(&text), shows);
+    }
 }

@@ -1,38 +1,70 @@
-//! What kubelet says in its log, by which a late arrival learns what it has missed: pods' names after
-//! their directories of logs are gone, and the attempts of the last hour with their errors.
+//! What the node's components say in their logs, by which a late arrival learns what it has missed: pods'
+//! names after their directories of logs are gone, the attempts of the last hour with their errors, and what
+//! no call shows.
 //!
-//! The log is where the process's standard error goes: a file, or the journal.
+//! A log is where the process's standard error goes: a file, or the journal.
 
+mod complaints;
+mod container_log;
+mod driver;
+mod entries;
+mod go_text;
+mod kernel;
 mod klog;
+mod klog_runtime;
 mod place;
+mod pod_ids;
 mod read;
+mod read_driver;
+mod read_runtime;
+mod runtime;
 
-use std::path::PathBuf;
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
 use jiff::Timestamp;
 use podstuck_common::record::Caller;
+use regex::Regex;
 use serde::{Deserialize, Serialize};
 
 use super::{helper::ask_in_parts, namespaces, thread};
 use crate::{
-    identity::{on_host, roots::running_kubelets},
-    model::said::{Heard, NamedCall, Said},
+    identity::{on_host, roots::running_kubelets, runtimes::running_runtimes},
+    model::{
+        identity::Component,
+        said::{Heard, NamedCall, Said},
+    },
     proc,
     query::NoAnswer,
 };
+pub(crate) use driver::VolumeNames;
+pub(in crate::state) use kernel::ReadKernelLog;
 pub(in crate::state) use read::ReadLog;
+pub(in crate::state) use read_driver::ReadDriverLog;
+pub(in crate::state) use read_runtime::ReadRuntimeLog;
 
 /// What the logs of this node say.
 #[derive(Debug, Default)]
 pub(crate) struct Logs {
     /// Pods by name.
     pub(crate) pods: Vec<NamedPod>,
-    /// Attempts and what else is reported, the oldest first.
+    /// Attempts and what else is reported, the oldest first of each log.
     pub(crate) attempts: Vec<Attempt>,
-    /// From when on they were read.
+    /// From when on kubelet's were read.
     pub(crate) heard: Vec<Heard>,
-    /// Each log; an error says why it could not be read.
-    pub(crate) places: Vec<Result<String, String>>,
+    /// Each log.
+    pub(crate) places: Vec<Place>,
+}
+
+/// A log.
+#[derive(Debug)]
+pub(crate) struct Place {
+    /// Who writes it; the kernel is none of them.
+    pub(crate) component: Component,
+    /// Which it is; an error says why it could not be read.
+    pub(crate) read: Result<String, String>,
 }
 
 /// A pod that a log names.
@@ -46,7 +78,7 @@ pub(crate) struct NamedPod {
 /// An attempt, or another report, and the process that says so.
 #[derive(Clone, Debug)]
 pub(crate) struct Attempt {
-    /// The kubelet that wrote it. Its attempts are those of the process that runs now, or of one before.
+    /// Who wrote it. Its attempts are those of the process that runs now, or of one before.
     pub(crate) pid: u32,
     pub(crate) caller: Caller,
     pub(crate) said: Said,
@@ -54,27 +86,105 @@ pub(crate) struct Attempt {
     pub(crate) call: Option<NamedCall>,
 }
 
-/// Reads the logs of all kubelets of the node. Takes two seconds for each that does not answer.
-pub(crate) fn read(host_root: &std::path::Path) -> Logs {
+/// Reads the logs of all kubelets and runtimes of the node. Takes two seconds for each that does not answer.
+pub(crate) fn read(host_root: &Path) -> Logs {
     let mut logs = Logs::default();
-    for pid in running_kubelets(&on_host(host_root, "/proc".as_ref())) {
+    let proc = on_host(host_root, "/proc".as_ref());
+    // What containers are whose, kubelet says to those who only name containers.
+    let mut known = Vec::new();
+    for pid in running_kubelets(&proc) {
+        logs.read_kubelets(host_root, pid, &mut known);
+    }
+    let mut seen = BTreeSet::new();
+    for (pid, component) in running_runtimes(&proc) {
+        logs.read_runtimes(host_root, (pid, component), &known, &mut seen);
+    }
+    logs.read_kernels(host_root);
+    logs
+}
+
+impl Logs {
+    fn read_kubelets(&mut self, host_root: &Path, pid: u32, known: &mut Vec<(String, String)>) {
         let caller = caller(pid);
         let question = ReadLog { host_root: PathBuf::from(host_root), pid, now: Timestamp::now() };
-        let place = ask_in_parts(question, |part| match part {
-            read::Part::Pods(pods) => logs.pods.extend(pods),
-            read::Part::Heard(heard) => logs.heard.push(heard),
+        let answer = ask_in_parts(question, |part| match part {
+            read::Part::Pods(pods) => self.pods.extend(pods),
+            read::Part::Containers(ids) => known.extend(ids),
+            read::Part::Heard(heard) => self.heard.push(heard),
             read::Part::Attempts(attempts) => {
                 let whole = |(said, call)| Attempt { pid, caller, said, call };
-                logs.attempts.extend(attempts.into_iter().map(whole));
+                self.attempts.extend(attempts.into_iter().map(whole));
             }
         });
-        logs.places.push(
-            place.map_err(|failure| {
-                format!("log of kubelet (pid {pid}): {}", NoAnswer::from(failure))
-            }),
-        );
+        self.note(Component::Kubelet, pid, answer.map_err(NoAnswer::from));
     }
-    logs
+
+    fn read_kernels(&mut self, host_root: &Path) {
+        let answer = ask_in_parts(ReadKernelLog { host_root: host_root.into() }, |said| {
+            let (pid, caller) = (0, Caller::default());
+            let whole = |said| Attempt { pid, caller, said, call: None };
+            self.attempts.extend(said.into_iter().map(whole));
+        });
+        let why = |why: NoAnswer| format!("log of the kernel: {why}");
+        let read = answer.map_err(NoAnswer::from).map_err(why);
+        self.places.push(Place { component: Component::Other, read });
+    }
+
+    /// `seen` are the logs that were read: two daemons of one service write to the same.
+    fn read_runtimes(
+        &mut self,
+        host_root: &Path,
+        (pid, component): (u32, Component),
+        known: &[(String, String)],
+        seen: &mut BTreeSet<String>,
+    ) {
+        let caller = caller(pid);
+        let (host_root, known) = (PathBuf::from(host_root), known.to_vec());
+        let question = ReadRuntimeLog { host_root, pid, component, known };
+        let answer = ask_in_parts(question, |part| {
+            if seen.insert(part.place) {
+                let whole = |said| Attempt { pid, caller, said, call: None };
+                self.attempts.extend(part.said.into_iter().map(whole));
+            }
+        });
+        self.note(component, pid, answer.map_err(NoAnswer::from));
+    }
+
+    fn note(&mut self, component: Component, pid: u32, answer: Result<String, NoAnswer>) {
+        let read = answer.map_err(|why| format!("log of {} (pid {pid}): {why}", component.name()));
+        self.places.push(Place { component, read });
+    }
+}
+
+/// The driver of a pod's volume, and where its log may be.
+#[derive(Clone, Debug)]
+pub(crate) struct DriverLog {
+    pub(crate) host_root: PathBuf,
+    /// Where pods' logs are.
+    pub(crate) log_dirs: Vec<PathBuf>,
+    /// Its process, or its registrar's.
+    pub(crate) pid: u32,
+    /// UID of the pod.
+    pub(crate) uid: String,
+    /// The volume, as kubelet calls it.
+    pub(crate) volume: String,
+    pub(crate) names: VolumeNames,
+}
+
+/// Reads what a driver complains of about one volume. Takes two seconds where nobody answers.
+pub(crate) fn read_driver(log: DriverLog) -> (Vec<Said>, Result<Vec<String>, String>) {
+    let DriverLog { host_root, log_dirs, pid, uid, volume, names } = log;
+    let now = Timestamp::now();
+    let question = ReadDriverLog { host_root, log_dirs, pid, uid, volume, names, now };
+    let mut found = Vec::new();
+    let answer = ask_in_parts(question, |said: Vec<Said>| found.extend(said));
+    let why = |why: NoAnswer| format!("log of csi-driver (pid {pid}): {why}");
+    (found, answer.map_err(NoAnswer::from).map_err(why))
+}
+
+/// A log, for people.
+fn source(component: Component, pid: u32, place: &str) -> String {
+    format!("log of {} (pid {pid}), {place}", component.name())
 }
 
 /// As the probes would describe it.
@@ -82,4 +192,10 @@ fn caller(pid: u32) -> Caller {
     let comm = thread::name(&proc::comm(format!("/proc/{pid}").as_ref()));
     let mnt_ns = namespaces::of_process(pid).unwrap_or_default();
     Caller { comm, mnt_ns, ..Caller::default() }
+}
+
+fn fixed(pattern: &str) -> Regex {
+    // A pattern that is no pattern does not pass the tests of the file that it stands in.
+    #[expect(clippy::expect_used, reason = "constant, and tested")]
+    Regex::new(pattern).expect("a constant pattern")
 }

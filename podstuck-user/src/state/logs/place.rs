@@ -1,10 +1,11 @@
 //! Where a process's standard error goes.
 
 use std::{
+    ffi::OsStr,
     fs::{self, File},
     io::{Read, Seek, SeekFrom},
-    os::unix::fs::FileTypeExt,
-    path::Path,
+    os::unix::{ffi::OsStrExt, fs::FileTypeExt},
+    path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
@@ -45,7 +46,27 @@ pub(super) fn of_process(host_root: &Path, pid: u32) -> Result<Place> {
     if link == Path::new("/dev/null") {
         bail!("its standard error is /dev/null");
     }
+    if kind.is_fifo()
+        && let Some(log) = beside_its_root(&process).map(|log| on_host(host_root, &log))
+        && log.is_file()
+    {
+        return of_file(&log);
+    }
     bail!("its standard error is {}, which cannot be read again", safe_path(&link))
+}
+
+/// k3s and its like hand their containerd a pipe, and write what comes out to a file
+/// (pkg/containerd, `cfg.Containerd.Log`).
+fn beside_its_root(process: &Path) -> Option<PathBuf> {
+    let words = fs::read(process.join("cmdline")).ok()?;
+    let mut words = words.split(|byte| *byte == 0).skip_while(|word| *word != b"--root");
+    let root = Path::new(OsStr::from_bytes(words.nth(1)?));
+    root.is_absolute().then(|| root.join("containerd.log"))
+}
+
+/// The log that is this file.
+pub(super) fn of_file(log: &Path) -> Result<Place> {
+    file(log, log)
 }
 
 fn file(descriptor: &Path, link: &Path) -> Result<Place> {
@@ -115,5 +136,27 @@ mod tests {
         assert!(error.contains("/dev/null"), "{error}");
         let error = read(&mut spawn(Stdio::piped())).err().unwrap().to_string();
         assert!(error.contains("pipe:"), "{error}");
+    }
+
+    #[test]
+    fn a_log_that_somebody_else_writes_is_found_beside_the_root() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::write(root.path().join("containerd.log"), "said").unwrap();
+        let mut child = Command::new("sh")
+            .args(["-c", "echo; read line", "containerd", "--root"])
+            .arg(root.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // Before it says something, its command line may not be there yet.
+        child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        let place = of_process(Path::new("/"), child.id());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let mut text = String::new();
+        place.unwrap().text.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "said");
     }
 }

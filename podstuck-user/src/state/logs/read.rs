@@ -11,18 +11,24 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    NamedPod,
+    NamedPod, complaints,
     klog::{self, Entry, Failed},
-    place,
+    klog_runtime, place,
+    pod_ids::PodIds,
 };
 use crate::{
-    model::said::{Heard, NamedCall, Report, Said},
+    model::{
+        identity::Component,
+        said::{Heard, NamedCall, Report, Said},
+    },
     state::helper::{Question, Teller},
 };
 
 /// Attempts and reports that are told, the last ones: several of each of many pods. A pod that goes in
 /// good health has one of each volume and container.
 const ATTEMPTS: usize = 2048;
+/// Complaints of the runtime that are told, the last ones: a plugin that fails fails for every pod.
+const OF_RUNTIME: usize = 1024;
 /// Pods that are told.
 const PODS: usize = 4096;
 /// Longest entry that is read as one.
@@ -40,6 +46,8 @@ pub(in crate::state) struct ReadLog {
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::state) enum Part {
     Pods(Vec<NamedPod>),
+    /// Ids of containers and sandboxes, and the UID of their pod.
+    Containers(Vec<(String, String)>),
     /// What is said, and the call that it names.
     Attempts(Vec<(Said, Option<NamedCall>)>),
     /// From when on.
@@ -57,7 +65,9 @@ impl Question for ReadLog {
         let source = format!("log of kubelet (pid {}), {}", self.pid, place.name);
         let found = search(place.text, self.now).with_context(|| place.name.clone())?;
         tell.part(&Part::Pods(found.pods.into_iter().collect()))?;
-        let attempts = found.attempts.into_iter().map(|entry| attempt(&source, entry));
+        tell.part(&Part::Containers(found.ids.into_known()))?;
+        let attempts = found.attempts.into_iter().chain(found.of_runtime);
+        let attempts = attempts.map(|entry| attempt(&source, entry));
         tell.part(&Part::Attempts(attempts.collect()))?;
         if let Some(since) = found.since {
             tell.part(&Part::Heard(Heard { source: source.clone(), since, until: self.now }))?;
@@ -69,7 +79,9 @@ impl Question for ReadLog {
 #[derive(Default)]
 struct Found {
     pods: HashSet<NamedPod>,
+    ids: PodIds,
     attempts: VecDeque<Told>,
+    of_runtime: VecDeque<Told>,
     /// All attempts since then are known.
     since: Option<Timestamp>,
 }
@@ -78,45 +90,47 @@ struct Found {
 enum Told {
     Failed(Failed),
     Reported { uid: String, volume: String, at: Timestamp, report: Report },
+    OfRuntime { uid: String, at: Timestamp, error: String },
 }
 
 impl Told {
     fn at(&self) -> Timestamp {
         match self {
             Self::Failed(failed) => failed.at,
-            Self::Reported { at, .. } => *at,
+            Self::Reported { at, .. } | Self::OfRuntime { at, .. } => *at,
         }
     }
 }
 
 fn attempt(source: &str, told: Told) -> (Said, Option<NamedCall>) {
-    let failed = match told {
-        Told::Failed(failed) => failed,
-        Told::Reported { uid, volume, at, report } => {
-            let (text, volume) = (klog::words(report).into(), klog::shown(&volume));
-            let (report, source) = (Some(report), source.into());
-            let (retry, complaint, times) = (None, None, 1);
-            return (Said { uid, volume, at, retry, complaint, report, text, source, times }, None);
-        }
+    let said = |uid: String, at, text: &str| Said {
+        uid,
+        component: Component::Kubelet,
+        volume: String::new(),
+        at,
+        retry: None,
+        complaint: None,
+        report: None,
+        text: klog::shown(text),
+        source: source.into(),
+        times: 1,
     };
-    let Failed { uid, volume, at, retry, error } = failed;
-    let call = klog::named_call(&error);
-    let complaint = klog::complaint(&error);
-    let text = klog::shown(&error);
-    (
-        Said {
-            uid,
-            volume: klog::shown(&volume),
-            at,
-            retry,
-            complaint,
-            report: None,
-            text,
-            source: source.into(),
-            times: 1,
-        },
-        call,
-    )
+    match told {
+        Told::Failed(Failed { uid, volume, at, retry, error }) => {
+            let complaint = klog::complaint(&error);
+            let volume = klog::shown(&volume);
+            (Said { volume, retry, complaint, ..said(uid, at, &error) }, klog::named_call(&error))
+        }
+        Told::Reported { uid, volume, at, report } => {
+            let text = klog::words(report);
+            let (report, volume) = (Some(report), klog::shown(&volume));
+            (Said { report, volume, ..said(uid, at, text) }, None)
+        }
+        Told::OfRuntime { uid, at, error } => {
+            let complaint = complaints::of_runtime(&error);
+            (Said { complaint, ..said(uid, at, klog::cut(&error)) }, None)
+        }
+    }
 }
 
 fn search(text: impl Read, now: Timestamp) -> Result<Found> {
@@ -141,7 +155,10 @@ fn search(text: impl Read, now: Timestamp) -> Result<Found> {
 }
 
 fn take(found: &mut Found, entry: &str, now: Timestamp) {
-    let told = match klog::parse(entry.trim_end(), now) {
+    let entry = entry.trim_end();
+    let Some(message) = klog::message(entry) else { return };
+    found.ids.listen_to_kubelet(message);
+    let told = match klog::parse(entry, now) {
         Some(Entry::Named { namespace, name, uid, ended }) => {
             let ended = ended.map(|at| {
                 let (uid, volume) = (uid.clone(), String::new());
@@ -156,7 +173,14 @@ fn take(found: &mut Found, entry: &str, now: Timestamp) {
         Some(Entry::TornDown { uid, volume, at }) => {
             Some(Told::Reported { uid, volume, at, report: Report::TornDown })
         }
-        None => None,
+        None => {
+            let complaint = klog_runtime::of_runtime(message).zip(klog::written(entry, now));
+            let Some(((uid, error), at)) = complaint else { return };
+            if found.of_runtime.len() >= OF_RUNTIME {
+                found.of_runtime.pop_front();
+            }
+            return found.of_runtime.push_back(Told::OfRuntime { uid, at, error });
+        }
     };
     let Some(told) = told else { return };
     if found.attempts.len() >= ATTEMPTS

@@ -74,7 +74,7 @@ impl Drivers {
             None => {
                 let source = format!("/proc/{registrar}/cmdline");
                 let (socket, process) = (registration.to_owned(), Some(process(registrar)?));
-                return Some(DriverState { socket, source, process });
+                return Some(DriverState { socket, source, process, registrar: Some(registrar) });
             }
         };
         let found = self.listeners(sight, view, &socket, &mounted.point)?;
@@ -82,7 +82,7 @@ impl Drivers {
             Some(pid) => Some(process(*pid)?),
             None => None,
         };
-        Some(DriverState { socket, source, process })
+        Some(DriverState { socket, source, process, registrar: Some(registrar) })
     }
 
     /// Who listens on a path as kubelet sees it; `None` when one of those that may cannot be told apart.

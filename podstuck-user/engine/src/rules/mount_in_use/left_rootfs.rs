@@ -50,6 +50,11 @@ pub(crate) fn draft(context: &Context<'_>, left: &Left, taken: &Snapshot) -> Opt
         format!("its root file system is still mounted at {}", safe_path(point)),
         Source::mountinfo(&rootfs.mount.source),
     );
+    if let Some(said) = &left.said {
+        let who = said.component.name();
+        let text = format!("{who} says, last at {:.0}: {}", said.at, said.text);
+        draft.fact_since(text, Source::Log(said.source.clone()), context.when(said.at));
+    }
     for holder in found.iter().take(TOLD) {
         draft.fact(describe(holder), Source::proc(&holder.source));
     }

@@ -1,4 +1,4 @@
-//! What kubelet's log says of volumes that are to be torn down.
+//! What kubelet's log says of volumes that are to be torn down, and the log of a CSI driver.
 
 use std::time::Duration;
 
@@ -6,6 +6,7 @@ use crate::{
     backoff,
     bounded::Bounded,
     model::{
+        identity::Component,
         node::{PodState, VolumeData, VolumeState},
         said::{Complaint, Heard, Report, Said},
         time::Monotonic,
@@ -27,6 +28,8 @@ pub(super) struct KubeletsLog {
     ended: Bounded<String, (Monotonic, String)>,
     /// By UID and volume: the last error of any kind.
     errors: Bounded<(String, String), Monotonic>,
+    /// By UID and volume: what its driver complained of last.
+    drivers: Bounded<(String, String), Told>,
     /// By log: from when on it was read.
     heard: Vec<(String, Monotonic)>,
 }
@@ -47,6 +50,7 @@ impl Default for KubeletsLog {
             torn_down: Bounded::new(REMEMBERED),
             ended: Bounded::new(REMEMBERED),
             errors: Bounded::new(REMEMBERED),
+            drivers: Bounded::new(REMEMBERED),
             heard: Vec::new(),
         }
     }
@@ -59,6 +63,10 @@ impl KubeletsLog {
         let told = || Told { first: at, last: at, lines: 0, said: said.clone() };
         let (uid, volume) = (said.uid.clone(), said.volume.clone());
         let told = match (said.report, said.complaint) {
+            _ if said.component == Component::CsiDriver => {
+                self.drivers.or_insert_with((uid, volume), told)
+            }
+            _ if !said.is_kubelets_of_a_volume() => return,
             (Some(Report::ContainerEnded), _) => {
                 let ended = self.ended.or_insert_with(uid, || (at, said.source.clone()));
                 ended.0 = ended.0.max(at);
@@ -76,7 +84,7 @@ impl KubeletsLog {
             }
         };
         told.first = told.first.min(at);
-        told.lines += 1;
+        told.lines += said.times;
         if at >= told.last {
             (told.last, told.said) = (at, said.clone());
         }
@@ -114,6 +122,11 @@ impl KubeletsLog {
         (Some(&told.last) >= self.errors.get(&key)).then_some(told)
     }
 
+    /// What the volume's driver complained of last.
+    pub(super) fn of_driver(&self, pod: &PodState, volume: &VolumeState) -> Option<&Told> {
+        self.drivers.get(&(pod.uid.clone(), unique_name(volume)))
+    }
+
     /// When the pod's last container ended, by which log.
     pub(super) fn ended(&self, pod: &PodState) -> Option<(Monotonic, &str)> {
         self.ended.get(&pod.uid).map(|(at, log)| (*at, log.as_str()))
@@ -133,7 +146,7 @@ impl KubeletsLog {
     }
 
     pub(super) fn dropped(&self) -> u64 {
-        let of_volumes = self.torn_down.dropped() + self.errors.dropped();
+        let of_volumes = self.torn_down.dropped() + self.errors.dropped() + self.drivers.dropped();
         of_volumes + self.complaints.dropped() + self.ended.dropped()
     }
 }

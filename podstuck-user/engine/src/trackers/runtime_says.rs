@@ -1,0 +1,242 @@
+//! Pods that a runtime cannot end, by what it says in its log, or kubelet in its own. No call shows that: a
+//! plugin fails, a signal is refused, a shim is gone, or there is no answer.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use podstuck_common::{component::name_hash, record::reason};
+
+use crate::{
+    backoff,
+    bounded::Bounded,
+    event::{Event, What},
+    model::{
+        evidence::Certainty,
+        identity::TargetKind,
+        node::{NodeSample, PodGroup, PodState, Task},
+        said::{Complaint, Report, Said},
+        time::Monotonic,
+    },
+    rules::runtime_says,
+    tracker::{Claim, Context, Steps, Subject, Tracker, TrackerId},
+    trackers::is_clean_up,
+    verdict::Verdict,
+};
+
+/// Complaints and pods remembered.
+const REMEMBERED: usize = 4096;
+/// kubelet waits for two minutes for the runtime, twice, and then tries again soon. What was not said for
+/// longer was cured.
+const FRESH: Duration = backoff::CAP.saturating_mul(3);
+/// Length of a container's id.
+const CONTAINER_ID: usize = 64;
+/// What tells why, before what tells only that.
+const ORDER: [Complaint; 5] = [
+    Complaint::SignalDenied,
+    Complaint::NetworkTeardown,
+    Complaint::StateLost,
+    Complaint::ContainerStays,
+    Complaint::NoAnswer,
+];
+
+/// A complaint, said for the first and the last time.
+pub(crate) struct Told {
+    pub(crate) first: Monotonic,
+    pub(crate) last: Monotonic,
+    /// By so many lines.
+    pub(crate) lines: u64,
+    pub(crate) said: Said,
+    /// When it was read that it is said.
+    read: Monotonic,
+}
+
+/// A pod that something is said of.
+pub(crate) struct Suspect<'a> {
+    pub(crate) pod: &'a PodState,
+    pub(crate) complaint: Complaint,
+    pub(crate) told: &'a Told,
+    /// The same of no pod in particular.
+    pub(crate) of_node: Option<&'a Told>,
+    pub(crate) sample: &'a NodeSample,
+}
+
+impl Suspect<'_> {
+    /// The container that is complained of: errors name first what was asked for, and last what failed.
+    pub(crate) fn container(&self) -> Option<&str> {
+        let is_hex = |c: char| matches!(c, '0'..='9' | 'a'..='f');
+        self.told.said.text.rsplit(|c| !is_hex(c)).find(|part| part.len() == CONTAINER_ID)
+    }
+
+    /// What is in the pod's control groups, if they were looked at.
+    pub(crate) fn group(&self) -> Option<&PodGroup> {
+        self.sample.cgroups.iter().find(|group| group.uid == self.pod.uid)
+    }
+
+    /// Whether no process of the container is left, or else of the pod. The sandbox's own stays until all
+    /// others have ended.
+    pub(crate) fn has_ended(&self) -> Option<bool> {
+        if let (Some(id), Some(group)) = (self.container(), self.group()) {
+            let of_container = |task: &Task| task.group.to_string_lossy().contains(id);
+            return Some(!group.tasks.iter().any(of_container));
+        }
+        self.pod.populated.map(|populated| !populated)
+    }
+}
+
+/// All that is said.
+pub(crate) struct RuntimeSays {
+    /// By UID, which is empty for the node.
+    complaints: Bounded<(String, Complaint), Told>,
+    /// By UID: when a volume was torn down last, or it was tried. The sandbox was stopped before.
+    torn_down: Bounded<String, Monotonic>,
+    /// By UID: when a container ended last.
+    ended: Bounded<String, Monotonic>,
+    /// By UID: the target under which it was told, and whether it is likely.
+    found: BTreeMap<String, (u64, bool)>,
+}
+
+impl Default for RuntimeSays {
+    fn default() -> Self {
+        Self {
+            complaints: Bounded::new(REMEMBERED),
+            torn_down: Bounded::new(REMEMBERED),
+            ended: Bounded::new(REMEMBERED),
+            found: BTreeMap::new(),
+        }
+    }
+}
+
+impl RuntimeSays {
+    fn listen(&mut self, context: &Context<'_>, said: &Said) {
+        let at = context.when(said.at);
+        // Also by an attempt that failed: kubelet makes none before.
+        if said.is_kubelets_of_a_volume() && said.report != Some(Report::ContainerEnded) {
+            self.came_on(&said.uid, at);
+        }
+        if said.report == Some(Report::ContainerEnded) {
+            let last = self.ended.or_insert_with(said.uid.clone(), || at);
+            *last = at.max(*last);
+        }
+        let Some(complaint) = said.complaint.filter(|complaint| ORDER.contains(complaint)) else {
+            return;
+        };
+        let new = || Told { first: at, last: at, lines: 0, said: said.clone(), read: context.now };
+        let told = self.complaints.or_insert_with((said.uid.clone(), complaint), new);
+        told.first = told.first.min(at);
+        told.lines += said.times;
+        told.read = context.now;
+        if at >= told.last {
+            (told.last, told.said) = (at, said.clone());
+        }
+    }
+
+    fn came_on(&mut self, uid: &str, at: Monotonic) {
+        let last = self.torn_down.or_insert_with(uid.to_owned(), || at);
+        *last = at.max(*last);
+    }
+
+    fn sampled(&mut self, context: &Context<'_>, sample: &NodeSample, steps: &mut Steps) {
+        let mut before = std::mem::take(&mut self.found);
+        for pod in &sample.pods {
+            let Some((complaint, told)) = self.current(context, pod, sample) else { continue };
+            let of_node = self.complaints.get(&(String::new(), complaint));
+            let of_node = of_node.filter(|told| told.is_fresh());
+            let suspect = Suspect { pod, complaint, told, of_node, sample };
+            // Who waits for a container that is there says nothing about why it is.
+            if complaint == Complaint::ContainerStays && suspect.has_ended() != Some(true) {
+                continue;
+            }
+            let target_id = name_hash(pod.uid.as_bytes());
+            if let Some(draft) = runtime_says::draft(&suspect, target_id) {
+                before.remove(&pod.uid);
+                let is_likely = draft.certainty() >= Certainty::Likely;
+                self.found.insert(pod.uid.clone(), (target_id, is_likely));
+                steps.found([draft]);
+            }
+        }
+        let (tracker, at) = (self.id(), sample.at);
+        let over = before.into_values();
+        steps.say(over.map(|(target_id, _)| Verdict::Over { tracker, target_id, at }));
+    }
+
+    /// What is said of a pod, and would be said again.
+    fn current(
+        &self,
+        context: &Context<'_>,
+        pod: &PodState,
+        sample: &NodeSample,
+    ) -> Option<(Complaint, &Told)> {
+        let removed = pod.volume_removed.map(|at| context.when(at));
+        let came_on = removed.max(self.torn_down.get(&pod.uid).copied());
+        let works = |pod: &PodState| {
+            let told = self.complaints.get(&(pod.uid.clone(), Complaint::ContainerStays));
+            told.is_some_and(Told::is_fresh)
+        };
+        let holds = |complaint: Complaint| {
+            let told = self.complaints.get(&(pod.uid.clone(), complaint))?;
+            let is_over = match complaint {
+                // Somebody else has killed them.
+                Complaint::SignalDenied => pod.populated == Some(false),
+                Complaint::ContainerStays => told.lines < 2 || is_explained(context, pod, sample),
+                // Who complains of a container does answer.
+                Complaint::NoAnswer => {
+                    told.lines < 2 || works(pod) || is_explained(context, pod, sample)
+                }
+                _ => false,
+            };
+            let is_network = complaint == Complaint::NetworkTeardown;
+            let ended = self.ended.get(&pod.uid).copied().filter(|_| !is_network);
+            let holds = told.is_fresh() && !is_over && came_on.max(ended) < Some(told.last);
+            holds.then_some((complaint, told))
+        };
+        ORDER.into_iter().find_map(holds)
+    }
+}
+
+/// Whether it is known what the runtime waits for.
+fn is_explained(context: &Context<'_>, pod: &PodState, sample: &NodeSample) -> bool {
+    let (path, at) = (pod.directory.as_path(), sample.at);
+    let subject = Subject { target_id: 0, path, pod: &pod.uid, at };
+    context.is_explained(TrackerId::RuntimeSays, &subject)
+}
+
+impl Told {
+    fn is_fresh(&self) -> bool {
+        self.read.since(self.last) <= FRESH
+    }
+}
+
+impl Tracker for RuntimeSays {
+    fn id(&self) -> TrackerId {
+        TrackerId::RuntimeSays
+    }
+
+    fn take(&mut self, event: &Event, context: &Context<'_>, steps: &mut Steps) {
+        match &event.what {
+            What::Said(said) => self.listen(context, said),
+            What::Operation(op) => {
+                if op.has(reason::ROOT_GONE)
+                    && op.target.kind == TargetKind::PodVolume
+                    && is_clean_up(op)
+                    && let Some(pod) = &op.target.pod
+                {
+                    self.came_on(&pod.uid, op.end);
+                }
+            }
+            What::Sample(sample) => self.sampled(context, sample, steps),
+            _ => {}
+        }
+    }
+
+    fn explains(&self, subject: &Subject<'_>, claim: Claim) -> bool {
+        let found = self.found.get(subject.pod);
+        found.is_some_and(|(_, is_likely)| claim == Claim::Suspicion || *is_likely)
+    }
+
+    fn dropped(&self) -> u64 {
+        self.complaints.dropped() + self.torn_down.dropped() + self.ended.dropped()
+    }
+}
+
+#[cfg(test)]
+#[path = "runtime_says_tests.rs"]
+mod tests;

@@ -1,0 +1,119 @@
+//! Containers' logs below `/var/log/pods`: a directory for each pod, `NAMESPACE_NAME_UID`, in it one for each
+//! container, in it a file for each of its starts, `N.log` (pkg/kubelet/kuberuntime, `BuildContainerLogsDirectory`
+//! and `containerLogPath`). A line begins with its time and stream, as CRI prescribes, or is an object of Docker's.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use jiff::Timestamp;
+use serde::Deserialize;
+
+/// Containers of one pod whose logs are read. A driver has about four.
+const CONTAINERS: usize = 8;
+
+/// A line, or the beginning of one that goes on.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Line {
+    pub(super) at: Timestamp,
+    pub(super) text: String,
+    pub(super) goes_on: bool,
+}
+
+impl Line {
+    /// `None` for what is no line of such a log.
+    pub(super) fn parse(line: &str) -> Option<Self> {
+        if line.starts_with('{') {
+            #[derive(Deserialize)]
+            struct OfDocker {
+                log: String,
+                time: Timestamp,
+            }
+            let OfDocker { log, time: at } = serde_json::from_str(line).ok()?;
+            let goes_on = !log.ends_with('\n');
+            return Some(Self { at, text: log.trim_end_matches('\n').to_owned(), goes_on });
+        }
+        let mut words = line.splitn(4, ' ');
+        let at = words.next()?.parse().ok()?;
+        if !matches!(words.next()?, "stdout" | "stderr") {
+            return None;
+        }
+        // Tags may follow, behind a colon.
+        let goes_on = match words.next()?.split(':').next()? {
+            "P" => true,
+            "F" => false,
+            _ => return None,
+        };
+        Some(Self { at, text: words.next().unwrap_or_default().to_owned(), goes_on })
+    }
+}
+
+/// The newest log of each container of a pod, in the first of these directories that has the pod's.
+pub(super) fn of_pod(directories: &[PathBuf], uid: &str) -> Vec<PathBuf> {
+    let Some(pod) = directories.iter().find_map(|logs| pod_directory(logs, uid)) else {
+        return Vec::new();
+    };
+    let mut logs: Vec<PathBuf> = entries(&pod).filter_map(|container| newest(&container)).collect();
+    logs.sort();
+    logs.truncate(CONTAINERS);
+    logs
+}
+
+fn pod_directory(logs: &Path, uid: &str) -> Option<PathBuf> {
+    entries(logs).find(|path| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        name.rsplit('_').next() == Some(uid)
+    })
+}
+
+/// That of the last start.
+fn newest(container: &Path) -> Option<PathBuf> {
+    let number =
+        |path: &Path| path.file_name()?.to_str()?.strip_suffix(".log")?.parse::<u32>().ok();
+    let logs = entries(container).filter(|path| path.is_file());
+    logs.filter_map(|path| Some((number(&path)?, path))).max().map(|(_, path)| path)
+}
+
+fn entries(directory: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::scratch::write;
+
+    #[test]
+    fn the_newest_log_of_each_container_is_found() {
+        let top = tempfile::tempdir().unwrap();
+        let uid = "0f0e0d0c-1111-2222-3333-444455556666";
+        let pod = top.path().join(format!("kube-system_driver-x_{uid}"));
+        for name in
+            ["driver/2.log", "driver/10.log", "driver/10.log.20260101.gz", "registrar/0.log"]
+        {
+            write(pod.join(name), "");
+        }
+        let none = top.path().join("none");
+        let found = of_pod(&[none, top.path().into()], uid);
+        assert_eq!(found, [pod.join("driver/10.log"), pod.join("registrar/0.log")]);
+        assert!(of_pod(&[top.path().into()], "0f0e0d0c").is_empty());
+    }
+
+    #[test]
+    fn lines_of_both_forms_and_what_is_none() {
+        let at: Timestamp = "2016-10-06T00:17:09.669794202Z".parse().unwrap();
+        let line = |text: &str, goes_on| Some(Line { at, text: text.into(), goes_on });
+        let time = "2016-10-06T00:17:09.669794202Z";
+        assert_eq!(Line::parse(&format!("{time} stderr F E1 a  b")), line("E1 a  b", false));
+        assert_eq!(Line::parse(&format!("{time} stdout P:tag x")), line("x", true));
+        assert_eq!(Line::parse(&format!("{time} stderr F")), line("", false));
+        let docker = format!("{{\"log\":\"a\\n\",\"stream\":\"stderr\",\"time\":\"{time}\"}}");
+        assert_eq!(Line::parse(&docker), line("a", false));
+        for other in
+            ["", "x", "{", time, &format!("{time} stdin F x"), &format!("{time} stderr X x")]
+        {
+            assert_eq!(Line::parse(other), None, "{other}");
+        }
+    }
+}

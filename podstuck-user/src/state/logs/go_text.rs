@@ -1,0 +1,85 @@
+//! Text as Go quotes it (`strconv.Quote`), in which klog and logrus write what others may choose.
+
+/// The quoted text that this begins with, and what follows it. `None` where it begins with no quote, or the
+/// quote has no end.
+pub(super) fn quoted(text: &str) -> Option<(String, &str)> {
+    let mut out = Vec::new();
+    let mut rest = text.strip_prefix('"')?;
+    loop {
+        let end = rest.find(['"', '\\'])?;
+        out.extend_from_slice(rest.as_bytes().get(..end)?);
+        let is_end = rest.as_bytes().get(end) == Some(&b'"');
+        rest = rest.get(end + 1..)?;
+        if is_end {
+            return Some((String::from_utf8_lossy(&out).into_owned(), rest));
+        }
+        rest = escaped(rest, &mut out)?;
+    }
+}
+
+/// What follows a backslash; what follows that.
+fn escaped<'a>(text: &'a str, out: &mut Vec<u8>) -> Option<&'a str> {
+    let mut chars = text.chars();
+    let kind = chars.next()?;
+    let rest = chars.as_str();
+    let digits = match kind {
+        'x' => 2,
+        'u' => 4,
+        'U' => 8,
+        _ => 0,
+    };
+    if digits > 0 {
+        let code = u32::from_str_radix(rest.get(..digits)?, 16).ok()?;
+        match u8::try_from(code) {
+            // A byte that is no character by itself.
+            Ok(byte) if kind == 'x' => out.push(byte),
+            _ => {
+                let mut buffer = [0; 4];
+                out.extend_from_slice(char::from_u32(code)?.encode_utf8(&mut buffer).as_bytes());
+            }
+        }
+        return rest.get(digits..);
+    }
+    out.push(match kind {
+        'a' => 7,
+        'b' => 8,
+        'f' => 12,
+        'n' => b'\n',
+        'r' => b'\r',
+        't' => b'\t',
+        'v' => 11,
+        '\\' => b'\\',
+        '"' => b'"',
+        _ => return None,
+    });
+    Some(rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_quoted_is_what_was_meant() {
+        let (text, rest) = quoted(r#""a\"b\\\n\x1b[2J\u00e4\xc3\xa4" level=x"#).unwrap();
+        assert_eq!((text.as_str(), rest), ("a\"b\\\n\u{1b}[2Jää", " level=x"));
+    }
+
+    #[test]
+    fn what_is_no_quote_is_none() {
+        for text in [
+            "",
+            "a",
+            "\"",
+            "\"a",
+            r#""\"#,
+            r#""\q""#,
+            r#""\x1""#,
+            r#""\u12"#,
+            r#""\Uffffffff""#,
+            "\"ä\\",
+        ] {
+            assert_eq!(quoted(text), None, "{text}");
+        }
+    }
+}

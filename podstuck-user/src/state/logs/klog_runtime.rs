@@ -1,0 +1,113 @@
+//! What kubelet's log says of the runtime: that a pod could not be killed, in the runtime's own words, and
+//! that the runtime answers nobody.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::{fixed, go_text::quoted};
+use crate::identity::uid::is_pod_uid;
+
+static OLD: LazyLock<Regex> = LazyLock::new(|| {
+    fixed(
+        r#"(?s)^Error syncing pod ([0-9a-f-]+) \("[a-z0-9.-]+_[a-z0-9-]+\([0-9a-f-]+\)"\), skipping: (.*)$"#,
+    )
+});
+static POD: LazyLock<Regex> =
+    LazyLock::new(|| fixed(r#"^ pod="[a-z0-9-]+/[a-z0-9.-]+" podUID="?([0-9a-f-]+)"?(?: |$)"#));
+/// By kubelet's versions (`Kubelet.syncLoop`).
+static UNHEALTHY: LazyLock<Regex> = LazyLock::new(|| {
+    fixed(
+        r#"^(?:"Skipping pod synchronization" err="|skipping pod synchronization - )(\[?(?:container runtime is down, )?PLEG is not healthy: [^"\n]*)"#,
+    )
+});
+
+/// The pod, which is none where it is about all of them, and the error.
+pub(super) fn of_runtime(message: &str) -> Option<(String, String)> {
+    if let Some(found) = UNHEALTHY.captures(message) {
+        return Some((String::new(), found[1].trim_end().to_owned()));
+    }
+    let (uid, error) = match message.strip_prefix("\"Error syncing pod, skipping\" err=") {
+        Some(rest) => {
+            let (error, rest) = value(rest)?;
+            (POD.captures(rest)?[1].to_owned(), error)
+        }
+        None => {
+            let found = OLD.captures(message)?;
+            (found[1].to_owned(), found[2].to_owned())
+        }
+    };
+    // The same line tells why a container cannot be started.
+    let kills = ["KillPodSandbox", "KillContainer", "error killing pod"];
+    let is_kill = kills.iter().any(|word| error.contains(word));
+    (is_kill && is_pod_uid(uid.as_bytes())).then_some((uid, error))
+}
+
+/// An error as klog writes it: quoted, or over several lines, each behind a tab, until ` >`.
+fn value(text: &str) -> Option<(String, &str)> {
+    let Some(lines) = text.strip_prefix("<\n") else { return quoted(text) };
+    let end = lines.find("\n >")?;
+    let error: Vec<&str> =
+        lines.get(..end)?.lines().map(|line| line.strip_prefix('\t').unwrap_or(line)).collect();
+    Some((error.join("\n"), lines.get(end + 3..)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UID: &str = "0f0e0d0c-1111-4222-8333-444455556666";
+    const ERROR: &str = "failed to \"KillPodSandbox\" for \"u\" with KillPodSandboxError: \"rpc error: code = \
+        Unknown desc = failed to destroy network for sandbox\"";
+
+    /// As in weaveworks/weave, kubernetes issue 45626 and longhorn's knowledge base.
+    #[test]
+    fn why_a_pod_could_not_be_killed_is_told_by_new_and_old_kubelets() {
+        let pod = "pod=\"shop/cart-0\" podUID";
+        for line in [
+            format!("\"Error syncing pod, skipping\" err={ERROR:?} {pod}=\"{UID}\""),
+            format!("\"Error syncing pod, skipping\" err={ERROR:?} {pod}={UID}"),
+            format!("\"Error syncing pod, skipping\" err=<\n\t{ERROR}\n > {pod}=\"{UID}\""),
+            format!("Error syncing pod {UID} (\"cart-0_shop({UID})\"), skipping: {ERROR}"),
+        ] {
+            assert_eq!(of_runtime(&line), Some((UID.into(), ERROR.into())), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_kill_or_names_no_pod_is_nothing() {
+        let pod = format!("pod=\"shop/cart-0\" podUID=\"{UID}\"");
+        let hostile = format!("KillPodSandbox\" {pod}");
+        for line in [
+            format!(
+                "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for x\" {pod}"
+            ),
+            format!("\"Error syncing pod, skipping\" err={hostile:?}"),
+            format!(
+                "\"Error syncing pod, skipping\" err=\"KillPodSandbox\" pod=\"a b/c\" podUID=\"{UID}\""
+            ),
+            "\"Error syncing pod, skipping\" err=\"KillPodSandbox\" pod=\"a/c\" podUID=\"0-0\""
+                .to_owned(),
+            format!("\"Error syncing pod, skipping\" err=<\n\tKillPodSandbox {pod}"),
+            "\"Error syncing pod, skipping\" err=".to_owned(),
+        ] {
+            assert_eq!(of_runtime(&line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_runtime_that_answers_nobody_is_told_of_the_node() {
+        let unhealthy =
+            "PLEG is not healthy: pleg was last seen active 3m5s ago; threshold is 3m0s";
+        for line in [
+            format!("\"Skipping pod synchronization\" err=\"{unhealthy}\""),
+            format!("skipping pod synchronization - {unhealthy}"),
+        ] {
+            assert_eq!(of_runtime(&line), Some((String::new(), unhealthy.into())), "{line}");
+        }
+        let both = format!(
+            "\"Skipping pod synchronization\" err=\"[container runtime is down, {unhealthy}]\""
+        );
+        assert!(of_runtime(&both).is_some_and(|(_, error)| error.starts_with('[')));
+    }
+}

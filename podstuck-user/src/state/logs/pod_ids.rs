@@ -1,0 +1,176 @@
+//! Whose a container or a sandbox is, by what the logs themselves say of it: containerd when it makes one,
+//! kubelet when one begins or ends. Each is believed where the daemon writes it, and nowhere else: a pod can
+//! be given names and commands that hold any text, and no id of another one's.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::LazyLock,
+};
+
+use regex::Regex;
+
+use super::fixed;
+use crate::identity::uid::is_pod_uid;
+
+/// Containers and sandboxes remembered; a log of the size that is read has room for fewer.
+const REMEMBERED: usize = 1 << 14;
+
+static SANDBOX: LazyLock<Regex> = LazyLock::new(|| {
+    fixed(concat!(
+        r"^RunPodSandbox for &PodSandboxMetadata\{Name:[a-z0-9.-]+,Uid:([0-9a-f-]+),Namespace:[a-z0-9-]+,",
+        r#"Attempt:\d+,\} returns sandbox id "([0-9a-f]{64})"$"#
+    ))
+});
+static CONTAINER: LazyLock<Regex> = LazyLock::new(|| {
+    fixed(concat!(
+        r#"^CreateContainer within sandbox "([0-9a-f]{64})" for &ContainerMetadata\{Name:[a-z0-9-]+,"#,
+        r#"Attempt:\d+,\} returns container id "([0-9a-f]{64})"$"#
+    ))
+});
+/// kubelet's, by its versions.
+static EVENT: LazyLock<Regex> = LazyLock::new(|| {
+    fixed(concat!(
+        r#"^(?:"SyncLoop \(PLEG\): event for pod" pod="[^"\\]*" event=&?\{|"#,
+        r#"SyncLoop \(PLEG\): "[^"\\]*", event: &pleg\.PodLifecycleEvent\{)"#,
+        r#""?ID"?:"?([0-9a-f-]+)"?,? ?"?Type"?:"?[A-Za-z]+"?,? ?"?Data"?:"?([0-9a-f]{64})"?\}"#
+    ))
+});
+static KILLING: LazyLock<Regex> = LazyLock::new(|| {
+    fixed(concat!(
+        r#"^"Killing container with a grace period" pod="[^"\\]*" podUID="?([0-9a-f-]+)"? "#,
+        r#"containerName="[^"\\]*" containerID="[a-z-]+://([0-9a-f]{64})""#
+    ))
+});
+
+/// By the id of a container or a sandbox.
+#[derive(Debug, Default)]
+pub(super) struct PodIds {
+    pods: HashMap<String, String>,
+    /// The sandbox of a container, whose pod may be known.
+    sandboxes: HashMap<String, String>,
+}
+
+impl PodIds {
+    /// What is known already.
+    pub(super) fn new(known: Vec<(String, String)>) -> Self {
+        Self { pods: known.into_iter().collect(), sandboxes: HashMap::new() }
+    }
+
+    /// Takes a message of containerd's.
+    pub(super) fn listen_to_containerd(&mut self, message: &str) {
+        if let Some(found) = SANDBOX.captures(message) {
+            self.learn(&found[1], &found[2]);
+        } else if let Some(found) = CONTAINER.captures(message)
+            && self.sandboxes.len() < REMEMBERED
+        {
+            self.sandboxes.insert(found[2].to_owned(), found[1].to_owned());
+        }
+    }
+
+    /// Takes a message of kubelet's.
+    pub(super) fn listen_to_kubelet(&mut self, message: &str) {
+        for form in [&*EVENT, &*KILLING] {
+            if let Some(found) = form.captures(message) {
+                self.learn(&found[1], &found[2]);
+            }
+        }
+    }
+
+    fn learn(&mut self, uid: &str, id: &str) {
+        if is_pod_uid(uid.as_bytes()) && self.pods.len() < REMEMBERED {
+            self.pods.insert(id.to_owned(), uid.to_owned());
+        }
+    }
+
+    /// Takes what the runtimes' files say.
+    pub(super) fn extend(&mut self, found: HashMap<String, String>) {
+        self.pods.extend(found);
+    }
+
+    /// UID of the pod.
+    pub(super) fn pod(&self, id: &str) -> Option<&str> {
+        let of_sandbox = || self.pods.get(self.sandboxes.get(id)?);
+        self.pods.get(id).or_else(of_sandbox).map(String::as_str)
+    }
+
+    /// Those of these whose pod is not known.
+    pub(super) fn unknown<'a>(&self, ids: impl Iterator<Item = &'a str>) -> HashSet<String> {
+        ids.filter(|id| self.pod(id).is_none()).map(str::to_owned).collect()
+    }
+
+    /// All that are known by themselves.
+    pub(super) fn into_known(self) -> Vec<(String, String)> {
+        self.pods.into_iter().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UID: &str = "0f0e0d0c-1111-4222-8333-444455556666";
+
+    fn id(digit: char) -> String {
+        digit.to_string().repeat(64)
+    }
+
+    #[test]
+    fn who_makes_them_says_whose_they_are() {
+        let mut ids = PodIds::default();
+        ids.listen_to_containerd(&format!(
+            "RunPodSandbox for &PodSandboxMetadata{{Name:web-0,Uid:{UID},Namespace:shop,Attempt:0,}} returns \
+             sandbox id \"{}\"",
+            id('a')
+        ));
+        ids.listen_to_containerd(&format!(
+            "CreateContainer within sandbox \"{}\" for &ContainerMetadata{{Name:main,Attempt:0,}} returns \
+             container id \"{}\"",
+            id('a'),
+            id('b')
+        ));
+        let forms = [
+            format!(
+                "\"SyncLoop (PLEG): event for pod\" pod=\"a/b\" event={{\"ID\":\"{UID}\",\"Type\":\"ContainerDied\",\"Data\":\"{}\"}}",
+                id('c')
+            ),
+            format!(
+                "\"SyncLoop (PLEG): event for pod\" pod=\"a/b\" event=&{{ID:{UID} Type:ContainerDied Data:{}}}",
+                id('d')
+            ),
+            format!(
+                "SyncLoop (PLEG): \"b_a({UID})\", event: &pleg.PodLifecycleEvent{{ID:\"{UID}\", Type:\"ContainerDied\", Data:\"{}\"}}",
+                id('e')
+            ),
+            format!(
+                "\"Killing container with a grace period\" pod=\"a/b\" podUID=\"{UID}\" containerName=\"main\" containerID=\"containerd://{}\" gracePeriod=2",
+                id('f')
+            ),
+        ];
+        forms.iter().for_each(|line| ids.listen_to_kubelet(line));
+        for digit in ['a', 'b', 'c', 'd', 'e', 'f'] {
+            assert_eq!(ids.pod(&id(digit)), Some(UID), "{digit}");
+        }
+        assert_eq!(ids.unknown([id('a'), id('1')].iter().map(String::as_str)), [id('1')].into());
+    }
+
+    #[test]
+    fn what_others_choose_says_nothing() {
+        let mut ids = PodIds::default();
+        let made = format!("returns sandbox id \"{}\"", id('a'));
+        let metadata = format!("&PodSandboxMetadata{{Name:x,Uid:{UID},Namespace:y,Attempt:0,}}");
+        for message in [
+            format!("ExecSync for \"x\" with command [RunPodSandbox for {metadata} {made}]"),
+            format!("RunPodSandbox for {metadata} {made} and more"),
+            format!(
+                "RunPodSandbox for &PodSandboxMetadata{{Name:a b,Uid:{UID},Namespace:y,Attempt:0,}} {made}"
+            ),
+            format!(
+                "RunPodSandbox for &PodSandboxMetadata{{Name:x,Uid:0-0,Namespace:y,Attempt:0,}} {made}"
+            ),
+        ] {
+            ids.listen_to_containerd(&message);
+            ids.listen_to_kubelet(&message);
+        }
+        assert_eq!(ids.pod(&id('a')), None);
+    }
+}

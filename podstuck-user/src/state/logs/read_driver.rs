@@ -1,0 +1,196 @@
+//! Goes through the log of a CSI driver: the helper's side.
+
+use std::{
+    collections::VecDeque,
+    fs,
+    io::{BufRead, BufReader, Read},
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, bail};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    container_log::{self, Line},
+    driver::{self, VolumeNames},
+    klog, place,
+};
+use crate::{
+    identity::{
+        cgroup::{best_path, pod_of_cgroup},
+        roots::running_kubelets,
+        runtimes::running_runtimes,
+    },
+    model::{identity::Component, said::Said},
+    state::helper::{Question, Teller},
+};
+
+/// Complaints of a volume that are told, the last ones.
+const COMPLAINTS: usize = 64;
+/// Longest line that is read.
+const LONGEST: usize = 64 << 10;
+
+/// Of the driver of a pod's volume.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::state) struct ReadDriverLog {
+    pub(super) host_root: PathBuf,
+    /// Where pods' logs are.
+    pub(super) log_dirs: Vec<PathBuf>,
+    /// The driver's process, or, where it is gone, its registrar's, which is in the same pod.
+    pub(super) pid: u32,
+    /// UID of the pod.
+    pub(super) uid: String,
+    /// The volume as kubelet calls it, and as the driver may.
+    pub(super) volume: String,
+    pub(super) names: VolumeNames,
+    pub(super) now: Timestamp,
+}
+
+impl Question for ReadDriverLog {
+    type Step = ();
+    type Part = Vec<Said>;
+    /// The logs that were read.
+    type Answer = Vec<String>;
+
+    fn answer(self, tell: &mut Teller<(), Vec<Said>>) -> Result<Vec<String>> {
+        let groups =
+            fs::read(format!("/proc/{}/cgroup", self.pid)).context("reading its control group")?;
+        let pod = best_path(&groups).and_then(|path| pod_of_cgroup(&path));
+        let places = match &pod {
+            Some((uid, _)) => {
+                let logs = container_log::of_pod(&self.log_dirs, uid);
+                logs.iter().map(|log| place::of_file(log)).collect::<Result<Vec<_>>>()?
+            }
+            None if is_a_daemons(self.pid) => bail!("it is kubelet's or the runtime's log, too"),
+            None => vec![place::of_process(&self.host_root, self.pid)?],
+        };
+        if places.is_empty() {
+            bail!("its pod has no directory of logs");
+        }
+        let mut read = Vec::new();
+        for place in places {
+            let source = super::source(Component::CsiDriver, self.pid, &place.name);
+            let found = self.search(place.text).with_context(|| place.name.clone())?;
+            tell.part(
+                &found.into_iter().map(|(at, text)| self.said(at, &text, &source)).collect(),
+            )?;
+            read.push(source);
+        }
+        Ok(read)
+    }
+}
+
+impl ReadDriverLog {
+    /// The last complaints of the volume.
+    fn search(&self, text: impl Read) -> Result<VecDeque<(Timestamp, String)>> {
+        let mut found = VecDeque::new();
+        let mut whole = String::new();
+        for line in BufReader::new(text).split(b'\n') {
+            let line = line?;
+            let line = String::from_utf8_lossy(&line);
+            // A driver that is no container writes its own lines only.
+            let (at, goes_on) = match Line::parse(&line) {
+                Some(Line { at, text, goes_on }) => {
+                    append(&mut whole, &text);
+                    (Some(at), goes_on)
+                }
+                None => {
+                    append(&mut whole, &line);
+                    (None, false)
+                }
+            };
+            if goes_on {
+                continue;
+            }
+            let line = std::mem::take(&mut whole);
+            let Some(text) = driver::complaint(&line, &self.names) else { continue };
+            let Some(at) = at.or_else(|| driver::written(&line, self.now)) else { continue };
+            if found.len() >= COMPLAINTS {
+                found.pop_front();
+            }
+            found.push_back((at, text));
+        }
+        Ok(found)
+    }
+
+    fn said(&self, at: Timestamp, text: &str, source: &str) -> Said {
+        Said {
+            uid: self.uid.clone(),
+            component: Component::CsiDriver,
+            volume: self.volume.clone(),
+            at,
+            retry: None,
+            complaint: klog::complaint(text),
+            report: None,
+            text: klog::shown(text),
+            source: source.into(),
+            times: 1,
+        }
+    }
+}
+
+/// Whether a process writes to the file of another one's log, whose lines would be taken for its own.
+fn is_a_daemons(pid: u32) -> bool {
+    let file =
+        |pid: u32| fs::metadata(format!("/proc/{pid}/fd/2")).map(|file| (file.dev(), file.ino()));
+    let Ok(own) = file(pid) else { return false };
+    let proc = Path::new("/proc");
+    let runtimes = running_runtimes(proc).into_iter().map(|(pid, _)| pid);
+    let mut daemons = running_kubelets(proc).into_iter().chain(runtimes);
+    daemons.any(|daemon| file(daemon).is_ok_and(|file| file == own))
+}
+
+fn append(whole: &mut String, text: &str) {
+    if whole.len() + text.len() <= LONGEST {
+        whole.push_str(text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn question() -> ReadDriverLog {
+        ReadDriverLog {
+            host_root: "/".into(),
+            log_dirs: Vec::new(),
+            pid: 1,
+            uid: "u".into(),
+            volume: "kubernetes.io/csi/d^handle-1".into(),
+            names: VolumeNames {
+                directory: "/k/pods/u/volumes/kubernetes.io~csi/pv".into(),
+                handle: "handle-1".into(),
+                name: "pv".into(),
+            },
+            now: "2026-03-02T00:00:00Z".parse().unwrap(),
+        }
+    }
+
+    #[test]
+    fn a_line_in_parts_is_one_and_its_time_is_the_containers() {
+        let log = "\u{fffd}\n\
+            2026-03-01T00:00:01Z stderr P E0301 00:00:01.000001    7 x.go:1] GRPC error: rpc error: code = \n\
+            2026-03-01T00:00:02Z stderr F Internal desc = handle-1 is busy\n\
+            2026-03-01T00:00:03Z stderr F E0301 00:00:03.000001    7 x.go:1] other\n\
+            E0301 00:00:04.000001    7 x.go:1] handle-1 \x1b[2J\n";
+        let question = question();
+        let found = question.search(log.as_bytes()).unwrap();
+        let said: Vec<Said> =
+            found.iter().map(|(at, text)| question.said(*at, text, "log")).collect();
+        let texts: Vec<&str> = said.iter().map(|said| said.text.as_str()).collect();
+        let whole = "GRPC error: rpc error: code = Internal desc = handle-1 is busy";
+        assert_eq!(texts, [whole, r"handle-1 \x1b[2J"]);
+        assert_eq!(said[0].at.to_string(), "2026-03-01T00:00:02Z");
+        assert!(said.iter().all(|said| said.component == Component::CsiDriver));
+    }
+
+    #[test]
+    fn only_the_last_are_kept_and_a_line_has_an_end() {
+        let line = "E0301 00:00:04.000001    7 x.go:1] handle-1\n".repeat(COMPLAINTS + 3);
+        assert_eq!(question().search(line.as_bytes()).unwrap().len(), COMPLAINTS);
+        let endless = "2026-03-01T00:00:01Z stderr P handle-1 \n".repeat(9999);
+        assert!(question().search(endless.as_bytes()).unwrap().is_empty());
+    }
+}

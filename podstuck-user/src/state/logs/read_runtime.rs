@@ -1,0 +1,181 @@
+//! Goes through a runtime's log: the helper's side.
+
+use std::{
+    collections::VecDeque,
+    io::{BufRead, BufReader, Read},
+    path::PathBuf,
+};
+
+use anyhow::{Context, Result};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    complaints,
+    entries::Entry,
+    klog, place,
+    pod_ids::PodIds,
+    runtime::{self, Named},
+};
+use crate::{
+    model::{identity::Component, said::Said},
+    state::{
+        helper::{Question, Teller},
+        traces,
+    },
+};
+
+/// Complaints that are told, the last ones.
+const COMPLAINTS: usize = 2048;
+/// Longest line that is read.
+const LONGEST: usize = 64 << 10;
+
+/// Of containerd, dockerd or CRI-O.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::state) struct ReadRuntimeLog {
+    pub(super) host_root: PathBuf,
+    pub(super) pid: u32,
+    pub(super) component: Component,
+    /// Ids of containers and sandboxes, and the UID of their pod, that are known already.
+    pub(super) known: Vec<(String, String)>,
+}
+
+/// What is found.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::state) struct RuntimeSaid {
+    /// The log's name, which two daemons may share.
+    pub(super) place: String,
+    pub(super) said: Vec<Said>,
+}
+
+impl Question for ReadRuntimeLog {
+    type Step = ();
+    type Part = RuntimeSaid;
+    /// The log, and whose it is.
+    type Answer = String;
+
+    fn answer(self, tell: &mut Teller<(), RuntimeSaid>) -> Result<String> {
+        let place = place::of_process(&self.host_root, self.pid)?;
+        let source = super::source(self.component, self.pid, &place.name);
+        let (found, mut ids) =
+            search(place.text, PodIds::new(self.known)).with_context(|| place.name.clone())?;
+        let named = found.iter().filter_map(|complaint| match &complaint.named {
+            Named::Id(id) => Some(id.as_str()),
+            Named::Pod(_) => None,
+        });
+        let unknown = ids.unknown(named);
+        if !unknown.is_empty() {
+            ids.extend(traces::pods_of(&self.host_root, self.pid, &unknown));
+        }
+        let said = found
+            .into_iter()
+            .filter_map(|complaint| complaint.said(&ids, self.component, &source))
+            .collect();
+        tell.part(&RuntimeSaid { place: place.name, said })?;
+        Ok(source)
+    }
+}
+
+/// An entry that complains of a container, a sandbox or a pod.
+struct OfOne {
+    named: Named,
+    at: Timestamp,
+    text: String,
+}
+
+impl OfOne {
+    /// Nothing where it is no pod's, or not known whose.
+    fn said(self, ids: &PodIds, component: Component, source: &str) -> Option<Said> {
+        let uid = match self.named {
+            Named::Pod(uid) => uid,
+            Named::Id(id) => ids.pod(&id)?.to_owned(),
+        };
+        Some(Said {
+            uid,
+            component,
+            volume: String::new(),
+            at: self.at,
+            retry: None,
+            complaint: complaints::of_itself(&self.text),
+            report: None,
+            text: klog::shown(klog::cut(&self.text)),
+            source: source.into(),
+            times: 1,
+        })
+    }
+}
+
+/// The last complaints, and whose containers and sandboxes are.
+fn search(text: impl Read, mut ids: PodIds) -> Result<(VecDeque<OfOne>, PodIds)> {
+    let mut found = VecDeque::new();
+    // The first line may be the end of one; and a log may hold anything.
+    for line in BufReader::new(text).split(b'\n') {
+        let line = line?;
+        if line.len() > LONGEST {
+            continue;
+        }
+        let line = String::from_utf8_lossy(&line);
+        let Some((at, entry)) = Entry::parse(&line) else { continue };
+        ids.listen_to_containerd(entry.field("msg"));
+        // That a shim has ended is a warning without an error, and comes with every container that ends.
+        if !entry.complains() || (entry.is_warning() && entry.field("error").is_empty()) {
+            continue;
+        }
+        let Some(named) = runtime::named(&entry) else { continue };
+        if found.len() >= COMPLAINTS {
+            found.pop_front();
+        }
+        found.push_back(OfOne { named, at, text: entry.text() });
+    }
+    Ok((found, ids))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::said::Complaint;
+
+    const UID: &str = "0f0e0d0c-1111-4222-8333-444455556666";
+
+    /// As recorded with containerd 1.6 and cited in cilium's and calico's issues.
+    #[test]
+    fn a_complaint_is_the_pods_whose_container_it_names() {
+        let (sandbox, container, other) = ("a".repeat(64), "b".repeat(64), "c".repeat(64));
+        let log = format!(
+            "half of a line\n\u{fffd}\n\
+             time=\"2026-01-01T00:00:01Z\" level=info msg=\"RunPodSandbox for &PodSandboxMetadata{{Name:web,\
+             Uid:{UID},Namespace:shop,Attempt:0,}} returns sandbox id \\\"{sandbox}\\\"\"\n\
+             time=\"2026-01-01T00:00:02Z\" level=info msg=\"CreateContainer within sandbox \
+             \\\"{sandbox}\\\" for &ContainerMetadata{{Name:main,Attempt:0,}} returns container id \
+             \\\"{container}\\\"\"\n\
+             time=\"2026-01-01T00:00:03Z\" level=warning msg=\"failed to cleanup rootfs mount\" \
+             error=\"failed to unmount target /run/containerd/io.containerd.runtime.v2.task/k8s.io/{container}\
+             /rootfs: device or resource busy\" runtime=io.containerd.runc.v2\n\
+             time=\"2026-01-01T00:00:04Z\" level=error msg=\"StopPodSandbox for \\\"{sandbox}\\\" failed\" \
+             error=\"failed to destroy network for sandbox \\\"{sandbox}\\\": plugin \x1b[2J\"\n\
+             time=\"2026-01-01T00:00:05Z\" level=error msg=\"StopPodSandbox for \\\"{other}\\\" failed\"\n\
+             time=\"2026-01-01T00:00:06Z\" level=info msg=\"StopPodSandbox for \\\"{sandbox}\\\" failed\"\n\
+             time=\"2026-01-01T00:00:07Z\" level=warning msg=\"cleaning up after shim disconnected\" \
+             id={container} namespace=k8s.io\n"
+        );
+        let (found, ids) = search(log.as_bytes(), PodIds::default()).unwrap();
+        assert_eq!(found.len(), 3);
+        let said = found.into_iter().filter_map(|one| one.said(&ids, Component::Containerd, "log"));
+        let said: Vec<Said> = said.collect();
+        let complaints: Vec<_> = said.iter().map(|said| said.complaint).collect();
+        assert_eq!(complaints, [Complaint::RootfsBusy, Complaint::NetworkTeardown].map(Some));
+        assert!(said.iter().all(|said| said.uid == UID && said.volume.is_empty()), "{said:?}");
+        assert_eq!(said[1].at.to_string(), "2026-01-01T00:00:04Z");
+        assert!(said[1].text.ends_with(r"plugin \x1b[2J"), "{}", said[1].text);
+    }
+
+    #[test]
+    fn only_the_last_are_kept() {
+        let id = "a".repeat(64);
+        let line = format!("time=2026-01-01T00:00:04Z level=error msg=x id={id}\n");
+        let known = PodIds::new(vec![(id, UID.into())]);
+        let (found, ids) = search(line.repeat(COMPLAINTS + 5).as_bytes(), known).unwrap();
+        assert_eq!(found.len(), COMPLAINTS);
+        assert_eq!(ids.pod(&"a".repeat(64)), Some(UID));
+    }
+}
