@@ -44,8 +44,9 @@ use faults::Fault;
 use pods::{OnNode, is_there};
 use podstuck_node::{Node, Runtime};
 
-/// Two of kubelet's longest gaps: what a remedy has cured is tried again by then.
-const RELEASED: Duration = Duration::from_secs(250);
+/// Three of kubelet's longest gaps: what a remedy has cured is tried again by then, and a container that could
+/// not be removed goes through several of kubelet's loops.
+const RELEASED: Duration = Duration::from_secs(366);
 
 /// What goes on is asked about when the containers have ended.
 const SOON: Duration = Duration::from_secs(8);
