@@ -12,7 +12,7 @@ use crate::{
         time::Monotonic,
     },
     rank,
-    rules::pod_record::NOT_DELETED,
+    rules::pod_record,
     stage,
 };
 
@@ -95,7 +95,7 @@ impl Engine {
     pub fn pod_is_to_stay(&self) -> bool {
         let mut causes =
             self.ledger.all().filter(|it| it.state != FindingState::Cleared).peekable();
-        causes.peek().is_some() && causes.all(|finding| finding.id == NOT_DELETED.id)
+        causes.peek().is_some() && causes.all(pod_record::says_to_stay)
     }
 
     /// How far the pod in question has come, or those that something was found of.

@@ -10,7 +10,7 @@ use crate::{
     model::{
         diagnosis::Stage,
         evidence::Source,
-        finding::Severity,
+        finding::{Finding, Severity},
         identity::{Target, TargetKind},
         path::{safe, shell_word},
         pod_record::PodRecord,
@@ -62,7 +62,7 @@ pub(crate) static NOT_DELETED: Cause = Cause {
     log: None,
     look_alikes: &[like("unmount-not-attempted", "the pod's record has no deletionTimestamp")],
     ways_out: &[way(WHO, "")],
-    tried: &[],
+    tried: &[TriedWith::RealKubelet],
     source: &["kubernetes pkg/registry/core/pod/storage/eviction.go"],
 };
 
@@ -78,7 +78,7 @@ pub(crate) static IN_GRACE: Cause = Cause {
     log: None,
     look_alikes: &[],
     ways_out: &[way("wait", "")],
-    tried: &[],
+    tried: &[TriedWith::RealKubelet],
     source: &["kubernetes pkg/kubelet/kuberuntime/kuberuntime_container.go, killContainer"],
 };
 
@@ -243,6 +243,11 @@ fn remove(draft: &mut Draft, record: &PodRecord) {
         let guard = format!("the finalizer is still {finalizer}");
         draft.remedy(command, risk).guard = Some(guard);
     }
+}
+
+/// Whether a finding is that nobody has asked.
+pub(crate) fn says_to_stay(finding: &Finding) -> bool {
+    finding.id == NOT_DELETED.id
 }
 
 /// The record has an age when the tool has read it itself.

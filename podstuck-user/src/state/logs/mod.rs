@@ -4,6 +4,8 @@
 //!
 //! A log is where the process's standard error goes: a file, or the journal.
 
+#[cfg(test)]
+mod captures_tests;
 mod complaints;
 mod container_log;
 mod driver;

@@ -154,6 +154,17 @@ fn search(text: impl Read, now: Timestamp) -> Result<Found> {
     Ok(found)
 }
 
+/// Pods, and what is told of them, in a text.
+#[cfg(test)]
+pub(super) fn told_of(
+    text: &[u8],
+    now: Timestamp,
+) -> (Vec<NamedPod>, Vec<(Said, Option<NamedCall>)>) {
+    let found = search(text, now).unwrap();
+    let attempts = found.attempts.into_iter().chain(found.of_runtime);
+    (found.pods.into_iter().collect(), attempts.map(|told| attempt("log", told)).collect())
+}
+
 fn take(found: &mut Found, entry: &str, now: Timestamp) {
     let entry = entry.trim_end();
     let Some(message) = klog::message(entry) else { return };

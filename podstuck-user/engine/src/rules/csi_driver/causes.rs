@@ -117,7 +117,7 @@ pub(crate) static DRIVER_HANGS: Cause = Cause {
              this pod die with it",
         ),
     ],
-    tried: &[TriedWith::Lab],
+    tried: &[TriedWith::Lab, TriedWith::RealKubelet],
     source: &[
         "kubernetes pkg/volume/csi/csi_mounter.go, TearDownAt",
         "container-storage-interface spec.md, Error Scheme: ABORTED, operation pending for volume",
