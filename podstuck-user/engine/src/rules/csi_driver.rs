@@ -101,6 +101,14 @@ pub(crate) fn not_registered(context: &Context<'_>, draft: &mut Draft, suspect: 
     } else {
         draft.fact(format!("nobody listens on {socket}"), Source::proc("/proc/*/net/unix"));
     }
+    if let Some(node) = suspect.node
+        && let Some(listed) = &node.drivers
+    {
+        let not =
+            if listed.iter().any(|known| safe(known.as_bytes()) == name) { "" } else { "not " };
+        let fact = format!("the driver is {not}listed in CSINode {}", safe(node.node.as_bytes()));
+        draft.fact(fact, Source::Api(node.read));
+    }
     draft.explanation = format!(
         "kubelet cannot ask the CSI driver {name} to unpublish the volume, because the driver is not \
          there: its DaemonSet was removed, is failing, or does not tolerate a taint of this node. \

@@ -10,6 +10,7 @@ use crate::{
         finding::Severity,
         identity::Target,
         node::{DriverState, PodState, Registration, VolumeData, VolumeState},
+        node_record::NodeRecord,
         path::{safe, safe_path},
         said::Said,
         time::Monotonic,
@@ -132,6 +133,8 @@ pub(crate) struct Suspect<'a> {
     pub(crate) no_error_since: Option<(Monotonic, &'a str)>,
     /// Nobody was found then who would make an unmount fail.
     pub(crate) unheld: Option<Monotonic>,
+    /// What the API server says of this node.
+    pub(crate) node: Option<&'a NodeRecord>,
     pub(crate) kubelet_since: Option<Monotonic>,
     pub(crate) kubelet_runs: bool,
     pub(crate) at: Monotonic,

@@ -23,6 +23,7 @@ use crate::{
         node::{
             Halted, Mounted, NodeSample, PodState, Reach, Registration, VolumeData, VolumeState,
         },
+        node_record::NodeRecord,
         operation::Operation,
         path::JsonPath,
         time::Monotonic,
@@ -68,6 +69,8 @@ pub(crate) struct NotAttempted {
     /// By UID: pods that the API server's record says are being deleted.
     deleted: BTreeSet<String>,
     log: KubeletsLog,
+    /// What the API server says of this node.
+    node: Option<NodeRecord>,
     /// By the id of the mount: FUSE file systems that were asked, when, and whether they have no server.
     fuse: BTreeMap<u32, (Monotonic, bool)>,
     /// By the id of the mount: who holds it was asked, and nobody was found then.
@@ -85,6 +88,7 @@ impl Default for NotAttempted {
             mounted: BTreeMap::new(),
             deleted: BTreeSet::new(),
             log: KubeletsLog::default(),
+            node: None,
             fuse: BTreeMap::new(),
             held: BTreeMap::new(),
         }
@@ -295,6 +299,7 @@ impl NotAttempted {
                 [mount] => self.held.get(&mount.id).copied().flatten(),
                 _ => None,
             },
+            node: self.node.as_ref(),
             kubelet_since: sample.kubelet_since,
             kubelet_runs: !sample.kubelets.is_empty(),
             at,
@@ -421,6 +426,7 @@ impl Tracker for NotAttempted {
             What::Record { record, .. } if record.deletion.is_some() => {
                 self.deleted.insert(record.pod.uid.clone());
             }
+            What::Node(node) => self.node = Some(NodeRecord::clone(node)),
             What::Sample(sample) => self.sampled(context, sample, steps),
             What::Answer { query, answer } => match &**answer {
                 Answer::FuseMounts(looked) => self.answered(query, looked),

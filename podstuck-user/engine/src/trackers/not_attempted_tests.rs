@@ -437,6 +437,28 @@ fn no_driver_has_come_since_the_directory_of_their_sockets_was_changed() {
 }
 
 #[test]
+fn whether_the_api_server_lists_the_driver_is_a_fact() {
+    let node = |drivers: &[&str]| NodeRecord {
+        node: "n".into(),
+        read: jiff::Timestamp::UNIX_EPOCH,
+        ready: None,
+        drivers: Some(drivers.iter().map(|name| (*name).into()).collect()),
+        missing: Vec::new(),
+    };
+    for (drivers, fact) in [
+        (&["other"][..], "the driver is not listed in CSINode n"),
+        (&["d.example"], "the driver is listed in CSINode n"),
+    ] {
+        let mut played = Played::new();
+        played.0.take(Monotonic(1), What::Node(node(drivers).into()));
+        let gone = pod(vec![csi(Registration::Absent)]);
+        let found = (10..80).step_by(2).flat_map(|second| played.sample(&gone, second)).last();
+        let Some(Verdict::Found(draft)) = found else { panic!("{found:?}") };
+        assert!(draft.evidence.iter().any(|known| known.fact == fact), "{draft:#?}");
+    }
+}
+
+#[test]
 fn a_driver_that_answers_with_errors_has_not_forgotten() {
     let first_look = |complaints: &[i64]| {
         let said = complaints.iter().map(|at| complains(Complaint::DriverError, *at));
