@@ -129,9 +129,15 @@ pub(crate) fn kill(words: &str, pid: u32, started: Option<u64>) -> Step {
         (format!("[ \"$({start})\" = {ticks} ]"), words)
     });
     if !words.contains("-CONT") {
-        step.verify = Some(format!("! [ -e /proc/{pid} ]"));
+        step.verify = Some(has_ended(pid));
     }
     step
+}
+
+/// Succeeds where a process has ended, a moment after it was told to. One that its parent has not waited for
+/// is still listed.
+pub(crate) fn has_ended(pid: u32) -> String {
+    format!("sleep 1; ! grep -qs '^State:.[^XZ]' /proc/{pid}/status")
 }
 
 #[cfg(test)]
@@ -146,7 +152,7 @@ mod tests {
 
     #[test]
     fn a_process_is_named_by_its_start_too() {
-        let gone = Some("! [ -e /proc/7 ]".to_owned());
+        let gone = Some("sleep 1; ! grep -qs '^State:.[^XZ]' /proc/7/status".to_owned());
         assert_eq!(printed(kill("kill", 7, None)), ("kill 7".into(), gone.clone()));
         let guarded =
             "[ \"$(sed 's/.*) //' /proc/7/stat | cut -d' ' -f20)\" = 99 ] && kill -9 7".to_owned();

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::{
-    command::{Step, kill},
+    command::{Step, View, has_ended, kill},
     model::{
         holder::{Holder, How, Through},
         identity::Component,
@@ -50,18 +50,18 @@ fn place(holder: &Holder) -> String {
     }
 }
 
-/// What makes the holders let go, each once.
-pub(crate) fn release(holders: &[&Holder]) -> Vec<Remedy> {
+/// What makes the holders let go, each once; files are as somebody with that view has them.
+pub(crate) fn release(view: View, holders: &[&Holder]) -> Vec<Remedy> {
     let mut known = BTreeSet::new();
-    let all = holders.iter().map(|holder| one(holder));
+    let all = holders.iter().map(|holder| one(view, holder));
     let new = |remedy: &Remedy| known.insert((remedy.command.clone(), remedy.advice.clone()));
     all.filter(new).take(4).collect()
 }
 
-fn one(holder: &Holder) -> Remedy {
+fn one(view: View, holder: &Holder) -> Remedy {
     let object = shell_word(&holder.object.0);
     match (holder.how, holder.pid) {
-        (How::Swap, _) => Step::from(format!("swapoff {object}"))
+        (How::Swap, _) => Step::from(view.on_object("swapoff", &holder.object.0))
             .verified_by(format!("! grep -qF -- {object} /proc/swaps"))
             .remedy(
                 "reads all that was swapped there back into memory: fails, or makes the node kill \
@@ -106,7 +106,7 @@ fn process(holder: &Holder, pid: u32) -> Remedy {
              leave kubelet's directory out of its hostPath volumes",
         );
         remedy.affects(format!("pod {namespace}/{name}"));
-        remedy.verify = Some(format!("! [ -e /proc/{pid} ]"));
+        remedy.verify = Some(has_ended(pid));
         return remedy;
     }
     let unit = holder.cgroup.as_deref().and_then(|group| group.rsplit('/').next());
@@ -114,7 +114,7 @@ fn process(holder: &Holder, pid: u32) -> Remedy {
         let mut remedy =
             Remedy::command(format!("systemctl restart {unit}"), "interrupts that service");
         remedy.affects(format!("the service {unit}"));
-        remedy.verify = Some(format!("! [ -e /proc/{pid} ]"));
+        remedy.verify = Some(has_ended(pid));
         return remedy;
     }
     let risk = format!("ends {}: ask its owner first", holder.who());
@@ -133,7 +133,8 @@ mod tests {
 
     #[test]
     fn the_gentlest_way_is_offered() {
-        let of = |holder: &Holder| release(&[holder])[0].command.clone().unwrap_or_default();
+        let of =
+            |holder: &Holder| release(View::OURS, &[holder])[0].command.clone().unwrap_or_default();
         let mut one = holder(How::Cwd, Through::Itself, Some(true));
         assert_eq!(of(&one), "kill 77");
         one.cgroup = Some("/system.slice/backup.service".into());
@@ -146,7 +147,7 @@ mod tests {
         one.object.0 = "/v/swap file".into();
         assert_eq!(of(&one), "swapoff '/v/swap file'");
         let same = holder(How::Fd, Through::Itself, Some(true));
-        assert_eq!(release(&[&same, &same]).len(), 1);
+        assert_eq!(release(View::OURS, &[&same, &same]).len(), 1);
     }
 
     #[test]

@@ -124,7 +124,7 @@ pub(crate) fn verdict(
             View::of(context, &object.op).on_mount("umount", &holder.object.0, holder.nested);
         draft.remedy(command, "low if whoever mounted it has ended: check first");
     }
-    draft.remedies.extend(release(&users));
+    draft.remedies.extend(release(View::of(context, &object.op), &users));
     if nested.is_empty() {
         draft.remedy(
             View::of(context, &object.op).on_mount(

@@ -80,7 +80,7 @@ pub(crate) fn draft(context: &Context<'_>, left: &Unmounted, taken: &Snapshot) -
         draft.remedies.extend(unmount_there(context, holder));
     }
     let others: Vec<&Holder> = taken.holders.iter().collect();
-    draft.remedies.extend(release(&others));
+    draft.remedies.extend(release(View::OURS, &others));
     for other in [id!("volume-held-by-host-process"), id!("shim-rootfs-busy")] {
         draft.rule_out(other, "the unmount itself succeeded");
     }

@@ -97,7 +97,7 @@ pub(crate) static PERMISSION_UNEXPLAINED: Cause = Cause {
 
 pub(crate) fn draft(context: &Context<'_>, refused: &Refused, seen: &ObjectAttributes) -> Draft {
     if seen.swap {
-        return swap_file::draft(refused);
+        return swap_file::draft(context, refused);
     }
     let ObjectAttributes { object, directory, same_directory, sticky, .. } = *seen;
     let op = &refused.op;

@@ -2,13 +2,10 @@
 
 use crate::{
     cause::{Cause, CauseId, Kind, TriedWith, id, like, way},
-    model::{
-        diagnosis::Stage,
-        evidence::Source,
-        path::{safe_path, shell_word},
-    },
+    command::View,
+    model::{diagnosis::Stage, evidence::Source, path::safe_path},
     rules::refused::blocks,
-    tracker::TrackerId,
+    tracker::{Context, TrackerId},
     trackers::refused::Refused,
     verdict::Draft,
 };
@@ -50,7 +47,7 @@ pub(crate) fn on_unmount() -> (&'static Cause, &'static str) {
 }
 
 /// The removal of the file was refused.
-pub(crate) fn draft(refused: &Refused) -> Draft {
+pub(crate) fn draft(context: &Context<'_>, refused: &Refused) -> Draft {
     let op = &refused.op;
     let mut draft = Draft::about(TrackerId::Refused, &SWAP_FILE, op);
     let path = safe_path(&op.path);
@@ -73,7 +70,7 @@ pub(crate) fn draft(refused: &Refused) -> Draft {
         is switched off."
         .into();
     draft.remedy(
-        format!("swapoff {}", shell_word(&op.path)),
+        View::of(context, op).on_object("swapoff", &op.path),
         "reads all that was swapped there back into memory: fails, or makes the node kill \
          processes, where there is too little. `swapon --show` says by which path the node knows it",
     );

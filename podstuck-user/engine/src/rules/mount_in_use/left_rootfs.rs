@@ -73,7 +73,7 @@ pub(crate) fn draft(context: &Context<'_>, left: &Left, taken: &Snapshot) -> Opt
         let command = view.on_mount("umount", &holder.object.0, holder.nested);
         draft.remedy(command, "low if whoever mounted it has ended: check first");
     }
-    draft.remedies.extend(release(&users));
+    draft.remedies.extend(release(view, &users));
     draft.rule_out(
         id!("leaked-superblock-blocks-device"),
         "the mount itself is still there, and is in use",
