@@ -90,6 +90,12 @@ impl Step {
         self
     }
 
+    /// With something else to be done afterwards.
+    pub(crate) fn then(mut self, command: &str) -> Self {
+        self.act = format!("{} && {command}", self.act);
+        self
+    }
+
     /// With a command that succeeds once it has worked.
     pub(crate) fn verified_by(mut self, command: impl Into<String>) -> Self {
         self.verify = Some(command.into());

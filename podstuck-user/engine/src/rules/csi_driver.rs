@@ -21,8 +21,21 @@ use crate::{
 use causes::{DRIVER_DOWN, DRIVER_ERROR, DRIVER_HANGS, NOT_IDEMPOTENT, NOT_REGISTERED};
 
 /// What is lost by an unmount by hand.
-const ONLY_IF_GONE: &str = "only if the driver cannot come back: data is lost if another node attaches the \
-    volume while it is mounted here; detach it by hand afterwards";
+/// An unmount by hand alone releases nothing: kubelet goes on to ask the driver, which is not there.
+fn without_driver(draft: &mut Draft, suspect: &Suspect<'_>) {
+    let directory = &suspect.volume.path;
+    let point = suspect.volume.mounts.first().map_or(directory, |mount| &mount.point);
+    draft.advice(
+        format!(
+            "only if the driver cannot come back: unmount {}, remove vol_data.json in {} and the empty \
+             directories with `rmdir`, and restart kubelet, which then no longer knows the volume",
+            safe_path(point),
+            safe_path(directory)
+        ),
+        "data is lost if another node attaches the volume while it is mounted here; detach it by hand \
+         afterwards. Never `rm -rf`: below a mount it deletes the data behind it",
+    );
+}
 
 /// Which of them a fault of the driver is. It is asked of no other.
 pub(crate) fn cause(fault: Fault) -> &'static Cause {
@@ -89,7 +102,7 @@ pub(crate) fn does_not_listen(draft: &mut Draft, suspect: &Suspect<'_>) {
     );
 }
 
-pub(crate) fn not_registered(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>) {
+pub(crate) fn not_registered(draft: &mut Draft, suspect: &Suspect<'_>) {
     let (name, socket) = (name(suspect), registration_socket(suspect));
     if suspect.fault == Fault::DriverAbsent {
         let fact = format!("{socket} is not there: no driver {name} is registered");
@@ -122,7 +135,7 @@ pub(crate) fn not_registered(context: &Context<'_>, draft: &mut Draft, suspect: 
         "install or restart the driver on this node: kubelet's next attempt then unmounts the volume",
         "none",
     );
-    umount(context, draft, suspect, ONLY_IF_GONE);
+    without_driver(draft, suspect);
     draft.rule_out(
         id!("csi-driver-lost-publish-state"),
         "a driver that forgot its mounts answers, and this one is not there",
@@ -138,7 +151,7 @@ pub(crate) fn not_registered(context: &Context<'_>, draft: &mut Draft, suspect: 
     }
 }
 
-pub(crate) fn down(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>) {
+pub(crate) fn down(draft: &mut Draft, suspect: &Suspect<'_>) {
     let name = name(suspect);
     registrar_listens(draft, suspect);
     if let Some(driver) = suspect.driver() {
@@ -155,7 +168,7 @@ pub(crate) fn down(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'
          next attempt then asks it",
         "none",
     );
-    umount(context, draft, suspect, ONLY_IF_GONE);
+    without_driver(draft, suspect);
     draft
         .rule_out(id!("csi-driver-not-registered"), "the driver's registrar is there, and listens");
     let nobody = "nobody is there who could answer";

@@ -188,10 +188,8 @@ pub(crate) fn draft(
     }
     state(&mut draft, suspect);
     match fault {
-        Fault::DriverAbsent | Fault::DriverDeaf => {
-            csi_driver::not_registered(context, &mut draft, suspect)
-        }
-        Fault::DriverDown => csi_driver::down(context, &mut draft, suspect),
+        Fault::DriverAbsent | Fault::DriverDeaf => csi_driver::not_registered(&mut draft, suspect),
+        Fault::DriverDown => csi_driver::down(&mut draft, suspect),
         Fault::DriverHangs => csi_driver::hangs(context, &mut draft, suspect),
         Fault::DriverError => csi_driver::error(context, &mut draft, suspect),
         Fault::DeadFuse => dead_mount::below_driver(context, &mut draft, suspect),

@@ -50,13 +50,39 @@ pub(crate) fn no_data(context: &Context<'_>, draft: &mut Draft, suspect: &Suspec
         fails with `UnmountVolume.NewUnmounter failed` in its log and makes no call."
         .into();
     let directory: &Path = &suspect.volume.path;
-    if suspect.volume.mounts.is_empty() {
-        draft.remedy(
-            View::OURS.on_object("find", directory) + " -depth -type d -empty -delete",
-            "low: removes empty directories only",
+    let here = suspect.pod.seen_by;
+    let here = here.map_or(View::OURS, |(pid, at)| View::in_namespace(context, at, pid));
+    // What is left of the file says nothing, and would keep the directory.
+    let clear = format!(
+        "{} && {} -depth -type d -empty -delete",
+        here.on_object("rm -f", &directory.join("vol_data.json")),
+        here.on_object("find", directory)
+    );
+    let is_mounted = match suspect.volume.mounts.as_slice() {
+        [] => {
+            draft.remedy(
+                clear,
+                "low: removes the file that says nothing, and empty directories only",
+            );
+            false
+        }
+        [mount] => {
+            let view = View::in_namespace(context, mount.namespace, mount.pid);
+            let umount = view.on_mount("umount", &mount.point, Some(mount.id));
+            draft.remedy(umount.then(&clear), UMOUNT_RISK);
+            true
+        }
+        _ => {
+            umount(context, draft, suspect, UMOUNT_RISK);
+            true
+        }
+    };
+    if is_mounted {
+        draft.advice(
+            "then restart kubelet: one that has seen the volume mounted asks for its file until it is \
+             started anew",
+            "low: containers go on",
         );
-    } else {
-        umount(context, draft, suspect, UMOUNT_RISK);
     }
     draft.rule_out(
         id!("orphaned-pod-dir"),
