@@ -53,8 +53,12 @@ fn assert_actor(finding: &Value, component: &str, pid: u32) {
 
 /// Runs the first command that a finding proposes, as it is printed.
 fn obey(finding: &Value) -> String {
+    obey_nth(finding, 0)
+}
+
+fn obey_nth(finding: &Value, nth: usize) -> String {
     let mut shell = Command::new("sh");
-    shell.arg("-c").arg(finding["remedies"][0]["command"].as_str().unwrap());
+    shell.arg("-c").arg(finding["remedies"][nth]["command"].as_str().unwrap());
     output(shell)
 }
 
@@ -172,6 +176,9 @@ fn a_mount_in_a_docker_volume() {
     assert!(fs::read_dir(&sub).unwrap().next().is_none(), "what it told has happened");
 
     obey(&found);
+    let refused = fs::write(sub.join("four"), "").unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem, "nothing more is lost");
+    obey_nth(&found, 1);
     output(runtimes.docker(&["volume", "prune", "--force"]));
     assert!(!volume.exists());
     let (lines, status) = watch.stop();

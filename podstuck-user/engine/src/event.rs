@@ -59,6 +59,11 @@ pub struct Thresholds {
     pub not_attempted: Duration,
 }
 
+impl Thresholds {
+    /// In place of [`Self::not_attempted`] where no calls are seen: longer than any run.
+    pub const UNTRACED: Duration = Duration::from_secs(u32::MAX as u64);
+}
+
 impl Default for Thresholds {
     /// Two seconds, and two of kubelet's longest back-offs (`maxDurationBeforeRetry` of
     /// pkg/util/goroutinemap/exponentialbackoff: 2 min 2 s).

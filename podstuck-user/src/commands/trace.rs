@@ -37,8 +37,6 @@ const FIRST_LOOK: Duration = Duration::from_millis(500);
 /// most; and where no attempt is seen, what the looks at the node need that take longest.
 const TRACED: Duration = Duration::from_secs(250);
 const UNTRACED: Duration = Duration::from_secs(30);
-/// Longer than any run.
-const NEVER: Duration = Duration::from_secs(u32::MAX as u64);
 /// How long the last facts may take.
 const SETTLE: Duration = Duration::from_secs(1);
 
@@ -103,7 +101,7 @@ async fn trace(
     let stop = Stop::listen()?;
     let traced = probes.is_some();
     // Without probes nobody knows whether a call was made.
-    let not_attempted = if traced { options.untried_after } else { NEVER };
+    let not_attempted = if traced { options.untried_after } else { Thresholds::UNTRACED };
     let mut probing = Probing::take(probes, options.hung_after, measured)?;
     let hung = HungCalls::start(options.hung_after, probing.sees_exec())?;
     // Everything that needs more is done; what follows reads.

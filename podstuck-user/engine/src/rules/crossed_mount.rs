@@ -78,12 +78,10 @@ pub(crate) fn draft(context: &Context<'_>, crossed: &Crossed, mounts: Option<&Mo
                  with EROFS; whoever writes there gets errors, too. It fails while a file is open \
                  for writing: then repeat it",
             );
-            draft.advice(
-                format!(
-                    "then stop the program that removes the volume, unmount {point}, and start the program \
-                     again. `umount -l` alone does not stop a removal that has the directory open"
-                ),
-                "none once it is read-only",
+            draft.remedy(
+                view.on_mount("umount", &mount.point, Some(mount.id)),
+                "low once the removal has ended or its program was stopped; before, the mount is busy, and \
+                 `umount -l` would not stop a removal that has the directory open",
             );
         }
         None => draft.fact("the mount is gone, or its namespace is", Source::proc("/proc")),

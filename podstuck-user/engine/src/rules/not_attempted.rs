@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     cause::{Cause, CauseId, Kind, TriedWith, like, log, way},
+    event::Thresholds,
     model::{
         diagnosis::Stage,
         evidence::Source,
@@ -281,7 +282,8 @@ fn state(draft: &mut Draft, suspect: &Suspect<'_>) {
         draft.fact_since(text, Source::Log(said.source.clone()), at);
     }
     let window = suspect.window.as_secs();
-    if window > 0 && !suspect.tried.any() && !suspect.volume.mounts.is_empty() {
+    let is_traced = suspect.threshold < Thresholds::UNTRACED;
+    if is_traced && window > 0 && !suspect.tried.any() && !suspect.volume.mounts.is_empty() {
         draft.fact_since(
             format!("nobody called umount2 on it in {window} s of watching"),
             Source::Probe,
