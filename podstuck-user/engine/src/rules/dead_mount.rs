@@ -77,6 +77,12 @@ pub(crate) fn draft(context: &Context<'_>, suspect: &Suspect, mount: &MountPoint
         "low: nothing behind the mount can be reached; containers that still use it must be \
          started anew. The owner's next attempt then deletes the directory",
     );
+    tell_apart(&mut draft);
+    draft
+}
+
+/// What the look's answer tells it from.
+fn tell_apart(draft: &mut Draft) {
     draft.rule_out(
         id!("fuse-daemon-hung"),
         "the look was answered at once, with an error, by the kernel",
@@ -85,7 +91,6 @@ pub(crate) fn draft(context: &Context<'_>, suspect: &Suspect, mount: &MountPoint
         id!("emptydir-bidirectional-submount"),
         "the mount is not merely left behind, its server is gone",
     );
-    draft
 }
 
 /// The server of a CSI driver's volume is gone, and the driver has not unmounted it.
@@ -103,14 +108,7 @@ pub(crate) fn below_driver(context: &Context<'_>, draft: &mut Draft, suspect: &U
         "low: nothing behind the mount can be reached. The driver is not told, so its node-wide mount may have \
          to be unmounted as well",
     );
-    draft.rule_out(
-        id!("fuse-daemon-hung"),
-        "the look was answered at once, with an error, by the kernel",
-    );
-    draft.rule_out(
-        id!("emptydir-bidirectional-submount"),
-        "the mount is not merely left behind, its server is gone",
-    );
+    tell_apart(draft);
     let names_it = |text: &str| text.contains("transport endpoint is not connected");
     if !suspect.said.is_some_and(|(_, said)| names_it(&said.text)) {
         draft.doubt("whether the driver fails because of it: its answer is not known");

@@ -5,12 +5,17 @@ use std::collections::BTreeSet;
 use crate::{
     command::{Step, View, has_ended, kill},
     model::{
+        evidence::Source,
         holder::{Holder, How, Through},
         identity::Component,
         path::{safe, safe_path, shell_word},
         remedy::Remedy,
     },
+    verdict::Draft,
 };
+
+/// Facts and remedies for so many holders.
+pub(crate) const TOLD: usize = 8;
 
 /// Who holds what how, in a sentence.
 pub(crate) fn describe(holder: &Holder) -> String {
@@ -48,6 +53,25 @@ fn place(holder: &Holder) -> String {
         (None, Some(cgroup)) if cgroup != "/" => format!(" of {}", safe(cgroup.as_bytes())),
         _ => String::new(),
     }
+}
+
+/// A fact for each of the first few, and how many more there are.
+pub(crate) fn tell(draft: &mut Draft, holders: &[&Holder]) {
+    for holder in holders.iter().take(TOLD) {
+        draft.fact(describe(holder), Source::proc(&holder.source));
+    }
+    if holders.len() > TOLD {
+        draft.fact(format!("and {} more", holders.len() - TOLD), Source::proc("/proc"));
+    }
+}
+
+/// The ways out: what is mounted on it is unmounted, the deepest first, and its users let go.
+pub(crate) fn free(draft: &mut Draft, view: View, nested: &[&Holder], users: &[&Holder]) {
+    for holder in nested.iter().rev().take(TOLD) {
+        let umount = view.on_mount("umount", &holder.object.0, holder.nested);
+        draft.remedy(umount, "low if whoever mounted it has ended: check first");
+    }
+    draft.remedies.extend(release(view, users));
 }
 
 /// What makes the holders let go, each once; files are as somebody with that view has them.

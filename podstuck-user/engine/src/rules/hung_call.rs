@@ -20,21 +20,21 @@ use crate::{
 /// Where the control file system of FUSE is (Documentation/filesystems/fuse.rst).
 const FUSE_CONTROL: &str = "/sys/fs/fuse/connections";
 
-/// Writes the verdict out; `sharers` have the same file system.
+/// Writes the verdict out; `sharers` says who else has the same file system, where that matters.
 pub(crate) fn fill(
     context: &Context<'_>,
     draft: &mut Draft,
     seen: &StuckThread,
     judged: &Judged,
-    sharers: Vec<String>,
+    sharers: impl FnOnce() -> Vec<String>,
 ) {
     draft.call = Call::ALL.into_iter().find(|call| call.name() == seen.syscall);
     draft.blocks_deletion = draft.target.pod.is_some().then_some(true);
     facts(draft, seen);
     match judged.waits {
-        Waits::Fuse => fuse(context, draft, seen, sharers),
+        Waits::Fuse => fuse(context, draft, seen, sharers()),
         Waits::Frozen => frozen(context, draft, seen),
-        Waits::Nfs => nfs(context, draft, seen, sharers),
+        Waits::Nfs => nfs(context, draft, seen, sharers()),
         Waits::Flush => flush(draft),
         Waits::Shutdown => shutdown(draft),
         Waits::Unknown => unknown(draft),

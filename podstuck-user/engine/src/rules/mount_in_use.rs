@@ -13,7 +13,7 @@ use crate::{
     },
     query::NoAnswer,
     rules::{
-        holders::{describe, release},
+        holders::{TOLD, describe, free, tell},
         mount_point::{self, SHIM_BURST, base},
         nested_mount, swap_file,
     },
@@ -22,9 +22,6 @@ use crate::{
     verdict::Draft,
 };
 use causes::{HELD_BY_AGENT, HELD_BY_PROCESS, SHIM_ROOTFS_BUSY};
-
-/// Facts and remedies for so many holders; the others are only counted.
-const TOLD: usize = 8;
 
 /// Who was seen to hold a mount.
 #[derive(Clone, Debug)]
@@ -89,12 +86,7 @@ pub(crate) fn verdict(
         found.iter().partition(|holder| holder.how == How::NestedMount);
     let mut draft = base(context, cause(bundle, &nested, &users), object);
     tell_time(&mut draft, object, held);
-    for holder in found.iter().take(TOLD) {
-        draft.fact(describe(holder), Source::proc(&holder.source));
-    }
-    if found.len() > TOLD {
-        draft.fact(format!("and {} more", found.len() - TOLD), Source::proc("/proc"));
-    }
+    tell(&mut draft, &found);
     let kubelets: Vec<&Holder> =
         held.taken.culprits().filter(|h| h.component == Some(Component::Kubelet)).collect();
     for holder in kubelets.iter().take(TOLD) {
@@ -118,16 +110,11 @@ pub(crate) fn verdict(
              attempt, a thread of it hangs there.",
         );
     }
-    // The deepest mount goes first.
-    for holder in nested.iter().rev().take(TOLD) {
-        let command =
-            View::of(context, &object.op).on_mount("umount", &holder.object.0, holder.nested);
-        draft.remedy(command, "low if whoever mounted it has ended: check first");
-    }
-    draft.remedies.extend(release(View::of(context, &object.op), &users));
+    let view = View::of(context, &object.op);
+    free(&mut draft, view, &nested, &users);
     if nested.is_empty() {
         draft.remedy(
-            View::of(context, &object.op).on_mount(
+            view.on_mount(
                 "umount -l",
                 &object.op.path,
                 held.taken.subject.as_ref().ok().and_then(|it| it.mount_id),

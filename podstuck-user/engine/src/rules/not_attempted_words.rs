@@ -58,26 +58,21 @@ pub(crate) fn no_data(context: &Context<'_>, draft: &mut Draft, suspect: &Suspec
         here.on_object("rm -f", &directory.join("vol_data.json")),
         here.on_object("find", directory)
     );
-    let is_mounted = match suspect.volume.mounts.as_slice() {
+    match suspect.volume.mounts.as_slice() {
         [] => {
             draft.remedy(
                 clear,
                 "low: removes the file that says nothing, and empty directories only",
             );
-            false
         }
         [mount] => {
             let view = View::in_namespace(context, mount.namespace, mount.pid);
             let umount = view.on_mount("umount", &mount.point, Some(mount.id));
             draft.remedy(umount.then(&clear), UMOUNT_RISK);
-            true
         }
-        _ => {
-            umount(context, draft, suspect, UMOUNT_RISK);
-            true
-        }
-    };
-    if is_mounted {
+        _ => umount(context, draft, suspect, UMOUNT_RISK),
+    }
+    if !suspect.volume.mounts.is_empty() {
         draft.advice(
             "then restart kubelet: one that has seen the volume mounted asks for its file until it is \
              started anew",

@@ -10,7 +10,7 @@ use crate::{
         path::safe_path,
         remedy::Remedy,
     },
-    rules::holders::{describe, release},
+    rules::holders::{TOLD, describe, release},
     tracker::{Context, TrackerId},
     trackers::pinned_device::{Unmounted, key},
     verdict::Draft,
@@ -44,9 +44,6 @@ pub(crate) static LEAKED_SUPERBLOCK: Cause = Cause {
     tried: &[TriedWith::Lab],
     source: &["linux fs/super.c, deactivate_super", "linux fs/namespace.c, detach_mounts"],
 };
-
-/// Facts for so many holders.
-const TOLD: usize = 8;
 
 pub(crate) fn draft(context: &Context<'_>, left: &Unmounted, taken: &Snapshot) -> Draft {
     let Unmounted { op, mount, .. } = left;

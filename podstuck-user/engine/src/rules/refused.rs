@@ -101,12 +101,10 @@ pub(crate) fn draft(context: &Context<'_>, refused: &Refused, seen: &ObjectAttri
     }
     let ObjectAttributes { object, directory, same_directory, sticky, .. } = *seen;
     let op = &refused.op;
-    let (cause, on_directory) = match (object, directory) {
-        (Attributes { immutable: true, .. }, _) => (&IMMUTABLE_ATTRIBUTE, false),
-        (Attributes { append_only: true, .. }, _) => (&APPEND_ONLY_ATTRIBUTE, false),
-        (_, Attributes { immutable: true, .. }) => (&IMMUTABLE_ATTRIBUTE, true),
-        (_, Attributes { append_only: true, .. }) => (&APPEND_ONLY_ATTRIBUTE, true),
-        _ => {
+    let (cause, on_directory) = match (cause_of(object), cause_of(directory)) {
+        (Some(cause), _) => (cause, false),
+        (None, Some(cause)) => (cause, true),
+        (None, None) => {
             let mut draft = unexplained(refused);
             rule_out(&mut draft, object, directory);
             if sticky {
@@ -116,8 +114,7 @@ pub(crate) fn draft(context: &Context<'_>, refused: &Refused, seen: &ObjectAttri
         }
     };
     let mut draft = Draft::about(TrackerId::Refused, cause, op);
-    let (flag, word) =
-        if *cause == IMMUTABLE_ATTRIBUTE { ("i", "immutable") } else { ("a", "append-only") };
+    let (flag, word) = flag(cause);
     let flagged: PathBuf = match (on_directory, op.path.parent()) {
         (true, Some(parent)) => parent.into(),
         _ => op.path.clone(),
@@ -150,6 +147,20 @@ pub(crate) fn draft(context: &Context<'_>, refused: &Refused, seen: &ObjectAttri
     );
     rule_out(&mut draft, object, directory);
     draft
+}
+
+/// Which of an inode's attributes forbids its removal.
+fn cause_of(attributes: Attributes) -> Option<&'static Cause> {
+    match attributes {
+        Attributes { immutable: true, .. } => Some(&IMMUTABLE_ATTRIBUTE),
+        Attributes { append_only: true, .. } => Some(&APPEND_ONLY_ATTRIBUTE),
+        _ => None,
+    }
+}
+
+/// As chattr has it, and in a word.
+fn flag(cause: &Cause) -> (&'static str, &'static str) {
+    if *cause == IMMUTABLE_ATTRIBUTE { ("i", "immutable") } else { ("a", "append-only") }
 }
 
 /// Says which attributes are not set, as far as the file system tells.

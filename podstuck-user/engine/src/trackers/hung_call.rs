@@ -128,7 +128,7 @@ impl HungCalls {
         );
         draft.actor = Some(seen.actor.clone());
         draft.first = seen.began;
-        hung_call::fill(context, &mut draft, seen, judged, self.sharers(seen));
+        hung_call::fill(context, &mut draft, seen, judged, || self.sharers(seen));
         Some(draft)
     }
 

@@ -11,14 +11,11 @@ use crate::{
         identity::Component,
         path::{safe, safe_path},
     },
-    rules::holders::{describe, release},
+    rules::holders::{free, tell},
     tracker::{Context, TrackerId},
     trackers::left_rootfs::Left,
     verdict::Draft,
 };
-
-/// Facts and remedies for so many holders.
-const TOLD: usize = 8;
 
 /// `None` where nobody makes an unmount fail: then the shim is late, and nothing is wrong with the mount.
 pub(crate) fn draft(context: &Context<'_>, left: &Left, taken: &Snapshot) -> Option<Draft> {
@@ -55,12 +52,7 @@ pub(crate) fn draft(context: &Context<'_>, left: &Left, taken: &Snapshot) -> Opt
         let text = format!("{who} says, last at {:.0}: {}", said.at, said.text);
         draft.fact_since(text, Source::Log(said.source.clone()), context.when(said.at));
     }
-    for holder in found.iter().take(TOLD) {
-        draft.fact(describe(holder), Source::proc(&holder.source));
-    }
-    if found.len() > TOLD {
-        draft.fact(format!("and {} more", found.len() - TOLD), Source::proc("/proc"));
-    }
+    tell(&mut draft, &found);
     draft.explanation = "Somebody uses the root file system of a container that has ended. The kernel \
         refuses every unmount of it until they let go: its shim tries 50 times, gives up, and is asked \
         again when kubelet asks the runtime to remove the container."
@@ -68,12 +60,7 @@ pub(crate) fn draft(context: &Context<'_>, left: &Left, taken: &Snapshot) -> Opt
     let (nested, users): (Vec<&Holder>, Vec<&Holder>) =
         found.iter().partition(|holder| holder.how == How::NestedMount);
     let view = View::in_namespace(context, rootfs.mount.namespace, rootfs.mount.pid);
-    // The deepest mount goes first.
-    for holder in nested.iter().rev().take(TOLD) {
-        let command = view.on_mount("umount", &holder.object.0, holder.nested);
-        draft.remedy(command, "low if whoever mounted it has ended: check first");
-    }
-    draft.remedies.extend(release(view, &users));
+    free(&mut draft, view, &nested, &users);
     draft.rule_out(
         id!("leaked-superblock-blocks-device"),
         "the mount itself is still there, and is in use",

@@ -1,14 +1,10 @@
 //! What is said of attributes that were found before anybody was seen to fail because of them.
 
-use super::{APPEND_ONLY_ATTRIBUTE, IMMUTABLE_ATTRIBUTE};
+use super::{IMMUTABLE_ATTRIBUTE, cause_of, flag};
 use crate::{
     cause::id,
-    command::{Step, View},
-    model::{
-        evidence::Source,
-        object::{Attributes, Protected},
-        path::safe_path,
-    },
+    command::View,
+    model::{evidence::Source, object::Protected, path::safe_path},
     tracker::{Context, TrackerId},
     trackers::protected::Looked,
     verdict::Draft,
@@ -17,10 +13,7 @@ use crate::{
 /// The finding; `None` when nothing was found.
 pub(crate) fn draft(context: &Context<'_>, looked: &Looked, found: &Protected) -> Option<Draft> {
     let (first, attributes) = found.objects.first()?;
-    let (cause, other) = match attributes {
-        Attributes { immutable: true, .. } => (&IMMUTABLE_ATTRIBUTE, id!("append-only-attribute")),
-        _ => (&APPEND_ONLY_ATTRIBUTE, id!("immutable-attribute")),
-    };
+    let cause = cause_of(*attributes)?;
     let Looked { pod, volume, since, .. } = looked;
     let mut draft = Draft::about_state(
         TrackerId::Protected,
@@ -34,7 +27,7 @@ pub(crate) fn draft(context: &Context<'_>, looked: &Looked, found: &Protected) -
     draft.blocks_deletion = Some(true);
     let look = || Source::Look("statx of what is in the volume");
     for (path, attributes) in &found.objects {
-        let word = flag(*attributes).1;
+        let word = flag(cause_of(*attributes)?).1;
         draft.fact(format!("{} has the {word} attribute", safe_path(&path.0)), look());
     }
     let whole = if found.complete { "all that is in it" } else { "and there is more" };
@@ -58,18 +51,16 @@ pub(crate) fn draft(context: &Context<'_>, looked: &Looked, found: &Protected) -
     let (pid, namespace) = pod.seen_by?;
     let view = View::in_namespace(context, namespace, pid);
     for (path, attributes) in &found.objects {
-        let flag = flag(*attributes).0;
+        let flag = flag(cause_of(*attributes)?).0;
         draft.remedy(
-            Step::from(view.on_object(&format!("chattr -{flag}"), &path.0)),
+            view.on_object(&format!("chattr -{flag}"), &path.0),
             "low: removes the protection of this one object; kubelet's next attempt deletes it",
         );
     }
-    draft.rule_out(other, format!("the attribute is `{}`", flag(*attributes).0));
+    let is_immutable = *cause == IMMUTABLE_ATTRIBUTE;
+    let other =
+        if is_immutable { id!("append-only-attribute") } else { id!("immutable-attribute") };
+    draft.rule_out(other, format!("the attribute is `{}`", flag(cause).0));
     draft.suffices_beside(id!("swapfile-active"));
     Some(draft)
-}
-
-/// As chattr has it, and in a word.
-fn flag(attributes: Attributes) -> (&'static str, &'static str) {
-    if attributes.immutable { ("i", "immutable") } else { ("a", "append-only") }
 }
