@@ -4,7 +4,8 @@
 //!
 //! `cargo xtask node test` builds the node and runs this. `PODSTUCK_NODE_LATE` says how many seconds
 //! after the deletions it asks; at least 128, after which kubelet tries only each 122 s. With
-//! `PODSTUCK_NODE_FROM=pod` it asks from a debug pod, with `PODSTUCK_NODE_API=hung` while the API server
+//! `PODSTUCK_NODE_RUNTIME=docker` dockerd runs the containers, with `PODSTUCK_NODE_FROM=pod` it asks from a
+//! debug pod, with `PODSTUCK_NODE_API=hung` while the API server
 //! does not answer. With `PODSTUCK_BLESS=1` what was said is written to docs/on-node.md.
 #![allow(
     clippy::unwrap_used,
@@ -37,7 +38,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use asked::{Asked, From, Hung, obey};
+use asked::{Asked, From, Hung, is_chosen, obey};
 use borrowed::Borrowed;
 use cases::{CASES, Case, End, api_hangs};
 use faults::Fault;
@@ -56,12 +57,17 @@ fn late() -> Duration {
     Duration::from_secs(told.map_or(140, |text| text.parse().unwrap()))
 }
 
+fn runtime() -> Runtime {
+    if is_chosen("PODSTUCK_NODE_RUNTIME", "docker") { Runtime::Docker } else { Runtime::Containerd }
+}
+
 /// Those that `PODSTUCK_NODE_CASES` names, or all.
-fn chosen() -> Vec<&'static Case> {
+fn chosen(restarts_kubelet: bool) -> Vec<&'static Case> {
     let names = env::var("PODSTUCK_NODE_CASES").ok();
-    let wanted = |case: &&Case| {
+    let is_named = |case: &Case| {
         names.as_ref().is_none_or(|names| names.split(',').any(|name| name == case.name))
     };
+    let wanted = |case: &&Case| case.restarts_kubelet == restarts_kubelet && is_named(case);
     CASES.iter().filter(wanted).collect()
 }
 
@@ -76,9 +82,19 @@ struct Stuck {
 #[test]
 #[ignore = "needs a Kubernetes node: cargo xtask node test"]
 fn a_late_arrival_is_right_and_its_remedy_releases_the_pod() {
-    let borrowed = Borrowed::with(Runtime::Containerd);
+    play(&chosen(false));
+}
+
+#[test]
+#[ignore = "needs a Kubernetes node: cargo xtask node test"]
+fn a_late_arrival_is_right_where_kubelet_was_started_anew() {
+    play(&chosen(true));
+}
+
+fn play(cases: &[&'static Case]) {
+    let borrowed = Borrowed::with(runtime());
     let node = borrowed.node();
-    let mut all = make_stuck(node);
+    let mut all = make_stuck(node, cases);
     let deleted = Instant::now();
     let from = From::chosen(node);
     thread::sleep(SOON);
@@ -110,9 +126,8 @@ fn ask(node: &Node, from: &From, all: &mut [Stuck], which: impl Fn(&Case) -> boo
 }
 
 /// Makes the pods, lets them run, does to each what will hold it, and deletes them.
-fn make_stuck(node: &Node) -> Vec<Stuck> {
-    let cases = chosen();
-    for case in &cases {
+fn make_stuck(node: &Node, cases: &[&'static Case]) -> Vec<Stuck> {
+    for case in cases {
         node.apply(&(case.pod)(case.name)).unwrap();
     }
     let mut all = Vec::new();

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Every cause that a finding can have, in the order in which documents list them.
-pub static ALL: [&Cause; 59] = [
+pub static ALL: [&Cause; 60] = [
     &left_mounted::LOST_PUBLISH_STATE,
     &csi_driver::NOT_REGISTERED,
     &csi_driver::DRIVER_DOWN,
@@ -58,6 +58,7 @@ pub static ALL: [&Cause; 59] = [
     &runtime_says::CNI_TEARDOWN_FAILED,
     &runtime_says::SIGNAL_DENIED,
     &runtime_says::STATE_LOST,
+    &runtime_says::SHIM_HANGS,
     &runtime_says::RUNTIME_HANGS,
     &disk_full::DISK_FULL,
     &file_system::READ_ONLY,

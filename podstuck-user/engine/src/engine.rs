@@ -195,6 +195,7 @@ impl Engine {
                 own_mnt_ns: self.run.own_mnt_ns,
                 thresholds: self.run.thresholds,
                 unmounts: &self.unmounts,
+                sample: self.sample.as_deref(),
                 others: [before, after],
             };
             tracker.take(event, &context, steps);

@@ -247,6 +247,7 @@ pub(crate) fn context<'a>(
         own_mnt_ns,
         thresholds,
         unmounts,
+        sample: None,
         others: [others, &[]],
     }
 }

@@ -11,7 +11,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     event::{Event, Thresholds},
-    model::{finding::Progress, operation::Operation, time::Monotonic},
+    model::{
+        finding::Progress,
+        node::{DriverProcess, NodeSample},
+        operation::Operation,
+        time::Monotonic,
+    },
     query::Query,
     trackers::unmounts::Unmounts,
     verdict::{Draft, Verdict},
@@ -237,6 +242,8 @@ pub(crate) struct Context<'a> {
     pub(crate) thresholds: Thresholds,
     /// Unmounts seen.
     pub(crate) unmounts: &'a Unmounts,
+    /// The last look at the node.
+    pub(crate) sample: Option<&'a NodeSample>,
     /// The trackers before the one that looks, and those behind it.
     pub(crate) others: [&'a [Box<dyn Tracker>]; 2],
 }
@@ -246,6 +253,13 @@ impl Context<'_> {
     pub(crate) fn when(&self, time: Timestamp) -> Monotonic {
         let ago = u64::try_from(self.calendar.duration_since(time).as_nanos()).unwrap_or(0);
         Monotonic(self.now.0.saturating_sub(ago))
+    }
+
+    /// The driver's process of a CSI volume, as the last look at the node has it.
+    pub(crate) fn driver_of(&self, target_id: u64) -> Option<&DriverProcess> {
+        let volumes = self.sample?.pods.iter().flat_map(|pod| &pod.volumes);
+        let volume = volumes.into_iter().find(|volume| volume.target_id == target_id)?;
+        volume.csi.as_ref()?.driver.as_ref()?.process.as_ref()
     }
 
     /// Whether another tracker explains what this one sees on a subject.

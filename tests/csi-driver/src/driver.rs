@@ -179,6 +179,10 @@ impl Driver {
             // Still believed to be published, so that kubelet's next attempt is answered likewise.
             Fault::Elsewhere => mounts::unmount_elsewhere(path)
                 .map_err(|error| failed("umount in a namespace of its own", path, &error))?,
+            Fault::OnlyUnmount if !mounted(path)? => (),
+            Fault::OnlyUnmount => {
+                mounts::unmount(path).map_err(|error| failed("umount", path, &error))?;
+            }
             Fault::NotIdempotent => self.detach(handle, path, target)?,
         }
         Ok(Answered::Now)

@@ -26,6 +26,9 @@ pub enum Fault {
     Hang,
     /// Unpublishing unmounts in a mount namespace where nobody else sees it, and answers OK.
     Elsewhere,
+    /// Unpublishing unmounts in the driver's own mount namespace and leaves the directory to kubelet, as
+    /// drivers do that only call umount.
+    OnlyUnmount,
     /// Unpublishing calls umount whatever is there, and answers `Internal` when nothing is mounted,
     /// although the specification asks for OK.
     NotIdempotent,
@@ -128,6 +131,7 @@ mod tests {
             ("aborted", Fault::Aborted),
             ("hang", Fault::Hang),
             ("elsewhere", Fault::Elsewhere),
+            ("only-unmount", Fault::OnlyUnmount),
             ("not-idempotent", Fault::NotIdempotent),
         ] {
             assert_eq!(parse(word).unwrap().fault("any"), fault, "{word}");

@@ -33,6 +33,8 @@ without it, or if it is empty, nothing goes wrong. All but `forget` concern Node
   hang            never answers, and holds the volume's lock until the driver ends: later
                   calls for it are answered with Aborted, whatever the file says then
   elsewhere       unmounts in a mount namespace of its own, answers OK
+  only-unmount    unmounts in the driver's own mount namespace if anything is mounted there,
+                  and leaves the directory
   not-idempotent  calls umount whatever is there, answers Internal if nothing is mounted
 
 A volume is the directory STATE/volumes/HANDLE, made if need be, or a tmpfs if its handle begins

@@ -1,18 +1,21 @@
 //! What runs the containers.
 
-use std::{fs, path::Path, process::Command};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use nix::sys::signal::{Signal, kill};
 use podstuck_process as process;
-use serde_json::json;
 
 use crate::{
     IMAGE, cgroups,
     daemons::{Daemons, processes_with},
+    network,
     place::Place,
-    programs::CNI,
     wait_for,
 };
 
@@ -33,6 +36,7 @@ pub(crate) fn start(
     image: &Path,
     daemons: &mut Daemons<'_>,
 ) -> Result<()> {
+    network::make(place)?;
     containerd(runtime, place, daemons)?;
     if runtime == Runtime::Docker {
         dockerd(place, daemons)?;
@@ -58,6 +62,24 @@ fn ctr(place: &Place) -> Command {
     command
 }
 
+/// What was started.
+pub(crate) fn running(place: &Place) -> Runtime {
+    if place.at("docker.sock").exists() { Runtime::Docker } else { Runtime::Containerd }
+}
+
+/// Where the runtime mounts the root file system of a container.
+pub(crate) fn rootfs(place: &Place, container: &str) -> Result<PathBuf> {
+    if running(place) == Runtime::Containerd {
+        let bundles = "containerd/io.containerd.runtime.v2.task/k8s.io";
+        return Ok(place.at(bundles).join(container).join("rootfs"));
+    }
+    let merged = "{{.GraphDriver.Data.MergedDir}}";
+    let mut inspect = docker(place);
+    let found = inspect.args(["inspect", "--format", merged, container]).output();
+    let found = found.context("starting docker")?.stdout;
+    Ok(String::from_utf8_lossy(&found).trim_end().into())
+}
+
 /// In a container of containerd's.
 pub(crate) fn exec(place: &Place, container: &str, name: &str) -> Command {
     let mut command = ctr(place);
@@ -72,15 +94,6 @@ fn docker(place: &Place) -> Command {
 }
 
 fn containerd(runtime: Runtime, place: &Place, daemons: &mut Daemons<'_>) -> Result<()> {
-    let network = place.at("cni");
-    fs::create_dir_all(&network).context("making a folder for the network")?;
-    let loopback = json!({
-        "cniVersion": "0.4.0",
-        "name": "loopback",
-        "plugins": [{ "type": "loopback" }],
-    });
-    fs::write(network.join("10-loopback.conflist"), loopback.to_string())
-        .context("describing the network")?;
     let disabled = if runtime == Runtime::Docker { "'io.containerd.grpc.v1.cri'" } else { "" };
     let [root, state, socket, opt] = [
         place.on_disk("containerd"),
@@ -103,10 +116,11 @@ sandbox_image = '{IMAGE}'
 restrict_oom_score_adj = true
 disable_tcp_service = true
 [plugins.'io.containerd.grpc.v1.cri'.cni]
-bin_dir = '{CNI}'
+bin_dir = '{}'
 conf_dir = '{}'
 ",
-        network.display(),
+        network::programs(place).display(),
+        network::configuration(place).display(),
     );
     let path = place.at("containerd.toml");
     fs::write(&path, config).context("configuring containerd")?;
@@ -115,6 +129,18 @@ conf_dir = '{}'
     daemons.start("containerd", command)?;
     wait_for("containerd", || process::output(ctr(place).arg("version")).is_ok())
 }
+
+/// runc, without the wish that sandboxes be killed last (`defaultSandboxOOMAdj` in pkg/kubelet/dockershim),
+/// which a process that lacks CAP_SYS_RESOURCE may not have. containerd has a setting for that.
+const RUNC_OF_EQUALS: &str = r#"#!/bin/sh
+is_bundle=
+for word; do
+    test -z "$is_bundle" || sed -i 's/"oomScoreAdj":-[0-9]*/"oomScoreAdj":0/' "$word/config.json"
+    is_bundle=
+    test "$word" != --bundle || is_bundle=1
+done
+exec runc "$@"
+"#;
 
 fn dockerd(place: &Place, daemons: &mut Daemons<'_>) -> Result<()> {
     let mut command = Command::new("/usr/sbin/dockerd");
@@ -126,6 +152,10 @@ fn dockerd(place: &Place, daemons: &mut Daemons<'_>) -> Result<()> {
     command.args(["--bridge=none", "--iptables=false", "--ip6tables=false"]);
     command.args(["--exec-opt", "native.cgroupdriver=cgroupfs", "--cgroup-parent"]);
     command.arg(cgroups::root());
+    let runtime = place.at("runc-of-equals");
+    network::program(&runtime, RUNC_OF_EQUALS)?;
+    command.arg("--add-runtime").arg(format!("equals={}", runtime.display()));
+    command.args(["--default-runtime", "equals"]);
     daemons.start("dockerd", command)?;
     wait_for("dockerd", || process::output(docker(place).arg("version")).is_ok())
 }

@@ -52,6 +52,19 @@ impl<'a> Daemons<'a> {
         Self { place, all: Vec::new() }
     }
 
+    /// Those that are noted.
+    pub(crate) fn noted(place: &'a Place) -> Result<Self> {
+        Ok(Self { place, all: place.noted("daemons")?.unwrap_or_default() })
+    }
+
+    /// Ends one.
+    pub(crate) fn end_one(&mut self, name: &str) -> Result<()> {
+        let at = self.all.iter().position(|daemon| daemon.name == name);
+        let daemon = self.all.remove(at.with_context(|| format!("no {name} was started"))?);
+        end(&daemon);
+        self.place.note("daemons", &self.all)
+    }
+
     /// Starts one in a session of its own, which outlives whoever starts it.
     pub(crate) fn start(&mut self, name: &str, mut command: Command) -> Result<()> {
         let path = self.place.log(name);

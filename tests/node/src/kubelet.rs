@@ -9,8 +9,9 @@ use crate::{
     NAME, cgroups, containers,
     containers::Runtime,
     daemons::Daemons,
+    network,
     place::{KUBELET_ROOT, Place},
-    programs::{CNI, Programs},
+    programs::Programs,
 };
 
 /// Starts it.
@@ -56,8 +57,10 @@ pub(crate) fn start(
             .args(["--container-runtime=docker", "--docker-endpoint"])
             .arg(containers::docker_socket(place))
             .args(["--pod-infra-container-image", crate::IMAGE])
-            .args(["--network-plugin=cni", "--cni-bin-dir", CNI, "--cni-conf-dir"])
-            .arg(place.at("cni")),
+            .args(["--network-plugin=cni", "--cni-bin-dir"])
+            .arg(network::programs(place))
+            .arg("--cni-conf-dir")
+            .arg(network::configuration(place)),
     };
     daemons.start("kubelet", kubelet)
 }

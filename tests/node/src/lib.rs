@@ -10,12 +10,13 @@ mod credentials;
 mod daemons;
 mod image;
 mod kubelet;
+mod network;
 mod place;
 mod programs;
 mod settings;
 
 use std::{
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Output},
     thread,
     time::{Duration, Instant},
@@ -40,7 +41,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// A running node.
 pub struct Node {
     place: Place,
-    kubectl: std::path::PathBuf,
+    kubectl: PathBuf,
 }
 
 impl Node {
@@ -119,12 +120,12 @@ impl Node {
     }
 
     /// Credentials that may do everything, for kubectl.
-    pub fn kubeconfig(&self) -> std::path::PathBuf {
+    pub fn kubeconfig(&self) -> PathBuf {
         self.place.kubeconfig("admin")
     }
 
     /// A log of one of its daemons.
-    pub fn log(&self, daemon: &str) -> std::path::PathBuf {
+    pub fn log(&self, daemon: &str) -> PathBuf {
         self.place.log(daemon)
     }
 
@@ -135,6 +136,33 @@ impl Node {
     /// When none of this name runs.
     pub fn pid(&self, daemon: &str) -> Result<u32> {
         Daemons::pid(&self.place, daemon)
+    }
+
+    /// Where the root file system of a container is mounted.
+    ///
+    /// # Errors
+    ///
+    /// When the runtime cannot be asked.
+    pub fn rootfs(&self, container: &str) -> Result<PathBuf> {
+        containers::rootfs(&self.place, container)
+    }
+
+    /// What makes the network plugin fail when it is to take down the network of this pod, as long as the
+    /// file is there.
+    pub fn failing_network(&self, pod: &str) -> PathBuf {
+        network::failing(&self.place).join(pod)
+    }
+
+    /// Ends kubelet and starts it again, as an upgrade does.
+    ///
+    /// # Errors
+    ///
+    /// When it was not running, or does not start.
+    pub fn restart_kubelet(&self) -> Result<()> {
+        let mut daemons = Daemons::noted(&self.place)?;
+        daemons.end_one("kubelet")?;
+        let runtime = containers::running(&self.place);
+        kubelet::start(runtime, &Programs::find(runtime)?, &self.place, &mut daemons)
     }
 
     /// Runs kubectl with a file for its standard input; its output, without the last line's end.

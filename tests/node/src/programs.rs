@@ -8,14 +8,12 @@ use std::{
 use anyhow::{Context, Result, bail};
 use podstuck_process as process;
 
-use crate::Runtime;
+use crate::{Runtime, network};
 
 /// What is built.
 pub(crate) const BUILT: [&str; 3] = ["kube-apiserver", "kubelet", "kube-controller-manager"];
 /// Debian's programs, not whatever lies in `/usr/local`.
 const FOLDERS: [&str; 4] = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"];
-/// Where Debian's `containernetworking-plugins` puts them.
-pub(crate) const CNI: &str = "/usr/lib/cni";
 
 /// Where what was built is kept: outside any clone, so that the next one has it.
 pub(crate) fn cache() -> Result<PathBuf> {
@@ -46,7 +44,7 @@ impl Programs {
             .filter(|(program, _)| find(program).is_none())
             .map(|(_, package)| package)
             .collect();
-        if !Path::new(CNI).join("loopback").exists() {
+        if !Path::new(network::PLUGINS).join(network::LOOPBACK).exists() {
             missing.push("containernetworking-plugins");
         }
         if !missing.is_empty() {

@@ -36,10 +36,14 @@ pub struct Case {
     pub faults: Setup,
     /// What must be told first.
     pub cause: &'static str,
+    /// How sure.
+    pub certainty: &'static str,
     /// What must be told behind it, for what holds the pod next.
     pub next: Option<&'static str>,
     /// What ends it.
     pub end: End,
+    /// kubelet is started anew before the deletion, which others would notice.
+    pub restarts_kubelet: bool,
 }
 
 impl Case {
@@ -48,8 +52,10 @@ impl Case {
         pod: on_disk,
         faults: |_, _| Vec::new(),
         cause: "",
+        certainty: "firm",
         next: None,
         end: End::Command,
+        restarts_kubelet: false,
     };
 }
 
@@ -77,7 +83,7 @@ impl Case {
         }
         if first["id"] != self.cause {
             wrong.push(format!("{} first, and not {}", first["id"], self.cause));
-        } else if first["certainty"] != "firm" {
+        } else if first["certainty"] != self.certainty {
             wrong.push(format!("only {}", first["certainty"]));
         } else if first["blocks_deletion"] != !matches!(self.end, End::Grace | End::Never) {
             wrong.push(format!("that it holds the pod is {}", first["blocks_deletion"]));
@@ -115,6 +121,35 @@ fn with_subpath(name: &str) -> Value {
     let mut pod = on_disk(name);
     pod["spec"]["containers"][0]["volumeMounts"][0]["subPath"] = "part".into();
     pod
+}
+
+/// On the pods' network, not on the node's.
+fn with_network(name: &str) -> Value {
+    let mut pod = on_disk(name);
+    pod["spec"]["hostNetwork"] = false.into();
+    pod
+}
+
+/// Its container's last words are a file in a volume whose mounts the node sees.
+fn with_last_words(name: &str) -> Value {
+    let mut pod = on_disk(name);
+    let container = &mut pod["spec"]["containers"][0];
+    container["terminationMessagePath"] = "/data/data/last-words".into();
+    container["securityContext"] = json!({ "privileged": true });
+    container["volumeMounts"][0]["mountPropagation"] = "Bidirectional".into();
+    pod
+}
+
+/// A volume of a secret, which is made with it.
+fn with_secret(name: &str) -> Value {
+    let secret = json!({
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": { "name": name },
+        "stringData": { "key": "value" },
+    });
+    let volume = json!({ "name": "data", "secret": { "secretName": name } });
+    json!({ "apiVersion": "v1", "kind": "List", "items": [secret, pod(name, &json!([volume]))] })
 }
 
 fn with_grace(name: &str) -> Value {
@@ -289,6 +324,61 @@ pub const CASES: &[Case] = &[
             Vec::new()
         },
         cause: "data-under-mountpoint",
+        ..Case::PLAIN
+    },
+    Case {
+        name: "network",
+        pod: with_network,
+        faults: |node, _| vec![Fault::network(node, "network")],
+        cause: "cni-teardown-failed",
+        certainty: "likely",
+        end: End::Advice,
+        ..Case::PLAIN
+    },
+    Case {
+        name: "last-words",
+        pod: with_last_words,
+        cause: "termination-message-in-bidirectional",
+        ..Case::PLAIN
+    },
+    Case {
+        name: "cut-off",
+        pod: csi::with_volume,
+        faults: |node, _| {
+            csi::order("cut-off", "only-unmount");
+            csi::cut_off(node, "cut-off");
+            Vec::new()
+        },
+        cause: "csi-umount-wrong-namespace",
+        ..Case::PLAIN
+    },
+    Case {
+        name: "by-hand",
+        pod: csi::with_volume,
+        faults: |_, pod| {
+            csi::order("by-hand", "not-idempotent");
+            csi::unmount(pod, "by-hand");
+            Vec::new()
+        },
+        cause: "csi-driver-error",
+        ..Case::PLAIN
+    },
+    Case {
+        name: "shim",
+        faults: |_, pod| vec![Fault::stopped_shim(pod)],
+        cause: "shim-hung",
+        ..Case::PLAIN
+    },
+    Case {
+        name: "restarted",
+        pod: with_secret,
+        faults: |node, _| {
+            node.kubectl(&["delete", "secret", "restarted"]).unwrap();
+            node.restart_kubelet().unwrap();
+            Vec::new()
+        },
+        cause: "kubelet-restart-lost-volume",
+        restarts_kubelet: true,
         ..Case::PLAIN
     },
     Case {

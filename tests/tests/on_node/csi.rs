@@ -119,6 +119,25 @@ pub fn end(node: &Node, case: &str, part: &str) {
     node.kubectl(&["delete", "pod", &format!("{case}-{part}")]).unwrap();
 }
 
+/// Starts the driver of a case anew without mount propagation, as one is whose manifest was changed: it has
+/// copies of all mounts, and what it unmounts is unmounted for itself only.
+pub fn cut_off(node: &Node, case: &str) {
+    end(node, case, "driver");
+    let mut driver = driver_pod(case);
+    for mounted in driver["spec"]["containers"][0]["volumeMounts"].as_array_mut().unwrap() {
+        mounted.as_object_mut().unwrap().remove("mountPropagation");
+    }
+    node.apply(&driver).unwrap();
+    let name = format!("{case}-driver");
+    let phase = ["get", "pod", &name, "-o", "jsonpath={.status.phase}"];
+    node.wait_for(&name, || node.kubectl(&phase).unwrap() == "Running").unwrap();
+}
+
+/// Unmounts a volume behind everybody's back, as a boot does.
+pub fn unmount(pod: &OnNode, name: &str) {
+    nix::mount::umount(&mount_of(pod, name)).unwrap();
+}
+
 /// Puts a file where a volume is mounted, below the mount.
 pub fn hide_a_file(node: &Node, mounted: &Path) {
     let window = node.top().join("window");

@@ -7,8 +7,13 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::{
+    mount::{MntFlags, MsFlags, mount, umount2},
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 use podstuck_node::Node;
+use procfs::process::Process;
 
 use super::pods::OnNode;
 
@@ -21,8 +26,12 @@ pub enum Fault {
     Attribute(PathBuf),
     /// A mount.
     Mounted(PathBuf),
+    /// A file that tells something to fail.
+    Told(PathBuf),
     /// A process.
     Held(Child),
+    /// A process that is stopped.
+    Stopped(Pid),
     /// A control group of version 1.
     Frozen(PathBuf),
     /// A FUSE file system; nobody reads what the kernel asks here.
@@ -74,6 +83,22 @@ impl Fault {
         Self::Held(sleep.spawn().unwrap())
     }
 
+    /// A network plugin that fails to take down the pod's network.
+    pub fn network(node: &Node, pod: &str) -> Self {
+        let told = node.failing_network(pod);
+        fs::write(&told, "").unwrap();
+        Self::Told(told)
+    }
+
+    /// A shim that does not answer.
+    pub fn stopped_shim(pod: &OnNode) -> Self {
+        let first = processes_of(&pod.freezer()).next().unwrap();
+        let shim = Process::new(first).unwrap().stat().unwrap().ppid;
+        let shim = Pid::from_raw(shim);
+        kill(shim, Signal::SIGSTOP).unwrap();
+        Self::Stopped(shim)
+    }
+
     /// A control group whose processes do not run.
     pub fn frozen(group: &Path) -> Self {
         fs::write(group.join("freezer.state"), "FROZEN").unwrap();
@@ -108,6 +133,12 @@ impl Drop for Fault {
                     let _ = umount2(FUSE_CONTROL, MntFlags::MNT_DETACH);
                 }
             }
+            Self::Told(file) => {
+                let _ = fs::remove_file(file);
+            }
+            Self::Stopped(pid) => {
+                let _ = kill(*pid, Signal::SIGCONT);
+            }
             Self::Held(holder) => {
                 let _ = holder.kill();
                 let _ = holder.wait();
@@ -117,6 +148,16 @@ impl Drop for Fault {
             }
         }
     }
+}
+
+/// Processes of a pod, by its control group.
+fn processes_of(group: &Path) -> impl Iterator<Item = i32> {
+    let groups =
+        fs::read_dir(group).unwrap().flatten().map(|entry| entry.path().join("cgroup.procs"));
+    let lists: Vec<String> = groups.filter_map(|list| fs::read_to_string(list).ok()).collect();
+    let pids: Vec<i32> =
+        lists.iter().flat_map(|list| list.lines()).map(|pid| pid.parse().unwrap()).collect();
+    pids.into_iter()
 }
 
 fn chattr(flag: &str, file: &Path) {

@@ -67,10 +67,9 @@ impl OnNode {
         self.directory().join("volumes/kubernetes.io~empty-dir").join(name)
     }
 
-    /// The root file system of its container, as containerd mounts it.
+    /// The root file system of its container, as the runtime mounts it.
     pub fn rootfs(&self, node: &Node) -> PathBuf {
-        let bundles = "containerd/io.containerd.runtime.v2.task/k8s.io";
-        node.top().join(bundles).join(&self.container).join("rootfs")
+        node.rootfs(&self.container).unwrap()
     }
 
     /// Its control group in the hierarchy of version 1 that can freeze it.

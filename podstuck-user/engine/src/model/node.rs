@@ -292,6 +292,24 @@ pub struct PodGroup {
     pub frozen: Option<PathBuf>,
     /// Processes in it.
     pub tasks: Vec<Task>,
+    /// The runtime's processes that look after them, mostly one.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub shims: Vec<Shim>,
+}
+
+/// A runtime's process that looks after the containers of a pod: the parent of their first processes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shim {
+    /// Process id.
+    pub pid: u32,
+    /// Its name, safe to be shown.
+    pub comm: String,
+    /// `S`, `T`, `D`, ...
+    pub state: char,
+    /// When it was started, in ticks since boot: with its id, this names it.
+    pub started: u64,
+    /// The kernel function that it waits in, where it waits uninterruptibly and that is told.
+    pub wait_channel: Option<String>,
 }
 
 /// A process that is in a pod's control group.

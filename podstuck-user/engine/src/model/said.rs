@@ -27,6 +27,8 @@ pub enum Complaint {
     StillMounted,
     /// kubelet does not find what it wrote about the volume.
     NoData,
+    /// kubelet fails to mount the volume.
+    MountFails,
     /// The runtime cannot take the pod's network down, because its CNI plugin fails.
     NetworkTeardown,
     /// A signal to a container is refused.

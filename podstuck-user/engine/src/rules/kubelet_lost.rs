@@ -1,8 +1,8 @@
 //! kubelet was started anew, and does not know the volume any more.
 
 use crate::{
-    cause::{Cause, CauseId, Kind, id, like, log, way},
-    model::{diagnosis::Stage, evidence::Source, path::safe},
+    cause::{Cause, CauseId, Kind, TriedWith, id, like, log, way},
+    model::{diagnosis::Stage, evidence::Source, path::safe, said::Said, time::Monotonic},
     rules::{
         not_attempted::Suspect,
         not_attempted_words::{UMOUNT_RISK, umount},
@@ -22,8 +22,9 @@ pub(crate) static KUBELET_LOST: Cause = Cause {
         their directories. What it does not find it never unmounts: a volume whose secret or claim is gone, \
         or whose plugin could not be asked just then. The pod waits for it.",
     confirmed_by: &[
-        "kubelet was started after the pod's containers had ended",
-        "its log, from its start on, has no attempt to unmount the volume",
+        "kubelet was started after the pod's containers had ended, or its log says after their end that it \
+         fails to mount the volume",
+        "its log, from then on, has no attempt to unmount the volume",
         "the volume is mounted, and nobody unmounts it",
     ],
     log: log("kubelet", "nothing with the pod's UID and UnmountVolume since its start"),
@@ -35,7 +36,7 @@ pub(crate) static KUBELET_LOST: Cause = Cause {
         way("restart kubelet once more, when the plugin and the volume's secrets are there", ""),
         way("`umount` the path by hand", UMOUNT_RISK),
     ],
-    tried: &[],
+    tried: &[TriedWith::RealKubelet],
     source: &["kubernetes pkg/kubelet/volumemanager/reconciler/reconstruct.go"],
 };
 
@@ -55,6 +56,44 @@ pub(crate) fn words(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<
             since,
         );
     }
+    if let Some((since, said)) = suspect.said {
+        mounts_again(context, draft, suspect, (since, said));
+    } else {
+        gave_up(context, draft, suspect);
+    }
+    draft.rule_out(id!("csi-driver-lost-publish-state"), "kubelet does not ask the driver");
+    if !suspect.is_going() {
+        let uid = safe(suspect.pod.uid.as_bytes());
+        draft
+            .remedy(format!("kubectl get pods --all-namespaces -o yaml | grep -B 9 {uid}"), "none");
+        draft.doubt("whether the pod is to go: it may never have had tokens");
+    }
+}
+
+/// It takes what is mounted for what it has never mounted.
+fn mounts_again(
+    context: &Context<'_>,
+    draft: &mut Draft,
+    suspect: &Suspect<'_>,
+    (since, said): (Monotonic, &Said),
+) {
+    let fact = format!("kubelet fails to mount the volume, last at {:.0}: {}", said.at, said.text);
+    draft.fact_since(fact, Source::Log(said.source.clone()), since);
+    draft.explanation = "The volume is mounted, and kubelet tries to mount it: it was started while the pod \
+        ran, and finds its volumes again by mounting them once more. It fails, and so takes this one for a \
+        volume that it has never mounted and never unmounts."
+        .into();
+    umount(context, draft, suspect, UMOUNT_RISK);
+    draft.advice(
+        "give back what kubelet misses, as its error says: the secret, the config map, the claim or the \
+         driver. It mounts the volume then, and unmounts it",
+        "low",
+    );
+    draft.rule_out(id!("unmount-not-attempted"), "kubelet does something else with the volume");
+}
+
+/// It has not found it again.
+fn gave_up(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>) {
     draft.explanation = "kubelet was started after the pod's containers had ended, and does not know this \
         volume: it finds volumes again by their directories, and gives up on one whose plugin, secret or \
         claim is not there at that moment. So it waits for a volume that it never unmounts."
@@ -65,12 +104,5 @@ pub(crate) fn words(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<
          there now: the CSI driver, the volume's secret and claim",
     );
     umount(context, draft, suspect, UMOUNT_RISK);
-    draft.rule_out(id!("csi-driver-lost-publish-state"), "kubelet does not ask the driver");
     draft.rule_out(id!("unmount-not-attempted"), "kubelet was started after the pod's end");
-    if !suspect.is_going() {
-        let uid = safe(suspect.pod.uid.as_bytes());
-        draft
-            .remedy(format!("kubectl get pods --all-namespaces -o yaml | grep -B 9 {uid}"), "none");
-        draft.doubt("whether the pod is to go: it may never have had tokens");
-    }
 }

@@ -3,7 +3,13 @@
 
 use crate::{
     cause::{Cause, CauseId, Kind, TriedWith, id, like, log, way},
-    model::{diagnosis::Stage, evidence::Source, node::Reach, said::Said, time::Monotonic},
+    model::{
+        diagnosis::Stage,
+        evidence::Source,
+        node::{DriverProcess, Reach},
+        said::Said,
+        time::Monotonic,
+    },
     rules::{
         csi_driver,
         not_attempted::Suspect,
@@ -105,7 +111,7 @@ pub(crate) static WRONG_NAMESPACE: Cause = Cause {
         like("csi-driver-lost-publish-state", "the driver did unmount, where it sees the volume"),
     ],
     ways_out: &[way("`umount` on the host, repair the propagation", UNMOUNT_RISK)],
-    tried: &[],
+    tried: &[TriedWith::RealKubelet],
     source: &[
         "linux Documentation/filesystems/sharedsubtree.rst",
         "linux fs/pnode.c, propagate_umount",
@@ -143,14 +149,22 @@ pub(crate) fn words(cause: &Cause) -> Option<&'static str> {
     words.iter().find(|(known, _)| **known == *cause).map(|(_, words)| *words)
 }
 
-/// What tells them apart from their look-alikes when a removal fails. Unmounts are known since a
-/// time.
-pub(crate) fn tell_apart(draft: &mut Draft, since: Option<Monotonic>) {
+/// What tells them apart from their look-alikes when a removal fails. Unmounts are known since a time, if
+/// the removal was seen; how far those of the driver reach is known by its mounts.
+pub(crate) fn tell_apart(draft: &mut Draft, since: Option<Monotonic>, reach: Option<Reach>) {
     if *draft.cause == LOST_PUBLISH_STATE {
-        let fact = "there is one mount on the path, and none was unmounted";
-        draft.rule_out_since(id!("stacked-mounts"), fact, since);
-        let fact = "nobody unmounted it in any namespace";
-        draft.rule_out_since(id!("csi-umount-wrong-namespace"), fact, since);
+        if since.is_some() {
+            let fact = "there is one mount on the path, and none was unmounted";
+            draft.rule_out_since(id!("stacked-mounts"), fact, since);
+            let fact = "nobody unmounted it in any namespace";
+            draft.rule_out_since(id!("csi-umount-wrong-namespace"), fact, since);
+        } else {
+            // Another one may have lain on it before anybody watched; the way out is the same.
+            draft.suffices_beside(id!("stacked-mounts"));
+            if reach == Some(Reach::Whole) {
+                draft.suffices_beside(id!("csi-umount-wrong-namespace"));
+            }
+        }
         draft.rule_out(
             id!("csi-driver-not-registered"),
             "kubelet stops before it touches the path when the driver is not registered",
@@ -173,11 +187,26 @@ pub(crate) fn tell_apart(draft: &mut Draft, since: Option<Monotonic>) {
     if *draft.cause == WRONG_NAMESPACE {
         draft.rule_out(
             id!("stacked-mounts"),
-            "one mount is on the path, and the unmount that succeeded was called elsewhere",
+            "one mount is on the path, and what the driver unmounts it unmounts elsewhere",
         );
         let fact = "the driver did unmount, where it sees the volume";
         draft.rule_out(id!("csi-driver-lost-publish-state"), fact);
     }
+}
+
+/// How far an unmount by the driver reaches, by its mounts.
+pub(crate) fn tell_reach(draft: &mut Draft, driver: &DriverProcess) {
+    let fact = match driver.reach {
+        Reach::Whole => {
+            "what the driver unmounts in its own mount namespace is unmounted for kubelet, too"
+        }
+        Reach::Cut { mounted: false } => {
+            "in the driver's mount namespace the volume is not mounted, and the mount that it would be in is \
+             not shared: what happens there does not reach kubelet"
+        }
+        Reach::Cut { mounted: true } | Reach::Unknown => return,
+    };
+    draft.fact(fact, Source::mountinfo(format!("/proc/{}/mountinfo", driver.pid)));
 }
 
 /// What `csi-umount-wrong-namespace` means, whichever way it shows.
@@ -242,11 +271,8 @@ pub(crate) fn forgotten(context: &Context<'_>, draft: &mut Draft, suspect: &Susp
             id!("csi-unpublish-hung-lock"),
             "no call on the volume hangs, and the driver's process goes on",
         );
+        tell_reach(draft, process);
         if process.reach == Reach::Whole {
-            draft.fact(
-                "what the driver unmounts in its own mount namespace is unmounted for kubelet, too",
-                Source::mountinfo(format!("/proc/{}/mountinfo", process.pid)),
-            );
             // A helper of it may have had another one, which is gone; the way out is the same.
             draft.suffices_beside(id!("csi-umount-wrong-namespace"));
         }
@@ -294,11 +320,7 @@ pub(crate) fn cut_off(context: &Context<'_>, draft: &mut Draft, suspect: &Suspec
     csi_driver::listens(draft, suspect);
     let process = suspect.driver().and_then(|driver| driver.process.as_ref());
     if let Some(process) = process {
-        draft.fact(
-            "in the driver's mount namespace the volume is not mounted, and the mount that it would be in \
-             is not shared: what happens there does not reach kubelet",
-            Source::mountinfo(format!("/proc/{}/mountinfo", process.pid)),
-        );
+        tell_reach(draft, process);
     }
     umount(context, draft, suspect, UMOUNT_RISK);
     draft.explanation = UNMOUNTED_ELSEWHERE.into();

@@ -11,6 +11,7 @@ use crate::{
         finding::Severity,
         identity::{SUBPATH, TargetKind},
         mounts::{Mount, Mounts},
+        node::{DriverProcess, Reach},
         operation::Operation,
         path::safe_path,
     },
@@ -86,7 +87,8 @@ pub(crate) fn removal(
             .into();
         return Some(draft);
     };
-    let known = cause(op, here.len(), tried);
+    let driver = context.driver_of(op.target_id);
+    let known = cause(op, top, here.len(), tried, driver);
     let own = nested_mount::in_memory(&top.fs_type) && top.root == Path::new("/");
     let over = || nested_mount::over_volume(op, &op.path, own);
     let over = if known.is_admission() { over() } else { None };
@@ -102,6 +104,9 @@ pub(crate) fn removal(
         );
     }
     tell_attempts(context, &mut draft, tried);
+    if let Some(driver) = driver {
+        left_mounted::tell_reach(&mut draft, driver);
+    }
     tell_apart(context, &mut draft, object, top);
     draft.explanation = explanation(draft.cause, object).into();
     let umount = View::of(context, op).on_mount("umount", &op.path, Some(top.id));
@@ -164,7 +169,13 @@ pub(crate) fn unexplained_cause() -> &'static Cause {
 }
 
 /// Which cause fits a mount point that its owner tries to remove instead of unmounting it.
-fn cause(op: &Operation, stacked: usize, tried: &Tried) -> &'static Cause {
+fn cause(
+    op: &Operation,
+    top: &Mount,
+    stacked: usize,
+    tried: &Tried,
+    driver: Option<&DriverProcess>,
+) -> &'static Cause {
     let Operation { target, path, .. } = op;
     let unmounted = tried.succeeded_in(op.mnt_ns);
     let plugin = target.volume.as_ref().map_or("", |v| v.plugin.as_str());
@@ -174,17 +185,25 @@ fn cause(op: &Operation, stacked: usize, tried: &Tried) -> &'static Cause {
         "kubernetes.io/csi" => {
             let own = path.parent() == Some(&target.root) || !below_root;
             match (own, unmounted, tried.busy > 0) {
-                (false, ..) => nested_mount::cause(op),
+                (false, ..) => nested_mount::cause(op, top),
                 (_, None, true) if stacked == 1 => mount_in_use::by_somebody(),
+                (_, None, false) if stacked == 1 && driver.is_some_and(is_cut_off) => {
+                    left_mounted::cause(stacked, Some(false))
+                }
                 _ => left_mounted::cause(stacked, unmounted),
             }
         }
         _ if stacked > 1 || (!below_root && unmounted == Some(true)) => {
             left_mounted::cause(stacked, unmounted)
         }
-        _ if below_root || plugin == SUBPATH => nested_mount::cause(op),
+        _ if below_root || plugin == SUBPATH => nested_mount::cause(op, top),
         _ => &BUSY_UNEXPLAINED,
     }
+}
+
+/// Whether a driver has unmounted what only it sees.
+fn is_cut_off(driver: &DriverProcess) -> bool {
+    driver.reach == Reach::Cut { mounted: false }
 }
 
 fn tell_attempts(context: &Context<'_>, draft: &mut Draft, tried: &Tried) {
@@ -218,7 +237,8 @@ fn tell_apart(context: &Context<'_>, draft: &mut Draft, object: &BusyObject, top
         let fact = "umount2 would have failed with EBUSY; nobody called it";
         draft.rule_out_since(id!("volume-held-by-host-process"), fact, since);
     }
-    left_mounted::tell_apart(draft, since);
+    let reach = context.driver_of(op.target_id).map(|driver| driver.reach);
+    left_mounted::tell_apart(draft, since.filter(|_| op.told_by.is_none()), reach);
     mount_in_use::tell_apart_without_user(draft);
     nested_mount::tell_apart(draft, op, top);
 }

@@ -45,23 +45,65 @@ fn op(call: Call, target: &Target, path: &str) -> Operation {
 fn what_was_tried_tells_the_causes_apart() {
     let csi = target("kubernetes.io/csi", "/pv");
     let own = op(Call::UnlinkatDir, &csi, "/pv/mount");
-    let of = |stacked, tried| cause(&own, stacked, &tried).id.as_str();
+    let of = |stacked, tried| cause(&own, &mount(b"/"), stacked, &tried, None).id.as_str();
     assert_eq!(of(1, tried(None, 0)), "csi-driver-lost-publish-state");
     assert_eq!(of(1, tried(Some(1), 0)), "stacked-mounts");
     assert_eq!(of(1, tried(Some(2), 0)), "csi-umount-wrong-namespace");
     assert_eq!(of(2, tried(None, 0)), "stacked-mounts");
     assert_eq!(of(1, tried(None, 3)), "volume-held-by-host-process");
     let deep = op(Call::UnlinkatDir, &csi, "/pv/mount/a/b");
-    assert_eq!(cause(&deep, 1, &tried(None, 0)).id.as_str(), "nested-mount-under-volume");
+    let deep = cause(&deep, &mount(b"/"), 1, &tried(None, 0), None);
+    assert_eq!(deep.id.as_str(), "nested-mount-under-volume");
+}
+
+fn mount(root: &[u8]) -> Mount {
+    let line = [b"9 2 0:9 ".as_slice(), root, b" /pv/mount rw - ext4 /dev/sdb rw\n"].concat();
+    mountinfo::parse(&line).remove(0)
+}
+
+fn driver(reach: Reach) -> DriverProcess {
+    DriverProcess {
+        pid: 7,
+        comm: "driver".into(),
+        started: Monotonic(1),
+        ticks: Some(1),
+        reach,
+        halted: None,
+    }
+}
+
+#[test]
+fn a_driver_whose_unmounts_stay_with_it_has_not_forgotten() {
+    let csi = target("kubernetes.io/csi", "/pv");
+    let own = op(Call::UnlinkatDir, &csi, "/pv/mount");
+    let of = |reach, tried: Tried| {
+        cause(&own, &mount(b"/"), 1, &tried, Some(&driver(reach))).id.as_str()
+    };
+    let forgot = "csi-driver-lost-publish-state";
+    assert_eq!(of(Reach::Whole, tried(None, 0)), forgot);
+    assert_eq!(of(Reach::Cut { mounted: true }, tried(None, 0)), forgot);
+    assert_eq!(of(Reach::Cut { mounted: false }, tried(None, 0)), "csi-umount-wrong-namespace");
+    // Somebody calls it where it counts.
+    let held = of(Reach::Cut { mounted: false }, tried(None, 3));
+    assert_eq!(held, "volume-held-by-host-process");
 }
 
 #[test]
 fn a_mount_inside_an_empty_dir_has_its_own_names() {
     let empty = target("kubernetes.io/empty-dir", "/data");
-    let of = |call, path: &str| cause(&op(call, &empty, path), 1, &tried(None, 0)).id.as_str();
+    let on =
+        |root: &[u8], op: &Operation| cause(op, &mount(root), 1, &tried(None, 0), None).id.as_str();
+    let of = |call, path: &str| on(b"/", &op(call, &empty, path));
     assert_eq!(of(Call::UnlinkatDir, "/data/m"), "emptydir-bidirectional-submount");
     assert_eq!(of(Call::Unlinkat, "/data/log"), "termination-message-in-bidirectional");
     assert_eq!(of(Call::UnlinkatDir, "/data"), "busy-unexplained");
+    // A log does not tell whether it is a file, and what is mounted on it does.
+    let mut told = op(Call::Unlinkat, &empty, "/data/log");
+    told.told_by = Some("log of kubelet".into());
+    assert_eq!(on(b"/srv", &told), "emptydir-bidirectional-submount");
+    for root in ["/k/pods/u/containers/c/98546bb6", "/pods/u/containers/c/9//deleted"] {
+        assert_eq!(on(root.as_bytes(), &told), "termination-message-in-bidirectional", "{root}");
+    }
 }
 
 /// What is said after so many attempts about an own mount of a CSI volume.

@@ -1,6 +1,6 @@
 //! A mount inside a volume that somebody left there.
 
-use std::path::Path;
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
 
 use nix::errno::Errno;
 
@@ -89,7 +89,7 @@ pub(crate) static TERMINATION_MESSAGE: Cause = Cause {
         way("`umount` the file", LEFT_RISK),
         way("move terminationMessagePath out of the volume", ""),
     ],
-    tried: &[],
+    tried: &[TriedWith::RealKubelet],
     source: SOURCE,
 };
 
@@ -188,15 +188,27 @@ fn tell_apart_over_volume(draft: &mut Draft) {
     draft.rule_out(id!("node-fs-readonly"), fact);
 }
 
-/// Which of them fits a mount point below a volume's own.
-pub(crate) fn cause(op: &Operation) -> &'static Cause {
+/// Which of them fits a mount point below a volume's own, by the uppermost mount on it.
+pub(crate) fn cause(op: &Operation, top: &Mount) -> &'static Cause {
     match op.target.volume.as_ref().map_or("", |volume| volume.plugin.as_str()) {
+        EMPTY_DIR if is_last_words(&top.root) => &TERMINATION_MESSAGE,
         // Go's errors call both removals `unlinkat`: what a log tells of is not known to be a file.
         EMPTY_DIR if !op.call.removes_directory() && op.told_by.is_none() => &TERMINATION_MESSAGE,
         EMPTY_DIR => &SUBMOUNT,
         SUBPATH => &SUBPATH_BUSY,
         _ => &NESTED_MOUNT,
     }
+}
+
+/// Whether what is mounted is the file for a container's last words, which kubelet makes at
+/// `pods/UID/containers/NAME/HASH` (`makeMounts` in pkg/kubelet/kuberuntime).
+fn is_last_words(root: &Path) -> bool {
+    // The kernel says so of what was removed and is still mounted.
+    let root = root.as_os_str().as_bytes();
+    let root = Path::new(OsStr::from_bytes(root.strip_suffix(b"//deleted").unwrap_or(root)));
+    let mut above = root.iter().rev().skip(2);
+    let containers = above.next().is_some_and(|name| name == "containers");
+    containers && above.nth(1).is_some_and(|name| name == "pods")
 }
 
 /// What it means that one of them is in the way.

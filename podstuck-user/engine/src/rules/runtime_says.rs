@@ -12,22 +12,29 @@ use crate::{
         evidence::Source,
         finding::Severity,
         identity::{Component, Pod, Target, TargetKind},
+        node::Shim,
         said::Complaint,
     },
     tracker::TrackerId,
     trackers::runtime_says::{Suspect, Told},
     verdict::{Draft, times},
 };
-use causes::{CNI_TEARDOWN_FAILED, RUNTIME_HANGS, SIGNAL_DENIED, STATE_LOST};
+use causes::{CNI_TEARDOWN_FAILED, RUNTIME_HANGS, SHIM_HANGS, SIGNAL_DENIED, STATE_LOST};
 
 /// Processes named.
 const NAMED: usize = 6;
 const RESTART: &str = "low: containers go on under their shims, and the runtime finds them again. With Docker \
     only where live-restore is set: without it every container of the node ends";
 
+const NO_HALTED_SHIM: &str = "no shim of the pod is stopped or waits in the kernel";
+
 /// The finding; `None` for a complaint that is another rule's.
 pub(crate) fn draft(suspect: &Suspect<'_>, target_id: u64) -> Option<Draft> {
+    let halted = suspect.halted_shim().is_some();
     let (cause, words): (&'static Cause, fn(&mut Draft, &Suspect<'_>)) = match suspect.complaint {
+        Complaint::StateLost | Complaint::ContainerStays | Complaint::NoAnswer if halted => {
+            (&SHIM_HANGS, shim_hangs)
+        }
         Complaint::NetworkTeardown => (&CNI_TEARDOWN_FAILED, network),
         Complaint::SignalDenied => (&SIGNAL_DENIED, signal),
         Complaint::StateLost | Complaint::ContainerStays => (&STATE_LOST, lost),
@@ -94,7 +101,7 @@ fn network(draft: &mut Draft, suspect: &Suspect<'_>) {
     processes(draft, suspect);
     draft.explanation = format!(
         "The runtime cannot stop the pod's sandbox, because its CNI plugin fails to take the network down{}. \
-         kubelet asks again and again, and unmounts no volume before.",
+         kubelet asks again and again, and does not let the pod go before.",
         why_network(&suspect.told.said.text)
     );
     draft.remedy(
@@ -203,7 +210,43 @@ fn lost(draft: &mut Draft, suspect: &Suspect<'_>) {
     }
     draft.rule_out(id!("cni-teardown-failed"), "the error is about a container, not its network");
     draft.rule_out(id!("dockerd-hang"), "the runtime answers, with an error");
+    draft.rule_out(id!("shim-hung"), NO_HALTED_SHIM);
     draft.doubt("whether a shim is there and does not answer, or none is: nobody has asked it");
+}
+
+fn shim_hangs(draft: &mut Draft, suspect: &Suspect<'_>) {
+    let Some(shim) = suspect.halted_shim() else { return };
+    let Shim { pid, comm, state, .. } = shim;
+    let what = match (is_stopped(shim), &shim.wait_channel) {
+        (true, _) => format!("is stopped (state {state})"),
+        (false, Some(channel)) => format!("waits in the kernel, in {channel} (state {state})"),
+        (false, None) => format!("waits in the kernel (state {state})"),
+    };
+    let parent = format!("{comm} (pid {pid}), the parent of the pod's processes, {what}");
+    draft.fact(parent, Source::proc(format!("/proc/{pid}/stat")));
+    draft.explanation =
+        "The runtime asks the pod's shim to end its containers, and the shim does not answer: it \
+        cannot run. Everything else on the node goes on."
+            .into();
+    if is_stopped(shim) {
+        draft.remedy(
+            kill("kill -CONT", *pid, Some(shim.started)),
+            "none for a shim that a signal has stopped; a debugger that holds it must be ended first",
+        );
+    } else {
+        draft.doubt("whether it waits for long: it was looked at once");
+    }
+    draft.remedy(
+        kill("kill -KILL", *pid, Some(shim.started)),
+        "low for a pod that is to go: the runtime ends all its containers and cleans up after the shim. One that \
+         waits in the kernel takes no signal before that is over",
+    );
+    draft.rule_out(id!("shim-or-containerd-state-lost"), "the shim is there, and cannot run");
+    draft.rule_out(id!("dockerd-hang"), "the pod's own shim cannot run");
+}
+
+fn is_stopped(shim: &Shim) -> bool {
+    matches!(shim.state, 'T' | 't')
 }
 
 fn hangs(draft: &mut Draft, suspect: &Suspect<'_>) {
@@ -232,5 +275,8 @@ fn hangs(draft: &mut Draft, suspect: &Suspect<'_>) {
         id!("shim-or-containerd-state-lost"),
         "the runtime does not answer with an error",
     );
+    if suspect.group().is_some() {
+        draft.rule_out(id!("shim-hung"), NO_HALTED_SHIM);
+    }
     draft.doubt("whether it is the runtime, or one container's shim that it waits for");
 }

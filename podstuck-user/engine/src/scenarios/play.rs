@@ -241,6 +241,7 @@ pub(super) fn group(tasks: Vec<Task>, has_containers: bool, frozen: bool) -> Pod
         frozen: frozen.then(|| path.clone()),
         path,
         tasks,
+        shims: Vec::new(),
     }
 }
 

@@ -275,7 +275,8 @@ impl NotAttempted {
         };
         let lasted = window.max(kubelets_log::lasts(said, at)).max(stood.unwrap_or_default());
         let asked = looked.torn_down.filter(|_| matches!(fault, Fault::Forgotten | Fault::CutOff));
-        if asked.is_none() && lasted < needed(fault, context.thresholds) {
+        let mounts_again = said.filter(|_| fault == Fault::KubeletLost);
+        if asked.or(mounts_again).is_none() && lasted < needed(fault, context.thresholds) {
             return None;
         }
         let suspect = Suspect {
@@ -329,6 +330,10 @@ impl NotAttempted {
             || !not_attempted::has_tokens(pod);
         // It was asked, and answered; what it does since does not matter.
         let is_forgotten = looked.torn_down.is_some() && !volume.mounts.is_empty() && !tried.any();
+        let mounts_again = says(Fault::KubeletLost)
+            && self.log.complaint(pod, volume, Fault::KubeletLost, at).is_some_and(|told| {
+                looked.standing.as_ref().is_some_and(|standing| standing.ended() < told.last)
+            });
         let found = match fault(pod, volume, tried, begun) {
             Some(_) if is_forgotten && is_cut_off(volume) => Fault::CutOff,
             Some(_) if is_forgotten => Fault::Forgotten,
@@ -341,6 +346,7 @@ impl NotAttempted {
             Some(Fault::Forgotten | Fault::NotAttempted) if sample.kubelets.is_empty() => {
                 Fault::NotAttempted
             }
+            Some(Fault::Forgotten | Fault::NotAttempted) if mounts_again => Fault::KubeletLost,
             Some(Fault::Forgotten) => match driver_fault(volume) {
                 Some(fault) => fault,
                 None if says(Fault::DriverDown) => Fault::DriverDown,

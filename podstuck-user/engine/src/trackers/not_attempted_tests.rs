@@ -607,6 +607,21 @@ fn a_kubelet_that_was_started_after_the_end_may_have_lost_the_volume() {
 }
 
 #[test]
+fn a_volume_that_kubelet_mounts_again_was_lost_to_it() {
+    let mounts = |at| {
+        let text = "MountVolume.SetUp failed for volume \"v\" : secret \"s\" not found".into();
+        Said { text, ..complains(Complaint::MountFails, at) }
+    };
+    let late = || Late { kubelet_since: 500, ..Late::of(with_driver(as_it_is)).torn_down() };
+    let lost = Some(("kubelet-restart-lost-volume", Certainty::Firm));
+    assert_eq!(late().said([mounts(3000), mounts(3122)]).cause(), lost);
+    let once = late().said([mounts(3122)]).cause().unwrap();
+    assert_ne!(once.0, "kubelet-restart-lost-volume", "it may have succeeded since");
+    let running = late().said([mounts(200), mounts(300)]).cause().unwrap();
+    assert_ne!(running.0, "kubelet-restart-lost-volume", "while the pod ran");
+}
+
+#[test]
 fn after_a_boot_a_driver_may_have_nothing_to_unmount() {
     let error = |at| complains(Complaint::DriverError, at);
     let mut late = Late::of(with_driver(as_it_is)).said([error(3000), error(3122)]);

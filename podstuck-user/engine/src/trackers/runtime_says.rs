@@ -12,7 +12,7 @@ use crate::{
     model::{
         evidence::Certainty,
         identity::TargetKind,
-        node::{NodeSample, PodGroup, PodState, Task},
+        node::{NodeSample, PodGroup, PodState, Shim, Task},
         said::{Complaint, Report, Said},
         time::Monotonic,
     },
@@ -69,6 +69,11 @@ impl Suspect<'_> {
     /// What is in the pod's control groups, if they were looked at.
     pub(crate) fn group(&self) -> Option<&PodGroup> {
         self.sample.cgroups.iter().find(|group| group.uid == self.pod.uid)
+    }
+
+    /// A shim of the pod that cannot run.
+    pub(crate) fn halted_shim(&self) -> Option<&Shim> {
+        self.group()?.shims.iter().find(|shim| matches!(shim.state, 'T' | 't' | 'D'))
     }
 
     /// Whether no process of the container is left, or else of the pod. The sandbox's own stays until all
@@ -142,7 +147,8 @@ impl RuntimeSays {
             let of_node = of_node.filter(|told| told.is_fresh());
             let suspect = Suspect { pod, complaint, told, of_node, sample };
             // Who waits for a container that is there says nothing about why it is.
-            if complaint == Complaint::ContainerStays && suspect.has_ended() != Some(true) {
+            let waits = suspect.has_ended() != Some(true) && suspect.halted_shim().is_none();
+            if complaint == Complaint::ContainerStays && waits {
                 continue;
             }
             let target_id = name_hash(pod.uid.as_bytes());

@@ -113,6 +113,7 @@ fn with_group(mut sample: NodeSample) -> NodeSample {
         has_containers: true,
         frozen: None,
         tasks: Vec::new(),
+        shims: Vec::new(),
     });
     sample
 }
@@ -213,6 +214,26 @@ fn a_runtime_that_waits_for_a_container_works_and_its_container_may_be_gone() {
     assert_eq!(told(draft(&mut alone, in_group(here))), None, "it is there, and the runtime works");
     let lost = Some(("shim-or-containerd-state-lost", Certainty::Likely));
     assert_eq!(told(draft(&mut alone, in_group("/k/pod/the-sandboxs"))), lost);
+}
+
+#[test]
+fn a_shim_that_cannot_run_is_there() {
+    // As recorded with containerd 1.6.
+    let text = "get state for dc2ca0615937ecc648dd5a6c64aff5c0993c3b0f31dbccd55fe2849371204bdc: context deadline \
+        exceeded: unknown";
+    let with = |state| {
+        let mut sample = with_group(pod(Some(true)));
+        sample.cgroups[0].tasks = vec![task("/k/pod/dc2c")];
+        let (comm, wait_channel) = ("containerd-shim".into(), None);
+        let shim = Shim { pid: 5, comm, state, started: 3, wait_channel };
+        sample.cgroups[0].shims = vec![shim];
+        draft(&mut heard(Complaint::StateLost, text), sample).unwrap()
+    };
+    let stopped = with('T');
+    assert_eq!((stopped.id(), stopped.certainty()), ("shim-hung", Certainty::Firm));
+    assert!(stopped.remedies[0].words().ends_with("kill -CONT 5"), "{:?}", stopped.remedies);
+    assert_eq!((with('D').id(), with('D').certainty()), ("shim-hung", Certainty::Likely));
+    assert_eq!(with('S').id(), "shim-or-containerd-state-lost");
 }
 
 fn task(group: &str) -> Task {

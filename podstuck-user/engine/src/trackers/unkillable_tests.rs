@@ -30,6 +30,7 @@ fn group(tasks: Vec<Task>) -> PodGroup {
         has_containers: true,
         frozen: None,
         tasks,
+        shims: Vec::new(),
     }
 }
 

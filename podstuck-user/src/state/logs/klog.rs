@@ -222,6 +222,10 @@ fn errno(words: &str) -> Option<Errno> {
 /// (`csiTimeout`), and Aborted what the CSI specification prescribes while a call on the volume is pending.
 pub(super) fn complaint(error: &str) -> Option<Complaint> {
     let has = |words: &[&str]| words.iter().any(|words| error.contains(words));
+    // Whatever the driver or the API server says of it.
+    if error.starts_with("MountVolume.") {
+        return Some(Complaint::MountFails);
+    }
     if has(&["not found in the list of registered CSI drivers"]) {
         return Some(Complaint::NoDriver);
     }

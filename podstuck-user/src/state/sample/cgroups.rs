@@ -9,7 +9,7 @@ use std::{
 use super::{
     Only, freezer,
     hierarchies::{Hierarchies, below},
-    tasks,
+    shims, tasks,
 };
 use crate::{
     identity::cgroup::container_id,
@@ -97,6 +97,7 @@ fn look(trees: &[PathBuf], uid: &str, groups: &BTreeSet<PathBuf>, everywhere: bo
         has_containers: false,
         frozen: None,
         tasks: Vec::new(),
+        shims: Vec::new(),
     };
     let others = if everywhere { others } else { &[] };
     for tree in main.iter().chain(others) {
@@ -117,6 +118,7 @@ fn look(trees: &[PathBuf], uid: &str, groups: &BTreeSet<PathBuf>, everywhere: bo
             break;
         }
     }
+    this.shims = shims::of(&this.tasks);
     let freezer = trees.iter().find(|tree| tree.ends_with("freezer"));
     this.frozen =
         freezer.and_then(|tree| groups.iter().find_map(|group| freezer::frozen(tree, group)));

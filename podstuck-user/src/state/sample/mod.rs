@@ -12,6 +12,7 @@ mod late;
 mod mounts;
 mod pod_mounts;
 mod pods;
+mod shims;
 mod space;
 mod tasks;
 mod views;

@@ -2,7 +2,7 @@
 //! go.
 
 use crate::{
-    cause::{Cause, CauseId, Kind, like, log, way},
+    cause::{Cause, CauseId, Kind, TriedWith, like, log, way},
     model::diagnosis::Stage,
 };
 
@@ -35,7 +35,7 @@ pub(crate) static CNI_TEARDOWN_FAILED: Cause = Cause {
             "the pod's address stays taken, and no pod can be started meanwhile",
         ),
     ],
-    tried: &[],
+    tried: &[TriedWith::RealKubelet],
     source: &[
         "containerd internal/cri/server/sandbox_stop.go, stopPodSandbox",
         "cri-o server/sandbox_network.go, networkStop",
@@ -93,6 +93,10 @@ pub(crate) static STATE_LOST: Cause = Cause {
     look_alikes: &[
         like("shim-rootfs-busy", "no root file system of an ended container is mounted"),
         like("cni-teardown-failed", "the container cannot be stopped; the network is not reached"),
+        like(
+            "shim-hung",
+            "no shim of the pod is left, or it neither is stopped nor waits in the kernel",
+        ),
         like("dockerd-hang", "the runtime answers, with an error"),
     ],
     ways_out: &[
@@ -106,6 +110,39 @@ pub(crate) static STATE_LOST: Cause = Cause {
     source: &[
         "containerd issues 4016, 5708, 8847, 10755",
         "containerd internal/cri/server/container_stop.go, stopContainer",
+    ],
+};
+
+/// Somebody is there, and does not answer.
+pub(crate) static SHIM_HANGS: Cause = Cause {
+    id: CauseId::new("shim-hung"),
+    title: "the shim that looks after the pod's containers does not answer the runtime",
+    stage: Stage::Containers,
+    kind: Kind::Cause,
+    meaning: "Each pod's containers have a process of the runtime above them, the shim, which starts and ends \
+        them. It is stopped, or waits in the kernel, and so the runtime, which answers everybody else, gets no \
+        answer about this pod. kubelet asks again and again, and unmounts nothing before.",
+    confirmed_by: &[
+        "the runtime's log, or kubelet's, says that a request about the pod's container was not answered in \
+         time, more than once",
+        "processes of the pod are left, and their parent is a shim that is stopped, or waits in the kernel",
+    ],
+    log: log("containerd", "get state for ...: context deadline exceeded"),
+    look_alikes: &[
+        like("shim-or-containerd-state-lost", "the shim is there"),
+        like("dockerd-hang", "the shim shows by itself why it does not answer"),
+    ],
+    ways_out: &[
+        way("have a shim that is stopped go on, by `kill -CONT`", ""),
+        way(
+            "end the shim: the runtime then ends its containers and cleans up after it",
+            "all containers of the pod end",
+        ),
+    ],
+    tried: &[TriedWith::RealKubelet],
+    source: &[
+        "containerd core/runtime/v2/README.md, Container Level Shims",
+        "containerd core/runtime/v2/shim.go, cleanupAfterDeadShim",
     ],
 };
 
@@ -129,6 +166,7 @@ pub(crate) static RUNTIME_HANGS: Cause = Cause {
             "shim-or-containerd-state-lost",
             "the runtime does not answer, not even with an error",
         ),
+        like("shim-hung", "the pod's shim neither is stopped nor waits in the kernel"),
     ],
     ways_out: &[
         way("have the runtime write its stacks into its log, by SIGUSR1", ""),

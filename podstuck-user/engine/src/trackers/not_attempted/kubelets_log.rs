@@ -6,8 +6,8 @@ use crate::{
     backoff,
     bounded::Bounded,
     model::{
-        identity::Component,
-        node::{PodState, VolumeData, VolumeState},
+        identity::{Component, Volume},
+        node::{CsiState, PodState, VolumeData, VolumeState},
         said::{Complaint, Heard, Report, Said},
         time::Monotonic,
     },
@@ -75,6 +75,9 @@ impl KubeletsLog {
             (Some(Report::TornDown), _) | (None, Some(Complaint::StillMounted)) => {
                 self.torn_down.or_insert_with((uid, volume), told)
             }
+            (None, Some(Complaint::MountFails)) => {
+                self.complaints.or_insert_with((uid, Complaint::MountFails, volume), told)
+            }
             (None, complaint) => {
                 let last = self.errors.or_insert_with((uid.clone(), volume.clone()), || at);
                 *last = at.max(*last);
@@ -105,8 +108,8 @@ impl KubeletsLog {
         now: Monotonic,
     ) -> Option<&Told> {
         let torn_down = self.torn_down(pod, volume).map(|told| told.last);
-        let name = unique_name(volume);
         let told = complaints_of(fault).iter().filter_map(|complaint| {
+            let name = unique_name(pod, volume);
             let volume = if *complaint == Complaint::NoData { "" } else { name.as_str() };
             self.complaints.get(&(pod.uid.clone(), *complaint, volume.to_owned()))
         });
@@ -117,14 +120,14 @@ impl KubeletsLog {
 
     /// Its last success, if there was no error since.
     pub(super) fn torn_down(&self, pod: &PodState, volume: &VolumeState) -> Option<&Told> {
-        let key = (pod.uid.clone(), unique_name(volume));
+        let key = (pod.uid.clone(), unique_name(pod, volume));
         let told = self.torn_down.get(&key)?;
         (Some(&told.last) >= self.errors.get(&key)).then_some(told)
     }
 
     /// What the volume's driver complained of last.
     pub(super) fn of_driver(&self, pod: &PodState, volume: &VolumeState) -> Option<&Told> {
-        self.drivers.get(&(pod.uid.clone(), unique_name(volume)))
+        self.drivers.get(&(pod.uid.clone(), unique_name(pod, volume)))
     }
 
     /// When the pod's last container ended, by which log.
@@ -141,7 +144,7 @@ impl KubeletsLog {
         kubelets: usize,
     ) -> Option<(Monotonic, &str)> {
         let (log, since) = self.heard.iter().max_by_key(|(_, since)| *since)?;
-        let error = self.errors.get(&(pod.uid.clone(), unique_name(volume)));
+        let error = self.errors.get(&(pod.uid.clone(), unique_name(pod, volume)));
         (self.heard.len() >= kubelets && error.is_none()).then_some((*since, log.as_str()))
     }
 
@@ -151,12 +154,14 @@ impl KubeletsLog {
     }
 }
 
-/// As kubelet calls a volume of a CSI driver; empty for another one.
-fn unique_name(volume: &VolumeState) -> String {
-    match volume.csi.as_ref().map(|csi| &csi.data) {
-        Some(VolumeData::Known { driver, handle, .. }) => {
+/// As kubelet calls a volume (pkg/volume/util, `GetUniqueVolumeName` and `GetUniqueVolumeNameFromSpecWithPod`);
+/// empty for that of a CSI driver whose handle is not known.
+fn unique_name(pod: &PodState, volume: &VolumeState) -> String {
+    match (&volume.csi, &volume.target.volume) {
+        (Some(CsiState { data: VolumeData::Known { driver, handle, .. }, .. }), _) => {
             format!("kubernetes.io/csi/{driver}^{handle}")
         }
+        (None, Some(Volume { name, plugin, .. })) => format!("{plugin}/{}-{name}", pod.uid),
         _ => String::new(),
     }
 }
@@ -169,6 +174,7 @@ fn complaints_of(fault: Fault) -> &'static [Complaint] {
         Fault::DriverHangs => &[Complaint::DriverHangs],
         Fault::DriverError | Fault::NotIdempotent | Fault::DeadFuse => &[Complaint::DriverError],
         Fault::NoData => &[Complaint::NoData],
+        Fault::KubeletLost => &[Complaint::MountFails],
         _ => &[],
     }
 }
