@@ -40,7 +40,7 @@ use std::{
 
 use asked::{Asked, From, Hung, is_chosen, obey};
 use borrowed::Borrowed;
-use cases::{CASES, Case, End, api_hangs};
+use cases::{CASES, Case, End, Trouble, api_hangs};
 use faults::Fault;
 use pods::{OnNode, is_there};
 use podstuck_node::{Node, Runtime};
@@ -62,12 +62,12 @@ fn runtime() -> Runtime {
 }
 
 /// Those that `PODSTUCK_NODE_CASES` names, or all.
-fn chosen(restarts_kubelet: bool) -> Vec<&'static Case> {
+fn chosen(trouble: Trouble) -> Vec<&'static Case> {
     let names = env::var("PODSTUCK_NODE_CASES").ok();
     let is_named = |case: &Case| {
         names.as_ref().is_none_or(|names| names.split(',').any(|name| name == case.name))
     };
-    let wanted = |case: &&Case| case.restarts_kubelet == restarts_kubelet && is_named(case);
+    let wanted = |case: &&Case| case.trouble == trouble && is_named(case);
     CASES.iter().filter(wanted).collect()
 }
 
@@ -82,19 +82,35 @@ struct Stuck {
 #[test]
 #[ignore = "needs a Kubernetes node: cargo xtask node test"]
 fn a_late_arrival_is_right_and_its_remedy_releases_the_pod() {
-    play(&chosen(false));
+    play(Trouble::None);
 }
 
 #[test]
 #[ignore = "needs a Kubernetes node: cargo xtask node test"]
 fn a_late_arrival_is_right_where_kubelet_was_started_anew() {
-    play(&chosen(true));
+    play(Trouble::KubeletRestarted);
 }
 
-fn play(cases: &[&'static Case]) {
+#[test]
+#[ignore = "needs a Kubernetes node: cargo xtask node test"]
+fn a_late_arrival_is_right_where_kubelet_has_ended() {
+    play(Trouble::KubeletEnded);
+}
+
+#[test]
+#[ignore = "needs a Kubernetes node: cargo xtask node test"]
+fn a_late_arrival_is_right_where_the_runtime_does_not_answer() {
+    play(Trouble::RuntimeStopped);
+}
+
+fn play(trouble: Trouble) {
+    let cases = chosen(trouble);
+    if cases.is_empty() {
+        return;
+    }
     let borrowed = Borrowed::with(runtime());
     let node = borrowed.node();
-    let mut all = make_stuck(node, cases);
+    let (mut all, _troubled) = make_stuck(node, &cases, trouble);
     let deleted = Instant::now();
     let from = From::chosen(node);
     thread::sleep(SOON);
@@ -104,7 +120,7 @@ fn play(cases: &[&'static Case]) {
     ask(node, &from, &mut all, |case| case.end != End::Time);
     drop(hung);
     release(node, &mut all);
-    table::write(&all);
+    table::write(&all, trouble);
     // All at once, since each that is wrong is worth knowing.
     let mut wrong = String::new();
     for stuck in &all {
@@ -126,7 +142,11 @@ fn ask(node: &Node, from: &From, all: &mut [Stuck], which: impl Fn(&Case) -> boo
 }
 
 /// Makes the pods, lets them run, does to each what will hold it, and deletes them.
-fn make_stuck(node: &Node, cases: &[&'static Case]) -> Vec<Stuck> {
+fn make_stuck(
+    node: &Node,
+    cases: &[&'static Case],
+    trouble: Trouble,
+) -> (Vec<Stuck>, Option<Hung>) {
     for case in cases {
         node.apply(&(case.pod)(case.name)).unwrap();
     }
@@ -137,11 +157,23 @@ fn make_stuck(node: &Node, cases: &[&'static Case]) -> Vec<Stuck> {
         let faults = (case.faults)(node, &OnNode::of(node, case.name));
         all.push(Stuck { case, _faults: faults, asked: None, released_after: None });
     }
+    let troubled = match trouble {
+        Trouble::None => None,
+        Trouble::KubeletRestarted => {
+            node.restart_kubelet().unwrap();
+            None
+        }
+        Trouble::KubeletEnded => {
+            node.end("kubelet").unwrap();
+            None
+        }
+        Trouble::RuntimeStopped => Some(Hung::of(node, runtime().daemon())),
+    };
     let deleted = all.iter().filter(|stuck| stuck.case.end != End::Never);
     let names = deleted.map(|stuck| stuck.case.name);
     let delete: Vec<&str> = ["delete", "pod", "--wait=false"].into_iter().chain(names).collect();
     node.kubectl(&delete).unwrap();
-    all
+    (all, troubled)
 }
 
 /// Does what was told, and waits until the pods are gone.

@@ -29,6 +29,16 @@ pub enum Runtime {
     Docker,
 }
 
+impl Runtime {
+    /// The daemon that kubelet asks.
+    pub fn daemon(self) -> &'static str {
+        match self {
+            Self::Containerd => "containerd",
+            Self::Docker => "dockerd",
+        }
+    }
+}
+
 /// Starts it and gives it the image.
 pub(crate) fn start(
     runtime: Runtime,

@@ -165,6 +165,15 @@ impl Node {
         kubelet::start(runtime, &Programs::find(runtime)?, &self.place, &mut daemons)
     }
 
+    /// Ends one of its daemons.
+    ///
+    /// # Errors
+    ///
+    /// When it was not started.
+    pub fn end(&self, daemon: &str) -> Result<()> {
+        Daemons::noted(&self.place)?.end_one(daemon)
+    }
+
     /// Runs kubectl with a file for its standard input; its output, without the last line's end.
     ///
     /// # Errors

@@ -33,6 +33,11 @@ impl Asked {
         &self.diagnosis["causes"][0]
     }
 
+    /// What is said beside them.
+    pub fn notes(&self) -> impl Iterator<Item = &str> {
+        self.diagnosis["notes"].as_array().into_iter().flatten().filter_map(Value::as_str)
+    }
+
     /// Names of all causes, in their order.
     pub fn causes(&self) -> Vec<&str> {
         let causes = self.diagnosis["causes"].as_array();

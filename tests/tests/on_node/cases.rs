@@ -26,6 +26,18 @@ pub enum End {
     Never,
 }
 
+/// What all pods of a node notice: such cases are played by themselves.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Trouble {
+    None,
+    /// kubelet is started anew, as by an upgrade.
+    KubeletRestarted,
+    /// kubelet has ended.
+    KubeletEnded,
+    /// The runtime does not answer.
+    RuntimeStopped,
+}
+
 /// A pod that something holds.
 pub struct Case {
     /// Of the case, of the pod, and of all that it takes.
@@ -34,7 +46,7 @@ pub struct Case {
     pub pod: fn(&str) -> Value,
     /// What is done while it runs.
     pub faults: Setup,
-    /// What must be told first.
+    /// What must be told first; empty where no cause can be known, and a note must say who is missing.
     pub cause: &'static str,
     /// How sure.
     pub certainty: &'static str,
@@ -42,8 +54,8 @@ pub struct Case {
     pub next: Option<&'static str>,
     /// What ends it.
     pub end: End,
-    /// kubelet is started anew before the deletion, which others would notice.
-    pub restarts_kubelet: bool,
+    /// What happens to the node before the deletion.
+    pub trouble: Trouble,
 }
 
 impl Case {
@@ -55,15 +67,15 @@ impl Case {
         certainty: "firm",
         next: None,
         end: End::Command,
-        restarts_kubelet: false,
+        trouble: Trouble::None,
     };
 }
 
 impl Case {
     /// What stands in the API server's record only.
     pub fn is_unknowable(&self) -> bool {
-        ["pod-finalizer", "pod-not-deleted", "grace-period-or-prestop"].contains(&self.cause)
-            && api_hangs()
+        let by_record = ["pod-finalizer", "pod-not-deleted", "grace-period-or-prestop"];
+        self.cause.is_empty() || (by_record.contains(&self.cause) && api_hangs())
     }
 
     /// Whether what is printed must release the pod.
@@ -75,6 +87,9 @@ impl Case {
     pub fn complaints(&self, asked: &Asked, released_after: Option<Duration>) -> Vec<String> {
         let first = asked.first();
         let mut wrong = Vec::new();
+        if self.cause.is_empty() && !asked.notes().any(|note| note.contains("no kubelet runs")) {
+            wrong.push("no note that nobody tries".into());
+        }
         if self.is_unknowable() {
             if asked.status != Some(5) || !first.is_null() {
                 wrong.push(format!("{} by no record, exit status {:?}", first["id"], asked.status));
@@ -360,7 +375,7 @@ pub const CASES: &[Case] = &[
             csi::unmount(pod, "by-hand");
             Vec::new()
         },
-        cause: "csi-driver-error",
+        cause: "csi-not-idempotent-after-reboot",
         ..Case::PLAIN
     },
     Case {
@@ -374,11 +389,19 @@ pub const CASES: &[Case] = &[
         pod: with_secret,
         faults: |node, _| {
             node.kubectl(&["delete", "secret", "restarted"]).unwrap();
-            node.restart_kubelet().unwrap();
             Vec::new()
         },
         cause: "kubelet-restart-lost-volume",
-        restarts_kubelet: true,
+        trouble: Trouble::KubeletRestarted,
+        ..Case::PLAIN
+    },
+    Case { name: "no-kubelet", end: End::Advice, trouble: Trouble::KubeletEnded, ..Case::PLAIN },
+    Case {
+        name: "no-runtime",
+        cause: "dockerd-hang",
+        certainty: "likely",
+        end: End::Advice,
+        trouble: Trouble::RuntimeStopped,
         ..Case::PLAIN
     },
     Case {

@@ -2,20 +2,32 @@
 
 use std::{env, fmt::Write as _, fs};
 
-use super::{Stuck, cases::api_hangs, late};
+use super::{
+    Stuck,
+    cases::{Trouble, api_hangs},
+    late,
+};
 use crate::asked::is_chosen;
 
 /// Where the tables stand; `PODSTUCK_BLESS=1` writes that of this run there.
 const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/on-node.md");
 
 /// Writes it, if that is wanted.
-pub fn write(all: &[Stuck]) {
+pub fn write(all: &[Stuck], trouble: Trouble) {
     if env::var_os("PODSTUCK_BLESS").is_none() {
         return;
     }
     let from = if is_chosen("PODSTUCK_NODE_FROM", "pod") { "a debug pod" } else { "the node" };
     let api = if api_hangs() { "an API server that hangs" } else { "the API server" };
-    let heading = format!("## From {from}, with {api}\n");
+    let docker = is_chosen("PODSTUCK_NODE_RUNTIME", "docker");
+    let runtime = if docker { ", where Docker runs the containers" } else { "" };
+    let trouble = match trouble {
+        Trouble::None => "",
+        Trouble::KubeletRestarted => ", after kubelet was started anew",
+        Trouble::KubeletEnded => ", after kubelet has ended",
+        Trouble::RuntimeStopped => ", while the runtime is stopped",
+    };
+    let heading = format!("## From {from}, with {api}{runtime}{trouble}\n");
     let mut text = format!("{heading}\nAsked {} s after the deletions.\n\n", late().as_secs());
     text.push_str(
         "| case | causes, in their order | certainty | answer after | pod gone after |\n",

@@ -281,16 +281,30 @@ pub(crate) fn error(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<
         id!("csi-unpublish-hung-lock"),
         "it answers, and not that it still works on an earlier call",
     );
-    draft.rule_out(id!("csi-not-idempotent-after-reboot"), "the volume is still mounted");
+    if suspect.volume.mounts.is_empty() {
+        draft.fact("nothing is mounted for the volume", Source::Samples);
+    } else {
+        draft.rule_out(id!("csi-not-idempotent-after-reboot"), "the volume is still mounted");
+    }
+}
+
+/// Whether a driver's error is that there is nothing to unmount: by the words of umount(8), of umount(2)'s
+/// EINVAL and ENOENT in Go and in others, and of Kubernetes' mount-utils.
+pub(crate) fn says_not_mounted(error: &str) -> bool {
+    let error = error.to_lowercase();
+    let words = ["not mounted", "no mount point", "invalid argument", "no such file or directory"];
+    error.contains("mount") && words.iter().any(|words| error.contains(words))
 }
 
 pub(crate) fn not_idempotent(draft: &mut Draft, suspect: &Suspect<'_>) {
     let name = name(suspect);
     draft.fact("nothing is mounted for the volume", Source::Samples);
-    draft.fact(
-        "the pod's containers were started before the node was booted, and none since",
-        Source::file("kubelet's directory"),
-    );
+    if suspect.pod.before_boot {
+        draft.fact(
+            "the pod's containers were started before the node was booted, and none since",
+            Source::file("kubelet's directory"),
+        );
+    }
     let text = suspect.said.map_or("", |(_, said)| said.text.as_str());
     if text.contains("not empty") {
         draft.doubt(

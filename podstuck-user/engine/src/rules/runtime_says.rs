@@ -231,7 +231,7 @@ fn shim_hangs(draft: &mut Draft, suspect: &Suspect<'_>) {
     if is_stopped(shim) {
         draft.remedy(
             kill("kill -CONT", *pid, Some(shim.started)),
-            "none for a shim that a signal has stopped; a debugger that holds it must be ended first",
+            "low: a shim that a signal has stopped goes on; a debugger that holds it must be ended first",
         );
     } else {
         draft.doubt("whether it waits for long: it was looked at once");

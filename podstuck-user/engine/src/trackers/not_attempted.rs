@@ -30,7 +30,7 @@ use crate::{
     },
     query::{Answer, Query, Wants},
     rules::{
-        mount_in_use,
+        csi_driver, mount_in_use,
         not_attempted::{self, Fault, Suspect},
         standing::Standing,
     },
@@ -337,9 +337,11 @@ impl NotAttempted {
         let found = match fault(pod, volume, tried, begun) {
             Some(_) if is_forgotten && is_cut_off(volume) => Fault::CutOff,
             Some(_) if is_forgotten => Fault::Forgotten,
-            // Without a boot, many other things may have failed after the unmount.
-            None if pod.before_boot && volume.mounts.is_empty() && says(Fault::NotIdempotent) => {
-                Fault::NotIdempotent
+            None if volume.mounts.is_empty() && says(Fault::NotIdempotent) => {
+                // Otherwise many other things may have failed after the unmount.
+                let told = self.log.complaint(pod, volume, Fault::NotIdempotent, at);
+                let why = told.is_some_and(|told| csi_driver::says_not_mounted(&told.said.text));
+                if pod.before_boot || why { Fault::NotIdempotent } else { Fault::DriverError }
             }
             None => return None,
             // Whatever the driver does, somebody must ask it.

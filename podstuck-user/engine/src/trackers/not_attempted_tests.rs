@@ -631,7 +631,16 @@ fn after_a_boot_a_driver_may_have_nothing_to_unmount() {
     // Without a boot, it may be what the driver does after its unmount that fails.
     let mut late = Late::of(with_driver(as_it_is)).said([error(3000), error(3122)]);
     late.pod.volumes[0].mounts.clear();
-    assert_eq!(late.cause(), None);
+    assert_eq!(late.cause(), Some(("csi-driver-error", Certainty::Likely)));
+    // As recorded of a driver that calls umount whatever is there.
+    let says = |at| {
+        let text =
+            "rpc error: code = Internal desc = umount \"/v/mount\": Invalid argument (os error 22)";
+        Said { text: text.into(), ..error(at) }
+    };
+    let mut late = Late::of(with_driver(as_it_is)).said([says(3000), says(3122)]);
+    late.pod.volumes[0].mounts.clear();
+    assert_eq!(late.cause(), Some(("csi-not-idempotent-after-reboot", Certainty::Firm)));
     // It may be about to begin again.
     let mut late = Late { seconds: 400, ..Late::of(with_driver(as_it_is)) };
     (late.pod.started, late.pod.before_boot) = (false, true);

@@ -166,13 +166,13 @@ pub(crate) static NOT_IDEMPOTENT: Cause = Cause {
     title: "the CSI driver answers with an error because the volume is not mounted any more",
     stage: Stage::Volumes,
     kind: Kind::Cause,
-    meaning: "A boot has unmounted everything, and kubelet asks the driver once more to unpublish the volume. \
-        The specification wants success where there is nothing to be done; this driver fails, because \
+    meaning: "A boot has unmounted everything, or somebody has by hand, and kubelet asks the driver once more \
+        to unpublish the volume. The specification wants success where there is nothing to be done; this driver fails, because \
         nothing is mounted or because it does not know the volume any more. kubelet asks for ever.",
     confirmed_by: &[
         "kubelet's log has an error of the driver for the last attempts",
         "nothing is mounted for the volume",
-        "the node was booted after the pod's containers were started",
+        "the node was booted after the pod's containers were started, or the error says that nothing is mounted",
     ],
     log: log("kubelet", "UnmountVolume.TearDown failed ... rpc error: code ="),
     look_alikes: &[like(
@@ -183,7 +183,7 @@ pub(crate) static NOT_IDEMPOTENT: Cause = Cause {
         way("upgrade the driver to a version that succeeds where nothing is mounted", ""),
         way("mount something on the path, for the driver to unmount", "low: an empty directory"),
     ],
-    tried: &[],
+    tried: &[TriedWith::RealKubelet],
     source: &[
         "container-storage-interface spec.md, NodeUnpublishVolume: this operation MUST be idempotent",
         "kubernetes pkg/volume/csi/csi_mounter.go, TearDownAt",
