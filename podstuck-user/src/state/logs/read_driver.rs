@@ -117,16 +117,9 @@ impl ReadDriverLog {
 
     fn said(&self, at: Timestamp, text: &str, source: &str) -> Said {
         Said {
-            uid: self.uid.clone(),
-            component: Component::CsiDriver,
             volume: self.volume.clone(),
-            at,
-            retry: None,
             complaint: klog::complaint(text),
-            report: None,
-            text: klog::shown(text),
-            source: source.into(),
-            times: 1,
+            ..super::said(Component::CsiDriver, source, &self.uid, at, text)
         }
     }
 }

@@ -90,18 +90,9 @@ impl OfOne {
             Named::Pod(uid) => uid,
             Named::Id(id) => ids.pod(&id)?.to_owned(),
         };
-        Some(Said {
-            uid,
-            component,
-            volume: String::new(),
-            at: self.at,
-            retry: None,
-            complaint: complaints::of_itself(&self.text),
-            report: None,
-            text: klog::shown(klog::cut(&self.text)),
-            source: source.into(),
-            times: 1,
-        })
+        let complaint = complaints::of_itself(&self.text);
+        let said = super::said(component, source, &uid, self.at, klog::cut(&self.text));
+        Some(Said { complaint, ..said })
     }
 }
 
