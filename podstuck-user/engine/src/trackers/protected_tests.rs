@@ -170,7 +170,8 @@ fn by_kubelets_log_alone_it_is_told_once_the_grace_is_seen_to_be_over() {
     let asked = played.look_at(with_container(true), 12).queries;
     let [Verdict::Found(draft)] = &played.answer(&asked[0], &["f"], 12)[..] else { panic!() };
     assert_eq!(draft.certainty(), Certainty::Likely);
-    let told = draft.evidence.iter().find(|fact| fact.source == Source::Log("log of kubelet".into()));
+    let told =
+        draft.evidence.iter().find(|fact| fact.source == Source::Log("log of kubelet".into()));
     assert_eq!(told.unwrap().since, Some(Monotonic(1_000_000_000)));
 }
 

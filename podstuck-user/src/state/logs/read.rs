@@ -161,15 +161,24 @@ fn search(text: impl Read, now: Timestamp) -> Result<Found> {
     Ok(found)
 }
 
-/// Pods, and what is told of them, in a text.
+/// A log, read whole.
 #[cfg(test)]
-pub(super) fn told_of(
-    text: &[u8],
-    now: Timestamp,
-) -> (Vec<NamedPod>, Vec<(Said, Option<NamedCall>)>) {
+pub(super) struct Captured {
+    pub(super) pods: Vec<NamedPod>,
+    pub(super) told: Vec<(Said, Option<NamedCall>)>,
+    pub(super) ids: PodIds,
+}
+
+/// What is in a text.
+#[cfg(test)]
+pub(super) fn captured(text: &[u8], now: Timestamp) -> Captured {
     let found = search(text, now).unwrap();
-    let all = told(found.attempts, found.of_runtime, found.deletions);
-    (found.pods.into_iter().collect(), all.map(|told| attempt("log", told)).collect())
+    let told = told(found.attempts, found.of_runtime, found.deletions);
+    Captured {
+        pods: found.pods.into_iter().collect(),
+        told: told.map(|told| attempt("log", told)).collect(),
+        ids: found.ids,
+    }
 }
 
 fn take(found: &mut Found, entry: &str, now: Timestamp) {

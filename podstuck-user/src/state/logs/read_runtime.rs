@@ -121,6 +121,13 @@ fn search(text: impl Read, mut ids: PodIds) -> Result<(VecDeque<OfOne>, PodIds)>
     Ok((found, ids))
 }
 
+/// What a text of containerd's says of pods.
+#[cfg(test)]
+pub(super) fn said_in(text: &[u8], known: PodIds) -> Vec<Said> {
+    let (found, ids) = search(text, known).unwrap();
+    found.into_iter().filter_map(|one| one.said(&ids, Component::Containerd, "log")).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -149,10 +156,8 @@ mod tests {
              time=\"2026-01-01T00:00:07Z\" level=warning msg=\"cleaning up after shim disconnected\" \
              id={container} namespace=k8s.io\n"
         );
-        let (found, ids) = search(log.as_bytes(), PodIds::default()).unwrap();
-        assert_eq!(found.len(), 3);
-        let said = found.into_iter().filter_map(|one| one.said(&ids, Component::Containerd, "log"));
-        let said: Vec<Said> = said.collect();
+        assert_eq!(search(log.as_bytes(), PodIds::default()).unwrap().0.len(), 3);
+        let said = said_in(log.as_bytes(), PodIds::default());
         let complaints: Vec<_> = said.iter().map(|said| said.complaint).collect();
         assert_eq!(complaints, [Complaint::RootfsBusy, Complaint::NetworkTeardown].map(Some));
         assert!(said.iter().all(|said| said.uid == UID && said.volume.is_empty()), "{said:?}");
