@@ -9,9 +9,8 @@ use podstuck_lab::find;
 use podstuck_tests::{lab_if_possible, root_and_btf, slowdown, watch};
 use serde_json::Value;
 
-/// Labs whose pod goes within a minute once the first command of the finding has run. Of the others, some end
-/// with advice, or with a command that stops a loss or releases a device, and no pod; in some the lab's next
-/// attempt comes too late, or it makes none.
+/// Labs whose pod goes within a minute once the first command of the finding has run. The others end with advice,
+/// or with a command that stops a loss or releases a device, and no pod.
 const RELEASED: &[&str] = &[
     "csi-driver-lost-publish-state",
     "csi-driver-lost-publish-state-silent",
@@ -27,6 +26,10 @@ const RELEASED: &[&str] = &[
     "data-under-mountpoint",
     "node-fs-readonly",
     "cgroup-populated-leftover",
+    "cgroup-v1-frozen",
+    "filesystem-frozen",
+    "subpath-source-deleted",
+    "writer-still-alive",
 ];
 
 /// How many are played at a time: they mostly wait.
