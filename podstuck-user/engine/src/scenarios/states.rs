@@ -156,6 +156,12 @@ pub(super) fn arrived_late() -> Plays {
         ("the driver's mounts keep it to itself", with(cut()), 1.0, vec![well()]),
         ("a driver that is down", with(None), 1.0, failed(down, "code = Unavailable")),
         ("a driver that is stopped", with(halted()), 1.0, failed(hangs, "code = DeadlineExceeded")),
+        (
+            "a driver that answers with an error",
+            with(alive()),
+            1.0,
+            failed(Complaint::DriverError, "code = Internal"),
+        ),
         ("a driver that is gone", absent, 1.0, vec![]),
         ("kubelet was started anew", with(alive()), 200.0, vec![ended()]),
         (
