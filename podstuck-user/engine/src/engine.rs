@@ -18,7 +18,6 @@ use crate::{
         node::NodeSample,
         node_record::NodeRecord,
         operation::Operation,
-        said::Report,
         series::SeriesTable,
         summary::{Completeness, SelfCost, Summary},
         time::Monotonic,
@@ -125,7 +124,7 @@ impl Engine {
             What::Completeness(completeness) => self.completeness.clone_from(completeness),
             What::WindowEnded => self.ended = Some(event.at),
             What::End(cost) => self.cost.clone_from(cost),
-            What::Said(said) if said.report == Some(Report::ContainerEnded) => {}
+            What::Said(said) if said.is_progress() => {}
             What::Said(said) => self.said.note(said),
             What::Node(node) => self.nodes.push(NodeRecord::clone(node)),
             What::Told(_) | What::Heard(_) | What::Answer { .. } | What::Record { .. } => {}

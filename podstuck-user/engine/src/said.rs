@@ -44,19 +44,7 @@ mod tests {
 
     fn said(uid: &str, text: &str, second: i64) -> Said {
         let at = Timestamp::from_second(second).unwrap();
-        let (uid, text, source) = (uid.into(), text.into(), "log".into());
-        Said {
-            uid,
-            component: Component::Kubelet,
-            volume: String::new(),
-            at,
-            retry: None,
-            complaint: None,
-            report: None,
-            text,
-            source,
-            times: 1,
-        }
+        Said::new(Component::Kubelet, "log", uid, at, text)
     }
 
     #[test]

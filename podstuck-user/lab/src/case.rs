@@ -185,8 +185,8 @@ impl Case {
         self.fixtures.contains(&Fixture::PrivateCopy)
     }
 
-    /// Whether a container still lives, so that kubelet waits for it.
-    pub(super) fn has_living_container(&self) -> bool {
+    /// Whether a container is there, for whose end kubelet waits.
+    pub(super) fn has_container(&self) -> bool {
         self.fixtures
             .iter()
             .any(|fixture| matches!(fixture, Fixture::Unkillable | Fixture::FrozenGroup))

@@ -1,7 +1,10 @@
 //! The pod's control groups: real ones, below a group of the lab's own. kubelet makes one in each
 //! hierarchy of version 1; the lab is content with two.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use rustix::{
     fs::{AtFlags, CWD, unlinkat},
@@ -24,9 +27,25 @@ pub(super) fn of_pod(pod: &Pod) -> Vec<PathBuf> {
     trees.map(|tree| tree.join("podstuck-lab").join(format!("pod{}", pod.uid))).collect()
 }
 
-/// Removes them as libcontainer does, once. These calls are not counted: they concern no volume.
+/// Groups of containers in one of the pod's.
+fn of_containers(group: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(group).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
+}
+
+/// Whether a process is left in a group of a container. A zombie is none.
+pub(super) fn has_container(pod: &Pod) -> bool {
+    let mut containers = of_pod(pod).into_iter().flat_map(|group| of_containers(&group));
+    containers
+        .any(|group| fs::read(group.join("cgroup.procs")).is_ok_and(|procs| !procs.is_empty()))
+}
+
+/// Removes them as libcontainer does, once, from the innermost. These calls are not counted: they concern no
+/// volume.
 pub(super) fn remove(pod: &Pod) -> Result<(), Failure> {
-    for group in of_pod(pod) {
+    let pods = of_pod(pod);
+    let containers = pods.iter().flat_map(|group| of_containers(group));
+    for group in containers.chain(pods.clone()) {
         match unlinkat(CWD, &group, AtFlags::REMOVEDIR) {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(errno) => return Err(Failure::new("unlinkat", group, errno)),

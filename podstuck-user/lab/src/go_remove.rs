@@ -36,6 +36,9 @@ pub(super) enum Failure {
     /// Something else than a call, as kubelet's log has it.
     #[error("{0}")]
     Refused(&'static str),
+    /// A container was killed, and has not ended.
+    #[error("StopContainer: DeadlineExceeded: it was killed, and runs")]
+    Alive,
     /// The volume is still mounted, and kubelet believes that somebody else will change that.
     #[error("waiting for volumes that are still mounted")]
     Waiting,
@@ -55,7 +58,7 @@ impl Failure {
             Self::Call { call, path, errno } => {
                 Self::Call { call, path: directory.join(path), errno }
             }
-            Self::Refused(_) | Self::Waiting | Self::Stopped => self,
+            Self::Refused(_) | Self::Alive | Self::Waiting | Self::Stopped => self,
         }
     }
 }

@@ -36,10 +36,8 @@ impl<'a, 'b> Kubelet<'a, 'b> {
 
     /// Why it does not even begin to tear down volumes.
     pub(super) fn cannot_begin(&self, case: &Case) -> Option<Failure> {
-        if case.has_living_container() {
-            return Some(Failure::Refused(
-                "StopContainer: DeadlineExceeded: it was killed, and runs",
-            ));
+        if case.has_container() && cgroup::has_container(self.pod) {
+            return Some(Failure::Alive);
         }
         // The pod's status, a checkpoint, a log line.
         let file = kubelet_root(&self.pod.root).join("state.tmp");
@@ -134,11 +132,13 @@ impl<'a, 'b> Kubelet<'a, 'b> {
     /// What housekeeping does once all volumes are gone: `cleanupOrphanedPodDirs`.
     pub(super) fn remove_pod_directory(&mut self) -> Result<(), Failure> {
         let directory = self.pod.directory();
-        for part in ["containers", "etc-hosts", "plugins"] {
-            self.remove_on_one_device(&directory.join(part), remove)?;
+        let volumes = directory.join("volumes");
+        let entries = fs::read_dir(&directory).into_iter().flatten().flatten();
+        for part in entries.map(|entry| entry.path()).filter(|part| *part != volumes) {
+            self.remove_on_one_device(&part, remove)?;
         }
         // Never a file below `volumes`: it could be somebody's data.
-        self.remove_on_one_device(&directory.join("volumes"), rmdir)?;
+        self.remove_on_one_device(&volumes, rmdir)?;
         rmdir(self.calls, &directory).map_err(|errno| Failure::new("unlinkat", directory, errno))
     }
 

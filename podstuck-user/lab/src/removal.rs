@@ -95,6 +95,8 @@ const BETWEEN_PODS: Duration = Duration::from_millis(500);
 
 /// How often kubelet looks whether a pod's volumes are still there.
 const POLL: Duration = Duration::from_millis(100);
+/// After which a pod whose containers could not be ended is tried again (`backOffPeriod`, without its jitter).
+const POD_WORKER: Duration = Duration::from_secs(10);
 /// How often kubelet tries to remove the directories of pods that it no longer knows.
 const HOUSEKEEPING: Duration = Duration::from_secs(2);
 
@@ -123,6 +125,7 @@ fn delete_pod(
             // `podVolumesExist`, every 100 ms.
             Failure::Waiting if control.sleep(POLL) => continue,
             Failure::Waiting => break,
+            Failure::Alive => POD_WORKER,
             _ if case.is_orphan() => HOUSEKEEPING,
             _ => backoff.after_failure(),
         };

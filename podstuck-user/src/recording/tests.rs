@@ -101,17 +101,12 @@ fn sample(second: u64, pods: &[&str], mounts: &[u32]) -> NodeSample {
 }
 
 fn said() -> Said {
+    let text = "rpc error: code = NotFound desc = vault";
+    let source = "log of kubelet (pid 7), /bank/log";
     Said {
-        uid: UID.into(),
-        component: Component::Kubelet,
         volume: "kubernetes.io/csi/bank.example^vault".into(),
-        at: Timestamp::UNIX_EPOCH,
-        retry: None,
-        report: None,
         complaint: Some(Complaint::DriverError),
-        text: "rpc error: code = NotFound desc = vault".into(),
-        source: "log of kubelet (pid 7), /bank/log".into(),
-        times: 1,
+        ..Said::new(Component::Kubelet, source, UID, Timestamp::UNIX_EPOCH, text)
     }
 }
 

@@ -103,9 +103,7 @@ impl Case {
         } else if first["blocks_deletion"] != !matches!(self.end, End::Grace | End::Never) {
             wrong.push(format!("that it holds the pod is {}", first["blocks_deletion"]));
         }
-        // That a pod with containers left is to go, only its record says.
-        let next = self.next.filter(|_| !api_hangs());
-        if next.is_some() && next != asked.causes().get(1).copied() {
+        if self.next.is_some() && self.next != asked.causes().get(1).copied() {
             wrong.push(format!("{:?} after it, and not {:?}", asked.causes().get(1), self.next));
         }
         if asked.status != Some(i32::from(self.end != End::Never)) {

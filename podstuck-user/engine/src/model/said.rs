@@ -51,6 +51,8 @@ pub enum Report {
     TornDown,
     /// A container of the pod has ended.
     ContainerEnded,
+    /// kubelet has heard that the pod is to be deleted.
+    ToGo,
 }
 
 /// The log of a component, and from when on it tells of attempts.
@@ -101,10 +103,31 @@ pub struct Said {
 }
 
 impl Said {
+    /// A line about a pod that says this. What else it says is to be filled in.
+    pub fn new(component: Component, source: &str, uid: &str, at: Timestamp, text: &str) -> Self {
+        Self {
+            uid: uid.into(),
+            component,
+            volume: String::new(),
+            at,
+            retry: None,
+            complaint: None,
+            report: None,
+            text: text.into(),
+            source: source.into(),
+            times: 1,
+        }
+    }
+
     /// Whether kubelet says it of a volume.
     pub fn is_kubelets_of_a_volume(&self) -> bool {
-        let of_volume = self.report.is_some() || !self.volume.is_empty();
+        let of_volume = self.report == Some(Report::TornDown) || !self.volume.is_empty();
         self.component == Component::Kubelet && of_volume
+    }
+
+    /// Whether it only says how far the pod has come, which is no word about what holds it.
+    pub fn is_progress(&self) -> bool {
+        matches!(self.report, Some(Report::ContainerEnded | Report::ToGo))
     }
 }
 

@@ -20,7 +20,7 @@ use crate::{
         csi_driver, dead_mount, kubelet_lost, left_mounted, not_attempted_words, standing::Standing,
     },
     tracker::{Context, TrackerId},
-    trackers::unmounts::Tried,
+    trackers::{to_go::Word, unmounts::Tried},
     verdict::Draft,
 };
 
@@ -122,8 +122,8 @@ pub(crate) struct Suspect<'a> {
     pub(crate) taken_down: bool,
     /// The pod had tokens, and has none any more.
     pub(crate) lost_tokens: bool,
-    /// The API server's record says that it is being deleted.
-    pub(crate) deleted: bool,
+    /// Who says that it is to go.
+    pub(crate) to_go: Option<&'a Word>,
     /// What kubelet's log complains of, since when and in which words.
     pub(crate) said: Option<(Monotonic, &'a Said)>,
     /// What kubelet's log says of the volume's teardown, if that succeeded at last.
@@ -216,7 +216,7 @@ impl Fault {
 impl<'a> Suspect<'a> {
     /// Whether it is known that the pod is being taken down, and not only that it looks so.
     pub(crate) fn is_going(&self) -> bool {
-        self.is_taken_down() || self.deleted || self.pod.volume_removed.is_some()
+        self.is_taken_down() || self.to_go.is_some() || self.pod.volume_removed.is_some()
     }
 
     /// Whether it is known that the kubelet that runs takes the pod down.
@@ -290,8 +290,8 @@ fn state(draft: &mut Draft, suspect: &Suspect<'_>) {
             suspect.since,
         );
     }
-    if suspect.deleted {
-        draft.fact("the pod's record has a deletionTimestamp", Source::Record);
+    if let Some(word) = suspect.to_go {
+        word.tell(draft);
     }
     if suspect.taken_down {
         draft.fact("other volumes of this pod were removed or unmounted meanwhile", Source::Probe);

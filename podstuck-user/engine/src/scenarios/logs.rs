@@ -3,28 +3,24 @@
 use jiff::Timestamp;
 
 use super::{
-    play::{Node, Play, UID, sample},
-    removals::Plays,
+    play::{Node, Play, UID, group, sample, target, volume_state},
+    removals::{EMPTY_DIR, Plays},
+    states::of_pod,
 };
 use crate::model::{
     identity::Component,
-    node::NodeSample,
-    said::{Complaint, Said},
+    node::{NodeSample, PodState, Task},
+    object::{Attributes, Protected},
+    path::JsonPath,
+    said::{Complaint, Report, Said},
 };
 
 /// The runtime's complaint, twice, and what is said of the node.
 pub(super) fn runtime_says() -> Plays {
-    let said = |component, uid: &str, complaint, second, text: &str| Said {
-        uid: uid.into(),
-        component,
-        volume: String::new(),
-        at: Timestamp::from_second(second).unwrap(),
-        retry: None,
-        complaint: Some(complaint),
-        report: None,
-        text: text.into(),
-        source: format!("log of {} (pid 9)", component.name()),
-        times: 1,
+    let said = |component: Component, uid: &str, complaint, second, text: &str| {
+        let source = format!("log of {} (pid 9)", component.name());
+        let at = Timestamp::from_second(second).unwrap();
+        Said { complaint: Some(complaint), ..Said::new(component, &source, uid, at, text) }
     };
     let network = "StopPodSandbox for \"aa\" failed: failed to destroy network for sandbox \"aa\": plugin \
         type=\"calico\" failed (delete): dial tcp 10.96.0.1:443: i/o timeout";
@@ -49,9 +45,49 @@ pub(super) fn runtime_says() -> Plays {
         if let Some(text) = of_node {
             play.said(600.0, said(kubelet, "", complaint, 590, text));
         }
-        let pods = vec![super::states::of_pod(populated, Vec::new())];
+        let pods = vec![of_pod(populated, Vec::new())];
         play.sample(NodeSample { pods, ..sample(602.0) });
         play.sample(sample(604.0));
+        plays.push((title, play));
+    }
+    plays
+}
+
+/// A frozen pod with a file that cannot be deleted, and an API server that answers nobody: that the second holds
+/// it, too, is told where kubelet's log says that the pod is to go.
+pub(super) fn told_to_go() -> Plays {
+    let path = target(EMPTY_DIR).1.root.clone();
+    let attributes = Attributes { immutable: true, append_only: false, known: true };
+    let objects = vec![(JsonPath(path.join("d/f")), attributes)];
+    let protected = Protected { objects, looked: 9, complete: true };
+    let task = Task {
+        pid: 42,
+        tid: 42,
+        comm: "app".into(),
+        state: 'D',
+        killed: true,
+        exiting: false,
+        started: 7,
+        woken: None,
+        wait_channel: None,
+        stack: Vec::new(),
+        directory: None,
+        group: format!("/sys/fs/cgroup/kubepods/pod{UID}/c").into(),
+    };
+    let frozen = group(vec![task], true, true);
+    let mut plays = Vec::new();
+    for (title, is_told) in [("kubelet was told", true), ("nobody says so", false)] {
+        let mut play = Play::new(Node { protected: protected.clone(), ..Node::default() });
+        if is_told {
+            let (source, at) = ("log of kubelet (pid 9)", Timestamp::from_second(1).unwrap());
+            let said = Said::new(Component::Kubelet, source, UID, at, "SyncLoop DELETE");
+            play.said(2.0, Said { report: Some(Report::ToGo), ..said });
+        }
+        for second in [2.0, 4.0, 8.0, 16.0] {
+            let volumes = vec![volume_state(EMPTY_DIR, None, Vec::new())];
+            let pods = vec![PodState { seen_by: Some((7, 1)), ..of_pod(true, volumes) }];
+            play.sample(NodeSample { pods, cgroups: vec![frozen.clone()], ..sample(second) });
+        }
         plays.push((title, play));
     }
     plays

@@ -42,6 +42,7 @@ fn what_is_told_of_each_incident_is_held() {
             states::disk_full,
             states::pod_record,
             logs::runtime_says,
+            logs::told_to_go,
         );
     });
 }

@@ -54,6 +54,8 @@ pub(super) struct Node {
     pub(super) listed: Vec<Entry>,
     /// Who uses it.
     pub(super) users: Vec<User>,
+    /// What in a volume has attributes that forbid its removal.
+    pub(super) protected: Protected,
     /// A look at files does not come back.
     pub(super) is_hung: bool,
 }
@@ -123,7 +125,7 @@ impl Play {
                 let seen = ObjectAttributes { object, directory, same_directory, sticky, swap };
                 Answer::Attributes(Ok(seen))
             }
-            Wants::Protected { .. } => Answer::Protected(Ok(Protected::default())),
+            Wants::Protected { .. } => Answer::Protected(Ok(node.protected)),
             Wants::Remaining { .. } if node.is_hung => Answer::Remaining(Err(hung())),
             Wants::Remaining { .. } => Answer::Remaining(Ok(node.left)),
             Wants::Directory { .. } => {

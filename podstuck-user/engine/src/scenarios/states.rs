@@ -130,17 +130,10 @@ pub(super) fn arrived_late() -> Plays {
             Some(DriverState { socket, source, process, registrar: None });
         volume
     };
-    let said = |second, report, complaint, text: &str| Said {
-        uid: UID.into(),
-        component: Component::Kubelet,
-        volume: "kubernetes.io/csi/d.example^h".into(),
-        at: then(second),
-        retry: None,
-        complaint,
-        report,
-        text: text.into(),
-        source: "log of kubelet (pid 1)".into(),
-        times: 1,
+    let said = |second, report, complaint, text: &str| {
+        let source = "log of kubelet (pid 1)";
+        let said = Said::new(Component::Kubelet, source, UID, then(second), text);
+        Said { volume: "kubernetes.io/csi/d.example^h".into(), complaint, report, ..said }
     };
     let ended = || said(99, Some(Report::ContainerEnded), None, "");
     let well = || said(100, Some(Report::TornDown), None, "UnmountVolume.TearDown succeeded");
@@ -163,6 +156,12 @@ pub(super) fn arrived_late() -> Plays {
         ("the driver's mounts keep it to itself", with(cut()), 1.0, vec![well()]),
         ("a driver that is down", with(None), 1.0, failed(down, "code = Unavailable")),
         ("a driver that is stopped", with(halted()), 1.0, failed(hangs, "code = DeadlineExceeded")),
+        (
+            "a driver that answers with an error",
+            with(alive()),
+            1.0,
+            failed(Complaint::DriverError, "code = Internal"),
+        ),
         ("a driver that is gone", absent, 1.0, vec![]),
         ("kubelet was started anew", with(alive()), 200.0, vec![ended()]),
         (

@@ -96,18 +96,9 @@ fn one_that_is_unmounted_in_time_is_never_asked_about() {
 fn what_the_runtime_says_of_it_is_a_fact_of_its_own() {
     let said = |text: &str| {
         let text = format!("failed to cleanup rootfs mount: {text}");
-        What::Said(Box::new(Said {
-            uid: "u".into(),
-            component: Component::Containerd,
-            volume: String::new(),
-            at: jiff::Timestamp::UNIX_EPOCH,
-            retry: None,
-            complaint: Some(Complaint::RootfsBusy),
-            report: None,
-            text,
-            source: "log of containerd (pid 9), /c.log".into(),
-            times: 1,
-        }))
+        let (source, at) = ("log of containerd (pid 9), /c.log", jiff::Timestamp::UNIX_EPOCH);
+        let said = Said::new(Component::Containerd, source, "u", at, &text);
+        What::Said(Box::new(Said { complaint: Some(Complaint::RootfsBusy), ..said }))
     };
     for (text, is_told) in [(POINT, true), ("of another container", false)] {
         let mut alone = Alone::<RootFileSystems>::new();

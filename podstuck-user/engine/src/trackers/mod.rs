@@ -17,6 +17,7 @@ pub(crate) mod pod_record;
 pub(crate) mod protected;
 pub(crate) mod refused;
 pub(crate) mod runtime_says;
+pub(crate) mod to_go;
 pub(crate) mod unkillable;
 pub(crate) mod unmounts;
 

@@ -37,6 +37,7 @@ use crate::{
     tracker::{Context, Steps, Subject, Tracker, TrackerId},
     trackers::{
         is_clean_up,
+        to_go::ToGo,
         unmounts::{Tried, Unmounts},
     },
     verdict::{Draft, Verdict},
@@ -66,8 +67,7 @@ pub(crate) struct NotAttempted {
     had_tokens: BTreeSet<String>,
     /// By their id: mounts of volumes, and when each was first seen.
     mounted: BTreeMap<u32, Monotonic>,
-    /// By UID: pods that the API server's record says are being deleted.
-    deleted: BTreeSet<String>,
+    to_go: ToGo,
     log: KubeletsLog,
     /// What the API server says of this node.
     node: Option<NodeRecord>,
@@ -86,7 +86,7 @@ impl Default for NotAttempted {
             taken_down: Bounded::new(REMEMBERED),
             had_tokens: BTreeSet::new(),
             mounted: BTreeMap::new(),
-            deleted: BTreeSet::new(),
+            to_go: ToGo::default(),
             log: KubeletsLog::default(),
             node: None,
             fuse: BTreeMap::new(),
@@ -291,7 +291,7 @@ impl NotAttempted {
             unregistered: looked.unregistered.filter(|_| fault == Fault::DriverAbsent),
             taken_down: self.taken_down.contains(&pod.uid),
             lost_tokens: self.had_tokens.contains(&pod.uid) && !not_attempted::has_tokens(pod),
-            deleted: self.deleted.contains(&pod.uid),
+            to_go: self.to_go.word(&pod.uid),
             said: said.map(|told| (told.first, &told.said)),
             torn_down: looked.torn_down.map(|told| (told.last, &told.said)),
             driver_says: self.log.of_driver(pod, volume).map(|told| (told.last, &told.said)),
@@ -324,7 +324,7 @@ impl NotAttempted {
             told.is_some_and(|told| told.lines > 1)
         };
         let begun = self.taken_down.contains(&pod.uid)
-            || self.deleted.contains(&pod.uid)
+            || self.to_go.word(&pod.uid).is_some()
             || pod.volume_removed.is_some()
             || looked.torn_down.is_some()
             || !not_attempted::has_tokens(pod);
@@ -427,13 +427,11 @@ impl Tracker for NotAttempted {
     }
 
     fn take(&mut self, event: &Event, context: &Context<'_>, steps: &mut Steps) {
+        self.to_go.listen(context, &event.what);
         match &event.what {
             What::Operation(op) => self.observe(op),
             What::Said(said) => self.log.listen(context, said),
             What::Heard(heard) => self.log.heard(context, heard),
-            What::Record { record, .. } if record.deletion.is_some() => {
-                self.deleted.insert(record.pod.uid.clone());
-            }
             What::Node(node) => self.node = Some(NodeRecord::clone(node)),
             What::Sample(sample) => self.sampled(context, sample, steps),
             What::Answer { query, answer } => match &**answer {
@@ -446,7 +444,8 @@ impl Tracker for NotAttempted {
     }
 
     fn dropped(&self) -> u64 {
-        self.failed.dropped() + self.taken_down.dropped() + self.log.dropped()
+        let of_pods = self.taken_down.dropped() + self.to_go.dropped();
+        self.failed.dropped() + of_pods + self.log.dropped()
     }
 }
 

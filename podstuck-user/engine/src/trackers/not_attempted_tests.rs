@@ -315,18 +315,8 @@ fn second(at: i64) -> jiff::Timestamp {
 }
 
 fn said(at: i64) -> Said {
-    Said {
-        uid: UID.into(),
-        component: Component::Kubelet,
-        volume: "kubernetes.io/csi/d.example^h".into(),
-        at: second(at),
-        retry: None,
-        complaint: None,
-        report: None,
-        text: "an error".into(),
-        source: "log".into(),
-        times: 1,
-    }
+    let said = Said::new(Component::Kubelet, "log", UID, second(at), "an error");
+    Said { volume: "kubernetes.io/csi/d.example^h".into(), ..said }
 }
 
 fn complains(complaint: Complaint, at: i64) -> Said {

@@ -1,10 +1,7 @@
 //! What in the volumes of a pod that is to go has attributes that forbid its removal, found by a look and
 //! not by an attempt that failed: whoever comes late may wait two minutes for the next one.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use crate::{
     event::{Event, What},
@@ -16,6 +13,7 @@ use crate::{
     query::{Answer, Query, Wants},
     rules::refused::protected,
     tracker::{Context, Steps, Subject, Tracker, TrackerId},
+    trackers::to_go::{ToGo, Word},
     verdict::Verdict,
 };
 
@@ -45,8 +43,7 @@ pub(crate) struct Looked {
 #[derive(Default)]
 pub(crate) struct Protections {
     looked: BTreeMap<u64, Looked>,
-    /// By UID: pods that the API server's record says are being deleted.
-    deleted: BTreeSet<String>,
+    to_go: ToGo,
 }
 
 impl Protections {
@@ -54,7 +51,9 @@ impl Protections {
         let (tracker, at) = (self.id(), sample.at);
         let mut before = std::mem::take(&mut self.looked);
         for pod in &sample.pods {
-            let Some((pid, _)) = pod.seen_by.filter(|_| self.is_to_go(pod)) else { continue };
+            let is_late = self.is_late(context, pod);
+            let is_to_go = is_late || self.is_going(sample, pod);
+            let Some((pid, _)) = pod.seen_by.filter(|_| is_to_go) else { continue };
             for volume in pod.volumes.iter().filter(|volume| is_deleted_by_kubelet(volume)) {
                 let (target_id, path) = (volume.target_id, &volume.path);
                 let subject = Subject { target_id, path, pod: &pod.uid, at };
@@ -67,7 +66,7 @@ impl Protections {
                 let pause = if since.is_some() { TOLD_AGAIN } else { AGAIN };
                 let may = since.is_some() || looks < LOOKS;
                 // A pod that is deleted in good health is through its volumes by the second look.
-                let lasts = is_known || self.deleted.contains(&pod.uid);
+                let lasts = is_known || is_late;
                 let is_due = may && lasts && asked.is_none_or(|asked| at.since(asked) >= pause);
                 if is_due {
                     let wants = Wants::Protected { pid, directory: path.clone() };
@@ -87,10 +86,23 @@ impl Protections {
         steps.say(gone.map(|(target_id, _)| Verdict::Over { tracker, target_id, at }));
     }
 
-    /// Whether it is known that the pod is being deleted: an ended one may stay for weeks.
-    fn is_to_go(&self, pod: &PodState) -> bool {
-        let is_torn_down = pod.populated == Some(false) && pod.volume_removed.is_some();
-        self.deleted.contains(&pod.uid) || (pod.started && is_torn_down)
+    /// Whether the pod should be gone by its record.
+    fn is_late(&self, context: &Context<'_>, pod: &PodState) -> bool {
+        let word = self.to_go.word(&pod.uid);
+        matches!(word, Some(Word::Record(deletion)) if *deletion <= context.calendar)
+    }
+
+    /// Whether it is known that the pod is being deleted, and that its grace is over: an ended one may stay
+    /// for weeks, and one that is to go may have an hour.
+    fn is_going(&self, sample: &NodeSample, pod: &PodState) -> bool {
+        let has_ended = pod.populated == Some(false);
+        let is_torn_down = pod.started && has_ended && pod.volume_removed.is_some();
+        let is_killed = || {
+            let mut groups = sample.cgroups.iter().filter(|group| group.uid == pod.uid);
+            groups.any(|group| group.tasks.iter().any(|task| task.killed))
+        };
+        let is_told = matches!(self.to_go.word(&pod.uid), Some(Word::Log(..)));
+        is_torn_down || (is_told && (has_ended || is_killed()))
     }
 
     fn conclude(
@@ -108,7 +120,8 @@ impl Protections {
             return;
         }
         looked.since.get_or_insert(context.now);
-        steps.found(protected::draft(context, looked, found));
+        let word = self.to_go.word(&looked.pod.uid);
+        steps.found(protected::draft(context, looked, found, word));
     }
 }
 
@@ -124,12 +137,8 @@ impl Tracker for Protections {
     }
 
     fn take(&mut self, event: &Event, context: &Context<'_>, steps: &mut Steps) {
+        self.to_go.listen(context, &event.what);
         match &event.what {
-            What::Record { record, .. }
-                if record.deletion.is_some_and(|deletion| deletion <= context.calendar) =>
-            {
-                self.deleted.insert(record.pod.uid.clone());
-            }
             What::Sample(sample) => self.sampled(context, sample, steps),
             What::Answer { query, answer } => {
                 if let Answer::Protected(Ok(found)) = &**answer {
@@ -138,6 +147,10 @@ impl Tracker for Protections {
             }
             _ => {}
         }
+    }
+
+    fn dropped(&self) -> u64 {
+        self.to_go.dropped()
     }
 }
 

@@ -2,7 +2,15 @@ use std::sync::Arc;
 
 use super::*;
 use crate::{
-    model::{evidence::Certainty, object::Attributes, path::JsonPath},
+    model::{
+        evidence::{Certainty, Source},
+        identity::{Component, Pod},
+        node::{PodGroup, Task},
+        object::Attributes,
+        path::JsonPath,
+        pod_record::PodRecord,
+        said::{Report, Said},
+    },
     testing::{Alone, pod_state},
 };
 
@@ -31,9 +39,35 @@ struct Played(Alone<Protections>);
 
 impl Played {
     fn look(&mut self, pod: &PodState, second: u64) -> Steps {
+        self.look_at(NodeSample { pods: vec![pod.clone()], ..NodeSample::default() }, second)
+    }
+
+    fn look_at(&mut self, sample: NodeSample, second: u64) -> Steps {
         let at = Monotonic(second * 1_000_000_000);
-        let sample = NodeSample { at, pods: vec![pod.clone()], ..NodeSample::default() };
-        self.0.take(at, What::Sample(Arc::new(sample)))
+        self.0.take(at, What::Sample(Arc::new(NodeSample { at, ..sample })))
+    }
+
+    /// A record of the pod, whose grace ends at that second; without one nobody deletes it.
+    fn record(&mut self, grace_ends: Option<i64>) {
+        let record = PodRecord {
+            pod: Pod { uid: "u".into(), namespace: None, name: None },
+            deletion: grace_ends.map(second),
+            grace_s: 30,
+            finalizers: Vec::new(),
+            node: None,
+            is_mirror: false,
+            all_terminated: false,
+            read: None,
+        };
+        let what = What::Record { record: Box::new(record), node: "here".into() };
+        self.0.take(Monotonic(0), what);
+    }
+
+    /// kubelet's log says that the pod is to go.
+    fn log(&mut self) {
+        let said = Said::new(Component::Kubelet, "log of kubelet", "u", second(1), "");
+        let said = Said { report: Some(Report::ToGo), ..said };
+        self.0.take(Monotonic(2_000_000_000), What::Said(Box::new(said)));
     }
 
     fn answer(&mut self, query: &Query, names: &[&str], second: u64) -> Vec<Verdict> {
@@ -45,6 +79,10 @@ impl Played {
         let at = Monotonic(second * 1_000_000_000);
         self.0.take(at, What::Answer { query: query.clone().into(), answer }).verdicts
     }
+}
+
+fn second(second: i64) -> jiff::Timestamp {
+    jiff::Timestamp::from_second(second).unwrap()
 }
 
 fn played() -> Played {
@@ -79,10 +117,73 @@ fn while_containers_are_left_it_only_may_come() {
     let (mut played, mut pod) = (played(), torn_down());
     pod.populated = Some(true);
     assert!(played.look(&pod, 2).queries.is_empty(), "nobody says that it is to go");
-    played.0.tracker.deleted.insert("u".into());
+    played.record(Some(4));
+    assert!(played.look(&pod, 3).queries.is_empty(), "its grace is not over");
     let asked = played.look(&pod, 4).queries;
     let [Verdict::Found(draft)] = &played.answer(&asked[0], &["f"], 4)[..] else { panic!() };
     assert_eq!(draft.certainty(), Certainty::Likely);
+    assert!(draft.evidence.iter().any(|fact| fact.source == Source::Record), "{draft:?}");
+}
+
+/// The pod, with a container that has been told to end, or killed.
+fn with_container(killed: bool) -> NodeSample {
+    let mut pod = torn_down();
+    (pod.populated, pod.volume_removed) = (Some(true), None);
+    let task = Task {
+        pid: 42,
+        tid: 42,
+        comm: "app".into(),
+        state: 'D',
+        killed,
+        exiting: false,
+        started: 7,
+        woken: None,
+        wait_channel: None,
+        stack: Vec::new(),
+        directory: None,
+        group: "/g/c".into(),
+    };
+    let group = PodGroup {
+        target_id: 8,
+        target: crate::model::identity::Target::unknown().into(),
+        uid: "u".into(),
+        path: "/g".into(),
+        has_containers: true,
+        frozen: None,
+        tasks: vec![task],
+        shims: Vec::new(),
+    };
+    NodeSample { pods: vec![pod], cgroups: vec![group], ..NodeSample::default() }
+}
+
+#[test]
+fn by_kubelets_log_alone_it_is_told_once_the_grace_is_seen_to_be_over() {
+    let mut played = played();
+    for second in [2, 4] {
+        assert!(played.look_at(with_container(true), second).queries.is_empty(), "nobody says it");
+    }
+    played.log();
+    for second in [6, 8] {
+        let asked = played.look_at(with_container(false), second).queries;
+        assert!(asked.is_empty(), "it may have an hour of grace");
+    }
+    assert!(played.look_at(with_container(true), 10).queries.is_empty(), "it may be a moment's");
+    let asked = played.look_at(with_container(true), 12).queries;
+    let [Verdict::Found(draft)] = &played.answer(&asked[0], &["f"], 12)[..] else { panic!() };
+    assert_eq!(draft.certainty(), Certainty::Likely);
+    let told =
+        draft.evidence.iter().find(|fact| fact.source == Source::Log("log of kubelet".into()));
+    assert_eq!(told.unwrap().since, Some(Monotonic(1_000_000_000)));
+}
+
+#[test]
+fn a_record_that_nobody_deleted_counts_for_more_than_a_log() {
+    let mut played = played();
+    played.log();
+    played.record(None);
+    for second in [2, 4, 6] {
+        assert!(played.look_at(with_container(true), second).queries.is_empty());
+    }
 }
 
 #[test]

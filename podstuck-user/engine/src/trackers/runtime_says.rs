@@ -114,7 +114,7 @@ impl RuntimeSays {
     fn listen(&mut self, context: &Context<'_>, said: &Said) {
         let at = context.when(said.at);
         // Also by an attempt that failed: kubelet makes none before.
-        if said.is_kubelets_of_a_volume() && said.report != Some(Report::ContainerEnded) {
+        if said.is_kubelets_of_a_volume() {
             self.came_on(&said.uid, at);
         }
         if said.report == Some(Report::ContainerEnded) {

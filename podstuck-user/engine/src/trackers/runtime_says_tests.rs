@@ -20,18 +20,10 @@ fn at(second: u64) -> Monotonic {
 }
 
 fn said(uid: &str, complaint: Complaint, text: &str, second: i64) -> What {
-    What::Said(Box::new(Said {
-        uid: uid.into(),
-        component: Component::Containerd,
-        volume: String::new(),
-        at: Timestamp::from_second(second).unwrap(),
-        retry: None,
-        complaint: Some(complaint),
-        report: None,
-        text: text.into(),
-        source: "log of containerd (pid 9), /var/log/containerd.log".into(),
-        times: 1,
-    }))
+    let source = "log of containerd (pid 9), /var/log/containerd.log";
+    let at = Timestamp::from_second(second).unwrap();
+    let said = Said::new(Component::Containerd, source, uid, at, text);
+    What::Said(Box::new(Said { complaint: Some(complaint), ..said }))
 }
 
 /// Two lines, 120 s apart, read half a minute after the second.

@@ -46,13 +46,18 @@ pub(super) const CASES: &[Case] = &[
     Case {
         id: "filesystem-frozen",
         cause: Some(CauseId::new("filesystem-frozen")),
-        summary: "the file system of the emptyDirs is frozen: the removal waits until it is thawed",
-        volumes: &[TOKENS, empty_dir("data", Kind::Files)],
+        summary: "the disk of kubelet's root is frozen: the removal waits until it is thawed",
+        volumes: &[empty_dir("data", Kind::Files)],
         fixtures: &[Fixture::Frozen],
         needs: LOOP_DEVICES,
         options: &[],
         watch_options: IMPATIENT,
-        expected: Some(Expected { syscall: Some("unlinkat"), object: "/data", ..HANGS }),
+        // What kubelet removes first of an emptyDir.
+        expected: Some(Expected {
+            syscall: Some("unlinkat"),
+            object: "/plugins/kubernetes.io~empty-dir/data",
+            ..HANGS
+        }),
         ..Case::PLAIN
     },
     Case {

@@ -137,7 +137,7 @@ impl Filesystem for Server {
             match self.task {
                 Task::Slow => thread::sleep(PER_WRITE),
                 Task::Stops => never(),
-                Task::Silent | Task::Thaw | Task::Listen => {}
+                Task::Silent | Task::Thaw | Task::Listen | Task::Write => {}
             }
         }
         match self.image.write_all_at(data, offset) {

@@ -5,6 +5,7 @@
 //! lab does, also when the lab is killed.
 
 mod fuse;
+mod writer;
 
 pub(super) use fuse::IMAGE;
 
@@ -38,6 +39,8 @@ pub(super) enum Task {
     Thaw,
     /// Nothing: it has a socket open on which nobody accepts.
     Listen,
+    /// It writes files into a directory, again and again.
+    Write,
 }
 
 /// Options of the helper process of a lab case.
@@ -55,6 +58,9 @@ pub struct HelperArgs {
     /// What the registrar of a CSI driver hands to kubelet
     #[arg(long)]
     kubelet_registration_path: Option<PathBuf>,
+    /// Where it writes
+    #[arg(long, default_value = "/nonexistent")]
+    directory: PathBuf,
 }
 
 impl HelperArgs {
@@ -70,7 +76,13 @@ impl HelperArgs {
 
     /// For a disk.
     pub(super) fn disk(task: Task, image: PathBuf, trigger: PathBuf) -> Self {
-        Self { task, image, trigger, kubelet_registration_path: None }
+        let directory = "/nonexistent".into();
+        Self { task, image, trigger, kubelet_registration_path: None, directory }
+    }
+
+    /// For somebody who writes into a directory.
+    pub(super) fn writer(directory: PathBuf) -> Self {
+        Self { directory, ..Self::new(Task::Write) }
     }
 }
 
@@ -89,6 +101,8 @@ impl Helper {
             .arg(&args.image)
             .arg("--trigger")
             .arg(&args.trigger)
+            .arg("--directory")
+            .arg(&args.directory)
             .stdin(Stdio::inherit())
             .stdout(Stdio::from(on));
         if let Some(path) = &args.kubelet_registration_path {
@@ -121,7 +135,7 @@ pub fn helper_main(args: &HelperArgs) -> Result<()> {
             wait_for_end();
             return Ok(());
         }
-        Task::Silent | Task::Slow | Task::Stops => {}
+        Task::Silent | Task::Slow | Task::Stops | Task::Write => {}
     }
     thread::Builder::new()
         .spawn(|| {
@@ -130,6 +144,9 @@ pub fn helper_main(args: &HelperArgs) -> Result<()> {
             process::exit(0);
         })
         .context("cannot start a thread")?;
+    if args.task == Task::Write {
+        writer::write(&args.directory);
+    }
     fuse::serve(args.task, &args.image, args.trigger.clone(), on)
 }
 

@@ -128,18 +128,10 @@ mod tests {
     #[test]
     fn a_log_is_quoted_with_its_time_and_the_next_attempt() {
         let mut answer = answer(Vec::new(), false);
-        answer.said = vec![Said {
-            uid: "u".into(),
-            component: Component::Kubelet,
-            volume: String::new(),
-            at: sample::time(9),
-            retry: Some(sample::time(70)),
-            complaint: None,
-            report: None,
-            text: "unlinkat /k/f: operation not permitted".into(),
-            source: "log of kubelet (pid 7), /var/log/kubelet.log".into(),
-            times: 3,
-        }];
+        let source = "log of kubelet (pid 7), /var/log/kubelet.log";
+        let text = "unlinkat /k/f: operation not permitted";
+        let said = Said::new(Component::Kubelet, source, "u", sample::time(9), text);
+        answer.said = vec![Said { retry: Some(sample::time(70)), times: 3, ..said }];
         let out = diagnosis(&answer, Style { width: 400, ..PLAIN });
         let line = "unlinkat /k/f: operation not permitted (3 times); not tried again before";
         assert!(out.contains(line) && out.contains("what the logs say"), "{out}");

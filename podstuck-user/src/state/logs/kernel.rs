@@ -15,7 +15,7 @@ use regex::Regex;
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
-use super::{fixed, klog, place};
+use super::{fixed, place};
 use crate::{
     identity::on_host,
     model::{
@@ -113,18 +113,8 @@ fn denial(line: &str) -> Option<(Timestamp, String)> {
 }
 
 fn said(at: Timestamp, text: &str, source: &str) -> Said {
-    Said {
-        uid: String::new(),
-        component: Component::Other,
-        volume: String::new(),
-        at,
-        retry: None,
-        complaint: Some(Complaint::SignalDenied),
-        report: None,
-        text: klog::shown(text),
-        source: source.into(),
-        times: 1,
-    }
+    let complaint = Some(Complaint::SignalDenied);
+    Said { complaint, ..super::said(Component::Other, source, "", at, text) }
 }
 
 #[cfg(test)]

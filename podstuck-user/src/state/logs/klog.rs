@@ -250,6 +250,7 @@ pub(super) fn words(report: Report) -> &'static str {
     match report {
         Report::TornDown => "UnmountVolume.TearDown succeeded",
         Report::ContainerEnded => "ContainerDied",
+        Report::ToGo => "SyncLoop DELETE",
     }
 }
 

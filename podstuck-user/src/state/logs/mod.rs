@@ -8,6 +8,7 @@
 mod captures_tests;
 mod complaints;
 mod container_log;
+mod deletions;
 mod driver;
 mod entries;
 mod go_text;
@@ -182,6 +183,11 @@ pub(crate) fn read_driver(log: DriverLog) -> (Vec<Said>, Result<Vec<String>, Str
     let answer = ask_in_parts(question, |said: Vec<Said>| found.extend(said));
     let why = |why: NoAnswer| format!("log of csi-driver (pid {pid}): {why}");
     (found, answer.map_err(NoAnswer::from).map_err(why))
+}
+
+/// What a component's log says of a pod, in no other form: no token is in it.
+fn said(component: Component, source: &str, uid: &str, at: Timestamp, text: &str) -> Said {
+    Said::new(component, source, uid, at, &klog::shown(text))
 }
 
 /// A log, for people.

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     NamedPod, complaints,
+    deletions::Deletions,
     klog::{self, Entry, Failed},
     klog_runtime, place,
     pod_ids::PodIds,
@@ -66,10 +67,11 @@ impl Question for ReadLog {
         let found = search(place.text, self.now).with_context(|| place.name.clone())?;
         tell.part(&Part::Pods(found.pods.into_iter().collect()))?;
         tell.part(&Part::Containers(found.ids.into_known()))?;
-        let attempts = found.attempts.into_iter().chain(found.of_runtime);
+        let since = found.since;
+        let attempts = told(found.attempts, found.of_runtime, found.deletions);
         let attempts = attempts.map(|entry| attempt(&source, entry));
         tell.part(&Part::Attempts(attempts.collect()))?;
-        if let Some(since) = found.since {
+        if let Some(since) = since {
             tell.part(&Part::Heard(Heard { source: source.clone(), since, until: self.now }))?;
         }
         Ok(source)
@@ -82,6 +84,7 @@ struct Found {
     ids: PodIds,
     attempts: VecDeque<Told>,
     of_runtime: VecDeque<Told>,
+    deletions: Deletions,
     /// All attempts since then are known.
     since: Option<Timestamp>,
 }
@@ -102,33 +105,35 @@ impl Told {
     }
 }
 
+/// All that is told.
+fn told(
+    attempts: VecDeque<Told>,
+    of_runtime: VecDeque<Told>,
+    deletions: Deletions,
+) -> impl Iterator<Item = Told> {
+    let deletions = deletions.into_found().into_iter().map(|(uid, at)| {
+        let (volume, report) = (String::new(), Report::ToGo);
+        Told::Reported { uid, volume, at, report }
+    });
+    attempts.into_iter().chain(of_runtime).chain(deletions)
+}
+
 fn attempt(source: &str, told: Told) -> (Said, Option<NamedCall>) {
-    let said = |uid: String, at, text: &str| Said {
-        uid,
-        component: Component::Kubelet,
-        volume: String::new(),
-        at,
-        retry: None,
-        complaint: None,
-        report: None,
-        text: klog::shown(text),
-        source: source.into(),
-        times: 1,
-    };
+    let said = |uid: &str, at, text: &str| super::said(Component::Kubelet, source, uid, at, text);
     match told {
         Told::Failed(Failed { uid, volume, at, retry, error }) => {
             let complaint = klog::complaint(&error);
             let volume = klog::shown(&volume);
-            (Said { volume, retry, complaint, ..said(uid, at, &error) }, klog::named_call(&error))
+            (Said { volume, retry, complaint, ..said(&uid, at, &error) }, klog::named_call(&error))
         }
         Told::Reported { uid, volume, at, report } => {
             let text = klog::words(report);
             let (report, volume) = (Some(report), klog::shown(&volume));
-            (Said { report, volume, ..said(uid, at, text) }, None)
+            (Said { report, volume, ..said(&uid, at, text) }, None)
         }
         Told::OfRuntime { uid, at, error } => {
             let complaint = complaints::of_runtime(&error);
-            (Said { complaint, ..said(uid, at, klog::cut(&error)) }, None)
+            (Said { complaint, ..said(&uid, at, klog::cut(&error)) }, None)
         }
     }
 }
@@ -148,33 +153,46 @@ fn search(text: impl Read, now: Timestamp) -> Result<Found> {
         if entry.len() + line.len() < LONGEST {
             entry.push_str(&line);
             entry.push('\n');
+        } else {
+            found.deletions.interrupted();
         }
     }
     take(&mut found, &entry, now);
     Ok(found)
 }
 
-/// Pods, and what is told of them, in a text.
+/// A log, read whole.
 #[cfg(test)]
-pub(super) fn told_of(
-    text: &[u8],
-    now: Timestamp,
-) -> (Vec<NamedPod>, Vec<(Said, Option<NamedCall>)>) {
+pub(super) struct Captured {
+    pub(super) pods: Vec<NamedPod>,
+    pub(super) told: Vec<(Said, Option<NamedCall>)>,
+    pub(super) ids: PodIds,
+}
+
+/// What is in a text.
+#[cfg(test)]
+pub(super) fn captured(text: &[u8], now: Timestamp) -> Captured {
     let found = search(text, now).unwrap();
-    let attempts = found.attempts.into_iter().chain(found.of_runtime);
-    (found.pods.into_iter().collect(), attempts.map(|told| attempt("log", told)).collect())
+    let told = told(found.attempts, found.of_runtime, found.deletions);
+    Captured {
+        pods: found.pods.into_iter().collect(),
+        told: told.map(|told| attempt("log", told)).collect(),
+        ids: found.ids,
+    }
 }
 
 fn take(found: &mut Found, entry: &str, now: Timestamp) {
     let entry = entry.trim_end();
     let Some(message) = klog::message(entry) else { return };
     found.ids.listen_to_kubelet(message);
+    found.deletions.listen(message, || klog::written(entry, now));
     let told = match klog::parse(entry, now) {
         Some(Entry::Named { namespace, name, uid, ended }) => {
             let ended = ended.map(|at| {
                 let (uid, volume) = (uid.clone(), String::new());
                 Told::Reported { uid, volume, at, report: Report::ContainerEnded }
             });
+            found.deletions.named(&namespace, &name, &uid);
             if found.pods.len() < PODS {
                 found.pods.insert(NamedPod { namespace, name, uid });
             }

@@ -117,16 +117,9 @@ impl ReadDriverLog {
 
     fn said(&self, at: Timestamp, text: &str, source: &str) -> Said {
         Said {
-            uid: self.uid.clone(),
-            component: Component::CsiDriver,
             volume: self.volume.clone(),
-            at,
-            retry: None,
             complaint: klog::complaint(text),
-            report: None,
-            text: klog::shown(text),
-            source: source.into(),
-            times: 1,
+            ..super::said(Component::CsiDriver, source, &self.uid, at, text)
         }
     }
 }
@@ -148,23 +141,31 @@ fn append(whole: &mut String, text: &str) {
     }
 }
 
+/// What a text of a driver's says of a volume.
+#[cfg(test)]
+pub(super) fn complaints_in(text: &[u8], names: VolumeNames) -> Vec<Said> {
+    let question = ReadDriverLog {
+        host_root: "/".into(),
+        log_dirs: Vec::new(),
+        pid: 1,
+        uid: "u".into(),
+        volume: format!("kubernetes.io/csi/d^{}", names.handle),
+        names,
+        now: "2026-12-02T00:00:00Z".parse().unwrap(),
+    };
+    let found = question.search(text).unwrap();
+    found.iter().map(|(at, text)| question.said(*at, text, "log")).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn question() -> ReadDriverLog {
-        ReadDriverLog {
-            host_root: "/".into(),
-            log_dirs: Vec::new(),
-            pid: 1,
-            uid: "u".into(),
-            volume: "kubernetes.io/csi/d^handle-1".into(),
-            names: VolumeNames {
-                directory: "/k/pods/u/volumes/kubernetes.io~csi/pv".into(),
-                handle: "handle-1".into(),
-                name: "pv".into(),
-            },
-            now: "2026-03-02T00:00:00Z".parse().unwrap(),
+    fn names() -> VolumeNames {
+        VolumeNames {
+            directory: "/k/pods/u/volumes/kubernetes.io~csi/pv".into(),
+            handle: "handle-1".into(),
+            name: "pv".into(),
         }
     }
 
@@ -175,10 +176,7 @@ mod tests {
             2026-03-01T00:00:02Z stderr F Internal desc = handle-1 is busy\n\
             2026-03-01T00:00:03Z stderr F E0301 00:00:03.000001    7 x.go:1] other\n\
             E0301 00:00:04.000001    7 x.go:1] handle-1 \x1b[2J\n";
-        let question = question();
-        let found = question.search(log.as_bytes()).unwrap();
-        let said: Vec<Said> =
-            found.iter().map(|(at, text)| question.said(*at, text, "log")).collect();
+        let said = complaints_in(log.as_bytes(), names());
         let texts: Vec<&str> = said.iter().map(|said| said.text.as_str()).collect();
         let whole = "GRPC error: rpc error: code = Internal desc = handle-1 is busy";
         assert_eq!(texts, [whole, r"handle-1 \x1b[2J"]);
@@ -189,8 +187,8 @@ mod tests {
     #[test]
     fn only_the_last_are_kept_and_a_line_has_an_end() {
         let line = "E0301 00:00:04.000001    7 x.go:1] handle-1\n".repeat(COMPLAINTS + 3);
-        assert_eq!(question().search(line.as_bytes()).unwrap().len(), COMPLAINTS);
+        assert_eq!(complaints_in(line.as_bytes(), names()).len(), COMPLAINTS);
         let endless = "2026-03-01T00:00:01Z stderr P handle-1 \n".repeat(9999);
-        assert!(question().search(endless.as_bytes()).unwrap().is_empty());
+        assert!(complaints_in(endless.as_bytes(), names()).is_empty());
     }
 }

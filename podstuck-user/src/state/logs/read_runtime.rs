@@ -90,18 +90,9 @@ impl OfOne {
             Named::Pod(uid) => uid,
             Named::Id(id) => ids.pod(&id)?.to_owned(),
         };
-        Some(Said {
-            uid,
-            component,
-            volume: String::new(),
-            at: self.at,
-            retry: None,
-            complaint: complaints::of_itself(&self.text),
-            report: None,
-            text: klog::shown(klog::cut(&self.text)),
-            source: source.into(),
-            times: 1,
-        })
+        let complaint = complaints::of_itself(&self.text);
+        let said = super::said(component, source, &uid, self.at, klog::cut(&self.text));
+        Some(Said { complaint, ..said })
     }
 }
 
@@ -128,6 +119,13 @@ fn search(text: impl Read, mut ids: PodIds) -> Result<(VecDeque<OfOne>, PodIds)>
         found.push_back(OfOne { named, at, text: entry.text() });
     }
     Ok((found, ids))
+}
+
+/// What a text of containerd's says of pods.
+#[cfg(test)]
+pub(super) fn said_in(text: &[u8], known: PodIds) -> Vec<Said> {
+    let (found, ids) = search(text, known).unwrap();
+    found.into_iter().filter_map(|one| one.said(&ids, Component::Containerd, "log")).collect()
 }
 
 #[cfg(test)]
@@ -158,10 +156,8 @@ mod tests {
              time=\"2026-01-01T00:00:07Z\" level=warning msg=\"cleaning up after shim disconnected\" \
              id={container} namespace=k8s.io\n"
         );
-        let (found, ids) = search(log.as_bytes(), PodIds::default()).unwrap();
-        assert_eq!(found.len(), 3);
-        let said = found.into_iter().filter_map(|one| one.said(&ids, Component::Containerd, "log"));
-        let said: Vec<Said> = said.collect();
+        assert_eq!(search(log.as_bytes(), PodIds::default()).unwrap().0.len(), 3);
+        let said = said_in(log.as_bytes(), PodIds::default());
         let complaints: Vec<_> = said.iter().map(|said| said.complaint).collect();
         assert_eq!(complaints, [Complaint::RootfsBusy, Complaint::NetworkTeardown].map(Some));
         assert!(said.iter().all(|said| said.uid == UID && said.volume.is_empty()), "{said:?}");

@@ -6,12 +6,17 @@ use crate::{
     command::View,
     model::{evidence::Source, object::Protected, path::safe_path},
     tracker::{Context, TrackerId},
-    trackers::protected::Looked,
+    trackers::{protected::Looked, to_go::Word},
     verdict::Draft,
 };
 
 /// The finding; `None` when nothing was found.
-pub(crate) fn draft(context: &Context<'_>, looked: &Looked, found: &Protected) -> Option<Draft> {
+pub(crate) fn draft(
+    context: &Context<'_>,
+    looked: &Looked,
+    found: &Protected,
+    to_go: Option<&Word>,
+) -> Option<Draft> {
     let (first, attributes) = found.objects.first()?;
     let cause = cause_of(*attributes)?;
     let Looked { pod, volume, since, .. } = looked;
@@ -32,6 +37,9 @@ pub(crate) fn draft(context: &Context<'_>, looked: &Looked, found: &Protected) -
     }
     let whole = if found.complete { "all that is in it" } else { "and there is more" };
     draft.fact(format!("{} objects of the volume were looked at, {whole}", found.looked), look());
+    if let Some(word) = to_go {
+        word.tell(&mut draft);
+    }
     if pod.populated == Some(false) {
         draft.fact(
             "no process is left in the pod's control groups: kubelet deletes its volumes now",

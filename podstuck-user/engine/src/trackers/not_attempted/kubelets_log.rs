@@ -66,19 +66,19 @@ impl KubeletsLog {
             _ if said.component == Component::CsiDriver => {
                 self.drivers.or_insert_with((uid, volume), told)
             }
-            _ if !said.is_kubelets_of_a_volume() => return,
-            (Some(Report::ContainerEnded), _) => {
+            (Some(Report::ContainerEnded), _) if said.component == Component::Kubelet => {
                 let ended = self.ended.or_insert_with(uid, || (at, said.source.clone()));
                 ended.0 = ended.0.max(at);
                 return;
             }
+            _ if !said.is_kubelets_of_a_volume() => return,
             (Some(Report::TornDown), _) | (None, Some(Complaint::StillMounted)) => {
                 self.torn_down.or_insert_with((uid, volume), told)
             }
-            (None, Some(Complaint::MountFails)) => {
+            (_, Some(Complaint::MountFails)) => {
                 self.complaints.or_insert_with((uid, Complaint::MountFails, volume), told)
             }
-            (None, complaint) => {
+            (_, complaint) => {
                 let last = self.errors.or_insert_with((uid.clone(), volume.clone()), || at);
                 *last = at.max(*last);
                 let Some(complaint) = complaint else { return };

@@ -1,0 +1,19 @@
+//! Somebody who goes on writing into a directory.
+
+use std::{fs, path::Path, thread, time::Duration};
+
+/// Far more often than kubelet's part deletes.
+const EVERY: Duration = Duration::from_millis(2);
+/// Names written again and again, so that there are never many.
+const NAMES: u32 = 8;
+
+/// Writes until the process ends.
+pub(super) fn write(directory: &Path) -> ! {
+    let mut number = 0;
+    loop {
+        number = (number + 1) % NAMES;
+        // Fails once the directory is gone, and then there is nothing to be done.
+        let _ = fs::write(directory.join(format!("part-{number}")), "data\n");
+        thread::sleep(EVERY);
+    }
+}
