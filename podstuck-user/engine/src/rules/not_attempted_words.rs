@@ -17,7 +17,11 @@ use crate::{
 
 pub(crate) fn umount(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>, risk: &str) {
     let mut mounts: Vec<_> = suspect.volume.mounts.iter().collect();
-    mounts.sort_by_key(|mount| std::cmp::Reverse(mount.point.components().count()));
+    // Another kubelet on this machine may see a copy, which is not what holds the pod.
+    let is_other = |namespace: u32| namespace != context.own_mnt_ns;
+    mounts.sort_by_key(|mount| {
+        (std::cmp::Reverse(mount.point.components().count()), is_other(mount.namespace))
+    });
     mounts.dedup_by_key(|mount| (mount.namespace, mount.point.clone()));
     for mount in mounts {
         let view = View::in_namespace(context, mount.namespace, mount.pid);
