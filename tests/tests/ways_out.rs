@@ -25,16 +25,12 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("apparmor-signal-denied", "takes a kernel with AppArmor, which no test has"),
     ("busy-unexplained", "takes a mount that is busy with nobody to be found"),
     ("csi-driver-error", "only its last resort: the unmount of csi-driver-lost-publish-state"),
-    ("csi-not-idempotent-after-reboot", "takes a node that was booted under a pod"),
-    ("csi-umount-wrong-namespace", "the unmount of csi-driver-lost-publish-state"),
     ("disk-full-runtime", "removes images and journals of the machine that the tests run on"),
     ("dockerd-hang", "restarts a service of the machine that the tests run on"),
-    ("kubelet-restart-lost-volume", "the unmount of csi-driver-lost-publish-state, and a restart"),
     ("nfs-server-unreachable", "takes an NFS server that is gone"),
     ("nfs-stale-handle", "takes an NFS server that has forgotten a file"),
     ("shim-or-containerd-state-lost", "restarts a service of the machine that the tests run on"),
     ("subpath-busy", "the unmount of subpath-source-deleted, held by somebody who is not found"),
-    ("termination-message-in-bidirectional", "the unmount of emptydir-bidirectional-submount"),
 ];
 
 /// Causes whose advice nothing follows.
@@ -128,7 +124,7 @@ fn run() -> BTreeSet<&'static str> {
     let tests = include_str!("runtimes.rs").split("#[test]").filter(|test| test.contains("obey(&"));
     let runtimes = tests.filter_map(|test| named(test, "finding(&mut watch, \""));
     // A case that no other end is given for.
-    let cases = include_str!("on_node/cases.rs").split("    Case {\n").skip(1);
+    let cases = include_str!("on_node/cases.rs").split("    Case {").skip(1);
     let node =
         cases.filter(|case| !case.contains("end: ")).filter_map(|case| named(case, "cause: \""));
     let run: BTreeSet<&str> = labs.chain(runtimes).chain(node).collect();

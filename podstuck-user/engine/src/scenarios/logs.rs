@@ -9,7 +9,7 @@ use super::{
 };
 use crate::model::{
     identity::Component,
-    node::{NodeSample, PodState, Task},
+    node::{NodeSample, PodGroup, PodState, Shim, Task},
     object::{Attributes, Protected},
     path::JsonPath,
     said::{Complaint, Report, Said},
@@ -27,6 +27,7 @@ pub(super) fn runtime_says() -> Plays {
     let denied = "failed to kill container \"aa\": unknown error after kill: runc did not terminate \
         successfully: exit status 1: unable to signal init: permission denied";
     let lost = "failed to kill container \"aa\": ttrpc: closed: unknown";
+    let unanswered = "get state for aa: context deadline exceeded: unknown";
     let silent = "failed to \"KillPodSandbox\" for \"u\" with KillPodSandboxError: \"rpc error: code = \
         DeadlineExceeded desc = context deadline exceeded\"";
     let unhealthy = "PLEG is not healthy: pleg was last seen active 3m5s ago; threshold is 3m0s";
@@ -36,6 +37,7 @@ pub(super) fn runtime_says() -> Plays {
         ("a plugin that fails", containerd, Complaint::NetworkTeardown, network, None, false),
         ("a signal that is refused", containerd, Complaint::SignalDenied, denied, None, true),
         ("a shim that is gone", containerd, Complaint::StateLost, lost, None, false),
+        (STOPPED, containerd, Complaint::StateLost, unanswered, None, true),
         ("a runtime that hangs", kubelet, Complaint::NoAnswer, silent, Some(unhealthy), false),
     ] {
         let mut play = Play::new(Node::default());
@@ -46,11 +48,37 @@ pub(super) fn runtime_says() -> Plays {
             play.said(600.0, said(kubelet, "", complaint, 590, text));
         }
         let pods = vec![of_pod(populated, Vec::new())];
-        play.sample(NodeSample { pods, ..sample(602.0) });
+        let cgroups = if title == STOPPED { vec![with_stopped_shim()] } else { Vec::new() };
+        play.sample(NodeSample { pods, cgroups, ..sample(602.0) });
         play.sample(sample(604.0));
         plays.push((title, play));
     }
     plays
+}
+
+const STOPPED: &str = "a shim that is stopped";
+
+fn with_stopped_shim() -> PodGroup {
+    let (comm, wait_channel) = ("containerd-shim".into(), None);
+    let shim = Shim { pid: 41, comm, state: 'T', started: 5, wait_channel };
+    PodGroup { shims: vec![shim], ..group(vec![app('S', false)], true, false) }
+}
+
+fn app(state: char, killed: bool) -> Task {
+    Task {
+        pid: 42,
+        tid: 42,
+        comm: "app".into(),
+        state,
+        killed,
+        exiting: false,
+        started: 7,
+        woken: None,
+        wait_channel: None,
+        stack: Vec::new(),
+        directory: None,
+        group: format!("/sys/fs/cgroup/kubepods/pod{UID}/c").into(),
+    }
 }
 
 /// A frozen pod with a file that cannot be deleted, and an API server that answers nobody: that the second holds
@@ -60,21 +88,7 @@ pub(super) fn told_to_go() -> Plays {
     let attributes = Attributes { immutable: true, append_only: false, known: true };
     let objects = vec![(JsonPath(path.join("d/f")), attributes)];
     let protected = Protected { objects, looked: 9, complete: true };
-    let task = Task {
-        pid: 42,
-        tid: 42,
-        comm: "app".into(),
-        state: 'D',
-        killed: true,
-        exiting: false,
-        started: 7,
-        woken: None,
-        wait_channel: None,
-        stack: Vec::new(),
-        directory: None,
-        group: format!("/sys/fs/cgroup/kubepods/pod{UID}/c").into(),
-    };
-    let frozen = group(vec![task], true, true);
+    let frozen = group(vec![app('D', true)], true, true);
     let mut plays = Vec::new();
     for (title, is_told) in [("kubelet was told", true), ("nobody says so", false)] {
         let mut play = Play::new(Node { protected: protected.clone(), ..Node::default() });

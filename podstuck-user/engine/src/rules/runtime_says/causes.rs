@@ -175,7 +175,7 @@ pub(crate) static RUNTIME_HANGS: Cause = Cause {
             "containers go on under their shims; with Docker only with live-restore",
         ),
     ],
-    tried: &[],
+    tried: &[TriedWith::RealKubelet],
     source: &[
         "kubernetes pkg/kubelet/pleg/generic.go, Healthy",
         "kubernetes issue 25456, moby issue 41424",
