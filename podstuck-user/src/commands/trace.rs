@@ -130,8 +130,6 @@ async fn trace(
     for node in &nodes {
         session.record(What::Node(Box::new(node.clone())));
     }
-    look.into_iter().for_each(|sample| session.sampled(sample));
-    session.logs(&told.0, told.1);
     // One question is answered soon. What is watched for long may be deleted after its record was read. The
     // API server's own word is newer than what somebody has handed over.
     let record = match &until {
@@ -144,6 +142,8 @@ async fn trace(
         let node = own.unwrap_or_else(facts::node_name);
         session.record(What::Record { record: Box::new(record), node });
     }
+    look.into_iter().for_each(|sample| session.sampled(sample));
+    session.logs(&told.0, told.1);
 
     let end = until.limit(traced).map(|limit| time::Instant::now() + limit);
     let mut ticks = time::interval(TICK);

@@ -26,6 +26,7 @@ use crate::{
         node_record::NodeRecord,
         operation::Operation,
         path::JsonPath,
+        pod_record::PodRecord,
         time::Monotonic,
     },
     query::{Answer, Query, Wants},
@@ -66,8 +67,8 @@ pub(crate) struct NotAttempted {
     had_tokens: BTreeSet<String>,
     /// By their id: mounts of volumes, and when each was first seen.
     mounted: BTreeMap<u32, Monotonic>,
-    /// By UID: pods that the API server's record says are being deleted.
-    deleted: BTreeSet<String>,
+    /// By UID: what the API server says of pods.
+    records: BTreeMap<String, PodRecord>,
     log: KubeletsLog,
     /// What the API server says of this node.
     node: Option<NodeRecord>,
@@ -86,7 +87,7 @@ impl Default for NotAttempted {
             taken_down: Bounded::new(REMEMBERED),
             had_tokens: BTreeSet::new(),
             mounted: BTreeMap::new(),
-            deleted: BTreeSet::new(),
+            records: BTreeMap::new(),
             log: KubeletsLog::default(),
             node: None,
             fuse: BTreeMap::new(),
@@ -249,6 +250,11 @@ impl NotAttempted {
         }
     }
 
+    /// Whether the API server's record says so.
+    fn is_deleted(&self, pod: &PodState) -> bool {
+        self.records.get(&pod.uid).is_some_and(|record| record.deletion.is_some())
+    }
+
     fn is_dead_fuse(&self, volume: &VolumeState) -> bool {
         let mut mounts = volume.mounts.iter();
         mounts.any(|mount| self.fuse.get(&mount.id).is_some_and(|(_, dead)| *dead))
@@ -290,7 +296,8 @@ impl NotAttempted {
             unregistered: looked.unregistered.filter(|_| fault == Fault::DriverAbsent),
             taken_down: self.taken_down.contains(&pod.uid),
             lost_tokens: self.had_tokens.contains(&pod.uid) && !not_attempted::has_tokens(pod),
-            deleted: self.deleted.contains(&pod.uid),
+            deleted: self.is_deleted(pod),
+            record: self.records.get(&pod.uid),
             said: said.map(|told| (told.first, &told.said)),
             torn_down: looked.torn_down.map(|told| (told.last, &told.said)),
             driver_says: self.log.of_driver(pod, volume).map(|told| (told.last, &told.said)),
@@ -323,7 +330,7 @@ impl NotAttempted {
             told.is_some_and(|told| told.lines > 1)
         };
         let begun = self.taken_down.contains(&pod.uid)
-            || self.deleted.contains(&pod.uid)
+            || self.is_deleted(pod)
             || pod.volume_removed.is_some()
             || looked.torn_down.is_some()
             || !not_attempted::has_tokens(pod);
@@ -423,8 +430,8 @@ impl Tracker for NotAttempted {
             What::Operation(op) => self.observe(op),
             What::Said(said) => self.log.listen(context, said),
             What::Heard(heard) => self.log.heard(context, heard),
-            What::Record { record, .. } if record.deletion.is_some() => {
-                self.deleted.insert(record.pod.uid.clone());
+            What::Record { record, .. } => {
+                self.records.insert(record.pod.uid.clone(), PodRecord::clone(record));
             }
             What::Node(node) => self.node = Some(NodeRecord::clone(node)),
             What::Sample(sample) => self.sampled(context, sample, steps),
