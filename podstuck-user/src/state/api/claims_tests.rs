@@ -104,7 +104,7 @@ fn a_claim_is_followed_to_its_volume_and_its_attachment() {
     assert!(server.requests().contains(&asked), "{:?}", server.requests());
 }
 
-/// As kube-apiserver 1.36 refuses kubelet an attachment that does not exist.
+/// In the words of the node authorizer, as `responsewriters.ForbiddenStatusError` puts them.
 #[test]
 fn an_attachment_that_is_gone_is_missing_also_where_a_node_may_not_ask_for_it() {
     let forbidden = format!(
