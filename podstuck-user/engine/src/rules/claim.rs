@@ -50,6 +50,9 @@ pub(crate) fn tell(draft: &mut Draft, record: &PodRecord) {
     let Some(claim) = of_volume(record, volume) else { return };
     let (Some(read), Some(bound)) = (claim.read, &claim.bound) else { return };
     draft.fact(whose(record, claim, bound), Source::Api(read));
+    for fact in deleted(record, claim, bound) {
+        draft.fact(fact, Source::Api(read));
+    }
     let Some((csi, attachment)) = bound.csi.as_ref().zip(claim.attachment.as_ref()) else { return };
     let (detached, error) = attached(csi, attachment);
     if let Some(fact) = detached {
@@ -101,7 +104,7 @@ fn attached(csi: &CsiSource, attachment: &Attachment) -> (Option<String>, Option
     (detached, error)
 }
 
-/// What is to be known of the claims whatever was found, by the last look at the node.
+/// Storage that was taken from the node under a mount, whatever was found, by the last look at the node.
 pub(crate) fn notes(record: &PodRecord, sample: &NodeSample) -> Vec<String> {
     let state = sample.pods.iter().find(|state| state.uid == record.pod.uid);
     let is_mounted = |claim: &Claim| {
@@ -122,24 +125,28 @@ pub(crate) fn notes(record: &PodRecord, sample: &NodeSample) -> Vec<String> {
                  and another node may have it: write nothing to it any more"
             ));
         }
-        let volume = claim.bound.as_ref().and_then(|bound| Some((bound, bound.deletion.as_ref()?)));
-        let deletion = claim.deletion.as_ref();
-        notes.extend(deletion.map(|it| waits(&format!("claim {name}"), it, "the pod")));
-        notes.extend(volume.map(|(bound, deletion)| {
-            let what = format!("PersistentVolume {}", safe(bound.name.as_bytes()));
-            waits(&what, deletion, "its claim")
-        }));
     }
     notes
 }
 
-/// An object that is being deleted, too.
-fn waits(what: &str, Deletion { at, finalizers }: &Deletion, for_whom: &str) -> String {
-    let names: Vec<_> = finalizers.iter().map(|name| safe(name.as_bytes())).collect();
-    let by = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
-    format!(
-        "{what} is being deleted, too, since {at:.0}: it waits for {for_whom}{by}, and does not hold the pod"
-    )
+/// That the claim or its volume is being deleted, too.
+fn deleted(record: &PodRecord, claim: &Claim, bound: &PersistentVolume) -> Vec<String> {
+    let waits = |what: String, Deletion { at, finalizers }: &Deletion, for_whom: &str| {
+        let names: Vec<_> = finalizers.iter().map(|name| safe(name.as_bytes())).collect();
+        let by = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
+        format!(
+            "{what} is being deleted since {at:.0}: it waits for {for_whom}{by}, which does not wait for it"
+        )
+    };
+    let of_claim = claim
+        .deletion
+        .as_ref()
+        .map(|deletion| waits(format!("claim {}", name(record, claim)), deletion, "the pod"));
+    let of_volume = bound.deletion.as_ref().map(|deletion| {
+        let what = format!("PersistentVolume {}", safe(bound.name.as_bytes()));
+        waits(what, deletion, "its claim")
+    });
+    of_claim.into_iter().chain(of_volume).collect()
 }
 
 #[cfg(test)]

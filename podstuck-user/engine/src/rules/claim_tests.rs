@@ -171,14 +171,17 @@ fn a_claim_that_is_to_go_waits_for_the_pod_and_not_the_pod_for_it() {
         |name: &str| Some(Deletion { at: READ, finalizers: vec![format!("kubernetes.io/{name}")] });
     record.claims[0].deletion = deletion("pvc-protection");
     record.claims[0].bound.as_mut().unwrap().deletion = deletion("pv-protection");
-    let told = notes(&record, &sample(true)).join("\n");
+    let (facts, certainty) = told(volume(CSI, "pv-1"), &record);
     assert_eq!(
-        told,
-        "claim shop/cart is being deleted, too, since 1970-01-01T00:00:00Z: it waits for the pod \
-         (kubernetes.io/pvc-protection), and does not hold the pod\nPersistentVolume pv-1 is being deleted, \
-         too, since 1970-01-01T00:00:00Z: it waits for its claim (kubernetes.io/pv-protection), and does not \
-         hold the pod"
+        facts[1..],
+        [
+            "claim shop/cart is being deleted since 1970-01-01T00:00:00Z: it waits for the pod \
+             (kubernetes.io/pvc-protection), which does not wait for it",
+            "PersistentVolume pv-1 is being deleted since 1970-01-01T00:00:00Z: it waits for its claim \
+             (kubernetes.io/pv-protection), which does not wait for it",
+        ]
     );
+    assert_eq!(certainty, Certainty::Likely, "it says nothing about a cause");
 }
 
 /// What was recorded before claims were asked for.
