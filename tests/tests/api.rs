@@ -352,6 +352,7 @@ fn storage_that_is_detached_under_a_mount_is_told() {
                 200,
                 json!({"metadata": {}, "spec": {"csi": {"driver": "d.example", "volumeHandle": "handle-1"}}}),
             ),
+            object("/apis/storage.k8s.io/v1/csidrivers/d.example", 200, json!({"spec": {}})),
             object(
                 &format!("/apis/storage.k8s.io/v1/volumeattachments/csi-{gone}"),
                 403,

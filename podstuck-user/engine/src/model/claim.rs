@@ -69,11 +69,13 @@ pub enum Attachment {
 }
 
 impl Attachment {
-    /// Whether the storage is detached, or is being detached.
+    /// Whether the storage is detached.
     pub(crate) fn is_detached(&self) -> bool {
-        match self {
-            Self::Missing => true,
-            Self::There { attached, deletion, .. } => !attached || deletion.is_some(),
-        }
+        matches!(self, Self::Missing | Self::There { attached: false, .. })
+    }
+
+    /// Whether it is, or is to be.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.is_detached() || matches!(self, Self::There { deletion: Some(_), .. })
     }
 }

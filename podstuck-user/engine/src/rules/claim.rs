@@ -54,14 +54,12 @@ pub(crate) fn tell(draft: &mut Draft, record: &PodRecord) {
         draft.fact(fact, Source::Api(read));
     }
     let Some((csi, attachment)) = bound.csi.as_ref().zip(claim.attachment.as_ref()) else { return };
-    let (detached, error) = attached(csi, attachment);
-    if let Some(fact) = detached {
+    for fact in attached(csi, attachment) {
         draft.fact(fact, Source::Api(read));
+    }
+    if attachment.is_detached() {
         let answered = [file_system::UNSEEN_DEVICE, hung_call_cause::UNKNOWN_DEVICE];
         draft.doubts.retain(|doubt| !answered.contains(doubt));
-    }
-    if let Some(fact) = error {
-        draft.fact(fact, Source::Api(read));
     }
 }
 
@@ -83,25 +81,23 @@ fn name(record: &PodRecord, claim: &Claim) -> String {
     format!("{namespace}/{name}")
 }
 
-/// What is wrong with an attachment: whether it ends or has ended, and what the driver said.
-fn attached(csi: &CsiSource, attachment: &Attachment) -> (Option<String>, Option<String>) {
+/// What is wrong with an attachment.
+fn attached(csi: &CsiSource, attachment: &Attachment) -> Vec<String> {
     let name = safe(csi.attachment.as_bytes());
-    let (deletion, error) = match attachment {
-        Attachment::Missing => {
-            let fact = format!("there is no VolumeAttachment {name}: the storage is detached");
-            return (Some(fact), None);
-        }
-        Attachment::There { deletion, detach_error, .. } => (deletion, detach_error),
+    let Attachment::There { attached, deletion, detach_error } = attachment else {
+        return vec![format!("there is no VolumeAttachment {name}: the storage is detached")];
     };
-    let detached = attachment.is_detached().then(|| {
-        let since = deletion.map(|at| format!("is being deleted since {at:.0}"));
-        let since = since.unwrap_or_else(|| "says that the storage is not attached".into());
-        format!("VolumeAttachment {name} {since}")
-    });
-    let error = error
-        .as_ref()
-        .map(|error| format!("the driver could not detach the volume: {}", safe(error.as_bytes())));
-    (detached, error)
+    let mut facts = Vec::new();
+    if !attached {
+        facts.push(format!("VolumeAttachment {name} says that the storage is not attached"));
+    }
+    facts.extend(
+        deletion.map(|at| format!("VolumeAttachment {name} is being deleted since {at:.0}")),
+    );
+    facts.extend(detach_error.as_ref().map(|error| {
+        format!("the driver could not detach the volume: {}", safe(error.as_bytes()))
+    }));
+    facts
 }
 
 /// Storage that was taken from the node under a mount, whatever was found, by the last look at the node.
@@ -116,8 +112,8 @@ pub(crate) fn notes(record: &PodRecord, sample: &NodeSample) -> Vec<String> {
     let mut notes = Vec::new();
     for claim in &record.claims {
         let name = name(record, claim);
-        let is_detached = claim.attachment.as_ref().is_some_and(Attachment::is_detached);
-        if let Some(read) = claim.read.filter(|_| is_detached && is_mounted(claim)) {
+        let is_ending = claim.attachment.as_ref().is_some_and(Attachment::is_ending);
+        if let Some(read) = claim.read.filter(|_| is_ending && is_mounted(claim)) {
             notes.push(format!(
                 "the storage of claim {name} is still mounted here, and the API server has it detached or \
                  about to be (at {read:.0}): by force, after 6 minutes on a node that is not ready or at \

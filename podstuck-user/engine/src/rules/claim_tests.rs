@@ -113,7 +113,7 @@ fn storage_that_is_detached_is_why_a_device_fails() {
         (
             there(true, Some(READ), None),
             Some("VolumeAttachment csi-1 is being deleted since 1970-01-01T00:00:00Z"),
-            Certainty::Firm,
+            Certainty::Likely,
         ),
         (
             there(true, None, Some("in use")),

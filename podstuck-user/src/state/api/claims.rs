@@ -94,13 +94,14 @@ impl Claims<'_> {
     }
 
     fn attachment(&mut self, csi: &CsiSource) -> Option<Attachment> {
-        if !self.requires_attaching(&csi.driver)? {
+        let required = self.requires_attaching(&csi.driver);
+        if required == Some(false) {
             return None;
         }
         let path = format!("/apis/storage.k8s.io/v1/volumeattachments/{}", csi.attachment);
         match self.client.get::<RawAttachment>(&path) {
             // To the node authorizer one that does not exist is one of no relation to the node.
-            Err(Refusal::NotFound | Refusal::Unrelated) => Some(Attachment::Missing),
+            Err(Refusal::NotFound | Refusal::Unrelated) => required.map(|_| Attachment::Missing),
             found => {
                 let found = self.known(&format!("VolumeAttachment {}", csi.attachment), found)?;
                 Some(found.attachment())
@@ -108,7 +109,8 @@ impl Claims<'_> {
         }
     }
 
-    /// As kubelet takes it (pkg/volume/csi, `skipAttach`): one that says nothing does.
+    /// Whether it has attachments at all: one that says nothing does (`CSIDriverSpec`). Of a driver that was
+    /// taken from the cluster it is not known, although kubelet then takes it so (pkg/volume/csi, `skipAttach`).
     fn requires_attaching(&mut self, driver: &str) -> Option<bool> {
         // A name of a driver may have capitals.
         if !is_subdomain(&driver.to_ascii_lowercase()) {
@@ -119,7 +121,7 @@ impl Claims<'_> {
         }
         let path = format!("/apis/storage.k8s.io/v1/csidrivers/{driver}");
         let required = match self.client.get::<RawCsiDriver>(&path) {
-            Err(Refusal::NotFound) => Some(true),
+            Err(Refusal::NotFound) => None,
             found => self.known(&format!("CSIDriver {driver}"), found).map(RawCsiDriver::attaches),
         };
         self.attach.insert(driver.to_owned(), required);

@@ -58,6 +58,7 @@ fn server(attachment: Answer) -> ApiServer {
             "metadata": {"finalizers": ["kubernetes.io/pv-protection"]},
             "spec": {"csi": {"driver": "ebs.csi.aws.com", "volumeHandle": "vol-0d1"}},
         })),
+        "/apis/storage.k8s.io/v1/csidrivers/ebs.csi.aws.com" => found(&json!({"spec": {}})),
         path if path.starts_with("/apis/storage.k8s.io/v1/volumeattachments/") => {
             attachment.clone()
         }
@@ -121,24 +122,29 @@ fn an_attachment_that_is_gone_is_missing_also_where_a_node_may_not_ask_for_it() 
     assert!(lost[0].contains(ATTACHMENT) && lost[0].contains("403 no, \\x1b"), "{lost:?}");
 }
 
+/// A driver that was taken from the cluster may have been one that attaches nothing.
 #[test]
-fn a_driver_that_attaches_nothing_has_no_attachments() {
-    let server = ApiServer::start(|path| match path {
-        "/api/v1/namespaces/shop/persistentvolumeclaims/cart-0" => {
-            found(&json!({"metadata": {}, "spec": {"volumeName": "pv-1"}}))
-        }
-        "/api/v1/persistentvolumes/pv-1" => found(&json!({
-            "metadata": {},
-            "spec": {"csi": {"driver": "Nfs.csi.k8s.io", "volumeHandle": "h"}},
-        })),
-        "/apis/storage.k8s.io/v1/csidrivers/Nfs.csi.k8s.io" => {
-            found(&json!({"spec": {"attachRequired": false}}))
-        }
-        _ => Answer::Text(404, "{}".into()),
-    });
-    let (told, lost) = asked(&server, &record(1), LONG);
-    assert!(told[0].bound.is_some() && told[0].attachment.is_none() && lost.is_empty());
-    assert_eq!(server.requests().len(), 3, "{:?}", server.requests());
+fn a_driver_that_attaches_nothing_or_is_not_known_misses_no_attachment() {
+    let driver = "/apis/storage.k8s.io/v1/csidrivers/Nfs.csi.k8s.io";
+    for (attaches, questions) in [
+        (found(&json!({"spec": {"attachRequired": false}})), 3),
+        (Answer::Text(404, "{}".into()), 4),
+    ] {
+        let server = ApiServer::start(move |path| match path {
+            "/api/v1/namespaces/shop/persistentvolumeclaims/cart-0" => {
+                found(&json!({"metadata": {}, "spec": {"volumeName": "pv-1"}}))
+            }
+            "/api/v1/persistentvolumes/pv-1" => found(&json!({
+                "metadata": {},
+                "spec": {"csi": {"driver": "Nfs.csi.k8s.io", "volumeHandle": "h"}},
+            })),
+            path if path == driver => attaches.clone(),
+            _ => Answer::Text(404, "{}".into()),
+        });
+        let (told, lost) = asked(&server, &record(1), LONG);
+        assert!(told[0].bound.is_some() && told[0].attachment.is_none() && lost.is_empty());
+        assert_eq!(server.requests().len(), questions, "{:?}", server.requests());
+    }
 }
 
 #[test]
