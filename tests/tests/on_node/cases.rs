@@ -82,6 +82,12 @@ impl Case {
         } else if first["blocks_deletion"] != !matches!(self.end, End::Grace | End::Never) {
             wrong.push(format!("that it holds the pod is {}", first["blocks_deletion"]));
         }
+        // Whose volume it is, only the API server says.
+        let claim = format!("claim default/{0}, PersistentVolume pv-{0}, driver ", self.name);
+        let is_claimed = first["volume"]["plugin"] == "kubernetes.io/csi" && !api_hangs();
+        if is_claimed && !first["evidence"].to_string().contains(&claim) {
+            wrong.push("whose claim it is, is not told".into());
+        }
         // That a pod with containers left is to go, only its record says.
         let next = self.next.filter(|_| !api_hangs());
         if next.is_some() && next != asked.causes().get(1).copied() {
