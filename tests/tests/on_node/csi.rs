@@ -119,6 +119,11 @@ pub fn end(node: &Node, case: &str, part: &str) {
     node.kubectl(&["delete", "pod", &format!("{case}-{part}")]).unwrap();
 }
 
+/// Removes what kubelet wrote about a volume.
+pub fn lose_data(mounted: &Path) {
+    fs::remove_file(mounted.with_file_name("vol_data.json")).unwrap();
+}
+
 /// Puts a file where a volume is mounted, below the mount.
 pub fn hide_a_file(node: &Node, mounted: &Path) {
     let window = node.top().join("window");

@@ -50,7 +50,7 @@ pub(crate) static VOL_DATA_LOST: Cause = Cause {
              up by hand",
         ),
     ],
-    tried: &[TriedWith::Lab],
+    tried: &[TriedWith::Lab, TriedWith::RealKubelet],
     source: &[
         "kubernetes pkg/volume/csi/csi_plugin.go, NewMounter and NewUnmounter",
         "kubernetes pkg/volume/csi/csi_util.go, saveVolumeData",
