@@ -15,6 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use nix::mount::MsFlags;
 use podstuck_testing::api_server::{Answer, ApiServer};
 use podstuck_tests::{Recorded, diagnose, of_type, podstuck, requires, root_and_btf, run};
 use serde_json::{Value, json};
@@ -95,13 +96,19 @@ impl Node {
 
     /// An API server that has these pods of this node, and knows one of them by its name.
     fn server(&self, pods: &[Value]) -> ApiServer {
+        self.server_with(pods, Vec::new())
+    }
+
+    /// The same with other objects, by their paths.
+    fn server_with(&self, pods: &[Value], more: Vec<(String, Answer)>) -> ApiServer {
         let list = json!({"items": pods}).to_string();
-        let by_name: Vec<(String, String)> = pods
+        let by_name: Vec<(String, Answer)> = pods
             .iter()
             .map(|pod| {
                 let name = pod["metadata"]["name"].as_str().unwrap();
-                (format!("/api/v1/namespaces/shop/pods/{name}"), pod.to_string())
+                (format!("/api/v1/namespaces/shop/pods/{name}"), Answer::Text(200, pod.to_string()))
             })
+            .chain(more)
             .collect();
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
         let node = json!({"status": {"nodeInfo": {"bootID": boot.trim()}, "conditions": []}});
@@ -113,7 +120,7 @@ impl Node {
                 return Answer::Text(200, node.to_string());
             }
             match by_name.iter().find(|(name, _)| name == path) {
-                Some((_, pod)) => Answer::Text(200, pod.clone()),
+                Some((_, answer)) => answer.clone(),
                 None => Answer::Text(404, r#"{"kind":"Status","message":"no"}"#.into()),
             }
         })
@@ -307,6 +314,91 @@ fn a_pod_of_another_node_is_told_to_be_there() {
         run(&["diagnose", "--output", "json", "--kubelet-root", list, "--pod", "shop/elsewhere"]);
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains("pod-not-on-this-node") && text.contains("another"), "{text}");
+}
+
+/// What the node authorizer says of an attachment that does not exist; a claim that it does not allow to be
+/// read is a loss and no error.
+#[test]
+fn storage_that_is_detached_under_a_mount_is_told() {
+    requires!(root_and_btf());
+    let mut node = Node::new(10);
+    let point = node.pod().join("volumes/kubernetes.io~csi/pv-1/mount");
+    fs::create_dir_all(&point).unwrap();
+    let mounted = Mounted::tmpfs(&point);
+    let mut pod = node.record(&json!({"deletionTimestamp": "2026-01-01T10:00:00Z",
+        "finalizers": ["example.org/x"]}));
+    let claim = |name: &str, claim: &str| json!({"name": name, "persistentVolumeClaim": {"claimName": claim}});
+    pod["spec"]["volumes"] = json!([claim("data", "cart"), claim("other", "refused")]);
+    let object = |path: &str, status, object: Value| {
+        (path.to_owned(), Answer::Text(status, object.to_string()))
+    };
+    let gone = sha256_of(&format!("handle-1d.example{NODE}"));
+    let server = node.server_with(
+        &[pod],
+        vec![
+            object(
+                "/api/v1/namespaces/shop/persistentvolumeclaims/cart",
+                200,
+                json!({"metadata": {"deletionTimestamp": "2026-01-01T10:00:00Z",
+                    "finalizers": ["kubernetes.io/pvc-protection"]}, "spec": {"volumeName": "pv-1"}}),
+            ),
+            object(
+                "/api/v1/namespaces/shop/persistentvolumeclaims/refused",
+                403,
+                json!({"kind": "Status", "message": "not you"}),
+            ),
+            object(
+                "/api/v1/persistentvolumes/pv-1",
+                200,
+                json!({"metadata": {}, "spec": {"csi": {"driver": "d.example", "volumeHandle": "handle-1"}}}),
+            ),
+            object("/apis/storage.k8s.io/v1/csidrivers/d.example", 200, json!({"spec": {}})),
+            object(
+                &format!("/apis/storage.k8s.io/v1/volumeattachments/csi-{gone}"),
+                403,
+                json!({"kind": "Status",
+                    "message": format!("no relationship found between node '{NODE}' and this object")}),
+            ),
+        ],
+    );
+    node.kubelet(&[&flag("kubeconfig", &server.kubeconfig())]);
+    let (lines, status) = node.diagnose("5s", &[]);
+    drop(mounted);
+    let asked = start(&lines)["api"].as_str().unwrap();
+    let lost = "; not known: PersistentVolumeClaim shop/refused: it says 403 not you";
+    assert!(asked.ends_with(lost), "{asked}");
+    let answer = answer(&lines);
+    let notes: Vec<&str> =
+        answer["notes"].as_array().unwrap().iter().map(|note| note.as_str().unwrap()).collect();
+    let [note] = notes.as_slice() else { panic!("{answer:#}") };
+    assert!(note.starts_with("the storage of claim shop/cart is still mounted here"), "{note}");
+    assert_eq!((&answer["causes"][0]["id"], status), (&"pod-finalizer".into(), Some(1)));
+}
+
+/// A mount that ends with it.
+struct Mounted<'a>(&'a Path);
+
+impl<'a> Mounted<'a> {
+    fn tmpfs(point: &'a Path) -> Self {
+        let none = None::<&str>;
+        nix::mount::mount(Some("podstuck"), point, Some("tmpfs"), MsFlags::empty(), none).unwrap();
+        Self(point)
+    }
+}
+
+impl Drop for Mounted<'_> {
+    fn drop(&mut self) {
+        nix::mount::umount(self.0).unwrap();
+    }
+}
+
+/// By the node's own program.
+fn sha256_of(text: &str) -> String {
+    let mut sum =
+        Command::new("sha256sum").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    sum.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let printed = String::from_utf8(sum.wait_with_output().unwrap().stdout).unwrap();
+    printed.split(' ').next().unwrap().to_owned()
 }
 
 /// Tokens that are still mounted, and directories of logs that kubelet was told to use.

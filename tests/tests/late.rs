@@ -20,7 +20,7 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use podstuck_tests::{Recorded, diagnose, of_type, podstuck, requires, root_and_btf, summary};
+use podstuck_tests::{Recorded, diagnose, of_type, podstuck, requires, root_and_btf, run, summary};
 use serde_json::Value;
 
 /// Beginning of the pods' UIDs.
@@ -504,13 +504,13 @@ fn a_driver_that_was_down_before_is_told_at_once() {
 struct DriversGroup(PathBuf);
 
 impl DriversGroup {
-    fn new(uid: &str, pid: &str) -> Self {
+    fn new(uid: &str, pids: &[String]) -> Self {
         let tops = ["/sys/fs/cgroup/pids", "/sys/fs/cgroup/unified", "/sys/fs/cgroup"];
         let top = tops.map(Path::new).into_iter().find(|top| top.join("cgroup.procs").exists());
         let name = format!("podstuck-late-{}/pod{uid}/{}", std::process::id(), "d0".repeat(32));
         let group = Self(top.unwrap().join(name));
         fs::create_dir_all(&group.0).unwrap();
-        fs::write(group.0.join("cgroup.procs"), pid).unwrap();
+        pids.iter().for_each(|pid| fs::write(group.0.join("cgroup.procs"), pid).unwrap());
         group
     }
 }
@@ -527,10 +527,10 @@ impl Drop for DriversGroup {
     }
 }
 
-/// Who listens on the driver's socket below a directory.
-fn listener_below(root: &str) -> String {
+/// Who listens on a socket below a directory.
+fn listener_below(root: &str, socket: &str) -> String {
     let sockets = fs::read_to_string("/proc/net/unix").unwrap();
-    let of_driver = |line: &&str| line.contains(root) && line.ends_with("/csi.sock");
+    let of_driver = |line: &&str| line.contains(root) && line.ends_with(socket);
     let inode = sockets.lines().find(of_driver).unwrap().split_ascii_whitespace().nth(6).unwrap();
     let link = format!("socket:[{inode}]");
     let processes = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
@@ -550,7 +550,7 @@ fn what_a_driver_has_written_is_quoted_with_its_source() {
     let error =
         "kubernetes.io/csi: Unmounter.TearDownAt failed: rpc error: code = Internal desc = unmount";
     let lab = "csi-driver-lost-publish-state-silent";
-    let mut log = PathBuf::new();
+    let (mut log, mut checks) = (PathBuf::new(), String::new());
     let lines = late_beside_a_driver(
         lab,
         |uid, volume| log_of(uid, lab, volume, error),
@@ -565,9 +565,18 @@ fn what_a_driver_has_written_is_quoted_with_its_source() {
                  {handle}: exit status 16 \u{1b}[2J\n{now} stderr F I0101 10:00:00.000002 7 x.go:1] {handle}\n"
             );
             fs::write(&log, line).unwrap();
-            DriversGroup::new(driver, &listener_below(root))
+            let both = ["/csi.sock", "-reg.sock"].map(|socket| listener_below(root, socket));
+            let group = DriversGroup::new(driver, &both);
+            let kubelet_root = ready["kubelet_root"].as_str().unwrap();
+            let doctor = run(&["doctor", "--output", "json", "--kubelet-root", kubelet_root]);
+            checks = String::from_utf8(doctor.stdout).unwrap();
+            group
         },
     );
+    let checks = checks.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let of_drivers = checks.filter(|check| check["name"] == "CSI driver's log");
+    let texts: Vec<String> = of_drivers.map(|check| check["found"].to_string()).collect();
+    assert!(texts.iter().any(|text| text.contains(log.to_str().unwrap())), "{texts:?}");
     let answer = answer(&lines);
     let said: Vec<&Value> = answer["said"].as_array().unwrap().iter().collect();
     let of_driver: Vec<&&Value> =

@@ -1,6 +1,7 @@
 //! The engine: events in, findings and questions out.
 
 mod answer;
+mod records;
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,13 +19,13 @@ use crate::{
         node::NodeSample,
         node_record::NodeRecord,
         operation::Operation,
+        pod_record::PodRecord,
         series::SeriesTable,
         summary::{Completeness, SelfCost, Summary},
         time::Monotonic,
     },
     query::Query,
     rank,
-    rules::orphan,
     said::SaidOfPods,
     tracker::{Context, Steps, Tracker},
     trackers::{self, unmounts::Unmounts},
@@ -67,6 +68,8 @@ pub struct Engine {
     gone: Vec<Gone>,
     /// What the API server said of this node, or of several on this machine.
     nodes: Vec<NodeRecord>,
+    /// What it said of the pod that was asked about.
+    record: Option<PodRecord>,
     sample: Option<Arc<NodeSample>>,
     progress_told: Monotonic,
     firm_since: Option<Monotonic>,
@@ -90,6 +93,7 @@ impl Engine {
             said: SaidOfPods::default(),
             gone: Vec::new(),
             nodes: Vec::new(),
+            record: None,
             sample: None,
             progress_told: begun,
             firm_since: None,
@@ -127,7 +131,8 @@ impl Engine {
             What::Said(said) if said.is_progress() => {}
             What::Said(said) => self.said.note(said),
             What::Node(node) => self.nodes.push(NodeRecord::clone(node)),
-            What::Told(_) | What::Heard(_) | What::Answer { .. } | What::Record { .. } => {}
+            What::Record { record, .. } => self.record = Some(PodRecord::clone(record)),
+            What::Told(_) | What::Heard(_) | What::Answer { .. } => {}
         }
         self.show(event, &mut steps);
         if matches!(event.what, What::Counts(_)) {
@@ -140,11 +145,8 @@ impl Engine {
             _ => true,
         });
         for mut verdict in steps.verdicts {
-            if let Verdict::Found(draft) = &mut verdict
-                && let Some(node) =
-                    self.nodes.iter().find(|node| node.lacks(draft.target.pod.as_ref()))
-            {
-                orphan::nobody_waits(draft, node.read);
+            if let Verdict::Found(draft) = &mut verdict {
+                self.add_records(draft);
             }
             let told = self.ledger.admit(verdict);
             outputs.extend(told.into_iter().map(|finding| Output::Finding(Box::new(finding))));

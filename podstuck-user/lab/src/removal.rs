@@ -67,6 +67,8 @@ pub(super) fn play(args: &RemovalArgs, out: &mut impl Write) -> Result<()> {
     fixture::before_volumes(case.fixtures, &pod)?;
     namespace::mount_volumes(&pod, case)?;
     let _scene = fixture::set_up_all(case.fixtures, &pod, true)?;
+    // It sees the mounts that kubelet sees, as one does whose mounts are propagated.
+    let _driver = case.has_driver().then(|| fixture::registered_driver(&pod)).transpose()?;
     message::send(out, &Mounted { state: "mounted" })?;
 
     let control = Control::wait_for_start()?;

@@ -3,7 +3,6 @@
 use std::{
     env,
     io::{self, Write},
-    os::unix::net::UnixListener,
     process::Command,
     sync::atomic::{AtomicBool, Ordering},
     thread,
@@ -106,7 +105,6 @@ fn play(
     if case.has_writer() {
         rate = rate.or(Some(WRITERS_RATE));
     }
-    let _driver = case.has_driver().then(|| listen_as_driver(pod)).transpose()?;
     if stop.load(Ordering::Relaxed) {
         return Ok(());
     }
@@ -128,17 +126,6 @@ fn play(
         stop.load(Ordering::Relaxed) || deadline.is_some_and(|end| Instant::now() >= end)
     })?;
     message::send_line(out, &line)
-}
-
-/// A driver that is up and registered. It only has to listen: the answers are the case's.
-fn listen_as_driver(pod: &Pod) -> Result<UnixListener> {
-    let socket = layout::registration_socket(&pod.root);
-    if let Some(directory) = socket.parent() {
-        build::make(directory)?;
-    }
-    UnixListener::bind(&socket).with_context(|| {
-        format!("cannot listen on {}; a shorter TMPDIR may help", socket.display())
-    })
 }
 
 fn announce(out: &mut impl Write, case: &Case, pod: &Pod, pid: u32) -> Result<()> {

@@ -23,7 +23,7 @@ pub fn run(mut options: Diagnose, verbose: u8) -> Result<Exit, Failure> {
     let of_all = away::of_node(node).chain(away::of_api(api));
     away::leave(export.iter_mut().chain(record).chain(recording).chain(of_all))?;
     let record = options.pod_json.as_deref().map(pod_record::read).transpose();
-    let record = record.map_err(|error| Failure::Usage(error.into()))?;
+    let record = record.map_err(|error| Failure::Usage(error.into()))?.map(Box::new);
     let target = &mut options.tracing.target;
     let mut by_record = None;
     if target.is_whole_node() {

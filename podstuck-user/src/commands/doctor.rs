@@ -148,8 +148,9 @@ fn node(options: &Doctor) -> Vec<Check> {
         )
     }));
     checks.extend(logs::read(host_root).places.into_iter().map(log));
-    let logs: Vec<_> = setup::log_dirs(host_root, &roots, &kubelets);
-    let found = match logs.iter().find(|dir| dir.is_dir()) {
+    let directories = setup::log_dirs(host_root, &roots, &kubelets);
+    checks.extend(logs::of_drivers(host_root, &directories).into_iter().map(log));
+    let found = match directories.iter().find(|dir| dir.is_dir()) {
         Some(dir) => Ok(safe_path(dir).into_owned()),
         None => Err("no directory of pods' logs"),
     };
@@ -170,6 +171,7 @@ fn log(place: logs::Place) -> Check {
             "kubelet's log",
             "attempts from before the start, and names of pods whose containers are gone",
         ),
+        Component::CsiDriver => ("CSI driver's log", "why the driver does not unpublish a volume"),
         Component::Other => ("kernel's log", "whether AppArmor refuses a runtime's signals"),
         _ => (
             "runtime's log",

@@ -50,7 +50,7 @@ pub(super) enum Until {
         /// How long at most, where that was said.
         limit: Option<Duration>,
         /// The pod, as the API has it.
-        record: Option<PodRecord>,
+        record: Option<Box<PodRecord>>,
     },
 }
 
@@ -130,20 +130,20 @@ async fn trace(
     for node in &nodes {
         session.record(What::Node(Box::new(node.clone())));
     }
-    look.into_iter().for_each(|sample| session.sampled(sample));
-    session.logs(&told.0, told.1);
     // One question is answered soon. What is watched for long may be deleted after its record was read. The
     // API server's own word is newer than what somebody has handed over.
     let record = match &until {
-        Until::Firm { record: given, .. } => record.or(given.clone()),
+        Until::Firm { record: given, .. } => record.map(Box::new).or(given.clone()),
         Until::Stopped(_) => None,
     };
     if let Some(record) = record {
         let own = nodes.iter().find(|node| Some(&node.node) == record.node.as_ref());
         let own = own.or(nodes.first()).map(|node| node.node.clone());
         let node = own.unwrap_or_else(facts::node_name);
-        session.record(What::Record { record: Box::new(record), node });
+        session.record(What::Record { record, node });
     }
+    look.into_iter().for_each(|sample| session.sampled(sample));
+    session.logs(&told.0, told.1);
 
     let end = until.limit(traced).map(|limit| time::Instant::now() + limit);
     let mut ticks = time::interval(TICK);

@@ -4,11 +4,11 @@
 use std::{fs, io, path::Path};
 
 use jiff::Timestamp;
-use serde::Deserialize;
+use serde::{Deserialize, de::IgnoredAny};
 use thiserror::Error;
 
 use super::uid::is_pod_uid;
-use crate::model::{identity::Pod, path::safe_path, pod_record::PodRecord};
+use crate::model::{claim::Claim, identity::Pod, path::safe_path, pod_record::PodRecord};
 
 /// Far more than any pod has: the API server's own limit for one object is 1.5 MiB (etcd).
 const MAX_BYTES: u64 = 8 << 20;
@@ -80,6 +80,34 @@ struct Metadata {
 #[serde(rename_all = "camelCase")]
 struct Spec {
     node_name: Option<String>,
+    #[serde(default)]
+    volumes: Vec<Volume>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Volume {
+    name: String,
+    persistent_volume_claim: Option<ClaimSource>,
+    /// A claim that is made with the pod.
+    ephemeral: Option<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ClaimSource {
+    claim_name: String,
+}
+
+impl Volume {
+    /// The claim that it is, of a pod of this name: one that is made with the pod is called after both
+    /// (component-helpers/storage/ephemeral, `VolumeClaimName`).
+    fn claim(self, pod: &str) -> Option<Claim> {
+        let made = self.ephemeral.map(|_| format!("{pod}-{}", self.name));
+        let claim = self.persistent_volume_claim.map(|source| source.claim_name).or(made)?;
+        let (volume_name, read, deletion) = (self.name, None, None);
+        Some(Claim { volume_name, claim, read, deletion, bound: None, attachment: None })
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -124,6 +152,8 @@ impl RawPod {
         if !is_pod_uid(uid.as_bytes()) {
             return Err(format!("its uid {uid:?} is none"));
         }
+        let volumes = self.spec.volumes.into_iter();
+        let claims = volumes.filter_map(|volume| volume.claim(&name)).collect();
         let statuses = &self.status.container_statuses;
         Ok(PodRecord {
             pod: Pod { uid, namespace: Some(namespace), name: Some(name) },
@@ -135,6 +165,7 @@ impl RawPod {
             all_terminated: !statuses.is_empty()
                 && statuses.iter().all(|status| status.state.contains_key("terminated")),
             read,
+            claims,
         })
     }
 }
@@ -147,7 +178,10 @@ mod tests {
         "namespace":"shop","uid":"3f2a1f5c-8a54-4c0e-9d38-0d7e5a1b2c3d",
         "deletionTimestamp":"2026-11-21T10:00:00Z","deletionGracePeriodSeconds":30,
         "finalizers":["batch.kubernetes.io/job-tracking"]},
-        "spec":{"nodeName":"node-7","containers":[]},
+        "spec":{"nodeName":"node-7","containers":[],"volumes":[
+            {"name":"data","persistentVolumeClaim":{"claimName":"cart"}},
+            {"name":"scratch","ephemeral":{"volumeClaimTemplate":{"spec":{}}}},
+            {"name":"tmp","emptyDir":{}}]},
         "status":{"containerStatuses":[{"name":"app","state":{"terminated":{"exitCode":137}}}]}}"#;
 
     #[test]
@@ -158,6 +192,9 @@ mod tests {
         assert_eq!((record.grace_s, record.node.as_deref()), (30, Some("node-7")));
         assert_eq!(record.finalizers, ["batch.kubernetes.io/job-tracking"]);
         assert!(record.all_terminated && !record.is_mirror);
+        let claims: Vec<_> =
+            record.claims.iter().map(|it| (it.volume_name.as_str(), it.claim.as_str())).collect();
+        assert_eq!(claims, [("data", "cart"), ("scratch", "cart-0-scratch")]);
     }
 
     #[test]

@@ -23,6 +23,7 @@ mod pod_dirs;
 mod protected;
 pub(crate) mod queries;
 mod reach;
+mod registrar;
 mod remaining;
 pub(crate) mod sample;
 mod seen_by;

@@ -80,7 +80,9 @@ impl Case {
 
     /// Whether what is printed must release the pod.
     pub fn is_released(&self) -> bool {
-        self.end == End::Command && !self.is_unknowable()
+        // What kubelet has lost, the API server knows.
+        let is_lost = self.cause == "vol-data-missing-or-corrupt" && api_hangs();
+        self.end == End::Command && !self.is_unknowable() && !is_lost
     }
 
     /// What was wrong with an answer.
@@ -102,6 +104,12 @@ impl Case {
             wrong.push(format!("only {}", first["certainty"]));
         } else if first["blocks_deletion"] != !matches!(self.end, End::Grace | End::Never) {
             wrong.push(format!("that it holds the pod is {}", first["blocks_deletion"]));
+        }
+        // Whose volume it is, only the API server says.
+        let claim = format!("claim default/{0}, PersistentVolume pv-{0}, driver ", self.name);
+        let is_claimed = first["volume"]["plugin"] == "kubernetes.io/csi" && !api_hangs();
+        if is_claimed && !first["evidence"].to_string().contains(&claim) {
+            wrong.push("whose claim it is, is not told".into());
         }
         if self.next.is_some() && self.next != asked.causes().get(1).copied() {
             wrong.push(format!("{:?} after it, and not {:?}", asked.causes().get(1), self.next));
@@ -400,6 +408,16 @@ pub const CASES: &[Case] = &[
         certainty: "likely",
         end: End::Advice,
         trouble: Trouble::RuntimeStopped,
+        ..Case::PLAIN
+    },
+    Case {
+        name: "lost-data",
+        pod: csi::with_volume,
+        faults: |_, pod| {
+            csi::lose_data(&csi::mount_of(pod, "lost-data"));
+            Vec::new()
+        },
+        cause: "vol-data-missing-or-corrupt",
         ..Case::PLAIN
     },
     Case {

@@ -138,6 +138,11 @@ pub fn unmount(pod: &OnNode, name: &str) {
     nix::mount::umount(&mount_of(pod, name)).unwrap();
 }
 
+/// Removes what kubelet wrote about a volume.
+pub fn lose_data(mounted: &Path) {
+    fs::remove_file(mounted.with_file_name("vol_data.json")).unwrap();
+}
+
 /// Puts a file where a volume is mounted, below the mount.
 pub fn hide_a_file(node: &Node, mounted: &Path) {
     let window = node.top().join("window");

@@ -12,7 +12,7 @@ use crate::{
         time::Monotonic,
     },
     rank,
-    rules::pod_record,
+    rules::{claim, pod_record},
     stage,
 };
 
@@ -80,6 +80,7 @@ impl Engine {
                  report, the pod's record stays, whatever is done here"
             ))
         }));
+        notes.extend(self.record.iter().flat_map(|record| claim::notes(record, sample)));
         notes
     }
 

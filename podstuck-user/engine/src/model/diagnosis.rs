@@ -17,7 +17,7 @@ pub struct Diagnosis {
     pub window_s: f64,
     /// What holds now, the most likely cause first.
     pub causes: Vec<Finding>,
-    /// What keeps the pod here whatever the cause is, and however it is cured.
+    /// What matters whatever the cause is, and however it is cured: most of it keeps the pod here.
     pub notes: Vec<String>,
     /// What was found and is over.
     pub over: Vec<Finding>,

@@ -1,6 +1,7 @@
 //! The words that all stages speak: calls, objects, people, findings, series. No I/O.
 
 pub mod call;
+pub mod claim;
 pub mod diagnosis;
 pub mod evidence;
 pub mod file_system;

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::identity::Pod;
+use super::{claim::Claim, identity::Pod};
 
 /// What of a pod's record matters for its deletion.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,4 +26,7 @@ pub struct PodRecord {
     /// When the API server said so; `None` where somebody handed it over.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub read: Option<Timestamp>,
+    /// Its volumes that are PersistentVolumeClaims; none in recordings from before they were asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub claims: Vec<Claim>,
 }

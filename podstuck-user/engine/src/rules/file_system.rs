@@ -21,6 +21,9 @@ use crate::{
 };
 use causes::{DEVICE_ERROR, READ_ONLY, REMOVAL_FAILED_UNEXPLAINED, STALE_HANDLE};
 
+/// Why it may be no device.
+pub(crate) const UNSEEN_DEVICE: &str = "whether the device fails: the kernel shows nothing of it";
+
 /// The finding; `None` when another detector knows better.
 pub(crate) fn draft(
     context: &Context<'_>,
@@ -254,6 +257,6 @@ fn tell_apart(draft: &mut Draft, errno: Errno, found: Option<&FileSystem>) {
     let shut_down = fs.options.iter().any(|option| option == "shutdown");
     let broken = fs.device_exists == Some(false) || !fs.errors.is_empty() || shut_down;
     if *draft.cause == DEVICE_ERROR && !broken {
-        draft.doubt("whether the device fails: the kernel shows nothing of it");
+        draft.doubt(UNSEEN_DEVICE);
     }
 }

@@ -63,7 +63,7 @@ impl Judged {
 const SLOW_SERVER: &str = "whether its server is only slow: it answers others";
 const NO_STACK: &str = "what the thread waits for: only its mount speaks for it";
 const UNNAMED_FREEZE: &str = "which lock it is: a freeze, or another one of the same kind";
-const UNKNOWN_DEVICE: &str =
+pub(crate) const UNKNOWN_DEVICE: &str =
     "whether its device or server makes progress: which one it is, is not known";
 const FEW_SIGNS: &str = "whether it makes progress: this wait gives few signs of it";
 

@@ -4,6 +4,7 @@
 pub(crate) mod bulk_delete;
 pub(crate) mod bulk_delete_estimate;
 pub(crate) mod bulk_delete_looks;
+pub(crate) mod claim;
 pub(crate) mod crossed_mount;
 pub(crate) mod csi_driver;
 pub(crate) mod dead_mount;

@@ -13,6 +13,7 @@ use crate::{
         node::{DriverState, PodState, Registration, VolumeData, VolumeState},
         node_record::NodeRecord,
         path::{safe, safe_path},
+        pod_record::PodRecord,
         said::Said,
         time::Monotonic,
     },
@@ -38,13 +39,22 @@ pub(crate) static VOL_DATA_LOST: Cause = Cause {
         like("orphaned-pod-dir", "kubelet does not try to remove the pod's directory"),
         like("csi-driver-not-registered", "vol_data.json does not tell which driver it was"),
     ],
-    ways_out: &[way(
-        "`umount`, or remove the empty directories",
-        "the driver is not told, so its node-wide mount and the attachment may have to be cleaned up \
-         by hand",
-    )],
-    tried: &[TriedWith::Lab],
-    source: &["kubernetes pkg/volume/csi/csi_plugin.go, NewUnmounter"],
+    ways_out: &[
+        way(
+            "write vol_data.json again, where the API server has the PersistentVolume",
+            "low: kubelet asks the driver to unpublish the volume, as it would have",
+        ),
+        way(
+            "`umount`, or remove the empty directories",
+            "the driver is not told, so its node-wide mount and the attachment may have to be cleaned \
+             up by hand",
+        ),
+    ],
+    tried: &[TriedWith::Lab, TriedWith::RealKubelet],
+    source: &[
+        "kubernetes pkg/volume/csi/csi_plugin.go, NewMounter and NewUnmounter",
+        "kubernetes pkg/volume/csi/csi_util.go, saveVolumeData",
+    ],
 };
 
 /// Nobody does anything at all.
@@ -124,6 +134,8 @@ pub(crate) struct Suspect<'a> {
     pub(crate) lost_tokens: bool,
     /// Who says that it is to go.
     pub(crate) to_go: Option<&'a Word>,
+    /// What the API server says of it.
+    pub(crate) record: Option<&'a PodRecord>,
     /// What kubelet's log complains of, since when and in which words.
     pub(crate) said: Option<(Monotonic, &'a Said)>,
     /// What kubelet's log says of the volume's teardown, if that succeeded at last.

@@ -4,13 +4,13 @@ use std::path::Path;
 
 use crate::{
     cause::id,
-    command::View,
+    command::{Step, View},
     model::{
         evidence::Source,
         node::{Registration, VolumeData},
-        path::{safe, safe_path},
+        path::{safe, safe_path, shell_word},
     },
-    rules::{csi_driver, not_attempted::Suspect},
+    rules::{claim, csi_driver, not_attempted::Suspect},
     tracker::Context,
     verdict::Draft,
 };
@@ -62,6 +62,17 @@ pub(crate) fn no_data(context: &Context<'_>, draft: &mut Draft, suspect: &Suspec
         here.on_object("rm -f", &directory.join("vol_data.json")),
         here.on_object("find", directory)
     );
+    let restored = written_again(suspect);
+    if let Some(text) = &restored {
+        let file = directory.join("vol_data.json");
+        let write = format!("printf '%s\\n' {} >", shell_word(Path::new(text)));
+        draft.remedy(
+            Step::from(here.on_object(&write, &file))
+                .verified_by(format!("sleep 10; {}", here.on_object("! test -e", &file))),
+            "low: the file is as kubelet wrote it, by the PersistentVolume; kubelet finds it at its next \
+             attempt, and has the driver unpublish the volume",
+        );
+    }
     match suspect.volume.mounts.as_slice() {
         [] => {
             draft.remedy(
@@ -76,7 +87,13 @@ pub(crate) fn no_data(context: &Context<'_>, draft: &mut Draft, suspect: &Suspec
         }
         _ => umount(context, draft, suspect, UMOUNT_RISK),
     }
-    if !suspect.volume.mounts.is_empty() {
+    if restored.is_some() {
+        draft.advice(
+            "restart kubelet if the file that was written again stays: one that was started after the loss \
+             looks for volumes when it is started, and not again",
+            "low: containers go on",
+        );
+    } else if !suspect.volume.mounts.is_empty() {
         draft.advice(
             "then restart kubelet: one that has seen the volume mounted asks for its file until it is \
              started anew",
@@ -92,6 +109,23 @@ pub(crate) fn no_data(context: &Context<'_>, draft: &mut Draft, suspect: &Suspec
         id!("csi-driver-not-registered"),
         "kubelet fails before it asks which driver it was",
     );
+}
+
+/// What stood in kubelet's file, by the PersistentVolume (pkg/volume/csi, `NewMounter`); `None` where the API
+/// server did not say which one it is.
+fn written_again(suspect: &Suspect<'_>) -> Option<String> {
+    let (record, volume) = suspect.record.zip(suspect.volume.target.volume.as_ref())?;
+    let bound = claim::of_volume(record, volume)?.bound.as_ref()?;
+    let (csi, node) = bound.csi.as_ref().zip(record.node.as_ref())?;
+    let data = serde_json::json!({
+        "attachmentID": csi.attachment,
+        "driverName": csi.driver,
+        "nodeName": node,
+        "specVolID": bound.name,
+        "volumeHandle": csi.handle,
+        "volumeLifecycleMode": "Persistent",
+    });
+    Some(data.to_string())
 }
 
 pub(crate) fn not_attempted(_context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>) {

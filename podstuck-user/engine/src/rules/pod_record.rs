@@ -281,6 +281,7 @@ mod tests {
             is_mirror: false,
             all_terminated: true,
             read: None,
+            claims: Vec::new(),
         }
     }
 

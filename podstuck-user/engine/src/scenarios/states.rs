@@ -341,6 +341,7 @@ pub(super) fn pod_record() -> Plays {
         is_mirror: false,
         all_terminated: true,
         read: None,
+        claims: Vec::new(),
     };
     let later = Timestamp::UNIX_EPOCH.checked_add(SignedDuration::from_secs(90)).unwrap();
     let mut plays = Vec::new();

@@ -26,6 +26,7 @@ use crate::{
         node_record::NodeRecord,
         operation::Operation,
         path::JsonPath,
+        pod_record::PodRecord,
         time::Monotonic,
     },
     query::{Answer, Query, Wants},
@@ -68,6 +69,8 @@ pub(crate) struct NotAttempted {
     /// By their id: mounts of volumes, and when each was first seen.
     mounted: BTreeMap<u32, Monotonic>,
     to_go: ToGo,
+    /// By UID: what the API server says of pods.
+    records: BTreeMap<String, PodRecord>,
     log: KubeletsLog,
     /// What the API server says of this node.
     node: Option<NodeRecord>,
@@ -87,6 +90,7 @@ impl Default for NotAttempted {
             had_tokens: BTreeSet::new(),
             mounted: BTreeMap::new(),
             to_go: ToGo::default(),
+            records: BTreeMap::new(),
             log: KubeletsLog::default(),
             node: None,
             fuse: BTreeMap::new(),
@@ -292,6 +296,7 @@ impl NotAttempted {
             taken_down: self.taken_down.contains(&pod.uid),
             lost_tokens: self.had_tokens.contains(&pod.uid) && !not_attempted::has_tokens(pod),
             to_go: self.to_go.word(&pod.uid),
+            record: self.records.get(&pod.uid),
             said: said.map(|told| (told.first, &told.said)),
             torn_down: looked.torn_down.map(|told| (told.last, &told.said)),
             driver_says: self.log.of_driver(pod, volume).map(|told| (told.last, &told.said)),
@@ -432,6 +437,9 @@ impl Tracker for NotAttempted {
             What::Operation(op) => self.observe(op),
             What::Said(said) => self.log.listen(context, said),
             What::Heard(heard) => self.log.heard(context, heard),
+            What::Record { record, .. } => {
+                self.records.insert(record.pod.uid.clone(), PodRecord::clone(record));
+            }
             What::Node(node) => self.node = Some(NodeRecord::clone(node)),
             What::Sample(sample) => self.sampled(context, sample, steps),
             What::Answer { query, answer } => match &**answer {

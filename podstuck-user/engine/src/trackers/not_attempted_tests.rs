@@ -7,7 +7,8 @@ use crate::model::evidence::Certainty;
 use crate::{
     model::{
         call::Call,
-        identity::{Component, Pod, Target},
+        claim::{Claim, CsiSource, PersistentVolume},
+        identity::{Component, Pod, Target, Volume},
         mounts::Device,
         node::{CsiState, DriverProcess, DriverState, Mounted},
         said::{Complaint, Heard, Report, Said},
@@ -253,6 +254,67 @@ fn what_kubelet_wrote_must_be_there() {
     unread.csi.as_mut().unwrap().data = VolumeData::Unknown;
     unread.mounts.clear();
     assert_eq!(Played::new().told(&pod(vec![unread]), 2000), None);
+}
+
+/// Without its claim, the driver cannot be told.
+#[test]
+fn what_kubelet_wrote_is_written_again_by_the_persistent_volume() {
+    let remedies = |record: Option<PodRecord>| {
+        let mut played = Played::new();
+        if let Some(record) = record {
+            let what = What::Record { record: Box::new(record), node: "n".into() };
+            played.0.take(Monotonic(1), what);
+        }
+        let mut volume = csi(Registration::Unknown);
+        volume.csi.as_mut().unwrap().data = VolumeData::Missing;
+        let (name, plugin) = ("pv".into(), "kubernetes.io/csi".into());
+        let own = Volume { name, plugin, path: JsonPath(volume.path.clone()) };
+        Arc::make_mut(&mut volume.target).volume = Some(own);
+        let lost = pod(vec![volume]);
+        let found = (10..80).step_by(2).flat_map(|second| played.sample(&lost, second)).last();
+        let Some(Verdict::Found(draft)) = found else { panic!("{found:?}") };
+        draft.remedies
+    };
+    let commands = |record| -> Vec<String> {
+        remedies(record).into_iter().filter_map(|remedy| remedy.command).collect()
+    };
+    let without = commands(None);
+    assert!(without.iter().all(|command| !command.contains("printf")), "{without:#?}");
+    let with = commands(Some(claimed()));
+    let (text, file) = with[0].strip_prefix("printf '%s\\n' ").unwrap().split_once(" > ").unwrap();
+    let text = text.strip_prefix('\'').unwrap().strip_suffix('\'').unwrap();
+    let data: serde_json::Value = serde_json::from_str(text).unwrap();
+    assert_eq!((&data["volumeHandle"], &data["driverName"]), (&"h 1".into(), &"d.example".into()));
+    assert_eq!((&data["specVolID"], &data["nodeName"]), (&"pv".into(), &"n".into()));
+    assert!(file.ends_with("/kubernetes.io~csi/pv/vol_data.json"), "{file}");
+    assert_eq!(with[1..], without, "what can be done without it still can");
+}
+
+/// The record of the pod, whose volume is a claim.
+fn claimed() -> PodRecord {
+    let csi =
+        CsiSource { driver: "d.example".into(), handle: "h 1".into(), attachment: "csi-1".into() };
+    let bound = PersistentVolume { name: "pv".into(), deletion: None, csi: Some(csi) };
+    let read = Some(jiff::Timestamp::UNIX_EPOCH);
+    let claim = Claim {
+        volume_name: "data".into(),
+        claim: "cart".into(),
+        read,
+        deletion: None,
+        bound: Some(bound),
+        attachment: None,
+    };
+    PodRecord {
+        pod: Pod { uid: UID.into(), namespace: Some("shop".into()), name: Some("cart-0".into()) },
+        deletion: read,
+        grace_s: 30,
+        finalizers: Vec::new(),
+        node: Some("n".into()),
+        is_mirror: false,
+        all_terminated: true,
+        read,
+        claims: vec![claim],
+    }
 }
 
 #[test]

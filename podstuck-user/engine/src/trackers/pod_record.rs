@@ -97,6 +97,7 @@ mod tests {
             is_mirror: false,
             all_terminated: true,
             read: None,
+            claims: Vec::new(),
         };
         What::Record { record: Box::new(record), node: "here".into() }
     }

@@ -58,6 +58,7 @@ impl Played {
             is_mirror: false,
             all_terminated: false,
             read: None,
+            claims: Vec::new(),
         };
         let what = What::Record { record: Box::new(record), node: "here".into() };
         self.0.take(Monotonic(0), what);

@@ -29,7 +29,7 @@ pub fn diagnosis(answer: &Diagnosis, style: Style) -> String {
         out.push_str(&format!("\n{}. ", number + 1));
         out.push_str(&finding(&as_new(cause), style));
     }
-    list(&mut out, "what else keeps it", answer.notes.iter().map(|note| text(note)), style);
+    list(&mut out, "what else matters", answer.notes.iter().map(|note| text(note)), style);
     list(&mut out, "what the logs say", answer.said.iter().rev().take(SAID).map(said), style);
     list(&mut out, "over", answer.over.iter().map(|over| finding(over, style)), style);
     list(

@@ -18,6 +18,8 @@ use crate::model::path::safe;
 const LONGEST: u64 = 64 << 20;
 /// Of what a server says about a refusal.
 const REASON: usize = 300;
+/// How the node authorizer refuses.
+const UNRELATED: &str = "no relationship found between node";
 
 /// How a server is asked.
 pub(super) struct Client {
@@ -33,6 +35,10 @@ pub(super) enum Refusal {
     /// The server has no such object.
     #[error("there is no such object")]
     NotFound,
+    /// The server has no such object, or none that concerns the node that asks: its node authorizer does not
+    /// tell the two apart (`plugin/pkg/auth/authorizer/node`).
+    #[error("it says 403 no relationship found between the node and this object")]
+    Unrelated,
     /// The server says no, and why.
     #[error("it says {0}")]
     Refused(String),
@@ -108,7 +114,8 @@ impl Client {
             200 => serde_json::from_slice(&body)
                 .map_err(|_| Refusal::Refused("what is no answer to the question".into())),
             404 => Err(Refusal::NotFound),
-            _ => Err(Refusal::Refused(reason(status, &body))),
+            403 if message(&body).contains(UNRELATED) => Err(Refusal::Unrelated),
+            _ => Err(Refusal::Refused(reason(status, &message(&body)))),
         }
     }
 }
@@ -124,13 +131,17 @@ fn unreachable(error: &Error) -> Refusal {
     })
 }
 
-/// In the server's words: it is a `Status`.
-fn reason(status: u16, body: &[u8]) -> String {
+/// What the server says, which is a `Status`.
+fn message(body: &[u8]) -> String {
     #[derive(Deserialize)]
     struct Status {
         message: String,
     }
-    let told = serde_json::from_slice::<Status>(body).map(|told| told.message).unwrap_or_default();
+    serde_json::from_slice::<Status>(body).map(|told| told.message).unwrap_or_default()
+}
+
+/// In the server's words, as many as fit in a line.
+fn reason(status: u16, told: &str) -> String {
     let told = told.get(..told.floor_char_boundary(REASON)).unwrap_or_default();
     format!("{status} {}", safe(told.as_bytes())).trim_end().to_owned()
 }

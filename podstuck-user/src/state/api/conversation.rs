@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use jiff::Timestamp;
 
 use super::{
-    Asked, Known, Part,
+    Asked, Known, Part, claims,
     client::{Client, Refusal},
     objects::{RawCsiNode, RawNode},
 };
@@ -18,6 +18,7 @@ use crate::{
     model::{
         node_record::{NodeRecord, Ready},
         path::safe,
+        pod_record::PodRecord,
     },
 };
 
@@ -41,8 +42,9 @@ impl Conversation<'_> {
             bail!("{} is no name of a node", safe(self.node.as_bytes()));
         }
         // By its name first: that is read from etcd and not from a cache, and says whether there is one.
+        let mut asked = None;
         if let Asked::Name { namespace, name } = self.about.clone() {
-            self.pod(&namespace, &name)?;
+            asked = self.pod(&namespace, &name)?;
         }
         let read = Timestamp::now();
         let selector =
@@ -58,7 +60,7 @@ impl Conversation<'_> {
             let pod = record.pod.clone();
             let (namespace, name) = pod.namespace.zip(pod.name).unwrap_or_default();
             // The list may be a moment old.
-            self.pod(&namespace, &name)?;
+            asked = self.pod(&namespace, &name)?;
         }
         let uids = pods.as_ref().ok().map(|pods| {
             let mut uids: Vec<String> = pods.iter().map(|record| record.pod.uid.clone()).collect();
@@ -71,15 +73,24 @@ impl Conversation<'_> {
             (self.tell)(Part::Pods(pods)).map(|()| count)
         });
         let ready = self.node(read, uids)?.unwrap_or_default();
+        let unknown = match &asked {
+            Some(record) => claims::ask(&self.client, &self.node, record, self.tell)?,
+            None => Vec::new(),
+        };
+        let unknown = match unknown.as_slice() {
+            [] => String::new(),
+            unknown => format!("; not known: {}", unknown.join("; ")),
+        };
         match found {
-            Ok(count) => count.map(|count| count + &ready),
+            Ok(count) => count.map(|count| count + &ready + &unknown),
             Err(refusal) => bail!("the pods of node {}: {refusal}", self.node),
         }
     }
 
-    fn pod(&mut self, namespace: &str, name: &str) -> Result<()> {
+    /// Its record, if there is one and it may be read.
+    fn pod(&mut self, namespace: &str, name: &str) -> Result<Option<PodRecord>> {
         if !is_label(namespace) || !is_subdomain(name) {
-            return Ok(());
+            return Ok(None);
         }
         let read = Timestamp::now();
         let found =
@@ -88,10 +99,15 @@ impl Conversation<'_> {
             Ok(raw) => raw.record(Some(read)).ok().map(|record| Known::Pod(Box::new(record))),
             Err(Refusal::NotFound) => Some(Known::Missing),
             // A kubelet is told nothing about pods of other nodes.
-            Err(Refusal::Refused(_)) => None,
+            Err(Refusal::Refused(_) | Refusal::Unrelated) => None,
             Err(error @ Refusal::Unreachable(_)) => return Err(error.into()),
         };
-        known.map_or(Ok(()), |known| (self.tell)(Part::Pod(known)))
+        let record = match &known {
+            Some(Known::Pod(record)) => Some(PodRecord::clone(record)),
+            _ => None,
+        };
+        known.map_or(Ok(()), |known| (self.tell)(Part::Pod(known)))?;
+        Ok(record)
     }
 
     /// What the node's own objects say, and in words if it is not ready. Which pods it has is believed of
@@ -99,7 +115,7 @@ impl Conversation<'_> {
     fn node(&mut self, read: Timestamp, pods: Option<Vec<String>>) -> Result<Option<String>> {
         let node = match self.client.get::<RawNode>(&format!("/api/v1/nodes/{}", self.node)) {
             Ok(node) => node,
-            Err(Refusal::NotFound | Refusal::Refused(_)) => return Ok(None),
+            Err(Refusal::NotFound | Refusal::Refused(_) | Refusal::Unrelated) => return Ok(None),
             Err(error @ Refusal::Unreachable(_)) => return Err(error.into()),
         };
         let drivers = format!("/apis/storage.k8s.io/v1/csinodes/{}", self.node);

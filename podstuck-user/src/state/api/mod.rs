@@ -3,10 +3,12 @@
 //! It is asked as kubelet, by the credentials that the running kubelet has, or as the kubeconfig says that
 //! somebody named. Everything happens in the helper process, so that no key or token is ever in another,
 //! and a disk, a resolver or a server that hangs is left behind. Only what the node authorizer allows is
-//! asked (`plugin/pkg/auth/authorizer/node`): the node's own objects, and its pods by
+//! asked (`plugin/pkg/auth/authorizer/node`): the node's own objects, its pods by
 //! `fieldSelector=spec.nodeName`, from the server's cache as kubelet does (`resourceVersion=0`), since a
-//! consistent list would be read from etcd for the whole cluster.
+//! consistent list would be read from etcd for the whole cluster; and by their names the pod that is asked
+//! about, its claims, and their volumes, drivers and attachments.
 
+mod claims;
 mod client;
 mod conversation;
 mod kubeconfig;
@@ -35,6 +37,7 @@ use crate::{
     identity::kubelet::Settings,
     kernel::facts,
     model::{
+        claim::Claim,
         node_record::NodeRecord,
         path::{safe, safe_path},
         pod_record::PodRecord,
@@ -90,6 +93,17 @@ pub(crate) enum Known {
     Missing,
 }
 
+impl Api {
+    /// Takes what is known of a claim of the pod that was asked about.
+    fn learn(&mut self, claim: Claim) {
+        let Some(Known::Pod(record)) = &mut self.pod else { return };
+        let same = |known: &&mut Claim| known.volume_name == claim.volume_name;
+        if let Some(known) = record.claims.iter_mut().find(same) {
+            *known = claim;
+        }
+    }
+}
+
 /// Asks. Takes two seconds at most for each kubelet.
 pub(crate) fn ask(host_root: &Path, whose: &As, kubelets: &[Kubelet], about: &Asked) -> Api {
     let mut api = Api::default();
@@ -118,6 +132,7 @@ pub(crate) fn ask(host_root: &Path, whose: &As, kubelets: &[Kubelet], about: &As
         let place = ask_in_parts(question, |part| match part {
             Part::Pods(pods) => api.pods.extend(pods),
             Part::Pod(known) => api.pod = Some(known),
+            Part::Claim(claim) => api.learn(claim),
             Part::Node(node, pods) => {
                 let is_first = api.nodes.is_empty();
                 api.nodes.push(node);
@@ -149,6 +164,8 @@ pub(in crate::state) struct AskApi {
 pub(in crate::state) enum Part {
     Pods(Vec<PodRecord>),
     Pod(Known),
+    /// A claim of the pod that is asked about, with all that was said of it.
+    Claim(Claim),
     /// With the UIDs of its pods, if it is this machine.
     Node(NodeRecord, Option<Vec<String>>),
 }

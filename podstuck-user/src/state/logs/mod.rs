@@ -32,7 +32,7 @@ use podstuck_common::record::Caller;
 use regex::Regex;
 use serde::{Deserialize, Serialize};
 
-use super::{helper::ask_in_parts, namespaces, thread};
+use super::{helper::ask_in_parts, namespaces, registrar, thread};
 use crate::{
     identity::{on_host, roots::running_kubelets, runtimes::running_runtimes},
     model::{
@@ -188,6 +188,22 @@ pub(crate) fn read_driver(log: DriverLog) -> (Vec<Said>, Result<Vec<String>, Str
 /// What a component's log says of a pod, in no other form: no token is in it.
 fn said(component: Component, source: &str, uid: &str, at: Timestamp, text: &str) -> Said {
     Said::new(component, source, uid, at, &klog::shown(text))
+}
+
+/// Whether the logs of the CSI drivers that have registered can be read, by their registrars' pods. Takes two
+/// seconds for each that does not answer.
+pub(crate) fn of_drivers(host_root: &Path, log_dirs: &[PathBuf]) -> Vec<Place> {
+    let read = |(name, pid): (String, u32)| {
+        let nothing = String::new;
+        let names = VolumeNames { directory: nothing(), handle: nothing(), name: nothing() };
+        let (host_root, log_dirs) = (host_root.into(), log_dirs.to_vec());
+        let (uid, volume) = (nothing(), nothing());
+        let (_, read) = read_driver(DriverLog { host_root, log_dirs, pid, uid, volume, names });
+        let named = |what: String| format!("{name}: {what}");
+        let read = read.map(|places| named(places.join(", "))).map_err(named);
+        Place { component: Component::CsiDriver, read }
+    };
+    registrar::registered().into_iter().map(read).collect()
 }
 
 /// A log, for people.

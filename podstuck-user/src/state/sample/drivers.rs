@@ -23,13 +23,10 @@ use crate::{
         memory::ReadCommandLine,
         namespaces,
         pod_dirs::USUAL_SOCKET,
+        registrar::{is_registrar, registration_path},
         sockets::{self, Listener},
     },
 };
-
-/// The option by which a registrar is told which path it has to hand to kubelet
-/// (kubernetes-csi/node-driver-registrar, cmd/csi-node-driver-registrar/main.go).
-const OPTION: &[u8] = b"kubelet-registration-path";
 
 /// What is kept from one look to the next.
 #[derive(Debug, Default)]
@@ -159,52 +156,9 @@ fn by_volume(socket: &Path, volume: &Path) -> Option<PathBuf> {
     Some(before(volume, "pods")?.join(inside))
 }
 
-/// The words of a command line.
-fn words(command: &[u8]) -> impl Iterator<Item = &[u8]> {
-    command.split(|byte| *byte == 0)
-}
-
-fn is_registrar(command: &[u8]) -> bool {
-    // The program, or its first word where one program does both.
-    words(command).take(2).any(|word| String::from_utf8_lossy(word).contains("registrar"))
-}
-
-/// The path that a registrar hands to kubelet.
-fn registration_path(command: &[u8]) -> Option<PathBuf> {
-    let mut words = words(command);
-    let value = loop {
-        // Go's options have one dash or two.
-        let Some(name) = words.next()?.strip_prefix(b"-") else { continue };
-        match name.strip_prefix(b"-").unwrap_or(name).strip_prefix(OPTION) {
-            Some(b"") => break words.next()?,
-            Some([b'=', value @ ..]) => break value,
-            _ => {}
-        }
-    };
-    let path = Path::new(OsStr::from_bytes(value));
-    path.is_absolute().then(|| path.to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_registrar_says_which_path_kubelet_calls() {
-        let path = |words: &str| registration_path(words.replace(' ', "\0").as_bytes());
-        let socket = Some(PathBuf::from("/var/lib/kubelet/plugins/x/csi.sock"));
-        for option in ["--kubelet-registration-path=", "-kubelet-registration-path "] {
-            let command =
-                format!("/registrar --v=5 {option}/var/lib/kubelet/plugins/x/csi.sock -x");
-            assert_eq!(path(&command), socket, "{command}");
-        }
-        assert_eq!(path("/driver --endpoint=unix:///csi/csi.sock"), None);
-        assert_eq!(path("/registrar --kubelet-registration-path"), None);
-        assert_eq!(path("/registrar --kubelet-registration-path=x"), None);
-        assert!(is_registrar(b"/csi-node-driver-registrar\0--v=5"));
-        assert!(is_registrar(b"/csi\0registrar\0--name"));
-        assert!(!is_registrar(b"/driver\0--endpoint\0/registrar"));
-    }
 
     #[test]
     fn a_socket_in_a_container_is_the_one_on_the_host() {

@@ -50,8 +50,8 @@ pub(crate) static DEVICE_ERROR: Cause = Cause {
         works.",
     confirmed_by: &[
         "calls fail with EIO, EUCLEAN, ENODEV, ENXIO or ESHUTDOWN",
-        "the device does not exist any more, the kernel has counted errors of the file system, or it \
-         is shut down",
+        "the device does not exist any more, the kernel has counted errors of the file system, it is shut \
+         down, or the API server has the storage detached",
     ],
     log: log("the kernel", "I/O error, dev ..., sector ..."),
     look_alikes: &[
