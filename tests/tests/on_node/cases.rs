@@ -190,7 +190,7 @@ pub const CASES: &[Case] = &[
     Case {
         name: "many",
         faults: |_, pod| {
-            many_directories(&pod.empty_dir("data"), 1_500_000);
+            many_directories(&pod.empty_dir("data"), 2_000_000);
             Vec::new()
         },
         cause: "emptydir-mass-files",
