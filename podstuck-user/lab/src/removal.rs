@@ -64,11 +64,11 @@ pub(super) fn play(args: &RemovalArgs, out: &mut impl Write) -> Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL)).context("cannot tie to the parent")?;
     set_name(c"kubelet").context("cannot set the thread's name")?;
     namespace::enter()?;
+    // It sees the mounts that kubelet sees, as one does whose mounts are propagated.
+    let _driver = case.has_driver().then(|| fixture::registered_driver(&pod)).transpose()?;
     fixture::before_volumes(case.fixtures, &pod)?;
     namespace::mount_volumes(&pod, case)?;
     let _scene = fixture::set_up_all(case.fixtures, &pod, true)?;
-    // It sees the mounts that kubelet sees, as one does whose mounts are propagated.
-    let _driver = case.has_driver().then(|| fixture::registered_driver(&pod)).transpose()?;
     message::send(out, &Mounted { state: "mounted" })?;
 
     let control = Control::wait_for_start()?;

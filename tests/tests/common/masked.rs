@@ -122,9 +122,14 @@ fn entry(lines: &[&Value]) -> Value {
         let remedy = remedy.as_object_mut().unwrap();
         remedy.retain(|field, _| !["guard", "verify", "affects"].contains(&field.as_str()));
     }
-    // Whether a tree is counted or sampled depends on how fast the machine is.
-    let of_sample = |fact: &Value| fact["fact"].as_str().unwrap().contains("random sample");
-    entry["evidence"].as_array_mut().unwrap().retain(|fact| !of_sample(fact));
+    // Whether a tree is counted or sampled, and how many attempts there were before the answer, depends on how
+    // fast the machine is.
+    let by_chance = ["random sample", "are kubelet's back-off"];
+    let is_chance = |fact: &Value| {
+        let fact = fact["fact"].as_str().unwrap();
+        by_chance.iter().any(|words| fact.contains(words))
+    };
+    entry["evidence"].as_array_mut().unwrap().retain(|fact| !is_chance(fact));
     for (object, fields) in
         [("pod", &["namespace", "name"][..]), ("actor", &["comm", "component", "pod"][..])]
     {

@@ -1,7 +1,7 @@
 //! Root file systems of containers, as containerd's shims mount them on the host.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     ffi::OsStr,
     fs,
     path::{Path, PathBuf},
@@ -32,10 +32,13 @@ impl BundleCollector {
     /// Those whose container has ended, of pods that are of interest.
     pub(super) fn sample(&mut self, only: &Only, views: &[View]) -> Vec<LeftRootfs> {
         let mut found: Vec<(&View, PathBuf, &Mount)> = Vec::new();
+        let mut seen = BTreeSet::new();
         for view in views {
             let mounted =
                 view.mounts.all.iter().filter_map(|mount| Some((bundle(&mount.point)?, mount)));
-            found.extend(mounted.map(|(bundle, mount)| (view, bundle, mount)));
+            // Another kubelet's namespace may have copies, which hold nothing: the host's view comes first.
+            let new = mounted.filter(|(_, mount)| seen.insert((mount.device, &mount.point)));
+            found.extend(new.map(|(bundle, mount)| (view, bundle, mount)));
         }
         self.learn(&found);
         let states = found.into_iter().filter_map(|(view, bundle, mount)| {
