@@ -86,6 +86,15 @@ static FAILED: LazyLock<Regex> = LazyLock::new(|| {
         r"No retries permitted until (\S+ \S+ \S+) .*?\(durationBeforeRetry ([0-9a-z.]+)\)\. Error: (.*)$"
     ))
 });
+/// Before an operation is begun (`unmountVolumes` in pkg/kubelet/volumemanager/reconciler), ten times a second
+/// and without a back-off; newer kubelets quote it, and say the error again behind it.
+static REFUSED: LazyLock<Regex> = LazyLock::new(|| {
+    fixed(concat!(
+        r#"(?s)^"?operationExecutor\.UnmountVolume failed \(controllerAttachDetachEnabled \w+\) for volume "#,
+        r#"\\?"[^"\\]*\\?" \(UniqueName: \\?"([^"\\\s]+)\\?"\) pod \\?"[0-9a-f-]+\\?" "#,
+        r#"\(UID: \\?"([0-9a-f-]+)\\?"\) : (.*?)(?:" err=".*)?$"#
+    ))
+});
 /// What stands before the error proper, and says again which volume and pod it is about.
 static PREFIX: LazyLock<Regex> = LazyLock::new(|| {
     fixed(r#"(?s)^Unmount\w+\.\w+ failed .*?\(UID: \\?"[0-9a-f-]+\\?"\) : (.*)$"#)
@@ -142,16 +151,21 @@ pub(super) fn parse(text: &str, now: Timestamp) -> Option<Entry> {
         let known = is_pod_uid(uid.as_bytes());
         return Some(Entry::TornDown { uid, volume, at: written()? }).filter(|_| known);
     }
+    if let Some(found) = REFUSED.captures(message) {
+        let (volume, uid) = (found[1].to_owned(), found[2].to_owned());
+        let error = proper(found[3].trim_end());
+        let known = is_pod_uid(uid.as_bytes());
+        let failed = Failed { uid, volume, at: written()?, retry: None, error };
+        return known.then_some(Entry::Failed(failed));
+    }
     let found = FAILED.captures(message)?;
     let (volume, uid) = (found[1].to_owned(), found[2].to_owned());
     let retry = go_time(&found[3]);
-    let error = unquoted(found[5].trim_end());
-    let error = PREFIX.captures(&error).map_or_else(|| error.clone(), |rest| rest[1].to_owned());
+    let error = proper(&unquoted(found[5].trim_end()));
     // The header's time is in the zone of the node, which need not be the one that is ours.
     let before = found[4].parse::<SignedDuration>().ok();
     let by_retry = retry.zip(before).and_then(|(retry, before)| retry.checked_sub(before).ok());
     let at = by_retry.or_else(written)?;
-    let error = cut(&error).to_owned();
     let known = is_pod_uid(uid.as_bytes());
     known.then_some(Entry::Failed(Failed { uid, volume, at, retry, error }))
 }
@@ -160,6 +174,12 @@ pub(super) fn parse(text: &str, now: Timestamp) -> Option<Entry> {
 pub(super) fn written(line: &str, now: Timestamp) -> Option<Timestamp> {
     let header = HEADER.captures(line)?;
     time(&header[1], &header[2], &header[3], now)
+}
+
+/// As much of an error as is kept, without what says again which volume and pod it is about.
+fn proper(error: &str) -> String {
+    let rest = PREFIX.captures(error).and_then(|found| found.get(1));
+    cut(rest.map_or(error, |rest| rest.as_str())).to_owned()
 }
 
 /// Go's `time.Time.String`, up to the name of the zone.

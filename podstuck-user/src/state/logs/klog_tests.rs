@@ -197,3 +197,33 @@ fn no_token_is_shown() {
         assert_eq!(shown(&text), shows);
     }
 }
+
+#[test]
+fn what_is_refused_before_it_is_begun_is_said_without_a_retry() {
+    // As recorded with kubelet 1.20.
+    let plain = format!(
+        "E1122 15:55:14.732085   26069 reconciler.go:193] operationExecutor.UnmountVolume failed \
+         (controllerAttachDetachEnabled true) for volume \"data\" (UniqueName: \
+         \"kubernetes.io/csi/d.example^h\") pod \"{UID}\" (UID: \"{UID}\") : UnmountVolume.NewUnmounter \
+         failed for volume \"data\" (UniqueName: \"kubernetes.io/csi/d.example^h\") pod \"{UID}\" (UID: \
+         \"{UID}\") : kubernetes.io/csi: unmounter failed to load volume data file [/v/mount]: open \
+         /v/vol_data.json: no such file or directory"
+    );
+    // As klog.ErrorS writes the same (pkg/kubelet/volumemanager/reconciler/reconciler_common.go, 1.27).
+    let quoted = plain.split_once("] ").map(|(header, message)| {
+        let message = message.replace('"', "\\\"");
+        format!("{header}] \"{message}\" err=\"UnmountVolume.NewUnmounter failed\"")
+    });
+    for text in [plain, quoted.unwrap()] {
+        let Some(Entry::Failed(failed)) = parse(&text, now()) else { panic!("{text}") };
+        assert_eq!((failed.uid.as_str(), failed.retry), (UID, None));
+        assert_eq!(failed.volume, "kubernetes.io/csi/d.example^h");
+        assert!(
+            failed.error.starts_with("kubernetes.io/csi: unmounter failed"),
+            "{}",
+            failed.error
+        );
+        assert!(failed.error.ends_with("no such file or directory"), "{}", failed.error);
+        assert_eq!(complaint(&failed.error), Some(Complaint::NoData));
+    }
+}
