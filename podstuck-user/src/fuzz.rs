@@ -26,7 +26,7 @@ use rustix::time::{ClockId, clock_gettime};
 /// Seconds to go on for, as `cargo xtask fuzz` says it.
 const GO_ON: &str = "PODSTUCK_FUZZ_FOR";
 /// Inputs of one round; without more time, the only one.
-const INPUTS: u32 = 4096;
+const INPUTS: u32 = 2048;
 /// Longest input. What grows faster than its input shows below that.
 const LONGEST: usize = 64 << 10;
 /// Memory that a parser may take for the shortest input: regular expressions keep caches of some megabytes.
@@ -78,6 +78,19 @@ const TOKENS: [&[u8]; 36] = [
     "\u{202e}ä\u{10ffff}".as_bytes(),
 ];
 
+/// What numbers are replaced by: the ends of each width.
+const NUMBERS: [&[u8]; 9] = [
+    b"0",
+    b"1",
+    b"255",
+    b"65536",
+    b"2147483647",
+    b"4294967295",
+    b"9223372036854775807",
+    b"18446744073709551615",
+    b"-1",
+];
+
 /// A change of an input. Places are shares of its length.
 #[derive(Clone, Debug)]
 enum Change {
@@ -88,6 +101,10 @@ enum Change {
     Repeat(Index, usize, usize),
     /// From another file of the corpus, a place in it and a length, to a place.
     Splice(Index, Index, usize, Index),
+    /// One of the numbers in it.
+    Number(Index, &'static [u8]),
+    /// A line to another place; twice there if it stays.
+    Line(Index, Index, bool),
 }
 
 impl Change {
@@ -98,14 +115,16 @@ impl Change {
             1 => vec(any::<u8>(), 1..9),
         ];
         prop_oneof![
-            (at(), any::<u8>()).prop_map(|(at, byte)| Self::Set(at, byte)),
-            (at(), 0..8_u8).prop_map(|(at, bit)| Self::Flip(at, bit)),
-            (at(), token).prop_map(|(at, token)| Self::Insert(at, token)),
-            (at(), 1..200_usize).prop_map(|(at, length)| Self::Cut(at, length)),
-            (at(), 1..64_usize, 1..200_usize)
+            1 => (at(), any::<u8>()).prop_map(|(at, byte)| Self::Set(at, byte)),
+            1 => (at(), 0..8_u8).prop_map(|(at, bit)| Self::Flip(at, bit)),
+            1 => (at(), token).prop_map(|(at, token)| Self::Insert(at, token)),
+            1 => (at(), 1..200_usize).prop_map(|(at, length)| Self::Cut(at, length)),
+            1 => (at(), 1..64_usize, 1..200_usize)
                 .prop_map(|(at, length, times)| Self::Repeat(at, length, times)),
-            (at(), at(), 1..500_usize, at())
+            1 => (at(), at(), 1..500_usize, at())
                 .prop_map(|(other, from, length, at)| Self::Splice(other, from, length, at)),
+            2 => (at(), select(&NUMBERS[..])).prop_map(|(number, by)| Self::Number(number, by)),
+            1 => (at(), at(), any::<bool>()).prop_map(|(from, to, stays)| Self::Line(from, to, stays)),
         ]
     }
 
@@ -138,6 +157,27 @@ impl Change {
                 let from = from.index(other.len() + 1);
                 let part = &other[from..other.len().min(from + length)];
                 input.splice(at..at, part.iter().copied());
+            }
+            Self::Number(number, by) => {
+                let starts = (0..input.len()).filter(|at| {
+                    input[*at].is_ascii_digit() && (*at == 0 || !input[at - 1].is_ascii_digit())
+                });
+                let starts: Vec<usize> = starts.collect();
+                if !starts.is_empty() {
+                    let at = *number.get(&starts);
+                    let digits =
+                        input[at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+                    input.splice(at..at + digits, by.iter().copied());
+                }
+            }
+            Self::Line(from, to, stays) => {
+                let mut lines: Vec<&[u8]> = input.split_inclusive(|byte| *byte == b'\n').collect();
+                if !lines.is_empty() {
+                    let from = from.index(lines.len());
+                    let line = if *stays { lines[from] } else { lines.remove(from) };
+                    lines.insert(to.index(lines.len() + 1), line);
+                    *input = lines.concat();
+                }
             }
         }
         input.truncate(LONGEST);

@@ -56,3 +56,9 @@ fn summary(file: &Path) -> String {
     }
     if words.is_empty() { "-".into() } else { words.into_iter().collect::<Vec<_>>().join(", ") }
 }
+
+#[test]
+fn fuzz_klog() {
+    let now = "2026-11-23T00:00:00Z".parse().unwrap();
+    crate::fuzz::fuzz("klog", |input| drop(told_of(input, now)));
+}
