@@ -14,9 +14,17 @@ fn main() -> Result<()> {
         std::fs::write(std::path::Path::new(&out).join("podstuck-ebpf"), [])?;
     }
     let toolchain = std::env::var("RUSTUP_TOOLCHAIN").unwrap_or_else(|_| "stable".into());
-    // SAFETY: a build script has one thread here, so nobody reads the environment meanwhile.
-    // `build-std` is the one unstable feature in use, for `core` on the BPF target.
-    unsafe { std::env::set_var("RUSTC_BOOTSTRAP", "1") };
+    // Two unstable features are in use for the BPF target: `build-std`, for `core`; and `trim-paths`, since the
+    // object's BTF names the source of each line, and must not say where it was built.
+    let unstable = [
+        ("RUSTC_BOOTSTRAP", "1"),
+        ("CARGO_UNSTABLE_TRIM_PATHS", "true"),
+        ("CARGO_PROFILE_RELEASE_TRIM_PATHS", "all"),
+    ];
+    for (name, value) in unstable {
+        // SAFETY: a build script has one thread here, so nobody reads the environment meanwhile.
+        unsafe { std::env::set_var(name, value) };
+    }
     aya_build::build_ebpf(
         [aya_build::Package {
             name: "podstuck-ebpf",

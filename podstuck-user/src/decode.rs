@@ -109,6 +109,14 @@ mod tests {
     }
 
     #[test]
+    fn fuzz_record() {
+        crate::fuzz::fuzz("record", |input| {
+            let record = decode(&Bytes::copy_from_slice(input));
+            let _ = record.map(|record| record.path());
+        });
+    }
+
+    #[test]
     fn a_name_below_a_directory() {
         assert_eq!(path(b"data\0pods\0", b"f", 0), Path::new("/pods/data/f"));
         assert_eq!(path(b"b\0a\0", b"./c//d/../e/", 0), Path::new("/a/b/c/e"));

@@ -10,6 +10,8 @@
 pub use podstuck_engine::{engine, event, model, query};
 
 pub mod clock;
+#[cfg(test)]
+mod fuzz;
 mod proc;
 
 pub mod kernel;

@@ -6,6 +6,7 @@ use clap::Parser;
 use podstuck::{
     cli::{Cli, Command},
     commands::{Exit, Failure, diagnose, doctor, explain, holders, interrupt, lab, replay, watch},
+    model::path::safe,
     state::helper,
 };
 
@@ -28,7 +29,8 @@ fn main() -> ExitCode {
     match result {
         Ok(exit) => exit.into(),
         Err(failure) => {
-            eprintln!("podstuck: {failure}");
+            // It may quote a file, a log or a name.
+            eprintln!("podstuck: {}", safe(failure.to_string().as_bytes()));
             failure.exit_code()
         }
     }

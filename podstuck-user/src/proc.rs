@@ -79,6 +79,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn fuzz_mountinfo() {
+        crate::fuzz::fuzz("mountinfo", |input| {
+            let mounts = parse_mounts(7, input);
+            for mount in &mounts.all {
+                let _ = (mount.describe(), mount.is_read_only(), mount.is_super_read_only());
+                let _ = mounts.covering(&mount.point);
+            }
+        });
+    }
+
+    #[test]
     fn own_process_is_listed_with_its_threads_and_mounts() {
         let own = std::process::id();
         let pids = processes();

@@ -4,13 +4,15 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
+use crate::cargo_tool::cargo_home;
+use crate::sbom;
 use crate::setup::{self, Rustc};
 use crate::workspace::Workspace;
 use podstuck_process as process;
 
-const STATIC: &str = "-C target-feature=+crt-static";
+const STATIC: [&str; 2] = ["-C", "target-feature=+crt-static"];
 
 /// How to build.
 #[derive(clap::Args, Default)]
@@ -21,12 +23,22 @@ pub(crate) struct Options {
     /// Link statically: the program then runs on a node of any distribution
     #[arg(long = "static")]
     pub(crate) link_statically: bool,
+    /// Write beside it what it is made of (CycloneDX)
+    #[arg(long)]
+    pub(crate) sbom: bool,
 }
 
 /// Builds, and prints where the program is.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     setup::run(workspace)?;
-    println!("{}", program(workspace, options)?.display());
+    let program = program(workspace, options)?;
+    if options.sbom {
+        let folder = program.parent().context("a program lies in a folder")?;
+        for list in sbom::write(workspace, folder)? {
+            println!("{}", list.display());
+        }
+    }
+    println!("{}", program.display());
     Ok(())
 }
 
@@ -57,13 +69,25 @@ pub(crate) fn tests(workspace: &Workspace) -> Result<()> {
     process::run(&mut workspace.cargo(["test", "--workspace", "--no-run"]))
 }
 
-/// Has cargo link statically; returns the name of the folder that it then puts programs in.
+/// Has cargo link statically, and leave out where it was built; returns the name of the folder that it then
+/// puts programs in.
 pub(crate) fn link_statically(workspace: &Workspace, cargo: &mut Command) -> Result<String> {
+    let rustc = Rustc::locate(workspace)?;
     // With the target named, the flag spares build scripts and procedural macros: those are
     // loaded by the compiler and cannot be static.
-    let target = format!("{}-unknown-linux-gnu", Rustc::locate(workspace)?.architecture);
+    let target = format!("{}-unknown-linux-gnu", rustc.architecture);
     cargo.args(["--target", &target]);
-    let flags = env::var("RUSTFLAGS").unwrap_or_default();
-    cargo.env("RUSTFLAGS", format!("{flags} {STATIC}").trim_start());
+    let given = env::var("RUSTFLAGS").unwrap_or_default();
+    let mut flags: Vec<String> = given.split_whitespace().map(str::to_owned).collect();
+    flags.extend(STATIC.map(str::to_owned));
+    // The last one that fits counts.
+    let crates = cargo_home().map(|home| (home, "/cargo"));
+    let library = (rustc.sysroot.join("lib/rustlib/src/rust"), "/rust");
+    for (folder, name) in crates.into_iter().chain([library, (workspace.root.clone(), "/podstuck")])
+    {
+        flags.push(format!("--remap-path-prefix={}={name}", folder.display()));
+    }
+    // A path may have blanks.
+    cargo.env_remove("RUSTFLAGS").env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
     Ok(target)
 }

@@ -83,13 +83,15 @@ impl CargoTool {
     }
 }
 
+/// Where cargo has its crates and its notes.
+pub(crate) fn cargo_home() -> Option<PathBuf> {
+    env::var_os("CARGO_HOME").map(PathBuf::from).or_else(|| Some(env::home_dir()?.join(".cargo")))
+}
+
 /// Where `cargo install` notes how it built what. Its form is cargo's own business: where it cannot
 /// be read, nothing is known.
 fn cargos_record() -> Option<Value> {
-    let home = env::var_os("CARGO_HOME")
-        .map(PathBuf::from)
-        .or_else(|| Some(env::home_dir()?.join(".cargo")))?;
-    serde_json::from_str(&fs::read_to_string(home.join(".crates2.json")).ok()?).ok()
+    serde_json::from_str(&fs::read_to_string(cargo_home()?.join(".crates2.json")).ok()?).ok()
 }
 
 #[cfg(test)]

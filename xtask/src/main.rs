@@ -5,12 +5,17 @@ mod bpf_linker;
 mod build;
 mod cargo_tool;
 mod cause;
+mod checksum;
+mod copy;
 mod demo;
 mod deny;
 mod docs;
+mod fuzz;
 mod lint;
 mod node;
+mod reproduce;
 mod rust_src;
+mod sbom;
 mod setup;
 mod test;
 mod tools;
@@ -45,8 +50,12 @@ enum Command {
     },
     /// Check the formatting, clippy's lints and the dependencies
     Lint,
-    /// Check the licences and the origin of the dependencies
+    /// Check the licences, the origin and the known faults of the dependencies
     Deny,
+    /// Try the parsers of foreign input with inputs made at random
+    Fuzz(fuzz::Options),
+    /// Build the static program in two places, and compare
+    Reproduce,
     /// Make the files of a new cause, or run the tests of one
     Cause {
         #[command(subcommand)]
@@ -90,6 +99,8 @@ fn run(command: &Command) -> Result<ExitCode> {
         Command::Test { filter } => test::run(&workspace, filter.as_deref()),
         Command::Lint => lint::run(&workspace).and_then(|()| deny::run(&workspace)),
         Command::Deny => deny::run(&workspace),
+        Command::Fuzz(options) => fuzz::run(&workspace, options),
+        Command::Reproduce => reproduce::run(&workspace),
         Command::Cause { command } => cause::run(&workspace, command),
         Command::Docs(options) => docs::run(&workspace, options),
         Command::Bench(options) => return bench::run(&workspace, options),

@@ -11,6 +11,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+use crate::checksum::sha256;
 use crate::setup::Rustc;
 use crate::workspace::Workspace;
 use podstuck_process as process;
@@ -18,6 +19,13 @@ use podstuck_process::private_apt::PrivateApt;
 
 /// Names an archive, `*.tar.xz`, that holds `library/`. Unpacking it takes the program `xz`.
 const ARCHIVE_VARIABLE: &str = "PODSTUCK_RUST_SRC";
+
+/// Says an archive's SHA-256, for one that is not among [`ARCHIVES`].
+const SUM_VARIABLE: &str = "PODSTUCK_RUST_SRC_SHA256";
+
+/// Archives that were used before, by the version whose library they hold. What rustup and apt bring, they check.
+const ARCHIVES: [(&str, &str); 1] =
+    [("1.95.0", "4c5664da1382a93d6505a9c67184aa539273f7f78290fd620e166a9beeeb7652")];
 
 /// What cargo's build-std reads: the source of `core`, and the workspace around it.
 const NEEDED: [&str; 4] = [
@@ -44,6 +52,8 @@ pub(crate) struct RustSource {
     version: String,
     scratch: PathBuf,
     archive: Option<OsString>,
+    /// That of the archive, as the caller says it
+    sum: Option<String>,
 }
 
 impl RustSource {
@@ -55,6 +65,7 @@ impl RustSource {
             version: rustc.version.clone(),
             scratch: workspace.target.join("setup"),
             archive: env::var_os(ARCHIVE_VARIABLE),
+            sum: env::var(SUM_VARIABLE).ok(),
         }
     }
 
@@ -87,7 +98,7 @@ impl RustSource {
             "cannot get the standard library's source for rustc {version}:{complaints}\n\
              By hand: `rustup component add rust-src`, or set {ARCHIVE_VARIABLE} to a .tar.xz \
              (which takes the package xz-utils) that holds the folder `library` of Rust \
-             {version}'s source, or put that folder at {}",
+             {version}'s source, and {SUM_VARIABLE} to its SHA-256, or put that folder at {}",
             self.library.display()
         )
     }
@@ -147,6 +158,17 @@ impl RustSource {
     fn unpack_archive(&self) -> Result<()> {
         let archive =
             self.archive.as_ref().with_context(|| format!("{ARCHIVE_VARIABLE} is not set"))?;
+        let known = ARCHIVES.iter().find(|(version, _)| *version == self.version);
+        let wanted = self.sum.as_deref().or(known.map(|(_, sum)| *sum)).with_context(|| {
+            format!("no archive for {} is known; say its SHA-256 by {SUM_VARIABLE}", self.version)
+        })?;
+        let sum = sha256(Path::new(archive))?;
+        if sum != wanted.to_ascii_lowercase() {
+            bail!(
+                "{} has the SHA-256 {sum}, and {wanted} is wanted; {SUM_VARIABLE} says another",
+                Path::new(archive).display()
+            );
+        }
         self.install(|stage| {
             process::output(
                 Command::new("tar").arg("-xJf").arg(archive).arg("-C").arg(stage).arg("library"),
@@ -203,6 +225,7 @@ mod tests {
             rustc: folder.join("sysroot/bin/rustc"),
             version: "1.2.3".into(),
             scratch: folder.join("scratch"),
+            sum: Some(sha256(&archive).unwrap()),
             archive: Some(archive.into()),
         }
     }
@@ -224,6 +247,18 @@ mod tests {
         assert!(updated.is_stale(), "another compiler's source is not taken");
         updated.remove().unwrap();
         assert!(!updated.is_complete());
+    }
+
+    #[test]
+    fn an_archive_of_another_sum_is_not_unpacked() {
+        let folder = tempfile::tempdir().unwrap();
+        let source = source(folder.path(), &NEEDED);
+        let other = RustSource { sum: Some("00".into()), ..source };
+        let error = other.unpack_archive().unwrap_err().to_string();
+        assert!(error.contains("and 00 is wanted"), "{error}");
+        let unknown = RustSource { sum: None, ..other };
+        let error = unknown.unpack_archive().unwrap_err().to_string();
+        assert!(error.contains(SUM_VARIABLE) && !unknown.is_complete(), "{error}");
     }
 
     #[test]

@@ -33,7 +33,7 @@ const CALLS: [&str; 13] = [
 ];
 /// Crates that decide nothing by themselves and reach nothing outside. `nix` is here for its errnos,
 /// see [`of_nix`].
-const PURE: [&str; 9] = [
+const PURE: [&str; 10] = [
     "base64",
     "jiff",
     "lru",
@@ -43,6 +43,7 @@ const PURE: [&str; 9] = [
     "serde_json",
     "shell-quote",
     "thiserror",
+    "unicode-properties",
 ];
 
 fn manifest() -> PathBuf {

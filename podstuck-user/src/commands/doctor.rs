@@ -17,7 +17,11 @@ use crate::{
         layout::{self, BTF_PATH, Layout},
         load, privilege,
     },
-    model::{identity::Component, path::safe_path, time::rfc3339},
+    model::{
+        identity::Component,
+        path::{safe, safe_path},
+    },
+    present::json,
     proc,
     state::{
         kubelet::{self, Kubelet},
@@ -212,22 +216,11 @@ fn render(checks: &[Check], output: Output, time: Timestamp) -> String {
     let mut text = String::new();
     for check in checks {
         if output == Output::Json {
-            #[derive(Serialize)]
-            struct Line<'a> {
-                schema: &'static str,
-                r#type: &'static str,
-                time: String,
-                #[serde(flatten)]
-                check: &'a Check,
-            }
-            let time = rfc3339(time);
-            let line = Line { schema: "podstuck/v1", r#type: "check", time, check };
-            // A struct of strings always serialises.
-            let _ = writeln!(text, "{}", serde_json::to_string(&line).unwrap_or_default());
+            text.push_str(&json::render(time, "check", check));
             continue;
         }
         let mark = if check.ok { "ok     " } else { "MISSING" };
-        let _ = writeln!(text, "{mark} {:20} {}", check.name, check.found);
+        let _ = writeln!(text, "{mark} {:20} {}", check.name, safe(check.found.as_bytes()));
         if let Some(lost) = check.lost {
             let _ = writeln!(text, "        {:20} lost: {lost}", "");
         }
@@ -252,5 +245,15 @@ mod tests {
                 r#""name":"probes","ok":false,"found":"","lost":"x"}"#
             )
         );
+    }
+
+    #[test]
+    fn what_was_found_cannot_reach_the_terminal() {
+        let checks = [Check::new("kubelet's files", false, "\u{9b}2J\nok\u{202e}", "x")];
+        for output in [Output::Text, Output::Json] {
+            let shown = render(&checks, output, Timestamp::UNIX_EPOCH);
+            assert!(shown.lines().all(|line| safe(line.as_bytes()) == line), "{shown:?}");
+            assert!(!shown.contains("\nok"), "{shown}");
+        }
     }
 }

@@ -6,7 +6,10 @@ use super::{Exit, Failure, away, interrupt, presenter::Presenter, reporter::Repo
 use crate::{
     cli::Replay,
     event::What,
-    model::{path::safe_path, time::Monotonic},
+    model::{
+        path::{safe, safe_path},
+        time::Monotonic,
+    },
     recording::{Ending, Reader},
 };
 
@@ -65,7 +68,7 @@ fn sleep(mut left: Duration, stop: &std::sync::atomic::AtomicBool) {
 fn tell_ending(options: &Replay, ending: Option<&Ending>, last: Monotonic, presenter: &Presenter) {
     let why = match ending {
         Some(Ending::Cut) => "whoever recorded was killed, or the disk was full".to_owned(),
-        Some(Ending::Damaged(why)) => format!("what follows is damaged ({why})"),
+        Some(Ending::Damaged(why)) => format!("what follows is damaged ({})", safe(why.as_bytes())),
         Some(Ending::Whole) | None => return,
     };
     let time = presenter.run().clock.at(last);

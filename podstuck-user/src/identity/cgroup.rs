@@ -92,6 +92,15 @@ mod tests {
     const NODE: &str = "ffeeddccbbaa99887766554433221100ffeeddccbbaa99887766554433221100";
 
     #[test]
+    fn fuzz_cgroup() {
+        crate::fuzz::fuzz("cgroup", |input| {
+            let path = best_path(input);
+            let _ = path.as_deref().map(|path| (pod_of_cgroup(path), is_conmon(path)));
+            let _ = v2_path(input);
+        });
+    }
+
+    #[test]
     fn every_form_of_a_pods_group() {
         let slice =
             format!("kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{UNIT}.slice");

@@ -184,6 +184,31 @@ mod tests {
     }
 
     #[test]
+    fn fuzz_kubelet_flags() {
+        crate::fuzz::fuzz("kubelet_flags", |input| {
+            let text = String::from_utf8_lossy(input);
+            let words: Vec<String> = text.split('\0').map(str::to_owned).collect();
+            let _ = Settings::of(&words).and_then(|settings| settings.k3s_config());
+        });
+    }
+
+    #[test]
+    fn fuzz_kubelet_config() {
+        crate::fuzz::fuzz("kubelet_config", |input| {
+            let text = String::from_utf8_lossy(input);
+            let _ = Settings::default().take_config(&text);
+        });
+    }
+
+    #[test]
+    fn fuzz_k3s_config() {
+        crate::fuzz::fuzz("k3s_config", |input| {
+            let text = String::from_utf8_lossy(input);
+            let _ = Settings::default().take_k3s(&text);
+        });
+    }
+
+    #[test]
     fn the_root_is_read_from_both_forms_of_the_flag() {
         let data = Some(PathBuf::from("/data/k"));
         assert_eq!(root("/usr/bin/kubelet --v=2 --root-dir=/data/k"), data);

@@ -19,6 +19,8 @@ pub(crate) mod roots;
 pub(crate) mod runtimes;
 pub(crate) mod traces;
 pub(crate) mod uid;
+#[cfg(test)]
+mod walk_tests;
 pub(crate) mod wanted;
 
 pub(crate) use component::component_for;

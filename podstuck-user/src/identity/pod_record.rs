@@ -185,6 +185,16 @@ mod tests {
         "status":{"containerStatuses":[{"name":"app","state":{"terminated":{"exitCode":137}}}]}}"#;
 
     #[test]
+    fn fuzz_pod_record() {
+        crate::fuzz::fuzz("pod_record", |input| {
+            let text = String::from_utf8_lossy(input);
+            let _ = parse(&text);
+            let list = serde_json::from_str::<RawPods>(&text);
+            let _ = list.map(|list| list.records(Timestamp::UNIX_EPOCH));
+        });
+    }
+
+    #[test]
     fn what_matters_is_read() {
         let record = parse(POD).unwrap();
         assert_eq!(record.pod.name.as_deref(), Some("cart-0"));

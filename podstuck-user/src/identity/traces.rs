@@ -147,6 +147,29 @@ mod tests {
     }
 
     #[test]
+    fn fuzz_token() {
+        crate::fuzz::fuzz("token", |input| {
+            let text = String::from_utf8_lossy(input);
+            let _ = of_token(&text).map(|trace| host_name(&trace.name).to_owned());
+        });
+    }
+
+    #[test]
+    fn fuzz_etc_hosts() {
+        crate::fuzz::fuzz("etc_hosts", |input| {
+            let text = String::from_utf8_lossy(input);
+            let _ = of_etc_hosts(&text, UID).map(|trace| host_name(&trace.name).to_owned());
+        });
+    }
+
+    #[test]
+    fn fuzz_container() {
+        crate::fuzz::fuzz("container", |input| {
+            let _ = (of_container(input), pod_of_container(input));
+        });
+    }
+
+    #[test]
     fn a_token_says_whose_it_is() {
         let claims = format!(
             r#"{{"aud":["x"],"exp":1,"kubernetes.io":{{"namespace":"shop","node":{{"name":"n"}},

@@ -32,6 +32,9 @@ const UNION: u32 = 5;
 const FUNCTION: u32 = 12;
 /// Kinds that only stand for another type: typedef, volatile, const, restrict, type tag.
 const ALIASES: [u32; 5] = [8, 9, 10, 11, 18];
+/// Anonymous members that are looked through for one field. The largest structures of a kernel have some
+/// dozens; in damaged data they may lead back to themselves.
+const ANONYMOUS: u32 = 256;
 /// Bytes of what all types begin with, and of a member of a structure.
 const HEAD: usize = 12;
 const MEMBER: usize = 12;
@@ -141,10 +144,11 @@ impl<'a> Btf<'a> {
     /// when this kernel has no such field.
     pub fn offset(&self, structure: &str, field: &str) -> Option<u32> {
         let mut id = *self.structs.get(structure.as_bytes())?;
-        let mut offset = 0;
+        let mut offset: u32 = 0;
         for name in field.split('.') {
-            let (at, kind) = self.field(self.get(id)?, name.as_bytes())?;
-            offset += at;
+            let mut left = ANONYMOUS;
+            let (at, kind) = self.field(self.get(id)?, name.as_bytes(), &mut left)?;
+            offset = offset.checked_add(at)?;
             id = kind;
         }
         Some(offset)
@@ -157,14 +161,15 @@ impl<'a> Btf<'a> {
         functions.any(|head| self.string(head.name) == name.as_bytes())
     }
 
-    /// Offset and type of a field, with anonymous members looked through.
-    fn field(&self, of: Head, name: &[u8]) -> Option<(u32, u32)> {
+    /// Offset and type of a field, with as many anonymous members looked through.
+    fn field(&self, of: Head, name: &[u8], left: &mut u32) -> Option<(u32, u32)> {
         if let Some(m) = self.members(of).find(|m| self.string(m.name) == name) {
             return Some((m.offset, m.kind));
         }
         self.members(of).filter(|m| m.name == 0).find_map(|m| {
-            let (at, kind) = self.field(self.get(m.kind)?, name)?;
-            Some((m.offset + at, kind))
+            *left = left.checked_sub(1)?;
+            let (at, kind) = self.field(self.get(m.kind)?, name, left)?;
+            Some((m.offset.checked_add(at)?, kind))
         })
     }
 
@@ -223,6 +228,17 @@ mod tests {
         out.extend(types.iter().flat_map(|w| w.to_ne_bytes()));
         out.extend(strings);
         out
+    }
+
+    #[test]
+    fn fuzz_btf() {
+        crate::fuzz::fuzz("btf", |input| {
+            let Ok(btf) = Btf::parse(input) else { return };
+            for field in ["a", "y.deep", "x", "deep", "none"] {
+                let _ = btf.offset("outer", field);
+            }
+            let _ = btf.has_function("deep");
+        });
     }
 
     #[test]

@@ -70,7 +70,8 @@ struct Envelope<'a, T> {
     body: &'a T,
 }
 
-fn render<T: Serialize>(time: Timestamp, kind: &'static str, body: &T) -> String {
+/// [`line`] of what only one command puts out; the body is an object.
+pub(crate) fn render<T: Serialize>(time: Timestamp, kind: &'static str, body: &T) -> String {
     let envelope = |kind, body| Envelope { schema: SCHEMA, kind, time: rfc3339(time), body };
     // A body that is not an object would fail; the tests below show that each of ours is one.
     // Still, a reader must then meet a whole line that says so, rather than none.

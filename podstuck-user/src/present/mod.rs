@@ -9,4 +9,10 @@ pub mod text;
 pub(crate) mod words;
 
 #[cfg(test)]
+mod foreign;
+#[cfg(test)]
+mod hostile_tests;
+#[cfg(test)]
 pub(crate) mod sample;
+#[cfg(test)]
+mod shell_tests;

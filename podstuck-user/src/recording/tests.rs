@@ -4,6 +4,7 @@ use jiff::Timestamp;
 
 use super::{writer::first_frame, *};
 use crate::{
+    engine::Engine,
     event::{Count, Event, Run, Thresholds, What},
     model::{
         call::{Call, Outcome},
@@ -281,4 +282,19 @@ fn redacted_names_are_gone_and_the_rest_is_as_it_was() {
         _ => None,
     });
     assert_eq!(said.unwrap().complaint, Some(Complaint::DriverError));
+}
+
+/// All that a file may say, to the engine.
+#[test]
+fn fuzz_recording() {
+    crate::fuzz::fuzz("recording", |input| {
+        let mut file = first_frame(FORMAT);
+        file.extend(zstd::encode_all(input, 1).unwrap());
+        let Ok(mut reader) = Reader::new(&file[..], "x") else { return };
+        let mut engine = Engine::new(reader.run().clone());
+        for event in &mut reader {
+            let _ = engine.take(&event);
+        }
+        assert!(reader.ending().is_some());
+    });
 }

@@ -167,6 +167,10 @@ fn read_data(file: &Path) -> VolumeData {
         Err(error) if error.kind() == ErrorKind::NotFound => return VolumeData::Missing,
         Err(_) => return VolumeData::Unknown,
     };
+    fs::read(file).map_or(VolumeData::Unknown, |text| data(&text, size))
+}
+
+fn data(text: &[u8], size: u64) -> VolumeData {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct File {
@@ -175,8 +179,7 @@ fn read_data(file: &Path) -> VolumeData {
         #[serde(default)]
         volume_lifecycle_mode: String,
     }
-    let Ok(text) = fs::read(file) else { return VolumeData::Unknown };
-    match serde_json::from_slice::<File>(&text) {
+    match serde_json::from_slice::<File>(text) {
         Ok(File { driver_name, volume_handle, volume_lifecycle_mode }) => VolumeData::Known {
             driver: driver_name,
             handle: volume_handle,
@@ -192,6 +195,13 @@ mod tests {
     use crate::state::scratch::write;
 
     const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
+
+    #[test]
+    fn fuzz_vol_data() {
+        crate::fuzz::fuzz("vol_data", |input| {
+            let _ = data(input, input.len() as u64);
+        });
+    }
 
     #[test]
     fn volumes_and_their_data_are_read() {

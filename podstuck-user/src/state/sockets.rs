@@ -105,6 +105,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn fuzz_net_unix() {
+        crate::fuzz::fuzz("net_unix", |input| {
+            let found: Vec<Listener> = listeners(input).collect();
+            let _ = listener_on(Path::new("/k/plugins_registry/x-reg.sock"), &found);
+        });
+    }
+
+    #[test]
     fn who_listens_is_found_and_who_does_not_is_not() {
         let dir = tempfile::tempdir().unwrap();
         let (live, dead) = (dir.path().join("live-reg.sock"), dir.path().join("dead-reg.sock"));

@@ -222,6 +222,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn fuzz_proc_thread() {
+        crate::fuzz::fuzz("proc_thread", |input| {
+            let text = String::from_utf8_lossy(input);
+            let _ = (doing(&text), ticks(&text), frames(&text));
+        });
+    }
+
+    #[test]
     fn a_call_is_read_with_its_arguments() {
         let line = "263 0xffffff9c 0x7ffe 0x200 0x0 0x1 0x2 0x7ffd 0x7f88";
         let arguments = [0xffff_ff9c, 0x7ffe, 0x200, 0, 1, 2];

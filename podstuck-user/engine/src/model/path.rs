@@ -12,6 +12,7 @@ use serde::{
     Deserialize, Deserializer, Serialize, Serializer, de::Error as _, ser::SerializeStruct,
 };
 use shell_quote::Bash;
+use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
 
 /// Text that is safe on a terminal, in HTML and in a label. What is not printable UTF-8 (control
 /// characters of every kind, bidirectional overrides, stray bytes) becomes `\xNN` for each byte,
@@ -50,11 +51,23 @@ fn push_hex(out: &mut String, bytes: &[u8]) {
     }
 }
 
-/// Neither a control character nor one that changes how its neighbours are shown.
+/// Neither a control character, nor one that changes how its neighbours are shown, nor one that is not seen.
 fn is_harmless(c: char) -> bool {
-    let reorders = matches!(c,
-        '\u{061c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
-    !c.is_control() && !reorders
+    if c.is_ascii() {
+        return !c.is_ascii_control();
+    }
+    // Controls, formats (also those that reorder), private and unassigned ones; spaces and line ends.
+    let group = c.general_category_group();
+    !matches!(group, GeneralCategoryGroup::Other | GeneralCategoryGroup::Separator)
+        && !is_invisible(c)
+}
+
+/// Letters, marks and symbols that show nothing: those of Unicode's `Default_Ignorable_Code_Point`
+/// (DerivedCoreProperties.txt) that are in no group above, and the empty Braille pattern.
+fn is_invisible(c: char) -> bool {
+    matches!(c,
+        '\u{034f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}' | '\u{2800}'
+        | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{ffa0}' | '\u{e0100}'..='\u{e01ef}')
 }
 
 /// A path as one word of a shell command, in quotes, or in bash's `$'...'` form when it has odd bytes. The word is
@@ -63,7 +76,9 @@ pub fn shell_word(path: &Path) -> String {
     let bytes = path.as_os_str().as_bytes();
     // More than the crate leaves alone: kubelet's own names have a tilde in them.
     let plain = |b: &u8| b.is_ascii_alphanumeric() || b"/._-~+:=@%,".contains(b);
-    if bytes.iter().all(plain) && !bytes.starts_with(b"~") {
+    // bash reads a home directory at the beginning, and in what could be an assignment.
+    let home = bytes.starts_with(b"~") || bytes.windows(2).any(|two| two == b"=~" || two == b":~");
+    if !bytes.is_empty() && bytes.iter().all(plain) && !home {
         return safe(bytes).into_owned();
     }
     // What every shell understands, where it can say it.
@@ -131,6 +146,10 @@ mod tests {
         assert_eq!(safe("\u{9b}31m".as_bytes()), r"\xc2\x9b31m");
         assert_eq!(safe("txt.\u{202e}exe".as_bytes()), r"txt.\xe2\x80\xaeexe");
         assert_eq!(safe(b"caf\xe9"), r"caf\xe9");
+        // Soft hyphen, no-break space, Hangul filler, a tag, a variation selector.
+        for unseen in ["\u{ad}", "\u{a0}", "\u{3164}", "\u{e0041}", "\u{fe0f}"] {
+            assert!(safe(unseen.as_bytes()).starts_with("\\x"), "{}", unseen.escape_unicode());
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! of what is told shows here as a difference to be read.
 
 mod logs;
+mod neighbour;
 mod play;
 mod refusals;
 mod removals;

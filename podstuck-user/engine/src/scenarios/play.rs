@@ -60,58 +60,9 @@ pub(super) struct Node {
     pub(super) is_hung: bool,
 }
 
-/// A run, and what it told.
-pub(super) struct Play {
-    engine: Engine,
-    /// The node at this moment.
-    pub(super) node: Node,
-    /// Findings as JSON in the order of telling: a new one in full, then what has changed.
-    pub(super) told: Vec<String>,
-    /// Each cause as it was told last.
-    last: BTreeMap<&'static str, Value>,
-}
-
-/// So many seconds after the start.
-pub(super) fn at(seconds: f64) -> Monotonic {
-    Monotonic((seconds * 1e9) as u64)
-}
-
-impl Play {
-    pub(super) fn new(node: Node) -> Self {
-        Self { engine: Engine::new(run()), node, told: Vec::new(), last: BTreeMap::new() }
-    }
-
-    fn take(&mut self, at: Monotonic, what: What) {
-        for output in self.engine.take(&Event { at, what }) {
-            match output {
-                Output::Finding(finding) => self.tell(&finding),
-                Output::Query(query) => {
-                    let answer = Box::new(self.answer(&query));
-                    self.take(at, What::Answer { query, answer });
-                }
-                Output::Hung(_) | Output::Progress(_) => {}
-            }
-        }
-    }
-
-    fn tell(&mut self, finding: &Finding) {
-        // Who acts on it is told what stands between it and a firm one.
-        let is_cause = finding.kind == Kind::Cause;
-        let firm = finding.certainty == Certainty::Firm;
-        assert!(!is_cause || firm == finding.not_known.is_empty(), "{finding:#?}");
-        let now = serde_json::to_value(finding).unwrap();
-        let before = self.last.insert(finding.id.as_str(), now.clone());
-        if finding.state == FindingState::New {
-            return self.told.push(serde_json::to_string(finding).unwrap());
-        }
-        let before = before.unwrap_or_default();
-        let mut news = now.as_object().unwrap().clone();
-        news.retain(|name, value| name == "id" || before.get(name) != Some(value));
-        self.told.push(serde_json::to_string(&news).unwrap());
-    }
-
-    fn answer(&self, query: &Query) -> Answer {
-        let node = self.node.clone();
+impl Node {
+    pub(super) fn answer(&self, query: &Query) -> Answer {
+        let node = self.clone();
         let table = node.mounts.as_deref().map(mounts);
         let hung = || NoAnswer::Deadline(std::time::Duration::from_secs(2));
         match query.wants {
@@ -138,9 +89,75 @@ impl Play {
             Wants::Holders(_) => Answer::Holders(Ok(snapshot(node.holders))),
         }
     }
+}
+
+/// An event, with what the node answered to what was asked then.
+pub(super) struct Step {
+    pub(super) node: Node,
+    pub(super) at: Monotonic,
+    pub(super) what: What,
+}
+
+/// A run, and what it told.
+pub(super) struct Play {
+    engine: Engine,
+    /// The node at this moment.
+    pub(super) node: Node,
+    /// Findings as JSON in the order of telling: a new one in full, then what has changed.
+    pub(super) told: Vec<String>,
+    /// Its events, without answers.
+    pub(super) steps: Vec<Step>,
+    /// Each cause as it was told last.
+    last: BTreeMap<&'static str, Value>,
+}
+
+/// So many seconds after the start.
+pub(super) fn at(seconds: f64) -> Monotonic {
+    Monotonic((seconds * 1e9) as u64)
+}
+
+impl Play {
+    pub(super) fn new(node: Node) -> Self {
+        let (told, steps) = (Vec::new(), Vec::new());
+        Self { engine: Engine::new(run()), node, told, steps, last: BTreeMap::new() }
+    }
+
+    fn show(&mut self, at: Monotonic, what: What) {
+        self.steps.push(Step { node: self.node.clone(), at, what: what.clone() });
+        self.take(at, what);
+    }
+
+    fn take(&mut self, at: Monotonic, what: What) {
+        for output in self.engine.take(&Event { at, what }) {
+            match output {
+                Output::Finding(finding) => self.tell(&finding),
+                Output::Query(query) => {
+                    let answer = Box::new(self.node.answer(&query));
+                    self.take(at, What::Answer { query, answer });
+                }
+                Output::Hung(_) | Output::Progress(_) => {}
+            }
+        }
+    }
+
+    fn tell(&mut self, finding: &Finding) {
+        // Who acts on it is told what stands between it and a firm one.
+        let is_cause = finding.kind == Kind::Cause;
+        let firm = finding.certainty == Certainty::Firm;
+        assert!(!is_cause || firm == finding.not_known.is_empty(), "{finding:#?}");
+        let now = serde_json::to_value(finding).unwrap();
+        let before = self.last.insert(finding.id.as_str(), now.clone());
+        if finding.state == FindingState::New {
+            return self.told.push(serde_json::to_string(finding).unwrap());
+        }
+        let before = before.unwrap_or_default();
+        let mut news = now.as_object().unwrap().clone();
+        news.retain(|name, value| name == "id" || before.get(name) != Some(value));
+        self.told.push(serde_json::to_string(&news).unwrap());
+    }
 
     pub(super) fn op(&mut self, op: Operation) {
-        self.take(op.end, What::Operation(Box::new(op)));
+        self.show(op.end, What::Operation(Box::new(op)));
     }
 
     /// A second's counts of kubelet on one target: calls, how they ended, how often.
@@ -155,28 +172,28 @@ impl Play {
             calls,
             total_ns: 0,
         };
-        self.take(at(second), What::Counts(of.iter().map(count).collect()));
+        self.show(at(second), What::Counts(of.iter().map(count).collect()));
     }
 
     pub(super) fn sample(&mut self, sample: NodeSample) {
-        self.take(sample.at, What::Sample(Arc::new(sample)));
+        self.show(sample.at, What::Sample(Arc::new(sample)));
     }
 
     pub(super) fn stuck(&mut self, seen: StuckThread) {
-        self.take(seen.at, What::Stuck(Box::new(seen)));
+        self.show(seen.at, What::Stuck(Box::new(seen)));
     }
 
     pub(super) fn said(&mut self, second: f64, said: Said) {
-        self.take(at(second), What::Said(Box::new(said)));
+        self.show(at(second), What::Said(Box::new(said)));
     }
 
     pub(super) fn heard(&mut self, second: f64, heard: Heard) {
-        self.take(at(second), What::Heard(Box::new(heard)));
+        self.show(at(second), What::Heard(Box::new(heard)));
     }
 
     pub(super) fn record(&mut self, second: f64, record: PodRecord) {
         let what = What::Record { record: Box::new(record), node: "here".into() };
-        self.take(at(second), what);
+        self.show(at(second), what);
     }
 }
 

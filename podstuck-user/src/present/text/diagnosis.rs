@@ -38,7 +38,7 @@ pub fn diagnosis(answer: &Diagnosis, style: Style) -> String {
         answer.ruled_out.iter().map(|other| text(&other.to_string())),
         style,
     );
-    list(&mut out, "where to look next", answer.next.iter().cloned(), style);
+    list(&mut out, "where to look next", answer.next.iter().map(|next| text(next)), style);
     out.push('\n');
     out
 }

@@ -14,7 +14,7 @@ pub fn start(start: &Start, style: Style) -> String {
     let target = start.target.as_deref().map_or("the whole node".into(), text);
     let mut out = format!(
         "podstuck {} on Linux {}, watching {target} with {} ({})\n",
-        start.version,
+        text(&start.version),
         text(&start.kernel),
         words::plural(start.probes_attached.len() as u64, "probe", "probes"),
         text(&start.backend)

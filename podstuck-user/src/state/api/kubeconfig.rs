@@ -244,6 +244,22 @@ users:
     }
 
     #[test]
+    fn fuzz_kubeconfig() {
+        crate::fuzz::fuzz("kubeconfig", |input| {
+            let text = String::from_utf8_lossy(input);
+            let Ok(mut raw) = serde_saphyr::from_str::<Raw>(&text) else { return };
+            // Files that it names are not read.
+            for cluster in raw.clusters.iter_mut().flatten() {
+                cluster.cluster.certificate_authority = None;
+            }
+            for user in raw.users.iter_mut().flatten().filter_map(|user| user.user.as_mut()) {
+                (user.client_certificate, user.client_key, user.token_file) = (None, None, None);
+            }
+            let _ = raw.access(Path::new("/"));
+        });
+    }
+
+    #[test]
     fn a_kubelets_own_is_read_with_the_files_that_it_names() {
         let access = of(KUBELET).unwrap();
         assert_eq!(access.server, "https://10.0.0.1:6443");

@@ -96,6 +96,13 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
 
     #[test]
+    fn fuzz_credential() {
+        crate::fuzz::fuzz("credential", |input| {
+            let _ = user(input);
+        });
+    }
+
+    #[test]
     fn a_program_is_asked_and_what_it_tells_is_used() {
         // It says the question's version back.
         let script = r#"echo "$KUBERNETES_EXEC_INFO" | grep -q client.authentication.k8s.io/v1 &&

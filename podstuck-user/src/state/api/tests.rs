@@ -216,3 +216,13 @@ fn keys_that_are_none_are_said_to_be_none() {
     let misfit = why(&user("other.pem"), LONG);
     assert!(misfit.contains("do not fit"), "{misfit}");
 }
+
+#[test]
+fn fuzz_api() {
+    crate::fuzz::fuzz("api", |input| {
+        let _ = serde_json::from_slice::<super::objects::RawNode>(input)
+            .map(|node| (node.boot_id().to_owned(), node.ready()));
+        let _ =
+            serde_json::from_slice::<super::objects::RawCsiNode>(input).map(|node| node.names());
+    });
+}

@@ -100,6 +100,15 @@ macro_rules! questions {
                 }
             }
         }
+
+        /// Takes a line for what each helper may say.
+        #[cfg(test)]
+        fn understand(line: &[u8]) {
+            fn understand<Q: Question>(line: &[u8]) {
+                let _ = serde_json::from_slice::<Message<Q::Step, Q::Part, Q::Answer>>(line);
+            }
+            $(understand::<$question>(line);)*
+        }
     };
 }
 
@@ -122,4 +131,17 @@ questions! {
     Space(space::MeasureSpace),
     Text(memory::ReadText),
     Traces(traces::ReadTraces),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fuzz_helper() {
+        crate::fuzz::fuzz("helper", |input| {
+            understand(input);
+            let _ = serde_json::from_slice::<Request>(input);
+        });
+    }
 }

@@ -96,6 +96,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn fuzz_fdinfo() {
+        crate::fuzz::fuzz("fdinfo", |input| {
+            let _ = parse(input);
+        });
+    }
+
+    #[test]
     fn the_first_lines_say_which_mount_and_file() {
         let text = b"pos:\t0\nflags:\t0100002\nmnt_id:\t29\nino:\t1055\nlock:\t";
         assert_eq!(parse(text), Some(Info { mount: 29, inode: Some(1055), writes: true }));

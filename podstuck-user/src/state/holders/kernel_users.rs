@@ -116,6 +116,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn fuzz_overlay_options() {
+        crate::fuzz::fuzz("overlay_options", |input| {
+            let text = String::from_utf8_lossy(input);
+            let _ = layer_paths(&text);
+        });
+    }
+
+    #[test]
     fn layers_are_read_from_the_options() {
         let options = "rw,relatime,lowerdir=/a:/b,upperdir=/c,workdir=/d,lowerdir+=/e,index=off";
         assert_eq!(layer_paths(options), ["/a", "/b", "/c", "/e"].map(PathBuf::from));

@@ -207,6 +207,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn fuzz_maps() {
+        crate::fuzz::fuzz("maps", |input| {
+            let _ = input
+                .split(|byte| *byte == b'\n')
+                .filter_map(|line| mapping(line, " 08:01 "))
+                .count();
+            let _ = target(&String::from_utf8_lossy(input));
+        });
+    }
+
+    #[test]
     fn a_mapping_is_told_by_its_device() {
         let line =
             b"7f0012000000-7f0012001000 r-xp 00002000 08:01 1234                       /a b\\012";

@@ -17,7 +17,7 @@ fn parse(text: &str) -> Vec<DiskWork> {
         let device = |at: usize| fields.get(at)?.parse().ok();
         let device = Device { major: device(0)?, minor: device(1)? };
         // Reads, writes and, since Linux 5.5, flushes.
-        let done = number(3)? + number(7)? + number(18).unwrap_or(0);
+        let done = number(3)?.saturating_add(number(7)?).saturating_add(number(18).unwrap_or(0));
         (done > 0).then_some(DiskWork { device, done })
     };
     text.lines().filter_map(line).collect()
@@ -26,6 +26,14 @@ fn parse(text: &str) -> Vec<DiskWork> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn fuzz_diskstats() {
+        crate::fuzz::fuzz("diskstats", |input| {
+            let text = String::from_utf8_lossy(input);
+            let _ = parse(&text);
+        });
+    }
 
     #[test]
     fn what_is_completed_counts() {

@@ -147,3 +147,9 @@ fn words<'a>(said: impl Iterator<Item = &'a Said>) -> String {
     }
     if words.is_empty() { "-".into() } else { words.into_iter().collect::<Vec<_>>().join(", ") }
 }
+
+#[test]
+fn fuzz_klog() {
+    let now = "2026-11-23T00:00:00Z".parse().unwrap();
+    crate::fuzz::fuzz("klog", |input| drop(told_of(input, now)));
+}

@@ -85,6 +85,14 @@ mod tests {
     use crate::state::scratch::write;
 
     #[test]
+    fn fuzz_container_log() {
+        crate::fuzz::fuzz("container_log", |input| {
+            let text = String::from_utf8_lossy(input);
+            let _ = text.lines().map(Line::parse).count();
+        });
+    }
+
+    #[test]
     fn the_newest_log_of_each_container_is_found() {
         let top = tempfile::tempdir().unwrap();
         let uid = "0f0e0d0c-1111-2222-3333-444455556666";

@@ -121,6 +121,15 @@ fn said(at: Timestamp, text: &str, source: &str) -> Said {
 mod tests {
     use super::*;
 
+    #[test]
+    fn fuzz_kernel_log() {
+        crate::fuzz::fuzz("kernel_log", |input| {
+            let text = String::from_utf8_lossy(input);
+            let own = text.lines().filter_map(of_kernel);
+            let _ = denials(own.chain(lines(input)));
+        });
+    }
+
     /// As in moby pull request 47749 and moby issue 42544.
     #[test]
     fn a_refused_signal_of_a_runtime_is_found() {

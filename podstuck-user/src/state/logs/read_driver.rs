@@ -170,6 +170,13 @@ mod tests {
     }
 
     #[test]
+    fn fuzz_driver_log() {
+        crate::fuzz::fuzz("driver_log", |input| {
+            let _ = question().search(input).unwrap();
+        });
+    }
+
+    #[test]
     fn a_line_in_parts_is_one_and_its_time_is_the_containers() {
         let log = "\u{fffd}\n\
             2026-03-01T00:00:01Z stderr P E0301 00:00:01.000001    7 x.go:1] GRPC error: rpc error: code = \n\

@@ -135,6 +135,15 @@ mod tests {
 
     const UID: &str = "0f0e0d0c-1111-4222-8333-444455556666";
 
+    #[test]
+    fn fuzz_runtime_log() {
+        crate::fuzz::fuzz("runtime_log", |input| {
+            let (found, ids) = search(input, PodIds::default()).unwrap();
+            let said = found.into_iter().map(|one| one.said(&ids, Component::Containerd, "log"));
+            let _ = said.count();
+        });
+    }
+
     /// As recorded with containerd 1.6 and cited in cilium's and calico's issues.
     #[test]
     fn a_complaint_is_the_pods_whose_container_it_names() {

@@ -1,0 +1,125 @@
+//! Nothing that is put out holds a control or an invisible character, whatever others have chosen.
+
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::PathBuf, sync::LazyLock, time::Duration};
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use regex::Regex;
+
+use super::{
+    foreign::Foreign,
+    json::{self, Line},
+    sample,
+    style::Style,
+    text,
+};
+use crate::{
+    export::{csv::csv, hlog::hlog, prometheus::prometheus},
+    fuzz::runner,
+    model::{finding::FindingState, path::JsonPath},
+};
+
+/// What begins a line that somebody wants to forge.
+const FORGED: &str = "FORGED";
+
+/// By Unicode's tables in a library that the renderers do not use.
+static UNSEEN: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(
+        r"[\p{Cc}\p{Cf}\p{Co}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}[\p{Zs}--\x20]\u{2800}]",
+    )
+    .unwrap()
+});
+
+/// Text for people and files: lines end, and that is all.
+fn is_shown(text: &str) {
+    let text = text.replace('\n', "");
+    let unseen = UNSEEN.find(&text).map(|found| found.as_str().escape_unicode().to_string());
+    assert_eq!(unseen, None, "in {text:?}");
+}
+
+fn is_unforged(text: &str) {
+    is_shown(text);
+    assert!(!text.lines().any(|line| line.starts_with(FORGED)), "{text}");
+}
+
+/// The paths of a line are the ones that were meant: `path`, or `path_bytes` beside it.
+fn paths_of(value: &serde_json::Value, found: &mut Vec<PathBuf>) {
+    let bytes = |text: &str| BASE64_STANDARD.decode(text).unwrap();
+    match value {
+        serde_json::Value::Object(fields) => {
+            let encoded = fields.get("path_bytes").map(|text| bytes(text.as_str().unwrap()));
+            let plain = || fields.get("path").map(|text| text.as_str().unwrap().into());
+            let path = encoded.or_else(plain);
+            found.extend(path.map(|path| PathBuf::from(OsStr::from_bytes(&path))));
+            fields.values().for_each(|value| paths_of(value, found));
+        }
+        serde_json::Value::Array(all) => all.iter().for_each(|value| paths_of(value, found)),
+        _ => {}
+    }
+}
+
+fn is_one_line(of: &Line<'_>, path: Option<&JsonPath>) {
+    let line = json::line(sample::time(0), of);
+    is_shown(&line);
+    assert_eq!(line.find('\n'), Some(line.len() - 1), "{line}");
+    let value: serde_json::Value = serde_json::from_str(&line).unwrap();
+    assert_ne!(value["type"], "error", "{line}");
+    let mut paths = Vec::new();
+    paths_of(&value, &mut paths);
+    assert!(path.is_none_or(|path| paths.contains(&path.0)), "{path:?} is not in {line}");
+}
+
+#[test]
+fn people_and_programs_see_every_character_and_no_forged_line() {
+    const STYLE: Style = Style { color: false, width: 72 };
+    runner(1500)
+        .run(&Foreign::any(), |names| {
+            let mut all = Foreign::new(names);
+            for state in [FindingState::New, FindingState::Update, FindingState::Cleared] {
+                let finding = all.finding(state);
+                is_unforged(&text::finding(&finding, STYLE));
+                is_unforged(&text::update(&finding, &all.finding(state), STYLE));
+                is_one_line(&Line::Finding(&finding), Some(&finding.call.path));
+            }
+            let (hung, progress, start) = (all.hung(), all.progress(), all.start());
+            is_unforged(&text::hung(&hung, STYLE));
+            is_one_line(&Line::Hung(&hung), Some(&hung.path));
+            is_unforged(&text::progress(&progress, STYLE));
+            is_one_line(&Line::Progress(&progress), Some(&progress.path));
+            is_unforged(&text::start(&start, STYLE));
+            is_one_line(&Line::Start(&start), None);
+            let (summary, diagnosis) = (all.summary(), all.diagnosis());
+            is_unforged(&text::summary(&summary, 3, STYLE));
+            is_one_line(&Line::Summary(&summary), None);
+            is_unforged(&text::diagnosis(&diagnosis, STYLE));
+            is_one_line(&Line::Diagnosis(&diagnosis), None);
+            let (holder, search) = (all.holder(), all.search());
+            is_unforged(&text::holder(&holder, STYLE));
+            is_one_line(&Line::Holder(&holder), Some(&holder.object));
+            is_unforged(&text::search(&search, STYLE));
+            is_one_line(&Line::Search(&search), Some(&search.subject.path));
+            Ok(())
+        })
+        .unwrap();
+}
+
+#[test]
+fn exported_files_hold_every_name_in_its_place() {
+    runner(500)
+        .run(&Foreign::any(), |names| {
+            let mut all = Foreign::new(names);
+            let (table, found) = (all.series(), [all.finding(FindingState::New)]);
+            let lost = all.summary().completeness;
+            let (start, window) = (sample::time(0), Duration::from_secs(9));
+            let rows = String::from_utf8(csv(&table).unwrap()).unwrap();
+            is_unforged(&rows);
+            assert_eq!(rows.lines().count(), 1 + table.len(), "{rows}");
+            let log = String::from_utf8(hlog(start, window, &table).unwrap()).unwrap();
+            is_unforged(&log);
+            assert_eq!(log.matches("Tag=").count(), table.len(), "{log}");
+            let metrics = prometheus(start, window, &table, &found, &lost).unwrap();
+            is_unforged(&metrics);
+            assert_eq!(metrics.matches("podstuck_calls_total{").count(), table.len(), "{metrics}");
+            Ok(())
+        })
+        .unwrap();
+}

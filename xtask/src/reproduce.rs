@@ -1,0 +1,39 @@
+//! `cargo xtask reproduce`: the same source gives the same program, wherever it is built.
+
+use std::fs;
+
+use anyhow::{Context, Result, bail};
+
+use crate::build::{self, Options};
+use crate::checksum::sha256;
+use crate::copy::copy_to;
+use crate::setup;
+use crate::workspace::Workspace;
+
+/// Builds the static program in two folders that have nothing in common but what is in them; different bytes
+/// are an error. Takes two whole builds.
+pub(crate) fn run(workspace: &Workspace) -> Result<()> {
+    setup::run(workspace)?;
+    let folder = workspace.target.join("reproduce");
+    // What a build left behind would be taken for built.
+    if folder.exists() {
+        fs::remove_dir_all(&folder).with_context(|| format!("removing {}", folder.display()))?;
+    }
+    let options = Options { release: true, link_statically: true, sbom: false };
+    let mut built = Vec::new();
+    for place in ["a", "another place/of a longer name"] {
+        let root = folder.join(place);
+        copy_to(workspace, &root)?;
+        let there = Workspace { target: root.join("target"), root };
+        let program = build::program(&there, &options)?;
+        let sum = sha256(&program)?;
+        println!("{sum}  {}", program.display());
+        built.push((sum, program));
+    }
+    let [(one, first), (other, second)] = &built[..] else { bail!("two programs are compared") };
+    if one != other {
+        bail!("{} and {} differ", first.display(), second.display());
+    }
+    println!("the same in both places");
+    fs::remove_dir_all(&folder).with_context(|| format!("removing {}", folder.display()))
+}

@@ -1,0 +1,44 @@
+//! What the program is made of, as CycloneDX lists.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::cargo_tool::CargoTool;
+use crate::copy::copy_to;
+use crate::setup::Rustc;
+use crate::workspace::Workspace;
+use podstuck_process as process;
+
+const CARGO_CYCLONEDX: CargoTool =
+    CargoTool { name: "cargo-cyclonedx", version: "0.5.9", features: &[] };
+
+/// The program, and the probes that it carries: each with what it is compiled for.
+const PARTS: [(&str, Option<&str>); 2] =
+    [("podstuck-user", None), ("podstuck-ebpf", Some("bpfel-unknown-none"))];
+
+/// Writes a list for each part into a folder, `PART.cdx.json`, and returns where they are.
+pub(crate) fn write(workspace: &Workspace, folder: &Path) -> Result<Vec<PathBuf>> {
+    CARGO_CYCLONEDX.ensure(workspace)?;
+    let host = format!("{}-unknown-linux-gnu", Rustc::locate(workspace)?.architecture);
+    // It writes beside every manifest of a workspace.
+    let copy = tempfile::tempdir().context("creating a folder for a copy")?;
+    copy_to(workspace, copy.path())?;
+    let mut written = Vec::new();
+    for (part, target) in PARTS {
+        let manifest = copy.path().join(part).join("Cargo.toml");
+        let mut list = workspace.cargo(["cyclonedx", "--format", "json", "--spec-version", "1.5"]);
+        list.arg("--manifest-path").arg(&manifest);
+        list.args(["--target", target.unwrap_or(&host), "--override-filename", "list"]);
+        // No build dependencies and tests: what is in the program.
+        list.args(["--no-build-deps", "--quiet"]);
+        process::run(list.current_dir(copy.path()))?;
+        let (from, to) =
+            (manifest.with_file_name("list.json"), folder.join(format!("{part}.cdx.json")));
+        fs::copy(&from, &to)
+            .with_context(|| format!("copying {} to {}", from.display(), to.display()))?;
+        written.push(to);
+    }
+    Ok(written)
+}
