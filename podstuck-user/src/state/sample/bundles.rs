@@ -30,13 +30,20 @@ pub(super) struct BundleCollector {
 
 impl BundleCollector {
     /// Those whose container has ended, of pods that are of interest.
-    pub(super) fn sample(&mut self, only: &Only, views: &[View]) -> Vec<LeftRootfs> {
+    pub(super) fn sample(
+        &mut self,
+        only: &Only,
+        views: &[View],
+        host: Option<u32>,
+    ) -> Vec<LeftRootfs> {
         let mut found: Vec<(&View, PathBuf, &Mount)> = Vec::new();
         let mut seen = BTreeSet::new();
-        for view in views {
+        let is_host = |view: &&View| Some(view.namespace) == host;
+        let (first, then): (Vec<_>, Vec<_>) = views.iter().partition(is_host);
+        for view in first.into_iter().chain(then) {
             let mounted =
                 view.mounts.all.iter().filter_map(|mount| Some((bundle(&mount.point)?, mount)));
-            // Another kubelet's namespace may have copies, which hold nothing: the host's view comes first.
+            // Another kubelet's namespace may have copies, which hold nothing.
             let new = mounted.filter(|(_, mount)| seen.insert((mount.device, &mount.point)));
             found.extend(new.map(|(bundle, mount)| (view, bundle, mount)));
         }

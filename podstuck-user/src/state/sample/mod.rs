@@ -158,7 +158,7 @@ impl Collector {
         for group in of_pods.chain(cgroups.iter_mut().flat_map(groups)) {
             *group = from_host(&self.places.host_root, group);
         }
-        let rootfs = self.bundles.sample(&self.places.only, &views);
+        let rootfs = self.bundles.sample(&self.places.only, &views, mounts.host);
         let spaces = self.spaces.sample(&self.places, &views);
         let mounts = self.device_mounts.of(&mounts);
         let is_stopped =

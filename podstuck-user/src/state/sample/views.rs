@@ -44,7 +44,7 @@ impl View {
     }
 }
 
-/// The host's view, and behind it those of kubelets that have others; with the kubelets.
+/// The host's view, and those of kubelets that have others; with the kubelets.
 pub(super) fn all(node: &NodeMounts) -> (Vec<View>, Vec<u32>) {
     let kubelets = running_kubelets(Path::new("/proc"));
     let mut views: Vec<View> = Vec::new();
@@ -61,13 +61,11 @@ pub(super) fn all(node: &NodeMounts) -> (Vec<View>, Vec<u32>) {
     let lets_us_look = fs::metadata("/proc/1/root/.").is_ok();
     let first = node.host.filter(|_| lets_us_look).or_else(|| namespaces::of_process(1));
     add(1, first);
-    let of_kubelets = kubelets.iter().map(|pid| (*pid, namespaces::of_process(*pid)));
-    let (on_host, elsewhere): (Vec<_>, Vec<_>) =
-        of_kubelets.partition(|(_, namespace)| *namespace == node.host);
-    on_host.into_iter().for_each(|(pid, namespace)| add(pid, namespace));
+    for pid in &kubelets {
+        add(*pid, namespaces::of_process(*pid));
+    }
     let host = node.host.and_then(|host| node.tables.get(&host));
     add(host.map_or(1, |table| table.pid), node.host);
-    elsewhere.into_iter().for_each(|(pid, namespace)| add(pid, namespace));
     (views, kubelets)
 }
 
