@@ -52,7 +52,10 @@ impl CargoTool {
 
     /// The version of a program on `PATH`, if it is there and says one.
     pub(crate) fn installed_version(name: &str) -> Option<String> {
-        let printed = process::output(Command::new(name).arg("--version")).ok()?;
+        // As cargo calls its own: not all of them answer otherwise.
+        let subcommand = name.strip_prefix("cargo-");
+        let mut ask = Command::new(name);
+        let printed = process::output(ask.args(subcommand).arg("--version")).ok()?;
         let is_version = |word: &&str| word.starts_with(|first: char| first.is_ascii_digit());
         printed.split_whitespace().find(is_version).map(str::to_owned)
     }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result};
 
@@ -25,6 +26,10 @@ pub(crate) fn write(workspace: &Workspace, folder: &Path) -> Result<Vec<PathBuf>
     // It writes beside every manifest of a workspace.
     let copy = tempfile::tempdir().context("creating a folder for a copy")?;
     copy_to(workspace, copy.path())?;
+    // The same source has the same list: its time is that of the commit.
+    let commit = process::output(
+        Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(&workspace.root),
+    )?;
     let mut written = Vec::new();
     for (part, target) in PARTS {
         let manifest = copy.path().join(part).join("Cargo.toml");
@@ -33,6 +38,7 @@ pub(crate) fn write(workspace: &Workspace, folder: &Path) -> Result<Vec<PathBuf>
         list.args(["--target", target.unwrap_or(&host), "--override-filename", "list"]);
         // No build dependencies and tests: what is in the program.
         list.args(["--no-build-deps", "--quiet"]);
+        list.env("SOURCE_DATE_EPOCH", commit.trim());
         process::run(list.current_dir(copy.path()))?;
         let (from, to) =
             (manifest.with_file_name("list.json"), folder.join(format!("{part}.cdx.json")));
