@@ -1,6 +1,6 @@
 //! The binary: reads the command line and hands it to a command.
 
-use std::process::ExitCode;
+use std::{io::Write, process::ExitCode};
 
 use clap::Parser;
 use podstuck::{
@@ -28,7 +28,8 @@ fn main() -> ExitCode {
     match result {
         Ok(exit) => exit.into(),
         Err(failure) => {
-            eprintln!("podstuck: {failure}");
+            // A terminal that is gone is no reason for another status.
+            let _ = writeln!(std::io::stderr(), "podstuck: {failure}");
             failure.exit_code()
         }
     }

@@ -1,6 +1,6 @@
 //! `podstuck doctor`: what works here, and what is lost without the rest.
 
-use std::{fmt::Write as _, path::Path};
+use std::{fmt::Write as _, io::Write as _, path::Path};
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -66,7 +66,9 @@ pub fn run(options: &Doctor) -> Result<Exit, Failure> {
         checks.extend(probes(&layout));
     }
     checks.extend(node(options));
-    print!("{}", render(&checks, options.output, Timestamp::now()));
+    let text = render(&checks, options.output, Timestamp::now());
+    // A reader that went away has seen enough.
+    let _ = std::io::stdout().lock().write_all(text.as_bytes());
     let fatal = checks.iter().find(|c| !c.ok && c.lost == Some("nothing can be traced"));
     match fatal {
         Some(check) => Err(Failure::CannotRun(anyhow::anyhow!("{}: {}", check.name, check.found))),

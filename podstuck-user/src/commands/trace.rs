@@ -190,7 +190,7 @@ async fn trace(
     session.records(&rest.records());
     session.settle(SETTLE).await;
     tracing::info!("{:?}", missed.losses);
-    missed.abandoned = last[1].abandoned;
+    (missed.abandoned, missed.drains_failed) = (last[1].abandoned, last[1].failed);
     session.completeness(&missed);
     session.end(cost, options.fail_on_loss)
 }
