@@ -6,6 +6,7 @@ use clap::Parser;
 use podstuck::{
     cli::{Cli, Command},
     commands::{Exit, Failure, diagnose, doctor, explain, holders, interrupt, lab, replay, watch},
+    kernel::privilege,
     state::helper,
 };
 
@@ -13,6 +14,12 @@ fn main() -> ExitCode {
     interrupt::unblock();
     let cli = Cli::parse();
     podstuck::logging::start(cli.verbose);
+    // Labs mount, and run programs that do.
+    let is_lab =
+        matches!(cli.command, Command::Lab(_) | Command::LabRemoval(_) | Command::LabHelper(_));
+    if !is_lab {
+        privilege::gain_nothing();
+    }
     let result = match cli.command {
         Command::Watch(options) => watch::run(options, cli.verbose),
         Command::Diagnose(options) => diagnose::run(options, cli.verbose),

@@ -15,7 +15,7 @@ use crate::{
         hooks::Form,
         io_uring::{Coverage, TRACEPOINT},
         layout::{self, BTF_PATH, Layout},
-        load, privilege,
+        load, privilege, role,
     },
     model::{identity::Component, path::safe_path, time::rfc3339},
     proc,
@@ -55,6 +55,13 @@ pub fn run(options: &Doctor) -> Result<Exit, Failure> {
             Check::new("privileges", false, missing.to_string(), "nothing can be traced")
         }
     });
+    let limits = role::tried();
+    checks.push(Check::new(
+        "least privilege",
+        limits.is_ok(),
+        limits.unwrap_or_else(|why| why),
+        "a limit on what faults in the tool and its helpers could do; nothing of what it finds",
+    ));
     let layout = layout::read(Path::new(BTF_PATH));
     checks.push(Check::new(
         "kernel types (BTF)",

@@ -28,6 +28,8 @@ use tokio::{
     sync::Notify,
 };
 
+use crate::kernel::role::Role;
+
 /// 128 + SIGINT, as shells show it.
 const ABORTED: i32 = 130;
 
@@ -100,8 +102,11 @@ impl Stop {
                 notify.notify_one();
             });
         }
-        let wait = || loop {
-            thread::park();
+        let wait = || {
+            Role::HearSignals.assume();
+            loop {
+                thread::park();
+            }
         };
         Builder::new().name("signals".into()).spawn(wait).context("starting a thread")?;
         ours().thread_block().context("leaving signals to that thread")?;

@@ -13,9 +13,7 @@ use jiff::Timestamp;
 use tempfile::NamedTempFile;
 
 use super::{csv, error::ExportError, findings_file::FindingsFile, hlog, prometheus};
-use crate::model::{
-    finding::Finding, path::safe_path, series::SeriesTable, summary::Completeness,
-};
+use crate::model::{finding::Finding, path::safe_path, series::SeriesTable, summary::Completeness};
 
 /// node_exporter, and who else collects the files, need not be root.
 const MODE: u32 = 0o644;
@@ -43,7 +41,7 @@ pub struct Exporter {
     dir: PathBuf,
     /// The directory, locked for as long as it is open: a lock that ends with the process, however that
     /// ends, and that leaves no file behind.
-    _locked: File,
+    locked: File,
     findings: FindingsFile,
 }
 
@@ -55,7 +53,12 @@ impl Exporter {
             .map_err(|source| ExportError::Directory { path: dir.into(), source })?;
         let locked = lock(dir)?;
         let findings = FindingsFile::create(dir)?;
-        Ok(Self { dir: dir.into(), _locked: locked, findings })
+        Ok(Self { dir: dir.into(), locked, findings })
+    }
+
+    /// The directory, open.
+    pub(super) fn directory(&self) -> &File {
+        &self.locked
     }
 
     /// Adds a line (with its end) to `findings.jsonl`.

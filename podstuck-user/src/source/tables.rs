@@ -28,7 +28,7 @@ use super::{
     in_flight::InFlightTable,
     losses::{LossCounters, Losses},
 };
-use crate::kernel::privilege;
+use crate::kernel::role::Role;
 
 /// How often entries that nobody will remove are looked for, in drains.
 const REMOVE_EVERY: u64 = 30;
@@ -105,9 +105,7 @@ pub fn gone() -> anyhow::Error {
 }
 
 fn serve(mut maps: Maps, mut queue: mpsc::UnboundedReceiver<oneshot::Sender<Drained>>) {
-    if let Err(error) = privilege::reduce() {
-        tracing::info!("keeping all privileges in the thread that reads tables: {error:#}");
-    }
+    Role::ReadMaps.assume();
     while let Some(answer) = queue.blocking_recv() {
         // Whoever asked may have stopped waiting.
         let _ = answer.send(maps.drain());
