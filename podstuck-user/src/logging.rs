@@ -16,7 +16,9 @@ pub fn start(verbose: u8) {
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
         .with_env_filter(EnvFilter::new(filter))
-        .with_target(false);
+        .with_target(false)
+        // Told on standard error as well, which panics where the terminal is gone.
+        .log_internal_errors(false);
     // A second start, as in tests, keeps the first.
     let _ = subscriber.try_init();
 }

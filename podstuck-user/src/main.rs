@@ -1,11 +1,12 @@
 //! The binary: reads the command line and hands it to a command.
 
-use std::process::ExitCode;
+use std::{io::Write, process::ExitCode};
 
 use clap::Parser;
 use podstuck::{
     cli::{Cli, Command},
     commands::{Exit, Failure, diagnose, doctor, explain, holders, interrupt, lab, replay, watch},
+    kernel::privilege,
     model::path::safe,
     state::helper,
 };
@@ -14,6 +15,12 @@ fn main() -> ExitCode {
     interrupt::unblock();
     let cli = Cli::parse();
     podstuck::logging::start(cli.verbose);
+    // Labs mount, and run programs that do.
+    let is_lab =
+        matches!(cli.command, Command::Lab(_) | Command::LabRemoval(_) | Command::LabHelper(_));
+    if !is_lab {
+        privilege::gain_nothing();
+    }
     let result = match cli.command {
         Command::Watch(options) => watch::run(options, cli.verbose),
         Command::Diagnose(options) => diagnose::run(options, cli.verbose),
@@ -29,8 +36,9 @@ fn main() -> ExitCode {
     match result {
         Ok(exit) => exit.into(),
         Err(failure) => {
-            // It may quote a file, a log or a name.
-            eprintln!("podstuck: {}", safe(failure.to_string().as_bytes()));
+            // It may quote a file, a log or a name. A terminal that is gone is no reason for another status.
+            let error = failure.to_string();
+            let _ = writeln!(std::io::stderr(), "podstuck: {}", safe(error.as_bytes()));
             failure.exit_code()
         }
     }

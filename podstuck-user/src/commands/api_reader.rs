@@ -5,6 +5,7 @@ use std::{path::PathBuf, thread::JoinHandle};
 use crate::{
     cli,
     identity::{NameSource, PodNames, wanted::WantedError},
+    kernel::role::Role,
     model::{identity::Pod, node_record::NodeRecord, path::safe, pod_record::PodRecord},
     state::{
         api::{self, Api, As, Asked, Known},
@@ -34,7 +35,10 @@ impl ApiReader {
         let about = about(target);
         let asking = whose.and_then(|whose| {
             let ask = std::thread::Builder::new().name("api".into());
-            let asking = ask.spawn(move || api::ask(&host_root, &whose, &kubelets, &about));
+            let asking = ask.spawn(move || {
+                Role::AskApi.assume();
+                api::ask(&host_root, &whose, &kubelets, &about)
+            });
             asking.inspect_err(|error| tracing::warn!("the API server is not asked: {error}")).ok()
         });
         Self { asking, told: Api::default() }

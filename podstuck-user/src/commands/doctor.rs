@@ -1,6 +1,6 @@
 //! `podstuck doctor`: what works here, and what is lost without the rest.
 
-use std::{fmt::Write as _, path::Path};
+use std::{fmt::Write as _, io::Write as _, path::Path};
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -15,7 +15,7 @@ use crate::{
         hooks::Form,
         io_uring::{Coverage, TRACEPOINT},
         layout::{self, BTF_PATH, Layout},
-        load, privilege,
+        load, privilege, role,
     },
     model::{
         identity::Component,
@@ -59,6 +59,13 @@ pub fn run(options: &Doctor) -> Result<Exit, Failure> {
             Check::new("privileges", false, missing.to_string(), "nothing can be traced")
         }
     });
+    let limits = role::tried();
+    checks.push(Check::new(
+        "least privilege",
+        limits.is_ok(),
+        limits.unwrap_or_else(|why| why),
+        "a limit on what faults in the tool and its helpers could do; nothing of what it finds",
+    ));
     let layout = layout::read(Path::new(BTF_PATH));
     checks.push(Check::new(
         "kernel types (BTF)",
@@ -70,7 +77,9 @@ pub fn run(options: &Doctor) -> Result<Exit, Failure> {
         checks.extend(probes(&layout));
     }
     checks.extend(node(options));
-    print!("{}", render(&checks, options.output, Timestamp::now()));
+    let text = render(&checks, options.output, Timestamp::now());
+    // A reader that went away has seen enough.
+    let _ = std::io::stdout().lock().write_all(text.as_bytes());
     let fatal = checks.iter().find(|c| !c.ok && c.lost == Some("nothing can be traced"));
     match fatal {
         Some(check) => Err(Failure::CannotRun(anyhow::anyhow!("{}: {}", check.name, check.found))),

@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, path::PathBuf, thread::Builder};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::{
+    kernel::role::Role,
     model::{
         node::{NodeSample, VolumeData, VolumeState},
         said::Said,
@@ -67,6 +68,7 @@ impl DriverLogs {
     fn read(&mut self, log: DriverLog) {
         let sender = self.sender.clone();
         let read = move || {
+            Role::Look.assume();
             let (said, read) = logs::read_driver(log);
             match read {
                 Ok(places) => places.iter().for_each(|place| tracing::info!("{place}")),

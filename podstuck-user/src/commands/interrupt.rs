@@ -1,5 +1,9 @@
 //! Ctrl-C: the first ends the work in order, the second at once.
 //!
+//! SIGHUP, of a terminal that is gone, ends it in order as well, and never at once: a shell and the kernel
+//! may both send it, and a session's end sends SIGTERM beside it (`SendSIGHUP=` of systemd). Where it is
+//! ignored from the start (nohup(1)), it stays ignored.
+//!
 //! The flag is set, and the process ended, by the signal handlers themselves: whatever the runtime
 //! waits for, the second signal counts. The kernel would hand each signal to the first thread, also
 //! when that waits where no handler can run (for a dead disk, or for a lock in `/proc`). So a thread
@@ -16,13 +20,15 @@ use std::{
 use anyhow::{Context, Result};
 use nix::sys::signal::{SigSet, Signal};
 use signal_hook::{
-    consts::{SIGINT, SIGTERM},
+    consts::{SIGHUP, SIGINT, SIGTERM},
     flag,
 };
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::Notify,
 };
+
+use crate::kernel::role::Role;
 
 /// 128 + SIGINT, as shells show it.
 const ABORTED: i32 = 130;
@@ -31,32 +37,39 @@ const ABORTED: i32 = 130;
 /// the threads that start its helpers.
 pub fn unblock() {
     // It fails for signals that do not exist only.
-    let _ = both().thread_unblock();
+    let _ = ours().thread_unblock();
 }
 
 /// Starts threads that are not to be handed signals.
 pub(super) fn apart<T>(start: impl FnOnce() -> T) -> T {
-    let _ = both().thread_block();
+    let _ = ours().thread_block();
     let started = start();
-    let _ = both().thread_unblock();
+    let _ = ours().thread_unblock();
     started
 }
 
-fn both() -> SigSet {
-    [Signal::SIGINT, Signal::SIGTERM].into_iter().collect()
+fn ours() -> SigSet {
+    [Signal::SIGHUP, Signal::SIGINT, Signal::SIGTERM].into_iter().collect()
 }
 
-/// A flag that SIGINT and SIGTERM set, however often they come: for work that cleans up after
+/// Whether SIGHUP is wanted: who started this process may have had it ignored.
+fn hears_hangup() -> bool {
+    let status = procfs::process::Process::myself().and_then(|me| me.status());
+    status.is_ok_and(|status| status.sigign & (1 << (SIGHUP - 1)) == 0)
+}
+
+/// A flag that SIGINT, SIGTERM and SIGHUP set, however often they come: for work that cleans up after
 /// itself, and looks at the flag now and then.
 pub(super) fn patient() -> Result<Arc<AtomicBool>> {
     let stop = Arc::default();
-    for signal in [SIGINT, SIGTERM] {
+    let hangup = hears_hangup().then_some(SIGHUP);
+    for signal in [SIGINT, SIGTERM].into_iter().chain(hangup) {
         flag::register(signal, Arc::clone(&stop)).context("listening to signals")?;
     }
     Ok(stop)
 }
 
-/// Says when to stop. The second signal ends the process.
+/// Says when to stop. The second signal that a person sends ends the process.
 #[derive(Clone, Default)]
 pub(super) struct Stop {
     flag: Arc<AtomicBool>,
@@ -64,31 +77,39 @@ pub(super) struct Stop {
 }
 
 impl Stop {
-    /// Begins to listen to SIGINT and SIGTERM. Call it inside the runtime; this thread, and all that it
+    /// Begins to listen to SIGINT, SIGTERM and SIGHUP. Call it inside the runtime; this thread, and all that it
     /// starts from now on, block them.
     pub(super) fn listen() -> Result<Self> {
         // The wish to end is looked at before it is noted: handlers run in this order.
         let stop = Self::default();
+        let asked = Arc::<AtomicBool>::default();
         for signal in [SIGINT, SIGTERM] {
-            flag::register_conditional_shutdown(signal, ABORTED, Arc::clone(&stop.flag))
+            flag::register_conditional_shutdown(signal, ABORTED, Arc::clone(&asked))
+                .and_then(|_| flag::register(signal, Arc::clone(&asked)))
                 .and_then(|_| flag::register(signal, Arc::clone(&stop.flag)))
                 .context("listening to signals")?;
         }
-        let mut interrupt = signal(SignalKind::interrupt()).context("listening to SIGINT")?;
-        let mut terminate = signal(SignalKind::terminate()).context("listening to SIGTERM")?;
-        let notify = stop.notify.clone();
-        tokio::spawn(async move {
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
+        let mut kinds = vec![SignalKind::interrupt(), SignalKind::terminate()];
+        if hears_hangup() {
+            flag::register(SIGHUP, Arc::clone(&stop.flag)).context("listening to signals")?;
+            kinds.push(SignalKind::hangup());
+        }
+        for kind in kinds {
+            let mut signals = signal(kind).context("listening to signals")?;
+            let notify = stop.notify.clone();
+            tokio::spawn(async move {
+                signals.recv().await;
+                notify.notify_one();
+            });
+        }
+        let wait = || {
+            Role::HearSignals.assume();
+            loop {
+                thread::park();
             }
-            notify.notify_one();
-        });
-        let wait = || loop {
-            thread::park();
         };
         Builder::new().name("signals".into()).spawn(wait).context("starting a thread")?;
-        both().thread_block().context("leaving signals to that thread")?;
+        ours().thread_block().context("leaving signals to that thread")?;
         Ok(stop)
     }
 
@@ -149,6 +170,23 @@ mod tests {
             wait_for(&stop.flag);
             send(Signal::SIGTERM);
             thread::sleep(Duration::from_secs(30));
+        });
+    }
+
+    #[test]
+    fn a_terminal_that_is_gone_ends_nothing_at_once() {
+        if !is_started_again() {
+            assert_eq!(status_of_this_test(), Some(0));
+            return;
+        }
+        in_runtime(async {
+            let stop = Stop::listen().unwrap();
+            for signal in [Signal::SIGHUP, Signal::SIGHUP, Signal::SIGTERM, Signal::SIGHUP] {
+                send(signal);
+                wait_for(&stop.flag);
+                thread::sleep(Duration::from_millis(50));
+            }
+            stop.requested().await;
         });
     }
 

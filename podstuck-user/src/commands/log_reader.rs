@@ -4,6 +4,7 @@ use std::{path::PathBuf, thread::JoinHandle};
 
 use crate::{
     identity::{NameSource, PodNames, wanted::PodTraces},
+    kernel::role::Role,
     model::said::Heard,
     state::logs::{self, Attempt, Logs},
 };
@@ -19,7 +20,10 @@ impl LogReader {
     /// Begins.
     pub(super) fn start(host_root: PathBuf) -> Self {
         let read = std::thread::Builder::new().name("logs".into());
-        let reading = read.spawn(move || logs::read(&host_root));
+        let reading = read.spawn(move || {
+            Role::ReadLogs.assume();
+            logs::read(&host_root)
+        });
         let reading =
             reading.inspect_err(|error| tracing::warn!("logs are not read: {error}")).ok();
         Self { reading, attempts: Vec::new(), heard: Vec::new() }

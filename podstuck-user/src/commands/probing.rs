@@ -40,12 +40,14 @@ pub(super) struct Missed {
     pub abandoned: u64,
     /// Calls at whose return the kernel ran no program.
     pub skipped: u64,
+    /// Drains that could not read or empty all of a map.
+    pub drains_failed: u64,
     /// Probes that are not in, each with the reason.
     pub probes: Vec<String>,
 }
 
 /// The answer of the tables' thread.
-pub(super) type Draining = Option<oneshot::Receiver<Result<Drained>>>;
+pub(super) type Draining = Option<oneshot::Receiver<Drained>>;
 
 impl Probing {
     /// Takes the probes that were loaded. Call it inside the runtime.
@@ -98,7 +100,7 @@ impl Probing {
         let nothing = || {
             let (answer, receiver) = oneshot::channel();
             // It is received by whoever asked.
-            let _ = answer.send(Ok(Drained::default()));
+            let _ = answer.send(Drained::default());
             receiver
         };
         Some(self.0.as_ref().map_or_else(nothing, |loaded| loaded.tables.drain()))
@@ -110,6 +112,7 @@ impl Probing {
         Missed {
             losses: drained.losses.since(&loaded.baseline),
             abandoned: drained.abandoned,
+            drains_failed: drained.failed,
             skipped: cost::skipped(&loaded.probes.ebpf).saturating_sub(loaded.skipped),
             probes: by_reason(&loaded.probes.attached.missing),
         }
@@ -151,7 +154,7 @@ impl Rest {
 /// The answer of the drain under way, or for ever none when there is no such drain.
 pub(super) async fn answer(draining: &mut Draining) -> Result<Drained> {
     match draining {
-        Some(receiver) => receiver.await.map_err(|_| tables::gone())?,
+        Some(receiver) => receiver.await.map_err(|_| tables::gone()),
         None => pending().await,
     }
 }

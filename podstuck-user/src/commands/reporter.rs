@@ -55,7 +55,6 @@ impl Reporter {
             if let Ok(style) = ProgressStyle::with_template("{spinner} {elapsed} {msg}") {
                 bar.set_style(style);
             }
-            bar.enable_steady_tick(Duration::from_millis(200));
             bar
         });
         let color = terminal && std::env::var_os("NO_COLOR").is_none();
@@ -131,6 +130,8 @@ impl Reporter {
     pub(super) fn live(&self, message: String) {
         if let Some(live) = &self.live {
             live.set_message(message);
+            // Once a second; a thread for it would start before privileges are given up.
+            live.tick();
         }
     }
 

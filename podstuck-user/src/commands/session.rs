@@ -259,7 +259,7 @@ impl Session {
 
     /// Takes what may be missing, from the probes' own counters.
     pub(super) fn completeness(&mut self, missed: &Missed) {
-        let Missed { losses, abandoned, skipped, probes } = missed;
+        let Missed { losses, abandoned, skipped, drains_failed, probes } = missed;
         let completeness = Completeness {
             events_lost: losses.of(loss::RING_FULL) + self.undecodable,
             events_limited: losses.of(loss::RATE_LIMITED),
@@ -268,6 +268,7 @@ impl Session {
             // The same miss, seen by the kernel where it counts them, and by the thread's next call.
             probes_skipped: losses.of(loss::OVERWRITTEN).max(*skipped),
             io_uring_deletions: losses.of(loss::IO_URING),
+            drains_failed: *drains_failed,
             looks_late_s: self.looks.late_s(self.ended.unwrap_or_else(Instant::now)),
             // The engine adds its own.
             objects_dropped: self.names.dropped() + self.hung.dropped() + self.asker.dropped(),

@@ -20,7 +20,7 @@ use crate::{
     cli::Tracing,
     clock,
     event::{Run, Thresholds, What},
-    kernel::{facts, privilege},
+    kernel::{facts, role::Role},
     model::pod_record::PodRecord,
     recording::Recorder,
     source::cost::ProgramTimes,
@@ -80,6 +80,8 @@ pub(super) fn run(options: &Tracing, until: Until, verbose: u8) -> Result<Exit, 
     let measured = if verbose > 0 { ProgramTimes::enable().ok() } else { None };
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
+        .thread_name("asker")
+        .on_thread_start(|| Role::Look.assume())
         .build()
         .context("starting the runtime")
         .map_err(Failure::CannotRun)?;
@@ -105,9 +107,7 @@ async fn trace(
     let mut probing = Probing::take(probes, options.hung_after, measured)?;
     let hung = HungCalls::start(options.hung_after, probing.sees_exec())?;
     // Everything that needs more is done; what follows reads.
-    if let Err(error) = privilege::reduce() {
-        tracing::info!("keeping all privileges: {error:#}");
-    }
+    Role::Run.assume();
     probing.log_lines();
     let drivers = DriverLogs::new(places.host_root.clone(), names.log_dirs().to_vec());
     let mut sampler = Sampler::start(places)?;
@@ -190,7 +190,7 @@ async fn trace(
     session.records(&rest.records());
     session.settle(SETTLE).await;
     tracing::info!("{:?}", missed.losses);
-    missed.abandoned = last[1].abandoned;
+    (missed.abandoned, missed.drains_failed) = (last[1].abandoned, last[1].failed);
     session.completeness(&missed);
     session.end(cost, options.fail_on_loss)
 }

@@ -14,7 +14,10 @@ use std::{
 use jiff::Timestamp;
 
 use super::{Exporter, Snapshot};
-use crate::model::{finding::Finding, series::SeriesTable, summary::Completeness};
+use crate::{
+    kernel::role::only_write_beneath,
+    model::{finding::Finding, series::SeriesTable, summary::Completeness},
+};
 
 /// What is written at one moment, to be handed over.
 #[derive(Clone, Debug)]
@@ -85,6 +88,7 @@ impl Background {
 }
 
 fn serve(mut exporter: Exporter, jobs: &Receiver<Job>, busy: &AtomicBool) {
+    only_write_beneath(exporter.directory());
     for job in jobs {
         let result = match job {
             Job::Append(line) => exporter.append(&line),

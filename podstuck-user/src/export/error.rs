@@ -15,6 +15,16 @@ pub enum ExportError {
         /// Cause.
         source: io::Error,
     },
+    /// It describes one run.
+    #[error(
+        "another run writes to the export directory {}: end that one, or give this one a directory of \
+         its own",
+        safe_path(path)
+    )]
+    Busy {
+        /// As given by `--export`.
+        path: PathBuf,
+    },
     /// A file cannot be written; what was there before is still there, whole.
     #[error("cannot write {}", safe_path(path))]
     Write {

@@ -2,7 +2,7 @@
 //! meets the old one or the new one.
 
 use std::{
-    fs::{self, Permissions},
+    fs::{self, File, Permissions, TryLockError},
     io::{self, Write},
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use tempfile::NamedTempFile;
 
 use super::{csv, error::ExportError, findings_file::FindingsFile, hlog, prometheus};
-use crate::model::{finding::Finding, series::SeriesTable, summary::Completeness};
+use crate::model::{finding::Finding, path::safe_path, series::SeriesTable, summary::Completeness};
 
 /// node_exporter, and who else collects the files, need not be root.
 const MODE: u32 = 0o644;
@@ -39,6 +39,9 @@ pub struct Snapshot<'a> {
 #[derive(Debug)]
 pub struct Exporter {
     dir: PathBuf,
+    /// The directory, locked for as long as it is open: a lock that ends with the process, however that
+    /// ends, and that leaves no file behind.
+    locked: File,
     findings: FindingsFile,
 }
 
@@ -48,8 +51,14 @@ impl Exporter {
     pub fn new(dir: &Path) -> Result<Self, ExportError> {
         fs::create_dir_all(dir)
             .map_err(|source| ExportError::Directory { path: dir.into(), source })?;
+        let locked = lock(dir)?;
         let findings = FindingsFile::create(dir)?;
-        Ok(Self { dir: dir.into(), findings })
+        Ok(Self { dir: dir.into(), locked, findings })
+    }
+
+    /// The directory, open.
+    pub(super) fn directory(&self) -> &File {
+        &self.locked
     }
 
     /// Adds a line (with its end) to `findings.jsonl`.
@@ -74,6 +83,21 @@ impl Exporter {
     pub fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), ExportError> {
         replace(&self.dir, name, bytes).map(drop)
     }
+}
+
+/// Keeps other runs out of the directory.
+fn lock(dir: &Path) -> Result<File, ExportError> {
+    let open = File::open(dir);
+    let open = open.map_err(|source| ExportError::Directory { path: dir.into(), source })?;
+    match open.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Err(ExportError::Busy { path: dir.into() }),
+        // NFS locks files only that are open for writing (`nfs_flock_lock` by fs/nfs/file.c).
+        Err(TryLockError::Error(why)) => {
+            tracing::info!("{}: another run would not be noticed: {why}", safe_path(dir));
+        }
+    }
+    Ok(open)
 }
 
 /// Writes to a temporary name, then renames; gives the file, still open.
@@ -138,6 +162,18 @@ mod tests {
         Exporter::new(dir.path()).unwrap().replace("metrics.prom", b"new").unwrap();
         assert_eq!(fs::read_to_string(&victim).unwrap(), "keep");
         assert_eq!(fs::read_to_string(dir.path().join("metrics.prom")).unwrap(), "new");
+    }
+
+    #[test]
+    fn a_directory_is_one_runs() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = Exporter::new(dir.path()).unwrap();
+        fs::write(dir.path().join("findings.jsonl"), "first's").unwrap();
+        let error = Exporter::new(dir.path()).unwrap_err();
+        assert!(matches!(error, ExportError::Busy { .. }), "{error}");
+        assert_eq!(fs::read_to_string(dir.path().join("findings.jsonl")).unwrap(), "first's");
+        drop(first);
+        Exporter::new(dir.path()).unwrap();
     }
 
     #[test]

@@ -114,6 +114,11 @@ impl Families {
                 "Deletions by io_uring, which are noticed and not counted by outcome.",
                 c.io_uring_deletions,
             ),
+            (
+                "podstuck_drains_failed_total",
+                "Times that the probes' tables could not be read in full.",
+                c.drains_failed,
+            ),
             ("podstuck_unresolved_calls_total", "Calls counted without a target.", c.unresolved),
         ] {
             self.add(name, help, MetricType::COUNTER, vec![counter(value, Vec::new())]);

@@ -10,5 +10,8 @@ pub mod links;
 pub mod load;
 pub mod privilege;
 mod programs;
+mod refused_calls;
+pub mod role;
 pub mod selftest;
 pub mod tracefs;
+mod write_places;

@@ -1,4 +1,4 @@
-//! What the tool may do: checked before anything is loaded, and given up afterwards.
+//! What the tool may do: checked before anything is loaded.
 
 use anyhow::Result;
 use caps::{CapSet, Capability, CapsHashSet};
@@ -14,9 +14,6 @@ pub struct Missing(String);
 
 /// Loading and attaching programs.
 const TO_LOAD: [Capability; 2] = [Capability::CAP_BPF, Capability::CAP_PERFMON];
-/// Reading maps (below 5.19), `/proc` of other users, and directories of other users.
-const TO_WATCH: [Capability; 3] =
-    [Capability::CAP_BPF, Capability::CAP_SYS_PTRACE, Capability::CAP_DAC_READ_SEARCH];
 
 /// Whether programs can be loaded. `CAP_SYS_ADMIN` includes the newer two.
 pub fn check() -> Result<(), Missing> {
@@ -30,19 +27,16 @@ pub fn check() -> Result<(), Missing> {
     }
 }
 
-/// Keeps what watching needs and gives up the rest, for this thread and all it starts. Called
-/// before the runtime starts its threads.
-pub fn reduce() -> Result<()> {
-    keep(&TO_WATCH)
+/// No program that this process executes gets more than it has, by set-user-ID, by the capabilities of a
+/// file, or by a security module. To be called before there are threads.
+pub fn gain_nothing() {
+    if let Err(error) = rustix::thread::set_no_new_privs(true) {
+        tracing::info!("no_new_privs: {error}");
+    }
 }
 
-/// The same for the thread that reads kernel stacks: the kernel shows them to whoever has
-/// `CAP_SYS_ADMIN` when the file is opened (`proc_pid_stack` in fs/proc/base.c).
-pub fn reduce_but_stacks() -> Result<()> {
-    keep(&[TO_WATCH.as_slice(), &[Capability::CAP_SYS_ADMIN]].concat())
-}
-
-fn keep(wanted: &[Capability]) -> Result<()> {
+/// Keeps these, as far as they are there, and gives up the rest, for this thread and all it starts.
+pub(super) fn keep(wanted: &[Capability]) -> Result<()> {
     let held = caps::read(None, CapSet::Permitted)?;
     let keep: CapsHashSet = wanted.iter().copied().filter(|c| held.contains(c)).collect();
     // The bounding set too, or a helper program run as root would get everything back.

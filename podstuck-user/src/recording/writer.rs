@@ -24,6 +24,7 @@ use super::{
 };
 use crate::{
     event::{Event, Run, What},
+    kernel::role::Role,
     model::{node::NodeSample, path::safe_path, time::Monotonic},
 };
 
@@ -113,6 +114,7 @@ impl Recorder {
         let queue = Arc::<Mutex<Queue>>::default();
         let theirs = queue.clone();
         let work = move || {
+            Role::WriteOpen.assume();
             if let Err(error) = write(file, &theirs) {
                 lock(&theirs).failed = Some(error.to_string());
             }

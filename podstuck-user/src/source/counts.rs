@@ -11,10 +11,12 @@ use std::{thread, time::Duration};
 use anyhow::{Context, Result};
 use aya::{
     Ebpf,
-    maps::{Array, MapData, MapError, PerCpuHashMap},
+    maps::{Array, MapData, PerCpuHashMap},
 };
 use nix::libc;
 use podstuck_common::record::{CallTotals, CountKey};
+
+use super::failures::Failures;
 
 /// What replaces the grace period where the kernel does not offer it (`nohz_full`): programs take
 /// microseconds, so this is long, but it is a guess and not a proof.
@@ -41,29 +43,34 @@ impl Counts {
         Ok(Self { tables, generation: Array::try_from(map)?, written: 0 })
     }
 
-    /// All counts since the last drain. Takes tens of milliseconds, most of it waiting.
-    pub(super) fn drain(&mut self) -> Result<Vec<(CountKey, CallTotals)>> {
-        let full = self.written;
-        self.written = 1 - full;
-        let generation = self.written as u32;
-        self.generation.set(0, generation, 0).context("switching to the other table of counts")?;
+    /// All counts since the last drain. Takes tens of milliseconds, most of it waiting. What cannot be read
+    /// stays where it is, and is read with a later drain.
+    pub(super) fn drain(&mut self, failed: &mut Failures) -> Vec<(CountKey, CallTotals)> {
+        let (full, other) = (self.written, 1 - self.written);
+        let switched = self.generation.set(0, other as u32, 0);
+        if failed.note("switching to the other table of counts", switched).is_none() {
+            return Vec::new();
+        }
+        self.written = other;
         wait_for_programs();
         let table = &mut self.tables[full];
-        // Keys first: removing while iterating restarts the kernel's iteration.
-        let keys = table.keys().collect::<Result<Vec<CountKey>, MapError>>();
-        let keys = keys.context("listing counts")?;
+        // Keys first: removing while iterating restarts the kernel's iteration, which ends at an error.
+        let keys: Vec<CountKey> =
+            table.keys().map_while(|key| failed.note("listing counts", key)).collect();
         let mut counts = Vec::with_capacity(keys.len());
         for key in keys {
-            let shares = table.get(&key, 0).context("reading a count")?;
+            let Some(shares) = failed.note("reading a count", table.get(&key, 0)) else { continue };
             let mut sum = CallTotals::default();
             for share in shares.iter() {
                 sum.calls += share.calls;
                 sum.total_ns += share.total_ns;
             }
-            table.remove(&key).context("removing a count that was read")?;
-            counts.push((key, sum));
+            // Else it would be counted again.
+            if failed.note("removing a count that was read", table.remove(&key)).is_some() {
+                counts.push((key, sum));
+            }
         }
-        Ok(counts)
+        counts
     }
 }
 

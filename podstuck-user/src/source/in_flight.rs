@@ -12,8 +12,10 @@ use aya::{
 };
 use podstuck_common::record::{IN_FLIGHT_SLOTS, InFlight};
 
+use super::failures::Failures;
 use crate::model::time::Monotonic;
 
+const READING: &str = "reading a call in flight";
 /// Younger entries are left alone, so that a thread that is just ending is not judged.
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -39,42 +41,42 @@ impl InFlightTable {
     ///
     /// An entry may change while it is read; one whose thread is written is as old as it says,
     /// because the thread is written last.
-    pub(super) fn older_than(&self, threshold: Duration) -> Result<Vec<InFlight>> {
+    pub(super) fn older_than(&self, threshold: Duration, failed: &mut Failures) -> Vec<InFlight> {
         let now = crate::clock::now();
         let is_old = |entry: &InFlight| {
             entry.thread != 0 && now.since(Monotonic(entry.start_ns)) >= threshold
         };
         let mut old = Vec::new();
         for slot in 0..IN_FLIGHT_SLOTS {
-            let entry = self.slots.get(&slot, 0).context("reading a call in flight")?;
-            old.extend(Some(entry).filter(is_old));
+            let entry = failed.note(READING, self.slots.get(&slot, 0));
+            old.extend(entry.filter(is_old));
         }
         let beside = self.beside.iter().filter_map(|entry| Some(entry.ok()?.1));
         old.extend(beside.filter(is_old));
-        Ok(old)
+        old
     }
 
     /// Removes the entries of threads that have ended; how many there were.
-    pub(super) fn remove_abandoned(&mut self) -> Result<u64> {
+    pub(super) fn remove_abandoned(&mut self, failed: &mut Failures) -> u64 {
         const REMOVING: &str = "removing the entry of a thread that has ended";
         let now = crate::clock::now();
         let over =
             |entry: &InFlight| now.since(Monotonic(entry.start_ns)) > GRACE && !lives(entry.thread);
         let mut removed = 0;
         for slot in 0..IN_FLIGHT_SLOTS {
-            let entry = self.slots.get(&slot, 0).context("reading a call in flight")?;
+            let entry = failed.note(READING, self.slots.get(&slot, 0)).unwrap_or_default();
             if entry.thread != 0 && over(&entry) {
-                self.slots.set(slot, InFlight::default(), 0).context(REMOVING)?;
-                removed += 1;
+                let gone = failed.note(REMOVING, self.slots.set(slot, InFlight::default(), 0));
+                removed += u64::from(gone.is_some());
             }
         }
         let beside: Vec<InFlight> =
             self.beside.iter().filter_map(|entry| Some(entry.ok()?.1)).collect();
         for entry in beside.iter().filter(|entry| over(entry)) {
-            self.beside.remove(&entry.thread).context(REMOVING)?;
-            removed += 1;
+            let gone = failed.note(REMOVING, self.beside.remove(&entry.thread));
+            removed += u64::from(gone.is_some());
         }
-        Ok(removed)
+        removed
     }
 }
 

@@ -3,6 +3,7 @@
 mod actors;
 pub mod cost;
 mod counts;
+mod failures;
 mod in_flight;
 pub mod losses;
 pub mod ring;

@@ -24,10 +24,11 @@ use tokio::sync::{mpsc, oneshot};
 use super::{
     actors::Actors,
     counts::Counts,
+    failures::Failures,
     in_flight::InFlightTable,
     losses::{LossCounters, Losses},
 };
-use crate::kernel::privilege;
+use crate::kernel::role::Role;
 
 /// How often entries that nobody will remove are looked for, in drains.
 const REMOVE_EVERY: u64 = 30;
@@ -45,6 +46,8 @@ pub struct Drained {
     pub in_flight: Vec<InFlight>,
     /// Calls, since the probes were loaded, whose return was missed and whose thread has ended.
     pub abandoned: u64,
+    /// Drains, since the probes were loaded, that could not read or empty all of a map.
+    pub failed: u64,
 }
 
 struct Maps {
@@ -55,11 +58,13 @@ struct Maps {
     threshold: Duration,
     abandoned: u64,
     drains: u64,
+    last_losses: Losses,
+    failed: Failures,
 }
 
 /// The tables, in the hands of their thread.
 pub struct Tables {
-    requests: mpsc::UnboundedSender<oneshot::Sender<Result<Drained>>>,
+    requests: mpsc::UnboundedSender<oneshot::Sender<Drained>>,
 }
 
 impl Tables {
@@ -74,6 +79,8 @@ impl Tables {
             in_flight: InFlightTable::take(ebpf)?,
             abandoned: 0,
             drains: 0,
+            last_losses: Losses::default(),
+            failed: Failures::default(),
         };
         let (requests, queue) = mpsc::unbounded_channel();
         thread::Builder::new()
@@ -84,7 +91,7 @@ impl Tables {
     }
 
     /// Asks for a drain; the answer comes when it is done.
-    pub fn drain(&self) -> oneshot::Receiver<Result<Drained>> {
+    pub fn drain(&self) -> oneshot::Receiver<Drained> {
         let (answer, receiver) = oneshot::channel();
         // If the thread is gone, the receiver says so.
         let _ = self.requests.send(answer);
@@ -97,10 +104,8 @@ pub fn gone() -> anyhow::Error {
     anyhow!("the thread that reads the tables has ended")
 }
 
-fn serve(mut maps: Maps, mut queue: mpsc::UnboundedReceiver<oneshot::Sender<Result<Drained>>>) {
-    if let Err(error) = privilege::reduce() {
-        tracing::info!("keeping all privileges in the thread that reads tables: {error:#}");
-    }
+fn serve(mut maps: Maps, mut queue: mpsc::UnboundedReceiver<oneshot::Sender<Drained>>) {
+    Role::ReadMaps.assume();
     while let Some(answer) = queue.blocking_recv() {
         // Whoever asked may have stopped waiting.
         let _ = answer.send(maps.drain());
@@ -108,17 +113,22 @@ fn serve(mut maps: Maps, mut queue: mpsc::UnboundedReceiver<oneshot::Sender<Resu
 }
 
 impl Maps {
-    fn drain(&mut self) -> Result<Drained> {
-        let counts = self.counts.drain()?;
+    fn drain(&mut self) -> Drained {
+        self.failed.begin();
+        let counts = self.counts.drain(&mut self.failed);
         let pids: HashSet<u32> = counts.iter().map(|(key, _)| key.tgid).collect();
         let actors =
             pids.into_iter().filter_map(|pid| Some((pid, self.actors.get(pid)?))).collect();
         self.drains += 1;
         if self.drains.is_multiple_of(REMOVE_EVERY) {
-            self.abandoned += self.in_flight.remove_abandoned()?;
+            self.abandoned += self.in_flight.remove_abandoned(&mut self.failed);
         }
-        let in_flight = self.in_flight.older_than(self.threshold)?;
-        let losses = self.losses.read()?;
-        Ok(Drained { counts, actors, losses, in_flight, abandoned: self.abandoned })
+        let in_flight = self.in_flight.older_than(self.threshold, &mut self.failed);
+        // They are totals: those from before are nearly right.
+        let losses = self.failed.note("reading the probes' losses", self.losses.read());
+        let losses = losses.unwrap_or(self.last_losses);
+        self.last_losses = losses;
+        let (abandoned, failed) = (self.abandoned, self.failed.drains());
+        Drained { counts, actors, losses, in_flight, abandoned, failed }
     }
 }

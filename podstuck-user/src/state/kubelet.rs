@@ -19,6 +19,7 @@ use crate::{
         on_host,
         roots::{USUAL, running_kubelets},
     },
+    kernel::role::Role,
     model::path::safe_path,
     query::NoAnswer,
 };
@@ -67,6 +68,7 @@ pub(in crate::state) struct ReadKubelet {
 }
 
 impl Question for ReadKubelet {
+    const ROLE: Role = Role::HelperInside;
     type Step = ();
     /// First by its command line, then by its files, too.
     type Part = Settings;

@@ -48,6 +48,9 @@ pub struct Completeness {
     pub probes_skipped: u64,
     /// Deletions by io_uring: noticed, and not counted by their outcome.
     pub io_uring_deletions: u64,
+    /// Times that the probes' tables could not be read in full (once a second they are). What was left in
+    /// them is in the next counts; at the end of the run it is missing.
+    pub drains_failed: u64,
     /// The longest time that a look at the node's state was overdue, in seconds, when it did not come
     /// back within a minute: what shows in no call was not noticed meanwhile. Otherwise 0. Counts are not
     /// affected.
@@ -71,6 +74,7 @@ impl Completeness {
             self.map_full,
             self.probes_skipped,
             self.io_uring_deletions,
+            self.drains_failed,
             self.looks_late_s,
             self.objects_dropped,
         ];

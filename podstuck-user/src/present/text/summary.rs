@@ -65,6 +65,12 @@ fn losses(c: &Completeness) -> Vec<String> {
             "by io_uring noticed and not counted: it makes no system call for each",
         ),
         (
+            c.drains_failed,
+            "time",
+            "times",
+            "the probes' tables could not be read in full: counts came later, the last ones may be missing",
+        ),
+        (
             c.objects_dropped,
             "object",
             "objects",
@@ -180,6 +186,7 @@ nothing wrong was found in 30 s: 800,015 calls, nothing was lost
             map_full: 4_000,
             probes_skipped: 6,
             io_uring_deletions: 7,
+            drains_failed: 8,
             looks_late_s: 80,
             objects_dropped: 9,
             unresolved: 5,
@@ -195,6 +202,7 @@ nothing wrong was found in 30 s: 800,015 calls, nothing was lost
   - 4,000 calls met a full table: not followed or not counted
   - 6 calls not seen: the kernel ran no probes on that CPU at that moment
   - 7 deletions by io_uring noticed and not counted: it makes no system call for each
+  - 8 times the probes' tables could not be read in full: counts came later, the last ones may be missing
   - 9 objects forgotten because too many were followed: findings about them may be missing, the counts are not affected
   - the node's state was not looked at for 80 seconds: mounts that nobody unmounts and processes that do not end were not noticed meanwhile, the counts are not affected
   - probe missing, so what it would show was not seen: \\x1b[2J\\x0aok\\xe2\\x80\\xae\\xc2\\x9b31m\\x7f
@@ -213,6 +221,7 @@ nothing wrong was found in 30 s: 800,015 calls, nothing was lost
             |c: &mut Completeness| c.map_full = 1,
             |c: &mut Completeness| c.probes_skipped = 1,
             |c: &mut Completeness| c.io_uring_deletions = 1,
+            |c: &mut Completeness| c.drains_failed = 1,
             |c: &mut Completeness| c.looks_late_s = 60,
             |c: &mut Completeness| c.objects_dropped = 1,
             |c: &mut Completeness| c.probes_missing.push("x".into()),

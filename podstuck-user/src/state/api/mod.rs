@@ -35,7 +35,10 @@ use super::{
 };
 use crate::{
     identity::kubelet::Settings,
-    kernel::facts,
+    kernel::{
+        facts,
+        role::{Role, only_talk},
+    },
     model::{
         claim::Claim,
         node_record::NodeRecord,
@@ -171,6 +174,7 @@ pub(in crate::state) enum Part {
 }
 
 impl Question for AskApi {
+    const ROLE: Role = Role::HelperApi;
     type Step = String;
     type Part = Part;
     /// Who was asked, and as whom.
@@ -180,6 +184,8 @@ impl Question for AskApi {
         let end = Instant::now() + LIMIT;
         tell.at(&"reading the credentials".into())?;
         let access = self.access(end)?;
+        // What comes over the network is read by somebody who can do nothing else.
+        only_talk();
         tell.at(&"asking the API server".into())?;
         self.converse(access, end, &mut |part| tell.part(&part))
     }

@@ -20,6 +20,8 @@ pub(in crate::state) use client::{Failure, LIMIT, ask, ask_in_parts, is_hanging}
 pub(in crate::state) use serve::Teller;
 pub use serve::serve;
 
+use crate::kernel::role::Role;
+
 use super::{
     api, attributes, bundles, entries, holders, kubelet, logs, memory, pod_dirs, protected, reach,
     remaining, space, traces,
@@ -29,6 +31,8 @@ use super::{
 pub(in crate::state) trait Question: Into<Request> {
     /// What bounds how many helpers may hang over it.
     const BUDGET: Budget = Budget::Events;
+    /// What the helper may do.
+    const ROLE: Role = Role::Helper;
     /// Something that it does and that may never end.
     type Step: Debug + Serialize + DeserializeOwned;
     /// What is told as soon as it is known.

@@ -27,6 +27,7 @@ pub fn serve() -> Result<()> {
 
 /// Answers one question.
 pub(super) fn answer<Q: Question>(question: Q) -> Result<()> {
+    Q::ROLE.assume();
     let mut teller = Teller::new();
     let answer = question.answer(&mut teller).map_err(|error| format!("{error:#}"));
     say(&Message::<(), (), _>::Answer(answer))

@@ -21,6 +21,7 @@ use super::{
     subject::find,
 };
 use crate::{
+    kernel::role::Role,
     model::{
         holder::{About, Holder, How, Subject, Through},
         mounts::NodeMounts,
@@ -93,6 +94,7 @@ pub(in crate::state) struct Extent {
 }
 
 impl Question for FindHolders {
+    const ROLE: Role = Role::HelperInside;
     const BUDGET: Budget = Budget::Holders;
     type Step = Step;
     type Part = Part;

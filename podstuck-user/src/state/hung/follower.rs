@@ -20,7 +20,7 @@ use super::{
     scan::Scan,
 };
 use crate::{
-    kernel::privilege,
+    kernel::role::Role,
     model::{series::Span, time::Monotonic},
     state::{
         helper::ask,
@@ -77,9 +77,7 @@ impl Follower {
     /// Follows until it is told to end. What reads for it is started from here, and so may read
     /// stacks as well.
     pub(super) fn run(mut self, notices: &Receiver<Notice>) {
-        if let Err(error) = privilege::reduce_but_stacks() {
-            tracing::info!("keeping all privileges in the thread that reads stacks: {error:#}");
-        }
+        Role::ReadStacks.assume();
         for it in self.scan.at_start(&mut self.reader) {
             self.follow(it);
         }

@@ -160,7 +160,7 @@ pub(crate) struct HungCalls {
 
 impl HungCalls {
     /// Starts it. To be called inside the runtime, which asks the helper processes, and before
-    /// privileges are given up: it keeps the one that shows kernel stacks.
+    /// the main thread limits itself: this one keeps what shows kernel stacks.
     ///
     /// # Errors
     /// Fails when no thread can be had.

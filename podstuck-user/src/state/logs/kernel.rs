@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use super::{fixed, place};
 use crate::{
     identity::on_host,
+    kernel::role::Role,
     model::{
         identity::Component,
         said::{Complaint, Said},
@@ -50,6 +51,7 @@ pub(in crate::state) struct ReadKernelLog {
 }
 
 impl Question for ReadKernelLog {
+    const ROLE: Role = Role::HelperKernelLog;
     type Step = ();
     type Part = Vec<Said>;
     /// Which log.

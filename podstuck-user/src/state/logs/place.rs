@@ -87,7 +87,8 @@ fn journal(host_root: &Path, process: &Path, pid: u32) -> Result<Place> {
     if host_root != Path::new("/") {
         command.arg("--root").arg(host_root);
     }
-    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+    // A helper's own standard error is /dev/null, which it may not open to write.
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
     let mut child = child.context("its log is the journal, and journalctl cannot be run")?;
     let output = child.stdout.take().context("journalctl has no output")?;
     // It ends when it has written all, or when nobody reads any more.

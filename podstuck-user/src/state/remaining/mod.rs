@@ -26,7 +26,10 @@ use super::{
     helper::{Question, Teller},
     seen_by::{seen_by, while_it_lives},
 };
-use crate::model::remaining::{Remaining, Sample};
+use crate::{
+    kernel::role::Role,
+    model::remaining::{Remaining, Sample},
+};
 
 /// How much is left in a tree.
 #[derive(Debug, Serialize, Deserialize)]
@@ -46,6 +49,7 @@ impl CountRemaining {
 }
 
 impl Question for CountRemaining {
+    const ROLE: Role = Role::HelperBeneath;
     type Step = ();
     type Part = ();
     type Answer = Remaining;

@@ -31,6 +31,7 @@ use tokio::sync::watch;
 use crate::{
     clock,
     identity::{from_host, on_host},
+    kernel::role::Role,
     model::node::{Halted, NodeSample, PodGroup, VolumeState},
     proc,
 };
@@ -89,6 +90,7 @@ impl Sampler {
         thread::Builder::new()
             .name("sampler".into())
             .spawn(move || {
+                Role::Look.assume();
                 loop {
                     let sample = collector.sample();
                     let rest = sample.rest;

@@ -1,0 +1,217 @@
+//! What every thread of a running tool, and every helper, may do: by the kernel's word, thread by thread,
+//! against the table that `docs/security.md` has.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs::{self, File},
+    os::fd::AsRawFd,
+    path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
+};
+
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use podstuck_tests::{Running, UID, diagnose, lab, requires, root_and_btf, slowdown, watch};
+
+const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/security.md");
+
+/// Numbers of include/uapi/linux/capability.h.
+const CAPABILITIES: [(&str, u32); 6] = [
+    ("CAP_DAC_OVERRIDE", 1),
+    ("CAP_DAC_READ_SEARCH", 2),
+    ("CAP_SYS_PTRACE", 19),
+    ("CAP_SYS_ADMIN", 21),
+    ("CAP_SYSLOG", 34),
+    ("CAP_BPF", 39),
+];
+
+/// The bits of each row of the document's table.
+fn allowed() -> BTreeMap<String, u64> {
+    let text = fs::read_to_string(DOCUMENT).unwrap();
+    let (_, table) =
+        text.split_once("<!-- table: read by tests/tests/privileges.rs -->\n").unwrap();
+    let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
+    let row = |line: &str| {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let bit = |word: &str| {
+            let known = CAPABILITIES.iter().find(|(name, _)| *name == word.trim_matches('`'));
+            1 << known.unwrap_or_else(|| panic!("{word}: {line}")).1
+        };
+        let bits = cells[2].split(", ").filter(|word| *word != "none").map(bit).sum();
+        (cells[1].trim_matches('`').to_owned(), bits)
+    };
+    rows.map(row).collect()
+}
+
+/// Of one thread.
+#[derive(Debug, PartialEq, Eq)]
+struct May {
+    effective: u64,
+    permitted: u64,
+    bounding: u64,
+    seccomp: u64,
+    no_new_privileges: u64,
+}
+
+/// `None` when it has ended.
+fn may(task: &Path) -> Option<(String, May)> {
+    let name = fs::read_to_string(task.join("comm")).ok()?.trim().to_owned();
+    let status = fs::read_to_string(task.join("status")).ok()?;
+    let field = |name: &str, base| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        u64::from_str_radix(line.trim(), base).unwrap()
+    };
+    let may = May {
+        effective: field("CapEff:", 16),
+        permitted: field("CapPrm:", 16),
+        bounding: field("CapBnd:", 16),
+        seccomp: field("Seccomp:", 10),
+        no_new_privileges: field("NoNewPrivs:", 10),
+    };
+    Some((name, may))
+}
+
+fn tasks(pid: u32) -> Vec<PathBuf> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    tasks.map(|task| task.path()).collect()
+}
+
+/// Processes that the tool has started.
+fn helpers(pid: u32) -> Vec<u32> {
+    let children =
+        tasks(pid).into_iter().filter_map(|task| fs::read_to_string(task.join("children")).ok());
+    let children: Vec<String> = children.collect();
+    children.iter().flat_map(|text| text.split_whitespace()).flat_map(str::parse).collect()
+}
+
+/// Looks at all threads, and at helpers that are there for long, until all of these were seen.
+fn all_are_limited(running: &Running, wanted: &[&str]) {
+    let table = allowed();
+    let own = may(Path::new("/proc/self")).unwrap().1.permitted;
+    let expected = |name: &str| {
+        let bits = own & table.get(name).unwrap_or_else(|| panic!("{name} is not in the table"));
+        let (effective, permitted) = (bits, bits);
+        // What the main thread has dropped is gone; the rest cannot be dropped without CAP_SETPCAP, and with
+        // no_new_privs nothing comes back by it.
+        let bounding = bits | own & table["podstuck"];
+        (May { effective, permitted, bounding, seccomp: 2, no_new_privileges: 1 }, bits)
+    };
+    let mut seen = BTreeSet::new();
+    let mut since = BTreeMap::new();
+    let end = Instant::now() + Duration::from_secs(40) * slowdown();
+    while !wanted.iter().all(|name| seen.contains(*name)) {
+        assert!(Instant::now() < end, "not seen: {wanted:?}, but {seen:?}");
+        // A thread that was there a moment ago has begun its work.
+        let mut now = tasks(running.pid());
+        now.extend(helpers(running.pid()).iter().map(|pid| PathBuf::from(format!("/proc/{pid}"))));
+        for task in now {
+            let first = *since.entry(task.clone()).or_insert_with(Instant::now);
+            let Some((name, mut may)) = may(&task) else { continue };
+            if first.elapsed() < Duration::from_millis(300) * slowdown() {
+                continue;
+            }
+            let is_helper = !task.to_str().unwrap().contains("/task/");
+            let name = if is_helper { "helper".to_owned() } else { name };
+            let (expected, bits) = expected(&name);
+            if may.bounding == bits {
+                may.bounding = expected.bounding;
+            }
+            assert_eq!(may, expected, "{name}");
+            seen.insert(name);
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn fuse() -> Result<(), &'static str> {
+    if Path::new("/dev/fuse").exists() { Ok(()) } else { Err("no /dev/fuse") }
+}
+
+/// A kubelet root with a volume that does not answer: the server of its file system reads no request.
+struct HungRoot {
+    root: tempfile::TempDir,
+    _server: File,
+}
+
+impl HungRoot {
+    fn mount() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let volume = Self::volume(root.path());
+        fs::create_dir_all(&volume).unwrap();
+        let server = File::options().read(true).write(true).open("/dev/fuse").unwrap();
+        let fd = server.as_raw_fd();
+        let options = format!("fd={fd},rootmode=40000,user_id=0,group_id=0");
+        let kind = Some("fuse");
+        mount(Some("none"), &volume, kind, MsFlags::empty(), Some(options.as_str())).unwrap();
+        Self { root, _server: server }
+    }
+
+    fn volume(root: &Path) -> PathBuf {
+        root.join("pods").join(UID).join("volumes/kubernetes.io~csi/data")
+    }
+}
+
+impl Drop for HungRoot {
+    fn drop(&mut self) {
+        let _ = umount2(&Self::volume(self.root.path()), MntFlags::MNT_DETACH);
+    }
+}
+
+/// Of a watch that does all it can: it records, exports, follows a call that hangs, and has a helper that
+/// hangs as well.
+#[test]
+fn threads_and_helpers_of_a_watch_may_do_what_their_work_takes() {
+    requires!(root_and_btf());
+    requires!(fuse());
+    let dir = tempfile::tempdir().unwrap();
+    let (export, record) = (dir.path().join("export"), dir.path().join("recording"));
+    let (hanging, ready) = lab("fuse-daemon-hung", &[]);
+    let text = |field: &str| ready[field].as_str().unwrap();
+    let root = HungRoot::mount();
+    let watching = watch(&[
+        "--pod-uid",
+        text("pod_uid"),
+        "--kubelet-root",
+        text("kubelet_root"),
+        "--kubelet-root",
+        root.root.path().to_str().unwrap(),
+        "--hung-after",
+        "200ms",
+        "--export",
+        export.to_str().unwrap(),
+        "--record",
+        record.to_str().unwrap(),
+    ]);
+    hanging.resume();
+    let wanted = [
+        "podstuck", "signals", "tables", "stuck", "reader", "sampler", "asker", "export", "record",
+        "helper",
+    ];
+    // A row that nobody is in would say nothing about anybody.
+    assert!(allowed().keys().all(|name| wanted.contains(&name.as_str())));
+    all_are_limited(&watching, &wanted);
+    let (_, status) = watching.stop();
+    assert!(matches!(status.code(), Some(0 | 1)), "{status}");
+    assert!(export.join("metrics.prom").is_file() && record.is_file());
+    drop(root);
+}
+
+#[test]
+fn threads_of_a_diagnosis_may_do_no_more() {
+    requires!(root_and_btf());
+    let asked = diagnose(&["--path", "/nonexistent", "--timeout", "30s"]);
+    all_are_limited(&asked, &["podstuck", "signals", "tables", "stuck", "sampler"]);
+    asked.stop();
+}
+
+#[test]
+fn doctor_says_what_limits_there_are() {
+    requires!(root_and_btf());
+    let told = podstuck_tests::run(&["doctor"]).stdout;
+    let told = String::from_utf8(told).unwrap();
+    let line = told.lines().find(|line| line.contains("least privilege")).unwrap();
+    let kernel = fs::read_to_string("/sys/kernel/security/lsm").unwrap_or_default();
+    assert!(line.contains("seccomp") || line.contains("Landlock"), "{line}");
+    assert!(!kernel.contains("landlock") || line.contains("ABI"), "{line}");
+}
