@@ -1,5 +1,5 @@
 //! How a run ends, or does not, when what is around it fails: its terminal, another run, a map.
-#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
 
 use std::{
     fs,

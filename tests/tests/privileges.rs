@@ -1,6 +1,6 @@
 //! What every thread of a running tool, and every helper, may do: by the kernel's word, thread by thread,
 //! against the table that `docs/security.md` has.
-#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
 
 use std::{
     collections::{BTreeMap, BTreeSet},
