@@ -11,6 +11,7 @@ use std::{
 };
 
 use nix::sys::signal::Signal;
+use podstuck_testing::hear_hangups;
 use podstuck_tests::{podstuck, requires, root_and_btf, run, slowdown, watch};
 
 const FILES: [&str; 4] = ["findings.jsonl", "histograms.csv", "histograms.hlog", "metrics.prom"];
@@ -49,6 +50,7 @@ fn watch_of(dir: &Path) -> Option<u32> {
 fn a_closed_terminal_ends_a_run_in_order() {
     requires!(root_and_btf());
     requires!(script());
+    hear_hangups();
     let dir = tempfile::tempdir().unwrap();
     let watch = format!("exec {} -v watch --export {}", podstuck().display(), dir.path().display());
     let mut terminal = Command::new("script")
@@ -71,6 +73,7 @@ fn a_closed_terminal_ends_a_run_in_order() {
 #[test]
 fn hangups_end_a_run_in_order_however_many_come_and_nobody_reads() {
     requires!(root_and_btf());
+    hear_hangups();
     let dir = tempfile::tempdir().unwrap();
     let mut watch = Command::new(podstuck());
     watch.args(["-v", "watch", "--output", "json", "--export"]).arg(dir.path());

@@ -131,7 +131,7 @@ mod tests {
     use std::{process::id, time::Duration};
 
     use nix::{sys::signal::kill, unistd::Pid};
-    use podstuck_testing::{again, is_started_again};
+    use podstuck_testing::{again, hear_hangups, is_started_again};
     use tokio::runtime;
 
     use super::*;
@@ -179,6 +179,7 @@ mod tests {
             assert_eq!(status_of_this_test(), Some(0));
             return;
         }
+        hear_hangups();
         in_runtime(async {
             let stop = Stop::listen().unwrap();
             for signal in [Signal::SIGHUP, Signal::SIGHUP, Signal::SIGTERM, Signal::SIGHUP] {

@@ -52,6 +52,8 @@ pub fn write(all: &[Stuck], trouble: Trouble) {
     let begin = document.find(&heading).unwrap_or(document.len());
     let rest = &document[begin..];
     let end = rest[1.min(rest.len())..].find("\n## ").map_or(document.len(), |at| begin + at + 2);
-    let gap = if document[end..].is_empty() { "" } else { "\n" };
-    fs::write(DOCUMENT, format!("{}{text}{gap}{}", &document[..begin], &document[end..])).unwrap();
+    let before = if rest.is_empty() { "\n" } else { "" };
+    let after = if document[end..].is_empty() { "" } else { "\n" };
+    let (head, tail) = (&document[..begin], &document[end..]);
+    fs::write(DOCUMENT, format!("{head}{before}{text}{after}{tail}")).unwrap();
 }
