@@ -258,8 +258,7 @@ impl Context<'_> {
     /// The driver's process of a CSI volume, as the last look at the node has it.
     pub(crate) fn driver_of(&self, target_id: u64) -> Option<&DriverProcess> {
         let volumes = self.sample?.pods.iter().flat_map(|pod| &pod.volumes);
-        let volume = volumes.into_iter().find(|volume| volume.target_id == target_id)?;
-        volume.csi.as_ref()?.driver.as_ref()?.process.as_ref()
+        volumes.into_iter().find(|volume| volume.target_id == target_id)?.driver()
     }
 
     /// Whether another tracker explains what this one sees on a subject.

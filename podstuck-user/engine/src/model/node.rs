@@ -103,6 +103,13 @@ pub struct VolumeState {
     pub mounts: Vec<Mounted>,
 }
 
+impl VolumeState {
+    /// Who answers for it, if that is a CSI driver and was found.
+    pub fn driver(&self) -> Option<&DriverProcess> {
+        self.csi.as_ref()?.driver.as_ref()?.process.as_ref()
+    }
+}
+
 /// A CSI volume's driver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CsiState {
@@ -154,6 +161,13 @@ pub struct DriverProcess {
     /// Why it cannot answer, if something shows that.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub halted: Option<Halted>,
+}
+
+impl DriverProcess {
+    /// Whether the volume is not mounted where the driver runs, and what happens there stays there.
+    pub fn is_cut_off(&self) -> bool {
+        self.reach == Reach::Cut { mounted: false }
+    }
 }
 
 /// Whether an unmount of a volume in the driver's mount namespace reaches kubelet's.
@@ -310,6 +324,18 @@ pub struct Shim {
     pub started: u64,
     /// The kernel function that it waits in, where it waits uninterruptibly and that is told.
     pub wait_channel: Option<String>,
+}
+
+impl Shim {
+    /// Whether a signal or a tracer has stopped it.
+    pub fn is_stopped(&self) -> bool {
+        matches!(self.state, 'T' | 't')
+    }
+
+    /// Whether it cannot run: it is stopped, or waits in the kernel.
+    pub fn is_halted(&self) -> bool {
+        self.is_stopped() || self.state == 'D'
+    }
 }
 
 /// A process that is in a pod's control group.

@@ -186,7 +186,7 @@ pub(crate) fn down(draft: &mut Draft, suspect: &Suspect<'_>) {
 pub(crate) fn hangs(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>) {
     let name = name(suspect);
     listens(draft, suspect);
-    let process = suspect.driver().and_then(|driver| driver.process.as_ref());
+    let process = suspect.volume.driver();
     let started = process.and_then(|process| process.ticks);
     let halted = process.and_then(|process| Some((process.pid, process.halted.as_ref()?)));
     let mut why = String::from("What it waits for is not known from here: its log may say so.");

@@ -261,7 +261,7 @@ pub(crate) fn forgotten(context: &Context<'_>, draft: &mut Draft, suspect: &Susp
         let fact = "nobody was found who holds it, and nothing is mounted on it";
         draft.rule_out_since(id!("volume-held-by-host-process"), fact, Some(at));
     }
-    let process = suspect.driver().and_then(|driver| driver.process.as_ref());
+    let process = suspect.volume.driver();
     if let Some(process) = process {
         draft.rule_out(
             id!("csi-driver-down"),
@@ -318,7 +318,7 @@ fn answered(draft: &mut Draft, since: Monotonic, said: &Said) {
 /// The driver's mounts tell that what it unmounts stays with it.
 pub(crate) fn cut_off(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>) {
     csi_driver::listens(draft, suspect);
-    let process = suspect.driver().and_then(|driver| driver.process.as_ref());
+    let process = suspect.volume.driver();
     if let Some(process) = process {
         tell_reach(draft, process);
     }

@@ -107,7 +107,7 @@ pub(crate) fn removal(
     if let Some(driver) = driver {
         left_mounted::tell_reach(&mut draft, driver);
     }
-    tell_apart(context, &mut draft, object, top);
+    tell_apart(context, &mut draft, object, top, driver.map(|driver| driver.reach));
     draft.explanation = explanation(draft.cause, object).into();
     let umount = View::of(context, op).on_mount("umount", &op.path, Some(top.id));
     draft.remedy(
@@ -187,7 +187,9 @@ fn cause(
             match (own, unmounted, tried.busy > 0) {
                 (false, ..) => nested_mount::cause(op, top),
                 (_, None, true) if stacked == 1 => mount_in_use::by_somebody(),
-                (_, None, false) if stacked == 1 && driver.is_some_and(is_cut_off) => {
+                (_, None, false)
+                    if stacked == 1 && driver.is_some_and(DriverProcess::is_cut_off) =>
+                {
                     left_mounted::cause(stacked, Some(false))
                 }
                 _ => left_mounted::cause(stacked, unmounted),
@@ -199,11 +201,6 @@ fn cause(
         _ if below_root || plugin == SUBPATH => nested_mount::cause(op, top),
         _ => &BUSY_UNEXPLAINED,
     }
-}
-
-/// Whether a driver has unmounted what only it sees.
-fn is_cut_off(driver: &DriverProcess) -> bool {
-    driver.reach == Reach::Cut { mounted: false }
 }
 
 fn tell_attempts(context: &Context<'_>, draft: &mut Draft, tried: &Tried) {
@@ -228,7 +225,13 @@ fn tell_attempts(context: &Context<'_>, draft: &mut Draft, tried: &Tried) {
 }
 
 /// What tells it apart from its look-alikes.
-fn tell_apart(context: &Context<'_>, draft: &mut Draft, object: &BusyObject, top: &Mount) {
+fn tell_apart(
+    context: &Context<'_>,
+    draft: &mut Draft,
+    object: &BusyObject,
+    top: &Mount,
+    reach: Option<Reach>,
+) {
     let op = &object.op;
     let since = Some(context.begun);
     // Between two attempts kubelet asks the driver again. So that nobody unmounts is known better
@@ -237,7 +240,6 @@ fn tell_apart(context: &Context<'_>, draft: &mut Draft, object: &BusyObject, top
         let fact = "umount2 would have failed with EBUSY; nobody called it";
         draft.rule_out_since(id!("volume-held-by-host-process"), fact, since);
     }
-    let reach = context.driver_of(op.target_id).map(|driver| driver.reach);
     left_mounted::tell_apart(draft, since.filter(|_| op.told_by.is_none()), reach);
     mount_in_use::tell_apart_without_user(draft);
     nested_mount::tell_apart(draft, op, top);

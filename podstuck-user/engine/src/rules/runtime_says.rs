@@ -217,7 +217,7 @@ fn lost(draft: &mut Draft, suspect: &Suspect<'_>) {
 fn shim_hangs(draft: &mut Draft, suspect: &Suspect<'_>) {
     let Some(shim) = suspect.halted_shim() else { return };
     let Shim { pid, comm, state, .. } = shim;
-    let what = match (is_stopped(shim), &shim.wait_channel) {
+    let what = match (shim.is_stopped(), &shim.wait_channel) {
         (true, _) => format!("is stopped (state {state})"),
         (false, Some(channel)) => format!("waits in the kernel, in {channel} (state {state})"),
         (false, None) => format!("waits in the kernel (state {state})"),
@@ -228,7 +228,7 @@ fn shim_hangs(draft: &mut Draft, suspect: &Suspect<'_>) {
         "The runtime asks the pod's shim to end its containers, and the shim does not answer: it \
         cannot run. Everything else on the node goes on."
             .into();
-    if is_stopped(shim) {
+    if shim.is_stopped() {
         draft.remedy(
             kill("kill -CONT", *pid, Some(shim.started)),
             "low: a shim that a signal has stopped goes on; a debugger that holds it must be ended first",
@@ -243,10 +243,6 @@ fn shim_hangs(draft: &mut Draft, suspect: &Suspect<'_>) {
     );
     draft.rule_out(id!("shim-or-containerd-state-lost"), "the shim is there, and cannot run");
     draft.rule_out(id!("dockerd-hang"), "the pod's own shim cannot run");
-}
-
-fn is_stopped(shim: &Shim) -> bool {
-    matches!(shim.state, 'T' | 't')
 }
 
 fn hangs(draft: &mut Draft, suspect: &Suspect<'_>) {

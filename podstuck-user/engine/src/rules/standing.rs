@@ -49,8 +49,7 @@ impl Standing {
             None => (volume_removed?, None),
         };
         let kubelet = sample.kubelet_since?;
-        let driver = volume.csi.as_ref().and_then(|csi| csi.driver.as_ref());
-        let driver = driver.and_then(|driver| Some(driver.process.as_ref()?.started));
+        let driver = volume.driver().map(|driver| driver.started);
         let since = changed.max(ended.0).max(kubelet).max(driver.unwrap_or_default());
         Some(Self { since, changed, ended, volume_removed, kubelet, driver })
     }

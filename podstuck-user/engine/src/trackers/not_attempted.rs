@@ -21,7 +21,8 @@ use crate::{
         hung::MountPoint,
         identity::TargetKind,
         node::{
-            Halted, Mounted, NodeSample, PodState, Reach, Registration, VolumeData, VolumeState,
+            DriverProcess, Halted, Mounted, NodeSample, PodState, Registration, VolumeData,
+            VolumeState,
         },
         node_record::NodeRecord,
         operation::Operation,
@@ -324,10 +325,8 @@ impl NotAttempted {
     ) -> Option<Fault> {
         let at = sample.at;
         // One error may be a moment's.
-        let says = |fault| {
-            let told = self.log.complaint(pod, volume, fault, at);
-            told.is_some_and(|told| told.lines > 1)
-        };
+        let told = |fault| self.log.complaint(pod, volume, fault, at).filter(|told| told.lines > 1);
+        let says = |fault| told(fault).is_some();
         let begun = self.taken_down.contains(&pod.uid)
             || self.to_go.word(&pod.uid).is_some()
             || pod.volume_removed.is_some()
@@ -335,16 +334,16 @@ impl NotAttempted {
             || !not_attempted::has_tokens(pod);
         // It was asked, and answered; what it does since does not matter.
         let is_forgotten = looked.torn_down.is_some() && !volume.mounts.is_empty() && !tried.any();
-        let mounts_again = says(Fault::KubeletLost)
-            && self.log.complaint(pod, volume, Fault::KubeletLost, at).is_some_and(|told| {
-                looked.standing.as_ref().is_some_and(|standing| standing.ended() < told.last)
-            });
+        let mounts_again = told(Fault::KubeletLost)
+            .zip(looked.standing.as_ref())
+            .is_some_and(|(told, standing)| standing.ended() < told.last);
+        let is_cut_off = volume.driver().is_some_and(DriverProcess::is_cut_off);
         let found = match fault(pod, volume, tried, begun) {
-            Some(_) if is_forgotten && is_cut_off(volume) => Fault::CutOff,
+            Some(_) if is_forgotten && is_cut_off => Fault::CutOff,
             Some(_) if is_forgotten => Fault::Forgotten,
             None if volume.mounts.is_empty() && says(Fault::NotIdempotent) => {
                 // Otherwise many other things may have failed after the unmount.
-                let told = self.log.complaint(pod, volume, Fault::NotIdempotent, at);
+                let told = told(Fault::NotIdempotent);
                 let why = told.is_some_and(|told| csi_driver::says_not_mounted(&told.said.text));
                 if pod.before_boot || why { Fault::NotIdempotent } else { Fault::DriverError }
             }
@@ -362,7 +361,7 @@ impl NotAttempted {
                 None if says(Fault::DriverError) => Fault::DriverError,
                 None => match looked.unasked(sample) {
                     Some(fault) => fault,
-                    None if is_cut_off(volume) => Fault::CutOff,
+                    None if is_cut_off => Fault::CutOff,
                     None => Fault::Forgotten,
                 },
             },
@@ -493,17 +492,10 @@ fn driver_fault(volume: &VolumeState) -> Option<Fault> {
 }
 
 fn waiting_thread(volume: &VolumeState) -> Option<u32> {
-    match volume.csi.as_ref()?.driver.as_ref()?.process.as_ref()?.halted {
+    match volume.driver()?.halted {
         Some(Halted::Waits { tid, .. }) => Some(tid),
         _ => None,
     }
-}
-
-/// Whether the volume is not mounted where the driver runs, and what happens there stays there.
-fn is_cut_off(volume: &VolumeState) -> bool {
-    let driver = volume.csi.as_ref().and_then(|csi| csi.driver.as_ref());
-    let process = driver.and_then(|driver| driver.process.as_ref());
-    process.is_some_and(|process| process.reach == Reach::Cut { mounted: false })
 }
 
 fn tried_on(volume: &VolumeState, unmounts: &Unmounts) -> Tried {

@@ -10,7 +10,7 @@ use crate::{
         claim::{Claim, CsiSource, PersistentVolume},
         identity::{Component, Pod, Target, Volume},
         mounts::Device,
-        node::{CsiState, DriverProcess, DriverState, Mounted},
+        node::{CsiState, DriverProcess, DriverState, Mounted, Reach},
         said::{Complaint, Heard, Report, Said},
     },
     testing::{Alone, failed},

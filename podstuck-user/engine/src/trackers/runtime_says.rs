@@ -73,7 +73,7 @@ impl Suspect<'_> {
 
     /// A shim of the pod that cannot run.
     pub(crate) fn halted_shim(&self) -> Option<&Shim> {
-        self.group()?.shims.iter().find(|shim| matches!(shim.state, 'T' | 't' | 'D'))
+        self.group()?.shims.iter().find(|shim| shim.is_halted())
     }
 
     /// Whether no process of the container is left, or else of the pod. The sandbox's own stays until all
