@@ -4,6 +4,7 @@
 //!
 //! A log is where the process's standard error goes: a file, or the journal.
 
+mod attempts;
 #[cfg(test)]
 mod captures_tests;
 mod complaints;

@@ -11,7 +11,9 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    NamedPod, complaints,
+    NamedPod,
+    attempts::{Attempts, Told},
+    complaints,
     deletions::Deletions,
     klog::{self, Entry, Failed},
     klog_runtime, place,
@@ -25,9 +27,6 @@ use crate::{
     state::helper::{Question, Teller},
 };
 
-/// Attempts and reports that are told, the last ones: several of each of many pods. A pod that goes in
-/// good health has one of each volume and container.
-const ATTEMPTS: usize = 2048;
 /// Complaints of the runtime that are told, the last ones: a plugin that fails fails for every pod.
 const OF_RUNTIME: usize = 1024;
 /// Pods that are told.
@@ -67,7 +66,7 @@ impl Question for ReadLog {
         let found = search(place.text, self.now).with_context(|| place.name.clone())?;
         tell.part(&Part::Pods(found.pods.into_iter().collect()))?;
         tell.part(&Part::Containers(found.ids.into_known()))?;
-        let since = found.since;
+        let since = found.since.max(found.attempts.forgotten());
         let attempts = told(found.attempts, found.of_runtime, found.deletions);
         let attempts = attempts.map(|entry| attempt(&source, entry));
         tell.part(&Part::Attempts(attempts.collect()))?;
@@ -82,32 +81,16 @@ impl Question for ReadLog {
 struct Found {
     pods: HashSet<NamedPod>,
     ids: PodIds,
-    attempts: VecDeque<Told>,
+    attempts: Attempts,
     of_runtime: VecDeque<Told>,
     deletions: Deletions,
-    /// All attempts since then are known.
+    /// The time of the first entry.
     since: Option<Timestamp>,
-}
-
-/// What is told of a pod.
-enum Told {
-    Failed(Failed),
-    Reported { uid: String, volume: String, at: Timestamp, report: Report },
-    OfRuntime { uid: String, at: Timestamp, error: String },
-}
-
-impl Told {
-    fn at(&self) -> Timestamp {
-        match self {
-            Self::Failed(failed) => failed.at,
-            Self::Reported { at, .. } | Self::OfRuntime { at, .. } => *at,
-        }
-    }
 }
 
 /// All that is told.
 fn told(
-    attempts: VecDeque<Told>,
+    attempts: Attempts,
     of_runtime: VecDeque<Told>,
     deletions: Deletions,
 ) -> impl Iterator<Item = Told> {
@@ -115,7 +98,7 @@ fn told(
         let (volume, report) = (String::new(), Report::ToGo);
         Told::Reported { uid, volume, at, report }
     });
-    attempts.into_iter().chain(of_runtime).chain(deletions)
+    attempts.into_told().chain(of_runtime).chain(deletions)
 }
 
 fn attempt(source: &str, told: Told) -> (Said, Option<NamedCall>) {
@@ -211,13 +194,9 @@ fn take(found: &mut Found, entry: &str, now: Timestamp) {
             return found.of_runtime.push_back(Told::OfRuntime { uid, at, error });
         }
     };
-    let Some(told) = told else { return };
-    if found.attempts.len() >= ATTEMPTS
-        && let Some(forgotten) = found.attempts.pop_front()
-    {
-        found.since = found.since.max(Some(forgotten.at()));
+    if let Some(told) = told {
+        found.attempts.push(told);
     }
-    found.attempts.push_back(told);
 }
 
 #[cfg(test)]
@@ -239,20 +218,20 @@ mod tests {
     }
 
     #[test]
-    fn entries_of_several_lines_are_one_and_only_the_last_are_kept() {
+    fn entries_of_several_lines_are_one() {
         let mut log = String::from("half of a line\n\u{fffd}\n");
-        for second in 0..ATTEMPTS + 3 {
+        for second in 0..3 {
             log.push_str(&failure(second));
             log.push_str("I0301 10:00:00.000001 7 x.go:1] \"x\" pod=\"shop/cart\" podUID=\"");
             log.push_str(UID);
             log.push_str("\"\n");
         }
         let found = search(log.as_bytes(), Timestamp::now()).unwrap();
-        assert_eq!((found.attempts.len(), found.pods.len()), (ATTEMPTS, 1));
-        let first = found.attempts.front().unwrap().at();
-        assert!(found.since.is_some_and(|since| since <= first), "{:?} {first}", found.since);
-        let last = found.attempts.into_iter().next_back().unwrap();
-        let (said, call) = attempt("log", last);
+        assert_eq!(found.pods.len(), 1);
+        let told: Vec<Told> = found.attempts.into_told().collect();
+        assert_eq!(told.len(), 3);
+        assert!(found.since.is_some_and(|since| since <= told[0].at()), "{:?}", found.since);
+        let (said, call) = attempt("log", told.into_iter().next_back().unwrap());
         assert_eq!(call.unwrap().path, PathBuf::from("/k/data"));
         assert!(said.text.ends_with("umount: /k/data: target is busy."), "{said:?}");
     }
