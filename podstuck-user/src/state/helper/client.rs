@@ -20,6 +20,9 @@ use crate::query::NoAnswer;
 /// from memory takes a fraction of a second together, on a node with thousands of processes.
 pub(in crate::state) const LIMIT: Duration = Duration::from_secs(2);
 
+/// How long all steps may take together.
+const WHOLE: Duration = Duration::from_secs(20);
+
 /// Helpers that hang, of all who ask.
 static LEFT_BEHIND: LeftBehind = LeftBehind::new();
 
@@ -110,8 +113,9 @@ fn exchange<Q: Question>(
     let output = child.stdout.take().ok_or_else(|| failed(&"it has no output"))?;
     let mut lines = Lines { output, text: Vec::new(), start: 0, searched: 0 };
     let mut at = None;
+    let end = Instant::now() + WHOLE;
     loop {
-        match lines.next(Instant::now() + LIMIT) {
+        match lines.next(end.min(Instant::now() + LIMIT)) {
             Ok(Some(Message::At(step))) => at = Some(step),
             Ok(Some(Message::Part(part))) => take(part),
             Ok(Some(Message::Answer(answer))) => {

@@ -1,8 +1,9 @@
 //! The helper's side of the exchange.
 
 use std::{
-    io::{self, BufRead, Write},
+    io::{self, BufRead, Read, Write},
     marker::PhantomData,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result};
@@ -10,6 +11,9 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 use serde::Serialize;
 
 use super::{Message, Question, Request};
+
+/// How often it is told that something goes on: well within what one step may take.
+const TELL_EVERY: Duration = Duration::from_millis(250);
 
 /// Reads one request from standard input and answers it to standard output.
 ///
@@ -58,6 +62,31 @@ impl<S: Serialize, P: Serialize> Teller<S, P> {
     /// Fails when nobody listens any more.
     pub(in crate::state) fn part(&mut self, part: &P) -> Result<()> {
         say(&Message::<(), _, ()>::Part(part))
+    }
+}
+
+impl<P: Serialize> Teller<(), P> {
+    /// Tells that it goes on while this is read: on a busy node, much takes long to go through.
+    pub(in crate::state) fn reading<T: Read>(&mut self, text: T) -> Reading<'_, T, P> {
+        Reading { text, tell: self, told: Instant::now() }
+    }
+}
+
+/// A text under [`Teller::reading`].
+pub(in crate::state) struct Reading<'a, T, P> {
+    text: T,
+    tell: &'a mut Teller<(), P>,
+    told: Instant,
+}
+
+impl<T: Read, P: Serialize> Read for Reading<'_, T, P> {
+    fn read(&mut self, part: &mut [u8]) -> io::Result<usize> {
+        let read = self.text.read(part)?;
+        if self.told.elapsed() >= TELL_EVERY {
+            self.tell.at(&()).map_err(io::Error::other)?;
+            self.told = Instant::now();
+        }
+        Ok(read)
     }
 }
 

@@ -60,7 +60,7 @@ impl Question for ReadKernelLog {
     fn answer(self, tell: &mut Teller<(), Vec<Said>>) -> Result<String> {
         let audit = on_host(&self.host_root, Path::new(AUDIT));
         let (place, lines) = if audit.is_file() {
-            (AUDIT, denials(lines(place::of_file(&audit)?.text)))
+            (AUDIT, denials(lines(tell.reading(place::of_file(&audit)?.text))))
         } else {
             (BUFFER, denials(buffer().context(BUFFER)?))
         };

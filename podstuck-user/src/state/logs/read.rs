@@ -63,7 +63,8 @@ impl Question for ReadLog {
     fn answer(self, tell: &mut Teller<(), Part>) -> Result<String> {
         let place = place::of_process(&self.host_root, self.pid)?;
         let source = format!("log of kubelet (pid {}), {}", self.pid, place.name);
-        let found = search(place.text, self.now).with_context(|| place.name.clone())?;
+        let found =
+            search(tell.reading(place.text), self.now).with_context(|| place.name.clone())?;
         tell.part(&Part::Pods(found.pods.into_iter().collect()))?;
         tell.part(&Part::Containers(found.ids.into_known()))?;
         let since = found.since.max(found.attempts.forgotten());

@@ -72,7 +72,8 @@ impl Question for ReadDriverLog {
         let mut read = Vec::new();
         for place in places {
             let source = super::source(Component::CsiDriver, self.pid, &place.name);
-            let found = self.search(place.text).with_context(|| place.name.clone())?;
+            let found =
+                self.search(tell.reading(place.text)).with_context(|| place.name.clone())?;
             tell.part(
                 &found.into_iter().map(|(at, text)| self.said(at, &text, &source)).collect(),
             )?;

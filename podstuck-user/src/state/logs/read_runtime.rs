@@ -57,8 +57,9 @@ impl Question for ReadRuntimeLog {
     fn answer(self, tell: &mut Teller<(), RuntimeSaid>) -> Result<String> {
         let place = place::of_process(&self.host_root, self.pid)?;
         let source = super::source(self.component, self.pid, &place.name);
+        let text = tell.reading(place.text);
         let (found, mut ids) =
-            search(place.text, PodIds::new(self.known)).with_context(|| place.name.clone())?;
+            search(text, PodIds::new(self.known)).with_context(|| place.name.clone())?;
         let named = found.iter().filter_map(|complaint| match &complaint.named {
             Named::Id(id) => Some(id.as_str()),
             Named::Pod(_) => None,
