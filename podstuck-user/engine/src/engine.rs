@@ -106,6 +106,13 @@ impl Engine {
         }
     }
 
+    /// For what was recorded: nobody acts on it.
+    #[must_use]
+    pub fn of_replay(mut self) -> Self {
+        self.ledger.is_replay = true;
+        self
+    }
+
     /// Takes an event; what comes out of it.
     pub fn take(&mut self, event: &Event) -> Vec<Output> {
         self.now = self.now.max(event.at);

@@ -17,7 +17,7 @@ use crate::{
         object::Attributes,
     },
     query::{Answer, ObjectAttributes},
-    testing::{actor, failed, pod_state, run, stuck},
+    testing::{FILE, actor, failed, pod_state, run, stuck},
     tracker::TrackerId,
 };
 
@@ -141,6 +141,7 @@ fn told_and_seen(immutable: bool) -> (Vec<Query>, Vec<Finding>) {
     let (queries, _) = sorted(engine.take(&Event { at, what: What::Told(Box::new(op)) }));
     let attributes = Attributes { known: true, immutable, append_only: false };
     let seen = ObjectAttributes {
+        files: Some((FILE, FILE)),
         object: attributes,
         directory: Attributes { immutable: false, ..attributes },
         same_directory: false,
@@ -211,6 +212,7 @@ fn nobody_waits_for_a_pod_that_the_api_server_does_not_have() {
         let query = Box::new(show(&mut engine, &op).0.remove(0));
         let attributes = Attributes { known: true, ..Attributes::default() };
         let attributes = ObjectAttributes {
+            files: Some((FILE, FILE)),
             object: Attributes { immutable: true, ..attributes },
             directory: attributes,
             same_directory: true,

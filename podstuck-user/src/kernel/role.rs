@@ -40,7 +40,7 @@ pub enum Role {
     HearSignals,
     /// A helper that looks at files, also of other processes.
     Helper,
-    /// One that looks beneath a directory by `openat2(2)`.
+    /// One that opens by `openat2(2)`: beneath a directory, or beneath the root of another process.
     HelperBeneath,
     /// One that enters another root directory, network or mount namespace first.
     HelperInside,
@@ -91,7 +91,8 @@ impl Role {
             Self::WriteOpen | Self::HearSignals => &[Bpf, Enter, Change, OpenToWrite, OpenUnseen],
             Self::Helper | Self::HelperKernelLog => &[Bpf, Enter, Change, OpenToWrite, OpenUnseen],
             Self::HelperBeneath => &[Bpf, Enter, Change, OpenToWrite],
-            Self::HelperInside => &[Bpf, Change, OpenToWrite, OpenUnseen],
+            // What others name is opened beneath the root that they have.
+            Self::HelperInside => &[Bpf, Change, OpenToWrite],
         };
         [&[Machine], more].concat()
     }
@@ -108,6 +109,13 @@ pub fn only_talk() {
         tracing::info!("the helper may make any system call: {error:#}");
     }
     restrict(None);
+}
+
+/// For a helper that has opened by `openat2(2)` what it was asked about.
+pub fn open_no_more_unseen() {
+    if let Err(error) = refused_calls::refuse(&[OpenUnseen]) {
+        tracing::info!("the helper may still open by openat2: {error:#}");
+    }
 }
 
 /// For a thread that from now on writes files in one directory, whosever it is.

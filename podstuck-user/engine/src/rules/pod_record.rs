@@ -229,18 +229,20 @@ fn finalizer(record: &PodRecord, here: Here<'_>, nothing_left: bool) -> Draft {
 fn remove(draft: &mut Draft, record: &PodRecord) {
     let (Some(namespace), Some(name)) = (&record.pod.namespace, &record.pod.name) else { return };
     let plain =
-        |name: &&String| name.bytes().all(|b| b.is_ascii_graphic() && !b"'\"\\".contains(&b));
+        |name: &String| name.bytes().all(|b| b.is_ascii_graphic() && !b"'\"\\".contains(&b));
     let all = record.finalizers.iter().enumerate().rev();
-    for (at, finalizer) in all.filter(|(_, finalizer)| plain(finalizer)) {
+    let uid = &record.pod.uid;
+    for (at, finalizer) in all.filter(|(_, finalizer)| plain(finalizer) && plain(uid)) {
         let command = format!(
             "kubectl --namespace {} patch pod {} --type=json -p \
-             '[{{\"op\":\"test\",\"path\":\"/metadata/finalizers/{at}\",\"value\":\"{finalizer}\"}},\
+             '[{{\"op\":\"test\",\"path\":\"/metadata/uid\",\"value\":\"{uid}\"}},\
+             {{\"op\":\"test\",\"path\":\"/metadata/finalizers/{at}\",\"value\":\"{finalizer}\"}},\
              {{\"op\":\"remove\",\"path\":\"/metadata/finalizers/{at}\"}}]'",
             shell_word(namespace.as_ref()),
             shell_word(name.as_ref()),
         );
         let risk = format!("skips whatever the controller of {finalizer} wanted to clean up");
-        let guard = format!("the finalizer is still {finalizer}");
+        let guard = format!("the pod is still {uid}, and the finalizer {finalizer}");
         draft.remedy(command, risk).guard = Some(guard);
     }
 }

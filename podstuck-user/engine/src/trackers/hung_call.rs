@@ -132,11 +132,11 @@ impl HungCalls {
         Some(draft)
     }
 
-    /// Who else has the file system on which the call waits, if that is on no block device.
-    fn sharers(&self, seen: &StuckThread) -> Vec<String> {
-        let (Some(sample), Some(mount)) = (&self.last, &seen.mount) else { return Vec::new() };
-        let device = Device { major: 0, minor: mount.minor };
-        sharers::of(sample, device, seen.target.pod.as_ref().map(|pod| pod.uid.as_str()))
+    /// Who else has the file system on which the call waits, if that is on no block device and known.
+    fn sharers(&self, seen: &StuckThread) -> Option<Vec<String>> {
+        let device = Device { major: 0, minor: seen.mount.as_ref()?.minor };
+        let own = seen.target.pod.as_ref().map(|pod| pod.uid.as_str());
+        sharers::of(self.last.as_deref()?, device, own)
     }
 }
 

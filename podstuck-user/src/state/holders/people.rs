@@ -25,6 +25,7 @@ pub(super) fn process(pid: u32, how: How, hit: Hit, object: JsonPath, source: St
     let cgroup = cgroup.and_then(|contents| best_path(&contents));
     let (uid, container) = cgroup.as_deref().and_then(pod_of_cgroup).unzip();
     Holder {
+        file: None,
         nested: None,
         pid: Some(pid),
         started: proc::started(pid),
@@ -40,6 +41,7 @@ pub(super) fn process(pid: u32, how: How, hit: Hit, object: JsonPath, source: St
 /// A holder that is the kernel itself, or a mount.
 pub(super) fn kernel(how: How, hit: Hit, object: JsonPath, source: String) -> Holder {
     Holder {
+        file: None,
         nested: None,
         how,
         object,

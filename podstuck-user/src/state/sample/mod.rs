@@ -18,6 +18,7 @@ mod tasks;
 mod views;
 
 use std::{
+    fs,
     path::{Path, PathBuf},
     sync::Arc,
     thread,
@@ -30,7 +31,7 @@ use tokio::sync::watch;
 
 use crate::{
     clock,
-    identity::{from_host, on_host},
+    identity::{cgroup::best_path, from_host, on_host},
     kernel::role::Role,
     model::node::{Halted, NodeSample, PodGroup, VolumeState},
     proc,
@@ -166,6 +167,11 @@ impl Collector {
         let is_stopped =
             |pid: &u32| proc::stat(*pid, *pid).is_some_and(|(state, _)| proc::is_stopped(state));
         let stopped = kubelets.iter().copied().filter(is_stopped).collect();
+        let kubelet_group = match kubelets.as_slice() {
+            [only] => fs::read(format!("/proc/{only}/cgroup")).ok(),
+            _ => None,
+        };
+        let kubelet_group = kubelet_group.and_then(|text| best_path(&text));
         let rest = EVERY.max(worked().saturating_sub(before) * REST);
         let at = clock::now();
         NodeSample {
@@ -176,6 +182,7 @@ impl Collector {
             kubelets,
             stopped,
             kubelet_since,
+            kubelet_group,
             pods,
             cgroups,
             rootfs,

@@ -4,9 +4,12 @@ use std::{collections::BTreeSet, fs};
 
 use procfs::process::Process;
 
-use crate::model::{
-    node::{Shim, Task},
-    path::safe,
+use crate::{
+    identity::cgroup::best_path,
+    model::{
+        node::{Shim, Task},
+        path::safe,
+    },
 };
 
 /// Names of the programs, as far as the kernel keeps a name (15 bytes): containerd's shims, and the monitor of
@@ -39,6 +42,7 @@ fn look(pid: i32) -> Option<Shim> {
         comm: safe(stat.comm.as_bytes()).into_owned(),
         state: stat.state,
         started: stat.starttime,
+        group: fs::read(format!("/proc/{pid}/cgroup")).ok().and_then(|text| best_path(&text)),
         wait_channel: waits.map(|name| safe(&name).into_owned()),
     })
 }
