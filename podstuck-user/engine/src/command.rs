@@ -6,7 +6,7 @@
 use std::{
     ffi::OsStr,
     os::unix::ffi::OsStrExt,
-    path::{Path, PathBuf},
+    path::{self, Path, PathBuf},
 };
 
 use crate::{
@@ -57,7 +57,7 @@ impl View {
         };
         let unmounts = words.starts_with("umount");
         let mut step = Step::guarded(act, format!("`{words}` of {}", safe_path(point)));
-        if let Some(id) = id {
+        if let Some(id) = id.filter(|_| is_direct(point)) {
             let is_there = self.is_mounted(id, point);
             step.verify = unmounts.then(|| format!("! {is_there}"));
             step.check = Some((is_there, format!("mount {id} is at {} still", safe_path(point))));
@@ -92,7 +92,7 @@ impl View {
             (shell_word(&self.place(above)), shell_word(&Path::new(".").join(name)));
         let act = act(&name);
         let what = safe_path(path);
-        let is_same = file.map(|FileId { device, inode }| {
+        let is_same = file.filter(|_| is_direct(path)).map(|FileId { device, inode }| {
             let check = format!("[ \"$(stat -c %d:%i {name})\" = {device}:{inode} ]");
             (check, format!("{what} is inode {inode} of device {device} still"))
         });
@@ -107,7 +107,7 @@ impl View {
         act: impl FnOnce(&str) -> String,
     ) -> Step {
         let what = safe_path(point);
-        let is_same = id.map(|id| {
+        let is_same = id.filter(|_| is_direct(point)).map(|id| {
             let check = format!("grep -q '^mnt_id:.{id}$' /proc/self/fdinfo/0 <.");
             (check, format!("{what} leads to mount {id} still"))
         });
@@ -138,6 +138,11 @@ impl View {
             Some(pid) => format!("/proc/{pid}/mountinfo"),
         }
     }
+}
+
+/// Whether a path is one of an object, and not a way to it: what lies at its beginning says whose it is.
+fn is_direct(at: &Path) -> bool {
+    at.is_absolute() && !at.components().any(|part| part == path::Component::ParentDir)
 }
 
 /// A command, what it checks before it acts, and what shows that it has worked.

@@ -194,6 +194,48 @@ fn a_link_on_the_way_leads_no_command_to_another_file() {
     assert!(!run(&command));
 }
 
+/// With a shell's words, options, bytes that are no text, and line ends.
+#[test]
+fn a_file_with_a_hostile_name_is_the_one_that_is_met() {
+    let top = tempfile::tempdir().unwrap();
+    let long = [b'n'; 255];
+    for name in [
+        &b"$(touch pwned)"[..],
+        b"`touch pwned`",
+        b"-rf",
+        b"'; touch pwned; '",
+        b"a\nb",
+        b"\xff\"\x1b[2J",
+        &long,
+    ] {
+        let above = top.path().join(OsStr::from_bytes(name));
+        fs::create_dir(&above).unwrap();
+        let path = above.join(OsStr::from_bytes(name));
+        fs::write(&path, "").unwrap();
+        let step = View::OURS.on_file(&path, Some(id(&path)), |it| format!("rm {it}"));
+        let line = step.line();
+        assert!(line.is_ascii() && !line.contains(char::is_control), "{line}");
+        let ended =
+            Command::new("bash").current_dir(top.path()).args(["-c", &line]).status().unwrap();
+        assert!(ended.success() && !path.exists(), "{line}");
+        fs::remove_dir(above).unwrap();
+    }
+    assert_eq!(fs::read_dir(top.path()).unwrap().count(), 0, "nothing else was made");
+}
+
+/// A name that leads upwards is another pod's.
+#[test]
+fn a_path_that_leads_upwards_is_in_no_command() {
+    let up = Path::new("/k/pods/a/../b/f");
+    for step in [
+        View::OURS.on_mount("umount", up, Some(9)),
+        THERE.on_file(up, Some(FileId { device: 5, inode: 6 }), |it| format!("rm {it}")),
+        THERE.on_mounted(up, Some(9), |it| format!("fsfreeze --unfreeze {it}")),
+    ] {
+        assert!(step.remedy("low").given(Certainty::Firm, false).command.is_none());
+    }
+}
+
 /// The same in another mount namespace, where an absolute link leads to the node's root by `/proc/PID/root`.
 #[test]
 fn an_absolute_link_leads_no_look_out_of_a_namespace() {

@@ -197,6 +197,28 @@ mod tests {
     }
 
     #[test]
+    fn a_helper_that_has_opened_what_it_was_asked_opens_no_more_unseen() {
+        use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+        apart(|| {
+            let opened =
+                || openat2(CWD, "/", OFlags::PATH, Mode::empty(), ResolveFlags::NO_MAGICLINKS);
+            let run = || {
+                Role::HelperBeneath.assume();
+                opened().unwrap();
+                open_no_more_unseen();
+                assert_eq!(opened().unwrap_err(), rustix::io::Errno::PERM);
+                assert!(fs::read_dir("/").unwrap().next().is_some());
+            };
+            std::thread::scope(|scope| scope.spawn(run).join().unwrap());
+            let run = || {
+                Role::Helper.assume();
+                assert_eq!(opened().unwrap_err(), rustix::io::Errno::PERM);
+            };
+            std::thread::scope(|scope| scope.spawn(run).join().unwrap());
+        });
+    }
+
+    #[test]
     fn the_export_writes_in_its_directory_only() {
         apart(|| {
             let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

@@ -74,7 +74,7 @@ fn a_link_in_a_container_leads_to_no_file_of_the_node() {
         ("absolute", host.as_path()),
         ("upwards", Path::new("../../../../../../../..")),
         ("inside", Path::new("/d/real")),
-        ("procfs", Path::new("/proc/1/root")),
+        ("procfs", Path::new("/proc/self/root")),
         ("loop", Path::new("/d/loop")),
     ] {
         symlink(target, root.join("d").join(link)).unwrap();
