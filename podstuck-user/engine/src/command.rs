@@ -295,4 +295,9 @@ pub(crate) fn has_ended(pid: u32) -> String {
 
 #[cfg(test)]
 #[path = "command_tests.rs"]
+#[expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "commands are tried as a shell runs them, on files and processes of the test's own"
+)]
 mod tests;
