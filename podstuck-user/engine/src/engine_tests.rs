@@ -187,7 +187,7 @@ fn a_pod_that_nobody_will_remove_is_said_to_be_one() {
         engine.diagnosis().notes.join("; ")
     };
     assert!(notes(&[], &[], true, "True").starts_with("no kubelet runs on this node"));
-    assert!(notes(&[7], &[7], true, "True").contains("`kill -CONT 7`"));
+    assert!(notes(&[7], &[7], true, "True").contains("kubelet (pid 7) is stopped"));
     assert_eq!(notes(&[7], &[], true, "True"), "");
     assert_eq!(notes(&[], &[], false, "False"), "", "there is nothing to remove");
     let not_ready = notes(&[7], &[], true, "Unknown");

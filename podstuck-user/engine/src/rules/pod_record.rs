@@ -301,6 +301,20 @@ mod tests {
         assert_eq!(told(&without, Stage::Directories), None);
     }
 
+    /// A name of a pod is given again, and a finalizer's name is anybody's.
+    #[test]
+    fn a_finalizer_is_removed_from_the_pod_of_that_uid_only() {
+        let names = ["x' ; reboot '", "example.com/keep"];
+        let record = PodRecord { finalizers: names.map(String::from).to_vec(), ..record() };
+        let (node, at) = ("here", Monotonic(1));
+        let here = Here { node, stage: Some(Stage::Directories), was_left: false, now: NOW, at };
+        let remedies = verdict(&record, here).unwrap().remedies;
+        let commands: Vec<&str> = remedies.iter().filter_map(|it| it.command.as_deref()).collect();
+        let [command] = commands[..] else { panic!("{commands:?}") };
+        let tests = r#"[{"op":"test","path":"/metadata/uid","value":"u"},{"op":"test","path":"/metadata/finalizers/1","value":"example.com/keep"},"#;
+        assert!(command.contains(tests), "{command}");
+    }
+
     #[test]
     fn what_is_not_stuck_is_not_called_so() {
         let alive = PodRecord { deletion: None, ..record() };
