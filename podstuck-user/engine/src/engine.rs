@@ -117,7 +117,9 @@ impl Engine {
                 if op.has(reason::SLOW) {
                     outputs.push(Output::Hung(Box::new(hung_report::returned(op))));
                 }
-                self.before_trackers(op, &mut steps);
+                if !op.actor.is_stranger_to(&op.target) {
+                    self.before_trackers(op, &mut steps);
+                }
             }
             What::Counts(counts) => self.aggregate.add(counts),
             What::Sample(sample) => self.sample = Some(sample.clone()),
@@ -178,6 +180,12 @@ impl Engine {
 
     /// Shows an event to all trackers; an answer only to the one that asked.
     fn show(&mut self, event: &Event, steps: &mut Steps) {
+        // What it may not end, clear, explain or count, no tracker is to tell apart.
+        if let What::Operation(op) = &event.what
+            && op.actor.is_stranger_to(&op.target)
+        {
+            return;
+        }
         let asked = match &event.what {
             What::Answer { query, .. } => Some(query.tracker),
             _ => None,
