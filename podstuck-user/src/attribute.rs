@@ -9,9 +9,15 @@ use crate::{
     decode::Record,
     event::{Count, What},
     identity::{
-        classify::classify, component_for, layout::target_root, names::PodNames,
-        process::ActorCache,
+        classify::classify,
+        component_for,
+        kubelet_trees::KubeletTrees,
+        layout::target_root,
+        living::Living,
+        names::PodNames,
+        process::{ActorCache, Who},
     },
+    kernel::role::Role,
     model::{
         call::{Call, Outcome},
         hung::Phase,
@@ -27,17 +33,25 @@ use crate::{
     state::{
         hung::{PhaseTook, Sighting},
         logs::Attempt,
+        timed_read::TimedReader,
     },
 };
 
 /// Targets remembered by name. A node has some thousands.
 const TARGETS_MAX: usize = 16 << 10;
+/// Answers remembered until the next look at the node.
+const GIVEN_MAX: usize = 4096;
 
 /// Knows targets and processes by name, also after they are gone.
 pub(crate) struct Attributor {
     targets: Bounded<u64, Arc<Target>>,
     names: PodNames,
     actors: ActorCache,
+    /// Looks at callers. One that hangs where it executes a program may keep whoever looks waiting.
+    reader: TimedReader<Option<Living>>,
+    trees: Arc<KubeletTrees>,
+    /// By mount namespace and target: whether it has that of kubelet's directories.
+    given: Bounded<(u32, u64), bool>,
     unknown: Arc<Target>,
     /// Targets learnt since somebody asked.
     learned: Vec<What>,
@@ -53,6 +67,9 @@ impl Attributor {
             targets: Bounded::new(TARGETS_MAX),
             names,
             actors: ActorCache::default(),
+            reader: TimedReader::new("callers", || Role::Look.assume()),
+            trees: Arc::default(),
+            given: Bounded::new(GIVEN_MAX),
             unknown: Arc::new(Target::unknown()),
         }
     }
@@ -62,7 +79,7 @@ impl Attributor {
         let head = &record.head;
         let path = record.path();
         let target = self.learn(head.target, &path);
-        let actor = self.actor_on(head.tgid, &head.actor, &target);
+        let actor = self.actor_on(head.tgid, &head.actor, (head.target, &target));
         Some(Operation {
             end: Monotonic(head.end_ns),
             duration: Duration::from_nanos(head.duration_ns),
@@ -94,7 +111,11 @@ impl Attributor {
         if !same_pod || !self.scope.includes(&target, Some(&path)) {
             return None;
         }
-        let actor = self.actor_on(attempt.pid, &attempt.caller, &target);
+        let mut actor = self.actor_on(attempt.pid, &attempt.caller, (target_id, &target));
+        // Logs are read of proven components only; this one has ended since.
+        if actor.component == Component::Workload {
+            Arc::make_mut(&mut actor).component = Component::Other;
+        }
         Some(Operation {
             end,
             duration: Duration::ZERO,
@@ -129,14 +150,32 @@ impl Attributor {
     }
 
     /// A process in a call on a target, with its pod by name.
-    fn actor_on(&mut self, pid: u32, seen: &record::Caller, target: &Target) -> Arc<Actor> {
-        let mut actor = self.actor(pid, seen);
-        // A process in a container is a driver when it works on another pod's volume.
-        let component = component_for(&actor, target);
+    fn actor_on(
+        &mut self,
+        pid: u32,
+        seen: &record::Caller,
+        (target_id, target): (u64, &Target),
+    ) -> Arc<Actor> {
+        let Who { mut actor, is_root } = self.actor(pid, seen);
+        // A process in a container is a driver when it works on another pod's volume, and has the means.
+        let component = component_for(&actor, target, || {
+            is_root && self.is_given(seen.mnt_ns, (target_id, target))
+        });
         if component != actor.component {
             Arc::make_mut(&mut actor).component = component;
         }
         actor
+    }
+
+    /// Whether a mount namespace has the directory of kubelet's in which a target lies.
+    fn is_given(&mut self, namespace: u32, (target_id, target): (u64, &Target)) -> bool {
+        let key = (namespace, target_id);
+        if let Some(known) = self.given.get(&key) {
+            return *known;
+        }
+        let is_given = self.trees.are_shown(namespace, target);
+        self.given.insert(key, is_given);
+        is_given
     }
 
     /// How many targets, processes and names were forgotten because there were too many.
@@ -154,8 +193,8 @@ impl Attributor {
         let counts = drained.counts.iter().filter_map(|(key, count)| {
             let component = match drained.actors.get(&key.tgid) {
                 Some(seen) => {
-                    let actor = self.actor(key.tgid, seen);
-                    component_for(&actor, self.targets.get(&key.target).unwrap_or(&self.unknown))
+                    let target = self.targets.get(&key.target).unwrap_or(&self.unknown).clone();
+                    self.actor_on(key.tgid, seen, (key.target, &target)).component
                 }
                 None => Component::Other,
             };
@@ -179,7 +218,13 @@ impl Attributor {
     }
 
     /// A look at the node, with the target of each volume and group.
-    pub(crate) fn sample(&mut self, sample: Arc<NodeSample>) -> Arc<NodeSample> {
+    pub(crate) fn sample(
+        &mut self,
+        sample: Arc<NodeSample>,
+        trees: Arc<KubeletTrees>,
+    ) -> Arc<NodeSample> {
+        self.trees = trees;
+        self.given = Bounded::new(GIVEN_MAX);
         let mut sample = Arc::unwrap_or_clone(sample);
         for volume in sample.pods.iter_mut().flat_map(|pod| &mut pod.volumes) {
             if let Some((target_id, target)) = self.target_of(&volume.path) {
@@ -218,7 +263,7 @@ impl Attributor {
     pub(crate) fn stuck(&mut self, seen: Sighting) -> Option<StuckThread> {
         let known = seen.path.as_deref().and_then(|path| self.target_of(path));
         let (target_id, target) = known.unwrap_or_else(|| (0, self.unknown.clone()));
-        let actor = self.actor_on(seen.thread.pid, &seen.actor, &target);
+        let actor = self.actor_on(seen.thread.pid, &seen.actor, (target_id, &target));
         let deletes = seen.phase != Phase::InSyscall || is_removal(&seen.syscall);
         let owned = !matches!(target.kind, TargetKind::Other);
         // A look is of interest only as the beginning of a removal. An open may wait for the other
@@ -261,7 +306,7 @@ impl Attributor {
         if !self.scope.includes(&target, Some(&took.path)) {
             return None;
         }
-        let component = self.actor_on(took.pid, &took.actor, &target).component;
+        let component = self.actor_on(took.pid, &took.actor, (target_id, &target)).component;
         Some(What::Phase { span: took.span, target_id, component, took: took.duration })
     }
 
@@ -280,14 +325,18 @@ impl Attributor {
     }
 
     /// A process, with its pod by name.
-    pub(crate) fn actor(&mut self, pid: u32, seen: &record::Caller) -> Arc<Actor> {
-        let mut actor = self.actors.resolve(pid, seen);
-        if let Some(pod) = actor.pod.as_ref().filter(|pod| pod.name.is_none())
+    fn actor(&mut self, pid: u32, seen: &record::Caller) -> Who {
+        let reader = &mut self.reader;
+        let mut who = self.actors.resolve(pid, seen, |pid| {
+            let look = move || Living::look(Path::new(&format!("/proc/{pid}")));
+            if pid == 0 { None } else { reader.read(pid, look)? }
+        });
+        if let Some(pod) = who.actor.pod.as_ref().filter(|pod| pod.name.is_none())
             && let Some(named) = name(&mut self.names, pod)
         {
-            Arc::make_mut(&mut actor).pod = Some(named);
+            Arc::make_mut(&mut who.actor).pod = Some(named);
         }
-        actor
+        who
     }
 
     /// A pod, by name if this node tells it.

@@ -1,9 +1,6 @@
 //! One live run: what is observed gets its names, becomes an event, and what is asked is answered.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use bytes::Bytes;
@@ -19,7 +16,6 @@ use crate::{
     event::{Event, What},
     model::{
         call::Call,
-        node::NodeSample,
         operation::Operation,
         said::{Heard, Said},
         summary::{Completeness, SelfCost},
@@ -32,7 +28,7 @@ use crate::{
     state::{
         hung::{HungCalls, Notice, Report, Unmounted},
         logs::Attempt,
-        sample::Lateness,
+        sample::{Lateness, Look},
     },
 };
 
@@ -242,9 +238,9 @@ impl Session {
     }
 
     /// Takes a look at the node.
-    pub(super) fn sampled(&mut self, sample: Arc<NodeSample>) {
+    pub(super) fn looked(&mut self, Look { sample, trees }: Look) {
         self.looks.came(Instant::now(), sample.rest);
-        let sample = self.names.sample(sample);
+        let sample = self.names.sample(sample, trees);
         // On a whole node it is not known whose volume matters.
         if self.presenter.run().has_target() {
             self.drivers.ask(&sample, |uid| self.names.is_wanted(uid));

@@ -142,7 +142,7 @@ async fn trace(
         let node = own.unwrap_or_else(facts::node_name);
         session.record(What::Record { record, node });
     }
-    look.into_iter().for_each(|sample| session.sampled(sample));
+    look.into_iter().for_each(|look| session.looked(look));
     session.logs(&told.0, told.1);
 
     let end = until.limit(traced).map(|limit| time::Instant::now() + limit);
@@ -153,7 +153,7 @@ async fn trace(
     loop {
         tokio::select! {
             records = probing.records() => session.records(&records.context("reading the ring")?),
-            sample = sampler.next() => session.sampled(sample),
+            look = sampler.next() => session.looked(look),
             arrival = session.arrival() => session.take(arrival),
             _ = ticks.tick(), if draining.is_none() => draining = probing.drain(),
             drained = answer(&mut draining) => {

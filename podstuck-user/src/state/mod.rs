@@ -31,7 +31,7 @@ mod sockets;
 mod space;
 mod swap;
 mod thread;
-mod timed_read;
+pub(crate) mod timed_read;
 pub(crate) mod traces;
 
 /// Files that look like a node's, for tests.
