@@ -77,7 +77,10 @@ fn is_privileged(status: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::process::{Child, Command, Stdio};
+    use std::{
+        io::{Read, Write},
+        process::{Child, Command, Stdio},
+    };
 
     use super::*;
 
@@ -119,12 +122,30 @@ mod tests {
                 .spawn()
                 .unwrap();
             let mut this = Self(child);
-            let mut line = [0];
-            std::io::Read::read_exact(this.0.stdout.as_mut().unwrap(), &mut line).unwrap();
+            this.hear();
             this
         }
 
-        /// The process that has the name: `unshare --fork` waits for it.
+        /// In a user namespace that has all of the node's user ids, as its root: who may set ids can make one.
+        fn of_all_users() -> Self {
+            let script =
+                "echo; read go; exec sh -c 'printf kubelet > /proc/$$/comm; echo; read wait'";
+            let mut child = Command::new("unshare");
+            child.args(["--user", "sh", "-c", script]).stdin(Stdio::piped());
+            let mut this = Self(child.stdout(Stdio::piped()).spawn().unwrap());
+            this.hear();
+            for map in ["uid_map", "gid_map"] {
+                fs::write(format!("/proc/{}/{map}", this.0.id()), "0 0 4294967295").unwrap();
+            }
+            this.0.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+            this.hear();
+            this
+        }
+
+        fn hear(&mut self) {
+            self.0.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        }
+
         fn look(&self) -> Living {
             Living::look(Path::new(&format!("/proc/{}", self.0.id()))).unwrap()
         }
@@ -137,13 +158,9 @@ mod tests {
         }
     }
 
-    fn can_change_user() -> bool {
-        may_be_root(Path::new("/proc/self"))
-    }
-
     #[test]
     fn who_calls_himself_kubelet_is_told_by_what_he_may() {
-        if !can_change_user() {
+        if !may_be_root(Path::new("/proc/self")) {
             return podstuck_testing::skip("root is needed to start processes that are not");
         }
         let root = Pretender::start("env", &[]).look();
@@ -157,6 +174,10 @@ mod tests {
             assert_eq!(of_its_own.comm, b"kubelet");
             assert_eq!(of_its_own.component(), Component::Workload, "{more:?}");
         }
+        let of_all_users = Pretender::of_all_users();
+        let process = format!("/proc/{}", of_all_users.0.id());
+        assert!(may_be_root(Path::new(&process)), "it looks like root, but for its namespace");
+        assert_eq!(of_all_users.look().component(), Component::Workload);
         // A mount namespace of its own is nothing against it: kubelet may have one.
         let private = Pretender::start("unshare", &["--mount"]).look();
         assert_eq!(private.component(), Component::Kubelet);
