@@ -277,8 +277,7 @@ mod tests {
         let mut hung = Alone::new();
         let fuse = ["request_wait_answer", "fuse_do_getattr"];
         assert_eq!(id(&see(&mut hung, seen(1, &fuse, 1))), "fuse-daemon-hung");
-        let mut another = shut_down(1, 7);
-        another.thread.tid = 1;
+        let mut another = StuckThread { thread: seen(1, &fuse, 1).thread, ..shut_down(1, 7) };
         Arc::make_mut(&mut another.actor).started = Some(99);
         assert_eq!(id(&see(&mut hung, another)), "over");
     }
