@@ -110,7 +110,7 @@ fn a_kubelet_of_a_user_namespace_clears_no_pods_finding() {
     assert_eq!((&end["id"], &end["state"]), (&found["id"], &"cleared".into()), "{end:#}");
     settle();
     let (lines, _) = watching.stop();
-    // They were seen.
+    // They were seen: three of theirs, and one of the node.
     let unmounts = &summary(&lines)["by_outcome"]["umount2"]["ok"];
-    assert!(unmounts.as_u64().is_some_and(|calls| calls >= 1 + 3), "{unmounts}");
+    assert!(unmounts.as_u64().is_some_and(|calls| calls > 3), "{unmounts}");
 }
