@@ -35,6 +35,10 @@ pub struct Offsets {
     pub nsproxy_mnt_ns: u32,
     /// `mnt_namespace.ns.inum`
     pub mnt_ns_inum: u32,
+    /// `mnt_namespace.user_ns`
+    pub mnt_ns_owner: u32,
+    /// `user_namespace.level`
+    pub user_ns_level: u32,
     /// `files_struct.fdt`
     pub files_fdt: u32,
     /// `fdtable.max_fds`, with `fd` 8 bytes behind it
@@ -106,12 +110,28 @@ pub struct Config {
     pub only_pod: u64,
     /// Rolling hash of the only directory wanted (see [`crate::component::path_hash`]); 0 for all.
     pub only_path: u64,
+    /// What only the tool knows: with it, it shows a directory to the probes (see [`crate::root`]).
+    pub secret: u64,
     /// The tool's own process: its calls prove that a probe fires and are not counted.
     pub own_tgid: u32,
-    /// Padding, always 0.
-    pub reserved: u32,
+    /// 1 when this kernel's layout is not known: then objects cannot be told apart, and the text of a path
+    /// is believed.
+    pub by_text: u32,
     /// The names that start a target.
     pub markers: [Marker; MARKERS],
+}
+
+impl Config {
+    /// Nothing is wanted, slow or known.
+    pub const EMPTY: Self = Self {
+        slow_ns: u64::MAX,
+        only_pod: 0,
+        only_path: 0,
+        secret: 0,
+        own_tgid: 0,
+        by_text: 0,
+        markers: [Marker { hash: 0, take: 0, pod: 0 }; MARKERS],
+    };
 }
 
 #[cfg(feature = "user")]
@@ -123,6 +143,6 @@ mod pod {
     unsafe impl aya::Pod for Config {}
 }
 
-const _: () = assert!(size_of::<Offsets>() == 33 * 4);
+const _: () = assert!(size_of::<Offsets>() == 35 * 4);
 const _: () = assert!(size_of::<Marker>() == 16);
-const _: () = assert!(size_of::<Config>() == 3 * 8 + 2 * 4 + MARKERS * 16);
+const _: () = assert!(size_of::<Config>() == 4 * 8 + 2 * 4 + MARKERS * 16);

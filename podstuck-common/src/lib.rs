@@ -13,4 +13,5 @@ pub mod component;
 pub mod config;
 pub mod entry_point;
 pub mod record;
+pub mod root;
 pub mod trail;

@@ -143,6 +143,8 @@ pub mod reason {
     /// A sample of a directory whose trail had to be read anew: it was not cached, or for more than a
     /// second, or it has changed. Sent inside targets and elsewhere.
     pub const DIRECTORY: u32 = 1 << 7;
+    /// A sample of the calls that [`super::loss::LOOK_ALIKE`] counts.
+    pub const LOOK_ALIKE: u32 = 1 << 8;
 }
 
 /// What may be wrong with the path of a record.
@@ -234,8 +236,11 @@ pub mod loss {
     pub const REFUSED: u32 = 9;
     /// A deletion by io_uring, which no probe counts by its outcome.
     pub const IO_URING: u32 = 10;
+    /// A call on a path that reads like a target and lies below no directory that is proven to hold
+    /// any. It is counted without a target. Not a loss.
+    pub const LOOK_ALIKE: u32 = 11;
     /// How many there are.
-    pub const COUNT: u32 = 11;
+    pub const COUNT: u32 = 12;
 }
 
 #[cfg(feature = "user")]

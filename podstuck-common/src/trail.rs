@@ -8,6 +8,7 @@
 use crate::{
     component::mix,
     config::{Config, Marker},
+    root::{Root, flag},
 };
 
 /// Looking for a marker.
@@ -18,6 +19,20 @@ pub const WANTS_POD: u8 = 1;
 pub const TAKING: u8 = 2;
 /// At or below a target root: everything further down belongs to it.
 pub const INSIDE: u8 = 3;
+/// Below a directory that is proven to hold targets, `left` components before its markers.
+pub const BELOW: u8 = 4;
+/// Below such a directory, beside its markers: nothing here is a target.
+pub const BESIDE: u8 = 5;
+
+/// From where a path is counted.
+pub mod origin {
+    /// From the host's root directory.
+    pub const HOST: u8 = 1;
+    /// It leads through a directory that is proven to hold targets; so does what it says.
+    pub const PROVEN: u8 = 1 << 1;
+    /// The targets of that directory are pods'.
+    pub const PODS: u8 = 1 << 2;
+}
 
 /// What is known of a path down to one directory.
 #[repr(C)]
@@ -44,8 +59,8 @@ pub struct Trail {
     pub cut: u8,
     /// 1 when the component just taken is the root of the target itself.
     pub at_root: u8,
-    /// Padding, always 0.
-    pub reserved: u8,
+    /// Bits of [`origin`]; 0 when the path is counted from where nobody vouches for it.
+    pub origin: u8,
 }
 
 impl Trail {
@@ -54,7 +69,7 @@ impl Trail {
     pub fn step(&mut self, config: &Config, hash: u64, len: u32, mounted: bool) {
         self.path = mix(self.path, hash);
         self.at_root = 0;
-        if config.only_path != 0 && self.path == config.only_path {
+        if config.only_path != 0 && self.path == config.only_path && self.is_known(config) {
             self.wanted = 1;
         }
         if self.stage == INSIDE {
@@ -83,9 +98,52 @@ impl Trail {
             }
             return;
         }
+        if self.stage == BELOW {
+            self.left -= 1;
+            if self.left > 0 {
+                return;
+            }
+            self.stage = BESIDE;
+        } else if self.stage == BESIDE {
+            return;
+        }
         let Some(marker) = find(&config.markers, hash) else { return };
+        if self.stage == BESIDE && (marker.pod != 0) != (self.origin & origin::PODS != 0) {
+            return;
+        }
         self.stage = if marker.pod != 0 { WANTS_POD } else { TAKING };
         self.left = marker.take as u8;
+    }
+
+    /// The component just taken, or the directory that the trail starts from, is this.
+    #[inline(always)]
+    pub fn enter(&mut self, root: &Root) {
+        *self = Self { wanted: self.wanted, ..Self::default() };
+        if root.flags & flag::WANTED != 0 {
+            self.wanted = 1;
+        }
+        self.path = root.path;
+        self.origin = origin::HOST;
+        if root.flags & flag::HOLDS != 0 {
+            self.stage = BELOW;
+            self.left = root.depth as u8;
+            self.origin |= origin::PROVEN;
+            if root.flags & flag::PODS != 0 {
+                self.origin |= origin::PODS;
+            }
+        }
+    }
+
+    /// Whether the path names the same object for everybody.
+    #[inline(always)]
+    pub const fn is_known(&self, config: &Config) -> bool {
+        self.origin != 0 || config.by_text != 0
+    }
+
+    /// Whether there is a target, by text alone.
+    #[inline(always)]
+    pub const fn is_look_alike(&self, config: &Config) -> bool {
+        self.target != 0 && self.origin & origin::PROVEN == 0 && config.by_text == 0
     }
 
     /// A mount sits on the component just taken.
@@ -96,10 +154,10 @@ impl Trail {
         }
     }
 
-    /// Whether a component more can change the target.
+    /// Whether no component more can change the target.
     #[inline(always)]
-    pub const fn settled(&self) -> bool {
-        self.stage == INSIDE
+    pub const fn settled(&self, config: &Config) -> bool {
+        self.stage == INSIDE && !self.is_look_alike(config)
     }
 }
 
@@ -124,7 +182,7 @@ mod tests {
         let mut markers = [Marker::default(); MARKERS];
         markers[0] = Marker { hash: name_hash(b"pods"), take: 3, pod: 1 };
         markers[1] = Marker { hash: name_hash(b"snapshots"), take: 1, pod: 0 };
-        Config { slow_ns: 0, only_pod: 0, only_path: 0, own_tgid: 0, reserved: 0, markers }
+        Config { by_text: 1, markers, ..Config::EMPTY }
     }
 
     fn trail(path: &str) -> Trail {
@@ -151,7 +209,7 @@ mod tests {
         let hosts = trail(&format!("/k/pods/{UID}/etc-hosts"));
         assert_eq!(hosts.target, pod.path);
         assert_eq!(hosts.pod, pod.pod);
-        assert!(!hosts.settled());
+        assert!(!hosts.settled(&config()));
     }
 
     #[test]
@@ -161,6 +219,67 @@ mod tests {
         assert_eq!(second.pod, name_hash(UID.as_bytes()));
         let static_pod = trail("/k/pods/0123456789abcdef0123456789abcdef/volumes/p/v");
         assert_eq!(static_pod.stage, INSIDE);
+    }
+
+    /// Below a directory of this kind at `/data`.
+    fn below(flags: u32, depth: u32, path: &str) -> Trail {
+        let root = Root { path: path_hash(b"/data"), depth, flags: flag::HOLDS | flags };
+        let mut trail = Trail::default();
+        trail.enter(&root);
+        for name in components(path.as_bytes()) {
+            trail.step(&proving(), name_hash(name), name.len() as u32, false);
+        }
+        trail
+    }
+
+    fn proving() -> Config {
+        Config { by_text: 0, ..config() }
+    }
+
+    #[test]
+    fn below_a_proven_directory_only_its_own_markers_count() {
+        let volume = below(flag::PODS, 1, &format!("pods/{UID}/volumes/p/v/a"));
+        assert_eq!(volume.target, path_hash(format!("/data/pods/{UID}/volumes/p/v").as_bytes()));
+        assert_eq!((volume.stage, volume.depth), (INSIDE, 1));
+        assert!(volume.settled(&proving()));
+        // What a tenant keeps in a volume that is mounted below kubelet's root.
+        let global = below(flag::PODS, 1, &format!("plugins/globalmount/pods/{UID}/volumes/p/v"));
+        assert_eq!((global.stage, global.target), (BESIDE, 0));
+        assert_eq!(below(flag::PODS, 1, "snapshots/7/fs").target, 0);
+        let layer = below(0, 2, "overlayfs/snapshots/7/fs");
+        assert_eq!(layer.target, path_hash(b"/data/overlayfs/snapshots/7"));
+        assert_eq!(below(0, 2, "snapshots/7/fs").target, 0);
+        assert_eq!(below(0, 1, &format!("pods/{UID}/volumes/p/v")).target, 0);
+    }
+
+    #[test]
+    fn a_path_from_elsewhere_is_a_look_alike_until_it_enters_a_proven_directory() {
+        let mut walk = Trail::default();
+        let elsewhere = format!("/srv/pods/{UID}/volumes/p/v");
+        for name in components(elsewhere.as_bytes()) {
+            walk.step(&proving(), name_hash(name), name.len() as u32, false);
+        }
+        assert!(walk.is_look_alike(&proving()) && !walk.settled(&proving()));
+        assert!(!walk.is_look_alike(&config()), "by text all of them are believed");
+        walk.enter(&Root { path: 7, depth: 1, flags: flag::HOLDS | flag::WANTED });
+        assert_eq!((walk.target, walk.path, walk.wanted), (0, 7, 1));
+        assert!(!walk.is_look_alike(&proving()));
+    }
+
+    #[test]
+    fn the_wanted_directory_is_the_hosts() {
+        let config = Config { only_path: path_hash(b"/srv/data"), ..proving() };
+        let mut walk = Trail::default();
+        for name in [b"srv".as_slice(), b"data"] {
+            walk.step(&config, name_hash(name), name.len() as u32, false);
+        }
+        assert_eq!(walk.wanted, 0, "a path that reads like it");
+        let mut walk = Trail::default();
+        walk.enter(&Root { path: 0, depth: 0, flags: flag::HOST });
+        for name in [b"srv".as_slice(), b"data"] {
+            walk.step(&config, name_hash(name), name.len() as u32, false);
+        }
+        assert_eq!(walk.wanted, 1);
     }
 
     #[test]

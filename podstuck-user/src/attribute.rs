@@ -1,6 +1,10 @@
 //! Names everything that enters the engine: targets, pods, and the part that a process plays.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use podstuck_common::{component::name_hash, record};
 use podstuck_engine::bounded::Bounded;
@@ -9,9 +13,15 @@ use crate::{
     decode::Record,
     event::{Count, What},
     identity::{
-        classify::classify, component_for, layout::target_root, names::PodNames,
-        process::ActorCache,
+        classify::classify,
+        component_for,
+        kubelet_trees::KubeletTrees,
+        living::Living,
+        names::PodNames,
+        process::{ActorCache, Who},
+        target_roots::TargetRoots,
     },
+    kernel::role::Role,
     model::{
         call::{Call, Outcome},
         hung::Phase,
@@ -27,34 +37,52 @@ use crate::{
     state::{
         hung::{PhaseTook, Sighting},
         logs::Attempt,
+        timed_read::TimedReader,
     },
 };
 
 /// Targets remembered by name. A node has some thousands.
 const TARGETS_MAX: usize = 16 << 10;
+/// Answers remembered until the next look at the node.
+const GIVEN_MAX: usize = 4096;
 
 /// Knows targets and processes by name, also after they are gone.
 pub(crate) struct Attributor {
     targets: Bounded<u64, Arc<Target>>,
     names: PodNames,
     actors: ActorCache,
+    /// Looks at callers. One that hangs where it executes a program may keep whoever looks waiting.
+    reader: TimedReader<Option<Living>>,
+    trees: Arc<KubeletTrees>,
+    /// By mount namespace and target: whether it has that of kubelet's directories.
+    given: Bounded<(u32, u64), bool>,
     unknown: Arc<Target>,
     /// Targets learnt since somebody asked.
     learned: Vec<What>,
     scope: Scope,
+    roots: TargetRoots,
 }
 
 impl Attributor {
     /// Starts with the pod names that this node tells.
-    pub(crate) fn new(names: PodNames, scope: Scope) -> Self {
+    pub(crate) fn new(names: PodNames, scope: Scope, roots: TargetRoots) -> Self {
         Self {
             scope,
+            roots,
             learned: Vec::new(),
             targets: Bounded::new(TARGETS_MAX),
             names,
             actors: ActorCache::default(),
+            reader: TimedReader::new("callers", || Role::Look.assume()),
+            trees: Arc::default(),
+            given: Bounded::new(GIVEN_MAX),
             unknown: Arc::new(Target::unknown()),
         }
+    }
+
+    /// Where targets are.
+    pub(crate) fn roots(&mut self) -> &mut TargetRoots {
+        &mut self.roots
     }
 
     /// Names everything in a record; `None` for a call that no probe reports.
@@ -62,7 +90,7 @@ impl Attributor {
         let head = &record.head;
         let path = record.path();
         let target = self.learn(head.target, &path);
-        let actor = self.actor_on(head.tgid, &head.actor, &target);
+        let actor = self.actor_on(head.tgid, &head.actor, (head.target, &target));
         Some(Operation {
             end: Monotonic(head.end_ns),
             duration: Duration::from_nanos(head.duration_ns),
@@ -94,7 +122,11 @@ impl Attributor {
         if !same_pod || !self.scope.includes(&target, Some(&path)) {
             return None;
         }
-        let actor = self.actor_on(attempt.pid, &attempt.caller, &target);
+        let mut actor = self.actor_on(attempt.pid, &attempt.caller, (target_id, &target));
+        // Logs are read of proven components only; this one has ended since.
+        if actor.component == Component::Workload {
+            Arc::make_mut(&mut actor).component = Component::Other;
+        }
         Some(Operation {
             end,
             duration: Duration::ZERO,
@@ -129,14 +161,32 @@ impl Attributor {
     }
 
     /// A process in a call on a target, with its pod by name.
-    fn actor_on(&mut self, pid: u32, seen: &record::Caller, target: &Target) -> Arc<Actor> {
-        let mut actor = self.actor(pid, seen);
-        // A process in a container is a driver when it works on another pod's volume.
-        let component = component_for(&actor, target);
+    fn actor_on(
+        &mut self,
+        pid: u32,
+        seen: &record::Caller,
+        (target_id, target): (u64, &Target),
+    ) -> Arc<Actor> {
+        let Who { mut actor, is_root } = self.actor(pid, seen);
+        // A process in a container is a driver when it works on another pod's volume, and has the means.
+        let component = component_for(&actor, target, || {
+            is_root && self.is_given(seen.mnt_ns, (target_id, target))
+        });
         if component != actor.component {
             Arc::make_mut(&mut actor).component = component;
         }
         actor
+    }
+
+    /// Whether a mount namespace has the directory of kubelet's in which a target lies.
+    fn is_given(&mut self, namespace: u32, (target_id, target): (u64, &Target)) -> bool {
+        let key = (namespace, target_id);
+        if let Some(known) = self.given.get(&key) {
+            return *known;
+        }
+        let is_given = self.trees.are_shown(namespace, target);
+        self.given.insert(key, is_given);
+        is_given
     }
 
     /// How many targets, processes and names were forgotten because there were too many.
@@ -154,8 +204,8 @@ impl Attributor {
         let counts = drained.counts.iter().filter_map(|(key, count)| {
             let component = match drained.actors.get(&key.tgid) {
                 Some(seen) => {
-                    let actor = self.actor(key.tgid, seen);
-                    component_for(&actor, self.targets.get(&key.target).unwrap_or(&self.unknown))
+                    let target = self.targets.get(&key.target).unwrap_or(&self.unknown).clone();
+                    self.actor_on(key.tgid, seen, (key.target, &target)).component
                 }
                 None => Component::Other,
             };
@@ -179,7 +229,13 @@ impl Attributor {
     }
 
     /// A look at the node, with the target of each volume and group.
-    pub(crate) fn sample(&mut self, sample: Arc<NodeSample>) -> Arc<NodeSample> {
+    pub(crate) fn sample(
+        &mut self,
+        sample: Arc<NodeSample>,
+        trees: Arc<KubeletTrees>,
+    ) -> Arc<NodeSample> {
+        self.trees = trees;
+        self.given = Bounded::new(GIVEN_MAX);
         let mut sample = Arc::unwrap_or_clone(sample);
         for volume in sample.pods.iter_mut().flat_map(|pod| &mut pod.volumes) {
             if let Some((target_id, target)) = self.target_of(&volume.path) {
@@ -216,9 +272,12 @@ impl Attributor {
 
     /// A thread that is stuck, if it is stuck in a removal, and of interest.
     pub(crate) fn stuck(&mut self, seen: Sighting) -> Option<StuckThread> {
-        let known = seen.path.as_deref().and_then(|path| self.target_of(path));
+        let known = seen
+            .path
+            .as_deref()
+            .and_then(|path| self.target_seen_by(&seen.actor, seen.thread.pid, path));
         let (target_id, target) = known.unwrap_or_else(|| (0, self.unknown.clone()));
-        let actor = self.actor_on(seen.thread.pid, &seen.actor, &target);
+        let actor = self.actor_on(seen.thread.pid, &seen.actor, (target_id, &target));
         let deletes = seen.phase != Phase::InSyscall || is_removal(&seen.syscall);
         let owned = !matches!(target.kind, TargetKind::Other);
         // A look is of interest only as the beginning of a removal. An open may wait for the other
@@ -256,19 +315,37 @@ impl Attributor {
 
     /// A phase of an unmount that no probe sees the end of, if it is of interest.
     pub(crate) fn phase(&mut self, took: &PhaseTook) -> Option<What> {
-        let known = self.target_of(&took.path);
+        let known = self.target_seen_by(&took.actor, took.pid, &took.path);
         let (target_id, target) = known.unwrap_or_else(|| (0, self.unknown.clone()));
         if !self.scope.includes(&target, Some(&took.path)) {
             return None;
         }
-        let component = self.actor_on(took.pid, &took.actor, &target).component;
+        let component = self.actor_on(took.pid, &took.actor, (target_id, &target)).component;
         Some(What::Phase { span: took.span, target_id, component, took: took.duration })
     }
 
     /// The target that a path of the node lies in, and its id.
     fn target_of(&mut self, path: &Path) -> Option<(u64, Arc<Target>)> {
-        let (_, trail) = target_root(path)?;
-        Some((trail.target, self.learn(trail.target, path)))
+        let (root, trail) = self.roots.locate(path)?;
+        Some((trail.target, self.learn_root(trail.target, root)))
+    }
+
+    /// The same of a path that a process has named. Whoever is in a container may mount and make what he likes.
+    fn target_seen_by(
+        &mut self,
+        seen: &record::Caller,
+        pid: u32,
+        path: &Path,
+    ) -> Option<(u64, Arc<Target>)> {
+        let found = if self.roots.has_view(seen.mnt_ns) {
+            self.roots.locate_in(seen.mnt_ns, path)
+        } else if self.actor(pid, seen).actor.pod.is_none() {
+            self.roots.locate(path)
+        } else {
+            None
+        };
+        let (root, trail) = found?;
+        Some((trail.target, self.learn_root(trail.target, root)))
     }
 
     /// A pod of which there is no path, and the id that stands for it.
@@ -280,14 +357,18 @@ impl Attributor {
     }
 
     /// A process, with its pod by name.
-    pub(crate) fn actor(&mut self, pid: u32, seen: &record::Caller) -> Arc<Actor> {
-        let mut actor = self.actors.resolve(pid, seen);
-        if let Some(pod) = actor.pod.as_ref().filter(|pod| pod.name.is_none())
+    pub(crate) fn actor(&mut self, pid: u32, seen: &record::Caller) -> Who {
+        let reader = &mut self.reader;
+        let mut who = self.actors.resolve(pid, seen, |pid| {
+            let look = move || Living::look(Path::new(&format!("/proc/{pid}")));
+            if pid == 0 { None } else { reader.read(pid, look)? }
+        });
+        if let Some(pod) = who.actor.pod.as_ref().filter(|pod| pod.name.is_none())
             && let Some(named) = name(&mut self.names, pod)
         {
-            Arc::make_mut(&mut actor).pod = Some(named);
+            Arc::make_mut(&mut who.actor).pod = Some(named);
         }
-        actor
+        who
     }
 
     /// A pod, by name if this node tells it.
@@ -304,9 +385,14 @@ impl Attributor {
         }
         // The probes walked the same path; a different answer means that it was cut or changed
         // meanwhile, and then its text proves nothing about the id.
-        let Some((root, _)) = target_root(path).filter(|(_, trail)| trail.target == id) else {
-            return self.unknown.clone();
-        };
+        let Some(root) = self.roots.find(id, path) else { return self.unknown.clone() };
+        self.learn_root(id, root)
+    }
+
+    fn learn_root(&mut self, id: u64, root: PathBuf) -> Arc<Target> {
+        if let Some(known) = self.targets.get_mut(&id) {
+            return known.clone();
+        }
         let mut target = classify(&root);
         if let Some(pod) = &target.pod {
             self.names.learn_root(&root);

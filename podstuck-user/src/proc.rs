@@ -1,7 +1,10 @@
 //! Lists of `/proc`: processes, threads, and what one of them sees mounted. Reading these takes no
 //! lock of a process and touches no other file system.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use crate::model::{mountinfo, mounts::Mounts};
 
@@ -37,7 +40,12 @@ pub(crate) fn comm(directory: &Path) -> Vec<u8> {
 /// State and start, in ticks since boot, of a thread: fields 3 and 22 of proc_pid_stat(5). `None` when it
 /// has ended.
 pub(crate) fn stat(pid: u32, tid: u32) -> Option<(char, u64)> {
-    let text = fs::read(format!("/proc/{pid}/task/{tid}/stat")).ok()?;
+    stat_in(Path::new(&format!("/proc/{pid}/task/{tid}")))
+}
+
+/// The same, given its directory.
+pub(crate) fn stat_in(directory: &Path) -> Option<(char, u64)> {
+    let text = fs::read(directory.join("stat")).ok()?;
     // The name may hold anything, also brackets.
     let close = text.iter().rposition(|byte| *byte == b')')?;
     let fields = std::str::from_utf8(text.get(close + 1..)?).ok()?;
@@ -53,6 +61,17 @@ pub(crate) fn is_stopped(state: char) -> bool {
 /// When a process was started, in ticks since boot; `None` when it has ended.
 pub(crate) fn started(pid: u32) -> Option<u64> {
     Some(stat(pid, pid)?.1)
+}
+
+/// The namespace of a kind (`mnt`, `user`) that a process is in, given its directory: the text of the link,
+/// which is read and not followed. `None` when it has ended, and of a kind that the kernel does not have.
+pub(crate) fn namespace(directory: &Path, kind: &str) -> Option<PathBuf> {
+    fs::read_link(directory.join("ns").join(kind)).ok()
+}
+
+/// The inode number in the text of a link or the root of a mount, as in `mnt:[4026531841]`.
+pub(crate) fn mount_namespace(text: &Path) -> Option<u32> {
+    text.to_str()?.strip_prefix("mnt:[")?.strip_suffix(']')?.parse().ok()
 }
 
 /// Mounts that a process sees; `None` when it has ended.

@@ -111,13 +111,15 @@ fn a_hostile_name_stays_harmless_and_can_be_recovered() {
         assert!(Command::new("chattr").arg(flag).arg(&file).status().unwrap().success());
     };
     chattr("+i");
+    let root = ["--kubelet-root", dir.path().to_str().unwrap()];
     let mut text = Command::new(podstuck());
     text.args(["watch", "--output", "text", "--backend", backend().as_deref().unwrap_or("auto")]);
+    text.args(root);
     let mut text = text.stdout(Stdio::piped()).spawn().unwrap();
     let mut printed = BufReader::new(text.stdout.take().unwrap());
     let mut shown = Vec::new();
     printed.read_until(b'\n', &mut shown).unwrap();
-    let mut json = watch(&[]);
+    let mut json = watch(&root);
     call(&["unlink".as_ref(), file.as_os_str()]);
     let finding = json.wait_for("finding", |line| line["type"] == "finding");
     settle();

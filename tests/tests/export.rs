@@ -26,8 +26,9 @@ reader.close()
 /// Runs a lab beside a watch that exports, and returns the directory.
 fn exported() -> (tempfile::TempDir, Vec<Value>) {
     let dir = tempfile::tempdir().unwrap();
-    let (running, _) = lab("immutable-attribute", &["--duration", "3s"]);
-    let node = watch(&["--export", dir.path().to_str().unwrap()]);
+    let (running, ready) = lab("immutable-attribute", &["--duration", "3s"]);
+    let root = ready["kubelet_root"].as_str().unwrap();
+    let node = watch(&["--kubelet-root", root, "--export", dir.path().to_str().unwrap()]);
     running.resume();
     running.finish();
     let (lines, _) = node.stop();

@@ -201,7 +201,13 @@ fn an_umount_that_never_comes_to_its_call_is_found() {
 fn the_tool_goes_on_beside_all_of_them_and_ends_when_told() {
     requires!(root_and_btf());
     let stuck = ["fuse-daemon-hung", "filesystem-frozen", "umount-kernel-hang"].map(Lab::build);
-    let mut node = watch(&["--hung-after", "200ms"]);
+    let (mass, ready) = lab("emptydir-mass-files", &["--entries", "30000", "--rate", "5000"]);
+    let roots = stuck.iter().map(|lab| lab.text("kubelet_root"));
+    let roots: Vec<&str> = roots
+        .chain(ready["kubelet_root"].as_str())
+        .flat_map(|root| ["--kubelet-root", root])
+        .collect();
+    let mut node = watch(&[&["--hung-after", "200ms"], roots.as_slice()].concat());
     stuck.iter().for_each(Lab::start);
     for lab in &stuck {
         let id = lab.text("lab").to_owned();
@@ -212,7 +218,6 @@ fn the_tool_goes_on_beside_all_of_them_and_ends_when_told() {
         }
     }
     // What needs the counts of each second is still found.
-    let (mass, ready) = lab("emptydir-mass-files", &["--entries", "30000", "--rate", "5000"]);
     mass.resume();
     node.wait_for("mass deletion", |line| {
         line["id"] == "emptydir-mass-files" && line["pod"]["uid"] == ready["pod_uid"]

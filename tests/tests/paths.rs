@@ -18,7 +18,7 @@ use std::{
 };
 
 use nix::mount::{MsFlags, mount, umount};
-use observer::{check, disk, expect, failed, hooked, observe, words};
+use observer::{check, disk, elsewhere, expect, failed, hooked, observe, words};
 use podstuck::{
     decode::{CUT_MARK, Record},
     identity::target_root,
@@ -133,6 +133,45 @@ fn through_a_bind_mount_and_inside_a_chroot() {
         assert_eq!(failed(&records).path(), point.join("sub/file"));
     });
     umount(&point).unwrap();
+    result.unwrap();
+}
+
+#[test]
+fn what_only_reads_like_a_volume_is_told_as_such() {
+    requires!(root_and_btf());
+    let (proven, other) = (disk(), elsewhere());
+    let (volume, look_alike) = (empty_dir(proven.path()), empty_dir(other.path()));
+    for volume in [&volume, &look_alike] {
+        fs::write(volume.join("file"), "").unwrap();
+    }
+    expect("at", &[&volume, Path::new("file")], &volume.join("file"));
+    for words in [
+        words("at", &[&look_alike, Path::new("file")]),
+        words("rmdir", &[&look_alike.join("file")]),
+    ] {
+        let records = observe(|| {
+            call(&words);
+        });
+        let of_file = |r: &&Record| r.path() == look_alike.join("file") && r.head.errno == 20;
+        let seen: Vec<&Record> = records.iter().filter(of_file).collect();
+        assert!(seen.iter().any(|r| r.head.reason == reason::LOOK_ALIKE), "{}", seen.len());
+        assert!(seen.iter().all(|r| r.head.target == 0));
+    }
+    // A volume that is seen at another path is the same.
+    let bound = other.path().join("bound");
+    fs::create_dir(&bound).unwrap();
+    let none = None::<&str>;
+    mount(Some(proven.path()), &bound, none, MsFlags::MS_BIND, none).unwrap();
+    let result = std::panic::catch_unwind(|| {
+        let there = bound.join(volume.strip_prefix(proven.path()).unwrap());
+        let records = observe(|| {
+            call(&words("at", &[&there, Path::new("file")]));
+        });
+        let record = failed(&records);
+        assert_eq!(record.path(), there.join("file"));
+        assert_eq!(record.head.target, target_root(&volume).unwrap().1.target);
+    });
+    umount(&bound).unwrap();
     result.unwrap();
 }
 

@@ -185,8 +185,8 @@ fn threads_and_helpers_of_a_watch_may_do_what_their_work_takes() {
     ]);
     hanging.resume();
     let wanted = [
-        "podstuck", "signals", "tables", "stuck", "reader", "sampler", "asker", "export", "record",
-        "helper",
+        "podstuck", "signals", "tables", "stuck", "reader", "sampler", "asker", "callers",
+        "export", "record", "helper",
     ];
     // A row that nobody is in would say nothing about anybody.
     assert!(allowed().keys().all(|name| wanted.contains(&name.as_str())));

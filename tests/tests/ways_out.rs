@@ -23,7 +23,6 @@ const TOLD: [&str; 2] = ["podstuck-user/engine/src/scenarios/snapshots", "tests/
 /// Causes whose commands no test runs.
 const NOT_RUN: &[(&str, &str)] = &[
     ("apparmor-signal-denied", "takes a kernel with AppArmor, which no test has"),
-    ("busy-unexplained", "takes a mount that is busy with nobody to be found"),
     ("csi-driver-error", "only its last resort: the unmount of csi-driver-lost-publish-state"),
     ("disk-full-runtime", "removes images and journals of the machine that the tests run on"),
     ("dockerd-hang", "restarts a service of the machine that the tests run on"),
@@ -45,6 +44,9 @@ const NOT_FOLLOWED: &[&str] = &[
     "pod-finalizer",
     "vol-data-missing-or-corrupt",
 ];
+
+/// In what is said in the place of a command that would not be safe.
+const WITHHELD: &str = "no command is given, because";
 
 #[derive(Default)]
 struct Given {
@@ -90,7 +92,9 @@ fn given() -> BTreeMap<String, Given> {
         for remedy in finding["remedies"].as_array().into_iter().flatten() {
             let acts = !remedy["risk"].as_str().unwrap().starts_with("none");
             of_cause.command |= remedy["kind"] == "command" && acts;
-            of_cause.advice |= remedy["kind"] == "advice";
+            // One that only says why there is no command is not there to be followed.
+            let withheld = remedy["advice"].as_str().is_some_and(|text| text.contains(WITHHELD));
+            of_cause.advice |= remedy["kind"] == "advice" && !withheld;
         }
     }
     given

@@ -7,7 +7,9 @@ use aya_ebpf::{
 use podstuck_common::{
     bucket::bucket_of,
     entry_point::EntryPointId,
-    record::{CountKey, InFlight, call, loss},
+    record::{CountKey, InFlight, call, loss, reason},
+    root::{INDEX_MASK, SHOW},
+    trail::Trail,
 };
 
 use super::{
@@ -19,11 +21,13 @@ use super::{
     rename,
     report::{reasons, report},
     returned::{NOT_READ, Returned},
+    roots,
     slot::{Slot, global_function},
 };
 
 const EPERM: i64 = -1;
 const ENOSYS: i64 = -38;
+const EINVAL: i64 = -22;
 
 /// What seccomp filters of container runtimes answer. They do so before the entry's tracepoint, and
 /// the return's fires all the same (`syscall_trace_enter` in kernel/entry/common.c).
@@ -71,6 +75,15 @@ pub(crate) fn finish_any(result: i64) -> bool {
 
 #[inline(always)]
 fn returned(thread: u64, entry: InFlight, result: i64, argument: u32) {
+    // Another podstuck has another secret, and deletes nothing by this either.
+    if result == EINVAL && entry.flags & !INDEX_MASK == SHOW {
+        let secret = config().secret;
+        if entry.path == secret && secret != 0 {
+            // What cannot be read now is shown again.
+            let _ = roots::show(entry.dirfd, entry.flags & INDEX_MASK);
+        }
+        return;
+    }
     let tgid = (thread >> 32) as u32;
     if tgid == config().own_tgid {
         if let Some(seen) = OWN_CALLS.get_ptr_mut(entry.call) {
@@ -109,9 +122,13 @@ global_function! {
     /// frames of all callers together must fit into 512 bytes.
     fn account(slot) -> u32 {
         locate(slot);
+        let config = config();
+        let Some(scratch) = slot.scratch() else { return 0 };
+        if scratch.call.trail.is_look_alike(config) {
+            look_alike(slot);
+        }
         let Some(scratch) = slot.scratch() else { return 0 };
         let Returned { trail, tgid, duration_ns, entry, errno, .. } = &scratch.call;
-        let config = config();
         if (config.only_pod != 0 && trail.pod != config.only_pod)
             || (config.only_path != 0 && trail.wanted == 0)
         {
@@ -129,6 +146,20 @@ global_function! {
         if why != 0 {
             report(slot, why);
         }
+        0
+    }
+}
+
+global_function! {
+    /// The call's path reads like a target and is none.
+    fn look_alike(slot) -> u32 {
+        count_loss(loss::LOOK_ALIKE);
+        let Some(scratch) = slot.scratch() else { return 0 };
+        let trail = &mut scratch.call.trail;
+        *trail = Trail { path: trail.path, wanted: trail.wanted, cut: trail.cut, ..Trail::default() };
+        scratch.call.mount_depth = 0;
+        scratch.call.has_failed = false;
+        report(slot, reason::LOOK_ALIKE);
         0
     }
 }

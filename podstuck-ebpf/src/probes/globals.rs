@@ -3,7 +3,7 @@
 use core::hint::black_box;
 
 use aya_ebpf::Global;
-use podstuck_common::config::{Config, MARKERS, Marker, Offsets};
+use podstuck_common::config::{Config, Offsets};
 
 /// Kernel layout, set by the loader.
 #[unsafe(no_mangle)]
@@ -14,14 +14,7 @@ static OFFSETS: Global<Offsets> = Global::new(
 
 /// Switches, set by the loader.
 #[unsafe(no_mangle)]
-static CONFIG: Global<Config> = Global::new(Config {
-    slow_ns: u64::MAX,
-    only_pod: 0,
-    only_path: 0,
-    own_tgid: 0,
-    reserved: 0,
-    markers: [Marker { hash: 0, take: 0, pod: 0 }; MARKERS],
-});
+static CONFIG: Global<Config> = Global::new(Config::EMPTY);
 
 /// Reading a whole global copies it onto the small stack; a reference that the compiler cannot see
 /// through reads single fields, and the verifier still knows their values.

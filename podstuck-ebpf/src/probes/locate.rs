@@ -2,7 +2,9 @@
 
 use podstuck_common::{record::loss, trail::Trail};
 
-use super::{argument, kernel_path::KernelPath, maps::count_loss, path, slot::Slot, target};
+use super::{
+    argument, globals::config, kernel_path::KernelPath, maps::count_loss, path, slot::Slot, target,
+};
 
 /// Finds the directory, and reads the argument where it matters.
 #[inline(always)]
@@ -26,7 +28,7 @@ pub(crate) fn locate(slot: &mut Slot) {
     // argument still says all.
     let Some(scratch) = slot.scratch() else { return };
     let call = &scratch.call;
-    if !call.trail.settled() || (call.has_failed && call.errno == 0) {
+    if !call.trail.settled(config()) || (call.has_failed && call.errno == 0) {
         path::follow(slot);
     }
     let Some(scratch) = slot.scratch() else { return };

@@ -32,6 +32,7 @@ mod report;
 mod request;
 mod returned;
 mod ring_record;
+mod roots;
 mod scratch;
 mod slot;
 mod target;

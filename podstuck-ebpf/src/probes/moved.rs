@@ -5,9 +5,9 @@ use aya_ebpf::{
     btf_maps::{Array, LruHashMap},
     macros::btf_map,
 };
-use podstuck_common::trail::{INSIDE, Trail};
+use podstuck_common::trail::{INSIDE, Trail, origin};
 
-use super::atomic;
+use super::{atomic, globals::config};
 
 /// What a target was before.
 #[repr(C)]
@@ -40,7 +40,11 @@ pub(crate) fn note(was: &Trail, path: u64) {
 /// Looks whether the component just taken is where a target has moved to.
 #[inline(always)]
 pub(crate) fn adopt(trail: &mut Trail) {
-    if trail.target != 0 || MOVES.get(0).is_none_or(|moves| *moves == 0) {
+    // Where somebody has a file system of his own, any path can be had.
+    if trail.target != 0
+        || !trail.is_known(config())
+        || MOVES.get(0).is_none_or(|moves| *moves == 0)
+    {
         return;
     }
     if let Some(moved) = MOVED.get_ptr(trail.path) {
@@ -49,6 +53,7 @@ pub(crate) fn adopt(trail: &mut Trail) {
         trail.target = moved.target;
         trail.pod = moved.pod;
         trail.stage = INSIDE;
+        trail.origin |= origin::PROVEN;
         trail.at_root = 1;
     }
 }

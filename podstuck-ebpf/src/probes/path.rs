@@ -12,7 +12,7 @@ use super::{
     argument,
     globals::config,
     kernel_path::KernelPath,
-    moved, process,
+    moved, process, roots,
     scratch::{ARRIVED, GO_ON, Partial, ROUNDS, Scratch},
     slot::global_function,
 };
@@ -60,7 +60,7 @@ global_function! {
 /// The argument goes on.
 #[inline(always)]
 fn cut_short(trail: &mut Trail) {
-    if !trail.settled() {
+    if !trail.settled(config()) {
         trail.cut = 1;
     }
 }
@@ -124,11 +124,12 @@ fn step(trail: &mut Trail, hash: u64, len: u32, bytes: u64) {
     if len == 2 && bytes == DOT << 8 | DOT {
         // Going up would need what came before: leave the target unknown rather than wrong. Below
         // a target's root the call was counted for it, and its record agrees.
-        if !trail.settled() {
+        if !trail.settled(config()) {
             *trail = Trail { cut: 1, ..Trail::default() };
         }
         return;
     }
     trail.step(config(), mix(hash, u64::from(len)), len, false);
+    roots::enter(trail);
     moved::adopt(trail);
 }

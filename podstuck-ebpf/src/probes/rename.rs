@@ -4,7 +4,7 @@
 use podstuck_common::record::reason;
 
 use super::{
-    locate::locate, maps::ANNOUNCED, moved, report::report, returned::NOT_READ,
+    globals::config, locate::locate, maps::ANNOUNCED, moved, report::report, returned::NOT_READ,
     slot::global_function,
 };
 
@@ -16,7 +16,7 @@ global_function! {
         locate(slot);
         let Some(scratch) = slot.scratch() else { return 0 };
         let was = scratch.call.trail;
-        if was.target == 0 || was.target != was.path {
+        if was.target == 0 || was.target != was.path || was.is_look_alike(config()) {
             return 0;
         }
         if ANNOUNCED.get_ptr(was.target).is_none() {
@@ -29,7 +29,8 @@ global_function! {
         locate(slot);
         let Some(scratch) = slot.scratch() else { return 0 };
         let now = &scratch.call.trail;
-        if now.target == 0 && now.cut == 0 {
+        // A look-alike would be taken for one when it is read back.
+        if now.target == 0 && now.cut == 0 && now.is_known(config()) {
             moved::note(&was, now.path);
         }
         0

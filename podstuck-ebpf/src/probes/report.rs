@@ -64,10 +64,12 @@ pub(crate) fn report(slot: &mut Slot, why: u32) {
     let Returned { trail, tgid, errno, entry, now, followed, .. } = &scratch.call;
     let (errno, followed) = (*errno, *followed);
     let what = why << 16 | u32::from(errno & 0xfff) << 4 | entry.call;
-    let kind = LimitKey { target: trail.target, tgid: *tgid, what };
+    // Of look-alikes some are shown, whoever makes them: they must not displace the limits of others.
+    let caller = if why == reason::LOOK_ALIKE { 0 } else { *tgid };
+    let kind = LimitKey { target: trail.target, tgid: caller, what };
     let Some(suppressed) = limit::admit(&kind, *now) else {
         // Directories are shown as samples; of everything else somebody may want each.
-        if why != reason::DIRECTORY {
+        if why != reason::DIRECTORY && why != reason::LOOK_ALIKE {
             count_loss(loss::RATE_LIMITED);
         }
         return;

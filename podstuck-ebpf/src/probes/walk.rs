@@ -8,7 +8,7 @@ use super::{
     directory_cache,
     globals::config,
     kernel_path::{Up, copy_name},
-    moved,
+    moved, roots,
     scratch::{ARRIVED, GO_ON, ROUNDS, WALK_MAX, WalkedComponent},
     slot::{Slot, global_function},
 };
@@ -61,6 +61,10 @@ global_function! {
             if scratch.state.mounted != 0 {
                 scratch.directory.trail.mount_here();
             }
+            return ARRIVED;
+        }
+        if let Some(root) = roots::at(&dentry) {
+            scratch.directory.trail.enter(root);
             return ARRIVED;
         }
         match place.up(&dentry) {

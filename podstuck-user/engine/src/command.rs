@@ -3,10 +3,21 @@
 //! In another mount namespace the program is still the node's own: `nsenter` would run the one of
 //! the image that the namespace shows, whoever made it, with all the rights of the node's root.
 
-use std::path::{Path, PathBuf};
+use std::{
+    ffi::OsStr,
+    os::unix::ffi::OsStrExt,
+    path::{self, Path, PathBuf},
+};
 
 use crate::{
-    model::{identity::Component, operation::Operation, path::shell_word, remedy::Remedy},
+    model::{
+        identity::Component,
+        mountinfo::escape,
+        object::FileId,
+        operation::Operation,
+        path::{safe_path, shell_word},
+        remedy::{Remedy, Withheld},
+    },
     tracker::Context,
 };
 
@@ -39,30 +50,85 @@ impl View {
     /// Both go into the namespace just for their calls; a helper such as `umount.nfs` they would take from
     /// there, so it is left out.
     pub(crate) fn on_mount(self, words: &str, point: &Path, id: Option<u32>) -> Step {
-        let (word, table) = (shell_word(point), self.table());
+        let word = shell_word(point);
         let act = match self.process {
             None => format!("{words} {word}"),
             Some(pid) => format!("{words} --internal-only --namespace {pid} {word}"),
         };
         let unmounts = words.starts_with("umount");
-        let mut step = Step::from(act);
-        if let Some(id) = id {
-            let is_there = format!("grep -q '^{id} ' {table}");
+        let mut step = Step::guarded(act, format!("`{words}` of {}", safe_path(point)));
+        if let Some(id) = id.filter(|_| is_direct(point)) {
+            let is_there = self.is_mounted(id, point);
             step.verify = unmounts.then(|| format!("! {is_there}"));
-            step.check = Some((is_there, format!("mount {id} is in {table}")));
+            step.check = Some((is_there, format!("mount {id} is at {} still", safe_path(point))));
         } else if unmounts && self.process.is_none() {
             step.verify = Some(format!("! mountpoint -q {word}"));
         }
         step
     }
 
-    /// Any other program, on a file or directory. It must not resolve the path by its text, as
-    /// `realpath` does: `/proc/PID/root` reads as `/`.
-    pub(crate) fn on_object(self, words: &str, path: &Path) -> String {
-        let Some(pid) = self.process else { return format!("{words} {}", shell_word(path)) };
+    /// Succeeds while a mount is where it was seen. An id alone is given again, and what is mounted may be
+    /// moved with a directory above it, and a link put in its place.
+    pub(crate) fn is_mounted(self, id: u32, point: &Path) -> String {
+        let line = [format!("{id} ").as_bytes(), &escape(point)].concat();
+        let line = shell_word(Path::new(OsStr::from_bytes(&line)));
+        format!("cut -d' ' -f1,5 {} | grep -qxF {line}", self.table())
+    }
+
+    /// Any other program, on a file or directory, if it still is the one that was seen. Links on the way lead
+    /// astray, those of a container to the node's own files; so the object itself is compared, in a directory
+    /// that nobody can exchange any more. `act` is given its name there.
+    pub(crate) fn on_file(
+        self,
+        path: &Path,
+        file: Option<FileId>,
+        act: impl FnOnce(&str) -> String,
+    ) -> Step {
+        let (above, name) = match (path.parent(), path.file_name()) {
+            (Some(above), Some(name)) => (above, name),
+            _ => (path, OsStr::new(".")),
+        };
+        let (above, name) =
+            (shell_word(&self.place(above)), shell_word(&Path::new(".").join(name)));
+        let act = act(&name);
+        let what = safe_path(path);
+        let is_same = file.filter(|_| is_direct(path)).map(|FileId { device, inode }| {
+            let check = format!("[ \"$(stat -c %d:%i {name})\" = {device}:{inode} ]");
+            (check, format!("{what} is inode {inode} of device {device} still"))
+        });
+        Step::inside(&above, act, is_same, &what)
+    }
+
+    /// The same on a file system, by a mount of it.
+    pub(crate) fn on_mounted(
+        self,
+        point: &Path,
+        id: Option<u32>,
+        act: impl FnOnce(&str) -> String,
+    ) -> Step {
+        let what = safe_path(point);
+        let is_same = id.filter(|_| is_direct(point)).map(|id| {
+            let check = format!("grep -q '^mnt_id:.{id}$' /proc/self/fdinfo/0 <.");
+            (check, format!("{what} leads to mount {id} still"))
+        });
+        Step::inside(&shell_word(&self.place(point)), act("."), is_same, &what)
+    }
+
+    /// A program that only shows something. In another namespace it is kept from being led out of that.
+    pub(crate) fn look(self, directory: &Path, act: impl FnOnce(&str) -> String) -> Step {
+        let Some(pid) = self.process else { return act(&shell_word(directory)).into() };
+        let own = "sed -n 's/^mnt_id:.//p' /proc/self/fdinfo/0 <.";
+        let is_there = format!("grep -q \"^$({own}) \" {}", self.table());
+        let place = shell_word(&self.place(directory));
+        let words = format!("the directory is in the mount namespace of process {pid}");
+        Step::inside(&place, act("\"$PWD\""), Some((is_there, words)), "")
+    }
+
+    /// As it is reached from here.
+    fn place(self, path: &Path) -> PathBuf {
+        let Some(pid) = self.process else { return path.into() };
         let below = path.strip_prefix("/").unwrap_or(path);
-        let path = PathBuf::from(format!("/proc/{pid}/root")).join(below);
-        format!("{words} {}", shell_word(&path))
+        PathBuf::from(format!("/proc/{pid}/root")).join(below)
     }
 
     /// The file with the mounts, for a command that searches it.
@@ -74,16 +140,43 @@ impl View {
     }
 }
 
+/// Whether a path is one of an object, and not a way to it: what lies at its beginning says whose it is.
+fn is_direct(at: &Path) -> bool {
+    at.is_absolute() && !at.components().any(|part| part == path::Component::ParentDir)
+}
+
 /// A command, what it checks before it acts, and what shows that it has worked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
     act: String,
     /// As a command and in words.
     check: Option<(String, String)>,
+    /// Where both are done, as a word of the shell.
+    inside: Option<String>,
+    /// What it does, of one that must not be done without the check.
+    unchecked: Option<String>,
+    /// What it does, of one that others may pay for; they, where they are known.
+    forced: Option<(String, Option<Vec<String>>)>,
     verify: Option<String>,
 }
 
 impl Step {
+    fn guarded(act: String, what: String) -> Self {
+        Self { unchecked: Some(what), ..act.into() }
+    }
+
+    fn inside(place: &str, act: String, check: Option<(String, String)>, what: &str) -> Self {
+        let inside = Some(place.to_owned());
+        let unchecked = Some(format!("a command on {what}"));
+        Self { check, inside, unchecked, ..act.into() }
+    }
+
+    /// With other words for what it does.
+    pub(crate) fn called(mut self, what: String) -> Self {
+        self.unchecked = self.unchecked.map(|_| what);
+        self
+    }
+
     /// With something else to be done before, behind the check.
     pub(crate) fn after(mut self, command: &str) -> Self {
         self.act = format!("{command} && {}", self.act);
@@ -91,8 +184,12 @@ impl Step {
     }
 
     /// With something else to be done afterwards.
-    pub(crate) fn then(mut self, command: &str) -> Self {
-        self.act = format!("{} && {command}", self.act);
+    pub(crate) fn then(mut self, other: &Self) -> Self {
+        self.act = format!("{} && {}", self.act, other.line());
+        // Neither is given without its check.
+        if other.check.is_none() && other.unchecked.is_some() {
+            (self.check, self.unchecked) = (None, other.unchecked.clone());
+        }
         self
     }
 
@@ -102,19 +199,57 @@ impl Step {
         self
     }
 
+    /// With another check before its own. It stands for none that is missing.
+    pub(crate) fn only_if(mut self, check: String, words: String) -> Self {
+        self.check = match self.check {
+            Some((other, others)) => {
+                Some((format!("{check} && {other}"), format!("{words}; {others}")))
+            }
+            None if self.unchecked.is_some() => None,
+            None => Some((check, words)),
+        };
+        self
+    }
+
+    /// One that takes something from everybody who has the same file system; they, where that is known.
+    pub(crate) fn forced(mut self, others: Option<Vec<String>>) -> Self {
+        let what = self.unchecked.clone().unwrap_or_default();
+        self.forced = Some((what, others));
+        self
+    }
+
+    /// What is typed.
+    pub(crate) fn line(&self) -> String {
+        let checked = match &self.check {
+            Some((check, _)) => format!("{check} && {}", self.act),
+            None => self.act.clone(),
+        };
+        match &self.inside {
+            // In a shell of its own: whoever types it stays where he is.
+            Some(place) => format!("(cd {place} && {checked})"),
+            None => checked,
+        }
+    }
+
     /// As it is printed.
     pub(crate) fn remedy(self, risk: impl Into<String>) -> Remedy {
-        let (line, guard) = match self.check {
-            Some((check, words)) => (format!("{check} && {}", self.act), Some(words)),
-            None => (self.act, None),
+        let line = self.line();
+        let guard = self.check.map(|(_, words)| words);
+        let (forced, others) = self.forced.unzip();
+        let known = others.as_ref().is_none_or(Option::is_some);
+        let withheld = Withheld {
+            unchecked: self.unchecked.filter(|_| guard.is_none()),
+            forced,
+            others_unknown: !known,
         };
-        Remedy { guard, verify: self.verify, ..Remedy::command(line, risk) }
+        let affects = others.flatten().unwrap_or_default();
+        Remedy { guard, verify: self.verify, affects, withheld, ..Remedy::command(line, risk) }
     }
 }
 
 impl From<String> for Step {
     fn from(act: String) -> Self {
-        Self { act, check: None, verify: None }
+        Self { act, check: None, inside: None, unchecked: None, forced: None, verify: None }
     }
 }
 
@@ -124,19 +259,31 @@ impl From<&str> for Step {
     }
 }
 
-/// Sends a signal to a process, if it is still the one that was seen: whoever reads this may do so an hour
-/// later, and ids are given again. `started` is in ticks since boot, field 22 of its `stat`; what precedes
-/// may hold anything (proc_pid_stat(5)).
+/// Sends a signal to a process, if it is still the one that was seen.
 pub(crate) fn kill(words: &str, pid: u32, started: Option<u64>) -> Step {
-    let mut step = Step::from(format!("{words} {pid}"));
-    step.check = started.map(|ticks| {
-        let start = format!("sed 's/.*) //' /proc/{pid}/stat | cut -d' ' -f20");
-        let words = format!("process {pid} was started {ticks} ticks after the boot");
-        (format!("[ \"$({start})\" = {ticks} ]"), words)
-    });
+    let mut step = if_same(pid, pid, started, format!("{words} {pid}"));
+    step.unchecked = Some(format!("`{words}` of process {pid}"));
     if !words.contains("-CONT") {
         step.verify = Some(has_ended(pid));
     }
+    step
+}
+
+/// Does something to a process, if the thread that was seen of it is still there: whoever reads this may do so
+/// an hour later, and ids are given again. `started` is the thread's, in ticks since boot, field 22 of its
+/// `stat`; what precedes may hold anything (proc_pid_stat(5)).
+pub(crate) fn if_same(pid: u32, tid: u32, started: Option<u64>, act: String) -> Step {
+    let (of, what) = if pid == tid {
+        (format!("/proc/{pid}"), format!("process {pid}"))
+    } else {
+        (format!("/proc/{pid}/task/{tid}"), format!("thread {tid} of process {pid}"))
+    };
+    let mut step = Step::guarded(act, format!("a command on {what}"));
+    step.check = started.map(|ticks| {
+        let start = format!("sed 's/.*) //' {of}/stat | cut -d' ' -f20");
+        let words = format!("{what} was started {ticks} ticks after the boot");
+        (format!("[ \"$({start})\" = {ticks} ]"), words)
+    });
     step
 }
 
@@ -147,54 +294,10 @@ pub(crate) fn has_ended(pid: u32) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn printed(step: Step) -> (String, Option<String>) {
-        let remedy = step.remedy("low");
-        assert_eq!(remedy.guard.is_some(), remedy.command.as_ref().unwrap().contains(" && "));
-        (remedy.command.unwrap(), remedy.verify)
-    }
-
-    #[test]
-    fn a_process_is_named_by_its_start_too() {
-        let gone = Some("sleep 1; ! grep -qs '^State:.[^XZ]' /proc/7/status".to_owned());
-        assert_eq!(printed(kill("kill", 7, None)), ("kill 7".into(), gone.clone()));
-        let guarded =
-            "[ \"$(sed 's/.*) //' /proc/7/stat | cut -d' ' -f20)\" = 99 ] && kill -9 7".to_owned();
-        assert_eq!(printed(kill("kill -9", 7, Some(99))), (guarded, gone));
-        assert_eq!(printed(kill("kill -CONT", 7, None)).1, None);
-    }
-
-    #[test]
-    fn the_program_is_always_the_nodes() {
-        let (plain, odd) = (Path::new("/k/v"), Path::new("/k/a b"));
-        let there = View { process: Some(77) };
-        for (view, umount, chattr, quoted) in [
-            (View::OURS, "umount -l /k/v", "chattr -i /k/v", "chattr -i '/k/a b'"),
-            (
-                there,
-                "umount -l --internal-only --namespace 77 /k/v",
-                "chattr -i /proc/77/root/k/v",
-                "chattr -i '/proc/77/root/k/a b'",
-            ),
-        ] {
-            assert_eq!(printed(view.on_mount("umount -l", plain, None)).0, umount);
-            assert_eq!(view.on_object("chattr -i", plain), chattr);
-            assert_eq!(view.on_object("chattr -i", odd), quoted);
-        }
-        assert_eq!(there.table(), "/proc/77/mountinfo");
-    }
-
-    #[test]
-    fn a_mount_is_named_by_its_id_too() {
-        let there = View { process: Some(77) };
-        let (line, verify) = printed(there.on_mount("umount", Path::new("/k"), Some(9)));
-        let (is_there, act) = line.split_once(" && ").unwrap();
-        assert_eq!(is_there, "grep -q '^9 ' /proc/77/mountinfo");
-        assert_eq!(act, "umount --internal-only --namespace 77 /k");
-        assert_eq!(verify.unwrap(), format!("! {is_there}"));
-        let remount = View::OURS.on_mount("mount -o remount,rw", Path::new("/k"), Some(9));
-        assert_eq!(printed(remount).1, None);
-    }
-}
+#[path = "command_tests.rs"]
+#[expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "commands are tried as a shell runs them, on files and processes of the test's own"
+)]
+mod tests;

@@ -106,6 +106,13 @@ impl Engine {
         }
     }
 
+    /// For what was recorded: nobody acts on it.
+    #[must_use]
+    pub fn of_replay(mut self) -> Self {
+        self.ledger.is_replay = true;
+        self
+    }
+
     /// Takes an event; what comes out of it.
     pub fn take(&mut self, event: &Event) -> Vec<Output> {
         self.now = self.now.max(event.at);
@@ -117,7 +124,9 @@ impl Engine {
                 if op.has(reason::SLOW) {
                     outputs.push(Output::Hung(Box::new(hung_report::returned(op))));
                 }
-                self.before_trackers(op, &mut steps);
+                if !op.actor.is_stranger_to(&op.target) {
+                    self.before_trackers(op, &mut steps);
+                }
             }
             What::Counts(counts) => self.aggregate.add(counts),
             What::Sample(sample) => self.sample = Some(sample.clone()),
@@ -178,6 +187,12 @@ impl Engine {
 
     /// Shows an event to all trackers; an answer only to the one that asked.
     fn show(&mut self, event: &Event, steps: &mut Steps) {
+        // What it may not end, clear, explain or count, no tracker is to tell apart.
+        if let What::Operation(op) = &event.what
+            && op.actor.is_stranger_to(&op.target)
+        {
+            return;
+        }
         let asked = match &event.what {
             What::Answer { query, .. } => Some(query.tracker),
             _ => None,

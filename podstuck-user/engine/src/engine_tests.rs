@@ -17,7 +17,7 @@ use crate::{
         object::Attributes,
     },
     query::{Answer, ObjectAttributes},
-    testing::{actor, failed, pod_state, run, stuck},
+    testing::{FILE, actor, failed, pod_state, run, stuck},
     tracker::TrackerId,
 };
 
@@ -141,6 +141,7 @@ fn told_and_seen(immutable: bool) -> (Vec<Query>, Vec<Finding>) {
     let (queries, _) = sorted(engine.take(&Event { at, what: What::Told(Box::new(op)) }));
     let attributes = Attributes { known: true, immutable, append_only: false };
     let seen = ObjectAttributes {
+        files: Some((FILE, FILE)),
         object: attributes,
         directory: Attributes { immutable: false, ..attributes },
         same_directory: false,
@@ -186,7 +187,7 @@ fn a_pod_that_nobody_will_remove_is_said_to_be_one() {
         engine.diagnosis().notes.join("; ")
     };
     assert!(notes(&[], &[], true, "True").starts_with("no kubelet runs on this node"));
-    assert!(notes(&[7], &[7], true, "True").contains("`kill -CONT 7`"));
+    assert!(notes(&[7], &[7], true, "True").contains("kubelet (pid 7) is stopped"));
     assert_eq!(notes(&[7], &[], true, "True"), "");
     assert_eq!(notes(&[], &[], false, "False"), "", "there is nothing to remove");
     let not_ready = notes(&[7], &[], true, "Unknown");
@@ -211,6 +212,7 @@ fn nobody_waits_for_a_pod_that_the_api_server_does_not_have() {
         let query = Box::new(show(&mut engine, &op).0.remove(0));
         let attributes = Attributes { known: true, ..Attributes::default() };
         let attributes = ObjectAttributes {
+            files: Some((FILE, FILE)),
             object: Attributes { immutable: true, ..attributes },
             directory: attributes,
             same_directory: true,

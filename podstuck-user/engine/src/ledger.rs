@@ -11,6 +11,7 @@ use crate::{
         evidence::{Evidence, RuledOut},
         finding::{FaultyCall, Finding, FindingState},
         path::JsonPath,
+        remedy::Remedy,
         time::{Clock, Monotonic},
     },
     tracker::TrackerId,
@@ -32,6 +33,8 @@ struct Entry {
 /// All findings of a run.
 pub(crate) struct Ledger {
     clock: Clock,
+    /// What is told is of a recording.
+    pub(crate) is_replay: bool,
     entries: BTreeMap<(TrackerId, u64), Entry>,
     cleared: Vec<Finding>,
     found: u64,
@@ -40,7 +43,7 @@ pub(crate) struct Ledger {
 impl Ledger {
     /// Empty; `clock` turns the kernel's time into the calendar's.
     pub(crate) fn new(clock: Clock) -> Self {
-        Self { clock, entries: BTreeMap::new(), cleared: Vec::new(), found: 0 }
+        Self { clock, is_replay: false, entries: BTreeMap::new(), cleared: Vec::new(), found: 0 }
     }
 
     /// How many findings there were, cleared ones included.
@@ -125,6 +128,8 @@ impl Ledger {
         let certainty = draft.certainty();
         let not_known = draft.not_known();
         let pod = draft.target.pod.as_ref();
+        let given = |it: Remedy| it.given(certainty, self.is_replay).followed(pod);
+        let remedies = draft.remedies.into_iter().map(given);
         let since = |since: Option<Monotonic>| self.clock.at(since.unwrap_or(draft.last));
         let evidence = draft
             .evidence
@@ -158,7 +163,7 @@ impl Ledger {
             last: self.clock.at(draft.last),
             evidence: evidence.collect(),
             explanation: draft.explanation,
-            remedies: draft.remedies.into_iter().map(|it| it.followed(pod)).collect(),
+            remedies: remedies.collect(),
             likely_causes_ruled_out: ruled_out.collect(),
             not_known,
             is_settled: draft.is_settled,

@@ -11,7 +11,7 @@ use crate::{
         holder::{About, Snapshot},
         hung::MountPoint,
         mounts::Mounts,
-        object::{Attributes, Entries, Protected, User},
+        object::{Attributes, Entries, FileId, Protected, User},
         raw_path,
         remaining::Remaining,
     },
@@ -152,6 +152,9 @@ pub struct ObjectAttributes {
     pub sticky: bool,
     /// The object is an active swap file.
     pub swap: bool,
+    /// Which object and which directory; `None` in recordings from before this was noted.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub files: Option<(FileId, FileId)>,
 }
 
 /// Why there is no answer.

@@ -72,7 +72,8 @@ mod tests {
         };
         let path = "/k/pods/u/volumes/p/v".into();
         let target = Arc::new(Target::unknown());
-        let volume = VolumeState { target_id: 7, target, path, csi: None, mounts: vec![mount] };
+        let volume =
+            VolumeState { target_id: 7, target, path, file: None, csi: None, mounts: vec![mount] };
         mounted.volumes.push(volume);
         assert_eq!(stage_of(Some(&mounted)), Stage::Volumes);
         mounted.populated = Some(true);

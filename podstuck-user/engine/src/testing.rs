@@ -20,6 +20,7 @@ use crate::{
         mountinfo,
         mounts::Mounts,
         node::PodState,
+        object::FileId,
         operation::Operation,
         path::JsonPath,
         stuck::StuckThread,
@@ -35,6 +36,9 @@ use crate::{
 
 /// Root of the sample volume.
 pub(crate) const VOLUME: &str = "/k/pods/u/volumes/kubernetes.io~empty-dir/data";
+
+/// A file or directory that was looked at.
+pub(crate) const FILE: FileId = FileId { device: 5, inode: 6 };
 
 /// A failed call of kubelet on an object of an emptyDir.
 pub(crate) fn failed(call: Call, errno: Errno, object: &str, seconds: f64) -> Operation {
@@ -80,8 +84,11 @@ pub(crate) fn actor(component: Component) -> Actor {
 
 /// Process 77, which holds something on mount 9.
 pub(crate) fn holder(how: How, through: Through, explains: Option<bool>) -> Holder {
+    let source =
+        if how == How::Loop { "/sys/block/loop3/loop/backing_file" } else { "/proc/77/fdinfo/3" };
     Holder {
-        nested: None,
+        file: Some(FILE),
+        nested: (how == How::NestedMount).then_some(12),
         how,
         object: JsonPath("/v/x".into()),
         count: 1,
@@ -90,13 +97,13 @@ pub(crate) fn holder(how: How, through: Through, explains: Option<bool>) -> Hold
         explains_ebusy: explains,
         exact: true,
         pid: Some(77),
-        started: None,
+        started: Some(99),
         comm: Some("backup".into()),
         component: Some(Component::Other),
         cgroup: None,
         container: None,
         pod: None,
-        source: "/proc/77/fdinfo/3".into(),
+        source: source.into(),
     }
 }
 
@@ -255,7 +262,7 @@ pub(crate) fn context<'a>(
 /// A healthy file system on a disk, mounted at `point`.
 pub(crate) fn file_system(point: &str) -> FileSystem {
     FileSystem {
-        id: None,
+        id: Some(3),
         point: point.into(),
         fs_type: "ext4".into(),
         source: "/dev/sda1".into(),

@@ -21,7 +21,7 @@ pub(super) struct DriverLogs {
     host_root: PathBuf,
     log_dirs: Vec<PathBuf>,
     /// By volume and process.
-    asked: BTreeSet<(u64, u32)>,
+    asked: BTreeSet<(u64, u32, Option<u64>)>,
     open: usize,
     sender: UnboundedSender<Vec<Said>>,
     arrived: UnboundedReceiver<Vec<Said>>,
@@ -39,8 +39,9 @@ impl DriverLogs {
         for pod in sample.pods.iter().filter(|pod| is_wanted(&pod.uid)) {
             for volume in &pod.volumes {
                 let Some(log) = self.log(&pod.uid, volume) else { continue };
-                let is_new =
-                    self.asked.len() < LOGS && self.asked.insert((volume.target_id, log.pid));
+                let started = volume.driver().and_then(|process| process.ticks);
+                let key = (volume.target_id, log.pid, started);
+                let is_new = self.asked.len() < LOGS && self.asked.insert(key);
                 if is_new {
                     self.read(log);
                 }

@@ -10,7 +10,9 @@ use super::{Exit, Failure, away, setup};
 use crate::{
     attribute::Attributor,
     cli::{Holders, Output},
-    identity::{PodNames, kubelet_roots, layout::normalise, log_dirs_for},
+    identity::{
+        PodNames, kubelet_roots, layout::normalise, log_dirs_for, target_roots::TargetRoots,
+    },
     model::{
         holder::{About, Search},
         path::{JsonPath, safe_path},
@@ -43,7 +45,7 @@ pub fn run(mut options: Holders) -> Result<Exit, Failure> {
         Ok(subject) => subject,
         Err(why) => return Err(Failure::Usage(anyhow!("{}: {why}", name(options)))),
     };
-    let mut names = Attributor::new(pod_names(options), Scope::default());
+    let mut names = Attributor::new(pod_names(options), Scope::default(), TargetRoots::default());
     for holder in &mut taken.holders {
         holder.pod = holder.pod.take().map(|pod| names.pod(pod));
     }

@@ -14,6 +14,7 @@ mod presenter;
 mod probing;
 pub mod replay;
 mod reporter;
+mod rooting;
 mod session;
 mod setup;
 mod trace;

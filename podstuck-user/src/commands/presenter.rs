@@ -24,6 +24,12 @@ impl Presenter {
         Self { engine: Engine::new(run), reporter }
     }
 
+    /// For what was recorded.
+    pub(super) fn of_replay(mut self) -> Self {
+        self.engine = self.engine.of_replay();
+        self
+    }
+
     /// What the run is.
     pub(super) fn run(&self) -> &Run {
         self.engine.run()

@@ -30,7 +30,7 @@ pub fn run(mut options: Replay) -> Result<Exit, Failure> {
     let reporter = reporter.map_err(usage)?.of_replay();
     let stop = interrupt::patient().map_err(Failure::CannotRun)?;
     let mut shown = run.clock.started();
-    let mut presenter = Presenter::new(run, reporter);
+    let mut presenter = Presenter::new(run, reporter).of_replay();
     let mut begun = false;
     for event in &mut recording {
         if let Some(speed) = options.speed {

@@ -1,26 +1,29 @@
 //! One live run: what is observed gets its names, becomes an event, and what is asked is answered.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use bytes::Bytes;
 use podstuck_common::record::{CountKey, RecordHead, call, loss, reason};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
-use super::{Exit, driver_logs::DriverLogs, presenter::Presenter, probing::Missed};
+use super::{
+    Exit,
+    driver_logs::DriverLogs,
+    presenter::Presenter,
+    probing::Missed,
+    rooting::{Rooting, Shown},
+};
 use crate::{
     ask::Asker,
     attribute::Attributor,
     clock,
-    decode::decode,
+    decode::{Record, decode},
     event::{Event, What},
     model::{
         call::Call,
-        node::NodeSample,
         operation::Operation,
+        path::safe_path,
         said::{Heard, Said},
         summary::{Completeness, SelfCost},
         thread::Thread,
@@ -32,7 +35,7 @@ use crate::{
     state::{
         hung::{HungCalls, Notice, Report, Unmounted},
         logs::Attempt,
-        sample::Lateness,
+        sample::{Lateness, Look},
     },
 };
 
@@ -44,11 +47,14 @@ pub(super) enum Arrival {
     Hung(Report),
     /// What a CSI driver has said.
     Said(Vec<Said>),
+    /// Where targets are.
+    Shown(Shown),
 }
 
 /// Everything between the sources and the engine.
 pub(super) struct Session {
     names: Attributor,
+    rooting: Rooting,
     presenter: Presenter,
     recorder: Option<Recorder>,
     asker: Asker,
@@ -57,6 +63,7 @@ pub(super) struct Session {
     drivers: DriverLogs,
     looks: Lateness,
     undecodable: u64,
+    look_alike: Option<String>,
     ended: Option<Instant>,
 }
 
@@ -64,6 +71,7 @@ impl Session {
     /// Has observed nothing yet. To be called inside the runtime.
     pub(super) fn new(
         names: Attributor,
+        rooting: Rooting,
         presenter: Presenter,
         mut recorder: Option<Recorder>,
         hung: HungCalls,
@@ -76,6 +84,7 @@ impl Session {
         let (asker, looks) = (Asker::new(sender), Lateness::start(Instant::now()));
         Self {
             names,
+            rooting,
             presenter,
             recorder,
             asker,
@@ -84,6 +93,7 @@ impl Session {
             drivers,
             looks,
             undecodable: 0,
+            look_alike: None,
             ended: None,
         }
     }
@@ -133,6 +143,10 @@ impl Session {
                 }
                 _ => {}
             }
+            if record.head.reason == reason::LOOK_ALIKE {
+                self.look_alike(&record);
+                continue;
+            }
             let Some(op) = self.names.operation(&record) else {
                 self.undecodable += 1;
                 continue;
@@ -148,6 +162,18 @@ impl Session {
                 op.reason
             );
             self.learn(op.end, What::Operation(Box::new(op)));
+        }
+    }
+
+    /// The first of them is shown.
+    fn look_alike(&mut self, record: &Record) {
+        if self.look_alike.is_none() {
+            let path = record.path();
+            let actor = self.names.actor(record.head.tgid, &record.head.actor).actor;
+            let pod = actor.pod.as_ref().map(|pod| format!(", in pod {}", pod.uid));
+            let (comm, pod) = (&actor.comm, pod.unwrap_or_default());
+            let seen = format!("{} by {comm} (pid {}{pod})", safe_path(&path), actor.pid);
+            self.look_alike = Some(seen);
         }
     }
 
@@ -176,6 +202,7 @@ impl Session {
             Some((query, answer)) = self.answers.recv() => Arrival::Answer(query, answer),
             news = self.hung.next() => Arrival::Hung(news),
             said = self.drivers.next() => Arrival::Said(said),
+            shown = self.rooting.next() => Arrival::Shown(shown),
         }
     }
 
@@ -184,6 +211,7 @@ impl Session {
         match arrival {
             Arrival::Answer(query, answer) => self.answered(query, answer),
             Arrival::Said(said) => self.said(said),
+            Arrival::Shown(shown) => self.rooting.shown(shown, self.names.roots()),
             Arrival::Hung(Report::Seen(seen)) => {
                 if let Some(seen) = self.names.stuck(*seen) {
                     self.learn(seen.at, What::Stuck(Box::new(seen)));
@@ -242,9 +270,10 @@ impl Session {
     }
 
     /// Takes a look at the node.
-    pub(super) fn sampled(&mut self, sample: Arc<NodeSample>) {
-        self.looks.came(Instant::now(), sample.rest);
-        let sample = self.names.sample(sample);
+    pub(super) fn looked(&mut self, look: Look) {
+        self.looks.came(Instant::now(), look.sample.rest);
+        self.rooting.look(&look, self.names.roots());
+        let sample = self.names.sample(look.sample, look.trees);
         // On a whole node it is not known whose volume matters.
         if self.presenter.run().has_target() {
             self.drivers.ask(&sample, |uid| self.names.is_wanted(uid));
@@ -271,8 +300,13 @@ impl Session {
             drains_failed: *drains_failed,
             looks_late_s: self.looks.late_s(self.ended.unwrap_or_else(Instant::now)),
             // The engine adds its own.
-            objects_dropped: self.names.dropped() + self.hung.dropped() + self.asker.dropped(),
+            objects_dropped: self.names.dropped()
+                + self.names.roots().dropped()
+                + self.hung.dropped()
+                + self.asker.dropped(),
             unresolved: losses.of(loss::PATH_CUT) + losses.of(loss::PATH_UNREADABLE),
+            look_alikes: losses.of(loss::LOOK_ALIKE),
+            look_alike: self.look_alike.clone(),
             probes_missing: probes.clone(),
         };
         self.learn(clock::now(), What::Completeness(completeness));

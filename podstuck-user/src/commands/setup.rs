@@ -10,12 +10,17 @@ use podstuck_common::{
 };
 use tokio::io::{Interest, unix::AsyncFd};
 
-use super::{Failure, api_reader::ApiReader, log_reader::LogReader};
+use super::{Failure, api_reader::ApiReader, log_reader::LogReader, rooting::Rooting};
 pub(super) use crate::identity::on_host;
 use crate::{
     cli::{Backend, Node, Target, Tracing},
     identity::{
-        PodNames, WantedError, kubelet_roots, layout::normalise, log_dirs_for, markers,
+        PodNames, WantedError, data_roots, kubelet_roots,
+        layout::normalise,
+        log_dirs_for, markers,
+        roots::running_kubelets,
+        runtimes::running_runtimes,
+        target_roots::{Holds, TargetRoot, TargetRoots},
         wanted::PodTraces,
     },
     kernel::{
@@ -25,6 +30,7 @@ use crate::{
         layout::{self, BTF_PATH},
         load::{self, Probes},
         privilege,
+        roots::RootTables,
     },
     model::{
         identity::Pod, node_record::NodeRecord, path::safe_path, pod_record::PodRecord,
@@ -34,7 +40,9 @@ use crate::{
     state::{
         kubelet::{self, Kubelet},
         logs::Attempt,
-        sample, traces,
+        namespaces, runtime, sample,
+        show_roots::resolve,
+        traces,
     },
 };
 
@@ -58,6 +66,10 @@ pub(super) struct Prepared {
     pub record: Option<PodRecord>,
     /// What it says of this node, or of several on this machine.
     pub nodes: Vec<NodeRecord>,
+    /// Where targets are.
+    pub roots: TargetRoots,
+    /// What the probes know of that.
+    pub rooting: Rooting,
 }
 
 /// Checks and loads. Nothing is left behind when it fails. Where one question is to be answered and no
@@ -78,6 +90,7 @@ pub(super) fn prepare(
     let roots = roots(&options.node, &kubelets);
     let mut names = PodNames::new(log_dirs(host_root, &roots, &kubelets));
     let places = PodTraces { host_root, kubelet_roots: &roots };
+    let apart = apart(host_root, &kubelets, &roots);
     let mut api = ApiReader::start(host_root.clone(), &options.api, kubelets, &options.target);
     let mut logs = LogReader::start(host_root.clone());
     if options.target.pod.is_some() {
@@ -102,16 +115,31 @@ pub(super) fn prepare(
         Err(error) => Failure::Usage(error),
     })?;
 
+    let runtimes = runtimes(host_root);
+    let mut target_roots = TargetRoots::new(wanted.scope.path.clone());
+    // A directory that was named may be a kubelet's root that nobody knows of.
+    let named = wanted.scope.path.iter();
+    let named = named.filter(|path| resolve(host_root, &path.join("pods")).is_some());
+    let named = named.map(|path| TargetRoot::of_host(path, Holds::Pods));
+    for root in data_roots::usual(&roots).chain(apart).chain(runtimes).chain(named) {
+        target_roots.add(root);
+    }
+    let (secret, mut tables) = (secret(), None);
     let probes = match without {
         Some(_) => None,
-        None => match load_probes(options, &wanted, verbose) {
-            Ok(probes) => Some(probes),
+        None => match load_probes(options, &wanted, secret, verbose) {
+            Ok(mut probes) => {
+                tables = Some(RootTables::take(&mut probes.ebpf).map_err(Failure::CannotRun)?);
+                Some(probes)
+            }
             Err(error) => {
                 without = Some(excuse(error, one_answer)?);
                 None
             }
         },
     };
+    target_roots.believe_text(probes.as_ref().is_some_and(|probes| probes.by_text));
+    let rooting = Rooting::start(host_root, secret, tables, &mut target_roots);
     api.name_pods(&mut names);
     logs.name_pods(&places, &mut names);
     if wanted.needs_names(&places, &mut names) {
@@ -134,7 +162,9 @@ pub(super) fn prepare(
     };
     let only = match (&wanted.who, &options.target.path) {
         (Some(pod), _) => sample::Only::Pod(pod.uid.clone()),
-        (None, Some(path)) => sample::Only::Below(normalise(path)),
+        (None, Some(path)) => {
+            sample::Only::Below(wanted.scope.path.clone().unwrap_or_else(|| normalise(path)))
+        }
         (None, None) => sample::Only::All,
     };
     let places = sample::Places { host_root: host_root.clone(), kubelet_roots: roots, only };
@@ -142,7 +172,8 @@ pub(super) fn prepare(
     let record = wanted.who.as_ref().and_then(|pod| api.record(&pod.uid)).cloned();
     let nodes = api.nodes_about(wanted.who.as_ref());
     let (pod, scope) = (wanted.who, wanted.scope);
-    Ok(Prepared { probes, names, start, places, pod, scope, told, record, nodes })
+    let roots = target_roots;
+    Ok(Prepared { probes, names, start, places, pod, scope, told, record, nodes, roots, rooting })
 }
 
 /// Why there are no probes, where the run goes on without them.
@@ -150,11 +181,43 @@ fn excuse(error: anyhow::Error, one_answer: bool) -> Result<String, Failure> {
     if one_answer { Ok(format!("{error:#}")) } else { Err(Failure::CannotRun(error)) }
 }
 
-fn load_probes(options: &Tracing, wanted: &Wanted, verbose: u8) -> anyhow::Result<Probes> {
+/// The roots of kubelets that see other mounts than the host.
+fn apart(host_root: &Path, kubelets: &[Kubelet], roots: &[PathBuf]) -> Vec<TargetRoot> {
+    let host = namespaces::of_process(1).or(namespaces::of_process(std::process::id()));
+    let mut apart = Vec::new();
+    for pid in running_kubelets(&on_host(host_root, Path::new("/proc"))) {
+        let Some(own) = namespaces::of_process(pid).filter(|own| Some(*own) != host) else {
+            continue;
+        };
+        let told = kubelets.iter().find(|kubelet| kubelet.pid == pid);
+        let told = told.and_then(|kubelet| kubelet.settings.root.as_ref());
+        let roots = told.map_or(roots, std::slice::from_ref);
+        let seen_by = |root| TargetRoot::of_host(root, Holds::Pods).seen_by(pid, own);
+        apart.extend(roots.iter().map(seen_by));
+    }
+    apart
+}
+
+/// Where running runtimes were told to keep their things.
+fn runtimes(host_root: &Path) -> Vec<TargetRoot> {
+    let running = running_runtimes(&on_host(host_root, Path::new("/proc")));
+    let told = running.into_iter().filter_map(|(pid, component)| {
+        let told = runtime::told(host_root, pid, component)?;
+        Some(data_roots::of_runtime(component, &told))
+    });
+    told.flatten().collect()
+}
+
+fn load_probes(
+    options: &Tracing,
+    wanted: &Wanted,
+    secret: u64,
+    verbose: u8,
+) -> anyhow::Result<Probes> {
     let layout = layout::read(Path::new(BTF_PATH));
     layout.problems.iter().for_each(|problem| tracing::warn!("{problem}"));
     let slow_ns = u64::try_from(options.hung_after.as_nanos()).unwrap_or(u64::MAX);
-    let config = config(slow_ns, wanted.pod, wanted.path);
+    let config = Config { secret, ..config(slow_ns, wanted.pod, wanted.path) };
     let probes = load::load(&layout, &config, forms(options.backend), verbose > 1)
         .context("loading the probes")?;
     if probes.attached.calls.is_empty() {
@@ -243,8 +306,18 @@ pub(super) fn config(slow_ns: u64, only_pod: u64, only_path: u64) -> Config {
         only_pod,
         only_path,
         own_tgid: std::process::id(),
-        reserved: 0,
         markers: markers(),
+        ..Config::EMPTY
+    }
+}
+
+/// What nobody else can guess. Without randomness, which every kernel has from its first seconds on, nothing is
+/// shown to the probes.
+fn secret() -> u64 {
+    let mut bytes = [0; 8];
+    match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
+        Ok(8) => u64::from_ne_bytes(bytes),
+        _ => 0,
     }
 }
 
@@ -282,6 +355,7 @@ impl Wanted {
 }
 
 fn wanted(target: &Target, places: &PodTraces<'_>, names: &mut PodNames) -> anyhow::Result<Wanted> {
+    let host_root = places.host_root;
     let uid = match (&target.pod_uid, &target.pod) {
         (Some(uid), _) => Some(places.by_uid(uid, names)?),
         (None, Some(name)) => Some(places.by_name(name, names)?),
@@ -299,7 +373,8 @@ fn wanted(target: &Target, places: &PodTraces<'_>, names: &mut PodNames) -> anyh
     if !path.is_absolute() {
         return Err(anyhow!("--path {}: must be absolute", safe_path(path)));
     }
-    let path = normalise(path);
+    // What calls name is told without symbolic links.
+    let path = resolve(host_root, path).unwrap_or_else(|| normalise(path));
     let hash = path_hash(path.as_os_str().as_encoded_bytes());
     let text = Some(format!("directory {}", safe_path(&path)));
     let scope = Scope { pod: None, path: Some(path) };

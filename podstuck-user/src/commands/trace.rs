@@ -99,7 +99,8 @@ async fn trace(
     recorder: Option<Recorder>,
     measured: Option<ProgramTimes>,
 ) -> Result<Exit> {
-    let Prepared { probes, names, start, places, pod, scope, told, record, nodes } = prepared;
+    let Prepared { probes, names, start, places, pod, scope, told, record, nodes, roots, rooting } =
+        prepared;
     let stop = Stop::listen()?;
     let traced = probes.is_some();
     // Without probes nobody knows whether a call was made.
@@ -120,8 +121,9 @@ async fn trace(
         pod,
         directory: scope.path.clone(),
     };
-    let names = Attributor::new(names, scope);
-    let mut session = Session::new(names, Presenter::new(run, reporter), recorder, hung, drivers);
+    let names = Attributor::new(names, scope, roots);
+    let presenter = Presenter::new(run, reporter);
+    let mut session = Session::new(names, rooting, presenter, recorder, hung, drivers);
     session.tick(&probing.begin().await?);
     // What an unmount takes away is known by a look from before it. Whoever acts when the run is said to
     // have begun finds it looked at, unless the node is large.
@@ -142,7 +144,7 @@ async fn trace(
         let node = own.unwrap_or_else(facts::node_name);
         session.record(What::Record { record, node });
     }
-    look.into_iter().for_each(|sample| session.sampled(sample));
+    look.into_iter().for_each(|look| session.looked(look));
     session.logs(&told.0, told.1);
 
     let end = until.limit(traced).map(|limit| time::Instant::now() + limit);
@@ -153,7 +155,7 @@ async fn trace(
     loop {
         tokio::select! {
             records = probing.records() => session.records(&records.context("reading the ring")?),
-            sample = sampler.next() => session.sampled(sample),
+            look = sampler.next() => session.looked(look),
             arrival = session.arrival() => session.take(arrival),
             _ = ticks.tick(), if draining.is_none() => draining = probing.drain(),
             drained = answer(&mut draining) => {

@@ -120,6 +120,11 @@ impl Families {
                 c.drains_failed,
             ),
             ("podstuck_unresolved_calls_total", "Calls counted without a target.", c.unresolved),
+            (
+                "podstuck_look_alike_calls_total",
+                "Calls on paths that read like a target's and are none that is known.",
+                c.look_alikes,
+            ),
         ] {
             self.add(name, help, MetricType::COUNTER, vec![counter(value, Vec::new())]);
         }

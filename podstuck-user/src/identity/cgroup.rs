@@ -7,9 +7,10 @@ use super::uid::{is_long_id, parse_pod_uid};
 /// Pod UID and container id in the path of a control group.
 ///
 /// kubelet names a pod's group `pod<uid>` (cgroupfs driver) or `...-pod<uid with underscores>.slice`
-/// (systemd driver) below a root that the administrator may move and that nested nodes repeat, so
-/// the last such component counts and nothing above it. The runtimes' leaf below it, which holds
-/// the container's id, is `<id>`, `crio-<id>`, `cri-containerd-<id>.scope`, `docker-<id>.scope`, ...
+/// (systemd driver) below a root that the administrator may move, or the group of a node in a container.
+/// The first such component counts: what is below a container's own group it may have made itself, after
+/// any example. So the pods of a node within a pod are that pod. The runtimes' leaf below it, which
+/// holds the container's id, is `<id>`, `crio-<id>`, `cri-containerd-<id>.scope`, `docker-<id>.scope`, ...
 pub(crate) fn pod_of_cgroup(cgroup: &str) -> Option<(String, Option<String>)> {
     let (uid, below) = split_at_pod(cgroup)?;
     let container = below.iter().filter(|c| !is_conmon_name(c)).find_map(|c| container_id(c));
@@ -22,16 +23,21 @@ pub(super) fn is_conmon(cgroup: &str) -> bool {
     split_at_pod(cgroup).is_some_and(|(_, below)| below.first().is_some_and(|c| is_conmon_name(c)))
 }
 
-/// The UID of the last component that names a pod, and the components below it. Where the drivers
+/// The UID of the first component that names a pod, and the components below it. Where the drivers
 /// of kubelet and runtime differ, one directory is called `<slice>:<prefix>:<id>`: a colon
 /// separates as well.
 fn split_at_pod(cgroup: &str) -> Option<(String, Vec<&str>)> {
     // The kernel adds this for a zombie whose group is gone.
     let cgroup = cgroup.strip_suffix(" (deleted)").unwrap_or(cgroup);
     let names: Vec<&str> = cgroup.split(['/', ':']).collect();
-    let (at, uid) =
-        names.iter().enumerate().rev().find_map(|(at, name)| Some((at, pod_uid(name)?)))?;
+    let of_node = names.iter().enumerate().take_while(|(_, name)| !is_users(name));
+    let (at, uid) = of_node.into_iter().find_map(|(at, name)| Some((at, pod_uid(name)?)))?;
     Some((uid, names.get(at + 1..).unwrap_or_default().to_vec()))
+}
+
+/// A group that systemd hands to a user, who names what is below it.
+pub(super) fn is_users(name: &str) -> bool {
+    name.starts_with("user@")
 }
 
 /// The UID in a component that is a pod's own group.
@@ -105,7 +111,7 @@ mod tests {
         let slice =
             format!("kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{UNIT}.slice");
         type Pod<'a> = Option<(&'a str, Option<&'a str>)>;
-        let table: [(String, Pod<'_>); 31] = [
+        let table: [(String, Pod<'_>); 34] = [
             // cgroupfs driver
             (format!("/kubepods/pod{UID}/{ID}"), Some((UID, Some(ID)))),
             (format!("/kubepods/burstable/pod{UID}/{ID}"), Some((UID, Some(ID)))),
@@ -146,7 +152,13 @@ mod tests {
                 Some((UID, Some(ID))),
             ),
             (format!("/docker/{NODE}/kubelet/kubepods/pod{UID}/{ID}"), Some((UID, Some(ID)))),
-            (format!("/kubepods/pod{STATIC}/{NODE}/kubepods/pod{UID}/{ID}"), Some((UID, Some(ID)))),
+            // a node within a pod, or who pretends to be one
+            (format!("/kubepods/pod{UID}/{ID}/kubepods/pod{STATIC}/{NODE}"), Some((UID, Some(ID)))),
+            (format!("/{slice}/cri-containerd-{ID}.scope/pod{STATIC}/x"), Some((UID, Some(ID)))),
+            (
+                format!("/{slice}/crio-{ID}.scope/kubepods-pod{STATIC}.slice:crio:{NODE}"),
+                Some((UID, Some(ID))),
+            ),
             // from within a cgroup namespace, and of a zombie
             (
                 format!("/../../kubepods-pod{UNIT}.slice/cri-containerd-{ID}.scope"),
@@ -165,6 +177,8 @@ mod tests {
             (format!("/system.slice/docker-{ID}.scope"), None),
             ("/system.slice/kubelet.service".into(), None),
             ("/user.slice/podman-kubepods/podcast".into(), None),
+            // what a user makes in the group that is his own
+            (format!("/user.slice/user-9.slice/user@9.service/kubepods/pod{UID}/{ID}"), None),
             (String::new(), None),
         ];
         for (path, expected) in table {
@@ -181,6 +195,9 @@ mod tests {
         )));
         assert!(!is_conmon(&format!("/k/pod{UID}/crio-{ID}/crio-conmon-{ID}")));
         assert!(!is_conmon("/system.slice/crio-conmon-x.scope"));
+        // What a container makes below its own group.
+        assert!(!is_conmon(&format!("/k/pod{UID}/{ID}/pod{STATIC}/crio-conmon-{ID}")));
+        assert!(!is_conmon(&format!("/k/pod{UID}/{ID}/kubepods-pod{UNIT}.slice/crio-conmon-x")));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::cgroup::pod_uid;
+use super::cgroup::{is_users, pod_uid};
 
 /// Directories looked at: several times what a full node has, even with a tree per controller.
 const MOST: usize = 50_000;
@@ -52,8 +52,10 @@ fn walk(root: &Path, mut go_on: impl FnMut(String, PathBuf) -> bool) {
                 tracing::warn!("stopped after {MOST} control groups below {}", root.display());
                 return;
             }
-            let pod = entry.file_name().to_str().and_then(pod_uid);
-            let enter = pod.is_none() && depth + 1 < DEEPEST;
+            let name = entry.file_name();
+            let pod = name.to_str().and_then(pod_uid);
+            let is_users = name.to_str().is_some_and(is_users);
+            let enter = pod.is_none() && !is_users && depth + 1 < DEEPEST;
             if pod.is_some_and(|uid| !go_on(uid, entry.path())) {
                 return;
             }
@@ -90,6 +92,8 @@ mod tests {
     fn a_container_cannot_pretend_to_be_a_pod() {
         let root = tempfile::tempdir().unwrap();
         fs::create_dir_all(root.path().join(format!("kubepods/pod{STATIC}/c/pod{UID}"))).unwrap();
+        let user = root.path().join("user.slice/user-9.slice/user@9.service");
+        fs::create_dir_all(user.join(format!("kubepods/pod{UID}"))).unwrap();
         fs::write(root.path().join(format!("pod{UID}")), "").unwrap();
         assert_eq!(find_pod_cgroup(root.path(), UID), None);
     }

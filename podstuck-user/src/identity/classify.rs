@@ -22,7 +22,7 @@ pub(crate) const DOCKER_VOLUME: &str = "docker-volume";
 pub(crate) const CONTAINER_LAYER: &str = "container-layer";
 
 /// Directories in which containerd's shims, current and old, keep the bundles of their tasks.
-const BUNDLE_PARENTS: [&str; 2] =
+pub(super) const BUNDLE_PARENTS: [&str; 2] =
     ["io.containerd.runtime.v2.task", "io.containerd.runtime.v1.linux"];
 
 /// What the target with this root is. Of the pod only the UID is known here.

@@ -13,18 +13,23 @@ const CSI: &str = "kubernetes.io/csi";
 pub(super) const KUBELETS: [&[u8]; 5] =
     [b"kubelet", b"k3s-server", b"k3s-agent", b"kubelite", b"hyperkube"];
 
-/// The part of a process by its name and control group. Everybody may call himself `kubelet`, so
-/// the control group has the first word: who is in a pod's is a workload.
-pub(crate) fn component(comm: &[u8], cgroup: Option<&str>) -> Component {
-    match cgroup {
-        Some(path) if is_conmon(path) => Component::CriO,
-        Some(path) if pod_of_cgroup(path).is_some() => Component::Workload,
-        _ => by_name(comm),
+/// The part of a process. Everybody may call himself `kubelet`, so the control group has the first word: who
+/// is in a pod's is a workload. And so is who is not the node's root
+/// ([`is_root`](super::living::is_root)): he cannot be what his name says.
+pub(crate) fn component(comm: &[u8], cgroup: &str, is_root: bool) -> Component {
+    if !is_root {
+        Component::Workload
+    } else if is_conmon(cgroup) {
+        Component::CriO
+    } else if pod_of_cgroup(cgroup).is_some() {
+        Component::Workload
+    } else {
+        by_name(comm)
     }
 }
 
-/// The kernel cuts names after 15 bytes.
-fn by_name(comm: &[u8]) -> Component {
+/// The part that a name says; it proves nothing. The kernel cuts names after 15 bytes.
+pub(crate) fn by_name(comm: &[u8]) -> Component {
     if KUBELETS.contains(&comm) {
         return Component::Kubelet;
     }
@@ -48,14 +53,14 @@ fn by_name(comm: &[u8]) -> Component {
 }
 
 /// The part of an actor in a call on a target: a process in a pod that works on CSI volumes which
-/// are not its pod's own is the driver.
-pub(crate) fn component_for(actor: &Actor, target: &Target) -> Component {
-    let foreign = match (&actor.pod, &target.pod) {
-        (Some(own), Some(victim)) => own.uid != victim.uid,
-        (Some(_), None) => true,
-        (None, _) => false,
-    };
-    if actor.component == Component::Workload && foreign && is_csi(target) {
+/// are not its pod's own is the driver, if it is proven that it is there for them.
+pub(crate) fn component_for(
+    actor: &Actor,
+    target: &Target,
+    is_proven: impl FnOnce() -> bool,
+) -> Component {
+    let in_pod = actor.pod.is_some();
+    if in_pod && actor.is_stranger_to(target) && is_csi(target) && is_proven() {
         Component::CsiDriver
     } else {
         actor.component
@@ -116,8 +121,10 @@ mod tests {
             (b"\xff\x1b", Component::Other),
         ];
         for (comm, expected) in table {
-            assert_eq!(component(comm, None), expected, "{}", comm.escape_ascii());
-            assert_eq!(component(comm, Some("/system.slice/x.service")), expected);
+            for cgroup in ["/", "/system.slice/x.service", "/docker/0a/kubelet.slice"] {
+                assert_eq!(component(comm, cgroup, true), expected, "{}", comm.escape_ascii());
+                assert_eq!(component(comm, cgroup, false), Component::Workload);
+            }
         }
     }
 
@@ -125,10 +132,14 @@ mod tests {
     fn who_is_in_a_pod_is_a_workload_whatever_its_name() {
         let pod = format!("/kubepods/pod{UID}/{}", "a".repeat(64));
         for comm in [b"kubelet".as_slice(), b"umount", b"runc:[2:INIT]", b"rm", b"conmon"] {
-            assert_eq!(component(comm, Some(&pod)), Component::Workload);
+            assert_eq!(component(comm, &pod, true), Component::Workload);
+            assert_eq!(component(comm, &pod, false), Component::Workload);
         }
         let monitor = format!("/kubepods/pod{UID}/crio-conmon-{}", "a".repeat(64));
-        assert_eq!(component(b"conmon", Some(&monitor)), Component::CriO);
+        assert_eq!(component(b"conmon", &monitor, true), Component::CriO);
+        assert_eq!(component(b"conmon", &monitor, false), Component::Workload);
+        let nested = format!("{pod}/pod{DRIVER}/crio-conmon-{}", "a".repeat(64));
+        assert_eq!(component(b"conmon", &nested, true), Component::Workload);
     }
 
     fn actor(component: Component, uid: Option<&str>) -> Actor {
@@ -156,12 +167,12 @@ mod tests {
         ];
         for (path, expected) in table {
             let target = classify(Path::new(path));
-            let seen = component_for(&actor(Component::Workload, Some(DRIVER)), &target);
-            assert_eq!(seen, expected, "{path}");
-            assert_eq!(
-                component_for(&actor(Component::Kubelet, None), &target),
-                Component::Kubelet
-            );
+            let driver = actor(Component::Workload, Some(DRIVER));
+            assert_eq!(component_for(&driver, &target, || true), expected, "{path}");
+            assert_eq!(component_for(&driver, &target, || false), Component::Workload, "{path}");
+            for other in [Component::Kubelet, Component::Workload] {
+                assert_eq!(component_for(&actor(other, None), &target, || true), other);
+            }
         }
     }
 }

@@ -33,14 +33,11 @@ const NAMES: [(&str, u32, bool); 7] = [
 
 const _: () = assert!(NAMES.len() <= MARKERS);
 
-static CONFIG: LazyLock<Config> = LazyLock::new(|| Config {
-    slow_ns: 0,
-    only_pod: 0,
-    only_path: 0,
-    own_tgid: 0,
-    reserved: 0,
-    markers: markers(),
-});
+/// As the probes read a path below a directory that is proven.
+pub(super) static PROVING: LazyLock<Config> =
+    LazyLock::new(|| Config { markers: markers(), ..Config::EMPTY });
+/// As they do where nothing can be proven.
+static BY_TEXT: LazyLock<Config> = LazyLock::new(|| Config { by_text: 1, ..*PROVING });
 
 /// The names that start a target, as the probes want them.
 pub fn markers() -> [Marker; MARKERS] {
@@ -76,22 +73,30 @@ pub(super) fn names(path: &Path) -> Vec<&OsStr> {
         .collect()
 }
 
-/// The root of the target that a path belongs to, and where the path stands in it: the prefix
+/// The root of the target that a path reads like, and where the path stands in it: the prefix
 /// whose rolling hash is [`Trail::target`]. `None` for a path outside any target, and for a
 /// relative one, whose missing beginning would change the hash.
 pub fn target_root(path: &Path) -> Option<(PathBuf, Trail)> {
     if !path.is_absolute() {
         return None;
     }
-    let path = normalise(path);
-    let mut trail = Trail::default();
-    let mut text = PathBuf::from("/");
+    continue_to(&BY_TEXT, Trail::default(), Path::new("/"), &names(&normalise(path)))
+}
+
+/// Reads these names on from a trail whose path this is, to the root of a target.
+pub(super) fn continue_to(
+    config: &Config,
+    mut trail: Trail,
+    path: &Path,
+    names: &[&OsStr],
+) -> Option<(PathBuf, Trail)> {
+    let mut text = path.to_owned();
     let mut root = None;
-    for name in names(&path) {
+    for name in names {
         text.push(name);
         let before = trail.target;
         let bytes = name.as_bytes();
-        trail.step(&CONFIG, name_hash(bytes), u32::try_from(bytes.len()).ok()?, false);
+        trail.step(config, name_hash(bytes), u32::try_from(bytes.len()).ok()?, false);
         if trail.target != before {
             root = Some(text.clone());
         }

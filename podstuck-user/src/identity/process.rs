@@ -1,13 +1,14 @@
 //! Who a process is, also after it has ended: a helper such as `umount` lives for milliseconds.
 
-use std::{fs, os::linux::fs::MetadataExt, path::Path, sync::Arc};
+use std::{path::Path, sync::Arc};
 
 use podstuck_common::record;
 use podstuck_engine::bounded::Bounded;
 
 use super::{
-    cgroup::{best_path, pod_of_cgroup},
-    component::component,
+    cgroup::pod_of_cgroup,
+    component::{by_name, component},
+    living::Living,
 };
 use crate::{
     clock,
@@ -15,145 +16,200 @@ use crate::{
         identity::{Actor, Component, Parent, Pod},
         path::safe,
     },
-    proc::comm,
+    proc,
 };
 
 /// Processes remembered. One that still lives is read again when it was forgotten.
 const REMEMBERED: usize = 8192;
-/// Places of the node's components remembered. There are as many as components.
-const PLACES: usize = 256;
+/// Places remembered. There are as many as components of the node, and drivers.
+const PLACES: usize = 1024;
 
 /// Processes seen.
 pub(crate) struct ActorCache {
     by_pid: Bounded<u32, Known>,
-    /// Where components of the node were while they lived.
-    places: Bounded<Place, ()>,
-}
-
-impl Default for ActorCache {
-    fn default() -> Self {
-        Self { by_pid: Bounded::new(REMEMBERED), places: Bounded::new(PLACES) }
-    }
+    /// Who was where while he lived.
+    places: Bounded<Place, Resident>,
+    /// Mount namespaces of the node's own: that of its first process, the tool's, and those of daemons.
+    homes: Bounded<u32, ()>,
 }
 
 struct Known {
     seen: record::Caller,
-    actor: Arc<Actor>,
+    who: Who,
 }
 
-/// Control group (version 2) and mount namespace.
+/// A process, and whether it is proven to be the node's root.
+#[derive(Clone, Debug)]
+pub(crate) struct Who {
+    pub(crate) actor: Arc<Actor>,
+    pub(crate) is_root: bool,
+}
+
+/// Control group (version 2) and mount namespace, as the kernel tells them of each caller.
 type Place = (u64, u32);
 
+/// Whoever is in a place beside somebody who was looked at.
+#[derive(Clone, Debug)]
+enum Resident {
+    /// A daemon of the node.
+    OfNode,
+    /// The root of a pod's container: a driver, maybe.
+    OfPod(Pod),
+}
+
+impl Default for ActorCache {
+    fn default() -> Self {
+        let mut homes = Bounded::new(PLACES);
+        let of =
+            |process: &str| proc::mount_namespace(&proc::namespace(Path::new(process), "mnt")?);
+        ["/proc/1", "/proc/self"].into_iter().filter_map(of).for_each(|home| {
+            homes.insert(home, ());
+        });
+        Self { by_pid: Bounded::new(REMEMBERED), places: Bounded::new(PLACES), homes }
+    }
+}
+
 impl ActorCache {
-    /// Describes a process by what the probes saw and what `/proc` still says. Reads `/proc` only,
-    /// and only at the first sight of a process.
-    pub(crate) fn resolve(&mut self, pid: u32, seen: &record::Caller) -> Arc<Actor> {
+    /// Describes a process by what the probes saw and what a look at it says, if it still lives. It is
+    /// looked at only at its first sight.
+    pub(crate) fn resolve(
+        &mut self,
+        pid: u32,
+        seen: &record::Caller,
+        mut look: impl FnMut(u32) -> Option<Living>,
+    ) -> Who {
         if let Some(known) = self.by_pid.get_mut(&pid)
             && same_process(&known.seen, seen)
         {
-            return known.actor.clone();
+            return known.who.clone();
         }
-        let actor = Arc::new(match cgroup_of(pid) {
-            Some(cgroup) => self.alive(pid, seen, cgroup),
-            None => self.ended(pid, seen),
-        });
-        self.by_pid.insert(pid, Known { seen: *seen, actor: actor.clone() });
-        actor
+        // Another process may have its id by now.
+        let living = look(pid).filter(|living| is_or_may_be(living, seen));
+        let who = match living {
+            Some(living) => self.alive(pid, seen, living),
+            None => self.ended(pid, seen, look),
+        };
+        self.by_pid.insert(pid, Known { seen: *seen, who: who.clone() });
+        who
     }
 
     /// How many were forgotten because there were too many.
     pub(crate) fn dropped(&self) -> u64 {
-        self.by_pid.dropped() + self.places.dropped()
+        self.by_pid.dropped() + self.places.dropped() + self.homes.dropped()
     }
 
-    fn alive(&mut self, pid: u32, seen: &record::Caller, cgroup: String) -> Actor {
-        let actor = describe(pid, seen, Some(cgroup));
-        if is_of_the_node(actor.component) {
-            self.places.insert((seen.cgroup, seen.mnt_ns), ());
+    fn alive(&mut self, pid: u32, seen: &record::Caller, living: Living) -> Who {
+        let is_root = living.is_root;
+        let actor = describe(pid, seen, Some(living));
+        let place = (seen.cgroup, seen.mnt_ns);
+        match &actor.pod {
+            // Who has entered the node's mounts from a pod is there beside the node's own.
+            Some(pod) if is_root && !self.homes.contains(&seen.mnt_ns) => {
+                self.places.insert(place, Resident::OfPod(pod.clone()));
+            }
+            None if stays(actor.component) => {
+                self.places.insert(place, Resident::OfNode);
+                self.homes.insert(seen.mnt_ns, ());
+            }
+            _ => {}
         }
-        actor
+        Who { actor: actor.into(), is_root }
     }
 
-    /// Of a process that has ended nobody can say any more whether it was in a container, and a
-    /// container may call a process `kubelet`. Its name is believed if it was where the node's
-    /// components are; a container has a mount namespace of its own.
-    fn ended(&self, pid: u32, seen: &record::Caller) -> Actor {
+    /// Of a process that has ended nobody can say any more who it was, and a container may call a process
+    /// `kubelet`. Its name is believed if it was where a daemon of the node is, or its parent is one; a
+    /// container has a mount namespace of its own.
+    fn ended(
+        &self,
+        pid: u32,
+        seen: &record::Caller,
+        mut look: impl FnMut(u32) -> Option<Living>,
+    ) -> Who {
         let mut actor = describe(pid, seen, None);
-        if self.places.contains(&(seen.cgroup, seen.mnt_ns)) {
-            return actor;
+        let named = actor.component;
+        // Without the kernel's types, nothing is told of anybody.
+        let is_home = seen.mnt_ns == 0 || self.homes.contains(&seen.mnt_ns);
+        actor.component = if is_home { Component::Other } else { Component::Workload };
+        let mut is_root = is_home;
+        match self.places.get(&(seen.cgroup, seen.mnt_ns)) {
+            Some(Resident::OfNode) => actor.component = named,
+            Some(Resident::OfPod(pod)) => {
+                (actor.component, actor.pod) = (Component::Workload, Some(pod.clone()));
+                is_root = true;
+            }
+            None => {
+                if let Some(parent) = look(seen.parent).filter(|parent| is_older(parent, seen)) {
+                    let of_parent = parent.component();
+                    let beside = parent.mnt_ns == seen.mnt_ns;
+                    actor.pod = pod_of(&parent.cgroup);
+                    actor.component = match of_parent {
+                        // Who is started in a pod's control group stays in it.
+                        Component::Workload if actor.pod.is_some() => Component::Workload,
+                        Component::Other if beside => Component::Other,
+                        of_node if beside && of_node != Component::Workload => named,
+                        _ => actor.component,
+                    };
+                    is_root = parent.is_root && (beside || is_home);
+                }
+            }
         }
-        let Some(parent) = Living::of(seen.parent) else {
-            actor.component = Component::Other;
-            return actor;
-        };
-        if parent.component == Component::Workload {
-            // Who is started in a pod's control group stays in it.
-            actor.component = Component::Workload;
-            actor.pod = parent.pod;
-        } else if parent.mnt_ns != seen.mnt_ns || parent.component == Component::Other {
-            actor.component = Component::Other;
-        }
-        actor
+        Who { actor: actor.into(), is_root }
     }
 }
 
-/// A parent that still lives, by what `/proc` says.
-struct Living {
-    component: Component,
-    pod: Option<Pod>,
-    mnt_ns: u32,
+/// Components that are there for long, where they are: a container's first process is called `runc` for a
+/// moment, in the container.
+fn stays(component: Component) -> bool {
+    use Component::{CsiDriver, Other, Runc, Workload};
+    !matches!(component, Workload | Other | CsiDriver | Runc)
 }
 
-impl Living {
-    fn of(pid: u32) -> Option<Self> {
-        let cgroup = cgroup_of(pid)?;
-        // Answered by nsfs; it reaches no other file system.
-        let namespace = fs::metadata(format!("/proc/{pid}/ns/mnt")).ok()?;
-        let pod = pod_of_cgroup(&cgroup).map(|(uid, _)| Pod { uid, namespace: None, name: None });
-        Some(Self {
-            component: component(&comm(Path::new(&format!("/proc/{pid}"))), Some(&cgroup)),
-            pod,
-            mnt_ns: u32::try_from(namespace.st_ino()).ok()?,
-        })
-    }
+/// Whether who lives is who called. Nobody can tell where the probes could not read a start.
+fn is_or_may_be(living: &Living, seen: &record::Caller) -> bool {
+    seen.started_ns == 0 || living.started == seen.started_ns / clock::tick_ns()
 }
 
-fn cgroup_of(pid: u32) -> Option<String> {
-    best_path(&fs::read(format!("/proc/{pid}/cgroup")).ok()?)
+/// A parent was there before its child. Who has its id since it has ended was not.
+fn is_older(parent: &Living, seen: &record::Caller) -> bool {
+    seen.started_ns == 0 || parent.started <= seen.started_ns / clock::tick_ns()
 }
 
-fn is_of_the_node(component: Component) -> bool {
-    !matches!(component, Component::Workload | Component::Other | Component::CsiDriver)
-}
-
-/// By the start, which `/proc` tells in ticks only. Where the probes could not read it: threads of one
-/// process may have names of their own, so the name does not count; a process id that was given again
-/// nearly always has another parent or control group.
+/// By the start, which `/proc` tells in ticks only, and by the mount namespace, which `setns` changes. Where
+/// the probes could not read the start: threads of one process may have names of their own, so the name
+/// does not count; a process id that was given again nearly always has another parent or control group.
 fn same_process(a: &record::Caller, b: &record::Caller) -> bool {
     if a.started_ns != 0 && b.started_ns != 0 {
         let tick = clock::tick_ns();
-        return a.started_ns / tick == b.started_ns / tick;
+        return a.started_ns / tick == b.started_ns / tick && a.mnt_ns == b.mnt_ns;
     }
     let parent = a.parent == b.parent && a.parent_comm == b.parent_comm;
     parent && a.cgroup == b.cgroup && a.mnt_ns == b.mnt_ns
 }
 
-fn describe(pid: u32, seen: &record::Caller, cgroup: Option<String>) -> Actor {
+fn describe(pid: u32, seen: &record::Caller, living: Option<Living>) -> Actor {
     let comm = until_nul(&seen.comm);
-    let pod = cgroup.as_deref().and_then(pod_of_cgroup);
     let parent = (seen.parent != 0).then(|| Parent {
         pid: seen.parent,
         comm: safe(until_nul(&seen.parent_comm)).into_owned(),
     });
+    let component = match &living {
+        Some(living) => component(comm, &living.cgroup, living.is_root),
+        None => by_name(comm),
+    };
+    let cgroup = living.map(|living| living.cgroup);
     Actor {
         pid,
         started: (seen.started_ns != 0).then(|| seen.started_ns / clock::tick_ns()),
         comm: safe(comm).into_owned(),
-        component: component(comm, cgroup.as_deref()),
-        pod: pod.map(|(uid, _)| Pod { uid, namespace: None, name: None }),
+        component,
+        pod: cgroup.as_deref().and_then(pod_of),
         cgroup,
         parent,
     }
+}
+
+fn pod_of(cgroup: &str) -> Option<Pod> {
+    pod_of_cgroup(cgroup).map(|(uid, _)| Pod { uid, namespace: None, name: None })
 }
 
 fn until_nul(comm: &[u8; 16]) -> &[u8] {
@@ -161,83 +217,5 @@ fn until_nul(comm: &[u8; 16]) -> &[u8] {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// No process has this id.
-    const GONE: u32 = u32::MAX >> 1;
-
-    fn seen(comm: &[u8], parent: u32) -> record::Caller {
-        let mut actor = record::Caller { parent, ..record::Caller::default() };
-        actor.comm[..comm.len()].copy_from_slice(comm);
-        actor.parent_comm[..4].copy_from_slice(b"init");
-        actor
-    }
-
-    #[test]
-    fn a_process_that_has_ended_keeps_what_the_probes_saw() {
-        let mut cache = ActorCache::default();
-        let actor = cache.resolve(GONE, &seen(b"umount", GONE));
-        assert_eq!(actor.comm, "umount");
-        assert_eq!(actor.parent.as_ref().map(|p| p.comm.as_str()), Some("init"));
-        let reused = cache.resolve(GONE, &seen(b"rm", GONE - 1));
-        assert_eq!(reused.comm, "rm");
-    }
-
-    #[test]
-    fn a_name_alone_proves_nothing_of_a_process_that_has_ended() {
-        let mut cache = ActorCache::default();
-        let component = |cache: &mut ActorCache, seen: &record::Caller| {
-            cache.by_pid.retain(|_, _| false);
-            cache.resolve(GONE, seen).component
-        };
-        let ended = seen(b"kubelet", GONE);
-        assert_eq!(component(&mut cache, &ended), Component::Other);
-        // A parent that is nothing in particular.
-        assert_eq!(component(&mut cache, &seen(b"umount", std::process::id())), Component::Other);
-        cache.places.insert((0, 0), ());
-        assert_eq!(component(&mut cache, &ended), Component::Kubelet);
-        let in_a_container = record::Caller { mnt_ns: 4, ..ended };
-        assert_eq!(component(&mut cache, &in_a_container), Component::Other);
-    }
-
-    #[test]
-    fn a_component_that_lives_vouches_for_who_is_beside_it() {
-        let mut cache = ActorCache::default();
-        let kubelet = record::Caller { cgroup: 9, mnt_ns: 4, ..seen(b"kubelet", 1) };
-        assert_eq!(cache.resolve(std::process::id(), &kubelet).component, Component::Kubelet);
-        let umount = record::Caller { cgroup: 9, mnt_ns: 4, ..seen(b"umount", GONE) };
-        assert_eq!(cache.resolve(GONE, &umount).component, Component::UmountHelper);
-    }
-
-    #[test]
-    fn the_oldest_goes_when_there_are_too_many() {
-        let mut cache = ActorCache::default();
-        let count = u32::try_from(REMEMBERED).unwrap();
-        for n in 0..=count {
-            cache.resolve(GONE - n, &seen(b"rm", GONE));
-        }
-        assert_eq!((cache.by_pid.len(), cache.dropped()), (REMEMBERED, 1));
-        assert!(!cache.by_pid.contains(&GONE) && cache.by_pid.contains(&(GONE - 1)));
-    }
-
-    #[test]
-    fn a_container_that_calls_itself_kubelet_is_none() {
-        let group = "/kubepods/burstable/pod0f0e0d0c-1111-2222-3333-444455556666/abc";
-        let actor = describe(1, &seen(b"kubelet", 1), Some(group.into()));
-        assert_eq!(actor.component, Component::Workload);
-        assert!(actor.pod.is_some());
-    }
-
-    #[test]
-    fn a_name_with_escape_codes_is_harmless() {
-        let actor = describe(1, &seen(b"\x1b[2Jx", 1), None);
-        assert_eq!(actor.comm, r"\x1b[2Jx");
-    }
-
-    #[test]
-    fn own_process_is_read_from_proc() {
-        let actor = ActorCache::default().resolve(std::process::id(), &seen(b"test", 1));
-        assert!(actor.cgroup.is_some());
-    }
-}
+#[path = "process_tests.rs"]
+mod tests;

@@ -11,6 +11,7 @@ use super::{
     cgroup::{best_path, pod_of_cgroup},
     component::KUBELETS,
     kubelet::{Settings, WRAPPERS},
+    living::is_root,
 };
 use crate::proc::{comm, processes_in};
 
@@ -42,15 +43,15 @@ pub(crate) fn kubelet_roots(host_root: &Path, given: &[PathBuf]) -> Vec<PathBuf>
 }
 
 /// Running kubelets, and programs that contain one. Their names are read first: reading a command
-/// line takes the process's memory lock, which a process in trouble may hold for ever. And none in a
-/// container: it may call itself as it likes.
+/// line takes the process's memory lock, which a process in trouble may hold for ever. And only of those
+/// that are the node's: anybody may call himself so.
 pub(crate) fn running_kubelets(proc: &Path) -> Vec<u32> {
     let mut pids = processes_in(proc);
     pids.retain(|pid| {
         let process = proc.join(pid.to_string());
         let comm = comm(&process);
         let is_known = |names: &[&[u8]]| names.contains(&comm.as_slice());
-        (is_known(&KUBELETS) || is_known(&WRAPPERS)) && !in_pod(&process)
+        (is_known(&KUBELETS) || is_known(&WRAPPERS)) && is_of_node(&process)
     });
     pids
 }
@@ -66,10 +67,11 @@ fn running(proc: &Path) -> Vec<PathBuf> {
     roots
 }
 
-/// Whether a process is in a container of a pod.
-pub(super) fn in_pod(process: &Path) -> bool {
+/// Whether a process is the node's own: its root, and in no pod.
+pub(super) fn is_of_node(process: &Path) -> bool {
     let contents = fs::read(process.join("cgroup")).unwrap_or_default();
-    best_path(&contents).is_some_and(|path| pod_of_cgroup(&path).is_some())
+    let in_pod = || best_path(&contents).is_none_or(|path| pod_of_cgroup(&path).is_some());
+    !in_pod() && is_root(process)
 }
 
 /// Log directories that go with a kubelet root: beside it, under the same prefix, and the usual

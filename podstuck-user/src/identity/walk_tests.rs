@@ -15,7 +15,7 @@ use crate::{decode::decode, fuzz::runner};
 const SEARCHED: usize = 512;
 
 fn config() -> Config {
-    Config { slow_ns: 0, only_pod: 0, only_path: 0, own_tgid: 0, reserved: 0, markers: markers() }
+    Config { by_text: 1, markers: markers(), ..Config::EMPTY }
 }
 
 /// Continues a trail with an argument, word by word, as `follow_one` of the probes does.

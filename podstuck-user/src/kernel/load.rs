@@ -26,10 +26,14 @@ pub struct Probes {
     pub ebpf: Ebpf,
     /// What hangs where; `missing` includes what the self-test found dead.
     pub attached: Attached,
+    /// Whether they believe what a path reads like, for want of this kernel's layout.
+    pub by_text: bool,
 }
 
 /// Loads, attaches and tests, by these forms of hooks, the best one first.
 pub fn load(layout: &Layout, config: &Config, forms: &[Form], debug: bool) -> Result<Probes> {
+    let by_text = layout.offsets.usable == 0;
+    let config = &Config { by_text: u32::from(by_text), ..*config };
     let level = if debug { LOG_DEBUG } else { 0 };
     let mut ebpf = EbpfLoader::new()
         .override_global("OFFSETS", &layout.offsets, true)
@@ -40,7 +44,7 @@ pub fn load(layout: &Layout, config: &Config, forms: &[Form], debug: bool) -> Re
         .context("creating the probes' maps")?;
     let (attached, links) = attach::all(&mut ebpf, forms, layout)?;
     give_back_memory();
-    Ok(Probes { _links: links, ebpf, attached })
+    Ok(Probes { _links: links, ebpf, attached, by_text })
 }
 
 /// aya reads all of the kernel's types. What stays in use lies behind them, so the C library would keep

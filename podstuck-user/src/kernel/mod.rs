@@ -12,6 +12,7 @@ pub mod privilege;
 mod programs;
 mod refused_calls;
 pub mod role;
+pub mod roots;
 pub mod selftest;
 pub mod tracefs;
 mod write_places;

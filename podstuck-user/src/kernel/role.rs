@@ -40,7 +40,7 @@ pub enum Role {
     HearSignals,
     /// A helper that looks at files, also of other processes.
     Helper,
-    /// One that looks beneath a directory by `openat2(2)`.
+    /// One that opens by `openat2(2)`: beneath a directory, or beneath the root of another process.
     HelperBeneath,
     /// One that enters another root directory, network or mount namespace first.
     HelperInside,
@@ -91,7 +91,8 @@ impl Role {
             Self::WriteOpen | Self::HearSignals => &[Bpf, Enter, Change, OpenToWrite, OpenUnseen],
             Self::Helper | Self::HelperKernelLog => &[Bpf, Enter, Change, OpenToWrite, OpenUnseen],
             Self::HelperBeneath => &[Bpf, Enter, Change, OpenToWrite],
-            Self::HelperInside => &[Bpf, Change, OpenToWrite, OpenUnseen],
+            // What others name is opened beneath the root that they have.
+            Self::HelperInside => &[Bpf, Change, OpenToWrite],
         };
         [&[Machine], more].concat()
     }
@@ -108,6 +109,13 @@ pub fn only_talk() {
         tracing::info!("the helper may make any system call: {error:#}");
     }
     restrict(None);
+}
+
+/// For a helper that has opened by `openat2(2)` what it was asked about.
+pub fn open_no_more_unseen() {
+    if let Err(error) = refused_calls::refuse(&[OpenUnseen]) {
+        tracing::info!("the helper may still open by openat2: {error:#}");
+    }
 }
 
 /// For a thread that from now on writes files in one directory, whosever it is.
@@ -185,6 +193,28 @@ mod tests {
             };
             std::thread::scope(|scope| scope.spawn(run).join().unwrap());
             assert_eq!(fs::read_to_string(&file).unwrap(), "text");
+        });
+    }
+
+    #[test]
+    fn a_helper_that_has_opened_what_it_was_asked_opens_no_more_unseen() {
+        use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+        apart(|| {
+            let opened =
+                || openat2(CWD, "/", OFlags::PATH, Mode::empty(), ResolveFlags::NO_MAGICLINKS);
+            let run = || {
+                Role::HelperBeneath.assume();
+                opened().unwrap();
+                open_no_more_unseen();
+                assert_eq!(opened().unwrap_err(), rustix::io::Errno::PERM);
+                assert!(fs::read_dir("/").unwrap().next().is_some());
+            };
+            std::thread::scope(|scope| scope.spawn(run).join().unwrap());
+            let run = || {
+                Role::Helper.assume();
+                assert_eq!(opened().unwrap_err(), rustix::io::Errno::PERM);
+            };
+            std::thread::scope(|scope| scope.spawn(run).join().unwrap());
         });
     }
 

@@ -188,6 +188,7 @@ pub(crate) fn summary() -> Summary {
 
 pub(crate) fn holder() -> Holder {
     Holder {
+        file: None,
         nested: None,
         how: How::Fd,
         object: JsonPath("/host/v/log".into()),

@@ -24,6 +24,8 @@ pub(super) struct Delta {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     kubelet_since: Option<Monotonic>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
+    kubelet_group: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
     pods: Option<Vec<Slot<PodState>>>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     cgroups: Option<Vec<Slot<PodGroup>>>,
@@ -62,6 +64,7 @@ impl Delta {
             kubelets: now.kubelets.clone(),
             stopped: now.stopped.clone(),
             kubelet_since: now.kubelet_since,
+            kubelet_group: now.kubelet_group.clone(),
             pods: list(&before.pods, &now.pods),
             cgroups: list(&before.cgroups, &now.cgroups),
             spaces: list(&before.spaces, &now.spaces),
@@ -87,6 +90,7 @@ impl Delta {
             kubelets: self.kubelets,
             stopped: self.stopped,
             kubelet_since: self.kubelet_since,
+            kubelet_group: self.kubelet_group,
             pods: restore(&before.pods, self.pods),
             cgroups: restore(&before.cgroups, self.cgroups),
             spaces: restore(&before.spaces, self.spaces),

@@ -1,17 +1,17 @@
 //! Flags of an inode that make its removal fail, read from an object and its directory.
 
-use std::ffi::OsString;
+use std::{ffi::OsString, path::Path};
 
 use anyhow::{Context, Result};
-use rustix::fs::{AtFlags, Mode, OFlags, StatxAttributes, StatxFlags, statx};
+use rustix::fs::{AtFlags, OFlags, StatxAttributes, StatxFlags, statx};
 use serde::{Deserialize, Serialize};
 
 use super::{
     helper::{Question, Teller},
-    seen_by::{seen_by, while_it_lives},
+    seen_by::{Root, file_id, while_it_lives},
     swap,
 };
-use crate::{model::object::Attributes, query::ObjectAttributes};
+use crate::{kernel::role::Role, model::object::Attributes, query::ObjectAttributes};
 
 /// Those of an object and of its directory, and what else keeps an object from being removed.
 #[derive(Debug, Serialize, Deserialize)]
@@ -26,6 +26,7 @@ pub(super) struct ReadAttributes {
 }
 
 impl Question for ReadAttributes {
+    const ROLE: Role = Role::HelperBeneath;
     type Step = ();
     type Part = ();
     type Answer = ObjectAttributes;
@@ -37,9 +38,9 @@ impl Question for ReadAttributes {
 
 impl ReadAttributes {
     fn read(&self) -> Result<ObjectAttributes> {
-        let directory = seen_by(self.pid, &self.directory);
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let open = rustix::fs::open(&directory, flags, Mode::empty())
+        let (root, directory) = (Root::of(self.pid)?, Path::new(&self.directory));
+        let open = root
+            .open(directory, OFlags::DIRECTORY)
             .with_context(|| format!("opening {}", directory.display()))?;
         let wanted = StatxFlags::BASIC_STATS;
         let own = statx(&open, "", AtFlags::EMPTY_PATH, wanted).context("reading the directory")?;
@@ -52,7 +53,10 @@ impl ReadAttributes {
             directory: attribute_bits(&own),
             same_directory: self.expected == (device, own.stx_ino),
             sticky: own.stx_mode & 0o1000 != 0,
-            swap: swap::is_active(&object, |path| seen_by(self.pid, path.as_os_str())),
+            swap: swap::is_active(&object, |path| {
+                root.open(path, OFlags::NOFOLLOW).ok()?.statx(StatxFlags::INO).ok()
+            }),
+            files: Some((file_id(&object), file_id(&own))),
         })
     }
 }

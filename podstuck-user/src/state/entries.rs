@@ -9,14 +9,18 @@ use std::{
 };
 
 use anyhow::{Context, Result};
+use rustix::fs::{OFlags, StatxFlags};
 use serde::{Deserialize, Serialize};
 
 use super::{
     helper::{Question, Teller},
     holders::users_below,
-    seen_by::{seen_by, while_it_lives},
+    seen_by::{Root, file_id, while_it_lives},
 };
-use crate::model::object::{Entries, Entry, User};
+use crate::{
+    kernel::role::{self, Role},
+    model::object::{Entries, Entry, User},
+};
 
 /// Names that are listed. More are only counted.
 const LISTED: usize = 64;
@@ -34,6 +38,7 @@ pub(super) struct ReadDirectory {
 }
 
 impl Question for ReadDirectory {
+    const ROLE: Role = Role::HelperBeneath;
     type Step = ();
     type Part = Vec<User>;
     type Answer = Entries;
@@ -42,7 +47,15 @@ impl Question for ReadDirectory {
         let Self { pid, namespace, directory } = &self;
         // From memory, and so even if the directory does not answer.
         tell.part(&users_below(*pid, *namespace, Path::new(directory)))?;
-        while_it_lives(*pid, || entries(&seen_by(*pid, directory)))
+        while_it_lives(*pid, || {
+            let directory = Path::new(directory);
+            let held = Root::of(*pid)?.open(directory, OFlags::DIRECTORY);
+            let held = held.with_context(|| format!("opening {}", directory.display()))?;
+            // From here on nothing is opened by a name that others have chosen.
+            role::open_no_more_unseen();
+            let own = held.statx(StatxFlags::INO).ok().map(|stat| file_id(&stat));
+            Ok(Entries { directory: own, ..entries(&held.path())? })
+        })
     }
 }
 

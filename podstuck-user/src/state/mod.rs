@@ -25,13 +25,15 @@ pub(crate) mod queries;
 mod reach;
 mod registrar;
 mod remaining;
+pub(crate) mod runtime;
 pub(crate) mod sample;
 mod seen_by;
+pub mod show_roots;
 mod sockets;
 mod space;
 mod swap;
 mod thread;
-mod timed_read;
+pub(crate) mod timed_read;
 pub(crate) mod traces;
 
 /// Files that look like a node's, for tests.

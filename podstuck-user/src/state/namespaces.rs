@@ -6,10 +6,10 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
     path::{Path, PathBuf},
 };
 
+pub(super) use crate::proc::mount_namespace as number;
 use crate::{model::mounts::NodeMounts, proc};
 
 /// Every mount namespace that a process is in, by its inode number, with the processes that are.
@@ -27,12 +27,7 @@ pub(crate) fn with_processes() -> BTreeMap<u32, Vec<u32>> {
 
 /// Inode number of a process's mount namespace; `None` when it has ended.
 pub(crate) fn of_process(pid: u32) -> Option<u32> {
-    number(&fs::read_link(format!("/proc/{pid}/ns/mnt")).ok()?)
-}
-
-/// The inode number in the text of a link or the root of a mount, as in `mnt:[4026531841]`.
-pub(super) fn number(text: &Path) -> Option<u32> {
-    text.to_str()?.strip_prefix("mnt:[")?.strip_suffix(']')?.parse().ok()
+    number(&proc::namespace(Path::new(&format!("/proc/{pid}")), "mnt")?)
 }
 
 /// Namespaces whose file is mounted somewhere and that are in no table yet: inode number, a process

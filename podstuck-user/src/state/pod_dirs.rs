@@ -1,17 +1,28 @@
 //! kubelet's directories of pods and drivers: the helper's side. They lie on the node's disk, which
 //! may hang like any other. Nothing that a volume contains is touched, because it may be mounted.
 
-use std::{ffi::OsString, fs, io::ErrorKind, os::linux::fs::MetadataExt, path::Path};
+use std::{
+    ffi::OsString,
+    fs,
+    io::{self, ErrorKind},
+    os::linux::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
 
 use anyhow::Result;
 use jiff::Timestamp;
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 use super::{
     helper::{Budget, Question, Teller},
-    seen_by::{Place, path_of},
+    seen_by::{Place, Root, shown},
 };
-use crate::{identity::uid::is_pod_uid, model::node::VolumeData};
+use crate::{
+    identity::uid::is_pod_uid,
+    kernel::role::Role,
+    model::{node::VolumeData, object::FileId},
+};
 
 /// The plugin directory of CSI volumes.
 pub(super) const CSI: &str = "kubernetes.io~csi";
@@ -68,6 +79,8 @@ pub(super) struct Times {
 pub(super) struct VolumeOnDisk {
     /// Below the pod's directory: `volumes/<plugin>/<name>` or `volume-subpaths/<volume>/<container>`.
     pub(super) path: OsString,
+    /// Which directory that is, of a CSI volume.
+    pub(super) file: Option<FileId>,
     /// Of a CSI volume.
     pub(super) data: Option<VolumeData>,
 }
@@ -80,48 +93,88 @@ pub(super) struct ReadPods {
 
 impl Question for ReadPods {
     const BUDGET: Budget = Budget::Pods;
+    const ROLE: Role = Role::HelperBeneath;
     type Step = OsString;
     type Part = ();
     type Answer = Vec<Option<RootOnDisk>>;
 
     fn answer(self, tell: &mut Teller<OsString, ()>) -> Result<Vec<Option<RootOnDisk>>> {
-        let read = |root: &Place| {
-            let root = path_of(root);
-            tell.at(&root.clone().into())?;
-            Ok(read_root(&root))
+        let read = |place: &Place| {
+            tell.at(&shown(place))?;
+            let Ok(root) = Root::of_place(place) else { return Ok(None) };
+            Ok(read_root(&Directory { root: &root, path: (&place.1).into() }))
         };
         self.roots.iter().map(read).collect()
     }
 }
 
+/// A directory that is opened anew for each look, since what is below it comes and goes.
+#[derive(Clone)]
+struct Directory<'a> {
+    root: &'a Root,
+    path: PathBuf,
+}
+
+impl Directory<'_> {
+    fn join(&self, name: impl AsRef<Path>) -> Self {
+        Self { path: self.path.join(name), ..*self }
+    }
+
+    /// What is there, and not what it leads to if it is a link.
+    fn itself(&self) -> io::Result<fs::Metadata> {
+        fs::metadata(self.root.open(&self.path, OFlags::NOFOLLOW)?.path())
+    }
+
+    fn names(&self) -> io::Result<impl Iterator<Item = OsString> + use<>> {
+        let held = self.root.open(&self.path, OFlags::DIRECTORY)?;
+        Ok(fs::read_dir(held.path())?.flatten().map(|entry| entry.file_name()))
+    }
+
+    /// When an entry of it was made or removed last.
+    fn changed(&self) -> Option<Timestamp> {
+        let metadata = self.itself().ok()?;
+        let nanoseconds = i32::try_from(metadata.st_mtime_nsec()).ok()?;
+        Timestamp::new(metadata.st_mtime(), nanoseconds).ok()
+    }
+
+    fn id(&self) -> Option<FileId> {
+        let metadata = self.itself().ok()?;
+        Some(FileId { device: metadata.st_dev(), inode: metadata.st_ino() })
+    }
+}
+
+fn names(directory: &Directory<'_>) -> impl Iterator<Item = OsString> + use<> {
+    directory.names().into_iter().flatten()
+}
+
 /// Reads one root; `None` when there are no pods.
-fn read_root(root: &Path) -> Option<RootOnDisk> {
-    let pods = fs::read_dir(root.join("pods")).ok()?.flatten().filter_map(|entry| {
-        let uid = entry.file_name().into_string().ok()?;
-        is_pod_uid(uid.as_bytes()).then(|| read_pod(&entry.path(), uid))
+fn read_root(root: &Directory<'_>) -> Option<RootOnDisk> {
+    let directory = root.join("pods");
+    let pods = directory.names().ok()?.filter_map(|name| {
+        let uid = name.into_string().ok()?;
+        is_pod_uid(uid.as_bytes()).then(|| read_pod(&directory.join(&uid), uid))
     });
     let pods = pods.collect();
     let registry = root.join("plugins_registry");
     // First its time: what is removed meanwhile is missed by the next look only.
-    let registry_changed = entries_changed(&registry);
+    let registry_changed = registry.changed();
     let registered = names(&registry).collect();
     let plugins = root.join("plugins");
-    let has_socket =
-        |name: &OsString| fs::symlink_metadata(plugins.join(name).join(USUAL_SOCKET)).is_ok();
+    let has_socket = |name: &OsString| plugins.join(name).join(USUAL_SOCKET).itself().is_ok();
     let drivers = names(&plugins).filter(has_socket).collect();
     Some(RootOnDisk { pods, registered, registry_changed, drivers })
 }
 
-fn read_pod(directory: &Path, uid: String) -> PodOnDisk {
+fn read_pod(directory: &Directory<'_>, uid: String) -> PodOnDisk {
     let containers = names(&directory.join("containers"));
-    let changed = |name| fs::symlink_metadata(directory.join("containers").join(name)).ok();
+    let changed = |name| directory.join("containers").join(name).itself().ok();
     let started = containers.filter_map(changed).map(|metadata| metadata.st_mtime()).max();
     let mut volumes = Vec::new();
     // What is not there was never made, or its removal shows in the directory above it.
-    let mut above = vec![Some(directory.to_owned())];
+    let mut above = vec![Some(directory.clone())];
     above.extend(["containers", "plugins", "volumes", "volume-subpaths"].map(|kind| {
         let directory = directory.join(kind);
-        directory.exists().then_some(directory)
+        directory.itself().is_ok().then_some(directory)
     }));
     let mut emptied = Vec::new();
     for kind in ["volumes", "volume-subpaths"] {
@@ -135,39 +188,34 @@ fn read_pod(directory: &Path, uid: String) -> PodOnDisk {
             for name in inside {
                 let path = upper.join(name);
                 let csi = kind == "volumes" && upper.ends_with(CSI);
-                let data = csi.then(|| read_data(&directory.join(&path).join("vol_data.json")));
-                volumes.push(VolumeOnDisk { path: path.into(), data });
+                let own = csi.then(|| directory.join(&path));
+                // What another plugin has mounted there may be dead.
+                let file = own.as_ref().and_then(Directory::id);
+                let data = own.map(|own| read_data(&own.join("vol_data.json")));
+                volumes.push(VolumeOnDisk { path: path.into(), file, data });
             }
         }
     }
-    let times: Option<Vec<Timestamp>> =
-        above.iter().flatten().map(|directory| entries_changed(directory)).collect();
+    let times: Option<Vec<Timestamp>> = above.iter().flatten().map(Directory::changed).collect();
     let changed = times.and_then(|times| times.into_iter().max());
-    let volume_removed = emptied.iter().filter_map(|directory| entries_changed(directory)).max();
+    let volume_removed = emptied.iter().filter_map(Directory::changed).max();
     let times = Times { started, changed, volume_removed };
     PodOnDisk { uid, times, volumes, seen_by: None }
 }
 
-/// When an entry of a directory was made or removed last.
-fn entries_changed(directory: &Path) -> Option<Timestamp> {
-    let metadata = fs::symlink_metadata(directory).ok()?;
-    let nanoseconds = i32::try_from(metadata.st_mtime_nsec()).ok()?;
-    Timestamp::new(metadata.st_mtime(), nanoseconds).ok()
-}
-
-fn names(directory: &Path) -> impl Iterator<Item = OsString> + use<> {
-    fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.file_name())
-}
-
-fn read_data(file: &Path) -> VolumeData {
-    let size = match fs::symlink_metadata(file) {
-        // Whatever else has this name is none of kubelet's making, and may block who opens it.
-        Ok(metadata) if metadata.is_file() && metadata.st_size() <= DATA_SIZE => metadata.st_size(),
-        Ok(metadata) => return VolumeData::Corrupt { size: metadata.st_size() },
+fn read_data(file: &Directory<'_>) -> VolumeData {
+    let held = match file.root.open(&file.path, OFlags::NOFOLLOW) {
+        Ok(held) => held,
         Err(error) if error.kind() == ErrorKind::NotFound => return VolumeData::Missing,
         Err(_) => return VolumeData::Unknown,
     };
-    fs::read(file).map_or(VolumeData::Unknown, |text| data(&text, size))
+    let size = match fs::metadata(held.path()) {
+        // Whatever else has this name is none of kubelet's making, and may block who opens it.
+        Ok(metadata) if metadata.is_file() && metadata.st_size() <= DATA_SIZE => metadata.st_size(),
+        Ok(metadata) => return VolumeData::Corrupt { size: metadata.st_size() },
+        Err(_) => return VolumeData::Unknown,
+    };
+    fs::read(held.path()).map_or(VolumeData::Unknown, |text| data(&text, size))
 }
 
 fn data(text: &[u8], size: u64) -> VolumeData {
@@ -192,6 +240,11 @@ fn data(text: &[u8], size: u64) -> VolumeData {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn read(path: &Path) -> Option<RootOnDisk> {
+        let root = Root::of(std::process::id()).unwrap();
+        read_root(&Directory { root: &root, path: path.into() })
+    }
     use crate::state::scratch::write;
 
     const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
@@ -218,7 +271,7 @@ mod tests {
         write(dir.path().join("plugins/e/other.sock"), "");
         fs::create_dir_all(dir.path().join("pods/lost+found")).unwrap();
 
-        let root = read_root(dir.path()).unwrap();
+        let root = read(dir.path()).unwrap();
         assert_eq!(root.registered, ["d-reg.sock"]);
         assert_eq!(root.drivers, ["d"]);
         let [one] = root.pods.as_slice() else { panic!("{root:?}") };
@@ -256,22 +309,22 @@ mod tests {
         // What is in a volume is not asked: it may be mounted.
         set(&pod.join("volumes/kubernetes.io~csi/pv"), 900);
         set(&tokens, 300);
-        let read = || read_root(dir.path()).unwrap().pods.remove(0).times;
+        let times = || read(dir.path()).unwrap().pods.remove(0).times;
         let second = |time: Option<Timestamp>| time.map(Timestamp::as_second);
-        let times = read();
-        assert_eq!((second(times.changed), times.volume_removed), (Some(300), None));
+        let told = times();
+        assert_eq!((second(told.changed), told.volume_removed), (Some(300), None));
         fs::remove_dir(tokens.join("kube-api-access-x")).unwrap();
         set(&tokens, 400);
-        let times = read();
-        assert_eq!((second(times.changed), second(times.volume_removed)), (Some(400), Some(400)));
+        let told = times();
+        assert_eq!((second(told.changed), second(told.volume_removed)), (Some(400), Some(400)));
     }
 
     #[test]
     fn a_container_that_was_started_left_a_mark() {
         let dir = tempfile::tempdir().unwrap();
         write(dir.path().join("pods").join(UID).join("containers/app/1f0c3a7d"), "");
-        let root = read_root(dir.path()).unwrap();
+        let root = read(dir.path()).unwrap();
         assert!(root.pods[0].times.started.is_some());
-        assert_eq!(read_root(Path::new("/nonexistent")), None);
+        assert_eq!(read(Path::new("/nonexistent")), None);
     }
 }

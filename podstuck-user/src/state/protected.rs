@@ -3,7 +3,10 @@
 
 use std::{
     ffi::OsString,
-    os::{fd::OwnedFd, unix::ffi::OsStrExt},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -18,9 +21,12 @@ use serde::{Deserialize, Serialize};
 use super::{
     attributes::attribute_bits,
     helper::{Question, Teller},
-    seen_by::{seen_by, while_it_lives},
+    seen_by::{Root, file_id, while_it_lives},
 };
-use crate::model::{object::Protected, path::JsonPath};
+use crate::{
+    kernel::role::{self, Role},
+    model::{object::Protected, path::JsonPath},
+};
 
 /// How long it may look.
 const LOOKING: Duration = Duration::from_millis(700);
@@ -28,6 +34,7 @@ const LOOKING: Duration = Duration::from_millis(700);
 const LOOKED_AT: u64 = 50_000;
 /// So many are named.
 const NAMED: usize = 8;
+const WANTED: StatxFlags = StatxFlags::TYPE.union(StatxFlags::INO);
 /// Directories inside each other that are gone into.
 const DEPTH: usize = 64;
 
@@ -40,14 +47,18 @@ pub(super) struct FindProtected {
 }
 
 impl Question for FindProtected {
+    const ROLE: Role = Role::HelperBeneath;
     type Step = ();
     type Part = ();
     type Answer = Protected;
 
     fn answer(self, _: &mut Teller<(), ()>) -> Result<Protected> {
         while_it_lives(self.pid, || {
-            let (here, there) = (seen_by(self.pid, &self.directory), Path::new(&self.directory));
-            Look::at(&here, there).context("looking for attributes")
+            let there = Path::new(&self.directory);
+            let held = Root::of(self.pid)?.directory(there);
+            let held = held.with_context(|| format!("opening {}", there.display()))?;
+            role::open_no_more_unseen();
+            Look::at(&held, there).context("looking for attributes")
         })
     }
 }
@@ -58,13 +69,12 @@ struct Look {
 }
 
 impl Look {
-    /// Looks at the tree at a path, which is known as `there` to whoever asked.
-    fn at(here: &Path, there: &Path) -> Result<Protected> {
+    /// Looks at the tree below a directory, which is known as `there` to whoever asked.
+    fn at(here: impl AsFd, there: &Path) -> Result<Protected> {
         let found = Protected { complete: true, ..Protected::default() };
         let mut look = Self { found, end: Instant::now() + LOOKING };
-        let top = directory(rustix::fs::CWD, here.as_os_str().as_bytes())
-            .with_context(|| format!("opening {}", here.display()))?;
-        let stat = statx(&top, "", AtFlags::EMPTY_PATH, StatxFlags::TYPE)?;
+        let top = directory(here, b".").with_context(|| format!("opening {}", there.display()))?;
+        let stat = statx(&top, "", AtFlags::EMPTY_PATH, WANTED)?;
         look.note(&stat, || there.to_owned());
         look.below(top, there, 0);
         Ok(look.found)
@@ -83,7 +93,7 @@ impl Look {
                 continue;
             }
             let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
-            let Ok(stat) = statx(&open, name, flags, StatxFlags::TYPE) else { continue };
+            let Ok(stat) = statx(&open, name, flags, WANTED) else { continue };
             // What is mounted there is not what is removed.
             if stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT) {
                 continue;
@@ -113,18 +123,19 @@ impl Look {
         let attributes = attribute_bits(stat);
         if attributes.immutable || attributes.append_only {
             self.found.objects.push((JsonPath(path()), attributes));
+            self.found.files.push(file_id(stat));
         }
     }
 }
 
-fn directory(at: impl std::os::fd::AsFd, name: &[u8]) -> Result<OwnedFd, Errno> {
+fn directory(at: impl AsFd, name: &[u8]) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     openat(at, name, flags, Mode::empty())
 }
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::{fs, os::unix::fs::MetadataExt};
 
     use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
 
@@ -154,16 +165,19 @@ mod tests {
         let top = tempfile::tempdir().unwrap();
         fs::create_dir_all(top.path().join("a/b")).unwrap();
         let there = Path::new("/k/v");
-        let plain = Look::at(top.path(), there).unwrap();
+        let here = fs::File::open(top.path()).unwrap();
+        let plain = Look::at(&here, there).unwrap();
         assert_eq!((plain.looked, plain.complete, plain.objects.len()), (3, true, 0));
         let Some(_file) = Immutable::new(&top.path().join("a/b/f")) else {
             podstuck_testing::skip("the attribute cannot be set here");
             return;
         };
-        let found = Look::at(top.path(), there).unwrap();
+        let found = Look::at(&here, there).unwrap();
         assert_eq!((found.looked, found.complete), (4, true));
         let (path, attributes) = &found.objects[0];
         assert_eq!(path.0, Path::new("/k/v/a/b/f"));
+        let inode = fs::metadata(top.path().join("a/b/f")).unwrap().ino();
+        assert_eq!(found.files.iter().map(|file| file.inode).collect::<Vec<_>>(), [inode]);
         assert!(attributes.immutable && !attributes.append_only);
     }
 
@@ -171,7 +185,9 @@ mod tests {
     fn a_link_is_not_followed() {
         let top = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink("/proc", top.path().join("l")).unwrap();
-        assert_eq!(Look::at(top.path(), Path::new("/v")).unwrap().looked, 2);
-        assert!(Look::at(&top.path().join("l"), Path::new("/v")).is_err());
+        let here = fs::File::open(top.path()).unwrap();
+        assert_eq!(Look::at(&here, Path::new("/v")).unwrap().looked, 2);
+        let own = Root::of(std::process::id()).unwrap();
+        assert!(own.directory(&top.path().join("l")).is_err());
     }
 }

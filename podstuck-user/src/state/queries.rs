@@ -28,10 +28,13 @@ use crate::{
 /// FUSE mounts that are looked at for one query.
 const MOUNTS_MAX: usize = 4;
 
-/// The mounts of a namespace at and below a path, and one by its id; `None` when it is gone.
+/// The mounts of a namespace above, at and below a path, and one by its id; `None` when it is gone.
 pub(crate) fn mounts(pid: u32, namespace: u32, path: &Path, id: u32) -> Option<Mounts> {
     let mut found = of_namespace(pid, namespace)?;
-    let wanted = |mount: &Mount| mount.point.starts_with(path) || (id != 0 && mount.id == id);
+    let wanted = |mount: &Mount| {
+        let on_the_way = mount.point.starts_with(path) || path.starts_with(&mount.point);
+        on_the_way || (id != 0 && mount.id == id)
+    };
     found.all.retain(wanted);
     Some(found)
 }

@@ -3,10 +3,14 @@
 use std::{ffi::OsString, path::Path};
 
 use anyhow::Result;
-use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+use rustix::fs::{OFlags, StatxFlags};
 use serde::{Deserialize, Serialize};
 
-use super::helper::{Question, Teller};
+use super::{
+    helper::{Question, Teller},
+    seen_by::Root,
+};
+use crate::kernel::role::Role;
 
 /// Whether a path, as a process sees it, can be reached. The answer is the errno, 0 if it can.
 #[derive(Debug, Serialize, Deserialize)]
@@ -16,16 +20,16 @@ pub(super) struct ReachPath {
 }
 
 impl Question for ReachPath {
+    const ROLE: Role = Role::HelperBeneath;
     type Step = ();
     type Part = ();
     type Answer = i32;
 
     fn answer(self, _: &mut Teller<(), ()>) -> Result<i32> {
-        let path = Path::new(&self.path);
-        let root = Path::new("/proc").join(self.pid.to_string()).join("root");
-        let seen = root.join(path.strip_prefix("/").unwrap_or(path));
-        let looked = statx(CWD, &seen, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::BASIC_STATS);
-        Ok(looked.err().map_or(0, rustix::io::Errno::raw_os_error))
+        let held =
+            Root::of(self.pid).and_then(|root| root.open(Path::new(&self.path), OFlags::NOFOLLOW));
+        let looked = held.and_then(|held| held.ask(StatxFlags::BASIC_STATS));
+        Ok(looked.err().and_then(|error| error.raw_os_error()).unwrap_or_default())
     }
 }
 

@@ -1,24 +1,124 @@
 //! Paths as another process sees them: the helper's side, since to follow one may wait for ever.
+//!
+//! Below `/proc/PID/root` an absolute link of a container would lead to the node's own files. So every path is
+//! resolved with that directory as its root (`openat2(2)`, `RESOLVE_IN_ROOT`), and what was found is held.
 
 use std::{
-    ffi::{OsStr, OsString},
+    ffi::OsString,
     fs, io,
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
     path::{Path, PathBuf},
 };
+
+use rustix::{
+    fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, Statx, StatxFlags, open, openat2, statx},
+    io::Errno,
+};
+
+use crate::model::object::FileId;
 
 /// A path as a process sees it, or as we do.
 pub(super) type Place = (Option<u32>, OsString);
 
-/// The path of a place, as it is opened from here.
-pub(super) fn path_of((pid, path): &Place) -> PathBuf {
-    pid.map_or_else(|| path.into(), |pid| seen_by(pid, path))
+/// How often a path is resolved anew that something on it was renamed under (openat2(2), EAGAIN).
+const ATTEMPTS: usize = 16;
+
+/// The root directory of a process, held; our own if it has ended.
+pub(super) struct Root(Option<OwnedFd>);
+
+impl Root {
+    /// That of a process.
+    ///
+    /// # Errors
+    /// Fails when it may not be looked at.
+    pub(super) fn of(pid: u32) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        match open(root_of(pid), flags, Mode::empty()) {
+            Ok(root) => Ok(Self(Some(root))),
+            // One that was not waited for has a link to nothing.
+            Err(Errno::NOENT) => Ok(Self(None)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// That of a place.
+    ///
+    /// # Errors
+    /// As [`Self::of`].
+    pub(super) fn of_place((pid, _): &Place) -> io::Result<Self> {
+        pid.map_or(Ok(Self(None)), Self::of)
+    }
+
+    /// Holds what is at a path; nothing is read of it, nor waited for but on the way to it.
+    ///
+    /// # Errors
+    /// Fails when it is not there, or the kernel is older than 5.6.
+    pub(super) fn open(&self, path: &Path, flags: OFlags) -> io::Result<Seen> {
+        let flags = OFlags::PATH | OFlags::CLOEXEC | flags;
+        let Some(root) = &self.0 else {
+            return Ok(Seen(rustix::fs::openat(CWD, path, flags, Mode::empty())?));
+        };
+        let below = path.strip_prefix("/").unwrap_or(path);
+        let below = if below.as_os_str().is_empty() { Path::new(".") } else { below };
+        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+        let resolved = || openat2(root, below, flags, Mode::empty(), resolve);
+        let mut attempts = (1..ATTEMPTS).map(|_| resolved());
+        let held = attempts.find(|result| !matches!(result, Err(Errno::AGAIN)));
+        Ok(Seen(held.unwrap_or_else(resolved)?))
+    }
+
+    /// Holds a directory, and not what a link of that name leads to.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub(super) fn directory(&self, path: &Path) -> io::Result<Seen> {
+        self.open(path, OFlags::DIRECTORY | OFlags::NOFOLLOW)
+    }
 }
 
-/// The path of a directory of another process, or our own if that process is gone.
-pub(super) fn seen_by(pid: u32, path: &OsStr) -> PathBuf {
-    let path = Path::new(path);
-    let relative = path.strip_prefix("/").unwrap_or(path);
-    if has_root(pid) { root_of(pid).join(relative) } else { path.into() }
+/// What was found, whatever happens to its name.
+pub(super) struct Seen(OwnedFd);
+
+impl Seen {
+    /// A path that leads to it, for this process.
+    pub(super) fn path(&self) -> PathBuf {
+        format!("/proc/self/fd/{}", self.0.as_raw_fd()).into()
+    }
+
+    /// What its file system says of it, a server of it if there is one.
+    ///
+    /// # Errors
+    /// Fails as the file system does.
+    pub(super) fn ask(&self, wanted: StatxFlags) -> io::Result<Statx> {
+        Ok(statx(&self.0, c"", AtFlags::EMPTY_PATH | AtFlags::NO_AUTOMOUNT, wanted)?)
+    }
+
+    /// What the kernel says of it.
+    ///
+    /// # Errors
+    /// Fails as its file system does.
+    pub(super) fn statx(&self, wanted: StatxFlags) -> io::Result<Statx> {
+        let flags = AtFlags::EMPTY_PATH | AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC;
+        Ok(statx(&self.0, c"", flags, wanted)?)
+    }
+}
+
+impl AsFd for Seen {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Which it is, for whoever hears that it hangs.
+pub(super) fn shown((pid, path): &Place) -> OsString {
+    let below = Path::new(path).strip_prefix("/").unwrap_or(Path::new(path));
+    pid.map_or_else(|| path.clone(), |pid| root_of(pid).join(below).into())
+}
+
+/// By which `stat` knows it again.
+pub(super) fn file_id(stat: &Statx) -> FileId {
+    let device = rustix::fs::makedev(stat.stx_dev_major, stat.stx_dev_minor);
+    FileId { device, inode: stat.stx_ino }
 }
 
 /// Looks, and looks again if the process ended meanwhile: a directory may just have seemed empty.
@@ -39,17 +139,5 @@ fn root_of(pid: u32) -> PathBuf {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_ended_process_that_was_not_waited_for_is_no_way_to_look() {
-        let mut ended = std::process::Command::new("true").spawn().unwrap();
-        let wait = rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;
-        let id = rustix::process::Pid::from_child(&ended);
-        rustix::process::waitid(rustix::process::WaitId::Pid(id), wait).unwrap();
-        assert_eq!(seen_by(ended.id(), OsStr::new("/tmp")), Path::new("/tmp"));
-        ended.wait().unwrap();
-        assert_eq!(seen_by(ended.id(), OsStr::new("/tmp")), Path::new("/tmp"));
-    }
-}
+#[path = "seen_by_tests.rs"]
+mod tests;

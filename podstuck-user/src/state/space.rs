@@ -3,14 +3,14 @@
 use std::{ffi::OsString, os::linux::fs::MetadataExt, path::Path};
 
 use anyhow::Result;
-use rustix::fs::{StatVfsMountFlags, statvfs};
+use rustix::fs::{OFlags, StatVfsMountFlags, statvfs};
 use serde::{Deserialize, Serialize};
 
 use super::{
     helper::{Budget, Question, Teller},
-    seen_by::{Place, path_of},
+    seen_by::{Place, Root, shown},
 };
-use crate::model::space::Capacity;
+use crate::{kernel::role::Role, model::space::Capacity};
 
 /// How full the file systems are that these paths lie on: for each path one answer, `None` when there
 /// is no such path.
@@ -21,15 +21,17 @@ pub(super) struct MeasureSpace {
 
 impl Question for MeasureSpace {
     const BUDGET: Budget = Budget::Space;
+    const ROLE: Role = Role::HelperBeneath;
     type Step = OsString;
     type Part = ();
     type Answer = Vec<Option<Capacity>>;
 
     fn answer(self, tell: &mut Teller<OsString, ()>) -> Result<Vec<Option<Capacity>>> {
         let measure = |place: &Place| {
-            let path = path_of(place);
-            tell.at(&path.clone().into())?;
-            Ok(measure(&path))
+            tell.at(&shown(place))?;
+            let held = Root::of_place(place)
+                .and_then(|root| root.open(Path::new(&place.1), OFlags::empty()));
+            Ok(held.ok().and_then(|held| measure(&held.path())))
         };
         self.places.iter().map(measure).collect()
     }

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rustix::fs::{AtFlags, CWD, Statx, StatxFlags, statx};
+use rustix::fs::Statx;
 
 use crate::model::mountinfo::unescape;
 
@@ -21,14 +21,11 @@ pub(super) fn files(table: &[u8]) -> impl Iterator<Item = PathBuf> {
     })
 }
 
-/// Whether an object is one of them; `seen` finds a path in the view of the process that met it.
-pub(super) fn is_active(object: &Statx, seen: impl Fn(&Path) -> PathBuf) -> bool {
+/// Whether an object is one of them; `look` finds a path in the view of the process that met it.
+pub(super) fn is_active(object: &Statx, look: impl Fn(&Path) -> Option<Statx>) -> bool {
     let identity = |stat: &Statx| (stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino);
     let table = fs::read("/proc/swaps").unwrap_or_default();
-    files(&table).any(|path| {
-        let stat = statx(CWD, seen(&path), AtFlags::SYMLINK_NOFOLLOW, StatxFlags::INO);
-        stat.is_ok_and(|stat| identity(&stat) == identity(object))
-    })
+    files(&table).any(|path| look(&path).is_some_and(|stat| identity(&stat) == identity(object)))
 }
 
 #[cfg(test)]

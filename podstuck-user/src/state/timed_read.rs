@@ -17,30 +17,44 @@ const LIMIT: Duration = Duration::from_millis(200);
 /// Threads that may be left behind. While so many wait, nothing is read.
 const LEFT_MAX: usize = 4;
 
-type Read = Box<dyn FnOnce() -> Answer + Send>;
-type Answer = io::Result<Vec<u8>>;
+type Read<T> = Box<dyn FnOnce() -> T + Send>;
 
-/// Reads about processes, one at a time. Its threads have the capabilities of the thread that asks.
-#[derive(Debug, Default)]
-pub(super) struct TimedReader {
-    reader: Option<ReaderThread>,
+/// Reads about processes, one at a time.
+#[derive(Debug)]
+pub(crate) struct TimedReader<T = io::Result<Vec<u8>>> {
+    /// What its threads are called, and what they do first.
+    name: &'static str,
+    prepare: fn(),
+    reader: Option<ReaderThread<T>>,
     /// What waits, and for which process.
     left: Vec<(u32, JoinHandle<()>)>,
 }
 
-impl TimedReader {
+/// Its threads have the capabilities of the thread that asks.
+impl Default for TimedReader {
+    fn default() -> Self {
+        Self::new("reader", || {})
+    }
+}
+
+impl<T: Send + 'static> TimedReader<T> {
+    /// Has read nothing yet.
+    pub(crate) fn new(name: &'static str, prepare: fn()) -> Self {
+        Self { name, prepare, reader: None, left: Vec::new() }
+    }
+
     /// Reads something of a process; `None` when there is no answer. A process that did not answer
     /// is not asked again before it has, or has ended.
-    pub(super) fn read(
+    pub(crate) fn read(
         &mut self,
         pid: u32,
-        read: impl FnOnce() -> Answer + Send + 'static,
-    ) -> Option<Answer> {
+        read: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
         self.left.retain(|(_, thread)| !thread.is_finished());
         if self.left.len() >= LEFT_MAX || self.left.iter().any(|(silent, _)| *silent == pid) {
             return None;
         }
-        let reader = self.reader.take().or_else(ReaderThread::start)?;
+        let reader = self.reader.take().or_else(|| ReaderThread::start(self.name, self.prepare))?;
         match reader.ask(Box::new(read)) {
             Ok(answer) => {
                 self.reader = Some(reader);
@@ -58,18 +72,19 @@ impl TimedReader {
 
 /// A thread that reads until nobody asks it any more.
 #[derive(Debug)]
-struct ReaderThread {
+struct ReaderThread<T> {
     thread: JoinHandle<()>,
-    reads: Sender<Read>,
-    answers: Receiver<Answer>,
+    reads: Sender<Read<T>>,
+    answers: Receiver<T>,
 }
 
-impl ReaderThread {
+impl<T: Send + 'static> ReaderThread<T> {
     /// `None` when no thread can be had.
-    fn start() -> Option<Self> {
-        let (reads, queue) = channel::<Read>();
+    fn start(name: &str, prepare: fn()) -> Option<Self> {
+        let (reads, queue) = channel::<Read<T>>();
         let (sender, answers) = channel();
         let serve = move || {
+            prepare();
             for read in queue {
                 // Too late: the next one asks another thread.
                 if sender.send(read()).is_err() {
@@ -77,11 +92,11 @@ impl ReaderThread {
                 }
             }
         };
-        let thread = Builder::new().name("reader".into()).spawn(serve).ok()?;
+        let thread = Builder::new().name(name.into()).spawn(serve).ok()?;
         Some(Self { thread, reads, answers })
     }
 
-    fn ask(&self, read: Read) -> Result<Answer, RecvTimeoutError> {
+    fn ask(&self, read: Read<T>) -> Result<T, RecvTimeoutError> {
         self.reads.send(read).map_err(|_| RecvTimeoutError::Disconnected)?;
         self.answers.recv_timeout(LIMIT)
     }

@@ -19,8 +19,14 @@ const SNAPSHOTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/snapshots");
 /// mount or two) stay.
 const MASKS: &[(&str, &str)] = &[
     // Older recordings do not say when a process was started, by which a command makes sure of it.
-    (r#"\[ \\"\$\(sed [^)]*\) //' /proc/\d+/stat \| cut -d' ' -f20\)\\" = \d+ \] && "#, ""),
-    (r"grep -q '\^\d+ ' /proc/\w+/mountinfo && ", ""),
+    (
+        r#"\[ \\"\$\(sed [^)]*\) //' /proc/\d+(/task/\d+)?/stat \| cut -d' ' -f20\)\\" = \d+ \] && "#,
+        "",
+    ),
+    (r"cut -d' ' -f1,3 /proc/\w+/mountinfo \| grep -qx '\d+ 0:\d+' && ", ""),
+    (r"cut -d' ' -f1,5 /proc/\w+/mountinfo \| grep -qxF '\d+ [^']*' && ", ""),
+    (r#"\[ \\"\$\(stat -c %d:%i [^)]*\)\\" = \d+:\d+ \] && "#, ""),
+    (r"grep -q '\^mnt_id:\.\d+\$' /proc/self/fdinfo/0 <\. && ", ""),
     (r"(\bpid|\bprocess|kill|kill -9|kill -CONT|--namespace) \d+", "$1 [pid]"),
     (r"echo \d+ > /sys/fs/cgroup", "echo [pid] > /sys/fs/cgroup"),
     (r"/proc/\d+", "/proc/[pid]"),

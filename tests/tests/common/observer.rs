@@ -1,14 +1,32 @@
 //! Records of single calls, straight from the probes.
 
-use std::{cell::RefCell, ffi::OsStr, os::unix::ffi::OsStrExt, path::Path, time::Duration};
+use std::{
+    cell::RefCell,
+    collections::BTreeSet,
+    ffi::OsStr,
+    fs::File,
+    os::{fd::AsRawFd, unix::ffi::OsStrExt},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use nix::libc;
 
 use podstuck::{
     decode::{Record, decode},
     identity::{markers, target_root},
-    kernel::{layout, load},
+    kernel::{
+        layout, load,
+        roots::{HOST_INDEX, RootTables},
+    },
     source::ring::Ring,
 };
-use podstuck_common::{component::path_hash, config::Config};
+use podstuck_common::{
+    component::path_hash,
+    config::Config,
+    record::reason,
+    root::{HOST_VIEW, Root, SHOW, ViewKey, flag},
+};
 use podstuck_tests::{call, forms};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -20,7 +38,13 @@ struct Observer {
     runtime: Runtime,
 }
 
+/// What the probes are shown directories by.
+const SECRET: u64 = 0x7073_7475_636b_0001;
+
 thread_local! {
+    /// What [`disk`] has made.
+    static DISKS: RefCell<Vec<PathBuf>> = const { RefCell::new(Vec::new()) };
+
     // A test has a thread of its own: the verifier, which takes its time, runs once a test.
     static OBSERVER: RefCell<Option<Observer>> = const { RefCell::new(None) };
 }
@@ -42,16 +66,25 @@ impl Observer {
         let inside = runtime.enter();
         let layout = layout::read(Path::new(layout::BTF_PATH));
         let config = Config {
-            slow_ns: u64::MAX,
-            only_pod: 0,
-            only_path: 0,
+            secret: SECRET,
             own_tgid: std::process::id(),
-            reserved: 0,
             markers: markers(),
+            ..Config::EMPTY
         };
         let mut probes = load::load(&layout, &config, forms(), false).expect("loading probes");
         let ring = Ring::take(&mut probes.ebpf).unwrap();
+        let mut roots = RootTables::take(&mut probes.ebpf).unwrap();
         drop(inside);
+        show(Path::new("/"), HOST_INDEX);
+        let disks = DISKS.with_borrow(Vec::clone);
+        for (disk, index) in disks.iter().zip(0..) {
+            show(disk, index);
+            let flags = flag::HOLDS | flag::PODS;
+            roots.set(index, Root { path: hash(disk), depth: 1, flags }).unwrap();
+        }
+        let key = |disk| ViewKey { path: hash(disk), view: HOST_VIEW, reserved: 0 };
+        let views = disks.iter().zip(0..).map(|(disk, index)| (key(disk), index));
+        roots.set_views(views.collect(), BTreeSet::new()).unwrap();
         Self { ring, probes, runtime }
     }
 
@@ -74,13 +107,38 @@ impl Observer {
 
 /// The failed call's record (ENOTDIR or ENOTEMPTY, as the callers provoke).
 pub(crate) fn failed(records: &[Record]) -> &Record {
-    let ours = |r: &&Record| matches!(r.head.errno, 20 | 39) && r.head.target != 0;
+    let ours = |r: &&Record| {
+        matches!(r.head.errno, 20 | 39)
+            && r.head.target != 0
+            && r.head.reason & reason::LOOK_ALIKE == 0
+    };
     records.iter().find(ours).unwrap_or_else(|| panic!("no failure among {}", records.len()))
 }
 
-/// A directory on a disk.
+/// A directory on a disk, which the probes are shown when they are loaded: pods are in it.
 pub(crate) fn disk() -> TempDir {
+    let disk = elsewhere();
+    OBSERVER.with_borrow(|observer| assert!(observer.is_none(), "too late to be shown"));
+    DISKS.with_borrow_mut(|disks| disks.push(disk.path().into()));
+    disk
+}
+
+/// One that they are not shown.
+pub(crate) fn elsewhere() -> TempDir {
     tempfile::Builder::new().prefix("podstuck-test-").tempdir_in("/var/tmp").unwrap()
+}
+
+fn hash(path: &Path) -> u64 {
+    path_hash(path.as_os_str().as_bytes())
+}
+
+/// See `podstuck_common::root`.
+fn show(directory: &Path, index: u32) {
+    let directory = File::open(directory).unwrap();
+    // SAFETY: the kernel refuses the flags before it looks at the address.
+    let result =
+        unsafe { libc::syscall(libc::SYS_unlinkat, directory.as_raw_fd(), SECRET, SHOW | index) };
+    assert_eq!(result, -1);
 }
 
 /// What `podstuck-call` is told.

@@ -67,8 +67,8 @@ impl Engine {
         }
         notes.extend(sample.stopped.iter().map(|pid| {
             format!(
-                "kubelet (pid {pid}) is stopped by a signal: it tries nothing until somebody runs \
-                 `kill -CONT {pid}`"
+                "kubelet (pid {pid}) is stopped by a signal: it tries nothing until somebody has it go on \
+                 (SIGCONT)"
             )
         }));
         notes.extend(self.nodes.iter().filter_map(|node| {

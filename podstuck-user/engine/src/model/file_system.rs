@@ -44,6 +44,11 @@ pub struct Counted {
     pub file: String,
 }
 
+/// Whether a process or another machine serves it, so that whoever uses it may be made to wait.
+pub fn has_server(fs_type: &str) -> bool {
+    is_fuse(fs_type) || ["nfs", "nfs4", "cifs", "smb3", "ceph"].contains(&fs_type)
+}
+
 /// `fuse`, `fuse.NAME`, `fuseblk`; not `fusectl`, which the kernel serves.
 pub fn is_fuse(fs_type: &str) -> bool {
     fs_type == "fuse" || fs_type == "fuseblk" || fs_type.starts_with("fuse.")

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     identity::{Component, Pod},
     mounts::Device,
+    object::FileId,
     path::JsonPath,
     time::Monotonic,
 };
@@ -91,6 +92,9 @@ pub struct Holder {
     pub how: How,
     /// What it holds, as the kernel writes it for us.
     pub object: JsonPath,
+    /// Which file or directory that is, where it was looked up by its path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<FileId>,
     /// For a mount on it, that mount's id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nested: Option<u32>,

@@ -99,7 +99,7 @@ pub enum Component {
     CsiDriver,
     /// `umount` or one of its helpers, started by another component.
     UmountHelper,
-    /// A process in a container of a pod.
+    /// A process in a container, or another one that is not proven to be the node's own.
     Workload,
     /// Anything else.
     Other,
@@ -142,6 +142,18 @@ pub struct Actor {
     pub pod: Option<Pod>,
     /// Name and id of its parent, which explains a short-lived helper.
     pub parent: Option<Parent>,
+}
+
+impl Actor {
+    /// Whether a target is none of its business: it is not proven to be a part of the node, and the target
+    /// is not known to be its own pod's. Its calls there decide nothing.
+    pub fn is_stranger_to(&self, target: &Target) -> bool {
+        let is_own = match (&self.pod, &target.pod) {
+            (Some(own), Some(victim)) => own.uid == victim.uid,
+            _ => false,
+        };
+        self.component == Component::Workload && !is_own
+    }
 }
 
 /// The process that started an actor.

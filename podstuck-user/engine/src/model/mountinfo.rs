@@ -3,7 +3,13 @@
 //! It is read as bytes: a mount point may be named by anybody who may mount, and one name that is
 //! not UTF-8 must not hide the other mounts.
 
-use std::{ffi::OsString, fmt, os::unix::ffi::OsStringExt, path::PathBuf, str::FromStr};
+use std::{
+    ffi::OsString,
+    fmt,
+    os::unix::ffi::{OsStrExt, OsStringExt},
+    path::{Path, PathBuf},
+    str::FromStr,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -169,6 +175,20 @@ pub fn unescape(field: &[u8]) -> PathBuf {
         rest = tail;
     }
     OsString::from_vec(path).into()
+}
+
+/// A path as it is written there (`seq_path` in fs/proc_namespace.c).
+pub fn escape(path: &Path) -> Vec<u8> {
+    let mut field = Vec::new();
+    for byte in path.as_os_str().as_bytes() {
+        match byte {
+            b' ' | b'\t' | b'\n' | b'\\' => {
+                field.extend_from_slice(format!("\\{byte:03o}").as_bytes())
+            }
+            byte => field.push(*byte),
+        }
+    }
+    field
 }
 
 #[cfg(test)]

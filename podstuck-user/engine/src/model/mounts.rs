@@ -1,6 +1,10 @@
 //! Mounts as processes see them.
 
-use std::{collections::BTreeMap, path::Path, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -44,6 +48,12 @@ impl Mounts {
     /// The mounts that are mounted on this one.
     pub fn children(&self, id: u32) -> impl Iterator<Item = &Mount> {
         self.all.iter().filter(move |m| m.parent == id && m.id != id)
+    }
+
+    /// The file system that a path lies on, and where in it, by its text.
+    pub fn place(&self, path: &Path) -> Option<(Device, PathBuf)> {
+        let mount = self.covering(path)?;
+        Some((mount.device, mount.root.join(path.strip_prefix(&mount.point).ok()?)))
     }
 
     /// The mount that a path lies on, by its text.

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     identity::Target,
     mounts::{Device, NodeMounts},
+    object::FileId,
     raw_path,
     space::Space,
     time::Monotonic,
@@ -31,6 +32,10 @@ pub struct NodeSample {
     /// When the one that was started last was started; `None` in recordings from before this was noted.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub kubelet_since: Option<Monotonic>,
+    /// The control group of the only kubelet; `None` where several run, and in recordings from before this was
+    /// noted.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub kubelet_group: Option<String>,
     /// Pods that have a directory.
     pub pods: Vec<PodState>,
     /// Pods whose processes were looked at this time. Those that give a reason are, every time.
@@ -40,7 +45,8 @@ pub struct NodeSample {
     pub rootfs: Vec<LeftRootfs>,
     /// File systems that kubelet and the runtimes live on.
     pub spaces: Vec<Space>,
-    /// Mounts of file systems on block devices, and what is mounted over them, in all namespaces.
+    /// Mounts of file systems on block devices or behind a server, and what is mounted over them, in all
+    /// namespaces.
     pub mounts: NodeMounts,
 }
 
@@ -97,6 +103,9 @@ pub struct VolumeState {
     /// Its directory, which is the root of the target.
     #[serde(with = "raw_path")]
     pub path: PathBuf,
+    /// That directory, of a CSI volume; `None` in recordings from before this was noted.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub file: Option<FileId>,
     /// What kubelet wrote about it, for CSI.
     pub csi: Option<CsiState>,
     /// What is mounted on or below its directory, for kubelet or for the host.
@@ -322,6 +331,9 @@ pub struct Shim {
     pub state: char,
     /// When it was started, in ticks since boot: with its id, this names it.
     pub started: u64,
+    /// Its control group; `None` in recordings from before this was noted.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub group: Option<String>,
     /// The kernel function that it waits in, where it waits uninterruptibly and that is told.
     pub wait_channel: Option<String>,
 }

@@ -17,6 +17,15 @@ pub struct Attributes {
     pub known: bool,
 }
 
+/// Names a file or directory for as long as it exists, as `stat` does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileId {
+    /// `st_dev`
+    pub device: u64,
+    /// `st_ino`
+    pub inode: u64,
+}
+
 /// Something in a directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
@@ -36,6 +45,9 @@ pub struct Entries {
     pub listed: Vec<Entry>,
     /// How many there are; at most 100,000 are looked at.
     pub count: u64,
+    /// The directory; `None` in recordings from before this was noted.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub directory: Option<FileId>,
 }
 
 /// What in a tree cannot be removed by anybody, by the attributes of its inodes.
@@ -43,6 +55,9 @@ pub struct Entries {
 pub struct Protected {
     /// The first few, and the attributes of each.
     pub objects: Vec<(JsonPath, Attributes)>,
+    /// Which objects those are; none in recordings from before this was noted.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub files: Vec<FileId>,
     /// How many objects were looked at.
     pub looked: u64,
     /// Whether those are all.

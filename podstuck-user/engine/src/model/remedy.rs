@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{identity::Pod, path::shell_word};
+use super::{evidence::Certainty, identity::Pod, path::shell_word};
 
 /// One way out, never run by the tool itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -24,6 +24,20 @@ pub struct Remedy {
     pub affects: Vec<String>,
     /// A command that succeeds once it has worked.
     pub verify: Option<String>,
+    /// Why it may have to be kept back.
+    #[serde(skip)]
+    pub(crate) withheld: Withheld,
+}
+
+/// What must be known before a command is given; each with what it does.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Withheld {
+    /// It could hit something else: nothing compares the object with the one that was seen.
+    pub(crate) unchecked: Option<String>,
+    /// It takes a file system from all who use it.
+    pub(crate) forced: Option<String>,
+    /// Who they are is not known.
+    pub(crate) others_unknown: bool,
 }
 
 /// Whether a way out can be run.
@@ -49,9 +63,18 @@ pub enum Place {
 impl Place {
     /// By the program.
     pub fn of(command: &str) -> Self {
-        if command.starts_with("kubectl ") { Self::Kubectl } else { Self::Node }
+        let is_kubectl =
+            ["kubectl ", "[ \"$(kubectl "].iter().any(|first| command.starts_with(first));
+        if is_kubectl { Self::Kubectl } else { Self::Node }
     }
 }
+
+const FORCED_IN_DOUBT: &str =
+    "no command is given, because it cannot be undone, and the verdict is not firm";
+const OTHERS_UNKNOWN: &str =
+    "no command is given, because who else uses that file system is not known";
+const UNCHECKED: &str = "no command is given, because nothing was noted by which it could make sure that it \
+    meets the same object; look for yourself before you do it";
 
 impl Remedy {
     /// A command, and what it may break.
@@ -66,6 +89,7 @@ impl Remedy {
             guard: None,
             affects: Vec::new(),
             verify: None,
+            withheld: Withheld::default(),
         }
     }
 
@@ -83,6 +107,20 @@ impl Remedy {
     /// Whether it changes nothing, and only shows something.
     pub fn only_looks(&self) -> bool {
         ["none", "none;", "none:", "none,"].contains(&self.risk.split(' ').next().unwrap_or(""))
+    }
+
+    /// Itself, or advice that says why there is no such command. A recording may be older than what a check
+    /// needs, and nobody acts on what it shows.
+    pub(crate) fn given(self, certainty: Certainty, is_replay: bool) -> Self {
+        let Withheld { unchecked, forced, others_unknown } = &self.withheld;
+        let why = match (forced, unchecked) {
+            (Some(what), _) if certainty != Certainty::Firm => (what, FORCED_IN_DOUBT),
+            (Some(what), _) if *others_unknown && !is_replay => (what, OTHERS_UNKNOWN),
+            (_, Some(what)) if !is_replay => (what, UNCHECKED),
+            _ => return self,
+        };
+        let advice = format!("{}: {}", why.0, why.1);
+        Self { affects: self.affects, ..Self::advice(advice, self.risk) }
     }
 
     /// With a look at whether the pod is gone, where it has no nearer one. kubelet may take two minutes to

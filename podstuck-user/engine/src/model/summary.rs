@@ -60,6 +60,11 @@ pub struct Completeness {
     pub objects_dropped: u64,
     /// Calls counted without a target: path too long or unreadable.
     pub unresolved: u64,
+    /// Calls on paths that read like a target's and lie in no directory in which a kubelet or a runtime of this
+    /// node is known to keep any: counted without a target.
+    pub look_alikes: u64,
+    /// One of them: its path and who made it. It is escaped already.
+    pub look_alike: Option<String>,
     /// Probes that could not be attached or do not fire.
     pub probes_missing: Vec<String>,
 }

@@ -15,7 +15,7 @@ use crate::{
         path::JsonPath,
     },
     rules::file_system::causes::DEVICE_ERROR,
-    testing::{failed, pod_state},
+    testing::{FILE, failed, pod_state},
     tracker::TrackerId,
 };
 
@@ -141,6 +141,7 @@ fn sample(is_mounted: bool) -> NodeSample {
         source: String::new(),
     };
     let volume = VolumeState {
+        file: Some(FILE),
         target_id: 7,
         target: Arc::new(Target { volume: Some(volume(CSI, "pv-1")), ..Target::unknown() }),
         path: "/k/v".into(),

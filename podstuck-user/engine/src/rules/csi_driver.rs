@@ -316,12 +316,12 @@ pub(crate) fn not_idempotent(draft: &mut Draft, suspect: &Suspect<'_>) {
          unpublish it with an error, where the specification wants success. So kubelet asks again for \
          ever, at last every two minutes."
     );
-    let path = suspect.volume.path.join("mount");
-    let make = View::OURS.on_object("mkdir -p", &path);
-    let word = shell_word(&path);
+    let volume = &suspect.volume;
+    let bind = |it: &str| format!("mkdir -p {it}/mount && mount --bind {it}/mount {it}/mount");
     draft.remedy(
-        Step::from(format!("{make} && mount --bind {word} {word}"))
-            .verified_by(format!("! mountpoint -q {word}")),
+        View::OURS
+            .on_file(&volume.path, volume.file, bind)
+            .verified_by(format!("! mountpoint -q {}", shell_word(&volume.path.join("mount")))),
         "low: the empty directory is mounted on itself, so that the driver has something to unmount at \
          kubelet's next attempt; of no use where the driver fails because it does not know the volume",
     );

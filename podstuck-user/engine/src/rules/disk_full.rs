@@ -111,7 +111,7 @@ pub(crate) fn draft(
         "du --inodes --one-file-system --max-depth=2"
     };
     draft.remedy(
-        view.on_object(listing, &space.path),
+        view.look(&space.path, |it| format!("{listing} {it}")),
         "none, but reads much; `df -i` and `df` show the rest",
     );
     draft.remedy(

@@ -14,7 +14,7 @@ use crate::{
         identity::TargetKind,
         path::{safe, safe_path},
     },
-    rules::{disk_full, nested_mount},
+    rules::{disk_full, nested_mount, sharers},
     tracker::{Context, TrackerId},
     trackers::file_system::Failing,
     verdict::{Draft, times},
@@ -176,8 +176,13 @@ fn remedies(
     let op = &failing.op;
     let on_mount =
         |words: &str| found.map(|fs| View::of(context, op).on_mount(words, &fs.point, fs.id));
-    let on_object =
-        |words: &str| found.map(|fs| View::of(context, op).on_object(words, &fs.point).into());
+    let look = |words: &str| {
+        found.map(|fs| View::of(context, op).look(&fs.point, |it| format!("{words} {it}")))
+    };
+    let others = || {
+        let own = op.target.pod.as_ref().map(|pod| pod.uid.as_str());
+        sharers::of(context.sample?, found?.device.parse().ok()?, own)
+    };
     let cause = draft.cause;
     if [&READ_ONLY, &DEVICE_ERROR].contains(&cause) {
         draft.remedy(
@@ -195,10 +200,10 @@ fn remedies(
             on_mount("umount").zip(Some(
             "what was not yet written is lost, if the device is gone anyway",
         ))}
-        cause if *cause == STALE_HANDLE => on_mount("umount -f").zip(Some(
+        cause if *cause == STALE_HANDLE => on_mount("umount -f").map(|step| step.forced(others())).zip(Some(
             "low: the mount is of no use to anybody any more; what was not yet written is lost",
         )),
-        cause if cause == disk_full::by_errno() => on_object("du --one-file-system --max-depth=2 --human-readable").zip(
+        cause if cause == disk_full::by_errno() => look("du --one-file-system --max-depth=2 --human-readable").zip(
             Some("none, but reads much; free room outside the runtime's own directories first"),
         ),
         _ if errno == Errno::EACCES => {

@@ -3,14 +3,15 @@
 use std::collections::BTreeSet;
 
 use crate::{
-    command::{Step, View, has_ended, kill},
+    command::{Step, View, has_ended, if_same, kill},
     model::{
         evidence::Source,
-        holder::{Holder, How, Through},
-        identity::Component,
+        holder::{Holder, How, Snapshot, Through},
+        identity::{Component, Pod},
         path::{safe, safe_path, shell_word},
         remedy::Remedy,
     },
+    rules::unit,
     verdict::Draft,
 };
 
@@ -74,6 +75,26 @@ pub(crate) fn free(draft: &mut Draft, view: View, nested: &[&Holder], users: &[&
     draft.remedies.extend(release(view, users));
 }
 
+/// Everybody who uses the file system, through whichever mount of it.
+pub(crate) fn who_else(taken: &Snapshot) -> Vec<String> {
+    let who = |holder: &Holder| {
+        let point = safe_path(&holder.mount.point.0);
+        match (holder.how, holder.mount.namespace) {
+            (How::NestedMount, _) => describe(holder),
+            (How::Mount, Some(namespace)) => format!(
+                "{}{}, by the mount at {point} in mount namespace {namespace}",
+                holder.who(),
+                place(holder)
+            ),
+            _ => format!("{}{}", holder.who(), place(holder)),
+        }
+    };
+    let all: BTreeSet<String> = taken.holders.iter().map(who).collect();
+    let rest = all.len().saturating_sub(TOLD);
+    let more = (rest > 0).then(|| format!("and {rest} more"));
+    all.into_iter().take(TOLD).chain(more).collect()
+}
+
 /// What makes the holders let go, each once; files are as somebody with that view has them.
 pub(crate) fn release(view: View, holders: &[&Holder]) -> Vec<Remedy> {
     let mut known = BTreeSet::new();
@@ -85,19 +106,14 @@ pub(crate) fn release(view: View, holders: &[&Holder]) -> Vec<Remedy> {
 fn one(view: View, holder: &Holder) -> Remedy {
     let object = shell_word(&holder.object.0);
     match (holder.how, holder.pid) {
-        (How::Swap, _) => Step::from(view.on_object("swapoff", &holder.object.0))
+        (How::Swap, _) => view
+            .on_file(&holder.object.0, holder.file, |it| format!("swapoff {it}"))
             .verified_by(format!("! grep -qF -- {object} /proc/swaps"))
             .remedy(
                 "reads all that was swapped there back into memory: fails, or makes the node kill \
                  processes, where there is too little",
             ),
-        (How::Loop, _) => {
-            let device = holder.source.split('/').find(|name| name.starts_with("loop"));
-            let device = device.unwrap_or("loopN");
-            Step::from(format!("losetup -d /dev/{device}"))
-                .verified_by(format!("! [ -e /sys/block/{device}/loop ]"))
-                .remedy("what is mounted from the loop device must be unmounted first")
-        }
+        (How::Loop, _) => detach(holder),
         (How::NfsExport, _) => Remedy::command(
             format!("exportfs -u '*':{object}"),
             "its NFS clients lose it; name the client as `exportfs -v` shows it",
@@ -109,9 +125,37 @@ fn one(view: View, holder: &Holder) -> Remedy {
     }
 }
 
+/// The device is named by the kernel, in the path of the file that says what is behind it.
+fn detach(holder: &Holder) -> Remedy {
+    const RISK: &str = "what is mounted from the loop device must be unmounted first";
+    let name = holder.source.strip_prefix("/sys/block/");
+    let name = name.and_then(|rest| rest.strip_suffix("/loop/backing_file"));
+    let is_number = |n: &str| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit());
+    let device = name.filter(|name| name.strip_prefix("loop").is_some_and(is_number));
+    let Some(device) = device else {
+        return Remedy::advice("detach the loop device: `losetup --list` shows which it is", RISK);
+    };
+    let (object, what) = (shell_word(&holder.object.0), safe_path(&holder.object.0));
+    Step::from(format!("losetup -d /dev/{device}"))
+        .only_if(
+            format!("[ \"$(cat /sys/block/{device}/loop/backing_file)\" = {object} ]"),
+            format!("{device} is made of {what} still"),
+        )
+        .verified_by(format!("! [ -e /sys/block/{device}/loop ]"))
+        .remedy(RISK)
+}
+
+/// `[ "$(kubectl get ...)" = UID ]`: a name is given again, and what tells it may be anybody's.
+pub(crate) fn is_same_pod(namespace: &str, name: &str, uid: &str) -> String {
+    let uid = shell_word(uid.as_ref());
+    format!(
+        "[ \"$(kubectl --namespace {namespace} get pod {name} -o jsonpath='{{.metadata.uid}}')\" = {uid} ]"
+    )
+}
+
 fn process(holder: &Holder, pid: u32) -> Remedy {
-    let named = holder.pod.as_ref().and_then(|pod| pod.namespace.as_ref().zip(pod.name.as_ref()));
-    if let Some((namespace, name)) = named {
+    let named = |pod: &'_ Pod| Some((pod.uid.clone(), pod.namespace.clone()?, pod.name.clone()?));
+    if let Some((uid, namespace, name)) = holder.pod.as_ref().and_then(named) {
         let (namespace, name) = (shell_word(namespace.as_ref()), shell_word(name.as_ref()));
         if holder.component == Some(Component::CsiDriver) {
             let mut remedy = Remedy::advice(
@@ -124,8 +168,12 @@ fn process(holder: &Holder, pid: u32) -> Remedy {
             remedy.affects("every volume on this node that this driver serves");
             return remedy;
         }
-        let mut remedy = Remedy::command(
-            format!("kubectl --namespace {namespace} delete pod {name}"),
+        let delete = Step::from(format!("kubectl --namespace {namespace} delete pod {name}"))
+            .only_if(
+                is_same_pod(&namespace, &name, &uid),
+                format!("the pod of that name has the UID {}", safe(uid.as_bytes())),
+            );
+        let mut remedy = delete.remedy(
             "its controller starts it again; what it does on this node pauses meanwhile. For good: \
              leave kubelet's directory out of its hostPath volumes",
         );
@@ -133,10 +181,10 @@ fn process(holder: &Holder, pid: u32) -> Remedy {
         remedy.verify = Some(has_ended(pid));
         return remedy;
     }
-    let unit = holder.cgroup.as_deref().and_then(|group| group.rsplit('/').next());
-    if let Some(unit) = unit.filter(|unit| unit.ends_with(".service") && is_plain(unit)) {
-        let mut remedy =
-            Remedy::command(format!("systemctl restart {unit}"), "interrupts that service");
+    if let Some(unit) = holder.cgroup.as_deref().and_then(unit::of) {
+        let restart = format!("systemctl restart {unit}");
+        let same = if_same(pid, pid, holder.started, restart);
+        let mut remedy = same.remedy("interrupts that service");
         remedy.affects(format!("the service {unit}"));
         remedy.verify = Some(has_ended(pid));
         return remedy;
@@ -145,33 +193,68 @@ fn process(holder: &Holder, pid: u32) -> Remedy {
     kill("kill", pid, holder.started).remedy(risk)
 }
 
-fn is_plain(unit: &str) -> bool {
-    unit.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.@:".contains(&b))
-        && !unit.starts_with('-')
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::holder;
+    use crate::{model::remedy::Place, testing::holder};
 
     #[test]
     fn the_gentlest_way_is_offered() {
         let of =
             |holder: &Holder| release(View::OURS, &[holder])[0].command.clone().unwrap_or_default();
         let mut one = holder(How::Cwd, Through::Itself, Some(true));
-        assert_eq!(of(&one), "kill 77");
-        one.cgroup = Some("/system.slice/backup.service".into());
-        assert_eq!(of(&one), "systemctl restart backup.service");
-        one.cgroup = Some("/system.slice/$(reboot).service".into());
-        assert_eq!(of(&one), "kill 77");
-        one.started = Some(99);
         assert!(of(&one).ends_with(" = 99 ] && kill 77"), "{}", of(&one));
+        one.cgroup = Some("/system.slice/backup.service".into());
+        assert!(of(&one).ends_with(" = 99 ] && systemctl restart backup.service"), "{}", of(&one));
+        for foreign in
+            ["/system.slice/$(reboot).service", "/kubepods/podu/system.slice/sshd.service"]
+        {
+            one.cgroup = Some(foreign.into());
+            assert!(of(&one).ends_with(" && kill 77"), "{}", of(&one));
+        }
         one.how = How::Swap;
         one.object.0 = "/v/swap file".into();
-        assert_eq!(of(&one), "swapoff '/v/swap file'");
+        assert!(of(&one).ends_with(" && swapoff './swap file')"), "{}", of(&one));
         let same = holder(How::Fd, Through::Itself, Some(true));
         assert_eq!(release(View::OURS, &[&same, &same]).len(), 1);
+    }
+
+    /// Whoever made a directory of logs has named the pod.
+    #[test]
+    fn a_pod_is_deleted_by_its_uid() {
+        let mut one = holder(How::Cwd, Through::Itself, Some(true));
+        let of = |uid: &str| Pod {
+            uid: uid.into(),
+            namespace: Some("shop".into()),
+            name: Some("cart; reboot".into()),
+        };
+        one.pod = Some(of("u-1"));
+        let remedy = &release(View::OURS, &[&one])[0];
+        assert_eq!((remedy.place, remedy.guard.is_some()), (Some(Place::Kubectl), true));
+        assert_eq!(
+            remedy.words(),
+            "[ \"$(kubectl --namespace shop get pod 'cart; reboot' -o jsonpath='{.metadata.uid}')\" = u-1 ] \
+             && kubectl --namespace shop delete pod 'cart; reboot'"
+        );
+    }
+
+    #[test]
+    fn a_loop_device_is_named_by_the_kernel_and_by_what_is_behind_it() {
+        let mut one = holder(How::Loop, Through::Itself, Some(true));
+        one.object.0 = "/v/$(reboot)".into();
+        let words = |one: &Holder| release(View::OURS, &[one])[0].words().to_owned();
+        assert_eq!(
+            words(&one),
+            "[ \"$(cat /sys/block/loop3/loop/backing_file)\" = '/v/$(reboot)' ] && losetup -d /dev/loop3"
+        );
+        for source in [
+            "/v/loop9/x",
+            "/sys/block/loop3;reboot/loop/backing_file",
+            "/sys/block/sda/loop/backing_file",
+        ] {
+            one.source = source.into();
+            assert!(words(&one).starts_with("detach the loop device"), "{}", words(&one));
+        }
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub(crate) fn fill(
     draft: &mut Draft,
     seen: &StuckThread,
     judged: &Judged,
-    sharers: impl FnOnce() -> Vec<String>,
+    sharers: impl FnOnce() -> Option<Vec<String>>,
 ) {
     draft.call = Call::ALL.into_iter().find(|call| call.name() == seen.syscall);
     draft.blocks_deletion = draft.target.pod.is_some().then_some(true);
@@ -104,7 +104,12 @@ fn facts(draft: &mut Draft, seen: &StuckThread) {
     }
 }
 
-fn fuse(context: &Context<'_>, draft: &mut Draft, seen: &StuckThread, sharers: Vec<String>) {
+fn fuse(
+    context: &Context<'_>,
+    draft: &mut Draft,
+    seen: &StuckThread,
+    sharers: Option<Vec<String>>,
+) {
     draft.severity = Severity::Critical;
     draft.explanation = "The file system is served by a process (FUSE) that was asked and does not \
         answer. Whoever looks at it waits: kubelet before it comes to delete, and umount before it \
@@ -116,16 +121,21 @@ fn fuse(context: &Context<'_>, draft: &mut Draft, seen: &StuckThread, sharers: V
     if let Some(mount) = mount.filter(|mount| mount.fs_type != "fuseblk") {
         // systemd mounts the control file system at boot, and nobody where there is none. A file system
         // without a server still is a mount point, which no removal of kubelet's takes away.
-        let remedy = draft.remedy(
-            view(context, seen).on_mount("umount", &mount.point, mount.id).after(&format!(
-                "{{ mountpoint -q {FUSE_CONTROL} || mount -t fusectl fusectl {FUSE_CONTROL}; }} && \
-                 echo 1 > {FUSE_CONTROL}/{}/abort && sleep 1",
-                mount.minor
-            )),
+        let view = view(context, seen);
+        let step = view.on_mount("umount", &mount.point, mount.id).after(&format!(
+            "{{ mountpoint -q {FUSE_CONTROL} || mount -t fusectl fusectl {FUSE_CONTROL}; }} && \
+             echo 1 > {FUSE_CONTROL}/{}/abort && sleep 1",
+            mount.minor
+        ));
+        let numbers = format!("{} 0:{}", mount.id.unwrap_or_default(), mount.minor);
+        let is_its = format!("cut -d' ' -f1,3 {} | grep -qx '{numbers}'", view.table());
+        let words = format!("connection {} is that of the mount", mount.minor);
+        draft.remedy(
+            step.only_if(is_its, words).called(format!("to abort the connection of {}", safe_path(&mount.point)))
+                .forced(sharers),
             "ends all waiting at once: every request fails with ECONNABORTED, what the server had not \
              written is lost. First look whether its process is only slow, stopped or overloaded",
         );
-        remedy.affects = sharers;
     }
     if let Some(mount) = mount {
         draft.remedy(
@@ -153,7 +163,8 @@ fn frozen(context: &Context<'_>, draft: &mut Draft, seen: &StuckThread) {
             .into();
     if let Some(mount) = &seen.mount {
         draft.remedy(
-            view(context, seen).on_object("fsfreeze --unfreeze", &mount.point),
+            view(context, seen)
+                .on_mounted(&mount.point, mount.id, |it| format!("fsfreeze --unfreeze {it}")),
             "low, unless a snapshot or a backup is being taken just now, which then is not \
              consistent: ask who froze it. A suspended device-mapper device (`dmsetup info`) is \
              released by `dmsetup resume` instead",
@@ -168,7 +179,7 @@ fn frozen(context: &Context<'_>, draft: &mut Draft, seen: &StuckThread) {
     draft.rule_out(id!("nfs-server-unreachable"), "no function of NFS is in the stack");
 }
 
-fn nfs(context: &Context<'_>, draft: &mut Draft, seen: &StuckThread, sharers: Vec<String>) {
+fn nfs(context: &Context<'_>, draft: &mut Draft, seen: &StuckThread, sharers: Option<Vec<String>>) {
     draft.severity = Severity::Critical;
     draft.explanation = "The call waits for an NFS server that does not answer. Mounts are `hard` \
         by default: the client asks for ever. kubelet, umount and the containers' processes that \
@@ -181,12 +192,11 @@ fn nfs(context: &Context<'_>, draft: &mut Draft, seen: &StuckThread, sharers: Ve
         return;
     };
     draft.advice("bring the server, or the way to it, back: then everything resumes", "none");
-    let remedy = draft.remedy(
-        view(context, seen).on_mount("umount -f -l", &mount.point, mount.id),
+    draft.remedy(
+        view(context, seen).on_mount("umount -f -l", &mount.point, mount.id).forced(sharers),
         "what was not written to the server is lost, and processes that have files open on it keep \
          waiting",
     );
-    remedy.affects = sharers;
 }
 
 fn flush(draft: &mut Draft) {

@@ -7,6 +7,7 @@ use crate::{
         not_attempted::Suspect,
         not_attempted_words::{UMOUNT_RISK, umount},
         standing::minutes,
+        unit,
     },
     tracker::Context,
     verdict::Draft,
@@ -98,11 +99,15 @@ fn gave_up(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>) {
         volume: it finds volumes again by their directories, and gives up on one whose plugin, secret or \
         claim is not there at that moment. So it waits for a volume that it never unmounts."
         .into();
-    draft.remedy(
-        "systemctl restart kubelet",
-        "low: containers go on, and kubelet looks for the volumes again. Useful only when what it missed is \
-         there now: the CSI driver, the volume's secret and claim",
-    );
+    const RISK: &str = "low: containers go on, and kubelet looks for the volumes again. Useful only when what it \
+        missed is there now: the CSI driver, the volume's secret and claim";
+    match context.sample.and_then(|sample| unit::of(sample.kubelet_group.as_deref()?)) {
+        Some(unit) => draft.remedy(format!("systemctl restart {unit}"), RISK),
+        None => draft.advice(
+            "restart kubelet: no command is given, because which service it is was not seen",
+            RISK,
+        ),
+    };
     umount(context, draft, suspect, UMOUNT_RISK);
     draft.rule_out(id!("unmount-not-attempted"), "kubelet was started after the pod's end");
 }

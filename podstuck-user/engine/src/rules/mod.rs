@@ -30,5 +30,6 @@ pub(crate) mod runtime_says;
 pub(crate) mod sharers;
 pub(crate) mod standing;
 pub(crate) mod swap_file;
+pub(crate) mod unit;
 pub(crate) mod unkillable;
 pub(crate) mod wait_channel;

@@ -13,7 +13,7 @@ use crate::{
     },
     query::NoAnswer,
     rules::{
-        holders::{TOLD, describe, free, tell},
+        holders::{TOLD, describe, free, tell, who_else},
         mount_point::{self, SHIM_BURST, base},
         nested_mount, swap_file,
     },
@@ -113,12 +113,10 @@ pub(crate) fn verdict(
     let view = View::of(context, &object.op);
     free(&mut draft, view, &nested, &users);
     if nested.is_empty() {
+        let id = held.taken.subject.as_ref().ok().and_then(|it| it.mount_id);
+        let others = held.taken.unseen.is_empty().then(|| who_else(&held.taken));
         draft.remedy(
-            view.on_mount(
-                "umount -l",
-                &object.op.path,
-                held.taken.subject.as_ref().ok().and_then(|it| it.mount_id),
-            ),
+            view.on_mount("umount -l", &object.op.path, id).forced(others),
             "high for a volume that only one node may mount: the pod goes, but the file system \
              lives on here until its last user ends, and another node may mount it meanwhile; both \
              then corrupt it",

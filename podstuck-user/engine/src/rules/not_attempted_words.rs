@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::{
     cause::id,
-    command::{Step, View},
+    command::View,
     model::{
         evidence::Source,
         node::{Registration, VolumeData},
@@ -56,19 +56,22 @@ pub(crate) fn no_data(context: &Context<'_>, draft: &mut Draft, suspect: &Suspec
     let directory: &Path = &suspect.volume.path;
     let here = suspect.pod.seen_by;
     let here = here.map_or(View::OURS, |(pid, at)| View::in_namespace(context, at, pid));
+    let of_volume = suspect.volume.file;
     // What is left of the file says nothing, and would keep the directory.
-    let clear = format!(
-        "{} && {} -depth -type d -empty -delete",
-        here.on_object("rm -f", &directory.join("vol_data.json")),
-        here.on_object("find", directory)
-    );
+    let clear = here.on_file(directory, of_volume, |it| {
+        format!("rm -f {it}/vol_data.json && find {it} -depth -type d -empty -delete")
+    });
     let restored = written_again(suspect);
     if let Some(text) = &restored {
-        let file = directory.join("vol_data.json");
-        let write = format!("printf '%s\\n' {} >", shell_word(Path::new(text)));
+        let text = shell_word(Path::new(text));
+        // One that is there may be a link.
+        let write = |it: &str| {
+            format!("rm -f {it}/vol_data.json && printf '%s\\n' {text} > {it}/vol_data.json")
+        };
+        let is_gone = here.on_file(directory, None, |it| format!("test -e {it}/vol_data.json"));
         draft.remedy(
-            Step::from(here.on_object(&write, &file))
-                .verified_by(format!("sleep 10; {}", here.on_object("! test -e", &file))),
+            here.on_file(directory, of_volume, write)
+                .verified_by(format!("sleep 10; ! {}", is_gone.line())),
             "low: the file is as kubelet wrote it, by the PersistentVolume; kubelet finds it at its next \
              attempt, and has the driver unpublish the volume",
         );

@@ -1,6 +1,6 @@
 //! Why a directory is not empty, by what is in it.
 
-use std::{ffi::OsStr, time::Duration};
+use std::{ffi::OsStr, path::Path, time::Duration};
 
 pub(crate) mod causes;
 
@@ -11,8 +11,9 @@ use crate::{
         evidence::Source,
         identity::SUBPATH,
         mounts::{Mount, Mounts},
-        object::Entries,
-        path::{safe, safe_path},
+        object::{Entries, FileId},
+        operation::Operation,
+        path::{safe, safe_path, shell_word},
     },
     rules::moments::began,
     tracker::{Context, TrackerId},
@@ -65,7 +66,7 @@ pub(crate) fn draft(context: &Context<'_>, full: &Full, seen: &Seen<'_>) -> Opti
     } else if removes_contents(plugin) {
         writer(context, full, entries, seen)
     } else {
-        data_under_mount(context, full, entries, seen)
+        data_under_mount(context, full, entries, seen, mounts)
     };
     draft.fact(
         format!("{} is not a mount point for the caller", safe_path(&op.path)),
@@ -228,7 +229,8 @@ fn writer(context: &Context<'_>, full: &Full, entries: &Entries, seen: &Seen<'_>
         }
         None => {
             draft.remedy(
-                View::of(context, &full.op).on_object("podstuck holders", &full.op.path),
+                View::of(context, &full.op)
+                    .look(&full.op.path, |it| format!("podstuck holders {it}")),
                 "none; lists who has the directory open at this moment",
             );
         }
@@ -241,6 +243,7 @@ fn data_under_mount(
     full: &Full,
     entries: &Entries,
     seen: &Seen<'_>,
+    mounts: &Mounts,
 ) -> Draft {
     let op = &full.op;
     let mut draft = base(&DATA_UNDER_MOUNT, full);
@@ -250,13 +253,7 @@ fn data_under_mount(
         all that is left; but files lie in that directory on the node's own disk. They were written \
         while the volume was not mounted. kubelet does not remove them, since they might be data."
         .into();
-    // A name that somebody could foresee may be a link of his.
-    let there = View::of(context, op).on_object("mv --", &op.path);
-    draft.remedy(
-        format!("aside=$(mktemp -d /var/tmp/podstuck.XXXXXXXX) && {there} \"$aside\" && echo \"$aside\""),
-        "low: moves the files away instead of deleting them, for somebody to look at; kubelet's next \
-         attempt then succeeds. Check once more that the path is not mounted",
-    );
+    move_aside(context, &mut draft, op, entries.directory, mounts);
     draft.rule_out(id!("csi-driver-lost-publish-state"), "the path is not mounted for the caller");
     draft.rule_out(
         id!("orphaned-pod-dir"),
@@ -264,4 +261,42 @@ fn data_under_mount(
     );
     rule_out_silly_rename(&mut draft, entries);
     draft
+}
+
+/// Into a directory that root alone may enter, with a name that nobody can foresee, on the same file system.
+fn move_aside(
+    context: &Context<'_>,
+    draft: &mut Draft,
+    op: &Operation,
+    directory: Option<FileId>,
+    mounts: &Mounts,
+) {
+    const RISK: &str = "low: moves the files away instead of deleting them, for somebody to look at; kubelet's \
+        next attempt then succeeds. Check once more that the path is not mounted";
+    let mount = |path: &Path| mounts.covering(path).map(|mount| mount.id);
+    let root = kubelet_root(op).filter(|root| mount(root) == mount(&op.path));
+    let Some((root, above)) = root.zip(op.path.parent()) else {
+        draft.advice("move the files away, to a directory that root alone may enter", RISK);
+        return;
+    };
+    let depth = above.strip_prefix(root).map_or(0, |below| below.components().count());
+    // From where the check was made, so that no link comes between.
+    let up = vec![".."; depth].join("/");
+    let there = shell_word(root);
+    draft.remedy(
+        View::of(context, op).on_file(&op.path, directory, |it| {
+            format!(
+                "aside=$(mktemp -d {up}/podstuck.XXXXXXXX) && mv -- {it} \"$aside\" && \
+                 echo {there}/\"${{aside##*/}}\""
+            )
+        }),
+        RISK,
+    );
+}
+
+/// Of a volume, in `<kubelet root>/pods/<uid>/volumes/<plugin>/<name>`.
+fn kubelet_root(op: &Operation) -> Option<&Path> {
+    let mut above = op.target.root.ancestors().skip(4);
+    let pods = above.next().filter(|pods| pods.file_name().is_some_and(|name| name == "pods"));
+    pods.and_then(Path::parent).filter(|_| op.path.starts_with(&op.target.root))
 }

@@ -127,7 +127,7 @@ pub(crate) fn draft(context: &Context<'_>, pod: &Housekeeping, op: &Operation) -
         "none: lists what is still mounted below; unmount that first",
     );
     draft.remedy(
-        View::of(context, op).on_object("find", directory) + " -xdev -type f",
+        View::of(context, op).look(directory, |it| format!("find {it} -xdev -type f")),
         "none: lists the files in the way. Move what you need, and only then remove them: `rm -rf` \
          through a mount that is still there deletes the data behind it",
     );

@@ -229,18 +229,20 @@ fn finalizer(record: &PodRecord, here: Here<'_>, nothing_left: bool) -> Draft {
 fn remove(draft: &mut Draft, record: &PodRecord) {
     let (Some(namespace), Some(name)) = (&record.pod.namespace, &record.pod.name) else { return };
     let plain =
-        |name: &&String| name.bytes().all(|b| b.is_ascii_graphic() && !b"'\"\\".contains(&b));
+        |name: &String| name.bytes().all(|b| b.is_ascii_graphic() && !b"'\"\\".contains(&b));
     let all = record.finalizers.iter().enumerate().rev();
-    for (at, finalizer) in all.filter(|(_, finalizer)| plain(finalizer)) {
+    let uid = &record.pod.uid;
+    for (at, finalizer) in all.filter(|(_, finalizer)| plain(finalizer) && plain(uid)) {
         let command = format!(
             "kubectl --namespace {} patch pod {} --type=json -p \
-             '[{{\"op\":\"test\",\"path\":\"/metadata/finalizers/{at}\",\"value\":\"{finalizer}\"}},\
+             '[{{\"op\":\"test\",\"path\":\"/metadata/uid\",\"value\":\"{uid}\"}},\
+             {{\"op\":\"test\",\"path\":\"/metadata/finalizers/{at}\",\"value\":\"{finalizer}\"}},\
              {{\"op\":\"remove\",\"path\":\"/metadata/finalizers/{at}\"}}]'",
             shell_word(namespace.as_ref()),
             shell_word(name.as_ref()),
         );
         let risk = format!("skips whatever the controller of {finalizer} wanted to clean up");
-        let guard = format!("the finalizer is still {finalizer}");
+        let guard = format!("the pod is still {uid}, and the finalizer {finalizer}");
         draft.remedy(command, risk).guard = Some(guard);
     }
 }
@@ -297,6 +299,20 @@ mod tests {
         assert_eq!(told(&record(), Stage::Volumes), Some(("pod-finalizer", Certainty::Possible)));
         let without = PodRecord { finalizers: Vec::new(), ..record() };
         assert_eq!(told(&without, Stage::Directories), None);
+    }
+
+    /// A name of a pod is given again, and a finalizer's name is anybody's.
+    #[test]
+    fn a_finalizer_is_removed_from_the_pod_of_that_uid_only() {
+        let names = ["x' ; reboot '", "example.com/keep"];
+        let record = PodRecord { finalizers: names.map(String::from).to_vec(), ..record() };
+        let (node, at) = ("here", Monotonic(1));
+        let here = Here { node, stage: Some(Stage::Directories), was_left: false, now: NOW, at };
+        let remedies = verdict(&record, here).unwrap().remedies;
+        let commands: Vec<&str> = remedies.iter().filter_map(|it| it.command.as_deref()).collect();
+        let [command] = commands[..] else { panic!("{commands:?}") };
+        let tests = r#"[{"op":"test","path":"/metadata/uid","value":"u"},{"op":"test","path":"/metadata/finalizers/1","value":"example.com/keep"},"#;
+        assert!(command.contains(tests), "{command}");
     }
 
     #[test]

@@ -96,10 +96,10 @@ pub(crate) static PERMISSION_UNEXPLAINED: Cause = Cause {
 };
 
 pub(crate) fn draft(context: &Context<'_>, refused: &Refused, seen: &ObjectAttributes) -> Draft {
+    let ObjectAttributes { object, directory, same_directory, sticky, files, .. } = *seen;
     if seen.swap {
-        return swap_file::draft(context, refused);
+        return swap_file::draft(context, refused, files.map(|(object, _)| object));
     }
-    let ObjectAttributes { object, directory, same_directory, sticky, .. } = *seen;
     let op = &refused.op;
     let (cause, on_directory) = match (cause_of(object), cause_of(directory)) {
         (Some(cause), _) => (cause, false),
@@ -115,9 +115,9 @@ pub(crate) fn draft(context: &Context<'_>, refused: &Refused, seen: &ObjectAttri
     };
     let mut draft = Draft::about(TrackerId::Refused, cause, op);
     let (flag, word) = flag(cause);
-    let flagged: PathBuf = match (on_directory, op.path.parent()) {
-        (true, Some(parent)) => parent.into(),
-        _ => op.path.clone(),
+    let (flagged, file): (PathBuf, _) = match (on_directory, op.path.parent()) {
+        (true, Some(parent)) => (parent.into(), files.map(|(_, directory)| directory)),
+        _ => (op.path.clone(), files.map(|(object, _)| object)),
     };
     let what = if on_directory { "the directory that holds it" } else { "the object itself" };
     draft.fact(
@@ -142,7 +142,7 @@ pub(crate) fn draft(context: &Context<'_>, refused: &Refused, seen: &ObjectAttri
          who set it: hardening scripts do, and so do intruders."
     );
     draft.remedy(
-        View::of(context, op).on_object(&format!("chattr -{flag}"), &flagged),
+        View::of(context, op).on_file(&flagged, file, |it| format!("chattr -{flag} {it}")),
         "low: removes the protection of this one object; the owner's next attempt deletes it",
     );
     rule_out(&mut draft, object, directory);

@@ -3,11 +3,11 @@
 
 pub(crate) mod causes;
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use crate::{
     cause::{Cause, id},
-    command::kill,
+    command::{has_ended, if_same, kill},
     model::{
         evidence::Source,
         finding::Severity,
@@ -15,6 +15,7 @@ use crate::{
         node::Shim,
         said::Complaint,
     },
+    rules::unit,
     tracker::TrackerId,
     trackers::runtime_says::{Suspect, Told},
     verdict::{Draft, times},
@@ -154,7 +155,9 @@ fn signal(draft: &mut Draft, suspect: &Suspect<'_>) {
         .into();
     let tasks = suspect.group().map(|group| group.tasks.as_slice()).unwrap_or_default();
     for task in tasks.iter().take(NAMED) {
-        let command = kill("kill -KILL", task.pid, Some(task.started));
+        let act = format!("kill -KILL {}", task.pid);
+        let command =
+            if_same(task.pid, task.tid, Some(task.started), act).verified_by(has_ended(task.pid));
         draft.remedy(
             command,
             "low: the container is to end; only from a root shell that AppArmor does not confine",
@@ -194,13 +197,22 @@ fn lost(draft: &mut Draft, suspect: &Suspect<'_>) {
         "The runtime takes a container for running whose task or shim is not there any more: \
         each attempt to stop it fails in the same way, and kubelet unmounts nothing before."
             .into();
-    if let Some(id) = suspect.container() {
-        draft.remedy(
-            format!("ctr --namespace k8s.io task delete --force {id}"),
-            "low where no process of it is left: the runtime forgets the task, and kubelet's next attempt goes on",
-        );
+    const FORGET: &str = "low where no process of it is left: the runtime forgets the task, and kubelet's next \
+        attempt goes on";
+    match (suspect.bundle(), suspect.container()) {
+        (Some((namespace, id)), _) => {
+            draft.remedy(format!("ctr --namespace {namespace} task delete --force {id}"), FORGET);
+        }
+        (None, Some(_)) => {
+            draft.advice(
+                "have the runtime forget the task of that container (`ctr --namespace k8s.io task delete \
+                 --force`, with containerd): no command is given, because only a log names the container",
+                FORGET,
+            );
+        }
+        (None, None) => {}
     }
-    draft.remedy("systemctl restart containerd", RESTART);
+    restart(draft, suspect);
     let left = suspect.sample.rootfs.iter().any(|rootfs| rootfs.pod == suspect.pod.uid);
     if !left {
         draft.rule_out(
@@ -245,6 +257,24 @@ fn shim_hangs(draft: &mut Draft, suspect: &Suspect<'_>) {
     draft.rule_out(id!("dockerd-hang"), "the pod's own shim cannot run");
 }
 
+/// The service that the pod's shims were started by.
+fn restart(draft: &mut Draft, suspect: &Suspect<'_>) {
+    let shims = suspect.group().map(|group| group.shims.as_slice()).unwrap_or_default();
+    let units: BTreeSet<&str> =
+        shims.iter().filter_map(|shim| unit::of(shim.group.as_deref()?)).collect();
+    match (units.first(), units.len()) {
+        (Some(unit), 1) => {
+            draft.remedy(format!("systemctl restart {unit}"), RESTART);
+        }
+        _ => {
+            draft.advice(
+                "restart the container runtime: no command is given, because which service it is was not seen",
+                RESTART,
+            );
+        }
+    }
+}
+
 fn hangs(draft: &mut Draft, suspect: &Suspect<'_>) {
     processes(draft, suspect);
     match suspect.of_node {
@@ -258,11 +288,12 @@ fn hangs(draft: &mut Draft, suspect: &Suspect<'_>) {
         "crictl --timeout 10s pods",
         "none; where this fails in the same way, the runtime answers nobody",
     );
-    draft.remedy(
-        "pkill -USR1 -x 'containerd|dockerd|crio'",
+    draft.advice(
+        "send SIGUSR1 to the runtime's own process (containerd, dockerd, crio): no command is given, because \
+         anybody's process may have that name",
         "none; it writes what each of its threads waits for into its log, or a file that the log names",
     );
-    draft.remedy("systemctl restart containerd", RESTART);
+    restart(draft, suspect);
     let full = suspect.sample.spaces.iter().any(|space| space.exhausted().is_some());
     if !full && !suspect.sample.spaces.is_empty() {
         draft.rule_out(id!("disk-full-runtime"), "the disks of kubelet and the runtimes have room");

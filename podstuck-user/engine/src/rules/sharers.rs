@@ -11,13 +11,19 @@ use crate::model::{
 /// So many are named.
 const NAMED: usize = 8;
 
-/// Pods, and other places, that have the same file system mounted, but for the pod that is asked about.
-pub(crate) fn of(sample: &NodeSample, device: Device, own_pod: Option<&str>) -> Vec<String> {
-    let all = sample.mounts.all().filter(|(_, _, mount)| mount.device == device);
+/// Pods, and other places, that have the same file system mounted, but for the pod that is asked about; `None`
+/// where the look at the node does not show that file system at all.
+pub(crate) fn of(
+    sample: &NodeSample,
+    device: Device,
+    own_pod: Option<&str>,
+) -> Option<Vec<String>> {
+    let mut all = sample.mounts.all().filter(|(_, _, mount)| mount.device == device).peekable();
+    all.peek()?;
     let places: BTreeSet<String> = all.filter_map(|(_, _, m)| place(&m.point, own_pod)).collect();
     let rest = places.len().saturating_sub(NAMED);
     let more = (rest > 0).then(|| format!("and {rest} more"));
-    places.into_iter().take(NAMED).chain(more).collect()
+    Some(places.into_iter().take(NAMED).chain(more).collect())
 }
 
 /// `pod UID` of what lies below a pod's directory, else the mount point itself.

@@ -3,7 +3,7 @@
 use crate::{
     cause::{Cause, CauseId, Kind, TriedWith, id, like, way},
     command::View,
-    model::{diagnosis::Stage, evidence::Source, path::safe_path},
+    model::{diagnosis::Stage, evidence::Source, object::FileId, path::safe_path},
     rules::refused::blocks,
     tracker::{Context, TrackerId},
     trackers::refused::Refused,
@@ -47,7 +47,7 @@ pub(crate) fn on_unmount() -> (&'static Cause, &'static str) {
 }
 
 /// The removal of the file was refused.
-pub(crate) fn draft(context: &Context<'_>, refused: &Refused) -> Draft {
+pub(crate) fn draft(context: &Context<'_>, refused: &Refused, file: Option<FileId>) -> Draft {
     let op = &refused.op;
     let mut draft = Draft::about(TrackerId::Refused, &SWAP_FILE, op);
     let path = safe_path(&op.path);
@@ -70,7 +70,7 @@ pub(crate) fn draft(context: &Context<'_>, refused: &Refused) -> Draft {
         is switched off."
         .into();
     draft.remedy(
-        View::of(context, op).on_object("swapoff", &op.path),
+        View::of(context, op).on_file(&op.path, file, |it| format!("swapoff {it}")),
         "reads all that was swapped there back into memory: fails, or makes the node kill \
          processes, where there is too little. `swapon --show` says by which path the node knows it",
     );

@@ -7,7 +7,7 @@ mod wait;
 
 use crate::{
     cause::{Cause, id},
-    command::{Step, kill},
+    command::{Step, has_ended, if_same},
     model::{
         evidence::Source,
         finding::Severity,
@@ -191,8 +191,8 @@ fn leftover(draft: &mut Draft, suspect: &Suspect<'_>) {
     draft.remedy(format!("cat {procs}"), "none; then find out who put the process there");
     for task in suspect.group.tasks.iter().take(NAMED) {
         draft.remedy(
-            // The start is the thread's.
-            kill("kill -9", task.pid, (task.pid == task.tid).then_some(task.started)),
+            if_same(task.pid, task.tid, Some(task.started), format!("kill -9 {}", task.pid))
+                .verified_by(has_ended(task.pid)),
             format!("ends {}: look first whether it does work that is needed", task.comm),
         );
     }
@@ -201,7 +201,12 @@ fn leftover(draft: &mut Draft, suspect: &Suspect<'_>) {
         draft.path.ancestors().nth(1).map_or(root.into(), |above| above.join("cgroup.procs"));
     if let Some(task) = suspect.group.tasks.first() {
         draft.remedy(
-            format!("echo {} > {}", task.pid, shell_word(&root)),
+            if_same(
+                task.pid,
+                task.tid,
+                Some(task.started),
+                format!("echo {} > {}", task.pid, shell_word(&root)),
+            ),
             "low: moves the process out of the pod's group and leaves it alive; with version 2 only \
              into a group that may hold processes",
         );

@@ -7,12 +7,15 @@ use super::{
     removals::{EMPTY_DIR, Plays},
     states::of_pod,
 };
-use crate::model::{
-    identity::Component,
-    node::{NodeSample, PodGroup, PodState, Shim, Task},
-    object::{Attributes, Protected},
-    path::JsonPath,
-    said::{Complaint, Report, Said},
+use crate::{
+    model::{
+        identity::Component,
+        node::{NodeSample, PodGroup, PodState, Shim, Task},
+        object::{Attributes, Protected},
+        path::JsonPath,
+        said::{Complaint, Report, Said},
+    },
+    testing::FILE,
 };
 
 /// The runtime's complaint, twice, and what is said of the node.
@@ -48,7 +51,10 @@ pub(super) fn runtime_says() -> Plays {
             play.said(600.0, said(kubelet, "", complaint, 590, text));
         }
         let pods = vec![of_pod(populated, Vec::new())];
-        let cgroups = if title == STOPPED { vec![with_stopped_shim()] } else { Vec::new() };
+        let tasks = if title == STOPPED { vec![app('S', false)] } else { Vec::new() };
+        let state = if title == STOPPED { 'T' } else { 'S' };
+        let is_signal = complaint == Complaint::SignalDenied;
+        let cgroups = if is_signal { Vec::new() } else { vec![with_shim(state, tasks)] };
         play.sample(NodeSample { pods, cgroups, ..sample(602.0) });
         play.sample(sample(604.0));
         plays.push((title, play));
@@ -56,12 +62,13 @@ pub(super) fn runtime_says() -> Plays {
     plays
 }
 
+const RUNTIME: &str = "/system.slice/containerd.service";
 const STOPPED: &str = "a shim that is stopped";
 
-fn with_stopped_shim() -> PodGroup {
+fn with_shim(state: char, tasks: Vec<Task>) -> PodGroup {
     let (comm, wait_channel) = ("containerd-shim".into(), None);
-    let shim = Shim { pid: 41, comm, state: 'T', started: 5, wait_channel };
-    PodGroup { shims: vec![shim], ..group(vec![app('S', false)], true, false) }
+    let shim = Shim { pid: 41, comm, state, started: 5, group: Some(RUNTIME.into()), wait_channel };
+    PodGroup { shims: vec![shim], ..group(tasks, true, false) }
 }
 
 fn app(state: char, killed: bool) -> Task {
@@ -87,7 +94,7 @@ pub(super) fn told_to_go() -> Plays {
     let path = target(EMPTY_DIR).1.root.clone();
     let attributes = Attributes { immutable: true, append_only: false, known: true };
     let objects = vec![(JsonPath(path.join("d/f")), attributes)];
-    let protected = Protected { objects, looked: 9, complete: true };
+    let protected = Protected { objects, files: vec![FILE], looked: 9, complete: true };
     let frozen = group(vec![app('D', true)], true, true);
     let mut plays = Vec::new();
     for (title, is_told) in [("kubelet was told", true), ("nobody says so", false)] {

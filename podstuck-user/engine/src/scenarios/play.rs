@@ -29,7 +29,7 @@ use crate::{
         time::Monotonic,
     },
     query::{Answer, NoAnswer, ObjectAttributes, Query, Wants},
-    testing::{mounts, run, snapshot},
+    testing::{FILE, mounts, run, snapshot},
 };
 
 /// The pod of all scenarios.
@@ -73,7 +73,14 @@ impl Node {
             Wants::Attributes { .. } => {
                 let (object, directory, swap) = node.attributes;
                 let (same_directory, sticky) = (true, false);
-                let seen = ObjectAttributes { object, directory, same_directory, sticky, swap };
+                let seen = ObjectAttributes {
+                    object,
+                    directory,
+                    same_directory,
+                    sticky,
+                    swap,
+                    files: Some((FILE, FILE)),
+                };
                 Answer::Attributes(Ok(seen))
             }
             Wants::Protected { .. } => Answer::Protected(Ok(node.protected)),
@@ -81,7 +88,7 @@ impl Node {
             Wants::Remaining { .. } => Answer::Remaining(Ok(node.left)),
             Wants::Directory { .. } => {
                 let count = node.listed.len() as u64;
-                let entries = Entries { listed: node.listed, count };
+                let entries = Entries { listed: node.listed, count, directory: Some(FILE) };
                 let entries = if node.is_hung { Err(hung()) } else { Ok(entries) };
                 Answer::Directory { mounts: table, entries, users: node.users }
             }
@@ -231,7 +238,7 @@ pub(super) fn on(name: &str, call: Call, errno: i32, object: &str, second: f64) 
 pub(super) fn volume_state(name: &str, csi: Option<CsiState>, mounts: Vec<Mounted>) -> VolumeState {
     let (target_id, target) = target(name);
     let path = target.root.clone();
-    VolumeState { target_id, target: Arc::new(target), path, csi, mounts }
+    VolumeState { target_id, target: Arc::new(target), path, file: Some(FILE), csi, mounts }
 }
 
 pub(super) fn mounted(point: &Path, id: u32) -> Mounted {
@@ -266,7 +273,8 @@ pub(super) fn group(tasks: Vec<Task>, has_containers: bool, frozen: bool) -> Pod
 
 /// A sample with nothing in it.
 pub(super) fn sample(second: f64) -> NodeSample {
-    NodeSample { at: at(second), kubelets: vec![1], ..NodeSample::default() }
+    let kubelet_group = Some("/system.slice/kubelet.service".into());
+    NodeSample { at: at(second), kubelets: vec![1], kubelet_group, ..NodeSample::default() }
 }
 
 /// Who sees which mounts, by namespace; the node's is 1.

@@ -4,13 +4,15 @@ use nix::errno::Errno;
 use podstuck_common::record::reason;
 
 use super::{
-    play::{Node, Play, on},
+    play::{Node, Play, on, sample},
     removals::{EMPTY_DIR, Plays, in_volume, ok, settle, tries},
+    states::shared,
 };
 use crate::{
     model::{
         call::Call,
         file_system::{Counted, FileSystem},
+        node::NodeSample,
         object::Attributes,
     },
     testing::file_system,
@@ -40,7 +42,8 @@ pub(super) fn refused_and_failed() -> Plays {
     let counted = Counted { value: "7".into(), file: "/sys/fs/ext4/sda1/errors_count".into() };
     let broken = FileSystem { errors: vec![counted], ..node.clone() };
     let gone = FileSystem { device_exists: Some(false), ..node.clone() };
-    let nfs = FileSystem { fs_type: "nfs4".into(), device_exists: None, ..node.clone() };
+    let device = "0:45".into();
+    let nfs = FileSystem { fs_type: "nfs4".into(), device, device_exists: None, ..node.clone() };
     for (title, errno, found) in [
         ("a read-only node", Errno::EROFS, Some(read_only)),
         ("no longer read-only", Errno::EROFS, Some(node.clone())),
@@ -54,6 +57,9 @@ pub(super) fn refused_and_failed() -> Plays {
         ("a namespace that is gone", Errno::EUCLEAN, None),
     ] {
         let mut play = Play::new(Node { file_system: found, ..Node::default() });
+        if title == "a stale handle" {
+            play.sample(NodeSample { mounts: shared(), ..sample(0.5) });
+        }
         tries(&mut play, EMPTY_DIR, Call::Unlinkat, errno, "f");
         play.op(ok(on(EMPTY_DIR, Call::UnlinkatDir, 0, "", 20.0), reason::ROOT_GONE));
         settle(&mut play, EMPTY_DIR, 21.0);

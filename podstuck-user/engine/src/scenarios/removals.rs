@@ -149,7 +149,7 @@ pub(super) fn crossed_and_dead_mounts() -> Plays {
     let point = in_volume(EMPTY_DIR, "m").into();
     let source = "s3".into();
     let fs_type = "fuse.s3".into();
-    let mount = MountPoint { point, fs_type, source, ..MountPoint::default() };
+    let mount = MountPoint { id: Some(9), point, fs_type, source, ..MountPoint::default() };
     let fuse = vec![(mount, Errno::ENOTCONN as i32)];
     let mut dead = Play::new(Node { fuse, ..of_mounts(EMPTY_DIR, "m", 1) });
     for second in TRIES {
@@ -168,7 +168,7 @@ pub(super) fn not_empty() -> Plays {
     };
     let user = |comm: &str, writes| User {
         pid: 7,
-        started: None,
+        started: Some(3),
         comm: comm.into(),
         how: "an open file".into(),
         writes,

@@ -17,6 +17,8 @@ use crate::{
         holder::{How, Through},
         hung::{MountPoint, Phase, WaitProgress},
         identity::Component,
+        mountinfo,
+        mounts::{Mounts, NodeMounts},
         node::{
             CsiState, DriverProcess, DriverState, Halted, NodeSample, PodState, Reach,
             Registration, Task, VolumeData, VolumeState,
@@ -260,7 +262,7 @@ pub(super) fn pinned_device() -> Plays {
 pub(super) fn hung_call() -> Plays {
     let mut plays = Vec::new();
     let mount = |fs_type: &str| MountPoint {
-        id: None,
+        id: Some(9),
         point: target(EMPTY_DIR).1.root,
         fs_type: fs_type.into(),
         source: "there".into(),
@@ -275,6 +277,9 @@ pub(super) fn hung_call() -> Plays {
         ("a lock", vec!["rwsem_down_write_slowpath", "do_unlinkat"], None),
     ] {
         let mut play = Play::new(Node::default());
+        if on.is_some() {
+            play.sample(NodeSample { mounts: shared(), ..sample(3.0) });
+        }
         for second in [4.0, 12.0, 40.0, 130.0] {
             let mut seen = stuck(42, EMPTY_DIR, &stack, second);
             seen.mount = on.clone();
@@ -298,6 +303,14 @@ pub(super) fn hung_call() -> Plays {
     play.op(back);
     plays.push(("a shutdown that is slow and then hangs", play));
     plays
+}
+
+/// A file system that another pod has as well, and a place of the host's.
+pub(super) fn shared() -> NodeMounts {
+    let line = b"9 1 0:45 / /k/pods/other/volumes/kubernetes.io~csi/x/mount rw - nfs4 there rw\n\
+        8 1 0:45 / /srv/backup rw - nfs4 there rw\n";
+    let table = Mounts { all: mountinfo::parse(line), source: String::new(), pid: 1 };
+    NodeMounts { tables: [(1, table.into())].into(), host: Some(1) }
 }
 
 pub(super) fn disk_full() -> Plays {

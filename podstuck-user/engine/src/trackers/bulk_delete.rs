@@ -40,16 +40,27 @@ fn place(target_id: u64, pid: u32) -> Where {
 
 impl BulkDeletes {
     /// Remembers who and where; the numbers come with the counts.
-    fn observe(&mut self, op: &Operation) {
+    fn observe(&mut self, op: &Operation, steps: &mut Steps) {
         if op.call == Call::Umount2 || op.actor.component == Component::Workload {
             return;
         }
-        let run = self.runs.or_insert_with(place(op.target_id, op.actor.pid), || Run::new(op.end));
-        run.note(op);
+        let place = place(op.target_id, op.actor.pid);
+        // The process id was given to another one, which has deleted nothing yet.
+        let of_another = |run: &Run| {
+            run.op.as_ref().is_some_and(|before| before.actor.started != op.actor.started)
+        };
+        if let Where::Process(pid) = place
+            && self.runs.get(&place).is_some_and(of_another)
+        {
+            self.runs.remove(&place);
+            let (tracker, target_id) = (self.id(), u64::from(pid));
+            steps.say([Verdict::Over { tracker, target_id, at: op.end }]);
+        }
+        self.runs.or_insert_with(place, || Run::new(op.end)).note(op);
     }
 
     fn counted(&mut self, now: Monotonic, counts: &[Count], steps: &mut Steps) {
-        for count in counts {
+        for count in counts.iter().filter(|count| count.component != Component::Workload) {
             if let Some(run) = self.runs.get_mut(&place(count.target_id, count.pid)) {
                 run.count(count, now);
             }
@@ -103,7 +114,7 @@ impl Tracker for BulkDeletes {
 
     fn take(&mut self, event: &Event, context: &Context<'_>, steps: &mut Steps) {
         match &event.what {
-            What::Operation(op) => self.observe(op),
+            What::Operation(op) => self.observe(op, steps),
             What::Counts(counts) => self.counted(context.now, counts, steps),
             What::Named { target_id, target } => {
                 // The first record may have come with a path that was cut.
@@ -193,7 +204,43 @@ fn ask(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use nix::errno::Errno;
+
     use super::*;
+    use crate::{
+        model::call::Outcome,
+        testing::{Alone, failed},
+    };
+
+    #[test]
+    fn a_process_id_that_is_given_again_takes_no_counts_over() {
+        let mut bulk = Alone::<BulkDeletes>::new();
+        let deletes = |started, second| {
+            let mut op = failed(Call::Unlink, Errno::ENOENT, "m", second);
+            (op.target_id, op.outcome) = (0, Outcome::OK);
+            Arc::make_mut(&mut op.actor).started = Some(started);
+            What::Operation(Box::new(op))
+        };
+        let count = |component| {
+            let (call, outcome) = (Call::Unlink, Outcome::OK);
+            let (bucket, calls, total_ns) = (0, 7, 0);
+            let of =
+                Count { target_id: 0, pid: 42, call, outcome, component, bucket, calls, total_ns };
+            What::Counts(vec![of])
+        };
+        let at = |second: u64| Monotonic(second * 1_000_000_000);
+        let deleted =
+            |bulk: &Alone<BulkDeletes>| bulk.tracker.runs.get(&place(0, 42)).map(Run::deleted);
+        bulk.take(at(1), deletes(5, 1.0));
+        bulk.take(at(2), count(Component::Kubelet));
+        bulk.take(at(3), count(Component::Workload));
+        assert_eq!(deleted(&bulk), Some(7), "what is not proven to be the node's counts nothing");
+        let steps = bulk.take(at(4), deletes(6, 4.0));
+        assert!(matches!(steps.verdicts[..], [Verdict::Over { target_id: 42, .. }]));
+        assert_eq!(deleted(&bulk), Some(0));
+    }
 
     #[test]
     fn many_deletions_are_looked_at_as_often_together_as_one() {

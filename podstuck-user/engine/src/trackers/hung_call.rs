@@ -45,28 +45,32 @@ impl Default for HungCalls {
 impl HungCalls {
     /// Takes a sighting; what there is to tell of its target.
     fn seen(&mut self, context: &Context<'_>, seen: &StuckThread) -> Option<Verdict> {
+        // Also of a caller who cannot be proven any more.
+        if seen.over {
+            return self.returned(context, seen.thread.tid, seen.at);
+        }
         let owned = !matches!(seen.target.kind, TargetKind::Other);
         if !owned || seen.actor.component == Component::Workload {
             return None;
         }
-        if seen.over {
-            return self.returned(context, seen.thread.tid, seen.at);
-        }
         let device = self.device_of(seen);
         let threads = self.stuck.entry(seen.target_id).or_default();
-        let before = threads.get(&seen.thread.tid);
-        let earlier = before.map(|(earlier, _)| earlier).filter(|e| e.began == seen.began);
+        // A thread of another process, which was given the same id, has nothing of the one before.
+        let before = threads.remove(&seen.thread.tid);
+        let was_told = before.as_ref().is_some_and(|(_, judged)| judged.is_some());
+        let before = before.filter(|(before, _)| before.actor.started == seen.actor.started);
+        let earlier = before.as_ref().map(|(earlier, _)| earlier).filter(|e| e.began == seen.began);
         let beside = Beside {
             slow: context.thresholds.hung,
             disk_works: device.and_then(|device| works(device, earlier?, seen)),
             server_answers: earlier.is_some_and(|earlier| unanswered(earlier) > unanswered(seen)),
         };
         // While it is too early to say anything, what was said before stays.
-        let said = before.and_then(|(_, judged)| *judged);
+        let said = before.and_then(|(_, judged)| judged);
         let judged = hung_call_cause::judge(seen, beside).or(said);
         threads.insert(seen.thread.tid, (seen.clone(), judged));
-        judged?;
-        self.verdict(context, seen.target_id, seen.at)
+        let is_news = was_told || judged.is_some();
+        is_news.then(|| self.verdict(context, seen.target_id, seen.at)).flatten()
     }
 
     /// Remembers where file systems of pods are.
@@ -132,11 +136,11 @@ impl HungCalls {
         Some(draft)
     }
 
-    /// Who else has the file system on which the call waits, if that is on no block device.
-    fn sharers(&self, seen: &StuckThread) -> Vec<String> {
-        let (Some(sample), Some(mount)) = (&self.last, &seen.mount) else { return Vec::new() };
-        let device = Device { major: 0, minor: mount.minor };
-        sharers::of(sample, device, seen.target.pod.as_ref().map(|pod| pod.uid.as_str()))
+    /// Who else has the file system on which the call waits, if that is on no block device and known.
+    fn sharers(&self, seen: &StuckThread) -> Option<Vec<String>> {
+        let device = Device { major: 0, minor: seen.mount.as_ref()?.minor };
+        let own = seen.target.pod.as_ref().map(|pod| pod.uid.as_str());
+        sharers::of(self.last.as_deref()?, device, own)
     }
 }
 
@@ -266,6 +270,26 @@ mod tests {
             assert!(hung.tracker.explains(&subject, Claim::Suspicion), "slow, and somebody tries");
             assert_eq!(id(&see(&mut hung, shut_down(130, then))), id_then);
         }
+    }
+
+    #[test]
+    fn a_thread_id_that_is_given_to_another_process_takes_nothing_over() {
+        let mut hung = Alone::new();
+        let fuse = ["request_wait_answer", "fuse_do_getattr"];
+        assert_eq!(id(&see(&mut hung, seen(1, &fuse, 1))), "fuse-daemon-hung");
+        let mut another = StuckThread { thread: seen(1, &fuse, 1).thread, ..shut_down(1, 7) };
+        Arc::make_mut(&mut another.actor).started = Some(99);
+        assert_eq!(id(&see(&mut hung, another)), "over");
+    }
+
+    #[test]
+    fn what_was_told_is_over_also_when_the_caller_cannot_be_proven_any_more() {
+        let mut hung = Alone::new();
+        let seen = seen(1, &["request_wait_answer", "fuse_do_getattr"], 1);
+        assert_eq!(id(&see(&mut hung, seen.clone())), "fuse-daemon-hung");
+        let mut over = StuckThread { over: true, ..seen };
+        Arc::make_mut(&mut over.actor).component = Component::Workload;
+        assert_eq!(id(&see(&mut hung, over)), "over");
     }
 
     #[test]

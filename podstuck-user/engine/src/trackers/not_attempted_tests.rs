@@ -13,7 +13,7 @@ use crate::{
         node::{CsiState, DriverProcess, DriverState, Mounted, Reach},
         said::{Complaint, Heard, Report, Said},
     },
-    testing::{Alone, failed},
+    testing::{Alone, FILE, failed},
     trackers::busy::Busy,
 };
 
@@ -29,7 +29,14 @@ fn volume(path: &str, csi: Option<CsiState>, mounts: Vec<Mounted>) -> VolumeStat
         ..Target::unknown()
     };
     let target_id = podstuck_common::component::path_hash(path.as_bytes());
-    VolumeState { target_id, target: Arc::new(target), path: path.into(), csi, mounts }
+    VolumeState {
+        target_id,
+        target: Arc::new(target),
+        path: path.into(),
+        file: Some(FILE),
+        csi,
+        mounts,
+    }
 }
 
 fn csi(registration: Registration) -> VolumeState {
@@ -281,12 +288,18 @@ fn what_kubelet_wrote_is_written_again_by_the_persistent_volume() {
     let without = commands(None);
     assert!(without.iter().all(|command| !command.contains("printf")), "{without:#?}");
     let with = commands(Some(claimed()));
-    let (text, file) = with[0].strip_prefix("printf '%s\\n' ").unwrap().split_once(" > ").unwrap();
+    let (_, write) = with[0].split_once("printf '%s\\n' ").unwrap();
+    let (text, file) = write.split_once(" > ").unwrap();
     let text = text.strip_prefix('\'').unwrap().strip_suffix('\'').unwrap();
     let data: serde_json::Value = serde_json::from_str(text).unwrap();
     assert_eq!((&data["volumeHandle"], &data["driverName"]), (&"h 1".into(), &"d.example".into()));
     assert_eq!((&data["specVolID"], &data["nodeName"]), (&"pv".into(), &"n".into()));
-    assert!(file.ends_with("/kubernetes.io~csi/pv/vol_data.json"), "{file}");
+    assert_eq!(file, "./pv/vol_data.json)");
+    assert!(
+        with[0].contains("/kubernetes.io~csi && [ \"$(stat -c %d:%i ./pv)\" = "),
+        "{}",
+        with[0]
+    );
     assert_eq!(with[1..], without, "what can be done without it still can");
 }
 

@@ -8,7 +8,7 @@ use crate::{
         mounts::Mount,
         object::{Entries, Entry},
     },
-    testing::{Alone, VOLUME, failed},
+    testing::{Alone, FILE, VOLUME, failed},
     trackers::orphan::Orphans,
     verdict::Draft,
 };
@@ -35,7 +35,11 @@ fn entry(name: &str, age: u64) -> Entry {
 
 fn answer(mounts: Option<Mounts>, listed: Vec<Entry>, users: &[User]) -> Answer {
     let count = listed.len() as u64;
-    Answer::Directory { mounts, entries: Ok(Entries { listed, count }), users: users.to_vec() }
+    Answer::Directory {
+        mounts,
+        entries: Ok(Entries { listed, count, directory: Some(FILE) }),
+        users: users.to_vec(),
+    }
 }
 
 fn conclude(

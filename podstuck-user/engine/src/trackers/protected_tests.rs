@@ -11,7 +11,7 @@ use crate::{
         pod_record::PodRecord,
         said::{Report, Said},
     },
-    testing::{Alone, pod_state},
+    testing::{Alone, FILE, pod_state},
 };
 
 const VOLUME: &str = "/k/pods/u/volumes/kubernetes.io~empty-dir/data";
@@ -19,6 +19,7 @@ const VOLUME: &str = "/k/pods/u/volumes/kubernetes.io~empty-dir/data";
 fn torn_down() -> PodState {
     let path = VOLUME.into();
     let volume = VolumeState {
+        file: Some(FILE),
         target_id: 1,
         target: crate::model::identity::Target::unknown().into(),
         path,
@@ -75,7 +76,12 @@ impl Played {
         let attributes = Attributes { immutable: true, append_only: false, known: true };
         let objects =
             names.iter().map(|name| (JsonPath(format!("{VOLUME}/{name}").into()), attributes));
-        let found = object::Protected { objects: objects.collect(), looked: 9, complete: true };
+        let found = object::Protected {
+            objects: objects.collect(),
+            files: vec![FILE; 2],
+            looked: 9,
+            complete: true,
+        };
         let answer = Box::new(Answer::Protected(Ok(found)));
         let at = Monotonic(second * 1_000_000_000);
         self.0.take(at, What::Answer { query: query.clone().into(), answer }).verdicts
@@ -97,7 +103,8 @@ fn what_is_protected_is_told_at_the_second_look_and_when_it_is_over() {
     let asked = played.look(&pod, 2).queries;
     let [Verdict::Found(draft)] = &played.answer(&asked[0], &["d/f"], 2)[..] else { panic!() };
     assert_eq!((draft.id(), draft.certainty()), ("immutable-attribute", Certainty::Firm));
-    assert!(draft.remedies[0].words().ends_with("data/d/f"));
+    let words = draft.remedies[0].words();
+    assert!(words.contains("/data/d && [ ") && words.ends_with("chattr -i ./f)"), "{words}");
     assert!(played.look(&pod, 4).queries.is_empty(), "not at each look");
     let asked = played.look(&pod, 8).queries;
     assert!(matches!(played.answer(&asked[0], &[], 8)[..], [Verdict::Over { .. }]));

@@ -12,7 +12,7 @@ use crate::{
     model::{
         evidence::Certainty,
         identity::TargetKind,
-        node::{NodeSample, PodGroup, PodState, Shim, Task},
+        node::{LeftRootfs, NodeSample, PodGroup, PodState, Shim, Task},
         said::{Complaint, Report, Said},
         time::Monotonic,
     },
@@ -64,6 +64,19 @@ impl Suspect<'_> {
     pub(crate) fn container(&self) -> Option<&str> {
         let is_hex = |c: char| matches!(c, '0'..='9' | 'a'..='f');
         self.told.said.text.rsplit(|c| !is_hex(c)).find(|part| part.len() == CONTAINER_ID)
+    }
+
+    /// The same as a namespace of containerd's and an id, where the runtime's own state has that container, of
+    /// this pod: a mount of its bundle.
+    pub(crate) fn bundle(&self) -> Option<(&str, &str)> {
+        let id = self.container()?;
+        let of_pod = |left: &&LeftRootfs| left.pod == self.pod.uid && left.container == id;
+        let left = self.sample.rootfs.iter().find(of_pod)?;
+        let bundle = left.mount.point.parent()?;
+        let namespace = bundle.parent()?.file_name()?.to_str()?;
+        let is_plain = namespace.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b));
+        let is_known = is_plain && !namespace.starts_with('-');
+        (is_known && bundle.file_name()? == id).then_some((namespace, id))
     }
 
     /// What is in the pod's control groups, if they were looked at.

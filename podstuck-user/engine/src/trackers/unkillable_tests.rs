@@ -10,7 +10,7 @@ use crate::{
         identity::{Pod, Target},
         node::VolumeState,
     },
-    testing::{Alone, failed},
+    testing::{Alone, FILE, failed},
     verdict::Draft,
 };
 
@@ -53,6 +53,7 @@ fn task(state: char, killed: bool) -> Task {
 
 fn pod(volumes: usize) -> PodState {
     let volume = VolumeState {
+        file: Some(FILE),
         target_id: 7,
         target: Arc::new(Target::unknown()),
         path: PathBuf::from("/v"),

@@ -110,7 +110,20 @@ fn notes(c: &Completeness) -> Vec<String> {
     .into_iter()
     .filter(|(n, ..)| *n > 0)
     .map(|(n, one, many, meaning)| format!("{} {meaning}", words::plural(n, one, many)))
+    .chain(look_alikes(c))
     .collect()
+}
+
+/// Somebody plays a pod's files, or a kubelet's root is not known.
+fn look_alikes(c: &Completeness) -> Option<String> {
+    let calls = (c.look_alikes > 0).then(|| words::plural(c.look_alikes, "call", "calls"))?;
+    let example = c.look_alike.as_ref().map(|seen| format!(", as {}", text(seen)));
+    Some(format!(
+        "{calls} on paths that read like a pod's or a container's and are in no known kubelet's or \
+         runtime's directory: counted without a target{}; a kubelet's root that is missing is told by \
+         --kubelet-root",
+        example.unwrap_or_default()
+    ))
 }
 
 /// Outcomes down, calls across: there are at most five calls, so it fits 80 columns.
@@ -190,6 +203,8 @@ nothing wrong was found in 30 s: 800,015 calls, nothing was lost
             looks_late_s: 80,
             objects_dropped: 9,
             unresolved: 5,
+            look_alikes: 12,
+            look_alike: Some("/srv/pods/x by sh (pid 7)".into()),
             probes_missing: vec![HOSTILE.into()],
         };
         let shown = summary(&lossy, 2, Style { color: false, width: 200 });
@@ -208,6 +223,7 @@ nothing wrong was found in 30 s: 800,015 calls, nothing was lost
   - probe missing, so what it would show was not seen: \\x1b[2J\\x0aok\\xe2\\x80\\xae\\xc2\\x9b31m\\x7f
   2 events held back by rate limits; all of them are in the counts
   5 calls counted without a target: path too long or unreadable
+  12 calls on paths that read like a pod's or a container's and are in no known kubelet's or runtime's directory: counted without a target, as /srv/pods/x by sh (pid 7); a kubelet's root that is missing is told by --kubelet-root
   podstuck itself took 0.12 s of CPU time (0.4 % of one core) and 12.3 MiB; its probes add 351 ns to each call
 "
         );
@@ -227,6 +243,7 @@ nothing wrong was found in 30 s: 800,015 calls, nothing was lost
             |c: &mut Completeness| c.probes_missing.push("x".into()),
             |c: &mut Completeness| c.events_limited = 1,
             |c: &mut Completeness| c.unresolved = 1,
+            |c: &mut Completeness| c.look_alikes = 1,
         ] {
             let mut c = Completeness::default();
             change(&mut c);

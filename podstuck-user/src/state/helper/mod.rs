@@ -24,7 +24,7 @@ use crate::kernel::role::Role;
 
 use super::{
     api, attributes, bundles, entries, holders, kubelet, logs, memory, pod_dirs, protected, reach,
-    remaining, space, traces,
+    remaining, runtime, show_roots, space, traces,
 };
 
 /// What the helper can be asked, with both sides of it.
@@ -60,6 +60,8 @@ pub(in crate::state) enum Budget {
     Pods,
     /// How full file systems are, in every few samples.
     Space,
+    /// Where kubelets and runtimes keep their things, again and again.
+    Roots,
 }
 
 impl Budget {
@@ -67,7 +69,7 @@ impl Budget {
         match self {
             Self::Events => 4,
             Self::Holders => 8,
-            Self::Pods | Self::Space => 1,
+            Self::Pods | Self::Space | Self::Roots => 1,
         }
     }
 }
@@ -127,11 +129,13 @@ questions! {
     KernelLog(logs::ReadKernelLog),
     Kubelet(kubelet::ReadKubelet),
     Log(logs::ReadLog),
+    Runtime(runtime::ReadRuntime),
     RuntimeLog(logs::ReadRuntimeLog),
     Pods(pod_dirs::ReadPods),
     Protected(protected::FindProtected),
     Reach(reach::ReachPath),
     Remaining(remaining::CountRemaining),
+    Roots(show_roots::ShowRoots),
     Space(space::MeasureSpace),
     Text(memory::ReadText),
     Traces(traces::ReadTraces),

@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+use rustix::fs::{OFlags, StatxFlags};
 
 use super::{
     people,
@@ -22,9 +22,13 @@ use crate::{
         holder::{Holder, How},
         mountinfo::unescape,
         mounts::{Device, Mounts, NodeMounts},
+        object::FileId,
         path::JsonPath,
     },
-    state::swap,
+    state::{
+        seen_by::{Root, file_id},
+        swap,
+    },
 };
 
 /// All of them.
@@ -35,7 +39,10 @@ pub(super) fn all(node: &NodeMounts, wanted: &Wanted) -> Vec<Holder> {
     let mut found = Vec::new();
     for (how, object, source) in named_by_path() {
         let hit = viewers.values().find_map(|pid| look(*pid, &object, wanted));
-        found.extend(hit.map(|hit| people::kernel(how, hit, JsonPath(object), source)));
+        found.extend(hit.map(|(hit, file)| Holder {
+            file: Some(file),
+            ..people::kernel(how, hit, JsonPath(object), source)
+        }));
     }
     for (namespace, pid) in viewers {
         if let Some(table) = node.tables.get(&namespace) {
@@ -46,13 +53,15 @@ pub(super) fn all(node: &NodeMounts, wanted: &Wanted) -> Vec<Holder> {
 }
 
 /// What a path leads to in the view of a process, if that matters.
-fn look(pid: u32, path: &Path, wanted: &Wanted) -> Option<Hit> {
-    let relative = path.strip_prefix("/").ok()?;
-    let path = PathBuf::from(format!("/proc/{pid}/root")).join(relative);
-    let flags = AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC | AtFlags::SYMLINK_NOFOLLOW;
-    let seen = statx(CWD, &path, flags, StatxFlags::INO | StatxFlags::MNT_ID).ok()?;
+fn look(pid: u32, path: &Path, wanted: &Wanted) -> Option<(Hit, FileId)> {
+    if !path.is_absolute() {
+        return None;
+    }
+    let held = Root::of(pid).ok()?.open(path, OFlags::NOFOLLOW).ok()?;
+    let seen = held.statx(StatxFlags::INO | StatxFlags::MNT_ID).ok()?;
     let device = Device { major: seen.stx_dev_major, minor: seen.stx_dev_minor };
-    wanted.hit(mount_of(&seen)?, Some(device), Some(seen.stx_ino))
+    let hit = wanted.hit(mount_of(&seen)?, Some(device), Some(seen.stx_ino))?;
+    Some((hit, file_id(&seen)))
 }
 
 /// Swap files, files behind loop devices, exports.
@@ -92,7 +101,7 @@ fn layers(table: &Mounts, pid: u32, wanted: &Wanted) -> Vec<Holder> {
             if !likely || !known.insert(layer.clone()) {
                 continue;
             }
-            let Some(hit) = look(pid, &layer, wanted) else { continue };
+            let Some((hit, _)) = look(pid, &layer, wanted) else { continue };
             let hit = Hit { explains: hit.explains.map(|_| false), ..hit };
             let source = format!("{}, mount {}", table.source, overlay.id);
             found.push(people::kernel(How::OverlayLayer, hit, JsonPath(layer), source));

@@ -1,18 +1,14 @@
 //! Who a process is: name, part on the node, container and pod.
 
-use std::{fs, path::Path};
+use std::path::Path;
 
 use crate::{
-    identity::{
-        cgroup::{best_path, pod_of_cgroup},
-        component::component,
-    },
+    identity::{cgroup::pod_of_cgroup, living::Living},
     model::{
         holder::{Holder, How},
         identity::Pod,
         path::{JsonPath, safe},
     },
-    proc,
 };
 
 use super::relation::Hit;
@@ -20,16 +16,19 @@ use super::relation::Hit;
 /// A holder that is a process, with everything that `/proc` says about it. `count` objects of this
 /// kind are held, one of them `object`.
 pub(super) fn process(pid: u32, how: How, hit: Hit, object: JsonPath, source: String) -> Holder {
-    let comm = proc::comm(Path::new(&format!("/proc/{pid}")));
-    let cgroup = fs::read(format!("/proc/{pid}/cgroup")).ok();
-    let cgroup = cgroup.and_then(|contents| best_path(&contents));
+    let living = Living::look(Path::new(&format!("/proc/{pid}")));
+    let comm = living.as_ref().map(|living| safe(&living.comm).into_owned());
+    let component = living.as_ref().map(Living::component);
+    let started = living.as_ref().map(|living| living.started);
+    let cgroup = living.map(|living| living.cgroup);
     let (uid, container) = cgroup.as_deref().and_then(pod_of_cgroup).unzip();
     Holder {
+        file: None,
         nested: None,
         pid: Some(pid),
-        started: proc::started(pid),
-        comm: (!comm.is_empty()).then(|| safe(&comm).into_owned()),
-        component: Some(component(&comm, cgroup.as_deref())),
+        started,
+        comm,
+        component,
         container: container.flatten(),
         pod: uid.map(|uid| Pod { uid, namespace: None, name: None }),
         cgroup,
@@ -40,6 +39,7 @@ pub(super) fn process(pid: u32, how: How, hit: Hit, object: JsonPath, source: St
 /// A holder that is the kernel itself, or a mount.
 pub(super) fn kernel(how: How, hit: Hit, object: JsonPath, source: String) -> Holder {
     Holder {
+        file: None,
         nested: None,
         how,
         object,

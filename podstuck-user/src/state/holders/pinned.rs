@@ -12,13 +12,16 @@ use std::{
 };
 
 use nix::sched::{CloneFlags, setns};
-use rustix::fs::{Mode, OFlags, open, openat};
+use rustix::fs::{FileType, Mode, OFlags, StatxFlags, open, openat};
 
 use super::descriptors::Descriptor;
 use crate::{
     model::mounts::{Mounts, NodeMounts},
     proc,
-    state::namespaces,
+    state::{
+        namespaces,
+        seen_by::{Place, Root, file_id, shown},
+    },
 };
 
 /// Adds their tables; how many namespaces could not be entered (that takes `CAP_SYS_ADMIN`).
@@ -33,13 +36,14 @@ pub(super) fn add_tables(node: &mut NodeMounts, descriptors: &[Descriptor]) -> u
     let Ok(home) = File::open("/proc/self/ns/mnt") else { return pins.len() };
     // All files are opened before the first namespace is entered: they are found from here only.
     let pins: Vec<_> =
-        pins.into_iter().map(|(number, pin)| (number, File::open(&pin), pin)).collect();
+        pins.into_iter().map(|(number, pin)| (number, open_pin(&pin, number), pin)).collect();
     let mut failed = 0;
     for (namespace, file, pin) in pins {
-        match file.ok().and_then(|file| read_within(file, proc.as_fd())) {
+        match file.and_then(|file| read_within(file, proc.as_fd())) {
             Some(text) => {
                 let table = proc::parse_mounts(0, &text);
-                let source = format!("mountinfo within mnt:[{namespace}], by {}", pin.display());
+                let source =
+                    format!("mountinfo within mnt:[{namespace}], by {}", shown(&pin).display());
                 node.tables.insert(namespace, Arc::new(Mounts { source, ..table }));
             }
             None => failed += 1,
@@ -50,15 +54,21 @@ pub(super) fn add_tables(node: &mut NodeMounts, descriptors: &[Descriptor]) -> u
     failed
 }
 
+/// The file of a namespace, as a process sees it or as we do. If it is another one by now, whoever named it so
+/// may have put anything there.
+fn open_pin(place: &Place, namespace: u32) -> Option<File> {
+    let held = Root::of_place(place).ok()?.open(Path::new(&place.1), OFlags::empty()).ok()?;
+    let stat = held.statx(StatxFlags::INO | StatxFlags::TYPE).ok()?;
+    let is_file = FileType::from_raw_mode(stat.stx_mode.into()).is_file();
+    let is_it = is_file && file_id(&stat).inode == u64::from(namespace);
+    is_it.then(|| File::open(held.path()).ok()).flatten()
+}
+
 /// Files that keep a namespace without a process.
-fn pins(node: &NodeMounts, descriptors: &[Descriptor]) -> BTreeMap<u32, PathBuf> {
+fn pins(node: &NodeMounts, descriptors: &[Descriptor]) -> BTreeMap<u32, Place> {
     let mounted = namespaces::mounted(node).into_iter();
-    let mut pins: BTreeMap<u32, PathBuf> = mounted
-        .map(|(namespace, (pid, point))| {
-            let relative = point.strip_prefix("/").unwrap_or(&point);
-            (namespace, Path::new(&format!("/proc/{pid}/root")).join(relative))
-        })
-        .collect();
+    let mut pins: BTreeMap<u32, Place> =
+        mounted.map(|(namespace, (pid, point))| (namespace, (Some(pid), point.into()))).collect();
     let nsfs = super::descriptors::mount_of_namespaces();
     for open in descriptors.iter().filter(|open| Some(open.mount) == nsfs) {
         let link = PathBuf::from(format!("/proc/{}/fd/{}", open.pid, open.fd));
@@ -66,7 +76,7 @@ fn pins(node: &NodeMounts, descriptors: &[Descriptor]) -> BTreeMap<u32, PathBuf>
         if let Some(namespace) = namespaces::number(&text)
             && !node.tables.contains_key(&namespace)
         {
-            pins.entry(namespace).or_insert(link);
+            pins.entry(namespace).or_insert((None, link.into()));
         }
     }
     pins

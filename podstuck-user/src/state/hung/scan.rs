@@ -1,7 +1,7 @@
 //! Looks at processes for what the probes do not see: calls from before the start, programs that
 //! unmount where their execution is not told, and removals that hang while they look at an object.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, path::Path, time::Duration};
 
 use podstuck_engine::bounded::Bounded;
 
@@ -12,7 +12,7 @@ use super::{
     object::Object,
 };
 use crate::{
-    identity::component::component,
+    identity::{component::by_name, living::may_be_root},
     model::{
         hung::{Phase, Since},
         identity::Component,
@@ -63,7 +63,7 @@ impl Scan {
         let mut found = Vec::new();
         for pid in others() {
             let first = Thread::main(pid);
-            if is_unmounting(&first.comm()) {
+            if is_unmounting(&first.comm()) && may(pid) {
                 found.push(self.program(first, reader));
             }
             for thread in of_process(pid) {
@@ -84,10 +84,10 @@ impl Scan {
             for pid in others() {
                 let first = Thread::main(pid);
                 let comm = first.comm();
-                if is_removing(&comm) {
+                if is_removing(&comm) && may(pid) {
                     self.removers.insert(pid);
                 }
-                if !self.sees_exec && is_unmounting(&comm) {
+                if !self.sees_exec && is_unmounting(&comm) && may(pid) {
                     found.push(self.program(first, reader));
                 }
             }
@@ -161,6 +161,11 @@ fn is_other(pid: u32) -> bool {
     pid != std::process::id()
 }
 
+/// Whether a process may unmount or remove for the node, or as a driver. Everybody may call himself `umount`.
+fn may(pid: u32) -> bool {
+    may_be_root(Path::new(&format!("/proc/{pid}")))
+}
+
 /// `umount`, `umount.nfs`, `fusermount3` and the like, by name.
 pub(super) fn is_unmounting(comm: &[u8]) -> bool {
     comm == b"umount" || comm.starts_with(b"umount.") || comm.starts_with(b"fusermount")
@@ -169,7 +174,7 @@ pub(super) fn is_unmounting(comm: &[u8]) -> bool {
 /// Those that remove trees, and do not end between two removals.
 fn is_removing(comm: &[u8]) -> bool {
     use Component::{Containerd, CriO, Dockerd, Kubelet};
-    [Kubelet, Containerd, Dockerd, CriO].contains(&component(comm, None))
+    [Kubelet, Containerd, Dockerd, CriO].contains(&by_name(comm))
 }
 
 #[cfg(test)]

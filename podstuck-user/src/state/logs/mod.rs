@@ -35,6 +35,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{helper::ask_in_parts, namespaces, registrar, thread};
 use crate::{
+    clock,
     identity::{on_host, roots::running_kubelets, runtimes::running_runtimes},
     model::{
         identity::Component,
@@ -216,7 +217,8 @@ fn source(component: Component, pid: u32, place: &str) -> String {
 fn caller(pid: u32) -> Caller {
     let comm = thread::name(&proc::comm(format!("/proc/{pid}").as_ref()));
     let mnt_ns = namespaces::of_process(pid).unwrap_or_default();
-    Caller { comm, mnt_ns, ..Caller::default() }
+    let started_ns = proc::started(pid).unwrap_or(0).saturating_mul(clock::tick_ns());
+    Caller { comm, mnt_ns, started_ns, ..Caller::default() }
 }
 
 fn fixed(pattern: &str) -> Regex {

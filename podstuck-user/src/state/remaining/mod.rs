@@ -13,7 +13,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use rustix::fs::{CWD, Mode, OFlags, fstatfs, openat};
+use rustix::fs::{Mode, OFlags, fstatfs, openat};
 use serde::{Deserialize, Serialize};
 
 use self::{
@@ -24,7 +24,7 @@ use self::{
 };
 use super::{
     helper::{Question, Teller},
-    seen_by::{seen_by, while_it_lives},
+    seen_by::{Root, while_it_lives},
 };
 use crate::{
     kernel::role::Role,
@@ -55,13 +55,17 @@ impl Question for CountRemaining {
     type Answer = Remaining;
 
     fn answer(self, _: &mut Teller<(), ()>) -> Result<Remaining> {
-        while_it_lives(self.pid, || remaining(&seen_by(self.pid, &self.directory), self.budget))
+        while_it_lives(self.pid, || {
+            remaining(&Root::of(self.pid)?, Path::new(&self.directory), self.budget)
+        })
     }
 }
 
-fn remaining(directory: &Path, budget: Budget) -> Result<Remaining> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let open = openat(CWD, directory, flags, Mode::empty())
+fn remaining(root: &Root, directory: &Path, budget: Budget) -> Result<Remaining> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let open = root
+        .directory(directory)
+        .and_then(|held| Ok(openat(held, ".", flags, Mode::empty())?))
         .with_context(|| format!("opening {}", directory.display()))?;
     let (top, space) = (size_of(&open)?, fstatfs(&open)?);
     let mut tree = FileTree::new(open, budget)?;
@@ -91,6 +95,10 @@ mod tests {
 
     use super::*;
 
+    fn own() -> Root {
+        Root::of(std::process::id()).unwrap()
+    }
+
     #[test]
     fn all_entries_of_a_small_tree_are_counted() {
         let dir = tempfile::tempdir().unwrap();
@@ -98,13 +106,14 @@ mod tests {
             fs::create_dir(dir.path().join(i.to_string())).unwrap();
             fs::write(dir.path().join(i.to_string()).join("f"), "").unwrap();
         }
-        let Remaining { seen, complete, .. } = remaining(dir.path(), Budget::default()).unwrap();
+        let Remaining { seen, complete, .. } =
+            remaining(&own(), dir.path(), Budget::default()).unwrap();
         assert_eq!((seen, complete), (20, true));
     }
 
     #[test]
     fn what_is_gone_is_an_error_with_its_name() {
-        let error = remaining(Path::new("/nonexistent"), Budget::default()).unwrap_err();
+        let error = remaining(&own(), Path::new("/nonexistent"), Budget::default()).unwrap_err();
         assert!(format!("{error:#}").contains("/nonexistent"));
     }
 }

@@ -187,6 +187,7 @@ mod tests {
                     target_id: 0,
                     target: Target::unknown().into(),
                     path: "/v".into(),
+                    file: None,
                     csi: None,
                     mounts: Vec::new(),
                 }],

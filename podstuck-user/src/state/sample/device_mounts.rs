@@ -7,7 +7,10 @@ use std::{
     sync::Arc,
 };
 
-use crate::model::mounts::{Mounts, NodeMounts};
+use crate::model::{
+    file_system::has_server,
+    mounts::{Mount, Mounts, NodeMounts},
+};
 
 /// What was picked out of each table, as long as the table is the same.
 #[derive(Debug, Default)]
@@ -17,7 +20,7 @@ pub(super) struct DeviceMounts {
 }
 
 impl DeviceMounts {
-    /// Mounts of file systems on block devices, and what is mounted at the same places.
+    /// Mounts of file systems on block devices or behind a server, and what is mounted at the same places.
     pub(super) fn of(&mut self, node: &NodeMounts) -> NodeMounts {
         self.picked.retain(|namespace, _| node.tables.contains_key(namespace));
         for (namespace, table) in &node.tables {
@@ -39,7 +42,8 @@ impl DeviceMounts {
 }
 
 fn pick(table: &Mounts) -> Mounts {
-    let on_device = table.all.iter().filter(|mount| mount.device.major != 0);
+    let counts = |mount: &&Mount| mount.device.major != 0 || has_server(&mount.fs_type);
+    let on_device = table.all.iter().filter(counts);
     let places: HashSet<&Path> = on_device.map(|mount| mount.point.as_path()).collect();
     let all = table.all.iter().filter(|mount| places.contains(mount.point.as_path()));
     Mounts { all: all.cloned().collect(), source: table.source.clone(), pid: table.pid }

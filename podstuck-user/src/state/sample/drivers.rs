@@ -14,7 +14,7 @@ use std::{
 use super::{driver_process, freezer::Freezers, views::View};
 use crate::{
     model::{
-        mounts::{Device, Mounts, NodeMounts},
+        mounts::NodeMounts,
         node::{DriverState, Mounted},
     },
     proc,
@@ -31,8 +31,8 @@ use crate::{
 /// What is kept from one look to the next.
 #[derive(Debug, Default)]
 pub(super) struct Drivers {
-    /// By the number of a socket: a process that has it open.
-    owners: HashMap<u64, u32>,
+    /// By the number of a socket: a process that has it open, and its start.
+    owners: HashMap<u64, (u32, u64)>,
     /// By process and its start: its command line.
     commands: HashMap<(u32, u64), Vec<u8>>,
 }
@@ -90,15 +90,15 @@ impl Drivers {
         socket: &Path,
         volume: &Path,
     ) -> Option<Vec<u32>> {
-        let mut wanted = vec![place(&view.mounts, socket)?];
-        wanted.extend(by_volume(socket, volume).and_then(|path| place(&view.mounts, &path)));
+        let mut wanted = vec![view.mounts.place(socket)?];
+        wanted.extend(by_volume(socket, volume).and_then(|path| view.mounts.place(&path)));
         let same_name = |listener: &&Listener| listener.path.file_name() == socket.file_name();
         let mut found = Vec::new();
         for listener in sight.listening.iter().filter(same_name) {
             let pid = self.owner(listener.inode, sight.listening)?;
             let table = sight.node.tables.get(&namespaces::of_process(pid)?)?;
             // A path that is not absolute is one of the working directory at that time.
-            let here = listener.path.is_absolute().then(|| place(table, &listener.path))??;
+            let here = listener.path.is_absolute().then(|| table.place(&listener.path))??;
             if wanted.contains(&here) {
                 found.push(pid);
             }
@@ -108,16 +108,21 @@ impl Drivers {
 
     /// A process that has the socket open.
     fn owner(&mut self, inode: u64, listening: &[Listener]) -> Option<u32> {
-        if !self.owners.contains_key(&inode) {
+        // Another process may have been given the id since.
+        let is_known = |known: &(u32, u64)| proc::started(known.0) == Some(known.1);
+        if !self.owners.get(&inode).is_some_and(is_known) {
             // All that may be asked for next are looked for in one go.
             let name = |listener: &Listener| listener.path.file_name().map(OsStr::to_owned);
             let wanted = listening.iter().find(|listener| listener.inode == inode).and_then(name);
             let may_be_asked = |l: &&Listener| l.inode == inode || is_endpoint(&name(l), &wanted);
             let inodes: HashSet<u64> =
                 listening.iter().filter(may_be_asked).map(|listener| listener.inode).collect();
-            self.owners = sockets::owners(&inodes);
+            let owners = sockets::owners(&inodes).into_iter();
+            let owners =
+                owners.filter_map(|(inode, pid)| Some((inode, (pid, proc::started(pid)?))));
+            self.owners = owners.collect();
         }
-        self.owners.get(&inode).copied()
+        self.owners.get(&inode).map(|(pid, _)| *pid)
     }
 
     fn command(&mut self, pid: u32) -> Option<Vec<u8>> {
@@ -137,12 +142,6 @@ impl Drivers {
 fn is_endpoint(name: &Option<OsString>, wanted: &Option<OsString>) -> bool {
     let is_usual = |name: &OsString| name == "csi.sock" || name.as_bytes().ends_with(b"-reg.sock");
     name == wanted || name.as_ref().is_some_and(is_usual)
-}
-
-/// A path by the file system that it lies on, as a mount table shows it.
-fn place(table: &Mounts, path: &Path) -> Option<(Device, PathBuf)> {
-    let mount = table.covering(path)?;
-    Some((mount.device, mount.root.join(path.strip_prefix(&mount.point).ok()?)))
 }
 
 /// The same socket by the place of a volume's mount. Where kubelet's root is a symbolic link, it is called by
@@ -168,10 +167,10 @@ mod tests {
             "20 1 0:50 / / rw - overlay o rw\n\
              21 20 8:1 /var/lib/kubelet/plugins/x /csi rw - ext4 /dev/sda1 rw\n",
         );
-        let wanted = place(&host, Path::new("/var/lib/kubelet/plugins/x/csi.sock"));
+        let wanted = host.place(Path::new("/var/lib/kubelet/plugins/x/csi.sock"));
         assert!(wanted.is_some());
-        assert_eq!(place(&inside, Path::new("/csi/csi.sock")), wanted);
-        assert_ne!(place(&inside, Path::new("/run/csi.sock")), wanted);
+        assert_eq!(inside.place(Path::new("/csi/csi.sock")), wanted);
+        assert_ne!(inside.place(Path::new("/run/csi.sock")), wanted);
         let linked = by_volume(
             Path::new("/var/lib/kubelet/plugins/x/csi.sock"),
             Path::new("/data/kubelet/pods/u/volumes/kubernetes.io~csi/pv/mount"),

@@ -14,10 +14,12 @@ mod pod_mounts;
 mod pods;
 mod shims;
 mod space;
+mod target_roots;
 mod tasks;
 mod views;
 
 use std::{
+    fs,
     path::{Path, PathBuf},
     sync::Arc,
     thread,
@@ -30,7 +32,10 @@ use tokio::sync::watch;
 
 use crate::{
     clock,
-    identity::{from_host, on_host},
+    identity::{
+        cgroup::best_path, from_host, kubelet_trees::KubeletTrees, on_host,
+        target_roots::TargetRoot,
+    },
     kernel::role::Role,
     model::node::{Halted, NodeSample, PodGroup, VolumeState},
     proc,
@@ -43,6 +48,7 @@ pub(crate) use late::Lateness;
 use mounts::MountPoller;
 use pods::PodCollector;
 use space::SpaceCollector;
+use target_roots::TargetRootFinder;
 
 /// How often, on a node where that is cheap.
 const EVERY: Duration = Duration::from_secs(2);
@@ -74,9 +80,20 @@ pub(crate) enum Only {
     Below(PathBuf),
 }
 
-/// Samples that arrive; the last one counts.
+/// A look at the node.
+#[derive(Clone, Debug)]
+pub(crate) struct Look {
+    /// What is told of it.
+    pub sample: Arc<NodeSample>,
+    /// Who has kubelet's directories.
+    pub trees: Arc<KubeletTrees>,
+    /// Where targets are.
+    pub roots: Arc<Vec<TargetRoot>>,
+}
+
+/// Looks that arrive; the last one counts.
 pub(crate) struct Sampler {
-    samples: watch::Receiver<Option<Arc<NodeSample>>>,
+    looks: watch::Receiver<Option<Look>>,
 }
 
 impl Sampler {
@@ -85,33 +102,33 @@ impl Sampler {
     /// # Errors
     /// Fails when no thread can be had.
     pub(crate) fn start(places: Places) -> Result<Self> {
-        let (sender, samples) = watch::channel(None);
+        let (sender, looks) = watch::channel(None);
         let mut collector = Collector::new(places);
         thread::Builder::new()
             .name("sampler".into())
             .spawn(move || {
                 Role::Look.assume();
                 loop {
-                    let sample = collector.sample();
-                    let rest = sample.rest;
-                    if sender.send(Some(Arc::new(sample))).is_err() {
+                    let look = collector.look();
+                    let rest = look.sample.rest;
+                    if sender.send(Some(look)).is_err() {
                         return;
                     }
                     thread::sleep(rest);
                 }
             })
             .context("starting the thread that looks at the node")?;
-        Ok(Self { samples })
+        Ok(Self { looks })
     }
 
-    /// Waits for the next sample; for ever once the thread has ended. Safe to cancel.
-    pub(crate) async fn next(&mut self) -> Arc<NodeSample> {
+    /// Waits for the next look; for ever once the thread has ended. Safe to cancel.
+    pub(crate) async fn next(&mut self) -> Look {
         loop {
-            if self.samples.changed().await.is_err() {
+            if self.looks.changed().await.is_err() {
                 return std::future::pending().await;
             }
-            if let Some(sample) = self.samples.borrow_and_update().clone() {
-                return sample;
+            if let Some(look) = self.looks.borrow_and_update().clone() {
+                return look;
             }
         }
     }
@@ -132,6 +149,7 @@ struct Collector {
     cgroups: CgroupCollector,
     bundles: BundleCollector,
     spaces: SpaceCollector,
+    roots: TargetRootFinder,
 }
 
 impl Collector {
@@ -145,14 +163,16 @@ impl Collector {
             cgroups: CgroupCollector::default(),
             bundles: BundleCollector::default(),
             spaces: SpaceCollector::default(),
+            roots: TargetRootFinder::default(),
         }
     }
 
-    fn sample(&mut self) -> NodeSample {
+    fn look(&mut self) -> Look {
         let (before, begun) = (worked(), Some(clock::now()));
         let mounts = self.mounts.sample();
         let (views, kubelets) = views::all(&mounts);
         self.hierarchies.refresh(&on_host(&self.places.host_root, Path::new("/sys/fs/cgroup")));
+        let roots = Arc::new(self.roots.sample(&self.places.kubelet_roots, &views, mounts.host));
         let kubelet_since = views::since(&kubelets);
         let mut pods = self.pods.sample(&self.places, &mounts, &views, &self.hierarchies);
         let mut cgroups = self.cgroups.sample(&self.places.only, &self.hierarchies, &pods);
@@ -162,13 +182,25 @@ impl Collector {
         }
         let rootfs = self.bundles.sample(&self.places.only, &views, mounts.host);
         let spaces = self.spaces.sample(&self.places, &views);
+        let volumes = pods.iter().flat_map(|pod| &pod.volumes).flat_map(|volume| &volume.mounts);
+        let trees = KubeletTrees::new(
+            mounts.clone(),
+            views.iter().map(|view| view.namespace).collect(),
+            &self.places.kubelet_roots,
+            volumes.map(|mount| mount.point.as_path()),
+        );
         let mounts = self.device_mounts.of(&mounts);
         let is_stopped =
             |pid: &u32| proc::stat(*pid, *pid).is_some_and(|(state, _)| proc::is_stopped(state));
         let stopped = kubelets.iter().copied().filter(is_stopped).collect();
+        let kubelet_group = match kubelets.as_slice() {
+            [only] => fs::read(format!("/proc/{only}/cgroup")).ok(),
+            _ => None,
+        };
+        let kubelet_group = kubelet_group.and_then(|text| best_path(&text));
         let rest = EVERY.max(worked().saturating_sub(before) * REST);
         let at = clock::now();
-        NodeSample {
+        let sample = NodeSample {
             at,
             begun,
             rest,
@@ -176,13 +208,16 @@ impl Collector {
             kubelets,
             stopped,
             kubelet_since,
+            kubelet_group,
             pods,
             cgroups,
             rootfs,
             spaces,
-        }
+        };
+        Look { sample: sample.into(), trees: trees.into(), roots }
     }
 }
+
 /// The group that keeps a volume's driver from running.
 fn frozen_by(volume: &mut VolumeState) -> Option<&mut PathBuf> {
     match volume.csi.as_mut()?.driver.as_mut()?.process.as_mut()?.halted.as_mut()? {

@@ -199,6 +199,7 @@ fn join(root: &Path, pod: &PodOnDisk, mounted: &[(PathBuf, Mounted)]) -> Vec<Vol
             target_id: 0,
             target: Target::unknown().into(),
             path: directory.join(&volume.path),
+            file: volume.file,
             csi,
             mounts: below.map(|(_, mounted)| mounted.clone()).collect(),
         }

@@ -4,14 +4,20 @@ use std::{collections::BTreeSet, fs};
 
 use procfs::process::Process;
 
-use crate::model::{
-    node::{Shim, Task},
-    path::safe,
+use crate::{
+    identity::{cgroup::best_path, living::Living},
+    model::{
+        identity::Component,
+        node::{Shim, Task},
+        path::safe,
+    },
 };
 
 /// Names of the programs, as far as the kernel keeps a name (15 bytes): containerd's shims, and the monitor of
 /// CRI-O and Podman.
 const NAMES: [&str; 2] = ["containerd-shim", "conmon"];
+/// The parts of such a process. A container may have one of that name.
+const PARTS: [Component; 2] = [Component::ContainerdShim, Component::CriO];
 /// Processes whose parents are looked at.
 const LOOKED_AT: usize = 8;
 
@@ -32,6 +38,10 @@ fn look(pid: i32) -> Option<Shim> {
     if !NAMES.iter().any(|name| stat.comm.starts_with(name)) {
         return None;
     }
+    let living = Living::look(format!("/proc/{pid}").as_ref())?;
+    if living.started != stat.starttime || !PARTS.contains(&living.component()) {
+        return None;
+    }
     let channel = || fs::read(format!("/proc/{pid}/wchan")).ok();
     let waits = (stat.state == 'D').then(channel).flatten();
     Some(Shim {
@@ -39,6 +49,7 @@ fn look(pid: i32) -> Option<Shim> {
         comm: safe(stat.comm.as_bytes()).into_owned(),
         state: stat.state,
         started: stat.starttime,
+        group: fs::read(format!("/proc/{pid}/cgroup")).ok().and_then(|text| best_path(&text)),
         wait_channel: waits.map(|name| safe(&name).into_owned()),
     })
 }

@@ -58,10 +58,11 @@ pub(crate) fn draft(
     // Where it cannot be asked whose namespace is ours, the process's own view serves as well.
     let (pid, namespace) = pod.seen_by?;
     let view = View::in_namespace(context, namespace, pid);
-    for (path, attributes) in &found.objects {
+    let files = found.files.iter().copied().map(Some).chain(std::iter::repeat(None));
+    for ((path, attributes), file) in found.objects.iter().zip(files) {
         let flag = flag(cause_of(*attributes)?).0;
         draft.remedy(
-            view.on_object(&format!("chattr -{flag}"), &path.0),
+            view.on_file(&path.0, file, |it| format!("chattr -{flag} {it}")),
             "low: removes the protection of this one object; kubelet's next attempt deletes it",
         );
     }

@@ -1,6 +1,6 @@
 //! What the rest of the tool tells the follower.
 
-use podstuck_common::record::InFlight;
+use podstuck_common::record::{Caller, InFlight};
 
 use super::{Follower, Notice};
 use crate::{
@@ -35,6 +35,9 @@ impl Follower {
             Notice::Unmounted(unmounted) => self.unmounted(unmounted),
             Notice::Executed { pid, at, actor } => {
                 let thread = Thread::main(pid);
+                if !self.is_still(pid, &actor) {
+                    return;
+                }
                 let name = String::from_utf8_lossy(&thread.comm()).into_owned();
                 let found = Followed::new(
                     thread,
@@ -63,6 +66,14 @@ impl Follower {
             }
             Notice::End => {}
         }
+    }
+
+    /// Whether a process is the one that was seen. Its id may have been given to another since.
+    fn is_still(&mut self, pid: u32, seen: &Caller) -> bool {
+        let times = Thread::main(pid).times(&mut self.reader);
+        let started = times.and_then(|times| times.start_ticks);
+        let tick = crate::clock::tick_ns();
+        started.is_none_or(|ticks| seen.started_ns == 0 || ticks == seen.started_ns / tick)
     }
 
     /// Compares with the probes' table of calls that have not returned.
@@ -120,7 +131,7 @@ impl Follower {
         }
         self.reached_call(thread, entered);
         self.end(thread.tid, entered);
-        if !ok {
+        if !ok || !self.is_still(thread.pid, &actor) {
             return;
         }
         let found = Followed::new(

@@ -1,0 +1,148 @@
+//! Keeps what the probes and the names know of the directories that hold targets as it is on the node.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    future::pending,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use podstuck_common::{component::path_hash, root::ViewKey};
+use tokio::task::{JoinHandle, spawn_blocking};
+
+use crate::{
+    identity::{
+        root_views::{self, Views},
+        target_roots::TargetRoots,
+    },
+    kernel::roots::{HOST_INDEX, RootTables},
+    model::{
+        mounts::{Mounts, NodeMounts},
+        path::safe_path,
+    },
+    state::{
+        sample::Look,
+        show_roots::{Sought, show_roots},
+    },
+};
+
+/// How often they are shown again: one that the kernel has forgotten has another inode in memory.
+const SHOW_EVERY: Duration = Duration::from_secs(10);
+
+/// What the probes know.
+pub(super) struct Rooting {
+    host_root: PathBuf,
+    secret: u64,
+    /// `None` where there are no probes.
+    tables: Option<RootTables>,
+    looked_at: Vec<(u32, Arc<Mounts>)>,
+    shown: Instant,
+    asked: Option<JoinHandle<Shown>>,
+}
+
+/// Where they are, in the order in which they were sought.
+pub(super) type Shown = Vec<Option<PathBuf>>;
+
+impl Rooting {
+    /// Shows those that are known. Takes two seconds where one does not answer.
+    pub(super) fn start(
+        host_root: &Path,
+        secret: u64,
+        tables: Option<RootTables>,
+        roots: &mut TargetRoots,
+    ) -> Self {
+        let (host_root, shown) = (host_root.to_owned(), Instant::now());
+        let mut rooting =
+            Self { host_root, secret, tables, looked_at: Vec::new(), shown, asked: None };
+        let found = show_roots(&rooting.host_root, secret, sought(roots));
+        rooting.shown(found, roots);
+        rooting.tell_views(&root_views::of_node(roots, &NodeMounts::default()), BTreeSet::new());
+        rooting
+    }
+
+    /// Takes a look at the node. To be called inside the runtime.
+    pub(super) fn look(&mut self, look: &Look, roots: &mut TargetRoots) {
+        let mut is_new = false;
+        for root in look.roots.iter() {
+            is_new |= roots.add(root.clone());
+        }
+        let tables = &look.sample.mounts.tables;
+        let mut known = self.looked_at.iter().zip(tables);
+        let is_same = self.looked_at.len() == tables.len()
+            && known.all(|(known, (view, table))| known.0 == *view && Arc::ptr_eq(&known.1, table));
+        if is_new || !is_same {
+            self.see(&look.sample.mounts, roots);
+        }
+        if self.asked.is_none() && (is_new || self.shown.elapsed() >= SHOW_EVERY) {
+            self.shown = Instant::now();
+            let (host_root, secret, sought) = (self.host_root.clone(), self.secret, sought(roots));
+            self.asked = Some(spawn_blocking(move || show_roots(&host_root, secret, sought)));
+        }
+    }
+
+    /// Waits until they were shown again; for ever while nobody was asked to. Safe to cancel.
+    pub(super) async fn next(&mut self) -> Shown {
+        let Some(asked) = &mut self.asked else { return pending().await };
+        // A thread that has ended has shown nothing.
+        let shown = asked.await.unwrap_or_default();
+        self.asked = None;
+        shown
+    }
+
+    /// Takes where they are.
+    pub(super) fn shown(&mut self, found: Shown, roots: &mut TargetRoots) {
+        let mut has_moved = false;
+        for (index, canonical) in found.into_iter().skip(1).enumerate() {
+            if let Some(canonical) = canonical.filter(|_| index < roots.all().len()) {
+                let root = &roots.all()[index];
+                if root.canonical.as_ref() != Some(&canonical) {
+                    has_moved = true;
+                    tracing::info!("{:?} in {}", root.holds, safe_path(&canonical));
+                }
+                roots.found(index, canonical);
+            }
+        }
+        if let Some(tables) = &mut self.tables {
+            for (index, root) in roots.table().enumerate() {
+                let set = tables.set(index as u32, root);
+                set.unwrap_or_else(|error| tracing::warn!("{error:#}"));
+            }
+        }
+        if has_moved {
+            // They are told with the next look.
+            self.looked_at.clear();
+        }
+    }
+
+    fn see(&mut self, mounts: &NodeMounts, roots: &mut TargetRoots) {
+        let views = root_views::of_node(roots, mounts);
+        self.tell_views(&views, mounts.tables.keys().copied().collect());
+        self.looked_at = mounts.tables.iter().map(|(view, table)| (*view, table.clone())).collect();
+        roots.set_views(views);
+    }
+
+    fn tell_views(&mut self, views: &Views, looked_at: BTreeSet<u32>) {
+        let Some(tables) = &mut self.tables else { return };
+        let keys = views.iter().flat_map(|(view, paths)| {
+            paths.iter().map(|(path, index)| {
+                let path = path_hash(path.as_os_str().as_encoded_bytes());
+                (ViewKey { path, view: *view, reserved: 0 }, *index as u32)
+            })
+        });
+        let keys: BTreeMap<ViewKey, u32> = keys.collect();
+        tables.set_views(keys, looked_at).unwrap_or_else(|error| tracing::warn!("{error:#}"));
+    }
+}
+
+/// The host's root directory, without which no path is known to be the host's, and all of them in the order of
+/// their index.
+fn sought(roots: &TargetRoots) -> Vec<Sought> {
+    let all = roots.all().iter().zip(0..).map(|(root, index)| Sought {
+        pid: root.seen_by.map(|(pid, _)| pid),
+        path: root.path.clone().into(),
+        index: Some(index),
+    });
+    let host = Sought { pid: None, path: "/".into(), index: Some(HOST_INDEX) };
+    [host].into_iter().chain(all).collect()
+}

@@ -1,0 +1,192 @@
+//! A process that lives, by what the kernel says about it. Its name, its command line and the path of its
+//! program are its own choice; its control group, its credentials and its start are not.
+
+use std::{fs, path::Path};
+
+use super::{cgroup::best_path, component::component};
+use crate::{model::identity::Component, proc};
+
+/// Its bit in the sets of `/proc/PID/status` (include/uapi/linux/capability.h).
+const CAP_SYS_ADMIN: u32 = 21;
+
+/// What is read of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Living {
+    /// Name of its main thread.
+    pub(crate) comm: Vec<u8>,
+    /// Path of its control group.
+    pub(crate) cgroup: String,
+    /// Whether it is the node's root, which mounts and unmounts: see [`is_root`].
+    pub(crate) is_root: bool,
+    /// Inode number of its mount namespace; 0 when that could not be read.
+    pub(crate) mnt_ns: u32,
+    /// When it was started, in ticks since boot: with its id, this names it.
+    pub(crate) started: u64,
+}
+
+impl Living {
+    /// Looks at a process, given its directory; `None` when it has ended. It may wait for as long as the
+    /// process hangs where it executes a program.
+    pub(crate) fn look(process: &Path) -> Option<Self> {
+        let contents = fs::read(process.join("cgroup")).ok()?;
+        let namespace = proc::namespace(process, "mnt");
+        Some(Self {
+            comm: proc::comm(process),
+            cgroup: best_path(&contents)?,
+            is_root: is_root(process),
+            mnt_ns: namespace.as_deref().and_then(proc::mount_namespace).unwrap_or(0),
+            // Last: what was read before is of the process that was started then, and of no successor.
+            started: proc::stat_in(process)?.1,
+        })
+    }
+
+    /// The part that it plays on the node.
+    pub(crate) fn component(&self) -> Component {
+        component(&self.comm, &self.cgroup, self.is_root)
+    }
+}
+
+/// Whether a process is the node's root: effective user 0 with `CAP_SYS_ADMIN`, in the user namespace that
+/// this tool is in. kubelet, runtimes and their helpers are, as they mount. The root of a container has
+/// no such capability, and the root of a user namespace of its own has it there only.
+pub(crate) fn is_root(process: &Path) -> bool {
+    // The first two files take no lock of the process. Who is told by them is not asked for a link.
+    may_be_root(process)
+        && proc::namespace(process, "user") == proc::namespace(Path::new("/proc/self"), "user")
+}
+
+/// The same as far as it shows without waiting for a process that hangs. In addition, only root can make a
+/// user namespace that has all of the node's user ids.
+pub(crate) fn may_be_root(process: &Path) -> bool {
+    let status = fs::read(process.join("status")).unwrap_or_default();
+    let ids = |directory: &Path| fs::read(directory.join("uid_map")).unwrap_or_default();
+    is_privileged(&status) && ids(process) == ids(Path::new("/proc/self"))
+}
+
+fn is_privileged(status: &[u8]) -> bool {
+    let field = |name: &[u8]| {
+        let mut lines = status.split(|byte| *byte == b'\n');
+        let value = lines.find_map(|line| line.strip_prefix(name))?;
+        std::str::from_utf8(value).ok()
+    };
+    // Real, effective, saved, of the file system.
+    let effective_user = field(b"Uid:").and_then(|ids| ids.split_ascii_whitespace().nth(1));
+    let capabilities = field(b"CapEff:").and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
+    effective_user == Some("0") && capabilities.is_some_and(|set| set & 1 << CAP_SYS_ADMIN != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{Read, Write},
+        process::{Child, Command, Stdio},
+    };
+
+    use super::*;
+
+    #[test]
+    fn fuzz_proc_status() {
+        crate::fuzz::fuzz("proc_status", |input| {
+            let _ = is_privileged(input);
+        });
+    }
+
+    #[test]
+    fn root_is_told_by_its_effective_user_and_what_it_may() {
+        let table = [
+            ("Name:\tkubelet\nUid:\t0\t0\t0\t0\nCapEff:\t000001fffeffffff\n", true),
+            ("Name:\tkubelet\nUid:\t1000\t0\t0\t0\nCapEff:\t0000000000200000\n", true),
+            // containerd's default for a container
+            ("Name:\tkubelet\nUid:\t0\t0\t0\t0\nCapEff:\t00000000a80425fb\n", false),
+            ("Name:\tkubelet\nUid:\t0\t9\t0\t0\nCapEff:\t000001ffffffffff\n", false),
+            // The kernel writes a newline in a name as two characters.
+            ("Name:\tx\\nUid:\t0\t0\n", false),
+            ("", false),
+        ];
+        for (status, expected) in table {
+            assert_eq!(is_privileged(status.as_bytes()), expected, "{status}");
+        }
+    }
+
+    /// A process that calls itself kubelet, with a flag that says where its pods are.
+    struct Pretender(Child);
+
+    impl Pretender {
+        fn start(program: &str, before: &[&str]) -> Self {
+            let script = "printf kubelet > /proc/$$/comm; echo; read wait";
+            let child = Command::new(program)
+                .args(before)
+                .args(["sh", "-c", script, "kubelet", "--root-dir=/tmp/mine"])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let mut this = Self(child);
+            this.hear();
+            this
+        }
+
+        /// In a user namespace that has all of the node's user ids, as its root: who may set ids can make one.
+        fn of_all_users() -> Self {
+            let script =
+                "echo; read go; exec sh -c 'printf kubelet > /proc/$$/comm; echo; read wait'";
+            let mut child = Command::new("unshare");
+            child.args(["--user", "sh", "-c", script]).stdin(Stdio::piped());
+            let mut this = Self(child.stdout(Stdio::piped()).spawn().unwrap());
+            this.hear();
+            for map in ["uid_map", "gid_map"] {
+                fs::write(format!("/proc/{}/{map}", this.0.id()), "0 0 4294967295").unwrap();
+            }
+            this.0.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+            this.hear();
+            this
+        }
+
+        fn hear(&mut self) {
+            self.0.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        }
+
+        fn look(&self) -> Living {
+            Living::look(Path::new(&format!("/proc/{}", self.0.id()))).unwrap()
+        }
+    }
+
+    impl Drop for Pretender {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    #[test]
+    fn who_calls_himself_kubelet_is_told_by_what_he_may() {
+        if !may_be_root(Path::new("/proc/self")) {
+            return podstuck_testing::skip("root is needed to start processes that are not");
+        }
+        let root = Pretender::start("env", &[]).look();
+        assert_eq!((root.comm.as_slice(), root.component()), (&b"kubelet"[..], Component::Kubelet));
+        let default = "--bounding-set=-all,+chown,+dac_override,+fowner,+fsetid,+setuid,+setgid";
+        let of_container = Pretender::start("setpriv", &[default]).look();
+        assert_eq!(of_container.component(), Component::Workload);
+        for more in [&["--user", "--map-root-user"][..], &["--user", "--mount", "--map-root-user"]]
+        {
+            let of_its_own = Pretender::start("unshare", more).look();
+            assert_eq!(of_its_own.comm, b"kubelet");
+            assert_eq!(of_its_own.component(), Component::Workload, "{more:?}");
+        }
+        let of_all_users = Pretender::of_all_users();
+        let process = format!("/proc/{}", of_all_users.0.id());
+        assert!(may_be_root(Path::new(&process)), "it looks like root, but for its namespace");
+        assert_eq!(of_all_users.look().component(), Component::Workload);
+        // A mount namespace of its own is nothing against it: kubelet may have one.
+        let private = Pretender::start("unshare", &["--mount"]).look();
+        assert_eq!(private.component(), Component::Kubelet);
+        assert_ne!(private.mnt_ns, root.mnt_ns);
+    }
+
+    #[test]
+    fn who_has_ended_is_not_looked_at() {
+        assert_eq!(Living::look(Path::new("/proc/1073741823")), None);
+        assert!(!is_root(Path::new("/proc/1073741823")));
+    }
+}

@@ -1,0 +1,273 @@
+//! Directories that hold targets: kubelets' roots, and where runtimes keep their data. A path belongs to a
+//! target only if it leads through one of them; what it reads like otherwise says nothing.
+
+use std::{
+    collections::HashMap,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+};
+
+use podstuck_common::{
+    component::path_hash,
+    root::{HOST_VIEW, ROOTS, Root, flag},
+    trail::Trail,
+};
+
+use super::layout::{PROVING, continue_to, names, normalise, target_root};
+
+/// What lies in such a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Holds {
+    /// `pods/<uid>`: kubelet's root.
+    Pods,
+    /// `volumes/<name>`, `overlay2/<layer>`, `snapshots/<number>`: the data of Docker, of containers-storage and
+    /// of snapshotters that run by themselves.
+    Data,
+    /// One level further down: containerd's root and state, in which each plugin has a directory.
+    PluginData,
+}
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TargetRoot {
+    /// As it was given or found.
+    pub(crate) path: PathBuf,
+    /// Without symbolic links, once it was shown to the probes.
+    pub(crate) canonical: Option<PathBuf>,
+    pub(crate) holds: Holds,
+    /// A process in whose root directory the path is to be understood, and its mount namespace; `None` for
+    /// the host's.
+    pub(crate) seen_by: Option<(u32, u32)>,
+}
+
+impl TargetRoot {
+    /// One of the host's.
+    pub(crate) fn of_host(path: impl Into<PathBuf>, holds: Holds) -> Self {
+        Self { path: normalise(&path.into()), canonical: None, holds, seen_by: None }
+    }
+
+    /// As a process in this mount namespace sees it.
+    pub(crate) fn seen_by(self, pid: u32, namespace: u32) -> Self {
+        Self { seen_by: Some((pid, namespace)), ..self }
+    }
+
+    /// The path that the names of its targets begin with.
+    pub(crate) fn name(&self) -> &Path {
+        self.canonical.as_deref().unwrap_or(&self.path)
+    }
+
+    fn view(&self) -> u32 {
+        self.seen_by.map_or(HOST_VIEW, |(_, namespace)| namespace)
+    }
+
+    /// As the probes know it.
+    fn root(&self, wanted: Option<&Path>) -> Root {
+        let (depth, pods) = match self.holds {
+            Holds::Pods => (1, flag::PODS),
+            Holds::Data => (1, 0),
+            Holds::PluginData => (2, 0),
+        };
+        let is_wanted = wanted.is_some_and(|wanted| self.name().starts_with(wanted));
+        let wanted = if is_wanted { flag::WANTED } else { 0 };
+        let path = path_hash(self.name().as_os_str().as_bytes());
+        Root { path, depth, flags: flag::HOLDS | pods | wanted }
+    }
+}
+
+/// All that are known.
+#[derive(Debug, Default)]
+pub(crate) struct TargetRoots {
+    all: Vec<TargetRoot>,
+    /// By what else they are known, by view.
+    views: HashMap<u32, Vec<(PathBuf, usize)>>,
+    /// The only wanted directory.
+    wanted: Option<PathBuf>,
+    /// Nothing can be proven on this kernel: what a path reads like is believed, as the probes do.
+    by_text: bool,
+    dropped: u64,
+}
+
+impl TargetRoots {
+    /// Knows none yet.
+    pub(crate) fn new(wanted: Option<PathBuf>) -> Self {
+        Self { wanted, ..Self::default() }
+    }
+
+    /// Whether nothing can be proven on this kernel.
+    pub(crate) fn believe_text(&mut self, by_text: bool) {
+        self.by_text = by_text;
+    }
+
+    /// Takes one; whether it is new.
+    pub(crate) fn add(&mut self, root: TargetRoot) -> bool {
+        let same = |known: &TargetRoot| {
+            (known.view(), known.holds) == (root.view(), root.holds)
+                && (known.path == root.path || known.canonical.as_ref() == Some(&root.path))
+        };
+        if let Some(known) = self.all.iter_mut().find(|known| same(known)) {
+            // The process by which it was found may have ended.
+            known.seen_by = root.seen_by;
+            return false;
+        }
+        // One slot of the probes' table is for the host's root directory.
+        if self.all.len() + 1 >= ROOTS {
+            self.dropped += 1;
+            return false;
+        }
+        self.all.push(root);
+        true
+    }
+
+    /// All of them; where one stands is its index in the probes' table.
+    pub(crate) fn all(&self) -> &[TargetRoot] {
+        &self.all
+    }
+
+    /// The paths of these in all views.
+    pub(crate) fn set_views(&mut self, views: HashMap<u32, Vec<(PathBuf, usize)>>) {
+        self.views = views;
+    }
+
+    /// This is where one of them is.
+    pub(crate) fn found(&mut self, index: usize, canonical: PathBuf) {
+        if let Some(root) = self.all.get_mut(index) {
+            root.canonical = Some(canonical);
+        }
+    }
+
+    /// As the probes know them, by index.
+    pub(crate) fn table(&self) -> impl Iterator<Item = Root> {
+        self.all.iter().map(|root| root.root(self.wanted.as_deref()))
+    }
+
+    /// How many there was no space for.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// Whether it is known by which paths they are reached in this view.
+    pub(crate) fn has_view(&self, view: u32) -> bool {
+        self.views.contains_key(&view)
+    }
+
+    /// The target that a path of the host lies in, or of a kubelet that sees others: its root, and where the
+    /// path stands in it.
+    pub(crate) fn locate(&self, path: &Path) -> Option<(PathBuf, Trail)> {
+        self.longest(path, HOST_VIEW, |_| true)
+    }
+
+    /// The same of a path in a view.
+    pub(crate) fn locate_in(&self, view: u32, path: &Path) -> Option<(PathBuf, Trail)> {
+        self.longest(path, view, |root| root.view() == view)
+    }
+
+    fn longest(
+        &self,
+        path: &Path,
+        view: u32,
+        is_seen: impl Fn(&TargetRoot) -> bool,
+    ) -> Option<(PathBuf, Trail)> {
+        if self.by_text {
+            return target_root(path);
+        }
+        let path = normalise(path);
+        let own = self.all.iter().enumerate().filter(|(_, root)| is_seen(root));
+        let own = own.flat_map(|(at, root)| [(root.name(), at), (root.path.as_path(), at)]);
+        let other = self.views.get(&view).into_iter().flatten();
+        let all = own.chain(other.map(|(path, at)| (path.as_path(), *at)));
+        let above = all.filter(|(root, _)| path.starts_with(root));
+        // The way through a nested node's own root is longer.
+        let (prefix, at) = above.max_by_key(|(root, _)| root.components().count())?;
+        let rest = path.strip_prefix(prefix).ok()?;
+        self.below(self.all.get(at)?, &names(rest))
+    }
+
+    /// The root of the target with this id, which this path of some view lies in.
+    pub(crate) fn find(&self, id: u64, path: &Path) -> Option<PathBuf> {
+        if self.by_text {
+            return target_root(path).filter(|(_, trail)| trail.target == id).map(|(root, _)| root);
+        }
+        let path = normalise(path);
+        let names = names(&path);
+        let starts = (0..=names.len()).rev();
+        let below = starts.flat_map(|at| self.all.iter().map(move |root| (root, at)));
+        let mut found = below.filter_map(|(root, at)| self.below(root, names.get(at..)?));
+        found.find(|(_, trail)| trail.target == id).map(|(root, _)| root)
+    }
+
+    fn below(&self, root: &TargetRoot, names: &[&std::ffi::OsStr]) -> Option<(PathBuf, Trail)> {
+        let mut trail = Trail::default();
+        trail.enter(&root.root(self.wanted.as_deref()));
+        continue_to(&PROVING, trail, root.name(), names)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
+
+    fn roots() -> TargetRoots {
+        let mut roots = TargetRoots::new(None);
+        assert!(roots.add(TargetRoot::of_host("/var/lib/kubelet/", Holds::Pods)));
+        assert!(!roots.add(TargetRoot::of_host("/var/lib/kubelet", Holds::Pods)));
+        assert!(roots.add(TargetRoot::of_host("/var/lib/docker", Holds::Data)));
+        assert!(roots.add(TargetRoot::of_host("/run/containerd", Holds::PluginData)));
+        roots.found(0, "/data/kubelet".into());
+        roots.set_views([(7, vec![("/host/kubelet".into(), 0)])].into());
+        roots
+    }
+
+    fn root(roots: &TargetRoots, view: u32, path: &str) -> Option<PathBuf> {
+        roots.locate_in(view, Path::new(path)).map(|(root, _)| root)
+    }
+
+    #[test]
+    fn one_target_has_one_name_whatever_its_path_is_called() {
+        let roots = roots();
+        let rest = format!("pods/{UID}/volumes/p/v");
+        let name = Some(PathBuf::from(format!("/data/kubelet/{rest}")));
+        assert_eq!(root(&roots, HOST_VIEW, &format!("/var/lib/kubelet/{rest}/a/b")), name);
+        assert_eq!(root(&roots, HOST_VIEW, &format!("/data/kubelet/{rest}")), name);
+        assert_eq!(root(&roots, 7, &format!("/host/kubelet/{rest}")), name);
+        let id = path_hash(name.as_ref().unwrap().as_os_str().as_bytes());
+        let elsewhere = format!("/mnt/host/kubelet/{rest}/x");
+        assert_eq!(roots.find(id, Path::new(&elsewhere)), name);
+        assert_eq!(roots.find(id, Path::new("/mnt/other")), None);
+    }
+
+    #[test]
+    fn what_only_reads_like_a_target_is_none() {
+        let roots = roots();
+        let pod = format!("pods/{UID}/volumes/p/v");
+        assert_eq!(root(&roots, HOST_VIEW, &format!("/srv/{pod}")), None);
+        assert_eq!(root(&roots, 8, &format!("/var/lib/kubelet/{pod}")), None, "another view");
+        assert_eq!(root(&roots, HOST_VIEW, &format!("/var/lib/kubelet/plugins/x/{pod}")), None);
+        assert_eq!(root(&roots, HOST_VIEW, &format!("/var/lib/docker/{pod}")), None);
+        let mut believing = TargetRoots::new(None);
+        believing.believe_text(true);
+        assert!(root(&believing, HOST_VIEW, &format!("/srv/{pod}")).is_some());
+    }
+
+    #[test]
+    fn the_nearest_root_counts() {
+        let mut roots = roots();
+        roots.add(TargetRoot::of_host("/var/lib/docker/volumes/node/_data/kubelet", Holds::Pods));
+        let inner = format!("/var/lib/docker/volumes/node/_data/kubelet/pods/{UID}/volumes/p/v");
+        assert_eq!(root(&roots, HOST_VIEW, &inner), Some(inner.clone().into()));
+        let outer = "/var/lib/docker/volumes/node/_data/lib";
+        assert_eq!(root(&roots, HOST_VIEW, outer), Some("/var/lib/docker/volumes/node".into()));
+        let bundle = "/run/containerd/io.containerd.runtime.v2.task/k8s.io/abc";
+        assert_eq!(root(&roots, HOST_VIEW, &format!("{bundle}/rootfs")), Some(bundle.into()));
+    }
+
+    #[test]
+    fn there_are_no_more_than_the_probes_have_space_for() {
+        let mut roots = TargetRoots::new(None);
+        for number in 0..ROOTS + 3 {
+            roots.add(TargetRoot::of_host(format!("/k/{number}"), Holds::Pods));
+        }
+        assert_eq!((roots.all().len(), roots.dropped()), (ROOTS - 1, 4));
+    }
+}

@@ -1,0 +1,90 @@
+//! The probes' tables of directories that hold targets.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context, Result};
+use aya::{
+    Ebpf,
+    maps::{Array, HashMap, MapData},
+};
+use podstuck_common::root::{FILTER_WORDS, ROOTS, Root, ViewKey, filter_bit, flag};
+
+/// The slot of the host's root directory.
+pub const HOST_INDEX: u32 = ROOTS as u32 - 1;
+
+/// What the probes know of them.
+pub struct RootTables {
+    table: Array<MapData, Root>,
+    views: HashMap<MapData, ViewKey, u32>,
+    known: HashMap<MapData, u32, u8>,
+    filter: Array<MapData, u64>,
+    written: BTreeMap<ViewKey, u32>,
+    looked_at: BTreeSet<u32>,
+}
+
+impl RootTables {
+    /// Takes the tables out of the loaded probes. They know the host's root directory already.
+    ///
+    /// # Errors
+    /// Fails when this build has no such tables.
+    pub fn take(ebpf: &mut Ebpf) -> Result<Self> {
+        let mut map = |name: &'static str| {
+            ebpf.take_map(name).with_context(|| format!("this build has no map `{name}`"))
+        };
+        let mut tables = Self {
+            table: Array::try_from(map("ROOT_TABLE")?).context("map `ROOT_TABLE`")?,
+            views: HashMap::try_from(map("VIEWS")?).context("map `VIEWS`")?,
+            known: HashMap::try_from(map("KNOWN_VIEWS")?).context("map `KNOWN_VIEWS`")?,
+            filter: Array::try_from(map("VIEW_FILTER")?).context("map `VIEW_FILTER`")?,
+            written: BTreeMap::new(),
+            looked_at: BTreeSet::new(),
+        };
+        tables.set(HOST_INDEX, Root { path: 0, depth: 0, flags: flag::HOST })?;
+        Ok(tables)
+    }
+
+    /// Says what the directory of this index is.
+    ///
+    /// # Errors
+    /// Fails when the kernel refuses it.
+    pub fn set(&mut self, index: u32, root: Root) -> Result<()> {
+        self.table.set(index, root, 0).context("writing `ROOT_TABLE`")
+    }
+
+    /// Says by which paths they are known, by view, and which mount namespaces were looked at.
+    ///
+    /// # Errors
+    /// Fails when the kernel refuses it; what was written before counts.
+    pub fn set_views(
+        &mut self,
+        views: BTreeMap<ViewKey, u32>,
+        looked_at: BTreeSet<u32>,
+    ) -> Result<()> {
+        // What is new first: a call between the two finds all that it found before.
+        let mut filter = [0_u64; FILTER_WORDS as usize];
+        for key in views.keys() {
+            let (word, bit) = filter_bit(key.path);
+            filter[word as usize] |= bit;
+        }
+        for (key, index) in &views {
+            if self.written.get(key) != Some(index) {
+                self.views.insert(key, index, 0).context("writing `VIEWS`")?;
+            }
+        }
+        for (word, bits) in filter.into_iter().enumerate() {
+            self.filter.set(word as u32, bits, 0).context("writing `VIEW_FILTER`")?;
+        }
+        for view in looked_at.difference(&self.looked_at) {
+            self.known.insert(view, 1, 0).context("writing `KNOWN_VIEWS`")?;
+        }
+        // The number of a namespace may be given again.
+        for view in self.looked_at.difference(&looked_at) {
+            let _ = self.known.remove(view);
+        }
+        for key in self.written.keys().filter(|key| !views.contains_key(key)) {
+            let _ = self.views.remove(key);
+        }
+        (self.written, self.looked_at) = (views, looked_at);
+        Ok(())
+    }
+}

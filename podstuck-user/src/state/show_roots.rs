@@ -1,0 +1,148 @@
+//! Shows the probes the directories that hold targets: the helper's side.
+
+use std::{
+    ffi::{OsStr, OsString},
+    os::{
+        fd::{AsFd, AsRawFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result};
+use nix::libc;
+use podstuck_common::root::SHOW;
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, open, openat2};
+use serde::{Deserialize, Serialize};
+
+use super::helper::{Budget, Question, Teller, ask_in_parts};
+use crate::kernel::role::Role;
+
+/// A directory that is looked for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Sought {
+    /// A process in whose root directory the path is to be understood; `None` for the host.
+    pub(crate) pid: Option<u32>,
+    pub(crate) path: OsString,
+    /// By which the probes will know it; `None` for one that they need not know.
+    pub(crate) index: Option<u32>,
+}
+
+/// These directories are opened, and nothing is kept open.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct ShowRoots {
+    host_root: OsString,
+    secret: u64,
+    sought: Vec<Sought>,
+}
+
+impl Question for ShowRoots {
+    const BUDGET: Budget = Budget::Roots;
+    const ROLE: Role = Role::HelperBeneath;
+    type Step = ();
+    /// Which one, and its path without symbolic links.
+    type Part = (usize, OsString);
+    type Answer = ();
+
+    fn answer(self, tell: &mut Teller<(), (usize, OsString)>) -> Result<()> {
+        for (at, sought) in self.sought.iter().enumerate() {
+            let top = match sought.pid {
+                Some(pid) => PathBuf::from(format!("/proc/{pid}/root")),
+                None => self.host_root.clone().into(),
+            };
+            // Most runtimes are not here.
+            let Ok((directory, path)) = beneath(&top, Path::new(&sought.path)) else { continue };
+            if let Some(index) = sought.index {
+                show(&directory, self.secret, index);
+            }
+            tell.part(&(at, path.into()))?;
+        }
+        Ok(())
+    }
+}
+
+/// Shows directories to the probes; the paths of those that exist, without symbolic links. What does not
+/// answer within two seconds, and what comes after it, is left out.
+pub(crate) fn show_roots(
+    host_root: &Path,
+    secret: u64,
+    sought: Vec<Sought>,
+) -> Vec<Option<PathBuf>> {
+    let mut found = vec![None; sought.len()];
+    let question = ShowRoots { host_root: host_root.into(), secret, sought };
+    let answer = ask_in_parts(question, |(at, path): (usize, OsString)| {
+        if let Some(slot) = found.get_mut(at) {
+            *slot = Some(PathBuf::from(path));
+        }
+    });
+    if let Err(failure) = answer {
+        tracing::info!("not all roots of targets were looked at: {failure:?}");
+    }
+    found
+}
+
+/// The path of a directory of the host without symbolic links, where it answers.
+pub(crate) fn resolve(host_root: &Path, path: &Path) -> Option<PathBuf> {
+    let sought = vec![Sought { pid: None, path: path.into(), index: None }];
+    show_roots(host_root, 0, sought).pop().flatten()
+}
+
+/// Opens a directory whose path is to be understood in another root directory: its symbolic links lead
+/// nowhere else. With its path there.
+fn beneath(top: &Path, path: &Path) -> Result<(OwnedFd, PathBuf)> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let top = open(top, flags, Mode::empty()).context("opening the root directory")?;
+    let directory = openat2(&top, path, flags, Mode::empty(), ResolveFlags::IN_ROOT)?;
+    let prefix = path_of(&top)?;
+    let path = path_of(&directory)?;
+    let below = path.strip_prefix(&prefix).unwrap_or(&path);
+    Ok((directory, Path::new("/").join(below)))
+}
+
+fn path_of(open: impl AsFd) -> Result<PathBuf> {
+    let link = format!("/proc/self/fd/{}", open.as_fd().as_raw_fd());
+    let path = rustix::fs::readlinkat(CWD, link, Vec::new())?;
+    Ok(PathBuf::from(OsStr::from_bytes(path.to_bytes())))
+}
+
+/// See [`podstuck_common::root`].
+fn show(directory: &OwnedFd, secret: u64, index: u32) {
+    // SAFETY: the kernel refuses the flags before it looks at the address.
+    unsafe {
+        libc::syscall(libc::SYS_unlinkat, directory.as_raw_fd(), secret, SHOW | index);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::symlink};
+
+    use super::*;
+
+    #[test]
+    fn links_lead_nowhere_outside_the_root_directory() {
+        let top = tempfile::tempdir().unwrap();
+        let inside = top.path().join("data/kubelet");
+        fs::create_dir_all(&inside).unwrap();
+        fs::create_dir_all(top.path().join("var/lib")).unwrap();
+        symlink("/data/kubelet", top.path().join("var/lib/kubelet")).unwrap();
+        symlink("../../../../../../..", top.path().join("up")).unwrap();
+        let path = |text: &str| beneath(top.path(), Path::new(text)).ok().map(|(_, path)| path);
+        assert_eq!(path("/var/lib/kubelet"), Some("/data/kubelet".into()));
+        assert_eq!(path("/data/../data/./kubelet"), Some("/data/kubelet".into()));
+        assert_eq!(path("/up"), Some("/".into()));
+        assert_eq!(path("/var/lib/docker"), None);
+    }
+
+    #[test]
+    fn showing_a_directory_changes_nothing() {
+        let top = tempfile::tempdir().unwrap();
+        fs::create_dir(top.path().join("pods")).unwrap();
+        let (directory, _) = beneath(top.path(), Path::new("/pods")).unwrap();
+        let before = fs::metadata(top.path().join("pods")).unwrap();
+        show(&directory, u64::MAX, 3);
+        assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EINVAL));
+        let after = fs::metadata(top.path().join("pods")).unwrap();
+        assert_eq!(before.modified().unwrap(), after.modified().unwrap());
+    }
+}
