@@ -8,6 +8,7 @@ mod driver_logs;
 pub mod explain;
 pub mod holders;
 pub mod interrupt;
+mod known_roots;
 pub mod lab;
 mod log_reader;
 mod presenter;
@@ -18,6 +19,7 @@ mod rooting;
 mod session;
 mod setup;
 mod trace;
+mod wanted;
 pub mod watch;
 
 use std::process::ExitCode;

@@ -4,23 +4,22 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use aya_log::EbpfLogger;
-use podstuck_common::{
-    component::{name_hash, path_hash},
-    config::Config,
-};
+use podstuck_common::config::Config;
 use tokio::io::{Interest, unix::AsyncFd};
 
-use super::{Failure, api_reader::ApiReader, log_reader::LogReader, rooting::Rooting};
+use super::{
+    Failure,
+    api_reader::ApiReader,
+    known_roots::{apart, known_roots},
+    log_reader::LogReader,
+    rooting::Rooting,
+    wanted::{Wanted, wanted},
+};
 pub(super) use crate::identity::on_host;
 use crate::{
-    cli::{Backend, Node, Target, Tracing},
+    cli::{Backend, Node, Tracing},
     identity::{
-        PodNames, WantedError, data_roots, kubelet_roots,
-        layout::normalise,
-        log_dirs_for, markers,
-        roots::running_kubelets,
-        runtimes::running_runtimes,
-        target_roots::{Holds, TargetRoot, TargetRoots},
+        PodNames, WantedError, kubelet_roots, log_dirs_for, markers, target_roots::TargetRoots,
         wanted::PodTraces,
     },
     kernel::{
@@ -40,9 +39,7 @@ use crate::{
     state::{
         kubelet::{self, Kubelet},
         logs::Attempt,
-        namespaces, runtime, sample,
-        show_roots::resolve,
-        traces,
+        sample, traces,
     },
 };
 
@@ -115,15 +112,7 @@ pub(super) fn prepare(
         Err(error) => Failure::Usage(error),
     })?;
 
-    let runtimes = runtimes(host_root);
-    let mut target_roots = TargetRoots::new(wanted.scope.path.clone());
-    // A directory that was named may be a kubelet's root that nobody knows of.
-    let named = wanted.scope.path.iter();
-    let named = named.filter(|path| resolve(host_root, &path.join("pods")).is_some());
-    let named = named.map(|path| TargetRoot::of_host(path, Holds::Pods));
-    for root in data_roots::usual(&roots).chain(apart).chain(runtimes).chain(named) {
-        target_roots.add(root);
-    }
+    let mut target_roots = known_roots(host_root, &roots, apart, wanted.scope.path.as_deref());
     let (secret, mut tables) = (secret(), None);
     let probes = match without {
         Some(_) => None,
@@ -160,11 +149,9 @@ pub(super) fn prepare(
         api: api.place(),
         ..covered(probes.as_ref(), without)
     };
-    let only = match (&wanted.who, &options.target.path) {
+    let only = match (&wanted.who, &wanted.scope.path) {
         (Some(pod), _) => sample::Only::Pod(pod.uid.clone()),
-        (None, Some(path)) => {
-            sample::Only::Below(wanted.scope.path.clone().unwrap_or_else(|| normalise(path)))
-        }
+        (None, Some(path)) => sample::Only::Below(path.clone()),
         (None, None) => sample::Only::All,
     };
     let places = sample::Places { host_root: host_root.clone(), kubelet_roots: roots, only };
@@ -179,33 +166,6 @@ pub(super) fn prepare(
 /// Why there are no probes, where the run goes on without them.
 fn excuse(error: anyhow::Error, one_answer: bool) -> Result<String, Failure> {
     if one_answer { Ok(format!("{error:#}")) } else { Err(Failure::CannotRun(error)) }
-}
-
-/// The roots of kubelets that see other mounts than the host.
-fn apart(host_root: &Path, kubelets: &[Kubelet], roots: &[PathBuf]) -> Vec<TargetRoot> {
-    let host = namespaces::of_process(1).or(namespaces::of_process(std::process::id()));
-    let mut apart = Vec::new();
-    for pid in running_kubelets(&on_host(host_root, Path::new("/proc"))) {
-        let Some(own) = namespaces::of_process(pid).filter(|own| Some(*own) != host) else {
-            continue;
-        };
-        let told = kubelets.iter().find(|kubelet| kubelet.pid == pid);
-        let told = told.and_then(|kubelet| kubelet.settings.root.as_ref());
-        let roots = told.map_or(roots, std::slice::from_ref);
-        let seen_by = |root| TargetRoot::of_host(root, Holds::Pods).seen_by(pid, own);
-        apart.extend(roots.iter().map(seen_by));
-    }
-    apart
-}
-
-/// Where running runtimes were told to keep their things.
-fn runtimes(host_root: &Path) -> Vec<TargetRoot> {
-    let running = running_runtimes(&on_host(host_root, Path::new("/proc")));
-    let told = running.into_iter().filter_map(|(pid, component)| {
-        let told = runtime::told(host_root, pid, component)?;
-        Some(data_roots::of_runtime(component, &told))
-    });
-    told.flatten().collect()
 }
 
 fn load_probes(
@@ -319,66 +279,6 @@ fn secret() -> u64 {
         Ok(8) => u64::from_ne_bytes(bytes),
         _ => 0,
     }
-}
-
-/// What the run is restricted to, as the probes compare it.
-#[derive(Default)]
-struct Wanted {
-    pod: u64,
-    path: u64,
-    text: Option<String>,
-    who: Option<Pod>,
-    scope: Scope,
-}
-
-impl Wanted {
-    /// Says who the pod is, as far as that is known.
-    fn name(&mut self, names: &mut PodNames) {
-        let Some(who) = &mut self.who else { return };
-        (who.namespace, who.name) = names.lookup(&who.uid).unzip();
-        let uid = &who.uid;
-        self.text = Some(match (&who.namespace, &who.name, names.source(uid)) {
-            (Some(namespace), Some(name), Some(source)) => {
-                format!("pod {namespace}/{name} ({uid}, by {source})")
-            }
-            _ => format!("pod {uid}"),
-        });
-    }
-
-    /// Whether pods in question have no name yet.
-    fn needs_names(&self, places: &PodTraces<'_>, names: &mut PodNames) -> bool {
-        match &self.who {
-            Some(who) => names.lookup(&who.uid).is_none(),
-            None => places.uids().iter().any(|uid| names.lookup(uid).is_none()),
-        }
-    }
-}
-
-fn wanted(target: &Target, places: &PodTraces<'_>, names: &mut PodNames) -> anyhow::Result<Wanted> {
-    let host_root = places.host_root;
-    let uid = match (&target.pod_uid, &target.pod) {
-        (Some(uid), _) => Some(places.by_uid(uid, names)?),
-        (None, Some(name)) => Some(places.by_name(name, names)?),
-        (None, None) => None,
-    };
-    if let Some(uid) = uid {
-        let pod = name_hash(uid.as_bytes());
-        let scope = Scope { pod: Some(uid.clone()), path: None };
-        let who = Some(Pod { uid, namespace: None, name: None });
-        let mut wanted = Wanted { pod, path: 0, text: None, who, scope };
-        wanted.name(names);
-        return Ok(wanted);
-    }
-    let Some(path) = &target.path else { return Ok(Wanted::default()) };
-    if !path.is_absolute() {
-        return Err(anyhow!("--path {}: must be absolute", safe_path(path)));
-    }
-    // What calls name is told without symbolic links.
-    let path = resolve(host_root, path).unwrap_or_else(|| normalise(path));
-    let hash = path_hash(path.as_os_str().as_encoded_bytes());
-    let text = Some(format!("directory {}", safe_path(&path)));
-    let scope = Scope { pod: None, path: Some(path) };
-    Ok(Wanted { path: hash, pod: 0, text, who: None, scope })
 }
 
 /// Shows the probes' own debug lines, if they were loaded with them. Call it inside the runtime.
