@@ -1,11 +1,20 @@
 //! `podstuck doctor`: what works here, and what is lost without the rest.
 
-use std::{fmt::Write as _, io::Write as _, path::Path};
+use std::{
+    fmt::Write as _,
+    io::Write as _,
+    path::{Path, PathBuf},
+};
 
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::{Exit, Failure, api_reader::ApiReader, setup};
+use super::{
+    Exit, Failure,
+    api_reader::ApiReader,
+    known_roots::{apart, known_roots},
+    setup,
+};
 use crate::{
     cli::{Api, Backend, Doctor, Output, Target},
     identity::PodNames,
@@ -26,6 +35,7 @@ use crate::{
     state::{
         kubelet::{self, Kubelet},
         logs,
+        show_roots::{Sought, show_roots},
     },
 };
 
@@ -148,7 +158,7 @@ fn node(options: &Doctor) -> Vec<Check> {
     let mut checks: Vec<Check> = roots
         .iter()
         .map(|root| {
-            let lost = "--pod-uid and --pod cannot be checked; pods are still found in paths";
+            let lost = "--pod-uid and --pod cannot be checked, and calls on files of its pods have no pod";
             Check::new("kubelet root", exists(&root.join("pods")), safe_path(root), lost)
         })
         .collect();
@@ -161,6 +171,7 @@ fn node(options: &Doctor) -> Vec<Check> {
         )
     }));
     checks.extend(logs::read(host_root).places.into_iter().map(log));
+    checks.push(target_roots(host_root, &roots, &kubelets));
     let directories = setup::log_dirs(host_root, &roots, &kubelets);
     checks.extend(logs::of_drivers(host_root, &directories).into_iter().map(log));
     let found = match directories.iter().find(|dir| dir.is_dir()) {
@@ -192,6 +203,20 @@ fn log(place: logs::Place) -> Check {
         ),
     };
     Check::new(name, place.read.is_ok(), place.read.unwrap_or_else(|why| why), lost)
+}
+
+/// Where calls are about a pod, a volume or a container.
+fn target_roots(host_root: &Path, roots: &[PathBuf], kubelets: &[Kubelet]) -> Check {
+    let known = known_roots(host_root, roots, apart(host_root, kubelets, roots), None);
+    let sought = known.all().iter().map(|root| Sought::unshown(root.process(), &root.path));
+    let found = show_roots(host_root, 0, sought.collect());
+    let mut found: Vec<PathBuf> = found.into_iter().flatten().collect();
+    found.sort();
+    found.dedup();
+    let names: Vec<_> = found.iter().map(|path| safe_path(path)).collect();
+    let text = if names.is_empty() { "none is here".to_owned() } else { names.join(", ") };
+    let lost = "whose the calls are: they are counted, without a pod, a volume or a container";
+    Check::new("directories of kubelets and runtimes", !names.is_empty(), text, lost)
 }
 
 /// Whether the API server can be asked, and by which credentials.

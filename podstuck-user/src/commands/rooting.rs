@@ -139,7 +139,7 @@ impl Rooting {
 /// their index.
 fn sought(roots: &TargetRoots) -> Vec<Sought> {
     let all = roots.all().iter().zip(0..).map(|(root, index)| Sought {
-        pid: root.seen_by.map(|(pid, _)| pid),
+        pid: root.process(),
         path: root.path.clone().into(),
         index: Some(index),
     });

@@ -51,6 +51,11 @@ impl TargetRoot {
         Self { seen_by: Some((pid, namespace)), ..self }
     }
 
+    /// The process in whose root directory its path is to be understood.
+    pub(crate) fn process(&self) -> Option<u32> {
+        self.seen_by.map(|(pid, _)| pid)
+    }
+
     /// The path that the names of its targets begin with.
     pub(crate) fn name(&self) -> &Path {
         self.canonical.as_deref().unwrap_or(&self.path)

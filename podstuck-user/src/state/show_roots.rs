@@ -28,6 +28,13 @@ pub(crate) struct Sought {
     pub(crate) index: Option<u32>,
 }
 
+impl Sought {
+    /// One that the probes need not know.
+    pub(crate) fn unshown(pid: Option<u32>, path: &Path) -> Self {
+        Self { pid, path: path.into(), index: None }
+    }
+}
+
 /// These directories are opened, and nothing is kept open.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct ShowRoots {
@@ -83,7 +90,7 @@ pub(crate) fn show_roots(
 
 /// The path of a directory of the host without symbolic links, where it answers.
 pub(crate) fn resolve(host_root: &Path, path: &Path) -> Option<PathBuf> {
-    let sought = vec![Sought { pid: None, path: path.into(), index: None }];
+    let sought = vec![Sought::unshown(None, path)];
     show_roots(host_root, 0, sought).pop().flatten()
 }
 
