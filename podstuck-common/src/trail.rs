@@ -118,7 +118,11 @@ impl Trail {
     /// The component just taken, or the directory that the trail starts from, is this.
     #[inline(always)]
     pub fn enter(&mut self, root: &Root) {
-        *self = Self { wanted: self.wanted, ..Self::default() };
+        self.forget();
+        self.cut = 0;
+        self.mount_depth = 0;
+        self.depth = 0;
+        self.at_root = 0;
         if root.flags & flag::WANTED != 0 {
             self.wanted = 1;
         }
@@ -132,6 +136,15 @@ impl Trail {
                 self.origin |= origin::PODS;
             }
         }
+    }
+
+    /// There is no target here. Field by field: a whole new trail would lie on the probes' small stack.
+    #[inline(always)]
+    pub fn forget(&mut self) {
+        self.pod = 0;
+        self.target = 0;
+        self.stage = SEARCHING;
+        self.left = 0;
     }
 
     /// Whether the path names the same object for everybody.

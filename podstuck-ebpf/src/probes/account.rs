@@ -7,9 +7,8 @@ use aya_ebpf::{
 use podstuck_common::{
     bucket::bucket_of,
     entry_point::EntryPointId,
-    record::{CountKey, InFlight, call, loss, reason},
+    record::{CountKey, InFlight, call, loss},
     root::{INDEX_MASK, SHOW},
-    trail::Trail,
 };
 
 use super::{
@@ -110,6 +109,7 @@ fn returned(thread: u64, entry: InFlight, result: i64, argument: u32) {
     call.has_failed = false;
     call.fresh = false;
     call.followed = false;
+    call.look_alike = false;
     if entry.call as u8 != call::RENAME {
         account(&mut slot);
     } else if result == 0 {
@@ -125,9 +125,12 @@ global_function! {
         let config = config();
         let Some(scratch) = slot.scratch() else { return 0 };
         if scratch.call.trail.is_look_alike(config) {
-            look_alike(slot);
+            count_loss(loss::LOOK_ALIKE);
+            scratch.call.trail.forget();
+            scratch.call.mount_depth = 0;
+            scratch.call.has_failed = false;
+            scratch.call.look_alike = true;
         }
-        let Some(scratch) = slot.scratch() else { return 0 };
         let Returned { trail, tgid, duration_ns, entry, errno, .. } = &scratch.call;
         if (config.only_pod != 0 && trail.pod != config.only_pod)
             || (config.only_path != 0 && trail.wanted == 0)
@@ -146,20 +149,6 @@ global_function! {
         if why != 0 {
             report(slot, why);
         }
-        0
-    }
-}
-
-global_function! {
-    /// The call's path reads like a target and is none.
-    fn look_alike(slot) -> u32 {
-        count_loss(loss::LOOK_ALIKE);
-        let Some(scratch) = slot.scratch() else { return 0 };
-        let trail = &mut scratch.call.trail;
-        *trail = Trail { path: trail.path, wanted: trail.wanted, cut: trail.cut, ..Trail::default() };
-        scratch.call.mount_depth = 0;
-        scratch.call.has_failed = false;
-        report(slot, reason::LOOK_ALIKE);
         0
     }
 }

@@ -32,6 +32,9 @@ pub(crate) fn reasons(call: &Returned, new: bool) -> u32 {
     if call.fresh {
         why |= reason::DIRECTORY;
     }
+    if call.look_alike {
+        why |= reason::LOOK_ALIKE;
+    }
     if trail.target == 0 && trail.wanted == 0 {
         return why;
     }
@@ -65,11 +68,11 @@ pub(crate) fn report(slot: &mut Slot, why: u32) {
     let (errno, followed) = (*errno, *followed);
     let what = why << 16 | u32::from(errno & 0xfff) << 4 | entry.call;
     // Of look-alikes some are shown, whoever makes them: they must not displace the limits of others.
-    let caller = if why == reason::LOOK_ALIKE { 0 } else { *tgid };
+    let caller = if why & reason::LOOK_ALIKE != 0 { 0 } else { *tgid };
     let kind = LimitKey { target: trail.target, tgid: caller, what };
     let Some(suppressed) = limit::admit(&kind, *now) else {
         // Directories are shown as samples; of everything else somebody may want each.
-        if why != reason::DIRECTORY && why != reason::LOOK_ALIKE {
+        if why & !(reason::DIRECTORY | reason::LOOK_ALIKE) != 0 {
             count_loss(loss::RATE_LIMITED);
         }
         return;

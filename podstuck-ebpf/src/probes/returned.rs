@@ -26,6 +26,8 @@ pub(crate) struct Returned {
     pub(crate) fresh: bool,
     /// The trail is the object's.
     pub(crate) followed: bool,
+    /// Its path reads like a target's.
+    pub(crate) look_alike: bool,
 }
 
 impl Returned {

@@ -158,7 +158,8 @@ fn node(options: &Doctor) -> Vec<Check> {
     let mut checks: Vec<Check> = roots
         .iter()
         .map(|root| {
-            let lost = "--pod-uid and --pod cannot be checked, and calls on files of its pods have no pod";
+            let lost =
+                "--pod-uid and --pod cannot be checked, and calls on files of its pods have no pod";
             Check::new("kubelet root", exists(&root.join("pods")), safe_path(root), lost)
         })
         .collect();

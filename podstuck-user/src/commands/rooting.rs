@@ -67,12 +67,12 @@ impl Rooting {
         for root in look.roots.iter() {
             is_new |= roots.add(root.clone());
         }
-        let tables = &look.sample.mounts.tables;
+        let tables = &look.trees.mounts().tables;
         let mut known = self.looked_at.iter().zip(tables);
         let is_same = self.looked_at.len() == tables.len()
             && known.all(|(known, (view, table))| known.0 == *view && Arc::ptr_eq(&known.1, table));
         if is_new || !is_same {
-            self.see(&look.sample.mounts, roots);
+            self.see(look.trees.mounts(), roots);
         }
         if self.asked.is_none() && (is_new || self.shown.elapsed() >= SHOW_EVERY) {
             self.shown = Instant::now();

@@ -143,8 +143,10 @@ impl Session {
                 }
                 _ => {}
             }
-            if record.head.reason == reason::LOOK_ALIKE {
+            if record.head.reason & reason::LOOK_ALIKE != 0 {
                 self.look_alike(&record);
+            }
+            if record.head.reason == reason::LOOK_ALIKE {
                 continue;
             }
             let Some(op) = self.names.operation(&record) else {

@@ -47,6 +47,11 @@ impl KubeletTrees {
         Self { mounts, views, roots }
     }
 
+    /// All mount tables of the node.
+    pub(crate) fn mounts(&self) -> &NodeMounts {
+        &self.mounts
+    }
+
     /// Whether a mount namespace shows the directory of a target in kubelet's own tree. The target is told by
     /// the text of its root, be that as kubelet or as the namespace in question sees it.
     pub(crate) fn are_shown(&self, namespace: u32, target: &Target) -> bool {

@@ -28,7 +28,7 @@ pub(crate) fn of_node(roots: &TargetRoots, node: &NodeMounts) -> Views {
         if root.seen_by.is_none() {
             [root.name(), &root.path].into_iter().for_each(|path| add(HOST_VIEW, path.to_owned()));
         }
-        let Some(place) = own.and_then(|own| place(node.tables.get(&own)?, root.name())) else {
+        let Some(place) = own.and_then(|own| node.tables.get(&own)?.place(root.name())) else {
             continue;
         };
         for (namespace, table) in &node.tables {
@@ -44,23 +44,14 @@ pub(crate) fn of_node(roots: &TargetRoots, node: &NodeMounts) -> Views {
     views
 }
 
-/// A directory of a file system.
-struct Place {
-    device: Device,
-    path: PathBuf,
-}
-
-fn place(table: &Mounts, path: &Path) -> Option<Place> {
-    let mount = table.covering(path)?;
-    let rest = path.strip_prefix(&mount.point).ok()?;
-    Some(Place { device: mount.device, path: join(&mount.root, rest) })
-}
-
 /// Where it is reached in a namespace, as far as nothing is mounted over it.
-fn reached<'a>(table: &'a Mounts, place: &'a Place) -> impl Iterator<Item = PathBuf> + 'a {
-    let of_device = table.all.iter().filter(|mount| mount.device == place.device);
+fn reached<'a>(
+    table: &'a Mounts,
+    (device, directory): &'a (Device, PathBuf),
+) -> impl Iterator<Item = PathBuf> + 'a {
+    let of_device = table.all.iter().filter(|mount| mount.device == *device);
     of_device.filter_map(|mount| {
-        let path = join(&mount.point, place.path.strip_prefix(&mount.root).ok()?);
+        let path = join(&mount.point, directory.strip_prefix(&mount.root).ok()?);
         let covering = table.covering(&path)?;
         (covering.id == mount.id).then_some(path)
     })
