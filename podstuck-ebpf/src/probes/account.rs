@@ -123,31 +123,51 @@ global_function! {
     fn account(slot) -> u32 {
         locate(slot);
         let config = config();
+        refuse_look_alike(slot);
         let Some(scratch) = slot.scratch() else { return 0 };
-        if scratch.call.trail.is_look_alike(config) {
-            count_loss(loss::LOOK_ALIKE);
-            scratch.call.trail.forget();
-            scratch.call.mount_depth = 0;
-            scratch.call.has_failed = false;
-            scratch.call.look_alike = true;
-        }
-        let Returned { trail, tgid, duration_ns, entry, errno, .. } = &scratch.call;
+        let Returned { trail, tgid, .. } = &scratch.call;
         if (config.only_pod != 0 && trail.pod != config.only_pod)
             || (config.only_path != 0 && trail.wanted == 0)
         {
             count_loss(loss::NOT_WANTED);
             return 0;
         }
-        let bucket = bucket_of(*duration_ns);
-        let key = CountKey::new(trail.target, *tgid, entry.call as u8, *errno, bucket);
-        let new = count::add(&key, *duration_ns);
-        if new && !is_known(*tgid) {
+        let tgid = *tgid;
+        let new = count_call(slot) != 0;
+        let Some(scratch) = slot.scratch() else { return 0 };
+        if new && !is_known(tgid) {
             actor::describe(&mut scratch.head.actor, scratch.call.of_io_uring());
             let _ = ACTORS.insert(scratch.call.tgid, &scratch.head.actor, u64::from(BPF_ANY));
         }
         let why = reasons(&scratch.call, new);
         if why != 0 {
             report(slot, why);
+        }
+        0
+    }
+}
+
+global_function! {
+    /// Counts the call; 1 when its key is new. Apart, as what follows.
+    fn count_call(slot) -> u32 {
+        let Some(scratch) = slot.scratch() else { return 0 };
+        let Returned { trail, tgid, duration_ns, entry, errno, .. } = &scratch.call;
+        let bucket = bucket_of(*duration_ns);
+        let key = CountKey::new(trail.target, *tgid, entry.call as u8, *errno, bucket);
+        u32::from(count::add(&key, *duration_ns))
+    }
+}
+
+global_function! {
+    /// A path that only reads like a target's has none. Apart, for the sake of its caller's frame: see there.
+    fn refuse_look_alike(slot) -> u32 {
+        let Some(scratch) = slot.scratch() else { return 0 };
+        if scratch.call.trail.is_look_alike(config()) {
+            count_loss(loss::LOOK_ALIKE);
+            scratch.call.trail.forget();
+            scratch.call.mount_depth = 0;
+            scratch.call.has_failed = false;
+            scratch.call.look_alike = true;
         }
         0
     }
