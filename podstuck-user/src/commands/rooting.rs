@@ -57,6 +57,7 @@ impl Rooting {
             Self { host_root, secret, tables, looked_at: Vec::new(), shown, asked: None };
         let found = show_roots(&rooting.host_root, secret, sought(roots));
         rooting.shown(found, roots);
+        rooting.forget_directories();
         rooting.tell_views(&root_views::of_node(roots, &NodeMounts::default()), BTreeSet::new());
         rooting
     }
@@ -110,8 +111,17 @@ impl Rooting {
             }
         }
         if has_moved {
+            self.forget_directories();
             // They are told with the next look.
             self.looked_at.clear();
+        }
+    }
+
+    /// What was called before they were shown was read as if nothing were known.
+    fn forget_directories(&mut self) {
+        if let Some(tables) = &mut self.tables {
+            let forgotten = tables.forget_directories();
+            forgotten.unwrap_or_else(|error| tracing::warn!("{error:#}"));
         }
     }
 

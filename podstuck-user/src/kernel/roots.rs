@@ -12,12 +12,18 @@ use podstuck_common::root::{FILTER_WORDS, ROOTS, Root, ViewKey, filter_bit, flag
 /// The slot of the host's root directory.
 pub const HOST_INDEX: u32 = ROOTS as u32 - 1;
 
+/// A directory in the probes' cache, and what they keep of it: only to remove it.
+type KernelPath = [u64; 2];
+type Directory = [u64; 9];
+
 /// What the probes know of them.
 pub struct RootTables {
     table: Array<MapData, Root>,
     views: HashMap<MapData, ViewKey, u32>,
     known: HashMap<MapData, u32, u8>,
     filter: Array<MapData, u64>,
+    directories: HashMap<MapData, KernelPath, Directory>,
+    failures: Array<MapData, u64>,
     written: BTreeMap<ViewKey, u32>,
     looked_at: BTreeSet<u32>,
 }
@@ -36,6 +42,8 @@ impl RootTables {
             views: HashMap::try_from(map("VIEWS")?).context("map `VIEWS`")?,
             known: HashMap::try_from(map("KNOWN_VIEWS")?).context("map `KNOWN_VIEWS`")?,
             filter: Array::try_from(map("VIEW_FILTER")?).context("map `VIEW_FILTER`")?,
+            directories: HashMap::try_from(map("DIRECTORIES")?).context("map `DIRECTORIES`")?,
+            failures: Array::try_from(map("FAILURES")?).context("map `FAILURES`")?,
             written: BTreeMap::new(),
             looked_at: BTreeSet::new(),
         };
@@ -49,6 +57,21 @@ impl RootTables {
     /// Fails when the kernel refuses it.
     pub fn set(&mut self, index: u32, root: Root) -> Result<()> {
         self.table.set(index, root, 0).context("writing `ROOT_TABLE`")
+    }
+
+    /// Has the probes forget what they found out about directories before.
+    ///
+    /// # Errors
+    /// Fails when the kernel refuses it; they forget within a second anyway.
+    pub fn forget_directories(&mut self) -> Result<()> {
+        let known: Vec<KernelPath> = self.directories.keys().flatten().collect();
+        for directory in known {
+            // It may be gone already.
+            let _ = self.directories.remove(&directory);
+        }
+        // By this number they know that a private copy is outdated.
+        let failures = self.failures.get(&0, 0).context("reading `FAILURES`")?;
+        self.failures.set(0, failures + 1, 0).context("writing `FAILURES`")
     }
 
     /// Says by which paths they are known, by view, and which mount namespaces were looked at.
