@@ -223,7 +223,8 @@ nothing wrong was found in 30 s: 800,015 calls, nothing was lost
   - probe missing, so what it would show was not seen: \\x1b[2J\\x0aok\\xe2\\x80\\xae\\xc2\\x9b31m\\x7f
   2 events held back by rate limits; all of them are in the counts
   5 calls counted without a target: path too long or unreadable
-  12 calls on paths that read like a pod's or a container's and are in no known kubelet's or runtime's directory: counted without a target, as /srv/pods/x by sh (pid 7); a kubelet's root that is missing is told by --kubelet-root
+  12 calls on paths that read like a pod's or a container's and are in no known kubelet's or runtime's directory: counted without a target, as /srv/pods/x by sh (pid 7); a kubelet's root that is
+  missing is told by --kubelet-root
   podstuck itself took 0.12 s of CPU time (0.4 % of one core) and 12.3 MiB; its probes add 351 ns to each call
 "
         );
