@@ -32,13 +32,20 @@ impl Root {
     /// # Errors
     /// Fails when it may not be looked at.
     pub(super) fn of(pid: u32) -> io::Result<Self> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        match open(root_of(pid), flags, Mode::empty()) {
-            Ok(root) => Ok(Self(Some(root))),
+        match Self::at(&root_of(pid)) {
             // One that was not waited for has a link to nothing.
-            Err(Errno::NOENT) => Ok(Self(None)),
-            Err(error) => Err(error.into()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self(None)),
+            root => root,
         }
+    }
+
+    /// That of a process as long as it lives, or any other directory.
+    ///
+    /// # Errors
+    /// Fails when it is not there, or may not be looked at.
+    pub(super) fn at(directory: &Path) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Self(Some(open(directory, flags, Mode::empty())?)))
     }
 
     /// That of a place.

@@ -1,21 +1,22 @@
 //! Shows the probes the directories that hold targets: the helper's side.
 
 use std::{
-    ffi::{OsStr, OsString},
-    os::{
-        fd::{AsFd, AsRawFd, OwnedFd},
-        unix::ffi::OsStrExt,
-    },
+    ffi::OsString,
+    fs,
+    os::fd::{AsFd, AsRawFd},
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context, Result};
 use nix::libc;
 use podstuck_common::root::SHOW;
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, open, openat2};
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
-use super::helper::{Budget, Question, Teller, ask_in_parts};
+use super::{
+    helper::{Budget, Question, Teller, ask_in_parts},
+    seen_by::{Root, Seen},
+};
 use crate::kernel::role::Role;
 
 /// A directory that is looked for.
@@ -96,33 +97,26 @@ pub(crate) fn resolve(host_root: &Path, path: &Path) -> Option<PathBuf> {
 
 /// Opens a directory whose path is to be understood in another root directory: its symbolic links lead
 /// nowhere else. With its path there.
-fn beneath(top: &Path, path: &Path) -> Result<(OwnedFd, PathBuf)> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let top = open(top, flags, Mode::empty()).context("opening the root directory")?;
-    let directory = openat2(&top, path, flags, Mode::empty(), ResolveFlags::IN_ROOT)?;
-    let prefix = path_of(&top)?;
-    let path = path_of(&directory)?;
+fn beneath(top: &Path, path: &Path) -> Result<(Seen, PathBuf)> {
+    let top = Root::at(top).context("opening the root directory")?;
+    let prefix = fs::read_link(top.open(Path::new("/"), OFlags::DIRECTORY)?.path())?;
+    let directory = top.open(path, OFlags::DIRECTORY)?;
+    let path = fs::read_link(directory.path())?;
     let below = path.strip_prefix(&prefix).unwrap_or(&path);
     Ok((directory, Path::new("/").join(below)))
 }
 
-fn path_of(open: impl AsFd) -> Result<PathBuf> {
-    let link = format!("/proc/self/fd/{}", open.as_fd().as_raw_fd());
-    let path = rustix::fs::readlinkat(CWD, link, Vec::new())?;
-    Ok(PathBuf::from(OsStr::from_bytes(path.to_bytes())))
-}
-
 /// See [`podstuck_common::root`].
-fn show(directory: &OwnedFd, secret: u64, index: u32) {
+fn show(directory: &impl AsFd, secret: u64, index: u32) {
     // SAFETY: the kernel refuses the flags before it looks at the address.
     unsafe {
-        libc::syscall(libc::SYS_unlinkat, directory.as_raw_fd(), secret, SHOW | index);
+        libc::syscall(libc::SYS_unlinkat, directory.as_fd().as_raw_fd(), secret, SHOW | index);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, os::unix::fs::symlink};
+    use std::os::unix::fs::symlink;
 
     use super::*;
 
