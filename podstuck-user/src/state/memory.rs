@@ -1,9 +1,13 @@
 //! Looks into another process's memory, which may wait for ever for the process's lock: the helper's
 //! side.
 
-use std::{fs::File, io, os::unix::fs::FileExt};
+use std::{
+    fs::File,
+    io::{self, Read},
+    os::unix::fs::FileExt,
+};
 
-use anyhow::Result;
+use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
 use super::helper::{Question, Teller};
@@ -25,7 +29,8 @@ impl Question for ReadText {
     }
 }
 
-/// The command line of a process, its words ended by NUL.
+/// The command line of a process, its words ended by NUL; none that is longer than any that unmounts or
+/// registers something. A process chooses how long it is: the kernel shows any part of its memory as such.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct ReadCommandLine {
     pub(super) pid: u32,
@@ -37,9 +42,18 @@ impl Question for ReadCommandLine {
     type Answer = Vec<u8>;
 
     fn answer(self, _: &mut Teller<(), ()>) -> Result<Vec<u8>> {
-        Ok(std::fs::read(format!("/proc/{}/cmdline", self.pid))?)
+        let name = format!("/proc/{}/cmdline", self.pid);
+        let file = File::open(&name).with_context(|| name.clone())?;
+        let mut line = Vec::new();
+        file.take(LONGEST_LINE + 1).read_to_end(&mut line).with_context(|| name.clone())?;
+        // Of a part, the last word would be another one.
+        ensure!(line.len() as u64 <= LONGEST_LINE, "{name} is longer than {LONGEST_LINE} bytes");
+        Ok(line)
     }
 }
+
+/// Enough for the longest path, with options before it.
+const LONGEST_LINE: u64 = 8 << 10;
 
 /// Longest text: `PATH_MAX`.
 const LONGEST: usize = 4096;
