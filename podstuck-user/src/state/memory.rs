@@ -42,18 +42,22 @@ impl Question for ReadCommandLine {
     type Answer = Vec<u8>;
 
     fn answer(self, _: &mut Teller<(), ()>) -> Result<Vec<u8>> {
-        let name = format!("/proc/{}/cmdline", self.pid);
-        let file = File::open(&name).with_context(|| name.clone())?;
-        let mut line = Vec::new();
-        file.take(LONGEST_LINE + 1).read_to_end(&mut line).with_context(|| name.clone())?;
-        // Of a part, the last word would be another one.
-        ensure!(line.len() as u64 <= LONGEST_LINE, "{name} is longer than {LONGEST_LINE} bytes");
-        Ok(line)
+        command_line(self.pid)
     }
 }
 
 /// Enough for the longest path, with options before it.
 const LONGEST_LINE: u64 = 8 << 10;
+
+fn command_line(pid: u32) -> Result<Vec<u8>> {
+    let name = format!("/proc/{pid}/cmdline");
+    let file = File::open(&name).with_context(|| name.clone())?;
+    let mut line = Vec::new();
+    file.take(LONGEST_LINE + 1).read_to_end(&mut line).with_context(|| name.clone())?;
+    // Of a part, the last word would be another one.
+    ensure!(line.len() as u64 <= LONGEST_LINE, "{name} is longer than {LONGEST_LINE} bytes");
+    Ok(line)
+}
 
 /// Longest text: `PATH_MAX`.
 const LONGEST: usize = 4096;
@@ -78,6 +82,8 @@ fn text(pid: u32, mut address: u64) -> io::Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use std::process::{Command, Stdio};
+
     use super::*;
 
     #[test]
@@ -92,5 +98,23 @@ mod tests {
             assert_eq!(text(pid, address).unwrap(), expected);
         }
         assert!(text(pid, 8).is_err());
+    }
+
+    #[test]
+    fn a_command_line_is_read_whole_or_not_at_all() {
+        let line = |length: usize| {
+            let mut command = Command::new("sh");
+            command.args(["-c", "echo; read wait", "sh", &"x".repeat(length)]);
+            let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+            // It has become the program.
+            child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+            let line = command_line(child.id());
+            child.kill().unwrap();
+            child.wait().unwrap();
+            line
+        };
+        assert!(line(4095).unwrap().ends_with(b"x\0"));
+        assert!(line(9000).unwrap_err().to_string().contains("longer than 8192 bytes"));
+        assert!(command_line(u32::MAX >> 1).is_err());
     }
 }

@@ -14,9 +14,7 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use podstuck_tests::{
-    backend, call, empty_dir, podstuck, requires, root_and_btf, settle, watch,
-};
+use podstuck_tests::{backend, call, empty_dir, podstuck, requires, root_and_btf, settle, watch};
 use serde_json::Value;
 
 /// Escape codes, quotes, substitutions, a byte that is no UTF-8, a right-to-left override, line ends; 255 bytes.
@@ -36,7 +34,7 @@ fn assert_plain(text: &str) {
 }
 
 /// Findings about the volume, as text and as JSON, while `act` makes one happen.
-fn told(root: &Path, id: &str, act: impl FnOnce()) -> (String, Value) {
+fn told(root: &Path, act: impl FnOnce()) -> (String, Value) {
     let root = ["--kubelet-root", root.to_str().unwrap()];
     let mut text = Command::new(podstuck());
     text.args(["watch", "--output", "text", "--backend", backend().as_deref().unwrap_or("auto")]);
@@ -46,20 +44,22 @@ fn told(root: &Path, id: &str, act: impl FnOnce()) -> (String, Value) {
     printed.read_until(b'\n', &mut shown).unwrap();
     let mut json = watch(&root);
     act();
-    let found = json.wait_for(id, |line| line["type"] == "finding" && line["state"] != "cleared");
+    let has_way = |line: &Value| line["remedies"][0]["kind"] == "command";
+    let found = json.wait_for("a way out", |line| line["type"] == "finding" && has_way(line));
     settle();
     kill(Pid::from_raw(text.id().cast_signed()), Signal::SIGINT).unwrap();
     printed.read_to_end(&mut shown).unwrap();
     text.wait().unwrap();
     let shown = String::from_utf8(shown).unwrap();
-    assert!(shown.contains(id), "{shown}");
+    assert!(shown.contains(found["id"].as_str().unwrap()), "{shown}");
     (shown, found)
 }
 
 /// Runs a command in a directory of its own, in which nothing is made by it.
 fn run(command: &str) {
     let here = tempfile::tempdir().unwrap();
-    let done = Command::new("bash").args(["-c", command]).current_dir(here.path()).output().unwrap();
+    let done =
+        Command::new("bash").args(["-c", command]).current_dir(here.path()).output().unwrap();
     let error = String::from_utf8_lossy(&done.stderr);
     assert!(done.status.success(), "{command}: {error}");
     assert_eq!(fs::read_dir(here.path()).unwrap().count(), 0, "{command}");
@@ -79,7 +79,7 @@ fn a_file_of_255_hostile_bytes_is_named_and_met_alone() {
         fs::write(path, "").unwrap();
         protected(path, "+i");
     }
-    let (shown, found) = told(dir.path(), "immutable-attribute", || {
+    let (shown, found) = told(dir.path(), || {
         call(&["unlink".as_ref(), object.as_os_str()]);
     });
     let command = found["remedies"][0]["command"].as_str().unwrap().to_owned();
@@ -106,7 +106,8 @@ fn a_mount_on_255_hostile_bytes_is_named_and_met_alone() {
     for point in &points {
         fs::create_dir(point).unwrap();
         let none = None::<&str>;
-        mount(Some(OsStr::from_bytes(&name(b's'))), point, Some("tmpfs"), MsFlags::empty(), none).unwrap();
+        mount(Some(OsStr::from_bytes(&name(b's'))), point, Some("tmpfs"), MsFlags::empty(), none)
+            .unwrap();
     }
     let [object, other] = &points;
     let is_mounted = |point: &Path| {
@@ -114,7 +115,7 @@ fn a_mount_on_255_hostile_bytes_is_named_and_met_alone() {
         fs::metadata(point).unwrap().dev() != fs::metadata(&volume).unwrap().dev()
     };
     let tried = std::panic::catch_unwind(|| {
-        let (shown, found) = told(dir.path(), "mount-over-volume", || {
+        let (shown, found) = told(dir.path(), || {
             call(&["rmdir".as_ref(), object.as_os_str()]);
         });
         assert_plain(&shown);

@@ -20,7 +20,8 @@ fn a_kubelet_in_a_container_is_none() {
     let mut scene = Scene::begin("immutable-attribute", |tenant, ready| {
         let script = in_words(KUBELET, ready);
         pretenders.push(tenant.begins(&script));
-        let own = script.replace("/tmp/kubelet -c", "unshare --user --map-root-user --mount /tmp/kubelet -c");
+        let own = script
+            .replace("/tmp/kubelet -c", "unshare --user --map-root-user --mount /tmp/kubelet -c");
         pretenders.push(tenant.begins(&own.replace("cp /bin/sh /tmp/kubelet;", "")));
     });
     let found = scene.cause_is_found();
@@ -33,7 +34,10 @@ fn a_kubelet_in_a_container_is_none() {
     let summary = scene.end(&found);
     let completeness = &summary["completeness"];
     assert!(completeness["look_alikes"].as_u64().unwrap() > 0, "{completeness:#}");
-    assert!(completeness["look_alike"].as_str().unwrap().contains("/evil/pods"), "{completeness:#}");
+    assert!(
+        completeness["look_alike"].as_str().unwrap().contains("/evil/pods"),
+        "{completeness:#}"
+    );
 }
 
 /// Below the group of a container lie groups that read like the victim's and like those of CRI-O's monitor. Who is

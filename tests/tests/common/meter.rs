@@ -1,9 +1,5 @@
 //! What a running tool takes, and its helpers.
-#![allow(
-    dead_code,
-    unreachable_pub,
-    reason = "each uses a part of this"
-)]
+#![allow(dead_code, unreachable_pub, reason = "each uses a part of this")]
 
 use std::{
     fs,
@@ -64,5 +60,7 @@ fn peak(pid: u32) -> u64 {
 fn children(pid: u32) -> Vec<u32> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let texts = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
-    texts.flat_map(|text| text.split_whitespace().flat_map(str::parse).collect::<Vec<u32>>()).collect()
+    texts
+        .flat_map(|text| text.split_whitespace().flat_map(str::parse).collect::<Vec<u32>>())
+        .collect()
 }

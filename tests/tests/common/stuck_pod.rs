@@ -1,9 +1,5 @@
 //! A pod that keeps failing to go, by the lab.
-#![allow(
-    clippy::unwrap_used,
-    unreachable_pub,
-    reason = "a test stops at the first surprise"
-)]
+#![allow(clippy::unwrap_used, unreachable_pub, reason = "a test stops at the first surprise")]
 
 use podstuck_tests::{Running, lab};
 use serde_json::Value;

@@ -53,7 +53,8 @@ pub fn runc() -> Result<(), &'static str> {
 
 /// In which there may be mounts of his own.
 pub fn user_namespaces() -> Result<(), &'static str> {
-    let tried = Command::new("unshare").args(["--user", "--map-root-user", "--mount", "true"]).output();
+    let tried =
+        Command::new("unshare").args(["--user", "--map-root-user", "--mount", "true"]).output();
     match tried {
         Ok(tried) if tried.status.success() => Ok(()),
         _ => Err("`unshare` makes no user namespace here"),
@@ -79,7 +80,8 @@ impl Tenant {
         this.make_root();
         let config = this.config(mounts);
         fs::write(this.at("config.json"), config.to_string()).unwrap();
-        let mut run = this.runc(&["run", "--detach", "--bundle", this.at("").to_str().unwrap(), ID]);
+        let mut run =
+            this.runc(&["run", "--detach", "--bundle", this.at("").to_str().unwrap(), ID]);
         // It keeps what it is given as output.
         let log = fs::File::create(this.at("log")).unwrap();
         run.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
@@ -151,9 +153,7 @@ impl Tenant {
     }
 
     fn config(&self, given: &[(&Path, &str)]) -> Value {
-        let bind = |from: &Path, to: &str, access: &str| {
-            json!({"destination": to, "type": "bind", "source": from, "options": ["rbind", access]})
-        };
+        let bind = |from: &Path, to: &str, access: &str| json!({"destination": to, "type": "bind", "source": from, "options": ["rbind", access]});
         let mut mounts = vec![
             json!({"destination": "/proc", "type": "proc", "source": "proc"}),
             json!({"destination": "/dev", "type": "tmpfs", "source": "tmpfs",
@@ -173,7 +173,8 @@ impl Tenant {
         let namespaces: Vec<Value> =
             namespaces.into_iter().map(|kind| json!({"type": kind})).collect();
         // Device plugins give it to builders of images and the like.
-        let fuse = json!({"path": "/dev/fuse", "type": "c", "major": 10, "minor": 229, "fileMode": 0o666});
+        let fuse =
+            json!({"path": "/dev/fuse", "type": "c", "major": 10, "minor": 229, "fileMode": 0o666});
         json!({
             "ociVersion": "1.0.2",
             "process": {
@@ -210,7 +211,7 @@ fn merged() -> impl Iterator<Item = &'static str> {
 impl Drop for Tenant {
     fn drop(&mut self) {
         // Whatever fails here, the next step is tried: a test may have ended anywhere.
-        let _ = self.runc(&["kill", "--all", ID, "KILL"]).output();
+        // With its first process all others of its process namespace end.
         let _ = self.runc(&["delete", "--force", ID]).output();
         for mounted in [self.at("rootfs"), self.top.path().to_owned()] {
             let _ = umount2(&mounted, MntFlags::MNT_DETACH);

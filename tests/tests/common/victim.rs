@@ -60,7 +60,8 @@ impl Scene {
         let uid = ready["pod_uid"].as_str().unwrap();
         let given = given.iter().map(|(from, to)| (root.join(from.replace("$UID", uid)), *to));
         let given: Vec<(PathBuf, &str)> = given.chain([(own, "/data")]).collect();
-        let given: Vec<(&Path, &str)> = given.iter().map(|(from, to)| (from.as_path(), *to)).collect();
+        let given: Vec<(&Path, &str)> =
+            given.iter().map(|(from, to)| (from.as_path(), *to)).collect();
         let tenant = Tenant::start(&given);
         prepare(&tenant, &ready);
         let options = find(case).unwrap().watch_options;
@@ -118,7 +119,8 @@ impl Scene {
     pub fn end(mut self, found: &Value) -> Value {
         // Longer than an answer about a directory is believed.
         thread::sleep(Duration::from_secs(2));
-        let before = self.watch.seen.len();
+        let cleared = self.watch.so_far().iter().find(|line| line["state"] == "cleared");
+        assert_eq!(cleared, None, "before its command was run");
         self.command_helps(found);
         let Self { tenant, meter, watch, lab, case, ready } = self;
         let (lines, _) = watch.stop();
@@ -135,10 +137,9 @@ impl Scene {
             // Its name would be in the evidence.
             assert!(!line.to_string().contains(TENANT), "{line:#}");
         }
-        let cleared = lines.iter().take(before).find(|line| line["state"] == "cleared");
-        assert_eq!(cleared, None, "before its command was run");
         let summary = summary(&lines).clone();
-        let cpu = summary["self"]["cpu_s"].as_f64().unwrap() / summary["window_s"].as_f64().unwrap();
+        let cpu =
+            summary["self"]["cpu_s"].as_f64().unwrap() / summary["window_s"].as_f64().unwrap();
         println!("measured: {memory} MiB, helpers {helpers} MiB, {cpu:.2} of a CPU");
         assert!(memory <= MEMORY && helpers <= MEMORY, "{memory} MiB, helpers {helpers} MiB");
         assert!(cpu <= CPU * f64::from(slowdown()), "{cpu} of a CPU: {summary:#}");

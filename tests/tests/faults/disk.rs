@@ -30,7 +30,7 @@ struct Exporting {
 impl Exporting {
     fn start(root: &str, export: &Path) -> Self {
         let mut command = Command::new(podstuck());
-        command.args(["-v", "watch", "--output", "json", "--kubelet-root", root, "--export"]);
+        command.args(["watch", "--output", "json", "--kubelet-root", root, "--export"]);
         command.arg(export).args(["--backend", backend().as_deref().unwrap_or("auto")]);
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         let mut child = child.unwrap();
@@ -74,7 +74,8 @@ impl Mounted {
     fn memory(size: &str) -> Self {
         let this = Self(tempfile::tempdir().unwrap());
         let options = Some(format!("size={size}"));
-        mount(Some("full"), this.path(), Some("tmpfs"), MsFlags::empty(), options.as_deref()).unwrap();
+        mount(Some("full"), this.path(), Some("tmpfs"), MsFlags::empty(), options.as_deref())
+            .unwrap();
         this
     }
 

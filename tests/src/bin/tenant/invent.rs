@@ -15,6 +15,5 @@ pub(crate) fn invent(top: &Path, count: u64) -> Result<()> {
             fs::remove_dir(directory).with_context(|| directory.display().to_string())?;
         }
     }
-    println!("ready");
     Ok(())
 }

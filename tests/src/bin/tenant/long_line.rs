@@ -33,7 +33,10 @@ pub(crate) fn show(length: u64, path: &Path) -> Result<()> {
     for at in [0, length - words.len()] {
         // SAFETY: within the mapping, which nobody else knows.
         unsafe {
-            line.as_ptr().cast::<u8>().add(at).copy_from_nonoverlapping(words.as_ptr(), words.len());
+            line.as_ptr()
+                .cast::<u8>()
+                .add(at)
+                .copy_from_nonoverlapping(words.as_ptr(), words.len());
         }
     }
     show_as_line(line.as_ptr() as u64, length as u64)?;
