@@ -1,7 +1,7 @@
 //! podstuck: what keeps a pod Terminating, who does, and which command releases it.
 //!
 //! Data flows one way through these modules, in this order; each uses only those before it:
-//! `model` (the words everybody speaks), `proc` (lists of `/proc`), `kernel` (load and attach),
+//! `model` (the words everybody speaks), `proc` (lists of `/proc`, with `credentials` and `silent`), `kernel` (load and attach),
 //! `source` (records and tables out of the kernel), `decode`, `identity` (path and process to pod,
 //! volume, component), `state` (bounded looks at the node), `scope`, `attribute`, `ask`, the engine,
 //! then `recording`, `export` and `present`. `commands` wires them up, with the crate `podstuck_lab`,
@@ -10,9 +10,11 @@
 pub use podstuck_engine::{engine, event, model, query};
 
 pub mod clock;
+mod credentials;
 #[cfg(test)]
 mod fuzz;
 mod proc;
+mod silent;
 
 pub mod kernel;
 pub mod source;

@@ -1,12 +1,17 @@
-//! Lists of `/proc`: processes, threads, and what one of them sees mounted. Reading these takes no
-//! lock of a process and touches no other file system.
+//! Lists of `/proc`: processes, threads, and what one of them sees mounted. Reading these touches no other
+//! file system. States, starts and namespaces are not known of who does not answer ([`crate::silent`]); the
+//! rest takes no lock of a process.
 
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-use crate::model::{mountinfo, mounts::Mounts};
+use crate::{
+    credentials::may_be_root,
+    model::{mountinfo, mounts::Mounts},
+    silent,
+};
 
 /// All process ids, ascending.
 pub(crate) fn processes() -> Vec<u32> {
@@ -45,7 +50,7 @@ pub(crate) fn stat(pid: u32, tid: u32) -> Option<(char, u64)> {
 
 /// The same, given its directory.
 pub(crate) fn stat_in(directory: &Path) -> Option<(char, u64)> {
-    let text = fs::read(directory.join("stat")).ok()?;
+    let text = locked(directory, |directory| fs::read(directory.join("stat")).ok())?;
     // The name may hold anything, also brackets.
     let close = text.iter().rposition(|byte| *byte == b')')?;
     let fields = std::str::from_utf8(text.get(close + 1..)?).ok()?;
@@ -66,7 +71,12 @@ pub(crate) fn started(pid: u32) -> Option<u64> {
 /// The namespace of a kind (`mnt`, `user`) that a process is in, given its directory: the text of the link,
 /// which is read and not followed. `None` when it has ended, and of a kind that the kernel does not have.
 pub(crate) fn namespace(directory: &Path, kind: &str) -> Option<PathBuf> {
-    fs::read_link(directory.join("ns").join(kind)).ok()
+    locked(directory, |directory| fs::read_link(directory.join("ns").join(kind)).ok())
+}
+
+/// Reads what is shown under the process's lock.
+pub(crate) fn locked<T>(directory: &Path, read: impl FnOnce(&Path) -> Option<T>) -> Option<T> {
+    silent::read(directory, may_be_root, || read(directory))
 }
 
 /// The inode number in the text of a link or the root of a mount, as in `mnt:[4026531841]`.
