@@ -5,6 +5,8 @@ use podstuck_common::trail::Trail;
 
 use super::{
     directory_cache,
+    kernel_path::{Dentry, KernelPath},
+    scratch::Scratch,
     slot::{Slot, global_function},
     walk,
 };
@@ -19,16 +21,16 @@ pub(crate) fn find(slot: &mut Slot) {
         scratch.call.trail = Trail::default();
         return;
     };
+    if !place.read_mounted(&mut scratch.mounted) {
+        scratch.call.trail = Trail::default();
+        return;
+    }
     if !directory_cache::is_latest(scratch, place, &dentry) {
-        match directory_cache::lookup(place, &dentry, scratch.call.now) {
-            Some(cached) => {
-                cached.copy_to(&mut scratch.directory);
-                directory_cache::set_latest(scratch, place);
-            }
-            None => {
-                scratch.call.fresh = true;
-                learn(slot);
-            }
+        // What follows may end half-way.
+        scratch.known = KernelPath::NONE;
+        if !recall(scratch, place, &dentry) {
+            scratch.call.fresh = true;
+            learn(slot);
         }
     }
     let Some(scratch) = slot.scratch() else { return };
@@ -39,6 +41,21 @@ pub(crate) fn find(slot: &mut Slot) {
     scratch.call.trail.at_root = 0;
 }
 
+/// Takes the answer for the call's directory from the table, if it is there.
+#[inline(always)]
+fn recall(scratch: &mut Scratch, place: KernelPath, dentry: &Dentry) -> bool {
+    let now = scratch.call.now;
+    let Some(cached) = directory_cache::lookup(place, dentry, &scratch.mounted, now) else {
+        return false;
+    };
+    cached.copy_to(&mut scratch.directory);
+    if !cached.is_valid(dentry, &scratch.mounted, now) {
+        return false;
+    }
+    directory_cache::set_latest(scratch, place);
+    true
+}
+
 global_function! {
     /// Reads the trail of the call's directory anew.
     fn learn(slot) -> u32 {
@@ -47,6 +64,9 @@ global_function! {
         let Some(scratch) = slot.scratch() else { return 0 };
         let place = scratch.call.place;
         let Some(dentry) = place.dentry() else { return 0 };
+        if !place.read_mounted(&mut scratch.directory.mounted) {
+            return 0;
+        }
         scratch.directory.parent = dentry.parent;
         scratch.directory.hash_len = dentry.hash_len;
         scratch.directory.inode = dentry.inode;

@@ -7,9 +7,9 @@ use podstuck_common::{component::component_hash, trail::Trail};
 use super::{
     directory_cache,
     globals::config,
-    kernel_path::{Up, copy_name},
+    kernel_path::{Dentry, KernelPath, Up, copy_name},
     moved, roots,
-    scratch::{ARRIVED, GO_ON, ROUNDS, WALK_MAX, WalkedComponent},
+    scratch::{ARRIVED, GO_ON, ROUNDS, Scratch, WALK_MAX, WalkedComponent},
     slot::{Slot, global_function},
 };
 
@@ -54,10 +54,8 @@ global_function! {
         scratch.state.steps += 1;
         // The first is the directory asked for.
         if scratch.state.steps > 1
-            && let Some(cached) = directory_cache::lookup(place, &dentry, scratch.call.now)
+            && recall(scratch, place, &dentry)
         {
-            scratch.directory.trail = cached.trail();
-            scratch.directory.born_ns = cached.born_ns();
             if scratch.state.mounted != 0 {
                 scratch.directory.trail.mount_here();
             }
@@ -68,11 +66,11 @@ global_function! {
             return ARRIVED;
         }
         match place.up(&dentry) {
-            Up::Top => ARRIVED,
+            Up::Top | Up::Unreachable => ARRIVED,
             Up::Mount(on) => {
                 scratch.state.mounted = 1;
                 scratch.state.place = on;
-                GO_ON
+                if on.read_mounted(&mut scratch.mounted) { GO_ON } else { ARRIVED }
             }
             Up::Parent(parent, name) => {
                 scratch.name.fill(0);
@@ -92,6 +90,23 @@ global_function! {
             }
         }
     }
+}
+
+/// Starts the trail with that of an ancestor, if the cache has it.
+#[inline(always)]
+fn recall(scratch: &mut Scratch, place: KernelPath, dentry: &Dentry) -> bool {
+    let now = scratch.call.now;
+    let Some(cached) = directory_cache::lookup(place, dentry, &scratch.mounted, now) else {
+        return false;
+    };
+    scratch.directory.trail = cached.trail();
+    scratch.directory.born_ns = cached.born_ns();
+    if cached.is_valid(dentry, &scratch.mounted, now) {
+        return true;
+    }
+    scratch.directory.trail = Trail::default();
+    scratch.directory.born_ns = now;
+    false
 }
 
 /// Reads the components back from the top down.

@@ -30,6 +30,11 @@ impl Loaded {
         Ok(())
     }
 
+    /// Whether any was let in.
+    pub(super) fn any(&self) -> bool {
+        self.0.values().any(Result::is_ok)
+    }
+
     fn program(&self, name: &str) -> Result<()> {
         match self.0.get(name) {
             Some(Ok(())) => Ok(()),

@@ -14,7 +14,7 @@ pub const HOST_INDEX: u32 = ROOTS as u32 - 1;
 
 /// A directory in the probes' cache, and what they keep of it: only to remove it.
 type KernelPath = [u64; 2];
-type Directory = [u64; 9];
+type Directory = [u64; 11];
 
 /// What the probes know of them.
 pub struct RootTables {
