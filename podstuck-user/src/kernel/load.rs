@@ -85,11 +85,24 @@ fn give_back_memory() {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use aya::maps::{Map, MapData};
-    use podstuck_testing::{requires, root_and_btf};
+    use podstuck_common::entry_point::EntryPointId;
+    use podstuck_testing::skip;
 
     use super::*;
-    use crate::kernel::layout::BTF_PATH;
+    use crate::kernel::{layout, privilege};
+
+    /// The maps, where they may be made.
+    fn made(one_slot: bool) -> Option<Ebpf> {
+        if let Err(missing) = privilege::check() {
+            skip(&missing.to_string());
+            return None;
+        }
+        let layout = layout::read(Path::new(layout::BTF_PATH));
+        Some(tables(&layout, Config::EMPTY, one_slot, false).unwrap())
+    }
 
     fn entries(map: &MapData) -> usize {
         map.info().unwrap().max_entries() as usize
@@ -97,34 +110,25 @@ mod tests {
 
     #[test]
     fn what_each_cpu_keeps_to_itself_is_added_to_all_tables_that_forget() {
-        requires!(root_and_btf());
-        let layout = crate::kernel::layout::read(std::path::Path::new(BTF_PATH));
-        let ebpf = tables(&layout, Config::EMPTY, true, false).unwrap();
-        let cpus = nr_cpus().unwrap();
-        let mut expected: Vec<(&str, usize)> =
-            lru::TABLES.map(|(name, size)| (name, size + cpus * lru::FREE_PER_CPU)).into();
+        let Some(ebpf) = made(true) else { return };
+        let room = nr_cpus().unwrap() * lru::FREE_PER_CPU;
+        let mut expected = lru::TABLES.map(|(name, entries)| (name, entries + room));
         expected.sort_unstable();
-        let mut found: Vec<(&str, usize)> = ebpf
-            .maps()
-            .filter_map(|(name, map)| match map {
-                Map::LruHashMap(map) | Map::PerCpuLruHashMap(map) => Some((name, entries(map))),
-                _ => None,
-            })
-            .collect();
+        let forget = ebpf.maps().filter_map(|(name, map)| match map {
+            Map::LruHashMap(map) | Map::PerCpuLruHashMap(map) => Some((name, entries(map))),
+            _ => None,
+        });
+        let mut found: Vec<(&str, usize)> = forget.collect();
         found.sort_unstable();
         assert_eq!(found, expected);
     }
 
     #[test]
     fn programs_on_tracepoints_have_one_slot_to_work_in() {
-        requires!(root_and_btf());
-        let layout = crate::kernel::layout::read(std::path::Path::new(BTF_PATH));
-        let slots = |one_slot| {
-            let ebpf = tables(&layout, Config::EMPTY, one_slot, false).unwrap();
+        for (one_slot, expected) in [(true, 1), (false, EntryPointId::COUNT)] {
+            let Some(ebpf) = made(one_slot) else { return };
             let Some(Map::PerCpuArray(map)) = ebpf.map(SCRATCH) else { panic!("no {SCRATCH}") };
-            entries(map)
-        };
-        assert_eq!(slots(true), 1);
-        assert_eq!(slots(false), podstuck_common::entry_point::EntryPointId::COUNT);
+            assert_eq!(entries(map), expected);
+        }
     }
 }
