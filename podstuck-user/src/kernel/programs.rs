@@ -13,7 +13,10 @@ use aya::{
 };
 use nix::errno::Errno;
 
-use super::hooks::{AFTER_RETURN, Form, Pair, Side};
+use super::{
+    hooks::{AFTER_RETURN, Form, Pair, Side},
+    obstacle::{Obstacle, is_confidentiality},
+};
 
 /// What became of programs, by name.
 #[derive(Default)]
@@ -143,6 +146,9 @@ fn refusal(error: &ProgramError) -> anyhow::Error {
             );
         }
         let log = verifier_log.to_string();
+        if is_confidentiality(&log) {
+            return Obstacle::Confidentiality.into();
+        }
         let lines: Vec<&str> = log.lines().filter(|line| !line.trim().is_empty()).collect();
         let tail = lines[lines.len().saturating_sub(6)..].join(" | ");
         return anyhow!("this kernel refuses the program ({io_error}): {tail}");
