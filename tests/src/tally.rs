@@ -34,8 +34,7 @@ pub fn assert_counted(summary: &Value, tallies: &[&Value]) {
     let lost = &summary["completeness"];
     let told = |name| lost[name].as_u64().unwrap_or(0);
     // A return that was not seen is told by the kernel, where it counts, and by what was entered.
-    let told =
-        told("probes_skipped").max(told("outcome_unknown")) + told("unmatched_exits");
+    let told = told("probes_skipped").max(told("outcome_unknown")) + told("unmatched_exits");
     if told == 0 || slowdown() == 1 {
         assert_eq!(counted, truth, "{lost:#}");
         return;

@@ -81,11 +81,7 @@ pub(crate) fn is_latest(scratch: &Scratch, place: KernelPath, dentry: &Dentry) -
     scratch.known.mnt == place.mnt
         && scratch.known.dentry == place.dentry
         && scratch.failures == failures()
-        && Cached(&raw const scratch.directory).is_valid(
-            dentry,
-            &scratch.mounted,
-            scratch.call.now,
-        )
+        && Cached(&raw const scratch.directory).is_valid(dentry, &scratch.mounted, scratch.call.now)
 }
 
 /// The slot's own answer is for this directory now.

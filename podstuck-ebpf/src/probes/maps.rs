@@ -84,7 +84,8 @@ pub(crate) struct Directory {
 
 /// Answers cached for a second, so that a bulk delete in one directory walks once.
 #[btf_map]
-pub(crate) static DIRECTORIES: LruHashMap<KernelPath, Directory, { lru::DIRECTORIES }> = LruHashMap::new();
+pub(crate) static DIRECTORIES: LruHashMap<KernelPath, Directory, { lru::DIRECTORIES }> =
+    LruHashMap::new();
 
 /// How many directories were ever marked as one in which a removal failed: a private copy of an
 /// answer is outdated when this has changed.

@@ -28,7 +28,12 @@ pub(super) struct Check {
 
 impl Check {
     /// What is missing without it is said only when it is missing.
-    pub(super) fn new(name: &'static str, ok: bool, found: impl Into<String>, lost: &'static str) -> Self {
+    pub(super) fn new(
+        name: &'static str,
+        ok: bool,
+        found: impl Into<String>,
+        lost: &'static str,
+    ) -> Self {
         Self { name, ok, found: found.into(), lost: (!ok).then_some(lost) }
     }
 }

@@ -130,7 +130,8 @@ impl Families {
         }
         // Where it was not measured, there is no number.
         if let Some(skipped) = c.probes_skipped {
-            let help = "Calls not seen because the kernel ran no probes on that CPU at that moment.";
+            let help =
+                "Calls not seen because the kernel ran no probes on that CPU at that moment.";
             let counted = vec![counter(skipped, Vec::new())];
             self.add("podstuck_probes_skipped_total", help, MetricType::COUNTER, counted);
         }

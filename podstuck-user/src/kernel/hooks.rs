@@ -142,7 +142,8 @@ mod tests {
             .map(|row| row.program)
             .collect();
         // What an architecture does not have is nowhere.
-        let elsewhere: &[&str] = if cfg!(target_arch = "aarch64") { &["unlink", "rmdir", "rename"] } else { &[] };
+        let elsewhere: &[&str] =
+            if cfg!(target_arch = "aarch64") { &["unlink", "rmdir", "rename"] } else { &[] };
         assert_eq!(missing, elsewhere, "{:?}", names.collect::<Vec<_>>());
     }
 }

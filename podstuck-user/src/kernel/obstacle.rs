@@ -85,9 +85,15 @@ mod tests {
 
     #[test]
     fn a_locked_down_kernel_is_known_by_what_it_refuses() {
-        assert!(is_confidentiality("12: (85) call bpf_probe_read_kernel#113\nunknown func bpf_probe_read_kernel#113"));
-        assert!(is_confidentiality("program of this type cannot use helper bpf_probe_read_kernel#113"));
+        assert!(is_confidentiality(
+            "12: (85) call bpf_probe_read_kernel#113\nunknown func bpf_probe_read_kernel#113"
+        ));
+        assert!(is_confidentiality(
+            "program of this type cannot use helper bpf_probe_read_kernel#113"
+        ));
         assert!(!is_confidentiality("unknown func bpf_get_current_task_btf#158"));
-        assert!(!is_confidentiality("12: (85) call bpf_probe_read_kernel#113\nR1 invalid mem access"));
+        assert!(!is_confidentiality(
+            "12: (85) call bpf_probe_read_kernel#113\nR1 invalid mem access"
+        ));
     }
 }

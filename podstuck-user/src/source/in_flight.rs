@@ -66,7 +66,8 @@ impl InFlightTable {
             removed += u64::from(gone.is_some());
         }
         // They come with an entry, which was counted.
-        let named: Vec<u64> = self.names.keys().flatten().filter(|thread| !lives(*thread)).collect();
+        let named: Vec<u64> =
+            self.names.keys().flatten().filter(|thread| !lives(*thread)).collect();
         for thread in named {
             // It may be gone already.
             let _ = self.names.remove(&thread);

@@ -58,7 +58,12 @@ fn losses(c: &Completeness) -> Vec<String> {
             "calls",
             "not seen: the kernel ran no probes on that CPU at that moment",
         ),
-        (c.outcome_unknown, "call", "calls", "entered and not seen to return: outcome unknown, not counted"),
+        (
+            c.outcome_unknown,
+            "call",
+            "calls",
+            "entered and not seen to return: outcome unknown, not counted",
+        ),
         (
             c.io_uring_deletions,
             "deletion",
