@@ -8,7 +8,7 @@ use podstuck_common::trail::Trail;
 
 use super::{
     atomic,
-    kernel_path::{Dentry, KernelPath, Mounted},
+    kernel_path::KernelPath,
     maps::{DIRECTORIES, Directory, FAILURES},
     scratch::Scratch,
 };
@@ -40,10 +40,12 @@ impl Cached {
         *answer = unsafe { *self.0 };
     }
 
-    /// Whether the answer is young, the dentry still the same directory of the same name, and its mount still
+    /// Whether the answer is young, and that for the directory in question: the dentry still the same directory of the same name, and its mount still
     /// in the same place.
     #[inline(always)]
-    pub(crate) fn is_valid(self, dentry: &Dentry, mounted: &Mounted, now: u64) -> bool {
+    pub(crate) fn is_valid(self, scratch: &Scratch) -> bool {
+        let Scratch { dentry, mounted, .. } = scratch;
+        let now = scratch.call.now;
         // Each time from memory: see above.
         // SAFETY: aligned words of a map value.
         unsafe {
@@ -57,16 +59,11 @@ impl Cached {
     }
 }
 
-/// The valid answer for a directory.
+/// The valid answer for the directory in question, which is at this place.
 #[inline(always)]
-pub(crate) fn lookup(
-    place: KernelPath,
-    dentry: &Dentry,
-    mounted: &Mounted,
-    now: u64,
-) -> Option<Cached> {
+pub(crate) fn lookup(scratch: &Scratch, place: KernelPath) -> Option<Cached> {
     let cached = Cached(DIRECTORIES.get_ptr(place)?);
-    cached.is_valid(dentry, mounted, now).then_some(cached)
+    cached.is_valid(scratch).then_some(cached)
 }
 
 /// How many directories were marked by [`mark_failed`] so far.
@@ -77,11 +74,11 @@ fn failures() -> u64 {
 
 /// Whether the slot's own answer is for this directory, and valid.
 #[inline(always)]
-pub(crate) fn is_latest(scratch: &Scratch, place: KernelPath, dentry: &Dentry) -> bool {
+pub(crate) fn is_latest(scratch: &Scratch, place: KernelPath) -> bool {
     scratch.known.mnt == place.mnt
         && scratch.known.dentry == place.dentry
         && scratch.failures == failures()
-        && Cached(&raw const scratch.directory).is_valid(dentry, &scratch.mounted, scratch.call.now)
+        && Cached(&raw const scratch.directory).is_valid(scratch)
 }
 
 /// The slot's own answer is for this directory now.
@@ -101,10 +98,10 @@ pub(crate) fn insert(scratch: &Scratch, place: KernelPath) {
 /// Whether the removal of an object in this directory failed, however long ago: the next attempt may
 /// be minutes away. The inode tells the directory from another in a recycled dentry.
 #[inline(always)]
-pub(crate) fn failed_before(place: KernelPath, dentry: &Dentry) -> bool {
+pub(crate) fn failed_before(place: KernelPath, inode: u64) -> bool {
     let Some(cached) = DIRECTORIES.get_ptr(place) else { return false };
     // SAFETY: as in `Cached`.
-    unsafe { (*cached).has_failed != 0 && (*cached).inode == dentry.inode }
+    unsafe { (*cached).has_failed != 0 && (*cached).inode == inode }
 }
 
 /// Notes that the removal of an object in this directory failed. Where the entry is recycled just now,

@@ -3,7 +3,10 @@
 use aya_ebpf::helpers::generated;
 use podstuck_common::component::NAME_SIZE;
 
-use super::{globals::offsets, kernel::field};
+use super::{
+    globals::offsets,
+    kernel::{field, read_into},
+};
 
 /// A directory as a path reaches it: `struct path`, whose order of fields user space makes sure of.
 /// All zero stands for none.
@@ -106,12 +109,13 @@ impl KernelPath {
     /// Where its mount sits; whether that could be read.
     #[inline(always)]
     pub(crate) fn read_mounted(self, to: &mut Mounted) -> bool {
-        let from = self.mount().wrapping_add(u64::from(offsets().mount_parent));
-        let size = size_of::<Mounted>() as u32;
-        // Into the scratch memory: the stack is small.
-        let to: *mut Mounted = to;
-        // SAFETY: there is room for as much; the helper checks the source.
-        unsafe { generated::bpf_probe_read_kernel(to.cast(), size, from as *const _) == 0 }
+        read_into(to, self.mount(), offsets().mount_parent)
+    }
+
+    /// See [`Self::dentry`].
+    #[inline(always)]
+    pub(crate) fn read_dentry(self, to: &mut Dentry) -> bool {
+        read_into(to, self.dentry, offsets().dentry_parent)
     }
 
     /// The directory's dentry.

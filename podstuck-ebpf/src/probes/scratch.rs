@@ -6,7 +6,7 @@ use podstuck_common::{
 };
 
 use super::{
-    kernel_path::{KernelPath, Mounted},
+    kernel_path::{Dentry, KernelPath, Mounted},
     maps::Directory,
     returned::Returned,
 };
@@ -70,7 +70,8 @@ pub(crate) struct Scratch {
     pub(crate) directory: Directory,
     pub(crate) known: KernelPath,
     pub(crate) failures: u64,
-    /// Where the mount of the directory sits that is looked for in the cache.
+    /// Of the directory that is looked for in the cache, and where its mount sits.
+    pub(crate) dentry: Dentry,
     pub(crate) mounted: Mounted,
     pub(crate) state: Loop,
     pub(crate) components: [WalkedComponent; WALK_MAX],

@@ -7,7 +7,7 @@ use podstuck_common::{component::component_hash, trail::Trail};
 use super::{
     directory_cache,
     globals::config,
-    kernel_path::{Dentry, KernelPath, Up, copy_name},
+    kernel_path::{KernelPath, Up, copy_name},
     moved, roots,
     scratch::{ARRIVED, GO_ON, ROUNDS, Scratch, WALK_MAX, WalkedComponent},
     slot::{Slot, global_function},
@@ -50,22 +50,24 @@ global_function! {
     fn climb_one(slot) -> u32 {
         let Some(scratch) = slot.scratch() else { return ARRIVED };
         let place = scratch.state.place;
-        let Some(dentry) = place.dentry() else { return ARRIVED };
+        if !place.read_dentry(&mut scratch.dentry) {
+            return ARRIVED;
+        }
         scratch.state.steps += 1;
         // The first is the directory asked for.
         if scratch.state.steps > 1
-            && recall(scratch, place, &dentry)
+            && recall(scratch, place)
         {
             if scratch.state.mounted != 0 {
                 scratch.directory.trail.mount_here();
             }
             return ARRIVED;
         }
-        if let Some(root) = roots::at(&dentry) {
+        if let Some(root) = roots::at(&scratch.dentry) {
             scratch.directory.trail.enter(root);
             return ARRIVED;
         }
-        match place.up(&dentry) {
+        match place.up(&scratch.dentry) {
             Up::Top | Up::Unreachable => ARRIVED,
             Up::Mount(on) => {
                 scratch.state.mounted = 1;
@@ -94,18 +96,15 @@ global_function! {
 
 /// Starts the trail with that of an ancestor, if the cache has it.
 #[inline(always)]
-fn recall(scratch: &mut Scratch, place: KernelPath, dentry: &Dentry) -> bool {
-    let now = scratch.call.now;
-    let Some(cached) = directory_cache::lookup(place, dentry, &scratch.mounted, now) else {
-        return false;
-    };
+fn recall(scratch: &mut Scratch, place: KernelPath) -> bool {
+    let Some(cached) = directory_cache::lookup(scratch, place) else { return false };
     scratch.directory.trail = cached.trail();
     scratch.directory.born_ns = cached.born_ns();
-    if cached.is_valid(dentry, &scratch.mounted, now) {
+    if cached.is_valid(scratch) {
         return true;
     }
     scratch.directory.trail = Trail::default();
-    scratch.directory.born_ns = now;
+    scratch.directory.born_ns = scratch.call.now;
     false
 }
 
