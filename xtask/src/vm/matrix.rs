@@ -13,6 +13,7 @@ use procfs::{Current, Meminfo};
 
 use crate::vm::guest::{End, Guest};
 use crate::vm::kernels::Kernel;
+use crate::vm::kind::Kind;
 use crate::vm::report::{self, Outcome, Report};
 use crate::vm::selection::{self, Tests};
 
@@ -25,44 +26,6 @@ const GUESTS_PER_PROCESSOR: usize = 2;
 /// The longest test takes about a minute.
 const TEST_LIMIT: Duration = Duration::from_secs(240);
 const GUEST_LIMIT: Duration = Duration::from_secs(1200);
-
-/// What is unusual about a machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Usual,
-    /// Its processors run at once, and not in turn
-    AtOnce,
-    /// Its kernel lets no program read its memory
-    LockedDown,
-}
-
-impl Kind {
-    /// What is added to its name.
-    pub(super) const fn says(self) -> &'static str {
-        match self {
-            Self::Usual => "",
-            Self::AtOnce => ", processors at once",
-            Self::LockedDown => ", locked down",
-        }
-    }
-
-    const fn file_name(self) -> &'static str {
-        match self {
-            Self::Usual => "",
-            Self::AtOnce => "-at-once",
-            Self::LockedDown => "-locked-down",
-        }
-    }
-
-    /// How often one may be run whose kernel dies of the emulator's faults, of which there are more with a
-    /// thread for each processor.
-    const fn runs(self) -> usize {
-        match self {
-            Self::AtOnce => 4,
-            Self::Usual | Self::LockedDown => 2,
-        }
-    }
-}
 
 /// One machine to boot.
 #[derive(Clone)]
@@ -280,5 +243,39 @@ impl Machine {
         let panic = console.lines().find(|line| !report.done && line.contains("Kernel panic"));
         let panic = panic.map(|line| line.trim_end().to_owned());
         Ok(Outcomes { machine: self.clone(), end, wall, report, tail, panic })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vm::report::{Backend, Test};
+
+    fn is_good(kind: Kind, btf: bool, backend: &str) -> bool {
+        let tests = selection::BETWEEN;
+        let (series, image, initramfs) = ("6.12".into(), PathBuf::new(), PathBuf::new());
+        let machine = Machine { series, cgroup: 2, btf, kind, tests, image, initramfs };
+        let passed =
+            Test { name: "a".into(), outcome: Outcome::Passed, seconds: 1.0, output: Vec::new() };
+        let backend = Backend {
+            name: backend.into(),
+            missing: vec!["rmdir: no".into()],
+            tests: vec![passed],
+            ..Backend::default()
+        };
+        let names = [backend.name.clone()];
+        let report = Report { done: true, backends: vec![backend], ..Report::default() };
+        let (end, wall) = (End::Off, Duration::ZERO);
+        let tail = Vec::new();
+        Outcomes { machine, end, wall, report, tail, panic: None }.is_good(&names)
+    }
+
+    #[test]
+    fn a_missing_probe_is_a_failure_where_it_can_be_had() {
+        assert!(!is_good(Kind::Usual, true, "fentry"));
+        assert!(!is_good(Kind::AtOnce, true, "tracepoint"));
+        assert!(!is_good(Kind::Usual, false, "tracepoint"));
+        assert!(is_good(Kind::Usual, false, "fentry"));
+        assert!(is_good(Kind::LockedDown, true, "tracepoint"));
     }
 }
