@@ -97,7 +97,7 @@ mod tests {
     /// The maps, where they may be made.
     fn made(one_slot: bool) -> Option<Ebpf> {
         if let Err(missing) = privilege::check() {
-            skip(&missing.to_string());
+            skip(missing.to_string());
             return None;
         }
         let layout = layout::read(Path::new(layout::BTF_PATH));
