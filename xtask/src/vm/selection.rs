@@ -52,7 +52,7 @@ pub(super) const LOCKED_DOWN: Tests = Tests { first: "cli:locked_down", again: "
 /// What depends on two processors that run at once: slots that two want, tables that two write, answers that
 /// one takes while the other writes them.
 pub(super) const AT_ONCE: Tests = Tests {
-    first: "counts,paths:by_,paths:renamed,paths:recover,other_ways:moved",
+    first: "counts,paths:by_,paths:renamed,paths:held_back,other_ways:moved",
     again: "counts,paths:by_,paths:renamed,other_ways:moved",
 };
 
