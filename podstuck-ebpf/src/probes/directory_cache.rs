@@ -1,7 +1,7 @@
 //! What was found out about directories, and for how long it is valid.
 //!
 //! A slot keeps the latest answer: a bulk delete stays in one directory for a while, and a lookup in the
-//! shared table costs more than comparing five words.
+//! shared table costs more than comparing a few words.
 
 use aya_ebpf::bindings::BPF_ANY;
 use podstuck_common::trail::Trail;
@@ -40,13 +40,14 @@ impl Cached {
         *answer = unsafe { *self.0 };
     }
 
-    /// Whether the answer is young, and that for the directory in question: the dentry still the same directory of the same name, and its mount still
-    /// in the same place.
+    /// Whether the answer is young, and is that for the directory in question: the dentry still the same
+    /// directory of the same name, and its mount still in the same place.
     #[inline(always)]
     pub(crate) fn is_valid(self, scratch: &Scratch) -> bool {
         let Scratch { dentry, mounted, .. } = scratch;
         let now = scratch.call.now;
-        // Each time from memory: see above.
+        // Each time from memory, and after what was copied before: see above.
+        atomic::compiler_barrier();
         // SAFETY: aligned words of a map value.
         unsafe {
             now.wrapping_sub((&raw const (*self.0).born_ns).read_volatile()) <= VALID_NS
