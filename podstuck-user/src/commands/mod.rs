@@ -2,6 +2,7 @@
 
 mod api_reader;
 mod away;
+mod check;
 pub mod diagnose;
 pub mod doctor;
 mod driver_logs;

@@ -294,10 +294,10 @@ impl Session {
         let completeness = Completeness {
             events_lost: losses.of(loss::RING_FULL) + self.undecodable,
             events_limited: losses.of(loss::RATE_LIMITED),
-            unmatched_exits: losses.of(loss::UNMATCHED_EXIT) + *abandoned,
+            unmatched_exits: losses.of(loss::UNMATCHED_EXIT),
+            outcome_unknown: losses.of(loss::OVERWRITTEN) + *abandoned,
             map_full: losses.of(loss::COUNTS_FULL) + losses.of(loss::IN_FLIGHT_FULL),
-            // The same miss, seen by the kernel where it counts them, and by the thread's next call.
-            probes_skipped: losses.of(loss::OVERWRITTEN).max(*skipped),
+            probes_skipped: *skipped,
             io_uring_deletions: losses.of(loss::IO_URING),
             drains_failed: *drains_failed,
             looks_late_s: self.looks.late_s(self.ended.unwrap_or_else(Instant::now)),

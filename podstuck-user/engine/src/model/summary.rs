@@ -38,14 +38,17 @@ pub struct Completeness {
     /// Ring records held back by rate limits, without samples of directories. Counts are not
     /// affected.
     pub events_limited: u64,
-    /// Returns of calls whose entry was not seen, and entries whose return was not seen and whose
-    /// thread has ended: not counted.
+    /// Returns of calls whose entry was not seen: not counted.
     pub unmatched_exits: u64,
+    /// Calls that were entered and whose return was not seen: not counted, since their outcome is unknown. They
+    /// are known by the thread's next call, or because it has ended. Where `probes_skipped` is measured, most
+    /// of them are in it, too.
+    pub outcome_unknown: u64,
     /// Calls not followed or not counted because a table was full.
     pub map_full: u64,
-    /// Calls not counted, because the kernel ran no program at their return: by its own count, or
-    /// by entries that the thread's next call replaced.
-    pub probes_skipped: u64,
+    /// Calls not counted, because the kernel ran no program at their return: by its own count. `None` on
+    /// kernels that do not count that.
+    pub probes_skipped: Option<u64>,
     /// Deletions by io_uring: noticed, and not counted by their outcome.
     pub io_uring_deletions: u64,
     /// Times that the probes' tables could not be read in full (once a second they are). What was left in
@@ -77,7 +80,8 @@ impl Completeness {
             self.events_lost,
             self.unmatched_exits,
             self.map_full,
-            self.probes_skipped,
+            self.outcome_unknown,
+            self.probes_skipped.unwrap_or(0),
             self.io_uring_deletions,
             self.drains_failed,
             self.looks_late_s,

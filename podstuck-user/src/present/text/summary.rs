@@ -53,10 +53,16 @@ fn losses(c: &Completeness) -> Vec<String> {
         ),
         (c.map_full, "call", "calls", "met a full table: not followed or not counted"),
         (
-            c.probes_skipped,
+            c.probes_skipped.unwrap_or(0),
             "call",
             "calls",
             "not seen: the kernel ran no probes on that CPU at that moment",
+        ),
+        (
+            c.outcome_unknown,
+            "call",
+            "calls",
+            "entered and not seen to return: outcome unknown, not counted",
         ),
         (
             c.io_uring_deletions,
@@ -111,6 +117,9 @@ fn notes(c: &Completeness) -> Vec<String> {
     .filter(|(n, ..)| *n > 0)
     .map(|(n, one, many, meaning)| format!("{} {meaning}", words::plural(n, one, many)))
     .chain(look_alikes(c))
+    .chain(c.probes_skipped.is_none().then(|| {
+        "calls at whose return the kernel ran no probes: not measured, this kernel does not count them".into()
+    }))
     .collect()
 }
 
@@ -197,7 +206,8 @@ nothing wrong was found in 30 s: 800,015 calls, nothing was lost
             events_limited: 2,
             unmatched_exits: 3,
             map_full: 4_000,
-            probes_skipped: 6,
+            outcome_unknown: 10,
+            probes_skipped: Some(6),
             io_uring_deletions: 7,
             drains_failed: 8,
             looks_late_s: 80,
@@ -216,6 +226,7 @@ nothing wrong was found in 30 s: 800,015 calls, nothing was lost
   - 3 calls returned without an entry seen (most were under way when tracing began): not counted
   - 4,000 calls met a full table: not followed or not counted
   - 6 calls not seen: the kernel ran no probes on that CPU at that moment
+  - 10 calls entered and not seen to return: outcome unknown, not counted
   - 7 deletions by io_uring noticed and not counted: it makes no system call for each
   - 8 times the probes' tables could not be read in full: counts came later, the last ones may be missing
   - 9 objects forgotten because too many were followed: findings about them may be missing, the counts are not affected
@@ -236,7 +247,9 @@ nothing wrong was found in 30 s: 800,015 calls, nothing was lost
             |c: &mut Completeness| c.events_lost = 1,
             |c: &mut Completeness| c.unmatched_exits = 1,
             |c: &mut Completeness| c.map_full = 1,
-            |c: &mut Completeness| c.probes_skipped = 1,
+            |c: &mut Completeness| c.probes_skipped = Some(1),
+            |c: &mut Completeness| c.probes_skipped = Some(0),
+            |c: &mut Completeness| c.outcome_unknown = 1,
             |c: &mut Completeness| c.io_uring_deletions = 1,
             |c: &mut Completeness| c.drains_failed = 1,
             |c: &mut Completeness| c.looks_late_s = 60,
