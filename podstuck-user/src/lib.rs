@@ -2,7 +2,7 @@
 //!
 //! Data flows one way through these modules, in this order; each uses only those before it:
 //! `model` (the words everybody speaks), `proc` (lists of `/proc`), `kernel` (load and attach),
-//! `source` (records and tables out of the kernel), `decode`, `identity` (path and process to pod,
+//! `fork_server` (other processes), `source` (records and tables out of the kernel), `decode`, `identity` (path and process to pod,
 //! volume, component), `state` (bounded looks at the node), `scope`, `attribute`, `ask`, the engine,
 //! then `recording`, `export` and `present`. `commands` wires them up, with the crate `podstuck_lab`,
 //! which builds real cases to try it on.
@@ -15,6 +15,7 @@ mod fuzz;
 mod proc;
 
 pub mod kernel;
+pub mod fork_server;
 pub mod source;
 
 pub mod decode;

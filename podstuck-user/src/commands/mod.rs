@@ -12,6 +12,7 @@ mod known_roots;
 pub mod lab;
 mod log_reader;
 mod presenter;
+mod printer;
 mod probing;
 pub mod replay;
 mod reporter;

@@ -121,6 +121,11 @@ impl Sampler {
         Ok(Self { looks })
     }
 
+    /// Whether the thread has ended, as none does that works.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.looks.has_changed().is_err()
+    }
+
     /// Waits for the next look; for ever once the thread has ended. Safe to cancel.
     pub(crate) async fn next(&mut self) -> Look {
         loop {
