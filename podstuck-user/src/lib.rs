@@ -14,8 +14,8 @@ pub mod clock;
 mod fuzz;
 mod proc;
 
-pub mod kernel;
 pub mod fork_server;
+pub mod kernel;
 pub mod source;
 
 pub mod decode;

@@ -213,7 +213,10 @@ fn threads_and_helpers_of_a_watch_may_do_what_their_work_takes() {
 fn threads_of_a_diagnosis_may_do_no_more() {
     requires!(root_and_btf());
     let asked = diagnose(&["--path", "/nonexistent", "--timeout", "30s"]);
-    all_are_limited(&asked, &["podstuck", "signals", "tables", "stuck", "sampler", "printer", "fork server"]);
+    all_are_limited(
+        &asked,
+        &["podstuck", "signals", "tables", "stuck", "sampler", "printer", "fork server"],
+    );
     asked.stop();
 }
 

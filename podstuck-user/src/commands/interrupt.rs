@@ -151,7 +151,8 @@ fn watch(end: &OnceLock<Instant>) {
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
             // Nothing that another thread may hold is waited for.
-            let _ = Unwaiting.write(b"podstuck: the end of the run takes too long: some of it is missing\n");
+            let _ = Unwaiting
+                .write(b"podstuck: the end of the run takes too long: some of it is missing\n");
             exit(LATE);
         }
         thread::park_timeout(left);

@@ -61,9 +61,7 @@ impl Background {
         let (jobs, queue) = channel();
         let busy = Arc::new(AtomicBool::new(false));
         let (mine, id) = (busy.clone(), writer.id());
-        thread::Builder::new()
-            .name("export".into())
-            .spawn(move || serve(writer, &queue, &mine))?;
+        thread::Builder::new().name("export".into()).spawn(move || serve(writer, &queue, &mine))?;
         Ok(Self { jobs, busy, writer: id })
     }
 

@@ -54,7 +54,8 @@ struct Forked {
 fn serve(orders: &OwnedFd) -> io::Result<Option<Forked>> {
     let mut alive: Vec<(Pid, OwnedFd)> = Vec::new();
     loop {
-        let ends = alive.iter().map(|(_, pidfd)| PollFd::from_borrowed_fd(pidfd.as_fd(), PollFlags::IN));
+        let ends =
+            alive.iter().map(|(_, pidfd)| PollFd::from_borrowed_fd(pidfd.as_fd(), PollFlags::IN));
         let first = PollFd::from_borrowed_fd(orders.as_fd(), PollFlags::IN);
         let mut awaited: Vec<PollFd<'_>> = std::iter::once(first).chain(ends).collect();
         match poll(&mut awaited, None) {

@@ -86,7 +86,10 @@ mod tests {
         let whole = proc::command_line(Path::new(&process), 200_000).unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
-        assert_eq!((cut.len(), whole.len()), (LONGEST, "sh -c read line; exit ".len() + words.len() + 1));
+        assert_eq!(
+            (cut.len(), whole.len()),
+            (LONGEST, "sh -c read line; exit ".len() + words.len() + 1)
+        );
         assert!(whole.starts_with(&cut) && cut.starts_with(b"sh\0"));
     }
 

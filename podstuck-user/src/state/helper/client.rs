@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 
 use super::{
     Message, Question, Request,
-    left_behind::{LeftBehind, Left},
+    left_behind::{Left, LeftBehind},
 };
 use crate::{
     fork_server::{Process, Work, is_ready, spawn},

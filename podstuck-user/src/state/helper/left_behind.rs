@@ -118,7 +118,10 @@ mod tests {
         let told = left.told();
         for (child, told) in children.iter().zip(&told) {
             assert!(left.has(child.id()));
-            assert!(told.contains(&format!(" {} ", child.id())) && told.contains("/a\\x1bb"), "{told}");
+            assert!(
+                told.contains(&format!(" {} ", child.id())) && told.contains("/a\\x1bb"),
+                "{told}"
+            );
         }
         let all: Vec<_> = left.all().drain(..).collect();
         all.into_iter().for_each(|one| left.leave(one));

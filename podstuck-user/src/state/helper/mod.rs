@@ -15,9 +15,9 @@ use std::{ffi::OsString, fmt::Debug};
 use anyhow::Result;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
+pub use client::left_behind;
 pub(in crate::state) use client::{Failure, LIMIT, ask, ask_in_parts, is_hanging};
 pub(in crate::state) use serve::Teller;
-pub use client::left_behind;
 pub use serve::{serve, serve_through};
 
 use crate::kernel::role::Role;
