@@ -205,3 +205,54 @@ pub(crate) fn is_ready(file: &impl AsFd, end: Instant) -> io::Result<bool> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{io::Read, time::Duration};
+
+    use podstuck_testing::{again, is_started_again};
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(30);
+
+    fn wait_for_the_end(_: Work, mut channel: UnixStream) -> Result<()> {
+        channel.read_to_end(&mut Vec::new())?;
+        Ok(())
+    }
+
+    #[test]
+    fn no_more_processes_than_may_be_and_none_without_the_server() {
+        // There is one server for each process.
+        if !is_started_again() {
+            let ended = again().output().unwrap();
+            assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stdout));
+            return;
+        }
+        start(wait_for_the_end).unwrap();
+        let mut all: Vec<_> = (0..server::MOST).map(|_| spawn(Work::Look).unwrap()).collect();
+        assert!(spawn(Work::Look).unwrap_err().contains("as many"));
+        // One ends when nobody is there any more, another when it is told to.
+        let (process, channel) = all.remove(0);
+        drop(channel);
+        assert!(process.is_over(LONG));
+        all[0].0.kill();
+        assert!(all[0].0.is_over(LONG));
+        let end = Instant::now() + LONG;
+        while all.len() < server::MOST {
+            all.extend(spawn(Work::Look));
+            assert!(Instant::now() < end);
+        }
+        let (writer, _channel) = loop {
+            all.pop();
+            if let Ok(started) = spawn(Work::Export) {
+                break started;
+            }
+        };
+        super::end();
+        assert!(all.iter().all(|(process, _)| process.is_over(LONG)));
+        // It writes what it was given.
+        assert!(!writer.is_over(Duration::from_millis(100)));
+        assert_eq!((spawn(Work::Look).unwrap_err().as_str(), lost()), (ENDED, Some(ENDED)));
+    }
+}

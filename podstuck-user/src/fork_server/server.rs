@@ -26,7 +26,7 @@ use crate::kernel::role::Role;
 
 /// Processes that may be there at a time, those that hang among them. A run has two writers, asks four
 /// questions at a time for the engine, and a few beside them.
-const MOST: usize = 16;
+pub(super) const MOST: usize = 16;
 
 /// Serves until whoever gives orders has ended. In each process that is started, does its work.
 pub(super) fn run(orders: OwnedFd, work: fn(Work, UnixStream) -> anyhow::Result<()>) -> ! {

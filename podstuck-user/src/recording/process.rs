@@ -157,8 +157,8 @@ pub(super) mod tests {
         channel.write_all(b"x").unwrap();
         let mut file = RecordFile(channel);
         let error = loop {
-            match file.write(b"text") {
-                Ok(_) => thread::sleep(Duration::from_millis(1)),
+            match file.write_all(b"text") {
+                Ok(()) => thread::sleep(Duration::from_millis(1)),
                 Err(error) => break error,
             }
         };

@@ -82,8 +82,14 @@ mod tests {
         waiting.args(["-c", "read line; exit", &words]).stdin(std::process::Stdio::piped());
         let mut child = waiting.spawn().unwrap();
         let process = format!("/proc/{}", child.id());
+        let whole = loop {
+            // It has none for a moment after it was started.
+            let whole = proc::command_line(Path::new(&process), 200_000).unwrap();
+            if !whole.is_empty() {
+                break whole;
+            }
+        };
         let cut = ReadCommandLine { pid: child.id() }.answer(&mut Teller::new()).unwrap();
-        let whole = proc::command_line(Path::new(&process), 200_000).unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(

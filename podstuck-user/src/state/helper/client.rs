@@ -25,7 +25,7 @@ pub(in crate::state) const LIMIT: Duration = Duration::from_secs(2);
 const WHOLE: Duration = Duration::from_secs(20);
 
 /// How much a helper may say. All holders of a node with thousands of processes take a few megabytes.
-const LONGEST: usize = 64 << 20;
+const LONGEST: usize = 32 << 20;
 
 /// Helpers that hang, of all who ask.
 static LEFT_BEHIND: LeftBehind = LeftBehind::new();
