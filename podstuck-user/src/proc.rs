@@ -3,7 +3,8 @@
 //! rest takes no lock of a process.
 
 use std::{
-    fs,
+    fs::{self, File},
+    io::{self, Read},
     path::{Path, PathBuf},
 };
 
@@ -40,6 +41,20 @@ pub(crate) fn comm(directory: &Path) -> Vec<u8> {
     let mut comm = fs::read(directory.join("comm")).unwrap_or_default();
     comm.pop_if(|byte| *byte == b'\n');
     comm
+}
+
+/// What is read of a command line that is a kubelet's, a runtime's or a registrar's: one word may be of 128 KiB
+/// (`MAX_ARG_STRLEN`).
+pub(crate) const COMMAND_LINE: usize = 128 << 10;
+
+/// The beginning of a command line, its words ended by NUL: a process may make its own as long as its memory.
+///
+/// # Errors
+/// Fails when the process has ended.
+pub(crate) fn command_line(process: &Path, most: usize) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    File::open(process.join("cmdline"))?.take(most as u64).read_to_end(&mut text)?;
+    Ok(text)
 }
 
 /// State and start, in ticks since boot, of a thread: fields 3 and 22 of proc_pid_stat(5). `None` when it

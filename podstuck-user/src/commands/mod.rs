@@ -13,6 +13,7 @@ mod known_roots;
 pub mod lab;
 mod log_reader;
 mod presenter;
+mod printer;
 mod probing;
 pub mod replay;
 mod reporter;

@@ -86,7 +86,8 @@ impl Presenter {
         if self.engine.run().one_answer {
             self.reporter.tell(time, &Line::Diagnosis(&self.engine.diagnosis()));
         }
-        let (summary, found) = (self.engine.summary(), self.engine.found());
+        let (mut summary, found) = (self.engine.summary(), self.engine.found());
+        summary.completeness.degraded.extend(self.reporter.degraded());
         self.reporter.summary(time, &summary, found);
         match found {
             _ if fail_on_loss && summary.completeness.lost_data() => Exit::Lost,

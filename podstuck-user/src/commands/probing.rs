@@ -44,6 +44,8 @@ pub(super) struct Missed {
     pub drains_failed: u64,
     /// Probes that are not in, each with the reason.
     pub probes: Vec<String>,
+    /// What could not be read of them any more.
+    pub degraded: Vec<String>,
 }
 
 /// The answer of the tables' thread.
@@ -118,6 +120,7 @@ impl Probing {
             drains_failed: drained.failed,
             skipped: skipped.map(|(now, then)| now.saturating_sub(then)),
             probes: by_reason(&loaded.probes.attached.missing),
+            degraded: Vec::new(),
         }
     }
 
@@ -145,12 +148,9 @@ impl Rest {
         self.0.as_mut().map_or_else(Vec::new, |(ring, _)| ring.rest())
     }
 
-    /// The last counts of both tables: a program may have written the one drained last until it was
-    /// switched.
-    pub(super) async fn counts(&self) -> Result<[Drained; 2]> {
-        let Some((_, tables)) = &self.0 else { return Ok(Default::default()) };
-        let first = answer(&mut Some(tables.drain())).await?;
-        Ok([first, answer(&mut Some(tables.drain())).await?])
+    /// Asks for the counts that are left; `None` where there are no probes.
+    pub(super) fn drain(&self) -> Draining {
+        self.0.as_ref().map(|(_, tables)| tables.drain())
     }
 }
 

@@ -1,12 +1,13 @@
 //! Looks into another process's memory, which may wait for ever for the process's lock: the helper's
 //! side.
 
-use std::{fs::File, io, os::unix::fs::FileExt};
+use std::{ffi::OsString, fs::File, io, os::unix::fs::FileExt, path::Path};
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use super::helper::{Question, Teller};
+use crate::proc;
 
 /// The text, up to its NUL, at an address of a process.
 #[derive(Debug, Serialize, Deserialize)]
@@ -19,6 +20,10 @@ impl Question for ReadText {
     type Step = ();
     type Part = ();
     type Answer = Vec<u8>;
+
+    fn place(&self) -> OsString {
+        format!("the memory of process {}", self.pid).into()
+    }
 
     fn answer(self, _: &mut Teller<(), ()>) -> Result<Vec<u8>> {
         Ok(text(self.pid, self.address)?)
@@ -36,8 +41,12 @@ impl Question for ReadCommandLine {
     type Part = ();
     type Answer = Vec<u8>;
 
+    fn place(&self) -> OsString {
+        format!("the memory of process {}", self.pid).into()
+    }
+
     fn answer(self, _: &mut Teller<(), ()>) -> Result<Vec<u8>> {
-        Ok(std::fs::read(format!("/proc/{}/cmdline", self.pid))?)
+        Ok(proc::command_line(Path::new(&format!("/proc/{}", self.pid)), LONGEST)?)
     }
 }
 
@@ -65,6 +74,30 @@ fn text(pid: u32, mut address: u64) -> io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_line_is_cut() {
+        let words = "x".repeat(100_000);
+        let mut waiting = std::process::Command::new("sh");
+        waiting.args(["-c", "read line; exit", &words]).stdin(std::process::Stdio::piped());
+        let mut child = waiting.spawn().unwrap();
+        let process = format!("/proc/{}", child.id());
+        let whole = loop {
+            // It has none for a moment after it was started.
+            let whole = proc::command_line(Path::new(&process), 200_000).unwrap();
+            if !whole.is_empty() {
+                break whole;
+            }
+        };
+        let cut = ReadCommandLine { pid: child.id() }.answer(&mut Teller::new()).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(
+            (cut.len(), whole.len()),
+            (LONGEST, "sh -c read line; exit ".len() + words.len() + 1)
+        );
+        assert!(whole.starts_with(&cut) && cut.starts_with(b"sh\0"));
+    }
 
     #[test]
     fn text_is_read_to_its_end_across_pages() {

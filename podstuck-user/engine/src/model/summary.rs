@@ -70,6 +70,9 @@ pub struct Completeness {
     pub look_alike: Option<String>,
     /// Probes that could not be attached or do not fire.
     pub probes_missing: Vec<String>,
+    /// What a part of the tool could not do any more, or still waits for, each in a sentence: a helper that
+    /// hangs, a thread that has ended, a disk that takes nothing. It is escaped already.
+    pub degraded: Vec<String>,
 }
 
 impl Completeness {
@@ -87,7 +90,8 @@ impl Completeness {
             self.looks_late_s,
             self.objects_dropped,
         ];
-        missed.iter().any(|n| *n > 0) || !self.probes_missing.is_empty()
+        let told = [&self.probes_missing, &self.degraded];
+        missed.iter().any(|n| *n > 0) || told.iter().any(|list| !list.is_empty())
     }
 }
 

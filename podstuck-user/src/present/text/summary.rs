@@ -99,6 +99,7 @@ fn losses(c: &Completeness) -> Vec<String> {
     out.extend(c.probes_missing.iter().map(|probe| {
         format!("probe missing, so what it would show was not seen: {}", text(probe))
     }));
+    out.extend(c.degraded.iter().map(|what| text(what)));
     out
 }
 
@@ -216,6 +217,7 @@ nothing wrong was found in 30 s: 800,015 calls, nothing was lost
             look_alikes: 12,
             look_alike: Some("/srv/pods/x by sh (pid 7)".into()),
             probes_missing: vec![HOSTILE.into()],
+            degraded: vec!["helper process 7 does not come back".into(), HOSTILE.into()],
         };
         let shown = summary(&lossy, 2, Style { color: false, width: 200 });
         assert_eq!(
@@ -232,6 +234,8 @@ nothing wrong was found in 30 s: 800,015 calls, nothing was lost
   - 9 objects forgotten because too many were followed: findings about them may be missing, the counts are not affected
   - the node's state was not looked at for 80 seconds: mounts that nobody unmounts and processes that do not end were not noticed meanwhile, the counts are not affected
   - probe missing, so what it would show was not seen: \\x1b[2J\\x0aok\\xe2\\x80\\xae\\xc2\\x9b31m\\x7f
+  - helper process 7 does not come back
+  - \\x1b[2J\\x0aok\\xe2\\x80\\xae\\xc2\\x9b31m\\x7f
   2 events held back by rate limits; all of them are in the counts
   5 calls counted without a target: path too long or unreadable
   12 calls on paths that read like a pod's or a container's and are in no known kubelet's or runtime's directory: counted without a target, as /srv/pods/x by sh (pid 7); a kubelet's root that is
@@ -255,6 +259,7 @@ nothing wrong was found in 30 s: 800,015 calls, nothing was lost
             |c: &mut Completeness| c.looks_late_s = 60,
             |c: &mut Completeness| c.objects_dropped = 1,
             |c: &mut Completeness| c.probes_missing.push("x".into()),
+            |c: &mut Completeness| c.degraded.push("x".into()),
             |c: &mut Completeness| c.events_limited = 1,
             |c: &mut Completeness| c.unresolved = 1,
             |c: &mut Completeness| c.look_alikes = 1,

@@ -22,7 +22,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     sync::Arc,
-    thread,
+    thread::{self, JoinHandle},
     time::Duration,
 };
 
@@ -42,7 +42,7 @@ use crate::{
     kernel::role::Role,
     model::node::{Halted, NodeSample, PodGroup, VolumeState},
     proc,
-    silent::{self, Owner},
+    silent::{self, Owner, Reading},
 };
 use bundles::BundleCollector;
 use cgroups::CgroupCollector;
@@ -102,7 +102,8 @@ pub(crate) struct Sampler {
     places: Places,
     looks: watch::Receiver<Option<Look>>,
     sender: watch::Sender<Option<Look>>,
-    /// Of the thread that looks.
+    thread: JoinHandle<()>,
+    /// Of that thread.
     owner: Owner,
     checks: Interval,
 }
@@ -116,14 +117,17 @@ impl Sampler {
         let (sender, looks) = watch::channel(None);
         let mut checks = time::interval(CHECKED);
         checks.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
-        let this = Self { places, looks, sender, owner: Owner::default(), checks };
-        this.start_thread()?;
-        Ok(this)
+        let owner = Owner::default();
+        let thread = Self::start_thread(places.clone(), sender.clone(), owner.reading())?;
+        Ok(Self { places, looks, sender, thread, owner, checks })
     }
 
-    fn start_thread(&self) -> Result<()> {
-        let mut collector = Collector::new(self.places.clone());
-        let (sender, reading) = (self.sender.clone(), self.owner.reading());
+    fn start_thread(
+        places: Places,
+        sender: watch::Sender<Option<Look>>,
+        reading: Arc<Reading>,
+    ) -> Result<JoinHandle<()>> {
+        let mut collector = Collector::new(places);
         let look = move || {
             Role::Look.assume();
             reading.of_this_thread();
@@ -139,7 +143,12 @@ impl Sampler {
             }
         };
         let started = thread::Builder::new().name("sampler".into()).spawn(look);
-        started.map(drop).context("starting the thread that looks at the node")
+        started.context("starting the thread that looks at the node")
+    }
+
+    /// Whether the thread has ended, as none does that works.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.thread.is_finished()
     }
 
     /// Waits for the next look. Safe to cancel.
@@ -159,10 +168,13 @@ impl Sampler {
 
     /// Has another thread look, when this one waits for a process.
     fn check(&mut self) {
-        if self.owner.has_to_leave()
-            && let Err(error) = self.start_thread()
-        {
-            tracing::warn!("{error:#}: the node is not looked at any more");
+        if !self.owner.has_to_leave() {
+            return;
+        }
+        let (places, sender) = (self.places.clone(), self.sender.clone());
+        match Self::start_thread(places, sender, self.owner.reading()) {
+            Ok(thread) => self.thread = thread,
+            Err(error) => tracing::warn!("{error:#}: the node is not looked at any more"),
         }
     }
 }
