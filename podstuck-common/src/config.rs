@@ -61,12 +61,12 @@ pub struct Offsets {
     pub vfsmount_root: u32,
     /// `mount.mnt`
     pub mount_vfsmount: u32,
-    /// `mount.mnt_parent`
+    /// `mount.mnt_parent`, with `mnt_mountpoint` behind it
     pub mount_parent: u32,
-    /// `mount.mnt_mountpoint`
-    pub mount_mountpoint: u32,
     /// `mount.mnt_id`
     pub mount_id: u32,
+    /// `mount.mnt_ns`
+    pub mount_ns: u32,
     /// `task_struct.seccomp.mode`; [`NO_OFFSET`] in a kernel without seccomp
     pub task_seccomp: u32,
     /// `opcode` in the context of tracepoint `io_uring:io_uring_queue_async_work`; [`NO_OFFSET`]
@@ -117,6 +117,10 @@ pub struct Config {
     /// 1 when this kernel's layout is not known: then objects cannot be told apart, and the text of a path
     /// is believed.
     pub by_text: u32,
+    /// 1 when all probes are on tracepoints: of those one at a time runs on a CPU.
+    pub one_slot: u32,
+    /// Padding, always 0.
+    pub reserved: u32,
     /// The names that start a target.
     pub markers: [Marker; MARKERS],
 }
@@ -130,6 +134,8 @@ impl Config {
         secret: 0,
         own_tgid: 0,
         by_text: 0,
+        one_slot: 0,
+        reserved: 0,
         markers: [Marker { hash: 0, take: 0, pod: 0 }; MARKERS],
     };
 }
@@ -145,4 +151,4 @@ mod pod {
 
 const _: () = assert!(size_of::<Offsets>() == 35 * 4);
 const _: () = assert!(size_of::<Marker>() == 16);
-const _: () = assert!(size_of::<Config>() == 4 * 8 + 2 * 4 + MARKERS * 16);
+const _: () = assert!(size_of::<Config>() == 4 * 8 + 4 * 4 + MARKERS * 16);

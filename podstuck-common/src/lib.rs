@@ -12,6 +12,7 @@ pub mod bucket;
 pub mod component;
 pub mod config;
 pub mod entry_point;
+pub mod lru;
 pub mod record;
 pub mod root;
 pub mod trail;

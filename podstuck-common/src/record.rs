@@ -75,6 +75,11 @@ pub struct CallTotals {
 /// lower bits are in one slot in turn, or in the table beside it.
 pub const IN_FLIGHT_SLOTS: u32 = 1024;
 
+/// How many names of requests of io_uring are kept at a time.
+pub const IO_URING_NAMES: u32 = 1024;
+/// The longest of them, its terminating NUL included.
+pub const IO_URING_NAME: usize = 1024;
+
 /// `AT_FDCWD` of `fcntl.h`: the directory argument that stands for the working directory. Noted for
 /// calls without a directory argument as well.
 pub const AT_FDCWD: i32 = -100;
@@ -155,6 +160,9 @@ pub mod flaw {
     pub const NO_ARGUMENT: u16 = 1 << 1;
     /// The directory could not be found from the descriptor.
     pub const NO_DIRECTORY: u16 = 1 << 2;
+    /// The directory lies in a mount that is in no mount namespace, or no longer below the root of its
+    /// mount: the path begins there.
+    pub const UNREACHABLE: u16 = 1 << 3;
 }
 
 /// Longest directory part of a record, in bytes.

@@ -57,14 +57,20 @@ pub fn decode(bytes: &Bytes) -> Result<Record, DecodeError> {
 
 /// What stands for the missing beginning of a path that was cut off.
 pub const CUT_MARK: &str = "[cut]";
+/// What stands before a path that begins at the root of a mount which is in no mount namespace, as after
+/// `umount -l`, or in a directory that is no longer below the root of its mount.
+pub const UNREACHABLE_MARK: &str = "[unreachable]";
 
 impl Record {
     /// Full path of the object in the caller's mount namespace, lexically normalised. Its
-    /// beginning is [`CUT_MARK`] where it was longer than the probes walk.
+    /// beginning is [`CUT_MARK`] where it was longer than the probes walk, and [`UNREACHABLE_MARK`] where it is
+    /// no path of that namespace.
     pub fn path(&self) -> PathBuf {
         let mut path = PathBuf::from("/");
         if self.head.flaws & (flaw::CUT | flaw::NO_DIRECTORY) != 0 && !self.is_complete_argument() {
             path.push(CUT_MARK);
+        } else if self.head.flaws & flaw::UNREACHABLE != 0 {
+            path.push(UNREACHABLE_MARK);
         }
         let names: Vec<&[u8]> = self.names.split(|b| *b == 0).filter(|n| !n.is_empty()).collect();
         path.extend(names.iter().rev().map(|name| OsStr::from_bytes(name)));
@@ -135,6 +141,8 @@ mod tests {
         assert_eq!(path(b"b\0", b"c", flaw::CUT), Path::new("/[cut]/b/c"));
         assert_eq!(path(b"", b"c", flaw::NO_DIRECTORY), Path::new("/[cut]/c"));
         assert_eq!(path(b"", b"/a/c", flaw::NO_DIRECTORY), Path::new("/a/c"));
+        assert_eq!(path(b"b\0", b"c", flaw::UNREACHABLE), Path::new("/[unreachable]/b/c"));
+        assert_eq!(path(b"b\0", b"/c", flaw::UNREACHABLE), Path::new("/[unreachable]/b/c"));
     }
 
     #[test]

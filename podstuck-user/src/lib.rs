@@ -1,8 +1,9 @@
 //! podstuck: what keeps a pod Terminating, who does, and which command releases it.
 //!
 //! Data flows one way through these modules, in this order; each uses only those before it:
-//! `model` (the words everybody speaks), `proc` (lists of `/proc`), `kernel` (load and attach),
-//! `source` (records and tables out of the kernel), `decode`, `identity` (path and process to pod,
+//! `model` (the words everybody speaks), `proc` (lists of `/proc`, with `credentials` and `silent`), `kernel`
+//! (load and attach), `fork_server` (other processes), `source` (records and tables out of the kernel),
+//! `decode`, `identity` (path and process to pod,
 //! volume, component), `state` (bounded looks at the node), `scope`, `attribute`, `ask`, the engine,
 //! then `recording`, `export` and `present`. `commands` wires them up, with the crate `podstuck_lab`,
 //! which builds real cases to try it on.
@@ -10,10 +11,13 @@
 pub use podstuck_engine::{engine, event, model, query};
 
 pub mod clock;
+mod credentials;
 #[cfg(test)]
 mod fuzz;
 mod proc;
+mod silent;
 
+pub mod fork_server;
 pub mod kernel;
 pub mod source;
 

@@ -1,8 +1,34 @@
 //! Log lines on standard error, for whoever asked for them.
 
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal, Write};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use tracing_subscriber::EnvFilter;
+
+/// Standard error, as long as that does not make anybody wait: lines for which there is no room are left out.
+#[derive(Clone, Copy, Debug)]
+pub struct Unwaiting;
+
+/// A pipe in which there is room takes so much at once (`PIPE_BUF`).
+const AT_ONCE: usize = 4096;
+
+impl Write for Unwaiting {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        let out = io::stderr();
+        let mut room = [PollFd::new(&out, PollFlags::OUT)];
+        // Whoever is gone says so when it is written to.
+        let ready = poll(&mut room, Some(&Timespec::default())).is_ok_and(|ready| ready > 0);
+        if !ready {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        out.lock().write(text.get(..AT_ONCE).unwrap_or(text))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
 
 /// Warnings always; more with `-v`, the probes' own lines with `-vv`. The loader's lines help only
 /// its authors.
@@ -13,7 +39,7 @@ pub fn start(verbose: u8) {
         _ => "debug,aya=warn,aya_obj=warn",
     };
     let subscriber = tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
+        .with_writer(|| Unwaiting)
         .with_ansi(std::io::stderr().is_terminal())
         .with_env_filter(EnvFilter::new(filter))
         .with_target(false)

@@ -1,12 +1,18 @@
-//! Lists of `/proc`: processes, threads, and what one of them sees mounted. Reading these takes no
-//! lock of a process and touches no other file system.
+//! Lists of `/proc`: processes, threads, and what one of them sees mounted. Reading these touches no other
+//! file system. States, starts and namespaces are not known of who does not answer ([`crate::silent`]); the
+//! rest takes no lock of a process.
 
 use std::{
-    fs,
+    fs::{self, File},
+    io::{self, Read},
     path::{Path, PathBuf},
 };
 
-use crate::model::{mountinfo, mounts::Mounts};
+use crate::{
+    credentials::may_be_root,
+    model::{mountinfo, mounts::Mounts},
+    silent,
+};
 
 /// All process ids, ascending.
 pub(crate) fn processes() -> Vec<u32> {
@@ -37,6 +43,20 @@ pub(crate) fn comm(directory: &Path) -> Vec<u8> {
     comm
 }
 
+/// What is read of a command line that is a kubelet's, a runtime's or a registrar's: one word may be of 128 KiB
+/// (`MAX_ARG_STRLEN`).
+pub(crate) const COMMAND_LINE: usize = 128 << 10;
+
+/// The beginning of a command line, its words ended by NUL: a process may make its own as long as its memory.
+///
+/// # Errors
+/// Fails when the process has ended.
+pub(crate) fn command_line(process: &Path, most: usize) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    File::open(process.join("cmdline"))?.take(most as u64).read_to_end(&mut text)?;
+    Ok(text)
+}
+
 /// State and start, in ticks since boot, of a thread: fields 3 and 22 of proc_pid_stat(5). `None` when it
 /// has ended.
 pub(crate) fn stat(pid: u32, tid: u32) -> Option<(char, u64)> {
@@ -45,7 +65,7 @@ pub(crate) fn stat(pid: u32, tid: u32) -> Option<(char, u64)> {
 
 /// The same, given its directory.
 pub(crate) fn stat_in(directory: &Path) -> Option<(char, u64)> {
-    let text = fs::read(directory.join("stat")).ok()?;
+    let text = locked(directory, |directory| fs::read(directory.join("stat")).ok())?;
     // The name may hold anything, also brackets.
     let close = text.iter().rposition(|byte| *byte == b')')?;
     let fields = std::str::from_utf8(text.get(close + 1..)?).ok()?;
@@ -66,7 +86,12 @@ pub(crate) fn started(pid: u32) -> Option<u64> {
 /// The namespace of a kind (`mnt`, `user`) that a process is in, given its directory: the text of the link,
 /// which is read and not followed. `None` when it has ended, and of a kind that the kernel does not have.
 pub(crate) fn namespace(directory: &Path, kind: &str) -> Option<PathBuf> {
-    fs::read_link(directory.join("ns").join(kind)).ok()
+    locked(directory, |directory| fs::read_link(directory.join("ns").join(kind)).ok())
+}
+
+/// Reads what is shown under the process's lock.
+pub(crate) fn locked<T>(directory: &Path, read: impl FnOnce(&Path) -> Option<T>) -> Option<T> {
+    silent::read(directory, may_be_root, || read(directory))
 }
 
 /// The inode number in the text of a link or the root of a mount, as in `mnt:[4026531841]`.

@@ -19,13 +19,22 @@ pub fn add_up(tallies: &[&Value]) -> BTreeMap<String, u64> {
     sum
 }
 
+/// Of the calls that an emulated machine makes, how many the kernel may keep from the probes, in percent. It does
+/// so where it preempts what runs a program on a tracepoint, as Linux does since it preempts lazily (6.13,
+/// and by default since 7.0): with two writers 4.0 % were measured, with one processor for both of them.
+fn accepted_percent(release: &str) -> u64 {
+    let newer = podstuck::kernel::facts::version(release) >= Some((6, 13));
+    if newer { 10 } else { 0 }
+}
+
 /// That what was counted is the truth, to the last call. Where the kernel itself ran no probes now
-/// and then (Linux 7 under tracepoints, in an emulated machine), that what is missing was told.
+/// and then, that what is missing was told, and is not much.
 pub fn assert_counted(summary: &Value, tallies: &[&Value]) {
     let (counted, truth) = (add_up(&[&summary["by_outcome"]]), add_up(tallies));
     let lost = &summary["completeness"];
-    let told = ["probes_skipped", "unmatched_exits"].map(|name| lost[name].as_u64().unwrap());
-    let told: u64 = told.iter().sum();
+    let told = |name| lost[name].as_u64().unwrap_or(0);
+    // A return that was not seen is told by the kernel, where it counts, and by what was entered.
+    let told = told("probes_skipped").max(told("outcome_unknown")) + told("unmatched_exits");
     if told == 0 || slowdown() == 1 {
         assert_eq!(counted, truth, "{lost:#}");
         return;
@@ -34,7 +43,28 @@ pub fn assert_counted(summary: &Value, tallies: &[&Value]) {
         let seen = counted.get(what).copied().unwrap_or(0);
         calls.checked_sub(seen).unwrap_or_else(|| panic!("{what}: {seen} of {calls} calls"))
     });
-    let missing: u64 = missing.sum();
+    let (missing, all): (u64, u64) = (missing.sum(), truth.values().sum());
+    println!("measured: {missing} calls missing, {told} told, of {all}");
     assert!(missing <= told, "{missing} calls are missing: {lost:#}");
-    println!("measured: {missing} calls missing, {told} told, of {}", truth.values().sum::<u64>());
+    let accepted = all * accepted_percent(&podstuck::kernel::facts::release()) / 100;
+    assert!(missing <= accepted, "{missing} calls of {all} are missing: {lost:#}");
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_a_kernel_may_keep_from_the_probes_depends_on_it() {
+        assert_eq!(["5.10.0-30", "6.12.3", "7.2.1"].map(accepted_percent), [0, 0, 10]);
+    }
+
+    #[test]
+    #[should_panic(expected = "left")]
+    fn what_is_missing_and_not_told_fails() {
+        let summary = json!({"by_outcome": {"rmdir": {"ok": 9}}, "completeness": {}});
+        assert_counted(&summary, &[&json!({"rmdir": {"ok": 10}})]);
+    }
 }

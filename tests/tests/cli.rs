@@ -14,7 +14,7 @@ use nix::{
     unistd::Pid,
 };
 use podstuck_tests::{
-    backend, call, empty_dir, podstuck, requires, root_and_btf, run, settle, watch,
+    backend, call, empty_dir, podstuck, requires, root_and_btf, run, settle, skip, watch,
 };
 
 fn complaint(args: &[&str]) -> (Option<i32>, String) {
@@ -88,6 +88,42 @@ fn doctor_finds_every_probe_alive_here() {
     for call in ["umount2", "unlinkat", "unlink", "rmdir"] {
         assert!(text.contains(call), "{text}");
     }
+    assert!(text.contains("KiB to work in"), "{text}");
+}
+
+#[test]
+fn without_the_hosts_process_ids_it_is_3_and_says_so() {
+    requires!(root_and_btf());
+    let apart = |args: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(["--pid", "--fork", "--mount-proc"]).arg(podstuck()).args(args);
+        command.output().unwrap()
+    };
+    let output = apart(&["watch", "--duration", "1s"]);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{text}");
+    assert!(text.contains("hostPID: true"), "{text}");
+    let output = apart(&["doctor"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(3), "{text}");
+    assert!(text.contains("MISSING process ids"), "{text}");
+}
+
+#[test]
+fn a_kernel_that_is_locked_down_is_named() {
+    requires!(root_and_btf());
+    let levels = fs::read_to_string("/sys/kernel/security/lockdown").unwrap_or_default();
+    if !levels.contains("[confidentiality]") {
+        return skip("the kernel is not locked down (lockdown=confidentiality)");
+    }
+    let output = run(&["watch", "--duration", "1s"]);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{text}");
+    assert!(text.contains("lockdown=confidentiality"), "{text}");
+    let output = run(&["doctor"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(3), "{text}");
+    assert!(text.contains("MISSING lockdown"), "{text}");
 }
 
 #[test]

@@ -25,8 +25,12 @@ fn script() -> Result<(), &'static str> {
     there.map(drop).map_err(|_| "no script(1)")
 }
 
+fn root() -> Result<(), &'static str> {
+    if nix::unistd::geteuid().is_root() { Ok(()) } else { Err("not root") }
+}
+
 /// Until something is so.
-fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(30) * slowdown();
     while !is_so() {
         assert!(Instant::now() < end, "{what}");
@@ -135,6 +139,153 @@ fn a_second_run_into_an_export_directory_is_refused_until_the_first_has_ended() 
         .collect();
     names.sort();
     assert_eq!(names, FILES);
+}
+
+/// A file system of its own, frozen for as long as it is said.
+struct Freezable {
+    top: tempfile::TempDir,
+}
+
+impl Freezable {
+    fn mount() -> Self {
+        let top = tempfile::tempdir().unwrap();
+        let (image, at) = (top.path().join("image"), top.path().join("at"));
+        fs::create_dir(&at).unwrap();
+        fs::File::create(&image).unwrap().set_len(16 << 20).unwrap();
+        run_ok(Command::new("mkfs.ext4").arg("-q").arg(&image));
+        run_ok(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&at));
+        Self { top }
+    }
+
+    fn at(&self) -> std::path::PathBuf {
+        self.top.path().join("at")
+    }
+
+    fn freeze(&self) {
+        run_ok(Command::new("fsfreeze").arg("--freeze").arg(self.at()));
+    }
+
+    fn thaw(&self) {
+        run_ok(Command::new("fsfreeze").arg("--unfreeze").arg(self.at()));
+    }
+}
+
+impl Drop for Freezable {
+    fn drop(&mut self) {
+        // It fails unless a test has failed.
+        let _ = Command::new("fsfreeze")
+            .arg("--unfreeze")
+            .arg(self.at())
+            .stderr(Stdio::null())
+            .status();
+        let _ = Command::new("umount").arg("--lazy").arg(self.at()).status();
+    }
+}
+
+fn run_ok(command: &mut Command) {
+    assert!(command.status().unwrap().success(), "{command:?}");
+}
+
+/// A run without probes, told to go on for long.
+fn looking() -> Command {
+    let mut run = Command::new(podstuck());
+    run.args(["diagnose", "--no-trace", "--api", "never", "--path", "/nonexistent"]);
+    run.args(["--timeout", "120s", "--output", "json"]);
+    run
+}
+
+fn interrupt(child: &std::process::Child) {
+    let pid = nix::unistd::Pid::from_raw(child.id().cast_signed());
+    nix::sys::signal::kill(pid, Signal::SIGINT).unwrap();
+}
+
+/// All that was started by a process, with their names.
+fn started_by(pid: u32) -> Vec<(u32, String)> {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    let children = children.unwrap_or_default();
+    let children = children.split_whitespace().map(|child| child.parse::<u32>().unwrap());
+    let named = |pid| (pid, fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default());
+    children.flat_map(|pid| [vec![named(pid)], started_by(pid)].concat()).collect()
+}
+
+#[test]
+fn a_frozen_disk_below_export_and_recording_keeps_no_run_from_ending() {
+    requires!(root());
+    let disk = Freezable::mount();
+    let (export, recording) = (disk.at().join("export"), disk.at().join("recording"));
+    let mut run = looking();
+    run.arg("--export").arg(&export).arg("--record").arg(&recording);
+    let mut run = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut printed = BufReader::new(run.stdout.take().unwrap());
+    printed.read_line(&mut String::new()).unwrap();
+    let writers: Vec<(u32, String)> = started_by(run.id());
+    disk.freeze();
+    interrupt(&run);
+    wait_until("the run ends", || run.try_wait().unwrap().is_some());
+    // It says who still writes, and that process does.
+    let rest = std::io::read_to_string(printed).unwrap();
+    let summary: serde_json::Value = serde_json::from_str(rest.lines().last().unwrap()).unwrap();
+    let degraded = summary["completeness"]["degraded"].to_string();
+    let (exporter, _) = writers.iter().find(|(_, name)| name == "exporter\n").unwrap();
+    assert!(degraded.contains(&format!("process {exporter} of podstuck")), "{summary:#}");
+    let lives = |pid: u32| Path::new(&format!("/proc/{pid}")).exists();
+    assert!(lives(*exporter));
+    let told = std::io::read_to_string(run.stderr.take().unwrap()).unwrap();
+    assert!(told.contains("the recording") && told.contains("the disk"), "{told}");
+    disk.thaw();
+    wait_until("all has ended", || !writers.iter().any(|(pid, _)| lives(*pid)));
+    // What it was given before is there.
+    assert!(recording.metadata().unwrap().len() > 0 && export.join("histograms.hlog").is_file());
+}
+
+#[test]
+fn nobody_who_reads_keeps_a_run_from_ending() {
+    requires!(root());
+    let dir = tempfile::tempdir().unwrap();
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    let flags = nix::fcntl::OFlag::O_NONBLOCK;
+    nix::fcntl::fcntl(&writer, nix::fcntl::FcntlArg::F_SETFL(flags)).unwrap();
+    while std::io::Write::write(&mut writer, &[b'x'; 4096]).is_ok() {}
+    let none = nix::fcntl::OFlag::empty();
+    nix::fcntl::fcntl(&writer, nix::fcntl::FcntlArg::F_SETFL(none)).unwrap();
+    let mut run = looking();
+    run.arg("--export").arg(dir.path()).stderr(writer.try_clone().unwrap()).stdout(writer);
+    let mut child = run.spawn().unwrap();
+    // The pipe that it writes to is its alone.
+    drop(run);
+    wait_until("it looks", || {
+        let tasks =
+            fs::read_dir(format!("/proc/{}/task", child.id())).into_iter().flatten().flatten();
+        let names = tasks.map(|task| fs::read_to_string(task.path().join("comm")));
+        names.flatten().any(|name| name == "sampler\n")
+    });
+    interrupt(&child);
+    wait_until("the run ends", || child.try_wait().unwrap().is_some());
+    assert!(is_complete(dir.path()));
+    drop(reader);
+}
+
+#[test]
+fn the_program_stays_in_memory() {
+    requires!(root());
+    let mut run = looking().stdout(Stdio::piped()).spawn().unwrap();
+    let mut printed = BufReader::new(run.stdout.take().unwrap());
+    printed.read_line(&mut String::new()).unwrap();
+    let maps = fs::read_to_string(format!("/proc/{}/smaps", run.id())).unwrap();
+    interrupt(&run);
+    let _ = run.wait().unwrap();
+    let (mut is_own, mut size, mut there) = (false, 0, 0);
+    for line in maps.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[0] {
+            "Size:" if is_own => size += words[1].parse::<u64>().unwrap(),
+            "Rss:" if is_own => there += words[1].parse::<u64>().unwrap(),
+            "VmFlags:" if is_own => assert!(words.contains(&"lo"), "{maps}"),
+            word if word.ends_with(':') => {}
+            _ => is_own = line.ends_with("/podstuck"),
+        }
+    }
+    assert!(size > 0 && there == size, "{there} of {size} KiB: {maps}");
 }
 
 /// Makes `bpf(2)` of the thread that reads the tables fail, as a kernel without memory does.

@@ -11,16 +11,17 @@ mod observer;
 
 use std::{
     ffi::OsStr,
-    fs,
-    os::unix::ffi::OsStrExt,
+    fs::{self, File},
+    os::{fd::AsRawFd, unix::ffi::OsStrExt},
     path::{Path, PathBuf},
+    process::{Command, Stdio},
     time::Duration,
 };
 
-use nix::mount::{MsFlags, mount, umount};
+use nix::mount::{MntFlags, MsFlags, mount, umount, umount2};
 use observer::{check, disk, elsewhere, expect, failed, hooked, observe, words};
 use podstuck::{
-    decode::{CUT_MARK, Record},
+    decode::{CUT_MARK, Record, UNREACHABLE_MARK},
     identity::target_root,
 };
 use podstuck_common::record::{flaw, reason};
@@ -137,6 +138,38 @@ fn through_a_bind_mount_and_inside_a_chroot() {
 }
 
 #[test]
+fn a_path_in_a_detached_mount_is_no_path_of_the_node() {
+    requires!(root_and_btf());
+    let top = disk();
+    let point = empty_dir(top.path());
+    let none = None::<&str>;
+    mount(none, &point, Some("tmpfs"), MsFlags::empty(), none).unwrap();
+    let result = std::panic::catch_unwind(|| {
+        fs::create_dir(point.join("sub")).unwrap();
+        fs::write(point.join("sub/file"), "").unwrap();
+        File::open(point.join("sub")).unwrap()
+    });
+    let open = result.inspect_err(|_| umount(&point).unwrap()).unwrap();
+    let through = PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), open.as_raw_fd()));
+    let name = Path::new("file");
+    let before = std::panic::catch_unwind(|| {
+        observe(|| {
+            call(&words("at", &[&through, name]));
+        })
+    });
+    umount2(&point, MntFlags::MNT_DETACH).unwrap();
+    check(failed(&before.unwrap()), &point.join("sub/file"));
+    // The answer about the directory is still young, but its mount is elsewhere.
+    let records = observe(|| {
+        call(&words("at", &[&through, name]));
+    });
+    let record = records.iter().find(|r| r.head.errno == 20 && r.head.flaws == flaw::UNREACHABLE);
+    let record = record.unwrap_or_else(|| panic!("not one of {}", records.len()));
+    assert_eq!(record.path(), Path::new("/").join(UNREACHABLE_MARK).join("sub/file"));
+    assert_eq!(record.head.target, 0);
+}
+
+#[test]
 fn what_only_reads_like_a_volume_is_told_as_such() {
     requires!(root_and_btf());
     let (proven, other) = (disk(), elsewhere());
@@ -250,4 +283,26 @@ fn an_object_that_succeeds_long_after_it_failed_is_told() {
         let recovered = records.iter().find(|r| r.head.reason & reason::RECOVERED != 0);
         assert_eq!(recovered.expect("a recovery").path(), inside);
     }
+}
+
+#[test]
+fn a_failure_that_was_held_back_is_known_when_its_object_succeeds() {
+    requires!(root_and_btf());
+    let top = disk();
+    let volume = empty_dir(top.path());
+    // More of one process in a moment than are told of one kind.
+    let files: Vec<PathBuf> = (0..400).map(|number| volume.join(number.to_string())).collect();
+    for file in &files {
+        fs::write(file, "").unwrap();
+    }
+    let last = files.last().unwrap();
+    let records = observe(|| {
+        let mut command = Command::new("rmdir");
+        assert!(!command.args(&files).stderr(Stdio::null()).status().unwrap().success());
+        call(&words("unlink", &[last]));
+    });
+    let told = |r: &&Record| r.head.errno == 20 && r.path() == *last;
+    assert!(records.iter().find(told).is_none(), "it was not held back");
+    let recovered = records.iter().find(|r| r.head.reason & reason::RECOVERED != 0);
+    assert_eq!(recovered.expect("a recovery").path(), *last);
 }

@@ -77,12 +77,13 @@ fn tasks(pid: u32) -> Vec<PathBuf> {
     tasks.map(|task| task.path()).collect()
 }
 
-/// Processes that the tool has started.
-fn helpers(pid: u32) -> Vec<u32> {
+/// Processes that the tool has started, and those that they have.
+fn started(pid: u32) -> Vec<u32> {
     let children =
         tasks(pid).into_iter().filter_map(|task| fs::read_to_string(task.join("children")).ok());
     let children: Vec<String> = children.collect();
-    children.iter().flat_map(|text| text.split_whitespace()).flat_map(str::parse).collect()
+    let children = children.iter().flat_map(|text| text.split_whitespace()).flat_map(str::parse);
+    children.flat_map(|child| [vec![child], started(child)].concat()).collect()
 }
 
 /// Looks at all threads, and at helpers that are there for long, until all of these were seen.
@@ -104,15 +105,13 @@ fn all_are_limited(running: &Running, wanted: &[&str]) {
         assert!(Instant::now() < end, "not seen: {wanted:?}, but {seen:?}");
         // A thread that was there a moment ago has begun its work.
         let mut now = tasks(running.pid());
-        now.extend(helpers(running.pid()).iter().map(|pid| PathBuf::from(format!("/proc/{pid}"))));
+        now.extend(started(running.pid()).iter().map(|pid| PathBuf::from(format!("/proc/{pid}"))));
         for task in now {
             let first = *since.entry(task.clone()).or_insert_with(Instant::now);
             let Some((name, mut may)) = may(&task) else { continue };
             if first.elapsed() < Duration::from_millis(300) * slowdown() {
                 continue;
             }
-            let is_helper = !task.to_str().unwrap().contains("/task/");
-            let name = if is_helper { "helper".to_owned() } else { name };
             let (expected, bits) = expected(&name);
             if may.bounding == bits {
                 may.bounding = expected.bounding;
@@ -185,8 +184,21 @@ fn threads_and_helpers_of_a_watch_may_do_what_their_work_takes() {
     ]);
     hanging.resume();
     let wanted = [
-        "podstuck", "signals", "tables", "stuck", "reader", "sampler", "asker", "callers",
-        "export", "record", "helper",
+        "podstuck",
+        "signals",
+        "tables",
+        "stuck",
+        "reader",
+        "sampler",
+        "asker",
+        "callers",
+        "export",
+        "record",
+        "printer",
+        "fork server",
+        "exporter",
+        "recorder",
+        "helper",
     ];
     // A row that nobody is in would say nothing about anybody.
     assert!(allowed().keys().all(|name| wanted.contains(&name.as_str())));
@@ -201,7 +213,10 @@ fn threads_and_helpers_of_a_watch_may_do_what_their_work_takes() {
 fn threads_of_a_diagnosis_may_do_no_more() {
     requires!(root_and_btf());
     let asked = diagnose(&["--path", "/nonexistent", "--timeout", "30s"]);
-    all_are_limited(&asked, &["podstuck", "signals", "tables", "stuck", "sampler"]);
+    all_are_limited(
+        &asked,
+        &["podstuck", "signals", "tables", "stuck", "sampler", "printer", "fork server"],
+    );
     asked.stop();
 }
 

@@ -12,3 +12,10 @@ pub(crate) unsafe fn add(word: *mut u64, n: u64) {
     // SAFETY: the caller vouches for the address; nothing else is touched.
     unsafe { asm!("lock *(u64 *)({word} + 0) += {n}", word = in(reg) word, n = in(reg) n) };
 }
+
+/// What stands before it reads memory before what stands behind it, as far as the compiler decides.
+#[inline(always)]
+pub(crate) fn compiler_barrier() {
+    // SAFETY: no instruction.
+    unsafe { asm!("", options(nostack, preserves_flags)) };
+}

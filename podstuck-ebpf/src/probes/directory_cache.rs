@@ -1,14 +1,14 @@
 //! What was found out about directories, and for how long it is valid.
 //!
 //! A slot keeps the latest answer: a bulk delete stays in one directory for a while, and a lookup in the
-//! shared table costs more than comparing five words.
+//! shared table costs more than comparing a few words.
 
 use aya_ebpf::bindings::BPF_ANY;
 use podstuck_common::trail::Trail;
 
 use super::{
     atomic,
-    kernel_path::{Dentry, KernelPath},
+    kernel_path::KernelPath,
     maps::{DIRECTORIES, Directory, FAILURES},
     scratch::Scratch,
 };
@@ -16,8 +16,8 @@ use super::{
 /// How long an answer is valid. A directory renamed above the one in the table is noticed then.
 const VALID_NS: u64 = 1_000_000_000;
 
-/// An answer in the table. It may be written or recycled meanwhile, so there is no reference to it:
-/// parts are copied, and are those of a moment ago, or of another directory.
+/// An answer in the table. It may be recycled meanwhile for another directory, by another CPU, so there is
+/// no reference to it: it is copied, and checked again afterwards. What it says of itself is written first.
 #[derive(Clone, Copy)]
 pub(crate) struct Cached(*const Directory);
 
@@ -40,24 +40,31 @@ impl Cached {
         *answer = unsafe { *self.0 };
     }
 
-    /// Whether the answer is young, and the dentry still the same directory of the same name.
+    /// Whether the answer is young, and is that for the directory in question: the dentry still the same
+    /// directory of the same name, and its mount still in the same place.
     #[inline(always)]
-    fn is_valid(self, dentry: &Dentry, now: u64) -> bool {
-        // SAFETY: as above.
+    pub(crate) fn is_valid(self, scratch: &Scratch) -> bool {
+        let Scratch { dentry, mounted, .. } = scratch;
+        let now = scratch.call.now;
+        // Each time from memory, and after what was copied before: see above.
+        atomic::compiler_barrier();
+        // SAFETY: aligned words of a map value.
         unsafe {
-            now.wrapping_sub((*self.0).born_ns) <= VALID_NS
-                && (*self.0).parent == dentry.parent
-                && (*self.0).hash_len == dentry.hash_len
-                && (*self.0).inode == dentry.inode
+            now.wrapping_sub((&raw const (*self.0).born_ns).read_volatile()) <= VALID_NS
+                && (&raw const (*self.0).parent).read_volatile() == dentry.parent
+                && (&raw const (*self.0).hash_len).read_volatile() == dentry.hash_len
+                && (&raw const (*self.0).inode).read_volatile() == dentry.inode
+                && (&raw const (*self.0).mounted.parent).read_volatile() == mounted.parent
+                && (&raw const (*self.0).mounted.mountpoint).read_volatile() == mounted.mountpoint
         }
     }
 }
 
-/// The valid answer for a directory.
+/// The valid answer for the directory in question, which is at this place.
 #[inline(always)]
-pub(crate) fn lookup(place: KernelPath, dentry: &Dentry, now: u64) -> Option<Cached> {
+pub(crate) fn lookup(scratch: &Scratch, place: KernelPath) -> Option<Cached> {
     let cached = Cached(DIRECTORIES.get_ptr(place)?);
-    cached.is_valid(dentry, now).then_some(cached)
+    cached.is_valid(scratch).then_some(cached)
 }
 
 /// How many directories were marked by [`mark_failed`] so far.
@@ -68,11 +75,11 @@ fn failures() -> u64 {
 
 /// Whether the slot's own answer is for this directory, and valid.
 #[inline(always)]
-pub(crate) fn is_latest(scratch: &Scratch, place: KernelPath, dentry: &Dentry) -> bool {
+pub(crate) fn is_latest(scratch: &Scratch, place: KernelPath) -> bool {
     scratch.known.mnt == place.mnt
         && scratch.known.dentry == place.dentry
         && scratch.failures == failures()
-        && Cached(&raw const scratch.directory).is_valid(dentry, scratch.call.now)
+        && Cached(&raw const scratch.directory).is_valid(scratch)
 }
 
 /// The slot's own answer is for this directory now.
@@ -92,13 +99,14 @@ pub(crate) fn insert(scratch: &Scratch, place: KernelPath) {
 /// Whether the removal of an object in this directory failed, however long ago: the next attempt may
 /// be minutes away. The inode tells the directory from another in a recycled dentry.
 #[inline(always)]
-pub(crate) fn failed_before(place: KernelPath, dentry: &Dentry) -> bool {
+pub(crate) fn failed_before(place: KernelPath, inode: u64) -> bool {
     let Some(cached) = DIRECTORIES.get_ptr(place) else { return false };
     // SAFETY: as in `Cached`.
-    unsafe { (*cached).has_failed != 0 && (*cached).inode == dentry.inode }
+    unsafe { (*cached).has_failed != 0 && (*cached).inode == inode }
 }
 
-/// Notes that the removal of an object in this directory failed.
+/// Notes that the removal of an object in this directory failed. Where the entry is recycled just now,
+/// another directory has the note: calls in it are looked at more closely, and nothing else.
 #[inline(always)]
 pub(crate) fn mark_failed(place: KernelPath) {
     let Some(cached) = DIRECTORIES.get_ptr_mut(place) else { return };

@@ -3,7 +3,10 @@
 use aya_ebpf::helpers::generated;
 use podstuck_common::component::NAME_SIZE;
 
-use super::{globals::offsets, kernel::field};
+use super::{
+    globals::offsets,
+    kernel::{field, read_into},
+};
 
 /// A directory as a path reaches it: `struct path`, whose order of fields user space makes sure of.
 /// All zero stands for none.
@@ -27,6 +30,16 @@ pub(crate) struct Dentry {
     pub(crate) inode: u64,
 }
 
+/// Where a mount sits, read at once.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Mounted {
+    /// `struct mount *`
+    pub(crate) parent: u64,
+    /// `struct dentry *`
+    pub(crate) mountpoint: u64,
+}
+
 /// Copies a name to `to`, where [`NAME_SIZE`] bytes are free; its length with the NUL.
 #[inline(always)]
 pub(crate) fn copy_name(name: u64, to: *mut u8) -> Option<usize> {
@@ -43,8 +56,11 @@ pub(crate) enum Up {
     Mount(KernelPath),
     /// The parent directory, and the name of the directory left: an address in the kernel.
     Parent(KernelPath, u64),
-    /// The root of the mount namespace, or of what is reachable.
+    /// The root of the mount namespace.
     Top,
+    /// The root of what is reachable: of a mount that is in no namespace, or a directory that is no longer
+    /// below the root of its mount.
+    Unreachable,
 }
 
 impl KernelPath {
@@ -60,7 +76,7 @@ impl KernelPath {
     /// One step up, by `d_path`'s rule: at the root of a mount go on where it is mounted.
     #[inline(always)]
     pub(crate) fn up(self, dentry: &Dentry) -> Up {
-        self.try_up(dentry).unwrap_or(Up::Top)
+        self.try_up(dentry).unwrap_or(Up::Unreachable)
     }
 
     #[inline(always)]
@@ -68,21 +84,38 @@ impl KernelPath {
         let o = offsets();
         let root: u64 = field(self.mnt, o.vfsmount_root)?;
         if self.dentry == root {
-            let mount = self.mnt - u64::from(o.mount_vfsmount);
-            let parent: u64 = field(mount, o.mount_parent)?;
+            let mount = self.mount();
+            let Mounted { parent, mountpoint } = field(mount, o.mount_parent)?;
             if parent == mount {
-                return None;
+                return is_in_namespace(mount).then_some(Up::Top);
             }
-            let dentry = field(mount, o.mount_mountpoint)?;
             return Some(Up::Mount(KernelPath {
                 mnt: parent + u64::from(o.mount_vfsmount),
-                dentry,
+                dentry: mountpoint,
             }));
         }
         if dentry.parent == self.dentry {
             return None;
         }
         Some(Up::Parent(KernelPath { mnt: self.mnt, dentry: dentry.parent }, dentry.name))
+    }
+
+    /// The `struct mount` that the path is in.
+    #[inline(always)]
+    fn mount(self) -> u64 {
+        self.mnt.wrapping_sub(u64::from(offsets().mount_vfsmount))
+    }
+
+    /// Where its mount sits; whether that could be read.
+    #[inline(always)]
+    pub(crate) fn read_mounted(self, to: &mut Mounted) -> bool {
+        read_into(to, self.mount(), offsets().mount_parent)
+    }
+
+    /// See [`Self::dentry`].
+    #[inline(always)]
+    pub(crate) fn read_dentry(self, to: &mut Dentry) -> bool {
+        read_into(to, self.dentry, offsets().dentry_parent)
     }
 
     /// The directory's dentry.
@@ -99,7 +132,19 @@ impl KernelPath {
         let ino = field(inode, o.inode_ino).unwrap_or(0);
         let sb: u64 = field(inode, o.inode_sb).unwrap_or(0);
         let dev = field(sb, o.sb_dev).unwrap_or(0);
-        let mount = self.mnt.wrapping_sub(u64::from(o.mount_vfsmount));
-        (ino, dev, field(mount, o.mount_id).unwrap_or(0))
+        (ino, dev, field(self.mount(), o.mount_id).unwrap_or(0))
     }
+}
+
+/// Whether a mount that has no parent is the root of a mount namespace: `prepend_path` in fs/d_path.c. After
+/// `umount -l` it is in none; what `open_tree` has copied is in one without a name, whose number is 0,
+/// or since Linux 6.18 a fixed one (`MNT_NS_ANON_INO`).
+#[inline(always)]
+fn is_in_namespace(mount: u64) -> bool {
+    const ANONYMOUS: u32 = 0xefff_fff7;
+    let o = offsets();
+    let namespace: u64 = field(mount, o.mount_ns).unwrap_or(0);
+    // Where there is none, or an error in its place, this cannot be read.
+    let number: u32 = field(namespace, o.mnt_ns_inum).unwrap_or(0);
+    number != 0 && number != ANONYMOUS
 }

@@ -1,6 +1,7 @@
 //! How many records of one kind may be sent: the first always, then a few each second.
 
 use aya_ebpf::{bindings::BPF_ANY, btf_maps::LruHashMap, macros::btf_map};
+use podstuck_common::lru;
 
 /// Records of one kind in one second. A shim's burst of EBUSY is 20 a second and must fit.
 const PER_SECOND: u32 = 32;
@@ -27,7 +28,7 @@ struct Limit {
 
 /// Rate limits of records.
 #[btf_map]
-static LIMITS: LruHashMap<LimitKey, Limit, 8192> = LruHashMap::new();
+static LIMITS: LruHashMap<LimitKey, Limit, { lru::LIMITS }> = LruHashMap::new();
 
 /// Whether a record of this kind may be sent now, and how many were held back before it.
 #[inline(always)]

@@ -1,20 +1,29 @@
 //! The maps that several files use: who writes each, who reads it, how large it is.
 
 use aya_ebpf::{
+    bindings::BPF_F_MMAPABLE,
     btf_maps::{Array, HashMap, LruHashMap, PerCpuArray, PerCpuHashMap, ProgramArray, RingBuf},
     macros::btf_map,
 };
 use podstuck_common::{
+    lru,
     record::{CallTotals, Caller, CountKey, IN_FLIGHT_SLOTS, InFlight, call, loss},
     trail::Trail,
 };
 
-use super::{atomic, kernel_path::KernelPath};
+use super::{
+    atomic,
+    kernel_path::{KernelPath, Mounted},
+};
 
 /// Calls between entry and return, by the lower bits of the thread's id: see `in_flight`. Written
-/// here, scanned by user space.
+/// here; user space sees the same memory.
 #[btf_map]
-pub(crate) static IN_FLIGHT: Array<InFlight, { IN_FLIGHT_SLOTS as usize }> = Array::new();
+pub(crate) static IN_FLIGHT: Array<
+    InFlight,
+    { IN_FLIGHT_SLOTS as usize },
+    { BPF_F_MMAPABLE as usize },
+> = Array::new();
 /// Those whose slot another thread is in, by thread. Preallocated and not LRU, because the oldest
 /// entry is the most important one: the call that never returns.
 #[btf_map]
@@ -34,15 +43,15 @@ pub(crate) static COUNTS_1: PerCpuHashMap<CountKey, CallTotals, 8192> = PerCpuHa
 
 /// Who made the calls, by process id. Written at the first count of a process in a generation.
 #[btf_map]
-pub(crate) static ACTORS: LruHashMap<u32, Caller, 8192> = LruHashMap::new();
+pub(crate) static ACTORS: LruHashMap<u32, Caller, { lru::ACTORS }> = LruHashMap::new();
 
 /// Targets whose path was sent to user space.
 #[btf_map]
-pub(crate) static ANNOUNCED: LruHashMap<u64, u8, 16384> = LruHashMap::new();
+pub(crate) static ANNOUNCED: LruHashMap<u64, u8, { lru::ANNOUNCED }> = LruHashMap::new();
 
 /// Objects (hash of their path) whose removal has failed and not succeeded since.
 #[btf_map]
-pub(crate) static FAILED: LruHashMap<u64, u8, 8192> = LruHashMap::new();
+pub(crate) static FAILED: LruHashMap<u64, u8, { lru::FAILED }> = LruHashMap::new();
 
 /// Records for user space.
 #[btf_map]
@@ -64,6 +73,8 @@ pub(crate) struct Directory {
     pub(crate) parent: u64,
     pub(crate) hash_len: u64,
     pub(crate) inode: u64,
+    /// By these a recycled or moved mount is.
+    pub(crate) mounted: Mounted,
     /// When the oldest part of the trail was read.
     pub(crate) born_ns: u64,
     pub(crate) trail: Trail,
@@ -73,7 +84,8 @@ pub(crate) struct Directory {
 
 /// Answers cached for a second, so that a bulk delete in one directory walks once.
 #[btf_map]
-pub(crate) static DIRECTORIES: LruHashMap<KernelPath, Directory, 16384> = LruHashMap::new();
+pub(crate) static DIRECTORIES: LruHashMap<KernelPath, Directory, { lru::DIRECTORIES }> =
+    LruHashMap::new();
 
 /// How many directories were ever marked as one in which a removal failed: a private copy of an
 /// answer is outdated when this has changed.

@@ -5,7 +5,10 @@ use aya_ebpf::{
     btf_maps::{Array, LruHashMap},
     macros::btf_map,
 };
-use podstuck_common::trail::{INSIDE, Trail, origin};
+use podstuck_common::{
+    lru,
+    trail::{INSIDE, Trail, origin},
+};
 
 use super::{atomic, globals::config};
 
@@ -19,7 +22,7 @@ struct Moved {
 
 /// Where they are now, by [`Trail::path`].
 #[btf_map]
-static MOVED: LruHashMap<u64, Moved, 1024> = LruHashMap::new();
+static MOVED: LruHashMap<u64, Moved, { lru::MOVED }> = LruHashMap::new();
 
 /// How many there ever were: nothing is looked up while there is none.
 #[btf_map]

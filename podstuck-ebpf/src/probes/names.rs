@@ -55,6 +55,10 @@ global_function! {
         let Some(dentry) = place.dentry() else { return ARRIVED };
         match place.up(&dentry) {
             Up::Top => ARRIVED,
+            Up::Unreachable => {
+                scratch.head.flaws |= flaw::UNREACHABLE;
+                ARRIVED
+            }
             Up::Mount(on) => {
                 scratch.state.place = on;
                 GO_ON

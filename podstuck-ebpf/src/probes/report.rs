@@ -11,7 +11,7 @@ use super::{
     path,
     returned::Returned,
     ring_record,
-    slot::Slot,
+    slot::{Slot, global_function},
 };
 
 const ENOENT: u16 = 2;
@@ -64,8 +64,14 @@ pub(crate) fn reasons(call: &Returned, new: bool) -> u32 {
 #[inline(always)]
 pub(crate) fn report(slot: &mut Slot, why: u32) {
     let Some(scratch) = slot.scratch() else { return };
-    let Returned { trail, tgid, errno, entry, now, followed, .. } = &scratch.call;
-    let (errno, followed) = (*errno, *followed);
+    let errno = scratch.call.errno;
+    if why & reason::FAILED != 0 && errno != ENOTEMPTY {
+        // Before the limit: that an object succeeds which has failed is told of each.
+        note_failure(slot);
+    }
+    let Some(scratch) = slot.scratch() else { return };
+    let Returned { trail, tgid, entry, now, followed, .. } = &scratch.call;
+    let followed = *followed;
     let what = why << 16 | u32::from(errno & 0xfff) << 4 | entry.call;
     // Of look-alikes some are shown, whoever makes them: they must not displace the limits of others.
     let caller = if why & reason::LOOK_ALIKE != 0 { 0 } else { *tgid };
@@ -82,12 +88,22 @@ pub(crate) fn report(slot: &mut Slot, why: u32) {
     }
     let sent = ring_record::send(slot, why, suppressed) != 0;
     let Some(scratch) = slot.scratch() else { return };
-    let Returned { trail, place, .. } = &scratch.call;
     if sent && why & reason::FIRST != 0 {
-        let _ = ANNOUNCED.insert(trail.target, &1, u64::from(BPF_ANY));
+        let _ = ANNOUNCED.insert(scratch.call.trail.target, &1, u64::from(BPF_ANY));
     }
-    if errno != 0 && errno != ENOTEMPTY && why & reason::FAILED != 0 {
+}
+
+global_function! {
+    /// Notes that the removal of the object failed.
+    fn note_failure(slot) -> u32 {
+        let Some(scratch) = slot.scratch() else { return 0 };
+        if !scratch.call.followed {
+            path::follow(slot);
+        }
+        let Some(scratch) = slot.scratch() else { return 0 };
+        let Returned { trail, place, .. } = &scratch.call;
         let _ = FAILED.insert(trail.path, &1, u64::from(BPF_ANY));
         directory_cache::mark_failed(*place);
+        0
     }
 }

@@ -5,21 +5,21 @@
 
 use aya_ebpf::{
     bindings::BPF_ANY,
-    btf_maps::{LruHashMap, PerCpuArray},
+    btf_maps::{HashMap, PerCpuArray},
     helpers::{bpf_get_current_pid_tgid, generated},
     macros::btf_map,
 };
 use podstuck_common::{
     entry_point::EntryPointId,
-    record::{AT_FDCWD, call},
+    record::{AT_FDCWD, IO_URING_NAME, IO_URING_NAMES, call},
 };
 
 use super::{
     account, enter, globals::offsets, in_flight, kernel::field, returned::NOT_READ, slot::Slot,
 };
 
-/// Longest path that is kept, its terminating NUL included. A longer one is counted without a target.
-const KEPT: u32 = 1024;
+/// A longer path is counted without a target.
+const KEPT: u32 = IO_URING_NAME as u32;
 /// An address that no process can have anything at.
 const NOWHERE: u64 = u64::MAX;
 
@@ -27,10 +27,11 @@ const NOWHERE: u64 = u64::MAX;
 #[derive(Clone, Copy)]
 struct Name([u8; KEPT as usize]);
 
-/// Names of the requests under way, by thread: a process has at most four workers for each CPU. LRU, so
-/// that a name whose request was not seen to end goes some day.
+/// Names of the requests under way, by thread: a process has at most four workers for each CPU. Where
+/// there is no room, a request is counted without its target. User space removes those of threads that
+/// have ended.
 #[btf_map]
-static NAMES: LruHashMap<u64, Name, 1024> = LruHashMap::new();
+static NAMES: HashMap<u64, Name, { IO_URING_NAMES as usize }> = HashMap::new();
 
 /// Where a name is copied to on its way there.
 #[btf_map]

@@ -74,7 +74,8 @@ fn identity(inode: u64) -> Option<(u64, u64)> {
 #[inline(always)]
 pub(crate) fn at(dentry: &Dentry) -> Option<&'static Root> {
     let shown = SHOWN.get_ptr(&dentry.inode)?;
-    // SAFETY: user space removes none, and one that is shown again is written as it was.
+    // SAFETY: a map value; user space removes one where another directory gets its index, and one that is
+    // shown again is written as it was. Its number and file system tell.
     let shown = unsafe { *shown };
     if identity(dentry.inode)? != (shown.ino, shown.superblock) {
         return None;

@@ -5,7 +5,11 @@ use podstuck_common::{
     record::{ARGUMENT_MAX, BASE_MAX, RecordHead},
 };
 
-use super::{kernel_path::KernelPath, maps::Directory, returned::Returned};
+use super::{
+    kernel_path::{Dentry, KernelPath, Mounted},
+    maps::Directory,
+    returned::Returned,
+};
 
 /// The deepest path that is walked, in components and mounts.
 pub(crate) const WALK_MAX: usize = ROUNDS * ROUNDS;
@@ -66,6 +70,9 @@ pub(crate) struct Scratch {
     pub(crate) directory: Directory,
     pub(crate) known: KernelPath,
     pub(crate) failures: u64,
+    /// Of the directory that is looked for in the cache, and where its mount sits.
+    pub(crate) dentry: Dentry,
+    pub(crate) mounted: Mounted,
     pub(crate) state: Loop,
     pub(crate) components: [WalkedComponent; WALK_MAX],
     pub(crate) name: [u64; NAME_WORDS],

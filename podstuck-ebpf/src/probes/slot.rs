@@ -3,10 +3,12 @@
 use aya_ebpf::{btf_maps::PerCpuArray, macros::btf_map};
 use podstuck_common::entry_point::EntryPointId;
 
-use super::scratch::Scratch;
+use super::{globals::config, scratch::Scratch};
 
 /// One for each entry point and CPU is enough: the kernel never lets a program that hangs on one run
-/// inside itself. Two may meet, because those on functions can be preempted.
+/// inside itself. Two may meet, because those on functions can be preempted. Of programs on tracepoints one
+/// at a time runs on a CPU (`trace_call_bpf` in kernel/trace/bpf_trace.c): where there are no others, user
+/// space makes this one slot.
 #[btf_map]
 static SCRATCH: PerCpuArray<Scratch, { EntryPointId::COUNT }> = PerCpuArray::new();
 
@@ -21,7 +23,7 @@ impl Slot {
     /// The program that runs handles a return by this way, and has no other `Slot` of it.
     #[inline(always)]
     pub(crate) unsafe fn of(entry_point: EntryPointId) -> Self {
-        Self(entry_point.index())
+        Self(if config().one_slot != 0 { 0 } else { entry_point.index() })
     }
 
     /// The slot of this number, on the other side of a call that cannot take a reference.

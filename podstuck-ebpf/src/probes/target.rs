@@ -5,6 +5,8 @@ use podstuck_common::trail::Trail;
 
 use super::{
     directory_cache,
+    kernel_path::KernelPath,
+    scratch::Scratch,
     slot::{Slot, global_function},
     walk,
 };
@@ -15,21 +17,12 @@ use super::{
 pub(crate) fn find(slot: &mut Slot) {
     let Some(scratch) = slot.scratch() else { return };
     let place = scratch.call.place;
-    let Some(dentry) = place.dentry() else {
+    if !place.read_dentry(&mut scratch.dentry) || !place.read_mounted(&mut scratch.mounted) {
         scratch.call.trail = Trail::default();
         return;
-    };
-    if !directory_cache::is_latest(scratch, place, &dentry) {
-        match directory_cache::lookup(place, &dentry, scratch.call.now) {
-            Some(cached) => {
-                cached.copy_to(&mut scratch.directory);
-                directory_cache::set_latest(scratch, place);
-            }
-            None => {
-                scratch.call.fresh = true;
-                learn(slot);
-            }
-        }
+    }
+    if !directory_cache::is_latest(scratch, place) {
+        learn(slot);
     }
     let Some(scratch) = slot.scratch() else { return };
     scratch.call.trail = scratch.directory.trail;
@@ -40,20 +33,43 @@ pub(crate) fn find(slot: &mut Slot) {
 }
 
 global_function! {
-    /// Reads the trail of the call's directory anew.
+    /// Takes the answer for the call's directory from the table, or reads its trail anew.
     fn learn(slot) -> u32 {
+        let Some(scratch) = slot.scratch() else { return 0 };
+        // What follows may end half-way.
+        scratch.known = KernelPath::NONE;
+        if recall(scratch) {
+            return 0;
+        }
+        scratch.call.fresh = true;
         walk::climb(slot);
         walk::descend(slot);
         let Some(scratch) = slot.scratch() else { return 0 };
         let place = scratch.call.place;
-        let Some(dentry) = place.dentry() else { return 0 };
-        scratch.directory.parent = dentry.parent;
-        scratch.directory.hash_len = dentry.hash_len;
-        scratch.directory.inode = dentry.inode;
+        if !place.read_dentry(&mut scratch.dentry)
+            || !place.read_mounted(&mut scratch.directory.mounted)
+        {
+            return 0;
+        }
+        scratch.directory.parent = scratch.dentry.parent;
+        scratch.directory.hash_len = scratch.dentry.hash_len;
+        scratch.directory.inode = scratch.dentry.inode;
         scratch.directory.has_failed =
-            u64::from(directory_cache::failed_before(place, &dentry));
+            u64::from(directory_cache::failed_before(place, scratch.dentry.inode));
         directory_cache::insert(scratch, place);
         directory_cache::set_latest(scratch, place);
         0
     }
+}
+
+#[inline(always)]
+fn recall(scratch: &mut Scratch) -> bool {
+    let place = scratch.call.place;
+    let Some(cached) = directory_cache::lookup(scratch, place) else { return false };
+    cached.copy_to(&mut scratch.directory);
+    if !cached.is_valid(scratch) {
+        return false;
+    }
+    directory_cache::set_latest(scratch, place);
+    true
 }

@@ -7,9 +7,9 @@ use podstuck_common::{component::component_hash, trail::Trail};
 use super::{
     directory_cache,
     globals::config,
-    kernel_path::{Up, copy_name},
+    kernel_path::{KernelPath, Up, copy_name},
     moved, roots,
-    scratch::{ARRIVED, GO_ON, ROUNDS, WALK_MAX, WalkedComponent},
+    scratch::{ARRIVED, GO_ON, ROUNDS, Scratch, WALK_MAX, WalkedComponent},
     slot::{Slot, global_function},
 };
 
@@ -50,29 +50,29 @@ global_function! {
     fn climb_one(slot) -> u32 {
         let Some(scratch) = slot.scratch() else { return ARRIVED };
         let place = scratch.state.place;
-        let Some(dentry) = place.dentry() else { return ARRIVED };
+        if !place.read_dentry(&mut scratch.dentry) {
+            return ARRIVED;
+        }
         scratch.state.steps += 1;
         // The first is the directory asked for.
         if scratch.state.steps > 1
-            && let Some(cached) = directory_cache::lookup(place, &dentry, scratch.call.now)
+            && recall(scratch, place)
         {
-            scratch.directory.trail = cached.trail();
-            scratch.directory.born_ns = cached.born_ns();
             if scratch.state.mounted != 0 {
                 scratch.directory.trail.mount_here();
             }
             return ARRIVED;
         }
-        if let Some(root) = roots::at(&dentry) {
+        if let Some(root) = roots::at(&scratch.dentry) {
             scratch.directory.trail.enter(root);
             return ARRIVED;
         }
-        match place.up(&dentry) {
-            Up::Top => ARRIVED,
+        match place.up(&scratch.dentry) {
+            Up::Top | Up::Unreachable => ARRIVED,
             Up::Mount(on) => {
                 scratch.state.mounted = 1;
                 scratch.state.place = on;
-                GO_ON
+                if on.read_mounted(&mut scratch.mounted) { GO_ON } else { ARRIVED }
             }
             Up::Parent(parent, name) => {
                 scratch.name.fill(0);
@@ -92,6 +92,20 @@ global_function! {
             }
         }
     }
+}
+
+/// Starts the trail with that of an ancestor, if the cache has it.
+#[inline(always)]
+fn recall(scratch: &mut Scratch, place: KernelPath) -> bool {
+    let Some(cached) = directory_cache::lookup(scratch, place) else { return false };
+    scratch.directory.trail = cached.trail();
+    scratch.directory.born_ns = cached.born_ns();
+    if cached.is_valid(scratch) {
+        return true;
+    }
+    scratch.directory.trail = Trail::default();
+    scratch.directory.born_ns = scratch.call.now;
+    false
 }
 
 /// Reads the components back from the top down.

@@ -13,6 +13,7 @@ use crate::{
         finding::FindingState,
         hung::MountPoint,
         identity::{Component, Pod},
+        node::PodState,
         node_record::{NodeRecord, Ready},
         object::Attributes,
     },
@@ -192,6 +193,25 @@ fn a_pod_that_nobody_will_remove_is_said_to_be_one() {
     assert_eq!(notes(&[], &[], false, "False"), "", "there is nothing to remove");
     let not_ready = notes(&[7], &[], true, "Unknown");
     assert!(not_ready.contains("node n for not ready since 1970-01-01T00:00:00Z"), "{not_ready}");
+}
+
+#[test]
+fn who_could_not_look_does_not_say_that_nothing_is_left() {
+    let who = Pod { uid: "u".into(), namespace: None, name: None };
+    let mut engine = Engine::new(Run { pod: Some(who), ..run() });
+    let notes = |engine: &Engine| engine.diagnosis().notes.join("; ");
+    assert!(engine.pod_may_be_left());
+    assert!(notes(&engine).starts_with("the node was not looked at"), "{}", notes(&engine));
+    let look = |pods: Vec<PodState>| {
+        let sample =
+            NodeSample { kubelets: vec![7], silent: vec![8, 9], pods, ..NodeSample::default() };
+        Event { at: Monotonic(1), what: What::Sample(Arc::new(sample)) }
+    };
+    engine.take(&look(vec![pod_state("u")]));
+    assert!(engine.pod_may_be_left());
+    assert!(notes(&engine).contains("not known: pid 8, 9."), "{}", notes(&engine));
+    engine.take(&look(Vec::new()));
+    assert_eq!((engine.pod_may_be_left(), notes(&engine)), (false, String::new()));
 }
 
 /// What the API server says of this node, which lacks these pods.

@@ -78,6 +78,11 @@ impl Ledger {
         let (path, last) = (draft.path.clone(), draft.last);
         let mut finding = self.finding(draft);
         let mut told = Vec::new();
+        if let Some(twin) = self.twin(key, &finding) {
+            told.extend(self.clear_one(key, last));
+            let entry = self.entries.remove(&twin);
+            self.entries.extend(entry.map(|entry| (key, entry)));
+        }
         match self.entries.get_mut(&key) {
             Some(entry) if entry.finding.id == finding.id => {
                 finding.state = FindingState::Update;
@@ -103,6 +108,14 @@ impl Ledger {
         told.push(finding.clone());
         self.entries.insert(key, Entry { finding, path, told: last });
         told
+    }
+
+    /// The same cause of the same target, found by another tracker: a look finds what a call then fails at.
+    fn twin(&self, key: (TrackerId, u64), finding: &Finding) -> Option<(TrackerId, u64)> {
+        let is_twin = |(other, entry): &(&(TrackerId, u64), &Entry)| {
+            other.0 != key.0 && other.1 == key.1 && entry.finding.id == finding.id
+        };
+        self.entries.iter().find(is_twin).map(|(other, _)| *other)
     }
 
     fn clear(&mut self, target_id: u64, path: Option<&Path>, at: Monotonic) -> Vec<Finding> {
@@ -198,8 +211,12 @@ mod tests {
     }
 
     fn draft(cause: &'static Cause, second: f64, count: u64) -> Verdict {
+        draft_of(TrackerId::Busy, cause, second, count)
+    }
+
+    fn draft_of(tracker: TrackerId, cause: &'static Cause, second: f64, count: u64) -> Verdict {
         let op = failed(Call::UnlinkatDir, Errno::EBUSY, "m", second);
-        let mut draft = Draft::about(TrackerId::Busy, cause, &op);
+        let mut draft = Draft::about(tracker, cause, &op);
         draft.count = count;
         Verdict::Found(Box::new(draft))
     }
@@ -237,6 +254,22 @@ mod tests {
             states(&told),
             [("emptydir-bidirectional-submount", Cleared), ("subpath-busy", New)]
         );
+    }
+
+    #[test]
+    fn a_cause_that_another_tracker_has_found_too_is_one_finding() {
+        let mut ledger = Ledger::new(clock());
+        let seen = ledger.admit(draft_of(TrackerId::LeftRootfs, &SUBMOUNT, 1.0, 1));
+        let told = ledger.admit(draft(&SUBMOUNT, 7.0, 3));
+        assert_eq!(states(&told), [("emptydir-bidirectional-submount", FindingState::Update)]);
+        assert_eq!(told[0].instance, seen[0].instance);
+        let over = Verdict::Over {
+            tracker: TrackerId::LeftRootfs,
+            target_id: 7,
+            at: Monotonic(8_000_000_000),
+        };
+        assert!(ledger.admit(over).is_empty(), "the other one follows it now");
+        assert_eq!((ledger.found(), ledger.all().count()), (1, 1));
     }
 
     #[test]

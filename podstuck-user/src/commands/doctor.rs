@@ -7,24 +7,21 @@ use std::{
 };
 
 use jiff::Timestamp;
-use serde::Serialize;
 
 use super::{
     Exit, Failure,
     api_reader::ApiReader,
+    check::{Check, obstacles, probes},
     known_roots::{apart, known_roots},
     setup,
 };
 use crate::{
-    cli::{Api, Backend, Doctor, Output, Target},
+    cli::{Api, Doctor, Output, Target},
     identity::PodNames,
     kernel::{
-        attach::{Attached, by_reason},
         facts,
-        hooks::Form,
-        io_uring::{Coverage, TRACEPOINT},
-        layout::{self, BTF_PATH, Layout},
-        load, privilege, role,
+        layout::{self, BTF_PATH},
+        obstacle, privilege, role,
     },
     model::{
         identity::Component,
@@ -38,23 +35,6 @@ use crate::{
         show_roots::{Sought, show_roots},
     },
 };
-
-/// One line of the report.
-#[derive(Debug, Serialize)]
-struct Check {
-    name: &'static str,
-    ok: bool,
-    /// What was found.
-    found: String,
-    /// What is lost without it, when it is missing.
-    lost: Option<&'static str>,
-}
-
-impl Check {
-    fn new(name: &'static str, ok: bool, found: impl Into<String>, lost: &'static str) -> Self {
-        Self { name, ok, found: found.into(), lost: (!ok).then_some(lost) }
-    }
-}
 
 /// Runs the command: 0 when everything needed works, 3 when tracing cannot run at all.
 pub fn run(options: &Doctor) -> Result<Exit, Failure> {
@@ -83,7 +63,9 @@ pub fn run(options: &Doctor) -> Result<Exit, Failure> {
         layout.problems.first().cloned().unwrap_or_else(|| BTF_PATH.to_owned()),
         "paths below a directory descriptor, and with them most victims; counts and errnos remain",
     ));
-    if privileged.is_ok() {
+    let obstacle = obstacle::check();
+    checks.extend(obstacles(&obstacle));
+    if privileged.is_ok() && obstacle.is_ok() {
         checks.extend(probes(&layout));
     }
     checks.extend(node(options));
@@ -95,59 +77,6 @@ pub fn run(options: &Doctor) -> Result<Exit, Failure> {
         Some(check) => Err(Failure::CannotRun(anyhow::anyhow!("{}: {}", check.name, check.found))),
         None => Ok(Exit::Clean),
     }
-}
-
-/// Loads, attaches and tests the probes, and takes them out again.
-fn probes(layout: &Layout) -> Vec<Check> {
-    let config = setup::config(u64::MAX, 0, 0);
-    let attached = match load::load(layout, &config, setup::forms(Backend::Auto), false) {
-        Ok(probes) => probes.attached.clone(),
-        Err(error) => {
-            return vec![Check::new(
-                "probes",
-                false,
-                format!("{error:#}"),
-                "nothing can be traced",
-            )];
-        }
-    };
-    let Attached { calls, missing, fallbacks, not_covered, .. } = &attached;
-    let mut checks = Vec::new();
-    for (form, name) in [(Form::Function, "fentry"), (Form::Tracepoint, "syscall tracepoints")] {
-        let by_form = calls.iter().filter(|(_, by)| *by == form);
-        let names: Vec<&str> = by_form.map(|(call, _)| call.name()).collect();
-        if !names.is_empty() {
-            let found = format!("{} by {name}, each saw a test call", names.join(", "));
-            checks.push(Check::new("probes", true, found, ""));
-        }
-    }
-    if calls.is_empty() {
-        checks.push(Check::new("probes", false, "none could be attached", "nothing can be traced"));
-    }
-    checks.extend(by_reason(fallbacks).into_iter().map(|why| {
-        let lost = "nothing is missed; each system call of the node takes longer while watching";
-        Check::new("fentry", false, why, lost)
-    }));
-    checks.extend(attached.io_uring.iter().map(|seen| match seen {
-        Coverage::Counted => {
-            Check::new("io_uring", true, "deletions counted by fentry:io_unlinkat", "")
-        }
-        Coverage::Noticed(why) => {
-            let found = format!("deletions noticed by {TRACEPOINT}: {why}");
-            Check::new("io_uring", false, found, "outcome and target of these deletions")
-        }
-    }));
-    checks.extend(
-        not_covered
-            .iter()
-            .map(|what| Check::new("not covered", false, what, "these deletions are not seen")),
-    );
-    checks.extend(
-        by_reason(missing)
-            .into_iter()
-            .map(|why| Check::new("probe", false, why, "calls of this kind are not seen")),
-    );
-    checks
 }
 
 fn node(options: &Doctor) -> Vec<Check> {

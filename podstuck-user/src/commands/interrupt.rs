@@ -10,11 +10,13 @@
 //! of its own is there for them, and the others block them.
 
 use std::{
+    io::Write,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
-    thread::{self, Builder},
+    thread::{self, Builder, Thread},
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result};
@@ -22,16 +24,19 @@ use nix::sys::signal::{SigSet, Signal};
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
     flag,
+    low_level::exit,
 };
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::Notify,
 };
 
-use crate::kernel::role::Role;
+use crate::{kernel::role::Role, logging::Unwaiting};
 
 /// 128 + SIGINT, as shells show it.
 const ABORTED: i32 = 130;
+/// Of a run that lost data.
+const LATE: i32 = 4;
 
 /// Takes signals from now on, which whoever started this process may have blocked: a run does so in
 /// the threads that start its helpers.
@@ -74,6 +79,10 @@ pub(super) fn patient() -> Result<Arc<AtomicBool>> {
 pub(super) struct Stop {
     flag: Arc<AtomicBool>,
     notify: Arc<Notify>,
+    /// When the process ends at the latest.
+    end: Arc<OnceLock<Instant>>,
+    /// The thread that sees to it.
+    signals: Option<Thread>,
 }
 
 impl Stop {
@@ -81,7 +90,7 @@ impl Stop {
     /// starts from now on, block them.
     pub(super) fn listen() -> Result<Self> {
         // The wish to end is looked at before it is noted: handlers run in this order.
-        let stop = Self::default();
+        let mut stop = Self::default();
         let asked = Arc::<AtomicBool>::default();
         for signal in [SIGINT, SIGTERM] {
             flag::register_conditional_shutdown(signal, ABORTED, Arc::clone(&asked))
@@ -102,15 +111,21 @@ impl Stop {
                 notify.notify_one();
             });
         }
-        let wait = || {
+        let end = stop.end.clone();
+        let wait = move || {
             Role::HearSignals.assume();
-            loop {
-                thread::park();
-            }
+            watch(&end);
         };
-        Builder::new().name("signals".into()).spawn(wait).context("starting a thread")?;
+        let signals = Builder::new().name("signals".into()).spawn(wait);
+        stop.signals = Some(signals.context("starting a thread")?.thread().clone());
         ours().thread_block().context("leaving signals to that thread")?;
         Ok(stop)
+    }
+
+    /// From now on the process has so long to end, whatever it waits for.
+    pub(super) fn end_within(&self, limit: Duration) {
+        let _ = self.end.set(Instant::now() + limit);
+        self.signals.iter().for_each(Thread::unpark);
     }
 
     /// Waits for the first signal.
@@ -126,9 +141,27 @@ impl Stop {
     }
 }
 
+/// Is there for signals, until there is a time at which the process ends.
+fn watch(end: &OnceLock<Instant>) {
+    loop {
+        let Some(end) = end.get() else {
+            thread::park();
+            continue;
+        };
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            // Nothing that another thread may hold is waited for.
+            let _ = Unwaiting
+                .write(b"podstuck: the end of the run takes too long: some of it is missing\n");
+            exit(LATE);
+        }
+        thread::park_timeout(left);
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::{process::id, time::Duration};
+    use std::process::id;
 
     use nix::{sys::signal::kill, unistd::Pid};
     use podstuck_testing::{again, hear_hangups, is_started_again};
@@ -204,6 +237,19 @@ mod tests {
             stop.requested().await;
             wait_for(&stop.flag);
             stop.requested().await;
+        });
+    }
+
+    #[test]
+    fn an_end_that_takes_too_long_is_made() {
+        if !is_started_again() {
+            assert_eq!(status_of_this_test(), Some(LATE));
+            return;
+        }
+        in_runtime(async {
+            let stop = Stop::listen().unwrap();
+            stop.end_within(Duration::from_millis(50));
+            thread::sleep(Duration::from_secs(30));
         });
     }
 

@@ -2,6 +2,7 @@
 
 mod api_reader;
 mod away;
+mod check;
 pub mod diagnose;
 pub mod doctor;
 mod driver_logs;
@@ -12,6 +13,7 @@ mod known_roots;
 pub mod lab;
 mod log_reader;
 mod presenter;
+mod printer;
 mod probing;
 pub mod replay;
 mod reporter;

@@ -86,11 +86,12 @@ impl Presenter {
         if self.engine.run().one_answer {
             self.reporter.tell(time, &Line::Diagnosis(&self.engine.diagnosis()));
         }
-        let (summary, found) = (self.engine.summary(), self.engine.found());
+        let (mut summary, found) = (self.engine.summary(), self.engine.found());
+        summary.completeness.degraded.extend(self.reporter.degraded());
         self.reporter.summary(time, &summary, found);
         match found {
             _ if fail_on_loss && summary.completeness.lost_data() => Exit::Lost,
-            0 if self.engine.run().one_answer && self.engine.pod_is_left() => Exit::Unexplained,
+            0 if self.engine.run().one_answer && self.engine.pod_may_be_left() => Exit::Unexplained,
             _ if self.engine.run().one_answer && self.engine.pod_is_to_stay() => Exit::Clean,
             0 => Exit::Clean,
             _ => Exit::Found,

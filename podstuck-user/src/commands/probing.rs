@@ -28,7 +28,7 @@ struct Loaded {
     measured: Option<ProgramTimes>,
     /// What was lost and skipped while the probes went in one after the other is no loss of the run.
     baseline: Losses,
-    skipped: u64,
+    skipped: Option<u64>,
 }
 
 /// What the probes missed.
@@ -38,12 +38,14 @@ pub(super) struct Missed {
     pub losses: Losses,
     /// Calls whose return was missed and whose thread has ended.
     pub abandoned: u64,
-    /// Calls at whose return the kernel ran no program.
-    pub skipped: u64,
+    /// Calls at whose return the kernel ran no program; `None` where it does not count them.
+    pub skipped: Option<u64>,
     /// Drains that could not read or empty all of a map.
     pub drains_failed: u64,
     /// Probes that are not in, each with the reason.
     pub probes: Vec<String>,
+    /// What could not be read of them any more.
+    pub degraded: Vec<String>,
 }
 
 /// The answer of the tables' thread.
@@ -60,7 +62,7 @@ impl Probing {
             let ring = Ring::take(&mut probes.ebpf)?;
             let tables = Tables::take(&mut probes.ebpf, hung_after)?;
             let baseline = Losses::default();
-            anyhow::Ok(Loaded { probes, ring, tables, measured, baseline, skipped: 0 })
+            anyhow::Ok(Loaded { probes, ring, tables, measured, baseline, skipped: None })
         };
         Ok(Self(probes.map(take).transpose()?))
     }
@@ -108,13 +110,17 @@ impl Probing {
 
     /// What was missed up to a drain.
     pub(super) fn missed(&self, drained: &Drained) -> Missed {
-        let Some(loaded) = &self.0 else { return Missed::default() };
+        // Where there are no probes, none is skipped.
+        let nothing = || Missed { skipped: Some(0), ..Missed::default() };
+        let Some(loaded) = &self.0 else { return nothing() };
+        let skipped = cost::skipped(&loaded.probes.ebpf).zip(loaded.skipped);
         Missed {
             losses: drained.losses.since(&loaded.baseline),
             abandoned: drained.abandoned,
             drains_failed: drained.failed,
-            skipped: cost::skipped(&loaded.probes.ebpf).saturating_sub(loaded.skipped),
+            skipped: skipped.map(|(now, then)| now.saturating_sub(then)),
             probes: by_reason(&loaded.probes.attached.missing),
+            degraded: Vec::new(),
         }
     }
 
@@ -142,12 +148,9 @@ impl Rest {
         self.0.as_mut().map_or_else(Vec::new, |(ring, _)| ring.rest())
     }
 
-    /// The last counts of both tables: a program may have written the one drained last until it was
-    /// switched.
-    pub(super) async fn counts(&self) -> Result<[Drained; 2]> {
-        let Some((_, tables)) = &self.0 else { return Ok(Default::default()) };
-        let first = answer(&mut Some(tables.drain())).await?;
-        Ok([first, answer(&mut Some(tables.drain())).await?])
+    /// Asks for the counts that are left; `None` where there are no probes.
+    pub(super) fn drain(&self) -> Draining {
+        self.0.as_ref().map(|(_, tables)| tables.drain())
     }
 }
 

@@ -1,24 +1,22 @@
 //! Prints and exports what is told, in the form that was asked for.
 
-use std::{
-    io::{IsTerminal, Write},
-    path::Path,
-    time::Duration,
-};
+use std::{cell::RefCell, io::IsTerminal, path::Path, time::Duration};
 
 use anyhow::Result;
-use indicatif::{ProgressBar, ProgressStyle};
 use jiff::Timestamp;
 
-use super::interrupt;
+use super::{
+    interrupt,
+    printer::{Live, Printer},
+};
 use crate::{
     cli::Output,
-    export::{Background, Exporter, Shot},
+    export::{Background, Shot, Writer},
     model::summary::Summary,
     present::{
         json::{self, Line},
         style::Style,
-        text,
+        text, words,
     },
 };
 
@@ -35,8 +33,8 @@ pub(super) struct Reporter {
     style: Style,
     exporter: Option<Background>,
     last_export: Duration,
-    /// On standard error, only when somebody looks at a terminal.
-    live: Option<ProgressBar>,
+    not_exported: RefCell<Option<String>>,
+    printer: Printer,
 }
 
 impl Reporter {
@@ -46,17 +44,11 @@ impl Reporter {
         let json = output == Output::Json;
         // It may wait for a dead disk, and then could not handle a signal.
         let start = |dir| {
-            let exporter = Exporter::new(dir)?;
-            anyhow::Ok(interrupt::apart(|| Background::start(exporter))?)
+            let writer = Writer::start(dir)?;
+            anyhow::Ok(interrupt::apart(|| Background::start(writer))?)
         };
         let exporter = export.map(start).transpose()?;
-        let live = (terminal && !json).then(|| {
-            let bar = ProgressBar::new_spinner();
-            if let Ok(style) = ProgressStyle::with_template("{spinner} {elapsed} {msg}") {
-                bar.set_style(style);
-            }
-            bar
-        });
+        let printer = Printer::Here(Live::new(terminal && !json));
         let color = terminal && std::env::var_os("NO_COLOR").is_none();
         let width = if terminal { terminal_width() } else { Style::PLAIN.width };
         Ok(Self {
@@ -65,8 +57,14 @@ impl Reporter {
             style: Style { color, width },
             exporter,
             last_export: LAST_EXPORT,
-            live,
+            not_exported: RefCell::default(),
+            printer,
         })
+    }
+
+    /// For a run that goes on whether anybody reads or not.
+    pub(super) fn of_run(self) -> Result<Self> {
+        Ok(Self { printer: self.printer.apart()?, ..self })
     }
 
     /// For a replay.
@@ -85,11 +83,10 @@ impl Reporter {
     pub(super) fn last_export(&self, shot: impl FnOnce() -> Shot) {
         let Some(exporter) = &self.exporter else { return };
         let limit = self.last_export;
-        if !exporter.finish(shot(), limit) {
-            tracing::warn!(
-                "the export directory did not take the last files within {limit:?}: they are \
-                 missing or old"
-            );
+        if let Err(why) = exporter.finish(shot(), limit) {
+            let why = format!("the last files of the export directory are missing or old: {why}");
+            tracing::warn!("{why}");
+            self.not_exported.replace(Some(why));
         }
     }
 
@@ -107,44 +104,42 @@ impl Reporter {
         // A program wants each as it forms, a person who asked one question wants one answer.
         let forms = matches!(line, Line::Finding(_) | Line::Hung(_));
         if self.json || !(self.one_answer && forms) {
-            self.print(&if self.json { json::line(time, line) } else { text() });
+            self.print(if self.json { json::line(time, line) } else { text() });
         }
         if let (Line::Finding(_), Some(exporter)) = (line, &self.exporter) {
             exporter.append(json::line(time, line));
         }
     }
 
-    /// Tells the end.
+    /// Tells the end, and waits until it was read, but not for ever.
     pub(super) fn summary(&self, time: Timestamp, summary: &Summary, findings: u64) {
-        if let Some(live) = &self.live {
-            live.finish_and_clear();
-        }
+        self.printer.clear();
         if self.json {
-            self.print(&json::line(time, &Line::Summary(summary)));
+            self.print(json::line(time, &Line::Summary(summary)));
         } else {
-            self.print(&text::summary(summary, findings, self.style));
+            self.print(text::summary(summary, findings, self.style));
         }
+        if !self.printer.finish() {
+            tracing::warn!("nobody reads standard output: the last lines were not printed");
+        }
+    }
+
+    /// What could not be told or written, as far as is known by now.
+    pub(super) fn degraded(&self) -> Vec<String> {
+        let left_out = Some(self.printer.left_out()).filter(|n| *n > 0).map(|n| {
+            let what = words::plural(n, "message was", "messages were");
+            format!("{what} not printed: nobody read standard output for too long")
+        });
+        left_out.into_iter().chain(self.not_exported.borrow().clone()).collect()
     }
 
     /// What the live line says.
     pub(super) fn live(&self, message: String) {
-        if let Some(live) = &self.live {
-            live.set_message(message);
-            // Once a second; a thread for it would start before privileges are given up.
-            live.tick();
-        }
+        self.printer.live(message);
     }
 
-    fn print(&self, out: &str) {
-        let print = || {
-            let mut stdout = std::io::stdout().lock();
-            // A reader that went away is no reason to stop an export.
-            let _ = stdout.write_all(out.as_bytes()).and_then(|()| stdout.flush());
-        };
-        match &self.live {
-            Some(live) => live.suspend(print),
-            None => print(),
-        }
+    fn print(&self, out: String) {
+        self.printer.print(out);
     }
 }
 

@@ -64,11 +64,14 @@ impl Rooting {
 
     /// Takes a look at the node. To be called inside the runtime.
     pub(super) fn look(&mut self, look: &Look, roots: &mut TargetRoots) {
+        let tables = &look.trees.mounts().tables;
+        // Who shows them now does so by the indexes that they have.
+        let is_shown_now = self.asked.is_some();
+        self.forget(roots.make_room(|own| is_shown_now || tables.contains_key(&own)));
         let mut is_new = false;
         for root in look.roots.iter() {
             is_new |= roots.add(root.clone());
         }
-        let tables = &look.trees.mounts().tables;
         let mut known = self.looked_at.iter().zip(tables);
         let is_same = self.looked_at.len() == tables.len()
             && known.all(|(known, (view, table))| known.0 == *view && Arc::ptr_eq(&known.1, table));
@@ -114,6 +117,14 @@ impl Rooting {
             self.forget_directories();
             // They are told with the next look.
             self.looked_at.clear();
+        }
+    }
+
+    /// Those that are gone, so that others can have their indexes.
+    fn forget(&mut self, gone: &[usize]) {
+        if let Some(tables) = self.tables.as_mut().filter(|_| !gone.is_empty()) {
+            let forgotten = tables.forget(gone);
+            forgotten.unwrap_or_else(|error| tracing::warn!("{error:#}"));
         }
     }
 

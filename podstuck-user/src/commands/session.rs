@@ -20,6 +20,7 @@ use crate::{
     clock,
     decode::{Record, decode},
     event::{Event, What},
+    fork_server,
     model::{
         call::Call,
         operation::Operation,
@@ -33,6 +34,7 @@ use crate::{
     recording::Recorder,
     source::tables::Drained,
     state::{
+        helper,
         hung::{HungCalls, Notice, Report, Unmounted},
         logs::Attempt,
         sample::{Lateness, Look},
@@ -290,14 +292,14 @@ impl Session {
 
     /// Takes what may be missing, from the probes' own counters.
     pub(super) fn completeness(&mut self, missed: &Missed) {
-        let Missed { losses, abandoned, skipped, drains_failed, probes } = missed;
+        let Missed { losses, abandoned, skipped, drains_failed, probes, degraded } = missed;
         let completeness = Completeness {
             events_lost: losses.of(loss::RING_FULL) + self.undecodable,
             events_limited: losses.of(loss::RATE_LIMITED),
-            unmatched_exits: losses.of(loss::UNMATCHED_EXIT) + *abandoned,
+            unmatched_exits: losses.of(loss::UNMATCHED_EXIT),
+            outcome_unknown: losses.of(loss::OVERWRITTEN) + *abandoned,
             map_full: losses.of(loss::COUNTS_FULL) + losses.of(loss::IN_FLIGHT_FULL),
-            // The same miss, seen by the kernel where it counts them, and by the thread's next call.
-            probes_skipped: losses.of(loss::OVERWRITTEN).max(*skipped),
+            probes_skipped: *skipped,
             io_uring_deletions: losses.of(loss::IO_URING),
             drains_failed: *drains_failed,
             looks_late_s: self.looks.late_s(self.ended.unwrap_or_else(Instant::now)),
@@ -310,8 +312,19 @@ impl Session {
             look_alikes: losses.of(loss::LOOK_ALIKE),
             look_alike: self.look_alike.clone(),
             probes_missing: probes.clone(),
+            degraded: self.degraded(degraded),
         };
         self.learn(clock::now(), What::Completeness(completeness));
+    }
+
+    /// What a part of the tool could not do any more.
+    fn degraded(&self, of_probes: &[String]) -> Vec<String> {
+        let ended = |thread: &str| format!("the thread that {thread} has ended");
+        let hung = self.hung.has_ended().then(|| ended("follows calls that hang"));
+        let helpers = fork_server::lost().map(|why| format!("no helper can be asked: {why}"));
+        let recorder = self.recorder.as_ref().and_then(Recorder::ended).map(str::to_owned);
+        let of_self = hung.into_iter().chain(helpers).chain(recorder);
+        of_probes.iter().cloned().chain(of_self).chain(helper::left_behind()).collect()
     }
 
     /// Ends the window: what follows only takes in what was seen in it.

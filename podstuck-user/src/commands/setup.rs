@@ -28,7 +28,7 @@ use crate::{
         hooks::Form,
         layout::{self, BTF_PATH},
         load::{self, Probes},
-        privilege,
+        obstacle,
         roots::RootTables,
     },
     model::{
@@ -78,9 +78,9 @@ pub(super) fn prepare(
 ) -> Result<Prepared, Failure> {
     let mut without = options.no_trace.then(|| "--no-trace was given".to_owned());
     if without.is_none()
-        && let Err(missing) = privilege::check()
+        && let Err(why) = obstacle::any()
     {
-        without = Some(excuse(missing.into(), one_answer)?);
+        without = Some(excuse(why, one_answer)?);
     }
     let host_root = &options.node.host_root;
     let kubelets = kubelet::running(host_root, &options.node.kubelet_root);

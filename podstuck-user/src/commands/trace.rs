@@ -10,7 +10,7 @@ use super::{
     driver_logs::DriverLogs,
     interrupt::Stop,
     presenter::Presenter,
-    probing::{Probing, answer},
+    probing::{Draining, Missed, Probing, answer},
     reporter::Reporter,
     session::Session,
     setup::{self, Prepared},
@@ -20,10 +20,11 @@ use crate::{
     cli::Tracing,
     clock,
     event::{Run, Thresholds, What},
+    fork_server,
     kernel::{facts, role::Role},
     model::pod_record::PodRecord,
     recording::Recorder,
-    source::cost::ProgramTimes,
+    source::{cost::ProgramTimes, tables::Drained},
     state::{hung::HungCalls, namespaces, sample::Sampler},
 };
 
@@ -37,6 +38,10 @@ const FIRST_LOOK: Duration = Duration::from_millis(500);
 /// most; and where no attempt is seen, what the looks at the node need that take longest.
 const TRACED: Duration = Duration::from_secs(250);
 const UNTRACED: Duration = Duration::from_secs(30);
+/// How long one of the last reads of the tables may take; usually some tens of milliseconds.
+const LAST_DRAIN: Duration = Duration::from_secs(3);
+/// How long the end may take with all that is in it, whatever hangs.
+const END: Duration = Duration::from_secs(20);
 /// How long the last facts may take.
 const SETTLE: Duration = Duration::from_secs(1);
 
@@ -74,6 +79,7 @@ impl Until {
 pub(super) fn run(options: &Tracing, until: Until, verbose: u8) -> Result<Exit, Failure> {
     let prepared = setup::prepare(options, until.is_firm(), verbose)?;
     let reporter = Reporter::new(options.output, options.export.as_deref(), until.is_firm())
+        .and_then(Reporter::of_run)
         .map_err(Failure::Usage)?;
     let recorder = options.record.as_deref().map(|path| Recorder::create(path, options.redact));
     let recorder = recorder.transpose().map_err(|error| Failure::Usage(error.into()))?;
@@ -109,6 +115,7 @@ async fn trace(
     let hung = HungCalls::start(options.hung_after, probing.sees_exec())?;
     // Everything that needs more is done; what follows reads.
     Role::Run.assume();
+    fork_server::limit();
     probing.log_lines();
     let drivers = DriverLogs::new(places.host_root.clone(), names.log_dirs().to_vec());
     let mut sampler = Sampler::start(places)?;
@@ -151,16 +158,19 @@ async fn trace(
     let mut ticks = time::interval(TICK);
     ticks.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
     let mut draining = None;
-    let mut done = 0;
+    let (mut done, mut gone) = (0, false);
     loop {
         tokio::select! {
             records = probing.records() => session.records(&records.context("reading the ring")?),
             look = sampler.next() => session.looked(look),
             arrival = session.arrival() => session.take(arrival),
-            _ = ticks.tick(), if draining.is_none() => draining = probing.drain(),
-            drained = answer(&mut draining) => {
+            _ = ticks.tick(), if draining.is_none() && !gone => draining = probing.drain(),
+            drained = answer(&mut draining), if !gone => {
                 draining = None;
-                let drained = drained?;
+                let Ok(drained) = drained else {
+                    gone = true;
+                    continue;
+                };
                 session.tick(&drained);
                 done += 1;
                 if done % EXPORT_EVERY == 0 {
@@ -175,26 +185,50 @@ async fn trace(
         }
     }
 
+    stop.end_within(END);
     session.end_window();
     let cost = probing.cost();
+    let mut missed = Missed::default();
     if draining.is_some() {
-        session.tick(&answer(&mut draining).await?);
+        last(&mut draining, &mut missed).await.iter().for_each(|drained| session.tick(drained));
     }
     // While the probes go out one after the other, calls are seen by one half of a pair only: as
     // at the beginning, that is no loss of this run.
-    let before = answer(&mut probing.drain()).await?;
-    session.tick(&before);
-    let mut missed = probing.missed(&before);
+    if let Some(before) = last(&mut probing.drain(), &mut missed).await {
+        session.tick(&before);
+        missed = probing.missed(&before);
+    }
     let mut rest = probing.end();
     session.records(&rest.records());
-    let last = rest.counts().await?;
-    last.iter().for_each(|drained| session.tick(drained));
+    // Both tables: a program may have written the one drained last until it was switched.
+    for _ in 0..2 {
+        if let Some(drained) = last(&mut rest.drain(), &mut missed).await {
+            session.tick(&drained);
+            (missed.abandoned, missed.drains_failed) = (drained.abandoned, drained.failed);
+        }
+    }
     session.records(&rest.records());
     session.settle(SETTLE).await;
     tracing::info!("{:?}", missed.losses);
-    (missed.abandoned, missed.drains_failed) = (last[1].abandoned, last[1].failed);
+    if sampler.has_ended() {
+        missed.degraded.push("the thread that looks at the node has ended".into());
+    }
     session.completeness(&missed);
     session.end(cost, options.fail_on_loss)
+}
+
+/// One of the last drains, unless it takes too long: then no other one is waited for.
+async fn last(draining: &mut Draining, missed: &mut Missed) -> Option<Drained> {
+    if draining.is_none() || !missed.degraded.is_empty() {
+        return None;
+    }
+    let why = match time::timeout(LAST_DRAIN, answer(draining)).await {
+        Ok(Ok(drained)) => return Some(drained),
+        Ok(Err(error)) => format!("{error}"),
+        Err(_) => format!("the probes' tables were not read within {LAST_DRAIN:?}"),
+    };
+    missed.degraded.push(format!("the last counts are missing: {why}"));
+    None
 }
 
 async fn sleep_until(end: Option<time::Instant>) {

@@ -1,11 +1,12 @@
-//! Exports from a thread of its own: a disk that does not answer then keeps files back, and nothing
-//! else.
+//! Exports from a thread of its own, which renders the files and hands them to the process that writes them: a
+//! disk that does not answer then keeps files back, and nothing else.
 
 use std::{
+    io,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
-        mpsc::{Receiver, Sender, channel},
+        mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     },
     thread,
     time::Duration,
@@ -13,9 +14,12 @@ use std::{
 
 use jiff::Timestamp;
 
-use super::{Exporter, Snapshot};
+use super::{
+    Snapshot,
+    process::{self, Writer},
+};
 use crate::{
-    kernel::role::only_write_beneath,
+    kernel::role::Role,
     model::{finding::Finding, series::SeriesTable, summary::Completeness},
 };
 
@@ -47,18 +51,18 @@ pub struct Background {
     jobs: Sender<Job>,
     /// Whether files are being renewed, or wait for it.
     busy: Arc<AtomicBool>,
+    /// The process that writes.
+    writer: Option<u32>,
 }
 
 impl Background {
     /// Starts the thread.
-    pub fn start(exporter: Exporter) -> std::io::Result<Self> {
+    pub fn start(writer: Writer) -> std::io::Result<Self> {
         let (jobs, queue) = channel();
         let busy = Arc::new(AtomicBool::new(false));
-        let mine = busy.clone();
-        thread::Builder::new()
-            .name("export".into())
-            .spawn(move || serve(exporter, &queue, &mine))?;
-        Ok(Self { jobs, busy })
+        let (mine, id) = (busy.clone(), writer.id());
+        thread::Builder::new().name("export".into()).spawn(move || serve(writer, &queue, &mine))?;
+        Ok(Self { jobs, busy, writer: id })
     }
 
     /// Adds a line to `findings.jsonl`.
@@ -73,12 +77,21 @@ impl Background {
         }
     }
 
-    /// Writes the files for the last time. Says whether everything was written within the limit.
-    pub fn finish(&self, shot: Shot, limit: Duration) -> bool {
+    /// Writes the files for the last time.
+    ///
+    /// # Errors
+    /// Says who still writes when the limit has passed, or that nobody does any more.
+    pub fn finish(&self, shot: Shot, limit: Duration) -> Result<(), String> {
         let (sender, done) = channel();
         self.send(Job::Write(Box::new(shot)));
         self.send(Job::Done(sender));
-        done.recv_timeout(limit).is_ok()
+        done.recv_timeout(limit).map_err(|error| match (error, self.writer) {
+            (RecvTimeoutError::Timeout, Some(writer)) => {
+                format!("process {writer} of podstuck still waits for the disk, after {limit:?}")
+            }
+            (RecvTimeoutError::Timeout, None) => format!("no answer within {limit:?}"),
+            (RecvTimeoutError::Disconnected, _) => "the process that writes has ended".into(),
+        })
     }
 
     fn send(&self, job: Job) {
@@ -87,43 +100,64 @@ impl Background {
     }
 }
 
-fn serve(mut exporter: Exporter, jobs: &Receiver<Job>, busy: &AtomicBool) {
-    only_write_beneath(exporter.directory());
+fn serve(mut writer: Writer, jobs: &Receiver<Job>, busy: &AtomicBool) {
+    Role::WriteOpen.assume();
     for job in jobs {
-        let result = match job {
-            Job::Append(line) => exporter.append(&line),
+        let written = match job {
+            Job::Append(line) => tell(&mut writer, &process::Job::Append(line)),
             Job::Write(shot) => {
-                let result = exporter.write(&Snapshot {
-                    series: &shot.series,
-                    findings: &shot.findings,
-                    completeness: &shot.completeness,
-                    window: shot.window,
-                    start: shot.start,
-                });
+                let written = write(&mut writer, &shot);
                 busy.store(false, Relaxed);
-                result
+                written
             }
             Job::Done(done) => {
                 let _ = done.send(());
                 Ok(())
             }
         };
-        // An export that fails must not end the run: what is found is printed all the same.
-        if let Err(error) = result {
-            tracing::warn!("{:#}", anyhow::Error::from(error));
+        if let Err(error) = written {
+            tracing::warn!("the export has ended: {error}");
+            return;
         }
     }
+}
+
+fn write(writer: &mut Writer, shot: &Shot) -> io::Result<()> {
+    let snapshot = Snapshot {
+        series: &shot.series,
+        findings: &shot.findings,
+        completeness: &shot.completeness,
+        window: shot.window,
+        start: shot.start,
+    };
+    // One that fails does not keep the others from being written.
+    for file in snapshot.files() {
+        match file {
+            Ok((name, bytes)) => {
+                let text = String::from_utf8_lossy(&bytes).into_owned();
+                tell(writer, &process::Job::Replace(name.into(), text))?;
+            }
+            Err(error) => tracing::warn!("{:#}", anyhow::Error::from(error)),
+        }
+    }
+    Ok(())
+}
+
+/// An export that fails must not end the run: what is found is printed all the same.
+fn tell(writer: &mut Writer, job: &process::Job) -> io::Result<()> {
+    writer.tell(job)?.unwrap_or_else(|error| tracing::warn!("{error:#}"));
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::export::sample;
+    use crate::export::{process::tests::writer, sample};
 
     #[test]
     fn everything_is_there_when_it_has_finished() {
         let dir = tempfile::tempdir().unwrap();
-        let background = Background::start(Exporter::new(dir.path()).unwrap()).unwrap();
+        let background = Background::start(writer(dir.path()).unwrap()).unwrap();
         background.append("{}\n".into());
         let shot = Shot {
             series: sample::table(),
@@ -133,7 +167,7 @@ mod tests {
             start: sample::start(),
         };
         background.renew(|| shot.clone());
-        assert!(background.finish(shot, Duration::from_secs(30)));
+        background.finish(shot, Duration::from_secs(30)).unwrap();
         assert_eq!(std::fs::read_to_string(dir.path().join("findings.jsonl")).unwrap(), "{}\n");
         assert!(dir.path().join("metrics.prom").exists());
     }
@@ -142,7 +176,7 @@ mod tests {
     fn a_shot_that_nobody_would_write_is_not_taken() {
         let (jobs, queue) = channel();
         let busy = Arc::new(AtomicBool::new(true));
-        Background { jobs, busy }.renew(|| unreachable!("the disk does not keep up"));
+        Background { jobs, busy, writer: None }.renew(|| unreachable!("the disk does not keep up"));
         assert!(queue.try_recv().is_err());
     }
 }

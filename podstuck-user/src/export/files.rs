@@ -33,9 +33,23 @@ pub struct Snapshot<'a> {
     pub start: Timestamp,
 }
 
+impl Snapshot<'_> {
+    /// The files that say it, each with its name.
+    pub fn files(&self) -> impl Iterator<Item = Result<(&'static str, Vec<u8>), ExportError>> {
+        let Snapshot { series, findings, completeness, window, start } = *self;
+        let metrics = move || prometheus::prometheus(start, window, series, findings, completeness);
+        let files: [(_, Box<dyn Fn() -> _>); 3] = [
+            (hlog::FILE, Box::new(move || hlog::hlog(start, window, series))),
+            (csv::FILE, Box::new(move || csv::csv(series))),
+            (prometheus::FILE, Box::new(move || metrics().map(String::into_bytes))),
+        ];
+        files.into_iter().map(|(name, render)| Ok((name, render()?)))
+    }
+}
+
 /// The directory of `--export`. It describes one run: a new run replaces the files of the last.
 ///
-/// All methods wait for the disk; call them from a thread that nobody waits for.
+/// All methods wait for the disk; call them in a process that nobody waits for.
 #[derive(Debug)]
 pub struct Exporter {
     dir: PathBuf,
@@ -64,19 +78,6 @@ impl Exporter {
     /// Adds a line (with its end) to `findings.jsonl`.
     pub fn append(&mut self, line: &str) -> Result<(), ExportError> {
         self.findings.append(line)
-    }
-
-    /// Replaces `histograms.hlog`, `histograms.csv` and `metrics.prom`. One that fails does not
-    /// keep the others from being written; the first error is returned.
-    pub fn write(&self, snapshot: &Snapshot) -> Result<(), ExportError> {
-        let Snapshot { series, findings, completeness, window, start } = *snapshot;
-        let metrics = || prometheus::prometheus(start, window, series, findings, completeness);
-        let results = [
-            hlog::hlog(start, window, series).and_then(|b| self.replace(hlog::FILE, &b)),
-            csv::csv(series).and_then(|b| self.replace(csv::FILE, &b)),
-            metrics().and_then(|t| self.replace(prometheus::FILE, t.as_bytes())),
-        ];
-        results.into_iter().collect()
     }
 
     /// Replaces any file of the directory, such as `report.html`.
@@ -141,8 +142,10 @@ mod tests {
             window: Duration::from_secs(30),
             start: sample::start(),
         };
-        exporter.write(&snapshot).unwrap();
-        exporter.write(&snapshot).unwrap();
+        for file in snapshot.files().chain(snapshot.files()) {
+            let (name, bytes) = file.unwrap();
+            exporter.replace(name, &bytes).unwrap();
+        }
         exporter.replace("report.html", b"<!doctype html>").unwrap();
         let all =
             ["findings.jsonl", "histograms.csv", "histograms.hlog", "metrics.prom", "report.html"];

@@ -105,9 +105,9 @@ impl Families {
                 c.map_full,
             ),
             (
-                "podstuck_probes_skipped_total",
-                "Calls not seen because the kernel ran no probes on that CPU at that moment.",
-                c.probes_skipped,
+                "podstuck_outcome_unknown_total",
+                "Calls entered and not seen to return; not counted.",
+                c.outcome_unknown,
             ),
             (
                 "podstuck_io_uring_deletions_total",
@@ -127,6 +127,13 @@ impl Families {
             ),
         ] {
             self.add(name, help, MetricType::COUNTER, vec![counter(value, Vec::new())]);
+        }
+        // Where it was not measured, there is no number.
+        if let Some(skipped) = c.probes_skipped {
+            let help =
+                "Calls not seen because the kernel ran no probes on that CPU at that moment.";
+            let counted = vec![counter(skipped, Vec::new())];
+            self.add("podstuck_probes_skipped_total", help, MetricType::COUNTER, counted);
         }
         let late = c.looks_late_s as f64;
         let help = "Longest time that a look at the node's state was overdue; 0 below a minute.";

@@ -4,10 +4,8 @@
 use std::{fs, path::Path};
 
 use super::{cgroup::best_path, component::component};
+pub(crate) use crate::credentials::may_be_root;
 use crate::{model::identity::Component, proc};
-
-/// Its bit in the sets of `/proc/PID/status` (include/uapi/linux/capability.h).
-const CAP_SYS_ADMIN: u32 = 21;
 
 /// What is read of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -55,26 +53,6 @@ pub(crate) fn is_root(process: &Path) -> bool {
         && proc::namespace(process, "user") == proc::namespace(Path::new("/proc/self"), "user")
 }
 
-/// The same as far as it shows without waiting for a process that hangs. In addition, only root can make a
-/// user namespace that has all of the node's user ids.
-pub(crate) fn may_be_root(process: &Path) -> bool {
-    let status = fs::read(process.join("status")).unwrap_or_default();
-    let ids = |directory: &Path| fs::read(directory.join("uid_map")).unwrap_or_default();
-    is_privileged(&status) && ids(process) == ids(Path::new("/proc/self"))
-}
-
-fn is_privileged(status: &[u8]) -> bool {
-    let field = |name: &[u8]| {
-        let mut lines = status.split(|byte| *byte == b'\n');
-        let value = lines.find_map(|line| line.strip_prefix(name))?;
-        std::str::from_utf8(value).ok()
-    };
-    // Real, effective, saved, of the file system.
-    let effective_user = field(b"Uid:").and_then(|ids| ids.split_ascii_whitespace().nth(1));
-    let capabilities = field(b"CapEff:").and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
-    effective_user == Some("0") && capabilities.is_some_and(|set| set & 1 << CAP_SYS_ADMIN != 0)
-}
-
 #[cfg(test)]
 mod tests {
     use std::{
@@ -83,6 +61,7 @@ mod tests {
     };
 
     use super::*;
+    use crate::credentials::is_privileged;
 
     #[test]
     fn fuzz_proc_status() {

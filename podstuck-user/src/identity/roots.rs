@@ -5,15 +5,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use procfs::process::Process;
-
 use super::{
     cgroup::{best_path, pod_of_cgroup},
     component::KUBELETS,
     kubelet::{Settings, WRAPPERS},
     living::is_root,
 };
-use crate::proc::{comm, processes_in};
+use crate::proc::{COMMAND_LINE, comm, command_line, processes_in};
 
 /// kubelet's default of `--root-dir`.
 pub(crate) const USUAL: &str = "/var/lib/kubelet";
@@ -58,8 +56,10 @@ pub(crate) fn running_kubelets(proc: &Path) -> Vec<u32> {
 
 fn running(proc: &Path) -> Vec<PathBuf> {
     let kubelets = running_kubelets(proc).into_iter().filter_map(|pid| {
-        let process = Process::new_with_root(proc.join(pid.to_string())).ok()?;
-        Settings::of(&process.cmdline().ok()?)?.root
+        let text = command_line(&proc.join(pid.to_string()), COMMAND_LINE).ok()?;
+        let words = text.split(|byte| *byte == 0);
+        let words: Vec<String> = words.map(|word| String::from_utf8_lossy(word).into()).collect();
+        Settings::of(&words)?.root
     });
     let mut roots: Vec<PathBuf> = kubelets.collect();
     roots.sort();

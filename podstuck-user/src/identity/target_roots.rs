@@ -89,6 +89,8 @@ pub(crate) struct TargetRoots {
     wanted: Option<PathBuf>,
     /// Nothing can be proven on this kernel: what a path reads like is believed, as the probes do.
     by_text: bool,
+    /// Indexes of those that may make room.
+    gone: Vec<usize>,
     dropped: u64,
 }
 
@@ -114,13 +116,31 @@ impl TargetRoots {
             known.seen_by = root.seen_by;
             return false;
         }
-        // One slot of the probes' table is for the host's root directory.
-        if self.all.len() + 1 >= ROOTS {
+        if !self.is_full() {
+            self.all.push(root);
+        } else if let Some(index) = self.gone.pop() {
+            self.all[index] = root;
+        } else {
             self.dropped += 1;
             return false;
         }
-        self.all.push(root);
         true
+    }
+
+    /// One slot of the probes' table is for the host's root directory.
+    fn is_full(&self) -> bool {
+        self.all.len() + 1 >= ROOTS
+    }
+
+    /// Where there is no room left, those that are seen in none of these mount namespaces make room. Their
+    /// indexes: the probes must forget what they were shown by them.
+    pub(crate) fn make_room(&mut self, namespaces: impl Fn(u32) -> bool) -> &[usize] {
+        if self.is_full() {
+            let is_gone = |root: &TargetRoot| root.seen_by.is_some_and(|(_, own)| !namespaces(own));
+            let all = self.all.iter().enumerate();
+            self.gone = all.filter(|(_, root)| is_gone(root)).map(|(index, _)| index).collect();
+        }
+        &self.gone
     }
 
     /// All of them; where one stands is its index in the probes' table.
@@ -208,71 +228,5 @@ impl TargetRoots {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
-
-    fn roots() -> TargetRoots {
-        let mut roots = TargetRoots::new(None);
-        assert!(roots.add(TargetRoot::of_host("/var/lib/kubelet/", Holds::Pods)));
-        assert!(!roots.add(TargetRoot::of_host("/var/lib/kubelet", Holds::Pods)));
-        assert!(roots.add(TargetRoot::of_host("/var/lib/docker", Holds::Data)));
-        assert!(roots.add(TargetRoot::of_host("/run/containerd", Holds::PluginData)));
-        roots.found(0, "/data/kubelet".into());
-        roots.set_views([(7, vec![("/host/kubelet".into(), 0)])].into());
-        roots
-    }
-
-    fn root(roots: &TargetRoots, view: u32, path: &str) -> Option<PathBuf> {
-        roots.locate_in(view, Path::new(path)).map(|(root, _)| root)
-    }
-
-    #[test]
-    fn one_target_has_one_name_whatever_its_path_is_called() {
-        let roots = roots();
-        let rest = format!("pods/{UID}/volumes/p/v");
-        let name = Some(PathBuf::from(format!("/data/kubelet/{rest}")));
-        assert_eq!(root(&roots, HOST_VIEW, &format!("/var/lib/kubelet/{rest}/a/b")), name);
-        assert_eq!(root(&roots, HOST_VIEW, &format!("/data/kubelet/{rest}")), name);
-        assert_eq!(root(&roots, 7, &format!("/host/kubelet/{rest}")), name);
-        let id = path_hash(name.as_ref().unwrap().as_os_str().as_bytes());
-        let elsewhere = format!("/mnt/host/kubelet/{rest}/x");
-        assert_eq!(roots.find(id, Path::new(&elsewhere)), name);
-        assert_eq!(roots.find(id, Path::new("/mnt/other")), None);
-    }
-
-    #[test]
-    fn what_only_reads_like_a_target_is_none() {
-        let roots = roots();
-        let pod = format!("pods/{UID}/volumes/p/v");
-        assert_eq!(root(&roots, HOST_VIEW, &format!("/srv/{pod}")), None);
-        assert_eq!(root(&roots, 8, &format!("/var/lib/kubelet/{pod}")), None, "another view");
-        assert_eq!(root(&roots, HOST_VIEW, &format!("/var/lib/kubelet/plugins/x/{pod}")), None);
-        assert_eq!(root(&roots, HOST_VIEW, &format!("/var/lib/docker/{pod}")), None);
-        let mut believing = TargetRoots::new(None);
-        believing.believe_text(true);
-        assert!(root(&believing, HOST_VIEW, &format!("/srv/{pod}")).is_some());
-    }
-
-    #[test]
-    fn the_nearest_root_counts() {
-        let mut roots = roots();
-        roots.add(TargetRoot::of_host("/var/lib/docker/volumes/node/_data/kubelet", Holds::Pods));
-        let inner = format!("/var/lib/docker/volumes/node/_data/kubelet/pods/{UID}/volumes/p/v");
-        assert_eq!(root(&roots, HOST_VIEW, &inner), Some(inner.clone().into()));
-        let outer = "/var/lib/docker/volumes/node/_data/lib";
-        assert_eq!(root(&roots, HOST_VIEW, outer), Some("/var/lib/docker/volumes/node".into()));
-        let bundle = "/run/containerd/io.containerd.runtime.v2.task/k8s.io/abc";
-        assert_eq!(root(&roots, HOST_VIEW, &format!("{bundle}/rootfs")), Some(bundle.into()));
-    }
-
-    #[test]
-    fn there_are_no_more_than_the_probes_have_space_for() {
-        let mut roots = TargetRoots::new(None);
-        for number in 0..ROOTS + 3 {
-            roots.add(TargetRoot::of_host(format!("/k/{number}"), Holds::Pods));
-        }
-        assert_eq!((roots.all().len(), roots.dropped()), (ROOTS - 1, 4));
-    }
-}
+#[path = "target_roots_tests.rs"]
+mod tests;

@@ -70,15 +70,24 @@ pub fn by_reason(calls: &[(Call, String)]) -> Vec<String> {
     lines.into_iter().map(|(why, names)| format!("{names}: {why}")).collect()
 }
 
-/// Hangs all probes in, by the forms given, the best one first. A pair that fails is named, the
-/// others stay; arm64 for example has no `unlink` and no `rmdir`.
-pub fn all(ebpf: &mut Ebpf, forms: &[Form], layout: &Layout) -> Result<(Attached, Links)> {
-    let (mut attached, mut links) = (Attached::default(), Links::default());
-    let functions = if forms.contains(&Form::Function) {
+/// Loads what is on functions, if that is one of the forms.
+pub(super) fn load_functions(ebpf: &mut Ebpf, forms: &[Form], layout: &Layout) -> Loaded {
+    if forms.contains(&Form::Function) {
         programs::load_functions(ebpf, &hooks::native(), &more_functions(layout))
     } else {
         Loaded::default()
-    };
+    }
+}
+
+/// Hangs all probes in, by the forms given, the best one first. A pair that fails is named, the
+/// others stay.
+pub(super) fn all(
+    ebpf: &mut Ebpf,
+    functions: Loaded,
+    forms: &[Form],
+    layout: &Layout,
+) -> Result<(Attached, Links)> {
+    let (mut attached, mut links) = (Attached::default(), Links::default());
     let mut open: Vec<(Pair, Vec<String>)> =
         hooks::native().into_iter().map(|pair| (pair, Vec::new())).collect();
     for form in forms {

@@ -9,6 +9,12 @@ pub fn release() -> String {
     uname().map(|names| names.release().to_string_lossy().into_owned()).unwrap_or_default()
 }
 
+/// The version in a release, as (6, 12).
+pub fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
 /// What this node is called: kubelet takes the host's name unless it is told another.
 pub fn node_name() -> String {
     uname().map(|names| names.nodename().to_string_lossy().into_owned()).unwrap_or_default()

@@ -91,8 +91,8 @@ const NOTHING: Offsets = Offsets {
     vfsmount_root: NO_OFFSET,
     mount_vfsmount: NO_OFFSET,
     mount_parent: NO_OFFSET,
-    mount_mountpoint: NO_OFFSET,
     mount_id: NO_OFFSET,
+    mount_ns: NO_OFFSET,
     task_seccomp: NO_OFFSET,
     io_uring_opcode: NO_OFFSET,
     request_result: NO_OFFSET,
@@ -112,8 +112,9 @@ struct Together {
     fields: &'static [&'static str],
 }
 
-const TOGETHER: [Together; 3] = [
+const TOGETHER: [Together; 4] = [
     Together { structure: "path", fields: &["mnt", "dentry"] },
+    Together { structure: "mount", fields: &["mnt_parent", "mnt_mountpoint"] },
     Together { structure: "fdtable", fields: &["max_fds", "fd"] },
     Together {
         structure: "dentry",
@@ -181,8 +182,8 @@ fn from_btf(btf: &Btf<'_>) -> Layout {
         vfsmount_root: at("vfsmount", "mnt_root"),
         mount_vfsmount: at("mount", "mnt"),
         mount_parent: at("mount", "mnt_parent"),
-        mount_mountpoint: at("mount", "mnt_mountpoint"),
         mount_id: at("mount", "mnt_id"),
+        mount_ns: at("mount", "mnt_ns"),
         // Not needed for paths.
         task_seccomp: btf.offset("task_struct", "seccomp.mode").unwrap_or(NO_OFFSET),
         io_uring_opcode: btf.offset(IO_URING_EVENT, "opcode").unwrap_or(NO_OFFSET),

@@ -1,8 +1,10 @@
 //! Loads the probes with this kernel's layout and this run's switches.
 
+use std::io;
+
 use anyhow::{Context, Result};
-use aya::{Ebpf, EbpfLoader, VerifierLogLevel, include_bytes_aligned};
-use podstuck_common::config::Config;
+use aya::{Ebpf, EbpfLoader, VerifierLogLevel, include_bytes_aligned, util::nr_cpus};
+use podstuck_common::{config::Config, lru};
 
 use super::{
     attach::{self, Attached},
@@ -17,6 +19,8 @@ static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/podstuc
 /// others are removed as dead code. 0 is none.
 const LOG_LEVEL: &str = "AYA_LOG_LEVEL";
 const LOG_DEBUG: u8 = 4;
+/// The memory that programs work in.
+pub(super) const SCRATCH: &str = "SCRATCH";
 
 /// Probes in the kernel. They leave it when this is dropped.
 pub struct Probes {
@@ -33,18 +37,40 @@ pub struct Probes {
 /// Loads, attaches and tests, by these forms of hooks, the best one first.
 pub fn load(layout: &Layout, config: &Config, forms: &[Form], debug: bool) -> Result<Probes> {
     let by_text = layout.offsets.usable == 0;
-    let config = &Config { by_text: u32::from(by_text), ..*config };
-    let level = if debug { LOG_DEBUG } else { 0 };
-    let mut ebpf = EbpfLoader::new()
-        .override_global("OFFSETS", &layout.offsets, true)
-        .override_global("CONFIG", config, true)
-        .override_global(LOG_LEVEL, &level, true)
-        .verifier_log_level(VerifierLogLevel::STATS)
-        .load(OBJECT)
-        .context("creating the probes' maps")?;
-    let (attached, links) = attach::all(&mut ebpf, forms, layout)?;
+    let config = Config { by_text: u32::from(by_text), ..*config };
+    let mut ebpf = tables(layout, config, !forms.contains(&Form::Function), debug)?;
+    let functions = attach::load_functions(&mut ebpf, forms, layout);
+    if forms.contains(&Form::Function) && !functions.any() {
+        // No program on a function is let in: what is on tracepoints needs less memory.
+        ebpf = tables(layout, config, true, debug)?;
+    }
+    let (attached, links) = attach::all(&mut ebpf, functions, forms, layout)?;
     give_back_memory();
     Ok(Probes { _links: links, ebpf, attached, by_text })
+}
+
+/// Makes the maps; with memory to work in for programs on tracepoints only, or for all.
+fn tables(layout: &Layout, config: Config, one_slot: bool, debug: bool) -> Result<Ebpf> {
+    let config = Config { one_slot: u32::from(one_slot), ..config };
+    let level = if debug { LOG_DEBUG } else { 0 };
+    let cpus = nr_cpus().map_err(|(path, error)| error_at(path, error))?;
+    let mut loader = EbpfLoader::new();
+    loader
+        .override_global("OFFSETS", &layout.offsets, true)
+        .override_global("CONFIG", &config, true)
+        .override_global(LOG_LEVEL, &level, true)
+        .verifier_log_level(VerifierLogLevel::STATS);
+    for (table, entries) in lru::TABLES {
+        loader.map_max_entries(table, lru::size(entries, cpus));
+    }
+    if one_slot {
+        loader.map_max_entries(SCRATCH, 1);
+    }
+    loader.load(OBJECT).context("creating the probes' maps")
+}
+
+fn error_at(path: &str, error: io::Error) -> anyhow::Error {
+    anyhow::Error::new(error).context(format!("counting CPUs by {path}"))
 }
 
 /// aya reads all of the kernel's types. What stays in use lies behind them, so the C library would keep
@@ -54,5 +80,55 @@ fn give_back_memory() {
     #[cfg(target_env = "gnu")]
     unsafe {
         nix::libc::malloc_trim(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use aya::maps::{Map, MapData};
+    use podstuck_common::entry_point::EntryPointId;
+    use podstuck_testing::skip;
+
+    use super::*;
+    use crate::kernel::{layout, privilege};
+
+    /// The maps, where they may be made.
+    fn made(one_slot: bool) -> Option<Ebpf> {
+        if let Err(missing) = privilege::check() {
+            skip(missing.to_string());
+            return None;
+        }
+        let layout = layout::read(Path::new(layout::BTF_PATH));
+        Some(tables(&layout, Config::EMPTY, one_slot, false).unwrap())
+    }
+
+    fn entries(map: &MapData) -> usize {
+        map.info().unwrap().max_entries() as usize
+    }
+
+    #[test]
+    fn what_each_cpu_keeps_to_itself_is_added_to_all_tables_that_forget() {
+        let Some(ebpf) = made(true) else { return };
+        let room = nr_cpus().unwrap() * lru::FREE_PER_CPU;
+        let mut expected = lru::TABLES.map(|(name, entries)| (name, entries + room));
+        expected.sort_unstable();
+        let forget = ebpf.maps().filter_map(|(name, map)| match map {
+            Map::LruHashMap(map) | Map::PerCpuLruHashMap(map) => Some((name, entries(map))),
+            _ => None,
+        });
+        let mut found: Vec<(&str, usize)> = forget.collect();
+        found.sort_unstable();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn programs_on_tracepoints_have_one_slot_to_work_in() {
+        for (one_slot, expected) in [(true, 1), (false, EntryPointId::COUNT)] {
+            let Some(ebpf) = made(one_slot) else { return };
+            let Some(Map::PerCpuArray(map)) = ebpf.map(SCRATCH) else { panic!("no {SCRATCH}") };
+            assert_eq!(entries(map), expected);
+        }
     }
 }

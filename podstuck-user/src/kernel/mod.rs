@@ -8,6 +8,8 @@ pub mod io_uring;
 pub mod layout;
 pub mod links;
 pub mod load;
+pub mod memory;
+pub mod obstacle;
 pub mod privilege;
 mod programs;
 mod refused_calls;

@@ -13,7 +13,10 @@ use aya::{
 };
 use nix::errno::Errno;
 
-use super::hooks::{AFTER_RETURN, Form, Pair, Side};
+use super::{
+    hooks::{AFTER_RETURN, Form, Pair, Side},
+    obstacle::{Obstacle, is_confidentiality},
+};
 
 /// What became of programs, by name.
 #[derive(Default)]
@@ -28,6 +31,11 @@ impl Loaded {
             self.program(AFTER_RETURN).context("what follows a return")?;
         }
         Ok(())
+    }
+
+    /// Whether any was let in.
+    pub(super) fn any(&self) -> bool {
+        self.0.values().any(Result::is_ok)
     }
 
     fn program(&self, name: &str) -> Result<()> {
@@ -138,6 +146,9 @@ fn refusal(error: &ProgramError) -> anyhow::Error {
             );
         }
         let log = verifier_log.to_string();
+        if is_confidentiality(&log) {
+            return Obstacle::Confidentiality.into();
+        }
         let lines: Vec<&str> = log.lines().filter(|line| !line.trim().is_empty()).collect();
         let tail = lines[lines.len().saturating_sub(6)..].join(" | ");
         return anyhow!("this kernel refuses the program ({io_error}): {tail}");

@@ -4,8 +4,8 @@
 use std::fs::File;
 
 use caps::Capability::{
-    self, CAP_BPF, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_SYS_ADMIN, CAP_SYS_CHROOT,
-    CAP_SYS_PTRACE, CAP_SYSLOG,
+    self, CAP_BPF, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_SETPCAP, CAP_SYS_ADMIN,
+    CAP_SYS_CHROOT, CAP_SYS_PTRACE, CAP_SYSLOG,
 };
 
 use super::{
@@ -20,14 +20,17 @@ use super::{
 /// What a thread, or a helper, is there for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// The main thread once the probes are in: it empties the ring and starts the threads that look.
+    /// The main thread once the probes are in: it empties the ring, and gives what the others inherit.
     Run,
+    /// Forks helpers and writers, before the run is said to have begun: all that one of them needs. From then
+    /// on it is one that looks.
+    Fork,
     /// Reads the probes' maps.
     ReadMaps,
     /// Follows calls that hang. The kernel shows its stacks to whoever has `CAP_SYS_ADMIN` when the file is
     /// opened (`proc_pid_stack` in fs/proc/base.c).
     ReadStacks,
-    /// Looks at the node, and starts helpers for that.
+    /// Looks at the node, and asks helpers.
     Look,
     /// Has logs read, the kernel's as well.
     ReadLogs,
@@ -74,6 +77,10 @@ impl Role {
             Self::ReadStacks => &[CAP_SYS_ADMIN],
             Self::ReadLogs | Self::HelperKernelLog => &[CAP_SYSLOG],
             Self::HelperInside => &[CAP_SYS_ADMIN, CAP_SYS_CHROOT],
+            // The bounding set cannot be made smaller without the last.
+            Self::Fork => {
+                &[CAP_SYS_ADMIN, CAP_SYS_CHROOT, CAP_DAC_OVERRIDE, CAP_SYSLOG, CAP_SETPCAP]
+            }
             Self::AskApi | Self::HelperApi => &[CAP_SYS_ADMIN, CAP_SYS_CHROOT, CAP_DAC_OVERRIDE],
             Self::Look | Self::Helper | Self::HelperBeneath => &[],
             Self::WriteOpen | Self::HearSignals => return Vec::new(),
@@ -83,11 +90,11 @@ impl Role {
 
     fn refused(self) -> Vec<Group> {
         let more: &[Group] = match self {
-            // The threads of its runtime start helpers, which enter nothing.
-            Self::Run => &[Enter, Change],
-            Self::ReadMaps => &[Enter, Change, OpenUnseen],
-            Self::Look | Self::ReadStacks | Self::ReadLogs => &[Bpf, Enter, Change],
-            Self::AskApi | Self::HelperApi => &[Bpf],
+            // The threads of its runtime look at less.
+            Self::Run => &[Enter, Change, OpenToWrite],
+            Self::ReadMaps => &[Enter, Change, OpenToWrite, OpenUnseen],
+            Self::Look | Self::ReadStacks | Self::ReadLogs => &[Bpf, Enter, Change, OpenToWrite],
+            Self::Fork | Self::AskApi | Self::HelperApi => &[Bpf],
             Self::WriteOpen | Self::HearSignals => &[Bpf, Enter, Change, OpenToWrite, OpenUnseen],
             Self::Helper | Self::HelperKernelLog => &[Bpf, Enter, Change, OpenToWrite, OpenUnseen],
             Self::HelperBeneath => &[Bpf, Enter, Change, OpenToWrite],

@@ -14,7 +14,9 @@ pub const HOST_INDEX: u32 = ROOTS as u32 - 1;
 
 /// A directory in the probes' cache, and what they keep of it: only to remove it.
 type KernelPath = [u64; 2];
-type Directory = [u64; 9];
+type Directory = [u64; 11];
+/// A directory that was shown: number, file system, index.
+type Shown = [u64; 3];
 
 /// What the probes know of them.
 pub struct RootTables {
@@ -24,6 +26,7 @@ pub struct RootTables {
     filter: Array<MapData, u64>,
     directories: HashMap<MapData, KernelPath, Directory>,
     failures: Array<MapData, u64>,
+    shown: HashMap<MapData, u64, Shown>,
     written: BTreeMap<ViewKey, u32>,
     looked_at: BTreeSet<u32>,
 }
@@ -44,6 +47,7 @@ impl RootTables {
             filter: Array::try_from(map("VIEW_FILTER")?).context("map `VIEW_FILTER`")?,
             directories: HashMap::try_from(map("DIRECTORIES")?).context("map `DIRECTORIES`")?,
             failures: Array::try_from(map("FAILURES")?).context("map `FAILURES`")?,
+            shown: HashMap::try_from(map("SHOWN")?).context("map `SHOWN`")?,
             written: BTreeMap::new(),
             looked_at: BTreeSet::new(),
         };
@@ -57,6 +61,23 @@ impl RootTables {
     /// Fails when the kernel refuses it.
     pub fn set(&mut self, index: u32, root: Root) -> Result<()> {
         self.table.set(index, root, 0).context("writing `ROOT_TABLE`")
+    }
+
+    /// Has the probes forget the directories that were shown by these indexes, which others will have.
+    ///
+    /// # Errors
+    /// Fails when the kernel refuses it.
+    pub fn forget(&mut self, indexes: &[usize]) -> Result<()> {
+        for index in indexes {
+            self.set(*index as u32, Root::default())?;
+        }
+        let is_one = |shown: &Shown| indexes.iter().any(|index| *index as u64 == shown[2]);
+        let shown: Vec<(u64, Shown)> =
+            self.shown.iter().collect::<Result<_, _>>().context("reading `SHOWN`")?;
+        for (inode, _) in shown.into_iter().filter(|(_, shown)| is_one(shown)) {
+            self.shown.remove(&inode).context("removing from `SHOWN`")?;
+        }
+        Ok(())
     }
 
     /// Has the probes forget what they found out about directories before.

@@ -219,8 +219,8 @@ mod tests {
                 r#"{"schema":"podstuck/v1","type":"summary","time":"2023-11-14T22:13:20.000000000Z","#,
                 r#""window_s":30.0,"calls":800015,"#,
                 r#""by_outcome":{"unlinkat":{"EISDIR":12},"unlinkat+AT_REMOVEDIR":{"EBUSY":3,"ok":800000}},"#,
-                r#""completeness":{"events_lost":0,"events_limited":0,"unmatched_exits":0,"map_full":0,"probes_skipped":0,"#,
-                r#""io_uring_deletions":0,"drains_failed":0,"looks_late_s":0,"objects_dropped":0,"unresolved":0,"look_alikes":0,"look_alike":null,"probes_missing":[]},"#,
+                r#""completeness":{"events_lost":0,"events_limited":0,"unmatched_exits":0,"outcome_unknown":0,"map_full":0,"probes_skipped":0,"#,
+                r#""io_uring_deletions":0,"drains_failed":0,"looks_late_s":0,"objects_dropped":0,"unresolved":0,"look_alikes":0,"look_alike":null,"probes_missing":[],"degraded":[]},"#,
                 r#""self":{"cpu_s":0.12,"rss_bytes":12897485,"bpf_ns_per_call":null}}"#,
                 "\n"
             )

@@ -21,6 +21,8 @@ pub(super) struct Delta {
     kubelets: Vec<u32>,
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     stopped: Vec<u32>,
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    silent: Vec<u32>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     kubelet_since: Option<Monotonic>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -63,6 +65,7 @@ impl Delta {
             rest: now.rest,
             kubelets: now.kubelets.clone(),
             stopped: now.stopped.clone(),
+            silent: now.silent.clone(),
             kubelet_since: now.kubelet_since,
             kubelet_group: now.kubelet_group.clone(),
             pods: list(&before.pods, &now.pods),
@@ -89,6 +92,7 @@ impl Delta {
             rest: self.rest,
             kubelets: self.kubelets,
             stopped: self.stopped,
+            silent: self.silent,
             kubelet_since: self.kubelet_since,
             kubelet_group: self.kubelet_group,
             pods: restore(&before.pods, self.pods),

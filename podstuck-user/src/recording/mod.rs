@@ -13,12 +13,14 @@
 mod delta;
 mod format1;
 mod numbered;
+mod process;
 mod reader;
 mod redact;
 mod slim;
 mod tally;
 mod writer;
 
+pub use process::serve;
 pub use reader::{Ending, ReadError, Reader};
 pub use writer::{RecordError, Recorder};
 

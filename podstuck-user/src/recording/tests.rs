@@ -2,7 +2,7 @@ use std::{ffi::OsStr, fs, os::unix::ffi::OsStrExt, os::unix::fs::PermissionsExt,
 
 use jiff::Timestamp;
 
-use super::{writer::first_frame, *};
+use super::{process::tests::served, writer::first_frame, *};
 use crate::{
     engine::Engine,
     event::{Count, Event, Run, Thresholds, What},
@@ -153,7 +153,7 @@ fn events() -> Vec<Event> {
 fn record(events: &[Event], redact: bool) -> Vec<u8> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("run.zst");
-    let mut recorder = Recorder::create(&path, redact).unwrap();
+    let mut recorder = Recorder::through(served(), &path, redact).unwrap();
     recorder.begin(&run());
     events.iter().for_each(|event| recorder.event(event));
     recorder.finish();
@@ -255,9 +255,9 @@ fn what_cannot_be_understood_ends_a_replay_and_says_so() {
 #[test]
 fn an_existing_file_is_left_alone() {
     let file = tempfile::NamedTempFile::new().unwrap();
-    assert!(matches!(Recorder::create(file.path(), false), Err(RecordError::Exists(_))));
+    assert!(matches!(Recorder::through(served(), file.path(), false), Err(RecordError::Exists(_))));
     let nowhere = Path::new("/nonexistent/x");
-    assert!(matches!(Recorder::create(nowhere, false), Err(RecordError::Create(..))));
+    assert!(matches!(Recorder::through(served(), nowhere, false), Err(RecordError::Create(..))));
 }
 
 #[test]

@@ -1,16 +1,15 @@
-//! Writes a recording, on a thread of its own: the disk may hang, and nobody waits for it.
+//! Makes a recording, on a thread of its own, and hands it to the process that writes it: the disk may hang, and
+//! nobody waits for it.
 
 use std::{
-    fs::{File, OpenOptions},
     io::{self, Write},
-    os::unix::fs::OpenOptionsExt,
+    os::unix::net::UnixStream,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
-use nix::libc;
 use serde::Serialize;
 use thiserror::Error;
 use zstd::stream::write::Encoder;
@@ -18,12 +17,14 @@ use zstd::stream::write::Encoder;
 use super::{
     FORMAT, MAGIC, SKIPPABLE,
     delta::Delta,
+    process::RecordFile,
     redact::Redactor,
     slim::{Again, Known, SlimOperation},
     tally::{self, Tally},
 };
 use crate::{
     event::{Event, Run, What},
+    fork_server::{Work, spawn},
     kernel::role::Role,
     model::{node::NodeSample, path::safe_path, time::Monotonic},
 };
@@ -59,6 +60,7 @@ pub struct Recorder {
     known: Known,
     series: tally::Known,
     redactor: Option<Redactor>,
+    ended: Option<String>,
 }
 
 /// Between the run and the thread that writes.
@@ -101,13 +103,19 @@ impl Recorder {
     /// Fails when there is such a file, or it cannot be created.
     pub fn create(path: &Path, redact: bool) -> Result<Self, RecordError> {
         let name = || safe_path(path).into_owned();
-        let open = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
-            .open(path);
-        let file = open.map_err(|error| match error.kind() {
+        let failed = |why| RecordError::Create(name(), io::Error::other(why));
+        let (_, channel) = spawn(Work::Record).map_err(failed)?;
+        Self::through(channel, path, redact)
+    }
+
+    /// The same with a process that was started.
+    pub(super) fn through(
+        channel: UnixStream,
+        path: &Path,
+        redact: bool,
+    ) -> Result<Self, RecordError> {
+        let name = || safe_path(path).into_owned();
+        let file = RecordFile::create(channel, path).map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => RecordError::Exists(name()),
             _ => RecordError::Create(name(), error),
         })?;
@@ -131,6 +139,7 @@ impl Recorder {
             known: Known::default(),
             series: tally::Known::default(),
             redactor: redact.then(Redactor::default),
+            ended: None,
         })
     }
 
@@ -186,10 +195,17 @@ impl Recorder {
 
     fn stop(&mut self, problem: &str) {
         self.thread = None;
-        tracing::warn!(
+        let ended = format!(
             "the recording {} has ended: {problem}; what was written before can be replayed",
             safe_path(&self.path)
         );
+        tracing::warn!("{ended}");
+        self.ended = Some(ended);
+    }
+
+    /// Why it has ended before the run, where it has.
+    pub fn ended(&self) -> Option<&str> {
+        self.ended.as_deref()
     }
 
     /// Ends the recording, and waits for the disk, but not for long.
@@ -214,7 +230,7 @@ impl Recorder {
 /// Why a recording ends when writing takes too long.
 const NO_ANSWER: &str = "the disk does not take it";
 
-fn write(mut file: File, queue: &Mutex<Queue>) -> io::Result<()> {
+fn write(mut file: RecordFile, queue: &Mutex<Queue>) -> io::Result<()> {
     file.write_all(&first_frame(FORMAT))?;
     let mut stream = Encoder::new(file, LEVEL)?;
     stream.include_checksum(true)?;
@@ -228,7 +244,7 @@ fn write(mut file: File, queue: &Mutex<Queue>) -> io::Result<()> {
             stream.flush()?;
         }
         if ended {
-            return stream.finish()?.sync_all();
+            return stream.finish()?.finish();
         }
         thread::park_timeout(WRITE_EVERY);
     }

@@ -5,11 +5,12 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use anyhow::{Context, Result};
 use aya::{
     Ebpf,
+    programs::ProgramType,
     sys::{Stats, enable_stats},
 };
 use nix::sys::resource::{UsageWho, getrusage};
 
-use crate::model::summary::SelfCost;
+use crate::{kernel::facts, model::summary::SelfCost};
 
 /// Measures the run time of the probes while it lives. The kernel then reads the clock twice more
 /// for each program run on the whole node, so it is on only when asked for.
@@ -60,15 +61,45 @@ fn sees_returns(program: &str) -> bool {
     program == "exit" || program.starts_with("fexit_")
 }
 
+/// Since when the kernel counts how often it held off a program on a tracepoint (`trace_call_bpf` in
+/// kernel/trace/bpf_trace.c). Before, the number is there, for programs on functions (5.12), and stays 0.
+const COUNTS_TRACEPOINTS: (u32, u32) = (6, 7);
+
 /// Calls whose return no program saw, because the kernel held programs off on that CPU at that
-/// moment (see `tables`). Linux counts them since 6.7; before, they are missed unnoticed.
-pub fn skipped(ebpf: &Ebpf) -> u64 {
-    let exits = ebpf.programs().filter(|(name, _)| sees_returns(name));
-    exits.filter_map(|(_, program)| misses(program.fd().ok()?.as_fd().as_raw_fd())).sum()
+/// moment (see `tables`); `None` where it does not count all of them.
+pub fn skipped(ebpf: &Ebpf) -> Option<u64> {
+    let loaded = ebpf.programs().filter_map(|(name, program)| {
+        let fd = program.fd().ok().filter(|_| sees_returns(name))?;
+        Some((program.prog_type(), fd.as_fd().as_raw_fd()))
+    });
+    let release = facts::release();
+    loaded.map(|(kind, fd)| misses(kind, &release, &fdinfo(fd)?)).sum()
 }
 
-fn misses(fd: RawFd) -> Option<u64> {
-    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()?;
-    let value = info.lines().find_map(|line| line.strip_prefix("recursion_misses:"))?;
+fn fdinfo(fd: RawFd) -> Option<String> {
+    std::fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()
+}
+
+fn misses(kind: ProgramType, release: &str, fdinfo: &str) -> Option<u64> {
+    if kind == ProgramType::TracePoint && facts::version(release)? < COUNTS_TRACEPOINTS {
+        return None;
+    }
+    let value = fdinfo.lines().find_map(|line| line.strip_prefix("recursion_misses:"))?;
     value.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_kernel_does_not_count_is_not_zero() {
+        const INFO: &str = "pos:\t0\nprog_type:\t5\nrecursion_misses:\t7\n";
+        use ProgramType::{TracePoint, Tracing};
+        assert_eq!(misses(TracePoint, "6.12.1-amd64", INFO), Some(7));
+        assert_eq!(misses(TracePoint, "6.1.0-30-amd64", INFO), None);
+        assert_eq!(misses(Tracing, "6.1.0-30-amd64", INFO), Some(7));
+        assert_eq!(misses(Tracing, "5.10.0-30-amd64", "pos:\t0\n"), None);
+        assert_eq!(misses(TracePoint, "unknown", INFO), None);
+    }
 }

@@ -8,21 +8,22 @@ use std::{path::Path, time::Duration};
 use anyhow::{Context, Result};
 use aya::{
     Ebpf,
-    maps::{Array, HashMap, MapData},
+    maps::{HashMap, MapData},
 };
-use podstuck_common::record::{IN_FLIGHT_SLOTS, InFlight};
+use podstuck_common::record::{IO_URING_NAME, InFlight};
 
-use super::failures::Failures;
+use super::{failures::Failures, slots::Slots};
 use crate::model::time::Monotonic;
 
-const READING: &str = "reading a call in flight";
 /// Younger entries are left alone, so that a thread that is just ending is not judged.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Calls under way: by slot, and those whose slot another thread is in.
 pub(super) struct InFlightTable {
-    slots: Array<MapData, InFlight>,
+    slots: Slots,
     beside: HashMap<MapData, u64, InFlight>,
+    /// What requests of io_uring are about.
+    names: HashMap<MapData, u64, [u8; IO_URING_NAME]>,
 }
 
 impl InFlightTable {
@@ -31,29 +32,20 @@ impl InFlightTable {
         let mut map = |name: &str| {
             ebpf.take_map(name).with_context(|| format!("this build has no map `{name}`"))
         };
-        let slots = Array::try_from(map("IN_FLIGHT")?).context("map `IN_FLIGHT`")?;
+        let slots = Slots::map(map("IN_FLIGHT")?)?;
         let beside =
             HashMap::try_from(map("IN_FLIGHT_BESIDE")?).context("map `IN_FLIGHT_BESIDE`")?;
-        Ok(Self { slots, beside })
+        let names = HashMap::try_from(map("NAMES")?).context("map `NAMES`")?;
+        Ok(Self { slots, beside, names })
     }
 
     /// The calls that were entered longer ago than this.
-    ///
-    /// An entry may change while it is read; one whose thread is written is as old as it says,
-    /// because the thread is written last.
-    pub(super) fn older_than(&self, threshold: Duration, failed: &mut Failures) -> Vec<InFlight> {
+    pub(super) fn older_than(&self, threshold: Duration) -> Vec<InFlight> {
         let now = crate::clock::now();
-        let is_old = |entry: &InFlight| {
-            entry.thread != 0 && now.since(Monotonic(entry.start_ns)) >= threshold
-        };
-        let mut old = Vec::new();
-        for slot in 0..IN_FLIGHT_SLOTS {
-            let entry = failed.note(READING, self.slots.get(&slot, 0));
-            old.extend(entry.filter(is_old));
-        }
+        let is_old = |entry: &InFlight| now.since(Monotonic(entry.start_ns)) >= threshold;
+        let slots = self.slots.all().iter().filter_map(|slot| slot.call());
         let beside = self.beside.iter().filter_map(|entry| Some(entry.ok()?.1));
-        old.extend(beside.filter(is_old));
-        old
+        slots.chain(beside).filter(is_old).collect()
     }
 
     /// Removes the entries of threads that have ended; how many there were.
@@ -63,18 +55,22 @@ impl InFlightTable {
         let over =
             |entry: &InFlight| now.since(Monotonic(entry.start_ns)) > GRACE && !lives(entry.thread);
         let mut removed = 0;
-        for slot in 0..IN_FLIGHT_SLOTS {
-            let entry = failed.note(READING, self.slots.get(&slot, 0)).unwrap_or_default();
-            if entry.thread != 0 && over(&entry) {
-                let gone = failed.note(REMOVING, self.slots.set(slot, InFlight::default(), 0));
-                removed += u64::from(gone.is_some());
-            }
+        for slot in self.slots.all() {
+            let thread = slot.call().filter(over).map(|entry| entry.thread);
+            removed += u64::from(thread.is_some_and(|thread| slot.take_from(thread)));
         }
         let beside: Vec<InFlight> =
             self.beside.iter().filter_map(|entry| Some(entry.ok()?.1)).collect();
         for entry in beside.iter().filter(|entry| over(entry)) {
             let gone = failed.note(REMOVING, self.beside.remove(&entry.thread));
             removed += u64::from(gone.is_some());
+        }
+        // They come with an entry, which was counted.
+        let named: Vec<u64> =
+            self.names.keys().flatten().filter(|thread| !lives(*thread)).collect();
+        for thread in named {
+            // It may be gone already.
+            let _ = self.names.remove(&thread);
         }
         removed
     }

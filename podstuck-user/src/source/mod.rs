@@ -7,4 +7,5 @@ mod failures;
 mod in_flight;
 pub mod losses;
 pub mod ring;
+mod slots;
 pub mod tables;

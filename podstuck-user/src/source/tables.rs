@@ -123,7 +123,7 @@ impl Maps {
         if self.drains.is_multiple_of(REMOVE_EVERY) {
             self.abandoned += self.in_flight.remove_abandoned(&mut self.failed);
         }
-        let in_flight = self.in_flight.older_than(self.threshold, &mut self.failed);
+        let in_flight = self.in_flight.older_than(self.threshold);
         // They are totals: those from before are nearly right.
         let losses = self.failed.note("reading the probes' losses", self.losses.read());
         let losses = losses.unwrap_or(self.last_losses);

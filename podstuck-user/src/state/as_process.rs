@@ -11,7 +11,10 @@ use std::{
 use anyhow::{Context, Result};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use crate::identity::on_host;
+use crate::{
+    identity::on_host,
+    proc::{COMMAND_LINE, command_line},
+};
 
 /// `/proc/PID` of the host.
 pub(super) fn directory(host_root: &Path, pid: u32) -> PathBuf {
@@ -47,7 +50,7 @@ pub(super) fn enter(host_root: &Path, pid: u32) -> Result<()> {
 /// # Errors
 /// Fails when the process has ended.
 pub(super) fn words(host_root: &Path, pid: u32) -> Result<Vec<String>> {
-    let text = fs::read(directory(host_root, pid).join("cmdline"))
+    let text = command_line(&directory(host_root, pid), COMMAND_LINE)
         .with_context(|| format!("the command line of pid {pid}"))?;
     let words =
         text.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned());

@@ -31,6 +31,10 @@ impl Question for ReadAttributes {
     type Part = ();
     type Answer = ObjectAttributes;
 
+    fn place(&self) -> OsString {
+        self.directory.clone()
+    }
+
     fn answer(self, _: &mut Teller<(), ()>) -> Result<ObjectAttributes> {
         while_it_lives(self.pid, || self.read())
     }

@@ -43,6 +43,10 @@ impl Question for ReadDirectory {
     type Part = Vec<User>;
     type Answer = Entries;
 
+    fn place(&self) -> OsString {
+        self.directory.clone()
+    }
+
     fn answer(self, tell: &mut Teller<(), Vec<User>>) -> Result<Entries> {
         let Self { pid, namespace, directory } = &self;
         // From memory, and so even if the directory does not answer.

@@ -1,16 +1,13 @@
 //! Looks into another process's memory, which may wait for ever for the process's lock: the helper's
 //! side.
 
-use std::{
-    fs::File,
-    io::{self, Read},
-    os::unix::fs::FileExt,
-};
+use std::{ffi::OsString, fs::File, io, os::unix::fs::FileExt, path::Path};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use super::helper::{Question, Teller};
+use crate::proc;
 
 /// The text, up to its NUL, at an address of a process.
 #[derive(Debug, Serialize, Deserialize)]
@@ -24,13 +21,16 @@ impl Question for ReadText {
     type Part = ();
     type Answer = Vec<u8>;
 
+    fn place(&self) -> OsString {
+        format!("the memory of process {}", self.pid).into()
+    }
+
     fn answer(self, _: &mut Teller<(), ()>) -> Result<Vec<u8>> {
         Ok(text(self.pid, self.address)?)
     }
 }
 
-/// The command line of a process, its words ended by NUL; none that is longer than any that unmounts or
-/// registers something. A process chooses how long it is: the kernel shows any part of its memory as such.
+/// The command line of a process, its words ended by NUL.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct ReadCommandLine {
     pub(super) pid: u32,
@@ -41,22 +41,13 @@ impl Question for ReadCommandLine {
     type Part = ();
     type Answer = Vec<u8>;
 
-    fn answer(self, _: &mut Teller<(), ()>) -> Result<Vec<u8>> {
-        command_line(self.pid)
+    fn place(&self) -> OsString {
+        format!("the memory of process {}", self.pid).into()
     }
-}
 
-/// Enough for the longest path, with options before it.
-const LONGEST_LINE: u64 = 8 << 10;
-
-fn command_line(pid: u32) -> Result<Vec<u8>> {
-    let name = format!("/proc/{pid}/cmdline");
-    let file = File::open(&name).with_context(|| name.clone())?;
-    let mut line = Vec::new();
-    file.take(LONGEST_LINE + 1).read_to_end(&mut line).with_context(|| name.clone())?;
-    // Of a part, the last word would be another one.
-    ensure!(line.len() as u64 <= LONGEST_LINE, "{name} is longer than {LONGEST_LINE} bytes");
-    Ok(line)
+    fn answer(self, _: &mut Teller<(), ()>) -> Result<Vec<u8>> {
+        Ok(proc::command_line(Path::new(&format!("/proc/{}", self.pid)), LONGEST)?)
+    }
 }
 
 /// Longest text: `PATH_MAX`.
@@ -82,9 +73,31 @@ fn text(pid: u32, mut address: u64) -> io::Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use std::process::{Command, Stdio};
-
     use super::*;
+
+    #[test]
+    fn a_command_line_is_cut() {
+        let words = "x".repeat(100_000);
+        let mut waiting = std::process::Command::new("sh");
+        waiting.args(["-c", "read line; exit", &words]).stdin(std::process::Stdio::piped());
+        let mut child = waiting.spawn().unwrap();
+        let process = format!("/proc/{}", child.id());
+        let whole = loop {
+            // It has none for a moment after it was started.
+            let whole = proc::command_line(Path::new(&process), 200_000).unwrap();
+            if !whole.is_empty() {
+                break whole;
+            }
+        };
+        let cut = ReadCommandLine { pid: child.id() }.answer(&mut Teller::new()).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(
+            (cut.len(), whole.len()),
+            (LONGEST, "sh -c read line; exit ".len() + words.len() + 1)
+        );
+        assert!(whole.starts_with(&cut) && cut.starts_with(b"sh\0"));
+    }
 
     #[test]
     fn text_is_read_to_its_end_across_pages() {
@@ -98,23 +111,5 @@ mod tests {
             assert_eq!(text(pid, address).unwrap(), expected);
         }
         assert!(text(pid, 8).is_err());
-    }
-
-    #[test]
-    fn a_command_line_is_read_whole_or_not_at_all() {
-        let line = |length: usize| {
-            let mut command = Command::new("sh");
-            command.args(["-c", "echo; read wait", "sh", &"x".repeat(length)]);
-            let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-            // It has become the program.
-            child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
-            let line = command_line(child.id());
-            child.kill().unwrap();
-            child.wait().unwrap();
-            line
-        };
-        assert!(line(4095).unwrap().ends_with(b"x\0"));
-        assert!(line(9000).unwrap_err().to_string().contains("longer than 8192 bytes"));
-        assert!(command_line(u32::MAX >> 1).is_err());
     }
 }

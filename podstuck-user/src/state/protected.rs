@@ -52,6 +52,10 @@ impl Question for FindProtected {
     type Part = ();
     type Answer = Protected;
 
+    fn place(&self) -> OsString {
+        self.directory.clone()
+    }
+
     fn answer(self, _: &mut Teller<(), ()>) -> Result<Protected> {
         while_it_lives(self.pid, || {
             let there = Path::new(&self.directory);

@@ -25,6 +25,10 @@ impl Question for ReachPath {
     type Part = ();
     type Answer = i32;
 
+    fn place(&self) -> OsString {
+        self.path.clone()
+    }
+
     fn answer(self, _: &mut Teller<(), ()>) -> Result<i32> {
         let held =
             Root::of(self.pid).and_then(|root| root.open(Path::new(&self.path), OFlags::NOFOLLOW));

@@ -28,8 +28,8 @@ pub(super) struct Listener {
 pub(super) fn listening() -> Vec<Listener> {
     let mut seen = HashMap::new();
     for pid in proc::processes() {
-        // The text of the link names the namespace; it is not followed.
-        let Ok(namespace) = fs::read_link(format!("/proc/{pid}/ns/net")) else { continue };
+        let process = PathBuf::from(format!("/proc/{pid}"));
+        let Some(namespace) = proc::namespace(&process, "net") else { continue };
         seen.entry(namespace)
             .or_insert_with(|| fs::read(format!("/proc/{pid}/net/unix")).unwrap_or_default());
     }
@@ -61,12 +61,19 @@ fn listeners(table: &[u8]) -> impl Iterator<Item = Listener> {
     })
 }
 
+/// What the links of a process's descriptors say.
+fn descriptors(process: &Path) -> Vec<PathBuf> {
+    let all = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
+    all.filter_map(|entry| fs::read_link(entry.path()).ok()).collect()
+}
+
 /// The processes that have these sockets open, one for each. The links are read and not followed.
 pub(super) fn owners(sockets: &HashSet<u64>) -> HashMap<u64, u32> {
     let mut found = HashMap::new();
     for pid in proc::processes() {
-        let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-        for link in descriptors.filter_map(|entry| fs::read_link(entry.path()).ok()) {
+        let process = PathBuf::from(format!("/proc/{pid}"));
+        for link in proc::locked(&process, |process| Some(descriptors(process))).unwrap_or_default()
+        {
             let inode = link.to_str().and_then(socket_inode);
             if let Some(inode) = inode.filter(|inode| sockets.contains(inode)) {
                 found.entry(inode).or_insert(pid);

@@ -30,7 +30,6 @@ fn who_hangs_in_execve_hides_no_call_that_hangs() {
 }
 
 #[test]
-#[ignore = "the look at the node waits for such a process, see docs/security.md"]
 fn who_hung_in_execve_before_hides_nothing_either() {
     requires!(root_and_btf(), runc(), user_namespaces(), fuse());
     let mut hanging = Vec::new();

@@ -50,7 +50,7 @@ impl fmt::Display for Asked {
         let certainty = self.first()["certainty"].as_str().unwrap_or("nothing");
         let causes = self.causes().join(", ");
         write!(f, "{certainty} {causes} (exit {:?}, {:.1?})", self.status, self.took)?;
-        if self.first()["certainty"] != "firm" {
+        if self.first()["certainty"] != "firm" || is_chosen("PODSTUCK_NODE_WHOLE", "1") {
             write!(f, "\n{:#}", self.diagnosis)?;
         }
         Ok(())

@@ -117,7 +117,8 @@ struct Completeness {
     events_lost: u64,
     unmatched_exits: u64,
     map_full: u64,
-    probes_skipped: u64,
+    outcome_unknown: u64,
+    probes_skipped: Option<u64>,
     unresolved: u64,
 }
 
@@ -128,11 +129,19 @@ pub(crate) fn podstuck(printed: &str) -> Result<Seen> {
         .with_context(|| format!("the last line of podstuck is no summary: {last}"))?;
     // It names the calls that nobody made, too.
     summary.by_outcome.retain(|_, outcomes| !outcomes.is_empty());
-    let Completeness { events_lost, unmatched_exits, map_full, probes_skipped, unresolved } =
-        summary.completeness;
+    let Completeness {
+        events_lost,
+        unmatched_exits,
+        map_full,
+        outcome_unknown,
+        probes_skipped,
+        unresolved,
+    } = summary.completeness;
+    // The same calls, seen twice.
+    let not_returned = outcome_unknown.max(probes_skipped.unwrap_or(0));
     Ok(Seen {
         calls: summary.calls,
-        lost_calls: unmatched_exits + map_full + probes_skipped + unresolved,
+        lost_calls: unmatched_exits + map_full + not_returned + unresolved,
         lost_events: events_lost,
         of_pod: Some(summary.by_outcome),
     })

@@ -17,7 +17,10 @@ const PROCESSORS: &str = "2";
 /// Both processors take turns in one thread. With a thread for each, QEMU 7.2 now and then executes
 /// a breakpoint that the other processor has already patched away again, which the kernel takes
 /// for a fault of its own (`Oops: int3` while probes are attached).
-const ACCELERATOR: &str = "tcg,thread=single";
+const IN_TURN: &str = "tcg,thread=single";
+/// A thread for each. Such a fault shall end the machine, so that it is run again.
+const AT_ONCE: &str = "tcg,thread=multi";
+const ENDS_BY_FAULTS: &str = "oops=panic";
 /// Every instruction that the emulator knows but CMPXCHG16B: QEMU 7.2 leaves garbage in the flags
 /// after it, and an interrupt just then takes the kernel down with a double fault. The kernel's
 /// memory allocator uses it all the time, unless the processor says that it has none.
@@ -42,8 +45,10 @@ pub(super) enum End {
 pub(super) struct Guest<'a> {
     pub(super) kernel: &'a Path,
     pub(super) initramfs: &'a Path,
-    /// Kernel arguments for `init.sh`
+    /// Kernel arguments, most of them for `init.sh`
     pub(super) arguments: &'a str,
+    /// Both processors run at once, and not in turn
+    pub(super) at_once: bool,
     /// Where the console goes
     pub(super) log: &'a Path,
     pub(super) limit: Duration,
@@ -57,18 +62,20 @@ impl Guest<'_> {
     pub(super) fn run(&self, stop: &AtomicBool) -> Result<End> {
         let cannot_log = || format!("cannot write {}", self.log.display());
         let log = File::create(self.log).with_context(cannot_log)?;
+        let (accelerator, more) =
+            if self.at_once { (AT_ONCE, ENDS_BY_FAULTS) } else { (IN_TURN, "") };
         // A machine never outlives us, however we end.
         let mut command = Command::new("setpriv");
         command
             .args(["--pdeathsig", "KILL", "qemu-system-x86_64"])
-            .args(["-accel", ACCELERATOR, "-cpu", PROCESSOR, "-smp", PROCESSORS])
+            .args(["-accel", accelerator, "-cpu", PROCESSOR, "-smp", PROCESSORS])
             .args(["-m", &MEMORY_MIB.to_string()])
             .args(["-nographic", "-no-reboot", "-nic", "none"])
             .arg("-kernel")
             .arg(self.kernel)
             .arg("-initrd")
             .arg(self.initramfs)
-            .args(["-append", &format!("{ARGUMENTS} {}", self.arguments)])
+            .args(["-append", &format!("{ARGUMENTS} {more} {}", self.arguments)])
             .stdin(Stdio::null())
             .stderr(log.try_clone().with_context(cannot_log)?)
             .stdout(log);

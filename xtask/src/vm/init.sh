@@ -48,6 +48,7 @@ else
     mkdir /sys/fs/cgroup/systemd
     mount -t cgroup -o none,name=systemd cgroup /sys/fs/cgroup/systemd
 fi
+mount -t securityfs securityfs /sys/kernel/security || echo "no securityfs"
 if [ "$(argument btf)" = hidden ]; then
     mount -o bind /empty /sys/kernel/btf
 fi

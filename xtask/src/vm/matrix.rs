@@ -13,11 +13,12 @@ use procfs::{Current, Meminfo};
 
 use crate::vm::guest::{End, Guest};
 use crate::vm::kernels::Kernel;
+use crate::vm::kind::Kind;
 use crate::vm::report::{self, Outcome, Report};
 use crate::vm::selection::{self, Tests};
 
-/// The kernel whose types are hidden, or else the last one of the run.
-const NO_BTF_SERIES: &str = "6.12";
+/// The kernel whose types are hidden, and which is locked down, or else the last one of the run.
+const REFUSING_SERIES: &str = "6.12";
 /// Measured: starting podstuck takes about ten times as long as on the machine itself.
 const SLOWDOWN: u32 = 10;
 /// Measured: a guest waits about half of its time.
@@ -32,6 +33,7 @@ pub(super) struct Machine {
     pub(super) series: String,
     pub(super) cgroup: u8,
     pub(super) btf: bool,
+    pub(super) kind: Kind,
     tests: Tests,
     image: PathBuf,
     initramfs: PathBuf,
@@ -47,6 +49,7 @@ impl Machine {
                 series: kernel.series.clone(),
                 cgroup,
                 btf: true,
+                kind: Kind::Usual,
                 tests,
                 image: kernel.image.clone(),
                 initramfs: initramfs.clone(),
@@ -55,28 +58,37 @@ impl Machine {
                 .push(machine(2, if is_end { selection::AT_THE_ENDS } else { selection::BETWEEN }));
             if is_end {
                 machines.push(machine(1, selection::WITH_CGROUP_V1));
+                let usual = machine(2, selection::AT_ONCE);
+                machines.push(Self { kind: Kind::AtOnce, ..usual });
             }
         }
-        machines.extend(Self::without_btf(&machines));
+        machines.extend(Self::that_refuse(&machines).into_iter().flatten());
         machines
     }
 
-    /// The one whose kernel keeps its types to itself.
-    fn without_btf(machines: &[Self]) -> Option<Self> {
-        let usual = machines.iter().find(|machine| machine.series == NO_BTF_SERIES);
-        let like = usual.or(machines.last())?;
-        Some(Self { cgroup: 2, btf: false, tests: selection::WITHOUT_BTF, ..like.clone() })
+    /// The one whose kernel keeps its types to itself, and the one whose kernel keeps its memory.
+    fn that_refuse(machines: &[Self]) -> Option<[Self; 2]> {
+        let usual = machines.iter().find(|machine| machine.series == REFUSING_SERIES);
+        let like = Self { cgroup: 2, kind: Kind::Usual, ..usual.or(machines.last())?.clone() };
+        let locked_down =
+            Self { kind: Kind::LockedDown, tests: selection::LOCKED_DOWN, ..like.clone() };
+        Some([Self { btf: false, tests: selection::WITHOUT_BTF, ..like }, locked_down])
     }
 
     /// As a person would say it.
     pub(super) fn name(&self) -> String {
         let btf = if self.btf { "" } else { ", BTF hidden" };
-        format!("Linux {}, cgroup v{}{btf}", self.series, self.cgroup)
+        format!("Linux {}, cgroup v{}{btf}{}", self.series, self.cgroup, self.kind.says())
     }
 
     fn file_name(&self) -> String {
         let btf = if self.btf { "" } else { "-no-btf" };
-        format!("{}-cgroup{}{btf}.log", self.series, self.cgroup)
+        format!("{}-cgroup{}{btf}{}.log", self.series, self.cgroup, self.kind.file_name())
+    }
+
+    /// Whether no probe can be had here: on functions they need the kernel's types.
+    pub(super) fn refuses(&self, backend: &str) -> bool {
+        self.kind == Kind::LockedDown || (!self.btf && backend == "fentry")
     }
 }
 
@@ -101,7 +113,8 @@ pub(super) struct Outcomes {
 }
 
 impl Outcomes {
-    /// Whether it came to its end, ran tests with each backend, and none failed.
+    /// Whether it came to its end, ran tests with each backend, none failed, and no probe was missing that can be
+    /// had there.
     pub(super) fn is_good(&self, backends: &[String]) -> bool {
         let ran = |name: &String| {
             self.report.backends.iter().any(|b| b.name == *name && !b.tests.is_empty())
@@ -109,7 +122,10 @@ impl Outcomes {
         let failed = |outcome: &Outcome| *outcome == Outcome::Failed;
         self.report.done
             && backends.iter().all(ran)
-            && self.report.backends.iter().all(|backend| backend.count(failed) == 0)
+            && self.report.backends.iter().all(|backend| {
+                let is_whole = backend.missing.is_empty() || self.machine.refuses(&backend.name);
+                is_whole && backend.count(failed) == 0
+            })
     }
 }
 
@@ -171,16 +187,22 @@ fn room() -> Result<usize> {
 }
 
 impl Machine {
-    /// Runs it, and once more if its kernel died: the emulator has such faults of its own. A death
-    /// is always told, and dying twice is failing.
+    /// Runs it, and again if its kernel died: the emulator has such faults of its own. A death
+    /// is always told, and dying each time is failing.
     fn run_again_after_panic(&self, plan: &Plan<'_>, stop: &AtomicBool) -> Result<Outcomes> {
-        let first = self.run(plan, stop)?;
-        let Some(panic) = first.panic.clone() else { return Ok(first) };
-        let log = plan.logs.join(self.file_name());
-        fs::rename(&log, log.with_extension("panic.log"))
-            .with_context(|| format!("cannot rename {}", log.display()))?;
-        let second = self.run(plan, stop)?;
-        Ok(Outcomes { panic: second.panic.or(Some(panic)), ..second })
+        let mut first_panic = None;
+        for run in 1.. {
+            let outcomes = self.run(plan, stop)?;
+            let Some(panic) = outcomes.panic.clone().filter(|_| run < self.kind.runs()) else {
+                let panic = outcomes.panic.or(first_panic);
+                return Ok(Outcomes { panic, ..outcomes });
+            };
+            first_panic.get_or_insert(panic);
+            let log = plan.logs.join(self.file_name());
+            fs::rename(&log, log.with_extension(format!("panic{run}.log")))
+                .with_context(|| format!("cannot rename {}", log.display()))?;
+        }
+        bail!("no machine was run")
     }
 
     fn run(&self, plan: &Plan<'_>, stop: &AtomicBool) -> Result<Outcomes> {
@@ -195,6 +217,9 @@ impl Machine {
             plan.backends.join(","),
             TEST_LIMIT.as_secs(),
         );
+        if self.kind == Kind::LockedDown {
+            arguments.push_str(" lockdown=confidentiality");
+        }
         if let Some(filter) = plan.filter {
             arguments.push_str(&format!(" podstuck.filter={filter}"));
         }
@@ -202,6 +227,7 @@ impl Machine {
             kernel: &self.image,
             initramfs: &self.initramfs,
             arguments: &arguments,
+            at_once: self.kind == Kind::AtOnce,
             log: &log,
             limit: GUEST_LIMIT,
         };
@@ -217,5 +243,39 @@ impl Machine {
         let panic = console.lines().find(|line| !report.done && line.contains("Kernel panic"));
         let panic = panic.map(|line| line.trim_end().to_owned());
         Ok(Outcomes { machine: self.clone(), end, wall, report, tail, panic })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vm::report::{Backend, Test};
+
+    fn is_good(kind: Kind, btf: bool, backend: &str) -> bool {
+        let tests = selection::BETWEEN;
+        let (series, image, initramfs) = ("6.12".into(), PathBuf::new(), PathBuf::new());
+        let machine = Machine { series, cgroup: 2, btf, kind, tests, image, initramfs };
+        let passed =
+            Test { name: "a".into(), outcome: Outcome::Passed, seconds: 1.0, output: Vec::new() };
+        let backend = Backend {
+            name: backend.into(),
+            missing: vec!["rmdir: no".into()],
+            tests: vec![passed],
+            ..Backend::default()
+        };
+        let names = [backend.name.clone()];
+        let report = Report { done: true, backends: vec![backend], ..Report::default() };
+        let (end, wall) = (End::Off, Duration::ZERO);
+        let tail = Vec::new();
+        Outcomes { machine, end, wall, report, tail, panic: None }.is_good(&names)
+    }
+
+    #[test]
+    fn a_missing_probe_is_a_failure_where_it_can_be_had() {
+        assert!(!is_good(Kind::Usual, true, "fentry"));
+        assert!(!is_good(Kind::AtOnce, true, "tracepoint"));
+        assert!(!is_good(Kind::Usual, false, "tracepoint"));
+        assert!(is_good(Kind::Usual, false, "fentry"));
+        assert!(is_good(Kind::LockedDown, true, "tracepoint"));
     }
 }

@@ -3,6 +3,7 @@
 mod guest;
 mod initramfs;
 mod kernels;
+mod kind;
 mod matrix;
 mod modules;
 mod offer;

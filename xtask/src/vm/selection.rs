@@ -47,6 +47,16 @@ pub(super) const WITH_CGROUP_V1: Tests = Tests {
 /// a kernel at all.
 pub(super) const WITHOUT_BTF: Tests = Tests { first: "no_btf", again: "no_btf" };
 
+/// What a kernel says that lets no program read its memory.
+pub(super) const LOCKED_DOWN: Tests = Tests { first: "cli:locked_down", again: "cli:locked_down" };
+
+/// What depends on two processors that run at once: slots that two want, tables that two write, answers that
+/// one takes while the other writes them.
+pub(super) const AT_ONCE: Tests = Tests {
+    first: "counts,paths:by_,paths:renamed,paths:held_back,other_ways:moved",
+    again: "counts,paths:by_,paths:renamed,other_ways:moved",
+};
+
 /// The test programs that these are in.
 pub(super) fn programs() -> BTreeSet<&'static str> {
     all().into_iter().map(|(program, _)| program).collect()
@@ -54,7 +64,7 @@ pub(super) fn programs() -> BTreeSet<&'static str> {
 
 /// Each program with each part of a name; no part means all of its tests.
 pub(super) fn all() -> BTreeSet<(&'static str, Option<&'static str>)> {
-    [AT_THE_ENDS, BETWEEN, WITH_CGROUP_V1, WITHOUT_BTF]
+    [AT_THE_ENDS, BETWEEN, WITH_CGROUP_V1, WITHOUT_BTF, LOCKED_DOWN, AT_ONCE]
         .into_iter()
         .flat_map(|tests| [tests.first, tests.again])
         .flat_map(|tests| tests.split(','))

@@ -32,7 +32,7 @@ pub(super) fn render(results: &[Outcomes], backends: &[String]) -> String {
 fn row(result: &Outcomes, backends: &[String]) -> Vec<String> {
     let machine = &result.machine;
     let mut cells = vec![
-        machine.series.clone(),
+        format!("{}{}", machine.series, machine.kind.says()),
         format!("v{}", machine.cgroup),
         if machine.btf { "yes" } else { "hidden" }.to_owned(),
         result.report.boot_seconds.map_or("never".to_owned(), |seconds| format!("{seconds:.1} s")),
@@ -88,7 +88,8 @@ fn complaints(results: &[Outcomes]) -> String {
         for backend in &result.report.backends {
             let name = &backend.name;
             for why in &backend.missing {
-                say(format!("MISSING {machine}, {name}: {why}"));
+                let expected = if result.machine.refuses(name) { ", as expected," } else { "" };
+                say(format!("MISSING{expected} {machine}, {name}: {why}"));
             }
             for test in backend.tests.iter().filter(|test| test.outcome == Outcome::Failed) {
                 say(format!("FAILED {machine}, {name}: {} ({:.0} s)", test.name, test.seconds));

@@ -8,6 +8,7 @@ use crate::{
         diagnosis::{Diagnosis, PodStage, Stage},
         finding::FindingState,
         identity::Pod,
+        node::NodeSample,
         path::safe,
         time::Monotonic,
     },
@@ -49,14 +50,22 @@ impl Engine {
         let said = self.said.of(stages.iter().map(|stage| stage.pod.uid.as_str()));
         let window = self.window().as_secs_f64();
         let is_left = stages.iter().any(|pod| pod.stage != Stage::Gone);
-        let notes = if is_left { self.notes() } else { Vec::new() };
+        let notes = match &self.sample {
+            Some(sample) if is_left => self.notes(sample),
+            Some(_) => Vec::new(),
+            None => vec![
+                "the node was not looked at: the look has not come to its end. Whether anything of the pod is \
+                 left, what is mounted, and whether kubelet runs is not known; a process or a file system that \
+                 the look reads does not answer"
+                    .into(),
+            ],
+        };
         let answer = rank::diagnosis(target, stages, said, window, self.ledger.all());
         Diagnosis { notes, ..answer }
     }
 
     /// Whether anybody will try again.
-    fn notes(&self) -> Vec<String> {
-        let Some(sample) = &self.sample else { return Vec::new() };
+    fn notes(&self, sample: &NodeSample) -> Vec<String> {
         let mut notes = Vec::new();
         if sample.kubelets.is_empty() {
             notes.push(
@@ -71,6 +80,14 @@ impl Engine {
                  (SIGCONT)"
             )
         }));
+        if !sample.silent.is_empty() {
+            let pids: Vec<String> = sample.silent.iter().map(u32::to_string).collect();
+            notes.push(format!(
+                "what these processes have mounted is not known: pid {}. They hang where they execute a program, \
+                 and the kernel shows little of them until that is over",
+                pids.join(", ")
+            ));
+        }
         notes.extend(self.nodes.iter().filter_map(|node| {
             let ready = node.ready.as_ref().filter(|ready| ready.status != "True")?;
             let since = ready.since.map(|since| format!(" since {since}")).unwrap_or_default();
@@ -84,11 +101,11 @@ impl Engine {
         notes
     }
 
-    /// Whether the pod in question has a directory on this node, by the last look.
-    pub fn pod_is_left(&self) -> bool {
-        let Some((pod, sample)) = self.run.pod.as_ref().zip(self.sample.as_ref()) else {
-            return false;
-        };
+    /// Whether the pod in question may have a directory on this node: it has one by the last look, or nobody
+    /// could look.
+    pub fn pod_may_be_left(&self) -> bool {
+        let Some(pod) = &self.run.pod else { return false };
+        let Some(sample) = &self.sample else { return true };
         sample.pods.iter().any(|state| state.uid == pod.uid)
     }
 

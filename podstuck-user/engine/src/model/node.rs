@@ -29,6 +29,9 @@ pub struct NodeSample {
     /// Those of them that a signal has stopped.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub stopped: Vec<u32>,
+    /// Processes that do not answer: they hang where they execute a program. What they have mounted is not known.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub silent: Vec<u32>,
     /// When the one that was started last was started; `None` in recordings from before this was noted.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub kubelet_since: Option<Monotonic>,

@@ -38,14 +38,17 @@ pub struct Completeness {
     /// Ring records held back by rate limits, without samples of directories. Counts are not
     /// affected.
     pub events_limited: u64,
-    /// Returns of calls whose entry was not seen, and entries whose return was not seen and whose
-    /// thread has ended: not counted.
+    /// Returns of calls whose entry was not seen: not counted.
     pub unmatched_exits: u64,
+    /// Calls that were entered and whose return was not seen: not counted, since their outcome is unknown. They
+    /// are known by the thread's next call, or because it has ended. Where `probes_skipped` is measured, most
+    /// of them are in it, too.
+    pub outcome_unknown: u64,
     /// Calls not followed or not counted because a table was full.
     pub map_full: u64,
-    /// Calls not counted, because the kernel ran no program at their return: by its own count, or
-    /// by entries that the thread's next call replaced.
-    pub probes_skipped: u64,
+    /// Calls not counted, because the kernel ran no program at their return: by its own count. `None` on
+    /// kernels that do not count that.
+    pub probes_skipped: Option<u64>,
     /// Deletions by io_uring: noticed, and not counted by their outcome.
     pub io_uring_deletions: u64,
     /// Times that the probes' tables could not be read in full (once a second they are). What was left in
@@ -67,6 +70,9 @@ pub struct Completeness {
     pub look_alike: Option<String>,
     /// Probes that could not be attached or do not fire.
     pub probes_missing: Vec<String>,
+    /// What a part of the tool could not do any more, or still waits for, each in a sentence: a helper that
+    /// hangs, a thread that has ended, a disk that takes nothing. It is escaped already.
+    pub degraded: Vec<String>,
 }
 
 impl Completeness {
@@ -77,13 +83,15 @@ impl Completeness {
             self.events_lost,
             self.unmatched_exits,
             self.map_full,
-            self.probes_skipped,
+            self.outcome_unknown,
+            self.probes_skipped.unwrap_or(0),
             self.io_uring_deletions,
             self.drains_failed,
             self.looks_late_s,
             self.objects_dropped,
         ];
-        missed.iter().any(|n| *n > 0) || !self.probes_missing.is_empty()
+        let told = [&self.probes_missing, &self.degraded];
+        missed.iter().any(|n| *n > 0) || told.iter().any(|list| !list.is_empty())
     }
 }
 

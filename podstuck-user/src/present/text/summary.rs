@@ -53,10 +53,16 @@ fn losses(c: &Completeness) -> Vec<String> {
         ),
         (c.map_full, "call", "calls", "met a full table: not followed or not counted"),
         (
-            c.probes_skipped,
+            c.probes_skipped.unwrap_or(0),
             "call",
             "calls",
             "not seen: the kernel ran no probes on that CPU at that moment",
+        ),
+        (
+            c.outcome_unknown,
+            "call",
+            "calls",
+            "entered and not seen to return: outcome unknown, not counted",
         ),
         (
             c.io_uring_deletions,
@@ -93,6 +99,7 @@ fn losses(c: &Completeness) -> Vec<String> {
     out.extend(c.probes_missing.iter().map(|probe| {
         format!("probe missing, so what it would show was not seen: {}", text(probe))
     }));
+    out.extend(c.degraded.iter().map(|what| text(what)));
     out
 }
 
@@ -111,6 +118,9 @@ fn notes(c: &Completeness) -> Vec<String> {
     .filter(|(n, ..)| *n > 0)
     .map(|(n, one, many, meaning)| format!("{} {meaning}", words::plural(n, one, many)))
     .chain(look_alikes(c))
+    .chain(c.probes_skipped.is_none().then(|| {
+        "calls at whose return the kernel ran no probes: not measured, this kernel does not count them".into()
+    }))
     .collect()
 }
 
@@ -197,7 +207,8 @@ nothing wrong was found in 30 s: 800,015 calls, nothing was lost
             events_limited: 2,
             unmatched_exits: 3,
             map_full: 4_000,
-            probes_skipped: 6,
+            outcome_unknown: 10,
+            probes_skipped: Some(6),
             io_uring_deletions: 7,
             drains_failed: 8,
             looks_late_s: 80,
@@ -206,6 +217,7 @@ nothing wrong was found in 30 s: 800,015 calls, nothing was lost
             look_alikes: 12,
             look_alike: Some("/srv/pods/x by sh (pid 7)".into()),
             probes_missing: vec![HOSTILE.into()],
+            degraded: vec!["helper process 7 does not come back".into(), HOSTILE.into()],
         };
         let shown = summary(&lossy, 2, Style { color: false, width: 200 });
         assert_eq!(
@@ -216,11 +228,14 @@ nothing wrong was found in 30 s: 800,015 calls, nothing was lost
   - 3 calls returned without an entry seen (most were under way when tracing began): not counted
   - 4,000 calls met a full table: not followed or not counted
   - 6 calls not seen: the kernel ran no probes on that CPU at that moment
+  - 10 calls entered and not seen to return: outcome unknown, not counted
   - 7 deletions by io_uring noticed and not counted: it makes no system call for each
   - 8 times the probes' tables could not be read in full: counts came later, the last ones may be missing
   - 9 objects forgotten because too many were followed: findings about them may be missing, the counts are not affected
   - the node's state was not looked at for 80 seconds: mounts that nobody unmounts and processes that do not end were not noticed meanwhile, the counts are not affected
   - probe missing, so what it would show was not seen: \\x1b[2J\\x0aok\\xe2\\x80\\xae\\xc2\\x9b31m\\x7f
+  - helper process 7 does not come back
+  - \\x1b[2J\\x0aok\\xe2\\x80\\xae\\xc2\\x9b31m\\x7f
   2 events held back by rate limits; all of them are in the counts
   5 calls counted without a target: path too long or unreadable
   12 calls on paths that read like a pod's or a container's and are in no known kubelet's or runtime's directory: counted without a target, as /srv/pods/x by sh (pid 7); a kubelet's root that is
@@ -236,12 +251,15 @@ nothing wrong was found in 30 s: 800,015 calls, nothing was lost
             |c: &mut Completeness| c.events_lost = 1,
             |c: &mut Completeness| c.unmatched_exits = 1,
             |c: &mut Completeness| c.map_full = 1,
-            |c: &mut Completeness| c.probes_skipped = 1,
+            |c: &mut Completeness| c.probes_skipped = Some(1),
+            |c: &mut Completeness| c.probes_skipped = Some(0),
+            |c: &mut Completeness| c.outcome_unknown = 1,
             |c: &mut Completeness| c.io_uring_deletions = 1,
             |c: &mut Completeness| c.drains_failed = 1,
             |c: &mut Completeness| c.looks_late_s = 60,
             |c: &mut Completeness| c.objects_dropped = 1,
             |c: &mut Completeness| c.probes_missing.push("x".into()),
+            |c: &mut Completeness| c.degraded.push("x".into()),
             |c: &mut Completeness| c.events_limited = 1,
             |c: &mut Completeness| c.unresolved = 1,
             |c: &mut Completeness| c.look_alikes = 1,

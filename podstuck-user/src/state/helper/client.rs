@@ -2,19 +2,20 @@
 
 use std::{
     io::{Read, Write},
-    os::fd::AsFd,
-    process::{Child, ChildStdout, Command, Stdio},
+    os::{fd::AsFd, unix::net::UnixStream},
     time::{Duration, Instant},
 };
 
-use rustix::{
-    event::{PollFd, PollFlags, Timespec, poll},
-    process::{Pid, PidfdFlags, pidfd_open},
-};
 use serde::de::DeserializeOwned;
 
-use super::{Message, Question, Request, left_behind::LeftBehind};
-use crate::query::NoAnswer;
+use super::{
+    Message, Question, Request,
+    left_behind::{Left, LeftBehind},
+};
+use crate::{
+    fork_server::{Process, Work, is_ready, spawn},
+    query::NoAnswer,
+};
 
 /// How long one step may take. Local file systems answer in milliseconds, and all that is answered
 /// from memory takes a fraction of a second together, on a node with thousands of processes.
@@ -22,6 +23,9 @@ pub(in crate::state) const LIMIT: Duration = Duration::from_secs(2);
 
 /// How long all steps may take together.
 const WHOLE: Duration = Duration::from_secs(20);
+
+/// How much a helper may say. All holders of a node with thousands of processes take a few megabytes.
+const LONGEST: usize = 32 << 20;
 
 /// Helpers that hang, of all who ask.
 static LEFT_BEHIND: LeftBehind = LeftBehind::new();
@@ -68,24 +72,18 @@ pub(in crate::state) fn ask_in_parts<Q: Question>(
     question: Q,
     take: impl FnMut(Q::Part),
 ) -> Result<Q::Answer, Failure<Q::Step>> {
+    let place = question.place();
     let request: Request = question.into();
     if LEFT_BEHIND.is_full(Q::BUDGET) {
         return Err(Failure::Other(NoAnswer::Deadline(LIMIT)));
     }
-    let started = Command::new("/proc/self/exe")
-        .arg("look")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn();
-    let mut child = started.map_err(|error| failed(&error))?;
-    let answer = exchange::<Q>(&mut child, &request, take);
+    let (process, channel) = spawn(Work::Look).map_err(|why| failed(&why))?;
+    let answer = exchange::<Q>(&process, channel, &request, take);
     // One that has answered ends at once, unless what it had open is slow to close.
-    if matches!(answer, Err(Failure::Hung { .. })) || !has_ended(&child) {
-        LEFT_BEHIND.leave(Q::BUDGET, child);
-    } else {
-        // So that its CPU time counts as ours.
-        let _ = child.wait();
+    if let Err(Failure::Hung { at, .. }) = &answer {
+        LEFT_BEHIND.leave(Left::new(Q::BUDGET, process, at.as_ref(), place));
+    } else if !process.is_over(LIMIT) {
+        LEFT_BEHIND.leave(Left::new(Q::BUDGET, process, None::<&Q::Step>, place));
     }
     answer
 }
@@ -95,23 +93,26 @@ pub(in crate::state) fn is_hanging(helper: u32) -> bool {
     LEFT_BEHIND.has(helper)
 }
 
+/// Helpers that hang now, each with what it holds.
+pub fn left_behind() -> Vec<String> {
+    LEFT_BEHIND.told()
+}
+
 fn failed<S>(error: &dyn std::fmt::Display) -> Failure<S> {
     Failure::Other(NoAnswer::Helper(error.to_string()))
 }
 
 fn exchange<Q: Question>(
-    child: &mut Child,
+    process: &Process,
+    mut channel: UnixStream,
     request: &Request,
     mut take: impl FnMut(Q::Part),
 ) -> Result<Q::Answer, Failure<Q::Step>> {
     let mut text = serde_json::to_vec(request).map_err(|error| failed(&error))?;
     text.push(b'\n');
-    if let Some(mut input) = child.stdin.take() {
-        // It reads all of it before it looks at anything.
-        input.write_all(&text).map_err(|error| failed(&error))?;
-    }
-    let output = child.stdout.take().ok_or_else(|| failed(&"it has no output"))?;
-    let mut lines = Lines { output, text: Vec::new(), start: 0, searched: 0 };
+    // It reads all of it before it looks at anything.
+    channel.write_all(&text).map_err(|error| failed(&error))?;
+    let mut lines = Lines::of(channel);
     let mut at = None;
     let end = Instant::now() + WHOLE;
     loop {
@@ -121,22 +122,28 @@ fn exchange<Q: Question>(
             Ok(Some(Message::Answer(answer))) => {
                 return answer.map_err(|why| Failure::Other(NoAnswer::Refused(why)));
             }
-            Ok(None) => return Err(Failure::Hung { at, helper: child.id() }),
+            Ok(None) => return Err(Failure::Hung { at, helper: process.id() }),
             Err(why) => return Err(failed(&why)),
         }
     }
 }
 
 /// What a helper writes.
-struct Lines {
-    output: ChildStdout,
+struct Lines<R> {
+    output: R,
     text: Vec<u8>,
     /// Where the next line begins, and how far no end of it was found.
     start: usize,
     searched: usize,
+    /// How much more it may say.
+    left: usize,
 }
 
-impl Lines {
+impl<R: Read + AsFd> Lines<R> {
+    fn of(output: R) -> Self {
+        Self { output, text: Vec::new(), start: 0, searched: 0, left: LONGEST }
+    }
+
     /// The next message; `None` when there is none in time.
     fn next<T: DeserializeOwned>(&mut self, end: Instant) -> Result<Option<T>, String> {
         loop {
@@ -150,46 +157,31 @@ impl Lines {
             }
             self.text.drain(..self.start);
             (self.start, self.searched) = (0, self.text.len());
-            if !is_ready(&self.output, end)? {
+            if !is_ready(&self.output, end).map_err(|error| error.to_string())? {
                 return Ok(None);
             }
             let mut part = [0; 16 << 10];
             match self.output.read(&mut part).map_err(|error| error.to_string())? {
                 0 => return Err("it ended without an answer".into()),
-                length => self.text.extend_from_slice(part.get(..length).unwrap_or_default()),
+                length if length > self.left => return Err("it says too much".into()),
+                length => {
+                    self.left -= length;
+                    self.text.extend_from_slice(part.get(..length).unwrap_or_default());
+                }
             }
         }
     }
 }
 
-/// Waits until something can be read, or that time.
-fn is_ready(file: &impl AsFd, end: Instant) -> Result<bool, String> {
-    loop {
-        let left = end.saturating_duration_since(Instant::now());
-        let limit = Timespec::try_from(left).map_err(|error| error.to_string())?;
-        let mut wanted = [PollFd::from_borrowed_fd(file.as_fd(), PollFlags::IN)];
-        match poll(&mut wanted, Some(&limit)) {
-            Ok(ready) => return Ok(ready > 0),
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.to_string()),
-        }
-    }
-}
-
-/// Whether a helper ends within the limit; `false` where that cannot be told.
-fn has_ended(child: &Child) -> bool {
-    pidfd_open(Pid::from_child(child), PidfdFlags::empty())
-        .is_ok_and(|pidfd| is_ready(&pidfd, Instant::now() + LIMIT).unwrap_or(false))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::process::{ChildStdout, Command, Stdio};
+
     use super::*;
 
-    fn lines(script: &str) -> Lines {
+    fn lines(script: &str) -> Lines<ChildStdout> {
         let child = Command::new("sh").args(["-c", script]).stdout(Stdio::piped()).spawn();
-        let output = child.unwrap().stdout.take().unwrap();
-        Lines { output, text: Vec::new(), start: 0, searched: 0 }
+        Lines::of(child.unwrap().stdout.take().unwrap())
     }
 
     #[test]
@@ -207,5 +199,14 @@ mod tests {
         let end = Instant::now() + Duration::from_millis(50);
         assert!(matches!(lines.next::<Message<(), (), ()>>(end), Ok(None)));
         assert!(Instant::now() < end + LIMIT);
+    }
+    #[test]
+    fn who_says_too_much_is_not_listened_to() {
+        for script in ["yes | tr -d '\\n'", "yes '{\"At\":1}'"] {
+            let mut lines = lines(script);
+            let mut next = || lines.next::<Message<u32, (), ()>>(Instant::now() + LIMIT);
+            let end = std::iter::repeat_with(&mut next).find_map(Result::err);
+            assert_eq!(end.unwrap(), "it says too much");
+        }
     }
 }

@@ -1,15 +1,47 @@
-//! Helper processes that did not come back. In an uninterruptible wait they survive SIGKILL.
+//! Helper processes that did not come back. In an uninterruptible wait they survive SIGKILL, and hold what they
+//! looked at.
 
 use std::{
-    process::Child,
+    ffi::OsString,
+    fmt::Debug,
+    path::Path,
     sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use super::Budget;
+use crate::{fork_server::Process, model::path::safe_path};
+
+/// One of them.
+#[derive(Debug)]
+pub(super) struct Left {
+    budget: Budget,
+    process: Process,
+    /// What it does not come back from.
+    place: String,
+}
+
+impl Left {
+    /// The step that it told last says best where it is; of a question without steps, what it is about.
+    pub(super) fn new<S: Debug>(
+        budget: Budget,
+        process: Process,
+        at: Option<&S>,
+        about: OsString,
+    ) -> Self {
+        let step = at.map(|step| format!("{step:?}")).filter(|step| step != "()");
+        let about = || safe_path(Path::new(&about)).into_owned();
+        Self { budget, process, place: step.unwrap_or_else(about) }
+    }
+
+    fn lives(&self) -> bool {
+        !self.process.is_over(Duration::ZERO)
+    }
+}
 
 /// Those that may still live.
 #[derive(Debug, Default)]
-pub(super) struct LeftBehind(Mutex<Vec<(Budget, Child)>>);
+pub(super) struct LeftBehind(Mutex<Vec<Left>>);
 
 impl LeftBehind {
     /// None yet.
@@ -19,58 +51,92 @@ impl LeftBehind {
 
     /// Whether there are so many that no other helper should be risked.
     pub(super) fn is_full(&self, budget: Budget) -> bool {
-        let hung = self.living().iter().filter(|(of, _)| *of == budget).count();
+        let hung = self.living().iter().filter(|left| left.budget == budget).count();
         hung >= budget.hung_max()
     }
 
     /// Whether this one lives.
     pub(super) fn has(&self, pid: u32) -> bool {
-        self.living().iter().any(|(_, child)| child.id() == pid)
+        self.living().iter().any(|left| left.process.id() == pid)
     }
 
     /// Kills one, without waiting for its end, and remembers it.
-    pub(super) fn leave(&self, budget: Budget, mut child: Child) {
-        // It fails for one that has just ended.
-        let _ = child.kill();
-        self.all().push((budget, child));
+    pub(super) fn leave(&self, left: Left) {
+        left.process.kill();
+        self.all().push(left);
     }
 
-    /// Reaps those that have ended.
-    fn living(&self) -> MutexGuard<'_, Vec<(Budget, Child)>> {
+    /// Each that lives, with what it holds.
+    pub(super) fn told(&self) -> Vec<String> {
+        let told = |left: &Left| {
+            let (pid, place) = (left.process.id(), &left.place);
+            let place = if place.is_empty() { "what it looked at" } else { place };
+            format!(
+                "helper process {pid} of podstuck does not come back from {place}, cannot be killed, and \
+                 keeps that busy until it answers"
+            )
+        };
+        self.living().iter().map(told).collect()
+    }
+
+    /// Forgets those that have ended.
+    fn living(&self) -> MutexGuard<'_, Vec<Left>> {
         let mut all = self.all();
-        all.retain_mut(|(_, child)| matches!(child.try_wait(), Ok(None)));
+        all.retain(Left::lives);
         all
     }
 
-    fn all(&self) -> MutexGuard<'_, Vec<(Budget, Child)>> {
+    fn all(&self) -> MutexGuard<'_, Vec<Left>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{process::Command, thread, time::Duration};
+    use std::process::{Child, Command};
 
     use super::*;
+
+    fn sleep() -> (Child, Left) {
+        let child = Command::new("sleep").arg("60").spawn().unwrap();
+        let process = Process::of_child(&child);
+        (child, Left::new(Budget::Events, process, Some(&()), "/a\u{1b}b".into()))
+    }
 
     #[test]
     fn those_that_live_count_and_the_dead_do_not() {
         let left = LeftBehind::new();
-        let mut pids = Vec::new();
+        let mut children = Vec::new();
         for _ in 0..Budget::Events.hung_max() {
             assert!(!left.is_full(Budget::Events));
+            let (child, one) = sleep();
             // Not killed, as if it could not be.
-            let child = Command::new("sleep").arg("60").spawn().unwrap();
-            pids.push(child.id());
-            left.all().push((Budget::Events, child));
+            left.all().push(one);
+            children.push(child);
         }
         assert!(left.is_full(Budget::Events) && !left.is_full(Budget::Pods));
-        assert!(pids.iter().all(|pid| left.has(*pid)));
-        let children: Vec<_> = left.all().drain(..).collect();
-        children.into_iter().for_each(|(budget, child)| left.leave(budget, child));
-        while pids.iter().any(|pid| left.has(*pid)) {
-            thread::sleep(Duration::from_millis(5));
+        let told = left.told();
+        for (child, told) in children.iter().zip(&told) {
+            assert!(left.has(child.id()));
+            assert!(
+                told.contains(&format!(" {} ", child.id())) && told.contains("/a\\x1bb"),
+                "{told}"
+            );
         }
-        assert!(!left.is_full(Budget::Events));
+        let all: Vec<_> = left.all().drain(..).collect();
+        all.into_iter().for_each(|one| left.leave(one));
+        for child in &mut children {
+            child.wait().unwrap();
+        }
+        assert!(!left.is_full(Budget::Events) && left.told().is_empty());
+    }
+
+    #[test]
+    fn a_step_says_best_where_it_is() {
+        let (mut child, left) = sleep();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let at = Left::new(left.budget, left.process, Some(&"/x"), "/y".into());
+        assert_eq!(at.place, "\"/x\"");
     }
 }

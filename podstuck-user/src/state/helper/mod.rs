@@ -2,8 +2,7 @@
 //! given back, for as long as that takes. `stat` on a hung NFS or FUSE mount never returns, and a
 //! thread in it cannot be killed; a process can at least be left behind.
 //!
-//! The helper is this program again (`podstuck look`). It reads one request, a line of JSON, and
-//! writes [`Message`]s, one a line: what it is about to do, parts of the answer, and last the answer.
+//! The helper is a process of the fork server. It reads one request, a line of JSON, and writes [`Message`]s, one a line: what it is about to do, parts of the answer, and last the answer.
 //! So whoever waits knows where it hangs, and has what was found before. One client ([`client`])
 //! serves threads and, through a thread, asynchronous tasks; it also bounds how many helpers may hang.
 
@@ -11,14 +10,15 @@ mod client;
 mod left_behind;
 mod serve;
 
-use std::fmt::Debug;
+use std::{ffi::OsString, fmt::Debug};
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
+pub use client::left_behind;
 pub(in crate::state) use client::{Failure, LIMIT, ask, ask_in_parts, is_hanging};
 pub(in crate::state) use serve::Teller;
-pub use serve::serve;
+pub use serve::{serve, serve_through};
 
 use crate::kernel::role::Role;
 
@@ -39,6 +39,11 @@ pub(in crate::state) trait Question: Into<Request> {
     type Part: Serialize + DeserializeOwned;
     /// What is told in the end.
     type Answer: Serialize + DeserializeOwned;
+
+    /// What it looks at, for whoever hears that it hangs; empty where its steps say so.
+    fn place(&self) -> OsString {
+        OsString::new()
+    }
 
     /// The helper's side.
     ///

@@ -3,11 +3,15 @@
 use std::{
     io::{self, BufRead, Read, Write},
     marker::PhantomData,
+    os::unix::net::UnixStream,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result};
-use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::{
+    process::{Resource, Rlimit, nice, setrlimit},
+    stdio::{dup2_stdin, dup2_stdout},
+};
 use serde::Serialize;
 
 use super::{Message, Question, Request};
@@ -15,18 +19,47 @@ use super::{Message, Question, Request};
 /// How often it is told that something goes on: well within what one step may take.
 const TELL_EVERY: Duration = Duration::from_millis(250);
 
+/// How much memory of its own a helper may have. On a node with 100 processes none was seen with more than 5 MiB;
+/// what it holds of the API server's answers grows with the node's pods.
+const MEMORY: u64 = 128 << 20;
+/// How much CPU time, in seconds: the client waits no longer.
+const CPU_S: u64 = 20;
+/// The ring is emptied first.
+const NICE: i32 = 10;
+
+/// Reads one request from a channel and answers it there.
+///
+/// # Errors
+/// As [`serve`].
+pub fn serve_through(channel: &UnixStream) -> Result<()> {
+    // What it executes has an output of its own.
+    dup2_stdin(channel).context("its input")?;
+    dup2_stdout(channel).context("its output")?;
+    serve()
+}
+
 /// Reads one request from standard input and answers it to standard output.
 ///
 /// # Errors
 /// Fails when the request is none, or when nobody reads the answer.
 pub fn serve() -> Result<()> {
-    // Whoever asked has ended: nobody else would end this one.
-    set_parent_process_death_signal(Some(Signal::KILL))
-        .context("binding the helper's life to who started it")?;
+    limit();
     let mut text = String::new();
     io::stdin().lock().read_line(&mut text).context("reading the request")?;
     let request: Request = serde_json::from_str(&text).context("understanding the request")?;
     request.serve()
+}
+
+/// What it takes at most, whatever it meets.
+fn limit() {
+    // What was read of others is in its memory, and stays there.
+    let limits = [(Resource::Data, MEMORY), (Resource::Cpu, CPU_S), (Resource::Core, 0)];
+    for (resource, most) in limits {
+        let limit = Rlimit { current: Some(most), maximum: Some(most) };
+        // It fails where there is a lower one already.
+        let _ = setrlimit(resource, limit);
+    }
+    let _ = nice(NICE);
 }
 
 /// Answers one question.
@@ -98,4 +131,28 @@ fn say(message: &impl Serialize) -> Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(&text).context("telling the answer")?;
     Ok(out.flush()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use podstuck_testing::{again, is_started_again};
+    use rustix::process::{getpriority_process, getrlimit};
+
+    use super::*;
+
+    #[test]
+    fn a_helper_takes_no_more_than_it_may() {
+        // Limits are the whole process's.
+        if !is_started_again() {
+            assert!(again().output().unwrap().status.success());
+            return;
+        }
+        let room = || Vec::<u8>::new().try_reserve_exact(MEMORY as usize);
+        room().unwrap();
+        limit();
+        room().unwrap_err();
+        assert_eq!(getrlimit(Resource::Cpu).maximum, Some(CPU_S));
+        assert_eq!(getrlimit(Resource::Core).maximum, Some(0));
+        assert!(getpriority_process(None).unwrap() >= NICE);
+    }
 }

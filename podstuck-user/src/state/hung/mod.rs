@@ -188,6 +188,11 @@ impl HungCalls {
         self.dropped.load(Ordering::Relaxed)
     }
 
+    /// Whether the thread has ended, as none does that works.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.reports.is_closed()
+    }
+
     /// Tells it something. It never waits.
     pub(crate) fn notify(&self, notice: Notice) {
         // If the thread has died, there is nobody to tell.

@@ -14,6 +14,7 @@ use anyhow::{Context, Result, bail};
 use crate::{
     identity::{cgroup::best_path, on_host},
     model::path::safe_path,
+    proc::{COMMAND_LINE, command_line},
 };
 
 /// Most that is read of a log: an hour and more of a kubelet in trouble, at its usual level.
@@ -58,7 +59,7 @@ pub(super) fn of_process(host_root: &Path, pid: u32) -> Result<Place> {
 /// k3s and its like hand their containerd a pipe, and write what comes out to a file
 /// (pkg/containerd, `cfg.Containerd.Log`).
 fn beside_its_root(process: &Path) -> Option<PathBuf> {
-    let words = fs::read(process.join("cmdline")).ok()?;
+    let words = command_line(process, COMMAND_LINE).ok()?;
     let mut words = words.split(|byte| *byte == 0).skip_while(|word| *word != b"--root");
     let root = Path::new(OsStr::from_bytes(words.nth(1)?));
     root.is_absolute().then(|| root.join("containerd.log"))

@@ -54,6 +54,10 @@ impl Question for CountRemaining {
     type Part = ();
     type Answer = Remaining;
 
+    fn place(&self) -> OsString {
+        self.directory.clone()
+    }
+
     fn answer(self, _: &mut Teller<(), ()>) -> Result<Remaining> {
         while_it_lives(self.pid, || {
             remaining(&Root::of(self.pid)?, Path::new(&self.directory), self.budget)

@@ -1,6 +1,9 @@
 //! A CSI driver's process: whether it can answer, and whether what it unmounts reaches kubelet.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use super::drivers::Sight;
 use crate::{
@@ -47,7 +50,8 @@ fn waits(pid: u32, tid: u32) -> Option<Halted> {
     if !matches!(state, 'D' | 'S') {
         return None;
     }
-    let channel = fs::read(format!("/proc/{pid}/task/{tid}/wchan")).ok()?;
+    let place = PathBuf::from(format!("/proc/{pid}/task/{tid}"));
+    let channel = proc::locked(&place, |place| fs::read(place.join("wchan")).ok())?;
     let channel = safe(&channel).into_owned();
     let waits = state == 'D' || channel == FUSE_WAIT;
     waits.then_some(Halted::Waits { tid, state, channel })

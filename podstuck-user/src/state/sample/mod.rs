@@ -22,13 +22,16 @@ use std::{
     fs,
     path::{Path, PathBuf},
     sync::Arc,
-    thread,
+    thread::{self, JoinHandle},
     time::Duration,
 };
 
 use anyhow::{Context, Result};
 use rustix::time::{ClockId, clock_gettime};
-use tokio::sync::watch;
+use tokio::{
+    sync::watch,
+    time::{self, Interval},
+};
 
 use crate::{
     clock,
@@ -39,6 +42,7 @@ use crate::{
     kernel::role::Role,
     model::node::{Halted, NodeSample, PodGroup, VolumeState},
     proc,
+    silent::{self, Owner, Reading},
 };
 use bundles::BundleCollector;
 use cgroups::CgroupCollector;
@@ -55,6 +59,8 @@ const EVERY: Duration = Duration::from_secs(2);
 /// How many times longer than it worked the thread rests at least: 2 % of one core, however many
 /// mounts and processes there are.
 const REST: u32 = 49;
+/// How often it is asked whether the thread waits for a process: a read takes microseconds.
+const CHECKED: Duration = Duration::from_millis(200);
 
 /// Where to look.
 #[derive(Clone, Debug)]
@@ -93,7 +99,13 @@ pub(crate) struct Look {
 
 /// Looks that arrive; the last one counts.
 pub(crate) struct Sampler {
+    places: Places,
     looks: watch::Receiver<Option<Look>>,
+    sender: watch::Sender<Option<Look>>,
+    thread: JoinHandle<()>,
+    /// Of that thread.
+    owner: Owner,
+    checks: Interval,
 }
 
 impl Sampler {
@@ -103,33 +115,66 @@ impl Sampler {
     /// Fails when no thread can be had.
     pub(crate) fn start(places: Places) -> Result<Self> {
         let (sender, looks) = watch::channel(None);
-        let mut collector = Collector::new(places);
-        thread::Builder::new()
-            .name("sampler".into())
-            .spawn(move || {
-                Role::Look.assume();
-                loop {
-                    let look = collector.look();
-                    let rest = look.sample.rest;
-                    if sender.send(Some(look)).is_err() {
-                        return;
-                    }
-                    thread::sleep(rest);
-                }
-            })
-            .context("starting the thread that looks at the node")?;
-        Ok(Self { looks })
+        let mut checks = time::interval(CHECKED);
+        checks.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
+        let owner = Owner::default();
+        let thread = Self::start_thread(places.clone(), sender.clone(), owner.reading())?;
+        Ok(Self { places, looks, sender, thread, owner, checks })
     }
 
-    /// Waits for the next look; for ever once the thread has ended. Safe to cancel.
+    fn start_thread(
+        places: Places,
+        sender: watch::Sender<Option<Look>>,
+        reading: Arc<Reading>,
+    ) -> Result<JoinHandle<()>> {
+        let mut collector = Collector::new(places);
+        let look = move || {
+            Role::Look.assume();
+            reading.of_this_thread();
+            while !sender.is_closed() {
+                let look = collector.look();
+                let rest = look.sample.rest;
+                // Another thread looks, and this one's look is an old one.
+                if reading.is_left_behind() {
+                    return;
+                }
+                sender.send_replace(Some(look));
+                thread::sleep(rest);
+            }
+        };
+        let started = thread::Builder::new().name("sampler".into()).spawn(look);
+        started.context("starting the thread that looks at the node")
+    }
+
+    /// Whether the thread has ended, as none does that works.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// Waits for the next look. Safe to cancel.
     pub(crate) async fn next(&mut self) -> Look {
         loop {
-            if self.looks.changed().await.is_err() {
-                return std::future::pending().await;
+            tokio::select! {
+                // The sender is our own: it does not end before us.
+                _ = self.looks.changed() => {
+                    if let Some(look) = self.looks.borrow_and_update().clone() {
+                        return look;
+                    }
+                }
+                _ = self.checks.tick() => self.check(),
             }
-            if let Some(look) = self.looks.borrow_and_update().clone() {
-                return look;
-            }
+        }
+    }
+
+    /// Has another thread look, when this one waits for a process.
+    fn check(&mut self) {
+        if !self.owner.has_to_leave() {
+            return;
+        }
+        let (places, sender) = (self.places.clone(), self.sender.clone());
+        match Self::start_thread(places, sender, self.owner.reading()) {
+            Ok(thread) => self.thread = thread,
+            Err(error) => tracing::warn!("{error:#}: the node is not looked at any more"),
         }
     }
 }
@@ -213,6 +258,7 @@ impl Collector {
             cgroups,
             rootfs,
             spaces,
+            silent: silent::all(),
         };
         Look { sample: sample.into(), trees: trees.into(), roots }
     }

@@ -1,6 +1,6 @@
 //! The runtime's process that looks after a pod's containers.
 
-use std::{collections::BTreeSet, fs};
+use std::{collections::BTreeSet, fs, path::PathBuf};
 
 use procfs::process::Process;
 
@@ -11,6 +11,7 @@ use crate::{
         node::{Shim, Task},
         path::safe,
     },
+    proc,
 };
 
 /// Names of the programs, as far as the kernel keeps a name (15 bytes): containerd's shims, and the monitor of
@@ -34,22 +35,23 @@ fn parent(pid: u32) -> Option<i32> {
 
 fn look(pid: i32) -> Option<Shim> {
     let process = Process::new(pid).ok()?;
-    let stat = process.stat().ok()?;
+    let place = PathBuf::from(format!("/proc/{pid}"));
+    let stat = proc::locked(&place, |_| process.stat().ok())?;
     if !NAMES.iter().any(|name| stat.comm.starts_with(name)) {
         return None;
     }
-    let living = Living::look(format!("/proc/{pid}").as_ref())?;
+    let living = Living::look(&place)?;
     if living.started != stat.starttime || !PARTS.contains(&living.component()) {
         return None;
     }
-    let channel = || fs::read(format!("/proc/{pid}/wchan")).ok();
+    let channel = || proc::locked(&place, |place| fs::read(place.join("wchan")).ok());
     let waits = (stat.state == 'D').then(channel).flatten();
     Some(Shim {
         pid: pid.cast_unsigned(),
         comm: safe(stat.comm.as_bytes()).into_owned(),
         state: stat.state,
         started: stat.starttime,
-        group: fs::read(format!("/proc/{pid}/cgroup")).ok().and_then(|text| best_path(&text)),
+        group: fs::read(place.join("cgroup")).ok().and_then(|text| best_path(&text)),
         wait_channel: waits.map(|name| safe(&name).into_owned()),
     })
 }

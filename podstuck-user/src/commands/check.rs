@@ -1,0 +1,111 @@
+//! What `doctor` has tried of the kernel, and one line of its report.
+
+use serde::Serialize;
+
+use super::setup;
+use crate::{
+    cli::Backend,
+    kernel::{
+        attach::{Attached, by_reason},
+        hooks::Form,
+        io_uring::{Coverage, TRACEPOINT},
+        layout::Layout,
+        load, memory,
+        obstacle::{self, Obstacle},
+    },
+};
+
+/// One line of the report.
+#[derive(Debug, Serialize)]
+pub(super) struct Check {
+    pub(super) name: &'static str,
+    pub(super) ok: bool,
+    /// What was found.
+    pub(super) found: String,
+    /// What is lost without it, when it is missing.
+    pub(super) lost: Option<&'static str>,
+}
+
+impl Check {
+    /// What is missing without it is said only when it is missing.
+    pub(super) fn new(
+        name: &'static str,
+        ok: bool,
+        found: impl Into<String>,
+        lost: &'static str,
+    ) -> Self {
+        Self { name, ok, found: found.into(), lost: (!ok).then_some(lost) }
+    }
+}
+
+/// What may keep probes from their work.
+pub(super) fn obstacles(found: &Result<(), Obstacle>) -> [Check; 2] {
+    let check = |name, obstacle, well: String| {
+        let why = found.as_ref().err().filter(|why| **why == obstacle);
+        let text = why.map_or(well, ToString::to_string);
+        Check::new(name, why.is_none(), text, "nothing can be traced")
+    };
+    let lockdown = obstacle::lockdown();
+    let lockdown = lockdown.unwrap_or_else(|| "not known: securityfs is not mounted".into());
+    [
+        check("lockdown", Obstacle::Confidentiality, lockdown),
+        check("process ids", Obstacle::PidNamespace, "those of the host".into()),
+    ]
+}
+
+/// Loads, attaches and tests the probes, and takes them out again.
+pub(super) fn probes(layout: &Layout) -> Vec<Check> {
+    let config = setup::config(u64::MAX, 0, 0);
+    let (attached, memory) = match load::load(layout, &config, setup::forms(Backend::Auto), false) {
+        Ok(probes) => (probes.attached.clone(), memory::of(&probes.ebpf)),
+        Err(error) => {
+            return vec![Check::new(
+                "probes",
+                false,
+                format!("{error:#}"),
+                "nothing can be traced",
+            )];
+        }
+    };
+    let Attached { calls, missing, fallbacks, not_covered, .. } = &attached;
+    let mut checks = Vec::new();
+    for (form, name) in [(Form::Function, "fentry"), (Form::Tracepoint, "syscall tracepoints")] {
+        let by_form = calls.iter().filter(|(_, by)| *by == form);
+        let names: Vec<&str> = by_form.map(|(call, _)| call.name()).collect();
+        if !names.is_empty() {
+            let found = format!("{} by {name}, each saw a test call", names.join(", "));
+            checks.push(Check::new("probes", true, found, ""));
+        }
+    }
+    if calls.is_empty() {
+        checks.push(Check::new("probes", false, "none could be attached", "nothing can be traced"));
+    }
+    checks.extend(by_reason(fallbacks).into_iter().map(|why| {
+        let lost = "nothing is missed; each system call of the node takes longer while watching";
+        Check::new("fentry", false, why, lost)
+    }));
+    checks.extend(attached.io_uring.iter().map(|seen| match seen {
+        Coverage::Counted => {
+            Check::new("io_uring", true, "deletions counted by fentry:io_unlinkat", "")
+        }
+        Coverage::Noticed(why) => {
+            let found = format!("deletions noticed by {TRACEPOINT}: {why}");
+            Check::new("io_uring", false, found, "outcome and target of these deletions")
+        }
+    }));
+    checks.extend(
+        not_covered
+            .iter()
+            .map(|what| Check::new("not covered", false, what, "these deletions are not seen")),
+    );
+    checks.extend(
+        by_reason(missing)
+            .into_iter()
+            .map(|why| Check::new("probe", false, why, "calls of this kind are not seen")),
+    );
+    checks.push(match memory {
+        Ok(memory) => Check::new("memory of the probes", true, memory.to_string(), ""),
+        Err(why) => Check::new("memory of the probes", false, format!("{why:#}"), ""),
+    });
+    checks
+}

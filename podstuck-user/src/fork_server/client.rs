@@ -1,0 +1,258 @@
+//! The client's side: any thread of the tool.
+
+use std::{
+    fs::File,
+    io,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::net::UnixStream,
+    },
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result};
+use nix::{
+    sys::signal::{SigSet, Signal},
+    unistd::{ForkResult, fork},
+};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    net::{AddressFamily, SocketFlags, SocketType, socketpair},
+    process::{
+        Pid, PidfdFlags, WaitOptions, getpid, getppid, pidfd_open, pidfd_send_signal,
+        set_parent_process_death_signal, waitpid,
+    },
+    stdio::{dup2_stderr, dup2_stdin, dup2_stdout},
+};
+
+use super::{
+    Work,
+    protocol::{Order, Started, heard, order},
+    server,
+};
+use crate::kernel::role::Role;
+
+/// How long a fork may take.
+const LIMIT: Duration = Duration::from_secs(2);
+/// How long the server's end may take.
+const END: Duration = Duration::from_millis(200);
+
+const ENDED: &str = "the process that starts all others has ended";
+static GONE: AtomicBool = AtomicBool::new(false);
+static SERVER: OnceLock<Server> = OnceLock::new();
+
+struct Server {
+    orders: OwnedFd,
+    pid: Pid,
+}
+
+/// Forks the server. To be called while there is one thread; returns in this process only. In each process
+/// that the server starts, `work` is done.
+///
+/// # Errors
+/// Fails when there is no room for another process.
+pub fn start(work: fn(Work, UnixStream) -> Result<()>) -> Result<()> {
+    let (orders, served) =
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    let parent = getpid();
+    // SAFETY: there is one thread, so nothing that the new process needs is held by another.
+    match unsafe { fork() }.context("starting the fork server")? {
+        ForkResult::Parent { child } => {
+            let pid = Pid::from_raw(child.as_raw()).context("a process without an id")?;
+            // A second start keeps the first: it is for tests only.
+            let _ = SERVER.set(Server { orders, pid });
+            Ok(())
+        }
+        ForkResult::Child => {
+            drop(orders);
+            if let Err(error) = settle(parent) {
+                tracing::warn!("the fork server: {error:#}");
+                std::process::exit(1);
+            }
+            server::run(served, work)
+        }
+    }
+}
+
+/// The new process keeps nothing of the old one, and ends with it and with nothing else.
+fn settle(parent: Pid) -> Result<()> {
+    set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+    anyhow::ensure!(getppid() == Some(parent), "whoever started it has ended");
+    // Ctrl-C at a terminal is for the run, which still has something to ask then.
+    let signals: SigSet = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGTERM].into_iter().collect();
+    signals.thread_block()?;
+    // In the volume in question it would keep that busy.
+    std::env::set_current_dir("/").context("changing to /")?;
+    // Whoever reads what the run prints waits for its end.
+    let nothing = File::options().read(true).write(true).open("/dev/null").context("/dev/null")?;
+    dup2_stdin(&nothing)?;
+    dup2_stdout(&nothing)?;
+    dup2_stderr(&nothing)?;
+    rustix::thread::set_name(c"fork server")?;
+    Role::Fork.assume();
+    Ok(())
+}
+
+/// From now on the server, and whoever it starts, may do no more than whoever looks in a run.
+pub fn limit() {
+    if let Some(server) = SERVER.get()
+        && let Err(error) = order(&server.orders, &Order::Limit)
+    {
+        tracing::info!("the fork server was not limited: {error}");
+    }
+}
+
+/// Ends the server, and with it all helpers. Does not wait for those that cannot end.
+pub fn end() {
+    let Some(server) = SERVER.get() else { return };
+    let _ = rustix::net::shutdown(&server.orders, rustix::net::Shutdown::Both);
+    if let Ok(pidfd) = pidfd_open(server.pid, PidfdFlags::empty())
+        && is_over(&pidfd, END)
+    {
+        // So that its CPU time counts as ours.
+        let _ = waitpid(Some(server.pid), WaitOptions::NOHANG);
+    }
+}
+
+/// A process that was started.
+#[derive(Debug)]
+pub(crate) struct Process {
+    pid: u32,
+    pidfd: OwnedFd,
+}
+
+/// Why no process can be started any more, where that is so.
+pub(crate) fn lost() -> Option<&'static str> {
+    GONE.load(Ordering::Relaxed).then_some(ENDED)
+}
+
+/// Starts a process; with the channel to it.
+///
+/// # Errors
+/// Says why there can be none.
+pub(crate) fn spawn(work: Work) -> Result<(Process, UnixStream), String> {
+    let server = SERVER.get().ok_or("there is no process to start it from")?;
+    let failed = |error: io::Error| match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+            format!("the process that starts it did not do so within {LIMIT:?}")
+        }
+        io::ErrorKind::BrokenPipe
+        | io::ErrorKind::UnexpectedEof
+        | io::ErrorKind::ConnectionReset => {
+            GONE.store(true, Ordering::Relaxed);
+            ENDED.to_owned()
+        }
+        _ => error.to_string(),
+    };
+    let (channel, theirs) = UnixStream::pair().map_err(failed)?;
+    channel.set_read_timeout(Some(LIMIT)).map_err(failed)?;
+    channel.set_write_timeout(Some(LIMIT)).map_err(failed)?;
+    order(&server.orders, &Order::Start(work, theirs.into())).map_err(failed)?;
+    match heard(&channel).map_err(failed)? {
+        Started::Process(pid, pidfd) => Ok((Process { pid: pid.cast_unsigned(), pidfd }, channel)),
+        Started::TooMany => Err("as many processes look, or hang, as may at a time".into()),
+        Started::Failed(errno) => Err(io::Error::from_raw_os_error(errno).to_string()),
+    }
+}
+
+impl Process {
+    /// One that a test has started.
+    #[cfg(test)]
+    pub(crate) fn of_child(child: &std::process::Child) -> Self {
+        let pidfd = pidfd_open(Pid::from_child(child), PidfdFlags::empty()).unwrap();
+        Self { pid: child.id(), pidfd }
+    }
+
+    /// Its process id.
+    pub(crate) fn id(&self) -> u32 {
+        self.pid
+    }
+
+    /// Whether it ends within that time.
+    pub(crate) fn is_over(&self, within: Duration) -> bool {
+        is_over(&self.pidfd, within)
+    }
+
+    /// Ends it, without waiting for that.
+    pub(crate) fn kill(&self) {
+        // It fails for one that has just ended.
+        let _ = pidfd_send_signal(&self.pidfd, rustix::process::Signal::KILL);
+    }
+}
+
+/// Whether a process ends within that time; `false` where that cannot be told.
+fn is_over(pidfd: &OwnedFd, within: Duration) -> bool {
+    is_ready(pidfd, Instant::now() + within).unwrap_or(false)
+}
+
+/// Waits until something can be read, or that time.
+///
+/// # Errors
+/// Fails when that cannot be told.
+pub(crate) fn is_ready(file: &impl AsFd, end: Instant) -> io::Result<bool> {
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        let limit = Timespec::try_from(left).map_err(io::Error::other)?;
+        let mut wanted = [PollFd::from_borrowed_fd(file.as_fd(), PollFlags::IN)];
+        match poll(&mut wanted, Some(&limit)) {
+            Ok(ready) => return Ok(ready > 0),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io::Read, time::Duration};
+
+    use podstuck_testing::{again, is_started_again};
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(30);
+
+    fn wait_for_the_end(_: Work, mut channel: UnixStream) -> Result<()> {
+        channel.read_to_end(&mut Vec::new())?;
+        Ok(())
+    }
+
+    #[test]
+    fn no_more_processes_than_may_be_and_none_without_the_server() {
+        // There is one server for each process.
+        if !is_started_again() {
+            let ended = again().output().unwrap();
+            assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stdout));
+            return;
+        }
+        start(wait_for_the_end).unwrap();
+        let mut all: Vec<_> = (0..server::MOST).map(|_| spawn(Work::Look).unwrap()).collect();
+        assert!(spawn(Work::Look).unwrap_err().contains("as many"));
+        // One ends when nobody is there any more, another when it is told to.
+        let (process, channel) = all.remove(0);
+        drop(channel);
+        assert!(process.is_over(LONG));
+        all[0].0.kill();
+        assert!(all[0].0.is_over(LONG));
+        let end = Instant::now() + LONG;
+        while all.len() < server::MOST {
+            all.extend(spawn(Work::Look));
+            assert!(Instant::now() < end);
+        }
+        let (writer, _channel) = loop {
+            all.pop();
+            if let Ok(started) = spawn(Work::Export) {
+                break started;
+            }
+        };
+        super::end();
+        assert!(all.iter().all(|(process, _)| process.is_over(LONG)));
+        // It writes what it was given.
+        assert!(!writer.is_over(Duration::from_millis(100)));
+        assert_eq!((spawn(Work::Look).unwrap_err().as_str(), lost()), (ENDED, Some(ENDED)));
+    }
+}

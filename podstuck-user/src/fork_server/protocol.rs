@@ -1,0 +1,217 @@
+//! What the fork server is told, and what it says: messages of a few bytes, some with a descriptor. One that
+//! is anything else ends the conversation.
+
+use std::{
+    io::{self, ErrorKind, IoSlice, IoSliceMut},
+    mem::MaybeUninit,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+};
+
+use rustix::{
+    cmsg_space,
+    net::{
+        RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+        SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+    },
+};
+
+/// What a process is started for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Answers one question.
+    Look,
+    /// Writes the files of an export directory.
+    Export,
+    /// Writes a recording.
+    Record,
+}
+
+/// To the server.
+#[derive(Debug)]
+pub(super) enum Order {
+    /// A process is to be started, and to have this as its input and output.
+    Start(Work, OwnedFd),
+    /// From now on it, and whoever it starts, may do what the run may.
+    Limit,
+}
+
+const LIMIT: u8 = 0;
+
+impl Work {
+    const ALL: [Self; 3] = [Self::Look, Self::Export, Self::Record];
+
+    fn number(self) -> u8 {
+        match self {
+            Self::Look => 1,
+            Self::Export => 2,
+            Self::Record => 3,
+        }
+    }
+}
+
+/// Sends an order, without waiting.
+///
+/// # Errors
+/// Fails when the server has ended, or does not take orders any more.
+pub(super) fn order(server: impl AsFd, order: &Order) -> io::Result<()> {
+    match order {
+        Order::Start(work, channel) => send(server, &[work.number()], Some(channel.as_fd())),
+        Order::Limit => send(server, &[LIMIT], None),
+    }
+}
+
+/// Waits for the next order; `None` when whoever gave them has ended.
+///
+/// # Errors
+/// Fails when it is none.
+pub(super) fn next_order(from: impl AsFd) -> io::Result<Option<Order>> {
+    let mut number = [0; 2];
+    let (length, channel) = receive(from, &mut number)?;
+    let work = |number| Work::ALL.into_iter().find(|work| work.number() == number);
+    match (length, number[0], channel) {
+        (0, ..) => Ok(None),
+        (1, LIMIT, None) => Ok(Some(Order::Limit)),
+        (1, number, Some(channel)) => {
+            let work = work(number).ok_or(ErrorKind::InvalidData)?;
+            Ok(Some(Order::Start(work, channel)))
+        }
+        _ => Err(ErrorKind::InvalidData.into()),
+    }
+}
+
+/// What came of an order to start.
+#[derive(Debug)]
+pub(super) enum Started<Fd> {
+    /// Its process id, and a descriptor of it.
+    Process(i32, Fd),
+    /// As many are there as may be.
+    TooMany,
+    /// The error of the kernel.
+    Failed(i32),
+}
+
+/// Says on a process's channel what came of it.
+///
+/// # Errors
+/// Fails when nobody listens.
+pub(super) fn say(channel: impl AsFd, started: &Started<BorrowedFd<'_>>) -> io::Result<()> {
+    match started {
+        Started::Process(pid, pidfd) => send(channel, &pid.to_ne_bytes(), Some(*pidfd)),
+        Started::TooMany => send(channel, &0_i32.to_ne_bytes(), None),
+        Started::Failed(errno) => send(channel, &(-errno.abs()).to_ne_bytes(), None),
+    }
+}
+
+/// Hears it, before anything else comes from there.
+///
+/// # Errors
+/// Fails when the server has ended, when it takes too long (if the channel has a limit), or when it is
+/// something else.
+pub(super) fn heard(channel: impl AsFd) -> io::Result<Started<OwnedFd>> {
+    let mut number = [0; 4];
+    match receive(channel, &mut number)? {
+        (4, pidfd) => match (i32::from_ne_bytes(number), pidfd) {
+            (pid @ 1.., Some(pidfd)) => Ok(Started::Process(pid, pidfd)),
+            (0, None) => Ok(Started::TooMany),
+            (errno @ ..0, None) => Ok(Started::Failed(-errno)),
+            _ => Err(ErrorKind::InvalidData.into()),
+        },
+        (0, _) => Err(ErrorKind::UnexpectedEof.into()),
+        _ => Err(ErrorKind::InvalidData.into()),
+    }
+}
+
+fn send(socket: impl AsFd, bytes: &[u8], passed: Option<BorrowedFd<'_>>) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if let Some(passed) = &passed {
+        control.push(SendAncillaryMessage::ScmRights(std::slice::from_ref(passed)));
+    }
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    sendmsg(socket, &[IoSlice::new(bytes)], &mut control, flags)?;
+    Ok(())
+}
+
+/// How many bytes came, and the first descriptor that came with them.
+fn receive(socket: impl AsFd, bytes: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let received = loop {
+        let mut parts = [IoSliceMut::new(bytes)];
+        match recvmsg(&socket, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC) {
+            Err(rustix::io::Errno::INTR) => {}
+            received => break received?,
+        }
+    };
+    if received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
+        return Err(ErrorKind::InvalidData.into());
+    }
+    let passed = control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut passed) => passed.next(),
+        _ => None,
+    });
+    Ok((received.bytes, passed))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs::File, io::Read, os::unix::net::UnixStream};
+
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    use super::*;
+
+    fn pair() -> (OwnedFd, OwnedFd) {
+        let flags = SocketFlags::CLOEXEC;
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap()
+    }
+
+    #[test]
+    fn orders_arrive_one_by_one_and_end_with_who_gave_them() {
+        let (client, server) = pair();
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        order(&client, &Order::Start(Work::Export, theirs.into())).unwrap();
+        order(&client, &Order::Limit).unwrap();
+        let Some(Order::Start(Work::Export, channel)) = next_order(&server).unwrap() else {
+            panic!("another order");
+        };
+        assert!(matches!(next_order(&server), Ok(Some(Order::Limit))));
+        // The descriptor is the other end.
+        std::io::Write::write_all(&mut UnixStream::from(channel), b"x").unwrap();
+        let mut text = String::new();
+        (&ours).take(1).read_to_string(&mut text).unwrap();
+        assert_eq!(text, "x");
+        drop(client);
+        assert!(matches!(next_order(&server), Ok(None)));
+    }
+
+    #[test]
+    fn what_is_no_order_is_refused() {
+        let file = File::open("/dev/null").unwrap();
+        for (bytes, passed) in [
+            (&[9][..], Some(file.as_fd())),
+            (&[1], None),
+            (&[LIMIT], Some(file.as_fd())),
+            (&[1, 1], Some(file.as_fd())),
+            (&[1, 1, 1], None),
+        ] {
+            let (client, server) = pair();
+            send(&client, bytes, passed).unwrap();
+            assert!(next_order(&server).is_err(), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn what_came_of_it_is_heard() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let file = File::open("/dev/null").unwrap();
+        say(&theirs, &Started::Process(7, file.as_fd())).unwrap();
+        assert!(matches!(heard(&ours), Ok(Started::Process(7, _))));
+        say(&theirs, &Started::TooMany).unwrap();
+        assert!(matches!(heard(&ours), Ok(Started::TooMany)));
+        say(&theirs, &Started::Failed(11)).unwrap();
+        assert!(matches!(heard(&ours), Ok(Started::Failed(11))));
+        drop(theirs);
+        assert_eq!(heard(&ours).unwrap_err().kind(), ErrorKind::UnexpectedEof);
+    }
+}

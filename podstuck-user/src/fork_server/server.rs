@@ -1,0 +1,120 @@
+//! The server's side: one thread, which waits for orders and for the ends of those that it has started.
+
+use std::{
+    io,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::net::UnixStream,
+    },
+    process::exit,
+};
+
+use nix::unistd::{ForkResult, fork};
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    process::{
+        Pid, PidfdFlags, Signal, WaitOptions, getpid, getppid, pidfd_open,
+        set_parent_process_death_signal, waitpid,
+    },
+};
+
+use super::{
+    Work,
+    protocol::{Order, Started, next_order, say},
+};
+use crate::kernel::role::Role;
+
+/// Processes that may be there at a time, those that hang among them. A run has two writers, asks four
+/// questions at a time for the engine, and a few beside them.
+pub(super) const MOST: usize = 16;
+
+/// Serves until whoever gives orders has ended. In each process that is started, does its work.
+pub(super) fn run(orders: OwnedFd, work: fn(Work, UnixStream) -> anyhow::Result<()>) -> ! {
+    let started = serve(&orders);
+    // What is started gives no orders.
+    drop(orders);
+    let ended = match started {
+        Ok(None) => Ok(()),
+        Ok(Some(Forked { work: of, channel, parent })) => {
+            begin(of, parent).and_then(|()| work(of, channel.into()))
+        }
+        Err(error) => Err(error.into()),
+    };
+    exit(i32::from(ended.is_err()));
+}
+
+/// A process that was just forked.
+struct Forked {
+    work: Work,
+    channel: OwnedFd,
+    parent: Pid,
+}
+
+/// `Some` in the forked process; `None` when the server is to end.
+fn serve(orders: &OwnedFd) -> io::Result<Option<Forked>> {
+    let mut alive: Vec<(Pid, OwnedFd)> = Vec::new();
+    loop {
+        let ends =
+            alive.iter().map(|(_, pidfd)| PollFd::from_borrowed_fd(pidfd.as_fd(), PollFlags::IN));
+        let first = PollFd::from_borrowed_fd(orders.as_fd(), PollFlags::IN);
+        let mut awaited: Vec<PollFd<'_>> = std::iter::once(first).chain(ends).collect();
+        match poll(&mut awaited, None) {
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(error) => return Err(error.into()),
+        }
+        let is_ordered = awaited.first().is_some_and(|first| !first.revents().is_empty());
+        // So that its CPU time counts as ours.
+        alive.retain(|(pid, _)| matches!(waitpid(Some(*pid), WaitOptions::NOHANG), Ok(None)));
+        if !is_ordered {
+            continue;
+        }
+        match next_order(orders)? {
+            None => return Ok(None),
+            Some(Order::Limit) => Role::Look.assume(),
+            Some(Order::Start(_, channel)) if alive.len() >= MOST => {
+                // Whoever asked may have ended.
+                let _ = say(channel, &Started::TooMany);
+            }
+            Some(Order::Start(work, channel)) => {
+                let parent = getpid();
+                // SAFETY: this process has one thread, so nothing that the new one needs is held by another.
+                match unsafe { fork() } {
+                    Ok(ForkResult::Child) => return Ok(Some(Forked { work, channel, parent })),
+                    Ok(ForkResult::Parent { child }) => {
+                        alive.extend(tell(child.as_raw(), channel)?);
+                    }
+                    Err(errno) => {
+                        let _ = say(channel, &Started::Failed(errno as i32));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Tells whoever gave the order about a process.
+fn tell(child: i32, channel: OwnedFd) -> io::Result<Option<(Pid, OwnedFd)>> {
+    let Some(pid) = Pid::from_raw(child) else { return Ok(None) };
+    // It was not waited for: this is no other process.
+    let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
+    // Without its client it ends by itself: its channel is closed.
+    let _ = say(&channel, &Started::Process(child, pidfd.as_fd()));
+    Ok(Some((pid, pidfd)))
+}
+
+/// In the new process.
+fn begin(work: Work, parent: Pid) -> anyhow::Result<()> {
+    let name = match work {
+        Work::Look => c"helper",
+        Work::Export => c"exporter",
+        Work::Record => c"recorder",
+    };
+    rustix::thread::set_name(name)?;
+    if work == Work::Look {
+        // A writer ends when all is written; whoever looks for nobody would never end.
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        anyhow::ensure!(getppid() == Some(parent), "whoever asked has ended");
+    }
+    Ok(())
+}

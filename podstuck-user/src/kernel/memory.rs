@@ -1,0 +1,94 @@
+//! What the probes' tables take of the kernel's memory.
+
+use std::{
+    fmt, fs,
+    os::fd::{AsFd, AsRawFd},
+};
+
+use anyhow::{Context, Result};
+use aya::{
+    Ebpf,
+    maps::{Map, MapData},
+    util::nr_cpus,
+};
+
+use super::load::SCRATCH;
+
+/// In bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// To work in, for each CPU that there may be: more where probes are on functions.
+    pub scratch: u64,
+    /// To count in, for each of them.
+    pub counts: u64,
+    /// How many there may be.
+    pub cpus: u64,
+    /// All of it, as the kernel reckons.
+    pub all: u64,
+}
+
+/// That of these probes.
+///
+/// # Errors
+/// Fails when the kernel does not say.
+pub fn of(ebpf: &Ebpf) -> Result<Memory> {
+    let cpus = nr_cpus().map_err(|(path, error)| anyhow::anyhow!("{path}: {error}"))?;
+    let mut memory = Memory { cpus: cpus as u64, ..Memory::default() };
+    for (name, map) in ebpf.maps() {
+        let (map, is_per_cpu) = match map {
+            Map::PerCpuArray(map) | Map::PerCpuHashMap(map) | Map::PerCpuLruHashMap(map) => {
+                (map, true)
+            }
+            Map::Array(map)
+            | Map::HashMap(map)
+            | Map::LruHashMap(map)
+            | Map::ProgramArray(map)
+            | Map::RingBuf(map) => (map, false),
+            _ => continue,
+        };
+        memory.all += reckoned(map).with_context(|| format!("map `{name}`"))?;
+        if is_per_cpu {
+            let info = map.info().with_context(|| format!("map `{name}`"))?;
+            let size = u64::from(info.value_size()) * u64::from(info.max_entries());
+            *(if name == SCRATCH { &mut memory.scratch } else { &mut memory.counts }) += size;
+        }
+    }
+    Ok(memory)
+}
+
+/// Since Linux 6.4 exact; before, without what a table may be given later.
+fn reckoned(map: &MapData) -> Result<u64> {
+    let path = format!("/proc/self/fdinfo/{}", map.fd().as_fd().as_raw_fd());
+    let info = fs::read_to_string(&path).with_context(|| path.clone())?;
+    let value = info.lines().find_map(|line| line.strip_prefix("memlock:"));
+    value.and_then(|value| value.trim().parse().ok()).with_context(|| format!("{path}: no memlock"))
+}
+
+impl fmt::Display for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { scratch, counts, cpus, all } = *self;
+        let kib = |bytes: u64| bytes.div_ceil(1024);
+        let mib = all as f64 / f64::from(1 << 20);
+        write!(
+            f,
+            "{mib:.1} MiB, in which are {} KiB to work in and {} KiB to count in for each CPU that there may be \
+             ({cpus})",
+            kib(scratch),
+            kib(counts)
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_told_for_each_cpu() {
+        let memory = Memory { scratch: 18_001, counts: 262_144, cpus: 2, all: 12 << 20 };
+        assert_eq!(
+            memory.to_string(),
+            "12.0 MiB, in which are 18 KiB to work in and 256 KiB to count in for each CPU that there may be (2)"
+        );
+    }
+}

@@ -1,0 +1,167 @@
+//! The process that writes a recording, and the way to it: a line of JSON with the name of the file, then what is
+//! to be in it. It answers with a line when the file is there, and with one when all is on the disk. In the kernel
+//! it may wait for that for ever, and no signal ends it: so whoever wants to end must not be that process.
+
+use std::{
+    ffi::OsString,
+    fs::{File, OpenOptions},
+    io::{self, BufRead, BufReader, ErrorKind, Read, Write},
+    net::Shutdown,
+    os::unix::{fs::OpenOptionsExt, net::UnixStream},
+    path::Path,
+    time::Duration,
+};
+
+use anyhow::{Context, Result};
+use nix::libc;
+
+use crate::kernel::role::Role;
+
+/// How long it may take to create the file.
+const BEGIN: Duration = Duration::from_secs(5);
+/// Of the name of a file: `PATH_MAX`, each byte as a number.
+const LONGEST: u64 = 32 << 10;
+
+/// An error of the kernel.
+type Done = Result<(), i32>;
+
+/// Writes what comes, until nobody is there any more.
+///
+/// # Errors
+/// Fails when nobody listens.
+pub fn serve(mut channel: UnixStream) -> Result<()> {
+    let mut input = BufReader::new(channel.try_clone()?);
+    let mut line = String::new();
+    input.by_ref().take(LONGEST).read_line(&mut line)?;
+    let path: OsString = serde_json::from_str(&line).context("the name of the file")?;
+    let created = create(Path::new(&path));
+    Role::WriteOpen.assume();
+    let mut file = match created {
+        Ok(file) => file,
+        Err(error) => return Ok(say(&mut channel, Err(error))?),
+    };
+    say(&mut channel, Ok(()))?;
+    let written = io::copy(&mut input, &mut file).and_then(|_| file.sync_all());
+    Ok(say(&mut channel, written)?)
+}
+
+/// Readable by its owner only.
+fn create(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
+        .open(path)
+}
+
+fn say(channel: &mut UnixStream, done: io::Result<()>) -> io::Result<()> {
+    let done: Done = done.map_err(|error| error.raw_os_error().unwrap_or(libc::EIO));
+    let mut line = serde_json::to_vec(&done)?;
+    line.push(b'\n');
+    channel.write_all(&line)
+}
+
+/// The file, as that process writes it.
+pub(super) struct RecordFile(UnixStream);
+
+impl RecordFile {
+    /// Has it created.
+    ///
+    /// # Errors
+    /// Fails when there is such a file, when it cannot be created, and when that takes too long.
+    pub(super) fn create(mut channel: UnixStream, path: &Path) -> io::Result<Self> {
+        let mut line = serde_json::to_vec(path.as_os_str())?;
+        line.push(b'\n');
+        channel.write_all(&line)?;
+        channel.set_read_timeout(Some(BEGIN))?;
+        let file = Self(channel);
+        file.answer().map_err(|error| match error.kind() {
+            ErrorKind::WouldBlock => io::Error::other(format!("no answer within {BEGIN:?}")),
+            _ => error,
+        })?;
+        // From now on nobody waits but a thread of its own.
+        file.0.set_read_timeout(None)?;
+        file.0.set_write_timeout(None)?;
+        Ok(file)
+    }
+
+    /// There is no more: waits until all is on the disk.
+    ///
+    /// # Errors
+    /// Fails as the disk does.
+    pub(super) fn finish(self) -> io::Result<()> {
+        self.0.shutdown(Shutdown::Write)?;
+        self.answer()
+    }
+
+    fn answer(&self) -> io::Result<()> {
+        let mut line = String::new();
+        // It says no more than this before it is told more.
+        BufReader::new(&self.0).read_line(&mut line)?;
+        let done: Done = serde_json::from_str(&line)
+            .map_err(|_| io::Error::other("the process that writes has ended"))?;
+        done.map_err(io::Error::from_raw_os_error)
+    }
+}
+
+impl Write for RecordFile {
+    fn write(&mut self, part: &[u8]) -> io::Result<usize> {
+        // Whoever has ended has said why.
+        self.0.write(part).map_err(|error| match error.kind() {
+            ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => {
+                self.answer().err().unwrap_or(error)
+            }
+            _ => error,
+        })
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::thread;
+
+    use super::*;
+
+    /// In a thread, which limits itself like that process.
+    pub(in crate::recording) fn served() -> UnixStream {
+        let (channel, theirs) = UnixStream::pair().unwrap();
+        thread::spawn(|| serve(theirs));
+        channel
+    }
+
+    #[test]
+    fn what_is_told_is_in_the_file_when_it_has_ended() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let mut file = RecordFile::create(served(), &path).unwrap();
+        file.write_all(b"text").unwrap();
+        file.finish().unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"text");
+    }
+
+    #[test]
+    fn a_full_disk_is_the_reason() {
+        let (mut channel, theirs) = UnixStream::pair().unwrap();
+        thread::spawn(move || {
+            let mut input = BufReader::new(theirs.try_clone().unwrap());
+            let mut theirs = theirs;
+            let mut full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+            let written = io::copy(&mut input, &mut full).map(drop);
+            say(&mut theirs, written).unwrap();
+        });
+        channel.write_all(b"x").unwrap();
+        let mut file = RecordFile(channel);
+        let error = loop {
+            match file.write_all(b"text") {
+                Ok(()) => thread::sleep(Duration::from_millis(1)),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.raw_os_error(), Some(libc::ENOSPC), "{error}");
+    }
+}

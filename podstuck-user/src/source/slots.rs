@@ -1,0 +1,118 @@
+//! The slots of calls in flight: memory that the probes write, and that is read without a system call.
+//!
+//! While a system call on a map runs, its CPU runs no program on a tracepoint (see `tables`). And only on
+//! shared memory can an entry be taken away without touching the claims of others.
+
+use std::{
+    mem::{offset_of, transmute},
+    num::NonZeroUsize,
+    ptr::NonNull,
+    slice,
+    sync::atomic::{AtomicU64, Ordering, fence},
+};
+
+use anyhow::{Context, Result, bail};
+use aya::maps::Map;
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+use podstuck_common::record::{IN_FLIGHT_SLOTS, InFlight};
+
+const WORDS: usize = size_of::<InFlight>() / 8;
+const THREAD: usize = offset_of!(InFlight, thread) / 8;
+const CLAIMS: usize = offset_of!(InFlight, claims) / 8;
+const START: usize = offset_of!(InFlight, start_ns) / 8;
+/// The kernel rounds the size of an entry up to 8 bytes.
+const BYTES: NonZeroUsize =
+    NonZeroUsize::new(IN_FLIGHT_SLOTS as usize * size_of::<Slot>()).unwrap();
+
+/// One of them.
+#[repr(transparent)]
+#[derive(Debug)]
+pub(super) struct Slot([AtomicU64; WORDS]);
+
+impl Slot {
+    /// The call in it; none where it is free, or is given to another just now.
+    pub(super) fn call(&self) -> Option<InFlight> {
+        let [thread, start] = [THREAD, START].map(|word| self.0[word].load(Ordering::Acquire));
+        let words = self.0.each_ref().map(|word| word.load(Ordering::Relaxed));
+        fence(Ordering::Acquire);
+        let again = [THREAD, START].map(|word| self.0[word].load(Ordering::Relaxed));
+        // SAFETY: made of integers without padding, of the same size.
+        let call = unsafe { transmute::<[u64; WORDS], InFlight>(words) };
+        (thread != 0 && again == [thread, start]).then_some(call)
+    }
+
+    /// Takes the slot from a thread, as its return would have; whether it still had it.
+    pub(super) fn take_from(&self, thread: u64) -> bool {
+        let free = 0;
+        let taken =
+            self.0[THREAD].compare_exchange(thread, free, Ordering::AcqRel, Ordering::Relaxed);
+        if taken.is_ok() {
+            // Others may want it just now, and take theirs back by themselves.
+            self.0[CLAIMS].fetch_sub(1, Ordering::AcqRel);
+        }
+        taken.is_ok()
+    }
+}
+
+/// All of them.
+#[derive(Debug)]
+pub(super) struct Slots(NonNull<Slot>);
+
+// SAFETY: the memory belongs to no thread, and is read and written by atomic instructions only.
+unsafe impl Send for Slots {}
+
+impl Slots {
+    /// Maps the table, which stays as long as it is mapped.
+    pub(super) fn map(table: Map) -> Result<Self> {
+        let Map::Array(table) = table else { bail!("map `IN_FLIGHT` is no array") };
+        let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: new memory, at an address of the kernel's choice.
+        let memory = unsafe { mmap(None, BYTES, access, MapFlags::MAP_SHARED, table.fd(), 0) };
+        Ok(Self(memory.context("mapping `IN_FLIGHT`")?.cast()))
+    }
+
+    /// Each of them.
+    pub(super) fn all(&self) -> &[Slot] {
+        // SAFETY: so many were mapped, on whole pages.
+        unsafe { slice::from_raw_parts(self.0.as_ptr(), IN_FLIGHT_SLOTS as usize) }
+    }
+}
+
+impl Drop for Slots {
+    fn drop(&mut self) {
+        // SAFETY: it was mapped with this size, and nobody can have a reference to it.
+        if let Err(error) = unsafe { munmap(self.0.cast(), BYTES.get()) } {
+            tracing::warn!("unmapping `IN_FLIGHT`: {error}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slot(thread: u64, claims: u64) -> Slot {
+        let call = InFlight { thread, claims, start_ns: 5, dirfd: -100, ..InFlight::default() };
+        // SAFETY: as in `call`.
+        let words = unsafe { transmute::<InFlight, [u64; WORDS]>(call) };
+        Slot(words.map(AtomicU64::new))
+    }
+
+    #[test]
+    fn a_slot_is_read_as_it_was_written() {
+        let call = slot(7, 1).call().unwrap();
+        assert_eq!((call.thread, call.claims, call.start_ns, call.dirfd), (7, 1, 5, -100));
+        assert_eq!(slot(0, 0).call(), None);
+    }
+
+    #[test]
+    fn what_is_taken_away_leaves_the_claims_of_others() {
+        let slot = slot(7, 1);
+        // Another thread has just counted up, sees that it is not the first, and will count down.
+        slot.0[CLAIMS].fetch_add(1, Ordering::Relaxed);
+        assert!(!slot.take_from(8));
+        assert!(slot.take_from(7) && !slot.take_from(7));
+        assert_eq!(slot.0[CLAIMS].fetch_sub(1, Ordering::Relaxed), 1);
+        assert_eq!(slot.0[CLAIMS].fetch_add(1, Ordering::Relaxed), 0, "the next one has it");
+    }
+}

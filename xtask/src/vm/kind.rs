@@ -1,0 +1,40 @@
+//! What is unusual about a machine.
+
+/// One of the machines is unlike the others in that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Usual,
+    /// Its processors run at once, and not in turn
+    AtOnce,
+    /// Its kernel lets no program read its memory
+    LockedDown,
+}
+
+impl Kind {
+    /// What is added to its name.
+    pub(super) const fn says(self) -> &'static str {
+        match self {
+            Self::Usual => "",
+            Self::AtOnce => ", processors at once",
+            Self::LockedDown => ", locked down",
+        }
+    }
+
+    /// What is added to the name of its log.
+    pub(super) const fn file_name(self) -> &'static str {
+        match self {
+            Self::Usual => "",
+            Self::AtOnce => "-at-once",
+            Self::LockedDown => "-locked-down",
+        }
+    }
+
+    /// How often one may be run whose kernel dies of the emulator's faults, of which there are more with a
+    /// thread for each processor.
+    pub(super) const fn runs(self) -> usize {
+        match self {
+            Self::AtOnce => 4,
+            Self::Usual | Self::LockedDown => 2,
+        }
+    }
+}
