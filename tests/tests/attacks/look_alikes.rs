@@ -66,9 +66,9 @@ fn a_hundred_thousand_invented_pods_displace_no_real_one() {
     let top = "/dev/shm/var/lib/kubelet";
     // The pod's removal begins among them.
     let begun = format!("echo ready; exec /tenant invent {top} {count}");
-    let mut inventing = scene.tenant_begins(&begun);
+    let inventing = scene.tenant_begins(&begun);
     let found = scene.cause_is_found();
-    assert!(inventing.wait().unwrap().success());
+    assert!(inventing.succeeds());
     let summary = scene.end(&found);
     let completeness = &summary["completeness"];
     assert!(completeness["look_alikes"].as_u64().unwrap() >= count, "{completeness:#}");

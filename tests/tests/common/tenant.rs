@@ -98,14 +98,15 @@ impl Tenant {
     }
 
     /// What he begins, and goes on with: until he says that it is `ready`.
-    pub fn begins(&self, script: &str) -> Child {
+    pub fn begins(&self, script: &str) -> Begun {
         let mut shell = self.shell(script);
         let mut child = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         let mut out = BufReader::new(child.stdout.take().unwrap());
         out.read_line(&mut line).unwrap();
+        let begun = Begun(child);
         assert_eq!(line, "ready\n", "{script}");
-        child
+        begun
     }
 
     /// A file of his root directory, as the node sees it.
@@ -220,6 +221,23 @@ impl Drop for Tenant {
         for tree in hierarchies.map(|entry| entry.path()).chain(["/sys/fs/cgroup".into()]) {
             remove_groups(&tree.join(&self.group));
         }
+    }
+}
+
+/// What goes on in the container, until it is dropped.
+pub struct Begun(Child);
+
+impl Begun {
+    /// Waits until it is done; whether it worked.
+    pub fn succeeds(mut self) -> bool {
+        self.0.wait().unwrap().success()
+    }
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 

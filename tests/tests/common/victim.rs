@@ -9,7 +9,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::{Child, Command},
+    process::Command,
     thread,
     time::Duration,
 };
@@ -20,7 +20,7 @@ use serde_json::Value;
 
 use super::{
     meter::Meter,
-    tenant::{TENANT, Tenant},
+    tenant::{Begun, TENANT, Tenant},
 };
 
 /// What the tool may have in memory, and each of its helpers, in MiB. The test's build is larger than the one
@@ -76,7 +76,7 @@ impl Scene {
     }
 
     /// What he goes on with.
-    pub fn tenant_begins(&self, script: &str) -> Child {
+    pub fn tenant_begins(&self, script: &str) -> Begun {
         self.tenant.begins(&self.in_words(script))
     }
 
