@@ -16,7 +16,7 @@ use crate::{
         classify::classify,
         component_for,
         kubelet_trees::KubeletTrees,
-        living::Living,
+        living::{Living, may_be_root},
         names::PodNames,
         process::{ActorCache, Who},
         target_roots::TargetRoots,
@@ -51,8 +51,10 @@ pub(crate) struct Attributor {
     targets: Bounded<u64, Arc<Target>>,
     names: PodNames,
     actors: ActorCache,
-    /// Looks at callers. One that hangs where it executes a program may keep whoever looks waiting.
+    /// Looks at callers. One that hangs where it executes a program may keep whoever looks waiting, and
+    /// containers may have many such: those of the node are looked at apart from them.
     reader: TimedReader<Option<Living>>,
+    others_reader: TimedReader<Option<Living>>,
     trees: Arc<KubeletTrees>,
     /// By mount namespace and target: whether it has that of kubelet's directories.
     given: Bounded<(u32, u64), bool>,
@@ -66,6 +68,7 @@ pub(crate) struct Attributor {
 impl Attributor {
     /// Starts with the pod names that this node tells.
     pub(crate) fn new(names: PodNames, scope: Scope, roots: TargetRoots) -> Self {
+        let reader = || TimedReader::new("callers", || Role::Look.assume());
         Self {
             scope,
             roots,
@@ -73,7 +76,8 @@ impl Attributor {
             targets: Bounded::new(TARGETS_MAX),
             names,
             actors: ActorCache::default(),
-            reader: TimedReader::new("callers", || Role::Look.assume()),
+            reader: reader(),
+            others_reader: reader(),
             trees: Arc::default(),
             given: Bounded::new(GIVEN_MAX),
             unknown: Arc::new(Target::unknown()),
@@ -358,10 +362,14 @@ impl Attributor {
 
     /// A process, with its pod by name.
     pub(crate) fn actor(&mut self, pid: u32, seen: &record::Caller) -> Who {
-        let reader = &mut self.reader;
+        let (reader, others_reader) = (&mut self.reader, &mut self.others_reader);
         let mut who = self.actors.resolve(pid, seen, |pid| {
-            let look = move || Living::look(Path::new(&format!("/proc/{pid}")));
-            if pid == 0 { None } else { reader.read(pid, look)? }
+            if pid == 0 {
+                return None;
+            }
+            let process = PathBuf::from(format!("/proc/{pid}"));
+            let reader = if may_be_root(&process) { &mut *reader } else { &mut *others_reader };
+            reader.read(pid, move || Living::look(&process))?
         });
         if let Some(pod) = who.actor.pod.as_ref().filter(|pod| pod.name.is_none())
             && let Some(named) = name(&mut self.names, pod)

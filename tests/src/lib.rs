@@ -123,10 +123,15 @@ pub fn call(args: &[&OsStr]) -> Value {
     serde_json::from_slice(&output.stdout).expect("a tally")
 }
 
-/// Where cargo puts the caller: beside the tests.
+/// Makes calls on demand.
 pub fn podstuck_call() -> PathBuf {
+    beside_the_tests("podstuck-call")
+}
+
+/// Where cargo puts the programs of the tests.
+pub fn beside_the_tests(program: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
-    test.ancestors().nth(2).unwrap().join("podstuck-call")
+    test.ancestors().nth(2).unwrap().join(program)
 }
 
 /// A UID as the API gives them.

@@ -60,6 +60,14 @@ impl Running {
         }
     }
 
+    /// All lines that have come so far, without waiting for more.
+    pub fn so_far(&mut self) -> &[Value] {
+        while let Ok(line) = self.lines.try_recv() {
+            self.seen.push(serde_json::from_str(&line).expect("a line of JSON"));
+        }
+        &self.seen
+    }
+
     /// Its first line; `None` when it ends without one.
     fn first(&mut self) -> Option<Value> {
         match self.lines.recv_timeout(LONGEST_WAIT * slowdown()) {

@@ -24,7 +24,8 @@ const BY_HOOK: &str = "cli:doctor,labs:busy::csi,labs:immutable_attribute,labs:c
 /// On the oldest and on the newest kernel, with cgroup v2.
 pub(super) const AT_THE_ENDS: Tests = Tests {
     first: "cli:doctor,cli:privileges,labs:busy::csi,labs:busy::stacked,labs:busy::nested,\
-            labs:crosses,labs:attribute,labs:mass,labs:healthy,paths,other_ways,counts,times",
+            labs:crosses,labs:attribute,labs:mass,labs:healthy,paths,other_ways,counts,times,\
+            faults:clock",
     again: BY_HOOK,
 };
 
@@ -79,7 +80,8 @@ mod tests {
 
     #[test]
     fn programs_are_named_once() {
-        let expected = ["cli", "counts", "labs", "no_btf", "other_ways", "paths", "times"];
+        let expected =
+            ["cli", "counts", "faults", "labs", "no_btf", "other_ways", "paths", "times"];
         assert_eq!(programs().into_iter().collect::<Vec<_>>(), expected);
         assert!(all().contains(&("paths", None)) && all().contains(&("counts", Some("rm"))));
     }

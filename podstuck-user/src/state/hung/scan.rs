@@ -162,7 +162,8 @@ fn is_other(pid: u32) -> bool {
 }
 
 /// Whether a process may unmount or remove for the node, or as a driver. Everybody may call himself `umount`.
-fn may(pid: u32) -> bool {
+/// It takes no lock of the process.
+pub(super) fn may(pid: u32) -> bool {
     may_be_root(Path::new(&format!("/proc/{pid}")))
 }
 

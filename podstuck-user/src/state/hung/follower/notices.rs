@@ -16,6 +16,7 @@ use crate::{
             calls::entered,
             followed::{Anchor, Followed, Position},
             object::{Object, to_unmount},
+            scan::may,
         },
         thread::ReadThread as _,
     },
@@ -25,7 +26,8 @@ impl Follower {
     pub(super) fn take(&mut self, notice: Notice) {
         match notice {
             Notice::InFlight(entries) => self.compare(&entries),
-            Notice::Deleted(pids) => self.scan.deleted(pids),
+            // Of the others, only calls that delete are of interest, and those the probes see.
+            Notice::Deleted(pids) => self.scan.deleted(pids.into_iter().filter(|pid| may(*pid))),
             Notice::Returned(thread) => {
                 let returned = self.followed.get(&thread.tid);
                 if returned.is_some_and(|it| it.phase == Phase::InSyscall) {
@@ -35,7 +37,9 @@ impl Follower {
             Notice::Unmounted(unmounted) => self.unmounted(unmounted),
             Notice::Executed { pid, at, actor } => {
                 let thread = Thread::main(pid);
-                if !self.is_still(pid, &actor) {
+                // Whoever may not unmount is not even asked when he was started: he may keep who asks
+                // waiting, and there may be very many of them.
+                if !may(pid) || !self.is_still(pid, &actor) {
                     return;
                 }
                 let name = String::from_utf8_lossy(&thread.comm()).into_owned();

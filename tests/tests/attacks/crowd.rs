@@ -1,0 +1,80 @@
+//! Programs that say that they unmount the victim's volume.
+
+use podstuck_tests::{requires, root_and_btf, slowdown};
+
+use crate::{
+    tenant::{TENANT, runc},
+    victim::Scene,
+};
+
+/// As many as are followed at a time, so that there were no room for the true one; half of them are there
+/// before the watch, half come while it goes on. They wait for a pipe that nobody writes to.
+#[test]
+fn a_thousand_programs_called_umount_are_not_followed() {
+    requires!(root_and_btf(), runc());
+    let half = 512 / slowdown();
+    let crowd = format!(
+        "[ -p /tmp/never ] || mkfifo /tmp/never; cp /bin/sh /tmp/umount; n=0
+        while [ $n -lt {half} ]; do
+            /tmp/umount -c 'read x < /tmp/never' umount $VOLUME/m >/dev/null 2>&1 & n=$((n+1)); done"
+    );
+    let mut scene = Scene::begin("fuse-daemon-hung", |tenant, ready| {
+        tenant.does(&crate::victim::in_words(&crowd, ready));
+    });
+    scene.tenant_does(&crowd);
+    let found = scene.cause_is_found();
+    let summary = scene.end(&found);
+    assert_eq!(summary["completeness"]["objects_dropped"], 0, "{summary:#}");
+}
+
+/// What `/proc` shows as a command line may be any part of a process's memory. Root with `CAP_SYS_ADMIN` is read,
+/// as a driver in a privileged container is: so this is no tenant, but somebody with more.
+#[test]
+fn a_command_line_of_gigabytes_is_not_read_to_its_end() {
+    use std::{
+        io::{BufRead, BufReader},
+        process::{Command, Stdio},
+        thread,
+        time::Duration,
+    };
+
+    use podstuck_tests::{beside_the_tests, of_type, watch};
+
+    use crate::{meter::Meter, victim::MEMORY};
+
+    const LENGTH: u64 = 4 << 30;
+    requires!(root_and_btf());
+    let top = tempfile::tempdir().unwrap();
+    let volume = podstuck_tests::empty_dir(top.path());
+    let program = top.path().join("umount");
+    std::fs::copy(beside_the_tests("podstuck-tenant"), &program).unwrap();
+    let options = ["--kubelet-root", top.path().to_str().unwrap(), "--hung-after", "1s"];
+    let watching = watch(&options);
+    let meter = Meter::start(watching.pid());
+    let long = Command::new(&program)
+        .args(["long-line", &LENGTH.to_string()])
+        .arg(&volume)
+        .stdout(Stdio::piped())
+        .spawn();
+    let mut long = Ending(long.unwrap());
+    let mut line = String::new();
+    BufReader::new(long.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    // It is asked about half a second after its start, and told a second after it.
+    thread::sleep(Duration::from_secs(4) * slowdown());
+    let (lines, _) = watching.stop();
+    let (memory, helpers) = meter.peaks();
+    println!("measured: {memory} MiB, helpers {helpers} MiB");
+    assert!(memory <= MEMORY && helpers <= MEMORY, "{memory} MiB, helpers {helpers} MiB");
+    assert_eq!(of_type(&lines, "finding"), Vec::<&serde_json::Value>::new(), "{TENANT}");
+}
+
+/// A process that ends with the test.
+struct Ending(std::process::Child);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

@@ -1,0 +1,42 @@
+//! Processes that hang where they execute a program, so that much of what `/proc` says of them keeps whoever reads
+//! it waiting: the kernel closes a file of theirs on a FUSE file system of the tenant's own, which does not answer.
+//! Each has deleted something in the tenant's own volume before, and is called `umount`.
+
+use podstuck_tests::{requires, root_and_btf};
+
+use crate::{
+    tenant::{fuse, runc, user_namespaces},
+    victim::Scene,
+};
+
+/// More than are left behind of each kind of look.
+const COUNT: u32 = 12;
+
+fn hang() -> String {
+    let hang = format!("/tenant hang /tmp/silent /data /tmp/umount {COUNT}");
+    format!(
+        "mkdir -p /tmp/silent; cp /tenant /tmp/umount
+        exec unshare --user --map-root-user --mount {hang}"
+    )
+}
+
+#[test]
+fn who_hangs_in_execve_hides_no_call_that_hangs() {
+    requires!(root_and_btf(), runc(), user_namespaces(), fuse());
+    let mut scene = Scene::begin("fuse-daemon-hung", |_, _| {});
+    let _hanging = scene.tenant_begins(&hang());
+    let found = scene.cause_is_found();
+    scene.end(&found);
+}
+
+#[test]
+#[ignore = "the look at the node waits for such a process, see docs/security.md"]
+fn who_hung_in_execve_before_hides_nothing_either() {
+    requires!(root_and_btf(), runc(), user_namespaces(), fuse());
+    let mut hanging = Vec::new();
+    let mut scene = Scene::begin("immutable-attribute", |tenant, _| {
+        hanging.push(tenant.begins(&hang()));
+    });
+    let found = scene.cause_is_found();
+    scene.end(&found);
+}

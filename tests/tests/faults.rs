@@ -1,0 +1,15 @@
+//! What goes wrong around the tool while it watches: nothing that was promised is lost, and the end comes.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+#[path = "faults/clock.rs"]
+mod clock;
+#[path = "faults/disk.rs"]
+mod disk;
+#[path = "faults/ends.rs"]
+mod ends;
+#[path = "common/meter.rs"]
+mod meter;
+#[path = "faults/scarce.rs"]
+mod scarce;
+#[path = "common/stuck_pod.rs"]
+mod stuck_pod;

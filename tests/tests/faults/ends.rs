@@ -1,0 +1,74 @@
+//! Who is killed, and who is not alone.
+
+use std::{fs, path::Path};
+
+use nix::sys::signal::Signal;
+use podstuck_tests::{
+    assert_counted, of_type, replay, requires, root_and_btf, settle, summary, watch,
+};
+use serde_json::Value;
+
+use crate::stuck_pod::StuckPod;
+
+fn findings(dir: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(dir.join("findings.jsonl")).unwrap();
+    assert!(text.is_empty() || text.ends_with('\n'), "{text}");
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// What was told is in its files when it is killed, and the next run finds the same.
+#[test]
+fn a_run_that_is_killed_leaves_what_it_told_and_the_next_begins_anew() {
+    requires!(root_and_btf());
+    let dir = tempfile::tempdir().unwrap();
+    let (export, recording) = (dir.path().join("export"), dir.path().join("recording"));
+    let pod = StuckPod::build();
+    let options = ["--kubelet-root", pod.root(), "--export", export.to_str().unwrap()];
+    let record = ["--record", recording.to_str().unwrap()];
+    let mut first = watch(&[&options[..], &record].concat());
+    pod.start();
+    let found = pod.cause_is_found(&mut first);
+    // A recording is taken to the disk four times a second.
+    settle();
+    first.signal(Signal::SIGKILL);
+    first.finish();
+    let left = findings(&export);
+    assert!(left.iter().any(|line| pod.is_found(line) && line["id"] == found["id"]), "{left:#?}");
+    let (again, _) = replay(&recording, &[]);
+    let told = of_type(&again, "finding");
+    assert!(told.iter().any(|line| pod.is_found(line) && line["id"] == found["id"]), "{told:#?}");
+
+    let mut second = watch(&options);
+    pod.cause_is_found(&mut second);
+    let (_, status) = second.stop();
+    assert_eq!(status.code(), Some(1));
+    assert!(!findings(&export).is_empty());
+    let mut names: Vec<String> = fs::read_dir(&export)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    assert_eq!(names, ["findings.jsonl", "histograms.csv", "histograms.hlog", "metrics.prom"]);
+    pod.end();
+}
+
+#[test]
+fn two_runs_at_once_find_and_count_the_same() {
+    requires!(root_and_btf());
+    let pod = StuckPod::build();
+    let options = ["--kubelet-root", pod.root()];
+    let mut both = [watch(&options), watch(&options)];
+    pod.start();
+    for one in &mut both {
+        pod.cause_is_found(one);
+    }
+    let tally = pod.end();
+    settle();
+    for one in both {
+        let (lines, _) = one.stop();
+        assert_counted(summary(&lines), &[&tally]);
+        for finding in of_type(&lines, "finding") {
+            assert_eq!(finding["id"], "immutable-attribute", "{finding:#}");
+        }
+    }
+}

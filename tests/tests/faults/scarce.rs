@@ -1,0 +1,203 @@
+//! Too little of what every process needs: memory, descriptors, a CPU.
+
+use std::{
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+use podstuck_tests::{
+    Running, assert_counted, call, empty_dir, lab, of_type, requires, root_and_btf, settle,
+    slowdown, summary, watch,
+};
+
+use crate::{meter::Meter, stuck_pod::StuckPod};
+
+/// A control group that limits the memory of all that is started while the test is in it.
+struct Memory {
+    group: PathBuf,
+    before: PathBuf,
+}
+
+impl Memory {
+    const LIMIT: u64 = 64 << 20;
+
+    fn make() -> Result<Self, &'static str> {
+        let root = Path::new("/sys/fs/cgroup");
+        let own = fs::read_to_string("/proc/self/cgroup").unwrap();
+        let of = |controller: &str| {
+            let lines = own.lines().filter_map(|line| {
+                let mut fields = line.splitn(3, ':');
+                Some((fields.nth(1)?, fields.next()?))
+            });
+            lines.into_iter().find(|(names, _)| names.split(',').any(|name| name == controller))
+        };
+        let (tree, own, limit) = match of("memory").or(of("")) {
+            Some(("", own)) => (root.to_owned(), own, "memory.max"),
+            Some((_, own)) => (root.join("memory"), own, "memory.limit_in_bytes"),
+            None => return Err("no control group limits memory here"),
+        };
+        let before = tree.join(own.trim_start_matches('/'));
+        let group = tree.join(format!("podstuck-test-{}", std::process::id()));
+        fs::create_dir(&group).map_err(|_| "no control group can be made here")?;
+        let this = Self { group, before };
+        fs::write(this.group.join(limit), Self::LIMIT.to_string())
+            .map_err(|_| "no control group limits memory here")?;
+        Ok(this)
+    }
+
+    /// What is started in it stays there.
+    fn within<T>(&self, start: impl FnOnce() -> T) -> T {
+        self.enter(&self.group);
+        let started = start();
+        self.enter(&self.before);
+        started
+    }
+
+    fn enter(&self, group: &Path) {
+        // Before it had its own, it may have been where it cannot go back to by this path.
+        let own = format!("{}\n", std::process::id());
+        let root = self.group.parent().unwrap();
+        fs::write(group.join("cgroup.procs"), &own)
+            .or_else(|_| fs::write(root.join("cgroup.procs"), &own))
+            .unwrap();
+    }
+
+    /// How many processes the kernel has killed for it.
+    fn killed(&self) -> u64 {
+        let text = ["memory.events", "memory.oom_control"]
+            .map(|file| fs::read_to_string(self.group.join(file)).unwrap_or_default())
+            .concat();
+        let line = text.lines().find_map(|line| line.strip_prefix("oom_kill "));
+        line.unwrap().trim().parse().unwrap()
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.group);
+    }
+}
+
+/// The probes' tables, the helpers and the whole start count, too.
+#[test]
+fn sixty_four_mebibytes_are_enough() {
+    requires!(root_and_btf());
+    let memory = match Memory::make() {
+        Ok(memory) => memory,
+        Err(reason) => return podstuck_tests::skip(reason),
+    };
+    let pod = StuckPod::build();
+    let top = tempfile::tempdir().unwrap();
+    let volume = empty_dir(top.path());
+    let roots = ["--kubelet-root", pod.root(), "--kubelet-root", top.path().to_str().unwrap()];
+    let mut watch = memory.within(|| watch(&roots));
+    let meter = Meter::start(watch.pid());
+    pod.start();
+    let found = pod.cause_is_found(&mut watch);
+    let storm = call(&["storm".as_ref(), volume.as_os_str(), "20000".as_ref()]);
+    settle();
+    let tally = pod.end();
+    settle();
+    let (lines, status) = watch.stop();
+    println!("measured: {:?} MiB at most, for {}", meter.peaks(), found["id"]);
+    assert_eq!(status.code(), Some(1));
+    assert_counted(summary(&lines), &[&storm, &tally]);
+    assert_eq!(memory.killed(), 0);
+}
+
+fn limit_files(watch: &Running, limit: &str) {
+    let mut command = Command::new("prlimit");
+    command.args(["--pid", &watch.pid().to_string(), &format!("--nofile={limit}")]);
+    assert!(command.status().unwrap().success());
+}
+
+/// No file can be opened, and no helper be started, for a while: what was told stays, and nothing is lost.
+#[test]
+fn what_was_told_outlives_a_lack_of_descriptors() {
+    requires!(root_and_btf());
+    let pod = StuckPod::build();
+    let mut watch = watch(&["--kubelet-root", pod.root()]);
+    pod.start();
+    let found = pod.cause_is_found(&mut watch);
+    limit_files(&watch, "1:20000");
+    let later = watch.wait_for("an update", |line| {
+        pod.is_found(line) && line["count"].as_u64() > found["count"].as_u64()
+    });
+    assert_eq!((&later["id"], &later["state"]), (&found["id"], &"update".into()), "{later:#}");
+    limit_files(&watch, "1024:20000");
+    let tally = pod.end();
+    settle();
+    let (lines, status) = watch.stop();
+    assert_eq!(status.code(), Some(1));
+    assert_counted(summary(&lines), &[&tally]);
+}
+
+/// They do not come back: it ends all the same.
+#[test]
+fn without_descriptors_it_ends_when_told() {
+    requires!(root_and_btf());
+    let pod = StuckPod::build();
+    let mut watch = watch(&["--kubelet-root", pod.root()]);
+    pod.start();
+    pod.cause_is_found(&mut watch);
+    limit_files(&watch, "1:20000");
+    let tally = pod.end();
+    settle();
+    let (lines, status) = watch.stop();
+    assert_eq!(status.code(), Some(1));
+    assert_counted(summary(&lines), &[&tally]);
+}
+
+/// Ended when dropped.
+struct Busy(Vec<Child>);
+
+impl Busy {
+    /// Some that do not sleep, on one CPU.
+    fn on(cpu: &str, count: usize) -> Self {
+        let start = |_| {
+            let mut command = Command::new("taskset");
+            command.args(["-c", cpu, "sh", "-c", "while :; do :; done"]);
+            command.stdin(Stdio::null()).spawn().unwrap()
+        };
+        Self((0..count).map(start).collect())
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// The tool has the lowest priority on a CPU on which others never sleep: it comes late, and counts all.
+#[test]
+fn a_starved_cpu_costs_no_count() {
+    requires!(root_and_btf());
+    let entries = (20_000 / slowdown()).to_string();
+    let (mass, ready) = lab("emptydir-mass-files", &["--entries", &entries, "--rate", "0"]);
+    let watch = watch(&["--kubelet-root", ready["kubelet_root"].as_str().unwrap()]);
+    let pid = watch.pid().to_string();
+    let own =
+        |command: &mut Command| assert!(command.stdout(Stdio::null()).status().unwrap().success());
+    own(Command::new("taskset").args(["--all-tasks", "-pc", "0", &pid]));
+    for task in fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten() {
+        own(Command::new("renice").args(["-n", "19", "-p"]).arg(task.file_name()));
+    }
+    let busy = Busy::on("0", 2);
+    mass.resume();
+    let (told, _) = mass.finish();
+    settle();
+    let (lines, status) = watch.stop();
+    drop(busy);
+    std::io::stdout().flush().unwrap();
+    assert!(matches!(status.code(), Some(0 | 1)), "{status}");
+    assert_counted(summary(&lines), &[&told.last().unwrap()["calls"]]);
+    for finding in of_type(&lines, "finding") {
+        assert_eq!(finding["id"], "emptydir-mass-files", "{finding:#}");
+    }
+}
