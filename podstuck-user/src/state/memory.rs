@@ -3,7 +3,7 @@
 
 use std::{ffi::OsString, fs::File, io, os::unix::fs::FileExt, path::Path};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
 
 use super::helper::{Question, Teller};
@@ -30,7 +30,8 @@ impl Question for ReadText {
     }
 }
 
-/// The command line of a process, its words ended by NUL.
+/// The command line of a process, its words ended by NUL; none that is longer than any that unmounts or
+/// registers something. A process chooses how long it is: the kernel shows any part of its memory as such.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct ReadCommandLine {
     pub(super) pid: u32,
@@ -46,8 +47,22 @@ impl Question for ReadCommandLine {
     }
 
     fn answer(self, _: &mut Teller<(), ()>) -> Result<Vec<u8>> {
-        Ok(proc::command_line(Path::new(&format!("/proc/{}", self.pid)), LONGEST)?)
+        command_line(self.pid)
     }
+}
+
+/// Enough for the longest path, with options before it.
+const LONGEST_LINE: usize = 8 << 10;
+
+fn command_line(pid: u32) -> Result<Vec<u8>> {
+    let process = format!("/proc/{pid}");
+    let line = proc::command_line(Path::new(&process), LONGEST_LINE + 1)?;
+    // Of a part, the last word would be another one.
+    ensure!(
+        line.len() <= LONGEST_LINE,
+        "the command line of process {pid} is longer than {LONGEST_LINE} bytes"
+    );
+    Ok(line)
 }
 
 /// Longest text: `PATH_MAX`.
@@ -73,31 +88,12 @@ fn text(pid: u32, mut address: u64) -> io::Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::{
+        io::Read,
+        process::{Command, Stdio},
+    };
 
-    #[test]
-    fn a_command_line_is_cut() {
-        let words = "x".repeat(100_000);
-        let mut waiting = std::process::Command::new("sh");
-        waiting.args(["-c", "read line; exit", &words]).stdin(std::process::Stdio::piped());
-        let mut child = waiting.spawn().unwrap();
-        let process = format!("/proc/{}", child.id());
-        let whole = loop {
-            // It has none for a moment after it was started.
-            let whole = proc::command_line(Path::new(&process), 200_000).unwrap();
-            if !whole.is_empty() {
-                break whole;
-            }
-        };
-        let cut = ReadCommandLine { pid: child.id() }.answer(&mut Teller::new()).unwrap();
-        child.kill().unwrap();
-        child.wait().unwrap();
-        assert_eq!(
-            (cut.len(), whole.len()),
-            (LONGEST, "sh -c read line; exit ".len() + words.len() + 1)
-        );
-        assert!(whole.starts_with(&cut) && cut.starts_with(b"sh\0"));
-    }
+    use super::*;
 
     #[test]
     fn text_is_read_to_its_end_across_pages() {
@@ -111,5 +107,23 @@ mod tests {
             assert_eq!(text(pid, address).unwrap(), expected);
         }
         assert!(text(pid, 8).is_err());
+    }
+
+    #[test]
+    fn a_command_line_is_read_whole_or_not_at_all() {
+        let line = |length: usize| {
+            let mut command = Command::new("sh");
+            command.args(["-c", "echo; read wait", "sh", &"x".repeat(length)]);
+            let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+            // It has become the program.
+            child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+            let line = command_line(child.id());
+            child.kill().unwrap();
+            child.wait().unwrap();
+            line
+        };
+        assert!(line(4095).unwrap().ends_with(b"x\0"));
+        assert!(line(9000).unwrap_err().to_string().contains("longer than 8192 bytes"));
+        assert!(command_line(u32::MAX >> 1).is_err());
     }
 }
