@@ -18,6 +18,7 @@ mod pinned;
 mod process;
 mod relation;
 mod search;
+mod silent;
 mod subject;
 mod users;
 
@@ -50,10 +51,19 @@ pub(crate) fn snapshot(about: &About) -> Result<Snapshot, NoAnswer> {
         unseen: Vec::new(),
         looked_at: (0, 0, 0),
     };
+    let silent = silent::find();
+    taken.unseen.extend(silent.iter().map(|pid| {
+        format!("pid {pid}, but for its open files: it hangs where it executes a program")
+    }));
     let (mut hung, mut from) = (Vec::new(), None);
     loop {
-        let question =
-            FindHolders { about: about.clone(), hung: hung.clone(), from, avoided: avoided() };
+        let question = FindHolders {
+            about: about.clone(),
+            silent: silent.clone(),
+            hung: hung.clone(),
+            from,
+            avoided: avoided(),
+        };
         let (step, helper) = match ask_in_parts(question, |part| taken.take(part)) {
             Ok(extent) => {
                 taken.end(extent);

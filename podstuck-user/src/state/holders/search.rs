@@ -27,7 +27,7 @@ use crate::{
         mounts::NodeMounts,
         path::JsonPath,
     },
-    proc,
+    proc, silent,
     state::{
         helper::{Budget, Question, Teller},
         mounts,
@@ -38,6 +38,8 @@ use crate::{
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(in crate::state) struct FindHolders {
     pub(super) about: About,
+    /// Processes that do not answer.
+    pub(super) silent: Vec<u32>,
     /// Where helpers before it have hung.
     pub(super) hung: Vec<Step>,
     /// Every step before this one is taken, and each from here on is to be told.
@@ -101,6 +103,7 @@ impl Question for FindHolders {
     type Answer = Extent;
 
     fn answer(self, tell: &mut Teller<Step, Part>) -> Result<Extent> {
+        silent::know(&self.silent);
         // The tool itself and its helper are no culprits.
         let descriptors = descriptors::all(&[std::process::id(), parent_id()]);
         Search { question: self, descriptors, tell }.run()
@@ -156,7 +159,9 @@ impl Search<'_> {
 
     fn processes(&self) -> Vec<u32> {
         let own = [std::process::id(), parent_id()];
-        proc::processes().into_iter().filter(|pid| !own.contains(pid)).collect()
+        let silent = &self.question.silent;
+        let answers = |pid: &u32| !own.contains(pid) && !silent.contains(pid);
+        proc::processes().into_iter().filter(answers).collect()
     }
 
     /// Tells a step; whether to take it, or it is behind those that an earlier helper took.

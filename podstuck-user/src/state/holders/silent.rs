@@ -1,0 +1,64 @@
+//! Processes that do not answer, before a helper asks each of them: it would wait for the first one, and with it
+//! whoever has asked.
+
+use std::{
+    sync::mpsc::{RecvTimeoutError, channel},
+    thread::Builder,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    proc,
+    silent::{self, Owner},
+};
+
+/// How often it is asked whether the thread waits: a read takes microseconds.
+const CHECKED: Duration = Duration::from_millis(50);
+/// Whoever is not found in this time costs the helper its answer.
+const LIMIT: Duration = Duration::from_secs(2);
+
+/// All that are found, ascending.
+pub(super) fn find() -> Vec<u32> {
+    let begun = Instant::now();
+    let mut owner = Owner::default();
+    while begun.elapsed() < LIMIT && !all_answer(&mut owner, begun) {}
+    silent::all()
+}
+
+/// Whether all that are asked do. Otherwise one more is known not to, or there is no time left.
+fn all_answer(owner: &mut Owner, begun: Instant) -> bool {
+    let (reading, (done, is_done)) = (owner.reading(), channel());
+    let ask = move || {
+        reading.of_this_thread();
+        for pid in proc::processes() {
+            proc::started(pid);
+            if reading.is_left_behind() {
+                return;
+            }
+        }
+        // Nobody listens any more, if that took too long.
+        let _ = done.send(());
+    };
+    if Builder::new().name("asker".into()).spawn(ask).is_err() {
+        return true;
+    }
+    while begun.elapsed() < LIMIT {
+        match is_done.recv_timeout(CHECKED) {
+            Err(RecvTimeoutError::Timeout) if owner.has_to_leave() => return false,
+            Err(RecvTimeoutError::Timeout) => {}
+            Ok(()) | Err(RecvTimeoutError::Disconnected) => return true,
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_all_answer_there_is_nobody() {
+        let own = std::process::id();
+        assert!(!find().contains(&own));
+    }
+}
