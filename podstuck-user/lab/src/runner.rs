@@ -112,7 +112,7 @@ fn play(
         root: pod.root.clone(),
         case: case.id.into(),
         uid: pod.uid.clone(),
-        rate,
+        rate: rate.filter(|rate| *rate > 0),
         attempts: options.attempts,
     };
     let mut removal = RemovalProcess::launch((options.launcher)(&args))?;

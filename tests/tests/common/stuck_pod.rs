@@ -26,6 +26,11 @@ impl StuckPod {
         self.ready["kubelet_root"].as_str().unwrap()
     }
 
+    /// Of the pod.
+    pub fn uid(&self) -> &str {
+        self.ready["pod_uid"].as_str().unwrap()
+    }
+
     /// Whether a line is a finding about it.
     pub fn is_found(&self, line: &Value) -> bool {
         line["type"] == "finding" && line["pod"]["uid"] == self.ready["pod_uid"]

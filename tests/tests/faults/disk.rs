@@ -158,6 +158,9 @@ fn a_frozen_export_disk_keeps_no_finding_and_no_summary_back() {
     disk.freeze("--unfreeze");
     let (status, complaints) = watch.ends();
     assert_eq!(status, Some(1), "{complaints}");
-    assert!(complaints.contains("did not take the last files"), "{complaints}");
+    assert!(
+        complaints.contains("the last files of the export directory are missing or old"),
+        "{complaints}"
+    );
     pod.end();
 }
