@@ -26,7 +26,7 @@ fn a_clock_that_is_set_back_ends_no_finding_and_loses_no_count() {
     const BACK: i64 = -3600;
     requires!(root_and_btf(), in_a_guest());
     let pod = StuckPod::build();
-    let mut watch = watch(&["--kubelet-root", pod.root()]);
+    let mut watch = watch(&["--kubelet-root", pod.root(), "--pod-uid", pod.uid()]);
     set_clock(BACK);
     pod.start();
     let found = pod.cause_is_found(&mut watch);
