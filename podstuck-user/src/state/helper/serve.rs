@@ -19,8 +19,8 @@ use super::{Message, Question, Request};
 /// How often it is told that something goes on: well within what one step may take.
 const TELL_EVERY: Duration = Duration::from_millis(250);
 
-/// How much memory of its own a helper may have. On a node with 100 processes none was seen with more than 5 MiB;
-/// what it holds of the API server's answers grows with the node's pods.
+/// How much memory of its own a helper may have. The most that was seen is 5 MiB, of `holders /` on a machine with
+/// few processes; the rest is for large answers of an API server, and was not measured.
 const MEMORY: u64 = 128 << 20;
 /// How much CPU time, in seconds: the client waits no longer.
 const CPU_S: u64 = 20;
