@@ -71,7 +71,7 @@ fn assert_complete(lines: &[Value]) {
     let completeness = &summary(lines)["completeness"];
     for (what, lost) in completeness.as_object().unwrap() {
         let none = lost.is_null() || lost.as_array().is_some_and(Vec::is_empty);
-        assert!(*lost == 0 || none, "{what}: {lost}");
+        assert!(*lost == 0 || none, "{what}: {completeness:#}");
     }
 }
 
