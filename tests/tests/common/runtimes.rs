@@ -86,6 +86,8 @@ impl Runtimes {
         }
         let name = format!("podstuck-test-{}", std::process::id());
         let ours = LEFT.into_iter().filter(|dir| !Path::new(dir).exists()).collect();
+        // As on every node on which a container has run: where `runc` keeps its state, whatever containerd is told.
+        fs::create_dir_all("/run/containerd/runc").unwrap();
         let top = Path::new("/run").join(&name);
         let mut runtimes = Self { top, name, ours, daemons: Vec::new() };
         runtimes.make_disk();
