@@ -1,6 +1,13 @@
 //! How a run ends, or does not, when what is around it fails: its terminal, another run, a map.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
 
+#[cfg(target_arch = "x86_64")]
+#[path = "common/failing.rs"]
+mod failing;
+
+#[path = "common/freezable.rs"]
+mod freezable;
+
 use std::{
     fs,
     io::{BufRead, BufReader},
@@ -10,6 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use freezable::Freezable;
 use nix::sys::signal::Signal;
 use podstuck_testing::hear_hangups;
 use podstuck_tests::{podstuck, requires, root_and_btf, run, slowdown, watch};
@@ -141,51 +149,6 @@ fn a_second_run_into_an_export_directory_is_refused_until_the_first_has_ended() 
     assert_eq!(names, FILES);
 }
 
-/// A file system of its own, frozen for as long as it is said.
-struct Freezable {
-    top: tempfile::TempDir,
-}
-
-impl Freezable {
-    fn mount() -> Self {
-        let top = tempfile::tempdir().unwrap();
-        let (image, at) = (top.path().join("image"), top.path().join("at"));
-        fs::create_dir(&at).unwrap();
-        fs::File::create(&image).unwrap().set_len(16 << 20).unwrap();
-        run_ok(Command::new("mkfs.ext4").arg("-q").arg(&image));
-        run_ok(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&at));
-        Self { top }
-    }
-
-    fn at(&self) -> std::path::PathBuf {
-        self.top.path().join("at")
-    }
-
-    fn freeze(&self) {
-        run_ok(Command::new("fsfreeze").arg("--freeze").arg(self.at()));
-    }
-
-    fn thaw(&self) {
-        run_ok(Command::new("fsfreeze").arg("--unfreeze").arg(self.at()));
-    }
-}
-
-impl Drop for Freezable {
-    fn drop(&mut self) {
-        // It fails unless a test has failed.
-        let _ = Command::new("fsfreeze")
-            .arg("--unfreeze")
-            .arg(self.at())
-            .stderr(Stdio::null())
-            .status();
-        let _ = Command::new("umount").arg("--lazy").arg(self.at()).status();
-    }
-}
-
-fn run_ok(command: &mut Command) {
-    assert!(command.status().unwrap().success(), "{command:?}");
-}
-
 /// A run without probes, told to go on for long.
 fn looking() -> Command {
     let mut run = Command::new(podstuck());
@@ -286,69 +249,6 @@ fn the_program_stays_in_memory() {
         }
     }
     assert!(size > 0 && there == size, "{there} of {size} KiB: {maps}");
-}
-
-/// Makes `bpf(2)` of the thread that reads the tables fail, as a kernel without memory does.
-#[cfg(target_arch = "x86_64")]
-mod failing {
-    use std::fs;
-
-    use nix::{
-        libc,
-        sys::{
-            ptrace::{self, Options},
-            wait::{WaitPidFlag, WaitStatus, waitpid},
-        },
-        unistd::Pid,
-    };
-
-    pub(super) const UPDATE: u64 = 2;
-    pub(super) const DELETE: u64 = 3;
-
-    /// Its next call of each of these commands, one after the other.
-    pub(super) fn fail(pid: u32, commands: &[u64]) {
-        let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
-        let tables = tasks.filter(|task| {
-            fs::read_to_string(task.path().join("comm")).is_ok_and(|comm| comm == "tables\n")
-        });
-        let tids: Vec<i32> =
-            tables.map(|task| task.file_name().to_str().unwrap().parse().unwrap()).collect();
-        let [tid] = tids[..] else { panic!("{tids:?}") };
-        let tid = Pid::from_raw(tid);
-        ptrace::seize(tid, Options::PTRACE_O_TRACESYSGOOD).unwrap();
-        ptrace::interrupt(tid).unwrap();
-        stopped(tid);
-        for command in commands {
-            loop {
-                ptrace::syscall(tid, None).unwrap();
-                stopped(tid);
-                let mut registers = ptrace::getregs(tid).unwrap();
-                let is_entry = registers.rax.cast_signed() == -i64::from(libc::ENOSYS);
-                if is_entry
-                    && registers.orig_rax.cast_signed() == libc::SYS_bpf
-                    && registers.rdi == *command
-                {
-                    registers.orig_rax = u64::MAX;
-                    ptrace::setregs(tid, registers).unwrap();
-                    ptrace::syscall(tid, None).unwrap();
-                    stopped(tid);
-                    let mut registers = ptrace::getregs(tid).unwrap();
-                    registers.rax = (-i64::from(libc::ENOMEM)).cast_unsigned();
-                    ptrace::setregs(tid, registers).unwrap();
-                    break;
-                }
-            }
-        }
-        ptrace::detach(tid, None).unwrap();
-    }
-
-    fn stopped(tid: Pid) {
-        let status = waitpid(tid, Some(WaitPidFlag::__WALL)).unwrap();
-        assert!(
-            matches!(status, WaitStatus::PtraceSyscall(_) | WaitStatus::PtraceEvent(..)),
-            "{status:?}"
-        );
-    }
 }
 
 #[cfg(target_arch = "x86_64")]
