@@ -9,7 +9,6 @@ use std::{
 };
 
 use crate::{
-    credentials::may_be_root,
     model::{mountinfo, mounts::Mounts},
     silent,
 };
@@ -65,7 +64,7 @@ pub(crate) fn stat(pid: u32, tid: u32) -> Option<(char, u64)> {
 
 /// The same, given its directory.
 pub(crate) fn stat_in(directory: &Path) -> Option<(char, u64)> {
-    let text = locked(directory, |directory| fs::read(directory.join("stat")).ok())?;
+    let text = silent::read(directory, |directory| fs::read(directory.join("stat")).ok())?;
     // The name may hold anything, also brackets.
     let close = text.iter().rposition(|byte| *byte == b')')?;
     let fields = std::str::from_utf8(text.get(close + 1..)?).ok()?;
@@ -86,12 +85,7 @@ pub(crate) fn started(pid: u32) -> Option<u64> {
 /// The namespace of a kind (`mnt`, `user`) that a process is in, given its directory: the text of the link,
 /// which is read and not followed. `None` when it has ended, and of a kind that the kernel does not have.
 pub(crate) fn namespace(directory: &Path, kind: &str) -> Option<PathBuf> {
-    locked(directory, |directory| fs::read_link(directory.join("ns").join(kind)).ok())
-}
-
-/// Reads what is shown under the process's lock.
-pub(crate) fn locked<T>(directory: &Path, read: impl FnOnce(&Path) -> Option<T>) -> Option<T> {
-    silent::read(directory, may_be_root, || read(directory))
+    silent::read(directory, |directory| fs::read_link(directory.join("ns").join(kind)).ok())
 }
 
 /// The inode number in the text of a link or the root of a mount, as in `mnt:[4026531841]`.

@@ -15,6 +15,8 @@ use std::{
     },
 };
 
+use crate::credentials::may_be_root;
+
 /// While so many do not answer, only those are asked that may be of the node: each costs a thread.
 const SILENT_MAX: usize = 32;
 
@@ -90,27 +92,22 @@ pub(crate) fn all() -> Vec<u32> {
     silent().iter().copied().collect()
 }
 
-/// Reads about a process, given its directory; `None` when it is known not to answer. `may_be_of_the_node` is
-/// asked where very many do not.
-pub(crate) fn read<T>(
-    directory: &Path,
-    may_be_of_the_node: impl FnOnce(&Path) -> bool,
-    read: impl FnOnce() -> Option<T>,
-) -> Option<T> {
-    let Some(pid) = pid_of(directory) else { return read() };
+/// Reads what is shown of a process under its lock, given its directory; `None` when it is known not to answer.
+pub(crate) fn read<T>(directory: &Path, read: impl FnOnce(&Path) -> Option<T>) -> Option<T> {
+    let Some(pid) = pid_of(directory) else { return read(directory) };
     if ANY.load(Ordering::Acquire) {
         let silent = silent();
         let (is_silent, is_full) = (silent.contains(&pid), silent.len() >= SILENT_MAX);
         drop(silent);
-        if is_silent || (is_full && !may_be_of_the_node(directory)) {
+        if is_silent || (is_full && !may_be_root(directory)) {
             return None;
         }
     }
     OWN.with(|own| {
-        let Some(own) = own.get() else { return read() };
+        let Some(own) = own.get() else { return read(directory) };
         own.number.fetch_add(1, Ordering::AcqRel);
         own.pid.store(pid, Ordering::Release);
-        let answer = read();
+        let answer = read(directory);
         own.pid.store(0, Ordering::Release);
         if own.is_left_behind() {
             let mut silent = silent();
@@ -141,21 +138,17 @@ mod tests {
     fn who_does_not_answer_is_left_and_not_asked_again_until_he_does() {
         // No process has so high a number.
         let process = Path::new("/proc/4194999");
-        let fine = || read(process, |_| true, || Some(()));
+        let fine = || read(process, |_| Some(()));
         let mut owner = Owner::default();
         let (answer, hangs) = channel::<()>();
         let (begins, has_begun) = channel();
         let reading = owner.reading();
         let thread = thread::spawn(move || {
             reading.of_this_thread();
-            let answered = read(
-                process,
-                |_| true,
-                || {
-                    begins.send(()).unwrap();
-                    hangs.recv().ok()
-                },
-            );
+            let answered = read(process, |_| {
+                begins.send(()).unwrap();
+                hangs.recv().ok()
+            });
             (answered, reading.is_left_behind())
         });
         has_begun.recv().unwrap();

@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::proc;
+use crate::{proc, silent};
 
 /// `__SO_ACCEPTCON` of include/linux/net.h: somebody listens.
 const LISTENS: u32 = 1 << 16;
@@ -72,7 +72,7 @@ pub(super) fn owners(sockets: &HashSet<u64>) -> HashMap<u64, u32> {
     let mut found = HashMap::new();
     for pid in proc::processes() {
         let process = PathBuf::from(format!("/proc/{pid}"));
-        for link in proc::locked(&process, |process| Some(descriptors(process))).unwrap_or_default()
+        for link in silent::read(&process, |process| Some(descriptors(process))).unwrap_or_default()
         {
             let inode = link.to_str().and_then(socket_inode);
             if let Some(inode) = inode.filter(|inode| sockets.contains(inode)) {

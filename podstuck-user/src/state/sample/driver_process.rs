@@ -12,7 +12,7 @@ use crate::{
         node::{DriverProcess, Halted, Mounted, Reach},
         path::safe,
     },
-    proc,
+    proc, silent,
     state::{namespaces, thread::since_boot},
 };
 
@@ -51,7 +51,7 @@ fn waits(pid: u32, tid: u32) -> Option<Halted> {
         return None;
     }
     let place = PathBuf::from(format!("/proc/{pid}/task/{tid}"));
-    let channel = proc::locked(&place, |place| fs::read(place.join("wchan")).ok())?;
+    let channel = silent::read(&place, |place| fs::read(place.join("wchan")).ok())?;
     let channel = safe(&channel).into_owned();
     let waits = state == 'D' || channel == FUSE_WAIT;
     waits.then_some(Halted::Waits { tid, state, channel })

@@ -11,7 +11,7 @@ use crate::{
         node::{Shim, Task},
         path::safe,
     },
-    proc,
+    silent,
 };
 
 /// Names of the programs, as far as the kernel keeps a name (15 bytes): containerd's shims, and the monitor of
@@ -36,7 +36,7 @@ fn parent(pid: u32) -> Option<i32> {
 fn look(pid: i32) -> Option<Shim> {
     let process = Process::new(pid).ok()?;
     let place = PathBuf::from(format!("/proc/{pid}"));
-    let stat = proc::locked(&place, |_| process.stat().ok())?;
+    let stat = silent::read(&place, |_| process.stat().ok())?;
     if !NAMES.iter().any(|name| stat.comm.starts_with(name)) {
         return None;
     }
@@ -44,7 +44,7 @@ fn look(pid: i32) -> Option<Shim> {
     if living.started != stat.starttime || !PARTS.contains(&living.component()) {
         return None;
     }
-    let channel = || proc::locked(&place, |place| fs::read(place.join("wchan")).ok());
+    let channel = || silent::read(&place, |place| fs::read(place.join("wchan")).ok());
     let waits = (stat.state == 'D').then(channel).flatten();
     Some(Shim {
         pid: pid.cast_unsigned(),

@@ -7,7 +7,7 @@ use std::{
 
 use crate::{
     model::{node::Task, path::safe},
-    proc,
+    proc, silent,
     state::thread::frames,
 };
 
@@ -40,7 +40,7 @@ pub(super) fn read(pid: u32, group: &Path) -> Option<Task> {
 
 fn thread(pid: u32, tid: u32, group: &Path) -> Option<Task> {
     let place = PathBuf::from(format!("/proc/{pid}/task/{tid}"));
-    let stat = proc::locked(&place, |place| fs::read(place.join("stat")).ok())?;
+    let stat = silent::read(&place, |place| fs::read(place.join("stat")).ok())?;
     // The name may hold anything, also brackets.
     let open = stat.iter().position(|byte| *byte == b'(')?;
     let close = stat.iter().rposition(|byte| *byte == b')')?;
@@ -90,7 +90,7 @@ fn woken(status: &str) -> Option<u64> {
 
 fn details(task: &mut Task) {
     let place = PathBuf::from(format!("/proc/{}/task/{}", task.pid, task.tid));
-    let text = |name| proc::locked(&place, |place| fs::read(place.join(name)).ok());
+    let text = |name| silent::read(&place, |place| fs::read(place.join(name)).ok());
     let status = text("status").unwrap_or_default();
     task.woken = woken(&String::from_utf8_lossy(&status));
     let channel = text("wchan").map(|name| safe(&name).into_owned());
@@ -98,7 +98,7 @@ fn details(task: &mut Task) {
     let stack = text("stack").unwrap_or_default();
     task.stack = frames(&String::from_utf8_lossy(&stack));
     // The link is read, not followed.
-    task.directory = proc::locked(&place, |place| fs::read_link(place.join("cwd")).ok());
+    task.directory = silent::read(&place, |place| fs::read_link(place.join("cwd")).ok());
 }
 
 #[cfg(test)]
