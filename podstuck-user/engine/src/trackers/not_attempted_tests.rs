@@ -8,9 +8,11 @@ use crate::{
     model::{
         call::Call,
         claim::{Claim, CsiSource, PersistentVolume},
+        hung::MountPoint,
         identity::{Component, Pod, Target, Volume},
         mounts::Device,
-        node::{CsiState, DriverProcess, DriverState, Mounted, Reach},
+        node::{CsiState, DriverProcess, DriverState, Mounted, Reach, Registration, VolumeData},
+        path::JsonPath,
         said::{Complaint, Heard, Report, Said},
     },
     testing::{Alone, FILE, failed},

@@ -75,6 +75,21 @@ impl Unmounts {
     pub(crate) fn on(&self, path: &Path) -> Tried {
         self.by_path.get(key(path)).cloned().unwrap_or_default()
     }
+
+    /// What was tried on any of them.
+    pub(crate) fn on_any_of<'a>(&self, paths: impl Iterator<Item = &'a Path>) -> Tried {
+        let mut all = Tried::default();
+        for tried in paths.map(|path| self.on(path)) {
+            all.ok += tried.ok;
+            all.busy += tried.busy;
+            all.other += tried.other;
+            all.last_ok = all.last_ok.max(tried.last_ok);
+            if tried.last.as_ref().map(|last| last.0) > all.last.as_ref().map(|last| last.0) {
+                all.last = tried.last;
+            }
+        }
+        all
+    }
 }
 
 /// A driver in a container may see kubelet's directory elsewhere: from the pod on, paths agree.
