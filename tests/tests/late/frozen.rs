@@ -1,0 +1,109 @@
+//! A pod whose control group is frozen, and what holds it next.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Command},
+};
+
+use jiff::{SignedDuration, Timestamp, tz::TimeZone};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use podstuck_tests::{requires, root_and_btf};
+use serde_json::Value;
+
+use super::{Node, answer, chattr};
+
+/// A pod's control groups of version 1, frozen, with a container in them that was killed.
+struct FrozenPod {
+    groups: Vec<PathBuf>,
+    container: Child,
+}
+
+const GROUPS: &str = "/sys/fs/cgroup";
+
+fn freezer() -> Result<(), &'static str> {
+    let there = Path::new(GROUPS).join("freezer/cgroup.procs").exists();
+    if there { root_and_btf() } else { Err("needs the freezer of control groups version 1") }
+}
+
+impl FrozenPod {
+    fn new(uid: &str) -> Self {
+        let below =
+            |tree: &str| Path::new(GROUPS).join(tree).join(format!("podstuck-late/pod{uid}"));
+        let groups: Vec<PathBuf> = ["pids", "freezer"].map(below).into();
+        let container = Command::new("sleep").arg("600").spawn().unwrap();
+        let pid = container.id();
+        let frozen = Self { groups, container };
+        for group in &frozen.groups {
+            let container = group.join("c0ffee00".repeat(8));
+            fs::create_dir_all(&container).unwrap();
+            fs::write(container.join("cgroup.procs"), pid.to_string()).unwrap();
+        }
+        frozen.set("FROZEN");
+        kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL).unwrap();
+        frozen
+    }
+
+    fn set(&self, state: &str) {
+        let file = self.groups[1].join("freezer.state");
+        fs::write(&file, state).unwrap();
+        // A process that is about to run gets there a moment later.
+        while fs::read_to_string(&file).unwrap().trim() != state {
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Drop for FrozenPod {
+    fn drop(&mut self) {
+        self.set("THAWED");
+        self.container.kill().unwrap();
+        self.container.wait().unwrap();
+        for group in &self.groups {
+            let container = group.join("c0ffee00".repeat(8));
+            for group in container.ancestors().take(3) {
+                let _ = fs::remove_dir(group);
+            }
+        }
+    }
+}
+
+/// Nobody is asked here but kubelet's log, as where the API server answers nobody.
+#[test]
+fn what_holds_a_frozen_pod_next_is_told_where_kubelet_was_told_to_delete_it() {
+    requires!(freezer());
+    for (number, is_told) in [(21, true), (22, false)] {
+        let node = Node::new(number, "");
+        let (name, uid) = (node.name(), &node.uid);
+        let told = format!("\"SyncLoop DELETE\" source=\"api\" pods=[\"shop/{name}\"]\n");
+        let killing = format!(
+            "\"Killing container with a grace period\" pod=\"shop/{name}\" podUID=\"{uid}\" gracePeriod=30\n"
+        );
+        let time = Timestamp::now().checked_sub(SignedDuration::from_secs(600)).unwrap();
+        let time = time.to_zoned(TimeZone::system()).strftime("%m%d %H:%M:%S.%6f");
+        let lines = [is_told.then_some(told), Some(killing)].into_iter().flatten();
+        let log: String = lines.map(|line| format!("I{time}   77 kubelet.go:1] {line}")).collect();
+        fs::write(node.directory.path().join("kubelet.log"), log).unwrap();
+        chattr("+i", &node.volume().join("kept"));
+        let frozen = FrozenPod::new(uid);
+        let (lines, status) = node.diagnose("100s");
+        drop(frozen);
+
+        let answer = answer(&lines);
+        let ids: Vec<&Value> =
+            answer["causes"].as_array().unwrap().iter().map(|cause| &cause["id"]).collect();
+        let next = is_told.then_some("immutable-attribute");
+        let expected: Vec<&str> = ["cgroup-v1-frozen"].into_iter().chain(next).collect();
+        assert_eq!(ids, expected, "{answer:#}");
+        assert_eq!(status, Some(1));
+        if is_told {
+            let told = "the API server has told kubelet that the pod is to be deleted";
+            let evidence = answer["causes"][1]["evidence"].as_array().unwrap();
+            let fact = evidence.iter().find(|fact| fact["fact"] == told).unwrap();
+            assert!(fact["source"].as_str().unwrap().starts_with("log of kubelet"), "{fact:#}");
+        }
+    }
+}
