@@ -18,6 +18,8 @@
 mod asked;
 #[path = "on_node/borrowed.rs"]
 mod borrowed;
+#[path = "on_node/case.rs"]
+mod case;
 #[path = "on_node/cases.rs"]
 mod cases;
 #[path = "on_node/csi.rs"]
@@ -40,7 +42,8 @@ use std::{
 
 use asked::{Asked, From, Hung, is_chosen, obey};
 use borrowed::Borrowed;
-use cases::{CASES, Case, End, Trouble, api_hangs};
+use case::{Case, End, Trouble, api_hangs};
+use cases::CASES;
 use faults::Fault;
 use pods::{OnNode, is_there};
 use podstuck_node::{Node, Runtime};

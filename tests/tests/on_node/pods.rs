@@ -84,3 +84,59 @@ pub fn is_there(node: &Node, name: &str) -> bool {
     let found = node.kubectl(&["get", "pod", name, "--ignore-not-found", "-o", "name"]).unwrap();
     !found.is_empty()
 }
+
+pub fn on_disk(name: &str) -> Value {
+    pod(name, &json!([empty_dir("data")]))
+}
+
+pub fn in_memory(name: &str) -> Value {
+    pod(name, &json!([{ "name": "data", "emptyDir": { "medium": "Memory" } }]))
+}
+
+/// Its container has a directory of the volume, which kubelet mounts for it.
+pub fn with_subpath(name: &str) -> Value {
+    let mut pod = on_disk(name);
+    pod["spec"]["containers"][0]["volumeMounts"][0]["subPath"] = "part".into();
+    pod
+}
+
+/// On the pods' network, not on the node's.
+pub fn with_network(name: &str) -> Value {
+    let mut pod = on_disk(name);
+    pod["spec"]["hostNetwork"] = false.into();
+    pod
+}
+
+/// Its container's last words are a file in a volume whose mounts the node sees.
+pub fn with_last_words(name: &str) -> Value {
+    let mut pod = on_disk(name);
+    let container = &mut pod["spec"]["containers"][0];
+    container["terminationMessagePath"] = "/data/data/last-words".into();
+    container["securityContext"] = json!({ "privileged": true });
+    container["volumeMounts"][0]["mountPropagation"] = "Bidirectional".into();
+    pod
+}
+
+/// A volume of a secret, which is made with it.
+pub fn with_secret(name: &str) -> Value {
+    let secret = json!({
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": { "name": name },
+        "stringData": { "key": "value" },
+    });
+    let volume = json!({ "name": "data", "secret": { "secretName": name } });
+    json!({ "apiVersion": "v1", "kind": "List", "items": [secret, pod(name, &json!([volume]))] })
+}
+
+pub fn with_grace(name: &str) -> Value {
+    let mut pod = on_disk(name);
+    pod["spec"]["terminationGracePeriodSeconds"] = 3600.into();
+    pod
+}
+
+pub fn with_finalizer(name: &str) -> Value {
+    let mut pod = on_disk(name);
+    pod["metadata"]["finalizers"] = json!(["podstuck.test/held"]);
+    pod
+}

@@ -4,7 +4,7 @@ use std::{env, fmt::Write as _, fs};
 
 use super::{
     Stuck,
-    cases::{Trouble, api_hangs},
+    case::{Trouble, api_hangs},
     late,
 };
 use crate::asked::is_chosen;

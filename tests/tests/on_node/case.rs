@@ -1,0 +1,127 @@
+//! A pod that something holds, and what an answer about it must say.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::{
+    asked::{Asked, is_chosen},
+    faults::Setup,
+    pods::on_disk,
+};
+
+/// What ends a case.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// The first command that is printed.
+    Command,
+    /// What no command can do, such as to bring a driver back.
+    Advice,
+    /// Nothing is wrong: it is asked about while it goes on.
+    Time,
+    /// Nothing is wrong: its time of grace is not over.
+    Grace,
+    /// Nothing is wrong: nobody deletes it.
+    Never,
+}
+
+/// What all pods of a node notice: such cases are played by themselves.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Trouble {
+    None,
+    /// kubelet is started anew, as by an upgrade.
+    KubeletRestarted,
+    /// kubelet has ended.
+    KubeletEnded,
+    /// The runtime does not answer.
+    RuntimeStopped,
+}
+
+/// A pod that something holds.
+pub struct Case {
+    /// Of the case, of the pod, and of all that it takes.
+    pub name: &'static str,
+    /// The pod, or a list with it.
+    pub pod: fn(&str) -> Value,
+    /// What is done while it runs.
+    pub faults: Setup,
+    /// What must be told first; empty where no cause can be known, and a note must say who is missing.
+    pub cause: &'static str,
+    /// How sure.
+    pub certainty: &'static str,
+    /// What must be told behind it, for what holds the pod next.
+    pub next: Option<&'static str>,
+    /// What ends it.
+    pub end: End,
+    /// What happens to the node before the deletion.
+    pub trouble: Trouble,
+}
+
+impl Case {
+    pub const PLAIN: Self = Self {
+        name: "",
+        pod: on_disk,
+        faults: |_, _| Vec::new(),
+        cause: "",
+        certainty: "firm",
+        next: None,
+        end: End::Command,
+        trouble: Trouble::None,
+    };
+
+    /// What stands in the API server's record only.
+    pub fn is_unknowable(&self) -> bool {
+        let by_record = ["pod-finalizer", "pod-not-deleted", "grace-period-or-prestop"];
+        self.cause.is_empty() || (by_record.contains(&self.cause) && api_hangs())
+    }
+
+    /// Whether what is printed must release the pod.
+    pub fn is_released(&self) -> bool {
+        // What kubelet has lost, the API server knows.
+        let is_lost = self.cause == "vol-data-missing-or-corrupt" && api_hangs();
+        self.end == End::Command && !self.is_unknowable() && !is_lost
+    }
+
+    /// What was wrong with an answer.
+    pub fn complaints(&self, asked: &Asked, released_after: Option<Duration>) -> Vec<String> {
+        let first = asked.first();
+        let mut wrong = Vec::new();
+        if self.cause.is_empty() && !asked.notes().any(|note| note.contains("no kubelet runs")) {
+            wrong.push("no note that nobody tries".into());
+        }
+        if self.is_unknowable() {
+            if asked.status != Some(5) || !first.is_null() {
+                wrong.push(format!("{} by no record, exit status {:?}", first["id"], asked.status));
+            }
+            return wrong;
+        }
+        if first["id"] != self.cause {
+            wrong.push(format!("{} first, and not {}", first["id"], self.cause));
+        } else if first["certainty"] != self.certainty {
+            wrong.push(format!("only {}", first["certainty"]));
+        } else if first["blocks_deletion"] != !matches!(self.end, End::Grace | End::Never) {
+            wrong.push(format!("that it holds the pod is {}", first["blocks_deletion"]));
+        }
+        // Whose volume it is, only the API server says.
+        let claim = format!("claim default/{0}, PersistentVolume pv-{0}, driver ", self.name);
+        let is_claimed = first["volume"]["plugin"] == "kubernetes.io/csi" && !api_hangs();
+        if is_claimed && !first["evidence"].to_string().contains(&claim) {
+            wrong.push("whose claim it is, is not told".into());
+        }
+        if self.next.is_some() && self.next != asked.causes().get(1).copied() {
+            wrong.push(format!("{:?} after it, and not {:?}", asked.causes().get(1), self.next));
+        }
+        if asked.status != Some(i32::from(self.end != End::Never)) {
+            wrong.push(format!("exit status {:?}", asked.status));
+        }
+        if self.is_released() && released_after.is_none() {
+            wrong.push("the pod is not released".into());
+        }
+        wrong
+    }
+}
+
+/// Whether the API server does not answer.
+pub fn api_hangs() -> bool {
+    is_chosen("PODSTUCK_NODE_API", "hung")
+}
