@@ -4,151 +4,16 @@
 //! kubelet is a process of that name that waits; what it was told stands in its command line.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
-use std::{
-    fs,
-    io::Write,
-    net::TcpListener,
-    os::unix::fs::symlink,
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
-    thread,
-    time::{Duration, Instant},
-};
+#[path = "api/node.rs"]
+mod node;
+#[path = "api/storage.rs"]
+mod storage;
 
-use nix::mount::MsFlags;
-use podstuck_testing::api_server::{Answer, ApiServer};
-use podstuck_tests::{Recorded, diagnose, of_type, podstuck, requires, root_and_btf, run};
+use std::{fs, io::Write, net::TcpListener, process::Command};
+
+use node::{Node, UID, flag};
+use podstuck_tests::{diagnose, of_type, podstuck, requires, root_and_btf, run};
 use serde_json::{Value, json};
-
-/// Beginning of the pods' UIDs.
-const UID: &str = "8e0f1c63-6d2f-4e58-8b55-2d6e3f708b";
-/// This node, by what its kubelet was told.
-const NODE: &str = "node-of-a-test";
-
-/// A pod with an empty directory, of which nothing tells the name but what a test adds.
-struct Node {
-    kubelet: Option<Child>,
-    directory: tempfile::TempDir,
-    uid: String,
-    name: String,
-}
-
-impl Node {
-    fn new(number: u8) -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let (uid, name) = (format!("{UID}{number:02}"), format!("cart-{number}"));
-        let node = Self { kubelet: None, directory, uid, name };
-        fs::create_dir_all(node.pod()).unwrap();
-        node
-    }
-
-    fn root(&self) -> PathBuf {
-        self.directory.path().join("var/lib/kubelet")
-    }
-
-    fn pod(&self) -> PathBuf {
-        self.root().join("pods").join(&self.uid)
-    }
-
-    /// Starts a kubelet with these words in its command line.
-    fn kubelet(&mut self, words: &[&str]) {
-        let program = self.directory.path().join("kubelet");
-        // Not a copy: one that another thread is about to run is busy.
-        symlink("/bin/sh", &program).unwrap();
-        let of_node = [format!("--hostname-override={NODE}"), flag("root-dir", &self.root())];
-        let mut command = Command::new(&program);
-        command.args(["-c", "read wait", "kubelet"]).args(of_node).args(words);
-        let kubelet = command.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        self.kubelet = Some(kubelet);
-    }
-
-    /// The same with a root directory of its own, in which the host's programs are to be seen.
-    fn kubelet_in(&mut self, root: &Path, words: &[&str]) {
-        for directory in ["usr", "proc", "dev"] {
-            fs::create_dir_all(root.join(directory)).unwrap();
-        }
-        for link in ["bin", "lib", "lib64"] {
-            symlink(format!("usr/{link}"), root.join(link)).unwrap();
-        }
-        symlink("/bin/sh", root.join("kubelet")).unwrap();
-        let script = "mount --rbind /usr \"$1/usr\" && r=$1 && shift && exec chroot \"$r\" /kubelet -c 'read w' \
-             kubelet \"$@\"";
-        let of_node = [format!("--hostname-override={NODE}"), flag("root-dir", &self.root())];
-        let mut command = Command::new("unshare");
-        // Its mounts end with it.
-        command.args(["--mount", "sh", "-c", script, "sh"]).arg(root).args(of_node).args(words);
-        let kubelet = command.stdin(Stdio::piped()).spawn().unwrap();
-        let comm = format!("/proc/{}/comm", kubelet.id());
-        self.kubelet = Some(kubelet);
-        let end = Instant::now() + Duration::from_secs(60);
-        while fs::read_to_string(&comm).unwrap() != "kubelet\n" {
-            assert!(Instant::now() < end, "it does not become a kubelet");
-            thread::sleep(Duration::from_millis(10));
-        }
-    }
-
-    /// A record of the pod.
-    fn record(&self, more: &Value) -> Value {
-        let mut metadata = json!({"uid": self.uid, "namespace": "shop", "name": self.name});
-        metadata.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        json!({"kind": "Pod", "metadata": metadata, "spec": {"nodeName": NODE}})
-    }
-
-    /// An API server that has these pods of this node, and knows one of them by its name.
-    fn server(&self, pods: &[Value]) -> ApiServer {
-        self.server_with(pods, Vec::new())
-    }
-
-    /// The same with other objects, by their paths.
-    fn server_with(&self, pods: &[Value], more: Vec<(String, Answer)>) -> ApiServer {
-        let list = json!({"items": pods}).to_string();
-        let by_name: Vec<(String, Answer)> = pods
-            .iter()
-            .map(|pod| {
-                let name = pod["metadata"]["name"].as_str().unwrap();
-                (format!("/api/v1/namespaces/shop/pods/{name}"), Answer::Text(200, pod.to_string()))
-            })
-            .chain(more)
-            .collect();
-        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
-        let node = json!({"status": {"nodeInfo": {"bootID": boot.trim()}, "conditions": []}});
-        ApiServer::start(move |path| {
-            if path.starts_with(&format!("/api/v1/pods?fieldSelector=spec.nodeName%3D{NODE}&")) {
-                return Answer::Text(200, list.clone());
-            }
-            if path == format!("/api/v1/nodes/{NODE}") {
-                return Answer::Text(200, node.to_string());
-            }
-            match by_name.iter().find(|(name, _)| name == path) {
-                Some((_, answer)) => answer.clone(),
-                None => Answer::Text(404, r#"{"kind":"Status","message":"no"}"#.into()),
-            }
-        })
-    }
-
-    /// Asks about the pod by its name; the lines, the exit status, and the recording's text.
-    fn diagnose(&self, timeout: &str, more: &[&str]) -> (Vec<Value>, Option<i32>) {
-        let (root, pod) = (self.root(), format!("shop/{}", self.name));
-        let recorded = Recorded::new();
-        let recording = recorded.options();
-        let mut asked =
-            vec!["--pod", &pod, "--kubelet-root", root.to_str().unwrap(), "--timeout", timeout];
-        asked.extend(recording.iter().map(String::as_str));
-        asked.extend(more);
-        let (lines, status) = diagnose(&asked).finish();
-        recorded.assert_replayed(&lines, status.code());
-        (lines, status.code())
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        if let Some(mut kubelet) = self.kubelet.take() {
-            kubelet.kill().unwrap();
-            kubelet.wait().unwrap();
-        }
-    }
-}
 
 fn start(lines: &[Value]) -> &Value {
     of_type(lines, "start")[0]
@@ -156,10 +21,6 @@ fn start(lines: &[Value]) -> &Value {
 
 fn answer(lines: &[Value]) -> &Value {
     of_type(lines, "diagnosis").last().copied().unwrap()
-}
-
-fn flag(name: &str, path: &Path) -> String {
-    format!("--{name}={}", path.display())
 }
 
 #[test]
@@ -314,91 +175,6 @@ fn a_pod_of_another_node_is_told_to_be_there() {
         run(&["diagnose", "--output", "json", "--kubelet-root", list, "--pod", "shop/elsewhere"]);
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains("pod-not-on-this-node") && text.contains("another"), "{text}");
-}
-
-/// What the node authorizer says of an attachment that does not exist; a claim that it does not allow to be
-/// read is a loss and no error.
-#[test]
-fn storage_that_is_detached_under_a_mount_is_told() {
-    requires!(root_and_btf());
-    let mut node = Node::new(10);
-    let point = node.pod().join("volumes/kubernetes.io~csi/pv-1/mount");
-    fs::create_dir_all(&point).unwrap();
-    let mounted = Mounted::tmpfs(&point);
-    let mut pod = node.record(&json!({"deletionTimestamp": "2026-01-01T10:00:00Z",
-        "finalizers": ["example.org/x"]}));
-    let claim = |name: &str, claim: &str| json!({"name": name, "persistentVolumeClaim": {"claimName": claim}});
-    pod["spec"]["volumes"] = json!([claim("data", "cart"), claim("other", "refused")]);
-    let object = |path: &str, status, object: Value| {
-        (path.to_owned(), Answer::Text(status, object.to_string()))
-    };
-    let gone = sha256_of(&format!("handle-1d.example{NODE}"));
-    let server = node.server_with(
-        &[pod],
-        vec![
-            object(
-                "/api/v1/namespaces/shop/persistentvolumeclaims/cart",
-                200,
-                json!({"metadata": {"deletionTimestamp": "2026-01-01T10:00:00Z",
-                    "finalizers": ["kubernetes.io/pvc-protection"]}, "spec": {"volumeName": "pv-1"}}),
-            ),
-            object(
-                "/api/v1/namespaces/shop/persistentvolumeclaims/refused",
-                403,
-                json!({"kind": "Status", "message": "not you"}),
-            ),
-            object(
-                "/api/v1/persistentvolumes/pv-1",
-                200,
-                json!({"metadata": {}, "spec": {"csi": {"driver": "d.example", "volumeHandle": "handle-1"}}}),
-            ),
-            object("/apis/storage.k8s.io/v1/csidrivers/d.example", 200, json!({"spec": {}})),
-            object(
-                &format!("/apis/storage.k8s.io/v1/volumeattachments/csi-{gone}"),
-                403,
-                json!({"kind": "Status",
-                    "message": format!("no relationship found between node '{NODE}' and this object")}),
-            ),
-        ],
-    );
-    node.kubelet(&[&flag("kubeconfig", &server.kubeconfig())]);
-    let (lines, status) = node.diagnose("5s", &[]);
-    drop(mounted);
-    let asked = start(&lines)["api"].as_str().unwrap();
-    let lost = "; not known: PersistentVolumeClaim shop/refused: it says 403 not you";
-    assert!(asked.ends_with(lost), "{asked}");
-    let answer = answer(&lines);
-    let notes: Vec<&str> =
-        answer["notes"].as_array().unwrap().iter().map(|note| note.as_str().unwrap()).collect();
-    let [note] = notes.as_slice() else { panic!("{answer:#}") };
-    assert!(note.starts_with("the storage of claim shop/cart is still mounted here"), "{note}");
-    assert_eq!((&answer["causes"][0]["id"], status), (&"pod-finalizer".into(), Some(1)));
-}
-
-/// A mount that ends with it.
-struct Mounted<'a>(&'a Path);
-
-impl<'a> Mounted<'a> {
-    fn tmpfs(point: &'a Path) -> Self {
-        let none = None::<&str>;
-        nix::mount::mount(Some("podstuck"), point, Some("tmpfs"), MsFlags::empty(), none).unwrap();
-        Self(point)
-    }
-}
-
-impl Drop for Mounted<'_> {
-    fn drop(&mut self) {
-        nix::mount::umount(self.0).unwrap();
-    }
-}
-
-/// By the node's own program.
-fn sha256_of(text: &str) -> String {
-    let mut sum =
-        Command::new("sha256sum").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    sum.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
-    let printed = String::from_utf8(sum.wait_with_output().unwrap().stdout).unwrap();
-    printed.split(' ').next().unwrap().to_owned()
 }
 
 /// Tokens that are still mounted, and directories of logs that kubelet was told to use.
