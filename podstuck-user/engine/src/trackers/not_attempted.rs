@@ -88,12 +88,18 @@ struct Followed {
 
 impl NotAttempted {
     /// Takes note of what was done to pods.
-    fn observe(&mut self, op: &Operation) {
+    fn observe(&mut self, op: &Operation, at: Monotonic, steps: &mut Steps) {
         if !is_clean_up(op) {
             return;
         }
         if op.outcome != Outcome::OK {
             self.failed.insert(op.target_id, op.end);
+            // Somebody does try. A log may say so only after the first look at the node.
+            let told = |followed: &mut Followed| std::mem::take(&mut followed.told);
+            if self.suspects.get_mut(&op.target_id).is_some_and(told) {
+                let (tracker, target_id) = (self.id(), op.target_id);
+                steps.say([Verdict::Over { tracker, target_id, at }]);
+            }
         } else if let Some(pod) = &op.target.pod
             && op.target.kind == TargetKind::PodVolume
             // In a volume that stays kubelet removes old tokens, too, all the time.
@@ -295,7 +301,7 @@ impl Tracker for NotAttempted {
     fn take(&mut self, event: &Event, context: &Context<'_>, steps: &mut Steps) {
         self.to_go.listen(context, &event.what);
         match &event.what {
-            What::Operation(op) => self.observe(op),
+            What::Operation(op) => self.observe(op, event.at, steps),
             What::Said(said) => self.log.listen(context, said),
             What::Heard(heard) => self.log.heard(context, heard),
             What::Record { record, .. } => {

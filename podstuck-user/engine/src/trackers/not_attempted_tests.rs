@@ -358,6 +358,18 @@ fn it_is_over_when_something_else_is_wrong() {
 }
 
 #[test]
+fn it_is_over_when_a_log_tells_of_an_attempt() {
+    let mut played = Played::new();
+    let mounted = pod(vec![csi(Registration::Absent)]);
+    assert!(played.told(&mounted, 100).is_some());
+    let mut op = failed(Call::UnlinkatDir, Errno::EBUSY, "x", 9.0);
+    op.target_id = mounted.volumes[0].target_id;
+    let at = Monotonic(101_000_000_000);
+    let over = played.0.take(at, What::Operation(Box::new(op))).verdicts;
+    assert!(matches!(over[..], [Verdict::Over { at: when, .. }] if when == at), "{over:?}");
+}
+
+#[test]
 fn a_container_that_tidies_up_takes_nothing_down() {
     let mut op = umount(None, 9.0, 1);
     Arc::make_mut(&mut op.actor).component = Component::Workload;
