@@ -184,7 +184,9 @@ fn release(node: &Node, all: &mut [Stuck]) {
     let begun = Instant::now();
     for stuck in all.iter() {
         let asked = stuck.asked.as_ref().unwrap();
-        if stuck.case.is_released() {
+        if let Some(follow) = stuck.case.advised {
+            follow(node);
+        } else if stuck.case.is_released() {
             (0..1 + usize::from(stuck.case.next.is_some())).for_each(|nth| obey(node, asked, nth));
         }
     }

@@ -145,6 +145,12 @@ impl Drop for Hung {
     }
 }
 
+/// Has it answer again.
+pub fn resume(node: &Node, daemon: &str) {
+    let pid = Pid::from_raw(node.pid(daemon).unwrap().cast_signed());
+    kill(pid, Signal::SIGCONT).unwrap();
+}
+
 /// Runs the first command of a cause that does not only show something, as it is printed.
 pub fn obey(node: &Node, asked: &Asked, nth: usize) {
     let remedies = asked.diagnosis["causes"][nth]["remedies"].as_array();

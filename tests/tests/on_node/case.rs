@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use podstuck_node::Node;
 use serde_json::Value;
 
 use super::{
@@ -53,6 +54,8 @@ pub struct Case {
     pub next: Option<&'static str>,
     /// What ends it.
     pub end: End,
+    /// What somebody does who follows the advice, where that is what ends it.
+    pub advised: Option<fn(&Node)>,
     /// What happens to the node before the deletion.
     pub trouble: Trouble,
 }
@@ -66,6 +69,7 @@ impl Case {
         certainty: "firm",
         next: None,
         end: End::Command,
+        advised: None,
         trouble: Trouble::None,
     };
 
@@ -79,7 +83,8 @@ impl Case {
     pub fn is_released(&self) -> bool {
         // What kubelet has lost, the API server knows.
         let is_lost = self.cause == "vol-data-missing-or-corrupt" && api_hangs();
-        self.end == End::Command && !self.is_unknowable() && !is_lost
+        let is_ended = self.end == End::Command || self.advised.is_some();
+        is_ended && !self.is_unknowable() && !is_lost
     }
 
     /// What was wrong with an answer.

@@ -1,6 +1,7 @@
 //! What holds pods, and what is to be said about it.
 
 use super::{
+    asked::resume,
     case::{Case, End, Trouble},
     csi,
     faults::{Fault, host_directory, many_directories},
@@ -8,6 +9,7 @@ use super::{
         in_memory, with_finalizer, with_grace, with_last_words, with_network, with_secret,
         with_subpath,
     },
+    runtime,
 };
 
 /// All of them.
@@ -108,6 +110,7 @@ pub const CASES: &[Case] = &[
         },
         cause: "csi-driver-error",
         end: End::Advice,
+        advised: Some(|_| csi::order("not-found", "")),
         ..Case::PLAIN
     },
     Case {
@@ -119,6 +122,7 @@ pub const CASES: &[Case] = &[
         },
         cause: "csi-driver-down",
         end: End::Advice,
+        advised: Some(|node| csi::start_driver(node, "down")),
         ..Case::PLAIN
     },
     Case {
@@ -130,6 +134,7 @@ pub const CASES: &[Case] = &[
         },
         cause: "csi-driver-not-registered",
         end: End::Advice,
+        advised: Some(|node| csi::start_registrar(node, "unregistered")),
         ..Case::PLAIN
     },
     Case {
@@ -153,6 +158,7 @@ pub const CASES: &[Case] = &[
         },
         cause: "csi-unpublish-hung-lock",
         end: End::Advice,
+        advised: Some(|node| csi::restart_healthy(node, "hangs")),
         ..Case::PLAIN
     },
     Case {
@@ -179,6 +185,7 @@ pub const CASES: &[Case] = &[
         cause: "cni-teardown-failed",
         certainty: "likely",
         end: End::Advice,
+        advised: Some(|node| Fault::network_works(node, "network")),
         ..Case::PLAIN
     },
     Case {
@@ -232,6 +239,7 @@ pub const CASES: &[Case] = &[
         cause: "dockerd-hang",
         certainty: "likely",
         end: End::Advice,
+        advised: Some(|node| resume(node, runtime().daemon())),
         trouble: Trouble::RuntimeStopped,
         ..Case::PLAIN
     },

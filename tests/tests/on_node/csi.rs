@@ -119,6 +119,23 @@ pub fn end(node: &Node, case: &str, part: &str) {
     node.kubectl(&["delete", "pod", &format!("{case}-{part}")]).unwrap();
 }
 
+/// Starts the driver of a case again.
+pub fn start_driver(node: &Node, case: &str) {
+    node.apply(&driver_pod(case)).unwrap();
+}
+
+/// Starts the registrar of a case again.
+pub fn start_registrar(node: &Node, case: &str) {
+    node.apply(&registrar_pod(case)).unwrap();
+}
+
+/// Starts the driver of a case anew, and nothing goes wrong from then on.
+pub fn restart_healthy(node: &Node, case: &str) {
+    order(case, "");
+    end(node, case, "driver");
+    start_driver(node, case);
+}
+
 /// Starts the driver of a case anew without mount propagation, as one is whose manifest was changed: it has
 /// copies of all mounts, and what it unmounts is unmounted for itself only.
 pub fn cut_off(node: &Node, case: &str) {

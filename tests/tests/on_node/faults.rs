@@ -90,6 +90,11 @@ impl Fault {
         Self::Told(told)
     }
 
+    /// It works again.
+    pub fn network_works(node: &Node, pod: &str) {
+        fs::remove_file(node.failing_network(pod)).unwrap();
+    }
+
     /// A shim that does not answer.
     pub fn stopped_shim(pod: &OnNode) -> Self {
         let first = processes_of(&pod.freezer()).next().unwrap();
