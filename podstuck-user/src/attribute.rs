@@ -6,20 +6,20 @@ use std::{
     time::Duration,
 };
 
-use podstuck_common::{component::name_hash, record};
+use podstuck_common::record;
 use podstuck_engine::bounded::Bounded;
 
 use crate::{
     decode::Record,
     event::{Count, What},
     identity::{
-        classify::classify,
         component_for,
         kubelet_trees::KubeletTrees,
         living::{Living, may_be_root},
         names::PodNames,
         process::{ActorCache, Who},
         target_roots::TargetRoots,
+        targets::{Known, Targets},
     },
     kernel::role::Role,
     model::{
@@ -41,15 +41,12 @@ use crate::{
     },
 };
 
-/// Targets remembered by name. A node has some thousands.
-const TARGETS_MAX: usize = 16 << 10;
 /// Answers remembered until the next look at the node.
 const GIVEN_MAX: usize = 4096;
 
 /// Knows targets and processes by name, also after they are gone.
 pub(crate) struct Attributor {
-    targets: Bounded<u64, Arc<Target>>,
-    names: PodNames,
+    targets: Targets,
     actors: ActorCache,
     /// Looks at callers. One that hangs where it executes a program may keep whoever looks waiting, and
     /// containers may have many such: those of the node are looked at apart from them.
@@ -58,11 +55,7 @@ pub(crate) struct Attributor {
     trees: Arc<KubeletTrees>,
     /// By mount namespace and target: whether it has that of kubelet's directories.
     given: Bounded<(u32, u64), bool>,
-    unknown: Arc<Target>,
-    /// Targets learnt since somebody asked.
-    learned: Vec<What>,
     scope: Scope,
-    roots: TargetRoots,
 }
 
 impl Attributor {
@@ -71,29 +64,25 @@ impl Attributor {
         let reader = || TimedReader::new("callers", || Role::Look.assume());
         Self {
             scope,
-            roots,
-            learned: Vec::new(),
-            targets: Bounded::new(TARGETS_MAX),
-            names,
+            targets: Targets::new(names, roots),
             actors: ActorCache::default(),
             reader: reader(),
             others_reader: reader(),
             trees: Arc::default(),
             given: Bounded::new(GIVEN_MAX),
-            unknown: Arc::new(Target::unknown()),
         }
     }
 
     /// Where targets are.
     pub(crate) fn roots(&mut self) -> &mut TargetRoots {
-        &mut self.roots
+        self.targets.roots()
     }
 
     /// Names everything in a record; `None` for a call that no probe reports.
     pub(crate) fn operation(&mut self, record: &Record) -> Option<Operation> {
         let head = &record.head;
         let path = record.path();
-        let target = self.learn(head.target, &path);
+        let target = self.targets.learn(head.target, &path);
         let actor = self.actor_on(head.tgid, &head.actor, (head.target, &target));
         Some(Operation {
             end: Monotonic(head.end_ns),
@@ -121,7 +110,7 @@ impl Attributor {
     /// A call that a log tells of, if it is about the pod that the log says.
     pub(crate) fn told(&mut self, attempt: &Attempt, end: Monotonic) -> Option<Operation> {
         let NamedCall { call, path, outcome } = attempt.call.clone()?;
-        let (target_id, target) = self.target_of(&path)?;
+        let (target_id, target) = self.targets.of(&path)?;
         let same_pod = target.pod.as_ref().is_some_and(|pod| pod.uid == attempt.said.uid);
         if !same_pod || !self.scope.includes(&target, Some(&path)) {
             return None;
@@ -161,7 +150,7 @@ impl Attributor {
 
     /// Takes note of a target before it has another path.
     pub(crate) fn renamed(&mut self, record: &Record) {
-        self.learn(record.head.target, &record.path());
+        self.targets.learn(record.head.target, &record.path());
     }
 
     /// A process in a call on a target, with its pod by name.
@@ -195,12 +184,13 @@ impl Attributor {
 
     /// How many targets, processes and names were forgotten because there were too many.
     pub(crate) fn dropped(&self) -> u64 {
-        self.targets.dropped() + self.actors.dropped() + self.names.dropped()
+        self.targets.dropped() + self.actors.dropped()
     }
 
     /// Targets that were learnt since this was asked last, as events.
     pub(crate) fn learned(&mut self) -> Vec<What> {
-        std::mem::take(&mut self.learned)
+        let named = |(target_id, target)| What::Named { target_id, target };
+        self.targets.learned().into_iter().map(named).collect()
     }
 
     /// Drained counts, with the part that each process plays.
@@ -208,7 +198,7 @@ impl Attributor {
         let counts = drained.counts.iter().filter_map(|(key, count)| {
             let component = match drained.actors.get(&key.tgid) {
                 Some(seen) => {
-                    let target = self.targets.get(&key.target).unwrap_or(&self.unknown).clone();
+                    let target = self.targets.get(key.target);
                     self.actor_on(key.tgid, seen, (key.target, &target)).component
                 }
                 None => Component::Other,
@@ -242,36 +232,22 @@ impl Attributor {
         self.given = Bounded::new(GIVEN_MAX);
         let mut sample = Arc::unwrap_or_clone(sample);
         for volume in sample.pods.iter_mut().flat_map(|pod| &mut pod.volumes) {
-            if let Some((target_id, target)) = self.target_of(&volume.path) {
+            if let Some((target_id, target)) = self.targets.of(&volume.path) {
                 (volume.target_id, volume.target) = (target_id, target);
             }
         }
         for group in &mut sample.cgroups {
             let pod = sample.pods.iter().find(|pod| pod.uid == group.uid);
-            let known = pod.and_then(|pod| self.target_of(&pod.directory));
-            (group.target_id, group.target) = known.unwrap_or_else(|| self.pod_target(&group.uid));
+            let known = pod.and_then(|pod| self.targets.of(&pod.directory));
+            (group.target_id, group.target) =
+                known.unwrap_or_else(|| self.targets.of_pod(&group.uid));
         }
         for rootfs in &mut sample.rootfs {
-            let Some((target_id, _)) = self.target_of(&rootfs.mount.point) else { continue };
+            let Some((target_id, _)) = self.targets.of(&rootfs.mount.point) else { continue };
             rootfs.target_id = target_id;
-            rootfs.target = self.belongs_to(target_id, &rootfs.pod);
+            rootfs.target = self.targets.belongs_to(target_id, &rootfs.pod);
         }
         Arc::new(sample)
-    }
-
-    /// A target whose pod its path does not say.
-    fn belongs_to(&mut self, target_id: u64, uid: &str) -> Arc<Target> {
-        let Some(target) = self.targets.get(&target_id).cloned() else {
-            return self.unknown.clone();
-        };
-        if target.pod.as_ref().is_some_and(|pod| pod.uid == uid) {
-            return target;
-        }
-        let pod = self.pod(Pod { uid: uid.into(), namespace: None, name: None });
-        let target = Arc::new(Target { pod: Some(pod), ..Target::clone(&target) });
-        self.targets.insert(target_id, target.clone());
-        self.learned.push(What::Named { target_id, target: target.clone() });
-        target
     }
 
     /// A thread that is stuck, if it is stuck in a removal, and of interest.
@@ -280,7 +256,7 @@ impl Attributor {
             .path
             .as_deref()
             .and_then(|path| self.target_seen_by(&seen.actor, seen.thread.pid, path));
-        let (target_id, target) = known.unwrap_or_else(|| (0, self.unknown.clone()));
+        let (target_id, target) = known.unwrap_or_else(|| (0, self.targets.unknown()));
         let actor = self.actor_on(seen.thread.pid, &seen.actor, (target_id, &target));
         let deletes = seen.phase != Phase::InSyscall || is_removal(&seen.syscall);
         let owned = !matches!(target.kind, TargetKind::Other);
@@ -320,7 +296,7 @@ impl Attributor {
     /// A phase of an unmount that no probe sees the end of, if it is of interest.
     pub(crate) fn phase(&mut self, took: &PhaseTook) -> Option<What> {
         let known = self.target_seen_by(&took.actor, took.pid, &took.path);
-        let (target_id, target) = known.unwrap_or_else(|| (0, self.unknown.clone()));
+        let (target_id, target) = known.unwrap_or_else(|| (0, self.targets.unknown()));
         if !self.scope.includes(&target, Some(&took.path)) {
             return None;
         }
@@ -328,36 +304,16 @@ impl Attributor {
         Some(What::Phase { span: took.span, target_id, component, took: took.duration })
     }
 
-    /// The target that a path of the node lies in, and its id.
-    fn target_of(&mut self, path: &Path) -> Option<(u64, Arc<Target>)> {
-        let (root, trail) = self.roots.locate(path)?;
-        Some((trail.target, self.learn_root(trail.target, root)))
-    }
-
-    /// The same of a path that a process has named. Whoever is in a container may mount and make what he likes.
-    fn target_seen_by(
-        &mut self,
-        seen: &record::Caller,
-        pid: u32,
-        path: &Path,
-    ) -> Option<(u64, Arc<Target>)> {
-        let found = if self.roots.has_view(seen.mnt_ns) {
-            self.roots.locate_in(seen.mnt_ns, path)
+    /// The target in which a path lies that a process has named. Whoever is in a container may mount and make what
+    /// he likes.
+    fn target_seen_by(&mut self, seen: &record::Caller, pid: u32, path: &Path) -> Option<Known> {
+        if self.targets.roots().has_view(seen.mnt_ns) {
+            self.targets.of_in(seen.mnt_ns, path)
         } else if self.actor(pid, seen).actor.pod.is_none() {
-            self.roots.locate(path)
+            self.targets.of(path)
         } else {
             None
-        };
-        let (root, trail) = found?;
-        Some((trail.target, self.learn_root(trail.target, root)))
-    }
-
-    /// A pod of which there is no path, and the id that stands for it.
-    fn pod_target(&mut self, uid: &str) -> (u64, Arc<Target>) {
-        let pod = self.pod(Pod { uid: uid.into(), namespace: None, name: None });
-        let kind = TargetKind::PodDirectory;
-        let target = Target { kind, pod: Some(pod), ..Target::unknown() };
-        (name_hash(uid.as_bytes()), Arc::new(target))
+        }
     }
 
     /// A process, with its pod by name.
@@ -371,51 +327,16 @@ impl Attributor {
             let reader = if may_be_root(&process) { &mut *reader } else { &mut *others_reader };
             reader.read(pid, move || Living::look(&process))?
         });
-        if let Some(pod) = who.actor.pod.as_ref().filter(|pod| pod.name.is_none())
-            && let Some(named) = name(&mut self.names, pod)
-        {
-            Arc::make_mut(&mut who.actor).pod = Some(named);
+        if let Some(pod) = who.actor.pod.clone().filter(|pod| pod.name.is_none()) {
+            Arc::make_mut(&mut who.actor).pod = Some(self.targets.named(pod));
         }
         who
     }
 
     /// A pod, by name if this node tells it.
     pub(crate) fn pod(&mut self, pod: Pod) -> Pod {
-        name(&mut self.names, &pod).unwrap_or(pod)
+        self.targets.named(pod)
     }
-
-    fn learn(&mut self, id: u64, path: &Path) -> Arc<Target> {
-        if let Some(known) = self.targets.get_mut(&id) {
-            return known.clone();
-        }
-        if id == 0 {
-            return self.unknown.clone();
-        }
-        // The probes walked the same path; a different answer means that it was cut or changed
-        // meanwhile, and then its text proves nothing about the id.
-        let Some(root) = self.roots.find(id, path) else { return self.unknown.clone() };
-        self.learn_root(id, root)
-    }
-
-    fn learn_root(&mut self, id: u64, root: PathBuf) -> Arc<Target> {
-        if let Some(known) = self.targets.get_mut(&id) {
-            return known.clone();
-        }
-        let mut target = classify(&root);
-        if let Some(pod) = &target.pod {
-            self.names.learn_root(&root);
-            target.pod = name(&mut self.names, pod).or(target.pod);
-        }
-        let target = Arc::new(target);
-        self.targets.insert(id, target.clone());
-        self.learned.push(What::Named { target_id: id, target: target.clone() });
-        target
-    }
-}
-
-fn name(names: &mut PodNames, pod: &Pod) -> Option<Pod> {
-    let (namespace, name) = names.lookup(&pod.uid)?;
-    Some(Pod { uid: pod.uid.clone(), namespace: Some(namespace), name: Some(name) })
 }
 
 fn is_removal(syscall: &str) -> bool {

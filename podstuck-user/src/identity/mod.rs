@@ -22,6 +22,7 @@ pub(crate) mod root_views;
 pub(crate) mod roots;
 pub(crate) mod runtimes;
 pub(crate) mod target_roots;
+pub(crate) mod targets;
 pub(crate) mod traces;
 pub(crate) mod uid;
 #[cfg(test)]
