@@ -277,13 +277,22 @@ fn restart(draft: &mut Draft, suspect: &Suspect<'_>) {
 
 fn hangs(draft: &mut Draft, suspect: &Suspect<'_>) {
     processes(draft, suspect);
-    match suspect.of_node {
-        Some(told) => says(draft, told),
-        None => draft.lacks("that the runtime answers no other request either"),
+    if suspect.is_one_of_all() {
+        if let Some(word) = suspect.to_go {
+            word.tell(draft);
+        }
+        draft.explanation = "kubelet asks the runtime about its containers, and gets no answer. As long as that is \
+            so, it stops and removes no pod of this node."
+            .into();
+    } else {
+        match suspect.of_node {
+            Some(told) => says(draft, told),
+            None => draft.lacks("that the runtime answers no other request either"),
+        }
+        draft.explanation = "kubelet asks the runtime to stop the pod, and gets no answer in time. Nothing that \
+            is known of the pod's processes and mounts explains that, so that the runtime itself may be blocked."
+            .into();
     }
-    draft.explanation = "kubelet asks the runtime to stop the pod, and gets no answer in time. Nothing that is \
-        known of the pod's processes and mounts explains that, so that the runtime itself may be blocked."
-        .into();
     draft.remedy(
         "crictl --timeout 10s pods",
         "none; where this fails in the same way, the runtime answers nobody",

@@ -18,7 +18,10 @@ use crate::{
     },
     rules::runtime_says,
     tracker::{Claim, Context, Steps, Subject, Tracker, TrackerId},
-    trackers::is_clean_up,
+    trackers::{
+        is_clean_up,
+        to_go::{ToGo, Word},
+    },
     verdict::Verdict,
 };
 
@@ -27,6 +30,8 @@ const REMEMBERED: usize = 4096;
 /// kubelet waits for two minutes for the runtime, twice, and then tries again soon. What was not said for
 /// longer was cured.
 const FRESH: Duration = backoff::CAP.saturating_mul(3);
+/// While it gets no answer, kubelet says so each five seconds (`Kubelet.syncLoop`).
+const REPEATED: Duration = Duration::from_secs(30);
 /// Length of a container's id.
 const CONTAINER_ID: usize = 64;
 /// What tells why, before what tells only that.
@@ -56,10 +61,16 @@ pub(crate) struct Suspect<'a> {
     pub(crate) told: &'a Told,
     /// The same of no pod in particular.
     pub(crate) of_node: Option<&'a Told>,
+    pub(crate) to_go: Option<&'a Word>,
     pub(crate) sample: &'a NodeSample,
 }
 
 impl Suspect<'_> {
+    /// Whether nothing is said of the pod itself.
+    pub(crate) fn is_one_of_all(&self) -> bool {
+        self.told.said.uid.is_empty()
+    }
+
     /// The container that is complained of: errors name first what was asked for, and last what failed.
     pub(crate) fn container(&self) -> Option<&str> {
         let is_hex = |c: char| matches!(c, '0'..='9' | 'a'..='f');
@@ -108,6 +119,7 @@ pub(crate) struct RuntimeSays {
     torn_down: Bounded<String, Monotonic>,
     /// By UID: when a container ended last.
     ended: Bounded<String, Monotonic>,
+    to_go: ToGo,
     /// By UID: the target under which it was told, and whether it is likely.
     found: BTreeMap<String, (u64, bool)>,
 }
@@ -118,6 +130,7 @@ impl Default for RuntimeSays {
             complaints: Bounded::new(REMEMBERED),
             torn_down: Bounded::new(REMEMBERED),
             ended: Bounded::new(REMEMBERED),
+            to_go: ToGo::default(),
             found: BTreeMap::new(),
         }
     }
@@ -155,10 +168,13 @@ impl RuntimeSays {
     fn sampled(&mut self, context: &Context<'_>, sample: &NodeSample, steps: &mut Steps) {
         let mut before = std::mem::take(&mut self.found);
         for pod in &sample.pods {
-            let Some((complaint, told)) = self.current(context, pod, sample) else { continue };
+            let current = self.current(context, pod, sample);
+            let of_all = || Some((Complaint::NoAnswer, self.of_all(context, pod, sample)?));
+            let Some((complaint, told)) = current.or_else(of_all) else { continue };
             let of_node = self.complaints.get(&(String::new(), complaint));
             let of_node = of_node.filter(|told| told.is_fresh());
-            let suspect = Suspect { pod, complaint, told, of_node, sample };
+            let suspect =
+                Suspect { pod, complaint, told, of_node, to_go: self.to_go.word(&pod.uid), sample };
             // Who waits for a container that is there says nothing about why it is.
             let waits = suspect.has_ended() != Some(true) && suspect.halted_shim().is_none();
             if complaint == Complaint::ContainerStays && waits {
@@ -209,6 +225,17 @@ impl RuntimeSays {
         };
         ORDER.into_iter().find_map(holds)
     }
+
+    /// That the runtime answers nobody. kubelet does nothing for any pod then, so nothing is said of one that is
+    /// to go and whose containers are there.
+    fn of_all(&self, context: &Context<'_>, pod: &PodState, sample: &NodeSample) -> Option<&Told> {
+        let told = self.complaints.get(&(String::new(), Complaint::NoAnswer))?;
+        let goes_on = told.lines > 1
+            && told.read.since(told.last) <= REPEATED
+            && context.now.since(told.last) <= FRESH;
+        let waits = pod.populated == Some(true) && self.to_go.word(&pod.uid).is_some();
+        (goes_on && waits && !is_explained(context, pod, sample)).then_some(told)
+    }
 }
 
 /// Whether it is known what the runtime waits for.
@@ -230,6 +257,7 @@ impl Tracker for RuntimeSays {
     }
 
     fn take(&mut self, event: &Event, context: &Context<'_>, steps: &mut Steps) {
+        self.to_go.listen(context, &event.what);
         match &event.what {
             What::Said(said) => self.listen(context, said),
             What::Operation(op) => {
@@ -252,7 +280,8 @@ impl Tracker for RuntimeSays {
     }
 
     fn dropped(&self) -> u64 {
-        self.complaints.dropped() + self.torn_down.dropped() + self.ended.dropped()
+        let of_pods = self.torn_down.dropped() + self.ended.dropped() + self.to_go.dropped();
+        self.complaints.dropped() + of_pods
     }
 }
 

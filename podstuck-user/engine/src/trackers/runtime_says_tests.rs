@@ -223,6 +223,32 @@ fn a_runtime_that_does_not_answer_is_likely_where_it_answers_nobody() {
     assert_eq!(draft.certainty(), Certainty::Possible);
 }
 
+/// kubelet syncs no pod while it says so, and then nothing is said of one.
+#[test]
+fn a_runtime_that_is_down_holds_pods_that_are_to_go_and_have_processes() {
+    let down = "container runtime is down";
+    let hears = |last: i64, is_to_go: bool| {
+        let mut alone = Alone::<RuntimeSays>::new();
+        for second in [last - 5, last] {
+            alone.take(at(600), said("", Complaint::NoAnswer, down, second));
+        }
+        if is_to_go {
+            let said = Said::new(Component::Kubelet, "log", UID, Timestamp::UNIX_EPOCH, "DELETE");
+            let said = Said { report: Some(Report::ToGo), ..said };
+            alone.take(at(600), What::Said(Box::new(said)));
+        }
+        alone
+    };
+    let found = draft(&mut hears(597, true), pod(Some(true))).unwrap();
+    assert_eq!(found.id(), "dockerd-hang");
+    let facts: Vec<&str> = found.evidence.iter().map(|fact| &*fact.fact).collect();
+    assert!(facts[0].ends_with("container runtime is down"), "{facts:?}");
+    assert!(facts.iter().any(|fact| fact.contains("is to be deleted")), "{facts:?}");
+    assert_eq!(told(draft(&mut hears(597, false), pod(Some(true)))), None, "nobody deletes it");
+    assert_eq!(told(draft(&mut hears(597, true), pod(Some(false)))), None, "it has ended");
+    assert_eq!(told(draft(&mut hears(560, true), pod(Some(true)))), None, "it answers again");
+}
+
 #[test]
 fn why_a_container_does_not_go_is_told_before_that_it_does_not() {
     let mut alone = heard(Complaint::NoAnswer, "DeadlineExceeded");

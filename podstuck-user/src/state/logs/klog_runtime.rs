@@ -18,7 +18,7 @@ static POD: LazyLock<Regex> =
 /// By kubelet's versions (`Kubelet.syncLoop`).
 static UNHEALTHY: LazyLock<Regex> = LazyLock::new(|| {
     fixed(
-        r#"^(?:"Skipping pod synchronization" err="|skipping pod synchronization - )(\[?(?:container runtime is down, )?PLEG is not healthy: [^"\n]*)"#,
+        r#"^(?:"Skipping pod synchronization" err="|skipping pod synchronization - )(\[?(?:container runtime is down|PLEG is not healthy: )[^"\n]*)"#,
     )
 });
 
@@ -109,5 +109,9 @@ mod tests {
             "\"Skipping pod synchronization\" err=\"[container runtime is down, {unhealthy}]\""
         );
         assert!(of_runtime(&both).is_some_and(|(_, error)| error.starts_with('[')));
+        let down = "skipping pod synchronization - container runtime is down";
+        assert_eq!(of_runtime(down), Some((String::new(), "container runtime is down".into())));
+        let starts = "skipping pod synchronization - container runtime status check may not have completed yet";
+        assert_eq!(of_runtime(starts), None);
     }
 }

@@ -156,8 +156,10 @@ pub(crate) static RUNTIME_HANGS: Cause = Cause {
         again, while no process of the pod waits in the kernel. The runtime is blocked as a whole, by a lock \
         or by a shim that it waits for.",
     confirmed_by: &[
-        "kubelet's log says DeadlineExceeded for the pod, more than once",
-        "it says so of requests that are about no pod, or that PLEG is not healthy",
+        "kubelet's log says DeadlineExceeded for the pod, more than once; and of requests that are about no pod, or \
+         that PLEG is not healthy",
+        "or kubelet's log says, again and again until now, that the container runtime is down or PLEG is not \
+         healthy, while a pod that is to go has processes: it does nothing for any pod then",
     ],
     log: log("kubelet", "PLEG is not healthy"),
     look_alikes: &[
