@@ -20,9 +20,9 @@ use crate::{
     clock,
     decode::{Record, decode},
     event::{Event, What},
-    fork_server,
     model::{
         call::Call,
+        degraded::{Degraded, Feed},
         operation::Operation,
         path::safe_path,
         said::{Heard, Said},
@@ -66,6 +66,7 @@ pub(super) struct Session {
     looks: Lateness,
     undecodable: u64,
     look_alike: Option<String>,
+    degraded: Vec<Degraded>,
     ended: Option<Instant>,
 }
 
@@ -96,6 +97,7 @@ impl Session {
             looks,
             undecodable: 0,
             look_alike: None,
+            degraded: Vec::new(),
             ended: None,
         }
     }
@@ -292,7 +294,7 @@ impl Session {
 
     /// Takes what may be missing, from the probes' own counters.
     pub(super) fn completeness(&mut self, missed: &Missed) {
-        let Missed { losses, abandoned, skipped, drains_failed, probes, degraded } = missed;
+        let Missed { losses, abandoned, skipped, drains_failed, probes, .. } = missed;
         let completeness = Completeness {
             events_lost: losses.of(loss::RING_FULL) + self.undecodable,
             events_limited: losses.of(loss::RATE_LIMITED),
@@ -312,19 +314,31 @@ impl Session {
             look_alikes: losses.of(loss::LOOK_ALIKE),
             look_alike: self.look_alike.clone(),
             probes_missing: probes.clone(),
-            degraded: self.degraded(degraded),
+            // The engine adds what it was told.
+            degraded: Vec::new(),
         };
         self.learn(clock::now(), What::Completeness(completeness));
     }
 
-    /// What a part of the tool could not do any more.
-    fn degraded(&self, of_probes: &[String]) -> Vec<String> {
-        let ended = |thread: &str| format!("the thread that {thread} has ended");
-        let hung = self.hung.has_ended().then(|| ended("follows calls that hang"));
-        let helpers = fork_server::lost().map(|why| format!("no helper can be asked: {why}"));
-        let recorder = self.recorder.as_ref().and_then(Recorder::ended).map(str::to_owned);
-        let of_self = hung.into_iter().chain(helpers).chain(recorder);
-        of_probes.iter().cloned().chain(of_self).chain(helper::left_behind()).collect()
+    /// Takes what of the rest of the tool cannot do its work, and asks who is here whether he can.
+    pub(super) fn check(&mut self, of_others: Vec<Degraded>) {
+        let now = self.ended.unwrap_or_else(Instant::now);
+        let ended = |what: &str, feeds| {
+            Degraded::new(format!("the thread that {what} has ended"), &[feeds])
+        };
+        let hung = self.hung.has_ended().then(|| ended("follows calls that hang", Feed::HungCalls));
+        let looks = self.looks.is_late(now).then(|| {
+            Degraded::new("a look at the node has not come back for a minute", &[Feed::Node])
+        });
+        let recorder = self.recorder.as_ref().and_then(Recorder::ended);
+        let recorder = recorder.map(|why| Degraded::new(why, &[]));
+        let of_self = [hung, looks, self.asker.degraded(), recorder].into_iter().flatten();
+        let mut all: Vec<Degraded> = of_others.into_iter().chain(of_self).collect();
+        all.extend(helper::degraded());
+        if all != self.degraded {
+            self.degraded.clone_from(&all);
+            self.learn(clock::now(), What::Degraded(all));
+        }
     }
 
     /// Ends the window: what follows only takes in what was seen in it.

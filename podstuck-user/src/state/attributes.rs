@@ -11,7 +11,11 @@ use super::{
     seen_by::{Root, file_id, while_it_lives},
     swap,
 };
-use crate::{kernel::role::Role, model::object::Attributes, query::ObjectAttributes};
+use crate::{
+    kernel::role::Role,
+    model::{degraded::Feed, object::Attributes},
+    query::ObjectAttributes,
+};
 
 /// Those of an object and of its directory, and what else keeps an object from being removed.
 #[derive(Debug, Serialize, Deserialize)]
@@ -26,6 +30,7 @@ pub(super) struct ReadAttributes {
 }
 
 impl Question for ReadAttributes {
+    const FEEDS: Option<Feed> = Some(Feed::Objects);
     const ROLE: Role = Role::HelperBeneath;
     type Step = ();
     type Part = ();

@@ -19,7 +19,10 @@ use super::{
 };
 use crate::{
     kernel::role::{self, Role},
-    model::object::{Entries, Entry, User},
+    model::{
+        degraded::Feed,
+        object::{Entries, Entry, User},
+    },
 };
 
 /// Names that are listed. More are only counted.
@@ -38,6 +41,7 @@ pub(super) struct ReadDirectory {
 }
 
 impl Question for ReadDirectory {
+    const FEEDS: Option<Feed> = Some(Feed::Objects);
     const ROLE: Role = Role::HelperBeneath;
     type Step = ();
     type Part = Vec<User>;

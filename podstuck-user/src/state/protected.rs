@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     kernel::role::{self, Role},
-    model::{object::Protected, path::JsonPath},
+    model::{degraded::Feed, object::Protected, path::JsonPath},
 };
 
 /// How long it may look.
@@ -47,6 +47,7 @@ pub(super) struct FindProtected {
 }
 
 impl Question for FindProtected {
+    const FEEDS: Option<Feed> = Some(Feed::Objects);
     const ROLE: Role = Role::HelperBeneath;
     type Step = ();
     type Part = ();

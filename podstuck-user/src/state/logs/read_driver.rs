@@ -23,7 +23,7 @@ use crate::{
         roots::running_kubelets,
         runtimes::running_runtimes,
     },
-    model::{identity::Component, said::Said},
+    model::{degraded::Feed, identity::Component, said::Said},
     state::helper::{Question, Teller},
 };
 
@@ -49,6 +49,7 @@ pub(in crate::state) struct ReadDriverLog {
 }
 
 impl Question for ReadDriverLog {
+    const FEEDS: Option<Feed> = Some(Feed::Logs);
     type Step = ();
     type Part = Vec<Said>;
     /// The logs that were read.

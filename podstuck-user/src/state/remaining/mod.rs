@@ -28,7 +28,10 @@ use super::{
 };
 use crate::{
     kernel::role::Role,
-    model::remaining::{Remaining, Sample},
+    model::{
+        degraded::Feed,
+        remaining::{Remaining, Sample},
+    },
 };
 
 /// How much is left in a tree.
@@ -49,6 +52,7 @@ impl CountRemaining {
 }
 
 impl Question for CountRemaining {
+    const FEEDS: Option<Feed> = Some(Feed::Objects);
     const ROLE: Role = Role::HelperBeneath;
     type Step = ();
     type Part = ();
