@@ -34,7 +34,7 @@ use crate::{
     recording::Recorder,
     source::tables::Drained,
     state::{
-        helper,
+        alive, helper,
         hung::{HungCalls, Notice, Report, Unmounted},
         logs::Attempt,
         sample::{Lateness, Look},
@@ -335,6 +335,7 @@ impl Session {
         let of_self = [hung, looks, self.asker.degraded(), recorder].into_iter().flatten();
         let mut all: Vec<Degraded> = of_others.into_iter().chain(of_self).collect();
         all.extend(helper::degraded());
+        all.extend(alive::degraded());
         if all != self.degraded {
             self.degraded.clone_from(&all);
             self.learn(clock::now(), What::Degraded(all));

@@ -38,6 +38,8 @@ pub(super) struct ReadDirectory {
     /// Inode number of its mount namespace.
     pub(super) namespace: u32,
     pub(super) directory: OsString,
+    /// The directory is not to be entered.
+    pub(super) users_only: bool,
 }
 
 impl Question for ReadDirectory {
@@ -52,9 +54,12 @@ impl Question for ReadDirectory {
     }
 
     fn answer(self, tell: &mut Teller<(), Vec<User>>) -> Result<Entries> {
-        let Self { pid, namespace, directory } = &self;
+        let Self { pid, namespace, directory, users_only } = &self;
         // From memory, and so even if the directory does not answer.
         tell.part(&users_below(*pid, *namespace, Path::new(directory)))?;
+        if *users_only {
+            return Ok(Entries::default());
+        }
         while_it_lives(*pid, || {
             let directory = Path::new(directory);
             let held = Root::of(*pid)?.open(directory, OFlags::DIRECTORY);

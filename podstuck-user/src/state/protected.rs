@@ -53,8 +53,8 @@ impl Question for FindProtected {
     type Part = ();
     type Answer = Protected;
 
-    fn place(&self) -> OsString {
-        self.directory.clone()
+    fn enters(&self) -> Option<(u32, &Path)> {
+        Some((self.pid, self.directory.as_ref()))
     }
 
     fn answer(self, _: &mut Teller<(), ()>) -> Result<Protected> {

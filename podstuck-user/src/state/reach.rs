@@ -26,8 +26,8 @@ impl Question for ReachPath {
     type Part = ();
     type Answer = i32;
 
-    fn place(&self) -> OsString {
-        self.path.clone()
+    fn enters(&self) -> Option<(u32, &Path)> {
+        Some((self.pid, self.path.as_ref()))
     }
 
     fn answer(self, _: &mut Teller<(), ()>) -> Result<i32> {

@@ -33,7 +33,7 @@ impl Degraded {
 }
 
 /// What findings are made of, by the part of the tool that it comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Feed {
     /// Records and counts of calls.

@@ -16,6 +16,7 @@ use crate::{
     fork_server::{Process, Work, is_ready, lost, spawn},
     model::degraded::{Degraded, Feed},
     query::NoAnswer,
+    state::alive,
 };
 
 /// How long one step may take. Local file systems answer in milliseconds, and all that is answered
@@ -73,6 +74,10 @@ pub(in crate::state) fn ask_in_parts<Q: Question>(
     question: Q,
     take: impl FnMut(Q::Part),
 ) -> Result<Q::Answer, Failure<Q::Step>> {
+    let entered = question.enters();
+    if let Some(why) = entered.and_then(|(pid, path)| alive::why_not(pid, path, Q::OCCASION)) {
+        return Err(Failure::Other(NoAnswer::NotEntered(why)));
+    }
     let place = question.place();
     let request: Request = question.into();
     if LEFT_BEHIND.is_full(Q::BUDGET) {

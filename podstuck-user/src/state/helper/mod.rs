@@ -10,7 +10,7 @@ mod client;
 mod left_behind;
 mod serve;
 
-use std::{ffi::OsString, fmt::Debug};
+use std::{ffi::OsString, fmt::Debug, path::Path};
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -23,8 +23,8 @@ pub use serve::{serve, serve_through};
 use crate::{kernel::role::Role, model::degraded::Feed};
 
 use super::{
-    api, attributes, bundles, entries, holders, kubelet, logs, memory, pod_dirs, protected, reach,
-    remaining, runtime, show_roots, space, traces,
+    alive::Occasion, api, attributes, bundles, entries, holders, kubelet, logs, memory, pod_dirs,
+    protected, reach, remaining, runtime, show_roots, space, traces,
 };
 
 /// What the helper can be asked, with both sides of it.
@@ -43,9 +43,17 @@ pub(in crate::state) trait Question: Into<Request> {
     /// What is told in the end.
     type Answer: Serialize + DeserializeOwned;
 
+    /// What lives if the question is asked: it is asked because a call has returned from there.
+    const OCCASION: Occasion = Occasion::Unknown;
+
+    /// The path that it enters, and the process as which; `None` where it enters several.
+    fn enters(&self) -> Option<(u32, &Path)> {
+        None
+    }
+
     /// What it looks at, for whoever hears that it hangs; empty where its steps say so.
     fn place(&self) -> OsString {
-        OsString::new()
+        self.enters().map(|(_, path)| path.into()).unwrap_or_default()
     }
 
     /// The helper's side.

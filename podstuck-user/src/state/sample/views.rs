@@ -69,6 +69,16 @@ pub(super) fn all(node: &NodeMounts) -> (Vec<View>, Vec<u32>) {
     (views, kubelets)
 }
 
+/// The mounts by which a place is reached, where they are known: as that process sees them, or as we do.
+pub(super) fn mounts_of(pid: Option<u32>, views: &[View]) -> Option<&Mounts> {
+    let own = || namespaces::of_process(std::process::id());
+    let view = match pid {
+        Some(pid) => views.iter().find(|view| view.pid == pid),
+        None => own().and_then(|own| views.iter().find(|view| view.namespace == own)),
+    };
+    view.map(|view| &*view.mounts)
+}
+
 /// When the last of these processes was started.
 pub(super) fn since(pids: &[u32]) -> Option<Monotonic> {
     pids.iter().filter_map(|pid| proc::started(*pid)).max().map(since_boot)
