@@ -23,6 +23,7 @@ use crate::{
     model::{
         call::Call,
         degraded::{Degraded, Feed},
+        identity::Component,
         operation::Operation,
         path::safe_path,
         said::{Heard, Said},
@@ -40,6 +41,9 @@ use crate::{
         sample::{Lateness, Look},
     },
 };
+
+/// How often somebody may have the node looked at sooner than it would be.
+const HURRY_EVERY: Duration = Duration::from_secs(10);
 
 /// What a run waits for beside the probes.
 pub(super) enum Arrival {
@@ -66,6 +70,8 @@ pub(super) struct Session {
     looks: Lateness,
     undecodable: u64,
     look_alike: Option<String>,
+    hurried: Option<Instant>,
+    hurries: bool,
     degraded: Vec<Degraded>,
     ended: Option<Instant>,
 }
@@ -97,6 +103,8 @@ impl Session {
             looks,
             undecodable: 0,
             look_alike: None,
+            hurried: None,
+            hurries: false,
             degraded: Vec::new(),
             ended: None,
         }
@@ -171,8 +179,20 @@ impl Session {
         }
     }
 
-    /// The first of them is shown.
+    /// Whether the node is to be looked at at once.
+    pub(super) fn hurries(&mut self) -> bool {
+        std::mem::take(&mut self.hurries)
+    }
+
+    /// The first of them is shown. By somebody of the node it may be in a directory that is new: then it is one
+    /// until a look has found that.
     fn look_alike(&mut self, record: &Record) {
+        if self.hurried.is_none_or(|last| last.elapsed() >= HURRY_EVERY) {
+            let actor = self.names.actor(record.head.tgid, &record.head.actor).actor;
+            if actor.component != Component::Workload {
+                (self.hurried, self.hurries) = (Some(Instant::now()), true);
+            }
+        }
         if self.look_alike.is_none() {
             let path = record.path();
             let actor = self.names.actor(record.head.tgid, &record.head.actor).actor;

@@ -185,6 +185,9 @@ async fn trace(
             () = sleep_until(end) => break,
             () = stop.requested() => break,
         }
+        if session.hurries() {
+            sampler.hurry();
+        }
         if until.is_firm() && session.presenter().is_firm(clock::now()) {
             break;
         }

@@ -10,8 +10,9 @@ use super::{
     component::KUBELETS,
     kubelet::{Settings, WRAPPERS},
     living::is_root,
+    runtimes::running_daemons,
 };
-use crate::proc::{COMMAND_LINE, comm, command_line, processes_in};
+use crate::proc::{COMMAND_LINE, command_line};
 
 /// kubelet's default of `--root-dir`.
 pub(crate) const USUAL: &str = "/var/lib/kubelet";
@@ -40,18 +41,14 @@ pub(crate) fn kubelet_roots(host_root: &Path, given: &[PathBuf]) -> Vec<PathBuf>
     roots
 }
 
-/// Running kubelets, and programs that contain one. Their names are read first: reading a command
-/// line takes the process's memory lock, which a process in trouble may hold for ever. And only of those
-/// that are the node's: anybody may call himself so.
+/// Running kubelets, and programs that contain one. Only those that are the node's: anybody may call himself so.
 pub(crate) fn running_kubelets(proc: &Path) -> Vec<u32> {
-    let mut pids = processes_in(proc);
-    pids.retain(|pid| {
-        let process = proc.join(pid.to_string());
-        let comm = comm(&process);
-        let is_known = |names: &[&[u8]]| names.contains(&comm.as_slice());
-        (is_known(&KUBELETS) || is_known(&WRAPPERS)) && is_of_node(&process)
-    });
-    pids
+    running_daemons(proc).kubelets
+}
+
+/// Whether it is the name of a kubelet, or of a program that contains one.
+pub(super) fn is_kubelets(comm: &[u8]) -> bool {
+    KUBELETS.contains(&comm) || WRAPPERS.contains(&comm)
 }
 
 fn running(proc: &Path) -> Vec<PathBuf> {

@@ -20,8 +20,7 @@ use super::{
 use crate::{
     identity::{
         cgroup::{best_path, pod_of_cgroup},
-        roots::running_kubelets,
-        runtimes::running_runtimes,
+        runtimes::{Daemons, running_daemons},
     },
     model::{degraded::Feed, identity::Component, said::Said},
     state::helper::{Question, Teller},
@@ -132,8 +131,8 @@ fn is_a_daemons(pid: u32) -> bool {
         |pid: u32| fs::metadata(format!("/proc/{pid}/fd/2")).map(|file| (file.dev(), file.ino()));
     let Ok(own) = file(pid) else { return false };
     let proc = Path::new("/proc");
-    let runtimes = running_runtimes(proc).into_iter().map(|(pid, _)| pid);
-    let mut daemons = running_kubelets(proc).into_iter().chain(runtimes);
+    let Daemons { kubelets, runtimes } = running_daemons(proc);
+    let mut daemons = kubelets.into_iter().chain(runtimes.into_iter().map(|(pid, _)| pid));
     daemons.any(|daemon| file(daemon).is_ok_and(|file| file == own))
 }
 

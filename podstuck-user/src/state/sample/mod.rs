@@ -3,6 +3,7 @@
 
 mod bundles;
 mod cgroups;
+pub(crate) mod daemons;
 mod device_mounts;
 mod driver_process;
 mod drivers;
@@ -37,7 +38,7 @@ use crate::{
     clock,
     identity::{
         cgroup::best_path, from_host, kubelet_trees::KubeletTrees, on_host,
-        target_roots::TargetRoot,
+        runtimes::running_daemons, target_roots::TargetRoot,
     },
     kernel::role::Role,
     model::node::{Halted, NodeSample, PodGroup, VolumeState},
@@ -46,6 +47,7 @@ use crate::{
 };
 use bundles::BundleCollector;
 use cgroups::CgroupCollector;
+use daemons::NewDaemons;
 use device_mounts::DeviceMounts;
 use hierarchies::Hierarchies;
 pub(crate) use late::Lateness;
@@ -69,6 +71,10 @@ pub(crate) struct Places {
     pub host_root: PathBuf,
     /// kubelet's root directories, as the host sees them.
     pub kubelet_roots: Vec<PathBuf>,
+    /// Whether those of kubelets that are started later are looked at, too.
+    pub takes_new_roots: bool,
+    /// kubelets and runtimes that were asked where they keep their things, by id and start.
+    pub asked: Vec<(u32, u64)>,
     /// The pods that the run is about.
     pub only: Only,
 }
@@ -139,7 +145,7 @@ impl Sampler {
                     return;
                 }
                 sender.send_replace(Some(look));
-                thread::sleep(rest);
+                thread::park_timeout(rest);
             }
         };
         let started = thread::Builder::new().name("sampler".into()).spawn(look);
@@ -149,6 +155,11 @@ impl Sampler {
     /// Whether the thread has ended, as none does that works.
     pub(crate) fn has_ended(&self) -> bool {
         self.thread.is_finished()
+    }
+
+    /// Has the next look made at once.
+    pub(crate) fn hurry(&self) {
+        self.thread.thread().unpark();
     }
 
     /// Waits for the next look. Safe to cancel.
@@ -195,6 +206,7 @@ struct Collector {
     bundles: BundleCollector,
     spaces: SpaceCollector,
     roots: TargetRootFinder,
+    daemons: NewDaemons,
 }
 
 impl Collector {
@@ -209,15 +221,23 @@ impl Collector {
             bundles: BundleCollector::default(),
             spaces: SpaceCollector::default(),
             roots: TargetRootFinder::default(),
+            daemons: NewDaemons::default(),
         }
     }
 
     fn look(&mut self) -> Look {
         let (before, begun) = (worked(), Some(clock::now()));
         let mounts = self.mounts.sample();
-        let (views, kubelets) = views::all(&mounts);
+        let daemons = running_daemons(Path::new("/proc"));
+        if self.daemons.learn(&daemons, &mut self.places) {
+            self.roots = TargetRootFinder::default();
+        }
+        let kubelets = daemons.kubelets;
+        let views = views::all(&mounts, &kubelets);
         self.hierarchies.refresh(&on_host(&self.places.host_root, Path::new("/sys/fs/cgroup")));
-        let roots = Arc::new(self.roots.sample(&self.places.kubelet_roots, &views, mounts.host));
+        let mut roots = self.roots.sample(&self.places.kubelet_roots, &views, mounts.host);
+        roots.extend_from_slice(self.daemons.found());
+        let roots = Arc::new(roots);
         let kubelet_since = views::since(&kubelets);
         let mut pods = self.pods.sample(&self.places, &mounts, &views, &self.hierarchies);
         let mut cgroups = self.cgroups.sample(&self.places.only, &self.hierarchies, &pods);
