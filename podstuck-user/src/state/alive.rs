@@ -31,7 +31,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Threads in calls that hang, and the file system that each is on, by its type and minor number.
 static HANGING: Mutex<BTreeMap<u32, (String, u32)>> = Mutex::new(BTreeMap::new());
 /// What the looks at the node leave out, each with the reason.
-static LEFT_OUT: Mutex<BTreeMap<(Feed, PathBuf), String>> = Mutex::new(BTreeMap::new());
+static LEFT_OUT: Mutex<BTreeMap<(PathBuf, String), BTreeSet<Feed>>> = Mutex::new(BTreeMap::new());
 
 /// What a look is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,31 +77,38 @@ pub(super) fn why_not_in(table: &Mounts, path: &Path, occasion: Occasion) -> Opt
     None
 }
 
-/// What of these the looks at the node are to leave out, which is told from now on.
+/// Which of these places the looks of a kind are to leave out, which is told from now on: by the mounts of
+/// whoever sees them, where they are known.
 pub(super) fn left_out<'a>(
     feed: Feed,
     looks: impl Iterator<Item = (Option<&'a Mounts>, &'a Path)>,
 ) -> Vec<bool> {
-    let (mut known, mut found) = (BTreeMap::new(), BTreeMap::new());
+    let (mut known, mut found) = (BTreeMap::new(), BTreeSet::new());
     let is_left_out = looks.map(|(table, path)| {
         let why: &Option<String> = known
             .entry((table.map(|table| table.pid), path))
             .or_insert_with(|| why_not_in(table?, path, Occasion::Unknown));
-        found.extend(why.clone().map(|why| ((feed, path.to_owned()), why)));
+        found.extend(why.clone().map(|why| (path.to_owned(), why)));
         why.is_some()
     });
     let is_left_out = is_left_out.collect();
     let mut all = of(&LEFT_OUT);
-    all.retain(|(other, _), _| *other != feed);
-    all.append(&mut found);
+    all.retain(|_, feeds| {
+        feeds.remove(&feed);
+        !feeds.is_empty()
+    });
+    for one in found {
+        all.entry(one).or_default().insert(feed);
+    }
     is_left_out
 }
 
 /// What is left out now.
 pub(crate) fn degraded() -> Vec<Degraded> {
-    let told = |((feed, path), why): (&(Feed, PathBuf), &String)| Degraded {
+    let told = |((path, why), feeds): (&(PathBuf, String), &BTreeSet<Feed>)| Degraded {
+        sentence: format!("{} is not looked at, because {why}", safe_path(path)),
+        feeds: feeds.iter().copied().collect(),
         place: Some(path.clone()),
-        ..Degraded::new(format!("{} is not looked at, because {why}", safe_path(path)), &[*feed])
     };
     of(&LEFT_OUT).iter().map(told).collect()
 }
