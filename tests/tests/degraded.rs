@@ -1,13 +1,16 @@
-//! What a part of the tool cannot do any more stands beside the findings that are made by it.
+//! What a part of the tool cannot do any more stands beside the findings that are made by it; and where nothing
+//! answers, nobody is sent.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+#[path = "common/stuck.rs"]
+#[expect(dead_code, reason = "each uses a part of it")]
+mod stuck;
 #[path = "common/stuck_pod.rs"]
 mod stuck_pod;
 
 use std::{
     fs,
-    path::{Path, PathBuf},
-    process::Command,
+    process::{Child, Command, Stdio},
     thread,
     time::Duration,
 };
@@ -16,8 +19,9 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use podstuck_tests::{Running, empty_dir, requires, root_and_btf, summary, watch};
+use podstuck_tests::{requires, root_and_btf, slowdown, summary, watch};
 use serde_json::Value;
+use stuck::Lab;
 use stuck_pod::StuckPod;
 
 /// The process from which the watch starts its helpers.
@@ -57,89 +61,55 @@ fn a_finding_that_helpers_made_says_that_there_are_none_any_more() {
     later.end();
 }
 
-/// A file system on a disk that can be suspended, as device-mapper does it for multipath and snapshots.
-struct Suspendable {
-    top: tempfile::TempDir,
-    device: String,
-    disk: String,
-}
-
-impl Suspendable {
-    fn mount() -> Self {
-        let top = tempfile::tempdir().unwrap();
-        let (image, at) = (top.path().join("image"), top.path().join("at"));
-        fs::create_dir(&at).unwrap();
-        fs::File::create(&image).unwrap().set_len(16 << 20).unwrap();
-        let disk = said(Command::new("losetup").args(["--find", "--show"]).arg(&image));
-        let device = format!("podstuck-{}", std::process::id());
-        let this = Self { top, device, disk };
-        let table = format!("0 {} linear {} 0", (16 << 20) / 512, this.disk);
-        said(Command::new("dmsetup").args(["create", &this.device, "--table", &table]));
-        let node = format!("/dev/mapper/{}", this.device);
-        said(Command::new("mkfs.ext4").args(["-q", &node]));
-        said(Command::new("mount").arg(&node).arg(&at));
-        this
-    }
-
-    fn at(&self) -> PathBuf {
-        self.top.path().join("at")
-    }
-
-    fn suspend(&self) {
-        // What is read from now on waits; nothing is written before.
-        said(Command::new("dmsetup").args(["suspend", "--nolockfs", "--noflush", &self.device]));
-    }
-
-    fn resume(&self) {
-        said(Command::new("dmsetup").args(["resume", &self.device]));
-    }
-}
-
-impl Drop for Suspendable {
-    fn drop(&mut self) {
-        let run = |command: &mut Command| drop(command.output());
-        run(Command::new("dmsetup").args(["resume", &self.device]));
-        run(Command::new("umount").arg(self.at()));
-        run(Command::new("dmsetup").args(["remove", "--retry", &self.device]));
-        run(Command::new("losetup").args(["--detach", &self.disk]));
-    }
-}
-
-fn said(command: &mut Command) -> String {
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{command:?}: {output:?}");
-    String::from_utf8(output.stdout).unwrap().trim().to_owned()
-}
-
-fn device_mapper() -> Result<(), &'static str> {
-    let there = Command::new("dmsetup").arg("targets").output();
-    match there {
-        Ok(targets) if targets.status.success() => Ok(()),
-        _ => Err("no device-mapper"),
-    }
-}
-
-/// What the summary of a watch of half a dozen looks says of what could not be done.
-fn degraded_of(watching: Running) -> String {
-    thread::sleep(Duration::from_secs(6));
+/// What a watch says that it could not do which looks for pods where the mount of this lab is.
+fn degraded_below(lab: &Lab, path: &str) -> String {
+    thread::sleep(Duration::from_secs(1) * slowdown());
+    let watching = watch(&["--kubelet-root", path]);
+    // Three looks.
+    thread::sleep(Duration::from_secs(6) * slowdown());
     let (lines, _) = watching.stop();
-    summary(&lines)["completeness"]["degraded"].to_string()
+    let told = summary(&lines)["completeness"]["degraded"].to_string();
+    assert!(!told.contains("does not come back"), "{}: {told}", lab.text("lab"));
+    told
 }
 
 #[test]
-fn nobody_is_sent_to_a_disk_that_is_suspended() {
+fn nobody_is_sent_to_a_server_that_does_not_answer() {
     requires!(root_and_btf());
-    requires!(device_mapper());
-    let disk = Suspendable::mount();
-    let root = disk.at().join("kubelet");
-    empty_dir(&root);
-    let of = |root: &Path| watch(&["--kubelet-root", root.to_str().unwrap()]);
-    let told = degraded_of(of(&root));
-    assert!(!told.contains("is not looked at"), "{told}");
-    said(Command::new("sync").arg("--file-system").arg(&root));
-    disk.suspend();
-    let told = degraded_of(of(&root));
-    disk.resume();
-    assert!(told.contains("is not looked at") && told.contains("dm/suspended"), "{told}");
-    assert!(!told.contains("does not come back"), "{told}");
+    let lab = Lab::build("fuse-daemon-hung");
+    lab.start();
+    let path = format!("{}/m", lab.text("path"));
+    let told = degraded_below(&lab, &path);
+    assert!(told.contains("is not looked at") && told.contains("unanswered requests"), "{told}");
+    lab.end();
+}
+
+/// Writes what is in memory only, and waits for it.
+struct Sync(Child);
+
+impl Sync {
+    fn begin(lab: &Lab) -> Self {
+        let mut command = Command::new("nsenter");
+        command.args(["--target", &lab.ready["pid"].to_string(), "--mount"]);
+        command.args(["sync", "--file-system", lab.text("path")]);
+        Self(command.stderr(Stdio::null()).spawn().unwrap())
+    }
+}
+
+impl Drop for Sync {
+    fn drop(&mut self) {
+        // It ends when the disk does.
+        let _ = self.0.kill();
+    }
+}
+
+#[test]
+fn nobody_is_sent_to_a_disk_that_completes_nothing() {
+    requires!(root_and_btf());
+    let lab = Lab::build("umount-kernel-hang");
+    let sync = Sync::begin(&lab);
+    let told = degraded_below(&lab, lab.text("path"));
+    assert!(told.contains("is not looked at") && told.contains("completed none"), "{told}");
+    drop(sync);
+    lab.end();
 }
