@@ -1,12 +1,9 @@
 //! Where kubelet keeps its pods on this node.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use super::{
-    cgroup::{best_path, pod_of_cgroup},
+    cgroup::{group_of, pod_of_cgroup},
     component::KUBELETS,
     kubelet::{Settings, WRAPPERS},
     living::is_root,
@@ -66,8 +63,7 @@ fn running(proc: &Path) -> Vec<PathBuf> {
 
 /// Whether a process is the node's own: its root, and in no pod.
 pub(super) fn is_of_node(process: &Path) -> bool {
-    let contents = fs::read(process.join("cgroup")).unwrap_or_default();
-    let in_pod = || best_path(&contents).is_none_or(|path| pod_of_cgroup(&path).is_some());
+    let in_pod = || group_of(process).is_none_or(|group| pod_of_cgroup(&group).is_some());
     !in_pod() && is_root(process)
 }
 

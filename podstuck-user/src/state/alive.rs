@@ -129,7 +129,8 @@ fn fuse(mount: &Mount, occasion: Occasion) -> Option<String> {
     if !hangs && comes_on(|| unanswered().is_none_or(|now| now < first)) {
         return None;
     }
-    Some(format!("its server has {first} unanswered requests ({file})"))
+    // Not how many: what is told is news only while it is another thing.
+    Some(format!("its server leaves requests unanswered ({file})"))
 }
 
 fn server(mount: &Mount) -> Option<String> {
@@ -159,8 +160,7 @@ fn disk(mount: &Mount) -> Option<String> {
         return None;
     }
     Some(format!(
-        "its device {device} has begun {} reads or writes and completed none for a second ({})",
-        first.open,
+        "its device {device} has begun reads or writes and completed none for a second ({})",
         file("stat")
     ))
 }

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     identity::{
-        cgroup::{best_path, pod_of_cgroup},
+        cgroup::{group_of, pod_of_cgroup},
         runtimes::{Daemons, running_daemons},
     },
     model::{degraded::Feed, identity::Component, said::Said},
@@ -55,9 +55,9 @@ impl Question for ReadDriverLog {
     type Answer = Vec<String>;
 
     fn answer(self, tell: &mut Teller<(), Vec<Said>>) -> Result<Vec<String>> {
-        let groups =
-            fs::read(format!("/proc/{}/cgroup", self.pid)).context("reading its control group")?;
-        let pod = best_path(&groups).and_then(|path| pod_of_cgroup(&path));
+        let process = PathBuf::from(format!("/proc/{}", self.pid));
+        let group = group_of(&process).context("reading its control group")?;
+        let pod = pod_of_cgroup(&group);
         let places = match &pod {
             Some((uid, _)) => {
                 let logs = container_log::of_pod(&self.log_dirs, uid);

@@ -20,7 +20,6 @@ mod tasks;
 mod views;
 
 use std::{
-    fs,
     path::{Path, PathBuf},
     sync::Arc,
     thread::{self, JoinHandle},
@@ -37,7 +36,7 @@ use tokio::{
 use crate::{
     clock,
     identity::{
-        cgroup::best_path, from_host, kubelet_trees::KubeletTrees, on_host,
+        cgroup::group_of, from_host, kubelet_trees::KubeletTrees, on_host,
         runtimes::running_daemons, target_roots::TargetRoot,
     },
     kernel::role::Role,
@@ -259,10 +258,9 @@ impl Collector {
             |pid: &u32| proc::stat(*pid, *pid).is_some_and(|(state, _)| proc::is_stopped(state));
         let stopped = kubelets.iter().copied().filter(is_stopped).collect();
         let kubelet_group = match kubelets.as_slice() {
-            [only] => fs::read(format!("/proc/{only}/cgroup")).ok(),
+            [only] => group_of(Path::new(&format!("/proc/{only}"))),
             _ => None,
         };
-        let kubelet_group = kubelet_group.and_then(|text| best_path(&text));
         let rest = EVERY.max(worked().saturating_sub(before) * REST);
         let at = clock::now();
         let sample = NodeSample {
