@@ -41,6 +41,8 @@ impl NewDaemons {
     pub(super) fn learn(&mut self, daemons: &Daemons, places: &mut Places) -> bool {
         let now = known(daemons);
         self.attempts.retain(|one, _| now.contains(one));
+        // What only one that has ended could see is not to be found again.
+        self.found.retain(|root| root.process().is_none_or(|pid| daemons.kubelets.contains(&pid)));
         let before = self.found.len();
         for pid in &daemons.kubelets {
             self.ask(*pid, places, |places| {
