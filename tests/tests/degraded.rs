@@ -73,11 +73,22 @@ fn degraded_below(lab: &Lab, path: &str) -> String {
     told
 }
 
+/// Whether a request to any FUSE server is unanswered.
+fn somebody_waits() -> bool {
+    let connections = fs::read_dir("/sys/fs/fuse/connections").unwrap().flatten();
+    let mut waiting =
+        connections.filter_map(|one| fs::read_to_string(one.path().join("waiting")).ok());
+    waiting.any(|requests| requests.trim() != "0")
+}
+
 #[test]
 fn nobody_is_sent_to_a_server_that_does_not_answer() {
     requires!(root_and_btf());
     let lab = Lab::build("fuse-daemon-hung");
     lab.start();
+    while !somebody_waits() {
+        thread::sleep(Duration::from_millis(100));
+    }
     let path = format!("{}/m", lab.text("path"));
     let told = degraded_below(&lab, &path);
     assert!(told.contains("is not looked at") && told.contains("requests unanswered"), "{told}");

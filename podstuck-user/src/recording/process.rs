@@ -113,7 +113,7 @@ impl Write for RecordFile {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use std::thread;
+    use std::{thread, time::Duration};
 
     use super::*;
 

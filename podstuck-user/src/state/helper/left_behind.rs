@@ -88,11 +88,8 @@ impl LeftBehind {
         };
         let mut all: Vec<Degraded> = self.living().iter().map(told).collect();
         all.extend(Budget::ALL.into_iter().filter(|budget| self.is_full(*budget)).map(|budget| {
-            let sentence = format!(
-                "{} helper processes that {} do not come back, and no other one is sent before one does",
-                budget.hung_max(),
-                budget.work()
-            );
+            let work = budget.work();
+            let sentence = format!("no helper is sent to {work} before one that hangs comes back");
             Degraded::new(sentence, budget.feeds())
         }));
         all
