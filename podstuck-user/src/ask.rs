@@ -10,7 +10,10 @@ use tokio::{
 use tokio_util::task::TaskTracker;
 
 use crate::{
-    model::holder::{About, Snapshot},
+    model::{
+        degraded::{Degraded, Feed},
+        holder::{About, Snapshot},
+    },
     query::{Answer, NoAnswer, Query, Wants},
     state::{file_system, holders, mount_point, queries},
 };
@@ -52,6 +55,13 @@ impl Asker {
     /// How many queries were not asked because too many wait.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped
+    }
+
+    /// While too many wait.
+    pub(crate) fn degraded(&self) -> Option<Degraded> {
+        let what =
+            "too many questions about objects wait for their answer, and no others are asked";
+        (self.open() >= WAITING).then(|| Degraded::new(what, &[Feed::Objects, Feed::Holders]))
     }
 
     /// Begins to look for an answer. To be called inside the runtime.

@@ -135,6 +135,10 @@ impl Engine {
                 self.aggregate.add_phase(*span, *target_id, *component, *took);
             }
             What::Completeness(completeness) => self.completeness.clone_from(completeness),
+            What::Degraded(parts) => {
+                let told = self.ledger.degraded(parts, event.at);
+                outputs.extend(told.into_iter().map(|finding| Output::Finding(Box::new(finding))));
+            }
             What::WindowEnded => self.ended = Some(event.at),
             What::End(cost) => self.cost.clone_from(cost),
             What::Said(said) if said.is_progress() => {}
@@ -289,7 +293,9 @@ impl Engine {
         let trackers = self.trackers.iter().map(|tracker| tracker.dropped()).sum::<u64>();
         let own = trackers + self.unmounts.dropped() + self.aggregate.dropped();
         let objects_dropped = self.completeness.objects_dropped + own;
-        Completeness { objects_dropped, ..self.completeness.clone() }
+        let mut all = Completeness { objects_dropped, ..self.completeness.clone() };
+        all.degraded.extend(self.ledger.parts().iter().map(|part| part.sentence.clone()));
+        all
     }
 
     /// What the run saw, lost and cost.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     model::{
         call::{Call, Outcome},
+        degraded::Degraded,
         identity::{Component, Pod, Target},
         node::NodeSample,
         node_record::NodeRecord,
@@ -137,6 +138,8 @@ pub enum What {
     Node(Box<NodeRecord>),
     /// What may be missing up to now.
     Completeness(Completeness),
+    /// What parts of the tool cannot do now. It comes when that changes.
+    Degraded(Vec<Degraded>),
     /// The observation is over: what follows was on its way.
     WindowEnded,
     /// Everything is known, and what it cost.

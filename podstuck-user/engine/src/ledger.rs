@@ -7,7 +7,9 @@ use std::{
 };
 
 use crate::{
+    lacking::lacking,
     model::{
+        degraded::Degraded,
         evidence::{Evidence, RuledOut},
         finding::{FaultyCall, Finding, FindingState},
         path::JsonPath,
@@ -28,6 +30,8 @@ struct Entry {
     finding: Finding,
     path: PathBuf,
     told: Monotonic,
+    /// What parts of the tool could not do when this was found, or seen again.
+    lacked: Vec<String>,
 }
 
 /// All findings of a run.
@@ -38,12 +42,15 @@ pub(crate) struct Ledger {
     entries: BTreeMap<(TrackerId, u64), Entry>,
     cleared: Vec<Finding>,
     found: u64,
+    /// What parts of the tool cannot do now.
+    parts: Vec<Degraded>,
 }
 
 impl Ledger {
     /// Empty; `clock` turns the kernel's time into the calendar's.
     pub(crate) fn new(clock: Clock) -> Self {
-        Self { clock, is_replay: false, entries: BTreeMap::new(), cleared: Vec::new(), found: 0 }
+        let (entries, cleared, parts) = (BTreeMap::new(), Vec::new(), Vec::new());
+        Self { clock, is_replay: false, entries, cleared, found: 0, parts }
     }
 
     /// How many findings there were, cleared ones included.
@@ -54,6 +61,28 @@ impl Ledger {
     /// All findings as they stand.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Finding> {
         self.cleared.iter().chain(self.entries.values().map(|entry| &entry.finding))
+    }
+
+    /// What parts of the tool cannot do now.
+    pub(crate) fn parts(&self) -> &[Degraded] {
+        &self.parts
+    }
+
+    /// Takes what parts of the tool cannot do now; what is to be told because of it.
+    pub(crate) fn degraded(&mut self, parts: &[Degraded], at: Monotonic) -> Vec<Finding> {
+        self.parts = parts.to_vec();
+        let mut told = Vec::new();
+        for ((tracker, _), entry) in &mut self.entries {
+            let mut now = lacking(parts, *tracker, &entry.path);
+            now.retain(|what| !entry.lacked.contains(what));
+            let lacks = [entry.lacked.as_slice(), &now].concat();
+            let before = std::mem::replace(&mut entry.finding.degraded, lacks);
+            if entry.finding.degraded.iter().any(|what| !before.contains(what)) {
+                (entry.finding.state, entry.told) = (FindingState::Update, at);
+                told.push(entry.finding.clone());
+            }
+        }
+        told
     }
 
     /// Takes a verdict; what is to be told because of it.
@@ -90,12 +119,15 @@ impl Ledger {
                 keep_times(&mut finding.evidence, &entry.finding.evidence);
                 let changed = entry.finding.certainty != finding.certainty
                     || entry.finding.severity != finding.severity;
-                let news = changed || entry.finding.count != finding.count;
+                let news = changed
+                    || entry.finding.count != finding.count
+                    || entry.finding.degraded != finding.degraded;
                 let due = last.since(entry.told) >= UPDATE_EVERY;
                 if changed || (news && due) {
                     entry.told = last;
                     told.push(finding.clone());
                 }
+                entry.lacked.clone_from(&finding.degraded);
                 entry.finding = finding;
                 entry.path = path;
                 return told;
@@ -106,7 +138,8 @@ impl Ledger {
         self.found += 1;
         finding.instance = format!("{}-{}", finding.id, self.found);
         told.push(finding.clone());
-        self.entries.insert(key, Entry { finding, path, told: last });
+        let lacked = finding.degraded.clone();
+        self.entries.insert(key, Entry { finding, path, told: last, lacked });
         told
     }
 
@@ -140,6 +173,7 @@ impl Ledger {
     fn finding(&self, draft: Draft) -> Finding {
         let certainty = draft.certainty();
         let not_known = draft.not_known();
+        let degraded = lacking(&self.parts, draft.tracker, &draft.path);
         let pod = draft.target.pod.as_ref();
         let given = |it: Remedy| it.given(certainty, self.is_replay).followed(pod);
         let remedies = draft.remedies.into_iter().map(given);
@@ -179,6 +213,7 @@ impl Ledger {
             remedies: remedies.collect(),
             likely_causes_ruled_out: ruled_out.collect(),
             not_known,
+            degraded,
             is_settled: draft.is_settled,
         }
     }
@@ -201,7 +236,7 @@ mod tests {
     use super::*;
     use crate::{
         cause::Cause,
-        model::evidence::Source,
+        model::{degraded::Feed, evidence::Source},
         rules::nested_mount::{SUBMOUNT, SUBPATH_BUSY},
     };
     use crate::{model::call::Call, testing::failed};
@@ -290,6 +325,31 @@ mod tests {
         let cleared = || Verdict::Cleared { target_id: 7, path: None, at: Monotonic(0) };
         assert_eq!(name(cleared()), first);
         assert_ne!(name(draft(&SUBMOUNT, 20.0, 1)), first);
+    }
+
+    #[test]
+    fn what_a_part_could_not_do_stands_beside_what_is_made_of_it() {
+        let lost = |what: &str, feed| Degraded::new(what, &[feed]);
+        let lacks = |told: &[Finding]| -> Vec<Vec<String>> {
+            told.iter().map(|finding| finding.degraded.clone()).collect()
+        };
+        let mut ledger = Ledger::new(clock());
+        let holders = lost("nobody can be searched for", Feed::Holders);
+        assert!(ledger.degraded(std::slice::from_ref(&holders), Monotonic(0)).is_empty());
+        let told = ledger.admit(draft(&SUBMOUNT, 1.0, 1));
+        assert_eq!(lacks(&told), [["nobody can be searched for"]], "made meanwhile");
+        let other = ledger.admit(draft_of(TrackerId::DiskFull, &SUBPATH_BUSY, 1.0, 1));
+        assert_eq!(lacks(&other), [[""; 0]], "no search is needed for it");
+        let node = lost("the node is not looked at", Feed::Node);
+        let told = ledger.degraded(&[holders, node.clone()], Monotonic(2));
+        let both = ["nobody can be searched for", "the node is not looked at"];
+        assert_eq!(lacks(&told), [both.to_vec(), vec!["the node is not looked at"]]);
+        assert!(told.iter().all(|finding| finding.state == FindingState::Update));
+        assert!(ledger.degraded(&[node], Monotonic(3)).is_empty(), "nothing new");
+        assert_eq!(lacks(&ledger.admit(draft(&SUBMOUNT, 9.0, 1))), [["the node is not looked at"]]);
+        assert!(ledger.degraded(&[], Monotonic(4)).is_empty());
+        let all: Vec<Finding> = ledger.all().cloned().collect();
+        assert_eq!(lacks(&all), [vec!["the node is not looked at"], vec![]]);
     }
 
     #[test]

@@ -29,6 +29,7 @@ mod trackers;
 
 pub mod engine;
 mod hung_report;
+mod lacking;
 mod ledger;
 mod rank;
 mod said;

@@ -164,6 +164,9 @@ pub enum NoAnswer {
     /// The helper did not come back.
     #[error("no answer within {0:?}: the file system may be hung")]
     Deadline(Duration),
+    /// No helper was sent, so that none hangs.
+    #[error("not looked at, because {0}")]
+    NotEntered(String),
     /// The helper could not be run, or spoke nonsense.
     #[error("the helper process failed: {0}")]
     Helper(String),

@@ -6,7 +6,7 @@ use crate::{
     identity::{
         data_roots, on_host,
         roots::running_kubelets,
-        runtimes::running_runtimes,
+        runtimes::running_daemons,
         target_roots::{Holds, TargetRoot, TargetRoots},
     },
     state::{kubelet::Kubelet, namespaces, runtime, show_roots::resolve},
@@ -49,7 +49,7 @@ pub(super) fn apart(host_root: &Path, kubelets: &[Kubelet], roots: &[PathBuf]) -
 
 /// Where running runtimes were told to keep their things.
 fn runtimes(host_root: &Path) -> Vec<TargetRoot> {
-    let running = running_runtimes(&on_host(host_root, Path::new("/proc")));
+    let running = running_daemons(&on_host(host_root, Path::new("/proc"))).runtimes;
     let told = running.into_iter().filter_map(|(pid, component)| {
         let told = runtime::told(host_root, pid, component)?;
         Some(data_roots::of_runtime(component, &told))

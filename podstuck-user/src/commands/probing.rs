@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use super::setup;
 use crate::{
     kernel::{attach::by_reason, load::Probes},
-    model::summary::SelfCost,
+    model::{degraded::Degraded, summary::SelfCost},
     source::{
         cost::{self, ProgramTimes},
         losses::Losses,
@@ -45,7 +45,7 @@ pub(super) struct Missed {
     /// Probes that are not in, each with the reason.
     pub probes: Vec<String>,
     /// What could not be read of them any more.
-    pub degraded: Vec<String>,
+    pub degraded: Vec<Degraded>,
 }
 
 /// The answer of the tables' thread.

@@ -20,9 +20,10 @@ use crate::{
     clock,
     decode::{Record, decode},
     event::{Event, What},
-    fork_server,
     model::{
         call::Call,
+        degraded::{Degraded, Feed},
+        identity::Component,
         operation::Operation,
         path::safe_path,
         said::{Heard, Said},
@@ -34,12 +35,15 @@ use crate::{
     recording::Recorder,
     source::tables::Drained,
     state::{
-        helper,
+        alive, helper,
         hung::{HungCalls, Notice, Report, Unmounted},
         logs::Attempt,
         sample::{Lateness, Look},
     },
 };
+
+/// How often somebody may have the node looked at sooner than it would be.
+const HURRY_EVERY: Duration = Duration::from_secs(10);
 
 /// What a run waits for beside the probes.
 pub(super) enum Arrival {
@@ -66,6 +70,9 @@ pub(super) struct Session {
     looks: Lateness,
     undecodable: u64,
     look_alike: Option<String>,
+    hurried: Option<Instant>,
+    hurries: bool,
+    degraded: Vec<Degraded>,
     ended: Option<Instant>,
 }
 
@@ -96,6 +103,9 @@ impl Session {
             looks,
             undecodable: 0,
             look_alike: None,
+            hurried: None,
+            hurries: false,
+            degraded: Vec::new(),
             ended: None,
         }
     }
@@ -169,8 +179,20 @@ impl Session {
         }
     }
 
-    /// The first of them is shown.
+    /// Whether the node is to be looked at at once.
+    pub(super) fn hurries(&mut self) -> bool {
+        std::mem::take(&mut self.hurries)
+    }
+
+    /// The first of them is shown. By somebody of the node it may be in a directory that is new: then it is one
+    /// until a look has found that.
     fn look_alike(&mut self, record: &Record) {
+        if self.hurried.is_none_or(|last| last.elapsed() >= HURRY_EVERY) {
+            let actor = self.names.actor(record.head.tgid, &record.head.actor).actor;
+            if actor.component != Component::Workload {
+                (self.hurried, self.hurries) = (Some(Instant::now()), true);
+            }
+        }
         if self.look_alike.is_none() {
             let path = record.path();
             let actor = self.names.actor(record.head.tgid, &record.head.actor).actor;
@@ -292,7 +314,7 @@ impl Session {
 
     /// Takes what may be missing, from the probes' own counters.
     pub(super) fn completeness(&mut self, missed: &Missed) {
-        let Missed { losses, abandoned, skipped, drains_failed, probes, degraded } = missed;
+        let Missed { losses, abandoned, skipped, drains_failed, probes, .. } = missed;
         let completeness = Completeness {
             events_lost: losses.of(loss::RING_FULL) + self.undecodable,
             events_limited: losses.of(loss::RATE_LIMITED),
@@ -312,19 +334,32 @@ impl Session {
             look_alikes: losses.of(loss::LOOK_ALIKE),
             look_alike: self.look_alike.clone(),
             probes_missing: probes.clone(),
-            degraded: self.degraded(degraded),
+            // The engine adds what it was told.
+            degraded: Vec::new(),
         };
         self.learn(clock::now(), What::Completeness(completeness));
     }
 
-    /// What a part of the tool could not do any more.
-    fn degraded(&self, of_probes: &[String]) -> Vec<String> {
-        let ended = |thread: &str| format!("the thread that {thread} has ended");
-        let hung = self.hung.has_ended().then(|| ended("follows calls that hang"));
-        let helpers = fork_server::lost().map(|why| format!("no helper can be asked: {why}"));
-        let recorder = self.recorder.as_ref().and_then(Recorder::ended).map(str::to_owned);
-        let of_self = hung.into_iter().chain(helpers).chain(recorder);
-        of_probes.iter().cloned().chain(of_self).chain(helper::left_behind()).collect()
+    /// Takes what of the rest of the tool cannot do its work, and asks who is here whether he can.
+    pub(super) fn check(&mut self, of_others: Vec<Degraded>) {
+        let now = self.ended.unwrap_or_else(Instant::now);
+        let ended = |what: &str, feeds| {
+            Degraded::new(format!("the thread that {what} has ended"), &[feeds])
+        };
+        let hung = self.hung.has_ended().then(|| ended("follows calls that hang", Feed::HungCalls));
+        let looks = self.looks.is_late(now).then(|| {
+            Degraded::new("a look at the node has not come back for a minute", &[Feed::Node])
+        });
+        let recorder = self.recorder.as_ref().and_then(Recorder::ended);
+        let recorder = recorder.map(|why| Degraded::new(why, &[]));
+        let of_self = [hung, looks, self.asker.degraded(), recorder].into_iter().flatten();
+        let mut all: Vec<Degraded> = of_others.into_iter().chain(of_self).collect();
+        all.extend(helper::degraded());
+        all.extend(alive::degraded());
+        if all != self.degraded {
+            self.degraded.clone_from(&all);
+            self.learn(clock::now(), What::Degraded(all));
+        }
     }
 
     /// Ends the window: what follows only takes in what was seen in it.

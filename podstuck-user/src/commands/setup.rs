@@ -19,8 +19,8 @@ pub(super) use crate::identity::on_host;
 use crate::{
     cli::{Backend, Node, Tracing},
     identity::{
-        PodNames, WantedError, kubelet_roots, log_dirs_for, markers, target_roots::TargetRoots,
-        wanted::PodTraces,
+        PodNames, WantedError, kubelet_roots, log_dirs_for, markers, runtimes::running_daemons,
+        target_roots::TargetRoots, wanted::PodTraces,
     },
     kernel::{
         attach::by_reason,
@@ -39,7 +39,8 @@ use crate::{
     state::{
         kubelet::{self, Kubelet},
         logs::Attempt,
-        sample, traces,
+        sample::{self, daemons::known},
+        traces,
     },
 };
 
@@ -83,6 +84,8 @@ pub(super) fn prepare(
         without = Some(excuse(why, one_answer)?);
     }
     let host_root = &options.node.host_root;
+    // One that is started while they are asked is asked during the run.
+    let asked = known(&running_daemons(&on_host(host_root, Path::new("/proc"))));
     let kubelets = kubelet::running(host_root, &options.node.kubelet_root);
     let roots = roots(&options.node, &kubelets);
     let mut names = PodNames::new(log_dirs(host_root, &roots, &kubelets));
@@ -154,7 +157,13 @@ pub(super) fn prepare(
         (None, Some(path)) => sample::Only::Below(path.clone()),
         (None, None) => sample::Only::All,
     };
-    let places = sample::Places { host_root: host_root.clone(), kubelet_roots: roots, only };
+    let places = sample::Places {
+        host_root: host_root.clone(),
+        kubelet_roots: roots,
+        takes_new_roots: options.node.kubelet_root.is_empty(),
+        asked,
+        only,
+    };
     let told = logs.told();
     let record = wanted.who.as_ref().and_then(|pod| api.record(&pod.uid)).cloned();
     let nodes = api.nodes_about(wanted.who.as_ref());

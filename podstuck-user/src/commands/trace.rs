@@ -22,7 +22,10 @@ use crate::{
     event::{Run, Thresholds, What},
     fork_server,
     kernel::{facts, role::Role},
-    model::pod_record::PodRecord,
+    model::{
+        degraded::{Degraded, Feed},
+        pod_record::PodRecord,
+    },
     recording::Recorder,
     source::{cost::ProgramTimes, tables::Drained},
     state::{hung::HungCalls, namespaces, sample::Sampler},
@@ -157,6 +160,7 @@ async fn trace(
     let end = until.limit(traced).map(|limit| time::Instant::now() + limit);
     let mut ticks = time::interval(TICK);
     ticks.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
+    let mut checks = time::interval(TICK);
     let mut draining = None;
     let (mut done, mut gone) = (0, false);
     loop {
@@ -177,8 +181,12 @@ async fn trace(
                     session.completeness(&probing.missed(&drained));
                 }
             }
+            _ = checks.tick() => session.check(ended(&sampler, gone)),
             () = sleep_until(end) => break,
             () = stop.requested() => break,
+        }
+        if session.hurries() {
+            sampler.hurry();
         }
         if until.is_firm() && session.presenter().is_firm(clock::now()) {
             break;
@@ -210,11 +218,18 @@ async fn trace(
     session.records(&rest.records());
     session.settle(SETTLE).await;
     tracing::info!("{:?}", missed.losses);
-    if sampler.has_ended() {
-        missed.degraded.push("the thread that looks at the node has ended".into());
-    }
+    missed.degraded.extend(ended(&sampler, false));
+    session.check(std::mem::take(&mut missed.degraded));
     session.completeness(&missed);
     session.end(cost, options.fail_on_loss)
+}
+
+/// Threads that have ended, as none does that works.
+fn ended(sampler: &Sampler, tables: bool) -> Vec<Degraded> {
+    let node = sampler.has_ended().then_some(("looks at the node", Feed::Node));
+    let tables = tables.then_some(("reads the probes' tables", Feed::Calls));
+    let ended = |(what, feed)| Degraded::new(format!("the thread that {what} has ended"), &[feed]);
+    node.into_iter().chain(tables).map(ended).collect()
 }
 
 /// One of the last drains, unless it takes too long: then no other one is waited for.
@@ -227,7 +242,8 @@ async fn last(draining: &mut Draining, missed: &mut Missed) -> Option<Drained> {
         Ok(Err(error)) => format!("{error}"),
         Err(_) => format!("the probes' tables were not read within {LAST_DRAIN:?}"),
     };
-    missed.degraded.push(format!("the last counts are missing: {why}"));
+    let what = format!("the last counts are missing: {why}");
+    missed.degraded.push(Degraded::new(what, &[Feed::Calls]));
     None
 }
 

@@ -4,10 +4,9 @@
 
 use std::{
     ffi::OsString,
-    io::{self, BufRead, BufReader, Write},
+    io::{self, BufRead, BufReader},
     os::unix::net::UnixStream,
     path::Path,
-    time::Duration,
 };
 
 use anyhow::{Context, Result, anyhow};
@@ -15,13 +14,14 @@ use serde::{Deserialize, Serialize};
 
 use super::Exporter;
 use crate::{
-    fork_server::{Process, Work, spawn},
+    fork_server::{
+        Process, Work,
+        lines::{BEGIN, heard, put},
+        spawn,
+    },
     kernel::role::only_write_beneath,
     model::path::safe_path,
 };
-
-/// How long the directory may take to be made and locked.
-const BEGIN: Duration = Duration::from_secs(5);
 
 /// What is to be done.
 #[derive(Debug, Serialize, Deserialize)]
@@ -107,27 +107,13 @@ impl Writer {
     /// Fails when the process has ended.
     pub(super) fn tell(&mut self, job: &Job) -> io::Result<Result<()>> {
         put(&self.channel, job)?;
-        let mut line = String::new();
-        match self.answers.read_line(&mut line) {
-            Ok(0) => Err(io::Error::other("the process that writes has ended")),
-            Ok(_) => Ok(serde_json::from_str::<Done>(&line)?.map_err(|why| anyhow!(why))),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                Err(io::Error::other(format!("no answer within {BEGIN:?}")))
-            }
-            Err(error) => Err(error),
-        }
+        Ok(heard::<Done>(&mut self.answers)?.map_err(|why| anyhow!(why)))
     }
 
     /// Its process id.
     pub(super) fn id(&self) -> Option<u32> {
         self.process.as_ref().map(Process::id)
     }
-}
-
-fn put(mut channel: &UnixStream, message: &impl Serialize) -> io::Result<()> {
-    let mut line = serde_json::to_vec(message)?;
-    line.push(b'\n');
-    channel.write_all(&line)
 }
 
 #[cfg(test)]

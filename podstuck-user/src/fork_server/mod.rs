@@ -7,6 +7,7 @@
 //! in memory ([`stay_in_memory`]), and that of a forked process is the same.
 
 mod client;
+pub(crate) mod lines;
 mod protocol;
 mod server;
 

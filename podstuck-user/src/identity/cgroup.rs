@@ -1,5 +1,7 @@
 //! What the path of a control group says about the pod and container of a process.
 
+use std::{fs, path::Path};
+
 use crate::model::path::safe;
 
 use super::uid::{is_long_id, parse_pod_uid};
@@ -65,11 +67,16 @@ pub(super) fn v2_path(contents: &[u8]) -> Option<&[u8]> {
     contents.split(|b| *b == b'\n').find_map(|line| line.strip_prefix(b"0::"))
 }
 
+/// The control group of a process, given its directory: see [`best_path`]. `None` when it has ended.
+pub(crate) fn group_of(process: &Path) -> Option<String> {
+    best_path(&fs::read(process.join("cgroup")).ok()?)
+}
+
 /// The path that says most, from the contents of `/proc/<pid>/cgroup`: one that names a pod, else
 /// the version 2 path, else that of the first hierarchy in use. The bytes are not parsed by a
 /// library, since a container that may make groups of its own could make that fail by a name that
 /// is not UTF-8.
-pub(crate) fn best_path(contents: &[u8]) -> Option<String> {
+pub(super) fn best_path(contents: &[u8]) -> Option<String> {
     let v2 = v2_path(contents);
     let all: Vec<&[u8]> = v2.into_iter().chain(v1_paths(contents)).collect();
     let text = |path: &[u8]| safe(path).into_owned();

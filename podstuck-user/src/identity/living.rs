@@ -1,9 +1,9 @@
 //! A process that lives, by what the kernel says about it. Its name, its command line and the path of its
 //! program are its own choice; its control group, its credentials and its start are not.
 
-use std::{fs, path::Path};
+use std::path::Path;
 
-use super::{cgroup::best_path, component::component};
+use super::{cgroup::group_of, component::component};
 pub(crate) use crate::credentials::may_be_root;
 use crate::{model::identity::Component, proc};
 
@@ -26,11 +26,11 @@ impl Living {
     /// Looks at a process, given its directory; `None` when it has ended. It may wait for as long as the
     /// process hangs where it executes a program.
     pub(crate) fn look(process: &Path) -> Option<Self> {
-        let contents = fs::read(process.join("cgroup")).ok()?;
+        let cgroup = group_of(process)?;
         let namespace = proc::namespace(process, "mnt");
         Some(Self {
             comm: proc::comm(process),
-            cgroup: best_path(&contents)?,
+            cgroup,
             is_root: is_root(process),
             mnt_ns: namespace.as_deref().and_then(proc::mount_namespace).unwrap_or(0),
             // Last: what was read before is of the process that was started then, and of no successor.
@@ -56,6 +56,7 @@ pub(crate) fn is_root(process: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use std::{
+        fs,
         io::{Read, Write},
         process::{Child, Command, Stdio},
     };

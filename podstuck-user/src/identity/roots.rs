@@ -1,17 +1,15 @@
 //! Where kubelet keeps its pods on this node.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use super::{
-    cgroup::{best_path, pod_of_cgroup},
+    cgroup::{group_of, pod_of_cgroup},
     component::KUBELETS,
     kubelet::{Settings, WRAPPERS},
     living::is_root,
+    runtimes::running_daemons,
 };
-use crate::proc::{COMMAND_LINE, comm, command_line, processes_in};
+use crate::proc::{COMMAND_LINE, command_line};
 
 /// kubelet's default of `--root-dir`.
 pub(crate) const USUAL: &str = "/var/lib/kubelet";
@@ -40,18 +38,14 @@ pub(crate) fn kubelet_roots(host_root: &Path, given: &[PathBuf]) -> Vec<PathBuf>
     roots
 }
 
-/// Running kubelets, and programs that contain one. Their names are read first: reading a command
-/// line takes the process's memory lock, which a process in trouble may hold for ever. And only of those
-/// that are the node's: anybody may call himself so.
+/// Running kubelets, and programs that contain one. Only those that are the node's: anybody may call himself so.
 pub(crate) fn running_kubelets(proc: &Path) -> Vec<u32> {
-    let mut pids = processes_in(proc);
-    pids.retain(|pid| {
-        let process = proc.join(pid.to_string());
-        let comm = comm(&process);
-        let is_known = |names: &[&[u8]]| names.contains(&comm.as_slice());
-        (is_known(&KUBELETS) || is_known(&WRAPPERS)) && is_of_node(&process)
-    });
-    pids
+    running_daemons(proc).kubelets
+}
+
+/// Whether it is the name of a kubelet, or of a program that contains one.
+pub(super) fn is_kubelets(comm: &[u8]) -> bool {
+    KUBELETS.contains(&comm) || WRAPPERS.contains(&comm)
 }
 
 fn running(proc: &Path) -> Vec<PathBuf> {
@@ -69,8 +63,7 @@ fn running(proc: &Path) -> Vec<PathBuf> {
 
 /// Whether a process is the node's own: its root, and in no pod.
 pub(super) fn is_of_node(process: &Path) -> bool {
-    let contents = fs::read(process.join("cgroup")).unwrap_or_default();
-    let in_pod = || best_path(&contents).is_none_or(|path| pod_of_cgroup(&path).is_some());
+    let in_pod = || group_of(process).is_none_or(|group| pod_of_cgroup(&group).is_some());
     !in_pod() && is_root(process)
 }
 

@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use super::{component::by_name, roots::is_of_node};
+use super::{
+    component::by_name,
+    roots::{is_kubelets, is_of_node},
+};
 use crate::{
     model::identity::Component,
     proc::{comm, processes_in},
@@ -11,13 +14,30 @@ use crate::{
 /// The daemons. Those in a pod are another node's, or call themselves so, as anybody may.
 const RUNTIMES: [&[u8]; 3] = [b"containerd", b"dockerd", b"crio"];
 
-/// Running daemons, and which they are.
-pub(crate) fn running_runtimes(proc: &Path) -> Vec<(u32, Component)> {
-    let daemons = processes_in(proc).into_iter().filter_map(|pid| {
+/// Daemons of the node that run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Daemons {
+    /// kubelets, and programs that contain one.
+    pub(crate) kubelets: Vec<u32>,
+    /// Runtimes, and which they are.
+    pub(crate) runtimes: Vec<(u32, Component)>,
+}
+
+/// All of them, ascending. Their names are read first: few processes have one of these, and nothing else needs
+/// to be read of the others.
+pub(crate) fn running_daemons(proc: &Path) -> Daemons {
+    let mut found = Daemons::default();
+    for pid in processes_in(proc) {
         let process = proc.join(pid.to_string());
         let comm = comm(&process);
-        let is_one = RUNTIMES.contains(&comm.as_slice()) && is_of_node(&process);
-        is_one.then(|| (pid, by_name(&comm)))
-    });
-    daemons.collect()
+        let (is_kubelet, is_runtime) = (is_kubelets(&comm), RUNTIMES.contains(&comm.as_slice()));
+        if (is_kubelet || is_runtime) && is_of_node(&process) {
+            if is_kubelet {
+                found.kubelets.push(pid);
+            } else {
+                found.runtimes.push((pid, by_name(&comm)));
+            }
+        }
+    }
+    found
 }

@@ -107,6 +107,7 @@ impl Foreign {
             remedies: vec![way, Remedy::advice(self.text(), self.text())],
             likely_causes_ruled_out: vec![self.ruled_out()],
             not_known: vec![self.text()],
+            degraded: vec![self.text()],
             ..sample::finding()
         }
     }

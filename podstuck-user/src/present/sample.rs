@@ -94,6 +94,7 @@ pub(crate) fn finding() -> Finding {
         remedies: vec![Remedy::command("kill 4242", "ends the backup")],
         likely_causes_ruled_out: vec![ruled_out("nothing is mounted below it")],
         not_known: Vec::new(),
+        degraded: Vec::new(),
         is_settled: false,
     }
 }
@@ -120,6 +121,7 @@ pub(crate) fn hostile() -> Finding {
     finding.remedies = vec![Remedy::command(text(), text()), Remedy::advice(text(), text())];
     finding.likely_causes_ruled_out = vec![ruled_out(HOSTILE)];
     finding.not_known = vec![text()];
+    finding.degraded = vec![text()];
     finding
 }
 

@@ -9,16 +9,16 @@ use std::{
     net::Shutdown,
     os::unix::{fs::OpenOptionsExt, net::UnixStream},
     path::Path,
-    time::Duration,
 };
 
 use anyhow::{Context, Result};
 use nix::libc;
 
-use crate::kernel::role::Role;
+use crate::{
+    fork_server::lines::{BEGIN, heard, put},
+    kernel::role::Role,
+};
 
-/// How long it may take to create the file.
-const BEGIN: Duration = Duration::from_secs(5);
 /// Of the name of a file: `PATH_MAX`, each byte as a number.
 const LONGEST: u64 = 32 << 10;
 
@@ -29,7 +29,7 @@ type Done = Result<(), i32>;
 ///
 /// # Errors
 /// Fails when nobody listens.
-pub fn serve(mut channel: UnixStream) -> Result<()> {
+pub fn serve(channel: UnixStream) -> Result<()> {
     let mut input = BufReader::new(channel.try_clone()?);
     let mut line = String::new();
     input.by_ref().take(LONGEST).read_line(&mut line)?;
@@ -38,11 +38,11 @@ pub fn serve(mut channel: UnixStream) -> Result<()> {
     Role::WriteOpen.assume();
     let mut file = match created {
         Ok(file) => file,
-        Err(error) => return Ok(say(&mut channel, Err(error))?),
+        Err(error) => return Ok(say(&channel, Err(error))?),
     };
-    say(&mut channel, Ok(()))?;
+    say(&channel, Ok(()))?;
     let written = io::copy(&mut input, &mut file).and_then(|_| file.sync_all());
-    Ok(say(&mut channel, written)?)
+    Ok(say(&channel, written)?)
 }
 
 /// Readable by its owner only.
@@ -55,11 +55,9 @@ fn create(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-fn say(channel: &mut UnixStream, done: io::Result<()>) -> io::Result<()> {
+fn say(channel: &UnixStream, done: io::Result<()>) -> io::Result<()> {
     let done: Done = done.map_err(|error| error.raw_os_error().unwrap_or(libc::EIO));
-    let mut line = serde_json::to_vec(&done)?;
-    line.push(b'\n');
-    channel.write_all(&line)
+    put(channel, &done)
 }
 
 /// The file, as that process writes it.
@@ -70,16 +68,11 @@ impl RecordFile {
     ///
     /// # Errors
     /// Fails when there is such a file, when it cannot be created, and when that takes too long.
-    pub(super) fn create(mut channel: UnixStream, path: &Path) -> io::Result<Self> {
-        let mut line = serde_json::to_vec(path.as_os_str())?;
-        line.push(b'\n');
-        channel.write_all(&line)?;
+    pub(super) fn create(channel: UnixStream, path: &Path) -> io::Result<Self> {
+        put(&channel, &path.as_os_str())?;
         channel.set_read_timeout(Some(BEGIN))?;
         let file = Self(channel);
-        file.answer().map_err(|error| match error.kind() {
-            ErrorKind::WouldBlock => io::Error::other(format!("no answer within {BEGIN:?}")),
-            _ => error,
-        })?;
+        file.answer()?;
         // From now on nobody waits but a thread of its own.
         file.0.set_read_timeout(None)?;
         file.0.set_write_timeout(None)?;
@@ -96,11 +89,8 @@ impl RecordFile {
     }
 
     fn answer(&self) -> io::Result<()> {
-        let mut line = String::new();
         // It says no more than this before it is told more.
-        BufReader::new(&self.0).read_line(&mut line)?;
-        let done: Done = serde_json::from_str(&line)
-            .map_err(|_| io::Error::other("the process that writes has ended"))?;
+        let done: Done = heard(&mut BufReader::new(&self.0))?;
         done.map_err(io::Error::from_raw_os_error)
     }
 }
@@ -123,7 +113,7 @@ impl Write for RecordFile {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use std::thread;
+    use std::{thread, time::Duration};
 
     use super::*;
 
@@ -149,10 +139,9 @@ pub(super) mod tests {
         let (mut channel, theirs) = UnixStream::pair().unwrap();
         thread::spawn(move || {
             let mut input = BufReader::new(theirs.try_clone().unwrap());
-            let mut theirs = theirs;
             let mut full = OpenOptions::new().write(true).open("/dev/full").unwrap();
             let written = io::copy(&mut input, &mut full).map(drop);
-            say(&mut theirs, written).unwrap();
+            say(&theirs, written).unwrap();
         });
         channel.write_all(b"x").unwrap();
         let mut file = RecordFile(channel);

@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::identity::uid::is_pod_uid;
 
 /// Fields whose texts are the tool's own or the kernel's.
-const OWN: [&str; 31] = [
+const OWN: [&str; 32] = [
     "backend",
     "c",
     "call",
@@ -22,6 +22,7 @@ const OWN: [&str; 31] = [
     "component",
     "cgroup_layout",
     "error",
+    "feeds",
     "fs_type",
     "how",
     "kernel",

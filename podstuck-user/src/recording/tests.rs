@@ -8,6 +8,7 @@ use crate::{
     event::{Count, Event, Run, Thresholds, What},
     model::{
         call::{Call, Outcome},
+        degraded::{Degraded, Feed},
         identity::{Actor, Component, Pod, Target, TargetKind},
         mounts::{Mount, Mounts},
         node::{NodeSample, PodState},
@@ -143,6 +144,10 @@ fn events() -> Vec<Event> {
             ..operation(1, b"mount")
         })),
         What::Completeness(Completeness { events_lost: 3, ..Completeness::default() }),
+        What::Degraded(vec![Degraded {
+            place: Some("/bank".into()),
+            ..Degraded::new("no look at /bank comes back", &[Feed::HungCalls])
+        }]),
         What::WindowEnded,
         What::End(SelfCost { cpu_s: 0.25, ..SelfCost::default() }),
     ];

@@ -7,11 +7,16 @@ use rustix::fs::{AtFlags, OFlags, StatxAttributes, StatxFlags, statx};
 use serde::{Deserialize, Serialize};
 
 use super::{
+    alive::Occasion,
     helper::{Question, Teller},
     seen_by::{Root, file_id, while_it_lives},
     swap,
 };
-use crate::{kernel::role::Role, model::object::Attributes, query::ObjectAttributes};
+use crate::{
+    kernel::role::Role,
+    model::{degraded::Feed, object::Attributes},
+    query::ObjectAttributes,
+};
 
 /// Those of an object and of its directory, and what else keeps an object from being removed.
 #[derive(Debug, Serialize, Deserialize)]
@@ -26,13 +31,15 @@ pub(super) struct ReadAttributes {
 }
 
 impl Question for ReadAttributes {
+    const FEEDS: Option<Feed> = Some(Feed::Objects);
+    const OCCASION: Occasion = Occasion::Answered;
     const ROLE: Role = Role::HelperBeneath;
     type Step = ();
     type Part = ();
     type Answer = ObjectAttributes;
 
-    fn place(&self) -> OsString {
-        self.directory.clone()
+    fn enters(&self) -> Option<(u32, &Path)> {
+        Some((self.pid, self.directory.as_ref()))
     }
 
     fn answer(self, _: &mut Teller<(), ()>) -> Result<ObjectAttributes> {

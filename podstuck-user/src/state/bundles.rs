@@ -16,6 +16,7 @@ use super::{
 use crate::{
     identity::cgroup::pod_of_cgroup,
     kernel::role::{self, Role},
+    model::degraded::Feed,
 };
 
 /// containerd writes some tens of kilobytes.
@@ -38,6 +39,7 @@ pub(super) struct Bundle {
 
 impl Question for ReadBundles {
     const BUDGET: Budget = Budget::Pods;
+    const FEEDS: Option<Feed> = Some(Feed::Node);
     const ROLE: Role = Role::HelperBeneath;
     type Step = ();
     type Part = ();

@@ -19,7 +19,10 @@ use super::{
 };
 use crate::{
     kernel::role::{self, Role},
-    model::object::{Entries, Entry, User},
+    model::{
+        degraded::Feed,
+        object::{Entries, Entry, User},
+    },
 };
 
 /// Names that are listed. More are only counted.
@@ -35,9 +38,12 @@ pub(super) struct ReadDirectory {
     /// Inode number of its mount namespace.
     pub(super) namespace: u32,
     pub(super) directory: OsString,
+    /// The directory is not to be entered.
+    pub(super) users_only: bool,
 }
 
 impl Question for ReadDirectory {
+    const FEEDS: Option<Feed> = Some(Feed::Objects);
     const ROLE: Role = Role::HelperBeneath;
     type Step = ();
     type Part = Vec<User>;
@@ -48,9 +54,12 @@ impl Question for ReadDirectory {
     }
 
     fn answer(self, tell: &mut Teller<(), Vec<User>>) -> Result<Entries> {
-        let Self { pid, namespace, directory } = &self;
+        let Self { pid, namespace, directory, users_only } = &self;
         // From memory, and so even if the directory does not answer.
         tell.part(&users_below(*pid, *namespace, Path::new(directory)))?;
+        if *users_only {
+            return Ok(Entries::default());
+        }
         while_it_lives(*pid, || {
             let directory = Path::new(directory);
             let held = Root::of(*pid)?.open(directory, OFlags::DIRECTORY);

@@ -43,14 +43,7 @@ pub(crate) struct Kubelet {
 pub(crate) fn running(host_root: &Path, roots: &[PathBuf]) -> Vec<Kubelet> {
     let pids = running_kubelets(&on_host(host_root, "/proc".as_ref()));
     let asked = pids.into_iter().filter_map(|pid| {
-        let (mut settings, mut unread) = (None, Vec::new());
-        let question = ReadKubelet { host_root: host_root.into(), pid };
-        let answer = ask_in_parts(question, |part| settings = Some(part));
-        match answer {
-            Ok(more) => unread.extend(more),
-            Err(failure) => unread.push(NoAnswer::from(failure).to_string()),
-        }
-        unread.iter().for_each(|why| tracing::info!("kubelet (pid {pid}): {why}"));
+        let (settings, unread) = told(host_root, pid);
         Some(Kubelet { pid, settings: settings?, unread })
     });
     let is_wanted = |kubelet: &Kubelet| {
@@ -58,6 +51,18 @@ pub(crate) fn running(host_root: &Path, roots: &[PathBuf]) -> Vec<Kubelet> {
         roots.is_empty() || roots.iter().any(|wanted| wanted == root)
     };
     asked.filter(is_wanted).collect()
+}
+
+/// What a kubelet was told, as far as it could be read, and what could not.
+pub(in crate::state) fn told(host_root: &Path, pid: u32) -> (Option<Settings>, Vec<String>) {
+    let (mut settings, mut unread) = (None, Vec::new());
+    let question = ReadKubelet { host_root: host_root.into(), pid };
+    match ask_in_parts(question, |part| settings = Some(part)) {
+        Ok(more) => unread.extend(more),
+        Err(failure) => unread.push(NoAnswer::from(failure).to_string()),
+    }
+    unread.iter().for_each(|why| tracing::info!("kubelet (pid {pid}): {why}"));
+    (settings, unread)
 }
 
 /// What a kubelet was told.

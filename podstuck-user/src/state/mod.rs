@@ -1,9 +1,10 @@
 //! Bounded looks at the node. What could touch a dead file system happens in a helper process with
 //! a deadline (`helper`, and all that implements its `Question`); what the kernel answers from memory
-//! is read here (`mounts`, `namespaces`, `sockets`, `thread`), where it takes a lock on a thread that
+//! is read here (`alive`, `mounts`, `namespaces`, `sockets`, `thread`), where it takes a lock on a thread that
 //! can be left behind (`timed_read`). `sample` looks every few seconds, `hung` follows threads, the
 //! others look when they are asked.
 
+pub(crate) mod alive;
 pub(crate) mod api;
 mod as_process;
 mod attributes;

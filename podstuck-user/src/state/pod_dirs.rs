@@ -21,7 +21,7 @@ use super::{
 use crate::{
     identity::uid::is_pod_uid,
     kernel::role::Role,
-    model::{node::VolumeData, object::FileId},
+    model::{degraded::Feed, node::VolumeData, object::FileId},
 };
 
 /// The plugin directory of CSI volumes.
@@ -93,6 +93,7 @@ pub(super) struct ReadPods {
 
 impl Question for ReadPods {
     const BUDGET: Budget = Budget::Pods;
+    const FEEDS: Option<Feed> = Some(Feed::Node);
     const ROLE: Role = Role::HelperBeneath;
     type Step = OsString;
     type Part = ();

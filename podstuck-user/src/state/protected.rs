@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     kernel::role::{self, Role},
-    model::{object::Protected, path::JsonPath},
+    model::{degraded::Feed, object::Protected, path::JsonPath},
 };
 
 /// How long it may look.
@@ -47,13 +47,14 @@ pub(super) struct FindProtected {
 }
 
 impl Question for FindProtected {
+    const FEEDS: Option<Feed> = Some(Feed::Objects);
     const ROLE: Role = Role::HelperBeneath;
     type Step = ();
     type Part = ();
     type Answer = Protected;
 
-    fn place(&self) -> OsString {
-        self.directory.clone()
+    fn enters(&self) -> Option<(u32, &Path)> {
+        Some((self.pid, self.directory.as_ref()))
     }
 
     fn answer(self, _: &mut Teller<(), ()>) -> Result<Protected> {

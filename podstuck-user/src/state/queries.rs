@@ -7,6 +7,7 @@ use std::{
 };
 
 use super::{
+    alive::{self, Occasion},
     attributes::ReadAttributes,
     entries::ReadDirectory,
     helper::{ask, ask_in_parts},
@@ -85,7 +86,9 @@ pub(crate) fn directory(
     directory: PathBuf,
 ) -> (Vec<User>, Result<Entries, NoAnswer>) {
     let mut users = Vec::new();
-    let question = ReadDirectory { pid, namespace, directory: directory.into() };
-    let entries = ask_in_parts(question, |part| users = part);
-    (users, entries.map_err(NoAnswer::from))
+    let why_not = alive::why_not(pid, &directory, Occasion::Answered);
+    let (directory, users_only) = (directory.into(), why_not.is_some());
+    let question = ReadDirectory { pid, namespace, directory, users_only };
+    let entries = ask_in_parts(question, |part| users = part).map_err(NoAnswer::from);
+    (users, why_not.map_or(entries, |why| Err(NoAnswer::NotEntered(why))))
 }

@@ -10,7 +10,7 @@ use super::{
     helper::{Question, Teller},
     seen_by::Root,
 };
-use crate::kernel::role::Role;
+use crate::{kernel::role::Role, model::degraded::Feed};
 
 /// Whether a path, as a process sees it, can be reached. The answer is the errno, 0 if it can.
 #[derive(Debug, Serialize, Deserialize)]
@@ -20,13 +20,14 @@ pub(super) struct ReachPath {
 }
 
 impl Question for ReachPath {
+    const FEEDS: Option<Feed> = Some(Feed::Objects);
     const ROLE: Role = Role::HelperBeneath;
     type Step = ();
     type Part = ();
     type Answer = i32;
 
-    fn place(&self) -> OsString {
-        self.path.clone()
+    fn enters(&self) -> Option<(u32, &Path)> {
+        Some((self.pid, self.path.as_ref()))
     }
 
     fn answer(self, _: &mut Teller<(), ()>) -> Result<i32> {

@@ -1,6 +1,7 @@
 //! Shows the probes the directories that hold targets: the helper's side.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     ffi::OsString,
     fs,
     os::fd::{AsFd, AsRawFd},
@@ -14,10 +15,16 @@ use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 use super::{
+    alive,
     helper::{Budget, Question, Teller, ask_in_parts},
     seen_by::{Root, Seen},
 };
-use crate::kernel::role::Role;
+use crate::{
+    identity::on_host,
+    kernel::role::Role,
+    model::{degraded::Feed, mounts::Mounts},
+    proc,
+};
 
 /// A directory that is looked for.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -42,6 +49,8 @@ pub(super) struct ShowRoots {
     host_root: OsString,
     secret: u64,
     sought: Vec<Sought>,
+    /// Of these, what is not to be entered.
+    left_out: Vec<bool>,
 }
 
 impl Question for ShowRoots {
@@ -53,7 +62,8 @@ impl Question for ShowRoots {
     type Answer = ();
 
     fn answer(self, tell: &mut Teller<(), (usize, OsString)>) -> Result<()> {
-        for (at, sought) in self.sought.iter().enumerate() {
+        let all = self.sought.iter().enumerate().zip(&self.left_out);
+        for (at, sought) in all.filter(|(_, left_out)| !**left_out).map(|(sought, _)| sought) {
             let top = match sought.pid {
                 Some(pid) => PathBuf::from(format!("/proc/{pid}/root")),
                 None => self.host_root.clone().into(),
@@ -77,7 +87,8 @@ pub(crate) fn show_roots(
     sought: Vec<Sought>,
 ) -> Vec<Option<PathBuf>> {
     let mut found = vec![None; sought.len()];
-    let question = ShowRoots { host_root: host_root.into(), secret, sought };
+    let left_out = left_out(host_root, &sought);
+    let question = ShowRoots { host_root: host_root.into(), secret, sought, left_out };
     let answer = ask_in_parts(question, |(at, path): (usize, OsString)| {
         if let Some(slot) = found.get_mut(at) {
             *slot = Some(PathBuf::from(path));
@@ -87,6 +98,19 @@ pub(crate) fn show_roots(
         tracing::info!("not all roots of targets were looked at: {failure:?}");
     }
     found
+}
+
+fn left_out(host_root: &Path, sought: &[Sought]) -> Vec<bool> {
+    let place = |sought: &Sought| match sought.pid {
+        Some(pid) => (pid, PathBuf::from(&sought.path)),
+        None => (std::process::id(), on_host(host_root, Path::new(&sought.path))),
+    };
+    let places: Vec<(u32, PathBuf)> = sought.iter().map(place).collect();
+    let pids: BTreeSet<u32> = places.iter().map(|(pid, _)| *pid).collect();
+    let tables: BTreeMap<u32, Mounts> =
+        pids.into_iter().filter_map(|pid| Some((pid, proc::mounts(pid)?))).collect();
+    let looks = places.iter().map(|(pid, path)| (tables.get(pid), path.as_path()));
+    alive::left_out(Feed::Calls, looks)
 }
 
 /// The path of a directory of the host without symbolic links, where it answers.

@@ -10,7 +10,10 @@ use super::{
     helper::{Budget, Question, Teller},
     seen_by::{Place, Root, shown},
 };
-use crate::{kernel::role::Role, model::space::Capacity};
+use crate::{
+    kernel::role::Role,
+    model::{degraded::Feed, space::Capacity},
+};
 
 /// How full the file systems are that these paths lie on: for each path one answer, `None` when there
 /// is no such path.
@@ -21,6 +24,7 @@ pub(super) struct MeasureSpace {
 
 impl Question for MeasureSpace {
     const BUDGET: Budget = Budget::Space;
+    const FEEDS: Option<Feed> = Some(Feed::Space);
     const ROLE: Role = Role::HelperBeneath;
     type Step = OsString;
     type Part = ();

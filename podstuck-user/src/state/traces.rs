@@ -12,7 +12,10 @@ use std::{
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-use super::helper::{Question, Teller, ask_in_parts};
+use super::{
+    alive::{self, Occasion},
+    helper::{Question, Teller, ask_in_parts},
+};
 use crate::{
     identity::{
         on_host,
@@ -45,7 +48,12 @@ const DOCKER: &str = "/var/lib/docker/containers";
 /// before is returned, and why it is not all.
 pub(crate) fn read(host_root: &Path, kubelet_roots: &[PathBuf]) -> (Vec<Trace>, Option<String>) {
     let mut found = Vec::new();
-    let roots = kubelet_roots.iter().map(|root| root.clone().into()).collect();
+    let why_not = |root: &&PathBuf| {
+        let place = on_host(host_root, root);
+        alive::why_not(std::process::id(), &place, Occasion::Unknown)
+    };
+    let roots = kubelet_roots.iter().filter(|root| why_not(root).is_none());
+    let roots = roots.map(|root| root.clone().into()).collect();
     let question = ReadTraces { host_root: host_root.into(), roots };
     let answer = ask_in_parts(question, |part: Vec<Trace>| found.extend(part));
     (found, answer.err().map(|failure| NoAnswer::from(failure).to_string()))

@@ -108,6 +108,10 @@ pub struct Finding {
     pub likely_causes_ruled_out: Vec<RuledOut>,
     /// Why it is not firm; empty when it is.
     pub not_known: Vec<String>,
+    /// What parts of the tool, by which such a finding is made, could not do when it was, or cannot now; each
+    /// a sentence. Left out of JSON where there is none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub degraded: Vec<String>,
     /// Whether to watch for longer adds nothing.
     #[serde(skip)]
     pub is_settled: bool,

@@ -2,6 +2,7 @@
 
 pub mod call;
 pub mod claim;
+pub mod degraded;
 pub mod diagnosis;
 pub mod evidence;
 pub mod file_system;

@@ -85,6 +85,7 @@ fn new(f: &Finding, style: Style) -> String {
     for fact in &f.not_known {
         out.push_str(&style.wrap("    - ", "      ", &text(fact)));
     }
+    lacking(&mut out, f, style);
     out
 }
 
@@ -98,7 +99,17 @@ fn changed(f: &Finding, known: &[Evidence], style: Style) -> String {
     ));
     let fresh: Vec<_> = f.evidence.iter().filter(|e| !known.contains(e)).cloned().collect();
     evidence(&mut out, &fresh, style);
+    lacking(&mut out, f, style);
     out
+}
+
+fn lacking(out: &mut String, f: &Finding, style: Style) {
+    if !f.degraded.is_empty() {
+        section(out, "what podstuck could not do, and this may lack", style);
+    }
+    for part in &f.degraded {
+        out.push_str(&style.wrap("    - ", "      ", &text(part)));
+    }
 }
 
 fn cleared(f: &Finding, style: Style) -> String {
@@ -264,6 +275,19 @@ CRITICAL volume-held-by-host-process (update): blocks the pod, certain (0.95)
         long.remedies[0].command = Some(long_command.clone());
         let shown = finding(&long, NARROW);
         assert!(shown.contains(&format!("    $ {}\n", long_command)), "{shown}");
+    }
+
+    #[test]
+    fn what_it_may_lack_is_told_as_long_as_it_stands() {
+        let mut lacking = sample::finding();
+        lacking.degraded = vec!["the thread that looks at the node has ended".into()];
+        let section =
+            "  what podstuck could not do, and this may lack\n    - the thread that looks";
+        for state in [FindingState::New, FindingState::Update] {
+            lacking.state = state;
+            assert!(finding(&lacking, NARROW).contains(section), "{}", finding(&lacking, NARROW));
+        }
+        assert!(!finding(&sample::finding(), NARROW).contains("may lack"));
     }
 
     #[test]

@@ -13,8 +13,10 @@ use super::{
     left_behind::{Left, LeftBehind},
 };
 use crate::{
-    fork_server::{Process, Work, is_ready, spawn},
+    fork_server::{Process, Work, is_ready, lost, spawn},
+    model::degraded::{Degraded, Feed},
     query::NoAnswer,
+    state::alive,
 };
 
 /// How long one step may take. Local file systems answer in milliseconds, and all that is answered
@@ -72,6 +74,10 @@ pub(in crate::state) fn ask_in_parts<Q: Question>(
     question: Q,
     take: impl FnMut(Q::Part),
 ) -> Result<Q::Answer, Failure<Q::Step>> {
+    let entered = question.enters();
+    if let Some(why) = entered.and_then(|(pid, path)| alive::why_not(pid, path, Q::OCCASION)) {
+        return Err(Failure::Other(NoAnswer::NotEntered(why)));
+    }
     let place = question.place();
     let request: Request = question.into();
     if LEFT_BEHIND.is_full(Q::BUDGET) {
@@ -81,9 +87,9 @@ pub(in crate::state) fn ask_in_parts<Q: Question>(
     let answer = exchange::<Q>(&process, channel, &request, take);
     // One that has answered ends at once, unless what it had open is slow to close.
     if let Err(Failure::Hung { at, .. }) = &answer {
-        LEFT_BEHIND.leave(Left::new(Q::BUDGET, process, at.as_ref(), place));
+        LEFT_BEHIND.leave(Left::new::<Q>(process, at.as_ref(), place));
     } else if !process.is_over(LIMIT) {
-        LEFT_BEHIND.leave(Left::new(Q::BUDGET, process, None::<&Q::Step>, place));
+        LEFT_BEHIND.leave(Left::new::<Q>(process, None, place));
     }
     answer
 }
@@ -93,9 +99,11 @@ pub(in crate::state) fn is_hanging(helper: u32) -> bool {
     LEFT_BEHIND.has(helper)
 }
 
-/// Helpers that hang now, each with what it holds.
-pub fn left_behind() -> Vec<String> {
-    LEFT_BEHIND.told()
+/// What helpers cannot do now, and who of them hangs.
+pub fn degraded() -> Vec<Degraded> {
+    let feeds = [Feed::Objects, Feed::Holders, Feed::Node, Feed::Space, Feed::Logs];
+    let lost = lost().map(|why| Degraded::new(format!("no helper can be asked: {why}"), &feeds));
+    lost.into_iter().chain(LEFT_BEHIND.told()).collect()
 }
 
 fn failed<S>(error: &dyn std::fmt::Display) -> Failure<S> {

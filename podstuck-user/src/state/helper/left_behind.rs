@@ -3,14 +3,19 @@
 
 use std::{
     ffi::OsString,
-    fmt::Debug,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use super::Budget;
-use crate::{fork_server::Process, model::path::safe_path};
+use super::{Budget, Question};
+use crate::{
+    fork_server::Process,
+    model::{
+        degraded::{Degraded, Feed},
+        path::safe_path,
+    },
+};
 
 /// One of them.
 #[derive(Debug)]
@@ -19,19 +24,22 @@ pub(super) struct Left {
     process: Process,
     /// What it does not come back from.
     place: String,
+    /// What is missing meanwhile, and of which object.
+    feeds: Option<Feed>,
+    object: Option<PathBuf>,
 }
 
 impl Left {
     /// The step that it told last says best where it is; of a question without steps, what it is about.
-    pub(super) fn new<S: Debug>(
-        budget: Budget,
+    pub(super) fn new<Q: Question>(
         process: Process,
-        at: Option<&S>,
+        at: Option<&Q::Step>,
         about: OsString,
     ) -> Self {
         let step = at.map(|step| format!("{step:?}")).filter(|step| step != "()");
-        let about = || safe_path(Path::new(&about)).into_owned();
-        Self { budget, process, place: step.unwrap_or_else(about) }
+        let object = Some(PathBuf::from(&about)).filter(|about| about.is_absolute());
+        let place = step.unwrap_or_else(|| safe_path(Path::new(&about)).into_owned());
+        Self { budget: Q::BUDGET, process, place, feeds: Q::FEEDS, object }
     }
 
     fn lives(&self) -> bool {
@@ -66,17 +74,25 @@ impl LeftBehind {
         self.all().push(left);
     }
 
-    /// Each that lives, with what it holds.
-    pub(super) fn told(&self) -> Vec<String> {
+    /// Each that lives, with what it holds; and what is not looked at at all because of them.
+    pub(super) fn told(&self) -> Vec<Degraded> {
         let told = |left: &Left| {
             let (pid, place) = (left.process.id(), &left.place);
             let place = if place.is_empty() { "what it looked at" } else { place };
-            format!(
+            let sentence = format!(
                 "helper process {pid} of podstuck does not come back from {place}, cannot be killed, and \
                  keeps that busy until it answers"
-            )
+            );
+            let feeds = left.feeds.as_slice();
+            Degraded { place: left.object.clone(), ..Degraded::new(sentence, feeds) }
         };
-        self.living().iter().map(told).collect()
+        let mut all: Vec<Degraded> = self.living().iter().map(told).collect();
+        all.extend(Budget::ALL.into_iter().filter(|budget| self.is_full(*budget)).map(|budget| {
+            let work = budget.work();
+            let sentence = format!("no helper is sent to {work} before one that hangs comes back");
+            Degraded::new(sentence, budget.feeds())
+        }));
+        all
     }
 
     /// Forgets those that have ended.
@@ -96,11 +112,12 @@ mod tests {
     use std::process::{Child, Command};
 
     use super::*;
+    use crate::state::{reach::ReachPath, space::MeasureSpace};
 
     fn sleep() -> (Child, Left) {
         let child = Command::new("sleep").arg("60").spawn().unwrap();
         let process = Process::of_child(&child);
-        (child, Left::new(Budget::Events, process, Some(&()), "/a\u{1b}b".into()))
+        (child, Left::new::<ReachPath>(process, Some(&()), "/a\u{1b}b".into()))
     }
 
     #[test]
@@ -116,13 +133,16 @@ mod tests {
         }
         assert!(left.is_full(Budget::Events) && !left.is_full(Budget::Pods));
         let told = left.told();
+        assert_eq!(told.len(), children.len() + 1);
         for (child, told) in children.iter().zip(&told) {
             assert!(left.has(child.id()));
-            assert!(
-                told.contains(&format!(" {} ", child.id())) && told.contains("/a\\x1bb"),
-                "{told}"
-            );
+            let sentence = &told.sentence;
+            assert!(sentence.contains(&format!(" {} ", child.id())), "{sentence}");
+            assert!(sentence.contains("/a\\x1bb"), "{sentence}");
+            assert_eq!(told.place.as_deref(), Some(Path::new("/a\u{1b}b")));
+            assert_eq!(told.feeds, [Feed::Objects]);
         }
+        assert!(told.last().is_some_and(|all| all.place.is_none()), "{told:?}");
         let all: Vec<_> = left.all().drain(..).collect();
         all.into_iter().for_each(|one| left.leave(one));
         for child in &mut children {
@@ -136,7 +156,7 @@ mod tests {
         let (mut child, left) = sleep();
         child.kill().unwrap();
         child.wait().unwrap();
-        let at = Left::new(left.budget, left.process, Some(&"/x"), "/y".into());
+        let at = Left::new::<MeasureSpace>(left.process, Some(&"/x".into()), "/y".into());
         assert_eq!(at.place, "\"/x\"");
     }
 }

@@ -10,27 +10,30 @@ mod client;
 mod left_behind;
 mod serve;
 
-use std::{ffi::OsString, fmt::Debug};
+use std::{ffi::OsString, fmt::Debug, path::Path};
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-pub use client::left_behind;
+pub use client::degraded;
 pub(in crate::state) use client::{Failure, LIMIT, ask, ask_in_parts, is_hanging};
 pub(in crate::state) use serve::Teller;
 pub use serve::{serve, serve_through};
 
-use crate::kernel::role::Role;
+use crate::{kernel::role::Role, model::degraded::Feed};
 
 use super::{
-    api, attributes, bundles, entries, holders, kubelet, logs, memory, pod_dirs, protected, reach,
-    remaining, runtime, show_roots, space, traces,
+    alive::Occasion, api, attributes, bundles, entries, holders, kubelet, logs, memory, pod_dirs,
+    protected, reach, remaining, runtime, show_roots, space, traces,
 };
 
 /// What the helper can be asked, with both sides of it.
 pub(in crate::state) trait Question: Into<Request> {
     /// What bounds how many helpers may hang over it.
     const BUDGET: Budget = Budget::Events;
+    /// What is made of the answers, and is missing while a helper hangs; nothing where whoever asks says so
+    /// himself, or where no finding is made of them.
+    const FEEDS: Option<Feed> = None;
     /// What the helper may do.
     const ROLE: Role = Role::Helper;
     /// Something that it does and that may never end.
@@ -40,9 +43,17 @@ pub(in crate::state) trait Question: Into<Request> {
     /// What is told in the end.
     type Answer: Serialize + DeserializeOwned;
 
+    /// What lives if the question is asked: it is asked because a call has returned from there.
+    const OCCASION: Occasion = Occasion::Unknown;
+
+    /// The path that it enters, and the process as which; `None` where it enters several.
+    fn enters(&self) -> Option<(u32, &Path)> {
+        None
+    }
+
     /// What it looks at, for whoever hears that it hangs; empty where its steps say so.
     fn place(&self) -> OsString {
-        OsString::new()
+        self.enters().map(|(_, path)| path.into()).unwrap_or_default()
     }
 
     /// The helper's side.
@@ -70,6 +81,31 @@ pub(in crate::state) enum Budget {
 }
 
 impl Budget {
+    const ALL: [Self; 5] = [Self::Events, Self::Holders, Self::Pods, Self::Space, Self::Roots];
+
+    /// What is missing while as many hang as may.
+    const fn feeds(self) -> &'static [Feed] {
+        match self {
+            Self::Events => &[Feed::Objects, Feed::Logs],
+            Self::Holders => &[Feed::Holders],
+            Self::Pods => &[Feed::Node],
+            Self::Space => &[Feed::Space],
+            // Of what was shown once, the probes know it.
+            Self::Roots => &[],
+        }
+    }
+
+    /// What those do that are counted together.
+    const fn work(self) -> &'static str {
+        match self {
+            Self::Events => "look at objects and logs",
+            Self::Holders => "search for holders",
+            Self::Pods => "read the pods' directories",
+            Self::Space => "ask how full file systems are",
+            Self::Roots => "look where pods and containers are kept",
+        }
+    }
+
     const fn hung_max(self) -> usize {
         match self {
             Self::Events => 4,

@@ -23,6 +23,7 @@ use crate::{
     kernel::role::Role,
     model::{series::Span, time::Monotonic},
     state::{
+        alive,
         helper::ask,
         memory::{ReadCommandLine, ReadText},
         timed_read::TimedReader,
@@ -114,9 +115,14 @@ impl Follower {
         }
     }
 
+    fn forget(&mut self, tid: u32) -> Option<Followed> {
+        alive::hangs_no_more(tid);
+        self.followed.remove(&tid)
+    }
+
     /// Ends what a thread was followed for; says so if it was told.
     fn end(&mut self, tid: u32, at: Monotonic) {
-        let Some(mut it) = self.followed.remove(&tid) else { return };
+        let Some(mut it) = self.forget(tid) else { return };
         if it.anchor == Anchor::Exit {
             self.took(&it, Span::AfterExit, at);
         }
@@ -178,6 +184,7 @@ impl Follower {
         }
         if it.is_due(now) {
             let seen = it.sight(now, false, &mut self.reader);
+            seen.mount.iter().for_each(|on| alive::hangs(tid, on));
             let _ = self.reports.send(Report::Seen(Box::new(seen)));
         }
     }

@@ -20,6 +20,7 @@ use crate::{
     identity::on_host,
     kernel::role::Role,
     model::{
+        degraded::Feed,
         identity::Component,
         said::{Complaint, Said},
     },
@@ -51,6 +52,7 @@ pub(in crate::state) struct ReadKernelLog {
 }
 
 impl Question for ReadKernelLog {
+    const FEEDS: Option<Feed> = Some(Feed::Logs);
     const ROLE: Role = Role::HelperKernelLog;
     type Step = ();
     type Part = Vec<Said>;

@@ -36,7 +36,7 @@ use serde::{Deserialize, Serialize};
 use super::{helper::ask_in_parts, namespaces, registrar, thread};
 use crate::{
     clock,
-    identity::{on_host, roots::running_kubelets, runtimes::running_runtimes},
+    identity::{on_host, runtimes::running_daemons},
     model::{
         identity::Component,
         said::{Heard, NamedCall, Said},
@@ -97,11 +97,12 @@ pub(crate) fn read(host_root: &Path) -> Logs {
     let proc = on_host(host_root, "/proc".as_ref());
     // What containers are whose, kubelet says to those who only name containers.
     let mut known = Vec::new();
-    for pid in running_kubelets(&proc) {
+    let daemons = running_daemons(&proc);
+    for pid in daemons.kubelets {
         logs.read_kubelets(host_root, pid, &mut known);
     }
     let mut seen = BTreeSet::new();
-    for (pid, component) in running_runtimes(&proc) {
+    for (pid, component) in daemons.runtimes {
         logs.read_runtimes(host_root, (pid, component), &known, &mut seen);
     }
     logs.read_kernels(host_root);

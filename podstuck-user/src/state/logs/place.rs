@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 
 use crate::{
-    identity::{cgroup::best_path, on_host},
+    identity::{cgroup::group_of, on_host},
     model::path::safe_path,
     proc::{COMMAND_LINE, command_line},
 };
@@ -80,8 +80,8 @@ fn file(descriptor: &Path, link: &Path) -> Result<Place> {
 }
 
 fn journal(host_root: &Path, process: &Path, pid: u32) -> Result<Place> {
-    let groups = fs::read(process.join("cgroup")).context("reading its control group")?;
-    let unit = best_path(&groups).and_then(|path| unit_of(Path::new(&path)));
+    let group = group_of(process).context("reading its control group")?;
+    let unit = unit_of(Path::new(&group));
     let only = unit.map_or_else(|| format!("_PID={pid}"), |unit| format!("--unit={unit}"));
     let mut command = Command::new("journalctl");
     command.args(["--quiet", "--no-pager", "--output=cat", "--lines", ENTRIES, &only]);

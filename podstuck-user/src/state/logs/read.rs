@@ -21,6 +21,7 @@ use super::{
 };
 use crate::{
     model::{
+        degraded::Feed,
         identity::Component,
         said::{Heard, NamedCall, Report, Said},
     },
@@ -55,6 +56,7 @@ pub(in crate::state) enum Part {
 }
 
 impl Question for ReadLog {
+    const FEEDS: Option<Feed> = Some(Feed::Logs);
     type Step = ();
     type Part = Part;
     /// The log's name.

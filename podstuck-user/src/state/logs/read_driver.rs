@@ -19,11 +19,10 @@ use super::{
 };
 use crate::{
     identity::{
-        cgroup::{best_path, pod_of_cgroup},
-        roots::running_kubelets,
-        runtimes::running_runtimes,
+        cgroup::{group_of, pod_of_cgroup},
+        runtimes::{Daemons, running_daemons},
     },
-    model::{identity::Component, said::Said},
+    model::{degraded::Feed, identity::Component, said::Said},
     state::helper::{Question, Teller},
 };
 
@@ -49,15 +48,16 @@ pub(in crate::state) struct ReadDriverLog {
 }
 
 impl Question for ReadDriverLog {
+    const FEEDS: Option<Feed> = Some(Feed::Logs);
     type Step = ();
     type Part = Vec<Said>;
     /// The logs that were read.
     type Answer = Vec<String>;
 
     fn answer(self, tell: &mut Teller<(), Vec<Said>>) -> Result<Vec<String>> {
-        let groups =
-            fs::read(format!("/proc/{}/cgroup", self.pid)).context("reading its control group")?;
-        let pod = best_path(&groups).and_then(|path| pod_of_cgroup(&path));
+        let process = PathBuf::from(format!("/proc/{}", self.pid));
+        let group = group_of(&process).context("reading its control group")?;
+        let pod = pod_of_cgroup(&group);
         let places = match &pod {
             Some((uid, _)) => {
                 let logs = container_log::of_pod(&self.log_dirs, uid);
@@ -131,8 +131,8 @@ fn is_a_daemons(pid: u32) -> bool {
         |pid: u32| fs::metadata(format!("/proc/{pid}/fd/2")).map(|file| (file.dev(), file.ino()));
     let Ok(own) = file(pid) else { return false };
     let proc = Path::new("/proc");
-    let runtimes = running_runtimes(proc).into_iter().map(|(pid, _)| pid);
-    let mut daemons = running_kubelets(proc).into_iter().chain(runtimes);
+    let Daemons { kubelets, runtimes } = running_daemons(proc);
+    let mut daemons = kubelets.into_iter().chain(runtimes.into_iter().map(|(pid, _)| pid));
     daemons.any(|daemon| file(daemon).is_ok_and(|file| file == own))
 }
 

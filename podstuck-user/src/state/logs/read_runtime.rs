@@ -18,7 +18,7 @@ use super::{
     runtime::{self, Named},
 };
 use crate::{
-    model::{identity::Component, said::Said},
+    model::{degraded::Feed, identity::Component, said::Said},
     state::{
         helper::{Question, Teller},
         traces,
@@ -49,6 +49,7 @@ pub(in crate::state) struct RuntimeSaid {
 }
 
 impl Question for ReadRuntimeLog {
+    const FEEDS: Option<Feed> = Some(Feed::Logs);
     type Step = ();
     type Part = RuntimeSaid;
     /// The log, and whose it is.

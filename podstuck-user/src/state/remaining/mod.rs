@@ -23,12 +23,16 @@ use self::{
     position::FileSystem,
 };
 use super::{
+    alive::Occasion,
     helper::{Question, Teller},
     seen_by::{Root, while_it_lives},
 };
 use crate::{
     kernel::role::Role,
-    model::remaining::{Remaining, Sample},
+    model::{
+        degraded::Feed,
+        remaining::{Remaining, Sample},
+    },
 };
 
 /// How much is left in a tree.
@@ -49,13 +53,15 @@ impl CountRemaining {
 }
 
 impl Question for CountRemaining {
+    const FEEDS: Option<Feed> = Some(Feed::Objects);
+    const OCCASION: Occasion = Occasion::Answered;
     const ROLE: Role = Role::HelperBeneath;
     type Step = ();
     type Part = ();
     type Answer = Remaining;
 
-    fn place(&self) -> OsString {
-        self.directory.clone()
+    fn enters(&self) -> Option<(u32, &Path)> {
+        Some((self.pid, self.directory.as_ref()))
     }
 
     fn answer(self, _: &mut Teller<(), ()>) -> Result<Remaining> {

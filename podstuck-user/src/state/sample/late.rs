@@ -24,6 +24,11 @@ impl Lateness {
         self.due = now + rest;
     }
 
+    /// Whether one that is due has not come.
+    pub(crate) fn is_late(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.due) >= LATE
+    }
+
     /// The longest time that one which was due did not come, in seconds; 0 when none was late.
     pub(crate) fn late_s(&self, now: Instant) -> u64 {
         let longest = self.longest.max(now - self.due);
@@ -44,8 +49,10 @@ mod tests {
         assert_eq!(looks.late_s(at(50)), 0);
         assert_eq!(looks.late_s(at(161)), 0);
         assert_eq!(looks.late_s(at(192)), 90);
+        assert!(looks.is_late(at(192)) && !looks.is_late(at(161)));
         looks.came(at(202), Duration::from_secs(2));
         looks.came(at(204), Duration::from_secs(2));
         assert_eq!(looks.late_s(at(206)), 100);
+        assert!(!looks.is_late(at(206)), "it is over");
     }
 }

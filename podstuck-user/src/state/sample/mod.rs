@@ -3,6 +3,7 @@
 
 mod bundles;
 mod cgroups;
+pub(crate) mod daemons;
 mod device_mounts;
 mod driver_process;
 mod drivers;
@@ -19,7 +20,6 @@ mod tasks;
 mod views;
 
 use std::{
-    fs,
     path::{Path, PathBuf},
     sync::Arc,
     thread::{self, JoinHandle},
@@ -36,8 +36,8 @@ use tokio::{
 use crate::{
     clock,
     identity::{
-        cgroup::best_path, from_host, kubelet_trees::KubeletTrees, on_host,
-        target_roots::TargetRoot,
+        cgroup::group_of, from_host, kubelet_trees::KubeletTrees, on_host,
+        runtimes::running_daemons, target_roots::TargetRoot,
     },
     kernel::role::Role,
     model::node::{Halted, NodeSample, PodGroup, VolumeState},
@@ -46,6 +46,7 @@ use crate::{
 };
 use bundles::BundleCollector;
 use cgroups::CgroupCollector;
+use daemons::NewDaemons;
 use device_mounts::DeviceMounts;
 use hierarchies::Hierarchies;
 pub(crate) use late::Lateness;
@@ -69,6 +70,10 @@ pub(crate) struct Places {
     pub host_root: PathBuf,
     /// kubelet's root directories, as the host sees them.
     pub kubelet_roots: Vec<PathBuf>,
+    /// Whether those of kubelets that are started later are looked at, too.
+    pub takes_new_roots: bool,
+    /// kubelets and runtimes that were asked where they keep their things, by id and start.
+    pub asked: Vec<(u32, u64)>,
     /// The pods that the run is about.
     pub only: Only,
 }
@@ -139,7 +144,7 @@ impl Sampler {
                     return;
                 }
                 sender.send_replace(Some(look));
-                thread::sleep(rest);
+                thread::park_timeout(rest);
             }
         };
         let started = thread::Builder::new().name("sampler".into()).spawn(look);
@@ -149,6 +154,11 @@ impl Sampler {
     /// Whether the thread has ended, as none does that works.
     pub(crate) fn has_ended(&self) -> bool {
         self.thread.is_finished()
+    }
+
+    /// Has the next look made at once.
+    pub(crate) fn hurry(&self) {
+        self.thread.thread().unpark();
     }
 
     /// Waits for the next look. Safe to cancel.
@@ -195,6 +205,7 @@ struct Collector {
     bundles: BundleCollector,
     spaces: SpaceCollector,
     roots: TargetRootFinder,
+    daemons: NewDaemons,
 }
 
 impl Collector {
@@ -209,15 +220,23 @@ impl Collector {
             bundles: BundleCollector::default(),
             spaces: SpaceCollector::default(),
             roots: TargetRootFinder::default(),
+            daemons: NewDaemons::default(),
         }
     }
 
     fn look(&mut self) -> Look {
         let (before, begun) = (worked(), Some(clock::now()));
         let mounts = self.mounts.sample();
-        let (views, kubelets) = views::all(&mounts);
+        let daemons = running_daemons(Path::new("/proc"));
+        if self.daemons.learn(&daemons, &mut self.places) {
+            self.roots = TargetRootFinder::default();
+        }
+        let kubelets = daemons.kubelets;
+        let views = views::all(&mounts, &kubelets);
         self.hierarchies.refresh(&on_host(&self.places.host_root, Path::new("/sys/fs/cgroup")));
-        let roots = Arc::new(self.roots.sample(&self.places.kubelet_roots, &views, mounts.host));
+        let mut roots = self.roots.sample(&self.places.kubelet_roots, &views, mounts.host);
+        roots.extend_from_slice(self.daemons.found());
+        let roots = Arc::new(roots);
         let kubelet_since = views::since(&kubelets);
         let mut pods = self.pods.sample(&self.places, &mounts, &views, &self.hierarchies);
         let mut cgroups = self.cgroups.sample(&self.places.only, &self.hierarchies, &pods);
@@ -239,10 +258,9 @@ impl Collector {
             |pid: &u32| proc::stat(*pid, *pid).is_some_and(|(state, _)| proc::is_stopped(state));
         let stopped = kubelets.iter().copied().filter(is_stopped).collect();
         let kubelet_group = match kubelets.as_slice() {
-            [only] => fs::read(format!("/proc/{only}/cgroup")).ok(),
+            [only] => group_of(Path::new(&format!("/proc/{only}"))),
             _ => None,
         };
-        let kubelet_group = kubelet_group.and_then(|text| best_path(&text));
         let rest = EVERY.max(worked().saturating_sub(before) * REST);
         let at = clock::now();
         let sample = NodeSample {

@@ -13,17 +13,18 @@ use super::{
     freezer::Freezers,
     hierarchies::Hierarchies,
     pod_mounts::{Elsewhere, by_pod},
-    views::View,
+    views::{View, mounts_of},
 };
 use crate::{
     identity::{classify::kubelet_root_of, on_host},
     model::{
+        degraded::Feed,
         identity::Target,
         mounts::NodeMounts,
         node::{CsiState, Mounted, PodState, Registration, VolumeData, VolumeState},
     },
     state::{
-        helper,
+        alive, helper,
         pod_dirs::{PodOnDisk, ReadPods, RootOnDisk},
         sockets::{self, Listener},
     },
@@ -127,6 +128,16 @@ impl PodCollector {
             found.retain(|root| !places.kubelet_roots.contains(root));
             roots.extend(found.into_iter().map(|root| (root.clone(), Some(view.pid), root.into())));
         }
+        let looks = roots.iter().map(|(_, pid, path)| (mounts_of(*pid, views), Path::new(path)));
+        let mut is_left_out = alive::left_out(Feed::Node, looks).into_iter();
+        let mut kept = HashSet::new();
+        roots.retain(|(root, ..)| {
+            let is_left_out = is_left_out.next().unwrap_or_default();
+            if is_left_out {
+                kept.insert(root.clone());
+            }
+            !is_left_out
+        });
         let asked = roots.iter().map(|(_, pid, path)| (*pid, path.clone())).collect();
         let answers = match helper::ask(ReadPods { roots: asked }) {
             Ok(answers) => answers,
@@ -135,10 +146,13 @@ impl PodCollector {
                 return;
             }
         };
-        self.roots.clear();
+        self.roots.retain(|root, _| kept.contains(root));
         for ((root, pid, _), answer) in roots.into_iter().zip(answers) {
             let Some(mut answer) = answer else { continue };
             answer.pods.iter_mut().for_each(|pod| pod.seen_by = pid);
+            if kept.remove(&root) {
+                self.roots.remove(&root);
+            }
             let known = self.roots.entry(root).or_default();
             known.pods.append(&mut answer.pods);
             known.registered.append(&mut answer.registered);

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fs, path::PathBuf};
 use procfs::process::Process;
 
 use crate::{
-    identity::{cgroup::best_path, living::Living},
+    identity::{cgroup::group_of, living::Living},
     model::{
         identity::Component,
         node::{Shim, Task},
@@ -51,7 +51,7 @@ fn look(pid: i32) -> Option<Shim> {
         comm: safe(stat.comm.as_bytes()).into_owned(),
         state: stat.state,
         started: stat.starttime,
-        group: fs::read(place.join("cgroup")).ok().and_then(|text| best_path(&text)),
+        group: group_of(&place),
         wait_channel: waits.map(|name| safe(&name).into_owned()),
     })
 }

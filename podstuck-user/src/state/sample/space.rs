@@ -1,13 +1,20 @@
 //! Whether there is room where kubelet and the runtimes live. A full disk rarely keeps anything
 //! from being deleted, but those who delete can no longer write down what they do.
 
-use std::{collections::HashSet, ffi::OsString, path::PathBuf};
+use std::{
+    collections::HashSet,
+    ffi::OsString,
+    path::{Path, PathBuf},
+};
 
-use super::{Only, Places, views::View};
+use super::{
+    Only, Places,
+    views::{View, mounts_of},
+};
 use crate::{
     identity::on_host,
-    model::space::Space,
-    state::{helper, space::MeasureSpace},
+    model::{degraded::Feed, space::Space},
+    state::{alive, helper, seen_by::Place, space::MeasureSpace},
 };
 
 /// One look at so many samples: every ten seconds, as a rule.
@@ -56,11 +63,17 @@ impl SpaceCollector {
             wanted.extend([None].into_iter().chain(seen).map(|by| (root.clone(), true, by)));
         }
         wanted.extend(RUNTIMES.map(|path| (path.into(), false, None)));
-        let asked = wanted.iter().map(|(path, _, by)| match by {
+        let place = |(path, _, by): &Wanted| match by {
             Some((pid, _)) => (Some(*pid), path.into()),
             None => (None, OsString::from(on_host(&places.host_root, path))),
-        });
-        let answers = match helper::ask(MeasureSpace { places: asked.collect() }) {
+        };
+        let asked: Vec<Place> = wanted.iter().map(place).collect();
+        let looks = asked.iter().map(|(pid, path)| (mounts_of(*pid, views), Path::new(path)));
+        let is_left_out = alive::left_out(Feed::Space, looks);
+        let all = wanted.into_iter().zip(asked).zip(is_left_out);
+        let (wanted, asked): (Vec<Wanted>, Vec<Place>) =
+            all.filter(|(_, is_left_out)| !is_left_out).map(|(look, _)| look).unzip();
+        let answers = match helper::ask(MeasureSpace { places: asked }) {
             Ok(answers) => answers,
             Err(error) => {
                 tracing::info!("how full the file systems are is not known: {error}");

@@ -1,10 +1,9 @@
 //! Whose mounts count: a volume is mounted when kubelet or the host sees it mounted. Copies in
 //! containers do not keep a pod from going.
 
-use std::{fs, path::Path, sync::Arc};
+use std::{fs, sync::Arc};
 
 use crate::{
-    identity::roots::running_kubelets,
     model::{
         file_system::is_fuse,
         mounts::{Mount, Mounts, NodeMounts},
@@ -44,9 +43,8 @@ impl View {
     }
 }
 
-/// The host's view, and those of kubelets that have others; with the kubelets.
-pub(super) fn all(node: &NodeMounts) -> (Vec<View>, Vec<u32>) {
-    let kubelets = running_kubelets(Path::new("/proc"));
+/// The host's view, and those of kubelets that have others.
+pub(super) fn all(node: &NodeMounts, kubelets: &[u32]) -> Vec<View> {
     let mut views: Vec<View> = Vec::new();
     let mut add = |pid: u32, namespace: Option<u32>| {
         let Some(namespace) = namespace else { return };
@@ -61,12 +59,22 @@ pub(super) fn all(node: &NodeMounts) -> (Vec<View>, Vec<u32>) {
     let lets_us_look = fs::metadata("/proc/1/root/.").is_ok();
     let first = node.host.filter(|_| lets_us_look).or_else(|| namespaces::of_process(1));
     add(1, first);
-    for pid in &kubelets {
+    for pid in kubelets {
         add(*pid, namespaces::of_process(*pid));
     }
     let host = node.host.and_then(|host| node.tables.get(&host));
     add(host.map_or(1, |table| table.pid), node.host);
-    (views, kubelets)
+    views
+}
+
+/// The mounts by which a place is reached, where they are known: as that process sees them, or as we do.
+pub(super) fn mounts_of(pid: Option<u32>, views: &[View]) -> Option<&Mounts> {
+    let own = || namespaces::of_process(std::process::id());
+    let view = match pid {
+        Some(pid) => views.iter().find(|view| view.pid == pid),
+        None => own().and_then(|own| views.iter().find(|view| view.namespace == own)),
+    };
+    view.map(|view| &*view.mounts)
 }
 
 /// When the last of these processes was started.
@@ -80,7 +88,7 @@ mod tests {
 
     #[test]
     fn the_host_is_always_seen() {
-        let (views, _) = all(&crate::state::mounts::read_all());
+        let views = all(&crate::state::mounts::read_all(), &[]);
         assert!(views.iter().any(|view| !view.mounts.all.is_empty()));
     }
 }

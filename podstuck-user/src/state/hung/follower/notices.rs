@@ -31,7 +31,7 @@ impl Follower {
             Notice::Returned(thread) => {
                 let returned = self.followed.get(&thread.tid);
                 if returned.is_some_and(|it| it.phase == Phase::InSyscall) {
-                    self.followed.remove(&thread.tid);
+                    self.forget(thread.tid);
                 }
             }
             Notice::Unmounted(unmounted) => self.unmounted(unmounted),
@@ -63,7 +63,7 @@ impl Follower {
                 }
                 match text.as_deref().map(to_unmount) {
                     // It mounts, or prints its usage.
-                    Some(None) => drop(self.followed.remove(&tid)),
+                    Some(None) => drop(self.forget(tid)),
                     Some(object) => it.object.complete(object),
                     None => it.object.complete(None),
                 }

@@ -1,0 +1,96 @@
+//! What a finding may lack: parts of the tool that cannot do their work, and that such findings are made by.
+
+use std::path::Path;
+
+use crate::{
+    model::degraded::{Degraded, Feed},
+    tracker::TrackerId,
+};
+
+/// What a tracker's findings are made of.
+const fn made_of(tracker: TrackerId) -> &'static [Feed] {
+    use Feed::{Calls, Holders, HungCalls, Logs, Node, Objects, Space};
+    match tracker {
+        TrackerId::CrossedMount | TrackerId::FileSystem => &[Calls],
+        TrackerId::Busy => &[Calls, Node, Holders],
+        TrackerId::DeadMount | TrackerId::Refused | TrackerId::BulkDelete | TrackerId::NotEmpty => {
+            &[Calls, Objects]
+        }
+        TrackerId::Unkillable | TrackerId::Orphan => &[Calls, Node],
+        TrackerId::NotAttempted => &[Calls, Node, Objects, Holders, Logs],
+        TrackerId::PinnedDevice => &[Calls, Node, Holders],
+        TrackerId::HungCall => &[Calls, HungCalls, Node],
+        TrackerId::DiskFull => &[Node, Space],
+        TrackerId::PodRecord => &[Node],
+        TrackerId::LeftRootfs => &[Node, Holders, Logs],
+        TrackerId::Protected => &[Node, Objects],
+        TrackerId::RuntimeSays => &[Calls, Node, Logs],
+    }
+}
+
+/// What cannot be done of that by which such a finding about an object is made.
+pub(crate) fn lacking(parts: &[Degraded], tracker: TrackerId, object: &Path) -> Vec<String> {
+    let concerned = parts.iter().filter(|part| part.concerns(made_of(tracker), object));
+    concerned.map(|part| part.sentence.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// By what a tracker takes, and asks for.
+    fn feeds_of(code: &str) -> Vec<Feed> {
+        let code = code.split("#[cfg(test)]").next().unwrap_or_default();
+        let by_words: [(Feed, &[&str]); 7] = [
+            (Feed::Calls, &["What::Operation(", "What::Counts("]),
+            (Feed::HungCalls, &["What::Stuck("]),
+            (Feed::Node, &["What::Sample("]),
+            (Feed::Space, &[".spaces"]),
+            (
+                Feed::Objects,
+                &[
+                    "Wants::FuseMounts",
+                    "Wants::Attributes",
+                    "Wants::Protected",
+                    "Wants::Remaining",
+                    "Wants::Directory",
+                ],
+            ),
+            (Feed::Holders, &["Wants::Holders"]),
+            (Feed::Logs, &["What::Said("]),
+        ];
+        let has = |words: &[&str]| words.iter().any(|word| code.contains(word));
+        by_words.into_iter().filter(|(_, words)| has(words)).map(|(feed, _)| feed).collect()
+    }
+
+    #[test]
+    fn the_table_says_what_trackers_take_and_ask_for() {
+        macro_rules! check {
+            ($($tracker:ident: $file:literal,)*) => {
+                $({
+                    let code = include_str!(concat!("trackers/", $file, ".rs"));
+                    assert_eq!(made_of(TrackerId::$tracker), feeds_of(code), $file);
+                })*
+            };
+        }
+        check! {
+            CrossedMount: "crossed_mount",
+            Busy: "busy",
+            DeadMount: "dead_mount",
+            Refused: "refused",
+            FileSystem: "file_system",
+            Unkillable: "unkillable",
+            BulkDelete: "bulk_delete",
+            NotAttempted: "not_attempted",
+            Orphan: "orphan",
+            NotEmpty: "not_empty",
+            PinnedDevice: "pinned_device",
+            HungCall: "hung_call",
+            DiskFull: "disk_full",
+            PodRecord: "pod_record",
+            LeftRootfs: "left_rootfs",
+            Protected: "protected",
+            RuntimeSays: "runtime_says",
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! Whether a file system lives, by what can be asked without entering it: what FUSE's servers have not answered
+//! (`/sys/fs/fuse/connections`), what block devices have begun and not completed, whether they are suspended
+//! (`/sys/dev/block`), and which calls are known to hang there. Who enters one that does not live does not come
+//! back, and keeps it busy.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    model::{
+        degraded::{Degraded, Feed},
+        file_system::{has_server, is_fuse},
+        hung::MountPoint,
+        mounts::{Mount, Mounts},
+        path::{safe, safe_path},
+    },
+    proc,
+};
+
+/// Who completes nothing for so long does not live: disks take milliseconds, a busy one some hundred.
+const LONG: Duration = Duration::from_secs(1);
+/// Between two looks at who has something to complete.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Threads in calls that hang, and the file system that each is on, by its type and minor number.
+static HANGING: Mutex<BTreeMap<u32, (String, u32)>> = Mutex::new(BTreeMap::new());
+/// What the looks at the node leave out, each with the reason.
+static LEFT_OUT: Mutex<BTreeMap<(PathBuf, String), BTreeSet<Feed>>> = Mutex::new(BTreeMap::new());
+
+/// What a look is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Occasion {
+    /// A call has returned from there just now.
+    Answered,
+    /// Nothing is known.
+    Unknown,
+}
+
+/// Takes that a thread hangs.
+pub(super) fn hangs(tid: u32, on: &MountPoint) {
+    if has_server(&on.fs_type) {
+        of(&HANGING).insert(tid, (on.fs_type.clone(), on.minor));
+    }
+}
+
+/// It does no more, or is not followed any more.
+pub(super) fn hangs_no_more(tid: u32) {
+    of(&HANGING).remove(&tid);
+}
+
+/// Why a path is not to be entered as a process sees it.
+pub(super) fn why_not(pid: u32, path: &Path, occasion: Occasion) -> Option<String> {
+    // Of one that has ended, looks are made as we see it.
+    let table = proc::mounts(pid).or_else(|| proc::mounts(std::process::id()))?;
+    why_not_in(&table, path, occasion)
+}
+
+/// The same, by what is mounted there.
+pub(super) fn why_not_in(table: &Mounts, path: &Path, occasion: Occasion) -> Option<String> {
+    let mut mount = table.covering(path);
+    let mut passed = BTreeSet::new();
+    while let Some(through) = mount {
+        let why = fuse(through, occasion).or_else(|| server(through)).or_else(|| disk(through));
+        if let Some(why) = why {
+            let (at, fs_type) = (safe_path(&through.point), safe(through.fs_type.as_bytes()));
+            return Some(format!("the file system at {at} ({fs_type}) does not answer: {why}"));
+        }
+        // A table may be read while it changes.
+        mount = table.by_id(through.parent).filter(|_| passed.insert(through.id));
+    }
+    None
+}
+
+/// Which of these places the looks of a kind are to leave out, which is told from now on: by the mounts of
+/// whoever sees them, where they are known.
+pub(super) fn left_out<'a>(
+    feed: Feed,
+    looks: impl Iterator<Item = (Option<&'a Mounts>, &'a Path)>,
+) -> Vec<bool> {
+    let (mut known, mut found) = (BTreeMap::new(), BTreeSet::new());
+    let is_left_out = looks.map(|(table, path)| {
+        let why: &Option<String> = known
+            .entry((table.map(|table| table.pid), path))
+            .or_insert_with(|| why_not_in(table?, path, Occasion::Unknown));
+        found.extend(why.clone().map(|why| (path.to_owned(), why)));
+        why.is_some()
+    });
+    let is_left_out = is_left_out.collect();
+    let mut all = of(&LEFT_OUT);
+    all.retain(|_, feeds| {
+        feeds.remove(&feed);
+        !feeds.is_empty()
+    });
+    for one in found {
+        all.entry(one).or_default().insert(feed);
+    }
+    is_left_out
+}
+
+/// What is left out now.
+pub(crate) fn degraded() -> Vec<Degraded> {
+    let told = |((path, why), feeds): (&(PathBuf, String), &BTreeSet<Feed>)| Degraded {
+        sentence: format!("{} is not looked at, because {why}", safe_path(path)),
+        feeds: feeds.iter().copied().collect(),
+        place: Some(path.clone()),
+    };
+    of(&LEFT_OUT).iter().map(told).collect()
+}
+
+fn fuse(mount: &Mount, occasion: Occasion) -> Option<String> {
+    // One on a block device goes by another number.
+    if !is_fuse(&mount.fs_type) || mount.device.major != 0 {
+        return None;
+    }
+    let file = format!("/sys/fs/fuse/connections/{}/waiting", mount.device.minor);
+    let unanswered = || fs::read_to_string(&file).ok()?.trim().parse::<u64>().ok();
+    let hangs = is_known_to_hang(mount);
+    // Who uses it busily always has a request under way.
+    if !hangs && occasion == Occasion::Answered {
+        return None;
+    }
+    let first = unanswered().filter(|n| *n > 0)?;
+    if !hangs && comes_on(|| unanswered().is_none_or(|now| now < first)) {
+        return None;
+    }
+    // Not how many: what is told is news only while it is another thing.
+    Some(format!("its server leaves requests unanswered ({file})"))
+}
+
+fn server(mount: &Mount) -> Option<String> {
+    let is_remote = has_server(&mount.fs_type) && !is_fuse(&mount.fs_type);
+    (is_remote && is_known_to_hang(mount)).then(|| "a call hangs there".into())
+}
+
+fn is_known_to_hang(mount: &Mount) -> bool {
+    let it = (&mount.fs_type, mount.device.minor);
+    of(&HANGING).values().any(|(fs_type, minor)| (fs_type, *minor) == it)
+}
+
+fn disk(mount: &Mount) -> Option<String> {
+    let device = mount.device;
+    if device.major == 0 {
+        return None;
+    }
+    let file = |name: &str| format!("/sys/dev/block/{device}/{name}");
+    let read = |name: &str| fs::read_to_string(file(name)).unwrap_or_default();
+    if read("dm/suspended").trim() == "1" {
+        return Some(format!("its device is suspended ({})", file("dm/suspended")));
+    }
+    let first = Work::of(&read("stat")).filter(|work| work.open > 0)?;
+    let moves =
+        || Work::of(&read("stat")).is_none_or(|now| now.open == 0 || now.done != first.done);
+    if comes_on(moves) {
+        return None;
+    }
+    Some(format!(
+        "its device {device} has begun reads or writes and completed none for a second ({})",
+        file("stat")
+    ))
+}
+
+/// Whether it does soon.
+fn comes_on(moves: impl Fn() -> bool) -> bool {
+    let end = Instant::now() + LONG;
+    while !moves() {
+        if Instant::now() >= end {
+            return false;
+        }
+        thread::sleep(PAUSE);
+    }
+    true
+}
+
+/// What a block device does (Documentation/block/stat.rst).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Work {
+    /// Reads, writes, discards and flushes that were completed.
+    done: u64,
+    /// Begun, and not completed.
+    open: u64,
+}
+
+impl Work {
+    fn of(stat: &str) -> Option<Self> {
+        let fields: Vec<u64> =
+            stat.split_ascii_whitespace().map_while(|field| field.parse().ok()).collect();
+        let field = |at: usize| fields.get(at).copied();
+        // The last two since Linux 4.18 and 5.5.
+        let done = [field(0)?, field(4)?, field(11).unwrap_or(0), field(15).unwrap_or(0)];
+        let done = done.into_iter().fold(0, u64::saturating_add);
+        Some(Self { done, open: field(8)? })
+    }
+}
+
+fn of<T>(all: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    all.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proc::parse_mounts;
+
+    #[test]
+    fn what_lives_is_entered() {
+        let own = std::process::id();
+        assert_eq!(why_not(own, Path::new("/proc/self"), Occasion::Unknown), None);
+    }
+
+    #[test]
+    fn a_server_on_which_a_call_hangs_is_left_alone_with_what_is_below_it() {
+        let text = b"1 0 8:1 / / rw - tmpfs a rw\n2 1 0:4194299 / /n\\040 rw - nfs4 s:/x rw\n\
+            3 2 0:4194298 / /n\\040/t rw - tmpfs t rw\n4 1 0:4194297 / /o rw - nfs4 s:/y rw\n";
+        let table = parse_mounts(7, text);
+        let why = |path: &str| why_not_in(&table, Path::new(path), Occasion::Answered);
+        let on = MountPoint { fs_type: "nfs4".into(), minor: 4_194_299, ..MountPoint::default() };
+        assert_eq!(why("/n /t/x"), None);
+        hangs(4_194_999, &on);
+        let told = why("/n /t/x").unwrap();
+        assert!(told.contains("/n\\x20") || told.contains("/n "), "{told}");
+        assert!(told.contains("a call hangs"), "{told}");
+        assert_eq!((why("/o/x"), why("/")), (None, None));
+        let looks = ["/n /t", "/o"].map(|path| (Some(&table), Path::new(path)));
+        assert_eq!(left_out(Feed::Logs, looks.into_iter()), [true, false]);
+        let told = degraded();
+        assert_eq!(told.len(), 1);
+        assert_eq!(told[0].place.as_deref(), Some(Path::new("/n /t")));
+        hangs_no_more(4_194_999);
+        assert_eq!(left_out(Feed::Logs, looks.into_iter()), [false, false]);
+        assert!(degraded().is_empty() && why("/n ").is_none());
+    }
+
+    #[test]
+    fn a_local_file_system_may_be_entered_while_a_write_to_it_waits() {
+        let on = MountPoint { fs_type: "ext4".into(), minor: 4_194_290, ..MountPoint::default() };
+        hangs(4_194_998, &on);
+        assert!(!of(&HANGING).contains_key(&4_194_998));
+    }
+
+    #[test]
+    fn a_disk_says_what_it_has_begun() {
+        let text = "     10  1  80  5  20  2  160  9  3  7  14  1  0  0  0  2  4\n";
+        assert_eq!(Work::of(text), Some(Work { done: 33, open: 3 }));
+        assert_eq!(Work::of("10 1 80 5 20 2 160 9 0 7 14"), Some(Work { done: 30, open: 0 }));
+        assert_eq!((Work::of(""), Work::of("1 2 x")), (None, None));
+    }
+
+    #[test]
+    fn who_completes_something_lives() {
+        assert!(comes_on(|| true) && !comes_on(|| false));
+    }
+}

@@ -1,0 +1,126 @@
+//! What a part of the tool cannot do any more stands beside the findings that are made by it; and where nothing
+//! answers, nobody is sent.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+#[path = "common/stuck.rs"]
+#[expect(dead_code, reason = "each uses a part of it")]
+mod stuck;
+#[path = "common/stuck_pod.rs"]
+mod stuck_pod;
+
+use std::{
+    fs,
+    process::{Child, Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use podstuck_tests::{requires, root_and_btf, slowdown, summary, watch};
+use serde_json::Value;
+use stuck::Lab;
+use stuck_pod::StuckPod;
+
+/// The process from which the watch starts its helpers.
+fn fork_server_of(watch: u32) -> Pid {
+    let children = fs::read_to_string(format!("/proc/{watch}/task/{watch}/children")).unwrap();
+    let mut pids = children.split_whitespace();
+    let is_it = |pid: &&str| {
+        fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm == "fork server\n")
+    };
+    Pid::from_raw(pids.find(is_it).unwrap().parse().unwrap())
+}
+
+fn lacks(line: &Value) -> bool {
+    line["degraded"].to_string().contains("no helper can be asked")
+}
+
+#[test]
+fn a_finding_that_helpers_made_says_that_there_are_none_any_more() {
+    requires!(root_and_btf());
+    let (pod, later) = (StuckPod::build(), StuckPod::build());
+    let mut watching = watch(&["--kubelet-root", pod.root(), "--kubelet-root", later.root()]);
+    pod.start();
+    let found = pod.cause_is_found(&mut watching);
+    assert!(found.get("degraded").is_none(), "{found:#}");
+    kill(fork_server_of(watching.pid()), Signal::SIGKILL).unwrap();
+    let kept = watching
+        .wait_for("the finding, with what it may lack", |line| pod.is_found(line) && lacks(line));
+    assert_eq!((&kept["id"], &kept["state"]), (&found["id"], &"update".into()), "{kept:#}");
+    // What is found from now on is not as sure, and says why.
+    later.start();
+    let made = watching.wait_for("another pod's finding", |line| later.is_found(line));
+    assert!(lacks(&made) && made["certainty"] != "firm", "{made:#}");
+    let (lines, _) = watching.stop();
+    let told = summary(&lines)["completeness"]["degraded"].to_string();
+    assert!(told.contains("no helper can be asked"), "{told}");
+    pod.end();
+    later.end();
+}
+
+/// What a watch says that it could not do which looks for pods where the mount of this lab is.
+fn degraded_below(lab: &Lab, path: &str) -> String {
+    thread::sleep(Duration::from_secs(1) * slowdown());
+    let watching = watch(&["--kubelet-root", path]);
+    // Three looks.
+    thread::sleep(Duration::from_secs(6) * slowdown());
+    let (lines, _) = watching.stop();
+    let told = summary(&lines)["completeness"]["degraded"].to_string();
+    assert!(!told.contains("does not come back"), "{}: {told}", lab.text("lab"));
+    told
+}
+
+/// Whether a request to any FUSE server is unanswered.
+fn somebody_waits() -> bool {
+    let connections = fs::read_dir("/sys/fs/fuse/connections").unwrap().flatten();
+    let mut waiting =
+        connections.filter_map(|one| fs::read_to_string(one.path().join("waiting")).ok());
+    waiting.any(|requests| requests.trim() != "0")
+}
+
+#[test]
+fn nobody_is_sent_to_a_server_that_does_not_answer() {
+    requires!(root_and_btf());
+    let lab = Lab::build("fuse-daemon-hung");
+    lab.start();
+    while !somebody_waits() {
+        thread::sleep(Duration::from_millis(100));
+    }
+    let path = format!("{}/m", lab.text("path"));
+    let told = degraded_below(&lab, &path);
+    assert!(told.contains("is not looked at") && told.contains("requests unanswered"), "{told}");
+    lab.end();
+}
+
+/// Writes what is in memory only, and waits for it.
+struct Sync(Child);
+
+impl Sync {
+    fn begin(lab: &Lab) -> Self {
+        let mut command = Command::new("nsenter");
+        command.args(["--target", &lab.ready["pid"].to_string(), "--mount"]);
+        command.args(["sync", "--file-system", lab.text("path")]);
+        Self(command.stderr(Stdio::null()).spawn().unwrap())
+    }
+}
+
+impl Drop for Sync {
+    fn drop(&mut self) {
+        // It ends when the disk does.
+        let _ = self.0.kill();
+    }
+}
+
+#[test]
+fn nobody_is_sent_to_a_disk_that_completes_nothing() {
+    requires!(root_and_btf());
+    let lab = Lab::build("umount-kernel-hang");
+    let sync = Sync::begin(&lab);
+    let told = degraded_below(&lab, lab.text("path"));
+    assert!(told.contains("is not looked at") && told.contains("completed none"), "{told}");
+    drop(sync);
+    lab.end();
+}
