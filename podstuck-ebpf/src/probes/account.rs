@@ -85,9 +85,10 @@ fn returned(thread: u64, entry: InFlight, result: i64, argument: u32) {
     }
     let tgid = (thread >> 32) as u32;
     if tgid == config().own_tgid {
-        if let Some(seen) = OWN_CALLS.get_ptr_mut(entry.call) {
-            // SAFETY: an aligned word of map memory.
-            unsafe { atomic::add(seen, 1) };
+        let call = u32::from(entry.call);
+        count_own(call);
+        if entry.resolved().is_some() {
+            count_own(call::COUNT as u32 + call);
         }
         return;
     }
@@ -104,16 +105,26 @@ fn returned(thread: u64, entry: InFlight, result: i64, argument: u32) {
     call.tgid = tgid;
     call.tid = thread as u32;
     call.argument = argument;
+    call.last = 0;
     call.errno = if result < 0 { -result as u16 } else { 0 };
     call.mount_depth = 0;
     call.has_failed = false;
     call.fresh = false;
     call.followed = false;
     call.look_alike = false;
+    call.resolved = false;
     if entry.call as u8 != call::RENAME {
         account(&mut slot);
     } else if result == 0 {
         rename::renamed(&mut slot);
+    }
+}
+
+#[inline(always)]
+fn count_own(index: u32) {
+    if let Some(seen) = OWN_CALLS.get_ptr_mut(index) {
+        // SAFETY: an aligned word of map memory.
+        unsafe { atomic::add(seen, 1) };
     }
 }
 

@@ -11,7 +11,7 @@ use aya_ebpf::{
 };
 use podstuck_common::{
     entry_point::EntryPointId,
-    record::{IN_FLIGHT_SLOTS, InFlight, loss},
+    record::{IN_FLIGHT_SLOTS, InFlight, Resolved, call, loss},
 };
 
 use super::{
@@ -62,8 +62,10 @@ pub(crate) fn put(entry: &InFlight) {
         (*slot).start_ns = entry.start_ns;
         (*slot).path = entry.path;
         (*slot).second = entry.second;
+        (*slot).mnt = entry.mnt;
         (*slot).dirfd = entry.dirfd;
         (*slot).flags = entry.flags;
+        (*slot).inode = entry.inode;
         (*slot).call = entry.call;
         (*slot).entry_point = entry.entry_point;
         (*slot).thread = entry.thread;
@@ -82,19 +84,38 @@ fn put_beside(entry: &InFlight) {
     }
 }
 
+/// The call that the current thread is in.
+#[inline(always)]
+fn current() -> Option<*mut InFlight> {
+    let thread = bpf_get_current_pid_tgid();
+    let slot = slot_of(thread)?;
+    // SAFETY: as in `put`.
+    if unsafe { (*slot).thread } == thread {
+        Some(slot)
+    } else {
+        IN_FLIGHT_BESIDE.get_ptr_mut(thread)
+    }
+}
+
 /// Whether the current thread is in a call that was entered by this way.
 #[inline(always)]
 pub(crate) fn is_in(entry_point: EntryPointId) -> bool {
-    let thread = bpf_get_current_pid_tgid();
-    let Some(slot) = slot_of(thread) else { return false };
-    // SAFETY: as in `put`.
-    let entry = if unsafe { (*slot).thread } == thread {
-        Some(slot.cast_const())
-    } else {
-        IN_FLIGHT_BESIDE.get_ptr(thread)
-    };
     // SAFETY: the entry is this thread's.
-    entry.is_some_and(|entry| unsafe { (*entry).entry_point } == entry_point)
+    current().is_some_and(|entry| unsafe { (*entry).entry_point } == entry_point)
+}
+
+/// Notes the directory that the kernel has resolved for the call that the current thread is in.
+#[inline(always)]
+pub(crate) fn resolved(directory: Resolved) {
+    let Some(entry) = current() else { return };
+    // SAFETY: as above.
+    unsafe {
+        if (*entry).call != u16::from(call::RENAME) {
+            (*entry).second = directory.dentry;
+            (*entry).mnt = directory.mnt;
+            (*entry).inode = directory.inode;
+        }
+    }
 }
 
 /// The current thread is in no call afterwards.

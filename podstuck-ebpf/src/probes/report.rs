@@ -72,7 +72,7 @@ pub(crate) fn report(slot: &mut Slot, why: u32) {
     let Some(scratch) = slot.scratch() else { return };
     let Returned { trail, tgid, entry, now, followed, .. } = &scratch.call;
     let followed = *followed;
-    let what = why << 16 | u32::from(errno & 0xfff) << 4 | entry.call;
+    let what = why << 16 | u32::from(errno & 0xfff) << 4 | u32::from(entry.call);
     // Of look-alikes some are shown, whoever makes them: they must not displace the limits of others.
     let caller = if why & reason::LOOK_ALIKE != 0 { 0 } else { *tgid };
     let kind = LimitKey { target: trail.target, tgid: caller, what };
