@@ -121,25 +121,25 @@ pub(crate) fn resolved(directory: Resolved) {
 /// The current thread is in no call afterwards.
 #[inline(always)]
 pub(crate) fn forget() {
-    let _ = take(bpf_get_current_pid_tgid());
+    let _ = take(bpf_get_current_pid_tgid(), |_| ());
 }
 
-/// The call that the thread is in; it is in none afterwards.
+/// Hands out the call that the thread is in; it is in none afterwards. Not by value: that would lie on the
+/// small stack.
 #[inline(always)]
-pub(crate) fn take(thread: u64) -> Option<InFlight> {
+pub(crate) fn take<T>(thread: u64, with: impl FnOnce(*const InFlight) -> T) -> Option<T> {
     let slot = slot_of(thread)?;
     // SAFETY: as in `put`.
     if unsafe { (*slot).thread } == thread {
-        // SAFETY: the slot is this thread's until its claim is taken back.
-        let entry = unsafe { *slot };
+        // The slot is this thread's until its claim is taken back.
+        let result = with(slot);
         // SAFETY: as above.
         unsafe { (*slot).thread = 0 };
         unclaim(slot);
-        return Some(entry);
+        return Some(result);
     }
-    let beside = IN_FLIGHT_BESIDE.get_ptr(thread)?;
-    // SAFETY: only this thread's own calls write or remove this entry.
-    let entry = unsafe { *beside };
+    // Only this thread's own calls write or remove this entry.
+    let result = with(IN_FLIGHT_BESIDE.get_ptr(thread)?);
     let _ = IN_FLIGHT_BESIDE.remove(thread);
-    Some(entry)
+    Some(result)
 }

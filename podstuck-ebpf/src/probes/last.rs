@@ -9,11 +9,14 @@ use super::{
     scratch::{Last, Scratch},
 };
 
-/// Where to begin in an argument of this length, to find it within as many bytes: they are more than the
-/// longest component has.
+/// How much of the end of an argument is searched: the longest component, the slash before it, and some behind.
+/// With more, those of many short components would take too many rounds.
+const SEARCHED: u32 = 260;
+
+/// Where to begin in an argument of this length.
 #[inline(always)]
-pub(crate) fn search_from(len: u32, bytes: u32) -> u32 {
-    len.saturating_sub(bytes)
+pub(crate) fn search_from(len: u32) -> u32 {
+    len.saturating_sub(SEARCHED)
 }
 
 /// Takes note of a component, which is the last one so far.

@@ -35,7 +35,7 @@ global_function! {
         scratch.call.followed = true;
         scratch.state.part = EMPTY;
         scratch.state.from =
-            if scratch.call.resolved { last::search_from(len, SEARCHED - 8) } else { 0 };
+            if scratch.call.resolved { last::search_from(len) } else { 0 };
         scratch.state.at = scratch.state.from;
         scratch.state.last.len = 0;
         for _ in 0..ROUNDS {

@@ -103,13 +103,13 @@ fn a_mount_namespace_that_nobody_has_looked_at_yet_is_understood() {
         return;
     }
     fs::write(volume.join("file"), "").unwrap();
-    let (records, tally, counted) =
-        made(&[&other.path().join("file"), &volume, other.path()], &volume);
+    let there = other.path().join(volume.strip_prefix(top.path()).unwrap()).join("file");
+    let (records, tally, counted) = made(&[&there, top.path(), other.path()], &volume);
     assert_eq!(counted, add_up(&[&tally]));
     assert_eq!(counted, [("rmdir ENOTDIR".to_owned(), 1), ("unlink ok".to_owned(), 1)].into());
     let record = failed(&records);
     // As the caller sees it.
-    assert_eq!(record.path(), other.path().join("file"));
+    assert_eq!(record.path(), there);
     assert_eq!((record.head.target, record.head.flaws), (target_of(&volume), 0));
 }
 
@@ -124,13 +124,13 @@ fn what_only_reads_like_a_volume_is_not_counted_for_it() {
     if !are_told() {
         return;
     }
-    let by_link = volume.join("out/file");
-    let covered = volume.join("file");
-    for args in [vec![by_link.as_path()], vec![&covered, &outside, &volume]] {
+    fs::create_dir(outside.join("dir")).unwrap();
+    symlink(outside.join("dir"), volume.join("in")).unwrap();
+    for path in ["out/file", "in/../file"] {
         fs::write(outside.join("file"), "").unwrap();
-        let (records, tally, counted) = made(&args, &volume);
+        let (records, tally, counted) = made(&[&volume.join(path)], &volume);
         assert_eq!((&tally["rmdir"]["ENOTDIR"], &tally["unlink"]["ok"]), (&1.into(), &1.into()));
-        assert_eq!(counted, BTreeMap::new(), "{args:?}");
+        assert_eq!(counted, BTreeMap::new(), "{path}");
         assert!(records.iter().all(|record| record.head.target != target_of(&volume)));
     }
 }
@@ -205,9 +205,9 @@ fn a_whole_run_counts_them_for_the_pod() {
     let file = volume.join("file");
     let root = top.path().to_str().unwrap();
     let watching = watch(&["--pod-uid", UID, "--kubelet-root", root]);
-    let (by_link, above, mounted) =
-        (link.join("file"), link.join("../data/file"), point.join("file"));
-    let ways = [vec![by_link.as_path()], vec![&above], vec![&mounted, &volume, &point]];
+    let (by_link, above) = (link.join("file"), link.join("../data/file"));
+    let mounted = point.join(file.strip_prefix(top.path()).unwrap());
+    let ways = [vec![by_link.as_path()], vec![&above], vec![&mounted, top.path(), &point]];
     let tallies = ways.map(|args| {
         fs::write(&file, "").unwrap();
         call(&words("apart", &args))
