@@ -192,7 +192,8 @@ pub mod flaw {
     pub const UNREACHABLE: u16 = 1 << 3;
 }
 
-/// Longest directory part of a record, in bytes.
+/// Bytes of the directory part of a record behind which no further name is added. As many as the longest path
+/// argument has, so that a directory that was named by one is there as a whole.
 pub const BASE_MAX: usize = 4096;
 /// Longest path argument, in bytes, its terminating NUL included (`PATH_MAX`).
 pub const ARGUMENT_MAX: usize = 4096;

@@ -6,8 +6,8 @@ use podstuck_common::{
 };
 
 use super::{
-    argument, globals::config, kernel_path::KernelPath, maps::count_loss, path, process,
-    scratch::Scratch, slot::Slot, target,
+    argument, directory_cache, globals::config, kernel_path::KernelPath, maps::count_loss, path,
+    process, scratch::Scratch, slot::Slot, target,
 };
 
 /// Finds the directory, and reads the argument where it matters.
@@ -17,6 +17,11 @@ pub(crate) fn locate(slot: &mut Slot) {
     if is_resolved(scratch) {
         scratch.call.resolved = true;
         target::find_read(slot);
+        let Some(scratch) = slot.scratch() else { return };
+        // It may have failed by the same path before the directory was told, as with EROFS.
+        if scratch.call.entry.dirfd == AT_FDCWD && directory_cache::has_failed_elsewhere() {
+            scratch.call.has_failed = true;
+        }
     } else {
         let first = argument::first_byte(scratch);
         let place = first.and_then(|first| start(&scratch.call.entry, first));

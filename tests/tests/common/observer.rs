@@ -67,7 +67,8 @@ pub(crate) fn counted(target: u64) -> BTreeMap<String, u64> {
         let map = observer.as_ref().unwrap().probes.ebpf.map("COUNTS_0").unwrap();
         let map: PerCpuHashMap<_, CountKey, CallTotals> = map.try_into().unwrap();
         let mut counted = BTreeMap::new();
-        for (key, counts) in map.iter().map(Result::unwrap).filter(|(key, _)| key.target == target) {
+        for (key, counts) in map.iter().map(Result::unwrap).filter(|(key, _)| key.target == target)
+        {
             let call = call::NAMES[usize::from(key.call())];
             let outcome = match key.errno() {
                 0 => "ok".to_owned(),

@@ -10,6 +10,7 @@ use std::{
 
 use nix::mount::{MsFlags, mount, umount};
 use podstuck::{decode::Record, identity::target_root, kernel::hooks::DirectoryHook};
+use podstuck_common::record::reason;
 use podstuck_tests::{
     UID, add_up, call, empty_dir, of_type, requires, root_and_btf, skip, summary, watch,
 };
@@ -184,6 +185,15 @@ fn what_fails_before_the_directory_is_told_counts_by_its_text() {
         assert_eq!(tally["rmdir"]["EROFS"], 1, "{tally}");
         let record = records.iter().find(|record| record.head.errno == EROFS).expect("a record");
         check(record, &file);
+        // When it succeeds, that is told.
+        let writable = MsFlags::MS_BIND | MsFlags::MS_REMOUNT;
+        mount(none, &point, none, writable, none).unwrap();
+        fs::write(&file, "").unwrap();
+        let records = observe(|| {
+            call(&words("unlink", &[&file]));
+        });
+        let recovered = records.iter().find(|r| r.head.reason & reason::RECOVERED != 0);
+        assert_eq!(recovered.expect("a recovery").path(), file);
         let (_, tally, counted) = made(&[&volume.join("none/file")], &volume);
         assert_eq!(tally["unlink"]["ENOENT"], 1, "{tally}");
         assert_eq!(counted, add_up(&[&tally]));
