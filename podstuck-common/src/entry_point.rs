@@ -81,7 +81,7 @@ pub struct EntryPoint {
 /// Which entry point: its row in [`ENTRY_POINTS`].
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct EntryPointId(u32);
+pub struct EntryPointId(u16);
 
 impl EntryPointId {
     /// How many there are.
@@ -90,7 +90,7 @@ impl EntryPointId {
     /// As a number below [`Self::COUNT`], in what the probes have noted.
     #[inline(always)]
     pub const fn index(self) -> u32 {
-        self.0
+        self.0 as u32
     }
 }
 
@@ -165,11 +165,11 @@ macro_rules! table {
 
         impl EntryPointId {
             $(#[doc = concat!("`", $native_program, "`")]
-            pub const $native: Self = Self(Row::$native as u32);)*
+            pub const $native: Self = Self(Row::$native as u16);)*
             $(#[doc = concat!("`", $compat_program, "`")]
-            pub const $compat: Self = Self(Row::$compat as u32);)*
+            pub const $compat: Self = Self(Row::$compat as u16);)*
             $(#[doc = concat!("`", $ring_program, "`")]
-            pub const $ring: Self = Self(Row::$ring as u32);)*
+            pub const $ring: Self = Self(Row::$ring as u16);)*
 
             /// That of the native system call of this number.
             #[inline(always)]
@@ -194,7 +194,7 @@ mod tests {
     fn a_system_call_is_found_by_its_number_and_nothing_else_is() {
         for (row, entry_point) in ENTRY_POINTS.iter().enumerate() {
             let Some(number) = entry_point.number else { continue };
-            assert_eq!(EntryPointId::of_system_call(number), Some(EntryPointId(row as u32)));
+            assert_eq!(EntryPointId::of_system_call(number), Some(EntryPointId(row as u16)));
         }
         assert_eq!(EntryPointId::of_system_call(u32::MAX), None);
     }

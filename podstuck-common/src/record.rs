@@ -96,16 +96,43 @@ pub struct InFlight {
     pub start_ns: u64,
     /// User-space address of the path argument.
     pub path: u64,
-    /// That of a rename's second path argument, whose directory argument is in `flags`.
+    /// Of a rename that of the second path argument, whose directory argument is in `flags`; of a deletion
+    /// [`Resolved::dentry`].
     pub second: u64,
+    /// [`Resolved::mnt`]
+    pub mnt: u64,
     /// The directory argument, or [`AT_FDCWD`].
     pub dirfd: i32,
     /// The flags argument.
     pub flags: u32,
+    /// [`Resolved::inode`]
+    pub inode: u32,
     /// As in [`call`].
-    pub call: u32,
+    pub call: u16,
     /// By which way it was entered: it returns by the same.
     pub entry_point: EntryPointId,
+}
+
+/// The directory that the kernel has resolved for a deletion, as addresses of its structures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resolved {
+    /// `struct vfsmount *`
+    pub mnt: u64,
+    /// `struct dentry *`
+    pub dentry: u64,
+    /// The lower half of `struct inode *`, by which the dentry is known as that directory's.
+    pub inode: u32,
+}
+
+impl InFlight {
+    /// The directory that was resolved; none before, and where no hook tells.
+    #[inline(always)]
+    pub const fn resolved(&self) -> Option<Resolved> {
+        if self.second == 0 || self.call == call::RENAME as u16 {
+            return None;
+        }
+        Some(Resolved { mnt: self.mnt, dentry: self.second, inode: self.inode })
+    }
 }
 
 /// Who made the calls of a process id.
@@ -165,14 +192,16 @@ pub mod flaw {
     pub const UNREACHABLE: u16 = 1 << 3;
 }
 
-/// Longest directory part of a record, in bytes.
+/// Bytes of the directory part of a record behind which no further name is added. As many as the longest path
+/// argument has, so that a directory that was named by one is there as a whole.
 pub const BASE_MAX: usize = 4096;
 /// Longest path argument, in bytes, its terminating NUL included (`PATH_MAX`).
 pub const ARGUMENT_MAX: usize = 4096;
 
 /// The fixed part of a ring record. `base_len` bytes of NUL-terminated names follow, from the
 /// directory up to the root of the caller's mount namespace, then `argument_len` bytes of the path
-/// argument as the caller passed it, without NUL.
+/// argument as the caller passed it, without NUL; of it only the last component where the directory is the one
+/// that the kernel has resolved.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecordHead {
@@ -269,7 +298,8 @@ mod pod {
 
 const _: () = assert!(size_of::<CountKey>() == 16);
 const _: () = assert!(size_of::<CallTotals>() == 16);
-const _: () = assert!(size_of::<InFlight>() == 56);
+// A cache line, on which the array of them begins.
+const _: () = assert!(size_of::<InFlight>() == 64);
 const _: () = assert!(size_of::<Caller>() == 56);
 const _: () = assert!(size_of::<RecordHead>() == 5 * 8 + 56 + 7 * 4 + 4 + 4 * 2);
 

@@ -8,6 +8,8 @@
 
 #[path = "common/observer.rs"]
 mod observer;
+#[path = "paths/resolved.rs"]
+mod resolved;
 
 use std::{
     ffi::OsStr,

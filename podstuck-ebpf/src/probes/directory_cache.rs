@@ -117,8 +117,25 @@ pub(crate) fn mark_failed(place: KernelPath) {
         }
         (*cached).has_failed = 1;
     }
-    if let Some(count) = FAILURES.get_ptr_mut(0) {
+    count_failure(0);
+}
+
+#[inline(always)]
+fn count_failure(kind: u32) {
+    if let Some(count) = FAILURES.get_ptr_mut(kind) {
         // SAFETY: an aligned word of map memory.
         unsafe { atomic::add(count, 1) };
     }
+}
+
+/// Notes that a removal failed whose directory is not known: only where its path starts.
+#[inline(always)]
+pub(crate) fn mark_failed_elsewhere() {
+    count_failure(1);
+}
+
+/// Whether there was any such.
+#[inline(always)]
+pub(crate) fn has_failed_elsewhere() -> bool {
+    FAILURES.get(1).is_some_and(|count| *count != 0)
 }

@@ -22,9 +22,11 @@ pub(crate) fn deletion(entry_point: EntryPointId, call: u8, dirfd: i32, path: u6
         start_ns: unsafe { bpf_ktime_get_ns() },
         path,
         second: 0,
+        mnt: 0,
         dirfd,
         flags,
-        call: u32::from(call),
+        inode: 0,
+        call: u16::from(call),
         entry_point,
     });
 }
@@ -39,9 +41,11 @@ pub(crate) fn rename(entry_point: EntryPointId, call: u8, from: (i32, u64), to: 
         start_ns: unsafe { bpf_ktime_get_ns() },
         path: from.1,
         second: to.1,
+        mnt: 0,
         dirfd: from.0,
         flags: to.0 as u32,
-        call: u32::from(call),
+        inode: 0,
+        call: u16::from(call),
         entry_point,
     });
 }

@@ -11,7 +11,7 @@ use aya_ebpf::{
 };
 use podstuck_common::{
     entry_point::EntryPointId,
-    record::{IN_FLIGHT_SLOTS, InFlight, loss},
+    record::{IN_FLIGHT_SLOTS, InFlight, Resolved, call, loss},
 };
 
 use super::{
@@ -62,8 +62,10 @@ pub(crate) fn put(entry: &InFlight) {
         (*slot).start_ns = entry.start_ns;
         (*slot).path = entry.path;
         (*slot).second = entry.second;
+        (*slot).mnt = entry.mnt;
         (*slot).dirfd = entry.dirfd;
         (*slot).flags = entry.flags;
+        (*slot).inode = entry.inode;
         (*slot).call = entry.call;
         (*slot).entry_point = entry.entry_point;
         (*slot).thread = entry.thread;
@@ -82,43 +84,62 @@ fn put_beside(entry: &InFlight) {
     }
 }
 
+/// The call that the current thread is in.
+#[inline(always)]
+fn current() -> Option<*mut InFlight> {
+    let thread = bpf_get_current_pid_tgid();
+    let slot = slot_of(thread)?;
+    // SAFETY: as in `put`.
+    if unsafe { (*slot).thread } == thread {
+        Some(slot)
+    } else {
+        IN_FLIGHT_BESIDE.get_ptr_mut(thread)
+    }
+}
+
 /// Whether the current thread is in a call that was entered by this way.
 #[inline(always)]
 pub(crate) fn is_in(entry_point: EntryPointId) -> bool {
-    let thread = bpf_get_current_pid_tgid();
-    let Some(slot) = slot_of(thread) else { return false };
-    // SAFETY: as in `put`.
-    let entry = if unsafe { (*slot).thread } == thread {
-        Some(slot.cast_const())
-    } else {
-        IN_FLIGHT_BESIDE.get_ptr(thread)
-    };
     // SAFETY: the entry is this thread's.
-    entry.is_some_and(|entry| unsafe { (*entry).entry_point } == entry_point)
+    current().is_some_and(|entry| unsafe { (*entry).entry_point } == entry_point)
+}
+
+/// Notes the directory that the kernel has resolved for the call that the current thread is in.
+#[inline(always)]
+pub(crate) fn resolved(directory: Resolved) {
+    let Some(entry) = current() else { return };
+    // SAFETY: as above.
+    unsafe {
+        if (*entry).call != u16::from(call::RENAME) {
+            (*entry).second = directory.dentry;
+            (*entry).mnt = directory.mnt;
+            (*entry).inode = directory.inode;
+        }
+    }
 }
 
 /// The current thread is in no call afterwards.
 #[inline(always)]
 pub(crate) fn forget() {
-    let _ = take(bpf_get_current_pid_tgid());
+    let _ = take(bpf_get_current_pid_tgid(), |_| ());
 }
 
-/// The call that the thread is in; it is in none afterwards.
+/// Hands out the call that the thread is in; it is in none afterwards. Not by value: that would lie on the
+/// small stack.
 #[inline(always)]
-pub(crate) fn take(thread: u64) -> Option<InFlight> {
+pub(crate) fn take<T>(thread: u64, with: impl FnOnce(*const InFlight) -> T) -> Option<T> {
     let slot = slot_of(thread)?;
     // SAFETY: as in `put`.
     if unsafe { (*slot).thread } == thread {
-        // SAFETY: the slot is this thread's until its claim is taken back.
-        let entry = unsafe { *slot };
+        // The slot is this thread's until its claim is taken back.
+        let result = with(slot);
         // SAFETY: as above.
         unsafe { (*slot).thread = 0 };
         unclaim(slot);
-        return Some(entry);
+        return Some(result);
     }
-    let beside = IN_FLIGHT_BESIDE.get_ptr(thread)?;
-    // SAFETY: only this thread's own calls write or remove this entry.
-    let entry = unsafe { *beside };
+    // Only this thread's own calls write or remove this entry.
+    let result = with(IN_FLIGHT_BESIDE.get_ptr(thread)?);
     let _ = IN_FLIGHT_BESIDE.remove(thread);
-    Some(entry)
+    Some(result)
 }

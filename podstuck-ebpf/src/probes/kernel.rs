@@ -22,6 +22,18 @@ pub(crate) fn read_into<T>(to: &mut T, base: u64, offset: u32) -> bool {
     unsafe { generated::bpf_probe_read_kernel(to.cast(), size_of::<T>() as u32, from) == 0 }
 }
 
+/// Loads a field through a pointer whose type the kernel knows.
+///
+/// # Safety
+/// `base` is an argument of the function that the program is on, or the current task with its type, or comes
+/// from one by way of fields that are pointers; and `T` is the field's type.
+#[inline(always)]
+pub(crate) unsafe fn follow<T: Copy>(base: *const u8, offset: u32) -> T {
+    // SAFETY: the kernel checks the type when it loads the program, and reads 0 where the address
+    // is not mapped.
+    unsafe { base.add(offset as usize).cast::<T>().read() }
+}
+
 /// The current task.
 #[inline(always)]
 pub(crate) fn task() -> u64 {

@@ -1,26 +1,40 @@
 //! Where a call happened: its directory, and the trail to its object.
 
-use podstuck_common::{record::loss, trail::Trail};
+use podstuck_common::{
+    record::{AT_FDCWD, InFlight, Resolved, loss},
+    trail::Trail,
+};
 
 use super::{
-    argument, globals::config, kernel_path::KernelPath, maps::count_loss, path, slot::Slot, target,
+    argument, directory_cache, globals::config, kernel_path::KernelPath, maps::count_loss, path,
+    process, scratch::Scratch, slot::Slot, target,
 };
 
 /// Finds the directory, and reads the argument where it matters.
 #[inline(always)]
 pub(crate) fn locate(slot: &mut Slot) {
     let Some(scratch) = slot.scratch() else { return };
-    let first = argument::first_byte(scratch);
-    let place = first.and_then(|first| path::start(&scratch.call.entry, first));
-    if let Some(place) = place {
-        scratch.call.place = place;
-        target::find(slot);
+    if is_resolved(scratch) {
+        scratch.call.resolved = true;
+        target::find_read(slot);
+        let Some(scratch) = slot.scratch() else { return };
+        // It may have failed by the same path before the directory was told, as with EROFS.
+        if scratch.call.entry.dirfd == AT_FDCWD && directory_cache::has_failed_elsewhere() {
+            scratch.call.has_failed = true;
+        }
     } else {
-        scratch.call.place = KernelPath::NONE;
-        scratch.call.trail = Trail::default();
-        if first != Some(b'/') {
-            count_loss(loss::PATH_UNREADABLE);
-            return;
+        let first = argument::first_byte(scratch);
+        let place = first.and_then(|first| start(&scratch.call.entry, first));
+        if let Some(place) = place {
+            scratch.call.place = place;
+            target::find(slot);
+        } else {
+            scratch.call.place = KernelPath::NONE;
+            scratch.call.trail = Trail::default();
+            if first != Some(b'/') {
+                count_loss(loss::PATH_UNREADABLE);
+                return;
+            }
         }
     }
     // Below a target's root the name of one file more changes nothing that is counted, and is
@@ -35,4 +49,32 @@ pub(crate) fn locate(slot: &mut Slot) {
     if scratch.call.trail.cut != 0 {
         count_loss(loss::PATH_CUT);
     }
+}
+
+/// Takes the directory that the kernel has resolved, if it was told and is still there.
+///
+/// The call has given it up, and it may have been freed since. What a dentry still has its inode of is not: an
+/// inode is taken from its dentry first, and dentries and mounts are freed only when all programs that run
+/// now have ended (RCU). So once the inode was compared, all may be read as if it were held. What is left: that
+/// before it, dentry and inode were both freed and given to another directory, at the same addresses. That takes
+/// a grace period between the end of the call and this program.
+#[inline(always)]
+fn is_resolved(scratch: &mut Scratch) -> bool {
+    let Some(Resolved { mnt, dentry, inode }) = scratch.call.entry.resolved() else { return false };
+    let place = KernelPath { mnt, dentry };
+    scratch.call.place = place;
+    place.read_dentry(&mut scratch.dentry) && scratch.dentry.inode as u32 == inode
+}
+
+/// The directory that the argument starts from, if it can be found.
+#[inline(always)]
+fn start(entry: &InFlight, first: u8) -> Option<KernelPath> {
+    let place = if first == b'/' {
+        process::root()
+    } else if entry.dirfd != AT_FDCWD {
+        process::descriptor(entry.dirfd)
+    } else {
+        process::working_directory()
+    };
+    place.filter(|place| !place.is_none())
 }

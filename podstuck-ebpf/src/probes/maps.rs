@@ -61,9 +61,10 @@ pub(crate) static EVENTS: RingBuf<u8, { 1 << 20 }> = RingBuf::new();
 #[btf_map]
 pub(crate) static LOSSES: PerCpuArray<u64, { loss::COUNT as usize }> = PerCpuArray::new();
 
-/// Own calls seen by each probe, entry and exit, by `record::call`: the self-test reads it.
+/// Own calls seen by each probe, entry and exit, by `record::call`; behind them those whose directory was told.
+/// The self-test reads it.
 #[btf_map]
-pub(crate) static OWN_CALLS: PerCpuArray<u64, { call::COUNT }> = PerCpuArray::new();
+pub(crate) static OWN_CALLS: PerCpuArray<u64, { 2 * call::COUNT }> = PerCpuArray::new();
 
 /// What is cached of a directory.
 #[repr(C)]
@@ -88,9 +89,9 @@ pub(crate) static DIRECTORIES: LruHashMap<KernelPath, Directory, { lru::DIRECTOR
     LruHashMap::new();
 
 /// How many directories were ever marked as one in which a removal failed: a private copy of an
-/// answer is outdated when this has changed.
+/// answer is outdated when this has changed. Behind it, how many removals failed before their directory was told.
 #[btf_map]
-pub(crate) static FAILURES: Array<u64, 1> = Array::new();
+pub(crate) static FAILURES: Array<u64, 2> = Array::new();
 
 /// The program that those on the ends of functions go on with. Set by user space.
 #[btf_map]

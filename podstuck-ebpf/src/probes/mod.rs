@@ -20,6 +20,7 @@ mod hook;
 mod in_flight;
 mod kernel;
 mod kernel_path;
+mod last;
 mod limit;
 mod locate;
 mod maps;

@@ -2,10 +2,7 @@
 
 use core::hint::black_box;
 
-use podstuck_common::{
-    component::NAME_SIZE,
-    record::{BASE_MAX, flaw},
-};
+use podstuck_common::record::{BASE_MAX, flaw};
 
 use super::{
     kernel_path::{Up, copy_name},
@@ -65,7 +62,7 @@ global_function! {
             }
             Up::Parent(parent, name) => {
                 let offset = black_box(scratch.state.end as usize) & OFFSET_MASK;
-                if offset > BASE_MAX - NAME_SIZE {
+                if offset > BASE_MAX {
                     return GO_ON;
                 }
                 // SAFETY: the check above leaves space for the longest name.

@@ -1,20 +1,19 @@
-//! The path argument of a call: where it starts, and the trail it continues.
+//! The path argument of a call, and the trail it continues.
 
 use core::hint::black_box;
 
 use podstuck_common::{
     component::{ComponentEnd, mix, unaligned},
-    record::{AT_FDCWD, InFlight},
+    record::ARGUMENT_MAX,
     trail::Trail,
 };
 
 use super::{
     argument,
     globals::config,
-    kernel_path::KernelPath,
-    moved, process, roots,
-    scratch::{ARRIVED, GO_ON, Partial, ROUNDS, Scratch},
-    slot::global_function,
+    last, moved, roots,
+    scratch::{ARRIVED, GO_ON, Last, Partial, ROUNDS, Scratch},
+    slot::{Slot, global_function},
 };
 
 /// How much of an argument is searched for a target. Pod volumes end within 400 bytes: kubelet's
@@ -22,38 +21,47 @@ use super::{
 /// ends a component, or takes 128 bytes.
 const SEARCHED: u32 = 512;
 
-/// The directory that the argument starts from, if it can be found.
-#[inline(always)]
-pub(crate) fn start(entry: &InFlight, first: u8) -> Option<KernelPath> {
-    let place = if first == b'/' {
-        process::root()
-    } else if entry.dirfd != AT_FDCWD {
-        process::descriptor(entry.dirfd)
-    } else {
-        process::working_directory()
-    };
-    place.filter(|place| !place.is_none())
-}
-
 global_function! {
-    /// Continues the trail with the argument.
+    /// Continues the trail with the argument, or with its last component where the directory before that is
+    /// known.
     pub(crate) fn follow(slot) -> u32 {
         let Some(scratch) = slot.scratch() else { return 0 };
-        if argument::read(scratch).is_none() {
+        let Some(len) = argument::read(scratch) else {
+            if scratch.call.resolved {
+                last::not_found(&mut scratch.call);
+            }
             return 0;
-        }
+        };
         scratch.call.followed = true;
         scratch.state.part = EMPTY;
-        scratch.state.at = 0;
+        scratch.state.from =
+            if scratch.call.resolved { last::search_from(len) } else { 0 };
+        scratch.state.at = scratch.state.from;
+        scratch.state.last.len = 0;
         for _ in 0..ROUNDS {
             if follow_some(slot) == ARRIVED {
+                arrive(slot);
                 return 0;
             }
         }
-        if let Some(scratch) = slot.scratch() {
-            cut_short(&mut scratch.call.trail);
-        }
+        let Some(scratch) = slot.scratch() else { return 0 };
+        cut_short(&mut scratch.call.trail);
+        scratch.state.last.len = 0;
+        arrive(slot);
         0
+    }
+}
+
+/// The argument was read to its end. Where only its last component counts, that is taken.
+#[inline(always)]
+fn arrive(slot: &mut Slot) {
+    let Some(scratch) = slot.scratch() else { return };
+    if !scratch.call.resolved {
+        return;
+    }
+    match last::found(scratch) {
+        Some(Last { hash, bytes, len, .. }) => step(&mut scratch.call.trail, hash, len, bytes),
+        None => last::not_found(&mut scratch.call),
     }
 }
 
@@ -81,7 +89,7 @@ global_function! {
     fn follow_one(slot) -> u32 {
         let Some(scratch) = slot.scratch() else { return ARRIVED };
         for _ in 0..ROUNDS {
-            if scratch.state.at >= SEARCHED {
+            if scratch.state.at - scratch.state.from >= SEARCHED {
                 cut_short(&mut scratch.call.trail);
                 return ARRIVED;
             }
@@ -92,11 +100,17 @@ global_function! {
                 scratch.state.at += 8;
                 continue;
             };
-            scratch.state.at += end.len + 1;
             let Partial { hash, len } = scratch.state.part;
+            let at = scratch.state.at - len;
+            scratch.state.at += end.len + 1;
             scratch.state.part = EMPTY;
             let hash = if end.len == 0 { hash } else { mix(hash, end.bytes) };
-            step(&mut scratch.call.trail, hash, len + end.len, end.bytes);
+            let (len, bytes) = (len + end.len, end.bytes);
+            if scratch.call.resolved {
+                last::note(scratch, Last { hash, bytes, at, len });
+            } else {
+                step(&mut scratch.call.trail, hash, len, bytes);
+            }
             return if end.last { ARRIVED } else { GO_ON };
         }
         GO_ON
@@ -108,7 +122,7 @@ global_function! {
 fn next(scratch: &Scratch) -> u64 {
     let at = scratch.state.at;
     // A mask that the compiler cannot see through: it tells the verifier the bound that holds.
-    let index = black_box(at as usize / 8) & (SEARCHED as usize / 8 - 1);
+    let index = black_box(at as usize / 8) & (ARGUMENT_MAX / 8 - 1);
     unaligned(scratch.argument[index], scratch.argument[index + 1], at)
 }
 

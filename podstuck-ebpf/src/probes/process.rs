@@ -4,7 +4,7 @@ use aya_ebpf::helpers::bpf_get_current_task_btf;
 
 use super::{
     globals::offsets,
-    kernel::{field, task},
+    kernel::{field, follow, task},
     kernel_path::KernelPath,
 };
 
@@ -25,17 +25,6 @@ struct Descriptors {
 fn typed_task() -> *const u8 {
     // SAFETY: no arguments; only called where the kernel has it.
     unsafe { bpf_get_current_task_btf() }.cast()
-}
-
-/// Loads a field through a pointer whose type the kernel knows.
-///
-/// # Safety
-/// `base` comes from [`typed_task`] by way of fields that are pointers, and `T` is the field's type.
-#[inline(always)]
-unsafe fn follow<T: Copy>(base: *const u8, offset: u32) -> T {
-    // SAFETY: the kernel checks the type when it loads the program, and reads 0 where the address
-    // is not mapped.
-    unsafe { base.add(offset as usize).cast::<T>().read() }
 }
 
 #[inline(always)]

@@ -1,7 +1,7 @@
 //! Which calls user space sees one by one, and why.
 
 use aya_ebpf::bindings::BPF_ANY;
-use podstuck_common::record::{call, loss, reason};
+use podstuck_common::record::{AT_FDCWD, call, loss, reason};
 
 use super::{
     directory_cache,
@@ -72,7 +72,7 @@ pub(crate) fn report(slot: &mut Slot, why: u32) {
     let Some(scratch) = slot.scratch() else { return };
     let Returned { trail, tgid, entry, now, followed, .. } = &scratch.call;
     let followed = *followed;
-    let what = why << 16 | u32::from(errno & 0xfff) << 4 | entry.call;
+    let what = why << 16 | u32::from(errno & 0xfff) << 4 | u32::from(entry.call);
     // Of look-alikes some are shown, whoever makes them: they must not displace the limits of others.
     let caller = if why & reason::LOOK_ALIKE != 0 { 0 } else { *tgid };
     let kind = LimitKey { target: trail.target, tgid: caller, what };
@@ -101,9 +101,13 @@ global_function! {
             path::follow(slot);
         }
         let Some(scratch) = slot.scratch() else { return 0 };
-        let Returned { trail, place, .. } = &scratch.call;
+        let Returned { trail, place, entry, resolved, .. } = &scratch.call;
         let _ = FAILED.insert(trail.path, &1, u64::from(BPF_ANY));
         directory_cache::mark_failed(*place);
+        // Every unmount is told.
+        if !*resolved && entry.dirfd == AT_FDCWD && entry.call != u16::from(call::UMOUNT2) {
+            directory_cache::mark_failed_elsewhere();
+        }
         0
     }
 }

@@ -75,7 +75,7 @@ pub(crate) fn finish(request: u64, returned: i32) {
         }
         // Put off, to where it may block: nothing was done.
         _ => {
-            let _ = in_flight::take(thread);
+            in_flight::forget();
         }
     }
 }

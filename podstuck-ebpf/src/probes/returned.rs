@@ -15,8 +15,10 @@ pub(crate) struct Returned {
     pub(crate) trail: Trail,
     pub(crate) tgid: u32,
     pub(crate) tid: u32,
-    /// Length of the argument without NUL; [`NOT_READ`] before.
+    /// Length of the argument without NUL, or of its last component where only that counts; [`NOT_READ`] before.
     pub(crate) argument: u32,
+    /// Where in the argument that component begins.
+    pub(crate) last: u32,
     pub(crate) errno: u16,
     /// `Trail::mount_depth` of the directory.
     pub(crate) mount_depth: u8,
@@ -28,6 +30,8 @@ pub(crate) struct Returned {
     pub(crate) followed: bool,
     /// Its path reads like a target's.
     pub(crate) look_alike: bool,
+    /// `place` is the directory that the kernel has resolved: of the argument, only the last component counts.
+    pub(crate) resolved: bool,
 }
 
 impl Returned {

@@ -91,8 +91,10 @@ fn write_argument(end: usize, scratch: &mut Scratch) -> usize {
     }
     // SAFETY: the tail holds names and argument at their longest, checked above.
     let to = unsafe { scratch.tail.as_mut_ptr().add(offset) };
-    let from = scratch.argument.as_ptr();
-    // SAFETY: both sides are map memory of at least `len` bytes.
+    let begin = black_box(scratch.call.last as usize) & (ARGUMENT_MAX - 1);
+    // SAFETY: within the argument.
+    let from = unsafe { scratch.argument.as_ptr().cast::<u8>().add(begin) };
+    // SAFETY: there is room for as much; the helper checks the source.
     let copied =
         unsafe { generated::bpf_probe_read_kernel(to.cast(), len as u32, from.cast()) } == 0;
     if !copied {

@@ -31,6 +31,17 @@ pub(crate) struct Partial {
     pub(crate) len: u32,
 }
 
+/// The last component so far of an argument.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Last {
+    pub(crate) hash: u64,
+    /// Its bytes after the last whole word.
+    pub(crate) bytes: u64,
+    pub(crate) at: u32,
+    pub(crate) len: u32,
+}
+
 /// State of the loops over components and bytes. It lies in a map because the verifier follows
 /// every value that it can see in a register or on the stack: a counter that only some rounds
 /// change multiplies the states of the loop by its values.
@@ -40,6 +51,9 @@ pub(crate) struct Loop {
     pub(crate) part: Partial,
     /// Where in the argument.
     pub(crate) at: u32,
+    /// Where the search in it began.
+    pub(crate) from: u32,
+    pub(crate) last: Last,
     pub(crate) place: KernelPath,
     pub(crate) components: u32,
     pub(crate) mounted: u32,
@@ -76,7 +90,8 @@ pub(crate) struct Scratch {
     pub(crate) state: Loop,
     pub(crate) components: [WalkedComponent; WALK_MAX],
     pub(crate) name: [u64; NAME_WORDS],
-    pub(crate) argument: [u64; ARGUMENT_MAX / 8],
+    /// With a word more, so that two can be read at each.
+    pub(crate) argument: [u64; ARGUMENT_MAX / 8 + 1],
     pub(crate) head: RecordHead,
     /// Directly behind the head: both are sent as one.
     pub(crate) tail: [u8; TAIL_SIZE],

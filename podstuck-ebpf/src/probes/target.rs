@@ -17,7 +17,19 @@ use super::{
 pub(crate) fn find(slot: &mut Slot) {
     let Some(scratch) = slot.scratch() else { return };
     let place = scratch.call.place;
-    if !place.read_dentry(&mut scratch.dentry) || !place.read_mounted(&mut scratch.mounted) {
+    if !place.read_dentry(&mut scratch.dentry) {
+        scratch.call.trail = Trail::default();
+        return;
+    }
+    find_read(slot);
+}
+
+/// The same, where its dentry was read just now.
+#[inline(always)]
+pub(crate) fn find_read(slot: &mut Slot) {
+    let Some(scratch) = slot.scratch() else { return };
+    let place = scratch.call.place;
+    if !place.read_mounted(&mut scratch.mounted) {
         scratch.call.trail = Trail::default();
         return;
     }

@@ -7,7 +7,8 @@ use crate::{
     cli::Backend,
     kernel::{
         attach::{Attached, by_reason},
-        hooks::Form,
+        directories::Directories,
+        hooks::{DirectoryHook, Form},
         io_uring::{Coverage, TRACEPOINT},
         layout::Layout,
         load, memory,
@@ -67,7 +68,7 @@ pub(super) fn probes(layout: &Layout) -> Vec<Check> {
             )];
         }
     };
-    let Attached { calls, missing, fallbacks, not_covered, .. } = &attached;
+    let Attached { calls, missing, fallbacks, not_covered, directories, .. } = &attached;
     let mut checks = Vec::new();
     for (form, name) in [(Form::Function, "fentry"), (Form::Tracepoint, "syscall tracepoints")] {
         let by_form = calls.iter().filter(|(_, by)| *by == form);
@@ -93,6 +94,19 @@ pub(super) fn probes(layout: &Layout) -> Vec<Check> {
             Check::new("io_uring", false, found, "outcome and target of these deletions")
         }
     }));
+    checks.push(match directories {
+        Directories::Told => {
+            let hooks = DirectoryHook::ALL.map(DirectoryHook::hook).join(", ");
+            Check::new("directories", true, format!("told by {hooks}"), "")
+        }
+        Directories::Unknown(why) => Check::new(
+            "directories",
+            false,
+            format!("not told: {why}"),
+            "what a path with directories in it leads to counts by its text, once its mount namespace was \
+             looked at",
+        ),
+    });
     checks.extend(
         not_covered
             .iter()

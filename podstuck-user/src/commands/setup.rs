@@ -24,6 +24,7 @@ use crate::{
     },
     kernel::{
         attach::by_reason,
+        directories::Directories,
         facts,
         hooks::Form,
         layout::{self, BTF_PATH},
@@ -195,6 +196,9 @@ fn load_probes(
     }
     for why in by_reason(&probes.attached.fallbacks) {
         tracing::info!("by tracepoint and not by fentry: {why}");
+    }
+    if let Directories::Unknown(why) = &probes.attached.directories {
+        tracing::info!("the directories of deletions are not told: {why}");
     }
     Ok(probes)
 }

@@ -5,7 +5,8 @@ use anyhow::{Result, anyhow};
 use aya::Ebpf;
 
 use super::{
-    hooks::{self, Form, Pair, Side},
+    directories::{self, Directories},
+    hooks::{self, DirectoryHook, Form, Pair, Side},
     io_uring,
     layout::Layout,
     links::{self, Link, Links},
@@ -31,6 +32,8 @@ pub struct Attached {
     pub io_uring: Option<io_uring::Coverage>,
     /// Whether programs that are there to unmount are seen when they are executed.
     pub sees_exec: bool,
+    /// Whether the kernel tells which directory it has resolved for a deletion.
+    pub directories: Directories,
 }
 
 impl Attached {
@@ -73,7 +76,8 @@ pub fn by_reason(calls: &[(Call, String)]) -> Vec<String> {
 /// Loads what is on functions, if that is one of the forms.
 pub(super) fn load_functions(ebpf: &mut Ebpf, forms: &[Form], layout: &Layout) -> Loaded {
     if forms.contains(&Form::Function) {
-        programs::load_functions(ebpf, &hooks::native(), &more_functions(layout))
+        let alone = directories::hooks(layout);
+        programs::load_functions(ebpf, &hooks::native(), &more_functions(layout), alone)
     } else {
         Loaded::default()
     }
@@ -128,6 +132,16 @@ pub(super) fn all(
     }
     if let Some(shown) = layout.io_uring {
         links.add(io_uring::attach(ebpf, &functions, &mut attached, shown, by_function)?);
+    }
+    if by_function {
+        match directories::attach(ebpf, &functions, layout) {
+            Ok(told) => {
+                links.add(told);
+                attached.directories = Directories::Told;
+                attached.hooks.extend(DirectoryHook::ALL.map(DirectoryHook::hook));
+            }
+            Err(error) => attached.directories = Directories::Unknown(format!("{error:#}")),
+        }
     }
     match tracefs::with(|| links::attach_exec(ebpf)) {
         Ok(link) => {

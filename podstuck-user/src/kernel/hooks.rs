@@ -28,6 +28,39 @@ pub enum Side {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pair(&'static EntryPoint);
 
+/// A function to which the kernel hands the directory that it has resolved for a deletion. Kernels with
+/// `CONFIG_SECURITY_PATH` have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DirectoryHook {
+    /// Of a file.
+    Unlink,
+    /// Of a directory.
+    Rmdir,
+}
+
+impl DirectoryHook {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Unlink, Self::Rmdir];
+
+    /// The kernel's function.
+    pub const fn function(self) -> &'static str {
+        match self {
+            Self::Unlink => "security_path_unlink",
+            Self::Rmdir => "security_path_rmdir",
+        }
+    }
+
+    /// Name of the program.
+    pub fn program(self) -> String {
+        format!("fentry_{}", self.function())
+    }
+
+    /// What the hook is called by tracers.
+    pub fn hook(self) -> String {
+        format!("fentry:{}", self.function())
+    }
+}
+
 /// The program that those at the ends of system calls' functions go on with.
 pub const AFTER_RETURN: &str = "after_return";
 

@@ -10,7 +10,7 @@ use podstuck_common::config::{NO_OFFSET, Offsets};
 
 use super::{
     btf::Btf,
-    hooks::{self, Pair},
+    hooks::{self, DirectoryHook, Pair},
 };
 
 /// Where the kernel describes its own types.
@@ -26,6 +26,8 @@ pub struct Layout {
     pub has_32_bit: bool,
     /// What is shown of deletions by io_uring; `None` where it cannot delete.
     pub io_uring: Option<IoUring>,
+    /// Whether the directory that was resolved for a deletion is told.
+    pub tells_directories: bool,
 }
 
 /// What a kernel shows of deletions by io_uring (`IORING_OP_UNLINKAT`, Linux 5.11).
@@ -58,6 +60,7 @@ fn unusable(why: String) -> Layout {
         problems: vec![format!("{why}; {LOST}")],
         has_32_bit: false,
         io_uring: None,
+        tells_directories: false,
     }
 }
 
@@ -207,7 +210,9 @@ fn from_btf(btf: &Btf<'_>) -> Layout {
         noticeable: offsets.io_uring_opcode != NO_OFFSET,
     });
     let has_32_bit = has_any(btf, &hooks::of_32_bit());
-    Layout { offsets, problems, has_32_bit, io_uring }
+    let has = |hook: &DirectoryHook| btf.has_function(hook.function());
+    let tells_directories = offsets.usable != 0 && DirectoryHook::ALL.iter().all(has);
+    Layout { offsets, problems, has_32_bit, io_uring, tells_directories }
 }
 
 /// Whether this kernel has such entry points.

@@ -5,10 +5,10 @@ use std::thread;
 use anyhow::{Context, Result, bail};
 use aya::{
     Ebpf,
-    programs::{Program, TracePoint},
+    programs::{FEntry, Program, TracePoint},
 };
 
-use super::hooks::{Form, Pair, Side};
+use super::hooks::{DirectoryHook, Form, Pair, Side};
 
 /// What holds the probes in their hooks.
 #[derive(Default)]
@@ -66,6 +66,14 @@ fn attach_one(program: &mut Program, pair: Pair, side: Side) -> Result<Link> {
         }
         other => bail!("a program of type {:?} has no place here", other.prog_type()),
     })
+}
+
+/// Takes note of the directories that the kernel resolves.
+pub(super) fn attach_directory(ebpf: &mut Ebpf, hook: DirectoryHook) -> Result<Link> {
+    let program = ebpf.program_mut(&hook.program()).context("this build has no such program")?;
+    let program: &mut FEntry = program.try_into()?;
+    let link = program.attach().with_context(|| format!("attaching to {}", hook.hook()))?;
+    Ok(Box::new(program.take_link(link)?))
 }
 
 /// Watches which programs are executed that are there to unmount.

@@ -2,6 +2,7 @@
 
 pub mod attach;
 pub mod btf;
+pub mod directories;
 pub mod facts;
 pub mod hooks;
 pub mod io_uring;

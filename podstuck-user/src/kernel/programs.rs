@@ -14,7 +14,7 @@ use aya::{
 use nix::errno::Errno;
 
 use super::{
-    hooks::{AFTER_RETURN, Form, Pair, Side},
+    hooks::{AFTER_RETURN, DirectoryHook, Form, Pair, Side},
     obstacle::{Obstacle, is_confidentiality},
 };
 
@@ -31,6 +31,11 @@ impl Loaded {
             self.program(AFTER_RETURN).context("what follows a return")?;
         }
         Ok(())
+    }
+
+    /// Whether the program of this hook is in the kernel.
+    pub(super) fn directory(&self, hook: DirectoryHook) -> Result<()> {
+        self.program(&hook.program())
     }
 
     /// Whether any was let in.
@@ -54,7 +59,12 @@ fn goes_on(form: Form, pair: Pair) -> bool {
 
 /// Loads what is on functions. The kernel's types, which these programs refer to, take ten megabytes and
 /// more: they are read once and not kept.
-pub(super) fn load_functions(ebpf: &mut Ebpf, pairs: &[Pair], more: &[Pair]) -> Loaded {
+pub(super) fn load_functions(
+    ebpf: &mut Ebpf,
+    pairs: &[Pair],
+    more: &[Pair],
+    alone: &[DirectoryHook],
+) -> Loaded {
     let btf = match Btf::from_sys_fs() {
         Ok(btf) => btf,
         Err(error) => {
@@ -63,42 +73,43 @@ pub(super) fn load_functions(ebpf: &mut Ebpf, pairs: &[Pair], more: &[Pair]) -> 
             return Loaded(names.map(|name| (name, Err(why.clone()))).collect());
         }
     };
-    let mut loaded = load(ebpf, Form::Function, pairs, Some(&btf));
+    let mut loaded = load(ebpf, &jobs(Form::Function, pairs), Some(&btf));
     if pairs.iter().any(|pair| loaded.pair(Form::Function, *pair).is_ok()) {
-        loaded.0.extend(load(ebpf, Form::Function, more, Some(&btf)).0);
+        let mut jobs = jobs(Form::Function, more);
+        jobs.extend(alone.iter().map(|hook| (hook.program(), hook.function())));
+        loaded.0.extend(load(ebpf, &jobs, Some(&btf)).0);
     }
     loaded
 }
 
 /// Loads what is on tracepoints.
 pub(super) fn load_tracepoints(ebpf: &mut Ebpf, pairs: &[Pair]) -> Loaded {
-    load(ebpf, Form::Tracepoint, pairs, None)
+    load(ebpf, &jobs(Form::Tracepoint, pairs), None)
 }
 
-/// Programs to load, each with a pair that it belongs to: the first one, where several share it.
-fn jobs(form: Form, pairs: &[Pair]) -> BTreeMap<String, Pair> {
+/// Programs to load, each with the function that it is on if it is on one: the first, where several share it.
+fn jobs(form: Form, pairs: &[Pair]) -> BTreeMap<String, &'static str> {
     let mut jobs = BTreeMap::new();
     for pair in pairs {
         for side in [Side::Exit, Side::Enter] {
-            jobs.entry(pair.program(form, side)).or_insert(*pair);
+            jobs.entry(pair.program(form, side)).or_insert(pair.function());
         }
         // It refers to the type of the function, which all of them have.
         if goes_on(form, *pair) {
-            jobs.entry(AFTER_RETURN.to_owned()).or_insert(*pair);
+            jobs.entry(AFTER_RETURN.to_owned()).or_insert(pair.function());
         }
     }
     jobs
 }
 
-/// Loads pairs in one form, at once: the verifier works on each by itself, on a CPU of its own.
-fn load(ebpf: &mut Ebpf, form: Form, pairs: &[Pair], btf: Option<&Btf>) -> Loaded {
-    let jobs = jobs(form, pairs);
+/// Loads programs, at once: the verifier works on each by itself, on a CPU of its own.
+fn load(ebpf: &mut Ebpf, jobs: &BTreeMap<String, &'static str>, btf: Option<&Btf>) -> Loaded {
     let mut loaded: HashMap<String, Result<(), String>> = std::thread::scope(|scope| {
         let threads: Vec<_> = ebpf
             .programs_mut()
             .filter_map(|(name, program)| Some((name.to_owned(), program, *jobs.get(name)?)))
-            .map(|(name, program, pair)| {
-                let load = move || load_one(program, btf, pair).map_err(|e| format!("{e:#}"));
+            .map(|(name, program, function)| {
+                let load = move || load_one(program, btf, function).map_err(|e| format!("{e:#}"));
                 (name, scope.spawn(load))
             })
             .collect();
@@ -123,14 +134,14 @@ fn go_on_after_return(ebpf: &mut Ebpf) -> Result<()> {
     array.set(0, &program, 0).context("entering it into `AFTER_RETURN`")
 }
 
-fn load_one(program: &mut Program, btf: Option<&Btf>, pair: Pair) -> Result<()> {
+fn load_one(program: &mut Program, btf: Option<&Btf>, function: &str) -> Result<()> {
     if program.fd().is_ok() {
         return Ok(());
     }
     let loaded = match (program, btf) {
         (Program::TracePoint(program), _) => program.load(),
-        (Program::FEntry(program), Some(btf)) => program.load(pair.function(), btf),
-        (Program::FExit(program), Some(btf)) => program.load(pair.function(), btf),
+        (Program::FEntry(program), Some(btf)) => program.load(function, btf),
+        (Program::FExit(program), Some(btf)) => program.load(function, btf),
         (other, _) => bail!("a program of type {:?} has no place here", other.prog_type()),
     };
     loaded.map_err(|error| refusal(&error))

@@ -3,14 +3,16 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use aya::{Ebpf, maps::PerCpuArray};
 use nix::{
+    errno::Errno,
     mount::{MntFlags, umount2},
     unistd::{UnlinkatFlags, unlink, unlinkat},
 };
 use podstuck_common::record::call;
 
+use super::hooks::DirectoryHook;
 use crate::model::call::Call;
 
 /// No such object can exist: `/proc/self` has no entry of this name and cannot get one. All calls
@@ -42,10 +44,35 @@ fn make_calls() {
     let _ = std::fs::remove_dir(nothing);
 }
 
-fn read(ebpf: &Ebpf) -> Result<[u64; call::COUNT]> {
+/// Asks for the removal of a file and of a directory of `/proc`, which has no way to remove any: both fail with
+/// EPERM, and nothing is changed. But the kernel resolves their directory before.
+///
+/// # Errors
+/// Says which hook did not tell it.
+pub fn directories(ebpf: &Ebpf) -> Result<()> {
+    let calls = [
+        (DirectoryHook::Unlink, "/proc/self/status", UnlinkatFlags::NoRemoveDir, call::UNLINKAT),
+        (DirectoryHook::Rmdir, "/proc/self/task", UnlinkatFlags::RemoveDir, call::UNLINKAT_DIR),
+    ];
+    for (hook, path, flags, code) in calls {
+        let told = |seen: &[u64; SEEN]| seen[call::COUNT + usize::from(code)];
+        let before = told(&read(ebpf)?);
+        let result = unlinkat(nix::fcntl::AT_FDCWD, path, flags);
+        // Where `/proc` is mounted read-only, no call comes as far as the hook.
+        if result != Err(Errno::EROFS) && told(&read(ebpf)?) == before {
+            bail!("{} was attached and did not see the self-test's own call", hook.hook());
+        }
+    }
+    Ok(())
+}
+
+/// As many as the calls, and as many again: those whose directory was told.
+const SEEN: usize = 2 * call::COUNT;
+
+fn read(ebpf: &Ebpf) -> Result<[u64; SEEN]> {
     let map = ebpf.map("OWN_CALLS").context("this build has no map `OWN_CALLS`")?;
     let map: PerCpuArray<_, u64> = map.try_into()?;
-    let mut seen = [0; call::COUNT];
+    let mut seen = [0; SEEN];
     for (code, sum) in seen.iter_mut().enumerate() {
         *sum = map.get(&(code as u32), 0).context("reading `OWN_CALLS`")?.iter().sum();
     }

@@ -2,7 +2,7 @@
 
 use std::{
     cell::RefCell,
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     ffi::OsStr,
     fs::File,
     os::{fd::AsRawFd, unix::ffi::OsStrExt},
@@ -10,7 +10,8 @@ use std::{
     time::Duration,
 };
 
-use nix::libc;
+use aya::maps::PerCpuHashMap;
+use nix::{errno::Errno, libc};
 
 use podstuck::{
     decode::{Record, decode},
@@ -24,7 +25,7 @@ use podstuck::{
 use podstuck_common::{
     component::path_hash,
     config::Config,
-    record::reason,
+    record::{CallTotals, CountKey, call, reason},
     root::{HOST_VIEW, Root, SHOW, ViewKey, flag},
 };
 use podstuck_tests::{call, forms};
@@ -58,6 +59,26 @@ pub(crate) fn observe(work: impl FnOnce()) -> Vec<Record> {
 pub(crate) fn hooked(name: &str) -> bool {
     let attached = |o: &Observer| o.probes.attached.hooks.iter().any(|hook| hook == name);
     OBSERVER.with_borrow(|observer| observer.as_ref().is_some_and(attached))
+}
+
+/// What was counted for a target so far, as tallies have it.
+pub(crate) fn counted(target: u64) -> BTreeMap<String, u64> {
+    OBSERVER.with_borrow(|observer| {
+        let map = observer.as_ref().unwrap().probes.ebpf.map("COUNTS_0").unwrap();
+        let map: PerCpuHashMap<_, CountKey, CallTotals> = map.try_into().unwrap();
+        let mut counted = BTreeMap::new();
+        for (key, counts) in map.iter().map(Result::unwrap).filter(|(key, _)| key.target == target)
+        {
+            let call = call::NAMES[usize::from(key.call())];
+            let outcome = match key.errno() {
+                0 => "ok".to_owned(),
+                errno => format!("{:?}", Errno::from_raw(errno.into())),
+            };
+            let calls: u64 = counts.iter().map(|count| count.calls).sum();
+            *counted.entry(format!("{call} {outcome}")).or_default() += calls;
+        }
+        counted
+    })
 }
 
 impl Observer {

@@ -8,6 +8,10 @@ const MARK: &str = "@podstuck ";
 /// What a test says that cannot run.
 const SKIPPED: &str = "skipped: ";
 
+/// By these, on functions, the kernel tells which directory it has resolved. Debian's have them all
+/// (`CONFIG_SECURITY_PATH`), and podstuck does without them.
+const DIRECTORY_HOOKS: [&str; 2] = ["fentry:security_path_unlink", "fentry:security_path_rmdir"];
+
 /// How a test ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
@@ -112,7 +116,13 @@ fn start(backend: &mut Backend, line: &str) {
         return;
     };
     let list = |key: &str| start[key].as_array().cloned().unwrap_or_default();
-    backend.attached = list("probes_attached").len();
+    let attached = list("probes_attached");
+    backend.attached = attached.len();
+    if backend.name == "fentry" {
+        let is_missing = |hook: &&str| !attached.iter().any(|name| name == hook);
+        let missing = DIRECTORY_HOOKS.iter().copied().filter(is_missing);
+        backend.missing.extend(missing.map(|hook| format!("{hook}: the directory is not told")));
+    }
     let missing = list("probes_missing");
     backend.missing.extend(missing.iter().filter_map(Value::as_str).map(str::to_owned));
 }
@@ -171,6 +181,19 @@ panicked\r
         assert_eq!(outcomes, [&Outcome::Passed, &skipped[0], &skipped[1], &Outcome::Failed]);
         assert_eq!(backend.tests[3].output, ["panicked"]);
         assert!((backend.seconds() - 3.56).abs() < 1e-9);
+    }
+
+    #[test]
+    fn where_directories_can_be_told_a_hook_that_does_not_is_missing() {
+        let missing = |backend: &str, hooks: &str| {
+            let start = format!("{{\"probes_attached\":[{hooks}],\"probes_missing\":[]}}");
+            let report = read(&format!("@podstuck backend {backend}\n@podstuck start {start}\n"));
+            report.backends[0].missing.len()
+        };
+        assert_eq!(missing("tracepoint", ""), 0);
+        assert_eq!(missing("fentry", r#""fentry:security_path_unlink""#), 1);
+        let both = DIRECTORY_HOOKS.map(|hook| format!("\"{hook}\"")).join(",");
+        assert_eq!(missing("fentry", &both), 0);
     }
 
     #[test]

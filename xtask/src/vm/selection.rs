@@ -18,7 +18,7 @@ pub(super) struct Tests {
 
 /// What depends on where the probes hang: the rest is the same code behind another entry.
 const BY_HOOK: &str = "cli:doctor,labs:busy::csi,labs:immutable_attribute,labs:crosses,\
-                       paths:by_,paths:renamed,paths:through,other_ways:32_bit,\
+                       paths:by_,paths:renamed,paths:through,paths:resolved,other_ways:32_bit,\
                        other_ways:io_uring,other_ways:moved,counts:two,counts:rm,times:start";
 
 /// On the oldest and on the newest kernel, with cgroup v2.

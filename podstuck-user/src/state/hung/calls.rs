@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn a_rename_is_no_deletion_by_another_name() {
-        let entry = InFlight { call: u32::from(call::RENAME), dirfd: 3, ..InFlight::default() };
+        let entry = InFlight { call: u16::from(call::RENAME), dirfd: 3, ..InFlight::default() };
         assert_eq!(entered(&entry).unwrap().name, "rename");
     }
 }

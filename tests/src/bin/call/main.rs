@@ -13,7 +13,8 @@ use anyhow::{Context, Result, bail};
 use nix::{
     errno::Errno,
     fcntl::{AT_FDCWD, OFlag, open},
-    mount::{MntFlags, umount2},
+    mount::{MntFlags, MsFlags, mount, umount2},
+    sched::{CloneFlags, unshare},
     sys::stat::Mode,
     unistd::{UnlinkatFlags, chdir, chroot, unlink, unlinkat},
 };
@@ -47,6 +48,11 @@ fn main() -> Result<()> {
             chroot(*root).context("chroot")?;
             chdir("/")?;
             note(&mut tally, "rmdir", rmdir(path));
+        }
+        (Some("apart"), [path, mounts @ ..]) => {
+            move_apart(mounts)?;
+            note(&mut tally, "rmdir", rmdir(path));
+            note(&mut tally, "unlink", unlink(*path));
         }
         (Some("renamed"), [from, to, name]) => {
             let open = directory(from)?;
@@ -103,6 +109,17 @@ fn note(tally: &mut Tally, call: &'static str, result: nix::Result<()>) {
 /// `rmdir(2)`: the standard library makes no other call for it on x86-64.
 fn rmdir(path: &Path) -> nix::Result<()> {
     fs::remove_dir(path).map_err(|e| Errno::from_raw(e.raw_os_error().unwrap_or(0)))
+}
+
+/// Makes a mount namespace, of which nobody knows yet, with one directory in the place of another in it.
+fn move_apart(mounts: &[&Path]) -> Result<()> {
+    let none = None::<&str>;
+    unshare(CloneFlags::CLONE_NEWNS).context("making a mount namespace")?;
+    mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)?;
+    if let [from, to] = mounts {
+        mount(Some(*from), *to, none, MsFlags::MS_BIND, none).context("mounting")?;
+    }
+    Ok(())
 }
 
 fn directory(path: &Path) -> Result<OwnedFd> {
