@@ -6,6 +6,7 @@
     reason = "a test stops at the first surprise"
 )]
 
+pub mod fuse;
 mod recorded;
 mod running;
 mod tally;
@@ -24,7 +25,7 @@ use serde_json::Value;
 
 pub use podstuck_testing::{requires, skip};
 pub use recorded::{Recorded, replay};
-pub use running::{Running, diagnose, lab, lab_if_possible, watch};
+pub use running::{Running, diagnose, lab, lab_if_possible, trace, watch};
 pub use tally::{add_up, assert_counted};
 
 /// How much slower than a real machine this one is: an emulated one gets smaller workloads.

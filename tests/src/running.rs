@@ -30,8 +30,8 @@ pub struct Running {
 }
 
 impl Running {
-    fn start(args: &[&OsStr], environment: &[(&str, &Path)]) -> Self {
-        let mut command = Command::new(podstuck());
+    fn start(program: &Path, args: &[&OsStr], environment: &[(&str, &Path)]) -> Self {
+        let mut command = Command::new(program);
         command.args(args).stdout(Stdio::piped()).stderr(Stdio::null());
         command.envs(environment.iter().copied());
         let mut child = command.spawn().expect("starting podstuck");
@@ -79,6 +79,11 @@ impl Running {
             Err(RecvTimeoutError::Disconnected) => None,
             Err(RecvTimeoutError::Timeout) => panic!("no line"),
         }
+    }
+
+    /// Whether it has ended.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
     }
 
     /// Its process id.
@@ -143,20 +148,21 @@ fn lines_of(stdout: ChildStdout) -> Receiver<String> {
 
 /// Starts `podstuck watch --output json` and waits until it watches.
 pub fn watch(args: &[&str]) -> Running {
-    trace("watch", args)
+    trace(&podstuck(), "watch", args)
 }
 
 /// Starts `podstuck diagnose --output json` and waits until it watches.
 pub fn diagnose(args: &[&str]) -> Running {
-    trace("diagnose", args)
+    trace(&podstuck(), "diagnose", args)
 }
 
-fn trace(command: &str, args: &[&str]) -> Running {
+/// The same with `watch` or `diagnose` of a program of one's own.
+pub fn trace(program: &Path, command: &str, args: &[&str]) -> Running {
     let backend = backend();
     let attach = backend.iter().flat_map(|name| ["--backend", name.as_str()]);
     let all = [command, "--output", "json"].into_iter().chain(attach).chain(args.iter().copied());
     let all = all.map(OsStr::new);
-    let mut running = Running::start(&all.collect::<Vec<_>>(), &[]);
+    let mut running = Running::start(program, &all.collect::<Vec<_>>(), &[]);
     running.wait_for("start line", |line| line["type"] == "start");
     running
 }
@@ -172,7 +178,7 @@ pub fn lab_if_possible(case: &str, args: &[&str]) -> Option<(Running, Value)> {
     let all = ["lab", case, "--hold", "2s"].into_iter().chain(args.iter().copied()).map(OsStr::new);
     let attribute = case.ends_with("-attribute");
     let environment: &[_] = if attribute { &[] } else { &[("TMPDIR", Path::new("/dev/shm"))] };
-    let mut running = Running::start(&all.collect::<Vec<_>>(), environment);
+    let mut running = Running::start(&podstuck(), &all.collect::<Vec<_>>(), environment);
     let Some(ready) = running.first() else {
         let status = running.child.wait().expect("waiting for podstuck");
         assert_eq!(status.code(), Some(3), "lab {case} ended before it was ready: {status}");

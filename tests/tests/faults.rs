@@ -11,5 +11,9 @@ mod ends;
 mod meter;
 #[path = "faults/scarce.rs"]
 mod scarce;
+#[path = "faults/silent.rs"]
+mod silent;
+#[path = "faults/silent_disks.rs"]
+mod silent_disks;
 #[path = "common/stuck_pod.rs"]
 mod stuck_pod;

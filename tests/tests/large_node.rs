@@ -3,16 +3,20 @@
 
 #[path = "common/holding.rs"]
 mod holding;
+#[path = "common/meter.rs"]
+mod meter;
 
 use std::{
     collections::BTreeMap,
     fs,
-    path::PathBuf,
+    path::{Path, PathBuf},
+    process::Command,
     thread,
     time::{Duration, Instant},
 };
 
 use holding::{Memory, Process, holders, of_process};
+use meter::Meter;
 use nix::{
     mount::{MsFlags, mount},
     sys::{
@@ -22,7 +26,9 @@ use nix::{
     },
     unistd::Pid,
 };
-use podstuck_tests::{of_type, slowdown, watch};
+use podstuck_testing::api_server::{Answer, ApiServer};
+use podstuck_tests::{lab, of_type, run, slowdown, watch};
+use serde_json::json;
 
 const NAMESPACES: usize = 200;
 const PROCESSES: usize = 10;
@@ -109,6 +115,88 @@ fn watching_a_large_node_costs_little() {
     drop(node);
     assert!(of_type(&lines, "finding").is_empty(), "{lines:#?}");
     assert!(shares["sampler"] < LIMIT, "{shares:?}");
+}
+
+/// What a helper may have (`MEMORY` of `state/helper/serve.rs`) in MiB: twice as much as it was ever seen to have.
+const HELPER: u64 = 128;
+
+#[test]
+#[ignore = "a measurement: says how much memory helpers take on a large node"]
+fn helpers_take_half_of_what_they_may_on_a_large_node() {
+    let node = Node::start();
+    let kubelet = node.kubelet();
+    let _log = kubelet_with_a_long_log(node.memory.path());
+    let meter = Meter::start(std::process::id());
+    holders(&[node.memory.path().to_str().unwrap()]);
+    holders(&["/"]);
+    let (deleting, ready) = lab("emptydir-mass-files", &["--entries", "200000"]);
+    let watching = watch(&[
+        "--kubelet-root",
+        kubelet.to_str().unwrap(),
+        "--kubelet-root",
+        ready["kubelet_root"].as_str().unwrap(),
+    ]);
+    deleting.resume();
+    thread::sleep(Duration::from_secs(20));
+    let (lines, _) = watching.stop();
+    assert!(!of_type(&lines, "finding").is_empty(), "{lines:#?}");
+    let peak = meter.peak_of("helper");
+    drop((node, deleting));
+    assert!(peak <= HELPER / 2, "{peak} MiB");
+}
+
+/// As long as is read of one.
+fn kubelet_with_a_long_log(directory: &Path) -> Process {
+    let (program, log) = (directory.join("kubelet"), "/tmp/podstuck-test-kubelet.log");
+    std::os::unix::fs::symlink("/bin/sleep", &program).unwrap();
+    let line = "I0102 10:00:00.000000   77 source.go:1] \"Killing container with a grace period\" \
+                pod=\"shop/cart-0\" podUID=\"7d9f0b52-5c1e-4d47-9a44-1c5d2e6f7a00\" gracePeriod=30\n";
+    fs::write(log, line.repeat((9 << 20) / line.len())).unwrap();
+    let stderr = fs::File::options().append(true).open(log).unwrap();
+    fs::remove_file(log).unwrap();
+    Process::start(Command::new(program).arg("1000").stderr(stderr))
+}
+
+/// Several times the pods of a full node, each with a record that is large, as those with many containers are.
+#[test]
+fn records_of_many_pods_fit_into_a_helper() {
+    const PODS: usize = 500;
+    let root = tempfile::tempdir().unwrap();
+    let uid = |number: usize| format!("00000000-0000-4000-8000-{number:012}");
+    let record = |number: usize| {
+        let annotations = json!({"large": "x".repeat(50 << 10)});
+        let metadata = json!({"uid": uid(number), "namespace": "shop", "name": format!("cart-{number}"),
+                              "annotations": annotations});
+        json!({"kind": "Pod", "metadata": metadata, "spec": {"nodeName": "node"}})
+    };
+    let list = json!({"items": (0..PODS).map(record).collect::<Vec<_>>()}).to_string();
+    let size = list.len() >> 20;
+    let server = ApiServer::start(move |path| match path.starts_with("/api/v1/pods?") {
+        true => Answer::Text(200, list.clone()),
+        false => Answer::Text(404, r#"{"kind":"Status","message":"no"}"#.into()),
+    });
+    fs::create_dir_all(root.path().join("pods").join(uid(7))).unwrap();
+    let meter = Meter::start(std::process::id());
+    let file = server.kubeconfig();
+    let output = run(&[
+        "diagnose",
+        "--no-trace",
+        "--output",
+        "json",
+        "--timeout",
+        "2s",
+        "--pod",
+        "shop/cart-7",
+        "--kubelet-root",
+        root.path().to_str().unwrap(),
+        "--api",
+        file.to_str().unwrap(),
+    ]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains(&format!("{PODS} pods of node")), "{text}");
+    let peak = meter.peak_of("helper");
+    println!("measured: {peak} MiB for {size} MiB");
+    assert!(peak <= HELPER / 2, "{peak} MiB for {size} MiB");
 }
 
 /// Name and CPU seconds of each thread of a process, and of its children that have ended.

@@ -17,7 +17,6 @@ use super::{
 };
 use crate::{
     cli::{Api, Doctor, Output, Target},
-    identity::PodNames,
     kernel::{
         facts,
         layout::{self, BTF_PATH},
@@ -153,7 +152,7 @@ fn target_roots(host_root: &Path, roots: &[PathBuf], kubelets: &[Kubelet]) -> Ch
 fn api(options: &Doctor, kubelets: Vec<Kubelet>) -> Check {
     let host_root = options.node.host_root.clone();
     let mut asked = ApiReader::start(host_root, &options.api, kubelets, &Target::default());
-    asked.name_pods(&mut PodNames::new(Vec::new()));
+    asked.name_pods(&mut setup::pod_names(Vec::new()));
     let nobody = || match options.api {
         Api::Never => (true, "not asked, by --api never".to_owned()),
         _ => (false, "no kubelet runs whose credentials could be used".to_owned()),

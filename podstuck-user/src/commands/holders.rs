@@ -84,7 +84,7 @@ fn name(options: &Holders) -> String {
 fn pod_names(options: &Holders) -> PodNames {
     let roots = kubelet_roots(&options.node.host_root, &options.node.kubelet_root);
     let dirs = roots.iter().flat_map(|root| log_dirs_for(root));
-    PodNames::new(dirs.map(|dir| setup::on_host(&options.node.host_root, &dir)).collect())
+    setup::pod_names(dirs.map(|dir| setup::on_host(&options.node.host_root, &dir)).collect())
 }
 
 fn render(line: &Line<'_>, output: Output) -> String {

@@ -40,6 +40,7 @@ use crate::{
     state::{
         kubelet::{self, Kubelet},
         logs::Attempt,
+        pod_logs::PodLogs,
         sample::{self, daemons::known},
         traces,
     },
@@ -89,7 +90,7 @@ pub(super) fn prepare(
     let asked = known(&running_daemons(&on_host(host_root, Path::new("/proc"))));
     let kubelets = kubelet::running(host_root, &options.node.kubelet_root);
     let roots = roots(&options.node, &kubelets);
-    let mut names = PodNames::new(log_dirs(host_root, &roots, &kubelets));
+    let mut names = pod_names(log_dirs(host_root, &roots, &kubelets));
     let places = PodTraces { host_root, kubelet_roots: &roots };
     let apart = apart(host_root, &kubelets, &roots);
     let mut api = ApiReader::start(host_root.clone(), &options.api, kubelets, &options.target);
@@ -244,6 +245,12 @@ pub(super) fn log_dirs(host_root: &Path, roots: &[PathBuf], kubelets: &[Kubelet]
         }
     }
     dirs
+}
+
+/// Names of pods, by the directories of their logs.
+pub(super) fn pod_names(log_dirs: Vec<PathBuf>) -> PodNames {
+    let mut logs = PodLogs::default();
+    PodNames::new(log_dirs, Box::new(move |directories, wait| logs.read(directories, wait)))
 }
 
 /// Takes what other files of the node say of who its pods are.

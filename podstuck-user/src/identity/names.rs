@@ -7,7 +7,6 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -29,6 +28,12 @@ const REMEMBERED: usize = 10_000;
 const TRIED: usize = 64;
 /// A miss reads the directories again, but not more often than this.
 const AGAIN: Duration = Duration::from_secs(1);
+/// How long a name is waited for: where one is asked for, and where it is only shown.
+const ASKED: Duration = Duration::from_secs(5);
+const SHOWN: Duration = Duration::from_millis(200);
+
+/// Names of what is in directories, as far as they are there within that time.
+pub(crate) type ReadDirectories = Box<dyn FnMut(&[PathBuf], Duration) -> Vec<String>>;
 
 struct Name {
     namespace: String,
@@ -39,6 +44,7 @@ struct Name {
 /// Pod names of this node.
 pub(crate) struct PodNames {
     log_dirs: Vec<PathBuf>,
+    directories: ReadDirectories,
     by_uid: Bounded<String, Name>,
     read: Option<Instant>,
     /// Where else was looked.
@@ -50,10 +56,11 @@ pub(crate) struct PodNames {
 }
 
 impl PodNames {
-    /// Will look in these directories.
-    pub(crate) fn new(log_dirs: Vec<PathBuf>) -> Self {
+    /// Will look in these directories, by this.
+    pub(crate) fn new(log_dirs: Vec<PathBuf>, directories: ReadDirectories) -> Self {
         Self {
             log_dirs,
+            directories,
             by_uid: Bounded::new(REMEMBERED),
             read: None,
             places: Vec::new(),
@@ -70,7 +77,7 @@ impl PodNames {
     /// Namespace and name of a pod.
     pub(crate) fn lookup(&mut self, uid: &str) -> Option<(String, String)> {
         if !self.by_uid.contains(uid) && self.read.is_none_or(|read| read.elapsed() >= AGAIN) {
-            self.read_all();
+            self.read_all(SHOWN);
         }
         self.by_uid.get_mut(uid).map(|known| (known.namespace.clone(), known.name.clone()))
     }
@@ -103,7 +110,7 @@ impl PodNames {
         source: NameSource,
         named: impl IntoIterator<Item = (String, String, String)>,
     ) {
-        self.read_all();
+        self.read_all(ASKED);
         for (namespace, name, uid) in named {
             if !is_label(&namespace) || !is_subdomain(&name) || !is_pod_uid(uid.as_bytes()) {
                 continue;
@@ -137,7 +144,7 @@ impl PodNames {
 
     /// UIDs of the pods of a name: several for one that was created again.
     pub(crate) fn find(&mut self, namespace: &str, name: &str) -> Vec<String> {
-        self.read_all();
+        self.read_all(ASKED);
         let same = |known: &Name| known.namespace == namespace && known.name == name;
         let mut uids: Vec<String> =
             self.by_uid.iter().filter(|(_, n)| same(n)).map(|(uid, _)| uid.clone()).collect();
@@ -166,7 +173,7 @@ impl PodNames {
             let new = !self.tried.contains(&dir) && self.tried.len() < TRIED;
             if new && !self.log_dirs.contains(&dir) {
                 self.tried.push(dir.clone());
-                if answers(&dir) && dir.is_dir() {
+                if answers(&dir) {
                     self.log_dirs.push(dir);
                     self.read = None;
                 }
@@ -174,20 +181,16 @@ impl PodNames {
         }
     }
 
-    fn read_all(&mut self) {
+    fn read_all(&mut self, wait: Duration) {
         self.read = Some(Instant::now());
-        for dir in &self.log_dirs {
-            let Ok(entries) = fs::read_dir(dir) else { continue };
-            for entry in entries.flatten() {
-                let name = entry.file_name();
-                let Some((namespace, pod, uid)) = name.to_str().and_then(split) else { continue };
-                // The node's own directories come first. What still has one counts as used.
-                self.by_uid.or_insert_with(uid.into(), || Name {
-                    namespace: namespace.into(),
-                    name: pod.into(),
-                    source: NameSource::LogDirectory,
-                });
-            }
+        for name in (self.directories)(&self.log_dirs, wait) {
+            let Some((namespace, pod, uid)) = split(&name) else { continue };
+            // The node's own directories come first. What still has one counts as used.
+            self.by_uid.or_insert_with(uid.into(), || Name {
+                namespace: namespace.into(),
+                name: pod.into(),
+                source: NameSource::LogDirectory,
+            });
         }
     }
 }
@@ -212,8 +215,19 @@ fn split(directory: &str) -> Option<(&str, &str, &str)> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
+    use std::fs;
+
     use super::*;
+
+    /// Those whose directories answer.
+    pub(in crate::identity) fn names(log_dirs: Vec<PathBuf>) -> PodNames {
+        let read = |dirs: &[PathBuf], _| {
+            let entries = dirs.iter().flat_map(fs::read_dir).flatten().flatten();
+            entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+        };
+        PodNames::new(log_dirs, Box::new(read))
+    }
 
     const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
 
@@ -222,7 +236,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let log = dir.path().join(format!("shop_cart-0_{UID}"));
         fs::create_dir(&log).unwrap();
-        let mut names = PodNames::new(vec![dir.path().into()]);
+        let mut names = names(vec![dir.path().into()]);
         let expected = Some(("shop".to_owned(), "cart-0".to_owned()));
         assert_eq!(names.lookup(UID), expected);
         fs::remove_dir(&log).unwrap();
@@ -244,7 +258,7 @@ mod tests {
         let (own, told) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         fs::create_dir(own.path().join(format!("shop_cart-0_{UID}"))).unwrap();
         fs::create_dir(told.path().join(format!("shop_innocent_{UID}"))).unwrap();
-        let mut names = PodNames::new(vec![own.path().into(), told.path().into()]);
+        let mut names = names(vec![own.path().into(), told.path().into()]);
         assert_eq!(names.lookup(UID), Some(("shop".into(), "cart-0".into())));
         assert_eq!(names.find("shop", "innocent"), Vec::<String>::new());
     }
@@ -253,7 +267,7 @@ mod tests {
     fn names_from_elsewhere_do_not_contradict_a_directory() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join(format!("shop_cart-0_{UID}"))).unwrap();
-        let mut names = PodNames::new(vec![dir.path().into()]);
+        let mut names = names(vec![dir.path().into()]);
         let other = UID.replace('0', "1");
         let said = |name: &str, uid: &str| ("shop".to_owned(), name.to_owned(), uid.to_owned());
         let all = [said("innocent", UID), said("gone", &other), said("A b", "x")];
@@ -272,7 +286,7 @@ mod tests {
 
     #[test]
     fn a_host_name_is_of_use_where_nothing_else_names_the_pod() {
-        let mut names = PodNames::new(Vec::new());
+        let mut names = names(Vec::new());
         let other = UID.replace('0', "1");
         names.learn_host("cart-0".into(), UID.into());
         names.learn_host("cart-0".into(), other.clone());

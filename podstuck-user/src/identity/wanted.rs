@@ -205,7 +205,7 @@ mod tests {
         }
 
         fn names(&self) -> PodNames {
-            PodNames::new(vec![self.dir.path().join("logs")])
+            super::super::names::tests::names(vec![self.dir.path().join("logs")])
         }
 
         fn traces(&self) -> PodTraces<'_> {

@@ -21,6 +21,7 @@ pub(crate) mod mount_point;
 pub(crate) mod mounts;
 pub(crate) mod namespaces;
 mod pod_dirs;
+pub(crate) mod pod_logs;
 mod protected;
 pub(crate) mod queries;
 mod reach;

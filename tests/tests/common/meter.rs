@@ -1,44 +1,59 @@
-//! What a running tool takes, and its helpers.
+//! What a running tool takes, and each process that it starts.
 #![allow(dead_code, unreachable_pub, reason = "each uses a part of this")]
 
 use std::{
+    collections::BTreeMap,
     fs,
     sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering::Relaxed},
     },
     thread::{self, JoinHandle},
     time::Duration,
 };
 
+/// How often they are looked at: most helpers live for a few milliseconds.
+const EVERY: Duration = Duration::from_millis(2);
+
+/// By the name of the process, the most that one of them had in memory, in KiB.
+type Peaks = BTreeMap<String, u64>;
+
 /// Looks at them again and again.
 pub struct Meter {
     stop: Arc<AtomicBool>,
-    tool: Arc<AtomicU64>,
-    helpers: Arc<AtomicU64>,
+    peaks: Arc<Mutex<Peaks>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Meter {
     pub fn start(pid: u32) -> Self {
-        let (stop, tool, helpers) = <(Arc<AtomicBool>, Arc<AtomicU64>, Arc<AtomicU64>)>::default();
-        let mine = (stop.clone(), tool.clone(), helpers.clone());
+        let (stop, peaks) = <(Arc<AtomicBool>, Arc<Mutex<Peaks>>)>::default();
+        let mine = (stop.clone(), peaks.clone());
         let look = move || {
-            let (stop, tool, helpers) = mine;
+            let (stop, peaks) = mine;
             while !stop.load(Relaxed) {
-                tool.fetch_max(peak(pid), Relaxed);
-                for helper in children(pid) {
-                    helpers.fetch_max(peak(helper), Relaxed);
-                }
-                thread::sleep(Duration::from_millis(5));
+                look(pid, &mut peaks.lock().unwrap());
+                thread::sleep(EVERY);
             }
         };
-        Self { stop, tool, helpers, thread: Some(thread::spawn(look)) }
+        Self { stop, peaks, thread: Some(thread::spawn(look)) }
     }
 
-    /// The most that the tool had in memory so far, and the most of one of its helpers, in MiB.
+    /// The most that a process of this name had in memory so far, in MiB.
+    pub fn peak_of(&self, name: &str) -> u64 {
+        let peaks = self.peaks.lock().unwrap();
+        println!("measured: peaks in KiB: {peaks:?}");
+        peaks[name].div_ceil(1 << 10)
+    }
+
+    /// The most that the tool had in memory so far, and the most of one of the processes that it started, in MiB.
     pub fn peaks(&self) -> (u64, u64) {
-        (self.tool.load(Relaxed) >> 10, self.helpers.load(Relaxed) >> 10)
+        let peaks = self.peaks.lock().unwrap();
+        println!("measured: peaks in KiB: {peaks:?}");
+        let (own, others): (Vec<_>, Vec<_>) =
+            peaks.iter().partition(|(name, _)| *name == "podstuck");
+        let most = |of: Vec<(&String, &u64)>| of.into_iter().map(|(_, kib)| *kib).max();
+        (most(own).unwrap_or(0) >> 10, most(others).expect("the fork server") >> 10)
     }
 }
 
@@ -49,18 +64,22 @@ impl Drop for Meter {
     }
 }
 
-/// The largest that a process was, in KiB; 0 when it has ended.
-fn peak(pid: u32) -> u64 {
+/// At a process, and at all below it: helpers are children of the fork server.
+fn look(pid: u32, peaks: &mut Peaks) {
+    // It may have ended since.
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    line.and_then(|text| text.trim().strip_suffix(" kB")?.parse().ok()).unwrap_or(0)
-}
-
-/// Of all its threads.
-fn children(pid: u32) -> Vec<u32> {
+    let field = |name: &str| {
+        let mut lines = status.lines().filter_map(|line| line.strip_prefix(name));
+        lines.next().map(str::trim)
+    };
+    let most = || field("VmHWM:")?.strip_suffix(" kB")?.parse::<u64>().ok();
+    if let (Some(name), Some(kib)) = (field("Name:"), most()) {
+        let peak = peaks.entry(name.to_owned()).or_insert(0);
+        *peak = kib.max(*peak);
+    }
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let texts = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
-    texts
-        .flat_map(|text| text.split_whitespace().flat_map(str::parse).collect::<Vec<u32>>())
-        .collect()
+    for task in tasks {
+        let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
+        children.split_whitespace().flat_map(str::parse).for_each(|child| look(child, peaks));
+    }
 }

@@ -13,7 +13,8 @@ use crate::vm::programs::Programs;
 use podstuck_process as process;
 
 /// What the tests and podstuck's remedies call, where busybox does less than the real one.
-const TOOLS: [&str; 7] = ["bash", "chattr", "mkfs.ext4", "nsenter", "rm", "setpriv", "umount"];
+const TOOLS: [&str; 8] =
+    ["bash", "chattr", "dmsetup", "mkfs.ext4", "nsenter", "rm", "setpriv", "umount"];
 const INIT: &str = include_str!("init.sh");
 
 const DIRECTORY: u32 = 0o040_755;

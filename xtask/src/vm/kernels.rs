@@ -76,7 +76,10 @@ impl Kernel {
     fn get(apt: &PrivateApt, folder: &Path, series: Series, offer: &Offer) -> Result<Self> {
         let series = name(series);
         let place = folder.join(&series);
-        let stamp = apt.files(&offer.packages)?.join("\n");
+        // Of other modules, too, there is nothing in an old folder.
+        let mut stamp = apt.files(&offer.packages)?;
+        stamp.extend(modules::WANTED.map(str::to_owned));
+        let stamp = stamp.join("\n");
         if fs::read_to_string(place.join(STAMP)).is_ok_and(|found| found == stamp) {
             println!("Linux {}: there", offer.release);
         } else {

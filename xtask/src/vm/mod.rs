@@ -29,11 +29,12 @@ use podstuck_process as process;
 use podstuck_process::phases::Phases;
 
 /// What needs to be there, each with Debian's package.
-const NEEDED: [(&str, &str); 6] = [
+const NEEDED: [(&str, &str); 7] = [
     ("qemu-system-x86_64", "qemu-system-x86"),
     ("busybox", "busybox-static"),
     ("modprobe", "kmod"),
     ("mkfs.ext4", "e2fsprogs"),
+    ("dmsetup", "dmsetup"),
     ("setpriv", "util-linux"),
     ("xz", "xz-utils"),
 ];

@@ -24,7 +24,7 @@ use crate::{kernel::role::Role, model::degraded::Feed};
 
 use super::{
     alive::Occasion, api, attributes, bundles, entries, holders, kubelet, logs, memory, pod_dirs,
-    protected, reach, remaining, runtime, show_roots, space, traces,
+    pod_logs, protected, reach, remaining, runtime, show_roots, space, traces,
 };
 
 /// What the helper can be asked, with both sides of it.
@@ -74,6 +74,8 @@ pub(in crate::state) enum Budget {
     Holders,
     /// The pods' directories, in every sample.
     Pods,
+    /// The directories of pods' logs, whenever a pod has no name.
+    Names,
     /// How full file systems are, in every few samples.
     Space,
     /// Where kubelets and runtimes keep their things, again and again.
@@ -110,6 +112,7 @@ impl Budget {
         match self {
             Self::Events => 4,
             Self::Holders => 8,
+            Self::Names => 2,
             Self::Pods | Self::Space | Self::Roots => 1,
         }
     }
@@ -170,6 +173,7 @@ questions! {
     KernelLog(logs::ReadKernelLog),
     Kubelet(kubelet::ReadKubelet),
     Log(logs::ReadLog),
+    Logs(pod_logs::ListLogs),
     Runtime(runtime::ReadRuntime),
     RuntimeLog(logs::ReadRuntimeLog),
     Pods(pod_dirs::ReadPods),

@@ -6,10 +6,7 @@ use std::{
     ffi::OsStr,
     fs::{self, File},
     io::{self, BufRead, BufReader, Read, Write},
-    os::{
-        fd::{AsRawFd, OwnedFd},
-        unix::process::CommandExt,
-    },
+    os::{fd::OwnedFd, unix::process::CommandExt},
     path::Path,
     process::{Child, Command, Stdio},
     sync::Mutex,
@@ -22,7 +19,7 @@ use fuser::{
     Config, Errno, FileAttr, FileHandle, FileType, Filesystem, Generation, INodeNo, LockOwner,
     ReplyAttr, ReplyEmpty, ReplyEntry, Request, Session, SessionACL,
 };
-use nix::mount::{MsFlags, mount};
+use podstuck_tests::fuse;
 
 /// The only file.
 const FILE: &str = "file";
@@ -32,7 +29,7 @@ static WAITING: Mutex<Vec<ReplyEmpty>> = Mutex::new(Vec::new());
 /// So many of them, as `program`, each of which has deleted a file in his own pod's volume before. It takes a
 /// mount namespace of its own.
 pub(crate) fn all(point: &Path, volume: &Path, program: &Path, count: u64) -> Result<()> {
-    serve(connect(point)?);
+    serve(fuse::mount(point, "tenant")?);
     let start = |_| {
         let mut command = Command::new(program);
         command.arg("hang-one").args([&point.join(FILE), volume]);
@@ -71,15 +68,6 @@ pub(crate) fn one(file: &Path, volume: &Path) -> Result<()> {
     io::stdin().read_exact(&mut [0; 3])?;
     let error = Command::new("/proc/self/exe").arg("never").exec();
     Err(error).context("executing")
-}
-
-fn connect(point: &Path) -> Result<OwnedFd> {
-    let device = File::options().read(true).write(true).open("/dev/fuse").context("/dev/fuse")?;
-    let options = format!("fd={},rootmode=40000,user_id=0,group_id=0", device.as_raw_fd());
-    let kind = Some("fuse.tenant");
-    mount(Some("tenant"), point, kind, MsFlags::empty(), Some(options.as_str()))
-        .with_context(|| format!("mounting on {}", point.display()))?;
-    Ok(device.into())
 }
 
 fn serve(device: OwnedFd) {

@@ -1,0 +1,259 @@
+//! A disk that does not answer: below the tool's own program, below what it writes, and below the logs. With a
+//! FUSE server that is stopped, natively; and with a disk that the kernel waits for, in a guest.
+
+use std::{
+    fs::{self, File},
+    os::{
+        fd::AsFd,
+        unix::{fs::symlink, process::CommandExt},
+    },
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use nix::sys::signal::Signal;
+use podstuck_tests::{
+    Running, of_type, podstuck, replay, requires, root_and_btf, settle, slowdown, summary, trace,
+    watch,
+};
+use rustix::fs::{Advice, fadvise};
+use serde_json::Value;
+
+use crate::{
+    silent_disks::{Disk, Fuse, Silence, Suspended, device_mapper, fuse},
+    stuck_pod::StuckPod,
+};
+
+/// A run ends within this, whatever its disks do: usually within two seconds.
+const END: Duration = Duration::from_secs(20);
+
+/// Asks it to end, while the disk hangs.
+fn ends(mut watch: Running) -> (Vec<Value>, ExitStatus) {
+    watch.signal(Signal::SIGINT);
+    let asked = Instant::now();
+    while !watch.has_ended() {
+        if asked.elapsed() > END * slowdown() {
+            watch.signal(Signal::SIGKILL);
+            panic!("it does not end: {:#?}", watch.so_far());
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    println!("measured: it ended {:.1?} after it was asked to", asked.elapsed());
+    watch.finish()
+}
+
+/// What was found, and what is found next, whatever the disk does.
+fn next_attempt(pod: &StuckPod, found: &Value, watch: &mut Running) {
+    let count = found["count"].as_u64();
+    let later = |line: &Value| pod.is_found(line) && line["count"].as_u64() > count;
+    watch.wait_for("an update", later);
+}
+
+fn started_by(pid: u32) -> Vec<u32> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let children = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    let children: Vec<u32> = children
+        .flat_map(|text| {
+            text.split_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<_>>()
+        })
+        .collect();
+    children.iter().flat_map(|pid| started_by(*pid)).chain(children.clone()).collect()
+}
+
+fn name(pid: u32) -> String {
+    fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().to_owned()
+}
+
+/// A copy of the tool of which nothing is in memory: what of it is not kept there from its start on has to be read.
+fn on_disk(disk: &dyn Disk) -> PathBuf {
+    let program = disk.at().join("podstuck");
+    fs::copy(podstuck(), &program).unwrap();
+    let file = File::open(&program).unwrap();
+    file.sync_all().unwrap();
+    fadvise(file.as_fd(), 0, None, Advice::DontNeed).unwrap();
+    program
+}
+
+fn below_the_program(disk: &dyn Disk) {
+    let program = on_disk(disk);
+    let pod = StuckPod::build();
+    let mut watch = trace(&program, "watch", &["--kubelet-root", pod.root()]);
+    let silence = Silence::of(disk);
+    pod.start();
+    let found = pod.cause_is_found(&mut watch);
+    next_attempt(&pod, &found, &mut watch);
+    let (lines, status) = ends(watch);
+    assert_eq!(status.code(), Some(1), "{lines:#?}");
+    summary(&lines);
+    drop(silence);
+    pod.end();
+}
+
+fn below_the_program_of_one_answer(disk: &dyn Disk) {
+    let program = on_disk(disk);
+    let pod = StuckPod::build();
+    let options = ["--kubelet-root", pod.root(), "--pod-uid", pod.uid(), "--timeout", "60s"];
+    let diagnose = trace(&program, "diagnose", &options);
+    let silence = Silence::of(disk);
+    pod.start();
+    let (lines, status) = diagnose.finish();
+    assert_eq!(status.code(), Some(1), "{lines:#?}");
+    let diagnosis = of_type(&lines, "diagnosis");
+    assert_eq!(diagnosis[0]["causes"][0]["id"], "immutable-attribute", "{lines:#?}");
+    drop(silence);
+    pod.end();
+}
+
+fn below_export_and_recording(disk: &dyn Disk) {
+    let (export, recording) = (disk.at().join("export"), disk.at().join("recording"));
+    let pod = StuckPod::build();
+    let options = ["--kubelet-root", pod.root(), "--export", export.to_str().unwrap()];
+    let record = ["--record", recording.to_str().unwrap()];
+    let mut watch = watch(&[&options[..], &record].concat());
+    pod.start();
+    let found = pod.cause_is_found(&mut watch);
+    // Written down by now: recordings are taken to the disk four times a second.
+    settle();
+    let writers: Vec<u32> = started_by(watch.pid())
+        .into_iter()
+        .filter(|pid| matches!(&*name(*pid), "exporter" | "recorder"))
+        .collect();
+    assert_eq!(writers.len(), 2);
+    let silence = Silence::of(disk);
+    next_attempt(&pod, &found, &mut watch);
+    let (lines, status) = ends(watch);
+    assert_eq!(status.code(), Some(1), "{lines:#?}");
+    // Who still writes is named.
+    let degraded = summary(&lines)["completeness"]["degraded"].to_string();
+    let exporter = writers.iter().find(|pid| name(**pid) == "exporter").unwrap();
+    assert!(degraded.contains(&format!("process {exporter} of podstuck")), "{degraded}");
+    drop(silence);
+    let begun = Instant::now();
+    while writers.iter().any(|pid| Path::new(&format!("/proc/{pid}")).exists()) {
+        assert!(
+            begun.elapsed() < END * slowdown(),
+            "{:?}",
+            writers.iter().map(|w| name(*w)).collect::<Vec<_>>()
+        );
+        thread::sleep(Duration::from_millis(20));
+    }
+    pod.end();
+    // What was told before is there, and each line is whole.
+    let text = fs::read_to_string(export.join("findings.jsonl")).unwrap();
+    let told: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let is_told = |line: &Value| line["id"] == found["id"] && line["pod"] == found["pod"];
+    assert!(text.ends_with('\n') && told.iter().any(is_told), "{text}");
+    let (again, _) = replay(&recording, &[]);
+    assert!(of_type(&again, "finding").into_iter().any(is_told), "{again:#?}");
+}
+
+/// Ended when dropped.
+struct Kubelet(Child);
+
+impl Kubelet {
+    /// A process of that name, with its log below a directory.
+    fn logging_to(directory: &Path) -> Self {
+        let programs = tempfile::tempdir().unwrap();
+        let program = programs.path().join("kubelet");
+        symlink(fs::canonicalize("/bin/sleep").unwrap(), &program).unwrap();
+        let log = File::create(directory.join("kubelet.log")).unwrap();
+        let mut kubelet = Command::new(program);
+        Self(kubelet.arg0("sleep").arg("600").stderr(Stdio::from(log)).spawn().unwrap())
+    }
+}
+
+impl Drop for Kubelet {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Nothing names the pod, so that its name is looked for again and again.
+fn below_the_logs(disk: &dyn Disk, pod: &StuckPod) -> Value {
+    let _ = fs::remove_dir_all(logs_of(pod).join("pods"));
+    fs::create_dir(disk.at().join("pods")).unwrap();
+    let kubelet = Kubelet::logging_to(disk.at());
+    let options = ["--kubelet-root", pod.root()];
+    let mut before = watch(&options);
+    let mut since;
+    let silence = Silence::of(disk);
+    since = watch(&options);
+    pod.start();
+    for watch in [&mut before, &mut since] {
+        let found = pod.cause_is_found(watch);
+        next_attempt(pod, &found, watch);
+    }
+    let mut told = Vec::new();
+    for watch in [before, since] {
+        let (lines, status) = ends(watch);
+        assert_eq!(status.code(), Some(1), "{lines:#?}");
+        told.push(summary(&lines)["completeness"]["degraded"].clone());
+    }
+    drop(silence);
+    drop(kubelet);
+    told.into()
+}
+
+/// The lab's own, since all processes of this machine use the other.
+fn logs_of(pod: &StuckPod) -> PathBuf {
+    Path::new(pod.root()).ancestors().nth(2).unwrap().join("log")
+}
+
+#[test]
+fn a_stopped_fuse_server_below_the_program_keeps_nothing_back() {
+    requires!(root_and_btf(), fuse());
+    let at = tempfile::tempdir().unwrap();
+    below_the_program(&Fuse::mount(at.path()));
+}
+
+#[test]
+fn a_stopped_fuse_server_below_the_program_keeps_no_diagnosis_back() {
+    requires!(root_and_btf(), fuse());
+    let at = tempfile::tempdir().unwrap();
+    below_the_program_of_one_answer(&Fuse::mount(at.path()));
+}
+
+#[test]
+fn a_stopped_fuse_server_below_export_and_recording_loses_nothing_that_was_told() {
+    requires!(root_and_btf(), fuse());
+    let at = tempfile::tempdir().unwrap();
+    below_export_and_recording(&Fuse::mount(at.path()));
+}
+
+#[test]
+fn a_stopped_fuse_server_below_the_logs_keeps_nothing_back() {
+    requires!(root_and_btf(), fuse());
+    let pod = StuckPod::build();
+    let disk = Fuse::mount(&logs_of(&pod));
+    below_the_logs(&disk, &pod);
+    drop(disk);
+    pod.end();
+}
+
+#[test]
+fn a_suspended_disk_below_the_program_keeps_nothing_back() {
+    requires!(root_and_btf(), device_mapper());
+    let at = tempfile::tempdir().unwrap();
+    below_the_program(&Suspended::mount(at.path()));
+}
+
+#[test]
+fn a_suspended_disk_below_export_and_recording_loses_nothing_that_was_told() {
+    requires!(root_and_btf(), device_mapper());
+    let at = tempfile::tempdir().unwrap();
+    below_export_and_recording(&Suspended::mount(at.path()));
+}
+
+#[test]
+fn a_suspended_disk_below_the_logs_keeps_nothing_back_and_is_named() {
+    requires!(root_and_btf(), device_mapper());
+    let pod = StuckPod::build();
+    let disk = Suspended::mount(Path::new("/var/log"));
+    let told = below_the_logs(&disk, &pod);
+    assert!(told.to_string().contains("/var/log"), "{told:#}");
+    drop(disk);
+    pod.end();
+}

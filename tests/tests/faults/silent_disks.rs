@@ -1,0 +1,186 @@
+//! Disks that do not answer for as long as they are told not to.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use nix::{
+    mount::{MntFlags, umount2},
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use podstuck_tests::{beside_the_tests, slowdown};
+
+/// A file system, mounted where it was said.
+pub(crate) trait Disk {
+    fn at(&self) -> &Path;
+
+    /// Whoever asks it from now on waits.
+    fn stop(&self);
+
+    /// Whoever waits is answered.
+    fn go_on(&self);
+}
+
+/// While there is this, a disk does not answer. What must not wait for it when a test fails is there before it.
+pub(crate) struct Silence<'a>(&'a dyn Disk);
+
+impl<'a> Silence<'a> {
+    pub(crate) fn of(disk: &'a dyn Disk) -> Self {
+        disk.stop();
+        Self(disk)
+    }
+}
+
+impl Drop for Silence<'_> {
+    fn drop(&mut self) {
+        self.0.go_on();
+    }
+}
+
+/// That of a FUSE server.
+pub(crate) struct Fuse {
+    at: PathBuf,
+    server: Child,
+}
+
+pub(crate) fn fuse() -> Result<(), &'static str> {
+    let there = Path::new("/dev/fuse").exists();
+    if there { Ok(()) } else { Err("no /dev/fuse") }
+}
+
+impl Fuse {
+    pub(crate) fn mount(at: &Path) -> Self {
+        let mut server = Command::new(beside_the_tests("podstuck-fuse"));
+        let mut server = server.arg(at).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n");
+        Self { at: at.to_owned(), server }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.server.id().cast_signed()), signal).unwrap();
+    }
+}
+
+impl Disk for Fuse {
+    fn at(&self) -> &Path {
+        &self.at
+    }
+
+    fn stop(&self) {
+        self.signal(Signal::SIGSTOP);
+    }
+
+    fn go_on(&self) {
+        self.signal(Signal::SIGCONT);
+    }
+}
+
+impl Drop for Fuse {
+    fn drop(&mut self) {
+        // Whoever waits gets an error.
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+        let _ = umount2(&self.at, MntFlags::MNT_DETACH);
+    }
+}
+
+/// A disk of the kernel's, which the device mapper suspends. A thread that waits for it cannot be killed, as with
+/// one whose cable was pulled.
+pub(crate) struct Suspended {
+    at: PathBuf,
+    name: String,
+    looped: String,
+    _image: tempfile::TempDir,
+}
+
+/// All processes share its devices, and one that is left behind would keep the machine from going down: so this is
+/// tried only in a guest.
+pub(crate) fn device_mapper() -> Result<(), &'static str> {
+    if slowdown() == 1 {
+        Err("a disk that hangs in the kernel: in a guest only")
+    } else if !Path::new("/dev/mapper/control").exists() {
+        Err("no device mapper")
+    } else {
+        Ok(())
+    }
+}
+
+impl Suspended {
+    const SIZE: u64 = 128 << 20;
+
+    pub(crate) fn mount(at: &Path) -> Self {
+        // In memory, and not on what hangs.
+        let directory = tempfile::tempdir().unwrap();
+        let image = directory.path().join("image");
+        fs::File::create(&image).unwrap().set_len(Self::SIZE).unwrap();
+        let looped = output(Command::new("losetup").arg("-f"));
+        output(Command::new("losetup").arg(&looped).arg(&image));
+        let name = format!("podstuck-{}", std::process::id());
+        let table = format!("0 {} linear {looped} 0", Self::SIZE / 512);
+        let disk = Self { at: at.to_owned(), name, looped, _image: directory };
+        disk.mapper(&["create", &disk.name, "--table", &table]);
+        let device = format!("/dev/mapper/{}", disk.name);
+        output(Command::new("mkfs.ext4").args(["-q", &device]));
+        output(Command::new("mount").args(["-t", "ext4", &device]).arg(at));
+        disk
+    }
+
+    fn mapper(&self, words: &[&str]) {
+        output(Command::new("dmsetup").args(words).args(["--noudevsync", "--noudevrules"]));
+    }
+}
+
+impl Disk for Suspended {
+    fn at(&self) -> &Path {
+        &self.at
+    }
+
+    fn stop(&self) {
+        // What is in memory needs no disk.
+        nix::unistd::sync();
+        fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
+        // Not frozen by the file system first, as no disk is that dies.
+        self.mapper(&["suspend", "--nolockfs", "--noflush", &self.name]);
+    }
+
+    fn go_on(&self) {
+        self.mapper(&["resume", &self.name]);
+    }
+}
+
+impl Drop for Suspended {
+    fn drop(&mut self) {
+        let quiet = |program: &str, words: &[&str]| {
+            Command::new(program)
+                .args(words)
+                .stderr(Stdio::null())
+                .status()
+                .is_ok_and(|s| s.success())
+        };
+        quiet("dmsetup", &["resume", &self.name]);
+        let _ = umount2(&self.at, MntFlags::MNT_DETACH);
+        // Those that waited end first.
+        let is_gone = || quiet("dmsetup", &["remove", "--noudevsync", "--noudevrules", &self.name]);
+        for _ in 0..50 {
+            if is_gone() {
+                break;
+            }
+            thread::sleep(Duration::from_millis(100));
+        }
+        quiet("losetup", &["-d", &self.looped]);
+    }
+}
+
+fn output(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
