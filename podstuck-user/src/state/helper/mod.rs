@@ -83,7 +83,8 @@ pub(in crate::state) enum Budget {
 }
 
 impl Budget {
-    const ALL: [Self; 5] = [Self::Events, Self::Holders, Self::Pods, Self::Space, Self::Roots];
+    const ALL: [Self; 6] =
+        [Self::Events, Self::Holders, Self::Pods, Self::Names, Self::Space, Self::Roots];
 
     /// What is missing while as many hang as may.
     const fn feeds(self) -> &'static [Feed] {
@@ -92,8 +93,8 @@ impl Budget {
             Self::Holders => &[Feed::Holders],
             Self::Pods => &[Feed::Node],
             Self::Space => &[Feed::Space],
-            // Of what was shown once, the probes know it.
-            Self::Roots => &[],
+            // A pod without a name is found all the same; what was shown once, the probes know.
+            Self::Names | Self::Roots => &[],
         }
     }
 
@@ -103,6 +104,7 @@ impl Budget {
             Self::Events => "look at objects and logs",
             Self::Holders => "search for holders",
             Self::Pods => "read the pods' directories",
+            Self::Names => "read the directories of pods' logs",
             Self::Space => "ask how full file systems are",
             Self::Roots => "look where pods and containers are kept",
         }
