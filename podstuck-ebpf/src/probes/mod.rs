@@ -1,4 +1,4 @@
-//! A call is entered (`enter`) and returns (`account`); what happened is counted (`count`), the directory
+//! A call is entered (`enter`) and returns (`exit`); what happened is counted (`account`, `count`), the directory
 //! it happened in is found (`path`, `target`), and what user space must see at once (`report`) is
 //! sent (`ring_record`).
 //!
@@ -15,6 +15,7 @@ mod atomic;
 mod count;
 mod directory_cache;
 mod enter;
+mod exit;
 mod globals;
 mod hook;
 mod in_flight;

@@ -15,7 +15,7 @@ use podstuck_common::{
 };
 
 use super::{
-    account, enter, globals::offsets, in_flight, kernel::field, returned::NOT_READ, slot::Slot,
+    enter, exit, globals::offsets, in_flight, kernel::field, returned::NOT_READ, slot::Slot,
 };
 
 /// A longer path is counted without a target.
@@ -71,7 +71,7 @@ pub(crate) fn finish(request: u64, returned: i32) {
     let argument = take_name(thread).unwrap_or(NOT_READ);
     match (returned, field::<i32>(request, offsets().request_result)) {
         (0, Some(result)) => {
-            account::finish(EntryPointId::IO_UNLINKAT, i64::from(result), argument);
+            exit::finish(EntryPointId::IO_UNLINKAT, i64::from(result), argument);
         }
         // Put off, to where it may block: nothing was done.
         _ => {

@@ -18,9 +18,8 @@ use podstuck_common::{
 
 use super::arguments;
 use crate::probes::{
-    account,
     enter::{deletion, rename},
-    in_flight,
+    exit, in_flight,
     maps::{AFTER_RETURN, count_loss},
 };
 
@@ -49,7 +48,7 @@ fn returned(ctx: &FExitContext, entry_point: EntryPointId) {
 /// leads nowhere.
 #[fexit]
 fn after_return(ctx: FExitContext) -> i32 {
-    if !account::finish_any(ctx.arg(1)) {
+    if !exit::finish_any(ctx.arg(1)) {
         // SAFETY: as in `returned`; the map has no second program.
         unsafe { AFTER_RETURN.tail_call(&ctx, 1) };
     }

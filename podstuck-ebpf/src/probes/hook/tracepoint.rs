@@ -9,8 +9,8 @@ use aya_log_ebpf::debug;
 use podstuck_common::{entry_point::EntryPointId, entry_points, record::AT_FDCWD, record::call};
 
 use crate::probes::{
-    account,
     enter::{deletion, rename},
+    exit,
 };
 
 /// A word of the context.
@@ -51,6 +51,6 @@ entry_points!(entries);
 fn exit(ctx: TracePointContext) -> u32 {
     let (number, result) = (word(&ctx, 1) as u32, word(&ctx, 2) as i64);
     debug!(ctx, "system call {} returned {}", number, result);
-    account::finish_system_call(number, result);
+    exit::finish_system_call(number, result);
     0
 }

@@ -1,0 +1,130 @@
+//! A call returns: what was noted of it is taken, and what is known of it now is noted.
+
+use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_ktime_get_ns};
+use podstuck_common::{
+    entry_point::EntryPointId,
+    record::{InFlight, call, loss},
+    root::{INDEX_MASK, SHOW},
+};
+
+use super::{
+    account::account,
+    atomic,
+    globals::config,
+    in_flight, kernel,
+    maps::{OWN_CALLS, count_loss},
+    rename,
+    returned::NOT_READ,
+    roots,
+    slot::Slot,
+};
+
+const EPERM: i64 = -1;
+const ENOSYS: i64 = -38;
+const EINVAL: i64 = -22;
+
+/// What seccomp filters of container runtimes answer. They do so before the entry's tracepoint, and
+/// the return's fires all the same (`syscall_trace_enter` in kernel/entry/common.c).
+#[inline(always)]
+fn refused(result: i64) -> bool {
+    result == EPERM || result == ENOSYS
+}
+
+/// The system call of this number returns.
+#[inline(always)]
+pub(crate) fn finish_system_call(number: u32, result: i64) {
+    match EntryPointId::of_system_call(number) {
+        Some(entry_point) => finish(entry_point, result, NOT_READ),
+        None => count_loss(loss::UNMATCHED_EXIT),
+    }
+}
+
+/// A call returns by this way. Its slot has an argument of this length, if any.
+#[inline(always)]
+pub(crate) fn finish(entry_point: EntryPointId, result: i64, argument: u32) {
+    let thread = bpf_get_current_pid_tgid();
+    let taken = in_flight::take(thread, |entry| {
+        // SAFETY: the entry is this thread's.
+        if unsafe { (*entry).entry_point } == entry_point { copy(entry) } else { None }
+    });
+    match taken {
+        Some(Some(slot)) => returned(slot, thread, result, argument),
+        None if kernel::has_seccomp_filter() && refused(result) => count_loss(loss::REFUSED),
+        _ => count_loss(loss::UNMATCHED_EXIT),
+    }
+}
+
+/// The slot of the entry's way, with a copy of it.
+#[inline(always)]
+fn copy(entry: *const InFlight) -> Option<Slot> {
+    // SAFETY: the entry is this thread's. This is the return from there, and all is done with the one slot.
+    let mut slot = unsafe { Slot::of((*entry).entry_point) };
+    // SAFETY: as above.
+    slot.scratch()?.call.entry = unsafe { *entry };
+    Some(slot)
+}
+
+/// The call that the thread is in returns. Whether it is in one.
+#[inline(always)]
+pub(crate) fn finish_any(result: i64) -> bool {
+    let thread = bpf_get_current_pid_tgid();
+    let Some(taken) = in_flight::take(thread, copy) else { return false };
+    if let Some(slot) = taken {
+        returned(slot, thread, result, NOT_READ);
+    }
+    true
+}
+
+#[inline(always)]
+fn returned(mut slot: Slot, thread: u64, result: i64, argument: u32) {
+    let Some(scratch) = slot.scratch() else { return };
+    let entry = &scratch.call.entry;
+    // Another podstuck has another secret, and deletes nothing by this either.
+    if result == EINVAL && entry.flags & !INDEX_MASK == SHOW {
+        let secret = config().secret;
+        if entry.path == secret && secret != 0 {
+            // What cannot be read now is shown again.
+            let _ = roots::show(entry.dirfd, entry.flags & INDEX_MASK);
+        }
+        return;
+    }
+    let tgid = (thread >> 32) as u32;
+    if tgid == config().own_tgid {
+        let call = u32::from(entry.call);
+        count_own(call);
+        if entry.resolved().is_some() {
+            count_own(call::COUNT as u32 + call);
+        }
+        return;
+    }
+    // SAFETY: no arguments.
+    let now = unsafe { bpf_ktime_get_ns() };
+    // Field by field: the compiler would clear the whole with a loop over bytes.
+    let call = &mut scratch.call;
+    call.now = now;
+    call.duration_ns = now.wrapping_sub(call.entry.start_ns);
+    call.tgid = tgid;
+    call.tid = thread as u32;
+    call.argument = argument;
+    call.last = 0;
+    call.errno = if result < 0 { -result as u16 } else { 0 };
+    call.mount_depth = 0;
+    call.has_failed = false;
+    call.fresh = false;
+    call.followed = false;
+    call.look_alike = false;
+    call.resolved = false;
+    if call.entry.call != u16::from(call::RENAME) {
+        account(&mut slot);
+    } else if result == 0 {
+        rename::renamed(&mut slot);
+    }
+}
+
+#[inline(always)]
+fn count_own(index: u32) {
+    if let Some(seen) = OWN_CALLS.get_ptr_mut(index) {
+        // SAFETY: an aligned word of map memory.
+        unsafe { atomic::add(seen, 1) };
+    }
+}
