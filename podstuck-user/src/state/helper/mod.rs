@@ -63,6 +63,8 @@ pub(in crate::state) enum Budget {
     Holders,
     /// The pods' directories, in every sample.
     Pods,
+    /// Logs. Many lie on one disk, and those of kubelet, of runtimes and of drivers are read by one helper each.
+    Logs,
     /// The directories of pods' logs, whenever a pod has no name.
     Names,
     /// How full file systems are, in every few samples.
@@ -74,7 +76,7 @@ pub(in crate::state) enum Budget {
 impl Budget {
     const fn hung_max(self) -> usize {
         match self {
-            Self::Events => 4,
+            Self::Events | Self::Logs => 4,
             Self::Holders => 8,
             Self::Names => 2,
             Self::Pods | Self::Space | Self::Roots => 1,

@@ -24,7 +24,7 @@ use crate::{
         runtimes::running_runtimes,
     },
     model::{identity::Component, said::Said},
-    state::helper::{Question, Teller},
+    state::helper::{Budget, Question, Teller},
 };
 
 /// Complaints of a volume that are told, the last ones.
@@ -49,6 +49,7 @@ pub(in crate::state) struct ReadDriverLog {
 }
 
 impl Question for ReadDriverLog {
+    const BUDGET: Budget = Budget::Logs;
     type Step = ();
     type Part = Vec<Said>;
     /// The logs that were read.
