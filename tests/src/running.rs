@@ -18,8 +18,11 @@ use serde_json::Value;
 
 use crate::{backend, podstuck, slowdown};
 
-/// Longer than anything takes; a test that waits this long has failed.
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// Longer than anything takes; a test that waits this long has failed. In a guest it says what it has seen before its
+/// time is up.
+fn longest_wait() -> Duration {
+    Duration::from_secs(60) * slowdown().min(3)
+}
 
 /// A process whose lines arrive as they are printed. Ended when dropped.
 pub struct Running {
@@ -41,7 +44,7 @@ impl Running {
 
     /// Waits for a line that fits, and returns it.
     pub fn wait_for(&mut self, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
-        let end = Instant::now() + LONGEST_WAIT * slowdown();
+        let end = Instant::now() + longest_wait();
         loop {
             match self.lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
                 Ok(line) => {
@@ -70,7 +73,7 @@ impl Running {
 
     /// Its first line; `None` when it ends without one.
     fn first(&mut self) -> Option<Value> {
-        match self.lines.recv_timeout(LONGEST_WAIT * slowdown()) {
+        match self.lines.recv_timeout(longest_wait()) {
             Ok(line) => {
                 let value: Value = serde_json::from_str(&line).expect("a line of JSON");
                 self.seen.push(value.clone());
@@ -108,7 +111,7 @@ impl Running {
 
     /// Waits for its end; all lines and the exit status.
     pub fn finish(mut self) -> (Vec<Value>, ExitStatus) {
-        while let Ok(line) = self.lines.recv_timeout(LONGEST_WAIT * slowdown()) {
+        while let Ok(line) = self.lines.recv_timeout(longest_wait()) {
             self.seen.push(serde_json::from_str(&line).expect("a line of JSON"));
         }
         let status = self.child.wait().unwrap();

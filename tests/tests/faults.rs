@@ -1,5 +1,5 @@
 //! What goes wrong around the tool while it watches: nothing that was promised is lost, and the end comes.
-#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
 
 #[path = "faults/clock.rs"]
 mod clock;

@@ -10,7 +10,7 @@ use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -27,7 +27,7 @@ use nix::{
     unistd::Pid,
 };
 use podstuck_testing::api_server::{Answer, ApiServer};
-use podstuck_tests::{lab, of_type, run, slowdown, watch};
+use podstuck_tests::{lab, of_type, podstuck, run, slowdown, watch};
 use serde_json::json;
 
 const NAMESPACES: usize = 200;
@@ -117,18 +117,20 @@ fn watching_a_large_node_costs_little() {
     assert!(shares["sampler"] < LIMIT, "{shares:?}");
 }
 
-/// What a helper may have (`MEMORY` of `state/helper/serve.rs`) in MiB: twice as much as it was ever seen to have.
+/// What a helper may have (`MEMORY` of `state/helper/serve.rs`), in MiB.
 const HELPER: u64 = 128;
 
 #[test]
 #[ignore = "a measurement: says how much memory helpers take on a large node"]
-fn helpers_take_half_of_what_they_may_on_a_large_node() {
+fn helpers_take_a_quarter_of_what_they_may_on_a_large_node() {
     let node = Node::start();
     let kubelet = node.kubelet();
     let _log = kubelet_with_a_long_log(node.memory.path());
-    let meter = Meter::start(std::process::id());
-    holders(&[node.memory.path().to_str().unwrap()]);
-    holders(&["/"]);
+    let mut search = Command::new(podstuck());
+    let search = search.args(["holders", "/"]).stdout(Stdio::null()).spawn().unwrap();
+    let meter = Meter::start(search.id());
+    assert!(search.wait_with_output().unwrap().status.code().is_some());
+    let of_holders = meter.peak_of("helper");
     let (deleting, ready) = lab("emptydir-mass-files", &["--entries", "200000"]);
     let watching = watch(&[
         "--kubelet-root",
@@ -136,13 +138,14 @@ fn helpers_take_half_of_what_they_may_on_a_large_node() {
         "--kubelet-root",
         ready["kubelet_root"].as_str().unwrap(),
     ]);
+    let meter = Meter::start(watching.pid());
     deleting.resume();
     thread::sleep(Duration::from_secs(20));
     let (lines, _) = watching.stop();
     assert!(!of_type(&lines, "finding").is_empty(), "{lines:#?}");
-    let peak = meter.peak_of("helper");
+    let peak = meter.peak_of("helper").max(of_holders);
     drop((node, deleting));
-    assert!(peak <= HELPER / 2, "{peak} MiB");
+    assert!(peak <= HELPER / 4, "{peak} MiB");
 }
 
 /// As long as is read of one.
@@ -157,10 +160,10 @@ fn kubelet_with_a_long_log(directory: &Path) -> Process {
     Process::start(Command::new(program).arg("1000").stderr(stderr))
 }
 
-/// Several times the pods of a full node, each with a record that is large, as those with many containers are.
+/// As long an answer as is read: several times the pods of a full node, each with a record that is large.
 #[test]
 fn records_of_many_pods_fit_into_a_helper() {
-    const PODS: usize = 500;
+    const PODS: usize = 640;
     let root = tempfile::tempdir().unwrap();
     let uid = |number: usize| format!("00000000-0000-4000-8000-{number:012}");
     let record = |number: usize| {
@@ -196,7 +199,7 @@ fn records_of_many_pods_fit_into_a_helper() {
     assert!(text.contains(&format!("{PODS} pods of node")), "{text}");
     let peak = meter.peak_of("helper");
     println!("measured: {peak} MiB for {size} MiB");
-    assert!(peak <= HELPER / 2, "{peak} MiB for {size} MiB");
+    assert!(peak <= HELPER, "{peak} MiB for {size} MiB");
 }
 
 /// Name and CPU seconds of each thread of a process, and of its children that have ended.

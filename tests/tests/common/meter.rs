@@ -53,7 +53,7 @@ impl Meter {
         let (own, others): (Vec<_>, Vec<_>) =
             peaks.iter().partition(|(name, _)| *name == "podstuck");
         let most = |of: Vec<(&String, &u64)>| of.into_iter().map(|(_, kib)| *kib).max();
-        (most(own).unwrap_or(0) >> 10, most(others).expect("the fork server") >> 10)
+        (most(own).unwrap_or(0) >> 10, most(others).unwrap() >> 10)
     }
 }
 

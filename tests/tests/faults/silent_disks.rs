@@ -127,14 +127,17 @@ impl Suspended {
         let table = format!("0 {} linear {looped} 0", Self::SIZE / 512);
         let disk = Self { at: at.to_owned(), name, looped, _image: directory };
         disk.mapper(&["create", &disk.name, "--table", &table]);
-        let device = format!("/dev/mapper/{}", disk.name);
+        // Without udev nobody makes one of its name.
+        let own = ["info", "-c", "--noheadings", "-o", "blkdevname", &disk.name];
+        let device = format!("/dev/{}", disk.mapper(&own));
         output(Command::new("mkfs.ext4").args(["-q", &device]));
         output(Command::new("mount").args(["-t", "ext4", &device]).arg(at));
         disk
     }
 
-    fn mapper(&self, words: &[&str]) {
-        output(Command::new("dmsetup").args(words).args(["--noudevsync", "--noudevrules"]));
+    fn mapper(&self, words: &[&str]) -> String {
+        let mut mapper = Command::new("dmsetup");
+        output(mapper.args(words).args(["--noudevsync", "--noudevrules"]))
     }
 }
 

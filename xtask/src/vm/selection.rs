@@ -25,7 +25,7 @@ const BY_HOOK: &str = "cli:doctor,labs:busy::csi,labs:immutable_attribute,labs:c
 pub(super) const AT_THE_ENDS: Tests = Tests {
     first: "cli:doctor,cli:privileges,labs:busy::csi,labs:busy::stacked,labs:busy::nested,\
             labs:crosses,labs:attribute,labs:mass,labs:healthy,paths,other_ways,counts,times,\
-            faults:clock,faults:silent::",
+            faults:clock,faults:suspended",
     again: BY_HOOK,
 };
 

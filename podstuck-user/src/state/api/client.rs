@@ -14,8 +14,9 @@ use x509_cert::der::Decode;
 use super::kubeconfig::{Access, Trust, User};
 use crate::model::path::safe;
 
-/// Several times the records of a full node's pods.
-const LONGEST: u64 = 64 << 20;
+/// Several times the records of a full node's pods. A helper has room for no more (`records_of_many_pods_fit_into_a_helper`
+/// of tests/large_node.rs).
+const LONGEST: u64 = 32 << 20;
 /// Of what a server says about a refusal.
 const REASON: usize = 300;
 /// How the node authorizer refuses.

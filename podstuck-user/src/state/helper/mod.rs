@@ -74,6 +74,8 @@ pub(in crate::state) enum Budget {
     Holders,
     /// The pods' directories, in every sample.
     Pods,
+    /// Logs. Many lie on one disk, and those of kubelet, of runtimes and of drivers are read by one helper each.
+    Logs,
     /// The directories of pods' logs, whenever a pod has no name.
     Names,
     /// How full file systems are, in every few samples.
@@ -83,13 +85,21 @@ pub(in crate::state) enum Budget {
 }
 
 impl Budget {
-    const ALL: [Self; 6] =
-        [Self::Events, Self::Holders, Self::Pods, Self::Names, Self::Space, Self::Roots];
+    const ALL: [Self; 7] = [
+        Self::Events,
+        Self::Holders,
+        Self::Pods,
+        Self::Logs,
+        Self::Names,
+        Self::Space,
+        Self::Roots,
+    ];
 
     /// What is missing while as many hang as may.
     const fn feeds(self) -> &'static [Feed] {
         match self {
-            Self::Events => &[Feed::Objects, Feed::Logs],
+            Self::Events => &[Feed::Objects],
+            Self::Logs => &[Feed::Logs],
             Self::Holders => &[Feed::Holders],
             Self::Pods => &[Feed::Node],
             Self::Space => &[Feed::Space],
@@ -101,7 +111,8 @@ impl Budget {
     /// What those do that are counted together.
     const fn work(self) -> &'static str {
         match self {
-            Self::Events => "look at objects and logs",
+            Self::Events => "look at objects",
+            Self::Logs => "read logs",
             Self::Holders => "search for holders",
             Self::Pods => "read the pods' directories",
             Self::Names => "read the directories of pods' logs",
@@ -112,7 +123,7 @@ impl Budget {
 
     const fn hung_max(self) -> usize {
         match self {
-            Self::Events => 4,
+            Self::Events | Self::Logs => 4,
             Self::Holders => 8,
             Self::Names => 2,
             Self::Pods | Self::Space | Self::Roots => 1,

@@ -24,7 +24,7 @@ use crate::{
         identity::Component,
         said::{Complaint, Said},
     },
-    state::helper::{Question, Teller},
+    state::helper::{Budget, Question, Teller},
 };
 
 /// Denials that are told, the last ones: one by one they say the same.
@@ -52,6 +52,7 @@ pub(in crate::state) struct ReadKernelLog {
 }
 
 impl Question for ReadKernelLog {
+    const BUDGET: Budget = Budget::Logs;
     const FEEDS: Option<Feed> = Some(Feed::Logs);
     const ROLE: Role = Role::HelperKernelLog;
     type Step = ();

@@ -25,7 +25,7 @@ use crate::{
         identity::Component,
         said::{Heard, NamedCall, Report, Said},
     },
-    state::helper::{Question, Teller},
+    state::helper::{Budget, Question, Teller},
 };
 
 /// Complaints of the runtime that are told, the last ones: a plugin that fails fails for every pod.
@@ -56,6 +56,7 @@ pub(in crate::state) enum Part {
 }
 
 impl Question for ReadLog {
+    const BUDGET: Budget = Budget::Logs;
     const FEEDS: Option<Feed> = Some(Feed::Logs);
     type Step = ();
     type Part = Part;

@@ -23,7 +23,7 @@ use crate::{
         runtimes::{Daemons, running_daemons},
     },
     model::{degraded::Feed, identity::Component, said::Said},
-    state::helper::{Question, Teller},
+    state::helper::{Budget, Question, Teller},
 };
 
 /// Complaints of a volume that are told, the last ones.
@@ -48,6 +48,7 @@ pub(in crate::state) struct ReadDriverLog {
 }
 
 impl Question for ReadDriverLog {
+    const BUDGET: Budget = Budget::Logs;
     const FEEDS: Option<Feed> = Some(Feed::Logs);
     type Step = ();
     type Part = Vec<Said>;

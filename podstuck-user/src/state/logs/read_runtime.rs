@@ -20,7 +20,7 @@ use super::{
 use crate::{
     model::{degraded::Feed, identity::Component, said::Said},
     state::{
-        helper::{Question, Teller},
+        helper::{Budget, Question, Teller},
         traces,
     },
 };
@@ -49,6 +49,7 @@ pub(in crate::state) struct RuntimeSaid {
 }
 
 impl Question for ReadRuntimeLog {
+    const BUDGET: Budget = Budget::Logs;
     const FEEDS: Option<Feed> = Some(Feed::Logs);
     type Step = ();
     type Part = RuntimeSaid;

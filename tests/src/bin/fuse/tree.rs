@@ -160,7 +160,6 @@ fn index(inode: INodeNo) -> Option<usize> {
     usize::try_from(inode.0).ok()?.checked_sub(1)
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "twelve bits")]
 fn permissions(mode: u32) -> u16 {
     (mode & 0o7777) as u16
 }
