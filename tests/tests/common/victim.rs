@@ -23,11 +23,13 @@ use super::{
     tenant::{Begun, TENANT, Tenant},
 };
 
-/// What the tool may have in memory, and each of its helpers, in MiB. The test's build is larger than the one
-/// that is shipped.
+/// What the tool may have in memory, with its program, in MiB. The test's build is larger than the one that is
+/// shipped. One run of all attacks took at most 70 MiB, 18 in a helper, and 0.13 of a CPU of two.
 pub const MEMORY: u64 = 96;
+/// What each process that it starts may have.
+pub const HELPERS: u64 = 32;
 /// What it may take of one CPU while it is attacked.
-const CPU: f64 = 0.75;
+const CPU: f64 = 0.5;
 
 /// All of them.
 pub struct Scene {
@@ -141,7 +143,7 @@ impl Scene {
         let cpu =
             summary["self"]["cpu_s"].as_f64().unwrap() / summary["window_s"].as_f64().unwrap();
         println!("measured: {memory} MiB, helpers {helpers} MiB, {cpu:.2} of a CPU");
-        assert!(memory <= MEMORY && helpers <= MEMORY, "{memory} MiB, helpers {helpers} MiB");
+        assert!(memory <= MEMORY && helpers <= HELPERS, "{memory} MiB, helpers {helpers} MiB");
         assert!(cpu <= CPU * f64::from(slowdown()), "{cpu} of a CPU: {summary:#}");
         summary
     }
