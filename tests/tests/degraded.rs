@@ -6,6 +6,7 @@
 #[expect(dead_code, reason = "each uses a part of it")]
 mod stuck;
 #[path = "common/stuck_pod.rs"]
+#[expect(dead_code, reason = "each uses a part of it")]
 mod stuck_pod;
 
 use std::{
