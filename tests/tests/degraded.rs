@@ -11,6 +11,7 @@ mod stuck_pod;
 
 use std::{
     fs,
+    path::Path,
     process::{Child, Command, Stdio},
     thread,
     time::Duration,
@@ -21,6 +22,7 @@ use nix::{
     unistd::Pid,
 };
 use podstuck_tests::{requires, root_and_btf, slowdown, summary, watch};
+use procfs::process::Process;
 use serde_json::Value;
 use stuck::Lab;
 use stuck_pod::StuckPod;
@@ -74,12 +76,14 @@ fn degraded_below(lab: &Lab, path: &str) -> String {
     told
 }
 
-/// Whether a request to any FUSE server is unanswered.
-fn somebody_waits() -> bool {
-    let connections = fs::read_dir("/sys/fs/fuse/connections").unwrap().flatten();
-    let mut waiting =
-        connections.filter_map(|one| fs::read_to_string(one.path().join("waiting")).ok());
-    waiting.any(|requests| requests.trim() != "0")
+/// Whether a request to the server of the FUSE file system there is unanswered, as the lab sees it.
+fn somebody_waits(lab: &Lab, point: &Path) -> bool {
+    let pid = lab.ready["pid"].as_i64().unwrap();
+    let mounts = Process::new(i32::try_from(pid).unwrap()).unwrap().mountinfo().unwrap();
+    let Some(mount) = mounts.iter().find(|mount| mount.mount_point == point) else { return false };
+    let number = mount.majmin.split_once(':').unwrap().1;
+    let waiting = format!("/sys/fs/fuse/connections/{number}/waiting");
+    fs::read_to_string(waiting).is_ok_and(|requests| requests.trim() != "0")
 }
 
 #[test]
@@ -87,10 +91,10 @@ fn nobody_is_sent_to_a_server_that_does_not_answer() {
     requires!(root_and_btf());
     let lab = Lab::build("fuse-daemon-hung");
     lab.start();
-    while !somebody_waits() {
+    let path = format!("{}/m", lab.text("path"));
+    while !somebody_waits(&lab, Path::new(&path)) {
         thread::sleep(Duration::from_millis(100));
     }
-    let path = format!("{}/m", lab.text("path"));
     let told = degraded_below(&lab, &path);
     assert!(told.contains("is not looked at") && told.contains("requests unanswered"), "{told}");
     lab.end();
