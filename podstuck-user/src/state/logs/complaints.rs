@@ -55,8 +55,15 @@ pub(super) fn of_runtime(error: &str) -> Option<Complaint> {
     if has(&waits) {
         return Some(Complaint::ContainerStays);
     }
-    has(&["DeadlineExceeded", "context deadline exceeded", "context canceled"])
-        .then_some(Complaint::NoAnswer)
+    // The first two are kubelet's words for all pods.
+    let silent = [
+        "container runtime is down",
+        "PLEG is not healthy",
+        "DeadlineExceeded",
+        "context deadline exceeded",
+        "context canceled",
+    ];
+    has(&silent).then_some(Complaint::NoAnswer)
 }
 
 /// The same in the runtime's own log: whoever writes that it took too long is there.
@@ -100,6 +107,12 @@ mod tests {
                 Some(Complaint::StateLost),
             ),
             ("failed to kill container \"a\": ttrpc: closed: unknown", Some(Complaint::StateLost)),
+            ("container runtime is down", Some(Complaint::NoAnswer)),
+            (
+                "[container runtime is down, PLEG is not healthy: pleg was last seen active 3m5s ago; threshold \
+                 is 3m0s]",
+                Some(Complaint::NoAnswer),
+            ),
             (
                 "failed to unmount target /run/x/rootfs: device or resource busy",
                 Some(Complaint::RootfsBusy),
