@@ -76,7 +76,17 @@ fn degraded_below(lab: &Lab, path: &str) -> String {
     told
 }
 
-/// Whether a request to the server of the FUSE file system there is unanswered, as the lab sees it.
+/// Waits until a request to the server of the FUSE file system there stays unanswered for a second: the one
+/// that begins the connection is among them, and is answered.
+fn until_somebody_waits(lab: &Lab, point: &Path) {
+    let mut looks = 0;
+    while looks < 20 {
+        thread::sleep(Duration::from_millis(50));
+        looks = if somebody_waits(lab, point) { looks + 1 } else { 0 };
+    }
+}
+
+/// Whether one is unanswered now, as the lab sees it.
 fn somebody_waits(lab: &Lab, point: &Path) -> bool {
     let pid = lab.ready["pid"].as_i64().unwrap();
     let mounts = Process::new(i32::try_from(pid).unwrap()).unwrap().mountinfo().unwrap();
@@ -92,9 +102,7 @@ fn nobody_is_sent_to_a_server_that_does_not_answer() {
     let lab = Lab::build("fuse-daemon-hung");
     lab.start();
     let path = format!("{}/m", lab.text("path"));
-    while !somebody_waits(&lab, Path::new(&path)) {
-        thread::sleep(Duration::from_millis(100));
-    }
+    until_somebody_waits(&lab, Path::new(&path));
     let told = degraded_below(&lab, &path);
     assert!(told.contains("is not looked at") && told.contains("requests unanswered"), "{told}");
     lab.end();

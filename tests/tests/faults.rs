@@ -13,6 +13,8 @@ mod meter;
 mod scarce;
 #[path = "faults/silent.rs"]
 mod silent;
+#[path = "faults/silent_before.rs"]
+mod silent_before;
 #[path = "faults/silent_disks.rs"]
 mod silent_disks;
 #[path = "common/stuck_pod.rs"]

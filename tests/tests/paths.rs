@@ -8,6 +8,8 @@
 
 #[path = "common/observer.rs"]
 mod observer;
+#[path = "paths/own_namespace.rs"]
+mod own_namespace;
 #[path = "paths/resolved.rs"]
 mod resolved;
 

@@ -3,14 +3,19 @@
 use aya_ebpf::helpers::{bpf_probe_read_user, generated};
 use podstuck_common::record::{ARGUMENT_MAX, AT_FDCWD};
 
-use super::{returned::NOT_READ, scratch::Scratch};
+use super::{
+    returned::{NOT_READ, Returned},
+    scratch::Scratch,
+};
 
 /// The first byte of the argument; `None` when the caller's memory cannot be read.
 ///
-/// Without a directory descriptor the argument is nearly always absolute, and will be read anyway.
+/// Without a directory descriptor the argument is nearly always absolute, and will be read anyway; so is that of
+/// a call that has failed.
 #[inline(always)]
 pub(crate) fn first_byte(scratch: &mut Scratch) -> Option<u8> {
-    if scratch.call.entry.dirfd == AT_FDCWD || scratch.call.argument != NOT_READ {
+    let Returned { entry, errno, argument, .. } = &scratch.call;
+    if entry.dirfd == AT_FDCWD || *errno != 0 || *argument != NOT_READ {
         read(scratch)?;
         return Some(scratch.argument[0] as u8);
     }

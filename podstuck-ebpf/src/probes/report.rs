@@ -101,9 +101,14 @@ global_function! {
             path::follow(slot);
         }
         let Some(scratch) = slot.scratch() else { return 0 };
-        let Returned { trail, place, entry, resolved, .. } = &scratch.call;
-        let _ = FAILED.insert(trail.path, &1, u64::from(BPF_ANY));
-        directory_cache::mark_failed(*place);
+        let Returned { trail, place, entry, resolved, has_failed, .. } = &scratch.call;
+        // A look is cheap, and an insertion takes a lock and a free entry even where there is one already.
+        if FAILED.get_ptr(trail.path).is_none() {
+            let _ = FAILED.insert(trail.path, &1, u64::from(BPF_ANY));
+        }
+        if !*has_failed {
+            directory_cache::mark_failed(*place);
+        }
         // Every unmount is told.
         if !*resolved && entry.dirfd == AT_FDCWD && entry.call != u16::from(call::UMOUNT2) {
             directory_cache::mark_failed_elsewhere();

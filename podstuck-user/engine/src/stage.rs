@@ -3,17 +3,18 @@
 use crate::model::{
     diagnosis::{PodStage, Stage},
     identity::Pod,
-    node::PodState,
+    node::{NodeSample, PodState},
     path::safe_path,
 };
 
-/// The stage of a pod that has a directory, or of one that has none.
-pub(crate) fn stage(pod: &Pod, state: Option<&PodState>) -> PodStage {
-    let (stage, fact) = match state {
-        None => (Stage::Gone, "it has no directory below any kubelet's root".to_owned()),
+/// The stage of a pod; `None` when nobody could look whether it has a directory.
+pub(crate) fn stage(pod: &Pod, sample: &NodeSample) -> Option<PodStage> {
+    let (stage, fact) = match sample.pod(&pod.uid) {
         Some(state) => of(state),
+        None if sample.may_have_pod(&pod.uid) => return None,
+        None => (Stage::Gone, "it has no directory below any kubelet's root".to_owned()),
     };
-    PodStage { pod: pod.clone(), stage, fact }
+    Some(PodStage { pod: pod.clone(), stage, fact })
 }
 
 fn of(state: &PodState) -> (Stage, String) {
@@ -49,7 +50,15 @@ mod tests {
     };
 
     fn stage_of(state: Option<&PodState>) -> Stage {
-        stage(&Pod { uid: "u".into(), namespace: None, name: None }, state).stage
+        let sample =
+            NodeSample { pods: state.cloned().into_iter().collect(), ..NodeSample::default() };
+        let pod = Pod { uid: "u".into(), namespace: None, name: None };
+        // What another root has nobody knows, and is no matter where it is found in this one.
+        let unread = NodeSample { unread: vec!["/k2".into()], ..sample.clone() };
+        let known = stage(&pod, &unread).map(|known| known.stage);
+        let stage = stage(&pod, &sample).unwrap().stage;
+        assert_eq!(known, Some(stage).filter(|stage| *stage != Stage::Gone));
+        stage
     }
 
     #[test]

@@ -31,7 +31,7 @@ use crate::{
     state::{
         kubelet::{self, Kubelet},
         logs,
-        show_roots::{Sought, show_roots},
+        show_roots::{Sought, resolve, show_roots},
     },
 };
 
@@ -82,13 +82,13 @@ fn node(options: &Doctor) -> Vec<Check> {
     let host_root = &options.node.host_root;
     let kubelets = kubelet::running(host_root, &options.node.kubelet_root);
     let roots = setup::roots(&options.node, &kubelets);
-    let exists = |path: &Path| setup::on_host(host_root, path).is_dir();
     let mut checks: Vec<Check> = roots
         .iter()
         .map(|root| {
             let lost =
                 "--pod-uid and --pod cannot be checked, and calls on files of its pods have no pod";
-            Check::new("kubelet root", exists(&root.join("pods")), safe_path(root), lost)
+            let is_there = resolve(host_root, &root.join("pods")).is_some();
+            Check::new("kubelet root", is_there, safe_path(root), lost)
         })
         .collect();
     checks.extend(kubelets.iter().flat_map(|kubelet| &kubelet.unread).map(|why| {
@@ -103,7 +103,7 @@ fn node(options: &Doctor) -> Vec<Check> {
     checks.push(target_roots(host_root, &roots, &kubelets));
     let directories = setup::log_dirs(host_root, &roots, &kubelets);
     checks.extend(logs::of_drivers(host_root, &directories).into_iter().map(log));
-    let found = match directories.iter().find(|dir| dir.is_dir()) {
+    let found = match directories.iter().find(|dir| resolve(Path::new("/"), dir).is_some()) {
         Some(dir) => Ok(safe_path(dir).into_owned()),
         None => Err("no directory of pods' logs"),
     };

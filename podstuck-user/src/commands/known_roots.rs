@@ -30,7 +30,8 @@ pub(super) fn known_roots(
     known
 }
 
-/// The roots of kubelets that see other mounts than the host.
+/// The roots of kubelets that see other mounts than the host; and all as we see them, where we see others and
+/// whoever named one meant that.
 pub(super) fn apart(host_root: &Path, kubelets: &[Kubelet], roots: &[PathBuf]) -> Vec<TargetRoot> {
     let host = namespaces::of_process(1).or(namespaces::of_process(std::process::id()));
     let mut apart = Vec::new();
@@ -42,6 +43,11 @@ pub(super) fn apart(host_root: &Path, kubelets: &[Kubelet], roots: &[PathBuf]) -
         let told = told.and_then(|kubelet| kubelet.settings.root.as_ref());
         let roots = told.map_or(roots, std::slice::from_ref);
         let seen_by = |root| TargetRoot::of_host(root, Holds::Pods).seen_by(pid, own);
+        apart.extend(roots.iter().map(seen_by));
+    }
+    if let Some(own) = namespaces::own_apart().filter(|_| host_root == "/") {
+        let seen_by =
+            |root| TargetRoot::of_host(root, Holds::Pods).seen_by(std::process::id(), own);
         apart.extend(roots.iter().map(seen_by));
     }
     apart

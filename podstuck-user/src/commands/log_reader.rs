@@ -38,7 +38,7 @@ impl LogReader {
         let read: Vec<String> =
             read.into_iter().map(|place| place.read.unwrap_or_else(|why| why)).collect();
         read.iter().for_each(|place| tracing::info!("{place}"));
-        let here = pods.into_iter().filter(|pod| places.has_directory(&pod.uid));
+        let here = pods.into_iter().filter(|pod| places.may_have_directory(&pod.uid));
         names.looked_in(read);
         names.learn(NameSource::Log, here.map(|pod| (pod.namespace, pod.name, pod.uid)));
         (self.attempts, self.heard) = (attempts, heard);

@@ -33,12 +33,13 @@ use crate::{
         roots::RootTables,
     },
     model::{
-        identity::Pod, node_record::NodeRecord, path::safe_path, pod_record::PodRecord,
-        said::Heard, summary::Start,
+        degraded::Feed, identity::Pod, node_record::NodeRecord, path::safe_path,
+        pod_record::PodRecord, said::Heard, summary::Start,
     },
     scope::Scope,
     state::{
         kubelet::{self, Kubelet},
+        listing::list,
         logs::Attempt,
         pod_logs::PodLogs,
         sample::{self, daemons::known},
@@ -91,7 +92,8 @@ pub(super) fn prepare(
     let kubelets = kubelet::running(host_root, &options.node.kubelet_root);
     let roots = roots(&options.node, &kubelets);
     let mut names = pod_names(log_dirs(host_root, &roots, &kubelets));
-    let places = PodTraces { host_root, kubelet_roots: &roots };
+    let directories = list(&PodTraces::of_pods(host_root, &roots), Feed::Node);
+    let places = PodTraces { host_root, kubelet_roots: &roots, directories };
     let apart = apart(host_root, &kubelets, &roots);
     let mut api = ApiReader::start(host_root.clone(), &options.api, kubelets, &options.target);
     let mut logs = LogReader::start(host_root.clone());
@@ -262,7 +264,7 @@ fn read_traces(places: &PodTraces<'_>, names: &mut PodNames) {
     } else {
         names.looked_in(["what is mounted of pods, and runtimes' files".into()]);
     }
-    for trace in found.into_iter().filter(|trace| places.has_directory(&trace.uid)) {
+    for trace in found.into_iter().filter(|trace| places.may_have_directory(&trace.uid)) {
         match trace.namespace {
             Some(namespace) => names.learn(trace.source, [(namespace, trace.name, trace.uid)]),
             None => names.learn_host(trace.name, trace.uid),

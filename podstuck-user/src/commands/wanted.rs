@@ -39,7 +39,7 @@ impl Wanted {
     pub(super) fn needs_names(&self, places: &PodTraces<'_>, names: &mut PodNames) -> bool {
         match &self.who {
             Some(who) => names.lookup(&who.uid).is_none(),
-            None => places.uids().iter().any(|uid| names.lookup(uid).is_none()),
+            None => places.uids().any(|uid| names.lookup(uid).is_none()),
         }
     }
 }

@@ -32,6 +32,6 @@ pub(crate) mod wanted;
 pub(crate) use component::component_for;
 pub use layout::{markers, target_root};
 pub(crate) use name_source::NameSource;
-pub(crate) use names::PodNames;
+pub(crate) use names::{Listed, PodNames};
 pub(crate) use roots::{from_host, kubelet_roots, log_dirs_for, on_host};
 pub(crate) use wanted::WantedError;

@@ -32,6 +32,15 @@ const AGAIN: Duration = Duration::from_secs(1);
 const ASKED: Duration = Duration::from_secs(5);
 const SHOWN: Duration = Duration::from_millis(200);
 
+/// What is in directories.
+#[derive(Debug, Default)]
+pub(crate) struct Listed {
+    /// Names of what is in them.
+    pub(crate) names: Vec<String>,
+    /// Each has answered.
+    pub(crate) is_all: bool,
+}
+
 /// Names of what is in directories, as far as they are there within that time.
 pub(crate) type ReadDirectories = Box<dyn FnMut(&[PathBuf], Duration) -> Vec<String>>;
 

@@ -2,7 +2,6 @@
 
 use std::{
     fmt::Write as _,
-    fs,
     path::{Path, PathBuf},
 };
 
@@ -14,7 +13,7 @@ use crate::model::{
 };
 
 use super::{
-    NameSource, PodNames,
+    Listed, NameSource, PodNames,
     cgroup_walk::find_pod_cgroup,
     roots::on_host,
     traces::host_name,
@@ -69,6 +68,8 @@ pub(crate) struct PodTraces<'a> {
     pub host_root: &'a Path,
     /// kubelet's roots.
     pub kubelet_roots: &'a [PathBuf],
+    /// What is in kubelet's directories of pods.
+    pub directories: Listed,
 }
 
 impl PodTraces<'_> {
@@ -78,7 +79,7 @@ impl PodTraces<'_> {
     /// Fails when the text is no UID, and when there is no trace of it.
     pub(crate) fn by_uid(&self, uid: &str, names: &mut PodNames) -> Result<String, WantedError> {
         let uid = parse_pod_uid(uid).ok_or_else(|| WantedError::Grammar(uid.into()))?;
-        let known = self.has_directory(&uid)
+        let known = self.may_have_directory(&uid)
             || names.lookup(&uid).is_some()
             || find_pod_cgroup(&self.cgroups(), &uid).is_some();
         if known { Ok(uid) } else { Err(self.unknown(&uid, names)) }
@@ -99,13 +100,13 @@ impl PodTraces<'_> {
             return Ok((*one).clone());
         }
         // A pod that was created again leaves the logs of its predecessor.
-        let here: Vec<&String> = all.iter().filter(|uid| self.has_directory(uid)).collect();
+        let here: Vec<&String> = all.iter().filter(|uid| self.may_have_directory(uid)).collect();
         match (here.as_slice(), all.as_slice()) {
             ([one], _) => Ok((*one).clone()),
             ([], [one]) => Ok(one.clone()),
             ([], []) => {
                 let mut hosts = names.find_host(host_name(name));
-                hosts.retain(|uid| self.has_directory(uid));
+                hosts.retain(|uid| self.may_have_directory(uid));
                 if let [uid] = hosts.as_slice() {
                     let named = (namespace.into(), name.into(), uid.clone());
                     names.learn(NameSource::HostName, [named]);
@@ -121,19 +122,20 @@ impl PodTraces<'_> {
         }
     }
 
-    /// Pods of which kubelet has a directory.
-    pub(crate) fn uids(&self) -> Vec<String> {
-        let roots =
-            self.kubelet_roots.iter().map(|root| on_host(self.host_root, &root.join("pods")));
-        let entries = roots.filter_map(|pods| fs::read_dir(pods).ok()).flatten().flatten();
-        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-        names.filter(|name| is_pod_uid(name.as_bytes())).collect()
+    /// kubelet's directories of pods.
+    pub(crate) fn of_pods(host_root: &Path, kubelet_roots: &[PathBuf]) -> Vec<PathBuf> {
+        kubelet_roots.iter().map(|root| on_host(host_root, &root.join("pods"))).collect()
     }
 
-    /// Whether kubelet still has a directory of the pod.
-    pub(crate) fn has_directory(&self, uid: &str) -> bool {
-        let pods = self.kubelet_roots.iter().map(|root| root.join("pods").join(uid));
-        pods.map(|dir| on_host(self.host_root, &dir)).any(|dir| dir.is_dir())
+    /// Pods of which kubelet has a directory.
+    pub(crate) fn uids(&self) -> impl Iterator<Item = &str> {
+        let names = self.directories.names.iter().map(String::as_str);
+        names.filter(|name| is_pod_uid(name.as_bytes()))
+    }
+
+    /// Whether kubelet still has a directory of the pod, or nobody can say.
+    pub(crate) fn may_have_directory(&self, uid: &str) -> bool {
+        !self.directories.is_all || self.directories.names.iter().any(|name| name == uid)
     }
 
     fn cgroups(&self) -> PathBuf {
@@ -182,6 +184,8 @@ fn ask_the_api(namespace: &str, name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     const OLD: &str = "0f0e0d0c-1111-2222-3333-444455556666";
@@ -209,7 +213,11 @@ mod tests {
         }
 
         fn traces(&self) -> PodTraces<'_> {
-            PodTraces { host_root: self.dir.path(), kubelet_roots: &self.roots }
+            let host_root = self.dir.path();
+            let entries = fs::read_dir(host_root.join("k/pods")).into_iter().flatten().flatten();
+            let names = entries.map(|entry| entry.file_name().into_string().unwrap()).collect();
+            let directories = Listed { names, is_all: true };
+            PodTraces { host_root, kubelet_roots: &self.roots, directories }
         }
     }
 
@@ -240,6 +248,17 @@ mod tests {
     }
 
     #[test]
+    fn where_kubelets_disk_does_not_answer_a_pod_may_be_there() {
+        let host = Host::new(&[], &[OLD]);
+        let mut silent = host.traces();
+        silent.directories.is_all = false;
+        assert_eq!(silent.by_uid(NEW, &mut host.names()), Ok(NEW.into()));
+        assert_eq!(silent.by_name("shop/cart", &mut host.names()), Ok(OLD.into()));
+        assert!(silent.by_name("shop/none", &mut host.names()).is_err(), "nobody knows its UID");
+        assert!(silent.may_have_directory(OLD));
+    }
+
+    #[test]
     fn a_host_name_is_taken_when_it_is_the_only_one() {
         let host = Host::new(&[OLD, NEW], &[]);
         let mut names = host.names();
@@ -250,8 +269,9 @@ mod tests {
         names.learn_host("cart".into(), OLD.into());
         names.learn_host("cart".into(), NEW.into());
         assert!(host.traces().by_name("shop/cart", &mut names).is_err(), "which one?");
-        let mut uids = host.traces().uids();
-        uids.sort();
+        let traces = host.traces();
+        let mut uids: Vec<&str> = traces.uids().collect();
+        uids.sort_unstable();
         assert_eq!(uids, [OLD, NEW]);
     }
 

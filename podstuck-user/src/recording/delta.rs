@@ -1,12 +1,13 @@
 //! A look at the node as a difference to the look before: most of a node is the same two seconds later.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
 use crate::model::{
     mounts::{Mounts, NodeMounts},
     node::{LeftRootfs, NodeSample, PodGroup, PodState},
+    raw_path,
     space::Space,
     time::Monotonic,
 };
@@ -23,6 +24,8 @@ pub(super) struct Delta {
     stopped: Vec<u32>,
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     silent: Vec<u32>,
+    #[serde(with = "raw_path::list", skip_serializing_if = "Vec::is_empty", default)]
+    unread: Vec<PathBuf>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     kubelet_since: Option<Monotonic>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -66,6 +69,7 @@ impl Delta {
             kubelets: now.kubelets.clone(),
             stopped: now.stopped.clone(),
             silent: now.silent.clone(),
+            unread: now.unread.clone(),
             kubelet_since: now.kubelet_since,
             kubelet_group: now.kubelet_group.clone(),
             pods: list(&before.pods, &now.pods),
@@ -93,6 +97,7 @@ impl Delta {
             kubelets: self.kubelets,
             stopped: self.stopped,
             silent: self.silent,
+            unread: self.unread,
             kubelet_since: self.kubelet_since,
             kubelet_group: self.kubelet_group,
             pods: restore(&before.pods, self.pods),

@@ -12,6 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use super::mount_point::{unanswered, waiting};
 use crate::{
     model::{
         degraded::{Degraded, Feed},
@@ -32,6 +33,9 @@ const PAUSE: Duration = Duration::from_millis(20);
 static HANGING: Mutex<BTreeMap<u32, (String, u32)>> = Mutex::new(BTreeMap::new());
 /// What the looks at the node leave out, each with the reason.
 static LEFT_OUT: Mutex<BTreeMap<(PathBuf, String), BTreeSet<Feed>>> = Mutex::new(BTreeMap::new());
+
+/// What could not be read the last time, and why.
+static UNREAD: Mutex<BTreeMap<(Feed, PathBuf), String>> = Mutex::new(BTreeMap::new());
 
 /// What a look is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +92,8 @@ pub(super) fn left_out<'a>(
         let why: &Option<String> = known
             .entry((table.map(|table| table.pid), path))
             .or_insert_with(|| why_not_in(table?, path, Occasion::Unknown));
-        found.extend(why.clone().map(|why| (path.to_owned(), why)));
+        let told = |why| format!("is not looked at, because {why}");
+        found.extend(why.clone().map(|why| (path.to_owned(), told(why))));
         why.is_some()
     });
     let is_left_out = is_left_out.collect();
@@ -98,19 +103,35 @@ pub(super) fn left_out<'a>(
         !feeds.is_empty()
     });
     for one in found {
+        of(&UNREAD).remove(&(feed, one.0.clone()));
         all.entry(one).or_default().insert(feed);
     }
     is_left_out
 }
 
-/// What is left out now.
+/// Takes what came of a look that was made there.
+pub(super) fn looked(feed: Feed, path: &Path, failed: Option<&str>) {
+    let key = (feed, path.to_owned());
+    let mut all = of(&UNREAD);
+    match failed {
+        Some(why) => drop(all.insert(key, format!("could not be read: {why}"))),
+        None => drop(all.remove(&key)),
+    }
+}
+
+/// What is left out, and what could not be read.
 pub(crate) fn degraded() -> Vec<Degraded> {
-    let told = |((path, why), feeds): (&(PathBuf, String), &BTreeSet<Feed>)| Degraded {
-        sentence: format!("{} is not looked at, because {why}", safe_path(path)),
-        feeds: feeds.iter().copied().collect(),
+    let told = |path: &PathBuf, why: &str, feeds: Vec<Feed>| Degraded {
+        sentence: format!("{} {why}", safe_path(path)),
+        feeds,
         place: Some(path.clone()),
     };
-    of(&LEFT_OUT).iter().map(told).collect()
+    let left_out = of(&LEFT_OUT);
+    let left_out = left_out.iter().map(|((path, why), feeds)| (path, why, feeds.iter().copied()));
+    let left_out = left_out.map(|(path, why, feeds)| told(path, why, feeds.collect()));
+    let unread = of(&UNREAD);
+    let unread = unread.iter().map(|((feed, path), why)| told(path, why, vec![*feed]));
+    left_out.chain(unread).collect()
 }
 
 fn fuse(mount: &Mount, occasion: Occasion) -> Option<String> {
@@ -118,19 +139,18 @@ fn fuse(mount: &Mount, occasion: Occasion) -> Option<String> {
     if !is_fuse(&mount.fs_type) || mount.device.major != 0 {
         return None;
     }
-    let file = format!("/sys/fs/fuse/connections/{}/waiting", mount.device.minor);
-    let unanswered = || fs::read_to_string(&file).ok()?.trim().parse::<u64>().ok();
+    let minor = mount.device.minor;
     let hangs = is_known_to_hang(mount);
     // Who uses it busily always has a request under way.
     if !hangs && occasion == Occasion::Answered {
         return None;
     }
-    let first = unanswered().filter(|n| *n > 0)?;
-    if !hangs && comes_on(|| unanswered().is_none_or(|now| now < first)) {
+    let first = unanswered(minor).filter(|n| *n > 0)?;
+    if !hangs && comes_on(|| unanswered(minor).is_none_or(|now| now < first)) {
         return None;
     }
     // Not how many: what is told is news only while it is another thing.
-    Some(format!("its server leaves requests unanswered ({file})"))
+    Some(format!("its server leaves requests unanswered ({})", waiting(minor)))
 }
 
 fn server(mount: &Mount) -> Option<String> {
@@ -228,12 +248,12 @@ mod tests {
         assert_eq!((why("/o/x"), why("/")), (None, None));
         let looks = ["/n /t", "/o"].map(|path| (Some(&table), Path::new(path)));
         assert_eq!(left_out(Feed::Logs, looks.into_iter()), [true, false]);
-        let told = degraded();
-        assert_eq!(told.len(), 1);
-        assert_eq!(told[0].place.as_deref(), Some(Path::new("/n /t")));
+        // Others' looks are told, too.
+        let is_told = || degraded().iter().any(|it| it.place.as_deref() == Some("/n /t".as_ref()));
+        assert!(is_told());
         hangs_no_more(4_194_999);
         assert_eq!(left_out(Feed::Logs, looks.into_iter()), [false, false]);
-        assert!(degraded().is_empty() && why("/n ").is_none());
+        assert!(!is_told() && why("/n ").is_none());
     }
 
     #[test]

@@ -15,6 +15,7 @@ pub mod helper;
 pub(crate) mod holders;
 pub(crate) mod hung;
 pub(crate) mod kubelet;
+pub(crate) mod listing;
 pub(crate) mod logs;
 mod memory;
 pub(crate) mod mount_point;

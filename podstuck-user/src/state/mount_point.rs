@@ -23,12 +23,19 @@ pub(crate) fn fuse_at(pid: u32, path: &Path) -> Vec<MountPoint> {
     all.filter(|mount| is_fuse(&mount.fs_type)).map(describe).collect()
 }
 
+/// Where the kernel says how many requests a FUSE server has not answered.
+pub(super) fn waiting(minor: u32) -> String {
+    format!("/sys/fs/fuse/connections/{minor}/waiting")
+}
+
+/// How many these are.
+pub(super) fn unanswered(minor: u32) -> Option<u64> {
+    fs::read_to_string(waiting(minor)).ok()?.trim().parse().ok()
+}
+
 fn describe(mount: &Mount) -> MountPoint {
     let minor = mount.device.minor;
-    let unanswered = is_fuse(&mount.fs_type).then(|| {
-        let waiting = fs::read_to_string(format!("/sys/fs/fuse/connections/{minor}/waiting"));
-        waiting.ok()?.trim().parse().ok()
-    });
+    let unanswered = is_fuse(&mount.fs_type).then(|| unanswered(minor));
     MountPoint {
         id: Some(mount.id),
         point: mount.point.clone(),

@@ -12,9 +12,8 @@ use crate::{
 /// may not be read, its table tells: ids of mounts are unique.
 pub(super) fn of_node(tables: BTreeMap<u32, Arc<Mounts>>) -> NodeMounts {
     let host = namespaces::of_process(1).or_else(|| {
-        let root = proc::mounts(1)?.all.first()?.id;
-        let own = tables.iter().find(|(_, table)| table.by_id(root).is_some());
-        own.map(|(namespace, _)| *namespace)
+        let host = tables.iter().find(|(_, table)| namespaces::is_first_process_in(table));
+        host.map(|(namespace, _)| *namespace)
     });
     NodeMounts { tables, host }
 }

@@ -10,7 +10,10 @@ use std::{
 };
 
 pub(super) use crate::proc::mount_namespace as number;
-use crate::{model::mounts::NodeMounts, proc};
+use crate::{
+    model::mounts::{Mounts, NodeMounts},
+    proc,
+};
 
 /// Every mount namespace that a process is in, by its inode number, with the processes that are.
 /// Threads that have left their process's namespace are not looked for.
@@ -28,6 +31,23 @@ pub(crate) fn with_processes() -> BTreeMap<u32, Vec<u32>> {
 /// Inode number of a process's mount namespace; `None` when it has ended.
 pub(crate) fn of_process(pid: u32) -> Option<u32> {
     number(&proc::namespace(Path::new(&format!("/proc/{pid}")), "mnt")?)
+}
+
+/// Whether the first process sees these mounts, also where its link may not be read: ids of mounts are unique.
+pub(super) fn is_first_process_in(table: &Mounts) -> bool {
+    let root = proc::mounts(1).and_then(|first| first.all.first().map(|mount| mount.id));
+    root.is_some_and(|root| table.by_id(root).is_some())
+}
+
+/// The namespace that we are in, if the first process is known to be in another.
+pub(crate) fn own_apart() -> Option<u32> {
+    let pid = std::process::id();
+    let own = of_process(pid)?;
+    let is_hosts = match of_process(1) {
+        Some(host) => host == own,
+        None => is_first_process_in(&proc::mounts(pid)?),
+    };
+    (!is_hosts).then_some(own)
 }
 
 /// Namespaces whose file is mounted somewhere and that are in no table yet: inode number, a process

@@ -46,6 +46,9 @@ pub(super) struct RootOnDisk {
 /// Driver on Kubernetes).
 pub(super) const USUAL_SOCKET: &str = "csi.sock";
 
+/// What is below one of them.
+pub(super) type Reading = Result<Option<RootOnDisk>, String>;
+
 /// One pod's directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct PodOnDisk {
@@ -85,7 +88,7 @@ pub(super) struct VolumeOnDisk {
     pub(super) data: Option<VolumeData>,
 }
 
-/// What is below kubelet's roots: for each one answer, `None` where there are no pods.
+/// What is below kubelet's roots: for each a part, with nothing where there are no pods, or why it cannot be read.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct ReadPods {
     pub(super) roots: Vec<Place>,
@@ -96,16 +99,20 @@ impl Question for ReadPods {
     const FEEDS: Option<Feed> = Some(Feed::Node);
     const ROLE: Role = Role::HelperBeneath;
     type Step = OsString;
-    type Part = ();
-    type Answer = Vec<Option<RootOnDisk>>;
+    type Part = Reading;
+    type Answer = ();
 
-    fn answer(self, tell: &mut Teller<OsString, ()>) -> Result<Vec<Option<RootOnDisk>>> {
-        let read = |place: &Place| {
+    fn answer(self, tell: &mut Teller<OsString, Reading>) -> Result<()> {
+        for place in &self.roots {
             tell.at(&shown(place))?;
-            let Ok(root) = Root::of_place(place) else { return Ok(None) };
-            Ok(read_root(&Directory { root: &root, path: (&place.1).into() }))
-        };
-        self.roots.iter().map(read).collect()
+            // Of a process that has ended nothing is there.
+            let read = match Root::of_place(place) {
+                Ok(root) => read_root(&Directory { root: &root, path: (&place.1).into() }),
+                Err(_) => Ok(None),
+            };
+            tell.part(&read.map_err(|why| why.to_string()))?;
+        }
+        Ok(())
     }
 }
 
@@ -149,9 +156,16 @@ fn names(directory: &Directory<'_>) -> impl Iterator<Item = OsString> + use<> {
 }
 
 /// Reads one root; `None` when there are no pods.
-fn read_root(root: &Directory<'_>) -> Option<RootOnDisk> {
+fn read_root(root: &Directory<'_>) -> io::Result<Option<RootOnDisk>> {
     let directory = root.join("pods");
-    let pods = directory.names().ok()?.filter_map(|name| {
+    let names_of_pods = match directory.names() {
+        Ok(names) => names,
+        Err(why) if matches!(why.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Ok(None);
+        }
+        Err(why) => return Err(why),
+    };
+    let pods = names_of_pods.filter_map(|name| {
         let uid = name.into_string().ok()?;
         is_pod_uid(uid.as_bytes()).then(|| read_pod(&directory.join(&uid), uid))
     });
@@ -163,7 +177,7 @@ fn read_root(root: &Directory<'_>) -> Option<RootOnDisk> {
     let plugins = root.join("plugins");
     let has_socket = |name: &OsString| plugins.join(name).join(USUAL_SOCKET).itself().is_ok();
     let drivers = names(&plugins).filter(has_socket).collect();
-    Some(RootOnDisk { pods, registered, registry_changed, drivers })
+    Ok(Some(RootOnDisk { pods, registered, registry_changed, drivers }))
 }
 
 fn read_pod(directory: &Directory<'_>, uid: String) -> PodOnDisk {
@@ -244,7 +258,7 @@ mod tests {
 
     fn read(path: &Path) -> Option<RootOnDisk> {
         let root = Root::of(std::process::id()).unwrap();
-        read_root(&Directory { root: &root, path: path.into() })
+        read_root(&Directory { root: &root, path: path.into() }).unwrap()
     }
     use crate::state::scratch::write;
 

@@ -133,9 +133,7 @@ pub struct Hung(Pid);
 impl Hung {
     /// Stops it.
     pub fn of(node: &Node, daemon: &str) -> Self {
-        let pid = Pid::from_raw(node.pid(daemon).unwrap().cast_signed());
-        kill(pid, Signal::SIGSTOP).unwrap();
-        Self(pid)
+        Self(signal(node, daemon, Signal::SIGSTOP))
     }
 }
 
@@ -147,8 +145,13 @@ impl Drop for Hung {
 
 /// Has it answer again.
 pub fn resume(node: &Node, daemon: &str) {
+    signal(node, daemon, Signal::SIGCONT);
+}
+
+fn signal(node: &Node, daemon: &str, signal: Signal) -> Pid {
     let pid = Pid::from_raw(node.pid(daemon).unwrap().cast_signed());
-    kill(pid, Signal::SIGCONT).unwrap();
+    kill(pid, signal).unwrap();
+    pid
 }
 
 /// Runs the first command of a cause that does not only show something, as it is printed.

@@ -9,7 +9,7 @@ use crate::{
         finding::FindingState,
         identity::Pod,
         node::NodeSample,
-        path::safe,
+        path::{safe, safe_path},
         time::Monotonic,
     },
     rank,
@@ -51,7 +51,7 @@ impl Engine {
         let window = self.window().as_secs_f64();
         let is_left = stages.iter().any(|pod| pod.stage != Stage::Gone);
         let notes = match &self.sample {
-            Some(sample) if is_left => self.notes(sample),
+            Some(sample) if is_left || !sample.unread.is_empty() => self.notes(sample),
             Some(_) => Vec::new(),
             None => vec![
                 "the node was not looked at: the look has not come to its end. Whether anything of the pod is \
@@ -88,6 +88,12 @@ impl Engine {
                 pids.join(", ")
             ));
         }
+        notes.extend(sample.unread.iter().map(|root| {
+            format!(
+                "kubelet's directory {} cannot be read: which pods have anything there is not known",
+                safe_path(root)
+            )
+        }));
         notes.extend(self.nodes.iter().filter_map(|node| {
             let ready = node.ready.as_ref().filter(|ready| ready.status != "True")?;
             let since = ready.since.map(|since| format!(" since {since}")).unwrap_or_default();
@@ -106,7 +112,7 @@ impl Engine {
     pub fn pod_may_be_left(&self) -> bool {
         let Some(pod) = &self.run.pod else { return false };
         let Some(sample) = &self.sample else { return true };
-        sample.pods.iter().any(|state| state.uid == pod.uid)
+        sample.may_have_pod(&pod.uid)
     }
 
     /// Whether all that was found is that nobody has asked for the pod to be deleted.
@@ -126,7 +132,6 @@ impl Engine {
         };
         pods.sort();
         pods.dedup();
-        let state = |pod: &Pod| sample.pods.iter().find(|state| state.uid == pod.uid);
-        pods.into_iter().map(|pod| stage::stage(pod, state(pod))).collect()
+        pods.into_iter().filter_map(|pod| stage::stage(pod, sample)).collect()
     }
 }

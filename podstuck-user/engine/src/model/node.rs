@@ -41,6 +41,9 @@ pub struct NodeSample {
     pub kubelet_group: Option<String>,
     /// Pods that have a directory.
     pub pods: Vec<PodState>,
+    /// kubelets' roots that could not be read this time: of those, `pods` has what was read last, if anything.
+    #[serde(with = "raw_path::list", skip_serializing_if = "Vec::is_empty", default)]
+    pub unread: Vec<PathBuf>,
     /// Pods whose processes were looked at this time. Those that give a reason are, every time.
     pub cgroups: Vec<PodGroup>,
     /// Root file systems of containers that have ended, which are still mounted.
@@ -57,6 +60,16 @@ impl NodeSample {
     /// Whether all of it was looked at after a time. What changed during the look may be in it or not.
     pub fn is_from_after(&self, time: Monotonic) -> bool {
         self.begun.unwrap_or(self.at) > time
+    }
+
+    /// The pod of a UID, if it has a directory.
+    pub(crate) fn pod(&self, uid: &str) -> Option<&PodState> {
+        self.pods.iter().find(|pod| pod.uid == uid)
+    }
+
+    /// Whether it may have one: it has, or nobody could look everywhere.
+    pub(crate) fn may_have_pod(&self, uid: &str) -> bool {
+        !self.unread.is_empty() || self.pod(uid).is_some()
     }
 }
 

@@ -82,6 +82,34 @@ pub mod option {
     }
 }
 
+/// The same for several.
+pub mod list {
+    use super::{Deserialize, Deserializer, OsStr, OsString, Raw, Serializer};
+    use serde::de::Error as _;
+
+    /// Writes names.
+    ///
+    /// # Errors
+    /// Only those of the serializer.
+    pub fn serialize<S: Serializer>(
+        names: &[impl AsRef<OsStr>],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(names.iter().map(|name| Raw::of(name.as_ref())))
+    }
+
+    /// Reads names.
+    ///
+    /// # Errors
+    /// Fails for base64 that is none.
+    pub fn deserialize<'de, T: From<OsString>, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<T>, D::Error> {
+        let raw = Vec::<Raw>::deserialize(deserializer)?;
+        raw.into_iter().map(Raw::name).collect::<Result<_, _>>().map_err(D::Error::custom)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
@@ -95,17 +123,20 @@ mod tests {
         path: PathBuf,
         #[serde(with = "raw_path::option")]
         other: Option<OsString>,
+        #[serde(with = "raw_path::list")]
+        more: Vec<PathBuf>,
     }
 
     #[test]
     fn every_name_comes_back() {
         for bytes in [b"/a b".as_slice(), b"/\xff\n", b"", br#"{"base64":"eA=="}"#] {
             let name = OsStr::from_bytes(bytes);
-            let named = Named { path: name.into(), other: Some(name.into()) };
+            let named =
+                Named { path: name.into(), other: Some(name.into()), more: vec![name.into()] };
             let text = serde_json::to_string(&named).unwrap();
             assert_eq!(serde_json::from_str::<Named>(&text).unwrap(), named, "{text}");
         }
-        let wrong = r#"{"path":{"base64":"!"},"other":null}"#;
+        let wrong = r#"{"path":{"base64":"!"},"other":null,"more":[]}"#;
         assert!(serde_json::from_str::<Named>(wrong).is_err());
     }
 }

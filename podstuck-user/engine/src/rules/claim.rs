@@ -102,7 +102,7 @@ fn attached(csi: &CsiSource, attachment: &Attachment) -> Vec<String> {
 
 /// Storage that was taken from the node under a mount, whatever was found, by the last look at the node.
 pub(crate) fn notes(record: &PodRecord, sample: &NodeSample) -> Vec<String> {
-    let state = sample.pods.iter().find(|state| state.uid == record.pod.uid);
+    let state = sample.pod(&record.pod.uid);
     let is_mounted = |claim: &Claim| {
         state.into_iter().flat_map(|state| &state.volumes).any(|volume| {
             let own = volume.target.volume.as_ref().and_then(|own| of_volume(record, own));

@@ -37,6 +37,7 @@ use questions::Questions;
 
 /// Pods and targets remembered.
 const REMEMBERED: usize = 4096;
+
 /// What is followed from sample to sample.
 pub(crate) struct NotAttempted {
     begun: Option<Monotonic>,

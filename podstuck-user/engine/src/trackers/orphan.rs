@@ -119,7 +119,7 @@ impl Orphans {
     /// What the API server does not have, and is here.
     fn look(&mut self, sample: &NodeSample, steps: &mut Steps) {
         for missing in &mut self.missing {
-            let here = sample.pods.iter().find(|pod| pod.uid == missing.pod.uid);
+            let here = sample.pod(&missing.pod.uid);
             match (here, missing.told) {
                 (Some(state), None) => {
                     let obstacle =

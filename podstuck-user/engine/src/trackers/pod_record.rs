@@ -27,9 +27,7 @@ pub(crate) struct PodRecords {
 impl PodRecords {
     /// How far the pod has come; `None` while nobody has looked.
     fn stage(&self, pod: &Pod) -> Option<Stage> {
-        let sample = self.sample.as_ref()?;
-        let state = sample.pods.iter().find(|state| state.uid == pod.uid);
-        Some(stage::stage(pod, state).stage)
+        stage::stage(pod, self.sample.as_ref()?).map(|known| known.stage)
     }
 
     fn judge(&mut self, context: &Context<'_>, steps: &mut Steps) {

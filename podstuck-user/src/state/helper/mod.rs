@@ -23,8 +23,8 @@ pub use serve::{serve, serve_through};
 use crate::{kernel::role::Role, model::degraded::Feed};
 
 use super::{
-    alive::Occasion, api, attributes, bundles, entries, holders, kubelet, logs, memory, pod_dirs,
-    pod_logs, protected, reach, remaining, runtime, show_roots, space, traces,
+    alive::Occasion, api, attributes, bundles, entries, holders, kubelet, listing, logs, memory,
+    pod_dirs, protected, reach, remaining, runtime, show_roots, space, traces,
 };
 
 /// What the helper can be asked, with both sides of it.
@@ -76,7 +76,7 @@ pub(in crate::state) enum Budget {
     Pods,
     /// Logs. Many lie on one disk, and those of kubelet, of runtimes and of drivers are read by one helper each.
     Logs,
-    /// The directories of pods' logs, whenever a pod has no name.
+    /// The directories of pods' logs, whenever a pod has no name, and kubelet's before a run begins.
     Names,
     /// How full file systems are, in every few samples.
     Space,
@@ -115,7 +115,7 @@ impl Budget {
             Self::Logs => "read logs",
             Self::Holders => "search for holders",
             Self::Pods => "read the pods' directories",
-            Self::Names => "read the directories of pods' logs",
+            Self::Names => "read directories that name pods",
             Self::Space => "ask how full file systems are",
             Self::Roots => "look where pods and containers are kept",
         }
@@ -186,7 +186,7 @@ questions! {
     KernelLog(logs::ReadKernelLog),
     Kubelet(kubelet::ReadKubelet),
     Log(logs::ReadLog),
-    Logs(pod_logs::ListLogs),
+    Logs(listing::ListDirectories),
     Runtime(runtime::ReadRuntime),
     RuntimeLog(logs::ReadRuntimeLog),
     Pods(pod_dirs::ReadPods),

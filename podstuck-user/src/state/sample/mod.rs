@@ -273,6 +273,7 @@ impl Collector {
             kubelet_since,
             kubelet_group,
             pods,
+            unread: self.pods.unread(),
             cgroups,
             rootfs,
             spaces,

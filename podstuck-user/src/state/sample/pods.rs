@@ -1,7 +1,7 @@
 //! Pods as kubelet left them on the disk, joined with what is mounted and who is left.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     ffi::OsString,
     path::{Path, PathBuf},
     sync::OnceLock,
@@ -23,8 +23,10 @@ use crate::{
         mounts::NodeMounts,
         node::{CsiState, Mounted, PodState, Registration, VolumeData, VolumeState},
     },
+    query::NoAnswer,
     state::{
-        alive, helper,
+        alive,
+        helper::ask_in_parts,
         pod_dirs::{PodOnDisk, ReadPods, RootOnDisk},
         sockets::{self, Listener},
     },
@@ -35,10 +37,17 @@ use crate::{
 pub(super) struct PodCollector {
     /// By root. What was read last is believed while the disk does not answer.
     roots: BTreeMap<PathBuf, RootOnDisk>,
+    /// Those of which this is old, or nothing.
+    unread: Vec<PathBuf>,
     drivers: Drivers,
 }
 
 impl PodCollector {
+    /// Roots that could not be read the last time.
+    pub(super) fn unread(&self) -> Vec<PathBuf> {
+        self.unread.clone()
+    }
+
     /// All pods now, by what these views show.
     pub(super) fn sample(
         &mut self,
@@ -114,7 +123,7 @@ impl PodCollector {
     /// Reads all roots as every view shows them: a kubelet in a container of its own (kind, a lab)
     /// has its own files, too.
     fn read(&mut self, places: &Places, views: &[View]) {
-        let mut roots: Vec<(PathBuf, Option<u32>, OsString)> = Vec::new();
+        let mut roots: Vec<Place> = Vec::new();
         for root in &places.kubelet_roots {
             roots.push((root.clone(), None, on_host(&places.host_root, root).into()));
             let seen = views.iter().map(|view| (root.clone(), Some(view.pid), root.into()));
@@ -129,36 +138,79 @@ impl PodCollector {
             roots.extend(found.into_iter().map(|root| (root.clone(), Some(view.pid), root.into())));
         }
         let looks = roots.iter().map(|(_, pid, path)| (mounts_of(*pid, views), Path::new(path)));
-        let mut is_left_out = alive::left_out(Feed::Node, looks).into_iter();
-        let mut kept = HashSet::new();
-        roots.retain(|(root, ..)| {
-            let is_left_out = is_left_out.next().unwrap_or_default();
-            if is_left_out {
-                kept.insert(root.clone());
-            }
-            !is_left_out
-        });
-        let asked = roots.iter().map(|(_, pid, path)| (*pid, path.clone())).collect();
-        let answers = match helper::ask(ReadPods { roots: asked }) {
-            Ok(answers) => answers,
-            Err(error) => {
-                tracing::info!("the pods' directories were not read: {error}");
-                return;
-            }
-        };
-        self.roots.retain(|root, _| kept.contains(root));
-        for ((root, pid, _), answer) in roots.into_iter().zip(answers) {
-            let Some(mut answer) = answer else { continue };
-            answer.pods.iter_mut().for_each(|pod| pod.seen_by = pid);
-            if kept.remove(&root) {
-                self.roots.remove(&root);
-            }
-            let known = self.roots.entry(root).or_default();
-            known.pods.append(&mut answer.pods);
-            known.registered.append(&mut answer.registered);
-            known.drivers.append(&mut answer.drivers);
-            known.registry_changed = known.registry_changed.max(answer.registry_changed);
+        let is_left_out = alive::left_out(Feed::Node, looks);
+        let (mut reading, mut left) = (Reading::default(), Vec::new());
+        for (place, is_left_out) in roots.into_iter().zip(is_left_out) {
+            if is_left_out { reading.fail(place.0) } else { left.push(place) }
         }
+        reading.read(left);
+        (self.roots, self.unread) = reading.after(std::mem::take(&mut self.roots));
+    }
+}
+
+/// A root, the process as which it is read, and where it is for that.
+type Place = (PathBuf, Option<u32>, OsString);
+
+/// What is read of roots in one look.
+#[derive(Debug, Default)]
+struct Reading {
+    read: BTreeMap<PathBuf, RootOnDisk>,
+    unread: BTreeSet<PathBuf>,
+}
+
+impl Reading {
+    /// One could not be read in one of the ways.
+    fn fail(&mut self, root: PathBuf) {
+        self.unread.insert(root);
+    }
+
+    fn take(&mut self, (root, pid, path): Place, answer: Result<Option<RootOnDisk>, String>) {
+        let failed = answer.as_ref().err().map(String::as_str);
+        alive::looked(Feed::Node, Path::new(&path), failed);
+        match answer {
+            Ok(Some(answer)) => self.add(root, pid, answer),
+            Ok(None) => {}
+            Err(_) => self.fail(root),
+        }
+    }
+
+    fn add(&mut self, root: PathBuf, pid: Option<u32>, mut answer: RootOnDisk) {
+        answer.pods.iter_mut().for_each(|pod| pod.seen_by = pid);
+        let known = self.read.entry(root).or_default();
+        known.pods.append(&mut answer.pods);
+        known.registered.append(&mut answer.registered);
+        known.drivers.append(&mut answer.drivers);
+        known.registry_changed = known.registry_changed.max(answer.registry_changed);
+    }
+
+    /// Reads them. One that does not answer is not waited for a second time, and not by the others.
+    fn read(&mut self, mut left: Vec<Place>) {
+        while !left.is_empty() {
+            let roots = left.iter().map(|(_, pid, path)| (*pid, path.clone())).collect();
+            let mut answers = Vec::new();
+            let asked = ask_in_parts(ReadPods { roots }, |answer| answers.push(answer));
+            let answered = answers.len().min(left.len());
+            for (place, answer) in left.drain(..answered).zip(answers) {
+                self.take(place, answer);
+            }
+            let Err(why) = asked else { return };
+            let why = NoAnswer::from(why).to_string();
+            let Some(place) = left.first().cloned() else { return };
+            left.retain(|(root, ..)| *root != place.0);
+            self.take(place, Err(why));
+        }
+    }
+
+    /// All roots that are known, by what was read before of those that could not be read in any way, and these.
+    fn after(
+        mut self,
+        mut before: BTreeMap<PathBuf, RootOnDisk>,
+    ) -> (BTreeMap<PathBuf, RootOnDisk>, Vec<PathBuf>) {
+        self.unread.retain(|root| !self.read.contains_key(root));
+        for root in &self.unread {
+            self.read.extend(before.remove_entry(root));
+        }
+        (self.read, self.unread.into_iter().collect())
     }
 }
 
@@ -232,6 +284,40 @@ fn booted() -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::state::pod_dirs::Times;
+
+    #[test]
+    fn what_could_not_be_read_stays_as_it_was_and_is_named() {
+        let with = |uid: &str| RootOnDisk {
+            pods: vec![PodOnDisk {
+                uid: uid.into(),
+                times: Times::default(),
+                volumes: Vec::new(),
+                seen_by: None,
+            }],
+            ..RootOnDisk::default()
+        };
+        let place = |root: &str, pid| (PathBuf::from(root), pid, OsString::from("/nonexistent"));
+        let uids = |roots: &BTreeMap<PathBuf, RootOnDisk>, root: &str| -> Vec<String> {
+            let known = roots.get(Path::new(root));
+            known.into_iter().flat_map(|root| &root.pods).map(|pod| pod.uid.clone()).collect()
+        };
+        let mut reading = Reading::default();
+        reading.take(place("/a", None), Ok(Some(with("1"))));
+        reading.take(place("/b", None), Ok(Some(with("2"))));
+        let (roots, unread) = reading.after(BTreeMap::new());
+        assert!(unread.is_empty());
+        let mut reading = Reading::default();
+        reading.take(place("/a", None), Err("it hangs".into()));
+        reading.take(place("/a", Some(7)), Ok(None));
+        reading.fail("/b".into());
+        reading.take(place("/b", Some(7)), Ok(Some(with("3"))));
+        reading.fail("/c".into());
+        let (roots, unread) = reading.after(roots);
+        assert_eq!((uids(&roots, "/a"), uids(&roots, "/b")), (vec!["1".into()], vec!["3".into()]));
+        assert_eq!(unread, ["/a", "/c"].map(PathBuf::from), "as another sees it, /b has answered");
+        assert_eq!(roots[Path::new("/b")].pods[0].seen_by, Some(7));
+    }
 
     #[test]
     fn a_driver_without_its_socket_is_not_registered() {

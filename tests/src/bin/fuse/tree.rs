@@ -3,10 +3,10 @@
 use std::{
     collections::BTreeMap,
     ffi::{OsStr, OsString},
-    time::SystemTime,
 };
 
 use fuser::{Errno, FileAttr, FileType, INodeNo};
+use podstuck_tests::fuse::attributes;
 
 /// All that there ever were: what has no name any more may be open.
 pub(crate) struct Tree(Vec<Node>);
@@ -56,24 +56,7 @@ impl Tree {
             What::File(data) => (FileType::RegularFile, data.len() as u64),
             What::Directory(_) => (FileType::Directory, 0),
         };
-        let time = SystemTime::UNIX_EPOCH;
-        Ok(FileAttr {
-            ino: inode,
-            size,
-            blocks: size.div_ceil(512),
-            atime: time,
-            mtime: time,
-            ctime: time,
-            crtime: time,
-            kind,
-            perm: node.mode,
-            nlink: 1,
-            uid: 0,
-            gid: 0,
-            rdev: 0,
-            blksize: 4096,
-            flags: 0,
-        })
+        Ok(attributes(inode, kind, node.mode, size))
     }
 
     pub(crate) fn find(&mut self, parent: INodeNo, name: &OsStr) -> Result<FileAttr, Errno> {

@@ -11,7 +11,7 @@ use std::{
     process::{Child, Command, Stdio},
     sync::Mutex,
     thread,
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use anyhow::{Context, Result, bail};
@@ -86,24 +86,7 @@ impl Server {
             INodeNo::ROOT => (FileType::Directory, 0o755),
             _ => (FileType::RegularFile, 0o644),
         };
-        let time = SystemTime::UNIX_EPOCH;
-        FileAttr {
-            ino: inode,
-            size: 0,
-            blocks: 0,
-            atime: time,
-            mtime: time,
-            ctime: time,
-            crtime: time,
-            kind,
-            perm,
-            nlink: 1,
-            uid: 0,
-            gid: 0,
-            rdev: 0,
-            blksize: 4096,
-            flags: 0,
-        }
+        fuse::attributes(inode, kind, perm, 0)
     }
 }
 

@@ -1,0 +1,101 @@
+//! A disk that does not answer already when the tool is started: below kubelet's own directory, and below its logs.
+
+use std::{
+    fs,
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
+
+use podstuck_tests::{of_type, podstuck, requires, root_and_btf, slowdown, summary, watch};
+use serde_json::{Value, json};
+
+use crate::{
+    silent_disks::{Disk, Fuse, Silence, Suspended, device_mapper, fuse},
+    stuck_pod::StuckPod,
+};
+
+const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
+/// A command ends within this: usually within some seconds.
+const END: Duration = Duration::from_secs(40);
+
+/// What it says until it ends by itself.
+fn answer(command: &str, options: &[&str]) -> (Vec<Value>, Option<i32>) {
+    let out = tempfile::NamedTempFile::new().unwrap();
+    let mut tool = Command::new(podstuck());
+    let mut tool = tool
+        .args([command, "--output", "json"])
+        .args(options)
+        .stdout(out.reopen().unwrap())
+        .spawn()
+        .unwrap();
+    let said = || fs::read_to_string(out.path()).unwrap();
+    let begun = Instant::now();
+    let status = loop {
+        if let Some(status) = tool.try_wait().unwrap() {
+            break status;
+        }
+        if begun.elapsed() > END * slowdown() {
+            tool.kill().unwrap();
+            panic!("{command} does not end: {}", said());
+        }
+        thread::sleep(Duration::from_millis(20));
+    };
+    println!("measured: {command} took {:.1?}", begun.elapsed());
+    let lines = said().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    (lines, status.code())
+}
+
+/// A kubelet's directory with a pod, of which nothing else tells.
+fn kubelet_root(disk: &dyn Disk) -> String {
+    let root = disk.at().join("var/lib/kubelet");
+    fs::create_dir_all(root.join("pods").join(UID)).unwrap();
+    fs::create_dir_all(disk.at().join("var/log/pods")).unwrap();
+    root.to_str().unwrap().into()
+}
+
+fn told(lines: &[Value]) -> String {
+    summary(lines)["completeness"]["degraded"].to_string()
+}
+
+fn below_kubelet(disk: &dyn Disk) {
+    let root = kubelet_root(disk);
+    let pod = StuckPod::build();
+    let silence = Silence::of(disk);
+    let (checks, status) = answer("doctor", &["--kubelet-root", &root]);
+    let check = of_type(&checks, "check").into_iter().find(|check| check["name"] == "kubelet root");
+    assert_eq!(check.unwrap()["ok"], false, "{checks:#?}");
+    assert_eq!(status, Some(0), "{checks:#?}");
+
+    // It cannot be said that there is no such pod.
+    let wanted = ["--kubelet-root", &root, "--pod-uid", UID, "--timeout", "15s"];
+    let (lines, status) = answer("diagnose", &wanted);
+    assert!(told(&lines).contains(&root), "{lines:#?}");
+    let diagnosis = of_type(&lines, "diagnosis")[0];
+    assert_eq!(diagnosis["stages"], json!([]), "{lines:#?}");
+    assert!(diagnosis["notes"].to_string().contains("cannot be read"), "{lines:#?}");
+    assert_eq!(status, Some(5), "{lines:#?}");
+
+    // Another pod's cause is found.
+    let mut watching = watch(&["--kubelet-root", pod.root(), "--kubelet-root", &root]);
+    pod.start();
+    pod.cause_is_found(&mut watching);
+    let (lines, _) = watching.stop();
+    assert!(told(&lines).contains(&root), "{lines:#?}");
+    drop(silence);
+    pod.end();
+}
+
+#[test]
+fn a_stopped_fuse_server_below_kubelets_directory_keeps_no_start_back() {
+    requires!(root_and_btf(), fuse());
+    let at = tempfile::tempdir().unwrap();
+    below_kubelet(&Fuse::mount(at.path()));
+}
+
+#[test]
+fn a_suspended_disk_below_kubelets_directory_keeps_no_start_back() {
+    requires!(root_and_btf(), device_mapper());
+    let at = tempfile::tempdir().unwrap();
+    below_kubelet(&Suspended::mount(at.path()));
+}
