@@ -310,3 +310,20 @@ fn a_failure_that_was_held_back_is_known_when_its_object_succeeds() {
     let recovered = records.iter().find(|r| r.head.reason & reason::RECOVERED != 0);
     assert_eq!(recovered.expect("a recovery").path(), *last);
 }
+
+#[test]
+fn an_object_that_fails_again_after_it_succeeded_is_noted_again() {
+    requires!(root_and_btf());
+    let top = disk();
+    let volume = empty_dir(top.path());
+    // All on one processor, which remembers what it has noted last.
+    let script = "for name in a a bb a; do touch $name; rmdir $name $name; rm $name; done";
+    let records = observe(|| {
+        let mut shell = Command::new("taskset");
+        shell.args(["--cpu-list", "0", "sh", "-c", script]).current_dir(&volume);
+        shell.stderr(Stdio::null()).status().unwrap();
+    });
+    let recovered = records.iter().filter(|record| record.head.reason & reason::RECOVERED != 0);
+    let recovered: Vec<PathBuf> = recovered.map(Record::path).collect();
+    assert_eq!(recovered, ["a", "a", "bb", "a"].map(|name| volume.join(name)));
+}

@@ -7,9 +7,9 @@ use aya_ebpf::bindings::BPF_ANY;
 use podstuck_common::trail::Trail;
 
 use super::{
-    atomic,
+    atomic, failures,
     kernel_path::KernelPath,
-    maps::{DIRECTORIES, Directory, FAILURES},
+    maps::{DIRECTORIES, Directory},
     scratch::Scratch,
 };
 
@@ -67,18 +67,12 @@ pub(crate) fn lookup(scratch: &Scratch, place: KernelPath) -> Option<Cached> {
     cached.is_valid(scratch).then_some(cached)
 }
 
-/// How many directories were marked by [`mark_failed`] so far.
-#[inline(always)]
-fn failures() -> u64 {
-    FAILURES.get(0).copied().unwrap_or(0)
-}
-
 /// Whether the slot's own answer is for this directory, and valid.
 #[inline(always)]
 pub(crate) fn is_latest(scratch: &Scratch, place: KernelPath) -> bool {
     scratch.known.mnt == place.mnt
         && scratch.known.dentry == place.dentry
-        && scratch.failures == failures()
+        && scratch.failures == failures::so_far(failures::MARKED)
         && Cached(&raw const scratch.directory).is_valid(scratch)
 }
 
@@ -86,7 +80,7 @@ pub(crate) fn is_latest(scratch: &Scratch, place: KernelPath) -> bool {
 #[inline(always)]
 pub(crate) fn set_latest(scratch: &mut Scratch, place: KernelPath) {
     scratch.known = place;
-    scratch.failures = failures();
+    scratch.failures = failures::so_far(failures::MARKED);
 }
 
 /// Enters the slot's own answer into the table.
@@ -117,25 +111,17 @@ pub(crate) fn mark_failed(place: KernelPath) {
         }
         (*cached).has_failed = 1;
     }
-    count_failure(0);
-}
-
-#[inline(always)]
-fn count_failure(kind: u32) {
-    if let Some(count) = FAILURES.get_ptr_mut(kind) {
-        // SAFETY: an aligned word of map memory.
-        unsafe { atomic::add(count, 1) };
-    }
+    failures::count(failures::MARKED);
 }
 
 /// Notes that a removal failed whose directory is not known: only where its path starts.
 #[inline(always)]
 pub(crate) fn mark_failed_elsewhere() {
-    count_failure(1);
+    failures::count(failures::ELSEWHERE);
 }
 
 /// Whether there was any such.
 #[inline(always)]
 pub(crate) fn has_failed_elsewhere() -> bool {
-    FAILURES.get(1).is_some_and(|count| *count != 0)
+    failures::so_far(failures::ELSEWHERE) != 0
 }

@@ -88,11 +88,6 @@ pub(crate) struct Directory {
 pub(crate) static DIRECTORIES: LruHashMap<KernelPath, Directory, { lru::DIRECTORIES }> =
     LruHashMap::new();
 
-/// How many directories were ever marked as one in which a removal failed: a private copy of an
-/// answer is outdated when this has changed. Behind it, how many removals failed before their directory was told.
-#[btf_map]
-pub(crate) static FAILURES: Array<u64, 2> = Array::new();
-
 /// The program that those on the ends of functions go on with. Set by user space.
 #[btf_map]
 pub(crate) static AFTER_RETURN: ProgramArray<1> = ProgramArray::new();

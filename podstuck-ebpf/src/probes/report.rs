@@ -4,10 +4,11 @@ use aya_ebpf::bindings::BPF_ANY;
 use podstuck_common::record::{AT_FDCWD, call, loss, reason};
 
 use super::{
-    directory_cache,
+    directory_cache, failures,
     globals::config,
     limit::{self, LimitKey},
     maps::{ANNOUNCED, FAILED, count_loss},
+    noted::{self, is_noted},
     path,
     returned::Returned,
     ring_record,
@@ -50,6 +51,7 @@ pub(crate) fn reasons(call: &Returned, new: bool) -> u32 {
             why |= reason::ROOT_GONE;
         }
         if call.has_failed && FAILED.remove(trail.path).is_ok() {
+            failures::count(failures::RECOVERED);
             why |= reason::RECOVERED;
         }
     } else if call.errno != EISDIR && call.errno != ENOENT {
@@ -97,6 +99,9 @@ global_function! {
     /// Notes that the removal of the object failed.
     fn note_failure(slot) -> u32 {
         let Some(scratch) = slot.scratch() else { return 0 };
+        if is_noted(scratch) {
+            return 0;
+        }
         if !scratch.call.followed {
             path::follow(slot);
         }
@@ -113,6 +118,7 @@ global_function! {
         if !*resolved && entry.dirfd == AT_FDCWD && entry.call != u16::from(call::UMOUNT2) {
             directory_cache::mark_failed_elsewhere();
         }
+        noted::note(scratch);
         0
     }
 }

@@ -62,6 +62,22 @@ pub(crate) struct Loop {
     pub(crate) end: u32,
 }
 
+/// A longer argument of a call that has failed is not remembered.
+pub(crate) const NOTED_WORDS: usize = 8;
+const _: () = assert!(NOTED_WORDS * 8 < ARGUMENT_MAX);
+
+/// An object whose removal has failed, by what the call said of it: it is the same for as long as the directory's answer is, which is a
+/// second, and nothing that had failed was removed.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Noted {
+    pub(crate) place: KernelPath,
+    pub(crate) born_ns: u64,
+    pub(crate) recoveries: u64,
+    pub(crate) len: u64,
+    pub(crate) argument: [u64; NOTED_WORDS],
+}
+
 /// A mask that tells the verifier the bound of an offset into [`Scratch::tail`], which the code keeps
 /// anyway.
 pub(crate) const OFFSET_MASK: usize = 8191;
@@ -79,7 +95,7 @@ pub(crate) const ROUNDS: usize = 16;
 #[repr(C)]
 pub(crate) struct Scratch {
     pub(crate) call: Returned,
-    /// The answer for the directory `known`, and the value of [`super::maps::FAILURES`] it holds
+    /// The answer for the directory `known`, and the value of [`super::failures::MARKED`] it holds
     /// for. They stay from one call to the next.
     pub(crate) directory: Directory,
     pub(crate) known: KernelPath,
@@ -87,6 +103,7 @@ pub(crate) struct Scratch {
     /// Of the directory that is looked for in the cache, and where its mount sits.
     pub(crate) dentry: Dentry,
     pub(crate) mounted: Mounted,
+    pub(crate) noted: Noted,
     pub(crate) state: Loop,
     pub(crate) components: [WalkedComponent; WALK_MAX],
     pub(crate) name: [u64; NAME_WORDS],

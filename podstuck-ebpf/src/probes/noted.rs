@@ -1,0 +1,48 @@
+//! The failure that a slot has noted last. Whoever cannot remove an object often tries again at once, and need not
+//! find its path and note it each time.
+
+use super::{
+    failures::{RECOVERED, so_far},
+    returned::NOT_READ,
+    scratch::{NOTED_WORDS, Scratch},
+};
+
+/// Whether the call that has failed is about that object.
+#[inline(always)]
+pub(crate) fn is_noted(scratch: &Scratch) -> bool {
+    let Scratch { noted, call, directory, argument, .. } = scratch;
+    let len = u64::from(call.argument);
+    if noted.len != len
+        || len >= (NOTED_WORDS * 8) as u64
+        || noted.born_ns != directory.born_ns
+        || noted.place.mnt != call.place.mnt
+        || noted.place.dentry != call.place.dentry
+        || noted.recoveries != so_far(RECOVERED)
+    {
+        return false;
+    }
+    let mut difference = 0;
+    for word in 0..NOTED_WORDS as u64 {
+        let rest = len.saturating_sub(word * 8);
+        // What is behind the argument is from another one.
+        let mask = if rest >= 8 { u64::MAX } else { (1 << (rest * 8)) - 1 };
+        difference |= (noted.argument[word as usize] ^ argument[word as usize]) & mask;
+    }
+    difference == 0
+}
+
+/// It is noted now.
+#[inline(always)]
+pub(crate) fn note(scratch: &mut Scratch) {
+    let Scratch { noted, call, directory, argument, .. } = scratch;
+    if call.argument == NOT_READ {
+        return;
+    }
+    noted.place = call.place;
+    noted.born_ns = directory.born_ns;
+    noted.recoveries = so_far(RECOVERED);
+    noted.len = u64::from(call.argument);
+    for word in 0..NOTED_WORDS {
+        noted.argument[word] = argument[word];
+    }
+}
