@@ -106,6 +106,8 @@ global_function! {
             path::follow(slot);
         }
         let Some(scratch) = slot.scratch() else { return 0 };
+        // First: who removes the object meanwhile is counted after this, and it is noted again.
+        noted::note(scratch);
         let Returned { trail, place, entry, resolved, has_failed, .. } = &scratch.call;
         // A look is cheap, and an insertion takes a lock and a free entry even where there is one already.
         if FAILED.get_ptr(trail.path).is_none() {
@@ -118,7 +120,6 @@ global_function! {
         if !*resolved && entry.dirfd == AT_FDCWD && entry.call != u16::from(call::UMOUNT2) {
             directory_cache::mark_failed_elsewhere();
         }
-        noted::note(scratch);
         0
     }
 }
