@@ -144,7 +144,9 @@ fn helpers_take_a_quarter_of_what_they_may_on_a_large_node() {
     let (lines, _) = watching.stop();
     assert!(!of_type(&lines, "finding").is_empty(), "{lines:#?}");
     let peak = meter.peak_of("helper").max(of_holders);
-    println!("measured: {peak} MiB in a helper of a watch or of holders, {of_holders} MiB in one of holders");
+    println!(
+        "measured: {peak} MiB in a helper of a watch or of holders, {of_holders} MiB in one of holders"
+    );
     drop((node, deleting));
     assert!(peak <= HELPER / 4, "{peak} MiB");
 }
