@@ -42,7 +42,5 @@ pub(crate) fn note(scratch: &mut Scratch) {
     noted.born_ns = directory.born_ns;
     noted.recoveries = so_far(RECOVERED);
     noted.len = u64::from(call.argument);
-    for word in 0..NOTED_WORDS {
-        noted.argument[word] = argument[word];
-    }
+    noted.argument.copy_from_slice(&argument[..NOTED_WORDS]);
 }
