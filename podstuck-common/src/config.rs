@@ -119,10 +119,27 @@ pub struct Config {
     pub by_text: u32,
     /// 1 when all probes are on tracepoints: of those one at a time runs on a CPU.
     pub one_slot: u32,
-    /// Padding, always 0.
-    pub reserved: u32,
+    /// After which step of a call the programs stop, of [`step`]; 0 after the last.
+    pub stop_after: u32,
     /// The names that start a target.
     pub markers: [Marker; MARKERS],
+}
+
+/// What the programs do about a call, step by step. They are stopped for a benchmark only: what the kernel gets
+/// to run has the later steps removed.
+pub mod step {
+    /// They are entered.
+    pub const PAIR: u32 = 1;
+    /// The clock is read at the entry and at the return.
+    pub const CLOCKS: u32 = 2;
+    /// The call is noted at the entry, and taken at the return.
+    pub const SLOT: u32 = 3;
+    /// The directory that its path begins at is found.
+    pub const DIRECTORY: u32 = 4;
+    /// What is known of that directory is recalled, or read.
+    pub const RECALL: u32 = 5;
+    /// The call is counted.
+    pub const COUNT: u32 = 6;
 }
 
 impl Config {
@@ -135,7 +152,7 @@ impl Config {
         own_tgid: 0,
         by_text: 0,
         one_slot: 0,
-        reserved: 0,
+        stop_after: 0,
         markers: [Marker { hash: 0, take: 0, pod: 0 }; MARKERS],
     };
 }

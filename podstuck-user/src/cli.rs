@@ -5,6 +5,7 @@ mod values;
 use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use podstuck_common::config::step;
 use podstuck_lab::HelperArgs;
 
 pub use self::values::Api;
@@ -135,6 +136,26 @@ pub struct Tracing {
     /// Exit with 4 when counts or events were lost
     #[arg(long)]
     pub fail_on_loss: bool,
+    /// Have the programs do no more of a call than this, to measure what each step costs
+    #[arg(long, value_enum, hide = true)]
+    pub stop_after: Option<Step>,
+}
+
+/// What the programs do about a call, step by step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Step {
+    /// They are entered.
+    Pair = step::PAIR as isize,
+    /// The clock is read.
+    Clocks = step::CLOCKS as isize,
+    /// The call is noted, and taken.
+    Slot = step::SLOT as isize,
+    /// Its directory is found.
+    Directory = step::DIRECTORY as isize,
+    /// What is known of that is recalled.
+    Recall = step::RECALL as isize,
+    /// It is counted.
+    Count = step::COUNT as isize,
 }
 
 /// One pod, one directory, or the whole node.

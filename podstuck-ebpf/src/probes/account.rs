@@ -3,12 +3,13 @@
 use aya_ebpf::bindings::BPF_ANY;
 use podstuck_common::{
     bucket::bucket_of,
+    config::step,
     record::{CountKey, loss},
 };
 
 use super::{
     actor, count,
-    globals::config,
+    globals::{config, stop_after},
     locate::locate,
     maps::{ACTORS, count_loss},
     report::{reasons, report},
@@ -21,6 +22,9 @@ global_function! {
     /// frames of all callers together must fit into 512 bytes.
     pub(crate) fn account(slot) -> u32 {
         locate(slot);
+        if stop_after(step::DIRECTORY) || stop_after(step::RECALL) {
+            return 0;
+        }
         let config = config();
         refuse_look_alike(slot);
         let Some(scratch) = slot.scratch() else { return 0 };
@@ -33,6 +37,9 @@ global_function! {
         }
         let tgid = *tgid;
         let new = count_call(slot) != 0;
+        if stop_after(step::COUNT) {
+            return 0;
+        }
         let Some(scratch) = slot.scratch() else { return 0 };
         if new && !is_known(tgid) {
             actor::describe(&mut scratch.head.actor, scratch.call.of_io_uring());

@@ -2,20 +2,24 @@
 
 use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_ktime_get_ns};
 use podstuck_common::{
+    config::step,
     entry_point::EntryPointId,
     record::{InFlight, call},
 };
 
-use super::in_flight;
+use super::{globals::stop_after, in_flight};
 
 const AT_REMOVEDIR: u32 = 0x200;
 
 /// A deletion or an unmount.
 #[inline(always)]
 pub(crate) fn deletion(entry_point: EntryPointId, call: u8, dirfd: i32, path: u64, flags: u32) {
+    if stop_after(step::PAIR) {
+        return;
+    }
     let call =
         if call == call::UNLINKAT && flags & AT_REMOVEDIR != 0 { call::UNLINKAT_DIR } else { call };
-    in_flight::put(&InFlight {
+    put(&InFlight {
         thread: bpf_get_current_pid_tgid(),
         claims: 0,
         // SAFETY: no arguments.
@@ -34,7 +38,10 @@ pub(crate) fn deletion(entry_point: EntryPointId, call: u8, dirfd: i32, path: u6
 /// A rename: two pairs of directory and path.
 #[inline(always)]
 pub(crate) fn rename(entry_point: EntryPointId, call: u8, from: (i32, u64), to: (i32, u64)) {
-    in_flight::put(&InFlight {
+    if stop_after(step::PAIR) {
+        return;
+    }
+    put(&InFlight {
         thread: bpf_get_current_pid_tgid(),
         claims: 0,
         // SAFETY: no arguments.
@@ -48,4 +55,11 @@ pub(crate) fn rename(entry_point: EntryPointId, call: u8, from: (i32, u64), to: 
         call: u16::from(call),
         entry_point,
     });
+}
+
+#[inline(always)]
+fn put(entry: &InFlight) {
+    if !stop_after(step::CLOCKS) {
+        in_flight::put(entry);
+    }
 }

@@ -2,6 +2,7 @@
 
 use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_ktime_get_ns};
 use podstuck_common::{
+    config::step,
     entry_point::EntryPointId,
     record::{InFlight, call, loss},
     root::{INDEX_MASK, SHOW},
@@ -10,7 +11,7 @@ use podstuck_common::{
 use super::{
     account::account,
     atomic,
-    globals::config,
+    globals::{config, stop_after},
     in_flight, kernel,
     maps::{OWN_CALLS, count_loss},
     rename,
@@ -42,6 +43,9 @@ pub(crate) fn finish_system_call(number: u32, result: i64) {
 /// A call returns by this way. Its slot has an argument of this length, if any.
 #[inline(always)]
 pub(crate) fn finish(entry_point: EntryPointId, result: i64, argument: u32) {
+    if stops_early() {
+        return;
+    }
     let thread = bpf_get_current_pid_tgid();
     let taken = in_flight::take(thread, |entry| {
         // SAFETY: the entry is this thread's.
@@ -52,6 +56,16 @@ pub(crate) fn finish(entry_point: EntryPointId, result: i64, argument: u32) {
         None if kernel::has_seccomp_filter() && refused(result) => count_loss(loss::REFUSED),
         _ => count_loss(loss::UNMATCHED_EXIT),
     }
+}
+
+/// Whether nothing was noted at the entry.
+#[inline(always)]
+fn stops_early() -> bool {
+    if stop_after(step::CLOCKS) {
+        // SAFETY: no arguments.
+        unsafe { bpf_ktime_get_ns() };
+    }
+    stop_after(step::PAIR) || stop_after(step::CLOCKS)
 }
 
 /// The slot of the entry's way, with a copy of it.
@@ -114,6 +128,9 @@ fn returned(mut slot: Slot, thread: u64, result: i64, argument: u32) {
     call.followed = false;
     call.look_alike = false;
     call.resolved = false;
+    if stop_after(step::SLOT) {
+        return;
+    }
     if call.entry.call != u16::from(call::RENAME) {
         account(&mut slot);
     } else if result == 0 {

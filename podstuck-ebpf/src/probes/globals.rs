@@ -25,6 +25,12 @@ pub(crate) fn offsets() -> &'static Offsets {
     unsafe { &*black_box(global) }
 }
 
+/// Whether the programs stop after this step.
+#[inline(always)]
+pub(crate) fn stop_after(step: u32) -> bool {
+    config().stop_after == step
+}
+
 /// See [`offsets`].
 #[inline(always)]
 pub(crate) fn config() -> &'static Config {

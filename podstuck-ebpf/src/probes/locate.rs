@@ -1,13 +1,20 @@
 //! Where a call happened: its directory, and the trail to its object.
 
 use podstuck_common::{
+    config::step,
     record::{AT_FDCWD, InFlight, Resolved, loss},
     trail::Trail,
 };
 
 use super::{
-    argument, directory_cache, globals::config, kernel_path::KernelPath, maps::count_loss, path,
-    process, scratch::Scratch, slot::Slot, target,
+    argument, directory_cache,
+    globals::{config, stop_after},
+    kernel_path::KernelPath,
+    maps::count_loss,
+    path, process,
+    scratch::Scratch,
+    slot::Slot,
+    target,
 };
 
 /// Finds the directory, and reads the argument where it matters.
@@ -16,6 +23,9 @@ pub(crate) fn locate(slot: &mut Slot) {
     let Some(scratch) = slot.scratch() else { return };
     if is_resolved(scratch) {
         scratch.call.resolved = true;
+        if stop_after(step::DIRECTORY) {
+            return;
+        }
         target::find_read(slot);
         let Some(scratch) = slot.scratch() else { return };
         // It may have failed by the same path before the directory was told, as with EROFS.
@@ -27,6 +37,9 @@ pub(crate) fn locate(slot: &mut Slot) {
         let place = first.and_then(|first| start(&scratch.call.entry, first));
         if let Some(place) = place {
             scratch.call.place = place;
+            if stop_after(step::DIRECTORY) {
+                return;
+            }
             target::find(slot);
         } else {
             scratch.call.place = KernelPath::NONE;
@@ -36,6 +49,9 @@ pub(crate) fn locate(slot: &mut Slot) {
                 return;
             }
         }
+    }
+    if stop_after(step::RECALL) {
+        return;
     }
     // Below a target's root the name of one file more changes nothing that is counted, and is
     // needed to tell whether this object has failed before. Without the kernel's layout an absolute

@@ -190,9 +190,14 @@ fn load_probes(
     let layout = layout::read(Path::new(BTF_PATH));
     layout.problems.iter().for_each(|problem| tracing::warn!("{problem}"));
     let slow_ns = u64::try_from(options.hung_after.as_nanos()).unwrap_or(u64::MAX);
-    let config = Config { secret, ..config(slow_ns, wanted.pod, wanted.path) };
-    let probes = load::load(&layout, &config, forms(options.backend), verbose > 1)
+    let stop_after = options.stop_after.map_or(0, |step| step as u32);
+    let config = Config { secret, stop_after, ..config(slow_ns, wanted.pod, wanted.path) };
+    let mut probes = load::load(&layout, &config, forms(options.backend), verbose > 1)
         .context("loading the probes")?;
+    if let Some(step) = options.stop_after {
+        let what = format!("all calls: for a benchmark, the programs stop after {step:?}");
+        probes.attached.not_covered.push(what);
+    }
     if probes.attached.calls.is_empty() {
         let missing = by_reason(&probes.attached.missing).join("; ");
         return Err(anyhow!("no probe could be attached: {missing}"));

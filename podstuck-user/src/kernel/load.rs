@@ -44,7 +44,8 @@ pub fn load(layout: &Layout, config: &Config, forms: &[Form], debug: bool) -> Re
         // No program on a function is let in: what is on tracepoints needs less memory.
         ebpf = tables(layout, config, true, debug)?;
     }
-    let (attached, links) = attach::all(&mut ebpf, functions, forms, layout)?;
+    let (attached, links) =
+        attach::all(&mut ebpf, functions, forms, layout, config.stop_after == 0)?;
     give_back_memory();
     Ok(Probes { _links: links, ebpf, attached, by_text })
 }

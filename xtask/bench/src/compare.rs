@@ -5,7 +5,6 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use clap::ValueEnum;
 use serde::Serialize;
 
 use super::place::{Place, Volume};
@@ -15,27 +14,26 @@ use super::table::{Section, document};
 use super::tool::Tool;
 use super::tracer::Tracer;
 use super::workload::Workload;
-use super::{Options, machine, picture};
+use super::{machine, picture};
 
 /// Rounds in which the programs' time is measured: it varies less than that of a call.
 const PROGRAM_TIME_ROUNDS: u32 = 3;
 
+/// What to measure.
+pub(crate) struct Choice {
+    pub(crate) rounds: u32,
+    pub(crate) scale: f64,
+    pub(crate) workloads: Vec<Workload>,
+    /// No tracer is the first.
+    pub(crate) tracers: Vec<Tracer>,
+}
+
 /// Measures, prints, and writes `raw.csv`, `summary.csv`, `table.md` and `picture.svg`.
-pub(crate) fn run(
-    bench: &Bench,
-    place: &mut Place,
-    options: &Options,
-    results: &Path,
-) -> Result<()> {
+pub(crate) fn run(bench: &Bench, place: &mut Place, choice: &Choice, results: &Path) -> Result<()> {
     let machine = machine::describe();
     println!("{}", machine.join("; "));
-    let workloads = chosen(&options.workload);
-    let tracers: Vec<Tracer> = Tracer::value_variants()
-        .iter()
-        .copied()
-        .filter(|t| *t == Tracer::None || options.tracer.is_empty() || options.tracer.contains(t))
-        .collect();
-    let volumes = volumes(place, &workloads)?;
+    let Choice { workloads, tracers, .. } = choice;
+    let volumes = volumes(place, workloads)?;
     let present: Vec<Tracer> = tracers.iter().copied().filter(|t| lacks(*t).is_none()).collect();
     for reason in tracers.iter().filter_map(|tracer| lacks(*tracer)) {
         println!("{reason}");
@@ -44,7 +42,7 @@ pub(crate) fn run(
     let mut rows = Vec::new();
     let mut complaints = Vec::new();
     let began = Instant::now();
-    for subject in plan(options, &workloads, &present) {
+    for subject in plan(choice, &present) {
         let Some((_, Ok(volume))) = volumes.iter().find(|(w, _)| *w == subject.workload) else {
             continue;
         };
@@ -82,7 +80,7 @@ pub(crate) fn run(
                 .collect(),
         })
         .collect();
-    let text = document(&machine, options.rounds, &sections);
+    let text = document(&machine, choice.rounds, &sections);
     println!("\n{text}");
     write_csv(&results.join("raw.csv"), &rows)?;
     let summaries = sections.iter().flat_map(|s| &s.tracers).filter_map(|(_, s)| s.as_ref().ok());
@@ -104,11 +102,6 @@ pub(crate) fn run(
         );
     }
     Ok(())
-}
-
-fn chosen(wanted: &[Workload]) -> Vec<Workload> {
-    let all = Workload::value_variants().iter().copied();
-    all.filter(|workload| wanted.is_empty() || wanted.contains(workload)).collect()
 }
 
 fn lacks(tracer: Tracer) -> Option<String> {
@@ -133,19 +126,20 @@ fn volumes(place: &mut Place, workloads: &[Workload]) -> Result<Volumes> {
 
 /// Each round goes through all workloads, and for each through all tracers, in an order that is
 /// shifted and turned round from round to round: nobody always comes first, or after the same one.
-fn plan(options: &Options, workloads: &[Workload], tracers: &[Tracer]) -> Vec<Subject> {
+fn plan(choice: &Choice, tracers: &[Tracer]) -> Vec<Subject> {
+    let Choice { rounds, scale, workloads, .. } = choice;
     let mut plan = Vec::new();
     let with_programs: Vec<Tracer> =
         tracers.iter().copied().filter(|tracer| tracer.has_programs()).collect();
-    let measured = options.rounds.min(PROGRAM_TIME_ROUNDS);
-    let timed = (0..options.rounds).map(|round| (round, false, tracers));
-    let programs = (0..measured).map(|i| (options.rounds + i, true, with_programs.as_slice()));
+    let measured = (*rounds).min(PROGRAM_TIME_ROUNDS);
+    let timed = (0..*rounds).map(|round| (round, false, tracers));
+    let programs = (0..measured).map(|i| (rounds + i, true, with_programs.as_slice()));
     for (round, program_time, tracers) in timed.chain(programs) {
         // Beside a bystander, the programs do not run.
         let traced = |w: &&Workload| !(program_time && **w == Workload::Bystander);
         for workload in workloads.iter().filter(traced) {
             for tracer in order(tracers, round) {
-                let calls = workload.calls(tracer, round, options.scale);
+                let calls = workload.calls(tracer, round, *scale);
                 plan.push(Subject { round, workload: *workload, tracer, calls, program_time });
             }
         }

@@ -23,12 +23,13 @@ use std::process::ExitCode;
 use std::thread::available_parallelism;
 
 use anyhow::{Context, Result};
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
 
+use self::compare::Choice;
 use self::place::Place;
 use self::round::Bench;
 use self::running::Interrupt;
-use self::tracer::Tracer;
+use self::tracer::{LADDER, Tracer};
 use self::workload::Workload;
 
 /// Measure what tracers cost, side by side.
@@ -60,6 +61,18 @@ enum Other {
     /// Ten million deletions, and five million in 100,000 directories: every one is to be counted
     Endurance {
         /// Multiply the number of deletions
+        #[arg(long, default_value_t = 1.0, value_parser = scale)]
+        scale: f64,
+    },
+    /// What each step of podstuck's programs costs: builds of the real code without the later steps
+    Ladder {
+        /// How often to measure each step on each workload
+        #[arg(long, default_value_t = 10)]
+        rounds: u32,
+        /// On these workloads
+        #[arg(long, value_enum, num_args = 1.., value_delimiter = ',', default_values = ["tmpfs", "busy", "two-writers"])]
+        workload: Vec<Workload>,
+        /// Multiply the number of calls
         #[arg(long, default_value_t = 1.0, value_parser = scale)]
         scale: f64,
     },
@@ -100,11 +113,33 @@ fn run(options: &Options) -> Result<()> {
         cpu: available_parallelism().map_or(0, |cpus| cpus.get() - 1),
         interrupt,
     };
-    match options.other {
-        None => compare::run(&bench, &mut place, options, &results),
-        Some(Other::Endurance { scale }) => endurance::run(&bench, &mut place, scale, &results),
-        Some(Other::StartUp { rounds }) => start_up::run(&bench, &mut place, rounds, &results),
+    match &options.other {
+        None => {
+            let choice = Choice {
+                rounds: options.rounds,
+                scale: options.scale,
+                workloads: chosen(&options.workload, |_| true),
+                tracers: chosen(&options.tracer, |tracer| tracer.step().is_none()),
+            };
+            compare::run(&bench, &mut place, &choice, &results)
+        }
+        Some(Other::Ladder { rounds, workload, scale }) => {
+            let (rounds, scale, workloads) = (*rounds, *scale, workload.clone());
+            let choice = Choice { rounds, scale, workloads, tracers: LADDER.into() };
+            compare::run(&bench, &mut place, &choice, &results)
+        }
+        Some(Other::Endurance { scale }) => endurance::run(&bench, &mut place, *scale, &results),
+        Some(Other::StartUp { rounds }) => start_up::run(&bench, &mut place, *rounds, &results),
     }
+}
+
+/// Those that are wanted, and the first of all; all of a kind where none is.
+fn chosen<T: ValueEnum + PartialEq>(wanted: &[T], is_usual: impl Fn(&T) -> bool) -> Vec<T> {
+    let all = T::value_variants().iter().enumerate();
+    let chosen = all.filter(|(at, one)| {
+        if wanted.is_empty() { is_usual(one) } else { wanted.contains(one) || *at == 0 }
+    });
+    chosen.map(|(_, one)| one.clone()).collect()
 }
 
 /// A path that xtask puts into the environment: options are left to the user.

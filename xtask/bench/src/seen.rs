@@ -39,6 +39,7 @@ impl Seen {
         };
         Ok(match tracer {
             Tracer::None | Tracer::NoneAgain => None,
+            _ if tracer.step().is_some() => None,
             Tracer::BpftraceCount | Tracer::BpftraceLatency => Some(bpftrace(printed, complained)),
             Tracer::Strace | Tracer::PerfTrace => Some(from_table(&table()?, workload.syscall())),
             Tracer::Podstuck => {
@@ -46,7 +47,7 @@ impl Seen {
                 let of_pod = from_export(&exported)?;
                 Some(Self { of_pod: Some(of_pod), ..podstuck(printed)? })
             }
-            Tracer::PodstuckPod | Tracer::PodstuckOtherPod => Some(podstuck(printed)?),
+            _ => Some(podstuck(printed)?),
         })
     }
 

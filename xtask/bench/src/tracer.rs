@@ -30,7 +30,33 @@ pub(crate) enum Tracer {
     PodstuckPod,
     /// podstuck watch of another pod
     PodstuckOtherPod,
+    /// podstuck, whose programs are only entered
+    StepPair,
+    /// podstuck, up to the clocks
+    StepClocks,
+    /// podstuck, up to the call between entry and return
+    StepSlot,
+    /// podstuck, up to the directory that the call begins at
+    StepDirectory,
+    /// podstuck, up to what is known of that
+    StepRecall,
+    /// podstuck, up to the counts
+    StepCount,
 }
+
+/// What each step costs: the tracers of `ladder`.
+pub(crate) const LADDER: [Tracer; 10] = [
+    Tracer::None,
+    Tracer::NoneAgain,
+    Tracer::BpftraceLatency,
+    Tracer::StepPair,
+    Tracer::StepClocks,
+    Tracer::StepSlot,
+    Tracer::StepDirectory,
+    Tracer::StepRecall,
+    Tracer::StepCount,
+    Tracer::Podstuck,
+];
 
 /// How a tracer is run.
 pub(crate) enum Mode {
@@ -56,6 +82,12 @@ impl Tracer {
             Self::Podstuck => "podstuck, node",
             Self::PodstuckPod => "podstuck, this pod",
             Self::PodstuckOtherPod => "podstuck, other pod",
+            Self::StepPair => "step: empty pair",
+            Self::StepClocks => "step: + clocks",
+            Self::StepSlot => "step: + slot",
+            Self::StepDirectory => "step: + directory",
+            Self::StepRecall => "step: + recall",
+            Self::StepCount => "step: + count",
         }
     }
 
@@ -65,6 +97,20 @@ impl Tracer {
 
     pub(crate) fn is_podstuck(self) -> bool {
         matches!(self, Self::Podstuck | Self::PodstuckPod | Self::PodstuckOtherPod)
+            || self.step().is_some()
+    }
+
+    /// After which step of a call podstuck's programs stop, as it takes it.
+    pub(crate) fn step(self) -> Option<&'static str> {
+        Some(match self {
+            Self::StepPair => "pair",
+            Self::StepClocks => "clocks",
+            Self::StepSlot => "slot",
+            Self::StepDirectory => "directory",
+            Self::StepRecall => "recall",
+            Self::StepCount => "count",
+            _ => return None,
+        })
     }
 
     /// Whether its programs run in the kernel, where their time can be measured.
@@ -119,6 +165,16 @@ impl Tracer {
             }
             Self::PodstuckPod => watch_pod(podstuck, volume, POD),
             Self::PodstuckOtherPod => watch_pod(podstuck, volume, OTHER_POD),
+            Self::StepPair
+            | Self::StepClocks
+            | Self::StepSlot
+            | Self::StepDirectory
+            | Self::StepRecall
+            | Self::StepCount => {
+                let mut command = watch(podstuck, &volume.kubelet_root);
+                command.arg("--stop-after").args(self.step());
+                beside_podstuck(command)
+            }
         }
     }
 }

@@ -14,9 +14,12 @@ pub(crate) enum Call {
     UnlinkatRemoveDir,
     Umount2,
     Getppid,
+    Renameat,
+    Execve,
 }
 
-const NAMES: [&str; 4] = ["unlinkat", "unlinkat+AT_REMOVEDIR", "umount2", "getppid"];
+const NAMES: [&str; 6] =
+    ["unlinkat", "unlinkat+AT_REMOVEDIR", "umount2", "getppid", "renameat", "execve"];
 /// More than there are error numbers on Linux.
 const OUTCOMES: usize = 160;
 

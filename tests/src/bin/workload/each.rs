@@ -4,6 +4,7 @@ use std::{
     fs,
     os::fd::OwnedFd,
     path::{Path, PathBuf},
+    process::Command,
     thread::sleep,
     time::Duration,
 };
@@ -11,7 +12,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use nix::{
     errno::Errno,
-    fcntl::{OFlag, open},
+    fcntl::{OFlag, open, renameat},
     mount::{MntFlags, MsFlags, mount, umount2},
     sys::stat::{Mode, SFlag, mknodat},
     unistd::{UnlinkatFlags, getppid, syncfs, unlinkat},
@@ -78,6 +79,43 @@ pub(crate) fn get_parent(calls: u64) -> Result<Done> {
             let _ = count.note(Call::Getppid, Ok(parent));
         }
     })?;
+    Ok(done)
+}
+
+/// Renames one file to and fro, which never crosses a directory.
+pub(crate) fn rename_file(dir: &Path, calls: u64) -> Result<Done> {
+    fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
+    let at = directory(dir)?;
+    let (mut from, mut to) = (Path::new("here"), Path::new("there"));
+    make_file(&at, from)?;
+    let mut done = Done::default();
+    let count = &mut done.count;
+    done.time.time(|| {
+        for _ in 0..calls {
+            count.note(Call::Renameat, renameat(&at, from, &at, to)).context("renaming")?;
+            std::mem::swap(&mut from, &mut to);
+        }
+        anyhow::Ok(())
+    })??;
+    let removed = unlinkat(&at, from, UnlinkatFlags::NoRemoveDir);
+    done.count.note(Call::Unlinkat, removed).context("removing what was renamed")?;
+    Ok(done)
+}
+
+/// Starts a program that ends at once, and waits for it.
+pub(crate) fn execute(calls: u64) -> Result<Done> {
+    let mut done = Done::default();
+    let count = &mut done.count;
+    done.time.time(|| {
+        for _ in 0..calls {
+            let status = Command::new("/bin/true").status().context("starting /bin/true")?;
+            if !status.success() {
+                bail!("/bin/true: {status}");
+            }
+            let _ = count.note(Call::Execve, Ok(()));
+        }
+        anyhow::Ok(())
+    })??;
     Ok(done)
 }
 

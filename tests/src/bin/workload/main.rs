@@ -61,6 +61,10 @@ enum Kind {
     Getppid,
     /// Mount a tmpfs and unmount it; only unmounting is timed
     Umount,
+    /// Rename a file in the directory, to and fro
+    Rename,
+    /// Execute this program, which ends at once; starting and waiting are timed, too
+    Exec,
     /// One call each millisecond for a missing file, with the time of each
     Tick,
 }
@@ -155,6 +159,8 @@ fn work(arguments: &Arguments, dir: &Path, calls: u64) -> Result<Done> {
         Kind::Pause => pause::remove_and_stop(&arguments.dir, calls),
         Kind::Getppid => each::get_parent(calls),
         Kind::Umount => each::unmount(dir, calls),
+        Kind::Rename => each::rename_file(dir, calls),
+        Kind::Exec => each::execute(calls),
         Kind::Tick => each::tick(&arguments.dir, calls),
     }
 }
