@@ -82,7 +82,15 @@ pub struct Offsets {
     pub request_filename: u32,
     /// `filename.name`
     pub filename_name: u32,
+    /// The number, among the kernel's types, of a structure that begins with words which are no pointers: an
+    /// address is given that type to load what lies there ([`CAST`]). 0 where the kernel does not let programs.
+    pub words_type: u32,
 }
+
+/// In place of the number of the kernel's function `bpf_rdonly_cast` (6.2), which only the running kernel knows:
+/// a call of this helper, which there is none of. User space puts the function in its place, or leaves it where it
+/// is never reached.
+pub const CAST: i32 = 0x7050_6361;
 
 /// How many marker names the probes compare with.
 pub const MARKERS: usize = 8;
@@ -166,6 +174,6 @@ mod pod {
     unsafe impl aya::Pod for Config {}
 }
 
-const _: () = assert!(size_of::<Offsets>() == 35 * 4);
+const _: () = assert!(size_of::<Offsets>() == 36 * 4);
 const _: () = assert!(size_of::<Marker>() == 16);
 const _: () = assert!(size_of::<Config>() == 4 * 8 + 4 * 4 + MARKERS * 16);

@@ -5,7 +5,7 @@ use podstuck_common::component::NAME_SIZE;
 
 use super::{
     globals::offsets,
-    kernel::{field, read_into},
+    kernel::{field, read_into, words},
 };
 
 /// A directory as a path reaches it: `struct path`, whose order of fields user space makes sure of.
@@ -109,13 +109,26 @@ impl KernelPath {
     /// Where its mount sits; whether that could be read.
     #[inline(always)]
     pub(crate) fn read_mounted(self, to: &mut Mounted) -> bool {
-        read_into(to, self.mount(), offsets().mount_parent)
+        let o = offsets();
+        if o.words_type == 0 {
+            return read_into(to, self.mount(), o.mount_parent);
+        }
+        let [parent, mountpoint] = words(self.mount().wrapping_add(u64::from(o.mount_parent)));
+        *to = Mounted { parent, mountpoint };
+        to.parent != 0
     }
 
     /// See [`Self::dentry`].
     #[inline(always)]
     pub(crate) fn read_dentry(self, to: &mut Dentry) -> bool {
-        read_into(to, self.dentry, offsets().dentry_parent)
+        let o = offsets();
+        if o.words_type == 0 {
+            return read_into(to, self.dentry, o.dentry_parent);
+        }
+        let at = self.dentry.wrapping_add(u64::from(o.dentry_parent));
+        let [parent, hash_len, name, inode] = words(at);
+        *to = Dentry { parent, hash_len, name, inode };
+        to.parent != 0
     }
 
     /// The directory's dentry.

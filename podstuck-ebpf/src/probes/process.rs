@@ -4,7 +4,7 @@ use aya_ebpf::helpers::bpf_get_current_task_btf;
 
 use super::{
     globals::offsets,
-    kernel::{field, follow, task},
+    kernel::{field, follow, task, words},
     kernel_path::KernelPath,
 };
 
@@ -55,11 +55,14 @@ pub(crate) fn descriptor(fd: i32) -> Option<KernelPath> {
     if fd as u32 >= max {
         return None;
     }
-    let file: u64 = field(files + fd as u64 * 8, 0)?;
-    if file == 0 {
-        return None;
+    let slot = files + fd as u64 * 8;
+    if o.words_type == 0 {
+        let file: u64 = field(slot, 0)?;
+        return if file == 0 { None } else { field(file, o.file_path) };
     }
-    field(file, o.file_path)
+    let [file] = words(slot);
+    let [mnt, dentry] = words(file.wrapping_add(u64::from(o.file_path)));
+    Some(KernelPath { mnt, dentry })
 }
 
 /// One of the directories in `fs_struct`.

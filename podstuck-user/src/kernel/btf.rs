@@ -154,11 +154,24 @@ impl<'a> Btf<'a> {
         Some(offset)
     }
 
+    /// The number of a structure.
+    pub fn structure(&self, name: &str) -> Option<u32> {
+        self.structs.get(name.as_bytes()).copied()
+    }
+
+    /// The number of a function of this name.
+    pub fn function(&self, name: &str) -> Option<u32> {
+        let heads = self.starts.iter().map(|start| Head::read(self.types, *start).ok());
+        let is_it = |head: Option<Head>| {
+            head.is_some_and(|it| it.kind() == FUNCTION && self.string(it.name) == name.as_bytes())
+        };
+        let at = heads.map(is_it).position(|is_it| is_it)?;
+        u32::try_from(at + 1).ok()
+    }
+
     /// Whether the kernel has a function of this name that probes can hang on.
     pub fn has_function(&self, name: &str) -> bool {
-        let heads = self.starts.iter().filter_map(|start| Head::read(self.types, *start).ok());
-        let mut functions = heads.filter(|head| head.kind() == FUNCTION);
-        functions.any(|head| self.string(head.name) == name.as_bytes())
+        self.function(name).is_some()
     }
 
     /// Offset and type of a field, with as many anonymous members looked through.
@@ -256,6 +269,8 @@ mod tests {
         let sample = sample();
         let btf = Btf::parse(&sample).unwrap();
         assert!(btf.has_function("deep") && !btf.has_function("outer"));
+        assert_eq!((btf.function("deep"), btf.structure("outer")), (Some(6), Some(5)));
+        assert_eq!((btf.function("none"), btf.structure("deep")), (None, None));
     }
 
     #[test]

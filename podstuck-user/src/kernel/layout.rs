@@ -28,6 +28,17 @@ pub struct Layout {
     pub io_uring: Option<IoUring>,
     /// Whether the directory that was resolved for a deletion is told.
     pub tells_directories: bool,
+    /// The number of the function that gives addresses a type; `None` where there is none, or the probes have no
+    /// use for it.
+    pub cast: Option<u32>,
+}
+
+impl Layout {
+    /// The same, where the kernel lets no program call that function.
+    pub(super) fn without_cast(&self) -> Self {
+        let none = Offsets { words_type: 0, ..self.offsets };
+        Self { offsets: none, problems: self.problems.clone(), cast: None, ..*self }
+    }
 }
 
 /// What a kernel shows of deletions by io_uring (`IORING_OP_UNLINKAT`, Linux 5.11).
@@ -61,6 +72,7 @@ fn unusable(why: String) -> Layout {
         has_32_bit: false,
         io_uring: None,
         tells_directories: false,
+        cast: None,
     }
 }
 
@@ -103,6 +115,7 @@ const NOTHING: Offsets = Offsets {
     request_flags: NO_OFFSET,
     request_filename: NO_OFFSET,
     filename_name: NO_OFFSET,
+    words_type: 0,
 };
 
 /// The context of tracepoint `io_uring:io_uring_queue_async_work`.
@@ -195,9 +208,11 @@ fn from_btf(btf: &Btf<'_>) -> Layout {
         request_flags: request("flags").unwrap_or(NO_OFFSET),
         request_filename: request("filename").unwrap_or(NO_OFFSET),
         filename_name: btf.offset("filename", "name").unwrap_or(NO_OFFSET),
+        ..NOTHING
     };
     problems.extend(TOGETHER.iter().filter_map(|together| together.problem(btf)));
     offsets.usable = u32::from(problems.is_empty());
+    let cast = cast(btf, &mut offsets);
     let needed = [
         offsets.request_result,
         offsets.request_dfd,
@@ -212,7 +227,19 @@ fn from_btf(btf: &Btf<'_>) -> Layout {
     let has_32_bit = has_any(btf, &hooks::of_32_bit());
     let has = |hook: &DirectoryHook| btf.has_function(hook.function());
     let tells_directories = offsets.usable != 0 && DirectoryHook::ALL.iter().all(has);
-    Layout { offsets, problems, has_32_bit, io_uring, tells_directories }
+    Layout { offsets, problems, has_32_bit, io_uring, tells_directories, cast }
+}
+
+/// The function that gives addresses a type, if it and the type that the probes give are known.
+fn cast(btf: &Btf<'_>, offsets: &mut Offsets) -> Option<u32> {
+    if offsets.usable == 0 || offsets.typed_task == 0 {
+        return None;
+    }
+    let function = btf.function("bpf_rdonly_cast")?;
+    // As in every kernel with that function: on x86 it begins with ten registers, on arm64 with 31.
+    offsets.words_type =
+        btf.structure(if cfg!(target_arch = "x86_64") { "pt_regs" } else { "user_pt_regs" })?;
+    Some(function)
 }
 
 /// Whether this kernel has such entry points.

@@ -1,16 +1,20 @@
 //! Loads the probes with this kernel's layout and this run's switches.
 
-use std::io;
+use std::{borrow::Cow, io};
 
 use anyhow::{Context, Result};
 use aya::{Ebpf, EbpfLoader, VerifierLogLevel, include_bytes_aligned, util::nr_cpus};
-use podstuck_common::{config::Config, lru};
+use podstuck_common::{
+    config::{CAST, Config},
+    lru,
+};
 
 use super::{
     attach::{self, Attached},
     hooks::Form,
     layout::Layout,
     links::Links,
+    programs,
 };
 
 static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/podstuck-ebpf"));
@@ -38,7 +42,18 @@ pub struct Probes {
 pub fn load(layout: &Layout, config: &Config, forms: &[Form], debug: bool) -> Result<Probes> {
     let by_text = layout.offsets.usable == 0;
     let config = Config { by_text: u32::from(by_text), ..*config };
-    let mut ebpf = tables(layout, config, !forms.contains(&Form::Function), debug)?;
+    let one_slot = !forms.contains(&Form::Function);
+    let mut ebpf = tables(layout, config, one_slot, debug)?;
+    let without_cast;
+    let mut layout = layout;
+    if layout.cast.is_some()
+        && let Err(why) = programs::cast(&mut ebpf)
+    {
+        tracing::info!("the probes read by helpers: {why:#}");
+        without_cast = layout.without_cast();
+        layout = &without_cast;
+        ebpf = tables(layout, config, one_slot, debug)?;
+    }
     let functions = attach::load_functions(&mut ebpf, forms, layout);
     if forms.contains(&Form::Function) && !functions.any() {
         // No program on a function is let in: what is on tracepoints needs less memory.
@@ -67,7 +82,23 @@ fn tables(layout: &Layout, config: Config, one_slot: bool, debug: bool) -> Resul
     if one_slot {
         loader.map_max_entries(SCRATCH, 1);
     }
-    loader.load(OBJECT).context("creating the probes' maps")
+    loader.load(&object(layout.cast)).context("creating the probes' maps")
+}
+
+/// The probes, with calls of this function of the kernel.
+fn object(cast: Option<u32>) -> Cow<'static, [u8]> {
+    /// `BPF_JMP | BPF_CALL`, and whose function it is in the upper half of the registers (linux/bpf.h).
+    const CALL: [u8; 4] = [0x85, 0, 0, 0];
+    const CALL_KERNEL: [u8; 4] = [0x85, 2 << 4, 0, 0];
+    let Some(function) = cast else { return OBJECT.into() };
+    let [wanted, put] = [(CALL, CAST.to_ne_bytes()), (CALL_KERNEL, function.to_ne_bytes())]
+        .map(|(call, number)| [call, number].concat());
+    let mut object = OBJECT.to_vec();
+    // Programs are aligned to their instructions.
+    for instruction in object.chunks_exact_mut(8).filter(|bytes| **bytes == *wanted) {
+        instruction.copy_from_slice(&put);
+    }
+    object.into()
 }
 
 fn error_at(path: &str, error: io::Error) -> anyhow::Error {

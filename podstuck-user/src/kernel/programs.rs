@@ -82,6 +82,16 @@ pub(super) fn load_functions(
     loaded
 }
 
+/// Whether the kernel lets programs give addresses a type: it has the function in its types, and may still refuse
+/// it to programs that are not compiled.
+pub(super) fn cast(ebpf: &mut Ebpf) -> Result<()> {
+    const PROGRAM: &str = "cast_probe";
+    let program = ebpf
+        .program_mut(PROGRAM)
+        .with_context(|| format!("this build has no program `{PROGRAM}`"))?;
+    load_one(program, None, "")
+}
+
 /// Loads what is on tracepoints.
 pub(super) fn load_tracepoints(ebpf: &mut Ebpf, pairs: &[Pair]) -> Loaded {
     load(ebpf, &jobs(Form::Tracepoint, pairs), None)
