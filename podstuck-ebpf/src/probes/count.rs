@@ -4,6 +4,7 @@ use aya_ebpf::{bindings::BPF_NOEXIST, btf_maps::PerCpuHashMap};
 use podstuck_common::record::{CallTotals, CountKey, loss};
 
 use super::atomic;
+use super::globals::config;
 use super::maps::{COUNTS_0, COUNTS_1, GENERATION, count_loss};
 
 /// Adds a call; whether its key is new in this generation.
@@ -35,10 +36,26 @@ fn add_to(
 
 #[inline(always)]
 fn bump(count: *mut CallTotals, duration_ns: u64) {
-    // A program on a function can be preempted by another that counts under the same key.
-    // SAFETY: aligned words of map memory.
+    // SAFETY: aligned words of this CPU's map memory.
     unsafe {
-        atomic::add(&raw mut (*count).calls, 1);
-        atomic::add(&raw mut (*count).total_ns, duration_ns);
+        add_here(&raw mut (*count).calls, 1);
+        add_here(&raw mut (*count).total_ns, duration_ns);
+    }
+}
+
+/// Adds to a word of this CPU's own. A program on a function can be preempted by another that adds to the same; one
+/// on a tracepoint cannot, and takes a plain addition: see [`super::slot`].
+///
+/// # Safety
+/// As [`atomic::add`].
+#[inline(always)]
+pub(crate) unsafe fn add_here(word: *mut u64, n: u64) {
+    // SAFETY: the caller vouches for the address.
+    unsafe {
+        if config().one_slot != 0 {
+            *word = (*word).wrapping_add(n);
+        } else {
+            atomic::add(word, n);
+        }
     }
 }

@@ -156,6 +156,20 @@ mod tests {
     }
 
     #[test]
+    fn the_kernels_function_is_put_where_the_probes_call_it() {
+        let calls = |object: &[u8], wanted: &[u8]| {
+            object.chunks_exact(8).filter(|bytes| *bytes == wanted).count()
+        };
+        let placeholder = [[0x85, 0, 0, 0], CAST.to_ne_bytes()].concat();
+        let function = [[0x85, 0x20, 0, 0], 4711_u32.to_ne_bytes()].concat();
+        let (old, new) = (object(None), object(Some(4711)));
+        assert!(calls(&old, &placeholder) > 0 && calls(&old, &function) == 0);
+        assert_eq!(calls(&new, &function), calls(&old, &placeholder));
+        assert_eq!(calls(&new, &placeholder), 0);
+        assert_eq!(old.len(), new.len());
+    }
+
+    #[test]
     fn programs_on_tracepoints_have_one_slot_to_work_in() {
         for (one_slot, expected) in [(true, 1), (false, EntryPointId::COUNT)] {
             let Some(ebpf) = made(one_slot) else { return };
