@@ -94,8 +94,9 @@ fn play(case: &Case) -> Result<Completion, Failed> {
     keep(case, &recorded, &ready)?;
     let of_node = node.map_or_else(|| of_pod.clone(), |node| node.stop().0);
     let counted = summary(&of_pod);
-    assert_eq!(add_up(&[&counted["by_outcome"]]), add_up(&[&tally["calls"]]), "counts");
     assert_lossless(counted);
+    let seen = &counted["completeness"];
+    assert_eq!(add_up(&[&counted["by_outcome"]]), add_up(&[&tally["calls"]]), "counts; {seen:#}");
     assert_lossless(summary(&of_node));
     let [of_pod, of_node] = [of_pod, of_node].map(|lines| findings(case, &ready, lines));
     check(case, &of_pod, &ready, &tally);

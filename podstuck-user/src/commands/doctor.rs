@@ -31,7 +31,7 @@ use crate::{
     state::{
         kubelet::{self, Kubelet},
         logs,
-        show_roots::{Sought, resolve, show_roots},
+        show_roots::{Sought, find_roots, resolve},
     },
 };
 
@@ -138,7 +138,7 @@ fn log(place: logs::Place) -> Check {
 fn target_roots(host_root: &Path, roots: &[PathBuf], kubelets: &[Kubelet]) -> Check {
     let known = known_roots(host_root, roots, apart(host_root, kubelets, roots), None);
     let sought = known.all().iter().map(|root| Sought::unshown(root.process(), &root.path));
-    let found = show_roots(host_root, 0, sought.collect());
+    let found = find_roots(host_root, sought.collect()).paths;
     let mut found: Vec<PathBuf> = found.into_iter().flatten().collect();
     found.sort();
     found.dedup();

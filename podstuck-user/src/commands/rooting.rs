@@ -23,7 +23,7 @@ use crate::{
     },
     state::{
         sample::Look,
-        show_roots::{Sought, show_roots},
+        show_roots::{Found, Sought, show_roots},
     },
 };
 
@@ -38,11 +38,10 @@ pub(super) struct Rooting {
     tables: Option<RootTables>,
     looked_at: Vec<(u32, Arc<Mounts>)>,
     shown: Instant,
-    asked: Option<JoinHandle<Shown>>,
+    /// Whether all of them were.
+    is_all: bool,
+    asked: Option<JoinHandle<Found>>,
 }
-
-/// Where they are, in the order in which they were sought.
-pub(super) type Shown = Vec<Option<PathBuf>>;
 
 impl Rooting {
     /// Shows those that are known. Takes two seconds where one does not answer.
@@ -53,8 +52,9 @@ impl Rooting {
         roots: &mut TargetRoots,
     ) -> Self {
         let (host_root, shown) = (host_root.to_owned(), Instant::now());
+        let looked_at = Vec::new();
         let mut rooting =
-            Self { host_root, secret, tables, looked_at: Vec::new(), shown, asked: None };
+            Self { host_root, secret, tables, looked_at, shown, is_all: false, asked: None };
         let found = show_roots(&rooting.host_root, secret, sought(roots));
         rooting.shown(found, roots);
         rooting.forget_directories();
@@ -78,7 +78,7 @@ impl Rooting {
         if is_new || !is_same {
             self.see(look.trees.mounts(), roots);
         }
-        if self.asked.is_none() && (is_new || self.shown.elapsed() >= SHOW_EVERY) {
+        if self.asked.is_none() && (is_new || !self.is_all || self.shown.elapsed() >= SHOW_EVERY) {
             self.shown = Instant::now();
             let (host_root, secret, sought) = (self.host_root.clone(), self.secret, sought(roots));
             self.asked = Some(spawn_blocking(move || show_roots(&host_root, secret, sought)));
@@ -86,7 +86,7 @@ impl Rooting {
     }
 
     /// Waits until they were shown again; for ever while nobody was asked to. Safe to cancel.
-    pub(super) async fn next(&mut self) -> Shown {
+    pub(super) async fn next(&mut self) -> Found {
         let Some(asked) = &mut self.asked else { return pending().await };
         // A thread that has ended has shown nothing.
         let shown = asked.await.unwrap_or_default();
@@ -95,9 +95,10 @@ impl Rooting {
     }
 
     /// Takes where they are.
-    pub(super) fn shown(&mut self, found: Shown, roots: &mut TargetRoots) {
+    pub(super) fn shown(&mut self, found: Found, roots: &mut TargetRoots) {
         let mut has_moved = false;
-        for (index, canonical) in found.into_iter().skip(1).enumerate() {
+        self.is_all = found.is_all;
+        for (index, canonical) in found.paths.into_iter().skip(1).enumerate() {
             if let Some(canonical) = canonical.filter(|_| index < roots.all().len()) {
                 let root = &roots.all()[index];
                 if root.canonical.as_ref() != Some(&canonical) {

@@ -8,11 +8,7 @@ use podstuck_common::record::{CountKey, RecordHead, call, loss, reason};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use super::{
-    Exit,
-    driver_logs::DriverLogs,
-    presenter::Presenter,
-    probing::Missed,
-    rooting::{Rooting, Shown},
+    Exit, driver_logs::DriverLogs, presenter::Presenter, probing::Missed, rooting::Rooting,
 };
 use crate::{
     ask::Asker,
@@ -39,6 +35,7 @@ use crate::{
         hung::{HungCalls, Notice, Report, Unmounted},
         logs::Attempt,
         sample::{Lateness, Look},
+        show_roots::Found,
     },
 };
 
@@ -54,7 +51,7 @@ pub(super) enum Arrival {
     /// What a CSI driver has said.
     Said(Vec<Said>),
     /// Where targets are.
-    Shown(Shown),
+    Shown(Found),
 }
 
 /// Everything between the sources and the engine.

@@ -48,64 +48,110 @@ impl Sought {
 pub(super) struct ShowRoots {
     host_root: OsString,
     secret: u64,
-    sought: Vec<Sought>,
-    /// Of these, what is not to be entered.
-    left_out: Vec<bool>,
+    /// Each with its place in the question.
+    sought: Vec<(usize, Sought)>,
+    /// Only what the kernel finds without waiting.
+    in_memory: bool,
 }
 
 impl Question for ShowRoots {
     const BUDGET: Budget = Budget::Roots;
     const ROLE: Role = Role::HelperBeneath;
     type Step = ();
-    /// Which one, and its path without symbolic links.
-    type Part = (usize, OsString);
+    /// Which one, and its path without symbolic links; none of one that is not there.
+    type Part = (usize, Option<OsString>);
     type Answer = ();
 
-    fn answer(self, tell: &mut Teller<(), (usize, OsString)>) -> Result<()> {
-        let all = self.sought.iter().enumerate().zip(&self.left_out);
-        for (at, sought) in all.filter(|(_, left_out)| !**left_out).map(|(sought, _)| sought) {
+    fn answer(self, tell: &mut Teller<(), (usize, Option<OsString>)>) -> Result<()> {
+        for (at, sought) in &self.sought {
             let top = match sought.pid {
                 Some(pid) => PathBuf::from(format!("/proc/{pid}/root")),
                 None => self.host_root.clone().into(),
             };
-            // Most runtimes are not here.
-            let Ok((directory, path)) = beneath(&top, Path::new(&sought.path)) else { continue };
-            if let Some(index) = sought.index {
-                show(&directory, self.secret, index);
-            }
-            tell.part(&(at, path.into()))?;
+            let path = Path::new(&sought.path);
+            let found = match beneath(&top, path, self.in_memory) {
+                Ok(None) => continue,
+                Ok(Some((directory, path))) => {
+                    if let Some(index) = sought.index {
+                        show(&directory, self.secret, index);
+                    }
+                    Some(path.into())
+                }
+                // Most runtimes are not here.
+                Err(_) => None,
+            };
+            tell.part(&(*at, found))?;
         }
         Ok(())
     }
 }
 
-/// Shows directories to the probes; the paths of those that exist, without symbolic links. What does not
-/// answer within two seconds, and what comes after it, is left out.
-pub(crate) fn show_roots(
-    host_root: &Path,
-    secret: u64,
-    sought: Vec<Sought>,
-) -> Vec<Option<PathBuf>> {
-    let mut found = vec![None; sought.len()];
-    let left_out = left_out(host_root, &sought);
-    let question = ShowRoots { host_root: host_root.into(), secret, sought, left_out };
-    let answer = ask_in_parts(question, |(at, path): (usize, OsString)| {
-        if let Some(slot) = found.get_mut(at) {
-            *slot = Some(PathBuf::from(path));
-        }
-    });
-    if let Err(failure) = answer {
-        tracing::info!("not all roots of targets were looked at: {failure:?}");
-    }
+/// Where directories are that were sought.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// Their paths without symbolic links, in the order in which they were sought; `None` where there is none.
+    pub(crate) paths: Vec<Option<PathBuf>>,
+    /// Whether each of them was looked for to the end.
+    pub(crate) is_all: bool,
+}
+
+/// Shows directories to the probes. Those whose path the kernel has in memory are found also where their disk
+/// does not answer; of the others, what does not answer within two seconds is left out, and what comes after it.
+pub(crate) fn show_roots(host_root: &Path, secret: u64, sought: Vec<Sought>) -> Found {
+    let mut open: Vec<(usize, Sought)> = sought.into_iter().enumerate().collect();
+    let mut found = Found { paths: vec![None; open.len()], is_all: false };
+    found.look(host_root, secret, &mut open, true);
+    found.finish(host_root, secret, open);
     found
 }
 
-fn left_out(host_root: &Path, sought: &[Sought]) -> Vec<bool> {
+/// The same of directories that the probes need not know: each of them has to answer.
+pub(crate) fn find_roots(host_root: &Path, sought: Vec<Sought>) -> Found {
+    let open: Vec<(usize, Sought)> = sought.into_iter().enumerate().collect();
+    let mut found = Found { paths: vec![None; open.len()], is_all: false };
+    found.finish(host_root, 0, open);
+    found
+}
+
+impl Found {
+    fn finish(&mut self, host_root: &Path, secret: u64, open: Vec<(usize, Sought)>) {
+        let left_out = left_out(host_root, &open);
+        let entered = open.into_iter().zip(&left_out).filter(|(_, left_out)| !**left_out);
+        let mut open: Vec<_> = entered.map(|(sought, _)| sought).collect();
+        if !open.is_empty() {
+            self.look(host_root, secret, &mut open, false);
+        }
+        self.is_all = open.is_empty() && !left_out.contains(&true);
+    }
+
+    /// Looks for them, and takes from the list what there is an answer for.
+    fn look(
+        &mut self,
+        host_root: &Path,
+        secret: u64,
+        open: &mut Vec<(usize, Sought)>,
+        in_memory: bool,
+    ) {
+        let (host_root, sought) = (host_root.into(), open.clone());
+        let question = ShowRoots { host_root, secret, sought, in_memory };
+        let answer = ask_in_parts(question, |(at, path): (usize, Option<OsString>)| {
+            if let Some(slot) = self.paths.get_mut(at) {
+                *slot = path.map(PathBuf::from);
+            }
+            open.retain(|(one, _)| *one != at);
+        });
+        if let Err(failure) = answer {
+            tracing::info!("not all roots of targets were looked at: {failure:?}");
+        }
+    }
+}
+
+fn left_out(host_root: &Path, sought: &[(usize, Sought)]) -> Vec<bool> {
     let place = |sought: &Sought| match sought.pid {
         Some(pid) => (pid, PathBuf::from(&sought.path)),
         None => (std::process::id(), on_host(host_root, Path::new(&sought.path))),
     };
-    let places: Vec<(u32, PathBuf)> = sought.iter().map(place).collect();
+    let places: Vec<(u32, PathBuf)> = sought.iter().map(|(_, sought)| place(sought)).collect();
     let pids: BTreeSet<u32> = places.iter().map(|(pid, _)| *pid).collect();
     let tables: BTreeMap<u32, Mounts> =
         pids.into_iter().filter_map(|pid| Some((pid, proc::mounts(pid)?))).collect();
@@ -116,18 +162,23 @@ fn left_out(host_root: &Path, sought: &[Sought]) -> Vec<bool> {
 /// The path of a directory of the host without symbolic links, where it answers.
 pub(crate) fn resolve(host_root: &Path, path: &Path) -> Option<PathBuf> {
     let sought = vec![Sought::unshown(None, path)];
-    show_roots(host_root, 0, sought).pop().flatten()
+    find_roots(host_root, sought).paths.pop().flatten()
 }
 
 /// Opens a directory whose path is to be understood in another root directory: its symbolic links lead
-/// nowhere else. With its path there.
-fn beneath(top: &Path, path: &Path) -> Result<(Seen, PathBuf)> {
+/// nowhere else. With its path there; `None` where the kernel had to wait for it, and must not.
+fn beneath(top: &Path, path: &Path, in_memory: bool) -> Result<Option<(Seen, PathBuf)>> {
     let top = Root::at(top).context("opening the root directory")?;
+    let directory = if in_memory {
+        let Some(directory) = top.directory_in_memory(path)? else { return Ok(None) };
+        directory
+    } else {
+        top.open(path, OFlags::DIRECTORY)?
+    };
     let prefix = fs::read_link(top.open(Path::new("/"), OFlags::DIRECTORY)?.path())?;
-    let directory = top.open(path, OFlags::DIRECTORY)?;
     let path = fs::read_link(directory.path())?;
     let below = path.strip_prefix(&prefix).unwrap_or(&path);
-    Ok((directory, Path::new("/").join(below)))
+    Ok(Some((directory, Path::new("/").join(below))))
 }
 
 /// See [`podstuck_common::root`].
@@ -152,18 +203,24 @@ mod tests {
         fs::create_dir_all(top.path().join("var/lib")).unwrap();
         symlink("/data/kubelet", top.path().join("var/lib/kubelet")).unwrap();
         symlink("../../../../../../..", top.path().join("up")).unwrap();
-        let path = |text: &str| beneath(top.path(), Path::new(text)).ok().map(|(_, path)| path);
+        let find = |text: &str, in_memory| beneath(top.path(), Path::new(text), in_memory);
+        let path = |text: &str| find(text, false).ok().flatten().map(|(_, path)| path);
         assert_eq!(path("/var/lib/kubelet"), Some("/data/kubelet".into()));
         assert_eq!(path("/data/../data/./kubelet"), Some("/data/kubelet".into()));
         assert_eq!(path("/up"), Some("/".into()));
         assert_eq!(path("/var/lib/docker"), None);
+        let known = find("/var/lib/kubelet", true);
+        let known = known.unwrap().map(|(_, path)| path);
+        // Before Linux 5.12 nothing is found so.
+        assert!(known.is_none_or(|path| path == Path::new("/data/kubelet")));
+        assert!(find("/var/lib/docker", true).map_or(true, |found| found.is_none()));
     }
 
     #[test]
     fn showing_a_directory_changes_nothing() {
         let top = tempfile::tempdir().unwrap();
         fs::create_dir(top.path().join("pods")).unwrap();
-        let (directory, _) = beneath(top.path(), Path::new("/pods")).unwrap();
+        let (directory, _) = beneath(top.path(), Path::new("/pods"), false).unwrap().unwrap();
         let before = fs::metadata(top.path().join("pods")).unwrap();
         show(&directory, u64::MAX, 3);
         assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EINVAL));

@@ -2,12 +2,14 @@
 
 use std::{
     fs,
+    path::Path,
     process::Command,
     thread,
     time::{Duration, Instant},
 };
 
 use podstuck_tests::{of_type, podstuck, requires, root_and_btf, slowdown, summary, watch};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use serde_json::{Value, json};
 
 use crate::{
@@ -18,6 +20,7 @@ use crate::{
 const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
 /// A command ends within this: usually within some seconds.
 const END: Duration = Duration::from_secs(40);
+const FILES: u32 = 50;
 
 /// What it says until it ends by itself.
 fn answer(command: &str, options: &[&str]) -> (Vec<Value>, Option<i32>) {
@@ -98,4 +101,33 @@ fn a_suspended_disk_below_kubelets_directory_keeps_no_start_back() {
     requires!(root_and_btf(), device_mapper());
     let at = tempfile::tempdir().unwrap();
     below_kubelet(&Suspended::mount(at.path()));
+}
+
+fn from_memory() -> Result<(), &'static str> {
+    let (flags, mode, memory) = (OFlags::PATH, Mode::empty(), ResolveFlags::CACHED);
+    let opened = openat2(CWD, "/", flags, mode, memory);
+    opened.map(drop).map_err(|_| "no RESOLVE_CACHED (Linux 5.12)")
+}
+
+/// A disk that is busy beyond its rate completes nothing for seconds, either.
+#[test]
+fn what_is_deleted_on_a_disk_that_was_suspended_before_is_counted_from_the_first_call_on() {
+    requires!(root_and_btf(), device_mapper(), from_memory());
+    let at = tempfile::tempdir().unwrap();
+    let disk = Suspended::mount(at.path());
+    let root = kubelet_root(&disk);
+    let data = Path::new(&root).join("pods").join(UID).join("volumes/kubernetes.io~empty-dir/data");
+    fs::create_dir_all(&data).unwrap();
+    for number in 0..FILES {
+        fs::write(data.join(number.to_string()), "").unwrap();
+    }
+    // As whoever uses it keeps it in memory.
+    let _pods = fs::File::open(Path::new(&root).join("pods")).unwrap();
+    let silence = Silence::of(&disk);
+    let watching = watch(&["--kubelet-root", &root, "--pod-uid", UID]);
+    drop(silence);
+    // By a descriptor: a path would say it all.
+    fs::remove_dir_all(&data).unwrap();
+    let (lines, _) = watching.stop();
+    assert_eq!(summary(&lines)["by_outcome"]["unlinkat"]["ok"], FILES, "{lines:#?}");
 }
