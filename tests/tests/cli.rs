@@ -85,9 +85,9 @@ fn doctor_finds_every_probe_alive_here() {
     let output = run(&["doctor"]);
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{text}");
-    for call in ["umount2", "unlinkat", "unlink", "rmdir"] {
-        assert!(text.contains(call), "{text}");
-    }
+    let all = "unlinkat, umount2, unlink, rmdir by";
+    let probes = if cfg!(target_arch = "aarch64") { "unlinkat, umount2 by" } else { all };
+    assert!(text.contains(probes), "{text}");
     assert!(text.contains("KiB to work in"), "{text}");
 }
 

@@ -8,8 +8,8 @@ use std::{
 };
 
 use podstuck_tests::{
-    UID, add_up, assert_counted, call, empty_dir, of_type, podstuck_call, requires, root_and_btf,
-    settle, slowdown, summary, watch,
+    RMDIR, UID, add_up, assert_counted, call, empty_dir, of_type, podstuck_call, requires,
+    root_and_btf, settle, slowdown, summary, watch,
 };
 use serde_json::Value;
 
@@ -44,7 +44,7 @@ fn two_writers_at_a_time_are_counted_exactly_by_outcome() {
     let (lines, _) = watching.stop();
     let counted = summary(&lines);
     let truth = add_up(&tallies.iter().collect::<Vec<_>>());
-    assert!(truth.values().sum::<u64>() > rounds * 7 / 3 && truth.len() >= 6, "{truth:?}");
+    assert!(truth.values().sum::<u64>() > rounds * 7 / 3 && truth.len() >= 5, "{truth:?}");
     assert_counted(counted, &tallies.iter().collect::<Vec<_>>());
 }
 
@@ -99,7 +99,7 @@ fn counts_stay_exact_while_nobody_reads_and_the_loss_is_told() {
     let (lines, status) = watching.stop();
     let counted = summary(&lines);
     assert_eq!(add_up(&[&counted["by_outcome"]]), add_up(&[&tally]));
-    assert_eq!(counted["by_outcome"]["rmdir"]["ENOENT"], TARGETS);
+    assert_eq!(counted["by_outcome"][RMDIR]["ENOENT"], TARGETS);
     let lost = counted["completeness"]["events_lost"].as_u64().unwrap();
     assert!(lost > 0 && lost < TARGETS, "{counted:#}");
     assert_eq!(status.code(), Some(4), "--fail-on-loss");

@@ -4,8 +4,9 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
+use crate::architecture::Architecture;
 use crate::cargo_tool::cargo_home;
 use crate::sbom;
 use crate::setup::{self, Rustc};
@@ -23,6 +24,9 @@ pub(crate) struct Options {
     /// Link statically: the program then runs on a node of any distribution
     #[arg(long = "static")]
     pub(crate) link_statically: bool,
+    /// For nodes with these processors, statically; else with this machine's
+    #[arg(long, value_name = "ARCHITECTURE")]
+    pub(crate) arch: Option<Architecture>,
     /// Write beside it what it is made of (CycloneDX)
     #[arg(long)]
     pub(crate) sbom: bool,
@@ -49,8 +53,9 @@ pub(crate) fn program(workspace: &Workspace, options: &Options) -> Result<PathBu
     if options.release {
         cargo.arg("--release");
     }
-    if options.link_statically {
-        folder.push(link_statically(workspace, &mut cargo)?);
+    if options.link_statically || options.arch.is_some() {
+        let architecture = options.arch.unwrap_or(Architecture::own());
+        folder.push(link_statically(workspace, &mut cargo, architecture)?);
     }
     process::run(&mut cargo)?;
     let profile = Path::new(if options.release { "release" } else { "debug" });
@@ -69,14 +74,21 @@ pub(crate) fn tests(workspace: &Workspace) -> Result<()> {
     process::run(&mut workspace.cargo(["test", "--workspace", "--no-run"]))
 }
 
-/// Has cargo link statically, and leave out where it was built; returns the name of the folder that it then
-/// puts programs in.
-pub(crate) fn link_statically(workspace: &Workspace, cargo: &mut Command) -> Result<String> {
+/// Has cargo link statically for these processors, and leave out where it was built; returns the name of the
+/// folder that it then puts programs in.
+pub(crate) fn link_statically(
+    workspace: &Workspace,
+    cargo: &mut Command,
+    architecture: Architecture,
+) -> Result<String> {
     let rustc = Rustc::locate(workspace)?;
     // With the target named, the flag spares build scripts and procedural macros: those are
     // loaded by the compiler and cannot be static.
-    let target = format!("{}-unknown-linux-gnu", rustc.architecture);
+    let target = architecture.target();
     cargo.args(["--target", &target]);
+    if architecture != Architecture::own() {
+        cross(&rustc, cargo, architecture)?;
+    }
     let given = env::var("RUSTFLAGS").unwrap_or_default();
     let mut flags: Vec<String> = given.split_whitespace().map(str::to_owned).collect();
     flags.extend(STATIC.map(str::to_owned));
@@ -90,4 +102,22 @@ pub(crate) fn link_statically(workspace: &Workspace, cargo: &mut Command) -> Res
     // A path may have blanks.
     cargo.env_remove("RUSTFLAGS").env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
     Ok(target)
+}
+
+/// Has cargo link by the other processor's linker, and build the standard library where there is none for it.
+fn cross(rustc: &Rustc, cargo: &mut Command, architecture: Architecture) -> Result<()> {
+    let (target, linker) = (architecture.target(), architecture.linker());
+    if process::find(&linker).is_none() {
+        bail!(
+            "no `{linker}`; on Debian, as root: `apt-get install --no-install-recommends {}`",
+            architecture.linker_packages().join(" ")
+        );
+    }
+    let variable = target.to_ascii_uppercase().replace('-', "_");
+    cargo.env(format!("CARGO_TARGET_{variable}_LINKER"), linker);
+    if !rustc.sysroot.join("lib/rustlib").join(&target).join("lib").is_dir() {
+        // As for the probes: see `podstuck-user/build.rs`.
+        cargo.arg("-Zbuild-std=std,panic_abort").env("RUSTC_BOOTSTRAP", "1");
+    }
+    Ok(())
 }

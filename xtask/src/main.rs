@@ -1,5 +1,6 @@
 //! The project's own commands, run as `cargo xtask COMMAND`.
 
+mod architecture;
 mod bench;
 mod bpf_linker;
 mod build;

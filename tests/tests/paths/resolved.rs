@@ -12,7 +12,8 @@ use nix::mount::{MsFlags, mount, umount};
 use podstuck::{decode::Record, identity::target_root, kernel::hooks::DirectoryHook};
 use podstuck_common::record::reason;
 use podstuck_tests::{
-    UID, add_up, call, empty_dir, of_type, requires, root_and_btf, skip, summary, watch,
+    RMDIR, UID, UNLINK, add_up, call, empty_dir, of_type, requires, root_and_btf, skip, summary,
+    watch,
 };
 use serde_json::Value;
 
@@ -59,7 +60,7 @@ fn made(args: &[&Path], volume: &Path) -> (Vec<Record>, Value, BTreeMap<String, 
 fn expect_counted(args: &[&Path], file: &Path, volume: &Path) {
     fs::write(file, "").unwrap();
     let (records, tally, counted) = made(args, volume);
-    assert_eq!(tally["unlink"]["ok"], 1, "{tally}");
+    assert_eq!(tally[UNLINK]["ok"], 1, "{tally}");
     assert_eq!(counted, add_up(&[&tally]), "{args:?}");
     check(failed(&records), file);
 }
@@ -107,7 +108,7 @@ fn a_mount_namespace_that_nobody_has_looked_at_yet_is_understood() {
     let there = other.path().join(volume.strip_prefix(top.path()).unwrap()).join("file");
     let (records, tally, counted) = made(&[&there, top.path(), other.path()], &volume);
     assert_eq!(counted, add_up(&[&tally]));
-    assert_eq!(counted, [("rmdir ENOTDIR".to_owned(), 1), ("unlink ok".to_owned(), 1)].into());
+    assert_eq!(counted, [(format!("{RMDIR} ENOTDIR"), 1), (format!("{UNLINK} ok"), 1)].into());
     let record = failed(&records);
     // As the caller sees it.
     assert_eq!(record.path(), there);
@@ -130,7 +131,7 @@ fn what_only_reads_like_a_volume_is_not_counted_for_it() {
     for path in ["out/file", "in/../file"] {
         fs::write(outside.join("file"), "").unwrap();
         let (records, tally, counted) = made(&[&volume.join(path)], &volume);
-        assert_eq!((&tally["rmdir"]["ENOTDIR"], &tally["unlink"]["ok"]), (&1.into(), &1.into()));
+        assert_eq!((&tally[RMDIR]["ENOTDIR"], &tally[UNLINK]["ok"]), (&1.into(), &1.into()));
         assert_eq!(counted, BTreeMap::new(), "{path}");
         assert!(records.iter().all(|record| record.head.target != target_of(&volume)));
     }
@@ -159,8 +160,8 @@ fn the_last_name_of_a_path_is_found_in_any_form() {
     for end in ["/", "///"] {
         let path = PathBuf::from(format!("{through}/full{end}"));
         let (records, tally, counted) = made(&[&path], &volume);
-        assert_eq!(tally["rmdir"]["ENOTEMPTY"], 1, "{tally}");
-        assert_eq!(counted.get("rmdir ENOTEMPTY"), Some(&1));
+        assert_eq!(tally[RMDIR]["ENOTEMPTY"], 1, "{tally}");
+        assert_eq!(counted.get(&format!("{RMDIR} ENOTEMPTY")), Some(&1));
         check(failed(&records), &full);
     }
 }
@@ -182,7 +183,7 @@ fn what_fails_before_the_directory_is_told_counts_by_its_text() {
         let file = point.join("file");
         let (records, tally, counted) = made(&[&file], &volume);
         assert_eq!(counted, add_up(&[&tally]));
-        assert_eq!(tally["rmdir"]["EROFS"], 1, "{tally}");
+        assert_eq!(tally[RMDIR]["EROFS"], 1, "{tally}");
         let record = records.iter().find(|record| record.head.errno == EROFS).expect("a record");
         check(record, &file);
         // When it succeeds after that, it is told: by a caller who sees the same directories.
@@ -198,7 +199,7 @@ fn what_fails_before_the_directory_is_told_counts_by_its_text() {
         let recovered = records.iter().find(|r| r.head.reason & reason::RECOVERED != 0);
         assert_eq!(recovered.expect("a recovery").path(), file);
         let (_, tally, counted) = made(&[&volume.join("none/file")], &volume);
-        assert_eq!(tally["unlink"]["ENOENT"], 1, "{tally}");
+        assert_eq!(tally[UNLINK]["ENOENT"], 1, "{tally}");
         assert_eq!(counted, add_up(&[&tally]));
     });
     umount(&point).unwrap();

@@ -18,6 +18,7 @@ const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 pub struct PrivateApt {
     folder: PathBuf,
     mirror: String,
+    architecture: Option<&'static str>,
 }
 
 impl PrivateApt {
@@ -31,7 +32,13 @@ impl PrivateApt {
         let mirror = debian_mirror(&addresses)
             .context("no source of Debian among this machine's apt sources")?
             .to_owned();
-        Ok(Self { folder, mirror })
+        Ok(Self { folder, mirror, architecture: None })
+    }
+
+    /// The same for machines with other processors, by Debian's name of them.
+    #[must_use]
+    pub fn for_architecture(self, architecture: &'static str) -> Self {
+        Self { architecture: Some(architecture), ..self }
     }
 
     /// Downloads a package from one suite, at a version given as a pattern, and unpacks it into
@@ -80,6 +87,18 @@ impl PrivateApt {
             bail!("apt-get offers {} to download for {}", files.join(" "), packages.join(" "));
         }
         Ok(files)
+    }
+
+    /// These packages with all that they depend on, on a machine where nothing is installed.
+    pub fn with_dependencies(&self, packages: &[&str]) -> Result<Vec<String>> {
+        let mut command = self.apt_get();
+        // A file that is not there: nothing is installed.
+        let status = format!("Dir::State::status={}", self.folder.join("no-status").display());
+        command.args(["-o", &status, "-o", "Debug::NoLocking=true"]);
+        command.args(["install", "--no-install-recommends", "--print-uris"]).args(packages);
+        let uris = process::output(&mut command)?;
+        let name = |file: &str| file.split('_').next().map(str::to_owned);
+        Ok(uris.lines().filter_map(file_of_uri).filter_map(name).collect())
     }
 
     /// Downloads packages and unpacks them all into one folder.
@@ -137,8 +156,11 @@ impl PrivateApt {
             .collect();
         fs::write(&sources, lines)
             .with_context(|| format!("cannot write {}", sources.display()))?;
+        let architecture = self.architecture.map_or_else(String::new, |name| {
+            format!("APT::Architecture \"{name}\";\nAPT::Architectures {{ \"{name}\"; }};\n")
+        });
         let settings = format!(
-            "Dir::Etc::sourcelist \"{}\";\n\
+            "{architecture}Dir::Etc::sourcelist \"{}\";\n\
              Dir::Etc::sourceparts \"/dev/null\";\n\
              Dir::State::lists \"{}\";\n\
              Dir::Cache \"{}\";\n\

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
+use crate::architecture::Architecture;
 use podstuck_process as process;
 
 const MEMORY_MIB: u32 = 2048;
@@ -24,10 +25,12 @@ const ENDS_BY_FAULTS: &str = "oops=panic";
 /// Every instruction that the emulator knows but CMPXCHG16B: QEMU 7.2 leaves garbage in the flags
 /// after it, and an interrupt just then takes the kernel down with a double fault. The kernel's
 /// memory allocator uses it all the time, unless the processor says that it has none.
-const PROCESSOR: &str = "max,-cx16";
+const AMD64: [&str; 2] = ["-cpu", "max,-cx16"];
+/// The processor of many nodes in clouds.
+const ARM64: [&str; 4] = ["-machine", "virt,gic-version=3", "-cpu", "neoverse-n1"];
 /// The kernel's own: what panics ends the machine; memory is not wiped twice, which an emulator
 /// does slowly.
-const ARGUMENTS: &str = "console=ttyS0 panic=-1 quiet init_on_alloc=0";
+const ARGUMENTS: &str = "panic=-1 quiet init_on_alloc=0";
 const POLL: Duration = Duration::from_millis(200);
 
 /// How a machine ended.
@@ -41,8 +44,22 @@ pub(super) enum End {
     Interrupted,
 }
 
+/// The program that is such a machine.
+pub(super) fn emulator(architecture: Architecture) -> String {
+    format!("qemu-system-{}", architecture.of_rust())
+}
+
+/// Its serial line, as the kernel calls it.
+const fn console(architecture: Architecture) -> &'static str {
+    match architecture {
+        Architecture::Amd64 => "ttyS0",
+        Architecture::Arm64 => "ttyAMA0",
+    }
+}
+
 /// What to boot.
 pub(super) struct Guest<'a> {
+    pub(super) architecture: Architecture,
     pub(super) kernel: &'a Path,
     pub(super) initramfs: &'a Path,
     /// Kernel arguments, most of them for `init.sh`
@@ -64,18 +81,24 @@ impl Guest<'_> {
         let log = File::create(self.log).with_context(cannot_log)?;
         let (accelerator, more) =
             if self.at_once { (AT_ONCE, ENDS_BY_FAULTS) } else { (IN_TURN, "") };
+        let (emulator, console) = (emulator(self.architecture), console(self.architecture));
+        let processor: &[&str] = match self.architecture {
+            Architecture::Amd64 => &AMD64,
+            Architecture::Arm64 => &ARM64,
+        };
         // A machine never outlives us, however we end.
         let mut command = Command::new("setpriv");
         command
-            .args(["--pdeathsig", "KILL", "qemu-system-x86_64"])
-            .args(["-accel", accelerator, "-cpu", PROCESSOR, "-smp", PROCESSORS])
+            .args(["--pdeathsig", "KILL", &emulator])
+            .args(processor)
+            .args(["-accel", accelerator, "-smp", PROCESSORS])
             .args(["-m", &MEMORY_MIB.to_string()])
             .args(["-nographic", "-no-reboot", "-nic", "none"])
             .arg("-kernel")
             .arg(self.kernel)
             .arg("-initrd")
             .arg(self.initramfs)
-            .args(["-append", &format!("{ARGUMENTS} {more} {}", self.arguments)])
+            .args(["-append", &format!("console={console} {ARGUMENTS} {more} {}", self.arguments)])
             .stdin(Stdio::null())
             .stderr(log.try_clone().with_context(cannot_log)?)
             .stdout(log);
@@ -86,7 +109,7 @@ impl Guest<'_> {
         );
         let deadline = Instant::now() + self.limit;
         loop {
-            if running.0.try_wait().context("waiting for qemu-system-x86_64")?.is_some() {
+            if running.0.try_wait().context("waiting for the emulator")?.is_some() {
                 // Ctrl-C in a terminal reaches the machine, too.
                 let stopped = stop.load(Ordering::Relaxed);
                 return Ok(if stopped { End::Interrupted } else { End::Off });
@@ -109,7 +132,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         // Nothing in it is worth a clean end. One that has ended already is not an error.
         if self.0.kill().and_then(|()| self.0.wait()).is_err() {
-            eprintln!("cannot end qemu-system-x86_64, pid {}", self.0.id());
+            eprintln!("cannot end the emulator, pid {}", self.0.id());
         }
     }
 }

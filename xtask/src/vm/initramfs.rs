@@ -7,10 +7,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use cpio::NewcBuilder;
-use lddtree::DependencyAnalyzer;
 
 use crate::vm::programs::Programs;
-use podstuck_process as process;
+use crate::vm::userland::Userland;
 
 /// What the tests and podstuck's remedies call, where busybox does less than the real one.
 const TOOLS: [&str; 8] =
@@ -24,7 +23,7 @@ const PROGRAM: u32 = 0o100_755;
 pub(super) type Files = BTreeMap<String, Vec<u8>>;
 
 /// What is the same with every kernel.
-pub(super) fn common_files(programs: &Programs) -> Result<Files> {
+pub(super) fn common_files(programs: &Programs, userland: &Userland) -> Result<Files> {
     let mut files = Files::from([("init".to_owned(), INIT.as_bytes().to_vec())]);
     let mut add = |place: String, file: &Path| -> Result<()> {
         files.insert(place, read(file)?);
@@ -37,14 +36,13 @@ pub(super) fn common_files(programs: &Programs) -> Result<Files> {
     for program in &programs.tests {
         add(format!("podstuck/tests/{}", program.name), &program.file)?;
     }
-    add("bin/busybox".to_owned(), &find("busybox")?)?;
+    add("bin/busybox".to_owned(), &userland.find("busybox")?)?;
     for tool in TOOLS {
-        let tool_file = find(tool)?;
+        let tool_file = userland.find(tool)?;
         // Beside busybox's own, and before them in PATH.
         add(format!("tools/{tool}"), &tool_file)?;
-        for library in libraries(&tool_file)? {
-            let place = library.display().to_string();
-            add(place.trim_start_matches('/').to_owned(), &library)?;
+        for (library, place) in userland.libraries(&tool_file)? {
+            add(place.display().to_string(), &library)?;
         }
     }
     Ok(files)
@@ -73,22 +71,8 @@ pub(super) fn write(common: &Files, modules: &[PathBuf], archive: &Path) -> Resu
     cpio::write_cpio(inputs, file).and_then(|mut file| file.flush()).with_context(cannot)
 }
 
-fn find(program: &str) -> Result<PathBuf> {
-    process::find(program).with_context(|| format!("this machine has no `{program}`"))
-}
-
 fn read(file: &Path) -> Result<Vec<u8>> {
     fs::read(file).with_context(|| format!("cannot read {}", file.display()))
-}
-
-/// What the dynamic loader loads for a program, and the loader itself.
-fn libraries(program: &Path) -> Result<Vec<PathBuf>> {
-    let tree = DependencyAnalyzer::default()
-        .analyze(program)
-        .with_context(|| format!("cannot read the libraries of {}", program.display()))?;
-    let mut found: Vec<PathBuf> = tree.interpreter.into_iter().map(PathBuf::from).collect();
-    found.extend(tree.libraries.into_values().map(|library| library.path));
-    Ok(found)
 }
 
 #[cfg(test)]
@@ -113,15 +97,5 @@ mod tests {
         }
         let expected = [("a", DIRECTORY), ("a/b", DIRECTORY), ("a/b/c", PROGRAM)];
         assert_eq!(names, expected.map(|(name, mode)| (name.to_owned(), mode)));
-    }
-
-    #[test]
-    fn a_dynamic_program_brings_its_loader() {
-        let found = libraries(&find("bash").unwrap()).unwrap();
-        assert!(
-            found.iter().any(|file| file.display().to_string().contains("ld-linux")),
-            "{found:?}"
-        );
-        assert!(found.iter().all(|file| file.is_file()), "{found:?}");
     }
 }

@@ -6,23 +6,27 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
+use crate::architecture::Architecture;
 use crate::vm::modules;
 use crate::vm::offer::{self, Offer, Series};
 use podstuck_process::private_apt::PrivateApt;
 
 /// Where to look. Together they have the kernels of five years.
 const SUITES: [&str; 5] = ["bullseye", "bookworm", "trixie", "trixie-backports", "sid"];
-/// Those of Debian's stable releases; what they run stays in use for years.
-const STABLE: [Series; 3] = [(5, 10), (6, 1), (6, 12)];
-/// How many of the newest series, beside those.
-const NEWEST: usize = 2;
+/// Those of Debian's stable releases, what they run stays in use for years; and how many of the newest series,
+/// beside those.
+const fn usual(architecture: Architecture) -> (&'static [Series], usize) {
+    match architecture {
+        Architecture::Amd64 => (&[(5, 10), (6, 1), (6, 12)], 2),
+        Architecture::Arm64 => (&[(6, 1), (6, 12)], 1),
+    }
+}
 /// Which packages a folder was made from.
 const STAMP: &str = "packages";
 
 /// A kernel, unpacked.
 pub(super) struct Kernel {
-    /// Such as 6.12
-    pub(super) series: String,
+    pub(super) series: Series,
     /// What the boot loader takes
     pub(super) image: PathBuf,
     /// In the order in which to load them
@@ -30,18 +34,22 @@ pub(super) struct Kernel {
 }
 
 /// Gets the wanted series, or the usual ones when none is wanted.
-pub(super) fn get(folder: &Path, wanted: &[String]) -> Result<Vec<Kernel>> {
+pub(super) fn get(
+    folder: &Path,
+    architecture: Architecture,
+    wanted: &[String],
+) -> Result<Vec<Kernel>> {
     println!("looking up Debian's kernels");
-    let apt = PrivateApt::new(folder.join("apt"))?;
+    let apt = PrivateApt::new(folder.join("apt"))?.for_architecture(architecture.of_debian());
     apt.update(&SUITES).context("cannot get Debian's package indexes")?;
     let mut names = BTreeSet::new();
     for prefix in ["linux-image-", "linux-binary-", "linux-modules-", "linux-base-"] {
         names.extend(apt.names(prefix)?);
     }
-    let offers = offer::newest(&names);
+    let offers = offer::newest(&names, architecture);
     let offered: Vec<Series> = offers.keys().copied().collect();
     let mut kernels = Vec::new();
-    for series in choose(&offered, wanted)? {
+    for series in choose(&offered, architecture, wanted)? {
         let Some(offer) = offers.get(&series) else { continue };
         let kernel = Kernel::get(&apt, &folder.join("kernels"), series, offer)
             .with_context(|| format!("cannot get Linux {}", offer.release))?;
@@ -51,7 +59,11 @@ pub(super) fn get(folder: &Path, wanted: &[String]) -> Result<Vec<Kernel>> {
 }
 
 /// The series to test, all of which are offered.
-fn choose(offered: &[Series], wanted: &[String]) -> Result<Vec<Series>> {
+fn choose(
+    offered: &[Series],
+    architecture: Architecture,
+    wanted: &[String],
+) -> Result<Vec<Series>> {
     let all = || offered.iter().map(|series| name(*series)).collect::<Vec<_>>().join(", ");
     let named = |wanted: &String| {
         let found = offered.iter().find(|series| name(**series) == *wanted);
@@ -60,22 +72,23 @@ fn choose(offered: &[Series], wanted: &[String]) -> Result<Vec<Series>> {
     if !wanted.is_empty() {
         return wanted.iter().map(named).collect();
     }
-    if let Some(missing) = STABLE.iter().find(|series| !offered.contains(series)) {
+    let (stable, newest) = usual(architecture);
+    if let Some(missing) = stable.iter().find(|series| !offered.contains(series)) {
         bail!("Debian has no Linux {} any more, only {}", name(*missing), all());
     }
-    let mut chosen: BTreeSet<Series> = STABLE.into();
-    chosen.extend(offered.iter().rev().take(NEWEST));
+    let mut chosen: BTreeSet<Series> = stable.iter().copied().collect();
+    chosen.extend(offered.iter().rev().take(newest));
     Ok(chosen.into_iter().collect())
 }
 
-fn name((major, minor): Series) -> String {
+/// Such as 6.12.
+pub(super) fn name((major, minor): Series) -> String {
     format!("{major}.{minor}")
 }
 
 impl Kernel {
     fn get(apt: &PrivateApt, folder: &Path, series: Series, offer: &Offer) -> Result<Self> {
-        let series = name(series);
-        let place = folder.join(&series);
+        let place = folder.join(name(series));
         // Of other modules, too, there is nothing in an old folder.
         let mut stamp = apt.files(&offer.packages)?;
         stamp.extend(modules::WANTED.map(str::to_owned));
@@ -85,7 +98,7 @@ impl Kernel {
         } else {
             println!("Linux {}: downloading it", offer.release);
             // Complete or not there: a download that was cut off leaves no kernel behind.
-            let new = folder.join(format!("{series}.new"));
+            let new = folder.join(format!("{}.new", name(series)));
             for old in [&new, &place] {
                 remove(old)?;
             }
@@ -93,8 +106,7 @@ impl Kernel {
             unpack(apt, offer, &new)?;
             let file = new.join(STAMP);
             fs::write(&file, stamp).with_context(|| format!("cannot write {}", file.display()))?;
-            fs::rename(&new, &place)
-                .with_context(|| format!("cannot rename {} to {series}", new.display()))?;
+            fs::rename(&new, &place).with_context(|| format!("cannot rename {}", new.display()))?;
         }
         Ok(Self { series, image: place.join("vmlinuz"), modules: modules::list(&place)? })
     }
@@ -135,13 +147,18 @@ mod tests {
     #[test]
     fn the_usual_ones_are_the_stable_and_the_two_newest() {
         let offered = [(5, 10), (6, 1), (6, 12), (6, 18), (7, 2), (7, 3)];
-        let usual = choose(&offered, &[]).unwrap();
+        let usual = choose(&offered, Architecture::Amd64, &[]).unwrap();
         assert_eq!(usual, [(5, 10), (6, 1), (6, 12), (7, 2), (7, 3)]);
-        assert_eq!(choose(&offered, &["6.18".to_owned()]).unwrap(), [(6, 18)]);
+        let usual = choose(&offered, Architecture::Arm64, &[]).unwrap();
+        assert_eq!(usual, [(6, 1), (6, 12), (7, 3)]);
+        let named = choose(&offered, Architecture::Amd64, &["6.18".to_owned()]).unwrap();
+        assert_eq!(named, [(6, 18)]);
     }
 
     #[test]
     fn a_series_that_debian_lacks_is_named_with_those_that_it_has() {
+        let choose =
+            |offered: &[Series], wanted: &[String]| choose(offered, Architecture::Amd64, wanted);
         let error = choose(&[(6, 1)], &["4.19".to_owned()]).unwrap_err().to_string();
         assert!(error.contains("4.19") && error.contains("6.1"), "{error}");
         let error = choose(&[(6, 1), (6, 12)], &[]).unwrap_err().to_string();

@@ -11,14 +11,18 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use procfs::{Current, Meminfo};
 
+use crate::architecture::Architecture;
 use crate::vm::guest::{End, Guest};
-use crate::vm::kernels::Kernel;
+use crate::vm::kernels::{self, Kernel};
 use crate::vm::kind::Kind;
+use crate::vm::offer::Series;
 use crate::vm::report::{self, Outcome, Report};
 use crate::vm::selection::{self, Tests};
 
 /// The kernel whose types are hidden, and which is locked down, or else the last one of the run.
-const REFUSING_SERIES: &str = "6.12";
+const REFUSING_SERIES: Series = (6, 12);
+/// Before it, arm64 has no `fentry` on a function of the kernel (`DYNAMIC_FTRACE_WITH_DIRECT_CALLS`).
+const FENTRY_ON_ARM64: Series = (6, 4);
 /// Measured: starting podstuck takes about ten times as long as on the machine itself.
 const SLOWDOWN: u32 = 10;
 /// Measured: a guest waits about half of its time.
@@ -30,7 +34,8 @@ const GUEST_LIMIT: Duration = Duration::from_secs(1200);
 /// One machine to boot.
 #[derive(Clone)]
 pub(super) struct Machine {
-    pub(super) series: String,
+    pub(super) architecture: Architecture,
+    pub(super) series: Series,
     pub(super) cgroup: u8,
     pub(super) btf: bool,
     pub(super) kind: Kind,
@@ -41,12 +46,13 @@ pub(super) struct Machine {
 
 impl Machine {
     /// Those that boot these kernels, given from the oldest to the newest.
-    pub(super) fn all_with(kernels: &[(Kernel, PathBuf)]) -> Vec<Self> {
+    pub(super) fn all_with(architecture: Architecture, kernels: &[(Kernel, PathBuf)]) -> Vec<Self> {
         let mut machines = Vec::new();
         for (number, (kernel, initramfs)) in kernels.iter().enumerate() {
             let is_end = number == 0 || number + 1 == kernels.len();
             let machine = |cgroup, tests| Self {
-                series: kernel.series.clone(),
+                architecture,
+                series: kernel.series,
                 cgroup,
                 btf: true,
                 kind: Kind::Usual,
@@ -78,17 +84,35 @@ impl Machine {
     /// As a person would say it.
     pub(super) fn name(&self) -> String {
         let btf = if self.btf { "" } else { ", BTF hidden" };
-        format!("Linux {}, cgroup v{}{btf}{}", self.series, self.cgroup, self.kind.says())
+        let says = self.kind.says();
+        format!("Linux {}, cgroup v{}{btf}{says}", self.system(), self.cgroup)
+    }
+
+    /// Its kernel, and its processors unless they are the usual ones.
+    pub(super) fn system(&self) -> String {
+        let series = kernels::name(self.series);
+        if self.architecture == Architecture::own() {
+            series
+        } else {
+            format!("{series} {}", self.architecture.of_debian())
+        }
     }
 
     fn file_name(&self) -> String {
         let btf = if self.btf { "" } else { "-no-btf" };
-        format!("{}-cgroup{}{btf}{}.log", self.series, self.cgroup, self.kind.file_name())
+        let system = self.system().replace(' ', "-");
+        format!("{system}-cgroup{}{btf}{}.log", self.cgroup, self.kind.file_name())
     }
 
     /// Whether no probe can be had here: on functions they need the kernel's types.
     pub(super) fn refuses(&self, backend: &str) -> bool {
         self.kind == Kind::LockedDown || (!self.btf && backend == "fentry")
+    }
+
+    /// Whether there is no such backend for these kernels, so that nothing is tried with it.
+    pub(super) fn lacks(&self, backend: &str) -> bool {
+        let is_old = self.architecture == Architecture::Arm64 && self.series < FENTRY_ON_ARM64;
+        is_old && backend == "fentry"
     }
 }
 
@@ -121,7 +145,7 @@ impl Outcomes {
         };
         let failed = |outcome: &Outcome| *outcome == Outcome::Failed;
         self.report.done
-            && backends.iter().all(ran)
+            && backends.iter().filter(|name| !self.machine.lacks(name)).all(ran)
             && self.report.backends.iter().all(|backend| {
                 let is_whole = backend.missing.is_empty() || self.machine.refuses(&backend.name);
                 is_whole && backend.count(failed) == 0
@@ -207,6 +231,8 @@ impl Machine {
 
     fn run(&self, plan: &Plan<'_>, stop: &AtomicBool) -> Result<Outcomes> {
         let log = plan.logs.join(self.file_name());
+        let backends: Vec<&str> = plan.backends.iter().map(String::as_str).collect();
+        let backends: Vec<&str> = backends.into_iter().filter(|name| !self.lacks(name)).collect();
         let mut arguments = format!(
             "podstuck.cgroup={} podstuck.btf={} podstuck.tests={} podstuck.tests_again={} podstuck.backends={} \
              podstuck.slowdown={SLOWDOWN} podstuck.test_limit={}",
@@ -214,7 +240,7 @@ impl Machine {
             if self.btf { "shown" } else { "hidden" },
             self.tests.first,
             self.tests.again,
-            plan.backends.join(","),
+            backends.join(","),
             TEST_LIMIT.as_secs(),
         );
         if self.kind == Kind::LockedDown {
@@ -224,6 +250,7 @@ impl Machine {
             arguments.push_str(&format!(" podstuck.filter={filter}"));
         }
         let guest = Guest {
+            architecture: self.architecture,
             kernel: &self.image,
             initramfs: &self.initramfs,
             arguments: &arguments,
@@ -253,8 +280,10 @@ mod tests {
 
     fn is_good(kind: Kind, btf: bool, backend: &str) -> bool {
         let tests = selection::BETWEEN;
-        let (series, image, initramfs) = ("6.12".into(), PathBuf::new(), PathBuf::new());
-        let machine = Machine { series, cgroup: 2, btf, kind, tests, image, initramfs };
+        let (architecture, series) = (Architecture::Amd64, (6, 12));
+        let (image, initramfs) = (PathBuf::new(), PathBuf::new());
+        let machine =
+            Machine { architecture, series, cgroup: 2, btf, kind, tests, image, initramfs };
         let passed =
             Test { name: "a".into(), outcome: Outcome::Passed, seconds: 1.0, output: Vec::new() };
         let backend = Backend {

@@ -11,6 +11,7 @@ mod programs;
 mod report;
 mod selection;
 mod table;
+mod userland;
 
 use std::fs;
 use std::path::PathBuf;
@@ -21,16 +22,17 @@ use anyhow::{Context, Result, bail};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
+use crate::architecture::Architecture;
 use crate::setup;
 use crate::vm::kernels::Kernel;
 use crate::vm::matrix::Machine;
+use crate::vm::userland::Userland;
 use crate::workspace::Workspace;
 use podstuck_process as process;
 use podstuck_process::phases::Phases;
 
 /// What needs to be there, each with Debian's package.
-const NEEDED: [(&str, &str); 7] = [
-    ("qemu-system-x86_64", "qemu-system-x86"),
+const NEEDED: [(&str, &str); 6] = [
     ("busybox", "busybox-static"),
     ("modprobe", "kmod"),
     ("mkfs.ext4", "e2fsprogs"),
@@ -38,6 +40,14 @@ const NEEDED: [(&str, &str); 7] = [
     ("setpriv", "util-linux"),
     ("xz", "xz-utils"),
 ];
+
+/// Debian's package with the emulator.
+const fn emulators_package(architecture: Architecture) -> &'static str {
+    match architecture {
+        Architecture::Amd64 => "qemu-system-x86",
+        Architecture::Arm64 => "qemu-system-arm",
+    }
+}
 
 /// Every way of attaching that podstuck has.
 const BACKENDS: [&str; 2] = ["tracepoint", "fentry"];
@@ -52,15 +62,22 @@ pub(crate) enum Command {
         /// Only these kernels, as in 6.12; else those that are tested
         #[arg(long, value_name = "SERIES", num_args = 1..)]
         kernel: Vec<String>,
+        /// For these processors; else for this machine's
+        #[arg(long, value_name = "ARCHITECTURE")]
+        arch: Option<Architecture>,
     },
 }
 
 /// Which machines.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Only these kernels, as in 6.12; else 5.10, 6.1, 6.12 and Debian's two newest series
+    /// Only these kernels, as in 6.12; else 5.10, 6.1, 6.12 and Debian's two newest series, and on arm64 6.1, 6.12
+    /// and the newest one
     #[arg(long, value_name = "SERIES", num_args = 1..)]
     kernel: Vec<String>,
+    /// Machines with these processors; else with this machine's
+    #[arg(long, value_name = "ARCHITECTURE")]
+    arch: Option<Architecture>,
     /// Only these backends, as in tracepoint; else all
     #[arg(long, num_args = 1..)]
     backend: Vec<String>,
@@ -77,8 +94,8 @@ pub(crate) fn run(workspace: &Workspace, command: &Command) -> Result<()> {
     let mut phases = Phases::default();
     match command {
         Command::Test(options) => test(workspace, options, &mut phases),
-        Command::Prepare { kernel } => {
-            prepare(workspace, kernel, &mut phases).map(|_| println!("{phases}"))
+        Command::Prepare { kernel, arch } => {
+            prepare(workspace, *arch, kernel, &mut phases).map(|_| println!("{phases}"))
         }
     }
 }
@@ -86,19 +103,27 @@ pub(crate) fn run(workspace: &Workspace, command: &Command) -> Result<()> {
 /// Each kernel with the archive of its file system.
 fn prepare(
     workspace: &Workspace,
+    architecture: Option<Architecture>,
     series: &[String],
     phases: &mut Phases,
 ) -> Result<Vec<(Kernel, PathBuf)>> {
-    require_programs()?;
-    let folder = workspace.target.join("vm");
+    let architecture = architecture.unwrap_or(Architecture::own());
+    require_programs(architecture)?;
+    let folder = folder(workspace, architecture);
     fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
     phases.run("set-up", || setup::run(workspace))?;
-    let kernels = phases.run("kernels", || kernels::get(&folder, series))?;
-    let programs = phases.run("building", || programs::build(workspace, &selection::programs()))?;
-    programs.have(&selection::all())?;
-    let files = initramfs::common_files(&programs)?;
+    let kernels = phases.run("kernels", || kernels::get(&folder, architecture, series))?;
+    let userland = phases.run("tools", || Userland::get(&folder, architecture))?;
+    let wanted = selection::programs();
+    let build = || programs::build(workspace, architecture, &wanted);
+    let programs = phases.run("building", build)?;
+    // The others cannot be asked here, and have the same tests.
+    if architecture == Architecture::own() {
+        programs.have(&selection::all())?;
+    }
+    let files = initramfs::common_files(&programs, &userland)?;
     let archived = |kernel: Kernel| {
-        let initramfs = folder.join(format!("{}.cpio", kernel.series));
+        let initramfs = folder.join(format!("{}.cpio", kernels::name(kernel.series)));
         initramfs::write(&files, &kernel.modules, &initramfs)?;
         Ok((kernel, initramfs))
     };
@@ -106,13 +131,14 @@ fn prepare(
 }
 
 fn test(workspace: &Workspace, options: &Options, phases: &mut Phases) -> Result<()> {
-    let kernels = prepare(workspace, &options.kernel, phases)?;
-    let logs = workspace.target.join("vm/logs");
+    let kernels = prepare(workspace, options.arch, &options.kernel, phases)?;
+    let architecture = options.arch.unwrap_or(Architecture::own());
+    let logs = folder(workspace, architecture).join("logs");
     if logs.exists() {
         fs::remove_dir_all(&logs).with_context(|| format!("cannot remove {}", logs.display()))?;
     }
     fs::create_dir_all(&logs).with_context(|| format!("cannot create {}", logs.display()))?;
-    let machines = Machine::all_with(&kernels);
+    let machines = Machine::all_with(architecture, &kernels);
 
     let backends = if options.backend.is_empty() {
         BACKENDS.map(str::to_owned).to_vec()
@@ -148,11 +174,19 @@ fn note_interrupts() -> Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-fn require_programs() -> Result<()> {
+/// Where all is kept that is made or downloaded for these machines.
+fn folder(workspace: &Workspace, architecture: Architecture) -> PathBuf {
+    let folder = workspace.target.join("vm");
+    if architecture == Architecture::own() { folder } else { folder.join(architecture.of_debian()) }
+}
+
+fn require_programs(architecture: Architecture) -> Result<()> {
+    let emulator = guest::emulator(architecture);
     let missing: Vec<&str> = NEEDED
-        .iter()
+        .into_iter()
+        .chain([(&*emulator, emulators_package(architecture))])
         .filter(|(program, _)| process::find(program).is_none())
-        .map(|(_, package)| *package)
+        .map(|(_, package)| package)
         .collect();
     if !missing.is_empty() {
         let missing = missing.join(" ");

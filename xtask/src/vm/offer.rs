@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::architecture::Architecture;
+
 /// Such as 6.12.
 pub(super) type Series = (u32, u32);
-
-const FLAVOUR: &str = "-cloud-amd64";
 
 /// One kernel and the packages that it takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,10 +15,14 @@ pub(super) struct Offer {
     pub(super) packages: Vec<String>,
 }
 
-/// The newest kernel of each series.
-pub(super) fn newest(names: &BTreeSet<String>) -> BTreeMap<Series, Offer> {
+/// The newest kernel of each series for virtual machines with these processors.
+pub(super) fn newest(
+    names: &BTreeSet<String>,
+    architecture: Architecture,
+) -> BTreeMap<Series, Offer> {
+    let flavour = format!("-cloud-{}", architecture.of_debian());
     let mut all: Vec<(Vec<u32>, Offer)> =
-        names.iter().filter_map(|name| offer(name, names)).collect();
+        names.iter().filter_map(|name| offer(name, names, &flavour)).collect();
     all.sort_by(|(a, _), (b, _)| a.cmp(b));
     let series = |numbers: &[u32]| Some((*numbers.first()?, *numbers.get(1)?));
     // Of one series, the last one stays.
@@ -26,17 +30,17 @@ pub(super) fn newest(names: &BTreeSet<String>) -> BTreeMap<Series, Offer> {
 }
 
 /// The kernel that a package holds, unless it holds none.
-fn offer(name: &str, names: &BTreeSet<String>) -> Option<(Vec<u32>, Offer)> {
+fn offer(name: &str, names: &BTreeSet<String>, flavour: &str) -> Option<(Vec<u32>, Offer)> {
     // `linux-image-unsigned`, `-dbg` and the like do not fit this form.
     let form = ["linux-binary-unsigned-", "linux-binary-", "linux-image-"];
     let (prefix, version) =
         form.iter().find_map(|prefix| Some((*prefix, name.strip_prefix(prefix)?)))?;
-    let version = version.strip_suffix(FLAVOUR)?;
+    let version = version.strip_suffix(flavour)?;
     if !version.starts_with(|c: char| c.is_ascii_digit()) {
         return None;
     }
     let with =
-        |prefix: &str| Some(format!("{prefix}{version}{FLAVOUR}")).filter(|n| names.contains(n));
+        |prefix: &str| Some(format!("{prefix}{version}{flavour}")).filter(|n| names.contains(n));
     let packages = if prefix == "linux-image-" {
         // Newer ones are split up, and then this one is empty.
         if with("linux-binary-").or_else(|| with("linux-binary-unsigned-")).is_some() {
@@ -53,7 +57,7 @@ fn offer(name: &str, names: &BTreeSet<String>) -> Option<(Vec<u32>, Offer)> {
         vec![name.to_owned(), with("linux-modules-")?, with("linux-base-")?]
     };
     let numbers = version.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok());
-    Some((numbers.collect(), Offer { release: format!("{version}{FLAVOUR}"), packages }))
+    Some((numbers.collect(), Offer { release: format!("{version}{flavour}"), packages }))
 }
 
 #[cfg(test)]
@@ -61,7 +65,7 @@ mod tests {
     use super::*;
 
     fn offered(names: &[&str]) -> BTreeMap<Series, Offer> {
-        newest(&names.iter().map(|name| (*name).to_owned()).collect())
+        newest(&names.iter().map(|name| (*name).to_owned()).collect(), Architecture::Amd64)
     }
 
     #[test]
@@ -74,6 +78,7 @@ mod tests {
             "linux-image-5.10.0-32-cloud-amd64",
             "linux-image-5.10.0-32-cloud-amd64-unsigned",
             "linux-image-cloud-amd64",
+            "linux-image-6.12.109+deb13-cloud-arm64",
         ]);
         let releases: Vec<&str> = offers.values().map(|offer| offer.release.as_str()).collect();
         assert_eq!(releases, ["5.10.0-32-cloud-amd64", "6.12.107+deb13-cloud-amd64"]);

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
+use crate::architecture::Architecture;
 use crate::build;
 use crate::workspace::Workspace;
 use podstuck_process as process;
@@ -33,13 +34,17 @@ pub(super) struct Programs {
 /// Optimized, since the guest's processor is slow, but not across crates as a release is: that takes
 /// minutes, and no time is judged in a guest. All in one command, so that cargo compiles once
 /// what they share.
-pub(super) fn build(workspace: &Workspace, tests: &BTreeSet<&str>) -> Result<Programs> {
+pub(super) fn build(
+    workspace: &Workspace,
+    architecture: Architecture,
+    tests: &BTreeSet<&str>,
+) -> Result<Programs> {
     println!("building podstuck and its tests, optimized and static");
     let mut cargo = workspace.cargo(["build", "--workspace", "--profile", "guest"]);
     cargo.arg("--message-format=json-render-diagnostics");
     cargo.args(TOOLS.iter().flat_map(|name| ["--bin", name]));
     cargo.args(tests.iter().flat_map(|name| ["--test", name]));
-    build::link_statically(workspace, &mut cargo)?;
+    build::link_statically(workspace, &mut cargo, architecture)?;
     let messages = process::output(cargo.stderr(Stdio::inherit()))?;
     let mut programs = Programs { tools: Vec::new(), tests: Vec::new() };
     for line in messages.lines() {

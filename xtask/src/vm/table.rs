@@ -32,7 +32,7 @@ pub(super) fn render(results: &[Outcomes], backends: &[String]) -> String {
 fn row(result: &Outcomes, backends: &[String]) -> Vec<String> {
     let machine = &result.machine;
     let mut cells = vec![
-        format!("{}{}", machine.series, machine.kind.says()),
+        format!("{}{}", machine.system(), machine.kind.says()),
         format!("v{}", machine.cgroup),
         if machine.btf { "yes" } else { "hidden" }.to_owned(),
         result.report.boot_seconds.map_or("never".to_owned(), |seconds| format!("{seconds:.1} s")),
@@ -40,7 +40,8 @@ fn row(result: &Outcomes, backends: &[String]) -> Vec<String> {
     let mut missing = Vec::new();
     for name in backends {
         let Some(backend) = result.report.backends.iter().find(|b| b.name == *name) else {
-            cells.extend(["did not run".to_owned(), String::new()]);
+            let why = if machine.lacks(name) { "not there" } else { "did not run" };
+            cells.extend([why.to_owned(), String::new()]);
             continue;
         };
         let unfinished = !result.report.done

@@ -18,6 +18,7 @@ use nix::{
     sys::stat::Mode,
     unistd::{UnlinkatFlags, chdir, chroot, unlink, unlinkat},
 };
+use podstuck_tests::{RMDIR, UNLINK};
 
 #[cfg(target_arch = "x86_64")]
 mod int_80;
@@ -32,8 +33,8 @@ fn main() -> Result<()> {
     let paths: Vec<&Path> = rest.iter().map(Path::new).collect();
     let mut tally = Tally::new();
     match (verb.to_str(), paths.as_slice()) {
-        (Some("unlink"), [path]) => note(&mut tally, "unlink", unlink(*path)),
-        (Some("rmdir"), [path]) => note(&mut tally, "rmdir", rmdir(path)),
+        (Some("unlink"), [path]) => note(&mut tally, UNLINK, unlink(*path)),
+        (Some("rmdir"), [path]) => note(&mut tally, RMDIR, rmdir(path)),
         (Some("umount"), [path]) => note(&mut tally, "umount2", umount2(*path, MntFlags::empty())),
         (Some("at"), [dir, name]) => remove_dir_at(&mut tally, &directory(dir)?, name),
         (Some("cwd"), [dir, name]) => {
@@ -47,12 +48,12 @@ fn main() -> Result<()> {
         (Some("chroot"), [root, path]) => {
             chroot(*root).context("chroot")?;
             chdir("/")?;
-            note(&mut tally, "rmdir", rmdir(path));
+            note(&mut tally, RMDIR, rmdir(path));
         }
         (Some("apart"), [path, mounts @ ..]) => {
             move_apart(mounts)?;
-            note(&mut tally, "rmdir", rmdir(path));
-            note(&mut tally, "unlink", unlink(*path));
+            note(&mut tally, RMDIR, rmdir(path));
+            note(&mut tally, UNLINK, unlink(*path));
         }
         (Some("renamed"), [from, to, name]) => {
             let open = directory(from)?;
@@ -85,7 +86,7 @@ fn main() -> Result<()> {
         (Some("storm"), [dir, count]) => storm(&mut tally, dir, number(count)?)?,
         (Some("targets"), [dir, count]) => {
             for i in 0..number(count)? {
-                note(&mut tally, "rmdir", rmdir(&dir.join(format!("v{i}"))));
+                note(&mut tally, RMDIR, rmdir(&dir.join(format!("v{i}"))));
             }
         }
         _ => bail!("unknown call {words:?}"),
@@ -106,7 +107,7 @@ fn note(tally: &mut Tally, call: &'static str, result: nix::Result<()>) {
     *tally.entry(call).or_default().entry(outcome).or_default() += 1;
 }
 
-/// `rmdir(2)`: the standard library makes no other call for it on x86-64.
+/// `rmdir(3)`: the standard library makes no other call for it than [`RMDIR`].
 fn rmdir(path: &Path) -> nix::Result<()> {
     fs::remove_dir(path).map_err(|e| Errno::from_raw(e.raw_os_error().unwrap_or(0)))
 }
@@ -159,11 +160,11 @@ fn storm(tally: &mut Tally, dir: &Path, count: u64) -> Result<()> {
         if i % 16 == 0 {
             fs::create_dir(&absolute)?;
             note(tally, "unlinkat", unlinkat(&at, Path::new("x"), UnlinkatFlags::NoRemoveDir));
-            note(tally, "rmdir", rmdir(&absolute));
+            note(tally, RMDIR, rmdir(&absolute));
         }
         if i % 64 == 0 {
             note(tally, "umount2", umount2(&absolute, MntFlags::empty()));
-            note(tally, "unlink", unlink(&absolute));
+            note(tally, UNLINK, unlink(&absolute));
         }
     }
     Ok(())

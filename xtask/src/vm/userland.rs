@@ -1,0 +1,98 @@
+//! Where a guest's programs come from that are not ours: this machine's own, or Debian's packages for other
+//! processors.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use lddtree::DependencyAnalyzer;
+
+use crate::architecture::Architecture;
+use podstuck_process as process;
+use podstuck_process::private_apt::PrivateApt;
+
+/// The release whose programs are taken.
+const SUITE: &str = "bookworm";
+/// What holds busybox and the tools of `initramfs.rs`.
+const PACKAGES: [&str; 7] =
+    ["busybox-static", "bash", "e2fsprogs", "dmsetup", "util-linux", "mount", "coreutils"];
+/// Which packages a folder was made from.
+const STAMP: &str = "packages";
+const FOLDERS: [&str; 4] = ["bin", "sbin", "usr/bin", "usr/sbin"];
+
+/// The root of the file system that they are in.
+pub(super) struct Userland(PathBuf);
+
+impl Userland {
+    /// Gets one for these processors below a folder.
+    pub(super) fn get(folder: &Path, architecture: Architecture) -> Result<Self> {
+        if architecture == Architecture::own() {
+            return Ok(Self("/".into()));
+        }
+        let apt = PrivateApt::new(folder.join("tools"))?.for_architecture(architecture.of_debian());
+        apt.update(&[SUITE]).context("cannot get Debian's package indexes")?;
+        let packages = apt.with_dependencies(&PACKAGES)?;
+        let stamp = apt.files(&packages)?.join("\n");
+        let root = folder.join("root");
+        if fs::read_to_string(root.join(STAMP)).is_ok_and(|found| found == stamp) {
+            return Ok(Self(root));
+        }
+        println!(
+            "downloading {} packages of Debian's for {}",
+            packages.len(),
+            architecture.of_debian()
+        );
+        if root.exists() {
+            fs::remove_dir_all(&root)
+                .with_context(|| format!("cannot remove {}", root.display()))?;
+        }
+        apt.unpack_all(&packages, &root)?;
+        // The last: what was cut off is made anew.
+        let file = root.join(STAMP);
+        fs::write(&file, stamp).with_context(|| format!("cannot write {}", file.display()))?;
+        Ok(Self(root))
+    }
+
+    /// The file of a program.
+    pub(super) fn find(&self, program: &str) -> Result<PathBuf> {
+        if self.0 == Path::new("/") {
+            return process::find(program)
+                .with_context(|| format!("this machine has no `{program}`"));
+        }
+        let files = FOLDERS.map(|folder| self.0.join(folder).join(program));
+        let found = files.into_iter().find(|file| file.is_file());
+        found.with_context(|| format!("no package of {} holds `{program}`", PACKAGES.join(", ")))
+    }
+
+    /// What the dynamic loader loads for a program, and the loader itself: the file, and its place in the guest.
+    pub(super) fn libraries(&self, program: &Path) -> Result<Vec<(PathBuf, PathBuf)>> {
+        let tree = DependencyAnalyzer::new(self.0.clone())
+            .analyze(program)
+            .with_context(|| format!("cannot read the libraries of {}", program.display()))?;
+        let mut found: Vec<PathBuf> = tree.interpreter.into_iter().map(PathBuf::from).collect();
+        found.extend(tree.libraries.into_values().map(|library| library.path));
+        let place = |file: PathBuf| {
+            let place = file.strip_prefix(&self.0).unwrap_or(&file).to_owned();
+            let place = place.strip_prefix("/").unwrap_or(&place).to_owned();
+            (self.0.join(&place), place)
+        };
+        Ok(found.into_iter().map(place).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dynamic_program_brings_its_loader() {
+        let own = Userland::get(Path::new("/nowhere"), Architecture::own()).unwrap();
+        let found = own.libraries(&own.find("bash").unwrap()).unwrap();
+        let is_loader = |place: &Path| place.display().to_string().contains("ld-linux");
+        assert!(found.iter().any(|(_, place)| is_loader(place)), "{found:?}");
+        assert!(
+            found.iter().all(|(file, place)| file.is_file() && place.is_relative()),
+            "{found:?}"
+        );
+    }
+}
