@@ -93,6 +93,9 @@ const BPF: &[i64] = &[libc::SYS_bpf, libc::SYS_perf_event_open];
 
 const ENTER: &[i64] = &[libc::SYS_setns, libc::SYS_chroot];
 
+/// Since calls have the same numbers everywhere; the C library's list does not have it everywhere.
+const FCHMODAT2: i64 = 452;
+
 const CHANGE: &[i64] = &[
     libc::SYS_unlinkat,
     libc::SYS_renameat,
@@ -102,7 +105,7 @@ const CHANGE: &[i64] = &[
     libc::SYS_linkat,
     libc::SYS_symlinkat,
     libc::SYS_fchmodat,
-    libc::SYS_fchmodat2,
+    FCHMODAT2,
     libc::SYS_fchownat,
     libc::SYS_truncate,
     libc::SYS_utimensat,

@@ -21,13 +21,18 @@ const STAMP: &str = "packages";
 const FOLDERS: [&str; 4] = ["bin", "sbin", "usr/bin", "usr/sbin"];
 
 /// The root of the file system that they are in.
-pub(super) struct Userland(PathBuf);
+pub(super) struct Userland {
+    root: PathBuf,
+    /// The folder of libraries for these processors
+    libraries: String,
+}
 
 impl Userland {
     /// Gets one for these processors below a folder.
     pub(super) fn get(folder: &Path, architecture: Architecture) -> Result<Self> {
+        let libraries = format!("{}-linux-gnu", architecture.of_rust());
         if architecture == Architecture::own() {
-            return Ok(Self("/".into()));
+            return Ok(Self { root: "/".into(), libraries });
         }
         let apt = PrivateApt::new(folder.join("tools"))?.for_architecture(architecture.of_debian());
         apt.update(&[SUITE]).context("cannot get Debian's package indexes")?;
@@ -35,7 +40,7 @@ impl Userland {
         let stamp = apt.files(&packages)?.join("\n");
         let root = folder.join("root");
         if fs::read_to_string(root.join(STAMP)).is_ok_and(|found| found == stamp) {
-            return Ok(Self(root));
+            return Ok(Self { root, libraries });
         }
         println!(
             "downloading {} packages of Debian's for {}",
@@ -50,31 +55,34 @@ impl Userland {
         // The last: what was cut off is made anew.
         let file = root.join(STAMP);
         fs::write(&file, stamp).with_context(|| format!("cannot write {}", file.display()))?;
-        Ok(Self(root))
+        Ok(Self { root, libraries })
     }
 
     /// The file of a program.
     pub(super) fn find(&self, program: &str) -> Result<PathBuf> {
-        if self.0 == Path::new("/") {
+        if self.root == Path::new("/") {
             return process::find(program)
                 .with_context(|| format!("this machine has no `{program}`"));
         }
-        let files = FOLDERS.map(|folder| self.0.join(folder).join(program));
+        let files = FOLDERS.map(|folder| self.root.join(folder).join(program));
         let found = files.into_iter().find(|file| file.is_file());
         found.with_context(|| format!("no package of {} holds `{program}`", PACKAGES.join(", ")))
     }
 
     /// What the dynamic loader loads for a program, and the loader itself: the file, and its place in the guest.
     pub(super) fn libraries(&self, program: &Path) -> Result<Vec<(PathBuf, PathBuf)>> {
-        let tree = DependencyAnalyzer::new(self.0.clone())
+        // As the loader's own configuration says, which no package of these has.
+        let folders = ["lib", "usr/lib"].map(|lib| self.root.join(lib).join(&self.libraries));
+        let tree = DependencyAnalyzer::new(self.root.clone())
+            .library_paths(folders.into())
             .analyze(program)
             .with_context(|| format!("cannot read the libraries of {}", program.display()))?;
         let mut found: Vec<PathBuf> = tree.interpreter.into_iter().map(PathBuf::from).collect();
         found.extend(tree.libraries.into_values().map(|library| library.path));
         let place = |file: PathBuf| {
-            let place = file.strip_prefix(&self.0).unwrap_or(&file).to_owned();
+            let place = file.strip_prefix(&self.root).unwrap_or(&file).to_owned();
             let place = place.strip_prefix("/").unwrap_or(&place).to_owned();
-            (self.0.join(&place), place)
+            (self.root.join(&place), place)
         };
         Ok(found.into_iter().map(place).collect())
     }
