@@ -96,7 +96,7 @@ impl EntryPointId {
 
 /// Whether the kernel that runs the probes is one for arm64. In the probes themselves aya-build says
 /// so, because they are compiled for the same machine everywhere.
-const ON_ARM64: bool = cfg!(any(target_arch = "aarch64", bpf_target_arch = "aarch64"));
+pub const ON_ARM64: bool = cfg!(any(target_arch = "aarch64", bpf_target_arch = "aarch64"));
 
 /// Of two numbers the one that holds on this machine.
 macro_rules! number {

@@ -2,6 +2,10 @@
 //! io_uring, and after a rename.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+#[cfg(target_arch = "aarch64")]
+#[path = "common/arm_program.rs"]
+mod arm_program;
+
 use std::{fs, path::Path, process::Command};
 
 use podstuck_tests::{
@@ -20,15 +24,40 @@ fn has_32_bit_interface() -> Result<(), &'static str> {
     if there { Ok(()) } else { Err("this kernel has no 32-bit interface") }
 }
 
-#[test]
+/// By the interface that a 64-bit program may use as well.
 #[cfg(target_arch = "x86_64")]
+fn call_as_32_bit(directory: &Path) -> Value {
+    fs::write(directory.join("file"), "").unwrap();
+    let tally = call(&["at-32".as_ref(), directory.as_os_str(), "file".as_ref()]);
+    assert_eq!(tally["unlinkat"]["ok"], 1, "{tally}");
+    tally
+}
+
+#[cfg(target_arch = "aarch64")]
+fn has_32_bit_interface() -> Result<(), &'static str> {
+    let program = in_memory();
+    let run = arm_program::run(program.path(), program.path());
+    run.map(drop).map_err(|_| "no 32-bit program runs here")
+}
+
+#[cfg(target_arch = "aarch64")]
+fn call_as_32_bit(directory: &Path) -> Value {
+    let program = in_memory();
+    fs::write(directory.join("a"), "").unwrap();
+    fs::write(directory.join("b"), "").unwrap();
+    fs::create_dir(directory.join("c")).unwrap();
+    let status = arm_program::run(program.path(), directory).unwrap();
+    let left = fs::read_dir(directory).unwrap().count();
+    assert!(status.success() && left == 0, "{status}, {left} left");
+    serde_json::json!({"unlinkat": {"ok": 1}, "unlink": {"ok": 1}, "rmdir": {"ok": 1}})
+}
+
+#[test]
 fn calls_of_32_bit_programs_are_counted_or_said_to_be_missed() {
     requires!(root_and_btf(), has_32_bit_interface());
     let top = in_memory();
-    fs::write(top.path().join("file"), "").unwrap();
     let watching = watch(&["--path", top.path().to_str().unwrap()]);
-    let tally = call(&["at-32".as_ref(), top.path().as_os_str(), "file".as_ref()]);
-    assert_eq!(tally["unlinkat"]["ok"], 1, "{tally}");
+    let tally = call_as_32_bit(top.path());
     let (lines, _) = watching.stop();
     let start = of_type(&lines, "start")[0];
     let not_covered = start["not_covered"].as_array().unwrap();

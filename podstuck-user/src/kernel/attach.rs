@@ -48,13 +48,12 @@ impl Attached {
     }
 
     pub(super) fn add(&mut self, form: Form, pair: Pair) {
+        self.add_hooks(form, pair);
+        self.calls.extend(pair.call().map(|call| (call, form)));
+    }
+
+    fn add_hooks(&mut self, form: Form, pair: Pair) {
         self.hooks.extend([Side::Enter, Side::Exit].map(|side| pair.hook(form, side)));
-        // The 32-bit interface has the same calls.
-        if let Some(call) = pair.call()
-            && !self.calls.contains(&(call, form))
-        {
-            self.calls.push((call, form));
-        }
     }
 }
 
@@ -173,7 +172,7 @@ fn attach_more(
         match result {
             Ok(both) => {
                 links.extend(both);
-                attached.add(form, *pair);
+                attached.add_hooks(form, *pair);
             }
             Err(error) => {
                 let hook = pair.hook(form, Side::Exit);

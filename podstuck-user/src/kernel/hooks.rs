@@ -1,6 +1,6 @@
 //! Which entry point is seen by which hooks: the forms of hooks, and what they are called.
 
-use podstuck_common::entry_point::{ENTRY_POINTS, EntryPoint, Interface};
+use podstuck_common::entry_point::{ENTRY_POINTS, EntryPoint, Interface, ON_ARM64};
 
 use crate::model::call::Call;
 
@@ -78,9 +78,14 @@ pub fn renames() -> Vec<Pair> {
     pairs(|pair| pair.0.number.is_some() && pair.call().is_none())
 }
 
-/// The calls of the 32-bit interface of an x86-64 kernel.
+/// The functions that only 32-bit programs enter: those of an x86-64 kernel's interface for them; and on arm64,
+/// where they enter by the same functions as others, those of calls that others do not have.
 pub fn of_32_bit() -> Vec<Pair> {
-    pairs(|pair| pair.0.interface == Interface::Of32Bit)
+    pairs(|pair| match pair.0.interface {
+        Interface::Native => ON_ARM64 && pair.0.number.is_none(),
+        Interface::Of32Bit => !ON_ARM64,
+        Interface::IoUring => false,
+    })
 }
 
 /// Deletions by io_uring. `io_unlinkat` is called through a table (`io_issue_defs` in
@@ -175,8 +180,8 @@ mod tests {
             .map(|row| row.program)
             .collect();
         // What an architecture does not have is nowhere.
-        let elsewhere: &[&str] =
-            if cfg!(target_arch = "aarch64") { &["unlink", "rmdir", "rename"] } else { &[] };
+        let of_x86 = ["unlinkat_32", "umount2_32", "umount_32", "unlink_32", "rmdir_32"];
+        let elsewhere: &[&str] = if ON_ARM64 { &of_x86 } else { &[] };
         assert_eq!(missing, elsewhere, "{:?}", names.collect::<Vec<_>>());
     }
 }

@@ -22,7 +22,7 @@ pub struct Layout {
     pub offsets: Offsets,
     /// What is missing, and what is lost with it; empty when all is well.
     pub problems: Vec<String>,
-    /// Whether there is a 32-bit interface with functions of its own, as x86-64 kernels have it.
+    /// Whether 32-bit programs run.
     pub has_32_bit: bool,
     /// What is shown of deletions by io_uring; `None` where it cannot delete.
     pub io_uring: Option<IoUring>,
@@ -224,10 +224,19 @@ fn from_btf(btf: &Btf<'_>) -> Layout {
         countable: !needed.contains(&NO_OFFSET) && has_any(btf, &hooks::io_uring()),
         noticeable: offsets.io_uring_opcode != NO_OFFSET,
     });
-    let has_32_bit = has_any(btf, &hooks::of_32_bit());
+    let has_32_bit = has_32_bit(btf);
     let has = |hook: &DirectoryHook| btf.has_function(hook.function());
     let tells_directories = offsets.usable != 0 && DirectoryHook::ALL.iter().all(has);
     Layout { offsets, problems, has_32_bit, io_uring, tells_directories, cast }
+}
+
+/// `compat_sys_openat` is there with `CONFIG_COMPAT` only; on arm64 the functions that matter are there always.
+fn has_32_bit(btf: &Btf<'_>) -> bool {
+    if cfg!(target_arch = "aarch64") {
+        btf.has_function("__arm64_compat_sys_openat")
+    } else {
+        has_any(btf, &hooks::of_32_bit())
+    }
 }
 
 /// The function that gives addresses a type, if it and the type that the probes give are known.
