@@ -29,6 +29,8 @@ use crate::{
 
 /// How often they are shown again: one that the kernel has forgotten has another inode in memory.
 const SHOW_EVERY: Duration = Duration::from_secs(10);
+/// How soon after one of them did not answer; twice as long each time.
+const SHOW_AGAIN: Duration = Duration::from_secs(2);
 
 /// What the probes know.
 pub(super) struct Rooting {
@@ -38,8 +40,8 @@ pub(super) struct Rooting {
     tables: Option<RootTables>,
     looked_at: Vec<(u32, Arc<Mounts>)>,
     shown: Instant,
-    /// Whether all of them were.
-    is_all: bool,
+    /// How often in a row one of them did not answer.
+    unanswered: u32,
     asked: Option<JoinHandle<Found>>,
 }
 
@@ -54,7 +56,7 @@ impl Rooting {
         let (host_root, shown) = (host_root.to_owned(), Instant::now());
         let looked_at = Vec::new();
         let mut rooting =
-            Self { host_root, secret, tables, looked_at, shown, is_all: false, asked: None };
+            Self { host_root, secret, tables, looked_at, shown, unanswered: 0, asked: None };
         let found = show_roots(&rooting.host_root, secret, sought(roots));
         rooting.shown(found, roots);
         rooting.forget_directories();
@@ -78,7 +80,7 @@ impl Rooting {
         if is_new || !is_same {
             self.see(look.trees.mounts(), roots);
         }
-        if self.asked.is_none() && (is_new || !self.is_all || self.shown.elapsed() >= SHOW_EVERY) {
+        if self.asked.is_none() && (is_new || self.shown.elapsed() >= every(self.unanswered)) {
             self.shown = Instant::now();
             let (host_root, secret, sought) = (self.host_root.clone(), self.secret, sought(roots));
             self.asked = Some(spawn_blocking(move || show_roots(&host_root, secret, sought)));
@@ -97,7 +99,7 @@ impl Rooting {
     /// Takes where they are.
     pub(super) fn shown(&mut self, found: Found, roots: &mut TargetRoots) {
         let mut has_moved = false;
-        self.is_all = found.is_all;
+        self.unanswered = if found.is_all { 0 } else { self.unanswered.saturating_add(1) };
         for (index, canonical) in found.paths.into_iter().skip(1).enumerate() {
             if let Some(canonical) = canonical.filter(|_| index < roots.all().len()) {
                 let root = &roots.all()[index];
@@ -157,6 +159,11 @@ impl Rooting {
     }
 }
 
+fn every(unanswered: u32) -> Duration {
+    let doubled = unanswered.checked_sub(1).map(|times| 2_u32.saturating_pow(times));
+    doubled.map_or(SHOW_EVERY, |times| SHOW_AGAIN.saturating_mul(times).min(SHOW_EVERY))
+}
+
 /// The host's root directory, without which no path is known to be the host's, and all of them in the order of
 /// their index.
 fn sought(roots: &TargetRoots) -> Vec<Sought> {
@@ -167,4 +174,15 @@ fn sought(roots: &TargetRoots) -> Vec<Sought> {
     });
     let host = Sought { pid: None, path: "/".into(), index: Some(HOST_INDEX) };
     [host].into_iter().chain(all).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_does_not_answer_is_asked_again_soon_and_then_less_often() {
+        let seconds = [0, 1, 2, 3, 4, 40].map(|unanswered| every(unanswered).as_secs());
+        assert_eq!(seconds, [10, 2, 4, 8, 10, 10]);
+    }
 }
