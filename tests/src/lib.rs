@@ -21,6 +21,7 @@ use std::{
 
 use nix::unistd::geteuid;
 use podstuck::kernel::hooks::Form;
+use podstuck_common::entry_point::ON_ARM64;
 use serde_json::Value;
 
 pub use podstuck_testing::{requires, skip};
@@ -136,11 +137,10 @@ pub fn beside_the_tests(program: &str) -> PathBuf {
 }
 
 /// The call that the C library makes for `unlink(3)`: arm64 has no call of that name.
-pub const UNLINK: &str = if cfg!(target_arch = "aarch64") { "unlinkat" } else { "unlink" };
+pub const UNLINK: &str = if ON_ARM64 { "unlinkat" } else { "unlink" };
 
 /// The call that it makes for `rmdir(3)`.
-pub const RMDIR: &str =
-    if cfg!(target_arch = "aarch64") { "unlinkat+AT_REMOVEDIR" } else { "rmdir" };
+pub const RMDIR: &str = if ON_ARM64 { "unlinkat+AT_REMOVEDIR" } else { "rmdir" };
 
 /// A UID as the API gives them.
 pub const UID: &str = "7b0c6a52-95b0-4a57-9f43-0d6f1f9a2c11";

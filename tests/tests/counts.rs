@@ -7,6 +7,7 @@ use std::{
     process::{Command, Stdio},
 };
 
+use podstuck_common::entry_point::ON_ARM64;
 use podstuck_tests::{
     RMDIR, UID, add_up, assert_counted, call, empty_dir, of_type, podstuck_call, requires,
     root_and_btf, settle, slowdown, summary, watch,
@@ -44,7 +45,9 @@ fn two_writers_at_a_time_are_counted_exactly_by_outcome() {
     let (lines, _) = watching.stop();
     let counted = summary(&lines);
     let truth = add_up(&tallies.iter().collect::<Vec<_>>());
-    assert!(truth.values().sum::<u64>() > rounds * 7 / 3 && truth.len() >= 5, "{truth:?}");
+    // On arm64 two of them are the same.
+    let kinds = if ON_ARM64 { 5 } else { 6 };
+    assert!(truth.values().sum::<u64>() > rounds * 7 / 3 && truth.len() >= kinds, "{truth:?}");
     assert_counted(counted, &tallies.iter().collect::<Vec<_>>());
 }
 

@@ -38,7 +38,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let program = program(workspace, options)?;
     if options.sbom {
         let folder = program.parent().context("a program lies in a folder")?;
-        for list in sbom::write(workspace, folder)? {
+        for list in sbom::write(workspace, folder, options.arch.unwrap_or(Architecture::own()))? {
             println!("{}", list.display());
         }
     }

@@ -6,9 +6,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
+use crate::architecture::Architecture;
 use crate::cargo_tool::CargoTool;
 use crate::copy::copy_to;
-use crate::setup::Rustc;
 use crate::workspace::Workspace;
 use podstuck_process as process;
 
@@ -20,9 +20,13 @@ const PARTS: [(&str, Option<&str>); 2] =
     [("podstuck-user", None), ("podstuck-ebpf", Some("bpfel-unknown-none"))];
 
 /// Writes a list for each part into a folder, `PART.cdx.json`, and returns where they are.
-pub(crate) fn write(workspace: &Workspace, folder: &Path) -> Result<Vec<PathBuf>> {
+pub(crate) fn write(
+    workspace: &Workspace,
+    folder: &Path,
+    architecture: Architecture,
+) -> Result<Vec<PathBuf>> {
     CARGO_CYCLONEDX.ensure(workspace)?;
-    let host = format!("{}-unknown-linux-gnu", Rustc::locate(workspace)?.architecture);
+    let own = architecture.target();
     // It writes beside every manifest of a workspace.
     let copy = tempfile::tempdir().context("creating a folder for a copy")?;
     copy_to(workspace, copy.path())?;
@@ -35,7 +39,7 @@ pub(crate) fn write(workspace: &Workspace, folder: &Path) -> Result<Vec<PathBuf>
         let manifest = copy.path().join(part).join("Cargo.toml");
         let mut list = workspace.cargo(["cyclonedx", "--format", "json", "--spec-version", "1.5"]);
         list.arg("--manifest-path").arg(&manifest);
-        list.args(["--target", target.unwrap_or(&host), "--override-filename", "list"]);
+        list.args(["--target", target.unwrap_or(&own), "--override-filename", "list"]);
         // No build dependencies and tests: what is in the program.
         list.args(["--no-build-deps", "--quiet"]);
         list.env("SOURCE_DATE_EPOCH", commit.trim());

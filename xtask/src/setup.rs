@@ -26,8 +26,6 @@ pub(crate) struct Rustc {
     pub(crate) version: String,
     /// The first number of its LLVM's version, such as 22
     pub(crate) llvm: u32,
-    /// Such as `x86_64`
-    pub(crate) architecture: String,
 }
 
 impl Rustc {
@@ -46,14 +44,12 @@ impl Rustc {
                 .map(str::trim)
                 .with_context(|| format!("`rustc --version --verbose` prints no line {name}"))
         };
-        let host = fact("host:")?;
         let llvm = fact("LLVM version:")?;
         let major = llvm.split('.').next().and_then(|number| number.parse().ok());
         Ok(Self {
             sysroot: PathBuf::from(ask(&["--print", "sysroot"])?.trim_end()),
             version: fact("release:")?.to_owned(),
             llvm: major.with_context(|| format!("rustc says that its LLVM is `{llvm}`"))?,
-            architecture: host.split('-').next().unwrap_or(host).to_owned(),
         })
     }
 }

@@ -6,7 +6,10 @@ use aya::{
     programs::ProgramType,
     sys::{BpfHelper, is_helper_supported},
 };
-use podstuck_common::config::{NO_OFFSET, Offsets};
+use podstuck_common::{
+    config::{NO_OFFSET, Offsets},
+    entry_point::ON_ARM64,
+};
 
 use super::{
     btf::Btf,
@@ -232,7 +235,7 @@ fn from_btf(btf: &Btf<'_>) -> Layout {
 
 /// `compat_sys_openat` is there with `CONFIG_COMPAT` only; on arm64 the functions that matter are there always.
 fn has_32_bit(btf: &Btf<'_>) -> bool {
-    if cfg!(target_arch = "aarch64") {
+    if ON_ARM64 {
         btf.has_function("__arm64_compat_sys_openat")
     } else {
         has_any(btf, &hooks::of_32_bit())

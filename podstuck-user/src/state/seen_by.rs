@@ -65,9 +65,7 @@ impl Root {
         let Some(root) = &self.0 else {
             return Ok(Seen(rustix::fs::openat(CWD, path, flags, Mode::empty())?));
         };
-        let below = below_root(path);
-        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-        let resolved = || openat2(root, below, flags, Mode::empty(), resolve);
+        let resolved = || within(root, path, flags, ResolveFlags::empty());
         let mut attempts = (1..ATTEMPTS).map(|_| resolved());
         let held = attempts.find(|result| !matches!(result, Err(Errno::AGAIN)));
         Ok(Seen(held.unwrap_or_else(resolved)?))
@@ -81,9 +79,7 @@ impl Root {
     pub(super) fn directory_in_memory(&self, path: &Path) -> io::Result<Option<Seen>> {
         let Some(root) = &self.0 else { return Ok(None) };
         let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::DIRECTORY;
-        let below = below_root(path);
-        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS | ResolveFlags::CACHED;
-        match openat2(root, below, flags, Mode::empty(), resolve) {
+        match within(root, path, flags, ResolveFlags::CACHED) {
             Ok(held) => Ok(Some(Seen(held))),
             Err(Errno::AGAIN | Errno::INVAL) => Ok(None),
             Err(error) => Err(error.into()),
@@ -99,9 +95,16 @@ impl Root {
     }
 }
 
-fn below_root(path: &Path) -> &Path {
+fn within(
+    root: &OwnedFd,
+    path: &Path,
+    flags: OFlags,
+    more: ResolveFlags,
+) -> rustix::io::Result<OwnedFd> {
     let below = path.strip_prefix("/").unwrap_or(path);
-    if below.as_os_str().is_empty() { Path::new(".") } else { below }
+    let below = if below.as_os_str().is_empty() { Path::new(".") } else { below };
+    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS | more;
+    openat2(root, below, flags, Mode::empty(), resolve)
 }
 
 /// What was found, whatever happens to its name.

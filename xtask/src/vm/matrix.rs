@@ -231,8 +231,8 @@ impl Machine {
 
     fn run(&self, plan: &Plan<'_>, stop: &AtomicBool) -> Result<Outcomes> {
         let log = plan.logs.join(self.file_name());
-        let backends: Vec<&str> = plan.backends.iter().map(String::as_str).collect();
-        let backends: Vec<&str> = backends.into_iter().filter(|name| !self.lacks(name)).collect();
+        let backends = plan.backends.iter().map(String::as_str);
+        let backends: Vec<&str> = backends.filter(|name| !self.lacks(name)).collect();
         let mut arguments = format!(
             "podstuck.cgroup={} podstuck.btf={} podstuck.tests={} podstuck.tests_again={} podstuck.backends={} \
              podstuck.slowdown={SLOWDOWN} podstuck.test_limit={}",

@@ -95,7 +95,8 @@ pub(crate) fn run(workspace: &Workspace, command: &Command) -> Result<()> {
     match command {
         Command::Test(options) => test(workspace, options, &mut phases),
         Command::Prepare { kernel, arch } => {
-            prepare(workspace, *arch, kernel, &mut phases).map(|_| println!("{phases}"))
+            let architecture = arch.unwrap_or(Architecture::own());
+            prepare(workspace, architecture, kernel, &mut phases).map(|_| println!("{phases}"))
         }
     }
 }
@@ -103,11 +104,10 @@ pub(crate) fn run(workspace: &Workspace, command: &Command) -> Result<()> {
 /// Each kernel with the archive of its file system.
 fn prepare(
     workspace: &Workspace,
-    architecture: Option<Architecture>,
+    architecture: Architecture,
     series: &[String],
     phases: &mut Phases,
 ) -> Result<Vec<(Kernel, PathBuf)>> {
-    let architecture = architecture.unwrap_or(Architecture::own());
     require_programs(architecture)?;
     let folder = folder(workspace, architecture);
     fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
@@ -131,8 +131,8 @@ fn prepare(
 }
 
 fn test(workspace: &Workspace, options: &Options, phases: &mut Phases) -> Result<()> {
-    let kernels = prepare(workspace, options.arch, &options.kernel, phases)?;
     let architecture = options.arch.unwrap_or(Architecture::own());
+    let kernels = prepare(workspace, architecture, &options.kernel, phases)?;
     let logs = folder(workspace, architecture).join("logs");
     if logs.exists() {
         fs::remove_dir_all(&logs).with_context(|| format!("cannot remove {}", logs.display()))?;
