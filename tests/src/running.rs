@@ -2,9 +2,9 @@
 
 use std::{
     ffi::OsStr,
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Read},
     path::Path,
-    process::{Child, ChildStdout, Command, ExitStatus, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
     sync::mpsc::{Receiver, RecvTimeoutError, channel},
     thread,
     time::{Duration, Instant},
@@ -24,10 +24,17 @@ fn longest_wait() -> Duration {
     Duration::from_secs(60) * slowdown().min(3)
 }
 
+/// How often is looked whether another one goes on.
+const OTHER_ENDS: Duration = Duration::from_secs(5);
+
+/// Longer than anything takes that was asked to end.
+const SUMMED_UP: Duration = Duration::from_secs(20);
+
 /// A process whose lines arrive as they are printed. Ended when dropped.
 pub struct Running {
     child: Child,
     lines: Receiver<String>,
+    said: Receiver<String>,
     /// All lines so far.
     pub seen: Vec<Value>,
 }
@@ -35,18 +42,30 @@ pub struct Running {
 impl Running {
     fn start(program: &Path, args: &[&OsStr], environment: &[(&str, &Path)]) -> Self {
         let mut command = Command::new(program);
-        command.args(args).stdout(Stdio::piped()).stderr(Stdio::null());
+        command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.envs(environment.iter().copied());
         let mut child = command.spawn().expect("starting podstuck");
         let lines = lines_of(child.stdout.take().unwrap());
-        Self { child, lines, seen: Vec::new() }
+        let said = lines_of(child.stderr.take().unwrap());
+        Self { child, lines, said, seen: Vec::new() }
     }
 
     /// Waits for a line that fits, and returns it.
     pub fn wait_for(&mut self, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
+        self.wait_beside(None, what, fits)
+    }
+
+    /// The same while another one goes on, without which there is nothing to wait for.
+    pub fn wait_beside(
+        &mut self,
+        mut other: Option<&mut Self>,
+        what: &str,
+        fits: impl Fn(&Value) -> bool,
+    ) -> Value {
         let end = Instant::now() + longest_wait();
         loop {
-            match self.lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
+            let left = end.saturating_duration_since(Instant::now());
+            match self.lines.recv_timeout(left.min(OTHER_ENDS)) {
                 Ok(line) => {
                     let value: Value = serde_json::from_str(&line)
                         .unwrap_or_else(|e| panic!("not JSON ({e}): {line}"));
@@ -55,12 +74,39 @@ impl Running {
                         return value;
                     }
                 }
-                Err(RecvTimeoutError::Timeout) => panic!("no {what}; seen: {:#?}", self.seen),
                 Err(RecvTimeoutError::Disconnected) => {
-                    panic!("ended without {what}: {:#?}", self.seen)
+                    panic!("ended without {what}: {}", self.told())
+                }
+                Err(RecvTimeoutError::Timeout) if left.is_zero() => {
+                    panic!("no {what}; seen: {}", self.told())
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    if let Some(other) = &mut other
+                        && other.has_ended()
+                    {
+                        panic!(
+                            "no {what}: {}\nand the other one has ended: {}",
+                            self.told(),
+                            other.told()
+                        );
+                    }
                 }
             }
         }
+    }
+
+    /// What it has printed, its summary included, for the message of a test that fails.
+    fn told(&mut self) -> String {
+        if !self.has_ended() {
+            self.signal(Signal::SIGINT);
+            // One that is paused would not notice.
+            self.resume();
+        }
+        while let Ok(line) = self.lines.recv_timeout(SUMMED_UP) {
+            self.seen.push(serde_json::from_str(&line).unwrap_or(Value::String(line)));
+        }
+        let said: Vec<String> = self.said.try_iter().collect();
+        format!("{:#?}\nstandard error:\n{}", self.seen, said.join("\n"))
     }
 
     /// All lines that have come so far, without waiting for more.
@@ -137,10 +183,10 @@ impl Drop for Running {
     }
 }
 
-fn lines_of(stdout: ChildStdout) -> Receiver<String> {
+fn lines_of(output: impl Read + Send + 'static) -> Receiver<String> {
     let (sender, lines) = channel();
     thread::spawn(move || {
-        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
             if sender.send(line).is_err() {
                 return;
             }

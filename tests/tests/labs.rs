@@ -52,7 +52,11 @@ fn play(case: &Case) -> Result<Completion, Failed> {
     if let Err(reason) = root_and_btf() {
         return Ok(Completion::ignored_with(reason));
     }
-    let options: Vec<String> = case.options.iter().map(|option| lasting(option)).collect();
+    // Nobody knows how long a look at an object takes on an emulated machine: there, a case that ended at
+    // its time would now and then be over before.
+    let until_found = slowdown() > 1 && case.expected.is_some();
+    let times = if until_found { slowdown() } else { slowdown().min(2) };
+    let options: Vec<String> = case.options.iter().map(|option| lasting(option, times)).collect();
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
     let Some((mut lab, ready)) = lab_if_possible(case.id, &options) else {
         let needs = case.needs.unwrap_or_else(|| panic!("{} can be played everywhere", case.id));
@@ -70,13 +74,13 @@ fn play(case: &Case) -> Result<Completion, Failed> {
     let mut pod = watch(&of_pod);
     lab.resume();
     if let Some(expected) = &case.expected {
-        check_actor(expected, &mut pod, &ready);
+        check_actor(expected, &mut pod, &mut lab, &ready);
         if expected.of_pod {
             let of_pod = |line: &Value| line["type"] == "finding" && line["pod"]["uid"] == uid;
             node.iter_mut().for_each(|node| drop(node.wait_for("finding on the node", of_pod)));
         }
     }
-    if !options.contains(&"--duration") {
+    if until_found || !options.contains(&"--duration") {
         thread::sleep(LAST_FORM);
         lab.signal(Signal::SIGINT);
     }
@@ -118,13 +122,12 @@ fn keep(case: &Case, recorded: &Recorded, ready: &Value) -> std::io::Result<()> 
     fs::write(to("json"), format!("{ready:#}\n"))
 }
 
-/// A duration, where the machine is emulated twice as long: its looks at objects take so long that the
-/// case would be over before.
-fn lasting(option: &str) -> String {
+/// A duration, where the machine is emulated so many times as long.
+fn lasting(option: &str, times: u32) -> String {
     let number = option.trim_end_matches(char::is_alphabetic);
     let unit = &option[number.len()..];
     match number.parse::<u32>() {
-        Ok(number) if !unit.is_empty() => format!("{}{unit}", number * slowdown().min(2)),
+        Ok(number) if !unit.is_empty() => format!("{}{unit}", number * times),
         _ => option.to_owned(),
     }
 }
@@ -145,8 +148,10 @@ fn findings(case: &Case, ready: &Value, lines: Vec<Value>) -> Vec<Value> {
 }
 
 /// The process that the first finding names, by the kernel's word.
-fn check_actor(expected: &Expected, pod: &mut Running, ready: &Value) {
-    let found = pod.wait_for("finding", |line| line["type"] == "finding");
+fn check_actor(expected: &Expected, pod: &mut Running, lab: &mut Running, ready: &Value) {
+    let found = pod.wait_beside(Some(lab), "finding", |line| {
+        line["type"] == "finding" && !is_told_by_state(expected, line)
+    });
     let actor = &found["actor"];
     assert_eq!(actor["comm"].as_str(), expected.actor, "{found:#}");
     if actor.is_null() {
@@ -163,6 +168,11 @@ fn check_actor(expected: &Expected, pod: &mut Running, ready: &Value) {
     }
 }
 
+/// Whether it rests on what lies there, and not on a call: where the machine is emulated, a look may come before the first call.
+fn is_told_by_state(expected: &Expected, finding: &Value) -> bool {
+    slowdown() > 1 && expected.syscall.is_some() && finding["call"]["syscall"].is_null()
+}
+
 fn check(case: &Case, findings: &[Value], ready: &Value, tally: &Value) {
     let Some(expected) = &case.expected else {
         assert!(findings.is_empty(), "{findings:#?}");
@@ -171,6 +181,9 @@ fn check(case: &Case, findings: &[Value], ready: &Value, tally: &Value) {
     };
     for finding in findings {
         assert_eq!(finding["id"].as_str(), case.cause.map(CauseId::as_str), "{finding:#}");
+        if is_told_by_state(expected, finding) {
+            continue;
+        }
         assert_eq!(finding["severity"], serde_json::to_value(expected.severity).unwrap());
         assert_eq!(finding["blocks_deletion"].as_bool(), expected.blocks, "{finding:#}");
         assert_eq!(finding["pod"].is_object(), expected.of_pod, "{finding:#}");

@@ -19,9 +19,10 @@ const PROCESSORS: &str = "2";
 /// a breakpoint that the other processor has already patched away again, which the kernel takes
 /// for a fault of its own (`Oops: int3` while probes are attached).
 const IN_TURN: &str = "tcg,thread=single";
-/// A thread for each. Such a fault shall end the machine, so that it is run again.
+/// A thread for each. Such a fault shall end the machine, so that it is run again, and so shall one processor
+/// that waits for the other for ever.
 const AT_ONCE: &str = "tcg,thread=multi";
-const ENDS_BY_FAULTS: &str = "oops=panic";
+const ENDS_BY_FAULTS: &str = "oops=panic softlockup_panic=1 watchdog_thresh=30";
 /// Every instruction that the emulator knows but CMPXCHG16B: QEMU 7.2 leaves garbage in the flags
 /// after it, and an interrupt just then takes the kernel down with a double fault. The kernel's
 /// memory allocator uses it all the time, unless the processor says that it has none.

@@ -29,7 +29,7 @@ const SLOWDOWN: u32 = 10;
 const GUESTS_PER_PROCESSOR: usize = 2;
 /// The longest test takes about a minute.
 const TEST_LIMIT: Duration = Duration::from_secs(240);
-const GUEST_LIMIT: Duration = Duration::from_secs(1200);
+const GUEST_LIMIT: Duration = Duration::from_secs(1800);
 
 /// One machine to boot.
 #[derive(Clone)]
@@ -133,7 +133,7 @@ pub(super) struct Outcomes {
     /// The console's last lines
     pub(super) tail: Vec<String>,
     /// What the kernel said when it died; in a machine that finished, the first time that it ran
-    pub(super) panic: Option<String>,
+    pub(super) panic: Option<Vec<String>>,
 }
 
 impl Outcomes {
@@ -267,10 +267,18 @@ impl Machine {
             console.lines().rev().take(15).map(|line| line.trim_end().to_owned()).collect();
         tail.reverse();
         let report = report::read(&console);
-        let panic = console.lines().find(|line| !report.done && line.contains("Kernel panic"));
-        let panic = panic.map(|line| line.trim_end().to_owned());
+        let panic = if report.done { None } else { before_panic(&console) };
         Ok(Outcomes { machine: self.clone(), end, wall, report, tail, panic })
     }
+}
+
+/// What the kernel said when it died, and what led to it.
+fn before_panic(console: &str) -> Option<Vec<String>> {
+    const LED_TO_IT: usize = 60;
+    let lines: Vec<&str> = console.lines().collect();
+    let at = lines.iter().position(|line| line.contains("Kernel panic"))?;
+    let told = &lines[at.saturating_sub(LED_TO_IT)..=at];
+    Some(told.iter().map(|line| line.trim_end().to_owned()).collect())
 }
 
 #[cfg(test)]

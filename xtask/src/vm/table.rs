@@ -9,8 +9,10 @@ use crate::vm::guest::End;
 use crate::vm::matrix::Outcomes;
 use crate::vm::report::{Backend, Outcome};
 
-/// How much of a failed test's output is shown; the rest is in the log.
-const LINES: usize = 12;
+/// How much of a failed test's output is shown, of its beginning and of its end; the rest is in the log, which
+/// nobody has who reads this elsewhere.
+const FIRST: usize = 60;
+const LAST: usize = 60;
 
 /// One table, a row for each machine, and a list of what is not well.
 pub(super) fn render(results: &[Outcomes], backends: &[String]) -> String {
@@ -96,14 +98,18 @@ fn complaints(results: &[Outcomes]) -> String {
                 say(format!("FAILED {machine}, {name}: {} ({:.0} s)", test.name, test.seconds));
                 let lines: Vec<&String> =
                     test.output.iter().filter(|line| !line.trim().is_empty()).collect();
-                lines.iter().take(LINES).for_each(|line| say(format!("    {line}")));
-                if lines.len() > LINES {
-                    say(format!("    [... {} lines more]", lines.len() - LINES));
+                let first = lines.len().min(FIRST);
+                let last = (lines.len() - first).min(LAST);
+                lines[..first].iter().for_each(|line| say(format!("    {line}")));
+                if lines.len() > first + last {
+                    say(format!("    [... {} lines more]", lines.len() - first - last));
                 }
+                lines[lines.len() - last..].iter().for_each(|line| say(format!("    {line}")));
             }
         }
         if let Some(panic) = result.panic.as_ref().filter(|_| result.report.done) {
-            say(format!("PANICKED the first time, {machine}: {panic}; its console is kept, too"));
+            say(format!("PANICKED the first time, {machine}; its console is kept, too:"));
+            panic.iter().for_each(|line| say(format!("    {line}")));
         }
         if !result.report.done {
             let why = match result.end {
