@@ -4,6 +4,8 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Usual,
+    /// It has disks that do not answer
+    Faulty,
     /// Its processors run at once, and not in turn
     AtOnce,
     /// Its kernel lets no program read its memory
@@ -15,6 +17,7 @@ impl Kind {
     pub(super) const fn says(self) -> &'static str {
         match self {
             Self::Usual => "",
+            Self::Faulty => ", faults",
             Self::AtOnce => ", processors at once",
             Self::LockedDown => ", locked down",
         }
@@ -24,6 +27,7 @@ impl Kind {
     pub(super) const fn file_name(self) -> &'static str {
         match self {
             Self::Usual => "",
+            Self::Faulty => "-faults",
             Self::AtOnce => "-at-once",
             Self::LockedDown => "-locked-down",
         }
@@ -34,7 +38,7 @@ impl Kind {
     pub(super) const fn runs(self) -> usize {
         match self {
             Self::AtOnce => 4,
-            Self::Usual | Self::LockedDown => 2,
+            Self::Usual | Self::Faulty | Self::LockedDown => 2,
         }
     }
 }

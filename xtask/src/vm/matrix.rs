@@ -66,8 +66,12 @@ impl Machine {
                 machines.push(machine(1, selection::WITH_CGROUP_V1));
                 let usual = machine(2, selection::AT_ONCE);
                 machines.push(Self { kind: Kind::AtOnce, ..usual });
+                let usual = machine(2, selection::FAULTS);
+                machines.push(Self { kind: Kind::Faulty, ..usual });
             }
         }
+        // Those that take longest begin first.
+        machines.sort_by_key(|machine| machine.tests.first != selection::AT_THE_ENDS.first);
         machines.extend(Self::that_refuse(&machines).into_iter().flatten());
         machines
     }

@@ -24,10 +24,13 @@ const BY_HOOK: &str = "cli:doctor,labs:busy::csi,labs:immutable_attribute,labs:c
 /// On the oldest and on the newest kernel, with cgroup v2.
 pub(super) const AT_THE_ENDS: Tests = Tests {
     first: "cli:doctor,cli:privileges,labs:busy::csi,labs:busy::stacked,labs:busy::nested,\
-            labs:crosses,labs:attribute,labs:mass,labs:healthy,paths,other_ways,counts,times,\
-            faults:clock,faults:suspended",
+            labs:crosses,labs:attribute,labs:mass,labs:healthy,paths,other_ways,counts,times",
     again: BY_HOOK,
 };
+
+/// There, too, in machines of their own: they wait for what does not answer.
+pub(super) const FAULTS: Tests =
+    Tests { first: "faults:clock,faults:suspended", again: "faults:from_the_first_call_on" };
 
 /// On those between: how each call is seen and counted, and each way to a path. What is made of a
 /// call is the same code with the same input.
@@ -64,7 +67,7 @@ pub(super) fn programs() -> BTreeSet<&'static str> {
 
 /// Each program with each part of a name; no part means all of its tests.
 pub(super) fn all() -> BTreeSet<(&'static str, Option<&'static str>)> {
-    [AT_THE_ENDS, BETWEEN, WITH_CGROUP_V1, WITHOUT_BTF, LOCKED_DOWN, AT_ONCE]
+    [AT_THE_ENDS, FAULTS, BETWEEN, WITH_CGROUP_V1, WITHOUT_BTF, LOCKED_DOWN, AT_ONCE]
         .into_iter()
         .flat_map(|tests| [tests.first, tests.again])
         .flat_map(|tests| tests.split(','))
