@@ -17,7 +17,7 @@ use crate::{
         kubelet_trees::KubeletTrees,
         living::{Living, may_be_root},
         names::PodNames,
-        process::{ActorCache, Who},
+        process::{ActorCache, Looked, Who},
         target_roots::TargetRoots,
         targets::{Known, Targets},
     },
@@ -321,11 +321,11 @@ impl Attributor {
         let (reader, others_reader) = (&mut self.reader, &mut self.others_reader);
         let mut who = self.actors.resolve(pid, seen, |pid| {
             if pid == 0 {
-                return None;
+                return Looked::HasEnded;
             }
             let process = PathBuf::from(format!("/proc/{pid}"));
             let reader = if may_be_root(&process) { &mut *reader } else { &mut *others_reader };
-            reader.read(pid, move || Living::look(&process))?
+            reader.read(pid, move || Living::look(&process)).map_or(Looked::NoAnswer, Looked::from)
         });
         if let Some(pod) = who.actor.pod.clone().filter(|pod| pod.name.is_none()) {
             Arc::make_mut(&mut who.actor).pod = Some(self.targets.named(pod));

@@ -80,7 +80,7 @@ pub fn run(options: &Doctor) -> Result<Exit, Failure> {
 
 fn node(options: &Doctor) -> Vec<Check> {
     let host_root = &options.node.host_root;
-    let kubelets = kubelet::running(host_root, &options.node.kubelet_root);
+    let (kubelets, _) = kubelet::running(host_root, &options.node.kubelet_root);
     let roots = setup::roots(&options.node, &kubelets);
     let mut checks: Vec<Check> = roots
         .iter()
@@ -136,7 +136,7 @@ fn log(place: logs::Place) -> Check {
 
 /// Where calls are about a pod, a volume or a container.
 fn target_roots(host_root: &Path, roots: &[PathBuf], kubelets: &[Kubelet]) -> Check {
-    let known = known_roots(host_root, roots, apart(host_root, kubelets, roots), None);
+    let (known, _) = known_roots(host_root, roots, apart(host_root, kubelets, roots), None);
     let sought = known.all().iter().map(|root| Sought::unshown(root.process(), &root.path));
     let found = find_roots(host_root, sought.collect()).paths;
     let mut found: Vec<PathBuf> = found.into_iter().flatten().collect();

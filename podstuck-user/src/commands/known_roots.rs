@@ -12,22 +12,23 @@ use crate::{
     state::{kubelet::Kubelet, namespaces, runtime, show_roots::resolve},
 };
 
-/// kubelets' roots, those of kubelets apart, where runtimes keep their data, and the only wanted directory.
+/// kubelets' roots, those of kubelets apart, where runtimes keep their data, and the only wanted directory. And
+/// the process ids of runtimes that did not answer.
 pub(super) fn known_roots(
     host_root: &Path,
     kubelet_roots: &[PathBuf],
     apart: Vec<TargetRoot>,
     wanted: Option<&Path>,
-) -> TargetRoots {
+) -> (TargetRoots, Vec<u32>) {
     // A directory that was named may be a kubelet's root that nobody knows of.
     let named = wanted.filter(|path| resolve(host_root, &path.join("pods")).is_some());
     let named = named.map(|path| TargetRoot::of_host(path, Holds::Pods));
-    let runtimes = runtimes(host_root);
+    let (runtimes, silent) = runtimes(host_root);
     let mut known = TargetRoots::new(wanted.map(Path::to_owned));
     for root in data_roots::usual(kubelet_roots).chain(apart).chain(runtimes).chain(named) {
         known.add(root);
     }
-    known
+    (known, silent)
 }
 
 /// The roots of kubelets that see other mounts than the host; and all as we see them, where we see others and
@@ -53,12 +54,14 @@ pub(super) fn apart(host_root: &Path, kubelets: &[Kubelet], roots: &[PathBuf]) -
     apart
 }
 
-/// Where running runtimes were told to keep their things.
-fn runtimes(host_root: &Path) -> Vec<TargetRoot> {
-    let running = running_daemons(&on_host(host_root, Path::new("/proc"))).runtimes;
-    let told = running.into_iter().filter_map(|(pid, component)| {
-        let told = runtime::told(host_root, pid, component)?;
-        Some(data_roots::of_runtime(component, &told))
-    });
-    told.flatten().collect()
+/// Where running runtimes were told to keep their things, and which of them did not answer.
+fn runtimes(host_root: &Path) -> (Vec<TargetRoot>, Vec<u32>) {
+    let (mut roots, mut silent) = (Vec::new(), Vec::new());
+    for (pid, component) in running_daemons(&on_host(host_root, Path::new("/proc"))).runtimes {
+        match runtime::told(host_root, pid, component) {
+            Some(told) => roots.extend(data_roots::of_runtime(component, &told)),
+            None => silent.push(pid),
+        }
+    }
+    (roots, silent)
 }

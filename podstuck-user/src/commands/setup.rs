@@ -87,9 +87,9 @@ pub(super) fn prepare(
         without = Some(excuse(why, one_answer)?);
     }
     let host_root = &options.node.host_root;
-    // One that is started while they are asked is asked during the run.
-    let asked = known(&running_daemons(&on_host(host_root, Path::new("/proc"))));
-    let kubelets = kubelet::running(host_root, &options.node.kubelet_root);
+    // One that is started while they are asked is asked during the run, and so is one that has not answered.
+    let mut asked = known(&running_daemons(&on_host(host_root, Path::new("/proc"))));
+    let (kubelets, mut silent) = kubelet::running(host_root, &options.node.kubelet_root);
     let roots = roots(&options.node, &kubelets);
     let mut names = pod_names(log_dirs(host_root, &roots, &kubelets));
     let directories = list(&PodTraces::of_pods(host_root, &roots), Feed::Node);
@@ -119,7 +119,10 @@ pub(super) fn prepare(
         Err(error) => Failure::Usage(error),
     })?;
 
-    let mut target_roots = known_roots(host_root, &roots, apart, wanted.scope.path.as_deref());
+    let (mut target_roots, runtimes) =
+        known_roots(host_root, &roots, apart, wanted.scope.path.as_deref());
+    silent.extend(runtimes);
+    asked.retain(|(pid, _)| !silent.contains(pid));
     let (secret, mut tables) = (secret(), None);
     let probes = match without {
         Some(_) => None,

@@ -45,6 +45,28 @@ pub(crate) struct Who {
     pub(crate) is_root: bool,
 }
 
+/// What a look at a process says.
+#[derive(Debug)]
+pub(crate) enum Looked {
+    Lives(Living),
+    HasEnded,
+    /// It took too long: on a node that is short of time any look may, and the next one has an answer.
+    NoAnswer,
+}
+
+impl Looked {
+    /// Whoever lives, unless another process has his id by now.
+    fn living(self, is_him: impl FnOnce(&Living) -> bool) -> Option<Living> {
+        if let Self::Lives(living) = self { Some(living).filter(is_him) } else { None }
+    }
+}
+
+impl From<Option<Living>> for Looked {
+    fn from(living: Option<Living>) -> Self {
+        living.map_or(Self::HasEnded, Self::Lives)
+    }
+}
+
 /// Control group (version 2) and mount namespace, as the kernel tells them of each caller.
 type Place = (u64, u32);
 
@@ -71,25 +93,31 @@ impl Default for ActorCache {
 
 impl ActorCache {
     /// Describes a process by what the probes saw and what a look at it says, if it still lives. It is
-    /// looked at only at its first sight.
-    pub(crate) fn resolve(
+    /// looked at only at its first sight, and again after a look without an answer.
+    pub(crate) fn resolve<L: Into<Looked>>(
         &mut self,
         pid: u32,
         seen: &record::Caller,
-        mut look: impl FnMut(u32) -> Option<Living>,
+        mut look: impl FnMut(u32) -> L,
     ) -> Who {
         if let Some(known) = self.by_pid.get_mut(&pid)
             && same_process(&known.seen, seen)
         {
             return known.who.clone();
         }
-        // Another process may have its id by now.
-        let living = look(pid).filter(|living| is_or_may_be(living, seen));
-        let who = match living {
+        let mut is_answered = true;
+        let mut look = |pid| {
+            let looked = look(pid).into();
+            is_answered &= !matches!(looked, Looked::NoAnswer);
+            looked
+        };
+        let who = match look(pid).living(|living| is_or_may_be(living, seen)) {
             Some(living) => self.alive(pid, seen, living),
             None => self.ended(pid, seen, look),
         };
-        self.by_pid.insert(pid, Known { seen: *seen, who: who.clone() });
+        if is_answered {
+            self.by_pid.insert(pid, Known { seen: *seen, who: who.clone() });
+        }
         who
     }
 
@@ -119,12 +147,7 @@ impl ActorCache {
     /// Of a process that has ended nobody can say any more who it was, and a container may call a process
     /// `kubelet`. Its name is believed if it was where a daemon of the node is, or its parent is one; a
     /// container has a mount namespace of its own.
-    fn ended(
-        &self,
-        pid: u32,
-        seen: &record::Caller,
-        mut look: impl FnMut(u32) -> Option<Living>,
-    ) -> Who {
+    fn ended(&self, pid: u32, seen: &record::Caller, mut look: impl FnMut(u32) -> Looked) -> Who {
         let mut actor = describe(pid, seen, None);
         let named = actor.component;
         // Without the kernel's types, nothing is told of anybody.
@@ -138,7 +161,7 @@ impl ActorCache {
                 is_root = true;
             }
             None => {
-                if let Some(parent) = look(seen.parent).filter(|parent| is_older(parent, seen)) {
+                if let Some(parent) = look(seen.parent).living(|parent| is_older(parent, seen)) {
                     let of_parent = parent.component();
                     let beside = parent.mnt_ns == seen.mnt_ns;
                     actor.pod = pod_of(&parent.cgroup);

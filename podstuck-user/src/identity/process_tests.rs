@@ -51,6 +51,24 @@ fn a_process_that_has_ended_keeps_what_the_probes_saw() {
 }
 
 #[test]
+fn who_was_not_seen_for_want_of_time_is_looked_at_again() {
+    let mut cache = ActorCache::default();
+    let kubelet = record::Caller { mnt_ns: 5, ..seen(b"kubelet", 1) };
+    let component = |cache: &mut ActorCache, answer: fn() -> Looked| {
+        cache.resolve(GONE, &kubelet, |_| answer()).actor.component
+    };
+    assert_eq!(component(&mut cache, || Looked::NoAnswer), Component::Workload);
+    assert_eq!(component(&mut cache, || Looked::Lives(root("kubelet"))), Component::Kubelet);
+    assert_eq!(component(&mut cache, || unreachable!("it is known")), Component::Kubelet);
+    // Nor is it believed of a child that nobody has started it.
+    let umount = record::Caller { mnt_ns: 5, ..seen(b"umount", GONE) };
+    let look = |pid| if pid == GONE { Looked::NoAnswer } else { Looked::HasEnded };
+    let mut cache = ActorCache::default();
+    assert_eq!(cache.resolve(GONE - 1, &umount, look).actor.component, Component::Workload);
+    assert!(!cache.by_pid.contains(&(GONE - 1)));
+}
+
+#[test]
 fn a_process_id_that_is_given_again_brings_nothing_with_it() {
     let mut cache = ActorCache::default();
     let kubelet = seen(b"kubelet", 1);

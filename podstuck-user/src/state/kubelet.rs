@@ -38,19 +38,21 @@ pub(crate) struct Kubelet {
     pub(crate) unread: Vec<String>,
 }
 
-/// The kubelets of the node; of those roots only, if any are given. Takes two seconds for each whose files
-/// do not answer.
-pub(crate) fn running(host_root: &Path, roots: &[PathBuf]) -> Vec<Kubelet> {
-    let pids = running_kubelets(&on_host(host_root, "/proc".as_ref()));
-    let asked = pids.into_iter().filter_map(|pid| {
-        let (settings, unread) = told(host_root, pid);
-        Some(Kubelet { pid, settings: settings?, unread })
-    });
-    let is_wanted = |kubelet: &Kubelet| {
+/// The kubelets of the node; of those roots only, if any are given. And the process ids of those that did not
+/// answer at all: they take two seconds each.
+pub(crate) fn running(host_root: &Path, roots: &[PathBuf]) -> (Vec<Kubelet>, Vec<u32>) {
+    let (mut answered, mut silent) = (Vec::new(), Vec::new());
+    for pid in running_kubelets(&on_host(host_root, "/proc".as_ref())) {
+        match told(host_root, pid) {
+            (Some(settings), unread) => answered.push(Kubelet { pid, settings, unread }),
+            (None, _) => silent.push(pid),
+        }
+    }
+    answered.retain(|kubelet| {
         let root = kubelet.settings.root.as_deref().unwrap_or(Path::new(USUAL));
         roots.is_empty() || roots.iter().any(|wanted| wanted == root)
-    };
-    asked.filter(is_wanted).collect()
+    });
+    (answered, silent)
 }
 
 /// What a kubelet was told, as far as it could be read, and what could not.
