@@ -15,7 +15,7 @@ use crate::{
     identity::{
         component_for,
         kubelet_trees::KubeletTrees,
-        living::{Living, may_be_root},
+        living::may_be_root,
         names::PodNames,
         process::{ActorCache, Looked, Who},
         target_roots::TargetRoots,
@@ -50,8 +50,8 @@ pub(crate) struct Attributor {
     actors: ActorCache,
     /// Looks at callers. One that hangs where it executes a program may keep whoever looks waiting, and
     /// containers may have many such: those of the node are looked at apart from them.
-    reader: TimedReader<Option<Living>>,
-    others_reader: TimedReader<Option<Living>>,
+    reader: TimedReader<Looked>,
+    others_reader: TimedReader<Looked>,
     trees: Arc<KubeletTrees>,
     /// By mount namespace and target: whether it has that of kubelet's directories.
     given: Bounded<(u32, u64), bool>,
@@ -325,7 +325,7 @@ impl Attributor {
             }
             let process = PathBuf::from(format!("/proc/{pid}"));
             let reader = if may_be_root(&process) { &mut *reader } else { &mut *others_reader };
-            reader.read(pid, move || Living::look(&process)).map_or(Looked::NoAnswer, Looked::from)
+            reader.read(pid, move || Looked::at(&process)).unwrap_or(Looked::NoAnswer)
         });
         if let Some(pod) = who.actor.pod.clone().filter(|pod| pod.name.is_none()) {
             Arc::make_mut(&mut who.actor).pod = Some(self.targets.named(pod));

@@ -50,20 +50,24 @@ pub(crate) struct Who {
 pub(crate) enum Looked {
     Lives(Living),
     HasEnded,
-    /// It took too long: on a node that is short of time any look may, and the next one has an answer.
+    /// It took too long, or nothing could be opened. On a node that is short of time or of descriptors that may
+    /// happen with anybody, and the next look has an answer.
     NoAnswer,
 }
 
 impl Looked {
+    /// Looks at a process, given its directory. May wait as [`Living::look`] does.
+    pub(crate) fn at(process: &Path) -> Self {
+        match Living::look(process) {
+            Some(living) => Self::Lives(living),
+            None if process.exists() => Self::NoAnswer,
+            None => Self::HasEnded,
+        }
+    }
+
     /// Whoever lives, unless another process has his id by now.
     fn living(self, is_him: impl FnOnce(&Living) -> bool) -> Option<Living> {
         if let Self::Lives(living) = self { Some(living).filter(is_him) } else { None }
-    }
-}
-
-impl From<Option<Living>> for Looked {
-    fn from(living: Option<Living>) -> Self {
-        living.map_or(Self::HasEnded, Self::Lives)
     }
 }
 
@@ -94,11 +98,11 @@ impl Default for ActorCache {
 impl ActorCache {
     /// Describes a process by what the probes saw and what a look at it says, if it still lives. It is
     /// looked at only at its first sight, and again after a look without an answer.
-    pub(crate) fn resolve<L: Into<Looked>>(
+    pub(crate) fn resolve(
         &mut self,
         pid: u32,
         seen: &record::Caller,
-        mut look: impl FnMut(u32) -> L,
+        mut look: impl FnMut(u32) -> Looked,
     ) -> Who {
         if let Some(known) = self.by_pid.get_mut(&pid)
             && same_process(&known.seen, seen)
@@ -107,7 +111,7 @@ impl ActorCache {
         }
         let mut is_answered = true;
         let mut look = |pid| {
-            let looked = look(pid).into();
+            let looked = look(pid);
             is_answered &= !matches!(looked, Looked::NoAnswer);
             looked
         };

@@ -30,13 +30,20 @@ fn in_pod(comm: &str) -> Living {
     Living { cgroup: format!("/kubepods/pod{UID}/{}", "a".repeat(64)), ..root(comm) }
 }
 
-fn gone(_: u32) -> Option<Living> {
-    None
+fn gone(_: u32) -> Looked {
+    Looked::HasEnded
+}
+
+fn lives(living: &Living) -> Looked {
+    Looked::Lives(living.clone())
 }
 
 fn actor(cache: &mut ActorCache, seen: &record::Caller, living: &[(u32, Living)]) -> Arc<Actor> {
     cache.by_pid.retain(|_, _| false);
-    let look = |pid| living.iter().find(|(id, _)| *id == pid).map(|(_, living)| living.clone());
+    let look = |pid| {
+        let known = living.iter().find(|(id, _)| *id == pid);
+        known.map_or(Looked::HasEnded, |(_, living)| lives(living))
+    };
     cache.resolve(GONE, seen, look).actor
 }
 
@@ -79,7 +86,7 @@ fn a_process_id_that_is_given_again_brings_nothing_with_it() {
         assert_eq!((who.component, &who.cgroup), (Component::Workload, &None));
     }
     assert_eq!(
-        cache.resolve(GONE, &kubelet, |_| Some(at(START))).actor.component,
+        cache.resolve(GONE, &kubelet, |_| lives(&at(START))).actor.component,
         Component::Kubelet
     );
     // A container has it later, and is remembered as itself.
@@ -87,7 +94,7 @@ fn a_process_id_that_is_given_again_brings_nothing_with_it() {
     let pretender =
         record::Caller { started_ns: later * clock::tick_ns(), mnt_ns: 9, ..seen(b"kubelet", 1) };
     let living = Living { started: later, ..in_pod("kubelet") };
-    let who = cache.resolve(GONE, &pretender, |_| Some(living.clone())).actor;
+    let who = cache.resolve(GONE, &pretender, |_| lives(&living)).actor;
     assert_eq!((who.component, who.pod.as_ref().unwrap().uid.as_str()), (Component::Workload, UID));
 }
 
@@ -181,7 +188,7 @@ fn a_name_with_escape_codes_is_harmless() {
 #[test]
 fn own_process_is_read_from_proc() {
     let own = std::process::id();
-    let look = |pid| Living::look(Path::new(&format!("/proc/{pid}")));
+    let look = |pid| Looked::at(Path::new(&format!("/proc/{pid}")));
     let started_ns = proc::started(own).unwrap() * clock::tick_ns();
     let seen = record::Caller { started_ns, ..seen(b"test", 1) };
     let who = ActorCache::default().resolve(own, &seen, look);

@@ -148,6 +148,24 @@ fn what_was_told_outlives_a_lack_of_descriptors() {
     assert_counted(summary(&lines), &[&tally]);
 }
 
+/// The first look at kubelet, or whoever plays it, can open nothing: it is made again.
+#[test]
+fn who_was_seen_first_without_descriptors_is_known_later() {
+    requires!(root_and_btf());
+    let pod = StuckPod::build();
+    let mut watch = watch(&["--kubelet-root", pod.root(), "--pod-uid", pod.uid()]);
+    limit_files(&watch, "1:20000");
+    pod.start();
+    thread::sleep(LACKING);
+    limit_files(&watch, "1024:20000");
+    watch.wait_for("kubelet's call", |line| {
+        pod.is_found(line) && line["actor"]["component"] == "kubelet"
+    });
+    pod.end();
+    let (_, status) = watch.stop();
+    assert_eq!(status.code(), Some(1));
+}
+
 /// They do not come back: it ends all the same.
 #[test]
 fn without_descriptors_it_ends_when_told() {
