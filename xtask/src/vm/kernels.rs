@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::architecture::Architecture;
 use crate::vm::modules;
-use crate::vm::offer::{self, Offer, Series};
+use crate::vm::offer::{self, Flavour, Name, Offer, Series};
 use podstuck_process::private_apt::PrivateApt;
 
 /// Where to look. Together they have the kernels of five years.
@@ -26,18 +26,28 @@ const STAMP: &str = "packages";
 
 /// A kernel, unpacked.
 pub(super) struct Kernel {
-    pub(super) series: Series,
+    pub(super) name: Name,
     /// What the boot loader takes
     pub(super) image: PathBuf,
     /// In the order in which to load them
     pub(super) modules: Vec<PathBuf>,
 }
 
-/// Gets the wanted series, or the usual ones when none is wanted.
+/// Which kernels.
+pub(super) enum Wanted<'a> {
+    /// Those that are tested each time
+    Usual,
+    /// And of Debian's stable releases those for any machine and those with `PREEMPT_RT`
+    Whole,
+    /// As in 6.12, 6.12-plain and 6.12-rt
+    These(&'a [String]),
+}
+
+/// Gets the wanted ones.
 pub(super) fn get(
     folder: &Path,
     architecture: Architecture,
-    wanted: &[String],
+    wanted: &Wanted<'_>,
 ) -> Result<Vec<Kernel>> {
     println!("looking up Debian's kernels");
     let apt = PrivateApt::new(folder.join("apt"))?.for_architecture(architecture.of_debian());
@@ -47,48 +57,49 @@ pub(super) fn get(
         names.extend(apt.names(prefix)?);
     }
     let offers = offer::newest(&names, architecture);
-    let offered: Vec<Series> = offers.keys().copied().collect();
+    let offered: Vec<Name> = offers.keys().copied().collect();
     let mut kernels = Vec::new();
-    for series in choose(&offered, architecture, wanted)? {
-        let Some(offer) = offers.get(&series) else { continue };
-        let kernel = Kernel::get(&apt, &folder.join("kernels"), series, offer)
+    for name in choose(&offered, architecture, wanted)? {
+        let Some(offer) = offers.get(&name) else { continue };
+        let kernel = Kernel::get(&apt, &folder.join("kernels"), name, offer)
             .with_context(|| format!("cannot get Linux {}", offer.release))?;
         kernels.push(kernel);
     }
     Ok(kernels)
 }
 
-/// The series to test, all of which are offered.
-fn choose(
-    offered: &[Series],
-    architecture: Architecture,
-    wanted: &[String],
-) -> Result<Vec<Series>> {
-    let all = || offered.iter().map(|series| name(*series)).collect::<Vec<_>>().join(", ");
+/// Those to test, all of which are offered.
+fn choose(offered: &[Name], architecture: Architecture, wanted: &Wanted<'_>) -> Result<Vec<Name>> {
+    let all = || offered.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let named = |wanted: &String| {
-        let found = offered.iter().find(|series| name(**series) == *wanted);
+        let found = offered.iter().find(|name| name.to_string() == *wanted);
         found.copied().with_context(|| format!("Debian has no Linux {wanted}, only {}", all()))
     };
-    if !wanted.is_empty() {
+    if let Wanted::These(wanted) = wanted {
         return wanted.iter().map(named).collect();
     }
     let (stable, newest) = usual(architecture);
-    if let Some(missing) = stable.iter().find(|series| !offered.contains(series)) {
-        bail!("Debian has no Linux {} any more, only {}", name(*missing), all());
+    let of = |flavour| move |series: &Series| Name { series: *series, flavour };
+    let stable_of = |flavour| stable.iter().map(of(flavour));
+    if let Some(missing) = stable_of(Flavour::Cloud).find(|name| !offered.contains(name)) {
+        bail!("Debian has no Linux {missing} any more, only {}", all());
     }
-    let mut chosen: BTreeSet<Series> = stable.iter().copied().collect();
-    chosen.extend(offered.iter().rev().take(newest));
+    let for_clouds = offered.iter().filter(|name| name.flavour == Flavour::Cloud).copied();
+    let mut chosen: BTreeSet<Name> = stable_of(Flavour::Cloud).collect();
+    chosen.extend(for_clouds.collect::<Vec<_>>().into_iter().rev().take(newest));
+    if let Wanted::Whole = wanted {
+        let others = [Flavour::Plain, Flavour::RealTime].into_iter().flat_map(stable_of);
+        let (there, missing): (Vec<Name>, Vec<Name>) =
+            others.partition(|name| offered.contains(name));
+        missing.iter().for_each(|name| println!("SKIPPED Linux {name}: Debian has none"));
+        chosen.extend(there);
+    }
     Ok(chosen.into_iter().collect())
 }
 
-/// Such as 6.12.
-pub(super) fn name((major, minor): Series) -> String {
-    format!("{major}.{minor}")
-}
-
 impl Kernel {
-    fn get(apt: &PrivateApt, folder: &Path, series: Series, offer: &Offer) -> Result<Self> {
-        let place = folder.join(name(series));
+    fn get(apt: &PrivateApt, folder: &Path, name: Name, offer: &Offer) -> Result<Self> {
+        let place = folder.join(name.to_string());
         // Of other modules, too, there is nothing in an old folder.
         let mut stamp = apt.files(&offer.packages)?;
         stamp.extend(modules::WANTED.map(str::to_owned));
@@ -98,7 +109,7 @@ impl Kernel {
         } else {
             println!("Linux {}: downloading it", offer.release);
             // Complete or not there: a download that was cut off leaves no kernel behind.
-            let new = folder.join(format!("{}.new", name(series)));
+            let new = folder.join(format!("{name}.new"));
             for old in [&new, &place] {
                 remove(old)?;
             }
@@ -108,7 +119,7 @@ impl Kernel {
             fs::write(&file, stamp).with_context(|| format!("cannot write {}", file.display()))?;
             fs::rename(&new, &place).with_context(|| format!("cannot rename {}", new.display()))?;
         }
-        Ok(Self { series, image: place.join("vmlinuz"), modules: modules::list(&place)? })
+        Ok(Self { name, image: place.join("vmlinuz"), modules: modules::list(&place)? })
     }
 }
 
@@ -144,24 +155,42 @@ fn remove(folder: &Path) -> Result<()> {
 mod tests {
     use super::*;
 
+    fn of(flavour: Flavour, offered: &[Series]) -> Vec<Name> {
+        offered.iter().map(|series| Name { series: *series, flavour }).collect()
+    }
+
+    fn chosen(architecture: Architecture, wanted: &Wanted<'_>) -> Vec<String> {
+        let mut offered = of(Flavour::Cloud, &[(5, 10), (6, 1), (6, 12), (6, 18), (7, 2), (7, 3)]);
+        offered.extend(of(Flavour::RealTime, &[(6, 1), (6, 12), (7, 2)]));
+        let chosen = choose(&offered, architecture, wanted).unwrap();
+        chosen.iter().map(ToString::to_string).collect()
+    }
+
     #[test]
     fn the_usual_ones_are_the_stable_and_the_two_newest() {
-        let offered = [(5, 10), (6, 1), (6, 12), (6, 18), (7, 2), (7, 3)];
-        let usual = choose(&offered, Architecture::Amd64, &[]).unwrap();
-        assert_eq!(usual, [(5, 10), (6, 1), (6, 12), (7, 2), (7, 3)]);
-        let usual = choose(&offered, Architecture::Arm64, &[]).unwrap();
-        assert_eq!(usual, [(6, 1), (6, 12), (7, 3)]);
-        let named = choose(&offered, Architecture::Amd64, &["6.18".to_owned()]).unwrap();
-        assert_eq!(named, [(6, 18)]);
+        let usual = chosen(Architecture::Amd64, &Wanted::Usual);
+        assert_eq!(usual, ["5.10", "6.1", "6.12", "7.2", "7.3"]);
+        let usual = chosen(Architecture::Arm64, &Wanted::Usual);
+        assert_eq!(usual, ["6.1", "6.12", "7.3"]);
+        let named = chosen(Architecture::Amd64, &Wanted::These(&["6.18".into(), "7.2-rt".into()]));
+        assert_eq!(named, ["6.18", "7.2-rt"]);
+    }
+
+    #[test]
+    fn all_of_them_are_those_and_the_stable_ones_of_other_flavours() {
+        let whole = chosen(Architecture::Amd64, &Wanted::Whole);
+        assert_eq!(whole, ["5.10", "6.1", "6.1-rt", "6.12", "6.12-rt", "7.2", "7.3"]);
     }
 
     #[test]
     fn a_series_that_debian_lacks_is_named_with_those_that_it_has() {
-        let choose =
-            |offered: &[Series], wanted: &[String]| choose(offered, Architecture::Amd64, wanted);
-        let error = choose(&[(6, 1)], &["4.19".to_owned()]).unwrap_err().to_string();
+        let fails = |offered: &[Series], wanted: &Wanted<'_>| {
+            let offered = of(Flavour::Cloud, offered);
+            choose(&offered, Architecture::Amd64, wanted).unwrap_err().to_string()
+        };
+        let error = fails(&[(6, 1)], &Wanted::These(&["4.19".into()]));
         assert!(error.contains("4.19") && error.contains("6.1"), "{error}");
-        let error = choose(&[(6, 1), (6, 12)], &[]).unwrap_err().to_string();
+        let error = fails(&[(6, 1), (6, 12)], &Wanted::Usual);
         assert!(error.contains("5.10"), "{error}");
     }
 }

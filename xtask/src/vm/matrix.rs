@@ -13,9 +13,9 @@ use procfs::{Current, Meminfo};
 
 use crate::architecture::Architecture;
 use crate::vm::guest::{End, Guest};
-use crate::vm::kernels::{self, Kernel};
+use crate::vm::kernels::Kernel;
 use crate::vm::kind::Kind;
-use crate::vm::offer::Series;
+use crate::vm::offer::{Flavour, Name, Series};
 use crate::vm::report::{self, Outcome, Report};
 use crate::vm::selection::{self, Tests};
 
@@ -35,7 +35,7 @@ const GUEST_LIMIT: Duration = Duration::from_secs(1800);
 #[derive(Clone)]
 pub(super) struct Machine {
     pub(super) architecture: Architecture,
-    pub(super) series: Series,
+    pub(super) kernel: Name,
     pub(super) cgroup: u8,
     pub(super) btf: bool,
     pub(super) kind: Kind,
@@ -48,11 +48,15 @@ impl Machine {
     /// Those that boot these kernels, given from the oldest to the newest.
     pub(super) fn all_with(architecture: Architecture, kernels: &[(Kernel, PathBuf)]) -> Vec<Self> {
         let mut machines = Vec::new();
-        for (number, (kernel, initramfs)) in kernels.iter().enumerate() {
-            let is_end = number == 0 || number + 1 == kernels.len();
+        let names = kernels.iter().map(|(kernel, _)| kernel.name);
+        let mut for_clouds = names.filter(|name| name.flavour == Flavour::Cloud);
+        let oldest = for_clouds.next();
+        let ends = [oldest, for_clouds.last().or(oldest)];
+        for (kernel, initramfs) in kernels {
+            let is_end = ends.contains(&Some(kernel.name));
             let machine = |cgroup, tests| Self {
                 architecture,
-                series: kernel.series,
+                kernel: kernel.name,
                 cgroup,
                 btf: true,
                 kind: Kind::Usual,
@@ -78,7 +82,7 @@ impl Machine {
 
     /// The one whose kernel keeps its types to itself, and the one whose kernel keeps its memory.
     fn that_refuse(machines: &[Self]) -> Option<[Self; 2]> {
-        let usual = machines.iter().find(|machine| machine.series == REFUSING_SERIES);
+        let usual = machines.iter().find(|machine| machine.kernel.series == REFUSING_SERIES);
         let like = Self { cgroup: 2, kind: Kind::Usual, ..usual.or(machines.last())?.clone() };
         let locked_down =
             Self { kind: Kind::LockedDown, tests: selection::LOCKED_DOWN, ..like.clone() };
@@ -94,11 +98,10 @@ impl Machine {
 
     /// Its kernel, and its processors unless they are the usual ones.
     pub(super) fn system(&self) -> String {
-        let series = kernels::name(self.series);
         if self.architecture == Architecture::own() {
-            series
+            self.kernel.to_string()
         } else {
-            format!("{series} {}", self.architecture.of_debian())
+            format!("{} {}", self.kernel, self.architecture.of_debian())
         }
     }
 
@@ -115,7 +118,8 @@ impl Machine {
 
     /// Whether there is no such backend for these kernels, so that nothing is tried with it.
     pub(super) fn lacks(&self, backend: &str) -> bool {
-        let is_old = self.architecture == Architecture::Arm64 && self.series < FENTRY_ON_ARM64;
+        let is_old =
+            self.architecture == Architecture::Arm64 && self.kernel.series < FENTRY_ON_ARM64;
         is_old && backend == "fentry"
     }
 }
@@ -292,10 +296,11 @@ mod tests {
 
     fn is_good(kind: Kind, btf: bool, backend: &str) -> bool {
         let tests = selection::BETWEEN;
-        let (architecture, series) = (Architecture::Amd64, (6, 12));
+        let architecture = Architecture::Amd64;
+        let kernel = Name { series: (6, 12), flavour: Flavour::Cloud };
         let (image, initramfs) = (PathBuf::new(), PathBuf::new());
         let machine =
-            Machine { architecture, series, cgroup: 2, btf, kind, tests, image, initramfs };
+            Machine { architecture, kernel, cgroup: 2, btf, kind, tests, image, initramfs };
         let passed =
             Test { name: "a".into(), outcome: Outcome::Passed, seconds: 1.0, output: Vec::new() };
         let backend = Backend {

@@ -24,7 +24,7 @@ use signal_hook::flag;
 
 use crate::architecture::Architecture;
 use crate::setup;
-use crate::vm::kernels::Kernel;
+use crate::vm::kernels::{Kernel, Wanted};
 use crate::vm::matrix::Machine;
 use crate::vm::userland::Userland;
 use crate::workspace::Workspace;
@@ -59,7 +59,7 @@ pub(crate) enum Command {
     Test(Options),
     /// Only build and download what that takes
     Prepare {
-        /// Only these kernels, as in 6.12; else those that are tested
+        /// Only these kernels, as in 6.12, 6.12-plain and 6.12-rt; else those that are tested
         #[arg(long, value_name = "SERIES", num_args = 1..)]
         kernel: Vec<String>,
         /// For these processors; else for this machine's
@@ -71,10 +71,13 @@ pub(crate) enum Command {
 /// Which machines.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Only these kernels, as in 6.12; else 5.10, 6.1, 6.12 and Debian's two newest series, and on arm64 6.1, 6.12
+    /// Only these kernels, as in 6.12, 6.12-plain and 6.12-rt; else 5.10, 6.1, 6.12 and Debian's two newest series, and on arm64 6.1, 6.12
     /// and the newest one
     #[arg(long, value_name = "SERIES", num_args = 1..)]
     kernel: Vec<String>,
+    /// Also kernels of Debian's stable releases for any machine, and with PREEMPT_RT
+    #[arg(long, conflicts_with = "kernel")]
+    whole: bool,
     /// Machines with these processors; else with this machine's
     #[arg(long, value_name = "ARCHITECTURE")]
     arch: Option<Architecture>,
@@ -96,8 +99,17 @@ pub(crate) fn run(workspace: &Workspace, command: &Command) -> Result<()> {
         Command::Test(options) => test(workspace, options, &mut phases),
         Command::Prepare { kernel, arch } => {
             let architecture = arch.unwrap_or(Architecture::own());
-            prepare(workspace, architecture, kernel, &mut phases).map(|_| println!("{phases}"))
+            let wanted = wanted(kernel, false);
+            prepare(workspace, architecture, &wanted, &mut phases).map(|_| println!("{phases}"))
         }
+    }
+}
+
+fn wanted(kernels: &[String], whole: bool) -> Wanted<'_> {
+    match (kernels, whole) {
+        ([], true) => Wanted::Whole,
+        ([], false) => Wanted::Usual,
+        (these, _) => Wanted::These(these),
     }
 }
 
@@ -105,17 +117,17 @@ pub(crate) fn run(workspace: &Workspace, command: &Command) -> Result<()> {
 fn prepare(
     workspace: &Workspace,
     architecture: Architecture,
-    series: &[String],
+    wanted: &Wanted<'_>,
     phases: &mut Phases,
 ) -> Result<Vec<(Kernel, PathBuf)>> {
     require_programs(architecture)?;
     let folder = folder(workspace, architecture);
     fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
     phases.run("set-up", || setup::run(workspace))?;
-    let kernels = phases.run("kernels", || kernels::get(&folder, architecture, series))?;
+    let kernels = phases.run("kernels", || kernels::get(&folder, architecture, wanted))?;
     let userland = phases.run("tools", || Userland::get(&folder, architecture))?;
-    let wanted = selection::programs();
-    let build = || programs::build(workspace, architecture, &wanted);
+    let tests = selection::programs();
+    let build = || programs::build(workspace, architecture, &tests);
     let programs = phases.run("building", build)?;
     // The others cannot be asked here, and have the same tests.
     if architecture == Architecture::own() {
@@ -123,7 +135,7 @@ fn prepare(
     }
     let files = initramfs::common_files(&programs, &userland)?;
     let archived = |kernel: Kernel| {
-        let initramfs = folder.join(format!("{}.cpio", kernels::name(kernel.series)));
+        let initramfs = folder.join(format!("{}.cpio", kernel.name));
         initramfs::write(&files, &kernel.modules, &initramfs)?;
         Ok((kernel, initramfs))
     };
@@ -132,7 +144,8 @@ fn prepare(
 
 fn test(workspace: &Workspace, options: &Options, phases: &mut Phases) -> Result<()> {
     let architecture = options.arch.unwrap_or(Architecture::own());
-    let kernels = prepare(workspace, architecture, &options.kernel, phases)?;
+    let wanted = wanted(&options.kernel, options.whole);
+    let kernels = prepare(workspace, architecture, &wanted, phases)?;
     let logs = folder(workspace, architecture).join("logs");
     if logs.exists() {
         fs::remove_dir_all(&logs).with_context(|| format!("cannot remove {}", logs.display()))?;

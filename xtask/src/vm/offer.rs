@@ -7,6 +7,53 @@ use crate::architecture::Architecture;
 /// Such as 6.12.
 pub(super) type Series = (u32, u32);
 
+/// How Debian has built a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Flavour {
+    /// For virtual machines, as clouds run them
+    Cloud,
+    /// For any machine: more drivers, and none of them built in
+    Plain,
+    /// With `PREEMPT_RT`: most of its locks sleep, and most of what interrupts can be interrupted
+    RealTime,
+}
+
+impl Flavour {
+    pub(super) const ALL: [Self; 3] = [Self::Cloud, Self::Plain, Self::RealTime];
+
+    /// What is added to a series.
+    pub(super) const fn ending(self) -> &'static str {
+        match self {
+            Self::Cloud => "",
+            Self::Plain => "-plain",
+            Self::RealTime => "-rt",
+        }
+    }
+
+    /// How such packages end, before the name of the architecture.
+    const fn of_debian(self) -> &'static str {
+        match self {
+            Self::Cloud => "-cloud",
+            Self::Plain => "",
+            Self::RealTime => "-rt",
+        }
+    }
+}
+
+/// A kernel that may be tested: its series, and how it was built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Name {
+    pub(super) series: Series,
+    pub(super) flavour: Flavour,
+}
+
+impl std::fmt::Display for Name {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (major, minor) = self.series;
+        write!(f, "{major}.{minor}{}", self.flavour.ending())
+    }
+}
+
 /// One kernel and the packages that it takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Offer {
@@ -15,18 +62,28 @@ pub(super) struct Offer {
     pub(super) packages: Vec<String>,
 }
 
-/// The newest kernel of each series for virtual machines with these processors.
+/// The newest kernel of each series and flavour for these processors.
 pub(super) fn newest(
     names: &BTreeSet<String>,
     architecture: Architecture,
-) -> BTreeMap<Series, Offer> {
-    let flavour = format!("-cloud-{}", architecture.of_debian());
+) -> BTreeMap<Name, Offer> {
+    let of = |flavour| newest_of(names, architecture, flavour);
+    Flavour::ALL.into_iter().flat_map(of).collect()
+}
+
+fn newest_of(
+    names: &BTreeSet<String>,
+    architecture: Architecture,
+    flavour: Flavour,
+) -> Vec<(Name, Offer)> {
+    let ending = format!("{}-{}", flavour.of_debian(), architecture.of_debian());
     let mut all: Vec<(Vec<u32>, Offer)> =
-        names.iter().filter_map(|name| offer(name, names, &flavour)).collect();
+        names.iter().filter_map(|name| offer(name, names, &ending)).collect();
     all.sort_by(|(a, _), (b, _)| a.cmp(b));
-    let series = |numbers: &[u32]| Some((*numbers.first()?, *numbers.get(1)?));
+    let name =
+        |numbers: &[u32]| Some(Name { series: (*numbers.first()?, *numbers.get(1)?), flavour });
     // Of one series, the last one stays.
-    all.into_iter().filter_map(|(numbers, offer)| Some((series(&numbers)?, offer))).collect()
+    all.into_iter().filter_map(|(numbers, offer)| Some((name(&numbers)?, offer))).collect()
 }
 
 /// The kernel that a package holds, unless it holds none.
@@ -36,7 +93,8 @@ fn offer(name: &str, names: &BTreeSet<String>, flavour: &str) -> Option<(Vec<u32
     let (prefix, version) =
         form.iter().find_map(|prefix| Some((*prefix, name.strip_prefix(prefix)?)))?;
     let version = version.strip_suffix(flavour)?;
-    if !version.starts_with(|c: char| c.is_ascii_digit()) {
+    let is_of_another = ["-cloud", "-rt"].iter().any(|other| version.ends_with(other));
+    if is_of_another || !version.starts_with(|c: char| c.is_ascii_digit()) {
         return None;
     }
     let with =
@@ -64,7 +122,11 @@ fn offer(name: &str, names: &BTreeSet<String>, flavour: &str) -> Option<(Vec<u32
 mod tests {
     use super::*;
 
-    fn offered(names: &[&str]) -> BTreeMap<Series, Offer> {
+    fn cloud(major: u32, minor: u32) -> Name {
+        Name { series: (major, minor), flavour: Flavour::Cloud }
+    }
+
+    fn offered(names: &[&str]) -> BTreeMap<Name, Offer> {
         newest(&names.iter().map(|name| (*name).to_owned()).collect(), Architecture::Amd64)
     }
 
@@ -82,7 +144,25 @@ mod tests {
         ]);
         let releases: Vec<&str> = offers.values().map(|offer| offer.release.as_str()).collect();
         assert_eq!(releases, ["5.10.0-32-cloud-amd64", "6.12.107+deb13-cloud-amd64"]);
-        assert_eq!(offers[&(5, 10)].packages, ["linux-image-5.10.0-32-cloud-amd64"]);
+        assert_eq!(offers[&cloud(5, 10)].packages, ["linux-image-5.10.0-32-cloud-amd64"]);
+    }
+
+    #[test]
+    fn each_flavour_has_kernels_of_its_own() {
+        let offers = offered(&[
+            "linux-image-6.12.94+deb13-amd64",
+            "linux-image-6.12.94+deb13-cloud-amd64",
+            "linux-image-6.12.107+deb13-rt-amd64",
+            "linux-image-rt-amd64",
+        ]);
+        let all: Vec<String> =
+            offers.iter().map(|(name, offer)| format!("{name} {}", offer.release)).collect();
+        let expected = [
+            "6.12 6.12.94+deb13-cloud-amd64",
+            "6.12-plain 6.12.94+deb13-amd64",
+            "6.12-rt 6.12.107+deb13-rt-amd64",
+        ];
+        assert_eq!(all, expected);
     }
 
     #[test]
@@ -99,9 +179,9 @@ mod tests {
             "linux-modules-7.3.4+deb13-cloud-amd64",
             "linux-base-7.3.4+deb13-cloud-amd64",
         ]);
-        assert!(!offers.contains_key(&(7, 0)), "its modules are gone");
-        assert!(offers[&(7, 2)].packages[0].starts_with("linux-binary-7.2.13"));
-        assert!(offers[&(7, 3)].packages[0].starts_with("linux-binary-unsigned-7.3.4"));
+        assert!(!offers.contains_key(&cloud(7, 0)), "its modules are gone");
+        assert!(offers[&cloud(7, 2)].packages[0].starts_with("linux-binary-7.2.13"));
+        assert!(offers[&cloud(7, 3)].packages[0].starts_with("linux-binary-unsigned-7.3.4"));
         assert!(offers.values().all(|offer| offer.packages.len() == 3));
     }
 }
