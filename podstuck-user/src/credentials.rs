@@ -8,9 +8,16 @@ const CAP_SYS_ADMIN: u32 = 21;
 /// Whether a process may be the node's root: effective user 0 with `CAP_SYS_ADMIN`, in a user namespace that has
 /// all of the node's user ids, as only root can make one.
 pub(crate) fn may_be_root(process: &Path) -> bool {
-    let status = fs::read(process.join("status")).unwrap_or_default();
-    let ids = |directory: &Path| fs::read(directory.join("uid_map")).unwrap_or_default();
-    is_privileged(&status) && ids(process) == ids(Path::new("/proc/self"))
+    is_maybe_root(process).unwrap_or(false)
+}
+
+/// The same; `None` when that could not be read.
+pub(crate) fn is_maybe_root(process: &Path) -> Option<bool> {
+    if !is_privileged(&fs::read(process.join("status")).ok()?) {
+        return Some(false);
+    }
+    let ids = |directory: &Path| fs::read(directory.join("uid_map")).ok();
+    Some(ids(process)? == ids(Path::new("/proc/self"))?)
 }
 
 /// By the text of `/proc/PID/status`.

@@ -5,10 +5,10 @@ use podstuck_common::component::{name_hash, path_hash};
 
 use crate::{
     cli::Target,
-    identity::{PodNames, layout::normalise, wanted::PodTraces},
+    identity::{PodNames, wanted::PodTraces},
     model::{identity::Pod, path::safe_path},
     scope::Scope,
-    state::show_roots::resolve,
+    state::show_roots::resolve_what_answers,
 };
 
 /// What the run is restricted to, as the probes compare it.
@@ -72,7 +72,7 @@ pub(super) fn wanted(
         return Err(anyhow!("--path {}: must be absolute", safe_path(path)));
     }
     // What calls name is told without symbolic links.
-    let path = resolve(host_root, path).unwrap_or_else(|| normalise(path));
+    let path = resolve_what_answers(host_root, path);
     let hash = path_hash(path.as_os_str().as_encoded_bytes());
     let text = Some(format!("directory {}", safe_path(&path)));
     let scope = Scope { pod: None, path: Some(path) };

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::{cgroup::group_of, component::component};
 pub(crate) use crate::credentials::may_be_root;
-use crate::{model::identity::Component, proc};
+use crate::{credentials::is_maybe_root, model::identity::Component, proc};
 
 /// What is read of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,15 +23,15 @@ pub(crate) struct Living {
 }
 
 impl Living {
-    /// Looks at a process, given its directory; `None` when it has ended. It may wait for as long as the
-    /// process hangs where it executes a program.
+    /// Looks at a process, given its directory; `None` when it has ended, or not all of it could be read. It
+    /// may wait for as long as the process hangs where it executes a program.
     pub(crate) fn look(process: &Path) -> Option<Self> {
         let cgroup = group_of(process)?;
         let namespace = proc::namespace(process, "mnt");
         Some(Self {
             comm: proc::comm(process),
             cgroup,
-            is_root: is_root(process),
+            is_root: is_known_root(process)?,
             mnt_ns: namespace.as_deref().and_then(proc::mount_namespace).unwrap_or(0),
             // Last: what was read before is of the process that was started then, and of no successor.
             started: proc::stat_in(process)?.1,
@@ -48,9 +48,17 @@ impl Living {
 /// this tool is in. kubelet, runtimes and their helpers are, as they mount. The root of a container has
 /// no such capability, and the root of a user namespace of its own has it there only.
 pub(crate) fn is_root(process: &Path) -> bool {
+    is_known_root(process).unwrap_or(false)
+}
+
+/// The same; `None` when that could not be read.
+fn is_known_root(process: &Path) -> Option<bool> {
     // The first two files take no lock of the process. Who is told by them is not asked for a link.
-    may_be_root(process)
-        && proc::namespace(process, "user") == proc::namespace(Path::new("/proc/self"), "user")
+    if !is_maybe_root(process)? {
+        return Some(false);
+    }
+    let namespace = |process: &Path| proc::namespace(process, "user");
+    Some(namespace(process)? == namespace(Path::new("/proc/self"))?)
 }
 
 #[cfg(test)]

@@ -61,8 +61,8 @@ impl Targets {
 
     /// That of an id, learnt from the path of something in it.
     pub(crate) fn learn(&mut self, id: u64, path: &Path) -> Arc<Target> {
-        if let Some(known) = self.by_id.get_mut(&id) {
-            return known.clone();
+        if let Some(known) = self.known(id) {
+            return known;
         }
         if id == 0 {
             return self.unknown();
@@ -73,9 +73,22 @@ impl Targets {
         self.learn_root(id, root)
     }
 
+    /// One that was learnt. What had no name then may have been slow to tell it, or was just being made.
+    fn known(&mut self, id: u64) -> Option<Arc<Target>> {
+        let known = self.by_id.get_mut(&id)?.clone();
+        let Some(nameless) = known.pod.clone().filter(|pod| pod.name.is_none()) else {
+            return Some(known);
+        };
+        let pod = self.named(nameless);
+        if pod.name.is_none() {
+            return Some(known);
+        }
+        Some(self.keep(id, Target { pod: Some(pod), ..Target::clone(&known) }))
+    }
+
     fn learn_root(&mut self, id: u64, root: PathBuf) -> Arc<Target> {
-        if let Some(known) = self.by_id.get_mut(&id) {
-            return known.clone();
+        if let Some(known) = self.known(id) {
+            return known;
         }
         let mut target = classify(&root);
         if target.pod.is_some() {

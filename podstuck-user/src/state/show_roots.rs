@@ -20,7 +20,7 @@ use super::{
     seen_by::{Root, Seen},
 };
 use crate::{
-    identity::on_host,
+    identity::{layout::normalise, on_host},
     kernel::role::Role,
     model::{degraded::Feed, mounts::Mounts},
     proc,
@@ -165,6 +165,26 @@ pub(crate) fn resolve(host_root: &Path, path: &Path) -> Option<PathBuf> {
     find_roots(host_root, sought).paths.pop().flatten()
 }
 
+/// The same as far as it answers: of what lies on a file system that does not, where that is mounted, and the rest
+/// as it was named.
+pub(crate) fn resolve_what_answers(host_root: &Path, path: &Path) -> PathBuf {
+    let mut above: Vec<&Path> = path.ancestors().collect();
+    // Whoever comes after one that does not answer is not asked.
+    above.reverse();
+    let sought = above.iter().map(|path| Sought::unshown(None, path)).collect();
+    joined(path, &above, find_roots(host_root, sought).paths)
+}
+
+/// A path by where the last of those above it is that was found.
+fn joined(path: &Path, above: &[&Path], found: Vec<Option<PathBuf>>) -> PathBuf {
+    let whole = |(above, found): (&&Path, Option<PathBuf>)| {
+        let rest = path.strip_prefix(above).ok()?;
+        Some(found?.join(rest))
+    };
+    let known = above.iter().zip(found).rev().find_map(whole);
+    normalise(&known.unwrap_or_else(|| path.to_owned()))
+}
+
 /// Opens a directory whose path is to be understood in another root directory: its symbolic links lead
 /// nowhere else. With its path there; `None` where the kernel had to wait for it, and must not.
 fn beneath(top: &Path, path: &Path, in_memory: bool) -> Result<Option<(Seen, PathBuf)>> {
@@ -214,6 +234,17 @@ mod tests {
         // Before Linux 5.12 nothing is found so.
         assert!(known.is_none_or(|path| path == Path::new("/data/kubelet")));
         assert!(find("/var/lib/docker", true).map_or(true, |found| found.is_none()));
+    }
+
+    #[test]
+    fn what_does_not_answer_is_named_by_what_lies_above_it() {
+        let path = Path::new("/link/dead/volume/");
+        let above = ["/", "/link", "/link/dead", "/link/dead/volume"].map(Path::new);
+        let found = |texts: [Option<&str>; 4]| texts.map(|text| text.map(PathBuf::from)).into();
+        let joined = |texts| joined(path, &above, found(texts));
+        assert_eq!(joined([Some("/"), Some("/data"), None, None]), Path::new("/data/dead/volume"));
+        assert_eq!(joined([Some("/"), None, None, Some("/x")]), Path::new("/x"));
+        assert_eq!(joined([None; 4]), Path::new("/link/dead/volume"));
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub(super) enum Doing {
     Elsewhere,
     /// It has ended, or may not be read.
     Gone,
-    /// It does not say: its process hangs where it executes a program.
+    /// It does not say: its process hangs where it executes a program, or this tool lacks what it takes to ask.
     Untold,
 }
 
@@ -47,7 +47,10 @@ pub(super) trait ReadThread {
     /// What it is doing. Needs `CAP_SYS_PTRACE` for other users' threads.
     fn doing(self, reader: &mut TimedReader) -> Doing;
 
-    /// Its state and how often it slept; `None` when it has ended.
+    /// Whether it has not ended.
+    fn is_there(self) -> bool;
+
+    /// Its state and how often it slept; `None` when it has ended, or that could not be read.
     fn times(self, reader: &mut TimedReader) -> Option<Times>;
 
     /// The function it waits in; `None` while it runs.
@@ -72,8 +75,15 @@ impl ReadThread for Thread {
     fn doing(self, reader: &mut TimedReader) -> Doing {
         match self.locked("syscall", reader) {
             None => Doing::Untold,
-            Some(text) => text.ok().as_deref().and_then(doing).unwrap_or(Doing::Gone),
+            Some(Ok(text)) => doing(&text).unwrap_or(Doing::Gone),
+            Some(Err(error)) if is_shortage(&error) => Doing::Untold,
+            Some(Err(_)) => Doing::Gone,
         }
+    }
+
+    fn is_there(self) -> bool {
+        // That takes no descriptor.
+        Path::new(&self.place("")).exists()
     }
 
     fn times(self, reader: &mut TimedReader) -> Option<Times> {
@@ -189,6 +199,12 @@ pub(super) fn name(comm: &[u8]) -> [u8; 16] {
     let length = comm.len().min(15);
     name[..length].copy_from_slice(&comm[..length]);
     name
+}
+
+/// Whether a file could not be read for want of something that this tool, or the node, may have again.
+fn is_shortage(error: &io::Error) -> bool {
+    let lacking = [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::EAGAIN, libc::EINTR];
+    error.raw_os_error().is_some_and(|number| lacking.contains(&number))
 }
 
 fn doing(line: &str) -> Option<Doing> {

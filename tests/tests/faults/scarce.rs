@@ -10,9 +10,10 @@ use std::{
 };
 
 use podstuck_tests::{
-    Running, assert_counted, call, empty_dir, lab, of_type, requires, root_and_btf, settle,
-    slowdown, summary, watch,
+    Running, assert_counted, call, empty_dir, lab, lab_if_possible, of_type, requires,
+    root_and_btf, settle, slowdown, summary, watch,
 };
+use serde_json::Value;
 
 use crate::{meter::Meter, stuck_pod::StuckPod};
 
@@ -164,6 +165,32 @@ fn who_was_seen_first_without_descriptors_is_known_later() {
     pod.end();
     let (_, status) = watch.stop();
     assert_eq!(status.code(), Some(1));
+}
+
+/// Nothing of its thread can be read for a while: that is no reason to say that it is over.
+#[test]
+fn a_call_that_hangs_is_not_over_for_want_of_descriptors() {
+    requires!(root_and_btf());
+    let Some((lab, ready)) = lab_if_possible("filesystem-frozen", &[]) else {
+        return podstuck_tests::skip("no disk can be frozen here");
+    };
+    let of_pod = |key: &str| ready[key].as_str().unwrap().to_owned();
+    let (root, uid) = (of_pod("kubelet_root"), of_pod("pod_uid"));
+    let options = ["--kubelet-root", &root, "--pod-uid", &uid, "--hung-after", "500ms"];
+    let mut watch = watch(&options);
+    lab.resume();
+    let hangs = |line: &Value| line["type"] == "finding" && line["id"] == "filesystem-frozen";
+    watch.wait_for("finding", hangs);
+    limit_files(&watch, "1:20000");
+    thread::sleep(LACKING);
+    limit_files(&watch, "1024:20000");
+    settle();
+    let (lines, status) = watch.stop();
+    lab.stop();
+    assert_eq!(status.code(), Some(1));
+    let states: Vec<&Value> =
+        lines.iter().filter(|line| hangs(line)).map(|line| &line["state"]).collect();
+    assert_eq!(states.iter().filter(|state| **state != "update").count(), 1, "{states:?}");
 }
 
 /// They do not come back: it ends all the same.

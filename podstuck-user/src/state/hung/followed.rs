@@ -34,6 +34,11 @@ const LATEST_AFTER_EXIT: Duration = Duration::from_millis(100);
 /// object: it makes the same call again and again. A signal wakes it, too.
 const FEW_SLEEPS: u64 = 3;
 
+/// How often what a call is about is asked for: a node may be short of time.
+const ASKED: u32 = 5;
+/// After which it is asked for again; twice, three times as long after the next ones.
+const ASK_AGAIN: Duration = Duration::from_secs(2);
+
 /// How it is known that a thread still is where it was.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Anchor {
@@ -69,6 +74,10 @@ pub(super) struct Followed {
     /// Where to ask for the rest of the object's path.
     pub(super) text: Option<u64>,
     pub(super) asked: bool,
+    /// Age at which that is asked for.
+    pub(super) ask_at: Duration,
+    /// How often there was no answer.
+    pub(super) unanswered: u32,
     pub(super) began: Monotonic,
     pub(super) since: Since,
     pub(super) before_start: bool,
@@ -112,6 +121,8 @@ impl Followed {
             object: Object::Known(None),
             text: None,
             asked: true,
+            ask_at: threshold / 2,
+            unanswered: 0,
             began,
             since: Since::Probe,
             before_start: false,
@@ -134,6 +145,15 @@ impl Followed {
         self
     }
 
+    /// There was no answer to what it is about: it is asked for again after a while, or no more.
+    pub(super) fn has_no_answer(&mut self, now: Monotonic) {
+        self.unanswered += 1;
+        if self.unanswered == ASKED {
+            return self.object.complete(None);
+        }
+        (self.asked, self.ask_at) = (false, self.age(now) + ASK_AGAIN * self.unanswered);
+    }
+
     /// How long it has lasted.
     pub(super) fn age(&self, now: Monotonic) -> Duration {
         now.since(self.began)
@@ -145,6 +165,9 @@ impl Followed {
         let pause = (self.age(now) / 10).clamp(SOONEST, latest);
         self.next_look = Monotonic(now.0 + pause.as_nanos() as u64);
         let times = self.thread.times(reader);
+        if times.is_none() && self.thread.is_there() {
+            return Position::Still;
+        }
         let look = self.still(self.thread.doing(reader), times);
         if let (Anchor::Call(_), Some(last), Some(times)) = (self.anchor, self.last, times)
             && times.sleeps > last.sleeps + FEW_SLEEPS

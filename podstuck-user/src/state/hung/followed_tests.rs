@@ -67,3 +67,18 @@ fn an_entry_is_known_by_its_path_whatever_the_number() {
     assert_eq!(it.still(call(52, 0x1000), Some(TIMES)), Position::Still);
     assert_eq!(it.still(call(52, 0x2000), Some(TIMES)), Position::Over);
 }
+
+#[test]
+fn what_it_is_about_is_asked_for_again_and_not_for_ever() {
+    let mut it = followed(Anchor::Program);
+    it.object = Object::Asked { base: None, root: "/".into() };
+    let later = Monotonic(it.began.0 + 3_000_000_000);
+    let mut asked_at = Vec::new();
+    while matches!(it.object, Object::Asked { .. }) {
+        it.asked = true;
+        it.has_no_answer(later);
+        asked_at.extend((!it.asked).then_some(it.ask_at.as_secs()));
+    }
+    assert_eq!(asked_at, [5, 7, 9, 11]);
+    assert!(it.asked && it.object == Object::Known(None) && it.is_due(later));
+}

@@ -168,7 +168,7 @@ impl Follower {
             (None, Position::Over) => return self.end(tid, now),
             (None, Position::Still) => {}
         }
-        if !it.asked && it.age(now) >= self.threshold / 2 {
+        if !it.asked && it.age(now) >= it.ask_at {
             it.asked = true;
             let (pid, address) = (it.thread.pid, it.text);
             let (began, own) = (it.began, self.own.clone());

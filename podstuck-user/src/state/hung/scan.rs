@@ -38,6 +38,8 @@ pub(super) struct Scan {
     /// Whether the execution of programs is seen by a probe.
     sees_exec: bool,
     found: Option<Monotonic>,
+    /// Processes that did not say what they were doing when the probes had come.
+    untold: BTreeSet<u32>,
     /// kubelet and the runtimes: a few.
     removers: BTreeSet<u32>,
     deleters: Bounded<u32, ()>,
@@ -47,7 +49,8 @@ impl Scan {
     /// Has looked at nothing yet.
     pub(super) fn new(threshold: Duration, sees_exec: bool) -> Self {
         let deleters = Bounded::new(DELETERS);
-        Self { threshold, sees_exec, found: None, removers: BTreeSet::new(), deleters }
+        let (untold, removers) = (BTreeSet::new(), BTreeSet::new());
+        Self { threshold, sees_exec, found: None, untold, removers, deleters }
     }
 
     /// Takes note of processes that delete.
@@ -59,17 +62,30 @@ impl Scan {
 
     /// Everything on the node that was in a deleting call, or about to unmount, before the probes
     /// were there.
-    pub(super) fn at_start(&self, reader: &mut TimedReader) -> Vec<Followed> {
+    pub(super) fn at_start(&mut self, reader: &mut TimedReader) -> Vec<Followed> {
         let mut found = Vec::new();
         for pid in others() {
             let first = Thread::main(pid);
             if is_unmounting(&first.comm()) && may(pid) {
                 found.push(self.program(first, reader));
             }
-            for thread in of_process(pid) {
-                let stuck = self.in_call(thread, reader, |call| call.deletes);
-                found.extend(stuck.map(|it| classify(it, reader)));
+            found.extend(self.before(pid, reader));
+        }
+        found
+    }
+
+    /// Threads of a process in calls that delete, from before the probes were there. Where one of them does not
+    /// say what it is doing, the process is asked again: on a node that is short of time any of them may not.
+    fn before(&mut self, pid: u32, reader: &mut TimedReader) -> Vec<Followed> {
+        let mut found = Vec::new();
+        self.untold.remove(&pid);
+        for thread in of_process(pid) {
+            let doing = thread.doing(reader);
+            if doing == Doing::Untold {
+                self.untold.insert(pid);
             }
+            let stuck = self.in_call(thread, doing, reader, |call| call.deletes);
+            found.extend(stuck.map(|it| classify(it, reader)));
         }
         found
     }
@@ -80,6 +96,9 @@ impl Scan {
         let before_start = self.found.is_none();
         if self.found.is_none_or(|then| now.since(then) >= FIND_EVERY) {
             self.found = Some(now);
+            for pid in self.untold.clone() {
+                found.extend(self.before(pid, reader));
+            }
             self.removers.clear();
             for pid in others() {
                 let first = Thread::main(pid);
@@ -100,7 +119,8 @@ impl Scan {
             .filter(|pid| is_other(*pid))
             .collect();
         for thread in pids.into_iter().flat_map(of_process) {
-            let looking = self.in_call(thread, reader, |call| !call.deletes);
+            let doing = thread.doing(reader);
+            let looking = self.in_call(thread, doing, reader, |call| !call.deletes);
             found.extend(looking.map(|it| Followed { before_start, ..it }));
         }
         found
@@ -109,10 +129,10 @@ impl Scan {
     fn in_call(
         &self,
         thread: Thread,
+        doing: Doing,
         reader: &mut TimedReader,
         wanted: impl Fn(&Known) -> bool,
     ) -> Option<Followed> {
-        let doing = thread.doing(reader);
         let Doing::Call { number, arguments } = doing else { return None };
         let call = known(number, &arguments).filter(wanted)?;
         // Who has slept for an hour, has been in this call for as long at least.

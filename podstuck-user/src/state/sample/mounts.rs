@@ -63,11 +63,14 @@ impl MountPoller {
     }
 
     fn polled(&mut self, namespace: u32, pid: u32) -> Option<Arc<Mounts>> {
-        if let Some(polled) = self.open.get_mut(&namespace) {
+        if let Some(mut polled) = self.open.remove(&namespace) {
             if polled.has_changed() {
+                // What has changed is not told twice: where it cannot be read, it is opened anew.
                 polled.table = Arc::new(parse_mounts(pid, &text_of(&mut polled.file)?));
             }
-            return Some(polled.table.clone());
+            let table = polled.table.clone();
+            self.open.insert(namespace, polled);
+            return Some(table);
         }
         let mut file = File::open(mount_table(pid)).ok()?;
         let table = Arc::new(parse_mounts(pid, &text_of(&mut file)?));

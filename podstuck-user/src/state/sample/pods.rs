@@ -276,9 +276,9 @@ fn join(root: &Path, pod: &PodOnDisk, mounted: &[(PathBuf, Mounted)]) -> Vec<Vol
 /// When the node was booted, in seconds since 1970; 0 when that is unknown.
 fn booted() -> i64 {
     static BOOTED: OnceLock<i64> = OnceLock::new();
-    *BOOTED.get_or_init(|| {
-        procfs::boot_time_secs().ok().and_then(|at| i64::try_from(at).ok()).unwrap_or_default()
-    })
+    let read = || procfs::boot_time_secs().ok().and_then(|at| i64::try_from(at).ok());
+    let known = BOOTED.get().copied().or_else(read);
+    known.map_or(0, |at| *BOOTED.get_or_init(|| at))
 }
 
 #[cfg(test)]

@@ -58,14 +58,14 @@ impl Follower {
                 let Some(it) = self.followed.get_mut(&tid).filter(|it| it.began == began) else {
                     return;
                 };
+                let Some(text) = text else { return it.has_no_answer(crate::clock::now()) };
                 if it.anchor != Anchor::Program {
-                    return it.object.complete(text.as_deref());
+                    return it.object.complete(Some(&text));
                 }
-                match text.as_deref().map(to_unmount) {
+                match to_unmount(&text) {
                     // It mounts, or prints its usage.
-                    Some(None) => drop(self.forget(tid)),
-                    Some(object) => it.object.complete(object),
-                    None => it.object.complete(None),
+                    None => drop(self.forget(tid)),
+                    object => it.object.complete(object),
                 }
             }
             Notice::End => {}
