@@ -48,7 +48,7 @@ pub(super) trait ReadThread {
     fn doing(self, reader: &mut TimedReader) -> Doing;
 
     /// Whether it has not ended.
-    fn is_there(self) -> bool;
+    fn exists(self) -> bool;
 
     /// Its state and how often it slept; `None` when it has ended, or that could not be read.
     fn times(self, reader: &mut TimedReader) -> Option<Times>;
@@ -81,7 +81,7 @@ impl ReadThread for Thread {
         }
     }
 
-    fn is_there(self) -> bool {
+    fn exists(self) -> bool {
         // That takes no descriptor.
         Path::new(&self.place("")).exists()
     }

@@ -51,7 +51,7 @@ impl Machine {
         let names = kernels.iter().map(|(kernel, _)| kernel.name);
         let mut for_clouds = names.filter(|name| name.flavour == Flavour::Cloud);
         let oldest = for_clouds.next();
-        let ends = [oldest, for_clouds.last().or(oldest)];
+        let ends = [oldest, for_clouds.next_back().or(oldest)];
         for (kernel, initramfs) in kernels {
             let is_end = ends.contains(&Some(kernel.name));
             let machine = |cgroup, tests| Self {

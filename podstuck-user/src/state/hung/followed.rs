@@ -165,7 +165,7 @@ impl Followed {
         let pause = (self.age(now) / 10).clamp(SOONEST, latest);
         self.next_look = Monotonic(now.0 + pause.as_nanos() as u64);
         let times = self.thread.times(reader);
-        if times.is_none() && self.thread.is_there() {
+        if times.is_none() && self.thread.exists() {
             return Position::Still;
         }
         let look = self.still(self.thread.doing(reader), times);
