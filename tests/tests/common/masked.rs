@@ -170,5 +170,10 @@ pub fn compare(name: &str, findings: &str) {
     for (mask, stands_for) in MASKS {
         settings.add_filter(mask, *stands_for);
     }
+    if name == "umount-flush-slow" {
+        // Whether a flush is woken as parts of it are done, or once at its end, depends on how much of it the
+        // kernel has begun by itself before.
+        settings.add_filter(r"was not woken", "was [n] times woken");
+    }
     settings.bind(|| insta::assert_snapshot!(name, findings));
 }

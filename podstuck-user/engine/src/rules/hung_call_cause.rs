@@ -139,6 +139,10 @@ fn shutdown(seen: &StuckThread, beside: Beside) -> Option<Judged> {
     if functions(seen).any(|f| f == "wb_wait_for_completion") {
         let works = beside.disk_works == Some(true);
         let waits = if is_still && !works { Waits::Shutdown } else { Waits::Flush };
+        // Nothing was written since it was told last, and it is too early to say that nothing will be.
+        if beside.disk_works == Some(false) && waits == Waits::Flush {
+            return None;
+        }
         let doubt = (!works).then_some(FEW_SIGNS);
         return (seen.at.since(seen.began) >= lively).then_some(Judged { waits, doubt });
     }
@@ -268,13 +272,16 @@ mod tests {
         let mut seen =
             stuck(&["wb_wait_for_completion", "sync_inodes_sb", "ovl_sync_fs", "nfs_kill_super"]);
         (seen.phase, seen.syscall) = (Phase::AfterExit, "umount2".into());
-        for (age_ms, expected) in
-            [(2000, "too early"), (60_000, "umount-flush-slow"), (121_000, "umount-kernel-hang")]
+        let (early, slow, hang) = ("too early", "umount-flush-slow", "umount-kernel-hang");
+        for (age_ms, of_idle_disk, of_unknown_disk) in
+            [(2000, early, early), (60_000, early, slow), (121_000, hang, hang)]
         {
             seen.at = Monotonic(seen.began.0 + age_ms * 1_000_000);
             seen.progress = Some(WaitProgress { woken: 0, milliseconds: 1000, quiet_ms: age_ms });
-            assert_eq!(id(&seen), expected, "{age_ms}");
+            assert_eq!(id(&seen), of_idle_disk, "{age_ms}");
             let found = judged(&seen, None);
+            let id = found.map_or(early, |judged| judged.waits.cause().id.as_str());
+            assert_eq!(id, of_unknown_disk, "{age_ms}");
             assert!(found.is_none_or(|judged| judged.doubt == Some(FEW_SIGNS)));
         }
         let works = judged(&seen, Some(true)).unwrap();
