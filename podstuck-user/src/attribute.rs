@@ -327,7 +327,7 @@ impl Attributor {
             let reader = if may_be_root(&process) { &mut *reader } else { &mut *others_reader };
             reader.read(pid, move || Looked::at(&process)).unwrap_or(Looked::NoAnswer)
         });
-        if let Some(pod) = who.actor.pod.clone().filter(|pod| pod.name.is_none()) {
+        if let Some(pod) = who.actor.pod.as_ref().filter(|pod| pod.name.is_none()).cloned() {
             Arc::make_mut(&mut who.actor).pod = Some(self.targets.named(pod));
         }
         who

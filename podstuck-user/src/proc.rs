@@ -72,6 +72,11 @@ pub(crate) fn stat_in(directory: &Path) -> Option<(char, u64)> {
     Some((fields.next()?.chars().next()?, fields.nth(18)?.parse().ok()?))
 }
 
+/// Whether a thread still exists. That takes no descriptor.
+pub(crate) fn exists(pid: u32, tid: u32) -> bool {
+    Path::new(&format!("/proc/{pid}/task/{tid}")).exists()
+}
+
 /// Whether a state is that of who was stopped by a signal or by its tracer, and does nothing.
 pub(crate) fn is_stopped(state: char) -> bool {
     matches!(state, 'T' | 't')

@@ -95,13 +95,20 @@ impl Running {
         }
     }
 
-    /// What it has printed, its summary included, for the message of a test that fails.
-    fn told(&mut self) -> String {
-        if !self.has_ended() {
+    /// As Ctrl-C does, unless it has ended: whether it had to be asked.
+    fn ask_to_end(&mut self) -> bool {
+        let goes_on = self.child.try_wait().is_ok_and(|status| status.is_none());
+        if goes_on {
             self.signal(Signal::SIGINT);
             // One that is paused would not notice.
             self.resume();
         }
+        goes_on
+    }
+
+    /// What it has printed, its summary included, for the message of a test that fails.
+    fn told(&mut self) -> String {
+        self.ask_to_end();
         while let Ok(line) = self.lines.recv_timeout(SUMMED_UP) {
             self.seen.push(serde_json::from_str(&line).unwrap_or(Value::String(line)));
         }
@@ -174,10 +181,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         // SIGINT, so that a lab cleans up even when its test fails.
-        if self.child.try_wait().is_ok_and(|status| status.is_none()) {
-            self.signal(Signal::SIGINT);
-            // One that is paused would not notice.
-            self.resume();
+        if self.ask_to_end() {
             let _ = self.child.wait();
         }
     }

@@ -168,7 +168,8 @@ fn check_actor(expected: &Expected, pod: &mut Running, lab: &mut Running, ready:
     }
 }
 
-/// Whether it rests on what lies there, and not on a call: where the machine is emulated, a look may come before the first call.
+/// Whether it rests on what lies there, and not on a call: where the machine is emulated, a look may come before
+/// the first call.
 fn is_told_by_state(expected: &Expected, finding: &Value) -> bool {
     slowdown() > 1 && expected.syscall.is_some() && finding["call"]["syscall"].is_null()
 }

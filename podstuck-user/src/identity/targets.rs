@@ -76,9 +76,8 @@ impl Targets {
     /// One that was learnt. What had no name then may have been slow to tell it, or was just being made.
     fn known(&mut self, id: u64) -> Option<Arc<Target>> {
         let known = self.by_id.get_mut(&id)?.clone();
-        let Some(nameless) = known.pod.clone().filter(|pod| pod.name.is_none()) else {
-            return Some(known);
-        };
+        let nameless = known.pod.as_ref().filter(|pod| pod.name.is_none());
+        let Some(nameless) = nameless.cloned() else { return Some(known) };
         let pod = self.named(nameless);
         if pod.name.is_none() {
             return Some(known);

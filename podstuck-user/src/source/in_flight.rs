@@ -3,7 +3,7 @@
 //! A return that the probes missed (see `tables`) leaves an entry behind. The thread's next call
 //! replaces it; a thread that ended has no next call.
 
-use std::{path::Path, time::Duration};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use aya::{
@@ -13,7 +13,7 @@ use aya::{
 use podstuck_common::record::{IO_URING_NAME, InFlight};
 
 use super::{failures::Failures, slots::Slots};
-use crate::model::time::Monotonic;
+use crate::{model::time::Monotonic, proc};
 
 /// Younger entries are left alone, so that a thread that is just ending is not judged.
 const GRACE: Duration = Duration::from_secs(10);
@@ -78,6 +78,5 @@ impl InFlightTable {
 
 /// Whether a thread, as `pid_tgid`, still exists.
 fn lives(thread: u64) -> bool {
-    let (pid, tid) = (thread >> 32, thread & 0xffff_ffff);
-    Path::new(&format!("/proc/{pid}/task/{tid}")).exists()
+    proc::exists((thread >> 32) as u32, thread as u32)
 }

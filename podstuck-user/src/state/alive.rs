@@ -89,9 +89,10 @@ pub(super) fn left_out<'a>(
 ) -> Vec<bool> {
     let (mut known, mut found) = (BTreeMap::new(), BTreeSet::new());
     let is_left_out = looks.map(|(table, path)| {
-        let why: &Option<String> = known
-            .entry((table.map(|table| table.pid), path))
-            .or_insert_with(|| why_not_in(table?, path, Occasion::Unknown));
+        // A file system that completes nothing takes a second to say so, however many paths lead into it.
+        let mount = table.and_then(|table| Some((table.pid, table.covering(path)?.id)));
+        let why: &Option<String> =
+            known.entry(mount).or_insert_with(|| why_not_in(table?, path, Occasion::Unknown));
         let told = |why| format!("is not looked at, because {why}");
         found.extend(why.clone().map(|why| (path.to_owned(), told(why))));
         why.is_some()

@@ -71,9 +71,9 @@ fn read(bundle: &Path) -> Bundle {
     // Whatever else has this name is none of containerd's making.
     let is_small = |found: fs::Metadata| found.is_file() && found.len() <= CONFIG_SIZE;
     let small = fs::symlink_metadata(&config).is_ok_and(is_small);
-    let text = if small { fs::read(&config).ok() } else { Some(Vec::new()) };
+    let text = if small { fs::read(&config) } else { Ok(Vec::new()) };
     // It is asked again.
-    let Some(text) = text else { return Bundle::default() };
+    let Ok(text) = text else { return Bundle::default() };
     let config = serde_json::from_slice::<Config>(&text).ok();
     let pod = config.and_then(|config| pod_of_cgroup(&config.linux.cgroups_path));
     let init = fs::read_to_string(bundle.join("init.pid")).ok();

@@ -47,9 +47,6 @@ pub(super) trait ReadThread {
     /// What it is doing. Needs `CAP_SYS_PTRACE` for other users' threads.
     fn doing(self, reader: &mut TimedReader) -> Doing;
 
-    /// Whether it has not ended.
-    fn exists(self) -> bool;
-
     /// Its state and how often it slept; `None` when it has ended, or that could not be read.
     fn times(self, reader: &mut TimedReader) -> Option<Times>;
 
@@ -79,11 +76,6 @@ impl ReadThread for Thread {
             Some(Err(error)) if is_shortage(&error) => Doing::Untold,
             Some(Err(_)) => Doing::Gone,
         }
-    }
-
-    fn exists(self) -> bool {
-        // That takes no descriptor.
-        Path::new(&self.place("")).exists()
     }
 
     fn times(self, reader: &mut TimedReader) -> Option<Times> {

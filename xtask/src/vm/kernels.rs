@@ -86,7 +86,7 @@ fn choose(offered: &[Name], architecture: Architecture, wanted: &Wanted<'_>) -> 
     }
     let for_clouds = offered.iter().filter(|name| name.flavour == Flavour::Cloud).copied();
     let mut chosen: BTreeSet<Name> = stable_of(Flavour::Cloud).collect();
-    chosen.extend(for_clouds.collect::<Vec<_>>().into_iter().rev().take(newest));
+    chosen.extend(for_clouds.rev().take(newest));
     if let Wanted::Whole = wanted {
         let others = [Flavour::Plain, Flavour::RealTime].into_iter().flat_map(stable_of);
         let (there, missing): (Vec<Name>, Vec<Name>) =

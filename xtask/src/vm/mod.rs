@@ -71,8 +71,8 @@ pub(crate) enum Command {
 /// Which machines.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Only these kernels, as in 6.12, 6.12-plain and 6.12-rt; else 5.10, 6.1, 6.12 and Debian's two newest series, and on arm64 6.1, 6.12
-    /// and the newest one
+    /// Only these kernels, as in 6.12, 6.12-plain and 6.12-rt; else 5.10, 6.1, 6.12 and Debian's two newest series,
+    /// and on arm64 6.1, 6.12 and the newest one
     #[arg(long, value_name = "SERIES", num_args = 1..)]
     kernel: Vec<String>,
     /// Also kernels of Debian's stable releases for any machine, and with PREEMPT_RT

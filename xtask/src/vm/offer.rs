@@ -19,10 +19,10 @@ pub(super) enum Flavour {
 }
 
 impl Flavour {
-    pub(super) const ALL: [Self; 3] = [Self::Cloud, Self::Plain, Self::RealTime];
+    const ALL: [Self; 3] = [Self::Cloud, Self::Plain, Self::RealTime];
 
     /// What is added to a series.
-    pub(super) const fn ending(self) -> &'static str {
+    const fn ending(self) -> &'static str {
         match self {
             Self::Cloud => "",
             Self::Plain => "-plain",
@@ -93,7 +93,9 @@ fn offer(name: &str, names: &BTreeSet<String>, flavour: &str) -> Option<(Vec<u32
     let (prefix, version) =
         form.iter().find_map(|prefix| Some((*prefix, name.strip_prefix(prefix)?)))?;
     let version = version.strip_suffix(flavour)?;
-    let is_of_another = ["-cloud", "-rt"].iter().any(|other| version.ends_with(other));
+    // The plain one has no word of its own.
+    let words = Flavour::ALL.map(Flavour::of_debian);
+    let is_of_another = words.iter().any(|word| !word.is_empty() && version.ends_with(word));
     if is_of_another || !version.starts_with(|c: char| c.is_ascii_digit()) {
         return None;
     }

@@ -137,13 +137,13 @@ fn shutdown(seen: &StuckThread, beside: Beside) -> Option<Judged> {
     // Woken once, by the last page of all that the file system has to write (fs/fs-writeback.c), and
     // not as parts of it are done. Under an overlay that is the node's disk.
     if functions(seen).any(|f| f == "wb_wait_for_completion") {
-        let works = beside.disk_works == Some(true);
-        let waits = if is_still && !works { Waits::Shutdown } else { Waits::Flush };
-        // Nothing was written since it was told last, and it is too early to say that nothing will be.
-        if beside.disk_works == Some(false) && waits == Waits::Flush {
-            return None;
-        }
-        let doubt = (!works).then_some(FEW_SIGNS);
+        let (waits, doubt) = match beside.disk_works {
+            Some(true) => (Waits::Flush, None),
+            _ if is_still => (Waits::Shutdown, Some(FEW_SIGNS)),
+            // Nothing was written since it was told last, and it is too early to say that nothing will be.
+            Some(false) => return None,
+            None => (Waits::Flush, Some(FEW_SIGNS)),
+        };
         return (seen.at.since(seen.began) >= lively).then_some(Judged { waits, doubt });
     }
     // On a processor, or waiting for one: it may have come back long ago.

@@ -18,6 +18,7 @@ use crate::{
         thread::{Thread, Times},
         time::Monotonic,
     },
+    proc,
     state::{
         mount_point,
         thread::{Doing, ReadThread as _},
@@ -165,7 +166,7 @@ impl Followed {
         let pause = (self.age(now) / 10).clamp(SOONEST, latest);
         self.next_look = Monotonic(now.0 + pause.as_nanos() as u64);
         let times = self.thread.times(reader);
-        if times.is_none() && self.thread.exists() {
+        if times.is_none() && proc::exists(self.thread.pid, self.thread.tid) {
             return Position::Still;
         }
         let look = self.still(self.thread.doing(reader), times);

@@ -78,7 +78,6 @@ impl Scan {
     /// say what it is doing, the process is asked again: on a node that is short of time any of them may not.
     fn before(&mut self, pid: u32, reader: &mut TimedReader) -> Vec<Followed> {
         let mut found = Vec::new();
-        self.untold.remove(&pid);
         for thread in of_process(pid) {
             let doing = thread.doing(reader);
             if doing == Doing::Untold {
@@ -96,7 +95,7 @@ impl Scan {
         let before_start = self.found.is_none();
         if self.found.is_none_or(|then| now.since(then) >= FIND_EVERY) {
             self.found = Some(now);
-            for pid in self.untold.clone() {
+            for pid in std::mem::take(&mut self.untold) {
                 found.extend(self.before(pid, reader));
             }
             self.removers.clear();
