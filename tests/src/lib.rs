@@ -27,7 +27,7 @@ use serde_json::Value;
 pub use podstuck_testing::{requires, skip};
 pub use recorded::{Recorded, replay};
 pub use running::{Running, diagnose, lab, lab_if_possible, trace, watch};
-pub use tally::{add_up, assert_counted};
+pub use tally::{add_up, assert_counted, missing};
 
 /// How much slower than a real machine this one is: an emulated one gets smaller workloads.
 pub fn slowdown() -> u32 {

@@ -9,7 +9,8 @@ mod arm_program;
 use std::{fs, path::Path, process::Command};
 
 use podstuck_tests::{
-    UID, add_up, call, empty_dir, of_type, requires, root_and_btf, skip, summary, watch,
+    UID, add_up, call, empty_dir, missing, of_type, requires, root_and_btf, skip, slowdown,
+    summary, watch,
 };
 use serde_json::Value;
 
@@ -81,9 +82,18 @@ fn io_uring_hooks(start: &Value) -> [bool; 2] {
         .map(|hook| hooks.contains(&hook))
 }
 
+/// Where the kernel preempts what runs a program on a function, it runs that program for nobody else on
+/// that processor: not for the other workers of the ring. They are told, and all of them are counted in
+/// one of the attempts.
 #[test]
 fn deletions_by_io_uring_are_counted_or_noticed_or_said_to_be_missed() {
     requires!(root_and_btf());
+    const ATTEMPTS: usize = 5;
+    assert!((0..ATTEMPTS).any(|_| deletions_by_io_uring() == 0), "calls were missing each time");
+}
+
+/// How many the kernel kept from the probes.
+fn deletions_by_io_uring() -> u64 {
     let top = in_memory();
     let volume = empty_dir(top.path());
     let root = top.path().to_str().unwrap();
@@ -94,24 +104,30 @@ fn deletions_by_io_uring_are_counted_or_noticed_or_said_to_be_missed() {
     call(&["io-uring".as_ref(), outside.path().as_os_str()]);
     if tally["skipped"] == true {
         skip("this kernel's io_uring cannot delete");
-        return;
+        return 0;
     }
     let deletions = 2 * 12;
     let (lines, status) = watching.stop();
     let start = of_type(&lines, "start")[0];
     let not_covered = start["not_covered"].as_array().unwrap();
     let missed = not_covered.iter().any(|what| what.as_str().unwrap().contains("io_uring"));
-    let counted = add_up(&[&summary(&lines)["by_outcome"]]);
-    let noticed = &summary(&lines)["completeness"]["io_uring_deletions"];
+    let summary = summary(&lines);
+    let noticed = &summary["completeness"]["io_uring_deletions"];
     match io_uring_hooks(start) {
         [true, false] => {
             assert_eq!(tally["unlinkat"]["ok"], 9, "{tally}");
-            assert_eq!(counted, add_up(&[&tally]));
             assert_eq!((noticed, missed), (&Value::from(0), false));
-            assert_eq!(status.code(), Some(0), "--fail-on-loss: {lines:#?}");
+            let missing = missing(summary, &[&tally]);
+            if missing == 0 && slowdown() == 1 {
+                assert_eq!(status.code(), Some(0), "--fail-on-loss: {lines:#?}");
+            } else if missing > 0 {
+                assert_eq!(status.code(), Some(4), "--fail-on-loss: {lines:#?}");
+            }
+            return missing;
         }
         [false, true] => {
             // Its own calls.
+            let counted = add_up(&[&summary["by_outcome"]]);
             assert_eq!(counted, [("unlinkat ENOENT", 1), ("unlinkat ok", 1)].map(to_owned).into());
             assert_eq!((noticed, missed), (&Value::from(deletions), false));
             assert_eq!(status.code(), Some(4), "--fail-on-loss");
@@ -121,6 +137,7 @@ fn deletions_by_io_uring_are_counted_or_noticed_or_said_to_be_missed() {
             assert_eq!((noticed, missed), (&Value::from(0), true));
         }
     }
+    0
 }
 
 fn to_owned((name, count): (&str, u64)) -> (String, u64) {
