@@ -1,7 +1,7 @@
 //! podstuck: what keeps a pod Terminating, who does, and which command releases it.
 //!
 //! Data flows one way through these modules, in this order; each uses only those before it:
-//! `model` (the words everybody speaks), `proc` (lists of `/proc`, with `credentials` and `silent`), `kernel`
+//! `model` (the words everybody speaks), `proc` (lists of `/proc`, with `credentials`, `silent` and `back_off`), `kernel`
 //! (load and attach), `fork_server` (other processes), `source` (records and tables out of the kernel),
 //! `decode`, `identity` (path and process to pod,
 //! volume, component), `state` (bounded looks at the node), `scope`, `attribute`, `ask`, the engine,
@@ -10,6 +10,7 @@
 
 pub use podstuck_engine::{engine, event, model, query};
 
+mod back_off;
 pub mod clock;
 mod credentials;
 #[cfg(test)]

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// kubelets' roots, those of kubelets apart, where runtimes keep their data, and the only wanted directory. And
-/// the process ids of runtimes that did not answer.
+/// the process ids of runtimes that did not answer, or not all.
 pub(super) fn known_roots(
     host_root: &Path,
     kubelet_roots: &[PathBuf],
@@ -54,12 +54,15 @@ pub(super) fn apart(host_root: &Path, kubelets: &[Kubelet], roots: &[PathBuf]) -
     apart
 }
 
-/// Where running runtimes were told to keep their things, and which of them did not answer.
+/// Where running runtimes were told to keep their things, and which of them did not say all of it.
 fn runtimes(host_root: &Path) -> (Vec<TargetRoot>, Vec<u32>) {
     let (mut roots, mut silent) = (Vec::new(), Vec::new());
     for (pid, component) in running_daemons(&on_host(host_root, Path::new("/proc"))).runtimes {
         match runtime::told(host_root, pid, component) {
-            Some(told) => roots.extend(data_roots::of_runtime(component, &told)),
+            Some(told) => {
+                roots.extend(data_roots::of_runtime(component, &told));
+                silent.extend(told.unread.is_some().then_some(pid));
+            }
             None => silent.push(pid),
         }
     }

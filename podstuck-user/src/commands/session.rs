@@ -1,15 +1,18 @@
 //! One live run: what is observed gets its names, becomes an event, and what is asked is answered.
 
-use std::time::{Duration, Instant};
+mod completeness;
+
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 
 use anyhow::Result;
 use bytes::Bytes;
-use podstuck_common::record::{CountKey, RecordHead, call, loss, reason};
+use podstuck_common::record::{CountKey, RecordHead, call, reason};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
-use super::{
-    Exit, driver_logs::DriverLogs, presenter::Presenter, probing::Missed, rooting::Rooting,
-};
+use super::{Exit, driver_logs::DriverLogs, presenter::Presenter, rooting::Rooting};
 use crate::{
     ask::Asker,
     attribute::Attributor,
@@ -18,12 +21,12 @@ use crate::{
     event::{Event, What},
     model::{
         call::Call,
-        degraded::{Degraded, Feed},
+        degraded::Degraded,
         identity::Component,
         operation::Operation,
         path::safe_path,
         said::{Heard, Said},
-        summary::{Completeness, SelfCost},
+        summary::SelfCost,
         thread::Thread,
         time::Monotonic,
     },
@@ -31,7 +34,6 @@ use crate::{
     recording::Recorder,
     source::tables::Drained,
     state::{
-        alive, helper,
         hung::{HungCalls, Notice, Report, Unmounted},
         logs::Attempt,
         sample::{Lateness, Look},
@@ -63,6 +65,8 @@ pub(super) struct Session {
     asker: Asker,
     answers: UnboundedReceiver<(Query, Answer)>,
     hung: HungCalls,
+    /// Processes that do not say what they do.
+    silent: BTreeSet<u32>,
     drivers: DriverLogs,
     looks: Lateness,
     undecodable: u64,
@@ -96,6 +100,7 @@ impl Session {
             asker,
             answers,
             hung,
+            silent: BTreeSet::new(),
             drivers,
             looks,
             undecodable: 0,
@@ -240,6 +245,7 @@ impl Session {
                     self.learn(seen.at, What::Stuck(Box::new(seen)));
                 }
             }
+            Arrival::Hung(Report::Silent(pids)) => self.silent = pids,
             Arrival::Hung(Report::Took(took)) => {
                 if let Some(phase) = self.names.phase(&took) {
                     self.learn(clock::now(), phase);
@@ -307,56 +313,6 @@ impl Session {
     /// Takes a record of the API.
     pub(super) fn record(&mut self, record: What) {
         self.learn(clock::now(), record);
-    }
-
-    /// Takes what may be missing, from the probes' own counters.
-    pub(super) fn completeness(&mut self, missed: &Missed) {
-        let Missed { losses, abandoned, skipped, drains_failed, probes, .. } = missed;
-        let completeness = Completeness {
-            events_lost: losses.of(loss::RING_FULL) + self.undecodable,
-            events_limited: losses.of(loss::RATE_LIMITED),
-            unmatched_exits: losses.of(loss::UNMATCHED_EXIT),
-            outcome_unknown: losses.of(loss::OVERWRITTEN) + *abandoned,
-            map_full: losses.of(loss::COUNTS_FULL) + losses.of(loss::IN_FLIGHT_FULL),
-            probes_skipped: *skipped,
-            io_uring_deletions: losses.of(loss::IO_URING),
-            drains_failed: *drains_failed,
-            looks_late_s: self.looks.late_s(self.ended.unwrap_or_else(Instant::now)),
-            // The engine adds its own.
-            objects_dropped: self.names.dropped()
-                + self.names.roots().dropped()
-                + self.hung.dropped()
-                + self.asker.dropped(),
-            unresolved: losses.of(loss::PATH_CUT) + losses.of(loss::PATH_UNREADABLE),
-            look_alikes: losses.of(loss::LOOK_ALIKE),
-            look_alike: self.look_alike.clone(),
-            probes_missing: probes.clone(),
-            // The engine adds what it was told.
-            degraded: Vec::new(),
-        };
-        self.learn(clock::now(), What::Completeness(completeness));
-    }
-
-    /// Takes what of the rest of the tool cannot do its work, and asks who is here whether he can.
-    pub(super) fn check(&mut self, of_others: Vec<Degraded>) {
-        let now = self.ended.unwrap_or_else(Instant::now);
-        let ended = |what: &str, feeds| {
-            Degraded::new(format!("the thread that {what} has ended"), &[feeds])
-        };
-        let hung = self.hung.has_ended().then(|| ended("follows calls that hang", Feed::HungCalls));
-        let looks = self.looks.is_late(now).then(|| {
-            Degraded::new("a look at the node has not come back for a minute", &[Feed::Node])
-        });
-        let recorder = self.recorder.as_ref().and_then(Recorder::ended);
-        let recorder = recorder.map(|why| Degraded::new(why, &[]));
-        let of_self = [hung, looks, self.asker.degraded(), recorder].into_iter().flatten();
-        let mut all: Vec<Degraded> = of_others.into_iter().chain(of_self).collect();
-        all.extend(helper::degraded());
-        all.extend(alive::degraded());
-        if all != self.degraded {
-            self.degraded.clone_from(&all);
-            self.learn(clock::now(), What::Degraded(all));
-        }
     }
 
     /// Ends the window: what follows only takes in what was seen in it.

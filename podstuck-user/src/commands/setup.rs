@@ -87,9 +87,10 @@ pub(super) fn prepare(
         without = Some(excuse(why, one_answer)?);
     }
     let host_root = &options.node.host_root;
-    // One that is started while they are asked is asked during the run, and so is one that has not answered.
+    // One that is started while they are asked is asked during the run, and so is one that has not said all.
     let mut asked = known(&running_daemons(&on_host(host_root, Path::new("/proc"))));
     let (kubelets, mut silent) = kubelet::running(host_root, &options.node.kubelet_root);
+    silent.extend(kubelets.iter().filter(|it| !it.unread.is_empty()).map(|it| it.pid));
     let roots = roots(&options.node, &kubelets);
     let mut names = pod_names(log_dirs(host_root, &roots, &kubelets));
     let directories = list(&PodTraces::of_pods(host_root, &roots), Feed::Node);

@@ -52,6 +52,8 @@ pub(crate) struct Told {
     pub(crate) words: Vec<String>,
     /// Its configuration; empty without one.
     pub(crate) config: String,
+    /// Why there may be one that was not read.
+    pub(crate) unread: Option<String>,
 }
 
 impl Told {
@@ -83,7 +85,7 @@ impl Told {
 
 /// The configuration of a runtime that was started with these words.
 pub(crate) fn config_of(runtime: Component, words: &[String]) -> Option<PathBuf> {
-    let told = Told { words: words.to_vec(), config: String::new() };
+    let told = Told { words: words.to_vec(), ..Told::default() };
     match runtime {
         Component::Containerd => {
             let told = told.flag(&["--config", "-c"]);
@@ -216,7 +218,7 @@ mod tests {
     fn fuzz_runtime_config() {
         crate::fuzz::fuzz("runtime_config", |input| {
             let config = String::from_utf8_lossy(input).into_owned();
-            let told = Told { words: Vec::new(), config };
+            let told = Told { config, ..Told::default() };
             of_runtime(Component::Containerd, &told);
             of_runtime(Component::Dockerd, &told);
         });
@@ -226,7 +228,7 @@ mod tests {
     fn runtimes_say_where_they_were_told_to_be() {
         let words = |line: &str| -> Vec<String> { line.split(' ').map(String::from).collect() };
         let of = |runtime, line: &str, config: &str| {
-            let told = Told { words: words(line), config: config.into() };
+            let told = Told { words: words(line), config: config.into(), unread: None };
             of_runtime(runtime, &told).into_iter().map(|root| root.path).collect::<Vec<_>>()
         };
         let told = |runtime, line| of(runtime, line, "");

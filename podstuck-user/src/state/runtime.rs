@@ -35,14 +35,21 @@ impl Question for ReadRuntime {
         let words = words(&self.host_root, self.pid)?;
         enter(&self.host_root, self.pid)?;
         // Most have none, or one that says nothing of this.
-        let config = config_of(self.component, &words).and_then(|path| read(&path).ok());
-        Ok(Told { words, config: config.unwrap_or_default() })
+        let file = config_of(self.component, &words).filter(|path| path.exists());
+        let (config, unread) = match file.as_deref().map(read).transpose() {
+            Ok(config) => (config.unwrap_or_default(), None),
+            Err(why) => (String::new(), Some(format!("its configuration: {why:#}"))),
+        };
+        Ok(Told { words, config, unread })
     }
 }
 
 /// What a runtime was told; `None` for one that has ended, or whose files do not answer within two seconds.
 pub(crate) fn told(host_root: &std::path::Path, pid: u32, component: Component) -> Option<Told> {
     let question = ReadRuntime { host_root: host_root.into(), pid, component };
-    let told = ask(question);
-    told.inspect_err(|why| tracing::info!("runtime (pid {pid}): {why}")).ok()
+    let told = ask(question).map_err(|why| tracing::info!("runtime (pid {pid}): {why}")).ok()?;
+    if let Some(why) = &told.unread {
+        tracing::info!("runtime (pid {pid}): {why}");
+    }
+    Some(told)
 }

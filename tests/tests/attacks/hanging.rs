@@ -2,6 +2,8 @@
 //! it waiting: the kernel closes a file of theirs on a FUSE file system of the tenant's own, which does not answer.
 //! Each has deleted something in the tenant's own volume before, and is called `umount`.
 
+use std::{thread, time::Duration};
+
 use podstuck_tests::{requires, root_and_btf};
 
 use crate::{
@@ -29,6 +31,7 @@ fn who_hangs_in_execve_hides_no_call_that_hangs() {
     scene.end(&found);
 }
 
+/// What they hang in is not known, and that is told.
 #[test]
 fn who_hung_in_execve_before_hides_nothing_either() {
     requires!(root_and_btf(), runc(), user_namespaces(), fuse());
@@ -37,5 +40,11 @@ fn who_hung_in_execve_before_hides_nothing_either() {
         hanging.push(tenant.begins(&hang()));
     });
     let found = scene.cause_is_found();
-    scene.end(&found);
+    // They are asked again after 5 s.
+    thread::sleep(Duration::from_secs(8));
+    let summary = scene.end(&found);
+    let degraded = summary["completeness"]["degraded"].as_array().unwrap();
+    let is_told =
+        |what: &serde_json::Value| what.as_str().unwrap().contains("does not say what these");
+    assert!(degraded.iter().any(is_told), "{degraded:#?}");
 }

@@ -3,7 +3,7 @@
 mod notices;
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -45,6 +45,8 @@ pub(super) struct Follower {
     reader: TimedReader,
     scan: Scan,
     scanned: Monotonic,
+    /// Processes that do not say what they are doing, as was told.
+    silent: BTreeSet<u32>,
     reports: UnboundedSender<Report>,
     runtime: Handle,
     own: Sender<Notice>,
@@ -68,6 +70,7 @@ impl Follower {
             reader: TimedReader::default(),
             scan: Scan::new(threshold, sees_exec),
             scanned: Monotonic::default(),
+            silent: BTreeSet::new(),
             reports,
             runtime,
             own,
@@ -151,6 +154,10 @@ impl Follower {
                 if !self.followed.contains_key(&it.thread.tid) {
                     self.follow(it);
                 }
+            }
+            if *self.scan.silent() != self.silent {
+                self.silent.clone_from(self.scan.silent());
+                let _ = self.reports.send(Report::Silent(self.silent.clone()));
             }
         }
     }

@@ -15,6 +15,7 @@ mod object;
 mod scan;
 
 use std::{
+    collections::BTreeSet,
     path::PathBuf,
     sync::{
         Arc,
@@ -149,6 +150,8 @@ pub(crate) enum Report {
     Seen(Box<Sighting>),
     /// A phase is over that was measured.
     Took(PhaseTook),
+    /// The processes that do not say, at the second look or later, what they are doing.
+    Silent(BTreeSet<u32>),
 }
 
 /// The thread that follows, from outside.

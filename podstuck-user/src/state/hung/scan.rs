@@ -40,6 +40,8 @@ pub(super) struct Scan {
     found: Option<Monotonic>,
     /// Processes that did not say what they were doing when the probes had come.
     untold: BTreeSet<u32>,
+    /// Those of them that did not when they were asked again.
+    silent: BTreeSet<u32>,
     /// kubelet and the runtimes: a few.
     removers: BTreeSet<u32>,
     deleters: Bounded<u32, ()>,
@@ -49,8 +51,9 @@ impl Scan {
     /// Has looked at nothing yet.
     pub(super) fn new(threshold: Duration, sees_exec: bool) -> Self {
         let deleters = Bounded::new(DELETERS);
-        let (untold, removers) = (BTreeSet::new(), BTreeSet::new());
-        Self { threshold, sees_exec, found: None, untold, removers, deleters }
+        let none = BTreeSet::new;
+        let (untold, silent, removers) = (none(), none(), none());
+        Self { threshold, sees_exec, found: None, untold, silent, removers, deleters }
     }
 
     /// Takes note of processes that delete.
@@ -95,8 +98,13 @@ impl Scan {
         let before_start = self.found.is_none();
         if self.found.is_none_or(|then| now.since(then) >= FIND_EVERY) {
             self.found = Some(now);
-            for pid in std::mem::take(&mut self.untold) {
-                found.extend(self.before(pid, reader));
+            let asked = std::mem::take(&mut self.untold);
+            for pid in &asked {
+                found.extend(self.before(*pid, reader));
+            }
+            // Right after the start it may be for want of time.
+            if !before_start {
+                self.silent = &asked & &self.untold;
             }
             self.removers.clear();
             for pid in others() {
@@ -123,6 +131,11 @@ impl Scan {
             found.extend(looking.map(|it| Followed { before_start, ..it }));
         }
         found
+    }
+
+    /// Processes that do not say what they are doing, however often they are asked.
+    pub(super) fn silent(&self) -> &BTreeSet<u32> {
+        &self.silent
     }
 
     fn in_call(

@@ -1,10 +1,11 @@
 //! Kubelets and runtimes that were started during the run, and where they keep their things. Those that were
 //! there before were asked then.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{collections::BTreeMap, path::PathBuf, time::Instant};
 
 use super::Places;
 use crate::{
+    back_off::BackOff,
     identity::{
         data_roots::of_runtime,
         runtimes::Daemons,
@@ -14,17 +15,14 @@ use crate::{
     state::{kubelet, namespaces, runtime},
 };
 
-/// How often one is asked that does not answer.
-const ATTEMPTS: u8 = 3;
-
 /// A process, by its id and when it was started.
 type Started = (u32, u64);
 
 /// Those that were asked.
 #[derive(Debug, Default)]
 pub(super) struct NewDaemons {
-    /// How often one may be asked still.
-    attempts: BTreeMap<Started, u8>,
+    /// When each is asked again; `None` for those that have said all.
+    again: BTreeMap<Started, Option<BackOff>>,
     /// Where they said.
     found: Vec<TargetRoot>,
 }
@@ -40,25 +38,28 @@ impl NewDaemons {
     /// unless it was said where to look.
     pub(super) fn learn(&mut self, daemons: &Daemons, places: &mut Places) -> bool {
         let now = known(daemons);
-        self.attempts.retain(|one, _| now.contains(one));
+        self.again.retain(|one, _| now.contains(one));
         // What only one that has ended could see is not to be found again.
         self.found.retain(|root| root.process().is_none_or(|pid| daemons.kubelets.contains(&pid)));
         let before = self.found.len();
         for pid in &daemons.kubelets {
             self.ask(*pid, places, |places| {
-                let settings = kubelet::told(&places.host_root, *pid).0?;
+                let (settings, unread) = kubelet::told(&places.host_root, *pid);
+                let settings = settings?;
                 let root = settings.root.filter(|_| places.takes_new_roots);
                 if let Some(root) =
                     root.as_ref().filter(|root| !places.kubelet_roots.contains(root))
                 {
                     places.kubelet_roots.push(root.clone());
                 }
-                Some(root.map(|root| seen_by(*pid, root)).into_iter().collect())
+                let roots = root.map(|root| seen_by(*pid, root)).into_iter().collect();
+                Some((roots, unread.is_empty()))
             });
         }
         for (pid, component) in &daemons.runtimes {
             self.ask(*pid, places, |places| {
-                Some(of_runtime(*component, &runtime::told(&places.host_root, *pid, *component)?))
+                let told = runtime::told(&places.host_root, *pid, *component)?;
+                Some((of_runtime(*component, &told), told.unread.is_none()))
             });
         }
         self.found.len() != before
@@ -69,25 +70,27 @@ impl NewDaemons {
         &self.found
     }
 
+    /// `ask` tells where, and whether that is all.
     fn ask(
         &mut self,
         pid: u32,
         places: &mut Places,
-        ask: impl FnOnce(&mut Places) -> Option<Vec<TargetRoot>>,
+        ask: impl FnOnce(&mut Places) -> Option<(Vec<TargetRoot>, bool)>,
     ) {
         let Some(process) = started(pid).filter(|one| !places.asked.contains(one)) else { return };
-        let left = self.attempts.entry(process).or_insert(ATTEMPTS);
-        if *left == 0 {
+        let again = self.again.entry(process).or_insert_with(|| Some(BackOff::default()));
+        if !again.as_mut().is_some_and(|it| it.is_due(Instant::now())) {
             return;
         }
-        *left -= 1;
         let answer = ask(places);
         // Another one may have its id by now.
         if started(pid) != Some(process) {
             return;
         }
-        let Some(roots) = answer else { return };
-        *left = 0;
+        let Some((roots, is_all)) = answer else { return };
+        if is_all {
+            *again = None;
+        }
         for root in roots {
             if !self.found.contains(&root) {
                 tracing::info!("new: {root:?}");

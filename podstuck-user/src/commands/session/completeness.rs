@@ -1,0 +1,97 @@
+//! What a run could not see, count, resolve or look at.
+
+use std::{collections::BTreeSet, time::Instant};
+
+use podstuck_common::record::loss;
+
+use super::Session;
+use crate::{
+    clock,
+    commands::probing::Missed,
+    event::What,
+    model::{
+        degraded::{Degraded, Feed},
+        summary::Completeness,
+    },
+    recording::Recorder,
+    state::{alive, helper},
+};
+
+/// More are not named.
+const NAMED: usize = 4;
+
+impl Session {
+    /// Takes what may be missing, from the probes' own counters.
+    pub(in crate::commands) fn completeness(&mut self, missed: &Missed) {
+        let Missed { losses, abandoned, skipped, drains_failed, probes, .. } = missed;
+        let completeness = Completeness {
+            events_lost: losses.of(loss::RING_FULL) + self.undecodable,
+            events_limited: losses.of(loss::RATE_LIMITED),
+            unmatched_exits: losses.of(loss::UNMATCHED_EXIT),
+            outcome_unknown: losses.of(loss::OVERWRITTEN) + *abandoned,
+            map_full: losses.of(loss::COUNTS_FULL) + losses.of(loss::IN_FLIGHT_FULL),
+            probes_skipped: *skipped,
+            io_uring_deletions: losses.of(loss::IO_URING),
+            drains_failed: *drains_failed,
+            looks_late_s: self.looks.late_s(self.ended.unwrap_or_else(Instant::now)),
+            // The engine adds its own.
+            objects_dropped: self.names.dropped()
+                + self.names.roots().dropped()
+                + self.hung.dropped()
+                + self.asker.dropped(),
+            unresolved: losses.of(loss::PATH_CUT) + losses.of(loss::PATH_UNREADABLE),
+            look_alikes: losses.of(loss::LOOK_ALIKE),
+            look_alike: self.look_alike.clone(),
+            probes_missing: probes.clone(),
+            // The engine adds what it was told.
+            degraded: Vec::new(),
+        };
+        self.learn(clock::now(), What::Completeness(completeness));
+    }
+
+    /// Takes what of the rest of the tool cannot do its work, and asks who is here whether he can.
+    pub(in crate::commands) fn check(&mut self, of_others: Vec<Degraded>) {
+        let now = self.ended.unwrap_or_else(Instant::now);
+        let ended = |what: &str, feeds| {
+            Degraded::new(format!("the thread that {what} has ended"), &[feeds])
+        };
+        let hung = self.hung.has_ended().then(|| ended("follows calls that hang", Feed::HungCalls));
+        let silent = (!self.silent.is_empty()).then(|| silent(&self.silent));
+        let looks = self.looks.is_late(now).then(|| {
+            Degraded::new("a look at the node has not come back for a minute", &[Feed::Node])
+        });
+        let recorder = self.recorder.as_ref().and_then(Recorder::ended);
+        let recorder = recorder.map(|why| Degraded::new(why, &[]));
+        let of_self = [hung, silent, looks, self.asker.degraded(), recorder].into_iter().flatten();
+        let mut all: Vec<Degraded> = of_others.into_iter().chain(of_self).collect();
+        all.extend(helper::degraded());
+        all.extend(alive::degraded());
+        if all != self.degraded {
+            self.degraded.clone_from(&all);
+            self.learn(clock::now(), What::Degraded(all));
+        }
+    }
+}
+
+/// What hangs in them since before the start is not known. What was found of others does not depend on it.
+fn silent(pids: &BTreeSet<u32>) -> Degraded {
+    let first: Vec<String> = pids.iter().take(NAMED).map(ToString::to_string).collect();
+    let (first, more) = (first.join(", "), pids.len().saturating_sub(NAMED));
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let what = format!(
+        "the kernel does not say what these processes do (pid {first}{more}): a call that hung in them before the start is not seen"
+    );
+    Degraded::new(what, &[])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_processes_are_named() {
+        let named = |pids: &[u32]| silent(&pids.iter().copied().collect()).sentence;
+        assert!(named(&[7]).contains("(pid 7)"));
+        assert!(named(&[5, 4, 3, 2, 1, 6]).contains("(pid 1, 2, 3, 4 and 2 more)"));
+    }
+}
