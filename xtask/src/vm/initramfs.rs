@@ -12,12 +12,19 @@ use crate::vm::programs::Programs;
 use crate::vm::userland::Userland;
 
 /// What the tests and podstuck's remedies call, where busybox does less than the real one.
-const TOOLS: [&str; 8] =
-    ["bash", "chattr", "dmsetup", "mkfs.ext4", "nsenter", "rm", "setpriv", "umount"];
+const TOOLS: [&str; 9] =
+    ["bash", "chattr", "dmsetup", "mkfs.ext4", "mountpoint", "nsenter", "rm", "setpriv", "umount"];
+/// Where tests look for a runtime, and where its containers, which see the node's `/usr`, have what busybox does
+/// otherwise: it is what it is called, and removes by `unlink`.
+const OTHERS: [(&str, &str); 3] =
+    [("runc", "usr/sbin/runc"), ("bash", "usr/bin/sh"), ("rm", "usr/bin/rm")];
 const INIT: &str = include_str!("init.sh");
 
 const DIRECTORY: u32 = 0o040_755;
 const PROGRAM: u32 = 0o100_755;
+const LINK: u32 = 0o120_777;
+/// Folders that lie in `/usr`, as Debian has it.
+const MERGED: [&str; 2] = ["lib", "lib64"];
 
 /// Contents by path in the guest, without the leading slash.
 pub(super) type Files = BTreeMap<String, Vec<u8>>;
@@ -37,12 +44,16 @@ pub(super) fn common_files(programs: &Programs, userland: &Userland) -> Result<F
         add(format!("podstuck/tests/{}", program.name), &program.file)?;
     }
     add("bin/busybox".to_owned(), &userland.find("busybox")?)?;
-    for tool in TOOLS {
+    // A container's are the node's own programs, which it sees below `/usr`.
+    add("usr/bin/busybox".to_owned(), &userland.find("busybox")?)?;
+    // Beside busybox's own, and before them in PATH.
+    let tools = TOOLS.map(|tool| (tool, format!("tools/{tool}")));
+    let others = OTHERS.map(|(tool, place)| (tool, place.to_owned()));
+    for (tool, place) in tools.into_iter().chain(others) {
         let tool_file = userland.find(tool)?;
-        // Beside busybox's own, and before them in PATH.
-        add(format!("tools/{tool}"), &tool_file)?;
+        add(place, &tool_file)?;
         for (library, place) in userland.libraries(&tool_file)? {
-            add(place.display().to_string(), &library)?;
+            add(merged(&place), &library)?;
         }
     }
     Ok(files)
@@ -55,7 +66,9 @@ pub(super) fn write(common: &Files, modules: &[PathBuf], archive: &Path) -> Resu
         let name = module.file_name().unwrap_or_default().display();
         files.insert(format!("modules/{name}"), read(module)?);
     }
-    let mut entries: BTreeMap<&str, (u32, &[u8])> = BTreeMap::new();
+    let links = MERGED.map(|folder| (folder, format!("usr/{folder}")));
+    let mut entries: BTreeMap<&str, (u32, &[u8])> =
+        links.iter().map(|(folder, target)| (*folder, (LINK, target.as_bytes()))).collect();
     for (place, content) in &files {
         entries.insert(place, (PROGRAM, content));
         // The kernel makes no directory by itself.
@@ -69,6 +82,13 @@ pub(super) fn write(common: &Files, modules: &[PathBuf], archive: &Path) -> Resu
     let cannot = || format!("cannot write {}", archive.display());
     let file = BufWriter::new(File::create(archive).with_context(cannot)?);
     cpio::write_cpio(inputs, file).and_then(|mut file| file.flush()).with_context(cannot)
+}
+
+/// Where a library lies behind the links.
+fn merged(place: &Path) -> String {
+    let is_merged = MERGED.iter().any(|folder| place.starts_with(folder));
+    let place = place.display();
+    if is_merged { format!("usr/{place}") } else { place.to_string() }
 }
 
 fn read(file: &Path) -> Result<Vec<u8>> {
@@ -95,7 +115,21 @@ mod tests {
             names.push((entry.entry().name().to_owned(), entry.entry().mode()));
             rest = entry.finish().unwrap();
         }
-        let expected = [("a", DIRECTORY), ("a/b", DIRECTORY), ("a/b/c", PROGRAM)];
+        let expected = [
+            ("a", DIRECTORY),
+            ("a/b", DIRECTORY),
+            ("a/b/c", PROGRAM),
+            ("lib", LINK),
+            ("lib64", LINK),
+        ];
         assert_eq!(names, expected.map(|(name, mode)| (name.to_owned(), mode)));
+    }
+
+    #[test]
+    fn libraries_lie_where_a_container_sees_them() {
+        let merged = |place: &str| merged(Path::new(place));
+        assert_eq!(merged("lib/x86_64-linux-gnu/libc.so.6"), "usr/lib/x86_64-linux-gnu/libc.so.6");
+        assert_eq!(merged("usr/lib/libc.so.6"), "usr/lib/libc.so.6");
+        assert_eq!(merged("lib64/ld-linux-x86-64.so.2"), "usr/lib64/ld-linux-x86-64.so.2");
     }
 }

@@ -6,6 +6,8 @@ pub(super) enum Kind {
     Usual,
     /// It has disks that do not answer
     Faulty,
+    /// It has a tenant who wants to mislead
+    Attacked,
     /// Its processors run at once, and not in turn
     AtOnce,
     /// Its kernel lets no program read its memory
@@ -18,6 +20,7 @@ impl Kind {
         match self {
             Self::Usual => "",
             Self::Faulty => ", faults",
+            Self::Attacked => ", attacks",
             Self::AtOnce => ", processors at once",
             Self::LockedDown => ", locked down",
         }
@@ -28,6 +31,7 @@ impl Kind {
         match self {
             Self::Usual => "",
             Self::Faulty => "-faults",
+            Self::Attacked => "-attacks",
             Self::AtOnce => "-at-once",
             Self::LockedDown => "-locked-down",
         }
@@ -38,7 +42,7 @@ impl Kind {
     pub(super) const fn runs(self) -> usize {
         match self {
             Self::AtOnce => 4,
-            Self::Usual | Self::Faulty | Self::LockedDown => 2,
+            Self::Usual | Self::Faulty | Self::Attacked | Self::LockedDown => 2,
         }
     }
 }

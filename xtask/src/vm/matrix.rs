@@ -45,8 +45,13 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    /// Those that boot these kernels, given from the oldest to the newest.
-    pub(super) fn all_with(architecture: Architecture, kernels: &[(Kernel, PathBuf)]) -> Vec<Self> {
+    /// Those that boot these kernels, given from the oldest to the newest; with all attacks, or those that the
+    /// probes decide.
+    pub(super) fn all_with(
+        architecture: Architecture,
+        kernels: &[(Kernel, PathBuf)],
+        all_attacks: bool,
+    ) -> Vec<Self> {
         let mut machines = Vec::new();
         let names = kernels.iter().map(|(kernel, _)| kernel.name);
         let mut for_clouds = names.filter(|name| name.flavour == Flavour::Cloud);
@@ -72,6 +77,9 @@ impl Machine {
                 machines.push(Self { kind: Kind::AtOnce, ..usual });
                 let usual = machine(2, selection::FAULTS);
                 machines.push(Self { kind: Kind::Faulty, ..usual });
+                let attacks = if all_attacks { selection::ALL_ATTACKS } else { selection::ATTACKS };
+                let usual = machine(2, attacks);
+                machines.push(Self { kind: Kind::Attacked, ..usual });
             }
         }
         // Those that take longest begin first.

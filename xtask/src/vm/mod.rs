@@ -32,12 +32,13 @@ use podstuck_process as process;
 use podstuck_process::phases::Phases;
 
 /// What needs to be there, each with Debian's package.
-const NEEDED: [(&str, &str); 6] = [
+const NEEDED: [(&str, &str); 7] = [
     ("busybox", "busybox-static"),
     ("modprobe", "kmod"),
     ("mkfs.ext4", "e2fsprogs"),
     ("dmsetup", "dmsetup"),
     ("setpriv", "util-linux"),
+    ("runc", "runc"),
     ("xz", "xz-utils"),
 ];
 
@@ -75,7 +76,7 @@ pub(crate) struct Options {
     /// and on arm64 6.1, 6.12 and the newest one
     #[arg(long, value_name = "SERIES", num_args = 1..)]
     kernel: Vec<String>,
-    /// Also kernels of Debian's stable releases for any machine, and with PREEMPT_RT
+    /// Also kernels of Debian's stable releases for any machine, and with PREEMPT_RT; and all attacks
     #[arg(long, conflicts_with = "kernel")]
     whole: bool,
     /// Machines with these processors; else with this machine's
@@ -151,7 +152,7 @@ fn test(workspace: &Workspace, options: &Options, phases: &mut Phases) -> Result
         fs::remove_dir_all(&logs).with_context(|| format!("cannot remove {}", logs.display()))?;
     }
     fs::create_dir_all(&logs).with_context(|| format!("cannot create {}", logs.display()))?;
-    let machines = Machine::all_with(architecture, &kernels);
+    let machines = Machine::all_with(architecture, &kernels, options.whole);
 
     let backends = if options.backend.is_empty() {
         BACKENDS.map(str::to_owned).to_vec()

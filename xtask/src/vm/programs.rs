@@ -13,7 +13,7 @@ use crate::workspace::Workspace;
 use podstuck_process as process;
 
 /// What is tested, and what tests start.
-const TOOLS: [&str; 2] = ["podstuck", "podstuck-call"];
+const TOOLS: [&str; 3] = ["podstuck", "podstuck-call", "podstuck-tenant"];
 
 /// A program, with its name in the guest.
 pub(super) struct Program {

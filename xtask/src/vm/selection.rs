@@ -32,6 +32,13 @@ pub(super) const AT_THE_ENDS: Tests = Tests {
 pub(super) const FAULTS: Tests =
     Tests { first: "faults:clock,faults:suspended", again: "faults:from_the_first_call_on" };
 
+/// There, too: what a tenant does so that a pod's finding is not made, goes, or is somebody else's. Here as far as
+/// the probes decide it.
+pub(super) const ATTACKS: Tests =
+    Tests { first: "attacks:look_alikes", again: "attacks:look_alikes" };
+/// All of that, where there is time.
+pub(super) const ALL_ATTACKS: Tests = Tests { first: "attacks", again: "attacks" };
+
 /// On those between: how each call is seen and counted, and each way to a path. What is made of a
 /// call is the same code with the same input.
 pub(super) const BETWEEN: Tests = Tests {
@@ -67,14 +74,22 @@ pub(super) fn programs() -> BTreeSet<&'static str> {
 
 /// Each program with each part of a name; no part means all of its tests.
 pub(super) fn all() -> BTreeSet<(&'static str, Option<&'static str>)> {
-    [AT_THE_ENDS, FAULTS, BETWEEN, WITH_CGROUP_V1, WITHOUT_BTF, LOCKED_DOWN, AT_ONCE]
-        .into_iter()
-        .flat_map(|tests| [tests.first, tests.again])
-        .flat_map(|tests| tests.split(','))
-        .map(|test| {
-            test.split_once(':').map_or((test, None), |(program, part)| (program, Some(part)))
-        })
-        .collect()
+    [
+        AT_THE_ENDS,
+        FAULTS,
+        ALL_ATTACKS,
+        ATTACKS,
+        BETWEEN,
+        WITH_CGROUP_V1,
+        WITHOUT_BTF,
+        LOCKED_DOWN,
+        AT_ONCE,
+    ]
+    .into_iter()
+    .flat_map(|tests| [tests.first, tests.again])
+    .flat_map(|tests| tests.split(','))
+    .map(|test| test.split_once(':').map_or((test, None), |(program, part)| (program, Some(part))))
+    .collect()
 }
 
 #[cfg(test)]
@@ -83,8 +98,17 @@ mod tests {
 
     #[test]
     fn programs_are_named_once() {
-        let expected =
-            ["cli", "counts", "faults", "labs", "no_btf", "other_ways", "paths", "times"];
+        let expected = [
+            "attacks",
+            "cli",
+            "counts",
+            "faults",
+            "labs",
+            "no_btf",
+            "other_ways",
+            "paths",
+            "times",
+        ];
         assert_eq!(programs().into_iter().collect::<Vec<_>>(), expected);
         assert!(all().contains(&("paths", None)) && all().contains(&("counts", Some("rm"))));
     }

@@ -14,8 +14,8 @@ use podstuck_process::private_apt::PrivateApt;
 /// The release whose programs are taken.
 const SUITE: &str = "bookworm";
 /// What holds busybox and the tools of `initramfs.rs`.
-const PACKAGES: [&str; 7] =
-    ["busybox-static", "bash", "e2fsprogs", "dmsetup", "util-linux", "mount", "coreutils"];
+const PACKAGES: [&str; 8] =
+    ["busybox-static", "bash", "e2fsprogs", "dmsetup", "util-linux", "mount", "coreutils", "runc"];
 /// Which packages a folder was made from.
 const STAMP: &str = "packages";
 const FOLDERS: [&str; 4] = ["bin", "sbin", "usr/bin", "usr/sbin"];
