@@ -150,7 +150,7 @@ impl Followed {
     pub(super) fn has_no_answer(&mut self, now: Monotonic) {
         self.unanswered += 1;
         if self.unanswered == ASKED {
-            return self.object.complete(None);
+            return self.object.give_up();
         }
         (self.asked, self.ask_at) = (false, self.age(now) + ASK_AGAIN * self.unanswered);
     }
@@ -165,6 +165,10 @@ impl Followed {
         let latest = if self.anchor == Anchor::Exit { LATEST_AFTER_EXIT } else { LATEST };
         let pause = (self.age(now) / 10).clamp(SOONEST, latest);
         self.next_look = Monotonic(now.0 + pause.as_nanos() as u64);
+        // One that was seen for the first time may have had no answer.
+        if self.actor.mnt_ns == 0 && !matches!(self.anchor, Anchor::Exit) {
+            self.actor = self.thread.actor(reader);
+        }
         let times = self.thread.times(reader);
         if times.is_none() && proc::exists(self.thread.pid, self.thread.tid) {
             return Position::Still;

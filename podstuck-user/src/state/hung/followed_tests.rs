@@ -71,10 +71,10 @@ fn an_entry_is_known_by_its_path_whatever_the_number() {
 #[test]
 fn what_it_is_about_is_asked_for_again_and_not_for_ever() {
     let mut it = followed(Anchor::Program);
-    it.object = Object::Asked { base: None, root: "/".into() };
+    it.object = Object::of_program(Thread::main(u32::MAX), &mut TimedReader::default());
     let later = Monotonic(it.began.0 + 3_000_000_000);
     let mut asked_at = Vec::new();
-    while matches!(it.object, Object::Asked { .. }) {
+    while matches!(it.object, Object::Asked(_)) {
         it.asked = true;
         it.has_no_answer(later);
         asked_at.extend((!it.asked).then_some(it.ask_at.as_secs()));

@@ -20,12 +20,44 @@ pub(super) enum Object {
     /// To the end; `None` when it cannot be told.
     Known(Option<PathBuf>),
     /// All but the text, which somebody was asked for.
-    Asked {
-        /// Where a relative path begins.
-        base: Option<PathBuf>,
-        /// Where an absolute one does.
-        root: PathBuf,
-    },
+    Asked(Begin),
+}
+
+/// Where a path begins, by the thread's links, as far as they could be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Begin {
+    /// The link to where a relative one does.
+    directory: String,
+    relative: Option<PathBuf>,
+    absolute: Option<PathBuf>,
+}
+
+impl Begin {
+    fn of(thread: Thread, directory: String, reader: &mut TimedReader) -> Self {
+        let mut this = Self { directory, relative: None, absolute: None };
+        this.read(thread, reader);
+        this
+    }
+
+    /// Reads what was not read yet. Who is short of time has no answer now and then.
+    fn read(&mut self, thread: Thread, reader: &mut TimedReader) {
+        let mut read = |known: &mut Option<PathBuf>, name: &str| {
+            if known.is_none() {
+                *known = thread.link(name, reader);
+            }
+        };
+        read(&mut self.relative, &self.directory);
+        read(&mut self.absolute, "root");
+    }
+
+    /// The whole path; `None` where it is not known where it begins.
+    fn with(&self, text: &Path) -> Option<PathBuf> {
+        let whole = match text.strip_prefix("/") {
+            Ok(rest) => self.absolute.as_ref()?.join(rest),
+            Err(_) => self.relative.as_ref()?.join(text),
+        };
+        Some(normalise(&whole))
+    }
 }
 
 impl Object {
@@ -35,41 +67,47 @@ impl Object {
         argument: Argument,
         reader: &mut TimedReader,
     ) -> (Self, Option<u64>) {
-        let base = match argument.directory {
-            fd if fd < 0 => thread.link("cwd", reader),
-            fd => thread.link(&format!("fd/{fd}"), reader),
+        let directory = match argument.directory {
+            fd if fd < 0 => "cwd".to_owned(),
+            fd => format!("fd/{fd}"),
         };
         match argument.text {
-            None => (Self::Known(base), None),
-            Some(address) => {
-                let root = thread.link("root", reader).unwrap_or_else(|| "/".into());
-                (Self::Asked { base, root }, Some(address))
-            }
+            None => (Self::Known(thread.link(&directory, reader)), None),
+            Some(address) => (Self::Asked(Begin::of(thread, directory, reader)), Some(address)),
         }
     }
 
     /// Of a program that unmounts, whose command line was asked for.
     pub(super) fn of_program(thread: Thread, reader: &mut TimedReader) -> Self {
-        let root = thread.link("root", reader).unwrap_or_else(|| "/".into());
-        Self::Asked { base: thread.link("cwd", reader), root }
+        Self::Asked(Begin::of(thread, "cwd".to_owned(), reader))
     }
 
-    /// Takes the text; `None` when it could not be read.
-    pub(super) fn complete(&mut self, text: Option<&[u8]>) {
-        let Self::Asked { base, root } = self else { return };
-        let text = text.map(OsStr::from_bytes).map(Path::new);
-        let whole = text.and_then(|text| match text.strip_prefix("/") {
-            Ok(rest) => Some(root.join(rest)),
-            Err(_) => Some(base.as_ref()?.join(text)),
-        });
-        *self = Self::Known(whole.map(|path| normalise(&path)));
+    /// Takes the text; whether the path is known now. It is not while it is not known where it begins.
+    pub(super) fn complete(
+        &mut self,
+        text: &[u8],
+        thread: Thread,
+        reader: &mut TimedReader,
+    ) -> bool {
+        let Self::Asked(begin) = self else { return true };
+        begin.read(thread, reader);
+        let Some(whole) = begin.with(Path::new(OsStr::from_bytes(text))) else { return false };
+        *self = Self::Known(Some(whole));
+        true
+    }
+
+    /// Nobody is asked any more.
+    pub(super) fn give_up(&mut self) {
+        if matches!(self, Self::Asked(_)) {
+            *self = Self::Known(None);
+        }
     }
 
     /// The path, if it is known.
     pub(super) fn path(&self) -> Option<&Path> {
         match self {
             Self::Known(path) => path.as_deref(),
-            Self::Asked { .. } => None,
+            Self::Asked(_) => None,
         }
     }
 }
@@ -97,14 +135,31 @@ mod tests {
 
     #[test]
     fn text_is_put_behind_where_it_begins() {
-        let asked = || Object::Asked { base: Some("/v/data".into()), root: "/jail".into() };
+        let begin = |root: Option<&str>| Begin {
+            directory: "cwd".into(),
+            relative: Some("/v/data".into()),
+            absolute: root.map(Into::into),
+        };
         for (text, expected) in [("m/", "/v/data/m"), ("/a/../b", "/jail/b"), ("", "/v/data")] {
-            let mut object = asked();
-            object.complete(Some(text.as_bytes()));
-            assert_eq!(object.path(), Some(Path::new(expected)), "{text}");
+            let whole = begin(Some("/jail")).with(Path::new(text));
+            assert_eq!(whole, Some(expected.into()), "{text}");
         }
-        let mut object = asked();
-        object.complete(None);
+        // Another root may be meant than that of the host.
+        assert_eq!(begin(None).with(Path::new("/a")), None);
+        assert_eq!(begin(None).with(Path::new("a")), Some("/v/data/a".into()));
+    }
+
+    #[test]
+    fn what_could_not_be_read_is_read_with_the_text() {
+        let (own, mut reader) = (Thread::main(std::process::id()), TimedReader::default());
+        let nothing = Begin { directory: "cwd".into(), relative: None, absolute: None };
+        let mut object = Object::Asked(nothing.clone());
+        assert!(object.complete(b"/a", own, &mut reader));
+        assert_eq!(object.path(), Some(Path::new("/a")));
+        let mut object = Object::Asked(nothing);
+        assert!(!object.complete(b"/a", Thread::main(u32::MAX), &mut reader), "there is none");
+        assert!(matches!(object, Object::Asked(_)), "it may be asked again");
+        object.give_up();
         assert_eq!(object, Object::Known(None));
     }
 

@@ -58,14 +58,19 @@ impl Follower {
                 let Some(it) = self.followed.get_mut(&tid).filter(|it| it.began == began) else {
                     return;
                 };
-                let Some(text) = text else { return it.has_no_answer(crate::clock::now()) };
-                if it.anchor != Anchor::Program {
-                    return it.object.complete(Some(&text));
-                }
-                match to_unmount(&text) {
+                let now = crate::clock::now();
+                let Some(text) = text else { return it.has_no_answer(now) };
+                let object = if it.anchor == Anchor::Program {
+                    to_unmount(&text)
+                } else {
+                    Some(text.as_slice())
+                };
+                let Some(object) = object else {
                     // It mounts, or prints its usage.
-                    None => drop(self.forget(tid)),
-                    object => it.object.complete(object),
+                    return drop(self.forget(tid));
+                };
+                if !it.object.complete(object, it.thread, &mut self.reader) {
+                    it.has_no_answer(now);
                 }
             }
             Notice::End => {}
@@ -106,7 +111,6 @@ impl Follower {
                 continue;
             }
             it = it.about(call.argument, &mut self.reader);
-            it.actor = thread.actor(&mut self.reader);
             self.reached_call(thread, began);
             self.end(thread.tid, began);
             self.follow(it);
