@@ -180,12 +180,15 @@ impl PodNames {
             // The path may be one of another mount namespace and mean a dead mount here, so it is
             // looked at once, and only where every file system on the way answers by itself.
             let new = !self.tried.contains(&dir) && self.tried.len() < TRIED;
-            if new && !self.log_dirs.contains(&dir) {
-                self.tried.push(dir.clone());
-                if answers(&dir) {
-                    self.log_dirs.push(dir);
-                    self.read = None;
-                }
+            if !new || self.log_dirs.contains(&dir) {
+                continue;
+            }
+            // Without the table, at the next path.
+            let Some(answers) = answers(&dir) else { return };
+            self.tried.push(dir.clone());
+            if answers {
+                self.log_dirs.push(dir);
+                self.read = None;
             }
         }
     }
@@ -205,15 +208,16 @@ impl PodNames {
 }
 
 /// Whether every mount on the way to a path is of a kind that needs no daemon and no other machine
-/// to answer, by our own mount table.
-fn answers(path: &Path) -> bool {
+/// to answer, by our own mount table; `None` when that cannot be read.
+fn answers(path: &Path) -> Option<bool> {
     const LOCAL: [&str; 13] = [
         "bcachefs", "btrfs", "devtmpfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "ramfs",
         "rootfs", "squashfs", "tmpfs", "xfs",
     ];
-    let Some(mounts) = proc::mounts(std::process::id()) else { return false };
+    let mounts = proc::mounts(std::process::id())?;
     let mut on_the_way = mounts.all.iter().filter(|m| path.starts_with(&m.point)).peekable();
-    on_the_way.peek().is_some() && on_the_way.all(|m| LOCAL.contains(&m.fs_type.as_str()))
+    let is_there = on_the_way.peek().is_some();
+    Some(is_there && on_the_way.all(|m| LOCAL.contains(&m.fs_type.as_str())))
 }
 
 fn split(directory: &str) -> Option<(&str, &str, &str)> {
@@ -308,8 +312,12 @@ pub(super) mod tests {
 
     #[test]
     fn a_path_that_may_be_dead_is_not_touched() {
-        assert!(answers(Path::new("/var")));
-        assert!(answers(Path::new("/dev/shm/podstuck-lab-x/var/log/pods")));
-        assert!(!answers(Path::new("/proc/self")), "not a file system that pods' logs lie on");
+        assert_eq!(answers(Path::new("/var")), Some(true));
+        assert_eq!(answers(Path::new("/dev/shm/podstuck-lab-x/var/log/pods")), Some(true));
+        assert_eq!(
+            answers(Path::new("/proc/self")),
+            Some(false),
+            "not a file system that pods' logs lie on"
+        );
     }
 }
