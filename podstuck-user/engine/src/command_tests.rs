@@ -47,7 +47,8 @@ fn a_process_that_has_the_number_of_another_is_left_alone() {
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();
     let program = directory.join("x) S 1 1 1");
-    fs::copy("/bin/sleep", &program).unwrap();
+    // Not a copy: a process that another test starts may have it open to write for a moment (ETXTBSY).
+    symlink("/bin/sleep", &program).unwrap();
     let mut child = Command::new(&program).arg("60").spawn().unwrap();
     let pid = child.id();
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
