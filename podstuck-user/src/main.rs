@@ -66,6 +66,7 @@ fn work(work: Work, channel: UnixStream) -> anyhow::Result<()> {
         Work::Look => helper::serve_through(&channel),
         Work::Export => export::serve(channel),
         Work::Record => recording::serve(channel),
+        Work::Hold => fork_server::serve_held(channel),
     }
 }
 

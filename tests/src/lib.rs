@@ -26,7 +26,9 @@ use serde_json::Value;
 
 pub use podstuck_testing::{requires, skip};
 pub use recorded::{Recorded, replay};
-pub use running::{Running, diagnose, lab, lab_if_possible, trace, watch};
+pub use running::{
+    Running, diagnose, holder_of, lab, lab_if_possible, started_by, trace, wait_until_gone, watch,
+};
 pub use tally::{add_up, assert_counted, missing};
 
 /// How much slower than a real machine this one is: an emulated one gets smaller workloads.

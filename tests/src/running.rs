@@ -2,6 +2,7 @@
 
 use std::{
     ffi::OsStr,
+    fs,
     io::{BufRead, BufReader, Read},
     path::Path,
     process::{Child, Command, ExitStatus, Stdio},
@@ -171,10 +172,15 @@ impl Running {
         (std::mem::take(&mut self.seen), status)
     }
 
-    /// Asks it to stop as Ctrl-C does, and waits for its end.
+    /// Asks it to stop as Ctrl-C does, and waits for its end, and that its probes are out of the kernel.
     pub fn stop(self) -> (Vec<Value>, ExitStatus) {
+        let holder = holder_of(self.pid());
         self.signal(Signal::SIGINT);
-        self.finish()
+        let ended = self.finish();
+        if let Some(holder) = holder {
+            wait_until_gone(holder);
+        }
+        ended
     }
 }
 
@@ -184,6 +190,34 @@ impl Drop for Running {
         if self.ask_to_end() {
             let _ = self.child.wait();
         }
+    }
+}
+
+/// All that was started by a process, with their names.
+pub fn started_by(pid: u32) -> Vec<(u32, String)> {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    let children = children.unwrap_or_default();
+    let children = children.split_whitespace().map(|child| child.parse::<u32>().unwrap());
+    let named = |pid| (pid, fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default());
+    children.flat_map(|pid| [vec![named(pid)], started_by(pid)].concat()).collect()
+}
+
+/// The process that holds a tool's probes in their hooks.
+pub fn holder_of(tool: u32) -> Option<u32> {
+    let all = started_by(tool);
+    all.into_iter().find(|(_, name)| name == "holder\n").map(|(pid, _)| pid)
+}
+
+/// Waits until a process is gone that is no child of the test.
+pub fn wait_until_gone(pid: u32) {
+    let end = Instant::now() + longest_wait();
+    let goes_on = || {
+        let status = fs::read_to_string(format!("/proc/{pid}/status"));
+        status.is_ok_and(|status| !status.contains("State:\tZ"))
+    };
+    while goes_on() {
+        assert!(Instant::now() < end, "pid {pid} goes on");
+        thread::sleep(Duration::from_millis(5));
     }
 }
 

@@ -20,7 +20,9 @@ use std::{
 use freezable::Freezable;
 use nix::sys::signal::Signal;
 use podstuck_testing::hear_hangups;
-use podstuck_tests::{podstuck, requires, root_and_btf, run, slowdown, watch};
+use podstuck_tests::{
+    holder_of, podstuck, requires, root_and_btf, run, slowdown, started_by, wait_until_gone, watch,
+};
 
 const FILES: [&str; 4] = ["findings.jsonl", "histograms.csv", "histograms.hlog", "metrics.prom"];
 
@@ -162,15 +164,6 @@ fn interrupt(child: &std::process::Child) {
     nix::sys::signal::kill(pid, Signal::SIGINT).unwrap();
 }
 
-/// All that was started by a process, with their names.
-fn started_by(pid: u32) -> Vec<(u32, String)> {
-    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-    let children = children.unwrap_or_default();
-    let children = children.split_whitespace().map(|child| child.parse::<u32>().unwrap());
-    let named = |pid| (pid, fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default());
-    children.flat_map(|pid| [vec![named(pid)], started_by(pid)].concat()).collect()
-}
-
 #[test]
 fn a_frozen_disk_below_export_and_recording_keeps_no_run_from_ending() {
     requires!(root());
@@ -249,6 +242,32 @@ fn the_program_stays_in_memory() {
         }
     }
     assert!(size > 0 && there == size, "{there} of {size} KiB: {maps}");
+}
+
+/// Nobody waits for that, and however it ends.
+#[test]
+fn the_probes_go_when_the_tool_has_ended() {
+    requires!(root_and_btf());
+    for end in [Signal::SIGINT, Signal::SIGKILL] {
+        let watching = watch(&[]);
+        let holder = holder_of(watching.pid()).unwrap();
+        let held = hooks_of(holder);
+        // Two for each of these calls, and who executes `umount`.
+        assert!(held > 2 * 4, "{held} hooks");
+        assert_eq!(held, hooks_of(watching.pid()));
+        let pid = nix::unistd::Pid::from_raw(watching.pid().cast_signed());
+        nix::sys::signal::kill(pid, end).unwrap();
+        watching.finish();
+        wait_until_gone(holder);
+    }
+}
+
+/// How many hooks of probes a process has a descriptor of.
+fn hooks_of(pid: u32) -> usize {
+    let links = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
+    let targets = links.filter_map(|link| fs::read_link(link.path()).ok());
+    let targets = targets.filter_map(|target| target.to_str().map(ToOwned::to_owned));
+    targets.filter(|it| it.contains("bpf_link") || it.contains("perf_event")).count()
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -198,6 +198,7 @@ fn threads_and_helpers_of_a_watch_may_do_what_their_work_takes() {
         "fork server",
         "exporter",
         "recorder",
+        "holder",
         "helper",
     ];
     // A row that nobody is in would say nothing about anybody.
@@ -215,7 +216,7 @@ fn threads_of_a_diagnosis_may_do_no_more() {
     let asked = diagnose(&["--path", "/nonexistent", "--timeout", "30s"]);
     all_are_limited(
         &asked,
-        &["podstuck", "signals", "tables", "stuck", "sampler", "printer", "fork server"],
+        &["podstuck", "signals", "tables", "stuck", "sampler", "printer", "fork server", "holder"],
     );
     asked.stop();
 }

@@ -9,7 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use podstuck_tests::{requires, root_and_btf, slowdown, summary, watch};
+use nix::sys::signal::Signal;
+use podstuck_tests::{
+    holder_of, requires, root_and_btf, slowdown, summary, wait_until_gone, watch,
+};
 
 /// Between two calls: also the resolution of what is measured.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -37,15 +40,20 @@ fn start_to_first_count_and_ctrl_c_to_detached() {
         thread::sleep(PAUSE * 50);
         drop(stopping);
         let times = caller.join().unwrap();
-        let asked = Instant::now();
-        let (lines, _) = watching.stop();
+        let (holder, asked) = (holder_of(watching.pid()), Instant::now());
+        watching.signal(Signal::SIGINT);
+        let (lines, _) = watching.finish();
+        let ended = asked.elapsed();
+        holder.into_iter().for_each(wait_until_gone);
         let detached = asked.elapsed();
         let counted = summary(&lines)["calls"].as_u64().unwrap();
         let first = times[times.len() - usize::try_from(counted).unwrap()];
         assert!(counted > 0 && first > Duration::ZERO);
         println!(
-            "measured: first count {} ms after the start, gone {} ms after Ctrl-C, getppid {} ns",
+            "measured: first count {} ms after the start, ended {} ms after Ctrl-C, its probes gone after {} ms, \
+             getppid {} ns",
             first.as_millis(),
+            ended.as_millis(),
             detached.as_millis(),
             getppid_ns(),
         );

@@ -1,14 +1,15 @@
 //! The probes of a run, and all that is read from them: or nothing, where none are let in.
 
-use std::{future::pending, io, time::Duration};
+use std::{future::pending, io, os::fd::AsFd, time::Duration};
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
 use super::setup;
 use crate::{
-    kernel::{attach::by_reason, load::Probes},
+    fork_server::{Held, hold},
+    kernel::{attach::by_reason, links, load::Probes},
     model::{degraded::Degraded, summary::SelfCost},
     source::{
         cost::{self, ProgramTimes},
@@ -23,6 +24,8 @@ pub(super) struct Probing(Option<Loaded>);
 
 struct Loaded {
     probes: Probes,
+    /// Has the hooks, too, and is ended after the probes are: nobody else waits for the grace periods.
+    _held: Option<Held>,
     ring: Ring,
     tables: Tables,
     measured: Option<ProgramTimes>,
@@ -62,7 +65,9 @@ impl Probing {
             let ring = Ring::take(&mut probes.ebpf)?;
             let tables = Tables::take(&mut probes.ebpf, hung_after)?;
             let baseline = Losses::default();
-            anyhow::Ok(Loaded { probes, ring, tables, measured, baseline, skipped: None })
+            let held = held().inspect_err(|why| tracing::info!("the end takes longer: {why:#}"));
+            let (_held, skipped) = (held.ok(), None);
+            anyhow::Ok(Loaded { probes, _held, ring, tables, measured, baseline, skipped })
         };
         Ok(Self(probes.map(take).transpose()?))
     }
@@ -133,25 +138,17 @@ impl Probing {
         )
     }
 
-    /// Takes the probes out of the kernel: what is read afterwards is complete.
-    pub(super) fn end(self) -> Rest {
-        Rest(self.0.map(|Loaded { ring, tables, .. }| (ring, tables)))
+    /// Records that are there.
+    pub(super) fn rest(&mut self) -> Vec<Bytes> {
+        self.0.as_mut().map_or_else(Vec::new, |loaded| loaded.ring.rest())
     }
 }
 
-/// What is left of the probes when they are out.
-pub(super) struct Rest(Option<(Ring, Tables)>);
-
-impl Rest {
-    /// Records that are there.
-    pub(super) fn records(&mut self) -> Vec<Bytes> {
-        self.0.as_mut().map_or_else(Vec::new, |(ring, _)| ring.rest())
-    }
-
-    /// Asks for the counts that are left; `None` where there are no probes.
-    pub(super) fn drain(&self) -> Draining {
-        self.0.as_ref().map(|(_, tables)| tables.drain())
-    }
+/// Has the hooks held by a process of their own, too.
+fn held() -> Result<Held> {
+    let all = links::descriptors()?;
+    let all: Vec<_> = all.iter().map(AsFd::as_fd).collect();
+    hold(&all).map_err(|why| anyhow!(why))
 }
 
 /// The answer of the drain under way, or for ever none when there is no such drain.

@@ -200,22 +200,16 @@ async fn trace(
     if draining.is_some() {
         last(&mut draining, &mut missed).await.iter().for_each(|drained| session.tick(drained));
     }
-    // While the probes go out one after the other, calls are seen by one half of a pair only: as
-    // at the beginning, that is no loss of this run.
-    if let Some(before) = last(&mut probing.drain(), &mut missed).await {
-        session.tick(&before);
-        missed = probing.missed(&before);
-    }
-    let mut rest = probing.end();
-    session.records(&rest.records());
-    // Both tables: a program may have written the one drained last until it was switched.
+    // The run ends here: what is called while the probes go out is none of it. Both tables: what could not be read
+    // of one before is there still. What was counted has its records in the ring.
     for _ in 0..2 {
-        if let Some(drained) = last(&mut rest.drain(), &mut missed).await {
-            session.tick(&drained);
-            (missed.abandoned, missed.drains_failed) = (drained.abandoned, drained.failed);
+        if let Some(rest) = last(&mut probing.drain(), &mut missed).await {
+            session.tick(&rest);
+            let degraded = std::mem::take(&mut missed.degraded);
+            missed = Missed { degraded, ..probing.missed(&rest) };
         }
     }
-    session.records(&rest.records());
+    session.records(&probing.rest());
     session.settle(SETTLE).await;
     tracing::info!("{:?}", missed.losses);
     missed.degraded.extend(ended(&sampler, false));

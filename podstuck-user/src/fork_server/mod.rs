@@ -7,12 +7,15 @@
 //! in memory ([`stay_in_memory`]), and that of a forked process is the same.
 
 mod client;
+mod hold;
 pub(crate) mod lines;
 mod protocol;
 mod server;
 
 pub(crate) use client::{Process, is_ready, lost, spawn};
 pub use client::{end, limit, start};
+pub use hold::serve as serve_held;
+pub(crate) use hold::{Held, hold};
 pub use protocol::Work;
 
 /// Keeps the program, and the libraries that it has by now, from being dropped from memory: read again from a

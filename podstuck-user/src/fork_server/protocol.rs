@@ -24,6 +24,8 @@ pub enum Work {
     Export,
     /// Writes a recording.
     Record,
+    /// Holds descriptors.
+    Hold,
 }
 
 /// To the server.
@@ -38,13 +40,14 @@ pub(super) enum Order {
 const LIMIT: u8 = 0;
 
 impl Work {
-    const ALL: [Self; 3] = [Self::Look, Self::Export, Self::Record];
+    const ALL: [Self; 4] = [Self::Look, Self::Export, Self::Record, Self::Hold];
 
     fn number(self) -> u8 {
         match self {
             Self::Look => 1,
             Self::Export => 2,
             Self::Record => 3,
+            Self::Hold => 4,
         }
     }
 }

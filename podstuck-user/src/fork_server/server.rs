@@ -24,7 +24,7 @@ use super::{
 };
 use crate::kernel::role::Role;
 
-/// Processes that may be there at a time, those that hang among them. A run has two writers, asks four
+/// Processes that may be there at a time, those that hang among them. A run has two writers and one that holds its probes, asks four
 /// questions at a time for the engine, and a few beside them.
 pub(super) const MOST: usize = 16;
 
@@ -109,10 +109,11 @@ fn begin(work: Work, parent: Pid) -> anyhow::Result<()> {
         Work::Look => c"helper",
         Work::Export => c"exporter",
         Work::Record => c"recorder",
+        Work::Hold => c"holder",
     };
     rustix::thread::set_name(name)?;
     if work == Work::Look {
-        // A writer ends when all is written; whoever looks for nobody would never end.
+        // A writer ends when all is written, who holds with his client; whoever looks for nobody would never end.
         set_parent_process_death_signal(Some(Signal::KILL))?;
         anyhow::ensure!(getppid() == Some(parent), "whoever asked has ended");
     }

@@ -1,12 +1,14 @@
 //! Probes in their hooks, and out of them again.
 
-use std::thread;
+use std::{os::fd::OwnedFd, thread};
 
 use anyhow::{Context, Result, bail};
 use aya::{
     Ebpf,
     programs::{FEntry, Program, TracePoint},
 };
+use procfs::process::{FDTarget, Process};
+use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 
 use super::hooks::{DirectoryHook, Form, Pair, Side};
 
@@ -23,8 +25,8 @@ impl Links {
 }
 
 impl Drop for Links {
-    /// Takes all out at once: the kernel waits for grace periods at each, 72 ms on the machine of the
-    /// README's table.
+    /// Takes all out at once: the kernel waits for a grace period at each, one after the other. Not where
+    /// another process has the hooks, too.
     fn drop(&mut self) {
         thread::scope(|scope| {
             for link in self.0.drain(..) {
@@ -32,6 +34,26 @@ impl Drop for Links {
             }
         });
     }
+}
+
+/// More descriptors of all hooks that this process's probes are in: aya keeps its own to itself.
+///
+/// # Errors
+/// Fails when `/proc` does not list them, or they cannot be had twice (before Linux 5.6).
+pub fn descriptors() -> Result<Vec<OwnedFd>> {
+    // Before 5.15, a tracepoint's hook is an event, and no link.
+    let is_hook = |target: &FDTarget| match target {
+        FDTarget::AnonInode(kind) => {
+            matches!(kind.trim_matches(['[', ']']), "bpf_link" | "perf_event")
+        }
+        _ => false,
+    };
+    // The list first: what is had twice would be in it.
+    let open: Vec<_> = Process::myself()?.fd()?.collect::<Result<_, _>>()?;
+    let own = pidfd_open(getpid(), PidfdFlags::empty()).context("pidfd_open")?;
+    let again = |number| pidfd_getfd(&own, number, PidfdGetfdFlags::empty());
+    let hooks = open.iter().filter(|file| is_hook(&file.target));
+    hooks.map(|file| again(file.fd).context("pidfd_getfd")).collect()
 }
 
 fn program(ebpf: &mut Ebpf, form: Form, pair: Pair, side: Side) -> Result<&mut Program> {

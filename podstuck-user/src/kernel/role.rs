@@ -41,6 +41,8 @@ pub enum Role {
     WriteOpen,
     /// Is there for signals.
     HearSignals,
+    /// A process that holds the probes in their hooks.
+    Hold,
     /// A helper that looks at files, also of other processes.
     Helper,
     /// One that opens by `openat2(2)`: beneath a directory, or beneath the root of another process.
@@ -65,7 +67,7 @@ impl Role {
         if let Err(error) = refused_calls::refuse(&self.refused()) {
             tracing::info!("{self:?} may make any system call: {error:#}");
         }
-        if matches!(self, Self::WriteOpen | Self::HearSignals) {
+        if matches!(self, Self::WriteOpen | Self::HearSignals | Self::Hold) {
             restrict(None);
         }
     }
@@ -83,7 +85,7 @@ impl Role {
             }
             Self::AskApi | Self::HelperApi => &[CAP_SYS_ADMIN, CAP_SYS_CHROOT, CAP_DAC_OVERRIDE],
             Self::Look | Self::Helper | Self::HelperBeneath => &[],
-            Self::WriteOpen | Self::HearSignals => return Vec::new(),
+            Self::WriteOpen | Self::HearSignals | Self::Hold => return Vec::new(),
         };
         [&TO_LOOK, more].concat()
     }
@@ -95,7 +97,9 @@ impl Role {
             Self::ReadMaps => &[Enter, Change, OpenToWrite, OpenUnseen],
             Self::Look | Self::ReadStacks | Self::ReadLogs => &[Bpf, Enter, Change, OpenToWrite],
             Self::Fork | Self::AskApi | Self::HelperApi => &[Bpf],
-            Self::WriteOpen | Self::HearSignals => &[Bpf, Enter, Change, OpenToWrite, OpenUnseen],
+            Self::WriteOpen | Self::HearSignals | Self::Hold => {
+                &[Bpf, Enter, Change, OpenToWrite, OpenUnseen]
+            }
             Self::Helper | Self::HelperKernelLog => &[Bpf, Enter, Change, OpenToWrite, OpenUnseen],
             Self::HelperBeneath => &[Bpf, Enter, Change, OpenToWrite],
             // What others name is opened beneath the root that they have.

@@ -12,6 +12,8 @@ use tokio::io::{Interest, unix::AsyncFd};
 
 /// Enough for a full ring at a time; the buffer is reused once its records are gone.
 const BATCH_BYTES: usize = 256 << 10;
+/// The probes' `EVENTS`.
+const RING_BYTES: usize = 1 << 20;
 
 /// The reading end of the ring.
 pub struct Ring {
@@ -51,9 +53,10 @@ impl Ring {
         }
     }
 
-    /// What is in the ring now, without waiting.
+    /// What is in the ring now, without waiting, also while more is written.
     pub fn rest(&mut self) -> Vec<Bytes> {
-        drain(self.fd.get_mut(), &mut self.buffer)
+        let batch = |_| drain(self.fd.get_mut(), &mut self.buffer);
+        (0..RING_BYTES / BATCH_BYTES).flat_map(batch).collect()
     }
 }
 

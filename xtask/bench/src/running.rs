@@ -151,6 +151,7 @@ impl Running {
     /// Ends it as Ctrl-C does; how long that took, and how it ended. Some miss a signal that comes
     /// at the wrong moment and are told again; others take a second one for impatience.
     pub(crate) fn stop(&mut self, again: Again) -> Result<(Duration, ExitStatus)> {
+        let holder = holder_of(self.pid());
         let began = Instant::now();
         let pid = Pid::from_raw(self.pid());
         kill(pid, Signal::SIGINT).with_context(|| format!("cannot interrupt `{}`", self.shown))?;
@@ -162,7 +163,17 @@ impl Running {
                 next += REPEAT;
             }
         })?;
-        Ok((began.elapsed(), status))
+        let took = began.elapsed();
+        // What is measured next is not to pay for its probes.
+        let goes_on = |holder: &PathBuf| {
+            let status = fs::read_to_string(holder.join("status"));
+            status.is_ok_and(|status| !status.contains("State:\tZ"))
+        };
+        while holder.as_ref().is_some_and(goes_on) {
+            self.check(began + GRACE)?;
+            sleep(Duration::from_millis(1));
+        }
+        Ok((took, status))
     }
 
     fn status(&mut self) -> Result<Option<ExitStatus>> {
@@ -176,6 +187,20 @@ impl Running {
         }
         Ok(())
     }
+}
+
+/// The process that holds podstuck's probes in their hooks: it ends some time after podstuck itself.
+fn holder_of(tool: i32) -> Option<PathBuf> {
+    let children = |pid: &str| {
+        fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default()
+    };
+    let server = children(&tool.to_string());
+    let all: Vec<String> = server.split_whitespace().map(children).collect();
+    let mut all = all.iter().flat_map(|text| text.split_whitespace());
+    let is_holder = |pid: &&str| {
+        fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "holder\n")
+    };
+    all.find(is_holder).map(|pid| Path::new("/proc").join(pid))
 }
 
 impl Drop for Running {
