@@ -2,9 +2,12 @@
 //! is anything else ends the conversation.
 
 use std::{
-    io::{self, ErrorKind, IoSlice, IoSliceMut},
+    io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write},
     mem::MaybeUninit,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::net::UnixStream,
+    },
 };
 
 use rustix::{
@@ -58,8 +61,8 @@ impl Work {
 /// Fails when the server has ended, or does not take orders any more.
 pub(super) fn order(server: impl AsFd, order: &Order) -> io::Result<()> {
     match order {
-        Order::Start(work, channel) => send(server, &[work.number()], Some(channel.as_fd())),
-        Order::Limit => send(server, &[LIMIT], None),
+        Order::Start(work, channel) => send(server, &[work.number()], &[channel.as_fd()]),
+        Order::Limit => send(server, &[LIMIT], &[]),
     }
 }
 
@@ -99,9 +102,9 @@ pub(super) enum Started<Fd> {
 /// Fails when nobody listens.
 pub(super) fn say(channel: impl AsFd, started: &Started<BorrowedFd<'_>>) -> io::Result<()> {
     match started {
-        Started::Process(pid, pidfd) => send(channel, &pid.to_ne_bytes(), Some(*pidfd)),
-        Started::TooMany => send(channel, &0_i32.to_ne_bytes(), None),
-        Started::Failed(errno) => send(channel, &(-errno.abs()).to_ne_bytes(), None),
+        Started::Process(pid, pidfd) => send(channel, &pid.to_ne_bytes(), &[*pidfd]),
+        Started::TooMany => send(channel, &0_i32.to_ne_bytes(), &[]),
+        Started::Failed(errno) => send(channel, &(-errno.abs()).to_ne_bytes(), &[]),
     }
 }
 
@@ -124,21 +127,54 @@ pub(super) fn heard(channel: impl AsFd) -> io::Result<Started<OwnedFd>> {
     }
 }
 
-fn send(socket: impl AsFd, bytes: &[u8], passed: Option<BorrowedFd<'_>>) -> io::Result<()> {
-    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
+/// Descriptors that are held for somebody at most: more than there are hooks.
+const MOST_HELD: usize = 128;
+
+/// Hands over what is to be held, and waits until it has arrived.
+///
+/// # Errors
+/// Fails when nobody takes it, or it is too much.
+pub(super) fn hand_over(mut channel: &UnixStream, held: &[BorrowedFd<'_>]) -> io::Result<()> {
+    send(channel, &[0], held)?;
+    channel.read_exact(&mut [0])
+}
+
+/// Takes it, and says so.
+///
+/// # Errors
+/// Fails when there is nobody, or something else comes.
+pub(super) fn take_over(mut channel: &UnixStream) -> io::Result<Vec<OwnedFd>> {
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MOST_HELD))];
+    let (_, held) = receive_in(&mut space, channel, &mut [0])?;
+    channel.write_all(&[0])?;
+    Ok(held)
+}
+
+fn send(socket: impl AsFd, bytes: &[u8], passed: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MOST_HELD))];
     let mut control = SendAncillaryBuffer::new(&mut space);
-    if let Some(passed) = &passed {
-        control.push(SendAncillaryMessage::ScmRights(std::slice::from_ref(passed)));
+    if !passed.is_empty() && !control.push(SendAncillaryMessage::ScmRights(passed)) {
+        return Err(io::Error::other("too many descriptors"));
     }
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
     sendmsg(socket, &[IoSlice::new(bytes)], &mut control, flags)?;
     Ok(())
 }
 
-/// How many bytes came, and the first descriptor that came with them.
+/// How many bytes came, and the descriptor that came with them.
 fn receive(socket: impl AsFd, bytes: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let (length, passed) = receive_in(&mut space, socket, bytes)?;
+    Ok((length, passed.into_iter().next()))
+}
+
+/// The same with as many descriptors as there is room for.
+fn receive_in(
+    space: &mut [MaybeUninit<u8>],
+    socket: impl AsFd,
+    bytes: &mut [u8],
+) -> io::Result<(usize, Vec<OwnedFd>)> {
+    let mut control = RecvAncillaryBuffer::new(space);
     let received = loop {
         let mut parts = [IoSliceMut::new(bytes)];
         match recvmsg(&socket, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC) {
@@ -149,11 +185,11 @@ fn receive(socket: impl AsFd, bytes: &mut [u8]) -> io::Result<(usize, Option<Own
     if received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
         return Err(ErrorKind::InvalidData.into());
     }
-    let passed = control.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut passed) => passed.next(),
+    let rights = control.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(passed) => Some(passed),
         _ => None,
     });
-    Ok((received.bytes, passed))
+    Ok((received.bytes, rights.flatten().collect()))
 }
 
 #[cfg(test)]
@@ -199,7 +235,7 @@ mod tests {
             (&[1, 1, 1], None),
         ] {
             let (client, server) = pair();
-            send(&client, bytes, passed).unwrap();
+            send(&client, bytes, passed.as_slice()).unwrap();
             assert!(next_order(&server).is_err(), "{bytes:?}");
         }
     }

@@ -25,15 +25,18 @@ impl Links {
 }
 
 impl Drop for Links {
-    /// Takes all out at once: the kernel waits for a grace period at each, one after the other. Not where
-    /// another process has the hooks, too.
     fn drop(&mut self) {
-        thread::scope(|scope| {
-            for link in self.0.drain(..) {
-                scope.spawn(move || drop(link));
-            }
-        });
+        drop_at_once(self.0.drain(..));
     }
+}
+
+/// Takes hooks out at once: the kernel waits for grace periods at each. Not where another process has them, too.
+pub(crate) fn drop_at_once<T: Send>(all: impl IntoIterator<Item = T>) {
+    thread::scope(|scope| {
+        for one in all {
+            scope.spawn(move || drop(one));
+        }
+    });
 }
 
 /// More descriptors of all hooks that this process's probes are in: aya keeps its own to itself.
