@@ -3,6 +3,9 @@
 //! Both are read-only globals, so the verifier sees constants and removes the branches that a
 //! switch turns off.
 
+/// Pieces of memory to work in that programs on functions have on each CPU: so many may have preempted one another.
+pub const SLOTS: u32 = 2;
+
 /// An offset that this kernel's BTF does not have.
 pub const NO_OFFSET: u32 = u32::MAX;
 
@@ -125,7 +128,7 @@ pub struct Config {
     /// 1 when this kernel's layout is not known: then objects cannot be told apart, and the text of a path
     /// is believed.
     pub by_text: u32,
-    /// 1 when all probes are on tracepoints: of those one at a time runs on a CPU.
+    /// 1 when no probe hangs on a function by `fentry`: of the others one at a time runs on a CPU.
     pub one_slot: u32,
     /// After which step of a call the programs stop, of [`step`]; 0 after the last.
     pub stop_after: u32,

@@ -83,17 +83,6 @@ pub struct EntryPoint {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EntryPointId(u16);
 
-impl EntryPointId {
-    /// How many there are.
-    pub const COUNT: usize = ENTRY_POINTS.len();
-
-    /// As a number below [`Self::COUNT`], in what the probes have noted.
-    #[inline(always)]
-    pub const fn index(self) -> u32 {
-        self.0 as u32
-    }
-}
-
 /// Whether the kernel that runs the probes is one for arm64. In the probes themselves aya-build says
 /// so, because they are compiled for the same machine everywhere.
 pub const ON_ARM64: bool = cfg!(any(target_arch = "aarch64", bpf_target_arch = "aarch64"));
@@ -208,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_constant_is_the_row_of_its_name() {
-        let program = |id: EntryPointId| ENTRY_POINTS[id.index() as usize].program;
+        let program = |id: EntryPointId| ENTRY_POINTS[usize::from(id.0)].program;
         assert_eq!(program(EntryPointId::UNLINKAT), "unlinkat");
         assert_eq!(program(EntryPointId::UMOUNT_32), "umount_32");
         assert_eq!(program(EntryPointId::IO_UNLINKAT), "io_unlinkat");

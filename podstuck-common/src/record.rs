@@ -61,6 +61,10 @@ impl CountKey {
     }
 }
 
+/// Entries of a table of counts. Each takes room for every CPU that there may be, so they are few, and user space
+/// empties the table sooner when it fills.
+pub const COUNTS: usize = 2048;
+
 /// One CPU's share of a count.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -276,8 +280,10 @@ pub mod loss {
     /// A call on a path that reads like a target and lies below no directory that is proven to hold
     /// any. It is counted without a target. Not a loss.
     pub const LOOK_ALIKE: u32 = 11;
+    /// The outcome of a call is not known: as many as there is memory for were being looked at on its CPU.
+    pub const NO_SLOT: u32 = 12;
     /// How many there are.
-    pub const COUNT: u32 = 12;
+    pub const COUNT: u32 = 13;
 }
 
 #[cfg(feature = "user")]

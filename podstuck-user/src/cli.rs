@@ -284,10 +284,12 @@ pub enum Output {
 /// How to attach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Backend {
-    /// fentry where it works, else syscall tracepoints, for each call by itself
+    /// fentry where it works, else kprobes, else syscall tracepoints, for each call by itself
     Auto,
     /// fentry and fexit on the functions of the system calls
     Fentry,
+    /// kprobes and kretprobes on the same functions
+    Kprobe,
     /// Syscall tracepoints
     Tracepoint,
 }

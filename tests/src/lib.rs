@@ -87,8 +87,9 @@ pub fn can_swap() -> Result<(), &'static str> {
 /// else the best that works.
 pub fn forms() -> &'static [Form] {
     match backend().as_deref() {
-        None => &[Form::Function, Form::Tracepoint],
+        None => &Form::ALL,
         Some("fentry") => &[Form::Function],
+        Some("kprobe") => &[Form::Kprobe],
         Some("tracepoint") => &[Form::Tracepoint],
         Some(other) => panic!("PODSTUCK_TEST_BACKEND={other}"),
     }

@@ -89,12 +89,13 @@ fn rm_of_200_000_entries_is_counted_exactly_for_its_volume() {
 #[test]
 fn counts_stay_exact_while_nobody_reads_and_the_loss_is_told() {
     requires!(root_and_btf());
-    // Each target is announced by a record of its own, so this is more than the ring holds, and
+    // Each target is announced by a record of its own, with its path. So this is more than the ring holds, and
     // less than a table of counts.
-    const TARGETS: u64 = 6_000;
-    let top = in_memory();
-    let volumes = empty_dir(top.path()).parent().unwrap().to_path_buf();
-    let watching = watch(&["--path", top.path().to_str().unwrap(), "--fail-on-loss"]);
+    const TARGETS: u64 = 1_900;
+    let above = in_memory();
+    let top = above.path().join("d".repeat(200)).join("e".repeat(140));
+    let volumes = empty_dir(&top).parent().unwrap().to_path_buf();
+    let watching = watch(&["--path", top.to_str().unwrap(), "--fail-on-loss"]);
     settle();
     watching.pause();
     let tally = call(&["targets".as_ref(), volumes.as_os_str(), TARGETS.to_string().as_ref()]);

@@ -7,6 +7,8 @@ mod clock;
 mod disk;
 #[path = "faults/ends.rs"]
 mod ends;
+#[path = "faults/many_waiting.rs"]
+mod many_waiting;
 #[path = "common/meter.rs"]
 mod meter;
 #[path = "faults/scarce.rs"]

@@ -1,11 +1,11 @@
 //! Exact counts: one increment for each call, in this CPU's share of one table entry.
 
 use aya_ebpf::{bindings::BPF_NOEXIST, btf_maps::PerCpuHashMap};
-use podstuck_common::record::{CallTotals, CountKey, loss};
+use podstuck_common::record::{COUNTS, CallTotals, CountKey, loss};
 
 use super::atomic;
 use super::globals::config;
-use super::maps::{COUNTS_0, COUNTS_1, GENERATION, count_loss};
+use super::maps::{COUNTS_0, COUNTS_1, COUNTS_MADE, GENERATION, count_loss};
 
 /// Adds a call; whether its key is new in this generation.
 #[inline(always)]
@@ -16,7 +16,7 @@ pub(crate) fn add(key: &CountKey, duration_ns: u64) -> bool {
 
 #[inline(always)]
 fn add_to(
-    table: &PerCpuHashMap<CountKey, CallTotals, 8192>,
+    table: &PerCpuHashMap<CountKey, CallTotals, COUNTS>,
     key: &CountKey,
     duration_ns: u64,
 ) -> bool {
@@ -25,8 +25,14 @@ fn add_to(
         return false;
     }
     // Another CPU may insert the same key now; its entry serves as well, so the result of the
-    // insert does not matter, only whether there is an entry afterwards.
-    let _ = table.insert(key, &CallTotals { calls: 0, total_ns: 0 }, u64::from(BPF_NOEXIST));
+    // insert does not matter for the count, only whether there is an entry afterwards.
+    let empty = CallTotals { calls: 0, total_ns: 0 };
+    if table.insert(key, &empty, u64::from(BPF_NOEXIST)).is_ok()
+        && let Some(made) = COUNTS_MADE.get_ptr_mut(0)
+    {
+        // SAFETY: an aligned word of map memory.
+        unsafe { atomic::add(made, 1) };
+    }
     match table.get_ptr_mut(key) {
         Some(count) => bump(count, duration_ns),
         None => count_loss(loss::COUNTS_FULL),

@@ -35,21 +35,21 @@ fn refused(result: i64) -> bool {
 #[inline(always)]
 pub(crate) fn finish_system_call(number: u32, result: i64) {
     match EntryPointId::of_system_call(number) {
-        Some(entry_point) => finish(entry_point, result, NOT_READ),
+        Some(entry_point) => finish(entry_point, result, NOT_READ, Slot::claim()),
         None => count_loss(loss::UNMATCHED_EXIT),
     }
 }
 
-/// A call returns by this way. Its slot has an argument of this length, if any.
+/// A call returns by this way. The slot for it has an argument of this length, if any.
 #[inline(always)]
-pub(crate) fn finish(entry_point: EntryPointId, result: i64, argument: u32) {
+pub(crate) fn finish(entry_point: EntryPointId, result: i64, argument: u32, slot: Option<Slot>) {
     if stops_early() {
         return;
     }
     let thread = bpf_get_current_pid_tgid();
     let taken = in_flight::take(thread, |entry| {
         // SAFETY: the entry is this thread's.
-        if unsafe { (*entry).entry_point } == entry_point { copy(entry) } else { None }
+        (unsafe { (*entry).entry_point } == entry_point).then(|| copy(entry, slot))
     });
     match taken {
         Some(Some(slot)) => returned(slot, thread, result, argument),
@@ -68,12 +68,11 @@ fn stops_early() -> bool {
     stop_after(step::PAIR) || stop_after(step::CLOCKS)
 }
 
-/// The slot of the entry's way, with a copy of it.
+/// The slot, with a copy of the entry.
 #[inline(always)]
-fn copy(entry: *const InFlight) -> Option<Slot> {
-    // SAFETY: the entry is this thread's. This is the return from there, and all is done with the one slot.
-    let mut slot = unsafe { Slot::of((*entry).entry_point) };
-    // SAFETY: as above.
+fn copy(entry: *const InFlight, slot: Option<Slot>) -> Option<Slot> {
+    let mut slot = slot?;
+    // SAFETY: the entry is this thread's.
     slot.scratch()?.call.entry = unsafe { *entry };
     Some(slot)
 }
@@ -82,15 +81,16 @@ fn copy(entry: *const InFlight) -> Option<Slot> {
 #[inline(always)]
 pub(crate) fn finish_any(result: i64) -> bool {
     let thread = bpf_get_current_pid_tgid();
-    let Some(taken) = in_flight::take(thread, copy) else { return false };
-    if let Some(slot) = taken {
-        returned(slot, thread, result, NOT_READ);
-    }
+    let Some(slot) = in_flight::take(thread, |entry| copy(entry, Slot::claim())) else {
+        return false;
+    };
+    returned(slot, thread, result, NOT_READ);
     true
 }
 
 #[inline(always)]
-fn returned(mut slot: Slot, thread: u64, result: i64, argument: u32) {
+fn returned(slot: Option<Slot>, thread: u64, result: i64, argument: u32) {
+    let Some(mut slot) = slot else { return count_loss(loss::NO_SLOT) };
     let Some(scratch) = slot.scratch() else { return };
     let entry = &scratch.call.entry;
     // Another podstuck has another secret, and deletes nothing by this either.

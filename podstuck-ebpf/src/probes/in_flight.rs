@@ -15,7 +15,7 @@ use podstuck_common::{
 };
 
 use super::{
-    atomic,
+    claim,
     maps::{IN_FLIGHT, IN_FLIGHT_BESIDE, count_loss},
 };
 
@@ -26,27 +26,6 @@ fn slot_of(thread: u64) -> Option<*mut InFlight> {
     IN_FLIGHT.get_ptr_mut(thread as u32 & (IN_FLIGHT_SLOTS - 1))
 }
 
-/// Who counts a slot up from 0 has it. Kernels before 5.12 add but do not tell the sum, so it is
-/// read afterwards: of several threads that add at once at most one reads 1. If none does, none has
-/// it.
-#[inline(always)]
-fn claim(slot: *mut InFlight) -> bool {
-    // SAFETY: an aligned word of map memory.
-    unsafe { atomic::add(&raw mut (*slot).claims, 1) };
-    // SAFETY: as above; read anew, since others add to it.
-    let mine = unsafe { (&raw const (*slot).claims).read_volatile() } == 1;
-    if !mine {
-        unclaim(slot);
-    }
-    mine
-}
-
-#[inline(always)]
-fn unclaim(slot: *mut InFlight) {
-    // SAFETY: as in `claim`.
-    unsafe { atomic::add(&raw mut (*slot).claims, u64::MAX) };
-}
-
 /// Notes that a call was entered.
 #[inline(always)]
 pub(crate) fn put(entry: &InFlight) {
@@ -54,7 +33,8 @@ pub(crate) fn put(entry: &InFlight) {
     // SAFETY: map memory; another thread's id may change meanwhile, but not into this thread's.
     if unsafe { (*slot).thread } == entry.thread {
         count_loss(loss::OVERWRITTEN);
-    } else if !claim(slot) {
+    // SAFETY: as above, a word that all share.
+    } else if !unsafe { claim::claim(&raw mut (*slot).claims) } {
         return put_beside(entry);
     }
     // SAFETY: the slot is this thread's, but for its claims: there is no reference to the whole.
@@ -134,8 +114,10 @@ pub(crate) fn take<T>(thread: u64, with: impl FnOnce(*const InFlight) -> T) -> O
         // The slot is this thread's until its claim is taken back.
         let result = with(slot);
         // SAFETY: as above.
-        unsafe { (*slot).thread = 0 };
-        unclaim(slot);
+        unsafe {
+            (*slot).thread = 0;
+            claim::give_back(&raw mut (*slot).claims);
+        }
         return Some(result);
     }
     // Only this thread's own calls write or remove this entry.

@@ -7,7 +7,7 @@ use aya_ebpf::{
 };
 use podstuck_common::{
     lru,
-    record::{CallTotals, Caller, CountKey, IN_FLIGHT_SLOTS, InFlight, call, loss},
+    record::{COUNTS, CallTotals, Caller, CountKey, IN_FLIGHT_SLOTS, InFlight, call, loss},
     trail::Trail,
 };
 
@@ -36,10 +36,14 @@ pub(crate) static GENERATION: Array<u32, 1> = Array::new();
 /// Exact counts. Two tables, so that user space can empty one while the other is written: see
 /// `source/counts.rs` for why nothing is lost.
 #[btf_map]
-pub(crate) static COUNTS_0: PerCpuHashMap<CountKey, CallTotals, 8192> = PerCpuHashMap::new();
+pub(crate) static COUNTS_0: PerCpuHashMap<CountKey, CallTotals, COUNTS> = PerCpuHashMap::new();
 /// See [`COUNTS_0`].
 #[btf_map]
-pub(crate) static COUNTS_1: PerCpuHashMap<CountKey, CallTotals, 8192> = PerCpuHashMap::new();
+pub(crate) static COUNTS_1: PerCpuHashMap<CountKey, CallTotals, COUNTS> = PerCpuHashMap::new();
+
+/// How many entries were made in both, ever: user space sees by it that one fills.
+#[btf_map]
+pub(crate) static COUNTS_MADE: Array<u64, 1> = Array::new();
 
 /// Who made the calls, by process id. Written at the first count of a process in a generation.
 #[btf_map]
@@ -91,6 +95,9 @@ pub(crate) static DIRECTORIES: LruHashMap<KernelPath, Directory, { lru::DIRECTOR
 /// The program that those on the ends of functions go on with. Set by user space.
 #[btf_map]
 pub(crate) static AFTER_RETURN: ProgramArray<1> = ProgramArray::new();
+/// The one that kretprobes go on with: a table is for programs of one kind.
+#[btf_map]
+pub(crate) static AFTER_KRETPROBE: ProgramArray<1> = ProgramArray::new();
 
 /// Counts a loss.
 #[inline(always)]

@@ -12,6 +12,7 @@ mod account;
 mod actor;
 mod argument;
 mod atomic;
+mod claim;
 mod count;
 mod directory_cache;
 mod enter;

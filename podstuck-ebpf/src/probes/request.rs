@@ -68,10 +68,11 @@ fn keep_name(request: u64) -> Option<()> {
 #[inline(always)]
 pub(crate) fn finish(request: u64, returned: i32) {
     let thread = bpf_get_current_pid_tgid();
-    let argument = take_name(thread).unwrap_or(NOT_READ);
+    let mut slot = Slot::claim();
+    let argument = take_name(thread, slot.as_mut()).unwrap_or(NOT_READ);
     match (returned, field::<i32>(request, offsets().request_result)) {
         (0, Some(result)) => {
-            exit::finish(EntryPointId::IO_UNLINKAT, i64::from(result), argument);
+            exit::finish(EntryPointId::IO_UNLINKAT, i64::from(result), argument, slot);
         }
         // Put off, to where it may block: nothing was done.
         _ => {
@@ -82,11 +83,9 @@ pub(crate) fn finish(request: u64, returned: i32) {
 
 /// Puts the name where an argument is, as if it had been read; its length.
 #[inline(always)]
-fn take_name(thread: u64) -> Option<u32> {
+fn take_name(thread: u64, slot: Option<&mut Slot>) -> Option<u32> {
     let name = NAMES.get_ptr(&thread)?;
-    // SAFETY: this is the return from there, and the slot is given up before the call is accounted for.
-    let mut slot = unsafe { Slot::of(EntryPointId::IO_UNLINKAT) };
-    let to = slot.scratch()?.argument.as_mut_ptr();
+    let to = slot?.scratch()?.argument.as_mut_ptr();
     // SAFETY: an argument may be longer; only this thread writes or removes the entry.
     let len = unsafe { generated::bpf_probe_read_kernel_str(to.cast(), KEPT, name.cast()) };
     let _ = NAMES.remove(&thread);

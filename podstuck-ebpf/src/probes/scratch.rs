@@ -94,6 +94,8 @@ pub(crate) const ROUNDS: usize = 16;
 /// The memory of one [`super::slot::Slot`].
 #[repr(C)]
 pub(crate) struct Scratch {
+    /// How many want it: see `claim`.
+    pub(crate) claims: u64,
     pub(crate) call: Returned,
     /// The answer for the directory `known`, and the value of [`super::failures::MARKED`] it holds
     /// for. They stay from one call to the next.

@@ -1,43 +1,38 @@
 //! The right to use scratch memory, and how it is handed on.
 
+use core::mem::ManuallyDrop;
+
 use aya_ebpf::{btf_maps::PerCpuArray, macros::btf_map};
-use podstuck_common::entry_point::EntryPointId;
+use podstuck_common::config::SLOTS;
 
-use super::{globals::config, scratch::Scratch};
+use super::{claim, globals::config, scratch::Scratch};
 
-/// One for each entry point and CPU is enough: the kernel never lets a program that hangs on one run
-/// inside itself. Two may meet, because those on functions can be preempted. Of programs on tracepoints one
-/// at a time runs on a CPU (`trace_call_bpf` in kernel/trace/bpf_trace.c): where there are no others, user
-/// space makes this one slot.
+/// Programs on functions can be preempted, so that others run on their CPU meanwhile, on other functions: whoever
+/// needs a slot claims one. A third at a time has none, and its call's outcome is not known. That is rarer than that
+/// the kernel itself leaves a program out because one on the same function was preempted. Of programs on
+/// tracepoints and of kprobes one at a time runs on a CPU (`trace_call_bpf` in kernel/trace/bpf_trace.c): where there
+/// are no others, user space makes this one slot, which nobody has to claim.
 #[btf_map]
-static SCRATCH: PerCpuArray<Scratch, { EntryPointId::COUNT }> = PerCpuArray::new();
+static SCRATCH: PerCpuArray<Scratch, { SLOTS as usize }> = PerCpuArray::new();
 
-/// The right to use the scratch memory of one entry point on this CPU. Whoever has it lends the memory,
-/// so that no two references to it live at a time.
+/// The right to use one piece of scratch memory on this CPU. Whoever has it lends the memory, so that no two
+/// references to it live at a time.
 pub(crate) struct Slot(u32);
 
 impl Slot {
-    /// The slot of an entry point.
-    ///
-    /// # Safety
-    /// The program that runs handles a return by this way, and has no other `Slot` of it.
+    /// A slot that nobody uses, if there is one.
     #[inline(always)]
-    pub(crate) unsafe fn of(entry_point: EntryPointId) -> Self {
-        Self(if config().one_slot != 0 { 0 } else { entry_point.index() })
-    }
-
-    /// The slot of this number, on the other side of a call that cannot take a reference.
-    ///
-    /// # Safety
-    /// It is used only while the slot that has the number is borrowed for it.
-    #[inline(always)]
-    pub(crate) unsafe fn borrowed(number: u32) -> Self {
-        Self(number)
-    }
-
-    #[inline(always)]
-    pub(crate) fn number(&self) -> u32 {
-        self.0
+    pub(crate) fn claim() -> Option<Self> {
+        if config().one_slot != 0 {
+            return Some(Self(0));
+        }
+        for number in 0..SLOTS {
+            // SAFETY: map memory, of which only a word is touched that all share.
+            if unsafe { claim::claim(&raw mut (*SCRATCH.get_ptr_mut(number)?).claims) } {
+                return Some(Self(number));
+            }
+        }
+        None
     }
 
     /// Its memory.
@@ -45,8 +40,36 @@ impl Slot {
     pub(crate) fn scratch(&mut self) -> Option<&mut Scratch> {
         let scratch = SCRATCH.get_ptr_mut(self.0)?;
         // SAFETY: the map lives as long as its programs. This is the only right to this value, and
-        // it is borrowed for as long as the reference lives.
+        // it is borrowed for as long as the reference lives. The word with the claims is not used by it.
         Some(unsafe { &mut *scratch })
+    }
+
+    /// The slot of this number, on the other side of a call that cannot take a reference. It stays with whoever
+    /// claimed it.
+    ///
+    /// # Safety
+    /// It is used only while the slot that has the number is borrowed for it.
+    #[inline(always)]
+    pub(crate) unsafe fn borrowed(number: u32) -> ManuallyDrop<Self> {
+        ManuallyDrop::new(Self(number))
+    }
+
+    #[inline(always)]
+    pub(crate) fn number(&self) -> u32 {
+        self.0
+    }
+}
+
+impl Drop for Slot {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if config().one_slot != 0 {
+            return;
+        }
+        if let Some(scratch) = SCRATCH.get_ptr_mut(self.0) {
+            // SAFETY: as in `claim`.
+            unsafe { claim::give_back(&raw mut (*scratch).claims) };
+        }
     }
 }
 

@@ -68,9 +68,13 @@ pub(super) fn probes(layout: &Layout) -> Vec<Check> {
             )];
         }
     };
-    let Attached { calls, missing, fallbacks, not_covered, directories, .. } = &attached;
+    let Attached { calls, missing, not_covered, directories, .. } = &attached;
     let mut checks = Vec::new();
-    for (form, name) in [(Form::Function, "fentry"), (Form::Tracepoint, "syscall tracepoints")] {
+    for (form, name) in [
+        (Form::Function, "fentry"),
+        (Form::Kprobe, "kprobes"),
+        (Form::Tracepoint, "syscall tracepoints"),
+    ] {
         let by_form = calls.iter().filter(|(_, by)| *by == form);
         let names: Vec<&str> = by_form.map(|(call, _)| call.name()).collect();
         if !names.is_empty() {
@@ -81,10 +85,15 @@ pub(super) fn probes(layout: &Layout) -> Vec<Check> {
     if calls.is_empty() {
         checks.push(Check::new("probes", false, "none could be attached", "nothing can be traced"));
     }
-    checks.extend(by_reason(fallbacks).into_iter().map(|why| {
-        let lost = "nothing is missed; each system call of the node takes longer while watching";
-        Check::new("fentry", false, why, lost)
-    }));
+    let lost = if attached.has(Form::Tracepoint) {
+        "nothing is missed; each system call of the node takes longer while watching"
+    } else {
+        "outcomes, where more calls are under way at once than kretprobes are kept for"
+    };
+    for form in Form::ALL {
+        let in_vain = attached.in_vain(form).into_iter();
+        checks.extend(in_vain.map(|why| Check::new(form.name(), false, why, lost)));
+    }
     checks.extend(attached.io_uring.iter().map(|seen| match seen {
         Coverage::Counted => {
             Check::new("io_uring", true, "deletions counted by fentry:io_unlinkat", "")
@@ -95,8 +104,8 @@ pub(super) fn probes(layout: &Layout) -> Vec<Check> {
         }
     }));
     checks.push(match directories {
-        Directories::Told => {
-            let hooks = DirectoryHook::ALL.map(DirectoryHook::hook).join(", ");
+        Directories::Told(form) => {
+            let hooks = DirectoryHook::ALL.map(|hook| hook.hook(*form)).join(", ");
             Check::new("directories", true, format!("told by {hooks}"), "")
         }
         Directories::Unknown(why) => Check::new(

@@ -15,7 +15,7 @@ use crate::{
         cost::{self, ProgramTimes},
         losses::Losses,
         ring::Ring,
-        tables::{self, Drained, Tables},
+        tables::{self, Drained, Tables, Turn},
     },
 };
 
@@ -86,7 +86,7 @@ impl Probing {
 
     /// The first counts: what was missed before them is forgotten.
     pub(super) async fn begin(&mut self) -> Result<Drained> {
-        let drained = answer(&mut self.drain()).await?;
+        let drained = answer(&mut self.drain(Turn::Usual)).await?;
         if let Some(loaded) = &mut self.0 {
             loaded.baseline = drained.losses;
             loaded.skipped = cost::skipped(&loaded.probes.ebpf);
@@ -103,14 +103,14 @@ impl Probing {
     }
 
     /// Asks for the counts.
-    pub(super) fn drain(&self) -> Draining {
+    pub(super) fn drain(&self, turn: Turn) -> Draining {
         let nothing = || {
             let (answer, receiver) = oneshot::channel();
             // It is received by whoever asked.
             let _ = answer.send(Drained::default());
             receiver
         };
-        Some(self.0.as_ref().map_or_else(nothing, |loaded| loaded.tables.drain()))
+        Some(self.0.as_ref().map_or_else(nothing, |loaded| loaded.tables.drain(turn)))
     }
 
     /// What was missed up to a drain.

@@ -206,8 +206,10 @@ fn load_probes(
         let missing = by_reason(&probes.attached.missing).join("; ");
         return Err(anyhow!("no probe could be attached: {missing}"));
     }
-    for why in by_reason(&probes.attached.fallbacks) {
-        tracing::info!("by tracepoint and not by fentry: {why}");
+    for form in Form::ALL {
+        for why in probes.attached.in_vain(form) {
+            tracing::info!("not by {}: {why}", form.name());
+        }
     }
     if let Directories::Unknown(why) = &probes.attached.directories {
         tracing::info!("the directories of deletions are not told: {why}");
@@ -223,7 +225,7 @@ fn covered(probes: Option<&Probes>, without: Option<String>) -> Start {
         return Start { backend: "none".into(), not_covered, ..Start::default() };
     };
     Start {
-        backend: attached.backend().into(),
+        backend: attached.backend(),
         probes_attached: attached.hooks.clone(),
         probes_missing: by_reason(&attached.missing),
         not_covered: attached.not_covered.clone(),
@@ -284,8 +286,9 @@ fn read_traces(places: &PodTraces<'_>, names: &mut PodNames) {
 /// The forms of hooks that may be used, the best one first.
 pub(super) fn forms(backend: Backend) -> &'static [Form] {
     match backend {
-        Backend::Auto => &[Form::Function, Form::Tracepoint],
+        Backend::Auto => &Form::ALL,
         Backend::Fentry => &[Form::Function],
+        Backend::Kprobe => &[Form::Kprobe],
         Backend::Tracepoint => &[Form::Tracepoint],
     }
 }

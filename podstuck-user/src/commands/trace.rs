@@ -27,7 +27,10 @@ use crate::{
         pod_record::PodRecord,
     },
     recording::Recorder,
-    source::{cost::ProgramTimes, tables::Drained},
+    source::{
+        cost::ProgramTimes,
+        tables::{Drained, Turn},
+    },
     state::{hung::HungCalls, namespaces, sample::Sampler},
 };
 
@@ -168,7 +171,7 @@ async fn trace(
             records = probing.records() => session.records(&records.context("reading the ring")?),
             look = sampler.next() => session.looked(look),
             arrival = session.arrival() => session.take(arrival),
-            _ = ticks.tick(), if draining.is_none() && !gone => draining = probing.drain(),
+            _ = ticks.tick(), if draining.is_none() && !gone => draining = probing.drain(Turn::Usual),
             drained = answer(&mut draining), if !gone => {
                 draining = None;
                 let Ok(drained) = drained else {
@@ -203,7 +206,7 @@ async fn trace(
     // The run ends here: what is called while the probes go out is none of it. Both tables: what could not be read
     // of one before is there still. What was counted has its records in the ring.
     for _ in 0..2 {
-        if let Some(rest) = last(&mut probing.drain(), &mut missed).await {
+        if let Some(rest) = last(&mut probing.drain(Turn::Last), &mut missed).await {
             session.tick(&rest);
             let degraded = std::mem::take(&mut missed.degraded);
             missed = Missed { degraded, ..probing.missed(&rest) };

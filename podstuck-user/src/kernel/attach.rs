@@ -1,6 +1,8 @@
 //! Hanging the probes in: on functions where that works, else on syscall tracepoints, for each call
 //! by itself.
 
+use std::path::Path;
+
 use anyhow::{Result, anyhow};
 use aya::Ebpf;
 
@@ -15,6 +17,9 @@ use super::{
 };
 use crate::model::call::Call;
 
+/// Where the kernel says how kprobes are asked for.
+const KPROBES: &str = "/sys/bus/event_source/devices/kprobe";
+
 /// Which probes are in.
 #[derive(Clone, Debug, Default)]
 pub struct Attached {
@@ -25,7 +30,7 @@ pub struct Attached {
     /// Calls that are not, each with the reason.
     pub missing: Vec<(Call, String)>,
     /// Calls that a better form of hook was tried for in vain, each with the reason.
-    pub fallbacks: Vec<(Call, String)>,
+    pub fallbacks: Vec<(Call, Form, String)>,
     /// Ways to delete that no probe sees here, each with the reason.
     pub not_covered: Vec<String>,
     /// How deletions by io_uring are seen; `None` where there are none, or no probe sees them.
@@ -37,14 +42,22 @@ pub struct Attached {
 }
 
 impl Attached {
-    /// `fentry`, `tracepoint`, or both where some calls are served by one and some by the other.
-    pub fn backend(&self) -> &'static str {
-        let has = |form| self.calls.iter().any(|(_, by)| *by == form);
-        match (has(Form::Function), has(Form::Tracepoint)) {
-            (true, true) => "fentry+tracepoint",
-            (true, false) => "fentry",
-            (false, _) => "tracepoint",
-        }
+    /// The forms that serve calls, as in `fentry` and `kprobe+tracepoint`.
+    pub fn backend(&self) -> String {
+        let names: Vec<&str> =
+            Form::ALL.into_iter().filter(|form| self.has(*form)).map(Form::name).collect();
+        names.join("+")
+    }
+
+    /// Why this form was tried in vain: one line for each reason.
+    pub fn in_vain(&self, form: Form) -> Vec<String> {
+        let of_form = self.fallbacks.iter().filter(|(_, by, _)| *by == form);
+        by_reason(&of_form.map(|(call, _, why)| (*call, why.clone())).collect::<Vec<_>>())
+    }
+
+    /// Whether a call is served by this form.
+    pub fn has(&self, form: Form) -> bool {
+        self.calls.iter().any(|(_, by)| *by == form)
     }
 
     pub(super) fn add(&mut self, form: Form, pair: Pair) {
@@ -92,7 +105,7 @@ pub(super) fn all(
     is_tested: bool,
 ) -> Result<(Attached, Links)> {
     let (mut attached, mut links) = (Attached::default(), Links::default());
-    let mut open: Vec<(Pair, Vec<String>)> =
+    let mut open: Vec<(Pair, Vec<(Form, String)>)> =
         hooks::native().into_iter().map(|pair| (pair, Vec::new())).collect();
     for form in forms {
         if open.is_empty() {
@@ -106,24 +119,28 @@ pub(super) fn all(
                 Ok(both) => {
                     links.add(both);
                     attached.add(*form, pair);
-                    let because = reasons.into_iter().filter_map(|why| Some((pair.call()?, why)));
+                    let because =
+                        reasons.into_iter().filter_map(|(by, why)| Some((pair.call()?, by, why)));
                     attached.fallbacks.extend(because);
                 }
                 Err(error) => {
-                    reasons.push(format!("{error:#}"));
+                    reasons.push((*form, format!("{error:#}")));
                     next.push((pair, reasons));
                 }
             }
         }
         open = next;
     }
-    let missing = open.into_iter().filter_map(|(p, why)| Some((p.call()?, why.join("; "))));
+    let missing = open.into_iter().filter_map(|(pair, why)| {
+        let why: Vec<String> = why.into_iter().map(|(_, why)| why).collect();
+        Some((pair.call()?, why.join("; ")))
+    });
     attached.missing = missing.collect();
-    let by_function = attached.calls.iter().any(|(_, form)| *form == Form::Function);
-    let form = if by_function { Form::Function } else { Form::Tracepoint };
+    let by_function = attached.has(Form::Function);
+    let form = Form::ALL.into_iter().find(|form| attached.has(*form)).unwrap_or(Form::Tracepoint);
     let what = "trees renamed before they are deleted are shown by their new path";
     links.add(attach_more(ebpf, &functions, &mut attached, form, &hooks::renames(), what)?);
-    if layout.has_32_bit && by_function {
+    if layout.has_32_bit && form != Form::Tracepoint {
         let what = "calls of 32-bit programs";
         links.add(attach_more(ebpf, &functions, &mut attached, form, &hooks::of_32_bit(), what)?);
     } else if layout.has_32_bit {
@@ -133,12 +150,12 @@ pub(super) fn all(
     if let Some(shown) = layout.io_uring {
         links.add(io_uring::attach(ebpf, &functions, &mut attached, shown, by_function)?);
     }
-    if by_function {
-        match directories::attach(ebpf, &functions, layout) {
+    if form != Form::Tracepoint {
+        match directories::attach(ebpf, &functions, form, layout) {
             Ok(told) => {
                 links.add(told);
-                attached.directories = Directories::Told;
-                attached.hooks.extend(DirectoryHook::ALL.map(DirectoryHook::hook));
+                attached.directories = Directories::Told(form);
+                attached.hooks.extend(DirectoryHook::ALL.map(|hook| hook.hook(form)));
             }
             Err(error) => attached.directories = Directories::Unknown(format!("{error:#}")),
         }
@@ -212,8 +229,16 @@ pub(super) fn put_in(
     };
     match form {
         Form::Function => Ok(attach(ebpf, functions)),
+        Form::Kprobe if !Path::new(KPROBES).exists() => Ok(pairs
+            .iter()
+            .map(|_| Err(anyhow!("{KPROBES} is not there: a kernel without CONFIG_KPROBE_EVENTS")))
+            .collect()),
+        Form::Kprobe => {
+            let loaded = programs::load_untyped(ebpf, form, pairs);
+            Ok(attach(ebpf, &loaded))
+        }
         Form::Tracepoint => {
-            let loaded = programs::load_tracepoints(ebpf, pairs);
+            let loaded = programs::load_untyped(ebpf, form, pairs);
             tracefs::with(|| Ok(attach(ebpf, &loaded)))
         }
     }

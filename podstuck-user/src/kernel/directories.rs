@@ -5,25 +5,25 @@ use anyhow::{Result, bail};
 use aya::Ebpf;
 
 use super::{
-    hooks::DirectoryHook,
+    hooks::{DirectoryHook, Form},
     layout::Layout,
     links::{Link, attach_directory},
-    programs::Loaded,
+    programs::{self, Loaded},
     selftest,
 };
 
 /// Whether the directories of deletions are told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Directories {
-    /// By these hooks.
-    Told,
+    /// By hooks of this form.
+    Told(Form),
     /// They are not, for this reason.
     Unknown(String),
 }
 
 impl Default for Directories {
     fn default() -> Self {
-        Self::Unknown("no probe is on a function".into())
+        Self::Unknown("syscall tracepoints do not tell them".into())
     }
 }
 
@@ -33,18 +33,30 @@ pub(super) fn hooks(layout: &Layout) -> &'static [DirectoryHook] {
 }
 
 /// Hangs them in. All or none: the same path by `rmdir` and by `unlink` is to be read in one way.
-pub(super) fn attach(ebpf: &mut Ebpf, functions: &Loaded, layout: &Layout) -> Result<Vec<Link>> {
+pub(super) fn attach(
+    ebpf: &mut Ebpf,
+    functions: &Loaded,
+    form: Form,
+    layout: &Layout,
+) -> Result<Vec<Link>> {
     if !layout.tells_directories {
         bail!(
             "this kernel has no `{}`: it was built without CONFIG_SECURITY_PATH",
             DirectoryHook::Unlink.function()
         );
     }
+    let kprobes;
+    let loaded = if form == Form::Kprobe {
+        kprobes = programs::load_directory_kprobes(ebpf, &DirectoryHook::ALL);
+        &kprobes
+    } else {
+        functions
+    };
     let one = |hook: &DirectoryHook| {
-        functions.directory(*hook)?;
-        attach_directory(ebpf, *hook)
+        loaded.directory(form, *hook)?;
+        attach_directory(ebpf, form, *hook)
     };
     let links = DirectoryHook::ALL.iter().map(one).collect::<Result<Vec<_>>>()?;
-    selftest::directories(ebpf)?;
+    selftest::directories(ebpf, form)?;
     Ok(links)
 }

@@ -10,6 +10,9 @@ pub enum Form {
     /// `fentry` and `fexit` on the function through which a call enters the kernel. Costs other
     /// calls nothing.
     Function,
+    /// A kprobe and a kretprobe on the same functions. They cost other calls nothing either, and the kernel tells few
+    /// returns at a time: ten, or twice as many as there are processors.
+    Kprobe,
     /// Syscall tracepoints. While one is enabled, every system call of the machine takes the slow
     /// path through the kernel's entry code.
     Tracepoint,
@@ -50,19 +53,47 @@ impl DirectoryHook {
         }
     }
 
-    /// Name of the program.
-    pub fn program(self) -> String {
-        format!("fentry_{}", self.function())
+    /// Name of the program. Tracepoints do not tell it.
+    pub fn program(self, form: Form) -> String {
+        format!("{}_{}", form.name(), self.function())
     }
 
     /// What the hook is called by tracers.
-    pub fn hook(self) -> String {
-        format!("fentry:{}", self.function())
+    pub fn hook(self, form: Form) -> String {
+        format!("{}:{}", form.name(), self.function())
     }
 }
 
-/// The program that those at the ends of system calls' functions go on with.
-pub const AFTER_RETURN: &str = "after_return";
+impl Form {
+    /// All, the best one first.
+    pub const ALL: [Self; 3] = [Self::Function, Self::Kprobe, Self::Tracepoint];
+
+    /// As `--backend` has it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Function => "fentry",
+            Self::Kprobe => "kprobe",
+            Self::Tracepoint => "tracepoint",
+        }
+    }
+}
+
+/// A program that those at the ends of system calls' functions go on with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rest {
+    /// Its name.
+    pub program: &'static str,
+    /// The table that it is entered into.
+    pub table: &'static str,
+}
+
+impl Rest {
+    /// All of them.
+    pub const ALL: [Self; 2] = [
+        Self { program: "after_return", table: "AFTER_RETURN" },
+        Self { program: "after_kretprobe", table: "AFTER_KRETPROBE" },
+    ];
+}
 
 fn pairs(wanted: impl Fn(&Pair) -> bool) -> Vec<Pair> {
     ENTRY_POINTS.iter().map(Pair).filter(wanted).collect()
@@ -107,8 +138,20 @@ impl Pair {
             (Form::Function, Side::Enter) => format!("fentry_{}", self.0.program),
             (Form::Function, Side::Exit) => format!("fexit_{}", self.0.program),
             (Form::Tracepoint, Side::Enter) => format!("enter_{}", self.0.program),
+            (Form::Kprobe, Side::Enter) => format!("kprobe_{}", self.0.program),
+            (Form::Kprobe, Side::Exit) => format!("kretprobe_{}", self.0.program),
             // One for all.
             (Form::Tracepoint, Side::Exit) => "exit".to_owned(),
+        }
+    }
+
+    /// What its exit goes on with.
+    pub fn rest(&self, form: Form) -> Option<Rest> {
+        let [of_function, of_kprobe] = Rest::ALL;
+        match form {
+            Form::Function => Some(of_function).filter(|_| self.is_system_call()),
+            Form::Kprobe => Some(of_kprobe),
+            Form::Tracepoint => None,
         }
     }
 
@@ -117,7 +160,7 @@ impl Pair {
         self.0.interface != Interface::IoUring
     }
 
-    /// The function that a program of [`Form::Function`] is on.
+    /// The function that a program of [`Form::Function`] or [`Form::Kprobe`] is on.
     pub const fn function(&self) -> &'static str {
         self.0.function
     }
@@ -136,6 +179,8 @@ impl Pair {
         match (form, side) {
             (Form::Function, Side::Enter) => format!("fentry:{}", self.function()),
             (Form::Function, Side::Exit) => format!("fexit:{}", self.function()),
+            (Form::Kprobe, Side::Enter) => format!("kprobe:{}", self.function()),
+            (Form::Kprobe, Side::Exit) => format!("kretprobe:{}", self.function()),
             (Form::Tracepoint, side) => {
                 format!("tracepoint:syscalls:{}", self.event(side).unwrap_or_default())
             }

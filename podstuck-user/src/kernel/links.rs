@@ -5,7 +5,7 @@ use std::{os::fd::OwnedFd, thread};
 use anyhow::{Context, Result, bail};
 use aya::{
     Ebpf,
-    programs::{FEntry, Program, TracePoint},
+    programs::{Program, TracePoint},
 };
 use procfs::process::{FDTarget, Process};
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
@@ -81,6 +81,17 @@ fn attach_one(program: &mut Program, pair: Pair, side: Side) -> Result<Link> {
             let link = program.attach("syscalls", &event)?;
             Box::new(program.take_link(link)?)
         }
+        on_function => attach_to_function(on_function, pair.function())?,
+    })
+}
+
+fn attach_to_function(program: &mut Program, function: &str) -> Result<Link> {
+    Ok(match program {
+        Program::KProbe(program) => {
+            let link = program.attach(function, 0)?;
+            Box::new(program.take_link(link)?)
+        }
+        // These were loaded for their function.
         Program::FEntry(program) => {
             let link = program.attach()?;
             Box::new(program.take_link(link)?)
@@ -94,11 +105,11 @@ fn attach_one(program: &mut Program, pair: Pair, side: Side) -> Result<Link> {
 }
 
 /// Takes note of the directories that the kernel resolves.
-pub(super) fn attach_directory(ebpf: &mut Ebpf, hook: DirectoryHook) -> Result<Link> {
-    let program = ebpf.program_mut(&hook.program()).context("this build has no such program")?;
-    let program: &mut FEntry = program.try_into()?;
-    let link = program.attach().with_context(|| format!("attaching to {}", hook.hook()))?;
-    Ok(Box::new(program.take_link(link)?))
+pub(super) fn attach_directory(ebpf: &mut Ebpf, form: Form, hook: DirectoryHook) -> Result<Link> {
+    let program =
+        ebpf.program_mut(&hook.program(form)).context("this build has no such program")?;
+    attach_to_function(program, hook.function())
+        .with_context(|| format!("attaching to {}", hook.hook(form)))
 }
 
 /// Watches which programs are executed that are there to unmount.

@@ -120,7 +120,7 @@ mod tests {
     use std::path::Path;
 
     use aya::maps::{Map, MapData};
-    use podstuck_common::entry_point::EntryPointId;
+    use podstuck_common::config::SLOTS;
     use podstuck_testing::skip;
 
     use super::*;
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn programs_on_tracepoints_have_one_slot_to_work_in() {
-        for (one_slot, expected) in [(true, 1), (false, EntryPointId::COUNT)] {
+        for (one_slot, expected) in [(true, 1), (false, SLOTS as usize)] {
             let Some(ebpf) = made(one_slot) else { return };
             let Some(Map::PerCpuArray(map)) = ebpf.map(SCRATCH) else { panic!("no {SCRATCH}") };
             assert_eq!(entries(map), expected);

@@ -12,6 +12,8 @@ use aya::{
     util::nr_cpus,
 };
 
+use podstuck_common::lru;
+
 use super::load::SCRATCH;
 
 /// In bytes.
@@ -21,6 +23,8 @@ pub struct Memory {
     pub scratch: u64,
     /// To count in, for each of them.
     pub counts: u64,
+    /// What each of them keeps to itself of the tables that forget: see [`lru`].
+    pub kept: u64,
     /// How many there may be.
     pub cpus: u64,
     /// All of it, as the kernel reckons.
@@ -46,9 +50,14 @@ pub fn of(ebpf: &Ebpf) -> Result<Memory> {
             | Map::RingBuf(map) => (map, false),
             _ => continue,
         };
-        memory.all += reckoned(map).with_context(|| format!("map `{name}`"))?;
+        let reckoned = reckoned(map).with_context(|| format!("map `{name}`"))?;
+        memory.all += reckoned;
+        let info = map.info().with_context(|| format!("map `{name}`"))?;
+        if lru::TABLES.iter().any(|(table, _)| *table == name) {
+            let entry = reckoned / u64::from(info.max_entries());
+            memory.kept += entry * lru::FREE_PER_CPU as u64;
+        }
         if is_per_cpu {
-            let info = map.info().with_context(|| format!("map `{name}`"))?;
             let size = u64::from(info.value_size()) * u64::from(info.max_entries());
             *(if name == SCRATCH { &mut memory.scratch } else { &mut memory.counts }) += size;
         }
@@ -66,15 +75,17 @@ fn reckoned(map: &MapData) -> Result<u64> {
 
 impl fmt::Display for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { scratch, counts, cpus, all } = *self;
+        let Self { scratch, counts, kept, cpus, all } = *self;
         let kib = |bytes: u64| bytes.div_ceil(1024);
         let mib = all as f64 / f64::from(1 << 20);
         write!(
             f,
-            "{mib:.1} MiB, in which are {} KiB to work in and {} KiB to count in for each CPU that there may be \
-             ({cpus})",
+            "{mib:.1} MiB, in which are {} KiB for each CPU that there may be ({cpus}): {} to work in, {} to count \
+             in, and {} of tables that forget",
+            kib(scratch + counts + kept),
             kib(scratch),
-            kib(counts)
+            kib(counts),
+            kib(kept)
         )
     }
 }
@@ -85,10 +96,12 @@ mod tests {
 
     #[test]
     fn memory_is_told_for_each_cpu() {
-        let memory = Memory { scratch: 18_001, counts: 262_144, cpus: 2, all: 12 << 20 };
+        let memory =
+            Memory { scratch: 18_001, counts: 65_536, kept: 69_000, cpus: 2, all: 12 << 20 };
         assert_eq!(
             memory.to_string(),
-            "12.0 MiB, in which are 18 KiB to work in and 256 KiB to count in for each CPU that there may be (2)"
+            "12.0 MiB, in which are 150 KiB for each CPU that there may be (2): 18 to work in, 64 to count in, and 68 \
+             of tables that forget"
         );
     }
 }

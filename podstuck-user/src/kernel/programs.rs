@@ -14,7 +14,7 @@ use aya::{
 use nix::errno::Errno;
 
 use super::{
-    hooks::{AFTER_RETURN, DirectoryHook, Form, Pair, Side},
+    hooks::{DirectoryHook, Form, Pair, Rest, Side},
     obstacle::{Obstacle, is_confidentiality},
 };
 
@@ -27,15 +27,15 @@ impl Loaded {
     pub(super) fn pair(&self, form: Form, pair: Pair) -> Result<()> {
         self.program(&pair.program(form, Side::Exit))?;
         self.program(&pair.program(form, Side::Enter))?;
-        if goes_on(form, pair) {
-            self.program(AFTER_RETURN).context("what follows a return")?;
+        if let Some(rest) = pair.rest(form) {
+            self.program(rest.program).context("what follows a return")?;
         }
         Ok(())
     }
 
     /// Whether the program of this hook is in the kernel.
-    pub(super) fn directory(&self, hook: DirectoryHook) -> Result<()> {
-        self.program(&hook.program())
+    pub(super) fn directory(&self, form: Form, hook: DirectoryHook) -> Result<()> {
+        self.program(&hook.program(form))
     }
 
     /// Whether any was let in.
@@ -50,11 +50,6 @@ impl Loaded {
             None => Err(anyhow!("this build has no program `{name}`")),
         }
     }
-}
-
-/// Whether a pair's exit goes on with [`AFTER_RETURN`].
-fn goes_on(form: Form, pair: Pair) -> bool {
-    form == Form::Function && pair.is_system_call()
 }
 
 /// Loads what is on functions. The kernel's types, which these programs refer to, take ten megabytes and
@@ -76,7 +71,7 @@ pub(super) fn load_functions(
     let mut loaded = load(ebpf, &jobs(Form::Function, pairs), Some(&btf));
     if pairs.iter().any(|pair| loaded.pair(Form::Function, *pair).is_ok()) {
         let mut jobs = jobs(Form::Function, more);
-        jobs.extend(alone.iter().map(|hook| (hook.program(), hook.function())));
+        jobs.extend(directory_jobs(Form::Function, alone));
         loaded.0.extend(load(ebpf, &jobs, Some(&btf)).0);
     }
     loaded
@@ -92,9 +87,21 @@ pub(super) fn cast(ebpf: &mut Ebpf) -> Result<()> {
     load_one(program, None, "")
 }
 
-/// Loads what is on tracepoints.
-pub(super) fn load_tracepoints(ebpf: &mut Ebpf, pairs: &[Pair]) -> Loaded {
-    load(ebpf, &jobs(Form::Tracepoint, pairs), None)
+/// Loads what refers to none of the kernel's types: programs of the other forms.
+pub(super) fn load_untyped(ebpf: &mut Ebpf, form: Form, pairs: &[Pair]) -> Loaded {
+    load(ebpf, &jobs(form, pairs), None)
+}
+
+/// Loads what tells of directories by kprobes.
+pub(super) fn load_directory_kprobes(ebpf: &mut Ebpf, hooks: &[DirectoryHook]) -> Loaded {
+    load(ebpf, &directory_jobs(Form::Kprobe, hooks).collect(), None)
+}
+
+fn directory_jobs(
+    form: Form,
+    hooks: &[DirectoryHook],
+) -> impl Iterator<Item = (String, &'static str)> {
+    hooks.iter().map(move |hook| (hook.program(form), hook.function()))
 }
 
 /// Programs to load, each with the function that it is on if it is on one: the first, where several share it.
@@ -104,9 +111,9 @@ fn jobs(form: Form, pairs: &[Pair]) -> BTreeMap<String, &'static str> {
         for side in [Side::Exit, Side::Enter] {
             jobs.entry(pair.program(form, side)).or_insert(pair.function());
         }
-        // It refers to the type of the function, which all of them have.
-        if goes_on(form, *pair) {
-            jobs.entry(AFTER_RETURN.to_owned()).or_insert(pair.function());
+        // Where it refers to the type of the function, all of them have the same.
+        if let Some(rest) = pair.rest(form) {
+            jobs.entry(rest.program.to_owned()).or_insert(pair.function());
         }
     }
     jobs
@@ -129,19 +136,21 @@ fn load(ebpf: &mut Ebpf, jobs: &BTreeMap<String, &'static str>, btf: Option<&Btf
         };
         threads.into_iter().map(join).collect()
     });
-    if let Some(after_return @ Ok(())) = loaded.get_mut(AFTER_RETURN) {
-        *after_return = go_on_after_return(ebpf).map_err(|error| format!("{error:#}"));
+    for rest in Rest::ALL {
+        if let Some(entered @ Ok(())) = loaded.get_mut(rest.program) {
+            *entered = enter(ebpf, rest).map_err(|error| format!("{error:#}"));
+        }
     }
     Loaded(loaded)
 }
 
 /// Tells the programs at the ends of system calls' functions what to go on with.
-fn go_on_after_return(ebpf: &mut Ebpf) -> Result<()> {
-    let program = ebpf.program(AFTER_RETURN).context("this build has no such program")?;
+fn enter(ebpf: &mut Ebpf, Rest { program, table }: Rest) -> Result<()> {
+    let program = ebpf.program(program).context("this build has no such program")?;
     let program = program.fd()?.try_clone().context("copying its descriptor")?;
-    let map = ebpf.map_mut("AFTER_RETURN").context("this build has no map `AFTER_RETURN`")?;
+    let map = ebpf.map_mut(table).with_context(|| format!("this build has no map `{table}`"))?;
     let mut array: ProgramArray<_> = map.try_into()?;
-    array.set(0, &program, 0).context("entering it into `AFTER_RETURN`")
+    array.set(0, &program, 0).with_context(|| format!("entering it into `{table}`"))
 }
 
 fn load_one(program: &mut Program, btf: Option<&Btf>, function: &str) -> Result<()> {
@@ -150,6 +159,7 @@ fn load_one(program: &mut Program, btf: Option<&Btf>, function: &str) -> Result<
     }
     let loaded = match (program, btf) {
         (Program::TracePoint(program), _) => program.load(),
+        (Program::KProbe(program), _) => program.load(),
         (Program::FEntry(program), Some(btf)) => program.load(function, btf),
         (Program::FExit(program), Some(btf)) => program.load(function, btf),
         (other, _) => bail!("a program of type {:?} has no place here", other.prog_type()),

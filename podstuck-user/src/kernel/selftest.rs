@@ -12,7 +12,7 @@ use nix::{
 };
 use podstuck_common::record::call;
 
-use super::hooks::DirectoryHook;
+use super::hooks::{DirectoryHook, Form};
 use crate::model::call::Call;
 
 /// No such object can exist: `/proc/self` has no entry of this name and cannot get one. All calls
@@ -77,7 +77,7 @@ fn make_calls() {
 ///
 /// # Errors
 /// Says which hook did not tell it.
-pub fn directories(ebpf: &Ebpf) -> Result<()> {
+pub fn directories(ebpf: &Ebpf, form: Form) -> Result<()> {
     let calls = [
         (DirectoryHook::Unlink, "/proc/self/status", UnlinkatFlags::NoRemoveDir, call::UNLINKAT),
         (DirectoryHook::Rmdir, "/proc/self/task", UnlinkatFlags::RemoveDir, call::UNLINKAT_DIR),
@@ -92,7 +92,7 @@ pub fn directories(ebpf: &Ebpf) -> Result<()> {
             Ok((is_seen, is_seen))
         })?;
         if !is_seen {
-            bail!("{} was attached and did not see the self-test's own call", hook.hook());
+            bail!("{} was attached and did not see the self-test's own call", hook.hook(form));
         }
     }
     Ok(())

@@ -58,12 +58,12 @@ fn ns_per_call(ebpf: &Ebpf) -> Option<f64> {
 
 /// Whether a program is on the return of a call.
 fn sees_returns(program: &str) -> bool {
-    program == "exit" || program.starts_with("fexit_")
+    program == "exit" || program.starts_with("fexit_") || program.starts_with("kretprobe_")
 }
 
-/// Since when the kernel counts how often it held off a program on a tracepoint (`trace_call_bpf` in
-/// kernel/trace/bpf_trace.c). Before, the number is there, for programs on functions (5.12), and stays 0.
-const COUNTS_TRACEPOINTS: (u32, u32) = (6, 7);
+/// Since when the kernel counts how often it held off a program on a tracepoint or a kprobe (`trace_call_bpf` in
+/// kernel/trace/bpf_trace.c). Before, the number is there, for programs by `fentry` (5.12), and stays 0.
+const COUNTS_ALL: (u32, u32) = (6, 7);
 
 /// Calls whose return no program saw, because the kernel held programs off on that CPU at that
 /// moment (see `tables`); `None` where it does not count all of them.
@@ -81,7 +81,7 @@ fn fdinfo(fd: RawFd) -> Option<String> {
 }
 
 fn misses(kind: ProgramType, release: &str, fdinfo: &str) -> Option<u64> {
-    if kind == ProgramType::TracePoint && facts::version(release)? < COUNTS_TRACEPOINTS {
+    if kind != ProgramType::Tracing && facts::version(release)? < COUNTS_ALL {
         return None;
     }
     let value = fdinfo.lines().find_map(|line| line.strip_prefix("recursion_misses:"))?;
@@ -95,9 +95,13 @@ mod tests {
     #[test]
     fn what_a_kernel_does_not_count_is_not_zero() {
         const INFO: &str = "pos:\t0\nprog_type:\t5\nrecursion_misses:\t7\n";
-        use ProgramType::{TracePoint, Tracing};
+        use ProgramType::{KProbe, TracePoint, Tracing};
         assert_eq!(misses(TracePoint, "6.12.1-amd64", INFO), Some(7));
-        assert_eq!(misses(TracePoint, "6.1.0-30-amd64", INFO), None);
+        assert_eq!(misses(KProbe, "6.7.0", INFO), Some(7));
+        assert_eq!(
+            [TracePoint, KProbe].map(|kind| misses(kind, "6.1.0-30-amd64", INFO)),
+            [None; 2]
+        );
         assert_eq!(misses(Tracing, "6.1.0-30-amd64", INFO), Some(7));
         assert_eq!(misses(Tracing, "5.10.0-30-amd64", "pos:\t0\n"), None);
         assert_eq!(misses(TracePoint, "unknown", INFO), None);

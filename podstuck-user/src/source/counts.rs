@@ -6,7 +6,7 @@
 //! `membarrier(MEMBARRIER_CMD_GLOBAL)` returns after a grace period (`synchronize_rcu` in
 //! kernel/sched/membarrier.c), so no increment can fall between reading an entry and removing it.
 
-use std::{thread, time::Duration};
+use std::{collections::HashMap, thread, time::Duration};
 
 use anyhow::{Context, Result};
 use aya::{
@@ -14,13 +14,19 @@ use aya::{
     maps::{Array, MapData, PerCpuHashMap},
 };
 use nix::libc;
-use podstuck_common::record::{CallTotals, CountKey};
+use podstuck_common::record::{COUNTS, CallTotals, CountKey};
 
 use super::failures::Failures;
 
 /// What replaces the grace period where the kernel does not offer it (`nohz_full`): programs take
 /// microseconds, so this is long, but it is a guess and not a proof.
 const WITHOUT_MEMBARRIER: Duration = Duration::from_millis(100);
+
+/// A table that has got more entries than these is emptied before anybody asks for them.
+const MANY: usize = COUNTS / 4;
+/// So many are kept in user space until somebody does. Then they stay in the kernel, which tells when its table is
+/// full.
+const KEPT: usize = 1 << 16;
 
 type Table = PerCpuHashMap<MapData, CountKey, CallTotals>;
 
@@ -29,6 +35,12 @@ pub(super) struct Counts {
     tables: [Table; 2],
     generation: Array<MapData, u32>,
     written: usize,
+    /// What was taken out of the tables and not asked for yet.
+    taken: HashMap<CountKey, CallTotals>,
+    /// How many entries were made, ever.
+    made: Array<MapData, u64>,
+    /// How many were when a table was emptied last.
+    made_before: u64,
 }
 
 impl Counts {
@@ -40,16 +52,32 @@ impl Counts {
         };
         let tables = [table("COUNTS_0")?, table("COUNTS_1")?];
         let map = ebpf.take_map("GENERATION").context("no map `GENERATION`")?;
-        Ok(Self { tables, generation: Array::try_from(map)?, written: 0 })
+        let generation = Array::try_from(map)?;
+        let made = ebpf.take_map("COUNTS_MADE").context("no map `COUNTS_MADE`")?;
+        let (made, taken) = (Array::try_from(made)?, HashMap::new());
+        Ok(Self { tables, generation, written: 0, taken, made, made_before: 0 })
     }
 
     /// All counts since the last drain. Takes tens of milliseconds, most of it waiting. What cannot be read
     /// stays where it is, and is read with a later drain.
     pub(super) fn drain(&mut self, failed: &mut Failures) -> Vec<(CountKey, CallTotals)> {
+        self.empty(failed);
+        self.taken.drain().collect()
+    }
+
+    /// Whether the table that is written now fills.
+    pub(super) fn fills(&self) -> bool {
+        let made = self.made.get(&0, 0).unwrap_or(self.made_before);
+        made.saturating_sub(self.made_before) > MANY as u64 && self.taken.len() < KEPT
+    }
+
+    /// Takes out what was counted, and keeps it.
+    pub(super) fn empty(&mut self, failed: &mut Failures) {
+        self.made_before = self.made.get(&0, 0).unwrap_or(self.made_before);
         let (full, other) = (self.written, 1 - self.written);
         let switched = self.generation.set(0, other as u32, 0);
         if failed.note("switching to the other table of counts", switched).is_none() {
-            return Vec::new();
+            return;
         }
         self.written = other;
         wait_for_programs();
@@ -57,20 +85,17 @@ impl Counts {
         // Keys first: removing while iterating restarts the kernel's iteration, which ends at an error.
         let keys: Vec<CountKey> =
             table.keys().map_while(|key| failed.note("listing counts", key)).collect();
-        let mut counts = Vec::with_capacity(keys.len());
         for key in keys {
             let Some(shares) = failed.note("reading a count", table.get(&key, 0)) else { continue };
-            let mut sum = CallTotals::default();
-            for share in shares.iter() {
-                sum.calls += share.calls;
-                sum.total_ns += share.total_ns;
-            }
             // Else it would be counted again.
             if failed.note("removing a count that was read", table.remove(&key)).is_some() {
-                counts.push((key, sum));
+                let sum = self.taken.entry(key).or_default();
+                for share in shares.iter() {
+                    sum.calls += share.calls;
+                    sum.total_ns += share.total_ns;
+                }
             }
         }
-        counts
     }
 }
 

@@ -15,9 +15,6 @@ use podstuck_common::record::{IO_URING_NAME, InFlight};
 use super::{failures::Failures, slots::Slots};
 use crate::{model::time::Monotonic, proc};
 
-/// Younger entries are left alone, so that a thread that is just ending is not judged.
-const GRACE: Duration = Duration::from_secs(10);
-
 /// Calls under way: by slot, and those whose slot another thread is in.
 pub(super) struct InFlightTable {
     slots: Slots,
@@ -51,9 +48,8 @@ impl InFlightTable {
     /// Removes the entries of threads that have ended; how many there were.
     pub(super) fn remove_abandoned(&mut self, failed: &mut Failures) -> u64 {
         const REMOVING: &str = "removing the entry of a thread that has ended";
-        let now = crate::clock::now();
-        let over =
-            |entry: &InFlight| now.since(Monotonic(entry.start_ns)) > GRACE && !lives(entry.thread);
+        // A thread returns from its calls before it ends: what is still its own then stays.
+        let over = |entry: &InFlight| !lives(entry.thread);
         let mut removed = 0;
         for slot in self.slots.all() {
             let thread = slot.call().filter(over).map(|entry| entry.thread);

@@ -12,6 +12,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    sync::mpsc::{self, RecvTimeoutError},
     thread,
     time::Duration,
 };
@@ -19,7 +20,7 @@ use std::{
 use anyhow::{Context, Result, anyhow};
 use aya::Ebpf;
 use podstuck_common::record::{CallTotals, Caller, CountKey, InFlight};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
 use super::{
     actors::Actors,
@@ -32,6 +33,8 @@ use crate::kernel::role::Role;
 
 /// How often entries that nobody will remove are looked for, in drains.
 const REMOVE_EVERY: u64 = 30;
+/// How often somebody looks whether a table of counts fills.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// What the tables held since the last drain.
 #[derive(Debug, Default)]
@@ -62,9 +65,20 @@ struct Maps {
     failed: Failures,
 }
 
+/// Which drain it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// One of those that are made all along.
+    Usual,
+    /// After it nobody looks for entries that nobody will remove.
+    Last,
+}
+
+type Request = (Turn, oneshot::Sender<Drained>);
+
 /// The tables, in the hands of their thread.
 pub struct Tables {
-    requests: mpsc::UnboundedSender<oneshot::Sender<Drained>>,
+    requests: mpsc::Sender<Request>,
 }
 
 impl Tables {
@@ -82,7 +96,7 @@ impl Tables {
             last_losses: Losses::default(),
             failed: Failures::default(),
         };
-        let (requests, queue) = mpsc::unbounded_channel();
+        let (requests, queue) = mpsc::channel();
         thread::Builder::new()
             .name("tables".into())
             .spawn(move || serve(maps, queue))
@@ -91,10 +105,10 @@ impl Tables {
     }
 
     /// Asks for a drain; the answer comes when it is done.
-    pub fn drain(&self) -> oneshot::Receiver<Drained> {
+    pub fn drain(&self, turn: Turn) -> oneshot::Receiver<Drained> {
         let (answer, receiver) = oneshot::channel();
         // If the thread is gone, the receiver says so.
-        let _ = self.requests.send(answer);
+        let _ = self.requests.send((turn, answer));
         receiver
     }
 }
@@ -104,23 +118,33 @@ pub fn gone() -> anyhow::Error {
     anyhow!("the thread that reads the tables has ended")
 }
 
-fn serve(mut maps: Maps, mut queue: mpsc::UnboundedReceiver<oneshot::Sender<Drained>>) {
+fn serve(mut maps: Maps, queue: mpsc::Receiver<Request>) {
     Role::ReadMaps.assume();
-    while let Some(answer) = queue.blocking_recv() {
-        // Whoever asked may have stopped waiting.
-        let _ = answer.send(maps.drain());
+    loop {
+        match queue.recv_timeout(LOOK) {
+            Ok((turn, answer)) => {
+                // Whoever asked may have stopped waiting.
+                let _ = answer.send(maps.drain(turn));
+            }
+            Err(RecvTimeoutError::Timeout) if maps.counts.fills() => {
+                maps.failed.begin();
+                maps.counts.empty(&mut maps.failed);
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
     }
 }
 
 impl Maps {
-    fn drain(&mut self) -> Drained {
+    fn drain(&mut self, turn: Turn) -> Drained {
         self.failed.begin();
         let counts = self.counts.drain(&mut self.failed);
         let pids: HashSet<u32> = counts.iter().map(|(key, _)| key.tgid).collect();
         let actors =
             pids.into_iter().filter_map(|pid| Some((pid, self.actors.get(pid)?))).collect();
         self.drains += 1;
-        if self.drains.is_multiple_of(REMOVE_EVERY) {
+        if turn == Turn::Last || self.drains.is_multiple_of(REMOVE_EVERY) {
             self.abandoned += self.in_flight.remove_abandoned(&mut self.failed);
         }
         let in_flight = self.in_flight.older_than(self.threshold);

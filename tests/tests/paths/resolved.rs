@@ -9,7 +9,11 @@ use std::{
 };
 
 use nix::mount::{MsFlags, mount, umount};
-use podstuck::{decode::Record, identity::target_root, kernel::hooks::DirectoryHook};
+use podstuck::{
+    decode::Record,
+    identity::target_root,
+    kernel::hooks::{DirectoryHook, Form},
+};
 use podstuck_common::record::reason;
 use podstuck_tests::{
     RMDIR, UID, UNLINK, add_up, call, empty_dir, of_type, requires, root_and_btf, skip, summary,
@@ -23,9 +27,10 @@ use crate::observer::{check, counted, disk, elsewhere, failed, hooked, observe, 
 fn are_told() -> bool {
     // This starts it.
     observe(|| ());
-    let told = DirectoryHook::ALL.iter().all(|hook| hooked(&hook.hook()));
+    let told_by = |form: Form| DirectoryHook::ALL.iter().all(|hook| hooked(&hook.hook(form)));
+    let told = told_by(Form::Function) || told_by(Form::Kprobe);
     if !told {
-        skip("directories are not told here: no fentry on security_path_unlink");
+        skip("directories are not told here: no probe on security_path_unlink");
     }
     told
 }
@@ -231,8 +236,9 @@ fn a_whole_run_counts_them_for_the_pod() {
     let (lines, _) = watching.stop();
     let start = of_type(&lines, "start")[0];
     let attached = start["probes_attached"].as_array().unwrap();
-    if !attached.contains(&DirectoryHook::Unlink.hook().into()) {
-        return skip("directories are not told here: no fentry on security_path_unlink");
+    let told_by = |form: Form| attached.contains(&DirectoryHook::Unlink.hook(form).into());
+    if !told_by(Form::Function) && !told_by(Form::Kprobe) {
+        return skip("directories are not told here: no probe on security_path_unlink");
     }
     let counted = add_up(&[&summary(&lines)["by_outcome"]]);
     assert_eq!(counted, add_up(&tallies.each_ref()));

@@ -39,19 +39,21 @@ pub(super) struct Machine {
     pub(super) cgroup: u8,
     pub(super) btf: bool,
     pub(super) kind: Kind,
+    /// Whether kprobes are tried, too.
+    with_kprobes: bool,
     tests: Tests,
     image: PathBuf,
     initramfs: PathBuf,
 }
 
 impl Machine {
-    /// Those that boot these kernels, given from the oldest to the newest; with all attacks, or those that the
-    /// probes decide.
+    /// Those that boot these kernels, given from the oldest to the newest.
     pub(super) fn all_with(
         architecture: Architecture,
         kernels: &[(Kernel, PathBuf)],
-        all_attacks: bool,
+        breadth: Breadth,
     ) -> Vec<Self> {
+        let Breadth { all_attacks, kprobes_everywhere } = breadth;
         let mut machines = Vec::new();
         let names = kernels.iter().map(|(kernel, _)| kernel.name);
         let mut for_clouds = names.filter(|name| name.flavour == Flavour::Cloud);
@@ -65,18 +67,19 @@ impl Machine {
                 cgroup,
                 btf: true,
                 kind: Kind::Usual,
+                with_kprobes: kprobes_everywhere,
                 tests,
                 image: kernel.image.clone(),
                 initramfs: initramfs.clone(),
             };
-            machines
-                .push(machine(2, if is_end { selection::AT_THE_ENDS } else { selection::BETWEEN }));
+            let tests = if is_end { selection::AT_THE_ENDS } else { selection::BETWEEN };
+            machines.push(Self { with_kprobes: is_end || kprobes_everywhere, ..machine(2, tests) });
             if is_end {
                 machines.push(machine(1, selection::WITH_CGROUP_V1));
                 let usual = machine(2, selection::AT_ONCE);
                 machines.push(Self { kind: Kind::AtOnce, ..usual });
                 let usual = machine(2, selection::FAULTS);
-                machines.push(Self { kind: Kind::Faulty, ..usual });
+                machines.push(Self { kind: Kind::Faulty, with_kprobes: true, ..usual });
                 let attacks = if all_attacks { selection::ALL_ATTACKS } else { selection::ATTACKS };
                 let usual = machine(2, attacks);
                 machines.push(Self { kind: Kind::Attacked, ..usual });
@@ -91,7 +94,8 @@ impl Machine {
     /// The one whose kernel keeps its types to itself, and the one whose kernel keeps its memory.
     fn that_refuse(machines: &[Self]) -> Option<[Self; 2]> {
         let usual = machines.iter().find(|machine| machine.kernel.series == REFUSING_SERIES);
-        let like = Self { cgroup: 2, kind: Kind::Usual, ..usual.or(machines.last())?.clone() };
+        let like = usual.or(machines.last())?.clone();
+        let like = Self { cgroup: 2, kind: Kind::Usual, with_kprobes: true, ..like };
         let locked_down =
             Self { kind: Kind::LockedDown, tests: selection::LOCKED_DOWN, ..like.clone() };
         Some([Self { btf: false, tests: selection::WITHOUT_BTF, ..like }, locked_down])
@@ -119,17 +123,32 @@ impl Machine {
         format!("{system}-cgroup{}{btf}{}.log", self.cgroup, self.kind.file_name())
     }
 
-    /// Whether no probe can be had here: on functions they need the kernel's types.
+    /// Whether probes cannot be had here: with `fentry` they need the kernel's types, and what tells directories by
+    /// kprobes does.
     pub(super) fn refuses(&self, backend: &str) -> bool {
-        self.kind == Kind::LockedDown || (!self.btf && backend == "fentry")
+        self.kind == Kind::LockedDown || (!self.btf && backend != "tracepoint")
     }
 
-    /// Whether there is no such backend for these kernels, so that nothing is tried with it.
-    pub(super) fn lacks(&self, backend: &str) -> bool {
+    /// Why nothing is tried with this backend, if nothing is.
+    pub(super) fn leaves_out(&self, backend: &str) -> Option<&'static str> {
         let is_old =
             self.architecture == Architecture::Arm64 && self.kernel.series < FENTRY_ON_ARM64;
-        is_old && backend == "fentry"
+        match backend {
+            "fentry" if is_old => Some("not there"),
+            "kprobe" if !self.with_kprobes => Some("elsewhere"),
+            _ => None,
+        }
     }
+}
+
+/// How much of what takes long is tried.
+#[derive(Clone, Copy)]
+pub(super) struct Breadth {
+    /// All attacks, or only those that the probes decide.
+    pub(super) all_attacks: bool,
+    /// Kprobes in all machines, or only where their hooks differ: on the oldest and on the newest kernel, with many
+    /// calls under way, and without the kernel's types.
+    pub(super) kprobes_everywhere: bool,
 }
 
 /// How to run them.
@@ -161,7 +180,7 @@ impl Outcomes {
         };
         let failed = |outcome: &Outcome| *outcome == Outcome::Failed;
         self.report.done
-            && backends.iter().filter(|name| !self.machine.lacks(name)).all(ran)
+            && backends.iter().filter(|name| self.machine.leaves_out(name).is_none()).all(ran)
             && self.report.backends.iter().all(|backend| {
                 let is_whole = backend.missing.is_empty() || self.machine.refuses(&backend.name);
                 is_whole && backend.count(failed) == 0
@@ -248,7 +267,7 @@ impl Machine {
     fn run(&self, plan: &Plan<'_>, stop: &AtomicBool) -> Result<Outcomes> {
         let log = plan.logs.join(self.file_name());
         let backends = plan.backends.iter().map(String::as_str);
-        let backends: Vec<&str> = backends.filter(|name| !self.lacks(name)).collect();
+        let backends: Vec<&str> = backends.filter(|name| self.leaves_out(name).is_none()).collect();
         let mut arguments = format!(
             "podstuck.cgroup={} podstuck.btf={} podstuck.tests={} podstuck.tests_again={} podstuck.backends={} \
              podstuck.slowdown={SLOWDOWN} podstuck.test_limit={}",
@@ -307,8 +326,17 @@ mod tests {
         let architecture = Architecture::Amd64;
         let kernel = Name { series: (6, 12), flavour: Flavour::Cloud };
         let (image, initramfs) = (PathBuf::new(), PathBuf::new());
-        let machine =
-            Machine { architecture, kernel, cgroup: 2, btf, kind, tests, image, initramfs };
+        let machine = Machine {
+            architecture,
+            kernel,
+            cgroup: 2,
+            btf,
+            kind,
+            with_kprobes: true,
+            tests,
+            image,
+            initramfs,
+        };
         let passed =
             Test { name: "a".into(), outcome: Outcome::Passed, seconds: 1.0, output: Vec::new() };
         let backend = Backend {

@@ -25,7 +25,7 @@ use signal_hook::flag;
 use crate::architecture::Architecture;
 use crate::setup;
 use crate::vm::kernels::{Kernel, Wanted};
-use crate::vm::matrix::Machine;
+use crate::vm::matrix::{Breadth, Machine};
 use crate::vm::userland::Userland;
 use crate::workspace::Workspace;
 use podstuck_process as process;
@@ -51,7 +51,7 @@ const fn emulators_package(architecture: Architecture) -> &'static str {
 }
 
 /// Every way of attaching that podstuck has.
-const BACKENDS: [&str; 2] = ["tracepoint", "fentry"];
+const BACKENDS: [&str; 3] = ["tracepoint", "fentry", "kprobe"];
 
 /// What to do in virtual machines.
 #[derive(clap::Subcommand)]
@@ -76,7 +76,7 @@ pub(crate) struct Options {
     /// and on arm64 6.1, 6.12 and the newest one
     #[arg(long, value_name = "SERIES", num_args = 1..)]
     kernel: Vec<String>,
-    /// Also kernels of Debian's stable releases for any machine, and with PREEMPT_RT; and all attacks
+    /// Also kernels of Debian's stable releases for any machine, and with PREEMPT_RT; all attacks, and kprobes everywhere
     #[arg(long, conflicts_with = "kernel")]
     whole: bool,
     /// Machines with these processors; else with this machine's
@@ -152,8 +152,11 @@ fn test(workspace: &Workspace, options: &Options, phases: &mut Phases) -> Result
         fs::remove_dir_all(&logs).with_context(|| format!("cannot remove {}", logs.display()))?;
     }
     fs::create_dir_all(&logs).with_context(|| format!("cannot create {}", logs.display()))?;
-    let machines = Machine::all_with(architecture, &kernels, options.whole);
-
+    let breadth = Breadth {
+        all_attacks: options.whole,
+        kprobes_everywhere: options.whole || !options.backend.is_empty(),
+    };
+    let machines = Machine::all_with(architecture, &kernels, breadth);
     let backends = if options.backend.is_empty() {
         BACKENDS.map(str::to_owned).to_vec()
     } else {

@@ -10,7 +10,7 @@ const SKIPPED: &str = "skipped: ";
 
 /// By these, on functions, the kernel tells which directory it has resolved. Debian's have them all
 /// (`CONFIG_SECURITY_PATH`), and podstuck does without them.
-const DIRECTORY_HOOKS: [&str; 2] = ["fentry:security_path_unlink", "fentry:security_path_rmdir"];
+const DIRECTORY_HOOKS: [&str; 2] = ["security_path_unlink", "security_path_rmdir"];
 
 /// How a test ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,9 +118,10 @@ fn start(backend: &mut Backend, line: &str) {
     let list = |key: &str| start[key].as_array().cloned().unwrap_or_default();
     let attached = list("probes_attached");
     backend.attached = attached.len();
-    if backend.name == "fentry" {
-        let is_missing = |hook: &&str| !attached.iter().any(|name| name == hook);
-        let missing = DIRECTORY_HOOKS.iter().copied().filter(is_missing);
+    if backend.name != "tracepoint" {
+        let hooks = DIRECTORY_HOOKS.map(|function| format!("{}:{function}", backend.name));
+        let is_missing = |hook: &String| !attached.iter().any(|name| name == hook.as_str());
+        let missing = hooks.into_iter().filter(is_missing);
         backend.missing.extend(missing.map(|hook| format!("{hook}: the directory is not told")));
     }
     let missing = list("probes_missing");
@@ -192,8 +193,10 @@ panicked\r
         };
         assert_eq!(missing("tracepoint", ""), 0);
         assert_eq!(missing("fentry", r#""fentry:security_path_unlink""#), 1);
-        let both = DIRECTORY_HOOKS.map(|hook| format!("\"{hook}\"")).join(",");
-        assert_eq!(missing("fentry", &both), 0);
+        let both = |form| DIRECTORY_HOOKS.map(|hook| format!("\"{form}:{hook}\"")).join(",");
+        assert_eq!(missing("fentry", &both("fentry")), 0);
+        assert_eq!(missing("kprobe", &both("fentry")), 2);
+        assert_eq!(missing("kprobe", &both("kprobe")), 0);
     }
 
     #[test]

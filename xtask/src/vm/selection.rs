@@ -29,8 +29,10 @@ pub(super) const AT_THE_ENDS: Tests = Tests {
 };
 
 /// There, too, in machines of their own: they wait for what does not answer.
-pub(super) const FAULTS: Tests =
-    Tests { first: "faults:clock,faults:suspended", again: "faults:from_the_first_call_on" };
+pub(super) const FAULTS: Tests = Tests {
+    first: "faults:clock,faults:suspended,faults:beside_many",
+    again: "faults:from_the_first_call_on,faults:beside_many",
+};
 
 /// There, too: what a tenant does so that a pod's finding is not made, goes, or is somebody else's. Here as far as
 /// the probes decide it.

@@ -42,7 +42,7 @@ fn row(result: &Outcomes, backends: &[String]) -> Vec<String> {
     let mut missing = Vec::new();
     for name in backends {
         let Some(backend) = result.report.backends.iter().find(|b| b.name == *name) else {
-            let why = if machine.lacks(name) { "not there" } else { "did not run" };
+            let why = machine.leaves_out(name).unwrap_or("did not run");
             cells.extend([why.to_owned(), String::new()]);
             continue;
         };

@@ -1,20 +1,12 @@
 //! The arguments of a system call at the beginning of its function, whose own argument is a pointer to
 //! the registers that the caller left.
 
-use aya_ebpf::{bindings::bpf_user_pt_regs_t as Registers, programs::FEntryContext};
-
-#[inline(always)]
-fn saved(ctx: &FEntryContext) -> &Registers {
-    let saved: *const Registers = ctx.arg(0);
-    // SAFETY: the kernel knows the type of the pointer and checks each access when it loads this.
-    unsafe { &*saved }
-}
+pub(super) use aya_ebpf::bindings::bpf_user_pt_regs_t as Registers;
 
 /// The first four of a native call (`SC_X86_64_REGS_TO_ARGS` of
 /// arch/x86/include/asm/syscall_wrapper.h, `SC_ARM64_REGS_TO_ARGS` of its counterpart).
 #[inline(always)]
-pub(super) fn native(ctx: &FEntryContext) -> [u64; 4] {
-    let saved = saved(ctx);
+pub(super) fn native(saved: &Registers) -> [u64; 4] {
     #[cfg(not(bpf_target_arch = "aarch64"))]
     return [saved.rdi, saved.rsi, saved.rdx, saved.r10];
     #[cfg(bpf_target_arch = "aarch64")]
@@ -25,7 +17,6 @@ pub(super) fn native(ctx: &FEntryContext) -> [u64; 4] {
 /// caller's.
 #[cfg(not(bpf_target_arch = "aarch64"))]
 #[inline(always)]
-pub(super) fn of_32_bit(ctx: &FEntryContext) -> [u64; 3] {
-    let saved = saved(ctx);
+pub(super) fn of_32_bit(saved: &Registers) -> [u64; 3] {
     [saved.rbx, saved.rcx, saved.rdx].map(|word| word & 0xffff_ffff)
 }

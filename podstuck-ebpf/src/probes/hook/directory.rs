@@ -4,13 +4,16 @@
 
 use core::mem::offset_of;
 
-use aya_ebpf::{macros::fentry, programs::FEntryContext};
+use aya_ebpf::{
+    macros::{fentry, kprobe},
+    programs::{FEntryContext, ProbeContext},
+};
 use podstuck_common::record::Resolved;
 
 use crate::probes::{
     globals::offsets,
     in_flight,
-    kernel::follow,
+    kernel::{field, follow},
     kernel_path::{Dentry, KernelPath},
 };
 
@@ -33,9 +36,37 @@ fn fentry_security_path_rmdir(ctx: FEntryContext) -> i32 {
     0
 }
 
+/// The same, where programs hang on functions by kprobes only.
+#[kprobe]
+fn kprobe_security_path_unlink(ctx: ProbeContext) -> u32 {
+    note_untyped(&ctx);
+    0
+}
+
+#[kprobe]
+fn kprobe_security_path_rmdir(ctx: ProbeContext) -> u32 {
+    note_untyped(&ctx);
+    0
+}
+
+/// Where `d_inode` is in a dentry.
+#[inline(always)]
+fn inode_offset() -> u32 {
+    offsets().dentry_parent + offset_of!(Dentry, inode) as u32
+}
+
+#[inline(always)]
+fn note_untyped(ctx: &ProbeContext) -> Option<()> {
+    let path: *const u8 = ctx.arg(0)?;
+    let KernelPath { mnt, dentry } = field(path as u64, 0)?;
+    let inode: u64 = field(dentry, inode_offset())?;
+    in_flight::resolved(Resolved { mnt, dentry, inode: inode as u32 });
+    Some(())
+}
+
 #[inline(always)]
 fn note(ctx: &FEntryContext) {
-    let inode = offsets().dentry_parent + offset_of!(Dentry, inode) as u32;
+    let inode = inode_offset();
     let path: *const u8 = ctx.arg(0);
     // SAFETY: `path->{mnt,dentry->d_inode}`, from an argument.
     let directory = unsafe {

@@ -16,12 +16,20 @@ use podstuck_common::{
     record::{AT_FDCWD, call, loss},
 };
 
-use super::arguments;
+use super::arguments::{self, Registers};
 use crate::probes::{
     enter::{deletion, rename},
     exit, in_flight,
     maps::{AFTER_RETURN, count_loss},
 };
+
+/// The registers that the caller left.
+#[inline(always)]
+fn saved(ctx: &FEntryContext) -> &Registers {
+    let saved: *const Registers = ctx.arg(0);
+    // SAFETY: the kernel knows the type of the pointer and checks each access when it loads this.
+    unsafe { &*saved }
+}
 
 /// A call returns by this way.
 ///
@@ -65,7 +73,7 @@ macro_rules! pair {
             #[unsafe(export_name = concat!("fentry_", $name))]
             #[unsafe(link_section = "fentry")]
             extern "C" fn enter(ctx: *mut c_void) -> i32 {
-                let [$($argument,)* ..] = arguments::$interface(&FEntryContext::new(ctx));
+                let [$($argument,)* ..] = arguments::$interface(saved(&FEntryContext::new(ctx)));
                 $enter(EntryPointId::$id, call::$call, $($value),*);
                 0
             }
@@ -77,29 +85,6 @@ macro_rules! pair {
                 0
             }
         };
-    };
-}
-
-macro_rules! pairs {
-    (
-        native { $(
-            $native:ident $native_program:literal: $native_call:ident, $_native:literal,
-            $_numbers:tt, |$($a:ident),*| $native_enter:ident $native_values:tt;
-        )* }
-        of_32_bit { $(
-            $compat:ident $compat_program:literal: $compat_call:ident, $_compat:literal,
-            |$($c:ident),*| $compat_enter:ident $compat_values:tt;
-        )* }
-        io_uring $_io_uring:tt
-    ) => {
-        $(pair!(
-            native, $native, $native_program, $native_call, [$($a)*], $native_enter, $native_values
-        );)*
-        $(#[cfg(not(bpf_target_arch = "aarch64"))]
-        pair!(
-            of_32_bit, $compat, $compat_program, $compat_call, [$($c)*], $compat_enter,
-            $compat_values
-        );)*
     };
 }
 

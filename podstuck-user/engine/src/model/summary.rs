@@ -11,7 +11,7 @@ pub struct Start {
     pub version: String,
     /// Kernel release.
     pub kernel: String,
-    /// `fentry`, `tracepoint` or `fentry+tracepoint`; see `probes_attached` for which call has which.
+    /// `fentry`, `kprobe`, `tracepoint`, or some of them with `+` between; see `probes_attached` for which call has which.
     pub backend: String,
     /// Names of the probes that fire.
     pub probes_attached: Vec<String>,

@@ -28,7 +28,7 @@ impl Session {
             events_lost: losses.of(loss::RING_FULL) + self.undecodable,
             events_limited: losses.of(loss::RATE_LIMITED),
             unmatched_exits: losses.of(loss::UNMATCHED_EXIT),
-            outcome_unknown: losses.of(loss::OVERWRITTEN) + *abandoned,
+            outcome_unknown: losses.of(loss::OVERWRITTEN) + losses.of(loss::NO_SLOT) + *abandoned,
             map_full: losses.of(loss::COUNTS_FULL) + losses.of(loss::IN_FLIGHT_FULL),
             probes_skipped: *skipped,
             io_uring_deletions: losses.of(loss::IO_URING),

@@ -1,0 +1,79 @@
+//! The same functions as in `function`, by kprobes and kretprobes: for kernels that let no program hang on a
+//! function directly. They cost other calls nothing either.
+//!
+//! The kernel has room for few calls at a time whose return it will tell: ten, or twice as many as there are
+//! processors (`register_kretprobe` in kernel/kprobes.c). What is entered beyond that returns unseen, so that its
+//! outcome is unknown, and is counted so: when its thread enters the next call, or is found to be in none.
+
+use core::ffi::c_void;
+
+use aya_ebpf::{
+    macros::kretprobe,
+    programs::{ProbeContext, RetProbeContext},
+};
+use podstuck_common::{
+    entry_point::EntryPointId,
+    entry_points,
+    record::{AT_FDCWD, call, loss},
+};
+
+use super::arguments::{self, Registers};
+use crate::probes::{
+    enter::{deletion, rename},
+    exit, in_flight,
+    kernel::field,
+    maps::{AFTER_KRETPROBE, count_loss},
+};
+
+/// The registers that the caller left. The kernel does not know the type of the pointer here, so they are copied.
+#[inline(always)]
+fn saved(ctx: &ProbeContext) -> Option<Registers> {
+    let saved: *const Registers = ctx.arg(0)?;
+    field(saved as u64, 0)
+}
+
+/// A call returns by this way. What follows is one program for all, as in `function`.
+#[inline(always)]
+fn returned(ctx: &RetProbeContext, entry_point: EntryPointId) {
+    if in_flight::is_in(entry_point) {
+        // SAFETY: nothing here needs to be dropped, and that program has the same context.
+        unsafe { AFTER_KRETPROBE.tail_call(ctx, 0) };
+    }
+    in_flight::forget();
+    count_loss(loss::UNMATCHED_EXIT);
+}
+
+#[kretprobe]
+fn after_kretprobe(ctx: RetProbeContext) -> u32 {
+    exit::finish_any(ctx.ret());
+    0
+}
+
+/// Both programs on the function of one system call.
+macro_rules! pair {
+    (
+        $interface:ident, $id:ident, $name:literal, $call:ident,
+        [$($argument:ident)*], $enter:ident, ($($value:expr),*)
+    ) => {
+        const _: () = {
+            #[unsafe(export_name = concat!("kprobe_", $name))]
+            #[unsafe(link_section = "kprobe")]
+            extern "C" fn enter(ctx: *mut c_void) -> u32 {
+                if let Some(saved) = saved(&ProbeContext::new(ctx)) {
+                    let [$($argument,)* ..] = arguments::$interface(&saved);
+                    $enter(EntryPointId::$id, call::$call, $($value),*);
+                }
+                0
+            }
+
+            #[unsafe(export_name = concat!("kretprobe_", $name))]
+            #[unsafe(link_section = "kretprobe")]
+            extern "C" fn exit(ctx: *mut c_void) -> u32 {
+                returned(&RetProbeContext::new(ctx), EntryPointId::$id);
+                0
+            }
+        };
+    };
+}
+
+entry_points!(pairs);
