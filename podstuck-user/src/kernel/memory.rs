@@ -100,7 +100,7 @@ mod tests {
             Memory { scratch: 18_001, counts: 65_536, kept: 69_000, cpus: 2, all: 12 << 20 };
         assert_eq!(
             memory.to_string(),
-            "12.0 MiB, in which are 150 KiB for each CPU that there may be (2): 18 to work in, 64 to count in, and 68 \
+            "12.0 MiB, in which are 149 KiB for each CPU that there may be (2): 18 to work in, 64 to count in, and 68 \
              of tables that forget"
         );
     }
