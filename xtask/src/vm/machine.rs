@@ -1,0 +1,134 @@
+//! Which machines there are.
+
+use std::path::PathBuf;
+
+use crate::architecture::Architecture;
+use crate::vm::kernels::Kernel;
+use crate::vm::kind::Kind;
+use crate::vm::offer::{Flavour, Name, Series};
+use crate::vm::selection::{self, Tests};
+
+/// The kernel whose types are hidden, and which is locked down, or else the last one of the run.
+const REFUSING_SERIES: Series = (6, 12);
+/// Before it, arm64 has no `fentry` on a function of the kernel (`DYNAMIC_FTRACE_WITH_DIRECT_CALLS`).
+const FENTRY_ON_ARM64: Series = (6, 4);
+
+/// One machine to boot.
+#[derive(Clone)]
+pub(super) struct Machine {
+    pub(super) architecture: Architecture,
+    pub(super) kernel: Name,
+    pub(super) cgroup: u8,
+    pub(super) btf: bool,
+    pub(super) kind: Kind,
+    /// Whether kprobes are tried, too.
+    pub(super) with_kprobes: bool,
+    pub(super) tests: Tests,
+    pub(super) image: PathBuf,
+    pub(super) initramfs: PathBuf,
+}
+
+impl Machine {
+    /// Those that boot these kernels, given from the oldest to the newest.
+    pub(super) fn all_with(
+        architecture: Architecture,
+        kernels: &[(Kernel, PathBuf)],
+        breadth: Breadth,
+    ) -> Vec<Self> {
+        let Breadth { all_attacks, kprobes_everywhere } = breadth;
+        let mut machines = Vec::new();
+        let names = kernels.iter().map(|(kernel, _)| kernel.name);
+        let mut for_clouds = names.filter(|name| name.flavour == Flavour::Cloud);
+        let oldest = for_clouds.next();
+        let ends = [oldest, for_clouds.next_back().or(oldest)];
+        for (kernel, initramfs) in kernels {
+            let is_end = ends.contains(&Some(kernel.name));
+            let machine = |cgroup, tests| Self {
+                architecture,
+                kernel: kernel.name,
+                cgroup,
+                btf: true,
+                kind: Kind::Usual,
+                with_kprobes: kprobes_everywhere,
+                tests,
+                image: kernel.image.clone(),
+                initramfs: initramfs.clone(),
+            };
+            let tests = if is_end { selection::AT_THE_ENDS } else { selection::BETWEEN };
+            machines.push(Self { with_kprobes: is_end || kprobes_everywhere, ..machine(2, tests) });
+            if is_end {
+                machines.push(machine(1, selection::WITH_CGROUP_V1));
+                let usual = machine(2, selection::AT_ONCE);
+                machines.push(Self { kind: Kind::AtOnce, ..usual });
+                let usual = machine(2, selection::FAULTS);
+                machines.push(Self { kind: Kind::Faulty, with_kprobes: true, ..usual });
+                let attacks = if all_attacks { selection::ALL_ATTACKS } else { selection::ATTACKS };
+                let usual = machine(2, attacks);
+                machines.push(Self { kind: Kind::Attacked, ..usual });
+            }
+        }
+        // Those that take longest begin first.
+        machines.sort_by_key(|machine| machine.tests.first != selection::AT_THE_ENDS.first);
+        machines.extend(Self::that_refuse(&machines).into_iter().flatten());
+        machines
+    }
+
+    /// The one whose kernel keeps its types to itself, and the one whose kernel keeps its memory.
+    fn that_refuse(machines: &[Self]) -> Option<[Self; 2]> {
+        let usual = machines.iter().find(|machine| machine.kernel.series == REFUSING_SERIES);
+        let like = usual.or(machines.last())?.clone();
+        let like = Self { cgroup: 2, kind: Kind::Usual, with_kprobes: true, ..like };
+        let locked_down =
+            Self { kind: Kind::LockedDown, tests: selection::LOCKED_DOWN, ..like.clone() };
+        Some([Self { btf: false, tests: selection::WITHOUT_BTF, ..like }, locked_down])
+    }
+
+    /// As a person would say it.
+    pub(super) fn name(&self) -> String {
+        let btf = if self.btf { "" } else { ", BTF hidden" };
+        let says = self.kind.says();
+        format!("Linux {}, cgroup v{}{btf}{says}", self.system(), self.cgroup)
+    }
+
+    /// Its kernel, and its processors unless they are the usual ones.
+    pub(super) fn system(&self) -> String {
+        if self.architecture == Architecture::own() {
+            self.kernel.to_string()
+        } else {
+            format!("{} {}", self.kernel, self.architecture.of_debian())
+        }
+    }
+
+    pub(super) fn file_name(&self) -> String {
+        let btf = if self.btf { "" } else { "-no-btf" };
+        let system = self.system().replace(' ', "-");
+        format!("{system}-cgroup{}{btf}{}.log", self.cgroup, self.kind.file_name())
+    }
+
+    /// Whether probes cannot be had here: with `fentry` they need the kernel's types, and what tells directories by
+    /// kprobes does.
+    pub(super) fn refuses(&self, backend: &str) -> bool {
+        self.kind == Kind::LockedDown || (!self.btf && backend != "tracepoint")
+    }
+
+    /// Why nothing is tried with this backend, if nothing is.
+    pub(super) fn leaves_out(&self, backend: &str) -> Option<&'static str> {
+        let is_old =
+            self.architecture == Architecture::Arm64 && self.kernel.series < FENTRY_ON_ARM64;
+        match backend {
+            "fentry" if is_old => Some("not there"),
+            "kprobe" if !self.with_kprobes => Some("elsewhere"),
+            _ => None,
+        }
+    }
+}
+
+/// How much of what takes long is tried.
+#[derive(Clone, Copy)]
+pub(super) struct Breadth {
+    /// All attacks, or only those that the probes decide.
+    pub(super) all_attacks: bool,
+    /// Kprobes in all machines, or only where their hooks differ: on the oldest and on the newest kernel, with many
+    /// calls under way, and without the kernel's types.
+    pub(super) kprobes_everywhere: bool,
+}
