@@ -23,18 +23,41 @@ const SECOND: Duration = Duration::from_secs(1);
 struct Case {
     name: &'static str,
     kind: &'static str,
+    threads: u64,
     calls: u64,
     portion: u64,
 }
 
 /// Portions bound the memory: an empty file on tmpfs takes about one KiB.
-const CASES: [Case; 2] = [
-    Case { name: "10 million files", kind: "unlinkat", calls: 10_000_000, portion: 100_000 },
+const CASES: [Case; 4] = [
+    Case {
+        name: "10 million files",
+        kind: "unlinkat",
+        threads: 2,
+        calls: 10_000_000,
+        portion: 100_000,
+    },
+    Case {
+        name: "10 million files, many threads",
+        kind: "unlinkat",
+        threads: 64,
+        calls: 10_000_000,
+        portion: 10_000,
+    },
     Case {
         name: "5 million entries in 100,000 directories",
         kind: "tree",
+        threads: 2,
         calls: 5_000_000,
         portion: 250_000,
+    },
+    // Each volume itself is one more.
+    Case {
+        name: "10 million directories in 100,000 volumes",
+        kind: "volumes",
+        threads: 2,
+        calls: 10_100_000,
+        portion: 100,
     },
 ];
 
@@ -46,7 +69,7 @@ struct Sample {
     cpu_s: f64,
 }
 
-/// Runs both cases, prints what they showed, and writes `endurance.csv`.
+/// Runs all cases, prints what they showed, and writes `endurance.csv`.
 pub(crate) fn run(bench: &Bench, place: &mut Place, scale: f64, results: &Path) -> Result<()> {
     let volume =
         place.volume(FileSystem::Tmpfs)?.map_err(|tool| anyhow::anyhow!(tool.missing()))?;
@@ -85,7 +108,11 @@ fn endure(
 
     let calls = ((case.calls as f64 * scale) as u64).max(2);
     let mut command = Command::new(&bench.workload);
-    command.arg(case.kind).arg("--dir").arg(&volume.dir).args(["--threads", "2"]);
+    command
+        .arg(case.kind)
+        .arg("--dir")
+        .arg(&volume.dir)
+        .args(["--threads", &case.threads.to_string()]);
     command.args(["--calls", &calls.to_string(), "--portion", &case.portion.to_string()]);
     let cpu_before = usage::group_cpu_s(podstuck.pid());
     let began = Instant::now();
@@ -122,11 +149,12 @@ fn endure(
     let mib = |kib: Option<&u64>| kib.map_or(0.0, |kib| *kib as f64 / 1024.0);
     let cpu_s = samples.last().map_or(0.0, |sample| sample.cpu_s);
     println!(
-        "{}: {} calls in {seconds:.0} s by 2 threads, {:.0} ns per call; counted {}{}, lost {} \
+        "{}: {} calls in {seconds:.0} s by {} threads, {:.0} ns per call; counted {}{}, lost {} \
          calls and {} events; {cpu_s:.2} s of CPU, {:.1} % of one core; memory {:.1} MiB first, \
          {:.1} last, {:.1} at most; ended in {:.0} ms",
         case.name,
         report.calls,
+        case.threads,
         report.ns_per_call,
         seen.of_pod.as_ref().map_or(0, total),
         if exact { ", exactly the truth" } else { ", NOT the truth" },

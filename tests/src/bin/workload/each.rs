@@ -12,9 +12,9 @@ use std::{
 use anyhow::{Context, Result, bail};
 use nix::{
     errno::Errno,
-    fcntl::{OFlag, open, renameat},
+    fcntl::{OFlag, open, openat, renameat},
     mount::{MntFlags, MsFlags, mount, umount2},
-    sys::stat::{Mode, SFlag, mknodat},
+    sys::stat::{Mode, SFlag, mkdirat, mknodat},
     unistd::{UnlinkatFlags, getppid, syncfs, unlinkat},
 };
 
@@ -46,6 +46,34 @@ pub(crate) fn unlinkat_files(dir: &Path, calls: u64, portion: u64) -> Result<Don
             anyhow::Ok(())
         })??;
         left -= now;
+    }
+    Ok(done)
+}
+
+/// Removes volumes beside `dir`, each with so many directories in it.
+pub(crate) fn remove_volumes(dir: &Path, thread: u64, calls: u64, portion: u64) -> Result<Done> {
+    let above = dir.parent().with_context(|| format!("{} is above all", dir.display()))?;
+    let above = directory(above)?;
+    let names: Vec<PathBuf> = (0..portion).map(|i| format!("d{i}").into()).collect();
+    let mut done = Done::default();
+    for number in 0..calls / (portion + 1) {
+        let volume = PathBuf::from(format!("volume-{thread}-{number}"));
+        make_directory(&above, &volume)?;
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let at = openat(&above, &volume, flags, Mode::empty())
+            .with_context(|| format!("cannot open {}", volume.display()))?;
+        names.iter().try_for_each(|name| make_directory(&at, name))?;
+        let count = &mut done.count;
+        done.time.time(|| {
+            let inside = names.iter().map(|name| (&at, name));
+            for (at, name) in inside.chain([(&above, &volume)]) {
+                let result = unlinkat(at, name, UnlinkatFlags::RemoveDir);
+                count
+                    .note(Call::UnlinkatRemoveDir, result)
+                    .with_context(|| format!("cannot remove {}", name.display()))?;
+            }
+            anyhow::Ok(())
+        })??;
     }
     Ok(done)
 }
@@ -154,6 +182,10 @@ pub(crate) fn tick(dir: &Path, calls: u64) -> Result<Done> {
 pub(crate) fn directory(path: &Path) -> Result<OwnedFd> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     open(path, flags, Mode::empty()).with_context(|| format!("cannot open {}", path.display()))
+}
+
+fn make_directory(at: &OwnedFd, name: &Path) -> Result<()> {
+    mkdirat(at, name, Mode::S_IRWXU).with_context(|| format!("cannot create {}", name.display()))
 }
 
 /// Makes an empty file, without the detour of opening it.

@@ -53,6 +53,8 @@ enum Kind {
     Unlinkat,
     /// Try to remove the mount point `mounted` in the directory
     Busy,
+    /// Remove volumes beside the directory, each with as many directories in it as exist at a time
+    Volumes,
     /// Remove trees as Go's `os.RemoveAll` does
     Tree,
     /// Remove what is in the directory in that order, and stop (SIGSTOP) after so many entries
@@ -140,7 +142,7 @@ fn on_threads(arguments: &Arguments) -> Result<Vec<Done>> {
                 let (dir, together) = (arguments.dir.join(format!("work-{number}")), &together);
                 scope.spawn(move || {
                     together.wait();
-                    work(arguments, &dir, calls)
+                    work(arguments, number, &dir, calls)
                 })
             })
             .collect();
@@ -151,10 +153,11 @@ fn on_threads(arguments: &Arguments) -> Result<Vec<Done>> {
     })
 }
 
-fn work(arguments: &Arguments, dir: &Path, calls: u64) -> Result<Done> {
+fn work(arguments: &Arguments, thread: u64, dir: &Path, calls: u64) -> Result<Done> {
     match arguments.kind {
         Kind::Unlinkat => each::unlinkat_files(dir, calls, arguments.portion),
         Kind::Busy => each::remove_mount_point(&arguments.dir, calls),
+        Kind::Volumes => each::remove_volumes(&arguments.dir, thread, calls, arguments.portion),
         Kind::Tree => tree::remove_trees(dir, calls, arguments.portion),
         Kind::Pause => pause::remove_and_stop(&arguments.dir, calls),
         Kind::Getppid => each::get_parent(calls),
