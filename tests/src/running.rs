@@ -2,6 +2,7 @@
 
 use std::{
     ffi::OsStr,
+    fmt::Write as _,
     fs,
     io::{BufRead, BufReader, Read},
     path::Path,
@@ -107,14 +108,16 @@ impl Running {
         goes_on
     }
 
-    /// What it has printed, its summary included, for the message of a test that fails.
+    /// What it has printed, its summary included, and where it waits, for the message of a test that fails.
     fn told(&mut self) -> String {
+        let waits = waits(self.pid());
         self.ask_to_end();
         while let Ok(line) = self.lines.recv_timeout(SUMMED_UP) {
             self.seen.push(serde_json::from_str(&line).unwrap_or(Value::String(line)));
         }
         let said: Vec<String> = self.said.try_iter().collect();
-        format!("{:#?}\nstandard error:\n{}", self.seen, said.join("\n"))
+        let said = said.join("\n");
+        format!("{:#?}\nstandard error:\n{said}\nwaits in:\n{waits}", self.seen)
     }
 
     /// All lines that have come so far, without waiting for more.
@@ -200,6 +203,23 @@ pub fn started_by(pid: u32) -> Vec<(u32, String)> {
     let children = children.split_whitespace().map(|child| child.parse::<u32>().unwrap());
     let named = |pid| (pid, fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default());
     children.flat_map(|pid| [vec![named(pid)], started_by(pid)].concat()).collect()
+}
+
+/// Where each thread of a process and of those that it started is in the kernel. One that only waits for something
+/// to happen is left out.
+fn waits(pid: u32) -> String {
+    let own = (pid, String::new());
+    let processes = [own].into_iter().chain(started_by(pid));
+    let threads = processes.flat_map(|(pid, _)| fs::read_dir(format!("/proc/{pid}/task")));
+    let mut waits = String::new();
+    for thread in threads.flatten().flatten() {
+        let read = |name: &str| fs::read_to_string(thread.path().join(name)).unwrap_or_default();
+        let (stack, status) = (read("stack"), read("status"));
+        if !status.contains("State:\tS") {
+            writeln!(waits, "{} {}{stack}", thread.path().display(), read("comm")).unwrap();
+        }
+    }
+    waits
 }
 
 /// The process that holds a tool's probes in their hooks.
