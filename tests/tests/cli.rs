@@ -13,6 +13,7 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
+use podstuck::kernel::selinux;
 use podstuck_tests::{
     backend, call, empty_dir, podstuck, requires, root_and_btf, run, settle, skip, watch,
 };
@@ -124,6 +125,24 @@ fn a_kernel_that_is_locked_down_is_named() {
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(3), "{text}");
     assert!(text.contains("MISSING lockdown"), "{text}");
+}
+
+#[test]
+fn what_selinux_refuses_is_named() {
+    requires!(root_and_btf());
+    let Some(context) = selinux::enforced() else {
+        return skip("no policy of SELinux is enforced");
+    };
+    let output = run(&["doctor"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(text.contains(&format!("enforcing, podstuck runs as {context}")), "{text}");
+    // Debian's policy allows nobody the events of tracepoints.
+    let output = run(&["watch", "--backend", "tracepoint", "--duration", "1s"]);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{text}");
+    let why = format!("SELinux enforces a policy that does not allow it to {context}");
+    assert!(text.contains(&why), "{text}");
 }
 
 #[test]

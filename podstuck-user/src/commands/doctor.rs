@@ -20,7 +20,7 @@ use crate::{
     kernel::{
         facts,
         layout::{self, BTF_PATH},
-        obstacle, privilege, role,
+        obstacle, privilege, role, selinux,
     },
     model::{
         identity::Component,
@@ -64,6 +64,9 @@ pub fn run(options: &Doctor) -> Result<Exit, Failure> {
     ));
     let obstacle = obstacle::check();
     checks.extend(obstacles(&obstacle));
+    checks.extend(selinux::enforced().map(|context| {
+        Check::new("SELinux", true, format!("enforcing, podstuck runs as {}", context), "")
+    }));
     if privileged.is_ok() && obstacle.is_ok() {
         checks.extend(probes(&layout));
     }

@@ -10,7 +10,10 @@ use aya::{
 use procfs::process::{FDTarget, Process};
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 
-use super::hooks::{DirectoryHook, Form, Pair, Side};
+use super::{
+    hooks::{DirectoryHook, Form, Pair, Side},
+    selinux,
+};
 
 /// What holds the probes in their hooks.
 #[derive(Default)]
@@ -69,6 +72,7 @@ fn program(ebpf: &mut Ebpf, form: Form, pair: Pair, side: Side) -> Result<&mut P
 pub(super) fn attach_pair(ebpf: &mut Ebpf, form: Form, pair: Pair) -> Result<[Link; 2]> {
     let mut attach = |side| {
         attach_one(program(ebpf, form, pair, side)?, pair, side)
+            .map_err(selinux::explain)
             .with_context(|| format!("attaching to {}", pair.hook(form, side)))
     };
     Ok([attach(Side::Exit)?, attach(Side::Enter)?])
@@ -127,6 +131,6 @@ pub(super) fn attach_alone(
     let program = ebpf.program_mut(program).context("this build has no such program")?;
     let program: &mut TracePoint = program.try_into()?;
     program.load()?;
-    let link = program.attach(category, event)?;
+    let link = program.attach(category, event).map_err(|error| selinux::explain(error.into()))?;
     Ok(Box::new(program.take_link(link)?))
 }

@@ -17,5 +17,6 @@ mod refused_calls;
 pub mod role;
 pub mod roots;
 pub mod selftest;
+pub mod selinux;
 pub mod tracefs;
 mod write_places;

@@ -63,6 +63,14 @@ if [ "$(argument btf)" = hidden ]; then
     mount -o bind /empty /sys/kernel/btf
 fi
 
+if [ "$(argument selinux)" = enforced ]; then
+    mount -t selinuxfs selinuxfs /sys/fs/selinux
+    # The kernel takes a policy in one piece.
+    dd if=/selinux/policy of=/sys/fs/selinux/load bs=64M 2>/dev/null || echo "no policy"
+    echo 1 >/sys/fs/selinux/enforce
+    echo system_u:system_r:unconfined_t:s0 >/proc/$$/attr/current
+fi
+
 export PODSTUCK_BIN=/podstuck/podstuck
 # How much slower than a real machine, for the size of workloads and how long the tests wait.
 PODSTUCK_TEST_SLOWDOWN=$(argument slowdown)

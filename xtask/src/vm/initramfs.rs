@@ -59,6 +59,12 @@ pub(super) fn common_files(programs: &Programs, userland: &Userland) -> Result<F
     Ok(files)
 }
 
+/// Adds a policy of SELinux's.
+pub(super) fn add_policy(files: &mut Files, policy: &Path) -> Result<()> {
+    files.insert("selinux/policy".to_owned(), read(policy)?);
+    Ok(())
+}
+
 /// Writes the archive for one kernel.
 pub(super) fn write(common: &Files, modules: &[PathBuf], archive: &Path) -> Result<()> {
     let mut files = common.clone();

@@ -12,6 +12,8 @@ pub(super) enum Kind {
     AtOnce,
     /// Its kernel lets no program read its memory
     LockedDown,
+    /// Its kernel enforces SELinux
+    Confined,
 }
 
 impl Kind {
@@ -23,6 +25,7 @@ impl Kind {
             Self::Attacked => ", attacks",
             Self::AtOnce => ", processors at once",
             Self::LockedDown => ", locked down",
+            Self::Confined => ", SELinux",
         }
     }
 
@@ -34,6 +37,7 @@ impl Kind {
             Self::Attacked => "-attacks",
             Self::AtOnce => "-at-once",
             Self::LockedDown => "-locked-down",
+            Self::Confined => "-selinux",
         }
     }
 
@@ -42,7 +46,7 @@ impl Kind {
     pub(super) const fn runs(self) -> usize {
         match self {
             Self::AtOnce => 4,
-            Self::Usual | Self::Faulty | Self::Attacked | Self::LockedDown => 2,
+            Self::Usual | Self::Faulty | Self::Attacked | Self::LockedDown | Self::Confined => 2,
         }
     }
 }

@@ -35,7 +35,7 @@ impl Machine {
         kernels: &[(Kernel, PathBuf)],
         breadth: Breadth,
     ) -> Vec<Self> {
-        let Breadth { all_attacks, kprobes_everywhere } = breadth;
+        let Breadth { all_attacks, kprobes_everywhere, selinux } = breadth;
         let mut machines = Vec::new();
         let names = kernels.iter().map(|(kernel, _)| kernel.name);
         let mut for_clouds = names.filter(|name| name.flavour == Flavour::Cloud);
@@ -65,6 +65,10 @@ impl Machine {
                 let attacks = if all_attacks { selection::ALL_ATTACKS } else { selection::ATTACKS };
                 let usual = machine(2, attacks);
                 machines.push(Self { kind: Kind::Attacked, ..usual });
+                if selinux {
+                    let usual = machine(2, selection::UNDER_SELINUX);
+                    machines.push(Self { kind: Kind::Confined, with_kprobes: true, ..usual });
+                }
             }
         }
         // Those that take longest begin first.
@@ -106,9 +110,13 @@ impl Machine {
     }
 
     /// Whether probes cannot be had here: with `fentry` they need the kernel's types, and what tells directories by
-    /// kprobes does.
+    /// kprobes does. Debian's policy for SELinux allows nobody events of tracepoints.
     pub(super) fn refuses(&self, backend: &str) -> bool {
-        self.kind == Kind::LockedDown || (!self.btf && backend != "tracepoint")
+        match self.kind {
+            Kind::LockedDown => true,
+            Kind::Confined => backend == "tracepoint",
+            _ => !self.btf && backend != "tracepoint",
+        }
     }
 
     /// Why nothing is tried with this backend, if nothing is.
@@ -131,4 +139,6 @@ pub(super) struct Breadth {
     /// Kprobes in all machines, or only where their hooks differ: on the oldest and on the newest kernel, with many
     /// calls under way, and without the kernel's types.
     pub(super) kprobes_everywhere: bool,
+    /// Machines whose kernel enforces SELinux: there is a policy for them.
+    pub(super) selinux: bool,
 }

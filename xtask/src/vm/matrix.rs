@@ -154,6 +154,9 @@ impl Machine {
         if self.kind == Kind::LockedDown {
             arguments.push_str(" lockdown=confidentiality");
         }
+        if self.kind == Kind::Confined {
+            arguments.push_str(" security=selinux podstuck.selinux=enforced");
+        }
         if let Some(filter) = plan.filter {
             arguments.push_str(&format!(" podstuck.filter={filter}"));
         }
@@ -237,5 +240,7 @@ mod tests {
         assert!(!is_good(Kind::Usual, false, "tracepoint"));
         assert!(is_good(Kind::Usual, false, "fentry"));
         assert!(is_good(Kind::LockedDown, true, "tracepoint"));
+        assert!(is_good(Kind::Confined, true, "tracepoint"));
+        assert!(!is_good(Kind::Confined, true, "fentry"));
     }
 }

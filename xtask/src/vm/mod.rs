@@ -11,6 +11,7 @@ mod offer;
 mod programs;
 mod report;
 mod selection;
+mod selinux;
 mod table;
 mod userland;
 
@@ -77,7 +78,7 @@ pub(crate) struct Options {
     /// and on arm64 6.1, 6.12 and the newest one
     #[arg(long, value_name = "SERIES", num_args = 1..)]
     kernel: Vec<String>,
-    /// Also kernels of Debian's stable releases for any machine, and with PREEMPT_RT; all attacks, and kprobes everywhere
+    /// Also kernels of Debian's stable releases for any machine, and with PREEMPT_RT; all attacks, kprobes everywhere, and SELinux
     #[arg(long, conflicts_with = "kernel")]
     whole: bool,
     /// Machines with these processors; else with this machine's
@@ -94,6 +95,13 @@ pub(crate) struct Options {
     at_once: Option<usize>,
 }
 
+impl Options {
+    /// Whether there are machines that enforce SELinux. The tools for its policy run here.
+    fn has_selinux(&self, architecture: Architecture) -> bool {
+        self.whole && architecture == Architecture::own() && architecture == Architecture::Amd64
+    }
+}
+
 /// Runs the command.
 pub(crate) fn run(workspace: &Workspace, command: &Command) -> Result<()> {
     let mut phases = Phases::default();
@@ -102,7 +110,8 @@ pub(crate) fn run(workspace: &Workspace, command: &Command) -> Result<()> {
         Command::Prepare { kernel, arch } => {
             let architecture = arch.unwrap_or(Architecture::own());
             let wanted = wanted(kernel, false);
-            prepare(workspace, architecture, &wanted, &mut phases).map(|_| println!("{phases}"))
+            prepare(workspace, architecture, &wanted, false, &mut phases)
+                .map(|_| println!("{phases}"))
         }
     }
 }
@@ -120,6 +129,7 @@ fn prepare(
     workspace: &Workspace,
     architecture: Architecture,
     wanted: &Wanted<'_>,
+    selinux: bool,
     phases: &mut Phases,
 ) -> Result<Vec<(Kernel, PathBuf)>> {
     require_programs(architecture)?;
@@ -135,7 +145,11 @@ fn prepare(
     if architecture == Architecture::own() {
         programs.have(&selection::all())?;
     }
-    let files = initramfs::common_files(&programs, &userland)?;
+    let mut files = initramfs::common_files(&programs, &userland)?;
+    if selinux {
+        let policy = phases.run("policy", || selinux::policy(&folder))?;
+        initramfs::add_policy(&mut files, &policy)?;
+    }
     let archived = |kernel: Kernel| {
         let initramfs = folder.join(format!("{}.cpio", kernel.name));
         initramfs::write(&files, &kernel.modules, &initramfs)?;
@@ -147,7 +161,8 @@ fn prepare(
 fn test(workspace: &Workspace, options: &Options, phases: &mut Phases) -> Result<()> {
     let architecture = options.arch.unwrap_or(Architecture::own());
     let wanted = wanted(&options.kernel, options.whole);
-    let kernels = prepare(workspace, architecture, &wanted, phases)?;
+    let selinux = options.has_selinux(architecture);
+    let kernels = prepare(workspace, architecture, &wanted, selinux, phases)?;
     let logs = folder(workspace, architecture).join("logs");
     if logs.exists() {
         fs::remove_dir_all(&logs).with_context(|| format!("cannot remove {}", logs.display()))?;
@@ -156,6 +171,7 @@ fn test(workspace: &Workspace, options: &Options, phases: &mut Phases) -> Result
     let breadth = Breadth {
         all_attacks: options.whole,
         kprobes_everywhere: options.whole || !options.backend.is_empty(),
+        selinux,
     };
     let machines = Machine::all_with(architecture, &kernels, breadth);
     let backends = if options.backend.is_empty() {

@@ -62,6 +62,12 @@ pub(super) const WITHOUT_BTF: Tests = Tests { first: "no_btf", again: "no_btf" }
 /// What a kernel says that lets no program read its memory.
 pub(super) const LOCKED_DOWN: Tests = Tests { first: "cli:locked_down", again: "cli:locked_down" };
 
+/// What a policy of SELinux decides: which hooks may be had. Debian's refuses the first backend.
+pub(super) const UNDER_SELINUX: Tests = Tests {
+    first: "cli:selinux",
+    again: "cli:selinux,cli:doctor,counts:two,paths:by_,labs:immutable_attribute,labs:busy::csi",
+};
+
 /// What depends on two processors that run at once: slots that two want, tables that two write, answers that
 /// one takes while the other writes them.
 pub(super) const AT_ONCE: Tests = Tests {
@@ -85,6 +91,7 @@ pub(super) fn all() -> BTreeSet<(&'static str, Option<&'static str>)> {
         WITH_CGROUP_V1,
         WITHOUT_BTF,
         LOCKED_DOWN,
+        UNDER_SELINUX,
         AT_ONCE,
     ]
     .into_iter()

@@ -1,0 +1,45 @@
+//! SELinux, where its policy decides: it may keep root's probes out, too. Debian's lets nobody have the events of
+//! tracepoints (`perf_event { tracepoint }`), and says nothing against `fentry` and kprobes.
+
+use std::{fs, io};
+
+use nix::errno::Errno;
+
+use crate::model::path::safe;
+
+/// The context that this process runs in, where SELinux refuses what its policy does not allow; `None` where it does
+/// not, and where selinuxfs is not mounted.
+pub fn enforced() -> Option<String> {
+    let read = |path: &str| fs::read_to_string(path).ok();
+    enforced_by(&read("/sys/fs/selinux/enforce")?, &read("/proc/self/attr/current")?)
+}
+
+fn enforced_by(enforce: &str, context: &str) -> Option<String> {
+    let context = context.trim_end_matches(['\0', '\n']);
+    (enforce.trim() == "1").then(|| safe(context.as_bytes()).into_owned())
+}
+
+/// Says so, where an error may come from there.
+pub(super) fn explain(error: anyhow::Error) -> anyhow::Error {
+    let is_refusal = |cause: &io::Error| cause.raw_os_error() == Some(Errno::EACCES as i32);
+    let refused = error.chain().filter_map(|cause| cause.downcast_ref()).any(is_refusal);
+    match enforced().filter(|_| refused) {
+        Some(context) => error.context(format!(
+            "SELinux enforces a policy that does not allow it to {context} (`avc: denied` in the log of audit or \
+             of the kernel)"
+        )),
+        None => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_context_is_told_where_it_is_enforced() {
+        let context = "system_u:system_r:unconfined_t:s0\0";
+        assert_eq!(enforced_by("1", context).as_deref(), Some("system_u:system_r:unconfined_t:s0"));
+        assert_eq!(enforced_by("0", context), None);
+    }
+}

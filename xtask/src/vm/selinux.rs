@@ -1,0 +1,86 @@
+//! A policy for a guest whose kernel enforces SELinux: Debian's with all its modules, built here, since its package
+//! has it built by a machine that is to enforce it.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use podstuck_process as process;
+use podstuck_process::private_apt::PrivateApt;
+
+/// The release whose policy and tools are taken.
+const SUITE: &str = "bookworm";
+/// The policy, what links its modules, and the libraries of that.
+const PACKAGES: [&str; 5] =
+    ["selinux-policy-default", "semodule-utils", "checkpolicy", "libsepol2", "libselinux1"];
+const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
+/// The newest form of a policy that all kernels here and these tools know.
+const VERSION: &str = "33";
+/// Which packages the policy was made from.
+const STAMP: &str = "packages";
+/// A guest has no login: its first process becomes what a person's shell would be.
+const MODULE: &str = "module podstuck 1.0;
+require {
+    type kernel_t;
+    type unconfined_t;
+    role system_r;
+    class process { dyntransition setcurrent };
+}
+role system_r types unconfined_t;
+allow kernel_t kernel_t:process setcurrent;
+allow kernel_t unconfined_t:process dyntransition;
+";
+
+/// The file of the policy, made below a folder.
+pub(super) fn policy(folder: &Path) -> Result<PathBuf> {
+    let apt = PrivateApt::new(folder.join("selinux-apt"))?;
+    apt.update(&[SUITE]).context("cannot get Debian's package indexes")?;
+    let packages = PACKAGES.map(str::to_owned);
+    let stamp = apt.files(&packages)?.join("\n");
+    let root = folder.join("selinux");
+    let policy = root.join("policy");
+    if fs::read_to_string(root.join(STAMP)).is_ok_and(|found| found == stamp) {
+        return Ok(policy);
+    }
+    if root.exists() {
+        fs::remove_dir_all(&root).with_context(|| format!("cannot remove {}", root.display()))?;
+    }
+    apt.unpack_all(&packages, &root)?;
+    let modules = modules(&root)?;
+    let tool = |name: &str| {
+        let mut command = Command::new(root.join("usr/bin").join(name));
+        command.env("LD_LIBRARY_PATH", root.join(LIBRARIES)).current_dir(&root);
+        command
+    };
+    fs::write(root.join("own.te"), MODULE).context("cannot write the policy's own module")?;
+    process::output(tool("checkmodule").args(["-m", "-M", "-o", "own.mod", "own.te"]))?;
+    process::output(tool("semodule_package").args(["-o", "own.pp", "-m", "own.mod"]))?;
+    process::output(tool("semodule_link").args(["-o", "linked"]).args(modules).arg("own.pp"))?;
+    process::output(tool("semodule_expand").args(["-c", VERSION, "linked", "policy"]))?;
+    // The last: what was cut off is made anew.
+    let file = root.join(STAMP);
+    fs::write(&file, stamp).with_context(|| format!("cannot write {}", file.display()))?;
+    Ok(policy)
+}
+
+/// The modules of the package, unpacked: the base first.
+fn modules(root: &Path) -> Result<Vec<PathBuf>> {
+    let packed = root.join("usr/share/selinux/default");
+    let cannot = || format!("cannot read {}", packed.display());
+    let mut modules = Vec::new();
+    for entry in fs::read_dir(&packed).with_context(cannot)? {
+        let from = entry.with_context(cannot)?.path();
+        if from.extension().is_none_or(|extension| extension != "bz2") {
+            continue;
+        }
+        let to = from.with_extension("");
+        let file = File::create(&to).with_context(|| format!("cannot write {}", to.display()))?;
+        let mut unpack = Command::new("busybox");
+        process::run(unpack.args(["bunzip2", "-c"]).arg(&from).stdout(file))?;
+        modules.push(to);
+    }
+    modules.sort_by_key(|module| module.file_stem().is_some_and(|stem| stem != "base"));
+    Ok(modules)
+}
