@@ -1,5 +1,5 @@
-//! Log-linear latency buckets: eight per power of two, so that the middle of a bucket is at most
-//! 6.25 % away from any value in it.
+//! Log-linear latency buckets: eight per power of two, so that the end of a bucket is less than an eighth above any
+//! value in it. It stands for the bucket, as in an HdrHistogram, where it is called the highest equivalent value.
 //!
 //! The range in which that holds is 512 ns to 73 minutes (2^42 ns). Shorter calls share bucket 0,
 //! longer ones the last bucket.
@@ -42,13 +42,12 @@ pub const fn lower_bound(bucket: u16) -> u64 {
     ((1 << SUB_LOG2) + sub) << (log2 - SUB_LOG2)
 }
 
-/// The duration in nanoseconds that stands for a whole bucket: its middle.
-pub const fn representative(bucket: u16) -> u64 {
+/// The longest duration of a bucket, in nanoseconds; of the last one, which has no end, the shortest.
+pub const fn highest(bucket: u16) -> u64 {
     if bucket >= BUCKETS - 1 {
         return 1 << CEILING_LOG2;
     }
-    let low = lower_bound(bucket);
-    low + (lower_bound(bucket + 1) - low) / 2
+    lower_bound(bucket + 1) - 1
 }
 
 #[cfg(test)]
@@ -65,14 +64,14 @@ mod tests {
     }
 
     #[test]
-    fn relative_error_is_at_most_a_sixteenth_from_a_microsecond_to_an_hour() {
+    fn the_end_of_a_bucket_is_less_than_an_eighth_above_from_a_microsecond_to_an_hour() {
         let hour = 3_600_000_000_000_u64;
         let mut ns = 1_000_u64;
         while ns <= hour {
             for probe in [ns, ns + ns / 97, ns + ns / 31] {
-                let middle = representative(bucket_of(probe));
-                let error = middle.abs_diff(probe) as f64 / probe as f64;
-                assert!(error <= 0.0625, "{probe} ns is shown as {middle} ns");
+                let highest = highest(bucket_of(probe));
+                let above = highest.checked_sub(probe).unwrap() as f64 / probe as f64;
+                assert!(above < 0.125, "{probe} ns is shown as {highest} ns");
             }
             ns += ns / 50;
         }

@@ -32,6 +32,14 @@ pub struct Offsets {
     pub task_leader: u32,
     /// `task_struct.start_boottime`
     pub task_started: u32,
+    /// `task_struct.real_cred`
+    pub task_cred: u32,
+    /// `cred.euid`
+    pub cred_euid: u32,
+    /// `cred.cap_effective`
+    pub cred_effective: u32,
+    /// `cred.user_ns`
+    pub cred_user_ns: u32,
     /// `task_struct.nsproxy`
     pub task_nsproxy: u32,
     /// `nsproxy.mnt_ns`
@@ -98,13 +106,17 @@ pub const CAST: i32 = 0x7050_6361;
 /// How many marker names the probes compare with.
 pub const MARKERS: usize = 8;
 
+/// Bit of [`Marker::take`]: before they are deleted, its targets are moved aside, to two components below the one named
+/// by [`Config::aside`].
+pub const ASIDE: u32 = 1 << 16;
+
 /// A directory name that says "what comes next identifies something": `pods`, `overlay2`, ...
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marker {
     /// [`crate::component::component_hash`] of the name; 0 in an unused slot.
     pub hash: u64,
-    /// How many path components after the marker belong to the target.
+    /// How many path components after the marker belong to the target; with [`ASIDE`].
     pub take: u32,
     /// 1 when the first of them must be a pod UID.
     pub pod: u32,
@@ -121,6 +133,8 @@ pub struct Config {
     pub only_pod: u64,
     /// Rolling hash of the only directory wanted (see [`crate::component::path_hash`]); 0 for all.
     pub only_path: u64,
+    /// [`crate::component::component_hash`] of the directory that targets are moved aside to; 0 for none.
+    pub aside: u64,
     /// What only the tool knows: with it, it shows a directory to the probes (see [`crate::root`]).
     pub secret: u64,
     /// The tool's own process: its calls prove that a probe fires and are not counted.
@@ -159,6 +173,7 @@ impl Config {
         slow_ns: u64::MAX,
         only_pod: 0,
         only_path: 0,
+        aside: 0,
         secret: 0,
         own_tgid: 0,
         by_text: 0,
@@ -177,6 +192,6 @@ mod pod {
     unsafe impl aya::Pod for Config {}
 }
 
-const _: () = assert!(size_of::<Offsets>() == 36 * 4);
+const _: () = assert!(size_of::<Offsets>() == 40 * 4);
 const _: () = assert!(size_of::<Marker>() == 16);
-const _: () = assert!(size_of::<Config>() == 4 * 8 + 4 * 4 + MARKERS * 16);
+const _: () = assert!(size_of::<Config>() == 5 * 8 + 4 * 4 + MARKERS * 16);

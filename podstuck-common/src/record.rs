@@ -25,24 +25,64 @@ pub mod call {
         ["umount2", "unlink", "unlinkat", "unlinkat+AT_REMOVEDIR", "rmdir"];
 }
 
+/// A process. By its id alone, one that is given the same id later would be taken for it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Process {
+    /// When it was started, nanoseconds since boot, suspend included; 0 when unknown.
+    pub started_ns: u64,
+    /// Its id.
+    pub tgid: u32,
+    /// Padding, always 0.
+    pub reserved: u32,
+}
+
+impl Process {
+    /// By its id and its start.
+    #[inline(always)]
+    pub const fn new(tgid: u32, started_ns: u64) -> Self {
+        Self { started_ns, tgid, reserved: 0 }
+    }
+}
+
 /// What is counted apart: one key for each combination that occurred.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CountKey {
     /// [`crate::trail::Trail::target`]
     pub target: u64,
-    /// The process that made the call.
+    /// [`Process::started_ns`] of the process that made the call.
+    pub started_ns: u64,
+    /// Its id.
     pub tgid: u32,
-    /// Latency bucket (16 bits), errno (12 bits), call (4 bits), from the lowest bit up.
+    /// Latency bucket (12 bits), lane (4 bits), errno (12 bits), call (4 bits), from the lowest bit up.
     pub what: u32,
 }
 
+const _: () = assert!(crate::bucket::BUCKETS <= CountKey::BUCKET_MASK);
+
 impl CountKey {
-    /// Packs a key.
+    const BUCKET_MASK: u16 = 0x0fff;
+
+    /// Packs a key, in lane 0.
     #[inline(always)]
-    pub const fn new(target: u64, tgid: u32, call: u8, errno: u16, bucket: u16) -> Self {
+    pub const fn new(target: u64, process: Process, call: u8, errno: u16, bucket: u16) -> Self {
         let what = bucket as u32 | (errno as u32 & 0xfff) << 16 | (call as u32) << 28;
-        Self { target, tgid, what }
+        let Process { started_ns, tgid, .. } = process;
+        Self { target, started_ns, tgid, what }
+    }
+
+    /// The same in the lane of a slot: one at a time on a CPU adds to an entry, so that none of its words needs an
+    /// instruction that others cannot come between. Lanes are added up by user space.
+    #[inline(always)]
+    pub const fn in_lane(mut self, lane: u32) -> Self {
+        self.what = self.what & !(0xf << 12) | (lane & 0xf) << 12;
+        self
+    }
+
+    /// The process that made the call.
+    pub const fn process(&self) -> Process {
+        Process::new(self.tgid, self.started_ns)
     }
 
     /// The call, as in [`call`].
@@ -57,7 +97,7 @@ impl CountKey {
 
     /// The latency bucket.
     pub const fn bucket(&self) -> u16 {
-        self.what as u16
+        self.what as u16 & Self::BUCKET_MASK
     }
 }
 
@@ -73,6 +113,36 @@ pub struct CallTotals {
     pub calls: u64,
     /// Their summed duration in nanoseconds.
     pub total_ns: u64,
+    /// The shortest of them in nanoseconds, and never 0; 0 while there is none, and where it is not known.
+    pub min_ns: u64,
+    /// The longest of them; 0 in the same way.
+    pub max_ns: u64,
+}
+
+impl CallTotals {
+    /// So many calls that took that long each.
+    pub const fn of_equal(calls: u64, ns: u64) -> Self {
+        // One that took no time at all took less than the clock shows.
+        let ns = if ns == 0 { 1 } else { ns };
+        Self { calls, total_ns: calls * ns, min_ns: ns, max_ns: ns }
+    }
+
+    /// Adds the calls of another CPU, or of another time.
+    pub fn merge(&mut self, other: &Self) {
+        if other.calls == 0 {
+            return;
+        }
+        // Where it is not known of some, it is not of all.
+        let is_known = (self.calls == 0 || self.min_ns != 0) && other.min_ns != 0;
+        let (min_ns, max_ns) = match (is_known, self.calls) {
+            (false, _) => (0, 0),
+            (true, 0) => (other.min_ns, other.max_ns),
+            (true, _) => (self.min_ns.min(other.min_ns), self.max_ns.max(other.max_ns)),
+        };
+        (self.min_ns, self.max_ns) = (min_ns, max_ns);
+        self.calls += other.calls;
+        self.total_ns += other.total_ns;
+    }
 }
 
 /// How many slots the table of calls in flight has: a power of two. Threads whose ids share the
@@ -139,7 +209,21 @@ impl InFlight {
     }
 }
 
-/// Who made the calls of a process id.
+/// What the caller was, by its credentials. Bits of [`Caller::credentials`].
+pub mod credential {
+    /// The rest could be read.
+    pub const KNOWN: u32 = 1;
+    /// Its effective user is 0.
+    pub const USER_0: u32 = 1 << 1;
+    /// `CAP_SYS_ADMIN` is effective.
+    pub const SYS_ADMIN: u32 = 1 << 2;
+    /// Its user namespace is the first one.
+    pub const FIRST_USER_NS: u32 = 1 << 3;
+    /// All that makes somebody the node's root.
+    pub const ROOT: u32 = KNOWN | USER_0 | SYS_ADMIN | FIRST_USER_NS;
+}
+
+/// Who made the calls of a process.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Caller {
@@ -156,6 +240,21 @@ pub struct Caller {
     pub mnt_ns: u32,
     /// Name of the parent's main thread.
     pub parent_comm: [u8; 16],
+    /// Bits of [`credential`], of the time of the call.
+    pub credentials: u32,
+    /// Padding, always 0.
+    pub reserved: u32,
+}
+
+impl Caller {
+    /// Whether it was the node's root when it called: effective user 0 with `CAP_SYS_ADMIN` in the first user
+    /// namespace. `None` where nobody has told.
+    pub const fn is_root(&self) -> Option<bool> {
+        match self.credentials {
+            0 => None,
+            credentials => Some(credentials == credential::ROOT),
+        }
+    }
 }
 
 /// Why a ring record was sent.
@@ -288,10 +387,12 @@ pub mod loss {
 
 #[cfg(feature = "user")]
 mod pod {
-    use super::{CallTotals, Caller, CountKey, InFlight, RecordHead};
+    use super::{CallTotals, Caller, CountKey, InFlight, Process, RecordHead};
     // SAFETY: each is `repr(C)`, made of integers without padding (asserted below), and valid for
     // every bit pattern.
     unsafe impl aya::Pod for CountKey {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for Process {}
     // SAFETY: as above.
     unsafe impl aya::Pod for CallTotals {}
     // SAFETY: as above.
@@ -302,12 +403,13 @@ mod pod {
     unsafe impl aya::Pod for RecordHead {}
 }
 
-const _: () = assert!(size_of::<CountKey>() == 16);
-const _: () = assert!(size_of::<CallTotals>() == 16);
+const _: () = assert!(size_of::<Process>() == 16);
+const _: () = assert!(size_of::<CountKey>() == 24);
+const _: () = assert!(size_of::<CallTotals>() == 32);
 // A cache line, on which the array of them begins.
 const _: () = assert!(size_of::<InFlight>() == 64);
-const _: () = assert!(size_of::<Caller>() == 56);
-const _: () = assert!(size_of::<RecordHead>() == 5 * 8 + 56 + 7 * 4 + 4 + 4 * 2);
+const _: () = assert!(size_of::<Caller>() == 64);
+const _: () = assert!(size_of::<RecordHead>() == 5 * 8 + 64 + 7 * 4 + 4 + 4 * 2);
 
 #[cfg(test)]
 mod tests {
@@ -315,16 +417,44 @@ mod tests {
 
     #[test]
     fn a_key_gives_back_what_went_in() {
-        let key = CountKey::new(7, 9, call::RMDIR, 116, crate::bucket::BUCKETS - 1);
-        assert_eq!((key.call(), key.errno()), (call::RMDIR, 116));
+        let process = Process::new(9, 1 << 60);
+        let key = CountKey::new(7, process, call::RMDIR, 116, crate::bucket::BUCKETS - 1);
+        assert_eq!((key.process(), key.call(), key.errno()), (process, call::RMDIR, 116));
         assert_eq!(key.bucket(), crate::bucket::BUCKETS - 1);
-        let key = CountKey::new(7, 9, call::UMOUNT2, 4095, 0);
+        let key = CountKey::new(7, process, call::UMOUNT2, 4095, 0);
         assert_eq!((key.call(), key.errno(), key.bucket()), (call::UMOUNT2, 4095, 0));
+        let last = crate::bucket::BUCKETS - 1;
+        let key = CountKey::new(7, process, call::RMDIR, 4095, last);
+        let other = key.in_lane(1);
+        assert_eq!((other.call(), other.errno(), other.bucket()), (call::RMDIR, 4095, last));
+        assert!(other != key && other.in_lane(0) == key);
+    }
+
+    #[test]
+    fn the_shortest_and_the_longest_are_those_of_all_or_not_known() {
+        let mut sum = CallTotals::default();
+        sum.merge(&CallTotals::of_equal(2, 700));
+        sum.merge(&CallTotals::default());
+        sum.merge(&CallTotals { calls: 3, total_ns: 2_000, min_ns: 5, max_ns: 900 });
+        assert_eq!(sum, CallTotals { calls: 5, total_ns: 3_400, min_ns: 5, max_ns: 900 });
+        sum.merge(&CallTotals { calls: 1, total_ns: 1, min_ns: 0, max_ns: 0 });
+        sum.merge(&CallTotals::of_equal(1, 3));
+        assert_eq!((sum.calls, sum.min_ns, sum.max_ns), (7, 0, 0));
+        assert_eq!(CallTotals::of_equal(1, 0).min_ns, 1);
+    }
+
+    #[test]
+    fn root_is_who_has_all_of_it() {
+        let is_root = |credentials| Caller { credentials, ..Caller::default() }.is_root();
+        assert_eq!((is_root(0), is_root(credential::ROOT)), (None, Some(true)));
+        for lacking in [credential::USER_0, credential::SYS_ADMIN, credential::FIRST_USER_NS] {
+            assert_eq!(is_root(credential::ROOT & !lacking), Some(false));
+        }
     }
 
     #[test]
     fn records_have_no_padding() {
-        assert_eq!(size_of::<RecordHead>(), 136);
+        assert_eq!(size_of::<RecordHead>(), 144);
         assert_eq!(size_of::<RecordHead>() % 8, 0);
     }
 }

@@ -7,7 +7,7 @@
 
 use crate::{
     component::mix,
-    config::{Config, Marker},
+    config::{ASIDE, Config, Marker},
     root::{Root, flag},
 };
 
@@ -23,6 +23,8 @@ pub const INSIDE: u8 = 3;
 pub const BELOW: u8 = 4;
 /// Below such a directory, beside its markers: nothing here is a target.
 pub const BESIDE: u8 = 5;
+/// As in [`TAKING`], or where targets are moved aside to.
+pub const TAKING_OR_ASIDE: u8 = 6;
 
 /// From where a path is counted.
 pub mod origin {
@@ -89,6 +91,13 @@ impl Trail {
             }
             self.stage = SEARCHING;
         }
+        if self.stage == TAKING_OR_ASIDE {
+            self.stage = TAKING;
+            if hash == config.aside {
+                self.left = 2;
+                return;
+            }
+        }
         if self.stage == TAKING {
             self.left -= 1;
             if self.left == 0 {
@@ -111,7 +120,11 @@ impl Trail {
         if self.stage == BESIDE && (marker.pod != 0) != (self.origin & origin::PODS != 0) {
             return;
         }
-        self.stage = if marker.pod != 0 { WANTS_POD } else { TAKING };
+        self.stage = match marker {
+            Marker { pod: 0, take, .. } if take & ASIDE != 0 => TAKING_OR_ASIDE,
+            Marker { pod: 0, .. } => TAKING,
+            _ => WANTS_POD,
+        };
         self.left = marker.take as u8;
     }
 
@@ -195,7 +208,8 @@ mod tests {
         let mut markers = [Marker::default(); MARKERS];
         markers[0] = Marker { hash: name_hash(b"pods"), take: 3, pod: 1 };
         markers[1] = Marker { hash: name_hash(b"snapshots"), take: 1, pod: 0 };
-        Config { by_text: 1, markers, ..Config::EMPTY }
+        markers[2] = Marker { hash: name_hash(b"overlay"), take: 1 | ASIDE, pod: 0 };
+        Config { by_text: 1, aside: name_hash(b"aside"), markers, ..Config::EMPTY }
     }
 
     fn trail(path: &str) -> Trail {
@@ -247,6 +261,28 @@ mod tests {
 
     fn proving() -> Config {
         Config { by_text: 0, ..config() }
+    }
+
+    #[test]
+    fn a_target_that_is_moved_aside_is_one() {
+        for (path, target) in [
+            ("overlay/7/diff", "/data/overlay/7"),
+            ("overlay/aside/temp/1-7", "/data/overlay/aside/temp/1-7"),
+            ("overlay/aside/temp/1-7/diff/a", "/data/overlay/aside/temp/1-7"),
+            // Nothing but a name elsewhere.
+            ("overlay/7/aside/temp/1-7", "/data/overlay/7"),
+            ("snapshots/aside/temp/1-7", "/data/snapshots/aside"),
+        ] {
+            let found = below(0, 1, path);
+            assert_eq!(
+                (found.target, found.stage),
+                (path_hash(target.as_bytes()), INSIDE),
+                "{path}"
+            );
+        }
+        for path in ["overlay", "overlay/aside", "overlay/aside/temp"] {
+            assert_eq!(below(0, 1, path).target, 0, "{path}");
+        }
     }
 
     #[test]

@@ -86,6 +86,10 @@ async fn answer(wants: Wants) -> Answer {
             let read = move || queries::mounts(pid, namespace, &path, mount_id);
             Answer::Mounts(from_proc(read).await.flatten())
         }
+        Wants::MountsOn { pid, namespace, path } => {
+            let read = move || queries::mounts_on(pid, namespace, &path);
+            Answer::Mounts(from_proc(read).await.flatten())
+        }
         Wants::FileSystem { pid, namespace, path } => {
             let look = move || file_system::of_path(pid, namespace, &path);
             Answer::FileSystem(from_proc(look).await.flatten())
@@ -115,6 +119,14 @@ async fn answer(wants: Wants) -> Answer {
             let looked = in_thread(look).await;
             let (users, entries) = looked.unwrap_or_else(|error| (Vec::new(), Err(error)));
             Answer::Directory { mounts, entries, users }
+        }
+        Wants::Listener { address, port } => {
+            let find = move || queries::listener(&address, port);
+            Answer::Listener(in_thread(find).await.and_then(|found| found))
+        }
+        Wants::Clients { pid } => {
+            let find = move || queries::clients(pid);
+            Answer::Clients(in_thread(find).await.and_then(|found| found))
         }
         Wants::Holders(about) => Answer::Holders(rested_snapshot(about).await),
     }

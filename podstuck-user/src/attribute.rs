@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use podstuck_common::record;
+use podstuck_common::{component::path_hash, record};
 use podstuck_engine::bounded::Bounded;
 
 use crate::{
@@ -14,6 +14,7 @@ use crate::{
     event::{Count, What},
     identity::{
         component_for,
+        containers::Container,
         kubelet_trees::KubeletTrees,
         living::may_be_root,
         names::PodNames,
@@ -44,6 +45,16 @@ use crate::{
 /// Answers remembered until the next look at the node.
 const GIVEN_MAX: usize = 4096;
 
+/// What a record is found to be.
+pub(crate) enum Named {
+    /// A call.
+    Operation(Box<Operation>),
+    /// A call that is of no interest.
+    Other,
+    /// A call that no probe reports.
+    Unknown,
+}
+
 /// Knows targets and processes by name, also after they are gone.
 pub(crate) struct Attributor {
     targets: Targets,
@@ -59,12 +70,19 @@ pub(crate) struct Attributor {
 }
 
 impl Attributor {
-    /// Starts with the pod names that this node tells.
-    pub(crate) fn new(names: PodNames, scope: Scope, roots: TargetRoots) -> Self {
+    /// Starts with the pod names and the containers that this node tells.
+    pub(crate) fn new(
+        names: PodNames,
+        scope: Scope,
+        roots: TargetRoots,
+        containers: &[Arc<Container>],
+    ) -> Self {
+        let mut targets = Targets::new(names, roots);
+        targets.containers_are(containers);
         let reader = || TimedReader::new("callers", || Role::Look.assume());
         Self {
             scope,
-            targets: Targets::new(names, roots),
+            targets,
             actors: ActorCache::default(),
             reader: reader(),
             others_reader: reader(),
@@ -78,16 +96,21 @@ impl Attributor {
         self.targets.roots()
     }
 
-    /// Names everything in a record; `None` for a call that no probe reports.
-    pub(crate) fn operation(&mut self, record: &Record) -> Option<Operation> {
+    /// Names everything in a record.
+    pub(crate) fn operation(&mut self, record: &Record) -> Named {
         let head = &record.head;
         let path = record.path();
         let target = self.targets.learn(head.target, &path);
+        // No probe has filtered that.
+        if !self.scope.includes_container(&target) {
+            return Named::Other;
+        }
         let actor = self.actor_on(head.tgid, &head.actor, (head.target, &target));
-        Some(Operation {
+        let Some(call) = Call::from_code(head.call) else { return Named::Unknown };
+        Named::Operation(Box::new(Operation {
             end: Monotonic(head.end_ns),
             duration: Duration::from_nanos(head.duration_ns),
-            call: Call::from_code(head.call)?,
+            call,
             outcome: Outcome(head.errno),
             reason: head.reason,
             flaws: head.flaws,
@@ -104,7 +127,7 @@ impl Attributor {
             mount_depth: head.mount_depth,
             suppressed: head.suppressed,
             told_by: None,
-        })
+        }))
     }
 
     /// A call that a log tells of, if it is about the pod that the log says.
@@ -193,31 +216,43 @@ impl Attributor {
         self.targets.learned().into_iter().map(named).collect()
     }
 
+    /// Targets that had to be forgotten since this was asked last.
+    pub(crate) fn forgotten(&mut self) -> Vec<u64> {
+        self.targets.forgotten()
+    }
+
     /// Drained counts, with the part that each process plays.
     pub(crate) fn counts(&mut self, drained: &Drained) -> Vec<Count> {
         let counts = drained.counts.iter().filter_map(|(key, count)| {
-            let component = match drained.actors.get(&key.tgid) {
+            if !self.scope.includes_container(&self.targets.get(key.target)) {
+                return None;
+            }
+            let (component, started) = match drained.actors.get(&key.process()) {
                 Some(seen) => {
                     let target = self.targets.get(key.target);
-                    self.actor_on(key.tgid, seen, (key.target, &target)).component
+                    let actor = self.actor_on(key.tgid, seen, (key.target, &target));
+                    (actor.component, actor.started)
                 }
-                None => Component::Other,
+                None => (Component::Other, None),
             };
             Some(Count {
                 target_id: key.target,
                 pid: key.tgid,
+                started,
                 call: Call::from_code(key.call())?,
                 outcome: Outcome(key.errno()),
                 component,
                 bucket: key.bucket(),
                 calls: count.calls,
                 total_ns: count.total_ns,
+                min_ns: count.min_ns,
+                max_ns: count.max_ns,
             })
         });
         let mut counts: Vec<Count> = counts.collect();
         // One order for all: a table's own is another one each time.
         counts.sort_unstable_by_key(|c| {
-            (c.target_id, c.pid, c.component, c.call, c.outcome, c.bucket)
+            (c.target_id, c.pid, c.started, c.component, c.call, c.outcome, c.bucket)
         });
         counts
     }
@@ -227,7 +262,9 @@ impl Attributor {
         &mut self,
         sample: Arc<NodeSample>,
         trees: Arc<KubeletTrees>,
+        containers: &[Arc<Container>],
     ) -> Arc<NodeSample> {
+        self.targets.containers_are(containers);
         self.trees = trees;
         self.given = Bounded::new(GIVEN_MAX);
         let mut sample = Arc::unwrap_or_clone(sample);
@@ -236,16 +273,34 @@ impl Attributor {
                 (volume.target_id, volume.target) = (target_id, target);
             }
         }
+        for pod in &mut sample.pods {
+            for device in &mut pod.devices {
+                let known = device.link.as_deref().and_then(|link| self.targets.of(link));
+                let of_pod = || {
+                    let (_, target) = self.targets.of_pod(&pod.uid);
+                    (path_hash(device.path().as_os_str().as_encoded_bytes()), target)
+                };
+                (device.target_id, device.target) = known.unwrap_or_else(of_pod);
+            }
+        }
         for group in &mut sample.cgroups {
             let pod = sample.pods.iter().find(|pod| pod.uid == group.uid);
             let known = pod.and_then(|pod| self.targets.of(&pod.directory));
             (group.target_id, group.target) =
                 known.unwrap_or_else(|| self.targets.of_pod(&group.uid));
         }
+        let parts = sample.containers.iter_mut().flat_map(|container| &mut container.parts);
+        for part in parts {
+            if let Some((target_id, target)) = self.targets.of(&part.path) {
+                (part.target_id, part.target) = (target_id, target);
+            }
+        }
         for rootfs in &mut sample.rootfs {
-            let Some((target_id, _)) = self.targets.of(&rootfs.mount.point) else { continue };
+            let Some((target_id, target)) = self.targets.of(&rootfs.mount.point) else { continue };
             rootfs.target_id = target_id;
-            rootfs.target = self.targets.belongs_to(target_id, &rootfs.pod);
+            let of_pod = !rootfs.pod.is_empty();
+            rootfs.target =
+                if of_pod { self.targets.belongs_to(target_id, &rootfs.pod) } else { target };
         }
         Arc::new(sample)
     }

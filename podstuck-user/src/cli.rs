@@ -1,15 +1,21 @@
 //! What was typed. What it means is decided in `commands`.
 
+mod completion;
+mod reports;
 mod values;
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum, error::ErrorKind};
+use clap_complete::engine::ArgValueCandidates;
 use podstuck_common::config::step;
 use podstuck_lab::HelperArgs;
 
-pub use self::values::Api;
 use self::values::{api, duration, speed};
+pub use self::{
+    reports::{Compare, Format, Report},
+    values::Api,
+};
 use crate::model::mounts::Device;
 
 /// Says what keeps a Kubernetes pod Terminating, who does, with which evidence, and which command
@@ -18,18 +24,85 @@ use crate::model::mounts::Device;
 #[command(
     name = "podstuck",
     version,
-    after_help = "Exit status: 0 nothing wrong was found, 1 at least one finding, 2 wrong usage, \
-                  3 cannot run here, 4 ran but lost data (with --fail-on-loss), 5 the pod is still there and \
-                  no cause was found (diagnose), 130 ended by a second Ctrl-C."
+    disable_help_flag = true,
+    after_help = "Examples:\n  \
+                  podstuck                                what is stuck on this node\n  \
+                  podstuck diagnose --pod shop/cart-0     why this pod does not go away\n  \
+                  podstuck watch --export /var/tmp/it     whatever gets stuck from now on\n  \
+                  podstuck holders /mnt/data              who keeps this mount busy\n  \
+                  podstuck lab immutable-attribute        a case to try it on\n\n\
+                  Exit status: 0 nothing wrong was found, 1 at least one finding, 2 wrong usage,\n\
+                  3 cannot run here, 4 ran but lost data (--fail-on-loss), 5 still there and no\n\
+                  cause was found, 130 ended by a second Ctrl-C."
 )]
 pub struct Cli {
-    /// What to do
+    /// What to do; without it, on a terminal, the pods that are being deleted are listed
     #[command(subcommand)]
-    pub command: Command,
-    /// More detail: -v says what the probes cost, -vv adds the probes' own debug lines
+    pub command: Option<Command>,
+    /// What the list goes by
+    #[command(flatten)]
+    pub alone: Alone,
+    /// More detail; -vv for debug lines
+    ///
+    /// -v says what the probes cost, -vv adds the probes' own debug lines.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
+    /// Print help
+    #[arg(short, long, global = true, action = clap::ArgAction::HelpShort)]
+    pub help: Option<bool>,
+    /// Print help with all options
+    #[arg(long, global = true, action = clap::ArgAction::HelpLong)]
+    pub help_all: Option<bool>,
 }
+
+/// Options without a command.
+#[derive(Debug, Default, Args)]
+pub struct Alone {
+    /// kubelet's root directory
+    #[arg(long, value_name = "DIR", help_heading = ALONE)]
+    pub kubelet_root: Vec<PathBuf>,
+    /// The host's file system, in a container
+    #[arg(long, value_name = "DIR", help_heading = ALONE)]
+    pub host_root: Option<PathBuf>,
+    /// Whether to ask the API server, read-only
+    #[arg(
+        long,
+        value_name = "auto|never|KUBECONFIG",
+        value_parser = api(),
+        help_heading = ALONE
+    )]
+    pub api: Option<Api>,
+}
+
+impl Cli {
+    /// What was typed, or a message and the end: an option of the list is none of a command.
+    pub fn of_arguments() -> Self {
+        let cli = Self::parse();
+        let given = [
+            ("--kubelet-root", !cli.alone.kubelet_root.is_empty()),
+            ("--host-root", cli.alone.host_root.is_some()),
+            ("--api", cli.alone.api.is_some()),
+        ];
+        if cli.command.is_some()
+            && let Some((option, _)) = given.into_iter().find(|(_, is_given)| *is_given)
+        {
+            let message =
+                format!("{option} stands behind the command: `podstuck COMMAND {option}`");
+            Self::command().error(ErrorKind::ArgumentConflict, message).exit();
+        }
+        cli
+    }
+
+    /// What is printed where there is neither a command nor a terminal.
+    pub fn usage() -> String {
+        Self::command().render_help().to_string()
+    }
+}
+
+const ALONE: &str = "Without a command, on a terminal";
+const OF_NODE: &str = "Where the node's files are";
+const OF_PROBES: &str = "Probes and thresholds";
+const OF_FILES: &str = "Files";
 
 /// What to do.
 #[derive(Debug, Subcommand)]
@@ -38,24 +111,70 @@ pub enum Command {
     ///
     /// Ends at --duration or at the first Ctrl-C and then prints the summary; a second Ctrl-C
     /// aborts.
+    #[command(after_help = "Examples:\n  \
+        podstuck watch                                 the whole node, until Ctrl-C\n  \
+        podstuck watch --pod shop/cart-0 --duration 5m\n  \
+        podstuck watch --record it.zst --redact        to send to somebody else")]
     Watch(Watch),
-    /// Say why something is stuck: look at the node, trace until the verdict is firm, print the
-    /// causes, the most likely first
+    /// Say why something is stuck, with the evidence and the way out
+    ///
+    /// Looks at the node, traces until the verdict is firm, and prints the causes, the most likely first.
+    #[command(after_help = "Examples:\n  \
+        podstuck diagnose --pod shop/cart-0\n  \
+        podstuck diagnose --pod shop/cart-0 --brief         five lines\n  \
+        podstuck diagnose --pod-uid UID --host-root /host   in a debug pod\n  \
+        podstuck diagnose --container 3f2a                  what a runtime keeps")]
     Diagnose(Diagnose),
-    /// Show again what a run showed, from a recording made with `--record FILE`
+    /// Show again what a run showed, from a recording
     ///
-    /// Exit status: as that of the run; 2 for a file that is no recording, or one of a newer podstuck.
+    /// The recording was made with `--record FILE`. Exit status: as that of the run; 2 for a file that is no
+    /// recording, or one of a newer podstuck.
+    #[command(after_help = "Examples:\n  \
+        podstuck replay it.zst                    as fast as it can\n  \
+        podstuck replay it.zst --speed 10         ten times as fast as it happened\n  \
+        podstuck replay it.zst --export it        the files that the run would have written")]
     Replay(Replay),
-    /// Say who keeps a mount, a file or a device busy, in all mount namespaces
+    /// Make a page or a ticket's text of a recording or an export
     ///
-    /// Exit status: 0 nobody holds it, 1 somebody does, 2 there is no such path, 3 cannot look.
+    /// Without --out, Markdown goes to standard output, and a page too, unless that is a terminal: then to
+    /// report.html here, where there is none yet. A page is one file that loads nothing and runs nothing. Exit
+    /// status: 0 it was written; 2 for what is neither, or a file that cannot be written.
+    #[command(after_help = "Examples:\n  \
+        podstuck report it.zst                        a page, report.html\n  \
+        podstuck report it.zst --format markdown      for the ticket")]
+    Report(Report),
+    /// Say which series became slower, or failed more, between two runs
+    ///
+    /// For before and after a driver's upgrade. Exit status: 0 no change, 1 a change; 2 for what is neither, 5 there
+    /// is too little of every series.
+    #[command(after_help = "Examples:\n  \
+        podstuck compare before.zst after.zst         two recordings\n  \
+        podstuck compare before/ after/               two exports")]
+    Compare(Compare),
+    /// Say who keeps a mount, a file or a device busy
+    ///
+    /// In all mount namespaces. Exit status: 0 nobody holds it, 1 somebody does, 2 there is no such path, 3 cannot
+    /// look.
+    #[command(after_help = "Examples:\n  \
+        podstuck holders /mnt/data\n  \
+        podstuck holders --device 8:16                also after `umount -l`")]
     Holders(Holders),
-    /// Say what a cause means, what confirms it and what it is confused with; without argument,
-    /// list all
+    /// Say what a cause means, or list all causes
+    ///
+    /// What confirms it, what it is confused with, and the way out.
+    #[command(after_help = "Example:\n  \
+        podstuck explain volume-held-by-host-process")]
     Explain(Explain),
-    /// Say which probes, kernel features and runtimes work here, and what is lost without each
+    /// Say what works here, and what is lost without what does not
+    ///
+    /// Probes, kernel features and runtimes.
+    #[command(after_help = "Example:\n  \
+        podstuck doctor --host-root /host             in `kubectl debug node/NODE`")]
     Doctor(Doctor),
-    /// Build a real, contained case of a cause; without argument, list them
+    /// Build a real, contained case of a cause, or list them
+    #[command(after_help = "Examples:\n  \
+        podstuck lab                                  which there are\n  \
+        podstuck lab volume-held-by-host-process      until Ctrl-C, then all is as before")]
     Lab(Lab),
     /// The removing process of a lab case
     #[command(hide = true)]
@@ -66,6 +185,9 @@ pub enum Command {
     /// One answer to one question about the node, for another podstuck
     #[command(hide = true)]
     Look,
+    /// The manual page of podstuck, or of one of its commands
+    #[command(hide = true)]
+    Man(Man),
 }
 
 /// Options of `watch`.
@@ -85,12 +207,19 @@ pub struct Diagnose {
     /// What both do
     #[command(flatten)]
     pub tracing: Tracing,
-    /// Give up after this time: the default is 250s, two of kubelet's longest back-offs, and 30s where no
-    /// probes can be had
+    /// Longest time to look [default: 250s]
+    ///
+    /// Those are two of kubelet's longest back-offs. Where no probes can be had, the default is 30s.
     #[arg(long, value_parser = duration)]
     pub timeout: Option<Duration>,
-    /// The pod's record, as `kubectl get pod NAME -o json` prints it, where the API server does not
-    /// tell it; `-` for standard input
+    /// Print the answer's first five lines
+    ///
+    /// What, who, since when, how sure, and what to run first.
+    #[arg(long)]
+    pub brief: bool,
+    /// The pod's record; `-` for stdin
+    ///
+    /// As `kubectl get pod NAME -o json` prints it, where the API server does not tell it.
     #[arg(long, value_name = "FILE")]
     pub pod_json: Option<PathBuf>,
 }
@@ -101,40 +230,60 @@ pub struct Tracing {
     /// What to watch
     #[command(flatten)]
     pub target: Target,
-    /// How to print
-    #[arg(long, value_enum, default_value_t = Output::Auto)]
+    /// auto, tui, text or json
+    ///
+    /// How to print. `auto` is the terminal interface for `watch`, `diagnose` and `replay` on a terminal, else text;
+    /// `json` is one object a line.
+    #[arg(
+        long,
+        value_enum,
+        default_value_t = Output::Auto,
+        hide_default_value = true,
+        hide_possible_values = true
+    )]
     pub output: Output,
-    /// Write findings, histograms and metrics to this directory
-    #[arg(long, value_name = "DIR")]
+    /// Write findings, histograms and metrics
+    #[arg(long, value_name = "DIR", help_heading = OF_FILES)]
     pub export: Option<PathBuf>,
-    /// Write everything that was seen to this file, for `podstuck replay`
-    #[arg(long, value_name = "FILE")]
+    /// Write all that was seen, for `podstuck replay`
+    #[arg(long, value_name = "FILE", help_heading = OF_FILES)]
     pub record: Option<PathBuf>,
-    /// In the recording, replace the names of namespaces, pods, files and hosts, the same each time
-    #[arg(long, requires = "record")]
+    /// Replace names in the recording
+    ///
+    /// Those of namespaces, pods, files and hosts, the same each time.
+    #[arg(long, requires = "record", help_heading = OF_FILES)]
     pub redact: bool,
     /// Where the node's files are
     #[command(flatten)]
     pub node: Node,
-    /// Ask the API server about this node and its pods, read-only, for two seconds at most: as the
-    /// running kubelet does, never, or by the credentials of this file
-    #[arg(long, value_name = "auto|never|KUBECONFIG", default_value = "auto", value_parser = api())]
+    /// Whether to ask the API server
+    ///
+    /// About this node and its pods, read-only, for two seconds at most: as the running kubelet does, which is the
+    /// default, never, or by the credentials of this file.
+    #[arg(
+        long,
+        value_name = "auto|never|KUBECONFIG",
+        default_value = "auto",
+        value_parser = api(),
+        hide_default_value = true,
+        help_heading = OF_NODE
+    )]
     pub api: Api,
     /// How to attach
-    #[arg(long, value_enum, default_value_t = Backend::Auto)]
+    #[arg(long, value_enum, default_value_t = Backend::Auto, help_heading = OF_PROBES, hide_short_help = true)]
     pub backend: Backend,
-    /// Load no probes: answer by the node's state, records and logs alone
-    #[arg(long)]
+    /// Load no probes: go by state, records and logs
+    #[arg(long, help_heading = OF_PROBES)]
     pub no_trace: bool,
     /// Tell calls that have not returned for this long, or took this long, whatever their outcome
-    #[arg(long, value_parser = duration, default_value = "2s")]
+    #[arg(long, value_parser = duration, default_value = "2s", help_heading = OF_PROBES, hide_short_help = true)]
     pub hung_after: Duration,
     /// How long nobody must have tried to unmount before that is told: the default is two of
     /// kubelet's longest back-offs
-    #[arg(long, value_parser = duration, default_value = "244s")]
-    pub untried_after: Duration,
+    #[arg(long, value_parser = duration, default_value = "244s", help_heading = OF_PROBES, hide_short_help = true)]
+    pub not_attempted_after: Duration,
     /// Exit with 4 when counts or events were lost
-    #[arg(long)]
+    #[arg(long, help_heading = OF_PROBES, hide_short_help = true)]
     pub fail_on_loss: bool,
     /// Have the programs do no more of a call than this, to measure what each step costs
     #[arg(long, value_enum, hide = true)]
@@ -158,17 +307,24 @@ pub enum Step {
     Count = step::COUNT as isize,
 }
 
-/// One pod, one directory, or the whole node.
+/// One pod, one container, one directory, or the whole node.
 #[derive(Debug, Default, Args)]
 #[group(multiple = false)]
 pub struct Target {
     /// Only the pod with this UID
-    #[arg(long, value_name = "UID")]
+    #[arg(long, value_name = "UID", add = ArgValueCandidates::new(completion::uids))]
     pub pod_uid: Option<String>,
     /// Only the pod of this name
-    #[arg(long, value_name = "NAMESPACE/NAME")]
+    #[arg(long, value_name = "NAMESPACE/NAME", add = ArgValueCandidates::new(completion::pods))]
     pub pod: Option<String>,
-    /// Only what is below this directory, as the deleting process sees it
+    /// Only what a runtime keeps of it
+    ///
+    /// A container, by its id, its name or the beginning of its id.
+    #[arg(long, value_name = "ID-OR-PREFIX")]
+    pub container: Option<String>,
+    /// Only what is below this directory
+    ///
+    /// As the deleting process sees it.
     #[arg(long, value_name = "DIR")]
     pub path: Option<PathBuf>,
 }
@@ -176,18 +332,23 @@ pub struct Target {
 impl Target {
     /// Whether nothing is left out.
     pub fn is_whole_node(&self) -> bool {
-        self.pod_uid.is_none() && self.pod.is_none() && self.path.is_none()
+        let Self { pod_uid, pod, container, path } = self;
+        pod_uid.is_none() && pod.is_none() && container.is_none() && path.is_none()
     }
 }
 
 /// Where the node's files are.
 #[derive(Debug, Default, Args)]
 pub struct Node {
-    /// kubelet's root directory; found from running kubelets if not given
-    #[arg(long, value_name = "DIR")]
+    /// kubelet's root directory
+    ///
+    /// Found from running kubelets if not given.
+    #[arg(long, value_name = "DIR", help_heading = OF_NODE)]
     pub kubelet_root: Vec<PathBuf>,
-    /// Where the host's file system is, when podstuck runs in a container
-    #[arg(long, value_name = "DIR", default_value = "/")]
+    /// The host's file system
+    ///
+    /// When podstuck runs in a container.
+    #[arg(long, value_name = "DIR", default_value = "/", help_heading = OF_NODE)]
     pub host_root: PathBuf,
 }
 
@@ -196,12 +357,24 @@ pub struct Node {
 pub struct Replay {
     /// A recording made with `--record`
     pub file: PathBuf,
-    /// How to print
-    #[arg(long, value_enum, default_value_t = Output::Auto)]
+    /// auto, tui, text or json
+    ///
+    /// How to print. `auto` is the terminal interface for `watch`, `diagnose` and `replay` on a terminal, else text;
+    /// `json` is one object a line.
+    #[arg(
+        long,
+        value_enum,
+        default_value_t = Output::Auto,
+        hide_default_value = true,
+        hide_possible_values = true
+    )]
     pub output: Output,
     /// Write findings, histograms and metrics to this directory
     #[arg(long, value_name = "DIR")]
     pub export: Option<PathBuf>,
+    /// Of a diagnosis, print the first lines only
+    #[arg(long)]
+    pub brief: bool,
     /// How fast: 1 as it happened, 60 a minute in a second; without, as fast as possible
     #[arg(long, value_name = "TIMES", value_parser = speed)]
     pub speed: Option<f64>,
@@ -231,6 +404,7 @@ pub struct Holders {
 #[derive(Debug, Args)]
 pub struct Explain {
     /// The name of a cause, as findings have it
+    #[arg(add = ArgValueCandidates::new(completion::causes))]
     pub cause: Option<String>,
     /// How to print
     #[arg(long, value_enum, default_value_t = Output::Auto)]
@@ -255,6 +429,7 @@ pub struct Doctor {
 #[derive(Debug, Args)]
 pub struct Lab {
     /// The cause
+    #[arg(add = ArgValueCandidates::new(completion::labs))]
     pub cause: Option<String>,
     /// Clean up after this time
     #[arg(long, value_parser = duration)]
@@ -268,13 +443,18 @@ pub struct Lab {
     /// Deletions per second of a mass deletion, at most; 0 for no limit
     #[arg(long)]
     pub rate: Option<u32>,
+    /// As an hour into the incident: the removal was tried before, and the next attempt is two minutes away
+    #[arg(long, conflicts_with = "hold")]
+    pub late: bool,
 }
 
 /// How to print.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Output {
-    /// Text
+    /// `tui` for `watch`, `diagnose` and `replay` on a terminal, else text
     Auto,
+    /// The terminal interface of `watch`, `diagnose` and `replay`; text elsewhere
+    Tui,
     /// Text for people
     Text,
     /// One JSON object a line
@@ -312,4 +492,20 @@ pub struct LabRemoval {
     /// End after so many attempts
     #[arg(long)]
     pub attempts: Option<u64>,
+    /// The first attempts are those of the last hour; standard error is kubelet's log
+    #[arg(long)]
+    pub late: bool,
 }
+
+/// Options of `man`.
+#[derive(Debug, Args)]
+pub struct Man {
+    /// One of its commands; without, the program
+    pub command: Option<String>,
+    /// Print the names of the commands that have a page
+    #[arg(long, conflicts_with = "command")]
+    pub names: bool,
+}
+
+#[cfg(test)]
+mod tests;

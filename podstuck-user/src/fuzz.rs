@@ -35,6 +35,8 @@ const MEMORY: u64 = 8 << 20;
 const MEMORY_OF_A_BYTE: u64 = 512;
 /// CPU time that one input may take, in a build without optimization.
 const TIME: Duration = Duration::from_secs(5);
+/// Of an input that failed, so many bytes are printed.
+const SHOWN: usize = 4096;
 /// How long the watchdog waits for a parser that does not come back.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -220,7 +222,9 @@ pub(crate) fn fuzz(target: &str, parse: impl Fn(&[u8])) {
             Ok::<(), TestCaseError>(())
         });
         if let Err(TestError::Fail(why, input)) = tried {
-            panic!("{why}, for what is now in {}", keep(&folder, &input).display());
+            let file = keep(&folder, &input);
+            // The file is not to be had from a machine that is gone.
+            panic!("{why}, for what is now in {}: {}", file.display(), shown(&input));
         }
         inputs += u64::from(INPUTS);
         match time() {
@@ -251,6 +255,12 @@ fn read(folder: &Path) -> Vec<Vec<u8>> {
     files.iter().map(|file| fs::read(file).unwrap()).collect()
 }
 
+/// As a string of Rust's, if it is not too long to print.
+fn shown(input: &[u8]) -> String {
+    let end = if input.len() > SHOWN { "[... and more]" } else { "" };
+    format!("b\"{}\"{end}", input[..input.len().min(SHOWN)].escape_ascii())
+}
+
 /// Adds to the corpus.
 fn keep(folder: &Path, input: &[u8]) -> PathBuf {
     let mut hasher = DefaultHasher::new();
@@ -276,7 +286,8 @@ impl Watchdog {
                     current.lock().unwrap().take_if(|(since, _)| since.elapsed() > PATIENCE)
                 {
                     let file = keep(&folder, &input);
-                    eprintln!("no end after {PATIENCE:?} for what is now in {}", file.display());
+                    let (file, input) = (file.display(), shown(&input));
+                    eprintln!("no end after {PATIENCE:?} for what is now in {file}: {input}");
                     std::process::abort();
                 }
                 drop(current);
@@ -287,12 +298,5 @@ impl Watchdog {
     }
 }
 
-#[test]
-fn what_takes_too_much_is_found() {
-    let watchdog = Watchdog(Arc::default());
-    let greedy = |input: &[u8]| drop(std::hint::black_box(vec![1_u8; input.len() << 20]));
-    check(&greedy, b"1234567", &watchdog);
-    let found =
-        std::panic::catch_unwind(|| check(&greedy, b"123456789", &Watchdog(Arc::default())));
-    assert!(found.is_err());
-}
+#[path = "fuzz_tests.rs"]
+mod tests;

@@ -5,7 +5,8 @@
 //! (load and attach), `fork_server` (other processes), `source` (records and tables out of the kernel),
 //! `decode`, `identity` (path and process to pod,
 //! volume, component), `state` (bounded looks at the node), `scope`, `attribute`, `ask`, the engine,
-//! then `recording`, `export` and `present`. `commands` wires them up, with the crate `podstuck_lab`,
+//! then `recording`, `export`, `present` and `tui` (a terminal's screen), and what is made of runs that are over:
+//! `report` and `compare`. `commands` wires them up, with the crate `podstuck_lab`,
 //! which builds real cases to try it on.
 
 pub use podstuck_engine::{engine, event, model, query};
@@ -31,10 +32,17 @@ mod attribute;
 mod scope;
 
 mod ask;
+#[cfg(test)]
+mod captures_tests;
 
 pub mod export;
 pub mod present;
 pub mod recording;
+
+mod tui;
+
+pub mod compare;
+pub mod report;
 
 pub mod cli;
 pub mod commands;

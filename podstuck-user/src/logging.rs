@@ -1,6 +1,9 @@
 //! Log lines on standard error, for whoever asked for them.
 
-use std::io::{self, IsTerminal, Write};
+use std::{
+    io::{self, IsTerminal, Write},
+    sync::{Mutex, PoisonError},
+};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -13,8 +16,31 @@ pub struct Unwaiting;
 /// A pipe in which there is room takes so much at once (`PIPE_BUF`).
 const AT_ONCE: usize = 4096;
 
+/// Lines that wait until the screen is off the terminal: the newest of them.
+static HELD: Mutex<Option<Vec<u8>>> = Mutex::new(None);
+const HELD_MAX: usize = 64 << 10;
+
+/// From now on lines wait, if a terminal would show them.
+pub(crate) fn hold() {
+    if io::stderr().is_terminal() {
+        *HELD.lock().unwrap_or_else(PoisonError::into_inner) = Some(Vec::new());
+    }
+}
+
+/// Shows what has waited.
+pub(crate) fn release() {
+    let held = HELD.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let _ = Unwaiting.write_all(&held.unwrap_or_default());
+}
+
 impl Write for Unwaiting {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        // Nobody holds the lock for longer than this takes.
+        if let Some(held) = &mut *HELD.lock().unwrap_or_else(PoisonError::into_inner) {
+            held.extend_from_slice(text);
+            held.drain(..held.len().saturating_sub(HELD_MAX));
+            return Ok(text.len());
+        }
         let out = io::stderr();
         let mut room = [PollFd::new(&out, PollFlags::OUT)];
         // Whoever is gone says so when it is written to.

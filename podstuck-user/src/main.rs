@@ -2,10 +2,14 @@
 
 use std::{io::Write, os::unix::net::UnixStream, process::ExitCode};
 
-use clap::Parser;
+use clap::CommandFactory;
+use clap_complete::CompleteEnv;
 use podstuck::{
     cli::{Cli, Command},
-    commands::{Exit, Failure, diagnose, doctor, explain, holders, interrupt, lab, replay, watch},
+    commands::{
+        Exit, Failure, compare, diagnose, doctor, explain, holders, interrupt, lab, list, man,
+        replay, report, watch,
+    },
     export,
     fork_server::{self, Work},
     kernel::privilege,
@@ -16,30 +20,48 @@ use podstuck::{
 };
 
 fn main() -> ExitCode {
+    // A shell's question about what can be typed; it does nothing else.
+    CompleteEnv::with_factory(Cli::command).complete();
     interrupt::unblock();
-    let cli = Cli::parse();
+    let cli = Cli::of_arguments();
+    if cli.command.is_none() && !list::is_wanted() {
+        let _ = write!(Unwaiting, "{}", Cli::usage());
+        return ExitCode::from(2);
+    }
     logging::start(cli.verbose);
     // Labs mount, and run programs that do.
-    let is_lab =
-        matches!(cli.command, Command::Lab(_) | Command::LabRemoval(_) | Command::LabHelper(_));
+    let is_lab = matches!(
+        &cli.command,
+        Some(Command::Lab(_) | Command::LabRemoval(_) | Command::LabHelper(_))
+    );
     if !is_lab {
         privilege::gain_nothing();
     }
-    if let Err(error) = begin(&cli.command) {
+    if let Err(error) = begin(cli.command.as_ref()) {
         return told(&Failure::CannotRun(error));
     }
-    let result = match cli.command {
+    let Some(command) = cli.command else {
+        return ended(list::run(cli.alone, cli.verbose));
+    };
+    let result = match command {
         Command::Watch(options) => watch::run(options, cli.verbose),
         Command::Diagnose(options) => diagnose::run(options, cli.verbose),
         Command::Replay(options) => replay::run(options),
+        Command::Report(options) => report::run(options),
+        Command::Compare(options) => compare::run(&options),
         Command::Holders(options) => holders::run(options),
         Command::Explain(options) => explain::run(&options),
         Command::Doctor(options) => doctor::run(&options),
         Command::Lab(options) => lab::run(&options),
         Command::LabRemoval(options) => lab::removal(&options),
         Command::LabHelper(options) => lab::helper(&options),
+        Command::Man(options) => man::run(&options),
         Command::Look => helper::serve().map(|()| Exit::Clean).map_err(Failure::CannotRun),
     };
+    ended(result)
+}
+
+fn ended(result: Result<Exit, Failure>) -> ExitCode {
     fork_server::end();
     match result {
         Ok(exit) => exit.into(),
@@ -48,14 +70,17 @@ fn main() -> ExitCode {
 }
 
 /// What must be done while there is one thread.
-fn begin(command: &Command) -> anyhow::Result<()> {
+fn begin(command: Option<&Command>) -> anyhow::Result<()> {
     match command {
-        Command::Watch(_) | Command::Diagnose(_) | Command::Holders(_) | Command::Doctor(_) => {
+        None
+        | Some(
+            Command::Watch(_) | Command::Diagnose(_) | Command::Holders(_) | Command::Doctor(_),
+        ) => {
             fork_server::stay_in_memory();
             fork_server::start(work)
         }
         // It looks at nothing, but may export.
-        Command::Replay(_) => fork_server::start(work),
+        Some(Command::Replay(_)) => fork_server::start(work),
         _ => Ok(()),
     }
 }

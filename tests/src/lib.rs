@@ -15,11 +15,15 @@ use std::{
     ffi::OsStr,
     path::{Path, PathBuf},
     process::{Command, Output},
+    sync::Once,
     thread,
     time::Duration,
 };
 
-use nix::unistd::geteuid;
+use nix::{
+    mount::{MsFlags, mount},
+    unistd::geteuid,
+};
 use podstuck::kernel::hooks::Form;
 use podstuck_common::entry_point::ON_ARM64;
 use serde_json::Value;
@@ -27,7 +31,8 @@ use serde_json::Value;
 pub use podstuck_testing::{requires, skip};
 pub use recorded::{Recorded, replay};
 pub use running::{
-    Running, diagnose, holder_of, lab, lab_if_possible, started_by, trace, wait_until_gone, watch,
+    Running, diagnose, holder_of, lab, lab_if_possible, late_lab_if_possible, started_by, trace,
+    wait_until_gone, watch,
 };
 pub use tally::{add_up, assert_counted, missing};
 
@@ -58,7 +63,20 @@ pub fn root_and_btf() -> Result<(), &'static str> {
     } else if !Path::new("/sys/kernel/btf/vmlinux").exists() {
         Err("no /sys/kernel/btf/vmlinux")
     } else {
+        static ONCE: Once = Once::new();
+        ONCE.call_once(show_fuse_connections);
         Ok(())
+    }
+}
+
+/// What FUSE servers have not answered, as systemd shows it on every host. It stays mounted, as there.
+fn show_fuse_connections() {
+    let place = "/sys/fs/fuse/connections";
+    let mounted =
+        std::fs::read_to_string("/proc/self/mountinfo").is_ok_and(|all| all.contains(place));
+    if !mounted {
+        // Where that is impossible, the tests that need it say so.
+        let _ = mount(Some("fusectl"), place, Some("fusectl"), MsFlags::empty(), None::<&str>);
     }
 }
 
@@ -144,6 +162,16 @@ pub const UNLINK: &str = if ON_ARM64 { "unlinkat" } else { "unlink" };
 
 /// The call that it makes for `rmdir(3)`.
 pub const RMDIR: &str = if ON_ARM64 { "unlinkat+AT_REMOVEDIR" } else { "rmdir" };
+
+/// The files of an export directory, by name.
+pub const EXPORTED: [&str; 6] = [
+    "findings.jsonl",
+    "histograms.csv",
+    "histograms.hlog",
+    "intervals.hlog",
+    "metrics.prom",
+    "report.html",
+];
 
 /// A UID as the API gives them.
 pub const UID: &str = "7b0c6a52-95b0-4a57-9f43-0d6f1f9a2c11";

@@ -282,7 +282,16 @@ pub fn lab(case: &str, args: &[&str]) -> (Running, Value) {
 
 /// The same; `None` where the lab says that this machine lacks what it needs.
 pub fn lab_if_possible(case: &str, args: &[&str]) -> Option<(Running, Value)> {
-    let all = ["lab", case, "--hold", "2s"].into_iter().chain(args.iter().copied()).map(OsStr::new);
+    lab_with(case, &[&["--hold", "2s"], args].concat())
+}
+
+/// The same, as an hour into the incident: it was tried before, and the next attempt is far away.
+pub fn late_lab_if_possible(case: &str, args: &[&str]) -> Option<(Running, Value)> {
+    lab_with(case, &[&["--late"], args].concat())
+}
+
+fn lab_with(case: &str, args: &[&str]) -> Option<(Running, Value)> {
+    let all = ["lab", case].into_iter().chain(args.iter().copied()).map(OsStr::new);
     let attribute = case.ends_with("-attribute");
     let environment: &[_] = if attribute { &[] } else { &[("TMPDIR", Path::new("/dev/shm"))] };
     let mut running = Running::start(&podstuck(), &all.collect::<Vec<_>>(), environment);

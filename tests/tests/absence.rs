@@ -7,7 +7,7 @@ use podstuck_tests::{Running, lab, requires, root_and_btf, watch};
 use serde_json::Value;
 
 /// Far sooner than by default.
-const UNTRIED_AFTER: &str = "4s";
+const NOT_ATTEMPTED_AFTER: &str = "4s";
 
 /// A case that is watched for its pod alone.
 struct Played {
@@ -19,8 +19,14 @@ struct Played {
 fn start(case: &str) -> Played {
     let (lab, ready) = lab(case, &[]);
     let (uid, root) = (ready["pod_uid"].as_str().unwrap(), ready["kubelet_root"].as_str().unwrap());
-    let watch =
-        watch(&["--pod-uid", uid, "--kubelet-root", root, "--untried-after", UNTRIED_AFTER]);
+    let watch = watch(&[
+        "--pod-uid",
+        uid,
+        "--kubelet-root",
+        root,
+        "--not-attempted-after",
+        NOT_ATTEMPTED_AFTER,
+    ]);
     Played { lab, ready, watch }
 }
 
@@ -67,7 +73,7 @@ fn one_beside_another_is_told_apart() {
 fn a_node_is_watched_without_being_told_where_its_pods_are() {
     requires!(root_and_btf());
     let (lab, ready) = lab("csi-driver-not-registered", &[]);
-    let mut node = watch(&["--untried-after", UNTRIED_AFTER]);
+    let mut node = watch(&["--not-attempted-after", NOT_ATTEMPTED_AFTER]);
     lab.resume();
     let found = node.wait_for("finding", |line| {
         line["type"] == "finding" && line["pod"]["uid"] == ready["pod_uid"]

@@ -14,6 +14,11 @@ mod meter;
 mod names;
 #[path = "attacks/pretenders.rs"]
 mod pretenders;
+#[path = "attacks/shares.rs"]
+mod shares;
+#[path = "common/stuck_pod.rs"]
+#[expect(dead_code, reason = "each uses a part of it")]
+mod stuck_pod;
 #[path = "common/tenant.rs"]
 mod tenant;
 #[path = "common/victim.rs"]

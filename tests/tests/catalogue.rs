@@ -22,7 +22,19 @@ const RULES: &str = "podstuck-user/engine/src/rules/";
 const DEMO: &str = "xtask/src/demo.rs";
 const LAB: &str = "podstuck-user/lab/";
 /// What is played on a real node.
-const ON_NODE: &str = "tests/tests/on_node/cases.rs";
+const ON_NODE: [&str; 2] = ["tests/tests/on_node/cases.rs", "tests/tests/on_node/troubles.rs"];
+/// What is played with real runtimes.
+const RUNTIMES: [&str; 2] = ["tests/tests/runtimes.rs", "tests/tests/runtimes"];
+/// What tests make that no lab does.
+const MADE: [&str; 4] = [
+    "tests/tests/made.rs",
+    "tests/tests/api.rs",
+    "tests/tests/late/sandbox.rs",
+    "tests/tests/paths/linked_root.rs",
+];
+/// What was captured, and what is concluded of it.
+const CAPTURED: &str = "podstuck-user/src/captures_tests.rs";
+const CAPTURES: &str = "podstuck-user/src/captures";
 
 #[test]
 fn a_lab_has_its_cause_and_a_cause_that_was_tried_with_a_lab_has_one() {
@@ -41,7 +53,8 @@ fn a_lab_has_its_cause_and_a_cause_that_was_tried_with_a_lab_has_one() {
 fn each_cause_has_one_home_one_row_and_at_most_one_lab() {
     let statics = statics();
     let sources = sources();
-    let on_node = fs::read_to_string(Path::new(WORKSPACE).join(ON_NODE)).unwrap();
+    let on_node = ON_NODE.map(|file| fs::read_to_string(Path::new(WORKSPACE).join(file)).unwrap());
+    let on_node = on_node.concat();
     for (cause, name) in ALL.iter().zip(&statics) {
         let literal = format!("\"{}\"", cause.id);
         let mut homes = BTreeMap::<String, Vec<&Path>>::new();
@@ -60,6 +73,39 @@ fn each_cause_has_one_home_one_row_and_at_most_one_lab() {
         let on_node = on_node.contains(&format!("cause: {literal},"));
         let claimed = cause.tried.contains(&TriedWith::RealKubelet);
         assert_eq!(on_node, claimed, "{}: tried with a real kubelet", cause.id);
+    }
+}
+
+/// What a cause is said to have been tried with is there: the test names it. Labs and the real kubelet are compared
+/// above.
+#[test]
+fn each_evidence_that_is_claimed_is_there() {
+    let read = |path: &str| fs::read_to_string(Path::new(WORKSPACE).join(path)).unwrap();
+    let mut of_runtimes = read(RUNTIMES[0]);
+    for entry in fs::read_dir(Path::new(WORKSPACE).join(RUNTIMES[1])).unwrap() {
+        of_runtimes.push_str(&fs::read_to_string(entry.unwrap().path()).unwrap());
+    }
+    let (made, captured) = (MADE.map(read).concat(), read(CAPTURED));
+    for cause in ALL {
+        let literal = format!("\"{}\"", cause.id);
+        let claims = |tried| cause.tried.contains(&tried);
+        if claims(TriedWith::RealRuntime) {
+            assert!(of_runtimes.contains(&literal), "{}: tried with a real runtime", cause.id);
+        }
+        if claims(TriedWith::Test) {
+            assert!(made.contains(&literal), "{}: tried by a test", cause.id);
+        }
+        // `("CASE", "CAUSE", "firm"),`
+        let answers = captured.lines().filter_map(|line| {
+            let (case, rest) = line.trim().strip_prefix("(\"")?.split_once("\", ")?;
+            rest.starts_with(&literal).then_some(case)
+        });
+        let mut cases = answers.peekable();
+        assert_eq!(cases.peek().is_some(), claims(TriedWith::Recording), "{}: captured", cause.id);
+        for case in cases {
+            let file = Path::new(WORKSPACE).join(CAPTURES).join(format!("{case}.txt"));
+            assert!(file.exists(), "{}: {}", cause.id, file.display());
+        }
     }
 }
 

@@ -28,13 +28,25 @@ fn wrong_usage_is_2_and_names_the_fault() {
     for (args, words) in [
         (&["watch", "--duration", "soon"][..], "--duration"),
         (&["watch", "--output", "xml"][..], "json"),
-        (&["lab", "no-such-case"][..], "immutable-attribute"),
+        (&["lab", "imutable-atribute"][..], "near it: immutable-attribute"),
+        (&["explain", "imutable-atribute"][..], "near it: immutable-attribute"),
+        (&["watch", "--duraton", "3s"][..], "'--duration'"),
+        (&["--host-root", "/", "watch"][..], "behind the command"),
         (&["watch", "--pod", "x/y", "--path", "/z"][..], "cannot be used with"),
     ] {
         let (status, text) = complaint(args);
         assert_eq!(status, Some(2), "{args:?}: {text}");
         assert!(text.contains(words), "{args:?}: {text}");
     }
+}
+
+/// Nobody reads a list that goes into a pipe.
+#[test]
+fn without_a_command_and_a_terminal_there_is_the_usage() {
+    let output = run(&[]);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{text}");
+    assert!(text.contains("Usage: podstuck") && text.contains("Examples:"), "{text}");
 }
 
 #[test]
@@ -90,6 +102,36 @@ fn doctor_finds_every_probe_alive_here() {
     let probes = if cfg!(target_arch = "aarch64") { "unlinkat, umount2 by" } else { all };
     assert!(text.contains(probes), "{text}");
     assert!(text.contains("to work in"), "{text}");
+}
+
+/// In a mount namespace of its own, where only what mounts it sees it.
+#[test]
+fn doctor_names_a_mount_that_only_reads_like_a_pods() {
+    requires!(root_and_btf());
+    let top = tempfile::tempdir().unwrap();
+    let volume = podstuck_tests::empty_dir(top.path());
+    let script = "mount -t tmpfs mine \"$0\" && echo ready && exec sleep 600";
+    let mut apart = Command::new("unshare");
+    apart.args(["--mount", "sh", "-c", script]).arg(&volume).stdout(Stdio::piped());
+    let mut apart = apart.spawn().unwrap();
+    let mut line = [0; 6];
+    apart.stdout.take().unwrap().read_exact(&mut line).unwrap();
+    let namespace = fs::read_link(format!("/proc/{}/ns/mnt", apart.id())).unwrap();
+    let namespace = namespace.to_str().unwrap().replace(['m', 'n', 't', ':', '[', ']'], "");
+    let told = || {
+        let text = String::from_utf8(run(&["doctor"]).stdout).unwrap();
+        text.lines().find(|line| line.contains("look-alikes")).unwrap().to_owned()
+    };
+    let with = told();
+    // Where it lies in a directory of pods it is none.
+    let root = ["doctor", "--kubelet-root", top.path().to_str().unwrap()];
+    let text = String::from_utf8(run(&root).stdout).unwrap();
+    apart.kill().unwrap();
+    apart.wait().unwrap();
+    let name = format!("{} in mount namespace {namespace} (pid ", volume.display());
+    assert!(with.contains(&name), "{with}");
+    assert!(!text.contains(&name), "{text}");
+    assert!(!told().contains(&name));
 }
 
 #[test]
@@ -265,4 +307,70 @@ fn a_finalizer_is_told_without_waiting_for_an_attempt() {
     assert_eq!(answer["causes"][0]["certainty"], "firm", "{answer:#}");
     assert!(answer["window_s"].as_f64().unwrap() < f64::from(timeout), "the timeout ended it");
     assert_eq!(output.status.code(), Some(1));
+}
+
+/// kubelet has done its part, and the API server keeps the record: that is no clean end.
+#[test]
+fn a_record_that_is_all_that_is_left_is_not_taken_for_gone() {
+    requires!(root_and_btf());
+    let node = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    let record = |deletion: &str| {
+        serde_json::json!({"kind": "Pod", "metadata": {"name": "x", "namespace": "y",
+            "uid": "00000000-0000-4000-8000-00000000dea1", "deletionTimestamp": deletion,
+            "annotations": {"kubernetes.io/config.mirror": "0a"}},
+            "spec": {"nodeName": node.trim()}})
+    };
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().to_str().unwrap();
+    let ask = |deletion: &str| {
+        fs::write(file.path(), record(deletion).to_string()).unwrap();
+        let output = run(&["diagnose", "--pod-json", path, "--output", "json"]);
+        let text = String::from_utf8(output.stdout).unwrap();
+        let answer: serde_json::Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+        (answer, output.status.code())
+    };
+    let (answer, status) = ask("2020-01-01T00:00:00Z");
+    assert_eq!(answer["stages"][0]["stage"], "api", "{answer:#}");
+    assert!(answer["next"].to_string().contains("webhook"), "{answer:#}");
+    let notes = answer["notes"].to_string();
+    assert!(notes.contains("mirror pod") && !notes.contains("no kubelet runs"), "{answer:#}");
+    assert_eq!((answer["causes"].as_array().unwrap().len(), status), (0, Some(5)));
+    // Its grace has not ended.
+    let (answer, status) = ask("2999-01-01T00:00:00Z");
+    assert_eq!(answer["causes"][0]["id"], "grace-period-or-prestop", "{answer:#}");
+    assert_eq!(status, Some(1));
+}
+
+#[test]
+fn a_directory_in_a_pod_that_is_still_there_does_not_end_well() {
+    requires!(root_and_btf());
+    let uid = "00000000-0000-4000-8000-0000000fade1";
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("var/lib/kubelet");
+    let volume = root.join("pods").join(uid).join("volumes/kubernetes.io~empty-dir/data");
+    fs::create_dir_all(&volume).unwrap();
+    let ask = |path: &std::path::Path| {
+        let output = run(&[
+            "diagnose",
+            "--path",
+            path.to_str().unwrap(),
+            "--kubelet-root",
+            root.to_str().unwrap(),
+            "--output",
+            "json",
+            "--timeout",
+            "5s",
+        ]);
+        let text = String::from_utf8(output.stdout).unwrap();
+        let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+        let lines: Vec<serde_json::Value> = lines.collect();
+        let answer = lines.into_iter().find(|line| line["type"] == "diagnosis").unwrap();
+        (answer, output.status.code())
+    };
+    let (answer, status) = ask(&volume);
+    assert_eq!((&answer["stages"][0]["stage"], status), (&"volumes".into(), Some(5)), "{answer:#}");
+    assert_eq!(answer["stages"][0]["pod"]["uid"], uid);
+    fs::remove_dir_all(root.join("pods").join(uid)).unwrap();
+    let (answer, status) = ask(&volume);
+    assert_eq!(status, Some(0), "{answer:#}");
 }

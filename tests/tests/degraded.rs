@@ -14,7 +14,7 @@ use std::{
     path::Path,
     process::{Child, Command, Stdio},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use nix::{
@@ -79,8 +79,9 @@ fn degraded_below(lab: &Lab, path: &str) -> String {
 /// Waits until a request to the server of the FUSE file system there stays unanswered for a second: the one
 /// that begins the connection is among them, and is answered.
 fn until_somebody_waits(lab: &Lab, point: &Path) {
-    let mut looks = 0;
+    let (mut looks, end) = (0, Instant::now() + Duration::from_secs(60) * slowdown());
     while looks < 20 {
+        assert!(Instant::now() < end, "nobody waits at {}, or it is not shown", point.display());
         thread::sleep(Duration::from_millis(50));
         looks = if somebody_waits(lab, point) { looks + 1 } else { 0 };
     }

@@ -7,6 +7,8 @@ mod failing;
 
 #[path = "common/freezable.rs"]
 mod freezable;
+#[path = "common/on_terminal.rs"]
+mod on_terminal;
 
 use std::{
     fs,
@@ -19,20 +21,14 @@ use std::{
 
 use freezable::Freezable;
 use nix::sys::signal::Signal;
-use podstuck_testing::hear_hangups;
+use podstuck_testing::hear_terminal;
 use podstuck_tests::{
-    holder_of, podstuck, requires, root_and_btf, run, slowdown, started_by, wait_until_gone, watch,
+    EXPORTED, holder_of, podstuck, requires, root_and_btf, run, slowdown, started_by,
+    wait_until_gone, watch,
 };
 
-const FILES: [&str; 4] = ["findings.jsonl", "histograms.csv", "histograms.hlog", "metrics.prom"];
-
 fn is_complete(dir: &Path) -> bool {
-    FILES.iter().all(|name| dir.join(name).is_file())
-}
-
-fn script() -> Result<(), &'static str> {
-    let there = Command::new("script").arg("--version").stdout(Stdio::null()).status();
-    there.map(drop).map_err(|_| "no script(1)")
+    EXPORTED.iter().all(|name| dir.join(name).is_file())
 }
 
 fn root() -> Result<(), &'static str> {
@@ -63,31 +59,29 @@ fn watch_of(dir: &Path) -> Option<u32> {
 #[test]
 fn a_closed_terminal_ends_a_run_in_order() {
     requires!(root_and_btf());
-    requires!(script());
-    hear_hangups();
-    let dir = tempfile::tempdir().unwrap();
-    let watch = format!("exec {} -v watch --export {}", podstuck().display(), dir.path().display());
-    let mut terminal = Command::new("script")
-        .args(["--quiet", "--command", &watch, "/dev/null"])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let shown = BufReader::new(terminal.stdout.take().unwrap());
-    assert!(shown.lines().map_while(Result::ok).any(|line| line.contains("watching")));
-    let pid = watch_of(dir.path()).unwrap();
-    assert!(!dir.path().join("metrics.prom").exists());
-    // As sshd when the connection is lost: nobody has the other end of the terminal any more.
-    terminal.kill().unwrap();
-    terminal.wait().unwrap();
-    wait_until("the watch ends", || !Path::new(&format!("/proc/{pid}")).exists());
-    assert!(is_complete(dir.path()), "{:?}", fs::read_dir(dir.path()).unwrap().collect::<Vec<_>>());
+    requires!(on_terminal::script());
+    hear_terminal();
+    // As text, and as a screen.
+    for (output, shows) in [("text", "watching"), ("tui", "Findings")] {
+        let dir = tempfile::tempdir().unwrap();
+        let to = dir.path();
+        let options = format!("-v watch --output {output} --export {}", to.display());
+        let mut terminal = on_terminal::shown(&options, shows);
+        let pid = watch_of(to).unwrap();
+        assert!(!to.join("metrics.prom").exists());
+        // As sshd when the connection is lost: nobody has the other end of the terminal any more.
+        terminal.kill().unwrap();
+        terminal.wait().unwrap();
+        wait_until("the watch ends", || !Path::new(&format!("/proc/{pid}")).exists());
+        let there = || fs::read_dir(to).unwrap().collect::<Vec<_>>();
+        assert!(is_complete(to), "{output}: {:?}", there());
+    }
 }
 
 #[test]
 fn hangups_end_a_run_in_order_however_many_come_and_nobody_reads() {
     requires!(root_and_btf());
-    hear_hangups();
+    hear_terminal();
     let dir = tempfile::tempdir().unwrap();
     let mut watch = Command::new(podstuck());
     watch.args(["-v", "watch", "--output", "json", "--export"]).arg(dir.path());
@@ -148,7 +142,7 @@ fn a_second_run_into_an_export_directory_is_refused_until_the_first_has_ended() 
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     names.sort();
-    assert_eq!(names, FILES);
+    assert_eq!(names, EXPORTED);
 }
 
 /// A run without probes, told to go on for long.

@@ -3,6 +3,7 @@
 
 use std::{
     collections::BTreeMap,
+    ffi::OsString,
     fs,
     io::{BufRead, BufReader, ErrorKind, Read},
     path::{Path, PathBuf},
@@ -18,8 +19,8 @@ from hdrh.histogram import HdrHistogram
 from hdrh.log import HistogramLogReader
 reader = HistogramLogReader(sys.argv[1], HdrHistogram(1, 2**43, 3))
 while (h := reader.get_next_interval_histogram()) is not None:
-    values = [h.get_total_count(), h.get_value_at_percentile(50), h.get_max_value()]
-    print(h.get_tag(), *values, sep='\t')
+    values = [h.get_value_at_percentile(share) for share in (50, 90, 99, 99.9)]
+    print(h.get_tag(), h.get_total_count(), h.get_min_value(), *values, h.get_max_value(), sep='\t')
 reader.close()
 ";
 
@@ -41,6 +42,10 @@ fn every_file_agrees_with_the_others() {
     let (dir, lines) = exported();
     findings_are_those_printed(dir.path(), &lines);
     hlog_agrees_with_csv(dir.path());
+    script_agrees_with_csv(dir.path());
+    script_draws_what_it_reads(dir.path());
+    series_say_whose_they_are(dir.path());
+    intervals_add_up(dir.path());
     promtool_is_content(dir.path(), &lines);
 }
 
@@ -73,23 +78,115 @@ fn findings_are_those_printed(dir: &Path, lines: &[Value]) {
     assert_eq!(ids(&exported.iter().collect::<Vec<_>>()), ids(&printed));
 }
 
-/// count, median and maximum of each series.
-type Rows = BTreeMap<String, (u64, u64, u64)>;
+/// Of each series the count, then shortest call, p50, p90, p99, p99.9 and longest call.
+type Rows = BTreeMap<String, (u64, [u64; 6])>;
+
+const SHARES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
+
+/// Whether readers that round a rank to the nearest, as Python's does, take the same call as those that round up.
+fn is_same_rank(calls: u64, share: f64) -> bool {
+    let rank = share * calls as f64;
+    (rank + 0.5).floor().max(1.0) == rank.ceil().max(1.0)
+}
+
+fn assert_close(what: &str, ours: u64, theirs: u64) {
+    // Readers report the ends of a bucket of three significant digits.
+    let off = ours.abs_diff(theirs) as f64 / ours.max(1) as f64;
+    assert!(off <= 0.001, "{what}: {ours} ns in the CSV, {theirs} ns in the log");
+}
 
 fn hlog_agrees_with_csv(dir: &Path) {
     let csv = rows_of_csv(&dir.join("histograms.csv"));
     assert!(csv.len() >= 4, "{csv:?}");
     let Some(hlog) = rows_of_hlog(&dir.join("histograms.hlog")) else { return };
     assert_eq!(hlog.keys().collect::<Vec<_>>(), csv.keys().collect::<Vec<_>>());
-    for (series, (count, median, max)) in &csv {
-        let (logged, p50, top) = hlog[series];
+    for (series, (count, ours)) in &csv {
+        let (logged, theirs) = hlog[series];
         assert_eq!(logged, *count, "{series}");
-        // Readers report the upper end of a bucket of three significant digits.
-        for (ours, theirs) in [(*median, p50), (*max, top)] {
-            let off = ours.abs_diff(theirs) as f64 / ours as f64;
-            assert!(off <= 0.002, "{series}: {ours} ns in the CSV, {theirs} ns in the log");
+        let [least, quantiles @ .., most] = ours;
+        assert_close(series, *least, theirs[0]);
+        assert_close(series, *most, theirs[5]);
+        for ((share, ours), theirs) in SHARES.into_iter().zip(quantiles).zip(&theirs[1..]) {
+            if is_same_rank(*count, share) {
+                assert_close(&format!("{series}, {share}"), *ours, *theirs);
+            }
         }
     }
+}
+
+/// Runs the script of the documents, which needs no more than Python.
+fn script(log: &Path, options: &[&str]) -> Option<String> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/histograms.py");
+    let mut python = Command::new(python());
+    let output = reader(python.arg(path).arg(log).args(options))?;
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{error}");
+    Some(String::from_utf8(output.stdout).unwrap())
+}
+
+fn script_agrees_with_csv(dir: &Path) {
+    let log = dir.join("histograms.hlog");
+    let Some(text) = script(&log, &["--csv"]) else { return };
+    let read: Rows = text.lines().skip(1).map(|line| row_of(line, ',')).collect();
+    let csv = rows_of_csv(&dir.join("histograms.csv"));
+    assert_eq!(read.keys().collect::<Vec<_>>(), csv.keys().collect::<Vec<_>>());
+    for (series, (count, ours)) in &csv {
+        assert_eq!(read[series].0, *count, "{series}");
+        ours.iter().zip(read[series].1).for_each(|(ours, read)| assert_close(series, *ours, read));
+    }
+    // It comes to the same where Python's reader decodes the file.
+    if rows_of_hlog(&log).is_some() {
+        assert_eq!(script(&log, &["--csv", "--with-hdrh"]).unwrap(), text);
+    }
+}
+
+fn script_draws_what_it_reads(dir: &Path) {
+    let log = dir.join("histograms.hlog");
+    let Some(plot) = script(&log, &["--plot", "--match", "immutable"]) else { return };
+    assert!(plot.contains("EPERM;") && plot.contains("█") && plot.contains(" calls\n"), "{plot}");
+    let heat = script(&dir.join("intervals.hlog"), &["--heat"]).unwrap();
+    assert!(heat.contains("s a column") && heat.contains('█'), "{heat}");
+    let picture = dir.join("latencies.svg");
+    script(&log, &["--svg", picture.to_str().unwrap()]).unwrap();
+    let picture = fs::read_to_string(picture).unwrap();
+    let lines = picture.matches("<polyline").count();
+    assert_eq!(lines, rows_of_csv(&dir.join("histograms.csv")).len(), "{picture}");
+}
+
+/// By columns in the table, and by labels of the metrics, of the series of the finding.
+fn series_say_whose_they_are(dir: &Path) {
+    let text = fs::read_to_string(dir.join("histograms.csv")).unwrap();
+    let (header, rows) = text.split_once('\n').unwrap();
+    // The lab's own, when it cleans up, is of no volume.
+    let is_it = |row: &&str| row.contains(",EPERM,") && row.contains(",data,");
+    let of_finding = rows.lines().find(is_it).unwrap();
+    let cells: BTreeMap<&str, &str> = header.split(',').zip(of_finding.split(',')).collect();
+    let metrics = fs::read_to_string(dir.join("metrics.prom")).unwrap();
+    for (name, value) in [
+        ("namespace", "podstuck-lab"),
+        ("pod_name", "immutable-attribute"),
+        ("volume", "data"),
+        ("plugin", "kubernetes.io/empty-dir"),
+    ] {
+        assert_eq!(cells[name], value, "{of_finding}");
+        let label = format!("{name}=\"{value}\"");
+        let is_one = |line: &str| line.contains("outcome=\"EPERM\"") && line.contains(&label);
+        assert!(metrics.lines().any(is_one), "{label}: {metrics}");
+    }
+    assert_eq!(cells["pod"].len(), 36, "{of_finding}");
+    // Eleven lines a series at most.
+    let lines = metrics.lines().filter(|line| line.contains("{syscall=")).count();
+    assert!(lines <= 11 * rows.lines().count(), "{metrics}");
+}
+
+/// All intervals together have the calls that all series have.
+fn intervals_add_up(dir: &Path) {
+    let Some(text) = read_hlog(&dir.join("intervals.hlog")) else { return };
+    let count = |line: &str| line.split('\t').nth(1).unwrap().parse::<u64>().unwrap();
+    assert!(text.lines().count() >= 4, "{text}");
+    let all = rows_of_csv(&dir.join("histograms.csv"));
+    let in_csv: u64 = all.values().map(|(count, ..)| count).sum();
+    assert_eq!(text.lines().map(count).sum::<u64>(), in_csv);
 }
 
 /// Runs a reader of others; `None`, and a word about it, where it is not installed.
@@ -104,21 +201,30 @@ fn reader(command: &mut Command) -> Option<Output> {
     }
 }
 
-fn rows_of_hlog(path: &Path) -> Option<Rows> {
-    let python = std::env::var_os("PODSTUCK_PYTHON").unwrap_or_else(|| "python3".into());
-    let mut python = Command::new(python);
+fn python() -> OsString {
+    std::env::var_os("PODSTUCK_PYTHON").unwrap_or_else(|| "python3".into())
+}
+
+/// What Python's reader says of each line; `None` where it is not installed.
+fn read_hlog(path: &Path) -> Option<String> {
+    let mut python = Command::new(python());
     let output = reader(python.args(["-c", READ_HLOG]).arg(path))?;
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{error}");
-    let text = String::from_utf8(output.stdout).unwrap();
-    let row = |line: &str| {
-        let [series, count, median, max] = line.split('\t').collect::<Vec<_>>()[..] else {
-            return None;
-        };
-        let number = |n: &str| n.parse().ok();
-        Some((series.to_owned(), (number(count)?, number(median)?, number(max)?)))
-    };
-    Some(text.lines().map(|line| row(line).expect("four columns")).collect())
+    Some(String::from_utf8(output.stdout).unwrap())
+}
+
+fn rows_of_hlog(path: &Path) -> Option<Rows> {
+    Some(read_hlog(path)?.lines().map(|line| row_of(line, '\t')).collect())
+}
+
+/// A tag, in which there is no separator, the count and the durations.
+fn row_of(line: &str, separator: char) -> (String, (u64, [u64; 6])) {
+    let mut cells = line.split(separator);
+    let tag = cells.next().unwrap().to_owned();
+    let numbers: Vec<u64> = cells.map(|cell| cell.parse().expect("a number")).collect();
+    let (count, times) = numbers.split_first().unwrap();
+    (tag, (*count, times.try_into().expect("six durations")))
 }
 
 fn rows_of_csv(path: &Path) -> Rows {
@@ -132,12 +238,22 @@ fn rows_of_csv(path: &Path) -> Rows {
             let number = |name: &str| cell[column(name)].parse().unwrap();
             let mut parts =
                 vec![cell[column("syscall")].to_owned(), cell[column("outcome")].into()];
-            for (key, name) in [("pod", "pod"), ("volume", "volume"), ("by", "component")] {
+            for (key, name) in [
+                ("pod", "pod"),
+                ("volume", "volume"),
+                ("container", "container"),
+                ("by", "component"),
+                ("namespace", "namespace"),
+                ("name", "pod_name"),
+                ("plugin", "plugin"),
+            ] {
                 if !cell[column(name)].is_empty() {
-                    parts.push(format!("{key}={}", cell[column(name)]));
+                    // As the log quotes it.
+                    parts.push(format!("{key}={}", cell[column(name)].replace(' ', "%20")));
                 }
             }
-            (parts.join(";"), (number("count"), number("p50_ns"), number("max_ns")))
+            let times = ["min_ns", "p50_ns", "p90_ns", "p99_ns", "p99_9_ns", "max_ns"];
+            (parts.join(";"), (number("count"), times.map(number)))
         })
         .collect()
 }

@@ -19,5 +19,7 @@ mod silent;
 mod silent_before;
 #[path = "faults/silent_disks.rs"]
 mod silent_disks;
+#[path = "faults/silent_logs.rs"]
+mod silent_logs;
 #[path = "common/stuck_pod.rs"]
 mod stuck_pod;

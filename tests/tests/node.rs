@@ -6,7 +6,7 @@
 //! after the deletions it asks; at least 128, after which kubelet tries only each 122 s. With
 //! `PODSTUCK_NODE_RUNTIME=docker` dockerd runs the containers, with `PODSTUCK_NODE_FROM=pod` it asks from a
 //! debug pod, with `PODSTUCK_NODE_API=hung` while the API server
-//! does not answer. `PODSTUCK_NODE_WHOLE=1` prints whole answers. With `PODSTUCK_BLESS=1` what was said is written to docs/on-node.md.
+//! does not answer, with `PODSTUCK_NODE_API=refused` while there is none. `PODSTUCK_NODE_WHOLE=1` prints whole answers. With `PODSTUCK_BLESS=1` what was said is written to docs/on-node.md.
 #![allow(
     clippy::unwrap_used,
     missing_docs,
@@ -28,10 +28,16 @@ mod csi;
 mod faults;
 #[path = "on_node/healthy.rs"]
 mod healthy;
+#[path = "dist/made.rs"]
+mod made;
+#[path = "on_node/plugin.rs"]
+mod plugin;
 #[path = "on_node/pods.rs"]
 mod pods;
 #[path = "on_node/table.rs"]
 mod table;
+#[path = "on_node/troubles.rs"]
+mod troubles;
 
 use std::{
     env,
@@ -40,13 +46,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use asked::{Asked, From, Hung, is_chosen, obey};
+use asked::{Asked, Ended, From, Hung, is_chosen, obey};
 use borrowed::Borrowed;
-use case::{Case, End, Trouble, api_hangs};
+use case::{Case, End, Trouble, api_hangs, api_refuses};
 use cases::CASES;
 use faults::Fault;
 use pods::{OnNode, is_there};
 use podstuck_node::{Node, Runtime};
+use podstuck_tests::requires;
+use troubles::TROUBLES;
 
 /// Three of kubelet's longest gaps: what a remedy has cured is tried again by then, and a container that could
 /// not be removed goes through several of kubelet's loops.
@@ -71,7 +79,7 @@ fn chosen(trouble: Trouble) -> Vec<&'static Case> {
         names.as_ref().is_none_or(|names| names.split(',').any(|name| name == case.name))
     };
     let wanted = |case: &&Case| case.trouble == trouble && is_named(case);
-    CASES.iter().filter(wanted).collect()
+    CASES.iter().chain(TROUBLES).filter(wanted).collect()
 }
 
 /// A case under way.
@@ -90,8 +98,20 @@ fn a_late_arrival_is_right_and_its_remedy_releases_the_pod() {
 
 #[test]
 #[ignore = "needs a Kubernetes node: cargo xtask node test"]
+fn a_late_arrival_is_right_where_the_advice_is_for_the_whole_node() {
+    play(Trouble::Advised);
+}
+
+#[test]
+#[ignore = "needs a Kubernetes node: cargo xtask node test"]
 fn a_late_arrival_is_right_where_kubelet_was_started_anew() {
     play(Trouble::KubeletRestarted);
+}
+
+#[test]
+#[ignore = "needs a Kubernetes node: cargo xtask node test"]
+fn a_late_arrival_is_right_where_kubelet_is_stopped() {
+    play(Trouble::KubeletStopped);
 }
 
 #[test]
@@ -104,6 +124,49 @@ fn a_late_arrival_is_right_where_kubelet_has_ended() {
 #[ignore = "needs a Kubernetes node: cargo xtask node test"]
 fn a_late_arrival_is_right_where_the_runtime_does_not_answer() {
     play(Trouble::RuntimeStopped);
+}
+
+#[test]
+#[ignore = "needs a Kubernetes node: cargo xtask node test"]
+fn a_late_arrival_is_right_where_the_runtime_has_ended() {
+    play(Trouble::RuntimeEnded);
+}
+
+#[test]
+#[ignore = "needs a Kubernetes node: cargo xtask node test"]
+fn kubectl_podstuck_says_what_holds_a_pod_and_removes_its_own() {
+    requires!(made::made());
+    let borrowed = Borrowed::with(Runtime::Containerd);
+    let node = borrowed.node();
+    let prepared = plugin::Prepared::of(node);
+    let cases = CASES.iter().filter(|case| ["immutable", "finalizer"].contains(&case.name));
+    let cases: Vec<&'static Case> = cases.collect();
+    let (mut all, _troubled) = make_stuck(node, &cases, Trouble::None);
+    thread::sleep(SOON);
+    for stuck in &mut all {
+        let case = stuck.case;
+        let answer = prepared.ask(&[&format!("default/{}", case.name)]);
+        println!("{} after {:?}:\n{}{}", case.name, answer.took, answer.out, answer.error);
+        assert_eq!(answer.status, Some(1), "{}", case.name);
+        let first =
+            answer.out.lines().find(|line| line.contains(&format!("default/{}", case.name)));
+        assert!(first.is_some_and(|line| line.contains(case.cause)), "{first:?}");
+        assert!(answer.took < plugin::PATIENCE, "{:?}", answer.took);
+        assert!(!answer.out.contains(" with 0 probes "), "the least privilege is enough for them");
+        assert!(prepared.is_clean());
+        // For the command that releases it.
+        stuck.asked = Some(From::Node.ask(node, case.name));
+    }
+    let missing = prepared.ask(&["default/no-such-pod"]);
+    assert!(
+        missing.status == Some(2) && missing.error.contains("there is no pod"),
+        "{}",
+        missing.error
+    );
+    let nowhere = prepared.ask(&["default/immutable", "--image", "docker.io/library/none:1"]);
+    assert_eq!(nowhere.status, Some(3), "{}{}", nowhere.out, nowhere.error);
+    assert!(prepared.is_clean());
+    release(node, &mut all);
 }
 
 fn play(trouble: Trouble) {
@@ -120,8 +183,11 @@ fn play(trouble: Trouble) {
     ask(node, &from, &mut all, |case| case.end == End::Time);
     thread::sleep(late().saturating_sub(deleted.elapsed()));
     let hung = api_hangs().then(|| Hung::of(node, "kube-apiserver"));
+    let ended = api_refuses().then(|| Ended::of(node, "kube-apiserver"));
     ask(node, &from, &mut all, |case| case.end != End::Time);
-    drop(hung);
+    drop((hung, ended));
+    let answers = || node.kubectl(&["get", "--raw", "/readyz"]).is_ok();
+    node.wait_for("the API server", answers).unwrap();
     release(node, &mut all);
     table::write(&all, trouble);
     // All at once, since each that is wrong is worth knowing.
@@ -157,17 +223,23 @@ fn make_stuck(
     for case in cases {
         let phase = ["get", "pod", case.name, "-o", "jsonpath={.status.phase}"];
         node.wait_for(case.name, || node.kubectl(&phase).unwrap() == "Running").unwrap();
-        let faults = (case.faults)(node, &OnNode::of(node, case.name));
+        let pod = OnNode::of(node, case.name);
+        let faults = (case.faults)(node, &pod);
         all.push(Stuck { case, _faults: faults, asked: None, released_after: None });
     }
     let troubled = match trouble {
-        Trouble::None => None,
+        Trouble::None | Trouble::Advised => None,
         Trouble::KubeletRestarted => {
             node.restart_kubelet().unwrap();
             None
         }
         Trouble::KubeletEnded => {
             node.end("kubelet").unwrap();
+            None
+        }
+        Trouble::KubeletStopped => Some(Hung::of(node, "kubelet")),
+        Trouble::RuntimeEnded => {
+            node.end(runtime().daemon()).unwrap();
             None
         }
         Trouble::RuntimeStopped => Some(Hung::of(node, runtime().daemon())),
@@ -184,10 +256,11 @@ fn release(node: &Node, all: &mut [Stuck]) {
     let begun = Instant::now();
     for stuck in all.iter() {
         let asked = stuck.asked.as_ref().unwrap();
+        if stuck.case.end == End::Command && stuck.case.is_released() {
+            (0..1 + usize::from(stuck.case.next.is_some())).for_each(|nth| obey(node, asked, nth));
+        }
         if let Some(follow) = stuck.case.advised {
             follow(node);
-        } else if stuck.case.is_released() {
-            (0..1 + usize::from(stuck.case.next.is_some())).for_each(|nth| obey(node, asked, nth));
         }
     }
     while begun.elapsed() < RELEASED {

@@ -6,6 +6,8 @@
     reason = "a test stops at the first surprise"
 )]
 
+#[path = "paths/file_systems.rs"]
+mod file_systems;
 #[path = "paths/linked_root.rs"]
 mod linked_root;
 #[path = "common/observer.rs"]

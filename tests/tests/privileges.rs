@@ -2,6 +2,9 @@
 //! against the table that `docs/security.md` has.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
 
+#[path = "common/on_terminal.rs"]
+mod on_terminal;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs::{self, File},
@@ -12,7 +15,9 @@ use std::{
 };
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
-use podstuck_tests::{Running, UID, diagnose, lab, requires, root_and_btf, slowdown, watch};
+use podstuck_tests::{
+    UID, diagnose, lab, requires, root_and_btf, slowdown, wait_until_gone, watch,
+};
 
 const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/security.md");
 
@@ -87,7 +92,7 @@ fn started(pid: u32) -> Vec<u32> {
 }
 
 /// Looks at all threads, and at helpers that are there for long, until all of these were seen.
-fn all_are_limited(running: &Running, wanted: &[&str]) {
+fn all_are_limited(tool: u32, wanted: &[&str]) {
     let table = allowed();
     let own = may(Path::new("/proc/self")).unwrap().1.permitted;
     let expected = |name: &str| {
@@ -104,8 +109,8 @@ fn all_are_limited(running: &Running, wanted: &[&str]) {
     while !wanted.iter().all(|name| seen.contains(*name)) {
         assert!(Instant::now() < end, "not seen: {wanted:?}, but {seen:?}");
         // A thread that was there a moment ago has begun its work.
-        let mut now = tasks(running.pid());
-        now.extend(started(running.pid()).iter().map(|pid| PathBuf::from(format!("/proc/{pid}"))));
+        let mut now = tasks(tool);
+        now.extend(started(tool).iter().map(|pid| PathBuf::from(format!("/proc/{pid}"))));
         for task in now {
             let first = *since.entry(task.clone()).or_insert_with(Instant::now);
             let Some((name, mut may)) = may(&task) else { continue };
@@ -201,13 +206,30 @@ fn threads_and_helpers_of_a_watch_may_do_what_their_work_takes() {
         "holder",
         "helper",
     ];
-    // A row that nobody is in would say nothing about anybody.
-    assert!(allowed().keys().all(|name| wanted.contains(&name.as_str())));
-    all_are_limited(&watching, &wanted);
+    // A row that nobody is in would say nothing about anybody. The screen's is seen in the next test.
+    assert!(allowed().keys().all(|name| name == SCREEN || wanted.contains(&name.as_str())));
+    all_are_limited(watching.pid(), &wanted);
     let (_, status) = watching.stop();
     assert!(matches!(status.code(), Some(0 | 1)), "{status}");
     assert!(export.join("metrics.prom").is_file() && record.is_file());
     drop(root);
+}
+
+/// The thread that draws, which only a run on a terminal has.
+const SCREEN: &str = "screen";
+
+#[test]
+fn who_draws_on_a_terminal_may_do_nothing_else() {
+    requires!(root_and_btf());
+    requires!(on_terminal::script());
+    podstuck_testing::hear_terminal();
+    let mut terminal = on_terminal::shown("watch --output tui", "Findings");
+    // The first that it has started is the tool, which has started the others.
+    let tool = started(terminal.id())[0];
+    all_are_limited(tool, &["podstuck", "signals", "tables", SCREEN]);
+    terminal.kill().unwrap();
+    terminal.wait().unwrap();
+    wait_until_gone(tool);
 }
 
 #[test]
@@ -215,7 +237,7 @@ fn threads_of_a_diagnosis_may_do_no_more() {
     requires!(root_and_btf());
     let asked = diagnose(&["--path", "/nonexistent", "--timeout", "30s"]);
     all_are_limited(
-        &asked,
+        asked.pid(),
         &["podstuck", "signals", "tables", "stuck", "sampler", "printer", "fork server", "holder"],
     );
     asked.stop();

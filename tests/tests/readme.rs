@@ -4,10 +4,20 @@
 use clap::Parser;
 use podstuck::cli::Cli;
 
-const DOCUMENTS: [(&str, &str); 3] = [
+const DOCUMENTS: [(&str, &str); 13] = [
     ("README.md", include_str!("../../README.md")),
     ("CONTRIBUTING.md", include_str!("../../CONTRIBUTING.md")),
+    ("docs/exports.md", include_str!("../../docs/exports.md")),
+    ("docs/in-a-pod.md", include_str!("../../docs/in-a-pod.md")),
+    ("docs/install.md", include_str!("../../docs/install.md")),
     ("docs/labs.md", include_str!("../../docs/labs.md")),
+    ("docs/limits.md", include_str!("../../docs/limits.md")),
+    ("docs/on-a-node.md", include_str!("../../docs/on-a-node.md")),
+    ("docs/overhead.md", include_str!("../../docs/overhead.md")),
+    ("docs/report.md", include_str!("../../docs/report.md")),
+    ("docs/requirements.md", include_str!("../../docs/requirements.md")),
+    ("docs/symptoms.md", include_str!("../../docs/symptoms.md")),
+    ("docs/tutorial.md", include_str!("../../docs/tutorial.md")),
 ];
 
 /// Commands in blocks that show a console: behind the prompt, and before a comment.

@@ -1,4 +1,4 @@
-//! The printed way out, tried as printed: it ends what keeps the pod, the finding is over, and what shows that
+//! The printed ways out, each tried as printed: it ends what keeps the pod, the finding is over, and what shows that
 //! it worked says so.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
 
@@ -8,7 +8,7 @@ mod obeyed;
 use std::process::Command;
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
-use obeyed::{CURED, FOLLOWED, RELEASED};
+use obeyed::{AFTER_THE_FIRST, CURED, FOLLOWED, RELEASED, SECOND_CURES, SECOND_RELEASES};
 use podstuck_lab::find;
 use podstuck_tests::{lab_if_possible, root_and_btf, slowdown, watch};
 use serde_json::Value;
@@ -19,13 +19,18 @@ const AT_A_TIME: usize = 3;
 fn main() {
     let threads = if slowdown() == 1 { AT_A_TIME } else { 1 };
     let arguments = Arguments { test_threads: Some(threads), ..Arguments::from_args() };
-    let all = RELEASED.iter().chain(CURED).chain(FOLLOWED);
-    let trials = all.map(|case| Trial::ignorable_test(case.replace('-', "_"), || obey(case)));
+    let first = RELEASED.iter().chain(CURED).chain(FOLLOWED).map(|case| (*case, 0));
+    let second = SECOND_RELEASES.iter().chain(SECOND_CURES).chain(AFTER_THE_FIRST);
+    let trials = first.chain(second.map(|case| (*case, 1))).map(|(case, nth)| {
+        let name = case.replace('-', "_");
+        let name = if nth == 0 { name } else { format!("{name}_by_its_second_command") };
+        Trial::ignorable_test(name, move || obey(case, nth))
+    });
     libtest_mimic::run(&arguments, trials.collect()).exit();
 }
 
 /// Plays a case until its remedy was tried, its finding is over, and the pod is gone, if it goes.
-fn obey(case: &str) -> Result<Completion, Failed> {
+fn obey(case: &str, nth: usize) -> Result<Completion, Failed> {
     if let Err(reason) = root_and_btf() {
         return Ok(Completion::ignored_with(reason));
     }
@@ -38,9 +43,15 @@ fn obey(case: &str) -> Result<Completion, Failed> {
     lab.resume();
     let is_way = |line: &Value| line["state"] == "new" || line["state"] == "update";
     let is_way =
-        |line: &Value| is_way(line) && (FOLLOWED.contains(&case) || remedy(line).is_some());
+        |line: &Value| is_way(line) && (FOLLOWED.contains(&case) || remedies(line).count() > nth);
     let found = pod.wait_for("finding with a way out", is_way);
-    let done = match remedy(&found) {
+    let mut remedies = remedies(&found);
+    if nth > 0 && AFTER_THE_FIRST.contains(&case) {
+        let first = remedies.clone().next().unwrap()["command"].as_str().unwrap();
+        // What it also unmounts at once is the second's here.
+        run(first.split(" && sleep 1 && ").next().unwrap())?;
+    }
+    let done = match remedies.nth(nth) {
         Some(remedy) => {
             let command = remedy["command"].as_str().unwrap();
             run(command)?;
@@ -50,9 +61,12 @@ fn obey(case: &str) -> Result<Completion, Failed> {
         }
         None => follow(&found, &ready)?,
     };
-    let cleared = pod.wait_for("cleared", |line| line["state"] == "cleared");
-    assert_eq!((&cleared["id"], &cleared["pod"]["uid"]), (&found["id"], &uid.into()), "{case}");
-    if CURED.contains(&case) {
+    // What was told before of the same call, and is told no more, is over, too.
+    let cleared =
+        pod.wait_for("cleared", |line| line["state"] == "cleared" && line["id"] == found["id"]);
+    assert_eq!(cleared["pod"]["uid"], uid, "{case}");
+    let cures = if nth == 0 { CURED } else { SECOND_CURES };
+    if cures.contains(&case) {
         return Ok(Completion::Completed);
     }
     let tally: Value = lab.wait_for("tally", |line| line["calls"].is_object());
@@ -69,10 +83,9 @@ fn follow(found: &Value, ready: &Value) -> Result<String, String> {
     Ok(command)
 }
 
-/// The first that does not only show something.
-fn remedy(line: &Value) -> Option<&Value> {
-    let mut remedies = line["remedies"].as_array()?.iter();
-    remedies.find(|remedy| {
+/// Those that do not only show something.
+fn remedies(line: &Value) -> impl Iterator<Item = &Value> + Clone {
+    line["remedies"].as_array().into_iter().flatten().filter(|remedy| {
         remedy["kind"] == "command" && !remedy["risk"].as_str().unwrap().starts_with("none")
     })
 }

@@ -2,24 +2,31 @@
 //! right facts and commands that help.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+#[path = "runtimes/by_container.rs"]
+mod by_container;
+#[path = "runtimes/by_daemon.rs"]
+mod by_daemon;
 #[path = "common/runtimes.rs"]
 mod daemons;
+#[path = "runtimes/many.rs"]
+mod many;
+#[path = "runtimes/out_of_step.rs"]
+mod out_of_step;
+#[path = "runtimes/podman.rs"]
+mod podman;
+#[path = "runtimes/snapshots.rs"]
+mod snapshots;
+#[path = "runtimes/storm.rs"]
+mod storm;
 
 use std::{
     fs,
-    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
-    thread,
-    time::{Duration, Instant},
+    process::{Child, Command},
 };
 
-use daemons::{Runtimes, output};
-use nix::{
-    mount::{MsFlags, mount},
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
+use daemons::{Runtimes, chattr, output};
+use nix::mount::{MsFlags, mount};
 use podstuck_tests::{Running, diagnose, of_type, summary, watch};
 use serde_json::Value;
 
@@ -117,12 +124,11 @@ fn healthy_containers_are_not_reported() {
 fn an_immutable_file_in_a_layer() {
     let Some(runtimes) = Runtimes::start() else { return };
     runtimes.run_docker("guarded");
+    let id = runtimes.inspect("guarded", "{{.Id}}");
     output(runtimes.docker(&["exec", "guarded", "sh", "-c", "mkdir -p /d/e; touch /d/e/f /d/g"]));
     let layer = PathBuf::from(runtimes.inspect("guarded", "{{.GraphDriver.Data.UpperDir}}"));
     let file = layer.join("d/e/f");
-    let mut guard = Command::new("chattr");
-    guard.arg("+i").arg(&file);
-    output(guard);
+    chattr("+i", file.to_str().unwrap());
 
     let mut watch = watch_below(runtimes.top());
     assert!(!runtimes.docker(&["rm", "-f", "guarded"]).output().unwrap().status.success());
@@ -133,12 +139,13 @@ fn an_immutable_file_in_a_layer() {
     assert_eq!(found["call"]["errno_name"], "EPERM");
     assert_eq!(found["volume"]["plugin"], "container-layer");
     assert_eq!(found["volume"]["path"], layer.parent().unwrap().to_str().unwrap());
+    assert_eq!((&found["container"], &found["container_name"]), (&id.into(), &"guarded".into()));
     // That Docker's container waits says nothing about a pod.
     assert_eq!(found["blocks_deletion"], Value::Null);
     assert!(!runtimes.docker(&["rm", "-f", "guarded"]).output().unwrap().status.success());
 
     obey(&found);
-    output(runtimes.docker(&["rm", "-f", "guarded"]));
+    runtimes.obey(&found, 1);
     let cleared = finding(&mut watch, "immutable-attribute", "cleared");
     assert_eq!(cleared["call"], found["call"]);
     assert_eq!(cleared["count"], 2, "{cleared:#}");
@@ -152,7 +159,7 @@ fn an_immutable_file_in_a_layer() {
 fn a_mount_in_a_docker_volume() {
     let Some(runtimes) = Runtimes::start() else { return };
     runtimes.run_docker("owner");
-    let volume = runtimes.volume("owner");
+    let (volume, id) = (runtimes.volume("owner"), runtimes.inspect("owner", "{{.Id}}"));
     let sub = volume.join("sub");
     fs::create_dir(&sub).unwrap();
     mount(Some("guest"), &sub, Some("tmpfs"), MsFlags::empty(), None::<&str>).unwrap();
@@ -172,12 +179,16 @@ fn a_mount_in_a_docker_volume() {
     assert_eq!(found["call"]["errno_name"], "ok");
     assert_eq!(found["volume"]["plugin"], "docker-volume");
     assert_eq!(found["volume"]["path"], volume.parent().unwrap().to_str().unwrap());
+    // The container is deleted before its volume.
+    assert_eq!((&found["container"], &found["container_name"]), (&id.into(), &"owner".into()));
     let facts = found["evidence"].to_string();
     assert!(facts.contains("guest of type tmpfs"), "{facts}");
     assert!(fs::read_dir(&sub).unwrap().next().is_none(), "what it told has happened");
 
     obey(&found);
-    let refused = fs::write(sub.join("four"), "").unwrap_err();
+    // As dockerd sees it, which may have a mount namespace of its own.
+    let seen = format!("/proc/{}/root{}", runtimes.dockerd(), sub.join("four").display());
+    let refused = fs::write(seen, "").unwrap_err();
     assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem, "nothing more is lost");
     obey_nth(&found, 1);
     output(runtimes.docker(&["volume", "prune", "--force"]));
@@ -264,61 +275,4 @@ fn a_root_file_system_in_use_is_told_by_containerds_log() {
 
     drop(holder);
     runtimes.delete_ctr(&id);
-}
-
-/// Directories in the volume: fewer than the 65,000 whose links ext4 counts.
-const MANY: u64 = 60_000;
-/// The removal is held back to this many a second, so that it lasts on every machine.
-const EACH_SECOND: f64 = 6_000.0;
-
-#[test]
-fn a_docker_volume_with_many_directories() {
-    let Some(runtimes) = Runtimes::start() else { return };
-    runtimes.run_docker("hoarder");
-    let volume = runtimes.volume("hoarder");
-    (0..MANY).for_each(|i| fs::create_dir(volume.join(i.to_string())).unwrap());
-
-    // The volume's own directory: that it goes is how the end is known.
-    let mut watch = watch_below(volume.parent().unwrap());
-    let mut removal = runtimes.docker(&["rm", "-f", "-v", "hoarder"]);
-    let removal = Ending(removal.stdout(Stdio::null()).spawn().unwrap());
-    let found = thread::scope(|scope| {
-        let braking = scope.spawn(|| hold_back(runtimes.dockerd(), &volume));
-        let found = finding(&mut watch, "docker-volume-unlink-storm", "new");
-        let progress = watch.wait_for("progress", |line| line["type"] == "progress");
-        assert!(progress["deleted"].as_u64().unwrap() < MANY, "{progress:#}");
-        assert_eq!(progress["path"], volume.parent().unwrap().to_str().unwrap());
-        braking.join().unwrap();
-        found
-    });
-    assert_actor(&found, "dockerd", runtimes.dockerd());
-    assert_eq!(found["severity"], "info");
-    assert_eq!(found["blocks_deletion"], false);
-    assert_eq!(found["volume"]["path"], volume.parent().unwrap().to_str().unwrap());
-    let mut removal = removal;
-    assert!(removal.0.wait().unwrap().success());
-    let cleared = finding(&mut watch, "docker-volume-unlink-storm", "cleared");
-    assert_eq!(cleared["count"], MANY + 2, "{cleared:#}");
-    let (lines, _) = watch.stop();
-    // Beside them `_data`, and what holds it. Go tries each first as a file: the root of a removal
-    // twice.
-    assert_eq!(counted(&lines, "unlinkat+AT_REMOVEDIR", "ok"), MANY + 2, "{:#}", summary(&lines));
-    assert_eq!(counted(&lines, "unlinkat", "EISDIR"), MANY + 3, "{:#}", summary(&lines));
-    assert_complete(&lines);
-}
-
-/// Slows the removal down by stopping its process again and again, until nothing is left. The link
-/// count of a directory says how many others are in it.
-fn hold_back(dockerd: u32, directory: &Path) {
-    let dockerd = Pid::from_raw(dockerd.cast_signed());
-    let begun = Instant::now();
-    while let Ok(left) = fs::metadata(directory).map(|m| m.nlink().saturating_sub(2))
-        && left > 0
-    {
-        let allowed = begun.elapsed().as_secs_f64() * EACH_SECOND;
-        let too_fast = (MANY - left) as f64 > allowed;
-        kill(dockerd, if too_fast { Signal::SIGSTOP } else { Signal::SIGCONT }).unwrap();
-        thread::sleep(Duration::from_millis(2));
-    }
-    kill(dockerd, Signal::SIGCONT).unwrap();
 }

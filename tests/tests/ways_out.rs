@@ -12,33 +12,53 @@ use std::{
     path::Path,
 };
 
-use obeyed::{CURED, FOLLOWED, RELEASED};
+use obeyed::{AFTER_THE_FIRST, CURED, FOLLOWED, RELEASED, SECOND_CURES, SECOND_RELEASES};
 use podstuck_engine::{catalogue::ALL, cause::CauseId};
 use podstuck_lab::find;
 use serde_json::Value;
 
 const WORKSPACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
-const TOLD: [&str; 2] = ["podstuck-user/engine/src/scenarios/snapshots", "tests/tests/snapshots"];
+const LABS: &str = "tests/tests/snapshots";
+const TOLD: [&str; 2] = ["podstuck-user/engine/src/scenarios/snapshots", LABS];
 
 /// Causes whose commands no test runs.
 const NOT_RUN: &[(&str, &str)] = &[
     ("apparmor-signal-denied", "takes a kernel with AppArmor, which no test has"),
     ("csi-driver-error", "only its last resort: the unmount of csi-driver-lost-publish-state"),
+    ("device-still-referenced", "takes a volume that kubelet has staged, and its log of it"),
     ("disk-full-runtime", "removes images and journals of the machine that the tests run on"),
-    ("dockerd-hang", "restarts a service of the machine that the tests run on"),
+    (
+        "docker-containerd-state-desync",
+        "runtimes/out_of_step.rs runs them as printed, with real daemons, in both directions",
+    ),
     ("nfs-server-unreachable", "takes an NFS server that is gone"),
+    (
+        "kubelet-root-symlink",
+        "paths/linked_root.rs runs it, of a kubelet that is played by the test",
+    ),
+    ("netns-busy", "late/sandbox.rs runs them on real mounts, of a runtime that has only a log"),
     ("nfs-stale-handle", "takes an NFS server that has forgotten a file"),
+    ("raw-block-volume-in-use", "takes a raw block volume that kubelet has mapped"),
+    ("runtime-down", "starts a service of the machine that the tests run on"),
+    (
+        "sandbox-shm-busy",
+        "late/sandbox.rs runs them on real mounts, of a runtime that has only a log",
+    ),
     ("shim-or-containerd-state-lost", "restarts a service of the machine that the tests run on"),
     ("subpath-busy", "the unmount of subpath-source-deleted, held by somebody who is not found"),
 ];
 
 /// Causes whose advice nothing follows.
 const NOT_FOLLOWED: &[&str] = &[
-    "csi-not-idempotent-after-reboot",
+    "cephfs-evicted",
+    "device-still-referenced",
+    "efs-stunnel-dead",
     "gpu-driver-dstate",
+    "kubelet-root-symlink",
+    "mount-table-storm",
     "nfs-server-unreachable",
-    "pod-finalizer",
-    "vol-data-missing-or-corrupt",
+    "raw-block-volume-in-use",
+    "smb-host-down",
 ];
 
 /// In what is said in the place of a command that would not be safe.
@@ -59,6 +79,25 @@ fn each_command_is_run_by_a_test_or_it_is_said_why_not() {
     let left: BTreeSet<&str> = commands.filter(|id| !run.contains(id)).collect();
     assert_eq!(left, NOT_RUN.iter().map(|(id, _)| *id).collect());
     assert!(NOT_RUN.iter().all(|(_, why)| !why.is_empty()));
+}
+
+/// The second command of a finding, too.
+#[test]
+fn each_command_of_a_lab_is_run_in_a_lab_of_its_own() {
+    for entry in fs::read_dir(Path::new(WORKSPACE).join(LABS)).unwrap() {
+        let path = entry.unwrap().path();
+        let lab = path.file_stem().unwrap().to_str().unwrap();
+        let told = findings_in(&path);
+        let is_excused = |id: &Value| NOT_RUN.iter().any(|(not_run, _)| id == not_run);
+        let told = told.iter().filter(|finding| !is_excused(&finding["id"]));
+        let commands = told.map(|finding| remedies(finding).filter(|it| acts(it)).count()).max();
+        let first = RELEASED.iter().chain(CURED);
+        let second = SECOND_RELEASES.iter().chain(SECOND_CURES).chain(AFTER_THE_FIRST);
+        // Its first is run as it is before its second.
+        let before = usize::from(lab == "removal-crosses-mount");
+        let run = first.chain(second).filter(|run| **run == lab).count() + before;
+        assert_eq!(run, commands.unwrap_or_default(), "{lab}");
+    }
 }
 
 #[test]
@@ -86,9 +125,8 @@ fn given() -> BTreeMap<String, Given> {
     for finding in TOLD.iter().flat_map(|folder| findings(&Path::new(WORKSPACE).join(folder))) {
         let id = finding["id"].as_str().unwrap();
         let of_cause = given.entry(id.to_owned()).or_default();
-        for remedy in finding["remedies"].as_array().into_iter().flatten() {
-            let acts = !remedy["risk"].as_str().unwrap().starts_with("none");
-            of_cause.command |= remedy["kind"] == "command" && acts;
+        for remedy in remedies(&finding) {
+            of_cause.command |= acts(remedy);
             // One that only says why there is no command is not there to be followed.
             let withheld = remedy["advice"].as_str().is_some_and(|text| text.contains(WITHHELD));
             of_cause.advice |= remedy["kind"] == "advice" && !withheld;
@@ -97,20 +135,28 @@ fn given() -> BTreeMap<String, Given> {
     given
 }
 
-/// A scenario's snapshot has one on a line, a lab's is a list.
+fn remedies(finding: &Value) -> impl Iterator<Item = &Value> {
+    finding["remedies"].as_array().into_iter().flatten()
+}
+
+/// Whether it is a command that does not only show something.
+fn acts(remedy: &Value) -> bool {
+    remedy["kind"] == "command" && !remedy["risk"].as_str().unwrap().starts_with("none")
+}
+
 fn findings(folder: &Path) -> Vec<Value> {
-    let mut findings = Vec::new();
-    for entry in fs::read_dir(folder).unwrap() {
-        let text = fs::read_to_string(entry.unwrap().path()).unwrap();
-        let text = text.splitn(3, "---\n").nth(2).unwrap();
-        if text.starts_with('[') {
-            findings.extend(serde_json::from_str::<Vec<Value>>(text).unwrap());
-        } else {
-            let lines = text.lines().filter(|line| line.starts_with('{'));
-            findings.extend(lines.map(|line| serde_json::from_str::<Value>(line).unwrap()));
-        }
+    fs::read_dir(folder).unwrap().flat_map(|entry| findings_in(&entry.unwrap().path())).collect()
+}
+
+/// A scenario's snapshot has one on a line, a lab's is a list.
+fn findings_in(snapshot: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(snapshot).unwrap();
+    let text = text.splitn(3, "---\n").nth(2).unwrap();
+    if text.starts_with('[') {
+        return serde_json::from_str(text).unwrap();
     }
-    findings
+    let lines = text.lines().filter(|line| line.starts_with('{'));
+    lines.map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 /// Of a lab.
@@ -137,7 +183,8 @@ fn run() -> BTreeSet<&'static str> {
 
 /// Of those cases on a node.
 fn on_node(which: impl Fn(&&str) -> bool) -> impl Iterator<Item = &'static str> {
-    let cases = include_str!("on_node/cases.rs").split("    Case {").skip(1);
+    let files = [include_str!("on_node/cases.rs"), include_str!("on_node/troubles.rs")];
+    let cases = files.into_iter().flat_map(|file| file.split("    Case {").skip(1));
     cases.filter(which).filter_map(|case| named(case, "cause: \""))
 }
 

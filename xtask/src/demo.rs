@@ -16,6 +16,8 @@ use crate::setup;
 use crate::workspace::Workspace;
 use podstuck_process as process;
 
+/// What is shown. `cargo xtask pictures` shows the same.
+pub(crate) const CASE: &str = "immutable-attribute";
 /// What `watch` exits with when it found something.
 const FINDING: i32 = 1;
 /// How long the probes may take to attach before the case begins.
@@ -52,7 +54,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
         sleep(POLL);
     }
     let mut lab = Command::new(&program);
-    lab.args(["lab", "immutable-attribute", "--duration", "18s"]);
+    lab.args(["lab", CASE, "--duration", "18s"]);
     let mut lab = Running::start(lab)?;
     let deadline = Instant::now() + LIMIT;
     let lab = lab.wait(deadline)?;
@@ -68,13 +70,13 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
 }
 
 /// A child that does not outlive us.
-struct Running {
+pub(crate) struct Running {
     shown: String,
     child: Child,
 }
 
 impl Running {
-    fn start(mut command: Command) -> Result<Self> {
+    pub(crate) fn start(mut command: Command) -> Result<Self> {
         let shown = process::show(&command);
         println!("$ {shown}");
         let child = command.spawn().with_context(|| format!("cannot start `{shown}`"))?;
@@ -85,7 +87,7 @@ impl Running {
         self.child.try_wait().with_context(|| format!("waiting for `{}`", self.shown))
     }
 
-    fn expect_running(&mut self) -> Result<()> {
+    pub(crate) fn expect_running(&mut self) -> Result<()> {
         if INTERRUPTED.load(Ordering::Relaxed) {
             bail!("interrupted");
         }
@@ -140,7 +142,7 @@ extern "C" fn interrupted(_signal: nix::libc::c_int) {
 }
 
 /// Has Ctrl-C noted and not kill us, so that the children are ended first.
-fn note_interrupts() -> Result<()> {
+pub(crate) fn note_interrupts() -> Result<()> {
     let action =
         SigAction::new(SigHandler::Handler(interrupted), SaFlags::SA_RESTART, SigSet::empty());
     for signal in [Signal::SIGINT, Signal::SIGTERM] {

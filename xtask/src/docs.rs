@@ -68,7 +68,12 @@ fn write(workspace: &Workspace) -> Result<()> {
 /// Every generated document, with its path below the workspace.
 fn documents(workspace: &Workspace) -> Result<BTreeMap<PathBuf, String>> {
     let mut documents = BTreeMap::new();
-    for (path, table) in [("README.md", causes_table()), ("docs/labs.md", tried_table())] {
+    let generated = [
+        ("docs/causes.md", causes_table()),
+        ("docs/labs.md", tried_table()),
+        ("docs/SUMMARY.md", chapters()),
+    ];
+    for (path, table) in generated {
         let file = workspace.root.join(path);
         let text =
             fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
@@ -109,7 +114,7 @@ fn between_marks(text: &str, part: &str) -> Option<String> {
     Some(format!("{before}{BEGIN}\n\n{part}\n{END}{after}"))
 }
 
-/// README's table: causes that mean the same and have the same way out share a row.
+/// The book's table: causes that mean the same and have the same way out share a row.
 fn causes_table() -> String {
     let mut rows: Vec<(Vec<&Cause>, &str)> = Vec::new();
     for cause in ALL {
@@ -121,19 +126,51 @@ fn causes_table() -> String {
     }
     let mut table = String::from("| finding | what it means | way out |\n|---|---|---|\n");
     for (causes, way) in rows {
-        let names: Vec<String> = causes.iter().map(|cause| link(cause, "docs/causes/")).collect();
+        let names: Vec<String> = causes.iter().map(|cause| link(cause, "causes/")).collect();
         // Writing to a string cannot fail.
         let _ = writeln!(table, "| {} | {} | {way} |", names.join(", "), causes[0].title);
     }
     table
 }
 
-/// How each cause was tried.
-fn tried_table() -> String {
-    let mut table = String::from("| cause | tried with |\n|---|---|\n");
-    for cause in ALL.iter().filter(|cause| !cause.is_admission()) {
-        let _ = writeln!(table, "| {} | {} |", link(cause, "causes/"), tried(cause));
+/// The book's chapters: one for each cause.
+fn chapters() -> String {
+    let mut chapters = String::from("- [All causes](causes.md)\n");
+    for cause in ALL {
+        // Writing to a string cannot fail.
+        let _ = writeln!(chapters, "  - [{0}](causes/{0}.md)", cause.id);
     }
+    chapters
+}
+
+/// What there is of evidence for each cause.
+fn tried_table() -> String {
+    let mut table = String::from(
+        "| cause | field | real kubelet | real runtime | lab | recording | none |\n|---|---|---|---|---|---|---|\n",
+    );
+    let causes = || ALL.iter().filter(|cause| !cause.is_admission());
+    for cause in causes() {
+        let has = |tried| if cause.tried.contains(&tried) { "yes" } else { "" };
+        let lab =
+            if cause.tried.contains(&TriedWith::Test) { "a test" } else { has(TriedWith::Lab) };
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            table,
+            "| {} | {} | {} | {} | {lab} | {} | {} |",
+            link(cause, "causes/"),
+            cause.field.join(", "),
+            has(TriedWith::RealKubelet),
+            has(TriedWith::RealRuntime),
+            has(TriedWith::Recording),
+            if cause.tried.is_empty() { "none" } else { "" },
+        );
+    }
+    let nothing_real = causes().filter(|cause| cause.tried.is_empty()).count();
+    let _ = writeln!(
+        table,
+        "\nOf {} causes, {nothing_real} were tried with nothing real.",
+        causes().count()
+    );
     table
 }
 
@@ -183,6 +220,7 @@ fn page(cause: &Cause) -> String {
     });
     section(&mut page, "Ways out", ways);
     let _ = write!(page, "\nTried with: {}.\n", tried(cause));
+    section(&mut page, "Met in the field", cause.field.iter().map(|place| (*place).to_owned()));
     section(&mut page, "Where it happens", cause.source.iter().map(|place| format!("`{place}`")));
     page
 }
@@ -226,7 +264,9 @@ mod tests {
             assert_eq!(table.matches(&name).count(), 1, "{name}");
         }
         assert!(table.lines().all(|line| line.matches('|').count() == 4), "{table}");
-        assert!(tried_table().lines().all(|line| line.matches('|').count() == 3));
+        let table = tried_table();
+        let mut rows = table.lines().take_while(|line| !line.is_empty());
+        assert!(rows.all(|line| line.matches('|').count() == 8), "{table}");
     }
 
     #[test]

@@ -18,14 +18,22 @@ pub(crate) struct Options {
     /// How long to try each target, such as 90s, 10m or 1h; as many run at once as there are CPUs
     #[arg(long = "for", default_value = "10m", value_parser = duration)]
     time: Duration,
+    /// By the tests as `cargo xtask test` builds them: nothing is compiled anew, and far fewer inputs are tried
+    #[arg(long)]
+    unoptimized: bool,
 }
 
 /// Tries them; what is found is an error, and in the target's corpus from then on.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     setup::run(workspace)?;
-    // Optimized, and with the checks of a build that is not.
-    let mut test =
-        workspace.cargo(["test", "--profile", "fuzz", "--package", "podstuck-user", "--lib"]);
+    // Optimized, and with the checks of a build that is not. From the whole workspace, cargo takes what it has.
+    let selection: &[&str] = if options.unoptimized {
+        &["--workspace", "--lib"]
+    } else {
+        &["--profile", "fuzz", "--package", "podstuck-user", "--lib"]
+    };
+    let mut test = workspace.cargo(["test"]);
+    test.args(selection);
     test.args(["--", "--nocapture", &format!("tests::fuzz_{}", options.target)]);
     test.env("PODSTUCK_FUZZ_FOR", options.time.as_secs().to_string());
     process::run(&mut test)

@@ -8,12 +8,15 @@ mod cargo_tool;
 mod cause;
 mod checksum;
 mod copy;
+mod daemons;
 mod demo;
 mod deny;
+mod dist;
 mod docs;
 mod fuzz;
 mod lint;
 mod node;
+mod pictures;
 mod reproduce;
 mod rust_src;
 mod sbom;
@@ -57,23 +60,29 @@ enum Command {
     Fuzz(fuzz::Options),
     /// Build the static program in two places, and compare
     Reproduce,
+    /// Make all by which podstuck gets onto a node: tarballs, packages, an image, a plugin for kubectl
+    Dist(dist::Options),
     /// Make the files of a new cause, or run the tests of one
     Cause {
         #[command(subcommand)]
         command: cause::Command,
     },
-    /// Write the catalogue of causes into README.md and docs, or check that it stands there
+    /// Write the catalogue of causes into the documents, or check that it stands there
     Docs(docs::Options),
     /// Measure what tracers cost, side by side
     #[command(disable_help_flag = true)]
     Bench(bench::Options),
     /// Show a diagnosis of a lab case, with its histogram files
     Demo,
+    /// Make the pictures of the documents anew, of a lab case in a real terminal
+    Pictures(pictures::Options),
     /// Start and end a real Kubernetes node on this machine, or test with it
     Node {
         #[command(subcommand)]
         command: node::Command,
     },
+    /// Run the tests with real runtimes with the Docker and containerd of another release of Debian's
+    Daemons(daemons::Options),
     /// Test on other kernels, in virtual machines
     Vm {
         #[command(subcommand)]
@@ -102,11 +111,14 @@ fn run(command: &Command) -> Result<ExitCode> {
         Command::Deny => deny::run(&workspace),
         Command::Fuzz(options) => fuzz::run(&workspace, options),
         Command::Reproduce => reproduce::run(&workspace),
+        Command::Dist(options) => dist::run(&workspace, options),
         Command::Cause { command } => cause::run(&workspace, command),
         Command::Docs(options) => docs::run(&workspace, options),
         Command::Bench(options) => return bench::run(&workspace, options),
         Command::Demo => demo::run(&workspace),
+        Command::Pictures(options) => pictures::run(&workspace, options),
         Command::Node { command } => return node::run(&workspace, command),
+        Command::Daemons(options) => return daemons::run(&workspace, options),
         Command::Vm { command } => vm::run(&workspace, command),
     }
     .map(|()| ExitCode::SUCCESS)

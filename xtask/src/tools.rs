@@ -13,8 +13,8 @@ use crate::workspace::Workspace;
 use podstuck_process as process;
 
 /// Debian's packages, each with a program that tells whether it is there.
-const PACKAGES: [(&str, &str); 3] =
-    [("e2fsprogs", "mkfs.ext4"), ("python3", "python3"), ("xz-utils", "xz")];
+const PACKAGES: [(&str, &str); 4] =
+    [("e2fsprogs", "mkfs.ext4"), ("python3", "python3"), ("tmux", "tmux"), ("xz-utils", "xz")];
 
 /// Reads the histogram files in their own language, as their users do.
 const PYTHON_PACKAGE: &str = "hdrhistogram==0.10.8";

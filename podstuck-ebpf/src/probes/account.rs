@@ -4,7 +4,7 @@ use aya_ebpf::bindings::BPF_ANY;
 use podstuck_common::{
     bucket::bucket_of,
     config::step,
-    record::{CountKey, loss},
+    record::{CountKey, Process, loss},
 };
 
 use super::{
@@ -14,6 +14,7 @@ use super::{
     maps::{ACTORS, count_loss},
     report::{reasons, report},
     returned::Returned,
+    scratch::Scratch,
     slot::global_function,
 };
 
@@ -28,23 +29,24 @@ global_function! {
         let config = config();
         refuse_look_alike(slot);
         let Some(scratch) = slot.scratch() else { return 0 };
-        let Returned { trail, tgid, .. } = &scratch.call;
+        let trail = &scratch.call.trail;
         if (config.only_pod != 0 && trail.pod != config.only_pod)
             || (config.only_path != 0 && trail.wanted == 0)
         {
             count_loss(loss::NOT_WANTED);
             return 0;
         }
-        let tgid = *tgid;
         let new = count_call(slot) != 0;
         if stop_after(step::COUNT) {
             return 0;
         }
         let Some(scratch) = slot.scratch() else { return 0 };
-        if new && !is_known(tgid) {
-            actor::describe(&mut scratch.head.actor, scratch.call.of_io_uring());
-            let _ = ACTORS.insert(scratch.call.tgid, &scratch.head.actor, u64::from(BPF_ANY));
+        if new && !is_known(&scratch.call.process) {
+            actor::describe_caller(slot);
+            let Some(Scratch { call, head, .. }) = slot.scratch() else { return 0 };
+            let _ = ACTORS.insert(&call.process, &head.actor, u64::from(BPF_ANY));
         }
+        let Some(scratch) = slot.scratch() else { return 0 };
         let why = reasons(&scratch.call, new);
         if why != 0 {
             report(slot, why);
@@ -56,10 +58,12 @@ global_function! {
 global_function! {
     /// Counts the call; 1 when its key is new. Apart, as what follows.
     fn count_call(slot) -> u32 {
+        let lane = slot.number();
         let Some(scratch) = slot.scratch() else { return 0 };
-        let Returned { trail, tgid, duration_ns, entry, errno, .. } = &scratch.call;
+        let Returned { trail, process, duration_ns, entry, errno, .. } = &scratch.call;
         let bucket = bucket_of(*duration_ns);
-        let key = CountKey::new(trail.target, *tgid, entry.call as u8, *errno, bucket);
+        let key = CountKey::new(trail.target, *process, entry.call as u8, *errno, bucket);
+        let key = key.in_lane(lane);
         u32::from(count::add(&key, *duration_ns))
     }
 }
@@ -79,10 +83,8 @@ global_function! {
     }
 }
 
-/// Whether the current process is in the table of callers.
+/// Whether a process is in the table of callers. Where its start cannot be read, it may be another of that id.
 #[inline(always)]
-fn is_known(tgid: u32) -> bool {
-    let Some(known) = ACTORS.get_ptr(tgid) else { return false };
-    // SAFETY: a map value; one that is written meanwhile is of the same process, or is described again.
-    actor::is_described(unsafe { &*known })
+fn is_known(process: &Process) -> bool {
+    process.started_ns != 0 && ACTORS.get_ptr(process).is_some()
 }

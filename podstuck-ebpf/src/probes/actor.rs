@@ -1,38 +1,70 @@
 //! Who makes a call, for people.
 
 use aya_ebpf::helpers::{bpf_get_current_cgroup_id, bpf_get_current_comm};
-use podstuck_common::record::Caller;
+use podstuck_common::record::{Caller, credential};
 
 use super::{
     globals::offsets,
     kernel::{field, task},
+    scratch::Scratch,
+    slot::global_function,
 };
 
-/// Whether the description is that of the current process, and not of one that had its id before.
-#[inline(always)]
-pub(crate) fn is_described(actor: &Caller) -> bool {
-    let o = offsets();
-    let leader: u64 = if o.usable == 0 { 0 } else { field(task(), o.task_leader).unwrap_or(0) };
-    actor.started_ns == field(leader, o.task_started).unwrap_or(0)
+/// Its bit in the sets of `struct cred` (include/uapi/linux/capability.h); it is in their first word.
+const CAP_SYS_ADMIN: u32 = 21;
+
+global_function! {
+    /// Describes the caller. Apart, for the sake of its callers' frames: on Linux 5.10 all together must fit into
+    /// 512 bytes.
+    pub(crate) fn describe_caller(slot) -> u32 {
+        let Some(Scratch { call, head, .. }) = slot.scratch() else { return 0 };
+        describe(&mut head.actor, call.process.started_ns, call.of_io_uring());
+        0
+    }
 }
 
-/// Describes the current process for people: by the name of the calling thread, or of its main thread.
+/// Describes the current process, which was started then, for people: by the name of the calling thread, or of
+/// its main thread.
 #[inline(always)]
-pub(crate) fn describe(actor: &mut Caller, by_main_thread: bool) {
+pub(crate) fn describe(actor: &mut Caller, started_ns: u64, by_main_thread: bool) {
     let o = offsets();
     // SAFETY: no arguments; 0 where the kernel has no version 2 hierarchy.
     actor.cgroup = unsafe { bpf_get_current_cgroup_id() };
     actor.comm = bpf_get_current_comm().unwrap_or_default();
+    actor.started_ns = started_ns;
     let task = if o.usable == 0 { 0 } else { task() };
-    let leader: u64 = field(task, o.task_leader).unwrap_or(0);
-    actor.started_ns = field(leader, o.task_started).unwrap_or(0);
     if by_main_thread {
+        let leader: u64 = field(task, o.task_leader).unwrap_or(0);
         actor.comm = field(leader, o.task_comm).unwrap_or(actor.comm);
     }
+    actor.credentials = credentials(task).unwrap_or(0);
+    actor.reserved = 0;
     let namespaces: u64 = field(task, o.task_nsproxy).unwrap_or(0);
     let mounts: u64 = field(namespaces, o.nsproxy_mnt_ns).unwrap_or(0);
     actor.mnt_ns = field(mounts, o.mnt_ns_inum).unwrap_or(0);
     let parent: u64 = field(task, o.task_parent).unwrap_or(0);
     actor.parent = field(parent, o.task_tgid).unwrap_or(0);
     actor.parent_comm = field(parent, o.task_comm).unwrap_or_default();
+}
+
+/// Those that `/proc` would show: not what the kernel itself borrows for a file system or a request.
+#[inline(always)]
+fn credentials(task: u64) -> Option<u32> {
+    let o = offsets();
+    let credentials: u64 = field(task, o.task_cred)?;
+    let user: u32 = field(credentials, o.cred_euid)?;
+    let effective: u32 = field(credentials, o.cred_effective)?;
+    let namespace: u64 = field(credentials, o.cred_user_ns)?;
+    let level: u32 = field(namespace, o.user_ns_level)?;
+    let mut bits = credential::KNOWN;
+    if user == 0 {
+        bits |= credential::USER_0;
+    }
+    if effective & 1 << CAP_SYS_ADMIN != 0 {
+        bits |= credential::SYS_ADMIN;
+    }
+    if level == 0 {
+        bits |= credential::FIRST_USER_NS;
+    }
+    Some(bits)
 }

@@ -1,13 +1,15 @@
-//! Exact counts: one increment for each call, in this CPU's share of one table entry.
+//! Exact counts: one increment for each call, in this CPU's share of one table entry. With the shortest and the
+//! longest call there is more than an addition to do, and no instruction for it that nobody can come between before
+//! Linux 5.12 (compare and exchange). So whoever counts has the entry for himself: it is that of his slot, which none
+//! other on this CPU has at the time.
 
 use aya_ebpf::{bindings::BPF_NOEXIST, btf_maps::PerCpuHashMap};
 use podstuck_common::record::{COUNTS, CallTotals, CountKey, loss};
 
 use super::atomic;
-use super::globals::config;
 use super::maps::{COUNTS_0, COUNTS_1, COUNTS_MADE, GENERATION, count_loss};
 
-/// Adds a call; whether its key is new in this generation.
+/// Adds a call; whether its key, which has the lane of the caller's slot, is new in this generation.
 #[inline(always)]
 pub(crate) fn add(key: &CountKey, duration_ns: u64) -> bool {
     let second = GENERATION.get(0).is_some_and(|generation| *generation != 0);
@@ -26,7 +28,7 @@ fn add_to(
     }
     // Another CPU may insert the same key now; its entry serves as well, so the result of the
     // insert does not matter for the count, only whether there is an entry afterwards.
-    let empty = CallTotals { calls: 0, total_ns: 0 };
+    let empty = CallTotals { calls: 0, total_ns: 0, min_ns: 0, max_ns: 0 };
     if table.insert(key, &empty, u64::from(BPF_NOEXIST)).is_ok()
         && let Some(made) = COUNTS_MADE.get_ptr_mut(0)
     {
@@ -42,26 +44,19 @@ fn add_to(
 
 #[inline(always)]
 fn bump(count: *mut CallTotals, duration_ns: u64) {
-    // SAFETY: aligned words of this CPU's map memory.
+    // One that took no time at all took less than the clock shows; 0 is "not yet".
+    let ns = if duration_ns == 0 { 1 } else { duration_ns };
+    // SAFETY: aligned words of this CPU's map memory, which nobody else writes while the slot is held. User space reads
+    // them when no program has the table any more.
     unsafe {
-        add_here(&raw mut (*count).calls, 1);
-        add_here(&raw mut (*count).total_ns, duration_ns);
-    }
-}
-
-/// Adds to a word of this CPU's own. A program on a function can be preempted by another that adds to the same; one
-/// on a tracepoint cannot, and takes a plain addition: see [`super::slot`].
-///
-/// # Safety
-/// As [`atomic::add`].
-#[inline(always)]
-pub(crate) unsafe fn add_here(word: *mut u64, n: u64) {
-    // SAFETY: the caller vouches for the address.
-    unsafe {
-        if config().one_slot != 0 {
-            *word = (*word).wrapping_add(n);
-        } else {
-            atomic::add(word, n);
+        (*count).calls = (*count).calls.wrapping_add(1);
+        (*count).total_ns = (*count).total_ns.wrapping_add(duration_ns);
+        let least = (*count).min_ns;
+        if least == 0 || ns < least {
+            (*count).min_ns = ns;
+        }
+        if ns > (*count).max_ns {
+            (*count).max_ns = ns;
         }
     }
 }

@@ -4,7 +4,7 @@ use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_ktime_get_ns};
 use podstuck_common::{
     config::step,
     entry_point::EntryPointId,
-    record::{InFlight, call, loss},
+    record::{InFlight, Process, call, loss},
     root::{INDEX_MASK, SHOW},
 };
 
@@ -14,7 +14,7 @@ use super::{
     globals::{config, stop_after},
     in_flight, kernel,
     maps::{OWN_CALLS, count_loss},
-    rename,
+    process, rename,
     returned::NOT_READ,
     roots,
     slot::Slot,
@@ -117,7 +117,6 @@ fn returned(slot: Option<Slot>, thread: u64, result: i64, argument: u32) {
     let call = &mut scratch.call;
     call.now = now;
     call.duration_ns = now.wrapping_sub(call.entry.start_ns);
-    call.tgid = tgid;
     call.tid = thread as u32;
     call.argument = argument;
     call.last = 0;
@@ -131,6 +130,7 @@ fn returned(slot: Option<Slot>, thread: u64, result: i64, argument: u32) {
     if stop_after(step::SLOT) {
         return;
     }
+    call.process = Process::new(tgid, process::started(tgid == call.tid));
     if call.entry.call != u16::from(call::RENAME) {
         account(&mut slot);
     } else if result == 0 {

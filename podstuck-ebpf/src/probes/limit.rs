@@ -12,6 +12,8 @@ const SECOND_NS: u64 = 1_000_000_000;
 #[derive(Clone, Copy)]
 pub(crate) struct LimitKey {
     pub(crate) target: u64,
+    /// The caller, or 0: see `Process` in the crate of records.
+    pub(crate) started_ns: u64,
     pub(crate) tgid: u32,
     /// Call, errno and reason.
     pub(crate) what: u32,

@@ -7,7 +7,7 @@ use podstuck_common::{
 };
 
 use super::{
-    argument, directory_cache,
+    argument, directory_cache, failed,
     globals::{config, stop_after},
     kernel_path::KernelPath,
     maps::count_loss,
@@ -57,11 +57,22 @@ pub(crate) fn locate(slot: &mut Slot) {
     // needed to tell whether this object has failed before. Without the kernel's layout an absolute
     // argument still says all.
     let Some(scratch) = slot.scratch() else { return };
-    let call = &scratch.call;
-    if !call.trail.settled(config()) || (call.has_failed && call.errno == 0) {
+    let call = &mut scratch.call;
+    let is_settled = call.trail.settled(config());
+    // The directory may be forgotten, by which that is known of an object of any number.
+    if is_settled && call.errno == 0 && failed::is_any(call.trail.target) {
+        call.has_failed = true;
+    }
+    let may_recover = call.errno == 0 && call.has_failed;
+    if may_recover || !is_settled {
         path::follow(slot);
     }
     let Some(scratch) = slot.scratch() else { return };
+    // An absolute argument has its target only now.
+    let call = &mut scratch.call;
+    if !is_settled && call.errno == 0 && failed::is_any(call.trail.target) {
+        call.has_failed = true;
+    }
     if scratch.call.trail.cut != 0 {
         count_loss(loss::PATH_CUT);
     }

@@ -7,7 +7,9 @@ use aya_ebpf::{
 };
 use podstuck_common::{
     lru,
-    record::{COUNTS, CallTotals, Caller, CountKey, IN_FLIGHT_SLOTS, InFlight, call, loss},
+    record::{
+        COUNTS, CallTotals, Caller, CountKey, IN_FLIGHT_SLOTS, InFlight, Process, call, loss,
+    },
     trail::Trail,
 };
 
@@ -43,17 +45,18 @@ pub(crate) static COUNTS_1: PerCpuHashMap<CountKey, CallTotals, COUNTS> = PerCpu
 
 /// How many entries were made in both, ever: user space sees by it that one fills.
 #[btf_map]
-pub(crate) static COUNTS_MADE: Array<u64, 1> = Array::new();
+pub(crate) static COUNTS_MADE: Array<u64, 1, { BPF_F_MMAPABLE as usize }> = Array::new();
 
-/// Who made the calls, by process id. Written at the first count of a process in a generation.
+/// Who made the calls. Written at the first count of a process.
 #[btf_map]
-pub(crate) static ACTORS: LruHashMap<u32, Caller, { lru::ACTORS }> = LruHashMap::new();
+pub(crate) static ACTORS: LruHashMap<Process, Caller, { lru::ACTORS }> = LruHashMap::new();
 
 /// Targets whose path was sent to user space.
 #[btf_map]
 pub(crate) static ANNOUNCED: LruHashMap<u64, u8, { lru::ANNOUNCED }> = LruHashMap::new();
 
-/// Objects (hash of their path) whose removal has failed and not succeeded since.
+/// Objects (hash of their path) whose removal has failed and not succeeded since, beyond the first of each target: see
+/// `failed`.
 #[btf_map]
 pub(crate) static FAILED: LruHashMap<u64, u8, { lru::FAILED }> = LruHashMap::new();
 

@@ -17,6 +17,7 @@ mod count;
 mod directory_cache;
 mod enter;
 mod exit;
+mod failed;
 mod failures;
 mod globals;
 mod hook;

@@ -1,4 +1,4 @@
-//! The directories of the current process, which relative paths begin at.
+//! The current process: when it was started, and the directories that relative paths begin at.
 
 use aya_ebpf::helpers::bpf_get_current_task_btf;
 
@@ -25,6 +25,25 @@ struct Descriptors {
 fn typed_task() -> *const u8 {
     // SAFETY: no arguments; only called where the kernel has it.
     unsafe { bpf_get_current_task_btf() }.cast()
+}
+
+/// When the current process was started, in nanoseconds since boot; 0 where the kernel's layout is not known.
+///
+/// It is read in each call, so that calls of a process are never counted for another of its id.
+#[inline(always)]
+pub(crate) fn started(by_main_thread: bool) -> u64 {
+    let o = offsets();
+    if o.usable == 0 {
+        return 0;
+    }
+    if o.typed_task == 0 {
+        let task = task();
+        // The main thread leads, and each read is a call of a helper.
+        let leader = if by_main_thread { task } else { field(task, o.task_leader).unwrap_or(0) };
+        return field(leader, o.task_started).unwrap_or(0);
+    }
+    // SAFETY: `task_struct.group_leader->start_boottime`.
+    unsafe { follow(follow(typed_task(), o.task_leader), o.task_started) }
 }
 
 #[inline(always)]

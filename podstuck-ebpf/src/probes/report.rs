@@ -4,10 +4,10 @@ use aya_ebpf::bindings::BPF_ANY;
 use podstuck_common::record::{AT_FDCWD, call, loss, reason};
 
 use super::{
-    directory_cache, failures,
+    directory_cache, failed, failures,
     globals::config,
     limit::{self, LimitKey},
-    maps::{ANNOUNCED, FAILED, count_loss},
+    maps::{ANNOUNCED, count_loss},
     noted::{self, is_noted},
     path,
     returned::Returned,
@@ -50,7 +50,7 @@ pub(crate) fn reasons(call: &Returned, new: bool) -> u32 {
         if removes_directory && trail.at_root != 0 {
             why |= reason::ROOT_GONE;
         }
-        if call.has_failed && FAILED.remove(trail.path).is_ok() {
+        if call.has_failed && failed::forget(trail.target, trail.path) {
             failures::count(failures::RECOVERED);
             why |= reason::RECOVERED;
         }
@@ -72,12 +72,13 @@ pub(crate) fn report(slot: &mut Slot, why: u32) {
         note_failure(slot);
     }
     let Some(scratch) = slot.scratch() else { return };
-    let Returned { trail, tgid, entry, now, followed, .. } = &scratch.call;
+    let Returned { trail, process, entry, now, followed, .. } = &scratch.call;
     let followed = *followed;
     let what = why << 16 | u32::from(errno & 0xfff) << 4 | u32::from(entry.call);
     // Of look-alikes some are shown, whoever makes them: they must not displace the limits of others.
-    let caller = if why & reason::LOOK_ALIKE != 0 { 0 } else { *tgid };
-    let kind = LimitKey { target: trail.target, tgid: caller, what };
+    let is_of_all = why & reason::LOOK_ALIKE != 0;
+    let (started_ns, tgid) = if is_of_all { (0, 0) } else { (process.started_ns, process.tgid) };
+    let kind = LimitKey { target: trail.target, started_ns, tgid, what };
     let Some(suppressed) = limit::admit(&kind, *now) else {
         // Directories are shown as samples; of everything else somebody may want each.
         if why & !(reason::DIRECTORY | reason::LOOK_ALIKE) != 0 {
@@ -109,10 +110,7 @@ global_function! {
         // First: who removes the object meanwhile is counted after this, and it is noted again.
         noted::note(scratch);
         let Returned { trail, place, entry, resolved, has_failed, .. } = &scratch.call;
-        // A look is cheap, and an insertion takes a lock and a free entry even where there is one already.
-        if FAILED.get_ptr(trail.path).is_none() {
-            let _ = FAILED.insert(trail.path, &1, u64::from(BPF_ANY));
-        }
+        failed::note(trail.target, trail.path);
         if !*has_failed {
             directory_cache::mark_failed(*place);
         }

@@ -1,6 +1,10 @@
 //! A call that has returned, and what was found out about its object.
 
-use podstuck_common::{entry_point::EntryPointId, record::InFlight, trail::Trail};
+use podstuck_common::{
+    entry_point::EntryPointId,
+    record::{InFlight, Process},
+    trail::Trail,
+};
 
 use super::kernel_path::KernelPath;
 
@@ -13,7 +17,7 @@ pub(crate) struct Returned {
     pub(crate) place: KernelPath,
     /// Of the object, once its argument was read; of its directory before.
     pub(crate) trail: Trail,
-    pub(crate) tgid: u32,
+    pub(crate) process: Process,
     pub(crate) tid: u32,
     /// Length of the argument without NUL, or of its last component where only that counts; [`NOT_READ`] before.
     pub(crate) argument: u32,

@@ -24,6 +24,7 @@ const SIZE_MASK: usize = 16383;
 global_function! {
     /// Sends the call; 1 if the record fitted.
     pub(crate) fn send(slot, why, suppressed) -> u32 {
+        actor::describe_caller(slot);
         let Some(scratch) = slot.scratch() else { return 0 };
         write_head(scratch, why, suppressed);
         let has_place = !scratch.call.place.is_none();
@@ -59,13 +60,12 @@ fn write_head(scratch: &mut Scratch, why: u32, suppressed: u32) {
     let Scratch { call, head, .. } = scratch;
     let (dir_ino, dir_dev, mount_id) =
         if call.place.is_none() { (0, 0, 0) } else { call.place.numbers() };
-    actor::describe(&mut head.actor, call.of_io_uring());
     head.end_ns = call.now;
     head.duration_ns = call.duration_ns;
     head.target = call.trail.target;
     head.object = call.trail.path;
     head.dir_ino = dir_ino;
-    head.tgid = call.tgid;
+    head.tgid = call.process.tgid;
     head.tid = call.tid;
     head.flags = call.entry.flags;
     head.reason = why;

@@ -55,13 +55,17 @@ fn root(index: u32) -> Option<&'static Root> {
     (root.flags != 0).then_some(root)
 }
 
-/// Takes note of the directory behind a descriptor.
+/// Takes note of the directory behind a descriptor. One that is known by another index keeps it: what this one
+/// stands for may not be written yet.
 #[inline(always)]
 pub(crate) fn show(fd: i32, index: u32) -> Option<()> {
-    let inode = process::descriptor(fd)?.dentry()?.inode;
-    let (ino, superblock) = identity(inode)?;
+    let dentry = process::descriptor(fd)?.dentry()?;
+    if at(&dentry).is_some() {
+        return None;
+    }
+    let (ino, superblock) = identity(dentry.inode)?;
     let shown = Shown { ino, superblock, index: u64::from(index) };
-    SHOWN.insert(&inode, &shown, u64::from(BPF_ANY)).ok()
+    SHOWN.insert(&dentry.inode, &shown, u64::from(BPF_ANY)).ok()
 }
 
 #[inline(always)]

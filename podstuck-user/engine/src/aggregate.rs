@@ -1,8 +1,12 @@
 //! Exact counts, added up by series over the whole run.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
-use podstuck_common::{bucket, record};
+use podstuck_common::{bucket, record::CallTotals};
 
 use crate::{
     bounded::Bounded,
@@ -10,17 +14,17 @@ use crate::{
     model::{
         call::{Call, Outcome},
         identity::{Component, Target, TargetKind},
-        series::{Series, SeriesKey, SeriesTable, Span},
+        series::{NamesTable, Series, SeriesKey, SeriesTable, Span, TargetKey, TargetNames},
         summary::ByOutcome,
     },
 };
 
 /// Targets remembered by name. A node has some thousands.
-const TARGETS_MAX: usize = 16 << 10;
+const TARGETS_MAX: usize = 4 << 10;
 /// Series kept apart. A node has some thousands at a time, but a busy one makes new targets for
 /// ever, and a loop over `mkdir` and `rmdir` as many as it likes. Files of twice as many took the whole
 /// second that the last export has.
-const SERIES_MAX: usize = 8 << 10;
+const SERIES_MAX: usize = 6 << 10;
 /// What is left of them when there are more: those counted last.
 const SERIES_LEFT: usize = SERIES_MAX / 4 * 3;
 /// The volume of the series in which the others go on. No volume can have this name.
@@ -39,6 +43,8 @@ struct Counted {
     series: Series,
     /// The drain that last added to it.
     last: u64,
+    /// What its target was called then, since the name may be forgotten before the counts are.
+    target: Option<Arc<Target>>,
 }
 
 /// All counts of a run. Targets stay ids until somebody asks, because the record that names one
@@ -85,8 +91,7 @@ impl Aggregate {
         for count in counts {
             let Count { target_id, call, outcome, component, .. } = *count;
             let raw = RawKey { target_id, span: Span::Call(call), outcome, component };
-            let added = record::CallTotals { calls: count.calls, total_ns: count.total_ns };
-            self.add_to(raw, count.bucket, added);
+            self.add_to(raw, count.bucket, count.totals());
             *self.outcomes.entry((call, outcome)).or_default() += count.calls;
             self.calls += count.calls;
         }
@@ -98,32 +103,65 @@ impl Aggregate {
         let mut table = SeriesTable::new();
         for ((span, outcome, component), series) in &self.folded {
             let (span, outcome, component) = (*span, *outcome, *component);
-            let (pod, volume) = (String::new(), FOLDED.to_owned());
-            table.insert(SeriesKey { span, outcome, pod, volume, component }, series.clone());
+            let (pod, volume, container) = (String::new(), FOLDED.to_owned(), String::new());
+            let key = SeriesKey { span, outcome, pod, volume, container, component };
+            table.insert(key, series.clone());
         }
-        for (raw, Counted { series, .. }) in &self.series {
-            let (pod, volume) = match self.names.get(&raw.target_id) {
+        for (raw, Counted { series, target, .. }) in &self.series {
+            let (pod, volume, container) = match self.names.get(&raw.target_id).or(target.as_ref())
+            {
                 Some(target) => labels(target),
-                None if raw.target_id == 0 => (String::new(), String::new()),
-                None => (String::new(), format!("unnamed-{:016x}", raw.target_id)),
+                None if raw.target_id == 0 => TargetKey::default(),
+                None => {
+                    let volume = format!("unnamed-{:016x}", raw.target_id);
+                    (String::new(), volume, String::new())
+                }
             };
             let RawKey { span, outcome, component, .. } = *raw;
-            let named = table.entry(SeriesKey { span, outcome, pod, volume, component });
-            named.or_default().merge(series);
+            let key = SeriesKey { span, outcome, pod, volume, container, component };
+            table.entry(key).or_default().merge(series);
         }
         table
+    }
+
+    /// What is known of the targets of all series beside what they are told apart by.
+    pub fn target_names(&self) -> NamesTable {
+        let mut all: BTreeMap<_, [BTreeSet<&str>; 3]> = BTreeMap::new();
+        for (raw, Counted { target, .. }) in &self.series {
+            let Some(target) = self.names.get(&raw.target_id).or(target.as_ref()) else { continue };
+            let pod = target.pod.as_ref();
+            let known = [
+                pod.and_then(|pod| pod.namespace.as_deref()),
+                pod.and_then(|pod| pod.name.as_deref()),
+                target.volume.as_ref().map(|volume| volume.plugin.as_str()),
+            ];
+            let names = all.entry(labels(target)).or_default();
+            names.iter_mut().zip(known).for_each(|(names, known)| names.extend(known));
+        }
+        let only = |names: BTreeSet<&str>| match (names.len(), names.first()) {
+            (1, Some(name)) => (*name).to_owned(),
+            _ => String::new(),
+        };
+        let named = |[namespace, pod_name, plugin]: [BTreeSet<&str>; 3]| TargetNames {
+            namespace: only(namespace),
+            pod_name: only(pod_name),
+            plugin: only(plugin),
+        };
+        all.into_iter().map(|(key, names)| (key, named(names))).collect()
     }
 
     /// Adds a phase of an unmount, which is no call and not counted as one.
     pub fn add_phase(&mut self, span: Span, target_id: u64, component: Component, took: Duration) {
         let raw = RawKey { target_id, span, outcome: Outcome::OK, component };
-        let total_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        self.add_to(raw, bucket::bucket_of(total_ns), record::CallTotals { calls: 1, total_ns });
+        let ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        self.add_to(raw, bucket::bucket_of(ns), CallTotals::of_equal(1, ns));
         self.make_room();
     }
 
-    fn add_to(&mut self, raw: RawKey, bucket: u16, count: record::CallTotals) {
+    fn add_to(&mut self, raw: RawKey, bucket: u16, count: CallTotals) {
+        let named = self.names.get_mut(&raw.target_id).cloned();
         let counted = self.series.entry(raw).or_default();
+        counted.target = named.or(counted.target.take());
         counted.series.add(bucket, count);
         counted.last = self.drains;
     }
@@ -159,32 +197,42 @@ impl Aggregate {
     }
 }
 
-/// Pod UID and volume of a target, as labels.
-fn labels(target: &Target) -> (String, String) {
+/// Pod UID, volume and container of a target, as labels. What a runtime has of a container is no volume, and has no
+/// name that says anything: containerd numbers its snapshots.
+fn labels(target: &Target) -> TargetKey {
     let pod = target.pod.as_ref().map(|pod| pod.uid.clone()).unwrap_or_default();
     let volume = match (&target.volume, target.kind) {
+        (_, TargetKind::ContainerLayer) => "container-layer".into(),
         (Some(volume), _) => volume.name.clone(),
         (None, TargetKind::PodDirectory) => "pod-directory".into(),
         (None, TargetKind::ContainerBundle) => "container-bundle".into(),
         (None, _) => String::new(),
     };
-    (pod, volume)
+    let container = target.container_name.as_ref().or(target.container.as_ref());
+    (pod, volume, container.cloned().unwrap_or_default())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::{
+        identity::{Pod, Volume},
+        path::JsonPath,
+    };
 
     fn count(target_id: u64, bucket: u16, calls: u64) -> Count {
         Count {
             target_id,
             pid: 1,
+            started: None,
             call: Call::Rmdir,
             outcome: Outcome(16),
             component: Component::Other,
             bucket,
             calls,
             total_ns: calls * 10,
+            min_ns: 9,
+            max_ns: 11 + calls,
         }
     }
 
@@ -203,8 +251,47 @@ mod tests {
             (series.calls, series.total_ns, &series.buckets),
             (8, 80, &[(3, 7), (4, 1)].into())
         );
+        assert_eq!((series.min_ns(), series.max_ns()), (9, 16));
         assert_eq!(aggregate.by_outcome()["rmdir"]["EBUSY"], 8);
         assert_eq!(aggregate.by_outcome()["umount2"].len(), 0);
+    }
+
+    #[test]
+    fn each_container_has_its_series_and_what_is_known_of_its_targets() {
+        let mut aggregate = Aggregate::default();
+        let pod = |name: Option<&str>| {
+            let name = name.map(str::to_owned);
+            Some(Pod { uid: "u".into(), namespace: Some("shop".into()), name })
+        };
+        let volume = |name: &str| {
+            let (name, plugin) = (name.to_owned(), "container-layer".to_owned());
+            Some(Volume { name, plugin, path: JsonPath("/s".into()) })
+        };
+        // Two snapshots of one container, of which one has a name that is known, and another's bundle.
+        let layer = TargetKind::ContainerLayer;
+        for (id, name, kind, volume, container) in [
+            (1, None, layer, volume("41"), "web"),
+            (2, Some("cart"), layer, volume("42"), "web"),
+            (3, None, TargetKind::ContainerBundle, None, "0a1b"),
+        ] {
+            let container = Some(container.to_owned());
+            let target = Target { kind, pod: pod(name), volume, container, ..Target::unknown() };
+            aggregate.name(id, &Arc::new(target));
+            aggregate.add(&[count(id, 3, 1)]);
+        }
+        let names = |pod_name: &str, plugin: &str| TargetNames {
+            namespace: "shop".into(),
+            pod_name: pod_name.into(),
+            plugin: plugin.into(),
+        };
+        let key = |volume: &str, container: &str| ("u".into(), volume.into(), container.into());
+        let expected = NamesTable::from([
+            (key("container-bundle", "0a1b"), names("", "")),
+            (key("container-layer", "web"), names("cart", "container-layer")),
+        ]);
+        assert_eq!(aggregate.target_names(), expected);
+        let table = aggregate.table();
+        assert!(table.keys().map(SeriesKey::target).eq(expected.keys().cloned()), "{table:?}");
     }
 
     #[test]
@@ -222,5 +309,19 @@ mod tests {
         assert!(table.keys().any(|key| key.volume == FOLDED));
         let lasting = table.iter().find(|(key, _)| key.volume == "unnamed-0000000000000001");
         assert_eq!(lasting.unwrap().1.calls, many + 1);
+    }
+
+    #[test]
+    fn a_target_that_is_counted_keeps_its_name_whatever_else_is_named() {
+        let mut aggregate = Aggregate::default();
+        let unnamed = Arc::new(Target::unknown());
+        let kind = TargetKind::PodDirectory;
+        aggregate.name(1, &Arc::new(Target { kind, ..Target::unknown() }));
+        aggregate.add(&[count(1, 3, 1)]);
+        (2..).take(2 * TARGETS_MAX).for_each(|id| aggregate.name(id, &unnamed));
+        aggregate.add(&[count(1, 3, 1)]);
+        assert!(aggregate.dropped() > 0 && !aggregate.names.contains(&1));
+        let named: Vec<_> = aggregate.table().into_keys().map(|key| key.volume).collect();
+        assert_eq!(named, ["pod-directory"]);
     }
 }

@@ -43,6 +43,13 @@ impl<K: Hash + Eq + Clone, V> Bounded<K, V> {
         self.entries.put(key, value);
     }
 
+    /// The same; the key whose entry had to go for it.
+    pub fn push(&mut self, key: K, value: V) -> Option<K> {
+        let (gone, _) = self.entries.push(key.clone(), value).filter(|(gone, _)| *gone != key)?;
+        self.dropped += 1;
+        Some(gone)
+    }
+
     /// The entry of a key. That does not count as use.
     pub fn get<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<&V>
     where
@@ -125,5 +132,7 @@ mod tests {
         assert_eq!(some.iter().collect::<Vec<_>>(), [(&"c", &4)]);
         some.insert("c", 5);
         assert_eq!((some.dropped(), some.remove("c")), (1, Some(5)));
+        assert_eq!((some.push("d", 6), some.push("e", 7), some.push("d", 8)), (None, None, None));
+        assert_eq!((some.push("f", 9), some.get("d"), some.dropped()), (Some("e"), Some(&8), 2));
     }
 }

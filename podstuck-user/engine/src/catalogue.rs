@@ -3,16 +3,26 @@
 use crate::{
     cause::{Cause, CauseId},
     rules::{
-        bulk_delete, crossed_mount, csi_driver::causes as csi_driver, dead_mount, disk_full,
-        file_system::causes as file_system, hung_call_cause::causes as hung_call, kubelet_lost,
-        left_mounted, mount_in_use::causes as mount_in_use, mount_point, nested_mount,
-        not_attempted, not_empty::causes as not_empty, orphan, pinned_device, pod_record, refused,
-        runtime_says::causes as runtime_says, swap_file, unkillable::causes as unkillable,
+        block_volume, bulk_delete, crossed_mount,
+        csi_driver::causes as csi_driver,
+        dead_mount, device_referenced, disk_full,
+        file_system::causes as file_system,
+        hung_call_cause::causes as hung_call,
+        kubelet_lost, left_mounted, linked_root,
+        mount_in_use::causes as mount_in_use,
+        mount_point, mount_storm, nested_mount,
+        network_storage::causes as network_storage,
+        not_attempted,
+        not_empty::causes as not_empty,
+        orphan, pinned_device, pod_record, refused,
+        runtime::{causes as runtime, docker, sandbox},
+        swap_file,
+        unkillable::causes as unkillable,
     },
 };
 
 /// Every cause that a finding can have, in the order in which documents list them.
-pub static ALL: [&Cause; 60] = [
+pub static ALL: [&Cause; 71] = [
     &left_mounted::LOST_PUBLISH_STATE,
     &csi_driver::NOT_REGISTERED,
     &csi_driver::DRIVER_DOWN,
@@ -29,11 +39,14 @@ pub static ALL: [&Cause; 60] = [
     &not_empty::PHANTOM_ENTRIES,
     &orphan::ORPHANED_POD_DIR,
     &left_mounted::STACKED_MOUNTS,
+    &linked_root::ROOT_SYMLINK,
     &nested_mount::NESTED_MOUNT,
     &mount_in_use::HELD_BY_PROCESS,
     &mount_in_use::HELD_BY_AGENT,
     &swap_file::SWAP_FILE,
+    &block_volume::BLOCK_VOLUME_IN_USE,
     &pinned_device::LEAKED_SUPERBLOCK,
+    &device_referenced::STILL_REFERENCED,
     &nested_mount::SUBMOUNT,
     &nested_mount::TERMINATION_MESSAGE,
     &nested_mount::SUBPATH_BUSY,
@@ -49,18 +62,26 @@ pub static ALL: [&Cause; 60] = [
     &dead_mount::FUSE_DAEMON_DEAD,
     &hung_call::FILESYSTEM_FROZEN,
     &hung_call::NFS_UNREACHABLE,
+    &network_storage::EFS_STUNNEL_DEAD,
+    &network_storage::SMB_HOST_DOWN,
+    &network_storage::CEPHFS_EVICTED,
     &hung_call::FLUSH_SLOW,
     &hung_call::KERNEL_HANG,
     &unkillable::DSTATE,
     &unkillable::GPU_DSTATE,
     &unkillable::FROZEN_V1,
     &unkillable::CGROUP_POPULATED,
-    &runtime_says::CNI_TEARDOWN_FAILED,
-    &runtime_says::SIGNAL_DENIED,
-    &runtime_says::STATE_LOST,
-    &runtime_says::SHIM_HANGS,
-    &runtime_says::RUNTIME_HANGS,
+    &runtime::CNI_TEARDOWN_FAILED,
+    &sandbox::NETNS_BUSY,
+    &sandbox::SHM_BUSY,
+    &runtime::SIGNAL_DENIED,
+    &runtime::STATE_LOST,
+    &runtime::RUNTIME_DOWN,
+    &runtime::SHIM_HANGS,
+    &runtime::RUNTIME_HANGS,
+    &docker::OUT_OF_STEP,
     &disk_full::DISK_FULL,
+    &mount_storm::MOUNT_STORM,
     &file_system::READ_ONLY,
     &file_system::DEVICE_ERROR,
     &file_system::STALE_HANDLE,
@@ -95,8 +116,9 @@ pub static ELSEWHERE: [Elsewhere; 3] = [
         "a container tidies up its own volume, which is its right",
     ),
     elsewhere(
-        "netns-busy",
-        "the mount of a sandbox's network namespace cannot be removed, mostly on kernel 3.10",
+        "mount-leaked-foreign-ns-el7",
+        "on RHEL 7 (kernel 3.10, fs.may_detach_mounts=0) a mount that only another namespace has keeps its mount \
+         point from being removed; podstuck needs 5.10, where that cannot be",
     ),
     elsewhere(
         "nfs-silly-rename",
@@ -107,6 +129,12 @@ pub static ELSEWHERE: [Elsewhere; 3] = [
 /// The cause of this name.
 pub fn find(id: &str) -> Option<&'static Cause> {
     ALL.into_iter().find(|cause| cause.id.as_str() == id)
+}
+
+/// The name itself, also of a cause that podstuck does not recognise.
+pub fn id(name: &str) -> Option<CauseId> {
+    let known = ELSEWHERE.iter().map(|known| known.id).find(|id| id.as_str() == name);
+    find(name).map(|cause| cause.id).or(known)
 }
 
 /// What a name means in one line, also of a cause that podstuck does not recognise.

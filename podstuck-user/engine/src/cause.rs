@@ -77,11 +77,14 @@ pub enum Kind {
 pub enum TriedWith {
     /// By a lab of the same name.
     Lab,
+    /// By a test that makes the fault on this machine in another way.
+    Test,
     /// With a real containerd or dockerd.
     RealRuntime,
     /// With a real kubelet.
     RealKubelet,
-    /// By a recording of a real node.
+    /// With what was captured of a real node that has it: what its logs say, its pod's record, mounts, directories
+    /// and control groups.
     Recording,
 }
 
@@ -90,6 +93,7 @@ impl TriedWith {
     pub const fn words(self) -> &'static str {
         match self {
             Self::Lab => "a lab",
+            Self::Test => "a test that makes it",
             Self::RealRuntime => "a real container runtime",
             Self::RealKubelet => "a real kubelet",
             Self::Recording => "a recording of a real node",
@@ -145,6 +149,9 @@ pub struct Cause {
     pub look_alikes: &'static [LookAlike],
     /// What can be done, the first of them first.
     pub ways_out: &'static [WayOut],
+    /// Who met it: issues as `PROJECT#NUMBER`, and articles. They were read, and not played again; empty if none is
+    /// known.
+    pub field: &'static [&'static str],
     /// How it was tried; empty if it was not.
     pub tried: &'static [TriedWith],
     /// Where the kernel, Kubernetes or a runtime does it.

@@ -1,6 +1,7 @@
 //! The engine: events in, findings and questions out.
 
 mod answer;
+mod deleted;
 mod records;
 
 use std::{sync::Arc, time::Duration};
@@ -20,7 +21,7 @@ use crate::{
         node_record::NodeRecord,
         operation::Operation,
         pod_record::PodRecord,
-        series::SeriesTable,
+        series::{NamesTable, SeriesTable},
         summary::{Completeness, SelfCost, Summary},
         time::Monotonic,
     },
@@ -70,6 +71,9 @@ pub struct Engine {
     nodes: Vec<NodeRecord>,
     /// What it said of the pod that was asked about.
     record: Option<PodRecord>,
+    /// A look found a directory of that pod: what its record said may be over by now.
+    record_is_old: bool,
+    deletions: deleted::ToGo,
     sample: Option<Arc<NodeSample>>,
     progress_told: Monotonic,
     firm_since: Option<Monotonic>,
@@ -94,6 +98,8 @@ impl Engine {
             gone: Vec::new(),
             nodes: Vec::new(),
             record: None,
+            record_is_old: false,
+            deletions: deleted::ToGo::default(),
             sample: None,
             progress_told: begun,
             firm_since: None,
@@ -118,6 +124,7 @@ impl Engine {
         self.now = self.now.max(event.at);
         let mut outputs = Vec::new();
         let mut steps = Steps::default();
+        self.deletions.listen(&event.what);
         match &event.what {
             What::Named { target_id, target } => self.aggregate.name(*target_id, target),
             What::Operation(op) => {
@@ -129,7 +136,11 @@ impl Engine {
                 }
             }
             What::Counts(counts) => self.aggregate.add(counts),
-            What::Sample(sample) => self.sample = Some(sample.clone()),
+            What::Sample(sample) => {
+                let of = |record: &PodRecord| sample.pod(&record.pod.uid).is_some();
+                self.record_is_old |= self.record.as_ref().is_some_and(of);
+                self.sample = Some(sample.clone());
+            }
             What::Stuck(seen) => outputs.push(Output::Hung(Box::new(hung_report::stuck(seen)))),
             What::Phase { span, target_id, component, took } => {
                 self.aggregate.add_phase(*span, *target_id, *component, *took);
@@ -144,7 +155,10 @@ impl Engine {
             What::Said(said) if said.is_progress() => {}
             What::Said(said) => self.said.note(said),
             What::Node(node) => self.nodes.push(NodeRecord::clone(node)),
-            What::Record { record, .. } => self.record = Some(PodRecord::clone(record)),
+            What::Record { record, .. } => {
+                self.record = Some(PodRecord::clone(record));
+                self.record_is_old = false;
+            }
             What::Told(_) | What::Heard(_) | What::Answer { .. } => {}
         }
         self.show(event, &mut steps);
@@ -281,6 +295,11 @@ impl Engine {
     /// All counts as they stand.
     pub fn series(&self) -> SeriesTable {
         self.aggregate.table()
+    }
+
+    /// What is known of their targets.
+    pub fn target_names(&self) -> NamesTable {
+        self.aggregate.target_names()
     }
 
     /// How long it has watched.

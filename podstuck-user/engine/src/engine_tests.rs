@@ -9,6 +9,7 @@ use super::*;
 use crate::{
     model::{
         call::Outcome,
+        diagnosis::Stage,
         evidence::{Certainty, Source},
         finding::FindingState,
         hung::MountPoint,
@@ -18,7 +19,7 @@ use crate::{
         object::Attributes,
     },
     query::{Answer, ObjectAttributes},
-    testing::{FILE, actor, failed, pod_state, run, stuck},
+    testing::{FILE, actor, block_volume, failed, pod_state, run, stuck},
     tracker::TrackerId,
 };
 
@@ -148,6 +149,7 @@ fn told_and_seen(immutable: bool) -> (Vec<Query>, Vec<Finding>) {
         same_directory: false,
         sticky: false,
         swap: false,
+        swap_unknown: false,
     };
     for query in &queries {
         let (query, answer) = (Box::new(query.clone()), Box::new(Answer::Attributes(Ok(seen))));
@@ -200,7 +202,7 @@ fn who_could_not_look_does_not_say_that_nothing_is_left() {
     let who = Pod { uid: "u".into(), namespace: None, name: None };
     let mut engine = Engine::new(Run { pod: Some(who), ..run() });
     let notes = |engine: &Engine| engine.diagnosis().notes.join("; ");
-    assert!(engine.pod_may_be_left());
+    assert!(engine.target_may_be_left());
     assert!(notes(&engine).starts_with("the node was not looked at"), "{}", notes(&engine));
     let look = |pods: Vec<PodState>| {
         let sample =
@@ -208,10 +210,10 @@ fn who_could_not_look_does_not_say_that_nothing_is_left() {
         Event { at: Monotonic(1), what: What::Sample(Arc::new(sample)) }
     };
     engine.take(&look(vec![pod_state("u")]));
-    assert!(engine.pod_may_be_left());
+    assert!(engine.target_may_be_left());
     assert!(notes(&engine).contains("not known: pid 8, 9."), "{}", notes(&engine));
     engine.take(&look(Vec::new()));
-    assert_eq!((engine.pod_may_be_left(), notes(&engine)), (false, String::new()));
+    assert_eq!((engine.target_may_be_left(), notes(&engine)), (false, String::new()));
 }
 
 /// What the API server says of this node, which lacks these pods.
@@ -238,6 +240,7 @@ fn nobody_waits_for_a_pod_that_the_api_server_does_not_have() {
             same_directory: true,
             sticky: false,
             swap: false,
+            swap_unknown: false,
         };
         let answer = Box::new(Answer::Attributes(Ok(attributes)));
         engine.take(&Event { at: op.end, what: What::Answer { query, answer } });
@@ -249,4 +252,81 @@ fn nobody_waits_for_a_pod_that_the_api_server_does_not_have() {
     };
     assert_eq!(blocks(&["another"]), (Some(true), false));
     assert_eq!(blocks(&["u"]), (Some(false), true));
+}
+
+fn record(deletion: Option<i64>, is_mirror: bool) -> Event {
+    let pod = Pod { uid: "u".into(), namespace: Some("shop".into()), name: Some("cart".into()) };
+    let record = PodRecord {
+        pod,
+        deletion: deletion.map(|second| Timestamp::from_second(second).unwrap()),
+        grace_s: 30,
+        finalizers: Vec::new(),
+        node: Some("n".into()),
+        is_mirror,
+        all_terminated: true,
+        read: Some(Timestamp::UNIX_EPOCH),
+        claims: Vec::new(),
+    };
+    Event { at: Monotonic(1), what: What::Record { record: Box::new(record), node: "n".into() } }
+}
+
+fn looked(second: u64, pods: Vec<PodState>) -> Event {
+    let at = Monotonic(second * 1_000_000_000);
+    let sample =
+        NodeSample { at, begun: Some(at), kubelets: vec![7], pods, ..NodeSample::default() };
+    Event { at, what: What::Sample(Arc::new(sample)) }
+}
+
+#[test]
+fn a_record_that_is_to_go_is_left_when_nothing_else_is() {
+    let who = Pod { uid: "u".into(), namespace: None, name: None };
+    let after = |events: &[Event]| {
+        let mut engine = Engine::new(Run { pod: Some(who.clone()), ..run() });
+        events.iter().for_each(|event| drop(engine.take(event)));
+        let answer = engine.diagnosis();
+        (engine.target_may_be_left(), answer.stages[0].stage, answer)
+    };
+    let (left, stage, answer) = after(&[record(Some(0), false), looked(2, Vec::new())]);
+    assert_eq!((left, stage), (true, Stage::Api));
+    assert!(answer.stages[0].fact.contains("1970-01-01T00:00:00Z"), "{:?}", answer.stages);
+    assert!(answer.causes.is_empty());
+    assert!(answer.next.iter().any(|next| next.contains("webhook")), "{:?}", answer.next);
+    assert!(answer.notes.is_empty(), "{:?}", answer.notes);
+    // The directory went after the record was read, and the record with it, for all that is known.
+    let gone = [record(Some(0), false), looked(2, vec![pod_state("u")]), looked(4, Vec::new())];
+    let (left, stage, _) = after(&gone);
+    assert_eq!((left, stage), (false, Stage::Gone));
+    // That nobody could look at first says nothing of it.
+    let mut unread = looked(2, Vec::new());
+    if let What::Sample(sample) = &mut unread.what {
+        Arc::make_mut(sample).unread.push("/k2".into());
+    }
+    let (left, stage, _) = after(&[record(Some(0), false), unread, looked(4, Vec::new())]);
+    assert_eq!((left, stage), (true, Stage::Api));
+    // Nobody has asked for it to go, or its time has not come.
+    let (left, stage, _) = after(&[record(None, false), looked(2, Vec::new())]);
+    assert_eq!((left, stage), (false, Stage::Gone));
+    let (left, _, answer) = after(&[record(Some(900), true), looked(2, Vec::new())]);
+    assert!(!left && answer.notes.iter().any(|note| note.contains("mirror pod")));
+}
+
+#[test]
+fn a_path_in_a_pod_that_is_left_is_not_taken_for_gone() {
+    const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
+    let after = |path: String, pods: Vec<PodState>| {
+        let mut engine = Engine::new(Run { pod: None, directory: Some(path.into()), ..run() });
+        assert!(engine.target_may_be_left(), "nobody has looked");
+        engine.take(&looked(2, pods));
+        (engine.target_may_be_left(), engine.diagnosis())
+    };
+    let volume = format!("/k/pods/{UID}/volumes/kubernetes.io~csi/pv");
+    let mut mounted = pod_state(UID);
+    mounted.devices.push(block_volume(UID, "pv"));
+    let (left, answer) = after(format!("{volume}/mount"), vec![mounted]);
+    assert!(left && answer.stages[0].pod.uid == UID, "{:?}", answer.stages);
+    assert_eq!(answer.stages[0].stage, Stage::Volumes);
+    let (left, answer) = after(volume.clone(), vec![pod_state(UID)]);
+    assert!(left && answer.stages.is_empty() && answer.notes[0].contains("--pod-uid"));
+    assert!(!after(volume, vec![pod_state("another")]).0);
+    assert!(!after("/var/lib/docker/volumes/v".into(), vec![pod_state(UID)]).0);
 }

@@ -2,11 +2,13 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
+use podstuck_common::record::CallTotals;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     model::{
         call::{Call, Outcome},
+        container::ContainerName,
         degraded::Degraded,
         identity::{Component, Pod, Target},
         node::NodeSample,
@@ -39,13 +41,16 @@ pub struct Run {
     pub one_answer: bool,
     /// The pod that the run is restricted to.
     pub pod: Option<Pod>,
+    /// The container that the run is restricted to.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub container: Option<ContainerName>,
     /// The directory that the run is restricted to.
     #[serde(with = "raw_path::option")]
     pub directory: Option<PathBuf>,
 }
 
 impl Run {
-    /// Whether it is about one pod or directory, and not about the whole node.
+    /// Whether it is about one pod, container or directory, and not about the whole node.
     pub fn has_target(&self) -> bool {
         self.start.target.is_some()
     }
@@ -155,6 +160,9 @@ pub struct Count {
     /// The process that called.
     #[serde(rename = "p")]
     pub pid: u32,
+    /// When it was started, in ticks since boot: with its id, this names it. `None` when unknown.
+    #[serde(rename = "s", skip_serializing_if = "Option::is_none", default)]
+    pub started: Option<u64>,
     /// What was called.
     #[serde(rename = "c")]
     pub call: Call,
@@ -173,4 +181,18 @@ pub struct Count {
     /// Summed duration in nanoseconds.
     #[serde(rename = "d")]
     pub total_ns: u64,
+    /// The shortest in nanoseconds; 0 where it is not known, as in recordings from before it was counted.
+    #[serde(rename = "l", default)]
+    pub min_ns: u64,
+    /// The longest; 0 in the same way.
+    #[serde(rename = "m", default)]
+    pub max_ns: u64,
+}
+
+impl Count {
+    /// What the probes have counted.
+    pub fn totals(&self) -> CallTotals {
+        let Self { calls, total_ns, min_ns, max_ns, .. } = *self;
+        CallTotals { calls, total_ns, min_ns, max_ns }
+    }
 }

@@ -11,18 +11,22 @@ use crate::{
 const fn made_of(tracker: TrackerId) -> &'static [Feed] {
     use Feed::{Calls, Holders, HungCalls, Logs, Node, Objects, Space};
     match tracker {
-        TrackerId::CrossedMount | TrackerId::FileSystem => &[Calls],
+        TrackerId::CrossedMount => &[Calls],
+        TrackerId::FileSystem => &[Calls, Logs],
         TrackerId::Busy => &[Calls, Node, Holders],
-        TrackerId::DeadMount | TrackerId::Refused | TrackerId::BulkDelete | TrackerId::NotEmpty => {
-            &[Calls, Objects]
-        }
-        TrackerId::Unkillable | TrackerId::Orphan => &[Calls, Node],
+        TrackerId::DeadMount => &[Calls, Node, Objects, Logs],
+        TrackerId::Refused | TrackerId::BulkDelete | TrackerId::NotEmpty => &[Calls, Objects],
+        TrackerId::Unkillable | TrackerId::Orphan | TrackerId::MountStorm => &[Calls, Node],
         TrackerId::NotAttempted => &[Calls, Node, Objects, Holders, Logs],
         TrackerId::PinnedDevice => &[Calls, Node, Holders],
-        TrackerId::HungCall => &[Calls, HungCalls, Node],
+        TrackerId::HungCall => &[Calls, HungCalls, Node, Logs],
+        TrackerId::NetworkStorage => &[Node, Logs],
         TrackerId::DiskFull => &[Node, Space],
-        TrackerId::PodRecord => &[Node],
+        TrackerId::PodRecord | TrackerId::ShimState => &[Node],
+        TrackerId::RuntimeState | TrackerId::DockerState => &[Node, Logs],
         TrackerId::LeftRootfs => &[Node, Holders, Logs],
+        TrackerId::BlockVolume => &[Node, Holders, Logs],
+        TrackerId::DeviceReference => &[Node, Logs],
         TrackerId::Protected => &[Node, Objects],
         TrackerId::RuntimeSays => &[Calls, Node, Logs],
     }
@@ -77,7 +81,7 @@ mod tests {
         check! {
             CrossedMount: "crossed_mount",
             Busy: "busy",
-            DeadMount: "dead_mount",
+            DeadMount: "dead_mount" "dead_mount_told",
             Refused: "refused",
             FileSystem: "file_system",
             Unkillable: "unkillable",
@@ -92,6 +96,13 @@ mod tests {
             LeftRootfs: "left_rootfs",
             Protected: "protected",
             RuntimeSays: "runtime_says",
+            BlockVolume: "block_volume",
+            DeviceReference: "device_reference",
+            RuntimeState: "runtime_state" "to_go",
+            DockerState: "docker_state" "to_go",
+            ShimState: "shim_state",
+            NetworkStorage: "network_storage",
+            MountStorm: "mount_storm",
         }
     }
 }

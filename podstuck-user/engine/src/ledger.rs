@@ -198,6 +198,7 @@ impl Ledger {
             blocks_deletion: draft.blocks_deletion,
             pod: draft.target.pod.clone(),
             container: draft.target.container.clone(),
+            container_name: draft.target.container_name.clone(),
             volume: draft.target.volume.clone(),
             actor: draft.actor.as_deref().cloned(),
             call: FaultyCall {
@@ -208,6 +209,7 @@ impl Ledger {
             count: draft.count,
             first: self.clock.at(draft.first),
             last: self.clock.at(draft.last),
+            held_by: draft.held_by,
             evidence: evidence.collect(),
             explanation: draft.explanation,
             remedies: remedies.collect(),

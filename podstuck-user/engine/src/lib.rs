@@ -21,6 +21,7 @@ pub mod bounded;
 pub mod aggregate;
 pub mod backoff;
 mod command;
+mod container_stage;
 pub mod tracker;
 mod verdict;
 
@@ -31,7 +32,7 @@ pub mod engine;
 mod hung_report;
 mod lacking;
 mod ledger;
-mod rank;
+pub mod rank;
 mod said;
 mod stage;
 

@@ -7,6 +7,7 @@ use thiserror::Error;
 
 use crate::{
     model::{
+        client::Client,
         file_system::FileSystem,
         holder::{About, Snapshot},
         hung::MountPoint,
@@ -47,6 +48,16 @@ pub enum Wants {
         path: PathBuf,
         /// `mnt_id` of a mount that is wanted wherever it is; 0 for none.
         mount_id: u32,
+    },
+    /// The mounts of a namespace on a file or directory, whichever way leads to it ([`Mounts::on_file`]).
+    MountsOn {
+        /// A process in the namespace, if it still lives.
+        pid: u32,
+        /// The namespace's inode number.
+        namespace: u32,
+        /// The path, which may begin with symbolic links.
+        #[serde(with = "raw_path")]
+        path: PathBuf,
     },
     /// The file system that a path lies on.
     FileSystem {
@@ -108,13 +119,25 @@ pub enum Wants {
     },
     /// Who holds on to something.
     Holders(About),
+    /// Whether anybody on the node listens at a loopback address.
+    Listener {
+        /// The address.
+        address: String,
+        /// The TCP port.
+        port: u16,
+    },
+    /// Who has a connection to a daemon.
+    Clients {
+        /// The daemon.
+        pid: u32,
+    },
 }
 
 /// What was found out.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Answer {
-    /// To [`Wants::Mounts`]; `None` when the namespace is gone.
+    /// To [`Wants::Mounts`] and [`Wants::MountsOn`]; `None` when the namespace is gone.
     Mounts(Option<Mounts>),
     /// To [`Wants::FileSystem`]; `None` when the namespace is gone.
     FileSystem(Option<FileSystem>),
@@ -137,6 +160,10 @@ pub enum Answer {
     },
     /// To [`Wants::Holders`].
     Holders(Result<Snapshot, NoAnswer>),
+    /// To [`Wants::Listener`].
+    Listener(Result<Listening, NoAnswer>),
+    /// To [`Wants::Clients`].
+    Clients(Result<Vec<Client>, NoAnswer>),
 }
 
 /// What keeps an object from being removed, by its inode and that of its directory.
@@ -152,9 +179,23 @@ pub struct ObjectAttributes {
     pub sticky: bool,
     /// The object is an active swap file.
     pub swap: bool,
+    /// Whether it is one could not be looked up.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub swap_unknown: bool,
     /// Which object and which directory; `None` in recordings from before this was noted.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub files: Option<(FileId, FileId)>,
+}
+
+/// Whether anybody listens at an address, in the network namespaces that processes are in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Listening {
+    /// Somebody does, in one of them.
+    pub somebody: bool,
+    /// Namespaces that were looked at.
+    pub namespaces: u32,
+    /// Processes whose namespace could not be told or read: there may be others.
+    pub unread: u32,
 }
 
 /// Why there is no answer.

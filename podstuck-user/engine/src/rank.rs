@@ -31,7 +31,7 @@ pub(crate) fn is_settled(finding: &Finding) -> bool {
 
 /// The order in which causes are told: what blocks before what does not, known before unexplained,
 /// then by certainty and severity.
-fn order(finding: &Finding) -> impl Ord + use<> {
+pub fn order(finding: &Finding) -> impl Ord + use<> {
     let blocks = match finding.blocks_deletion {
         Some(true) => 0,
         None => 1,
@@ -43,7 +43,7 @@ fn order(finding: &Finding) -> impl Ord + use<> {
 }
 
 /// Puts everything that was found into an answer.
-pub(crate) fn diagnosis<'a>(
+pub fn diagnosis<'a>(
     target: Option<&str>,
     stages: Vec<PodStage>,
     said: Vec<Said>,
@@ -67,6 +67,7 @@ pub(crate) fn diagnosis<'a>(
     Diagnosis {
         target: target.map(str::to_owned),
         stages,
+        containers: Vec::new(),
         firm,
         window_s,
         causes,
@@ -109,6 +110,22 @@ fn next(stages: &[PodStage]) -> Vec<String> {
              update"
                 .into(),
         );
+    }
+    if has(Stage::Api) {
+        next.push(
+            "who keeps the record: kubelet deletes it when it has done its part, and its log says where that \
+             fails (`journalctl -u kubelet`: `Failed to delete status for pod`, `Failed to update status for \
+             pod`, `Unauthorized`). An admission webhook may refuse it (`kubectl get \
+             validatingwebhookconfigurations,mutatingwebhookconfigurations`); and while kubelet cannot reach \
+             the API server, the record stays"
+                .into(),
+        );
+        next.push(
+            "the record again: it may have gone since it was read. `kubectl get pod NAME -o jsonpath='{.metadata.uid}'` \
+             shows whether the pod of that name is another one by now"
+                .into(),
+        );
+        return next;
     }
     next.push(
         "a longer look: kubelet tries again only every 122 seconds in the end, and an attempt that \

@@ -30,6 +30,12 @@ fn of(state: &PodState) -> (Stage, String) {
     if let Some(volume) = state.volumes.first() {
         return (Stage::Volumes, format!("{} is still there", safe_path(&volume.path)));
     }
+    if let Some(device) = state.devices.first() {
+        let driver = device.driver().map(|driver| format!(" of {driver}")).unwrap_or_default();
+        let left = safe_path(device.path());
+        let how = if device.mounts.is_empty() { "is still there" } else { "is still mapped" };
+        return (Stage::Volumes, format!("{left}, a raw block volume{driver}, {how}"));
+    }
     let unknown =
         if state.populated.is_none() { ", and its control groups are unknown" } else { "" };
     (Stage::Directories, format!("{} has no volumes{unknown}", safe_path(&state.directory)))
@@ -37,16 +43,12 @@ fn of(state: &PodState) -> (Stage, String) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::{path::Path, sync::Arc};
 
     use super::*;
     use crate::{
-        model::{
-            identity::Target,
-            mounts::Device,
-            node::{Mounted, VolumeState},
-        },
-        testing::pod_state,
+        model::{identity::Target, node::VolumeState},
+        testing::{block_volume, mounted, pod_state},
     };
 
     fn stage_of(state: Option<&PodState>) -> Stage {
@@ -65,27 +67,24 @@ mod tests {
     fn what_is_left_tells_the_stage() {
         assert_eq!(stage_of(None), Stage::Gone);
         assert_eq!(stage_of(Some(&pod_state("u"))), Stage::Directories);
-        let mut mounted = pod_state("u");
-        let point = "/k/pods/u/volumes/p/v".into();
-        let mount = Mounted {
-            point,
-            id: 1,
-            what: "tmpfs".into(),
-            is_fuse: false,
-            device: Device::default(),
-            root: "/".into(),
-            shared: false,
-            namespace: 1,
-            pid: 1,
-            source: "/proc/1/mountinfo".into(),
-        };
+        let mut held = pod_state("u");
+        let mount = mounted(Path::new("/k/pods/u/volumes/p/v"), 1);
         let path = "/k/pods/u/volumes/p/v".into();
         let target = Arc::new(Target::unknown());
         let volume =
             VolumeState { target_id: 7, target, path, file: None, csi: None, mounts: vec![mount] };
-        mounted.volumes.push(volume);
-        assert_eq!(stage_of(Some(&mounted)), Stage::Volumes);
-        mounted.populated = Some(true);
-        assert_eq!(stage_of(Some(&mounted)), Stage::Containers);
+        held.volumes.push(volume);
+        assert_eq!(stage_of(Some(&held)), Stage::Volumes);
+        held.volumes.clear();
+        assert_eq!(stage_of(Some(&held)), Stage::Directories);
+        held.devices.push(block_volume("u", "pv"));
+        assert_eq!(stage_of(Some(&held)), Stage::Volumes);
+        let (_, fact) = of(&held);
+        assert!(
+            fact.contains("/volumeDevices/kubernetes.io~csi/pv") && fact.contains("raw block"),
+            "{fact}"
+        );
+        held.populated = Some(true);
+        assert_eq!(stage_of(Some(&held)), Stage::Containers);
     }
 }

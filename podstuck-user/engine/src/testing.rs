@@ -12,14 +12,16 @@ use nix::errno::Errno;
 use crate::{
     event::{Event, Run, Thresholds, What},
     model::{
+        block_volume::BlockVolume,
         call::{Call, Outcome},
         file_system::FileSystem,
         holder::{HeldMount, Holder, How, Snapshot, Subject, Through},
         hung::{Phase, Since},
-        identity::{Actor, Component, Target, TargetKind, Volume},
+        identity::{Actor, Component, Pod, Target, TargetKind, Volume},
+        mounted::Mounted,
         mountinfo,
-        mounts::Mounts,
-        node::PodState,
+        mounts::{Device, Mounts},
+        node::{PodState, VolumeData},
         object::FileId,
         operation::Operation,
         path::JsonPath,
@@ -107,6 +109,22 @@ pub(crate) fn holder(how: How, through: Through, explains: Option<bool>) -> Hold
     }
 }
 
+/// A mount as the host sees it.
+pub(crate) fn mounted(point: &Path, id: u32) -> Mounted {
+    Mounted {
+        point: point.into(),
+        id,
+        what: "/dev/sdb of type ext4".into(),
+        is_fuse: false,
+        device: Device { major: 8, minor: 16 },
+        root: "/".into(),
+        shared: false,
+        namespace: 1,
+        pid: 1,
+        source: "/proc/1/mountinfo".into(),
+    }
+}
+
 /// A snapshot with these holders of the sample volume.
 pub(crate) fn snapshot(holders: Vec<Holder>) -> Snapshot {
     let subject = Subject {
@@ -132,6 +150,26 @@ pub(crate) fn pod_state(uid: &str) -> PodState {
         changed: None,
         volume_removed: None,
         volumes: Vec::new(),
+        devices: Vec::new(),
+    }
+}
+
+/// A raw block volume of a CSI driver, as a pod has it that runs.
+pub(crate) fn block_volume(uid: &str, name: &str) -> BlockVolume {
+    let maps = format!("/k/plugins/kubernetes.io/csi/volumeDevices/{name}");
+    let published = format!("/k/plugins/kubernetes.io/csi/volumeDevices/publish/{name}/{uid}");
+    let map = PathBuf::from(format!("{maps}/dev/{uid}"));
+    let (driver, handle) = ("block.example".into(), "h-1".into());
+    let pod = Some(Pod { uid: uid.into(), namespace: None, name: None });
+    BlockVolume {
+        target_id: 77,
+        target: Target { kind: TargetKind::PodVolume, pod, ..Target::unknown() }.into(),
+        link: Some(format!("/k/pods/{uid}/volumeDevices/kubernetes.io~csi/{name}").into()),
+        leads_to: Some(published.into()),
+        mounts: vec![mounted(&map, 77)],
+        map: Some(map),
+        data: Some(VolumeData::Known { driver, handle, lifecycle: "Persistent".into() }),
+        users: Vec::new(),
     }
 }
 
@@ -236,6 +274,7 @@ pub(crate) fn run() -> Run {
         },
         one_answer: false,
         pod: None,
+        container: None,
         directory: None,
     }
 }
@@ -264,6 +303,7 @@ pub(crate) fn file_system(point: &str) -> FileSystem {
     FileSystem {
         id: Some(3),
         point: point.into(),
+        is_whole: true,
         fs_type: "ext4".into(),
         source: "/dev/sda1".into(),
         device: "8:1".into(),

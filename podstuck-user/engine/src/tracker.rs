@@ -60,6 +60,20 @@ pub enum TrackerId {
     Protected,
     /// What only the runtimes' logs show.
     RuntimeSays,
+    /// Runtimes that do not run.
+    RuntimeState,
+    /// Shims that cannot run.
+    ShimState,
+    /// Containers of which dockerd says something else than is so.
+    DockerState,
+    /// Looks at storage on the network that fail, as logs say.
+    NetworkStorage,
+    /// Mount namespaces with very many mounts.
+    MountStorm,
+    /// Raw block volumes that stay mapped.
+    BlockVolume,
+    /// Devices that kubelet does not let go.
+    DeviceReference,
 }
 
 /// One kind of object, followed.
@@ -146,6 +160,11 @@ impl<'a> Subject<'a> {
         let pod = op.target.pod.as_ref().map_or("", |pod| pod.uid.as_str());
         Self { target_id: op.target_id, path: &op.path, pod, at: op.end }
     }
+
+    /// Whether it is of this pod, and of a pod at all.
+    pub(crate) fn is_of_pod(&self, uid: &str) -> bool {
+        !self.pod.is_empty() && self.pod == uid
+    }
 }
 
 /// How far a tracker must have come to explain what another one sees.
@@ -155,6 +174,13 @@ pub(crate) enum Claim {
     Suspicion,
     /// It has said what it found.
     Finding,
+}
+
+impl Claim {
+    /// Whether a tracker that follows the subject has come so far.
+    pub(crate) fn is_met(self, has_found: bool) -> bool {
+        self == Self::Suspicion || has_found
+    }
 }
 
 /// What a suppression reaches.
@@ -195,8 +221,9 @@ pub(crate) const SUPPRESSIONS: &[Suppression] = {
     use Claim::{Finding, Suspicion};
     use Scope::{Path, Pod, Target};
     use TrackerId::{
-        Busy, CrossedMount, DeadMount, FileSystem, HungCall, LeftRootfs, NotAttempted, NotEmpty,
-        Orphan, Protected, Refused, RuntimeSays, Unkillable,
+        Busy, CrossedMount, DeadMount, DockerState, FileSystem, HungCall, LeftRootfs,
+        NetworkStorage, NotAttempted, NotEmpty, Orphan, Protected, Refused, RuntimeSays,
+        RuntimeState, ShimState, Unkillable,
     };
     const SAME_FAULT: &str = "the mount that a removal went through is busy afterwards";
     const NO_POD_WAITS: &str = "no pod waits for an orphan";
@@ -205,6 +232,7 @@ pub(crate) const SUPPRESSIONS: &[Suppression] = {
     const NOT_YET: &str = "kubelet unmounts nothing before the pod's sandbox has been stopped";
     const WAITED_FOR: &str =
         "it is known what the runtime waits for, and so why it does not answer";
+    const SAID_ALREADY: &str = "the same shim is told with what the runtime says of it";
     const HOUSEKEEPING: &str = "kubelet removes only directories of a pod that is gone";
     &[
         suppress(Busy, CrossedMount, Suspicion, Target, SAME_FAULT),
@@ -221,8 +249,14 @@ pub(crate) const SUPPRESSIONS: &[Suppression] = {
         suppress(NotAttempted, NotEmpty, Suspicion, Target, SOMEBODY_TRIES),
         suppress(NotAttempted, HungCall, Suspicion, Target, SOMEBODY_TRIES),
         suppress(NotAttempted, DeadMount, Finding, Target, SOMEBODY_TRIES),
+        suppress(NotAttempted, NetworkStorage, Finding, Target, SOMEBODY_TRIES),
         suppress(Protected, Refused, Finding, Target, SOMEBODY_TRIES),
         suppress(NotAttempted, RuntimeSays, Finding, Pod, NOT_YET),
+        suppress(NotAttempted, RuntimeState, Finding, Pod, NOT_YET),
+        suppress(NotAttempted, DockerState, Finding, Pod, NOT_YET),
+        suppress(RuntimeSays, RuntimeState, Finding, Pod, WAITED_FOR),
+        suppress(RuntimeSays, DockerState, Finding, Pod, WAITED_FOR),
+        suppress(ShimState, RuntimeSays, Finding, Pod, SAID_ALREADY),
         suppress(RuntimeSays, Unkillable, Finding, Pod, WAITED_FOR),
         suppress(RuntimeSays, LeftRootfs, Suspicion, Pod, WAITED_FOR),
     ]
@@ -257,8 +291,8 @@ impl Context<'_> {
 
     /// The driver's process of a CSI volume, as the last look at the node has it.
     pub(crate) fn driver_of(&self, target_id: u64) -> Option<&DriverProcess> {
-        let volumes = self.sample?.pods.iter().flat_map(|pod| &pod.volumes);
-        volumes.into_iter().find(|volume| volume.target_id == target_id)?.driver()
+        let (_, volume) = self.sample?.volume(target_id)?;
+        volume.driver()
     }
 
     /// Whether another tracker explains what this one sees on a subject.

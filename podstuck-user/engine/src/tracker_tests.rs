@@ -29,7 +29,10 @@ fn the_suppressions_are_these() {
       <- NotEmpty (Suspicion, Target): somebody does try, and fails
       <- HungCall (Suspicion, Target): somebody does try, and fails
       <- DeadMount (Finding, Target): somebody does try, and fails
+      <- NetworkStorage (Finding, Target): somebody does try, and fails
       <- RuntimeSays (Finding, Pod): kubelet unmounts nothing before the pod's sandbox has been stopped
+      <- RuntimeState (Finding, Pod): kubelet unmounts nothing before the pod's sandbox has been stopped
+      <- DockerState (Finding, Pod): kubelet unmounts nothing before the pod's sandbox has been stopped
     NotEmpty
       <- DeadMount (Finding, Path): what is above a dead mount stays because of it
       <- Orphan (Suspicion, Pod): kubelet removes only directories of a pod that is gone
@@ -38,8 +41,12 @@ fn the_suppressions_are_these() {
     Protected
       <- Refused (Finding, Target): somebody does try, and fails
     RuntimeSays
+      <- RuntimeState (Finding, Pod): it is known what the runtime waits for, and so why it does not answer
+      <- DockerState (Finding, Pod): it is known what the runtime waits for, and so why it does not answer
       <- Unkillable (Finding, Pod): it is known what the runtime waits for, and so why it does not answer
       <- LeftRootfs (Suspicion, Pod): it is known what the runtime waits for, and so why it does not answer
+    ShimState
+      <- RuntimeSays (Finding, Pod): the same shim is told with what the runtime says of it
     ");
 }
 

@@ -98,6 +98,8 @@ pub(crate) struct Draft {
     pub(crate) first: Monotonic,
     /// Last time.
     pub(crate) last: Monotonic,
+    /// Who or what holds it, in a few words, safe to be shown.
+    pub(crate) held_by: Option<String>,
     /// Facts.
     pub(crate) evidence: Vec<Fact>,
     /// Meaning.
@@ -160,6 +162,7 @@ impl Draft {
             count: 1,
             first: at,
             last: at,
+            held_by: None,
             evidence: Vec::new(),
             explanation: String::new(),
             remedies: Vec::new(),
@@ -170,6 +173,11 @@ impl Draft {
             is_settled: false,
             doubts: Vec::new(),
         }
+    }
+
+    /// Names who or what holds it; who is named first counts.
+    pub(crate) fn held_by(&mut self, who: impl Into<String>) {
+        self.held_by.get_or_insert_with(|| who.into());
     }
 
     /// Adds a fact.

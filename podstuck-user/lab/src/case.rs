@@ -182,7 +182,8 @@ impl Case {
     /// Whether the fault shows only after the pod is gone, so that the case stays until it is told
     /// to end.
     pub(super) fn stays_until_stopped(&self) -> bool {
-        self.fixtures.contains(&Fixture::PrivateCopy)
+        let stays = [Fixture::PrivateCopy, Fixture::ManyMounts];
+        self.fixtures.iter().any(|fixture| stays.contains(fixture))
     }
 
     /// Whether a container is there, for whose end kubelet waits.

@@ -6,6 +6,7 @@
 //! A third one is dangerous: `RemoveAll` descends into whatever is mounted in the tree.
 
 use std::{
+    borrow::Cow,
     ffi::OsStr,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
@@ -26,7 +27,7 @@ pub(super) enum Failure {
     /// The first call that failed.
     #[error("{call} {}: {errno}", safe_path(.path))]
     Call {
-        /// `unlinkat`, `openat`, ...
+        /// `unlinkat`, `openfdat`, ... as Go calls it
         call: &'static str,
         /// The object.
         path: PathBuf,
@@ -35,7 +36,10 @@ pub(super) enum Failure {
     },
     /// Something else than a call, as kubelet's log has it.
     #[error("{0}")]
-    Refused(&'static str),
+    Refused(Cow<'static, str>),
+    /// The same, before the operation is begun: then no retry is said.
+    #[error("{0}")]
+    NotBegun(String),
     /// A container was killed, and has not ended.
     #[error("StopContainer: DeadlineExceeded: it was killed, and runs")]
     Alive,
@@ -58,7 +62,9 @@ impl Failure {
             Self::Call { call, path, errno } => {
                 Self::Call { call, path: directory.join(path), errno }
             }
-            Self::Refused(_) | Self::Alive | Self::Waiting | Self::Stopped => self,
+            Self::Refused(_) | Self::NotBegun(_) | Self::Alive | Self::Waiting | Self::Stopped => {
+                self
+            }
         }
     }
 }
@@ -111,7 +117,7 @@ fn remove_from(calls: &mut Calls, parent: &OwnedFd, name: &OsStr) -> Result<(), 
                 return Err(Failure::new("unlinkat", name, as_file));
             }
             Err(errno) => {
-                first_error.get_or_insert(Failure::new("openat", name, errno));
+                first_error.get_or_insert(Failure::new("openfdat", name, errno));
                 break;
             }
         };

@@ -4,7 +4,7 @@
 //! file system does not look like one, and they try to remove it. One thing differs from the
 //! original: kubelet and CSI drivers start `umount(8)`, the lab makes the call itself.
 
-use std::{fs, path::Path};
+use std::{fs, os::unix::net::UnixStream, path::Path};
 
 use rustix::{
     fs::{AtFlags, CWD, StatxAttributes, StatxFlags, stat, statx},
@@ -16,7 +16,8 @@ use super::{
     case::{Case, Driver, Kind, Volume},
     cgroup,
     go_remove::{Failure, is_gone, remove, remove_all},
-    layout::{Pod, kubelet_root},
+    klog::words,
+    layout::{DRIVER, Pod, driver_socket, kubelet_root},
 };
 
 /// Deletes one pod.
@@ -99,16 +100,21 @@ impl<'a, 'b> Kubelet<'a, 'b> {
         match driver {
             Driver::Missing => {
                 return Err(Failure::Refused(
-                    "driver name not found in the list of registered CSI drivers",
+                    format!(
+                        "kubernetes.io/csi: Unmounter.TearDownAt failed to get CSI client: driver name \
+                         {DRIVER} not found in the list of registered CSI drivers"
+                    )
+                    .into(),
                 ));
             }
-            Driver::Silent => {
-                return Err(Failure::Refused("rpc error: the driver does not answer"));
-            }
+            Driver::Silent => return Err(Failure::Refused(self.call_driver().into())),
             Driver::Unknown => {
-                return Err(Failure::Refused(
-                    "UnmountVolume.NewUnmounter failed: failed to open volume data file: EOF",
-                ));
+                let (point, directory) = (target.display(), self.pod.volume(volume));
+                return Err(Failure::NotBegun(format!(
+                    "kubernetes.io/csi: unmounter failed to load volume data file [{point}]: \
+                     kubernetes.io/csi: failed to parse volume data file [{}]: EOF",
+                    directory.join("vol_data.json").display()
+                )));
             }
             // From 1.30 on it knows a mount by `STATX_ATTR_MOUNT_ROOT`.
             Driver::ForgotInSilence if is_mount_point(&target) => return Err(Failure::Waiting),
@@ -158,6 +164,23 @@ impl<'a, 'b> Kubelet<'a, 'b> {
             self.remove_on_one_device(&entry.path(), how)?;
         }
         gone_or(how(self.calls, path), failure)
+    }
+
+    /// What comes of a call of the driver; none answers here. It is not waited for so long.
+    fn call_driver(&self) -> String {
+        let socket = driver_socket(&self.pod.root);
+        let why = match UnixStream::connect(&socket) {
+            Ok(_) => "DeadlineExceeded desc = context deadline exceeded".into(),
+            Err(error) => {
+                let errno = Errno::from_io_error(&error).map(words).unwrap_or_default();
+                format!(
+                    "Unavailable desc = connection error: desc = \"transport: Error while dialing: dial \
+                     unix {}: connect: {errno}\"",
+                    socket.display()
+                )
+            }
+        };
+        format!("kubernetes.io/csi: Unmounter.TearDownAt failed: rpc error: code = {why}")
     }
 
     fn umount(&mut self, path: &Path) -> Result<(), Failure> {

@@ -21,6 +21,7 @@ mod fixture;
 mod freeze;
 mod go_remove;
 mod helper;
+mod klog;
 mod kubelet;
 mod layout;
 mod mass_files;
@@ -61,6 +62,9 @@ pub struct Options {
     /// End after so many attempts, whole ones, over all pods; `None` sets no limit. For who counts calls:
     /// how many fit into a duration is up to the machine.
     pub attempts: Option<u64>,
+    /// As an hour into the incident: the removal is tried before the case is announced, kubelet's log tells of
+    /// attempts at its longest back-off, and the next one is two minutes away.
+    pub late: bool,
     /// Makes the command that ends up in [`removal_main`].
     pub launcher: fn(&RemovalArgs) -> io::Result<Command>,
 }
@@ -73,6 +77,7 @@ impl Default for Options {
             entries: None,
             rate: None,
             attempts: None,
+            late: false,
             launcher: relaunch_self,
         }
     }

@@ -22,6 +22,7 @@ use super::{
     control::Control,
     fixture,
     go_remove::Failure,
+    klog,
     kubelet::Kubelet,
     layout::Pod,
     message::{self, Done, Mounted},
@@ -41,6 +42,8 @@ pub struct RemovalArgs {
     pub rate: Option<u32>,
     /// Ends after so many attempts (`--attempts`, left out for no limit).
     pub attempts: Option<u64>,
+    /// Whether the first attempts are those of the last hour (`--late`); standard error then is kubelet's log.
+    pub late: bool,
 }
 
 /// Plays kubelet. To be called by a process of its own, in its main thread and before any other
@@ -76,7 +79,8 @@ pub(super) fn play(args: &RemovalArgs, out: &mut impl Write) -> Result<()> {
     let (mut attempts, mut pods_removed) = (0, 0);
     let most = args.attempts.unwrap_or(u64::MAX);
     loop {
-        let (tries, removed) = delete_pod(&mut calls, &pod, case, &control, most - attempts);
+        let (tries, removed) =
+            delete_pod(&mut calls, &pod, case, &control, (most - attempts, args.late));
         attempts += tries;
         pods_removed += u64::from(removed);
         let ends = !case.repeats || !removed || attempts == most;
@@ -109,10 +113,10 @@ fn delete_pod(
     pod: &Pod,
     case: &Case,
     control: &Control,
-    most: u64,
+    (most, is_late): (u64, bool),
 ) -> (u64, bool) {
     let mut kubelet = Kubelet::new(calls, pod);
-    let mut backoff = Backoff::new();
+    let mut backoff = if is_late { Backoff::late() } else { Backoff::new() };
     let mut volumes: Vec<&Volume> = case.volumes.iter().collect();
     if case.is_orphan() {
         volumes.clear();
@@ -120,7 +124,14 @@ fn delete_pod(
     let mut attempts = 0;
     while attempts < most && !control.stopped().load(Ordering::Relaxed) {
         attempts += 1;
-        let failure = kubelet.cannot_begin(case).or_else(|| try_once(&mut kubelet, &mut volumes));
+        let ago = backoff.ago();
+        let failed = |volume: &Volume, failure: &Failure| {
+            if is_late {
+                klog::failed(pod, volume, failure, ago);
+            }
+        };
+        let failure =
+            kubelet.cannot_begin(case).or_else(|| try_once(&mut kubelet, &mut volumes, failed));
         let Some(failure) = failure else { return (attempts, true) };
         let wait = match failure {
             Failure::Stopped => break,
@@ -131,7 +142,9 @@ fn delete_pod(
             _ if case.is_orphan() => HOUSEKEEPING,
             _ => backoff.after_failure(),
         };
-        note(&format!("kubelet's part: {failure}; next try in {wait:?}"));
+        if !is_late {
+            note(&format!("kubelet's part: {failure}; next try in {wait:?}"));
+        }
         if attempts == most || !control.sleep(wait) {
             break;
         }
@@ -140,11 +153,16 @@ fn delete_pod(
 }
 
 /// Tears down the volumes that are left, and once none is, the pod's directory.
-fn try_once(kubelet: &mut Kubelet, volumes: &mut Vec<&Volume>) -> Option<Failure> {
+fn try_once(
+    kubelet: &mut Kubelet,
+    volumes: &mut Vec<&Volume>,
+    failed: impl Fn(&Volume, &Failure),
+) -> Option<Failure> {
     let mut first = None;
     volumes.retain(|volume| match kubelet.tear_down(volume) {
         Ok(()) => false,
         Err(failure) => {
+            failed(volume, &failure);
             first.get_or_insert(failure);
             true
         }

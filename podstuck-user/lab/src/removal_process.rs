@@ -1,8 +1,10 @@
 //! The removal process, seen from the lab.
 
 use std::{
+    fs::{self, File},
     io::{self, BufRead, BufReader, Write},
     os::unix::process::CommandExt,
+    path::PathBuf,
     process::{Child, ChildStdin, Command, Stdio},
     sync::mpsc::{Receiver, RecvTimeoutError, channel},
     thread,
@@ -10,6 +12,8 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
+
+use super::{layout::Pod, note};
 
 /// Runs until finished or dropped.
 #[derive(Debug)]
@@ -22,12 +26,30 @@ pub(super) struct RemovalProcess {
 /// How long it may take to end once asked to. A deletion on a slow disk may be under way.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Where the process that plays kubelet writes what kubelet would.
+pub(super) struct KubeletLog {
+    path: PathBuf,
+    file: File,
+}
+
+impl KubeletLog {
+    /// Empty, in the lab's directory.
+    pub(super) fn create(pod: &Pod) -> Result<Self> {
+        let path = pod.root.join("kubelet.log");
+        let file = File::create_new(&path);
+        let file = file.with_context(|| format!("cannot create {}", path.display()))?;
+        Ok(Self { path, file })
+    }
+}
+
 impl RemovalProcess {
-    /// Starts the process and waits until its mounts are made.
-    pub(super) fn launch(command: io::Result<Command>) -> Result<Self> {
+    /// Starts the process and waits until its mounts are made. Its standard error is ours, or that log.
+    pub(super) fn launch(command: io::Result<Command>, log: Option<KubeletLog>) -> Result<Self> {
+        let (path, file) = log.map(|log| (log.path, log.file)).unzip();
         let mut child = command
             .and_then(|mut command| {
                 command.stdin(Stdio::piped()).stdout(Stdio::piped());
+                command.stderr(file.map_or_else(Stdio::inherit, Stdio::from));
                 // Ctrl-C is for the lab, which then ends this process in an orderly way.
                 command.process_group(0).spawn()
             })
@@ -46,6 +68,9 @@ impl RemovalProcess {
         };
         thread::Builder::new().spawn(reader).context("cannot start a thread")?;
         if this.lines.recv().is_err() {
+            if let Some(said) = path.and_then(|path| fs::read_to_string(path).ok()) {
+                note(said.trim_end());
+            }
             bail!("the removal process could not set up the case; its message is above");
         }
         Ok(this)

@@ -22,7 +22,7 @@ use super::{
     mass_files::{self, DEFAULT_ENTRIES},
     message::{self, Ready},
     note,
-    removal_process::RemovalProcess,
+    removal_process::{KubeletLog, RemovalProcess},
 };
 use podstuck_engine::model::path::{JsonPath, safe_path};
 
@@ -36,6 +36,9 @@ pub fn relaunch_self(args: &RemovalArgs) -> io::Result<Command> {
     }
     if let Some(attempts) = args.attempts {
         command.args(["--attempts", &attempts.to_string()]);
+    }
+    if args.late {
+        command.arg("--late");
     }
     Ok(command)
 }
@@ -67,6 +70,9 @@ pub(super) fn run_to(
     let removed = lab.remove();
     played.and(removed)
 }
+
+/// How long the attempts of the last hour take. One that hangs does so by then.
+const PAST_ATTEMPTS: Duration = Duration::from_secs(2);
 
 /// Deletions per second that leave somebody who writes in between the time to do so.
 const WRITERS_RATE: u32 = 25;
@@ -114,12 +120,20 @@ fn play(
         uid: pod.uid.clone(),
         rate: rate.filter(|rate| *rate > 0),
         attempts: options.attempts,
+        late: options.late,
     };
-    let mut removal = RemovalProcess::launch((options.launcher)(&args))?;
-    announce(out, case, pod, removal.pid())?;
-    // One that is stopped before it began has made no calls, and says so.
-    if sleep(options.start_delay, stop) {
+    let log = options.late.then(|| KubeletLog::create(pod)).transpose()?;
+    let mut removal = RemovalProcess::launch((options.launcher)(&args), log)?;
+    if options.late {
         removal.start()?;
+        sleep(PAST_ATTEMPTS, stop);
+        announce(out, case, pod, removal.pid())?;
+    } else {
+        announce(out, case, pod, removal.pid())?;
+        // One that is stopped before it began has made no calls, and says so.
+        if sleep(options.start_delay, stop) {
+            removal.start()?;
+        }
     }
     let deadline = options.duration.and_then(|time| Instant::now().checked_add(time));
     let line = removal.finish(|| {
@@ -131,14 +145,15 @@ fn play(
 fn announce(out: &mut impl Write, case: &Case, pod: &Pod, pid: u32) -> Result<()> {
     let path = case.subject().map_or_else(|| pod.directory(), |volume| pod.content(volume));
     let kubelet_root = safe_path(&layout::kubelet_root(&pod.root)).into_owned();
+    let this_one = format!("--pod-uid {} --kubelet-root {kubelet_root}", pod.uid);
     note(&format!(
-        "{}: pod {NAMESPACE}/{} ({}), volume {}, mounts seen by pid {pid} only. Watch it with: \
-         podstuck watch --pod-uid {} --kubelet-root {kubelet_root}",
+        "{}: pod {NAMESPACE}/{} ({}), volume {}, mounts seen by pid {pid} only\n\
+         what holds it: podstuck diagnose {this_one}\n\
+         what happens:  podstuck watch {this_one}",
         case.id,
         pod.name,
         pod.uid,
         safe_path(&path),
-        pod.uid,
     ));
     let ready = Ready {
         lab: case.id,

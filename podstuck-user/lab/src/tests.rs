@@ -39,6 +39,7 @@ fn play_removal(root: PathBuf) {
         uid: text("POD_UID"),
         rate: text("RATE").parse().ok(),
         attempts: text("ATTEMPTS").parse().ok(),
+        late: false,
     };
     let mut out = File::options().write(true).open("/dev/fd/3").unwrap();
     removal::play(&args, &mut out).unwrap();

@@ -93,6 +93,12 @@ impl ApiReader {
         asked.into_iter().chain(&self.told.pods).find(|record| record.pod.uid == uid)
     }
 
+    /// The records of this node's pods that are to go.
+    pub(super) fn deleted(&self) -> Vec<PodRecord> {
+        let all = self.told.pods.iter();
+        all.filter(|record| record.deletion.is_some()).cloned().collect()
+    }
+
     /// Its words about this node, and whether it has this pod, of which there is a trace here. A static pod
     /// may be unknown to it (`kubetypes.IsStaticPod`), and is named by a hash.
     pub(super) fn nodes_about(&self, pod: Option<&Pod>) -> Vec<NodeRecord> {
@@ -115,7 +121,13 @@ impl ApiReader {
                     || "it is on no node yet".to_owned(),
                     |node| format!("it is on {}", safe(node.as_bytes())),
                 );
-                WantedError::Elsewhere { wanted, place, record: record.clone() }
+                let (record, was_here) = (record.clone(), false);
+                WantedError::Elsewhere { wanted, place, record, was_here }
+            }
+            Some(Known::Pod(record)) if record.deletion.is_some() && self.is_here(record) => {
+                let place = "it is to go, and this node has nothing of it any more".to_owned();
+                let (record, was_here) = (record.clone(), true);
+                WantedError::Elsewhere { wanted, place, record, was_here }
             }
             Some(Known::Missing) => {
                 // There is nothing left to ask it for.

@@ -3,7 +3,7 @@
 use super::{
     Exit, Failure, away,
     presenter::Presenter,
-    reporter::Reporter,
+    reporter::{Form, Reporter},
     trace::{self, Until},
 };
 use crate::{
@@ -30,14 +30,21 @@ pub fn run(mut options: Diagnose, verbose: u8) -> Result<Exit, Failure> {
         by_record = record.clone();
         target.pod_uid = record.as_ref().map(|record| record.pod.uid.clone());
     }
-    match trace::run(&options.tracing, Until::Firm { limit: options.timeout, record }, verbose) {
+    match trace::run(
+        &options.tracing,
+        Until::Firm { limit: options.timeout, record, brief: options.brief },
+        verbose,
+    ) {
         // The record says more than that there is nothing of the pod here.
         Err(Failure::Usage(error)) => match (error.downcast::<WantedError>(), by_record) {
-            (Ok(WantedError::Elsewhere { record, .. }), _) => {
-                answer_from(&record, &options).map_err(Failure::Usage)
+            (Ok(WantedError::Elsewhere { record, was_here, .. }), _) => {
+                // Kubernetes need not call the node by the name of its host.
+                let here = record.node.clone().filter(|_| was_here);
+                let here = here.unwrap_or_else(facts::node_name);
+                answer_from(&record, here, &options).map_err(Failure::Usage)
             }
             (Ok(WantedError::Unknown { .. }), Some(record)) => {
-                answer_from(&record, &options).map_err(Failure::Usage)
+                answer_from(&record, facts::node_name(), &options).map_err(Failure::Usage)
             }
             (Ok(error), _) => Err(Failure::Usage(error.into())),
             (Err(error), _) => Err(Failure::Usage(error)),
@@ -48,10 +55,11 @@ pub fn run(mut options: Diagnose, verbose: u8) -> Result<Exit, Failure> {
 
 /// The answer about a pod of which nothing is on this node. Nothing is traced; but a reader of the
 /// export directory must not take an older run for this one.
-fn answer_from(record: &PodRecord, options: &Diagnose) -> anyhow::Result<Exit> {
+fn answer_from(record: &PodRecord, node: String, options: &Diagnose) -> anyhow::Result<Exit> {
     let clock = clock::start();
     let tracing = &options.tracing;
-    let thresholds = Thresholds { hung: tracing.hung_after, not_attempted: tracing.untried_after };
+    let thresholds =
+        Thresholds { hung: tracing.hung_after, not_attempted: tracing.not_attempted_after };
     let run = Run {
         clock,
         start: Start { target: Some(format!("pod {}", record.pod.uid)), ..Start::default() },
@@ -59,15 +67,17 @@ fn answer_from(record: &PodRecord, options: &Diagnose) -> anyhow::Result<Exit> {
         thresholds,
         one_answer: true,
         pod: Some(record.pod.clone()),
+        container: None,
         directory: None,
     };
-    let reporter = Reporter::new(tracing.output, tracing.export.as_deref(), true)?;
+    let reporter =
+        Reporter::new(tracing.output, tracing.export.as_deref(), Form::of(true, options.brief))?;
     let mut presenter = Presenter::new(run, reporter);
     let at = clock.started();
     // There is nothing of it: what a look at the node would have shown.
     let events = [
         What::Sample(std::sync::Arc::default()),
-        What::Record { record: Box::new(record.clone()), node: facts::node_name() },
+        What::Record { record: Box::new(record.clone()), node },
     ];
     for what in events {
         presenter.take(&Event { at, what });

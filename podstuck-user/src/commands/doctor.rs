@@ -17,6 +17,7 @@ use super::{
 };
 use crate::{
     cli::{Api, Doctor, Output, Target},
+    identity::target_roots::{Holds, TargetRoot},
     kernel::{
         facts,
         layout::{self, BTF_PATH},
@@ -31,9 +32,13 @@ use crate::{
     state::{
         kubelet::{self, Kubelet},
         logs,
+        look_alikes::{self, LookAlike},
         show_roots::{Sought, find_roots, resolve},
     },
 };
+
+/// Look-alikes that are named; the others are counted.
+const NAMED: usize = 8;
 
 /// Runs the command: 0 when everything needed works, 3 when tracing cannot run at all.
 pub fn run(options: &Doctor) -> Result<Exit, Failure> {
@@ -103,7 +108,7 @@ fn node(options: &Doctor) -> Vec<Check> {
         )
     }));
     checks.extend(logs::read(host_root).places.into_iter().map(log));
-    checks.push(target_roots(host_root, &roots, &kubelets));
+    checks.extend(target_roots(host_root, &roots, &kubelets));
     let directories = setup::log_dirs(host_root, &roots, &kubelets);
     checks.extend(logs::of_drivers(host_root, &directories).into_iter().map(log));
     let found = match directories.iter().find(|dir| resolve(Path::new("/"), dir).is_some()) {
@@ -137,18 +142,41 @@ fn log(place: logs::Place) -> Check {
     Check::new(name, place.read.is_ok(), place.read.unwrap_or_else(|why| why), lost)
 }
 
-/// Where calls are about a pod, a volume or a container.
-fn target_roots(host_root: &Path, roots: &[PathBuf], kubelets: &[Kubelet]) -> Check {
+/// Where calls are about a pod, a volume or a container; and what only reads as if.
+fn target_roots(host_root: &Path, roots: &[PathBuf], kubelets: &[Kubelet]) -> [Check; 2] {
     let (known, _) = known_roots(host_root, roots, apart(host_root, kubelets, roots), None);
-    let sought = known.all().iter().map(|root| Sought::unshown(root.process(), &root.path));
+    let known: Vec<&TargetRoot> = known.all().iter().collect();
+    let sought = known.iter().map(|root| Sought::unshown(root.process(), &root.path));
     let found = find_roots(host_root, sought.collect()).paths;
+    let of_pods = known.iter().zip(&found).filter(|(root, _)| root.holds == Holds::Pods);
+    let of_pods: Vec<_> =
+        of_pods.filter_map(|(root, path)| Some((root.process(), path.clone()?))).collect();
     let mut found: Vec<PathBuf> = found.into_iter().flatten().collect();
     found.sort();
     found.dedup();
     let names: Vec<_> = found.iter().map(|path| safe_path(path)).collect();
     let text = if names.is_empty() { "none is here".to_owned() } else { names.join(", ") };
     let lost = "whose the calls are: they are counted, without a pod, a volume or a container";
-    Check::new("directories of kubelets and runtimes", !names.is_empty(), text, lost)
+    let here = Check::new("directories of kubelets and runtimes", !names.is_empty(), text, lost);
+    let beside = Check::new("look-alikes", true, beside(&look_alikes::of_node(&of_pods)), "");
+    [here, beside]
+}
+
+/// Mounts that read like pods' and are none.
+fn beside(all: &[LookAlike]) -> String {
+    let named = all.iter().take(NAMED).map(|it| {
+        let LookAlike { point, namespace, pid } = it;
+        format!("{} in mount namespace {namespace} (pid {pid})", safe_path(point))
+    });
+    let named: Vec<String> = named.collect();
+    match all.len() {
+        0 => "no mount reads like a pod's and lies in no directory of pods".to_owned(),
+        count => {
+            let more = count.saturating_sub(NAMED);
+            let more = if more == 0 { String::new() } else { format!(", and {more} more") };
+            format!("mounts that read like pods' and are none: {}{more}", named.join(", "))
+        }
+    }
 }
 
 /// Whether the API server can be asked, and by which credentials.
@@ -211,6 +239,16 @@ mod tests {
                 r#""name":"probes","ok":false,"found":"","lost":"x"}"#
             )
         );
+    }
+
+    #[test]
+    fn look_alikes_are_named_and_not_without_end() {
+        let one = |at| LookAlike { point: format!("/x{at}\n").into(), namespace: 5, pid: 7 };
+        assert!(beside(&[]).starts_with("no mount"));
+        let all: Vec<_> = (0..20).map(one).collect();
+        let text = beside(&all);
+        assert!(text.contains("/x7\\x0a in mount namespace 5 (pid 7), and 12 more"), "{text}");
+        assert!(!beside(&all[..1]).contains("more"));
     }
 
     #[test]

@@ -1,9 +1,6 @@
 //! `podstuck explain`: what a cause means, or all of them.
 
-use std::{
-    cmp::Reverse,
-    io::{IsTerminal, Write},
-};
+use std::io::Write;
 
 use anyhow::anyhow;
 use jiff::Timestamp;
@@ -12,19 +9,15 @@ use podstuck_engine::{
     cause::Cause,
 };
 
-use super::{Exit, Failure};
+use super::{Exit, Failure, standard_output};
 use crate::{
     cli::{Explain, Output},
     model::path::safe,
     present::{
         json::{self, Line},
-        style::Style,
         text,
     },
 };
-
-/// Names offered where one is unknown.
-const OFFERED: usize = 4;
 
 /// Runs the command: 0, or 2 for a name that is no cause's.
 ///
@@ -47,9 +40,7 @@ pub fn run(options: &Explain) -> Result<Exit, Failure> {
 }
 
 fn told(wanted: Option<&Cause>) -> String {
-    let terminal = std::io::stdout().is_terminal();
-    let color = terminal && std::env::var_os("NO_COLOR").is_none();
-    let style = Style { color, ..Style::PLAIN };
+    let style = standard_output::style();
     match wanted {
         Some(cause) => text::explain(cause, style),
         None => text::explain_all(style),
@@ -65,16 +56,8 @@ fn unknown(name: &str) -> anyhow::Error {
     )
 }
 
-/// The names that are spelled most alike, and before them those that contain the word.
 fn near(name: &str) -> Vec<&'static str> {
-    let mut names: Vec<&str> = ALL.iter().map(|cause| cause.id.as_str()).collect();
-    let likeness = |known: &str| (strsim::jaro_winkler(name, known) * 1000.0) as u32;
-    names.sort_by_key(|known| {
-        let contains = !name.is_empty() && known.contains(name);
-        (Reverse(contains), Reverse(likeness(known)), *known)
-    });
-    names.truncate(OFFERED);
-    names
+    super::near::near(name, ALL.iter().map(|cause| cause.id.as_str()))
 }
 
 #[cfg(test)]
@@ -87,7 +70,7 @@ mod tests {
         assert_eq!(near("swapfile")[0], "swapfile-active");
         assert!(near("frozen").contains(&"filesystem-frozen"));
         assert!(near("frozen").contains(&"cgroup-v1-frozen"));
-        assert_eq!(near("").len(), OFFERED);
+        assert_eq!(near("").len(), super::super::near::OFFERED);
     }
 
     #[test]

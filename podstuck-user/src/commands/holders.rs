@@ -1,12 +1,12 @@
 //! `podstuck holders`: who keeps a mount, a file or a device busy.
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 
 use anyhow::anyhow;
 use caps::{CapSet, Capability};
 use jiff::Timestamp;
 
-use super::{Exit, Failure, away, setup};
+use super::{Exit, Failure, away, setup, standard_output};
 use crate::{
     attribute::Attributor,
     cli::{Holders, Output},
@@ -19,7 +19,6 @@ use crate::{
     },
     present::{
         json::{self, Line},
-        style::Style,
         text,
     },
     scope::Scope,
@@ -45,7 +44,8 @@ pub fn run(mut options: Holders) -> Result<Exit, Failure> {
         Ok(subject) => subject,
         Err(why) => return Err(Failure::Usage(anyhow!("{}: {why}", name(options)))),
     };
-    let mut names = Attributor::new(pod_names(options), Scope::default(), TargetRoots::default());
+    let mut names =
+        Attributor::new(pod_names(options), Scope::default(), TargetRoots::default(), &[]);
     for holder in &mut taken.holders {
         holder.pod = holder.pod.take().map(|pod| names.pod(pod));
     }
@@ -91,9 +91,7 @@ fn render(line: &Line<'_>, output: Output) -> String {
     if output == Output::Json {
         return json::line(Timestamp::now(), line);
     }
-    let terminal = std::io::stdout().is_terminal();
-    let color = terminal && std::env::var_os("NO_COLOR").is_none();
-    let style = Style { color, ..Style::PLAIN };
+    let style = standard_output::style();
     match line {
         Line::Holder(holder) => text::holder(holder, style),
         Line::Search(search) => text::search(search, style),

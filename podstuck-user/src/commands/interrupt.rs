@@ -31,7 +31,11 @@ use tokio::{
     sync::Notify,
 };
 
-use crate::{kernel::role::Role, logging::Unwaiting};
+use crate::{
+    kernel::role::Role,
+    logging::{self, Unwaiting},
+    tui,
+};
 
 /// 128 + SIGINT, as shells show it.
 const ABORTED: i32 = 130;
@@ -81,6 +85,8 @@ pub(super) struct Stop {
     notify: Arc<Notify>,
     /// When the process ends at the latest.
     end: Arc<OnceLock<Instant>>,
+    /// The end came in time.
+    in_time: Arc<AtomicBool>,
     /// The thread that sees to it.
     signals: Option<Thread>,
 }
@@ -111,10 +117,10 @@ impl Stop {
                 notify.notify_one();
             });
         }
-        let end = stop.end.clone();
+        let (end, in_time) = (stop.end.clone(), stop.in_time.clone());
         let wait = move || {
             Role::HearSignals.assume();
-            watch(&end);
+            watch(&end, &in_time);
         };
         let signals = Builder::new().name("signals".into()).spawn(wait);
         stop.signals = Some(signals.context("starting a thread")?.thread().clone());
@@ -126,6 +132,11 @@ impl Stop {
     pub(super) fn end_within(&self, limit: Duration) {
         let _ = self.end.set(Instant::now() + limit);
         self.signals.iter().for_each(Thread::unpark);
+    }
+
+    /// The work has ended: what follows waits for a person.
+    pub(super) fn ended_in_time(&self) {
+        self.in_time.store(true, Ordering::SeqCst);
     }
 
     /// Waits for the first signal.
@@ -142,14 +153,16 @@ impl Stop {
 }
 
 /// Is there for signals, until there is a time at which the process ends.
-fn watch(end: &OnceLock<Instant>) {
+fn watch(end: &OnceLock<Instant>, in_time: &AtomicBool) {
     loop {
-        let Some(end) = end.get() else {
+        let Some(end) = end.get().filter(|_| !in_time.load(Ordering::SeqCst)) else {
             thread::park();
             continue;
         };
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
+            tui::restore();
+            logging::release();
             // Nothing that another thread may hold is waited for.
             let _ = Unwaiting
                 .write(b"podstuck: the end of the run takes too long: some of it is missing\n");
@@ -164,7 +177,7 @@ mod tests {
     use std::process::id;
 
     use nix::{sys::signal::kill, unistd::Pid};
-    use podstuck_testing::{again, hear_hangups, is_started_again};
+    use podstuck_testing::{again, hear_terminal, is_started_again};
     use tokio::runtime;
 
     use super::*;
@@ -212,7 +225,7 @@ mod tests {
             assert_eq!(status_of_this_test(), Some(0));
             return;
         }
-        hear_hangups();
+        hear_terminal();
         in_runtime(async {
             let stop = Stop::listen().unwrap();
             for signal in [Signal::SIGHUP, Signal::SIGHUP, Signal::SIGTERM, Signal::SIGHUP] {

@@ -66,5 +66,6 @@ fn runtimes(host_root: &Path) -> (Vec<TargetRoot>, Vec<u32>) {
             None => silent.push(pid),
         }
     }
+    roots.extend(runtime::storage(host_root));
     (roots, silent)
 }

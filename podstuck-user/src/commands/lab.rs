@@ -5,8 +5,11 @@ use std::{io::Write, time::Duration};
 use anyhow::anyhow;
 use podstuck_lab::{self as lab, HelperArgs, Options, RemovalArgs, Unsupported};
 
-use super::{Exit, Failure, interrupt};
-use crate::cli::{Lab, LabRemoval};
+use super::{Exit, Failure, interrupt, near::near};
+use crate::{
+    cli::{Lab, LabRemoval},
+    model::path::safe,
+};
 
 /// Runs the command.
 pub fn run(options: &Lab) -> Result<Exit, Failure> {
@@ -14,8 +17,10 @@ pub fn run(options: &Lab) -> Result<Exit, Failure> {
         return list().map(|()| Exit::Clean).map_err(Failure::CannotRun);
     };
     let Some(case) = lab::find(id) else {
-        let known: Vec<&str> = lab::cases().map(|case| case.id).collect();
-        let error = anyhow!("there is no lab case {id:?}; there are: {}", known.join(", "));
+        let near = near(id, lab::cases().map(|case| case.id)).join(", ");
+        let id = safe(id.as_bytes());
+        let error =
+            anyhow!("there is no lab case {id:?}; near it: {near}. `podstuck lab` lists all");
         return Err(Failure::Usage(error));
     };
     let lab_options = Options {
@@ -23,6 +28,7 @@ pub fn run(options: &Lab) -> Result<Exit, Failure> {
         start_delay: options.hold.unwrap_or(Duration::ZERO),
         entries: options.entries,
         rate: options.rate,
+        late: options.late,
         ..Options::default()
     };
     // However often it is told, it ends its case in order: nothing of it may stay on the node.
@@ -42,6 +48,7 @@ pub fn removal(options: &LabRemoval) -> Result<Exit, Failure> {
         uid: options.uid.clone(),
         rate: options.rate,
         attempts: options.attempts,
+        late: options.late,
     };
     lab::removal_main(&args).map(|()| Exit::Clean).map_err(Failure::CannotRun)
 }

@@ -3,6 +3,7 @@
 mod api_reader;
 mod away;
 mod check;
+pub mod compare;
 pub mod diagnose;
 pub mod doctor;
 mod driver_logs;
@@ -11,15 +12,21 @@ pub mod holders;
 pub mod interrupt;
 mod known_roots;
 pub mod lab;
+pub mod list;
 mod log_reader;
+pub mod man;
+mod near;
+mod on_screen;
 mod presenter;
 mod printer;
 mod probing;
 pub mod replay;
+pub mod report;
 mod reporter;
 mod rooting;
 mod session;
 mod setup;
+mod standard_output;
 mod trace;
 mod wanted;
 pub mod watch;
@@ -35,7 +42,7 @@ pub enum Exit {
     Found,
     /// Ran, but lost data.
     Lost,
-    /// The pod that was asked about is still there, and no cause was found.
+    /// The pod that was asked about, or whose path was, is still there, or its record is; and no cause was found.
     Unexplained,
 }
 

@@ -1,27 +1,37 @@
 //! One run, live or replayed: events in, lines and files out.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 
 use super::{Exit, reporter::Reporter};
 use crate::{
     engine::{Engine, Output},
     event::{Event, Run, What},
-    export::Shot,
-    model::time::Monotonic,
-    present::json::Line,
+    export::{Page, Shot, intervals_log},
+    model::{
+        series::{NamesTable, SeriesTable},
+        time::Monotonic,
+    },
+    present::{json::Line, text, words},
     query::Query,
+    report::{self, Collector, Model},
 };
 
 /// Shows what comes out of the engine.
 pub(super) struct Presenter {
     engine: Engine,
     reporter: Reporter,
+    /// What a report is made of beside, where files are wanted.
+    collector: Option<Collector>,
 }
 
 impl Presenter {
     /// Has told nothing yet.
     pub(super) fn new(run: Run, reporter: Reporter) -> Self {
-        Self { engine: Engine::new(run), reporter }
+        reporter.begin(&run);
+        let collector = reporter.exports().then(|| Collector::new(&run));
+        Self { engine: Engine::new(run), reporter, collector }
     }
 
     /// For what was recorded.
@@ -54,7 +64,14 @@ impl Presenter {
     pub(super) fn take(&mut self, event: &Event) -> Vec<Query> {
         let mut queries = Vec::new();
         let time = self.calendar(event.at);
+        self.reporter.learn(event);
+        if let Some(collector) = &mut self.collector {
+            collector.take(event);
+        }
         for output in self.engine.take(event) {
+            if let Some(collector) = &mut self.collector {
+                collector.told(&output);
+            }
             match output {
                 Output::Finding(finding) => self.reporter.tell(time, &Line::Finding(&finding)),
                 Output::Hung(hung) => self.reporter.tell(time, &Line::Hung(&hung)),
@@ -65,7 +82,13 @@ impl Presenter {
         match event.what {
             What::Counts(_) => {
                 let (calls, found) = (self.engine.calls(), self.engine.found());
-                self.reporter.live(format!("{calls} calls, {found} findings"));
+                self.reporter.live(match self.reporter.lists() {
+                    true => format!("looking at the node, {} so far", pods(&self.engine)),
+                    false => format!("{calls} calls, {found} findings"),
+                });
+                if self.reporter.wants_export() {
+                    self.export(false);
+                }
             }
             // It comes whenever files are due.
             What::Completeness(_) => self.export(false),
@@ -81,6 +104,9 @@ impl Presenter {
 
     /// Tells the end, and says how the run ended.
     pub(super) fn end(&self, at: Monotonic, fail_on_loss: bool) -> Exit {
+        if self.reporter.lists() {
+            return self.list(at);
+        }
         self.export(true);
         let time = self.calendar(at);
         if self.engine.run().one_answer {
@@ -91,11 +117,43 @@ impl Presenter {
         self.reporter.summary(time, &summary, found);
         match found {
             _ if fail_on_loss && summary.completeness.lost_data() => Exit::Lost,
-            0 if self.engine.run().one_answer && self.engine.pod_may_be_left() => Exit::Unexplained,
+            0 if self.engine.run().one_answer && self.engine.target_may_be_left() => {
+                Exit::Unexplained
+            }
             _ if self.engine.run().one_answer && self.engine.pod_is_to_stay() => Exit::Clean,
             0 => Exit::Clean,
             _ => Exit::Found,
         }
+    }
+
+    /// Tells the pods of the node that are being deleted, each in a line.
+    fn list(&self, at: Monotonic) -> Exit {
+        let pods = self.engine.deleted();
+        let saw_all = self.engine.saw_all_pods();
+        let list = text::List {
+            pods: &pods,
+            beside: self.engine.beside_deleted(&pods),
+            api: self.engine.run().start.api.as_deref(),
+            saw_all,
+            degraded: &self.engine.completeness().degraded,
+            at: self.calendar(at),
+        };
+        self.reporter.list(&list);
+        match (pods.is_empty(), pods.iter().any(|pod| pod.cause.is_some()), list.beside) {
+            (_, true, _) | (true, false, 1..) => Exit::Found,
+            (true, false, 0) if saw_all => Exit::Clean,
+            _ => Exit::Unexplained,
+        }
+    }
+
+    /// Whether the list of pods would not become better.
+    pub(super) fn knows_pods(&self) -> bool {
+        self.engine.knows_deleted()
+    }
+
+    /// Waits until somebody has seen the end, where there is a screen.
+    pub(super) fn leave(&self, is_stopped: impl Fn() -> bool) {
+        self.reporter.leave(is_stopped);
     }
 
     /// Tells the answer where nothing was traced, so that there is nothing to sum up.
@@ -103,20 +161,50 @@ impl Presenter {
         self.export(true);
         let answer = self.engine.diagnosis();
         self.reporter.tell(self.calendar(at), &Line::Diagnosis(&answer));
-        let is_clean = answer.causes.is_empty() || self.engine.pod_is_to_stay();
-        if is_clean { Exit::Clean } else { Exit::Found }
+        match answer.causes.is_empty() {
+            true if self.engine.target_may_be_left() => Exit::Unexplained,
+            false if !self.engine.pod_is_to_stay() => Exit::Found,
+            _ => Exit::Clean,
+        }
     }
 
     /// Has the exported files renewed, if any were asked for. Waits only at the end, and not for
     /// long.
     fn export(&self, end: bool) {
-        let shot = || Shot {
-            series: self.engine.series(),
-            findings: self.engine.findings().cloned().collect(),
-            completeness: self.engine.completeness(),
-            window: self.engine.window(),
-            start: self.calendar(self.engine.run().clock.started()),
+        let shot = || {
+            let (series, names) = (self.engine.series(), self.engine.target_names());
+            let tables = (Arc::new(series), Arc::new(names));
+            let pages = self.collector.as_ref().map(|it| pages(&self.engine, it, tables.clone()));
+            Shot {
+                series: tables.0,
+                names: tables.1,
+                findings: self.engine.findings().cloned().collect(),
+                completeness: self.engine.completeness(),
+                window: self.engine.window(),
+                start: self.calendar(self.engine.run().clock.started()),
+                pages: pages.unwrap_or_default(),
+            }
         };
         if end { self.reporter.last_export(shot) } else { self.reporter.export(shot) }
     }
+}
+
+fn pods(engine: &Engine) -> String {
+    words::plural(engine.deleted().len() as u64, "pod", "pods")
+}
+
+/// The counts by time, and the report. What they are made of is taken now, and rendered where nobody waits.
+fn pages(
+    engine: &Engine,
+    collector: &Collector,
+    (series, names): (Arc<SeriesTable>, Arc<NamesTable>),
+) -> Vec<Page> {
+    let start = engine.run().clock.at(engine.run().clock.started());
+    let intervals = collector.intervals().clone();
+    let model = Model::of_run(engine, collector);
+    let page = move || Ok(report::page(&model.with_series(&series, &names)).into_bytes());
+    vec![
+        (intervals_log::FILE, Box::new(move || intervals_log::log(start, &intervals))),
+        (report::FILE, Box::new(page)),
+    ]
 }

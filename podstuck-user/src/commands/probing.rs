@@ -86,7 +86,7 @@ impl Probing {
 
     /// The first counts: what was missed before them is forgotten.
     pub(super) async fn begin(&mut self) -> Result<Drained> {
-        let drained = answer(&mut self.drain(Turn::Usual)).await?;
+        let drained = answer(&mut self.drain(Turn::Usual, Vec::new())).await?;
         if let Some(loaded) = &mut self.0 {
             loaded.baseline = drained.losses;
             loaded.skipped = cost::skipped(&loaded.probes.ebpf);
@@ -102,15 +102,15 @@ impl Probing {
         }
     }
 
-    /// Asks for the counts.
-    pub(super) fn drain(&self, turn: Turn) -> Draining {
+    /// Asks for the counts, and has targets told again that were forgotten.
+    pub(super) fn drain(&self, turn: Turn, forgotten: Vec<u64>) -> Draining {
         let nothing = || {
             let (answer, receiver) = oneshot::channel();
             // It is received by whoever asked.
             let _ = answer.send(Drained::default());
             receiver
         };
-        Some(self.0.as_ref().map_or_else(nothing, |loaded| loaded.tables.drain(turn)))
+        Some(self.0.as_ref().map_or_else(nothing, |loaded| loaded.tables.drain(turn, forgotten)))
     }
 
     /// What was missed up to a drain.

@@ -2,7 +2,11 @@
 
 use std::{thread, time::Duration};
 
-use super::{Exit, Failure, away, interrupt, presenter::Presenter, reporter::Reporter};
+use super::{
+    Exit, Failure, away, interrupt,
+    presenter::Presenter,
+    reporter::{Form, Reporter},
+};
 use crate::{
     cli::Replay,
     event::What,
@@ -26,8 +30,8 @@ pub fn run(mut options: Replay) -> Result<Exit, Failure> {
     let mut recording = Reader::open(&options.file).map_err(|error| usage(error.into()))?;
     let run = recording.run().clone();
     let export = options.export.as_deref();
-    let reporter = Reporter::new(options.output, export, run.one_answer);
-    let reporter = reporter.map_err(usage)?.of_replay();
+    let reporter = Reporter::new(options.output, export, Form::of(run.one_answer, options.brief));
+    let reporter = reporter.and_then(Reporter::of_replay).map_err(usage)?;
     let stop = interrupt::patient().map_err(Failure::CannotRun)?;
     let mut shown = run.clock.started();
     let mut presenter = Presenter::new(run, reporter).of_replay();
@@ -52,6 +56,7 @@ pub fn run(mut options: Replay) -> Result<Exit, Failure> {
         presenter.start();
     }
     let exit = presenter.end(shown, options.fail_on_loss);
+    presenter.leave(|| stop.load(std::sync::atomic::Ordering::Relaxed));
     tell_ending(&options, recording.ending(), shown, &presenter);
     Ok(exit)
 }

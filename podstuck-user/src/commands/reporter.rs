@@ -7,12 +7,18 @@ use jiff::Timestamp;
 
 use super::{
     interrupt,
+    on_screen::OnScreen,
     printer::{Live, Printer},
+    standard_output,
 };
 use crate::{
     cli::Output,
+    event::{Event, Run},
     export::{Background, Shot, Writer},
-    model::summary::Summary,
+    model::{
+        finding::{Finding, FindingState},
+        summary::Summary,
+    },
     present::{
         json::{self, Line},
         style::Style,
@@ -25,51 +31,124 @@ const LAST_EXPORT: Duration = Duration::from_secs(1);
 /// The same of a replay, which nobody ends, on a machine that is not sick.
 const LAST_EXPORT_OF_REPLAY: Duration = Duration::from_secs(30);
 
+/// How much is told, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// Everything as it happens.
+    Live,
+    /// Findings at the end, in a diagnosis, which comes first.
+    OneAnswer,
+    /// Of that, the first lines.
+    Brief,
+    /// One line a pod.
+    List,
+}
+
+impl Form {
+    /// Of a run that gives one answer or goes on.
+    pub(super) fn of(one_answer: bool, brief: bool) -> Self {
+        match (one_answer, brief) {
+            (false, _) => Self::Live,
+            (true, false) => Self::OneAnswer,
+            (true, true) => Self::Brief,
+        }
+    }
+}
+
 /// Where everything that is told goes.
 pub(super) struct Reporter {
     json: bool,
-    /// Findings are told at the end, in a diagnosis
-    one_answer: bool,
+    form: Form,
     style: Style,
+    /// What the run is, where that follows the answer.
+    start: RefCell<String>,
     exporter: Option<Background>,
     last_export: Duration,
     not_exported: RefCell<Option<String>>,
     printer: Printer,
+    wants_screen: bool,
+    /// While it is on the terminal, text waits.
+    screen: RefCell<Option<OnScreen>>,
+    waiting: RefCell<Vec<String>>,
 }
 
 impl Reporter {
     /// Opens the export directory, if one was asked for.
-    pub(super) fn new(output: Output, export: Option<&Path>, one_answer: bool) -> Result<Self> {
+    pub(super) fn new(output: Output, export: Option<&Path>, form: Form) -> Result<Self> {
         let terminal = std::io::stdout().is_terminal();
         let json = output == Output::Json;
+        let wants_screen = OnScreen::is_wanted(output)? && form != Form::Brief;
         // It may wait for a dead disk, and then could not handle a signal.
         let start = |dir| {
             let writer = Writer::start(dir)?;
             anyhow::Ok(interrupt::apart(|| Background::start(writer))?)
         };
         let exporter = export.map(start).transpose()?;
-        let printer = Printer::Here(Live::new(terminal && !json));
-        let color = terminal && std::env::var_os("NO_COLOR").is_none();
-        let width = if terminal { terminal_width() } else { Style::PLAIN.width };
+        let printer = Printer::Here(Live::new(terminal && !json && !wants_screen));
         Ok(Self {
             json,
-            one_answer,
-            style: Style { color, width },
+            form,
+            style: standard_output::style(),
+            start: RefCell::default(),
             exporter,
             last_export: LAST_EXPORT,
             not_exported: RefCell::default(),
             printer,
+            wants_screen,
+            screen: RefCell::default(),
+            waiting: RefCell::default(),
         })
     }
 
     /// For a run that goes on whether anybody reads or not.
     pub(super) fn of_run(self) -> Result<Self> {
-        Ok(Self { printer: self.printer.apart()?, ..self })
+        let command = if self.form == Form::Live { "podstuck watch" } else { "podstuck diagnose" };
+        let screen = self.screen(command, true)?;
+        Ok(Self { printer: self.printer.apart()?, screen, ..self })
+    }
+
+    fn screen(&self, command: &'static str, is_live: bool) -> Result<RefCell<Option<OnScreen>>> {
+        let start = || OnScreen::start(command, self.style.color, self.exporter.is_some(), is_live);
+        Ok(RefCell::new(self.wants_screen.then(start).transpose()?))
+    }
+
+    /// Whether files are wanted.
+    pub(super) fn exports(&self) -> bool {
+        self.exporter.is_some()
     }
 
     /// For a replay.
-    pub(super) fn of_replay(self) -> Self {
-        Self { last_export: LAST_EXPORT_OF_REPLAY, ..self }
+    pub(super) fn of_replay(self) -> Result<Self> {
+        let screen = self.screen("podstuck replay", false)?;
+        Ok(Self { last_export: LAST_EXPORT_OF_REPLAY, screen, ..self })
+    }
+
+    /// Learns what the run is.
+    pub(super) fn begin(&self, run: &Run) {
+        if let Some(screen) = &*self.screen.borrow() {
+            screen.begin(run);
+        }
+    }
+
+    /// Shows what comes of an event beside what is told.
+    pub(super) fn learn(&self, event: &Event) {
+        if let Some(screen) = &*self.screen.borrow() {
+            screen.learn(event);
+        }
+    }
+
+    /// Whether somebody has asked for the exported files.
+    pub(super) fn wants_export(&self) -> bool {
+        self.screen.borrow().as_ref().is_some_and(|screen| screen.wants_export())
+    }
+
+    /// Once somebody has seen the end on the screen, or is not there to, prints what text has to say.
+    pub(super) fn leave(&self, is_stopped: impl Fn() -> bool) {
+        let Some(screen) = self.screen.take() else { return };
+        screen.wait(is_stopped);
+        drop(screen);
+        self.waiting.take().into_iter().for_each(|text| self.print(text));
+        self.finish();
     }
 
     /// Renews the exported files, if any were asked for.
@@ -92,35 +171,90 @@ impl Reporter {
 
     /// Tells a line, at its time.
     pub(super) fn tell(&self, time: Timestamp, line: &Line<'_>) {
-        let text = || match line {
-            Line::Start(start) => text::start(start, self.style),
-            Line::Finding(finding) => text::finding(finding, self.style),
-            Line::Hung(hung) => text::hung(hung, self.style),
-            Line::Progress(progress) => text::progress(progress, self.style),
-            Line::Diagnosis(diagnosis) => text::diagnosis(diagnosis, self.style),
-            // Those of `holders` and `explain`, and the end, which needs the number of findings.
-            Line::Holder(_) | Line::Search(_) | Line::Cause(_) | Line::Summary(_) => String::new(),
-        };
-        // A program wants each as it forms, a person who asked one question wants one answer.
-        let forms = matches!(line, Line::Finding(_) | Line::Hung(_));
-        if self.json || !(self.one_answer && forms) {
-            self.print(if self.json { json::line(time, line) } else { text() });
-        }
         if let (Line::Finding(_), Some(exporter)) = (line, &self.exporter) {
             exporter.append(json::line(time, line));
         }
+        if self.json {
+            return self.print(json::line(time, line));
+        }
+        let style = self.style;
+        if let Some(screen) = &*self.screen.borrow() {
+            screen.tell(line);
+            // What is on the screen as it stands is no news in the end.
+            if matches!(line, Line::Finding(_) | Line::Hung(_) | Line::Progress(_)) {
+                return;
+            }
+        }
+        match (line, self.form) {
+            (Line::Start(start), Form::Live) => self.print(text::start(start, style)),
+            (Line::Start(start), Form::OneAnswer) => {
+                self.start.replace(text::start(start, style));
+            }
+            // A program wants each as it forms, a person who asked one question wants one answer.
+            (Line::Finding(finding), Form::Live) => self.print(text::finding(finding, style)),
+            (Line::Hung(hung), Form::Live) => self.print(text::hung(hung, style)),
+            (Line::Progress(progress), Form::Live | Form::OneAnswer) => {
+                self.print(text::progress(progress, style));
+            }
+            (Line::Diagnosis(_), Form::List) => {}
+            (Line::Diagnosis(answer), Form::Brief) => self.print(text::answer(answer, time, style)),
+            (Line::Diagnosis(answer), _) => {
+                self.print(text::diagnosis(answer, time, style));
+                self.print(self.start.take());
+            }
+            // Those of `holders` and `explain`, and the end, which needs the number of findings.
+            _ => {}
+        }
+    }
+
+    /// Whether there is to be one line a pod.
+    pub(super) fn lists(&self) -> bool {
+        self.form == Form::List
+    }
+
+    /// Tells the pods, each in a line, and what else is to be said of them.
+    pub(super) fn list(&self, list: &text::List<'_>) {
+        self.printer.clear();
+        self.print(text::list(list, self.style));
+        self.finish();
     }
 
     /// Tells the end, and waits until it was read, but not for ever.
     pub(super) fn summary(&self, time: Timestamp, summary: &Summary, findings: u64) {
         self.printer.clear();
+        let found = self.screen.borrow().as_ref().map(|screen| {
+            screen.end(summary);
+            screen.findings()
+        });
+        if let Some(found) = found.filter(|_| self.form == Form::Live) {
+            self.findings(&found);
+        }
         if self.json {
             self.print(json::line(time, &Line::Summary(summary)));
-        } else {
+        } else if self.form != Form::Brief {
             self.print(text::summary(summary, findings, self.style));
+        } else if summary.completeness.lost_data() {
+            self.print("not everything was seen: without --brief it is said what was not\n".into());
         }
+        if self.screen.borrow().is_none() {
+            self.finish();
+        }
+    }
+
+    fn finish(&self) {
         if !self.printer.finish() {
             tracing::warn!("nobody reads standard output: the last lines were not printed");
+        }
+    }
+
+    /// Findings as they stand, which text tells as they form.
+    fn findings(&self, findings: &[Finding]) {
+        for finding in findings {
+            let state = match finding.state {
+                FindingState::Update => FindingState::New,
+                state => state,
+            };
+            self.print(text::finding(&Finding { state, ..finding.clone() }, self.style));
         }
     }
 
@@ -139,11 +273,10 @@ impl Reporter {
     }
 
     fn print(&self, out: String) {
-        self.printer.print(out);
+        if self.screen.borrow().is_some() {
+            self.waiting.borrow_mut().push(out);
+        } else {
+            self.printer.print(out);
+        }
     }
-}
-
-/// Of standard output, within what reads well.
-fn terminal_width() -> usize {
-    usize::from(console::Term::stdout().size().1).clamp(60, 120)
 }

@@ -60,7 +60,8 @@ impl Rooting {
         let found = show_roots(&rooting.host_root, secret, sought(roots));
         rooting.shown(found, roots);
         rooting.forget_directories();
-        rooting.tell_views(&root_views::of_node(roots, &NodeMounts::default()), BTreeSet::new());
+        let views = root_views::of_node(roots, &NodeMounts::default());
+        rooting.tell_views(roots, &views, BTreeSet::new());
         rooting
     }
 
@@ -141,22 +142,32 @@ impl Rooting {
 
     fn see(&mut self, mounts: &NodeMounts, roots: &mut TargetRoots) {
         let views = root_views::of_node(roots, mounts);
-        self.tell_views(&views, mounts.tables.keys().copied().collect());
+        self.tell_views(roots, &views, mounts.tables.keys().copied().collect());
         self.looked_at = mounts.tables.iter().map(|(view, table)| (*view, table.clone())).collect();
         roots.set_views(views);
     }
 
-    fn tell_views(&mut self, views: &Views, looked_at: BTreeSet<u32>) {
+    fn tell_views(&mut self, roots: &TargetRoots, views: &Views, looked_at: BTreeSet<u32>) {
         let Some(tables) = &mut self.tables else { return };
-        let keys = views.iter().flat_map(|(view, paths)| {
-            paths.iter().map(|(path, index)| {
-                let path = path_hash(path.as_os_str().as_encoded_bytes());
-                (ViewKey { path, view: *view, reserved: 0 }, *index as u32)
-            })
-        });
-        let keys: BTreeMap<ViewKey, u32> = keys.collect();
+        let keys = by_path(roots, views);
         tables.set_views(keys, looked_at).unwrap_or_else(|error| tracing::warn!("{error:#}"));
     }
+}
+
+/// One index for each path: the probes know one directory by several while two kubelets share it, and what one of
+/// them stands for is written only after it was shown.
+fn by_path(roots: &TargetRoots, views: &Views) -> BTreeMap<ViewKey, u32> {
+    let mut keys = BTreeMap::new();
+    for (view, paths) in views {
+        for (path, index) in paths {
+            let path = path_hash(path.as_os_str().as_encoded_bytes());
+            let known = keys.entry(ViewKey { path, view: *view, reserved: 0 }).or_insert(*index);
+            if roots.rank(*index) > roots.rank(*known) {
+                *known = *index;
+            }
+        }
+    }
+    keys.into_iter().map(|(key, index)| (key, index as u32)).collect()
 }
 
 fn every(unanswered: u32) -> Duration {
@@ -179,6 +190,23 @@ fn sought(roots: &TargetRoots) -> Vec<Sought> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::identity::target_roots::{Holds, TargetRoot};
+
+    #[test]
+    fn a_directory_of_two_kubelets_keeps_the_index_that_the_probes_know() {
+        let mut roots = TargetRoots::new(None);
+        let root = TargetRoot::of_host("/var/lib/kubelet", Holds::Pods);
+        roots.add(root.clone());
+        roots.add(root.seen_by(70, 2));
+        let views: Views =
+            [(2, vec![("/var/lib/kubelet".into(), 1), ("/var/lib/kubelet".into(), 0)])].into();
+        let index = |roots: &TargetRoots| by_path(roots, &views).into_values().collect::<Vec<_>>();
+        assert_eq!(index(&roots), [0]);
+        roots.found(1, "/var/lib/kubelet".into());
+        assert_eq!(index(&roots), [1], "only that one was shown");
+        roots.found(0, "/var/lib/kubelet".into());
+        assert_eq!(index(&roots), [0]);
+    }
 
     #[test]
     fn who_does_not_answer_is_asked_again_soon_and_then_less_often() {

@@ -15,7 +15,7 @@ use tokio::sync::mpsc::{self, UnboundedReceiver};
 use super::{Exit, driver_logs::DriverLogs, presenter::Presenter, rooting::Rooting};
 use crate::{
     ask::Asker,
-    attribute::Attributor,
+    attribute::{Attributor, Named},
     clock,
     decode::{Record, decode},
     event::{Event, What},
@@ -163,9 +163,13 @@ impl Session {
             if record.head.reason == reason::LOOK_ALIKE {
                 continue;
             }
-            let Some(op) = self.names.operation(&record) else {
-                self.undecodable += 1;
-                continue;
+            let op = match self.names.operation(&record) {
+                Named::Operation(op) => op,
+                Named::Other => continue,
+                Named::Unknown => {
+                    self.undecodable += 1;
+                    continue;
+                }
             };
             self.notify_of(&op, &record.head);
             tracing::debug!(
@@ -177,7 +181,7 @@ impl Session {
                 op.actor.pid,
                 op.reason
             );
-            self.learn(op.end, What::Operation(Box::new(op)));
+            self.learn(op.end, What::Operation(op));
         }
     }
 
@@ -268,6 +272,11 @@ impl Session {
         self.learn(clock::now(), What::Answer { query, answer });
     }
 
+    /// Targets that had to be forgotten since this was asked last: the probes are to tell them again.
+    pub(super) fn forgotten(&mut self) -> Vec<u64> {
+        self.names.forgotten()
+    }
+
     /// Takes drained counts, once a second.
     pub(super) fn tick(&mut self, drained: &Drained) {
         let counts = self.names.counts(drained);
@@ -282,10 +291,12 @@ impl Session {
 
     /// Takes what the node's logs say of the pods in question.
     pub(super) fn logs(&mut self, attempts: &[Attempt], heard: Vec<Heard>) {
+        let devices = self.devices(attempts);
         for attempt in attempts {
             let end = self.presenter.kernel_time(attempt.said.at);
-            let is_of_node = attempt.said.uid.is_empty();
-            if is_of_node || self.names.is_wanted(&attempt.said.uid) {
+            let is_of_node = attempt.said.uid.is_empty() && !attempt.said.is_of_a_device();
+            let is_device = devices.contains(attempt.said.volume.as_str());
+            if is_of_node || is_device || self.names.is_wanted(&attempt.said.uid) {
                 self.learn(clock::now(), What::Said(Box::new(attempt.said.clone())));
             }
             if let Some(op) = self.names.told(attempt, end) {
@@ -298,11 +309,22 @@ impl Session {
         }
     }
 
+    /// Volumes whose devices matter: of one pod, those that its log's lines name.
+    fn devices<'a>(&self, attempts: &'a [Attempt]) -> BTreeSet<&'a str> {
+        let whole = !self.presenter.run().has_target();
+        let of = |said: &Said| match said.is_of_a_device() {
+            true => whole,
+            false => !said.uid.is_empty() && self.names.is_wanted(&said.uid),
+        };
+        let said = attempts.iter().map(|attempt| &attempt.said).filter(|said| of(said));
+        said.map(|said| said.volume.as_str()).filter(|volume| !volume.is_empty()).collect()
+    }
+
     /// Takes a look at the node.
     pub(super) fn looked(&mut self, look: Look) {
         self.looks.came(Instant::now(), look.sample.rest);
         self.rooting.look(&look, self.names.roots());
-        let sample = self.names.sample(look.sample, look.trees);
+        let sample = self.names.sample(look.sample, look.trees, &look.containers);
         // On a whole node it is not known whose volume matters.
         if self.presenter.run().has_target() {
             self.drivers.ask(&sample, |uid| self.names.is_wanted(uid));

@@ -19,8 +19,11 @@ pub(super) use crate::identity::on_host;
 use crate::{
     cli::{Backend, Node, Tracing},
     identity::{
-        PodNames, WantedError, kubelet_roots, log_dirs_for, markers, runtimes::running_daemons,
-        target_roots::TargetRoots, wanted::PodTraces,
+        PodNames, WantedError, kubelet_roots, log_dirs_for,
+        runtimes::running_daemons,
+        target_names,
+        target_roots::{Holds, TargetRoots},
+        wanted::PodTraces,
     },
     kernel::{
         attach::by_reason,
@@ -33,8 +36,8 @@ use crate::{
         roots::RootTables,
     },
     model::{
-        degraded::Feed, identity::Pod, node_record::NodeRecord, path::safe_path,
-        pod_record::PodRecord, said::Heard, summary::Start,
+        container::ContainerName, degraded::Feed, identity::Pod, node_record::NodeRecord,
+        path::safe_path, pod_record::PodRecord, said::Heard, summary::Start,
     },
     scope::Scope,
     state::{
@@ -42,7 +45,11 @@ use crate::{
         listing::list,
         logs::Attempt,
         pod_logs::PodLogs,
-        sample::{self, daemons::known},
+        sample::{
+            self,
+            containers::{self, OnNode},
+            daemons::known,
+        },
         traces,
     },
 };
@@ -57,6 +64,10 @@ pub(super) struct Prepared {
     pub start: Start,
     /// The pod that the run is restricted to.
     pub pod: Option<Pod>,
+    /// The container that it is.
+    pub container: Option<ContainerName>,
+    /// Containers that are known before the first look.
+    pub containers: containers::All,
     /// Where to look at the node.
     pub places: sample::Places,
     /// What is told.
@@ -65,6 +76,8 @@ pub(super) struct Prepared {
     pub told: (Vec<Attempt>, Vec<Heard>),
     /// What the API server says of the pod that the run is restricted to.
     pub record: Option<PodRecord>,
+    /// What it says of this node's pods that are to go.
+    pub deleted: Vec<PodRecord>,
     /// What it says of this node, or of several on this machine.
     pub nodes: Vec<NodeRecord>,
     /// Where targets are.
@@ -102,7 +115,15 @@ pub(super) fn prepare(
         // A name may have been another pod's before, whose traces are still here.
         api.name_pods(&mut names);
     }
-    let mut found = wanted(&options.target, &places, &mut names);
+    // The whole node has so many that the first look reads them.
+    let containers = match options.target.container {
+        Some(_) => {
+            let (known, _) = known_roots(host_root, &roots, apart.clone(), None);
+            containers::of_node(host_root, known.all())
+        }
+        None => OnNode::default(),
+    };
+    let mut found = wanted(&options.target, &places, &mut names, &containers);
     // Of a pod whose containers are gone, kubelet has removed the directory of logs that names it.
     let others: [&mut dyn FnMut(&mut PodNames); 3] = [
         &mut |names| api.name_pods(names),
@@ -110,9 +131,9 @@ pub(super) fn prepare(
         &mut |names| read_traces(&places, names),
     ];
     for name_pods in others {
-        if found.is_err() {
+        if found.is_err() && options.target.container.is_none() {
             name_pods(&mut names);
-            found = wanted(&options.target, &places, &mut names);
+            found = wanted(&options.target, &places, &mut names, &containers);
         }
     }
     let mut wanted = found.map_err(|error| match error.downcast::<WantedError>() {
@@ -160,12 +181,18 @@ pub(super) fn prepare(
         api: api.place(),
         ..covered(probes.as_ref(), without)
     };
-    let only = match (&wanted.who, &wanted.scope.path) {
-        (Some(pod), _) => sample::Only::Pod(pod.uid.clone()),
-        (None, Some(path)) => sample::Only::Below(path.clone()),
-        (None, None) => sample::Only::All,
+    let only = match (&wanted.who, &wanted.container, &wanted.scope.path) {
+        (Some(pod), ..) => sample::Only::Pod(pod.uid.clone()),
+        (None, Some(container), _) => sample::Only::Container {
+            id: container.id.clone(),
+            pod: container.pod.as_ref().map(|pod| pod.uid.clone()),
+        },
+        (None, None, Some(path)) => sample::Only::Below(path.clone()),
+        (None, None, None) => sample::Only::All,
     };
+    let data = target_roots.all().iter().filter(|root| root.holds != Holds::Pods);
     let places = sample::Places {
+        data_roots: data.cloned().collect(),
         host_root: host_root.clone(),
         kubelet_roots: roots,
         takes_new_roots: options.node.kubelet_root.is_empty(),
@@ -174,10 +201,25 @@ pub(super) fn prepare(
     };
     let told = logs.told();
     let record = wanted.who.as_ref().and_then(|pod| api.record(&pod.uid)).cloned();
-    let nodes = api.nodes_about(wanted.who.as_ref());
-    let (pod, scope) = (wanted.who, wanted.scope);
-    let roots = target_roots;
-    Ok(Prepared { probes, names, start, places, pod, scope, told, record, nodes, roots, rooting })
+    let (nodes, deleted) = (api.nodes_about(wanted.who.as_ref()), api.deleted());
+    let (pod, container, scope) = (wanted.who, wanted.container, wanted.scope);
+    let (roots, containers) = (target_roots, containers.all);
+    Ok(Prepared {
+        probes,
+        names,
+        start,
+        pod,
+        container,
+        containers,
+        places,
+        scope,
+        told,
+        record,
+        deleted,
+        nodes,
+        roots,
+        rooting,
+    })
 }
 
 /// Why there are no probes, where the run goes on without them.
@@ -295,14 +337,7 @@ pub(super) fn forms(backend: Backend) -> &'static [Form] {
 
 /// Switches of the probes; zero means no restriction.
 pub(super) fn config(slow_ns: u64, only_pod: u64, only_path: u64) -> Config {
-    Config {
-        slow_ns,
-        only_pod,
-        only_path,
-        own_tgid: std::process::id(),
-        markers: markers(),
-        ..Config::EMPTY
-    }
+    Config { slow_ns, only_pod, only_path, own_tgid: std::process::id(), ..target_names() }
 }
 
 /// What nobody else can guess. Without randomness, which every kernel has from its first seconds on, nothing is

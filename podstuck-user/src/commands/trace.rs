@@ -11,7 +11,7 @@ use super::{
     interrupt::Stop,
     presenter::Presenter,
     probing::{Draining, Missed, Probing, answer},
-    reporter::Reporter,
+    reporter::{Form, Reporter},
     session::Session,
     setup::{self, Prepared},
 };
@@ -62,6 +62,15 @@ pub(super) enum Until {
         limit: Option<Duration>,
         /// The pod, as the API has it.
         record: Option<Box<PodRecord>>,
+        /// Whether to tell no more than the first lines.
+        brief: bool,
+    },
+    /// When each pod that is being deleted has a cause, at the latest after this time; then with a line for each.
+    Listed {
+        /// Before this time nobody is sure that there is no more.
+        at_least: Duration,
+        /// How long at most.
+        limit: Duration,
     },
 }
 
@@ -73,18 +82,37 @@ impl Until {
             Self::Firm { limit, .. } => {
                 Some(limit.unwrap_or(if traced { TRACED } else { UNTRACED }))
             }
+            Self::Listed { limit, .. } => Some(*limit),
         }
     }
 
-    fn is_firm(&self) -> bool {
-        matches!(self, Self::Firm { .. })
+    /// Whether one question is asked.
+    fn is_asked(&self) -> bool {
+        !matches!(self, Self::Stopped(_))
+    }
+
+    /// Whether there is nothing to wait for any more, this long after the beginning.
+    fn is_answered(&self, presenter: &Presenter, after: Duration) -> bool {
+        match self {
+            Self::Stopped(_) => false,
+            Self::Firm { .. } => presenter.is_firm(clock::now()),
+            Self::Listed { at_least, .. } => after >= *at_least && presenter.knows_pods(),
+        }
+    }
+
+    fn form(&self) -> Form {
+        match self {
+            Self::Stopped(_) => Form::Live,
+            Self::Firm { brief, .. } => Form::of(true, *brief),
+            Self::Listed { .. } => Form::List,
+        }
     }
 }
 
 /// Prepares, traces, reports.
 pub(super) fn run(options: &Tracing, until: Until, verbose: u8) -> Result<Exit, Failure> {
-    let prepared = setup::prepare(options, until.is_firm(), verbose)?;
-    let reporter = Reporter::new(options.output, options.export.as_deref(), until.is_firm())
+    let prepared = setup::prepare(options, until.is_asked(), verbose)?;
+    let reporter = Reporter::new(options.output, options.export.as_deref(), until.form())
         .and_then(Reporter::of_run)
         .map_err(Failure::Usage)?;
     let recorder = options.record.as_deref().map(|path| Recorder::create(path, options.redact));
@@ -111,12 +139,12 @@ async fn trace(
     recorder: Option<Recorder>,
     measured: Option<ProgramTimes>,
 ) -> Result<Exit> {
-    let Prepared { probes, names, start, places, pod, scope, told, record, nodes, roots, rooting } =
-        prepared;
+    let Prepared { probes, names, start, places, pod, container, containers, .. } = prepared;
+    let Prepared { scope, told, record, deleted, nodes, roots, rooting, .. } = prepared;
     let stop = Stop::listen()?;
     let traced = probes.is_some();
     // Without probes nobody knows whether a call was made.
-    let not_attempted = if traced { options.untried_after } else { Thresholds::UNTRACED };
+    let not_attempted = if traced { options.not_attempted_after } else { Thresholds::UNTRACED };
     let mut probing = Probing::take(probes, options.hung_after, measured)?;
     let hung = HungCalls::start(options.hung_after, probing.sees_exec())?;
     // Everything that needs more is done; what follows reads.
@@ -130,11 +158,12 @@ async fn trace(
         start,
         own_mnt_ns: namespaces::of_process(std::process::id()).unwrap_or_default(),
         thresholds: Thresholds { hung: options.hung_after, not_attempted },
-        one_answer: until.is_firm(),
+        one_answer: until.is_asked(),
         pod,
+        container: container.clone(),
         directory: scope.path.clone(),
     };
-    let names = Attributor::new(names, scope, roots);
+    let names = Attributor::new(names, scope, roots, &containers);
     let presenter = Presenter::new(run, reporter);
     let mut session = Session::new(names, rooting, presenter, recorder, hung, drivers);
     session.tick(&probing.begin().await?);
@@ -147,11 +176,14 @@ async fn trace(
     }
     // One question is answered soon. What is watched for long may be deleted after its record was read. The
     // API server's own word is newer than what somebody has handed over.
-    let record = match &until {
-        Until::Firm { record: given, .. } => record.map(Box::new).or(given.clone()),
-        Until::Stopped(_) => None,
+    let records: Vec<Box<PodRecord>> = match &until {
+        Until::Firm { record: given, .. } => {
+            record.map(Box::new).or(given.clone()).into_iter().collect()
+        }
+        Until::Listed { .. } => deleted.into_iter().map(Box::new).collect(),
+        Until::Stopped(_) => Vec::new(),
     };
-    if let Some(record) = record {
+    for record in records {
         let own = nodes.iter().find(|node| Some(&node.node) == record.node.as_ref());
         let own = own.or(nodes.first()).map(|node| node.node.clone());
         let node = own.unwrap_or_else(facts::node_name);
@@ -160,6 +192,7 @@ async fn trace(
     look.into_iter().for_each(|look| session.looked(look));
     session.logs(&told.0, told.1);
 
+    let begun = time::Instant::now();
     let end = until.limit(traced).map(|limit| time::Instant::now() + limit);
     let mut ticks = time::interval(TICK);
     ticks.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
@@ -171,7 +204,9 @@ async fn trace(
             records = probing.records() => session.records(&records.context("reading the ring")?),
             look = sampler.next() => session.looked(look),
             arrival = session.arrival() => session.take(arrival),
-            _ = ticks.tick(), if draining.is_none() && !gone => draining = probing.drain(Turn::Usual),
+            _ = ticks.tick(), if draining.is_none() && !gone => {
+                draining = probing.drain(Turn::Usual, session.forgotten());
+            }
             drained = answer(&mut draining), if !gone => {
                 draining = None;
                 let Ok(drained) = drained else {
@@ -191,7 +226,7 @@ async fn trace(
         if session.hurries() {
             sampler.hurry();
         }
-        if until.is_firm() && session.presenter().is_firm(clock::now()) {
+        if until.is_answered(session.presenter(), begun.elapsed()) {
             break;
         }
     }
@@ -206,7 +241,7 @@ async fn trace(
     // The run ends here: what is called while the probes go out is none of it. Both tables: what could not be read
     // of one before is there still. What was counted has its records in the ring.
     for _ in 0..2 {
-        if let Some(rest) = last(&mut probing.drain(Turn::Last), &mut missed).await {
+        if let Some(rest) = last(&mut probing.drain(Turn::Last, Vec::new()), &mut missed).await {
             session.tick(&rest);
             let degraded = std::mem::take(&mut missed.degraded);
             missed = Missed { degraded, ..probing.missed(&rest) };
@@ -218,7 +253,12 @@ async fn trace(
     missed.degraded.extend(ended(&sampler, false));
     session.check(std::mem::take(&mut missed.degraded));
     session.completeness(&missed);
-    session.end(cost, options.fail_on_loss)
+    let exit = session.end(cost, options.fail_on_loss)?;
+    // Nothing is observed while a person reads.
+    drop((probing, sampler));
+    stop.ended_in_time();
+    session.presenter().leave(|| stop.is_requested());
+    Ok(exit)
 }
 
 /// Threads that have ended, as none does that works.

@@ -1,14 +1,24 @@
 //! What the command line restricts a run to.
 
+use std::sync::Arc;
+
 use anyhow::anyhow;
 use podstuck_common::component::{name_hash, path_hash};
 
 use crate::{
     cli::Target,
-    identity::{PodNames, wanted::PodTraces},
-    model::{identity::Pod, path::safe_path},
+    identity::{
+        PodNames,
+        containers::{Container, Containers},
+        wanted::PodTraces,
+    },
+    model::{
+        container::ContainerName,
+        identity::Pod,
+        path::{safe, safe_path},
+    },
     scope::Scope,
-    state::show_roots::resolve_what_answers,
+    state::{sample::containers::OnNode, show_roots::resolve_what_answers},
 };
 
 /// What the run is restricted to, as the probes compare it.
@@ -18,6 +28,7 @@ pub(super) struct Wanted {
     pub(super) path: u64,
     pub(super) text: Option<String>,
     pub(super) who: Option<Pod>,
+    pub(super) container: Option<ContainerName>,
     pub(super) scope: Scope,
 }
 
@@ -47,11 +58,12 @@ impl Wanted {
 /// What the command line names.
 ///
 /// # Errors
-/// Fails when this node has no such pod, and for a path that is not absolute.
+/// Fails when this node has no such pod or container, and for a path that is not absolute.
 pub(super) fn wanted(
     target: &Target,
     places: &PodTraces<'_>,
     names: &mut PodNames,
+    containers: &OnNode,
 ) -> anyhow::Result<Wanted> {
     let host_root = places.host_root;
     let uid = match (&target.pod_uid, &target.pod) {
@@ -61,11 +73,14 @@ pub(super) fn wanted(
     };
     if let Some(uid) = uid {
         let pod = name_hash(uid.as_bytes());
-        let scope = Scope { pod: Some(uid.clone()), path: None };
+        let scope = Scope { pod: Some(uid.clone()), ..Scope::default() };
         let who = Some(Pod { uid, namespace: None, name: None });
-        let mut wanted = Wanted { pod, path: 0, text: None, who, scope };
+        let mut wanted = Wanted { pod, who, scope, ..Wanted::default() };
         wanted.name(names);
         return Ok(wanted);
+    }
+    if let Some(text) = &target.container {
+        return of_container(text, containers);
     }
     let Some(path) = &target.path else { return Ok(Wanted::default()) };
     if !path.is_absolute() {
@@ -75,6 +90,58 @@ pub(super) fn wanted(
     let path = resolve_what_answers(host_root, path);
     let hash = path_hash(path.as_os_str().as_encoded_bytes());
     let text = Some(format!("directory {}", safe_path(&path)));
-    let scope = Scope { pod: None, path: Some(path) };
-    Ok(Wanted { path: hash, pod: 0, text, who: None, scope })
+    let scope = Scope { path: Some(path), ..Scope::default() };
+    Ok(Wanted { path: hash, text, scope, ..Wanted::default() })
+}
+
+/// # Errors
+/// Fails when there is none, and when there are several.
+fn of_container(text: &str, found: &OnNode) -> anyhow::Result<Wanted> {
+    let mut known = Containers::default();
+    known.learn(&found.all);
+    let [one] = known.find(text).try_into().map_err(|all| not_one(text, all, found))?;
+    let container = one.name();
+    let id = safe(one.id.as_bytes()).into_owned();
+    let mut text = format!("container {id}");
+    if let Some(name) = &container.name {
+        text.push_str(&format!(" ({name})"));
+    }
+    match &container.pod {
+        Some(Pod { namespace: Some(namespace), name: Some(name), uid }) => {
+            text.push_str(&format!(" of pod {namespace}/{name} ({uid})"));
+        }
+        Some(pod) => text.push_str(&format!(" of pod {}", pod.uid)),
+        None => {}
+    }
+    let scope = Scope { container: Some(one.id.clone()), ..Scope::default() };
+    Ok(Wanted { text: Some(text), container: Some(container), scope, ..Wanted::default() })
+}
+
+/// How many containers an error lists.
+const LISTED: usize = 8;
+
+fn not_one(text: &str, all: Vec<Arc<Container>>, found: &OnNode) -> anyhow::Error {
+    let mut looked: Vec<String> =
+        found.looked_in.iter().map(|path| safe_path(path).into_owned()).collect();
+    looked.sort();
+    looked.dedup();
+    if all.is_empty() {
+        let some = match found.all.len() {
+            0 => "no runtime has a record of any container".to_owned(),
+            many => format!("{many} others are known"),
+        };
+        return anyhow!(
+            "no container {text:?} on this node; {some}; looked in what runtimes keep below {}; a runtime \
+             that keeps its data elsewhere is found while it runs, or while something is mounted there",
+            looked.join(", ")
+        );
+    }
+    let shown = all.iter().take(LISTED).map(|one| {
+        let name = one.described.name.as_deref().unwrap_or("no name");
+        format!("{} ({name})", safe(one.id.as_bytes()))
+    });
+    let shown: Vec<String> = shown.collect();
+    let more = all.len().saturating_sub(LISTED);
+    let more = if more == 0 { String::new() } else { format!(", and {more} more") };
+    anyhow!("several containers are meant by {text:?}: {}{more}", shown.join(", "))
 }

@@ -15,19 +15,27 @@ use std::{
 use jiff::Timestamp;
 
 use super::{
-    Snapshot,
+    ExportError, Snapshot,
     process::{self, Writer},
 };
 use crate::{
     kernel::role::Role,
-    model::{finding::Finding, series::SeriesTable, summary::Completeness},
+    model::{
+        finding::Finding,
+        series::{NamesTable, SeriesTable},
+        summary::Completeness,
+    },
 };
 
+/// A file that a later stage renders, by the thread: its name, and what makes it.
+pub type Page = (&'static str, Box<dyn FnOnce() -> Result<Vec<u8>, ExportError> + Send>);
+
 /// What is written at one moment, to be handed over.
-#[derive(Clone, Debug)]
 pub struct Shot {
     /// See [`Snapshot`].
-    pub series: SeriesTable,
+    pub series: Arc<SeriesTable>,
+    /// See [`Snapshot`].
+    pub names: Arc<NamesTable>,
     /// See [`Snapshot`].
     pub findings: Vec<Finding>,
     /// See [`Snapshot`].
@@ -36,6 +44,8 @@ pub struct Shot {
     pub window: Duration,
     /// See [`Snapshot`].
     pub start: Timestamp,
+    /// Other files.
+    pub pages: Vec<Page>,
 }
 
 enum Job {
@@ -106,7 +116,7 @@ fn serve(mut writer: Writer, jobs: &Receiver<Job>, busy: &AtomicBool) {
         let written = match job {
             Job::Append(line) => tell(&mut writer, &process::Job::Append(line)),
             Job::Write(shot) => {
-                let written = write(&mut writer, &shot);
+                let written = write(&mut writer, *shot);
                 busy.store(false, Relaxed);
                 written
             }
@@ -122,16 +132,18 @@ fn serve(mut writer: Writer, jobs: &Receiver<Job>, busy: &AtomicBool) {
     }
 }
 
-fn write(writer: &mut Writer, shot: &Shot) -> io::Result<()> {
+fn write(writer: &mut Writer, shot: Shot) -> io::Result<()> {
     let snapshot = Snapshot {
         series: &shot.series,
+        names: &shot.names,
         findings: &shot.findings,
         completeness: &shot.completeness,
         window: shot.window,
         start: shot.start,
     };
     // One that fails does not keep the others from being written.
-    for file in snapshot.files() {
+    let pages = shot.pages.into_iter().map(|(name, render)| Ok((name, render()?)));
+    for file in snapshot.files().chain(pages) {
         match file {
             Ok((name, bytes)) => {
                 let text = String::from_utf8_lossy(&bytes).into_owned();
@@ -159,15 +171,18 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let background = Background::start(writer(dir.path()).unwrap()).unwrap();
         background.append("{}\n".into());
-        let shot = Shot {
-            series: sample::table(),
+        let shot = || Shot {
+            series: sample::table().into(),
+            names: NamesTable::new().into(),
             findings: Vec::new(),
             completeness: Completeness::default(),
             window: Duration::from_secs(1),
             start: sample::start(),
+            pages: vec![("page.html", Box::new(|| Ok(b"<p>".to_vec())))],
         };
-        background.renew(|| shot.clone());
-        background.finish(shot, Duration::from_secs(30)).unwrap();
+        background.renew(shot);
+        background.finish(shot(), Duration::from_secs(30)).unwrap();
+        assert_eq!(std::fs::read_to_string(dir.path().join("page.html")).unwrap(), "<p>");
         assert_eq!(std::fs::read_to_string(dir.path().join("findings.jsonl")).unwrap(), "{}\n");
         assert!(dir.path().join("metrics.prom").exists());
     }

@@ -13,7 +13,12 @@ use jiff::Timestamp;
 use tempfile::NamedTempFile;
 
 use super::{csv, error::ExportError, findings_file::FindingsFile, hlog, prometheus};
-use crate::model::{finding::Finding, path::safe_path, series::SeriesTable, summary::Completeness};
+use crate::model::{
+    finding::Finding,
+    path::safe_path,
+    series::{NamesTable, SeriesTable},
+    summary::Completeness,
+};
 
 /// node_exporter, and who else collects the files, need not be root.
 const MODE: u32 = 0o644;
@@ -23,6 +28,8 @@ const MODE: u32 = 0o644;
 pub struct Snapshot<'a> {
     /// All series of the run.
     pub series: &'a SeriesTable,
+    /// What is known of their targets.
+    pub names: &'a NamesTable,
     /// Each finding once, as it stands now.
     pub findings: &'a [Finding],
     /// What may be missing.
@@ -36,11 +43,12 @@ pub struct Snapshot<'a> {
 impl Snapshot<'_> {
     /// The files that say it, each with its name.
     pub fn files(&self) -> impl Iterator<Item = Result<(&'static str, Vec<u8>), ExportError>> {
-        let Snapshot { series, findings, completeness, window, start } = *self;
-        let metrics = move || prometheus::prometheus(start, window, series, findings, completeness);
+        let Snapshot { series, names, findings, completeness, window, start } = *self;
+        let metrics =
+            move || prometheus::prometheus(start, window, (series, names), findings, completeness);
         let files: [(_, Box<dyn Fn() -> _>); 3] = [
-            (hlog::FILE, Box::new(move || hlog::hlog(start, window, series))),
-            (csv::FILE, Box::new(move || csv::csv(series))),
+            (hlog::FILE, Box::new(move || hlog::hlog(start, window, (series, names)))),
+            (csv::FILE, Box::new(move || csv::csv(series, names))),
             (prometheus::FILE, Box::new(move || metrics().map(String::into_bytes))),
         ];
         files.into_iter().map(|(name, render)| Ok((name, render()?)))
@@ -102,7 +110,7 @@ fn lock(dir: &Path) -> Result<File, ExportError> {
 }
 
 /// Writes to a temporary name, then renames; gives the file, still open.
-pub(super) fn replace(dir: &Path, name: &str, bytes: &[u8]) -> Result<fs::File, ExportError> {
+pub(crate) fn replace(dir: &Path, name: &str, bytes: &[u8]) -> Result<fs::File, ExportError> {
     let write = || -> io::Result<fs::File> {
         // node_exporter reads every `*.prom`: the temporary name must not end so.
         let mut file = NamedTempFile::with_prefix_in(format!(".{name}."), dir)?;
@@ -137,6 +145,7 @@ mod tests {
         let exporter = Exporter::new(&dir).unwrap();
         let snapshot = Snapshot {
             series: &sample::table(),
+            names: &NamesTable::new(),
             findings: &[findings::finding()],
             completeness: &Completeness::default(),
             window: Duration::from_secs(30),

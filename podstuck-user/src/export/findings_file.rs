@@ -15,7 +15,8 @@ use rustix::fs::{OFlags, fcntl_setfl};
 
 use super::{error::ExportError, files::replace};
 
-const FILE: &str = "findings.jsonl";
+/// Name of the file.
+pub(super) const FILE: &str = "findings.jsonl";
 
 /// Enough for tens of thousands of findings, too little to fill a disk.
 const MAX_BYTES: u64 = 64 << 20;

@@ -1,47 +1,75 @@
 //! A series as an HdrHistogram.
 
 use hdrhistogram::{CreationError, Histogram};
-use podstuck_common::bucket;
 
 use crate::model::series::Series;
 
-/// Three digits: the middle of each of our buckets is the lower edge of one of the histogram's,
-/// and what readers report for that (its upper edge) is less than 0.1 % above.
+/// Three digits: each of our buckets ends where one of the histogram's does. So what readers report of a quantile, the
+/// highest equivalent value, is that end.
 const SIGNIFICANT_DIGITS: u8 = 3;
+/// The longest call that is told as long as it was: thirteen days.
+const LONGEST: u64 = 1 << 50;
 
-/// All calls of a series, each at the middle of its bucket.
-pub fn histogram(series: &Series) -> Result<Histogram<u64>, CreationError> {
-    // The longest calls stand in the last bucket at its lower edge, which must be in range.
-    let longest = bucket::lower_bound(bucket::BUCKETS) * 2;
-    let mut histogram = Histogram::new_with_bounds(1, longest, SIGNIFICANT_DIGITS)?;
+/// One for series after series: it is large.
+pub fn empty() -> Result<Histogram<u64>, CreationError> {
+    Histogram::new_with_bounds(1, LONGEST, SIGNIFICANT_DIGITS)
+}
+
+/// All calls of a series in place of what was there.
+pub fn fill(histogram: &mut Histogram<u64>, series: &Series) {
+    histogram.reset();
     for (ns, calls) in series.values() {
         histogram.saturating_record_n(ns, calls);
     }
-    Ok(histogram)
-}
-
-/// The middle of the bucket in which a share (0 to 1) of the calls has ended.
-pub fn quantile(histogram: &Histogram<u64>, share: f64) -> u64 {
-    histogram.lowest_equivalent(histogram.value_at_quantile(share))
 }
 
 #[cfg(test)]
 mod tests {
-    use podstuck_common::record::CallTotals;
+    use podstuck_common::{bucket, record::CallTotals};
 
     use super::*;
 
     #[test]
-    fn every_bucket_is_read_back_exactly_as_quantile_and_within_a_thousandth_as_reported() {
-        for bucket in 0..bucket::BUCKETS {
-            let middle = bucket::representative(bucket);
+    fn every_bucket_is_read_back_as_we_tell_it() {
+        let mut histogram = empty().unwrap();
+        for bucket in 0..bucket::BUCKETS - 1 {
+            let highest = bucket::highest(bucket);
             let mut series = Series::default();
-            series.add(bucket, CallTotals { calls: 7, total_ns: 7 * middle });
-            let histogram = histogram(&series).unwrap();
+            series.add(bucket, CallTotals { calls: 7, ..CallTotals::default() });
+            fill(&mut histogram, &series);
             assert_eq!(histogram.len(), 7);
-            assert_eq!(quantile(&histogram, 0.5), middle, "bucket {bucket}");
-            let error = histogram.max().abs_diff(middle) as f64 / middle as f64;
-            assert!(error < 0.001, "bucket {bucket}: {middle} is reported as {}", histogram.max());
+            let read = histogram.value_at_quantile(0.5);
+            assert_eq!((read, read), (highest, series.quantile(0.5)), "bucket {bucket}");
+        }
+    }
+
+    #[test]
+    fn the_shortest_and_the_longest_are_where_they_are() {
+        let mut histogram = empty().unwrap();
+        let mut series = Series::default();
+        for ns in [700, 800, 5_000_000, 7_000_000_000_000] {
+            series.add(bucket::bucket_of(ns), CallTotals::of_equal(3, ns));
+        }
+        fill(&mut histogram, &series);
+        assert_eq!(histogram.len(), 12);
+        let near = |read: u64, ns: u64| read.abs_diff(ns) * 1_000 <= ns;
+        assert!(near(histogram.min(), 700) && near(histogram.max(), 7_000_000_000_000));
+    }
+
+    #[test]
+    fn quantiles_are_where_readers_find_them() {
+        let mut histogram = empty().unwrap();
+        for calls in 1..300_u64 {
+            let mut series = Series::default();
+            for (bucket, calls) in [(3, calls), (9, calls % 7), (40, calls % 3), (200, 1)] {
+                if calls > 0 {
+                    series.add(bucket, CallTotals { calls, ..CallTotals::default() });
+                }
+            }
+            fill(&mut histogram, &series);
+            for share in [0.5, 0.9, 0.99, 0.999, 1.0] {
+                assert_eq!(histogram.value_at_quantile(share), series.quantile(share), "{calls}");
+            }
         }
     }
 }

@@ -11,10 +11,10 @@ use jiff::Timestamp;
 
 use super::{
     error::ExportError,
-    histogram::histogram,
+    histogram::{empty, fill},
     rows::{Labels, rows},
 };
-use crate::model::series::SeriesTable;
+use crate::model::series::{NamesTable, SeriesTable};
 
 /// Name of the file.
 pub const FILE: &str = "histograms.hlog";
@@ -26,7 +26,7 @@ const NANOSECONDS_PER_MILLISECOND: f64 = 1e6;
 pub fn hlog(
     start: Timestamp,
     window: Duration,
-    series: &SeriesTable,
+    (series, names): (&SeriesTable, &NamesTable),
 ) -> Result<Vec<u8>, ExportError> {
     let mut out = Vec::new();
     let mut serializer = V2DeflateSerializer::new();
@@ -39,8 +39,9 @@ pub fn hlog(
         .with_max_value_divisor(NANOSECONDS_PER_MILLISECOND)
         .begin_log_with(&mut out, &mut serializer)
         .map_err(ExportError::render(FILE))?;
-    for (labels, series) in rows(series) {
-        let histogram = histogram(&series).map_err(ExportError::render(FILE))?;
+    let mut histogram = empty().map_err(ExportError::render(FILE))?;
+    for (labels, series) in rows(series, names) {
+        fill(&mut histogram, &series);
         log.write_histogram(&histogram, Duration::ZERO, window, Tag::new(&tag(&labels)))
             .map_err(ExportError::render(FILE))?;
     }
@@ -48,12 +49,19 @@ pub fn hlog(
     Ok(out)
 }
 
-/// `unlinkat;EBUSY;pod=UID;volume=NAME;by=kubelet`; a part that is not known is left out.
+/// `unlinkat;EBUSY;pod=UID;volume=data;by=kubelet;namespace=shop;name=cart-0;plugin=kubernetes.io/csi`; a part that is
+/// not known is left out.
 fn tag(labels: &Labels) -> String {
     let mut tag = format!("{};{}", labels.syscall, quote(&labels.outcome));
-    for (name, value) in
-        [("pod", labels.pod.as_str()), ("volume", &labels.volume), ("by", labels.component)]
-    {
+    for (name, value) in [
+        ("pod", labels.pod.as_str()),
+        ("volume", &labels.volume),
+        ("container", &labels.container),
+        ("by", labels.component),
+        ("namespace", &labels.names.namespace),
+        ("name", &labels.names.pod_name),
+        ("plugin", &labels.names.plugin),
+    ] {
         if !value.is_empty() {
             tag.push_str(&format!(";{name}={}", quote(value)));
         }
@@ -62,7 +70,7 @@ fn tag(labels: &Labels) -> String {
 }
 
 /// `%NN` for what the log's own grammar, the tag's or a shell would take for theirs.
-fn quote(text: &str) -> String {
+pub(super) fn quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         if c.is_whitespace() || matches!(c, ',' | ';' | '=' | '%' | '"' | '\'') {
@@ -89,11 +97,19 @@ mod tests {
     };
 
     use super::*;
-    use crate::export::sample;
+    use crate::{export::sample, model::series::TargetNames};
 
     #[test]
     fn the_log_reads_back_with_tags_counts_and_times() {
-        let log = hlog(sample::start(), Duration::from_secs(30), &sample::table()).unwrap();
+        let names = TargetNames {
+            namespace: "shop".into(),
+            pod_name: "cart-0".into(),
+            plugin: "kubernetes.io/csi".into(),
+        };
+        let key = (sample::UID.into(), "data".into(), String::new());
+        let names = NamesTable::from([(key, names)]);
+        let table = sample::table();
+        let log = hlog(sample::start(), Duration::from_secs(30), (&table, &names)).unwrap();
         let text = std::str::from_utf8(&log).unwrap();
         assert!(text.contains("#[StartTime: 1700000000.000 (seconds since epoch)]\n"), "{text}");
         let mut seen = Vec::new();
@@ -110,16 +126,23 @@ mod tests {
         assert_eq!(
             seen,
             [
-                ("umount2;errno%20530;by=other".into(), 1, 4_402_341.478),
+                ("umount2;errno%20530;by=other".into(), 1, 5_003_636.9),
                 (format!("unlink;ok;pod={uid};volume=a%2Cb%22%20%3Bc\\x1b;by=workload"), 2, 0.0),
-                (format!("unlinkat;EBUSY;pod={uid};volume=data;by=kubelet"), 103, 1276.117),
+                (
+                    format!(
+                        "unlinkat;EBUSY;pod={uid};volume=data;by=kubelet;namespace=shop;name=cart-0;plugin=kubernetes.io/csi"
+                    ),
+                    103,
+                    1234.174
+                ),
             ]
         );
     }
 
     #[test]
     fn a_quiet_window_is_a_log_without_lines() {
-        let log = hlog(sample::start(), Duration::ZERO, &SeriesTable::new()).unwrap();
+        let none = (&SeriesTable::new(), &NamesTable::new());
+        let log = hlog(sample::start(), Duration::ZERO, none).unwrap();
         let text = String::from_utf8(log).unwrap();
         assert!(text.lines().count() == 5 && text.lines().all(|l| l.starts_with('#')), "{text}");
     }

@@ -9,13 +9,18 @@ pub mod files;
 mod findings_file;
 pub mod histogram;
 pub mod hlog;
+pub mod intervals;
+pub mod intervals_log;
 mod latency;
 mod process;
 pub mod prometheus;
+pub mod read;
+mod read_finding;
 mod rows;
 
-pub use background::{Background, Shot};
+pub use background::{Background, Page, Shot};
 pub use error::ExportError;
+pub(crate) use files::replace;
 pub use files::{Exporter, Snapshot};
 pub use process::{Writer, serve};
 

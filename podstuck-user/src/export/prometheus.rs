@@ -15,7 +15,11 @@ use super::{
     rows::{Labels, rows},
 };
 use crate::{
-    model::{finding::Finding, series::SeriesTable, summary::Completeness},
+    model::{
+        finding::Finding,
+        series::{NamesTable, SeriesTable},
+        summary::Completeness,
+    },
     present::words,
 };
 
@@ -26,12 +30,12 @@ pub const FILE: &str = "metrics.prom";
 pub fn prometheus(
     start: Timestamp,
     window: Duration,
-    series: &SeriesTable,
+    (series, names): (&SeriesTable, &NamesTable),
     findings: &[Finding],
     completeness: &Completeness,
 ) -> Result<String, ExportError> {
     let mut families = Families::default();
-    families.series(series);
+    families.series(series, names);
     families.findings(findings);
     families.completeness(completeness);
     let start_s = start.as_nanosecond() as f64 / 1e9;
@@ -48,10 +52,10 @@ pub fn prometheus(
 struct Families(Vec<MetricFamily>);
 
 impl Families {
-    fn series(&mut self, series: &SeriesTable) {
+    fn series(&mut self, series: &SeriesTable, names: &NamesTable) {
         let mut calls = Vec::new();
         let mut durations = Vec::new();
-        for (labels, series) in rows(series) {
+        for (labels, series) in rows(series, names) {
             if labels.is_call {
                 calls.push(counter(series.calls, pairs_of(&labels)));
             }
@@ -183,13 +187,21 @@ fn histogram(inner: Histogram, labels: Vec<LabelPair>) -> Metric {
 }
 
 fn pairs_of(labels: &Labels) -> Vec<LabelPair> {
-    pairs([
+    // One that is empty is none.
+    let mut pairs = pairs([
         ("syscall", labels.syscall),
         ("outcome", &labels.outcome),
         ("pod", &labels.pod),
         ("volume", &labels.volume),
         ("component", labels.component),
-    ])
+        ("namespace", &labels.names.namespace),
+        ("pod_name", &labels.names.pod_name),
+        ("container", &labels.container),
+        ("plugin", &labels.names.plugin),
+    ]);
+    let of_target = ["namespace", "pod_name", "container", "plugin"];
+    pairs.retain(|pair| !pair.value().is_empty() || !of_target.contains(&pair.name()));
+    pairs
 }
 
 fn pairs<const N: usize>(labels: [(&str, &str); N]) -> Vec<LabelPair> {
@@ -207,11 +219,22 @@ fn pairs<const N: usize>(labels: [(&str, &str); N]) -> Vec<LabelPair> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{export::sample, present::sample as findings};
+    use crate::{export::sample, model::series::TargetNames, present::sample as findings};
+
+    fn names() -> NamesTable {
+        let names = TargetNames {
+            namespace: "shop".into(),
+            pod_name: "cart-0".into(),
+            ..TargetNames::default()
+        };
+        let key = (sample::UID.into(), "data".into(), String::new());
+        NamesTable::from([(key, names)])
+    }
 
     fn render(series: &SeriesTable, found: &[Finding]) -> String {
         let lost = Completeness { events_lost: 3, ..Default::default() };
-        prometheus(sample::start(), Duration::from_millis(30_500), series, found, &lost).unwrap()
+        prometheus(sample::start(), Duration::from_millis(30_500), (series, &names()), found, &lost)
+            .unwrap()
     }
 
     #[test]
@@ -221,7 +244,7 @@ mod tests {
         for line in [
             "# TYPE podstuck_calls_total counter".to_owned(),
             format!(
-                "podstuck_calls_total{{syscall=\"unlinkat\",outcome=\"EBUSY\",pod=\"{uid}\",volume=\"data\",component=\"kubelet\"}} 103"
+                "podstuck_calls_total{{syscall=\"unlinkat\",outcome=\"EBUSY\",pod=\"{uid}\",volume=\"data\",component=\"kubelet\",namespace=\"shop\",pod_name=\"cart-0\"}} 103"
             ),
             format!(
                 "podstuck_calls_total{{syscall=\"unlink\",outcome=\"ok\",pod=\"{uid}\",volume=\"a,b\\\" ;c\\\\x1b\",component=\"workload\"}} 2"
@@ -234,6 +257,14 @@ mod tests {
             assert!(text.lines().any(|l| l == line), "no line {line} in\n{text}");
         }
         assert!(!text.contains("# EOF"));
+    }
+
+    #[test]
+    fn a_series_costs_eleven_lines() {
+        let lines = |series: &SeriesTable| render(series, &[]).lines().count();
+        let (all, none) = (lines(&sample::table()), lines(&SeriesTable::new()));
+        let heads = 2 * 2;
+        assert_eq!(all - none, heads + 11 * sample::table().len());
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use crate::model::{
     path::safe,
-    series::{Series, SeriesKey, SeriesTable, Span},
+    series::{NamesTable, Series, SeriesKey, SeriesTable, Span, TargetNames},
 };
 
 /// How a series is named in files: nothing in it can act on a terminal.
@@ -15,17 +15,28 @@ pub(super) struct Labels {
     pub(super) pod: String,
     pub(super) volume: String,
     pub(super) component: &'static str,
+    pub(super) container: String,
+    pub(super) names: TargetNames,
     /// Whether it counts calls, and not phases around one.
     pub(super) is_call: bool,
 }
 
 impl Labels {
-    fn of(key: &SeriesKey) -> Self {
+    fn of(key: &SeriesKey, names: &NamesTable) -> Self {
+        let shown = |name: &str| safe(name.as_bytes()).into_owned();
+        let names = names.get(&key.target());
+        let names = names.map(|names| TargetNames {
+            namespace: shown(&names.namespace),
+            pod_name: shown(&names.pod_name),
+            plugin: shown(&names.plugin),
+        });
         Self {
+            names: names.unwrap_or_default(),
             syscall: key.span.name(),
             outcome: key.outcome.name(),
-            pod: safe(key.pod.as_bytes()).into_owned(),
-            volume: safe(key.volume.as_bytes()).into_owned(),
+            pod: shown(&key.pod),
+            volume: shown(&key.volume),
+            container: shown(&key.container),
             component: key.component.name(),
             is_call: matches!(key.span, Span::Call(_)),
         }
@@ -34,15 +45,10 @@ impl Labels {
 
 /// Series by name, sorted. Two whose names become the same by escaping are added up, because
 /// Prometheus refuses a whole file in which a series stands twice.
-pub(super) fn rows(series: &SeriesTable) -> BTreeMap<Labels, Series> {
+pub(super) fn rows(series: &SeriesTable, names: &NamesTable) -> BTreeMap<Labels, Series> {
     let mut rows: BTreeMap<Labels, Series> = BTreeMap::new();
     for (key, one) in series {
-        let row = rows.entry(Labels::of(key)).or_default();
-        for (bucket, calls) in &one.buckets {
-            *row.buckets.entry(*bucket).or_default() += calls;
-        }
-        row.calls += one.calls;
-        row.total_ns += one.total_ns;
+        rows.entry(Labels::of(key, names)).or_default().merge(one);
     }
     rows
 }
@@ -67,7 +73,7 @@ mod tests {
             let key = sample::key(Call::Unlink, Outcome::OK, "u", volume);
             table.insert(key, sample::series(&[(5_000, 2)]));
         }
-        let rows = rows(&table);
+        let rows = rows(&table, &NamesTable::new());
         let (labels, series) = rows.first_key_value().unwrap();
         assert_eq!((rows.len(), labels.volume.as_str()), (1, "a\\x1b"));
         assert_eq!((series.calls, series.total_ns), (4, 20_000));

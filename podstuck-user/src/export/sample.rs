@@ -21,14 +21,15 @@ pub(super) fn key(call: Call, outcome: Outcome, pod: &str, volume: &str) -> Seri
         Call::Unlink => Component::Workload,
         _ => Component::Other,
     };
-    SeriesKey { span: Span::Call(call), outcome, pod: pod.into(), volume: volume.into(), component }
+    let (pod, volume, container) = (pod.into(), volume.into(), String::new());
+    SeriesKey { span: Span::Call(call), outcome, pod, volume, container, component }
 }
 
 /// From (nanoseconds, calls).
 pub(super) fn series(values: &[(u64, u64)]) -> Series {
     let mut series = Series::default();
     for (ns, calls) in values {
-        series.add(bucket_of(*ns), CallTotals { calls: *calls, total_ns: ns * calls });
+        series.add(bucket_of(*ns), CallTotals::of_equal(*calls, *ns));
     }
     series
 }

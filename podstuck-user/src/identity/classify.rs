@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    layout::names,
+    layout::{ASIDE_NAME, names},
     uid::{is_long_id, is_pod_uid},
 };
 use crate::model::{
@@ -22,7 +22,7 @@ pub(crate) const DOCKER_VOLUME: &str = "docker-volume";
 pub(crate) const CONTAINER_LAYER: &str = "container-layer";
 
 /// Directories in which containerd's shims, current and old, keep the bundles of their tasks.
-pub(super) const BUNDLE_PARENTS: [&str; 2] =
+pub(crate) const BUNDLE_PARENTS: [&str; 2] =
     ["io.containerd.runtime.v2.task", "io.containerd.runtime.v1.linux"];
 
 /// What the target with this root is. Of the pod only the UID is known here.
@@ -50,6 +50,16 @@ fn find_pod(names: &[&OsStr]) -> Option<(usize, String)> {
         _ => false,
     })? + 1;
     Some((at, text(names.get(at)?)))
+}
+
+/// A volume of Docker's local driver, or Podman's, where it is proven that the directory above holds such.
+pub(crate) fn docker_volume(root: &Path) -> Target {
+    let mut target = Target { root: root.to_owned(), ..Target::unknown() };
+    if let Some(name) = root.file_name() {
+        target.kind = TargetKind::DockerVolume;
+        target.volume = Some(volume(root, name, DOCKER_VOLUME));
+    }
+    target
 }
 
 /// By kubelet's pod directory layout; `rest` is what follows the UID.
@@ -92,6 +102,9 @@ fn of_runtime(root: &Path, names: &[&OsStr]) -> Target {
     } else if parent == b"volumes" && (is_long_id(id) || is_docker_root(above)) {
         target.kind = TargetKind::DockerVolume;
         target.volume = Some(volume(root, name, DOCKER_VOLUME));
+    } else if let Some(id) = aside(above, id) {
+        target.kind = TargetKind::ContainerLayer;
+        target.volume = Some(volume(root, OsStr::from_bytes(id), CONTAINER_LAYER));
     } else if is_layer(above, parent, id) {
         target.kind = TargetKind::ContainerLayer;
         target.volume = Some(volume(root, OsStr::from_bytes(snapshot(id)), CONTAINER_LAYER));
@@ -121,6 +134,29 @@ fn is_layer(above: &[&OsStr], parent: &[u8], id: &[u8]) -> bool {
         }
         _ => false,
     }
+}
+
+/// The name of a layer without the number that containers-storage puts before it when it moves it aside to delete it.
+fn aside<'a>(above: &[&OsStr], name: &'a [u8]) -> Option<&'a [u8]> {
+    if !above.ends_with(&["overlay".as_ref(), ASIDE_NAME.as_ref()]) {
+        return None;
+    }
+    let at = name.iter().position(|byte| *byte == b'-')?;
+    let (number, id) = (name.get(..at)?, name.get(at + 1..)?);
+    (!number.is_empty() && number.iter().all(u8::is_ascii_digit) && is_long_id(id)).then_some(id)
+}
+
+/// Where the root of a target was before its runtime renamed it to delete it; else itself.
+pub(super) fn before_removal(root: &Path) -> Option<PathBuf> {
+    let name = root.file_name()?.as_bytes();
+    let names = names(root);
+    if let [above @ .., _, _] = names.as_slice()
+        && let Some(id) = aside(above, name)
+    {
+        return Some(root.ancestors().nth(3)?.join(OsStr::from_bytes(id)));
+    }
+    let kept = name.strip_prefix(b"rm-").or(name.strip_prefix(b".")).unwrap_or(name);
+    Some(root.with_file_name(OsStr::from_bytes(kept)))
 }
 
 /// The name of a layer without what containerd's snapshotters put before it when they delete it. (The
@@ -215,13 +251,26 @@ mod tests {
     }
 
     #[test]
+    fn what_is_renamed_to_be_removed_is_what_it_was() {
+        for (now, before) in [
+            (format!("/s/overlay/tempdirs/temp-dir-30/1-{ID}"), format!("/s/overlay/{ID}")),
+            (format!("/s/overlay/{ID}"), format!("/s/overlay/{ID}")),
+            ("/c/snapshots/rm-42".into(), "/c/snapshots/42".into()),
+            (format!("/c/k8s.io/.{ID}"), format!("/c/k8s.io/{ID}")),
+        ] {
+            assert_eq!(before_removal(Path::new(&now)), Some(before.into()), "{now}");
+        }
+        assert_eq!(before_removal(Path::new("/")), None);
+    }
+
+    #[test]
     fn what_runtimes_keep() {
         use TargetKind::{ContainerBundle, ContainerLayer, DockerVolume, Other};
         let docker = |name| (DockerVolume, Some((DOCKER_VOLUME, name)), None);
         let layer = |name| (ContainerLayer, Some((CONTAINER_LAYER, name)), None);
         let bundle = (ContainerBundle, None, Some(ID));
         let other = (Other, None, None);
-        let table: [(String, Row); 29] = [
+        let table: [(String, Row); 33] = [
             ("/var/lib/docker/volumes/data".into(), docker("data")),
             ("/home/data/docker/volumes/data".into(), docker("data")),
             ("/host/srv/Docker-root/volumes/data".into(), docker("data")),
@@ -233,6 +282,10 @@ mod tests {
             ("/d/overlay2/x3v9k2lq0w8e7r6t5y4u3i2o1".into(), layer("x3v9k2lq0w8e7r6t5y4u3i2o1")),
             ("/var/lib/docker/overlay2/l".into(), other),
             (format!("/var/lib/containers/storage/overlay/{ID}"), layer(ID)),
+            (format!("/s/overlay/tempdirs/temp-dir-30/1-{ID}"), layer(ID)),
+            ("/s/overlay/tempdirs/temp-dir-30/0-RQMOBO5HOLLKWK6Q4XIDR4OSOD".into(), other),
+            (format!("/s/overlay/tempdirs/temp-dir-30/{ID}"), other),
+            (format!("/s/snapshots/tempdirs/temp-dir-30/1-{ID}"), other),
             ("/var/lib/containers/storage/overlay/l".into(), other),
             ("/srv/overlay/theme".into(), other),
             (

@@ -13,6 +13,7 @@ use toml_edit::Document;
 use super::{
     classify::{BUNDLE_PARENTS, kubelet_root_of},
     layout::names,
+    storage::{CRIO, drop_ins_of_crio, of_crio},
     target_roots::{Holds, TargetRoot},
 };
 use crate::model::{identity::Component, mounts::Mount};
@@ -25,16 +26,21 @@ const DATA: [&str; 4] = [
     "/var/lib/containerd-nydus",
     "/var/lib/containerd-soci",
 ];
-/// Those of containerd (`root`, `state`), of dockerd's state and of the one that it starts, of k3s, and of a snapshotter that has
-/// one directory more.
-const PLUGIN_DATA: [&str; 8] = [
+/// Those of containerd (`root`, `state`), of dockerd's state and of the one that it starts, of k3s and RKE2, which share a
+/// state, of MicroK8s and k0s, and of a snapshotter that has one directory more.
+const PLUGIN_DATA: [&str; 13] = [
     "/var/lib/containerd",
     "/run/containerd",
     "/var/lib/docker/containerd/daemon",
     "/run/docker",
     "/run/docker/containerd/daemon",
     "/var/lib/rancher/k3s/agent/containerd",
+    "/var/lib/rancher/rke2/agent/containerd",
     "/run/k3s/containerd",
+    "/var/snap/microk8s/common/var/lib/containerd",
+    "/var/snap/microk8s/common/run/containerd",
+    "/var/lib/k0s/containerd",
+    "/run/k0s/containerd",
     "/var/lib/containerd-stargz-grpc",
 ];
 
@@ -52,13 +58,17 @@ pub(crate) struct Told {
     pub(crate) words: Vec<String>,
     /// Its configuration; empty without one.
     pub(crate) config: String,
+    /// CRI-O's drop-ins, or what containerd's configuration imports, in the order in which they are taken.
+    pub(crate) drop_ins: Vec<String>,
+    /// The configuration of containers-storage, which CRI-O uses.
+    pub(crate) storage: String,
     /// Why there may be one that was not read.
     pub(crate) unread: Option<String>,
 }
 
 impl Told {
     /// The value of the first of these flags, as in `--flag value` and `--flag=value`.
-    fn flag(&self, flags: &[&str]) -> Option<PathBuf> {
+    pub(super) fn flag(&self, flags: &[&str]) -> Option<PathBuf> {
         let mut words = self.words.iter().skip(1);
         while let Some(word) = words.next() {
             match word.split_once('=') {
@@ -70,10 +80,14 @@ impl Told {
         None
     }
 
-    /// A key of containerd's configuration, at its top.
+    /// A key of containerd's configuration, at its top. The last file that says something counts (`mergeConfig` in
+    /// containerd's cmd/containerd/server/config).
     fn of_toml(&self, key: &str) -> Option<PathBuf> {
-        let config = Document::parse(self.config.as_str()).ok()?;
-        config.get(key)?.as_str().filter(|path| !path.is_empty()).map(PathBuf::from)
+        let of = |text: &String| {
+            let config = Document::parse(text.as_str()).ok()?;
+            config.get(key)?.as_str().filter(|path| !path.is_empty()).map(PathBuf::from)
+        };
+        self.drop_ins.iter().rev().chain([&self.config]).find_map(of)
     }
 
     /// A key of dockerd's.
@@ -95,8 +109,24 @@ pub(crate) fn config_of(runtime: Component, words: &[String]) -> Option<PathBuf>
             let told = told.flag(&["--config-file"]);
             Some(told.unwrap_or_else(|| "/etc/docker/daemon.json".into()))
         }
+        Component::CriO => Some(told.flag(&["--config", "-c"]).unwrap_or_else(|| CRIO.into())),
         _ => None,
     }
+}
+
+/// The directory of what is added to that.
+pub(crate) fn drop_ins_of(runtime: Component, words: &[String]) -> Option<PathBuf> {
+    let told = Told { words: words.to_vec(), ..Told::default() };
+    (runtime == Component::CriO).then(|| drop_ins_of_crio(&told))
+}
+
+/// What a file of containerd's configuration imports, in which the last name may be a pattern (`resolveImports`, there).
+pub(crate) fn imports_of(file: &Path, text: &str) -> Vec<PathBuf> {
+    let Ok(config) = Document::parse(text) else { return Vec::new() };
+    let imports = config.get("imports").and_then(|imports| imports.as_array());
+    let paths = imports.into_iter().flatten().filter_map(|path| path.as_str());
+    let directory = file.parent().unwrap_or(Path::new("/"));
+    paths.map(|path| directory.join(path)).collect()
 }
 
 /// Where a runtime was told to keep its things.
@@ -106,7 +136,9 @@ pub(crate) fn of_runtime(runtime: Component, told: &Told) -> Vec<TargetRoot> {
     match runtime {
         Component::Dockerd => {
             let data = told.flag(&["--data-root", "-g", "--graph"]);
-            if let Some(data) = data.or_else(|| told.of_json("data-root")) {
+            // `graph` up to Docker 17.05.
+            let of_file = || told.of_json("data-root").or_else(|| told.of_json("graph"));
+            if let Some(data) = data.or_else(of_file) {
                 let containerd = data.join("containerd/daemon");
                 roots.extend([of(data, Holds::Data), of(containerd, Holds::PluginData)]);
             }
@@ -122,10 +154,7 @@ pub(crate) fn of_runtime(runtime: Component, told: &Told) -> Vec<TargetRoot> {
             let both = [root, state].into_iter().flatten();
             roots.extend(both.map(|path| of(path, Holds::PluginData)));
         }
-        Component::CriO => {
-            let data = told.flag(&["--root", "-r"]);
-            roots.extend(data.map(|path| of(path, Holds::Data)));
-        }
+        Component::CriO => roots.extend(of_crio(told)),
         _ => {}
     }
     roots.retain(|root| root.path != Path::new("/"));
@@ -214,13 +243,35 @@ mod tests {
         assert_eq!(of("/srv/rootfs", ""), None);
     }
 
+    /// What distributions give their containerd as `root` and `state`.
+    #[test]
+    fn runtimes_of_distributions_are_where_they_usually_are() {
+        let all: Vec<TargetRoot> = usual(&[]).collect();
+        for (root, state) in [
+            ("/var/lib/rancher/k3s/agent/containerd", "/run/k3s/containerd"),
+            ("/var/lib/rancher/rke2/agent/containerd", "/run/k3s/containerd"),
+            (
+                "/var/snap/microk8s/common/var/lib/containerd",
+                "/var/snap/microk8s/common/run/containerd",
+            ),
+            ("/var/lib/k0s/containerd", "/run/k0s/containerd"),
+        ] {
+            for path in [root, state] {
+                let wanted = TargetRoot::of_host(path, Holds::PluginData);
+                assert!(all.contains(&wanted), "{path}");
+            }
+        }
+    }
+
     #[test]
     fn fuzz_runtime_config() {
         crate::fuzz::fuzz("runtime_config", |input| {
             let config = String::from_utf8_lossy(input).into_owned();
             let told = Told { config, ..Told::default() };
             of_runtime(Component::Containerd, &told);
+            imports_of(Path::new("/etc/containerd/config.toml"), &told.config);
             of_runtime(Component::Dockerd, &told);
+            of_runtime(Component::CriO, &told);
         });
     }
 
@@ -228,7 +279,7 @@ mod tests {
     fn runtimes_say_where_they_were_told_to_be() {
         let words = |line: &str| -> Vec<String> { line.split(' ').map(String::from).collect() };
         let of = |runtime, line: &str, config: &str| {
-            let told = Told { words: words(line), config: config.into(), unread: None };
+            let told = Told { words: words(line), config: config.into(), ..Told::default() };
             of_runtime(runtime, &told).into_iter().map(|root| root.path).collect::<Vec<_>>()
         };
         let told = |runtime, line| of(runtime, line, "");
@@ -250,6 +301,10 @@ mod tests {
             ["/r", "/own"].map(PathBuf::from)
         );
         assert!(of(Component::Containerd, "containerd", "root = [").is_empty());
+        let drop_ins = ["root = '/first'", "root = '/last'", "root = ''"].map(String::from).into();
+        let told = Told { config: toml.into(), drop_ins, ..Told::default() };
+        let roots = of_runtime(Component::Containerd, &told).into_iter().map(|root| root.path);
+        assert_eq!(roots.collect::<Vec<_>>(), ["/last", "/s"].map(PathBuf::from));
         let json = r#"{"data-root":"/d","hosts":[]}"#;
         assert_eq!(
             of(Component::Dockerd, "dockerd", json),

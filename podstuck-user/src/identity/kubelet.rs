@@ -1,20 +1,16 @@
 //! What a kubelet was started with, as far as it says where its things are: flags, and the files that
 //! they name. Nothing is read here.
 //!
-//! k3s runs a kubelet within itself and hides its own command line, which may hold a token
-//! (`proctitle.SetProcTitle` in its `pkg/cli/server`); what it was told stands in its own configuration.
+//! Distributions say it in files of their own, too ([`Distribution`]).
 
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::component::KUBELETS;
+use super::{component::KUBELETS, distribution::Distribution};
 
 /// Programs that run a kubelet within themselves or start one, under names other than its own.
 pub(super) const WRAPPERS: [&[u8]; 2] = [b"k3s", b"rke2"];
-/// k3s's default of `--data-dir`, and its configuration (`pkg/configfilearg`).
-const K3S_DATA: &str = "/var/lib/rancher/k3s";
-const K3S_CONFIG: &str = "/etc/rancher/k3s/config.yaml";
 
 /// Where a kubelet has its things. Paths are as it sees them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,8 +27,11 @@ pub(crate) struct Settings {
     pub(crate) node_name: Option<String>,
     /// `podLogsDir` of its configuration.
     pub(crate) pod_logs: Option<PathBuf>,
-    /// Whether it is k3s, which reads a configuration of its own.
-    pub(crate) is_k3s: bool,
+    /// The file that the distribution has for its flags (MicroK8s).
+    pub(crate) args_file: Option<PathBuf>,
+    /// What the distribution was told to read in the place of its own configuration.
+    pub(crate) own_config: Option<PathBuf>,
+    pub(crate) distribution: Option<Distribution>,
 }
 
 impl Settings {
@@ -42,11 +41,11 @@ impl Settings {
         // One that has replaced its command line has left its words in the first.
         let program = program.split(' ').next().unwrap_or(program).as_bytes();
         let is_wrapper = WRAPPERS.contains(&program);
-        if !KUBELETS.contains(&program) && !is_wrapper {
+        let distribution = Distribution::of(program);
+        if !KUBELETS.contains(&program) && !is_wrapper && distribution.is_none() {
             return None;
         }
-        let is_k3s = program.starts_with(b"k3s");
-        let mut settings = Self { is_k3s, ..Self::default() };
+        let mut settings = Self { distribution, ..Self::default() };
         // As in `--flag value` and `--flag=value`; one dash is as good as two.
         let all = words.iter().enumerate().skip(1).filter_map(|(at, word)| {
             let word = word.strip_prefix('-')?;
@@ -58,15 +57,24 @@ impl Settings {
         });
         let (mut handed_on, mut data) = (Vec::new(), None);
         for (flag, value) in all {
-            match flag {
-                "kubelet-arg" => handed_on.push(value),
-                "data-dir" | "d" if is_k3s => data = Some(PathBuf::from(value)),
-                "node-name" if is_wrapper || is_k3s => settings.node_name = Some(value.into()),
+            match (flag, distribution) {
+                ("kubelet-arg", _) => handed_on.push(value),
+                ("kubelet-extra-args", Some(Distribution::K0s)) => {
+                    handed_on.extend(value.split_whitespace().map(dashless));
+                }
+                ("kubelet-root-dir", Some(Distribution::K0s)) => settings.root = Some(value.into()),
+                // k0s's `-d` is another flag.
+                ("d", Some(Distribution::K3s | Distribution::Rke2)) | ("data-dir", Some(_)) => {
+                    data = Some(PathBuf::from(value));
+                }
+                ("config" | "c", Some(_)) => settings.own_config = Some(value.into()),
+                ("node-name", Some(_)) => settings.node_name = Some(value.into()),
+                ("kubelet-args-file", _) => settings.args_file = Some(value.into()),
                 _ => settings.flag(flag, value),
             }
         }
-        if is_k3s {
-            settings.k3s_data(&data.unwrap_or_else(|| K3S_DATA.into()));
+        if let Some(distribution) = distribution {
+            settings.take_data(distribution, data.as_deref());
         }
         for (flag, value) in handed_on.iter().filter_map(|arg| arg.split_once('=')) {
             settings.flag(flag, value);
@@ -74,7 +82,7 @@ impl Settings {
         Some(settings)
     }
 
-    fn flag(&mut self, flag: &str, value: &str) {
+    pub(super) fn flag(&mut self, flag: &str, value: &str) {
         match flag {
             "root-dir" => self.root = Some(value.into()),
             "kubeconfig" => self.kubeconfig = Some(value.into()),
@@ -85,39 +93,13 @@ impl Settings {
         }
     }
 
-    /// Where k3s keeps what its kubelet is told (`pkg/agent/config`).
-    fn k3s_data(&mut self, data: &Path) {
-        let agent = data.join("agent");
-        self.kubeconfig = Some(agent.join("kubelet.kubeconfig"));
-        self.config_dir = Some(agent.join("etc/kubelet.conf.d"));
-    }
-
-    /// k3s's own configuration, and the directory of its drop-ins.
-    pub(crate) fn k3s_config(&self) -> Option<(PathBuf, PathBuf)> {
-        let file = PathBuf::from(K3S_CONFIG);
-        self.is_k3s.then(|| (file.clone(), file.with_extension("yaml.d")))
-    }
-
-    /// Takes a file of k3s's configuration.
-    ///
-    /// # Errors
-    /// Fails when it is none.
-    pub(crate) fn take_k3s(&mut self, text: &str) -> Result<(), String> {
-        let told: K3s = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
-        if let Some(data) = &told.data_dir {
-            self.k3s_data(data);
-        }
-        if told.node_name.is_some() {
-            self.node_name = told.node_name;
-        }
-        let args =
-            [told.kubelet_arg, told.more_args].into_iter().flatten().flat_map(OneOrMany::list);
-        for arg in args {
-            if let Some((flag, value)) = arg.split_once('=') {
-                self.flag(flag, value);
-            }
-        }
-        Ok(())
+    /// What the distribution keeps in its directory.
+    pub(super) fn take_data(&mut self, distribution: Distribution, data: Option<&Path>) {
+        let files = distribution.files(data);
+        self.kubeconfig = files.kubeconfig.or_else(|| self.kubeconfig.take());
+        self.config_dir = files.config_dir.or_else(|| self.config_dir.take());
+        // Whoever names the root himself means that.
+        self.root = self.root.take().or(files.root);
     }
 
     /// Takes a `KubeletConfiguration`; what it says replaces what was said before.
@@ -137,38 +119,16 @@ impl Settings {
     }
 }
 
+/// A flag as it is written in a list of them.
+fn dashless(flag: &str) -> &str {
+    flag.trim_start_matches('-')
+}
+
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Configuration {
     kind: Option<String>,
     pod_logs_dir: Option<PathBuf>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "kebab-case")]
-struct K3s {
-    kubelet_arg: Option<OneOrMany>,
-    /// Added to those of the files before.
-    #[serde(rename = "kubelet-arg+")]
-    more_args: Option<OneOrMany>,
-    data_dir: Option<PathBuf>,
-    node_name: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum OneOrMany {
-    Many(Vec<String>),
-    One(String),
-}
-
-impl OneOrMany {
-    fn list(self) -> Vec<String> {
-        match self {
-            Self::Many(all) => all,
-            Self::One(one) => vec![one],
-        }
-    }
 }
 
 #[cfg(test)]
@@ -188,7 +148,7 @@ mod tests {
         crate::fuzz::fuzz("kubelet_flags", |input| {
             let text = String::from_utf8_lossy(input);
             let words: Vec<String> = text.split('\0').map(str::to_owned).collect();
-            let _ = Settings::of(&words).and_then(|settings| settings.k3s_config());
+            let _ = Settings::of(&words).and_then(|settings| settings.distributions_files());
         });
     }
 
@@ -197,14 +157,6 @@ mod tests {
         crate::fuzz::fuzz("kubelet_config", |input| {
             let text = String::from_utf8_lossy(input);
             let _ = Settings::default().take_config(&text);
-        });
-    }
-
-    #[test]
-    fn fuzz_k3s_config() {
-        crate::fuzz::fuzz("k3s_config", |input| {
-            let text = String::from_utf8_lossy(input);
-            let _ = Settings::default().take_k3s(&text);
         });
     }
 
@@ -231,25 +183,7 @@ mod tests {
         assert_eq!(settings.kubeconfig, Some("/etc/kubernetes/kubelet.conf".into()));
         assert_eq!(settings.config, Some("/var/k.yaml".into()));
         assert_eq!(settings.node_name.as_deref(), Some("n1"));
-        assert!(!settings.is_k3s && settings.k3s_config().is_none());
-    }
-
-    #[test]
-    fn k3s_hides_its_words_and_keeps_its_files_where_it_always_does() {
-        let mut settings = Settings::of(&["/usr/local/bin/k3s server".into()]).unwrap();
-        let usual = "/var/lib/rancher/k3s/agent/kubelet.kubeconfig";
-        assert_eq!(settings.kubeconfig, Some(usual.into()));
-        let (file, drop_ins) = settings.k3s_config().unwrap();
-        assert_eq!(file, Path::new("/etc/rancher/k3s/config.yaml"));
-        assert_eq!(drop_ins, Path::new("/etc/rancher/k3s/config.yaml.d"));
-        let told =
-            "data-dir: /data/k3s\nnode-name: n2\ntoken: secret\nkubelet-arg:\n- root-dir=/data/k\n";
-        settings.take_k3s(told).unwrap();
-        settings.take_k3s("kubelet-arg+: v=2\n").unwrap();
-        assert_eq!(settings.root, Some("/data/k".into()));
-        assert_eq!(settings.node_name.as_deref(), Some("n2"));
-        assert_eq!(settings.kubeconfig, Some("/data/k3s/agent/kubelet.kubeconfig".into()));
-        assert!(settings.take_k3s("- a list\n").is_err());
+        assert!(settings.distribution.is_none() && settings.distributions_files().is_none());
     }
 
     #[test]

@@ -9,9 +9,13 @@ use std::{
 
 use podstuck_common::{
     component::name_hash,
-    config::{Config, MARKERS, Marker},
+    config::{ASIDE, Config, MARKERS, Marker},
     trail::Trail,
 };
+
+/// Where containers-storage moves a layer before it deletes it: `overlay/tempdirs/temp-dir-<number>/<number>-<layer>`
+/// (since Podman 5.6; `storage/internal/tempdir`).
+pub(super) const ASIDE_NAME: &str = "tempdirs";
 
 /// Name, how many components after it belong to the target, whether a pod UID comes first.
 const NAMES: [(&str, u32, bool); 7] = [
@@ -23,7 +27,7 @@ const NAMES: [(&str, u32, bool); 7] = [
     // Docker's overlay2 storage driver: overlay2/<layer>/{diff,merged,work}.
     ("overlay2", 1, false),
     // containers-storage of CRI-O and Podman: overlay/<layer>/{diff,merged,work}.
-    ("overlay", 1, false),
+    ("overlay", 1 | ASIDE, false),
     // containerd's snapshotters: snapshots/<number>/{fs,work}.
     ("snapshots", 1, false),
     // containerd's task bundles, by namespace: Kubernetes' containers and Docker's.
@@ -34,18 +38,17 @@ const NAMES: [(&str, u32, bool); 7] = [
 const _: () = assert!(NAMES.len() <= MARKERS);
 
 /// As the probes read a path below a directory that is proven.
-pub(super) static PROVING: LazyLock<Config> =
-    LazyLock::new(|| Config { markers: markers(), ..Config::EMPTY });
+pub(super) static PROVING: LazyLock<Config> = LazyLock::new(target_names);
 /// As they do where nothing can be proven.
 static BY_TEXT: LazyLock<Config> = LazyLock::new(|| Config { by_text: 1, ..*PROVING });
 
-/// The names that start a target, as the probes want them.
-pub fn markers() -> [Marker; MARKERS] {
+/// By which names the probes find targets: nothing is wanted, slow or known.
+pub fn target_names() -> Config {
     let mut markers = [Marker::default(); MARKERS];
     for (slot, (name, take, pod)) in markers.iter_mut().zip(NAMES) {
         *slot = Marker { hash: name_hash(name.as_bytes()), take, pod: u32::from(pod) };
     }
-    markers
+    Config { aside: name_hash(ASIDE_NAME.as_bytes()), markers, ..Config::EMPTY }
 }
 
 /// An absolute path without empty components, `.` and `..`; symbolic links are not looked at.
@@ -114,12 +117,12 @@ mod tests {
 
     #[test]
     fn every_marker_is_told_to_the_probes() {
-        let markers = markers();
+        let markers = target_names().markers;
         let pods = markers.iter().find(|m| m.hash == name_hash(b"pods")).unwrap();
         assert_eq!((pods.take, pods.pod), (3, 1));
         for name in ["volumes", "overlay2", "overlay", "snapshots", "k8s.io", "moby"] {
             let marker = markers.iter().find(|m| m.hash == name_hash(name.as_bytes())).unwrap();
-            assert_eq!((marker.take, marker.pod), (1, 0), "{name}");
+            assert_eq!((marker.take & !ASIDE, marker.pod), (1, 0), "{name}");
         }
     }
 

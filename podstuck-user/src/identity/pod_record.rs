@@ -123,7 +123,7 @@ struct ContainerStatus {
     state: std::collections::BTreeMap<String, serde_json::Value>,
 }
 
-fn parse(text: &str) -> Result<PodRecord, String> {
+pub(crate) fn parse(text: &str) -> Result<PodRecord, String> {
     let raw: RawPod = serde_json::from_str(text).map_err(|error| error.to_string())?;
     match raw.kind.as_deref() {
         Some("Pod") => raw.record(None),

@@ -38,7 +38,7 @@ struct Known {
     who: Who,
 }
 
-/// A process, and whether it is proven to be the node's root.
+/// A process, and whether it is proven to be the node's root, or was when it called.
 #[derive(Clone, Debug)]
 pub(crate) struct Who {
     pub(crate) actor: Arc<Actor>,
@@ -116,7 +116,11 @@ impl ActorCache {
             looked
         };
         let who = match look(pid).living(|living| is_or_may_be(living, seen)) {
-            Some(living) => self.alive(pid, seen, living),
+            Some(living) => {
+                // Who has other credentials since has called with those.
+                let is_root = seen.is_root().unwrap_or(living.is_root);
+                self.alive(pid, seen, Living { is_root, ..living })
+            }
             None => self.ended(pid, seen, look),
         };
         if is_answered {
@@ -148,9 +152,10 @@ impl ActorCache {
         Who { actor: actor.into(), is_root }
     }
 
-    /// Of a process that has ended nobody can say any more who it was, and a container may call a process
-    /// `kubelet`. Its name is believed if it was where a daemon of the node is, or its parent is one; a
-    /// container has a mount namespace of its own.
+    /// Of a process that has ended nobody can say any more in which control group it was, and a container may call a
+    /// process `kubelet`. Its name is believed if it was the node's root when it called, as far as the kernel has
+    /// told, and was where a daemon of the node is, or its parent is one; a container has a mount namespace of its
+    /// own.
     fn ended(&self, pid: u32, seen: &record::Caller, mut look: impl FnMut(u32) -> Looked) -> Who {
         let mut actor = describe(pid, seen, None);
         let named = actor.component;
@@ -180,6 +185,12 @@ impl ActorCache {
                 }
             }
         }
+        if let Some(told) = seen.is_root() {
+            is_root = told;
+            if !told {
+                actor.component = Component::Workload;
+            }
+        }
         Who { actor: actor.into(), is_root }
     }
 }
@@ -201,16 +212,26 @@ fn is_older(parent: &Living, seen: &record::Caller) -> bool {
     seen.started_ns == 0 || parent.started <= seen.started_ns / clock::tick_ns()
 }
 
-/// By the start, which `/proc` tells in ticks only, and by the mount namespace, which `setns` changes. Where
-/// the probes could not read the start: threads of one process may have names of their own, so the name
-/// does not count; a process id that was given again nearly always has another parent or control group.
-fn same_process(a: &record::Caller, b: &record::Caller) -> bool {
-    if a.started_ns != 0 && b.started_ns != 0 {
-        let tick = clock::tick_ns();
-        return a.started_ns / tick == b.started_ns / tick && a.mnt_ns == b.mnt_ns;
-    }
-    let parent = a.parent == b.parent && a.parent_comm == b.parent_comm;
-    parent && a.cgroup == b.cgroup && a.mnt_ns == b.mnt_ns
+/// Whether what is known of one holds for the other: by the start, by the mount namespace, which `setns` changes, and
+/// by the credentials, where they are told. Where the probes could not read the start: threads of one process may have
+/// names of their own, so the name does not count; a process id that was given again nearly always has another parent
+/// or control group.
+fn same_process(known: &record::Caller, seen: &record::Caller) -> bool {
+    let is_same = if known.started_ns != 0 && seen.started_ns != 0 {
+        same_start(known.started_ns, seen.started_ns)
+    } else {
+        let parent = known.parent == seen.parent && known.parent_comm == seen.parent_comm;
+        parent && known.cgroup == seen.cgroup
+    };
+    let is_told = seen.credentials == 0 || known.credentials == seen.credentials;
+    is_same && known.mnt_ns == seen.mnt_ns && is_told
+}
+
+/// The probes tell a start exactly, `/proc` in ticks only.
+fn same_start(a: u64, b: u64) -> bool {
+    let tick = clock::tick_ns();
+    let in_ticks = a.is_multiple_of(tick) || b.is_multiple_of(tick);
+    a == b || (in_ticks && a / tick == b / tick)
 }
 
 fn describe(pid: u32, seen: &record::Caller, living: Option<Living>) -> Actor {

@@ -1,3 +1,5 @@
+use podstuck_common::record::credential;
+
 use super::*;
 
 /// No process has this id.
@@ -96,6 +98,67 @@ fn a_process_id_that_is_given_again_brings_nothing_with_it() {
     let living = Living { started: later, ..in_pod("kubelet") };
     let who = cache.resolve(GONE, &pretender, |_| lives(&living)).actor;
     assert_eq!((who.component, who.pod.as_ref().unwrap().uid.as_str()), (Component::Workload, UID));
+}
+
+#[test]
+fn two_of_one_id_within_a_tick_are_two() {
+    let mut cache = ActorCache::default();
+    let first = seen(b"umount", GONE);
+    let second = record::Caller { started_ns: first.started_ns + 1, ..seen(b"rm", GONE) };
+    let mut comm = |seen| cache.resolve(GONE, seen, gone).actor.comm.clone();
+    assert_eq!([comm(&first), comm(&second), comm(&first)], ["umount", "rm", "umount"]);
+    // `/proc` tells ticks only.
+    let of_proc = record::Caller { started_ns: START * clock::tick_ns(), ..seen(b"x", GONE) };
+    assert_eq!(comm(&of_proc), "umount");
+}
+
+/// Told by the kernel of the time of the call.
+fn with(credentials: u32, seen: record::Caller) -> record::Caller {
+    record::Caller { credentials, ..seen }
+}
+
+#[test]
+fn who_has_ended_is_what_he_was_when_he_called() {
+    // On a node with control groups of version 1, everybody is in the same group of version 2.
+    let mut cache = ActorCache::default();
+    let kubelet = with(credential::ROOT, seen(b"kubelet", 1));
+    assert_eq!(
+        actor(&mut cache, &kubelet, &[(GONE, root("kubelet"))]).component,
+        Component::Kubelet
+    );
+    let mut ended = |credentials| {
+        let who = cache.resolve(GONE - 1, &with(credentials, seen(b"kubelet", GONE)), gone);
+        (who.actor.component, who.is_root)
+    };
+    assert_eq!(ended(credential::ROOT).0, Component::Kubelet);
+    for lacking in [credential::USER_0, credential::SYS_ADMIN, credential::FIRST_USER_NS] {
+        assert_eq!(ended(credential::ROOT & !lacking), (Component::Workload, false));
+    }
+    // Nor is he one of the node where no daemon was seen, or by what his parent is.
+    let mut cache = ActorCache::default();
+    let home = seen(b"rm", 7).mnt_ns;
+    cache.homes.insert(home, ());
+    let mut ended = |credentials, living: &[(u32, Living)]| {
+        actor(&mut cache, &with(credentials, seen(b"umount", 7)), living).component
+    };
+    assert_eq!(ended(credential::ROOT, &[]), Component::Other);
+    assert_eq!(ended(credential::KNOWN, &[]), Component::Workload);
+    assert_eq!(ended(credential::ROOT, &[(7, root("kubelet"))]), Component::UmountHelper);
+    assert_eq!(ended(credential::KNOWN, &[(7, root("kubelet"))]), Component::Workload);
+}
+
+#[test]
+fn who_has_other_credentials_when_he_is_looked_at_has_called_with_the_first() {
+    let mut cache = ActorCache::default();
+    let living = root("umount");
+    let mut of = |credentials| {
+        cache.resolve(GONE, &with(credentials, seen(b"umount", 1)), |_| lives(&living))
+    };
+    let (before, after) = (of(credential::KNOWN), of(credential::ROOT));
+    assert_eq!((before.actor.component, before.is_root), (Component::Workload, false));
+    assert_eq!((after.actor.component, after.is_root), (Component::UmountHelper, true));
+    // Where nobody has told, by the last that was told.
+    assert!(of(0).is_root);
 }
 
 #[test]

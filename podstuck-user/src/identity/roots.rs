@@ -49,7 +49,9 @@ pub(super) fn is_kubelets(comm: &[u8]) -> bool {
 }
 
 fn running(proc: &Path) -> Vec<PathBuf> {
-    let kubelets = running_kubelets(proc).into_iter().filter_map(|pid| {
+    let daemons = running_daemons(proc);
+    let all = daemons.kubelets.into_iter().chain(daemons.supervisors);
+    let kubelets = all.filter_map(|pid| {
         let text = command_line(&proc.join(pid.to_string()), COMMAND_LINE).ok()?;
         let words = text.split(|byte| *byte == 0);
         let words: Vec<String> = words.map(|word| String::from_utf8_lossy(word).into()).collect();

@@ -2,6 +2,7 @@
 //! target only if it leads through one of them; what it reads like otherwise says nothing.
 
 use std::{
+    cmp::Reverse,
     collections::HashMap,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
@@ -12,11 +13,12 @@ use podstuck_common::{
     root::{HOST_VIEW, ROOTS, Root, flag},
     trail::Trail,
 };
+use serde::{Deserialize, Serialize};
 
 use super::layout::{PROVING, continue_to, names, normalise, target_root};
 
 /// What lies in such a directory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Holds {
     /// `pods/<uid>`: kubelet's root.
     Pods,
@@ -160,6 +162,13 @@ impl TargetRoots {
         }
     }
 
+    /// Which of several that are one directory counts: the highest. The probes know what was shown to them, and
+    /// keep the first.
+    pub(crate) fn rank(&self, index: usize) -> impl Ord + use<> {
+        let is_shown = self.all.get(index).is_some_and(|root| root.canonical.is_some());
+        (is_shown, Reverse(index))
+    }
+
     /// As the probes know them, by index.
     pub(crate) fn table(&self) -> impl Iterator<Item = Root> {
         self.all.iter().map(|root| root.root(self.wanted.as_deref()))
@@ -168,6 +177,14 @@ impl TargetRoots {
     /// How many there was no space for.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped
+    }
+
+    /// By which paths those may know the root of a target who named the directory that it lies in.
+    pub(crate) fn as_given<'a>(&'a self, root: &'a Path) -> impl Iterator<Item = PathBuf> + 'a {
+        let given = self.all.iter().filter_map(|known| {
+            Some(known.path.join(root.strip_prefix(known.canonical.as_ref()?).ok()?))
+        });
+        [root.to_owned()].into_iter().chain(given)
     }
 
     /// Whether it is known by which paths they are reached in this view.
@@ -202,9 +219,18 @@ impl TargetRoots {
         let all = own.chain(other.map(|(path, at)| (path.as_path(), *at)));
         let above = all.filter(|(root, _)| path.starts_with(root));
         // The way through a nested node's own root is longer.
-        let (prefix, at) = above.max_by_key(|(root, _)| root.components().count())?;
+        let (prefix, at) =
+            above.max_by_key(|(root, at)| (root.components().count(), self.rank(*at)))?;
         let rest = path.strip_prefix(prefix).ok()?;
         self.below(self.all.get(at)?, &names(rest))
+    }
+
+    /// Whether the root of a target is a directory in `volumes` of a runtime's data.
+    pub(crate) fn is_volume(&self, root: &Path) -> bool {
+        let above = root.parent().filter(|above| above.ends_with("volumes"));
+        let Some(data) = above.and_then(Path::parent) else { return false };
+        let is_data = |known: &TargetRoot| known.holds == Holds::Data && known.name() == data;
+        self.all.iter().any(is_data)
     }
 
     /// The root of the target with this id, which this path of some view lies in.

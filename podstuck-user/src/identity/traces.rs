@@ -1,11 +1,12 @@
 //! What files of a node say of who a pod is: its own and the runtime's. Nothing is read here.
 
-use std::{collections::HashMap, net::IpAddr};
+use std::net::IpAddr;
 
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 
-use super::{cgroup::pod_of_cgroup, name_source::NameSource, uid::is_pod_uid};
+use super::{containers::describe, name_source::NameSource};
+use crate::model::identity::Pod;
 
 /// Who a pod is, by one of its traces.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,68 +69,15 @@ pub(crate) fn host_name(pod: &str) -> &str {
     pod.get(..63).map_or(pod, |cut| cut.trim_end_matches(['-', '.']))
 }
 
-type Labels = HashMap<String, String>;
-
-/// What a runtime keeps of a container: an OCI specification (containerd, CRI-O), or Docker's own.
-#[derive(Deserialize)]
-struct Container {
-    annotations: Option<Labels>,
-    linux: Option<Linux>,
-    #[serde(rename = "Config")]
-    docker: Option<Docker>,
-}
-
-#[derive(Deserialize)]
-struct Linux {
-    #[serde(rename = "cgroupsPath")]
-    group: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Docker {
-    #[serde(rename = "Labels")]
-    labels: Option<Labels>,
-}
-
-/// containerd's; and those of CRI-O and dockershim.
-const NAMES: [[&str; 3]; 2] = [
-    [
-        "io.kubernetes.cri.sandbox-namespace",
-        "io.kubernetes.cri.sandbox-name",
-        "io.kubernetes.cri.sandbox-uid",
-    ],
-    ["io.kubernetes.pod.namespace", "io.kubernetes.pod.name", "io.kubernetes.pod.uid"],
-];
-
-impl Container {
-    fn labels(&self) -> Option<&Labels> {
-        self.annotations.as_ref().or_else(|| self.docker.as_ref()?.labels.as_ref())
-    }
-
-    /// UID of its pod. Older ones do not tell it (containerd 1.6), but their groups do.
-    fn pod(&self) -> Option<String> {
-        let told = |name: &str| self.labels()?.get(name).cloned();
-        let group = || pod_of_cgroup(self.linux.as_ref()?.group.as_ref()?).map(|(uid, _)| uid);
-        let uid = NAMES.iter().find_map(|[.., uid]| told(uid)).or_else(group);
-        uid.filter(|uid| is_pod_uid(uid.as_bytes()))
-    }
-}
-
 /// Who the pod of a container is.
 pub(crate) fn of_container(text: &[u8]) -> Option<Trace> {
-    let container: Container = serde_json::from_slice(text).ok()?;
-    let labels = container.labels()?;
-    let [namespace, name, _] = NAMES
-        .map(|names| names.map(|name| labels.get(name)))
-        .into_iter()
-        .find(|all| all[0].is_some())?;
-    let (uid, namespace, name) = (container.pod()?, namespace.cloned(), name?.clone());
-    Some(Trace { uid, namespace, name, source: NameSource::Runtime })
+    let Pod { uid, namespace, name } = describe(text)?.pod?;
+    Some(Trace { uid, namespace, name: name?, source: NameSource::Runtime })
 }
 
 /// UID of a container's pod, whether or not its name is told.
 pub(crate) fn pod_of_container(text: &[u8]) -> Option<String> {
-    serde_json::from_slice::<Container>(text).ok()?.pod()
+    Some(describe(text)?.pod?.uid)
 }
 
 #[cfg(test)]
@@ -159,13 +107,6 @@ mod tests {
         crate::fuzz::fuzz("etc_hosts", |input| {
             let text = String::from_utf8_lossy(input);
             let _ = of_etc_hosts(&text, UID).map(|trace| host_name(&trace.name).to_owned());
-        });
-    }
-
-    #[test]
-    fn fuzz_container() {
-        crate::fuzz::fuzz("container", |input| {
-            let _ = (of_container(input), pod_of_container(input));
         });
     }
 
@@ -206,25 +147,16 @@ mod tests {
     }
 
     #[test]
-    fn each_runtime_says_whose_a_container_is() {
-        let cri = "io.kubernetes.cri.sandbox";
-        let containerd = format!(
-            r#"{{"ociVersion":"1","annotations":{{"{cri}-namespace":"shop","{cri}-name":"cart-0",
-            "{cri}-uid":"{UID}"}},"linux":{{"cgroupsPath":"/x"}}}}"#
+    fn a_container_says_whose_it_is_only_with_its_name() {
+        let labels = format!(
+            r#"{{"io.kubernetes.pod.namespace":"shop","io.kubernetes.pod.name":"cart-0",
+            "io.kubernetes.pod.uid":"{UID}"}}"#
         );
-        assert_eq!(told(of_container(containerd.as_bytes())), full());
-        let group = format!("kubepods-pod{}.slice:cri-containerd:abc", UID.replace('-', "_"));
-        let older = containerd.replace(&format!(r#""{cri}-uid":"{UID}""#), r#""a":"b""#);
-        assert_eq!(of_container(older.as_bytes()), None);
-        let older = older.replace("/x", &group);
-        assert_eq!(told(of_container(older.as_bytes())), full());
-        let pod = "io.kubernetes.pod";
-        let labels =
-            format!(r#"{{"{pod}.namespace":"shop","{pod}.name":"cart-0","{pod}.uid":"{UID}"}}"#);
         let docker = format!(r#"{{"ID":"x","Config":{{"Hostname":"h","Labels":{labels}}}}}"#);
         assert_eq!(told(of_container(docker.as_bytes())), full());
-        let crio = format!(r#"{{"annotations":{labels},"linux":{{}}}}"#);
-        assert_eq!(told(of_container(crio.as_bytes())), full());
+        let nameless = docker.replace("io.kubernetes.pod.name\"", "x\"");
+        assert_eq!(of_container(nameless.as_bytes()), None);
+        assert_eq!(pod_of_container(nameless.as_bytes()).as_deref(), Some(UID));
         for other in ["", "{}", r#"{"Config":{"Labels":{}}}"#, r#"{"annotations":{"a":"b"}}"#] {
             assert_eq!(of_container(other.as_bytes()), None, "{other}");
         }

@@ -8,14 +8,14 @@ use podstuck_common::{
 };
 use proptest::{collection::vec, prelude::*, sample::select};
 
-use super::layout::{markers, target_root};
+use super::layout::{target_names, target_root};
 use crate::{decode::decode, fuzz::runner};
 
 /// As the probes search them (`SEARCHED` in their `path.rs`).
 const SEARCHED: usize = 512;
 
 fn config() -> Config {
-    Config { by_text: 1, markers: markers(), ..Config::EMPTY }
+    Config { by_text: 1, ..target_names() }
 }
 
 /// Continues a trail with an argument, word by word, as `follow_one` of the probes does.

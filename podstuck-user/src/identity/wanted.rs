@@ -51,6 +51,8 @@ pub(crate) enum WantedError {
         place: String,
         /// What the API server says of it.
         record: Box<PodRecord>,
+        /// Whether it was on this node.
+        was_here: bool,
     },
     /// Several pods of one name.
     #[error("several pods are called {name}: choose one with --pod-uid: {uids}")]

@@ -27,6 +27,26 @@ pub fn check() -> Result<(), Missing> {
     }
 }
 
+/// Looking at other users' processes and files.
+const TO_LOOK: [Capability; 2] = [Capability::CAP_SYS_PTRACE, Capability::CAP_DAC_READ_SEARCH];
+
+/// Whether the whole node can be looked at.
+///
+/// # Errors
+/// Names what is missing.
+pub fn can_look() -> Result<(), Missing> {
+    let has = |c: Capability| caps::has_cap(None, CapSet::Effective, c).unwrap_or(false);
+    let passes = |c: Capability| match c {
+        // It includes the other.
+        Capability::CAP_DAC_READ_SEARCH => has(c) || has(Capability::CAP_DAC_OVERRIDE),
+        _ => has(c),
+    };
+    match TO_LOOK.into_iter().find(|c| !passes(*c)) {
+        Some(missing) => Err(Missing(missing.to_string())),
+        None => Ok(()),
+    }
+}
+
 /// No program that this process executes gets more than it has, by set-user-ID, by the capabilities of a
 /// file, or by a security module. To be called before there are threads.
 pub fn gain_nothing() {

@@ -8,6 +8,7 @@ use proptest::{collection::vec, prelude::*, sample::select};
 use super::sample;
 use crate::model::{
     call::{Call, Outcome},
+    container::{ContainerName, ContainerProgress, ContainerStage},
     diagnosis::{Diagnosis, PodStage, Stage},
     evidence::{Evidence, RuledOut, Source},
     finding::{Finding, FindingState, Progress},
@@ -17,23 +18,23 @@ use crate::model::{
     path::JsonPath,
     remedy::Remedy,
     said::Said,
-    series::{Series, SeriesKey, SeriesTable, Span},
+    series::{NamesTable, Series, SeriesKey, SeriesTable, Span, TargetNames},
     summary::{Completeness, Start, Summary},
 };
 
 /// All that others may choose, in the order in which it is asked for.
-pub(super) struct Foreign {
+pub(crate) struct Foreign {
     names: Vec<Vec<u8>>,
     given: usize,
 }
 
 impl Foreign {
-    pub(super) fn new(names: Vec<Vec<u8>>) -> Self {
+    pub(crate) fn new(names: Vec<Vec<u8>>) -> Self {
         Self { names, given: 0 }
     }
 
     /// Names for [`Self::new`].
-    pub(super) fn any() -> impl Strategy<Value = Vec<Vec<u8>>> {
+    pub(crate) fn any() -> impl Strategy<Value = Vec<Vec<u8>>> {
         let of_text = |text: &'static str| Just(text.as_bytes().to_vec());
         let part = prop_oneof![
             4 => any::<char>().prop_map(|c| c.to_string().into_bytes()),
@@ -53,7 +54,7 @@ impl Foreign {
         self.names[self.given % self.names.len()].clone()
     }
 
-    pub(super) fn text(&mut self) -> String {
+    pub(crate) fn text(&mut self) -> String {
         String::from_utf8_lossy(&self.bytes()).into_owned()
     }
 
@@ -65,7 +66,7 @@ impl Foreign {
         JsonPath(Path::new(OsStr::from_bytes(&self.bytes())).into())
     }
 
-    fn pod(&mut self) -> Pod {
+    pub(crate) fn pod(&mut self) -> Pod {
         Pod { uid: self.text(), namespace: self.some(), name: self.some() }
     }
 
@@ -73,7 +74,7 @@ impl Foreign {
         Volume { name: self.text(), plugin: self.text(), path: self.path() }
     }
 
-    pub(super) fn finding(&mut self, state: FindingState) -> Finding {
+    pub(crate) fn finding(&mut self, state: FindingState) -> Finding {
         let of = sample::finding();
         let since = sample::time(0);
         let mut way = Remedy::command(self.text(), self.text());
@@ -91,6 +92,7 @@ impl Foreign {
             instance: self.text(),
             pod: Some(self.pod()),
             container: self.some(),
+            container_name: self.some(),
             volume: Some(self.volume()),
             actor: Some(Actor {
                 pid: 1,
@@ -102,6 +104,7 @@ impl Foreign {
                 parent: Some(Parent { pid: 1, comm: self.text() }),
             }),
             call,
+            held_by: Some(self.text()),
             evidence: sources.map(|source| Evidence { fact: self.text(), source, since }).to_vec(),
             explanation: self.text(),
             remedies: vec![way, Remedy::advice(self.text(), self.text())],
@@ -124,6 +127,7 @@ impl Foreign {
             at: sample::time(0),
             retry: Some(sample::time(1)),
             complaint: None,
+            looked: None,
             report: None,
             text: self.text(),
             source: self.text(),
@@ -131,10 +135,19 @@ impl Foreign {
         }
     }
 
-    pub(super) fn diagnosis(&mut self) -> Diagnosis {
+    pub(crate) fn diagnosis(&mut self) -> Diagnosis {
         Diagnosis {
             target: self.some(),
             stages: vec![PodStage { pod: self.pod(), stage: Stage::Volumes, fact: self.text() }],
+            containers: vec![ContainerProgress {
+                container: ContainerName {
+                    id: self.text(),
+                    name: self.some(),
+                    pod: Some(self.pod()),
+                },
+                stage: ContainerStage::Layer,
+                fact: self.text(),
+            }],
             firm: true,
             window_s: 1.0,
             causes: vec![self.finding(FindingState::New)],
@@ -146,7 +159,7 @@ impl Foreign {
         }
     }
 
-    pub(super) fn hung(&mut self) -> Hung {
+    pub(crate) fn hung(&mut self) -> Hung {
         Hung {
             syscall: self.text(),
             path: self.path(),
@@ -159,11 +172,11 @@ impl Foreign {
         }
     }
 
-    pub(super) fn progress(&mut self) -> Progress {
+    pub(crate) fn progress(&mut self) -> Progress {
         Progress { path: self.path(), pod: Some(self.pod()), ..sample::progress() }
     }
 
-    pub(super) fn start(&mut self) -> Start {
+    pub(crate) fn start(&mut self) -> Start {
         Start {
             version: self.text(),
             kernel: self.text(),
@@ -177,7 +190,7 @@ impl Foreign {
         }
     }
 
-    pub(super) fn summary(&mut self) -> Summary {
+    pub(crate) fn summary(&mut self) -> Summary {
         let by_name = BTreeMap::from([(self.text(), 3)]);
         Summary {
             by_outcome: BTreeMap::from([("unlinkat", by_name)]),
@@ -190,7 +203,7 @@ impl Foreign {
         }
     }
 
-    pub(super) fn holder(&mut self) -> Holder {
+    pub(crate) fn holder(&mut self) -> Holder {
         let mut holder = sample::holder();
         (holder.object, holder.mount.point) = (self.path(), self.path());
         (holder.comm, holder.cgroup, holder.container) = (self.some(), self.some(), self.some());
@@ -198,7 +211,7 @@ impl Foreign {
         holder
     }
 
-    pub(super) fn search(&mut self) -> Search {
+    pub(crate) fn search(&mut self) -> Search {
         let mut search = sample::search();
         (search.subject.path, search.subject.what) = (self.path(), self.text());
         search.subject.device = self.text();
@@ -206,16 +219,29 @@ impl Foreign {
         search
     }
 
-    pub(super) fn series(&mut self) -> SeriesTable {
+    pub(crate) fn series(&mut self) -> SeriesTable {
         let mut counts = Series::default();
-        counts.add(9, CallTotals { calls: 2, total_ns: 900 });
-        let key = |pod, volume, errno| SeriesKey {
+        counts.add(9, CallTotals { calls: 2, total_ns: 900, min_ns: 440, max_ns: 460 });
+        let key = |pod, volume, container, errno| SeriesKey {
             span: Span::Call(Call::Unlink),
             outcome: Outcome(errno),
             pod,
             volume,
+            container,
             component: Component::Other,
         };
-        (0..4).map(|errno| (key(self.text(), self.text(), errno), counts.clone())).collect()
+        let mut named = |errno| key(self.text(), self.text(), self.text(), errno);
+        (0..4).map(|errno| (named(errno), counts.clone())).collect()
+    }
+
+    /// Of the targets of series.
+    pub(crate) fn names(&mut self, series: &SeriesTable) -> NamesTable {
+        let keys = series.keys().map(SeriesKey::target);
+        let named = |key| {
+            let names =
+                TargetNames { namespace: self.text(), pod_name: self.text(), plugin: self.text() };
+            (key, names)
+        };
+        keys.map(named).collect()
     }
 }

@@ -3,6 +3,7 @@
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::PathBuf, sync::LazyLock, time::Duration};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
+use jiff::Timestamp;
 use regex::Regex;
 
 use super::{
@@ -15,7 +16,7 @@ use super::{
 use crate::{
     export::{csv::csv, hlog::hlog, prometheus::prometheus},
     fuzz::runner,
-    model::{finding::FindingState, path::JsonPath},
+    model::{deleted::Deleted, finding::FindingState, path::JsonPath},
 };
 
 /// What begins a line that somebody wants to forge.
@@ -70,7 +71,7 @@ fn is_one_line(of: &Line<'_>, path: Option<&JsonPath>) {
 
 #[test]
 fn people_and_programs_see_every_character_and_no_forged_line() {
-    const STYLE: Style = Style { color: false, width: 72 };
+    const STYLE: Style = Style { width: 72, ..Style::PLAIN };
     runner(1500)
         .run(&Foreign::any(), |names| {
             let mut all = Foreign::new(names);
@@ -90,8 +91,20 @@ fn people_and_programs_see_every_character_and_no_forged_line() {
             let (summary, diagnosis) = (all.summary(), all.diagnosis());
             is_unforged(&text::summary(&summary, 3, STYLE));
             is_one_line(&Line::Summary(&summary), None);
-            is_unforged(&text::diagnosis(&diagnosis, STYLE));
+            is_unforged(&text::diagnosis(&diagnosis, Timestamp::UNIX_EPOCH, STYLE));
+            is_unforged(&text::answer(&diagnosis, Timestamp::UNIX_EPOCH, STYLE));
             is_one_line(&Line::Diagnosis(&diagnosis), None);
+            let (pod, cause) = (all.pod(), Some(all.finding(FindingState::New)));
+            let pods = [Deleted { pod, since: None, stage: None, cause }];
+            let list = text::List {
+                pods: &pods,
+                beside: 1,
+                api: None,
+                saw_all: false,
+                degraded: &[],
+                at: Timestamp::UNIX_EPOCH,
+            };
+            is_unforged(&text::list(&list, STYLE));
             let (holder, search) = (all.holder(), all.search());
             is_unforged(&text::holder(&holder, STYLE));
             is_one_line(&Line::Holder(&holder), Some(&holder.object));
@@ -108,15 +121,15 @@ fn exported_files_hold_every_name_in_its_place() {
         .run(&Foreign::any(), |names| {
             let mut all = Foreign::new(names);
             let (table, found) = (all.series(), [all.finding(FindingState::New)]);
-            let lost = all.summary().completeness;
+            let (names, lost) = (all.names(&table), all.summary().completeness);
             let (start, window) = (sample::time(0), Duration::from_secs(9));
-            let rows = String::from_utf8(csv(&table).unwrap()).unwrap();
+            let rows = String::from_utf8(csv(&table, &names).unwrap()).unwrap();
             is_unforged(&rows);
             assert_eq!(rows.lines().count(), 1 + table.len(), "{rows}");
-            let log = String::from_utf8(hlog(start, window, &table).unwrap()).unwrap();
+            let log = String::from_utf8(hlog(start, window, (&table, &names)).unwrap()).unwrap();
             is_unforged(&log);
             assert_eq!(log.matches("Tag=").count(), table.len(), "{log}");
-            let metrics = prometheus(start, window, &table, &found, &lost).unwrap();
+            let metrics = prometheus(start, window, (&table, &names), &found, &lost).unwrap();
             is_unforged(&metrics);
             assert_eq!(metrics.matches("podstuck_calls_total{").count(), table.len(), "{metrics}");
             Ok(())

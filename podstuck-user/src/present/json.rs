@@ -169,6 +169,7 @@ mod tests {
                 r#""path":"/var/lib/kubelet/pods/3f2a1f5c-8a54-4c0e-9d38-0d7e5a1b2c3d/volumes/kubernetes.io~csi/data/mount","#,
                 r#""errno":16,"errno_name":"EBUSY"},"count":3,"#,
                 r#""first":"2023-11-14T22:13:20.000000000Z","last":"2023-11-14T22:17:24.000000000Z","#,
+                r#""held_by":"backup (pid 4242) of /system.slice/backup.service","#,
                 r#""evidence":[{"fact":"umount2 failed with EBUSY 3 times, 122 s apart","source":"syscall probe","since":"2023-11-14T22:13:20.000000000Z"},"#,
                 r#"{"fact":"process 4242 (backup) has its working directory there","source":"/proc/4242/cwd","since":"2023-11-14T22:13:20.000000000Z"}],"#,
                 r#""explanation":"A process of the host works in the volume. The kernel does not unmount a file system that is in use, so kubelet tries again every 122 seconds.","#,

@@ -3,13 +3,14 @@
 //! Names of files, processes and pods were chosen by others. No renderer puts one out without
 //! [`crate::model::path::safe`] or JSON's own escapes.
 
+mod elide;
 pub mod json;
 pub mod style;
 pub mod text;
 pub(crate) mod words;
 
 #[cfg(test)]
-mod foreign;
+pub(crate) mod foreign;
 #[cfg(test)]
 mod hostile_tests;
 #[cfg(test)]

@@ -63,6 +63,7 @@ pub(crate) fn finding() -> Finding {
         blocks_deletion: Some(true),
         pod: Some(pod()),
         container: None,
+        container_name: None,
         volume: Some(Volume {
             name: "data".into(),
             plugin: "kubernetes.io/csi".into(),
@@ -81,6 +82,7 @@ pub(crate) fn finding() -> Finding {
         count: 3,
         first: time(0),
         last: time(244),
+        held_by: Some("backup (pid 4242) of /system.slice/backup.service".into()),
         evidence: vec![
             evidence("umount2 failed with EBUSY 3 times, 122 s apart", Source::Probe),
             evidence(

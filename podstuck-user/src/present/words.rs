@@ -73,6 +73,31 @@ pub(crate) fn duration(seconds: u64) -> String {
     format!("{:#}", SignedDuration::from_secs(seconds))
 }
 
+/// As in `45s`, `12m`, `3h5m` or `2d3h`: short enough for a column.
+pub(crate) fn age(seconds: u64) -> String {
+    let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds}s"),
+        (0, 0, _) => format!("{minutes}m"),
+        (0, ..) => format!("{hours}h{}m", minutes % 60),
+        _ => format!("{days}d{}h", hours % 24),
+    }
+}
+
+/// As in `9.7 µs` or `1.28 s`.
+pub(crate) fn latency(ns: u64) -> String {
+    let (unit, scale) = match ns {
+        0..1_000 => return format!("{ns} ns"),
+        1_000..1_000_000 => ("µs", 1e3),
+        1_000_000..1_000_000_000 => ("ms", 1e6),
+        1_000_000_000..120_000_000_000 => ("s", 1e9),
+        _ => ("min", 60e9),
+    };
+    let value = ns as f64 / scale;
+    let digits = if value < 10.0 { 2 } else { usize::from(value < 100.0) };
+    format!("{value:.digits$} {unit}")
+}
+
 /// A window in seconds, as in `30 s` or `0.5 s`.
 pub(crate) fn window(seconds: f64) -> String {
     let text = format!("{seconds:.1}");
@@ -104,6 +129,9 @@ mod tests {
         assert_eq!([30.0, 0.52, 3_600.0].map(window).join(", "), "30 s, 0.5 s, 3600 s");
         assert_eq!(certainty(Certainty::Possible), "possible (0.30)");
         assert!(duration(u64::MAX).contains('h'));
+        assert_eq!([59, 60, 7_384, 183_600].map(age).join(" "), "59s 1m 2h3m 2d3h");
+        let all = [0, 256, 9_728, 34_600, 512_000, 1_275_068_416, 4_398_046_511_104].map(latency);
+        assert_eq!(all.join(", "), "0 ns, 256 ns, 9.73 µs, 34.6 µs, 512 µs, 1.28 s, 73.3 min");
     }
 
     #[test]

@@ -5,9 +5,13 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use crate::model::{
+    container::ContainerState,
+    crowd::Crowd,
+    linked_root::LinkedRoot,
     mounts::{Mounts, NodeMounts},
     node::{LeftRootfs, NodeSample, PodGroup, PodState},
     raw_path,
+    runtime::{GoneRuntime, HaltedShim, OutOfStep, Runtime},
     space::Space,
     time::Monotonic,
 };
@@ -28,6 +32,10 @@ pub(super) struct Delta {
     unread: Vec<PathBuf>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     kubelet_since: Option<Monotonic>,
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    linked: Vec<LinkedRoot>,
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    crowded: Vec<Crowd>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     kubelet_group: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -38,6 +46,16 @@ pub(super) struct Delta {
     spaces: Option<Vec<Slot<Space>>>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     rootfs: Option<Vec<Slot<LeftRootfs>>>,
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    runtimes: Vec<Runtime>,
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    gone: Vec<GoneRuntime>,
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    shims: Vec<HaltedShim>,
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    out_of_step: Vec<OutOfStep>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    containers: Option<Vec<Slot<ContainerState>>>,
     /// By namespace; null for one that is gone.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     tables: BTreeMap<u32, Option<Arc<Mounts>>>,
@@ -70,12 +88,19 @@ impl Delta {
             stopped: now.stopped.clone(),
             silent: now.silent.clone(),
             unread: now.unread.clone(),
+            linked: now.linked.clone(),
+            crowded: now.crowded.clone(),
             kubelet_since: now.kubelet_since,
             kubelet_group: now.kubelet_group.clone(),
             pods: list(&before.pods, &now.pods),
             cgroups: list(&before.cgroups, &now.cgroups),
             spaces: list(&before.spaces, &now.spaces),
             rootfs: list(&before.rootfs, &now.rootfs),
+            runtimes: now.runtimes.clone(),
+            gone: now.gone.clone(),
+            shims: now.shims.clone(),
+            out_of_step: now.out_of_step.clone(),
+            containers: list(&before.containers, &now.containers),
             tables: changed.chain(gone.map(|namespace| (*namespace, None))).collect(),
             host: now.mounts.host,
         }
@@ -98,12 +123,19 @@ impl Delta {
             stopped: self.stopped,
             silent: self.silent,
             unread: self.unread,
+            linked: self.linked,
+            crowded: self.crowded,
             kubelet_since: self.kubelet_since,
             kubelet_group: self.kubelet_group,
             pods: restore(&before.pods, self.pods),
             cgroups: restore(&before.cgroups, self.cgroups),
             spaces: restore(&before.spaces, self.spaces),
             rootfs: restore(&before.rootfs, self.rootfs),
+            runtimes: self.runtimes,
+            gone: self.gone,
+            shims: self.shims,
+            out_of_step: self.out_of_step,
+            containers: restore(&before.containers, self.containers),
             mounts: NodeMounts { tables, host: self.host },
         }
     }

@@ -29,7 +29,20 @@ pub(super) fn counts(groups: Vec<Counts>) -> Option<Vec<Count>> {
         let Counts { target_id, pid, component, rows } = group;
         rows.into_iter().map(move |(call, errno, bucket, calls, total_ns)| {
             let (call, outcome) = (Call::from_code(call)?, Outcome(errno));
-            Some(Count { target_id, pid, call, outcome, component, bucket, calls, total_ns })
+            let started = None;
+            Some(Count {
+                target_id,
+                pid,
+                started,
+                call,
+                outcome,
+                component,
+                bucket,
+                calls,
+                total_ns,
+                min_ns: 0,
+                max_ns: 0,
+            })
         })
     });
     counts.collect()

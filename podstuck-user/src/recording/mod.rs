@@ -9,10 +9,12 @@
 //! The number is that of the format. A field that is added later has a default, so that recordings
 //! made today stay readable; a change that old readers would misunderstand takes the next number. Format
 //! 2 says counts in another way than 1 ([`format1`]), and operations like earlier ones by a
-//! number; 3 has an event of its own for what parts of the tool cannot do.
+//! number; 3 has an event of its own for what parts of the tool cannot do; 4 tells when a process that was counted
+//! was started; 5 tells the shortest and the longest call beside each count, which before had neither ([`format4`]).
 
 mod delta;
 mod format1;
+mod format4;
 mod numbered;
 mod process;
 mod reader;
@@ -30,7 +32,7 @@ const SKIPPABLE: u32 = 0x184d_2a50;
 /// What the first frame says, before the number.
 const MAGIC: &str = "podstuck recording ";
 /// The number of the format.
-const FORMAT: u32 = 3;
+const FORMAT: u32 = 5;
 
 #[cfg(test)]
 mod tests;

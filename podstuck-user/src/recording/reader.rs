@@ -14,7 +14,7 @@ use zstd::stream::read::Decoder;
 use super::{
     FORMAT, MAGIC, SKIPPABLE,
     delta::Delta,
-    format1,
+    format1, format4,
     slim::{Again, Known, SlimOperation},
     tally::{self, Tally},
 };
@@ -75,7 +75,9 @@ struct Line {
     #[serde(default)]
     again: Option<Again>,
     #[serde(default)]
-    tally: Option<Tally>,
+    tally: Option<format4::Tally>,
+    #[serde(default)]
+    totals: Option<Tally>,
     #[serde(default)]
     counts: Option<Vec<format1::Counts>>,
 }
@@ -165,6 +167,7 @@ impl<R: Read> Reader<R> {
             Line { again: Some(again), .. } => {
                 again.restore(&mut self.known).map(|op| What::Operation(Box::new(op)))
             }
+            Line { totals: Some(totals), .. } => totals.restore(&mut self.series).map(What::Counts),
             Line { tally: Some(tally), .. } => tally.restore(&mut self.series).map(What::Counts),
             Line { counts: Some(counts), .. } => format1::counts(counts).map(What::Counts),
             _ => None,

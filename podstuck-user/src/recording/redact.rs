@@ -62,8 +62,8 @@ const WORDS: &str = "pod pods volume volumes volume-subpaths plugins plugins_reg
     tmpfs ext4 xfs btrfs fuse nfs4 cifs fuseblk shm tmp of type device directory mount file the is \
     in no and a at it umount unlink unlinkat rmdir statx readdir swaps loop backing_file host \
     kube-proxy systemd umount.nfs fusermount fusermount3 sleep block none self ns mnt net unix \
-    memory pids freezer cpu cpuacct cgroup.procs freezer.state empty no such was found its \
-    Persistent Ephemeral Missing Unknown";
+    memory pids freezer cpu cpuacct cgroup.procs freezer.state empty no such was found its has not responded \
+    Persistent Ephemeral Missing Unknown netns nsfs sandboxes userdata or resource busy";
 
 /// Beginnings that tell what something is, whatever its name: what follows them is replaced.
 const BEGINNINGS: [&str; 6] =

@@ -33,6 +33,7 @@ fn run() -> Run {
             namespace: Some("bank".into()),
             name: Some("vault".into()),
         }),
+        container: None,
         directory: None,
     }
 }
@@ -45,6 +46,7 @@ fn operation(second: u64, name: &[u8]) -> Operation {
         pod: run().pod,
         volume: None,
         container: None,
+        container_name: None,
     };
     let actor = Actor {
         pid: 7,
@@ -89,6 +91,7 @@ fn sample(second: u64, pods: &[&str], mounts: &[u32]) -> NodeSample {
         changed: None,
         volume_removed: None,
         volumes: Vec::new(),
+        devices: Vec::new(),
     };
     let all = |id: &u32| Mount { id: *id, point: "/v".into(), ..Mount::default() };
     let table = |id: &u32| Mounts { all: vec![all(id)], source: "t".into(), pid: 1 };
@@ -116,12 +119,15 @@ fn events() -> Vec<Event> {
     let count = Count {
         target_id: 7,
         pid: 1,
+        started: Some(5),
         call: Call::Rmdir,
         outcome: Outcome::OK,
         component: Component::Kubelet,
         bucket: 3,
         calls: 9,
         total_ns: 77,
+        min_ns: 2,
+        max_ns: 31,
     };
     let what = [
         What::Counts(vec![
@@ -136,7 +142,10 @@ fn events() -> Vec<Event> {
         // Out of order, and like one before but for their times.
         What::Operation(Box::new(Operation { suppressed: 5, ..operation(1, b"mount") })),
         What::Operation(Box::new(operation(4, b"mount"))),
-        What::Counts(vec![Count { total_ns: 0, ..count }, Count { target_id: 8, ..count }]),
+        What::Counts(vec![
+            Count { total_ns: 0, min_ns: 0, max_ns: 0, started: None, ..count },
+            Count { target_id: 8, ..count },
+        ]),
         What::Sample(sample(4, &["b", "c", "a"], &[2, 3]).into()),
         What::Said(Box::new(said())),
         What::Told(Box::new(Operation {
@@ -232,6 +241,31 @@ fn a_replay_ends_at_the_last_whole_record() {
             assert_eq!(ending, Ending::Cut, "{count} {tail}");
         }
     }
+}
+
+/// Counts as formats 2 to 4 have them: without the shortest and the longest call.
+#[test]
+fn counts_of_older_formats_are_read() {
+    let component = serde_json::to_value(Component::Kubelet).unwrap();
+    let call = serde_json::to_value(Call::Rmdir).unwrap();
+    let line = serde_json::json!({ "at": 7, "tally": {
+        "series": [[7, 1, component, call, 0, 5]], "rows": [[-1, 3, 9, 5, 9, 2, 4], [0, 3, 1, 0]],
+    } });
+    let mut text = serde_json::to_vec(&run()).unwrap();
+    text.push(b'\n');
+    text.extend(serde_json::to_vec(&line).unwrap());
+    text.push(b'\n');
+    let mut bytes = first_frame(4);
+    bytes.extend(zstd::encode_all(text.as_slice(), 1).unwrap());
+    let (read, ending) = replay(&bytes).unwrap();
+    assert_eq!(ending, Ending::Cut);
+    let What::Counts(counts) = &read[0].what else { panic!("{read:?}") };
+    let told = counts.iter().map(|c| (c.bucket, c.calls, c.total_ns, c.min_ns, c.max_ns));
+    let least = podstuck_common::bucket::lower_bound;
+    let expected =
+        [(3, 9, 9 * least(3) + 5, 0, 0), (9, 2, 2 * least(9) + 4, 0, 0), (3, 1, least(3), 0, 0)];
+    assert_eq!(told.collect::<Vec<_>>(), expected);
+    assert!(counts.iter().all(|c| (c.target_id, c.pid, c.started) == (7, 1, Some(5))));
 }
 
 #[test]

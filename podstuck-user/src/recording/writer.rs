@@ -93,7 +93,7 @@ struct Line<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     again: Option<Again>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    tally: Option<Tally>,
+    totals: Option<Tally>,
 }
 
 impl Recorder {
@@ -163,7 +163,7 @@ impl Recorder {
                 }
                 None => line.op = Some(SlimOperation::new(op, &mut self.known)),
             },
-            What::Counts(counts) => line.tally = Some(Tally::new(counts, &mut self.series)),
+            What::Counts(counts) => line.totals = Some(Tally::new(counts, &mut self.series)),
             what => line.what = Some(what),
         }
         self.put(&line);

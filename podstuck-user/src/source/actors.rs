@@ -5,10 +5,10 @@ use aya::{
     Ebpf,
     maps::{HashMap, MapData},
 };
-use podstuck_common::record::Caller;
+use podstuck_common::record::{Caller, Process};
 
 /// The probes' table of processes.
-pub(super) struct Actors(HashMap<MapData, u32, Caller>);
+pub(super) struct Actors(HashMap<MapData, Process, Caller>);
 
 impl Actors {
     /// Takes the table out of the loaded probes.
@@ -17,8 +17,8 @@ impl Actors {
         Ok(Self(HashMap::try_from(map).context("map `ACTORS`")?))
     }
 
-    /// A process by id; `None` when the table has forgotten it.
-    pub(super) fn get(&self, pid: u32) -> Option<Caller> {
-        self.0.get(&pid, 0).ok()
+    /// A process; `None` when the table has forgotten it.
+    pub(super) fn get(&self, process: Process) -> Option<Caller> {
+        self.0.get(&process, 0).ok()
     }
 }

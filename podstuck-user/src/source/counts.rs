@@ -6,7 +6,12 @@
 //! `membarrier(MEMBARRIER_CMD_GLOBAL)` returns after a grace period (`synchronize_rcu` in
 //! kernel/sched/membarrier.c), so no increment can fall between reading an entry and removing it.
 
-use std::{collections::HashMap, thread, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::atomic::{AtomicU64, Ordering},
+    thread,
+    time::Duration,
+};
 
 use anyhow::{Context, Result};
 use aya::{
@@ -16,7 +21,7 @@ use aya::{
 use nix::libc;
 use podstuck_common::record::{COUNTS, CallTotals, CountKey};
 
-use super::failures::Failures;
+use super::{failures::Failures, shared::Shared};
 
 /// What replaces the grace period where the kernel does not offer it (`nohz_full`): programs take
 /// microseconds, so this is long, but it is a guess and not a proof.
@@ -38,7 +43,7 @@ pub(super) struct Counts {
     /// What was taken out of the tables and not asked for yet.
     taken: HashMap<CountKey, CallTotals>,
     /// How many entries were made, ever.
-    made: Array<MapData, u64>,
+    made: Shared<AtomicU64>,
     /// How many were when a table was emptied last.
     made_before: u64,
 }
@@ -54,7 +59,8 @@ impl Counts {
         let map = ebpf.take_map("GENERATION").context("no map `GENERATION`")?;
         let generation = Array::try_from(map)?;
         let made = ebpf.take_map("COUNTS_MADE").context("no map `COUNTS_MADE`")?;
-        let (made, taken) = (Array::try_from(made)?, HashMap::new());
+        let made = Shared::map(made, 1).context("map `COUNTS_MADE`")?;
+        let taken = HashMap::new();
         Ok(Self { tables, generation, written: 0, taken, made, made_before: 0 })
     }
 
@@ -62,18 +68,22 @@ impl Counts {
     /// stays where it is, and is read with a later drain.
     pub(super) fn drain(&mut self, failed: &mut Failures) -> Vec<(CountKey, CallTotals)> {
         self.empty(failed);
-        self.taken.drain().collect()
+        // After a storm its memory is given back.
+        std::mem::take(&mut self.taken).into_iter().collect()
     }
 
     /// Whether the table that is written now fills.
     pub(super) fn fills(&self) -> bool {
-        let made = self.made.get(&0, 0).unwrap_or(self.made_before);
-        made.saturating_sub(self.made_before) > MANY as u64 && self.taken.len() < KEPT
+        self.made().saturating_sub(self.made_before) > MANY as u64 && self.taken.len() < KEPT
+    }
+
+    fn made(&self) -> u64 {
+        self.made.all().iter().map(|made| made.load(Ordering::Relaxed)).sum()
     }
 
     /// Takes out what was counted, and keeps it.
     pub(super) fn empty(&mut self, failed: &mut Failures) {
-        self.made_before = self.made.get(&0, 0).unwrap_or(self.made_before);
+        self.made_before = self.made();
         let (full, other) = (self.written, 1 - self.written);
         let switched = self.generation.set(0, other as u32, 0);
         if failed.note("switching to the other table of counts", switched).is_none() {
@@ -89,11 +99,8 @@ impl Counts {
             let Some(shares) = failed.note("reading a count", table.get(&key, 0)) else { continue };
             // Else it would be counted again.
             if failed.note("removing a count that was read", table.remove(&key)).is_some() {
-                let sum = self.taken.entry(key).or_default();
-                for share in shares.iter() {
-                    sum.calls += share.calls;
-                    sum.total_ns += share.total_ns;
-                }
+                let sum = self.taken.entry(key.in_lane(0)).or_default();
+                shares.iter().for_each(|share| sum.merge(share));
             }
         }
     }

@@ -10,7 +10,7 @@ use aya::{
     Ebpf,
     maps::{HashMap, MapData},
 };
-use podstuck_common::record::{IO_URING_NAME, InFlight};
+use podstuck_common::record::{IN_FLIGHT_SLOTS, IO_URING_NAME, InFlight};
 
 use super::{failures::Failures, slots::Slots};
 use crate::{model::time::Monotonic, proc};
@@ -29,7 +29,8 @@ impl InFlightTable {
         let mut map = |name: &str| {
             ebpf.take_map(name).with_context(|| format!("this build has no map `{name}`"))
         };
-        let slots = Slots::map(map("IN_FLIGHT")?)?;
+        let slots = Slots::map(map("IN_FLIGHT")?, IN_FLIGHT_SLOTS as usize);
+        let slots = slots.context("map `IN_FLIGHT`")?;
         let beside =
             HashMap::try_from(map("IN_FLIGHT_BESIDE")?).context("map `IN_FLIGHT_BESIDE`")?;
         let names = HashMap::try_from(map("NAMES")?).context("map `NAMES`")?;

@@ -1,28 +1,19 @@
-//! The slots of calls in flight: memory that the probes write, and that is read without a system call.
-//!
-//! While a system call on a map runs, its CPU runs no program on a tracepoint (see `tables`). And only on
-//! shared memory can an entry be taken away without touching the claims of others.
+//! The slots of calls in flight. Only on shared memory can an entry be taken away without touching the claims of
+//! others.
 
 use std::{
     mem::{offset_of, transmute},
-    num::NonZeroUsize,
-    ptr::NonNull,
-    slice,
     sync::atomic::{AtomicU64, Ordering, fence},
 };
 
-use anyhow::{Context, Result, bail};
-use aya::maps::Map;
-use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
-use podstuck_common::record::{IN_FLIGHT_SLOTS, InFlight};
+use podstuck_common::record::InFlight;
+
+use super::shared::{Shareable, Shared};
 
 const WORDS: usize = size_of::<InFlight>() / 8;
 const THREAD: usize = offset_of!(InFlight, thread) / 8;
 const CLAIMS: usize = offset_of!(InFlight, claims) / 8;
 const START: usize = offset_of!(InFlight, start_ns) / 8;
-/// The kernel rounds the size of an entry up to 8 bytes.
-const BYTES: NonZeroUsize =
-    NonZeroUsize::new(IN_FLIGHT_SLOTS as usize * size_of::<Slot>()).unwrap();
 
 /// One of them.
 #[repr(transparent)]
@@ -54,38 +45,12 @@ impl Slot {
     }
 }
 
+// SAFETY: of 8-byte words, and written by atomic instructions only. The kernel rounds the size of an entry up to
+// 8 bytes.
+unsafe impl Shareable for Slot {}
+
 /// All of them.
-#[derive(Debug)]
-pub(super) struct Slots(NonNull<Slot>);
-
-// SAFETY: the memory belongs to no thread, and is read and written by atomic instructions only.
-unsafe impl Send for Slots {}
-
-impl Slots {
-    /// Maps the table, which stays as long as it is mapped.
-    pub(super) fn map(table: Map) -> Result<Self> {
-        let Map::Array(table) = table else { bail!("map `IN_FLIGHT` is no array") };
-        let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        // SAFETY: new memory, at an address of the kernel's choice.
-        let memory = unsafe { mmap(None, BYTES, access, MapFlags::MAP_SHARED, table.fd(), 0) };
-        Ok(Self(memory.context("mapping `IN_FLIGHT`")?.cast()))
-    }
-
-    /// Each of them.
-    pub(super) fn all(&self) -> &[Slot] {
-        // SAFETY: so many were mapped, on whole pages.
-        unsafe { slice::from_raw_parts(self.0.as_ptr(), IN_FLIGHT_SLOTS as usize) }
-    }
-}
-
-impl Drop for Slots {
-    fn drop(&mut self) {
-        // SAFETY: it was mapped with this size, and nobody can have a reference to it.
-        if let Err(error) = unsafe { munmap(self.0.cast(), BYTES.get()) } {
-            tracing::warn!("unmapping `IN_FLIGHT`: {error}");
-        }
-    }
-}
+pub(super) type Slots = Shared<Slot>;
 
 #[cfg(test)]
 mod tests {

@@ -19,11 +19,12 @@ use std::{
 
 use anyhow::{Context, Result, anyhow};
 use aya::Ebpf;
-use podstuck_common::record::{CallTotals, Caller, CountKey, InFlight};
+use podstuck_common::record::{CallTotals, Caller, CountKey, InFlight, Process};
 use tokio::sync::oneshot;
 
 use super::{
     actors::Actors,
+    announced::Announced,
     counts::Counts,
     failures::Failures,
     in_flight::InFlightTable,
@@ -33,8 +34,8 @@ use crate::kernel::role::Role;
 
 /// How often entries that nobody will remove are looked for, in drains.
 const REMOVE_EVERY: u64 = 30;
-/// How often somebody looks whether a table of counts fills.
-const LOOK: Duration = Duration::from_millis(100);
+/// How often somebody looks whether a table of counts fills: in memory, without a system call on a map.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// What the tables held since the last drain.
 #[derive(Debug, Default)]
@@ -42,7 +43,7 @@ pub struct Drained {
     /// Exact counts.
     pub counts: Vec<(CountKey, CallTotals)>,
     /// The processes in them, as far as the probes still know them.
-    pub actors: HashMap<u32, Caller>,
+    pub actors: HashMap<Process, Caller>,
     /// Losses since the probes were loaded.
     pub losses: Losses,
     /// Calls that have not returned for longer than the threshold.
@@ -56,6 +57,7 @@ pub struct Drained {
 struct Maps {
     counts: Counts,
     actors: Actors,
+    announced: Announced,
     losses: LossCounters,
     in_flight: InFlightTable,
     threshold: Duration,
@@ -74,7 +76,12 @@ pub enum Turn {
     Last,
 }
 
-type Request = (Turn, oneshot::Sender<Drained>);
+/// A drain is wanted, and these targets are to be told again: user space has forgotten them.
+struct Request {
+    turn: Turn,
+    forgotten: Vec<u64>,
+    answer: oneshot::Sender<Drained>,
+}
 
 /// The tables, in the hands of their thread.
 pub struct Tables {
@@ -89,6 +96,7 @@ impl Tables {
             threshold,
             counts: Counts::take(ebpf)?,
             actors: Actors::take(ebpf)?,
+            announced: Announced::take(ebpf)?,
             losses: LossCounters::take(ebpf)?,
             in_flight: InFlightTable::take(ebpf)?,
             abandoned: 0,
@@ -104,11 +112,12 @@ impl Tables {
         Ok(Self { requests })
     }
 
-    /// Asks for a drain; the answer comes when it is done.
-    pub fn drain(&self, turn: Turn) -> oneshot::Receiver<Drained> {
+    /// Asks for a drain; the answer comes when it is done. The path of a target that was forgotten is told again
+    /// at its next call.
+    pub fn drain(&self, turn: Turn, forgotten: Vec<u64>) -> oneshot::Receiver<Drained> {
         let (answer, receiver) = oneshot::channel();
         // If the thread is gone, the receiver says so.
-        let _ = self.requests.send((turn, answer));
+        let _ = self.requests.send(Request { turn, forgotten, answer });
         receiver
     }
 }
@@ -122,7 +131,8 @@ fn serve(mut maps: Maps, queue: mpsc::Receiver<Request>) {
     Role::ReadMaps.assume();
     loop {
         match queue.recv_timeout(LOOK) {
-            Ok((turn, answer)) => {
+            Ok(Request { turn, forgotten, answer }) => {
+                maps.announced.forget(&forgotten);
                 // Whoever asked may have stopped waiting.
                 let _ = answer.send(maps.drain(turn));
             }
@@ -140,9 +150,9 @@ impl Maps {
     fn drain(&mut self, turn: Turn) -> Drained {
         self.failed.begin();
         let counts = self.counts.drain(&mut self.failed);
-        let pids: HashSet<u32> = counts.iter().map(|(key, _)| key.tgid).collect();
-        let actors =
-            pids.into_iter().filter_map(|pid| Some((pid, self.actors.get(pid)?))).collect();
+        let callers: HashSet<Process> = counts.iter().map(|(key, _)| key.process()).collect();
+        let seen = |process| Some((process, self.actors.get(process)?));
+        let actors = callers.into_iter().filter_map(seen).collect();
         self.drains += 1;
         if turn == Turn::Last || self.drains.is_multiple_of(REMOVE_EVERY) {
             self.abandoned += self.in_flight.remove_abandoned(&mut self.failed);

@@ -1,9 +1,10 @@
 //! Whether a file system lives, by what can be asked without entering it: what FUSE's servers have not answered
 //! (`/sys/fs/fuse/connections`), what block devices have begun and not completed, whether they are suspended
-//! (`/sys/dev/block`), and which calls are known to hang there. Who enters one that does not live does not come
-//! back, and keeps it busy.
+//! (`/sys/dev/block`), and which calls are known to hang there. An overlay is followed to what it lies on, btrfs to its
+//! devices (`lies_on`). Who enters one that does not live does not come back, and keeps it busy.
 
 use std::{
+    cell::{OnceCell, RefCell},
     collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
@@ -12,13 +13,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::mount_point::{unanswered, waiting};
+use super::{
+    lies_on,
+    mount_point::{unanswered, waiting},
+};
 use crate::{
     model::{
         degraded::{Degraded, Feed},
         file_system::{has_server, is_fuse},
         hung::MountPoint,
-        mounts::{Mount, Mounts},
+        mounts::{Device, Mount, Mounts},
         path::{safe, safe_path},
     },
     proc,
@@ -67,18 +71,61 @@ pub(super) fn why_not(pid: u32, path: &Path, occasion: Occasion) -> Option<Strin
 
 /// The same, by what is mounted there.
 pub(super) fn why_not_in(table: &Mounts, path: &Path, occasion: Occasion) -> Option<String> {
-    let mut mount = table.covering(path);
-    let mut passed = BTreeSet::new();
-    while let Some(through) = mount {
-        let why = fuse(through, occasion).or_else(|| server(through)).or_else(|| disk(through));
+    Looking::new(table, occasion).up_from(table.covering(path)?)
+}
+
+/// The same of what a process has open under a number, which needs no path: by the mount that it is open through.
+pub(super) fn why_not_open(process: &Path, pid: u32, descriptor: u32) -> Option<String> {
+    let text = fs::read_to_string(process.join(format!("fdinfo/{descriptor}"))).ok()?;
+    let id = text.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim().parse().ok()?;
+    let text = fs::read(process.join("mountinfo")).ok()?;
+    let table = proc::parse_mounts(pid, &text);
+    Looking::new(&table, Occasion::Unknown).up_from(table.by_id(id)?)
+}
+
+/// Goes from a mount to those that it needs, each once.
+struct Looking<'a> {
+    table: &'a Mounts,
+    /// That of the node's first process, in which layers of overlays are named. Read when there is one.
+    nodes: OnceCell<Option<Mounts>>,
+    occasion: Occasion,
+    passed: RefCell<BTreeSet<u32>>,
+}
+
+impl<'a> Looking<'a> {
+    fn new(table: &'a Mounts, occasion: Occasion) -> Self {
+        Self { table, nodes: OnceCell::new(), occasion, passed: RefCell::default() }
+    }
+
+    /// Why one of them does not live: this one, those above it, and those below an overlay.
+    fn up_from(&self, mount: &'a Mount) -> Option<String> {
+        let mut mount = Some(mount);
+        // A table may be read while it changes, and so have a ring in it.
+        while let Some(through) = mount.filter(|it| self.passed.borrow_mut().insert(it.id)) {
+            if let Some(why) = self.why(through) {
+                return Some(why);
+            }
+            mount = self.table.by_id(through.parent);
+        }
+        None
+    }
+
+    fn why(&self, through: &Mount) -> Option<String> {
+        let why = fuse(through, self.occasion)
+            .or_else(|| server(through))
+            .or_else(|| lies_on::devices(through).into_iter().find_map(disk));
         if let Some(why) = why {
             let (at, fs_type) = (safe_path(&through.point), safe(through.fs_type.as_bytes()));
             return Some(format!("the file system at {at} ({fs_type}) does not answer: {why}"));
         }
-        // A table may be read while it changes.
-        mount = table.by_id(through.parent).filter(|_| passed.insert(through.id));
+        if through.fs_type != "overlay" {
+            return None;
+        }
+        let nodes = self.nodes.get_or_init(|| proc::mounts(1));
+        let below = nodes.as_ref().map(|nodes| lies_on::below(through, nodes)).unwrap_or_default();
+        let mut below = below.into_iter().filter(|it| self.passed.borrow_mut().insert(it.id));
+        below.find_map(|mount| self.why(mount))
     }
-    None
 }
 
 /// Which of these places the looks of a kind are to leave out, which is told from now on: by the mounts of
@@ -164,11 +211,7 @@ fn is_known_to_hang(mount: &Mount) -> bool {
     of(&HANGING).values().any(|(fs_type, minor)| (fs_type, *minor) == it)
 }
 
-fn disk(mount: &Mount) -> Option<String> {
-    let device = mount.device;
-    if device.major == 0 {
-        return None;
-    }
+fn disk(device: Device) -> Option<String> {
     let file = |name: &str| format!("/sys/dev/block/{device}/{name}");
     let read = |name: &str| fs::read_to_string(file(name)).unwrap_or_default();
     if read("dm/suspended").trim() == "1" {
@@ -224,56 +267,5 @@ fn of<T>(all: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::proc::parse_mounts;
-
-    #[test]
-    fn what_lives_is_entered() {
-        let own = std::process::id();
-        assert_eq!(why_not(own, Path::new("/proc/self"), Occasion::Unknown), None);
-    }
-
-    #[test]
-    fn a_server_on_which_a_call_hangs_is_left_alone_with_what_is_below_it() {
-        let text = b"1 0 8:1 / / rw - tmpfs a rw\n2 1 0:4194299 / /n\\040 rw - nfs4 s:/x rw\n\
-            3 2 0:4194298 / /n\\040/t rw - tmpfs t rw\n4 1 0:4194297 / /o rw - nfs4 s:/y rw\n";
-        let table = parse_mounts(7, text);
-        let why = |path: &str| why_not_in(&table, Path::new(path), Occasion::Answered);
-        let on = MountPoint { fs_type: "nfs4".into(), minor: 4_194_299, ..MountPoint::default() };
-        assert_eq!(why("/n /t/x"), None);
-        hangs(4_194_999, &on);
-        let told = why("/n /t/x").unwrap();
-        assert!(told.contains("/n\\x20") || told.contains("/n "), "{told}");
-        assert!(told.contains("a call hangs"), "{told}");
-        assert_eq!((why("/o/x"), why("/")), (None, None));
-        let looks = ["/n /t", "/o"].map(|path| (Some(&table), Path::new(path)));
-        assert_eq!(left_out(Feed::Logs, looks.into_iter()), [true, false]);
-        // Others' looks are told, too.
-        let is_told = || degraded().iter().any(|it| it.place.as_deref() == Some("/n /t".as_ref()));
-        assert!(is_told());
-        hangs_no_more(4_194_999);
-        assert_eq!(left_out(Feed::Logs, looks.into_iter()), [false, false]);
-        assert!(!is_told() && why("/n ").is_none());
-    }
-
-    #[test]
-    fn a_local_file_system_may_be_entered_while_a_write_to_it_waits() {
-        let on = MountPoint { fs_type: "ext4".into(), minor: 4_194_290, ..MountPoint::default() };
-        hangs(4_194_998, &on);
-        assert!(!of(&HANGING).contains_key(&4_194_998));
-    }
-
-    #[test]
-    fn a_disk_says_what_it_has_begun() {
-        let text = "     10  1  80  5  20  2  160  9  3  7  14  1  0  0  0  2  4\n";
-        assert_eq!(Work::of(text), Some(Work { done: 33, open: 3 }));
-        assert_eq!(Work::of("10 1 80 5 20 2 160 9 0 7 14"), Some(Work { done: 30, open: 0 }));
-        assert_eq!((Work::of(""), Work::of("1 2 x")), (None, None));
-    }
-
-    #[test]
-    fn who_completes_something_lives() {
-        assert!(comes_on(|| true) && !comes_on(|| false));
-    }
-}
+#[path = "alive_tests.rs"]
+mod tests;

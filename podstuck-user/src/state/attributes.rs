@@ -59,14 +59,19 @@ impl ReadAttributes {
         let object = statx(&open, name, AtFlags::SYMLINK_NOFOLLOW, wanted)
             .with_context(|| format!("reading {} in {}", name.display(), directory.display()))?;
         let device = kernel_dev(own.stx_dev_major, own.stx_dev_minor);
+        // The table has paths of our own namespace, or of the one in which swapping was switched on.
+        let here = Root::of_place(&(None, OsString::new()))?;
+        let look = |root: &Root, path: &Path| {
+            root.open(path, OFlags::NOFOLLOW).ok()?.statx(StatxFlags::INO).ok()
+        };
+        let swap = swap::is_active(&object, |path| look(&root, path).or_else(|| look(&here, path)));
         Ok(ObjectAttributes {
             object: attribute_bits(&object),
             directory: attribute_bits(&own),
             same_directory: self.expected == (device, own.stx_ino),
             sticky: own.stx_mode & 0o1000 != 0,
-            swap: swap::is_active(&object, |path| {
-                root.open(path, OFlags::NOFOLLOW).ok()?.statx(StatxFlags::INO).ok()
-            }),
+            swap: swap == Some(true),
+            swap_unknown: swap.is_none(),
             files: Some((file_id(&object), file_id(&own))),
         })
     }

@@ -1,7 +1,7 @@
 //! The file system that a failed call was about, by mountinfo and by what sysfs says of its device.
 //! Neither touches the file system.
 
-use std::{fs, path::Path};
+use std::{fs, io, path::Path};
 
 use super::mounts;
 use crate::model::{
@@ -44,12 +44,26 @@ fn describe(mount: &Mount, table: String) -> FileSystem {
         read_only: mount.is_super_read_only(),
         errors: errors.collect(),
         point: mount.point.clone(),
+        is_whole: mount.root == Path::new("/"),
         fs_type: mount.fs_type.clone(),
         source: mount.source.clone(),
-        device_exists: has_device.then(|| fs::symlink_metadata(&place).is_ok()),
+        device_exists: has_device.then(|| exists(&place)).flatten(),
         device: mount.device.to_string(),
         options,
         table,
+    }
+}
+
+/// Whether a device's link is there; `None` where it could not be looked at.
+fn exists(place: &str) -> Option<bool> {
+    match fs::symlink_metadata(place) {
+        Ok(_) => Some(true),
+        // Without sysfs no device has one.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let above = Path::new(place).parent()?;
+            fs::read_dir(above).ok()?.next().is_some().then_some(false)
+        }
+        Err(_) => None,
     }
 }
 

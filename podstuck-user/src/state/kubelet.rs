@@ -1,6 +1,7 @@
 //! What the running kubelets were told, from their command lines and the files that these name.
 
 use std::{
+    cell::RefCell,
     fs::{self, File},
     io::Read,
     path::{Path, PathBuf},
@@ -11,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     as_process::{enter, words},
-    helper::{Question, Teller, ask_in_parts},
+    helper::{NotEntered, Question, Teller, ask_in_parts},
 };
 use crate::{
     identity::{
@@ -89,40 +90,70 @@ impl Question for ReadKubelet {
         if settings == Settings::default() {
             return Ok(Vec::new());
         }
-        enter(&self.host_root, self.pid)?;
-        let unread = read_files(&mut settings);
+        let inside = enter(&self.host_root, self.pid)?;
+        let unread = read_files(&mut settings, |path| inside.lives(path));
         tell.part(&settings)?;
         Ok(unread)
     }
 }
 
-/// Takes what the files say; what could not be read.
-fn read_files(settings: &mut Settings) -> Vec<String> {
-    let mut unread = Vec::new();
-    let mut take = |path: &Path, take: &mut dyn FnMut(&str) -> Result<(), String>| {
-        let taken = read(path).map_err(|error| format!("{error:#}")).and_then(|text| take(&text));
-        unread.extend(taken.err().map(|why| format!("{}: {why}", safe_path(path))));
+/// Takes what the files say, of those that live; what could not be read.
+fn read_files(
+    settings: &mut Settings,
+    lives: impl Fn(&Path) -> Result<(), NotEntered>,
+) -> Vec<String> {
+    let unread = RefCell::new(Vec::new());
+    let is_unread = |path: &Path, why: &dyn std::fmt::Display| {
+        unread.borrow_mut().push(format!("{}: {why}", safe_path(path)));
     };
-    if let Some((file, drop_ins)) = settings.k3s_config() {
-        // Most have none.
-        let files = [file].into_iter().filter(|file| file.exists());
-        for file in files.chain(files_in(&drop_ins, "yaml")) {
-            take(&file, &mut |text| settings.take_k3s(text));
+    let enter = |path: &Path| lives(path).map_err(|why| is_unread(path, &why)).is_ok();
+    let take = |path: &Path, take: &mut dyn FnMut(&str) -> Result<(), String>| {
+        if !enter(path) {
+            return;
         }
+        let taken = read(path).map_err(|error| format!("{error:#}")).and_then(|text| take(&text));
+        if let Err(why) = taken {
+            is_unread(path, &why);
+        }
+    };
+    let files_in = |directory: &Path, extension| {
+        if enter(directory) { files_in(directory, extension) } else { Vec::new() }
+    };
+    if let Some((file, drop_ins)) = settings.distributions_files() {
+        // Most have none.
+        let files = [file].into_iter().filter(|file| enter(file) && file.exists());
+        for file in files.chain(files_in(&drop_ins, "yaml")) {
+            take(&file, &mut |text| settings.take_distributions(text));
+        }
+    }
+    if let Some(file) = settings.args_file.clone() {
+        take(&file, &mut |text| {
+            settings.take_args(text);
+            Ok(())
+        });
     }
     let drop_ins =
         settings.config_dir.clone().map(|dir| files_in(&dir, "conf")).unwrap_or_default();
     for file in settings.config.clone().into_iter().chain(drop_ins) {
         take(&file, &mut |text| settings.take_config(text));
     }
-    unread
+    unread.into_inner()
 }
 
 /// In the order in which kubelet takes them (`mergeKubeletConfigurations` in cmd/kubelet/app): by name.
-fn files_in(directory: &Path, extension: &str) -> Vec<PathBuf> {
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten().take(DROP_INS);
+pub(super) fn files_in(directory: &Path, extension: &str) -> Vec<PathBuf> {
+    files_that(directory, DROP_INS, |path| path.extension().is_some_and(|end| end == extension))
+}
+
+/// Of so many entries of a directory those that fit, by name.
+pub(super) fn files_that(
+    directory: &Path,
+    most: usize,
+    fits: impl Fn(&Path) -> bool,
+) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten().take(most);
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
-    files.retain(|path| path.extension().is_some_and(|end| end == extension));
+    files.retain(|path| fits(path));
     files.sort();
     files
 }
@@ -158,11 +189,19 @@ mod tests {
         write(drop_ins.join("30-c.conf"), "not: [closed");
         let mut settings =
             Settings { config: Some(file), config_dir: Some(drop_ins), ..Settings::default() };
-        let unread = read_files(&mut settings);
+        let all = |_: &Path| Ok(());
+        let unread = read_files(&mut settings, all);
         assert_eq!(settings.pod_logs, Some("/last".into()));
         assert!(unread.len() == 1 && unread[0].contains("30-c.conf"), "{unread:?}");
         settings.config = Some("/nonexistent/config".into());
-        assert!(read_files(&mut settings)[0].contains("/nonexistent/config"));
+        assert!(read_files(&mut settings, all)[0].contains("/nonexistent/config"));
+        // What does not live is not looked at.
+        let none = |_: &Path| Err(NotEntered("it hangs".into()));
+        let unread = read_files(&mut settings, none);
+        assert!(
+            unread.len() == 2 && unread.iter().all(|why| why.ends_with(": it hangs")),
+            "{unread:?}"
+        );
         assert!(read(Path::new("/dev/null")).is_err() && read(dir.path()).is_err());
     }
 }

@@ -8,19 +8,26 @@ pub(crate) mod alive;
 pub(crate) mod api;
 mod as_process;
 mod attributes;
-mod bundles;
+mod block_volumes;
+mod clients;
+pub(crate) mod containers;
+mod directory;
 mod entries;
 pub(crate) mod file_system;
 pub mod helper;
 pub(crate) mod holders;
 pub(crate) mod hung;
 pub(crate) mod kubelet;
+mod lies_on;
+mod listeners;
 pub(crate) mod listing;
 pub(crate) mod logs;
+pub(crate) mod look_alikes;
 mod memory;
 pub(crate) mod mount_point;
 pub(crate) mod mounts;
 pub(crate) mod namespaces;
+mod nfs_stats;
 mod pod_dirs;
 pub(crate) mod pod_logs;
 mod protected;
@@ -38,6 +45,8 @@ mod swap;
 mod thread;
 pub(crate) mod timed_read;
 pub(crate) mod traces;
+mod unix_diag;
+mod vol_data;
 
 /// Files that look like a node's, for tests.
 #[cfg(test)]

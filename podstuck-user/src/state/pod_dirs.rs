@@ -3,20 +3,21 @@
 
 use std::{
     ffi::OsString,
-    fs,
     io::{self, ErrorKind},
     os::linux::fs::MetadataExt,
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use anyhow::Result;
 use jiff::Timestamp;
-use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 use super::{
+    block_volumes::{self, LinkOnDisk, MapsOnDisk},
+    directory::Directory,
     helper::{Budget, Question, Teller},
     seen_by::{Place, Root, shown},
+    vol_data,
 };
 use crate::{
     identity::uid::is_pod_uid,
@@ -26,8 +27,6 @@ use crate::{
 
 /// The plugin directory of CSI volumes.
 pub(super) const CSI: &str = "kubernetes.io~csi";
-/// kubelet's file is a few hundred bytes.
-const DATA_SIZE: u64 = 64 << 10;
 
 /// What kubelet keeps below one of its roots.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +39,10 @@ pub(super) struct RootOnDisk {
     pub(super) registry_changed: Option<Timestamp>,
     /// Directories in `plugins` with a socket of the name that nearly all CSI drivers give it.
     pub(super) drivers: Vec<OsString>,
+    /// The first symbolic link on the way to it, and where the way leads, as a process sees them.
+    pub(super) link: Option<(OsString, OsString)>,
+    /// Maps of raw block volumes of CSI drivers.
+    pub(super) maps: Vec<MapsOnDisk>,
 }
 
 /// As in the driver's own directory, which is named after it (kubernetes-csi documentation, Deploying a CSI
@@ -58,6 +61,8 @@ pub(super) struct PodOnDisk {
     pub(super) times: Times,
     /// Its volumes.
     pub(super) volumes: Vec<VolumeOnDisk>,
+    /// Its raw block volumes.
+    pub(super) devices: Vec<LinkOnDisk>,
     /// The process as which it was read.
     pub(super) seen_by: Option<u32>,
 }
@@ -116,41 +121,6 @@ impl Question for ReadPods {
     }
 }
 
-/// A directory that is opened anew for each look, since what is below it comes and goes.
-#[derive(Clone)]
-struct Directory<'a> {
-    root: &'a Root,
-    path: PathBuf,
-}
-
-impl Directory<'_> {
-    fn join(&self, name: impl AsRef<Path>) -> Self {
-        Self { path: self.path.join(name), ..*self }
-    }
-
-    /// What is there, and not what it leads to if it is a link.
-    fn itself(&self) -> io::Result<fs::Metadata> {
-        fs::metadata(self.root.open(&self.path, OFlags::NOFOLLOW)?.path())
-    }
-
-    fn names(&self) -> io::Result<impl Iterator<Item = OsString> + use<>> {
-        let held = self.root.open(&self.path, OFlags::DIRECTORY)?;
-        Ok(fs::read_dir(held.path())?.flatten().map(|entry| entry.file_name()))
-    }
-
-    /// When an entry of it was made or removed last.
-    fn changed(&self) -> Option<Timestamp> {
-        let metadata = self.itself().ok()?;
-        let nanoseconds = i32::try_from(metadata.st_mtime_nsec()).ok()?;
-        Timestamp::new(metadata.st_mtime(), nanoseconds).ok()
-    }
-
-    fn id(&self) -> Option<FileId> {
-        let metadata = self.itself().ok()?;
-        Some(FileId { device: metadata.st_dev(), inode: metadata.st_ino() })
-    }
-}
-
 fn names(directory: &Directory<'_>) -> impl Iterator<Item = OsString> + use<> {
     directory.names().into_iter().flatten()
 }
@@ -177,7 +147,9 @@ fn read_root(root: &Directory<'_>) -> io::Result<Option<RootOnDisk>> {
     let plugins = root.join("plugins");
     let has_socket = |name: &OsString| plugins.join(name).join(USUAL_SOCKET).itself().is_ok();
     let drivers = names(&plugins).filter(has_socket).collect();
-    Ok(Some(RootOnDisk { pods, registered, registry_changed, drivers }))
+    let maps = block_volumes::maps(root);
+    let link = root.link().map(|(link, leads_to)| (link.into(), leads_to.into()));
+    Ok(Some(RootOnDisk { pods, registered, registry_changed, drivers, link, maps }))
 }
 
 fn read_pod(directory: &Directory<'_>, uid: String) -> PodOnDisk {
@@ -187,7 +159,8 @@ fn read_pod(directory: &Directory<'_>, uid: String) -> PodOnDisk {
     let mut volumes = Vec::new();
     // What is not there was never made, or its removal shows in the directory above it.
     let mut above = vec![Some(directory.clone())];
-    above.extend(["containers", "plugins", "volumes", "volume-subpaths"].map(|kind| {
+    let kinds = ["containers", "plugins", "volumes", "volume-subpaths", "volumeDevices"];
+    above.extend(kinds.map(|kind| {
         let directory = directory.join(kind);
         directory.itself().is_ok().then_some(directory)
     }));
@@ -206,54 +179,32 @@ fn read_pod(directory: &Directory<'_>, uid: String) -> PodOnDisk {
                 let own = csi.then(|| directory.join(&path));
                 // What another plugin has mounted there may be dead.
                 let file = own.as_ref().and_then(Directory::id);
-                let data = own.map(|own| read_data(&own.join("vol_data.json")));
+                let data = own.map(|own| vol_data::read(&own.join("vol_data.json")));
                 volumes.push(VolumeOnDisk { path: path.into(), file, data });
             }
         }
+    }
+    let mut devices = Vec::new();
+    for plugin in names(&directory.join("volumeDevices")) {
+        let plugin = Path::new("volumeDevices").join(plugin);
+        let links = block_volumes::links(directory, &plugin);
+        above.push(Some(directory.join(&plugin)));
+        if links.is_empty() {
+            emptied.push(directory.join(&plugin));
+        }
+        devices.extend(links);
     }
     let times: Option<Vec<Timestamp>> = above.iter().flatten().map(Directory::changed).collect();
     let changed = times.and_then(|times| times.into_iter().max());
     let volume_removed = emptied.iter().filter_map(Directory::changed).max();
     let times = Times { started, changed, volume_removed };
-    PodOnDisk { uid, times, volumes, seen_by: None }
-}
-
-fn read_data(file: &Directory<'_>) -> VolumeData {
-    let held = match file.root.open(&file.path, OFlags::NOFOLLOW) {
-        Ok(held) => held,
-        Err(error) if error.kind() == ErrorKind::NotFound => return VolumeData::Missing,
-        Err(_) => return VolumeData::Unknown,
-    };
-    let size = match fs::metadata(held.path()) {
-        // Whatever else has this name is none of kubelet's making, and may block who opens it.
-        Ok(metadata) if metadata.is_file() && metadata.st_size() <= DATA_SIZE => metadata.st_size(),
-        Ok(metadata) => return VolumeData::Corrupt { size: metadata.st_size() },
-        Err(_) => return VolumeData::Unknown,
-    };
-    fs::read(held.path()).map_or(VolumeData::Unknown, |text| data(&text, size))
-}
-
-fn data(text: &[u8], size: u64) -> VolumeData {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct File {
-        driver_name: String,
-        volume_handle: String,
-        #[serde(default)]
-        volume_lifecycle_mode: String,
-    }
-    match serde_json::from_slice::<File>(text) {
-        Ok(File { driver_name, volume_handle, volume_lifecycle_mode }) => VolumeData::Known {
-            driver: driver_name,
-            handle: volume_handle,
-            lifecycle: volume_lifecycle_mode,
-        },
-        Err(_) => VolumeData::Corrupt { size },
-    }
+    PodOnDisk { uid, times, volumes, devices, seen_by: None }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn read(path: &Path) -> Option<RootOnDisk> {
@@ -263,13 +214,6 @@ mod tests {
     use crate::state::scratch::write;
 
     const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
-
-    #[test]
-    fn fuzz_vol_data() {
-        crate::fuzz::fuzz("vol_data", |input| {
-            let _ = data(input, input.len() as u64);
-        });
-    }
 
     #[test]
     fn volumes_and_their_data_are_read() {

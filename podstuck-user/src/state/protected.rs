@@ -91,14 +91,28 @@ impl Look {
             self.found.complete = false;
             return true;
         };
-        // What vanishes meanwhile is being deleted: that is the point.
-        while let Some(Ok(entry)) = names.next() {
+        loop {
+            let entry = match names.next() {
+                Some(Ok(entry)) => entry,
+                Some(Err(_)) => {
+                    self.found.complete = false;
+                    return true;
+                }
+                None => return true,
+            };
             let name = entry.file_name();
             if [&b"."[..], b".."].contains(&name.to_bytes()) {
                 continue;
             }
             let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
-            let Ok(stat) = statx(&open, name, flags, WANTED) else { continue };
+            let stat = match statx(&open, name, flags, WANTED) {
+                Ok(stat) => stat,
+                // What vanishes meanwhile is being deleted: that is the point.
+                Err(error) => {
+                    self.found.complete &= error == Errno::NOENT;
+                    continue;
+                }
+            };
             // What is mounted there is not what is removed.
             if stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT) {
                 continue;
@@ -113,14 +127,18 @@ impl Look {
                 return false;
             }
             let is_directory = rustix::fs::FileType::from_raw_mode(stat.stx_mode.into()).is_dir();
-            if is_directory
-                && let Ok(inner) = directory(&open, name.to_bytes())
-                && !self.below(inner, &here(), depth + 1)
-            {
-                return false;
+            if !is_directory {
+                continue;
+            }
+            match directory(&open, name.to_bytes()) {
+                Ok(inner) => {
+                    if !self.below(inner, &here(), depth + 1) {
+                        return false;
+                    }
+                }
+                Err(error) => self.found.complete &= error == Errno::NOENT,
             }
         }
-        true
     }
 
     fn note(&mut self, stat: &Statx, path: impl FnOnce() -> PathBuf) {

@@ -9,8 +9,10 @@ use std::{
 use super::{
     alive::{self, Occasion},
     attributes::ReadAttributes,
+    clients::FindClients,
     entries::ReadDirectory,
     helper::{ask, ask_in_parts},
+    listeners::FindListener,
     mounts::of_namespace,
     protected::FindProtected,
     reach::ReachPath,
@@ -18,12 +20,13 @@ use super::{
 };
 use crate::{
     model::{
+        client::Client,
         hung::MountPoint,
         mounts::{Mount, Mounts},
         object::{Entries, Protected, User},
         remaining::Remaining,
     },
-    query::{NoAnswer, ObjectAttributes},
+    query::{Listening, NoAnswer, ObjectAttributes},
 };
 
 /// FUSE mounts that are looked at for one query.
@@ -37,6 +40,13 @@ pub(crate) fn mounts(pid: u32, namespace: u32, path: &Path, id: u32) -> Option<M
         on_the_way || (id != 0 && mount.id == id)
     };
     found.all.retain(wanted);
+    Some(found)
+}
+
+/// The mounts of a namespace on a file or directory, whichever way leads to it; `None` when it is gone.
+pub(crate) fn mounts_on(pid: u32, namespace: u32, path: &Path) -> Option<Mounts> {
+    let mut found = of_namespace(pid, namespace)?;
+    found.all = found.on_file(path).into_iter().cloned().collect();
     Some(found)
 }
 
@@ -69,6 +79,24 @@ pub(crate) fn attributes(
 /// Fails when it is not there, or does not answer.
 pub(crate) fn protected(pid: u32, directory: PathBuf) -> Result<Protected, NoAnswer> {
     ask(FindProtected { pid, directory: directory.into() })
+}
+
+/// Who has a connection to a daemon.
+///
+/// # Errors
+/// Fails when it is in another network, or when the kernel does not tell.
+pub(crate) fn clients(pid: u32) -> Result<Vec<Client>, NoAnswer> {
+    ask(FindClients { pid })
+}
+
+/// Whether anybody on the node listens at an address of its own.
+///
+/// # Errors
+/// Fails when the address is none, or when nothing can be read.
+pub(crate) fn listener(address: &str, port: u16) -> Result<Listening, NoAnswer> {
+    let address =
+        address.parse().map_err(|_| NoAnswer::Helper(format!("{address} is no address")))?;
+    ask(FindListener { address, port })
 }
 
 /// How much is left in a tree.

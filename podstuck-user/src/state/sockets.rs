@@ -24,6 +24,16 @@ pub(super) struct Listener {
     pub(super) inode: u64,
 }
 
+/// The sockets of one network namespace that have a file.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Table {
+    /// On which somebody listens.
+    pub(super) listening: Vec<Listener>,
+    /// The daemon's ends of connections, with the path that it listens on. One that was not accepted has no number
+    /// yet, which is told as 0.
+    pub(super) connected: Vec<Listener>,
+}
+
 /// All sockets on which somebody listens, in every network namespace that has a process.
 pub(super) fn listening() -> Vec<Listener> {
     let mut seen = HashMap::new();
@@ -36,9 +46,41 @@ pub(super) fn listening() -> Vec<Listener> {
     seen.values().flat_map(|table| listeners(table)).collect()
 }
 
+/// Those in the network namespace of a process.
+pub(super) fn table_for(process: &Path) -> Table {
+    let text = silent::read(process, |process| fs::read(process.join("net/unix")).ok());
+    let text = text.unwrap_or_default();
+    let connected = sockets(&text).filter(|socket| !socket.listens);
+    let connected = connected.map(|socket| socket.named).collect();
+    Table { listening: listeners(&text).collect(), connected }
+}
+
+/// The numbers of a process's sockets, of any kind.
+pub(super) fn sockets_of(process: &Path) -> HashSet<u64> {
+    let links = silent::read(process, |process| Some(descriptors(process))).unwrap_or_default();
+    links.iter().filter_map(|link| socket_inode(link.to_str()?)).collect()
+}
+
+/// Where a process listens.
+pub(super) fn of_process(pid: u32, listening: &[Listener]) -> Vec<PathBuf> {
+    let own = sockets_of(Path::new(&format!("/proc/{pid}")));
+    let own = listening.iter().filter(|listener| own.contains(&listener.inode));
+    own.map(|listener| listener.path.clone()).collect()
+}
+
+fn listeners(table: &[u8]) -> impl Iterator<Item = Listener> {
+    sockets(table).filter(|socket| socket.listens).map(|socket| socket.named)
+}
+
+/// A line with the path of a file.
+struct Socket {
+    named: Listener,
+    listens: bool,
+}
+
 /// `Num RefCount Protocol Flags Type St Inode Path`, as in
 /// `0000000000000000: 00000002 00000000 00010000 0001 01 22117 /run/x.sock`
-fn listeners(table: &[u8]) -> impl Iterator<Item = Listener> {
+fn sockets(table: &[u8]) -> impl Iterator<Item = Socket> {
     table.split(|byte| *byte == b'\n').filter_map(|line| {
         // The path is the eighth field and may have spaces; before it may be several.
         let mut rest = line;
@@ -56,8 +98,9 @@ fn listeners(table: &[u8]) -> impl Iterator<Item = Listener> {
         }
         let listens = flags? & LISTENS != 0;
         // Abstract names begin with `@` and are no files.
-        let is_file = listens && !rest.is_empty() && !rest.starts_with(b"@");
-        is_file.then_some(Listener { path: OsStr::from_bytes(rest).into(), inode: inode? })
+        let is_file = !rest.is_empty() && !rest.starts_with(b"@");
+        let named = Listener { path: OsStr::from_bytes(rest).into(), inode: inode? };
+        is_file.then_some(Socket { named, listens })
     })
 }
 
@@ -134,6 +177,25 @@ mod tests {
     }
 
     #[test]
+    fn connections_are_seen_on_the_daemons_side_and_before_they_are_accepted() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let listener = UnixListener::bind(&path).unwrap();
+        let count = || {
+            let table = table_for(Path::new("/proc/self"));
+            let own = table.connected.into_iter().filter(|it| it.path == path);
+            own.map(|it| it.inode != 0).collect::<Vec<_>>()
+        };
+        assert_eq!(count(), Vec::<bool>::new());
+        let client = std::os::unix::net::UnixStream::connect(&path).unwrap();
+        assert_eq!(count(), [false]);
+        let taken = listener.accept().unwrap();
+        assert_eq!(count(), [true]);
+        drop((client, taken));
+        assert_eq!(count(), Vec::<bool>::new());
+    }
+
+    #[test]
     fn lines_are_read_to_the_end() {
         let table = b"Num       RefCount Protocol Flags    Type St Inode Path\n\
             0000000000000000: 00000002 00000000 00010000 0001 01 22117 /run/a b.sock\n\
@@ -141,7 +203,11 @@ mod tests {
             0000000000000000: 00000002 00000000 00010000 0001 01 22119 @abstract\n\
             0000000000000000: 00000003 00000000 00000000 0001 03 22120\n";
         let found: Vec<_> = listeners(table).collect();
-        assert_eq!(found, [Listener { path: "/run/a b.sock".into(), inode: 22117 }]);
+        let named = |inode| Listener { path: "/run/a b.sock".into(), inode };
+        assert_eq!(found, [named(22117)]);
+        let connected: Vec<_> =
+            sockets(table).filter(|it| !it.listens).map(|it| it.named).collect();
+        assert_eq!(connected, [named(22118)], "with the listener's path");
     }
 
     #[test]

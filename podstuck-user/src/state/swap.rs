@@ -2,7 +2,7 @@
 //! (EBUSY).
 
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
 };
 
@@ -21,11 +21,28 @@ pub(super) fn files(table: &[u8]) -> impl Iterator<Item = PathBuf> {
     })
 }
 
-/// Whether an object is one of them; `look` finds a path in the view of the process that met it.
-pub(super) fn is_active(object: &Statx, look: impl Fn(&Path) -> Option<Statx>) -> bool {
+/// Whether an object is one of them; `look` finds a path in the view of the process that met it. `None` when
+/// the table, or the file that it might be, cannot be looked at.
+pub(super) fn is_active(object: &Statx, look: impl Fn(&Path) -> Option<Statx>) -> Option<bool> {
+    match fs::read("/proc/swaps") {
+        Ok(table) => is_in(&table, object, look),
+        // A kernel that does not swap.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Some(false),
+        Err(_) => None,
+    }
+}
+
+fn is_in(table: &[u8], object: &Statx, look: impl Fn(&Path) -> Option<Statx>) -> Option<bool> {
     let identity = |stat: &Statx| (stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino);
-    let table = fs::read("/proc/swaps").unwrap_or_default();
-    files(&table).any(|path| look(&path).is_some_and(|stat| identity(&stat) == identity(object)))
+    let mut all_seen = true;
+    for path in files(table) {
+        match look(&path) {
+            Some(stat) if identity(&stat) == identity(object) => return Some(true),
+            Some(_) => {}
+            None => all_seen = false,
+        }
+    }
+    all_seen.then_some(false)
 }
 
 #[cfg(test)]
@@ -38,5 +55,20 @@ mod tests {
             /dev/vda2                               partition\t1048572\t0\t-2\n\
             /v/swap\\040file                         file\t\t4092\t\t0\t\t-3\n";
         assert_eq!(files(table).collect::<Vec<_>>(), [PathBuf::from("/v/swap file")]);
+    }
+
+    #[test]
+    fn what_cannot_be_looked_at_is_not_said_to_be_none() {
+        let look = |path: &Path| {
+            let flags = rustix::fs::AtFlags::empty();
+            rustix::fs::statx(rustix::fs::CWD, path, flags, rustix::fs::StatxFlags::INO).ok()
+        };
+        let one = b"/proc/self/status file 1 0 -2\n";
+        let other = look(Path::new("/proc/self/stat")).unwrap();
+        assert_eq!(is_in(b"", &other, look), Some(false));
+        assert_eq!(is_in(one, &other, look), Some(false));
+        assert_eq!(is_in(one, &other, |_| None), None, "it may be this one");
+        let both = b"/nonexistent file 1 0 -2\n/proc/self/stat file 1 0 -3\n";
+        assert_eq!(is_in(both, &other, look), Some(true));
     }
 }

@@ -125,6 +125,7 @@ impl ReadThread for Thread {
             parent,
             mnt_ns: namespace.as_deref().and_then(namespaces::number).unwrap_or(0),
             parent_comm: name(&Self::main(parent).comm()),
+            ..Caller::default()
         }
     }
 }

@@ -33,8 +33,13 @@ const CONTAINERS: usize = 4096;
 /// A directory with a container's specification in it, by containerd's versions.
 const TASKS: [&str; 2] =
     ["io.containerd.runtime.v2.task/k8s.io", "io.containerd.runtime.v1.linux/k8s.io"];
-/// Where containerd keeps its state unless it is told otherwise, by itself and in k3s.
-const CONTAINERD: [&str; 2] = ["/run/containerd", "/run/k3s/containerd"];
+/// Where containerd keeps its state unless it is told otherwise, by itself, in k3s and RKE2, in MicroK8s and in k0s.
+const CONTAINERD: [&str; 4] = [
+    "/run/containerd",
+    "/run/k3s/containerd",
+    "/var/snap/microk8s/common/run/containerd",
+    "/run/k0s/containerd",
+];
 /// Where CRI-O (containers/storage) does, and the name of the file in each container's directory.
 const CRI_O: [&str; 2] = [
     "/var/lib/containers/storage/overlay-containers",

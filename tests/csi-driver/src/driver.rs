@@ -212,7 +212,7 @@ impl Driver {
     }
 
     fn remove(&self, handle: &str, path: &Path, target: &str) -> Result<(), Status> {
-        mounts::remove_directory(path).map_err(|error| as_go_says(path, &error))?;
+        mounts::remove_directory(path).map_err(|error| as_go_says("remove", path, &error))?;
         self.state().unpublish(handle, target).map_err(unwritten)
     }
 
@@ -249,12 +249,13 @@ fn attach(backing: &Backing, target: &Path, read_only: bool) -> Result<(), Statu
             fs::create_dir_all(source).and_then(|()| mounts::bind(source, target, read_only))
         }
         Backing::Memory => mounts::memory(target, read_only),
+        Backing::Fuse => mounts::fuse(target),
     }
     .map_err(|error| failed("mount", target, &error))
 }
 
 fn mounted(path: &Path) -> Result<bool, Status> {
-    mounts::is_mounted(path).map_err(|error| failed("statx", path, &error))
+    mounts::is_mounted(path).map_err(|error| as_go_says("stat", path, &error))
 }
 
 fn absolute<'a>(what: &str, path: &'a str) -> Result<&'a Path, Status> {
@@ -264,10 +265,10 @@ fn absolute<'a>(what: &str, path: &'a str) -> Result<&'a Path, Status> {
 }
 
 /// As nearly all drivers say it, which are written in Go (`os.PathError`).
-fn as_go_says(path: &Path, error: &io::Error) -> Status {
+fn as_go_says(call: &str, path: &Path, error: &io::Error) -> Status {
     let errno = error.raw_os_error().map(Errno::from_raw);
     let words = errno.map_or_else(|| error.to_string(), |errno| errno.desc().to_lowercase());
-    Status::internal(format!("remove {}: {words}", path.display()))
+    Status::internal(format!("{call} {}: {words}", path.display()))
 }
 
 fn failed(what: &str, path: &Path, error: &io::Error) -> Status {

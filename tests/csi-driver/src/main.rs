@@ -38,7 +38,8 @@ without it, or if it is empty, nothing goes wrong. All but `forget` concern Node
   not-idempotent  calls umount whatever is there, answers Internal if nothing is mounted
 
 A volume is the directory STATE/volumes/HANDLE, made if need be, or a tmpfs if its handle begins
-with `tmpfs-` or its attribute `backing` is `tmpfs`.";
+with `tmpfs-` or its attribute `backing` is `tmpfs`. Where that is `fuse`, a process `podstuck-fuse`
+serves it, from the directory that this program is in.";
 
 #[derive(Parser)]
 #[command(version, about = "A CSI driver for tests, which fails on demand as real ones do")]

@@ -1,6 +1,12 @@
 //! The system calls: mounting, unmounting, and unmounting where nobody sees it.
 
-use std::{fs, io, path::Path, thread};
+use std::{
+    env, fs,
+    io::{self, BufRead, BufReader},
+    path::Path,
+    process::{Command, Stdio},
+    thread,
+};
 
 use nix::{
     errno::Errno,
@@ -53,6 +59,28 @@ pub fn memory(target: &Path, read_only: bool) -> io::Result<()> {
     let flags = if read_only { MsFlags::MS_RDONLY } else { MsFlags::empty() };
     mount(Some("tmpfs"), target, Some("tmpfs"), flags, Some("size=16m"))?;
     Ok(())
+}
+
+/// Starts a process that serves a file system there as long as it lives: `podstuck-fuse`, which lies beside this
+/// program.
+///
+/// # Errors
+///
+/// When there is no such program, or it does not say that it is ready.
+pub fn fuse(target: &Path) -> io::Result<()> {
+    fs::create_dir_all(target)?;
+    let program = env::current_exe()?.with_file_name("podstuck-fuse");
+    let mut server =
+        Command::new(program).arg(target).stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+    let mut said = String::new();
+    let output = server.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
+    BufReader::new(output).read_line(&mut said)?;
+    if said == "ready\n" {
+        Ok(())
+    } else {
+        let status = server.wait()?;
+        Err(io::Error::other(format!("podstuck-fuse did not begin to serve: {status}")))
+    }
 }
 
 /// Unmounts, as `umount` without options does.

@@ -1,4 +1,4 @@
-//! What a volume is made of: a directory of the driver's, or memory.
+//! What a volume is made of: a directory of the driver's, memory, or a process.
 
 use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
@@ -19,6 +19,8 @@ pub enum Backing {
     Directory(PathBuf),
     /// A tmpfs, which has a device of its own.
     Memory,
+    /// A FUSE file system, which a process serves as long as it lives.
+    Fuse,
 }
 
 impl Backing {
@@ -35,10 +37,11 @@ impl Backing {
         let directory = directory(volumes, handle)?;
         match attributes.get(BACKING).map(String::as_str) {
             Some("tmpfs") => Ok(Self::Memory),
+            Some("fuse") => Ok(Self::Fuse),
             None if handle.starts_with(MEMORY_PREFIX) => Ok(Self::Memory),
             None | Some("directory") => Ok(Self::Directory(directory)),
             Some(other) => Err(Status::invalid_argument(format!(
-                "{BACKING} is {other:?}, neither \"directory\" nor \"tmpfs\""
+                "{BACKING} is {other:?}, none of \"directory\", \"tmpfs\" and \"fuse\""
             ))),
         }
     }
@@ -74,6 +77,7 @@ mod tests {
         let directory = |name| Ok(Backing::Directory(Path::new("/state/volumes").join(name)));
         assert_eq!(of("v1", None), directory("v1"));
         assert_eq!(of("v1", Some("tmpfs")), Ok(Backing::Memory));
+        assert_eq!(of("v1", Some("fuse")), Ok(Backing::Fuse));
         assert_eq!(of("tmpfs-1", None), Ok(Backing::Memory));
         assert_eq!(of("tmpfs-1", Some("directory")), directory("tmpfs-1"));
         assert_eq!(of("v1", Some("disk")), Err(Code::InvalidArgument));

@@ -1,10 +1,23 @@
 //! What is mounted and what is left: the real program, in a mount namespace of the test's own.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
-use std::{collections::HashMap, fs, os::linux::fs::MetadataExt};
+use std::{
+    collections::HashMap,
+    fs,
+    os::{linux::fs::MetadataExt, unix::ffi::OsStrExt},
+    path::{Path, PathBuf},
+    thread,
+    time::Duration,
+};
 
-use nix::mount::{MntFlags, umount2};
+use nix::{
+    mount::{MntFlags, umount2},
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 use podstuck_csi_driver::proto::csi::{
-    NodeGetVolumeStatsRequest, NodeStageVolumeRequest, NodeUnstageVolumeRequest,
+    NodeGetVolumeStatsRequest, NodePublishVolumeRequest, NodeStageVolumeRequest,
+    NodeUnstageVolumeRequest,
 };
 use podstuck_testing::requires;
 use tonic::Code;
@@ -52,6 +65,52 @@ fn what_is_forgotten_stays_mounted_and_unpublishing_it_is_ok() {
     assert_eq!(mounts_at(&target), 1);
     let said = format!("] volume \"v1\" is not published at {target:?}, nothing to do\n");
     assert_eq!(driver.running.log().matches(&said).count(), 2, "{}", driver.running.log());
+}
+
+/// What a driver answers whose volume is served by a process that has ended.
+#[test]
+fn a_volume_without_its_server_is_an_error_until_somebody_unmounts_it() {
+    requires!(root());
+    own_mounts();
+    let beside =
+        Path::new(env!("CARGO_BIN_EXE_podstuck-csi-driver")).with_file_name("podstuck-fuse");
+    if !beside.is_file() || !Path::new("/dev/fuse").exists() {
+        podstuck_testing::skip("takes podstuck-fuse beside the driver, and /dev/fuse");
+        return;
+    }
+    let driver = Driver::start(&[]);
+    let target = driver.target("a");
+    let attributes = HashMap::from([("backing".to_owned(), "fuse".to_owned())]);
+    let publication =
+        NodePublishVolumeRequest { volume_context: attributes, ..publication("v1", &target) };
+    run(driver.publish(publication)).unwrap();
+    fs::write(target.join("rows"), "data").unwrap();
+    end_server(&target);
+    assert_eq!(run(driver.unpublish("v1", &target)).unwrap_err(), Code::Internal);
+    let (log, said) = (driver.running.log(), ": transport endpoint is not connected");
+    assert!(log.contains(said), "{log}");
+    umount2(&target, MntFlags::empty()).unwrap();
+    run(driver.unpublish("v1", &target)).unwrap();
+    assert!(!target.exists());
+}
+
+/// Ends the process that serves a file system.
+fn end_server(target: &Path) {
+    let all = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
+    let words = |process: &Path| fs::read(process.join("cmdline")).unwrap_or_default();
+    let is_server = |process: &PathBuf| {
+        let words = words(process);
+        let mut words = words.split(|byte| *byte == 0);
+        words.next().is_some_and(|program| program.ends_with(b"/podstuck-fuse"))
+            && words.next() == Some(target.as_os_str().as_bytes())
+    };
+    let server = all.filter(|path| path.join("cmdline").exists()).find(is_server).unwrap();
+    let pid = server.file_name().unwrap().to_str().unwrap().parse().unwrap();
+    kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
+    // The kernel ends the connection with its last descriptor.
+    while fs::metadata(target).is_ok() {
+        thread::sleep(Duration::from_millis(5));
+    }
 }
 
 #[test]

@@ -52,8 +52,21 @@ pub(crate) fn start(
         dockerd(place, daemons)?;
         return process::output(docker(place).arg("load").arg("--input").arg(image)).map(drop);
     }
+    import(place, image)
+}
+
+/// Gives an image to containerd.
+pub(crate) fn import(place: &Place, image: &Path) -> Result<()> {
     process::output(ctr(place).args(["--namespace", "k8s.io", "image", "import"]).arg(image))
         .map(drop)
+}
+
+/// Starts its daemon again after that has ended.
+pub(crate) fn restart(place: &Place, daemons: &mut Daemons<'_>) -> Result<()> {
+    match running(place) {
+        Runtime::Containerd => containerd(Runtime::Containerd, place, daemons),
+        Runtime::Docker => dockerd(place, daemons),
+    }
 }
 
 /// Where kubelet finds containerd.

@@ -153,16 +153,55 @@ impl Node {
         network::failing(&self.place).join(pod)
     }
 
+    /// Gives an image to the runtime, which must be containerd.
+    ///
+    /// # Errors
+    ///
+    /// When it does not take it.
+    pub fn import(&self, image: &Path) -> Result<()> {
+        containers::import(&self.place, image)
+    }
+
     /// Ends kubelet and starts it again, as an upgrade does.
     ///
     /// # Errors
     ///
     /// When it was not running, or does not start.
     pub fn restart_kubelet(&self) -> Result<()> {
+        self.end("kubelet")?;
+        self.start_kubelet()
+    }
+
+    /// Starts kubelet after it has ended.
+    ///
+    /// # Errors
+    ///
+    /// When it does not start.
+    pub fn start_kubelet(&self) -> Result<()> {
         let mut daemons = Daemons::noted(&self.place)?;
-        daemons.end_one("kubelet")?;
         let runtime = containers::running(&self.place);
         kubelet::start(runtime, &Programs::find(runtime)?, &self.place, &mut daemons)
+    }
+
+    /// Starts the runtime's daemon again after that has ended.
+    ///
+    /// # Errors
+    ///
+    /// When it does not start.
+    pub fn start_runtime(&self) -> Result<()> {
+        containers::restart(&self.place, &mut Daemons::noted(&self.place)?)
+    }
+
+    /// Starts a daemon after it has ended, with the words that it had.
+    ///
+    /// # Errors
+    ///
+    /// When it does not start.
+    pub fn start_again(&self, daemon: &str, words: &[String]) -> Result<()> {
+        let [program, args @ ..] = words else { bail!("no words of {daemon}") };
+        let mut command = Command::new(program);
+        command.args(args);
+        Daemons::noted(&self.place)?.start(daemon, command)
     }
 
     /// Ends one of its daemons.

@@ -81,7 +81,8 @@ fn run(todo: Todo) -> Result<ExitCode> {
 /// With what cargo has put beside us.
 fn up(runtime: Runtime) -> Result<Node> {
     let own = env::current_exe().context("looking for the programs beside this one")?;
-    let beside = ["podstuck", "podstuck-csi-driver"].map(|name| own.with_file_name(name));
+    let beside =
+        ["podstuck", "podstuck-csi-driver", "podstuck-fuse"].map(|name| own.with_file_name(name));
     let there: Vec<&Path> =
         beside.iter().map(PathBuf::as_path).filter(|program| program.is_file()).collect();
     Node::up(runtime, &there)

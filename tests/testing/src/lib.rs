@@ -5,11 +5,11 @@ mod again;
 #[cfg(feature = "api-server")]
 #[allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 pub mod api_server;
-mod hangup;
+mod hearing;
 mod skip;
 
 pub use again::{again, is_started_again};
-pub use hangup::hear_hangups;
+pub use hearing::hear_terminal;
 pub use skip::{SKIPS, skip, skip_here};
 
 /// The test that runs: the test library names its threads so.

@@ -3,7 +3,7 @@
 use podstuck_tests::{requires, root_and_btf, slowdown};
 
 use crate::{
-    tenant::{TENANT, runc},
+    tenant::{TENANT, fuse, runc, user_namespaces},
     victim::Scene,
 };
 
@@ -22,6 +22,40 @@ fn a_thousand_programs_called_umount_are_not_followed() {
         tenant.does(&crate::victim::in_words(&crowd, ready));
     });
     scene.tenant_does(&crowd);
+    let found = scene.cause_is_found();
+    let summary = scene.end(&found);
+    assert_eq!(summary["completeness"]["objects_dropped"], 0, "{summary:#}");
+}
+
+/// More removals hang than are followed, before the pod's begins. They give way to it.
+#[test]
+fn a_thousand_threads_that_hang_leave_room_for_the_pods() {
+    requires!(root_and_btf(), runc(), user_namespaces(), fuse());
+    let mut crowd = Vec::new();
+    let mut scene = Scene::begin("fuse-daemon-hung", |tenant, _| {
+        let hang = "mkdir -p /tmp/own; exec unshare --user --map-root-user --mount /tenant crowd /tmp/own 1100";
+        crowd.push(tenant.begins(hang));
+    });
+    scene.cause_is_found();
+    let summary = scene.stop();
+    let dropped = summary["completeness"]["objects_dropped"].as_u64().unwrap();
+    assert!(dropped > 0, "{summary:#}");
+}
+
+/// From a container, and from a user namespace in it: neither may unmount for the node, and so is not read at all.
+#[test]
+fn a_tenants_command_line_of_gigabytes_hides_no_pod() {
+    requires!(root_and_btf(), runc(), user_namespaces());
+    const LONG: &str = "/tmp/umount long-line 4294967296 $VOLUME/m";
+    let copy = "cp /tenant /tmp/umount.new; mv /tmp/umount.new /tmp/umount";
+    let mut long = Vec::new();
+    let mut scene = Scene::begin("fuse-daemon-hung", |tenant, ready| {
+        let script = format!("{copy}; exec {LONG}");
+        long.push(tenant.begins(&crate::victim::in_words(&script, ready)));
+    });
+    // And one that the probes see executed.
+    let apart = format!("{copy}; exec unshare --user --map-root-user {LONG}");
+    long.push(scene.tenant_begins(&apart));
     let found = scene.cause_is_found();
     let summary = scene.end(&found);
     assert_eq!(summary["completeness"]["objects_dropped"], 0, "{summary:#}");

@@ -1,4 +1,5 @@
-//! Names that are as long as they may be, and full of what a terminal, a shell or a parser might obey.
+//! Names that are as long as they may be, and full of what a terminal, a shell or a parser might obey. A tenant makes
+//! them in his volume, as root of his container and of a user namespace of his own, beside another pod that is stuck.
 
 use std::{
     ffi::OsStr,
@@ -19,6 +20,11 @@ use nix::{
 use podstuck_tests::{backend, call, empty_dir, podstuck, requires, root_and_btf, settle, watch};
 use serde_json::Value;
 
+use crate::{
+    stuck_pod::StuckPod,
+    tenant::{Tenant, runc, user_namespaces},
+};
+
 /// Escape codes, quotes, substitutions, a byte that is no UTF-8, a right-to-left override, line ends; 255 bytes.
 fn name(first: u8) -> Vec<u8> {
     let part = b"\x1b[2J\x9b31m\n'\"`$(touch HERE)\\ \xff\xe2\x80\xae;\r\t&|*";
@@ -29,15 +35,29 @@ fn name(first: u8) -> Vec<u8> {
     name
 }
 
+/// What makes an object in his volume with this name, in a shell of the tenant's.
+fn made_by_tenant(program: &str, name: &[u8]) -> String {
+    let octal: String = name.iter().map(|byte| format!("\\{byte:03o}")).collect();
+    // What it does as root of a user namespace is its own there, and the node's root's outside.
+    format!("{program} \"/data/$(printf '{octal}')\"")
+}
+
+/// The same, by root of a user namespace.
+fn made_apart(program: &str, name: &[u8]) -> String {
+    let script = made_by_tenant(program, name).replace('\'', "'\\''");
+    format!("unshare --user --map-root-user --mount sh -c '{script}'")
+}
+
 /// A text without anything that changes what is shown around it.
 fn assert_plain(text: &str) {
     let shown = |c: char| c == '\n' || (!c.is_control() && c != '\u{202e}');
     assert!(text.chars().all(shown), "{text:?}");
 }
 
-/// Findings about the volume, as text and as JSON, while `act` makes one happen.
+/// Findings about the volume, as text and as JSON, while `act` makes one happen; and about another pod, that is stuck.
 fn told(root: &Path, act: impl FnOnce()) -> (String, Value) {
-    let root = ["--kubelet-root", root.to_str().unwrap()];
+    let pod = StuckPod::build();
+    let root = ["--kubelet-root", root.to_str().unwrap(), "--kubelet-root", pod.root()];
     let mut text = Command::new(podstuck());
     text.args(["watch", "--output", "text", "--backend", backend().as_deref().unwrap_or("auto")]);
     let mut text = text.args(root).stdout(Stdio::piped()).spawn().unwrap();
@@ -45,14 +65,20 @@ fn told(root: &Path, act: impl FnOnce()) -> (String, Value) {
     let mut shown = Vec::new();
     printed.read_until(b'\n', &mut shown).unwrap();
     let mut json = watch(&root);
+    pod.start();
+    let other = pod.cause_is_found(&mut json);
     act();
-    let has_way = |line: &Value| line["remedies"][0]["kind"] == "command";
+    let has_way = |line: &Value| {
+        line["remedies"][0]["kind"] == "command" && line["pod"]["uid"] != other["pod"]["uid"]
+    };
     let found = json.wait_for("a way out", |line| line["type"] == "finding" && has_way(line));
     settle();
     kill(Pid::from_raw(text.id().cast_signed()), Signal::SIGINT).unwrap();
     printed.read_to_end(&mut shown).unwrap();
     text.wait().unwrap();
     let shown = String::from_utf8(shown).unwrap();
+    pod.end();
+    assert!(shown.contains(other["id"].as_str().unwrap()), "{shown}");
     assert!(shown.contains(found["id"].as_str().unwrap()), "{shown}");
     (shown, found)
 }
@@ -70,15 +96,18 @@ fn run(command: &str) {
 /// Two files in a volume, each with such a name.
 #[test]
 fn a_file_of_255_hostile_bytes_is_named_and_met_alone() {
-    requires!(root_and_btf());
+    requires!(root_and_btf(), runc(), user_namespaces());
     let dir = tempfile::Builder::new().prefix("podstuck-test-").tempdir_in("/var/tmp").unwrap();
     let volume = empty_dir(dir.path());
     let [object, other] = [b'a', b'b'].map(|first| volume.join(OsStr::from_bytes(&name(first))));
     let protected = |path: &PathBuf, flag: &str| {
         assert!(Command::new("chattr").arg(flag).arg(path).status().unwrap().success());
     };
+    let tenant = Tenant::start(&[(&volume, "/data")]);
+    tenant.does(&made_by_tenant("touch", &name(b'a')));
+    tenant.does(&made_apart("touch", &name(b'b')));
+    // He may not do that himself.
     for path in [&object, &other] {
-        fs::write(path, "").unwrap();
         protected(path, "+i");
     }
     let (shown, found) = told(dir.path(), || {
@@ -101,12 +130,18 @@ fn a_file_of_255_hostile_bytes_is_named_and_met_alone() {
 /// A mount in a volume, and another one beside it, each on such a name.
 #[test]
 fn a_mount_on_255_hostile_bytes_is_named_and_met_alone() {
-    requires!(root_and_btf());
+    requires!(root_and_btf(), runc(), user_namespaces());
     let dir = tempfile::Builder::new().prefix("podstuck-test-").tempdir_in("/var/tmp").unwrap();
     let volume = empty_dir(dir.path());
     let points = [b'a', b'b'].map(|first| volume.join(OsStr::from_bytes(&name(first))));
+    let tenant = Tenant::start(&[(&volume, "/data")]);
+    tenant.does(&made_by_tenant("mkdir", &name(b'a')));
+    tenant.does(&made_apart("mkdir", &name(b'b')));
+    // In his own namespace he mounts there, too, and stays.
+    let own = made_apart("mount -t tmpfs mine", &name(b'a'));
+    let own = own.strip_suffix('\'').unwrap();
+    let _mounted = tenant.begins(&format!("{own}; echo ready; sleep 600'"));
     for point in &points {
-        fs::create_dir(point).unwrap();
         let none = None::<&str>;
         mount(Some(OsStr::from_bytes(&name(b's'))), point, Some("tmpfs"), MsFlags::empty(), none)
             .unwrap();

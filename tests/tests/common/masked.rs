@@ -28,7 +28,8 @@ const MASKS: &[(&str, &str)] = &[
     (r#"\[ \\"\$\(stat -c %d:%i [^)]*\)\\" = \d+:\d+ \] && "#, ""),
     (r"grep -q '\^mnt_id:\.\d+\$' /proc/self/fdinfo/0 <\. && ", ""),
     (r"(\bpid|\bprocess|kill|kill -9|kill -CONT|--namespace) \d+", "$1 [pid]"),
-    (r"echo \d+ > /sys/fs/cgroup", "echo [pid] > /sys/fs/cgroup"),
+    (r"echo \d+ > \\", r"echo [pid] > \"),
+    (r"grep -qsx \d+", "grep -qsx [pid]"),
     (r"/proc/\d+", "/proc/[pid]"),
     (r"/task/\d+", "/task/[pid]"),
     (r"\b(mount|mount namespace) \d+", "$1 [id]"),
@@ -46,6 +47,11 @@ const MASKS: &[(&str, &str)] = &[
     (r"in state (\w) in \w+", "in state $1 in [function]"),
     (r"kernel stack: \w+( < \w+)*", "kernel stack: [functions]"),
     (r"\b(once|twice|\d+ times) woken", "[n] times woken"),
+    // Whether it was woken between its first look and its second depends on when it was seen first.
+    (
+        r"not woken in the \[n\] s since it was looked at first",
+        "not woken in the last [n] s, and has slept for [n] s",
+    ),
     // How far a mass deletion was when it was told last.
     (r"\b\d+ (entries|files|directories|per second|EISDIR answers|to)\b", "[n] $1"),
     (r"\[n\] to \d+ ", "[n] to [n] "),
@@ -57,6 +63,7 @@ const MASKS: &[(&str, &str)] = &[
     // Told where FUSE's control file system is mounted.
     (r", \d+ requests unanswered", ""),
     (r"; how long that is cannot be told yet\.", ", for [n] to [n] s."),
+    (r"\b\d+ mounts are in the mount namespace", "[n] mounts are in the mount namespace"),
     (r"its working directory is [^\s,\x22]+", "its working directory is [path]"),
     (r"\b\d{4}-\d\d-\d\dT[\d:.]+Z", "[time]"),
     (r"\bsince \d\d:\d\d:\d\dZ", "since [time]"),

@@ -1,5 +1,5 @@
-//! Labs whose finding's first command is run as printed, by `remedies.rs`; `catalogue.rs` says of which causes no
-//! command is.
+//! Labs whose finding's commands are run as printed, by `remedies.rs`, each in a lab of its own; `ways_out.rs` says of
+//! which causes no command is.
 #![allow(unreachable_pub, reason = "each of the two uses it as it is")]
 
 /// The pod goes within a minute.
@@ -32,3 +32,16 @@ pub const CURED: &[&str] =
 
 /// The advice of the finding is followed as a person would follow it, and the pod goes.
 pub const FOLLOWED: &[&str] = &["dstate-process"];
+
+/// The second command, where nobody has run the first: the pod goes.
+pub const SECOND_RELEASES: &[&str] = &[
+    "volume-held-by-host-process",
+    "volume-held-by-hosttocontainer-agent",
+    "cgroup-populated-leftover",
+];
+
+/// The same: what the finding is about is over.
+pub const SECOND_CURES: &[&str] = &["csi-unpublish-hung-lock", "leaked-superblock-blocks-device"];
+
+/// The second command is for who has run the first, or the part of it that it waits for: the pod goes.
+pub const AFTER_THE_FIRST: &[&str] = &["fuse-daemon-hung", "removal-crosses-mount"];

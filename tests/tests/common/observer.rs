@@ -15,7 +15,7 @@ use nix::{errno::Errno, libc};
 
 use podstuck::{
     decode::{Record, decode},
-    identity::{markers, target_root},
+    identity::{target_names, target_root},
     kernel::{
         layout, load,
         roots::{HOST_INDEX, RootTables},
@@ -86,12 +86,7 @@ impl Observer {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let inside = runtime.enter();
         let layout = layout::read(Path::new(layout::BTF_PATH));
-        let config = Config {
-            secret: SECRET,
-            own_tgid: std::process::id(),
-            markers: markers(),
-            ..Config::EMPTY
-        };
+        let config = Config { secret: SECRET, own_tgid: std::process::id(), ..target_names() };
         let mut probes = load::load(&layout, &config, forms(), false).expect("loading probes");
         let ring = Ring::take(&mut probes.ebpf).unwrap();
         let mut roots = RootTables::take(&mut probes.ebpf).unwrap();

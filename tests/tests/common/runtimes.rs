@@ -1,26 +1,32 @@
 //! A containerd and a dockerd of our own, on a file system of their own, without a network. All
 //! that they start and mount ends with them.
 
+#[path = "loop_disk.rs"]
+mod loop_disk;
+#[path = "programs.rs"]
+mod programs;
+
 use std::{
     fs,
     io::Write,
     path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
+    process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
+pub(crate) use self::{
+    loop_disk::LoopDisk,
+    programs::{busybox, chattr, has_programs, is_of_another_release, output, program, share},
+};
 use nix::{
-    mount::{MntFlags, umount2},
+    mount::{MntFlags, MsFlags, mount, umount2},
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use podstuck_tests::{root_and_btf, skip};
 
 /// Longer than a daemon takes to start or to end.
 const LIMIT: Duration = Duration::from_secs(30);
-/// Debian's programs, not whatever lies in `/usr/local`.
-const PROGRAMS: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
 /// Name of the image.
 const IMAGE: &str = "docker.io/library/bb:1";
 /// Directories outside our own that the runtimes leave behind.
@@ -43,45 +49,27 @@ pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// Standard output of a program that must succeed.
-pub(crate) fn output(mut command: Command) -> String {
-    let Output { status, stdout, stderr } = command.output().unwrap();
-    assert!(status.success(), "{command:?}: {}", String::from_utf8_lossy(&stderr));
-    String::from_utf8(stdout).unwrap().trim().to_owned()
-}
-
-fn program(name: &str) -> Command {
-    let mut command = Command::new(name);
-    command.env("PATH", PROGRAMS).stdin(Stdio::null());
-    command
-}
-
-fn is_installed(name: &str) -> bool {
-    PROGRAMS.split(':').any(|dir| Path::new(dir).join(name).exists())
-}
-
 /// Both daemons, and everything they need.
 pub(crate) struct Runtimes {
     top: PathBuf,
     name: String,
     /// The directories of [`LEFT`] that were not there before.
     ours: Vec<&'static str>,
-    /// In the order of their start.
+    /// containerd and dockerd.
     daemons: Vec<Child>,
+    /// What they keep is on it. The last to go.
+    disk: Option<LoopDisk>,
 }
 
 impl Runtimes {
     /// Starts them with an image; `None`, with the test noted as skipped, where that is impossible.
     pub(crate) fn start() -> Option<Self> {
-        if let Err(reason) = root_and_btf() {
-            skip(reason);
-            return None;
-        }
-        if let Some(name) = ["dockerd", "docker", "containerd", "ctr", "runc"]
-            .into_iter()
-            .find(|name| !is_installed(name))
-        {
-            skip(format!("no {name} in {PROGRAMS}"));
+        Self::start_with_inodes(200_000)
+    }
+
+    /// The same on a disk for so many files.
+    pub(crate) fn start_with_inodes(inodes: u32) -> Option<Self> {
+        if !has_programs(&["dockerd", "docker", "containerd", "ctr", "runc"]) {
             return None;
         }
         let name = format!("podstuck-test-{}", std::process::id());
@@ -89,8 +77,8 @@ impl Runtimes {
         // As on every node on which a container has run: where `runc` keeps its state, whatever containerd is told.
         fs::create_dir_all("/run/containerd/runc").unwrap();
         let top = Path::new("/run").join(&name);
-        let mut runtimes = Self { top, name, ours, daemons: Vec::new() };
-        runtimes.make_disk();
+        let mut runtimes = Self { top, name, ours, daemons: Vec::new(), disk: None };
+        runtimes.make_disk(inodes);
         runtimes.start_containerd();
         runtimes.start_dockerd();
         runtimes.import_image();
@@ -112,6 +100,14 @@ impl Runtimes {
         let mut command = program("docker");
         command.env("DOCKER_HOST", format!("unix://{}", self.at("docker.sock"))).args(args);
         command
+    }
+
+    /// Runs a command that a finding proposes, as it is printed, where it is about this dockerd.
+    pub(crate) fn obey(&self, finding: &serde_json::Value, nth: usize) -> String {
+        let mut shell = program("sh");
+        shell.env("DOCKER_HOST", format!("unix://{}", self.at("docker.sock"))).arg("-c");
+        shell.arg(finding["remedies"][nth]["command"].as_str().unwrap());
+        output(shell)
     }
 
     /// containerd's client, in the namespace of Kubernetes.
@@ -176,24 +172,18 @@ impl Runtimes {
         self.top.join(name).to_str().unwrap().to_owned()
     }
 
-    fn make_disk(&self) {
-        fs::create_dir_all(self.at("data")).unwrap();
-        let image = fs::File::create(self.image()).unwrap();
-        image.set_len(4 << 30).unwrap();
-        let mut make = program("mkfs.ext4");
-        make.args(["-q", "-F", "-N", "200000"]).arg(self.image());
-        output(make);
-        let mut mount = program("mount");
-        mount.args(["-o", "loop"]).arg(self.image()).arg(self.at("data"));
-        output(mount);
+    fn make_disk(&mut self, inodes: u32) {
+        fs::create_dir_all(&self.top).unwrap();
+        if is_of_another_release() {
+            let none = None::<&str>;
+            mount(Some(&self.top), &self.top, none, MsFlags::MS_BIND, none).unwrap();
+            share(&self.top);
+        }
+        self.disk = Some(LoopDisk::on(self.top.join("data"), &self.name, inodes));
     }
 
-    /// `/run` is memory, and small: the image lies elsewhere.
-    fn image(&self) -> PathBuf {
-        Path::new("/var/tmp").join(format!("{}.img", self.name))
-    }
-
-    fn start_containerd(&mut self) {
+    /// containerd, also after it was killed.
+    pub(crate) fn start_containerd(&mut self) {
         let (socket, config) = (self.at("containerd.sock"), self.at("containerd.toml"));
         let text = format!(
             "version = 2\nroot = '{}'\nstate = '{}'\n\
@@ -204,11 +194,48 @@ impl Runtimes {
         fs::write(&config, text).unwrap();
         let mut daemon = program("containerd");
         daemon.args(["--config", &config]);
-        self.spawn(daemon, "containerd.log");
+        self.spawn(0, daemon, "containerd.log");
         until("containerd answers", || self.ctr(&["version"]).output().unwrap().status.success());
     }
 
-    fn start_dockerd(&mut self) {
+    /// Kills dockerd and leaves what it has started.
+    pub(crate) fn kill_dockerd(&mut self) {
+        Self::end(&mut self.daemons[1]);
+    }
+
+    /// Kills containerd and leaves its shims.
+    pub(crate) fn kill_containerd(&mut self) {
+        Self::end(&mut self.daemons[0]);
+    }
+
+    /// Has dockerd read its configuration again, which is this.
+    pub(crate) fn reload_dockerd(&self, config: &str) {
+        fs::write(self.at("daemon.json"), config).unwrap();
+        kill(Pid::from_raw(self.dockerd().cast_signed()), Signal::SIGHUP).unwrap();
+    }
+
+    /// The shim of a container of Docker's, which its first process is a child of; and that process.
+    pub(crate) fn shim_of_docker(&self, name: &str) -> (u32, u32) {
+        let init: u32 = self.inspect(name, "{{.State.Pid}}").parse().unwrap();
+        let stat = fs::read_to_string(format!("/proc/{init}/stat")).unwrap();
+        let parent = stat.rsplit(')').next().unwrap().split_whitespace().nth(1).unwrap();
+        (parent.parse().unwrap(), init)
+    }
+
+    fn end(daemon: &mut Child) {
+        daemon.kill().unwrap();
+        daemon.wait().unwrap();
+    }
+
+    /// dockerd, also after it was killed.
+    pub(crate) fn start_dockerd(&mut self) {
+        self.start_dockerd_with(&[]);
+    }
+
+    /// The same with more words.
+    pub(crate) fn start_dockerd_with(&mut self, more: &[&str]) {
+        // It does not start beside one that has its id by now.
+        let _ = fs::remove_file(self.at("docker.pid"));
         let mut daemon = program("dockerd");
         daemon.args(["--data-root", &self.at("data/docker"), "--exec-root", &self.at("docker")]);
         daemon.args(["--pidfile", &self.at("docker.pid"), "--storage-driver", "overlay2"]);
@@ -217,33 +244,29 @@ impl Runtimes {
         daemon.args(["--bridge=none", "--iptables=false", "--ip6tables=false"]);
         daemon.args(["--exec-opt", "native.cgroupdriver=cgroupfs"]);
         daemon.args(["--cgroup-parent", &format!("/{}", self.name)]);
-        self.spawn(daemon, "dockerd.log");
+        daemon.args(["--config-file", &self.at("daemon.json")]).args(more);
+        fs::write(self.at("daemon.json"), "{}").unwrap();
+        self.spawn(1, daemon, "dockerd.log");
         until("dockerd answers", || self.docker(&["version"]).output().unwrap().status.success());
     }
 
-    fn spawn(&mut self, mut daemon: Command, log: &str) {
+    fn spawn(&mut self, place: usize, mut daemon: Command, log: &str) {
         let log = fs::File::create(self.at(log)).unwrap();
         daemon.stdout(log.try_clone().unwrap()).stderr(log);
-        self.daemons.push(daemon.spawn().unwrap());
+        let daemon = daemon.spawn().unwrap();
+        match self.daemons.get_mut(place) {
+            Some(ended) => *ended = daemon,
+            None => self.daemons.push(daemon),
+        }
     }
 
     /// An image of busybox alone, for both.
-    fn import_image(&self) {
-        let bin = self.top.join("image/bin");
-        fs::create_dir_all(&bin).unwrap();
-        // Debian's package busybox-static.
-        fs::copy("/bin/busybox", bin.join("busybox")).unwrap();
-        for name in ["sh", "sleep", "mkdir", "touch", "rm"] {
-            std::os::unix::fs::symlink("busybox", bin.join(name)).unwrap();
-        }
-        let mut tar = program("tar");
-        tar.args(["-C", &self.at("image"), "-c", "."]);
-        let layer = tar.output().unwrap();
-        assert!(layer.status.success(), "tar: {}", String::from_utf8_lossy(&layer.stderr));
+    pub(crate) fn import_image(&self) {
+        let layer = busybox(&self.top);
         let mut import =
             self.docker(&["import", "-c", "CMD [\"/bin/sleep\",\"9999\"]", "-", "bb:1"]);
         let mut import = import.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
-        import.stdin.take().unwrap().write_all(&layer.stdout).unwrap();
+        import.stdin.take().unwrap().write_all(&layer).unwrap();
         assert!(import.wait().unwrap().success(), "docker import");
         let saved = self.at("bb.tar");
         output(self.docker(&["save", "--output", &saved, "bb:1"]));
@@ -300,7 +323,6 @@ impl Drop for Runtimes {
             let _ = umount2(&point, MntFlags::MNT_DETACH);
         }
         let _ = fs::remove_dir_all(&self.top);
-        let _ = fs::remove_file(self.image());
         let hierarchies = fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten();
         for cgroup in hierarchies.map(|h| h.path()).chain([PathBuf::from("/sys/fs/cgroup")]) {
             let ours = cgroup.join(&self.name);

@@ -116,12 +116,22 @@ impl Scene {
         });
     }
 
+    /// Ends while the pod is stuck; the summary.
+    pub fn stop(self) -> Value {
+        let Self { tenant, watch, lab, .. } = self;
+        let (lines, _) = watch.stop();
+        drop(tenant);
+        drop(lab);
+        summary(&lines).clone()
+    }
+
     /// What was told of the pod stays until its command was run, nobody else is accused, and what that took is
     /// within the limits; the summary.
     pub fn end(mut self, found: &Value) -> Value {
         // Longer than an answer about a directory is believed.
         thread::sleep(Duration::from_secs(2));
-        let cleared = self.watch.so_far().iter().find(|line| line["state"] == "cleared");
+        let is_over = |line: &&Value| line["state"] == "cleared" && !is_for_want_of_a_look(line);
+        let cleared = self.watch.so_far().iter().find(is_over);
         assert_eq!(cleared, None, "before its command was run");
         self.command_helps(found);
         let Self { tenant, meter, watch, lab, case, ready } = self;
@@ -131,6 +141,9 @@ impl Scene {
         drop(lab);
         let aftermath = find(&case).unwrap().aftermath.map(|cause| cause.to_string());
         for line in of_type(&lines, "finding") {
+            if is_for_want_of_a_look(line) {
+                continue;
+            }
             let id = line["id"].as_str().unwrap();
             assert!(id == case || Some(id) == aftermath.as_deref(), "{line:#}");
             assert_eq!(line["pod"]["uid"], ready["pod_uid"], "{line:#}");
@@ -156,6 +169,13 @@ fn way_out(found: &Value) -> Option<&str> {
         way["kind"] == "command" && !way["risk"].as_str().unwrap().starts_with("none")
     };
     all.find(acts)?["command"].as_str()
+}
+
+/// Where a machine is so slow that a look at the object has not come back in its time, that is said, and that the cause is
+/// not known: until it has.
+fn is_for_want_of_a_look(line: &Value) -> bool {
+    let lacks = line["degraded"].as_array().is_some_and(|lacks| !lacks.is_empty());
+    slowdown() > 1 && lacks && line["certainty"] == "possible"
 }
 
 /// A script with the victim's paths and UID in it.

@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use nix::sys::signal::Signal;
 use podstuck_tests::{
-    assert_counted, of_type, replay, requires, root_and_btf, settle, summary, watch,
+    EXPORTED, assert_counted, of_type, replay, requires, root_and_btf, settle, summary, watch,
 };
 use serde_json::Value;
 
@@ -48,7 +48,7 @@ fn a_run_that_is_killed_leaves_what_it_told_and_the_next_begins_anew() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     names.sort();
-    assert_eq!(names, ["findings.jsonl", "histograms.csv", "histograms.hlog", "metrics.prom"]);
+    assert_eq!(names, EXPORTED);
     pod.end();
 }
 

@@ -9,10 +9,12 @@ use std::{
     time::Duration,
 };
 
+use nix::sched::{CpuSet, sched_setaffinity};
 use podstuck_tests::{
     Running, assert_counted, call, empty_dir, lab, lab_if_possible, of_type, requires,
     root_and_btf, settle, slowdown, summary, watch,
 };
+use rustix::process::{Pid, Resource, Rlimit, prlimit, setpriority_process};
 use serde_json::Value;
 
 use crate::{meter::Meter, stuck_pod::StuckPod};
@@ -118,10 +120,11 @@ fn sixty_four_mebibytes_are_enough() {
     assert_eq!(memory.killed(), 0);
 }
 
-fn limit_files(watch: &Running, limit: &str) {
-    let mut command = Command::new("prlimit");
-    command.args(["--pid", &watch.pid().to_string(), &format!("--nofile={limit}")]);
-    assert!(command.status().unwrap().success());
+/// How many it may have open now.
+fn limit_files(watch: &Running, limit: u64) {
+    let pid = Pid::from_raw(watch.pid().cast_signed());
+    let limit = Rlimit { current: Some(limit), maximum: Some(20_000) };
+    prlimit(pid, Resource::Nofile, limit).unwrap();
 }
 
 /// Some attempts long.
@@ -135,9 +138,9 @@ fn what_was_told_outlives_a_lack_of_descriptors() {
     let mut watch = watch(&["--kubelet-root", pod.root(), "--pod-uid", pod.uid()]);
     pod.start();
     let found = pod.cause_is_found(&mut watch);
-    limit_files(&watch, "1:20000");
+    limit_files(&watch, 1);
     thread::sleep(LACKING);
-    limit_files(&watch, "1024:20000");
+    limit_files(&watch, 1024);
     let later = watch.wait_for("an update", |line| {
         pod.is_found(line) && line["count"].as_u64() > found["count"].as_u64()
     });
@@ -155,10 +158,10 @@ fn who_was_seen_first_without_descriptors_is_known_later() {
     requires!(root_and_btf());
     let pod = StuckPod::build();
     let mut watch = watch(&["--kubelet-root", pod.root(), "--pod-uid", pod.uid()]);
-    limit_files(&watch, "1:20000");
+    limit_files(&watch, 1);
     pod.start();
     thread::sleep(LACKING);
-    limit_files(&watch, "1024:20000");
+    limit_files(&watch, 1024);
     watch.wait_for("kubelet's call", |line| {
         pod.is_found(line) && line["actor"]["component"] == "kubelet"
     });
@@ -181,9 +184,9 @@ fn a_call_that_hangs_is_not_over_for_want_of_descriptors() {
     lab.resume();
     let hangs = |line: &Value| line["type"] == "finding" && line["id"] == "filesystem-frozen";
     watch.wait_for("finding", hangs);
-    limit_files(&watch, "1:20000");
+    limit_files(&watch, 1);
     thread::sleep(LACKING);
-    limit_files(&watch, "1024:20000");
+    limit_files(&watch, 1024);
     settle();
     let (lines, status) = watch.stop();
     lab.stop();
@@ -201,7 +204,7 @@ fn without_descriptors_it_ends_when_told() {
     let mut watch = watch(&["--kubelet-root", pod.root(), "--pod-uid", pod.uid()]);
     pod.start();
     pod.cause_is_found(&mut watch);
-    limit_files(&watch, "1:20000");
+    limit_files(&watch, 1);
     let tally = pod.end();
     settle();
     let (lines, status) = watch.stop();
@@ -213,15 +216,23 @@ fn without_descriptors_it_ends_when_told() {
 struct Busy(Vec<Child>);
 
 impl Busy {
-    /// Some that do not sleep, on one CPU.
-    fn on(cpu: &str, count: usize) -> Self {
+    /// Some that do not sleep, on the first CPU.
+    fn start(count: usize) -> Self {
         let start = |_| {
-            let mut command = Command::new("taskset");
-            command.args(["-c", cpu, "sh", "-c", "while :; do :; done"]);
-            command.stdin(Stdio::null()).spawn().unwrap()
+            let mut command = Command::new("sh");
+            command.args(["-c", "while :; do :; done"]);
+            let child = command.stdin(Stdio::null()).spawn().unwrap();
+            on_first_cpu(child.id().cast_signed());
+            child
         };
         Self((0..count).map(start).collect())
     }
+}
+
+fn on_first_cpu(thread: i32) {
+    let mut first = CpuSet::new();
+    first.set(0).unwrap();
+    sched_setaffinity(nix::unistd::Pid::from_raw(thread), &first).unwrap();
 }
 
 impl Drop for Busy {
@@ -241,14 +252,12 @@ fn a_starved_cpu_costs_no_count() {
     let (mass, ready) = lab("emptydir-mass-files", &["--entries", &entries, "--rate", "0"]);
     let [root, uid] = ["kubelet_root", "pod_uid"].map(|name| ready[name].as_str().unwrap());
     let watch = watch(&["--kubelet-root", root, "--pod-uid", uid]);
-    let pid = watch.pid().to_string();
-    let own =
-        |command: &mut Command| assert!(command.stdout(Stdio::null()).status().unwrap().success());
-    own(Command::new("taskset").args(["--all-tasks", "-pc", "0", &pid]));
-    for task in fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten() {
-        own(Command::new("renice").args(["-n", "19", "-p"]).arg(task.file_name()));
+    for task in fs::read_dir(format!("/proc/{}/task", watch.pid())).unwrap().flatten() {
+        let task: i32 = task.file_name().to_str().unwrap().parse().unwrap();
+        on_first_cpu(task);
+        setpriority_process(Pid::from_raw(task), 19).unwrap();
     }
-    let busy = Busy::on("0", 2);
+    let busy = Busy::start(2);
     mass.resume();
     let (told, _) = mass.finish();
     settle();

@@ -1,14 +1,11 @@
-//! A disk that does not answer: below the tool's own program, below what it writes, and below the logs. With a
+//! A disk that does not answer: below the tool's own program, and below what it writes. With a
 //! FUSE server that is stopped, natively; and with a disk that the kernel waits for, in a guest.
 
 use std::{
     fs::{self, File},
-    os::{
-        fd::AsFd,
-        unix::{fs::symlink, process::CommandExt},
-    },
+    os::fd::AsFd,
     path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Stdio},
+    process::ExitStatus,
     thread,
     time::{Duration, Instant},
 };
@@ -30,7 +27,7 @@ use crate::{
 const END: Duration = Duration::from_secs(20);
 
 /// Asks it to end, while the disk hangs.
-fn ends(mut watch: Running) -> (Vec<Value>, ExitStatus) {
+pub(crate) fn ends(mut watch: Running) -> (Vec<Value>, ExitStatus) {
     watch.signal(Signal::SIGINT);
     let asked = Instant::now();
     while !watch.has_ended() {
@@ -45,7 +42,7 @@ fn ends(mut watch: Running) -> (Vec<Value>, ExitStatus) {
 }
 
 /// What was found, and what is found next, whatever the disk does.
-fn next_attempt(pod: &StuckPod, found: &Value, watch: &mut Running) {
+pub(crate) fn next_attempt(pod: &StuckPod, found: &Value, watch: &mut Running) {
     let count = found["count"].as_u64();
     let later = |line: &Value| pod.is_found(line) && line["count"].as_u64() > count;
     watch.wait_for("an update", later);
@@ -62,7 +59,7 @@ fn started_by(pid: u32) -> Vec<u32> {
     children.iter().flat_map(|pid| started_by(*pid)).chain(children.clone()).collect()
 }
 
-fn name(pid: u32) -> String {
+pub(crate) fn name(pid: u32) -> String {
     fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().to_owned()
 }
 
@@ -149,59 +146,6 @@ fn below_export_and_recording(disk: &dyn Disk) {
     assert!(of_type(&again, "finding").into_iter().any(is_told), "{again:#?}");
 }
 
-/// Ended when dropped.
-struct Kubelet(Child);
-
-impl Kubelet {
-    /// A process of that name, with its log below a directory.
-    fn logging_to(directory: &Path) -> Self {
-        let programs = tempfile::tempdir().unwrap();
-        let program = programs.path().join("kubelet");
-        symlink(fs::canonicalize("/bin/sleep").unwrap(), &program).unwrap();
-        let log = File::create(directory.join("kubelet.log")).unwrap();
-        let mut kubelet = Command::new(program);
-        Self(kubelet.arg0("sleep").arg("600").stderr(Stdio::from(log)).spawn().unwrap())
-    }
-}
-
-impl Drop for Kubelet {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// Nothing names the pod, so that its name is looked for again and again.
-fn below_the_logs(disk: &dyn Disk, pod: &StuckPod) -> Value {
-    let _ = fs::remove_dir_all(logs_of(pod).join("pods"));
-    fs::create_dir(disk.at().join("pods")).unwrap();
-    let kubelet = Kubelet::logging_to(disk.at());
-    let options = ["--kubelet-root", pod.root()];
-    let mut before = watch(&options);
-    let mut since;
-    let silence = Silence::of(disk);
-    since = watch(&options);
-    pod.start();
-    for watch in [&mut before, &mut since] {
-        let found = pod.cause_is_found(watch);
-        next_attempt(pod, &found, watch);
-    }
-    let mut told = Vec::new();
-    for watch in [before, since] {
-        let (lines, status) = ends(watch);
-        assert_eq!(status.code(), Some(1), "{lines:#?}");
-        told.push(summary(&lines)["completeness"]["degraded"].clone());
-    }
-    drop(silence);
-    drop(kubelet);
-    told.into()
-}
-
-/// The lab's own, since all processes of this machine use the other.
-fn logs_of(pod: &StuckPod) -> PathBuf {
-    Path::new(pod.root()).ancestors().nth(2).unwrap().join("log")
-}
-
 #[test]
 fn a_stopped_fuse_server_below_the_program_keeps_nothing_back() {
     requires!(root_and_btf(), fuse());
@@ -224,16 +168,6 @@ fn a_stopped_fuse_server_below_export_and_recording_loses_nothing_that_was_told(
 }
 
 #[test]
-fn a_stopped_fuse_server_below_the_logs_keeps_nothing_back() {
-    requires!(root_and_btf(), fuse());
-    let pod = StuckPod::build();
-    let disk = Fuse::mount(&logs_of(&pod));
-    below_the_logs(&disk, &pod);
-    drop(disk);
-    pod.end();
-}
-
-#[test]
 fn a_suspended_disk_below_the_program_keeps_nothing_back() {
     requires!(root_and_btf(), device_mapper());
     let at = tempfile::tempdir().unwrap();
@@ -245,15 +179,4 @@ fn a_suspended_disk_below_export_and_recording_loses_nothing_that_was_told() {
     requires!(root_and_btf(), device_mapper());
     let at = tempfile::tempdir().unwrap();
     below_export_and_recording(&Suspended::mount(at.path()));
-}
-
-#[test]
-fn a_suspended_disk_below_the_logs_keeps_nothing_back() {
-    requires!(root_and_btf(), device_mapper());
-    let pod = StuckPod::build();
-    let disk = Suspended::mount(Path::new("/var/log"));
-    let told = below_the_logs(&disk, &pod);
-    println!("degraded: {told}");
-    drop(disk);
-    pod.end();
 }

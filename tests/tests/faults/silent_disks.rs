@@ -4,7 +4,8 @@ use std::{
     fs,
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Child, ChildStdout, Command, Stdio},
+    sync::Mutex,
     thread,
     time::Duration,
 };
@@ -47,6 +48,7 @@ impl Drop for Silence<'_> {
 pub(crate) struct Fuse {
     at: PathBuf,
     server: Child,
+    said: Mutex<BufReader<ChildStdout>>,
 }
 
 pub(crate) fn fuse() -> Result<(), &'static str> {
@@ -58,10 +60,16 @@ impl Fuse {
     pub(crate) fn mount(at: &Path) -> Self {
         let mut server = Command::new(beside_the_tests("podstuck-fuse"));
         let mut server = server.arg(at).stdout(Stdio::piped()).spawn().unwrap();
+        let said = Mutex::new(BufReader::new(server.stdout.take().unwrap()));
+        let this = Self { at: at.to_owned(), server, said };
+        this.has_said("ready\n");
+        this
+    }
+
+    fn has_said(&self, what: &str) {
         let mut line = String::new();
-        BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        assert_eq!(line, "ready\n");
-        Self { at: at.to_owned(), server }
+        self.said.lock().unwrap().read_line(&mut line).unwrap();
+        assert_eq!(line, what);
     }
 
     fn signal(&self, signal: Signal) {
@@ -80,6 +88,24 @@ impl Disk for Fuse {
 
     fn go_on(&self) {
         self.signal(Signal::SIGCONT);
+    }
+}
+
+/// That of a FUSE server which takes a request and does not answer it: who waits for that cannot be killed.
+pub(crate) struct Held(pub(crate) Fuse);
+
+impl Disk for Held {
+    fn at(&self) -> &Path {
+        self.0.at()
+    }
+
+    fn stop(&self) {
+        self.0.signal(Signal::SIGUSR1);
+        self.0.has_said("held\n");
+    }
+
+    fn go_on(&self) {
+        self.0.signal(Signal::SIGUSR2);
     }
 }
 

@@ -12,6 +12,7 @@ use nix::{
 };
 use podstuck_node::Node;
 use podstuck_tests::{of_type, podstuck};
+use procfs::process::Process;
 use serde_json::{Value, json};
 
 use super::pods::{OnNode, pod};
@@ -143,9 +144,29 @@ impl Drop for Hung {
     }
 }
 
-/// Has it answer again.
-pub fn resume(node: &Node, daemon: &str) {
-    signal(node, daemon, Signal::SIGCONT);
+/// A daemon that has ended, so that nobody listens where it did, until this is dropped.
+pub struct Ended<'a> {
+    node: &'a Node,
+    daemon: &'static str,
+    words: Vec<String>,
+}
+
+impl<'a> Ended<'a> {
+    /// Ends it.
+    pub fn of(node: &'a Node, daemon: &'static str) -> Self {
+        let pid = node.pid(daemon).unwrap().cast_signed();
+        let words = Process::new(pid).and_then(|process| process.cmdline()).unwrap();
+        node.end(daemon).unwrap();
+        Self { node, daemon, words }
+    }
+}
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = self.node.start_again(self.daemon, &self.words) {
+            eprintln!("starting {} again: {error:#}", self.daemon);
+        }
+    }
 }
 
 fn signal(node: &Node, daemon: &str, signal: Signal) -> Pid {

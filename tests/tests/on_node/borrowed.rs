@@ -25,7 +25,10 @@ impl Borrowed {
             node.down().unwrap();
             None
         });
-        let up = || Node::up(runtime, &[&podstuck(), &podstuck_csi_driver()]).unwrap();
+        let up = || {
+            let [driver, fuse] = ["podstuck-csi-driver", "podstuck-fuse"].map(beside_us);
+            Node::up(runtime, &[&podstuck(), &driver, &fuse]).unwrap()
+        };
         Self { node: Some(free.unwrap_or_else(up)), is_ours }
     }
 
@@ -45,8 +48,8 @@ impl Drop for Borrowed {
     }
 }
 
-/// Where cargo puts the CSI driver: beside the tests.
-fn podstuck_csi_driver() -> PathBuf {
+/// Where cargo puts the CSI driver and its FUSE server: beside the tests.
+fn beside_us(program: &str) -> PathBuf {
     let test = env::current_exe().unwrap();
-    test.ancestors().nth(2).unwrap().join("podstuck-csi-driver")
+    test.ancestors().nth(2).unwrap().join(program)
 }

@@ -30,12 +30,18 @@ pub enum End {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Trouble {
     None,
+    /// None, and what is advised is for the whole node.
+    Advised,
     /// kubelet is started anew, as by an upgrade.
     KubeletRestarted,
     /// kubelet has ended.
     KubeletEnded,
+    /// kubelet is stopped by a signal.
+    KubeletStopped,
     /// The runtime does not answer.
     RuntimeStopped,
+    /// The runtime has ended.
+    RuntimeEnded,
 }
 
 /// A pod that something holds.
@@ -54,7 +60,7 @@ pub struct Case {
     pub next: Option<&'static str>,
     /// What ends it.
     pub end: End,
-    /// What somebody does who follows the advice, where that is what ends it.
+    /// What somebody does who follows the advice, where that is what ends it, alone or after the command.
     pub advised: Option<fn(&Node)>,
     /// What happens to the node before the deletion.
     pub trouble: Trouble,
@@ -76,13 +82,13 @@ impl Case {
     /// What stands in the API server's record only.
     pub fn is_unknowable(&self) -> bool {
         let by_record = ["pod-finalizer", "pod-not-deleted", "grace-period-or-prestop"];
-        self.cause.is_empty() || (by_record.contains(&self.cause) && api_hangs())
+        self.cause.is_empty() || (by_record.contains(&self.cause) && api_is_down())
     }
 
     /// Whether what is printed must release the pod.
     pub fn is_released(&self) -> bool {
         // What kubelet has lost, the API server knows.
-        let is_lost = self.cause == "vol-data-missing-or-corrupt" && api_hangs();
+        let is_lost = self.cause == "vol-data-missing-or-corrupt" && api_is_down();
         let is_ended = self.end == End::Command || self.advised.is_some();
         is_ended && !self.is_unknowable() && !is_lost
     }
@@ -91,7 +97,11 @@ impl Case {
     pub fn complaints(&self, asked: &Asked, released_after: Option<Duration>) -> Vec<String> {
         let first = asked.first();
         let mut wrong = Vec::new();
-        if self.cause.is_empty() && !asked.notes().any(|note| note.contains("no kubelet runs")) {
+        let nobody = match self.trouble {
+            Trouble::KubeletStopped => "is stopped by a signal: it tries nothing",
+            _ => "no kubelet runs on this node: nobody tries",
+        };
+        if self.cause.is_empty() && !asked.notes().any(|note| note.contains(nobody)) {
             wrong.push("no note that nobody tries".into());
         }
         if self.is_unknowable() {
@@ -109,7 +119,7 @@ impl Case {
         }
         // Whose volume it is, only the API server says.
         let claim = format!("claim default/{0}, PersistentVolume pv-{0}, driver ", self.name);
-        let is_claimed = first["volume"]["plugin"] == "kubernetes.io/csi" && !api_hangs();
+        let is_claimed = first["volume"]["plugin"] == "kubernetes.io/csi" && !api_is_down();
         if is_claimed && !first["evidence"].to_string().contains(&claim) {
             wrong.push("whose claim it is, is not told".into());
         }
@@ -129,4 +139,14 @@ impl Case {
 /// Whether the API server does not answer.
 pub fn api_hangs() -> bool {
     is_chosen("PODSTUCK_NODE_API", "hung")
+}
+
+/// Whether nobody listens where it did.
+pub fn api_refuses() -> bool {
+    is_chosen("PODSTUCK_NODE_API", "refused")
+}
+
+/// Whether it is of no use, one way or the other.
+pub fn api_is_down() -> bool {
+    api_hangs() || api_refuses()
 }

@@ -1,15 +1,10 @@
-//! What holds pods, and what is to be said about it.
+//! What holds a pod, and what is to be said about it.
 
 use super::{
-    asked::resume,
-    case::{Case, End, Trouble},
+    case::{Case, End},
     csi,
     faults::{Fault, host_directory, many_directories},
-    pods::{
-        in_memory, with_finalizer, with_grace, with_last_words, with_network, with_secret,
-        with_subpath,
-    },
-    runtime,
+    pods::{in_memory, with_finalizer, with_grace, with_last_words, with_network, with_subpath},
 };
 
 /// All of them.
@@ -81,6 +76,18 @@ pub const CASES: &[Case] = &[
         pod: with_finalizer,
         faults: |_, _| Vec::new(),
         cause: "pod-finalizer",
+        ..Case::PLAIN
+    },
+    Case {
+        name: "controller",
+        pod: with_finalizer,
+        cause: "pod-finalizer",
+        end: End::Advice,
+        // The finalizer's controller, once it works again.
+        advised: Some(|node| {
+            let nothing = r#"{"metadata":{"finalizers":null}}"#;
+            node.kubectl(&["patch", "pod", "controller", "--patch", nothing]).unwrap();
+        }),
         ..Case::PLAIN
     },
     Case { name: "running", cause: "pod-not-deleted", end: End::Never, ..Case::PLAIN },
@@ -217,30 +224,22 @@ pub const CASES: &[Case] = &[
         ..Case::PLAIN
     },
     Case {
+        name: "upgraded",
+        pod: csi::with_volume,
+        faults: |_, pod| {
+            csi::order("upgraded", "not-idempotent");
+            csi::unmount(pod, "upgraded");
+            Vec::new()
+        },
+        cause: "csi-not-idempotent-after-reboot",
+        end: End::Advice,
+        advised: Some(|_| csi::order("upgraded", "")),
+        ..Case::PLAIN
+    },
+    Case {
         name: "shim",
         faults: |_, pod| vec![Fault::stopped_shim(pod)],
         cause: "shim-hung",
-        ..Case::PLAIN
-    },
-    Case {
-        name: "restarted",
-        pod: with_secret,
-        faults: |node, _| {
-            node.kubectl(&["delete", "secret", "restarted"]).unwrap();
-            Vec::new()
-        },
-        cause: "kubelet-restart-lost-volume",
-        trouble: Trouble::KubeletRestarted,
-        ..Case::PLAIN
-    },
-    Case { name: "no-kubelet", end: End::Advice, trouble: Trouble::KubeletEnded, ..Case::PLAIN },
-    Case {
-        name: "no-runtime",
-        cause: "dockerd-hang",
-        certainty: "likely",
-        end: End::Advice,
-        advised: Some(|node| resume(node, runtime().daemon())),
-        trouble: Trouble::RuntimeStopped,
         ..Case::PLAIN
     },
     Case {
@@ -251,6 +250,16 @@ pub const CASES: &[Case] = &[
             Vec::new()
         },
         cause: "vol-data-missing-or-corrupt",
+        ..Case::PLAIN
+    },
+    Case {
+        name: "dead-fuse",
+        pod: csi::with_fuse,
+        faults: |_, pod| {
+            csi::end_server(&csi::mount_of(pod, "dead-fuse"));
+            Vec::new()
+        },
+        cause: "fuse-daemon-dead",
         ..Case::PLAIN
     },
     Case {

@@ -6,7 +6,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 use podstuck_node::{NAME, Node};
+use procfs::process::Process;
 use serde_json::{Value, json};
 
 use super::pods::{OnNode, container, pod};
@@ -51,6 +56,27 @@ pub fn with_volume(name: &str) -> Value {
         pod(name, &json!([claim])),
     ];
     json!({ "apiVersion": "v1", "kind": "List", "items": items })
+}
+
+/// The same, with a volume that a process of the driver's serves by FUSE.
+pub fn with_fuse(name: &str) -> Value {
+    let mut all = with_volume(name);
+    let items = all["items"].as_array_mut().unwrap();
+    let volume = items.iter_mut().find(|item| item["kind"] == "PersistentVolume").unwrap();
+    volume["spec"]["csi"]["volumeAttributes"] = json!({ "backing": "fuse" });
+    all
+}
+
+/// Kills the process that serves a volume.
+pub fn end_server(mounted: &Path) {
+    let serves = |process: &Process| {
+        let words = process.cmdline().unwrap_or_default();
+        words.first().is_some_and(|program| program.ends_with("/podstuck-fuse"))
+            && words.get(1).is_some_and(|point| Path::new(point) == mounted)
+    };
+    let mut all = procfs::process::all_processes().unwrap().flatten();
+    let server = all.find(serves).unwrap();
+    kill(Pid::from_raw(server.pid), Signal::SIGKILL).unwrap();
 }
 
 fn driver(name: &str) -> String {
@@ -158,6 +184,11 @@ pub fn unmount(pod: &OnNode, name: &str) {
 /// Removes what kubelet wrote about a volume.
 pub fn lose_data(mounted: &Path) {
     fs::remove_file(mounted.with_file_name("vol_data.json")).unwrap();
+}
+
+/// Empties it, as a file system does after a crash that came before its content was written.
+pub fn empty_data(mounted: &Path) {
+    fs::write(mounted.with_file_name("vol_data.json"), "").unwrap();
 }
 
 /// Puts a file where a volume is mounted, below the mount.

@@ -4,7 +4,7 @@ use std::{env, fmt::Write as _, fs};
 
 use super::{
     Stuck,
-    case::{Trouble, api_hangs},
+    case::{Trouble, api_hangs, api_refuses},
     late,
 };
 use crate::asked::is_chosen;
@@ -18,14 +18,21 @@ pub fn write(all: &[Stuck], trouble: Trouble) {
         return;
     }
     let from = if is_chosen("PODSTUCK_NODE_FROM", "pod") { "a debug pod" } else { "the node" };
-    let api = if api_hangs() { "an API server that hangs" } else { "the API server" };
+    let api = match (api_hangs(), api_refuses()) {
+        (true, _) => "an API server that hangs",
+        (_, true) => "an API server that is down",
+        _ => "the API server",
+    };
     let docker = is_chosen("PODSTUCK_NODE_RUNTIME", "docker");
     let runtime = if docker { ", where Docker runs the containers" } else { "" };
     let trouble = match trouble {
         Trouble::None => "",
+        Trouble::Advised => ", where the advice is for the whole node",
         Trouble::KubeletRestarted => ", after kubelet was started anew",
         Trouble::KubeletEnded => ", after kubelet has ended",
+        Trouble::KubeletStopped => ", while kubelet is stopped",
         Trouble::RuntimeStopped => ", while the runtime is stopped",
+        Trouble::RuntimeEnded => ", after the runtime has ended",
     };
     let heading = format!("## From {from}, with {api}{runtime}{trouble}\n");
     let mut text = format!("{heading}\nAsked {} s after the deletions.\n\n", late().as_secs());

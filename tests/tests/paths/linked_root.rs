@@ -5,10 +5,13 @@ use std::{
     fs::{self, File},
     os::unix::fs::symlink,
     path::Path,
+    process::Command,
+    thread::sleep,
+    time::Duration,
 };
 
 use nix::{
-    mount::{MsFlags, mount, umount},
+    mount::{MntFlags, MsFlags, mount, umount, umount2},
     unistd::{UnlinkatFlags, unlink, unlinkat},
 };
 use podstuck_tests::{
@@ -16,7 +19,7 @@ use podstuck_tests::{
 };
 
 /// One call of each kind that fails and one that succeeds, all below this directory.
-fn calls(volume: &Path) {
+pub(crate) fn calls(volume: &Path) {
     let (file, busy) = (volume.join("file"), volume.join("busy"));
     fs::create_dir(&busy).unwrap();
     mount(Some("podstuck-test"), &busy, Some("tmpfs"), MsFlags::empty(), None::<&str>).unwrap();
@@ -62,4 +65,52 @@ fn a_pod_is_the_same_by_a_link_to_kubelets_root_and_by_where_it_leads() {
         }
         assert_eq!(counted, expected, "{}: {lines:#?}", named.display());
     }
+}
+
+/// What is mounted there goes with the test, also where that fails.
+struct Stacked<'a>(&'a Path);
+
+impl Drop for Stacked<'_> {
+    fn drop(&mut self) {
+        while umount2(self.0, MntFlags::MNT_DETACH).is_ok() {}
+    }
+}
+
+/// Mounted twice, as who looks for the mount by the path with the link in it does.
+#[test]
+fn what_stays_mounted_below_a_link_to_kubelets_root_is_said_to_stay_for_that() {
+    requires!(root_and_btf());
+    let top = tempfile::tempdir().unwrap();
+    let top = top.path().canonicalize().unwrap();
+    let (real, link) = (top.join("data/kubelet"), top.join("kubelet"));
+    let volume = empty_dir(&real);
+    symlink(&real, &link).unwrap();
+    let by_link = link.join(volume.strip_prefix(&real).unwrap());
+    let tmpfs = Some("tmpfs");
+    let mounted = Stacked(&volume);
+    for _ in 0..2 {
+        mount(tmpfs, &by_link, tmpfs, MsFlags::empty(), None::<&str>).unwrap();
+    }
+    let mut watching = watch(&["--pod-uid", UID, "--kubelet-root", link.to_str().unwrap()]);
+    settle();
+    for _ in 0..4 {
+        let refused = fs::remove_dir(&by_link).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(nix::libc::EBUSY));
+        sleep(Duration::from_millis(1500));
+    }
+    let found = watching.wait_for("finding", |line| line["id"] == "kubelet-root-symlink");
+    let command = found["remedies"][0]["command"].as_str().unwrap().to_owned();
+    let obeyed = Command::new("sh").args(["-c", &command]).status().unwrap();
+    watching.stop();
+    drop(mounted);
+    assert_eq!(
+        (&found["id"], &found["certainty"]),
+        (&"kubelet-root-symlink".into(), &"likely".into()),
+        "{found:#}"
+    );
+    let evidence = found["evidence"].to_string();
+    let leads = format!("{} is a symbolic link and leads to {}", link.display(), real.display());
+    assert!(evidence.contains(&leads) && evidence.contains("2 mounts are stacked"), "{found:#}");
+    assert!(obeyed.success(), "{command}");
+    fs::remove_dir(&by_link).unwrap();
 }

@@ -51,6 +51,9 @@ struct Options {
     /// Only these tracers; no tracer is always among them
     #[arg(long, value_enum, num_args = 1.., value_delimiter = ',')]
     tracer: Vec<Tracer>,
+    /// Measure another build of podstuck, too, in the same run
+    #[arg(long, value_name = "PROGRAM", required_if_eq("tracer", "podstuck-before"))]
+    before: Option<PathBuf>,
     /// Multiply the number of calls
     #[arg(long, default_value_t = 1.0, value_parser = scale)]
     scale: f64,
@@ -107,6 +110,7 @@ fn run(options: &Options) -> Result<()> {
     let mut place = Place::enter()?;
     let bench = Bench {
         podstuck: told("PODSTUCK_BIN")?,
+        before: options.before.clone(),
         workload: told("PODSTUCK_WORKLOAD_BIN")?,
         folder: place.folder().to_path_buf(),
         // The last one: the first has the machine's interrupts.
@@ -115,11 +119,14 @@ fn run(options: &Options) -> Result<()> {
     };
     match &options.other {
         None => {
+            let mut tracers = chosen(&options.tracer, |tracer| tracer.step().is_none());
+            tracers.retain(|tracer| *tracer != Tracer::PodstuckBefore);
+            tracers.extend(bench.before.is_some().then_some(Tracer::PodstuckBefore));
             let choice = Choice {
                 rounds: options.rounds,
                 scale: options.scale,
                 workloads: chosen(&options.workload, |_| true),
-                tracers: chosen(&options.tracer, |tracer| tracer.step().is_none()),
+                tracers,
             };
             compare::run(&bench, &mut place, &choice, &results)
         }

@@ -28,6 +28,8 @@ pub(crate) const POLL: Duration = Duration::from_millis(10);
 /// What all measurements share.
 pub(crate) struct Bench {
     pub(crate) podstuck: PathBuf,
+    /// Another build of it
+    pub(crate) before: Option<PathBuf>,
     pub(crate) workload: PathBuf,
     /// For files of the run; in memory.
     pub(crate) folder: PathBuf,
@@ -95,7 +97,9 @@ impl Bench {
             program_time: subject.program_time,
             ..Row::default()
         };
-        let (report, seen) = match tracer.mode(workload, &self.podstuck, volume, &folder) {
+        let before = self.before.as_ref().filter(|_| tracer == Tracer::PodstuckBefore);
+        let podstuck = before.unwrap_or(&self.podstuck);
+        let (report, seen) = match tracer.mode(workload, podstuck, volume, &folder) {
             Mode::Nothing => (self.run_workload(subject, volume, &folder)?, None),
             Mode::Beside { command, marker } => {
                 let began = now_ms()?;

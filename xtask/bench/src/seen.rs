@@ -42,7 +42,7 @@ impl Seen {
             _ if tracer.step().is_some() => None,
             Tracer::BpftraceCount | Tracer::BpftraceLatency => Some(bpftrace(printed, complained)),
             Tracer::Strace | Tracer::PerfTrace => Some(from_table(&table()?, workload.syscall())),
-            Tracer::Podstuck => {
+            Tracer::Podstuck | Tracer::PodstuckBefore => {
                 let exported = folder.join("export/histograms.csv");
                 let of_pod = from_export(&exported)?;
                 Some(Self { of_pod: Some(of_pod), ..podstuck(printed)? })
@@ -118,6 +118,8 @@ struct Completeness {
     events_lost: u64,
     unmatched_exits: u64,
     map_full: u64,
+    /// Builds before it was counted have no such field.
+    #[serde(default)]
     outcome_unknown: u64,
     probes_skipped: Option<u64>,
     unresolved: u64,

@@ -26,6 +26,8 @@ pub(crate) enum Tracer {
     PerfTrace,
     /// podstuck watch of the whole node
     Podstuck,
+    /// podstuck watch of the whole node, by the program given by `--before`
+    PodstuckBefore,
     /// podstuck watch of the pod concerned
     PodstuckPod,
     /// podstuck watch of another pod
@@ -80,6 +82,7 @@ impl Tracer {
             Self::Strace => "strace -f -c",
             Self::PerfTrace => "perf trace -s",
             Self::Podstuck => "podstuck, node",
+            Self::PodstuckBefore => "podstuck, before",
             Self::PodstuckPod => "podstuck, this pod",
             Self::PodstuckOtherPod => "podstuck, other pod",
             Self::StepPair => "step: empty pair",
@@ -96,8 +99,10 @@ impl Tracer {
     }
 
     pub(crate) fn is_podstuck(self) -> bool {
-        matches!(self, Self::Podstuck | Self::PodstuckPod | Self::PodstuckOtherPod)
-            || self.step().is_some()
+        matches!(
+            self,
+            Self::Podstuck | Self::PodstuckBefore | Self::PodstuckPod | Self::PodstuckOtherPod
+        ) || self.step().is_some()
     }
 
     /// After which step of a call podstuck's programs stop, as it takes it.
@@ -156,7 +161,7 @@ impl Tracer {
                 command.args(["trace", "-s", "-e", workload.syscall()]);
                 Mode::Around(with_output(command, folder))
             }
-            Self::Podstuck => {
+            Self::Podstuck | Self::PodstuckBefore => {
                 // The whole node's counts include what others delete; the exported series say
                 // which calls were the pod's.
                 let mut command = watch(podstuck, &volume.kubelet_root);

@@ -14,6 +14,9 @@ use crate as process;
 
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
+/// Which packages a folder was made from.
+const STAMP: &str = "packages";
+
 /// An apt of our own.
 pub struct PrivateApt {
     folder: PathBuf,
@@ -99,6 +102,29 @@ impl PrivateApt {
         let uris = process::output(&mut command)?;
         let name = |file: &str| file.split('_').next().map(str::to_owned);
         Ok(uris.lines().filter_map(file_of_uri).filter_map(name).collect())
+    }
+
+    /// Unpacks the newest packages of a suite with all that they depend on into the folder `root`, unless they are there;
+    /// the files that hold them.
+    pub fn fill_root(&self, suite: &str, packages: &[&str], root: &Path) -> Result<Vec<String>> {
+        self.update(&[suite]).context("cannot get Debian's package indexes")?;
+        let packages = self.with_dependencies(packages)?;
+        let files = self.files(&packages)?;
+        let stamp = files.join("\n");
+        let file = root.join(STAMP);
+        if fs::read_to_string(&file).is_ok_and(|found| found == stamp) {
+            return Ok(files);
+        }
+        let architecture = self.architecture.map(|name| format!(" for {name}")).unwrap_or_default();
+        println!("downloading {} packages of Debian's {suite}{architecture}", packages.len());
+        if root.exists() {
+            fs::remove_dir_all(root)
+                .with_context(|| format!("cannot remove {}", root.display()))?;
+        }
+        self.unpack_all(&packages, root)?;
+        // The last: what was cut off is made anew.
+        fs::write(&file, stamp).with_context(|| format!("cannot write {}", file.display()))?;
+        Ok(files)
     }
 
     /// Downloads packages and unpacks them all into one folder.

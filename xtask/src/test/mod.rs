@@ -7,7 +7,10 @@ mod totals;
 
 pub(crate) use self::totals::ignored;
 
-use anyhow::Result;
+use std::path::PathBuf;
+use std::thread;
+
+use anyhow::{Result, bail};
 
 use self::running::Runner;
 use self::targets::Selection;
@@ -41,7 +44,7 @@ fn all(workspace: &Workspace, filter: Option<&str>) -> Result<()> {
     phases.run("set-up", || setup::run(workspace))?;
     let tools = phases.run("tools", || Tools::ensure(workspace))?;
     if filter.is_none() {
-        phases.run("lints", || lint::check(workspace))?;
+        phases.run("texts", || lint::texts(workspace))?;
     }
     let program = phases.run("building", || {
         let program = build::beside_tests(workspace)?;
@@ -49,12 +52,21 @@ fn all(workspace: &Workspace, filter: Option<&str>) -> Result<()> {
         anyhow::Ok(program)
     })?;
     runner.equip(tools, Some(program));
-    phases.run("tests of each crate", || {
-        runner.run(&["--workspace", "--lib", "--bins"], &[]);
-        runner.run(&["--workspace", "--doc"], &[]);
-    });
-    phases.run("tests against the running kernel", || {
-        runner.run(&["--workspace", "--test", "*"], &[ONE_AT_A_TIME]);
+    thread::scope(|scope| {
+        // The tests against the kernel mostly wait.
+        let lints = filter.is_none().then(|| scope.spawn(|| lint::clippy_beside(workspace)));
+        phases.run("tests of each crate", || {
+            runner.run(&["--workspace", "--lib", "--bins"], &[]);
+            runner.run(&["--workspace", "--doc"], &[]);
+        });
+        phases.run("tests against the running kernel", || {
+            runner.run(&["--workspace", "--test", "*"], &[ONE_AT_A_TIME]);
+        });
+        if let Some(lints) = lints {
+            phases.run("waiting for the lints", || {
+                runner.note(lints.join().unwrap_or_else(|_| bail!("clippy's thread panicked")));
+            });
+        }
     });
     runner.finish(&phases.to_string())
 }
@@ -69,6 +81,24 @@ pub(crate) fn on_the_node(workspace: &Workspace, filter: Option<&str>) -> Result
     phases.run("tests on a Kubernetes node", || {
         let options = [ONE_AT_A_TIME, "--ignored", "--nocapture"];
         runner.run(&["--workspace", "--test", "node"], &options);
+    });
+    runner.finish(&phases.to_string())
+}
+
+/// Runs the tests with real runtimes, whose daemons and clients are taken from this root.
+pub(crate) fn with_daemons(
+    workspace: &Workspace,
+    root: PathBuf,
+    filter: Option<&str>,
+) -> Result<()> {
+    let mut phases = Phases::default();
+    let mut runner = Runner::new(workspace, filter)?;
+    let tools = phases.run("tools", || Tools::ensure(workspace))?;
+    let program = phases.run("building podstuck", || build::beside_tests(workspace))?;
+    runner.equip(tools, Some(program));
+    runner.tell("PODSTUCK_DAEMONS", root);
+    phases.run("tests with these daemons", || {
+        runner.run(&["--workspace", "--test", "runtimes"], &[ONE_AT_A_TIME]);
     });
     runner.finish(&phases.to_string())
 }

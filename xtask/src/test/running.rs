@@ -21,6 +21,8 @@ pub(crate) struct Runner<'a> {
     filter: Option<&'a str>,
     tools: Option<Tools>,
     program: Option<PathBuf>,
+    /// Variables of the tests' environment
+    variables: Vec<(&'static str, PathBuf)>,
     skips: NamedTempFile,
     totals: Totals,
     /// The first command that failed
@@ -34,6 +36,7 @@ impl<'a> Runner<'a> {
             filter,
             tools: None,
             program: None,
+            variables: Vec::new(),
             skips: NamedTempFile::new().context("cannot create a file for skipped tests")?,
             totals: Totals::default(),
             failure: None,
@@ -46,19 +49,30 @@ impl<'a> Runner<'a> {
         self.program = program;
     }
 
+    /// Gives the tests a variable.
+    pub(crate) fn tell(&mut self, variable: &'static str, value: PathBuf) {
+        self.variables.push((variable, value));
+    }
+
     /// Tests what cargo is told to select, with options for the test programs. A failure is kept for
     /// the end, so that the other tests run, too.
     pub(crate) fn run(&mut self, selection: &[&str], options: &[&str]) {
         let mut command = self.workspace.cargo(["test", "--no-fail-fast"]);
         command.args(selection).arg("--").args(options).args(self.filter);
-        command.env(SKIPS, self.skips.path());
+        command.env(SKIPS, self.skips.path()).envs(self.variables.iter().cloned());
         if let Some(tools) = &self.tools {
             tools.apply(&mut command);
         }
         if let Some(program) = &self.program {
             command.env("PODSTUCK_BIN", program);
         }
-        if let Err(error) = pass_on(&mut command, |line| self.totals.add_line(line)) {
+        let ran = pass_on(&mut command, |line| self.totals.add_line(line));
+        self.note(ran);
+    }
+
+    /// Keeps a failure for the end, too.
+    pub(crate) fn note(&mut self, result: Result<()>) {
+        if let Err(error) = result {
             self.failure.get_or_insert(error);
         }
     }

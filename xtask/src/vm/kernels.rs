@@ -21,6 +21,8 @@ const fn usual(architecture: Architecture) -> (&'static [Series], usize) {
         Architecture::Arm64 => (&[(6, 1), (6, 12)], 1),
     }
 }
+/// The kernel whose types are hidden, and which is locked down, or else the last one of the run.
+pub(super) const REFUSING_SERIES: Series = (6, 12);
 /// Which packages a folder was made from.
 const STAMP: &str = "packages";
 
@@ -35,12 +37,21 @@ pub(super) struct Kernel {
 
 /// Which kernels.
 pub(super) enum Wanted<'a> {
-    /// Those that are tested each time
-    Usual,
-    /// And of Debian's stable releases those for any machine and those with `PREEMPT_RT`
-    Whole,
+    /// Those that are tested to this extent
+    All(Extent),
     /// As in 6.12, 6.12-plain and 6.12-rt
     These(&'a [String]),
+}
+
+/// How much is tried.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// What fails first where hooks differ: on the oldest kernel, the newest, and one that stands for those between
+    Brief,
+    /// What the kernel decides most
+    Usual,
+    /// All of it, and of Debian's stable releases also the kernels for any machine and those with `PREEMPT_RT`
+    Whole,
 }
 
 /// Gets the wanted ones.
@@ -75,9 +86,10 @@ fn choose(offered: &[Name], architecture: Architecture, wanted: &Wanted<'_>) -> 
         let found = offered.iter().find(|name| name.to_string() == *wanted);
         found.copied().with_context(|| format!("Debian has no Linux {wanted}, only {}", all()))
     };
-    if let Wanted::These(wanted) = wanted {
-        return wanted.iter().map(named).collect();
-    }
+    let extent = match wanted {
+        Wanted::These(wanted) => return wanted.iter().map(named).collect(),
+        Wanted::All(extent) => *extent,
+    };
     let (stable, newest) = usual(architecture);
     let of = |flavour| move |series: &Series| Name { series: *series, flavour };
     let stable_of = |flavour| stable.iter().map(of(flavour));
@@ -87,12 +99,16 @@ fn choose(offered: &[Name], architecture: Architecture, wanted: &Wanted<'_>) -> 
     let for_clouds = offered.iter().filter(|name| name.flavour == Flavour::Cloud).copied();
     let mut chosen: BTreeSet<Name> = stable_of(Flavour::Cloud).collect();
     chosen.extend(for_clouds.rev().take(newest));
-    if let Wanted::Whole = wanted {
+    if extent == Extent::Whole {
         let others = [Flavour::Plain, Flavour::RealTime].into_iter().flat_map(stable_of);
         let (there, missing): (Vec<Name>, Vec<Name>) =
             others.partition(|name| offered.contains(name));
         missing.iter().for_each(|name| println!("SKIPPED Linux {name}: Debian has none"));
         chosen.extend(there);
+    }
+    if extent == Extent::Brief {
+        let ends = [chosen.first().copied(), chosen.last().copied()];
+        chosen.retain(|name| ends.contains(&Some(*name)) || name.series == REFUSING_SERIES);
     }
     Ok(chosen.into_iter().collect())
 }
@@ -168,17 +184,23 @@ mod tests {
 
     #[test]
     fn the_usual_ones_are_the_stable_and_the_two_newest() {
-        let usual = chosen(Architecture::Amd64, &Wanted::Usual);
+        let usual = chosen(Architecture::Amd64, &Wanted::All(Extent::Usual));
         assert_eq!(usual, ["5.10", "6.1", "6.12", "7.2", "7.3"]);
-        let usual = chosen(Architecture::Arm64, &Wanted::Usual);
+        let usual = chosen(Architecture::Arm64, &Wanted::All(Extent::Usual));
         assert_eq!(usual, ["6.1", "6.12", "7.3"]);
         let named = chosen(Architecture::Amd64, &Wanted::These(&["6.18".into(), "7.2-rt".into()]));
         assert_eq!(named, ["6.18", "7.2-rt"]);
     }
 
     #[test]
+    fn in_brief_one_stands_for_those_between() {
+        let brief = chosen(Architecture::Amd64, &Wanted::All(Extent::Brief));
+        assert_eq!(brief, ["5.10", "6.12", "7.3"]);
+    }
+
+    #[test]
     fn all_of_them_are_those_and_the_stable_ones_of_other_flavours() {
-        let whole = chosen(Architecture::Amd64, &Wanted::Whole);
+        let whole = chosen(Architecture::Amd64, &Wanted::All(Extent::Whole));
         assert_eq!(whole, ["5.10", "6.1", "6.1-rt", "6.12", "6.12-rt", "7.2", "7.3"]);
     }
 
@@ -190,7 +212,7 @@ mod tests {
         };
         let error = fails(&[(6, 1)], &Wanted::These(&["4.19".into()]));
         assert!(error.contains("4.19") && error.contains("6.1"), "{error}");
-        let error = fails(&[(6, 1), (6, 12)], &Wanted::Usual);
+        let error = fails(&[(6, 1), (6, 12)], &Wanted::All(Extent::Usual));
         assert!(error.contains("5.10"), "{error}");
     }
 }

@@ -3,13 +3,11 @@
 use std::path::PathBuf;
 
 use crate::architecture::Architecture;
-use crate::vm::kernels::Kernel;
+use crate::vm::kernels::{Extent, Kernel, REFUSING_SERIES};
 use crate::vm::kind::Kind;
 use crate::vm::offer::{Flavour, Name, Series};
 use crate::vm::selection::{self, Tests};
 
-/// The kernel whose types are hidden, and which is locked down, or else the last one of the run.
-const REFUSING_SERIES: Series = (6, 12);
 /// Before it, arm64 has no `fentry` on a function of the kernel (`DYNAMIC_FTRACE_WITH_DIRECT_CALLS`).
 const FENTRY_ON_ARM64: Series = (6, 4);
 
@@ -35,7 +33,8 @@ impl Machine {
         kernels: &[(Kernel, PathBuf)],
         breadth: Breadth,
     ) -> Vec<Self> {
-        let Breadth { all_attacks, kprobes_everywhere, selinux } = breadth;
+        let Breadth { extent, kprobes_everywhere, selinux } = breadth;
+        let (brief, whole) = (extent == Extent::Brief, extent == Extent::Whole);
         let mut machines = Vec::new();
         let names = kernels.iter().map(|(kernel, _)| kernel.name);
         let mut for_clouds = names.filter(|name| name.flavour == Flavour::Cloud);
@@ -54,15 +53,26 @@ impl Machine {
                 image: kernel.image.clone(),
                 initramfs: initramfs.clone(),
             };
-            let tests = if is_end { selection::AT_THE_ENDS } else { selection::BETWEEN };
-            machines.push(Self { with_kprobes: is_end || kprobes_everywhere, ..machine(2, tests) });
-            if is_end {
+            let tests = match (is_end, brief) {
+                (true, false) => selection::AT_THE_ENDS,
+                (true, true) => selection::AT_THE_ENDS_IN_BRIEF,
+                (false, false) => selection::BETWEEN,
+                (false, true) => selection::BETWEEN_IN_BRIEF,
+            };
+            let with_kprobes = is_end || kprobes_everywhere;
+            machines.push(Self { with_kprobes, ..machine(2, tests) });
+            // In brief, each of these is tried on one of both.
+            let (is_first, is_last) = (Some(kernel.name) == ends[0], Some(kernel.name) == ends[1]);
+            if is_end && (is_first || !brief) {
                 machines.push(machine(1, selection::WITH_CGROUP_V1));
                 let usual = machine(2, selection::AT_ONCE);
                 machines.push(Self { kind: Kind::AtOnce, ..usual });
-                let usual = machine(2, selection::FAULTS);
+            }
+            if is_end && (is_last || !brief) {
+                let faults = if whole { selection::ALL_FAULTS } else { selection::FAULTS };
+                let usual = machine(2, faults);
                 machines.push(Self { kind: Kind::Faulty, with_kprobes: true, ..usual });
-                let attacks = if all_attacks { selection::ALL_ATTACKS } else { selection::ATTACKS };
+                let attacks = if whole { selection::ALL_ATTACKS } else { selection::ATTACKS };
                 let usual = machine(2, attacks);
                 machines.push(Self { kind: Kind::Attacked, ..usual });
                 if selinux {
@@ -134,8 +144,7 @@ impl Machine {
 /// How much of what takes long is tried.
 #[derive(Clone, Copy)]
 pub(super) struct Breadth {
-    /// All attacks, or only those that the probes decide.
-    pub(super) all_attacks: bool,
+    pub(super) extent: Extent,
     /// Kprobes in all machines, or only where their hooks differ: on the oldest and on the newest kernel, with many
     /// calls under way, and without the kernel's types.
     pub(super) kprobes_everywhere: bool,

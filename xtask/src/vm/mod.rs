@@ -26,7 +26,7 @@ use signal_hook::flag;
 
 use crate::architecture::Architecture;
 use crate::setup;
-use crate::vm::kernels::{Kernel, Wanted};
+use crate::vm::kernels::{Extent, Kernel, Wanted};
 use crate::vm::machine::{Breadth, Machine};
 use crate::vm::userland::Userland;
 use crate::workspace::Workspace;
@@ -58,11 +58,12 @@ const BACKENDS: [&str; 3] = ["tracepoint", "fentry", "kprobe"];
 /// What to do in virtual machines.
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
-    /// Run the tests on each of Debian's kernels, for each backend and cgroup version
+    /// Run the tests on Debian's kernels: in brief what fails first where hooks differ; all of them on chosen kernels or
+    /// backends, of a filter, or of the whole matrix
     Test(Options),
     /// Only build and download what that takes
     Prepare {
-        /// Only these kernels, as in 6.12, 6.12-plain and 6.12-rt; else those that are tested
+        /// Only these kernels, as in 6.12, 6.12-plain and 6.12-rt; else those that are tested in brief
         #[arg(long, value_name = "SERIES", num_args = 1..)]
         kernel: Vec<String>,
         /// For these processors; else for this machine's
@@ -78,7 +79,8 @@ pub(crate) struct Options {
     /// and on arm64 6.1, 6.12 and the newest one
     #[arg(long, value_name = "SERIES", num_args = 1..)]
     kernel: Vec<String>,
-    /// Also kernels of Debian's stable releases for any machine, and with PREEMPT_RT; all attacks, kprobes everywhere, and SELinux
+    /// All tests, also on kernels of Debian's stable releases for any machine, and with PREEMPT_RT; all attacks, kprobes
+    /// everywhere, and SELinux
     #[arg(long, conflicts_with = "kernel")]
     whole: bool,
     /// Machines with these processors; else with this machine's
@@ -96,6 +98,17 @@ pub(crate) struct Options {
 }
 
 impl Options {
+    /// In brief, unless something is chosen.
+    fn extent(&self) -> Extent {
+        let is_chosen =
+            !self.kernel.is_empty() || !self.backend.is_empty() || self.filter.is_some();
+        match (self.whole, is_chosen) {
+            (true, _) => Extent::Whole,
+            (false, true) => Extent::Usual,
+            (false, false) => Extent::Brief,
+        }
+    }
+
     /// Whether there are machines that enforce SELinux. The tools for its policy run here.
     fn has_selinux(&self, architecture: Architecture) -> bool {
         self.whole && architecture == Architecture::own() && architecture == Architecture::Amd64
@@ -109,19 +122,15 @@ pub(crate) fn run(workspace: &Workspace, command: &Command) -> Result<()> {
         Command::Test(options) => test(workspace, options, &mut phases),
         Command::Prepare { kernel, arch } => {
             let architecture = arch.unwrap_or(Architecture::own());
-            let wanted = wanted(kernel, false);
+            let wanted = wanted(kernel, Extent::Brief);
             prepare(workspace, architecture, &wanted, false, &mut phases)
                 .map(|_| println!("{phases}"))
         }
     }
 }
 
-fn wanted(kernels: &[String], whole: bool) -> Wanted<'_> {
-    match (kernels, whole) {
-        ([], true) => Wanted::Whole,
-        ([], false) => Wanted::Usual,
-        (these, _) => Wanted::These(these),
-    }
+fn wanted(kernels: &[String], extent: Extent) -> Wanted<'_> {
+    if kernels.is_empty() { Wanted::All(extent) } else { Wanted::These(kernels) }
 }
 
 /// Each kernel with the archive of its file system.
@@ -160,7 +169,7 @@ fn prepare(
 
 fn test(workspace: &Workspace, options: &Options, phases: &mut Phases) -> Result<()> {
     let architecture = options.arch.unwrap_or(Architecture::own());
-    let wanted = wanted(&options.kernel, options.whole);
+    let wanted = wanted(&options.kernel, options.extent());
     let selinux = options.has_selinux(architecture);
     let kernels = prepare(workspace, architecture, &wanted, selinux, phases)?;
     let logs = folder(workspace, architecture).join("logs");
@@ -169,7 +178,7 @@ fn test(workspace: &Workspace, options: &Options, phases: &mut Phases) -> Result
     }
     fs::create_dir_all(&logs).with_context(|| format!("cannot create {}", logs.display()))?;
     let breadth = Breadth {
-        all_attacks: options.whole,
+        extent: options.extent(),
         kprobes_everywhere: options.whole || !options.backend.is_empty(),
         selinux,
     };

@@ -21,6 +21,11 @@ const BY_HOOK: &str = "cli:doctor,labs:busy::csi,labs:immutable_attribute,labs:c
                        paths:by_,paths:renamed,paths:through,paths:resolved,other_ways:32_bit,\
                        other_ways:io_uring,other_ways:moved,counts:two,counts:rm,times:start";
 
+/// Of that, what fails first where a hook is not as expected: enough for kernels between, and for another backend, where
+/// there is no time for more.
+const FIRST_TO_FAIL: &str = "cli:doctor_finds,labs:crosses,paths:by_descriptor,paths:resolved::what,\
+                             paths:renamed,other_ways:32_bit,other_ways:io_uring,counts:two";
+
 /// On the oldest and on the newest kernel, with cgroup v2.
 pub(super) const AT_THE_ENDS: Tests = Tests {
     first: "cli:doctor,cli:privileges,labs:busy::csi,labs:busy::stacked,labs:busy::nested,\
@@ -28,11 +33,19 @@ pub(super) const AT_THE_ENDS: Tests = Tests {
     again: BY_HOOK,
 };
 
-/// There, too, in machines of their own: they wait for what does not answer.
+/// The same, where there is no time for more.
+pub(super) const AT_THE_ENDS_IN_BRIEF: Tests = Tests { again: FIRST_TO_FAIL, ..AT_THE_ENDS };
+
+/// There, too, in machines of their own: they wait for what does not answer, and are short of what they need.
 pub(super) const FAULTS: Tests = Tests {
-    first: "faults:clock,faults:suspended,faults:beside_many",
-    again: "faults:from_the_first_call_on,faults:beside_many",
+    first: "faults:clock,faults:suspended,faults:beside_many,faults:two_runs",
+    again: "faults:from_the_first_call_on,faults:beside_many,faults:two_runs",
 };
+/// All of that, where there is time: what the kernel counts as memory of the tables, what goes on when who has the
+/// probes is killed, and what cannot be read without descriptors.
+pub(super) const ALL_FAULTS: Tests = Tests { first: FAULTS_WHOLE, again: FAULTS_WHOLE };
+const FAULTS_WHOLE: &str = "faults:clock,faults:suspended,faults:beside_many,\
+                            faults:two_runs,faults:killed,faults:mebibytes,faults:descriptors";
 
 /// There, too: what a tenant does so that a pod's finding is not made, goes, or is somebody else's. Here as far as
 /// the probes decide it.
@@ -47,6 +60,9 @@ pub(super) const BETWEEN: Tests = Tests {
     first: "cli:doctor,labs:busy::csi,labs:crosses,paths,other_ways,counts,times:start",
     again: BY_HOOK,
 };
+
+/// The same, where there is no time for more.
+pub(super) const BETWEEN_IN_BRIEF: Tests = Tests { first: FIRST_TO_FAIL, again: FIRST_TO_FAIL };
 
 /// Who calls, and what is said about it. That interface of the kernel no longer changes, so that the
 /// oldest and the newest kernel are enough.
@@ -84,10 +100,13 @@ pub(super) fn programs() -> BTreeSet<&'static str> {
 pub(super) fn all() -> BTreeSet<(&'static str, Option<&'static str>)> {
     [
         AT_THE_ENDS,
+        AT_THE_ENDS_IN_BRIEF,
         FAULTS,
+        ALL_FAULTS,
         ALL_ATTACKS,
         ATTACKS,
         BETWEEN,
+        BETWEEN_IN_BRIEF,
         WITH_CGROUP_V1,
         WITHOUT_BTF,
         LOCKED_DOWN,

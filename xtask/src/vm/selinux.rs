@@ -54,10 +54,10 @@ pub(super) fn policy(folder: &Path) -> Result<PathBuf> {
         command.env("LD_LIBRARY_PATH", root.join(LIBRARIES)).current_dir(&root);
         command
     };
-    fs::write(root.join("own.te"), MODULE).context("cannot write the policy's own module")?;
-    process::output(tool("checkmodule").args(["-m", "-M", "-o", "own.mod", "own.te"]))?;
-    process::output(tool("semodule_package").args(["-o", "own.pp", "-m", "own.mod"]))?;
-    process::output(tool("semodule_link").args(["-o", "linked"]).args(modules).arg("own.pp"))?;
+    fs::write(root.join("podstuck.te"), MODULE).context("cannot write the policy's own module")?;
+    process::output(tool("checkmodule").args(["-m", "-M", "-o", "podstuck.mod", "podstuck.te"]))?;
+    process::output(tool("semodule_package").args(["-o", "podstuck.pp", "-m", "podstuck.mod"]))?;
+    process::output(tool("semodule_link").args(["-o", "linked"]).args(modules).arg("podstuck.pp"))?;
     process::output(tool("semodule_expand").args(["-c", VERSION, "linked", "policy"]))?;
     // The last: what was cut off is made anew.
     let file = root.join(STAMP);

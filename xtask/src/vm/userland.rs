@@ -1,7 +1,6 @@
 //! Where a guest's programs come from that are not ours: this machine's own, or Debian's packages for other
 //! processors.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -16,8 +15,6 @@ const SUITE: &str = "bookworm";
 /// What holds busybox and the tools of `initramfs.rs`.
 const PACKAGES: [&str; 8] =
     ["busybox-static", "bash", "e2fsprogs", "dmsetup", "util-linux", "mount", "coreutils", "runc"];
-/// Which packages a folder was made from.
-const STAMP: &str = "packages";
 const FOLDERS: [&str; 4] = ["bin", "sbin", "usr/bin", "usr/sbin"];
 
 /// The root of the file system that they are in.
@@ -35,26 +32,8 @@ impl Userland {
             return Ok(Self { root: "/".into(), libraries });
         }
         let apt = PrivateApt::new(folder.join("tools"))?.for_architecture(architecture.of_debian());
-        apt.update(&[SUITE]).context("cannot get Debian's package indexes")?;
-        let packages = apt.with_dependencies(&PACKAGES)?;
-        let stamp = apt.files(&packages)?.join("\n");
         let root = folder.join("root");
-        if fs::read_to_string(root.join(STAMP)).is_ok_and(|found| found == stamp) {
-            return Ok(Self { root, libraries });
-        }
-        println!(
-            "downloading {} packages of Debian's for {}",
-            packages.len(),
-            architecture.of_debian()
-        );
-        if root.exists() {
-            fs::remove_dir_all(&root)
-                .with_context(|| format!("cannot remove {}", root.display()))?;
-        }
-        apt.unpack_all(&packages, &root)?;
-        // The last: what was cut off is made anew.
-        let file = root.join(STAMP);
-        fs::write(&file, stamp).with_context(|| format!("cannot write {}", file.display()))?;
+        apt.fill_root(SUITE, &PACKAGES, &root)?;
         Ok(Self { root, libraries })
     }
 

@@ -13,6 +13,7 @@ use crate::probes::{
     actor,
     globals::config,
     maps::{EVENTS, count_loss},
+    process,
 };
 
 /// `umount`, and what begins so, as `umount.nfs`: its first six bytes as a word of memory.
@@ -33,7 +34,8 @@ fn executed(ctx: TracePointContext) -> u32 {
     let thread = bpf_get_current_pid_tgid();
     // SAFETY: made of integers without padding.
     let mut head: RecordHead = unsafe { core::mem::zeroed() };
-    actor::describe(&mut head.actor, false);
+    let is_main = thread as u32 == (thread >> 32) as u32;
+    actor::describe(&mut head.actor, process::started(is_main), false);
     // SAFETY: no arguments.
     head.end_ns = unsafe { bpf_ktime_get_ns() };
     head.tgid = (thread >> 32) as u32;

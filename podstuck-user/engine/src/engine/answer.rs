@@ -1,15 +1,18 @@
 //! The answer of a run that was asked one question.
 
-use std::time::Duration;
+use std::{ffi::OsStr, path::PathBuf, time::Duration};
 
 use super::Engine;
 use crate::{
+    container_stage,
     model::{
+        container::{ContainerProgress, ContainerStage},
         diagnosis::{Diagnosis, PodStage, Stage},
         finding::FindingState,
         identity::Pod,
-        node::NodeSample,
+        node::{NodeSample, PodState},
         path::{safe, safe_path},
+        pod_record::PodRecord,
         time::Monotonic,
     },
     rank,
@@ -49,9 +52,13 @@ impl Engine {
         let stages = self.stages();
         let said = self.said.of(stages.iter().map(|stage| stage.pod.uid.as_str()));
         let window = self.window().as_secs_f64();
-        let is_left = stages.iter().any(|pod| pod.stage != Stage::Gone);
-        let notes = match &self.sample {
-            Some(sample) if is_left || !sample.unread.is_empty() => self.notes(sample),
+        let is_left = stages.iter().any(|pod| pod.stage < Stage::Gone);
+        // Where only the record is left, nobody may have looked: there was nothing to look at.
+        let looked = |sample: &NodeSample| self.left_record().is_some() && sample.begun.is_some();
+        let mut notes = match &self.sample {
+            Some(sample) if is_left || !sample.unread.is_empty() || looked(sample) => {
+                self.notes(sample)
+            }
             Some(_) => Vec::new(),
             None => vec![
                 "the node was not looked at: the look has not come to its end. Whether anything of the pod is \
@@ -60,8 +67,9 @@ impl Engine {
                     .into(),
             ],
         };
+        notes.extend(self.notes_on_target());
         let answer = rank::diagnosis(target, stages, said, window, self.ledger.all());
-        Diagnosis { notes, ..answer }
+        Diagnosis { containers: self.containers(), notes, ..answer }
     }
 
     /// Whether anybody will try again.
@@ -107,12 +115,68 @@ impl Engine {
         notes
     }
 
-    /// Whether the pod in question may have a directory on this node: it has one by the last look, or nobody
-    /// could look.
-    pub fn pod_may_be_left(&self) -> bool {
+    /// How far the container in question has come.
+    fn containers(&self) -> Vec<ContainerProgress> {
+        let asked = self.run.container.iter().zip(&self.sample);
+        asked.map(|(container, sample)| container_stage::stage(container, sample)).collect()
+    }
+
+    /// Whether the pod in question may be left: it has a directory on this node by the last look, or nobody
+    /// could look, or the API server has its record, which is to go. The same of a container, as far as it is
+    /// to go, and of the pod in whose directory the path in question lies.
+    pub fn target_may_be_left(&self) -> bool {
+        if self.run.container.is_some() {
+            return self.containers().iter().any(|it| it.stage != ContainerStage::Gone);
+        }
+        if let Some(directory) = &self.run.directory {
+            let Some(sample) = &self.sample else { return true };
+            let is_at = |root: &PathBuf| directory.starts_with(root);
+            return sample.unread.iter().any(is_at) || self.pod_at_directory().is_some();
+        }
         let Some(pod) = &self.run.pod else { return false };
         let Some(sample) = &self.sample else { return true };
-        sample.may_have_pod(&pod.uid)
+        sample.may_have_pod(&pod.uid) || self.left_record().is_some()
+    }
+
+    /// The record of the pod in question, where that is all that is left of it: the time by which it was to go
+    /// has passed, and no look found a directory of the pod since it was read.
+    fn left_record(&self) -> Option<&PodRecord> {
+        let record = self.record.as_ref()?;
+        let uid = &self.run.pod.as_ref()?.uid;
+        let is_due = record.deletion.is_some_and(|by| by <= self.run.clock.at(self.now));
+        let is_gone = self.sample.as_ref().is_some_and(|sample| !sample.may_have_pod(uid));
+        (record.pod.uid == *uid && is_due && is_gone && !self.record_is_old).then_some(record)
+    }
+
+    /// The pod in whose directory the path in question lies, if that is left.
+    fn pod_at_directory(&self) -> Option<&PodState> {
+        let names: Vec<&OsStr> = self.run.directory.as_ref()?.iter().collect();
+        let is_in = |pod: &&PodState| {
+            names.windows(2).any(|pair| pair[0] == "pods" && *pair[1] == *pod.uid)
+        };
+        self.sample.as_ref()?.pods.iter().find(is_in)
+    }
+
+    /// What is known of the pod in question, and is no cause.
+    fn notes_on_target(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if self.record.as_ref().is_some_and(|record| record.is_mirror) {
+            notes.push(
+                "it is the mirror pod of a static pod: kubelet makes its record again as long as the pod's \
+                 manifest is there (`staticPodPath` in kubelet's configuration). Whoever deletes the record \
+                 does not end the pod; whoever removes the manifest does"
+                    .into(),
+            );
+        }
+        if let Some(pod) = self.pod_at_directory().filter(|pod| is_unseen(pod)) {
+            notes.push(format!(
+                "{} is still there, and only a part of it was asked about; what holds the pod is told by \
+                 `podstuck diagnose --pod-uid {}`",
+                safe_path(&pod.directory),
+                safe(pod.uid.as_bytes())
+            ));
+        }
+        notes
     }
 
     /// Whether all that was found is that nobody has asked for the pod to be deleted.
@@ -126,12 +190,45 @@ impl Engine {
     fn stages(&self) -> Vec<PodStage> {
         // Before the first look, nothing is known.
         let Some(sample) = &self.sample else { return Vec::new() };
-        let mut pods: Vec<&Pod> = match &self.run.pod {
-            Some(pod) => vec![pod],
-            None => self.ledger.all().filter_map(|finding| finding.pod.as_ref()).collect(),
+        let mut pods: Vec<Pod> = match &self.run.pod {
+            Some(pod) => vec![pod.clone()],
+            None => self.ledger.all().filter_map(|finding| finding.pod.clone()).collect(),
         };
+        // Of the rest of its pod nothing is known where one directory was asked about.
+        let there = self.pod_at_directory().filter(|pod| !is_unseen(pod));
+        if let Some(there) = there.filter(|it| pods.iter().all(|pod| pod.uid != it.uid)) {
+            pods.push(named(there));
+        }
         pods.sort();
         pods.dedup();
-        pods.into_iter().filter_map(|pod| stage::stage(pod, sample)).collect()
+        let stages = pods.iter().filter_map(|pod| stage::stage(pod, sample));
+        stages.map(|stage| self.by_record(stage)).collect()
     }
+
+    /// What the API server's record adds to that.
+    fn by_record(&self, stage: PodStage) -> PodStage {
+        let Some((record, by)) = self.left_record().and_then(|it| Some((it, it.deletion?))) else {
+            return stage;
+        };
+        let read = record.read.map(|read| format!("; read at {read:.0}")).unwrap_or_default();
+        let done = match record.node {
+            Some(_) => "kubelet has done its part here, and the record was to go",
+            None => "it is on no node, and its record was to go",
+        };
+        PodStage { stage: Stage::Api, fact: format!("{done} by {by:.0}{read}"), ..stage }
+    }
+}
+
+/// Whether a look that is restricted to a directory tells nothing of how far its pod has come: whole volumes
+/// at or below it are all that it has.
+fn is_unseen(pod: &PodState) -> bool {
+    pod.has_no_volumes() && pod.populated != Some(true)
+}
+
+/// Who it is, as far as its volumes' names tell.
+pub(super) fn named(state: &PodState) -> Pod {
+    let of_volumes = state.volumes.iter().map(|volume| &volume.target);
+    let targets = of_volumes.chain(state.devices.iter().map(|volume| &volume.target));
+    let known = targets.filter_map(|target| target.pod.clone()).find(|pod| pod.uid == state.uid);
+    known.unwrap_or_else(|| Pod { uid: state.uid.clone(), namespace: None, name: None })
 }

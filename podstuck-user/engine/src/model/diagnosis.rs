@@ -1,8 +1,10 @@
 //! The answer to "why is this stuck?". The shape is a part of the contract `podstuck/v1`.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use super::{evidence::RuledOut, finding::Finding, identity::Pod, said::Said};
+use super::{
+    container::ContainerProgress, evidence::RuledOut, finding::Finding, identity::Pod, said::Said,
+};
 
 /// What `diagnose` found out.
 #[derive(Clone, Debug, Serialize)]
@@ -11,6 +13,9 @@ pub struct Diagnosis {
     pub target: Option<String>,
     /// How far the pods in question have come.
     pub stages: Vec<PodStage>,
+    /// How far the container in question has come.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub containers: Vec<ContainerProgress>,
     /// Whether the first cause is beyond reasonable doubt.
     pub firm: bool,
     /// How long was looked, in seconds.
@@ -42,7 +47,7 @@ pub struct PodStage {
 
 /// The stages of a deletion, in kubelet's order since 1.27: `SyncTerminatingPod`, then
 /// `SyncTerminatedPod` with its wait for volumes, then the pod's cgroup.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stage {
     /// Processes of the pod live: its containers run, or do not die.
@@ -55,6 +60,8 @@ pub enum Stage {
     Directories,
     /// This node has nothing of it.
     Gone,
+    /// The same, and the API server still has its record, which is to go.
+    Api,
 }
 
 impl Stage {
@@ -66,6 +73,9 @@ impl Stage {
             Self::Cgroup => "its volumes are gone, its cgroup is not",
             Self::Directories => "nothing is left of it on this node but empty directories",
             Self::Gone => "there is nothing of it on this node",
+            Self::Api => {
+                "there is nothing of it on this node, and the API server still has its record"
+            }
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use jiff::Timestamp;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::time::rfc3339;
 use crate::cause::CauseId;
@@ -113,7 +113,7 @@ impl Serialize for RuledOut {
 ///   the fact that tells the two apart is known;
 /// - *likely*: one fact that tells it apart from something else is unknown;
 /// - *possible*: anything less. What only admits that no cause is known is never more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Certainty {
     /// Something required was not observed, or several look-alikes remain.

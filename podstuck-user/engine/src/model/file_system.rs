@@ -15,6 +15,9 @@ pub struct FileSystem {
     /// Where it is mounted.
     #[serde(with = "raw_path")]
     pub point: PathBuf,
+    /// Whether it is mounted whole, and not a directory of it. Recordings that do not tell have it so.
+    #[serde(default = "super::yes", skip_serializing_if = "Clone::clone")]
+    pub is_whole: bool,
     /// Its type.
     pub fs_type: String,
     /// Its device, or whatever the type calls its source.

@@ -1,7 +1,7 @@
 //! What the tool says is wrong. The shape is the contract `podstuck/v1`.
 
 use jiff::Timestamp;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::{
     call::{Call, Outcome},
@@ -15,7 +15,7 @@ use super::{
 use crate::cause::{CauseId, Kind};
 
 /// Where a finding stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FindingState {
     /// Reported for the first time.
@@ -29,7 +29,7 @@ pub enum FindingState {
 }
 
 /// How bad it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// Worth knowing; nothing is stuck.
@@ -81,8 +81,11 @@ pub struct Finding {
     pub blocks_deletion: Option<bool>,
     /// The pod that is held.
     pub pod: Option<Pod>,
-    /// The container that is held.
+    /// The container that is held: its id, or in a pod's own directory its name.
     pub container: Option<String>,
+    /// Its name, if it is known by its id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub container_name: Option<String>,
     /// The volume concerned.
     pub volume: Option<Volume>,
     /// Who made the call; `None` without a call.
@@ -98,6 +101,9 @@ pub struct Finding {
     /// See `first`.
     #[serde(serialize_with = "timestamp")]
     pub last: Timestamp,
+    /// Who or what holds it, in a few words; left out of JSON where the object of the call says it all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held_by: Option<String>,
     /// The facts.
     pub evidence: Vec<Evidence>,
     /// What it means, in a few sentences.

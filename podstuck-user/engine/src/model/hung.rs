@@ -1,5 +1,6 @@
 //! Calls that do not return. The shape of [`Hung`] is a part of the contract `podstuck/v1`.
 
+use core::net::IpAddr;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize, Serializer};
@@ -71,6 +72,36 @@ pub struct MountPoint {
     pub minor: u32,
     /// Requests that a FUSE server has not answered.
     pub unanswered: Option<u64>,
+    /// The server of an NFS mount; `None` of others, and in recordings that do not have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<NfsServer>,
+}
+
+/// Where an NFS mount's server is, and what has come from it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NfsServer {
+    /// `addr=` of the mount's options.
+    pub address: String,
+    /// `port=`; `None` where the options do not say it.
+    pub port: Option<u16>,
+    /// Bytes of answers so far, to calls on this file system by anybody; `None` where that cannot be read.
+    pub received: Option<u64>,
+}
+
+impl NfsServer {
+    /// The port of the node itself that it is to be reached at, where its address is the node's own.
+    pub fn local_port(&self) -> Option<u16> {
+        self.port.filter(|_| self.ip().is_some_and(|address| address.is_loopback()))
+    }
+
+    /// Whether its address is known, and is not one that only the node itself has.
+    pub fn is_elsewhere(&self) -> bool {
+        self.ip().is_some_and(|address| !address.is_loopback())
+    }
+
+    fn ip(&self) -> Option<IpAddr> {
+        self.address.parse().ok()
+    }
 }
 
 /// How a thread came on between two looks.
@@ -82,6 +113,9 @@ pub struct WaitProgress {
     pub milliseconds: u64,
     /// Time since it was woken last, or since the first look of all, in milliseconds.
     pub quiet_ms: u64,
+    /// Whether it was ever woken since the first look. What happened before is not known.
+    #[serde(default = "super::yes")]
+    pub seen_woken: bool,
 }
 
 /// What a block device has done since the boot.

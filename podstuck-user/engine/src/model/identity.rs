@@ -50,6 +50,13 @@ pub enum TargetKind {
     Other,
 }
 
+impl TargetKind {
+    /// Whether it is a runtime's, and says by its path nothing of a pod.
+    pub const fn is_of_runtime(self) -> bool {
+        matches!(self, Self::DockerVolume | Self::ContainerLayer | Self::ContainerBundle)
+    }
+}
+
 /// What a call was about.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Target {
@@ -62,8 +69,11 @@ pub struct Target {
     pub pod: Option<Pod>,
     /// The volume it is.
     pub volume: Option<Volume>,
-    /// The container it belongs to.
+    /// The container it belongs to: its id, or in a pod's own directory its name.
     pub container: Option<String>,
+    /// The container's name, if it is known by its id.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub container_name: Option<String>,
 }
 
 impl Target {
@@ -75,6 +85,7 @@ impl Target {
             pod: None,
             volume: None,
             container: None,
+            container_name: None,
         }
     }
 }

@@ -1,8 +1,13 @@
 //! The words that all stages speak: calls, objects, people, findings, series. No I/O.
 
+pub mod block_volume;
 pub mod call;
 pub mod claim;
+pub mod client;
+pub mod container;
+pub mod crowd;
 pub mod degraded;
+pub mod deleted;
 pub mod diagnosis;
 pub mod evidence;
 pub mod file_system;
@@ -10,6 +15,8 @@ pub mod finding;
 pub mod holder;
 pub mod hung;
 pub mod identity;
+pub mod linked_root;
+pub mod mounted;
 pub mod mountinfo;
 pub mod mounts;
 pub mod node;
@@ -21,10 +28,17 @@ pub mod pod_record;
 pub mod raw_path;
 pub mod remaining;
 pub mod remedy;
+pub mod runtime;
 pub mod said;
+pub mod sandbox;
 pub mod series;
 pub mod space;
 pub mod stuck;
 pub mod summary;
 pub mod thread;
 pub mod time;
+
+/// What a field is that recordings from before do not have.
+fn yes() -> bool {
+    true
+}

@@ -72,8 +72,8 @@ pub struct Mount {
     /// Of the superblock.
     pub device: Device,
     /// Options of the superblock, as in `ro,errors=remount-ro`: of an overlay all, since they name its
-    /// layers; of others those that tell whether it is in good health ([`tells_health`]), so that what
-    /// is kept of thousands of mounts stays small.
+    /// layers; of others those that tell whether it is in good health ([`tells_health`]), and of NFS where its
+    /// server is, so that what is kept of thousands of mounts stays small.
     pub super_options: String,
 }
 
@@ -99,6 +99,14 @@ impl Mount {
     }
 }
 
+impl Mount {
+    /// The value of an option of the superblock, as of `addr` in `addr=10.0.0.1`.
+    pub fn super_option(&self, name: &str) -> Option<&str> {
+        let mut options = self.super_options.split(',').filter_map(|it| it.split_once('='));
+        options.find(|(key, _)| *key == name).map(|(_, value)| value)
+    }
+}
+
 fn has_option(options: &str, name: &str) -> bool {
     options.split(',').any(|option| option == name)
 }
@@ -108,6 +116,11 @@ fn has_option(options: &str, name: &str) -> bool {
 pub fn tells_health(option: &str) -> bool {
     matches!(option, "ro" | "shutdown" | "emergency_ro" | "norecovery")
         || option.starts_with("errors=")
+}
+
+/// Whether an option of an NFS mount says where its server is (fs/nfs/super.c, `nfs_show_mount_options`).
+fn tells_server(option: &str) -> bool {
+    option.starts_with("addr=") || option.starts_with("port=")
 }
 
 /// All lines that can be understood; the kernel writes no others.
@@ -147,7 +160,9 @@ fn line(line: &[u8]) -> Option<Mount> {
     mount.super_options = if mount.fs_type == "overlay" {
         options
     } else {
-        options.split(',').filter(|option| tells_health(option)).collect::<Vec<_>>().join(",")
+        let is_nfs = mount.fs_type.starts_with("nfs");
+        let kept = |option: &&str| tells_health(option) || (is_nfs && tells_server(option));
+        options.split(',').filter(kept).collect::<Vec<_>>().join(",")
     };
     Some(mount)
 }

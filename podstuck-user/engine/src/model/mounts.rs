@@ -1,7 +1,7 @@
 //! Mounts as processes see them.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -50,6 +50,41 @@ impl Mounts {
         self.all.iter().filter(move |m| m.parent == id && m.id != id)
     }
 
+    /// The mounts on the file or directory that a path names, whichever way leads to it, the uppermost last. The path
+    /// may begin with links, which no table has: its last three names count, and /var/run is taken for /run, as it is
+    /// on every node (Filesystem Hierarchy Standard 3.0, section 5.13). As long as one of them is there, nobody
+    /// in this namespace can remove the file (`may_delete` and `is_local_mountpoint` in fs/namei.c).
+    pub fn on_file(&self, path: &Path) -> Vec<&Mount> {
+        let by_id: BTreeMap<u32, &Mount> = self.all.iter().map(|mount| (mount.id, mount)).collect();
+        let place = |mount: &Mount| {
+            let above = by_id.get(&mount.parent)?;
+            let below = mount.point.strip_prefix(&above.point).ok()?;
+            // What lies on another mount lies on no file of its own.
+            (mount.point != above.point).then(|| (above.device, above.root.join(below)))
+        };
+        let tail = |path: &Path| -> Vec<_> {
+            path.components().rev().take(3).map(|name| name.as_os_str().to_owned()).collect()
+        };
+        let wanted = tail(path);
+        let named = self.all.iter().filter(|mount| tail(&mount.point) == wanted);
+        let mut places: BTreeSet<_> = named.filter_map(place).collect();
+        let run = path.strip_prefix("/var/run").ok().map(|below| Path::new("/run").join(below));
+        for path in [Some(path), run.as_deref()].into_iter().flatten() {
+            let above = path.parent().and_then(|above| self.place(above));
+            let own = above.zip(path.file_name()).map(|((on, at), name)| (on, at.join(name)));
+            places.extend(own);
+        }
+        let mut found: Vec<&Mount> = Vec::new();
+        for mount in &self.all {
+            let covers = |other: &&Mount| other.id == mount.parent && other.point == mount.point;
+            if place(mount).is_some_and(|place| places.contains(&place)) || found.iter().any(covers)
+            {
+                found.push(mount);
+            }
+        }
+        found
+    }
+
     /// The file system that a path lies on, and where in it, by its text.
     pub fn place(&self, path: &Path) -> Option<(Device, PathBuf)> {
         let mount = self.covering(path)?;
@@ -84,5 +119,54 @@ impl NodeMounts {
         self.tables
             .iter()
             .flat_map(|(namespace, table)| table.all.iter().map(|m| (*namespace, &**table, m)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::mounts;
+
+    /// The file of a network namespace below /run, which is a file system of its own, and below another way to it.
+    #[test]
+    fn what_lies_on_a_file_is_found_by_every_way_to_it() {
+        let table = mounts(
+            "1 0 8:1 / / rw - ext4 /dev/a rw\n2 1 0:20 / /run rw - tmpfs tmpfs rw\n\
+             3 1 0:20 / /mnt/host-run rw - tmpfs tmpfs rw\n\
+             4 2 0:4 net:[4026532001] /run/netns/cni-a rw - nsfs nsfs rw\n\
+             5 3 0:4 net:[4026532001] /mnt/host-run/netns/cni-a rw - nsfs nsfs rw\n\
+             6 2 0:4 net:[4026532002] /run/netns/cni-b rw - nsfs nsfs rw\n\
+             7 4 0:4 net:[4026532001] /run/netns/cni-a rw - nsfs nsfs rw\n\
+             8 1 8:1 /elsewhere /srv/run rw - ext4 /dev/a rw\n\
+             9 8 0:4 net:[4026532003] /srv/run/netns/cni-c rw - nsfs nsfs rw\n",
+        );
+        let on = |path: &str| -> Vec<u32> {
+            table.on_file(Path::new(path)).into_iter().map(|mount| mount.id).collect()
+        };
+        assert_eq!(on("/var/run/netns/cni-a"), [4, 5, 7], "/var/run is a link to /run");
+        assert_eq!(on("/run/netns/cni-b"), [6]);
+        assert_eq!(on("/run/netns/cni-none"), [0; 0]);
+        assert_eq!(on("/netns/cni-a"), [0; 0], "another place of the same name");
+        let left = mounts(
+            "1 0 8:1 / / rw - ext4 /dev/a rw\n2 1 0:20 / /run rw - tmpfs tmpfs rw\n\
+             3 1 0:20 /netns /srv/ns rw - tmpfs tmpfs rw\n4 3 0:4 net:[1] /srv/ns/cni-a rw - nsfs nsfs rw\n",
+        );
+        let found = |path: &str| left.on_file(Path::new(path)).len();
+        assert_eq!(
+            ["/run/netns/cni-a", "/var/run/netns/cni-a", "/run/netns/cni-b"].map(found),
+            [1, 1, 0]
+        );
+    }
+
+    /// The same name on another file system is another file.
+    #[test]
+    fn a_name_alone_is_no_file() {
+        let table = mounts(
+            "1 0 8:1 / / rw - ext4 /dev/a rw\n2 1 0:20 / /run rw - tmpfs tmpfs rw\n\
+             3 1 0:21 / /mnt/run rw - tmpfs tmpfs rw\n4 2 0:4 net:[1] /run/netns/cni-a rw - nsfs nsfs rw\n\
+             5 3 0:4 net:[1] /mnt/run/netns/other rw - nsfs nsfs rw\n",
+        );
+        let found = table.on_file(Path::new("/run/netns/cni-a"));
+        assert_eq!(found.iter().map(|mount| mount.id).collect::<Vec<_>>(), [4]);
     }
 }

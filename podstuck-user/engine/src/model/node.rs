@@ -6,10 +6,16 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{
+    block_volume::BlockVolume,
+    container::ContainerState,
+    crowd::Crowd,
     identity::Target,
-    mounts::{Device, NodeMounts},
+    linked_root::LinkedRoot,
+    mounted::Mounted,
+    mounts::NodeMounts,
     object::FileId,
     raw_path,
+    runtime::{GoneRuntime, HaltedShim, OutOfStep, Runtime, Shim},
     space::Space,
     time::Monotonic,
 };
@@ -44,11 +50,32 @@ pub struct NodeSample {
     /// kubelets' roots that could not be read this time: of those, `pods` has what was read last, if anything.
     #[serde(with = "raw_path::list", skip_serializing_if = "Vec::is_empty", default)]
     pub unread: Vec<PathBuf>,
+    /// kubelets' roots that are reached by a symbolic link.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub linked: Vec<LinkedRoot>,
+    /// Mount namespaces with very many mounts, of the host and of kubelets.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub crowded: Vec<Crowd>,
     /// Pods whose processes were looked at this time. Those that give a reason are, every time.
     pub cgroups: Vec<PodGroup>,
     /// Root file systems of containers that have ended, which are still mounted.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub rootfs: Vec<LeftRootfs>,
+    /// Runtimes that run.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub runtimes: Vec<Runtime>,
+    /// Runtimes that do not run, while what they have started does.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub gone: Vec<GoneRuntime>,
+    /// Shims that cannot run.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub shims: Vec<HaltedShim>,
+    /// Containers of Docker's, of which dockerd has written something else than is so.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub out_of_step: Vec<OutOfStep>,
+    /// Containers that are looked at: the one that the run is about.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub containers: Vec<ContainerState>,
     /// File systems that kubelet and the runtimes live on.
     pub spaces: Vec<Space>,
     /// Mounts of file systems on block devices or behind a server, and what is mounted over them, in all
@@ -65,6 +92,12 @@ impl NodeSample {
     /// The pod of a UID, if it has a directory.
     pub(crate) fn pod(&self, uid: &str) -> Option<&PodState> {
         self.pods.iter().find(|pod| pod.uid == uid)
+    }
+
+    /// The volume of this target, and its pod.
+    pub(crate) fn volume(&self, target_id: u64) -> Option<(&PodState, &VolumeState)> {
+        let volumes = self.pods.iter().flat_map(|pod| pod.volumes.iter().map(move |it| (pod, it)));
+        volumes.into_iter().find(|(_, volume)| volume.target_id == target_id)
     }
 
     /// Whether it may have one: it has, or nobody could look everywhere.
@@ -101,6 +134,16 @@ pub struct PodState {
     pub seen_by: Option<(u32, u32)>,
     /// Its volumes and subpaths.
     pub volumes: Vec<VolumeState>,
+    /// Its raw block volumes; none in recordings from before they were looked for.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub devices: Vec<BlockVolume>,
+}
+
+impl PodState {
+    /// Whether nothing is left of its volumes, be they mounted, files or raw devices.
+    pub fn has_no_volumes(&self) -> bool {
+        self.volumes.is_empty() && self.devices.is_empty()
+    }
 }
 
 /// As serde asks it.
@@ -220,6 +263,15 @@ pub enum Halted {
         #[serde(with = "raw_path")]
         group: PathBuf,
     },
+    /// It has all descriptors open that it may: it takes no connection, opens no file and starts no program.
+    NoDescriptors {
+        /// That it has open.
+        open: u64,
+        /// That it may have (`RLIMIT_NOFILE`, soft).
+        most: u64,
+        /// To which it may be raised (hard); `None` for no limit.
+        hard: Option<u64>,
+    },
     /// One of its threads waits in the kernel.
     Waits {
         /// The thread.
@@ -244,34 +296,6 @@ pub enum Registration {
     Unknown,
 }
 
-/// A mount on or below a volume's directory.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Mounted {
-    /// Where.
-    #[serde(with = "raw_path")]
-    pub point: PathBuf,
-    /// `mnt_id`
-    pub id: u32,
-    /// What, in a few words.
-    pub what: String,
-    /// Whether a process serves it (FUSE).
-    #[serde(skip_serializing_if = "is_false", default)]
-    pub is_fuse: bool,
-    /// Device of its file system.
-    pub device: Device,
-    /// Directory of that file system that it shows.
-    #[serde(with = "raw_path")]
-    pub root: PathBuf,
-    /// Whether what happens below it is seen by its peers in other namespaces.
-    pub shared: bool,
-    /// Inode number of the mount namespace.
-    pub namespace: u32,
-    /// A process in there.
-    pub pid: u32,
-    /// Where it was read.
-    pub source: String,
-}
-
 /// The root file system of a container that has ended, as a shim of containerd's has mounted it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftRootfs {
@@ -281,7 +305,7 @@ pub struct LeftRootfs {
     pub target: Arc<Target>,
     /// The container's id.
     pub container: String,
-    /// UID of its pod.
+    /// UID of its pod; empty for none.
     pub pod: String,
     /// The mount.
     pub mount: Mounted,
@@ -336,36 +360,6 @@ pub struct PodGroup {
     pub shims: Vec<Shim>,
 }
 
-/// A runtime's process that looks after the containers of a pod: the parent of their first processes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Shim {
-    /// Process id.
-    pub pid: u32,
-    /// Its name, safe to be shown.
-    pub comm: String,
-    /// `S`, `T`, `D`, ...
-    pub state: char,
-    /// When it was started, in ticks since boot: with its id, this names it.
-    pub started: u64,
-    /// Its control group; `None` in recordings from before this was noted.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub group: Option<String>,
-    /// The kernel function that it waits in, where it waits uninterruptibly and that is told.
-    pub wait_channel: Option<String>,
-}
-
-impl Shim {
-    /// Whether a signal or a tracer has stopped it.
-    pub fn is_stopped(&self) -> bool {
-        matches!(self.state, 'T' | 't')
-    }
-
-    /// Whether it cannot run: it is stopped, or waits in the kernel.
-    pub fn is_halted(&self) -> bool {
-        self.is_stopped() || self.state == 'D'
-    }
-}
-
 /// A process that is in a pod's control group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {
@@ -387,6 +381,14 @@ pub struct Task {
     /// How often it has been woken so far, where it is to end and that was read.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub woken: Option<u64>,
+    /// What it has read and written so far: bytes by the calls that it made and by devices, and those calls; where
+    /// it is to end and that was read.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub moved: Option<u64>,
+    /// Bytes of answers so far from the servers of all NFS mounts that it sees, where no signal reaches it and that
+    /// was read.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub received: Option<u64>,
     /// The kernel function that it waits in, where that is told.
     pub wait_channel: Option<String>,
     /// Functions on its kernel stack, the innermost first; empty without `CAP_SYS_ADMIN`.

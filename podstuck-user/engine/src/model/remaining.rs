@@ -18,6 +18,9 @@ pub struct Remaining {
     pub seen: u64,
     /// Whether that was all of them.
     pub complete: bool,
+    /// The tree itself is not there any more.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub gone: bool,
     /// Link count of the directory: 1 on ext4 once it held more than 64,998 subdirectories.
     pub nlink: u64,
     /// Size of the directory itself in bytes.

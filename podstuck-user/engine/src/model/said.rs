@@ -29,6 +29,14 @@ pub enum Complaint {
     NoData,
     /// kubelet fails to mount the volume.
     MountFails,
+    /// kubelet does not let a volume's device go, because it is mounted elsewhere, too.
+    DeviceMounted,
+    /// The same, because a raw block volume is mapped for another pod.
+    DeviceMapped,
+    /// The same, because somebody has it open.
+    DeviceInUse,
+    /// kubelet's own map of a raw block volume is busy.
+    MapBusy,
     /// The runtime cannot take the pod's network down, because its CNI plugin fails.
     NetworkTeardown,
     /// A signal to a container is refused.
@@ -41,6 +49,21 @@ pub enum Complaint {
     ContainerStays,
     /// A container's root file system cannot be unmounted.
     RootfsBusy,
+    /// The kernel hears nothing from an SMB server any more.
+    ServerSilent,
+    /// A metadata server of CephFS has rejected the session of the kernel's client.
+    SessionRejected,
+    /// The file of a sandbox's network namespace cannot be removed.
+    NetnsBusy,
+    /// The directory of a sandbox's shared memory cannot be removed.
+    ShmBusy,
+}
+
+impl Complaint {
+    /// Whether kubelet says that it does not let a volume's device go.
+    pub fn is_of_a_device(self) -> bool {
+        matches!(self, Self::DeviceMounted | Self::DeviceMapped | Self::DeviceInUse)
+    }
 }
 
 /// What a component says that it has done, or has seen.
@@ -49,6 +72,10 @@ pub enum Complaint {
 pub enum Report {
     /// A volume was torn down, as far as it knows.
     TornDown,
+    /// A raw block volume was unmapped, as far as it knows.
+    Unmapped,
+    /// A volume's device was let go, for all pods of the node.
+    DeviceReleased,
     /// A container of the pod has ended.
     ContainerEnded,
     /// kubelet has heard that the pod is to be deleted.
@@ -75,7 +102,7 @@ fn kubelet() -> Component {
 /// An attempt at a pod's teardown, in the words of who made it. It failed, unless there is a report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Said {
-    /// UID of the pod; empty for what holds for all pods of the node.
+    /// UID of the pod; empty for what holds for all pods of the node, and for a volume's device.
     pub uid: String,
     /// Who says it.
     #[serde(default = "kubelet")]
@@ -91,6 +118,9 @@ pub struct Said {
     /// What the error is about.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub complaint: Option<Complaint>,
+    /// What a look at a volume came to, where the error names one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub looked: Option<NamedLook>,
     /// What is reported; `None` for an error.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub report: Option<Report>,
@@ -112,6 +142,7 @@ impl Said {
             at,
             retry: None,
             complaint: None,
+            looked: None,
             report: None,
             text: text.into(),
             source: source.into(),
@@ -119,16 +150,31 @@ impl Said {
         }
     }
 
-    /// Whether kubelet says it of a volume.
+    /// Whether kubelet says it of a pod's volume.
     pub fn is_kubelets_of_a_volume(&self) -> bool {
         let of_volume = self.report == Some(Report::TornDown) || !self.volume.is_empty();
-        self.component == Component::Kubelet && of_volume
+        self.component == Component::Kubelet && of_volume && !self.is_of_a_device()
+    }
+
+    /// Whether it is about a volume's device, which kubelet lets go when no pod uses the volume any more.
+    pub fn is_of_a_device(&self) -> bool {
+        self.uid.is_empty() && !self.volume.is_empty()
     }
 
     /// Whether it only says how far the pod has come, which is no word about what holds it.
     pub fn is_progress(&self) -> bool {
-        matches!(self.report, Some(Report::ContainerEnded | Report::ToGo))
+        matches!(self.report, Some(Report::ContainerEnded | Report::ToGo | Report::DeviceReleased))
     }
+}
+
+/// A look that failed (`stat`, `lstat`), as an error names it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamedLook {
+    /// The object.
+    #[serde(with = "raw_path")]
+    pub path: PathBuf,
+    /// How it ended.
+    pub outcome: Outcome,
 }
 
 /// A call that failed, as an error names it.

@@ -44,6 +44,8 @@ pub struct SeriesKey {
     pub pod: String,
     /// Volume, or kind of target without one; empty for none.
     pub volume: String,
+    /// The container that it was of: its name, or its id where it has none; empty for none.
+    pub container: String,
     /// The part that the caller plays.
     pub component: Component,
 }
@@ -57,14 +59,37 @@ pub struct Series {
     pub calls: u64,
     /// Summed duration in nanoseconds, exact.
     pub total_ns: u64,
+    /// The shortest and the longest call in nanoseconds: exact, or of an older recording the edges of their buckets.
+    range: Option<(u64, u64)>,
 }
 
 impl Series {
     /// Adds calls of one bucket.
     pub fn add(&mut self, bucket: u16, count: CallTotals) {
+        if count.calls == 0 {
+            return;
+        }
         *self.buckets.entry(bucket).or_default() += count.calls;
         self.calls += count.calls;
         self.total_ns += count.total_ns;
+        self.widen(match count.min_ns {
+            0 => (bucket::lower_bound(bucket), bucket::highest(bucket)),
+            least => (least, count.max_ns),
+        });
+    }
+
+    fn widen(&mut self, (least, most): (u64, u64)) {
+        let (min, max) = self.range.unwrap_or((least, most));
+        self.range = Some((min.min(least), max.max(most)));
+    }
+
+    /// Those of buckets alone, of which nothing else is known.
+    pub fn of_buckets(buckets: &BTreeMap<u16, u64>) -> Self {
+        let mut series = Self::default();
+        for (bucket, calls) in buckets {
+            series.add(*bucket, CallTotals { calls: *calls, ..CallTotals::default() });
+        }
+        series
     }
 
     /// Adds all calls of another series.
@@ -74,11 +99,57 @@ impl Series {
         }
         self.calls += other.calls;
         self.total_ns += other.total_ns;
+        other.range.into_iter().for_each(|range| self.widen(range));
     }
 
-    /// (nanoseconds that stand for the bucket, calls), ascending.
+    /// The shortest call in nanoseconds; 0 without calls.
+    pub fn min_ns(&self) -> u64 {
+        self.range.map_or(0, |(least, _)| least)
+    }
+
+    /// The longest call in nanoseconds; 0 without calls.
+    pub fn max_ns(&self) -> u64 {
+        self.range.map_or(0, |(_, most)| most)
+    }
+
+    /// (nanoseconds, calls) as histograms have them, not in order: each call at the end of its bucket, but the
+    /// shortest and the longest where they are.
     pub fn values(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.buckets.iter().map(|(b, n)| (bucket::representative(*b), *n))
+        let (least, most) = self.range.unwrap_or_default();
+        let (first, last) = (bucket::bucket_of(least), bucket::bucket_of(most));
+        // One call may be both.
+        let edges = if self.calls > 1 { 2 } else { self.calls };
+        let inner = self.buckets.iter().map(move |(bucket, calls)| {
+            let edges = u64::from(*bucket == last) + u64::from(*bucket == first && edges > 1);
+            (self.end(*bucket), calls.saturating_sub(edges))
+        });
+        let edges = [(most, 1), (least, 1)].into_iter().take(edges as usize);
+        inner.chain(edges).filter(|(_, calls)| *calls > 0)
+    }
+
+    /// The latency in nanoseconds that a share (0 to 1) of the calls does not exceed: the end of the bucket in which
+    /// that share is reached, and never more than the longest call; where it is reached by the first call, that; 0
+    /// without calls.
+    pub fn quantile(&self, share: f64) -> u64 {
+        let wanted = ((share * self.calls as f64).ceil() as u64).max(1);
+        if wanted == 1 && self.calls > 1 {
+            return self.min_ns();
+        }
+        let mut seen = 0_u64;
+        let reached = self.buckets.iter().find_map(|(bucket, calls)| {
+            seen = seen.saturating_add(*calls);
+            (seen >= wanted).then_some(*bucket)
+        });
+        reached.map_or(0, |bucket| self.end(bucket))
+    }
+
+    /// The longest call that there may be in a bucket.
+    fn end(&self, bucket: u16) -> u64 {
+        if bucket == bucket::bucket_of(self.max_ns()) {
+            self.max_ns()
+        } else {
+            bucket::highest(bucket)
+        }
     }
 
     /// Exact mean duration in nanoseconds.
@@ -89,3 +160,75 @@ impl Series {
 
 /// All series of a run.
 pub type SeriesTable = BTreeMap<SeriesKey, Series>;
+
+/// What is known of the targets that have pod, volume and container in common. Empty where it is not known, or not the same.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TargetNames {
+    /// Namespace of the pod.
+    pub namespace: String,
+    /// Name of the pod.
+    pub pod_name: String,
+    /// Plugin of the volume, or what else the target is.
+    pub plugin: String,
+}
+
+/// What targets have in common: [`SeriesKey::pod`], [`SeriesKey::volume`] and [`SeriesKey::container`].
+pub type TargetKey = (String, String, String);
+
+/// By what their series are told apart by.
+pub type NamesTable = BTreeMap<TargetKey, TargetNames>;
+
+impl SeriesKey {
+    /// What it has in common with the other series of its targets.
+    pub fn target(&self) -> TargetKey {
+        (self.pod.clone(), self.volume.clone(), self.container.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn series(all: &[u64]) -> Series {
+        let mut series = Series::default();
+        for ns in all {
+            series.add(bucket::bucket_of(*ns), CallTotals::of_equal(1, *ns));
+        }
+        series
+    }
+
+    #[test]
+    fn a_single_call_is_all_there_is() {
+        let one = series(&[1_557_332]);
+        let all =
+            [one.min_ns(), one.quantile(0.0), one.quantile(0.5), one.quantile(1.0), one.max_ns()];
+        assert_eq!((all, one.mean_ns()), ([1_557_332; 5], 1_557_332.0));
+        assert_eq!(one.values().collect::<Vec<_>>(), [(1_557_332, 1)]);
+        assert_eq!(Series::default().quantile(0.5), 0);
+        assert_eq!(Series::default().values().count(), 0);
+    }
+
+    #[test]
+    fn quantiles_are_ends_of_buckets_and_not_above_the_longest() {
+        let some = series(&[100, 600, 601, 1_000_000, 1_000_001]);
+        assert_eq!((some.min_ns(), some.max_ns()), (100, 1_000_001));
+        let quantiles = [0.2, 0.4, 0.6, 0.8, 1.0].map(|share| some.quantile(share));
+        assert_eq!(quantiles, [100, 639, 639, 1_000_001, 1_000_001]);
+        let mut values: Vec<_> = some.values().collect();
+        values.sort_unstable();
+        assert_eq!(values, [(100, 1), (639, 2), (1_000_001, 1), (1_000_001, 1)]);
+    }
+
+    #[test]
+    fn where_it_is_not_known_buckets_tell() {
+        let old = Series::of_buckets(&BTreeMap::from([(3, 2), (5, 1)]));
+        assert_eq!((old.min_ns(), old.max_ns()), (bucket::lower_bound(3), bucket::highest(5)));
+        let mut both = series(&[1 << 20]);
+        both.merge(&old);
+        assert_eq!(
+            (both.min_ns(), both.max_ns(), both.calls),
+            (bucket::lower_bound(3), 1 << 20, 4)
+        );
+        assert_eq!(both.values().map(|(_, calls)| calls).sum::<u64>(), 4);
+    }
+}

@@ -10,10 +10,11 @@ use crate::{
         evidence::Source,
         finding::Severity,
         identity::{Actor, Component, Target, TargetKind},
+        operation::Operation,
         path::safe_path,
         time::Monotonic,
     },
-    rules::bulk_delete_estimate::Estimate,
+    rules::{bulk_delete_estimate::Estimate, clients},
     tracker::TrackerId,
     trackers::bulk_delete_run::Run,
     verdict::Draft,
@@ -38,6 +39,7 @@ pub(crate) static EMPTYDIR_FILES: Cause = Cause {
     log: None,
     look_alikes: ALIKE,
     ways_out: WAIT,
+    field: &["kubernetes#97242", "kubernetes#36983", "trident#664"],
     tried: &[TriedWith::Lab, TriedWith::RealKubelet],
     source: &["kubernetes pkg/volume/emptydir/empty_dir.go, teardownDefault"],
 };
@@ -51,10 +53,14 @@ pub(crate) static DOCKER_VOLUME_STORM: Cause = Cause {
     meaning: "An image declares a VOLUME, its application left millions of entries in it, and \
         dockerd deletes them while it holds its volume store's lock: creating, listing and removing \
         volumes waits, for all containers of the node.",
-    confirmed_by: CONFIRMED,
+    confirmed_by: &[
+        "thousands of entries were deleted below one directory, and more are deleted every second",
+        "who waits meanwhile: processes that are connected to dockerd, and how far their requests have come",
+    ],
     log: None,
     look_alikes: ALIKE,
     ways_out: WAIT,
+    field: &["NetEase's article on a docker volume with millions of entries", "moby#41424"],
     tried: &[TriedWith::RealRuntime],
     source: &["moby volume/local/local.go, (*Root).Remove"],
 };
@@ -71,9 +77,15 @@ pub(crate) static MASS_DELETION: Cause = Cause {
     log: None,
     look_alikes: ALIKE,
     ways_out: WAIT,
-    tried: &[],
+    field: &[],
+    tried: &[TriedWith::Test],
     source: &["go src/os/removeall_at.go, removeAllFrom"],
 };
+
+/// Whether dockerd deletes a volume, and lets no other volume command go on.
+pub(crate) fn holds_up_others(op: &Operation) -> bool {
+    *cause(&op.target, &op.actor) == DOCKER_VOLUME_STORM
+}
 
 fn cause(target: &Target, actor: &Actor) -> &'static Cause {
     let plugin = target.volume.as_ref().map_or("", |v| v.plugin.as_str());
@@ -123,6 +135,9 @@ pub(crate) fn draft(run: &Run, now: Monotonic) -> Option<Draft> {
     }
     for fact in estimate.facts(&run.looks) {
         draft.fact(fact, Source::Look("statx, statfs and a bounded look at the directory"));
+    }
+    if let Some((clients, looked)) = &run.clients {
+        clients::wait(&mut draft, op.actor.component.name(), clients, (run.first, *looked));
     }
     let volume = if *draft.cause == MASS_DELETION { "directory" } else { "volume" };
     let waits = op.target.kind == TargetKind::PodVolume;

@@ -31,11 +31,18 @@ pub(crate) static REMOVAL_CROSSES_MOUNT: Cause = Cause {
         like("emptydir-bidirectional-submount", "files behind the mount are being deleted"),
         like("container-clears-own-volume", "the caller runs in no container"),
     ],
-    ways_out: &[way(
-        "`umount -l` the mount",
-        "low: the removal no longer reaches what lies behind; whoever uses the mount keeps it until \
-         then",
-    )],
+    ways_out: &[
+        way(
+            "remount the mount read-only: the removal fails with EROFS from then on",
+            "low: whoever writes there gets errors, too; it fails while a file is open for writing",
+        ),
+        way(
+            "stop the program that removes (kubelet or dockerd), unmount, and start it again",
+            "medium: it does nothing for the node's other pods meanwhile. `umount -l` alone would not \
+             stop a removal that has directories open",
+        ),
+    ],
+    field: &[],
     tried: &[TriedWith::Lab, TriedWith::RealRuntime],
     source: &["go src/os/removeall_at.go, removeAllFrom"],
 };
@@ -84,7 +91,14 @@ pub(crate) fn draft(context: &Context<'_>, crossed: &Crossed, mounts: Option<&Mo
                  `umount -l` would not stop a removal that has the directory open",
             );
         }
-        None => draft.fact("the mount is gone, or its namespace is", Source::proc("/proc")),
+        None if mounts.is_some() => {
+            draft.fact("the mount is gone by now", Source::mountinfo("mountinfo"));
+        }
+        None => draft.fact(
+            "which mount it is could not be looked up: the caller's mounts could not be read, or its \
+             namespace is gone",
+            Source::mountinfo("mountinfo"),
+        ),
     }
     draft.rule_out(id!("container-clears-own-volume"), "the caller runs in no container");
     draft.rule_out(

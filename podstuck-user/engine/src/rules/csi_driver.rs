@@ -4,13 +4,14 @@ pub(crate) mod causes;
 
 use crate::{
     cause::{Cause, id},
-    command::{Step, View, kill},
+    command::View,
     model::{
         evidence::Source,
         node::{DriverProcess, DriverState, Halted, VolumeData},
         path::{safe, safe_path, shell_word},
     },
     rules::{
+        halted,
         not_attempted::{Fault, Suspect},
         not_attempted_words::{UMOUNT_RISK, umount},
         wait_channel::{WaitsFor, waits_for},
@@ -185,6 +186,7 @@ pub(crate) fn down(draft: &mut Draft, suspect: &Suspect<'_>) {
 
 pub(crate) fn hangs(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>) {
     let name = name(suspect);
+    draft.held_by(format!("the CSI driver {name}"));
     listens(draft, suspect);
     let process = suspect.volume.driver();
     let started = process.and_then(|process| process.ticks);
@@ -193,33 +195,8 @@ pub(crate) fn hangs(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<
     if let Some((pid, halted)) = halted {
         let of = format!("/proc/{pid}");
         match halted {
-            Halted::Stopped => {
-                draft.fact(format!("process {pid} is stopped"), Source::proc(format!("{of}/stat")));
-                why = "Its process is stopped, by a signal or a debugger.".into();
-                let step = kill("kill -CONT", pid, started);
-                draft.remedy(
-                    step.verified_by(format!("! grep -q '^State:.[Tt]' {of}/status")),
-                    "low: it goes on where it was stopped",
-                );
-            }
-            Halted::Frozen { group } => {
-                let path = safe_path(group);
-                draft.fact(
-                    format!("its control group {path} is frozen"),
-                    Source::proc("control groups"),
-                );
-                why = "Its control group is frozen, as for a checkpoint or a snapshot.".into();
-                let (file, word) = if group.iter().any(|name| name == "freezer") {
-                    ("freezer.state", "THAWED")
-                } else {
-                    ("cgroup.freeze", "0")
-                };
-                let file = shell_word(&group.join(file));
-                draft.remedy(
-                    Step::from(format!("echo {word} > {file}"))
-                        .verified_by(format!("grep -qx {word} {file}")),
-                    "low, unless somebody takes a snapshot just now: ask who froze it",
-                );
+            Halted::Stopped | Halted::Frozen { .. } | Halted::NoDescriptors { .. } => {
+                why = format!("Its {}.", halted::go_on(draft, pid, started, halted));
             }
             Halted::Waits { tid, state, channel } => {
                 let source = Source::proc(format!("{of}/task/{tid}/wchan"));
@@ -230,6 +207,7 @@ pub(crate) fn hangs(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<
                     WaitsFor::Nfs => "an NFS server",
                     WaitsFor::Smb => "an SMB server",
                     WaitsFor::Thaw { .. } => "a file system to be thawed",
+                    WaitsFor::Ceph => "CephFS",
                     WaitsFor::NetworkDisk => "a disk on the network",
                     WaitsFor::DiskFileSystem | WaitsFor::BlockDevice => "a disk",
                     WaitsFor::Nvidia | WaitsFor::Unknown => "something in the kernel",
@@ -264,6 +242,7 @@ pub(crate) fn hangs(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<
 
 pub(crate) fn error(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>) {
     let name = name(suspect);
+    draft.held_by(format!("the CSI driver {name}"));
     registrar_listens(draft, suspect);
     draft.explanation = format!(
         "The CSI driver {name} is there, and answers kubelet's NodeUnpublishVolume with an error, at each \

@@ -1,5 +1,7 @@
 //! A FUSE mount whose server is gone.
 
+use std::sync::Arc;
+
 use crate::{
     cause::{Cause, CauseId, Kind, TriedWith, id, like, log, way},
     command::View,
@@ -8,12 +10,14 @@ use crate::{
         evidence::Source,
         finding::Severity,
         hung::MountPoint,
+        identity::Target,
         path::{safe, safe_path},
+        said::Said,
     },
     rules::{csi_driver, not_attempted::Suspect as Undone, not_attempted_words::umount},
     tracker::{Context, TrackerId},
     trackers::dead_mount::Suspect,
-    verdict::Draft,
+    verdict::{Draft, times},
 };
 
 /// A FUSE mount without a server.
@@ -34,12 +38,14 @@ pub(crate) static FUSE_DAEMON_DEAD: Cause = Cause {
     look_alikes: &[
         like("fuse-daemon-hung", "the look is answered at once, with an error, by the kernel"),
         like("emptydir-bidirectional-submount", "the server of the mount is gone"),
+        like("smb-host-down", "the file system is of type fuse"),
     ],
     ways_out: &[way(
         "`umount` it",
         "low: nothing behind the mount can be reached; containers that use it must be started anew",
     )],
-    tried: &[TriedWith::Lab],
+    field: &["fluid#4002", "kubernetes#96361", "mountpoint-s3-csi-driver#576"],
+    tried: &[TriedWith::Lab, TriedWith::RealKubelet],
     source: &["linux fs/fuse/dev.c, fuse_abort_conn"],
 };
 
@@ -51,20 +57,47 @@ pub(crate) fn cause() -> &'static Cause {
 pub(crate) fn draft(context: &Context<'_>, suspect: &Suspect, mount: &MountPoint) -> Draft {
     let op = &suspect.op;
     let mut draft = Draft::about(TrackerId::DeadMount, &FUSE_DAEMON_DEAD, op);
-    let point = safe_path(&mount.point);
-    draft.path = mount.point.clone();
-    draft.severity = Severity::Warning;
     draft.blocks_deletion = op.target.pod.is_some().then_some(true);
     (draft.count, draft.first) = (suspect.failures, suspect.first);
     let (call, outcome) = (op.call.name(), op.outcome.name());
     draft.fact(format!("{call} of {} failed with {outcome}", safe_path(&op.path)), op.source());
+    tell(&mut draft, mount, View::of(context, op), op.actor.pid);
+    draft
+}
+
+/// The same where only kubelet's log tells that a removal has met it.
+pub(crate) fn told(
+    context: &Context<'_>,
+    (target_id, target): (u64, Arc<Target>),
+    said: &Said,
+    mount: &MountPoint,
+    (pid, namespace): (u32, u32),
+) -> Draft {
+    let (tracker, cause) = (TrackerId::DeadMount, &FUSE_DAEMON_DEAD);
+    let path = mount.point.clone();
+    let mut draft = Draft::about_state(tracker, cause, target_id, target, path, context.now);
+    draft.blocks_deletion = Some(true);
+    (draft.count, draft.first) = (said.times, context.when(said.at));
+    let text = safe(said.text.as_bytes());
+    let source = Source::Log(said.source.clone());
+    let said = format!("{} said {}: {text}", said.component.name(), times(said.times));
+    draft.fact_since(said, source, draft.first);
+    tell(&mut draft, mount, View::in_namespace(context, namespace, pid), pid);
+    draft
+}
+
+/// What a look shows, and what follows.
+fn tell(draft: &mut Draft, mount: &MountPoint, view: View, pid: u32) {
+    let point = safe_path(&mount.point);
+    draft.path = mount.point.clone();
+    draft.severity = Severity::Warning;
     draft.fact(
         format!(
             "{} of type {} is mounted on {point}",
             safe(mount.source.as_bytes()),
             safe(mount.fs_type.as_bytes())
         ),
-        Source::mountinfo(format!("/proc/{}/mountinfo", op.actor.pid)),
+        Source::mountinfo(format!("/proc/{pid}/mountinfo")),
     );
     draft.fact(format!("a look at {point} fails with ENOTCONN"), Source::Look("statx"));
     draft.explanation =
@@ -73,12 +106,11 @@ pub(crate) fn draft(context: &Context<'_>, suspect: &Suspect, mount: &MountPoint
         give up there, and the directories above stay. Nothing can be lost any more by unmounting."
             .into();
     draft.remedy(
-        View::of(context, op).on_mount("umount", &mount.point, mount.id),
+        view.on_mount("umount", &mount.point, mount.id),
         "low: nothing behind the mount can be reached; containers that still use it must be \
          started anew. The owner's next attempt then deletes the directory",
     );
-    tell_apart(&mut draft);
-    draft
+    tell_apart(draft);
 }
 
 /// What the look's answer tells it from.
@@ -91,6 +123,7 @@ fn tell_apart(draft: &mut Draft) {
         id!("emptydir-bidirectional-submount"),
         "the mount is not merely left behind, its server is gone",
     );
+    draft.rule_out(id!("smb-host-down"), "the file system is of type fuse");
 }
 
 /// The server of a CSI driver's volume is gone, and the driver has not unmounted it.

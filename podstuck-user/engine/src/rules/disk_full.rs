@@ -45,6 +45,7 @@ pub(crate) static DISK_FULL: Cause = Cause {
         ),
         way("restart the runtime afterwards if it does not answer", ""),
     ],
+    field: &["TKE's guide to pods that stay Terminating"],
     tried: &[TriedWith::Lab],
     source: &["kubernetes pkg/kubelet/eviction, thresholds of nodefs and imagefs"],
 };

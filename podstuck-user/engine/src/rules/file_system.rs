@@ -13,8 +13,9 @@ use crate::{
         finding::Severity,
         identity::TargetKind,
         path::{safe, safe_path},
+        said::Said,
     },
-    rules::{disk_full, nested_mount, sharers},
+    rules::{disk_full, nested_mount, network_storage, sharers},
     tracker::{Context, TrackerId},
     trackers::file_system::Failing,
     verdict::{Draft, times},
@@ -29,16 +30,21 @@ pub(crate) fn draft(
     context: &Context<'_>,
     failing: &Failing,
     found: Option<&FileSystem>,
+    kernel: Option<&Said>,
 ) -> Option<Draft> {
     let op = &failing.op;
     let errno = op.outcome.errno()?;
+    let of_network = found.and_then(|fs| network_storage::judge(errno, &fs.fs_type));
+    if errno == Errno::ENOTCONN && of_network.is_none() {
+        return None;
+    }
     let own = found.is_some_and(|fs| is_in_the_pod(failing, fs));
     if errno == Errno::EROFS && own {
         // Somebody mounted something read-only in the pod's directory. What fails in the end is the
         // removal of the mount point, with EBUSY.
         return found.and_then(|fs| nested_mount::read_only_over_volume(context, failing, fs));
     }
-    let cause = judge(errno, found, own);
+    let cause = of_network.unwrap_or_else(|| judge(errno, found, own));
     let mut draft = Draft::about(TrackerId::FileSystem, cause, op);
     draft.severity = if cause.is_admission() { Severity::Warning } else { Severity::Critical };
     draft.blocks_deletion = blocks(op.target.kind);
@@ -56,10 +62,24 @@ pub(crate) fn draft(
     );
     match found {
         Some(fs) => describe(&mut draft, fs),
-        None => draft.fact("the mount could not be found any more", Source::mountinfo("mountinfo")),
+        None => draft.fact(
+            "the file system that it lies on could not be looked up: the caller's mounts could not be read, or \
+             its namespace is gone",
+            Source::mountinfo("mountinfo"),
+        ),
     }
     let point = found.map_or("the file system".into(), |fs| safe_path(&fs.point).into_owned());
-    draft.explanation = explanation(cause, errno, &point);
+    draft.explanation = match found {
+        Some(_) => explanation(cause, errno, &point),
+        None => unseen(errno),
+    };
+    if let Some(fs) = found.filter(|_| of_network.is_some()) {
+        network_storage::tell(&mut draft, Some(errno), kernel);
+        let own = op.target.pod.as_ref().map(|pod| pod.uid.as_str());
+        let others = || sharers::of(context.sample?, fs.device.parse().ok()?, own);
+        network_storage::unmount(&mut draft, View::of(context, op), &fs.point, fs.id, others());
+        return Some(draft);
+    }
     remedies(context, &mut draft, errno, failing, found);
     tell_apart(&mut draft, errno, found);
     Some(draft)
@@ -80,14 +100,14 @@ fn judge(errno: Errno, found: Option<&FileSystem>, own: bool) -> &'static Cause 
     let is_nfs = found.is_some_and(|fs| fs.fs_type.starts_with("nfs"));
     match errno {
         Errno::EROFS if found.is_some_and(|fs| fs.read_only || fs.mount_read_only) => &READ_ONLY,
-        // Whatever its server dislikes, and no device's error.
-        Errno::EIO if served => &REMOVAL_FAILED_UNEXPLAINED,
+        // Whatever its server dislikes, and no device's error. Without the mount, it may be one.
+        Errno::EIO if served || found.is_none() => &REMOVAL_FAILED_UNEXPLAINED,
         Errno::EIO | Errno::EUCLEAN | Errno::ENODEV | Errno::ENXIO | Errno::ESHUTDOWN => {
             &DEVICE_ERROR
         }
         Errno::ESTALE if is_nfs => &STALE_HANDLE,
         // A volume's own quota says nothing about the node's disks.
-        Errno::ENOSPC | Errno::EDQUOT if !own => disk_full::by_errno(),
+        Errno::ENOSPC | Errno::EDQUOT if found.is_some() && !own => disk_full::by_errno(),
         _ => &REMOVAL_FAILED_UNEXPLAINED,
     }
 }
@@ -120,6 +140,30 @@ fn describe(draft: &mut Draft, fs: &FileSystem) {
         let value = safe(counted.value.as_bytes()).into_owned();
         draft.fact(format!("the kernel has counted errors: {value}"), Source::file(&counted.file));
     }
+}
+
+/// What the error alone says, where the file system could not be looked up.
+fn unseen(errno: Errno) -> String {
+    let says = match errno {
+        Errno::EROFS => {
+            "something on the way is read-only: a mount, a file system or a layer below one"
+        }
+        Errno::EUCLEAN | Errno::ENODEV | Errno::ENXIO | Errno::ESHUTDOWN => {
+            "a file system gives this error when it is damaged or shut down, or when its device is gone"
+        }
+        Errno::EIO => {
+            "a device gives this error, and so does a server on the network or in a process"
+        }
+        Errno::ENOSPC | Errno::EDQUOT => {
+            "there is no room for the change, or a quota is used up: of the volume, or of the node"
+        }
+        Errno::ESTALE => "the server of a file system no longer knows the object",
+        errno => return explanation(&REMOVAL_FAILED_UNEXPLAINED, errno, ""),
+    };
+    format!(
+        "The removal fails with {errno:?}: {says}. Which file system it is about could not be looked up, so \
+         nothing more is known."
+    )
 }
 
 fn explanation(cause: &Cause, errno: Errno, point: &str) -> String {
@@ -158,6 +202,9 @@ fn explanation(cause: &Cause, errno: Errno, point: &str) -> String {
             .into(),
         (_, Errno::ESTALE) => "The server of the file system no longer knows the object. Which server \
             that is cannot be told."
+            .into(),
+        (_, Errno::EHOSTDOWN | Errno::ETIMEDOUT) => "The server of the file system is away, or did not \
+            answer in time. Its own log, and the kernel's, say why."
             .into(),
         (_, Errno::EROFS) => "The call failed because something is read-only, and the mount table does \
             not show what: it was mounted anew meanwhile, or an overlay has a read-only layer below."
@@ -221,9 +268,11 @@ fn tell_apart(draft: &mut Draft, errno: Errno, found: Option<&FileSystem>) {
     let read_write = found.filter(|fs| !fs.read_only && !fs.mount_read_only);
     match errno {
         Errno::EROFS => {
-            let inside = "what is read-only is not mounted below the pod's directory";
-            draft.rule_out(id!("nested-mount-under-volume"), inside);
-            draft.rule_out(id!("mount-over-volume"), inside);
+            if found.is_some() {
+                let inside = "what is read-only is not mounted below the pod's directory";
+                draft.rule_out(id!("nested-mount-under-volume"), inside);
+                draft.rule_out(id!("mount-over-volume"), inside);
+            }
             let error = "the error is EROFS, which the kernel gives before it looks further";
             draft.rule_out(id!("device-io-error"), error);
             draft.rule_out(id!("nfs-stale-handle"), error);
@@ -233,6 +282,9 @@ fn tell_apart(draft: &mut Draft, errno: Errno, found: Option<&FileSystem>) {
             let error = "the error is ESTALE, which no device and no read-only mount gives";
             draft.rule_out(id!("node-fs-readonly"), error);
             draft.rule_out(id!("device-io-error"), error);
+            if *draft.cause == STALE_HANDLE {
+                draft.rule_out(id!("cephfs-evicted"), "the file system is of type nfs");
+            }
         }
         _ => {
             if let Some(fs) = read_write {
@@ -253,6 +305,12 @@ fn tell_apart(draft: &mut Draft, errno: Errno, found: Option<&FileSystem>) {
         }
         return;
     };
+    if *draft.cause == DEVICE_ERROR {
+        draft.rule_out(
+            id!("cephfs-evicted"),
+            format!("the file system is of type {}, not ceph", safe(fs.fs_type.as_bytes())),
+        );
+    }
     if fs.device_exists == Some(true) && fs.errors.is_empty() {
         draft.rule_out(
             id!("device-io-error"),

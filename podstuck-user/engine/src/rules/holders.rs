@@ -58,6 +58,17 @@ fn place(holder: &Holder) -> String {
 
 /// A fact for each of the first few, and how many more there are.
 pub(crate) fn tell(draft: &mut Draft, holders: &[&Holder]) {
+    if let Some(first) = holders.first() {
+        let more = match holders.len() - 1 {
+            0 => String::new(),
+            more => format!(", and {more} more"),
+        };
+        let who = match first.how {
+            How::NestedMount => describe(first),
+            _ => format!("{}{}", first.who(), place(first)),
+        };
+        draft.held_by(who + &more);
+    }
     for holder in holders.iter().take(TOLD) {
         draft.fact(describe(holder), Source::proc(&holder.source));
     }

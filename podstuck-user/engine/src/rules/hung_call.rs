@@ -10,9 +10,15 @@ use crate::{
         finding::Severity,
         hung::{Since, WaitProgress},
         path::{safe, safe_path},
+        said::Said,
         stuck::StuckThread,
     },
-    rules::hung_call_cause::{Judged, Waits},
+    query::Listening,
+    rules::{
+        hung_call_cause::{Judged, Waits},
+        network_storage,
+        wait_channel::{WaitsFor, functions, waits_for},
+    },
     tracker::Context,
     verdict::{Draft, times},
 };
@@ -20,12 +26,26 @@ use crate::{
 /// Where the control file system of FUSE is (Documentation/filesystems/fuse.rst).
 const FUSE_CONTROL: &str = "/sys/fs/fuse/connections";
 
+/// A connection that stands needs nobody who listens.
+const STILL_CONNECTED: &str =
+    "whether the client's connection still stands, and the real server does not answer behind it";
+
+/// What is known beside the thread.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Around<'a> {
+    /// Whether anybody listens where the NFS mount's server is to be.
+    pub(crate) listening: Option<&'a Listening>,
+    /// What the kernel's log says of the server.
+    pub(crate) kernel: Option<&'a Said>,
+}
+
 /// Writes the verdict out; `sharers` says who else has the same file system, where that matters.
 pub(crate) fn fill(
     context: &Context<'_>,
     draft: &mut Draft,
     seen: &StuckThread,
     judged: &Judged,
+    around: Around<'_>,
     sharers: impl FnOnce() -> Option<Vec<String>>,
 ) {
     draft.call = Call::ALL.into_iter().find(|call| call.name() == seen.syscall);
@@ -34,16 +54,23 @@ pub(crate) fn fill(
     match judged.waits {
         Waits::Fuse => fuse(context, draft, seen, sharers()),
         Waits::Frozen => frozen(context, draft, seen),
-        Waits::Nfs => nfs(context, draft, seen, sharers()),
+        Waits::Nfs => {
+            nfs(context, draft, seen, sharers());
+            not_a_tunnel(draft, seen, around.listening);
+        }
+        Waits::Tunnel => tunnel(context, draft, seen, around.listening, sharers()),
+        Waits::Smb | Waits::Ceph => other_server(context, draft, seen, around.kernel, sharers()),
         Waits::Flush => flush(draft),
         Waits::Shutdown => shutdown(draft),
         Waits::Unknown => unknown(draft),
     }
-    if judged.waits != Waits::Fuse {
+    // Where the kernel tells no function, nobody knows what the thread does not wait for.
+    let is_told = functions(&seen.stack, seen.wait_channel.as_deref()).next().is_some();
+    if is_told && judged.waits != Waits::Fuse {
         let fact = "the thread does not wait for the answer of a FUSE server";
         draft.rule_out(id!("fuse-daemon-hung"), fact);
     }
-    if !matches!(judged.waits, Waits::Frozen | Waits::Unknown) {
+    if is_told && !matches!(judged.waits, Waits::Frozen | Waits::Unknown) {
         let fact = "the thread does not wait for a freeze to end";
         draft.rule_out(id!("filesystem-frozen"), fact);
     }
@@ -81,12 +108,16 @@ fn facts(draft: &mut Draft, seen: &StuckThread) {
             Source::proc(format!("{of}/stack")),
         );
     }
-    if let Some(WaitProgress { woken, milliseconds, quiet_ms }) = seen.progress {
+    if let Some(WaitProgress { woken, milliseconds, quiet_ms, seen_woken }) = seen.progress {
         let (window, quiet) = (milliseconds as f64 / 1000.0, quiet_ms as f64 / 1000.0);
         let times = if woken == 0 { "not".into() } else { times(woken) };
-        let fact = format!(
-            "it was {times} woken in the last {window:.1} s, and has slept for {quiet:.1} s"
-        );
+        let fact = if seen_woken {
+            format!(
+                "it was {times} woken in the last {window:.1} s, and has slept for {quiet:.1} s"
+            )
+        } else {
+            format!("it was not woken in the {quiet:.1} s since it was looked at first")
+        };
         draft.fact(fact, Source::proc(format!("{of}/status")));
     }
     if let Some(mount) = &seen.mount {
@@ -132,14 +163,19 @@ fn fuse(
         let words = format!("connection {} is that of the mount", mount.minor);
         draft.remedy(
             step.only_if(is_its, words).called(format!("to abort the connection of {}", safe_path(&mount.point)))
-                .forced(sharers),
+                .forced(sharers.clone()),
             "ends all waiting at once: every request fails with ECONNABORTED, what the server had not \
              written is lost. First look whether its process is only slow, stopped or overloaded",
         );
     }
     if let Some(mount) = mount {
+        // Where the command that aborts is withheld, this one would only wait, too.
+        let known = sharers.map(|_| Vec::new());
         draft.remedy(
-            view(context, seen).on_mount("umount", &mount.point, mount.id),
+            view(context, seen)
+                .on_mount("umount", &mount.point, mount.id)
+                .called(format!("to unmount {}", safe_path(&mount.point)))
+                .forced(known),
             "low once the connection is aborted; before, it waits like the others",
         );
     }
@@ -147,9 +183,19 @@ fn fuse(
         id!("fuse-daemon-dead"),
         "calls would fail with ENOTCONN at once, and this one waits",
     );
-    draft.rule_out(id!("nfs-server-unreachable"), "no function of NFS is in the stack");
-    for other in [id!("filesystem-frozen"), id!("umount-kernel-hang"), id!("umount-flush-slow")] {
-        draft.rule_out(other, "the thread waits for the answer of a FUSE server");
+    if waits_for(functions(&seen.stack, seen.wait_channel.as_deref())) == WaitsFor::Fuse {
+        for other in [id!("nfs-server-unreachable"), id!("efs-stunnel-dead")] {
+            draft.rule_out(other, "no function of NFS is in the stack");
+        }
+        for other in [id!("filesystem-frozen"), id!("umount-kernel-hang"), id!("umount-flush-slow")]
+        {
+            draft.rule_out(other, "the thread waits for the answer of a FUSE server");
+        }
+    } else {
+        // Only its mount speaks for the server.
+        for other in [id!("nfs-server-unreachable"), id!("efs-stunnel-dead")] {
+            draft.rule_out(other, "what the call is about is served by FUSE, and not by NFS");
+        }
     }
 }
 
@@ -197,6 +243,82 @@ fn nfs(context: &Context<'_>, draft: &mut Draft, seen: &StuckThread, sharers: Op
         "what was not written to the server is lost, and processes that have files open on it keep \
          waiting",
     );
+}
+
+/// Whether the server's end is on the node itself, and gone, is known by the mount's options and who listens.
+fn not_a_tunnel(draft: &mut Draft, seen: &StuckThread, listening: Option<&Listening>) {
+    let Some(server) = seen.mount.as_ref().and_then(|mount| mount.server.as_ref()) else { return };
+    let address = safe(server.address.as_bytes());
+    match (server.local_port(), listening) {
+        (None, _) if server.is_elsewhere() => {
+            let fact = format!("the server is at {address}, not on this node");
+            draft.rule_out(id!("efs-stunnel-dead"), fact);
+        }
+        (Some(port), Some(Listening { somebody: true, .. })) => {
+            let fact = format!("somebody listens on port {port} of the node");
+            draft.rule_out(id!("efs-stunnel-dead"), fact);
+        }
+        _ => {}
+    }
+}
+
+fn tunnel(
+    context: &Context<'_>,
+    draft: &mut Draft,
+    seen: &StuckThread,
+    listening: Option<&Listening>,
+    sharers: Option<Vec<String>>,
+) {
+    draft.severity = Severity::Critical;
+    draft.explanation = "The NFS mount's server is an address of the node itself, where a program takes the \
+        connections and carries them to the real server (stunnel or efs-proxy of EFS's driver). Nobody listens \
+        there any more, mostly since the driver's container was replaced. The client asks for ever; kubelet, umount \
+        and the containers' processes that touch the volume all wait. When somebody listens there again, everything \
+        resumes."
+        .into();
+    let Some(mount) = &seen.mount else { return };
+    if let Some((server, listening)) = mount.server.as_ref().zip(listening) {
+        let (address, port) = (safe(server.address.as_bytes()), server.port.unwrap_or_default());
+        draft.fact(
+            format!("the mount's options say addr={address}, port={port}"),
+            Source::mountinfo(format!("/proc/{}/mountinfo", seen.thread.pid)),
+        );
+        let namespaces = listening.namespaces;
+        draft.fact(
+            format!(
+                "nobody listens on TCP port {port} at {address}, in {namespaces} network namespaces of the node"
+            ),
+            Source::proc("/proc/PID/net/tcp and tcp6"),
+        );
+        draft.rule_out(
+            id!("nfs-server-unreachable"),
+            format!("the server's end is port {port} of the node, and nobody listens there"),
+        );
+    }
+    draft.doubt(STILL_CONNECTED);
+    draft.advice(
+        "restart the pod of the EFS driver on this node (`kubectl delete pod` of it: a DaemonSet makes it anew): \
+         its watchdog starts the tunnels of all mounts again",
+        "low: mounts of other pods wait for a moment until their tunnel is back",
+    );
+    draft.remedy(
+        view(context, seen).on_mount("umount -f -l", &mount.point, mount.id).forced(sharers),
+        "what was not written to the server is lost, and processes that have files open on it keep waiting",
+    );
+}
+
+fn other_server(
+    context: &Context<'_>,
+    draft: &mut Draft,
+    seen: &StuckThread,
+    kernel: Option<&Said>,
+    sharers: Option<Vec<String>>,
+) {
+    network_storage::tell(draft, None, kernel);
+    if let Some(mount) = &seen.mount {
+        let view = view(context, seen);
+        network_storage::unmount(draft, view, &mount.point, mount.id, sharers);
+    }
 }
 
 fn flush(draft: &mut Draft) {

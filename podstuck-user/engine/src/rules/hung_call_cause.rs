@@ -12,8 +12,12 @@ use crate::{
         file_system::is_fuse,
         hung::{PATIENCE, Phase},
         stuck::StuckThread,
+        time::Monotonic,
     },
-    rules::wait_channel::{self, WaitsFor, waits_for},
+    rules::{
+        network_storage::{self, Server},
+        wait_channel::{self, WaitsFor, waits_for},
+    },
 };
 use causes::{
     CALL_HUNG_UNEXPLAINED, FILESYSTEM_FROZEN, FLUSH_SLOW, FUSE_DAEMON_HUNG, KERNEL_HANG,
@@ -26,6 +30,10 @@ pub(crate) enum Waits {
     Fuse,
     Frozen,
     Nfs,
+    /// The same, where nobody listens at the server's end on this node.
+    Tunnel,
+    Smb,
+    Ceph,
     Flush,
     Shutdown,
     Unknown,
@@ -38,6 +46,9 @@ impl Waits {
             Self::Fuse => &FUSE_DAEMON_HUNG,
             Self::Frozen => &FILESYSTEM_FROZEN,
             Self::Nfs => &NFS_UNREACHABLE,
+            Self::Tunnel => Server::Tunnel.away(),
+            Self::Smb => Server::Smb.away(),
+            Self::Ceph => Server::Ceph.away(),
             Self::Flush => &FLUSH_SLOW,
             Self::Shutdown => &KERNEL_HANG,
             Self::Unknown => &CALL_HUNG_UNEXPLAINED,
@@ -60,7 +71,8 @@ impl Judged {
     }
 }
 
-const SLOW_SERVER: &str = "whether its server is only slow: it answers others";
+const SLOW_SERVER: &str =
+    "whether its server is only slow, or has lost this request: it answers others";
 const NO_STACK: &str = "what the thread waits for: only its mount speaks for it";
 const UNNAMED_FREEZE: &str = "which lock it is: a freeze, or another one of the same kind";
 pub(crate) const UNKNOWN_DEVICE: &str =
@@ -80,8 +92,8 @@ pub(crate) struct Beside {
     /// Whether the block device of its file system has completed anything since it was told last; `None`
     /// where the device is not known.
     pub(crate) disk_works: Option<bool>,
-    /// The server has answered others since it was told last.
-    pub(crate) server_answers: bool,
+    /// When the server was seen to answer others while the call waited, the last time.
+    pub(crate) answered: Option<Monotonic>,
 }
 
 impl Beside {
@@ -95,15 +107,24 @@ pub(crate) fn judge(seen: &StuckThread, beside: Beside) -> Option<Judged> {
     let [freeze, server, device] = PATIENCE;
     let fs_type = seen.mount.as_ref().map_or("", |mount| mount.fs_type.as_str());
     let after = |times, waits, doubt| beside.lasts(seen, times).then_some(Judged { waits, doubt });
-    let answers = beside.server_answers.then_some(SLOW_SERVER);
+    // A server that answers others is slow, until it is silent. When that lasts as long as with a disk, it may have lost
+    // this request.
+    let by_fuse = |doubt| match beside.answered {
+        Some(at) if seen.at.since(at) < beside.slow * server => {
+            after(device, Waits::Fuse, Some(SLOW_SERVER))
+        }
+        _ => after(server, Waits::Fuse, doubt),
+    };
     match waits_for(functions(seen)) {
-        WaitsFor::Fuse => return after(server, Waits::Fuse, answers),
+        WaitsFor::Fuse => return by_fuse(None),
         WaitsFor::Thaw { named } => {
             return after(freeze, Waits::Frozen, (!named).then_some(UNNAMED_FREEZE));
         }
-        WaitsFor::Nfs => return after(server, Waits::Nfs, None),
+        WaitsFor::Nfs => return nfs(seen, beside, None),
+        WaitsFor::Smb => return after(server, Waits::Smb, None),
+        WaitsFor::Ceph => return after(server, Waits::Ceph, None),
         // They do not tell why the call waits for them.
-        WaitsFor::Nvidia | WaitsFor::NetworkDisk | WaitsFor::Smb => {}
+        WaitsFor::Nvidia | WaitsFor::NetworkDisk => {}
         WaitsFor::DiskFileSystem | WaitsFor::BlockDevice | WaitsFor::Unknown => {}
     }
     let unmounts = seen.phase == Phase::AfterExit
@@ -114,10 +135,16 @@ pub(crate) fn judge(seen: &StuckThread, beside: Beside) -> Option<Judged> {
     // Where the stack does not say it: a thread may wait for a lock that another one holds, which
     // waits for the server.
     if is_fuse(fs_type) {
-        return after(server, Waits::Fuse, Some(NO_STACK));
+        return by_fuse(Some(NO_STACK));
     }
     if fs_type.starts_with("nfs") {
-        return after(server, Waits::Nfs, Some(NO_STACK));
+        return nfs(seen, beside, Some(NO_STACK));
+    }
+    if network_storage::is_smb(fs_type) {
+        return after(server, Waits::Smb, Some(NO_STACK));
+    }
+    if network_storage::is_ceph(fs_type) {
+        return after(server, Waits::Ceph, Some(NO_STACK));
     }
     if beside.disk_works == Some(true) {
         return None;
@@ -125,11 +152,28 @@ pub(crate) fn judge(seen: &StuckThread, beside: Beside) -> Option<Judged> {
     after(device, Waits::Unknown, None)
 }
 
+/// Whether a thread that waits for an NFS server was woken lately. Such a wait ends with an answer, or by SIGKILL.
+pub(crate) fn is_answered(seen: &StuckThread) -> bool {
+    seen.progress.is_some_and(|progress| progress.woken > 0 && progress.quiet_ms < LIVELY_MS)
+}
+
+/// A server from which answers have come meanwhile, to other calls on the file system, is there: then it is this
+/// call that is slow, and it needs the patience that a device has.
+fn nfs(seen: &StuckThread, beside: Beside, doubt: Option<&'static str>) -> Option<Judged> {
+    let [_, server, device] = PATIENCE;
+    let (times, doubt) = match beside.answered == Some(seen.at) || is_answered(seen) {
+        true => (device, Some(SLOW_SERVER)),
+        false => (server, doubt),
+    };
+    beside.lasts(seen, times).then_some(Judged { waits: Waits::Nfs, doubt })
+}
+
 /// Whether the shutdown of a file system comes on. One that writes is woken as parts of it are done;
 /// one whose device has stopped is woken a few times in the beginning at most.
 fn shutdown(seen: &StuckThread, beside: Beside) -> Option<Judged> {
     let [_, _, device] = PATIENCE;
-    let quiet = Duration::from_millis(seen.progress?.quiet_ms);
+    let progress = seen.progress?;
+    let quiet = Duration::from_millis(progress.quiet_ms);
     let lively = Duration::from_millis(LIVELY_MS);
     let runs = seen.times.is_some_and(|times| times.state == 'R');
     // It may have been woken a few times in the beginning.
@@ -164,6 +208,10 @@ fn shutdown(seen: &StuckThread, beside: Beside) -> Option<Judged> {
     if age < Duration::from_millis(FLUSH_MS) || quiet * 2 > age && !runs {
         return None;
     }
+    // Who comes late has seen only the end of a long sleep.
+    if !progress.seen_woken && !runs {
+        return None;
+    }
     let writes = ["sync_", "jbd2_", "xfs_", "btrfs_", "f2fs_"];
     let writes = functions(seen).any(|f| {
         f.contains("writeback")
@@ -185,7 +233,6 @@ mod tests {
         model::{
             hung::{MountPoint, WaitProgress},
             thread::Times,
-            time::Monotonic,
         },
         testing::stuck,
     };
@@ -193,7 +240,7 @@ mod tests {
     const SLOW: Duration = Duration::from_secs(2);
 
     fn judged(seen: &StuckThread, disk_works: Option<bool>) -> Option<Judged> {
-        judge(seen, Beside { slow: SLOW, disk_works, server_answers: false })
+        judge(seen, Beside { slow: SLOW, disk_works, answered: None })
     }
 
     fn id(seen: &StuckThread) -> &'static str {
@@ -223,10 +270,70 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_answers_others_may_be_slow() {
-        let seen = aged(stuck(&["request_wait_answer", "fuse_rmdir"]), 60);
-        let beside = Beside { slow: SLOW, disk_works: None, server_answers: true };
-        assert_eq!(judge(&seen, beside).unwrap().doubt, Some(SLOW_SERVER));
+    fn a_server_that_answers_others_is_slow() {
+        let waits = |age| aged(stuck(&["request_wait_answer", "fuse_rmdir"]), age);
+        let judged = |age, answered: Option<u64>| {
+            let seen = waits(age);
+            let answered = answered.map(|second| Monotonic(seen.began.0 + second * 1_000_000_000));
+            judge(&seen, Beside { slow: SLOW, disk_works: None, answered })
+        };
+        assert_eq!(judged(49, Some(20)), None);
+        assert_eq!(judged(50, Some(20)).unwrap().doubt, None, "silent for 30 s");
+        assert_eq!(judged(119, Some(118)), None);
+        assert_eq!(judged(120, Some(118)).unwrap().doubt, Some(SLOW_SERVER), "slow for 2 min");
+        assert_eq!(judged(30, None).unwrap().doubt, None, "it answers nobody");
+    }
+
+    #[test]
+    fn an_nfs_server_that_answers_others_is_slow_and_not_away() {
+        let stack = ["rpc_wait_bit_killable", "nfs4_proc_getattr"];
+        let on_nfs = MountPoint { fs_type: "nfs4".into(), ..MountPoint::default() };
+        let mut without_stack = stuck(&[]);
+        without_stack.mount = Some(on_nfs);
+        for seen in [stuck(&stack), without_stack] {
+            let judged = |second, server_answers| {
+                let seen = aged(seen.clone(), second);
+                let answered = Some(seen.at).filter(|_| server_answers);
+                judge(&seen, Beside { slow: SLOW, disk_works: None, answered })
+            };
+            assert_eq!(judged(60, false).unwrap().waits, Waits::Nfs);
+            assert_eq!(judged(60, true), None, "answers have come since it was told last");
+            let late = Judged { waits: Waits::Nfs, doubt: Some(SLOW_SERVER) };
+            assert_eq!(judged(120, true), Some(late));
+            // Its own call goes from answer to answer, as a long listing or a flush does.
+            for (woken, quiet_ms, is_slow) in [(9, 100, true), (9, 20_000, false), (0, 100, false)]
+            {
+                let mut own = aged(seen.clone(), 60);
+                own.progress = Some(WaitProgress {
+                    woken,
+                    milliseconds: 30_000,
+                    quiet_ms,
+                    seen_woken: woken > 0,
+                });
+                assert_eq!(
+                    super::judge(&own, Beside { slow: SLOW, ..Beside::default() }).is_none(),
+                    is_slow
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn other_servers_are_told_by_their_clients_functions_or_by_the_mount() {
+        for (stack, fs_type, waits) in [
+            (&["wait_for_response [cifs]", "cifs_statfs"][..], "", Waits::Smb),
+            (&["ceph_mdsc_wait_request [ceph]"], "", Waits::Ceph),
+            (&[], "cifs", Waits::Smb),
+            (&["rwsem_down_write_slowpath"], "ceph", Waits::Ceph),
+        ] {
+            let mut seen = stuck(stack);
+            let mount = MountPoint { fs_type: fs_type.into(), ..MountPoint::default() };
+            seen.mount = (!fs_type.is_empty()).then_some(mount);
+            assert_eq!(judged(&aged(seen.clone(), 29), None), None, "{stack:?}");
+            let judged = judged(&aged(seen, 30), None).unwrap();
+            let doubt = (!fs_type.is_empty()).then_some(NO_STACK);
+            assert_eq!((judged.waits, judged.doubt), (waits, doubt), "{stack:?}");
+        }
     }
 
     #[test]
@@ -248,7 +355,8 @@ mod tests {
         ] {
             seen.at = Monotonic(seen.began.0 + age_ms * 1_000_000);
             let milliseconds = age_ms / 2;
-            seen.progress = Some(WaitProgress { woken: 1, milliseconds, quiet_ms });
+            let seen_woken = true;
+            seen.progress = Some(WaitProgress { woken: 1, milliseconds, quiet_ms, seen_woken });
             let found = judged(&seen, disk_works);
             let id = found.map_or("too early", |judged| judged.waits.cause().id.as_str());
             assert_eq!(id, expected, "{age_ms} {quiet_ms} {disk_works:?}");
@@ -258,10 +366,28 @@ mod tests {
     }
 
     #[test]
+    fn a_late_look_at_a_long_sleep_is_no_progress() {
+        let mut seen = stuck(&["folio_wait_bit", "sync_inodes_sb", "generic_shutdown_super"]);
+        (seen.phase, seen.syscall) = (Phase::AfterExit, "umount2".into());
+        seen.at = Monotonic(seen.began.0 + 3_600_000_000_000);
+        for (quiet_ms, seen_woken, expected) in [
+            (300, false, "too early"),
+            (300, true, "umount-flush-slow"),
+            (50_000, false, "too early"),
+            (60_000, false, "umount-kernel-hang"),
+        ] {
+            let woken = u64::from(seen_woken);
+            seen.progress = Some(WaitProgress { woken, milliseconds: 300, quiet_ms, seen_woken });
+            assert_eq!(id(&seen), expected, "{quiet_ms} {seen_woken}");
+        }
+    }
+
+    #[test]
     fn a_thread_that_runs_is_in_no_shutdown_unless_something_shows_it() {
         let mut seen = stuck(&[]);
         (seen.phase, seen.syscall) = (Phase::AfterExit, "umount2".into());
-        seen.progress = Some(WaitProgress { woken: 1, milliseconds: 1000, quiet_ms: 100 });
+        seen.progress =
+            Some(WaitProgress { woken: 1, milliseconds: 1000, quiet_ms: 100, seen_woken: true });
         assert_eq!(id(&seen), "umount-flush-slow");
         seen.times = Some(Times { state: 'R', user_ticks: None, start_ticks: None, sleeps: 1 });
         assert_eq!(id(&seen), "too early");
@@ -277,7 +403,12 @@ mod tests {
             [(2000, early, early), (60_000, early, slow), (121_000, hang, hang)]
         {
             seen.at = Monotonic(seen.began.0 + age_ms * 1_000_000);
-            seen.progress = Some(WaitProgress { woken: 0, milliseconds: 1000, quiet_ms: age_ms });
+            seen.progress = Some(WaitProgress {
+                woken: 0,
+                milliseconds: 1000,
+                quiet_ms: age_ms,
+                seen_woken: false,
+            });
             assert_eq!(id(&seen), of_idle_disk, "{age_ms}");
             let found = judged(&seen, None);
             let id = found.map_or(early, |judged| judged.waits.cause().id.as_str());

@@ -37,6 +37,7 @@ pub(crate) static KUBELET_LOST: Cause = Cause {
         way("restart kubelet once more, when the plugin and the volume's secrets are there", ""),
         way("`umount` the path by hand", UMOUNT_RISK),
     ],
+    field: &["kubernetes#72604", "kubernetes#70044", "kubernetes#116954"],
     tried: &[TriedWith::RealKubelet],
     source: &["kubernetes pkg/kubelet/volumemanager/reconciler/reconstruct.go"],
 };

@@ -59,7 +59,8 @@ pub(crate) static LOST_PUBLISH_STATE: Cause = Cause {
         way("`umount` the path", UNMOUNT_RISK),
         way("upgrade the driver to a version that keeps its state", ""),
     ],
-    tried: &[TriedWith::Lab, TriedWith::RealKubelet],
+    field: &["csi-driver-host-path#457", "kubeblocks#8233", "pmem-csi#25"],
+    tried: &[TriedWith::Lab, TriedWith::RealKubelet, TriedWith::Recording],
     source: &[
         "kubernetes pkg/volume/csi/csi_mounter.go, TearDownAt",
         "kubernetes-csi/csi-driver-host-path pkg/hostpath/nodeserver.go, NodeUnpublishVolume",
@@ -86,8 +87,10 @@ pub(crate) static STACKED_MOUNTS: Cause = Cause {
             "the path is still mounted in the namespace in which the unmount succeeded",
         ),
         like("csi-driver-lost-publish-state", "it was unmounted, but not often enough"),
+        like("kubelet-root-symlink", "no symbolic link leads to kubelet's root"),
     ],
     ways_out: &[way("`umount` until it fails", UNMOUNT_RISK)],
+    field: &["osc-bsu-csi-driver#130", "kubernetes#122342"],
     tried: &[TriedWith::Lab],
     source: &["linux fs/namespace.c, do_umount"],
 };
@@ -111,6 +114,7 @@ pub(crate) static WRONG_NAMESPACE: Cause = Cause {
         like("csi-driver-lost-publish-state", "the driver did unmount, where it sees the volume"),
     ],
     ways_out: &[way("`umount` on the host, repair the propagation", UNMOUNT_RISK)],
+    field: &["kubernetes#51835", "rke#264", "containerd#5538"],
     tried: &[TriedWith::RealKubelet],
     source: &[
         "linux Documentation/filesystems/sharedsubtree.rst",
@@ -249,6 +253,11 @@ pub(crate) fn forgotten(context: &Context<'_>, draft: &mut Draft, suspect: &Susp
         draft.rule_out(id!("stacked-mounts"), "there is one mount on the path");
     }
     let since = Some(suspect.since);
+    // What was seen says more than what was not tried, and does not change later.
+    if let Some(at) = suspect.unheld {
+        let fact = "nobody was found who holds it, and nothing is mounted on it";
+        draft.rule_out_since(id!("volume-held-by-host-process"), fact, Some(at));
+    }
     // As long as an attempt may still come, it is not known how it would end.
     if suspect.outlasts_pauses() {
         draft.rule_out_since(
@@ -256,10 +265,6 @@ pub(crate) fn forgotten(context: &Context<'_>, draft: &mut Draft, suspect: &Susp
             "umount2 would have failed with EBUSY; nobody called it",
             since,
         );
-    }
-    if let Some(at) = suspect.unheld {
-        let fact = "nobody was found who holds it, and nothing is mounted on it";
-        draft.rule_out_since(id!("volume-held-by-host-process"), fact, Some(at));
     }
     let process = suspect.volume.driver();
     if let Some(process) = process {

@@ -82,6 +82,9 @@ pub(crate) fn verdict(
         return None;
     }
     let found: Vec<&Holder> = culprits(&held.taken).collect();
+    if found.is_empty() && !bundle && !object.lasts_unseen() {
+        return None;
+    }
     let (nested, users): (Vec<&Holder>, Vec<&Holder>) =
         found.iter().partition(|holder| holder.how == How::NestedMount);
     let mut draft = base(context, cause(bundle, &nested, &users), object);
@@ -112,7 +115,9 @@ pub(crate) fn verdict(
     }
     let view = View::of(context, &object.op);
     free(&mut draft, view, &nested, &users);
-    if nested.is_empty() {
+    // A file system that is swapped to would go on without a path by which to switch that off.
+    let swaps = users.iter().any(|holder| holder.how == How::Swap);
+    if nested.is_empty() && !swaps {
         let id = held.taken.subject.as_ref().ok().and_then(|it| it.mount_id);
         let others = held.taken.unseen.is_empty().then(|| who_else(&held.taken));
         draft.remedy(

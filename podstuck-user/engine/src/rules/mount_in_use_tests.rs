@@ -18,13 +18,24 @@ fn ask(busy: &mut Alone<Busy>, second: f64) -> Query {
     busy.ask(&failed(Call::Umount2, Errno::EBUSY, "", second)).pop().unwrap()
 }
 
-/// It fails twice, and this is who holds it.
-fn conclude(holders: Vec<Holder>) -> Draft {
+/// It fails in so many attempts, and this is who holds it.
+fn after(attempts: u32, holders: Vec<Holder>) -> Option<Draft> {
     let mut busy = Alone::new();
-    ask(&mut busy, 0.5);
-    let query = ask(&mut busy, 1.0);
+    let query = (1..=attempts).map(|nth| ask(&mut busy, f64::from(nth))).last().unwrap();
     assert!(matches!(&query.wants, Wants::Holders(About::Mount { .. })));
-    busy.answer(&query, Answer::Holders(Ok(snapshot(holders)))).unwrap()
+    busy.answer(&query, Answer::Holders(Ok(snapshot(holders))))
+}
+
+fn conclude(holders: Vec<Holder>) -> Draft {
+    after(3, holders).unwrap()
+}
+
+#[test]
+fn nobody_seen_in_two_attempts_is_a_moments() {
+    assert!(after(2, Vec::new()).is_none());
+    assert_eq!(after(3, Vec::new()).unwrap().id(), "busy-unexplained");
+    let held = after(2, vec![holder(How::Fd, Through::Itself, Some(true))]);
+    assert_eq!(held.unwrap().id(), "volume-held-by-host-process");
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::{
         operation::Operation,
         path::safe_path,
     },
-    rules::{left_mounted, moments::began, mount_in_use, nested_mount},
+    rules::{left_mounted, linked_root, moments::began, mount_in_use, nested_mount},
     tracker::{Context, TrackerId},
     trackers::{busy::BusyObject, unmounts::Tried},
     verdict::{Draft, times},
@@ -30,7 +30,9 @@ pub(crate) static BUSY_UNEXPLAINED: Cause = Cause {
     meaning: "A removal or an unmount failed with EBUSY, and nothing was found that explains it. A \
         file in flight through a socket or registered with io_uring cannot be seen, nor can who held \
         it only for a moment.",
-    confirmed_by: &["the call fails with EBUSY in more than one attempt"],
+    confirmed_by: &[
+        "the call fails with EBUSY in more than one attempt, and where nobody is seen on a mount in more than two",
+    ],
     log: None,
     look_alikes: &[
         like("nested-mount-under-volume", "nothing is mounted on it"),
@@ -40,6 +42,7 @@ pub(crate) static BUSY_UNEXPLAINED: Cause = Cause {
         like("nfs-silly-rename", "the file system is not NFS"),
     ],
     ways_out: &[way("the finding says where to look", "")],
+    field: &[],
     tried: &[],
     source: &["linux fs/namei.c, vfs_rmdir", "linux fs/pnode.c, propagate_mount_busy"],
 };
@@ -63,18 +66,20 @@ pub(crate) fn removal(
     if object.attempts.count() < ATTEMPTS_NEEDED && op.target.kind != TargetKind::DockerVolume {
         return None;
     }
-    let path = safe_path(&op.path).into_owned();
+    let link = context.sample.and_then(|sample| sample.link_to(&op.path));
+    let point = link.map_or_else(|| op.path.clone(), |link| link.real(&op.path));
+    let path = safe_path(&point).into_owned();
     let Some(mounts) = mounts else {
         let mut draft = base(context, &BUSY_UNEXPLAINED, object);
         draft.fact(
-            "the mounts of the caller could not be read: its namespace is gone",
+            "the mounts of the caller could not be read, or its namespace is gone",
             Source::proc("/proc"),
         );
         draft.explanation =
             "The path is busy, and whether it is a mount point is not known.".into();
         return Some(draft);
     };
-    let here: Vec<_> = mounts.at(&op.path).collect();
+    let here: Vec<_> = mounts.at(&point).collect();
     let Some(top) = here.last() else {
         let mut draft = base(context, &BUSY_UNEXPLAINED, object);
         draft.fact(
@@ -92,7 +97,8 @@ pub(crate) fn removal(
     let own = nested_mount::in_memory(&top.fs_type) && top.root == Path::new("/");
     let over = || nested_mount::over_volume(op, &op.path, own);
     let over = if known.is_admission() { over() } else { None };
-    let mut draft = base(context, over.unwrap_or(known), object);
+    let known = linked_root::in_place_of(over.unwrap_or(known), link);
+    let mut draft = base(context, known, object);
     draft.fact(
         format!("{path} is a mount point for the caller: {}", top.describe()),
         Source::mountinfo(&mounts.source),
@@ -109,12 +115,13 @@ pub(crate) fn removal(
     }
     tell_apart(context, &mut draft, object, top, driver.map(|driver| driver.reach));
     draft.explanation = explanation(draft.cause, object).into();
-    let umount = View::of(context, op).on_mount("umount", &op.path, Some(top.id));
+    let umount = View::of(context, op).on_mount("umount", &point, Some(top.id));
     draft.remedy(
         umount,
         "low once all containers of the pod have ended and nobody uses the mount; what is mounted \
          stays intact. Never `rm -rf` below it: that deletes the data behind the mount",
     );
+    linked_root::tell_apart(&mut draft, &op.target, here.len(), link);
     Some(draft)
 }
 

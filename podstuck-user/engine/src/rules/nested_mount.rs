@@ -41,6 +41,7 @@ pub(crate) static NESTED_MOUNT: Cause = Cause {
         like("node-fs-readonly", "the call fails with EBUSY, not with EROFS"),
     ],
     ways_out: &[way("`umount` that first", LEFT_RISK)],
+    field: &["bb-clientd#2"],
     tried: &[TriedWith::Lab],
     source: &["linux fs/pnode.c, propagate_mount_busy", SOURCE[0]],
 };
@@ -65,7 +66,8 @@ pub(crate) static SUBMOUNT: Cause = Cause {
         like("termination-message-in-bidirectional", "the mount point is a directory"),
     ],
     ways_out: &[way("`umount` it", LEFT_RISK), way("let a preStop hook unmount it", "")],
-    tried: &[TriedWith::RealKubelet],
+    field: &["kubernetes#129550", "kubernetes#137143"],
+    tried: &[TriedWith::RealKubelet, TriedWith::Recording],
     source: SOURCE,
 };
 
@@ -89,6 +91,7 @@ pub(crate) static TERMINATION_MESSAGE: Cause = Cause {
         way("`umount` the file", LEFT_RISK),
         way("move terminationMessagePath out of the volume", ""),
     ],
+    field: &["kubernetes#115054", "kubernetes#137143"],
     tried: &[TriedWith::RealKubelet],
     source: SOURCE,
 };
@@ -105,12 +108,16 @@ pub(crate) static SUBPATH_BUSY: Cause = Cause {
         "the caller's mountinfo has it as a mount point",
     ],
     log: log("kubelet", "error cleaning subPath mounts for volume"),
-    look_alikes: &[like(
-        "subpath-source-deleted",
-        "the removal comes to the mount point and fails with EBUSY, not with ENOTEMPTY above it",
-    )],
+    look_alikes: &[
+        like(
+            "subpath-source-deleted",
+            "the removal comes to the mount point and fails with EBUSY, not with ENOTEMPTY above it",
+        ),
+        like("kubelet-root-symlink", "no symbolic link leads to kubelet's root"),
+    ],
     ways_out: &[way("`umount` it", LEFT_RISK)],
-    tried: &[],
+    field: &["kubernetes#51835", "kubernetes#68740", "kubernetes#89181"],
+    tried: &[TriedWith::Test],
     source: &["kubernetes pkg/volume/util/subpath/subpath_linux.go, doCleanSubPaths", SOURCE[0]],
 };
 
@@ -131,7 +138,8 @@ pub(crate) static MOUNT_OVER_VOLUME: Cause = Cause {
     log: log("kubelet", "unlinkat ...: read-only file system, or device or resource busy"),
     look_alikes: &[like("node-fs-readonly", "what is mounted lies in the pod's own directory")],
     ways_out: &[way("`umount` it", LEFT_RISK)],
-    tried: &[TriedWith::Lab, TriedWith::RealKubelet],
+    field: &[],
+    tried: &[TriedWith::Lab, TriedWith::RealKubelet, TriedWith::Recording],
     source: &["kubernetes pkg/volume/emptydir/empty_dir.go, TearDownAt", SOURCE[0]],
 };
 
@@ -162,8 +170,8 @@ pub(crate) fn read_only_over_volume(
     fs: &FileSystem,
 ) -> Option<Draft> {
     let op = &failing.op;
-    let cause =
-        over_volume(op, &fs.point, in_memory(&fs.fs_type)).filter(|_| op.told_by.is_some())?;
+    let may_be_kubelets = in_memory(&fs.fs_type) && fs.is_whole;
+    let cause = over_volume(op, &fs.point, may_be_kubelets).filter(|_| op.told_by.is_some())?;
     let mut draft = Draft::about(TrackerId::FileSystem, cause, op);
     let point = safe_path(&fs.point);
     draft.path.clone_from(&fs.point);

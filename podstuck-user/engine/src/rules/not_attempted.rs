@@ -18,7 +18,8 @@ use crate::{
         time::Monotonic,
     },
     rules::{
-        csi_driver, dead_mount, kubelet_lost, left_mounted, not_attempted_words, standing::Standing,
+        csi_driver, dead_mount, kubelet_lost, left_mounted, linked_root, not_attempted_words,
+        standing::Standing,
     },
     tracker::{Context, TrackerId},
     trackers::{to_go::Word, unmounts::Tried},
@@ -50,6 +51,7 @@ pub(crate) static VOL_DATA_LOST: Cause = Cause {
              up by hand",
         ),
     ],
+    field: &["kubernetes#101911", "kubernetes#108217", "kubernetes#116847"],
     tried: &[TriedWith::Lab, TriedWith::RealKubelet],
     source: &[
         "kubernetes pkg/volume/csi/csi_plugin.go, NewMounter and NewUnmounter",
@@ -77,7 +79,8 @@ pub(crate) static NOT_ATTEMPTED: Cause = Cause {
         like("kubelet-restart-lost-volume", "kubelet runs since before the pod's end"),
     ],
     ways_out: &[way("the finding says where to look", "")],
-    tried: &[],
+    field: &[],
+    tried: &[TriedWith::Test],
     source: &["kubernetes pkg/kubelet/kubelet.go, SyncTerminatedPod"],
 };
 
@@ -174,6 +177,7 @@ pub(crate) fn draft(
     target: Arc<Target>,
 ) -> Draft {
     let Suspect { volume, fault, at, .. } = suspect;
+    let link = context.sample.and_then(|sample| sample.link_to(&suspect.pod.directory));
     let cause = match fault {
         Fault::DriverAbsent | Fault::DriverDeaf | Fault::DriverDown | Fault::DriverHangs => {
             csi_driver::cause(*fault)
@@ -182,7 +186,7 @@ pub(crate) fn draft(
         Fault::DeadFuse => dead_mount::cause(),
         Fault::KubeletLost => kubelet_lost::cause(),
         Fault::Forgotten => left_mounted::cause(1, None),
-        Fault::Stacked => left_mounted::cause(1, Some(true)),
+        Fault::Stacked => linked_root::in_place_of(left_mounted::cause(1, Some(true)), link),
         Fault::WrongNamespace | Fault::CutOff => left_mounted::cause(1, Some(false)),
         Fault::NoData => &VOL_DATA_LOST,
         Fault::NotAttempted => &NOT_ATTEMPTED,
@@ -210,10 +214,19 @@ pub(crate) fn draft(
         Fault::CutOff => left_mounted::cut_off(context, &mut draft, suspect),
         Fault::KubeletLost => kubelet_lost::words(context, &mut draft, suspect),
         Fault::Forgotten => left_mounted::forgotten(context, &mut draft, suspect),
-        Fault::Stacked => left_mounted::stacked(context, &mut draft, suspect),
+        Fault::Stacked => {
+            left_mounted::stacked(context, &mut draft, suspect);
+            // More than one was mounted, of which one is gone.
+            linked_root::tell_apart(&mut draft, &volume.target, volume.mounts.len() + 1, link);
+        }
         Fault::WrongNamespace => left_mounted::wrong_namespace(context, &mut draft, suspect),
         Fault::NoData => not_attempted_words::no_data(context, &mut draft, suspect),
         Fault::NotAttempted => not_attempted_words::not_attempted(context, &mut draft, suspect),
+    }
+    if *fault != Fault::Stacked
+        && let Some(link) = link
+    {
+        linked_root::tell(&mut draft, link);
     }
     draft
 }

@@ -118,7 +118,8 @@ fn contents(draft: &mut Draft, entries: &Entries) {
 /// NFS keeps a file that was removed while it was open under such a name.
 fn rule_out_silly_rename(draft: &mut Draft, entries: &Entries) {
     let renamed = |name: &OsStr| name.as_encoded_bytes().starts_with(b".nfs");
-    if !entries.listed.iter().any(|entry| renamed(&entry.name)) {
+    let all_are_listed = entries.listed.len() as u64 == entries.count;
+    if all_are_listed && !entries.listed.iter().any(|entry| renamed(&entry.name)) {
         draft.rule_out(id!("nfs-silly-rename"), "no name in it begins with .nfs");
     }
 }

@@ -45,6 +45,7 @@ pub(crate) static ORPHANED_POD_DIR: Cause = Cause {
         "move away what is in it",
         "look for mounts below it first: `rm -rf` through a mount deletes the data behind it",
     )],
+    field: &["kubernetes#60987", "kubernetes#105536"],
     tried: &[TriedWith::Lab],
     source: &["kubernetes pkg/kubelet/kubelet_volumes.go, cleanupOrphanedPodDirs"],
 };

@@ -35,12 +35,14 @@ pub(crate) static LEAKED_SUPERBLOCK: Cause = Cause {
     look_alikes: &[
         like("volume-held-by-host-process", "the unmount itself succeeded"),
         like("shim-rootfs-busy", "the unmount itself succeeded"),
+        like("device-still-referenced", "kubelet's unmount was made, and succeeded"),
     ],
     ways_out: &[way(
         "`umount` there, or restart it",
         "low: fails where somebody in there uses it; whoever looks for the volume there does not \
          find it any more",
     )],
+    field: &["kubernetes#104785", "rook#7787", "ceph-csi#3873"],
     tried: &[TriedWith::Lab],
     source: &["linux fs/super.c, deactivate_super", "linux fs/namespace.c, detach_mounts"],
 };
@@ -78,7 +80,11 @@ pub(crate) fn draft(context: &Context<'_>, left: &Unmounted, taken: &Snapshot) -
     }
     let others: Vec<&Holder> = taken.holders.iter().collect();
     draft.remedies.extend(release(View::OURS, &others));
-    for other in [id!("volume-held-by-host-process"), id!("shim-rootfs-busy")] {
+    for other in [
+        id!("volume-held-by-host-process"),
+        id!("shim-rootfs-busy"),
+        id!("device-still-referenced"),
+    ] {
         draft.rule_out(other, "the unmount itself succeeded");
     }
     draft

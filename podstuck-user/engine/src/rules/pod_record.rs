@@ -43,7 +43,8 @@ pub(crate) static FINALIZER: Cause = Cause {
             "skips whatever its controller wanted to clean up",
         ),
     ],
-    tried: &[TriedWith::RealKubelet],
+    field: &["TKE's guide to pods that stay Terminating", "kubernetes#121828", "kubernetes#127917"],
+    tried: &[TriedWith::RealKubelet, TriedWith::Recording],
     source: &[
         "kubernetes pkg/registry/core/pod/strategy.go",
         "kubernetes pkg/kubelet/status/status_manager.go, canBeDeleted",
@@ -62,6 +63,7 @@ pub(crate) static NOT_DELETED: Cause = Cause {
     log: None,
     look_alikes: &[like("unmount-not-attempted", "the pod's record has no deletionTimestamp")],
     ways_out: &[way(WHO, "")],
+    field: &[],
     tried: &[TriedWith::RealKubelet],
     source: &["kubernetes pkg/registry/core/pod/storage/eviction.go"],
 };
@@ -78,6 +80,7 @@ pub(crate) static IN_GRACE: Cause = Cause {
     log: None,
     look_alikes: &[],
     ways_out: &[way("wait", "")],
+    field: &["kubernetes#115817", "kubernetes#117373", "kubernetes#127339"],
     tried: &[TriedWith::RealKubelet],
     source: &["kubernetes pkg/kubelet/kuberuntime/kuberuntime_container.go, killContainer"],
 };
@@ -95,7 +98,8 @@ pub(crate) static NOT_ON_THIS_NODE: Cause = Cause {
     log: None,
     look_alikes: &[],
     ways_out: &[way("look on that node", "")],
-    tried: &[],
+    field: &[],
+    tried: &[TriedWith::Test],
     source: &["kubernetes pkg/controller/podgc/gc_controller.go"],
 };
 
@@ -189,6 +193,7 @@ fn finalizer(record: &PodRecord, here: Here<'_>, nothing_left: bool) -> Draft {
     draft.severity = Severity::Warning;
     draft.blocks_deletion = Some(true);
     for name in &record.finalizers {
+        draft.held_by(format!("the finalizer {}", safe(name.as_bytes())));
         draft.fact(
             format!("the finalizer {} is set: {}", safe(name.as_bytes()), owner(name)),
             of(record),

@@ -16,7 +16,7 @@ use crate::{
         operation::Operation,
         path::safe_path,
     },
-    query::ObjectAttributes,
+    query::{NoAnswer, ObjectAttributes},
     rules::swap_file,
     tracker::{Context, TrackerId},
     trackers::refused::Refused,
@@ -47,7 +47,8 @@ pub(crate) static IMMUTABLE_ATTRIBUTE: Cause = Cause {
         like("swapfile-active", "the object is no active swap file"),
     ],
     ways_out: &[way("`chattr -i`", CHATTR_RISK)],
-    tried: &[TriedWith::Lab, TriedWith::RealRuntime, TriedWith::RealKubelet],
+    field: &["TKE's guide to pods that stay Terminating", "docker/for-mac#5691", "lxc#3185"],
+    tried: &[TriedWith::Lab, TriedWith::RealRuntime, TriedWith::RealKubelet, TriedWith::Recording],
     source: &[MAY_DELETE, "linux fs/namei.c, inode_permission"],
 };
 
@@ -70,6 +71,7 @@ pub(crate) static APPEND_ONLY_ATTRIBUTE: Cause = Cause {
         like("swapfile-active", "the object is no active swap file"),
     ],
     ways_out: &[way("`chattr -a`", CHATTR_RISK)],
+    field: &["lxd#6998"],
     tried: &[TriedWith::Lab],
     source: &[MAY_DELETE],
 };
@@ -81,9 +83,10 @@ pub(crate) static PERMISSION_UNEXPLAINED: Cause = Cause {
         out",
     stage: Stage::Volumes,
     kind: Kind::Admission,
-    meaning: "The kernel refused a removal with EPERM, and no attribute explains it. Still possible: \
-        a sticky directory of another owner, an owner that is not mapped in the caller's user \
-        namespace, a security module.",
+    meaning: "The kernel refused a removal with EPERM, and no attribute is known that explains it: either \
+        none is set, or it could not be looked at, and the finding says which. Still possible: a sticky \
+        directory of another owner, an owner that is not mapped in the caller's user namespace, a security \
+        module.",
     confirmed_by: &["a removal fails with EPERM"],
     log: None,
     look_alikes: &[
@@ -91,6 +94,7 @@ pub(crate) static PERMISSION_UNEXPLAINED: Cause = Cause {
         like("append-only-attribute", "neither the object nor its directory is append-only"),
     ],
     ways_out: &[way("the finding says where to look", "")],
+    field: &[],
     tried: &[],
     source: &[MAY_DELETE],
 };
@@ -105,7 +109,7 @@ pub(crate) fn draft(context: &Context<'_>, refused: &Refused, seen: &ObjectAttri
         (Some(cause), _) => (cause, false),
         (None, Some(cause)) => (cause, true),
         (None, None) => {
-            let mut draft = unexplained(refused);
+            let mut draft = unexplained(refused, explained_by_none(seen));
             rule_out(&mut draft, object, directory);
             if sticky {
                 draft.fact("the directory has the sticky bit", Source::Look("statx"));
@@ -131,7 +135,7 @@ pub(crate) fn draft(context: &Context<'_>, refused: &Refused, seen: &ObjectAttri
         );
     }
     // Told by a log, the call says no number to compare; the object is the one of that path.
-    if same_directory || op.told_by.is_some() {
+    if !seen.swap_unknown && (same_directory || op.told_by.is_some()) {
         draft.rule_out(id!("swapfile-active"), "the object is no active swap file");
     }
     draft.severity = Severity::Warning;
@@ -145,8 +149,27 @@ pub(crate) fn draft(context: &Context<'_>, refused: &Refused, seen: &ObjectAttri
         View::of(context, op).on_file(&flagged, file, |it| format!("chattr -{flag} {it}")),
         "low: removes the protection of this one object; the owner's next attempt deletes it",
     );
+    if let (Component::Dockerd, TargetKind::ContainerLayer, Some(container)) =
+        (op.actor.component, op.target.kind, &op.target.container)
+    {
+        ask_dockerd_again(&mut draft, container, op.target.pod.is_some());
+    }
     rule_out(&mut draft, object, directory);
     draft
+}
+
+/// Length of a container's id.
+const CONTAINER_ID: usize = 64;
+
+/// dockerd does not try by itself. Of a pod's container kubelet asks it, again and again.
+fn ask_dockerd_again(draft: &mut Draft, container: &str, is_pods: bool) {
+    let is_id = container.len() == CONTAINER_ID && container.bytes().all(|b| b.is_ascii_hexdigit());
+    if is_id && !is_pods {
+        draft.remedy(
+            format!("docker rm -f {container}"),
+            "none: the container's removal was begun already, and dockerd does not try again by itself",
+        );
+    }
 }
 
 /// Which of an inode's attributes forbids its removal.
@@ -166,14 +189,22 @@ fn flag(cause: &Cause) -> (&'static str, &'static str) {
 /// Says which attributes are not set, as far as the file system tells.
 fn rule_out(draft: &mut Draft, object: Attributes, directory: Attributes) {
     if !object.known {
-        draft.fact("this file system does not report the attributes", Source::Look("statx"));
+        draft.fact("this file system does not report both attributes", Source::Look("statx"));
         return;
     }
     let unset = [
         (object.immutable, id!("immutable-attribute"), "the object is not immutable"),
         (object.append_only, id!("append-only-attribute"), "the object is not append-only"),
     ];
-    let directory_is_plain = !directory.immutable && !directory.append_only;
+    let directory_is_plain = directory.known && !directory.immutable && !directory.append_only;
+    if !directory_is_plain && draft.cause.is_admission() {
+        // What the directory carries may be it.
+        draft.fact(
+            "the file system of its directory does not report both attributes",
+            Source::Look("statx"),
+        );
+        return;
+    }
     for (set, other, text) in unset {
         if !set {
             let also = if directory_is_plain { ", and neither is its directory" } else { "" };
@@ -182,13 +213,43 @@ fn rule_out(draft: &mut Draft, object: Attributes, directory: Attributes) {
     }
 }
 
-pub(crate) fn unexplained(refused: &Refused) -> Draft {
+/// What a look at an object that carries no attribute says of the reason.
+fn explained_by_none(seen: &ObjectAttributes) -> &'static str {
+    match (seen.object.known && seen.directory.known, seen.swap_unknown) {
+        (true, false) => {
+            "no attribute explains it. Still possible: a sticky directory of another owner"
+        }
+        (true, true) => {
+            "no attribute explains it. Still possible: an active swap file, which could not be looked for, a \
+             sticky directory of another owner"
+        }
+        (false, _) => {
+            "whether an attribute explains it is not known: its file system does not report them. Possible: \
+             an immutable or append-only attribute, an active swap file, a sticky directory of another owner"
+        }
+    }
+}
+
+/// The object could not be looked at.
+pub(crate) fn unseen(refused: &Refused, error: &NoAnswer) -> Draft {
+    let mut draft = unexplained(
+        refused,
+        "whether an attribute explains it is not known: the object could not be looked at. Possible: an \
+         immutable or append-only attribute of the object or of its directory, an active swap file, a sticky \
+         directory of another owner",
+    );
+    draft.fact(format!("the object could not be looked at: {error}"), Source::Look("statx"));
+    draft
+}
+
+/// Nothing is known that refuses it; `reason` says what was looked at, and what it may be.
+fn unexplained(refused: &Refused, reason: &str) -> Draft {
     let mut draft = Draft::about(TrackerId::Refused, &PERMISSION_UNEXPLAINED, &refused.op);
     draft.blocks_deletion = blocks(&refused.op);
-    draft.explanation = "The kernel refused the removal with EPERM, and no attribute explains it. \
-        Still possible: a sticky directory of another owner, an owner that is not mapped in the \
-        caller's user namespace, a security module."
-        .into();
+    draft.explanation = format!(
+        "The kernel refused the removal with EPERM, and {reason}, an owner that is not mapped in the \
+         caller's user namespace, a security module."
+    );
     draft
 }
 

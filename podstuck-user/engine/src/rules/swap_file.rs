@@ -33,6 +33,7 @@ pub(crate) static SWAP_FILE: Cause = Cause {
         "reads all that was swapped there back into memory; fails, or makes the node kill processes, \
          where there is too little",
     )],
+    field: &["moby#30392"],
     tried: &[TriedWith::Lab],
     source: &["linux fs/namei.c, may_delete: IS_SWAPFILE", "linux mm/swapfile.c, sys_swapon"],
 };

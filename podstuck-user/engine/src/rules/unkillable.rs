@@ -74,6 +74,7 @@ fn describe(draft: &mut Draft, task: &Task) {
     };
     let thread = if pid == tid { String::new() } else { format!(", in thread {tid}") };
     let source = Source::proc(format!("/proc/{pid}/task/{tid}/stat"));
+    draft.held_by(format!("{comm} (pid {pid})"));
     draft.fact(format!("process {pid} ({comm}) is in state {state}{thread}{end}"), source);
 }
 
@@ -118,8 +119,10 @@ fn unkillable(draft: &mut Draft, suspect: &Suspect<'_>, task: &Task, wait: &wait
              it, its volumes and its mounts behind",
         )
         .affects("every pod of the node");
-    if suspect.is_woken {
-        draft.doubt("whether it makes progress: it is woken now and then");
+    if suspect.is_alive {
+        draft.doubt(
+            "whether it makes progress: it is woken, reads or writes, or its server answers, now and then",
+        );
     }
     draft.rule_out(id!("apparmor-signal-denied"), "the signal has arrived");
     draft.rule_out(id!("cgroup-v1-frozen"), "its control group is not frozen");
@@ -133,6 +136,7 @@ fn unkillable(draft: &mut Draft, suspect: &Suspect<'_>, task: &Task, wait: &wait
 
 fn frozen(draft: &mut Draft, suspect: &Suspect<'_>) {
     let file = draft.path.join("freezer.state");
+    draft.held_by(format!("the frozen control group {}", safe_path(&draft.path)));
     draft.fact("the control group is frozen", Source::proc(safe_path(&file)));
     if let Some(task) = suspect.task() {
         describe(draft, task);
@@ -191,29 +195,37 @@ fn leftover(draft: &mut Draft, suspect: &Suspect<'_>) {
     draft.remedy(format!("cat {procs}"), "none; then find out who put the process there");
     for task in suspect.group.tasks.iter().take(NAMED) {
         draft.remedy(
+            moved_to_the_top(task, &draft.path),
+            "low: leaves the process alive, outside the pod's group and its limits",
+        );
+    }
+    for task in suspect.group.tasks.iter().take(NAMED) {
+        draft.remedy(
             if_same(task.pid, task.tid, Some(task.started), format!("kill -9 {}", task.pid))
                 .verified_by(has_ended(task.pid)),
             format!("ends {}: look first whether it does work that is needed", task.comm),
         );
     }
-    let root = Path::new("/sys/fs/cgroup/cgroup.procs");
-    let root =
-        draft.path.ancestors().nth(1).map_or(root.into(), |above| above.join("cgroup.procs"));
-    if let Some(task) = suspect.group.tasks.first() {
-        draft.remedy(
-            if_same(
-                task.pid,
-                task.tid,
-                Some(task.started),
-                format!("echo {} > {}", task.pid, shell_word(&root)),
-            ),
-            "low: moves the process out of the pod's group and leaves it alive; with version 2 only \
-             into a group that may hold processes",
-        );
-    }
     let fact = "no process that was killed waits in the kernel";
     draft.rule_out(id!("dstate-process"), fact);
     draft.rule_out(id!("cgroup-v1-frozen"), "the group is not frozen");
+}
+
+/// Takes a process out of the pod's groups, in each hierarchy that it is in one of them, into the group at the top:
+/// of version 2's groups, only that one may have processes beside groups with controllers. In a group between, it
+/// is EBUSY (`cgroup_migrate_vet_dst` in kernel/cgroup/cgroup.c).
+fn moved_to_the_top(task: &Task, group: &Path) -> Step {
+    let pid = task.pid;
+    let name = group.file_name().unwrap_or_default();
+    let groups = shell_word(&Path::new("*").join(name).join("*"));
+    let those = format!(
+        "find /sys/fs/cgroup -path {groups} -name cgroup.procs -exec grep -qsx {pid} {{}} \\;"
+    );
+    let act = format!(
+        "{those} -exec sh -c 'echo {pid} > \"$(stat -c %m \"$1\")/cgroup.procs\"' sh {{}} \\;"
+    );
+    if_same(pid, task.tid, Some(task.started), act)
+        .verified_by(format!("[ -z \"$({those} -print)\" ]"))
 }
 
 fn duration(draft: &mut Draft, suspect: &Suspect<'_>) {

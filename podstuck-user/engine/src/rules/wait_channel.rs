@@ -18,7 +18,9 @@ pub(crate) enum WaitsFor {
     Nfs,
     /// NVIDIA's driver.
     Nvidia,
-    /// A disk or file system on the network.
+    /// A CephFS server.
+    Ceph,
+    /// A disk on the network.
     NetworkDisk,
     /// An SMB server.
     Smb,
@@ -47,7 +49,7 @@ const fn signs(
 
 /// The innermost functions say least: everybody who waits for a disk is in `io_schedule`. So the list
 /// is in the order of how much a name says.
-static TABLE: [Signs; 9] = [
+static TABLE: [Signs; 10] = [
     signs(WaitsFor::Fuse, &["request_wait_answer", "fuse_", "__fuse"], &["fuse"]),
     signs(
         WaitsFor::Thaw { named: true },
@@ -61,7 +63,8 @@ static TABLE: [Signs; 9] = [
         &["nfs", "nfsv3", "nfsv4", "sunrpc"],
     ),
     signs(WaitsFor::Nvidia, &["nvidia", "nv_", "rm_", "os_acquire"], &["nvidia"]),
-    signs(WaitsFor::NetworkDisk, &["nbd", "rbd", "ceph"], &["nbd", "rbd", "ceph", "libceph"]),
+    signs(WaitsFor::Ceph, &["ceph_"], &["ceph"]),
+    signs(WaitsFor::NetworkDisk, &["nbd", "rbd", "ceph_"], &["nbd", "rbd", "libceph"]),
     signs(WaitsFor::Smb, &["cifs", "smb"], &["cifs"]),
     signs(
         WaitsFor::DiskFileSystem,
@@ -83,6 +86,12 @@ impl Signs {
         };
         // Shutting a file system down is no question to its server.
         if self.waits == WaitsFor::Nfs && name.ends_with("_super") {
+            return false;
+        }
+        // What disks and the file system of Ceph have in common says nothing of which it is.
+        let is_common = ["ceph_osdc_", "ceph_monc_", "ceph_con_", "ceph_msg_"];
+        let is_common = module == "libceph" || is_common.iter().any(|p| name.starts_with(p));
+        if self.waits == WaitsFor::Ceph && is_common {
             return false;
         }
         self.modules.contains(&module) || self.prefixes.iter().any(|p| name.starts_with(p))
@@ -120,6 +129,12 @@ mod tests {
             (&["request_wait_answer", "fuse_simple_request [fuse]"], WaitsFor::Fuse),
             (&["down_read", "foo [nvidia]"], WaitsFor::Nvidia),
             (&["io_schedule", "__ext4_find_entry"], WaitsFor::BlockDevice),
+            (&["wait_for_completion_killable", "ceph_mdsc_wait_request"], WaitsFor::Ceph),
+            (&["schedule", "wait_caps [ceph]"], WaitsFor::Ceph),
+            (&["ceph_osdc_wait_request [libceph]", "ceph_sync_fs [ceph]"], WaitsFor::Ceph),
+            (&["ceph_osdc_wait_request [libceph]"], WaitsFor::NetworkDisk),
+            (&["ceph_osdc_wait_request", "rbd_img_request"], WaitsFor::NetworkDisk),
+            (&["wait_for_response [cifs]", "compound_send_recv"], WaitsFor::Smb),
             (&["rmqueue"], WaitsFor::Unknown),
             (&[], WaitsFor::Unknown),
         ] {

@@ -3,19 +3,22 @@
 use jiff::Timestamp;
 
 use super::{
-    play::{Node, Play, UID, group, sample, target, volume_state},
+    play::{Node, Play, UID, group, node_mounts, sample, target, volume_state},
     removals::{EMPTY_DIR, Plays},
     states::of_pod,
 };
 use crate::{
     model::{
+        block_volume::{BlockVolume, DeviceUser},
+        holder::{How, Through},
         identity::Component,
-        node::{NodeSample, PodGroup, PodState, Shim, Task},
+        node::{NodeSample, PodGroup, PodState, Task},
         object::{Attributes, Protected},
         path::JsonPath,
+        runtime::Shim,
         said::{Complaint, Report, Said},
     },
-    testing::FILE,
+    testing::{FILE, block_volume, holder},
 };
 
 /// The runtime's complaint, twice, and what is said of the node.
@@ -67,7 +70,15 @@ const STOPPED: &str = "a shim that is stopped";
 
 fn with_shim(state: char, tasks: Vec<Task>) -> PodGroup {
     let (comm, wait_channel) = ("containerd-shim".into(), None);
-    let shim = Shim { pid: 41, comm, state, started: 5, group: Some(RUNTIME.into()), wait_channel };
+    let shim = Shim {
+        pid: 41,
+        comm,
+        state,
+        started: 5,
+        group: Some(RUNTIME.into()),
+        wait_channel,
+        of: None,
+    };
     PodGroup { shims: vec![shim], ..group(tasks, true, false) }
 }
 
@@ -81,6 +92,8 @@ fn app(state: char, killed: bool) -> Task {
         exiting: false,
         started: 7,
         woken: None,
+        moved: None,
+        received: None,
         wait_channel: None,
         stack: Vec::new(),
         directory: None,
@@ -112,4 +125,71 @@ pub(super) fn told_to_go() -> Plays {
         plays.push((title, play));
     }
     plays
+}
+
+/// What kubelet's log says of devices, and what is left of them on the node.
+pub(super) fn devices() -> Plays {
+    let line = |source: (&str, &str), complaint, text: &str| {
+        let (uid, volume) = source;
+        let at = Timestamp::from_second(1).unwrap();
+        let said = Said::new(Component::Kubelet, "log of kubelet (pid 9)", uid, at, text);
+        Said { volume: volume.into(), complaint, ..said }
+    };
+    let block = "kubernetes.io/csi/block.example^h-1";
+    let busy = "blkUtil.UnmapDevice failed. globalUnmapPath:/k/plugins/kubernetes.io/csi/volumeDevices/pv/dev: \
+                umount: target is busy.";
+    let user = DeviceUser {
+        name: "dm-3".into(),
+        what: "encrypted volume osd".into(),
+        of: "sdb".into(),
+        source: "/sys/class/block/sdb/holders/dm-3".into(),
+    };
+    let volume = BlockVolume { users: vec![user], ..block_volume(UID, "pv") };
+    let pod = PodState { devices: vec![volume], ..of_pod(false, Vec::new()) };
+    let mut raw = Play::new(Node {
+        holders: vec![holder(How::Fd, Through::Itself, Some(true))],
+        ..Node::default()
+    });
+    raw.said(2.0, line((UID, block), Some(Complaint::MapBusy), busy));
+    for second in [2.0, 4.0, 6.0] {
+        raw.sample(NodeSample { pods: vec![pod.clone()], ..sample(second) });
+    }
+    raw.sample(sample(8.0));
+
+    let staged = "/k/plugins/kubernetes.io/csi/d.example/0a/globalmount";
+    let refused = format!(
+        "The device mount path \"{staged}\" is still mounted by other references [/mnt/copy]"
+    );
+    let of =
+        |complaint, text: &str| line(("", "kubernetes.io/csi/d.example^h"), Some(complaint), text);
+    let mut mounted = Play::new(Node::default());
+    mounted.said(2.0, of(Complaint::DeviceMounted, &refused));
+    let own = format!("9 2 8:16 / {staged} rw - ext4 /dev/sdb rw\n");
+    let both = format!("{own}10 2 8:16 / /mnt/copy rw - ext4 /dev/sdb rw\n");
+    for (second, table) in [(2.0, &both), (4.0, &own)] {
+        mounted.sample(NodeSample { mounts: node_mounts(&[(1, table)]), ..sample(second) });
+    }
+    let mut open = Play::new(Node::default());
+    open.said(
+        2.0,
+        of(
+            Complaint::DeviceInUse,
+            "the device is in use when it was no longer expected to be in use",
+        ),
+    );
+    open.sample(sample(2.0));
+    let mut mapped = Play::new(Node::default());
+    let maps = "/k/plugins/kubernetes.io/csi/volumeDevices/pv/dev";
+    let text = format!("The device \"{maps}\" is still referenced from other Pods [{maps}/{UID}]");
+    mapped.said(2.0, of(Complaint::DeviceMapped, &text));
+    mapped.sample(NodeSample {
+        pods: vec![PodState { populated: Some(true), ..pod }],
+        ..sample(2.0)
+    });
+    vec![
+        ("a raw block volume that somebody has open", raw),
+        ("a staged volume that is mounted elsewhere, too", mounted),
+        ("a device that somebody has open", open),
+        ("a raw device that is mapped for another pod", mapped),
+    ]
 }

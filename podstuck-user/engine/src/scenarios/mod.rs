@@ -2,10 +2,13 @@
 //! of what is told shows here as a difference to be read.
 
 mod logs;
+mod mounts;
 mod neighbour;
 mod play;
 mod refusals;
 mod removals;
+mod runtimes;
+mod sandbox;
 mod states;
 
 use play::Play;
@@ -44,6 +47,12 @@ fn what_is_told_of_each_incident_is_held() {
             states::pod_record,
             logs::runtime_says,
             logs::told_to_go,
+            sandbox::sandbox_busy,
+            mounts::linked_root,
+            mounts::mount_storm,
+            logs::devices,
+            runtimes::runtime_state,
+            runtimes::docker,
         );
     });
 }

@@ -86,6 +86,12 @@ fn all() -> Vec<(&'static str, Play)> {
         states::disk_full(),
         states::pod_record(),
         logs::runtime_says(),
+        sandbox::sandbox_busy(),
+        mounts::linked_root(),
+        mounts::mount_storm(),
+        logs::devices(),
+        runtimes::runtime_state(),
+        runtimes::docker(),
         removals::bulk_delete(),
     ];
     all.into_iter().flatten().collect()

@@ -1,7 +1,7 @@
 //! A run that is played: what happens on the node, what it answers when it is asked, and the lines
 //! that are told.
 
-use std::{collections::BTreeMap, path::Path, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::Value;
 
@@ -11,14 +11,16 @@ use crate::{
     event::{Count, Event, What},
     model::{
         call::{Call, Outcome},
+        client::Client,
         evidence::Certainty,
         file_system::FileSystem,
         finding::{Finding, FindingState},
         holder::Holder,
         hung::MountPoint,
         identity::{Component, Pod, Target, TargetKind, Volume},
-        mounts::NodeMounts,
-        node::{CsiState, Mounted, NodeSample, PodGroup, Task, VolumeState},
+        mounted::Mounted,
+        mounts::{Mounts, NodeMounts},
+        node::{CsiState, NodeSample, PodGroup, Task, VolumeState},
         object::{Attributes, Entries, Entry, Protected, User},
         operation::Operation,
         path::JsonPath,
@@ -28,7 +30,7 @@ use crate::{
         stuck::StuckThread,
         time::Monotonic,
     },
-    query::{Answer, NoAnswer, ObjectAttributes, Query, Wants},
+    query::{Answer, Listening, NoAnswer, ObjectAttributes, Query, Wants},
     testing::{FILE, mounts, run, snapshot},
 };
 
@@ -58,6 +60,9 @@ pub(super) struct Node {
     pub(super) protected: Protected,
     /// A look at files does not come back.
     pub(super) is_hung: bool,
+    pub(super) clients: Vec<Client>,
+    /// Whether anybody listens where an NFS mount's server is to be.
+    pub(super) listening: Listening,
 }
 
 impl Node {
@@ -65,8 +70,15 @@ impl Node {
         let node = self.clone();
         let table = node.mounts.as_deref().map(mounts);
         let hung = || NoAnswer::Deadline(std::time::Duration::from_secs(2));
-        match query.wants {
+        match query.wants.clone() {
             Wants::Mounts { .. } => Answer::Mounts(table),
+            Wants::MountsOn { path, .. } => {
+                let on = |mut table: Mounts| {
+                    table.all = table.on_file(&path).into_iter().cloned().collect();
+                    table
+                };
+                Answer::Mounts(table.map(on))
+            }
             Wants::FileSystem { .. } => Answer::FileSystem(node.file_system),
             Wants::FuseMounts { .. } => Answer::FuseMounts(node.fuse),
             Wants::Attributes { .. } if node.is_hung => Answer::Attributes(Err(hung())),
@@ -79,6 +91,7 @@ impl Node {
                     same_directory,
                     sticky,
                     swap,
+                    swap_unknown: false,
                     files: Some((FILE, FILE)),
                 };
                 Answer::Attributes(Ok(seen))
@@ -92,6 +105,8 @@ impl Node {
                 let entries = if node.is_hung { Err(hung()) } else { Ok(entries) };
                 Answer::Directory { mounts: table, entries, users: node.users }
             }
+            Wants::Listener { .. } => Answer::Listener(Ok(node.listening)),
+            Wants::Clients { .. } => Answer::Clients(Ok(node.clients)),
             Wants::Holders(_) if node.is_hung => Answer::Holders(Err(hung())),
             Wants::Holders(_) => Answer::Holders(Ok(snapshot(node.holders))),
         }
@@ -172,12 +187,15 @@ impl Play {
         let count = |&(call, outcome, calls)| Count {
             target_id,
             pid: 42,
+            started: None,
             call,
             outcome,
             component: Component::Kubelet,
             bucket: 0,
             calls,
             total_ns: 0,
+            min_ns: 0,
+            max_ns: 0,
         };
         self.show(at(second), What::Counts(of.iter().map(count).collect()));
     }
@@ -221,6 +239,7 @@ pub(super) fn target(name: &str) -> (u64, Target) {
         pod: Some(pod()),
         volume: Some(volume),
         container: None,
+        container_name: None,
     };
     (id, target)
 }
@@ -239,21 +258,6 @@ pub(super) fn volume_state(name: &str, csi: Option<CsiState>, mounts: Vec<Mounte
     let (target_id, target) = target(name);
     let path = target.root.clone();
     VolumeState { target_id, target: Arc::new(target), path, file: Some(FILE), csi, mounts }
-}
-
-pub(super) fn mounted(point: &Path, id: u32) -> Mounted {
-    Mounted {
-        point: point.into(),
-        id,
-        what: "/dev/sdb of type ext4".into(),
-        is_fuse: false,
-        device: crate::model::mounts::Device { major: 8, minor: 16 },
-        root: "/".into(),
-        shared: false,
-        namespace: 1,
-        pid: 1,
-        source: "/proc/1/mountinfo".into(),
-    }
 }
 
 pub(super) fn group(tasks: Vec<Task>, has_containers: bool, frozen: bool) -> PodGroup {

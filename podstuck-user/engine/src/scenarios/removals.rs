@@ -234,7 +234,16 @@ pub(super) fn bulk_delete() -> Plays {
         let sample = Sample { entries, error, directories, levels, linked: false };
         let sample = (!complete).then_some(sample);
         Node {
-            left: Remaining { seen, complete, nlink, size, inodes_used, is_ext: true, sample },
+            left: Remaining {
+                seen,
+                complete,
+                gone: false,
+                nlink,
+                size,
+                inodes_used,
+                is_ext: true,
+                sample,
+            },
             ..Node::default()
         }
     };

@@ -5,17 +5,14 @@ use nix::errno::Errno;
 use podstuck_common::record::reason;
 
 use super::{
-    play::{
-        Node, Play, UID, at, group, mounted, node_mounts, on, pod, sample, stuck, target,
-        volume_state,
-    },
+    play::{Node, Play, UID, at, group, node_mounts, on, pod, sample, stuck, target, volume_state},
     removals::{CSI, EMPTY_DIR, Plays},
 };
 use crate::{
     model::{
         call::{Call, Outcome},
         holder::{How, Through},
-        hung::{MountPoint, Phase, WaitProgress},
+        hung::{MountPoint, NfsServer, Phase, WaitProgress},
         identity::Component,
         mountinfo,
         mounts::{Mounts, NodeMounts},
@@ -27,7 +24,8 @@ use crate::{
         said::{Complaint, Heard, Report, Said},
         space::{Capacity, Space},
     },
-    testing::holder,
+    query::Listening,
+    testing::{holder, mounted},
 };
 
 pub(super) fn of_pod(populated: bool, volumes: Vec<VolumeState>) -> PodState {
@@ -41,6 +39,7 @@ pub(super) fn of_pod(populated: bool, volumes: Vec<VolumeState>) -> PodState {
         changed: None,
         volume_removed: None,
         volumes,
+        devices: Vec::new(),
     }
 }
 
@@ -213,6 +212,8 @@ pub(super) fn unkillable() -> Plays {
         exiting: false,
         started: 7,
         woken: None,
+        moved: None,
+        received: None,
         wait_channel: Some(function.into()),
         stack: vec![function.into()],
         directory: Some("/data".into()),
@@ -268,15 +269,32 @@ pub(super) fn hung_call() -> Plays {
         source: "there".into(),
         minor: 45,
         unanswered: Some(3),
+        server: None,
+    };
+    let server = |address: &str, port| MountPoint {
+        server: Some(NfsServer { address: address.into(), port, received: Some(9) }),
+        ..mount("nfs4")
     };
     for (title, stack, on) in [
         ("a FUSE server", vec!["request_wait_answer", "fuse_rmdir"], Some(mount("fuse.s3"))),
         ("a frozen file system", vec!["percpu_rwsem_wait", "mnt_want_write"], Some(mount("ext4"))),
-        ("an NFS server", vec!["rpc_wait_bit_killable", "nfs4_proc_getattr"], Some(mount("nfs4"))),
+        (
+            "an NFS server",
+            vec!["rpc_wait_bit_killable", "nfs4_proc_getattr"],
+            Some(server("10.0.0.5", None)),
+        ),
+        (
+            "a tunnel of an NFS mount",
+            vec!["rpc_wait_bit_killable", "nfs4_proc_getattr"],
+            Some(server("127.0.0.1", Some(20249))),
+        ),
+        ("an SMB server", vec!["wait_for_response [cifs]", "cifs_statfs"], Some(mount("cifs"))),
+        ("CephFS", vec!["ceph_mdsc_wait_request [ceph]"], Some(mount("ceph"))),
         ("an NFS server elsewhere", vec!["rpc_wait_bit_killable", "nfs4_proc_getattr"], None),
         ("a lock", vec!["rwsem_down_write_slowpath", "do_unlinkat"], None),
     ] {
-        let mut play = Play::new(Node::default());
+        let listening = Listening { namespaces: 3, ..Listening::default() };
+        let mut play = Play::new(Node { listening, ..Node::default() });
         if on.is_some() {
             play.sample(NodeSample { mounts: shared(), ..sample(3.0) });
         }
@@ -295,7 +313,8 @@ pub(super) fn hung_call() -> Plays {
     for (second, quiet_ms) in [(5.0, 1000), (61.0, 50_000), (125.0, 110_000)] {
         let mut seen = stuck(42, EMPTY_DIR, &stack, second);
         (seen.phase, seen.syscall) = (Phase::AfterExit, "umount2".into());
-        seen.progress = Some(WaitProgress { woken: 1, milliseconds: 2000, quiet_ms });
+        seen.progress =
+            Some(WaitProgress { woken: 1, milliseconds: 2000, quiet_ms, seen_woken: true });
         play.stuck(seen);
     }
     let mut back = on(EMPTY_DIR, Call::Umount2, Errno::EIO as i32, "", 170.0);

@@ -10,7 +10,10 @@ use crate::{
         remaining::Remaining, time::Monotonic,
     },
     query::{Answer, NoAnswer, Query, Wants},
-    rules::{bulk_delete::draft, bulk_delete_estimate::Estimate},
+    rules::{
+        bulk_delete::{draft, holds_up_others},
+        bulk_delete_estimate::Estimate,
+    },
     tracker::{Context, Steps, Tracker, TrackerId},
     trackers::bulk_delete_run::{Run, STALLED, Where},
     verdict::Verdict,
@@ -61,7 +64,10 @@ impl BulkDeletes {
 
     fn counted(&mut self, now: Monotonic, counts: &[Count], steps: &mut Steps) {
         for count in counts.iter().filter(|count| count.component != Component::Workload) {
-            if let Some(run) = self.runs.get_mut(&place(count.target_id, count.pid)) {
+            let place = place(count.target_id, count.pid);
+            if let Some(run) = self.runs.get_mut(&place)
+                && run.is_of(place, count)
+            {
                 run.count(count, now);
             }
         }
@@ -90,7 +96,8 @@ impl BulkDeletes {
     ) {
         let place = place(query.target_id, pid);
         let Some(run) = self.runs.get_mut(&place) else { return };
-        let gone = matches!(answer, Err(NoAnswer::Refused(_)));
+        // Not so when it could not be looked at, for whatever reason.
+        let gone = matches!(answer, Ok(Remaining { gone: true, .. }));
         let empty = matches!(answer, Ok(Remaining { seen: 0, complete: true, .. }));
         if run.stalled(now) && (gone || empty) {
             self.runs.remove(&place);
@@ -101,7 +108,9 @@ impl BulkDeletes {
             return steps.say(gone.then_some(Verdict::Cleared { target_id, path, at: now }));
         }
         run.incomplete = run.stalled(now);
-        if let Ok(left) = answer {
+        if let Ok(left) = answer.as_ref()
+            && !gone
+        {
             run.looks.add(*left, run.deleted_at_look(now));
         }
     }
@@ -129,6 +138,11 @@ impl Tracker for BulkDeletes {
                     (&query.wants, &**answer)
                 {
                     self.learn(query, *pid, answer, context.now, steps);
+                }
+                if let Answer::Clients(Ok(clients)) = &**answer
+                    && let Some(run) = self.runs.get_mut(&Where::Target(query.target_id))
+                {
+                    run.clients = Some((clients.clone(), context.now));
                 }
             }
             _ => {}
@@ -181,25 +195,23 @@ fn pause(is_rough: bool, many: usize) -> Duration {
 }
 
 /// Asks how much is left, now and then.
-fn ask(
-    tracker: TrackerId,
-    place: Where,
-    run: &mut Run,
-    many: usize,
-    now: Monotonic,
-) -> Option<Query> {
+fn ask(tracker: TrackerId, place: Where, run: &mut Run, many: usize, now: Monotonic) -> Vec<Query> {
     let due = run.asked.is_none_or(|asked| {
         let before_it_stalled = run.stalled(now) && asked.since(run.last) <= STALLED;
         before_it_stalled || now.since(asked) >= pause(run.looks.is_rough(), many)
     });
-    if !due || !run.matters(place, now) {
-        return None;
-    }
-    let directory = run.root()?;
+    let (true, Some(path), Some(op)) = (due && run.matters(place, now), run.root(), &run.op) else {
+        return Vec::new();
+    };
     run.asked = Some(now);
-    let op = run.op.as_ref()?;
-    let wants = Wants::Remaining { pid: op.actor.pid, directory: directory.clone() };
-    Some(Query { tracker, target_id: op.target_id, path: directory, wants })
+    let pid = op.actor.pid;
+    let mut wants = vec![Wants::Remaining { pid, directory: path.clone() }];
+    // It holds a lock meanwhile that others wait for.
+    if holds_up_others(op) {
+        wants.push(Wants::Clients { pid });
+    }
+    let query = |wants| Query { tracker, target_id: op.target_id, path: path.clone(), wants };
+    wants.into_iter().map(query).collect()
 }
 
 #[cfg(test)]
@@ -223,23 +235,64 @@ mod tests {
             Arc::make_mut(&mut op.actor).started = Some(started);
             What::Operation(Box::new(op))
         };
-        let count = |component| {
+        let count = |component, started| {
             let (call, outcome) = (Call::Unlink, Outcome::OK);
-            let (bucket, calls, total_ns) = (0, 7, 0);
-            let of =
-                Count { target_id: 0, pid: 42, call, outcome, component, bucket, calls, total_ns };
-            What::Counts(vec![of])
+            let (bucket, calls, total_ns, min_ns, max_ns) = (0, 7, 0, 0, 0);
+            let (target_id, pid, started) = (0, 42, Some(started));
+            What::Counts(vec![Count {
+                target_id,
+                pid,
+                started,
+                call,
+                outcome,
+                component,
+                bucket,
+                calls,
+                total_ns,
+                min_ns,
+                max_ns,
+            }])
         };
         let at = |second: u64| Monotonic(second * 1_000_000_000);
         let deleted =
             |bulk: &Alone<BulkDeletes>| bulk.tracker.runs.get(&place(0, 42)).map(Run::deleted);
         bulk.take(at(1), deletes(5, 1.0));
-        bulk.take(at(2), count(Component::Kubelet));
-        bulk.take(at(3), count(Component::Workload));
-        assert_eq!(deleted(&bulk), Some(7), "what is not proven to be the node's counts nothing");
+        bulk.take(at(2), count(Component::Kubelet, 5));
+        bulk.take(at(3), count(Component::Workload, 5));
+        bulk.take(at(3), count(Component::Kubelet, 6));
+        assert_eq!(deleted(&bulk), Some(7), "nor is what is not proven to be the node's");
         let steps = bulk.take(at(4), deletes(6, 4.0));
         assert!(matches!(steps.verdicts[..], [Verdict::Over { target_id: 42, .. }]));
         assert_eq!(deleted(&bulk), Some(0));
+        // Of the one before, in the same drain.
+        bulk.take(at(5), count(Component::Kubelet, 5));
+        assert_eq!(deleted(&bulk), Some(0));
+        bulk.take(at(5), count(Component::Kubelet, 6));
+        assert_eq!(deleted(&bulk), Some(7));
+    }
+
+    #[test]
+    fn only_what_is_known_to_be_gone_is_over() {
+        let at = |second: u64| Monotonic(second * 1_000_000_000);
+        let left = |gone| Remaining { gone, complete: true, ..Remaining::default() };
+        for (answer, is_over) in [
+            (Err(NoAnswer::Refused("opening it: Permission denied".into())), false),
+            (Err(NoAnswer::Deadline(Duration::from_secs(2))), false),
+            (Ok(left(true)), true),
+        ] {
+            let mut bulk = Alone::<BulkDeletes>::new();
+            let mut op = failed(Call::Unlinkat, Errno::ENOENT, "m", 1.0);
+            op.outcome = Outcome::OK;
+            let wants = Wants::Remaining { pid: 42, directory: op.target.root.clone() };
+            let (tracker, path) = (TrackerId::BulkDelete, op.target.root.clone());
+            let query = Query { tracker, target_id: op.target_id, path, wants };
+            bulk.take(at(1), What::Operation(Box::new(op)));
+            let answer = Box::new(Answer::Remaining(answer));
+            let steps =
+                bulk.take(at(600), What::Answer { query: query.into(), answer: answer.clone() });
+            let cleared = matches!(steps.verdicts[..], [Verdict::Cleared { .. }]);
+            assert_eq!(cleared, is_over, "{answer:?}: {:?}", steps.verdicts);
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::{
     event::Count,
     model::{
         call::{Call, Outcome},
+        client::Client,
         identity::TargetKind,
         operation::Operation,
         time::Monotonic,
@@ -63,6 +64,8 @@ pub(crate) struct Run {
     samples: VecDeque<PathBuf>,
     pub(crate) looks: Looks,
     pub(crate) asked: Option<Monotonic>,
+    /// Who had a connection to the daemon that deletes, and when that was looked at.
+    pub(crate) clients: Option<(Vec<Client>, Monotonic)>,
     /// Since it stalled, a look has shown that it was not complete.
     pub(crate) incomplete: bool,
 }
@@ -80,8 +83,15 @@ impl Run {
             samples: VecDeque::new(),
             looks: Looks::default(),
             asked: None,
+            clients: None,
             incomplete: false,
         }
+    }
+
+    /// Whether that counts for it, and not for another process with the id of the one that it is of.
+    pub(crate) fn is_of(&self, place: Where, count: &Count) -> bool {
+        let known = self.op.as_ref().and_then(|op| op.actor.started).zip(count.started);
+        matches!(place, Where::Target(_)) || known.is_none_or(|(own, other)| own == other)
     }
 
     pub(crate) fn deleted(&self) -> u64 {
@@ -184,12 +194,15 @@ mod tests {
         Count {
             target_id: 1,
             pid: 1,
+            started: None,
             call: Call::Unlink,
             outcome: Outcome::OK,
             component: crate::model::identity::Component::Kubelet,
             bucket: 0,
             calls,
             total_ns: 0,
+            min_ns: 0,
+            max_ns: 0,
         }
     }
 

@@ -58,6 +58,12 @@ pub(crate) struct BusyObject {
 }
 
 impl BusyObject {
+    /// Whether it lasts although nobody is seen on it: who holds two attempts, half a second apart, may let go before
+    /// the look.
+    pub(crate) fn lasts_unseen(&self) -> bool {
+        self.attempts.count() > 2 || self.op.told_by.is_some()
+    }
+
     /// Whether it is more than a moment's: tried twice, or held for longer than a look at a volume takes.
     pub(crate) fn lasts(&self) -> bool {
         self.attempts.count() > 1 || self.confirmed || self.op.told_by.is_some()
@@ -76,7 +82,7 @@ impl Default for Busy {
 }
 
 impl Busy {
-    fn observe(&mut self, op: &Operation) -> Option<Query> {
+    fn observe(&mut self, context: &Context<'_>, op: &Operation) -> Option<Query> {
         if !op.outcome.is(Errno::EBUSY) || !is_clean_up(op) {
             return None;
         }
@@ -97,18 +103,18 @@ impl Busy {
         if !new_attempt && !object.count.is_multiple_of(OF_A_BURST) {
             return None;
         }
-        Some(question(op))
+        Some(question(context, op))
     }
 
     /// Whether those who made an unmount's only attempt fail are still there.
-    fn ask_again(&mut self, now: Monotonic) -> Vec<Query> {
+    fn ask_again(&mut self, context: &Context<'_>, now: Monotonic) -> Vec<Query> {
         let mut queries = Vec::new();
         for (_, object) in self.objects.iter_mut() {
             let waits = object.op.call == Call::Umount2 && !object.lasts() && !object.asked_again;
             let held = object.held.as_ref().is_some_and(Held::explains);
             if waits && held && now.since(object.op.end) >= STILL {
                 object.asked_again = true;
-                queries.push(question(&object.op));
+                queries.push(question(context, &object.op));
             }
         }
         queries
@@ -155,12 +161,15 @@ impl Busy {
 }
 
 /// Who holds what was busy, or what is mounted there.
-fn question(op: &Operation) -> Query {
+fn question(context: &Context<'_>, op: &Operation) -> Query {
     let (pid, namespace) = (op.actor.pid, op.mnt_ns);
+    // Mount tables have no links.
+    let link = context.sample.and_then(|sample| sample.link_to(&op.path));
+    let path = link.map_or_else(|| op.path.clone(), |link| link.real(&op.path));
     let wants = if op.call == Call::Umount2 {
-        Wants::Holders(About::Mount { pid, namespace, path: JsonPath(op.path.clone()) })
+        Wants::Holders(About::Mount { pid, namespace, path: JsonPath(path) })
     } else {
-        Wants::Mounts { pid, namespace, path: op.path.clone(), mount_id: 0 }
+        Wants::Mounts { pid, namespace, path, mount_id: 0 }
     };
     Query { tracker: TrackerId::Busy, target_id: op.target_id, path: op.path.clone(), wants }
 }
@@ -175,9 +184,9 @@ impl Tracker for Busy {
             What::Operation(op) | What::Told(op)
                 if !context.is_explained(self.id(), &Subject::of(op)) =>
             {
-                steps.ask(self.observe(op));
+                steps.ask(self.observe(context, op));
             }
-            What::Sample(sample) => steps.ask(self.ask_again(sample.at)),
+            What::Sample(sample) => steps.ask(self.ask_again(context, sample.at)),
             What::Answer { query, answer } => match &**answer {
                 Answer::Mounts(mounts) => {
                     steps.found(self.removal(context, query, mounts.as_ref()));

@@ -2,6 +2,9 @@
 //! seldom: Go looks before it deletes, gives up there, and what the probes see is that the directory
 //! above is not empty, or that the mount point is busy.
 
+#[path = "dead_mount_told.rs"]
+mod told;
+
 use std::{
     path::{Path, PathBuf},
     time::Duration,
@@ -19,6 +22,8 @@ use crate::{
     trackers::is_clean_up,
     verdict::{Draft, Verdict},
 };
+
+use told::ToldDead;
 
 /// Between two looks at the mounts of one object.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -53,11 +58,16 @@ pub(crate) struct DeadMounts {
     suspects: Bounded<(u64, PathBuf), Suspect>,
     /// Dead mounts, by target.
     found: Bounded<u64, Found>,
+    told: ToldDead,
 }
 
 impl Default for DeadMounts {
     fn default() -> Self {
-        Self { suspects: Bounded::new(REMEMBERED), found: Bounded::new(REMEMBERED) }
+        Self {
+            suspects: Bounded::new(REMEMBERED),
+            found: Bounded::new(REMEMBERED),
+            told: ToldDead::default(),
+        }
     }
 }
 
@@ -91,9 +101,11 @@ impl DeadMounts {
         query: &Query,
         looked: &[Looked],
     ) -> Option<Draft> {
-        let suspect = self.suspects.get(&(query.target_id, query.path.clone()))?;
         let dead = |(_, errno): &&Looked| *errno == Errno::ENOTCONN as i32;
         let (mount, _) = looked.iter().find(dead)?;
+        let Some(suspect) = self.suspects.get(&(query.target_id, query.path.clone())) else {
+            return self.told.conclude(context, query, mount);
+        };
         let begin = || Found { point: mount.point.clone(), object: query.path.clone() };
         let found = self.found.or_insert_with(query.target_id, begin);
         // The directories above fail, too, because of this.
@@ -113,6 +125,12 @@ impl Tracker for DeadMounts {
             {
                 steps.ask(self.observe(op));
             }
+            What::Said(said) => self.told.listen(context, said),
+            What::Sample(sample) => {
+                let (queries, over) = self.told.sampled(context, sample);
+                steps.ask(queries);
+                steps.say(over);
+            }
             What::Answer { query, answer } => {
                 if let Answer::FuseMounts(looked) = &**answer {
                     steps.found(self.conclude(context, query, looked));
@@ -126,6 +144,7 @@ impl Tracker for DeadMounts {
     fn explains(&self, subject: &Subject<'_>, _: Claim) -> bool {
         let found = self.found.get(&subject.target_id);
         found.is_some_and(|found| found.point.starts_with(subject.path))
+            || self.told.explains(subject.target_id, subject.path)
     }
 
     fn forget(&mut self, target_id: u64, path: Option<&Path>, now: Monotonic, steps: &mut Steps) {
@@ -140,14 +159,28 @@ impl Tracker for DeadMounts {
     }
 
     fn dropped(&self) -> u64 {
-        self.suspects.dropped() + self.found.dropped()
+        self.suspects.dropped() + self.found.dropped() + self.told.dropped()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use jiff::Timestamp;
+
     use super::*;
-    use crate::testing::{Alone, VOLUME, failed};
+    use crate::{
+        model::{
+            call::Outcome,
+            evidence::Certainty,
+            identity::{Component, Target},
+            mounted::Mounted,
+            node::{NodeSample, PodState, VolumeState},
+            said::{NamedLook, Said},
+        },
+        testing::{Alone, VOLUME, failed, mounted, pod_state},
+    };
 
     fn mount(errno: Errno) -> Answer {
         let point = Path::new(VOLUME).join("m");
@@ -178,6 +211,43 @@ mod tests {
         assert_eq!((draft.id(), draft.path), ("fuse-daemon-dead", Path::new(VOLUME).join("m")));
         assert!(explains(&dead.tracker, 7, Path::new(VOLUME)));
         assert!(!explains(&dead.tracker, 8, Path::new("/")));
+    }
+
+    fn sample(second: u64, is_mounted: bool) -> What {
+        let mount = Mounted { is_fuse: true, ..mounted(&Path::new(VOLUME).join("m"), 12) };
+        let volume = VolumeState {
+            target_id: 7,
+            target: Arc::new(Target::unknown()),
+            path: VOLUME.into(),
+            file: None,
+            csi: None,
+            mounts: is_mounted.then_some(mount).into_iter().collect(),
+        };
+        let pod = PodState { seen_by: Some((1, 1)), volumes: vec![volume], ..pod_state("u") };
+        let at = Monotonic(second * 1_000_000_000);
+        What::Sample(Arc::new(NodeSample { at, pods: vec![pod], ..NodeSample::default() }))
+    }
+
+    #[test]
+    fn who_comes_late_is_told_by_kubelets_log() {
+        let mut dead = Alone::<DeadMounts>::new();
+        let at = |second: u64| Monotonic(second * 1_000_000_000);
+        let path = Path::new(VOLUME).join("m");
+        let outcome = Outcome(Errno::ENOTCONN as u16);
+        let time = Timestamp::from_second(1).unwrap();
+        let said = Said::new(Component::Kubelet, "log of kubelet", "u", time, "openfdat m: ...");
+        let said = Said { looked: Some(NamedLook { path, outcome }), ..said };
+        dead.take(at(1), What::Said(Box::new(said)));
+        assert!(dead.take(at(2), sample(2, false)).queries.is_empty(), "it is not mounted");
+        let query = dead.take(at(3), sample(3, true)).queries.pop().unwrap();
+        assert!(dead.take(at(4), sample(4, true)).queries.is_empty(), "too soon");
+        assert!(dead.answer(&query, mount(Errno::EACCES)).is_none());
+        let draft = dead.answer(&query, mount(Errno::ENOTCONN)).unwrap();
+        assert_eq!((draft.id(), draft.certainty()), ("fuse-daemon-dead", Certainty::Firm));
+        assert!(explains(&dead.tracker, 7, Path::new(VOLUME)));
+        assert!(dead.take(at(5), sample(5, true)).verdicts.is_empty());
+        let over = dead.take(at(6), sample(6, false)).verdicts;
+        assert!(matches!(over[..], [Verdict::Cleared { .. }]), "{over:?}");
     }
 
     #[test]

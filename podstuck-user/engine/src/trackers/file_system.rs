@@ -9,9 +9,9 @@ use crate::{
     backoff::Attempts,
     bounded::Bounded,
     event::{Event, What},
-    model::{call::Call, operation::Operation, time::Monotonic},
+    model::{call::Call, file_system::FileSystem, operation::Operation, time::Monotonic},
     query::{Answer, Query, Wants},
-    rules::file_system,
+    rules::{file_system, network_storage::KernelSays},
     tracker::{Context, Steps, Subject, Tracker, TrackerId},
     trackers::is_clean_up,
 };
@@ -21,8 +21,9 @@ const FOLLOWED: usize = 1024;
 /// One attempt that fails proves little: it may have been a moment's.
 const ATTEMPTS: u64 = 2;
 
-/// The errors, each with what explains it elsewhere left out: EBUSY, EPERM, ENOTEMPTY, ENOTCONN.
-const TELLING: [Errno; 12] = [
+/// The errors, each with what explains it elsewhere left out: EBUSY, EPERM, ENOTEMPTY. ENOTCONN is told of SMB
+/// alone: of FUSE, another tracker knows what it means.
+const TELLING: [Errno; 15] = [
     Errno::EROFS,
     Errno::EIO,
     Errno::EUCLEAN,
@@ -30,11 +31,14 @@ const TELLING: [Errno; 12] = [
     Errno::ENXIO,
     Errno::ESHUTDOWN,
     Errno::ESTALE,
+    Errno::EHOSTDOWN,
+    Errno::ETIMEDOUT,
     Errno::ENOSPC,
     Errno::EDQUOT,
     Errno::EACCES,
     Errno::ENAMETOOLONG,
     Errno::EOVERFLOW,
+    Errno::ENOTCONN,
 ];
 
 /// A target with a call that failed.
@@ -52,11 +56,12 @@ pub(crate) struct Failing {
 /// All of them. One for a pod: a file system that fails does so everywhere in it.
 pub(crate) struct FileSystemErrors {
     failing: Bounded<String, Failing>,
+    kernel: KernelSays,
 }
 
 impl Default for FileSystemErrors {
     fn default() -> Self {
-        Self { failing: Bounded::new(FOLLOWED) }
+        Self { failing: Bounded::new(FOLLOWED), kernel: KernelSays::default() }
     }
 }
 
@@ -121,9 +126,12 @@ impl Tracker for FileSystemErrors {
                 if let Answer::FileSystem(found) = &**answer
                     && let Some(failing) = self.of_target(query.target_id)
                 {
-                    steps.found(file_system::draft(context, failing, found.as_ref()));
+                    let kernel = |fs: &FileSystem| self.kernel.of(&fs.fs_type, &fs.source);
+                    let kernel = found.as_ref().and_then(kernel);
+                    steps.found(file_system::draft(context, failing, found.as_ref(), kernel));
                 }
             }
+            What::Said(said) => self.kernel.listen(said),
             _ => {}
         }
     }

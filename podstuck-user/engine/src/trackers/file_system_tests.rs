@@ -1,5 +1,7 @@
 use std::sync::Arc;
 
+use jiff::Timestamp;
+
 use super::*;
 use crate::model::evidence::Certainty;
 use crate::{
@@ -7,6 +9,7 @@ use crate::{
     model::{
         file_system::{Counted, FileSystem},
         identity::{Component, Pod},
+        said::{Complaint, Said},
     },
     testing::{Alone, failed, file_system, run},
     verdict::Draft,
@@ -55,6 +58,66 @@ fn a_volume_without_room_is_not_the_nodes_disk() {
         assert_eq!(draft.id(), "removal-failed-unexplained");
         assert!(draft.explanation.contains("own disks are not concerned"), "{draft:?}");
     }
+}
+
+#[test]
+fn what_was_not_looked_up_is_not_told_of() {
+    for (errno, id) in [
+        (Errno::EIO, "removal-failed-unexplained"),
+        (Errno::ENOSPC, "removal-failed-unexplained"),
+        (Errno::EDQUOT, "removal-failed-unexplained"),
+        (Errno::EROFS, "removal-failed-unexplained"),
+        (Errno::ESTALE, "removal-failed-unexplained"),
+        (Errno::EUCLEAN, "device-io-error"),
+    ] {
+        let draft = verdict(errno, None).unwrap();
+        assert_eq!((draft.id(), draft.certainty()), (id, Certainty::Possible), "{errno}");
+        let text = &draft.explanation;
+        assert!(text.contains("could not be looked up"), "{errno}: {text}");
+        assert!(!text.contains("mount table does not show"), "{errno}: {text}");
+        let inside = ["nested-mount-under-volume", "mount-over-volume"];
+        let ruled_out = |other: &crate::verdict::NotThis| inside.contains(&other.cause.as_str());
+        assert!(!draft.ruled_out.iter().any(ruled_out), "{errno}: {:?}", draft.ruled_out);
+    }
+}
+
+#[test]
+fn a_server_on_the_network_is_named_by_its_file_system() {
+    let on = |fs_type: &str| FileSystem {
+        fs_type: fs_type.into(),
+        source: "//files/share".into(),
+        device: "0:45".into(),
+        device_exists: None,
+        ..file_system("/k/pods/x/volumes/p/v")
+    };
+    for (errno, fs_type, id, certainty) in [
+        (Errno::EHOSTDOWN, "cifs", "smb-host-down", Certainty::Likely),
+        (Errno::ENOTCONN, "cifs", "smb-host-down", Certainty::Possible),
+        (Errno::EACCES, "smb3", "smb-host-down", Certainty::Possible),
+        (Errno::EACCES, "ceph", "cephfs-evicted", Certainty::Possible),
+        (Errno::EIO, "ceph", "cephfs-evicted", Certainty::Possible),
+        (Errno::EACCES, "ext4", "removal-failed-unexplained", Certainty::Possible),
+        (Errno::ESTALE, "nfs4", "nfs-stale-handle", Certainty::Firm),
+    ] {
+        let draft = verdict(errno, Some(&on(fs_type))).unwrap();
+        assert_eq!((draft.id(), draft.certainty()), (id, certainty), "{errno} on {fs_type}");
+    }
+    assert!(verdict(Errno::ENOTCONN, Some(&on("fuse.x"))).is_none(), "another tracker's");
+}
+
+#[test]
+fn what_the_kernel_says_of_an_evicted_client_makes_it_likely() {
+    let mut errors = Alone::<FileSystemErrors>::new();
+    let line = "ceph: mds0 reconnect denied";
+    let said = Said::new(Component::Other, "log of the kernel", "", Timestamp::UNIX_EPOCH, line);
+    let said = Said { complaint: Some(Complaint::SessionRejected), ..said };
+    errors.take(Monotonic(1), What::Said(Box::new(said)));
+    errors.ask(&op(Errno::EACCES, "f", 1.0));
+    let query = errors.ask(&op(Errno::EACCES, "f", 1.5)).pop().unwrap();
+    let ceph = FileSystem { fs_type: "ceph".into(), ..file_system("/k/pods/x/volumes/p/v") };
+    let draft = errors.answer(&query, Answer::FileSystem(Some(ceph))).unwrap();
+    assert_eq!((draft.id(), draft.certainty()), ("cephfs-evicted", Certainty::Likely));
+    assert!(draft.evidence.iter().any(|fact| fact.fact.contains(line)));
 }
 
 #[test]

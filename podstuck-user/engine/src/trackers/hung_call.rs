@@ -14,9 +14,11 @@ use crate::{
         stuck::StuckThread,
         time::Monotonic,
     },
+    query::{Answer, Listening, Query, Wants},
     rules::{
-        hung_call,
-        hung_call_cause::{self, Beside, Judged},
+        hung_call::{self, Around},
+        hung_call_cause::{self, Beside, Judged, Waits},
+        network_storage::KernelSays,
         sharers,
     },
     tracker::{Claim, Context, Steps, Subject, Tracker, TrackerId},
@@ -25,20 +27,41 @@ use crate::{
 
 /// Mount points remembered.
 const MOUNT_POINTS: usize = 4096;
+/// Ports of the node itself that NFS servers are to be reached at; EFS's driver has 400.
+const PORTS: usize = 1024;
+
+/// A call that has not returned.
+struct Waiting {
+    /// As it was seen last.
+    seen: StuckThread,
+    judged: Option<Judged>,
+    /// When its FUSE server was seen to answer others meanwhile, the last time.
+    answered: Option<Monotonic>,
+}
 
 /// Calls that have not returned, by target and thread. They are as many as threads are followed. What is
 /// slow has no verdict.
 pub(crate) struct HungCalls {
-    stuck: BTreeMap<u64, BTreeMap<u32, (StuckThread, Option<Judged>)>>,
+    stuck: BTreeMap<u64, BTreeMap<u32, Waiting>>,
     /// Where pods' file systems on block devices are mounted, or were: after its exit, an unmount names only
     /// the place.
     devices: Bounded<PathBuf, Device>,
     last: Option<Arc<NodeSample>>,
+    /// Whether anybody listened, by port, where NFS mounts have their server on the node itself; `None` while that
+    /// is asked.
+    listening: BTreeMap<u16, Option<Listening>>,
+    kernel: KernelSays,
 }
 
 impl Default for HungCalls {
     fn default() -> Self {
-        Self { stuck: BTreeMap::new(), devices: Bounded::new(MOUNT_POINTS), last: None }
+        Self {
+            stuck: BTreeMap::new(),
+            devices: Bounded::new(MOUNT_POINTS),
+            last: None,
+            listening: BTreeMap::new(),
+            kernel: KernelSays::default(),
+        }
     }
 }
 
@@ -57,20 +80,58 @@ impl HungCalls {
         let threads = self.stuck.entry(seen.target_id).or_default();
         // A thread of another process, which was given the same id, has nothing of the one before.
         let before = threads.remove(&seen.thread.tid);
-        let was_told = before.as_ref().is_some_and(|(_, judged)| judged.is_some());
-        let before = before.filter(|(before, _)| before.actor.started == seen.actor.started);
-        let earlier = before.as_ref().map(|(earlier, _)| earlier).filter(|e| e.began == seen.began);
+        let was_told = before.as_ref().is_some_and(|before| before.judged.is_some());
+        let before = before.filter(|before| before.seen.actor.started == seen.actor.started);
+        let same_call = before.as_ref().filter(|before| before.seen.began == seen.began);
+        let earlier = same_call.map(|before| &before.seen);
+        let answers = earlier.is_some_and(|earlier| {
+            unanswered(earlier) > unanswered(seen) || has_received(earlier, seen)
+        });
+        let answered = match answers {
+            true => Some(seen.at),
+            false => same_call.and_then(|before| before.answered),
+        };
         let beside = Beside {
             slow: context.thresholds.hung,
             disk_works: device.and_then(|device| works(device, earlier?, seen)),
-            server_answers: earlier.is_some_and(|earlier| unanswered(earlier) > unanswered(seen)),
+            answered,
         };
-        // While it is too early to say anything, what was said before stays.
-        let said = before.and_then(|(_, judged)| judged);
+        // While it is too early to say anything, what was said before stays; but not that a server is away from
+        // which answers have come since.
+        let answers = answers || hung_call_cause::is_answered(seen);
+        let said = before.and_then(|before| before.judged);
+        let of_server = |said: &Judged| matches!(said.waits, Waits::Fuse | Waits::Nfs);
+        let said = said.filter(|said| !(answers && of_server(said)));
         let judged = hung_call_cause::judge(seen, beside).or(said);
-        threads.insert(seen.thread.tid, (seen.clone(), judged));
+        threads.insert(seen.thread.tid, Waiting { seen: seen.clone(), judged, answered });
+        // It is told with the answer.
+        let may_ask = |port| self.listening.len() < PORTS && !self.listening.contains_key(&port);
+        let is_asked = local_port(seen).is_some_and(may_ask);
+        if !was_told && is_asked && judged.is_some_and(|judged| judged.waits == Waits::Nfs) {
+            return None;
+        }
         let is_news = was_told || judged.is_some();
         is_news.then(|| self.verdict(context, seen.target_id, seen.at)).flatten()
+    }
+
+    /// Whether somebody listens at the server's end, where that is on the node itself.
+    fn ask(&mut self, seen: &StuckThread) -> Option<Query> {
+        let threads = self.stuck.get(&seen.target_id)?;
+        let judged = threads.get(&seen.thread.tid)?.judged;
+        let port = local_port(seen).filter(|_| judged.is_some_and(|it| it.waits == Waits::Nfs))?;
+        if self.listening.len() >= PORTS && !self.listening.contains_key(&port) {
+            return None;
+        }
+        self.listening.entry(port).or_default();
+        let address = seen.mount.as_ref()?.server.as_ref()?.address.clone();
+        let (path, wants) = (seen.path.clone()?, Wants::Listener { address, port });
+        Some(Query { tracker: self.id(), target_id: seen.target_id, path, wants })
+    }
+
+    /// What is known of that; `None` where not all could be looked at.
+    fn listening(&self, seen: &StuckThread) -> Option<&Listening> {
+        let listening = self.listening.get(&local_port(seen)?)?.as_ref()?;
+        (listening.somebody || listening.unread == 0).then_some(listening)
     }
 
     /// Remembers where file systems of pods are.
@@ -93,7 +154,7 @@ impl HungCalls {
     /// A thread has returned.
     fn returned(&mut self, context: &Context<'_>, tid: u32, at: Monotonic) -> Option<Verdict> {
         let (target_id, threads) = self.stuck.iter_mut().find(|(_, t)| t.contains_key(&tid))?;
-        let was_told = threads.remove(&tid).is_some_and(|(_, judged)| judged.is_some());
+        let was_told = threads.remove(&tid).is_some_and(|it| it.judged.is_some());
         let target_id = *target_id;
         if threads.is_empty() {
             self.stuck.remove(&target_id);
@@ -106,7 +167,7 @@ impl HungCalls {
     fn verdict(&mut self, context: &Context<'_>, target_id: u64, at: Monotonic) -> Option<Verdict> {
         let threads = self.stuck.get(&target_id).into_iter().flat_map(BTreeMap::values);
         let judged: Vec<(&StuckThread, &Judged)> =
-            threads.filter_map(|(seen, judged)| Some((seen, judged.as_ref()?))).collect();
+            threads.filter_map(|it| Some((&it.seen, it.judged.as_ref()?))).collect();
         let best = judged.iter().max_by(|(a, in_a), (b, in_b)| {
             in_a.rank().cmp(&in_b.rank()).then_with(|| b.began.cmp(&a.began))
         });
@@ -122,6 +183,17 @@ impl HungCalls {
     /// `None` while it is not known what the call is about.
     fn draft(&self, context: &Context<'_>, seen: &StuckThread, judged: &Judged) -> Option<Draft> {
         let (target, path) = (seen.target.clone(), seen.path.clone()?);
+        let listening = self.listening(seen);
+        let nobody = listening.is_some_and(|listening| !listening.somebody);
+        let is_tunnel = judged.waits == Waits::Nfs && nobody;
+        let judged = if is_tunnel { &Judged { waits: Waits::Tunnel, ..*judged } } else { judged };
+        let mount = seen.mount.as_ref();
+        let (fs_type, source) = match (mount, judged.waits) {
+            (Some(mount), _) => (mount.fs_type.as_str(), mount.source.as_str()),
+            (None, Waits::Ceph) => ("ceph", ""),
+            (None, _) => ("", ""),
+        };
+        let around = Around { listening, kernel: self.kernel.of(fs_type, source) };
         let mut draft = Draft::about_state(
             self.id(),
             judged.waits.cause(),
@@ -132,7 +204,7 @@ impl HungCalls {
         );
         draft.actor = Some(seen.actor.clone());
         draft.first = seen.began;
-        hung_call::fill(context, &mut draft, seen, judged, || self.sharers(seen));
+        hung_call::fill(context, &mut draft, seen, judged, around, || self.sharers(seen));
         Some(draft)
     }
 
@@ -154,8 +226,25 @@ impl Tracker for HungCalls {
             What::Operation(op) if op.has(reason::SLOW) => {
                 steps.say(self.returned(context, op.tid, op.end));
             }
-            What::Stuck(seen) => steps.say(self.seen(context, seen)),
+            What::Stuck(seen) => {
+                steps.say(self.seen(context, seen));
+                steps.ask(self.ask(seen));
+            }
             What::Sample(sample) => self.sampled(sample),
+            What::Said(said) => self.kernel.listen(said),
+            What::Answer { query, answer } => {
+                if let (Wants::Listener { port, .. }, Answer::Listener(answer)) =
+                    (&query.wants, &**answer)
+                {
+                    let unknown = Listening { unread: u32::MAX, ..Listening::default() };
+                    let answer = answer.as_ref().copied().unwrap_or(unknown);
+                    self.listening.insert(*port, Some(answer));
+                    let is_stuck = self.stuck.contains_key(&query.target_id);
+                    let told =
+                        is_stuck.then(|| self.verdict(context, query.target_id, context.now));
+                    steps.say(told.flatten());
+                }
+            }
             _ => {}
         }
     }
@@ -181,120 +270,21 @@ fn works(device: Device, earlier: &StuckThread, now: &StuckThread) -> Option<boo
     known.then(|| done(earlier) != done(now))
 }
 
+/// Whether answers have come from an NFS server between two sightings, to whomever.
+fn has_received(earlier: &StuckThread, now: &StuckThread) -> bool {
+    let received = |seen: &StuckThread| seen.mount.as_ref()?.server.as_ref()?.received;
+    received(earlier).zip(received(now)).is_some_and(|(before, now)| now > before)
+}
+
+fn local_port(seen: &StuckThread) -> Option<u16> {
+    seen.mount.as_ref()?.server.as_ref()?.local_port()
+}
+
 /// Requests that a FUSE server has not answered; none where that is not told.
 fn unanswered(seen: &StuckThread) -> u64 {
     seen.mount.as_ref().and_then(|mount| mount.unanswered).unwrap_or_default()
 }
 
 #[cfg(test)]
-mod tests {
-    use nix::errno::Errno;
-
-    use super::*;
-    use crate::{
-        model::{
-            call::Call,
-            hung::{DiskWork, Phase, WaitProgress},
-            mounts::{Mounts, NodeMounts},
-        },
-        testing::{Alone, failed, stuck},
-    };
-
-    fn seen(tid: u32, stack: &[&str], began: u64) -> StuckThread {
-        let mut seen = stuck(stack);
-        seen.thread.tid = tid;
-        (seen.began, seen.at) = (Monotonic(began), Monotonic(200_000_000_000));
-        seen
-    }
-
-    fn see(hung: &mut Alone<HungCalls>, seen: StuckThread) -> Vec<Verdict> {
-        hung.take(seen.at, What::Stuck(Box::new(seen))).verdicts
-    }
-
-    /// The thread's call came back, as its operation tells.
-    fn returned(hung: &mut Alone<HungCalls>, tid: u32) -> Vec<Verdict> {
-        let mut op = failed(Call::Unlinkat, Errno::EIO, "m", 9.0);
-        (op.tid, op.reason) = (tid, reason::SLOW);
-        hung.take(op.end, What::Operation(Box::new(op))).verdicts
-    }
-
-    fn id(verdicts: &[Verdict]) -> &'static str {
-        match verdicts {
-            [Verdict::Found(draft)] => draft.id(),
-            [Verdict::Over { .. }] => "over",
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[test]
-    fn the_thread_that_explains_most_is_told_until_all_are_back() {
-        let mut hung = Alone::new();
-        let lock = ["rwsem_down_write_slowpath", "do_unlinkat"];
-        assert_eq!(id(&see(&mut hung, seen(1, &lock, 1))), "call-hung-unexplained");
-        let fuse = ["request_wait_answer", "fuse_do_getattr"];
-        assert_eq!(id(&see(&mut hung, seen(2, &fuse, 2))), "fuse-daemon-hung");
-        assert_eq!(id(&see(&mut hung, seen(1, &lock, 1))), "fuse-daemon-hung");
-        assert_eq!(id(&returned(&mut hung, 2)), "call-hung-unexplained");
-        let over = StuckThread { over: true, ..seen(1, &lock, 1) };
-        assert_eq!(id(&see(&mut hung, over)), "over");
-        assert!(returned(&mut hung, 1).is_empty());
-    }
-
-    /// An unmount of `VOLUME` that is shut down, as old as this, and what its device has done by then.
-    fn shut_down(second: u64, done: u64) -> StuckThread {
-        let mut seen = stuck(&["folio_wait_bit", "sync_inodes_sb", "generic_shutdown_super"]);
-        (seen.phase, seen.syscall) = (Phase::AfterExit, "umount2".into());
-        seen.path = Some("/k/pods/u/volumes/p/v".into());
-        seen.at = Monotonic(seen.began.0 + second * 1_000_000_000);
-        let quiet_ms = second * 1000;
-        seen.progress = Some(WaitProgress { woken: 0, milliseconds: 1000, quiet_ms });
-        let device = Device { major: 8, minor: 16 };
-        seen.disks =
-            vec![DiskWork { device, done }, DiskWork { device: Device::default(), done: second }];
-        seen
-    }
-
-    #[test]
-    fn a_device_that_works_is_slow() {
-        for (then, id_then) in [(7, "umount-kernel-hang"), (8, "umount-flush-slow")] {
-            let mut hung = Alone::new();
-            let line = b"9 2 8:16 / /k/pods/u/volumes/p/v rw - ext4 /dev/sdb rw\n";
-            let all = crate::model::mountinfo::parse(line);
-            let table = Mounts { all, source: String::new(), pid: 1 };
-            let mounts = NodeMounts { tables: [(1, table.into())].into(), host: Some(1) };
-            let sample = NodeSample { mounts, ..NodeSample::default() };
-            hung.take(Monotonic(1), What::Sample(sample.into()));
-            assert!(see(&mut hung, shut_down(60, 7)).is_empty());
-            let op = failed(Call::Unlinkat, Errno::EIO, "", 1.0);
-            let subject = Subject::of(&op);
-            assert!(hung.tracker.explains(&subject, Claim::Suspicion), "slow, and somebody tries");
-            assert_eq!(id(&see(&mut hung, shut_down(130, then))), id_then);
-        }
-    }
-
-    #[test]
-    fn a_thread_id_that_is_given_to_another_process_takes_nothing_over() {
-        let mut hung = Alone::new();
-        let fuse = ["request_wait_answer", "fuse_do_getattr"];
-        assert_eq!(id(&see(&mut hung, seen(1, &fuse, 1))), "fuse-daemon-hung");
-        let mut another = StuckThread { thread: seen(1, &fuse, 1).thread, ..shut_down(1, 7) };
-        Arc::make_mut(&mut another.actor).started = Some(99);
-        assert_eq!(id(&see(&mut hung, another)), "over");
-    }
-
-    #[test]
-    fn what_was_told_is_over_also_when_the_caller_cannot_be_proven_any_more() {
-        let mut hung = Alone::new();
-        let seen = seen(1, &["request_wait_answer", "fuse_do_getattr"], 1);
-        assert_eq!(id(&see(&mut hung, seen.clone())), "fuse-daemon-hung");
-        let mut over = StuckThread { over: true, ..seen };
-        Arc::make_mut(&mut over.actor).component = Component::Workload;
-        assert_eq!(id(&see(&mut hung, over)), "over");
-    }
-
-    #[test]
-    fn what_it_is_about_must_be_known() {
-        let unknown = StuckThread { path: None, ..seen(1, &["request_wait_answer"], 1) };
-        assert!(see(&mut Alone::new(), unknown).is_empty());
-    }
-}
+#[path = "hung_call_tests.rs"]
+mod tests;

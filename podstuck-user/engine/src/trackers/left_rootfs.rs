@@ -8,7 +8,8 @@ use crate::{
     event::{Event, What},
     model::{
         holder::{About, Snapshot},
-        node::{LeftRootfs, Mounted, NodeSample},
+        mounted::Mounted,
+        node::{LeftRootfs, NodeSample},
         path::JsonPath,
         said::{Complaint, Said},
         time::Monotonic,
@@ -132,8 +133,8 @@ impl Tracker for RootFileSystems {
     }
 
     fn explains(&self, subject: &Subject<'_>, claim: Claim) -> bool {
-        let mut of_pod = self.left.values().filter(|left| left.rootfs.pod == subject.pod);
-        of_pod.any(|left| claim == Claim::Suspicion || left.told)
+        let mut left = self.left.values();
+        left.any(|left| subject.is_of_pod(&left.rootfs.pod) && claim.is_met(left.told))
     }
 }
 

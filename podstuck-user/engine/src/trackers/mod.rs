@@ -1,14 +1,19 @@
 //! One file for each kind of object that is followed from event to event; see [`crate::tracker`].
 
+pub(crate) mod block_volume;
 pub(crate) mod bulk_delete;
 pub(crate) mod bulk_delete_run;
 pub(crate) mod busy;
 pub(crate) mod crossed_mount;
 pub(crate) mod dead_mount;
+pub(crate) mod device_reference;
 pub(crate) mod disk_full;
+pub(crate) mod docker_state;
 pub(crate) mod file_system;
 pub(crate) mod hung_call;
 pub(crate) mod left_rootfs;
+pub(crate) mod mount_storm;
+pub(crate) mod network_storage;
 pub(crate) mod not_attempted;
 pub(crate) mod not_empty;
 pub(crate) mod orphan;
@@ -17,7 +22,12 @@ pub(crate) mod pod_record;
 pub(crate) mod protected;
 pub(crate) mod refused;
 pub(crate) mod runtime_says;
+pub(crate) mod runtime_state;
+pub(crate) mod sandbox_mounts;
+pub(crate) mod shim_state;
+pub(crate) mod silent_daemon;
 pub(crate) mod to_go;
+mod told_looks;
 pub(crate) mod unkillable;
 pub(crate) mod unmounts;
 
@@ -40,7 +50,11 @@ pub(crate) fn all() -> Vec<Box<dyn Tracker>> {
         Box::<file_system::FileSystemErrors>::default(),
         Box::<unkillable::Unkillables>::default(),
         Box::<bulk_delete::BulkDeletes>::default(),
+        Box::<runtime_state::RuntimeStates>::default(),
+        Box::<docker_state::DockerStates>::default(),
         Box::<runtime_says::RuntimeSays>::default(),
+        Box::<shim_state::ShimStates>::default(),
+        Box::<network_storage::NetworkStorage>::default(),
         Box::<not_attempted::NotAttempted>::default(),
         Box::<orphan::Orphans>::default(),
         Box::<not_empty::NotEmpty>::default(),
@@ -50,6 +64,9 @@ pub(crate) fn all() -> Vec<Box<dyn Tracker>> {
         Box::<pod_record::PodRecords>::default(),
         Box::<left_rootfs::RootFileSystems>::default(),
         Box::<protected::Protections>::default(),
+        Box::<mount_storm::MountStorms>::default(),
+        Box::<block_volume::BlockVolumes>::default(),
+        Box::<device_reference::DeviceReferences>::default(),
     ]
 }
 

@@ -10,8 +10,9 @@ use crate::{
         claim::{Claim, CsiSource, PersistentVolume},
         hung::MountPoint,
         identity::{Component, Pod, Target, Volume},
+        mounted::Mounted,
         mounts::Device,
-        node::{CsiState, DriverProcess, DriverState, Mounted, Reach, Registration, VolumeData},
+        node::{CsiState, DriverProcess, DriverState, Reach, Registration, VolumeData},
         path::JsonPath,
         said::{Complaint, Heard, Report, Said},
     },
@@ -81,6 +82,7 @@ fn pod(volumes: Vec<VolumeState>) -> PodState {
         changed: None,
         volume_removed: None,
         volumes,
+        devices: Vec::new(),
     }
 }
 

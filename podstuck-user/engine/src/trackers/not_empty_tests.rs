@@ -156,6 +156,20 @@ fn data_below_a_mount_point_are_moved_and_not_deleted() {
 }
 
 #[test]
+fn names_that_were_not_listed_may_be_anything() {
+    for (count, is_ruled_out) in [(1, true), (2, false)] {
+        let (mut tracker, queries) = full("kubernetes.io/csi", "", &[1.0, 1.6]);
+        let entries = Entries { listed: vec![entry("a", 9)], count, directory: Some(FILE) };
+        let (mounts, users) = (Some(Mounts::default()), Vec::new());
+        let answer = Answer::Directory { mounts, entries: Ok(entries), users };
+        let draft = tracker.answer(&queries[0], answer).unwrap();
+        assert_eq!(draft.id(), "data-under-mountpoint");
+        let names = draft.ruled_out.iter().any(|it| it.cause.as_str() == "nfs-silly-rename");
+        assert_eq!(names, is_ruled_out);
+    }
+}
+
+#[test]
 fn an_empty_directory_that_is_not_empty_is_the_file_systems() {
     let (mut tracker, queries) = full("kubernetes.io/csi", "mount", &[10.0, 11.0]);
     assert_eq!(

@@ -1,23 +1,30 @@
 //! The pod's record, judged by how far the deletion has come on this node: at each look at it, since the
 //! record says the same from the first moment on, and the node comes on.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
     event::{Event, What},
-    model::{diagnosis::Stage, identity::Pod, node::NodeSample, pod_record::PodRecord},
+    model::{diagnosis::Stage, node::NodeSample, pod_record::PodRecord},
     rules::pod_record::{Here, verdict},
     stage,
     tracker::{Context, Steps, Tracker, TrackerId},
     verdict::Verdict,
 };
 
-/// What is known of the pod.
+/// What is known of pods.
 #[derive(Default)]
 pub(crate) struct PodRecords {
     sample: Option<Arc<NodeSample>>,
-    /// The record, and the name of this node.
-    record: Option<(PodRecord, String)>,
+    /// By UID.
+    records: BTreeMap<String, Known>,
+}
+
+/// What is known of one.
+struct Known {
+    record: PodRecord,
+    /// The name of this node.
+    node: String,
     /// What the last verdict was about.
     told: Option<u64>,
     /// The node was not done when the record was read.
@@ -25,23 +32,27 @@ pub(crate) struct PodRecords {
 }
 
 impl PodRecords {
-    /// How far the pod has come; `None` while nobody has looked.
-    fn stage(&self, pod: &Pod) -> Option<Stage> {
-        stage::stage(pod, self.sample.as_ref()?).map(|known| known.stage)
-    }
-
     fn judge(&mut self, context: &Context<'_>, steps: &mut Steps) {
-        let Some((record, node)) = &self.record else { return };
-        let (stage, now) = (self.stage(&record.pod), context.calendar);
-        self.was_left |= stage.is_some_and(|stage| stage < Stage::Directories);
-        let was_left = self.was_left;
+        let sample = self.sample.as_deref();
+        self.records.values_mut().for_each(|known| known.judge(sample, context, steps));
+    }
+}
+
+impl Known {
+    fn judge(&mut self, sample: Option<&NodeSample>, context: &Context<'_>, steps: &mut Steps) {
+        let Self { record, node, .. } = &*self;
+        let now = context.calendar;
+        // `None` while nobody has looked.
+        let stage = sample.and_then(|sample| stage::stage(&record.pod, sample));
+        let stage = stage.map(|known| known.stage);
+        let was_left = self.was_left || stage.is_some_and(|stage| stage < Stage::Directories);
         let found = verdict(record, Here { node, stage, was_left, now, at: context.now });
         let told = found.as_ref().map(|draft| draft.target_id);
         if let (Some(target_id), None) = (self.told, told) {
             let tracker = TrackerId::PodRecord;
             steps.say([Verdict::Over { tracker, target_id, at: context.now }]);
         }
-        self.told = told;
+        (self.told, self.was_left) = (told, was_left);
         steps.found(found);
     }
 }
@@ -58,7 +69,11 @@ impl Tracker for PodRecords {
                 self.judge(context, steps);
             }
             What::Record { record, node } => {
-                self.record = Some((PodRecord::clone(record), node.clone()));
+                let (record, node) = (PodRecord::clone(record), node.clone());
+                let before = self.records.remove(&record.pod.uid);
+                let (told, was_left) = before.map_or((None, false), |it| (it.told, it.was_left));
+                let known = Known { record, node, told, was_left };
+                self.records.insert(known.record.pod.uid.clone(), known);
                 // What the record means depends on the node, which is looked at within a moment.
                 if self.sample.is_some() {
                     self.judge(context, steps);
@@ -77,7 +92,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        model::{evidence::Certainty, node::PodState, time::Monotonic},
+        model::{evidence::Certainty, identity::Pod, node::PodState, time::Monotonic},
         testing::{Alone, found},
     };
 
@@ -111,6 +126,7 @@ mod tests {
             changed: None,
             volume_removed: None,
             volumes: Vec::new(),
+            devices: Vec::new(),
         };
         What::Sample(NodeSample { pods: vec![pod], ..NodeSample::default() }.into())
     }

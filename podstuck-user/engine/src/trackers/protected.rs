@@ -1,11 +1,14 @@
-//! What in the volumes of a pod that is to go has attributes that forbid its removal, found by a look and
-//! not by an attempt that failed: whoever comes late may wait two minutes for the next one.
+//! What in the volumes of a pod that is to go, or in the layers of a container, has attributes that forbid its
+//! removal, found by a look and not by an attempt that failed: whoever comes late may wait two minutes for the
+//! next one, and dockerd makes none.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use crate::{
     event::{Event, What},
     model::{
+        container::{ContainerPart, ContainerState},
+        identity::{Target, TargetKind},
         node::{NodeSample, PodState, VolumeState},
         object,
         time::Monotonic,
@@ -27,19 +30,46 @@ const AGAIN: Duration = Duration::from_secs(30);
 /// A look reads up to 50,000 inodes; more than this many are not made in vain.
 const LOOKS: u32 = 3;
 
-/// A volume that was looked at.
+/// Whose a tree is, at the last look at the node.
+#[derive(Clone)]
+pub(crate) enum Owner {
+    /// A pod that is to go.
+    Pod(PodState),
+    /// A container whose removal dockerd has begun.
+    Container(ContainerState),
+}
+
+impl Owner {
+    fn pod(&self) -> &str {
+        match self {
+            Self::Pod(pod) => &pod.uid,
+            Self::Container(state) => state.container.pod.as_ref().map_or("", |pod| &pod.uid),
+        }
+    }
+}
+
+/// A volume or a layer that is to be deleted.
+pub(crate) struct Tree {
+    pub(crate) owner: Owner,
+    pub(crate) target_id: u64,
+    pub(crate) target: Arc<Target>,
+    pub(crate) path: PathBuf,
+    /// Who sees it there: a process, and its mount namespace.
+    pub(crate) seen_by: (u32, u32),
+    /// Whether it should be gone.
+    is_late: bool,
+}
+
+/// One that was looked at.
 pub(crate) struct Looked {
-    /// Its pod at the last look at the node.
-    pub(crate) pod: PodState,
-    /// The volume.
-    pub(crate) volume: VolumeState,
+    pub(crate) tree: Tree,
     asked: Option<Monotonic>,
     looks: u32,
     /// When something was found first.
     pub(crate) since: Option<Monotonic>,
 }
 
-/// Volumes of pods that are to go, by target.
+/// Volumes and layers that are to go, by target.
 #[derive(Default)]
 pub(crate) struct Protections {
     looked: BTreeMap<u64, Looked>,
@@ -50,40 +80,65 @@ impl Protections {
     fn sampled(&mut self, context: &Context<'_>, sample: &NodeSample, steps: &mut Steps) {
         let (tracker, at) = (self.id(), sample.at);
         let mut before = std::mem::take(&mut self.looked);
-        for pod in &sample.pods {
-            let is_late = self.is_late(context, pod);
-            let is_to_go = is_late || self.is_going(sample, pod);
-            let Some((pid, _)) = pod.seen_by.filter(|_| is_to_go) else { continue };
-            for volume in pod.volumes.iter().filter(|volume| is_deleted_by_kubelet(volume)) {
-                let (target_id, path) = (volume.target_id, &volume.path);
-                let subject = Subject { target_id, path, pod: &pod.uid, at };
-                if context.is_explained(tracker, &subject) {
-                    continue;
-                }
-                let known = before.remove(&target_id);
-                let (is_known, since) = (known.is_some(), known.as_ref().and_then(|it| it.since));
-                let (asked, looks) = known.map_or((None, 0), |it| (it.asked, it.looks));
-                let pause = if since.is_some() { TOLD_AGAIN } else { AGAIN };
-                let may = since.is_some() || looks < LOOKS;
-                // A pod that is deleted in good health is through its volumes by the second look.
-                let lasts = is_known || is_late;
-                let is_due = may && lasts && asked.is_none_or(|asked| at.since(asked) >= pause);
-                if is_due {
-                    let wants = Wants::Protected { pid, directory: path.clone() };
-                    steps.ask([Query { tracker, target_id, path: path.clone(), wants }]);
-                }
-                let looked = Looked {
-                    pod: pod.clone(),
-                    volume: volume.clone(),
-                    asked: if is_due { Some(at) } else { asked },
-                    looks: looks + u32::from(is_due),
-                    since,
-                };
-                self.looked.insert(target_id, looked);
+        for tree in self.trees(context, sample) {
+            let (target_id, path) = (tree.target_id, &tree.path);
+            let subject = Subject { target_id, path, pod: tree.owner.pod(), at };
+            if context.is_explained(tracker, &subject) {
+                continue;
             }
+            let known = before.remove(&target_id);
+            let (is_known, since) = (known.is_some(), known.as_ref().and_then(|it| it.since));
+            let (asked, looks) = known.map_or((None, 0), |it| (it.asked, it.looks));
+            let pause = if since.is_some() { TOLD_AGAIN } else { AGAIN };
+            let may = since.is_some() || looks < LOOKS;
+            // A pod that is deleted in good health is through its volumes by the second look.
+            let lasts = is_known || tree.is_late;
+            let is_due = may && lasts && asked.is_none_or(|asked| at.since(asked) >= pause);
+            if is_due {
+                let wants = Wants::Protected { pid: tree.seen_by.0, directory: path.clone() };
+                steps.ask([Query { tracker, target_id, path: path.clone(), wants }]);
+            }
+            let asked = if is_due { Some(at) } else { asked };
+            let looked = Looked { tree, asked, looks: looks + u32::from(is_due), since };
+            self.looked.insert(target_id, looked);
         }
         let gone = before.into_iter().filter(|(_, looked)| looked.since.is_some());
         steps.say(gone.map(|(target_id, _)| Verdict::Over { tracker, target_id, at }));
+    }
+
+    /// What kubelet or dockerd would delete now.
+    fn trees(&self, context: &Context<'_>, sample: &NodeSample) -> Vec<Tree> {
+        let mut trees = Vec::new();
+        for pod in &sample.pods {
+            let is_late = self.is_late(context, pod);
+            let is_to_go = is_late || self.is_going(sample, pod);
+            let Some(seen_by) = pod.seen_by.filter(|_| is_to_go) else { continue };
+            let volumes = pod.volumes.iter().filter(|volume| is_deleted_by_kubelet(volume));
+            trees.extend(volumes.map(|volume| Tree {
+                owner: Owner::Pod(pod.clone()),
+                target_id: volume.target_id,
+                target: volume.target.clone(),
+                path: volume.path.clone(),
+                seen_by,
+                is_late,
+            }));
+        }
+        for state in sample.containers.iter().filter(|it| it.to_go && it.init.is_none()) {
+            // dockerd unmounts it before it deletes the layer.
+            let Some(seen_by) = state.seen_by.filter(|_| state.mounts.is_empty()) else { continue };
+            let is_layer = |part: &&ContainerPart| {
+                part.kind == TargetKind::ContainerLayer && part.target_id != 0
+            };
+            trees.extend(state.parts.iter().filter(is_layer).map(|part| Tree {
+                owner: Owner::Container(state.clone()),
+                target_id: part.target_id,
+                target: part.target.clone(),
+                path: part.path.clone(),
+                seen_by,
+                is_late: false,
+            }));
+        }
+        trees
     }
 
     /// Whether the pod should be gone by its record.
@@ -120,7 +175,7 @@ impl Protections {
             return;
         }
         looked.since.get_or_insert(context.now);
-        let word = self.to_go.word(&looked.pod.uid);
+        let word = self.to_go.word(looked.tree.owner.pod());
         steps.found(protected::draft(context, looked, found, word));
     }
 }

@@ -32,6 +32,7 @@ fn torn_down() -> PodState {
         volume_removed: Some(jiff::Timestamp::UNIX_EPOCH),
         seen_by: Some((7, 1)),
         volumes: vec![volume],
+        devices: Vec::new(),
         ..pod_state("u")
     }
 }
@@ -146,6 +147,8 @@ fn with_container(killed: bool) -> NodeSample {
         exiting: false,
         started: 7,
         woken: None,
+        moved: None,
+        received: None,
         wait_channel: None,
         stack: Vec::new(),
         directory: None,

@@ -9,7 +9,7 @@ use nix::errno::Errno;
 use crate::{
     bounded::Bounded,
     event::{Event, What},
-    model::{call::Call, evidence::Source, operation::Operation, time::Monotonic},
+    model::{call::Call, operation::Operation, time::Monotonic},
     query::{Answer, NoAnswer, ObjectAttributes, Query, Wants},
     rules::refused,
     tracker::{Claim, Context, Steps, Subject, Tracker, TrackerId},
@@ -71,12 +71,7 @@ impl Refusals {
         }
         let mut draft = match answer {
             Ok(seen) => refused::draft(context, refused, seen),
-            Err(error) => {
-                let mut draft = refused::unexplained(refused);
-                let fact = format!("the object could not be looked at: {error}");
-                draft.fact(fact, Source::Look("statx"));
-                draft
-            }
+            Err(error) => refused::unseen(refused, error),
         };
         let explained = !draft.cause.is_admission();
         if !explained && refused.explained.as_ref() == Some(&query.path) {

@@ -18,6 +18,7 @@ fn verdict(object: Attributes, directory: Attributes) -> Draft {
         same_directory: true,
         sticky: false,
         swap: false,
+        swap_unknown: false,
     }))
 }
 
@@ -59,9 +60,48 @@ fn an_active_swap_file_is_told() {
         same_directory: true,
         sticky: false,
         swap: true,
+        swap_unknown: false,
     }));
     assert_eq!(draft.id(), "swapfile-active");
     assert!(draft.remedies[0].words().contains("swapoff"));
+}
+
+#[test]
+fn what_was_not_looked_at_explains_nothing() {
+    const NONE: &str = "no attribute explains it";
+    let plain = Ok(ObjectAttributes {
+        files: Some((FILE, FILE)),
+        object: UNSET,
+        directory: UNSET,
+        same_directory: true,
+        sticky: false,
+        swap: false,
+        swap_unknown: false,
+    });
+    assert!(verdict_of(plain.clone()).explanation.contains(NONE));
+    let mute = Attributes { known: false, ..UNSET };
+    let mut looks = vec![
+        Err(NoAnswer::Deadline(std::time::Duration::from_secs(2))),
+        Err(NoAnswer::NotEntered("its server does not answer".into())),
+        Err(NoAnswer::Refused("opening it: No such file or directory".into())),
+    ];
+    for (object, directory) in [(mute, mute), (UNSET, mute)] {
+        looks.push(plain.clone().map(|seen| ObjectAttributes { object, directory, ..seen }));
+    }
+    for look in looks {
+        let draft = verdict_of(look.clone());
+        assert_eq!(draft.id(), "permission-unexplained");
+        assert!(!draft.explanation.contains(NONE), "{look:?}: {}", draft.explanation);
+        assert!(draft.explanation.contains("append-only attribute"), "{look:?}");
+        assert!(draft.ruled_out.is_empty(), "{look:?}: {:?}", draft.ruled_out);
+        if let Err(why) = look {
+            assert!(draft.evidence.iter().any(|e| e.fact.contains(&why.to_string())), "{draft:?}");
+        }
+    }
+    let no_table = plain.clone().map(|seen| ObjectAttributes { swap_unknown: true, ..seen });
+    assert!(verdict_of(no_table.clone()).explanation.contains("swap file, which could not be"));
+    let set = no_table.map(|seen| ObjectAttributes { object: SET, ..seen });
+    assert_eq!(verdict_of(set).certainty(), Certainty::Likely, "it may be a swap file as well");
 }
 
 #[test]

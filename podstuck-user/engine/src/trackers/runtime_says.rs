@@ -12,14 +12,17 @@ use crate::{
     model::{
         evidence::Certainty,
         identity::TargetKind,
-        node::{LeftRootfs, NodeSample, PodGroup, PodState, Shim, Task},
+        node::{LeftRootfs, NodeSample, PodGroup, PodState, Task},
+        runtime::Shim,
         said::{Complaint, Report, Said},
         time::Monotonic,
     },
-    rules::runtime_says,
+    query::Answer,
+    rules::runtime::says,
     tracker::{Claim, Context, Steps, Subject, Tracker, TrackerId},
     trackers::{
         is_clean_up,
+        sandbox_mounts::{self, Look, SandboxMounts},
         to_go::{ToGo, Word},
     },
     verdict::Verdict,
@@ -35,9 +38,11 @@ const REPEATED: Duration = Duration::from_secs(30);
 /// Length of a container's id.
 const CONTAINER_ID: usize = 64;
 /// What tells why, before what tells only that.
-const ORDER: [Complaint; 5] = [
+const ORDER: [Complaint; 7] = [
     Complaint::SignalDenied,
     Complaint::NetworkTeardown,
+    Complaint::NetnsBusy,
+    Complaint::ShmBusy,
     Complaint::StateLost,
     Complaint::ContainerStays,
     Complaint::NoAnswer,
@@ -62,6 +67,8 @@ pub(crate) struct Suspect<'a> {
     /// The same of no pod in particular.
     pub(crate) of_node: Option<&'a Told>,
     pub(crate) to_go: Option<&'a Word>,
+    /// What lies on the file of the sandbox that is said to be busy.
+    pub(crate) lies_on: Option<&'a Look>,
     pub(crate) sample: &'a NodeSample,
 }
 
@@ -120,6 +127,7 @@ pub(crate) struct RuntimeSays {
     /// By UID: when a container ended last.
     ended: Bounded<String, Monotonic>,
     to_go: ToGo,
+    sandboxes: SandboxMounts,
     /// By UID: the target under which it was told, and whether it is likely.
     found: BTreeMap<String, (u64, bool)>,
 }
@@ -131,6 +139,7 @@ impl Default for RuntimeSays {
             torn_down: Bounded::new(REMEMBERED),
             ended: Bounded::new(REMEMBERED),
             to_go: ToGo::default(),
+            sandboxes: SandboxMounts::default(),
             found: BTreeMap::new(),
         }
     }
@@ -167,28 +176,35 @@ impl RuntimeSays {
 
     fn sampled(&mut self, context: &Context<'_>, sample: &NodeSample, steps: &mut Steps) {
         let mut before = std::mem::take(&mut self.found);
+        let mut busy = Vec::new();
         for pod in &sample.pods {
             let current = self.current(context, pod, sample);
             let of_all = || Some((Complaint::NoAnswer, self.of_all(context, pod, sample)?));
             let Some((complaint, told)) = current.or_else(of_all) else { continue };
             let of_node = self.complaints.get(&(String::new(), complaint));
             let of_node = of_node.filter(|told| told.is_fresh());
-            let suspect =
-                Suspect { pod, complaint, told, of_node, to_go: self.to_go.word(&pod.uid), sample };
+            let target_id = name_hash(pod.uid.as_bytes());
+            if sandbox_mounts::kept(&told.said).is_some() {
+                busy.push((target_id, told.said.clone()));
+            }
+            let lies_on = self.sandboxes.on(target_id, &told.said);
+            let to_go = self.to_go.word(&pod.uid);
+            let suspect = Suspect { pod, complaint, told, of_node, to_go, lies_on, sample };
             // Who waits for a container that is there says nothing about why it is.
             let waits = suspect.has_ended() != Some(true) && suspect.halted_shim().is_none();
             if complaint == Complaint::ContainerStays && waits {
                 continue;
             }
-            let target_id = name_hash(pod.uid.as_bytes());
-            if let Some(draft) = runtime_says::draft(&suspect, target_id) {
+            if let Some(draft) = says::draft(&suspect, target_id) {
                 before.remove(&pod.uid);
-                let is_likely = draft.certainty() >= Certainty::Likely;
+                let holds_it = draft.blocks_deletion == Some(true);
+                let is_likely = holds_it && draft.certainty() >= Certainty::Likely;
                 self.found.insert(pod.uid.clone(), (target_id, is_likely));
                 steps.found([draft]);
             }
         }
         let (tracker, at) = (self.id(), sample.at);
+        steps.ask(self.sandboxes.ask(tracker, busy, sample));
         let over = before.into_values();
         steps.say(over.map(|(target_id, _)| Verdict::Over { tracker, target_id, at }));
     }
@@ -218,8 +234,12 @@ impl RuntimeSays {
                 }
                 _ => false,
             };
-            let is_network = complaint == Complaint::NetworkTeardown;
-            let ended = self.ended.get(&pod.uid).copied().filter(|_| !is_network);
+            // That comes after the containers' end.
+            let is_sandbox = matches!(
+                complaint,
+                Complaint::NetworkTeardown | Complaint::NetnsBusy | Complaint::ShmBusy
+            );
+            let ended = self.ended.get(&pod.uid).copied().filter(|_| !is_sandbox);
             let holds = told.is_fresh() && !is_over && came_on.max(ended) < Some(told.last);
             holds.then_some((complaint, told))
         };
@@ -270,13 +290,18 @@ impl Tracker for RuntimeSays {
                 }
             }
             What::Sample(sample) => self.sampled(context, sample, steps),
+            What::Answer { query, answer } => {
+                if let Answer::Mounts(mounts) = &**answer {
+                    self.sandboxes.answered(context, query, mounts.as_ref());
+                }
+            }
             _ => {}
         }
     }
 
     fn explains(&self, subject: &Subject<'_>, claim: Claim) -> bool {
         let found = self.found.get(subject.pod);
-        found.is_some_and(|(_, is_likely)| claim == Claim::Suspicion || *is_likely)
+        found.is_some_and(|(_, is_likely)| claim.is_met(*is_likely))
     }
 
     fn dropped(&self) -> u64 {

@@ -9,8 +9,9 @@ use crate::{
     model::{
         evidence::Certainty,
         identity::{Component, Target},
+        mounted::Mounted,
         mounts::Device,
-        node::{Mounted, PodGroup},
+        node::PodGroup,
     },
     testing::{Alone, found, pod_state},
     verdict::Draft,
@@ -162,7 +163,8 @@ fn what_only_a_log_names_is_in_no_command() {
         let mut sample = with_group(pod(Some(false)));
         let comm = "containerd-shim".into();
         let group = Some(group.into());
-        let shim = Shim { pid: 5, comm, state: 'S', started: 3, group, wait_channel: None };
+        let shim =
+            Shim { pid: 5, comm, state: 'S', started: 3, group, wait_channel: None, of: None };
         sample.cgroups[0].tasks.clear();
         sample.cgroups[0].shims = vec![shim];
         sample.rootfs = vec![rootfs];
@@ -302,7 +304,7 @@ fn a_shim_that_cannot_run_is_there() {
         let mut sample = with_group(pod(Some(true)));
         sample.cgroups[0].tasks = vec![task("/k/pod/dc2c")];
         let (comm, wait_channel) = ("containerd-shim".into(), None);
-        let shim = Shim { pid: 5, comm, state, started: 3, group: None, wait_channel };
+        let shim = Shim { pid: 5, comm, state, started: 3, group: None, wait_channel, of: None };
         sample.cgroups[0].shims = vec![shim];
         draft(&mut heard(Complaint::StateLost, text), sample).unwrap()
     };
@@ -323,6 +325,8 @@ fn task(group: &str) -> Task {
         exiting: false,
         started: 1,
         woken: None,
+        moved: None,
+        received: None,
         wait_channel: None,
         stack: Vec::new(),
         directory: None,

@@ -17,7 +17,10 @@ use crate::{
         operation::Operation,
         time::Monotonic,
     },
-    rules::unkillable,
+    rules::{
+        unkillable,
+        wait_channel::{WaitsFor, functions, waits_for},
+    },
     tracker::{Claim, Context, Steps, Subject, Tracker, TrackerId},
     trackers::is_clean_up,
     verdict::Verdict,
@@ -29,8 +32,8 @@ use crate::{
 const LASTS: Duration = Duration::from_secs(5);
 /// A group is frozen for some seconds by a snapshot or a checkpoint.
 const FROZEN_LASTS: Duration = Duration::from_secs(10);
-/// Who is woken again and again writes something before he ends; some waits wake him now and then without
-/// anything being done.
+/// Who is woken again and again, or reads and writes, or waits for a server that answers, does something before he
+/// ends; some waits wake him now and then without anything being done.
 const WOKEN_LASTS: Duration = Duration::from_secs(120);
 /// Pods remembered.
 const REMEMBERED: usize = 4096;
@@ -54,8 +57,8 @@ pub(crate) struct Suspect<'a> {
     pub(crate) at: Monotonic,
     /// The tear-down was seen, and not only what it leaves.
     pub(crate) seen: bool,
-    /// It is woken now and then.
-    pub(crate) is_woken: bool,
+    /// It gives signs of life now and then.
+    pub(crate) is_alive: bool,
 }
 
 impl Suspect<'_> {
@@ -74,11 +77,22 @@ impl Suspect<'_> {
     }
 }
 
-/// Since when a fault is there, and since when its thread was woken no more.
+/// What grows while a thread comes on.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Signs {
+    /// How often it was woken.
+    woken: Option<u64>,
+    /// What it has read and written.
+    moved: Option<u64>,
+    /// What has come from the NFS servers that it may wait for, to whomever.
+    received: Option<u64>,
+}
+
+/// Since when a fault is there, and since when its thread gives no sign of life.
 #[derive(Clone, Copy)]
 struct Lasting {
     since: Monotonic,
-    woken: Option<u64>,
+    signs: Signs,
     quiet: Monotonic,
 }
 
@@ -126,11 +140,11 @@ impl Unkillables {
             let faults = self.faults(group, pods.get(group.uid.as_str()).copied());
             let before = self.followed.remove(&group.uid).unwrap_or_default();
             let since = |fault| {
-                let woken = woken(group, fault);
-                let new = Lasting { since: sample.at, woken, quiet: sample.at };
+                let signs = signs(group, fault);
+                let new = Lasting { since: sample.at, signs, quiet: sample.at };
                 let known = before.since.get(&fault).copied().unwrap_or(new);
-                let quiet = if known.woken == woken { known.quiet } else { sample.at };
-                Lasting { woken, quiet, ..known }
+                let quiet = if signs.differ(known.signs) { sample.at } else { known.quiet };
+                Lasting { signs: signs.or(known.signs), quiet, ..known }
             };
             let mut this = Followed {
                 since: faults.into_iter().map(|fault| (fault, since(fault))).collect(),
@@ -143,11 +157,11 @@ impl Unkillables {
                 over.extend(before.told);
                 continue;
             };
-            if let Some(is_woken) = lasting.is_told(fault, sample.at) {
+            if let Some(is_alive) = lasting.is_told(fault, sample.at) {
                 this.told = Some(group.target_id);
                 let seen = self.torn_down.contains(&group.uid);
                 let (since, at) = (lasting.since, sample.at);
-                let suspect = Suspect { group, fault, since, at, seen, is_woken };
+                let suspect = Suspect { group, fault, since, at, seen, is_alive };
                 steps.found([unkillable::draft(&suspect, group.target_id, group.target.clone())]);
             }
             // Also when the target has another id since the pod's directory is gone.
@@ -180,7 +194,7 @@ impl Unkillables {
             None => torn_down,
             Some(pod) => {
                 let left_alone = pod.started && !group.has_containers;
-                pod.volumes.is_empty() && (torn_down || left_alone)
+                pod.has_no_volumes() && (torn_down || left_alone)
             }
         };
         (gone && !group.tasks.is_empty()).then_some(Fault::Leftover).into_iter().collect()
@@ -197,18 +211,47 @@ impl Unkillables {
 }
 
 impl Lasting {
-    /// Whether it is woken now and then, if it is told.
+    /// Whether it gives signs of life now and then, if it is told.
     fn is_told(&self, fault: Fault, now: Monotonic) -> Option<bool> {
         let lasts = if fault == Fault::Frozen { FROZEN_LASTS } else { LASTS };
-        let is_woken = now.since(self.quiet) < lasts;
-        (now.since(self.since) >= if is_woken { WOKEN_LASTS } else { lasts }).then_some(is_woken)
+        let is_alive = now.since(self.quiet) < lasts;
+        (now.since(self.since) >= if is_alive { WOKEN_LASTS } else { lasts }).then_some(is_alive)
     }
 }
 
-/// How often the thread of a fault was woken.
-fn woken(group: &PodGroup, fault: Fault) -> Option<u64> {
-    let Fault::Unkillable { tid, .. } = fault else { return None };
-    group.tasks.iter().find(|task| task.tid == tid)?.woken
+impl Signs {
+    /// Whether one that was read both times has changed.
+    fn differ(self, before: Self) -> bool {
+        let changed =
+            |now: Option<u64>, then: Option<u64>| now.zip(then).is_some_and(|(a, b)| a != b);
+        changed(self.woken, before.woken)
+            || changed(self.moved, before.moved)
+            || changed(self.received, before.received)
+    }
+
+    /// What could not be read this time is compared with what was read before.
+    fn or(self, before: Self) -> Self {
+        Self {
+            woken: self.woken.or(before.woken),
+            moved: self.moved.or(before.moved),
+            received: self.received.or(before.received),
+        }
+    }
+}
+
+/// Those of the thread of a fault.
+fn signs(group: &PodGroup, fault: Fault) -> Signs {
+    let Fault::Unkillable { tid, .. } = fault else { return Signs::default() };
+    let task = group.tasks.iter().find(|task| task.tid == tid);
+    task.map_or_else(Signs::default, |task| {
+        let functions = functions(&task.stack, task.wait_channel.as_deref());
+        let waits_for_nfs = waits_for(functions) == WaitsFor::Nfs;
+        Signs {
+            woken: task.woken,
+            moved: task.moved,
+            received: task.received.filter(|_| waits_for_nfs),
+        }
+    })
 }
 
 impl Tracker for Unkillables {
@@ -226,7 +269,7 @@ impl Tracker for Unkillables {
 
     fn explains(&self, subject: &Subject<'_>, claim: Claim) -> bool {
         let followed = self.followed.get(subject.pod);
-        followed.is_some_and(|followed| claim == Claim::Suspicion || followed.told.is_some())
+        followed.is_some_and(|followed| claim.is_met(followed.told.is_some()))
     }
 
     fn dropped(&self) -> u64 {

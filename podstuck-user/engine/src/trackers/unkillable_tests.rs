@@ -44,6 +44,8 @@ fn task(state: char, killed: bool) -> Task {
         exiting: false,
         started: 7,
         woken: None,
+        moved: None,
+        received: None,
         wait_channel: Some("rpc_wait_bit_killable".into()),
         stack: Vec::new(),
         directory: None,
@@ -70,6 +72,7 @@ fn pod(volumes: usize) -> PodState {
         changed: None,
         volume_removed: None,
         volumes: vec![volume; volumes],
+        devices: Vec::new(),
     }
 }
 
@@ -159,7 +162,11 @@ fn who_is_woken_again_and_again_writes_something_before_he_ends() {
         assert!(second >= 120 || said.is_none(), "after {second} s");
     }
     let Some(Verdict::Found(draft)) = said.take() else { panic!() };
-    assert!(draft.not_known()[0].contains("woken now and then"), "{:?}", draft.not_known());
+    assert!(
+        draft.not_known()[0].contains("it is woken, reads or writes"),
+        "{:?}",
+        draft.not_known()
+    );
     // And once it is quiet.
     let still = Task { woken: Some(1200), ..task('D', true) };
     for second in [122, 124, 126, 128] {
@@ -167,6 +174,37 @@ fn who_is_woken_again_and_again_writes_something_before_he_ends() {
     }
     let Some(Verdict::Found(draft)) = said else { panic!() };
     assert!(draft.not_known().is_empty(), "{:?}", draft.not_known());
+}
+
+#[test]
+fn who_moves_data_or_whose_server_answers_is_slow() {
+    let on_disk = Task { wait_channel: Some("folio_wait_bit".into()), ..task('D', true) };
+    let with = |moved, received| Task { moved, received, ..task('D', true) };
+    let of_disk = |moved, received| Task { moved, received, ..on_disk.clone() };
+    type Of<'a> = &'a dyn Fn(Option<u64>, Option<u64>) -> Task;
+    type Sample = fn(u64) -> (Option<u64>, Option<u64>);
+    let idle: Sample = |_| (Some(7), Some(7));
+    let moves: Sample = |second| (Some(second), None);
+    let answers: Sample = |second| (None, Some(second));
+    // Read at one look of two: nothing has changed by that.
+    let gaps: Sample = |second| ((second % 4 == 0).then_some(7), None);
+    let all: [(&str, Of<'_>, Sample, u64); 6] = [
+        ("nothing moves", &with, idle, 6),
+        ("it reads or writes", &with, moves, 120),
+        ("its NFS server answers somebody", &with, answers, 120),
+        ("it waits for a disk, and an NFS server answers", &of_disk, answers, 6),
+        ("it waits for a disk, and writes", &of_disk, moves, 120),
+        ("not always readable", &with, gaps, 6),
+    ];
+    for (what, task, sample, from) in all {
+        let mut run = Run::new();
+        let told = (0..=120).step_by(2).find(|second| {
+            let (moved, received) = sample(*second);
+            let group = group(vec![task(moved, received)]);
+            !run.verdicts(*second, vec![pod(2)], vec![group]).is_empty()
+        });
+        assert_eq!(told, Some(from), "{what}");
+    }
 }
 
 #[test]

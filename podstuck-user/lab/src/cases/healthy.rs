@@ -1,16 +1,34 @@
 //! Where nothing is wrong.
 
 use super::{LOGS, SOON, TOKENS, csi, empty_dir};
-use crate::case::{Case, Driver, Kind};
+use crate::{
+    case::{Case, Driver, Kind},
+    fixture::Fixture,
+};
 
-pub(super) const CASES: &[Case] = &[Case {
-    id: "healthy",
-    cause: None,
-    summary: "ordinary pods are deleted one after the other: nothing is wrong",
-    volumes: &[TOKENS, csi("scratch", Driver::Works), LOGS, empty_dir("data", Kind::Files)],
-    repeats: true,
-    // Long enough for each of its volumes to be missed.
-    options: &["--duration", "14s"],
-    watch_options: SOON,
-    ..Case::PLAIN
-}];
+/// Long enough for each of its volumes to be missed.
+const LONG: &[&str] = &["--duration", "14s"];
+
+pub(super) const CASES: &[Case] = &[
+    Case {
+        id: "healthy",
+        cause: None,
+        summary: "ordinary pods are deleted one after the other: nothing is wrong",
+        volumes: &[TOKENS, csi("scratch", Driver::Works), LOGS, empty_dir("data", Kind::Files)],
+        repeats: true,
+        options: LONG,
+        watch_options: SOON,
+        ..Case::PLAIN
+    },
+    Case {
+        id: "held-for-a-moment",
+        cause: None,
+        summary: "an agent has a volume open for 100 ms: the first umount is EBUSY, nothing is wrong",
+        volumes: &[TOKENS, LOGS, empty_dir("cache", Kind::Memory)],
+        fixtures: &[Fixture::Reader],
+        repeats: true,
+        options: LONG,
+        watch_options: SOON,
+        ..Case::PLAIN
+    },
+];

@@ -51,7 +51,7 @@ const LOGS: Volume = empty_dir("logs", Kind::Files);
 const PV: &str = "pvc-5d1c8f0e-6a43-4c55-9b37-2f0a7be91c44";
 
 /// Calls that nobody makes are missed after 244 s, unless a watch is told otherwise.
-const SOON: &[&str] = &["--untried-after", "4s"];
+const SOON: &[&str] = &["--not-attempted-after", "4s"];
 
 /// A call that is slow after 2 s may hang after 10 to 120 s, by what it waits for; a tenth of that is enough for
 /// one that never returns.

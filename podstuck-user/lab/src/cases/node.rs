@@ -1,4 +1,4 @@
-//! Faults of the node's own disk.
+//! Faults of the node's own disk, and of its table of mounts.
 
 use podstuck_engine::{cause::CauseId, model::finding::Severity};
 
@@ -19,6 +19,22 @@ pub(super) const CASES: &[Case] = &[
         expected: Some(Expected {
             object: "/var/lib/kubelet",
             severity: Severity::Critical,
+            blocks: None,
+            actor: None,
+            of_pod: false,
+            ..Expected::STUCK
+        }),
+        ..Case::PLAIN
+    },
+    Case {
+        id: "mount-table-storm",
+        cause: Some(CauseId::new("mount-table-storm")),
+        summary: "somebody has mounted a directory 10,000 times: slow, not stuck",
+        volumes: &[TOKENS, LOGS],
+        fixtures: &[Fixture::ManyMounts],
+        options: &[],
+        expected: Some(Expected {
+            object: "/somebody-elses-data/runs",
             blocks: None,
             actor: None,
             of_pod: false,

@@ -137,7 +137,7 @@ impl Filesystem for Server {
             match self.task {
                 Task::Slow => thread::sleep(PER_WRITE),
                 Task::Stops => never(),
-                Task::Silent | Task::Thaw | Task::Listen | Task::Write => {}
+                Task::Silent | Task::Thaw | Task::Listen | Task::Write | Task::Glance => {}
             }
         }
         match self.image.write_all_at(data, offset) {

@@ -5,6 +5,7 @@
 //! lab does, also when the lab is killed.
 
 mod fuse;
+mod glance;
 mod writer;
 
 pub(super) use fuse::IMAGE;
@@ -41,6 +42,8 @@ pub(super) enum Task {
     Listen,
     /// It writes files into a directory, again and again.
     Write,
+    /// It has a directory open until shortly after the trigger is gone, again and again.
+    Glance,
 }
 
 /// Options of the helper process of a lab case.
@@ -83,6 +86,11 @@ impl HelperArgs {
     /// For somebody who writes into a directory.
     pub(super) fn writer(directory: PathBuf) -> Self {
         Self { directory, ..Self::new(Task::Write) }
+    }
+
+    /// For somebody who reads in a directory while a file is there.
+    pub(super) fn reader(directory: PathBuf, while_there: PathBuf) -> Self {
+        Self { directory, trigger: while_there, ..Self::new(Task::Glance) }
     }
 }
 
@@ -135,7 +143,7 @@ pub fn helper_main(args: &HelperArgs) -> Result<()> {
             wait_for_end();
             return Ok(());
         }
-        Task::Silent | Task::Slow | Task::Stops | Task::Write => {}
+        Task::Silent | Task::Slow | Task::Stops | Task::Write | Task::Glance => {}
     }
     thread::Builder::new()
         .spawn(|| {
@@ -146,6 +154,9 @@ pub fn helper_main(args: &HelperArgs) -> Result<()> {
         .context("cannot start a thread")?;
     if args.task == Task::Write {
         writer::write(&args.directory);
+    }
+    if args.task == Task::Glance {
+        glance::read(&args.directory, &args.trigger);
     }
     fuse::serve(args.task, &args.image, args.trigger.clone(), on)
 }

@@ -12,8 +12,11 @@ pub(super) fn write(directory: &Path) -> ! {
     let mut number = 0;
     loop {
         number = (number + 1) % NAMES;
-        // Fails once the directory is gone, and then there is nothing to be done.
-        let _ = fs::write(directory.join(format!("part-{number}")), "data\n");
+        // One that was kept from running finds the directory gone, and makes it again, as many programs do. Once what
+        // that lies in is gone there is nothing to be done.
+        if fs::write(directory.join(format!("part-{number}")), "data\n").is_err() {
+            let _ = fs::create_dir(directory);
+        }
         thread::sleep(EVERY);
     }
 }

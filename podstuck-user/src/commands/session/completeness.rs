@@ -14,7 +14,7 @@ use crate::{
         summary::Completeness,
     },
     recording::Recorder,
-    state::{alive, helper},
+    state::{alive, helper, logs},
 };
 
 /// More are not named.
@@ -66,6 +66,7 @@ impl Session {
         let mut all: Vec<Degraded> = of_others.into_iter().chain(of_self).collect();
         all.extend(helper::degraded());
         all.extend(alive::degraded());
+        all.extend(logs::degraded());
         if all != self.degraded {
             self.degraded.clone_from(&all);
             self.learn(clock::now(), What::Degraded(all));

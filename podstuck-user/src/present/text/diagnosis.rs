@@ -1,9 +1,12 @@
 //! The answer of `diagnose`: how far the pod has come, what holds it, what does not, where to look.
 
-use super::{finding::finding, nouns, nouns::text};
+use jiff::Timestamp;
+
+use super::{answer::answer as short, finding::finding, nouns, nouns::text};
 use crate::{
     model::{
-        diagnosis::{Diagnosis, Stage},
+        container::ContainerName,
+        diagnosis::Diagnosis,
         finding::{Finding, FindingState},
         said::Said,
     },
@@ -13,15 +16,31 @@ use crate::{
     },
 };
 
-/// The whole answer. The first cause is told whole, as all others are: each may be what helps.
-pub fn diagnosis(answer: &Diagnosis, style: Style) -> String {
-    let mut out = headline(answer, style);
+/// The whole answer, which begins with the short one. The first cause is told whole, as all others are: each may
+/// be what helps.
+pub fn diagnosis(answer: &Diagnosis, at: Timestamp, style: Style) -> String {
+    let mut out = short(answer, at, style);
+    if !answer.stages.is_empty() || !answer.containers.is_empty() {
+        out.push('\n');
+    }
     for stage in &answer.stages {
         let line = format!(
             "pod {}: {} ({})",
             nouns::pod(&stage.pod),
             stage.stage.meaning(),
             text(&stage.fact)
+        );
+        out.push_str(&style.wrap("  ", "    ", &line));
+    }
+    for it in &answer.containers {
+        let ContainerName { id, name, pod } = &it.container;
+        let of_pod = pod.as_ref().map(|pod| format!(" of pod {}", nouns::pod_short(pod)));
+        let line = format!(
+            "container {}{}: {} ({})",
+            nouns::container(id, name.as_deref()),
+            of_pod.unwrap_or_default(),
+            it.stage.meaning(),
+            text(&it.fact)
         );
         out.push_str(&style.wrap("  ", "    ", &line));
     }
@@ -57,27 +76,10 @@ fn said(said: &Said) -> String {
     out + &format!(" [{}]", text(&said.source))
 }
 
-/// A finding is printed whole only in this state.
+/// A finding is printed whole only in this state. What it is not follows for all causes together.
 fn as_new(cause: &Finding) -> Finding {
-    Finding { state: FindingState::New, ..cause.clone() }
-}
-
-fn headline(answer: &Diagnosis, style: Style) -> String {
-    let about = answer.target.as_deref().map_or_else(|| "this node".into(), text);
-    let window = words::window(answer.window_s);
-    match (answer.causes.first(), answer.firm) {
-        (Some(cause), true) => {
-            let id = style.paint(Ink::Severity(cause.severity), cause.id.as_str());
-            format!("{about}: {id} (after {window})\n")
-        }
-        (Some(cause), false) => {
-            format!("{about}: nothing certain after {window}; most likely {}\n", cause.id)
-        }
-        (None, _) if answer.stages.iter().any(|pod| pod.stage != Stage::Gone) => {
-            format!("{about}: still there, and nothing that holds it was seen in {window}\n")
-        }
-        (None, _) => format!("{about}: nothing that holds it was seen in {window}\n"),
-    }
+    let likely_causes_ruled_out = Vec::new();
+    Finding { state: FindingState::New, likely_causes_ruled_out, ..cause.clone() }
 }
 
 fn list(out: &mut String, title: &str, items: impl Iterator<Item = String>, style: Style) {
@@ -93,11 +95,20 @@ fn list(out: &mut String, title: &str, items: impl Iterator<Item = String>, styl
 mod tests {
     use super::*;
     use crate::{
-        model::{diagnosis::PodStage, identity::Component, path::safe},
+        model::{
+            container::{ContainerProgress, ContainerStage},
+            diagnosis::{PodStage, Stage},
+            identity::Component,
+            path::safe,
+        },
         present::sample,
     };
 
-    const PLAIN: Style = Style { color: false, width: 76 };
+    const PLAIN: Style = Style { width: 76, ..Style::PLAIN };
+
+    fn told(answer: &Diagnosis, style: Style) -> String {
+        diagnosis(answer, sample::time(300), style)
+    }
 
     fn answer(causes: Vec<Finding>, firm: bool) -> Diagnosis {
         let pod = sample::pod();
@@ -105,6 +116,7 @@ mod tests {
         Diagnosis {
             target: Some("pod shop/cart-0".into()),
             stages: vec![PodStage { pod, stage: Stage::Volumes, fact }],
+            containers: Vec::new(),
             firm,
             window_s: 12.0,
             causes,
@@ -118,8 +130,15 @@ mod tests {
 
     #[test]
     fn the_answer_comes_first() {
-        let out = diagnosis(&answer(vec![sample::finding()], true), PLAIN);
-        let first = "pod shop/cart-0: volume-held-by-host-process (after 12 s)\n";
+        let out = told(&answer(vec![sample::finding()], true), PLAIN);
+        let first = "\
+pod shop/cart-0: volume-held-by-host-process, certain (0.95)
+  what   the unmount is refused: a process outside the pod uses the volume; it is named
+  who    backup (pid 4242) of /system.slice/backup.service
+  since  2023-11-14 22:13:20Z, for 5m at least
+  run    kill 4242
+
+";
         assert!(out.starts_with(first), "{out}");
         assert!(out.contains("its volumes are not (1 mount"), "{out}");
         assert!(out.contains("\nruled out\n  - nested-mount-under-volume: "), "{out}");
@@ -132,19 +151,34 @@ mod tests {
         let text = "unlinkat /k/f: operation not permitted";
         let said = Said::new(Component::Kubelet, source, "u", sample::time(9), text);
         answer.said = vec![Said { retry: Some(sample::time(70)), times: 3, ..said }];
-        let out = diagnosis(&answer, Style { width: 400, ..PLAIN });
+        let out = told(&answer, Style { width: 400, ..PLAIN });
         let line = "unlinkat /k/f: operation not permitted (3 times); not tried again before";
         assert!(out.contains(line) && out.contains("what the logs say"), "{out}");
     }
 
     #[test]
+    fn a_container_has_a_stage_of_its_own() {
+        let mut answer = answer(Vec::new(), false);
+        answer.target = Some("container 3f (web)".into());
+        answer.stages.clear();
+        let name = Some("web".into());
+        let container = ContainerName { id: "3f".into(), name, pod: Some(sample::pod()) };
+        let (stage, fact) = (ContainerStage::Layer, "/d/overlay2/l is still there".into());
+        answer.containers = vec![ContainerProgress { container, stage, fact }];
+        let out = told(&answer, Style { width: 400, ..PLAIN });
+        assert!(out.starts_with("container 3f (web): still there, and nothing"), "{out}");
+        let line = "container web (id 3f) of pod shop/cart-0: it has ended, its layer is left";
+        assert!(out.contains(line), "{out}");
+    }
+
+    #[test]
     fn nothing_is_said_to_be_nothing() {
-        let out = diagnosis(&answer(Vec::new(), false), PLAIN);
+        let out = told(&answer(Vec::new(), false), PLAIN);
         let left = "pod shop/cart-0: still there, and nothing that holds it was seen";
         assert!(out.starts_with(left), "{out}");
         let mut gone = answer(Vec::new(), false);
         gone.stages[0].stage = Stage::Gone;
-        let out = diagnosis(&gone, PLAIN);
+        let out = told(&gone, PLAIN);
         assert!(out.starts_with("pod shop/cart-0: nothing that holds it was seen"), "{out}");
     }
 
@@ -152,7 +186,7 @@ mod tests {
     fn a_hostile_finding_stays_harmless() {
         let mut hostile = answer(vec![sample::hostile()], false);
         hostile.ruled_out = vec![sample::ruled_out(sample::HOSTILE)];
-        let out = diagnosis(&hostile, PLAIN);
+        let out = told(&hostile, PLAIN);
         assert_eq!(safe(out.replace('\n', "").as_bytes()), out.replace('\n', ""));
     }
 }

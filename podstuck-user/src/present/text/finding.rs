@@ -15,6 +15,9 @@ use crate::{
     },
 };
 
+/// Columns before a field's value.
+const LABEL: usize = 12;
+
 /// A finding in its state. An update gets all its evidence; [`update`] leaves out what was known.
 pub fn finding(finding: &Finding, style: Style) -> String {
     match finding.state {
@@ -41,20 +44,20 @@ fn new(f: &Finding, style: Style) -> String {
         field("pod", &nouns::pod(pod));
     }
     if let Some(container) = &f.container {
-        field("container", &text(container));
+        field("container", &nouns::container(container, f.container_name.as_deref()));
     }
     if let Some(volume) = &f.volume {
         field("volume", &nouns::volume(volume));
         if volume.path != f.call.path {
-            field("", &nouns::path(&volume.path));
+            field("", &style.path(&nouns::path(&volume.path), LABEL));
         }
     }
     match call(f) {
         Some(call) => {
             field("call", &call);
-            field("", &nouns::path(&f.call.path));
+            field("", &style.path(&nouns::path(&f.call.path), LABEL));
         }
-        None => field("object", &nouns::path(&f.call.path)),
+        None => field("object", &style.path(&nouns::path(&f.call.path), LABEL)),
     }
     if let Some(actor) = &f.actor {
         field("by", &nouns::actor(actor));
@@ -147,7 +150,7 @@ fn whom(f: &Finding) -> String {
     }
 }
 
-fn call(f: &Finding) -> Option<String> {
+pub(crate) fn call(f: &Finding) -> Option<String> {
     let (name, outcome) = (f.call.syscall?.name(), f.call.errno?);
     Some(match outcome.errno() {
         None => format!("{name} succeeded"),
@@ -156,7 +159,7 @@ fn call(f: &Finding) -> Option<String> {
     })
 }
 
-fn seen(f: &Finding) -> String {
+pub(crate) fn seen(f: &Finding) -> String {
     let first = words::moment(f.first);
     if f.count == 1 || f.first == f.last {
         return format!("{}, {first}", words::times(f.count));
@@ -189,7 +192,7 @@ mod tests {
         present::sample,
     };
 
-    const NARROW: Style = Style { color: false, width: 72 };
+    const NARROW: Style = Style { width: 72, ..Style::PLAIN };
 
     #[test]
     fn a_new_finding_is_told_whole() {

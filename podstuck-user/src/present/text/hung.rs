@@ -9,6 +9,9 @@ use crate::{
     },
 };
 
+/// Columns of the longest first word, with blanks.
+const LABEL: usize = 10;
+
 /// A few lines while it lasts, one when it is over.
 pub fn hung(hung: &Hung, style: Style) -> String {
     let of = match (&hung.victim, &hung.volume) {
@@ -19,7 +22,9 @@ pub fn hung(hung: &Hung, style: Style) -> String {
         (None, _) => String::new(),
     };
     let age = words::window(hung.age_s);
-    let call = format!("{} {}{of}", text(&hung.syscall), nouns::path(&hung.path));
+    let syscall = text(&hung.syscall);
+    let path = nouns::path(&hung.path);
+    let call = format!("{syscall} {}{of}", style.path(&path, LABEL + syscall.len() + of.len()));
     if hung.over {
         let word = style.paint(Ink::Good, "returned");
         let how = hung.outcome.map(|outcome| format!(" ({})", outcome.name())).unwrap_or_default();
@@ -65,7 +70,7 @@ mod tests {
     #[test]
     fn a_stuck_call_is_told_with_its_stack() {
         assert_eq!(
-            hung(&sample::hung(), Style { color: false, width: 200 }),
+            hung(&sample::hung(), Style { width: 200, ..Style::PLAIN }),
             "stuck newfstatat /v/data/m of pod shop/cart-0\n  for at least 4.2 s, since before \
              podstuck started: inside the call\n  by kubelet (pid 812, thread 815), state S in \
              request_wait_answer\n  stack: request_wait_answer < fuse_do_getattr\n"
@@ -77,7 +82,7 @@ mod tests {
         let mut over = sample::hung();
         (over.over, over.outcome) = (true, Some(crate::model::call::Outcome(21)));
         (over.path, over.comm) = (JsonPath(HOSTILE.into()), HOSTILE.into());
-        let shown = hung(&over, Style { color: false, width: 200 });
+        let shown = hung(&over, Style { width: 200, ..Style::PLAIN });
         assert!(shown.starts_with(r"returned newfstatat \x1b[2J"), "{shown}");
         assert!(shown.contains("after 4.2 s (EISDIR)") && !shown.contains('\u{1b}'), "{shown}");
     }

@@ -1,21 +1,27 @@
 //! For people, at three in the morning: the verdict first, then what it rests on, then what to do.
 
+mod answer;
 mod diagnosis;
 mod explain;
 mod finding;
 mod holders;
 mod hung;
-mod nouns;
+mod list;
+pub(crate) mod nouns;
 mod progress;
 mod start;
 mod summary;
 mod way_out;
 
+pub use answer::{answer, held};
 pub use diagnosis::diagnosis;
 pub use explain::{explain, explain_all};
+pub(crate) use finding::{call, seen};
 pub use finding::{finding, update};
 pub use holders::{holder, search};
 pub use hung::hung;
+pub use list::{List, list};
 pub use progress::progress;
 pub use start::start;
 pub use summary::summary;
+pub(crate) use summary::{cost, losses, notes};

@@ -5,17 +5,17 @@ use crate::model::{
     path::{JsonPath, safe},
 };
 
-pub(super) fn text(text: &str) -> String {
+pub(crate) fn text(text: &str) -> String {
     safe(text.as_bytes()).into_owned()
 }
 
-pub(super) fn path(path: &JsonPath) -> String {
+pub(crate) fn path(path: &JsonPath) -> String {
     let (text, _) = path.parts();
     if text.is_empty() { "(path unknown)".into() } else { text.into_owned() }
 }
 
 /// `shop/cart-0`, or the UID when that is all there is.
-pub(super) fn pod_short(pod: &Pod) -> String {
+pub(crate) fn pod_short(pod: &Pod) -> String {
     match (&pod.namespace, &pod.name) {
         (Some(namespace), Some(name)) => format!("{}/{}", text(namespace), text(name)),
         _ => format!("uid {}", text(&pod.uid)),
@@ -23,20 +23,28 @@ pub(super) fn pod_short(pod: &Pod) -> String {
 }
 
 /// `shop/cart-0 (uid …)`.
-pub(super) fn pod(pod: &Pod) -> String {
+pub(crate) fn pod(pod: &Pod) -> String {
     match (&pod.namespace, &pod.name) {
         (Some(_), Some(_)) => format!("{} (uid {})", pod_short(pod), text(&pod.uid)),
         _ => format!("{} (name unknown)", pod_short(pod)),
     }
 }
 
+/// `web (id 3f…)`, or the id when that is all there is.
+pub(crate) fn container(id: &str, name: Option<&str>) -> String {
+    match name {
+        Some(name) => format!("{} (id {})", text(name), text(id)),
+        None => text(id),
+    }
+}
+
 /// `data (kubernetes.io/csi)`.
-pub(super) fn volume(volume: &Volume) -> String {
+pub(crate) fn volume(volume: &Volume) -> String {
     format!("{} ({})", text(&volume.name), text(&volume.plugin))
 }
 
 /// `umount (pid 812, umount-helper), started by kubelet (pid 700), in pod …`.
-pub(super) fn actor(actor: &Actor) -> String {
+pub(crate) fn actor(actor: &Actor) -> String {
     let mut out = format!("{} (pid {}", text(&actor.comm), actor.pid);
     if actor.component != Component::Other {
         out.push_str(&format!(", {}", actor.component.name()));

@@ -9,14 +9,17 @@ use crate::{
     },
 };
 
+/// What is being done.
+const LABEL: &str = "deleting";
+
 /// What is gone, how fast, what is left, and when it may be over.
 pub fn progress(progress: &Progress, style: Style) -> String {
-    let mut of = nouns::path(&progress.path);
-    if let Some(pod) = &progress.pod {
-        of.push_str(&format!(" of pod {}", nouns::pod_short(pod)));
-    }
-    let label = style.paint(Ink::Label, "deleting");
-    format!("{label} {of}\n{}", style.wrap("  ", "  ", &numbers(progress)))
+    let of = progress.pod.as_ref().map(|pod| format!(" of pod {}", nouns::pod_short(pod)));
+    let of = of.unwrap_or_default();
+    let path = nouns::path(&progress.path);
+    let path = style.path(&path, LABEL.len() + 1 + of.len());
+    let label = style.paint(Ink::Label, LABEL);
+    format!("{label} {path}{of}\n{}", style.wrap("  ", "  ", &numbers(progress)))
 }
 
 fn numbers(p: &Progress) -> String {
@@ -59,7 +62,7 @@ mod tests {
     fn a_deletion_is_told_with_its_end() {
         let path = sample::progress().path.0;
         assert_eq!(
-            progress(&sample::progress(), Style { color: false, width: 200 }),
+            progress(&sample::progress(), Style { width: 200, ..Style::PLAIN }),
             format!(
                 "deleting {} of pod shop/cart-0\n  812,345 entries gone (12,001 directories among them), \
                  5,121 per second; about 200,000 (150,000 to 300,000) left, done in about 39s (29s to 58s)\n",
@@ -75,7 +78,7 @@ mod tests {
         (unknown.remaining_estimate, unknown.remaining_range) = (None, None);
         (unknown.eta_s, unknown.eta_range_s) = (None, None);
         unknown.rate_per_s = f64::NAN;
-        let shown = progress(&unknown, Style { color: false, width: 200 });
+        let shown = progress(&unknown, Style { width: 200, ..Style::PLAIN });
         assert!(
             !shown.contains('\u{1b}') && shown.starts_with(r"deleting \x1b[2J\x0aok"),
             "{shown}"

@@ -37,7 +37,7 @@ pub fn summary(summary: &Summary, findings: u64, style: Style) -> String {
 }
 
 /// Each loss with what it means. Empty if and only if no data was lost.
-fn losses(c: &Completeness) -> Vec<String> {
+pub(crate) fn losses(c: &Completeness) -> Vec<String> {
     let counted = [
         (
             c.events_lost,
@@ -104,7 +104,7 @@ fn losses(c: &Completeness) -> Vec<String> {
 }
 
 /// What is no loss, but should be known.
-fn notes(c: &Completeness) -> Vec<String> {
+pub(crate) fn notes(c: &Completeness) -> Vec<String> {
     [
         (
             c.events_limited,
@@ -165,7 +165,7 @@ fn table(by_outcome: &ByOutcome) -> String {
     out
 }
 
-fn cost(cost: &SelfCost, window_s: f64) -> String {
+pub(crate) fn cost(cost: &SelfCost, window_s: f64) -> String {
     let mut out = format!("podstuck itself took {:.2} s of CPU time", cost.cpu_s);
     if window_s > 0.0 {
         out.push_str(&format!(" ({:.1} % of one core)", 100.0 * cost.cpu_s / window_s));
@@ -219,7 +219,7 @@ nothing wrong was found in 30 s: 800,015 calls, nothing was lost
             probes_missing: vec![HOSTILE.into()],
             degraded: vec!["helper process 7 does not come back".into(), HOSTILE.into()],
         };
-        let shown = summary(&lossy, 2, Style { color: false, width: 200 });
+        let shown = summary(&lossy, 2, Style { width: 200, ..Style::PLAIN });
         assert_eq!(
             shown,
             "\

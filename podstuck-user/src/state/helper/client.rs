@@ -9,7 +9,7 @@ use std::{
 use serde::de::DeserializeOwned;
 
 use super::{
-    Message, Question, Request,
+    Message, Question, Refusal, Request,
     left_behind::{Left, LeftBehind},
 };
 use crate::{
@@ -128,7 +128,12 @@ fn exchange<Q: Question>(
             Ok(Some(Message::At(step))) => at = Some(step),
             Ok(Some(Message::Part(part))) => take(part),
             Ok(Some(Message::Answer(answer))) => {
-                return answer.map_err(|why| Failure::Other(NoAnswer::Refused(why)));
+                return answer.map_err(|why| {
+                    Failure::Other(match why {
+                        Refusal::NotEntered(why) => NoAnswer::NotEntered(why),
+                        Refusal::Failed(why) => NoAnswer::Refused(why),
+                    })
+                });
             }
             Ok(None) => return Err(Failure::Hung { at, helper: process.id() }),
             Err(why) => return Err(failed(&why)),

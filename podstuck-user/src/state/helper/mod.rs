@@ -23,8 +23,9 @@ pub use serve::{serve, serve_through};
 use crate::{kernel::role::Role, model::degraded::Feed};
 
 use super::{
-    alive::Occasion, api, attributes, bundles, entries, holders, kubelet, listing, logs, memory,
-    pod_dirs, protected, reach, remaining, runtime, show_roots, space, traces,
+    alive::Occasion, api, attributes, clients, containers, entries, holders, kubelet, listeners,
+    listing, logs, memory, pod_dirs, protected, reach, remaining, runtime, show_roots, space,
+    traces,
 };
 
 /// What the helper can be asked, with both sides of it.
@@ -82,10 +83,12 @@ pub(in crate::state) enum Budget {
     Space,
     /// Where kubelets and runtimes keep their things, again and again.
     Roots,
+    /// What runtimes keep of their containers, in every sample.
+    Containers,
 }
 
 impl Budget {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Events,
         Self::Holders,
         Self::Pods,
@@ -93,6 +96,7 @@ impl Budget {
         Self::Names,
         Self::Space,
         Self::Roots,
+        Self::Containers,
     ];
 
     /// What is missing while as many hang as may.
@@ -101,7 +105,7 @@ impl Budget {
             Self::Events => &[Feed::Objects],
             Self::Logs => &[Feed::Logs],
             Self::Holders => &[Feed::Holders],
-            Self::Pods => &[Feed::Node],
+            Self::Pods | Self::Containers => &[Feed::Node],
             Self::Space => &[Feed::Space],
             // A pod without a name is found all the same; what was shown once, the probes know.
             Self::Names | Self::Roots => &[],
@@ -118,6 +122,7 @@ impl Budget {
             Self::Names => "read directories that name pods",
             Self::Space => "ask how full file systems are",
             Self::Roots => "look where pods and containers are kept",
+            Self::Containers => "read what runtimes keep of containers",
         }
     }
 
@@ -126,7 +131,7 @@ impl Budget {
             Self::Events | Self::Logs => 4,
             Self::Holders => 8,
             Self::Names => 2,
-            Self::Pods | Self::Space | Self::Roots => 1,
+            Self::Pods | Self::Space | Self::Roots | Self::Containers => 1,
         }
     }
 }
@@ -137,9 +142,21 @@ enum Message<S, P, A> {
     /// This is what it does next.
     At(S),
     Part(P),
-    /// The last one; an error is a sentence.
-    Answer(Result<A, String>),
+    /// The last one.
+    Answer(Result<A, Refusal>),
 }
+
+/// Why there is no answer, in a sentence.
+#[derive(Debug, Serialize, Deserialize)]
+enum Refusal {
+    NotEntered(String),
+    Failed(String),
+}
+
+/// What a helper does not enter that learns only by itself where it is to look, and why.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(in crate::state) struct NotEntered(pub(in crate::state) String);
 
 /// All questions: the request that a client sends, and the helper's way to the answer.
 macro_rules! questions {
@@ -178,16 +195,19 @@ macro_rules! questions {
 questions! {
     Api(api::AskApi),
     Attributes(attributes::ReadAttributes),
-    Bundles(bundles::ReadBundles),
+    Clients(clients::FindClients),
     CommandLine(memory::ReadCommandLine),
+    Containers(containers::ReadContainers),
     Directory(entries::ReadDirectory),
     DriverLog(logs::ReadDriverLog),
     Holders(holders::FindHolders),
     KernelLog(logs::ReadKernelLog),
     Kubelet(kubelet::ReadKubelet),
+    Listener(listeners::FindListener),
     Log(logs::ReadLog),
     Logs(listing::ListDirectories),
     Runtime(runtime::ReadRuntime),
+    Storage(runtime::ReadStorage),
     RuntimeLog(logs::ReadRuntimeLog),
     Pods(pod_dirs::ReadPods),
     Protected(protected::FindProtected),

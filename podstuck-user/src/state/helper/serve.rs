@@ -14,7 +14,7 @@ use rustix::{
 };
 use serde::Serialize;
 
-use super::{Message, Question, Request};
+use super::{Message, NotEntered, Question, Refusal, Request};
 
 /// How often it is told that something goes on: well within what one step may take.
 const TELL_EVERY: Duration = Duration::from_millis(250);
@@ -68,7 +68,10 @@ fn limit() {
 pub(super) fn answer<Q: Question>(question: Q) -> Result<()> {
     Q::ROLE.assume();
     let mut teller = Teller::new();
-    let answer = question.answer(&mut teller).map_err(|error| format!("{error:#}"));
+    let answer = question.answer(&mut teller).map_err(|error| match error.downcast() {
+        Ok(NotEntered(why)) => Refusal::NotEntered(why),
+        Err(error) => Refusal::Failed(format!("{error:#}")),
+    });
     say(&Message::<(), (), _>::Answer(answer))
 }
 
@@ -100,25 +103,26 @@ impl<S: Serialize, P: Serialize> Teller<S, P> {
     }
 }
 
-impl<P: Serialize> Teller<(), P> {
-    /// Tells that it goes on while this is read: on a busy node, much takes long to go through.
-    pub(in crate::state) fn reading<T: Read>(&mut self, text: T) -> Reading<'_, T, P> {
-        Reading { text, tell: self, told: Instant::now() }
+impl<S: Serialize, P: Serialize> Teller<S, P> {
+    /// Tells that it goes on with a step while this is read: on a busy node, much takes long to go through.
+    pub(in crate::state) fn reading<T: Read>(&mut self, step: S, text: T) -> Reading<'_, T, S, P> {
+        Reading { text, step, tell: self, told: Instant::now() }
     }
 }
 
 /// A text under [`Teller::reading`].
-pub(in crate::state) struct Reading<'a, T, P> {
+pub(in crate::state) struct Reading<'a, T, S, P> {
     text: T,
-    tell: &'a mut Teller<(), P>,
+    step: S,
+    tell: &'a mut Teller<S, P>,
     told: Instant,
 }
 
-impl<T: Read, P: Serialize> Read for Reading<'_, T, P> {
+impl<T: Read, S: Serialize, P: Serialize> Read for Reading<'_, T, S, P> {
     fn read(&mut self, part: &mut [u8]) -> io::Result<usize> {
         let read = self.text.read(part)?;
         if self.told.elapsed() >= TELL_EVERY {
-            self.tell.at(&()).map_err(io::Error::other)?;
+            self.tell.at(&self.step).map_err(io::Error::other)?;
             self.told = Instant::now();
         }
         Ok(read)

@@ -25,6 +25,7 @@ use crate::{
         object::FileId,
         path::JsonPath,
     },
+    state::lies_on::layer_paths,
     state::{
         seen_by::{Root, file_id},
         swap,
@@ -108,34 +109,4 @@ fn layers(table: &Mounts, pid: u32, wanted: &Wanted) -> Vec<Holder> {
         }
     }
     found
-}
-
-/// Directories in the options of an overlay. Relative ones, which Docker uses, lead nowhere.
-fn layer_paths(options: &str) -> Vec<PathBuf> {
-    let values = options.split(',').filter_map(|option| option.split_once('='));
-    let layers = values.filter(|(key, _)| {
-        matches!(key.trim_end_matches('+'), "lowerdir" | "upperdir" | "datadir")
-    });
-    let paths = layers.flat_map(|(_, value)| value.split(':')).filter(|path| path.starts_with('/'));
-    paths.map(|path| unescape(path.as_bytes())).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn fuzz_overlay_options() {
-        crate::fuzz::fuzz("overlay_options", |input| {
-            let text = String::from_utf8_lossy(input);
-            let _ = layer_paths(&text);
-        });
-    }
-
-    #[test]
-    fn layers_are_read_from_the_options() {
-        let options = "rw,relatime,lowerdir=/a:/b,upperdir=/c,workdir=/d,lowerdir+=/e,index=off";
-        assert_eq!(layer_paths(options), ["/a", "/b", "/c", "/e"].map(PathBuf::from));
-        assert!(layer_paths("rw,lowerdir=l/ABC:l/DEF").is_empty());
-    }
 }

@@ -1,15 +1,17 @@
 //! One thread that may be stuck, from the first look at it to the last.
 
-use std::time::Duration;
+use std::{cell::OnceCell, time::Duration};
 
 use nix::libc;
-use podstuck_common::record::{Caller, InFlight};
+use podstuck_common::record::Caller;
 
 use super::{
     Sighting,
+    anchor::{Anchor, Position},
     calls::{Argument, waits_for_child},
     disks,
     object::Object,
+    room::Owner,
 };
 use crate::{
     model::{
@@ -40,30 +42,6 @@ const ASKED: u32 = 5;
 /// After which it is asked for again; twice, three times as long after the next ones.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
 
-/// How it is known that a thread still is where it was.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Anchor {
-    /// The probes saw the entry.
-    Entry(InFlight),
-    /// `/proc` says that it is in this call, with these arguments.
-    Call(Doing),
-    /// The probes saw `umount2` return, and `/proc` says that it is in there.
-    Exit,
-    /// The process lives and has not come to `umount2`.
-    Program,
-}
-
-/// What a look says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Position {
-    /// It is where it was.
-    Still,
-    /// It is, but waits for a child, which is followed by itself.
-    ForChild,
-    /// It is somewhere else.
-    Over,
-}
-
 /// One thread.
 #[derive(Debug)]
 pub(super) struct Followed {
@@ -83,6 +61,8 @@ pub(super) struct Followed {
     pub(super) since: Since,
     pub(super) before_start: bool,
     pub(super) actor: Caller,
+    /// Read when somebody has to give way.
+    pub(super) owner: OnceCell<Owner>,
     /// Age at which it is told first.
     pub(super) threshold: Duration,
     /// Age at which it is told next.
@@ -94,8 +74,9 @@ pub(super) struct Followed {
     /// At the last look, and when it was told last.
     pub(super) last: Option<Times>,
     pub(super) before: Option<(Times, Monotonic)>,
-    /// The look that first saw it awake since.
+    /// The look that first saw it awake since; the first look of all where none did.
     pub(super) woken: Monotonic,
+    pub(super) seen_woken: bool,
 }
 
 impl Followed {
@@ -128,6 +109,7 @@ impl Followed {
             since: Since::Probe,
             before_start: false,
             actor: Caller::default(),
+            owner: OnceCell::new(),
             threshold,
             tell_at: threshold,
             told: false,
@@ -136,6 +118,7 @@ impl Followed {
             last: times,
             before: times.map(|times| (times, crate::clock::now())),
             woken: crate::clock::now(),
+            seen_woken: false,
         }
     }
 
@@ -182,6 +165,7 @@ impl Followed {
         }
         if self.last.zip(times).is_some_and(|(last, times)| times.sleeps != last.sleeps) {
             self.woken = now;
+            self.seen_woken = true;
         }
         self.last = times.or(self.last);
         look
@@ -238,6 +222,7 @@ impl Followed {
                     woken: times.sleeps.saturating_sub(before.sleeps),
                     milliseconds: now.since(when).as_millis() as u64,
                     quiet_ms: now.since(self.woken).as_millis() as u64,
+                    seen_woken: self.seen_woken,
                 });
             }
             self.before = times.map(|times| (times, now));

@@ -1,3 +1,5 @@
+use podstuck_common::record::InFlight;
+
 use super::*;
 
 const TIMES: Times = Times { state: 'D', user_ticks: Some(7), start_ticks: Some(1), sleeps: 9 };

@@ -16,12 +16,14 @@ use tokio::{runtime::Handle, sync::mpsc::UnboundedSender};
 
 use super::{
     Notice, PhaseTook, Report,
-    followed::{Anchor, Followed, Position},
+    anchor::{Anchor, Position},
+    followed::Followed,
+    room::{Crowd, Owner, last_of},
     scan::Scan,
 };
 use crate::{
     kernel::role::Role,
-    model::{series::Span, time::Monotonic},
+    model::{series::Span, thread::Thread, time::Monotonic},
     state::{
         alive,
         helper::ask,
@@ -35,13 +37,16 @@ const SCAN_EVERY: Duration = Duration::from_secs(1);
 /// The record of a call that has returned may be on its way for so long.
 const RECORD_LATE: Duration = Duration::from_millis(1500);
 /// More than this at a time are not followed, but counted: a node on which so much hangs is described
-/// by fewer, and those that hang for longest are not the ones to forget.
+/// by fewer, and those that hang for longest are not the ones to forget. No pod takes the room of another, nor of the
+/// node (`room`).
 const FOLLOWED_MAX: usize = 1024;
 
 /// All that the thread knows.
 pub(super) struct Follower {
     threshold: Duration,
     followed: HashMap<u32, Followed>,
+    /// Whose they are, where somebody had to give way since the last change.
+    crowd: Option<Crowd>,
     reader: TimedReader,
     scan: Scan,
     scanned: Monotonic,
@@ -67,6 +72,7 @@ impl Follower {
         Self {
             threshold,
             followed: HashMap::new(),
+            crowd: None,
             reader: TimedReader::default(),
             scan: Scan::new(threshold, sees_exec),
             scanned: Monotonic::default(),
@@ -111,15 +117,23 @@ impl Follower {
     }
 
     fn follow(&mut self, it: Followed) {
-        if self.followed.len() < FOLLOWED_MAX || self.followed.contains_key(&it.thread.tid) {
-            self.followed.insert(it.thread.tid, it);
-        } else {
+        let Thread { pid, tid } = it.thread;
+        if self.followed.len() >= FOLLOWED_MAX && !self.followed.contains_key(&tid) {
             self.dropped.fetch_add(1, Ordering::Relaxed);
+            let crowd = self.crowd.get_or_insert_with(|| Crowd::of(&self.followed));
+            let gives = crowd.gives_way(&Owner::of(pid));
+            let Some(gives) = gives.and_then(|whose| last_of(&self.followed, whose)) else {
+                return;
+            };
+            self.forget(gives);
         }
+        self.crowd = None;
+        self.followed.insert(tid, it);
     }
 
     fn forget(&mut self, tid: u32) -> Option<Followed> {
         alive::hangs_no_more(tid);
+        self.crowd = None;
         self.followed.remove(&tid)
     }
 

@@ -6,12 +6,14 @@
 //! file system. So they are read on a further thread, for at most 200 ms: a process that does not
 //! answer is left alone until it does, and while four do not, nothing is learnt in this way.
 
+mod anchor;
 mod asleep;
 mod calls;
 mod disks;
 mod followed;
 mod follower;
 mod object;
+mod room;
 mod scan;
 
 use std::{

@@ -6,9 +6,10 @@ use std::{collections::BTreeSet, path::Path, time::Duration};
 use podstuck_engine::bounded::Bounded;
 
 use super::{
+    anchor::Anchor,
     asleep,
     calls::{Known, known},
-    followed::{Anchor, Followed},
+    followed::Followed,
     object::Object,
 };
 use crate::{

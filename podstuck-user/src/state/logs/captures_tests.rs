@@ -4,8 +4,10 @@
 
 use std::{collections::BTreeSet, fmt::Write, fs, path::PathBuf};
 
+use podstuck_common::record::Caller;
+
 use super::{
-    NamedPod, VolumeNames,
+    Attempt, NamedPod, VolumeNames,
     read::{Captured, captured},
     read_driver::complaints_in,
     read_runtime::said_in,
@@ -77,23 +79,34 @@ fn containerd_complains_of_the_pod_whose_container_it_names_and_of_no_other() {
 /// What else its calls are about, and what it could not run, is no complaint of the volume.
 #[test]
 fn a_driver_complains_of_the_volume_that_it_names() {
-    let said = |case: &str| {
-        let (pod, kubelet) = of_kubelets_log(case);
-        let volume = kubelet.told.iter().find_map(|(said, _)| said.volume.split_once('^'));
-        let name = format!("pv-{}", pod.name);
-        let names = VolumeNames {
-            directory: format!(
-                "/var/lib/kubelet/pods/{}/volumes/kubernetes.io~csi/{name}",
-                pod.uid
-            ),
-            handle: volume.unwrap().1.into(),
-            name,
-        };
-        let text = text("csi-hostpath", case);
-        assert!(String::from_utf8_lossy(&text).contains(&names.handle), "{names:?}");
-        words(complaints_in(&text, names).iter())
+    check("csi-hostpath", |case| words(of_driver(case).iter()), DRIVER);
+}
+
+fn of_driver(case: &str) -> Vec<Said> {
+    let (pod, kubelet) = of_kubelets_log(case);
+    let volume = kubelet.told.iter().find_map(|(said, _)| said.volume.split_once('^'));
+    let name = format!("pv-{}", pod.name);
+    let names = VolumeNames {
+        directory: format!("/var/lib/kubelet/pods/{}/volumes/kubernetes.io~csi/{name}", pod.uid),
+        handle: volume.unwrap().1.into(),
+        name,
     };
-    check("csi-hostpath", said, DRIVER);
+    let text = text("csi-hostpath", case);
+    assert!(String::from_utf8_lossy(&text).contains(&names.handle), "{names:?}");
+    complaints_in(&text, names)
+}
+
+/// All that the logs of a case say, as they are read on a node: kubelet's, containerd's and the driver's.
+pub(crate) fn all_said(case: &str) -> Vec<Attempt> {
+    let (_, kubelet) = of_kubelets_log(case);
+    let attempt = |(said, call)| Attempt { pid: 0, caller: Caller::default(), said, call };
+    let mut all: Vec<Attempt> = kubelet.told.into_iter().map(attempt).collect();
+    let mut others = said_in(&text("containerd-1.6", case), kubelet.ids);
+    if folder("csi-hostpath").join(format!("{case}.log")).exists() {
+        others.extend(of_driver(case));
+    }
+    all.extend(others.into_iter().map(|said| attempt((said, None))));
+    all
 }
 
 /// Compares what is said in each of the cases that there is a log of.

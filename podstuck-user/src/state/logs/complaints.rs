@@ -1,6 +1,9 @@
 //! What a runtime complains of, by its words; kubelet repeats them.
 
-use crate::model::said::Complaint;
+use crate::model::{
+    said::Complaint,
+    sandbox::{self, Kept},
+};
 
 /// By the words of containerd (internal/cri/server), CRI-O (server/sandbox_network.go), dockershim and
 /// cri-dockerd (`NetworkPlugin cni failed to teardown pod`), and runc (libcontainer/container_linux.go). What
@@ -17,6 +20,12 @@ pub(super) fn of_runtime(error: &str) -> Option<Complaint> {
     ];
     if has(&networks) {
         return Some(Complaint::NetworkTeardown);
+    }
+    if let Some((kept, _)) = sandbox::busy(error) {
+        return Some(match kept {
+            Kept::NetworkNamespace => Complaint::NetnsBusy,
+            Kept::SharedMemory => Complaint::ShmBusy,
+        });
     }
     let is_mount =
         has(&["failed to unmount target", "failed rootfs umount", "removing mount point"]);
@@ -127,6 +136,21 @@ mod tests {
                 Some(Complaint::NoAnswer),
             ),
             ("get state for aa: context deadline exceeded: unknown", Some(Complaint::StateLost)),
+            (
+                "failed to get sandbox ip: check network namespace closed: remove netns: unlinkat \
+                 /var/run/netns/cni-45ff10e9-dcc1-b779-f1a1-3515a5d56e61: device or resource busy",
+                Some(Complaint::NetnsBusy),
+            ),
+            (
+                "failed to remove pod sandbox 921d: unlinkat \
+                 /var/run/containers/storage/overlay-containers/921d/userdata/shm: device or resource busy",
+                Some(Complaint::ShmBusy),
+            ),
+            (
+                "failed to destroy network for sandbox \"a\": plugin type=\"x\" failed (delete): unlinkat \
+                 /var/run/netns/cni-a: device or resource busy",
+                Some(Complaint::NetworkTeardown),
+            ),
             ("failed to get sandbox runtime", None),
             ("", None),
         ];

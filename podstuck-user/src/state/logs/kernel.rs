@@ -1,15 +1,18 @@
 //! Signals that AppArmor refuses a runtime, by the kernel's log: the audit daemon's where there is one, else
 //! the kernel's own buffer. The kernel quotes what others choose, and writes what it cannot quote as digits.
+//! From that buffer also what the clients of SMB and CephFS say of servers that they have lost.
 
 use std::{
+    ffi::OsString,
     fs::{File, OpenOptions},
     io::{self, BufRead, BufReader, Read},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     sync::LazyLock,
+    time::Duration,
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use jiff::Timestamp;
 use regex::Regex;
 use rustix::fs::OFlags;
@@ -17,12 +20,14 @@ use serde::{Deserialize, Serialize};
 
 use super::{fixed, place};
 use crate::{
+    clock,
     identity::on_host,
     kernel::role::Role,
     model::{
         degraded::Feed,
         identity::Component,
         said::{Complaint, Said},
+        time::{Clock, Monotonic},
     },
     state::helper::{Budget, Question, Teller},
 };
@@ -55,21 +60,31 @@ impl Question for ReadKernelLog {
     const BUDGET: Budget = Budget::Logs;
     const FEEDS: Option<Feed> = Some(Feed::Logs);
     const ROLE: Role = Role::HelperKernelLog;
-    type Step = ();
+    /// The log that it reads.
+    type Step = OsString;
     type Part = Vec<Said>;
     /// Which log.
     type Answer = String;
 
-    fn answer(self, tell: &mut Teller<(), Vec<Said>>) -> Result<String> {
+    fn answer(self, tell: &mut Teller<OsString, Vec<Said>>) -> Result<String> {
         let audit = on_host(&self.host_root, Path::new(AUDIT));
-        let (place, lines) = if audit.is_file() {
-            (AUDIT, denials(lines(tell.reading(place::of_file(&audit)?.text))))
+        let own = buffer().context(BUFFER).map(Iterator::collect::<Vec<Record>>);
+        let (place, lines) = if place::lives(&audit, |log| tell.at(&log.into()))?.is_file() {
+            (AUDIT, denials(lines(tell.reading(AUDIT.into(), place::of_file(&audit)?.text))))
         } else {
-            (BUFFER, denials(buffer().context(BUFFER)?))
+            let own = own.as_ref().map_err(|error| anyhow!("{error:#}"))?;
+            (BUFFER, denials(own.iter().map(|record| record.text.clone())))
         };
-        let source = format!("log of the kernel, {place}");
-        tell.part(&lines.into_iter().map(|(at, text)| said(at, &text, &source)).collect())?;
-        Ok(source)
+        let source = |place| format!("log of the kernel, {place}");
+        let refused = Complaint::SignalDenied;
+        let told = lines.into_iter().map(|(at, text)| said(at, refused, &text, &source(place)));
+        tell.part(&told.collect())?;
+        let clock = clock::start();
+        let servers = own.as_deref().map(|own| lost_servers(own, clock)).unwrap_or_default();
+        let told =
+            servers.into_iter().map(|(at, what, text)| said(at, what, text, &source(BUFFER)));
+        tell.part(&told.collect())?;
+        Ok(source(place))
     }
 }
 
@@ -79,7 +94,7 @@ fn lines(text: impl Read) -> impl Iterator<Item = String> {
 }
 
 /// What the kernel has written into its buffer, without what programs have.
-fn buffer() -> io::Result<impl Iterator<Item = String>> {
+fn buffer() -> io::Result<impl Iterator<Item = Record>> {
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
     let mut file: File = OpenOptions::new().read(true).custom_flags(flags).open(BUFFER)?;
     let mut record = vec![0; LONGEST];
@@ -96,11 +111,49 @@ fn buffer() -> io::Result<impl Iterator<Item = String>> {
     Ok(records.filter_map(|record| of_kernel(&String::from_utf8_lossy(&record))))
 }
 
-/// The text of a record `PRIORITY,NUMBER,TIME,FLAGS;TEXT`, if its facility is the kernel's.
-fn of_kernel(record: &str) -> Option<String> {
+/// A record of the kernel's.
+struct Record {
+    /// Since the boot, by a clock that leaves suspensions out.
+    at: Duration,
+    text: String,
+}
+
+/// A record `PRIORITY,NUMBER,TIME,FLAGS;TEXT`, with its time in microseconds, if its facility is the kernel's.
+fn of_kernel(record: &str) -> Option<Record> {
     let (head, text) = record.split_once(';')?;
-    let priority: u32 = head.split(',').next()?.parse().ok()?;
-    (priority >> 3 == 0).then(|| text.lines().next().unwrap_or_default().to_owned())
+    let mut head = head.split(',');
+    let priority: u32 = head.next()?.parse().ok()?;
+    let at = Duration::from_micros(head.nth(1)?.parse().ok()?);
+    let text = text.lines().next().unwrap_or_default().to_owned();
+    (priority >> 3 == 0).then_some(Record { at, text })
+}
+
+/// fs/smb/client/connect.c, `server_unresponsive`, and before Linux 5.4; fs/ceph/mds_client.c, `handle_session`,
+/// `send_mds_reconnect` and `maybe_recover_session`, with the client's name since Linux 6.8. That a server has
+/// closed a session says nothing yet: the client connects again.
+static LOST: LazyLock<Regex> = LazyLock::new(|| {
+    fixed(concat!(
+        r"^(?:(CIFS: VFS: \\\\[^\\ ]+ has not responded in \d+ seconds\.|",
+        r"CIFS VFS: Server [^ ]+ has not responded in \d+ seconds\.)|",
+        r"ceph: +(?:\[[0-9a-f-]{36} \d+\]: +)?(?:mds\d+ (?:rejected session|reconnect denied)|",
+        r"auto reconnect after bl(?:ock|ack)listed))"
+    ))
+});
+
+/// The last words about servers that clients have lost.
+fn lost_servers(records: &[Record], clock: Clock) -> Vec<(Timestamp, Complaint, &str)> {
+    let lost = |record: &Record| {
+        let found = LOST.captures(&record.text)?;
+        let smb = found.get(1).is_some();
+        Some(if smb { Complaint::ServerSilent } else { Complaint::SessionRejected })
+    };
+    let at = |record: &Record| {
+        clock.at(Monotonic(u64::try_from(record.at.as_nanos()).unwrap_or(u64::MAX)))
+    };
+    let told = records.iter().filter_map(|it| Some((at(it), lost(it)?, it.text.as_str())));
+    let mut told: Vec<_> = told.collect();
+    told.drain(..told.len().saturating_sub(DENIALS));
+    told
 }
 
 /// The last refusals.
@@ -117,21 +170,23 @@ fn denial(line: &str) -> Option<(Timestamp, String)> {
     Some((at, found[3].to_owned()))
 }
 
-fn said(at: Timestamp, text: &str, source: &str) -> Said {
-    let complaint = Some(Complaint::SignalDenied);
-    Said { complaint, ..super::said(Component::Other, source, "", at, text) }
+fn said(at: Timestamp, complaint: Complaint, text: &str, source: &str) -> Said {
+    Said { complaint: Some(complaint), ..super::said(Component::Other, source, "", at, text) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const BOOT: Clock = Clock::new(Timestamp::UNIX_EPOCH, Monotonic(0));
+
     #[test]
     fn fuzz_kernel_log() {
         crate::fuzz::fuzz("kernel_log", |input| {
             let text = String::from_utf8_lossy(input);
-            let own = text.lines().filter_map(of_kernel);
-            let _ = denials(own.chain(lines(input)));
+            let own: Vec<Record> = text.lines().filter_map(of_kernel).collect();
+            let _ = denials(own.iter().map(|own| own.text.clone()).chain(lines(input)));
+            let _ = lost_servers(&own, BOOT);
         });
     }
 
@@ -165,9 +220,38 @@ mod tests {
 
     #[test]
     fn only_what_the_kernel_writes_counts() {
-        assert_eq!(of_kernel("5,1,2,-;audit: x\n SUBSYSTEM=a\n").as_deref(), Some("audit: x"));
-        assert_eq!(of_kernel("12,1,2,-;audit: x"), None, "a program's");
-        assert_eq!(of_kernel("audit: x"), None);
+        let own = of_kernel("5,1,2000000,-;audit: x\n SUBSYSTEM=a\n").unwrap();
+        assert_eq!((own.text.as_str(), own.at), ("audit: x", Duration::from_secs(2)));
+        assert!(of_kernel("12,1,2,-;audit: x").is_none(), "a program's");
+        assert!(of_kernel("audit: x").is_none());
+    }
+
+    /// Texts of Linux and of Ceph's documentation of troubleshooting.
+    #[test]
+    fn servers_that_clients_have_lost_are_told() {
+        let record = |text: &str| of_kernel(&format!("6,1,5000000,-;{text}\n")).unwrap();
+        let (smb, ceph) = (Some(Complaint::ServerSilent), Some(Complaint::SessionRejected));
+        let fsid = "[2d1dcb2e-9a4c-4a8b-9f5b-0b8f1a2c3d4e 977313]:";
+        for (text, complaint) in [
+            (r"CIFS: VFS: \\files.example has not responded in 180 seconds. Reconnecting...", smb),
+            (
+                "CIFS VFS: Server files.example has not responded in 120 seconds. Reconnecting...",
+                smb,
+            ),
+            ("ceph: mds0 reconnect denied", ceph),
+            ("ceph: mds12 rejected session", ceph),
+            (&format!("ceph: {fsid}  mds0 rejected session"), ceph),
+            ("ceph: auto reconnect after blocklisted", ceph),
+            ("ceph: auto reconnect after blacklisted", ceph),
+            ("ceph: mds0 closed our session", None),
+            ("ceph: mds0 reconnect start", None),
+            ("libceph: mds0 172.21.5.114:6812 connection reset", None),
+            ("x ceph: mds0 reconnect denied", None),
+        ] {
+            let records = [record(text)];
+            let told = lost_servers(&records, BOOT);
+            assert_eq!(told.first().map(|(_, complaint, _)| *complaint), complaint, "{text}");
+        }
     }
 
     #[test]

@@ -10,13 +10,13 @@ use jiff::{SignedDuration, Timestamp, ToSpan, civil::DateTime, tz::TimeZone};
 use nix::errno::Errno;
 use regex::Regex;
 
-use super::{fixed, go_text::quoted};
+use super::{fixed, go_text::quoted, klog_device};
 use crate::{
     identity::uid::is_pod_uid,
     model::{
         call::{Call, Outcome},
         path::safe,
-        said::{Complaint, NamedCall, Report},
+        said::{Complaint, NamedCall, NamedLook, Report},
     },
 };
 
@@ -30,13 +30,14 @@ pub(super) enum Entry {
     Named { namespace: String, name: String, uid: String, ended: Option<Timestamp> },
     /// An operation on a pod's volume failed.
     Failed(Failed),
-    /// A volume of a pod was torn down.
-    TornDown { uid: String, volume: String, at: Timestamp },
+    /// A volume of a pod was torn down, or a volume's device let go for all pods: then the UID is empty.
+    Done { uid: String, volume: String, at: Timestamp, report: Report },
 }
 
 /// A failed operation.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Failed {
+    /// Empty for what is done once for all pods: with the volume's device.
     pub(super) uid: String,
     pub(super) volume: String,
     pub(super) at: Timestamp,
@@ -51,11 +52,11 @@ pub(super) fn begins(line: &str) -> bool {
 
 static HEADER: LazyLock<Regex> =
     LazyLock::new(|| fixed(r"^[IWEF](\d{2})(\d{2}) (\d{2}:\d{2}:\d{2}\.\d{6}) +\d+ [^\]\s]+\] "));
-/// Plain, from 1.9 to 1.36 at least (`GenerateUnmountVolumeFunc` in pkg/volume/util/operationexecutor), and
-/// at every level.
+/// Plain, from 1.9 to 1.36 at least (`GenerateUnmountVolumeFunc` in pkg/volume/util/operationexecutor, and
+/// `GenerateUnmapVolumeFunc` for raw block volumes), and at every level.
 static TORN_DOWN: LazyLock<Regex> = LazyLock::new(|| {
     fixed(concat!(
-        r#"^UnmountVolume\.TearDown succeeded for volume "([^"\s]*)" "#,
+        r#"^Un(mountVolume\.TearDown|mapVolume) succeeded for volume "([^"\s]*)" "#,
         r#"(?:\(OuterVolumeSpecName: "[^"]*"\) )?pod "([0-9a-f-]+)" \(UID: "[0-9a-f-]+"\)\. "#
     ))
 });
@@ -82,7 +83,7 @@ static OLD_DIED: LazyLock<Regex> = LazyLock::new(|| {
 });
 static FAILED: LazyLock<Regex> = LazyLock::new(|| {
     fixed(concat!(
-        r#"(?s)^Operation for "\{volumeName:(\S*) podName:([0-9a-f-]+) nodeName:\}" failed\. "#,
+        r#"(?s)^Operation for "\{volumeName:(\S*) podName:([0-9a-f-]*) nodeName:\}" failed\. "#,
         r"No retries permitted until (\S+ \S+ \S+) .*?\(durationBeforeRetry ([0-9a-z.]+)\)\. Error: (.*)$"
     ))
 });
@@ -97,7 +98,7 @@ static REFUSED: LazyLock<Regex> = LazyLock::new(|| {
 });
 /// What stands before the error proper, and says again which volume and pod it is about.
 static PREFIX: LazyLock<Regex> = LazyLock::new(|| {
-    fixed(r#"(?s)^Unmount\w+\.\w+ failed .*?\(UID: \\?"[0-9a-f-]+\\?"\) : (.*)$"#)
+    fixed(r#"(?s)^Un(?:mount|map)\w+\.\w+ failed .*?\(UID: \\?"[0-9a-f-]+\\?"\) : (.*)$"#)
 });
 static CALL: LazyLock<Regex> = LazyLock::new(|| {
     fixed(r"(?s)^(unlinkat|remove|umount:|.*\n *Output: umount:) (/.+): ([^:]+?)\.?\n*$")
@@ -147,9 +148,14 @@ pub(super) fn parse(text: &str, now: Timestamp) -> Option<Entry> {
         return named(&found[2], &found[1], &found[3]);
     }
     if let Some(found) = TORN_DOWN.captures(message) {
-        let (volume, uid) = (found[1].to_owned(), found[2].to_owned());
+        let (volume, uid) = (found[2].to_owned(), found[3].to_owned());
         let known = is_pod_uid(uid.as_bytes());
-        return Some(Entry::TornDown { uid, volume, at: written()? }).filter(|_| known);
+        let report = if &found[1] == "mapVolume" { Report::Unmapped } else { Report::TornDown };
+        return Some(Entry::Done { uid, volume, at: written()?, report }).filter(|_| known);
+    }
+    if let Some(volume) = klog_device::released(message) {
+        let (uid, report) = (String::new(), Report::DeviceReleased);
+        return Some(Entry::Done { uid, volume, at: written()?, report });
     }
     if let Some(found) = REFUSED.captures(message) {
         let (volume, uid) = (found[1].to_owned(), found[2].to_owned());
@@ -161,12 +167,13 @@ pub(super) fn parse(text: &str, now: Timestamp) -> Option<Entry> {
     let found = FAILED.captures(message)?;
     let (volume, uid) = (found[1].to_owned(), found[2].to_owned());
     let retry = go_time(&found[3]);
-    let error = proper(&unquoted(found[5].trim_end()));
+    let error = unquoted(found[5].trim_end());
+    let error = if uid.is_empty() { klog_device::error(&error)? } else { proper(&error) };
     // The header's time is in the zone of the node, which need not be the one that is ours.
     let before = found[4].parse::<SignedDuration>().ok();
     let by_retry = retry.zip(before).and_then(|(retry, before)| retry.checked_sub(before).ok());
     let at = by_retry.or_else(written)?;
-    let known = is_pod_uid(uid.as_bytes());
+    let known = uid.is_empty() || is_pod_uid(uid.as_bytes());
     known.then_some(Entry::Failed(Failed { uid, volume, at, retry, error }))
 }
 
@@ -223,6 +230,26 @@ pub(super) fn named_call(error: &str) -> Option<NamedCall> {
     Some(NamedCall { call, path, outcome: Outcome(u16::try_from(outcome as i32).ok()?) })
 }
 
+/// A look at an object of kubelet's or of a driver's that failed, as Go writes a `PathError`: kubelet before 1.22
+/// and many drivers look before they unmount, and come no further. `openfdat` is how Go's RemoveAll calls it that it
+/// opens a directory to empty it (os/removeall_at.go).
+static LOOK: LazyLock<Regex> =
+    LazyLock::new(|| fixed(r"(?s)(?:^|[ :])(?:l?stat|openfdat) (/[^:\n]+): ([a-zA-Z /]+)\.?\n*$"));
+
+/// The look that an error names, if it ends with one.
+pub(super) fn named_look(error: &str) -> Option<NamedLook> {
+    let found = LOOK.captures(error)?;
+    let errno = match &found[2] {
+        "host is down" => Errno::EHOSTDOWN,
+        "permission denied" => Errno::EACCES,
+        "connection timed out" => Errno::ETIMEDOUT,
+        "cannot send after transport endpoint shutdown" => Errno::ESHUTDOWN,
+        words => errno(words)?,
+    };
+    let outcome = Outcome(u16::try_from(errno as i32).ok()?);
+    Some(NamedLook { path: found[1].into(), outcome })
+}
+
 /// Go's words for an error of a system call (syscall/zerrors_linux_amd64.go).
 fn errno(words: &str) -> Option<Errno> {
     Some(match words {
@@ -245,6 +272,13 @@ pub(super) fn complaint(error: &str) -> Option<Complaint> {
     // Whatever the driver or the API server says of it.
     if error.starts_with("MountVolume.") {
         return Some(Complaint::MountFails);
+    }
+    if let Some(complaint) = klog_device::complaint(error) {
+        return Some(complaint);
+    }
+    // `UnmapBlockVolume` in pkg/volume/util.
+    if error.starts_with("blkUtil.") && has(&["target is busy", "device or resource busy"]) {
+        return Some(Complaint::MapBusy);
     }
     if has(&["not found in the list of registered CSI drivers"]) {
         return Some(Complaint::NoDriver);
@@ -269,6 +303,8 @@ pub(super) fn complaint(error: &str) -> Option<Complaint> {
 pub(super) fn words(report: Report) -> &'static str {
     match report {
         Report::TornDown => "UnmountVolume.TearDown succeeded",
+        Report::Unmapped => "UnmapVolume succeeded",
+        Report::DeviceReleased => "UnmountDevice succeeded",
         Report::ContainerEnded => "ContainerDied",
         Report::ToGo => "SyncLoop DELETE",
     }

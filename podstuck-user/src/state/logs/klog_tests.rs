@@ -98,7 +98,10 @@ fn a_volume_that_was_torn_down_is_told_by_new_and_old_kubelets() {
              for volume \"{volume}\" {outer}pod \"{UID}\" (UID: \"{UID}\"). InnerVolumeSpecName \
              \"pv-web\". PluginName \"kubernetes.io/csi\", VolumeGIDValue \"\""
         );
-        let Some(Entry::TornDown { uid, volume: told, at }) = parse(&text, now()) else { panic!() };
+        let Some(Entry::Done { uid, volume: told, at, report }) = parse(&text, now()) else {
+            panic!()
+        };
+        assert_eq!(report, Report::TornDown);
         assert_eq!((uid.as_str(), told.as_str()), (UID, volume));
         assert_eq!(Some(at), written(&text, now()));
         let started = text.replace("succeeded", "started");
@@ -226,4 +229,116 @@ fn what_is_refused_before_it_is_begun_is_said_without_a_retry() {
         assert!(failed.error.ends_with("no such file or directory"), "{}", failed.error);
         assert_eq!(complaint(&failed.error), Some(Complaint::NoData));
     }
+}
+
+/// As in kubernetes pull request 101305, csi-driver-smb issues 64 and 782, and kubernetes issue 62824.
+#[test]
+fn a_look_that_failed_is_named() {
+    let path = "/var/lib/kubelet/pods/8dff9f0d-7f82-415c-9a5b-c32e81fb3ea4/volumes/kubernetes.io~csi/pvc-1/mount";
+    for (error, errno) in [
+        (
+            format!(
+                "kubernetes.io/csi: mounter.TearDownAt failed to clean mount dir [{path}]: stat {path}: host is down"
+            ),
+            Some(Errno::EHOSTDOWN),
+        ),
+        (
+            format!(
+                "kubernetes.io/csi: mounter.TearDownAt failed: rpc error: code = Internal desc = failed to stat \
+                 file {path}: lstat {path}: host is down"
+            ),
+            Some(Errno::EHOSTDOWN),
+        ),
+        (
+            format!("Error checking if path exists: stat {path}: permission denied"),
+            Some(Errno::EACCES),
+        ),
+        (format!("stat {path}: input/output error\n"), Some(Errno::EIO)),
+        // What RemoveAll of Go 1.19 on ends with at a FUSE mount whose server is gone, in an emptyDir.
+        (format!("openfdat {path}: transport endpoint is not connected"), Some(Errno::ENOTCONN)),
+        (format!("stat {path}: resource temporarily unavailable"), None),
+        (format!("stat {path}: no such file or directory"), None),
+        (format!("unlinkat {path}: host is down"), None),
+        (format!("stat {path}: host is down, or not"), None),
+    ] {
+        let look = named_look(&error);
+        let outcome = look.as_ref().and_then(|look| look.outcome.errno());
+        assert_eq!(outcome, errno, "{error}");
+        assert!(look.is_none_or(|look| look.path == std::path::Path::new(path)), "{error}");
+    }
+}
+
+/// As `GenerateUnmapVolumeFunc` and `AttachedVolume.GenerateError` in pkg/volume/util write them.
+#[test]
+fn a_raw_block_volume_that_is_not_unmapped_is_said_of_its_pod() {
+    let volume = "kubernetes.io/csi/block.example^h-1";
+    let map = "/k/plugins/kubernetes.io/csi/volumeDevices/pv/dev";
+    let errors = [
+        format!(
+            "UnmapBlockVolume: blkUtil.DetachFileDevice failed. globalUnmapPath:{map}, podUID: {UID}: x"
+        ),
+        "UnmapPodDevice: rpc error: code = Internal desc = busy".to_owned(),
+    ];
+    for error in errors {
+        let (operation, error) = error.split_once(": ").unwrap();
+        let text = failed(&format!(
+            "UnmapVolume.{operation} failed for volume \"raw\" (UniqueName: \"{volume}\") pod \"{UID}\" \
+             (UID: \"{UID}\") : {error}"
+        ));
+        let Some(Entry::Failed(failed)) = parse(&text, now()) else { panic!("{text}") };
+        assert_eq!((failed.uid.as_str(), failed.error.as_str()), (UID, error));
+    }
+    let busy = "blkUtil.DetachFileDevice failed. globalUnmapPath:/k, podUID: u, bindMount: true: umount: \
+                target is busy.";
+    assert_eq!(complaint(busy), Some(Complaint::MapBusy));
+    let done = format!(
+        "I0301 00:10:33.272996    7632 operation_generator.go:1150] UnmapVolume succeeded for volume \
+         \"{volume}\" (OuterVolumeSpecName: \"raw\") pod \"{UID}\" (UID: \"{UID}\"). \
+         InnerVolumeSpecName \"pv\". PluginName \"kubernetes.io/csi\", VolumeGIDValue \"\""
+    );
+    let Some(Entry::Done { uid, volume: told, report, .. }) = parse(&done, now()) else { panic!() };
+    assert_eq!((uid.as_str(), told.as_str(), report), (UID, volume, Report::Unmapped));
+}
+
+#[test]
+fn a_device_that_is_still_referenced_is_said_of_no_pod() {
+    let volume = "kubernetes.io/csi/d.example^h";
+    let of = |error: &str| {
+        format!(
+            "E0301 23:11:29.841398    7632 nestedpendingoperations.go:348] Operation for \
+             \"{{volumeName:{volume} podName: nodeName:}}\" failed. No retries permitted until 2026-03-01 \
+             23:12:33.841373347 +0000 UTC m=+132.5 (durationBeforeRetry 1m4s). Error: {error}"
+        )
+    };
+    let on = |what: &str, error: &str| {
+        of(&format!("{what} for volume \"pv\" (UniqueName: \"{volume}\") on node \"n\" : {error}"))
+    };
+    let mounted = "The device mount path \"/k/plugins/kubernetes.io/csi/d.example/0a/globalmount\" is still \
+                   mounted by other references [/mnt/copy]";
+    let mapped = "The device \"/k/plugins/kubernetes.io/csi/volumeDevices/pv/dev\" is still referenced from \
+                  other Pods [/k/plugins/kubernetes.io/csi/volumeDevices/pv/dev/u]";
+    let in_use = "the device is in use when it was no longer expected to be in use";
+    let errors = [
+        ("GetDeviceMountRefs check failed", mounted, Complaint::DeviceMounted),
+        ("UnmapDevice failed", mapped, Complaint::DeviceMapped),
+        ("UnmountDevice failed", in_use, Complaint::DeviceInUse),
+    ];
+    for (what, error, known) in errors {
+        let Some(Entry::Failed(failed)) = parse(&on(what, error), now()) else { panic!("{error}") };
+        assert_eq!((failed.uid.as_str(), failed.volume.as_str()), ("", volume));
+        assert_eq!(failed.error, error);
+        assert_eq!(failed.retry, "2026-03-01T23:12:33.841373347Z".parse().ok());
+        assert_eq!(complaint(error), Some(known));
+    }
+    // Whose pod that matters to is not known.
+    let driver = "rpc error: code = Internal desc = busy";
+    assert_eq!(parse(&on("UnmountDevice failed", driver), now()), None);
+    assert_eq!(parse(&of("MountVolume.MountDevice failed for volume \"pv\""), now()), None);
+    // As recorded with kubelet 1.36.
+    let done = format!(
+        "I1122 00:10:33.376850    7632 operation_generator.go:895] UnmountDevice succeeded for volume \"pv\" \
+         (UniqueName: \"{volume}\") on node \"kc-node\" "
+    );
+    let Some(Entry::Done { uid, volume: told, report, .. }) = parse(&done, now()) else { panic!() };
+    assert_eq!((uid.as_str(), told.as_str(), report), ("", volume, Report::DeviceReleased));
 }

@@ -6,7 +6,7 @@
 
 mod attempts;
 #[cfg(test)]
-mod captures_tests;
+pub(crate) mod captures_tests;
 mod complaints;
 mod container_log;
 mod deletions;
@@ -15,6 +15,7 @@ mod entries;
 mod go_text;
 mod kernel;
 mod klog;
+mod klog_device;
 mod klog_runtime;
 mod place;
 mod pod_ids;
@@ -24,8 +25,10 @@ mod read_runtime;
 mod runtime;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
+    ffi::OsString,
     path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
 };
 
 use jiff::Timestamp;
@@ -33,12 +36,17 @@ use podstuck_common::record::Caller;
 use regex::Regex;
 use serde::{Deserialize, Serialize};
 
-use super::{helper::ask_in_parts, namespaces, registrar, thread};
+use super::{
+    helper::{Failure, LIMIT, ask_in_parts},
+    namespaces, registrar, thread,
+};
 use crate::{
     clock,
     identity::{on_host, runtimes::running_daemons},
     model::{
+        degraded::{Degraded, Feed},
         identity::Component,
+        path::safe_path,
         said::{Heard, NamedCall, Said},
     },
     proc,
@@ -49,6 +57,40 @@ pub(in crate::state) use kernel::ReadKernelLog;
 pub(in crate::state) use read::ReadLog;
 pub(in crate::state) use read_driver::ReadDriverLog;
 pub(in crate::state) use read_runtime::ReadRuntimeLog;
+
+/// Logs on file systems that did not answer, each with the reason.
+static SILENT: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
+
+type Answered<T> = Result<T, Failure<OsString>>;
+
+/// What came of the reading of a log: where its file system did not answer, it is missing in what is found.
+fn told<T>(log: String, answer: Answered<T>) -> Result<T, String> {
+    let mut silent = SILENT.lock().unwrap_or_else(PoisonError::into_inner);
+    silent.remove(&log);
+    let why = match answer {
+        Ok(read) => return Ok(read),
+        Err(Failure::Hung { at: Some(at), .. }) => {
+            let at = safe_path(Path::new(&at)).into_owned();
+            format!("{at} did not answer within {LIMIT:?}")
+        }
+        Err(Failure::Other(why @ (NoAnswer::Helper(_) | NoAnswer::Refused(_)))) => {
+            return Err(format!("{log}: {why}"));
+        }
+        Err(failure) => NoAnswer::from(failure).to_string(),
+    };
+    let whole = format!("{log}: {why}");
+    silent.insert(log, why);
+    Err(whole)
+}
+
+/// What is not known because logs lie on file systems that do not answer.
+pub(crate) fn degraded() -> Vec<Degraded> {
+    let silent = SILENT.lock().unwrap_or_else(PoisonError::into_inner);
+    let told = |(log, why): (&String, &String)| {
+        Degraded::new(format!("the {log} could not be read: {why}"), &[Feed::Logs])
+    };
+    silent.iter().map(told).collect()
+}
 
 /// What the logs of this node say.
 #[derive(Debug, Default)]
@@ -122,7 +164,7 @@ impl Logs {
                 self.attempts.extend(attempts.into_iter().map(whole));
             }
         });
-        self.note(Component::Kubelet, pid, answer.map_err(NoAnswer::from));
+        self.note(Component::Kubelet, pid, answer);
     }
 
     fn read_kernels(&mut self, host_root: &Path) {
@@ -131,8 +173,7 @@ impl Logs {
             let whole = |said| Attempt { pid, caller, said, call: None };
             self.attempts.extend(said.into_iter().map(whole));
         });
-        let why = |why: NoAnswer| format!("log of the kernel: {why}");
-        let read = answer.map_err(NoAnswer::from).map_err(why);
+        let read = told("log of the kernel".into(), answer);
         self.places.push(Place { component: Component::Other, read });
     }
 
@@ -153,11 +194,11 @@ impl Logs {
                 self.attempts.extend(part.said.into_iter().map(whole));
             }
         });
-        self.note(component, pid, answer.map_err(NoAnswer::from));
+        self.note(component, pid, answer);
     }
 
-    fn note(&mut self, component: Component, pid: u32, answer: Result<String, NoAnswer>) {
-        let read = answer.map_err(|why| format!("log of {} (pid {pid}): {why}", component.name()));
+    fn note(&mut self, component: Component, pid: u32, answer: Answered<String>) {
+        let read = told(format!("log of {} (pid {pid})", component.name()), answer);
         self.places.push(Place { component, read });
     }
 }
@@ -184,8 +225,7 @@ pub(crate) fn read_driver(log: DriverLog) -> (Vec<Said>, Result<Vec<String>, Str
     let question = ReadDriverLog { host_root, log_dirs, pid, uid, volume, names, now };
     let mut found = Vec::new();
     let answer = ask_in_parts(question, |said: Vec<Said>| found.extend(said));
-    let why = |why: NoAnswer| format!("log of csi-driver (pid {pid}): {why}");
-    (found, answer.map_err(NoAnswer::from).map_err(why))
+    (found, told(format!("log of csi-driver (pid {pid})"), answer))
 }
 
 /// What a component's log says of a pod, in no other form: no token is in it.
@@ -226,4 +266,30 @@ fn fixed(pattern: &str) -> Regex {
     // A pattern that is no pattern does not pass the tests of the file that it stands in.
     #[expect(clippy::expect_used, reason = "constant, and tested")]
     Regex::new(pattern).expect("a constant pattern")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_that_does_not_answer_is_missing_until_it_does() {
+        let log = || "log of a test".to_owned();
+        let missing =
+            || degraded().iter().any(|it| it.sentence.contains("the log of a test could"));
+        let hung = Failure::Hung { at: Some("/var/log/a\u{1b}".into()), helper: 7 };
+        let why = told::<()>(log(), Err(hung)).unwrap_err();
+        assert!(why.contains("/var/log/a\\x1b did not answer"), "{why}");
+        assert!(missing());
+        told(log(), Ok(())).unwrap();
+        assert!(!missing());
+        // What cannot be read at all is no fault of a file system.
+        let other = Failure::Other(NoAnswer::Refused("its standard error is /dev/null".into()));
+        told::<()>(log(), Err(other)).unwrap_err();
+        assert!(!missing());
+        let not_entered = Failure::Other(NoAnswer::NotEntered("it hangs".into()));
+        told::<()>(log(), Err(not_entered)).unwrap_err();
+        assert!(missing());
+        told(log(), Ok(())).unwrap();
+    }
 }

@@ -15,6 +15,10 @@ use crate::{
     identity::{cgroup::group_of, on_host},
     model::path::safe_path,
     proc::{COMMAND_LINE, command_line},
+    state::{
+        alive::{self, Occasion},
+        helper::NotEntered,
+    },
 };
 
 /// Most that is read of a log: an hour and more of a kubelet in trouble, at its usual level.
@@ -30,11 +34,21 @@ pub(super) struct Place {
     pub(super) text: Box<dyn Read>,
 }
 
-/// The log of a process; a journal's by the unit that the process runs in.
-pub(super) fn of_process(host_root: &Path, pid: u32) -> Result<Place> {
+/// The log of a process; a journal's by the unit that the process runs in. Where it may wait from then on is told
+/// first, and nothing is asked of a file system that does not live.
+pub(super) fn of_process(
+    host_root: &Path,
+    pid: u32,
+    mut at: impl FnMut(&Path) -> Result<()>,
+) -> Result<Place> {
     let process = on_host(host_root, Path::new("/proc")).join(pid.to_string());
     let descriptor = process.join("fd/2");
+    at(&descriptor)?;
     let link = fs::read_link(&descriptor).context("reading where its standard error goes")?;
+    at(&link)?;
+    if let Some(why) = alive::why_not_open(&process, pid, 2) {
+        bail!(NotEntered(why));
+    }
     // Not opened before it is known to be a file: opening a pipe would wait, or wake its other end.
     let kind =
         fs::metadata(&descriptor).with_context(|| safe_path(&link).into_owned())?.file_type();
@@ -49,7 +63,7 @@ pub(super) fn of_process(host_root: &Path, pid: u32) -> Result<Place> {
     }
     if kind.is_fifo()
         && let Some(log) = beside_its_root(&process).map(|log| on_host(host_root, &log))
-        && log.is_file()
+        && lives(&log, at)?.is_file()
     {
         return of_file(&log);
     }
@@ -63,6 +77,18 @@ fn beside_its_root(process: &Path) -> Option<PathBuf> {
     let mut words = words.split(|byte| *byte == 0).skip_while(|word| *word != b"--root");
     let root = Path::new(OsStr::from_bytes(words.nth(1)?));
     root.is_absolute().then(|| root.join("containerd.log"))
+}
+
+/// A path, where its file system lives.
+///
+/// # Errors
+/// Fails where it does not, or when nobody listens any more.
+pub(super) fn lives(path: &Path, mut at: impl FnMut(&Path) -> Result<()>) -> Result<&Path> {
+    at(path)?;
+    match alive::why_not(std::process::id(), path, Occasion::Unknown) {
+        Some(why) => bail!(NotEntered(why)),
+        None => Ok(path),
+    }
 }
 
 /// The log that is this file.
@@ -124,7 +150,7 @@ mod tests {
         log.write_all(b"end").unwrap();
         let spawn = |stderr: Stdio| Command::new("sleep").arg("60").stderr(stderr).spawn().unwrap();
         let read = |child: &mut std::process::Child| {
-            let place = of_process(Path::new("/"), child.id());
+            let place = of_process(Path::new("/"), child.id(), |_| Ok(()));
             child.kill().unwrap();
             child.wait().unwrap();
             place
@@ -154,7 +180,7 @@ mod tests {
             .unwrap();
         // Before it says something, its command line may not be there yet.
         child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
-        let place = of_process(Path::new("/"), child.id());
+        let place = of_process(Path::new("/"), child.id(), |_| Ok(()));
         child.kill().unwrap();
         child.wait().unwrap();
         let mut text = String::new();

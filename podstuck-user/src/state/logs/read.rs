@@ -2,6 +2,7 @@
 
 use std::{
     collections::{HashSet, VecDeque},
+    ffi::OsString,
     io::{BufRead, BufReader, Read},
     path::PathBuf,
 };
@@ -58,16 +59,17 @@ pub(in crate::state) enum Part {
 impl Question for ReadLog {
     const BUDGET: Budget = Budget::Logs;
     const FEEDS: Option<Feed> = Some(Feed::Logs);
-    type Step = ();
+    /// The log that it reads.
+    type Step = OsString;
     type Part = Part;
     /// The log's name.
     type Answer = String;
 
-    fn answer(self, tell: &mut Teller<(), Part>) -> Result<String> {
-        let place = place::of_process(&self.host_root, self.pid)?;
+    fn answer(self, tell: &mut Teller<OsString, Part>) -> Result<String> {
+        let place = place::of_process(&self.host_root, self.pid, |log| tell.at(&log.into()))?;
         let source = format!("log of kubelet (pid {}), {}", self.pid, place.name);
-        let found =
-            search(tell.reading(place.text), self.now).with_context(|| place.name.clone())?;
+        let found = search(tell.reading((&place.name).into(), place.text), self.now)
+            .with_context(|| place.name.clone())?;
         tell.part(&Part::Pods(found.pods.into_iter().collect()))?;
         tell.part(&Part::Containers(found.ids.into_known()))?;
         let since = found.since.max(found.attempts.forgotten());
@@ -111,7 +113,9 @@ fn attempt(source: &str, told: Told) -> (Said, Option<NamedCall>) {
         Told::Failed(Failed { uid, volume, at, retry, error }) => {
             let complaint = klog::complaint(&error);
             let volume = klog::shown(&volume);
-            (Said { volume, retry, complaint, ..said(&uid, at, &error) }, klog::named_call(&error))
+            let looked = klog::named_look(&error);
+            let said = Said { volume, retry, complaint, looked, ..said(&uid, at, &error) };
+            (said, klog::named_call(&error))
         }
         Told::Reported { uid, volume, at, report } => {
             let text = klog::words(report);
@@ -186,8 +190,8 @@ fn take(found: &mut Found, entry: &str, now: Timestamp) {
             ended
         }
         Some(Entry::Failed(failed)) => Some(Told::Failed(failed)),
-        Some(Entry::TornDown { uid, volume, at }) => {
-            Some(Told::Reported { uid, volume, at, report: Report::TornDown })
+        Some(Entry::Done { uid, volume, at, report }) => {
+            Some(Told::Reported { uid, volume, at, report })
         }
         None => {
             let complaint = klog_runtime::of_runtime(message).zip(klog::written(entry, now));

@@ -2,6 +2,7 @@
 
 use std::{
     collections::VecDeque,
+    ffi::OsString,
     fs,
     io::{BufRead, BufReader, Read},
     os::unix::fs::MetadataExt,
@@ -50,22 +51,26 @@ pub(in crate::state) struct ReadDriverLog {
 impl Question for ReadDriverLog {
     const BUDGET: Budget = Budget::Logs;
     const FEEDS: Option<Feed> = Some(Feed::Logs);
-    type Step = ();
+    /// The log, or the directory, that it reads.
+    type Step = OsString;
     type Part = Vec<Said>;
     /// The logs that were read.
     type Answer = Vec<String>;
 
-    fn answer(self, tell: &mut Teller<(), Vec<Said>>) -> Result<Vec<String>> {
+    fn answer(self, tell: &mut Teller<OsString, Vec<Said>>) -> Result<Vec<String>> {
         let process = PathBuf::from(format!("/proc/{}", self.pid));
         let group = group_of(&process).context("reading its control group")?;
         let pod = pod_of_cgroup(&group);
         let places = match &pod {
             Some((uid, _)) => {
+                for directory in &self.log_dirs {
+                    place::lives(directory, |path| tell.at(&path.into()))?;
+                }
                 let logs = container_log::of_pod(&self.log_dirs, uid);
                 logs.iter().map(|log| place::of_file(log)).collect::<Result<Vec<_>>>()?
             }
             None if is_a_daemons(self.pid) => bail!("it is kubelet's or the runtime's log, too"),
-            None => vec![place::of_process(&self.host_root, self.pid)?],
+            None => vec![place::of_process(&self.host_root, self.pid, |log| tell.at(&log.into()))?],
         };
         if places.is_empty() {
             bail!("its pod has no directory of logs");
@@ -73,8 +78,9 @@ impl Question for ReadDriverLog {
         let mut read = Vec::new();
         for place in places {
             let source = super::source(Component::CsiDriver, self.pid, &place.name);
-            let found =
-                self.search(tell.reading(place.text)).with_context(|| place.name.clone())?;
+            let found = self
+                .search(tell.reading((&place.name).into(), place.text))
+                .with_context(|| place.name.clone())?;
             tell.part(
                 &found.into_iter().map(|(at, text)| self.said(at, &text, &source)).collect(),
             )?;
@@ -132,7 +138,7 @@ fn is_a_daemons(pid: u32) -> bool {
         |pid: u32| fs::metadata(format!("/proc/{pid}/fd/2")).map(|file| (file.dev(), file.ino()));
     let Ok(own) = file(pid) else { return false };
     let proc = Path::new("/proc");
-    let Daemons { kubelets, runtimes } = running_daemons(proc);
+    let Daemons { kubelets, runtimes, .. } = running_daemons(proc);
     let mut daemons = kubelets.into_iter().chain(runtimes.into_iter().map(|(pid, _)| pid));
     daemons.any(|daemon| file(daemon).is_ok_and(|file| file == own))
 }

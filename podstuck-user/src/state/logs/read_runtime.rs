@@ -2,6 +2,7 @@
 
 use std::{
     collections::VecDeque,
+    ffi::OsString,
     io::{BufRead, BufReader, Read},
     path::PathBuf,
 };
@@ -51,15 +52,16 @@ pub(in crate::state) struct RuntimeSaid {
 impl Question for ReadRuntimeLog {
     const BUDGET: Budget = Budget::Logs;
     const FEEDS: Option<Feed> = Some(Feed::Logs);
-    type Step = ();
+    /// The log that it reads.
+    type Step = OsString;
     type Part = RuntimeSaid;
     /// The log, and whose it is.
     type Answer = String;
 
-    fn answer(self, tell: &mut Teller<(), RuntimeSaid>) -> Result<String> {
-        let place = place::of_process(&self.host_root, self.pid)?;
+    fn answer(self, tell: &mut Teller<OsString, RuntimeSaid>) -> Result<String> {
+        let place = place::of_process(&self.host_root, self.pid, |log| tell.at(&log.into()))?;
         let source = super::source(self.component, self.pid, &place.name);
-        let text = tell.reading(place.text);
+        let text = tell.reading((&place.name).into(), place.text);
         let (found, mut ids) =
             search(text, PodIds::new(self.known)).with_context(|| place.name.clone())?;
         let named = found.iter().filter_map(|complaint| match &complaint.named {

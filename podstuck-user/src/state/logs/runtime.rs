@@ -6,7 +6,10 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::{entries::Entry, fixed};
-use crate::identity::uid::{is_long_id, is_pod_uid};
+use crate::{
+    identity::uid::{is_long_id, is_pod_uid},
+    model::sandbox,
+};
 
 /// Fields that hold the id of a container or a sandbox, and nothing else.
 const FIELDS: [&str; 8] = [
@@ -45,10 +48,15 @@ static ERROR: LazyLock<Regex> = LazyLock::new(|| {
     fixed(concat!(
         r"^(?:rpc error: code = [A-Za-z]+ desc = |failed rootfs umount: )*",
         r"(?:failed to unmount target /\S*/io\.containerd\.runtime\.v[12]\.(?:task|linux)/[^/\s]+/([0-9a-f]{64})/rootfs: ",
-        r#"|(?:failed to (?:forcibly )?(?:stop|kill|delete|destroy network for) |an error occurs during waiting for )"#,
-        r#"(?:sandbox container|sandbox|container|task) "([0-9a-f]{64})")"#
+        r#"|(?:failed to (?:forcibly )?(?:stop|kill|delete|destroy network for|remove network namespace for) |an error occurs during waiting for )"#,
+        r#"(?:sandbox container|sandbox|container|task) "([0-9a-f]{64})""#,
+        r"|failed to remove pod sandbox ([0-9a-f]{64}): )"
     ))
 });
+/// What a runtime is asked all the time, and answers with an error also of a sandbox that is being made: it counts
+/// where something of the sandbox is busy (containerd's internal/cri/instrument).
+static STATUS: LazyLock<Regex> =
+    LazyLock::new(|| fixed(r#"^PodSandboxStatus for "([0-9a-f]{64})" failed$"#));
 /// CRI-O names a sandbox by its pod's name, namespace and UID (server/naming.go).
 static CRI_O: LazyLock<Regex> = LazyLock::new(|| {
     fixed(
@@ -71,7 +79,8 @@ pub(super) fn named(entry: &Entry) -> Option<Named> {
         let values = FIELDS.iter().map(|name| entry.field(name));
         values.into_iter().find(|value| is_long_id(value.as_bytes())).map(str::to_owned)
     };
-    let id = first(&MESSAGE, message).or_else(of_field);
+    let of_status = || first(&STATUS, message).filter(|_| sandbox::busy(error).is_some());
+    let id = first(&MESSAGE, message).or_else(of_status).or_else(of_field);
     id.or_else(|| first(&ERROR, error)).or_else(|| first(&ERROR, message)).map(Named::Id)
 }
 
@@ -102,6 +111,20 @@ mod tests {
             ),
             ("cleaning up after shim disconnected".into(), format!("id={id} namespace=k8s.io")),
             ("Container failed to exit within 10s of signal 15".into(), format!("container={id}")),
+            (
+                format!("PodSandboxStatus for \"{id}\" failed"),
+                "error=\"failed to get sandbox ip: check network namespace closed: remove netns: unlinkat \
+                 /var/run/netns/cni-a: device or resource busy\""
+                    .into(),
+            ),
+            (
+                "x".into(),
+                format!("error=\"failed to remove network namespace for sandbox \\\"{id}\\\": y\""),
+            ),
+            (
+                "x".into(),
+                format!("error=\"failed to remove pod sandbox {id}: unlinkat /x/shm: busy\""),
+            ),
             (format!("get state for {id}"), "error=\"context deadline exceeded: unknown\"".into()),
             (
                 format!(
@@ -146,6 +169,7 @@ mod tests {
                 "PullImage \"x\" failed".into(),
                 format!("image=docker.io/{id} error=\"failed to kill {id}\""),
             ),
+            (format!("PodSandboxStatus for \"{id}\" failed"), "error=\"not found\"".into()),
             (format!("cleanup warnings time=x id={id}"), String::new()),
             ("x".into(), format!("id={id}0 container=sha256:{id}")),
             (format!("pod sandbox k8s_web_shop_0-0_0({id})"), String::new()),

@@ -9,6 +9,7 @@ mod tree;
 
 use std::{
     ffi::OsString,
+    io,
     path::{Path, PathBuf},
 };
 
@@ -73,8 +74,13 @@ impl Question for CountRemaining {
 
 fn remaining(root: &Root, directory: &Path, budget: Budget) -> Result<Remaining> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let open = root
-        .directory(directory)
+    let held = match root.directory(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Ok(Remaining { complete: true, gone: true, ..Remaining::default() });
+        }
+        held => held,
+    };
+    let open = held
         .and_then(|held| Ok(openat(held, ".", flags, Mode::empty())?))
         .with_context(|| format!("opening {}", directory.display()))?;
     let (top, space) = (size_of(&open)?, fstatfs(&open)?);
@@ -91,6 +97,7 @@ fn remaining(root: &Root, directory: &Path, budget: Budget) -> Result<Remaining>
     Ok(Remaining {
         seen: found.seen,
         complete,
+        gone: false,
         nlink: top.stx_nlink.into(),
         size: top.stx_size,
         inodes_used: space.f_files.saturating_sub(space.f_ffree),
@@ -122,8 +129,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_gone_is_an_error_with_its_name() {
-        let error = remaining(&own(), Path::new("/nonexistent"), Budget::default()).unwrap_err();
-        assert!(format!("{error:#}").contains("/nonexistent"));
+    fn what_is_gone_is_told_from_what_cannot_be_looked_at() {
+        let look = |path| remaining(&own(), Path::new(path), Budget::default());
+        let gone = look("/nonexistent").unwrap();
+        assert!(gone.gone && gone.complete && gone.seen == 0);
+        let error = look("/proc/self/status").unwrap_err();
+        assert!(format!("{error:#}").contains("/proc/self/status"), "{error:#}");
     }
 }

@@ -1,94 +1,56 @@
 //! Root file systems of containers, as containerd's shims mount them on the host.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     ffi::OsStr,
     fs,
     path::{Path, PathBuf},
 };
 
-use super::{Only, views::View};
+use super::{Only, containers::ContainerCollector, views::View};
 use crate::{
     identity::{cgroup::container_id, classify::classify},
     model::{
         identity::{Target, TargetKind},
-        mounts::Mount,
+        mounts::{Device, Mount},
         node::LeftRootfs,
     },
-    state::{
-        bundles::{Bundle, ReadBundles},
-        helper, namespaces,
-    },
+    proc,
 };
 
-/// What is kept from one look to the next.
-#[derive(Debug, Default)]
-pub(super) struct BundleCollector {
-    /// What a bundle says never changes; those that are still mounted.
-    known: BTreeMap<(u32, PathBuf), Bundle>,
-}
-
-impl BundleCollector {
-    /// Those whose container has ended, of pods that are of interest.
-    pub(super) fn sample(
-        &mut self,
-        only: &Only,
-        views: &[View],
-        host: Option<u32>,
-    ) -> Vec<LeftRootfs> {
-        let mut found: Vec<(&View, PathBuf, &Mount)> = Vec::new();
-        let mut seen = BTreeSet::new();
-        let is_host = |view: &&View| Some(view.namespace) == host;
-        let (first, then): (Vec<_>, Vec<_>) = views.iter().partition(is_host);
-        for view in first.into_iter().chain(then) {
-            let mounted =
-                view.mounts.all.iter().filter_map(|mount| Some((bundle(&mount.point)?, mount)));
-            // Another kubelet's namespace may have copies, which hold nothing.
-            let new = mounted.filter(|(_, mount)| seen.insert((mount.device, &mount.point)));
-            found.extend(new.map(|(bundle, mount)| (view, bundle, mount)));
-        }
-        self.learn(&found);
-        let states = found.into_iter().filter_map(|(view, bundle, mount)| {
-            let known = self.known.get(&(view.namespace, bundle))?;
-            let pod = known.pod.clone()?;
-            let wanted = match only {
-                Only::All => true,
-                Only::Pod(uid) => *uid == pod,
-                Only::Below(directory) => mount.point.starts_with(directory),
-            };
-            let state = || left(view, mount, pod, known.init?);
-            wanted.then(state).flatten()
-        });
-        states.collect()
+/// Those whose container has ended, that are of interest.
+pub(super) fn sample(
+    only: &Only,
+    host_root: &Path,
+    views: &[View],
+    host: Option<u32>,
+    containers: &ContainerCollector,
+) -> Vec<LeftRootfs> {
+    let mut found: Vec<(&View, PathBuf, &Mount)> = Vec::new();
+    let mut seen = BTreeSet::new();
+    let is_host = |view: &&View| Some(view.namespace) == host;
+    let (first, then): (Vec<_>, Vec<_>) = views.iter().partition(is_host);
+    for view in first.into_iter().chain(then) {
+        let mounted =
+            view.mounts.all.iter().filter_map(|mount| Some((bundle(&mount.point)?, mount)));
+        // Another kubelet's namespace may have copies, which hold nothing.
+        let new = mounted.filter(|(_, mount)| seen.insert((mount.device, &mount.point)));
+        found.extend(new.map(|(bundle, mount)| (view, bundle, mount)));
     }
-
-    /// Reads those that are new, and forgets those that are gone.
-    fn learn(&mut self, found: &[(&View, PathBuf, &Mount)]) {
-        let key = |(view, bundle, _): &(&View, PathBuf, &Mount)| (view.namespace, bundle.clone());
-        let all: BTreeMap<(u32, PathBuf), u32> =
-            found.iter().map(|one| (key(one), one.0.pid)).collect();
-        self.known.retain(|key, _| all.contains_key(key));
-        let new: Vec<_> = all.iter().filter(|(key, _)| !self.known.contains_key(*key)).collect();
-        if new.is_empty() {
-            return;
-        }
-        // Where the view is our own, no other process is needed to look.
-        let ours = namespaces::of_process(std::process::id());
-        let through = |namespace: u32, pid: u32| (ours != Some(namespace)).then_some(pid);
-        let place = |((namespace, path), pid): &(&(u32, PathBuf), &u32)| {
-            (through(*namespace, **pid), path.into())
+    let states = found.into_iter().filter_map(|(view, bundle, mount)| {
+        let apart = Some(view.namespace).filter(|own| Some(*own) != host);
+        let known = containers.of_bundle(host_root, apart, &bundle)?;
+        let pod = known.described.pod.as_ref().map(|pod| pod.uid.clone()).unwrap_or_default();
+        let wanted = match only {
+            Only::All => true,
+            Only::Pod(uid) => *uid == pod,
+            Only::Below(directory) => mount.point.starts_with(directory),
+            Only::Container { id, .. } => *id == known.id,
         };
-        let bundles = new.iter().map(place).collect();
-        match helper::ask(ReadBundles { bundles }) {
-            Ok(answers) => {
-                let keys: Vec<_> = new.into_iter().map(|(key, _)| key.clone()).collect();
-                // One that is being made says nothing yet.
-                let whole = keys.into_iter().zip(answers).filter(|(_, told)| told.init.is_some());
-                self.known.extend(whole);
-            }
-            Err(error) => tracing::info!("the runtimes' bundles were not read: {error}"),
-        }
-    }
+        let state = || left(view, mount, pod, known.init?);
+        wanted.then(state).flatten()
+    });
+    states.collect()
 }
 
 /// The bundle whose root file system is mounted there.
@@ -102,18 +64,23 @@ fn bundle(point: &Path) -> Option<PathBuf> {
 
 fn left(view: &View, mount: &Mount, pod: String, init: u32) -> Option<LeftRootfs> {
     let container = mount.point.parent()?.file_name()?.to_str()?.to_owned();
-    if is_process_of(init, &container) {
+    if is_process_of(init, &container, Some(mount.device)) {
         return None;
     }
     let mount = view.mounted(mount);
     Some(LeftRootfs { target_id: 0, target: Target::unknown().into(), container, pod, mount })
 }
 
-/// Whether a process is in the control group of a container: its id may have been given again.
-fn is_process_of(pid: u32, container: &str) -> bool {
+/// Whether a process is a container's: its id may have been given again. It is in the container's control group, or
+/// sees its root file system as its own: the group's name is chosen by whoever has the container run.
+pub(super) fn is_process_of(pid: u32, container: &str, root: Option<Device>) -> bool {
     let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
     let mut names = groups.lines().flat_map(|line| line.split(['/', ':']));
-    names.any(|name| container_id(name) == Some(container))
+    if names.any(|name| name == container || container_id(name) == Some(container)) {
+        return true;
+    }
+    let is_own = |mount: &Mount| mount.point == Path::new("/") && Some(mount.device) == root;
+    root.is_some() && proc::mounts(pid).is_some_and(|table| table.all.iter().any(is_own))
 }
 
 #[cfg(test)]

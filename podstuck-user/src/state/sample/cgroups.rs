@@ -49,12 +49,12 @@ impl CgroupCollector {
         }
         self.had_directory.extend(pods.iter().map(|pod| pod.uid.clone()));
         self.had_directory.retain(|uid| hierarchies.knows(uid));
-        let volumes: BTreeMap<&str, usize> =
-            pods.iter().map(|pod| (pod.uid.as_str(), pod.volumes.len())).collect();
+        let without_volumes: BTreeMap<&str, bool> =
+            pods.iter().map(|pod| (pod.uid.as_str(), pod.has_no_volumes())).collect();
         // A pod without a directory may be another kubelet's, whose root is not known.
         let had_directory = &self.had_directory;
-        let torn_down = |uid: &str| match volumes.get(uid) {
-            Some(count) => *count == 0,
+        let torn_down = |uid: &str| match without_volumes.get(uid) {
+            Some(without) => *without,
             None => had_directory.contains(uid),
         };
         let mut found = Vec::new();
@@ -62,7 +62,7 @@ impl CgroupCollector {
         let (after, before): (Vec<_>, Vec<_>) =
             hierarchies.groups().partition(|(uid, _)| **uid > self.last);
         for (uid, groups) in after.into_iter().chain(before) {
-            if matches!(only, Only::Pod(wanted) if wanted != uid) {
+            if !only.includes_pod(uid) {
                 continue;
             }
             let reason = self.suspicious.contains(uid) || torn_down(uid);
@@ -191,6 +191,7 @@ mod tests {
                     csi: None,
                     mounts: Vec::new(),
                 }],
+                devices: Vec::new(),
             });
         }
         let (mut look, hierarchies) = (CgroupCollector::default(), Hierarchies::of(root.path()));

@@ -8,8 +8,9 @@ use std::{
 use super::drivers::Sight;
 use crate::{
     model::{
+        mounted::Mounted,
         mounts::{Mount, Mounts},
-        node::{DriverProcess, Halted, Mounted, Reach},
+        node::{DriverProcess, Halted, Reach},
         path::safe,
     },
     proc, silent,
@@ -32,13 +33,8 @@ pub(super) fn look(sight: Sight<'_>, pid: u32, mounted: &Mounted) -> Option<Driv
         (Some(kubelets), Some(drivers)) => reach(kubelets, drivers, mounted),
         _ => Reach::Unknown,
     };
-    let halted = if proc::is_stopped(state) {
-        Some(Halted::Stopped)
-    } else if let Some(group) = sight.freezers.of_process(pid) {
-        Some(Halted::Frozen { group })
-    } else {
-        proc::threads(pid).take(THREADS).find_map(|tid| waits(pid, tid))
-    };
+    let waits = || proc::threads(pid).take(THREADS).find_map(|tid| waits(pid, tid));
+    let halted = sight.freezers.halted(pid, state).or_else(waits);
     let comm = safe(&proc::comm(Path::new(&format!("/proc/{pid}")))).into_owned();
     let started = since_boot(ticks);
     Some(DriverProcess { pid, comm, started, ticks: Some(ticks), reach, halted })

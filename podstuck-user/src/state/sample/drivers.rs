@@ -13,10 +13,7 @@ use std::{
 
 use super::{driver_process, freezer::Freezers, views::View};
 use crate::{
-    model::{
-        mounts::NodeMounts,
-        node::{DriverState, Mounted},
-    },
+    model::{mounted::Mounted, mounts::NodeMounts, node::DriverState},
     proc,
     state::{
         helper,

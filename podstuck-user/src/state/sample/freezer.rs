@@ -6,7 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::hierarchies::below;
+use super::{descriptors, hierarchies::below};
+use crate::{model::node::Halted, proc};
 
 /// The group that has to be thawed so that the processes of a group run: itself, the nearest one
 /// above, or one directly below. `None` when they run.
@@ -37,8 +38,17 @@ impl Freezers {
         }
     }
 
+    /// What keeps a process in this state from answering, wherever it is.
+    pub(super) fn halted(&self, pid: u32, state: char) -> Option<Halted> {
+        if proc::is_stopped(state) {
+            return Some(Halted::Stopped);
+        }
+        let frozen = self.of_process(pid).map(|group| Halted::Frozen { group });
+        frozen.or_else(|| descriptors::exhausted(pid))
+    }
+
     /// The group that has to be thawed so that a process runs; `None` when it runs.
-    pub(super) fn of_process(&self, pid: u32) -> Option<PathBuf> {
+    fn of_process(&self, pid: u32) -> Option<PathBuf> {
         let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
         self.of_groups(&groups)
     }

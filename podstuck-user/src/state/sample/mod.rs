@@ -1,9 +1,13 @@
 //! What the node looks like, again and again. A thread of its own looks, because a look may take as
 //! long as a sick node makes it take: nobody waits for it, and a sample that is late is simply late.
 
+mod block_volumes;
 mod bundles;
 mod cgroups;
+pub(crate) mod containers;
+mod crowds;
 pub(crate) mod daemons;
+mod descriptors;
 mod device_mounts;
 mod driver_process;
 mod drivers;
@@ -11,8 +15,10 @@ mod freezer;
 mod hierarchies;
 mod late;
 mod mounts;
+mod out_of_step;
 mod pod_mounts;
 mod pods;
+mod runtimes;
 mod shims;
 mod space;
 mod target_roots;
@@ -44,14 +50,18 @@ use crate::{
     proc,
     silent::{self, Owner, Reading},
 };
-use bundles::BundleCollector;
 use cgroups::CgroupCollector;
+use containers::ContainerCollector;
+use crowds::Crowds;
 use daemons::NewDaemons;
 use device_mounts::DeviceMounts;
+use freezer::Freezers;
 use hierarchies::Hierarchies;
 pub(crate) use late::Lateness;
 use mounts::MountPoller;
+use out_of_step::Dockers;
 use pods::PodCollector;
+use shims::NodeShims;
 use space::SpaceCollector;
 use target_roots::TargetRootFinder;
 
@@ -74,7 +84,9 @@ pub(crate) struct Places {
     pub takes_new_roots: bool,
     /// kubelets and runtimes that were asked where they keep their things, by id and start.
     pub asked: Vec<(u32, u64)>,
-    /// The pods that the run is about.
+    /// Where runtimes keep their things, as far as that was known before the run.
+    pub data_roots: Vec<TargetRoot>,
+    /// What the run is about.
     pub only: Only,
 }
 
@@ -89,6 +101,19 @@ pub(crate) enum Only {
     Pod(String),
     /// What lies at or below this directory.
     Below(PathBuf),
+    /// A container, by its id, and the UID of its pod.
+    Container { id: String, pod: Option<String> },
+}
+
+impl Only {
+    /// Whether a pod is of interest.
+    fn includes_pod(&self, uid: &str) -> bool {
+        match self {
+            Self::All | Self::Below(_) => true,
+            Self::Pod(wanted) => wanted == uid,
+            Self::Container { pod, .. } => pod.as_deref() == Some(uid),
+        }
+    }
 }
 
 /// A look at the node.
@@ -100,6 +125,8 @@ pub(crate) struct Look {
     pub trees: Arc<KubeletTrees>,
     /// Where targets are.
     pub roots: Arc<Vec<TargetRoot>>,
+    /// Containers.
+    pub containers: containers::All,
 }
 
 /// Looks that arrive; the last one counts.
@@ -199,13 +226,16 @@ struct Collector {
     places: Places,
     mounts: MountPoller,
     device_mounts: DeviceMounts,
+    crowds: Crowds,
     pods: PodCollector,
     hierarchies: Hierarchies,
     cgroups: CgroupCollector,
-    bundles: BundleCollector,
+    containers: ContainerCollector,
+    shims: NodeShims,
     spaces: SpaceCollector,
     roots: TargetRootFinder,
     daemons: NewDaemons,
+    dockers: Dockers,
 }
 
 impl Collector {
@@ -214,13 +244,16 @@ impl Collector {
             places,
             mounts: MountPoller::default(),
             device_mounts: DeviceMounts::default(),
+            crowds: Crowds::default(),
             pods: PodCollector::default(),
             hierarchies: Hierarchies::default(),
             cgroups: CgroupCollector::default(),
-            bundles: BundleCollector::default(),
+            containers: ContainerCollector::default(),
+            shims: NodeShims::default(),
             spaces: SpaceCollector::default(),
             roots: TargetRootFinder::default(),
             daemons: NewDaemons::default(),
+            dockers: Dockers::default(),
         }
     }
 
@@ -231,7 +264,7 @@ impl Collector {
         if self.daemons.learn(&daemons, &mut self.places) {
             self.roots = TargetRootFinder::default();
         }
-        let kubelets = daemons.kubelets;
+        let kubelets = daemons.kubelets.clone();
         let views = views::all(&mounts, &kubelets);
         self.hierarchies.refresh(&on_host(&self.places.host_root, Path::new("/sys/fs/cgroup")));
         let mut roots = self.roots.sample(&self.places.kubelet_roots, &views, mounts.host);
@@ -240,11 +273,28 @@ impl Collector {
         let kubelet_since = views::since(&kubelets);
         let mut pods = self.pods.sample(&self.places, &mounts, &views, &self.hierarchies);
         let mut cgroups = self.cgroups.sample(&self.places.only, &self.hierarchies, &pods);
+        self.shims.refresh(&daemons.shims);
+        let freezers = Freezers::among(self.hierarchies.trees());
+        let (mut runtimes, gone) = runtimes::look(&daemons.runtimes, &self.shims, &freezers);
         let of_pods = pods.iter_mut().flat_map(|pod| &mut pod.volumes).filter_map(frozen_by);
-        for group in of_pods.chain(cgroups.iter_mut().flat_map(groups)) {
+        let of_daemons = runtimes.iter_mut().filter_map(|it| freezer_of(it.halted.as_mut()?));
+        let frozen = of_pods.chain(of_daemons);
+        for group in frozen.chain(cgroups.iter_mut().flat_map(groups)) {
             *group = from_host(&self.places.host_root, group);
         }
-        let rootfs = self.bundles.sample(&self.places.only, &views, mounts.host);
+        let data = [self.places.data_roots.as_slice(), &roots].concat();
+        let containers = self.containers.sample(&self.places.host_root, &data, &views);
+        let asked = &self.places.only;
+        let rootfs =
+            bundles::sample(asked, &self.places.host_root, &views, mounts.host, &self.containers);
+        let state = self.containers.state(&self.places.host_root, asked, &views, &self.shims);
+        let halted = out_of_step::halted(asked, &containers, &self.shims);
+        let out_of_step = self.dockers.out_of_step(
+            asked,
+            &daemons.runtimes,
+            self.containers.written_by_docker(&self.places.host_root),
+            &self.shims,
+        );
         let spaces = self.spaces.sample(&self.places, &views);
         let volumes = pods.iter().flat_map(|pod| &pod.volumes).flat_map(|volume| &volume.mounts);
         let trees = KubeletTrees::new(
@@ -253,6 +303,7 @@ impl Collector {
             &self.places.kubelet_roots,
             volumes.map(|mount| mount.point.as_path()),
         );
+        let crowded = self.crowds.of(&views);
         let mounts = self.device_mounts.of(&mounts);
         let is_stopped =
             |pid: &u32| proc::stat(*pid, *pid).is_some_and(|(state, _)| proc::is_stopped(state));
@@ -274,18 +325,29 @@ impl Collector {
             kubelet_group,
             pods,
             unread: self.pods.unread(),
+            linked: self.pods.linked(),
+            crowded,
             cgroups,
             rootfs,
+            runtimes,
+            gone,
+            shims: halted,
+            out_of_step,
+            containers: state,
             spaces,
             silent: silent::all(),
         };
-        Look { sample: sample.into(), trees: trees.into(), roots }
+        Look { sample: sample.into(), trees: trees.into(), roots, containers }
     }
 }
 
 /// The group that keeps a volume's driver from running.
 fn frozen_by(volume: &mut VolumeState) -> Option<&mut PathBuf> {
-    match volume.csi.as_mut()?.driver.as_mut()?.process.as_mut()?.halted.as_mut()? {
+    freezer_of(volume.csi.as_mut()?.driver.as_mut()?.process.as_mut()?.halted.as_mut()?)
+}
+
+fn freezer_of(halted: &mut Halted) -> Option<&mut PathBuf> {
+    match halted {
         Halted::Frozen { group } => Some(group),
         _ => None,
     }

@@ -11,8 +11,8 @@ use super::views::View;
 use crate::{
     identity::uid::is_pod_uid,
     model::{
+        mounted::Mounted,
         mounts::{Device, NodeMounts},
-        node::Mounted,
     },
 };
 

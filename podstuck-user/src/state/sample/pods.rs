@@ -9,6 +9,7 @@ use std::{
 
 use super::{
     Only, Places,
+    block_volumes::{self, Sysfs},
     drivers::{Drivers, Sight},
     freezer::Freezers,
     hierarchies::Hierarchies,
@@ -20,8 +21,10 @@ use crate::{
     model::{
         degraded::Feed,
         identity::Target,
+        linked_root::LinkedRoot,
+        mounted::Mounted,
         mounts::NodeMounts,
-        node::{CsiState, Mounted, PodState, Registration, VolumeData, VolumeState},
+        node::{CsiState, PodState, Registration, VolumeData, VolumeState},
     },
     query::NoAnswer,
     state::{
@@ -48,6 +51,15 @@ impl PodCollector {
         self.unread.clone()
     }
 
+    /// Roots that are reached by a symbolic link.
+    pub(super) fn linked(&self) -> Vec<LinkedRoot> {
+        let linked = self.roots.iter().filter_map(|(named, root)| {
+            let (link, leads_to) = root.link.clone()?;
+            Some(LinkedRoot { named: named.clone(), link: link.into(), leads_to: leads_to.into() })
+        });
+        linked.collect()
+    }
+
     /// All pods now, by what these views show.
     pub(super) fn sample(
         &mut self,
@@ -59,6 +71,7 @@ impl PodCollector {
         self.read(places, views);
         let elsewhere = Elsewhere::new(node, views);
         let mounts = by_pod(views);
+        let (maps, sysfs) = (block_volumes::maps_by_pod(views), Sysfs::default());
         let listening = OnceListening::default();
         let freezers = Freezers::among(cgroups.trees());
         let mut seen = HashSet::new();
@@ -66,7 +79,7 @@ impl PodCollector {
         for (root, on_disk) in &self.roots {
             for pod in &on_disk.pods {
                 // The same directory may be seen by two ways.
-                let wanted = !matches!(&places.only, Only::Pod(uid) if *uid != pod.uid);
+                let wanted = places.only.includes_pod(&pod.uid);
                 if !wanted || !seen.insert(pod.uid.clone()) {
                     continue;
                 }
@@ -98,6 +111,11 @@ impl PodCollector {
                             self.drivers.look(sight, &csi.socket, (driver, has_usual), mount);
                     }
                 }
+                let mapped = maps.get(pod.uid.as_bytes()).map_or(&[][..], Vec::as_slice);
+                let mut devices = block_volumes::join(root, on_disk, pod, mapped, &sysfs);
+                if let Only::Below(directory) = &places.only {
+                    devices.retain(|device| device.path().starts_with(directory));
+                }
                 let times = &pod.times;
                 let seen_by = on_disk.pods.iter().filter(|other| other.uid == pod.uid);
                 let seen_by = seen_by.filter_map(|pod| pod.seen_by).find_map(|pid| {
@@ -114,6 +132,7 @@ impl PodCollector {
                     changed: times.changed,
                     volume_removed: times.volume_removed,
                     volumes,
+                    devices,
                 });
             }
         }
@@ -180,7 +199,10 @@ impl Reading {
         known.pods.append(&mut answer.pods);
         known.registered.append(&mut answer.registered);
         known.drivers.append(&mut answer.drivers);
+        known.maps.append(&mut answer.maps);
         known.registry_changed = known.registry_changed.max(answer.registry_changed);
+        // By its own root directory a process names it as its mounts do, which ours need not.
+        known.link = answer.link.filter(|_| pid.is_some()).or(known.link.take());
     }
 
     /// Reads them. One that does not answer is not waited for a second time, and not by the others.
@@ -293,6 +315,7 @@ mod tests {
                 uid: uid.into(),
                 times: Times::default(),
                 volumes: Vec::new(),
+                devices: Vec::new(),
                 seen_by: None,
             }],
             ..RootOnDisk::default()

@@ -21,7 +21,7 @@ use crate::{
 const EVERY: u32 = 5;
 
 /// Where runtimes live by default, and where they all write.
-const RUNTIMES: [&str; 9] = [
+const RUNTIMES: [&str; 10] = [
     "/var/lib/containerd",
     "/run/containerd",
     "/var/lib/docker",
@@ -29,6 +29,7 @@ const RUNTIMES: [&str; 9] = [
     "/var/lib/rancher/k3s/agent/containerd",
     "/var/lib/rancher/rke2/agent/containerd",
     "/var/snap/microk8s/common/var/lib/containerd",
+    "/var/lib/k0s/containerd",
     "/run",
     "/var/log",
 ];

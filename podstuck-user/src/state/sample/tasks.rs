@@ -5,10 +5,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use procfs::FromBufRead as _;
+
 use crate::{
     model::{node::Task, path::safe},
     proc, silent,
-    state::thread::frames,
+    state::{nfs_stats, thread::frames},
 };
 
 /// Threads looked at of one process.
@@ -62,6 +64,8 @@ fn thread(pid: u32, tid: u32, group: &Path) -> Option<Task> {
         exiting: exiting && ends,
         started: number(19)?,
         woken: None,
+        moved: None,
+        received: None,
         wait_channel: None,
         stack: Vec::new(),
         directory: None,
@@ -88,15 +92,27 @@ fn woken(status: &str) -> Option<u64> {
     line.trim().parse().ok()
 }
 
+/// Everything that a thread's `io` counts, so that whatever it does shows.
+fn moved(text: &[u8]) -> Option<u64> {
+    let io = procfs::process::Io::from_buf_read(text).ok()?;
+    let all = [io.rchar, io.wchar, io.syscr, io.syscw, io.read_bytes, io.write_bytes];
+    Some(all.into_iter().fold(0, u64::wrapping_add))
+}
+
 fn details(task: &mut Task) {
     let place = PathBuf::from(format!("/proc/{}/task/{}", task.pid, task.tid));
     let text = |name| silent::read(&place, |place| fs::read(place.join(name)).ok());
     let status = text("status").unwrap_or_default();
     task.woken = woken(&String::from_utf8_lossy(&status));
+    task.moved = text("io").and_then(|text| moved(&text));
     let channel = text("wchan").map(|name| safe(&name).into_owned());
     task.wait_channel = channel.filter(|name| !name.is_empty() && name != "0");
     let stack = text("stack").unwrap_or_default();
     task.stack = frames(&String::from_utf8_lossy(&stack));
+    if task.state == 'D' {
+        let pid = task.pid;
+        task.received = silent::read(&place, |_| nfs_stats::received_by_all(pid));
+    }
     // The link is read, not followed.
     task.directory = silent::read(&place, |place| fs::read_link(place.join("cwd")).ok());
 }
@@ -130,6 +146,20 @@ mod tests {
         assert_eq!(woken("nonvoluntary_ctxt_switches:\t9\n"), None);
         let own = fs::read_to_string("/proc/thread-self/status").unwrap();
         assert!(woken(&own).is_some());
+    }
+
+    #[test]
+    fn what_a_thread_has_read_and_written_is_told() {
+        let text = b"rchar: 1\nwchar: 20\nsyscr: 300\nsyscw: 4000\nread_bytes: 50000\n\
+            write_bytes: 600000\ncancelled_write_bytes: 7\n";
+        assert_eq!(moved(text), Some(654_321));
+        assert_eq!(moved(b"rchar: 1\n"), None);
+        let Ok(before) = fs::read("/proc/thread-self/io") else {
+            podstuck_testing::skip("a kernel that does not count what threads read");
+            return;
+        };
+        let now = fs::read("/proc/thread-self/io").unwrap();
+        assert!(moved(&now) > moved(&before), "reading counts");
     }
 
     #[test]

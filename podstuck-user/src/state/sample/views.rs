@@ -5,9 +5,8 @@ use std::{fs, sync::Arc};
 
 use crate::{
     model::{
-        file_system::is_fuse,
+        mounted::Mounted,
         mounts::{Mount, Mounts, NodeMounts},
-        node::Mounted,
         time::Monotonic,
     },
     proc,
@@ -28,18 +27,7 @@ pub(super) struct View {
 impl View {
     /// A mount as it is seen here.
     pub(super) fn mounted(&self, mount: &Mount) -> Mounted {
-        Mounted {
-            point: mount.point.clone(),
-            id: mount.id,
-            what: mount.describe(),
-            is_fuse: is_fuse(&mount.fs_type),
-            device: mount.device,
-            root: mount.root.clone(),
-            shared: mount.shared.is_some(),
-            namespace: self.namespace,
-            pid: self.pid,
-            source: self.mounts.source.clone(),
-        }
+        Mounted::of(mount, (self.pid, self.namespace), self.mounts.source.clone())
     }
 }
 
@@ -59,8 +47,11 @@ pub(super) fn all(node: &NodeMounts, kubelets: &[u32]) -> Vec<View> {
     let lets_us_look = fs::metadata("/proc/1/root/.").is_ok();
     let first = node.host.filter(|_| lets_us_look).or_else(|| namespaces::of_process(1));
     add(1, first);
+    // Who has run longest is the node's own: a lab plays kubelet for a while, and sees the node's volumes, too.
+    let mut kubelets = kubelets.to_vec();
+    kubelets.sort_by_key(|pid| (proc::started(*pid).unwrap_or(u64::MAX), *pid));
     for pid in kubelets {
-        add(*pid, namespaces::of_process(*pid));
+        add(pid, namespaces::of_process(pid));
     }
     let host = node.host.and_then(|host| node.tables.get(&host));
     add(host.map_or(1, |table| table.pid), node.host);

@@ -1,5 +1,9 @@
 //! A FUSE server: its files are in its memory, for as long as it lives. Whoever stops it has a disk that does not
-//! answer, and whoever kills it one that fails. `podstuck-fuse MOUNT-POINT` says `ready` when it is mounted.
+//! answer, and whoever kills it one that fails. `podstuck-fuse MOUNT-POINT` says `ready` when it is mounted. To
+//! remove a file whose name is `slow-MILLISECONDS` takes so long, and the other requests do not wait for it.
+//!
+//! Of a server that is stopped, the kernel takes a request back when who waits is killed. After SIGUSR1, and when it has
+//! said `held`, it takes the next request and does not answer it before SIGUSR2: who waits for that cannot be killed.
 
 mod tree;
 
@@ -7,7 +11,8 @@ use std::{
     ffi::OsStr,
     io::{self, Write},
     path::Path,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread,
     time::{Duration, SystemTime},
 };
 
@@ -18,6 +23,7 @@ use fuser::{
     ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request, Session, SessionACL, TimeOrNow,
     WriteFlags,
 };
+use nix::sys::signal::{SigSet, Signal};
 use podstuck_tests::fuse;
 use tree::Tree;
 
@@ -26,15 +32,33 @@ const TTL: Duration = Duration::ZERO;
 
 fn main() -> Result<()> {
     let point = std::env::args_os().nth(1).context("no mount point")?;
+    let [hold, go_on] = [Signal::SIGUSR1, Signal::SIGUSR2].map(|signal| {
+        let mut set = SigSet::empty();
+        set.add(signal);
+        set
+    });
+    // Before there is another thread, which else were ended by them.
+    hold.thread_block()?;
+    go_on.thread_block()?;
     let device = fuse::mount(Path::new(&point), "podstuck")?;
-    let server = Server(Mutex::default());
+    let server = Server(Arc::default());
+    let files = server.0.clone();
+    thread::spawn(move || -> Result<()> {
+        loop {
+            hold.wait()?;
+            let held = files.lock();
+            println!("held");
+            go_on.wait()?;
+            drop(held);
+        }
+    });
     let session = Session::from_fd(server, device, SessionACL::All, Config::default())?;
     println!("ready");
     io::stdout().flush()?;
     Ok(session.run()?)
 }
 
-struct Server(Mutex<Tree>);
+struct Server(Arc<Mutex<Tree>>);
 
 impl Server {
     fn tree(&self) -> MutexGuard<'_, Tree> {
@@ -156,7 +180,12 @@ impl Filesystem for Server {
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        answer!(reply, self.tree().take(parent, name), |reply: ReplyEmpty, _| reply.ok());
+        let taken = self.tree().take(parent, name);
+        let takes = name.to_str().and_then(|name| name.strip_prefix("slow-")?.parse().ok());
+        thread::spawn(move || {
+            thread::sleep(Duration::from_millis(takes.unwrap_or(0)));
+            answer!(reply, taken, |reply: ReplyEmpty, _| reply.ok());
+        });
     }
 
     fn rename(

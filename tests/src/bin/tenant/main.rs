@@ -1,6 +1,8 @@
 //! What a tenant runs in his container: each verb is an attack on whoever looks at the node. It says `ready` on
 //! a line of its own, and goes on until it is killed.
 
+mod crowd;
+mod fail;
 mod hang;
 mod invent;
 mod long_line;
@@ -15,6 +17,9 @@ fn main() -> Result<()> {
     let paths: Vec<&Path> = rest.iter().map(Path::new).collect();
     match (verb.to_str(), paths.as_slice()) {
         (Some("invent"), [top, count]) => invent::invent(top, number(count)?),
+        (Some("crowd"), [point, count]) => crowd::hang(point, number(count)?),
+        (Some("crowd-of-threads"), [point, count]) => crowd::threads(point, number(count)?),
+        (Some("fail"), [top, count]) => fail::everywhere(top, number(count)?),
         (Some("long-line"), [length, path]) => long_line::show(number(length)?, path),
         (Some("hang"), [point, volume, program, count]) => {
             hang::all(point, volume, program, number(count)?)

@@ -34,7 +34,8 @@ pub(crate) static NOT_REGISTERED: Cause = Cause {
              while it is mounted here",
         ),
     ],
-    tried: &[TriedWith::Lab, TriedWith::RealKubelet],
+    field: &["kubernetes#120268", "ibm-spectrum-scale-csi#246", "secrets-store-csi-driver#1582"],
+    tried: &[TriedWith::Lab, TriedWith::RealKubelet, TriedWith::Recording],
     source: &[
         "kubernetes pkg/volume/csi/csi_client.go, newCsiDriverClient",
         "kubernetes pkg/volume/csi/csi_mounter.go, TearDownAt",
@@ -75,7 +76,8 @@ pub(crate) static DRIVER_DOWN: Cause = Cause {
              while it is mounted here",
         ),
     ],
-    tried: &[TriedWith::Lab, TriedWith::RealKubelet],
+    field: &[],
+    tried: &[TriedWith::Lab, TriedWith::RealKubelet, TriedWith::Recording],
     source: &[
         "kubernetes pkg/volume/csi/csi_client.go, newGrpcConn",
         "kubernetes-csi/node-driver-registrar README.md, --kubelet-registration-path",
@@ -117,6 +119,7 @@ pub(crate) static DRIVER_HANGS: Cause = Cause {
              this pod die with it",
         ),
     ],
+    field: &["aws-fsx-csi-driver#495", "csi-digitalocean#242"],
     tried: &[TriedWith::Lab, TriedWith::RealKubelet],
     source: &[
         "kubernetes pkg/volume/csi/csi_mounter.go, TearDownAt",
@@ -153,7 +156,8 @@ pub(crate) static DRIVER_ERROR: Cause = Cause {
         way("the driver's own log says why: repair that, or restart the driver", ""),
         way("`umount` the path by hand, where the driver does not know the volume any more", ""),
     ],
-    tried: &[TriedWith::RealKubelet],
+    field: &[],
+    tried: &[TriedWith::RealKubelet, TriedWith::Recording],
     source: &[
         "kubernetes pkg/volume/csi/csi_mounter.go, TearDownAt",
         "container-storage-interface spec.md, NodeUnpublishVolume Errors",
@@ -183,6 +187,7 @@ pub(crate) static NOT_IDEMPOTENT: Cause = Cause {
         way("upgrade the driver to a version that succeeds where nothing is mounted", ""),
         way("mount something on the path, for the driver to unmount", "low: an empty directory"),
     ],
+    field: &["spiffe-csi#158", "trident#572", "k8s-csi-s3#149"],
     tried: &[TriedWith::RealKubelet],
     source: &[
         "container-storage-interface spec.md, NodeUnpublishVolume: this operation MUST be idempotent",

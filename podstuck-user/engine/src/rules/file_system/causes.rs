@@ -35,6 +35,7 @@ pub(crate) static READ_ONLY: Cause = Cause {
         "`mount -o remount,rw` only if no error of the disk made it read-only: writing to a damaged \
          file system damages it further",
     )],
+    field: &["runc#4518"],
     tried: &[TriedWith::Lab],
     source: &["linux fs/namespace.c, mnt_want_write", "linux fs/ext4/super.c, ext4_handle_error"],
 };
@@ -57,12 +58,14 @@ pub(crate) static DEVICE_ERROR: Cause = Cause {
     look_alikes: &[
         like("node-fs-readonly", "the file system is mounted read-write"),
         like("nfs-stale-handle", "the error is one of a device, not ESTALE"),
+        like("cephfs-evicted", "the file system is not of type ceph"),
     ],
     ways_out: &[
         way("`umount`, then repair the disk", "what was not yet written is lost"),
         way("drain the node and check the file system offline", ""),
     ],
-    tried: &[],
+    field: &["kubernetes#77969", "kubernetes#67072", "longhorn#3778"],
+    tried: &[TriedWith::Test],
     source: &[
         "linux fs/xfs/xfs_fsops.c, xfs_do_force_shutdown",
         "linux fs/ext4/super.c, ext4_handle_error",
@@ -82,8 +85,10 @@ pub(crate) static STALE_HANDLE: Cause = Cause {
     look_alikes: &[
         like("node-fs-readonly", "the call fails with ESTALE, not with EROFS"),
         like("device-io-error", "the file system is served by NFS, and the error is ESTALE"),
+        like("cephfs-evicted", "the file system is of type nfs"),
     ],
     ways_out: &[way("repair the server, or `umount -f`", "what was not yet written is lost")],
+    field: &["kubernetes#71584", "kubernetes#68316", "ibm-spectrum-scale-csi#823"],
     tried: &[],
     source: &[
         "linux fs/nfs/dir.c, nfs_lookup_revalidate",
@@ -112,6 +117,7 @@ pub(crate) static REMOVAL_FAILED_UNEXPLAINED: Cause = Cause {
         ),
     ],
     ways_out: &[way("the finding says where to look", "")],
+    field: &[],
     tried: &[],
     source: &["linux fs/namei.c, may_delete"],
 };

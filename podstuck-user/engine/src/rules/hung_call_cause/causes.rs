@@ -23,6 +23,7 @@ pub(crate) static FUSE_DAEMON_HUNG: Cause = Cause {
     look_alikes: &[
         like("fuse-daemon-dead", "the call waits; there it fails with ENOTCONN at once"),
         like("nfs-server-unreachable", "no function of NFS is in the stack"),
+        like("efs-stunnel-dead", "no function of NFS is in the stack"),
         like("filesystem-frozen", "the thread does not wait for a freeze to end"),
         like("umount-kernel-hang", "the thread waits for a server's answer, and for no device"),
         like("umount-flush-slow", "the thread waits for a server's answer, and for no device"),
@@ -31,7 +32,8 @@ pub(crate) static FUSE_DAEMON_HUNG: Cause = Cause {
         "abort the connection, then `umount`",
         "every request fails with ECONNABORTED, and what the server had not written is lost",
     )],
-    tried: &[TriedWith::Lab, TriedWith::RealKubelet],
+    field: &["juicefs-csi-driver#907", "juicefs-csi-driver#1156"],
+    tried: &[TriedWith::Lab, TriedWith::RealKubelet, TriedWith::Recording],
     source: &["linux fs/fuse/dev.c, request_wait_answer"],
 };
 
@@ -56,6 +58,7 @@ pub(crate) static FILESYSTEM_FROZEN: Cause = Cause {
         "`fsfreeze --unfreeze`",
         "a snapshot or a backup that is being taken just now is not consistent then: ask who froze it",
     )],
+    field: &[],
     tried: &[TriedWith::Lab],
     source: &["linux fs/super.c, freeze_super", "linux kernel/locking/percpu-rwsem.c"],
 };
@@ -72,9 +75,14 @@ pub(crate) static NFS_UNREACHABLE: Cause = Cause {
     confirmed_by: &[
         "a thread waits in a function of the kernel's NFS client or of its remote calls",
         "it has waited for longer than a slow server takes",
+        "no answers to other calls on the file system have come meanwhile (/proc/PID/mountstats)",
     ],
     log: log("the kernel", "nfs: server ... not responding, still trying"),
     look_alikes: &[
+        like(
+            "efs-stunnel-dead",
+            "the server is elsewhere, or somebody listens at its address on the node",
+        ),
         like("fuse-daemon-hung", "the thread does not wait for the answer of a FUSE server"),
         like("filesystem-frozen", "the thread does not wait for a freeze to end"),
     ],
@@ -86,6 +94,7 @@ pub(crate) static NFS_UNREACHABLE: Cause = Cause {
              waiting",
         ),
     ],
+    field: &["kubernetes#72048", "kubernetes#123960", "kubernetes#31272"],
     tried: &[],
     source: &["linux net/sunrpc/sched.c, rpc_wait_bit_killable", "linux fs/nfs"],
 };
@@ -109,6 +118,7 @@ pub(crate) static FLUSH_SLOW: Cause = Cause {
         like("filesystem-frozen", "the thread does not wait for a freeze to end"),
     ],
     ways_out: &[way("wait", "")],
+    field: &[],
     tried: &[TriedWith::Lab],
     source: &["linux fs/namespace.c, cleanup_mnt", "linux fs/fs-writeback.c, sync_inodes_sb"],
 };
@@ -140,6 +150,7 @@ pub(crate) static KERNEL_HANG: Cause = Cause {
         "when the device comes back, or fails for good, the call ends; if it never does, only a \
          reboot helps",
     )],
+    field: &["aws-fsx-csi-driver#495", "kubernetes#123960"],
     tried: &[TriedWith::Lab],
     source: &["linux fs/super.c, generic_shutdown_super", "linux kernel/hung_task.c"],
 };
@@ -159,6 +170,7 @@ pub(crate) static CALL_HUNG_UNEXPLAINED: Cause = Cause {
         "the thread does not wait for the answer of a FUSE server",
     )],
     ways_out: &[way("the stack", "")],
+    field: &[],
     tried: &[],
     source: &[],
 };

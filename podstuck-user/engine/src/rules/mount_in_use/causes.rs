@@ -30,7 +30,8 @@ pub(crate) static HELD_BY_PROCESS: Cause = Cause {
         like("leaked-superblock-blocks-device", "the unmount fails; there it succeeds"),
     ],
     ways_out: &[way("stop it, or its service", "whoever needs the process misses it")],
-    tried: &[TriedWith::Lab, TriedWith::RealKubelet],
+    field: &["kubernetes#113426", "rancher#16477", "csi-driver-smb#603"],
+    tried: &[TriedWith::Lab, TriedWith::RealKubelet, TriedWith::Recording],
     source: &["linux fs/namespace.c, do_umount", "linux fs/pnode.c, propagate_mount_busy"],
 };
 
@@ -59,6 +60,7 @@ pub(crate) static HELD_BY_AGENT: Cause = Cause {
         way("restart the agent", "its controller starts it again; what it does here pauses"),
         way("leave kubelet's directory out of the agent's hostPath volumes", ""),
     ],
+    field: &["prometheus-operator#2578", "kubernetes/utils#163"],
     tried: &[TriedWith::Lab],
     source: &["linux fs/pnode.c, propagate_mount_busy"],
 };
@@ -84,6 +86,7 @@ pub(crate) static SHIM_ROOTFS_BUSY: Cause = Cause {
         like("shim-or-containerd-state-lost", "the shim is there and tries to unmount"),
     ],
     ways_out: &[way("stop the user", "whoever needs the process misses it")],
-    tried: &[TriedWith::RealRuntime, TriedWith::RealKubelet],
+    field: &["containerd#4020", "gvisor#9834"],
+    tried: &[TriedWith::RealRuntime, TriedWith::RealKubelet, TriedWith::Recording],
     source: &["containerd core/mount/mount_linux.go, unmount: EBUSY is tried 50 times"],
 };

@@ -25,6 +25,7 @@ pub(crate) static DATA_UNDER_MOUNT: Cause = Cause {
         like("nfs-silly-rename", "no entry is named .nfs..."),
     ],
     ways_out: &[way("move them away", "low: they may be the only copy, so do not delete them")],
+    field: &["kubernetes#108622", "kubernetes#97444", "democratic-csi#344"],
     tried: &[TriedWith::Lab, TriedWith::RealKubelet],
     source: &["kubernetes pkg/volume/csi/csi_mounter.go, removeMountDir"],
 };
@@ -40,12 +41,13 @@ pub(crate) static SUBPATH_SOURCE_DELETED: Cause = Cause {
         deleted on its server), skips it, and then cannot remove the directory around it.",
     confirmed_by: &[
         NOT_EMPTY,
-        "mountinfo has a mount below volume-subpaths/<volume>/<container>",
+        "mountinfo has a mount below `volume-subpaths/VOLUME/CONTAINER`",
         "nobody called umount2 on that mount",
     ],
     log: log("kubelet", "error cleaning subPath mounts for volume"),
     look_alikes: &[like("subpath-busy", "nobody calls umount2, so none fails with EBUSY")],
     ways_out: &[way("`umount` it", "low: the container that used it has ended; its files stay")],
+    field: &["kubernetes#139535", "kubernetes#97031", "csi-driver-smb#376"],
     tried: &[TriedWith::Lab],
     source: &["kubernetes pkg/volume/util/subpath/subpath_linux.go, doCleanSubPaths"],
 };
@@ -70,6 +72,7 @@ pub(crate) static WRITER_ALIVE: Cause = Cause {
         like("nfs-silly-rename", "no entry is named .nfs..."),
     ],
     ways_out: &[way("stop that process", "what it is writing is lost")],
+    field: &["kubernetes#70382", "kubernetes#119792"],
     tried: &[TriedWith::Lab],
     source: &["go src/os/removeall_at.go, removeAllFrom"],
 };
@@ -89,6 +92,7 @@ pub(crate) static PHANTOM_ENTRIES: Cause = Cause {
         "nothing is in it, in more attempts than a writer could slip away from",
     )],
     ways_out: &[way("check the file system", "while it is not mounted")],
+    field: &["podman#23023", "moby#30392"],
     tried: &[],
     source: &[
         "linux fs/ext4/namei.c, ext4_empty_dir",
@@ -108,6 +112,7 @@ pub(crate) static LEFTOVER_UNEXPLAINED: Cause = Cause {
     log: None,
     look_alikes: &[],
     ways_out: &[way("the finding says where to look", "")],
+    field: &[],
     tried: &[],
     source: &[],
 };

@@ -31,6 +31,7 @@ pub(crate) static DSTATE: Cause = Cause {
         way("restore what it waits for", ""),
         way("otherwise reboot the node", "ends every pod of the node"),
     ],
+    field: &["moby#37886", "containerd#14149", "talos#9454"],
     tried: &[TriedWith::Lab],
     source: &[
         "linux kernel/sched/core.c, TASK_UNINTERRUPTIBLE",
@@ -60,6 +61,7 @@ pub(crate) static GPU_DSTATE: Cause = Cause {
         way("reset the GPU", "every program on that GPU loses its work"),
         way("otherwise reboot the node", "ends every pod of the node"),
     ],
+    field: &["nvidia-docker#1553", "k8s-device-plugin#77"],
     tried: &[],
     source: &["NVIDIA open-gpu-kernel-modules, nvidia.ko"],
 };
@@ -81,7 +83,8 @@ pub(crate) static FROZEN_V1: Cause = Cause {
         like("cgroup-populated-leftover", "the group is frozen"),
     ],
     ways_out: &[way("thaw the cgroup", "what was paused on purpose runs on as well")],
-    tried: &[TriedWith::Lab, TriedWith::RealKubelet],
+    field: &["containerd#8102", "concourse#4477"],
+    tried: &[TriedWith::Lab, TriedWith::RealKubelet, TriedWith::Recording],
     source: &["linux kernel/cgroup/legacy_freezer.c"],
 };
 
@@ -103,10 +106,17 @@ pub(crate) static CGROUP_POPULATED: Cause = Cause {
         like("dstate-process", "no process that was killed waits in the kernel"),
         like("cgroup-v1-frozen", "the group is not frozen"),
     ],
-    ways_out: &[way("end that process", "look first whether it does work that is needed")],
+    ways_out: &[
+        way(
+            "move that process to the group at the top of each hierarchy",
+            "low: it lives on, outside the pod's limits. In a group between, version 2 refuses it (EBUSY)",
+        ),
+        way("end that process", "look first whether it does work that is needed"),
+    ],
+    field: &["kubernetes#123766", "kubernetes#109182", "runc#4040"],
     tried: &[TriedWith::Lab],
     source: &[
-        "linux kernel/cgroup/cgroup.c, cgroup_destroy_locked",
+        "linux kernel/cgroup/cgroup.c, cgroup_destroy_locked, cgroup_migrate_vet_dst",
         "kubernetes pkg/kubelet/cm/pod_container_manager_linux.go, tryKillingCgroupProcesses",
     ],
 };

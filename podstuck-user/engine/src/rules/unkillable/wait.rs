@@ -40,11 +40,21 @@ static NFS: Wait = Wait {
 
 static NETWORK_DISK: Wait = Wait {
     cause: &DSTATE,
-    what: "a disk or file system on the network",
+    what: "a disk on the network",
     look: ("lsblk", "none; shows the devices"),
     advice: (
         "bring the server back; or detach the device",
         "to detach it loses what was not yet written",
+    ),
+};
+
+static CEPH: Wait = Wait {
+    cause: &DSTATE,
+    what: "CephFS",
+    look: ("findmnt --types ceph", "none; shows the mounts"),
+    advice: (
+        "bring the cluster back; or `umount -f` the mount",
+        "a forced unmount loses what was not yet written",
     ),
 };
 
@@ -108,6 +118,7 @@ pub(crate) fn of(channel: Option<&str>, stack: &[String]) -> &'static Wait {
     match waits_for(functions(stack, channel)) {
         WaitsFor::Nvidia => &NVIDIA,
         WaitsFor::Nfs => &NFS,
+        WaitsFor::Ceph => &CEPH,
         WaitsFor::NetworkDisk => &NETWORK_DISK,
         WaitsFor::Smb => &SMB,
         WaitsFor::Fuse => &FUSE,

@@ -133,9 +133,21 @@ impl Deed {
     /// The same many times, as it is counted.
     pub(super) fn counted(&self, op: &Operation) -> Count {
         let Operation { target_id, call, outcome, .. } = *op;
-        let (pid, component) = (op.actor.pid, op.actor.component);
-        let (bucket, calls, total_ns) = (0, 20_000, 0);
-        Count { target_id, pid, call, outcome, component, bucket, calls, total_ns }
+        let (pid, component, started) = (op.actor.pid, op.actor.component, op.actor.started);
+        let (bucket, calls, total_ns, min_ns, max_ns) = (0, 20_000, 0, 0, 0);
+        Count {
+            target_id,
+            pid,
+            started,
+            call,
+            outcome,
+            component,
+            bucket,
+            calls,
+            total_ns,
+            min_ns,
+            max_ns,
+        }
     }
 
     fn operation(&self, end: Monotonic) -> Operation {
@@ -172,6 +184,7 @@ impl Deed {
                 pod: Some(pod),
                 volume: Some(volume),
                 container: None,
+                container_name: None,
             }),
             actor: Arc::new(actor),
             tid: 4711,

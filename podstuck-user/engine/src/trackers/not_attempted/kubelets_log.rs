@@ -72,7 +72,8 @@ impl KubeletsLog {
                 return;
             }
             _ if !said.is_kubelets_of_a_volume() => return,
-            (Some(Report::TornDown), _) | (None, Some(Complaint::StillMounted)) => {
+            (Some(Report::TornDown | Report::Unmapped), _)
+            | (None, Some(Complaint::StillMounted)) => {
                 self.torn_down.or_insert_with((uid, volume), told)
             }
             (_, Some(Complaint::MountFails)) => {

@@ -8,7 +8,8 @@ use crate::{
     model::{
         holder::{About, Snapshot},
         hung::MountPoint,
-        node::{Mounted, VolumeState},
+        mounted::Mounted,
+        node::VolumeState,
         path::JsonPath,
         time::Monotonic,
     },

@@ -13,8 +13,9 @@ use crate::{
     state::{
         hung::{
             Unmounted,
+            anchor::{Anchor, Position},
             calls::entered,
-            followed::{Anchor, Followed, Position},
+            followed::Followed,
             object::{Object, to_unmount},
             scan::may,
         },

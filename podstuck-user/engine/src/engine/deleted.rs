@@ -1,0 +1,132 @@
+//! All pods of the node with a deletion under way, by whoever says so: the API server's records, kubelet's log, or
+//! what was found of a pod.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::{Engine, answer::named};
+use crate::{
+    bounded::Bounded,
+    event::What,
+    model::{
+        deleted::Deleted,
+        diagnosis::Stage,
+        evidence::Certainty,
+        finding::{Finding, FindingState},
+        identity::Pod,
+        pod_record::PodRecord,
+        said::Report,
+    },
+    rank, stage,
+};
+
+/// Pods remembered, of those that a log names.
+const REMEMBERED: usize = 4096;
+
+/// Who is to go.
+pub(super) struct ToGo {
+    /// By UID: the pod, and when that was asked for.
+    records: BTreeMap<String, (Pod, Timestamp)>,
+    logs: Bounded<String, ()>,
+}
+
+impl Default for ToGo {
+    fn default() -> Self {
+        Self { records: BTreeMap::new(), logs: Bounded::new(REMEMBERED) }
+    }
+}
+
+impl ToGo {
+    /// Takes note of who says so.
+    pub(super) fn listen(&mut self, what: &What) {
+        match what {
+            What::Record { record, .. } => {
+                if let Some(since) = asked_for(record) {
+                    self.records.insert(record.pod.uid.clone(), (record.pod.clone(), since));
+                }
+            }
+            What::Said(said) if said.report == Some(Report::ToGo) => {
+                self.logs.insert(said.uid.clone(), ());
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The record has the time at which the grace ends.
+fn asked_for(record: &PodRecord) -> Option<Timestamp> {
+    let grace = SignedDuration::from_secs(i64::try_from(record.grace_s).unwrap_or(i64::MAX));
+    let by = record.deletion?;
+    Some(by.checked_sub(grace).unwrap_or(by))
+}
+
+impl Engine {
+    /// All of them: those first that wait for longest.
+    pub fn deleted(&self) -> Vec<Deleted> {
+        let mut pods: BTreeMap<&str, (Pod, Option<Timestamp>)> = BTreeMap::new();
+        for finding in self.ledger.all().filter(|finding| holds(finding)) {
+            if let Some(pod) = &finding.pod {
+                pods.entry(&pod.uid).or_insert_with(|| (pod.clone(), None));
+            }
+        }
+        // Of a pod that only a log names, something must be left: it may be gone since.
+        for state in self.sample.iter().flat_map(|sample| &sample.pods) {
+            if self.deletions.logs.get(&state.uid).is_some() {
+                pods.entry(&state.uid).or_insert_with(|| (named(state), None));
+            }
+        }
+        for (uid, (pod, since)) in &self.deletions.records {
+            pods.insert(uid, (pod.clone(), Some(*since)));
+        }
+        let mut all: Vec<Deleted> =
+            pods.into_values().map(|(pod, since)| self.of_pod(pod, since)).collect();
+        all.sort_by_key(|it| (it.since.is_none(), it.since));
+        all
+    }
+
+    fn of_pod(&self, pod: Pod, since: Option<Timestamp>) -> Deleted {
+        let own = |finding: &&Finding| {
+            finding.state != FindingState::Cleared
+                && finding.pod.as_ref().is_some_and(|it| it.uid == pod.uid)
+        };
+        let cause = self.ledger.all().filter(own).min_by_key(|finding| rank::order(finding));
+        let stage = self.sample.as_ref().and_then(|sample| stage::stage(&pod, sample));
+        Deleted { cause: cause.cloned(), stage, since, pod }
+    }
+
+    /// Findings that hold and are of no pod in the list.
+    pub fn beside_deleted(&self, listed: &[Deleted]) -> u64 {
+        let is_listed = |finding: &Finding| {
+            let pod = finding.pod.as_ref();
+            pod.is_some_and(|pod| listed.iter().any(|it| it.pod.uid == pod.uid))
+        };
+        let all = self.ledger.all().filter(|it| it.state != FindingState::Cleared);
+        all.filter(|finding| !is_listed(finding)).count() as u64
+    }
+
+    /// Whether to look for longer would add nothing to the list: somebody has looked, and each has a cause that
+    /// is certain, or nothing on this node but its record.
+    pub fn knows_deleted(&self) -> bool {
+        let is_known = |it: &Deleted| {
+            let is_gone = it.stage.as_ref().is_some_and(|it| it.stage == Stage::Gone);
+            let certainty = it.cause.as_ref().map(|cause| cause.certainty);
+            is_gone || certainty == Some(Certainty::Firm)
+        };
+        self.sample.is_some() && self.deleted().iter().all(is_known)
+    }
+
+    /// Whether somebody has looked at the whole node.
+    pub fn saw_all_pods(&self) -> bool {
+        self.sample.as_ref().is_some_and(|sample| sample.unread.is_empty())
+    }
+}
+
+/// Whether a pod waits for it, and it is not over.
+fn holds(finding: &Finding) -> bool {
+    finding.state != FindingState::Cleared && finding.blocks_deletion == Some(true)
+}
+
+#[cfg(test)]
+#[path = "deleted_tests.rs"]
+mod tests;

@@ -1,0 +1,97 @@
+//! What a runtime keeps for a pod's sandbox, as an error names it that says that it is busy.
+
+use std::path::{Component, Path};
+
+/// Which of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// The file by which its network namespace is kept, a mount of `nsfs`.
+    NetworkNamespace,
+    /// The directory of its shared memory, a `tmpfs` that its containers have at `/dev/shm`.
+    SharedMemory,
+}
+
+/// As Go's `os` and `golang.org/x/sys/unix` have it behind a path.
+const BUSY: &str = ": device or resource busy";
+
+/// What an error says is busy: the last thing that it names, since errors name first what was asked for.
+pub fn busy(error: &str) -> Option<(Kept, &Path)> {
+    let named = error.match_indices(BUSY).filter_map(|(at, _)| {
+        // Behind quotes of quotes where kubelet repeats it.
+        let before = error.get(..at)?.trim_end_matches(['"', '\\']);
+        let is_between = |c: char| c.is_whitespace() || matches!(c, '"' | '\\');
+        let begin = before.rfind(is_between).map_or(0, |at| at + 1);
+        let path = Path::new(before.get(begin..)?);
+        Some((kept(path)?, path))
+    });
+    named.last()
+}
+
+/// containerd's and CRI-O's files of network namespaces, and the shared memory of containerd
+/// (internal/cri/config), CRI-O and Podman (`userdata/shm`), and Docker (`mounts/shm`).
+fn kept(path: &Path) -> Option<Kept> {
+    let is_plain = |part| matches!(part, Component::RootDir | Component::Normal(_));
+    if !path.is_absolute() || !path.components().all(is_plain) {
+        return None;
+    }
+    let named = |above: usize, name: &str| {
+        path.ancestors().nth(above).and_then(Path::file_name).is_some_and(|own| own == name)
+    };
+    if named(1, "netns") {
+        return Some(Kept::NetworkNamespace);
+    }
+    let of_sandbox = named(2, "sandboxes") || named(1, "userdata");
+    let of_docker = named(3, "containers") && named(1, "mounts");
+    (named(0, "shm") && (of_sandbox || of_docker)).then_some(Kept::SharedMemory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As in containerd issues 3667 and 6143, CRI-O issue 1453 and pull request 3073, and Podman issue 19721.
+    #[test]
+    fn what_is_busy_is_named_at_the_end() {
+        let uuid = "cni-45ff10e9-dcc1-b779-f1a1-3515a5d56e61";
+        let netns = format!("/var/run/netns/{uuid}");
+        let id = "921d9d5a5f2e1f87eb26d6620d3a91fd9bd0a69efea8ba56680581a8869b361e";
+        let crio = format!("/var/run/containers/storage/overlay-containers/{id}/userdata/shm");
+        let cri = format!("/run/containerd/io.containerd.grpc.v1.cri/sandboxes/{id}/shm");
+        let table = [
+            (
+                format!(
+                    "PodSandboxStatus for \"{id}\" failed: failed to get sandbox ip: check network namespace \
+                     closed: remove netns: unlinkat {netns}: device or resource busy"
+                ),
+                Some((Kept::NetworkNamespace, netns.as_str())),
+            ),
+            (
+                format!(
+                    "failed to \"KillPodSandbox\" for \"u\" with KillPodSandboxError: \"rpc error: code = Unknown \
+                     desc = failed to remove network namespace for sandbox \\\"{id}\\\": failed to remove netns: \
+                     unlinkat {netns}: device or resource busy\""
+                ),
+                Some((Kept::NetworkNamespace, netns.as_str())),
+            ),
+            (
+                format!(
+                    "failed to remove pod sandbox {id}: unlinkat {crio}: device or resource busy"
+                ),
+                Some((Kept::SharedMemory, crio.as_str())),
+            ),
+            (
+                format!("failed to unmount \\\"{cri}\\\": device or resource busy"),
+                Some((Kept::SharedMemory, cri.as_str())),
+            ),
+            (format!("failed to unmount target /run/x/{id}/rootfs: device or resource busy"), None),
+            (format!("unlinkat {netns}: permission denied"), None),
+            ("unlinkat netns/x: device or resource busy".into(), None),
+            ("unlinkat /run/netns/../x/shm: device or resource busy".into(), None),
+            (": device or resource busy".into(), None),
+        ];
+        for (error, expected) in table {
+            let expected = expected.map(|(kept, path)| (kept, Path::new(path)));
+            assert_eq!(busy(&error), expected, "{error}");
+        }
+    }
+}

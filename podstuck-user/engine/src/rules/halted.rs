@@ -1,0 +1,79 @@
+//! A daemon that is kept from running, and how it goes on.
+
+use crate::{
+    command::{Step, if_same, kill},
+    model::{
+        evidence::Source,
+        node::Halted,
+        path::{safe_path, shell_word},
+    },
+    verdict::Draft,
+};
+
+/// Tells how a process is kept from running, and what ends that; what it is, to go on after "its". Nothing is
+/// told of one that waits in the kernel.
+pub(crate) fn go_on(
+    draft: &mut Draft,
+    pid: u32,
+    started: Option<u64>,
+    halted: &Halted,
+) -> &'static str {
+    let of = format!("/proc/{pid}");
+    match halted {
+        Halted::Stopped => {
+            draft.fact(format!("process {pid} is stopped"), Source::proc(format!("{of}/stat")));
+            let step = kill("kill -CONT", pid, started);
+            draft.remedy(
+                step.verified_by(format!("! grep -q '^State:.[Tt]' {of}/status")),
+                "low: it goes on where it was stopped",
+            );
+            "process is stopped, by a signal or a debugger"
+        }
+        Halted::Frozen { group } => {
+            let path = safe_path(group);
+            draft.fact(
+                format!("the control group {path} of process {pid} is frozen"),
+                Source::proc("control groups"),
+            );
+            let (file, word) = if group.iter().any(|name| name == "freezer") {
+                ("freezer.state", "THAWED")
+            } else {
+                ("cgroup.freeze", "0")
+            };
+            let file = shell_word(&group.join(file));
+            draft.remedy(
+                Step::from(format!("echo {word} > {file}"))
+                    .verified_by(format!("grep -qx {word} {file}")),
+                "low, unless somebody takes a snapshot just now: ask who froze it",
+            );
+            "control group is frozen, as for a checkpoint or a snapshot"
+        }
+        Halted::NoDescriptors { open, most, hard } => {
+            draft.fact(
+                format!("process {pid} has {open} descriptors open, of {most} that it may have"),
+                Source::proc(format!("{of}/fd and {of}/limits")),
+            );
+            let more = open.max(most).saturating_mul(2);
+            let limit = match hard {
+                Some(hard) if *hard < more => format!("{more}:{more}"),
+                _ => format!("{more}:"),
+            };
+            let step = if_same(pid, pid, started, format!("prlimit --pid {pid} --nofile={limit}"));
+            draft.remedy(
+                step.verified_by(format!(
+                    "[ \"$(ls {of}/fd | wc -l)\" -lt \"$(prlimit --pid {pid} --nofile --output SOFT --noheadings)\" ]"
+                )),
+                "low: it goes on at once. Who leaks descriptors uses up these, too",
+            );
+            draft.advice(
+                format!(
+                    "find out what it keeps open (`ls -l {of}/fd`), and raise LimitNOFILE of its service"
+                ),
+                "none",
+            );
+            "process has used up its file descriptors, so that it takes no connection, opens no file and starts no \
+             program"
+        }
+        Halted::Waits { .. } => "thread waits in the kernel",
+    }
+}

@@ -1,0 +1,247 @@
+//! Why a container or a sandbox does not go, by what the runtime does and what it, or kubelet in its words,
+//! says.
+
+use crate::{
+    cause::{Cause, CauseId, Kind, TriedWith, like, log, way},
+    model::diagnosis::Stage,
+};
+
+/// The network plugin fails.
+pub(crate) static CNI_TEARDOWN_FAILED: Cause = Cause {
+    id: CauseId::new("cni-teardown-failed"),
+    title: "the pod's network cannot be taken down, because its CNI plugin fails",
+    stage: Stage::Containers,
+    kind: Kind::Cause,
+    meaning: "Before a runtime removes a pod's sandbox it has the CNI plugin take the network down. The \
+        plugin fails: its agent on this node is down, the API server does not answer it, its token has \
+        expired, or its program or configuration is gone. kubelet asks again and again, and unmounts nothing \
+        before the sandbox has been stopped.",
+    confirmed_by: &[
+        "the runtime's log, or kubelet's, says that to destroy the sandbox's network failed, at each attempt",
+        "no volume of the pod was unmounted since",
+    ],
+    log: log("containerd", "StopPodSandbox ... failed to destroy network for sandbox"),
+    look_alikes: &[
+        like("netns-busy", "the plugin itself fails"),
+        like(
+            "shim-or-containerd-state-lost",
+            "the runtime knows the sandbox, and the plugin fails",
+        ),
+    ],
+    ways_out: &[
+        way("bring the plugin's agent on this node back, or its token or configuration", ""),
+        way(
+            "otherwise move the plugin's configuration away and remove the sandbox by `crictl rmp`",
+            "the pod's address stays taken, and no pod can be started meanwhile",
+        ),
+    ],
+    field: &["calico#4857", "calico#7220", "cri-o#595"],
+    tried: &[TriedWith::RealKubelet],
+    source: &[
+        "containerd internal/cri/server/sandbox_stop.go, stopPodSandbox",
+        "cri-o server/sandbox_network.go, networkStop",
+        "kubernetes pkg/kubelet/kuberuntime/kuberuntime_manager.go, killPodWithSyncResult",
+    ],
+};
+
+/// No signal arrives.
+pub(crate) static SIGNAL_DENIED: Cause = Cause {
+    id: CauseId::new("apparmor-signal-denied"),
+    title: "AppArmor refuses runc's signals, and the container lives on",
+    stage: Stage::Containers,
+    kind: Kind::Cause,
+    meaning: "runc is not allowed to signal the container's first process: a security module refuses it, as \
+        AppArmor does where runc has a profile of its own (AppArmor 4) and the containers' profile, of an \
+        older runtime, takes signals only from who has none. The container is never told to end.",
+    confirmed_by: &[
+        "the runtime's log, or kubelet's, says `unable to signal init: permission denied`",
+        "processes of the pod are left, and no SIGKILL is pending for one that waits in the kernel",
+        "the kernel's log has apparmor=\"DENIED\" operation=\"signal\" comm=\"runc\"",
+    ],
+    log: log("the kernel", "apparmor=\"DENIED\" operation=\"signal\""),
+    look_alikes: &[
+        like("dstate-process", "the signal does not arrive"),
+        like("gpu-driver-dstate", "the signal does not arrive"),
+    ],
+    ways_out: &[
+        way("kill the processes from a root shell that AppArmor does not confine", ""),
+        way("update the runtime, whose newer profile takes signals from runc", ""),
+        way("remove runc's own profile", "runc runs without one until it is loaded again"),
+    ],
+    field: &["runc#4281", "containerd#10542", "microk8s#1773"],
+    tried: &[],
+    source: &[
+        "runc libcontainer/container_linux.go, unable to signal init",
+        "containerd pull request 10123, moby pull request 47749",
+        "linux security/apparmor/ipc.c, aa_may_signal",
+    ],
+};
+
+/// Nobody is there who could end it.
+pub(crate) static STATE_LOST: Cause = Cause {
+    id: CauseId::new("shim-or-containerd-state-lost"),
+    title: "the runtime believes in a container whose shim or task is gone",
+    stage: Stage::Containers,
+    kind: Kind::Cause,
+    meaning: "The container has no process any more, and the runtime still takes it for running: its shim is \
+        gone or does not know it, so that each attempt to stop it fails in the same way. kubelet asks again \
+        and again, and unmounts nothing before.",
+    confirmed_by: &[
+        "the runtime's log, or kubelet's, says that the container, its task or its shim is not found, or that it \
+         waits for the container to end",
+        "no process of the container is left",
+    ],
+    log: log("containerd", "StopContainer ... failed to kill container ... ttrpc: closed"),
+    look_alikes: &[
+        like("shim-rootfs-busy", "no root file system of an ended container is mounted"),
+        like("cni-teardown-failed", "the container cannot be stopped; the network is not reached"),
+        like(
+            "shim-hung",
+            "no shim of the pod is left, or it neither is stopped nor waits in the kernel",
+        ),
+        like("dockerd-hang", "the runtime answers, with an error"),
+        like("runtime-down", "the runtime answers, with an error"),
+        like(
+            "docker-containerd-state-desync",
+            "dockerd has written nothing of the container that is not so",
+        ),
+    ],
+    ways_out: &[
+        way("remove the task by `ctr --namespace k8s.io task delete --force`", ""),
+        way(
+            "restart the runtime",
+            "containers go on under their shims; with Docker only with live-restore",
+        ),
+    ],
+    field: &["containerd#12600", "containerd#10755", "containerd#2744"],
+    tried: &[],
+    source: &[
+        "containerd issues 4016, 5708, 8847, 10755",
+        "containerd internal/cri/server/container_stop.go, stopContainer",
+    ],
+};
+
+/// Somebody is there, and does not answer.
+pub(crate) static SHIM_HANGS: Cause = Cause {
+    id: CauseId::new("shim-hung"),
+    title: "the shim that looks after the containers does not answer the runtime",
+    stage: Stage::Containers,
+    kind: Kind::Cause,
+    meaning: "Each pod's containers, and with Docker each container, have a process of the runtime above them, the \
+        shim, which starts and ends them. It is stopped, or waits in the kernel, and so the runtime, which answers \
+        everybody else, gets no answer about this one. kubelet, or who has asked Docker, asks again and again, and \
+        nothing is unmounted before.",
+    confirmed_by: &[
+        "the runtime's log, or kubelet's, says that a request about the pod's container was not answered in \
+         time, more than once",
+        "processes of the pod are left, and their parent is a shim that is stopped, or waits in the kernel",
+        "or the shim of a container that is in no pod, or that is asked about, has been stopped for 5 s, or was seen \
+         waiting in the kernel for 20 s",
+    ],
+    log: log("containerd", "get state for ...: context deadline exceeded"),
+    look_alikes: &[
+        like("shim-or-containerd-state-lost", "the shim is there"),
+        like("dockerd-hang", "the shim shows by itself why it does not answer"),
+        like(
+            "docker-containerd-state-desync",
+            "the shim is kept from telling how the container is",
+        ),
+    ],
+    ways_out: &[
+        way("have a shim that is stopped go on, by `kill -CONT`", ""),
+        way(
+            "end the shim: the runtime then ends its containers and cleans up after it",
+            "its containers end: with Kubernetes all of the pod",
+        ),
+    ],
+    field: &[],
+    tried: &[TriedWith::RealKubelet, TriedWith::RealRuntime],
+    source: &[
+        "containerd core/runtime/v2/README.md, Container Level Shims",
+        "containerd core/runtime/v2/shim.go, cleanupAfterDeadShim",
+    ],
+};
+
+/// No answer at all.
+pub(crate) static RUNTIME_HANGS: Cause = Cause {
+    id: CauseId::new("dockerd-hang"),
+    title: "dockerd, or another runtime, does not answer any more",
+    stage: Stage::Containers,
+    kind: Kind::Cause,
+    meaning: "kubelet asks the runtime to stop the pod's containers, and gets no answer in time, again and \
+        again, while no process of the pod waits in the kernel. The runtime is blocked as a whole, by a lock \
+        or by a shim that it waits for, a signal has stopped it, or it has used up its file descriptors.",
+    confirmed_by: &[
+        "kubelet's log says DeadlineExceeded for the pod, more than once; and of requests that are about no pod, or \
+         that PLEG is not healthy",
+        "or the daemon that the pod's shims belong to is stopped by a signal, its control group is frozen, or it has \
+         as many file descriptors open as it may, so that connections are not accepted",
+        "or who has asked it for a list or its version, which takes a moment, waits for longer than 20 s, at least two \
+         of them; or connections are not accepted",
+        "or kubelet's log says, again and again until now, that the container runtime is down or PLEG is not \
+         healthy, while a pod that is to go has processes: it does nothing for any pod then",
+    ],
+    log: log("kubelet", "PLEG is not healthy"),
+    look_alikes: &[
+        like("disk-full-runtime", "the runtime's disk has room"),
+        like(
+            "shim-or-containerd-state-lost",
+            "the runtime does not answer, not even with an error",
+        ),
+        like("shim-hung", "the pod's shim neither is stopped nor waits in the kernel"),
+        like("runtime-down", "its process is there"),
+        like("docker-containerd-state-desync", "the daemon does not answer at all"),
+    ],
+    ways_out: &[
+        way("have a daemon that is stopped or frozen go on", ""),
+        way("raise the limit of one that has used up its file descriptors, by `prlimit`", ""),
+        way("have the runtime write its stacks into its log, by SIGUSR1", ""),
+        way(
+            "restart the runtime",
+            "containers go on under their shims; with Docker only with live-restore",
+        ),
+    ],
+    field: &["TKE's guide to pods that stay Terminating", "kubernetes#25456", "moby#22488"],
+    tried: &[TriedWith::RealKubelet, TriedWith::RealRuntime],
+    source: &[
+        "kubernetes pkg/kubelet/pleg/generic.go, Healthy",
+        "kubernetes issue 25456, moby issue 41424",
+    ],
+};
+
+/// Nobody is there to be asked.
+pub(crate) static RUNTIME_DOWN: Cause = Cause {
+    id: CauseId::new("runtime-down"),
+    title: "the container runtime does not run, while containers that it has started do",
+    stage: Stage::Containers,
+    kind: Kind::Cause,
+    meaning: "The daemon of containerd, Docker or CRI-O has ended and was not started again: it was killed for \
+        memory, it fails at its start, or somebody has stopped the service. Its shims keep the containers alive, \
+        and nobody is there to end them. kubelet does nothing for any pod of the node then.",
+    confirmed_by: &[
+        "shims live, and nobody listens on the socket on which they call containerd, or no dockerd or CRI-O runs at \
+         all",
+        "it has been so for longer than a service needs to be started again",
+        "the pod is to go and has processes, or the container is the one that is asked about",
+    ],
+    log: None,
+    look_alikes: &[
+        like("dockerd-hang", "no process of the runtime is there"),
+        like("shim-or-containerd-state-lost", "the shim is there, and the runtime is not"),
+        like("docker-containerd-state-desync", "one of the two does not run at all"),
+    ],
+    ways_out: &[
+        way("find out why the service ended, by its journal", ""),
+        way(
+            "start the service",
+            "containers go on under their shims; with Docker only with live-restore",
+        ),
+    ],
+    field: &[],
+    tried: &[TriedWith::RealKubelet, TriedWith::RealRuntime],
+    source: &[
+        "containerd containerd.service, KillMode=process",
+        "moby daemon/daemon.go, restore",
+        "kubernetes pkg/kubelet/kubelet.go, syncLoop",
+    ],
+};

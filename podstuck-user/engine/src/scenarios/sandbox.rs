@@ -1,0 +1,95 @@
+//! Sandboxes that their runtime cannot clear away, as containerd and CRI-O have written it.
+
+use jiff::Timestamp;
+
+use super::{
+    play::{Node, Play, UID, sample},
+    removals::Plays,
+    states::of_pod,
+};
+use crate::model::{
+    identity::Component,
+    node::NodeSample,
+    runtime::Runtime,
+    said::{Complaint, Said},
+};
+
+const NETNS: &str = "/var/run/netns/cni-45ff10e9-dcc1-b779-f1a1-3515a5d56e61";
+const HOST: &str = "1 0 8:1 / / rw - ext4 /dev/a rw\n2 1 0:20 / /run rw - tmpfs tmpfs rw\n";
+
+/// A mount of the namespace on its file, below one of the ways to /run.
+fn netns(id: u32, parent: u32, run: &str) -> String {
+    let name = NETNS.rsplit('/').next().unwrap_or_default();
+    format!("{id} {parent} 0:4 net:[4026532001] {run}/netns/{name} rw - nsfs nsfs rw\n")
+}
+
+/// It is said twice, what lies there is seen, and is gone at last.
+pub(super) fn sandbox_busy() -> Plays {
+    let sandbox = "921d9d5a5f2e1f87eb26d6620d3a91fd9bd0a69efea8ba56680581a8869b361e";
+    let stopped = format!(
+        "StopPodSandbox for \"{sandbox}\" failed: failed to remove network namespace for sandbox \"{sandbox}\": \
+         failed to remove netns: unlinkat {NETNS}: device or resource busy"
+    );
+    let shm = format!("/run/containers/storage/overlay-containers/{sandbox}/userdata/shm");
+    let removed =
+        format!("failed to remove pod sandbox {sandbox}: unlinkat {shm}: device or resource busy");
+    let other_way = "3 1 0:20 / /mnt/run rw - tmpfs tmpfs rw\n";
+    let (netns_busy, shm_busy) = (Complaint::NetnsBusy, Complaint::ShmBusy);
+    let mut plays = Vec::new();
+    for (title, component, complaint, text, mounts) in [
+        (
+            "two mounts of a network namespace",
+            Component::Containerd,
+            netns_busy,
+            &stopped,
+            netns(4, 2, "/run") + &netns(5, 4, "/run"),
+        ),
+        (
+            "a network namespace that is mounted by another way",
+            Component::Containerd,
+            netns_busy,
+            &stopped,
+            other_way.to_owned() + &netns(4, 3, "/mnt/run"),
+        ),
+        (
+            "a network namespace that nobody has mounted any more",
+            Component::Containerd,
+            netns_busy,
+            &stopped,
+            String::new(),
+        ),
+        (
+            "shared memory that is left",
+            Component::CriO,
+            shm_busy,
+            &removed,
+            format!("4 2 0:30 / {shm} rw - tmpfs shm rw\n"),
+        ),
+    ] {
+        let mounts = Some(HOST.to_owned() + &mounts);
+        let mut play = Play::new(Node { mounts, ..Node::default() });
+        for second in [450, 570] {
+            let source = format!("log of {} (pid 9)", component.name());
+            let at = Timestamp::from_second(second).unwrap_or_default();
+            let said = Said::new(component, &source, UID, at, text);
+            play.said(600.0, Said { complaint: Some(complaint), ..said });
+        }
+        let runtime = Runtime {
+            pid: 9,
+            component,
+            started: 4,
+            mnt_ns: Some(4),
+            halted: None,
+            sockets: Vec::new(),
+            group: None,
+            connections: Vec::new(),
+        };
+        for second in [602.0, 604.0] {
+            let pods = vec![of_pod(false, Vec::new())];
+            play.sample(NodeSample { pods, runtimes: vec![runtime.clone()], ..sample(second) });
+        }
+        play.sample(sample(606.0));
+        plays.push((title, play));
+    }
+    plays
+}

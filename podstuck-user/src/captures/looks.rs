@@ -1,0 +1,300 @@
+//! What the captures do not have: looks at the node, after what was done to the pods.
+
+use std::{path::Path, time::Duration};
+
+use super::capture::{Capture, KUBELET};
+use crate::{
+    model::{
+        file_system::FileSystem,
+        holder::{HeldMount, Holder, How, Snapshot, Subject, Through},
+        hung::MountPoint,
+        identity::{Component, Target},
+        mounts::Mount,
+        node::{
+            CsiState, DriverProcess, DriverState, LeftRootfs, PodGroup, PodState, Reach,
+            Registration, Task, VolumeData,
+        },
+        object::{Attributes, Entries, Entry, FileId, Protected},
+        path::JsonPath,
+        time::Monotonic,
+    },
+    query::{Answer, NoAnswer, ObjectAttributes, Query, Wants},
+};
+
+const DRIVER: &str = "hostpath.csi.k8s.io";
+/// The driver, where it runs.
+const DRIVER_PID: u32 = 8911;
+
+impl Capture {
+    /// Who holds what, of those that were started to hold it: process, name, how, and what.
+    fn holder(&self) -> Option<(u32, &'static str, How, &'static str)> {
+        match self.case.as_str() {
+            "busy" => Some((7784, "tail", How::Fd, "volumes/kubernetes.io~empty-dir/data/sub/a")),
+            "mem" => Some((8001, "sleep", How::Cwd, "volumes/kubernetes.io~empty-dir/data")),
+            "rb2" => Some((8594, "sleep", How::Cwd, "")),
+            _ => None,
+        }
+    }
+
+    /// The driver of a CSI volume, and where it is registered.
+    pub(super) fn add_driver(&self, pod: &mut PodState, created: Monotonic) {
+        let is_registered = self.case != "csidead-unreg";
+        let runs = !self.case.starts_with("csidead");
+        let process = DriverProcess {
+            pid: DRIVER_PID,
+            comm: "hostpathplugin".into(),
+            started: created,
+            ticks: Some(1),
+            reach: Reach::Whole,
+            halted: None,
+        };
+        let driver = DriverState {
+            socket: "/var/lib/kubelet/plugins/csi-hostpath/csi.sock".into(),
+            source: "its registrar's arguments".into(),
+            process: runs.then_some(process),
+            registrar: Some(DRIVER_PID + 1),
+        };
+        for volume in pod
+            .volumes
+            .iter_mut()
+            .filter(|it| it.path.parent().is_some_and(|it| it.ends_with("kubernetes.io~csi")))
+        {
+            let handle = volume.mounts.last().and_then(|mount| mount.root.file_name()).unwrap();
+            volume.csi = Some(CsiState {
+                data: VolumeData::Known {
+                    driver: DRIVER.into(),
+                    handle: handle.to_str().unwrap().into(),
+                    lifecycle: "Persistent".into(),
+                },
+                socket: format!("/var/lib/kubelet/plugins_registry/{DRIVER}-reg.sock").into(),
+                registration: if is_registered {
+                    Registration::Listening
+                } else {
+                    Registration::Absent
+                },
+                registry_changed: None,
+                driver: is_registered.then(|| driver.clone()),
+            });
+        }
+    }
+
+    /// Its container's root file system, where the container has ended and it is mounted.
+    pub(super) fn rootfs(&self) -> Vec<LeftRootfs> {
+        let mount = self
+            .mounts
+            .all
+            .iter()
+            .find(|mount| mount.point.ends_with(format!("{}/rootfs", self.container)));
+        let of = |mount: &Mount| LeftRootfs {
+            target_id: 0,
+            target: Target::unknown().into(),
+            container: self.container.clone(),
+            pod: self.uid.clone(),
+            mount: self.mounted(mount),
+        };
+        mount.filter(|_| self.case.starts_with("rb")).map(of).into_iter().collect()
+    }
+
+    /// What is left in its control groups. A frozen process has not taken the signal that ends it.
+    pub(super) fn cgroups(&self) -> Vec<PodGroup> {
+        let Some(path) = self.groups.iter().find(|group| group.starts_with("/sys/fs/cgroup/pids"))
+        else {
+            return Vec::new();
+        };
+        let is_frozen = self.case == "frozen";
+        let frozen = self
+            .groups
+            .iter()
+            .find(|group| is_frozen && group.starts_with("/sys/fs/cgroup/freezer"));
+        let task = |pid: &u32| Task {
+            pid: *pid,
+            tid: *pid,
+            comm: "sh".into(),
+            state: if is_frozen { 'D' } else { 'S' },
+            killed: is_frozen,
+            exiting: false,
+            started: 7,
+            woken: None,
+            moved: None,
+            received: None,
+            wait_channel: is_frozen.then(|| "__refrigerator".into()),
+            stack: Vec::new(),
+            directory: None,
+            group: path.clone(),
+        };
+        vec![PodGroup {
+            target_id: 0,
+            target: Target::unknown().into(),
+            uid: self.uid.clone(),
+            path: path.clone(),
+            has_containers: false,
+            frozen: frozen.cloned(),
+            tasks: self.pids.iter().map(task).collect(),
+            shims: Vec::new(),
+        }]
+    }
+
+    /// The FUSE mount whose server was stopped.
+    pub(super) fn fuse(&self) -> Option<MountPoint> {
+        let mount = self.mounts.all.iter().find(|mount| mount.fs_type == "fuse.fusehang")?;
+        Some(MountPoint {
+            id: Some(mount.id),
+            point: mount.point.clone(),
+            fs_type: mount.fs_type.clone(),
+            source: mount.source.clone(),
+            minor: mount.device.minor,
+            unanswered: Some(1),
+            server: None,
+        })
+    }
+
+    /// The answer to a question.
+    pub(super) fn look(&self, query: &Query, at: Monotonic) -> Answer {
+        match &query.wants {
+            Wants::Mounts { .. } | Wants::MountsOn { .. } => {
+                Answer::Mounts(Some(self.mounts.clone()))
+            }
+            Wants::FileSystem { path, .. } => Answer::FileSystem(self.file_system(path)),
+            Wants::FuseMounts { .. } => {
+                Answer::FuseMounts(self.fuse().map(|mount| (mount, 110)).into_iter().collect())
+            }
+            Wants::Attributes { directory, name, .. } => {
+                let object = self.attributes(&directory.join(name));
+                let directory = self.attributes(directory);
+                let files = Some((FileId { device: 1, inode: 2 }, FileId { device: 1, inode: 3 }));
+                let (same_directory, sticky, swap) = (true, false, false);
+                Answer::Attributes(Ok(ObjectAttributes {
+                    object,
+                    directory,
+                    same_directory,
+                    sticky,
+                    swap,
+                    swap_unknown: false,
+                    files,
+                }))
+            }
+            Wants::Protected { directory, .. } => {
+                let below = self.files.keys().filter(|path| path.starts_with(directory));
+                let objects = below.map(|path| (JsonPath(path.clone()), self.attributes(path)));
+                let objects: Vec<_> =
+                    objects.filter(|(_, attributes)| attributes.immutable).collect();
+                let files = objects.iter().map(|_| FileId { device: 1, inode: 2 }).collect();
+                Answer::Protected(Ok(Protected { objects, files, looked: 1, complete: true }))
+            }
+            Wants::Directory { directory, .. } => Answer::Directory {
+                mounts: Some(self.mounts.clone()),
+                entries: Ok(self.entries(directory)),
+                users: Vec::new(),
+            },
+            Wants::Remaining { .. } => {
+                Answer::Remaining(Err(NoAnswer::NotEntered("the capture does not have it".into())))
+            }
+            Wants::Listener { .. } => {
+                Answer::Listener(Err(NoAnswer::NotEntered("the capture does not have it".into())))
+            }
+            Wants::Clients { .. } => Answer::Clients(Ok(Vec::new())),
+            Wants::Holders(_) => Answer::Holders(Ok(self.holders(&query.path, at))),
+        }
+    }
+
+    fn attributes(&self, path: &Path) -> Attributes {
+        let immutable = self.case == "imm" && path.ends_with("data/immutable");
+        Attributes { immutable, append_only: false, known: true }
+    }
+
+    fn entries(&self, directory: &Path) -> Entries {
+        let inside = self.files.iter().filter(|(path, _)| path.parent() == Some(directory));
+        let entry = |(path, (is_directory, _)): (&std::path::PathBuf, &(bool, _))| Entry {
+            name: path.file_name().unwrap().into(),
+            is_directory: *is_directory,
+            age: Duration::from_secs(60),
+        };
+        let listed: Vec<Entry> = inside.map(entry).collect();
+        Entries {
+            count: listed.len() as u64,
+            listed,
+            directory: Some(FileId { device: 1, inode: 3 }),
+        }
+    }
+
+    fn file_system(&self, path: &Path) -> Option<FileSystem> {
+        let mount = self.mounts.covering(path)?;
+        Some(FileSystem {
+            id: Some(mount.id),
+            point: mount.point.clone(),
+            is_whole: mount.root == Path::new("/"),
+            fs_type: mount.fs_type.clone(),
+            source: mount.source.clone(),
+            device: mount.device.to_string(),
+            mount_read_only: mount.is_read_only(),
+            read_only: mount.is_super_read_only(),
+            options: Vec::new(),
+            device_exists: (mount.device.major != 0).then_some(true),
+            errors: Vec::new(),
+            table: self.mounts.source.clone(),
+        })
+    }
+
+    fn holders(&self, path: &Path, at: Monotonic) -> Snapshot {
+        let (looked_at, unseen) = ((100, 3, 200), Vec::new());
+        let mount = self.mounts.top(path);
+        let subject = |mount: &Mount| Subject {
+            path: JsonPath(path.into()),
+            what: mount.describe(),
+            device: mount.device.to_string(),
+            mount_id: Some(mount.id),
+            namespace: Some(KUBELET.1),
+        };
+        let subject = mount.map(subject).ok_or_else(|| "no such mount".to_owned());
+        let mut holders = Vec::new();
+        if let Some(mount) = mount {
+            holders.extend(self.mounts.children(mount.id).map(|child| self.nested(mount, child)));
+            let held = self.holder().map(|it| {
+                (
+                    it,
+                    if it.3.is_empty() { mount.point.clone() } else { self.directory().join(it.3) },
+                )
+            });
+            let held = held.filter(|(_, object)| {
+                self.mounts.covering(object).is_some_and(|it| it.id == mount.id)
+            });
+            holders.extend(held.map(|((pid, comm, how, _), object)| Holder {
+                how,
+                object: JsonPath(object),
+                pid: Some(pid),
+                started: Some(99),
+                comm: Some(comm.into()),
+                component: Some(Component::Other),
+                source: format!("/proc/{pid}/{}", if how == How::Cwd { "cwd" } else { "fdinfo/3" }),
+                ..self.nested(mount, mount)
+            }));
+        }
+        Snapshot { at, subject, holders, unseen, looked_at }
+    }
+
+    fn nested(&self, mount: &Mount, child: &Mount) -> Holder {
+        Holder {
+            how: How::NestedMount,
+            object: JsonPath(child.point.clone()),
+            file: None,
+            nested: (mount.id != child.id).then_some(child.id),
+            count: 1,
+            through: Through::Itself,
+            mount: HeldMount {
+                id: mount.id,
+                namespace: Some(KUBELET.1),
+                point: JsonPath(mount.point.clone()),
+            },
+            explains_ebusy: Some(true),
+            exact: true,
+            pid: None,
+            started: None,
+            comm: None,
+            component: None,
+            cgroup: None,
+            container: None,
+            pod: None,
+            source: self.mounts.source.clone(),
+        }
+    }
+}

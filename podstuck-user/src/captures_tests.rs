@@ -1,0 +1,69 @@
+//! What is concluded of a pod from the state that a node with kubelet 1.36 was in when it was captured, 40 to 75 s
+//! after the deletion: the pod's record, its mounts, the times of its directories, its control groups, and what the
+//! logs say. No call is seen, and nothing is known of the case but its answer in the table below.
+//!
+//! Files are cut down to what is about the pod. What the captures do not have, a look at the node that they were
+//! taken on would have shown: it is made after what was done to the pod (`captures/looks.rs`).
+
+#[path = "captures/capture.rs"]
+mod capture;
+#[path = "captures/looks.rs"]
+mod looks;
+#[path = "captures/play.rs"]
+mod play;
+
+use std::{collections::BTreeSet, fs, time::Duration};
+
+use capture::{Capture, folder};
+use play::answer;
+
+/// Case, first cause, and how sure.
+const CASES: &[(&str, &str, &str)] = &[
+    ("busy", "emptydir-bidirectional-submount", "firm"),
+    ("csidead-gone", "csi-driver-down", "firm"),
+    ("csidead-stale", "csi-driver-down", "firm"),
+    ("csidead-unreg", "csi-driver-not-registered", "firm"),
+    ("csigone", "csi-driver-error", "firm"),
+    ("csilost", "csi-driver-lost-publish-state", "firm"),
+    ("frozen", "cgroup-v1-frozen", "firm"),
+    ("fz", "pod-finalizer", "firm"),
+    ("hung", "fuse-daemon-hung", "firm"),
+    ("imm", "immutable-attribute", "firm"),
+    ("mem", "volume-held-by-host-process", "firm"),
+    ("rb1", "shim-rootfs-busy", "firm"),
+    ("rb2", "shim-rootfs-busy", "firm"),
+    ("ro", "mount-over-volume", "firm"),
+];
+
+/// An answer comes within the time in which somebody waits for it: a FUSE server must have been silent for 30 s, and is
+/// seen from the first look on.
+const SOON: Duration = Duration::from_secs(32);
+
+#[test]
+fn a_late_arrival_names_what_holds_the_pod_in_each_case_that_was_captured() {
+    let mut wrong = Vec::new();
+    for (case, cause, certainty) in CASES {
+        let capture = Capture::read(case);
+        let (answer, took) = answer(&capture);
+        let first = answer.causes.first();
+        let told = first.map(|it| {
+            (it.id.as_str(), format!("{:?}", it.certainty).to_lowercase(), it.blocks_deletion)
+        });
+        if told != Some((cause, (*certainty).to_owned(), Some(true))) || took > SOON {
+            wrong.push(format!("{case}: {told:?} after {took:?}: {answer:#?}"));
+        } else {
+            println!("{case}: {told:?} after {took:?}");
+        }
+        assert!(first.is_none_or(|it| it.pod.as_ref().is_some_and(|pod| pod.uid == capture.uid)));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn each_capture_has_its_answer() {
+    let files = fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path());
+    let texts = files.filter(|path| path.extension().is_some_and(|it| it == "txt"));
+    let cases: BTreeSet<String> =
+        texts.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned()).collect();
+    assert_eq!(cases, CASES.iter().map(|(case, ..)| (*case).to_owned()).collect());
+}

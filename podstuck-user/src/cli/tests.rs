@@ -1,0 +1,59 @@
+//! What the command line says of itself.
+
+use super::*;
+
+/// A terminal of 80 columns, and as many lines as most have at least.
+const COLUMNS: usize = 80;
+const LINES: usize = 40;
+
+fn help(args: &[&str]) -> String {
+    let command = Cli::command().term_width(COLUMNS);
+    let typed = ["podstuck"].iter().chain(args);
+    let shown = command.try_get_matches_from(typed).unwrap_err();
+    assert_eq!(shown.kind(), ErrorKind::DisplayHelp, "{args:?}");
+    shown.to_string()
+}
+
+#[test]
+fn help_fits_a_screen_and_has_examples() {
+    let command = Cli::command();
+    let names = command.get_subcommands().filter(|it| !it.is_hide_set()).map(|it| it.get_name());
+    for name in names.map(Some).chain([None]) {
+        let typed: Vec<&str> = name.into_iter().chain(["--help"]).collect();
+        let text = help(&typed);
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines.len() <= LINES, "{typed:?} has {} lines:\n{text}", lines.len());
+        let widest = lines.iter().map(|line| line.chars().count()).max();
+        assert!(widest <= Some(COLUMNS), "{text}");
+        assert!(text.contains("\nExample"), "{typed:?}: {text}");
+    }
+}
+
+#[test]
+fn options_that_few_need_are_in_the_long_help_only() {
+    for rare in ["--not-attempted-after", "--backend", "--fail-on-loss"] {
+        assert!(!help(&["diagnose", "--help"]).contains(rare), "{rare}");
+        assert!(!help(&["diagnose", "-h"]).contains(rare), "{rare}");
+        assert!(help(&["diagnose", "--help-all"]).contains(rare), "{rare}");
+    }
+}
+
+#[test]
+fn what_is_nearly_right_is_named() {
+    for (typed, near) in [
+        (&["wacth"][..], "'watch'"),
+        (&["watch", "--duraton", "3s"], "'--duration'"),
+        (&["diagnose", "--pod_uid", "x"], "'--pod-uid'"),
+        (&["watch", "--output", "jsn"], "'json'"),
+        (&["--host-rot", "/host"], "'--host-root'"),
+    ] {
+        let all = ["podstuck"].iter().chain(typed);
+        let told = Cli::command().try_get_matches_from(all).unwrap_err().to_string();
+        assert!(told.contains(near), "{typed:?}: {told}");
+    }
+}
+
+#[test]
+fn the_definitions_are_sound() {
+    Cli::command().debug_assert();
+}

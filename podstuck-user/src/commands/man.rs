@@ -1,0 +1,78 @@
+//! `podstuck man`: the manual pages, from the definitions of the command line.
+
+use std::io::Write;
+
+use anyhow::{Context, anyhow};
+use clap::{Command, CommandFactory};
+use clap_mangen::Man;
+
+use super::{Exit, Failure};
+use crate::cli::{self, Cli};
+
+/// Its commands take root, so they are an administrator's.
+const SECTION: &str = "8";
+
+/// Runs the command: 0, or 2 for a command that there is not.
+///
+/// # Errors
+/// [`Failure::Usage`] for an unknown command.
+pub fn run(options: &cli::Man) -> Result<Exit, Failure> {
+    let out = if options.names {
+        names().into_bytes()
+    } else {
+        page(options.command.as_deref()).map_err(Failure::Usage)?
+    };
+    // A reader that went away has seen enough.
+    let _ = std::io::stdout().lock().write_all(&out);
+    Ok(Exit::Clean)
+}
+
+/// The whole command line, with the full names of its commands.
+fn root() -> Command {
+    let mut root = Cli::command().disable_help_subcommand(true);
+    root.build();
+    root
+}
+
+fn names() -> String {
+    let root = root();
+    let seen = root.get_subcommands().filter(|command| !command.is_hide_set());
+    seen.map(|command| format!("{}\n", command.get_name())).collect()
+}
+
+/// A page in roff: of the program, or of one of its commands.
+fn page(name: Option<&str>) -> anyhow::Result<Vec<u8>> {
+    let root = root();
+    let command = match name {
+        None => &root,
+        Some(name) => root
+            .find_subcommand(name)
+            .filter(|command| !command.is_hide_set())
+            .ok_or_else(|| anyhow!("no command {name:?}: `podstuck man --names` lists them"))?,
+    };
+    let mut page = Vec::new();
+    let man = Man::new(command.clone()).section(SECTION).manual("podstuck");
+    let version = root.get_version().unwrap_or_default();
+    man.source(format!("podstuck {version}")).render(&mut page).context("rendering the page")?;
+    Ok(page)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_a_page_for_each_command_and_none_for_what_is_hidden() {
+        for name in names().lines() {
+            let page = String::from_utf8(page(Some(name)).unwrap()).unwrap();
+            assert!(page.contains(&format!("podstuck\\-{name} \\- ")), "{name}: {page}");
+        }
+        let whole = String::from_utf8(page(None).unwrap()).unwrap();
+        assert!(whole.contains(".SH SUBCOMMANDS") && whole.contains("podstuck\\-diagnose(8)"));
+        for name in ["look", "man", "nothing"] {
+            assert!(page(Some(name)).is_err(), "{name}");
+            assert!(!whole.contains(&format!("podstuck\\-{name}")), "{name}");
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! The screen and what waits while it is on the terminal: log lines.
+
+use std::{
+    io::{IsTerminal, stdin, stdout},
+    ops::Deref,
+};
+
+use anyhow::{Context, Result, bail};
+
+use super::interrupt;
+use crate::{
+    cli::Output,
+    clock, logging,
+    tui::{Options, Screen, State},
+};
+
+/// The screen, which gives the terminal back when it is dropped; only then log lines are shown.
+pub(super) struct OnScreen {
+    screen: Screen,
+    _lines: Held,
+}
+
+/// Log lines wait while it lives.
+struct Held;
+
+impl OnScreen {
+    /// Whether this way to print means the screen here.
+    ///
+    /// # Errors
+    /// Fails where the screen was asked for by name, and there is no terminal.
+    pub(super) fn is_wanted(output: Output) -> Result<bool> {
+        let is_terminal = stdin().is_terminal() && stdout().is_terminal();
+        let term = std::env::var_os("TERM");
+        let can_draw = term.is_some_and(|term| !term.is_empty() && term != "dumb");
+        match output {
+            Output::Auto => Ok(is_terminal && can_draw),
+            Output::Tui if !is_terminal => bail!(
+                "--output tui takes a terminal for standard input and standard output: leave it out, or use \
+                 --output text"
+            ),
+            Output::Tui if !can_draw => bail!(
+                "--output tui takes a terminal that can move its cursor, and TERM says that this one cannot: \
+                 set TERM, or use --output text"
+            ),
+            Output::Tui => Ok(true),
+            Output::Text | Output::Json => Ok(false),
+        }
+    }
+
+    /// Takes the terminal.
+    pub(super) fn start(
+        command: &'static str,
+        color: bool,
+        exports: bool,
+        is_live: bool,
+    ) -> Result<Self> {
+        let state = State::new(clock::start(), command);
+        let options = Options { color, exports, is_live };
+        logging::hold();
+        let lines = Held;
+        let screen = interrupt::apart(|| Screen::start(state, options));
+        let screen = screen.context("taking the terminal for --output tui")?;
+        Ok(Self { screen, _lines: lines })
+    }
+}
+
+impl Deref for OnScreen {
+    type Target = Screen;
+
+    fn deref(&self) -> &Screen {
+        &self.screen
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        logging::release();
+    }
+}

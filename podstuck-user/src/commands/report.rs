@@ -1,0 +1,90 @@
+//! `podstuck report`: a page, or a ticket's text, of a run that is over.
+
+use std::{
+    fs,
+    io::{ErrorKind, IsTerminal, Write},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, anyhow};
+
+use super::{Exit, Failure, away};
+use crate::{
+    cli::{Format, Report},
+    engine::Engine,
+    export::{self, read},
+    model::path::{safe, safe_path},
+    recording::{Ending, Reader},
+    report::{self, Collector, Model},
+};
+
+/// Runs the command.
+///
+/// # Errors
+/// Fails when the file is neither a recording nor an export, or the report cannot be written.
+pub fn run(mut options: Report) -> Result<Exit, Failure> {
+    let to_stdout = match &options.out {
+        Some(out) => *out == Path::new("-"),
+        // A page is nothing to read on a terminal.
+        None => options.format == Format::Markdown || !std::io::stdout().is_terminal(),
+    };
+    let mut out = options.out.clone().unwrap_or_else(|| report::FILE.into());
+    away::leave([&mut options.file, &mut out])?;
+    if !to_stdout && options.out.is_none() && out.exists() {
+        let there = anyhow!("{} is there already: name a file with --out", safe_path(&out));
+        return Err(Failure::Usage(there));
+    }
+    let model = model(&options.file).map_err(Failure::Usage)?;
+    let text = match options.format {
+        Format::Html => report::page(&model),
+        Format::Markdown => report::markdown(&model),
+    };
+    if to_stdout {
+        return match std::io::stdout().write_all(text.as_bytes()) {
+            // A reader that went away is no failure, but a disk that is full is.
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+                Err(Failure::Usage(anyhow!("cannot write to standard output: {error}")))
+            }
+            _ => Ok(Exit::Clean),
+        };
+    }
+    write(&out, &text).map_err(Failure::Usage)?;
+    eprintln!("podstuck: wrote {}", safe_path(&out));
+    Ok(Exit::Clean)
+}
+
+/// Of a recording or a directory.
+fn model(path: &Path) -> anyhow::Result<Model> {
+    let about = fs::metadata(path).with_context(|| format!("reading {}", safe_path(path)))?;
+    if about.is_dir() { Ok(Model::of_export(read::read(path)?)) } else { of_recording(path) }
+}
+
+fn of_recording(path: &Path) -> anyhow::Result<Model> {
+    let mut recording = Reader::open(path)?;
+    let run = recording.run().clone();
+    let mut collector = Collector::new(&run);
+    let mut engine = Engine::new(run).of_replay();
+    for event in &mut recording {
+        collector.take(&event);
+        engine.take(&event).iter().for_each(|output| collector.told(output));
+    }
+    let mut model =
+        Model::of_run(&engine, &collector).with_series(&engine.series(), &engine.target_names());
+    match recording.ending() {
+        Some(Ending::Cut) => model.lacks("the recording ends before the run did: whoever recorded was killed, or the disk was full"),
+        Some(Ending::Damaged(why)) => {
+            let why = safe(why.as_bytes()).into_owned();
+            model.lacks(format!("the recording ends before the run did: what follows is damaged ({why})"));
+        }
+        Some(Ending::Whole) | None => {}
+    }
+    Ok(model)
+}
+
+fn write(out: &Path, text: &str) -> anyhow::Result<()> {
+    let name = out.file_name().and_then(|name| name.to_str());
+    let name = name.ok_or_else(|| anyhow!("{} is no name for a file of text", safe_path(out)))?;
+    let above = out.parent().map_or_else(|| PathBuf::from("/"), Path::to_path_buf);
+    export::replace(&above, name, text.as_bytes())?;
+    Ok(())
+}

@@ -1,0 +1,148 @@
+//! Attempts at an object, one by one, and when the next one is to be expected.
+
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use podstuck_engine::{
+    backoff,
+    bounded::Bounded,
+    event::{Event, What},
+    model::{
+        call::{Call, Outcome},
+        identity::Pod,
+        operation::Operation,
+        time::{Clock, Monotonic},
+    },
+};
+
+/// Objects followed: a tree that cannot be removed fails once for each directory in it.
+const OBJECTS_MAX: usize = 256;
+/// Attempts kept of each, the latest.
+const ATTEMPTS_MAX: usize = 64;
+
+/// One call on an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    /// When it returned.
+    pub at: Monotonic,
+    /// What was called.
+    pub call: Call,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Who called.
+    pub comm: String,
+    /// Its process; 0 where a log does not say.
+    pub pid: u32,
+    /// The log that tells of it; `None` where the probes saw it.
+    pub told_by: Option<String>,
+}
+
+/// What was tried on an object.
+#[derive(Clone, Debug)]
+pub struct Tried {
+    /// The object.
+    pub path: PathBuf,
+    /// The pod that it belongs to.
+    pub pod: Option<Pod>,
+    /// The latest attempts, by time.
+    pub attempts: Vec<Attempt>,
+    /// Attempts that were left out, because there were too many.
+    pub left_out: u64,
+    ladder: backoff::Attempts,
+    begun: Monotonic,
+}
+
+impl Tried {
+    fn new(op: &Operation) -> Self {
+        Self {
+            path: op.path.clone(),
+            pod: op.target.pod.clone(),
+            attempts: Vec::new(),
+            left_out: 0,
+            ladder: backoff::Attempts::default(),
+            begun: op.end,
+        }
+    }
+
+    fn note(&mut self, op: &Operation) {
+        let after = self.attempts.partition_point(|attempt| attempt.at <= op.end);
+        // What a log tells of the past says nothing of the pace now.
+        if op.told_by.is_none() && self.ladder.note(op.end) {
+            self.begun = op.end;
+        }
+        let attempt = Attempt {
+            at: op.end,
+            call: op.call,
+            outcome: op.outcome,
+            comm: op.actor.comm.clone(),
+            pid: op.actor.pid,
+            told_by: op.told_by.as_deref().map(str::to_owned),
+        };
+        self.attempts.insert(after, attempt);
+        self.left_out += u64::from(op.suppressed);
+        if self.attempts.len() > ATTEMPTS_MAX {
+            self.attempts.remove(0);
+            self.left_out += 1;
+        }
+    }
+
+    /// How often it failed, as far as that was kept.
+    pub fn failures(&self) -> usize {
+        self.attempts.iter().filter(|attempt| attempt.outcome != Outcome::OK).count()
+    }
+
+    /// When it is tried next, if the pace so far is kubelet's and the last attempt failed.
+    pub fn next(&self, clock: &Clock) -> Option<jiff::Timestamp> {
+        let last = self.attempts.last()?;
+        let gap = self.ladder.next_gap().filter(|_| last.outcome != Outcome::OK)?;
+        let at = self.begun.0.saturating_add(u64::try_from(gap.as_nanos()).ok()?);
+        Some(clock.at(Monotonic(at)))
+    }
+}
+
+/// Collects them from the events of a run.
+#[derive(Debug)]
+pub(super) struct Attempts(Bounded<PathBuf, Tried>);
+
+impl Default for Attempts {
+    fn default() -> Self {
+        Self(Bounded::new(OBJECTS_MAX))
+    }
+}
+
+impl Attempts {
+    /// Takes an event.
+    pub(super) fn take(&mut self, event: &Event) {
+        let (What::Operation(op) | What::Told(op)) = &event.what else { return };
+        // As in the engine: it decides nothing.
+        if op.actor.is_stranger_to(&op.target) {
+            return;
+        }
+        let known = self.0.get_mut(op.path.as_path());
+        match known {
+            Some(tried) => tried.note(op),
+            None if is_fault(op) => {
+                self.0.or_insert_with(op.path.clone(), || Tried::new(op)).note(op);
+            }
+            None => {}
+        }
+    }
+
+    /// All of them, those of these paths first, then by their failures.
+    pub(super) fn all<'a>(&self, first: impl Iterator<Item = &'a Path>) -> Vec<Tried> {
+        let first: Vec<&Path> = first.collect();
+        let rank = |tried: &Tried| first.iter().position(|path| *path == tried.path);
+        let mut all: Vec<Tried> = self.0.iter().map(|(_, tried)| tried.clone()).collect();
+        all.sort_by_cached_key(|tried| {
+            let rank = rank(tried).unwrap_or(usize::MAX);
+            (rank, std::cmp::Reverse(tried.failures()), tried.path.clone())
+        });
+        all
+    }
+}
+
+/// Not what a healthy removal meets: Go tries a directory as a file, and a tree before what is in it.
+fn is_fault(op: &Operation) -> bool {
+    let healthy = [Errno::EISDIR, Errno::ENOENT, Errno::ENOTEMPTY, Errno::EINVAL];
+    op.outcome != Outcome::OK && !healthy.iter().any(|errno| op.outcome.is(*errno))
+}

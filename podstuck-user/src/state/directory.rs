@@ -1,0 +1,149 @@
+//! Directories and files beneath the root of a process: the helper's side.
+
+use std::{
+    ffi::OsString,
+    fs, io,
+    os::{linux::fs::MetadataExt, unix::ffi::OsStringExt},
+    path::{Component, Path, PathBuf},
+};
+
+use jiff::Timestamp;
+use rustix::fs::OFlags;
+
+use super::seen_by::Root;
+use crate::model::object::FileId;
+
+/// As many links as the kernel follows on one way (`MAXSYMLINKS`).
+const LINKS: usize = 40;
+
+/// A directory that is opened anew for each look, since what is below it comes and goes.
+#[derive(Clone)]
+pub(super) struct Directory<'a> {
+    pub(super) root: &'a Root,
+    pub(super) path: PathBuf,
+}
+
+impl Directory<'_> {
+    pub(super) fn join(&self, name: impl AsRef<Path>) -> Self {
+        Self { path: self.path.join(name), ..*self }
+    }
+
+    /// Another name in the directory that this one is in.
+    pub(super) fn beside(&self, name: &str) -> Self {
+        Self { path: self.path.with_file_name(name), ..*self }
+    }
+
+    /// What is there, and not what it leads to if it is a link.
+    pub(super) fn itself(&self) -> io::Result<fs::Metadata> {
+        fs::metadata(self.root.open(&self.path, OFlags::NOFOLLOW)?.path())
+    }
+
+    pub(super) fn names(&self) -> io::Result<impl Iterator<Item = OsString> + use<>> {
+        let held = self.root.open(&self.path, OFlags::DIRECTORY)?;
+        Ok(fs::read_dir(held.path())?.flatten().map(|entry| entry.file_name()))
+    }
+
+    /// Where it leads, if it is a symbolic link.
+    pub(super) fn leads_to(&self) -> Option<OsString> {
+        let held = self.root.open(&self.path, OFlags::NOFOLLOW).ok()?;
+        let target = rustix::fs::readlinkat(held, "", Vec::new()).ok()?;
+        Some(OsString::from_vec(target.into_bytes()))
+    }
+
+    /// When an entry of it was made or removed last.
+    pub(super) fn changed(&self) -> Option<Timestamp> {
+        let metadata = self.itself().ok()?;
+        let nanoseconds = i32::try_from(metadata.st_mtime_nsec()).ok()?;
+        Timestamp::new(metadata.st_mtime(), nanoseconds).ok()
+    }
+
+    /// The first symbolic link on the way to it, and where the way leads; `None` without one.
+    pub(super) fn link(&self) -> Option<(PathBuf, PathBuf)> {
+        let (mut at, mut first) = (PathBuf::from("/"), None);
+        let mut left: Vec<OsString> = names_from_the_last(&self.path);
+        let mut followed = 0;
+        while let Some(name) = left.pop() {
+            if name == ".." {
+                at.pop();
+                continue;
+            }
+            let next = at.join(name);
+            let held = self.root.open(&next, OFlags::NOFOLLOW).ok()?;
+            if !fs::metadata(held.path()).is_ok_and(|it| it.file_type().is_symlink()) {
+                at = next;
+                continue;
+            }
+            followed += 1;
+            if followed > LINKS {
+                return None;
+            }
+            let target = rustix::fs::readlinkat(&held, c"", Vec::new()).ok()?;
+            let target = PathBuf::from(OsString::from_vec(target.into_bytes()));
+            first.get_or_insert(next);
+            if target.is_absolute() {
+                at = PathBuf::from("/");
+            }
+            left.extend(names_from_the_last(&target));
+        }
+        first.map(|link| (link, at))
+    }
+
+    pub(super) fn id(&self) -> Option<FileId> {
+        let metadata = self.itself().ok()?;
+        Some(FileId { device: metadata.st_dev(), inode: metadata.st_ino() })
+    }
+
+    /// What is in it, where it is a file that is not longer than that. Whatever else has its name is nobody's
+    /// making who writes such files, and may block who opens it.
+    pub(super) fn contents(&self, longest: u64) -> io::Result<Contents> {
+        let held = self.root.open(&self.path, OFlags::NOFOLLOW)?;
+        let metadata = fs::metadata(held.path())?;
+        if metadata.is_file() && metadata.st_size() <= longest {
+            Ok(Contents::Text(fs::read(held.path())?))
+        } else {
+            Ok(Contents::Other { size: metadata.st_size() })
+        }
+    }
+}
+
+fn names_from_the_last(path: &Path) -> Vec<OsString> {
+    let names = path.components().filter_map(|part| match part {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        _ => None,
+    });
+    let mut names: Vec<OsString> = names.collect();
+    names.reverse();
+    names
+}
+
+/// What a file is found to be.
+pub(super) enum Contents {
+    /// With this in it.
+    Text(Vec<u8>),
+    /// Not a file, or too long.
+    Other { size: u64 },
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_link_on_the_way_is_found_with_where_it_leads() {
+        let top = tempfile::tempdir().unwrap();
+        let top = top.path().canonicalize().unwrap();
+        fs::create_dir_all(top.join("data/kubelet/pods")).unwrap();
+        symlink("data/../data", top.join("disk")).unwrap();
+        symlink(top.join("disk/kubelet"), top.join("kubelet")).unwrap();
+        symlink("loop", top.join("loop")).unwrap();
+        let root = Root::of(std::process::id()).unwrap();
+        let link = |path: &str| Directory { root: &root, path: top.join(path) }.link();
+        let real = top.join("data/kubelet");
+        assert_eq!(link("kubelet"), Some((top.join("kubelet"), real.clone())));
+        assert_eq!(link("disk/kubelet/pods"), Some((top.join("disk"), real.join("pods"))));
+        assert_eq!([link("data/kubelet"), link("loop"), link("none")], [None, None, None]);
+    }
+}

@@ -1,0 +1,24 @@
+//! Everything by which podstuck gets onto a node, as `cargo xtask dist` makes it: each artefact is used as its user
+//! would. They are made of the program that the other tests use, so that none is built for this.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    missing_docs,
+    unreachable_pub,
+    reason = "a test stops at the first surprise"
+)]
+
+#[path = "dist/image.rs"]
+mod image;
+#[path = "dist/made.rs"]
+mod made;
+#[path = "dist/package.rs"]
+mod package;
+#[path = "dist/pages.rs"]
+mod pages;
+#[path = "dist/plugin.rs"]
+mod plugin;
+#[path = "dist/shells.rs"]
+mod shells;
+#[path = "dist/tarball.rs"]
+mod tarball;

@@ -1,0 +1,96 @@
+//! What `cargo xtask dist` makes, once for all tests.
+#![allow(dead_code, reason = "each test program uses a part of this")]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+    sync::OnceLock,
+};
+
+use podstuck_tests::{beside_the_tests, podstuck};
+
+/// Cargo's own folder for what tests make; the next run replaces what this one leaves.
+const PLACE: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/dist");
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// Where Debian keeps what an administrator runs.
+const PROGRAMS: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// The folder with the artefacts.
+///
+/// # Errors
+///
+/// Why they cannot be made here.
+pub fn made() -> Result<&'static Path, &'static str> {
+    static MADE: OnceLock<Result<(), &'static str>> = OnceLock::new();
+    let is_made = MADE.get_or_init(|| {
+        has("dpkg-deb")?;
+        if !beside_the_tests("xtask").is_file() {
+            return Err("no xtask beside the tests: `cargo build --package xtask` builds it");
+        }
+        make();
+        Ok(())
+    });
+    (*is_made)?;
+    Ok(Path::new(PLACE))
+}
+
+fn make() {
+    let _ = fs::remove_dir_all(PLACE);
+    fs::create_dir_all(PLACE).unwrap();
+    // What a debugger needs is most of a development build, and would be packed four times.
+    let program = Path::new(PLACE).join("podstuck");
+    fs::copy(podstuck(), &program).unwrap();
+    if has("strip").is_ok() {
+        done(tool("strip").arg(&program));
+    }
+    let mut dist = Command::new(beside_the_tests("xtask"));
+    dist.args(["dist", "--quick"]).arg("--program").arg(&program).arg("--out").arg(PLACE);
+    done(&mut dist);
+    fs::remove_file(&program).unwrap();
+}
+
+/// A file among them.
+pub fn artefact(name: &str) -> PathBuf {
+    let file = made().unwrap().join(name);
+    assert!(file.is_file(), "{}", file.display());
+    file
+}
+
+/// For these processors, by Debian's name.
+pub const fn architecture() -> &'static str {
+    if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" }
+}
+
+/// A program of the machine.
+pub fn tool(name: &str) -> Command {
+    let mut command = Command::new(name);
+    command.env("PATH", PROGRAMS).env("LC_ALL", "C.UTF-8");
+    command
+}
+
+/// Whether this machine has a program.
+///
+/// # Errors
+///
+/// When it does not.
+pub fn has(name: &'static str) -> Result<(), &'static str> {
+    let there = PROGRAMS.split(':').any(|folder| Path::new(folder).join(name).exists());
+    // The name is the reason: which program a test was skipped for.
+    if there { Ok(()) } else { Err(name) }
+}
+
+/// What a command has printed, which must succeed.
+pub fn done(command: &mut Command) -> String {
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    let error = String::from_utf8_lossy(&stderr);
+    assert!(status.success(), "{command:?}: {status}\n{error}");
+    String::from_utf8(stdout).unwrap()
+}
+
+/// Unpacks an archive that gzip has packed into a folder of the test's own.
+pub fn unpacked(archive: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    done(tool("tar").arg("-xzf").arg(artefact(archive)).arg("-C").arg(folder.path()));
+    folder
+}

@@ -1,0 +1,193 @@
+//! What a runtime cannot remove of a pod's sandbox. The runtime is a process of that name that sleeps, and its log is
+//! as cited; the mounts, and that the kernel refuses, are real.
+
+use std::{
+    fs::{self, File},
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+use jiff::{SignedDuration, Timestamp};
+use nix::{
+    libc::EBUSY,
+    mount::{MntFlags, MsFlags, mount, umount2},
+};
+use podstuck_tests::{diagnose, requires, root_and_btf};
+use serde_json::Value;
+
+use super::{Node, answer};
+
+/// Of a sandbox.
+const ID: &str = "921d9d5a5f2e1f87eb26d6620d3a91fd9bd0a69efea8ba56680581a8869b361e";
+
+/// A runtime that has said this twice of the pod's sandbox, and what is mounted.
+struct Sandbox {
+    node: Node,
+    runtime: Child,
+    /// A file system in memory, as /run is.
+    run: PathBuf,
+    /// Another way to it, whose mounts are its own.
+    other: PathBuf,
+}
+
+impl Sandbox {
+    fn new(number: u8) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        for name in ["kubelet", "containerd"] {
+            symlink("/bin/sleep", directory.path().join(name)).unwrap();
+        }
+        let log = File::create(directory.path().join("containerd.log")).unwrap();
+        let program = directory.path().join("containerd");
+        let runtime = Command::new(program).arg("600").stderr(log).spawn().unwrap();
+        let (run, other) = (directory.path().join("run"), directory.path().join("other"));
+        for directory in [&run, &other] {
+            fs::create_dir(directory).unwrap();
+        }
+        let tmpfs = Some("tmpfs");
+        mount(tmpfs, &run, tmpfs, MsFlags::empty(), None::<&str>).unwrap();
+        mount(None::<&str>, &run, None::<&str>, MsFlags::MS_PRIVATE, None::<&str>).unwrap();
+        mount(Some(&run), &other, None::<&str>, MsFlags::MS_BIND, None::<&str>).unwrap();
+        let node = Node::with(number, directory, Stdio::null());
+        fs::create_dir_all(node.volume()).unwrap();
+        Self { node, runtime, run, other }
+    }
+
+    /// The runtime says so, and the kernel does.
+    fn says(&self, request: &str, error: &str, busy: &Path) {
+        let refused = if busy.is_dir() { fs::remove_dir(busy) } else { fs::remove_file(busy) };
+        assert_eq!(refused.unwrap_err().raw_os_error(), Some(EBUSY), "{}", busy.display());
+        let line = |ago: i64, level: &str, text: &str| {
+            let time = Timestamp::now().checked_sub(SignedDuration::from_secs(ago)).unwrap();
+            format!("time=\"{time}\" level={level} {text}\n")
+        };
+        let made = format!(
+            "msg=\"RunPodSandbox for &PodSandboxMetadata{{Name:{},Uid:{},Namespace:shop,Attempt:0,}} returns \
+             sandbox id \\\"{ID}\\\"\"",
+            self.node.name(),
+            self.node.uid
+        );
+        let failed = format!(
+            "msg=\"{request} for \\\"{ID}\\\" failed\" error=\"{error}: unlinkat {}: device or resource busy\"",
+            busy.display()
+        );
+        let log =
+            line(3600, "info", &made) + &line(70, "error", &failed) + &line(10, "error", &failed);
+        fs::write(self.node.directory.path().join("containerd.log"), log).unwrap();
+    }
+
+    /// What is found, with its commands obeyed from the first to the last.
+    fn cause(&self) -> Value {
+        let root = self.node.root();
+        let asked = [
+            "--pod-uid",
+            &self.node.uid,
+            "--kubelet-root",
+            root.to_str().unwrap(),
+            "--timeout",
+            "6s",
+        ];
+        let (lines, _) = diagnose(&asked).finish();
+        let cause = answer(&lines)["causes"][0].clone();
+        for remedy in cause["remedies"].as_array().unwrap() {
+            let command = remedy["command"].as_str().unwrap();
+            assert!(
+                Command::new("sh").args(["-c", command]).status().unwrap().success(),
+                "{command}"
+            );
+            let verify = remedy["verify"].as_str().unwrap();
+            assert!(
+                Command::new("sh").args(["-c", verify]).status().unwrap().success(),
+                "{verify}"
+            );
+        }
+        cause
+    }
+}
+
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        self.runtime.kill().unwrap();
+        self.runtime.wait().unwrap();
+        for point in [&self.other, &self.run] {
+            let _ = umount2(point, MntFlags::MNT_DETACH);
+        }
+    }
+}
+
+fn evidence(cause: &Value, words: &str) -> usize {
+    let all = cause["evidence"].as_array().unwrap();
+    all.iter().filter(|fact| fact["fact"].as_str().unwrap().contains(words)).count()
+}
+
+/// As in containerd issue 3667: the runtime has unmounted it by its path, and it is mounted by another way.
+#[test]
+fn a_network_namespace_that_is_mounted_by_another_way_is_found_and_let_go() {
+    requires!(root_and_btf());
+    let sandbox = Sandbox::new(31);
+    let name = "netns/cni-45ff10e9-dcc1-b779-f1a1-3515a5d56e61";
+    let (file, other) = (sandbox.run.join(name), sandbox.other.join(name));
+    fs::create_dir(sandbox.run.join("netns")).unwrap();
+    fs::write(&file, "").unwrap();
+    let own = Some("/proc/self/ns/net");
+    mount(own, &other, None::<&str>, MsFlags::MS_BIND, None::<&str>).unwrap();
+    let error = format!(
+        "failed to remove network namespace for sandbox \\\"{ID}\\\": failed to remove netns"
+    );
+    sandbox.says("StopPodSandbox", &error, &file);
+    let cause = sandbox.cause();
+    assert_eq!(
+        (&cause["id"], &cause["certainty"], &cause["blocks_deletion"]),
+        (&"netns-busy".into(), &"firm".into(), &true.into()),
+        "{cause:#}"
+    );
+    assert_eq!(evidence(&cause, "is another way to"), 1, "{cause:#}");
+    assert!(cause["explanation"].as_str().unwrap().contains("by another path"), "{cause:#}");
+    fs::remove_file(&file).unwrap();
+}
+
+/// As in containerd issue 6143: mounted twice, unmounted once at each attempt.
+#[test]
+fn a_network_namespace_that_is_mounted_twice_is_found_and_let_go() {
+    requires!(root_and_btf());
+    let sandbox = Sandbox::new(32);
+    let file = sandbox.run.join("netns/cni-0b95837c-ae48-a889-7760-84b91b7af749");
+    fs::create_dir(sandbox.run.join("netns")).unwrap();
+    fs::write(&file, "").unwrap();
+    for _ in 0..2 {
+        let own = Some("/proc/self/ns/net");
+        mount(own, &file, None::<&str>, MsFlags::MS_BIND, None::<&str>).unwrap();
+    }
+    let error = "failed to get sandbox ip: check network namespace closed: remove netns";
+    sandbox.says("PodSandboxStatus", error, &file);
+    let cause = sandbox.cause();
+    assert_eq!(
+        (&cause["id"], &cause["certainty"]),
+        (&"netns-busy".into(), &"firm".into()),
+        "{cause:#}"
+    );
+    assert_eq!(evidence(&cause, "is a mount point for the runtime"), 2, "{cause:#}");
+    assert_eq!(cause["remedies"].as_array().unwrap().len(), 2, "{cause:#}");
+    fs::remove_file(&file).unwrap();
+}
+
+/// As in CRI-O issue 1453, by containerd's words.
+#[test]
+fn shared_memory_that_is_mounted_still_is_found_and_let_go() {
+    requires!(root_and_btf());
+    let sandbox = Sandbox::new(33);
+    let above = sandbox.run.join("containerd/io.containerd.grpc.v1.cri/sandboxes").join(ID);
+    let shm = above.join("shm");
+    fs::create_dir_all(&shm).unwrap();
+    mount(Some("shm"), &shm, Some("tmpfs"), MsFlags::empty(), None::<&str>).unwrap();
+    let error =
+        format!("failed to remove volatile sandbox root directory \\\"{}\\\"", above.display());
+    sandbox.says("RemovePodSandbox", &error, &shm);
+    let cause = sandbox.cause();
+    assert_eq!(
+        (&cause["id"], &cause["certainty"], &cause["blocks_deletion"]),
+        (&"sandbox-shm-busy".into(), &"firm".into(), &Value::Null),
+        "{cause:#}"
+    );
+    fs::remove_dir(&shm).unwrap();
+}

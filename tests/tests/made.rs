@@ -1,0 +1,185 @@
+//! Faults that neither a lab nor a real kubelet shows, each made by real calls on this machine, and named.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use nix::{
+    mount::{MntFlags, MsFlags, mount, umount2},
+    sched::{CloneFlags, unshare},
+};
+use podstuck_tests::{Running, UID, has_loop_devices, requires, root_and_btf, slowdown, watch};
+use serde_json::Value;
+
+/// A directory of kubelet's with one pod, in a mount namespace of this test's thread and its children.
+struct Node {
+    directory: tempfile::TempDir,
+    mounted: Vec<PathBuf>,
+}
+
+impl Node {
+    fn new() -> Self {
+        unshare(CloneFlags::CLONE_NEWNS).unwrap();
+        let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
+        mount(None::<&str>, "/", None::<&str>, private, None::<&str>).unwrap();
+        let this =
+            Self { directory: tempfile::tempdir_in("/dev/shm").unwrap(), mounted: Vec::new() };
+        // By what kubelet makes for a container's last words, its start is known.
+        let container = this.pod().join("containers/app");
+        fs::create_dir_all(&container).unwrap();
+        fs::write(container.join("1f0c3a7d"), "").unwrap();
+        this
+    }
+
+    fn root(&self) -> &str {
+        self.directory.path().to_str().unwrap()
+    }
+
+    fn pod(&self) -> PathBuf {
+        self.directory.path().join("pods").join(UID)
+    }
+
+    /// A directory in the pod's.
+    fn make(&self, below: &str) -> PathBuf {
+        let path = self.pod().join(below);
+        fs::create_dir_all(&path).unwrap();
+        path
+    }
+
+    fn bind(&mut self, from: &Path, to: &Path) {
+        mount(Some(from), to, None::<&str>, MsFlags::MS_BIND, None::<&str>).unwrap();
+        self.mounted.push(to.into());
+    }
+
+    /// Somebody whose program is called kubelet and has this directory, and who does this again and again.
+    fn kubelet(&self, does: &str, with: &Path) -> Ending {
+        let program = self.directory.path().join("kubelet");
+        symlink(fs::canonicalize("/bin/sh").unwrap(), &program).unwrap();
+        let script = format!("while :; do {does}; sleep 0.5; done");
+        let mut command = Command::new(program);
+        command.args(["-c", &script, "sh"]).arg(with).args(["--root-dir", self.root()]);
+        Ending(command.stderr(Stdio::null()).spawn().unwrap())
+    }
+
+    fn watch(&self) -> Running {
+        let after = format!("{}s", 4 * slowdown());
+        watch(&["--kubelet-root", self.root(), "--pod-uid", UID, "--not-attempted-after", &after])
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        for point in self.mounted.iter().rev() {
+            let _ = umount2(point, MntFlags::MNT_DETACH);
+        }
+    }
+}
+
+/// A process that ends with the test.
+struct Ending(Child);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Waits for the first finding that is as sure as this, and has it be this one, of the pod.
+fn assert_named(mut watching: Running, id: &str, certainty: &str) -> Value {
+    let found = watching.wait_for(id, |line| {
+        line["type"] == "finding" && (line["id"] != id || line["certainty"] == certainty)
+    });
+    assert_eq!((&found["id"], &found["certainty"]), (&id.into(), &certainty.into()), "{found:#}");
+    assert_eq!(found["pod"]["uid"], UID, "{found:#}");
+    watching.stop();
+    found
+}
+
+/// As kubelet does where it takes a bind mount from the same file system for a directory.
+#[test]
+fn a_subpath_that_is_still_mounted_is_named() {
+    requires!(root_and_btf());
+    let mut node = Node::new();
+    let volume = node.make("volumes/kubernetes.io~empty-dir/data/conf");
+    let point = node.make("volume-subpaths/data/app/0");
+    node.bind(&volume, &point);
+    let watching = node.watch();
+    let _kubelet = node.kubelet("rmdir \"$1\"", &point);
+    let found = assert_named(watching, "subpath-busy", "firm");
+    assert_eq!(found["call"]["path"], point.to_str().unwrap(), "{found:#}");
+}
+
+/// Whether the pod is to go at all, nothing here says: so it is no more than possible.
+#[test]
+fn a_mount_that_nobody_tries_to_unmount_is_named() {
+    requires!(root_and_btf());
+    let mut node = Node::new();
+    let volume = node.make("volumes/kubernetes.io~nfs/share");
+    mount(Some("tmpfs"), &volume, Some("tmpfs"), MsFlags::empty(), Some("size=1m")).unwrap();
+    node.mounted.push(volume.clone());
+    let _kubelet = node.kubelet(":", &volume);
+    let found = assert_named(node.watch(), "unmount-not-attempted", "possible");
+    assert_eq!(found["call"]["path"], volume.to_str().unwrap(), "{found:#}");
+}
+
+/// A file whose inode is damaged cannot be looked up, and so not be removed.
+#[test]
+fn a_damaged_file_system_is_named() {
+    requires!(root_and_btf());
+    requires!(has_loop_devices());
+    let mut node = Node::new();
+    let image = node.directory.path().join("disk");
+    fs::File::create(&image).unwrap().set_len(8 << 20).unwrap();
+    run(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&image));
+    let volume = node.make("volumes/kubernetes.io~local-volume/pv");
+    let on_loop = |options: &str| {
+        run(Command::new("mount").args(["-o", options]).arg(&image).arg(&volume));
+    };
+    on_loop("loop");
+    let file = volume.join("file");
+    fs::write(&file, "data").unwrap();
+    umount2(&volume, MntFlags::empty()).unwrap();
+    run(Command::new("debugfs").args(["-w", "-R", "sif /file mode 0"]).arg(&image));
+    on_loop("loop,errors=continue");
+    node.mounted.push(volume.clone());
+    assert_eq!(fs::remove_file(&file).unwrap_err().raw_os_error(), Some(nix::libc::EUCLEAN));
+    let watching = node.watch();
+    let _kubelet = node.kubelet("rm -f \"$1\"", &file);
+    let found = assert_named(watching, "device-io-error", "firm");
+    assert_eq!(found["call"]["errno_name"], "EUCLEAN", "{found:#}");
+}
+
+/// Somebody deletes very many files of a volume that is no emptyDir.
+#[test]
+fn a_mass_deletion_is_named() {
+    requires!(root_and_btf());
+    let node = Node::new();
+    let volume = node.make("volumes/kubernetes.io~local-volume/pv");
+    let files = 24_000 / slowdown();
+    for number in 0..files {
+        fs::write(volume.join(number.to_string()), "").unwrap();
+    }
+    let watching = node.watch();
+    let deleting = thread::spawn(move || {
+        let (begun, per_second) = (Instant::now(), f64::from(files) / 12.0);
+        for number in 0..files {
+            fs::remove_file(volume.join(number.to_string())).unwrap();
+            let due = Duration::from_secs_f64(f64::from(number) / per_second);
+            thread::sleep(due.saturating_sub(begun.elapsed()));
+        }
+    });
+    assert_named(watching, "mass-deletion", "firm");
+    deleting.join().unwrap();
+}
+
+fn run(command: &mut Command) {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+}

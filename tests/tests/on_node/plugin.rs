@@ -1,0 +1,127 @@
+//! `kubectl podstuck` before a real API server, with a kubelet that makes its pod.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output},
+    time::{Duration, Instant},
+};
+
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use podstuck_node::{NAME, Node};
+use procfs::process::Process;
+use serde_json::{Value, json};
+
+use super::made::{VERSION, artefact, unpacked};
+
+/// What a new user waits for.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+/// Where kubelet listens, as the node is made.
+const KUBELET_PORT: u16 = 21250;
+
+/// What it has said.
+pub struct Answer {
+    pub status: Option<i32>,
+    pub out: String,
+    pub error: String,
+    pub took: Duration,
+}
+
+/// The node, with the image, and with an address by which the API server finds kubelet: for `kubectl logs`. kubelet
+/// itself tells none, since it may not tell one of the loopback interface.
+pub struct Prepared<'a> {
+    node: &'a Node,
+    plugin: tempfile::TempDir,
+    _machine: AsBySystemd,
+}
+
+/// What systemd sets up on any node and this machine may lack: a shared root directory, without which no container sees
+/// the node's mounts come and go, and tracefs, by which probes are attached. It gets back what it had.
+struct AsBySystemd {
+    root_was_private: bool,
+    has_tracefs: bool,
+}
+
+const TRACEFS: &str = "/sys/kernel/tracing";
+
+impl AsBySystemd {
+    fn new() -> Self {
+        let none = None::<&str>;
+        let mounts = Process::myself().unwrap().mountinfo().unwrap().0;
+        let on = |point: &str| mounts.iter().find(|it| it.mount_point == Path::new(point));
+        let root_was_private = on("/").unwrap().opt_fields.is_empty();
+        if root_was_private {
+            propagate(MsFlags::MS_SHARED).unwrap();
+        }
+        let has_tracefs = on(TRACEFS).is_some();
+        if !has_tracefs {
+            mount(Some("tracefs"), TRACEFS, Some("tracefs"), MsFlags::empty(), none).unwrap();
+        }
+        Self { root_was_private, has_tracefs }
+    }
+}
+
+impl Drop for AsBySystemd {
+    fn drop(&mut self) {
+        if !self.has_tracefs {
+            let _ = umount2(TRACEFS, MntFlags::MNT_DETACH);
+        }
+        if self.root_was_private {
+            let _ = propagate(MsFlags::MS_PRIVATE);
+        }
+    }
+}
+
+fn propagate(how: MsFlags) -> nix::Result<()> {
+    let none = None::<&str>;
+    mount(none, "/", none, how, none)
+}
+
+impl<'a> Prepared<'a> {
+    pub fn of(node: &'a Node) -> Self {
+        node.import(&artefact(&format!("podstuck-{VERSION}-image.tar"))).unwrap();
+        let path = format!("/api/v1/nodes/{NAME}/status");
+        let record = node.kubectl(&["get", "--raw", &path]).unwrap();
+        let mut record: Value = serde_json::from_str(&record).unwrap();
+        let status = &mut record["status"];
+        status["addresses"] = json!([{ "type": "InternalIP", "address": "127.0.0.1" }]);
+        status["daemonEndpoints"] = json!({ "kubeletEndpoint": { "Port": KUBELET_PORT } });
+        let file = node.top().join("node.json");
+        fs::write(&file, record.to_string()).unwrap();
+        node.kubectl(&["replace", "--raw", &path, "-f", file.to_str().unwrap()]).unwrap();
+        Self {
+            node,
+            _machine: AsBySystemd::new(),
+            plugin: unpacked(&format!("kubectl-podstuck-{VERSION}.tar.gz")),
+        }
+    }
+
+    /// Asks as its user does.
+    pub fn ask(&self, args: &[&str]) -> Answer {
+        let begun = Instant::now();
+        let mut kubectl = Command::new("kubectl");
+        let path = format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", self.plugin.path().display());
+        kubectl.arg("podstuck").args(args).env("PATH", path);
+        kubectl.env("KUBECONFIG", self.node.kubeconfig());
+        let Output { status, stdout, stderr } = kubectl.output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        let took = begun.elapsed();
+        Answer { status: status.code(), out: text(stdout), error: text(stderr), took }
+    }
+
+    /// Whether none of its pods is left, once they have had their time to end.
+    pub fn is_clean(&self) -> bool {
+        let pods = [
+            "get",
+            "pods",
+            "-n",
+            "kube-system",
+            "-l",
+            "app.kubernetes.io/name=podstuck",
+            "-o",
+            "name",
+        ];
+        let none = || self.node.kubectl(&pods).is_ok_and(|text| text.is_empty());
+        self.node.wait_for("the plugin's pod to go", none).is_ok()
+    }
+}

@@ -1,0 +1,132 @@
+//! File systems on which device and inode numbers, as they are shown, repeat or differ: subvolumes of btrfs, and
+//! overlays. A pod's directory is the kernel's own object there, too, and its copy is none.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use podstuck_tests::{
+    RMDIR, UID, UNLINK, add_up, empty_dir, requires, root_and_btf, settle, summary, watch,
+};
+use tempfile::TempDir;
+
+use crate::linked_root::calls;
+
+/// Mounts that go with the test, the last one first.
+struct Mounted {
+    top: TempDir,
+    points: Vec<PathBuf>,
+}
+
+impl Mounted {
+    fn new() -> Self {
+        Self { top: tempfile::tempdir().unwrap(), points: Vec::new() }
+    }
+
+    /// A new directory to mount on.
+    fn point(&mut self, name: &str) -> PathBuf {
+        let point = self.top.path().canonicalize().unwrap().join(name);
+        fs::create_dir(&point).unwrap();
+        self.points.push(point.clone());
+        point
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        for point in self.points.iter().rev() {
+            let _ = umount2(point, MntFlags::MNT_DETACH);
+        }
+    }
+}
+
+fn run(program: &str, words: &[&str]) {
+    let output = Command::new(program).args(words).output().unwrap();
+    assert!(output.status.success(), "{program} {words:?}: {output:?}");
+}
+
+fn btrfs() -> Result<(), &'static str> {
+    let known = fs::read_to_string("/proc/filesystems").unwrap();
+    if !known.lines().any(|line| line.trim() == "btrfs") {
+        return Err("this kernel has no btrfs");
+    }
+    let has = |program: &str| Command::new(program).arg("--version").output().is_ok();
+    if has("mkfs.btrfs") && has("btrfs") { Ok(()) } else { Err("no mkfs.btrfs") }
+}
+
+fn number(directory: &Path) -> u64 {
+    fs::metadata(directory).unwrap().ino()
+}
+
+/// Below the root calls are the pod's. Below each copy, whose directory of pods has the same number, they are not.
+fn only_the_roots_calls_count(root: &Path, copies: &[PathBuf]) {
+    let volume = empty_dir(root);
+    let others: Vec<PathBuf> = copies.iter().map(|copy| empty_dir(copy)).collect();
+    for copy in copies {
+        assert_eq!(number(&copy.join("pods")), number(&root.join("pods")), "{}", copy.display());
+    }
+    let watching = watch(&["--pod-uid", UID, "--kubelet-root", root.to_str().unwrap()]);
+    settle();
+    calls(&volume);
+    others.iter().for_each(|other| calls(other));
+    let (lines, _) = watching.stop();
+    let counted = add_up(&[&summary(&lines)["by_outcome"]]);
+    let expected = [
+        format!("{RMDIR} EBUSY"),
+        "umount2 EBUSY".into(),
+        "umount2 ok".into(),
+        format!("{RMDIR} ok"),
+        format!("{UNLINK} ok"),
+        "unlinkat ok".into(),
+    ];
+    let expected: BTreeMap<String, u64> = expected.into_iter().map(|call| (call, 1)).collect();
+    assert_eq!(counted, expected, "{lines:#?}");
+}
+
+#[test]
+fn a_root_in_a_subvolume_of_btrfs_is_told_from_one_with_the_same_numbers_in_another() {
+    requires!(root_and_btf(), btrfs());
+    let mut mounted = Mounted::new();
+    let image = mounted.top.path().join("image");
+    fs::File::create(&image).unwrap().set_len(256 << 20).unwrap();
+    let image = image.to_str().unwrap();
+    run("mkfs.btrfs", &["-q", image]);
+    let point = mounted.point("disk");
+    run("mount", &["-t", "btrfs", "-o", "loop", image, point.to_str().unwrap()]);
+    let [own, other] = ["own", "other"].map(|name| {
+        let subvolume = point.join(name);
+        run("btrfs", &["subvolume", "create", subvolume.to_str().unwrap()]);
+        subvolume.join("kubelet")
+    });
+    let device = |path: &Path| fs::metadata(path.parent().unwrap()).unwrap().dev();
+    assert_ne!(device(&own), device(&other), "two subvolumes");
+    only_the_roots_calls_count(&own, &[other]);
+}
+
+#[test]
+fn a_root_in_an_overlay_is_told_from_its_layer_and_from_another_overlay_of_it() {
+    requires!(root_and_btf());
+    let mut mounted = Mounted::new();
+    let disk = mounted.point("disk");
+    let none = None::<&str>;
+    mount(Some("podstuck-test"), &disk, Some("tmpfs"), MsFlags::empty(), none).unwrap();
+    let lower = disk.join("lower");
+    empty_dir(&lower.join("kubelet"));
+    let [own, other] = ["own", "other"].map(|name| {
+        let [upper, work] = ["upper", "work"].map(|part| disk.join(format!("{name}-{part}")));
+        fs::create_dir(&upper).unwrap();
+        fs::create_dir(&work).unwrap();
+        let point = mounted.point(name);
+        let [lower, upper, work] = [&lower, &upper, &work].map(|path| path.display());
+        let options = format!("lowerdir={lower},upperdir={upper},workdir={work}");
+        let options = Some(options.as_str());
+        mount(Some("podstuck-test"), &point, Some("overlay"), MsFlags::empty(), options).unwrap();
+        point.join("kubelet")
+    });
+    only_the_roots_calls_count(&own, &[other, lower.join("kubelet")]);
+}

@@ -1,0 +1,155 @@
+//! `cargo xtask dist`: everything by which podstuck gets onto a node.
+
+mod archive;
+mod completions;
+mod debian;
+mod image;
+mod libraries;
+mod oci;
+mod pages;
+mod plugin;
+mod sums;
+mod tarball;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use podstuck_process as process;
+
+use crate::architecture::Architecture;
+use crate::workspace::Workspace;
+use crate::{build, sbom, setup};
+
+/// What is made, and of what.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Only for this machine's processors
+    #[arg(long)]
+    own: bool,
+    /// Pack this program for this machine's processors, and build none; what it is made of is then not listed
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
+    /// Compress little: for tests, which read all of it once
+    #[arg(long)]
+    quick: bool,
+    /// Where to put it; else `dist` in cargo's target folder
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// What the image is called, up to the colon; the plugin for kubectl looks for it by this name
+    #[arg(long, value_name = "NAME", default_value = "docker.io/library/podstuck")]
+    image: String,
+    /// Where the files will be found, as the manifest for krew says it
+    #[arg(long, value_name = "URL", default_value = "https://example.invalid/podstuck/releases")]
+    release_url: String,
+}
+
+/// The program for some processors.
+struct Built {
+    architecture: Architecture,
+    program: PathBuf,
+    /// What it is made of
+    lists: Vec<PathBuf>,
+}
+
+/// What all artefacts have in common.
+struct Release<'a> {
+    workspace: &'a Workspace,
+    out: PathBuf,
+    version: &'static str,
+    /// Seconds since 1970 of the commit: the same source gives the same files.
+    time: u64,
+    quick: bool,
+    image: &'a str,
+    release_url: &'a str,
+}
+
+/// Makes all, and prints where each is.
+pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    let out = options.out.clone().unwrap_or_else(|| workspace.target.join("dist"));
+    // What an earlier run left would get a checksum, too.
+    if options.out.is_none() && out.exists() {
+        fs::remove_dir_all(&out).with_context(|| format!("removing {}", out.display()))?;
+    }
+    fs::create_dir_all(&out).with_context(|| format!("creating {}", out.display()))?;
+    let release = Release {
+        workspace,
+        out,
+        version: env!("CARGO_PKG_VERSION"),
+        time: time_of_commit(workspace)?,
+        quick: options.quick,
+        image: &options.image,
+        release_url: &options.release_url,
+    };
+    let built = programs(&release, options)?;
+    let own = built.iter().find(|built| built.architecture == Architecture::own());
+    let own = &own.context("no program for this machine's processors was built")?.program;
+    let pages = pages::of(own)?;
+    let completions = completions::of(own)?;
+    let mut made = Vec::new();
+    for built in &built {
+        made.push(tarball::make(&release, built, &pages, &completions)?);
+        made.push(debian::make(&release, built, &pages, &completions)?);
+        made.extend(built.lists.iter().cloned());
+    }
+    made.push(image::make(&release, &built)?);
+    made.extend(plugin::make(&release)?);
+    made.push(sums::make(&release, &made)?);
+    for file in &made {
+        println!("{}", file.display());
+    }
+    Ok(())
+}
+
+fn programs(release: &Release<'_>, options: &Options) -> Result<Vec<Built>> {
+    let own = Architecture::own();
+    if let Some(program) = &options.program {
+        return Ok(vec![Built { architecture: own, program: program.clone(), lists: Vec::new() }]);
+    }
+    setup::run(release.workspace)?;
+    let others = [Architecture::Amd64, Architecture::Arm64].into_iter().filter(|one| *one != own);
+    let wanted = [own].into_iter().chain(others.filter(|_| !options.own));
+    wanted.map(|architecture| build_for(release, architecture)).collect()
+}
+
+fn build_for(release: &Release<'_>, architecture: Architecture) -> Result<Built> {
+    let how = build::Options {
+        release: true,
+        link_statically: true,
+        arch: Some(architecture),
+        sbom: false,
+    };
+    let program = build::program(release.workspace, &how)?;
+    let mut lists = Vec::new();
+    for list in sbom::write(release.workspace, &release.out, architecture)? {
+        let name = list.file_name().context("a list has a name")?.to_string_lossy();
+        let to =
+            release.out.join(name.replacen('.', &format!("-{}.", architecture.of_debian()), 1));
+        fs::rename(&list, &to).with_context(|| format!("naming {}", to.display()))?;
+        lists.push(to);
+    }
+    Ok(Built { architecture, program, lists })
+}
+
+fn time_of_commit(workspace: &Workspace) -> Result<u64> {
+    let mut log = Command::new("git");
+    let told =
+        process::output(log.args(["log", "-1", "--format=%ct"]).current_dir(&workspace.root))?;
+    told.trim().parse().context("the time of the last commit")
+}
+
+impl Release<'_> {
+    /// As gzip packs it.
+    fn gzip(&self, bytes: &[u8]) -> Result<Vec<u8>> {
+        archive::gzip(bytes, self.quick)
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    fs::read(path).with_context(|| format!("reading {}", path.display()))
+}
+
+fn write(path: &Path, content: &[u8]) -> Result<()> {
+    fs::write(path, content).with_context(|| format!("writing {}", path.display()))
+}

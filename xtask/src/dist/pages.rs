@@ -1,0 +1,23 @@
+//! Manual pages: the program writes its own.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::Result;
+use podstuck_process as process;
+
+/// A page with the name of its file.
+pub(super) struct Page {
+    pub(super) name: String,
+    pub(super) text: String,
+}
+
+/// That of the program, and one for each of its commands.
+pub(super) fn of(program: &Path) -> Result<Vec<Page>> {
+    let ask = |args: &[&str]| process::output(Command::new(program).arg("man").args(args));
+    let mut pages = vec![Page { name: "podstuck.8".into(), text: ask(&[])? }];
+    for command in ask(&["--names"])?.lines() {
+        pages.push(Page { name: format!("podstuck-{command}.8"), text: ask(&[command])? });
+    }
+    Ok(pages)
+}
