@@ -12,7 +12,7 @@ use crate::{
     kernel::{attach::by_reason, links, load::Probes},
     model::{degraded::Degraded, summary::SelfCost},
     source::{
-        cost::{self, ProgramTimes},
+        cost::{self, ProgramTimes, Skipped},
         losses::Losses,
         ring::Ring,
         tables::{self, Drained, Tables, Turn},
@@ -31,7 +31,7 @@ struct Loaded {
     measured: Option<ProgramTimes>,
     /// What was lost and skipped while the probes went in one after the other is no loss of the run.
     baseline: Losses,
-    skipped: Option<u64>,
+    skipped: Option<Skipped>,
 }
 
 /// What the probes missed.
@@ -41,8 +41,8 @@ pub(super) struct Missed {
     pub losses: Losses,
     /// Calls whose return was missed and whose thread has ended.
     pub abandoned: u64,
-    /// Calls at whose return the kernel ran no program; `None` where it does not count them.
-    pub skipped: Option<u64>,
+    /// Calls at whose entry or return the kernel ran no program; `None` where it does not count them.
+    pub skipped: Option<Skipped>,
     /// Drains that could not read or empty all of a map.
     pub drains_failed: u64,
     /// Probes that are not in, each with the reason.
@@ -116,14 +116,14 @@ impl Probing {
     /// What was missed up to a drain.
     pub(super) fn missed(&self, drained: &Drained) -> Missed {
         // Where there are no probes, none is skipped.
-        let nothing = || Missed { skipped: Some(0), ..Missed::default() };
+        let nothing = || Missed { skipped: Some(Skipped::default()), ..Missed::default() };
         let Some(loaded) = &self.0 else { return nothing() };
         let skipped = cost::skipped(&loaded.probes.ebpf).zip(loaded.skipped);
         Missed {
             losses: drained.losses.since(&loaded.baseline),
             abandoned: drained.abandoned,
             drains_failed: drained.failed,
-            skipped: skipped.map(|(now, then)| now.saturating_sub(then)),
+            skipped: skipped.map(|(now, then)| now.since(then)),
             probes: by_reason(&loaded.probes.attached.missing),
             degraded: Vec::new(),
         }

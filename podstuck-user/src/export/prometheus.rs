@@ -100,7 +100,7 @@ impl Families {
             ),
             (
                 "podstuck_unmatched_exits_total",
-                "Returns of calls whose entry was not seen; not counted.",
+                "Calls whose entry was not seen; not counted.",
                 c.unmatched_exits,
             ),
             (

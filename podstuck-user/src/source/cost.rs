@@ -65,15 +65,41 @@ fn sees_returns(program: &str) -> bool {
 /// kernel/trace/bpf_trace.c). Before, the number is there, for programs by `fentry` (5.12), and stays 0.
 const COUNTS_ALL: (u32, u32) = (6, 7);
 
-/// Calls whose return no program saw, because the kernel held programs off on that CPU at that
-/// moment (see `tables`); `None` where it does not count all of them.
-pub fn skipped(ebpf: &Ebpf) -> Option<u64> {
-    let loaded = ebpf.programs().filter_map(|(name, program)| {
-        let fd = program.fd().ok().filter(|_| sees_returns(name))?;
-        Some((program.prog_type(), fd.as_fd().as_raw_fd()))
-    });
+/// Whether a program is on the entry of a call: it has a twin on the return, or is a tracepoint of one.
+fn sees_entries(program: &str) -> bool {
+    let of_function = program.strip_prefix("fentry_").or(program.strip_prefix("kprobe_"));
+    program.starts_with("enter_") || of_function.is_some_and(|name| !name.starts_with("security_"))
+}
+
+/// Calls that programs did not see, because the kernel held them off on that CPU at that moment (see `tables`).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Skipped {
+    pub entries: u64,
+    pub returns: u64,
+}
+
+impl Skipped {
+    /// What came since then.
+    pub fn since(self, then: Self) -> Self {
+        let Self { entries, returns } = self;
+        Self {
+            entries: entries.saturating_sub(then.entries),
+            returns: returns.saturating_sub(then.returns),
+        }
+    }
+}
+
+/// By the kernel's own count; `None` where it does not count all of them.
+pub fn skipped(ebpf: &Ebpf) -> Option<Skipped> {
     let release = facts::release();
-    loaded.map(|(kind, fd)| misses(kind, &release, &fdinfo(fd)?)).sum()
+    let of = |concerned: fn(&str) -> bool| -> Option<u64> {
+        let loaded = ebpf.programs().filter_map(|(name, program)| {
+            let fd = program.fd().ok().filter(|_| concerned(name))?;
+            Some((program.prog_type(), fd.as_fd().as_raw_fd()))
+        });
+        loaded.map(|(kind, fd)| misses(kind, &release, &fdinfo(fd)?)).sum()
+    };
+    Some(Skipped { entries: of(sees_entries)?, returns: of(sees_returns)? })
 }
 
 fn fdinfo(fd: RawFd) -> Option<String> {
@@ -91,6 +117,16 @@ fn misses(kind: ProgramType, release: &str, fdinfo: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_is_on_the_entry_of_a_call_or_on_its_return() {
+        let programs = ["enter_rmdir", "exit", "fentry_rmdir", "fexit_rmdir", "kprobe_umount"];
+        assert_eq!(programs.map(sees_entries), [true, false, true, false, true]);
+        assert!(programs.iter().all(|name| sees_entries(name) != sees_returns(name)));
+        for beside in ["kprobe_security_path_rmdir", "executed", "after_kretprobe"] {
+            assert!(!sees_entries(beside) && !sees_returns(beside), "{beside}");
+        }
+    }
 
     #[test]
     fn what_a_kernel_does_not_count_is_not_zero() {

@@ -61,24 +61,26 @@ impl Machine {
             };
             let with_kprobes = is_end || kprobes_everywhere;
             machines.push(Self { with_kprobes, ..machine(2, tests) });
-            // In brief, each of these is tried on one of both.
-            let (is_first, is_last) = (Some(kernel.name) == ends[0], Some(kernel.name) == ends[1]);
-            if is_end && (is_first || !brief) {
+            if !is_end {
+                continue;
+            }
+            if !brief || Some(kernel.name) == oldest {
                 machines.push(machine(1, selection::WITH_CGROUP_V1));
+            }
+            // These need time to answer, of which four machines on two processors have little.
+            if !brief {
                 let usual = machine(2, selection::AT_ONCE);
                 machines.push(Self { kind: Kind::AtOnce, ..usual });
-            }
-            if is_end && (is_last || !brief) {
                 let faults = if whole { selection::ALL_FAULTS } else { selection::FAULTS };
                 let usual = machine(2, faults);
                 machines.push(Self { kind: Kind::Faulty, with_kprobes: true, ..usual });
                 let attacks = if whole { selection::ALL_ATTACKS } else { selection::ATTACKS };
                 let usual = machine(2, attacks);
                 machines.push(Self { kind: Kind::Attacked, ..usual });
-                if selinux {
-                    let usual = machine(2, selection::UNDER_SELINUX);
-                    machines.push(Self { kind: Kind::Confined, with_kprobes: true, ..usual });
-                }
+            }
+            if selinux {
+                let usual = machine(2, selection::UNDER_SELINUX);
+                machines.push(Self { kind: Kind::Confined, with_kprobes: true, ..usual });
             }
         }
         // Those that take longest begin first.

@@ -38,7 +38,7 @@ pub struct Completeness {
     /// Ring records held back by rate limits, without samples of directories. Counts are not
     /// affected.
     pub events_limited: u64,
-    /// Returns of calls whose entry was not seen: not counted.
+    /// Calls whose entry was not seen: not counted.
     pub unmatched_exits: u64,
     /// Calls that were entered and whose return was not seen: not counted, since their outcome is unknown. They
     /// are known by the thread's next call, or because it has ended. Where `probes_skipped` is measured, most

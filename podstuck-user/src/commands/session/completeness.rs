@@ -27,10 +27,13 @@ impl Session {
         let completeness = Completeness {
             events_lost: losses.of(loss::RING_FULL) + self.undecodable,
             events_limited: losses.of(loss::RATE_LIMITED),
-            unmatched_exits: losses.of(loss::UNMATCHED_EXIT),
+            // One whose return is missed, too, is known by the kernel's count only.
+            unmatched_exits: losses
+                .of(loss::UNMATCHED_EXIT)
+                .max(skipped.map_or(0, |skipped| skipped.entries)),
             outcome_unknown: losses.of(loss::OVERWRITTEN) + losses.of(loss::NO_SLOT) + *abandoned,
             map_full: losses.of(loss::COUNTS_FULL) + losses.of(loss::IN_FLIGHT_FULL),
-            probes_skipped: *skipped,
+            probes_skipped: skipped.map(|skipped| skipped.returns),
             io_uring_deletions: losses.of(loss::IO_URING),
             drains_failed: *drains_failed,
             looks_late_s: self.looks.late_s(self.ended.unwrap_or_else(Instant::now)),
