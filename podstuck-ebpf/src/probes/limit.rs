@@ -9,7 +9,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 
 /// What one kind of record was sent how often.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LimitKey {
     pub(crate) target: u64,
     /// The caller, or 0: see `Process` in the crate of records.
@@ -32,9 +32,25 @@ struct Limit {
 #[btf_map]
 static LIMITS: LruHashMap<LimitKey, Limit, { lru::LIMITS }> = LruHashMap::new();
 
+/// What a slot has held back last. Whoever cannot remove an object often tries again at once, and need not look up its
+/// limit each time: that took 30 of 650 ns of a call that fails with EBUSY.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct HeldBack {
+    kind: LimitKey,
+    window_ns: u64,
+    /// How many of them the table does not know of.
+    count: u32,
+}
+
 /// Whether a record of this kind may be sent now, and how many were held back before it.
 #[inline(always)]
-pub(crate) fn admit(key: &LimitKey, now: u64) -> Option<u32> {
+pub(crate) fn admit(held_back: &mut HeldBack, key: &LimitKey, now: u64) -> Option<u32> {
+    if held_back.kind == *key && now.wrapping_sub(held_back.window_ns) <= SECOND_NS {
+        held_back.count += 1;
+        return None;
+    }
+    tell(held_back);
     let Some(limit) = LIMITS.get_ptr_mut(key) else {
         let first = Limit { window_ns: now, sent: 1, held: 0 };
         let _ = LIMITS.insert(key, &first, u64::from(BPF_ANY));
@@ -49,6 +65,8 @@ pub(crate) fn admit(key: &LimitKey, now: u64) -> Option<u32> {
         }
         if (*limit).sent >= PER_SECOND {
             (*limit).held += 1;
+            held_back.kind = *key;
+            held_back.window_ns = (*limit).window_ns;
             return None;
         }
         (*limit).sent += 1;
@@ -56,4 +74,17 @@ pub(crate) fn admit(key: &LimitKey, now: u64) -> Option<u32> {
         (*limit).held = 0;
         Some(held)
     }
+}
+
+/// Tells the table what was held back without it.
+#[inline(always)]
+fn tell(held_back: &mut HeldBack) {
+    if held_back.count == 0 {
+        return;
+    }
+    if let Some(limit) = LIMITS.get_ptr_mut(&held_back.kind) {
+        // SAFETY: as in `admit`.
+        unsafe { (*limit).held += held_back.count };
+    }
+    held_back.count = 0;
 }

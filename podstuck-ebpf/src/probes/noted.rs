@@ -21,14 +21,19 @@ pub(crate) fn is_noted(scratch: &Scratch) -> bool {
     {
         return false;
     }
-    let mut difference = 0;
-    for word in 0..NOTED_WORDS as u64 {
-        let rest = len.saturating_sub(word * 8);
+    for word in 0..NOTED_WORDS {
+        let rest = len.saturating_sub(word as u64 * 8);
+        if rest == 0 {
+            break;
+        }
+        let difference = noted.argument[word] ^ argument[word];
         // What is behind the argument is from another one.
-        let mask = if rest >= 8 { u64::MAX } else { (1 << (rest * 8)) - 1 };
-        difference |= (noted.argument[word as usize] ^ argument[word as usize]) & mask;
+        let behind = if rest < 8 { 64 - rest * 8 } else { 0 };
+        if difference << behind != 0 {
+            return false;
+        }
     }
-    difference == 0
+    true
 }
 
 /// It is noted now.

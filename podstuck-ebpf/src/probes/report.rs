@@ -12,6 +12,7 @@ use super::{
     path,
     returned::Returned,
     ring_record,
+    scratch::Scratch,
     slot::{Slot, global_function},
 };
 
@@ -72,14 +73,15 @@ pub(crate) fn report(slot: &mut Slot, why: u32) {
         note_failure(slot);
     }
     let Some(scratch) = slot.scratch() else { return };
-    let Returned { trail, process, entry, now, followed, .. } = &scratch.call;
+    let Scratch { call, held_back, .. } = scratch;
+    let Returned { trail, process, entry, now, followed, .. } = call;
     let followed = *followed;
     let what = why << 16 | u32::from(errno & 0xfff) << 4 | u32::from(entry.call);
     // Of look-alikes some are shown, whoever makes them: they must not displace the limits of others.
     let is_of_all = why & reason::LOOK_ALIKE != 0;
     let (started_ns, tgid) = if is_of_all { (0, 0) } else { (process.started_ns, process.tgid) };
     let kind = LimitKey { target: trail.target, started_ns, tgid, what };
-    let Some(suppressed) = limit::admit(&kind, *now) else {
+    let Some(suppressed) = limit::admit(held_back, &kind, *now) else {
         // Directories are shown as samples; of everything else somebody may want each.
         if why & !(reason::DIRECTORY | reason::LOOK_ALIKE) != 0 {
             count_loss(loss::RATE_LIMITED);

@@ -7,6 +7,7 @@ use podstuck_common::{
 
 use super::{
     kernel_path::{Dentry, KernelPath, Mounted},
+    limit::HeldBack,
     maps::Directory,
     returned::Returned,
 };
@@ -106,6 +107,7 @@ pub(crate) struct Scratch {
     pub(crate) dentry: Dentry,
     pub(crate) mounted: Mounted,
     pub(crate) noted: Noted,
+    pub(crate) held_back: HeldBack,
     pub(crate) state: Loop,
     pub(crate) components: [WalkedComponent; WALK_MAX],
     pub(crate) name: [u64; NAME_WORDS],

@@ -74,7 +74,9 @@ fn sees_entries(program: &str) -> bool {
 /// Calls that programs did not see, because the kernel held them off on that CPU at that moment (see `tables`).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Skipped {
+    /// Calls whose entry they did not see.
     pub entries: u64,
+    /// Calls whose return they did not see.
     pub returns: u64,
 }
 

@@ -1,6 +1,6 @@
 //! One virtual machine, from its start to its end.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,6 +33,11 @@ const ARM64: [&str; 4] = ["-machine", "virt,gic-version=3", "-cpu", "neoverse-n1
 /// does slowly.
 const ARGUMENTS: &str = "panic=-1 quiet init_on_alloc=0";
 const POLL: Duration = Duration::from_millis(200);
+/// Measured: a machine boots in 6 to 15 s, with three others beside it. One whose processors run at once may be in a
+/// loop for ever instead, before its kernel says a word.
+const BOOT_LIMIT: Duration = Duration::from_secs(180);
+/// What the firmware says is shorter.
+const FIRST_WORDS: u64 = 160;
 
 /// How a machine ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +46,8 @@ pub(super) enum End {
     Off,
     /// Its time was up, and it was killed
     Deadline,
+    /// It had said nothing when it should long have booted, and was killed
+    Silent,
     /// We were told to stop, and it was killed
     Interrupted,
 }
@@ -108,7 +115,8 @@ impl Guest<'_> {
                 .spawn()
                 .with_context(|| format!("cannot start `{}`", process::show(&command)))?,
         );
-        let deadline = Instant::now() + self.limit;
+        let begun = Instant::now();
+        let deadline = begun + self.limit;
         loop {
             if running.0.try_wait().context("waiting for the emulator")?.is_some() {
                 // Ctrl-C in a terminal reaches the machine, too.
@@ -120,6 +128,10 @@ impl Guest<'_> {
             }
             if Instant::now() > deadline {
                 return Ok(End::Deadline);
+            }
+            let said = || fs::metadata(self.log).map_or(0, |log| log.len());
+            if begun.elapsed() > BOOT_LIMIT && said() < FIRST_WORDS {
+                return Ok(End::Silent);
             }
             sleep(POLL);
         }

@@ -40,16 +40,18 @@ pub(super) struct Outcomes {
     pub(super) report: Report,
     /// The console's last lines
     pub(super) tail: Vec<String>,
-    /// What the kernel said when it died; in a machine that finished, the first time that it ran
+    /// What the kernel said when it died, or that it never began; in a machine that finished, the first time that it
+    /// ran
     pub(super) panic: Option<Vec<String>>,
 }
 
 impl Outcomes {
-    /// Whether it came to its end, ran tests with each backend, none failed, and no probe was missing that can be
-    /// had there.
-    pub(super) fn is_good(&self, backends: &[String]) -> bool {
+    /// Whether it came to its end, ran tests with each backend (of a filter it may have none), none failed, and no
+    /// probe was missing that can be had there.
+    pub(super) fn is_good(&self, backends: &[String], filter: Option<&str>) -> bool {
         let ran = |name: &String| {
-            self.report.backends.iter().any(|b| b.name == *name && !b.tests.is_empty())
+            let mut of_it = self.report.backends.iter().filter(|b| b.name == *name);
+            of_it.any(|b| filter.is_some() || !b.tests.is_empty())
         };
         let failed = |outcome: &Outcome| *outcome == Outcome::Failed;
         self.report.done
@@ -178,7 +180,11 @@ impl Machine {
             console.lines().rev().take(15).map(|line| line.trim_end().to_owned()).collect();
         tail.reverse();
         let report = report::read(&console);
-        let panic = if report.done { None } else { before_panic(&console) };
+        let panic = match (report.done, end) {
+            (true, _) => None,
+            (false, End::Silent) => Some(vec!["it said nothing, and was killed".to_owned()]),
+            (false, _) => before_panic(&console),
+        };
         Ok(Outcomes { machine: self.clone(), end, wall, report, tail, panic })
     }
 }
@@ -230,7 +236,7 @@ mod tests {
         let report = Report { done: true, backends: vec![backend], ..Report::default() };
         let (end, wall) = (End::Off, Duration::ZERO);
         let tail = Vec::new();
-        Outcomes { machine, end, wall, report, tail, panic: None }.is_good(&names)
+        Outcomes { machine, end, wall, report, tail, panic: None }.is_good(&names, None)
     }
 
     #[test]

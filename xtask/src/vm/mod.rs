@@ -199,8 +199,11 @@ fn test(workspace: &Workspace, options: &Options, phases: &mut Phases) -> Result
     println!("\n{}", table::render(&results, &backends));
     println!("Console of each machine: {}", logs.display());
     println!("{phases}\n{}", table::totals(&results));
-    if !results.iter().all(|result| result.is_good(&backends)) {
+    if !results.iter().all(|result| result.is_good(&backends, plan.filter)) {
         bail!("not everything passed on every kernel");
+    }
+    if results.iter().all(|result| result.report.backends.iter().all(|ran| ran.tests.is_empty())) {
+        bail!("no machine has a test of this name");
     }
     Ok(())
 }

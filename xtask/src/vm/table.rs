@@ -114,6 +114,7 @@ fn complaints(results: &[Outcomes]) -> String {
         if !result.report.done {
             let why = match result.end {
                 End::Deadline => "its time was up",
+                End::Silent => "it never began",
                 End::Off | End::Interrupted => "it ended too early",
             };
             say(format!("DID NOT FINISH {machine}: {why}; the console's last lines:"));
