@@ -5,6 +5,8 @@
 //! an absolute path end in the same target. A target is named by the rolling hash of the path of
 //! its root directory: user space learns the text that belongs to it from the first record.
 
+use core::hint::black_box;
+
 use crate::{
     component::mix,
     config::{ASIDE, Config, Marker},
@@ -151,11 +153,12 @@ impl Trail {
         }
     }
 
-    /// There is no target here. Field by field: a whole new trail would lie on the probes' small stack.
+    /// There is no target here. Field by field: a whole new trail would lie on the probes' small stack. And not as zeros
+    /// side by side, which the compiler would have made so by a loop over bytes.
     #[inline(always)]
     pub fn forget(&mut self) {
-        self.pod = 0;
-        self.target = 0;
+        self.pod = black_box(0);
+        self.target = black_box(0);
         self.stage = SEARCHING;
         self.left = 0;
     }

@@ -28,7 +28,7 @@ global_function! {
         }
         let config = config();
         refuse_look_alike(slot);
-        let Some(scratch) = slot.scratch() else { return 0 };
+        let scratch = slot.scratch();
         let trail = &scratch.call.trail;
         if (config.only_pod != 0 && trail.pod != config.only_pod)
             || (config.only_path != 0 && trail.wanted == 0)
@@ -40,13 +40,13 @@ global_function! {
         if stop_after(step::COUNT) {
             return 0;
         }
-        let Some(scratch) = slot.scratch() else { return 0 };
+        let scratch = slot.scratch();
         if new && !is_known(&scratch.call.process) {
             actor::describe_caller(slot);
-            let Some(Scratch { call, head, .. }) = slot.scratch() else { return 0 };
+            let Scratch { call, head, .. } = slot.scratch();
             let _ = ACTORS.insert(&call.process, &head.actor, u64::from(BPF_ANY));
         }
-        let Some(scratch) = slot.scratch() else { return 0 };
+        let scratch = slot.scratch();
         let why = reasons(&scratch.call, new);
         if why != 0 {
             report(slot, why);
@@ -59,7 +59,7 @@ global_function! {
     /// Counts the call; 1 when its key is new. Apart, as what follows.
     fn count_call(slot) -> u32 {
         let lane = slot.number();
-        let Some(scratch) = slot.scratch() else { return 0 };
+        let scratch = slot.scratch();
         let Returned { trail, process, duration_ns, entry, errno, .. } = &scratch.call;
         let bucket = bucket_of(*duration_ns);
         let key = CountKey::new(trail.target, *process, entry.call as u8, *errno, bucket);
@@ -71,7 +71,7 @@ global_function! {
 global_function! {
     /// A path that only reads like a target's has none. Apart, for the sake of its caller's frame: see there.
     fn refuse_look_alike(slot) -> u32 {
-        let Some(scratch) = slot.scratch() else { return 0 };
+        let scratch = slot.scratch();
         if scratch.call.trail.is_look_alike(config()) {
             count_loss(loss::LOOK_ALIKE);
             scratch.call.trail.forget();

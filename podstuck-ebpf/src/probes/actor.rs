@@ -17,7 +17,7 @@ global_function! {
     /// Describes the caller. Apart, for the sake of its callers' frames: on Linux 5.10 all together must fit into
     /// 512 bytes.
     pub(crate) fn describe_caller(slot) -> u32 {
-        let Some(Scratch { call, head, .. }) = slot.scratch() else { return 0 };
+        let Scratch { call, head, .. } = slot.scratch();
         describe(&mut head.actor, call.process.started_ns, call.of_io_uring());
         0
     }

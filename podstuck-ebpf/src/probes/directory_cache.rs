@@ -11,6 +11,7 @@ use super::{
     kernel_path::KernelPath,
     maps::{DIRECTORIES, Directory},
     scratch::Scratch,
+    words,
 };
 
 /// How long an answer is valid. A directory renamed above the one in the table is noticed then.
@@ -23,9 +24,9 @@ pub(crate) struct Cached(*const Directory);
 
 impl Cached {
     #[inline(always)]
-    pub(crate) fn trail(self) -> Trail {
+    pub(crate) fn trail_to(self, trail: &mut Trail) {
         // SAFETY: an aligned part of a map value, which programs may read for as long as they run.
-        unsafe { (*self.0).trail }
+        unsafe { words::copy(trail, &raw const (*self.0).trail) };
     }
 
     #[inline(always)]
@@ -37,7 +38,7 @@ impl Cached {
     #[inline(always)]
     pub(crate) fn copy_to(self, answer: &mut Directory) {
         // SAFETY: as above.
-        *answer = unsafe { *self.0 };
+        unsafe { words::copy(answer, self.0) };
     }
 
     /// Whether the answer is young, and is that for the directory in question: the dentry still the same

@@ -1,5 +1,7 @@
 //! A call is entered: what will be needed when it returns is noted.
 
+use core::hint::black_box;
+
 use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_ktime_get_ns};
 use podstuck_common::{
     config::step,
@@ -25,7 +27,8 @@ pub(crate) fn deletion(entry_point: EntryPointId, call: u8, dirfd: i32, path: u6
         // SAFETY: no arguments.
         start_ns: unsafe { bpf_ktime_get_ns() },
         path,
-        second: 0,
+        // Beside another zero it would be made so byte by byte: see `words`.
+        second: black_box(0),
         mnt: 0,
         dirfd,
         flags,

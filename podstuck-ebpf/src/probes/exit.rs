@@ -18,6 +18,7 @@ use super::{
     returned::NOT_READ,
     roots,
     slot::Slot,
+    words,
 };
 
 const EPERM: i64 = -1;
@@ -73,7 +74,7 @@ fn stops_early() -> bool {
 fn copy(entry: *const InFlight, slot: Option<Slot>) -> Option<Slot> {
     let mut slot = slot?;
     // SAFETY: the entry is this thread's.
-    slot.scratch()?.call.entry = unsafe { *entry };
+    unsafe { words::copy(&mut slot.scratch().call.entry, entry) };
     Some(slot)
 }
 
@@ -91,7 +92,7 @@ pub(crate) fn finish_any(result: i64) -> bool {
 #[inline(always)]
 fn returned(slot: Option<Slot>, thread: u64, result: i64, argument: u32) {
     let Some(mut slot) = slot else { return count_loss(loss::NO_SLOT) };
-    let Some(scratch) = slot.scratch() else { return };
+    let scratch = slot.scratch();
     let entry = &scratch.call.entry;
     // Another podstuck has another secret, and deletes nothing by this either.
     if result == EINVAL && entry.flags & !INDEX_MASK == SHOW {
@@ -121,12 +122,12 @@ fn returned(slot: Option<Slot>, thread: u64, result: i64, argument: u32) {
     call.argument = argument;
     call.last = 0;
     call.errno = if result < 0 { -result as u16 } else { 0 };
-    call.mount_depth = 0;
-    call.has_failed = false;
-    call.fresh = false;
-    call.followed = false;
-    call.look_alike = false;
-    call.resolved = false;
+    words::put(&mut call.mount_depth, 0);
+    words::put(&mut call.has_failed, false);
+    words::put(&mut call.fresh, false);
+    words::put(&mut call.followed, false);
+    words::put(&mut call.look_alike, false);
+    words::put(&mut call.resolved, false);
     if stop_after(step::SLOT) {
         return;
     }

@@ -1,12 +1,11 @@
 //! The last component of an argument. Where the kernel has told the directory, only that counts: links and
 //! `..` before it have been followed.
 
-use podstuck_common::trail::Trail;
-
 use super::{
     globals::config,
     returned::{NOT_READ, Returned},
     scratch::{Last, Scratch},
+    words,
 };
 
 /// How much of the end of an argument is searched: the longest component, the slash before it, and some behind.
@@ -53,6 +52,7 @@ pub(crate) fn found(scratch: &mut Scratch) -> Option<Last> {
 pub(crate) fn not_found(call: &mut Returned) {
     call.argument = NOT_READ;
     if !call.trail.settled(config()) {
-        call.trail = Trail { cut: 1, ..Trail::default() };
+        words::clear(&mut call.trail);
+        call.trail.cut = 1;
     }
 }

@@ -3,7 +3,6 @@
 use podstuck_common::{
     config::step,
     record::{AT_FDCWD, InFlight, Resolved, loss},
-    trail::Trail,
 };
 
 use super::{
@@ -14,20 +13,20 @@ use super::{
     path, process,
     scratch::Scratch,
     slot::Slot,
-    target,
+    target, words,
 };
 
 /// Finds the directory, and reads the argument where it matters.
 #[inline(always)]
 pub(crate) fn locate(slot: &mut Slot) {
-    let Some(scratch) = slot.scratch() else { return };
+    let scratch = slot.scratch();
     if is_resolved(scratch) {
         scratch.call.resolved = true;
         if stop_after(step::DIRECTORY) {
             return;
         }
         target::find_read(slot);
-        let Some(scratch) = slot.scratch() else { return };
+        let scratch = slot.scratch();
         // It may have failed by the same path before the directory was told, as with EROFS.
         if scratch.call.entry.dirfd == AT_FDCWD && directory_cache::has_failed_elsewhere() {
             scratch.call.has_failed = true;
@@ -42,8 +41,8 @@ pub(crate) fn locate(slot: &mut Slot) {
             }
             target::find(slot);
         } else {
-            scratch.call.place = KernelPath::NONE;
-            scratch.call.trail = Trail::default();
+            words::clear(&mut scratch.call.place);
+            words::clear(&mut scratch.call.trail);
             if first != Some(b'/') {
                 count_loss(loss::PATH_UNREADABLE);
                 return;
@@ -56,7 +55,7 @@ pub(crate) fn locate(slot: &mut Slot) {
     // Below a target's root the name of one file more changes nothing that is counted, and is
     // needed to tell whether this object has failed before. Without the kernel's layout an absolute
     // argument still says all.
-    let Some(scratch) = slot.scratch() else { return };
+    let scratch = slot.scratch();
     let call = &mut scratch.call;
     let is_settled = call.trail.settled(config());
     // The directory may be forgotten, by which that is known of an object of any number.
@@ -67,7 +66,7 @@ pub(crate) fn locate(slot: &mut Slot) {
     if may_recover || !is_settled {
         path::follow(slot);
     }
-    let Some(scratch) = slot.scratch() else { return };
+    let scratch = slot.scratch();
     // An absolute argument has its target only now.
     let call = &mut scratch.call;
     if !is_settled && call.errno == 0 && failed::is_any(call.trail.target) {

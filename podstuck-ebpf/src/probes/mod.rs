@@ -43,6 +43,7 @@ mod scratch;
 mod slot;
 mod target;
 mod walk;
+mod words;
 
 /// A program that could panic does not pass the verifier: there is no way out of this loop.
 #[panic_handler]

@@ -16,7 +16,7 @@ pub(crate) const NO_NAMES: usize = usize::MAX;
 /// Writes the directory's names, leaf first, each with its NUL; where they end.
 #[inline(always)]
 pub(crate) fn write_names(slot: &mut Slot) -> usize {
-    let Some(scratch) = slot.scratch() else { return NO_NAMES };
+    let scratch = slot.scratch();
     scratch.state.place = scratch.call.place;
     scratch.state.end = 0;
     let mut complete = false;
@@ -26,7 +26,7 @@ pub(crate) fn write_names(slot: &mut Slot) -> usize {
             break;
         }
     }
-    let Some(scratch) = slot.scratch() else { return NO_NAMES };
+    let scratch = slot.scratch();
     if !complete {
         scratch.head.flaws |= flaw::CUT;
     }
@@ -47,7 +47,7 @@ global_function! {
 global_function! {
     /// Writes the next name. Where there is no more space the loops run on without effect.
     fn write_one(slot) -> u32 {
-        let Some(scratch) = slot.scratch() else { return GO_ON };
+        let scratch = slot.scratch();
         let place = scratch.state.place;
         let Some(dentry) = place.dentry() else { return ARRIVED };
         match place.up(&dentry) {

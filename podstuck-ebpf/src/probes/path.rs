@@ -14,6 +14,7 @@ use super::{
     last, moved, roots,
     scratch::{ARRIVED, GO_ON, Last, Partial, ROUNDS, Scratch},
     slot::{Slot, global_function},
+    words,
 };
 
 /// How much of an argument is searched for a target. Pod volumes end within 400 bytes: kubelet's
@@ -25,7 +26,7 @@ global_function! {
     /// Continues the trail with the argument, or with its last component where the directory before that is
     /// known.
     pub(crate) fn follow(slot) -> u32 {
-        let Some(scratch) = slot.scratch() else { return 0 };
+        let scratch = slot.scratch();
         let Some(len) = argument::read(scratch) else {
             if scratch.call.resolved {
                 last::not_found(&mut scratch.call);
@@ -44,7 +45,7 @@ global_function! {
                 return 0;
             }
         }
-        let Some(scratch) = slot.scratch() else { return 0 };
+        let scratch = slot.scratch();
         cut_short(&mut scratch.call.trail);
         scratch.state.last.len = 0;
         arrive(slot);
@@ -55,7 +56,7 @@ global_function! {
 /// The argument was read to its end. Where only its last component counts, that is taken.
 #[inline(always)]
 fn arrive(slot: &mut Slot) {
-    let Some(scratch) = slot.scratch() else { return };
+    let scratch = slot.scratch();
     if !scratch.call.resolved {
         return;
     }
@@ -87,7 +88,7 @@ global_function! {
 global_function! {
     /// Reads up to the end of a component, and takes it.
     fn follow_one(slot) -> u32 {
-        let Some(scratch) = slot.scratch() else { return ARRIVED };
+        let scratch = slot.scratch();
         for _ in 0..ROUNDS {
             if scratch.state.at - scratch.state.from >= SEARCHED {
                 cut_short(&mut scratch.call.trail);
@@ -139,7 +140,8 @@ fn step(trail: &mut Trail, hash: u64, len: u32, bytes: u64) {
         // Going up would need what came before: leave the target unknown rather than wrong. Below
         // a target's root the call was counted for it, and its record agrees.
         if !trail.settled(config()) {
-            *trail = Trail { cut: 1, ..Trail::default() };
+            words::clear(trail);
+            trail.cut = 1;
         }
         return;
     }

@@ -14,7 +14,7 @@ global_function! {
     /// The directories above both names are where they were, so that the paths can still be read.
     pub(crate) fn renamed(slot) -> u32 {
         locate(slot);
-        let Some(scratch) = slot.scratch() else { return 0 };
+        let scratch = slot.scratch();
         let was = scratch.call.trail;
         if was.target == 0 || was.target != was.path || was.is_look_alike(config()) {
             return 0;
@@ -22,12 +22,12 @@ global_function! {
         if ANNOUNCED.get_ptr(was.target).is_none() {
             report(slot, reason::FIRST);
         }
-        let Some(scratch) = slot.scratch() else { return 0 };
+        let scratch = slot.scratch();
         scratch.call.entry.path = scratch.call.entry.second;
         scratch.call.entry.dirfd = scratch.call.entry.flags as i32;
         scratch.call.argument = NOT_READ;
         locate(slot);
-        let Some(scratch) = slot.scratch() else { return 0 };
+        let scratch = slot.scratch();
         let now = &scratch.call.trail;
         // A look-alike would be taken for one when it is read back.
         if now.target == 0 && now.cut == 0 && now.is_known(config()) {

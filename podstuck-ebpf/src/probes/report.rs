@@ -66,13 +66,13 @@ pub(crate) fn reasons(call: &Returned, new: bool) -> u32 {
 /// Sends a record, unless there were too many of its kind.
 #[inline(always)]
 pub(crate) fn report(slot: &mut Slot, why: u32) {
-    let Some(scratch) = slot.scratch() else { return };
+    let scratch = slot.scratch();
     let errno = scratch.call.errno;
     if why & reason::FAILED != 0 && errno != ENOTEMPTY {
         // Before the limit: that an object succeeds which has failed is told of each.
         note_failure(slot);
     }
-    let Some(scratch) = slot.scratch() else { return };
+    let scratch = slot.scratch();
     let Scratch { call, held_back, .. } = scratch;
     let Returned { trail, process, entry, now, followed, .. } = call;
     let followed = *followed;
@@ -92,7 +92,7 @@ pub(crate) fn report(slot: &mut Slot, why: u32) {
         path::follow(slot);
     }
     let sent = ring_record::send(slot, why, suppressed) != 0;
-    let Some(scratch) = slot.scratch() else { return };
+    let scratch = slot.scratch();
     if sent && why & reason::FIRST != 0 {
         let _ = ANNOUNCED.insert(scratch.call.trail.target, &1, u64::from(BPF_ANY));
     }
@@ -101,14 +101,14 @@ pub(crate) fn report(slot: &mut Slot, why: u32) {
 global_function! {
     /// Notes that the removal of the object failed.
     fn note_failure(slot) -> u32 {
-        let Some(scratch) = slot.scratch() else { return 0 };
+        let scratch = slot.scratch();
         if is_noted(scratch) {
             return 0;
         }
         if !scratch.call.followed {
             path::follow(slot);
         }
-        let Some(scratch) = slot.scratch() else { return 0 };
+        let scratch = slot.scratch();
         // First: who removes the object meanwhile is counted after this, and it is noted again.
         noted::note(scratch);
         let Returned { trail, place, entry, resolved, has_failed, .. } = &scratch.call;

@@ -85,7 +85,7 @@ pub(crate) fn finish(request: u64, returned: i32) {
 #[inline(always)]
 fn take_name(thread: u64, slot: Option<&mut Slot>) -> Option<u32> {
     let name = NAMES.get_ptr(&thread)?;
-    let to = slot?.scratch()?.argument.as_mut_ptr();
+    let to = slot?.scratch().argument.as_mut_ptr();
     // SAFETY: an argument may be longer; only this thread writes or removes the entry.
     let len = unsafe { generated::bpf_probe_read_kernel_str(to.cast(), KEPT, name.cast()) };
     let _ = NAMES.remove(&thread);

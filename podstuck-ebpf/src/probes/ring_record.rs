@@ -25,11 +25,11 @@ global_function! {
     /// Sends the call; 1 if the record fitted.
     pub(crate) fn send(slot, why, suppressed) -> u32 {
         actor::describe_caller(slot);
-        let Some(scratch) = slot.scratch() else { return 0 };
+        let scratch = slot.scratch();
         write_head(scratch, why, suppressed);
         let has_place = !scratch.call.place.is_none();
         let mut end = if has_place { write_names(slot) } else { NO_NAMES };
-        let Some(scratch) = slot.scratch() else { return 0 };
+        let scratch = slot.scratch();
         if end == NO_NAMES {
             scratch.head.flaws |= flaw::NO_DIRECTORY;
             end = 0;

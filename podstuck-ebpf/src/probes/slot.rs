@@ -1,6 +1,6 @@
 //! The right to use scratch memory, and how it is handed on.
 
-use core::mem::ManuallyDrop;
+use core::mem::{ManuallyDrop, forget};
 
 use aya_ebpf::{btf_maps::PerCpuArray, macros::btf_map};
 use podstuck_common::config::SLOTS;
@@ -17,31 +17,41 @@ static SCRATCH: PerCpuArray<Scratch, { SLOTS as usize }> = PerCpuArray::new();
 
 /// The right to use one piece of scratch memory on this CPU. Whoever has it lends the memory, so that no two
 /// references to it live at a time.
-pub(crate) struct Slot(u32);
+pub(crate) struct Slot {
+    number: u32,
+    scratch: *mut Scratch,
+}
 
 impl Slot {
     /// A slot that nobody uses, if there is one.
     #[inline(always)]
     pub(crate) fn claim() -> Option<Self> {
         if config().one_slot != 0 {
-            return Some(Self(0));
+            return Self::at(0);
         }
         for number in 0..SLOTS {
+            let slot = Self::at(number)?;
             // SAFETY: map memory, of which only a word is touched that all share.
-            if unsafe { claim::claim(&raw mut (*SCRATCH.get_ptr_mut(number)?).claims) } {
-                return Some(Self(number));
+            if unsafe { claim::claim(&raw mut (*slot.scratch).claims) } {
+                return Some(slot);
             }
+            // It is somebody else's.
+            forget(slot);
         }
         None
     }
 
+    #[inline(always)]
+    fn at(number: u32) -> Option<Self> {
+        Some(Self { number, scratch: SCRATCH.get_ptr_mut(number)? })
+    }
+
     /// Its memory.
     #[inline(always)]
-    pub(crate) fn scratch(&mut self) -> Option<&mut Scratch> {
-        let scratch = SCRATCH.get_ptr_mut(self.0)?;
+    pub(crate) fn scratch(&mut self) -> &mut Scratch {
         // SAFETY: the map lives as long as its programs. This is the only right to this value, and
         // it is borrowed for as long as the reference lives. The word with the claims is not used by it.
-        Some(unsafe { &mut *scratch })
+        unsafe { &mut *self.scratch }
     }
 
     /// The slot of this number, on the other side of a call that cannot take a reference. It stays with whoever
@@ -50,25 +60,22 @@ impl Slot {
     /// # Safety
     /// It is used only while the slot that has the number is borrowed for it.
     #[inline(always)]
-    pub(crate) unsafe fn borrowed(number: u32) -> ManuallyDrop<Self> {
-        ManuallyDrop::new(Self(number))
+    pub(crate) unsafe fn borrowed(number: u32) -> Option<ManuallyDrop<Self>> {
+        Self::at(number).map(ManuallyDrop::new)
     }
 
     #[inline(always)]
     pub(crate) fn number(&self) -> u32 {
-        self.0
+        self.number
     }
 }
 
 impl Drop for Slot {
     #[inline(always)]
     fn drop(&mut self) {
-        if config().one_slot != 0 {
-            return;
-        }
-        if let Some(scratch) = SCRATCH.get_ptr_mut(self.0) {
+        if config().one_slot == 0 {
             // SAFETY: as in `claim`.
-            unsafe { claim::give_back(&raw mut (*scratch).claims) };
+            unsafe { claim::give_back(&raw mut (*self.scratch).claims) };
         }
     }
 }
@@ -90,7 +97,10 @@ macro_rules! global_function {
             #[inline(never)]
             unsafe extern "C" fn $name(number: u32 $(, $argument: u32)*) -> u32 {
                 // SAFETY: the only caller stands below.
-                let $slot = &mut unsafe { $crate::probes::slot::Slot::borrowed(number) };
+                let slot = unsafe { $crate::probes::slot::Slot::borrowed(number) };
+                // It is there: only the verifier does not know.
+                let Some(mut slot) = slot else { return 0 };
+                let $slot = &mut *slot;
                 $body
             }
             // SAFETY: the slot is borrowed until this returns.

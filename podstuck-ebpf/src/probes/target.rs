@@ -1,24 +1,21 @@
 //! Which target a directory belongs to: the trail from the root of the mount namespace down to it,
 //! cached for each directory.
 
-use podstuck_common::trail::Trail;
-
 use super::{
     directory_cache,
-    kernel_path::KernelPath,
     scratch::Scratch,
     slot::{Slot, global_function},
-    walk,
+    walk, words,
 };
 
 /// Finds the trail of the call's directory, in the cache or by walking up to the nearest ancestor that is
 /// there.
 #[inline(always)]
 pub(crate) fn find(slot: &mut Slot) {
-    let Some(scratch) = slot.scratch() else { return };
+    let scratch = slot.scratch();
     let place = scratch.call.place;
     if !place.read_dentry(&mut scratch.dentry) {
-        scratch.call.trail = Trail::default();
+        words::clear(&mut scratch.call.trail);
         return;
     }
     find_read(slot);
@@ -27,16 +24,16 @@ pub(crate) fn find(slot: &mut Slot) {
 /// The same, where its dentry was read just now.
 #[inline(always)]
 pub(crate) fn find_read(slot: &mut Slot) {
-    let Some(scratch) = slot.scratch() else { return };
+    let scratch = slot.scratch();
     let place = scratch.call.place;
     if !place.read_mounted(&mut scratch.mounted) {
-        scratch.call.trail = Trail::default();
+        words::clear(&mut scratch.call.trail);
         return;
     }
     if !directory_cache::is_latest(scratch, place) {
         learn(slot);
     }
-    let Some(scratch) = slot.scratch() else { return };
+    let scratch = slot.scratch();
     scratch.call.trail = scratch.directory.trail;
     scratch.call.has_failed = scratch.directory.has_failed != 0;
     scratch.call.mount_depth = scratch.call.trail.mount_depth;
@@ -47,16 +44,16 @@ pub(crate) fn find_read(slot: &mut Slot) {
 global_function! {
     /// Takes the answer for the call's directory from the table, or reads its trail anew.
     fn learn(slot) -> u32 {
-        let Some(scratch) = slot.scratch() else { return 0 };
+        let scratch = slot.scratch();
         // What follows may end half-way.
-        scratch.known = KernelPath::NONE;
+        words::clear(&mut scratch.known);
         if recall(scratch) {
             return 0;
         }
         scratch.call.fresh = true;
         walk::climb(slot);
         walk::descend(slot);
-        let Some(scratch) = slot.scratch() else { return 0 };
+        let scratch = slot.scratch();
         let place = scratch.call.place;
         if !place.read_dentry(&mut scratch.dentry)
             || !place.read_mounted(&mut scratch.directory.mounted)

@@ -2,7 +2,7 @@
 
 use core::hint::black_box;
 
-use podstuck_common::{component::component_hash, trail::Trail};
+use podstuck_common::component::component_hash;
 
 use super::{
     directory_cache,
@@ -11,17 +11,18 @@ use super::{
     moved, roots,
     scratch::{ARRIVED, GO_ON, ROUNDS, Scratch, WALK_MAX, WalkedComponent},
     slot::{Slot, global_function},
+    words,
 };
 
 /// Collects the components from the directory up to the root, or to an ancestor that is in the cache
 /// and then starts the trail.
 #[inline(always)]
 pub(crate) fn climb(slot: &mut Slot) {
-    let Some(scratch) = slot.scratch() else { return };
+    let scratch = slot.scratch();
     scratch.state.place = scratch.call.place;
     scratch.state.components = 0;
     scratch.state.mounted = 0;
-    scratch.directory.trail = Trail::default();
+    words::clear(&mut scratch.directory.trail);
     scratch.directory.born_ns = scratch.call.now;
     scratch.state.steps = 0;
     for _ in 0..ROUNDS {
@@ -30,7 +31,7 @@ pub(crate) fn climb(slot: &mut Slot) {
         }
     }
     // Deeper than the walk goes: what the upper part says is unknown, so nothing is claimed.
-    let Some(scratch) = slot.scratch() else { return };
+    let scratch = slot.scratch();
     scratch.directory.trail.cut = 1;
     scratch.state.components = 0;
 }
@@ -48,7 +49,7 @@ global_function! {
 
 global_function! {
     fn climb_one(slot) -> u32 {
-        let Some(scratch) = slot.scratch() else { return ARRIVED };
+        let scratch = slot.scratch();
         let place = scratch.state.place;
         if !place.read_dentry(&mut scratch.dentry) {
             return ARRIVED;
@@ -75,7 +76,7 @@ global_function! {
                 if on.read_mounted(&mut scratch.mounted) { GO_ON } else { ARRIVED }
             }
             Up::Parent(parent, name) => {
-                scratch.name.fill(0);
+                words::clear(&mut scratch.name);
                 let to = scratch.name.as_mut_ptr().cast();
                 let Some(len) = copy_name(name, to) else { return ARRIVED };
                 let len = len as u32 - 1;
@@ -98,12 +99,12 @@ global_function! {
 #[inline(always)]
 fn recall(scratch: &mut Scratch, place: KernelPath) -> bool {
     let Some(cached) = directory_cache::lookup(scratch, place) else { return false };
-    scratch.directory.trail = cached.trail();
+    cached.trail_to(&mut scratch.directory.trail);
     scratch.directory.born_ns = cached.born_ns();
     if cached.is_valid(scratch) {
         return true;
     }
-    scratch.directory.trail = Trail::default();
+    words::clear(&mut scratch.directory.trail);
     scratch.directory.born_ns = scratch.call.now;
     false
 }
@@ -131,7 +132,7 @@ global_function! {
 
 global_function! {
     fn descend_one(slot) -> u32 {
-        let Some(scratch) = slot.scratch() else { return ARRIVED };
+        let scratch = slot.scratch();
         let Some(index) = scratch.state.components.checked_sub(1) else { return ARRIVED };
         scratch.state.components = index;
         // A mask that the compiler cannot see through: it tells the verifier the bound that holds.
