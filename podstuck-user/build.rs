@@ -1,6 +1,12 @@
 //! Builds the probes into the binary. See `cargo xtask setup` for what that needs.
 
+use std::{env, fs, path::Path};
+
 use anyhow::{Context, Result};
+use object::{
+    build::elf::{Builder, SectionData},
+    elf::SHT_STRTAB,
+};
 
 fn main() -> Result<()> {
     // The probe crate is watched by aya-build; the records it shares with user space are not, and
@@ -8,12 +14,14 @@ fn main() -> Result<()> {
     println!("cargo::rerun-if-changed=../podstuck-common/src");
     println!("cargo::rerun-if-changed=../podstuck-common/Cargo.toml");
     println!("cargo::rerun-if-changed=../Cargo.lock");
-    if std::env::var_os("AYA_BUILD_SKIP").is_some() {
+    let out = env::var_os("OUT_DIR").context("cargo sets OUT_DIR for build scripts")?;
+    let object = Path::new(&out).join("podstuck-ebpf");
+    let is_built = env::var_os("AYA_BUILD_SKIP").is_none();
+    if !is_built {
         // For tools that only read the source: without an object there is nothing to load.
-        let out = std::env::var_os("OUT_DIR").context("cargo sets OUT_DIR for build scripts")?;
-        std::fs::write(std::path::Path::new(&out).join("podstuck-ebpf"), [])?;
+        fs::write(&object, [])?;
     }
-    let toolchain = std::env::var("RUSTUP_TOOLCHAIN").unwrap_or_else(|_| "stable".into());
+    let toolchain = env::var("RUSTUP_TOOLCHAIN").unwrap_or_else(|_| "stable".into());
     // Two unstable features are in use for the BPF target: `build-std`, for `core`; and `trim-paths`, since the
     // object's BTF names the source of each line, and must not say where it was built.
     let unstable = [
@@ -23,7 +31,7 @@ fn main() -> Result<()> {
     ];
     for (name, value) in unstable {
         // SAFETY: a build script has one thread here, so nobody reads the environment meanwhile.
-        unsafe { std::env::set_var(name, value) };
+        unsafe { env::set_var(name, value) };
     }
     aya_build::build_ebpf(
         [aya_build::Package {
@@ -32,5 +40,25 @@ fn main() -> Result<()> {
             ..Default::default()
         }],
         aya_build::Toolchain::Custom(&toolchain),
-    )
+    )?;
+    if is_built { strip(&object) } else { Ok(()) }
+}
+
+/// Takes out what only debuggers read: four fifths of the object, which is locked in memory with the program. Lines of the
+/// source, for what the verifier says, are in its BTF.
+fn strip(path: &Path) -> Result<()> {
+    let object = fs::read(path)?;
+    let mut object = Builder::read(&*object).context("the linker's object cannot be read")?;
+    for section in &mut object.sections {
+        let name = section.name.as_slice();
+        section.delete = name.starts_with(b".debug_") || name.starts_with(b".rel.debug_");
+    }
+    // The linker keeps all names in one section, and whoever writes it here in two.
+    let names = object.sections.add();
+    names.name = b".shstrtab".as_slice().into();
+    names.sh_type = SHT_STRTAB;
+    names.data = SectionData::SectionString;
+    let mut stripped = Vec::new();
+    object.write(&mut stripped).context("the probes' object cannot be written")?;
+    Ok(fs::write(path, stripped)?)
 }

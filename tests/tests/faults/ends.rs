@@ -4,7 +4,8 @@ use std::{fs, path::Path};
 
 use nix::sys::signal::Signal;
 use podstuck_tests::{
-    EXPORTED, assert_counted, of_type, replay, requires, root_and_btf, settle, summary, watch,
+    EXPORTED, assert_counted, of_type, replay, requires, root_and_btf, settle, slowdown, summary,
+    watch,
 };
 use serde_json::Value;
 
@@ -69,7 +70,9 @@ fn two_runs_at_once_find_and_count_the_same() {
         let (lines, _) = one.stop();
         assert_counted(summary(&lines), &[&tally]);
         for finding in of_type(&lines, "finding") {
-            assert_eq!(finding["id"], "immutable-attribute", "{finding:#}");
+            // In an emulated machine a look may come too late.
+            let is_unseen = slowdown() > 1 && finding["certainty"] == "possible";
+            assert!(is_unseen || finding["id"] == "immutable-attribute", "{finding:#}");
         }
     }
 }

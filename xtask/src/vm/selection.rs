@@ -33,8 +33,8 @@ pub(super) const AT_THE_ENDS: Tests = Tests {
     again: BY_HOOK,
 };
 
-/// The same, where there is no time for more.
-pub(super) const AT_THE_ENDS_IN_BRIEF: Tests = Tests { again: FIRST_TO_FAIL, ..AT_THE_ENDS };
+/// Where there is no time for more.
+pub(super) const AT_THE_ENDS_IN_BRIEF: Tests = Tests { first: BY_HOOK, again: FIRST_TO_FAIL };
 
 /// There, too, in machines of their own: they wait for what does not answer, and are short of what they need.
 pub(super) const FAULTS: Tests = Tests {
