@@ -64,9 +64,6 @@ pub(crate) enum Up {
 }
 
 impl KernelPath {
-    /// No directory.
-    pub(crate) const NONE: Self = Self { mnt: 0, dentry: 0 };
-
     /// Whether this is no directory.
     #[inline(always)]
     pub(crate) fn is_none(self) -> bool {

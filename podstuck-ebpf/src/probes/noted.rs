@@ -21,12 +21,12 @@ pub(crate) fn is_noted(scratch: &Scratch) -> bool {
     {
         return false;
     }
-    for word in 0..NOTED_WORDS {
+    for (word, (noted, now)) in noted.argument.iter().zip(argument).enumerate() {
         let rest = len.saturating_sub(word as u64 * 8);
         if rest == 0 {
             break;
         }
-        let difference = noted.argument[word] ^ argument[word];
+        let difference = noted ^ now;
         // What is behind the argument is from another one.
         let behind = if rest < 8 { 64 - rest * 8 } else { 0 };
         if difference << behind != 0 {

@@ -25,7 +25,7 @@ unsafe impl Words for KernelPath {}
 unsafe impl Words for [u64; NAME_WORDS] {}
 
 const fn count<T: Words>() -> usize {
-    assert!(size_of::<T>() % 8 == 0 && align_of::<T>() == 8);
+    assert!(size_of::<T>().is_multiple_of(8) && align_of::<T>() == 8);
     size_of::<T>() / 8
 }
 
