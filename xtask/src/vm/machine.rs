@@ -83,8 +83,6 @@ impl Machine {
                 machines.push(Self { kind: Kind::Confined, with_kprobes: true, ..usual });
             }
         }
-        // Those that take longest begin first.
-        machines.sort_by_key(|machine| machine.tests.first != selection::AT_THE_ENDS.first);
         machines.extend(Self::that_refuse(&machines).into_iter().flatten());
         machines
     }
