@@ -2,12 +2,16 @@
 //! right facts and commands that help.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+#[path = "runtimes/attributes.rs"]
+mod attributes;
 #[path = "runtimes/by_container.rs"]
 mod by_container;
 #[path = "runtimes/by_daemon.rs"]
 mod by_daemon;
 #[path = "common/runtimes.rs"]
 mod daemons;
+#[path = "runtimes/full_disk.rs"]
+mod full_disk;
 #[path = "runtimes/many.rs"]
 mod many;
 #[path = "runtimes/out_of_step.rs"]

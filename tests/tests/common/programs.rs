@@ -38,6 +38,11 @@ pub(crate) fn program(name: &str) -> Command {
     command
 }
 
+/// What starts and removes containers for all of them: runc, unless something else is named.
+pub(crate) fn oci_runtime() -> String {
+    std::env::var("PODSTUCK_OCI_RUNTIME").unwrap_or_else(|_| "runc".into())
+}
+
 /// Whether the runtimes are not the machine's own.
 pub(crate) fn is_of_another_release() -> bool {
     std::env::var_os(DAEMONS).is_some()

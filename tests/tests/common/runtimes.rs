@@ -17,13 +17,16 @@ use std::{
 
 pub(crate) use self::{
     loop_disk::LoopDisk,
-    programs::{busybox, chattr, has_programs, is_of_another_release, output, program, share},
+    programs::{
+        busybox, chattr, has_programs, is_of_another_release, oci_runtime, output, program, share,
+    },
 };
 use nix::{
     mount::{MntFlags, MsFlags, mount, umount2},
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
+use podstuck_tests::slowdown;
 
 /// Longer than a daemon takes to start or to end.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -42,7 +45,7 @@ const LEFT: [&str; 7] = [
 
 /// Waits until something is so.
 pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
-    let end = Instant::now() + LIMIT;
+    let end = Instant::now() + LIMIT * slowdown();
     while !is_so() {
         assert!(Instant::now() < end, "waited too long: {what}");
         thread::sleep(Duration::from_millis(20));
@@ -69,7 +72,7 @@ impl Runtimes {
 
     /// The same on a disk for so many files.
     pub(crate) fn start_with_inodes(inodes: u32) -> Option<Self> {
-        if !has_programs(&["dockerd", "docker", "containerd", "ctr", "runc"]) {
+        if !has_programs(&["dockerd", "docker", "containerd", "ctr", &oci_runtime()]) {
             return None;
         }
         let name = format!("podstuck-test-{}", std::process::id());
@@ -137,7 +140,7 @@ impl Runtimes {
     /// A container of containerd's that sleeps; its root file system.
     pub(crate) fn run_ctr(&self, name: &str) -> PathBuf {
         let cgroup = format!("/{}/{name}", self.name);
-        output(self.ctr(&["run", "--detach", "--cgroup", &cgroup, IMAGE, name]));
+        self.run_in(&cgroup, name);
         let bundles = "containerd/io.containerd.runtime.v2.task/k8s.io";
         self.top.join(bundles).join(name).join("rootfs")
     }
@@ -145,9 +148,15 @@ impl Runtimes {
     /// The same in the group of a pod, as kubelet has it made; its id is a real one.
     pub(crate) fn run_ctr_in_pod(&self, uid: &str, id: &str) -> PathBuf {
         let cgroup = format!("/{}/pod{uid}/{id}", self.name);
-        output(self.ctr(&["run", "--detach", "--cgroup", &cgroup, IMAGE, id]));
+        self.run_in(&cgroup, id);
         let bundles = "containerd/io.containerd.runtime.v2.task/k8s.io";
         self.top.join(bundles).join(id).join("rootfs")
+    }
+
+    fn run_in(&self, cgroup: &str, id: &str) {
+        let runtime = oci_runtime();
+        let of = ["run", "--detach", "--runc-binary", &runtime, "--cgroup", cgroup, IMAGE, id];
+        output(self.ctr(&of));
     }
 
     /// Process id of containerd.
@@ -245,6 +254,11 @@ impl Runtimes {
         daemon.args(["--exec-opt", "native.cgroupdriver=cgroupfs"]);
         daemon.args(["--cgroup-parent", &format!("/{}", self.name)]);
         daemon.args(["--config-file", &self.at("daemon.json")]).args(more);
+        let runtime = oci_runtime();
+        if runtime != "runc" {
+            daemon.args(["--add-runtime", &format!("{runtime}={runtime}")]);
+            daemon.args(["--default-runtime", &runtime]);
+        }
         fs::write(self.at("daemon.json"), "{}").unwrap();
         self.spawn(1, daemon, "dockerd.log");
         until("dockerd answers", || self.docker(&["version"]).output().unwrap().status.success());

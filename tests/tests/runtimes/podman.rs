@@ -9,7 +9,9 @@ use serde_json::Value;
 
 use super::{
     assert_complete, counted,
-    daemons::{LoopDisk, busybox, chattr, has_programs, is_of_another_release, program, share},
+    daemons::{
+        LoopDisk, busybox, chattr, has_programs, is_of_another_release, oci_runtime, program, share,
+    },
     finding, obey, output,
 };
 
@@ -24,7 +26,7 @@ struct Podman(#[expect(dead_code, reason = "mounted as long as it is needed")] L
 impl Podman {
     /// With an image; `None`, with the test noted as skipped, where that is impossible.
     fn start() -> Option<Self> {
-        if !has_programs(&["podman", "conmon", "runc"]) {
+        if !has_programs(&["podman", "conmon", &oci_runtime()]) {
             return None;
         }
         if LEFT.iter().any(|path| Path::new(path).exists()) {
@@ -45,8 +47,8 @@ impl Podman {
 
     fn podman(args: &[&str]) -> Command {
         let mut podman = program("podman");
-        // This machine's hierarchies of cgroups may be both, which crun does not take.
-        podman.args(["--runtime", "runc", "--cgroup-manager", "cgroupfs"]).args(args);
+        // Its own choice is crun, which does not take hierarchies of both versions, as this machine's may be.
+        podman.args(["--runtime", &oci_runtime(), "--cgroup-manager", "cgroupfs"]).args(args);
         podman
     }
 

@@ -70,6 +70,8 @@ pub(super) struct Guest<'a> {
     pub(super) architecture: Architecture,
     pub(super) kernel: &'a Path,
     pub(super) initramfs: &'a Path,
+    /// What is written to it is gone with the machine
+    pub(super) disk: Option<&'a Path>,
     /// Kernel arguments, most of them for `init.sh`
     pub(super) arguments: &'a str,
     /// Both processors run at once, and not in turn
@@ -94,6 +96,11 @@ impl Guest<'_> {
             Architecture::Amd64 => &AMD64,
             Architecture::Arm64 => &ARM64,
         };
+        let disk = self.disk.map(|file| {
+            let file = file.display();
+            ["-drive".to_owned(), format!("file={file},if=virtio,format=raw,snapshot=on")]
+        });
+        let disk = disk.iter().flatten();
         // A machine never outlives us, however we end.
         let mut command = Command::new("setpriv");
         command
@@ -106,6 +113,7 @@ impl Guest<'_> {
             .arg(self.kernel)
             .arg("-initrd")
             .arg(self.initramfs)
+            .args(disk)
             .args(["-append", &format!("console={console} {ARGUMENTS} {more} {}", self.arguments)])
             .stdin(Stdio::null())
             .stderr(log.try_clone().with_context(cannot_log)?)

@@ -3,17 +3,39 @@
 #
 # What a test prints goes to the console; lines that begin with `@podstuck` are for report.rs.
 
+argument() { # the value of a kernel argument `podstuck.NAME=VALUE`
+    for word in $(/bin/busybox cat /proc/cmdline); do
+        case $word in podstuck."$1"=*) echo "${word#*=}" ;; esac
+    done
+}
+
 # A runtime gives a container another root directory, which the kernel allows nobody whose own is its first one.
 if [ -z "$PODSTUCK_ROOT" ]; then
-    /bin/busybox mkdir -p /root && /bin/busybox mount -o bind / /root && cd /root &&
-        /bin/busybox mount -o move . / && PODSTUCK_ROOT=moved exec /bin/busybox chroot . /init
+    /bin/busybox mkdir -p /proc /dev /root
+    /bin/busybox mount -t proc proc /proc
+    /bin/busybox mount -t devtmpfs dev /dev
+    for module in /modules/*.ko; do
+        /bin/busybox insmod "$module" || echo "cannot load $module"
+    done
+    if [ "$(argument disk)" = yes ]; then
+        /bin/busybox mount -t ext4 /dev/vda /root
+        /bin/busybox mkdir -p /root/podstuck /root/proc /root/tmp
+        /bin/busybox mount -o bind /podstuck /root/podstuck
+        /bin/busybox cp /init /root/init
+    else
+        /bin/busybox mount -o bind / /root
+    fi
+    /bin/busybox umount /proc
+    /bin/busybox umount /dev
+    cd /root && /bin/busybox mount -o move . / && PODSTUCK_ROOT=moved exec /bin/busybox chroot . /init
 fi
 
 /bin/busybox mkdir -p /proc /sys /dev /sbin /usr/bin /usr/sbin /var/tmp /tmp /empty \
     /var/lib/kubelet/pods /var/log/pods
-/bin/busybox --install -s /bin
-/bin/busybox --install -s /usr/bin
-export PATH=/tools:/bin
+# Where a release's own programs are, they stay.
+/bin/busybox --install -s /bin 2>/dev/null
+/bin/busybox --install -s /usr/bin 2>/dev/null
+export PATH=/tools:/bin:/sbin
 
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
@@ -30,20 +52,14 @@ now() { # hundredths of a second since the kernel started
     echo "${up%.*}${up#*.}"
 }
 say() { printf '\n@podstuck %s\n' "$*"; }
-argument() { # the value of a kernel argument `podstuck.NAME=VALUE`
-    for word in $(cat /proc/cmdline); do
-        case $word in podstuck."$1"=*) echo "${word#*=}" ;; esac
-    done
-}
 
 say boot "$(now)"
 
-for module in /modules/*.ko; do
-    insmod "$module" || echo "cannot load $module"
-done
 # Labs need a real disk's file system: attributes, and directories that are not in memory.
-truncate -s 600M /disk
-mkfs.ext4 -q /disk && mount -o loop /disk /var/tmp || echo "no disk"
+if [ "$(argument disk)" != yes ]; then
+    truncate -s 600M /disk
+    mkfs.ext4 -q /disk && mount -o loop /disk /var/tmp || echo "no disk"
+fi
 
 if [ "$(argument cgroup)" = 2 ]; then
     mount -t cgroup2 cgroup2 /sys/fs/cgroup
@@ -75,6 +91,9 @@ export PODSTUCK_BIN=/podstuck/podstuck
 # How much slower than a real machine, for the size of workloads and how long the tests wait.
 PODSTUCK_TEST_SLOWDOWN=$(argument slowdown)
 export PODSTUCK_TEST_SLOWDOWN
+# What starts containers, where it is not up to the runtime.
+PODSTUCK_OCI_RUNTIME=$(argument oci_runtime)
+[ -z "$PODSTUCK_OCI_RUNTIME" ] || export PODSTUCK_OCI_RUNTIME
 
 tests=$(argument tests)
 for backend in $(argument backends | tr , ' '); do

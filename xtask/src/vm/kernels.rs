@@ -21,8 +21,8 @@ const fn usual(architecture: Architecture) -> (&'static [Series], usize) {
         Architecture::Arm64 => (&[(6, 1), (6, 12)], 1),
     }
 }
-/// The kernel whose types are hidden, and which is locked down, or else the last one of the run.
-pub(super) const REFUSING_SERIES: Series = (6, 12);
+/// The kernel whose types are hidden, which is locked down, and which has runtimes; or else the last one of the run.
+pub(super) const COMMON_SERIES: Series = (6, 12);
 /// Which packages a folder was made from.
 const STAMP: &str = "packages";
 
@@ -108,7 +108,7 @@ fn choose(offered: &[Name], architecture: Architecture, wanted: &Wanted<'_>) -> 
     }
     if extent == Extent::Brief {
         let ends = [chosen.first().copied(), chosen.last().copied()];
-        chosen.retain(|name| ends.contains(&Some(*name)) || name.series == REFUSING_SERIES);
+        chosen.retain(|name| ends.contains(&Some(*name)) || name.series == COMMON_SERIES);
     }
     Ok(chosen.into_iter().collect())
 }

@@ -14,6 +14,25 @@ pub(super) enum Kind {
     LockedDown,
     /// Its kernel enforces SELinux
     Confined,
+    /// It has a disk with a release of Debian's, and that release's runtimes
+    Runtimes(OciRuntime),
+}
+
+/// What starts the containers of all runtimes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OciRuntime {
+    Runc,
+    Crun,
+}
+
+impl OciRuntime {
+    /// Its program.
+    pub(super) const fn program(self) -> &'static str {
+        match self {
+            Self::Runc => "runc",
+            Self::Crun => "crun",
+        }
+    }
 }
 
 impl Kind {
@@ -26,6 +45,8 @@ impl Kind {
             Self::AtOnce => ", processors at once",
             Self::LockedDown => ", locked down",
             Self::Confined => ", SELinux",
+            Self::Runtimes(OciRuntime::Runc) => ", runtimes with runc",
+            Self::Runtimes(OciRuntime::Crun) => ", runtimes with crun",
         }
     }
 
@@ -38,6 +59,8 @@ impl Kind {
             Self::AtOnce => "-at-once",
             Self::LockedDown => "-locked-down",
             Self::Confined => "-selinux",
+            Self::Runtimes(OciRuntime::Runc) => "-runc",
+            Self::Runtimes(OciRuntime::Crun) => "-crun",
         }
     }
 
@@ -46,7 +69,12 @@ impl Kind {
     pub(super) const fn runs(self) -> usize {
         match self {
             Self::AtOnce => 4,
-            Self::Usual | Self::Faulty | Self::Attacked | Self::LockedDown | Self::Confined => 2,
+            Self::Usual
+            | Self::Faulty
+            | Self::Attacked
+            | Self::LockedDown
+            | Self::Confined
+            | Self::Runtimes(_) => 2,
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Which machines there are.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::architecture::Architecture;
-use crate::vm::kernels::{Extent, Kernel, REFUSING_SERIES};
-use crate::vm::kind::Kind;
+use crate::vm::kernels::{COMMON_SERIES, Extent, Kernel};
+use crate::vm::kind::{Kind, OciRuntime};
 use crate::vm::offer::{Flavour, Name, Series};
 use crate::vm::selection::{self, Tests};
 
@@ -24,6 +24,8 @@ pub(super) struct Machine {
     pub(super) tests: Tests,
     pub(super) image: PathBuf,
     pub(super) initramfs: PathBuf,
+    /// A release of Debian's, in place of what is in memory
+    pub(super) disk: Option<PathBuf>,
 }
 
 impl Machine {
@@ -31,9 +33,9 @@ impl Machine {
     pub(super) fn all_with(
         architecture: Architecture,
         kernels: &[(Kernel, PathBuf)],
-        breadth: Breadth,
+        breadth: Breadth<'_>,
     ) -> Vec<Self> {
-        let Breadth { extent, kprobes_everywhere, selinux } = breadth;
+        let Breadth { extent, kprobes_everywhere, selinux, runtimes } = breadth;
         let (brief, whole) = (extent == Extent::Brief, extent == Extent::Whole);
         let mut machines = Vec::new();
         let names = kernels.iter().map(|(kernel, _)| kernel.name);
@@ -52,6 +54,7 @@ impl Machine {
                 tests,
                 image: kernel.image.clone(),
                 initramfs: initramfs.clone(),
+                disk: None,
             };
             let tests = match (is_end, brief) {
                 (true, false) => selection::AT_THE_ENDS,
@@ -83,18 +86,36 @@ impl Machine {
                 machines.push(Self { kind: Kind::Confined, with_kprobes: true, ..usual });
             }
         }
-        machines.extend(Self::that_refuse(&machines).into_iter().flatten());
+        let Some(stable) = Self::that_stands_for_most(&machines).cloned() else { return machines };
+        machines.extend(stable.that_refuse());
+        if let Some(disk) = runtimes {
+            machines.extend(stable.with_runtimes(disk));
+        }
         machines
     }
 
+    fn that_stands_for_most(machines: &[Self]) -> Option<&Self> {
+        let usual = machines.iter().find(|machine| machine.kernel.series == COMMON_SERIES);
+        usual.or(machines.last())
+    }
+
     /// The one whose kernel keeps its types to itself, and the one whose kernel keeps its memory.
-    fn that_refuse(machines: &[Self]) -> Option<[Self; 2]> {
-        let usual = machines.iter().find(|machine| machine.kernel.series == REFUSING_SERIES);
-        let like = usual.or(machines.last())?.clone();
-        let like = Self { cgroup: 2, kind: Kind::Usual, with_kprobes: true, ..like };
+    fn that_refuse(&self) -> [Self; 2] {
+        let like = Self { cgroup: 2, kind: Kind::Usual, with_kprobes: true, ..self.clone() };
         let locked_down =
             Self { kind: Kind::LockedDown, tests: selection::LOCKED_DOWN, ..like.clone() };
-        Some([Self { btf: false, tests: selection::WITHOUT_BTF, ..like }, locked_down])
+        [Self { btf: false, tests: selection::WITHOUT_BTF, ..like }, locked_down]
+    }
+
+    /// Those with cgroup v2 alone, as nodes have it, and runtimes that are newer than this machine's.
+    fn with_runtimes(&self, disk: &Path) -> [Self; 2] {
+        [OciRuntime::Runc, OciRuntime::Crun].map(|runtime| Self {
+            cgroup: 2,
+            kind: Kind::Runtimes(runtime),
+            tests: selection::RUNTIMES,
+            disk: Some(disk.to_path_buf()),
+            ..self.clone()
+        })
     }
 
     /// As a person would say it.
@@ -134,6 +155,8 @@ impl Machine {
         let is_old =
             self.architecture == Architecture::Arm64 && self.kernel.series < FENTRY_ON_ARM64;
         match backend {
+            // What is tried there is what is made of calls, and not how they are seen.
+            _ if self.disk.is_some() => (backend != "fentry").then_some("elsewhere"),
             "fentry" if is_old => Some("not there"),
             "kprobe" if !self.with_kprobes => Some("elsewhere"),
             _ => None,
@@ -143,11 +166,13 @@ impl Machine {
 
 /// How much of what takes long is tried.
 #[derive(Clone, Copy)]
-pub(super) struct Breadth {
+pub(super) struct Breadth<'a> {
     pub(super) extent: Extent,
     /// Kprobes in all machines, or only where their hooks differ: on the oldest and on the newest kernel, with many
     /// calls under way, and without the kernel's types.
     pub(super) kprobes_everywhere: bool,
     /// Machines whose kernel enforces SELinux: there is a policy for them.
     pub(super) selinux: bool,
+    /// A disk for machines with real runtimes, if there are to be some.
+    pub(super) runtimes: Option<&'a Path>,
 }

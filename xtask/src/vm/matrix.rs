@@ -159,6 +159,12 @@ impl Machine {
         if self.kind == Kind::Confined {
             arguments.push_str(" security=selinux podstuck.selinux=enforced");
         }
+        if let Kind::Runtimes(runtime) = self.kind {
+            arguments.push_str(&format!(
+                " podstuck.disk=yes podstuck.oci_runtime={}",
+                runtime.program()
+            ));
+        }
         if let Some(filter) = plan.filter {
             arguments.push_str(&format!(" podstuck.filter={filter}"));
         }
@@ -166,6 +172,7 @@ impl Machine {
             architecture: self.architecture,
             kernel: &self.image,
             initramfs: &self.initramfs,
+            disk: self.disk.as_deref(),
             arguments: &arguments,
             at_once: self.kind == Kind::AtOnce,
             log: &log,
@@ -223,6 +230,7 @@ mod tests {
             tests,
             image,
             initramfs,
+            disk: None,
         };
         let passed =
             Test { name: "a".into(), outcome: Outcome::Passed, seconds: 1.0, output: Vec::new() };

@@ -1,5 +1,6 @@
 //! `cargo xtask vm`: the tests on other kernels, in virtual machines.
 
+mod disk;
 mod guest;
 mod initramfs;
 mod kernels;
@@ -25,11 +26,11 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
 use crate::architecture::Architecture;
-use crate::setup;
 use crate::vm::kernels::{Extent, Kernel, Wanted};
 use crate::vm::machine::{Breadth, Machine};
 use crate::vm::userland::Userland;
 use crate::workspace::Workspace;
+use crate::{daemons, setup};
 use podstuck_process as process;
 use podstuck_process::phases::Phases;
 
@@ -92,6 +93,9 @@ pub(crate) struct Options {
     /// Only tests whose name contains this
     #[arg(long)]
     filter: Option<String>,
+    /// Only machines that are called so, as in `faults` or `crun`
+    #[arg(long, value_name = "PART")]
+    machine: Option<String>,
     /// How many machines run at a time; else as many as there are processors and memory for
     #[arg(long, value_name = "NUMBER")]
     at_once: Option<usize>,
@@ -109,8 +113,9 @@ impl Options {
         }
     }
 
-    /// Whether there are machines that enforce SELinux. The tools for its policy run here.
-    fn has_selinux(&self, architecture: Architecture) -> bool {
+    /// Whether there are machines that enforce SELinux, and some with real runtimes. The tools for its policy run here,
+    /// and those are Debian's for these processors.
+    fn has_more(&self, architecture: Architecture) -> bool {
         self.whole && architecture == Architecture::own() && architecture == Architecture::Amd64
     }
 }
@@ -170,9 +175,12 @@ fn prepare(
 fn test(workspace: &Workspace, options: &Options, phases: &mut Phases) -> Result<()> {
     let architecture = options.arch.unwrap_or(Architecture::own());
     let wanted = wanted(&options.kernel, options.extent());
-    let selinux = options.has_selinux(architecture);
-    let kernels = prepare(workspace, architecture, &wanted, selinux, phases)?;
-    let logs = folder(workspace, architecture).join("logs");
+    let more = options.has_more(architecture);
+    let kernels = prepare(workspace, architecture, &wanted, more, phases)?;
+    let folder = folder(workspace, architecture);
+    let runtimes = || disk::image(&daemons::unpacked(workspace, daemons::SUITE)?, &folder);
+    let runtimes = if more { Some(phases.run("runtimes", runtimes)?) } else { None };
+    let logs = folder.join("logs");
     if logs.exists() {
         fs::remove_dir_all(&logs).with_context(|| format!("cannot remove {}", logs.display()))?;
     }
@@ -180,14 +188,19 @@ fn test(workspace: &Workspace, options: &Options, phases: &mut Phases) -> Result
     let breadth = Breadth {
         extent: options.extent(),
         kprobes_everywhere: options.whole || !options.backend.is_empty(),
-        selinux,
+        selinux: more,
+        runtimes: runtimes.as_deref(),
     };
-    let machines = Machine::all_with(architecture, &kernels, breadth);
+    let mut machines = Machine::all_with(architecture, &kernels, breadth);
     let backends = if options.backend.is_empty() {
         BACKENDS.map(str::to_owned).to_vec()
     } else {
         options.backend.clone()
     };
+    machines.retain(|machine| {
+        let is_wanted = options.machine.as_ref().is_none_or(|part| machine.name().contains(part));
+        is_wanted && backends.iter().any(|backend| machine.leaves_out(backend).is_none())
+    });
     let plan = matrix::Plan {
         backends: &backends,
         filter: options.filter.as_deref(),

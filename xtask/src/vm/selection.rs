@@ -84,6 +84,15 @@ pub(super) const UNDER_SELINUX: Tests = Tests {
     again: "cli:selinux,cli:doctor,counts:two,paths:by_,labs:immutable_attribute,labs:busy::csi",
 };
 
+/// Real runtimes, with what starts and removes nearly all containers elsewhere: cgroup v2 alone. But for the storm,
+/// which takes minutes of a processor that is none.
+pub(super) const RUNTIMES: Tests = Tests {
+    first: "runtimes:by_container::,runtimes:by_daemon::,runtimes:out_of_step,runtimes:podman,\
+            runtimes:snapshots,runtimes:many,runtimes:healthy_containers,runtimes:a_mount_in_a_docker,\
+            runtimes:a_root_file",
+    again: "runtimes:podman",
+};
+
 /// What depends on two processors that run at once: slots that two want, tables that two write, answers that
 /// one takes while the other writes them.
 pub(super) const AT_ONCE: Tests = Tests {
@@ -112,6 +121,7 @@ pub(super) fn all() -> BTreeSet<(&'static str, Option<&'static str>)> {
         LOCKED_DOWN,
         UNDER_SELINUX,
         AT_ONCE,
+        RUNTIMES,
     ]
     .into_iter()
     .flat_map(|tests| [tests.first, tests.again])
@@ -135,6 +145,7 @@ mod tests {
             "no_btf",
             "other_ways",
             "paths",
+            "runtimes",
             "times",
         ];
         assert_eq!(programs().into_iter().collect::<Vec<_>>(), expected);
