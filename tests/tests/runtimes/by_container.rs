@@ -1,8 +1,10 @@
 //! One container is asked about, by what is left of it, after the attempt to remove it has failed.
 
 use std::{
-    fs,
+    env, fs,
     process::{Command, Output},
+    thread,
+    time::Duration,
 };
 
 use podstuck_tests::{diagnose, of_type, run};
@@ -10,8 +12,10 @@ use serde_json::Value;
 
 use super::{Ending, Runtimes, chattr, obey_nth, output};
 
-/// The answer about a container, and the exit status.
+/// The answer about a container, and the exit status. `PODSTUCK_LATE_BY=300` waits for so many seconds before: by hand.
 pub(crate) fn ask(container: &str, more: &[&str]) -> (Value, Option<i32>) {
+    let late_by = env::var("PODSTUCK_LATE_BY").ok().map_or(0, |seconds| seconds.parse().unwrap());
+    thread::sleep(Duration::from_secs(late_by));
     let asked = [["--container", container].as_slice(), more].concat();
     let (lines, status) = diagnose(&asked).finish();
     let answer = of_type(&lines, "diagnosis").last().copied().cloned();

@@ -63,6 +63,10 @@ fi
 
 if [ "$(argument cgroup)" = 2 ]; then
     mount -t cgroup2 cgroup2 /sys/fs/cgroup
+    # As a node's init does: what containers and the tests limit.
+    for controller in memory cpu pids; do
+        echo "+$controller" >/sys/fs/cgroup/cgroup.subtree_control
+    done
 else
     mount -t tmpfs tmpfs /sys/fs/cgroup
     while read -r controller _ _ enabled; do

@@ -10,6 +10,9 @@ use crate::vm::selection::{self, Tests};
 
 /// Before it, arm64 has no `fentry` on a function of the kernel (`DYNAMIC_FTRACE_WITH_DIRECT_CALLS`).
 const FENTRY_ON_ARM64: Series = (6, 4);
+/// Before it, a kprobe's program is set by a command for events of perf, which Debian's policy for SELinux allows nobody
+/// (`perf_event { write }`).
+const LINKS_OF_KPROBES: Series = (5, 15);
 
 /// One machine to boot.
 #[derive(Clone)]
@@ -159,6 +162,9 @@ impl Machine {
             _ if self.disk.is_some() => (backend != "fentry").then_some("elsewhere"),
             "fentry" if is_old => Some("not there"),
             "kprobe" if !self.with_kprobes => Some("elsewhere"),
+            "kprobe" if self.kind == Kind::Confined && self.kernel.series < LINKS_OF_KPROBES => {
+                Some("refused")
+            }
             _ => None,
         }
     }

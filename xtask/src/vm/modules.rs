@@ -8,10 +8,21 @@ use anyhow::{Context, Result, bail};
 
 use podstuck_process as process;
 
-/// File systems that deletions happen on, the loop device for a disk to put them on, what makes a disk hang, and the
-/// emulator's disks.
-pub(super) const WANTED: [&str; 9] =
-    ["loop", "ext4", "overlay", "fuse", "xfs", "vfat", "dm-mod", "virtio_pci", "virtio_blk"];
+/// File systems that deletions happen on, the loop device for a disk to put them on, what makes a disk hang, the
+/// emulator's disks, and the networks of containers.
+pub(super) const WANTED: [&str; 11] = [
+    "loop",
+    "ext4",
+    "overlay",
+    "fuse",
+    "xfs",
+    "vfat",
+    "dm-mod",
+    "virtio_pci",
+    "virtio_blk",
+    "bridge",
+    "veth",
+];
 /// Endings of compressed modules, each with the program that decompresses them in place.
 const COMPRESSED: [(&str, &str); 3] = [("xz", "unxz"), ("zst", "unzstd"), ("gz", "gunzip")];
 const FOLDER: &str = "modules";
