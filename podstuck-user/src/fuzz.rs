@@ -9,6 +9,7 @@
 use std::{
     env, fs,
     hash::{DefaultHasher, Hash, Hasher},
+    panic::{self, AssertUnwindSafe},
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
     thread,
@@ -239,9 +240,16 @@ fn check(parse: &impl Fn(&[u8]), input: &[u8], watchdog: &Watchdog) {
     let cpu = || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap();
     *watchdog.0.lock().unwrap() = Some((Instant::now(), input.to_vec()));
     let begun = cpu();
-    let used = allocation_counter::measure(|| parse(input));
+    let mut panicked = None;
+    // What counts does not survive a panic that leaves it.
+    let used = allocation_counter::measure(|| {
+        panicked = panic::catch_unwind(AssertUnwindSafe(|| parse(input))).err();
+    });
     let took = cpu() - begun;
     *watchdog.0.lock().unwrap() = None;
+    if let Some(panicked) = panicked {
+        panic::resume_unwind(panicked);
+    }
     let most = MEMORY + MEMORY_OF_A_BYTE * input.len() as u64;
     assert!(used.bytes_max <= most, "{} bytes for an input of {}", used.bytes_max, input.len());
     assert!(took <= TIME, "{took:?} for an input of {} bytes", input.len());

@@ -92,8 +92,9 @@ impl Aggregate {
             let Count { target_id, call, outcome, component, .. } = *count;
             let raw = RawKey { target_id, span: Span::Call(call), outcome, component };
             self.add_to(raw, count.bucket, count.totals());
-            *self.outcomes.entry((call, outcome)).or_default() += count.calls;
-            self.calls += count.calls;
+            let of_outcome = self.outcomes.entry((call, outcome)).or_default();
+            *of_outcome = of_outcome.saturating_add(count.calls);
+            self.calls = self.calls.saturating_add(count.calls);
         }
         self.make_room();
     }

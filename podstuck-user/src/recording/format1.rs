@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 
+use super::tally::can_be;
 use crate::{
     event::Count,
     model::{
@@ -23,7 +24,7 @@ pub(super) struct Counts {
     rows: Vec<(u8, u16, u16, u64, u64)>,
 }
 
-/// As they are said today; `None` for a call that there is not.
+/// As they are said today; `None` for a call that there is not, or a number that cannot be.
 pub(super) fn counts(groups: Vec<Counts>) -> Option<Vec<Count>> {
     let counts = groups.into_iter().flat_map(|group| {
         let Counts { target_id, pid, component, rows } = group;
@@ -45,5 +46,5 @@ pub(super) fn counts(groups: Vec<Counts>) -> Option<Vec<Count>> {
             })
         })
     });
-    counts.collect()
+    counts.map(|count| count.filter(|it| can_be(&it.totals()))).collect()
 }

@@ -15,7 +15,7 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// As they are said today; `None` where a number is not known.
+    /// As they are said today; `None` where a number is not known, or cannot be.
     pub(super) fn restore(self, known: &mut Known) -> Option<Vec<Count>> {
         restore(self.series, &self.rows, known, |[bucket, calls, excess]| {
             Measured::of_excess(bucket, calls, excess)

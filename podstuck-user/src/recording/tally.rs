@@ -42,6 +42,16 @@ pub(super) struct Tally {
     rows: Vec<Vec<i64>>,
 }
 
+/// More calls, and more nanoseconds, than there can be between two looks at the tables: two weeks of a call that hangs are
+/// 2^50. What claims more is damaged, or was made so that sums overflow.
+const CALLS: u64 = 1 << 40;
+const NANOSECONDS: u64 = 1 << 60;
+
+/// Whether a kernel can have counted this.
+pub(super) fn can_be(totals: &CallTotals) -> bool {
+    totals.calls <= CALLS && totals.total_ns <= NANOSECONDS
+}
+
 /// Calls of one bucket.
 pub(super) struct Measured {
     bucket: u16,
@@ -90,7 +100,7 @@ impl Tally {
         tally
     }
 
-    /// The counts again; `None` where a number is not known.
+    /// The counts again; `None` where a number is not known, or cannot be.
     pub(super) fn restore(self, known: &mut Known) -> Option<Vec<Count>> {
         restore(self.series, &self.rows, known, |[bucket, calls, excess, least, range]| {
             Some(Measured::of_excess(bucket, calls, excess)?.with_range(least, range))
@@ -124,6 +134,9 @@ pub(super) fn restore<const N: usize>(
         }
         for values in buckets {
             let Measured { bucket, totals } = measured(*values)?;
+            if !can_be(&totals) {
+                return None;
+            }
             let CallTotals { calls, total_ns, min_ns, max_ns } = totals;
             counts.push(Count {
                 target_id,

@@ -268,6 +268,25 @@ fn counts_of_older_formats_are_read() {
     assert!(counts.iter().all(|c| (c.target_id, c.pid, c.started) == (7, 1, Some(5))));
 }
 
+/// Sums of them would be more than a number holds.
+#[test]
+fn counts_that_cannot_be_are_damage() {
+    let count = events().into_iter().find_map(|event| match event.what {
+        What::Counts(counts) => Some(counts[0]),
+        _ => None,
+    });
+    let count = count.unwrap();
+    let of = |count: Count| {
+        let at = Monotonic(7);
+        let ending = replay(&record(&[Event { at, what: What::Counts(vec![count]) }], false));
+        ending.unwrap().1
+    };
+    assert_eq!(of(count), Ending::Cut);
+    for wrong in [Count { calls: u64::MAX, ..count }, Count { total_ns: u64::MAX / 2, ..count }] {
+        assert!(matches!(of(wrong), Ending::Damaged(_)), "{wrong:?}");
+    }
+}
+
 #[test]
 fn what_is_no_recording_is_said_to_be_none() {
     for foreign in

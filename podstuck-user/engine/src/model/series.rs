@@ -50,7 +50,8 @@ pub struct SeriesKey {
     pub component: Component,
 }
 
-/// One histogram: calls by latency bucket, and their summed duration.
+/// One histogram: calls by latency bucket, and their summed duration. A recording may claim more than a number holds:
+/// the largest stands for that.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Series {
     /// Calls in each bucket that has any (see [`podstuck_common::bucket`]).
@@ -69,13 +70,18 @@ impl Series {
         if count.calls == 0 {
             return;
         }
-        *self.buckets.entry(bucket).or_default() += count.calls;
-        self.calls += count.calls;
-        self.total_ns += count.total_ns;
+        self.add_to(bucket, count.calls);
+        self.calls = self.calls.saturating_add(count.calls);
+        self.total_ns = self.total_ns.saturating_add(count.total_ns);
         self.widen(match count.min_ns {
             0 => (bucket::lower_bound(bucket), bucket::highest(bucket)),
             least => (least, count.max_ns),
         });
+    }
+
+    fn add_to(&mut self, bucket: u16, calls: u64) {
+        let of_it = self.buckets.entry(bucket).or_default();
+        *of_it = of_it.saturating_add(calls);
     }
 
     fn widen(&mut self, (least, most): (u64, u64)) {
@@ -95,10 +101,10 @@ impl Series {
     /// Adds all calls of another series.
     pub fn merge(&mut self, other: &Self) {
         for (bucket, calls) in &other.buckets {
-            *self.buckets.entry(*bucket).or_default() += calls;
+            self.add_to(*bucket, *calls);
         }
-        self.calls += other.calls;
-        self.total_ns += other.total_ns;
+        self.calls = self.calls.saturating_add(other.calls);
+        self.total_ns = self.total_ns.saturating_add(other.total_ns);
         other.range.into_iter().for_each(|range| self.widen(range));
     }
 
