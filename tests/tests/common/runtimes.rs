@@ -26,7 +26,7 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use podstuck_tests::slowdown;
+use podstuck_tests::{skip, slowdown};
 
 /// Longer than a daemon takes to start or to end.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -175,6 +175,22 @@ impl Runtimes {
         // The client repeats the exit status of the container, which was killed.
         let _ = self.ctr(&["task", "delete", name]).output();
         output(self.ctr(&["container", "delete", name]));
+    }
+
+    /// The same after an attempt that has failed; whether it is removed. With crun it is not: containerd has it
+    /// delete first, and crun has nothing left to delete, so that nobody tries the unmount again (crun 1.28,
+    /// containerd 2.1).
+    pub(crate) fn delete_ctr_again(&self, name: &str) -> bool {
+        if oci_runtime() != "crun" {
+            self.delete_ctr(name);
+            return true;
+        }
+        let _ = self.ctr(&["task", "delete", name]).output();
+        let deleted = self.ctr(&["container", "delete", name]).output().unwrap();
+        let said = String::from_utf8_lossy(&deleted.stderr).into_owned();
+        assert!(said.contains("cannot open directory"), "{said}");
+        skip("in part: with crun, containerd tries no unmount again that has failed");
+        false
     }
 
     fn at(&self, name: &str) -> String {

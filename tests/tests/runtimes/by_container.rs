@@ -82,7 +82,7 @@ fn who_holds_its_root_file_system_is_found() {
             "the other one is not asked about"
         );
         obey_nth(found, 0);
-        runtimes.delete_ctr(name);
+        runtimes.delete_ctr_again(name);
     }
     holders.iter_mut().for_each(|holder| drop(holder.0.wait()));
 }

@@ -13,7 +13,7 @@ use std::{
 
 use jiff::Timestamp;
 use nix::sys::signal::Signal;
-use podstuck_tests::{Running, watch};
+use podstuck_tests::{Running, slowdown, watch};
 use serde_json::Value;
 
 use super::{
@@ -214,7 +214,7 @@ fn a_dockerd_that_reads_requests_and_answers_none() {
     // The configuration is read again some time after the signal.
     until("dockerd answers nobody", || {
         let mut asked = client(&["ps"]);
-        thread::sleep(std::time::Duration::from_millis(500));
+        thread::sleep(Duration::from_millis(500) * slowdown());
         let waits = asked.try_wait().unwrap().is_none();
         let _ = (asked.kill(), asked.wait());
         waits

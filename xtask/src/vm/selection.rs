@@ -88,7 +88,7 @@ pub(super) const UNDER_SELINUX: Tests = Tests {
 /// which takes minutes of a processor that is none.
 pub(super) const RUNTIMES: Tests = Tests {
     first: "runtimes:by_container::,runtimes:by_daemon::,runtimes:out_of_step,runtimes:podman,\
-            runtimes:snapshots,runtimes:many,runtimes:healthy_containers,runtimes:a_mount_in_a_docker,\
+            runtimes:snapshots,runtimes:short_containers,runtimes:healthy_containers,runtimes:a_mount_in_a_docker,\
             runtimes:a_root_file",
     again: "runtimes:podman",
 };
