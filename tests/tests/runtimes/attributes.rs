@@ -77,7 +77,8 @@ fn an_immutable_directory_in_a_volume() {
     assert_eq!((&found["container"], &found["container_name"]), (&id.into(), &"owner".into()));
     assert_eq!(found["volume"]["plugin"], "docker-volume");
     let (lines, _) = diagnose(&["--path", folder.to_str().unwrap(), "--timeout", "60s"]).finish();
-    let answer: &Value = of_type(&lines, "diagnosis").last().unwrap();
+    let answer: &Value =
+        of_type(&lines, "diagnosis").last().unwrap_or_else(|| panic!("{lines:#?}"));
     let late = &answer["causes"][0];
     assert_eq!(
         (&late["id"], &late["certainty"]),

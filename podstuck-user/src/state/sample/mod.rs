@@ -295,7 +295,7 @@ impl Collector {
             self.containers.written_by_docker(&self.places.host_root),
             &self.shims,
         );
-        let spaces = self.spaces.sample(&self.places, &views);
+        let spaces = self.spaces.sample(&self.places, &data, &views);
         let volumes = pods.iter().flat_map(|pod| &pod.volumes).flat_map(|volume| &volume.mounts);
         let trees = KubeletTrees::new(
             mounts.clone(),

@@ -12,7 +12,10 @@ use super::{
     views::{View, mounts_of},
 };
 use crate::{
-    identity::on_host,
+    identity::{
+        on_host,
+        target_roots::{Holds, TargetRoot},
+    },
     model::{degraded::Feed, space::Space},
     state::{alive, helper, seen_by::Place, space::MeasureSpace},
 };
@@ -20,7 +23,7 @@ use crate::{
 /// One look at so many samples: every ten seconds, as a rule.
 const EVERY: u32 = 5;
 
-/// Where runtimes live by default, and where they all write.
+/// Where runtimes live by default, and where they all write. Where one was told to live is added.
 const RUNTIMES: [&str; 10] = [
     "/var/lib/containerd",
     "/run/containerd",
@@ -34,6 +37,9 @@ const RUNTIMES: [&str; 10] = [
     "/var/log",
 ];
 
+/// More of those than there are on a node.
+const MOST: usize = 32;
+
 /// What is kept from one look to the next.
 #[derive(Debug, Default)]
 pub(super) struct SpaceCollector {
@@ -46,24 +52,24 @@ type Wanted = (PathBuf, bool, Option<(u32, u32)>);
 
 impl SpaceCollector {
     /// All file systems, as they were found at the last look.
-    pub(super) fn sample(&mut self, places: &Places, views: &[View]) -> Vec<Space> {
+    pub(super) fn sample(
+        &mut self,
+        places: &Places,
+        roots: &[TargetRoot],
+        views: &[View],
+    ) -> Vec<Space> {
         if matches!(places.only, Only::Below(_)) {
             return Vec::new();
         }
         if self.turn.is_multiple_of(EVERY) {
-            self.last = self.look(places, views);
+            self.last = Self::look(places, roots, views);
         }
         self.turn = self.turn.wrapping_add(1);
         self.last.clone()
     }
 
-    fn look(&mut self, places: &Places, views: &[View]) -> Vec<Space> {
-        let mut wanted: Vec<Wanted> = Vec::new();
-        for root in &places.kubelet_roots {
-            let seen = views.iter().map(|view| Some((view.pid, view.namespace)));
-            wanted.extend([None].into_iter().chain(seen).map(|by| (root.clone(), true, by)));
-        }
-        wanted.extend(RUNTIMES.map(|path| (path.into(), false, None)));
+    fn look(places: &Places, roots: &[TargetRoot], views: &[View]) -> Vec<Space> {
+        let wanted = wanted(places, roots, views);
         let place = |(path, _, by): &Wanted| match by {
             Some((pid, _)) => (Some(*pid), path.into()),
             None => (None, OsString::from(on_host(&places.host_root, path))),
@@ -91,10 +97,49 @@ impl SpaceCollector {
     }
 }
 
+/// Each place once; the best names first.
+fn wanted(places: &Places, roots: &[TargetRoot], views: &[View]) -> Vec<Wanted> {
+    let mut wanted: Vec<Wanted> = Vec::new();
+    for root in &places.kubelet_roots {
+        let seen = views.iter().map(|view| Some((view.pid, view.namespace)));
+        wanted.extend([None].into_iter().chain(seen).map(|by| (root.clone(), true, by)));
+    }
+    wanted.extend(RUNTIMES.map(|path| (path.into(), false, None)));
+    // A kubelet's are above.
+    let of_runtimes = roots.iter().filter(|root| root.holds != Holds::Pods).take(MOST);
+    wanted.extend(of_runtimes.map(|root| (root.path.clone(), false, root.seen_by)));
+    let mut known = HashSet::new();
+    wanted.retain(|(path, _, by)| known.insert((path.clone(), *by)));
+    wanted
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::model::{space::Capacity, time::Monotonic};
+
+    #[test]
+    fn a_data_root_that_a_runtime_was_told_is_looked_at() {
+        let places = Places {
+            host_root: "/".into(),
+            kubelet_roots: vec!["/k".into()],
+            takes_new_roots: false,
+            asked: Vec::new(),
+            data_roots: Vec::new(),
+            only: Only::All,
+        };
+        let roots = [
+            TargetRoot::of_host("/k", Holds::Pods),
+            TargetRoot::of_host("/data/docker", Holds::Data),
+            TargetRoot::of_host("/var/lib/containerd", Holds::PluginData),
+            TargetRoot::of_host("/data/docker", Holds::Data).seen_by(7, 8),
+        ];
+        let wanted = wanted(&places, &roots, &[]);
+        let told: Vec<_> = wanted.iter().map(|(path, is, by)| (path.to_str(), *is, *by)).collect();
+        assert_eq!(told.first(), Some(&(Some("/k"), true, None)));
+        let added = [None, Some((7, 8))].map(|by| (Some("/data/docker"), false, by));
+        assert_eq!(told[1 + RUNTIMES.len()..], added);
+    }
 
     fn exhausted(bytes: u64, available: u64, inodes: u64, left: u64) -> Option<&'static str> {
         exhausted_if(false, bytes, available, inodes, left)
