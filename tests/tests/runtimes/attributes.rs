@@ -76,16 +76,12 @@ fn an_immutable_directory_in_a_volume() {
     assert_actor(&found, "dockerd", runtimes.dockerd());
     assert_eq!((&found["container"], &found["container_name"]), (&id.into(), &"owner".into()));
     assert_eq!(found["volume"]["plugin"], "docker-volume");
-    let (lines, _) = diagnose(&["--path", folder.to_str().unwrap(), "--timeout", "60s"]).finish();
-    let answer: &Value =
-        of_type(&lines, "diagnosis").last().unwrap_or_else(|| panic!("{lines:#?}"));
-    let late = &answer["causes"][0];
-    assert_eq!(
-        (&late["id"], &late["certainty"]),
-        (&"immutable-attribute".into(), &"firm".into()),
-        "{answer:#}"
-    );
-    obey(late);
+    // Docker tries no second time, and says nowhere that it has: to who comes later nobody wants the volume gone.
+    let (lines, status) =
+        diagnose(&["--path", folder.to_str().unwrap(), "--timeout", "8s"]).finish();
+    let answer: &Value = of_type(&lines, "diagnosis").last().unwrap();
+    assert_eq!((answer["causes"].as_array().unwrap().len(), status.code()), (0, Some(0)));
+    obey(&found);
     output(runtimes.docker(&["volume", "rm", "named"]));
     assert!(!folder.exists());
     finding(&mut live, "immutable-attribute", "cleared");
