@@ -11,7 +11,7 @@ use crate::{
         diagnosis::Stage,
         evidence::Source,
         finding::Severity,
-        identity::{Component, TargetKind},
+        identity::{Component, Target, TargetKind},
         object::Attributes,
         operation::Operation,
         path::safe_path,
@@ -253,12 +253,20 @@ fn unexplained(refused: &Refused, reason: &str) -> Draft {
     draft
 }
 
-/// Whether the pod waits for this removal.
+/// Whether this is of a container that is no pod's: whether a pod's waits for the removal of a container is kubelet's
+/// to decide.
+fn waits_alone(target: &Target) -> bool {
+    target.container.is_some() && target.pod.is_none()
+}
+
+/// Whether the pod, or a container that is no pod's, waits for this removal.
 pub(crate) fn blocks(op: &Operation) -> Option<bool> {
     match (op.target.kind, op.actor.component) {
         (TargetKind::PodVolume | TargetKind::PodDirectory, _) => Some(true),
         // containerd logs a warning and tries again at the next garbage collection.
         (TargetKind::ContainerLayer, Component::Containerd) => Some(false),
+        // dockerd gives up, and the container stays.
+        (TargetKind::ContainerLayer, Component::Dockerd) => waits_alone(&op.target).then_some(true),
         _ => None,
     }
 }

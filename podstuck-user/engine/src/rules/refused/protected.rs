@@ -37,6 +37,7 @@ fn of_pod(draft: &mut Draft, pod: &PodState) -> &'static str {
 
 /// What is known of the container; who deletes its layers.
 fn of_container(draft: &mut Draft, state: &ContainerState) -> &'static str {
+    draft.blocks_deletion = state.container.pod.is_none().then_some(true);
     let id = safe(state.container.id.as_bytes());
     draft.fact(
         format!("dockerd has begun to remove container {id}, and has not come to the end"),
