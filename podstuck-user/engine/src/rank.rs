@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use crate::{
     cause::Kind,
     model::{
+        container::{ContainerProgress, ContainerStage},
         diagnosis::{Diagnosis, PodStage, Stage},
         evidence::{Certainty, RuledOut},
         finding::{Finding, FindingState},
@@ -135,6 +136,21 @@ fn next(stages: &[PodStage]) -> Vec<String> {
     next
 }
 
+/// The same of a container that is no pod's: its runtime alone says whether it is to go.
+pub(crate) fn next_of_container(containers: &[ContainerProgress]) -> Vec<String> {
+    if containers.iter().all(|it| it.stage == ContainerStage::Gone) {
+        return Vec::new();
+    }
+    vec![
+        "another attempt while this runs: runtimes do not try again by themselves to remove a container that is no \
+         pod's, and an attempt that fails says most"
+            .into(),
+        "the runtime's log, for the container's id (`journalctl -u docker`, `journalctl -u containerd`): it says why an \
+         earlier attempt failed"
+            .into(),
+    ]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -143,6 +159,7 @@ mod tests {
         ledger::Ledger,
         model::{
             call::Call,
+            container::ContainerName,
             time::{Clock, Monotonic},
         },
         rules::{
@@ -176,6 +193,18 @@ mod tests {
         let ledger = ledger(drafts);
         let answer = diagnosis(None, Vec::new(), Vec::new(), 1.0, ledger.all());
         (answer.causes.iter().map(|cause| cause.id.as_str()).collect(), answer.firm)
+    }
+
+    #[test]
+    fn of_a_container_its_runtime_is_asked_and_no_pods_record() {
+        let at = |stage| ContainerProgress {
+            container: ContainerName { id: "c".into(), name: None, pod: None },
+            stage,
+            fact: String::new(),
+        };
+        let next = next_of_container(&[at(ContainerStage::Layer)]);
+        assert!(next.len() == 2 && next.iter().all(|it| !it.contains("kube")), "{next:?}");
+        assert!(next_of_container(&[at(ContainerStage::Gone)]).is_empty());
     }
 
     #[test]

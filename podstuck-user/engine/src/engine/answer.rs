@@ -68,8 +68,12 @@ impl Engine {
             ],
         };
         notes.extend(self.notes_on_target());
-        let answer = rank::diagnosis(target, stages, said, window, self.ledger.all());
-        Diagnosis { containers: self.containers(), notes, ..answer }
+        let mut answer = rank::diagnosis(target, stages, said, window, self.ledger.all());
+        let containers = self.containers();
+        if !answer.firm && self.run.container.as_ref().is_some_and(|it| it.pod.is_none()) {
+            answer.next = rank::next_of_container(&containers);
+        }
+        Diagnosis { containers, notes, ..answer }
     }
 
     /// Whether anybody will try again.
