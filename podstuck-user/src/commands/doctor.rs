@@ -30,6 +30,7 @@ use crate::{
     present::json,
     proc,
     state::{
+        clients,
         kubelet::{self, Kubelet},
         logs,
         look_alikes::{self, LookAlike},
@@ -75,6 +76,7 @@ pub fn run(options: &Doctor) -> Result<Exit, Failure> {
     if privileged.is_ok() && obstacle.is_ok() {
         checks.extend(probes(&layout));
     }
+    checks.push(sockets());
     checks.extend(node(options));
     let text = render(&checks, options.output, Timestamp::now());
     // A reader that went away has seen enough.
@@ -83,6 +85,16 @@ pub fn run(options: &Doctor) -> Result<Exit, Failure> {
     match fatal {
         Some(check) => Err(Failure::CannotRun(anyhow::anyhow!("{}: {}", check.name, check.found))),
         None => Ok(Exit::Clean),
+    }
+}
+
+fn sockets() -> Check {
+    let lost = "that a runtime which runs answers nobody, and who waits for it";
+    match clients::are_shown() {
+        Ok(()) => {
+            Check::new("local sockets", true, "the kernel lists what is connected to what", "")
+        }
+        Err(why) => Check::new("local sockets", false, format!("{why:#}"), lost),
     }
 }
 

@@ -2,8 +2,9 @@
 //! The daemon is not asked, and nothing is sent to it.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
 };
 
 use anyhow::{Result, ensure};
@@ -20,10 +21,11 @@ use crate::{
     kernel::role::Role,
     model::{
         client::{Client, Request},
-        degraded::Feed,
+        degraded::{Degraded, Feed},
         path::safe,
     },
     proc,
+    query::NoAnswer,
 };
 
 /// Clients told.
@@ -65,6 +67,37 @@ impl Question for FindClients {
         found.truncate(MOST);
         Ok(found)
     }
+}
+
+/// Why the clients of a daemon are not known, by its process id.
+static UNKNOWN: Mutex<BTreeMap<u32, String>> = Mutex::new(BTreeMap::new());
+
+/// Takes note of whether they could be found.
+pub(super) fn note(daemon: u32, why: Option<&NoAnswer>) {
+    let mut unknown = UNKNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    match why {
+        Some(why) => drop(unknown.insert(daemon, why.to_string())),
+        None => drop(unknown.remove(&daemon)),
+    }
+    unknown.retain(|pid, _| proc::exists(*pid, *pid));
+}
+
+/// Whose are not known: that such a daemon answers nobody is not seen.
+pub(crate) fn degraded() -> Vec<Degraded> {
+    let unknown = UNKNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let tell = |(pid, why): (&u32, &String)| {
+        let what = format!("who waits for an answer of pid {pid} is not known: {why}");
+        Degraded::new(what, &[])
+    };
+    unknown.iter().map(tell).collect()
+}
+
+/// Whether the kernel shows what is connected to what.
+///
+/// # Errors
+/// Fails where it does not, with the reason.
+pub(crate) fn are_shown() -> Result<()> {
+    unix_diag::all().map(drop)
 }
 
 /// The sockets that are connected to a process's own, by their numbers.
@@ -150,5 +183,16 @@ mod tests {
             (told("").as_deref(), command(b"\x1b[2J\0ps").as_deref()),
             (None, Some("\\x1b[2J ps"))
         );
+    }
+
+    #[test]
+    fn whose_clients_are_not_known_is_told_until_they_are() {
+        let own = std::process::id();
+        let said =
+            || degraded().into_iter().filter(|it| it.sentence.contains(&own.to_string())).count();
+        note(own, Some(&NoAnswer::Refused("no CONFIG_UNIX_DIAG".into())));
+        assert_eq!(said(), 1);
+        note(own, None);
+        assert_eq!(said(), 0);
     }
 }

@@ -9,7 +9,7 @@ pub(crate) mod api;
 mod as_process;
 mod attributes;
 mod block_volumes;
-mod clients;
+pub(crate) mod clients;
 pub(crate) mod containers;
 mod directory;
 mod entries;

@@ -9,7 +9,7 @@ use std::{
 use super::{
     alive::{self, Occasion},
     attributes::ReadAttributes,
-    clients::FindClients,
+    clients::{self, FindClients},
     entries::ReadDirectory,
     helper::{ask, ask_in_parts},
     listeners::FindListener,
@@ -86,7 +86,9 @@ pub(crate) fn protected(pid: u32, directory: PathBuf) -> Result<Protected, NoAns
 /// # Errors
 /// Fails when it is in another network, or when the kernel does not tell.
 pub(crate) fn clients(pid: u32) -> Result<Vec<Client>, NoAnswer> {
-    ask(FindClients { pid })
+    let found = ask(FindClients { pid });
+    clients::note(pid, found.as_ref().err());
+    found
 }
 
 /// Whether anybody on the node listens at an address of its own.

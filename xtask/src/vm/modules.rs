@@ -9,8 +9,8 @@ use anyhow::{Context, Result, bail};
 use podstuck_process as process;
 
 /// File systems that deletions happen on, the loop device for a disk to put them on, what makes a disk hang, the
-/// emulator's disks, and the networks of containers.
-pub(super) const WANTED: [&str; 11] = [
+/// emulator's disks, the networks of containers, and the list of local sockets, which a node loads when it is asked for.
+pub(super) const WANTED: [&str; 12] = [
     "loop",
     "ext4",
     "overlay",
@@ -22,6 +22,7 @@ pub(super) const WANTED: [&str; 11] = [
     "virtio_blk",
     "bridge",
     "veth",
+    "unix_diag",
 ];
 /// Endings of compressed modules, each with the program that decompresses them in place.
 const COMPRESSED: [(&str, &str); 3] = [("xz", "unxz"), ("zst", "unzstd"), ("gz", "gunzip")];

@@ -14,7 +14,7 @@ use crate::{
         summary::Completeness,
     },
     recording::Recorder,
-    state::{alive, helper, logs},
+    state::{alive, clients, helper, logs},
 };
 
 /// More are not named.
@@ -70,6 +70,7 @@ impl Session {
         all.extend(helper::degraded());
         all.extend(alive::degraded());
         all.extend(logs::degraded());
+        all.extend(clients::degraded());
         if all != self.degraded {
             self.degraded.clone_from(&all);
             self.learn(clock::now(), What::Degraded(all));
