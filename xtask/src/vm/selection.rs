@@ -89,7 +89,7 @@ pub(super) const UNDER_SELINUX: Tests = Tests {
 pub(super) const RUNTIMES: Tests = Tests {
     first: "runtimes:by_container::,runtimes:by_daemon::,runtimes:out_of_step,runtimes:podman,\
             runtimes:snapshots,runtimes:short_containers,runtimes:healthy_containers,runtimes:a_mount_in_a_docker,\
-            runtimes:a_root_file",
+            runtimes:a_root_file,runtimes:attributes,runtimes:full_disk",
     again: "runtimes:podman",
 };
 
