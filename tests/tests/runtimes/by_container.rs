@@ -63,7 +63,7 @@ fn who_holds_its_root_file_system_is_found() {
     let plain = runtimes.run_ctr("plain");
     let mut holders = [&root, &plain].map(|root| {
         let mut holder = Command::new("sleep");
-        Ending(holder.arg("600").current_dir(root).spawn().unwrap())
+        Ending(holder.arg("3600").current_dir(root).spawn().unwrap())
     });
     for (name, pod) in [(id.as_str(), Some(uid)), ("plain", None)] {
         runtimes.kill_ctr(name);
