@@ -82,7 +82,8 @@ pub(crate) fn verdict(
         return None;
     }
     let found: Vec<&Holder> = culprits(&held.taken).collect();
-    if found.is_empty() && !bundle && !object.lasts_unseen() {
+    let is_seen = !found.is_empty() && (held.is_fresh || object.confirmed);
+    if !is_seen && !bundle && !object.lasts_unseen() {
         return None;
     }
     let (nested, users): (Vec<&Holder>, Vec<&Holder>) =
