@@ -76,7 +76,10 @@ fn a_holder_seen_once_is_remembered() {
     busy.answer(&query, Answer::Holders(Ok(held)));
     let query = ask(&mut busy, 2.0);
     let nobody = || Answer::Holders(Ok(snapshot(Vec::new())));
-    assert!(busy.answer(&query, nobody()).is_none(), "who held it lets go: the next attempt may do");
+    assert!(
+        busy.answer(&query, nobody()).is_none(),
+        "who held it lets go: the next attempt may do"
+    );
     let query = ask(&mut busy, 3.0);
     let draft = busy.answer(&query, nobody()).unwrap();
     assert_eq!(draft.id(), "volume-held-by-host-process");
