@@ -8,32 +8,28 @@ use std::{
 };
 
 use super::{
-    Only,
-    bundles::is_process_of,
+    layers::{self, mounted_by_docker},
     mounts::MountPoller,
-    shims::NodeShims,
     target_roots::TargetRootFinder,
     views::{self, View, mounts_of},
 };
 use crate::{
     identity::{
         classify::classify,
-        containers::{Container, DockerState, joined},
+        containers::{Container, joined},
         from_host, on_host,
         target_roots::{Holds, TargetRoot},
         uid::is_long_id,
     },
     model::{
-        container::{ContainerPart, ContainerState},
         degraded::Feed,
-        identity::{Component, Target, TargetKind},
-        mounted::Mounted,
-        mounts::{Mount, Mounts},
+        identity::{Component, TargetKind},
+        mounts::Mounts,
     },
     query::NoAnswer,
     state::{
         alive::{self, Occasion},
-        containers::{OnDisk, Read, ReadContainers, Reading, Stamp},
+        containers::{OnDisk, Read, ReadContainers, Stamp},
         helper::ask_in_parts,
     },
 };
@@ -74,8 +70,6 @@ pub(super) struct ContainerCollector {
     roots: HashMap<(Option<u32>, PathBuf), Known>,
     tables: Vec<Arc<Mounts>>,
     all: All,
-    /// The one that the run is about, also when it is gone, and which of its parts are there.
-    wanted: Option<(Arc<Container>, Vec<bool>)>,
 }
 
 impl ContainerCollector {
@@ -92,39 +86,6 @@ impl ContainerCollector {
             }
         }
         self.all.clone()
-    }
-
-    /// The container that a run is about, as it is now.
-    pub(super) fn state(
-        &mut self,
-        host_root: &Path,
-        only: &Only,
-        views: &[View],
-        shims: &NodeShims,
-    ) -> Vec<ContainerState> {
-        let Only::Container { id, .. } = only else { return Vec::new() };
-        let now = self.all.iter().find(|container| container.id == *id).cloned();
-        let recorded = now.is_some();
-        let Some(mut known) = now.or(self.wanted.take().map(|(known, _)| known)) else {
-            return Vec::new();
-        };
-        if let Some((before, _)) = &self.wanted {
-            // A layer is known by its mount, which goes first.
-            let gone = before.parts.iter().filter(|part| !known.parts.contains(part));
-            let gone: Vec<PathBuf> = gone.cloned().collect();
-            if !gone.is_empty() {
-                Arc::make_mut(&mut known).parts.extend(gone);
-            }
-        }
-        let places = known.parts.iter();
-        let places = places.map(|part| (None, on_host(host_root, part).into())).collect();
-        let question = ReadContainers { roots: Vec::new(), known: Vec::new(), parts: places };
-        let before = self.wanted.take().map(|(_, there)| there);
-        let there = ask_in_parts(question, drop::<Reading>).ok().or(before).unwrap_or_default();
-        let mut state = state(&known, recorded, &there, views);
-        state.shim = shims.of_container(&known.id, state.init);
-        self.wanted = Some((known, there));
-        vec![state]
     }
 
     /// The container of a bundle in a mount namespace, of which `None` is the host's. What is the host's was read
@@ -220,7 +181,7 @@ impl ContainerCollector {
     fn containers(&self, host_root: &Path) -> Vec<Container> {
         let mut layers: HashMap<PathBuf, PathBuf> = HashMap::new();
         for mount in self.tables.iter().flat_map(|table| &table.all) {
-            if let Some(layer) = layer(&mount.super_options)
+            if let Some(layer) = layers::of_mount(&mount.super_options)
                 && mount.fs_type == "overlay"
             {
                 layers.entry(mount.point.clone()).or_insert(layer);
@@ -261,49 +222,6 @@ impl ContainerCollector {
     }
 }
 
-fn state(container: &Container, recorded: bool, there: &[bool], views: &[View]) -> ContainerState {
-    let is_rootfs = |mount: &Mount| {
-        let of = |part: &PathBuf| {
-            mount.point.parent() == Some(part)
-                && mount.point.file_name().is_some_and(|name| name == "rootfs" || name == "merged")
-        };
-        let is_of_docker =
-            mounted_by_docker(&mount.point).is_some_and(|(_, id)| id == &*container.id);
-        container.parts.iter().any(of)
-            || is_of_docker
-                && layer(&mount.super_options).is_some_and(|it| container.parts.contains(&it))
-    };
-    let mut mounts: Vec<Mounted> = Vec::new();
-    for view in views {
-        for mount in view.mounts.all.iter().filter(|mount| is_rootfs(mount)) {
-            let same = |known: &Mounted| known.device == mount.device && known.point == mount.point;
-            if !mounts.iter().any(same) {
-                mounts.push(view.mounted(mount));
-            }
-        }
-    }
-    let device = mounts.first().map(|mount| mount.device);
-    let there = there.iter().copied().chain(std::iter::repeat(true));
-    let parts = container.parts.iter().zip(there).filter(|(_, is_there)| *is_there);
-    let parts = parts.map(|(path, _)| ContainerPart {
-        kind: classify(path).kind,
-        path: path.clone(),
-        target_id: 0,
-        target: Target::unknown().into(),
-    });
-    ContainerState {
-        container: container.name(),
-        runtime: container.runtime,
-        init: container.init.filter(|pid| is_process_of(*pid, &container.id, device)),
-        shim: None,
-        recorded,
-        to_go: recorded && container.described.state.is_some_and(DockerState::is_to_go),
-        seen_by: views.first().map(|view| (view.pid, view.namespace)),
-        mounts,
-        parts: parts.collect(),
-    }
-}
-
 impl Known {
     fn take(&mut self, found: Vec<OnDisk>) -> bool {
         let mut before = std::mem::take(&mut self.files);
@@ -326,24 +244,10 @@ fn is_nobody_elses(part: &Path) -> bool {
     part.file_name().and_then(OsStr::to_str).is_some_and(|name| is_long_id(name.as_bytes()))
 }
 
-/// The data root and the container for which dockerd has mounted a snapshot here. It does where containerd keeps its
-/// layers, as by default from 29 on: `<data root>/rootfs/<snapshotter>/<id>` (moby `daemon/snapshotter/mount.go`).
-fn mounted_by_docker(point: &Path) -> Option<(&Path, &OsStr)> {
-    let rootfs = point.parent()?.parent()?;
-    let id = point.file_name()?;
-    let is_so = rootfs.ends_with("rootfs") && is_long_id(id.as_encoded_bytes());
-    Some((rootfs.parent().filter(|_| is_so)?, id))
-}
-
-/// The root of the target that a container's writable layer is, by the options of its mount.
-fn layer(options: &str) -> Option<PathBuf> {
-    let upper = options.split(',').find_map(|option| option.strip_prefix("upperdir="))?;
-    Some(Path::new(upper).parent()?.to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::mounts::Mount;
 
     fn mounts(point: &str, options: &str) -> Arc<Mounts> {
         let mount = Mount {
@@ -443,19 +347,5 @@ mod tests {
         assert!(!known.take(vec![of("/a", None), of("/b", None)]));
         assert_eq!(known.files[OsStr::new("/a")].1[0].id, "aa");
         assert!(known.take(vec![of("/a", None)]) && known.files.len() == 1);
-    }
-
-    #[test]
-    fn a_container_is_told_as_it_is() {
-        let mut one = Container::new("aa".into(), Component::Dockerd);
-        one.parts =
-            ["/d/overlay2/l", "/d/overlay2/l-init", "/d/volumes/v"].map(PathBuf::from).into();
-        let mounts = mounts("/d/overlay2/l/merged", "");
-        let views = [View { pid: 1, namespace: 1, mounts }];
-        let told = state(&one, true, &[true, false, true], &views);
-        assert_eq!(told.mounts[0].point, Path::new("/d/overlay2/l/merged"));
-        let left: Vec<_> = told.parts.iter().map(|part| part.path.to_str().unwrap()).collect();
-        assert_eq!(left, ["/d/overlay2/l", "/d/volumes/v"]);
-        assert_eq!((told.init, told.to_go), (None, false));
     }
 }

@@ -1,6 +1,7 @@
 //! What the node looks like, again and again. A thread of its own looks, because a look may take as
 //! long as a sick node makes it take: nobody waits for it, and a sample that is late is simply late.
 
+mod asked_container;
 mod block_volumes;
 mod bundles;
 mod cgroups;
@@ -14,6 +15,7 @@ mod drivers;
 mod freezer;
 mod hierarchies;
 mod late;
+mod layers;
 mod mounts;
 mod out_of_step;
 mod pod_mounts;
@@ -50,6 +52,7 @@ use crate::{
     proc,
     silent::{self, Owner, Reading},
 };
+use asked_container::AskedContainer;
 use cgroups::CgroupCollector;
 use containers::ContainerCollector;
 use crowds::Crowds;
@@ -231,6 +234,7 @@ struct Collector {
     hierarchies: Hierarchies,
     cgroups: CgroupCollector,
     containers: ContainerCollector,
+    asked: AskedContainer,
     shims: NodeShims,
     spaces: SpaceCollector,
     roots: TargetRootFinder,
@@ -249,6 +253,7 @@ impl Collector {
             hierarchies: Hierarchies::default(),
             cgroups: CgroupCollector::default(),
             containers: ContainerCollector::default(),
+            asked: AskedContainer::default(),
             shims: NodeShims::default(),
             spaces: SpaceCollector::default(),
             roots: TargetRootFinder::default(),
@@ -287,7 +292,8 @@ impl Collector {
         let asked = &self.places.only;
         let rootfs =
             bundles::sample(asked, &self.places.host_root, &views, mounts.host, &self.containers);
-        let state = self.containers.state(&self.places.host_root, asked, &views, &self.shims);
+        let state =
+            self.asked.state(&self.places.host_root, asked, &containers, &views, &self.shims);
         let halted = out_of_step::halted(asked, &containers, &self.shims);
         let out_of_step = self.dockers.out_of_step(
             asked,
