@@ -11,7 +11,9 @@ compile_error!("path hashes read names as little-endian words; see `component.rs
 pub mod bucket;
 pub mod component;
 pub mod config;
+pub mod count;
 pub mod entry_point;
+pub mod in_flight;
 pub mod lru;
 pub mod record;
 pub mod root;

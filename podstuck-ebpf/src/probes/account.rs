@@ -4,7 +4,8 @@ use aya_ebpf::bindings::BPF_ANY;
 use podstuck_common::{
     bucket::bucket_of,
     config::step,
-    record::{CountKey, Process, loss},
+    count::CountKey,
+    record::{Process, loss},
 };
 
 use super::{

@@ -1,7 +1,7 @@
 //! The text of a call's path argument.
 
 use aya_ebpf::helpers::{bpf_probe_read_user, generated};
-use podstuck_common::record::{ARGUMENT_MAX, AT_FDCWD};
+use podstuck_common::{in_flight::AT_FDCWD, record::ARGUMENT_MAX};
 
 use super::{
     returned::{NOT_READ, Returned},

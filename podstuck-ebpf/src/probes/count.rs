@@ -4,7 +4,10 @@
 //! other on this CPU has at the time.
 
 use aya_ebpf::{bindings::BPF_NOEXIST, btf_maps::PerCpuHashMap};
-use podstuck_common::record::{COUNTS, CallTotals, CountKey, loss};
+use podstuck_common::{
+    count::{COUNTS, CallTotals, CountKey},
+    record::loss,
+};
 
 use super::atomic;
 use super::maps::{COUNTS_0, COUNTS_1, COUNTS_MADE, GENERATION, count_loss};

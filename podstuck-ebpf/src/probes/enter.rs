@@ -3,11 +3,7 @@
 use core::hint::black_box;
 
 use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_ktime_get_ns};
-use podstuck_common::{
-    config::step,
-    entry_point::EntryPointId,
-    record::{InFlight, call},
-};
+use podstuck_common::{config::step, entry_point::EntryPointId, in_flight::InFlight, record::call};
 
 use super::{globals::stop_after, in_flight};
 

@@ -4,7 +4,8 @@ use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_ktime_get_ns};
 use podstuck_common::{
     config::step,
     entry_point::EntryPointId,
-    record::{InFlight, Process, call, loss},
+    in_flight::InFlight,
+    record::{Process, call, loss},
     root::{INDEX_MASK, SHOW},
 };
 

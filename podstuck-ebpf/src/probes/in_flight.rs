@@ -11,7 +11,8 @@ use aya_ebpf::{
 };
 use podstuck_common::{
     entry_point::EntryPointId,
-    record::{IN_FLIGHT_SLOTS, InFlight, Resolved, call, loss},
+    in_flight::{IN_FLIGHT_SLOTS, InFlight, Resolved},
+    record::{call, loss},
 };
 
 use super::{

@@ -2,7 +2,8 @@
 
 use podstuck_common::{
     config::step,
-    record::{AT_FDCWD, InFlight, Resolved, loss},
+    in_flight::{AT_FDCWD, InFlight, Resolved},
+    record::loss,
 };
 
 use super::{

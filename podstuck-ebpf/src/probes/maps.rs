@@ -6,10 +6,10 @@ use aya_ebpf::{
     macros::btf_map,
 };
 use podstuck_common::{
+    count::{COUNTS, CallTotals, CountKey},
+    in_flight::{IN_FLIGHT_SLOTS, InFlight},
     lru,
-    record::{
-        COUNTS, CallTotals, Caller, CountKey, IN_FLIGHT_SLOTS, InFlight, Process, call, loss,
-    },
+    record::{Caller, Process, call, loss},
     trail::Trail,
 };
 

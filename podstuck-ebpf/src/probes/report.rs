@@ -1,7 +1,10 @@
 //! Which calls user space sees one by one, and why.
 
 use aya_ebpf::bindings::BPF_ANY;
-use podstuck_common::record::{AT_FDCWD, call, loss, reason};
+use podstuck_common::{
+    in_flight::AT_FDCWD,
+    record::{call, loss, reason},
+};
 
 use super::{
     directory_cache, failed, failures,

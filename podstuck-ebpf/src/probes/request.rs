@@ -11,7 +11,8 @@ use aya_ebpf::{
 };
 use podstuck_common::{
     entry_point::EntryPointId,
-    record::{AT_FDCWD, IO_URING_NAME, IO_URING_NAMES, call},
+    in_flight::{AT_FDCWD, IO_URING_NAME, IO_URING_NAMES},
+    record::call,
 };
 
 use super::{

@@ -1,9 +1,7 @@
 //! A call that has returned, and what was found out about its object.
 
 use podstuck_common::{
-    entry_point::EntryPointId,
-    record::{InFlight, Process},
-    trail::Trail,
+    entry_point::EntryPointId, in_flight::InFlight, record::Process, trail::Trail,
 };
 
 use super::kernel_path::KernelPath;

@@ -3,7 +3,7 @@
 //! What the compiler makes of a copy, or of zeros that lie side by side, is often a call of `memmove` or `memset`, and
 //! those take byte by byte here: 64 bytes are 600 instructions. What is volatile it leaves as it stands.
 
-use podstuck_common::{component::NAME_WORDS, record::InFlight, trail::Trail};
+use podstuck_common::{component::NAME_WORDS, in_flight::InFlight, trail::Trail};
 
 use super::{kernel_path::KernelPath, maps::Directory};
 

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use podstuck_common::{bucket, record::CallTotals};
+use podstuck_common::{bucket, count::CallTotals};
 
 use crate::{
     bounded::Bounded,

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use podstuck_common::record::CallTotals;
+use podstuck_common::count::CallTotals;
 use serde::{Deserialize, Serialize};
 
 use crate::{

@@ -9,7 +9,10 @@ use std::{
 
 use anyhow::Result;
 use bytes::Bytes;
-use podstuck_common::record::{CountKey, RecordHead, call, reason};
+use podstuck_common::{
+    count::CountKey,
+    record::{RecordHead, call, reason},
+};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use super::{Exit, driver_logs::DriverLogs, presenter::Presenter, rooting::Rooting};

@@ -25,7 +25,7 @@ pub fn fill(histogram: &mut Histogram<u64>, series: &Series) {
 
 #[cfg(test)]
 mod tests {
-    use podstuck_common::{bucket, record::CallTotals};
+    use podstuck_common::{bucket, count::CallTotals};
 
     use super::*;
 

@@ -1,7 +1,7 @@
 //! Series for the tests of all formats.
 
 use jiff::Timestamp;
-use podstuck_common::{bucket::bucket_of, record::CallTotals};
+use podstuck_common::{bucket::bucket_of, count::CallTotals};
 
 use crate::model::{
     call::{Call, Outcome},

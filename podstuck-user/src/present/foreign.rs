@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
 
-use podstuck_common::record::CallTotals;
+use podstuck_common::count::CallTotals;
 use proptest::{collection::vec, prelude::*, sample::select};
 
 use super::sample;

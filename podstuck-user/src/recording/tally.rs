@@ -1,6 +1,6 @@
 //! Counts, written short: each series is described once, and then goes by its number.
 
-use podstuck_common::{bucket::lower_bound, record::CallTotals};
+use podstuck_common::{bucket::lower_bound, count::CallTotals};
 use serde::{Deserialize, Serialize};
 
 use super::numbered::Numbered;

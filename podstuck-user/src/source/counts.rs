@@ -19,7 +19,7 @@ use aya::{
     maps::{Array, MapData, PerCpuHashMap},
 };
 use nix::libc;
-use podstuck_common::record::{COUNTS, CallTotals, CountKey};
+use podstuck_common::count::{COUNTS, CallTotals, CountKey};
 
 use super::{failures::Failures, shared::Shared};
 

@@ -10,7 +10,7 @@ use aya::{
     Ebpf,
     maps::{HashMap, MapData},
 };
-use podstuck_common::record::{IN_FLIGHT_SLOTS, IO_URING_NAME, InFlight};
+use podstuck_common::in_flight::{IN_FLIGHT_SLOTS, IO_URING_NAME, InFlight};
 
 use super::{failures::Failures, slots::Slots};
 use crate::{model::time::Monotonic, proc};

@@ -6,7 +6,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering, fence},
 };
 
-use podstuck_common::record::InFlight;
+use podstuck_common::in_flight::InFlight;
 
 use super::shared::{Shareable, Shared};
 

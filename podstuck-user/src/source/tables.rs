@@ -19,7 +19,11 @@ use std::{
 
 use anyhow::{Context, Result, anyhow};
 use aya::Ebpf;
-use podstuck_common::record::{CallTotals, Caller, CountKey, InFlight, Process};
+use podstuck_common::{
+    count::{CallTotals, CountKey},
+    in_flight::InFlight,
+    record::{Caller, Process},
+};
 use tokio::sync::oneshot;
 
 use super::{

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use podstuck_common::{bucket, record::CallTotals};
+use podstuck_common::{bucket, count::CallTotals};
 
 use crate::model::series::Series;
 

@@ -25,7 +25,8 @@ use podstuck::{
 use podstuck_common::{
     component::path_hash,
     config::Config,
-    record::{CallTotals, CountKey, call, reason},
+    count::{CallTotals, CountKey},
+    record::{call, reason},
     root::{HOST_VIEW, Root, SHOW, ViewKey, flag},
 };
 use podstuck_tests::{call, forms};

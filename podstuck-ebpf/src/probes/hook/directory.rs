@@ -8,7 +8,7 @@ use aya_ebpf::{
     macros::{fentry, kprobe},
     programs::{FEntryContext, ProbeContext},
 };
-use podstuck_common::record::Resolved;
+use podstuck_common::in_flight::Resolved;
 
 use crate::probes::{
     globals::offsets,

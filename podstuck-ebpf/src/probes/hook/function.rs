@@ -13,7 +13,8 @@ use aya_ebpf::{
 use podstuck_common::{
     entry_point::EntryPointId,
     entry_points,
-    record::{AT_FDCWD, call, loss},
+    in_flight::AT_FDCWD,
+    record::{call, loss},
 };
 
 use super::arguments::{self, Registers};

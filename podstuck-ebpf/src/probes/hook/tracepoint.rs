@@ -6,7 +6,7 @@ use core::ffi::c_void;
 
 use aya_ebpf::{EbpfContext, macros::tracepoint, programs::TracePointContext};
 use aya_log_ebpf::debug;
-use podstuck_common::{entry_point::EntryPointId, entry_points, record::AT_FDCWD, record::call};
+use podstuck_common::{entry_point::EntryPointId, entry_points, in_flight::AT_FDCWD, record::call};
 
 use crate::probes::{
     enter::{deletion, rename},

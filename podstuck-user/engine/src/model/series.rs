@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use podstuck_common::{bucket, record::CallTotals};
+use podstuck_common::{bucket, count::CallTotals};
 use serde::{Deserialize, Serialize};
 
 use super::{

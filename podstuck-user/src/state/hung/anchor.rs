@@ -1,6 +1,6 @@
 //! Where a thread was seen, and whether it still is there.
 
-use podstuck_common::record::InFlight;
+use podstuck_common::in_flight::InFlight;
 
 use crate::state::thread::Doing;
 

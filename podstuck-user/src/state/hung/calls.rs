@@ -1,7 +1,7 @@
 //! Which system calls a stuck deletion may be in, and where in their arguments the object is.
 
 use nix::libc;
-use podstuck_common::record::{InFlight, call};
+use podstuck_common::{in_flight::InFlight, record::call};
 
 use crate::model::call::Call;
 

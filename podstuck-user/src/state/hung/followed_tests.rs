@@ -1,4 +1,4 @@
-use podstuck_common::record::InFlight;
+use podstuck_common::in_flight::InFlight;
 
 use super::*;
 

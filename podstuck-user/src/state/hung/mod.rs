@@ -29,7 +29,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use podstuck_common::record::{Caller, InFlight};
+use podstuck_common::{in_flight::InFlight, record::Caller};
 use tokio::{
     runtime::Handle,
     sync::mpsc::{UnboundedReceiver, unbounded_channel},

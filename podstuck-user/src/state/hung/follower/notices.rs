@@ -1,6 +1,6 @@
 //! What the rest of the tool tells the follower.
 
-use podstuck_common::record::{Caller, InFlight};
+use podstuck_common::{in_flight::InFlight, record::Caller};
 
 use super::{Follower, Notice};
 use crate::{
