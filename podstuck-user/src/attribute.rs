@@ -1,12 +1,11 @@
 //! Names everything that enters the engine: targets, pods, and the part that a process plays.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+mod look;
+mod stuck;
 
-use podstuck_common::{component::path_hash, record};
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use podstuck_common::record;
 use podstuck_engine::bounded::Bounded;
 
 use crate::{
@@ -20,26 +19,19 @@ use crate::{
         names::PodNames,
         process::{ActorCache, Looked, Who},
         target_roots::TargetRoots,
-        targets::{Known, Targets},
+        targets::Targets,
     },
     kernel::role::Role,
     model::{
         call::{Call, Outcome},
-        hung::Phase,
-        identity::{Actor, Component, Pod, Target, TargetKind},
-        node::NodeSample,
+        identity::{Actor, Component, Pod, Target},
         operation::Operation,
         said::NamedCall,
-        stuck::StuckThread,
         time::Monotonic,
     },
     scope::Scope,
     source::tables::Drained,
-    state::{
-        hung::{PhaseTook, Sighting},
-        logs::Attempt,
-        timed_read::TimedReader,
-    },
+    state::{logs::Attempt, timed_read::TimedReader},
 };
 
 /// Answers remembered until the next look at the node.
@@ -257,120 +249,6 @@ impl Attributor {
         counts
     }
 
-    /// A look at the node, with the target of each volume and group.
-    pub(crate) fn sample(
-        &mut self,
-        sample: Arc<NodeSample>,
-        trees: Arc<KubeletTrees>,
-        containers: &[Arc<Container>],
-    ) -> Arc<NodeSample> {
-        self.targets.containers_are(containers);
-        self.trees = trees;
-        self.given = Bounded::new(GIVEN_MAX);
-        let mut sample = Arc::unwrap_or_clone(sample);
-        for volume in sample.pods.iter_mut().flat_map(|pod| &mut pod.volumes) {
-            if let Some((target_id, target)) = self.targets.of(&volume.path) {
-                (volume.target_id, volume.target) = (target_id, target);
-            }
-        }
-        for pod in &mut sample.pods {
-            for device in &mut pod.devices {
-                let known = device.link.as_deref().and_then(|link| self.targets.of(link));
-                let of_pod = || {
-                    let (_, target) = self.targets.of_pod(&pod.uid);
-                    (path_hash(device.path().as_os_str().as_encoded_bytes()), target)
-                };
-                (device.target_id, device.target) = known.unwrap_or_else(of_pod);
-            }
-        }
-        for group in &mut sample.cgroups {
-            let pod = sample.pods.iter().find(|pod| pod.uid == group.uid);
-            let known = pod.and_then(|pod| self.targets.of(&pod.directory));
-            (group.target_id, group.target) =
-                known.unwrap_or_else(|| self.targets.of_pod(&group.uid));
-        }
-        let parts = sample.containers.iter_mut().flat_map(|container| &mut container.parts);
-        for part in parts {
-            if let Some((target_id, target)) = self.targets.of(&part.path) {
-                (part.target_id, part.target) = (target_id, target);
-            }
-        }
-        for rootfs in &mut sample.rootfs {
-            let Some((target_id, target)) = self.targets.of(&rootfs.mount.point) else { continue };
-            rootfs.target_id = target_id;
-            let of_pod = !rootfs.pod.is_empty();
-            rootfs.target =
-                if of_pod { self.targets.belongs_to(target_id, &rootfs.pod) } else { target };
-        }
-        Arc::new(sample)
-    }
-
-    /// A thread that is stuck, if it is stuck in a removal, and of interest.
-    pub(crate) fn stuck(&mut self, seen: Sighting) -> Option<StuckThread> {
-        let known = seen
-            .path
-            .as_deref()
-            .and_then(|path| self.target_seen_by(&seen.actor, seen.thread.pid, path));
-        let (target_id, target) = known.unwrap_or_else(|| (0, self.targets.unknown()));
-        let actor = self.actor_on(seen.thread.pid, &seen.actor, (target_id, &target));
-        let deletes = seen.phase != Phase::InSyscall || is_removal(&seen.syscall);
-        let owned = !matches!(target.kind, TargetKind::Other);
-        // A look is of interest only as the beginning of a removal. An open may wait for the other
-        // end of a pipe, which is no fault.
-        let removes = deletes || (owned && actor.component != Component::Workload);
-        let pipe = seen.wait_channel.as_deref() == Some("wait_for_partner");
-        if !removes || pipe || !self.scope.includes(&target, seen.path.as_deref()) {
-            return None;
-        }
-        let mnt_ns = seen.actor.mnt_ns;
-        let Sighting { thread, phase, syscall, path, mount, began, since, before_start, .. } = seen;
-        let Sighting { at, over, times, wait_channel, stack, progress, disks, .. } = seen;
-        Some(StuckThread {
-            thread,
-            phase,
-            syscall,
-            path,
-            mount,
-            target_id,
-            target,
-            actor,
-            mnt_ns,
-            began,
-            since,
-            before_start,
-            at,
-            over,
-            times,
-            wait_channel,
-            stack,
-            progress,
-            disks,
-        })
-    }
-
-    /// A phase of an unmount that no probe sees the end of, if it is of interest.
-    pub(crate) fn phase(&mut self, took: &PhaseTook) -> Option<What> {
-        let known = self.target_seen_by(&took.actor, took.pid, &took.path);
-        let (target_id, target) = known.unwrap_or_else(|| (0, self.targets.unknown()));
-        if !self.scope.includes(&target, Some(&took.path)) {
-            return None;
-        }
-        let component = self.actor_on(took.pid, &took.actor, (target_id, &target)).component;
-        Some(What::Phase { span: took.span, target_id, component, took: took.duration })
-    }
-
-    /// The target in which a path lies that a process has named. Whoever is in a container may mount and make what
-    /// he likes.
-    fn target_seen_by(&mut self, seen: &record::Caller, pid: u32, path: &Path) -> Option<Known> {
-        if self.targets.roots().has_view(seen.mnt_ns) {
-            self.targets.of_in(seen.mnt_ns, path)
-        } else if self.actor(pid, seen).actor.pod.is_none() {
-            self.targets.of(path)
-        } else {
-            None
-        }
-    }
-
     /// A process, with its pod by name.
     pub(crate) fn actor(&mut self, pid: u32, seen: &record::Caller) -> Who {
         let (reader, others_reader) = (&mut self.reader, &mut self.others_reader);
@@ -392,8 +270,4 @@ impl Attributor {
     pub(crate) fn pod(&mut self, pod: Pod) -> Pod {
         self.targets.named(pod)
     }
-}
-
-fn is_removal(syscall: &str) -> bool {
-    syscall.starts_with("rename") || Call::ALL.iter().any(|call| call.name() == syscall)
 }

@@ -1,0 +1,90 @@
+//! Threads that are stuck, and unmounts that take their time.
+
+use std::path::Path;
+
+use podstuck_common::record;
+
+use super::Attributor;
+use crate::{
+    event::What,
+    identity::targets::Known,
+    model::{
+        call::Call,
+        hung::Phase,
+        identity::{Component, TargetKind},
+        stuck::StuckThread,
+    },
+    state::hung::{PhaseTook, Sighting},
+};
+
+impl Attributor {
+    /// A thread that is stuck, if it is stuck in a removal, and of interest.
+    pub(crate) fn stuck(&mut self, seen: Sighting) -> Option<StuckThread> {
+        let known = seen
+            .path
+            .as_deref()
+            .and_then(|path| self.target_seen_by(&seen.actor, seen.thread.pid, path));
+        let (target_id, target) = known.unwrap_or_else(|| (0, self.targets.unknown()));
+        let actor = self.actor_on(seen.thread.pid, &seen.actor, (target_id, &target));
+        let deletes = seen.phase != Phase::InSyscall || is_removal(&seen.syscall);
+        let owned = !matches!(target.kind, TargetKind::Other);
+        // A look is of interest only as the beginning of a removal. An open may wait for the other
+        // end of a pipe, which is no fault.
+        let removes = deletes || (owned && actor.component != Component::Workload);
+        let pipe = seen.wait_channel.as_deref() == Some("wait_for_partner");
+        if !removes || pipe || !self.scope.includes(&target, seen.path.as_deref()) {
+            return None;
+        }
+        let mnt_ns = seen.actor.mnt_ns;
+        let Sighting { thread, phase, syscall, path, mount, began, since, before_start, .. } = seen;
+        let Sighting { at, over, times, wait_channel, stack, progress, disks, .. } = seen;
+        Some(StuckThread {
+            thread,
+            phase,
+            syscall,
+            path,
+            mount,
+            target_id,
+            target,
+            actor,
+            mnt_ns,
+            began,
+            since,
+            before_start,
+            at,
+            over,
+            times,
+            wait_channel,
+            stack,
+            progress,
+            disks,
+        })
+    }
+
+    /// A phase of an unmount that no probe sees the end of, if it is of interest.
+    pub(crate) fn phase(&mut self, took: &PhaseTook) -> Option<What> {
+        let known = self.target_seen_by(&took.actor, took.pid, &took.path);
+        let (target_id, target) = known.unwrap_or_else(|| (0, self.targets.unknown()));
+        if !self.scope.includes(&target, Some(&took.path)) {
+            return None;
+        }
+        let component = self.actor_on(took.pid, &took.actor, (target_id, &target)).component;
+        Some(What::Phase { span: took.span, target_id, component, took: took.duration })
+    }
+
+    /// The target in which a path lies that a process has named. Whoever is in a container may mount and make what
+    /// he likes.
+    fn target_seen_by(&mut self, seen: &record::Caller, pid: u32, path: &Path) -> Option<Known> {
+        if self.targets.roots().has_view(seen.mnt_ns) {
+            self.targets.of_in(seen.mnt_ns, path)
+        } else if self.actor(pid, seen).actor.pod.is_none() {
+            self.targets.of(path)
+        } else {
+            None
+        }
+    }
+}
+
+fn is_removal(syscall: &str) -> bool {
+    syscall.starts_with("rename") || Call::ALL.iter().any(|call| call.name() == syscall)
+}
