@@ -14,6 +14,7 @@ use crate::{
     model::{
         block_volume::BlockVolume,
         call::{Call, Outcome},
+        csi::VolumeData,
         file_system::FileSystem,
         holder::{HeldMount, Holder, How, Snapshot, Subject, Through},
         hung::{Phase, Since},
@@ -21,7 +22,7 @@ use crate::{
         mounted::Mounted,
         mountinfo,
         mounts::{Device, Mounts},
-        node::{PodState, VolumeData},
+        node::PodState,
         object::FileId,
         operation::Operation,
         path::JsonPath,

@@ -12,9 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     event::{Event, Thresholds},
     model::{
-        finding::Progress,
-        node::{DriverProcess, NodeSample},
-        operation::Operation,
+        csi::DriverProcess, finding::Progress, node::NodeSample, operation::Operation,
         time::Monotonic,
     },
     query::Query,

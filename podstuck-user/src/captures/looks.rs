@@ -5,17 +5,16 @@ use std::{path::Path, time::Duration};
 use super::capture::{Capture, KUBELET};
 use crate::{
     model::{
+        csi::{CsiState, DriverProcess, DriverState, Reach, Registration, VolumeData},
         file_system::FileSystem,
         holder::{HeldMount, Holder, How, Snapshot, Subject, Through},
         hung::MountPoint,
         identity::{Component, Target},
         mounts::Mount,
-        node::{
-            CsiState, DriverProcess, DriverState, LeftRootfs, PodGroup, PodState, Reach,
-            Registration, Task, VolumeData,
-        },
+        node::{LeftRootfs, PodState},
         object::{Attributes, Entries, Entry, FileId, Protected},
         path::JsonPath,
+        pod_group::{PodGroup, Task},
         time::Monotonic,
     },
     query::{Answer, NoAnswer, ObjectAttributes, Query, Wants},

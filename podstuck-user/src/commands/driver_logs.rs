@@ -8,7 +8,8 @@ use crate::{
     back_off::BackOff,
     kernel::role::Role,
     model::{
-        node::{NodeSample, VolumeData, VolumeState},
+        csi::VolumeData,
+        node::{NodeSample, VolumeState},
         said::Said,
     },
     state::logs::{self, DriverLog, VolumeNames},

@@ -9,7 +9,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::{directory::Directory, vol_data};
-use crate::{identity::uid::is_pod_uid, model::node::VolumeData};
+use crate::{identity::uid::is_pod_uid, model::csi::VolumeData};
 
 /// Beside the volumes' directories, the driver's: of what it has staged and published (`csiBlockMapper` in
 /// pkg/volume/csi).

@@ -22,7 +22,7 @@ use super::{
 use crate::{
     identity::uid::is_pod_uid,
     kernel::role::Role,
-    model::{degraded::Feed, node::VolumeData, object::FileId},
+    model::{csi::VolumeData, degraded::Feed, object::FileId},
 };
 
 /// The plugin directory of CSI volumes.

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use serde::Deserialize;
 
 use super::directory::{Contents, Directory};
-use crate::model::node::VolumeData;
+use crate::model::csi::VolumeData;
 
 /// It is a few hundred bytes.
 const DATA_SIZE: u64 = 64 << 10;

@@ -7,7 +7,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{identity::Target, mounted::Mounted, node::VolumeData, path::safe, raw_path};
+use super::{csi::VolumeData, identity::Target, mounted::Mounted, path::safe, raw_path};
 
 /// What is left of a raw block volume of a pod. kubelet takes it away in this order: the loop device that
 /// keeps the device open, the pod's link, its own map (`UnmapBlockVolume` in pkg/volume/util).

@@ -9,13 +9,15 @@ use super::{
     block_volume::BlockVolume,
     container::ContainerState,
     crowd::Crowd,
+    csi::{CsiState, DriverProcess},
     identity::Target,
     linked_root::LinkedRoot,
     mounted::Mounted,
     mounts::NodeMounts,
     object::FileId,
+    pod_group::PodGroup,
     raw_path,
-    runtime::{GoneRuntime, HaltedShim, OutOfStep, Runtime, Shim},
+    runtime::{GoneRuntime, HaltedShim, OutOfStep, Runtime},
     space::Space,
     time::Monotonic,
 };
@@ -178,124 +180,6 @@ impl VolumeState {
     }
 }
 
-/// A CSI volume's driver.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CsiState {
-    /// `vol_data.json`
-    pub data: VolumeData,
-    /// Where the driver registers.
-    #[serde(with = "raw_path")]
-    pub socket: PathBuf,
-    /// Whether it has.
-    pub registration: Registration,
-    /// When something was put into that directory or taken out of it last; `None` when unknown.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub registry_changed: Option<Timestamp>,
-    /// Who answers kubelet's calls; `None` where that was not looked for or could not be told.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub driver: Option<DriverState>,
-}
-
-/// The socket on which kubelet calls a CSI driver, and who listens on it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DriverState {
-    /// As kubelet sees it.
-    #[serde(with = "raw_path")]
-    pub socket: PathBuf,
-    /// Where that was read.
-    pub source: String,
-    /// Who listens; `None` when nobody does.
-    pub process: Option<DriverProcess>,
-    /// Process id of its registrar, mostly another container of the same pod; `None` in recordings from
-    /// before this was noted.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub registrar: Option<u32>,
-}
-
-/// A CSI driver's process.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DriverProcess {
-    /// Process id.
-    pub pid: u32,
-    /// Its name, safe to be shown.
-    pub comm: String,
-    /// When it was started.
-    pub started: Monotonic,
-    /// The same in ticks since boot: with its id, this names it.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub ticks: Option<u64>,
-    /// Whether what it unmounts is unmounted for kubelet, too.
-    pub reach: Reach,
-    /// Why it cannot answer, if something shows that.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub halted: Option<Halted>,
-}
-
-impl DriverProcess {
-    /// Whether the volume is not mounted where the driver runs, and what happens there stays there.
-    pub fn is_cut_off(&self) -> bool {
-        self.reach == Reach::Cut { mounted: false }
-    }
-}
-
-/// Whether an unmount of a volume in the driver's mount namespace reaches kubelet's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Reach {
-    /// It is the same namespace, or the mount that the volume is mounted on is shared with kubelet's.
-    Whole,
-    /// That mount is not shared: an unmount stays in the driver's namespace.
-    Cut {
-        /// Whether the volume is mounted in there.
-        mounted: bool,
-    },
-    /// The tables do not tell.
-    Unknown,
-}
-
-/// What keeps a process from answering.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Halted {
-    /// It is stopped, as by SIGSTOP or a debugger.
-    Stopped,
-    /// Its control group is frozen.
-    Frozen {
-        /// The group that has to be thawed.
-        #[serde(with = "raw_path")]
-        group: PathBuf,
-    },
-    /// It has all descriptors open that it may: it takes no connection, opens no file and starts no program.
-    NoDescriptors {
-        /// That it has open.
-        open: u64,
-        /// That it may have (`RLIMIT_NOFILE`, soft).
-        most: u64,
-        /// To which it may be raised (hard); `None` for no limit.
-        hard: Option<u64>,
-    },
-    /// One of its threads waits in the kernel.
-    Waits {
-        /// The thread.
-        tid: u32,
-        /// Its state.
-        state: char,
-        /// The function that it waits in.
-        channel: String,
-    },
-}
-
-/// Whether a CSI driver is registered with kubelet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Registration {
-    /// Its socket is there, and somebody listens.
-    Listening,
-    /// Its socket is there, and nobody listens.
-    Deaf,
-    /// Its socket is not there: kubelet forgets a driver whose socket is removed.
-    Absent,
-    /// The driver is not known.
-    Unknown,
-}
-
 /// The root file system of a container that has ended, as a shim of containerd's has mounted it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftRootfs {
@@ -309,101 +193,4 @@ pub struct LeftRootfs {
     pub pod: String,
     /// The mount.
     pub mount: Mounted,
-}
-
-/// kubelet's `vol_data.json` (pkg/volume/csi, `saveVolumeData`), without which it can neither find
-/// the driver nor tell it which volume to unpublish.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum VolumeData {
-    /// There is none.
-    Missing,
-    /// There is one, and it says nothing.
-    Corrupt {
-        /// Its size in bytes.
-        size: u64,
-    },
-    /// As written.
-    Known {
-        /// `driverName`
-        driver: String,
-        /// `volumeHandle`
-        handle: String,
-        /// `volumeLifecycleMode`: Persistent or Ephemeral; empty before Kubernetes 1.16.
-        lifecycle: String,
-    },
-    /// It could not be read: nothing is known.
-    Unknown,
-}
-
-/// What is left of a pod in the control groups.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PodGroup {
-    /// Hash that names the pod as a target; 0 until it was attributed.
-    pub target_id: u64,
-    /// The pod as a target.
-    pub target: Arc<Target>,
-    /// The pod.
-    pub uid: String,
-    /// Its group's directory.
-    #[serde(with = "raw_path")]
-    pub path: PathBuf,
-    /// Whether a runtime's group of a container is in it.
-    pub has_containers: bool,
-    /// The group of version 1 whose `freezer.state` keeps its processes from running: its own, one
-    /// below or one above.
-    #[serde(with = "raw_path::option")]
-    pub frozen: Option<PathBuf>,
-    /// Processes in it.
-    pub tasks: Vec<Task>,
-    /// The runtime's processes that look after them, mostly one.
-    #[serde(skip_serializing_if = "Vec::is_empty", default)]
-    pub shims: Vec<Shim>,
-}
-
-/// A process that is in a pod's control group.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Task {
-    /// Process id.
-    pub pid: u32,
-    /// The thread that the rest is about: one that cannot be killed, else the first.
-    pub tid: u32,
-    /// Its name, safe to be shown.
-    pub comm: String,
-    /// `R`, `S`, `D`, ...
-    pub state: char,
-    /// `SIGKILL` has been sent and not yet taken. Neither this nor `exiting` is said of one that
-    /// waits until the core dump of its process is written.
-    pub killed: bool,
-    /// It has taken it, and is about to end.
-    pub exiting: bool,
-    /// When the thread was started, in ticks since boot: with its id, this names it.
-    pub started: u64,
-    /// How often it has been woken so far, where it is to end and that was read.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub woken: Option<u64>,
-    /// What it has read and written so far: bytes by the calls that it made and by devices, and those calls; where
-    /// it is to end and that was read.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub moved: Option<u64>,
-    /// Bytes of answers so far from the servers of all NFS mounts that it sees, where no signal reaches it and that
-    /// was read.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub received: Option<u64>,
-    /// The kernel function that it waits in, where that is told.
-    pub wait_channel: Option<String>,
-    /// Functions on its kernel stack, the innermost first; empty without `CAP_SYS_ADMIN`.
-    pub stack: Vec<String>,
-    /// Its working directory, as the process names it.
-    #[serde(with = "raw_path::option")]
-    pub directory: Option<PathBuf>,
-    /// Its control group.
-    #[serde(with = "raw_path")]
-    pub group: PathBuf,
-}
-
-impl Task {
-    /// Whether it is to end, and waits where no signal reaches it.
-    pub fn is_unkillable(&self) -> bool {
-        self.state == 'D' && (self.killed || self.exiting)
-    }
 }

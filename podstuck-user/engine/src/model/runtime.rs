@@ -5,10 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    container::ContainerName,
-    identity::Component,
-    node::{Halted, NodeSample},
-    raw_path,
+    container::ContainerName, halted::Halted, identity::Component, node::NodeSample, raw_path,
 };
 
 /// Docker's namespace in containerd: what is in it is dockerd's (moby `containerd.DefaultNamespace`).

@@ -5,11 +5,11 @@ use crate::{
     command::View,
     model::{
         block_volume::{BlockVolume, DeviceUser},
+        csi::VolumeData,
         diagnosis::Stage,
         evidence::Source,
         holder::{Holder, How},
         identity::Component,
-        node::VolumeData,
         path::{safe, safe_path},
         said::Complaint,
     },

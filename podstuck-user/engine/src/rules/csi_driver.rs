@@ -6,8 +6,9 @@ use crate::{
     cause::{Cause, id},
     command::View,
     model::{
+        csi::{DriverProcess, DriverState, VolumeData},
         evidence::Source,
-        node::{DriverProcess, DriverState, Halted, VolumeData},
+        halted::Halted,
         path::{safe, safe_path, shell_word},
     },
     rules::{

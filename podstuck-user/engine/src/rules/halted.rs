@@ -4,7 +4,7 @@ use crate::{
     command::{Step, if_same, kill},
     model::{
         evidence::Source,
-        node::Halted,
+        halted::Halted,
         path::{safe_path, shell_word},
     },
     verdict::Draft,

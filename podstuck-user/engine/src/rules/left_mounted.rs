@@ -4,9 +4,9 @@
 use crate::{
     cause::{Cause, CauseId, Kind, TriedWith, id, like, log, way},
     model::{
+        csi::{DriverProcess, Reach},
         diagnosis::Stage,
         evidence::Source,
-        node::{DriverProcess, Reach},
         said::Said,
         time::Monotonic,
     },

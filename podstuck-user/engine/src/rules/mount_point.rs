@@ -6,12 +6,12 @@ use crate::{
     cause::{Cause, CauseId, Kind, id, like, way},
     command::View,
     model::{
+        csi::{DriverProcess, Reach},
         diagnosis::Stage,
         evidence::Source,
         finding::Severity,
         identity::{SUBPATH, TargetKind},
         mounts::{Mount, Mounts},
-        node::{DriverProcess, Reach},
         operation::Operation,
         path::safe_path,
     },

@@ -6,11 +6,12 @@ use crate::{
     cause::{Cause, CauseId, Kind, TriedWith, like, log, way},
     event::Thresholds,
     model::{
+        csi::{DriverState, Registration, VolumeData},
         diagnosis::Stage,
         evidence::Source,
         finding::Severity,
         identity::Target,
-        node::{DriverState, PodState, Registration, VolumeData, VolumeState},
+        node::{PodState, VolumeState},
         node_record::NodeRecord,
         path::{safe, safe_path},
         pod_record::PodRecord,

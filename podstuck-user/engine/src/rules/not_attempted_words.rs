@@ -6,8 +6,8 @@ use crate::{
     cause::id,
     command::View,
     model::{
+        csi::{Registration, VolumeData},
         evidence::Source,
-        node::{Registration, VolumeData},
         path::{safe, safe_path, shell_word},
     },
     rules::{claim, csi_driver, not_attempted::Suspect},

@@ -10,8 +10,9 @@ use super::{
 use crate::model::{
     client::{Client, Request},
     container::{ContainerName, ContainerState},
+    halted::Halted,
     identity::Component,
-    node::{Halted, NodeSample},
+    node::NodeSample,
     runtime::{Differs, GoneRuntime, HaltedShim, OutOfStep, Runtime, Shim, ShimOf},
     said::{Report, Said},
 };
@@ -71,7 +72,7 @@ pub(super) fn runtime_state() -> Plays {
         let pods = vec![of_pod(true, Vec::new())];
         let group = group(Vec::new(), true, false);
         let shims = vec![shim("k8s.io")];
-        let cgroups = vec![crate::model::node::PodGroup { shims, ..group }];
+        let cgroups = vec![crate::model::pod_group::PodGroup { shims, ..group }];
         NodeSample { pods, cgroups, ..sample(0.0) }
     };
     let with_container = || NodeSample { containers: vec![container()], ..sample(0.0) };

@@ -11,15 +11,15 @@ use super::{
 use crate::{
     model::{
         call::{Call, Outcome},
+        csi::{CsiState, DriverProcess, DriverState, Reach, Registration, VolumeData},
+        halted::Halted,
         holder::{How, Through},
         hung::{MountPoint, NfsServer, Phase, WaitProgress},
         identity::Component,
         mountinfo,
         mounts::{Mounts, NodeMounts},
-        node::{
-            CsiState, DriverProcess, DriverState, Halted, NodeSample, PodState, Reach,
-            Registration, Task, VolumeData, VolumeState,
-        },
+        node::{NodeSample, PodState, VolumeState},
+        pod_group::Task,
         pod_record::PodRecord,
         said::{Complaint, Heard, Report, Said},
         space::{Capacity, Space},

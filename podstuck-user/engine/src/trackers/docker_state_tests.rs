@@ -6,8 +6,8 @@ use super::*;
 use crate::{
     model::{
         container::{ContainerName, ContainerState},
+        halted::Halted,
         identity::Pod,
-        node::Halted,
         runtime::{GoneRuntime, Runtime, Shim, ShimOf},
         said::{Report, Said},
     },

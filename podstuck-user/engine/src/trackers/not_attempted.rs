@@ -15,8 +15,9 @@ use crate::{
     event::{Event, What},
     model::{
         call::{Call, Outcome},
+        halted::Halted,
         identity::TargetKind,
-        node::{Halted, NodeSample, PodState, VolumeState},
+        node::{NodeSample, PodState, VolumeState},
         node_record::NodeRecord,
         operation::Operation,
         pod_record::PodRecord,

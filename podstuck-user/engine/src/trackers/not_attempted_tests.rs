@@ -8,11 +8,11 @@ use crate::{
     model::{
         call::Call,
         claim::{Claim, CsiSource, PersistentVolume},
+        csi::{CsiState, DriverProcess, DriverState, Reach, Registration, VolumeData},
         hung::MountPoint,
         identity::{Component, Pod, Target, Volume},
         mounted::Mounted,
         mounts::Device,
-        node::{CsiState, DriverProcess, DriverState, Reach, Registration, VolumeData},
         path::JsonPath,
         said::{Complaint, Heard, Report, Said},
     },

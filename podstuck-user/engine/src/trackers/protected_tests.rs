@@ -5,9 +5,9 @@ use crate::{
     model::{
         evidence::{Certainty, Source},
         identity::{Component, Pod},
-        node::{PodGroup, Task},
         object::Attributes,
         path::JsonPath,
+        pod_group::{PodGroup, Task},
         pod_record::PodRecord,
         said::{Report, Said},
     },

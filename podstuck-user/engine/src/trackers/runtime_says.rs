@@ -12,7 +12,8 @@ use crate::{
     model::{
         evidence::Certainty,
         identity::TargetKind,
-        node::{LeftRootfs, NodeSample, PodGroup, PodState, Task},
+        node::{LeftRootfs, NodeSample, PodState},
+        pod_group::{PodGroup, Task},
         runtime::Shim,
         said::{Complaint, Report, Said},
         time::Monotonic,

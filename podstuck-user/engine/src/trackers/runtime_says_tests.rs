@@ -11,7 +11,7 @@ use crate::{
         identity::{Component, Target},
         mounted::Mounted,
         mounts::Device,
-        node::PodGroup,
+        pod_group::PodGroup,
     },
     testing::{Alone, found, pod_state},
     verdict::Draft,

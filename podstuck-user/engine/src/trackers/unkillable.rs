@@ -13,8 +13,9 @@ use crate::{
     event::{Event, What},
     model::{
         identity::TargetKind,
-        node::{NodeSample, PodGroup, PodState, Task},
+        node::{NodeSample, PodState},
         operation::Operation,
+        pod_group::{PodGroup, Task},
         time::Monotonic,
     },
     rules::{

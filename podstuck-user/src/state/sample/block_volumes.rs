@@ -192,7 +192,7 @@ fn shown(path: &Path) -> String {
 mod tests {
     use super::*;
     use crate::{
-        model::node::VolumeData,
+        model::csi::VolumeData,
         state::{
             block_volumes::{LinkOnDisk, MapsOnDisk},
             pod_dirs::Times,

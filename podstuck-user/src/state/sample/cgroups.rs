@@ -13,10 +13,7 @@ use super::{
 };
 use crate::{
     identity::cgroup::container_id,
-    model::{
-        identity::Target,
-        node::{PodGroup, PodState},
-    },
+    model::{identity::Target, node::PodState, pod_group::PodGroup},
 };
 
 /// Processes looked at in one sample, of pods that give no reason to be looked at. A node with two

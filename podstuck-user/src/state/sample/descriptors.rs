@@ -6,7 +6,7 @@ use procfs::{
     process::{LimitValue, Process},
 };
 
-use crate::model::node::Halted;
+use crate::model::halted::Halted;
 
 /// What it has open, where that is all it may.
 pub(super) fn exhausted(pid: u32) -> Option<Halted> {

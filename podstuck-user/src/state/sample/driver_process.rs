@@ -8,9 +8,10 @@ use std::{
 use super::drivers::Sight;
 use crate::{
     model::{
+        csi::{DriverProcess, Reach},
+        halted::Halted,
         mounted::Mounted,
         mounts::{Mount, Mounts},
-        node::{DriverProcess, Halted, Reach},
         path::safe,
     },
     proc, silent,

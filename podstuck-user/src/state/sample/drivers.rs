@@ -13,7 +13,7 @@ use std::{
 
 use super::{driver_process, freezer::Freezers, views::View};
 use crate::{
-    model::{mounted::Mounted, mounts::NodeMounts, node::DriverState},
+    model::{csi::DriverState, mounted::Mounted, mounts::NodeMounts},
     proc,
     state::{
         helper,

@@ -48,7 +48,11 @@ use crate::{
         runtimes::running_daemons, target_roots::TargetRoot,
     },
     kernel::role::Role,
-    model::node::{Halted, NodeSample, PodGroup, VolumeState},
+    model::{
+        halted::Halted,
+        node::{NodeSample, VolumeState},
+        pod_group::PodGroup,
+    },
     proc,
     silent::{self, Owner, Reading},
 };

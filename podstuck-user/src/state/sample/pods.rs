@@ -19,12 +19,13 @@ use super::{
 use crate::{
     identity::{classify::kubelet_root_of, on_host},
     model::{
+        csi::{CsiState, Registration, VolumeData},
         degraded::Feed,
         identity::Target,
         linked_root::LinkedRoot,
         mounted::Mounted,
         mounts::NodeMounts,
-        node::{CsiState, PodState, Registration, VolumeData, VolumeState},
+        node::{PodState, VolumeState},
     },
     query::NoAnswer,
     state::{

@@ -12,8 +12,8 @@ use crate::{
     identity::{cgroup::group_of, living::Living},
     model::{
         identity::Component,
-        node::Task,
         path::safe,
+        pod_group::Task,
         runtime::{DOCKERS, Shim, ShimOf},
     },
     proc, silent,

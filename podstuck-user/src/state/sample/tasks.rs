@@ -8,7 +8,7 @@ use std::{
 use procfs::FromBufRead as _;
 
 use crate::{
-    model::{node::Task, path::safe},
+    model::{path::safe, pod_group::Task},
     proc, silent,
     state::{nfs_stats, thread::frames},
 };

@@ -6,7 +6,8 @@ use super::{NotAttempted, kubelets_log::Told};
 use crate::{
     event::Thresholds,
     model::{
-        node::{DriverProcess, NodeSample, PodState, Registration, VolumeData, VolumeState},
+        csi::{DriverProcess, Registration, VolumeData},
+        node::{NodeSample, PodState, VolumeState},
         time::Monotonic,
     },
     rules::{

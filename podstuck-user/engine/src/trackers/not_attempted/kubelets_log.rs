@@ -6,8 +6,9 @@ use crate::{
     backoff,
     bounded::Bounded,
     model::{
+        csi::{CsiState, VolumeData},
         identity::{Component, Volume},
-        node::{CsiState, PodState, VolumeData, VolumeState},
+        node::{PodState, VolumeState},
         said::{Complaint, Heard, Report, Said},
         time::Monotonic,
     },
