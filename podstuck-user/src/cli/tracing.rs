@@ -1,0 +1,153 @@
+//! Options of the commands that look at a live node.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::{Args, ValueEnum};
+use clap_complete::engine::ArgValueCandidates;
+use podstuck_common::config::step;
+
+use super::{
+    OF_FILES, OF_NODE, OF_PROBES, Output, completion,
+    values::{Api, api, duration},
+};
+
+/// What `watch` and `diagnose` share.
+#[derive(Debug, Args)]
+pub struct Tracing {
+    /// What to watch
+    #[command(flatten)]
+    pub target: Target,
+    /// auto, tui, text or json
+    ///
+    /// How to print. `auto` is the terminal interface for `watch`, `diagnose` and `replay` on a terminal, else text;
+    /// `json` is one object a line.
+    #[arg(
+        long,
+        value_enum,
+        default_value_t = Output::Auto,
+        hide_default_value = true,
+        hide_possible_values = true
+    )]
+    pub output: Output,
+    /// Write findings, histograms and metrics
+    #[arg(long, value_name = "DIR", help_heading = OF_FILES)]
+    pub export: Option<PathBuf>,
+    /// Write all that was seen, for `podstuck replay`
+    #[arg(long, value_name = "FILE", help_heading = OF_FILES)]
+    pub record: Option<PathBuf>,
+    /// Replace names in the recording
+    ///
+    /// Those of namespaces, pods, files and hosts, the same each time.
+    #[arg(long, requires = "record", help_heading = OF_FILES)]
+    pub redact: bool,
+    /// Where the node's files are
+    #[command(flatten)]
+    pub node: Node,
+    /// Whether to ask the API server
+    ///
+    /// About this node and its pods, read-only, for two seconds at most: as the running kubelet does, which is the
+    /// default, never, or by the credentials of this file.
+    #[arg(
+        long,
+        value_name = "auto|never|KUBECONFIG",
+        default_value = "auto",
+        value_parser = api(),
+        hide_default_value = true,
+        help_heading = OF_NODE
+    )]
+    pub api: Api,
+    /// How to attach
+    #[arg(long, value_enum, default_value_t = Backend::Auto, help_heading = OF_PROBES, hide_short_help = true)]
+    pub backend: Backend,
+    /// Load no probes: go by state, records and logs
+    #[arg(long, help_heading = OF_PROBES)]
+    pub no_trace: bool,
+    /// Tell calls that have not returned for this long, or took this long, whatever their outcome
+    #[arg(long, value_parser = duration, default_value = "2s", help_heading = OF_PROBES, hide_short_help = true)]
+    pub hung_after: Duration,
+    /// How long nobody must have tried to unmount before that is told: the default is two of
+    /// kubelet's longest back-offs
+    #[arg(long, value_parser = duration, default_value = "244s", help_heading = OF_PROBES, hide_short_help = true)]
+    pub not_attempted_after: Duration,
+    /// Exit with 4 when counts or events were lost
+    #[arg(long, help_heading = OF_PROBES, hide_short_help = true)]
+    pub fail_on_loss: bool,
+    /// Have the programs do no more of a call than this, to measure what each step costs
+    #[arg(long, value_enum, hide = true)]
+    pub stop_after: Option<Step>,
+}
+
+/// What the programs do about a call, step by step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Step {
+    /// They are entered.
+    Pair = step::PAIR as isize,
+    /// The clock is read.
+    Clocks = step::CLOCKS as isize,
+    /// The call is noted, and taken.
+    Slot = step::SLOT as isize,
+    /// Its directory is found.
+    Directory = step::DIRECTORY as isize,
+    /// What is known of that is recalled.
+    Recall = step::RECALL as isize,
+    /// It is counted.
+    Count = step::COUNT as isize,
+}
+
+/// One pod, one container, one directory, or the whole node.
+#[derive(Debug, Default, Args)]
+#[group(multiple = false)]
+pub struct Target {
+    /// Only the pod with this UID
+    #[arg(long, value_name = "UID", add = ArgValueCandidates::new(completion::uids))]
+    pub pod_uid: Option<String>,
+    /// Only the pod of this name
+    #[arg(long, value_name = "NAMESPACE/NAME", add = ArgValueCandidates::new(completion::pods))]
+    pub pod: Option<String>,
+    /// Only what a runtime keeps of it
+    ///
+    /// A container, by its id, its name or the beginning of its id.
+    #[arg(long, value_name = "ID-OR-PREFIX")]
+    pub container: Option<String>,
+    /// Only what is below this directory
+    ///
+    /// As the deleting process sees it.
+    #[arg(long, value_name = "DIR")]
+    pub path: Option<PathBuf>,
+}
+
+impl Target {
+    /// Whether nothing is left out.
+    pub fn is_whole_node(&self) -> bool {
+        let Self { pod_uid, pod, container, path } = self;
+        pod_uid.is_none() && pod.is_none() && container.is_none() && path.is_none()
+    }
+}
+
+/// Where the node's files are.
+#[derive(Debug, Default, Args)]
+pub struct Node {
+    /// kubelet's root directory
+    ///
+    /// Found from running kubelets if not given.
+    #[arg(long, value_name = "DIR", help_heading = OF_NODE)]
+    pub kubelet_root: Vec<PathBuf>,
+    /// The host's file system
+    ///
+    /// When podstuck runs in a container.
+    #[arg(long, value_name = "DIR", default_value = "/", help_heading = OF_NODE)]
+    pub host_root: PathBuf,
+}
+
+/// How to attach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Backend {
+    /// fentry where it works, else kprobes, else syscall tracepoints, for each call by itself
+    Auto,
+    /// fentry and fexit on the functions of the system calls
+    Fentry,
+    /// kprobes and kretprobes on the same functions
+    Kprobe,
+    /// Syscall tracepoints
+    Tracepoint,
+}
