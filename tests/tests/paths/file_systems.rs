@@ -84,8 +84,10 @@ fn only_the_roots_calls_count(root: &Path, copies: &[PathBuf]) {
         format!("{UNLINK} ok"),
         "unlinkat ok".into(),
     ];
-    let expected: BTreeMap<String, u64> = expected.into_iter().map(|call| (call, 1)).collect();
-    assert_eq!(counted, expected, "{lines:#?}");
+    // On arm64 two of them are the same call.
+    let mut sums = BTreeMap::new();
+    expected.into_iter().for_each(|call| *sums.entry(call).or_insert(0) += 1);
+    assert_eq!(counted, sums, "{lines:#?}");
 }
 
 #[test]
