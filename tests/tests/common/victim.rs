@@ -171,11 +171,16 @@ fn way_out(found: &Value) -> Option<&str> {
     all.find(acts)?["command"].as_str()
 }
 
+const NOT_LOOKED_AT: &str = "the object could not be looked at";
+
 /// Where a machine is so slow that a look at the object has not come back in its time, that is said, and that the cause is
 /// not known: until it has.
 fn is_for_want_of_a_look(line: &Value) -> bool {
     let lacks = line["degraded"].as_array().is_some_and(|lacks| !lacks.is_empty());
-    slowdown() > 1 && lacks && line["certainty"] == "possible"
+    // What is degraded is so at one moment; the evidence stays.
+    let says_so = |item: &Value| item["fact"].as_str().is_some_and(|it| it.contains(NOT_LOOKED_AT));
+    let lacked = line["evidence"].as_array().is_some_and(|all| all.iter().any(says_so));
+    slowdown() > 1 && (lacks || lacked) && line["certainty"] == "possible"
 }
 
 /// A script with the victim's paths and UID in it.
