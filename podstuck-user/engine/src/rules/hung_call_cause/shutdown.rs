@@ -9,8 +9,8 @@ use crate::model::{hung::PATIENCE, stuck::StuckThread};
 /// Before, nothing is said of a flush: also one that is about to stop begins with some progress.
 const FLUSH_MS: u64 = 2000;
 
-/// One that writes is woken as parts of it are done;
-/// one whose device has stopped is woken a few times in the beginning at most.
+/// One that writes is woken as parts of it are done; one whose device has stopped is woken a few times in the
+/// beginning at most.
 pub(super) fn judge(seen: &StuckThread, beside: Beside) -> Option<Judged> {
     let [_, _, device] = PATIENCE;
     let progress = seen.progress?;
