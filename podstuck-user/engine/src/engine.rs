@@ -4,7 +4,7 @@ mod answer;
 mod deleted;
 mod records;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use podstuck_common::record::reason;
 
@@ -171,6 +171,7 @@ impl Engine {
             Verdict::Found(draft) => !(draft.is_told && draft.cause.is_admission()),
             _ => true,
         });
+        forget_moments(&mut steps.verdicts);
         for mut verdict in steps.verdicts {
             if let Verdict::Found(draft) = &mut verdict {
                 self.add_records(draft);
@@ -327,6 +328,23 @@ impl Engine {
             cost: self.cost.clone(),
         }
     }
+}
+
+/// What ends and is found again in one step has not ended: the ledger replaces it where the cause differs.
+fn forget_moments(verdicts: &mut Vec<Verdict>) {
+    let mut found = BTreeSet::new();
+    let mut kept: Vec<Verdict> = std::mem::take(verdicts);
+    kept.reverse();
+    kept.retain(|verdict| match verdict {
+        Verdict::Found(draft) => {
+            found.insert((draft.tracker, draft.target_id));
+            true
+        }
+        Verdict::Over { tracker, target_id, .. } => !found.contains(&(*tracker, *target_id)),
+        _ => true,
+    });
+    kept.reverse();
+    *verdicts = kept;
 }
 
 #[cfg(test)]

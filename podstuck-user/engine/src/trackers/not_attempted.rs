@@ -12,7 +12,7 @@ use podstuck_common::record::reason;
 
 use crate::{
     bounded::Bounded,
-    event::{Event, What},
+    event::{Event, Thresholds, What},
     model::{
         call::{Call, Outcome},
         halted::Halted,
@@ -82,10 +82,27 @@ impl Default for NotAttempted {
 struct Followed {
     fault: Fault,
     mounts: Vec<u32>,
+    /// Those of them in the mount namespace by which the volume is followed.
+    own: Vec<u32>,
     /// The thread of the driver that waits.
     thread: Option<u32>,
     since: Monotonic,
+    /// The silence that a wait of the driver interrupts, and since when it lasts.
+    silence: Option<(Fault, Monotonic)>,
     told: bool,
+}
+
+impl Followed {
+    /// What goes on when the fault is another one: a driver that waits for a moment, as for its disk, has
+    /// neither answered nor unmounted anything.
+    fn silence(self, thresholds: Thresholds, at: Monotonic) -> Option<(Fault, Monotonic)> {
+        if self.fault.is_silence() {
+            return Some((self.fault, self.since));
+        }
+        let hangs = Fault::DriverHangs;
+        let is_moment = self.fault == hangs && at.since(self.since) < needed(hangs, thresholds);
+        self.silence.filter(|_| is_moment)
+    }
 }
 
 impl NotAttempted {
@@ -147,7 +164,8 @@ impl NotAttempted {
                 }
                 let earlier = before.remove(&volume.target_id);
                 let was_told = earlier.as_ref().is_some_and(|earlier| earlier.told);
-                let mut followed = self.follow(earlier, volume, fault, (&tried, begun, sample.at));
+                let mut followed =
+                    self.follow(context, earlier, (pod, volume), fault, (&tried, begun, sample.at));
                 if was_told && !followed.told {
                     let target_id = volume.target_id;
                     steps.say([Verdict::Over { tracker: self.id(), target_id, at: sample.at }]);
@@ -249,17 +267,33 @@ impl NotAttempted {
     /// Goes on with the same fault of the same mounts, or begins.
     fn follow(
         &self,
+        context: &Context<'_>,
         before: Option<Followed>,
-        volume: &VolumeState,
+        (pod, volume): (&PodState, &VolumeState),
         fault: Fault,
         (tried, begun, at): (&Tried, Monotonic, Monotonic),
     ) -> Followed {
         let mounts: Vec<u32> = volume.mounts.iter().map(|mount| mount.id).collect();
+        let own = own_mounts(pod, volume);
         let thread = waiting_thread(volume).filter(|_| fault == Fault::DriverHangs);
-        let is_same = |b: &Followed| b.fault == fault && b.mounts == mounts && b.thread == thread;
-        let same = before.filter(is_same);
         let mut followed =
-            same.unwrap_or(Followed { fault, mounts, thread, since: at, told: false });
+            Followed { fault, mounts, own, thread, since: at, silence: None, told: false };
+        if let Some(before) = before.filter(|before| before.own == followed.own) {
+            if is_one(before.fault, fault) && before.thread == thread {
+                let Followed { since, silence, told, .. } = before;
+                followed = Followed { since, silence, told, ..followed };
+            } else {
+                let told = before.told;
+                followed.silence = before.silence(context.thresholds, at);
+                match followed.silence {
+                    Some((silence, since)) if silence == fault => {
+                        followed = Followed { since, silence: None, told, ..followed };
+                    }
+                    Some(_) => followed.told = told && fault == Fault::DriverHangs,
+                    None => {}
+                }
+            }
+        }
         // Since a try, nobody has tried for less long.
         let failed = self.failed.get(&volume.target_id).copied();
         let tries = [failed, tried.last.as_ref().map(|last| last.0)];
@@ -328,6 +362,22 @@ impl Tracker for NotAttempted {
         let of_pods = self.taken_down.dropped() + self.to_go.dropped();
         self.failed.dropped() + of_pods + self.log.dropped()
     }
+}
+
+/// The mounts of a volume in one mount namespace: that in which kubelet's directory was read, or else the first
+/// one. Each process that is taken for a kubelet brings copies in its own namespace, and takes them with it.
+fn own_mounts(pod: &PodState, volume: &VolumeState) -> Vec<u32> {
+    let namespaces = || volume.mounts.iter().map(|mount| mount.namespace);
+    let read_in = pod.seen_by.map(|(_, namespace)| namespace);
+    let own = namespaces().find(|namespace| Some(*namespace) == read_in).or(namespaces().next());
+    let is_own = volume.mounts.iter().filter(|mount| Some(mount.namespace) == own);
+    is_own.map(|mount| mount.id).collect()
+}
+
+/// Whether two faults are one to whoever waits: a driver that is not registered.
+fn is_one(before: Fault, now: Fault) -> bool {
+    let unregistered = |fault| matches!(fault, Fault::DriverAbsent | Fault::DriverDeaf);
+    before == now || (unregistered(before) && unregistered(now))
 }
 
 /// Containers were started, and none is left.

@@ -9,6 +9,7 @@ use crate::{
         call::Call,
         claim::{Claim, CsiSource, PersistentVolume},
         csi::{CsiState, DriverProcess, DriverState, Reach, Registration, VolumeData},
+        finding::FindingState,
         hung::MountPoint,
         identity::{Component, Pod, Target, Volume},
         mounted::Mounted,
@@ -794,4 +795,78 @@ fn who_holds_the_mount_is_asked_once_where_nothing_else_tells_of_attempts() {
     // What it does not tell is whether the driver answers with an error.
     assert_eq!((draft.certainty(), draft.is_settled), (Certainty::Likely, true));
     assert!(draft.not_known()[0].contains("csi-driver-error"), "{:?}", draft.not_known());
+}
+
+/// As on a node where programs that are called kubelet begin and end: each brings a mount namespace.
+#[test]
+fn copies_of_a_mount_in_other_namespaces_begin_nothing_again() {
+    let mut lost = pod(vec![with_driver(as_it_is)]);
+    let (mut played, mut told) = (Played::new(), Vec::new());
+    for second in (10..=252).step_by(2) {
+        let own = lost.volumes[0].mounts[0].clone();
+        let (id, namespace) = (1000 + second as u32, 100 + second as u32);
+        lost.volumes[0].mounts = vec![own.clone(), Mounted { id, namespace, ..own }];
+        told.extend(played.sample(&lost, second));
+    }
+    let Some(Verdict::Found(draft)) = told.last() else { panic!("{told:?}") };
+    assert_eq!(draft.id(), "csi-driver-lost-publish-state");
+    // Where kubelet's directory was read in another namespace, the volume's mounts there count.
+    let mut played = Played::new();
+    lost.seen_by = Some((1, 2));
+    for second in (10..=400).step_by(2) {
+        let own = lost.volumes[0].mounts[0].clone();
+        let again = Mounted { id: 1000 + second as u32, namespace: 2, ..own.clone() };
+        lost.volumes[0].mounts = vec![own, again];
+        assert!(played.sample(&lost, second).is_empty(), "mounted anew, again and again");
+    }
+}
+
+/// As on a busy disk.
+#[test]
+fn a_driver_that_waits_for_a_moment_now_and_then_has_forgotten_all_the_same() {
+    let (mut played, mut told) = (Played::new(), Vec::new());
+    let mut look = |second: u64| {
+        let waits = Halted::Waits { tid: 79, state: 'D', channel: "folio_wait_bit".into() };
+        let is_moment = second % 6 == 0;
+        let halted = is_moment.then_some(waits);
+        let volume = with_driver(|process| process.as_mut().unwrap().halted = halted);
+        told.extend(played.sample(&pod(vec![volume]), second));
+    };
+    (10..=300).step_by(2).for_each(&mut look);
+    let is_found = |verdict: &Verdict| match verdict {
+        Verdict::Found(draft) => draft.id() == "csi-driver-lost-publish-state",
+        _ => false,
+    };
+    assert!(!told.is_empty() && told.iter().all(is_found), "{told:?}");
+}
+
+#[test]
+fn what_begins_again_and_is_told_at_once_was_never_over() {
+    let mut engine = crate::engine::Engine::new(crate::testing::run());
+    let mut take = |second: u64, what| {
+        let event = Event { at: Monotonic(second * 1_000_000_000), what };
+        let states = engine.take(&event).into_iter().filter_map(|output| match output {
+            crate::engine::Output::Finding(finding) => Some((finding.id, finding.state)),
+            _ => None,
+        });
+        states.collect::<Vec<_>>()
+    };
+    for at in [3000, 3122] {
+        take(3190, What::Said(Box::new(complains(Complaint::NoDriver, at))));
+    }
+    let mut told = Vec::new();
+    let mut mounted = pod(vec![csi(Registration::Absent)]);
+    for second in (3200..3260).step_by(2) {
+        mounted.volumes[0].mounts[0].id = second as u32;
+        let registration = [Registration::Absent, Registration::Deaf][second as usize / 2 % 2];
+        mounted.volumes[0].csi.as_mut().unwrap().registration = registration;
+        let (at, pods) = (Monotonic(second * 1_000_000_000), vec![mounted.clone()]);
+        let sample = NodeSample { at, kubelets: vec![1], pods, ..NodeSample::default() };
+        told.extend(take(second, What::Sample(Arc::new(sample))));
+    }
+    let of: BTreeSet<&str> = told.iter().map(|(id, _)| id.as_str()).collect();
+    assert_eq!(of, BTreeSet::from(["csi-driver-not-registered"]));
+    let is_new = |(_, state): &(_, FindingState)| *state == FindingState::New;
+    assert_eq!(told.iter().filter(|told| is_new(told)).count(), 1, "{told:?}");
+    assert!(told.iter().all(|(_, state)| *state != FindingState::Cleared), "{told:?}");
 }
