@@ -22,14 +22,16 @@ fn main() -> Result<()> {
         fs::write(&object, [])?;
     }
     let toolchain = env::var("RUSTUP_TOOLCHAIN").unwrap_or_else(|_| "stable".into());
+    // aya-build prints what this cargo says as warnings: its progress would be forty of them.
     // Two unstable features are in use for the BPF target: `build-std`, for `core`; and `trim-paths`, since the
     // object's BTF names the source of each line, and must not say where it was built.
-    let unstable = [
+    let for_cargo = [
+        ("CARGO_TERM_QUIET", "true"),
         ("RUSTC_BOOTSTRAP", "1"),
         ("CARGO_UNSTABLE_TRIM_PATHS", "true"),
         ("CARGO_PROFILE_RELEASE_TRIM_PATHS", "all"),
     ];
-    for (name, value) in unstable {
+    for (name, value) in for_cargo {
         // SAFETY: a build script has one thread here, so nobody reads the environment meanwhile.
         unsafe { env::set_var(name, value) };
     }

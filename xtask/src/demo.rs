@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, kill, sigaction};
 use nix::unistd::{Pid, geteuid};
 
-use crate::build::{self, Options};
+use crate::build;
 use crate::setup;
 use crate::workspace::Workspace;
 use podstuck_process as process;
@@ -37,7 +37,8 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
         bail!("the demo loads probes into the kernel, which takes root");
     }
     setup::run(workspace)?;
-    let program = build::program(workspace, &Options { release: true, ..Options::default() })?;
+    // Optimizing it takes minutes, and for one pod nobody sees the difference. The tests use the same build.
+    let program = build::beside_tests(workspace)?;
     let seconds =
         SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is off")?.as_secs();
     let export = workspace.target.join("demo").join(seconds.to_string());

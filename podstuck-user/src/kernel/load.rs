@@ -140,6 +140,15 @@ mod tests {
         map.info().unwrap().max_entries() as usize
     }
 
+    /// cargo shows a build script's warnings to everybody who builds.
+    #[test]
+    fn building_the_probes_is_quiet() {
+        let said = std::path::Path::new(env!("OUT_DIR")).with_file_name("output");
+        let said = std::fs::read_to_string(said).unwrap();
+        assert!(said.contains("cargo:rerun-if-changed="), "{said}");
+        assert!(!said.contains("Compiling") && !said.contains("Finished"), "{said}");
+    }
+
     #[test]
     fn what_each_cpu_keeps_to_itself_is_added_to_all_tables_that_forget() {
         let Some(ebpf) = made(true) else { return };
