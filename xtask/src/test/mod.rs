@@ -1,18 +1,22 @@
 //! `cargo xtask test`: the lints, the tests of each crate, and the tests against the kernel.
 
+mod longest;
 mod names;
+mod programs;
 mod running;
 mod targets;
 mod totals;
+mod unsteady;
 
 pub(crate) use self::totals::ignored;
+pub(crate) use self::unsteady::{FORGIVEN, Unsteady};
 
 use std::path::PathBuf;
 use std::thread;
 
 use anyhow::{Result, bail};
 
-use self::running::Runner;
+use self::running::{ONE_AT_A_TIME, Runner};
 use self::targets::Selection;
 use crate::build;
 use crate::tools::Tools;
@@ -20,10 +24,8 @@ use crate::workspace::Workspace;
 use crate::{lint, setup};
 use podstuck_process::phases::Phases;
 
-/// The workspace's member that tests the whole program, one test at a time: they count what the whole
-/// machine does.
+/// The workspace's member that tests the whole program.
 const KERNEL_TESTS: &str = "podstuck-tests";
-const ONE_AT_A_TIME: &str = "--test-threads=1";
 
 /// Runs the tests whose name contains the filter, or the lints and all tests.
 pub(crate) fn run(workspace: &Workspace, filter: Option<&str>) -> Result<()> {
@@ -57,10 +59,10 @@ fn all(workspace: &Workspace, filter: Option<&str>) -> Result<()> {
         let lints = filter.is_none().then(|| scope.spawn(|| lint::clippy_beside(workspace)));
         phases.run("tests of each crate", || {
             runner.run(&["--workspace", "--lib", "--bins"], &[]);
-            runner.run(&["--workspace", "--doc"], &[]);
+            runner.run_documented();
         });
         phases.run("tests against the running kernel", || {
-            runner.run(&["--workspace", "--test", "*"], &[ONE_AT_A_TIME]);
+            runner.run_against_the_kernel(&["--workspace", "--test", "*"]);
         });
         if let Some(lints) = lints {
             phases.run("waiting for the lints", || {
@@ -98,7 +100,7 @@ pub(crate) fn with_daemons(
     runner.equip(tools, Some(program));
     runner.tell("PODSTUCK_DAEMONS", root);
     phases.run("tests with these daemons", || {
-        runner.run(&["--workspace", "--test", "runtimes"], &[ONE_AT_A_TIME]);
+        runner.run_against_the_kernel(&["--workspace", "--test", "runtimes"]);
     });
     runner.finish(&phases.to_string())
 }
@@ -123,7 +125,7 @@ fn some(workspace: &Workspace, filter: &str, concerned: &[Selection]) -> Result<
         phases.run(&format!("testing {package}"), || {
             // No other package has test programs of these names, but each has a library.
             if package == KERNEL_TESTS && !flags.contains(&"--lib") {
-                runner.run(&[&["--workspace"], &flags[..]].concat(), &[ONE_AT_A_TIME]);
+                runner.run_against_the_kernel(&[&["--workspace"], &flags[..]].concat());
             } else {
                 runner.run(&[&["--package", package], &flags[..]].concat(), &[]);
             }

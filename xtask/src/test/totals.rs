@@ -14,7 +14,8 @@ pub(crate) struct Totals {
     failed: u64,
     /// Left out by the test library itself
     ignored: u64,
-    failed_names: BTreeSet<String>,
+    /// Two programs may have tests of one name
+    failed_names: Vec<String>,
     /// Those with their reasons
     ignored_names: Vec<(String, String)>,
     /// Those that noted themselves, with their reasons
@@ -26,20 +27,22 @@ impl Totals {
     ///
     /// Its closing line is like
     /// `test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 1s`,
-    /// and a single test's like `test name ... FAILED`.
-    pub(crate) fn add_line(&mut self, line: &str) {
-        let Some(rest) = line.trim_end().strip_prefix("test ") else { return };
+    /// and a single test's like `test name ... FAILED`: its name is returned.
+    pub(crate) fn add_line<'a>(&mut self, line: &'a str) -> Option<&'a str> {
+        let rest = line.trim_end().strip_prefix("test ")?;
         if let Some(counts) = rest.strip_prefix("result: ") {
             self.add_counts(counts);
-        } else if let Some((name, outcome)) = rest.split_once(" ... ") {
-            // Names may be padded.
-            let name = name.trim_end().trim_end_matches(" - should panic").to_owned();
-            if outcome == "FAILED" {
-                self.failed_names.insert(name);
-            } else if let Some(reason) = ignored(outcome) {
-                self.ignored_names.push((name, reason.to_owned()));
-            }
+            return None;
         }
+        let (name, outcome) = rest.split_once(" ... ")?;
+        // Names may be padded.
+        let name = name.trim_end().trim_end_matches(" - should panic");
+        if outcome == "FAILED" {
+            self.failed_names.push(name.to_owned());
+        } else if let Some(reason) = ignored(outcome) {
+            self.ignored_names.push((name.to_owned(), reason.to_owned()));
+        }
+        Some(name)
     }
 
     fn add_counts(&mut self, counts: &str) {
@@ -54,6 +57,34 @@ impl Totals {
                 _ => {}
             }
         }
+    }
+
+    /// Takes a test that failed and has passed since for one that passed.
+    pub(crate) fn forgive(&mut self, name: &str) {
+        if let Some(at) = self.failed_names.iter().position(|failed| failed == name) {
+            self.failed_names.remove(at);
+            self.failed -= 1;
+            self.returned += 1;
+        }
+    }
+
+    /// How many failed, and those of them whose names were printed.
+    pub(crate) fn failed(&self) -> (u64, impl Iterator<Item = &str>) {
+        (self.failed, self.failed_names.iter().map(String::as_str))
+    }
+
+    /// Whether one test ran, and nothing else, and did not fail.
+    pub(crate) fn is_one_that_passed(&self) -> bool {
+        (self.returned, self.failed, self.ignored) == (1, 0, 0)
+    }
+
+    /// Takes what another program counted.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.returned += other.returned;
+        self.failed += other.failed;
+        self.ignored += other.ignored;
+        self.failed_names.extend(other.failed_names);
+        self.ignored_names.extend(other.ignored_names);
     }
 
     /// Takes what the tests noted, lines like `program::test: reason`. One may have several reasons.
@@ -130,7 +161,9 @@ test result: ok. 10 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fin
     fn closing_lines_are_summed_and_others_are_not() {
         let mut totals = Totals::default();
         assert!(totals.is_empty());
-        OUTPUT.lines().for_each(|line| totals.add_line(line));
+        OUTPUT.lines().for_each(|line| {
+            totals.add_line(line);
+        });
         assert!(!totals.is_empty());
         assert_eq!(totals.to_string(), "12 passed, 2 failed, 2 skipped");
         let expected = "SKIPPED measures: takes long, too long\nSKIPPED lacks: no swap (here)\n";
@@ -138,9 +171,42 @@ test result: ok. 10 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fin
     }
 
     #[test]
+    fn a_test_that_failed_once_and_passes_has_passed() {
+        let mut totals = Totals::default();
+        OUTPUT.lines().for_each(|line| {
+            totals.add_line(line);
+        });
+        let (counted, names) = totals.failed();
+        assert_eq!(
+            (counted, names.collect::<Vec<_>>()),
+            (2, vec!["a::breaks", "a::breaks_in_part"])
+        );
+        totals.forgive("a::breaks");
+        totals.forgive("a::breaks");
+        totals.forgive("a::runs");
+        assert_eq!(totals.to_string(), "13 passed, 1 failed, 2 skipped");
+    }
+
+    #[test]
+    fn only_one_test_that_ran_has_passed_again() {
+        let of = |line: &str| {
+            let mut totals = Totals::default();
+            totals.add_line(line);
+            totals.is_one_that_passed()
+        };
+        assert!(of("test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 9 filtered out"));
+        assert!(!of("test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 9 filtered out"));
+        assert!(!of("test result: ok. 0 passed; 0 failed; 1 ignored; 0 measured; 9 filtered out"));
+        assert!(!of("test result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured"));
+        assert!(!of("killed"));
+    }
+
+    #[test]
     fn a_test_that_noted_itself_has_not_passed() {
         let mut totals = Totals::default();
-        OUTPUT.lines().for_each(|line| totals.add_line(line));
+        OUTPUT.lines().for_each(|line| {
+            totals.add_line(line);
+        });
         totals.add_skips("lab::a::cannot: no disk: none\nlab::a::cannot: no disk: none\n");
         totals.add_skips("lab::a::cannot: no swap\nlab::a::breaks_in_part: in part: no disk\n");
         assert_eq!(totals.to_string(), "11 passed, 2 failed, 3 skipped");

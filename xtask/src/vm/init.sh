@@ -99,6 +99,18 @@ export PODSTUCK_TEST_SLOWDOWN
 PODSTUCK_OCI_RUNTIME=$(argument oci_runtime)
 [ -z "$PODSTUCK_OCI_RUNTIME" ] || export PODSTUCK_OCI_RUNTIME
 
+try() { # `test` or `again`, the program, and the name of a test
+    begin=$(now)
+    say "$1" "$2::$3"
+    timeout -k 10 "$(argument test_limit)" \
+        "/podstuck/tests/$2" --exact --nocapture --test-threads=1 "$3" </dev/null
+    status=$?
+    say end "$status" $(($(now) - begin))
+    # What a test leaves behind when it fails must not disturb the next one.
+    [ $status = 0 ] || killall -q -9 podstuck podstuck-call
+    return $status
+}
+
 tests=$(argument tests)
 for backend in $(argument backends | tr , ' '); do
     export PODSTUCK_TEST_BACKEND=$backend
@@ -107,6 +119,7 @@ for backend in $(argument backends | tr , ' '); do
     $PODSTUCK_BIN watch --backend "$backend" --output json --duration 100ms >/tmp/start 2>/tmp/errors
     say start "$(head -n 1 /tmp/start)"
     cat /tmp/errors
+    : >/tmp/failed
     # Each is a program, or a program and a part of the names of its tests: `PROGRAM:PART`.
     for wanted in $(echo "$tests" | tr , ' '); do
         program=${wanted%%:*}
@@ -114,16 +127,14 @@ for backend in $(argument backends | tr , ' '); do
         "/podstuck/tests/$program" --list --format terse ${part#:} | grep "$(argument filter)" >/tmp/list
         while read -r line; do
             name=${line%: test}
-            begin=$(now)
-            say test "$program::$name"
-            timeout -k 10 "$(argument test_limit)" \
-                "/podstuck/tests/$program" --exact --nocapture --test-threads=1 "$name" </dev/null
-            status=$?
-            say end "$status" $(($(now) - begin))
-            # What a test leaves behind when it fails must not disturb the next one.
-            [ $status = 0 ] || killall -q -9 podstuck podstuck-call
+            try test "$program" "$name" || echo "$program $name" >>/tmp/failed
         done </tmp/list
     done
+    # Those that failed, once more. If there are more, the run fails in any case.
+    head -n "$(argument again)" /tmp/failed >/tmp/again
+    while read -r program name; do
+        try again "$program" "$name"
+    done </tmp/again
     tests=$(argument tests_again)
 done
 

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use procfs::{Current, Meminfo};
 
+use crate::test::FORGIVEN;
 use crate::vm::guest::{End, Guest};
 use crate::vm::kind::Kind;
 use crate::vm::machine::Machine;
@@ -146,13 +147,14 @@ impl Machine {
         let backends: Vec<&str> = backends.filter(|name| self.leaves_out(name).is_none()).collect();
         let mut arguments = format!(
             "podstuck.cgroup={} podstuck.btf={} podstuck.tests={} podstuck.tests_again={} podstuck.backends={} \
-             podstuck.slowdown={SLOWDOWN} podstuck.test_limit={}",
+             podstuck.slowdown={SLOWDOWN} podstuck.test_limit={} podstuck.again={}",
             self.cgroup,
             if self.btf { "shown" } else { "hidden" },
             self.tests.first,
             self.tests.again,
             backends.join(","),
             TEST_LIMIT.as_secs(),
+            FORGIVEN,
         );
         if self.kind == Kind::LockedDown {
             arguments.push_str(" lockdown=confidentiality");

@@ -211,6 +211,8 @@ fn test(workspace: &Workspace, options: &Options, phases: &mut Phases) -> Result
     let results = phases.run("machines", || matrix::run(&machines, &plan, &stop))?;
     println!("\n{}", table::render(&results, &backends));
     println!("Console of each machine: {}", logs.display());
+    let unsteady = table::unsteady(&results);
+    print!("{unsteady}");
     println!("{phases}\n{}", table::totals(&results));
     if !results.iter().all(|result| result.is_good(&backends, plan.filter)) {
         bail!("not everything passed on every kernel");
@@ -218,7 +220,7 @@ fn test(workspace: &Workspace, options: &Options, phases: &mut Phases) -> Result
     if results.iter().all(|result| result.report.backends.iter().all(|ran| ran.tests.is_empty())) {
         bail!("no machine has a test of this name");
     }
-    Ok(())
+    unsteady.verdict()
 }
 
 /// Has Ctrl-C noted from now on and not obeyed at once, so that no machine outlives us.

@@ -17,6 +17,8 @@ const DIRECTORY_HOOKS: [&str; 2] = ["security_path_unlink", "security_path_rmdir
 pub(super) enum Outcome {
     Passed,
     Failed,
+    /// Failed, and passed when it was run again
+    Unsteady,
     /// With the reason, also when only a part was skipped
     Skipped(String),
 }
@@ -43,6 +45,21 @@ pub(super) struct Backend {
 }
 
 impl Backend {
+    /// Takes a test that ended. One that ends a second time failed the first time.
+    fn add(&mut self, test: Test) {
+        let Some(before) = self.tests.iter_mut().find(|before| before.name == test.name) else {
+            self.tests.push(test);
+            return;
+        };
+        before.seconds += test.seconds;
+        // One that cannot run the second time has not passed.
+        if test.outcome == Outcome::Passed {
+            before.outcome = Outcome::Unsteady;
+        } else {
+            before.output.extend(test.output);
+        }
+    }
+
     /// How many tests ended so.
     pub(super) fn count(&self, wanted: fn(&Outcome) -> bool) -> usize {
         self.tests.iter().filter(|test| wanted(&test.outcome)).count()
@@ -87,10 +104,10 @@ pub(super) fn read(console: &str) -> Report {
                     start(backend, rest);
                 }
             }
-            "test" => test = Some(rest.to_owned()),
+            "test" | "again" => test = Some(rest.to_owned()),
             "end" => {
                 if let (Some(backend), Some(name)) = (report.backends.last_mut(), test.take()) {
-                    backend.tests.push(ended(name, rest, std::mem::take(&mut output)));
+                    backend.add(ended(name, rest, std::mem::take(&mut output)));
                 }
             }
             "done" => report.done = true,
@@ -100,7 +117,7 @@ pub(super) fn read(console: &str) -> Report {
     }
     // The test during which the guest died.
     if let (Some(backend), Some(name)) = (report.backends.last_mut(), test) {
-        backend.tests.push(Test { name, outcome: Outcome::Failed, seconds: 0.0, output });
+        backend.add(Test { name, outcome: Outcome::Failed, seconds: 0.0, output });
     }
     report
 }
@@ -182,6 +199,23 @@ panicked\r
         assert_eq!(outcomes, [&Outcome::Passed, &skipped[0], &skipped[1], &Outcome::Failed]);
         assert_eq!(backend.tests[3].output, ["panicked"]);
         assert!((backend.seconds() - 3.56).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_test_that_fails_once_is_unsteady_and_one_that_fails_twice_has_failed() {
+        let outcome = |again: &str| {
+            let report = read(&format!("{CONSOLE}{again}@podstuck done 2000\n"));
+            let tests = &report.backends[0].tests;
+            assert_eq!(tests.len(), 4);
+            (tests[3].outcome.clone(), tests[3].output.len())
+        };
+        assert_eq!(outcome(""), (Outcome::Failed, 1));
+        let again = "@podstuck again cli::bad\nsays why\n@podstuck end";
+        assert_eq!(outcome(&format!("{again} 0 5\n")), (Outcome::Unsteady, 1));
+        assert_eq!(outcome(&format!("{again} 101 5\n")), (Outcome::Failed, 2));
+        let skipped = again.replace("says why", "skipped: no BTF");
+        assert_eq!(outcome(&format!("{skipped} 0 5\n")), (Outcome::Failed, 2));
+        assert_eq!(outcome("@podstuck again cli::bad\nKernel panic\n").0, Outcome::Failed);
     }
 
     #[test]

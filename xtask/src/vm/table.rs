@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use comfy_table::{Table, presets::ASCII_MARKDOWN};
 
+use crate::test::Unsteady;
 use crate::vm::guest::End;
 use crate::vm::matrix::Outcomes;
 use crate::vm::report::{Backend, Outcome};
@@ -59,10 +60,33 @@ fn row(result: &Outcomes, backends: &[String]) -> Vec<String> {
 }
 
 fn counts(backend: &Backend) -> String {
-    let passed = backend.count(|outcome| *outcome == Outcome::Passed);
+    let passed = backend.count(passed);
     let failed = backend.count(|outcome| *outcome == Outcome::Failed);
     let skipped = backend.count(|outcome| matches!(outcome, Outcome::Skipped(_)));
     format!("{passed}/{failed}/{skipped}")
+}
+
+/// At last, when it was run again.
+fn passed(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Passed | Outcome::Unsteady)
+}
+
+/// The tests that failed once, each with where.
+pub(super) fn unsteady(results: &[Outcomes]) -> Unsteady {
+    let mut unsteady = Unsteady::default();
+    for result in results {
+        for backend in &result.report.backends {
+            for test in backend.tests.iter().filter(|test| test.outcome == Outcome::Unsteady) {
+                unsteady.add(format!(
+                    "{} ({}, {})",
+                    test.name,
+                    result.machine.name(),
+                    backend.name
+                ));
+            }
+        }
+    }
+    unsteady
 }
 
 /// The sum of all machines, in the words of `cargo xtask test`.
@@ -73,7 +97,7 @@ pub(super) fn totals(results: &[Outcomes]) -> String {
     };
     format!(
         "{} passed, {} failed, {} skipped",
-        count(|outcome| *outcome == Outcome::Passed),
+        count(passed),
         count(|outcome| *outcome == Outcome::Failed),
         count(|outcome| matches!(outcome, Outcome::Skipped(_))),
     )

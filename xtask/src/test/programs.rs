@@ -1,0 +1,103 @@
+//! The test programs that cargo builds, started one by one: which of them failed, and how long each took, is then known
+//! and not guessed from what cargo prints.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use podstuck_process as process;
+use serde_json::Value;
+
+use crate::workspace::Workspace;
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Program {
+    /// Its target's name, as in `labs`
+    pub(crate) name: String,
+    executable: PathBuf,
+    /// The package's folder, in which cargo starts tests
+    folder: PathBuf,
+}
+
+impl Program {
+    /// The program with these options, as `cargo test` would start it.
+    pub(crate) fn command(&self, options: &[&str]) -> Command {
+        let mut command = Command::new(&self.executable);
+        command.args(options).current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder);
+        command
+    }
+}
+
+#[cfg(test)]
+impl Program {
+    /// A shell's script in place of one, whose folder is this.
+    pub(super) fn of_script(folder: &Path, name: &str, script: &str) -> Self {
+        let executable = folder.join(format!("{name}.sh"));
+        // No descriptor of ours, which another test's child could have open while this is to be executed (ETXTBSY).
+        let write = r#"printf %s "$1" >"$2" && chmod +x "$2""#;
+        process::run(Command::new("sh").args(["-c", write, "sh", script]).arg(&executable))
+            .unwrap();
+        Self { name: name.to_owned(), executable, folder: folder.to_owned() }
+    }
+}
+
+/// Builds what is selected, in the words of `cargo test`.
+pub(crate) fn build(workspace: &Workspace, selection: &[&str]) -> Result<Vec<Program>> {
+    let mut cargo = workspace.cargo(["test", "--no-run"]);
+    cargo.args(selection).arg("--message-format=json-render-diagnostics");
+    // Its progress stays to be seen.
+    let output = cargo.stderr(Stdio::inherit()).output();
+    let output = output.with_context(|| format!("cannot start `{}`", process::show(&cargo)))?;
+    if !output.status.success() {
+        bail!("`{}` failed: {}", process::show(&cargo), output.status);
+    }
+    listed(&String::from_utf8_lossy(&output.stdout))
+}
+
+/// The test programs among cargo's messages, a line each, in the order of their names: that of the messages is the
+/// order in which they were built.
+fn listed(messages: &str) -> Result<Vec<Program>> {
+    let mut programs = Vec::new();
+    for message in messages.lines() {
+        let message: Value =
+            serde_json::from_str(message).with_context(|| format!("not cargo's: {message}"))?;
+        let (Some(executable), Some(true)) =
+            (message["executable"].as_str(), message["profile"]["test"].as_bool())
+        else {
+            continue;
+        };
+        let name = message["target"]["name"].as_str().context("cargo names no target")?;
+        let manifest = message["manifest_path"].as_str().context("cargo names no manifest")?;
+        let folder = Path::new(manifest).parent().context("a manifest lies in a folder")?;
+        programs.push(Program {
+            name: name.to_owned(),
+            executable: executable.into(),
+            folder: folder.into(),
+        });
+    }
+    programs.sort_by(|one, other| (&one.folder, &one.name).cmp(&(&other.folder, &other.name)));
+    Ok(programs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn test_programs_are_told_from_what_else_cargo_builds() {
+        let messages = r#"
+{"reason":"compiler-artifact","manifest_path":"/w/a/Cargo.toml","target":{"name":"tool"},"profile":{"test":false},"executable":"/w/target/debug/tool"}
+{"reason":"compiler-artifact","manifest_path":"/w/a/Cargo.toml","target":{"name":"two"},"profile":{"test":true},"executable":"/w/target/debug/deps/two-1"}
+{"reason":"compiler-artifact","manifest_path":"/w/a/Cargo.toml","target":{"name":"one"},"profile":{"test":true},"executable":"/w/target/debug/deps/one-1"}
+{"reason":"compiler-artifact","manifest_path":"/w/a/Cargo.toml","target":{"name":"library"},"profile":{"test":false},"executable":null}
+{"reason":"build-finished","success":true}"#;
+        let program = |name: &str| Program {
+            name: name.into(),
+            executable: format!("/w/target/debug/deps/{name}-1").into(),
+            folder: "/w/a".into(),
+        };
+        assert_eq!(listed(messages.trim()).unwrap(), [program("one"), program("two")]);
+        assert!(listed("no JSON").is_err());
+    }
+}
