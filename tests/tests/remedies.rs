@@ -14,7 +14,7 @@ use podstuck_tests::{lab_if_possible, root_and_btf, slowdown, watch};
 use serde_json::Value;
 
 /// How many are played at a time: they mostly wait.
-const AT_A_TIME: usize = 3;
+const AT_A_TIME: usize = 4;
 
 fn main() {
     let threads = if slowdown() == 1 { AT_A_TIME } else { 1 };

@@ -15,6 +15,9 @@ use crate::vm::report::{Backend, Outcome};
 const FIRST: usize = 60;
 const LAST: usize = 60;
 
+/// How many of the longest tests are named.
+const LONGEST: usize = 12;
+
 /// One table, a row for each machine, and a list of what is not well.
 pub(super) fn render(results: &[Outcomes], backends: &[String]) -> String {
     let mut table = Table::new();
@@ -29,7 +32,8 @@ pub(super) fn render(results: &[Outcomes], backends: &[String]) -> String {
     for result in results {
         table.add_row(row(result, backends));
     }
-    format!("{table}\n{}{}{}", measured(results), complaints(results), skipped(results))
+    let [measured, complaints, skipped] = [measured, complaints, skipped].map(|of| of(results));
+    format!("{table}\n{}{measured}{complaints}{skipped}", longest(results))
 }
 
 fn row(result: &Outcomes, backends: &[String]) -> Vec<String> {
@@ -146,6 +150,20 @@ fn complaints(results: &[Outcomes]) -> String {
         }
     }
     text
+}
+
+/// The tests that took longest, so that it is known where to shorten.
+fn longest(results: &[Outcomes]) -> String {
+    let backends = || results.iter().flat_map(|it| it.report.backends.iter().map(move |b| (it, b)));
+    let mut tests: Vec<_> = backends()
+        .flat_map(|(result, backend)| backend.tests.iter().map(move |test| (result, backend, test)))
+        .collect();
+    tests.sort_by(|(.., one), (.., other)| other.seconds.total_cmp(&one.seconds));
+    let said = tests.iter().take(LONGEST).map(|(result, backend, test)| {
+        let (machine, backend) = (result.machine.name(), &backend.name);
+        format!("{} {:.0} s ({machine}, {backend})", test.name, test.seconds)
+    });
+    format!("longest tests: {}\n", said.collect::<Vec<_>>().join(", "))
 }
 
 /// What tests measured and did not judge.
