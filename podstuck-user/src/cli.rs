@@ -28,13 +28,13 @@ use crate::model::mounts::Device;
     disable_help_flag = true,
     after_help = "Examples:\n  \
                   podstuck                                what is stuck on this node\n  \
-                  podstuck diagnose --pod shop/cart-0     why this pod does not go away\n  \
+                  podstuck diagnose shop/cart-0           why this pod does not go away\n  \
                   podstuck watch --export /var/tmp/it     whatever gets stuck from now on\n  \
                   podstuck holders /mnt/data              who keeps this mount busy\n  \
                   podstuck lab immutable-attribute        a case to try it on\n\n\
                   Exit status: 0 nothing wrong was found, 1 at least one finding, 2 wrong usage,\n\
                   3 cannot run here, 4 ran but lost data (--fail-on-loss), 5 still there and no\n\
-                  cause was found, 130 ended by a second Ctrl-C."
+                  cause was found, 6 cannot write standard output, 130 ended by a second Ctrl-C."
 )]
 pub struct Cli {
     /// What to do; without it, on a terminal, the pods that are being deleted are listed
@@ -76,9 +76,13 @@ pub struct Alone {
 }
 
 impl Cli {
-    /// What was typed, or a message and the end: an option of the list is none of a command.
-    pub fn of_arguments() -> Self {
-        let cli = Self::parse();
+    /// What was typed.
+    ///
+    /// # Errors
+    /// Fails with what is to be shown instead: help, or what is wrong. An option of the list is none of a command.
+    pub fn of_arguments() -> Result<Self, clap::Error> {
+        let mut cli = Self::try_parse()?;
+        let wrong = |message| Self::command().error(ErrorKind::ArgumentConflict, message);
         let given = [
             ("--kubelet-root", !cli.alone.kubelet_root.is_empty()),
             ("--host-root", cli.alone.host_root.is_some()),
@@ -87,11 +91,14 @@ impl Cli {
         if cli.command.is_some()
             && let Some((option, _)) = given.into_iter().find(|(_, is_given)| *is_given)
         {
-            let message =
-                format!("{option} stands behind the command: `podstuck COMMAND {option}`");
-            Self::command().error(ErrorKind::ArgumentConflict, message).exit();
+            return Err(wrong(format!(
+                "{option} stands behind the command: `podstuck COMMAND {option}`"
+            )));
         }
-        cli
+        if let Some(tracing) = cli.command.as_mut().and_then(Command::tracing) {
+            tracing.target.name_pod(tracing.namespace.as_deref()).map_err(wrong)?;
+        }
+        Ok(cli)
     }
 
     /// What is printed where there is neither a command nor a terminal.
@@ -114,15 +121,15 @@ pub enum Command {
     /// aborts.
     #[command(after_help = "Examples:\n  \
         podstuck watch                                 the whole node, until Ctrl-C\n  \
-        podstuck watch --pod shop/cart-0 --duration 5m\n  \
+        podstuck watch shop/cart-0 --duration 5m\n  \
         podstuck watch --record it.zst --redact        to send to somebody else")]
     Watch(Watch),
     /// Say why something is stuck, with the evidence and the way out
     ///
     /// Looks at the node, traces until the verdict is firm, and prints the causes, the most likely first.
     #[command(after_help = "Examples:\n  \
-        podstuck diagnose --pod shop/cart-0\n  \
-        podstuck diagnose --pod shop/cart-0 --brief         five lines\n  \
+        podstuck diagnose shop/cart-0\n  \
+        podstuck diagnose cart-0 -n shop --brief            five lines\n  \
         podstuck diagnose --pod-uid UID --host-root /host   in a debug pod\n  \
         podstuck diagnose --container 3f2a                  what a runtime keeps")]
     Diagnose(Diagnose),
@@ -189,6 +196,16 @@ pub enum Command {
     /// The manual page of podstuck, or of one of its commands
     #[command(hide = true)]
     Man(Man),
+}
+
+impl Command {
+    fn tracing(&mut self) -> Option<&mut Tracing> {
+        match self {
+            Self::Watch(watch) => Some(&mut watch.tracing),
+            Self::Diagnose(diagnose) => Some(&mut diagnose.tracing),
+            _ => None,
+        }
+    }
 }
 
 /// Options of `watch`.

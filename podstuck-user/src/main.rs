@@ -1,6 +1,10 @@
 //! The binary: reads the command line and hands it to a command.
 
-use std::{io::Write, os::unix::net::UnixStream, process::ExitCode};
+use std::{
+    io::{self, Write},
+    os::unix::net::UnixStream,
+    process::ExitCode,
+};
 
 use clap::CommandFactory;
 use clap_complete::CompleteEnv;
@@ -8,7 +12,7 @@ use podstuck::{
     cli::{Cli, Command},
     commands::{
         Exit, Failure, compare, diagnose, doctor, explain, holders, interrupt, lab, list, man,
-        replay, report, watch,
+        replay, report, standard_output, watch,
     },
     export,
     fork_server::{self, Work},
@@ -23,7 +27,17 @@ fn main() -> ExitCode {
     // A shell's question about what can be typed; it does nothing else.
     CompleteEnv::with_factory(Cli::command).complete();
     interrupt::unblock();
-    let cli = Cli::of_arguments();
+    let cli = match Cli::of_arguments() {
+        Ok(cli) => cli,
+        Err(shown) if shown.use_stderr() => {
+            let _ = shown.print();
+            return ExitCode::from(2);
+        }
+        Err(help) => {
+            standard_output::written(help.print().and_then(|()| io::stdout().flush()));
+            return standard_output::exit(Exit::Clean).into();
+        }
+    };
     if cli.command.is_none() && !list::is_wanted() {
         let _ = write!(Unwaiting, "{}", Cli::usage());
         return ExitCode::from(2);
@@ -64,7 +78,7 @@ fn main() -> ExitCode {
 fn ended(result: Result<Exit, Failure>) -> ExitCode {
     fork_server::end();
     match result {
-        Ok(exit) => exit.into(),
+        Ok(exit) => standard_output::exit(exit).into(),
         Err(failure) => told(&failure),
     }
 }

@@ -40,6 +40,57 @@ fn wrong_usage_is_2_and_names_the_fault() {
     }
 }
 
+/// What each of them says goes to a disk that is full, or to a reader that went away.
+#[test]
+fn what_cannot_be_said_is_a_failure_unless_nobody_wants_to_hear_it() {
+    let recording = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/recordings/csi-driver-down.zst");
+    let mut commands = vec![
+        (vec!["--help"], 0),
+        (vec!["explain"], 0),
+        (vec!["man"], 0),
+        (vec!["man", "--names"], 0),
+        (vec!["lab"], 0),
+        (vec!["compare", recording, recording], 0),
+        (vec!["report", recording, "--format", "markdown"], 0),
+        (vec!["replay", recording, "--output", "json"], 1),
+        (vec!["replay", recording, "--output", "text"], 1),
+    ];
+    if podstuck_tests::root_and_btf().is_ok() {
+        let untraced = ["diagnose", "--no-trace", "--api", "never", "--timeout", "1"];
+        commands.push((untraced.to_vec(), 0));
+        commands.push((vec!["watch", "--api", "never", "--duration", "1"], 0));
+        commands.push((vec!["holders", "/sys/kernel"], 0));
+        commands.push((vec!["doctor", "--api", "never"], 0));
+    }
+    for (args, status) in commands {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = Command::new(podstuck()).args(&args).stdout(full).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(6), "{args:?}: {said}");
+        let complaints = said.matches("cannot write to standard output: No space left").count();
+        assert_eq!(complaints, 1, "{args:?}: {said}");
+
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = Command::new(podstuck()).args(&args).stdout(writer).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!said.contains("standard output"), "{args:?}: {said}");
+        if !matches!(args[0], "watch" | "diagnose" | "doctor" | "compare") {
+            assert_eq!(output.status.code(), Some(status), "{args:?}: {said}");
+        }
+    }
+}
+
+#[test]
+fn a_path_that_is_nowhere_is_wrong_usage_and_says_where_it_was_looked_for() {
+    requires!(root_and_btf());
+    for command in ["diagnose", "watch"] {
+        let (status, text) = complaint(&[command, "--api", "never", "--path", "/nonexistent/x"]);
+        assert_eq!(status, Some(2), "{text}");
+        assert!(text.contains("/nonexistent/x: nothing is there; looked in the host's"), "{text}");
+    }
+}
+
 /// Nobody reads a list that goes into a pipe.
 #[test]
 fn without_a_command_and_a_terminal_there_is_the_usage() {

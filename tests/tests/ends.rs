@@ -148,7 +148,7 @@ fn a_second_run_into_an_export_directory_is_refused_until_the_first_has_ended() 
 /// A run without probes, told to go on for long.
 fn looking() -> Command {
     let mut run = Command::new(podstuck());
-    run.args(["diagnose", "--no-trace", "--api", "never", "--path", "/nonexistent"]);
+    run.args(["diagnose", "--no-trace", "--api", "never", "--path", "/sys/kernel"]);
     run.args(["--timeout", "120s", "--output", "json"]);
     run
 }

@@ -235,7 +235,7 @@ fn who_draws_on_a_terminal_may_do_nothing_else() {
 #[test]
 fn threads_of_a_diagnosis_may_do_no_more() {
     requires!(root_and_btf());
-    let asked = diagnose(&["--path", "/nonexistent", "--timeout", "30s"]);
+    let asked = diagnose(&["--path", "/sys/kernel", "--timeout", "30s"]);
     all_are_limited(
         asked.pid(),
         &["podstuck", "signals", "tables", "stuck", "sampler", "printer", "fork server", "holder"],

@@ -203,7 +203,7 @@ fn a_full_disk_is_no_success() {
     let mut command = Command::new(podstuck());
     let output = command.arg("report").arg(recording("healthy")).stdout(full).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert_eq!(output.status.code(), Some(6), "{said}");
     assert!(said.contains("cannot write to standard output: No space left"), "{said}");
 }
 

@@ -54,6 +54,39 @@ fn what_is_nearly_right_is_named() {
 }
 
 #[test]
+fn a_pod_is_named_as_kubectl_names_it() {
+    let pod = |words: &[&str]| {
+        let typed = ["podstuck", "diagnose"].iter().chain(words);
+        let mut cli = Cli::try_parse_from(typed).map_err(|error| error.to_string())?;
+        let tracing = cli.command.as_mut().and_then(Command::tracing).unwrap();
+        tracing.target.name_pod(tracing.namespace.as_deref())?;
+        Ok::<_, String>(tracing.target.pod.clone().unwrap())
+    };
+    for words in [
+        &["shop/cart-0"][..],
+        &["cart-0", "-n", "shop"],
+        &["-n", "shop", "cart-0"],
+        &["pod/cart-0", "--namespace", "shop"],
+        &["shop/cart-0", "-n", "shop"],
+        &["--pod", "shop/cart-0"],
+        &["--pod", "cart-0", "-n", "shop"],
+    ] {
+        assert_eq!(pod(words).as_deref(), Ok("shop/cart-0"), "{words:?}");
+    }
+    for (words, why) in [
+        (&["cart-0"][..], "NAMESPACE/cart-0, or cart-0 -n NAMESPACE"),
+        (&["shop/cart-0", "-n", "bar"], "or namespace bar?"),
+        (&["-n", "shop"], "of which pod?"),
+        (&["shop/cart-0", "--pod-uid", "u"], "cannot be used with"),
+        (&["--path", "/v", "-n", "shop"], "cannot be used with"),
+        (&["shop/a", "shop/b"], "unexpected argument"),
+    ] {
+        let told = pod(words).unwrap_err();
+        assert!(told.contains(why), "{words:?}: {told}");
+    }
+}
+
+#[test]
 fn the_definitions_are_sound() {
     Cli::command().debug_assert();
 }

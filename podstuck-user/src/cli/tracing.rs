@@ -17,6 +17,9 @@ pub struct Tracing {
     /// What to watch
     #[command(flatten)]
     pub target: Target,
+    /// The pod's namespace
+    #[arg(short, long, value_name = "NAMESPACE", conflicts_with_all = ["pod_uid", "container", "path"])]
+    pub namespace: Option<String>,
     /// auto, tui, text or json
     ///
     /// How to print. `auto` is the terminal interface for `watch`, `diagnose` and `replay` on a terminal, else text;
@@ -98,11 +101,14 @@ pub enum Step {
 #[derive(Debug, Default, Args)]
 #[group(multiple = false)]
 pub struct Target {
+    /// Only this pod: NAMESPACE/NAME, or NAME with -n
+    #[arg(value_name = "POD", add = ArgValueCandidates::new(completion::pods))]
+    pub name: Option<String>,
     /// Only the pod with this UID
     #[arg(long, value_name = "UID", add = ArgValueCandidates::new(completion::uids))]
     pub pod_uid: Option<String>,
-    /// Only the pod of this name
-    #[arg(long, value_name = "NAMESPACE/NAME", add = ArgValueCandidates::new(completion::pods))]
+    /// The same as POD
+    #[arg(long, value_name = "POD", hide_short_help = true, add = ArgValueCandidates::new(completion::pods))]
     pub pod: Option<String>,
     /// Only what a runtime keeps of it
     ///
@@ -119,8 +125,35 @@ pub struct Target {
 impl Target {
     /// Whether nothing is left out.
     pub fn is_whole_node(&self) -> bool {
-        let Self { pod_uid, pod, container, path } = self;
+        let Self { name: _, pod_uid, pod, container, path } = self;
         pod_uid.is_none() && pod.is_none() && container.is_none() && path.is_none()
+    }
+
+    /// Whether it is a pod.
+    pub fn is_pod(&self) -> bool {
+        self.pod.is_some() || self.pod_uid.is_some()
+    }
+
+    /// Puts the pod, however it was named, into `pod`: as `NAMESPACE/NAME`.
+    pub(super) fn name_pod(&mut self, namespace: Option<&str>) -> Result<(), String> {
+        let Some(name) = self.name.take().or(self.pod.take()) else {
+            return namespace.map_or(Ok(()), |it| Err(format!("-n {it}: of which pod?")));
+        };
+        // kubectl takes the kind before the name.
+        let bare = name.strip_prefix("pod/").or_else(|| name.strip_prefix("pods/"));
+        let bare = bare.filter(|_| namespace.is_some()).unwrap_or(&name);
+        self.pod = Some(match (bare.split_once('/'), namespace) {
+            (Some((own, _)), Some(other)) if own != other => {
+                return Err(format!("{name}, or namespace {other}?"));
+            }
+            (Some(_), _) => bare.to_owned(),
+            (None, Some(namespace)) => format!("{namespace}/{bare}"),
+            (None, None) => {
+                let ways = format!("NAMESPACE/{name}, or {name} -n NAMESPACE");
+                return Err(format!("{name}: in which namespace? {ways}"));
+            }
+        });
+        Ok(())
     }
 }
 

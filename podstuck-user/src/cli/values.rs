@@ -3,6 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
+use jiff::SignedDuration;
 
 /// Whether to ask the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,10 +32,30 @@ pub(super) fn speed(text: &str) -> Result<f64, String> {
     }
 }
 
+/// As in `30s`, `5m` or `1h30m`; a bare number is seconds.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    let signed: jiff::SignedDuration = text.parse().map_err(|e: jiff::Error| e.to_string())?;
-    Duration::try_from(signed)
-        .ok()
-        .filter(|d| !d.is_zero())
-        .ok_or_else(|| "must be longer than nothing".into())
+    let duration = match text.parse() {
+        Ok(seconds) => Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())?,
+        Err(_) => {
+            let signed: SignedDuration = text.parse().map_err(|e: jiff::Error| e.to_string())?;
+            Duration::try_from(signed).unwrap_or_default()
+        }
+    };
+    if duration.is_zero() { Err("must be longer than nothing".into()) } else { Ok(duration) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bare_number_is_seconds() {
+        let seconds = |text| duration(text).map(|duration| duration.as_secs_f64());
+        for (text, expected) in [("20", 20.0), ("0.5", 0.5), ("20s", 20.0), ("1m30s", 90.0)] {
+            assert_eq!(seconds(text), Ok(expected), "{text}");
+        }
+        for text in ["0", "-3", "-3s", "nan", "inf", "soon", ""] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
 }

@@ -1,11 +1,11 @@
 //! `podstuck compare`: which series changed between two runs.
 
-use std::{io::Write, path::Path};
+use std::path::Path;
 
 use anyhow::{Context, anyhow};
 use jiff::Timestamp;
 
-use super::{Exit, Failure};
+use super::{Exit, Failure, standard_output};
 use crate::{
     cli::{Compare, Output},
     compare,
@@ -30,8 +30,7 @@ pub fn run(options: &Compare) -> Result<Exit, Failure> {
         Output::Json => json::render(Timestamp::now(), "comparison", &comparison),
         Output::Auto | Output::Tui | Output::Text => compare::text(&comparison, Style::PLAIN),
     };
-    // A reader that went away is no failure.
-    let _ = std::io::stdout().write_all(told.as_bytes());
+    standard_output::print(told);
     Ok(match (comparison.changes.len(), comparison.compared) {
         (0, 0) => Exit::Unexplained,
         (0, _) => Exit::Clean,

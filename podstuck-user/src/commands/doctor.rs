@@ -2,7 +2,6 @@
 
 use std::{
     fmt::Write as _,
-    io::Write as _,
     path::{Path, PathBuf},
 };
 
@@ -13,7 +12,7 @@ use super::{
     api_reader::ApiReader,
     check::{Check, obstacles, probes},
     known_roots::{apart, known_roots},
-    setup,
+    setup, standard_output,
 };
 use crate::{
     cli::{Api, Doctor, Output, Target},
@@ -79,8 +78,7 @@ pub fn run(options: &Doctor) -> Result<Exit, Failure> {
     checks.push(sockets());
     checks.extend(node(options));
     let text = render(&checks, options.output, Timestamp::now());
-    // A reader that went away has seen enough.
-    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+    standard_output::print(text);
     let fatal = checks.iter().find(|c| !c.ok && c.lost == Some("nothing can be traced"));
     match fatal {
         Some(check) => Err(Failure::CannotRun(anyhow::anyhow!("{}: {}", check.name, check.found))),

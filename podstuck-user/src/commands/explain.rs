@@ -1,7 +1,5 @@
 //! `podstuck explain`: what a cause means, or all of them.
 
-use std::io::Write;
-
 use anyhow::anyhow;
 use jiff::Timestamp;
 use podstuck_engine::{
@@ -34,8 +32,7 @@ pub fn run(options: &Explain) -> Result<Exit, Failure> {
     } else {
         told(wanted)
     };
-    // A reader that went away has seen enough.
-    let _ = std::io::stdout().lock().write_all(out.as_bytes());
+    standard_output::print(out);
     Ok(Exit::Clean)
 }
 

@@ -1,7 +1,5 @@
 //! `podstuck holders`: who keeps a mount, a file or a device busy.
 
-use std::io::Write;
-
 use anyhow::anyhow;
 use caps::{CapSet, Capability};
 use jiff::Timestamp;
@@ -61,8 +59,7 @@ pub fn run(mut options: Holders) -> Result<Exit, Failure> {
     };
     let lines = taken.holders.iter().map(Line::Holder).chain([Line::Search(&search)]);
     let out: String = lines.map(|line| render(&line, options.output)).collect();
-    // A reader that went away has seen enough.
-    let _ = std::io::stdout().lock().write_all(out.as_bytes());
+    standard_output::print(out);
     Ok(if taken.holders.is_empty() { Exit::Clean } else { Exit::Found })
 }
 

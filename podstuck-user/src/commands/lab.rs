@@ -1,11 +1,11 @@
 //! `podstuck lab`: builds a case, or lists them.
 
-use std::{io::Write, time::Duration};
+use std::time::Duration;
 
 use anyhow::anyhow;
 use podstuck_lab::{self as lab, HelperArgs, Options, RemovalArgs, Unsupported};
 
-use super::{Exit, Failure, interrupt, near::near};
+use super::{Exit, Failure, interrupt, near::near, standard_output};
 use crate::{
     cli::{Lab, LabRemoval},
     model::path::safe,
@@ -14,7 +14,8 @@ use crate::{
 /// Runs the command.
 pub fn run(options: &Lab) -> Result<Exit, Failure> {
     let Some(id) = &options.cause else {
-        return list().map(|()| Exit::Clean).map_err(Failure::CannotRun);
+        standard_output::print(list());
+        return Ok(Exit::Clean);
     };
     let Some(case) = lab::find(id) else {
         let near = near(id, lab::cases().map(|case| case.id)).join(", ");
@@ -58,10 +59,6 @@ pub fn helper(options: &HelperArgs) -> Result<Exit, Failure> {
     lab::helper_main(options).map(|()| Exit::Clean).map_err(Failure::CannotRun)
 }
 
-fn list() -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
-    for case in lab::cases() {
-        writeln!(out, "{:32} {}", case.id, case.summary)?;
-    }
-    Ok(())
+fn list() -> String {
+    lab::cases().map(|case| format!("{:32} {}\n", case.id, case.summary)).collect()
 }

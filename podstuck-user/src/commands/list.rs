@@ -33,6 +33,7 @@ pub fn run(alone: Alone, verbose: u8) -> Result<Exit, Failure> {
     let Thresholds { hung, not_attempted } = Thresholds::default();
     let mut options = Tracing {
         target: Target::default(),
+        namespace: None,
         output: Output::Text,
         export: None,
         record: None,

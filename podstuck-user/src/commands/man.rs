@@ -1,12 +1,10 @@
 //! `podstuck man`: the manual pages, from the definitions of the command line.
 
-use std::io::Write;
-
 use anyhow::{Context, anyhow};
 use clap::{Command, CommandFactory};
 use clap_mangen::Man;
 
-use super::{Exit, Failure};
+use super::{Exit, Failure, standard_output};
 use crate::cli::{self, Cli};
 
 /// Its commands take root, so they are an administrator's.
@@ -22,8 +20,7 @@ pub fn run(options: &cli::Man) -> Result<Exit, Failure> {
     } else {
         page(options.command.as_deref()).map_err(Failure::Usage)?
     };
-    // A reader that went away has seen enough.
-    let _ = std::io::stdout().lock().write_all(&out);
+    standard_output::print(out);
     Ok(Exit::Clean)
 }
 

@@ -26,7 +26,7 @@ mod reporter;
 mod rooting;
 mod session;
 mod setup;
-mod standard_output;
+pub mod standard_output;
 mod trace;
 mod wanted;
 pub mod watch;
@@ -44,6 +44,8 @@ pub enum Exit {
     Lost,
     /// The pod that was asked about, or whose path was, is still there, or its record is; and no cause was found.
     Unexplained,
+    /// What was to be said could not all be written to standard output.
+    Unwritten,
 }
 
 impl From<Exit> for ExitCode {
@@ -53,6 +55,7 @@ impl From<Exit> for ExitCode {
             Exit::Found => 1,
             Exit::Lost => 4,
             Exit::Unexplained => 5,
+            Exit::Unwritten => 6,
         }
         .into()
     }

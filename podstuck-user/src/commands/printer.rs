@@ -14,7 +14,7 @@ use std::{
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::interrupt;
+use super::{interrupt, standard_output::written};
 use crate::kernel::role::Role;
 
 /// Bytes that may wait for a reader: an hour of a busy node.
@@ -71,8 +71,9 @@ impl Printer {
     /// Prints.
     pub(super) fn print(&self, text: String) {
         match self {
-            // A reader that went away is no reason to stop an export.
-            Self::Here(live) => drop(live.beside(|| write(&text, &mut io::stdout(), |_| {}))),
+            Self::Here(live) => {
+                written(live.beside(|| write(&text, &mut io::stdout(), |_| {})));
+            }
             Self::Thread { queue, state } => {
                 if state.waiting.load(Relaxed) + text.len() > WAITING {
                     state.left_out.fetch_add(1, Relaxed);
@@ -142,12 +143,11 @@ fn serve(shows: &Receiver<Show>, live: &Live, state: &State, out: &mut impl Writ
     for show in shows {
         match show {
             Show::Text(text) => {
-                // A reader that went away is no reason to stop an export.
-                let _ = live.beside(|| {
+                written(live.beside(|| {
                     write(&text, out, |part| {
                         state.written.fetch_add(part as u64, Relaxed);
                     })
-                });
+                }));
                 state.waiting.fetch_sub(text.len(), Relaxed);
             }
             Show::Live(message) => live.say(message),

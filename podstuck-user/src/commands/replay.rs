@@ -1,6 +1,6 @@
 //! `podstuck replay`: what a run showed and exported, from its recording.
 
-use std::{thread, time::Duration};
+use std::{io::Write, thread, time::Duration};
 
 use super::{
     Exit, Failure, away, interrupt,
@@ -10,6 +10,7 @@ use super::{
 use crate::{
     cli::Replay,
     event::What,
+    logging::Unwaiting,
     model::{
         path::{safe, safe_path},
         time::Monotonic,
@@ -78,5 +79,5 @@ fn tell_ending(options: &Replay, ending: Option<&Ending>, last: Monotonic, prese
     };
     let time = presenter.run().clock.at(last);
     let file = safe_path(&options.file);
-    eprintln!("podstuck: {file} ends at {time:.0}, before the run did: {why}");
+    let _ = writeln!(Unwaiting, "podstuck: {file} ends at {time:.0}, before the run did: {why}");
 }

@@ -2,17 +2,18 @@
 
 use std::{
     fs,
-    io::{ErrorKind, IsTerminal, Write},
+    io::{IsTerminal, Write},
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context, anyhow};
 
-use super::{Exit, Failure, away};
+use super::{Exit, Failure, away, standard_output};
 use crate::{
     cli::{Format, Report},
     engine::Engine,
     export::{self, read},
+    logging::Unwaiting,
     model::path::{safe, safe_path},
     recording::{Ending, Reader},
     report::{self, Collector, Model},
@@ -40,16 +41,11 @@ pub fn run(mut options: Report) -> Result<Exit, Failure> {
         Format::Markdown => report::markdown(&model),
     };
     if to_stdout {
-        return match std::io::stdout().write_all(text.as_bytes()) {
-            // A reader that went away is no failure, but a disk that is full is.
-            Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-                Err(Failure::Usage(anyhow!("cannot write to standard output: {error}")))
-            }
-            _ => Ok(Exit::Clean),
-        };
+        standard_output::print(text);
+        return Ok(Exit::Clean);
     }
     write(&out, &text).map_err(Failure::Usage)?;
-    eprintln!("podstuck: wrote {}", safe_path(&out));
+    let _ = writeln!(Unwaiting, "podstuck: wrote {}", safe_path(&out));
     Ok(Exit::Clean)
 }
 

@@ -131,7 +131,8 @@ pub(super) fn prepare(
         &mut |names| read_traces(&places, names),
     ];
     for name_pods in others {
-        if found.is_err() && options.target.container.is_none() {
+        // Only a pod may be found by its name.
+        if found.is_err() && options.target.is_pod() {
             name_pods(&mut names);
             found = wanted(&options.target, &places, &mut names, &containers);
         }

@@ -1,12 +1,23 @@
-//! How text is laid out on standard output.
+//! Standard output: how text is laid out on it, and what becomes of the run where it takes no more.
 
-use std::io::IsTerminal;
+use std::{
+    io::{self, ErrorKind, IsTerminal, Write},
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+};
 
-use crate::present::style::Style;
+use nix::libc;
+use rustix::fs::{FileType, fstat};
+
+use super::Exit;
+use crate::{logging::Unwaiting, present::style::Style};
+
+/// A part of what the command says was not written. The last thing that a command does is to end with it, so
+/// that one flag for the process is enough, whoever wrote.
+static IS_INCOMPLETE: AtomicBool = AtomicBool::new(false);
 
 /// As wide as the terminal, within what reads well, and coloured unless `NO_COLOR` is set; plain in files and pipes.
 pub(super) fn style() -> Style {
-    if !std::io::stdout().is_terminal() {
+    if !io::stdout().is_terminal() {
         return Style::PLAIN;
     }
     Style {
@@ -14,4 +25,32 @@ pub(super) fn style() -> Style {
         width: usize::from(console::Term::stdout().size().1).clamp(60, 120),
         elides: true,
     }
+}
+
+/// Prints all that a command says.
+pub(super) fn print(text: impl AsRef<[u8]>) {
+    let mut out = io::stdout().lock();
+    written(out.write_all(text.as_ref()).and_then(|()| out.flush()));
+}
+
+/// Takes how a write ended. The first that failed is reported at once; the run goes on, since it may export or record.
+pub fn written(result: io::Result<()>) {
+    let Err(error) = result else { return };
+    if !is_reader_gone(&error) && !IS_INCOMPLETE.swap(true, Relaxed) {
+        let _ = writeln!(Unwaiting, "podstuck: cannot write to standard output: {error}");
+    }
+}
+
+/// Whoever closed a pipe (`| head`) or a terminal has seen enough: that is no failure.
+fn is_reader_gone(error: &io::Error) -> bool {
+    let is_device = || {
+        fstat(io::stdout())
+            .is_ok_and(|it| FileType::from_raw_mode(it.st_mode) == FileType::CharacterDevice)
+    };
+    error.kind() == ErrorKind::BrokenPipe || error.raw_os_error() == Some(libc::EIO) && is_device()
+}
+
+/// How the command ends, where what it said was not all written.
+pub fn exit(exit: Exit) -> Exit {
+    if IS_INCOMPLETE.load(Relaxed) { Exit::Unwritten } else { exit }
 }

@@ -17,8 +17,9 @@ use crate::{
         identity::Pod,
         path::{safe, safe_path},
     },
+    present::words,
     scope::Scope,
-    state::{sample::containers::OnNode, show_roots::resolve_what_answers},
+    state::{anywhere::is_nowhere, sample::containers::OnNode, show_roots::resolve_what_answers},
 };
 
 /// What the run is restricted to, as the probes compare it.
@@ -58,7 +59,7 @@ impl Wanted {
 /// What the command line names.
 ///
 /// # Errors
-/// Fails when this node has no such pod or container, and for a path that is not absolute.
+/// Fails when this node has no such pod, container or path, and for a path that is not absolute.
 pub(super) fn wanted(
     target: &Target,
     places: &PodTraces<'_>,
@@ -85,6 +86,15 @@ pub(super) fn wanted(
     let Some(path) = &target.path else { return Ok(Wanted::default()) };
     if !path.is_absolute() {
         return Err(anyhow!("--path {}: must be absolute", safe_path(path)));
+    }
+    if let Some(others) = is_nowhere(host_root, path) {
+        let roots = words::plural(others as u64, "other root directory", "other root directories");
+        return Err(anyhow!(
+            "--path {}: nothing is there; looked in the host's file system ({}) and in {roots} of processes. Name \
+             the path as the process that deletes sees it",
+            safe_path(path),
+            safe_path(host_root),
+        ));
     }
     // What calls name is told without symbolic links.
     let path = resolve_what_answers(host_root, path);

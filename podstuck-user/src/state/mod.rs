@@ -5,6 +5,7 @@
 //! others look when they are asked.
 
 pub(crate) mod alive;
+pub(crate) mod anywhere;
 pub(crate) mod api;
 mod as_process;
 mod attributes;

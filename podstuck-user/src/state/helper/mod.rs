@@ -23,9 +23,9 @@ pub use serve::{serve, serve_through};
 use crate::{kernel::role::Role, model::degraded::Feed};
 
 use super::{
-    alive::Occasion, api, attributes, clients, containers, entries, holders, kubelet, listeners,
-    listing, logs, memory, pod_dirs, protected, reach, remaining, runtime, show_roots, space,
-    traces,
+    alive::Occasion, anywhere, api, attributes, clients, containers, entries, holders, kubelet,
+    listeners, listing, logs, memory, pod_dirs, protected, reach, remaining, runtime, show_roots,
+    space, traces,
 };
 
 /// What the helper can be asked, with both sides of it.
@@ -193,6 +193,7 @@ macro_rules! questions {
 }
 
 questions! {
+    Anywhere(anywhere::FindAnywhere),
     Api(api::AskApi),
     Attributes(attributes::ReadAttributes),
     Clients(clients::FindClients),
