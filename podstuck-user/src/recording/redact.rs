@@ -1,8 +1,9 @@
 //! Names replaced, consistently, in everything that is written: so that a recording may leave the house.
 //!
-//! A text is taken apart into words. A word of the tool's own vocabulary stays, and so does a number
-//! or a UID; every other word becomes a made-up one, the same each time. What is logic in a path
-//! (`pods`, `volumes`, `kubernetes.io~csi`, `mount`) is vocabulary, so that a replay finds the same.
+//! A text is taken apart into words. A word of the tool's own vocabulary stays, and so does a number; every other
+//! word becomes a made-up one, the same each time, and a UID becomes another UID. What is logic in a path
+//! (`pods`, `volumes`, `kubernetes.io~csi`, `mount`) is vocabulary, so that a replay finds the same. Of the tool's
+//! own sentences the plain words stay that are nobody's name elsewhere.
 
 use std::collections::HashMap;
 
@@ -10,7 +11,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::identity::uid::is_pod_uid;
+use crate::identity::uid::parse_pod_uid;
 
 /// Fields whose texts are the tool's own or the kernel's.
 const OWN: [&str; 32] = [
@@ -48,6 +49,10 @@ const OWN: [&str; 32] = [
     "syscall",
 ];
 
+/// Fields with sentences of the tool's own, where they are texts. What is named in them has a field of its own, too.
+const SENTENCES: [&str; 7] =
+    ["api", "degraded", "helper", "not-entered", "refused", "sentence", "target"];
+
 /// Words that name no customer's thing: parts of the layouts of kubelet, runtimes and kernel.
 const WORDS: &str = "pod pods volume volumes volume-subpaths plugins plugins_registry containers \
     kubernetes.io~csi kubernetes.io~empty-dir kubernetes.io~projected kubernetes.io~secret \
@@ -73,12 +78,13 @@ const BEGINNINGS: [&str; 6] =
 #[derive(Debug)]
 pub(super) struct Redactor {
     words: HashMap<String, String>,
+    uids: HashMap<String, String>,
 }
 
 impl Default for Redactor {
     fn default() -> Self {
         let known = WORDS.split_whitespace().map(|word| (word.to_owned(), word.to_owned()));
-        Self { words: known.collect() }
+        Self { words: known.collect(), uids: HashMap::new() }
     }
 }
 
@@ -87,9 +93,11 @@ impl Redactor {
     pub(super) fn line(&mut self, line: &impl Serialize) -> serde_json::Result<Vec<u8>> {
         let mut value = serde_json::to_value(line)?;
         self.value(&mut value);
+        self.sentences(&mut value, false);
         serde_json::to_vec(&value)
     }
 
+    /// Everything but sentences: who is named in them is known only then.
     fn value(&mut self, value: &mut Value) {
         match value {
             Value::String(text) => *text = self.text(text),
@@ -105,7 +113,7 @@ impl Redactor {
                 for (name, item) in fields {
                     // A word of the tool's own, or an object with more in it.
                     let own = OWN.contains(&name.as_str()) && !item.is_object();
-                    if !own && !is_time(item) {
+                    if !own && !is_sentence(name, item) && !is_time(item) {
                         self.value(item);
                     }
                 }
@@ -114,7 +122,30 @@ impl Redactor {
         }
     }
 
+    fn sentences(&mut self, value: &mut Value, is_one: bool) {
+        match value {
+            Value::String(text) if is_one => *text = self.each_word(text, Self::word_of_sentence),
+            Value::Array(items) => items.iter_mut().for_each(|it| self.sentences(it, is_one)),
+            Value::Object(fields) => {
+                for (name, item) in fields {
+                    let is_one = is_sentence(name, item);
+                    self.sentences(item, is_one);
+                }
+            }
+            _ => {}
+        }
+    }
+
     fn text(&mut self, text: &str) -> String {
+        self.each_word(text, |this, word, _| this.word(word))
+    }
+
+    /// Replaces each word, which is told whether it is a part of a path.
+    fn each_word(
+        &mut self,
+        text: &str,
+        replaced: impl Fn(&mut Self, &str, bool) -> String,
+    ) -> String {
         let mut out = String::with_capacity(text.len());
         // Whatever else a name may hold, control characters included, belongs to it.
         let is_part = |c: char| !(c == ' ' || c.is_ascii_punctuation()) || "-_.~".contains(c);
@@ -123,7 +154,8 @@ impl Redactor {
             let end = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
             let (word, after) = rest.split_at(end);
             if !word.is_empty() {
-                out.push_str(&self.word(word));
+                let is_in_path = out.ends_with('/') || after.starts_with('/');
+                out.push_str(&replaced(self, word, is_in_path));
             }
             let other = after.find(is_part).unwrap_or(after.len());
             out.push_str(&after[..other]);
@@ -132,11 +164,30 @@ impl Redactor {
         out
     }
 
+    /// A plain word that is nobody's name stays. One in a path, or with digits and signs in it, may be a name that is
+    /// seen for the first time.
+    fn word_of_sentence(&mut self, word: &str, is_in_path: bool) -> String {
+        let plain = word.trim_end_matches('.');
+        let is_plain = !plain.is_empty() && plain.bytes().all(|byte| byte.is_ascii_alphabetic());
+        let is_name = self.words.get(plain).is_some_and(|made_up| made_up != plain);
+        match is_plain && !is_in_path && !is_name {
+            true => word.to_owned(),
+            false => self.word(plain) + &word[plain.len()..],
+        }
+    }
+
     fn word(&mut self, word: &str) -> String {
-        let number = word.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-        let uid = word.strip_prefix("pod").unwrap_or(word);
-        if number || is_pod_uid(word.as_bytes()) || is_pod_uid(uid.as_bytes()) {
+        if word.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
             return word.to_owned();
+        }
+        let of_group =
+            word.strip_prefix("pod").and_then(|rest| Some(("pod", parse_pod_uid(rest)?)));
+        let uid = of_group.or_else(|| Some(("", parse_pod_uid(word)?)));
+        if let Some((prefix, uid)) = uid {
+            let made_up = self.uid(uid);
+            let has_underscores = word.contains('_');
+            return prefix.to_owned()
+                + &if has_underscores { made_up.replace('-', "_") } else { made_up };
         }
         if let Some(known) = self.words.get(word) {
             return known.clone();
@@ -149,6 +200,17 @@ impl Redactor {
         self.made_up(word)
     }
 
+    /// Another UID of the same form: that of an API pod has dashes, that of a static one has none.
+    fn uid(&mut self, uid: String) -> String {
+        let next = self.uids.len() + 1;
+        let is_static = !uid.contains('-');
+        let made_up = || match is_static {
+            true => format!("{next:032x}"),
+            false => format!("00000000-0000-4000-8000-{next:012x}"),
+        };
+        self.uids.entry(uid).or_insert_with(made_up).clone()
+    }
+
     /// By number, in the order of their first sight: what it was cannot be guessed from it.
     fn made_up(&mut self, word: &str) -> String {
         let next = format!("name-{}", self.words.len());
@@ -156,7 +218,66 @@ impl Redactor {
     }
 }
 
+fn is_sentence(name: &str, item: &Value) -> bool {
+    let is_text = |item: &Value| item.is_string();
+    SENTENCES.contains(&name)
+        && (is_text(item) || item.as_array().is_some_and(|items| items.iter().all(is_text)))
+}
+
 /// Times in the form of RFC 3339, which name nothing.
 fn is_time(value: &Value) -> bool {
     value.as_str().is_some_and(|text| text.parse::<jiff::Timestamp>().is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
+
+    fn redacted(lines: &[Value]) -> String {
+        let mut redactor = Redactor::default();
+        let lines = lines.iter().map(|line| redactor.line(line).unwrap());
+        lines.map(|line| String::from_utf8(line).unwrap() + "\n").collect()
+    }
+
+    #[test]
+    fn a_sentence_stays_one_and_names_nobody() {
+        let target = format!("pod bank/vault ({UID}, by its directory of logs)");
+        let pod = json!({"uid": UID, "namespace": "bank", "name": "vault"});
+        let api = "no answer of the API server: https://api.bank.example:6443: no route to vault.";
+        let told = redacted(&[
+            json!({"run": {"start": {"target": target, "api": api}, "pod": pod}}),
+            json!({"degraded": ["the disk of /mnt/payroll does not answer"]}),
+        ]);
+        for name in ["bank", "vault", "payroll", "0f0e", "1111"] {
+            assert!(!told.contains(name), "{name} in {told}");
+        }
+        for words in [
+            ", by its directory of logs)",
+            "no answer of the API server: https:",
+            "no route to name-",
+            "the disk of /mnt/name-",
+            " does not answer",
+        ] {
+            assert!(told.contains(words), "{words}: {told}");
+        }
+    }
+
+    #[test]
+    fn a_uid_becomes_the_same_other_one_in_each_spelling() {
+        let group = format!("/kubepods/pod{UID}");
+        let slice = format!("pod{}", UID.replace('-', "_"));
+        let file = "0123456789abcdef0123456789abcdef";
+        let told = redacted(&[json!({"uid": UID, "cgroup": group, "slice": slice, "other": file})]);
+        let told: Value = serde_json::from_str(&told).unwrap();
+        let uid = told["uid"].as_str().unwrap();
+        assert!(crate::identity::uid::is_pod_uid(uid.as_bytes()) && uid != UID, "{told}");
+        assert_eq!(told["cgroup"], format!("/kubepods/pod{uid}"));
+        assert_eq!(told["slice"], format!("pod{}", uid.replace('-', "_")));
+        let other = told["other"].as_str().unwrap();
+        assert!(other.len() == 32 && other != file, "{told}");
+    }
 }

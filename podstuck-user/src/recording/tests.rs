@@ -329,7 +329,9 @@ fn redacted_names_are_gone_and_the_rest_is_as_it_was() {
     let (read, ending) = replay(&bytes).unwrap();
     assert_eq!((read.len(), ending), (events().len(), Ending::Whole));
     let What::Operation(op) = &read[2].what else { panic!("{:?}", read[2]) };
-    let expected = format!("/var/lib/kubelet/pods/{UID}/volumes/kubernetes.io~csi/");
+    assert!(!text.contains(UID), "{text}");
+    let uid = &op.target.pod.as_ref().unwrap().uid;
+    let expected = format!("/var/lib/kubelet/pods/{uid}/volumes/kubernetes.io~csi/");
     let path = op.path.to_str().unwrap();
     assert!(path.starts_with(&expected) && path.ends_with("/mount"), "{path}");
     assert_eq!((op.actor.comm.as_str(), op.call), ("kubelet", Call::UnlinkatDir));
