@@ -37,7 +37,7 @@ use crate::model::mounts::Device;
                   cause was found, 6 cannot write standard output, 130 ended by a second Ctrl-C."
 )]
 pub struct Cli {
-    /// What to do; without it, on a terminal, the pods that are being deleted are listed
+    /// What to do; without it, the pods that are being deleted are listed
     #[command(subcommand)]
     pub command: Option<Command>,
     /// What the list goes by
@@ -65,6 +65,9 @@ pub struct Alone {
     /// The host's file system, in a container
     #[arg(long, value_name = "DIR", help_heading = ALONE)]
     pub host_root: Option<PathBuf>,
+    /// Columns with UIDs and commands, or JSON
+    #[arg(short, long, value_enum, value_name = "wide|json", hide_possible_values = true, help_heading = ALONE)]
+    pub output: Option<ListOutput>,
     /// Whether to ask the API server, read-only
     #[arg(
         long,
@@ -86,6 +89,7 @@ impl Cli {
         let given = [
             ("--kubelet-root", !cli.alone.kubelet_root.is_empty()),
             ("--host-root", cli.alone.host_root.is_some()),
+            ("-o", cli.alone.output.is_some()),
             ("--api", cli.alone.api.is_some()),
         ];
         if cli.command.is_some()
@@ -100,14 +104,9 @@ impl Cli {
         }
         Ok(cli)
     }
-
-    /// What is printed where there is neither a command nor a terminal.
-    pub fn usage() -> String {
-        Self::command().render_help().to_string()
-    }
 }
 
-const ALONE: &str = "Without a command, on a terminal";
+const ALONE: &str = "Without a command";
 const OF_NODE: &str = "Where the node's files are";
 const OF_PROBES: &str = "Probes and thresholds";
 const OF_FILES: &str = "Files";
@@ -347,6 +346,15 @@ pub enum Output {
     Tui,
     /// Text for people
     Text,
+    /// One JSON object a line
+    Json,
+}
+
+/// How the list is printed, if not as text in columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ListOutput {
+    /// With each pod's UID, and the first command of its cause
+    Wide,
     /// One JSON object a line
     Json,
 }

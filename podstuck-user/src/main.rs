@@ -38,10 +38,6 @@ fn main() -> ExitCode {
             return standard_output::exit(Exit::Clean).into();
         }
     };
-    if cli.command.is_none() && !list::is_wanted() {
-        let _ = write!(Unwaiting, "{}", Cli::usage());
-        return ExitCode::from(2);
-    }
     logging::start(cli.verbose);
     // Labs mount, and run programs that do.
     let is_lab = matches!(

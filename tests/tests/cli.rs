@@ -91,13 +91,17 @@ fn a_path_that_is_nowhere_is_wrong_usage_and_says_where_it_was_looked_for() {
     }
 }
 
-/// Nobody reads a list that goes into a pipe.
 #[test]
-fn without_a_command_and_a_terminal_there_is_the_usage() {
-    let output = run(&[]);
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{text}");
-    assert!(text.contains("Usage: podstuck") && text.contains("Examples:"), "{text}");
+fn without_a_command_the_pods_are_listed_in_a_pipe_too() {
+    requires!(root_and_btf());
+    let output = run(&["--api", "never"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(matches!(output.status.code(), Some(0 | 1 | 5)), "{output:?}");
+    assert!(text.contains("of this node") && text.contains("was not asked"), "{text}");
+    let output = run(&["--api", "never", "-o", "json"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    let lines = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    assert_eq!(lines.last().unwrap()["type"], "list", "{text}");
 }
 
 #[test]

@@ -217,7 +217,7 @@ fn a_diagnosis_stays_on_the_screen_and_is_printed_in_the_end() {
 }
 
 #[test]
-fn alone_it_lists_the_pods_that_are_being_deleted_and_nobody_reads_it_from_a_pipe() {
+fn alone_it_lists_the_pods_that_are_being_deleted() {
     requires!(root_and_btf());
     const CASE: &str = "volume-held-by-host-process";
     let tmux = terminal!(120, 24, &[]);
@@ -246,7 +246,7 @@ fn alone_it_lists_the_pods_that_are_being_deleted_and_nobody_reads_it_from_a_pip
     let name = format!("podstuck-lab/{CASE}");
     let line = screen.lines().find(|line| line.trim_start().starts_with(&name)).unwrap();
     assert!(line.contains("  volumes  ") && line.contains(&format!("{CASE}, certain")), "{screen}");
-    let more = format!("more: podstuck diagnose --pod {name}");
+    let more = format!("more: podstuck diagnose {name} --kubelet-root /");
     assert!(screen.contains(&more) && screen.contains("status=1"), "{screen}");
     drop(lab);
 }

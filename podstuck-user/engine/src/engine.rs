@@ -2,6 +2,7 @@
 
 mod answer;
 mod deleted;
+mod presence;
 mod records;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
@@ -15,6 +16,7 @@ use crate::{
     ledger::Ledger,
     model::{
         call::Call,
+        diagnosis,
         finding::{Finding, Progress},
         hung::Hung,
         node::NodeSample,
@@ -47,6 +49,8 @@ pub enum Output {
     Hung(Box<Hung>),
     /// To be told: how far a bulk deletion is.
     Progress(Box<Progress>),
+    /// To be told: the pod in question has gone from this node.
+    Gone(Box<diagnosis::Gone>),
     /// To be asked: the answer is an event.
     Query(Box<Query>),
 }
@@ -74,6 +78,7 @@ pub struct Engine {
     /// A look found a directory of that pod: what its record said may be over by now.
     record_is_old: bool,
     deletions: deleted::ToGo,
+    presence: presence::Presence,
     sample: Option<Arc<NodeSample>>,
     progress_told: Monotonic,
     firm_since: Option<Monotonic>,
@@ -100,6 +105,7 @@ impl Engine {
             record: None,
             record_is_old: false,
             deletions: deleted::ToGo::default(),
+            presence: presence::Presence::default(),
             sample: None,
             progress_told: begun,
             firm_since: None,
@@ -140,6 +146,11 @@ impl Engine {
                 let of = |record: &PodRecord| sample.pod(&record.pod.uid).is_some();
                 self.record_is_old |= self.record.as_ref().is_some_and(of);
                 self.sample = Some(sample.clone());
+                let has_gone =
+                    self.run.pod.as_ref().is_some_and(|pod| self.presence.look(&pod.uid, sample));
+                if let Some(gone) = self.gone().filter(|_| has_gone && !self.run.one_answer) {
+                    outputs.push(Output::Gone(Box::new(gone)));
+                }
             }
             What::Stuck(seen) => outputs.push(Output::Hung(Box::new(hung_report::stuck(seen)))),
             What::Phase { span, target_id, component, took } => {
@@ -269,7 +280,7 @@ impl Engine {
             return;
         }
         self.progress_told = now;
-        let all = self.trackers.iter().flat_map(|tracker| tracker.progress(now));
+        let all = self.progress(now).into_iter();
         outputs.extend(all.map(|progress| Output::Progress(Box::new(progress))));
     }
 

@@ -5,12 +5,12 @@ use std::cmp::Reverse;
 use crate::{
     cause::Kind,
     model::{
-        container::{ContainerProgress, ContainerStage},
-        diagnosis::{Diagnosis, PodStage, Stage},
+        diagnosis::{Diagnosis, PodStage},
         evidence::{Certainty, RuledOut},
         finding::{Finding, FindingState},
         said::Said,
     },
+    where_next::{self, Known},
 };
 
 /// Whether a finding is an answer on which somebody may act: it holds, its cause is known well, and
@@ -64,12 +64,15 @@ pub fn diagnosis<'a>(
             ruled_out.push(other.clone());
         }
     }
-    let next = if firm { Vec::new() } else { next(&stages) };
+    let next = if firm { Vec::new() } else { where_next::of_pods(&stages, Known::default()) };
     Diagnosis {
         target: target.map(str::to_owned),
         stages,
         containers: Vec::new(),
         firm,
+        terminating: None,
+        gone: None,
+        progress: Vec::new(),
         window_s,
         causes,
         notes: Vec::new(),
@@ -80,77 +83,6 @@ pub fn diagnosis<'a>(
     }
 }
 
-/// Where to look when no cause is firm. Kubernetes' own records say what no system call shows.
-fn next(stages: &[PodStage]) -> Vec<String> {
-    let has = |stage| stages.iter().any(|pod| pod.stage == stage);
-    let mut next = vec![
-        "the pod's record: `kubectl get pod NAME -o json`: is there a deletionTimestamp, and has it \
-         passed? Are there finalizers? Then the controller that set them must act, and nothing on \
-         this node will"
-            .to_owned(),
-    ];
-    if has(Stage::Containers) {
-        next.push(
-            "the runtime: `crictl ps --pod ID`, `crictl inspect`, and its log: a stop that times \
-             out (`StopContainer ... DeadlineExceeded`), a shim that does not answer, a CNI plugin \
-             that fails"
-                .into(),
-        );
-    }
-    if has(Stage::Volumes) {
-        next.push(
-            "kubelet's log, for the pod's UID: `UnmountVolume.TearDown failed` with its \
-             durationBeforeRetry, and the CSI driver's log for NodeUnpublishVolume"
-                .into(),
-        );
-    }
-    if has(Stage::Directories) || has(Stage::Gone) || stages.is_empty() {
-        next.push(
-            "kubelet itself: is it running and connected to the API server (`journalctl -u \
-             kubelet`: `Failed to update status`, expired certificates)? A webhook may refuse the \
-             update"
-                .into(),
-        );
-    }
-    if has(Stage::Api) {
-        next.push(
-            "who keeps the record: kubelet deletes it when it has done its part, and its log says where that \
-             fails (`journalctl -u kubelet`: `Failed to delete status for pod`, `Failed to update status for \
-             pod`, `Unauthorized`). An admission webhook may refuse it (`kubectl get \
-             validatingwebhookconfigurations,mutatingwebhookconfigurations`); and while kubelet cannot reach \
-             the API server, the record stays"
-                .into(),
-        );
-        next.push(
-            "the record again: it may have gone since it was read. `kubectl get pod NAME -o jsonpath='{.metadata.uid}'` \
-             shows whether the pod of that name is another one by now"
-                .into(),
-        );
-        return next;
-    }
-    next.push(
-        "a longer look: kubelet tries again only every 122 seconds in the end, and an attempt that \
-         fails says most"
-            .into(),
-    );
-    next
-}
-
-/// The same of a container that is no pod's: its runtime alone says whether it is to go.
-pub(crate) fn next_of_container(containers: &[ContainerProgress]) -> Vec<String> {
-    if containers.iter().all(|it| it.stage == ContainerStage::Gone) {
-        return Vec::new();
-    }
-    vec![
-        "another attempt while this runs: runtimes do not try again by themselves to remove a container that is no \
-         pod's, and an attempt that fails says most"
-            .into(),
-        "the runtime's log, for the container's id (`journalctl -u docker`, `journalctl -u containerd`): it says why an \
-         earlier attempt failed"
-            .into(),
-    ]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -159,7 +91,6 @@ mod tests {
         ledger::Ledger,
         model::{
             call::Call,
-            container::ContainerName,
             time::{Clock, Monotonic},
         },
         rules::{
@@ -193,18 +124,6 @@ mod tests {
         let ledger = ledger(drafts);
         let answer = diagnosis(None, Vec::new(), Vec::new(), 1.0, ledger.all());
         (answer.causes.iter().map(|cause| cause.id.as_str()).collect(), answer.firm)
-    }
-
-    #[test]
-    fn of_a_container_its_runtime_is_asked_and_no_pods_record() {
-        let at = |stage| ContainerProgress {
-            container: ContainerName { id: "c".into(), name: None, pod: None },
-            stage,
-            fact: String::new(),
-        };
-        let next = next_of_container(&[at(ContainerStage::Layer)]);
-        assert!(next.len() == 2 && next.iter().all(|it| !it.contains("kube")), "{next:?}");
-        assert!(next_of_container(&[at(ContainerStage::Gone)]).is_empty());
     }
 
     #[test]

@@ -1,44 +1,52 @@
 //! `podstuck` alone: the pods of this node that are being deleted, each in a line.
 
-use std::{io::IsTerminal, time::Duration};
+use std::{path::Path, time::Duration};
 
 use super::{
     Exit, Failure, away,
+    lister::Lister,
     trace::{self, Until},
 };
 use crate::{
     cli::{Alone, Api, Backend, Node, Output, Target, Tracing},
     event::Thresholds,
     kernel::privilege,
+    model::path::shell_word,
 };
 
 /// Two looks at the node, so that what lasts shows.
 const AT_LEAST: Duration = Duration::from_secs(3);
-/// What state and logs tell comes within seconds. More is what `diagnose` is for.
-const AT_MOST: Duration = Duration::from_secs(8);
+/// As `diagnose` has without probes: what must last to count, and searches for holders of many pods, take that long. Each
+/// line is told as soon as it is known.
+const AT_MOST: Duration = Duration::from_secs(30);
 
-/// Whether somebody is there to read it.
-pub fn is_wanted() -> bool {
-    std::io::stdout().is_terminal()
-}
-
-/// Looks for a few seconds, without probes, and tells. The status is that of a diagnosis: 0 none is being deleted, 1 a
+/// Looks without probes, and tells each pod as soon as its cause is known. The status is that of a diagnosis: 0 none is being deleted, 1 a
 /// cause was found, 5 there are some, and none was.
 ///
 /// # Errors
 /// [`Failure::CannotRun`] without the privileges to look at the whole node: then none would be seen.
 pub fn run(alone: Alone, verbose: u8) -> Result<Exit, Failure> {
     privilege::can_look().map_err(|missing| Failure::CannotRun(missing.into()))?;
-    let Alone { kubelet_root, host_root, api } = alone;
+    let Alone { kubelet_root, host_root, output, api } = alone;
+    let api_given = api.is_some();
+    let node = Node { kubelet_root, host_root: host_root.unwrap_or_else(|| "/".into()) };
+    let mut options = options(node, api);
+    let of_all = away::of_node(&mut options.node).chain(away::of_api(&mut options.api));
+    away::leave(of_all)?;
+    let lister = Lister::new(output, given(&options, api_given));
+    trace::run(&options, Until::Listed { at_least: AT_LEAST, limit: AT_MOST, lister }, verbose)
+}
+
+fn options(node: Node, api: Option<Api>) -> Tracing {
     let Thresholds { hung, not_attempted } = Thresholds::default();
-    let mut options = Tracing {
+    Tracing {
         target: Target::default(),
         namespace: None,
         output: Output::Text,
         export: None,
         record: None,
         redact: false,
-        node: Node { kubelet_root, host_root: host_root.unwrap_or_else(|| "/".into()) },
+        node,
         api: api.unwrap_or(Api::Auto),
         backend: Backend::Auto,
         no_trace: true,
@@ -46,8 +54,40 @@ pub fn run(alone: Alone, verbose: u8) -> Result<Exit, Failure> {
         not_attempted_after: not_attempted,
         fail_on_loss: false,
         stop_after: None,
-    };
-    let of_all = away::of_node(&mut options.node).chain(away::of_api(&mut options.api));
-    away::leave(of_all)?;
-    trace::run(&options, Until::Listed { at_least: AT_LEAST, limit: AT_MOST }, verbose)
+    }
+}
+
+/// The options, as they are to be given again to ask about one of the pods.
+fn given(options: &Tracing, api: bool) -> String {
+    let Node { kubelet_root, host_root } = &options.node;
+    let mut out = String::new();
+    for root in kubelet_root {
+        out.push_str(&format!(" --kubelet-root {}", shell_word(root)));
+    }
+    if host_root != Path::new("/") {
+        out.push_str(&format!(" --host-root {}", shell_word(host_root)));
+    }
+    match &options.api {
+        _ if !api => {}
+        Api::Auto => out.push_str(" --api auto"),
+        Api::Never => out.push_str(" --api never"),
+        Api::File(path) => out.push_str(&format!(" --api {}", shell_word(path))),
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_given_is_given_again() {
+        let node = Node { kubelet_root: vec!["/a b".into(), "/c".into()], host_root: "/".into() };
+        let mut options = options(node, Some(Api::Never));
+        let told = given(&options, true);
+        assert!(told.starts_with(" --kubelet-root '/a b' --kubelet-root /c"), "{told}");
+        assert!(told.ends_with(" --api never") && !told.contains("host-root"), "{told}");
+        options.node.host_root = "/host".into();
+        assert!(given(&options, false).ends_with(" --host-root /host"));
+    }
 }

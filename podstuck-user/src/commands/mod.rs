@@ -13,6 +13,7 @@ pub mod interrupt;
 mod known_roots;
 pub mod lab;
 pub mod list;
+mod lister;
 mod log_reader;
 pub mod man;
 mod near;

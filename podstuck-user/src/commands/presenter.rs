@@ -1,6 +1,6 @@
 //! One run, live or replayed: events in, lines and files out.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 
@@ -17,6 +17,9 @@ use crate::{
     query::Query,
     report::{self, Collector, Model},
 };
+
+/// A firm verdict may still be followed by a better one, and a name by another source.
+const LISTED_AFTER: Duration = Duration::from_secs(3);
 
 /// Shows what comes out of the engine.
 pub(super) struct Presenter {
@@ -76,12 +79,16 @@ impl Presenter {
                 Output::Finding(finding) => self.reporter.tell(time, &Line::Finding(&finding)),
                 Output::Hung(hung) => self.reporter.tell(time, &Line::Hung(&hung)),
                 Output::Progress(progress) => self.reporter.tell(time, &Line::Progress(&progress)),
+                Output::Gone(gone) => self.reporter.tell(time, &Line::Gone(&gone)),
                 Output::Query(query) => queries.push(*query),
             }
         }
         match event.what {
             What::Counts(_) => {
                 let (calls, found) = (self.engine.calls(), self.engine.found());
+                if self.reporter.lists() && self.engine.window() >= LISTED_AFTER {
+                    self.reporter.list(&self.engine.deleted(), time);
+                }
                 self.reporter.live(match self.reporter.lists() {
                     true => format!("looking at the node, {} so far", pods(&self.engine)),
                     false => format!("{calls} calls, {found} findings"),
@@ -97,9 +104,14 @@ impl Presenter {
         queries
     }
 
-    /// Whether there is an answer at this time.
-    pub(super) fn is_firm(&self, now: Monotonic) -> bool {
-        self.engine.is_firm(now)
+    /// Whether there is an answer at this time, or there will be none.
+    pub(super) fn is_answered(&self, now: Monotonic) -> bool {
+        self.engine.is_firm(now) || self.engine.is_exhausted(now)
+    }
+
+    /// Whether a pod is to be deleted, and is one of those that one answer is about.
+    pub(super) fn asks_about(&self, uid: &str) -> bool {
+        self.engine.run().one_answer && self.engine.is_to_go(uid)
     }
 
     /// Tells the end, and says how the run ended.
@@ -121,6 +133,7 @@ impl Presenter {
                 Exit::Unexplained
             }
             _ if self.engine.run().one_answer && self.engine.pod_is_to_stay() => Exit::Clean,
+            _ if self.engine.run().one_answer && self.engine.has_gone() => Exit::Clean,
             0 => Exit::Clean,
             _ => Exit::Found,
         }
@@ -130,15 +143,15 @@ impl Presenter {
     fn list(&self, at: Monotonic) -> Exit {
         let pods = self.engine.deleted();
         let saw_all = self.engine.saw_all_pods();
-        let list = text::List {
+        let list = text::ListEnd {
             pods: &pods,
             beside: self.engine.beside_deleted(&pods),
             api: self.engine.run().start.api.as_deref(),
             saw_all,
             degraded: &self.engine.completeness().degraded,
-            at: self.calendar(at),
+            options: "",
         };
-        self.reporter.list(&list);
+        self.reporter.list_end(&list, self.calendar(at));
         match (pods.is_empty(), pods.iter().any(|pod| pod.cause.is_some()), list.beside) {
             (_, true, _) | (true, false, 1..) => Exit::Found,
             (true, false, 0) if saw_all => Exit::Clean,

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 
 use super::{
     interrupt,
+    lister::Lister,
     on_screen::OnScreen,
     printer::{Live, Printer},
     standard_output,
@@ -16,13 +17,15 @@ use crate::{
     event::{Event, Run},
     export::{Background, Shot, Writer},
     model::{
+        deleted::Deleted,
         finding::{Finding, FindingState},
         summary::Summary,
     },
     present::{
         json::{self, Line},
         style::Style,
-        text, words,
+        text::{self, ListEnd},
+        words,
     },
 };
 
@@ -59,6 +62,7 @@ impl Form {
 pub(super) struct Reporter {
     json: bool,
     form: Form,
+    lister: Option<Lister>,
     style: Style,
     /// What the run is, where that follows the answer.
     start: RefCell<String>,
@@ -88,6 +92,7 @@ impl Reporter {
         Ok(Self {
             json,
             form,
+            lister: None,
             style: standard_output::style(),
             start: RefCell::default(),
             exporter,
@@ -98,6 +103,11 @@ impl Reporter {
             screen: RefCell::default(),
             waiting: RefCell::default(),
         })
+    }
+
+    /// For a list of pods.
+    pub(super) fn listing(self, lister: Option<Lister>) -> Self {
+        Self { lister, ..self }
     }
 
     /// For a run that goes on whether anybody reads or not.
@@ -196,6 +206,7 @@ impl Reporter {
             (Line::Progress(progress), Form::Live | Form::OneAnswer) => {
                 self.print(text::progress(progress, style));
             }
+            (Line::Gone(gone), Form::Live) => self.print(text::gone(gone)),
             (Line::Diagnosis(_), Form::List) => {}
             (Line::Diagnosis(answer), Form::Brief) => self.print(text::answer(answer, time, style)),
             (Line::Diagnosis(answer), _) => {
@@ -212,10 +223,20 @@ impl Reporter {
         self.form == Form::List
     }
 
-    /// Tells the pods, each in a line, and what else is to be said of them.
-    pub(super) fn list(&self, list: &text::List<'_>) {
+    /// Tells the pods of which enough is known, each in a line.
+    pub(super) fn list(&self, pods: &[Deleted], at: Timestamp) {
+        let lines = self.lister.as_ref().map(|it| it.lines(pods, false, at, self.style));
+        lines.into_iter().filter(|lines| !lines.is_empty()).for_each(|lines| self.print(lines));
+    }
+
+    /// Tells the others, and what else is to be said of them.
+    pub(super) fn list_end(&self, list: &ListEnd<'_>, at: Timestamp) {
         self.printer.clear();
-        self.print(text::list(list, self.style));
+        if let Some(lister) = &self.lister {
+            let list = ListEnd { options: &lister.options, ..*list };
+            self.print(lister.lines(list.pods, true, at, self.style));
+            self.print(lister.end(&list, at, self.style));
+        }
         self.finish();
     }
 

@@ -328,10 +328,13 @@ impl Session {
         self.looks.came(Instant::now(), look.sample.rest);
         self.rooting.look(&look, self.names.roots());
         let sample = self.names.sample(look.sample, look.trees, &look.containers);
-        // On a whole node it is not known whose volume matters.
-        if self.presenter.run().has_target() {
-            self.drivers.ask(&sample, |uid| self.names.is_wanted(uid));
-        }
+        // On a whole node the volumes of those pods matter that are to go, where one answer is wanted.
+        let has_target = self.presenter.run().has_target();
+        let matters = |uid: &str| match has_target {
+            true => self.names.is_wanted(uid),
+            false => self.presenter.asks_about(uid),
+        };
+        self.drivers.ask(&sample, matters);
         self.learn(sample.at, What::Sample(sample));
     }
 

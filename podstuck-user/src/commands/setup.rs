@@ -105,7 +105,13 @@ pub(super) fn prepare(
     let (kubelets, mut silent) = kubelet::running(host_root, &options.node.kubelet_root);
     silent.extend(kubelets.iter().filter(|it| !it.unread.is_empty()).map(|it| it.pid));
     let roots = roots(&options.node, &kubelets);
-    let mut names = pod_names(log_dirs(host_root, &roots, &kubelets));
+    // On the whole node also those of other roots than were given: what is mounted there is found, and has pods.
+    let mut named = roots.clone();
+    if options.target.is_whole_node() {
+        let all = Node { kubelet_root: Vec::new(), host_root: host_root.clone() };
+        named.extend(self::roots(&all, &kubelets));
+    }
+    let mut names = pod_names(log_dirs(host_root, &named, &kubelets));
     let directories = list(&PodTraces::of_pods(host_root, &roots), Feed::Node);
     let places = PodTraces { host_root, kubelet_roots: &roots, directories };
     let apart = apart(host_root, &kubelets, &roots);

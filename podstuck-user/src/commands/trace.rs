@@ -9,6 +9,7 @@ use super::{
     Exit, Failure,
     driver_logs::DriverLogs,
     interrupt::Stop,
+    lister::Lister,
     presenter::Presenter,
     probing::{Draining, Missed, Probing, answer},
     reporter::{Form, Reporter},
@@ -71,6 +72,8 @@ pub(super) enum Until {
         at_least: Duration,
         /// How long at most.
         limit: Duration,
+        /// How they are told.
+        lister: Lister,
     },
 }
 
@@ -95,8 +98,15 @@ impl Until {
     fn is_answered(&self, presenter: &Presenter, after: Duration) -> bool {
         match self {
             Self::Stopped(_) => false,
-            Self::Firm { .. } => presenter.is_firm(clock::now()),
+            Self::Firm { .. } => presenter.is_answered(clock::now()),
             Self::Listed { at_least, .. } => after >= *at_least && presenter.knows_pods(),
+        }
+    }
+
+    fn lister(&self) -> Option<Lister> {
+        match self {
+            Self::Listed { lister, .. } => Some(lister.clone()),
+            _ => None,
         }
     }
 
@@ -113,6 +123,7 @@ impl Until {
 pub(super) fn run(options: &Tracing, until: Until, verbose: u8) -> Result<Exit, Failure> {
     let prepared = setup::prepare(options, until.is_asked(), verbose)?;
     let reporter = Reporter::new(options.output, options.export.as_deref(), until.form())
+        .map(|reporter| reporter.listing(until.lister()))
         .and_then(Reporter::of_run)
         .map_err(Failure::Usage)?;
     let recorder = options.record.as_deref().map(|path| Recorder::create(path, options.redact));

@@ -9,7 +9,7 @@ use super::sample;
 use crate::model::{
     call::{Call, Outcome},
     container::{ContainerName, ContainerProgress, ContainerStage},
-    diagnosis::{Diagnosis, PodStage, Stage},
+    diagnosis::{Diagnosis, PodStage, Stage, Terminating},
     evidence::{Evidence, RuledOut, Source},
     finding::{Finding, FindingState, Progress},
     holder::{Holder, Search},
@@ -149,6 +149,9 @@ impl Foreign {
                 fact: self.text(),
             }],
             firm: true,
+            terminating: Some(Terminating { since: sample::time(0), by: self.text() }),
+            gone: None,
+            progress: vec![self.progress()],
             window_s: 1.0,
             causes: vec![self.finding(FindingState::New)],
             notes: vec![self.text()],

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     export::{csv::csv, hlog::hlog, prometheus::prometheus},
     fuzz::runner,
-    model::{deleted::Deleted, finding::FindingState, path::JsonPath},
+    model::{deleted::Deleted, diagnosis::Gone, finding::FindingState, path::JsonPath},
 };
 
 /// What begins a line that somebody wants to forge.
@@ -95,16 +95,23 @@ fn people_and_programs_see_every_character_and_no_forged_line() {
             is_unforged(&text::answer(&diagnosis, Timestamp::UNIX_EPOCH, STYLE));
             is_one_line(&Line::Diagnosis(&diagnosis), None);
             let (pod, cause) = (all.pod(), Some(all.finding(FindingState::New)));
-            let pods = [Deleted { pod, since: None, stage: None, cause }];
-            let list = text::List {
+            is_unforged(&text::gone(&Gone { pod: all.pod(), after_s: 1.0 }));
+            let (is_known, is_ambiguous) = (true, true);
+            let one = Deleted { pod, since: None, stage: None, cause, is_known, is_ambiguous };
+            for is_wide in [false, true] {
+                is_unforged(&text::listed(&one, 0, is_wide, Timestamp::UNIX_EPOCH, STYLE));
+            }
+            is_one_line(&Line::Pod(&one), None);
+            let pods = [one];
+            let list = text::ListEnd {
                 pods: &pods,
                 beside: 1,
                 api: None,
                 saw_all: false,
                 degraded: &[],
-                at: Timestamp::UNIX_EPOCH,
+                options: "",
             };
-            is_unforged(&text::list(&list, STYLE));
+            is_unforged(&text::list_end(&list, STYLE));
             let (holder, search) = (all.holder(), all.search());
             is_unforged(&text::holder(&holder, STYLE));
             is_one_line(&Line::Holder(&holder), Some(&holder.object));

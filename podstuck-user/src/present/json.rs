@@ -11,7 +11,8 @@ use serde_json::{
 };
 
 use crate::model::{
-    diagnosis::Diagnosis,
+    deleted::Deleted,
+    diagnosis::{Diagnosis, Gone},
     finding::{Finding, Progress},
     holder::{Holder, Search},
     hung::Hung,
@@ -33,6 +34,10 @@ pub enum Line<'a> {
     Hung(&'a Hung),
     /// How far a mass deletion has come.
     Progress(&'a Progress),
+    /// That the pod in question has gone from this node.
+    Gone(&'a Gone),
+    /// A pod that is being deleted.
+    Pod(&'a Deleted),
     /// The answer of `diagnose`.
     Diagnosis(&'a Diagnosis),
     /// Somebody who holds on to what `holders` was asked about.
@@ -52,6 +57,8 @@ pub fn line(time: Timestamp, line: &Line<'_>) -> String {
         Line::Finding(body) => render(time, "finding", body),
         Line::Hung(body) => render(time, "hung", body),
         Line::Progress(body) => render(time, "progress", body),
+        Line::Gone(body) => render(time, "gone", body),
+        Line::Pod(body) => render(time, "pod", body),
         Line::Diagnosis(body) => render(time, "diagnosis", body),
         Line::Holder(body) => render(time, "holder", body),
         Line::Search(body) => render(time, "search", body),

@@ -72,7 +72,7 @@ impl Collector {
                     self.progress.push(Progress::clone(progress));
                 }
             }
-            Output::Finding(_) | Output::Query(_) => {}
+            Output::Finding(_) | Output::Gone(_) | Output::Query(_) => {}
         }
     }
 

@@ -8,7 +8,7 @@ use crate::{
     model::{
         container::{ContainerProgress, ContainerStage},
         diagnosis::{Diagnosis, PodStage, Stage},
-        finding::FindingState,
+        finding::{FindingState, Progress},
         identity::Pod,
         node::{NodeSample, PodState},
         path::{safe, safe_path},
@@ -18,6 +18,7 @@ use crate::{
     rank,
     rules::{claim, pod_record},
     stage,
+    where_next::{self, Known},
 };
 
 /// A firm verdict may still be followed by a better one, from the same attempt.
@@ -25,6 +26,8 @@ const SETTLED: Duration = Duration::from_secs(2);
 /// One that the pod does not wait for may stand beside what it does wait for: kubelet's tries are
 /// that far apart in the beginning.
 const SETTLED_HARMLESS: Duration = Duration::from_secs(8);
+/// How long is left of a deletion of very many entries takes a look of its own, which takes seconds.
+const SETTLED_COUNTED: Duration = Duration::from_secs(8);
 /// One that is likely, and to which watching for longer adds nothing, may still be followed by another
 /// cause's: looks that take their time, and the first of kubelet's tries.
 const SETTLED_LIKELY: Duration = Duration::from_secs(8);
@@ -40,7 +43,8 @@ impl Engine {
         let Some(since) = self.firm_since else { return false };
         let mut firm = self.ledger.all().filter(|finding| rank::is_firm(finding));
         if firm.any(|finding| finding.blocks_deletion == Some(true)) {
-            now.since(since) >= SETTLED
+            let counts = self.progress(now).iter().any(|it| it.remaining_estimate.is_none());
+            now.since(since) >= if counts { SETTLED_COUNTED } else { SETTLED }
         } else {
             self.run.has_target() && now.since(since) >= SETTLED_HARMLESS
         }
@@ -70,10 +74,39 @@ impl Engine {
         notes.extend(self.notes_on_target());
         let mut answer = rank::diagnosis(target, stages, said, window, self.ledger.all());
         let containers = self.containers();
-        if !answer.firm && self.run.container.as_ref().is_some_and(|it| it.pod.is_none()) {
-            answer.next = rank::next_of_container(&containers);
+        answer.gone = self.gone();
+        if !answer.firm {
+            answer.next = match &self.run.container {
+                Some(it) if it.pod.is_none() => where_next::of_container(&containers),
+                _ => where_next::of_pods(&answer.stages, self.known(&answer)),
+            };
         }
-        Diagnosis { containers, notes, ..answer }
+        let cause = answer.causes.first().and_then(|cause| cause.pod.as_ref());
+        let pod = self.run.pod.as_ref().or(cause);
+        let terminating = pod.and_then(|pod| self.deletions.since(&pod.uid));
+        let progress = self.progress(self.now);
+        Diagnosis { containers, notes, terminating, progress, ..answer }
+    }
+
+    /// What need not be looked for.
+    fn known<'a>(&'a self, answer: &'a Diagnosis) -> Known<'a> {
+        let pod = self.run.pod.as_ref();
+        let is_of_pod = |record: &&PodRecord| pod.is_some_and(|pod| pod.uid == record.pod.uid);
+        let is_read = self.record.iter().any(|record| is_of_pod(&record));
+        Known {
+            pod,
+            // A server that knows this node's pods, and not this one, has no record to be read.
+            is_record_read: is_read || pod.is_some() && self.api_answered(),
+            api: self.run.start.api.as_deref(),
+            complaint: answer.said.iter().rev().find(|said| said.complaint.is_some()),
+            may_be_to_stay: self.may_be_to_stay(),
+            has_gone: self.gone().is_some(),
+        }
+    }
+
+    /// How far deletions of very many entries have come.
+    pub(super) fn progress(&self, now: Monotonic) -> Vec<Progress> {
+        self.trackers.iter().flat_map(|tracker| tracker.progress(now)).collect()
     }
 
     /// Whether anybody will try again.
@@ -139,7 +172,10 @@ impl Engine {
         }
         let Some(pod) = &self.run.pod else { return false };
         let Some(sample) = &self.sample else { return true };
-        sample.may_have_pod(&pod.uid) || self.left_record().is_some()
+        // Of a pod that was gone before anybody looked, the record may be left.
+        let may_have_record =
+            self.gone().is_none() && self.record.is_none() && !self.api_answered();
+        sample.may_have_pod(&pod.uid) || self.left_record().is_some() || may_have_record
     }
 
     /// The record of the pod in question, where that is all that is left of it: the time by which it was to go

@@ -1,9 +1,14 @@
 //! The answer to "why is this stuck?". The shape is a part of the contract `podstuck/v1`.
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    container::ContainerProgress, evidence::RuledOut, finding::Finding, identity::Pod, said::Said,
+    container::ContainerProgress,
+    evidence::RuledOut,
+    finding::{Finding, Progress},
+    identity::Pod,
+    said::Said,
 };
 
 /// What `diagnose` found out.
@@ -18,6 +23,15 @@ pub struct Diagnosis {
     pub containers: Vec<ContainerProgress>,
     /// Whether the first cause is beyond reasonable doubt.
     pub firm: bool,
+    /// Since when the pod is to go.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub terminating: Option<Terminating>,
+    /// That the pod went while it was watched.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gone: Option<Gone>,
+    /// How far deletions of very many entries have come.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub progress: Vec<Progress>,
     /// How long was looked, in seconds.
     pub window_s: f64,
     /// What holds now, the most likely cause first.
@@ -32,6 +46,24 @@ pub struct Diagnosis {
     pub ruled_out: Vec<RuledOut>,
     /// Where to look next; empty when the verdict is firm.
     pub next: Vec<String>,
+}
+
+/// Since when a pod is `Terminating`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Terminating {
+    /// When somebody asked for it.
+    pub since: Timestamp,
+    /// Who says so.
+    pub by: String,
+}
+
+/// A pod of which nothing is left on this node.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Gone {
+    /// The pod.
+    pub pod: Pod,
+    /// How long after the run's begin, in seconds.
+    pub after_s: f64,
 }
 
 /// How far a pod's deletion has come on this node.

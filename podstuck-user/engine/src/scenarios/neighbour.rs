@@ -45,7 +45,7 @@ impl Run {
                     let answer = Box::new(node.answer(&query));
                     self.take(node, at, What::Answer { query, answer });
                 }
-                Output::Hung(_) | Output::Progress(_) => {}
+                Output::Hung(_) | Output::Progress(_) | Output::Gone(_) => {}
             }
         }
     }

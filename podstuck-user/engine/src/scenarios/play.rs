@@ -159,7 +159,7 @@ impl Play {
                     let answer = Box::new(self.node.answer(&query));
                     self.take(at, What::Answer { query, answer });
                 }
-                Output::Hung(_) | Output::Progress(_) => {}
+                Output::Hung(_) | Output::Progress(_) | Output::Gone(_) => {}
             }
         }
     }

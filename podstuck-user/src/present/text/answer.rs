@@ -3,11 +3,14 @@
 use jiff::Timestamp;
 use podstuck_engine::catalogue;
 
-use super::nouns::{self, text};
+use super::{
+    nouns::{self, text},
+    progress,
+};
 use crate::{
     model::{
         container::ContainerStage,
-        diagnosis::{Diagnosis, Stage},
+        diagnosis::{Diagnosis, Gone, PodStage, Stage, Terminating},
         evidence::Certainty,
         finding::Finding,
     },
@@ -25,8 +28,10 @@ pub fn answer(answer: &Diagnosis, at: Timestamp, style: Style) -> String {
     let about = answer.target.as_deref().map_or_else(|| "this node".into(), text);
     let window = words::window(answer.window_s);
     let Some(cause) = answer.causes.first() else {
-        let left = if is_left(answer) { "still there, and " } else { "" };
-        let mut out = format!("{about}: {left}nothing that holds it was seen in {window}\n");
+        let mut out = format!("{about}: {}\n", without_cause(answer, &window));
+        if let Some(terminating) = answer.terminating.as_ref().filter(|_| answer.gone.is_none()) {
+            out.push_str(&line("since", &since_asked(terminating, at), style));
+        }
         if let Some(next) = answer.next.first() {
             out.push_str(&line("next", &text(next), style));
         }
@@ -40,19 +45,52 @@ pub fn answer(answer: &Diagnosis, at: Timestamp, style: Style) -> String {
         }
     };
     let mut out = format!("{about}: {id}, {sure}\n");
-    out.push_str(&held(cause, at, style));
+    out.push_str(&held_since(cause, answer.terminating.as_ref(), at, style));
+    let mut deletions = answer.progress.iter().filter(|it| it.path.0 == cause.call.path.0);
+    out.extend(deletions.next().map(|it| line("left", &progress::left(it), style)));
     out
+}
+
+/// A line for who watches on.
+pub fn gone(gone: &Gone) -> String {
+    let after = words::window(gone.after_s);
+    format!("pod {} is gone from this node after {after}\n", nouns::pod(&gone.pod))
+}
+
+/// What became of the target where nothing holds it.
+fn without_cause(answer: &Diagnosis, window: &str) -> String {
+    if let Some(gone) = &answer.gone {
+        return format!("gone from this node after {}", words::window(gone.after_s));
+    }
+    let is_gone = |pod: &PodStage| matches!(pod.stage, Stage::Gone | Stage::Api);
+    if !answer.stages.is_empty() && answer.stages.iter().all(is_gone) {
+        let stages: Vec<&str> = answer.stages.iter().map(|pod| pod.stage.meaning()).collect();
+        return stages.join("; ");
+    }
+    let left = if is_left(answer) { "still there, and " } else { "" };
+    format!("{left}nothing that holds it was seen in {window}")
 }
 
 /// What holds it, who does (or, where nobody was named, which object it is about), since when, and what to run first.
 pub fn held(cause: &Finding, at: Timestamp, style: Style) -> String {
+    held_since(cause, None, at, style)
+}
+
+/// The same, and since when the pod is to go, where that is known: it is what `kubectl` counts from.
+fn held_since(
+    cause: &Finding,
+    terminating: Option<&Terminating>,
+    at: Timestamp,
+    style: Style,
+) -> String {
     let title = catalogue::title(cause.id).map(|title| line("what", title, style));
     let mut out = title.unwrap_or_default();
     out.push_str(&match &cause.held_by {
         Some(who) => line("who", &text(who), style),
         None => line("where", &style.path(&nouns::path(&cause.call.path), LABEL), style),
     });
-    out.push_str(&line("since", &since(cause, at), style));
+    let since = terminating.map_or_else(|| since(cause, at), |it| since_asked(it, at));
+    out.push_str(&line("since", &since, style));
     out.push_str(&first(cause, style));
     out
 }
@@ -62,6 +100,12 @@ fn since(cause: &Finding, at: Timestamp) -> String {
     let since = facts.fold(cause.first, Timestamp::min);
     let age = at.duration_since(since).as_secs().try_into().unwrap_or(0);
     format!("{}, for {} at least", words::moment(since), words::duration(age))
+}
+
+fn since_asked(terminating: &Terminating, at: Timestamp) -> String {
+    let Terminating { since, by } = terminating;
+    let age = at.duration_since(*since).as_secs().try_into().unwrap_or(0);
+    format!("{}, for {}: Terminating, by {}", words::moment(*since), words::duration(age), text(by))
 }
 
 /// A command is not wrapped: it is there to be copied.

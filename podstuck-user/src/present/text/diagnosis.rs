@@ -97,7 +97,8 @@ mod tests {
     use crate::{
         model::{
             container::{ContainerProgress, ContainerStage},
-            diagnosis::{PodStage, Stage},
+            diagnosis::{Gone, PodStage, Stage, Terminating},
+            finding::Progress,
             identity::Component,
             path::safe,
         },
@@ -118,6 +119,9 @@ mod tests {
             stages: vec![PodStage { pod, stage: Stage::Volumes, fact }],
             containers: Vec::new(),
             firm,
+            terminating: None,
+            gone: None,
+            progress: Vec::new(),
             window_s: 12.0,
             causes,
             notes: Vec::new(),
@@ -179,7 +183,48 @@ pod shop/cart-0: volume-held-by-host-process, certain (0.95)
         let mut gone = answer(Vec::new(), false);
         gone.stages[0].stage = Stage::Gone;
         let out = told(&gone, PLAIN);
-        assert!(out.starts_with("pod shop/cart-0: nothing that holds it was seen"), "{out}");
+        let nothing = "pod shop/cart-0: there is nothing of it on this node\n";
+        assert!(out.starts_with(nothing), "{out}");
+        let pod = sample::pod();
+        gone.gone = Some(Gone { pod, after_s: 12.0 });
+        let out = told(&gone, PLAIN);
+        assert!(out.starts_with("pod shop/cart-0: gone from this node after 12 s\n"), "{out}");
+    }
+
+    #[test]
+    fn since_when_it_is_to_go_stands_before_since_when_it_was_seen() {
+        let by = "its record".to_owned();
+        let since = sample::time(-3300);
+        let terminating = Some(Terminating { since, by });
+        let line = "\n  since  2023-11-14 21:18:20Z, for 1h";
+        for causes in [vec![sample::finding()], Vec::new()] {
+            let out = told(
+                &Diagnosis { terminating: terminating.clone(), ..answer(causes, true) },
+                PLAIN,
+            );
+            assert!(out.contains(line) && out.contains(": Terminating, by its record\n"), "{out}");
+        }
+    }
+
+    #[test]
+    fn of_a_deletion_of_many_it_is_told_what_is_left_or_that_it_is_counted() {
+        let mut answer = answer(vec![sample::finding()], true);
+        let path = answer.causes[0].call.path.clone();
+        let counted = Progress { path, ..sample::progress() };
+        let uncounted = Progress {
+            remaining_estimate: None,
+            remaining_range: None,
+            eta_s: None,
+            eta_range_s: None,
+            ..counted.clone()
+        };
+        for (progress, words) in
+            [(counted, "  left   about "), (uncounted, "  left   podstuck is still counting")]
+        {
+            answer.progress = vec![progress];
+            let out = told(&answer, PLAIN);
+            assert!(out.contains(words) && out.contains(" per second\n"), "{out}");
+        }
     }
 
     #[test]

@@ -11,8 +11,8 @@ use crate::{
     },
 };
 
-/// All that there is to be told.
-pub struct List<'a> {
+/// What is said after the last of them.
+pub struct ListEnd<'a> {
     /// The pods.
     pub pods: &'a [Deleted],
     /// Findings that are of none of them.
@@ -23,51 +23,23 @@ pub struct List<'a> {
     pub saw_all: bool,
     /// What of the tool cannot do its work.
     pub degraded: &'a [String],
-    /// Now.
-    pub at: Timestamp,
+    /// The options that the list was called with, as a shell takes them.
+    pub options: &'a str,
 }
 
 /// A name that is longer shifts the columns of its own line only.
 const LONGEST_NAME: usize = 40;
 
-/// The list.
-pub fn list(list: &List<'_>, style: Style) -> String {
-    let count = list.pods.len() as u64;
-    let mut out = match count {
-        0 if list.saw_all => "no pod of this node is being deleted\n".to_owned(),
-        0 => "no pod of this node is known to be deleted\n".to_owned(),
-        _ => {
-            let being = words::plural(count, "pod of this node is", "pods of this node are");
-            format!("{being} being deleted\n")
-        }
-    };
-    let names: Vec<String> = list.pods.iter().map(|it| nouns::pod_short(&it.pod)).collect();
-    let width = names.iter().map(|name| width(name)).filter(|n| *n <= LONGEST_NAME).max();
-    let width = width.unwrap_or_default();
-    for (name, pod) in names.iter().zip(list.pods) {
-        out.push_str(&line(name, width, pod, list.at, style));
-    }
-    if list.beside > 0 {
-        let found = words::plural(list.beside, "finding is", "findings are");
-        out.push_str(&style.wrap(
-            "",
-            "",
-            &format!("{found} about something else: `podstuck watch`"),
-        ));
-    }
-    for note in notes(list) {
-        out.push_str(&style.wrap("note: ", "  ", &note));
-    }
-    if let Some(first) = list.pods.first() {
-        let command = format!("podstuck diagnose {}", target(first));
-        let label = style.paint(Ink::Label, "more:");
-        out.push_str(&format!("{label} {}\n", style.paint(Ink::Command, &command)));
-    }
-    out
+/// How wide the column of names is.
+pub fn name_width(pods: &[Deleted]) -> usize {
+    let widths = pods.iter().map(|pod| width(&name(pod))).filter(|width| *width <= LONGEST_NAME);
+    widths.max().unwrap_or_default()
 }
 
-fn line(name: &str, width: usize, pod: &Deleted, at: Timestamp, style: Style) -> String {
-    let padding = " ".repeat(width.saturating_sub(self::width(name)));
+/// The line of a pod, with the names in a column of this width. A wide one has the UID and the first command, too.
+pub fn listed(pod: &Deleted, names: usize, is_wide: bool, at: Timestamp, style: Style) -> String {
+    let name = name(pod);
+    let padding = " ".repeat(names.saturating_sub(width(&name)));
     let since = pod.since.map(|since| {
         let age = at.duration_since(since).as_secs().try_into().unwrap_or(0);
         words::age(age)
@@ -81,7 +53,51 @@ fn line(name: &str, width: usize, pod: &Deleted, at: Timestamp, style: Style) ->
         None => "cause not known".into(),
     };
     let since = since.unwrap_or_else(|| "-".into());
-    format!("  {name}{padding}  {since:>6}  {stage:<13}  {cause}\n")
+    let wide = if is_wide { wide(pod) } else { String::new() };
+    format!("  {name}{padding}  {since:>6}  {stage:<13}  {cause}{wide}\n")
+}
+
+fn wide(pod: &Deleted) -> String {
+    let first = pod.cause.as_ref().and_then(|cause| cause.remedies.first());
+    let first = first.and_then(|remedy| remedy.command.as_ref().or(remedy.advice.as_ref()));
+    format!("  {}  {}", text(&pod.pod.uid), first.map_or_else(|| "-".into(), |first| text(first)))
+}
+
+/// Of two pods of one name, neither is meant by it.
+fn name(pod: &Deleted) -> String {
+    let name = nouns::pod_short(&pod.pod);
+    if pod.is_ambiguous { format!("{name} (uid {})", text(&pod.pod.uid)) } else { name }
+}
+
+/// How many there are, what else is to be known of them, and how to ask about one.
+pub fn list_end(list: &ListEnd<'_>, style: Style) -> String {
+    let count = list.pods.len() as u64;
+    let known = list.pods.iter().filter(|pod| pod.cause.is_some()).count() as u64;
+    let mut out = match count {
+        0 if list.saw_all => "no pod of this node is being deleted\n".to_owned(),
+        0 => "no pod of this node is known to be deleted\n".to_owned(),
+        _ => {
+            let being = words::plural(count, "pod of this node is", "pods of this node are");
+            format!("{being} being deleted, and of {known} a cause is known\n")
+        }
+    };
+    if list.beside > 0 {
+        let found = words::plural(list.beside, "finding is", "findings are");
+        out.push_str(&style.wrap(
+            "",
+            "",
+            &format!("{found} about something else: `podstuck watch`"),
+        ));
+    }
+    for note in notes(list) {
+        out.push_str(&style.wrap("note: ", "  ", &note));
+    }
+    if let Some(first) = list.pods.first() {
+        let command = format!("podstuck diagnose {}{}", target(first), list.options);
+        let label = style.paint(Ink::Label, "more:");
+        out.push_str(&format!("{label} {}\n", style.paint(Ink::Command, &command)));
+    }
+    out
 }
 
 /// What is left of it.
@@ -95,7 +111,7 @@ const fn left(stage: Stage) -> &'static str {
     }
 }
 
-fn notes(list: &List<'_>) -> Vec<String> {
+fn notes(list: &ListEnd<'_>) -> Vec<String> {
     let mut notes = Vec::new();
     let only =
         "which pods are to go is known by kubelet's log and by what is found on this node alone";
@@ -114,7 +130,7 @@ fn notes(list: &List<'_>) -> Vec<String> {
 /// How the pod is named on a command line.
 fn target(pod: &Deleted) -> String {
     match (&pod.pod.namespace, &pod.pod.name) {
-        (Some(_), Some(_)) => format!("--pod {}", nouns::pod_short(&pod.pod)),
+        (Some(_), Some(_)) if !pod.is_ambiguous => nouns::pod_short(&pod.pod),
         _ => format!("--pod-uid {}", text(&pod.pod.uid)),
     }
 }
@@ -132,33 +148,56 @@ mod tests {
     };
 
     fn told(pods: &[Deleted], beside: u64, api: Option<&str>, saw_all: bool) -> String {
-        let at = sample::time(4000);
-        let whole = List { pods, beside, api, saw_all, degraded: &[], at };
-        list(&whole, Style { width: 80, ..Style::PLAIN })
+        let (at, style) = (sample::time(4000), Style { width: 80, ..Style::PLAIN });
+        let names = name_width(pods);
+        let lines = pods.iter().map(|pod| listed(pod, names, false, at, style));
+        let options = " --kubelet-root /k";
+        let end = ListEnd { pods, beside, api, saw_all, degraded: &[], options };
+        lines.chain([list_end(&end, style)]).collect()
+    }
+
+    fn known(pod: Pod) -> Deleted {
+        let stage = PodStage { pod: pod.clone(), stage: Stage::Volumes, fact: String::new() };
+        Deleted {
+            stage: Some(stage),
+            since: Some(sample::time(100)),
+            cause: Some(sample::finding()),
+            is_known: true,
+            is_ambiguous: false,
+            pod,
+        }
     }
 
     #[test]
     fn each_pod_has_its_line_and_the_columns_are_straight() {
-        let stage = |pod: &Pod, stage| PodStage { pod: pod.clone(), stage, fact: String::new() };
-        let pod = sample::pod();
-        let known = Deleted {
-            stage: Some(stage(&pod, Stage::Volumes)),
-            since: Some(sample::time(100)),
-            cause: Some(sample::finding()),
-            pod,
-        };
         let uid = "0f0e0d0c-1111-2222-3333-44445555\u{1b}".to_owned();
         let pod = Pod { uid, namespace: None, name: None };
-        let unknown = Deleted { stage: None, since: None, cause: None, pod };
-        let text = told(&[known, unknown], 2, Some("API server x: 3 pods"), true);
+        let nothing = Deleted { stage: None, since: None, cause: None, ..known(pod) };
+        let text = told(&[known(sample::pod()), nothing], 2, Some("API server x: 3 pods"), true);
         assert_eq!(
             text,
-            "2 pods of this node are being deleted\n  \
-             shop/cart-0                                 1h5m  volumes        volume-held-by-host-process, certain (0.95)\n  \
+            "  shop/cart-0                                 1h5m  volumes        volume-held-by-host-process, certain (0.95)\n  \
              uid 0f0e0d0c-1111-2222-3333-44445555\\x1b       -  not looked at  cause not known\n\
+             2 pods of this node are being deleted, and of 1 a cause is known\n\
              2 findings are about something else: `podstuck watch`\n\
-             more: podstuck diagnose --pod shop/cart-0\n"
+             more: podstuck diagnose shop/cart-0 --kubelet-root /k\n"
         );
+    }
+
+    #[test]
+    fn a_name_that_another_pod_has_is_told_with_its_uid() {
+        let old = Deleted { is_ambiguous: true, ..known(sample::pod()) };
+        let uid = old.pod.uid.clone();
+        let text = told(&[old], 0, Some("API server x: 3 pods"), true);
+        assert!(text.contains(&format!("  shop/cart-0 (uid {uid})")), "{text}");
+        assert!(text.contains(&format!("diagnose --pod-uid {uid} --kubelet-root /k\n")), "{text}");
+    }
+
+    #[test]
+    fn a_wide_line_has_the_uid_and_the_first_command() {
+        let pod = known(sample::pod());
+        let text = listed(&pod, 0, true, sample::time(4000), Style::PLAIN);
+        assert!(text.ends_with(&format!("  {}  kill 4242\n", pod.pod.uid)), "{text}");
     }
 
     #[test]

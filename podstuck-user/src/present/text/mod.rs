@@ -13,14 +13,14 @@ mod start;
 mod summary;
 mod way_out;
 
-pub use answer::{answer, held};
+pub use answer::{answer, gone, held};
 pub use diagnosis::diagnosis;
 pub use explain::{explain, explain_all};
 pub(crate) use finding::{call, seen};
 pub use finding::{finding, update};
 pub use holders::{holder, search};
 pub use hung::hung;
-pub use list::{List, list};
+pub use list::{ListEnd, list_end, listed, name_width};
 pub use progress::progress;
 pub use start::start;
 pub use summary::summary;

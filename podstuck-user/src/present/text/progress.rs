@@ -27,11 +27,21 @@ fn numbers(p: &Progress) -> String {
     let directories = words::plural(p.directories, "directory", "directories");
     // The cast saturates: a rate is never negative or too large.
     let rate = words::count(p.rate_per_s.round() as u64);
-    let left = estimate(p.remaining_estimate, p.remaining_range, words::count);
-    let left = left.map_or("unknown how many are left".into(), |n| format!("about {n} left"));
+    format!("{gone} gone ({directories} among them), {rate} per second; {}", rest(p))
+}
+
+/// What is left, how fast it goes, and when it is done.
+pub(super) fn left(p: &Progress) -> String {
+    format!("{}, at {} per second", rest(p), words::count(p.rate_per_s.round() as u64))
+}
+
+fn rest(p: &Progress) -> String {
+    let Some(left) = estimate(p.remaining_estimate, p.remaining_range, words::count) else {
+        return "podstuck is still counting what is left".into();
+    };
     let eta = estimate(p.eta_s, p.eta_range_s, words::duration);
     let eta = eta.map_or("no end in sight".into(), |t| format!("done in about {t}"));
-    format!("{gone} gone ({directories} among them), {rate} per second; {left}, {eta}")
+    format!("about {left} left, {eta}")
 }
 
 /// `200,000 (150,000 to 300,000)`.
@@ -83,6 +93,6 @@ mod tests {
             !shown.contains('\u{1b}') && shown.starts_with(r"deleting \x1b[2J\x0aok"),
             "{shown}"
         );
-        assert!(shown.contains("unknown how many are left, no end in sight"), "{shown}");
+        assert!(shown.contains("podstuck is still counting what is left"), "{shown}");
     }
 }

@@ -1,0 +1,92 @@
+//! Whether the pod in question has gone from this node, and whether anything is left to wait for.
+
+use std::time::Duration;
+
+use super::Engine;
+use crate::{
+    model::{
+        diagnosis::{Gone, Stage},
+        finding::{Finding, FindingState},
+        node::NodeSample,
+        time::Monotonic,
+    },
+    stage,
+};
+
+/// Two looks: what is found last of a pod may come after its directory went.
+const SETTLED_GONE: Duration = Duration::from_secs(4);
+/// By then everything that a look can show of containers has been shown, also what must last to count.
+const LOOKED_AT_CONTAINERS: Duration = Duration::from_secs(20);
+
+/// What the looks at the node say of the pod in question.
+#[derive(Default)]
+pub(super) struct Presence {
+    was_here: bool,
+    gone: Option<Monotonic>,
+}
+
+impl Presence {
+    /// Takes a look. Whether the pod has gone since the one before.
+    pub(super) fn look(&mut self, uid: &str, sample: &NodeSample) -> bool {
+        if has_any(uid, sample) {
+            (self.was_here, self.gone) = (true, None);
+        } else if !sample.may_have_pod(uid) && self.gone.is_none() {
+            self.gone = Some(sample.at);
+            return self.was_here;
+        }
+        false
+    }
+}
+
+fn has_any(uid: &str, sample: &NodeSample) -> bool {
+    sample.pod(uid).is_some()
+        || sample.cgroups.iter().any(|group| group.uid == uid)
+        || sample.rootfs.iter().any(|left| left.pod == uid)
+}
+
+impl Engine {
+    /// The pod in question, if it was on this node and went while that was watched.
+    pub fn gone(&self) -> Option<Gone> {
+        let at = self.presence.gone.filter(|_| self.presence.was_here)?;
+        let pod = self.run.pod.clone()?;
+        Some(Gone { pod, after_s: at.since(self.run.clock.started()).as_secs_f64() })
+    }
+
+    /// The same, and nothing else holds.
+    pub fn has_gone(&self) -> bool {
+        self.gone().is_some() && !self.ledger.all().any(stands)
+    }
+
+    /// Whether this node would say no more, however long it is watched: nothing of the pod in question is left
+    /// here, or nothing here says that it is to go.
+    pub fn is_exhausted(&self, now: Monotonic) -> bool {
+        let settled = |since: Monotonic| now.since(since) >= SETTLED_GONE;
+        self.presence.gone.is_some_and(settled)
+            || self.window() >= LOOKED_AT_CONTAINERS && self.may_be_to_stay()
+    }
+
+    /// Whether the containers of the pod in question run, and neither its record nor a log nor any call says that
+    /// they are to end.
+    pub(super) fn may_be_to_stay(&self) -> bool {
+        let Some(pod) = &self.run.pod else { return false };
+        let stage = self.sample.as_ref().and_then(|sample| stage::stage(pod, sample));
+        stage.is_some_and(|it| it.stage == Stage::Containers)
+            && !self.api_answered()
+            && self.deletions.since(&pod.uid).is_none()
+            && self.said.of([pod.uid.as_str()].into_iter()).is_empty()
+            && !self.ledger.all().any(stands)
+    }
+
+    /// Whether the API server has answered, so that a pod that it does not know is none.
+    pub(super) fn api_answered(&self) -> bool {
+        self.run.start.api.as_ref().is_some_and(|told| !told.starts_with("no answer"))
+    }
+}
+
+fn stands(finding: &Finding) -> bool {
+    finding.state != FindingState::Cleared
+}
+
+#[cfg(test)]
+#[path = "presence_tests.rs"]
+mod tests;

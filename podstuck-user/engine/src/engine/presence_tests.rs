@@ -1,0 +1,89 @@
+use super::*;
+use crate::{
+    engine::Output,
+    event::{Event, What},
+    model::{identity::Pod, node::PodState},
+    testing::{pod_state, run},
+};
+
+fn engine(one_answer: bool) -> Engine {
+    let pod = Pod { uid: "u".into(), namespace: Some("shop".into()), name: Some("cart".into()) };
+    Engine::new(crate::event::Run { pod: Some(pod), one_answer, ..run() })
+}
+
+fn at(second: u64) -> Monotonic {
+    Monotonic(second * 1_000_000_000)
+}
+
+fn look(engine: &mut Engine, second: u64, pods: Vec<PodState>) -> Vec<Output> {
+    let sample = NodeSample { at: at(second), pods, ..NodeSample::default() };
+    engine.take(&Event { at: at(second), what: What::Sample(sample.into()) })
+}
+
+fn running() -> PodState {
+    PodState { populated: Some(true), ..pod_state("u") }
+}
+
+#[test]
+fn a_pod_that_goes_ends_its_diagnosis() {
+    let mut engine = engine(true);
+    look(&mut engine, 2, vec![pod_state("u")]);
+    assert!(!engine.is_exhausted(at(60)) && engine.gone().is_none());
+    assert!(look(&mut engine, 12, Vec::new()).is_empty(), "its answer says so");
+    assert!(!engine.is_exhausted(at(13)), "one look");
+    assert!(engine.is_exhausted(at(16)) && engine.has_gone());
+    let answer = engine.diagnosis();
+    assert_eq!(answer.gone.map(|gone| gone.after_s), Some(12.0));
+    let next = answer.next.concat();
+    assert!(
+        next.contains("the API server was not asked") && !next.contains("longer look"),
+        "{next}"
+    );
+}
+
+#[test]
+fn a_watch_says_that_the_pod_has_gone_and_goes_on() {
+    let mut engine = engine(false);
+    look(&mut engine, 2, vec![pod_state("u")]);
+    let told = look(&mut engine, 4, Vec::new());
+    assert!(matches!(&told[..], [Output::Gone(gone)] if gone.after_s == 4.0), "{told:?}");
+    assert!(look(&mut engine, 6, Vec::new()).is_empty(), "once");
+}
+
+#[test]
+fn what_nobody_could_look_at_has_not_gone() {
+    let mut engine = engine(true);
+    look(&mut engine, 2, vec![pod_state("u")]);
+    let sample = NodeSample { at: at(4), unread: vec!["/k".into()], ..NodeSample::default() };
+    engine.take(&Event { at: at(4), what: What::Sample(sample.into()) });
+    assert!(engine.gone().is_none() && !engine.is_exhausted(at(60)));
+}
+
+#[test]
+fn what_was_gone_before_is_not_waited_for_and_is_no_all_clear() {
+    let mut engine = engine(true);
+    look(&mut engine, 2, Vec::new());
+    assert!(engine.is_exhausted(at(6)) && engine.gone().is_none());
+    assert!(engine.target_may_be_left(), "its record may be, and nobody has answered");
+    let next = engine.diagnosis().next;
+    assert!(
+        next[0].contains("kubectl -n shop get pod cart -o json | podstuck diagnose"),
+        "{next:?}"
+    );
+}
+
+#[test]
+fn a_pod_that_runs_and_of_which_nobody_says_that_it_is_to_go_is_not_waited_for() {
+    let mut engine = engine(true);
+    look(&mut engine, 2, vec![running()]);
+    assert!(!engine.is_exhausted(at(2)));
+    look(&mut engine, 21, vec![running()]);
+    assert!(engine.is_exhausted(at(21)));
+    let answered = engine.run.start.api.insert("API server x: 3 pods".into()).clone();
+    assert!(!engine.is_exhausted(at(21)), "{answered}");
+    engine.run.start.api = Some("no answer of the API server: no route".into());
+    assert!(engine.is_exhausted(at(21)));
+    assert!(engine.diagnosis().next[0].contains("no answer of the API server: no route"));
+    look(&mut engine, 23, vec![pod_state("u")]);
+    assert!(!engine.is_exhausted(at(60)), "its containers have ended");
+}

@@ -1,0 +1,173 @@
+//! Where to look next, where nothing is certain.
+
+use crate::model::{
+    container::{ContainerProgress, ContainerStage},
+    diagnosis::{PodStage, Stage},
+    identity::Pod,
+    path::{safe, shell_word},
+    said::Said,
+};
+
+/// What is known already, and needs no look.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Known<'a> {
+    /// The pod in question.
+    pub(crate) pod: Option<&'a Pod>,
+    /// Whether its record was read.
+    pub(crate) is_record_read: bool,
+    /// Who was asked of the API, or why nobody has answered; `None` where nobody was.
+    pub(crate) api: Option<&'a str>,
+    /// The last complaint about it in a log.
+    pub(crate) complaint: Option<&'a Said>,
+    /// Whether its containers run, and nothing says that they are to end.
+    pub(crate) may_be_to_stay: bool,
+    /// Whether it went while it was watched.
+    pub(crate) has_gone: bool,
+}
+
+fn complaint(said: &Said) -> String {
+    let [source, text] = [&said.source, &said.text].map(|text| safe(text.as_bytes()));
+    format!("what {source} says: {text}")
+}
+
+/// What only the record says, and how to hand it over.
+fn record(known: Known<'_>) -> String {
+    let Some(Pod { namespace: Some(namespace), name: Some(name), .. }) = known.pod else {
+        return "the pod's record: `kubectl get pod NAME -o json`: is there a deletionTimestamp, and has it \
+                passed? Are there finalizers? Then the controller that set them must act, and nothing on \
+                this node will"
+            .into();
+    };
+    let why = known.api.map_or_else(
+        || "the API server was not asked".to_owned(),
+        |told| safe(told.as_bytes()).into_owned(),
+    );
+    let [namespace, name] = [namespace, name].map(|word| shell_word(word.as_ref()));
+    format!(
+        "the pod's record, which this node does not have ({why}): whether somebody has asked for the pod to be \
+         deleted, and which finalizers keep it. `kubectl -n {namespace} get pod {name} -o json | podstuck \
+         diagnose --pod-json -` takes it into account"
+    )
+}
+
+/// Where to look when no cause is firm. Kubernetes' own records say what no system call shows.
+pub(crate) fn of_pods(stages: &[PodStage], known: Known<'_>) -> Vec<String> {
+    let has = |stage| stages.iter().any(|pod| pod.stage == stage);
+    // What a component complains of names the culprit, or who knows him.
+    let mut next: Vec<String> = known.complaint.map(complaint).into_iter().collect();
+    let record = (!known.is_record_read).then(|| record(known));
+    // Of a pod that is stuck in its volumes, the record says no more than that it is to go.
+    let (first, last) = match has(Stage::Containers) || has(Stage::Volumes) {
+        true if !known.may_be_to_stay => (None, record),
+        _ => (record, None),
+    };
+    next.extend(first);
+    if known.has_gone {
+        return next;
+    }
+    if has(Stage::Containers) {
+        next.push(
+            "the runtime: `crictl ps --pod ID`, `crictl inspect`, and its log: a stop that times \
+             out (`StopContainer ... DeadlineExceeded`), a shim that does not answer, a CNI plugin \
+             that fails"
+                .into(),
+        );
+    }
+    if has(Stage::Volumes) {
+        next.push(
+            "kubelet's log, for the pod's UID: `UnmountVolume.TearDown failed` with its \
+             durationBeforeRetry, and the CSI driver's log for NodeUnpublishVolume"
+                .into(),
+        );
+    }
+    if has(Stage::Directories) || has(Stage::Gone) || stages.is_empty() {
+        next.push(
+            "kubelet itself: is it running and connected to the API server (`journalctl -u \
+             kubelet`: `Failed to update status`, expired certificates)? A webhook may refuse the \
+             update"
+                .into(),
+        );
+    }
+    if has(Stage::Api) {
+        next.push(
+            "who keeps the record: kubelet deletes it when it has done its part, and its log says where that \
+             fails (`journalctl -u kubelet`: `Failed to delete status for pod`, `Failed to update status for \
+             pod`, `Unauthorized`). An admission webhook may refuse it (`kubectl get \
+             validatingwebhookconfigurations,mutatingwebhookconfigurations`); and while kubelet cannot reach \
+             the API server, the record stays"
+                .into(),
+        );
+        next.push(
+            "the record again: it may have gone since it was read. `kubectl get pod NAME -o jsonpath='{.metadata.uid}'` \
+             shows whether the pod of that name is another one by now"
+                .into(),
+        );
+        return next;
+    }
+    next.extend(last);
+    next.push(
+        "a longer look: kubelet tries again only every 122 seconds in the end, and an attempt that \
+         fails says most"
+            .into(),
+    );
+    next
+}
+
+/// The same of a container that is no pod's: its runtime alone says whether it is to go.
+pub(crate) fn of_container(containers: &[ContainerProgress]) -> Vec<String> {
+    if containers.iter().all(|it| it.stage == ContainerStage::Gone) {
+        return Vec::new();
+    }
+    vec![
+        "another attempt while this runs: runtimes do not try again by themselves to remove a container that is no \
+         pod's, and an attempt that fails says most"
+            .into(),
+        "the runtime's log, for the container's id (`journalctl -u docker`, `journalctl -u containerd`): it says why an \
+         earlier attempt failed"
+            .into(),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::model::{container::ContainerName, identity::Component};
+
+    #[test]
+    fn of_a_container_its_runtime_is_asked_and_no_pods_record() {
+        let at = |stage| ContainerProgress {
+            container: ContainerName { id: "c".into(), name: None, pod: None },
+            stage,
+            fact: String::new(),
+        };
+        let next = of_container(&[at(ContainerStage::Layer)]);
+        assert!(next.len() == 2 && next.iter().all(|it| !it.contains("kube")), "{next:?}");
+        assert!(of_container(&[at(ContainerStage::Gone)]).is_empty());
+    }
+
+    #[test]
+    fn what_was_read_is_not_asked_for_and_a_log_comes_first() {
+        let pod = Pod { uid: "u".into(), namespace: Some("shop".into()), name: Some("a".into()) };
+        let at = |stage| [PodStage { pod: pod.clone(), stage, fact: String::new() }];
+        let asks = |next: &[String]| next.iter().position(|it| it.contains("pod's record"));
+        let known = Known { pod: Some(&pod), api: Some("no answer: x"), ..Known::default() };
+        for (stage, place) in
+            [(Stage::Gone, Some(0)), (Stage::Directories, Some(0)), (Stage::Volumes, Some(1))]
+        {
+            assert_eq!(asks(&of_pods(&at(stage), known)), place, "{stage:?}");
+            let read = Known { is_record_read: true, ..known };
+            assert_eq!(asks(&of_pods(&at(stage), read)), None, "{stage:?}");
+        }
+        let running = Known { may_be_to_stay: true, ..known };
+        assert_eq!(asks(&of_pods(&at(Stage::Containers), running)), Some(0));
+        assert_eq!(asks(&of_pods(&at(Stage::Containers), known)), Some(1));
+        let said =
+            Said::new(Component::Kubelet, "a log", "u", Timestamp::UNIX_EPOCH, "cannot\u{1b}");
+        let complained = Known { complaint: Some(&said), ..known };
+        assert_eq!(of_pods(&at(Stage::Gone), complained)[0], "what a log says: cannot\\x1b");
+        let gone = Known { has_gone: true, ..known };
+        assert_eq!(of_pods(&at(Stage::Gone), gone).len(), 1);
+    }
+}
