@@ -1,164 +1,209 @@
 //! Answers the engine's queries, outside it and without anybody waiting for them.
+//!
+//! Each kind of question has turns of its own, so that none waits for another kind: what one `statx` shows never waits
+//! behind a search for holders. Within a kind, pods take turns (`waiting`).
 
-use std::{sync::Arc, time::Duration};
+mod kind;
+mod node;
+mod searches;
+#[cfg(test)]
+mod tests;
+mod waiting;
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use tokio::{
-    sync::{Mutex, Semaphore, mpsc::UnboundedSender},
-    task::spawn_blocking,
-    time::{Instant, sleep_until, timeout},
+    spawn,
+    sync::{Notify, mpsc::UnboundedSender},
+    time::{Instant, sleep_until},
 };
-use tokio_util::task::TaskTracker;
 
 use crate::{
     model::{
-        degraded::{Degraded, Feed},
+        degraded::Degraded,
         holder::{About, Snapshot},
     },
     query::{Answer, NoAnswer, Query, Wants},
-    state::{file_system, holders, mount_point, queries},
 };
+use kind::Kind;
+pub(crate) use node::Node;
+use searches::{Searches, TOGETHER};
+pub(crate) use waiting::Share;
+use waiting::{OF_ALL, Waiting};
 
-/// Looks that run at a time; each is a process of its own.
-const AT_A_TIME: usize = 4;
-/// Queries that may wait. Many failures of one kind ask the same again; what does not fit is counted, and
-/// asked with the next failure.
-const WAITING: usize = 256;
+/// Who answers.
+pub(crate) trait Look: Clone + Send + Sync + 'static {
+    /// One question.
+    fn answer(&self, wants: Wants) -> impl Future<Output = Answer> + Send;
 
-/// After a snapshot of holders there is none for so many times as long as it took: it reads the
-/// descriptors of all processes, and shall cost little of one CPU however much fails.
-const REST: u32 = 9;
-/// Later than this, an answer says nothing about the call that made us ask.
-const STALE: Duration = Duration::from_secs(2);
-/// When the next snapshot may be taken.
-static RESTED: Mutex<Option<Instant>> = Mutex::const_new(None);
-
-/// Answers queries, a few at a time.
-pub(crate) struct Asker {
-    answers: UnboundedSender<(Query, Answer)>,
-    turns: Arc<Semaphore>,
-    open: TaskTracker,
-    dropped: u64,
+    /// Who holds what, in this order, by one search.
+    fn holders(
+        &self,
+        about: Vec<About>,
+    ) -> impl Future<Output = Result<Vec<Snapshot>, NoAnswer>> + Send;
 }
 
-impl Asker {
+/// Answers queries, a few of each kind at a time.
+pub(crate) struct Asker<L = Node> {
+    look: L,
+    answers: UnboundedSender<(Query, Answer)>,
+    lanes: BTreeMap<Kind, Arc<Lane>>,
+}
+
+/// The questions of a kind.
+#[derive(Default)]
+struct Lane {
+    state: Mutex<State>,
+    /// Something came to wait, or the rest is over.
+    changed: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: Waiting,
+    /// Turns that are taken.
+    turns: usize,
+    /// Questions that are being answered.
+    under_way: usize,
+    searches: Searches,
+    /// The run ends: there is no later search that a rest could be for.
+    is_last: bool,
+}
+
+impl<L: Look> Asker<L> {
     /// Sends its answers there.
-    pub(crate) fn new(answers: UnboundedSender<(Query, Answer)>) -> Self {
-        let turns = Arc::new(Semaphore::new(AT_A_TIME));
-        Self { answers, turns, open: TaskTracker::new(), dropped: 0 }
+    pub(crate) fn new(look: L, answers: UnboundedSender<(Query, Answer)>) -> Self {
+        let lanes = Kind::ALL.into_iter().map(|kind| (kind, Arc::default())).collect();
+        Self { look, answers, lanes }
     }
 
-    /// How many queries wait for their answer.
+    /// How many queries have no answer yet.
     pub(crate) fn open(&self) -> usize {
-        self.open.len()
+        let states = self.lanes.values().map(|lane| lane.state());
+        states.map(|state| state.waiting.len() + state.under_way).sum()
     }
 
     /// How many queries were not asked because too many wait.
     pub(crate) fn dropped(&self) -> u64 {
-        self.dropped
+        self.lanes.values().map(|lane| lane.state().waiting.dropped()).sum()
     }
 
     /// While too many wait.
     pub(crate) fn degraded(&self) -> Option<Degraded> {
+        let is_full = |lane: &Lane| lane.state().waiting.len() >= OF_ALL;
+        let full = self.lanes.iter().filter(|(_, lane)| is_full(lane));
+        let mut feeds: Vec<_> = full.map(|(kind, _)| kind.feed()).collect();
+        feeds.dedup();
         let what =
-            "too many questions about objects wait for their answer, and no others are asked";
-        (self.open() >= WAITING).then(|| Degraded::new(what, &[Feed::Objects, Feed::Holders]))
+            "too many questions about objects wait for their answer, and others are not asked";
+        (!feeds.is_empty()).then(|| Degraded::new(what, &feeds))
     }
 
-    /// Begins to look for an answer. To be called inside the runtime.
-    pub(crate) fn ask(&mut self, query: Query) {
-        if self.open() >= WAITING {
-            self.dropped += 1;
+    /// Has an answer looked for. To be called inside the runtime.
+    pub(crate) fn ask(&self, share: Share, query: Query) {
+        let kind = Kind::of(&query.wants);
+        let Some(lane) = self.lanes.get(&kind) else { return };
+        let mut state = lane.state();
+        state.waiting.push(share, query);
+        lane.changed.notify_one();
+        if state.turns >= kind.turns() {
             return;
         }
-        let (answers, turns) = (self.answers.clone(), self.turns.clone());
-        self.open.spawn(async move {
-            let _turn = turns.acquire().await;
-            let answer = answer(query.wants.clone()).await;
-            // Nobody listens any more: the run is over.
-            let _ = answers.send((query, answer));
+        state.turns += 1;
+        let (lane, look, answers) = (lane.clone(), self.look.clone(), self.answers.clone());
+        match kind {
+            Kind::Holders => drop(spawn(search(lane, look, answers))),
+            _ => drop(spawn(work(lane, look, answers))),
+        }
+    }
+
+    /// The run ends: what waits is not kept waiting for later questions' sake.
+    pub(crate) fn end(&self) {
+        for lane in self.lanes.values() {
+            lane.state().is_last = true;
+            lane.changed.notify_one();
+        }
+    }
+}
+
+impl Lane {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next question; without one, the turn is over.
+    fn next(&self) -> Option<(Share, Query)> {
+        let mut state = self.state();
+        let next = state.waiting.next();
+        match next {
+            Some(_) => state.under_way += 1,
+            None => state.turns -= 1,
+        }
+        next
+    }
+
+    /// Those that the next search answers; none, and the turn is over, where nothing waits.
+    async fn next_search(&self) -> Vec<Query> {
+        loop {
+            let due = {
+                let mut state = self.state();
+                let due = state.searches.due(state.waiting.all());
+                match due.filter(|due| *due > Instant::now() && !state.is_last) {
+                    Some(due) if state.waiting.len() > 0 => due,
+                    _ => {
+                        let together = state.waiting.next_of_all(TOGETHER);
+                        state.under_way += together.len();
+                        state.turns -= usize::from(together.is_empty());
+                        return together;
+                    }
+                }
+            };
+            // Who comes may have to wait less.
+            tokio::select! {
+                () = sleep_until(due) => {}
+                () = self.changed.notified() => {}
+            }
+        }
+    }
+}
+
+/// A turn of most kinds: one question after the other.
+async fn work(lane: Arc<Lane>, look: impl Look, answers: UnboundedSender<(Query, Answer)>) {
+    while let Some((share, query)) = lane.next() {
+        let answer = look.answer(query.wants.clone()).await;
+        // Nobody listens any more: the run is over.
+        let _ = answers.send((query, answer));
+        let mut state = lane.state();
+        state.waiting.answered(share);
+        state.under_way -= 1;
+    }
+}
+
+/// The turn of searches for holders: all that wait together.
+async fn search(lane: Arc<Lane>, look: impl Look, answers: UnboundedSender<(Query, Answer)>) {
+    loop {
+        let queries = lane.next_search().await;
+        if queries.is_empty() {
+            return;
+        }
+        let about = queries.iter().filter_map(|query| match &query.wants {
+            Wants::Holders(about) => Some(about.clone()),
+            _ => None,
         });
+        let begun = Instant::now();
+        let mut taken = look.holders(about.collect()).await.map(Vec::into_iter);
+        let mut state = lane.state();
+        state.searches.made(begun, &queries);
+        state.under_way -= queries.len();
+        for query in queries {
+            let snapshot = match &mut taken {
+                Ok(taken) => taken.next().ok_or_else(|| NoAnswer::Helper("it said less".into())),
+                Err(why) => Err(why.clone()),
+            };
+            let _ = answers.send((query, Answer::Holders(snapshot)));
+        }
     }
-}
-
-async fn answer(wants: Wants) -> Answer {
-    match wants {
-        Wants::Mounts { pid, namespace, path, mount_id } => {
-            let read = move || queries::mounts(pid, namespace, &path, mount_id);
-            Answer::Mounts(from_proc(read).await.flatten())
-        }
-        Wants::MountsOn { pid, namespace, path } => {
-            let read = move || queries::mounts_on(pid, namespace, &path);
-            Answer::Mounts(from_proc(read).await.flatten())
-        }
-        Wants::FileSystem { pid, namespace, path } => {
-            let look = move || file_system::of_path(pid, namespace, &path);
-            Answer::FileSystem(from_proc(look).await.flatten())
-        }
-        Wants::FuseMounts { pid, path } => {
-            let mounts = from_proc(move || mount_point::fuse_at(pid, &path)).await;
-            let reach = move || queries::reach(pid, mounts.unwrap_or_default());
-            Answer::FuseMounts(in_thread(reach).await.unwrap_or_default())
-        }
-        Wants::Attributes { pid, directory, name, expected } => {
-            let read = move || queries::attributes(pid, directory, name, expected);
-            Answer::Attributes(in_thread(read).await.and_then(|found| found))
-        }
-        Wants::Protected { pid, directory } => {
-            let find = move || queries::protected(pid, directory);
-            Answer::Protected(in_thread(find).await.and_then(|found| found))
-        }
-        Wants::Remaining { pid, directory } => {
-            let count = move || queries::remaining(pid, directory);
-            Answer::Remaining(in_thread(count).await.and_then(|left| left))
-        }
-        Wants::Directory { pid, namespace, directory } => {
-            let path = directory.clone();
-            let read = move || queries::mounts(pid, namespace, &path, 0);
-            let mounts = from_proc(read).await.flatten();
-            let look = move || queries::directory(pid, namespace, directory);
-            let looked = in_thread(look).await;
-            let (users, entries) = looked.unwrap_or_else(|error| (Vec::new(), Err(error)));
-            Answer::Directory { mounts, entries, users }
-        }
-        Wants::Listener { address, port } => {
-            let find = move || queries::listener(&address, port);
-            Answer::Listener(in_thread(find).await.and_then(|found| found))
-        }
-        Wants::Clients { pid } => {
-            let find = move || queries::clients(pid);
-            Answer::Clients(in_thread(find).await.and_then(|found| found))
-        }
-        Wants::Holders(about) => Answer::Holders(rested_snapshot(about).await),
-    }
-}
-
-/// Asks the helper process. That waits for as long as the helper may take, on a thread of its own.
-async fn in_thread<T: Send + 'static>(
-    ask: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, NoAnswer> {
-    spawn_blocking(ask).await.map_err(|error| NoAnswer::Helper(error.to_string()))
-}
-
-/// What `/proc` says, unless it takes too long: some of its files wait for a process that hangs in
-/// execve. The thread that waits there is left behind.
-async fn from_proc<T: Send + 'static>(read: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-    timeout(STALE, spawn_blocking(read)).await.ok()?.ok()
-}
-
-/// A snapshot of holders, at once if there was none lately.
-async fn rested_snapshot(about: About) -> Result<Snapshot, NoAnswer> {
-    let turn = async {
-        let rested = RESTED.lock().await;
-        if let Some(end) = *rested {
-            sleep_until(end).await;
-        }
-        rested
-    };
-    let Ok(mut rested) = timeout(STALE, turn).await else {
-        return Err(NoAnswer::Helper("too many were asked for at a time".into()));
-    };
-    let begun = Instant::now();
-    let taken = in_thread(move || holders::snapshot(&about)).await.and_then(|taken| taken);
-    *rested = Some(Instant::now() + begun.elapsed() * REST);
-    taken
 }

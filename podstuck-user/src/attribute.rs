@@ -158,6 +158,11 @@ impl Attributor {
         })
     }
 
+    /// UID of the pod that a target belongs to, if it is one's.
+    pub(crate) fn pod_of(&mut self, target_id: u64) -> Option<String> {
+        self.targets.get(target_id).pod.as_ref().map(|pod| pod.uid.clone())
+    }
+
     /// Whether a pod is of interest.
     pub(crate) fn is_wanted(&self, uid: &str) -> bool {
         self.scope.includes_pod(uid)

@@ -38,10 +38,12 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> 
     let podstuck =
         build::program(workspace, &build::Options { release: true, ..Default::default() })?;
     let workload = program(workspace, "podstuck-tests", "podstuck-workload", true)?;
+    let stuck = program(workspace, "podstuck-tests", "podstuck-stuck", true)?;
     let results = workspace.target.join("bench");
     start(&[
         ("PODSTUCK_BIN", podstuck.as_os_str()),
         ("PODSTUCK_WORKLOAD_BIN", workload.as_os_str()),
+        ("PODSTUCK_STUCK_BIN", stuck.as_os_str()),
         ("PODSTUCK_BENCH_RESULTS", results.as_os_str()),
     ])
     .map(code)

@@ -33,6 +33,38 @@ pub struct Query {
     pub wants: Wants,
 }
 
+impl Query {
+    /// Whether another one asks the same after a later failure: by another process perhaps, since each attempt may have
+    /// one of its own.
+    pub fn is_renewed_by(&self, later: &Self) -> bool {
+        let mut wants = self.wants.clone();
+        if let (Some(pid), Some(later)) = (wants.pid_mut(), later.wants.clone().pid_mut()) {
+            *pid = *later;
+        }
+        let object = |it: &Self| (it.tracker, it.target_id);
+        object(self) == object(later) && self.path == later.path && wants == later.wants
+    }
+}
+
+impl Wants {
+    /// The process whose view of the node it is about.
+    fn pid_mut(&mut self) -> Option<&mut u32> {
+        match self {
+            Self::Mounts { pid, .. }
+            | Self::MountsOn { pid, .. }
+            | Self::FileSystem { pid, .. }
+            | Self::FuseMounts { pid, .. }
+            | Self::Attributes { pid, .. }
+            | Self::Protected { pid, .. }
+            | Self::Remaining { pid, .. }
+            | Self::Directory { pid, .. }
+            | Self::Holders(About::Mount { pid, .. }) => Some(pid),
+            // Here it is what is asked about.
+            Self::Clients { .. } | Self::Listener { .. } | Self::Holders(_) => None,
+        }
+    }
+}
+
 /// What is wanted. Paths are as the process sees them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -37,7 +37,7 @@ pub fn run(mut options: Holders) -> Result<Exit, Failure> {
         );
         return Err(Failure::CannotRun(error));
     }
-    let mut taken = snapshot(&about).map_err(|error| Failure::CannotRun(anyhow!(error)))?;
+    let mut taken = snapshot(about).map_err(|error| Failure::CannotRun(anyhow!(error)))?;
     let subject = match taken.subject.clone() {
         Ok(subject) => subject,
         Err(why) => return Err(Failure::Usage(anyhow!("{}: {why}", name(options)))),

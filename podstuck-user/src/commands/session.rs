@@ -17,7 +17,7 @@ use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use super::{Exit, driver_logs::DriverLogs, presenter::Presenter, rooting::Rooting};
 use crate::{
-    ask::Asker,
+    ask::{Asker, Node, Share},
     attribute::{Attributor, Named},
     clock,
     decode::{Record, decode},
@@ -94,7 +94,7 @@ impl Session {
             recorder.begin(presenter.run());
         }
         let (sender, answers) = mpsc::unbounded_channel();
-        let (asker, looks) = (Asker::new(sender), Lateness::start(Instant::now()));
+        let (asker, looks) = (Asker::new(Node, sender), Lateness::start(Instant::now()));
         Self {
             names,
             rooting,
@@ -132,8 +132,10 @@ impl Session {
         if let Some(recorder) = &mut self.recorder {
             recorder.event(&event);
         }
-        let queries = self.presenter.take(&event);
-        queries.into_iter().for_each(|query| self.asker.ask(query));
+        for query in self.presenter.take(&event) {
+            let pod = self.names.pod_of(query.target_id);
+            self.asker.ask(pod.map_or(Share::Target(query.target_id), Share::Pod), query);
+        }
     }
 
     /// Takes records of the ring.
@@ -352,6 +354,7 @@ impl Session {
     /// Gets the answers that are still asked for, for a limited time.
     pub(super) async fn settle(&mut self, limit: Duration) {
         let end = tokio::time::Instant::now() + limit;
+        self.asker.end();
         while self.asker.open() > 0 {
             let Ok(Some((query, answer))) = tokio::time::timeout_at(end, self.answers.recv()).await
             else {

@@ -24,9 +24,9 @@ use super::{
 };
 use crate::kernel::role::Role;
 
-/// Processes that may be there at a time, those that hang among them. A run has two writers and one that holds its probes, asks four
+/// Processes that may be there at a time, those that hang among them. A run has two writers and one that holds its probes, asks seven
 /// questions at a time for the engine, and a few beside them.
-pub(super) const MOST: usize = 16;
+pub(super) const MOST: usize = 24;
 
 /// Serves until whoever gives orders has ended. In each process that is started, does its work.
 pub(super) fn run(orders: OwnedFd, work: fn(Work, UnixStream) -> anyhow::Result<()>) -> ! {

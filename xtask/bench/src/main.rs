@@ -10,6 +10,7 @@ mod running;
 mod seen;
 mod start_up;
 mod stats;
+mod stuck;
 mod table;
 mod tool;
 mod tracer;
@@ -79,6 +80,21 @@ enum Other {
         #[arg(long, default_value_t = 1.0, value_parser = scale)]
         scale: f64,
     },
+    /// How soon each of many pods that are stuck at once is named
+    Stuck {
+        /// How many pods
+        #[arg(long, default_value_t = 200)]
+        pods: usize,
+        /// How often each is tried, once a second
+        #[arg(long, default_value_t = 20)]
+        attempts: u32,
+        /// How many errors kubelet's log has in every second round
+        #[arg(long, default_value_t = 2000)]
+        log_lines: usize,
+        /// How often to measure
+        #[arg(long, default_value_t = 3)]
+        rounds: u32,
+    },
     /// How long podstuck takes to start to count, and to end
     StartUp {
         /// How often to measure
@@ -112,6 +128,7 @@ fn run(options: &Options) -> Result<()> {
         podstuck: told("PODSTUCK_BIN")?,
         before: options.before.clone(),
         workload: told("PODSTUCK_WORKLOAD_BIN")?,
+        stuck: told("PODSTUCK_STUCK_BIN")?,
         folder: place.folder().to_path_buf(),
         // The last one: the first has the machine's interrupts.
         cpu: available_parallelism().map_or(0, |cpus| cpus.get() - 1),
@@ -136,6 +153,11 @@ fn run(options: &Options) -> Result<()> {
             compare::run(&bench, &mut place, &choice, &results)
         }
         Some(Other::Endurance { scale }) => endurance::run(&bench, &mut place, *scale, &results),
+        Some(Other::Stuck { pods, attempts, log_lines, rounds }) => {
+            let (pods, attempts) = (*pods, *attempts);
+            let choice = stuck::Choice { pods, attempts, log_lines: *log_lines, rounds: *rounds };
+            stuck::run(&bench, &mut place, &choice, &results)
+        }
         Some(Other::StartUp { rounds }) => start_up::run(&bench, &mut place, *rounds, &results),
     }
 }

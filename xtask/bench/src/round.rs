@@ -31,6 +31,8 @@ pub(crate) struct Bench {
     /// Another build of it
     pub(crate) before: Option<PathBuf>,
     pub(crate) workload: PathBuf,
+    /// The kubelet that cannot remove its pods
+    pub(crate) stuck: PathBuf,
     /// For files of the run; in memory.
     pub(crate) folder: PathBuf,
     pub(crate) cpu: usize,

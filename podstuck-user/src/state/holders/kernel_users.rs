@@ -21,7 +21,7 @@ use crate::{
     model::{
         holder::{Holder, How},
         mountinfo::unescape,
-        mounts::{Device, Mounts, NodeMounts},
+        mounts::{Device, Mount, Mounts, NodeMounts},
         object::FileId,
         path::JsonPath,
     },
@@ -32,37 +32,58 @@ use crate::{
     },
 };
 
-/// All of them.
-pub(super) fn all(node: &NodeMounts, wanted: &Wanted) -> Vec<Holder> {
+/// All of them, each with which of what is wanted it holds.
+pub(super) fn all(node: &NodeMounts, all: &[(usize, Wanted)]) -> Vec<(usize, Holder)> {
     // One process that sees each namespace with a mount that matters.
+    let relevant = all.iter().flat_map(|(_, wanted)| wanted.relevant.values());
     let viewers: BTreeMap<u32, u32> =
-        wanted.relevant.values().map(|found_on| (found_on.namespace, found_on.pid)).collect();
+        relevant.map(|found_on| (found_on.namespace, found_on.pid)).collect();
     let mut found = Vec::new();
     for (how, object, source) in named_by_path() {
-        let hit = viewers.values().find_map(|pid| look(*pid, &object, wanted));
-        found.extend(hit.map(|(hit, file)| Holder {
-            file: Some(file),
-            ..people::kernel(how, hit, JsonPath(object), source)
-        }));
+        let mut known = BTreeSet::new();
+        for seen in viewers.values().filter_map(|pid| look(*pid, &object)) {
+            for (at, hit) in seen.hits(all).filter(|(at, _)| known.insert(*at)) {
+                let object = JsonPath(object.clone());
+                let holder = people::kernel(how, hit, object, source.clone());
+                found.push((at, Holder { file: Some(seen.file), ..holder }));
+            }
+        }
     }
     for (namespace, pid) in viewers {
         if let Some(table) = node.tables.get(&namespace) {
-            found.extend(layers(table, pid, wanted));
+            found.extend(layers(table, pid, all));
         }
     }
     found
 }
 
-/// What a path leads to in the view of a process, if that matters.
-fn look(pid: u32, path: &Path, wanted: &Wanted) -> Option<(Hit, FileId)> {
+/// What a path leads to in the view of a process.
+struct Seen {
+    mount: u32,
+    device: Device,
+    file: FileId,
+}
+
+impl Seen {
+    /// What it means for those of what is wanted to which it matters.
+    fn hits<'a>(
+        &'a self,
+        all: &'a [(usize, Wanted)],
+    ) -> impl Iterator<Item = (usize, Hit)> + use<'a> {
+        let hit =
+            |wanted: &Wanted| wanted.hit(self.mount, Some(self.device), Some(self.file.inode));
+        all.iter().filter_map(move |(at, wanted)| Some((*at, hit(wanted)?)))
+    }
+}
+
+fn look(pid: u32, path: &Path) -> Option<Seen> {
     if !path.is_absolute() {
         return None;
     }
     let held = Root::of(pid).ok()?.open(path, OFlags::NOFOLLOW).ok()?;
     let seen = held.statx(StatxFlags::INO | StatxFlags::MNT_ID).ok()?;
     let device = Device { major: seen.stx_dev_major, minor: seen.stx_dev_minor };
-    let hit = wanted.hit(mount_of(&seen)?, Some(device), Some(seen.stx_ino))?;
-    Some((hit, file_id(&seen)))
+    Some(Seen { mount: mount_of(&seen)?, device, file: file_id(&seen) })
 }
 
 /// Swap files, files behind loop devices, exports.
@@ -92,20 +113,24 @@ fn first_field(line: &[u8]) -> PathBuf {
 
 /// Overlays with a layer on a mount that matters. An overlay has private copies of its layers'
 /// mounts (`ovl_get_layers`, fs/overlayfs/super.c): it keeps the file system alive, and no mount busy.
-fn layers(table: &Mounts, pid: u32, wanted: &Wanted) -> Vec<Holder> {
+fn layers(table: &Mounts, pid: u32, all: &[(usize, Wanted)]) -> Vec<(usize, Holder)> {
     let mut found = Vec::new();
     let mut known = BTreeSet::new();
     for overlay in table.all.iter().filter(|mount| mount.fs_type == "overlay") {
         for layer in layer_paths(&overlay.super_options) {
             // By its text first, so that of thousands of layers few are looked up.
-            let likely = table.covering(&layer).is_some_and(|m| m.device == wanted.device);
+            let is_on = |m: &Mount| all.iter().any(|(_, wanted)| wanted.device == m.device);
+            let likely = table.covering(&layer).is_some_and(is_on);
             if !likely || !known.insert(layer.clone()) {
                 continue;
             }
-            let Some((hit, _)) = look(pid, &layer, wanted) else { continue };
-            let hit = Hit { explains: hit.explains.map(|_| false), ..hit };
-            let source = format!("{}, mount {}", table.source, overlay.id);
-            found.push(people::kernel(How::OverlayLayer, hit, JsonPath(layer), source));
+            let Some(seen) = look(pid, &layer) else { continue };
+            for (at, hit) in seen.hits(all) {
+                let hit = Hit { explains: hit.explains.map(|_| false), ..hit };
+                let source = format!("{}, mount {}", table.source, overlay.id);
+                let object = JsonPath(layer.clone());
+                found.push((at, people::kernel(How::OverlayLayer, hit, object, source)));
+            }
         }
     }
     found

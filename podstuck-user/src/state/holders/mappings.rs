@@ -38,9 +38,9 @@ const PROCMAP_QUERY: rustix::ioctl::Opcode = opcode::read_write::<Query>(b'f', 1
 /// `PROCMAP_QUERY_COVERING_OR_NEXT_VMA | PROCMAP_QUERY_FILE_BACKED_VMA`
 const NEXT_OF_A_FILE: u64 = 0x10 | 0x20;
 
-/// Whether a process, whose `maps` is open, has a mapping of a file on this device. An error where the
+/// Whether a process, whose `maps` is open, has a mapping of a file on one of these devices. An error where the
 /// kernel cannot be asked.
-pub(super) fn any_on(maps: &File, device: Device) -> io::Result<bool> {
+pub(super) fn any_on(maps: &File, is_wanted: impl Fn(Device) -> bool) -> io::Result<bool> {
     let mut address = 0;
     loop {
         let size = size_of::<Query>() as u64;
@@ -51,7 +51,7 @@ pub(super) fn any_on(maps: &File, device: Device) -> io::Result<bool> {
             Err(Errno::NOENT) => return Ok(false),
             Err(error) => return Err(error.into()),
         }
-        if (query.major, query.minor) == (device.major, device.minor) {
+        if is_wanted(Device { major: query.major, minor: query.minor }) {
             return Ok(true);
         }
         // The kernel's answers go up; anything else would never end.
@@ -74,7 +74,7 @@ mod tests {
         let program = std::fs::metadata("/proc/self/exe").unwrap().st_dev();
         let device =
             Device { major: rustix::fs::major(program), minor: rustix::fs::minor(program) };
-        match any_on(&maps, device) {
+        match any_on(&maps, |it| it == device) {
             // Before Linux 6.11.
             Err(error) => assert_eq!(error.raw_os_error(), Some(25), "ENOTTY: {error}"),
             Ok(found) => {
@@ -82,7 +82,7 @@ mod tests {
                 let text = std::fs::read_to_string("/proc/self/maps").unwrap();
                 let field = format!(" {:02x}:{:02x} ", device.major, device.minor);
                 assert_eq!(found, text.contains(&field));
-                assert!(!any_on(&maps, Device { major: 4095, minor: 1 }).unwrap());
+                assert!(!any_on(&maps, |it| it == Device { major: 4095, minor: 1 }).unwrap());
             }
         }
     }

@@ -43,18 +43,28 @@ static HANGING: Mutex<Vec<(u32, Step)>> = Mutex::new(Vec::new());
 ///
 /// # Errors
 /// Fails when the helper cannot be run, or when it hangs at the very object asked about.
-pub(crate) fn snapshot(about: &About) -> Result<Snapshot, NoAnswer> {
-    let mut taken = Snapshot {
+pub(crate) fn snapshot(about: About) -> Result<Snapshot, NoAnswer> {
+    snapshots(vec![about])?.pop().ok_or_else(|| NoAnswer::Helper("it has no answer".into()))
+}
+
+/// The same of several objects at once, in their order: processes and mount tables are read once for all. Only a path
+/// has to be looked up, which may hang: it is asked about alone.
+///
+/// # Errors
+/// As [`snapshot`].
+pub(crate) fn snapshots(about: Vec<About>) -> Result<Vec<Snapshot>, NoAnswer> {
+    let silent = silent::find();
+    let silent_unseen = silent.iter().map(|pid| {
+        format!("pid {pid}, but for its open files: it hangs where it executes a program")
+    });
+    let begun = Snapshot {
         at: crate::clock::now(),
         subject: Err("nothing was said about it".into()),
         holders: Vec::new(),
-        unseen: Vec::new(),
+        unseen: silent_unseen.collect(),
         looked_at: (0, 0, 0),
     };
-    let silent = silent::find();
-    taken.unseen.extend(silent.iter().map(|pid| {
-        format!("pid {pid}, but for its open files: it hangs where it executes a program")
-    }));
+    let mut taken = vec![begun; about.len()];
     let (mut hung, mut from) = (Vec::new(), None);
     loop {
         let question = FindHolders {
@@ -64,9 +74,9 @@ pub(crate) fn snapshot(about: &About) -> Result<Snapshot, NoAnswer> {
             from,
             avoided: avoided(),
         };
-        let (step, helper) = match ask_in_parts(question, |part| taken.take(part)) {
+        let (step, helper) = match ask_in_parts(question, |part| take(&mut taken, part)) {
             Ok(extent) => {
-                taken.end(extent);
+                taken.iter_mut().for_each(|one| end(one, extent));
                 break;
             }
             Err(Failure::Hung { at, helper }) => (at.unwrap_or(Step::Subject), helper),
@@ -83,14 +93,15 @@ pub(crate) fn snapshot(about: &About) -> Result<Snapshot, NoAnswer> {
             return Err(NoAnswer::Deadline(LIMIT));
         }
         remember(helper, step);
-        taken.unseen.push(step.unseen());
+        taken.iter_mut().for_each(|one| one.unseen.push(step.unseen()));
         hung.push(step);
         if hung.len() > HANGS {
-            taken.unseen.push("everything after that: too much does not answer".into());
+            let rest = "everything after that: too much does not answer";
+            taken.iter_mut().for_each(|one| one.unseen.push(rest.into()));
             break;
         }
     }
-    arrange(&mut taken);
+    taken.iter_mut().for_each(arrange);
     Ok(taken)
 }
 
@@ -105,33 +116,40 @@ fn remember(helper: u32, step: Step) {
     HANGING.lock().unwrap_or_else(PoisonError::into_inner).push((helper, step));
 }
 
-/// What the helper tells goes into a snapshot.
-trait Take {
-    fn take(&mut self, part: Part);
-
-    fn end(&mut self, extent: Extent);
-}
-
-impl Take for Snapshot {
-    fn take(&mut self, part: Part) {
-        match part {
-            Part::Subject(subject) => self.subject = subject,
-            Part::Holder(holder) => self.holders.push(*holder),
+/// What the helper tells goes into the snapshots.
+fn take(taken: &mut [Snapshot], part: Part) {
+    match part {
+        Part::Subject(at, subject) => {
+            if let Some(one) = taken.get_mut(at) {
+                one.subject = subject;
+            }
+        }
+        Part::Holder(at, holder) => {
+            if let Some(one) = taken.get_mut(at) {
+                one.holders.push(*holder);
+            }
+        }
+        Part::Avoided(step) => {
+            let what = step.unseen();
             // Told again by each helper that comes after it.
-            Part::Avoided(step) if self.unseen.contains(&step.unseen()) => {}
-            Part::Avoided(step) => self.unseen.push(step.unseen()),
+            let new = taken.iter_mut().filter(|one| !one.unseen.contains(&what));
+            new.for_each(|one| one.unseen.push(what.clone()));
         }
     }
+}
 
-    fn end(&mut self, extent: Extent) {
-        let Extent { processes, namespaces, mounts, unread } = extent;
-        self.looked_at = (processes, namespaces, mounts);
-        if unread > 0 {
-            self.unseen.push(format!(
-                "{unread} mount namespaces without a process: entering them takes CAP_SYS_ADMIN, \
-                 which watching has given up"
-            ));
-        }
+fn end(taken: &mut Snapshot, extent: Extent) {
+    let Extent { processes, namespaces, mounts, unread } = extent;
+    if taken.subject.is_err() {
+        // Nothing was looked for.
+        return;
+    }
+    taken.looked_at = (processes, namespaces, mounts);
+    if unread > 0 {
+        taken.unseen.push(format!(
+            "{unread} mount namespaces without a process: entering them takes CAP_SYS_ADMIN, \
+             which watching has given up"
+        ));
     }
 }
 

@@ -49,15 +49,17 @@ pub(super) fn mount_of(seen: &Statx) -> Option<u32> {
     told.then(|| u32::try_from(seen.stx_mnt_id).ok()).flatten()
 }
 
-/// Working directory, root and program. May wait for a dead file system.
-pub(super) fn links(pid: u32, wanted: &Wanted) -> Vec<Holder> {
+/// Working directory, root and program, and of what is wanted they hold which. May wait for a dead file system.
+pub(super) fn links(pid: u32, all: &[(usize, Wanted)]) -> Vec<(usize, Holder)> {
     let mut found = Vec::new();
     for (how, name) in LINKS {
         let path = format!("/proc/{pid}/{name}");
-        if let Some((mount, device, inode)) = look(Path::new(&path))
-            && let Some(hit) = wanted.hit(mount, Some(device), Some(inode))
-        {
-            found.push(people::process(pid, how, hit, target(&path), path));
+        let Some((mount, device, inode)) = look(Path::new(&path)) else { continue };
+        for (at, wanted) in all {
+            if let Some(hit) = wanted.hit(mount, Some(device), Some(inode)) {
+                let holder = people::process(pid, how, hit, target(&path), path.clone());
+                found.push((*at, holder));
+            }
         }
     }
     found
@@ -65,18 +67,18 @@ pub(super) fn links(pid: u32, wanted: &Wanted) -> Vec<Holder> {
 
 /// The same from the text of the links alone, which never waits: the mount of the process's own
 /// table that covers the path. Not exact: another mount may lie over that place since.
-pub(super) fn by_text(pid: u32, wanted: &Wanted) -> Vec<Holder> {
+pub(super) fn by_text(pid: u32, all: &[(usize, Wanted)]) -> Vec<(usize, Holder)> {
     let Some(table) = proc::mounts(pid) else { return Vec::new() };
     let mut found = Vec::new();
     for (how, name) in LINKS {
         let path = format!("/proc/{pid}/{name}");
         let object = target(&path);
-        if let Some(mount) = table.covering(&object.0)
-            && wanted.inode.is_none()
-            && let Some(hit) = wanted.hit(mount.id, None, None)
-        {
-            let holder = people::process(pid, how, hit, object, path);
-            found.push(Holder { exact: false, ..holder });
+        let Some(mount) = table.covering(&object.0) else { continue };
+        for (at, wanted) in all.iter().filter(|(_, wanted)| wanted.inode.is_none()) {
+            if let Some(hit) = wanted.hit(mount.id, None, None) {
+                let holder = people::process(pid, how, hit, object.clone(), path.clone());
+                found.push((*at, Holder { exact: false, ..holder }));
+            }
         }
     }
     found
@@ -88,17 +90,23 @@ pub(super) fn target(link: &str) -> JsonPath {
 }
 
 /// Mapped files. May wait for the process's memory lock.
-pub(super) fn maps(pid: u32, wanted: &Wanted) -> Vec<Holder> {
+pub(super) fn maps(pid: u32, all: &[(usize, Wanted)]) -> Vec<(usize, Holder)> {
     let Ok(mut file) = File::open(format!("/proc/{pid}/maps")) else { return Vec::new() };
+    let is_wanted = |device| all.iter().any(|(_, wanted)| wanted.device == device);
     // Nearly all processes have no such mapping, and some have ten thousand others.
-    if mappings::any_on(&file, wanted.device).is_ok_and(|any| !any) {
+    if mappings::any_on(&file, is_wanted).is_ok_and(|any| !any) {
         return Vec::new();
     }
     let mut text = Vec::new();
     if file.read_to_end(&mut text).is_err() {
         return Vec::new();
     }
-    mapped(pid, &text, wanted, || likely_mount(pid, wanted.device))
+    let of = |(at, wanted): &(usize, Wanted)| {
+        let held = mapped(pid, &text, wanted, || likely_mount(pid, wanted.device));
+        let at = *at;
+        held.into_iter().map(move |holder| (at, holder))
+    };
+    all.iter().flat_map(of).collect()
 }
 
 /// The same from the text. `likely` is asked at most once: it reads a whole mount table.
@@ -239,7 +247,7 @@ mod tests {
         let table = "1 0 8:1 / / rw - ext4 /dev/a rw\n2 1 0:9 / /v rw - tmpfs t rw";
         let tables = [(1, Arc::new(proc::parse_mounts(1, table.as_bytes())))];
         let node = crate::model::mounts::NodeMounts { tables: tables.into(), host: Some(1) };
-        let wanted = Wanted::mount(&node, 1, 2).unwrap();
+        let wanted = Wanted::mount(&node.into(), 1, 2).unwrap();
         // Nobody: its `map_files` cannot be read.
         let pid = u32::MAX >> 1;
         let text = b"1000-2000 r-xp 0 00:09 7 /v/a\n2000-3000 r-xp 0 00:09 8 /v/b\n";

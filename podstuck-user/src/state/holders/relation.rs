@@ -9,7 +9,9 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    ops::Deref,
     path::{Path, PathBuf},
+    rc::Rc,
 };
 
 use crate::model::{
@@ -40,7 +42,28 @@ pub(super) struct Wanted {
     /// The mount whose unmount was asked about, with its namespace.
     pub(super) mount: Option<(u32, u32)>,
     /// All mounts of the node: one that is not among them is detached.
-    known: HashSet<u32>,
+    known: Rc<HashSet<u32>>,
+}
+
+/// The mounts of a node, with their ids, which all that is wanted there shares.
+pub(super) struct Node {
+    mounts: NodeMounts,
+    ids: Rc<HashSet<u32>>,
+}
+
+impl Deref for Node {
+    type Target = NodeMounts;
+
+    fn deref(&self) -> &NodeMounts {
+        &self.mounts
+    }
+}
+
+impl From<NodeMounts> for Node {
+    fn from(mounts: NodeMounts) -> Self {
+        let ids = Rc::new(mounts.all().map(|(_, _, mount)| mount.id).collect());
+        Self { mounts, ids }
+    }
 }
 
 /// Something that is held.
@@ -53,7 +76,7 @@ pub(super) struct Hit {
 
 impl Wanted {
     /// The holders of a mount, given by its namespace and id; `None` when it is not there.
-    pub(super) fn mount(node: &NodeMounts, namespace: u32, id: u32) -> Option<Self> {
+    pub(super) fn mount(node: &Node, namespace: u32, id: u32) -> Option<Self> {
         let table = node.tables.get(&namespace)?;
         let mount = table.by_id(id)?;
         let mut wanted = Self::new(node, mount.device);
@@ -68,14 +91,14 @@ impl Wanted {
     }
 
     /// The holders of a device.
-    pub(super) fn device(node: &NodeMounts, device: Device) -> Self {
+    pub(super) fn device(node: &Node, device: Device) -> Self {
         let mut wanted = Self::new(node, device);
         wanted.add_device(node, Through::Itself, None);
         wanted
     }
 
     /// The holders of a file that lies on this mount.
-    pub(super) fn file(node: &NodeMounts, device: Device, inode: u64, mount: u32) -> Self {
+    pub(super) fn file(node: &Node, device: Device, inode: u64, mount: u32) -> Self {
         let mut wanted = Self::new(node, device);
         wanted.inode = Some(inode);
         if let Some((namespace, table, mount)) = node.all().find(|(_, _, m)| m.id == mount) {
@@ -85,8 +108,8 @@ impl Wanted {
         wanted
     }
 
-    fn new(node: &NodeMounts, device: Device) -> Self {
-        let known = node.all().map(|(_, _, mount)| mount.id).collect();
+    fn new(node: &Node, device: Device) -> Self {
+        let known = node.ids.clone();
         Self { relevant: HashMap::new(), device, inode: None, mount: None, known }
     }
 
@@ -218,7 +241,7 @@ mod tests {
     use super::*;
 
     /// Namespace 1 is the node's; 2 has a slave of it, 3 a private copy, 4 a slave with a child.
-    fn node() -> NodeMounts {
+    fn node() -> Node {
         let tables = [
             "1 0 8:1 / / rw shared:1 - ext4 /dev/a rw\n\
              2 1 0:9 / /pods/v rw shared:2 - tmpfs t rw\n\
@@ -234,7 +257,7 @@ mod tests {
         let tables = tables.iter().zip(1..).map(|(text, namespace)| {
             (namespace, Arc::new(crate::proc::parse_mounts(namespace * 100, text.as_bytes())))
         });
-        NodeMounts { tables: tables.collect(), host: Some(1) }
+        NodeMounts { tables: tables.collect(), host: Some(1) }.into()
     }
 
     fn through(wanted: &Wanted, mount: u32) -> Option<(Through, Option<bool>)> {

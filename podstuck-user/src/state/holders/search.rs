@@ -17,7 +17,7 @@ use super::{
     descriptors::{self, Descriptor},
     kernel_users, people, pinned,
     process::{self, look, target},
-    relation::{Wanted, descendants},
+    relation::{Node, Wanted, descendants},
     subject::find,
 };
 use crate::{
@@ -34,10 +34,10 @@ use crate::{
     },
 };
 
-/// Who holds on to something.
+/// Who holds on to something, to one thing or to several.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(in crate::state) struct FindHolders {
-    pub(super) about: About,
+    pub(super) about: Vec<About>,
     /// Processes that do not answer.
     pub(super) silent: Vec<u32>,
     /// Where helpers before it have hung.
@@ -75,12 +75,12 @@ impl Step {
     }
 }
 
-/// What is told as soon as it is found.
+/// What is told as soon as it is found, each of one of those asked about.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(in crate::state) enum Part {
     /// What was asked about; or why it is believed that there is no such thing.
-    Subject(Result<Subject, String>),
-    Holder(Box<Holder>),
+    Subject(usize, Result<Subject, String>),
+    Holder(usize, Box<Holder>),
     /// A step that was left out.
     Avoided(Step),
 }
@@ -123,38 +123,53 @@ impl Search<'_> {
         if self.begin(Step::Pinned)? {
             unread = pinned::add_tables(&mut node, &self.descriptors);
         }
-        self.tell.at(&Step::Subject)?;
-        let (subject, wanted) = match find(&self.question.about, &node) {
-            Ok(found) => found,
-            Err(why) => {
-                self.tell.part(&Part::Subject(Err(why)))?;
-                return Ok(Extent::default());
-            }
-        };
-        self.tell.part(&Part::Subject(Ok(subject)))?;
+        let node = Node::from(node);
+        let all = self.subjects(&node)?;
+        if all.is_empty() {
+            return Ok(Extent::default());
+        }
         if self.question.from.is_none_or(|from| from == Step::Pinned) {
-            self.hold(mounts(&wanted, &node))?;
-            self.hold(open_files(&self.descriptors, &wanted))?;
+            for (at, wanted) in &all {
+                self.hold(*at, mounts(wanted, &node))?;
+                self.hold(*at, open_files(&self.descriptors, wanted))?;
+            }
         }
         let pids = self.processes();
         for (at, pid) in pids.iter().enumerate() {
             if self.begin_one_of_many(Step::Links(*pid), at)? {
-                self.hold(process::links(*pid, &wanted))?;
+                self.hold_each(process::links(*pid, &all))?;
             } else if self.question.is_stuck_at(Step::Links(*pid)) {
-                self.hold(process::by_text(*pid, &wanted))?;
+                self.hold_each(process::by_text(*pid, &all))?;
             }
         }
-        self.detached(&wanted)?;
+        self.detached(&all)?;
         for (at, pid) in pids.iter().enumerate() {
             if self.begin_one_of_many(Step::Maps(*pid), at)? {
-                self.hold(process::maps(*pid, &wanted))?;
+                self.hold_each(process::maps(*pid, &all))?;
             }
         }
         if self.begin(Step::Kernel)? {
-            self.hold(kernel_users::all(&node, &wanted))?;
+            self.hold_each(kernel_users::all(&node, &all))?;
         }
         let (namespaces, mounts) = (node.tables.len(), node.count());
         Ok(Extent { processes: pids.len(), namespaces, mounts, unread })
+    }
+
+    /// What was asked about, as far as it is there, with its place in the question.
+    fn subjects(&mut self, node: &Node) -> Result<Vec<(usize, Wanted)>> {
+        let mut all = Vec::new();
+        for (at, about) in self.question.about.iter().enumerate() {
+            self.tell.at(&Step::Subject)?;
+            let subject = match find(about, node) {
+                Ok((subject, wanted)) => {
+                    all.push((at, wanted));
+                    Ok(subject)
+                }
+                Err(why) => Err(why),
+            };
+            self.tell.part(&Part::Subject(at, subject))?;
+        }
+        Ok(all)
     }
 
     fn processes(&self) -> Vec<u32> {
@@ -191,11 +206,12 @@ impl Search<'_> {
     }
 
     /// Descriptors on mounts that are in no table: one of each mount is looked at.
-    fn detached(&mut self, wanted: &Wanted) -> Result<()> {
+    fn detached(&mut self, all: &[(usize, Wanted)]) -> Result<()> {
+        let Some((_, any)) = all.first() else { return Ok(()) };
         let unknown: BTreeMap<u32, Descriptor> = self
             .descriptors
             .iter()
-            .filter(|open| wanted.is_unknown(open.mount))
+            .filter(|open| any.is_unknown(open.mount))
             .map(|open| (open.mount, *open))
             .collect();
         for (mount, open) in unknown {
@@ -204,19 +220,23 @@ impl Search<'_> {
             if !target(&link).0.is_absolute() || !self.begin(Step::Detached(mount))? {
                 continue;
             }
-            if let Some((mount, device, _)) = look(Path::new(&link))
-                && device == wanted.device
-            {
+            let Some((mount, device, _)) = look(Path::new(&link)) else { continue };
+            for (at, wanted) in all.iter().filter(|(_, wanted)| wanted.device == device) {
                 let on_it = self.descriptors.iter().filter(|open| open.mount == mount);
                 let held = group(on_it, |open| wanted.hit(open.mount, Some(device), open.inode));
-                self.hold(held)?;
+                self.hold(*at, held)?;
             }
         }
         Ok(())
     }
 
-    fn hold(&mut self, holders: Vec<Holder>) -> Result<()> {
-        holders.into_iter().try_for_each(|holder| self.tell.part(&Part::Holder(Box::new(holder))))
+    fn hold(&mut self, at: usize, holders: Vec<Holder>) -> Result<()> {
+        self.hold_each(holders.into_iter().map(|holder| (at, holder)).collect())
+    }
+
+    fn hold_each(&mut self, holders: Vec<(usize, Holder)>) -> Result<()> {
+        let mut parts = holders.into_iter().map(|(at, it)| Part::Holder(at, Box::new(it)));
+        parts.try_for_each(|part| self.tell.part(&part))
     }
 }
 

@@ -4,11 +4,14 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
 
-use super::{process::look, relation::Wanted};
+use super::{
+    process::look,
+    relation::{Node, Wanted},
+};
 use crate::{
     model::{
         holder::{About, Subject},
-        mounts::{Mounts, NodeMounts},
+        mounts::Mounts,
         path::JsonPath,
     },
     proc,
@@ -16,7 +19,7 @@ use crate::{
 };
 
 /// The mount, file or device that was asked about; or why there is none.
-pub(super) fn find(about: &About, node: &NodeMounts) -> Result<(Subject, Wanted), String> {
+pub(super) fn find(about: &About, node: &Node) -> Result<(Subject, Wanted), String> {
     match about {
         About::Device(device) => {
             let wanted = Wanted::device(node, *device);
@@ -45,12 +48,7 @@ pub(super) fn find(about: &About, node: &NodeMounts) -> Result<(Subject, Wanted)
     }
 }
 
-fn at(
-    table: &Mounts,
-    namespace: u32,
-    path: &JsonPath,
-    node: &NodeMounts,
-) -> Option<(Subject, Wanted)> {
+fn at(table: &Mounts, namespace: u32, path: &JsonPath, node: &Node) -> Option<(Subject, Wanted)> {
     let mount = table.top(&path.0)?;
     let subject = Subject {
         path: path.clone(),
@@ -63,7 +61,7 @@ fn at(
 }
 
 /// A file or directory that is no mount point.
-fn object(path: &JsonPath, node: &NodeMounts) -> Result<(Subject, Wanted), String> {
+fn object(path: &JsonPath, node: &Node) -> Result<(Subject, Wanted), String> {
     let Some((mount, device, inode)) = look(&path.0) else {
         let mounts = node.count();
         return Err(format!("it does not exist here, and none of {mounts} mounts is there"));
