@@ -12,7 +12,7 @@ use crate::{
     decode::Record,
     event::{Count, What},
     identity::{
-        component_for,
+        NameSource, component_for,
         containers::Container,
         kubelet_trees::KubeletTrees,
         living::may_be_root,
@@ -31,7 +31,10 @@ use crate::{
     },
     scope::Scope,
     source::tables::Drained,
-    state::{logs::Attempt, timed_read::TimedReader},
+    state::{
+        logs::{Attempt, NamedPod},
+        timed_read::TimedReader,
+    },
 };
 
 /// Answers remembered until the next look at the node.
@@ -86,6 +89,12 @@ impl Attributor {
     /// Where targets are.
     pub(crate) fn roots(&mut self) -> &mut TargetRoots {
         self.targets.roots()
+    }
+
+    /// Takes what a log calls pods.
+    pub(crate) fn learn(&mut self, pods: Vec<NamedPod>) {
+        let names = pods.into_iter().map(|pod| (pod.namespace, pod.name, pod.uid));
+        self.targets.names().learn(NameSource::Log, names);
     }
 
     /// Names everything in a record.

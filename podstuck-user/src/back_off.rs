@@ -16,6 +16,13 @@ pub(crate) struct BackOff {
 }
 
 impl BackOff {
+    /// Takes note of whether there was an answer: after one, it is time to ask whenever somebody wants to.
+    pub(crate) fn came_to(&mut self, answer: bool) {
+        if answer {
+            *self = Self::default();
+        }
+    }
+
     /// Whether it is time to ask; then the next time is later.
     pub(crate) fn is_due(&mut self, now: Instant) -> bool {
         if self.next.is_some_and(|next| now < next) {

@@ -15,7 +15,7 @@ mod play;
 use std::{collections::BTreeSet, fs, time::Duration};
 
 use capture::{Capture, folder};
-use play::answer;
+use play::{answer, live};
 
 /// Case, first cause, and how sure.
 const CASES: &[(&str, &str, &str)] = &[
@@ -55,6 +55,26 @@ fn a_late_arrival_names_what_holds_the_pod_in_each_case_that_was_captured() {
             println!("{case}: {told:?} after {took:?}");
         }
         assert!(first.is_none_or(|it| it.pod.as_ref().is_some_and(|pod| pod.uid == capture.uid)));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// From the first failing call or line on, if a log or a call shows the fault; a FUSE server must have been silent for
+/// 30 s, and a group must have been frozen for 10.
+const LIVE: Duration = Duration::from_secs(15);
+
+#[test]
+fn a_run_that_was_there_before_names_the_same_cause_and_no_other_and_soon() {
+    let mut wrong = Vec::new();
+    for (case, cause, _) in CASES {
+        let capture = Capture::read(case);
+        let (after, others) = live(&capture, cause);
+        let longest = if *case == "hung" { SOON } else { LIVE };
+        if after.is_none_or(|after| after > longest) || !others.is_empty() {
+            wrong.push(format!("{case}: {cause} after {after:?}, and told: {others:?}"));
+        } else {
+            println!("{case}: {cause} after {after:?}");
+        }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

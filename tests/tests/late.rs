@@ -10,6 +10,8 @@ mod driver;
 mod frozen;
 #[path = "late/journal.rs"]
 mod journal;
+#[path = "late/live.rs"]
+mod live;
 #[path = "late/sandbox.rs"]
 mod sandbox;
 #[path = "late/volume.rs"]

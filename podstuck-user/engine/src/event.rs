@@ -54,6 +54,11 @@ impl Run {
     pub fn has_target(&self) -> bool {
         self.start.target.is_some()
     }
+
+    /// Whether calls are seen.
+    pub fn is_traced(&self) -> bool {
+        self.thresholds.not_attempted < Thresholds::UNTRACED
+    }
 }
 
 /// How long to wait before something is called a fault.

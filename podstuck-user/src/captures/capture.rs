@@ -12,11 +12,13 @@ use jiff::Timestamp;
 use crate::{
     identity::pod_record,
     model::{
+        call::Call,
         identity::Target,
         mounted::Mounted,
         mountinfo,
         mounts::{Mount, Mounts},
         node::{PodState, VolumeState},
+        operation::Operation,
         pod_record::PodRecord,
     },
 };
@@ -106,6 +108,16 @@ impl Capture {
     fn inside(&self, directory: &Path) -> Vec<PathBuf> {
         let is_in = |path: &&PathBuf| path.parent() == Some(directory);
         self.files.keys().filter(is_in).cloned().collect()
+    }
+
+    /// A call as the probes see it, of which a log says how it ended: Go names `unlinkat` for both that it makes, and
+    /// the second one is for directories.
+    pub(super) fn seen(&self, mut op: Operation) -> Operation {
+        let is_directory = self.files.get(&op.path).is_some_and(|(is_directory, _)| *is_directory);
+        if op.call == Call::Unlinkat && is_directory {
+            op.call = Call::UnlinkatDir;
+        }
+        op
     }
 
     /// The pod as a look at its directory tells it (`state/pod_dirs.rs`).

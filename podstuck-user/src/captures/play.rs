@@ -2,6 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
+use jiff::Timestamp;
+use nix::errno::Errno;
+
 use super::capture::{Capture, KUBELET};
 use crate::{
     attribute::Attributor,
@@ -12,23 +15,31 @@ use crate::{
         target_roots::{Holds, TargetRoot, TargetRoots},
     },
     model::{
+        call::{Call, Outcome},
         diagnosis::Diagnosis,
+        evidence::Certainty,
         hung::{Phase, Since},
         identity::{Actor, Component},
         mounts::NodeMounts,
         node::NodeSample,
-        said::Heard,
+        operation::Operation,
+        said::{Heard, Report},
         stuck::StuckThread,
         summary::Start,
         thread::Thread,
         time::{Clock, Monotonic},
     },
     scope::Scope,
-    state::logs::captures_tests::all_said,
+    state::logs::{
+        Attempt,
+        captures_tests::{Growing, all_said},
+    },
 };
 
 /// The node was booted so long before.
 const UP: Duration = Duration::from_secs(86_400);
+/// Of the pods that were captured.
+const GRACE: Duration = Duration::from_secs(2);
 /// The longest that anybody waits for an answer.
 const LONGEST: u64 = 250;
 
@@ -46,8 +57,11 @@ struct Play<'a> {
 /// What the run answers, and after how long.
 pub(super) fn answer(capture: &Capture) -> (Diagnosis, Duration) {
     let begun = Monotonic(UP.as_nanos() as u64);
-    let mut play =
-        Play { capture, engine: Engine::new(run(capture, begun)), names: names(capture) };
+    let mut play = Play {
+        capture,
+        engine: Engine::new(run(capture, capture.now, begun)),
+        names: names(capture),
+    };
     let record = Box::new(capture.record.clone());
     play.take(begun, What::Record { record, node: "kc-node".into() });
     let sample = play.sample(begun);
@@ -70,9 +84,72 @@ pub(super) fn answer(capture: &Capture) -> (Diagnosis, Duration) {
     (play.engine.diagnosis(), play.engine.window())
 }
 
-fn run(capture: &Capture, begun: Monotonic) -> Run {
+/// What a run tells that begins before the deletion and reads the logs as they grow: the first finding that is its
+/// answer, how long after the first line, or call, that shows the fault; and what else it has told.
+pub(super) fn live(capture: &Capture, cause: &str) -> (Option<Duration>, Vec<String>) {
+    let begun = Monotonic(UP.as_nanos() as u64);
+    let deleted = capture.record.deletion.unwrap() - GRACE;
+    let start = deleted - Duration::from_secs(10);
+    let mut play =
+        Play { capture, engine: Engine::new(run(capture, start, begun)), names: names(capture) };
+    let said = all_said(&capture.case);
+    let of_pod = || said.iter().filter(|it| it.said.uid == capture.uid);
+    let ended = of_pod().filter(|it| it.said.report == Some(Report::ContainerEnded));
+    let ended = ended.map(|it| it.said.at).max();
+    let shows = of_pod().filter(|it| it.call.is_some() || it.said.complaint.is_some());
+    // A finalizer shows in the record alone.
+    let first = shows.map(|it| it.said.at).min().or(ended).unwrap_or(deleted);
+    let first = if cause == "pod-finalizer" { capture.now } else { first };
+    let mut record = Some(Box::new(capture.record.clone()));
+    let heard = Heard { source: "log".into(), since: start, until: start };
+    play.take(begun, What::Heard(Box::new(heard)));
+    let (mut logs, mut others) = (Growing::new(&capture.case), Vec::new());
+    let since =
+        after(begun, ended.map_or(10, |ended| ended.duration_since(start).as_secs() as u64));
+    for second in 0..LONGEST {
+        let (now, at) = (after(begun, second), start + Duration::from_secs(second));
+        if at >= capture.now
+            && let Some(record) = record.take()
+        {
+            play.take(now, What::Record { record, node: "kc-node".into() });
+        }
+        if second % 2 == 0 {
+            play.grown(&logs.read(at));
+            let sample = play.sample(now);
+            let runs = ended.is_some_and(|ended| at < ended) || at < deleted;
+            play.take(now, What::Sample(if runs { running(&sample) } else { sample }));
+        }
+        if now > since
+            && let Some(stuck) = play.stuck(since, now)
+        {
+            play.take(now, What::Stuck(Box::new(stuck)));
+        }
+        play.take(now, What::Counts(Vec::new()));
+        for finding in play.engine.findings() {
+            if finding.id.as_str() == cause && finding.certainty == Certainty::Firm {
+                let took = Duration::try_from(at.duration_since(first));
+                return (Some(took.unwrap_or_default()), others);
+            }
+            let told = format!("{} {:?}", finding.id.as_str(), finding.certainty);
+            if finding.id.as_str() != cause && !others.contains(&told) {
+                others.push(told);
+            }
+        }
+    }
+    (None, others)
+}
+
+/// A pod whose containers have not ended.
+fn running(sample: &NodeSample) -> Arc<NodeSample> {
+    let mut sample = sample.clone();
+    sample.pods.iter_mut().for_each(|pod| pod.populated = Some(true));
+    sample.rootfs.clear();
+    sample.into()
+}
+
+fn run(capture: &Capture, start: Timestamp, begun: Monotonic) -> Run {
     Run {
-        clock: Clock::new(capture.now, begun),
+        clock: Clock::new(start, begun),
         start: Start { target: Some(format!("pod {}", capture.uid)), ..Start::default() },
         own_mnt_ns: KUBELET.1,
         thresholds: Thresholds::default(),
@@ -143,6 +220,35 @@ impl Play<'_> {
         let since = self.capture.record.deletion.unwrap() - Duration::from_secs(2);
         let heard = Heard { source: "log".into(), since, until: self.capture.now };
         self.take(now, What::Heard(Box::new(heard)));
+    }
+
+    /// What is new in the logs: of each call that they name, the probes have told before.
+    fn grown(&mut self, attempts: &[Attempt]) {
+        let of_pod = attempts.iter().filter(|it| it.said.uid == self.capture.uid);
+        let of_pod: Vec<&Attempt> = of_pod.collect();
+        for attempt in &of_pod {
+            let end = self.engine.run().clock.when(attempt.said.at);
+            let Some(op) = self.names.told(attempt, end) else { continue };
+            let (actor, mnt_ns, told_by) = (kubelet(), KUBELET.1, None);
+            let op = self.capture.seen(Operation { actor, mnt_ns, told_by, ..op });
+            // Go goes on to remove the directory of a file that it could not remove.
+            let directory = op.path.parent().filter(|it| self.capture.mounts.top(it).is_some());
+            let directory = directory.map(|it| Operation {
+                call: Call::UnlinkatDir,
+                outcome: Outcome(Errno::EBUSY as u16),
+                path: it.into(),
+                ..op.clone()
+            });
+            let removes = op.call != Call::Umount2;
+            self.take(end, What::Operation(Box::new(op)));
+            if let Some(op) = directory.filter(|_| removes) {
+                self.take(end, What::Operation(Box::new(op)));
+            }
+        }
+        for attempt in of_pod {
+            let now = self.engine.run().clock.when(attempt.said.at);
+            self.take(now, What::Said(Box::new(attempt.said.clone())));
+        }
     }
 
     /// kubelet's thread that waits for a FUSE server, which was seen there at the first look.

@@ -1,6 +1,11 @@
-//! Reads the logs of CSI drivers, once the node was looked at: only then is it known who drives a volume.
+//! Follows the logs of CSI drivers, once the node was looked at: only then is it known who drives a volume.
 
-use std::{collections::BTreeMap, path::PathBuf, thread::Builder, time::Instant};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    thread::Builder,
+    time::{Duration, Instant},
+};
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -9,36 +14,48 @@ use crate::{
     kernel::role::Role,
     model::{
         csi::VolumeData,
-        node::{NodeSample, VolumeState},
+        node::{NodeSample, PodState, VolumeState},
         said::Said,
     },
-    state::logs::{self, DriverLog, VolumeNames},
+    state::logs::{self, DriverLog, Marks, VolumeNames},
 };
 
-/// Logs that are read in one run: a pod has few volumes, and a driver is restarted now and then.
+/// Volumes whose drivers' logs are followed.
 const LOGS: usize = 32;
+/// Helpers that read them at a time.
+const AT_ONCE: usize = 2;
+/// How often what is new is read.
+const EVERY: Duration = Duration::from_secs(5);
+/// A volume that nobody asks about is unmounted within this time, where all is well.
+const UNMOUNTED: Duration = Duration::from_secs(4);
 
-/// Whose log it is, as to one volume: volume, process and its start.
-type Key = (u64, u32, Option<u64>);
-
-/// A log that was asked for.
+/// A log, as to one volume.
 #[derive(Default)]
 struct Reading {
+    /// The volume was seen first.
+    since: Option<Instant>,
+    /// Process of the driver, or of its registrar, and the driver's start.
+    whose: Option<(u32, Option<u64>)>,
+    /// It is being read.
+    is_open: bool,
+    /// It was read to its end, and is read again then.
+    next: Option<Instant>,
     back_off: BackOff,
-    /// It is being read, or was read to its end.
-    is_done: bool,
+    /// Up to where it was read.
+    marks: Marks,
     /// What was read before somebody had no answer any more.
     said: Vec<Said>,
 }
 
-/// What a log says, and whether that is all.
-type Read = (Key, Vec<Said>, bool);
+/// Of which volume, what its log says, whether that is all, and up to where it was read.
+type Read = (u64, Vec<Said>, bool, Marks);
 
 /// What was asked, and what has come.
 pub(super) struct DriverLogs {
     host_root: PathBuf,
     log_dirs: Vec<PathBuf>,
-    asked: BTreeMap<Key, Reading>,
+    /// By target.
+    asked: BTreeMap<u64, Reading>,
     open: usize,
     sender: UnboundedSender<Read>,
     arrived: UnboundedReceiver<Read>,
@@ -51,23 +68,47 @@ impl DriverLogs {
         Self { host_root, log_dirs, asked: BTreeMap::new(), open: 0, sender, arrived }
     }
 
-    /// Reads what is not read yet of the volumes of the pods in question. Where that fails, it is read again later.
-    pub(super) fn ask(&mut self, sample: &NodeSample, is_wanted: impl Fn(&str) -> bool) {
-        for pod in sample.pods.iter().filter(|pod| is_wanted(&pod.uid)) {
+    /// Reads what is new of the volumes of the pods in question; where nobody asks about one, of those whose
+    /// containers have ended a while ago. Where that fails, it is read again later.
+    pub(super) fn ask(
+        &mut self,
+        sample: &NodeSample,
+        is_wanted: impl Fn(&str) -> bool,
+        is_asked: impl Fn(&str) -> bool,
+    ) {
+        let now = Instant::now();
+        let ended = |pod: &PodState| pod.started && pod.populated == Some(false);
+        let pods = sample.pods.iter().filter(|pod| is_wanted(&pod.uid));
+        let mut there = BTreeSet::new();
+        for pod in pods {
+            let is_asked = is_asked(&pod.uid);
+            if !is_asked && !ended(pod) {
+                continue;
+            }
             for volume in &pod.volumes {
                 let Some(log) = self.log(&pod.uid, volume) else { continue };
-                let started = volume.driver().and_then(|process| process.ticks);
-                let key = (volume.target_id, log.pid, started);
-                if self.asked.len() >= LOGS && !self.asked.contains_key(&key) {
+                let target = volume.target_id;
+                if self.asked.len() >= LOGS && !self.asked.contains_key(&target) {
                     continue;
                 }
-                let reading = self.asked.entry(key).or_default();
-                if !reading.is_done && reading.back_off.is_due(Instant::now()) {
-                    reading.is_done = true;
-                    self.read(key, log);
+                there.insert(target);
+                let reading = self.asked.entry(target).or_default();
+                let started = volume.driver().and_then(|process| process.ticks);
+                if reading.whose.replace((log.pid, started)) != Some((log.pid, started)) {
+                    (reading.next, reading.back_off) = (None, BackOff::default());
+                }
+                let since = *reading.since.get_or_insert(now);
+                let lasts = is_asked || now.duration_since(since) >= UNMOUNTED;
+                let is_due = lasts && reading.next.is_none_or(|next| now >= next);
+                let is_free = !reading.is_open && self.open < AT_ONCE;
+                if is_due && is_free && reading.back_off.is_due(now) {
+                    reading.is_open = true;
+                    let marks = reading.marks.clone();
+                    self.read(target, log, marks);
                 }
             }
         }
+        self.asked.retain(|target, reading| reading.is_open || there.contains(target));
     }
 
     fn log(&self, uid: &str, volume: &VolumeState) -> Option<DriverLog> {
@@ -87,23 +128,24 @@ impl DriverLogs {
         })
     }
 
-    fn read(&mut self, key: Key, log: DriverLog) {
+    fn read(&mut self, target: u64, log: DriverLog, mut marks: Marks) {
         let sender = self.sender.clone();
+        let before = marks.clone();
         let read = move || {
             Role::Look.assume();
-            let (said, read) = logs::read_driver(log);
+            let (said, read) = logs::read_driver(log, &mut marks);
             match &read {
-                Ok(places) => places.iter().for_each(|place| tracing::info!("{place}")),
+                Ok(places) => places.iter().for_each(|place| tracing::debug!("{place}")),
                 Err(why) => tracing::info!("{why}"),
             }
             // Nobody listens any more where the run has ended.
-            let _ = sender.send((key, said, read.is_ok()));
+            let _ = sender.send((target, said, read.is_ok(), marks));
         };
         match Builder::new().name("driver log".into()).spawn(read) {
             Ok(_) => self.open += 1,
             Err(error) => {
                 tracing::warn!("a driver's log is not read yet: {error}");
-                self.take((key, Vec::new(), false));
+                self.take((target, Vec::new(), false, before));
             }
         }
     }
@@ -126,11 +168,16 @@ impl DriverLogs {
     }
 
     /// What was not read in an attempt before.
-    fn take(&mut self, (key, mut said, is_all): Read) -> Vec<Said> {
-        let Some(reading) = self.asked.get_mut(&key) else { return said };
-        reading.is_done = is_all;
+    fn take(&mut self, (target, mut said, is_all, marks): Read) -> Vec<Said> {
+        let Some(reading) = self.asked.get_mut(&target) else { return said };
+        reading.is_open = false;
+        reading.marks = marks;
         said.retain(|said| !reading.said.contains(said));
-        if !is_all {
+        reading.back_off.came_to(is_all);
+        if is_all {
+            reading.next = Some(Instant::now() + EVERY);
+            reading.said.clear();
+        } else {
             reading.said.extend_from_slice(&said);
         }
         said
@@ -147,12 +194,14 @@ mod tests {
     #[test]
     fn what_was_read_before_somebody_had_no_answer_is_told_once() {
         let mut logs = DriverLogs::new("/".into(), Vec::new());
-        let key = (1, 2, Some(3));
-        logs.asked.insert(key, Reading { is_done: true, ..Reading::default() });
+        logs.asked.insert(1, Reading { is_open: true, ..Reading::default() });
         let said = |text| Said::new(Component::CsiDriver, "log", "u", Timestamp::UNIX_EPOCH, text);
-        assert_eq!(logs.take((key, vec![said("a")], false)), [said("a")]);
-        assert!(!logs.asked[&key].is_done, "it is read again");
-        assert_eq!(logs.take((key, vec![said("a"), said("b")], true)), [said("b")]);
-        assert!(logs.asked[&key].is_done);
+        assert_eq!(logs.take((1, vec![said("a")], false, Marks::new())), [said("a")]);
+        assert!(logs.asked[&1].next.is_none(), "it is read again soon");
+        let both = vec![said("a"), said("b")];
+        assert_eq!(logs.take((1, both, true, Marks::new())), [said("b")]);
+        assert!(logs.asked[&1].next.is_some() && !logs.asked[&1].is_open);
+        // What is said again since is a line of its own.
+        assert_eq!(logs.take((1, vec![said("a")], true, Marks::new())), [said("a")]);
     }
 }

@@ -13,9 +13,12 @@ use podstuck_common::{
     count::CountKey,
     record::{RecordHead, call, reason},
 };
+use podstuck_engine::bounded::Bounded;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
-use super::{Exit, driver_logs::DriverLogs, presenter::Presenter, rooting::Rooting};
+use super::{
+    Exit, driver_logs::DriverLogs, log_reader::LogNews, presenter::Presenter, rooting::Rooting,
+};
 use crate::{
     ask::{Asker, Node, Share},
     attribute::{Attributor, Named},
@@ -38,12 +41,14 @@ use crate::{
     source::tables::Drained,
     state::{
         hung::{HungCalls, Notice, Report, Unmounted},
-        logs::Attempt,
+        logs::{Attempt, Logs},
         sample::{Lateness, Look},
         show_roots::Found,
     },
 };
 
+/// Volumes that are remembered.
+const VOLUMES: usize = 4096;
 /// How often somebody may have the node looked at sooner than it would be.
 const HURRY_EVERY: Duration = Duration::from_secs(10);
 
@@ -55,6 +60,8 @@ pub(super) enum Arrival {
     Hung(Report),
     /// What a CSI driver has said.
     Said(Vec<Said>),
+    /// What else is new in logs.
+    Logs(Logs),
     /// Where targets are.
     Shown(Found),
 }
@@ -70,7 +77,10 @@ pub(super) struct Session {
     hung: HungCalls,
     /// Processes that do not say what they do.
     silent: BTreeSet<u32>,
+    log_news: LogNews,
     drivers: DriverLogs,
+    /// Volumes that lines about the pods in question have named.
+    volumes: Bounded<String, ()>,
     looks: Lateness,
     undecodable: u64,
     look_alike: Option<String>,
@@ -88,7 +98,7 @@ impl Session {
         presenter: Presenter,
         mut recorder: Option<Recorder>,
         hung: HungCalls,
-        drivers: DriverLogs,
+        (log_news, drivers): (LogNews, DriverLogs),
     ) -> Self {
         if let Some(recorder) = &mut recorder {
             recorder.begin(presenter.run());
@@ -104,7 +114,9 @@ impl Session {
             answers,
             hung,
             silent: BTreeSet::new(),
+            log_news,
             drivers,
+            volumes: Bounded::new(VOLUMES),
             looks,
             undecodable: 0,
             look_alike: None,
@@ -239,6 +251,7 @@ impl Session {
             Some((query, answer)) = self.answers.recv() => Arrival::Answer(query, answer),
             news = self.hung.next() => Arrival::Hung(news),
             said = self.drivers.next() => Arrival::Said(said),
+            logs = self.log_news.next() => Arrival::Logs(logs),
             shown = self.rooting.next() => Arrival::Shown(shown),
         }
     }
@@ -248,6 +261,10 @@ impl Session {
         match arrival {
             Arrival::Answer(query, answer) => self.answered(query, answer),
             Arrival::Said(said) => self.said(said),
+            Arrival::Logs(logs) => {
+                self.names.learn(logs.pods);
+                self.logs(&logs.attempts, logs.heard);
+            }
             Arrival::Shown(shown) => self.rooting.shown(shown, self.names.roots()),
             Arrival::Hung(Report::Seen(seen)) => {
                 if let Some(seen) = self.names.stuck(*seen) {
@@ -296,13 +313,18 @@ impl Session {
 
     /// Takes what the node's logs say of the pods in question.
     pub(super) fn logs(&mut self, attempts: &[Attempt], heard: Vec<Heard>) {
-        let devices = self.devices(attempts);
+        self.note_volumes(attempts);
         for attempt in attempts {
             let end = self.presenter.kernel_time(attempt.said.at);
             let is_of_node = attempt.said.uid.is_empty() && !attempt.said.is_of_a_device();
-            let is_device = devices.contains(attempt.said.volume.as_str());
+            let is_device = self.volumes.contains(attempt.said.volume.as_str());
             if is_of_node || is_device || self.names.is_wanted(&attempt.said.uid) {
                 self.learn(clock::now(), What::Said(Box::new(attempt.said.clone())));
+            }
+            // Of a call that was made since, the probes have told.
+            let run = self.presenter.run();
+            if run.is_traced() && end >= run.clock.started() {
+                continue;
             }
             if let Some(op) = self.names.told(attempt, end) {
                 self.learn(clock::now(), What::Told(Box::new(op)));
@@ -315,14 +337,17 @@ impl Session {
     }
 
     /// Volumes whose devices matter: of one pod, those that its log's lines name.
-    fn devices<'a>(&self, attempts: &'a [Attempt]) -> BTreeSet<&'a str> {
+    fn note_volumes(&mut self, attempts: &[Attempt]) {
         let whole = !self.presenter.run().has_target();
-        let of = |said: &Said| match said.is_of_a_device() {
-            true => whole,
-            false => !said.uid.is_empty() && self.names.is_wanted(&said.uid),
-        };
-        let said = attempts.iter().map(|attempt| &attempt.said).filter(|said| of(said));
-        said.map(|said| said.volume.as_str()).filter(|volume| !volume.is_empty()).collect()
+        for said in attempts.iter().map(|attempt| &attempt.said) {
+            let matters = match said.is_of_a_device() {
+                true => whole,
+                false => !said.uid.is_empty() && self.names.is_wanted(&said.uid),
+            };
+            if matters && !said.volume.is_empty() {
+                self.volumes.insert(said.volume.clone(), ());
+            }
+        }
     }
 
     /// Takes a look at the node.
@@ -330,13 +355,10 @@ impl Session {
         self.looks.came(Instant::now(), look.sample.rest);
         self.rooting.look(&look, self.names.roots());
         let sample = self.names.sample(look.sample, look.trees, &look.containers);
-        // On a whole node the volumes of those pods matter that are to go, where one answer is wanted.
+        // On a whole node those are asked about that are to go, where one answer is wanted.
         let has_target = self.presenter.run().has_target();
-        let matters = |uid: &str| match has_target {
-            true => self.names.is_wanted(uid),
-            false => self.presenter.asks_about(uid),
-        };
-        self.drivers.ask(&sample, matters);
+        let is_asked = |uid: &str| has_target || self.presenter.asks_about(uid);
+        self.drivers.ask(&sample, |uid| self.names.is_wanted(uid), is_asked);
         self.learn(sample.at, What::Sample(sample));
     }
 

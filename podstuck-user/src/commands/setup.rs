@@ -11,7 +11,7 @@ use super::{
     Failure,
     api_reader::ApiReader,
     known_roots::{apart, known_roots},
-    log_reader::LogReader,
+    log_reader::{LogReader, Told},
     rooting::Rooting,
     wanted::{Wanted, wanted},
 };
@@ -37,13 +37,12 @@ use crate::{
     },
     model::{
         container::ContainerName, degraded::Feed, identity::Pod, node_record::NodeRecord,
-        path::safe_path, pod_record::PodRecord, said::Heard, summary::Start,
+        path::safe_path, pod_record::PodRecord, summary::Start,
     },
     scope::Scope,
     state::{
         kubelet::{self, Kubelet},
         listing::list,
-        logs::Attempt,
         pod_logs::PodLogs,
         sample::{
             self,
@@ -73,7 +72,7 @@ pub(super) struct Prepared {
     /// What is told.
     pub scope: Scope,
     /// What kubelet's log tells of before.
-    pub told: (Vec<Attempt>, Vec<Heard>),
+    pub told: Told,
     /// What the API server says of the pod that the run is restricted to.
     pub record: Option<PodRecord>,
     /// What it says of this node's pods that are to go.

@@ -10,6 +10,7 @@ use super::{
     driver_logs::DriverLogs,
     interrupt::Stop,
     lister::Lister,
+    log_reader::LogNews,
     presenter::Presenter,
     probing::{Draining, Missed, Probing, answer},
     reporter::{Form, Reporter},
@@ -162,6 +163,8 @@ async fn trace(
     Role::Run.assume();
     fork_server::limit();
     probing.log_lines();
+    let (attempts, heard, follower) = told;
+    let log_news = LogNews::start(follower);
     let drivers = DriverLogs::new(places.host_root.clone(), names.log_dirs().to_vec());
     let mut sampler = Sampler::start(places)?;
     let run = Run {
@@ -176,7 +179,7 @@ async fn trace(
     };
     let names = Attributor::new(names, scope, roots, &containers);
     let presenter = Presenter::new(run, reporter);
-    let mut session = Session::new(names, rooting, presenter, recorder, hung, drivers);
+    let mut session = Session::new(names, rooting, presenter, recorder, hung, (log_news, drivers));
     session.tick(&probing.begin().await?);
     // What an unmount takes away is known by a look from before it. Whoever acts when the run is said to
     // have begun finds it looked at, unless the node is large.
@@ -201,7 +204,7 @@ async fn trace(
         session.record(What::Record { record, node });
     }
     look.into_iter().for_each(|look| session.looked(look));
-    session.logs(&told.0, told.1);
+    session.logs(&attempts, heard);
 
     let begun = time::Instant::now();
     let end = until.limit(traced).map(|limit| time::Instant::now() + limit);

@@ -44,6 +44,11 @@ impl Targets {
         Self { by_id, names, roots, containers, unknown, learned, forgotten }
     }
 
+    /// What pods are called.
+    pub(crate) fn names(&mut self) -> &mut PodNames {
+        &mut self.names
+    }
+
     /// Where targets are.
     pub(crate) fn roots(&mut self) -> &mut TargetRoots {
         &mut self.roots

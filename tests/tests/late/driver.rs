@@ -17,13 +17,55 @@ use serde_json::Value;
 
 use super::{answer, log_of};
 
-/// A lab that logs to a file, ended in order.
-struct LoggingLab(Child);
+/// Its driver, as far as anybody sees, has forgotten the volume.
+pub(super) const SILENT: &str = "csi-driver-lost-publish-state-silent";
 
-impl Drop for LoggingLab {
+/// A lab that logs to a file, ended in order.
+pub(super) struct Logging {
+    lab: Child,
+    pub(super) log: tempfile::NamedTempFile,
+    /// What it has said of itself.
+    pub(super) ready: Value,
+    /// Its volume, as kubelet calls it, and the driver.
+    pub(super) volume: String,
+    handle: String,
+}
+
+impl Logging {
+    pub(super) fn start(lab: &str) -> Self {
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let stderr = File::options().append(true).open(log.path()).unwrap();
+        let mut command = Command::new(podstuck());
+        command.args(["lab", lab]).stdout(Stdio::piped()).stderr(stderr);
+        let (volume, handle) = (String::new(), String::new());
+        let mut running =
+            Self { lab: command.spawn().unwrap(), log, ready: Value::Null, volume, handle };
+        let mut first = String::new();
+        BufReader::new(running.lab.stdout.take().unwrap()).read_line(&mut first).unwrap();
+        running.ready = serde_json::from_str(&first).unwrap();
+        let directory = Path::new(running.of("path")).parent().unwrap();
+        let data = fs::read_to_string(directory.join("vol_data.json")).unwrap();
+        let data: Value = serde_json::from_str(&data).unwrap();
+        let text = |name: &str| data[name].as_str().unwrap();
+        running.handle = text("volumeHandle").to_owned();
+        running.volume = format!("kubernetes.io/csi/{}^{}", text("driverName"), running.handle);
+        running
+    }
+
+    pub(super) fn of(&self, name: &str) -> &str {
+        self.ready[name].as_str().unwrap()
+    }
+
+    pub(super) fn write(&self, text: &str) {
+        let mut log = File::options().append(true).open(self.log.path()).unwrap();
+        log.write_all(text.as_bytes()).unwrap();
+    }
+}
+
+impl Drop for Logging {
     fn drop(&mut self) {
-        kill(Pid::from_raw(self.0.id().cast_signed()), Signal::SIGINT).unwrap();
-        self.0.wait().unwrap();
+        kill(Pid::from_raw(self.lab.id().cast_signed()), Signal::SIGINT).unwrap();
+        self.lab.wait().unwrap();
     }
 }
 
@@ -48,27 +90,13 @@ fn late_beside_a_driver<T>(
     log_of: impl Fn(&str, &str) -> String,
     prepare: impl FnOnce(&Value, &str) -> T,
 ) -> Vec<Value> {
-    let log = tempfile::NamedTempFile::new().unwrap();
-    let open = || File::options().append(true).open(log.path()).unwrap();
-    let mut command = Command::new(podstuck());
-    command.args(["lab", lab]).stdout(Stdio::piped()).stderr(open());
-    let mut running = LoggingLab(command.spawn().unwrap());
-    let mut first = String::new();
-    BufReader::new(running.0.stdout.take().unwrap()).read_line(&mut first).unwrap();
-    let ready: Value = serde_json::from_str(&first).unwrap();
-    let of = |name: &str| ready[name].as_str().unwrap();
-    let volume = Path::new(of("path")).parent().unwrap();
-    let data = fs::read_to_string(volume.join("vol_data.json")).unwrap();
-    let data: Value = serde_json::from_str(&data).unwrap();
-    let text = |name: &str| data[name].as_str().unwrap();
-    let volume = format!("kubernetes.io/csi/{}^{}", text("driverName"), text("volumeHandle"));
-    let said = log_of(of("pod_uid"), &volume);
-    open().write_all(said.as_bytes()).unwrap();
-    let _prepared = prepare(&ready, text("volumeHandle"));
+    let lab = Logging::start(lab);
+    lab.write(&log_of(lab.of("pod_uid"), &lab.volume));
+    let _prepared = prepare(&lab.ready, &lab.handle);
 
     // Shorter than the time that it takes without a log.
-    let asked =
-        ["--pod-uid", of("pod_uid"), "--kubelet-root", of("kubelet_root"), "--timeout", "40s"];
+    let (uid, root) = (lab.of("pod_uid"), lab.of("kubelet_root"));
+    let asked = ["--pod-uid", uid, "--kubelet-root", root, "--timeout", "40s"];
     diagnose(&asked).finish().0
 }
 
@@ -87,7 +115,7 @@ fn a_driver_that_was_missed_before_is_told_at_once() {
 fn a_driver_that_answers_with_errors_is_not_said_to_have_forgotten() {
     requires!(root_and_btf());
     let error = "rpc error: code = NotFound desc = volume x does not exist in the volumes list";
-    let cause = asked_of_a_driver("csi-driver-lost-publish-state-silent", error);
+    let cause = asked_of_a_driver(SILENT, error);
     assert_eq!(cause["id"], "csi-driver-error", "{cause:#}");
 }
 
@@ -95,7 +123,7 @@ fn a_driver_that_answers_with_errors_is_not_said_to_have_forgotten() {
 #[test]
 fn a_driver_that_said_that_all_is_well_is_told_to_have_forgotten_at_once() {
     requires!(root_and_btf());
-    let cause = late_for_a_driver("csi-driver-lost-publish-state-silent", |uid, volume| {
+    let cause = late_for_a_driver(SILENT, |uid, volume| {
         let now = Timestamp::now().to_zoned(TimeZone::system()).strftime("%m%d %H:%M:%S.%6f");
         format!(
             "I{now}   77 operation_generator.go:782] UnmountVolume.TearDown succeeded for volume \
@@ -165,7 +193,7 @@ fn what_a_driver_has_written_is_quoted_with_its_source() {
     let driver = "9a1b2c3d-0000-4111-8222-3333444455aa";
     let error =
         "kubernetes.io/csi: Unmounter.TearDownAt failed: rpc error: code = Internal desc = unmount";
-    let lab = "csi-driver-lost-publish-state-silent";
+    let lab = SILENT;
     let (mut log, mut checks) = (PathBuf::new(), String::new());
     let lines = late_beside_a_driver(
         lab,

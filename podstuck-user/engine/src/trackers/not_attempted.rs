@@ -32,7 +32,7 @@ use crate::{
     trackers::{is_clean_up, to_go::ToGo, unmounts::Tried},
     verdict::{Draft, Verdict},
 };
-use fault::{Looked, needed};
+use fault::{Looked, needed, needed_where_met};
 use kubelets_log::KubeletsLog;
 use questions::Questions;
 
@@ -233,7 +233,11 @@ impl NotAttempted {
         let lasted = window.max(kubelets_log::lasts(said, at)).max(stood.unwrap_or_default());
         let asked = looked.torn_down.filter(|_| matches!(fault, Fault::Forgotten | Fault::CutOff));
         let mounts_again = said.filter(|_| fault == Fault::KubeletLost);
-        if asked.or(mounts_again).is_none() && lasted < needed(fault, context.thresholds) {
+        let met = window.min(kubelets_log::lasts(said, at));
+        if asked.or(mounts_again).is_none()
+            && lasted < needed(fault, context.thresholds)
+            && met < needed_where_met(fault, context.thresholds)
+        {
             return None;
         }
         let suspect = Suspect {

@@ -4,15 +4,18 @@
 
 use std::{collections::BTreeSet, fmt::Write, fs, path::PathBuf};
 
+use jiff::Timestamp;
 use podstuck_common::record::Caller;
 
 use super::{
     Attempt, NamedPod, VolumeNames,
-    read::{Captured, captured},
+    container_log::Line,
+    driver,
+    read::{Captured, Open, captured, captured_next},
     read_driver::complaints_in,
-    read_runtime::said_in,
+    read_runtime::{said_in, said_next},
 };
-use crate::model::said::Said;
+use crate::model::said::{NamedCall, Report, Said};
 
 /// What holds a pod in the runtime, a frozen group and a hung server leave nothing in this log but the
 /// deletion and the container's end, if that.
@@ -83,23 +86,29 @@ fn a_driver_complains_of_the_volume_that_it_names() {
 }
 
 fn of_driver(case: &str) -> Vec<Said> {
+    let (names, text) = (volume_names(case), text("csi-hostpath", case));
+    assert!(String::from_utf8_lossy(&text).contains(&names.handle), "{names:?}");
+    complaints_in(&text, names)
+}
+
+fn volume_names(case: &str) -> VolumeNames {
     let (pod, kubelet) = of_kubelets_log(case);
     let volume = kubelet.told.iter().find_map(|(said, _)| said.volume.split_once('^'));
     let name = format!("pv-{}", pod.name);
-    let names = VolumeNames {
+    VolumeNames {
         directory: format!("/var/lib/kubelet/pods/{}/volumes/kubernetes.io~csi/{name}", pod.uid),
         handle: volume.unwrap().1.into(),
         name,
-    };
-    let text = text("csi-hostpath", case);
-    assert!(String::from_utf8_lossy(&text).contains(&names.handle), "{names:?}");
-    complaints_in(&text, names)
+    }
+}
+
+fn attempt((said, call): (Said, Option<NamedCall>)) -> Attempt {
+    Attempt { pid: 0, caller: Caller::default(), said, call }
 }
 
 /// All that the logs of a case say, as they are read on a node: kubelet's, containerd's and the driver's.
 pub(crate) fn all_said(case: &str) -> Vec<Attempt> {
     let (_, kubelet) = of_kubelets_log(case);
-    let attempt = |(said, call)| Attempt { pid: 0, caller: Caller::default(), said, call };
     let mut all: Vec<Attempt> = kubelet.told.into_iter().map(attempt).collect();
     let mut others = said_in(&text("containerd-1.6", case), kubelet.ids);
     if folder("csi-hostpath").join(format!("{case}.log")).exists() {
@@ -107,6 +116,98 @@ pub(crate) fn all_said(case: &str) -> Vec<Attempt> {
     }
     all.extend(others.into_iter().map(|said| attempt((said, None))));
     all
+}
+
+/// The logs of a case as they grow, and as they are read meanwhile.
+pub(crate) struct Growing {
+    case: String,
+    /// Lines by when they were written, the last one first.
+    kubelet: Vec<(Timestamp, String)>,
+    containerd: Vec<(Timestamp, String)>,
+    driver: Vec<(Timestamp, String)>,
+    open: Open,
+    ids: Vec<(String, String)>,
+}
+
+impl Growing {
+    pub(crate) fn new(case: &str) -> Self {
+        let of = |log: &str| {
+            lines(&fs::read(folder(log).join(format!("{case}.log"))).unwrap_or_default())
+        };
+        Self {
+            case: case.into(),
+            kubelet: of("kubelet-1.36"),
+            containerd: of("containerd-1.6"),
+            driver: of("csi-hostpath"),
+            open: Open::default(),
+            ids: Vec::new(),
+        }
+    }
+
+    /// What is read at that time.
+    pub(crate) fn read(&mut self, now: Timestamp) -> Vec<Attempt> {
+        let text = until(&mut self.kubelet, now);
+        let (found, open) = captured_next(&text, std::mem::take(&mut self.open), day());
+        self.open = open;
+        self.ids.extend(found.ids.into_known());
+        let mut all: Vec<Attempt> = found.told.into_iter().map(attempt).collect();
+        let mut others = said_next(&until(&mut self.containerd, now), &mut self.ids);
+        let of_driver = until(&mut self.driver, now);
+        if !of_driver.is_empty() {
+            others.extend(complaints_in(&of_driver, volume_names(&self.case)));
+        }
+        all.extend(others.into_iter().map(|said| attempt((said, None))));
+        all
+    }
+}
+
+/// The lines of a log, each when it was written: one without a time with the one before.
+fn lines(text: &[u8]) -> Vec<(Timestamp, String)> {
+    let text = String::from_utf8_lossy(text);
+    let (mut at, mut lines) = (Timestamp::UNIX_EPOCH, Vec::new());
+    for line in text.lines() {
+        let of_container = || Some(Line::parse(line)?.at);
+        at = driver::written(line, day()).or_else(of_container).unwrap_or(at);
+        lines.push((at, format!("{line}\n")));
+    }
+    lines.reverse();
+    lines
+}
+
+fn until(lines: &mut Vec<(Timestamp, String)>, now: Timestamp) -> Vec<u8> {
+    let mut text = String::new();
+    while let Some((_, line)) = lines.pop_if(|(at, _)| *at <= now) {
+        text.push_str(&line);
+    }
+    text.into()
+}
+
+/// Whatever a read comes between, nothing is lost and nothing is said twice.
+#[test]
+fn a_log_that_is_read_while_it_grows_says_what_it_says_as_a_whole() {
+    let said = |mut attempts: Vec<Attempt>| {
+        // As a whole, it says of a pod only once that it is deleted: the last time.
+        let is_to_go = |it: &Attempt| it.said.report == Some(Report::ToGo);
+        let last = attempts.iter().filter(|it| is_to_go(it)).map(|it| it.said.at).max();
+        attempts.retain(|it| !is_to_go(it) || Some(it.said.at) == last);
+        let said = attempts.into_iter().map(|it| format!("{:?} {:?}", it.said, it.call));
+        let mut said: Vec<String> = said.collect();
+        said.sort();
+        said
+    };
+    for line in KUBELET.lines() {
+        let (case, _) = line.split_once(':').unwrap();
+        let mut growing = Growing::new(case);
+        let mut read = Vec::new();
+        let mut times: Vec<Timestamp> = growing.kubelet.iter().map(|(at, _)| *at).collect();
+        times.reverse();
+        // Once more each time, as when nothing is new.
+        for at in times.into_iter().chain([day()]) {
+            read.extend(growing.read(at));
+            read.extend(growing.read(at));
+        }
+        assert_eq!(said(read), said(all_said(case)), "{case}");
+    }
 }
 
 /// Compares what is said in each of the cases that there is a log of.
@@ -132,10 +233,14 @@ fn text(logs: &str, case: &str) -> Vec<u8> {
     fs::read(folder(logs).join(format!("{case}.log"))).unwrap()
 }
 
+/// The day that all were made on, at its end.
+fn day() -> Timestamp {
+    "2026-11-23T00:00:00Z".parse().unwrap()
+}
+
 /// The one pod, and all that is in its log.
 fn of_kubelets_log(case: &str) -> (NamedPod, Captured) {
-    // The day that all were made on.
-    let log = captured(&text("kubelet-1.36", case), "2026-11-23T00:00:00Z".parse().unwrap());
+    let log = captured(&text("kubelet-1.36", case), day());
     assert_eq!(log.pods.len(), 1, "{:?}", log.pods);
     assert_eq!(log.pods[0].namespace, "default");
     (log.pods[0].clone(), log)

@@ -9,6 +9,7 @@ use std::{collections::BTreeMap, sync::LazyLock};
 use jiff::Timestamp;
 use podstuck_engine::bounded::Bounded;
 use regex::Regex;
+use serde::{Deserialize, Serialize};
 
 use super::fixed;
 
@@ -25,11 +26,11 @@ static OLD_POD: LazyLock<Regex> =
     LazyLock::new(|| fixed(r"^([a-z0-9.-]+)_([a-z0-9-]+)\(([0-9a-f-]+)\)$"));
 
 /// Namespace and name.
-type Name = (String, String);
+pub(super) type Name = (String, String);
 
 /// A pod of a name, since it was added.
-#[derive(Default)]
-struct Current {
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Current {
     uid: Option<String>,
     /// kubelet was told to delete it, and has not said its UID.
     deleted: Option<Timestamp>,
@@ -94,6 +95,19 @@ impl Deletions {
         if let Some(at) = current.deleted.take() {
             self.found.insert(uid.to_owned(), at);
         }
+    }
+
+    /// Goes on where an earlier part of the log has ended.
+    pub(super) fn after(known: Vec<(Name, Current)>) -> Self {
+        let mut deletions = Self::default();
+        // Those that were used last go last.
+        known.into_iter().rev().for_each(|(name, pod)| deletions.current.insert(name, pod));
+        deletions
+    }
+
+    /// What the next part of the log goes on with.
+    pub(super) fn known(&self) -> Vec<(Name, Current)> {
+        self.current.iter().map(|(name, pod)| (name.clone(), pod.clone())).collect()
     }
 
     /// Some lines were left out: any pod may have been added there.

@@ -70,7 +70,7 @@ impl Question for ReadKernelLog {
         let audit = on_host(&self.host_root, Path::new(AUDIT));
         let own = buffer().context(BUFFER).map(Iterator::collect::<Vec<Record>>);
         let (place, lines) = if place::lives(&audit, |log| tell.at(&log.into()))?.is_file() {
-            (AUDIT, denials(lines(tell.reading(AUDIT.into(), place::of_file(&audit)?.text))))
+            (AUDIT, denials(lines(&*place::of_file(&audit)?.news(None, tell)?.text)))
         } else {
             let own = own.as_ref().map_err(|error| anyhow!("{error:#}"))?;
             (BUFFER, denials(own.iter().map(|record| record.text.clone())))

@@ -12,11 +12,13 @@ mod container_log;
 mod deletions;
 mod driver;
 mod entries;
+mod follow;
 mod go_text;
 mod kernel;
 mod klog;
 mod klog_device;
 mod klog_runtime;
+mod mark;
 mod place;
 mod pod_ids;
 mod read;
@@ -25,7 +27,7 @@ mod read_runtime;
 mod runtime;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     ffi::OsString,
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
@@ -42,7 +44,6 @@ use super::{
 };
 use crate::{
     clock,
-    identity::{on_host, runtimes::running_daemons},
     model::{
         degraded::{Degraded, Feed},
         identity::Component,
@@ -53,8 +54,11 @@ use crate::{
     query::NoAnswer,
 };
 pub(crate) use driver::VolumeNames;
+pub(crate) use follow::Follower;
 pub(in crate::state) use kernel::ReadKernelLog;
 pub(in crate::state) use read::ReadLog;
+use read_driver::DriverSaid;
+pub(crate) use read_driver::Marks;
 pub(in crate::state) use read_driver::ReadDriverLog;
 pub(in crate::state) use read_runtime::ReadRuntimeLog;
 
@@ -135,72 +139,7 @@ pub(crate) struct Attempt {
 
 /// Reads the logs of all kubelets and runtimes of the node. Takes two seconds for each that does not answer.
 pub(crate) fn read(host_root: &Path) -> Logs {
-    let mut logs = Logs::default();
-    let proc = on_host(host_root, "/proc".as_ref());
-    // What containers are whose, kubelet says to those who only name containers.
-    let mut known = Vec::new();
-    let daemons = running_daemons(&proc);
-    for pid in daemons.kubelets {
-        logs.read_kubelets(host_root, pid, &mut known);
-    }
-    let mut seen = BTreeSet::new();
-    for (pid, component) in daemons.runtimes {
-        logs.read_runtimes(host_root, (pid, component), &known, &mut seen);
-    }
-    logs.read_kernels(host_root);
-    logs
-}
-
-impl Logs {
-    fn read_kubelets(&mut self, host_root: &Path, pid: u32, known: &mut Vec<(String, String)>) {
-        let caller = caller(pid);
-        let question = ReadLog { host_root: PathBuf::from(host_root), pid, now: Timestamp::now() };
-        let answer = ask_in_parts(question, |part| match part {
-            read::Part::Pods(pods) => self.pods.extend(pods),
-            read::Part::Containers(ids) => known.extend(ids),
-            read::Part::Heard(heard) => self.heard.push(heard),
-            read::Part::Attempts(attempts) => {
-                let whole = |(said, call)| Attempt { pid, caller, said, call };
-                self.attempts.extend(attempts.into_iter().map(whole));
-            }
-        });
-        self.note(Component::Kubelet, pid, answer);
-    }
-
-    fn read_kernels(&mut self, host_root: &Path) {
-        let answer = ask_in_parts(ReadKernelLog { host_root: host_root.into() }, |said| {
-            let (pid, caller) = (0, Caller::default());
-            let whole = |said| Attempt { pid, caller, said, call: None };
-            self.attempts.extend(said.into_iter().map(whole));
-        });
-        let read = told("log of the kernel".into(), answer);
-        self.places.push(Place { component: Component::Other, read });
-    }
-
-    /// `seen` are the logs that were read: two daemons of one service write to the same.
-    fn read_runtimes(
-        &mut self,
-        host_root: &Path,
-        (pid, component): (u32, Component),
-        known: &[(String, String)],
-        seen: &mut BTreeSet<String>,
-    ) {
-        let caller = caller(pid);
-        let (host_root, known) = (PathBuf::from(host_root), known.to_vec());
-        let question = ReadRuntimeLog { host_root, pid, component, known };
-        let answer = ask_in_parts(question, |part| {
-            if seen.insert(part.place) {
-                let whole = |said| Attempt { pid, caller, said, call: None };
-                self.attempts.extend(part.said.into_iter().map(whole));
-            }
-        });
-        self.note(component, pid, answer);
-    }
-
-    fn note(&mut self, component: Component, pid: u32, answer: Answered<String>) {
-        let read = told(format!("log of {} (pid {pid})", component.name()), answer);
-        self.places.push(Place { component, read });
-    }
+    Follower::new(host_root).read_all()
 }
 
 /// The driver of a pod's volume, and where its log may be.
@@ -218,13 +157,20 @@ pub(crate) struct DriverLog {
     pub(crate) names: VolumeNames,
 }
 
-/// Reads what a driver complains of about one volume. Takes two seconds where nobody answers.
-pub(crate) fn read_driver(log: DriverLog) -> (Vec<Said>, Result<Vec<String>, String>) {
+/// Reads what a driver complains of about one volume, and what is new where it was read before. Takes two seconds
+/// where nobody answers.
+pub(crate) fn read_driver(
+    log: DriverLog,
+    marks: &mut Marks,
+) -> (Vec<Said>, Result<Vec<String>, String>) {
     let DriverLog { host_root, log_dirs, pid, uid, volume, names } = log;
-    let now = Timestamp::now();
-    let question = ReadDriverLog { host_root, log_dirs, pid, uid, volume, names, now };
+    let (now, after) = (Timestamp::now(), marks.clone());
+    let question = ReadDriverLog { host_root, log_dirs, pid, uid, volume, names, now, after };
     let mut found = Vec::new();
-    let answer = ask_in_parts(question, |said: Vec<Said>| found.extend(said));
+    let answer = ask_in_parts(question, |mut part: DriverSaid| {
+        part.note(marks);
+        found.extend(part.said);
+    });
     (found, told(format!("log of csi-driver (pid {pid})"), answer))
 }
 
@@ -241,7 +187,8 @@ pub(crate) fn of_drivers(host_root: &Path, log_dirs: &[PathBuf]) -> Vec<Place> {
         let names = VolumeNames { directory: nothing(), handle: nothing(), name: nothing() };
         let (host_root, log_dirs) = (host_root.into(), log_dirs.to_vec());
         let (uid, volume) = (nothing(), nothing());
-        let (_, read) = read_driver(DriverLog { host_root, log_dirs, pid, uid, volume, names });
+        let log = DriverLog { host_root, log_dirs, pid, uid, volume, names };
+        let (_, read) = read_driver(log, &mut Marks::new());
         let named = |what: String| format!("{name}: {what}");
         let read = read.map(|places| named(places.join(", "))).map_err(named);
         Place { component: Component::CsiDriver, read }

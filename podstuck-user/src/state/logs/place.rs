@@ -1,37 +1,64 @@
 //! Where a process's standard error goes.
 
 use std::{
-    ffi::OsStr,
+    ffi::{OsStr, OsString},
     fs::{self, File},
-    io::{Read, Seek, SeekFrom},
     os::unix::{ffi::OsStrExt, fs::FileTypeExt},
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Command,
 };
 
 use anyhow::{Context, Result, bail};
+use serde::Serialize;
 
+use super::mark::{self, Mark, News, last_of};
 use crate::{
     identity::{cgroup::group_of, on_host},
     model::path::safe_path,
     proc::{COMMAND_LINE, command_line},
     state::{
         alive::{self, Occasion},
-        helper::NotEntered,
+        helper::{NotEntered, Teller},
     },
 };
-
-/// Most that is read of a log: an hour and more of a kubelet in trouble, at its usual level.
-const TAIL: u64 = 8 << 20;
-/// The same, in entries of the journal.
-const ENTRIES: &str = "40000";
 
 /// A log that can be read.
 pub(super) struct Place {
     /// For people.
     pub(super) name: String,
-    /// Its end.
-    pub(super) text: Box<dyn Read>,
+    source: Source,
+}
+
+enum Source {
+    File(File, PathBuf),
+    /// What writes the journal's end.
+    Journal(Command),
+}
+
+impl Place {
+    /// Its end, or what is new since it was read up to a mark.
+    pub(super) fn news<P: Serialize>(
+        self,
+        after: Option<&Mark>,
+        tell: &mut Teller<OsString, P>,
+    ) -> Result<News> {
+        let name = OsString::from(&self.name);
+        let mut read =
+            |text: &mut dyn std::io::Read| last_of(&mut tell.reading(name.clone(), text));
+        let news = match self.source {
+            Source::File(file, path) => mark::of_file(&file, &path, after, &mut read),
+            Source::Journal(command) => mark::of_journal(command, after, &mut read),
+        };
+        news.with_context(|| self.name)
+    }
+
+    /// A file that has this name for us.
+    fn beside(self, path: PathBuf) -> Self {
+        match self.source {
+            Source::File(file, _) => Self { source: Source::File(file, path), ..self },
+            Source::Journal(_) => self,
+        }
+    }
 }
 
 /// The log of a process; a journal's by the unit that the process runs in. Where it may wait from then on is told
@@ -53,7 +80,9 @@ pub(super) fn of_process(
     let kind =
         fs::metadata(&descriptor).with_context(|| safe_path(&link).into_owned())?.file_type();
     if kind.is_file() {
-        return file(&descriptor, &link);
+        let place = file(&descriptor, &link)?;
+        // Beside it is what it was before it was rotated.
+        return Ok(place.beside(on_host(host_root, &link)));
     }
     if kind.is_socket() {
         return journal(host_root, &process, pid);
@@ -98,11 +127,8 @@ pub(super) fn of_file(log: &Path) -> Result<Place> {
 
 fn file(descriptor: &Path, link: &Path) -> Result<Place> {
     let name = safe_path(link).into_owned();
-    let mut file = File::open(descriptor).with_context(|| name.clone())?;
-    let size = file.metadata().with_context(|| name.clone())?.len();
-    file.seek(SeekFrom::Start(size.saturating_sub(TAIL))).with_context(|| name.clone())?;
-    // It may grow meanwhile.
-    Ok(Place { name, text: Box::new(file.take(TAIL)) })
+    let file = File::open(descriptor).with_context(|| name.clone())?;
+    Ok(Place { name, source: Source::File(file, link.to_owned()) })
 }
 
 fn journal(host_root: &Path, process: &Path, pid: u32) -> Result<Place> {
@@ -110,16 +136,11 @@ fn journal(host_root: &Path, process: &Path, pid: u32) -> Result<Place> {
     let unit = unit_of(Path::new(&group));
     let only = unit.map_or_else(|| format!("_PID={pid}"), |unit| format!("--unit={unit}"));
     let mut command = Command::new("journalctl");
-    command.args(["--quiet", "--no-pager", "--output=cat", "--lines", ENTRIES, &only]);
+    command.args(["--quiet", "--no-pager", "--output=cat", &only]);
     if host_root != Path::new("/") {
         command.arg("--root").arg(host_root);
     }
-    // A helper's own standard error is /dev/null, which it may not open to write.
-    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
-    let mut child = child.context("its log is the journal, and journalctl cannot be run")?;
-    let output = child.stdout.take().context("journalctl has no output")?;
-    // It ends when it has written all, or when nobody reads any more.
-    Ok(Place { name: format!("journal, {only}"), text: Box::new(output.take(TAIL)) })
+    Ok(Place { name: format!("journal, {only}"), source: Source::Journal(command) })
 }
 
 /// The service that a control group belongs to.
@@ -131,9 +152,17 @@ fn unit_of(group: &Path) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::{io::Write, os::fd::AsFd};
+    use std::{
+        io::{Read, Write},
+        os::fd::AsFd,
+        process::Stdio,
+    };
 
-    use super::*;
+    use super::{super::mark::TAIL, *};
+
+    fn text(place: Place) -> Vec<u8> {
+        place.news(None, &mut Teller::<OsString, ()>::new()).unwrap().text
+    }
 
     #[test]
     fn a_service_is_told_by_its_group() {
@@ -147,7 +176,7 @@ mod tests {
     fn the_end_of_a_file_is_read_and_what_is_no_log_is_named() {
         let mut log = tempfile::tempfile().unwrap();
         log.write_all(&vec![b'x'; TAIL as usize]).unwrap();
-        log.write_all(b"end").unwrap();
+        log.write_all(b"end\n").unwrap();
         let spawn = |stderr: Stdio| Command::new("sleep").arg("60").stderr(stderr).spawn().unwrap();
         let read = |child: &mut std::process::Child| {
             let place = of_process(Path::new("/"), child.id(), |_| Ok(()));
@@ -156,10 +185,9 @@ mod tests {
             place
         };
         let mut child = spawn(log.as_fd().try_clone_to_owned().unwrap().into());
-        let mut text = Vec::new();
-        read(&mut child).unwrap().text.read_to_end(&mut text).unwrap();
+        let text = text(read(&mut child).unwrap());
         assert_eq!(text.len() as u64, TAIL);
-        assert!(text.ends_with(b"xend"));
+        assert!(text.ends_with(b"xend\n"));
         let error = read(&mut spawn(Stdio::null())).err().unwrap().to_string();
         assert!(error.contains("/dev/null"), "{error}");
         let error = read(&mut spawn(Stdio::piped())).err().unwrap().to_string();
@@ -169,7 +197,7 @@ mod tests {
     #[test]
     fn a_log_that_somebody_else_writes_is_found_beside_the_root() {
         let root = tempfile::tempdir().unwrap();
-        std::fs::write(root.path().join("containerd.log"), "said").unwrap();
+        std::fs::write(root.path().join("containerd.log"), "said\n").unwrap();
         let mut child = Command::new("sh")
             .args(["-c", "echo; read line", "containerd", "--root"])
             .arg(root.path())
@@ -183,8 +211,6 @@ mod tests {
         let place = of_process(Path::new("/"), child.id(), |_| Ok(()));
         child.kill().unwrap();
         child.wait().unwrap();
-        let mut text = String::new();
-        place.unwrap().text.read_to_string(&mut text).unwrap();
-        assert_eq!(text, "said");
+        assert_eq!(text(place.unwrap()), b"said\n");
     }
 }

@@ -98,9 +98,12 @@ impl PodIds {
         ids.filter(|id| self.pod(id).is_none()).map(str::to_owned).collect()
     }
 
-    /// All that are known by themselves.
+    /// All that are known.
     pub(super) fn into_known(self) -> Vec<(String, String)> {
-        self.pods.into_iter().collect()
+        let of_sandbox = |(id, sandbox)| Some((id, self.pods.get(&sandbox)?.clone()));
+        let mut known: Vec<_> = self.sandboxes.into_iter().filter_map(of_sandbox).collect();
+        known.extend(self.pods);
+        known
     }
 }
 

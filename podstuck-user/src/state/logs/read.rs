@@ -7,7 +7,7 @@ use std::{
     path::PathBuf,
 };
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -15,9 +15,11 @@ use super::{
     NamedPod,
     attempts::{Attempts, Told},
     complaints,
-    deletions::Deletions,
+    deletions::{Current, Deletions, Name},
     klog::{self, Entry, Failed},
-    klog_runtime, place,
+    klog_runtime,
+    mark::{Mark, News},
+    place,
     pod_ids::PodIds,
 };
 use crate::{
@@ -42,11 +44,26 @@ pub(in crate::state) struct ReadLog {
     pub(super) host_root: PathBuf,
     pub(super) pid: u32,
     pub(super) now: Timestamp,
+    /// Up to where it was read before.
+    pub(super) after: Option<Box<Open>>,
+}
+
+/// Where the next read of a log goes on, and what it goes on with.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(in crate::state) struct Open {
+    mark: Option<Mark>,
+    /// There was an entry.
+    has_begun: bool,
+    /// The last entry, which may go on.
+    entry: String,
+    deletions: Vec<(Name, Current)>,
 }
 
 /// What is found.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::state) enum Part {
+    /// Where the next read goes on.
+    Next(Box<Open>),
     Pods(Vec<NamedPod>),
     /// Ids of containers and sandboxes, and the UID of their pod.
     Containers(Vec<(String, String)>),
@@ -68,8 +85,9 @@ impl Question for ReadLog {
     fn answer(self, tell: &mut Teller<OsString, Part>) -> Result<String> {
         let place = place::of_process(&self.host_root, self.pid, |log| tell.at(&log.into()))?;
         let source = format!("log of kubelet (pid {}), {}", self.pid, place.name);
-        let found = search(tell.reading((&place.name).into(), place.text), self.now)
-            .with_context(|| place.name.clone())?;
+        let before = self.after.map(|open| *open);
+        let news = place.news(before.as_ref().and_then(|open| open.mark.as_ref()), tell)?;
+        let (found, next) = go_on(news, before, self.now)?;
         tell.part(&Part::Pods(found.pods.into_iter().collect()))?;
         tell.part(&Part::Containers(found.ids.into_known()))?;
         let since = found.since.max(found.attempts.forgotten());
@@ -79,6 +97,7 @@ impl Question for ReadLog {
         if let Some(since) = since {
             tell.part(&Part::Heard(Heard { source: source.clone(), since, until: self.now }))?;
         }
+        tell.part(&Part::Next(Box::new(next)))?;
         Ok(source)
     }
 }
@@ -90,8 +109,10 @@ struct Found {
     attempts: Attempts,
     of_runtime: VecDeque<Told>,
     deletions: Deletions,
-    /// The time of the first entry.
+    /// The time of the first entry behind the beginning, or behind a gap.
     since: Option<Timestamp>,
+    /// The last one, which may go on.
+    entry: String,
 }
 
 /// All that is told.
@@ -129,26 +150,61 @@ fn attempt(source: &str, told: Told) -> (Said, Option<NamedCall>) {
     }
 }
 
+/// What is new, and where the next read goes on.
+fn go_on(news: News, before: Option<Open>, now: Timestamp) -> Result<(Found, Open)> {
+    let (is_first, is_quiet) = (before.is_none(), news.text.is_empty());
+    let Open { entry, deletions, has_begun, .. } = before.unwrap_or_default();
+    let mut found = Found { entry, deletions: Deletions::after(deletions), ..Found::default() };
+    if news.is_cut {
+        found.end(now);
+        found.deletions.interrupted();
+    }
+    found.read(&*news.text, now)?;
+    // What an entry goes on with is there with its beginning, or a moment later.
+    if is_first || is_quiet {
+        found.end(now);
+    }
+    let (entry, deletions) = (found.entry.clone(), found.deletions.known());
+    let next =
+        Open { mark: news.next, has_begun: has_begun || found.since.is_some(), entry, deletions };
+    found.since = found.since.filter(|_| !has_begun || news.is_cut);
+    Ok((found, next))
+}
+
+impl Found {
+    /// Goes through a text, up to its last entry.
+    fn read(&mut self, text: impl Read, now: Timestamp) -> Result<()> {
+        // The first line may be the end of one; and a log may hold anything.
+        for line in BufReader::new(text).split(b'\n') {
+            let line = line?;
+            let line = String::from_utf8_lossy(&line);
+            if klog::begins(&line) {
+                self.since = self.since.or_else(|| klog::written(&line, now));
+                self.end(now);
+            }
+            if self.entry.len() + line.len() < LONGEST {
+                self.entry.push_str(&line);
+                self.entry.push('\n');
+            } else {
+                self.deletions.interrupted();
+            }
+        }
+        Ok(())
+    }
+
+    /// The last entry is whole.
+    fn end(&mut self, now: Timestamp) {
+        let entry = std::mem::take(&mut self.entry);
+        take(self, &entry, now);
+    }
+}
+
+/// All that is in a text.
+#[cfg(test)]
 fn search(text: impl Read, now: Timestamp) -> Result<Found> {
     let mut found = Found::default();
-    let mut entry = String::new();
-    // The first line may be the end of one; and a log may hold anything.
-    for line in BufReader::new(text).split(b'\n') {
-        let line = line?;
-        let line = String::from_utf8_lossy(&line);
-        if klog::begins(&line) {
-            found.since = found.since.or_else(|| klog::written(&line, now));
-            take(&mut found, &entry, now);
-            entry.clear();
-        }
-        if entry.len() + line.len() < LONGEST {
-            entry.push_str(&line);
-            entry.push('\n');
-        } else {
-            found.deletions.interrupted();
-        }
-    }
-    take(&mut found, &entry, now);
+    found.read(text, now)?;
+    found.end(now);
     Ok(found)
 }
 
@@ -163,7 +219,19 @@ pub(super) struct Captured {
 /// What is in a text.
 #[cfg(test)]
 pub(super) fn captured(text: &[u8], now: Timestamp) -> Captured {
-    let found = search(text, now).unwrap();
+    captured_of(search(text, now).unwrap())
+}
+
+/// What is in a text that goes on with one before.
+#[cfg(test)]
+pub(super) fn captured_next(text: &[u8], open: Open, now: Timestamp) -> (Captured, Open) {
+    let news = News { text: text.into(), ..News::default() };
+    let (found, next) = go_on(news, Some(open), now).unwrap();
+    (captured_of(found), next)
+}
+
+#[cfg(test)]
+fn captured_of(found: Found) -> Captured {
     let told = told(found.attempts, found.of_runtime, found.deletions);
     Captured {
         pods: found.pods.into_iter().collect(),

@@ -1,7 +1,7 @@
 //! Goes through the log of a CSI driver: the helper's side.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     ffi::OsString,
     fs,
     io::{BufRead, BufReader, Read},
@@ -16,7 +16,9 @@ use serde::{Deserialize, Serialize};
 use super::{
     container_log::{self, Line},
     driver::{self, VolumeNames},
-    klog, place,
+    klog,
+    mark::Mark,
+    place,
 };
 use crate::{
     identity::{
@@ -46,6 +48,27 @@ pub(in crate::state) struct ReadDriverLog {
     pub(super) volume: String,
     pub(super) names: VolumeNames,
     pub(super) now: Timestamp,
+    /// By the log's name: up to where it was read before.
+    pub(super) after: Marks,
+}
+
+/// Up to where logs were read, by their names.
+pub(crate) type Marks = BTreeMap<String, Mark>;
+
+/// What a log says.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::state) struct DriverSaid {
+    place: String,
+    pub(super) said: Vec<Said>,
+    next: Option<Mark>,
+}
+
+impl DriverSaid {
+    /// Takes note of where the next read goes on.
+    pub(super) fn note(&mut self, marks: &mut Marks) {
+        let next = self.next.take().map(|next| (std::mem::take(&mut self.place), next));
+        marks.extend(next);
+    }
 }
 
 impl Question for ReadDriverLog {
@@ -53,11 +76,11 @@ impl Question for ReadDriverLog {
     const FEEDS: Option<Feed> = Some(Feed::Logs);
     /// The log, or the directory, that it reads.
     type Step = OsString;
-    type Part = Vec<Said>;
+    type Part = DriverSaid;
     /// The logs that were read.
     type Answer = Vec<String>;
 
-    fn answer(self, tell: &mut Teller<OsString, Vec<Said>>) -> Result<Vec<String>> {
+    fn answer(self, tell: &mut Teller<OsString, DriverSaid>) -> Result<Vec<String>> {
         let process = PathBuf::from(format!("/proc/{}", self.pid));
         let group = group_of(&process).context("reading its control group")?;
         let pod = pod_of_cgroup(&group);
@@ -77,13 +100,12 @@ impl Question for ReadDriverLog {
         }
         let mut read = Vec::new();
         for place in places {
-            let source = super::source(Component::CsiDriver, self.pid, &place.name);
-            let found = self
-                .search(tell.reading((&place.name).into(), place.text))
-                .with_context(|| place.name.clone())?;
-            tell.part(
-                &found.into_iter().map(|(at, text)| self.said(at, &text, &source)).collect(),
-            )?;
+            let name = place.name.clone();
+            let source = super::source(Component::CsiDriver, self.pid, &name);
+            let news = place.news(self.after.get(&name), tell)?;
+            let found = self.search(&*news.text)?.into_iter();
+            let said = found.map(|(at, text)| self.said(at, &text, &source)).collect();
+            tell.part(&DriverSaid { place: name, said, next: news.next })?;
             read.push(source);
         }
         Ok(read)
@@ -160,6 +182,7 @@ pub(super) fn complaints_in(text: &[u8], names: VolumeNames) -> Vec<Said> {
         volume: format!("kubernetes.io/csi/d^{}", names.handle),
         names,
         now: "2026-12-02T00:00:00Z".parse().unwrap(),
+        after: Marks::new(),
     };
     let found = question.search(text).unwrap();
     found.iter().map(|(at, text)| question.said(*at, text, "log")).collect()

@@ -1,20 +1,22 @@
 //! Goes through a runtime's log: the helper's side.
 
 use std::{
-    collections::VecDeque,
+    collections::{HashSet, VecDeque},
     ffi::OsString,
     io::{BufRead, BufReader, Read},
     path::PathBuf,
 };
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{
     complaints,
     entries::Entry,
-    klog, place,
+    klog,
+    mark::Mark,
+    place,
     pod_ids::PodIds,
     runtime::{self, Named},
 };
@@ -39,6 +41,8 @@ pub(in crate::state) struct ReadRuntimeLog {
     pub(super) component: Component,
     /// Ids of containers and sandboxes, and the UID of their pod, that are known already.
     pub(super) known: Vec<(String, String)>,
+    /// Up to where it was read before.
+    pub(super) after: Option<Mark>,
 }
 
 /// What is found.
@@ -47,6 +51,10 @@ pub(in crate::state) struct RuntimeSaid {
     /// The log's name, which two daemons may share.
     pub(super) place: String,
     pub(super) said: Vec<Said>,
+    /// Ids that it names, and the UID of their pod.
+    pub(super) ids: Vec<(String, String)>,
+    /// Where the next read goes on.
+    pub(super) next: Option<Mark>,
 }
 
 impl Question for ReadRuntimeLog {
@@ -61,9 +69,10 @@ impl Question for ReadRuntimeLog {
     fn answer(self, tell: &mut Teller<OsString, RuntimeSaid>) -> Result<String> {
         let place = place::of_process(&self.host_root, self.pid, |log| tell.at(&log.into()))?;
         let source = super::source(self.component, self.pid, &place.name);
-        let text = tell.reading((&place.name).into(), place.text);
-        let (found, mut ids) =
-            search(text, PodIds::new(self.known)).with_context(|| place.name.clone())?;
+        let name = place.name.clone();
+        let news = place.news(self.after.as_ref(), tell)?;
+        let before: HashSet<String> = self.known.iter().map(|(id, _)| id.clone()).collect();
+        let (found, mut ids) = search(&*news.text, PodIds::new(self.known))?;
         let named = found.iter().filter_map(|complaint| match &complaint.named {
             Named::Id(id) => Some(id.as_str()),
             Named::Pod(_) => None,
@@ -76,7 +85,9 @@ impl Question for ReadRuntimeLog {
             .into_iter()
             .filter_map(|complaint| complaint.said(&ids, self.component, &source))
             .collect();
-        tell.part(&RuntimeSaid { place: place.name, said })?;
+        let mut ids = ids.into_known();
+        ids.retain(|(id, _)| !before.contains(id));
+        tell.part(&RuntimeSaid { place: name, said, ids, next: news.next })?;
         Ok(source)
     }
 }
@@ -124,6 +135,16 @@ fn search(text: impl Read, mut ids: PodIds) -> Result<(VecDeque<OfOne>, PodIds)>
         found.push_back(OfOne { named, at, text: entry.text() });
     }
     Ok((found, ids))
+}
+
+/// The same of a text that goes on with one before, and whose containers are.
+#[cfg(test)]
+pub(super) fn said_next(text: &[u8], known: &mut Vec<(String, String)>) -> Vec<Said> {
+    let (found, ids) = search(text, PodIds::new(std::mem::take(known))).unwrap();
+    let said = found.into_iter().filter_map(|one| one.said(&ids, Component::Containerd, "log"));
+    let said = said.collect();
+    *known = ids.into_known();
+    said
 }
 
 /// What a text of containerd's says of pods.

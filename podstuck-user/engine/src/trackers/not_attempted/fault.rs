@@ -21,6 +21,8 @@ use crate::{
 /// What shows by itself (a driver's socket, a file) must last for this part of the threshold, a
 /// minute by default: a driver that is restarted comes back before.
 const PART: u32 = 4;
+/// What shows by itself, and what kubelet meets again and again: five attempts, by its back-off of 0.5 s that doubles.
+const MET: Duration = Duration::from_secs(8);
 /// A log begins at most so long after the start of whoever writes it.
 const AT_ITS_START: Duration = Duration::from_secs(10);
 
@@ -140,6 +142,14 @@ fn fault(pod: &PodState, volume: &VolumeState, tried: &Tried, seen: bool) -> Opt
         Some(Registration::Deaf) if begun => Some(Fault::DriverDeaf),
         Some(Registration::Listening) if begun => Some(Fault::Forgotten),
         _ => Some(Fault::NotAttempted),
+    }
+}
+
+/// How long it must have been seen and said that kubelet meets it.
+pub(super) fn needed_where_met(fault: Fault, thresholds: Thresholds) -> Duration {
+    match fault {
+        Fault::DriverAbsent | Fault::DriverDeaf | Fault::DriverDown => MET,
+        fault => needed(fault, thresholds),
     }
 }
 

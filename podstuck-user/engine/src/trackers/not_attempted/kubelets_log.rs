@@ -1,6 +1,6 @@
 //! What kubelet's log says of volumes that are to be torn down, and the log of a CSI driver.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use crate::{
     backoff,
@@ -31,8 +31,8 @@ pub(super) struct KubeletsLog {
     errors: Bounded<(String, String), Monotonic>,
     /// By UID and volume: what its driver complained of last.
     drivers: Bounded<(String, String), Told>,
-    /// By log: from when on it was read.
-    heard: Vec<(String, Monotonic)>,
+    /// By log: from when on it was read without a gap.
+    heard: BTreeMap<String, Monotonic>,
 }
 
 /// Said for the first and the last time.
@@ -52,7 +52,7 @@ impl Default for KubeletsLog {
             ended: Bounded::new(REMEMBERED),
             errors: Bounded::new(REMEMBERED),
             drivers: Bounded::new(REMEMBERED),
-            heard: Vec::new(),
+            heard: BTreeMap::new(),
         }
     }
 }
@@ -97,7 +97,7 @@ impl KubeletsLog {
 
     /// Takes note of how much was read.
     pub(super) fn heard(&mut self, context: &Context<'_>, heard: &Heard) {
-        self.heard.push((heard.source.clone(), context.when(heard.since)));
+        self.heard.insert(heard.source.clone(), context.when(heard.since));
     }
 
     /// What kubelet's last attempts met, if it would meet it again. After a longer silence there was an
@@ -145,7 +145,7 @@ impl KubeletsLog {
         volume: &VolumeState,
         kubelets: usize,
     ) -> Option<(Monotonic, &str)> {
-        let (log, since) = self.heard.iter().max_by_key(|(_, since)| *since)?;
+        let (log, since) = self.heard.iter().max_by_key(|(_, since)| **since)?;
         let error = self.errors.get(&(pod.uid.clone(), unique_name(pod, volume)));
         (self.heard.len() >= kubelets && error.is_none()).then_some((*since, log.as_str()))
     }
