@@ -362,9 +362,9 @@ pub enum ListOutput {
 /// Options of the removing process of a lab case.
 #[derive(Debug, Args)]
 pub struct LabRemoval {
-    /// The lab's directory
+    /// kubelet's root directory, in the lab's
     #[arg(long)]
-    pub root: PathBuf,
+    pub root_dir: PathBuf,
     /// The case
     #[arg(long)]
     pub case: String,

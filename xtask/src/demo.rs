@@ -1,15 +1,17 @@
 //! `cargo xtask demo`: a stuck deletion, diagnosed.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::sleep;
+use std::thread::{self, sleep};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, kill, sigaction};
 use nix::unistd::{Pid, geteuid};
+use serde_json::Value;
 
 use crate::build;
 use crate::setup;
@@ -55,8 +57,9 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
         sleep(POLL);
     }
     let mut lab = Command::new(&program);
-    lab.args(["lab", CASE, "--duration", "18s"]);
+    lab.args(["lab", CASE, "--duration", "18s"]).stdout(Stdio::piped());
     let mut lab = Running::start(lab)?;
+    let uid = lab.pod()?;
     let deadline = Instant::now() + LIMIT;
     let lab = lab.wait(deadline)?;
     let watch = watch.wait(deadline)?;
@@ -66,6 +69,13 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     }
     if watch.code() != Some(FINDING) {
         bail!("the watch was to find the lab's pod and to exit with {FINDING}: {watch}");
+    }
+    // Another pod of this machine may be stuck, too.
+    let findings = export.join("findings.jsonl");
+    let text = fs::read_to_string(&findings)
+        .with_context(|| format!("the watch left no {}", findings.display()))?;
+    if !is_found(&text, &uid) {
+        bail!("{} has no finding {CASE} about the lab's pod, {uid}", findings.display());
     }
     show(&export)
 }
@@ -82,6 +92,20 @@ impl Running {
         println!("$ {shown}");
         let child = command.spawn().with_context(|| format!("cannot start `{shown}`"))?;
         Ok(Self { shown, child })
+    }
+
+    /// The UID of a lab's pod, from the line that the lab prints before it begins. What it prints is shown.
+    fn pod(&mut self) -> Result<String> {
+        let output = self.child.stdout.take().context("the lab has no output")?;
+        let mut lines = BufReader::new(output).lines().map_while(Result::ok).inspect(|line| {
+            println!("{line}");
+        });
+        let ready = lines.next().context("the lab ended before it was ready")?;
+        let ready: Value = serde_json::from_str(&ready).context("the lab's first line")?;
+        let uid = ready["pod_uid"].as_str().context("the lab's first line has no pod_uid")?;
+        // Ends with the lab, which nobody may keep from writing.
+        thread::spawn(move || lines.for_each(drop));
+        Ok(uid.to_owned())
     }
 
     fn status(&mut self) -> Result<Option<ExitStatus>> {
@@ -153,6 +177,12 @@ pub(crate) fn note_interrupts() -> Result<()> {
     Ok(())
 }
 
+/// Whether one of the findings is the case's, about this pod.
+fn is_found(findings: &str, uid: &str) -> bool {
+    let mut findings = findings.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    findings.any(|it| it["id"] == CASE && it["pod"]["uid"] == uid)
+}
+
 fn show(export: &Path) -> Result<()> {
     println!("\nIn {}:", export.display());
     process::run(Command::new("find").arg(export).args(["-type", "f", "-printf", "%8s  %P\\n"]))?;
@@ -164,4 +194,17 @@ fn show(export: &Path) -> Result<()> {
         println!("{line}");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_labs_own_pod_counts() {
+        let line = |id: &str, uid: &str| format!(r#"{{"id":"{id}","pod":{{"uid":"{uid}"}}}}"#);
+        let others = [line(CASE, "b"), line("mass-deletion", "a"), "cut {".into()].join("\n");
+        assert!(!is_found(&others, "a"));
+        assert!(is_found(&format!("{others}\n{}", line(CASE, "a")), "a"));
+    }
 }

@@ -24,9 +24,18 @@ pub(super) fn random_uid() -> Result<String> {
     Ok(uid.trim_end().into())
 }
 
+/// Kubelet's root directory, below the lab's.
+const KUBELET_ROOT: &str = "var/lib/kubelet";
+
 /// Kubelet's root directory.
 pub(super) fn kubelet_root(root: &Path) -> PathBuf {
-    root.join("var/lib/kubelet")
+    root.join(KUBELET_ROOT)
+}
+
+/// The lab's directory, by kubelet's root directory in it.
+pub fn lab_directory(kubelet_root: &Path) -> Option<&Path> {
+    let depth = Path::new(KUBELET_ROOT).components().count();
+    kubelet_root.ancestors().nth(depth).filter(|_| kubelet_root.ends_with(KUBELET_ROOT))
 }
 
 /// The socket on which a CSI driver registers with kubelet.

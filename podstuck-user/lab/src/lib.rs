@@ -43,6 +43,7 @@ use std::{
 pub use case::{Case, Expected};
 pub use cases::{FAMILIES, cases, find};
 pub use helper::{HelperArgs, helper_main};
+pub use layout::lab_directory;
 pub use removal::{RemovalArgs, removal_main};
 pub use runner::{relaunch_self, run};
 

@@ -32,7 +32,7 @@ use super::{
 /// What the removal process must know.
 #[derive(Clone, Debug)]
 pub struct RemovalArgs {
-    /// The lab's directory (`--root`).
+    /// The lab's directory, which holds kubelet's (`--root-dir`).
     pub root: PathBuf,
     /// The case's id (`--case`).
     pub case: String,

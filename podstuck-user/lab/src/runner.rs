@@ -3,6 +3,7 @@
 use std::{
     env,
     io::{self, Write},
+    os::unix::process::CommandExt,
     process::Command,
     sync::atomic::{AtomicBool, Ordering},
     thread,
@@ -26,10 +27,12 @@ use super::{
 };
 use podstuck_engine::model::path::{JsonPath, safe_path};
 
-/// The command `lab-removal` of this same program, with its arguments.
+/// The command `lab-removal` of this same program, with its arguments: kubelet's name and kubelet's flag, by which a
+/// tracer learns the root directory of a real one.
 pub fn relaunch_self(args: &RemovalArgs) -> io::Result<Command> {
     let mut command = Command::new(env::current_exe()?);
-    command.arg("lab-removal").arg("--root").arg(&args.root);
+    command.arg0("kubelet").arg("lab-removal");
+    command.arg("--root-dir").arg(layout::kubelet_root(&args.root));
     command.args(["--case", &args.case, "--uid", &args.uid]);
     if let Some(rate) = args.rate {
         command.args(["--rate", &rate.to_string()]);

@@ -8,7 +8,7 @@ use podstuck_lab::{self as lab, HelperArgs, Options, RemovalArgs, Unsupported};
 use super::{Exit, Failure, interrupt, near::near, standard_output};
 use crate::{
     cli::{Lab, LabRemoval},
-    model::path::safe,
+    model::path::{safe, safe_path},
 };
 
 /// Runs the command.
@@ -43,8 +43,12 @@ pub fn run(options: &Lab) -> Result<Exit, Failure> {
 
 /// The removing process of a case.
 pub fn removal(options: &LabRemoval) -> Result<Exit, Failure> {
+    let Some(root) = lab::lab_directory(&options.root_dir) else {
+        let path = safe_path(&options.root_dir);
+        return Err(Failure::Usage(anyhow!("--root-dir {path}: no lab has its kubelet there")));
+    };
     let args = RemovalArgs {
-        root: options.root.clone(),
+        root: root.into(),
         case: options.case.clone(),
         uid: options.uid.clone(),
         rate: options.rate,
