@@ -8,10 +8,20 @@ use crate::model::identity::{Actor, Component, Target};
 /// The plugin of every CSI volume.
 const CSI: &str = "kubernetes.io/csi";
 
-/// Names of processes that are, or contain, kubelet: its own, k3s, MicroK8s, and the binary that
+/// Names of processes that are, or contain, kubelet: its own, k3s, MicroK8s, MicroShift, and the binary that
 /// held all of Kubernetes once.
-pub(super) const KUBELETS: [&[u8]; 5] =
-    [b"kubelet", b"k3s-server", b"k3s-agent", b"kubelite", b"hyperkube"];
+const KUBELETS: [&[u8]; 6] =
+    [b"kubelet", b"k3s-server", b"k3s-agent", b"kubelite", b"microshift", b"hyperkube"];
+
+/// Whether it is one of these names, or kubelet's with its version, as in `kubelet-v1.30.2`.
+pub(super) fn is_kubelets_name(name: &[u8]) -> bool {
+    let is_version = |rest: &[u8]| {
+        let Some((b'-' | b'_' | b'.', rest)) = rest.split_first() else { return false };
+        let number = rest.strip_prefix(b"v").unwrap_or(rest);
+        number.first().is_some_and(u8::is_ascii_digit)
+    };
+    KUBELETS.contains(&name) || name.strip_prefix(b"kubelet").is_some_and(is_version)
+}
 
 /// The part of a process. Everybody may call himself `kubelet`, so the control group has the first word: who
 /// is in a pod's is a workload. And so is who is not the node's root
@@ -30,7 +40,7 @@ pub(crate) fn component(comm: &[u8], cgroup: &str, is_root: bool) -> Component {
 
 /// The part that a name says; it proves nothing. The kernel cuts names after 15 bytes.
 pub(crate) fn by_name(comm: &[u8]) -> Component {
-    if KUBELETS.contains(&comm) {
+    if is_kubelets_name(comm) {
         return Component::Kubelet;
     }
     match comm {
@@ -94,8 +104,15 @@ mod tests {
 
     #[test]
     fn names_of_components() {
-        let table: [(&[u8], Component); 24] = [
+        let table: [(&[u8], Component); 31] = [
             (b"kubelet", Component::Kubelet),
+            (b"kubelet-v1.30.2", Component::Kubelet),
+            (b"kubelet-1.30", Component::Kubelet),
+            (b"kubelet_1.30.2", Component::Kubelet),
+            (b"microshift", Component::Kubelet),
+            (b"kubelet-csr-app", Component::Other),
+            (b"kubelet-volume", Component::Other),
+            (b"kubelet-", Component::Other),
             (b"k3s-server", Component::Kubelet),
             (b"kubelite", Component::Kubelet),
             (b"containerd", Component::Containerd),

@@ -3,6 +3,8 @@
 //! k3s runs a kubelet within itself and hides its own command line, which may hold a token
 //! (`proctitle.SetProcTitle` in its `pkg/cli/server`); RKE2 starts one (`pkg/podexecutor`) and hands on what stands
 //! in its configuration. MicroK8s' kubelite reads the flags from a file, in which its directories are variables.
+//! MicroShift runs one within itself, by flags that it makes itself (`pkg/node/kubelet.go`): only its credentials are
+//! not where kubelet's usually are.
 //! k0s starts a kubelet with all flags (`pkg/component/worker`); without it, k0s's own words say where it was.
 
 use std::path::{Path, PathBuf};
@@ -18,6 +20,7 @@ pub(crate) enum Distribution {
     K3s,
     Rke2,
     K0s,
+    MicroShift,
 }
 
 /// What lies in its directory.
@@ -37,6 +40,7 @@ impl Distribution {
         match program {
             b"rke2" => Some(Self::Rke2),
             K0S => Some(Self::K0s),
+            b"microshift" => Some(Self::MicroShift),
             _ => program.starts_with(b"k3s").then_some(Self::K3s),
         }
     }
@@ -55,6 +59,11 @@ impl Distribution {
             }
             // Its kubelet has them among its own flags.
             Self::Rke2 => Files::default(),
+            Self::MicroShift => {
+                let data = data.unwrap_or("/var/lib/microshift".as_ref());
+                let kubeconfig = Some(data.join("resources/kubelet/kubeconfig"));
+                Files { kubeconfig, ..Files::default() }
+            }
             Self::K0s => {
                 let root = data.unwrap_or("/var/lib/k0s".as_ref()).join("kubelet");
                 Files { root: Some(root), ..Files::default() }
@@ -67,7 +76,7 @@ impl Distribution {
         match self {
             Self::K3s => Some("/etc/rancher/k3s/config.yaml"),
             Self::Rke2 => Some("/etc/rancher/rke2/config.yaml"),
-            Self::K0s => None,
+            Self::K0s | Self::MicroShift => None,
         }
     }
 }
@@ -252,6 +261,15 @@ mod tests {
             }
             assert_eq!(settings.root.as_deref(), root.map(Path::new), "{words}: {text}");
         }
+    }
+
+    #[test]
+    fn microshift_keeps_its_credentials_elsewhere_and_its_pods_where_kubelet_does() {
+        let settings = of("/usr/bin/microshift run");
+        assert_eq!(settings.root, None);
+        let usual = "/var/lib/microshift/resources/kubelet/kubeconfig";
+        assert_eq!(settings.kubeconfig, Some(usual.into()));
+        assert_eq!(settings.distributions_files(), None);
     }
 
     #[test]

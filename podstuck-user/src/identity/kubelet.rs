@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{component::KUBELETS, distribution::Distribution};
+use super::{component::is_kubelets_name, distribution::Distribution};
 
 /// Programs that run a kubelet within themselves or start one, under names other than its own.
 pub(super) const WRAPPERS: [&[u8]; 2] = [b"k3s", b"rke2"];
@@ -42,7 +42,7 @@ impl Settings {
         let program = program.split(' ').next().unwrap_or(program).as_bytes();
         let is_wrapper = WRAPPERS.contains(&program);
         let distribution = Distribution::of(program);
-        if !KUBELETS.contains(&program) && !is_wrapper && distribution.is_none() {
+        if !is_kubelets_name(program) && !is_wrapper && distribution.is_none() {
             return None;
         }
         let mut settings = Self { distribution, ..Self::default() };
@@ -165,6 +165,9 @@ mod tests {
         let data = Some(PathBuf::from("/data/k"));
         assert_eq!(root("/usr/bin/kubelet --v=2 --root-dir=/data/k"), data);
         assert_eq!(root("kubelet -root-dir /data/k"), data);
+        assert_eq!(root("/opt/kubelet-v1.30.2 --root-dir=/data/k"), data);
+        assert_eq!(root("kubelet-1.30 --root-dir /data/k"), data);
+        assert_eq!(of("kubelet-csr-approver --root-dir=/data/k"), None);
         assert_eq!(root("kubelet --v=2"), None);
         assert_eq!(root("kubelet root-dir=/data/k"), None);
         assert_eq!(of("vim --root-dir=/data/k"), None);

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::{
     cgroup::{group_of, pod_of_cgroup},
-    component::KUBELETS,
+    component::is_kubelets_name,
     kubelet::{Settings, WRAPPERS},
     living::is_root,
     runtimes::running_daemons,
@@ -45,7 +45,7 @@ pub(crate) fn running_kubelets(proc: &Path) -> Vec<u32> {
 
 /// Whether it is the name of a kubelet, or of a program that contains one.
 pub(super) fn is_kubelets(comm: &[u8]) -> bool {
-    KUBELETS.contains(&comm) || WRAPPERS.contains(&comm)
+    is_kubelets_name(comm) || WRAPPERS.contains(&comm)
 }
 
 fn running(proc: &Path) -> Vec<PathBuf> {
