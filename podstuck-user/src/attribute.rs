@@ -131,6 +131,22 @@ impl Attributor {
         }))
     }
 
+    /// A call whose directory was not known when the probes told it, if it is of interest.
+    pub(crate) fn late(&mut self, record: &Record) -> Option<Box<Operation>> {
+        let path = record.path();
+        let (target_id, target) = self.targets.of(&path)?;
+        if !self.scope.includes(&target, Some(&path)) {
+            return None;
+        }
+        let mut record = record.clone();
+        record.head.target = target_id;
+        record.head.reason |= record::reason::FAILED;
+        match self.operation(&record) {
+            Named::Operation(op) => Some(op),
+            _ => None,
+        }
+    }
+
     /// A call that a log tells of, if it is about the pod that the log says.
     pub(crate) fn told(&mut self, attempt: &Attempt, end: Monotonic) -> Option<Operation> {
         let NamedCall { call, path, outcome } = attempt.call.clone()?;

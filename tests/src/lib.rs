@@ -31,8 +31,8 @@ use serde_json::Value;
 pub use podstuck_testing::{requires, skip};
 pub use recorded::{Recorded, replay};
 pub use running::{
-    Running, diagnose, holder_of, lab, lab_if_possible, late_lab_if_possible, started_by, trace,
-    wait_until_gone, watch,
+    Running, diagnose, holder_of, lab, lab_as_typed, lab_if_possible, late_lab_if_possible,
+    started_by, trace, wait_until_gone, watch,
 };
 pub use tally::{add_up, assert_counted, missing};
 

@@ -5,7 +5,7 @@ use podstuck_common::{
     bucket::bucket_of,
     config::step,
     count::CountKey,
-    record::{Process, loss},
+    record::{Process, loss, reason},
 };
 
 use super::{
@@ -14,7 +14,7 @@ use super::{
     locate::locate,
     maps::{ACTORS, count_loss},
     report::{reasons, report},
-    returned::Returned,
+    returned::{Returned, look_alike},
     scratch::Scratch,
     slot::global_function,
 };
@@ -28,27 +28,30 @@ global_function! {
             return 0;
         }
         let config = config();
-        refuse_look_alike(slot);
-        let scratch = slot.scratch();
-        let trail = &scratch.call.trail;
-        if (config.only_pod != 0 && trail.pod != config.only_pod)
-            || (config.only_path != 0 && trail.wanted == 0)
-        {
-            count_loss(loss::NOT_WANTED);
-            return 0;
+        // The wanted pod may be where the call was: that is told, and not counted as if it were known.
+        let mut why = refuse_look_alike(slot);
+        if why == 0 {
+            let scratch = slot.scratch();
+            let trail = &scratch.call.trail;
+            if (config.only_pod != 0 && trail.pod != config.only_pod)
+                || (config.only_path != 0 && trail.wanted == 0)
+            {
+                count_loss(loss::NOT_WANTED);
+                return 0;
+            }
+            let new = count_call(slot) != 0;
+            if stop_after(step::COUNT) {
+                return 0;
+            }
+            let scratch = slot.scratch();
+            if new && !is_known(&scratch.call.process) {
+                actor::describe_caller(slot);
+                let Scratch { call, head, .. } = slot.scratch();
+                let _ = ACTORS.insert(&call.process, &head.actor, u64::from(BPF_ANY));
+            }
+            let scratch = slot.scratch();
+            why = reasons(&scratch.call, new);
         }
-        let new = count_call(slot) != 0;
-        if stop_after(step::COUNT) {
-            return 0;
-        }
-        let scratch = slot.scratch();
-        if new && !is_known(&scratch.call.process) {
-            actor::describe_caller(slot);
-            let Scratch { call, head, .. } = slot.scratch();
-            let _ = ACTORS.insert(&call.process, &head.actor, u64::from(BPF_ANY));
-        }
-        let scratch = slot.scratch();
-        let why = reasons(&scratch.call, new);
         if why != 0 {
             report(slot, why);
         }
@@ -70,17 +73,22 @@ global_function! {
 }
 
 global_function! {
-    /// A path that only reads like a target's has none. Apart, for the sake of its caller's frame: see there.
+    /// A path that only reads like a target's has none. Why user space should see the call even where only one pod is wanted:
+    /// it reads like one in that pod, and the node's root has failed there. Apart, for the sake of its caller's frame: see there.
     fn refuse_look_alike(slot) -> u32 {
         let scratch = slot.scratch();
-        if scratch.call.trail.is_look_alike(config()) {
-            count_loss(loss::LOOK_ALIKE);
-            scratch.call.trail.forget();
-            scratch.call.mount_depth = 0;
-            scratch.call.has_failed = false;
-            scratch.call.look_alike = true;
+        let call = &mut scratch.call;
+        if !call.trail.is_look_alike(config()) {
+            return 0;
         }
-        0
+        count_loss(loss::LOOK_ALIKE);
+        let is_wanted = config().only_pod != 0 && call.trail.pod == config().only_pod;
+        call.trail.forget();
+        call.mount_depth = 0;
+        call.has_failed = false;
+        let is_roots = actor::is_root();
+        call.look_alike = if is_roots { look_alike::ROOTS } else { look_alike::ANYBODYS };
+        if is_wanted && is_roots && call.errno != 0 { reason::LOOK_ALIKE } else { 0 }
     }
 }
 

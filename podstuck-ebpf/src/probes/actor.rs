@@ -47,6 +47,13 @@ pub(crate) fn describe(actor: &mut Caller, started_ns: u64, by_main_thread: bool
     actor.parent_comm = field(parent, o.task_comm).unwrap_or_default();
 }
 
+/// Whether the current process is the node's root.
+#[inline(always)]
+pub(crate) fn is_root() -> bool {
+    let task = if offsets().usable == 0 { 0 } else { task() };
+    credentials(task) == Some(credential::ROOT)
+}
+
 /// Those that `/proc` would show: not what the kernel itself borrows for a file system or a request.
 #[inline(always)]
 fn credentials(task: u64) -> Option<u32> {

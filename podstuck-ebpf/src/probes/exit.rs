@@ -16,7 +16,7 @@ use super::{
     in_flight, kernel,
     maps::{OWN_CALLS, count_loss},
     process, rename,
-    returned::NOT_READ,
+    returned::{NOT_READ, look_alike},
     roots,
     slot::Slot,
     words,
@@ -127,7 +127,7 @@ fn returned(slot: Option<Slot>, thread: u64, result: i64, argument: u32) {
     words::put(&mut call.has_failed, false);
     words::put(&mut call.fresh, false);
     words::put(&mut call.followed, false);
-    words::put(&mut call.look_alike, false);
+    words::put(&mut call.look_alike, look_alike::NONE);
     words::put(&mut call.resolved, false);
     if stop_after(step::SLOT) {
         return;

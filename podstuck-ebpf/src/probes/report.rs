@@ -13,7 +13,7 @@ use super::{
     maps::{ANNOUNCED, count_loss},
     noted::{self, is_noted},
     path,
-    returned::Returned,
+    returned::{Returned, look_alike},
     ring_record,
     scratch::Scratch,
     slot::{Slot, global_function},
@@ -37,7 +37,7 @@ pub(crate) fn reasons(call: &Returned, new: bool) -> u32 {
     if call.fresh {
         why |= reason::DIRECTORY;
     }
-    if call.look_alike {
+    if call.look_alike != look_alike::NONE {
         why |= reason::LOOK_ALIKE;
     }
     if trail.target == 0 && trail.wanted == 0 {
@@ -77,12 +77,15 @@ pub(crate) fn report(slot: &mut Slot, why: u32) {
     }
     let scratch = slot.scratch();
     let Scratch { call, held_back, .. } = scratch;
-    let Returned { trail, process, entry, now, followed, .. } = call;
+    let Returned { trail, process, entry, now, followed, look_alike, .. } = call;
     let followed = *followed;
     let what = why << 16 | u32::from(errno & 0xfff) << 4 | u32::from(entry.call);
-    // Of look-alikes some are shown, whoever makes them: they must not displace the limits of others.
-    let is_of_all = why & reason::LOOK_ALIKE != 0;
-    let (started_ns, tgid) = if is_of_all { (0, 0) } else { (process.started_ns, process.tgid) };
+    // Of look-alikes some are shown, whoever makes them: they must not displace the limits of others. Those of the
+    // node's root are a kind of their own, which nobody else displaces.
+    let (started_ns, tgid) = match *look_alike {
+        look_alike::NONE => (process.started_ns, process.tgid),
+        whose => (u64::from(whose), 0),
+    };
     let kind = LimitKey { target: trail.target, started_ns, tgid, what };
     let Some(suppressed) = limit::admit(held_back, &kind, *now) else {
         // Directories are shown as samples; of everything else somebody may want each.

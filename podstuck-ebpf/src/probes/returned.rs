@@ -30,10 +30,19 @@ pub(crate) struct Returned {
     pub(crate) fresh: bool,
     /// The trail is the object's.
     pub(crate) followed: bool,
-    /// Its path reads like a target's.
-    pub(crate) look_alike: bool,
+    /// Its path reads like a target's: [`look_alike`].
+    pub(crate) look_alike: u8,
     /// `place` is the directory that the kernel has resolved: of the argument, only the last component counts.
     pub(crate) resolved: bool,
+}
+
+/// Whose call it is that only reads like one on a target.
+pub(crate) mod look_alike {
+    /// It does not read so.
+    pub(crate) const NONE: u8 = 0;
+    pub(crate) const ANYBODYS: u8 = 1;
+    /// Of the node's root.
+    pub(crate) const ROOTS: u8 = 2;
 }
 
 impl Returned {

@@ -29,6 +29,7 @@ mod session;
 mod setup;
 pub mod standard_output;
 mod trace;
+mod unknown_roots;
 mod wanted;
 pub mod watch;
 

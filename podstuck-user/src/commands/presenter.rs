@@ -11,6 +11,7 @@ use crate::{
     export::{Page, Shot, intervals_log},
     model::{
         series::{NamesTable, SeriesTable},
+        summary::NotLookedAt,
         time::Monotonic,
     },
     present::{json::Line, text, words},
@@ -27,6 +28,8 @@ pub(super) struct Presenter {
     reporter: Reporter,
     /// What a report is made of beside, where files are wanted.
     collector: Option<Collector>,
+    /// Directories of which it was told that nobody looks there.
+    not_looked_at: Vec<String>,
 }
 
 impl Presenter {
@@ -34,7 +37,7 @@ impl Presenter {
     pub(super) fn new(run: Run, reporter: Reporter) -> Self {
         reporter.begin(&run);
         let collector = reporter.exports().then(|| Collector::new(&run));
-        Self { engine: Engine::new(run), reporter, collector }
+        Self { engine: Engine::new(run), reporter, collector, not_looked_at: Vec::new() }
     }
 
     /// For what was recorded.
@@ -98,7 +101,10 @@ impl Presenter {
                 }
             }
             // It comes whenever files are due.
-            What::Completeness(_) => self.export(false),
+            What::Completeness(ref completeness) => {
+                self.not_looked_at(&completeness.not_looked_at);
+                self.export(false);
+            }
             _ => {}
         }
         queries
@@ -112,6 +118,14 @@ impl Presenter {
     /// Whether a pod is to be deleted, and is one of those that one answer is about.
     pub(super) fn asks_about(&self, uid: &str) -> bool {
         self.engine.run().one_answer && self.engine.is_to_go(uid)
+    }
+
+    /// Tells a person at once where nobody looks, and each directory once.
+    fn not_looked_at(&mut self, all: &[NotLookedAt]) {
+        let is_new = |it: &&NotLookedAt| !self.not_looked_at.contains(&it.root);
+        let new: Vec<NotLookedAt> = all.iter().filter(is_new).cloned().collect();
+        self.not_looked_at.extend(new.iter().map(|it| it.root.clone()));
+        self.reporter.not_looked_at(&new);
     }
 
     /// Tells the end, and says how the run ended.
@@ -129,6 +143,7 @@ impl Presenter {
         self.reporter.summary(time, &summary, found);
         match found {
             _ if fail_on_loss && summary.completeness.lost_data() => Exit::Lost,
+            0 if !summary.completeness.not_looked_at.is_empty() => Exit::Unexplained,
             0 if self.engine.run().one_answer && self.engine.target_may_be_left() => {
                 Exit::Unexplained
             }

@@ -19,7 +19,7 @@ use crate::{
     model::{
         deleted::Deleted,
         finding::{Finding, FindingState},
-        summary::Summary,
+        summary::{NotLookedAt, Summary},
     },
     present::{
         json::{self, Line},
@@ -215,6 +215,13 @@ impl Reporter {
             }
             // Those of `holders` and `explain`, and the end, which needs the number of findings.
             _ => {}
+        }
+    }
+
+    /// Tells where nobody looks for causes although calls have failed there.
+    pub(super) fn not_looked_at(&self, all: &[NotLookedAt]) {
+        if !self.json && self.form != Form::List {
+            all.iter().for_each(|it| self.print(text::not_looked_at(it, self.style)));
         }
     }
 

@@ -14,7 +14,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use crate::{
     identity::{
         root_views::{self, Views},
-        target_roots::TargetRoots,
+        target_roots::{TargetRoot, TargetRoots},
     },
     kernel::roots::{HOST_INDEX, RootTables},
     model::{
@@ -43,6 +43,10 @@ pub(super) struct Rooting {
     /// How often in a row one of them did not answer.
     unanswered: u32,
     asked: Option<JoinHandle<Found>>,
+    /// One has come while they were shown.
+    shows_again: bool,
+    /// As they were looked at last.
+    mounts: NodeMounts,
 }
 
 impl Rooting {
@@ -55,8 +59,17 @@ impl Rooting {
     ) -> Self {
         let (host_root, shown) = (host_root.to_owned(), Instant::now());
         let looked_at = Vec::new();
-        let mut rooting =
-            Self { host_root, secret, tables, looked_at, shown, unanswered: 0, asked: None };
+        let mut rooting = Self {
+            host_root,
+            secret,
+            tables,
+            looked_at,
+            shown,
+            unanswered: 0,
+            asked: None,
+            shows_again: false,
+            mounts: NodeMounts::default(),
+        };
         let found = show_roots(&rooting.host_root, secret, sought(roots));
         rooting.shown(found, roots);
         rooting.forget_directories();
@@ -81,11 +94,31 @@ impl Rooting {
         if is_new || !is_same {
             self.see(look.trees.mounts(), roots);
         }
+        self.mounts = look.trees.mounts().clone();
         if self.asked.is_none() && (is_new || self.shown.elapsed() >= every(self.unanswered)) {
-            self.shown = Instant::now();
-            let (host_root, secret, sought) = (self.host_root.clone(), self.secret, sought(roots));
-            self.asked = Some(spawn_blocking(move || show_roots(&host_root, secret, sought)));
+            self.show(roots);
         }
+    }
+
+    /// Takes one that a call has told of, and shows it at once. To be called inside the runtime.
+    pub(super) fn learn(&mut self, root: TargetRoot, roots: &mut TargetRoots) {
+        if !roots.add(root) {
+            return;
+        }
+        let mounts = self.mounts.clone();
+        self.see(&mounts, roots);
+        // Who shows those before it now does so without it.
+        if self.asked.is_some() {
+            self.shows_again = true;
+        } else {
+            self.show(roots);
+        }
+    }
+
+    fn show(&mut self, roots: &TargetRoots) {
+        (self.shown, self.shows_again) = (Instant::now(), false);
+        let (host_root, secret, sought) = (self.host_root.clone(), self.secret, sought(roots));
+        self.asked = Some(spawn_blocking(move || show_roots(&host_root, secret, sought)));
     }
 
     /// Waits until they were shown again; for ever while nobody was asked to. Safe to cancel.
@@ -121,6 +154,9 @@ impl Rooting {
             self.forget_directories();
             // They are told with the next look.
             self.looked_at.clear();
+        }
+        if self.shows_again {
+            self.show(roots);
         }
     }
 

@@ -17,7 +17,12 @@ use podstuck_engine::bounded::Bounded;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use super::{
-    Exit, driver_logs::DriverLogs, log_reader::LogNews, presenter::Presenter, rooting::Rooting,
+    Exit,
+    driver_logs::DriverLogs,
+    log_reader::LogNews,
+    presenter::Presenter,
+    rooting::Rooting,
+    unknown_roots::{Examined, UnknownRoots},
 };
 use crate::{
     ask::{Asker, Node, Share},
@@ -64,12 +69,15 @@ pub(super) enum Arrival {
     Logs(Logs),
     /// Where targets are.
     Shown(Found),
+    /// Whether a directory is kubelet's.
+    Examined(Examined),
 }
 
 /// Everything between the sources and the engine.
 pub(super) struct Session {
     names: Attributor,
     rooting: Rooting,
+    unknown_roots: UnknownRoots,
     presenter: Presenter,
     recorder: Option<Recorder>,
     asker: Asker,
@@ -94,7 +102,7 @@ impl Session {
     /// Has observed nothing yet. To be called inside the runtime.
     pub(super) fn new(
         names: Attributor,
-        rooting: Rooting,
+        (rooting, unknown_roots): (Rooting, UnknownRoots),
         presenter: Presenter,
         mut recorder: Option<Recorder>,
         hung: HungCalls,
@@ -108,6 +116,7 @@ impl Session {
         Self {
             names,
             rooting,
+            unknown_roots,
             presenter,
             recorder,
             asker,
@@ -174,8 +183,8 @@ impl Session {
                 }
                 _ => {}
             }
-            if record.head.reason & reason::LOOK_ALIKE != 0 {
-                self.look_alike(&record);
+            if record.head.reason & reason::LOOK_ALIKE != 0 && self.look_alike(&record) {
+                self.attributed_late(&record);
             }
             if record.head.reason == reason::LOOK_ALIKE {
                 continue;
@@ -208,21 +217,36 @@ impl Session {
     }
 
     /// The first of them is shown. By somebody of the node it may be in a directory that is new: then it is one
-    /// until a look has found that.
-    fn look_alike(&mut self, record: &Record) {
-        if self.hurried.is_none_or(|last| last.elapsed() >= HURRY_EVERY) {
-            let actor = self.names.actor(record.head.tgid, &record.head.actor).actor;
-            if actor.component != Component::Workload {
-                (self.hurried, self.hurries) = (Some(Instant::now()), true);
-            }
+    /// until a look has found that. Whether it is a failure in a directory that is known by now.
+    fn look_alike(&mut self, record: &Record) -> bool {
+        let actor = self.names.actor(record.head.tgid, &record.head.actor).actor;
+        if actor.component != Component::Workload
+            && self.hurried.is_none_or(|last| last.elapsed() >= HURRY_EVERY)
+        {
+            (self.hurried, self.hurries) = (Some(Instant::now()), true);
         }
         if self.look_alike.is_none() {
             let path = record.path();
-            let actor = self.names.actor(record.head.tgid, &record.head.actor).actor;
             let pod = actor.pod.as_ref().map(|pod| format!(", in pod {}", pod.uid));
             let (comm, pod) = (&actor.comm, pod.unwrap_or_default());
             let seen = format!("{} by {comm} (pid {}{pod})", safe_path(&path), actor.pid);
             self.look_alike = Some(seen);
+        }
+        self.unknown_roots.take(record, &actor)
+    }
+
+    /// A look has shown whether a directory is kubelet's: the probes know it from now on, and what they have told
+    /// before of calls in it finds its pod.
+    fn examined(&mut self, examined: Examined) {
+        let Some((root, records)) = self.unknown_roots.examined(examined) else { return };
+        self.rooting.learn(root, self.names.roots());
+        records.iter().for_each(|record| self.attributed_late(record));
+    }
+
+    /// A call of which the probes did not know that it failed in a pod's directory.
+    fn attributed_late(&mut self, record: &Record) {
+        if let Some(op) = self.names.late(record) {
+            self.learn(clock::now(), What::Operation(op));
         }
     }
 
@@ -253,6 +277,7 @@ impl Session {
             said = self.drivers.next() => Arrival::Said(said),
             logs = self.log_news.next() => Arrival::Logs(logs),
             shown = self.rooting.next() => Arrival::Shown(shown),
+            Some(examined) = self.unknown_roots.next() => Arrival::Examined(examined),
         }
     }
 
@@ -266,6 +291,7 @@ impl Session {
                 self.logs(&logs.attempts, logs.heard);
             }
             Arrival::Shown(shown) => self.rooting.shown(shown, self.names.roots()),
+            Arrival::Examined(examined) => self.examined(examined),
             Arrival::Hung(Report::Seen(seen)) => {
                 if let Some(seen) = self.names.stuck(*seen) {
                     self.learn(seen.at, What::Stuck(Box::new(seen)));
@@ -383,6 +409,12 @@ impl Session {
                 return;
             };
             self.answered(query, answer);
+        }
+        while self.unknown_roots.is_looking()
+            && let Ok(Some(examined)) =
+                tokio::time::timeout_at(end, self.unknown_roots.next()).await
+        {
+            self.examined(examined);
         }
         while self.drivers.open() > 0
             && let Ok(said) = tokio::time::timeout_at(end, self.drivers.next()).await

@@ -42,6 +42,7 @@ use crate::{
     scope::Scope,
     state::{
         kubelet::{self, Kubelet},
+        kubelet_unit::configured,
         listing::list,
         pod_logs::PodLogs,
         sample::{
@@ -281,12 +282,14 @@ fn covered(probes: Option<&Probes>, without: Option<String>) -> Start {
     }
 }
 
-/// kubelets' root directories: those given, else those that running kubelets were told.
+/// kubelets' root directories: those given, else those that running kubelets were told, and those that are configured
+/// for when one runs.
 pub(super) fn roots(node: &Node, kubelets: &[Kubelet]) -> Vec<PathBuf> {
     let mut roots = kubelet_roots(&node.host_root, &node.kubelet_root);
     if node.kubelet_root.is_empty() {
         let told = kubelets.iter().filter_map(|kubelet| kubelet.settings.root.clone());
-        for root in told {
+        let configured = configured(&node.host_root).into_iter().filter_map(|it| it.root);
+        for root in told.chain(configured) {
             if !roots.contains(&root) {
                 roots.push(root);
             }

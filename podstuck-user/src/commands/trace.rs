@@ -16,6 +16,7 @@ use super::{
     reporter::{Form, Reporter},
     session::Session,
     setup::{self, Prepared},
+    unknown_roots::UnknownRoots,
 };
 use crate::{
     attribute::Attributor,
@@ -166,6 +167,7 @@ async fn trace(
     let (attempts, heard, follower) = told;
     let log_news = LogNews::start(follower);
     let drivers = DriverLogs::new(places.host_root.clone(), names.log_dirs().to_vec());
+    let unknown_roots = UnknownRoots::new(places.host_root.clone(), places.takes_new_roots);
     let mut sampler = Sampler::start(places)?;
     let run = Run {
         clock: clock::start(),
@@ -179,6 +181,7 @@ async fn trace(
     };
     let names = Attributor::new(names, scope, roots, &containers);
     let presenter = Presenter::new(run, reporter);
+    let rooting = (rooting, unknown_roots);
     let mut session = Session::new(names, rooting, presenter, recorder, hung, (log_news, drivers));
     session.tick(&probing.begin().await?);
     // What an unmount takes away is known by a look from before it. Whoever acts when the run is said to

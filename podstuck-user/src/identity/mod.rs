@@ -30,6 +30,7 @@ pub(crate) mod target_roots;
 pub(crate) mod targets;
 pub(crate) mod traces;
 pub(crate) mod uid;
+pub(crate) mod unit;
 #[cfg(test)]
 mod walk_tests;
 pub(crate) mod wanted;

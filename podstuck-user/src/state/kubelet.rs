@@ -98,7 +98,7 @@ impl Question for ReadKubelet {
 }
 
 /// Takes what the files say, of those that live; what could not be read.
-fn read_files(
+pub(super) fn read_files(
     settings: &mut Settings,
     lives: impl Fn(&Path) -> Result<(), NotEntered>,
 ) -> Vec<String> {

@@ -68,6 +68,10 @@ pub struct Completeness {
     pub look_alikes: u64,
     /// One of them: its path and who made it. It is escaped already.
     pub look_alike: Option<String>,
+    /// Where calls of the node's own processes have failed on what reads like a pod's directory, in no known kubelet's root
+    /// directory: no cause was looked for there.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub not_looked_at: Vec<NotLookedAt>,
     /// Probes that could not be attached or do not fire.
     pub probes_missing: Vec<String>,
     /// What a part of the tool could not do any more, or still waits for, each in a sentence: a helper that
@@ -93,6 +97,24 @@ impl Completeness {
         let told = [&self.probes_missing, &self.degraded];
         missed.iter().any(|n| *n > 0) || told.iter().any(|list| !list.is_empty())
     }
+}
+
+/// A directory that may be a kubelet's root directory, and in which no cause was looked for. Its texts are escaped already.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotLookedAt {
+    /// The directory.
+    pub root: String,
+    /// Whose call failed there last, as in `kubelet (pid 7)`.
+    pub process: String,
+    /// That call and its outcome, as in `umount2 EBUSY`.
+    pub call: String,
+    /// Its path.
+    pub path: String,
+    /// How many have failed, as far as they were told one by one.
+    pub failed: u64,
+    /// Why the directory is not taken for a kubelet's.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub why: Option<String>,
 }
 
 /// What the tool itself cost.

@@ -45,6 +45,7 @@ impl Session {
             unresolved: losses.of(loss::PATH_CUT) + losses.of(loss::PATH_UNREADABLE),
             look_alikes: losses.of(loss::LOOK_ALIKE),
             look_alike: self.look_alike.clone(),
+            not_looked_at: self.unknown_roots.not_looked_at(),
             probes_missing: probes.clone(),
             // The engine adds what it was told.
             degraded: Vec::new(),

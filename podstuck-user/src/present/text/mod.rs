@@ -23,5 +23,5 @@ pub use hung::hung;
 pub use list::{ListEnd, list_end, listed, name_width};
 pub use progress::progress;
 pub use start::start;
-pub use summary::summary;
-pub(crate) use summary::{cost, losses, notes};
+pub(crate) use summary::{cost, losses, not_looked_at_sentence, notes};
+pub use summary::{not_looked_at, summary};

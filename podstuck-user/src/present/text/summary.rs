@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::nouns::text;
 use crate::{
-    model::summary::{ByOutcome, Completeness, SelfCost, Summary},
+    model::summary::{ByOutcome, Completeness, NotLookedAt, SelfCost, Summary},
     present::{
         style::{Ink, Style},
         words,
@@ -13,10 +13,10 @@ use crate::{
 
 /// Says how many findings there were, or that nothing wrong was found, and how sure that is.
 pub fn summary(summary: &Summary, findings: u64, style: Style) -> String {
-    let verdict = if findings == 0 {
-        style.paint(Ink::Good, "nothing wrong was found")
-    } else {
-        words::plural(findings, "finding", "findings")
+    let verdict = match findings {
+        0 if !summary.completeness.not_looked_at.is_empty() => "no finding".to_owned(),
+        0 => style.paint(Ink::Good, "nothing wrong was found"),
+        _ => words::plural(findings, "finding", "findings"),
     };
     let losses = losses(&summary.completeness);
     let mut out = format!(
@@ -101,6 +101,24 @@ pub(crate) fn losses(c: &Completeness) -> Vec<String> {
     }));
     out.extend(c.degraded.iter().map(|what| text(what)));
     out
+}
+
+/// That calls fail where nobody looks for the cause, and how to have it looked for.
+pub fn not_looked_at(it: &NotLookedAt, style: Style) -> String {
+    style.wrap("", "  ", &text(&not_looked_at_sentence(it)))
+}
+
+pub(crate) fn not_looked_at_sentence(it: &NotLookedAt) -> String {
+    let NotLookedAt { root, process, call, path, failed, why } = it;
+    let times = words::plural(*failed, "time", "times");
+    // What is to be copied holds nothing that a shell reads.
+    let is_plain = root.bytes().all(|b| b.is_ascii_alphanumeric() || b"/._-".contains(&b));
+    let option = if is_plain { root.as_str() } else { "DIR, this directory" };
+    let why = why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
+    format!(
+        "{root} is not known as a kubelet's root directory{why}, and {process} fails there ({call}, {times} at \
+         least, as on {path}): no cause was looked for; if its pods are there, add --kubelet-root {option}"
+    )
 }
 
 /// What is no loss, but should be known.
@@ -198,6 +216,36 @@ nothing wrong was found in 30 s: 800,015 calls, nothing was lost
     }
 
     #[test]
+    fn who_was_not_looked_at_is_not_declared_well() {
+        let mut blind = sample::summary();
+        let mut it = NotLookedAt {
+            root: "/data/kubelet".into(),
+            process: "agent (pid 7)".into(),
+            call: "umount2 EBUSY".into(),
+            path: "/data/kubelet/pods/u/volumes/v".into(),
+            failed: 3,
+            why: None,
+        };
+        let style = Style { width: 300, ..Style::PLAIN };
+        let told = not_looked_at(&it, style);
+        assert!(
+            told.starts_with("/data/kubelet is not known as a kubelet's root directory, and agent")
+        );
+        assert!(
+            told.ends_with("if its pods are there, add --kubelet-root /data/kubelet\n"),
+            "{told}"
+        );
+        it.root = "/tmp/$(id)".into();
+        it.why = Some("/tmp is not root's alone".into());
+        let told = not_looked_at(&it, style);
+        assert!(told.ends_with("add --kubelet-root DIR, this directory\n"), "{told}");
+        assert!(told.contains("(/tmp is not root's alone)"), "{told}");
+        blind.completeness.not_looked_at = vec![it];
+        assert!(summary(&blind, 0, style).starts_with("no finding in 30 s:"));
+        assert!(summary(&blind, 1, style).starts_with("1 finding in 30 s:"));
+    }
+
+    #[test]
     fn every_loss_is_told_with_its_meaning() {
         let mut lossy = sample::summary();
         lossy.by_outcome.clear();
@@ -216,6 +264,7 @@ nothing wrong was found in 30 s: 800,015 calls, nothing was lost
             unresolved: 5,
             look_alikes: 12,
             look_alike: Some("/srv/pods/x by sh (pid 7)".into()),
+            not_looked_at: Vec::new(),
             probes_missing: vec![HOSTILE.into()],
             degraded: vec!["helper process 7 does not come back".into(), HOSTILE.into()],
         };

@@ -23,9 +23,9 @@ pub use serve::{serve, serve_through};
 use crate::{kernel::role::Role, model::degraded::Feed};
 
 use super::{
-    alive::Occasion, anywhere, api, attributes, clients, containers, entries, holders, kubelet,
-    listeners, listing, logs, memory, pod_dirs, protected, reach, remaining, runtime, show_roots,
-    space, traces,
+    alive::Occasion, anywhere, api, attributes, clients, containers, entries, examined_root,
+    holders, kubelet, kubelet_unit, listeners, listing, logs, memory, pod_dirs, protected, reach,
+    remaining, runtime, show_roots, space, traces,
 };
 
 /// What the helper can be asked, with both sides of it.
@@ -200,6 +200,7 @@ questions! {
     CommandLine(memory::ReadCommandLine),
     Containers(containers::ReadContainers),
     Directory(entries::ReadDirectory),
+    ExaminedRoot(examined_root::ExamineRoot),
     DriverLog(logs::ReadDriverLog),
     Holders(holders::FindHolders),
     KernelLog(logs::ReadKernelLog),
@@ -218,6 +219,7 @@ questions! {
     Space(space::MeasureSpace),
     Text(memory::ReadText),
     Traces(traces::ReadTraces),
+    Units(kubelet_unit::ReadUnits),
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ use crate::{
         identity::{Component, Target, TargetKind},
         operation::Operation,
         path::safe,
+        summary::NotLookedAt,
         time::{Clock, Monotonic},
     },
     present::{
@@ -166,6 +167,22 @@ fn at(pane: Pane) -> Choice {
     let mut choice = Choice::default();
     choice.pane = pane;
     choice
+}
+
+#[test]
+fn what_nobody_looked_at_is_no_all_clear() {
+    let mut state = empty();
+    state.completeness.not_looked_at = vec![NotLookedAt {
+        root: "/data/kubelet".into(),
+        process: format!("agent{HOSTILE} (pid 7)"),
+        ..NotLookedAt::default()
+    }];
+    for size in SIZES {
+        let shown = screen(size, &state, &mut Choice::default());
+        assert!(!shown.contains("nothing wrong was found"), "{shown}");
+        assert!(shown.contains("/data/kubelet is not known"), "{shown}");
+        assert!(shown.contains("--kubelet-root"), "{shown}");
+    }
 }
 
 #[test]

@@ -5,7 +5,10 @@ use ratatui::text::{Line, Span};
 use super::{Look, words as fitted};
 use crate::{
     model::{evidence::Certainty, finding::Finding, path::safe},
-    present::{text::nouns, words},
+    present::{
+        text::{not_looked_at_sentence, nouns},
+        words,
+    },
     tui::state::{State, is_over},
 };
 
@@ -16,6 +19,12 @@ pub(super) fn lines(
     look: Look,
     width: usize,
 ) -> Vec<Line<'static>> {
+    let not_looked_at = &state.completeness.not_looked_at;
+    if state.findings.is_empty() && !not_looked_at.is_empty() {
+        let told = not_looked_at.iter().map(not_looked_at_sentence);
+        let told = told.flat_map(|text| fitted::wrap(&safe(text.as_bytes()), width));
+        return told.map(|line| Line::styled(line, look.ink.warn())).collect();
+    }
     if shown.is_empty() {
         let none = match (state.findings.is_empty(), state.is_over) {
             (false, _) => "no finding contains that",

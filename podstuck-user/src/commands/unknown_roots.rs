@@ -1,0 +1,170 @@
+//! Directories in which the node's own processes work on what reads like pods' directories, and which no kubelet was
+//! known to have: its name, its command line and its units did not tell. Such a call is reason enough to look at once
+//! whether it is kubelet's root directory. Where it is not, or nobody can say, a call that fails there is told: a run
+//! that has seen one does not end as if nothing were wrong.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use nix::errno::Errno;
+use tokio::task::{JoinSet, spawn_blocking};
+
+use crate::{
+    back_off::BackOff,
+    decode::Record,
+    identity::{classify::kubelet_root_of, target_roots::TargetRoot},
+    model::{
+        call::{Call, Outcome},
+        identity::{Actor, Component},
+        path::{safe, safe_path},
+        summary::NotLookedAt,
+    },
+    state::examined_root::Candidate,
+};
+
+/// Directories that are followed. A node has one; those that come later are not.
+const FOLLOWED: usize = 16;
+/// Calls of each that are kept until it was looked at.
+const KEPT: usize = 64;
+
+/// A directory, in a mount namespace.
+type Place = (u32, PathBuf);
+
+/// What a look at one has shown.
+pub(super) type Examined = (Place, Result<TargetRoot, String>);
+
+/// Those that are followed.
+pub(super) struct UnknownRoots {
+    host_root: PathBuf,
+    /// Whether what is found is looked at: not where it was said where to look.
+    takes_new_roots: bool,
+    places: BTreeMap<Place, Seen>,
+    looks: JoinSet<Examined>,
+}
+
+/// What was seen in one.
+struct Seen {
+    again: BackOff,
+    is_asked: bool,
+    is_known: bool,
+    /// Calls that failed, until it is known whose they are.
+    kept: Vec<Record>,
+    failed: u64,
+    told: Option<NotLookedAt>,
+}
+
+impl UnknownRoots {
+    /// Has seen none yet.
+    pub(super) fn new(host_root: PathBuf, takes_new_roots: bool) -> Self {
+        Self { host_root, takes_new_roots, places: BTreeMap::new(), looks: JoinSet::new() }
+    }
+
+    /// Takes a call that reads like one on a pod. Whether it failed in a directory that is known by now, and only the
+    /// probes did not know yet. To be called inside the runtime.
+    pub(super) fn take(&mut self, record: &Record, actor: &Actor) -> bool {
+        if actor.component == Component::Workload || actor.pod.is_some() {
+            return false;
+        }
+        let Some(root) = kubelet_root_of(&record.path()) else { return false };
+        let place = (record.head.actor.mnt_ns, root);
+        if self.places.len() >= FOLLOWED && !self.places.contains_key(&place) {
+            return false;
+        }
+        let seen = self.places.entry(place.clone()).or_insert_with(Seen::new);
+        let has_failed = has_failed(record);
+        let seen_is_known = seen.is_known;
+        if has_failed && !seen_is_known {
+            seen.keep(record, actor, &place.1);
+        }
+        if self.takes_new_roots
+            && !seen.is_asked
+            && !seen.is_known
+            && seen.again.is_due(Instant::now())
+        {
+            seen.is_asked = true;
+            let candidate =
+                Candidate { root: place.1.clone(), pid: record.head.tgid, namespace: place.0 };
+            let host_root = self.host_root.clone();
+            let look = spawn_blocking(move || candidate.examine(&host_root));
+            self.looks.spawn(async move {
+                let answer = look.await.unwrap_or_else(|_| Err("nobody has looked at it".into()));
+                (place, answer)
+            });
+        }
+        has_failed && seen_is_known
+    }
+
+    /// Waits for what a look has shown; `None` while none is under way. Safe to cancel.
+    pub(super) async fn next(&mut self) -> Option<Examined> {
+        self.looks.join_next().await?.ok()
+    }
+
+    /// Whether there is a look under way.
+    pub(super) fn is_looking(&self) -> bool {
+        !self.looks.is_empty()
+    }
+
+    /// Takes what was shown: the root directory, if it is one, and the calls in it that were not told yet.
+    pub(super) fn examined(
+        &mut self,
+        (place, answer): Examined,
+    ) -> Option<(TargetRoot, Vec<Record>)> {
+        let seen = self.places.get_mut(&place)?;
+        seen.is_asked = false;
+        match answer {
+            Ok(root) => {
+                tracing::info!("by calls: {root:?}");
+                seen.is_known = true;
+                seen.told = None;
+                Some((root, std::mem::take(&mut seen.kept)))
+            }
+            Err(why) => {
+                tracing::info!("{} is no kubelet's: {why}", safe_path(&place.1));
+                if let Some(told) = &mut seen.told {
+                    told.why = Some(safe(why.as_bytes()).into_owned());
+                }
+                None
+            }
+        }
+    }
+
+    /// Where calls have failed, and nobody looked.
+    pub(super) fn not_looked_at(&self) -> Vec<NotLookedAt> {
+        self.places.values().filter_map(|seen| seen.told.clone()).collect()
+    }
+}
+
+impl Seen {
+    fn new() -> Self {
+        let again = BackOff::default();
+        Self { again, is_asked: false, is_known: false, kept: Vec::new(), failed: 0, told: None }
+    }
+
+    fn keep(&mut self, record: &Record, actor: &Actor, root: &Path) {
+        let outcome = Outcome(record.head.errno);
+        self.failed += 1 + u64::from(record.head.suppressed);
+        if self.kept.len() < KEPT {
+            self.kept.push(record.clone());
+        }
+        let call = Call::from_code(record.head.call).map_or("a call", Call::name);
+        let known = self.told.take();
+        self.told = Some(NotLookedAt {
+            root: safe_path(root).into_owned(),
+            process: format!("{} (pid {})", safe(actor.comm.as_bytes()), actor.pid),
+            call: format!("{call} {}", outcome.name()),
+            path: safe_path(&record.path()).into_owned(),
+            failed: self.failed,
+            why: known.and_then(|it| it.why),
+        });
+    }
+}
+
+/// As the probes do where they know the target: a removal in Go's way begins with EISDIR, and ENOENT says that somebody
+/// was faster.
+fn has_failed(record: &Record) -> bool {
+    let outcome = Outcome(record.head.errno);
+    outcome != Outcome::OK && !outcome.is(Errno::EISDIR) && !outcome.is(Errno::ENOENT)
+}

@@ -1,0 +1,32 @@
+//! What a user types first: a watch of the whole node, and a lab beside it that nothing holds back. Where the lab has its
+//! pod is known by its kubelet's command line alone.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use podstuck_tests::{lab_as_typed, requires, root_and_btf, skip, watch};
+
+/// One of each way to be told: by a call's error, by who holds on, by who serves it, and by what is mounted.
+const CASES: [&str; 4] = [
+    "immutable-attribute",
+    "volume-held-by-host-process",
+    "fuse-daemon-hung",
+    "csi-driver-not-registered",
+];
+
+#[test]
+fn labs_are_found_as_a_user_starts_them() {
+    requires!(root_and_btf());
+    for case in CASES {
+        let mut watching = watch(&[]);
+        let Some((lab, ready)) = lab_as_typed(case, &[]) else {
+            skip(format!("{case}: this machine lacks what it needs"));
+            continue;
+        };
+        watching.wait_for(case, |line| {
+            line["type"] == "finding"
+                && line["id"] == case
+                && line["pod"]["uid"] == ready["pod_uid"]
+        });
+        lab.stop();
+        watching.stop();
+    }
+}

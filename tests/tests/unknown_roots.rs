@@ -1,0 +1,141 @@
+//! A kubelet that is not known by its name: its root directory is learnt from its calls, and where that cannot be, the
+//! run does not end as if nothing were wrong.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+#[path = "common/programs.rs"]
+#[allow(dead_code, reason = "each test takes what it needs")]
+mod programs;
+
+use std::{
+    fs,
+    os::unix::fs::{chown, symlink},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use podstuck_tests::{
+    UID, empty_dir, of_type, requires, root_and_btf, settle, slowdown, summary, watch,
+};
+use serde_json::Value;
+
+/// A program of the node with a name that says nothing. It does what the script says, with these words.
+struct Agent(Child);
+
+impl Agent {
+    fn start(folder: &Path, script: &str, words: &[&Path]) -> Self {
+        let program = folder.join("agent");
+        if !program.is_symlink() {
+            symlink(fs::canonicalize("/bin/sh").unwrap(), &program).unwrap();
+        }
+        let mut command = Command::new(program);
+        command.args(["-c", script, "sh"]).args(words).stderr(Stdio::null());
+        Self(command.spawn().unwrap())
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A directory of ours, and the volume of a pod below it that is not empty.
+fn stuck() -> (tempfile::TempDir, PathBuf, PathBuf) {
+    let top = tempfile::tempdir_in("/var/tmp").unwrap();
+    let root = top.path().join("its-own");
+    let volume = empty_dir(&root);
+    fs::write(volume.join("file"), "").unwrap();
+    (top, root, volume)
+}
+
+const AGAIN: &str = r#"while :; do rmdir "$1"; sleep 0.3; done"#;
+
+#[test]
+fn the_first_call_that_fails_is_told_wherever_it_is() {
+    if !programs::has_programs(&["chattr"]) {
+        return;
+    }
+    let (top, _, volume) = stuck();
+    let file = volume.join("file");
+    let shown = file.to_str().unwrap();
+    programs::chattr("+i", shown);
+    let mut watching = watch(&[]);
+    // Once, as a kubelet does that then waits for two minutes.
+    let agent = Agent::start(top.path(), r#"rm -f "$1"; sleep 100"#, &[&file]);
+    let mut found = None;
+    // Whatever comes of it, the file has to go.
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        found = Some(watching.wait_for("finding", |line| line["type"] == "finding"));
+    }));
+    programs::chattr("-i", shown);
+    drop(agent);
+    assert!(result.is_ok());
+    let found = found.unwrap();
+    assert_eq!((&found["id"], &found["pod"]["uid"]), (&"immutable-attribute".into(), &UID.into()));
+    let (lines, _) = watching.stop();
+    assert!(summary(&lines)["completeness"]["not_looked_at"].is_null(), "{lines:#?}");
+}
+
+/// What is said of the only directory that nobody looked at, and the exit status.
+fn not_looked_at(args: &[&str], top: &Path, volume: &Path) -> (Value, Option<i32>) {
+    let watching = watch(args);
+    let agent = Agent::start(top, AGAIN, &[volume]);
+    thread::sleep(Duration::from_secs(3) * slowdown());
+    drop(agent);
+    settle();
+    let (lines, status) = watching.stop();
+    assert!(of_type(&lines, "finding").is_empty(), "{lines:#?}");
+    let all = &summary(&lines)["completeness"]["not_looked_at"];
+    assert_eq!(all.as_array().map_or(0, Vec::len), 1, "{lines:#?}");
+    (all[0].clone(), status.code())
+}
+
+#[test]
+fn a_directory_that_is_not_believed_is_no_all_clear() {
+    requires!(root_and_btf());
+    let (top, root, volume) = stuck();
+    // Its owner can make what he likes of it.
+    chown(&root, Some(1000), None).unwrap();
+    let (told, status) = not_looked_at(&[], top.path(), &volume);
+    assert_eq!(told["root"], root.to_str().unwrap(), "{told:#}");
+    assert!(told["why"].as_str().unwrap().contains("owner 1000"), "{told:#}");
+    assert!(told["failed"].as_u64().unwrap() > 1, "{told:#}");
+    assert_eq!(status, Some(5));
+}
+
+#[test]
+fn another_root_than_the_given_one_is_named_whether_a_pod_is_asked_for_or_not() {
+    requires!(root_and_btf());
+    let (top, root, volume) = stuck();
+    let given = top.path().join("given");
+    empty_dir(&given);
+    let given = given.to_str().unwrap();
+    for args in [&["--kubelet-root", given][..], &["--kubelet-root", given, "--pod-uid", UID]] {
+        let (told, status) = not_looked_at(args, top.path(), &volume);
+        assert_eq!(told["root"], root.to_str().unwrap(), "{told:#}");
+        assert_eq!(status, Some(5), "{args:?}");
+    }
+}
+
+#[test]
+fn the_first_line_names_the_directory_and_the_option() {
+    requires!(root_and_btf());
+    let (top, root, volume) = stuck();
+    chown(&root, Some(1000), None).unwrap();
+    let mut watching = Command::new(podstuck_tests::podstuck());
+    watching.args(["watch", "--output", "text", "--duration", "4s"]).stdout(Stdio::piped());
+    let watching = watching.spawn().unwrap();
+    let _agent = Agent::start(top.path(), AGAIN, &[&volume]);
+    let output = watching.wait_with_output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let root = root.to_str().unwrap();
+    let named = words.find(&format!("{root} is not known as a kubelet's root directory"));
+    assert!(named < words.find("no finding in"), "{text}");
+    assert!(named.is_some() && words.contains(&format!("add --kubelet-root {root}")), "{text}");
+    assert!(!text.contains("nothing wrong"), "{text}");
+    assert_eq!(output.status.code(), Some(5), "{text}");
+}
