@@ -139,3 +139,33 @@ fn the_first_line_names_the_directory_and_the_option() {
     assert!(!text.contains("nothing wrong"), "{text}");
     assert_eq!(output.status.code(), Some(5), "{text}");
 }
+
+#[test]
+fn the_pods_of_a_kubelet_that_is_down_are_where_its_unit_says() {
+    requires!(root_and_btf());
+    let host = tempfile::tempdir_in("/var/tmp").unwrap();
+    let write = |name: &str, text: &str| {
+        let file = host.path().join(name);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, text).unwrap();
+    };
+    empty_dir(&host.path().join("data/kubelet"));
+    write(
+        "usr/lib/systemd/system/kubelet.service",
+        "[Service]\nEnvironmentFile=-/var/lib/kubelet/kubeadm-flags.env\n\
+         ExecStart=/usr/bin/kubelet $KUBELET_KUBEADM_ARGS\n",
+    );
+    let diagnose = || {
+        let host = host.path().to_str().unwrap();
+        let ways = ["--no-trace", "--timeout", "2s", "--output", "text"];
+        let args = ["diagnose", "--host-root", host, "--pod-uid", UID];
+        podstuck_tests::run(&[&args[..], &ways].concat())
+    };
+    assert_eq!(diagnose().status.code(), Some(2), "nobody says where");
+    let flags = "KUBELET_KUBEADM_ARGS=\"--v=2 --root-dir=/data/kubelet\"\n";
+    write("var/lib/kubelet/kubeadm-flags.env", flags);
+    let output = diagnose();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("/data/kubelet/pods"), "{text}");
+    assert_eq!(output.status.code(), Some(5), "{text}");
+}
