@@ -43,8 +43,8 @@ pub(super) struct Rooting {
     /// How often in a row one of them did not answer.
     unanswered: u32,
     asked: Option<JoinHandle<Found>>,
-    /// One has come while they were shown.
-    shows_again: bool,
+    /// One was learnt that was not shown yet.
+    has_learnt: bool,
     /// As they were looked at last.
     mounts: NodeMounts,
 }
@@ -67,7 +67,7 @@ impl Rooting {
             shown,
             unanswered: 0,
             asked: None,
-            shows_again: false,
+            has_learnt: false,
             mounts: NodeMounts::default(),
         };
         let found = show_roots(&rooting.host_root, secret, sought(roots));
@@ -107,16 +107,15 @@ impl Rooting {
         }
         let mounts = self.mounts.clone();
         self.see(&mounts, roots);
-        // Who shows those before it now does so without it.
-        if self.asked.is_some() {
-            self.shows_again = true;
-        } else {
+        self.has_learnt = true;
+        // Who shows them now does so without it.
+        if self.asked.is_none() {
             self.show(roots);
         }
     }
 
     fn show(&mut self, roots: &TargetRoots) {
-        (self.shown, self.shows_again) = (Instant::now(), false);
+        self.shown = Instant::now();
         let (host_root, secret, sought) = (self.host_root.clone(), self.secret, sought(roots));
         self.asked = Some(spawn_blocking(move || show_roots(&host_root, secret, sought)));
     }
@@ -132,7 +131,8 @@ impl Rooting {
 
     /// Takes where they are.
     pub(super) fn shown(&mut self, found: Found, roots: &mut TargetRoots) {
-        let mut has_moved = false;
+        let is_without_one = self.has_learnt && found.paths.len() <= roots.all().len();
+        let mut has_moved = std::mem::take(&mut self.has_learnt);
         self.unanswered = if found.is_all { 0 } else { self.unanswered.saturating_add(1) };
         for (index, canonical) in found.paths.into_iter().skip(1).enumerate() {
             if let Some(canonical) = canonical.filter(|_| index < roots.all().len()) {
@@ -155,7 +155,8 @@ impl Rooting {
             // They are told with the next look.
             self.looked_at.clear();
         }
-        if self.shows_again {
+        if is_without_one {
+            self.has_learnt = true;
             self.show(roots);
         }
     }

@@ -219,18 +219,24 @@ impl Session {
     /// The first of them is shown. By somebody of the node it may be in a directory that is new: then it is one
     /// until a look has found that. Whether it is a failure in a directory that is known by now.
     fn look_alike(&mut self, record: &Record) -> bool {
-        let actor = self.names.actor(record.head.tgid, &record.head.actor).actor;
-        if actor.component != Component::Workload
-            && self.hurried.is_none_or(|last| last.elapsed() >= HURRY_EVERY)
-        {
-            (self.hurried, self.hurries) = (Some(Instant::now()), true);
+        // Whoever else makes them, and however many, nobody looks at him.
+        let may_be_of_node = record.head.actor.is_root() != Some(false);
+        if self.look_alike.is_some() && !may_be_of_node {
+            return false;
         }
+        let actor = self.names.actor(record.head.tgid, &record.head.actor).actor;
         if self.look_alike.is_none() {
             let path = record.path();
             let pod = actor.pod.as_ref().map(|pod| format!(", in pod {}", pod.uid));
             let (comm, pod) = (&actor.comm, pod.unwrap_or_default());
             let seen = format!("{} by {comm} (pid {}{pod})", safe_path(&path), actor.pid);
             self.look_alike = Some(seen);
+        }
+        if actor.component == Component::Workload {
+            return false;
+        }
+        if self.hurried.is_none_or(|last| last.elapsed() >= HURRY_EVERY) {
+            (self.hurried, self.hurries) = (Some(Instant::now()), true);
         }
         self.unknown_roots.take(record, &actor)
     }

@@ -18,7 +18,7 @@ use crate::{
     identity::{classify::kubelet_root_of, target_roots::TargetRoot},
     model::{
         call::{Call, Outcome},
-        identity::{Actor, Component},
+        identity::Actor,
         path::{safe, safe_path},
         summary::NotLookedAt,
     },
@@ -62,16 +62,17 @@ impl UnknownRoots {
         Self { host_root, takes_new_roots, places: BTreeMap::new(), looks: JoinSet::new() }
     }
 
-    /// Takes a call that reads like one on a pod. Whether it failed in a directory that is known by now, and only the
-    /// probes did not know yet. To be called inside the runtime.
+    /// Takes a call of a process of the node that reads like one on a pod. Whether it failed in a directory that is known
+    /// by now, and only the probes did not know yet. To be called inside the runtime.
     pub(super) fn take(&mut self, record: &Record, actor: &Actor) -> bool {
-        if actor.component == Component::Workload || actor.pod.is_some() {
-            return false;
-        }
         let Some(root) = kubelet_root_of(&record.path()) else { return false };
         let place = (record.head.actor.mnt_ns, root);
         if self.places.len() >= FOLLOWED && !self.places.contains_key(&place) {
-            return false;
+            // Those where nothing is the matter make room.
+            self.places.retain(|_, seen| seen.is_asked || seen.is_known || seen.told.is_some());
+            if self.places.len() >= FOLLOWED {
+                return false;
+            }
         }
         let seen = self.places.entry(place.clone()).or_insert_with(Seen::new);
         let has_failed = has_failed(record);
