@@ -8,21 +8,21 @@ use crate::{
         dead_mount, device_referenced, disk_full,
         file_system::causes as file_system,
         hung_call_cause::causes as hung_call,
-        kubelet_lost, left_mounted, linked_root,
+        kubelet_lost, kubelet_state, left_mounted, linked_root,
         mount_in_use::causes as mount_in_use,
         mount_point, mount_storm, nested_mount,
         network_storage::causes as network_storage,
         not_attempted,
         not_empty::causes as not_empty,
         orphan, pinned_device, pod_record, refused,
-        runtime::{causes as runtime, docker, sandbox},
+        runtime::{causes as runtime, docker, image_volume, sandbox},
         swap_file,
         unkillable::causes as unkillable,
     },
 };
 
 /// Every cause that a finding can have, in the order in which documents list them.
-pub static ALL: [&Cause; 71] = [
+pub static ALL: [&Cause; 74] = [
     &left_mounted::LOST_PUBLISH_STATE,
     &csi_driver::NOT_REGISTERED,
     &csi_driver::DRIVER_DOWN,
@@ -74,8 +74,11 @@ pub static ALL: [&Cause; 71] = [
     &runtime::CNI_TEARDOWN_FAILED,
     &sandbox::NETNS_BUSY,
     &sandbox::SHM_BUSY,
+    &image_volume::IMAGE_VOLUME_BUSY,
     &runtime::SIGNAL_DENIED,
     &runtime::STATE_LOST,
+    &kubelet_state::KUBELET_STOPPED,
+    &kubelet_state::KUBELET_DOWN,
     &runtime::RUNTIME_DOWN,
     &runtime::SHIM_HANGS,
     &runtime::RUNTIME_HANGS,

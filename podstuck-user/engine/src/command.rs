@@ -21,6 +21,10 @@ use crate::{
     tracker::Context,
 };
 
+/// This node's name as a word of `kubectl`'s, where it is not known. Where it is, the engine puts it there
+/// ([`crate::engine`]): Kubernetes need not call a node by its host's name.
+pub(crate) const THIS_NODE: &str = "$(hostname)";
+
 /// Whose view of the mounts counts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View {

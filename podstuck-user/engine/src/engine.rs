@@ -4,6 +4,7 @@ mod answer;
 mod deleted;
 mod presence;
 mod records;
+mod ways_out;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -27,10 +28,10 @@ use crate::{
         summary::{Completeness, SelfCost, Summary},
         time::Monotonic,
     },
-    query::Query,
+    query::{Answer, Query},
     rank,
     said::SaidOfPods,
-    tracker::{Context, Steps, Tracker},
+    tracker::{Context, Steps, Tracker, TrackerId},
     trackers::{self, unmounts::Unmounts},
     verdict::Verdict,
 };
@@ -79,6 +80,7 @@ pub struct Engine {
     record_is_old: bool,
     deletions: deleted::ToGo,
     presence: presence::Presence,
+    ways_out: ways_out::WaysOut,
     sample: Option<Arc<NodeSample>>,
     progress_told: Monotonic,
     firm_since: Option<Monotonic>,
@@ -106,6 +108,7 @@ impl Engine {
             record_is_old: false,
             deletions: deleted::ToGo::default(),
             presence: presence::Presence::default(),
+            ways_out: ways_out::WaysOut::default(),
             sample: None,
             progress_told: begun,
             firm_since: None,
@@ -170,7 +173,14 @@ impl Engine {
                 self.record = Some(PodRecord::clone(record));
                 self.record_is_old = false;
             }
-            What::Told(_) | What::Heard(_) | What::Answer { .. } => {}
+            What::Answer { query, answer } => {
+                if query.tracker == TrackerId::WaysOut
+                    && let Answer::Holders(found) = &**answer
+                {
+                    steps.found(self.ways_out.answered(query, found, &self.ledger));
+                }
+            }
+            What::Told(_) | What::Heard(_) => {}
         }
         self.show(event, &mut steps);
         if matches!(event.what, What::Counts(_)) {
@@ -183,8 +193,9 @@ impl Engine {
             _ => true,
         });
         forget_moments(&mut steps.verdicts);
-        for mut verdict in steps.verdicts {
+        for mut verdict in std::mem::take(&mut steps.verdicts) {
             if let Verdict::Found(draft) = &mut verdict {
+                self.ways_out.amend(draft, event.at);
                 self.add_records(draft);
             }
             let told = self.ledger.admit(verdict);
@@ -193,6 +204,7 @@ impl Engine {
         let since = |known: Option<Monotonic>, now: bool| now.then(|| known.unwrap_or(event.at));
         self.firm_since = since(self.firm_since, self.ledger.all().any(rank::is_firm));
         self.settled_since = since(self.settled_since, self.ledger.all().any(rank::is_settled));
+        steps.ask(self.ways_out.ask(self.run.has_target()));
         outputs.extend(steps.queries.into_iter().map(|query| Output::Query(Box::new(query))));
         if matches!(event.what, What::Counts(_)) {
             self.tell_progress(event.at, &mut outputs);
@@ -238,6 +250,7 @@ impl Engine {
                 now: event.at,
                 begun: self.run.clock.started(),
                 calendar,
+                asked: self.run.pod.as_ref().map(|pod| pod.uid.as_str()),
                 own_mnt_ns: self.run.own_mnt_ns,
                 thresholds: self.run.thresholds,
                 unmounts: &self.unmounts,

@@ -266,6 +266,7 @@ fn record(deletion: Option<i64>, is_mirror: bool) -> Event {
         all_terminated: true,
         read: Some(Timestamp::UNIX_EPOCH),
         claims: Vec::new(),
+        bidirectional: None,
     };
     Event { at: Monotonic(1), what: What::Record { record: Box::new(record), node: "n".into() } }
 }

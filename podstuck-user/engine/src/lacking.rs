@@ -16,7 +16,8 @@ const fn made_of(tracker: TrackerId) -> &'static [Feed] {
         TrackerId::Busy => &[Calls, Node, Holders],
         TrackerId::DeadMount => &[Calls, Node, Objects, Logs],
         TrackerId::Refused | TrackerId::BulkDelete | TrackerId::NotEmpty => &[Calls, Objects],
-        TrackerId::Unkillable | TrackerId::Orphan | TrackerId::MountStorm => &[Calls, Node],
+        TrackerId::Unkillable => &[Calls, Node, Logs],
+        TrackerId::Orphan | TrackerId::MountStorm => &[Calls, Node],
         TrackerId::NotAttempted => &[Calls, Node, Objects, Holders, Logs],
         TrackerId::PinnedDevice => &[Calls, Node, Holders],
         TrackerId::HungCall => &[Calls, HungCalls, Node, Logs],
@@ -28,7 +29,10 @@ const fn made_of(tracker: TrackerId) -> &'static [Feed] {
         TrackerId::BlockVolume => &[Node, Holders, Logs],
         TrackerId::DeviceReference => &[Node, Logs],
         TrackerId::Protected => &[Node, Objects],
-        TrackerId::RuntimeSays => &[Calls, Node, Logs],
+        TrackerId::RuntimeSays => &[Calls, Node, Holders, Logs],
+        TrackerId::HeldVolume => &[Node, Holders, Logs],
+        TrackerId::KubeletState => &[Node, Logs],
+        TrackerId::WaysOut => &[Holders],
     }
 }
 
@@ -94,8 +98,10 @@ mod tests {
             DiskFull: "disk_full",
             PodRecord: "pod_record",
             LeftRootfs: "left_rootfs",
+            HeldVolume: "held_volume" "to_go",
+            KubeletState: "kubelet_state" "to_go",
             Protected: "protected",
-            RuntimeSays: "runtime_says",
+            RuntimeSays: "runtime_says" "sandbox_mounts",
             BlockVolume: "block_volume",
             DeviceReference: "device_reference",
             RuntimeState: "runtime_state" "to_go",

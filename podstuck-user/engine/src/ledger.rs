@@ -7,6 +7,7 @@ use std::{
 };
 
 use crate::{
+    cause::CauseId,
     lacking::lacking,
     model::{
         degraded::Degraded,
@@ -63,6 +64,11 @@ impl Ledger {
         self.cleared.iter().chain(self.entries.values().map(|entry| &entry.finding))
     }
 
+    /// Whether that cause is found of that object, and not over.
+    pub(crate) fn holds(&self, key: (TrackerId, u64), cause: CauseId) -> bool {
+        self.entries.get(&key).is_some_and(|entry| entry.finding.id == cause)
+    }
+
     /// What parts of the tool cannot do now.
     pub(crate) fn parts(&self) -> &[Degraded] {
         &self.parts
@@ -117,8 +123,11 @@ impl Ledger {
                 finding.state = FindingState::Update;
                 finding.instance.clone_from(&entry.finding.instance);
                 keep_times(&mut finding.evidence, &entry.finding.evidence);
+                // Who is found to hold it is to be known at once.
+                let is_named = entry.finding.held_by.is_none() && finding.held_by.is_some();
                 let changed = entry.finding.certainty != finding.certainty
-                    || entry.finding.severity != finding.severity;
+                    || entry.finding.severity != finding.severity
+                    || is_named;
                 let news = changed
                     || entry.finding.count != finding.count
                     || entry.finding.degraded != finding.degraded;
@@ -217,6 +226,7 @@ impl Ledger {
             not_known,
             degraded,
             is_settled: draft.is_settled,
+            is_later: draft.is_later,
         }
     }
 }

@@ -19,6 +19,7 @@ pub(crate) fn is_firm(finding: &Finding) -> bool {
     finding.state != FindingState::Cleared
         && finding.certainty == Certainty::Firm
         && finding.blocks_deletion.is_some()
+        && !finding.is_later
 }
 
 /// Whether a finding is an answer that does not become better by waiting: likely at least, of what the pod
@@ -34,9 +35,10 @@ pub(crate) fn is_settled(finding: &Finding) -> bool {
 /// then by certainty and severity.
 pub fn order(finding: &Finding) -> impl Ord + use<> {
     let blocks = match finding.blocks_deletion {
-        Some(true) => 0,
-        None => 1,
-        Some(false) => 2,
+        Some(true) if !finding.is_later => 0,
+        Some(true) => 1,
+        None => 2,
+        Some(false) => 3,
     };
     let admits = finding.kind == Kind::Admission;
     let certainty = Reverse(finding.certainty);

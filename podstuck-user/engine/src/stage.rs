@@ -10,11 +10,18 @@ use crate::model::{
 /// The stage of a pod; `None` when nobody could look whether it has a directory.
 pub(crate) fn stage(pod: &Pod, sample: &NodeSample) -> Option<PodStage> {
     let (stage, fact) = match sample.pod(&pod.uid) {
-        Some(state) => of(state),
+        Some(state) => of_runtime(state, sample).unwrap_or_else(|| of(state)),
         None if sample.may_have_pod(&pod.uid) => return None,
         None => (Stage::Gone, "it has no directory below any kubelet's root".to_owned()),
     };
     Some(PodStage { pod: pod.clone(), stage, fact })
+}
+
+/// What its runtime has not cleared away: kubelet goes on only after that.
+fn of_runtime(state: &PodState, sample: &NodeSample) -> Option<(Stage, String)> {
+    let left = sample.rootfs.iter().find(|left| left.pod == state.uid)?;
+    let point = safe_path(&left.mount.point);
+    Some((Stage::Containers, format!("{point}, the root file system of a container that has ended, is still mounted")))
 }
 
 fn of(state: &PodState) -> (Stage, String) {

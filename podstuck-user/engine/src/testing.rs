@@ -291,6 +291,7 @@ pub(crate) fn context<'a>(
         now,
         calendar: clock.at(now),
         begun: clock.started(),
+        asked: None,
         own_mnt_ns,
         thresholds,
         unmounts,

@@ -72,6 +72,12 @@ pub enum TrackerId {
     BlockVolume,
     /// Devices that kubelet does not let go.
     DeviceReference,
+    /// Volumes that somebody uses, before kubelet has come to them.
+    HeldVolume,
+    /// A kubelet that cannot act.
+    KubeletState,
+    /// Who uses what a finding advises to unmount. No tracker, but the engine asks.
+    WaysOut,
 }
 
 /// One kind of object, followed.
@@ -219,14 +225,15 @@ pub(crate) const SUPPRESSIONS: &[Suppression] = {
     use Claim::{Finding, Suspicion};
     use Scope::{Path, Pod, Target};
     use TrackerId::{
-        Busy, CrossedMount, DeadMount, DockerState, FileSystem, HungCall, LeftRootfs,
-        NetworkStorage, NotAttempted, NotEmpty, Orphan, Protected, Refused, RuntimeSays,
+        Busy, CrossedMount, DeadMount, DockerState, FileSystem, HeldVolume, HungCall, KubeletState,
+        LeftRootfs, NetworkStorage, NotAttempted, NotEmpty, Orphan, Protected, Refused, RuntimeSays,
         RuntimeState, ShimState, Unkillable,
     };
     const SAME_FAULT: &str = "the mount that a removal went through is busy afterwards";
     const NO_POD_WAITS: &str = "no pod waits for an orphan";
     const BELOW_IS_DEAD: &str = "what is above a dead mount stays because of it";
     const SOMEBODY_TRIES: &str = "somebody does try, and fails";
+    const CANNOT_TRY: &str = "kubelet, which would try, does not run";
     const NOT_YET: &str = "kubelet unmounts nothing before the pod's sandbox has been stopped";
     const WAITED_FOR: &str =
         "it is known what the runtime waits for, and so why it does not answer";
@@ -241,6 +248,7 @@ pub(crate) const SUPPRESSIONS: &[Suppression] = {
         suppress(Busy, DeadMount, Finding, Path, BELOW_IS_DEAD),
         suppress(NotEmpty, DeadMount, Finding, Path, BELOW_IS_DEAD),
         suppress(NotEmpty, Orphan, Suspicion, Pod, HOUSEKEEPING),
+        suppress(HeldVolume, Busy, Suspicion, Target, SOMEBODY_TRIES),
         suppress(LeftRootfs, Busy, Suspicion, Target, SOMEBODY_TRIES),
         suppress(NotAttempted, Orphan, Suspicion, Pod, HOUSEKEEPING),
         suppress(NotAttempted, Busy, Suspicion, Target, SOMEBODY_TRIES),
@@ -249,6 +257,7 @@ pub(crate) const SUPPRESSIONS: &[Suppression] = {
         suppress(NotAttempted, DeadMount, Finding, Target, SOMEBODY_TRIES),
         suppress(NotAttempted, NetworkStorage, Finding, Target, SOMEBODY_TRIES),
         suppress(Protected, Refused, Finding, Target, SOMEBODY_TRIES),
+        suppress(NotAttempted, KubeletState, Finding, Pod, CANNOT_TRY),
         suppress(NotAttempted, RuntimeSays, Finding, Pod, NOT_YET),
         suppress(NotAttempted, RuntimeState, Finding, Pod, NOT_YET),
         suppress(NotAttempted, DockerState, Finding, Pod, NOT_YET),
@@ -268,6 +277,8 @@ pub(crate) struct Context<'a> {
     pub(crate) calendar: Timestamp,
     /// When the observation began.
     pub(crate) begun: Monotonic,
+    /// UID of the pod that the run is about.
+    pub(crate) asked: Option<&'a str>,
     /// Inode number of the tool's own mount namespace.
     pub(crate) own_mnt_ns: u32,
     /// How long to wait before something is called a fault.

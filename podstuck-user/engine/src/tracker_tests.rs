@@ -30,6 +30,7 @@ fn the_suppressions_are_these() {
       <- HungCall (Suspicion, Target): somebody does try, and fails
       <- DeadMount (Finding, Target): somebody does try, and fails
       <- NetworkStorage (Finding, Target): somebody does try, and fails
+      <- KubeletState (Finding, Pod): kubelet, which would try, does not run
       <- RuntimeSays (Finding, Pod): kubelet unmounts nothing before the pod's sandbox has been stopped
       <- RuntimeState (Finding, Pod): kubelet unmounts nothing before the pod's sandbox has been stopped
       <- DockerState (Finding, Pod): kubelet unmounts nothing before the pod's sandbox has been stopped
@@ -47,6 +48,8 @@ fn the_suppressions_are_these() {
       <- LeftRootfs (Suspicion, Pod): it is known what the runtime waits for, and so why it does not answer
     ShimState
       <- RuntimeSays (Finding, Pod): the same shim is told with what the runtime says of it
+    HeldVolume
+      <- Busy (Suspicion, Target): somebody does try, and fails
     ");
 }
 

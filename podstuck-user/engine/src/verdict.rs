@@ -1,10 +1,13 @@
 //! What a tracker says: a finding before it has a history, or that one is over.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use crate::{
     cause::{Cause, CauseId, LookAlike},
-    command::Step,
+    command::{Step, View},
     model::{
         call::{Call, Outcome},
         evidence::{Certainty, Source},
@@ -106,6 +109,8 @@ pub(crate) struct Draft {
     pub(crate) explanation: String,
     /// Ways out.
     pub(crate) remedies: Vec<Remedy>,
+    /// What they unmount: whether that would be refused is looked at.
+    pub(crate) unmounts: Vec<Unmount>,
     /// What it is not.
     pub(crate) ruled_out: Vec<NotThis>,
     /// What may be as well: it does not matter, since what was found suffices.
@@ -116,6 +121,8 @@ pub(crate) struct Draft {
     pub(crate) is_told: bool,
     /// Whether to watch for longer adds nothing: it has lasted for longer than all that could come is apart.
     pub(crate) is_settled: bool,
+    /// Whether it holds the pod only when the node has done its part.
+    pub(crate) is_later: bool,
     /// What else could be behind it, and which fact would tell: for what has no name of its own.
     pub(crate) doubts: Vec<&'static str>,
 }
@@ -166,11 +173,13 @@ impl Draft {
             evidence: Vec::new(),
             explanation: String::new(),
             remedies: Vec::new(),
+            unmounts: Vec::new(),
             ruled_out: Vec::new(),
             beside: Vec::new(),
             missing: Vec::new(),
             is_told: false,
             is_settled: false,
+            is_later: false,
             doubts: Vec::new(),
         }
     }
@@ -260,6 +269,11 @@ impl Draft {
         self.remedies.push_mut(step.into().remedy(risk))
     }
 
+    /// Says that a way out unmounts this, as a process in that namespace sees it.
+    pub(crate) fn unmounts(&mut self, view: View, (pid, namespace): (u32, u32), point: &Path) {
+        self.unmounts.push(Unmount { view, pid, namespace, point: point.into() });
+    }
+
     /// Adds what somebody must do or decide, which no command does.
     pub(crate) fn advice(
         &mut self,
@@ -268,6 +282,17 @@ impl Draft {
     ) -> &mut Remedy {
         self.remedies.push_mut(Remedy::advice(advice, risk))
     }
+}
+
+/// A mount that is to be unmounted.
+#[derive(Clone, Debug)]
+pub(crate) struct Unmount {
+    pub(crate) view: View,
+    /// A process in the namespace.
+    pub(crate) pid: u32,
+    /// Inode number of the mount namespace.
+    pub(crate) namespace: u32,
+    pub(crate) point: PathBuf,
 }
 
 /// `once`, `7 times`.

@@ -133,6 +133,7 @@ impl Line {
             not_known: parts.not_known,
             degraded: parts.degraded,
             is_settled: false,
+            is_later: false,
         })
     }
 }

@@ -82,6 +82,24 @@ struct Spec {
     node_name: Option<String>,
     #[serde(default)]
     volumes: Vec<Volume>,
+    #[serde(default)]
+    containers: Vec<Container>,
+    #[serde(default)]
+    init_containers: Vec<Container>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Container {
+    #[serde(default)]
+    volume_mounts: Vec<VolumeMount>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct VolumeMount {
+    name: String,
+    mount_propagation: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -154,6 +172,10 @@ impl RawPod {
         }
         let volumes = self.spec.volumes.into_iter();
         let claims = volumes.filter_map(|volume| volume.claim(&name)).collect();
+        let containers = self.spec.containers.into_iter().chain(self.spec.init_containers);
+        let mounts = containers.flat_map(|container| container.volume_mounts);
+        let both = mounts.filter(|it| it.mount_propagation.as_deref() == Some("Bidirectional"));
+        let bidirectional = both.map(|mount| mount.name).collect();
         let statuses = &self.status.container_statuses;
         Ok(PodRecord {
             pod: Pod { uid, namespace: Some(namespace), name: Some(name) },
@@ -166,6 +188,7 @@ impl RawPod {
                 && statuses.iter().all(|status| status.state.contains_key("terminated")),
             read,
             claims,
+            bidirectional: Some(bidirectional),
         })
     }
 }
@@ -178,7 +201,9 @@ mod tests {
         "namespace":"shop","uid":"3f2a1f5c-8a54-4c0e-9d38-0d7e5a1b2c3d",
         "deletionTimestamp":"2026-11-21T10:00:00Z","deletionGracePeriodSeconds":30,
         "finalizers":["batch.kubernetes.io/job-tracking"]},
-        "spec":{"nodeName":"node-7","containers":[],"volumes":[
+        "spec":{"nodeName":"node-7","containers":[{"name":"app","volumeMounts":[
+            {"name":"tmp","mountPath":"/tmp","mountPropagation":"Bidirectional"},
+            {"name":"data","mountPath":"/data"}]}],"volumes":[
             {"name":"data","persistentVolumeClaim":{"claimName":"cart"}},
             {"name":"scratch","ephemeral":{"volumeClaimTemplate":{"spec":{}}}},
             {"name":"tmp","emptyDir":{}}]},
@@ -205,6 +230,7 @@ mod tests {
         let claims: Vec<_> =
             record.claims.iter().map(|it| (it.volume_name.as_str(), it.claim.as_str())).collect();
         assert_eq!(claims, [("data", "cart"), ("scratch", "cart-0-scratch")]);
+        assert_eq!(record.bidirectional, Some(vec!["tmp".into()]));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::{
     container::ContainerState,
     crowd::Crowd,
+    halted::HaltedKubelet,
     linked_root::LinkedRoot,
     mounts::{Mounts, NodeMounts},
     node::{LeftRootfs, NodeSample, PodState},
@@ -27,6 +28,8 @@ pub(super) struct Delta {
     kubelets: Vec<u32>,
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     stopped: Vec<u32>,
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    halted_kubelets: Vec<HaltedKubelet>,
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     silent: Vec<u32>,
     #[serde(with = "raw_path::list", skip_serializing_if = "Vec::is_empty", default)]
@@ -87,6 +90,7 @@ impl Delta {
             rest: now.rest,
             kubelets: now.kubelets.clone(),
             stopped: now.stopped.clone(),
+            halted_kubelets: now.halted_kubelets.clone(),
             silent: now.silent.clone(),
             unread: now.unread.clone(),
             linked: now.linked.clone(),
@@ -122,6 +126,7 @@ impl Delta {
             rest: self.rest,
             kubelets: self.kubelets,
             stopped: self.stopped,
+            halted_kubelets: self.halted_kubelets,
             silent: self.silent,
             unread: self.unread,
             linked: self.linked,

@@ -41,6 +41,9 @@ impl Engine {
             return true;
         }
         let Some(since) = self.firm_since else { return false };
+        if self.ways_out.is_open(now) {
+            return false;
+        }
         let mut firm = self.ledger.all().filter(|finding| rank::is_firm(finding));
         if firm.any(|finding| finding.blocks_deletion == Some(true)) {
             let counts = self.progress(now).iter().any(|it| it.remaining_estimate.is_none());
@@ -237,7 +240,7 @@ impl Engine {
         // Of the rest of its pod nothing is known where one directory was asked about.
         let there = self.pod_at_directory().filter(|pod| !is_unseen(pod));
         if let Some(there) = there.filter(|it| pods.iter().all(|pod| pod.uid != it.uid)) {
-            pods.push(named(there));
+            pods.push(there.named());
         }
         pods.sort();
         pods.dedup();
@@ -263,12 +266,4 @@ impl Engine {
 /// at or below it are all that it has.
 fn is_unseen(pod: &PodState) -> bool {
     pod.has_no_volumes() && pod.populated != Some(true)
-}
-
-/// Who it is, as far as its volumes' names tell.
-pub(super) fn named(state: &PodState) -> Pod {
-    let of_volumes = state.volumes.iter().map(|volume| &volume.target);
-    let targets = of_volumes.chain(state.devices.iter().map(|volume| &volume.target));
-    let known = targets.filter_map(|target| target.pod.clone()).find(|pod| pod.uid == state.uid);
-    known.unwrap_or_else(|| Pod { uid: state.uid.clone(), namespace: None, name: None })
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Engine, answer::named};
+use super::Engine;
 use crate::{
     bounded::Bounded,
     event::What,
@@ -84,7 +84,7 @@ impl Engine {
         // Of a pod that only a log names, something must be left: it may be gone since.
         for state in self.sample.iter().flat_map(|sample| &sample.pods) {
             if self.deletions.logs.get(&state.uid).is_some() {
-                pods.entry(&state.uid).or_insert_with(|| named(state));
+                pods.entry(&state.uid).or_insert_with(|| state.named());
             }
         }
         for (uid, (pod, _)) in &self.deletions.records {
@@ -95,7 +95,7 @@ impl Engine {
             .sample
             .iter()
             .flat_map(|sample| &sample.pods)
-            .map(|state| (state.uid.as_str(), named(state)))
+            .map(|state| (state.uid.as_str(), state.named()))
             .collect();
         let listed = pods.iter().map(|(uid, pod)| (*uid, pod));
         for (uid, pod) in listed.chain(others.iter().map(|(uid, pod)| (*uid, pod))) {

@@ -22,6 +22,7 @@ fn record(uid: &str, by: i64, finalizers: &[&str]) -> What {
         all_terminated: true,
         read: None,
         claims: Vec::new(),
+        bidirectional: None,
     };
     What::Record { record: Box::new(record), node: "here".into() }
 }

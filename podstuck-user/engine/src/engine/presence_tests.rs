@@ -16,7 +16,8 @@ fn at(second: u64) -> Monotonic {
 }
 
 fn look(engine: &mut Engine, second: u64, pods: Vec<PodState>) -> Vec<Output> {
-    let sample = NodeSample { at: at(second), pods, ..NodeSample::default() };
+    let kubelets = vec![7];
+    let sample = NodeSample { at: at(second), kubelets, pods, ..NodeSample::default() };
     engine.take(&Event { at: at(second), what: What::Sample(sample.into()) })
 }
 

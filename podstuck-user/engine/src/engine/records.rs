@@ -2,8 +2,9 @@
 
 use super::Engine;
 use crate::{
-    model::node_record::NodeRecord,
-    rules::{claim, orphan},
+    command::THIS_NODE,
+    model::{node_record::NodeRecord, path::shell_word},
+    rules::{claim, nested_mount, orphan},
     verdict::Draft,
 };
 
@@ -14,8 +15,25 @@ impl Engine {
         if let Some(node) = self.nodes.iter().find(lacks) {
             orphan::nobody_waits(draft, node.read);
         }
+        if let Some(node) = self.node_name() {
+            let node = shell_word(node.as_ref());
+            for command in draft.remedies.iter_mut().filter_map(|remedy| remedy.command.as_mut()) {
+                *command = command.replace(THIS_NODE, &node);
+            }
+        }
         if let Some(record) = &self.record {
             claim::tell(draft, record);
+            nested_mount::tell_propagation(draft, record);
         }
+    }
+
+    /// What the API server calls this node: as it has it, or as it has a pod that is here.
+    fn node_name(&self) -> Option<&str> {
+        if let [node] = self.nodes.as_slice() {
+            return Some(&node.node);
+        }
+        let record = self.record.as_ref()?;
+        let is_here = self.sample.as_ref()?.pod(&record.pod.uid).is_some();
+        record.node.as_deref().filter(|_| is_here)
     }
 }

@@ -103,7 +103,9 @@ impl Stage {
             Self::Containers => "its containers run or do not die",
             Self::Volumes => "its containers are gone, its volumes are not",
             Self::Cgroup => "its volumes are gone, its cgroup is not",
-            Self::Directories => "nothing is left of it on this node but empty directories",
+            Self::Directories => {
+                "nothing of it is left in kubelet's directory but empty directories"
+            }
             Self::Gone => "there is nothing of it on this node",
             Self::Api => {
                 "there is nothing of it on this node, and the API server still has its record"

@@ -121,6 +121,9 @@ pub struct Finding {
     /// Whether to watch for longer adds nothing.
     #[serde(skip)]
     pub is_settled: bool,
+    /// Whether it holds the pod only when the node has done its part.
+    #[serde(skip)]
+    pub is_later: bool,
 }
 
 fn timestamp<S: Serializer>(time: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {

@@ -6,6 +6,17 @@ use serde::{Deserialize, Serialize};
 
 use super::raw_path;
 
+/// A kubelet that cannot act.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HaltedKubelet {
+    /// Its process.
+    pub pid: u32,
+    /// When that was started, in ticks since boot.
+    pub started: Option<u64>,
+    /// What keeps it from acting.
+    pub halted: Halted,
+}
+
 /// What keeps a process from answering.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Halted {

@@ -10,7 +10,8 @@ use super::{
     container::ContainerState,
     crowd::Crowd,
     csi::{CsiState, DriverProcess},
-    identity::Target,
+    halted::HaltedKubelet,
+    identity::{Pod, Target},
     linked_root::LinkedRoot,
     mounted::Mounted,
     mounts::NodeMounts,
@@ -37,6 +38,9 @@ pub struct NodeSample {
     /// Those of them that a signal has stopped.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub stopped: Vec<u32>,
+    /// Those of them that cannot act, and why; none in recordings from before this was noted.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub halted_kubelets: Vec<HaltedKubelet>,
     /// Processes that do not answer: they hang where they execute a program. What they have mounted is not known.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub silent: Vec<u32>,
@@ -142,6 +146,14 @@ pub struct PodState {
 }
 
 impl PodState {
+    /// Who it is, as far as its volumes' names tell.
+    pub fn named(&self) -> Pod {
+        let of_volumes = self.volumes.iter().map(|volume| &volume.target);
+        let targets = of_volumes.chain(self.devices.iter().map(|volume| &volume.target));
+        let known = targets.filter_map(|target| target.pod.clone()).find(|pod| pod.uid == self.uid);
+        known.unwrap_or_else(|| Pod { uid: self.uid.clone(), namespace: None, name: None })
+    }
+
     /// Whether nothing is left of its volumes, be they mounted, files or raw devices.
     pub fn has_no_volumes(&self) -> bool {
         self.volumes.is_empty() && self.devices.is_empty()

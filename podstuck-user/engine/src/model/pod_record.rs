@@ -29,4 +29,8 @@ pub struct PodRecord {
     /// Its volumes that are PersistentVolumeClaims; none in recordings from before they were asked for.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub claims: Vec<Claim>,
+    /// Its volumes that a container mounts with mountPropagation Bidirectional; `None` in recordings from before
+    /// this was noted.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub bidirectional: Option<Vec<String>>,
 }

@@ -57,6 +57,8 @@ pub enum Complaint {
     NetnsBusy,
     /// The directory of a sandbox's shared memory cannot be removed.
     ShmBusy,
+    /// An image that is a volume of the pod cannot be unmounted.
+    ImageVolumeBusy,
 }
 
 impl Complaint {
@@ -80,6 +82,17 @@ pub enum Report {
     ContainerEnded,
     /// kubelet has heard that the pod is to be deleted.
     ToGo,
+    /// The runtime sends SIGKILL to a container of the pod, which the text names.
+    Killed,
+}
+
+/// Length of a container's id.
+const CONTAINER_ID: usize = 64;
+
+/// The container that a text names last: errors name first what was asked for, and last what failed.
+pub(crate) fn container_id(text: &str) -> Option<&str> {
+    let is_hex = |c: char| matches!(c, '0'..='9' | 'a'..='f');
+    text.rsplit(|c| !is_hex(c)).find(|part| part.len() == CONTAINER_ID)
 }
 
 /// The log of a component, and from when on it tells of attempts.
@@ -163,7 +176,10 @@ impl Said {
 
     /// Whether it only says how far the pod has come, which is no word about what holds it.
     pub fn is_progress(&self) -> bool {
-        matches!(self.report, Some(Report::ContainerEnded | Report::ToGo | Report::DeviceReleased))
+        matches!(
+            self.report,
+            Some(Report::ContainerEnded | Report::ToGo | Report::DeviceReleased | Report::Killed)
+        )
     }
 }
 

@@ -9,6 +9,8 @@ pub enum Kept {
     NetworkNamespace,
     /// The directory of its shared memory, a `tmpfs` that its containers have at `/dev/shm`.
     SharedMemory,
+    /// An image that is mounted as a volume of its pod.
+    ImageVolume,
 }
 
 /// As Go's `os` and `golang.org/x/sys/unix` have it behind a path.
@@ -27,8 +29,9 @@ pub fn busy(error: &str) -> Option<(Kept, &Path)> {
     named.last()
 }
 
-/// containerd's and CRI-O's files of network namespaces, and the shared memory of containerd
-/// (internal/cri/config), CRI-O and Podman (`userdata/shm`), and Docker (`mounts/shm`).
+/// containerd's and CRI-O's files of network namespaces, the shared memory of containerd (internal/cri/config),
+/// CRI-O and Podman (`userdata/shm`), and Docker (`mounts/shm`), and containerd's image volumes, by the sandbox's id
+/// and the image's (internal/cri/server/container_image_mount.go).
 fn kept(path: &Path) -> Option<Kept> {
     let is_plain = |part| matches!(part, Component::RootDir | Component::Normal(_));
     if !path.is_absolute() || !path.components().all(is_plain) {
@@ -39,6 +42,9 @@ fn kept(path: &Path) -> Option<Kept> {
     };
     if named(1, "netns") {
         return Some(Kept::NetworkNamespace);
+    }
+    if named(2, "image-volumes") {
+        return Some(Kept::ImageVolume);
     }
     let of_sandbox = named(2, "sandboxes") || named(1, "userdata");
     let of_docker = named(3, "containers") && named(1, "mounts");
@@ -57,6 +63,7 @@ mod tests {
         let id = "921d9d5a5f2e1f87eb26d6620d3a91fd9bd0a69efea8ba56680581a8869b361e";
         let crio = format!("/var/run/containers/storage/overlay-containers/{id}/userdata/shm");
         let cri = format!("/run/containerd/io.containerd.grpc.v1.cri/sandboxes/{id}/shm");
+        let image = format!("/run/containerd/io.containerd.grpc.v1.cri/image-volumes/{id}/{id}");
         let table = [
             (
                 format!(
@@ -82,6 +89,14 @@ mod tests {
             (
                 format!("failed to unmount \\\"{cri}\\\": device or resource busy"),
                 Some((Kept::SharedMemory, cri.as_str())),
+            ),
+            (
+                // As containerd 2.4 wrote it.
+                format!(
+                    "failed to cleanup image mounts for sandbox \"{id}\": failed to unmount image volume component \
+                     \"{image}\": failed to unmount target {image}: device or resource busy"
+                ),
+                Some((Kept::ImageVolume, image.as_str())),
             ),
             (format!("failed to unmount target /run/x/{id}/rootfs: device or resource busy"), None),
             (format!("unlinkat {netns}: permission denied"), None),

@@ -46,6 +46,7 @@ fn record(attachment: Option<Attachment>) -> PodRecord {
         node: Some("n".into()),
         is_mirror: false,
         all_terminated: true,
+        bidirectional: None,
         read: Some(READ),
         claims: vec![claim],
     }

@@ -4,7 +4,7 @@ pub(crate) mod causes;
 
 use crate::{
     cause::{Cause, id},
-    command::View,
+    command::{THIS_NODE, View},
     model::{
         csi::{DriverProcess, DriverState, VolumeData},
         evidence::Source,
@@ -78,7 +78,7 @@ impl DriverState {
 
 fn find_driver(draft: &mut Draft, then: &'static str, risk: &'static str) {
     draft.remedy(
-        "kubectl get pods --all-namespaces --field-selector spec.nodeName=$(hostname) -o wide",
+        format!("kubectl get pods --all-namespaces --field-selector spec.nodeName={THIS_NODE} -o wide"),
         "none; finds the driver's pod on this node",
     );
     draft.advice(then, risk);
@@ -130,7 +130,7 @@ pub(crate) fn not_registered(draft: &mut Draft, suspect: &Suspect<'_>) {
          kubelet gives up before it touches the path, so no system call shows it."
     );
     draft.remedy(
-        "kubectl get csinode $(hostname) -o yaml",
+        format!("kubectl get csinode {THIS_NODE} -o yaml"),
         "none; lists the drivers that kubelet knows",
     );
     draft.advice(

@@ -18,6 +18,7 @@ pub(crate) mod holders;
 pub(crate) mod hung_call;
 pub(crate) mod hung_call_cause;
 pub(crate) mod kubelet_lost;
+pub(crate) mod kubelet_state;
 pub(crate) mod left_mounted;
 pub(crate) mod linked_root;
 pub(crate) mod moments;

@@ -115,7 +115,9 @@ pub(crate) fn removal(
     }
     tell_apart(context, &mut draft, object, top, driver.map(|driver| driver.reach));
     draft.explanation = explanation(draft.cause, object).into();
-    let umount = View::of(context, op).on_mount("umount", &point, Some(top.id));
+    let view = View::of(context, op);
+    let umount = view.on_mount("umount", &point, Some(top.id));
+    draft.unmounts(view, (op.actor.pid, op.mnt_ns), &point);
     draft.remedy(
         umount,
         "low once all containers of the pod have ended and nobody uses the mount; what is mounted \

@@ -15,6 +15,7 @@ use crate::{
         mounts::Mount,
         operation::Operation,
         path::{safe, safe_path},
+        pod_record::PodRecord,
     },
     tracker::{Context, TrackerId},
     trackers::file_system::Failing,
@@ -46,15 +47,16 @@ pub(crate) static NESTED_MOUNT: Cause = Cause {
     source: &["linux fs/pnode.c, propagate_mount_busy", SOURCE[0]],
 };
 
-/// In an emptyDir, by a container with Bidirectional propagation.
+/// In an emptyDir, often by a container with Bidirectional propagation.
 pub(crate) static SUBMOUNT: Cause = Cause {
     id: CauseId::new("emptydir-bidirectional-submount"),
-    title: "a container mounted something inside its emptyDir and left it behind",
+    title: "something is mounted inside the emptyDir, and kubelet does not unmount it",
     stage: Stage::Volumes,
     kind: Kind::Cause,
-    meaning: "A container with mountPropagation Bidirectional mounted something inside its emptyDir \
-        and ended without unmounting it. kubelet deletes what it can reach and fails at the mount \
-        point.",
+    meaning: "A file system or a directory is mounted inside the emptyDir. A container with mountPropagation \
+        Bidirectional leaves such a mount when it ends without unmounting it; somebody on the node may have \
+        mounted it as well. kubelet's removal goes through the mount, deletes what it can reach, and fails at the \
+        mount point.",
     confirmed_by: &[
         "the removal of a directory below the emptyDir fails with EBUSY",
         "the caller's mountinfo has that directory as a mount point",
@@ -62,7 +64,7 @@ pub(crate) static SUBMOUNT: Cause = Cause {
     log: log("kubelet", "UnmountVolume.TearDown failed ... device or resource busy"),
     look_alikes: &[
         like("fuse-daemon-dead", "the file system on it is none of FUSE, or answers"),
-        like("removal-crosses-mount", "no deletion behind the mount was seen"),
+        like("removal-crosses-mount", "the removal is at the mount point, which has to go first either way"),
         like("termination-message-in-bidirectional", "the mount point is a directory"),
     ],
     ways_out: &[way("`umount` it", LEFT_RISK), way("let a preStop hook unmount it", "")],
@@ -187,7 +189,9 @@ pub(crate) fn read_only_over_volume(
     );
     tell_apart_over_volume(&mut draft);
     draft.explanation = words(cause).unwrap_or_default().into();
-    draft.remedy(View::of(context, op).on_mount("umount", &fs.point, fs.id), LEFT_RISK);
+    let view = View::of(context, op);
+    draft.unmounts(view, (op.actor.pid, op.mnt_ns), &fs.point);
+    draft.remedy(view.on_mount("umount", &fs.point, fs.id), LEFT_RISK);
     Some(draft)
 }
 
@@ -224,9 +228,10 @@ pub(crate) fn words(cause: &Cause) -> Option<&'static str> {
     let words = [
         (
             &SUBMOUNT,
-            "A container mounted something inside its emptyDir with Bidirectional propagation and \
-             ended without unmounting it. kubelet deletes what it can reach before it fails: see \
-             that nothing valuable lies behind the mount.",
+            "Something is mounted inside the emptyDir, and kubelet does not unmount it: a removal fails at a \
+             mount point. Before that it goes through the mount, so that what lay behind it may have been \
+             deleted by an earlier attempt. Who mounted it, the mount does not say: a container of the pod with \
+             mountPropagation Bidirectional, or somebody on the node.",
         ),
         (
             &TERMINATION_MESSAGE,
@@ -242,6 +247,29 @@ pub(crate) fn words(cause: &Cause) -> Option<&'static str> {
         ),
     ];
     words.iter().find(|(known, _)| **known == *cause).map(|(_, words)| *words)
+}
+
+/// Who may have mounted it, by the pod's record.
+pub(crate) fn tell_propagation(draft: &mut Draft, record: &PodRecord) {
+    let (Some(volume), Some(both)) = (&draft.target.volume, &record.bidirectional) else { return };
+    let is_its = draft.target.pod.as_ref().is_some_and(|pod| pod.uid == record.pod.uid);
+    if *draft.cause != SUBMOUNT || !is_its {
+        return;
+    }
+    let source = record.read.map_or(Source::Record, Source::Api);
+    let name = safe(volume.name.as_bytes());
+    let fact = if both.contains(&volume.name) {
+        format!(
+            "a container of the pod has the volume {name} with mountPropagation Bidirectional: what it mounts there \
+             reaches the node"
+        )
+    } else {
+        format!(
+            "no container of the pod has the volume {name} with mountPropagation Bidirectional: somebody on the node \
+             has mounted it, and no container of the pod"
+        )
+    };
+    draft.fact(fact, source);
 }
 
 /// An unmount is refused because of one.
@@ -270,12 +298,11 @@ pub(crate) fn tell_apart(draft: &mut Draft, op: &Operation, top: &Mount) {
         draft.rule_out(id!("fuse-daemon-dead"), "no look at the mount failed with ENOTCONN");
         let (crosses, file) =
             (id!("removal-crosses-mount"), id!("termination-message-in-bidirectional"));
+        // The mount is in the way, and must go, whatever went through it, now or before anybody watched.
+        draft.suffices_beside(crosses);
         if op.told_by.is_some() {
-            // The mount is in the way, and must go, whatever it is on and whatever went through it.
-            draft.suffices_beside(crosses);
             draft.suffices_beside(file);
         } else {
-            draft.rule_out(crosses, "nothing behind the mount was deleted");
             draft.rule_out(file, "it is a directory");
         }
         if is_fuse(&top.fs_type) {

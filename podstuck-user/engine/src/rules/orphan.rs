@@ -1,6 +1,9 @@
 //! The directory of a pod that the API server no longer knows.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use jiff::Timestamp;
 
@@ -8,6 +11,7 @@ use crate::{
     cause::{Cause, CauseId, Kind, TriedWith, id, like, log, way},
     command::View,
     model::{
+        csi::VolumeData,
         diagnosis::Stage,
         evidence::Source,
         finding::Severity,
@@ -52,6 +56,7 @@ pub(crate) static ORPHANED_POD_DIR: Cause = Cause {
 
 /// The API server's own word.
 pub(crate) fn missing(
+    context: &Context<'_>,
     (state, pod): (&PodState, &Pod),
     read: Timestamp,
     obstacle: Option<&(PathBuf, String)>,
@@ -79,14 +84,55 @@ pub(crate) fn missing(
         nobody waits for it: what is left is its directory, and what may be mounted or run in it. A pod \
         that was deleted by force is in this state as long as kubelet goes on with it."
         .into();
-    draft.remedy(
-        format!("grep -F -- {} /proc/self/mountinfo", shell_word(&state.directory)),
-        "none: lists what is still mounted below; unmount that first",
-    );
+    let view = state.seen_by.map_or(View::OURS, |(pid, namespace)| {
+        View::in_namespace(context, namespace, pid)
+    });
+    tell_left(&mut draft, view, state);
     let known = "the API server has no such pod, whatever else keeps its directory";
     draft.rule_out(id!("vol-data-missing-or-corrupt"), known);
     draft.rule_out(id!("data-under-mountpoint"), known);
     draft
+}
+
+/// What is left of it by the last look, and how that goes: what is mounted first.
+fn tell_left(draft: &mut Draft, view: View, state: &PodState) {
+    let mounts = state.volumes.iter().flat_map(|volume| &volume.mounts);
+    let mut is_mounted = false;
+    for mount in mounts {
+        let fact = format!("{} is still mounted: {}", safe_path(&mount.point), mount.what);
+        draft.fact(fact, Source::mountinfo(&mount.source));
+        is_mounted = true;
+    }
+    if is_mounted {
+        draft.remedy(
+            format!("grep -F -- {} {}", shell_word(&state.directory), view.table()),
+            "none: lists what is still mounted below; unmount that first",
+        );
+        look(draft, view, &state.directory);
+        return;
+    }
+    for volume in &state.volumes {
+        let directory = safe_path(&volume.path);
+        let data = volume.csi.as_ref().map(|csi| &csi.data);
+        if !matches!(data, Some(VolumeData::Known { .. } | VolumeData::Corrupt { .. })) {
+            let fact = format!("{directory} is left, and nothing is mounted in it");
+            draft.fact(fact, Source::file("kubelet's directory"));
+            continue;
+        }
+        draft.fact(
+            format!("{directory}/vol_data.json is left, and nothing is mounted for the volume"),
+            Source::file("kubelet's directory"),
+        );
+        let clear = view.on_file(&volume.path, volume.file, |it| {
+            format!("rm -f {it}/vol_data.json && find {it} -depth -type d -empty -delete")
+        });
+        draft.remedy(
+            clear,
+            "low: removes what kubelet wrote about a volume that is not mounted, and empty directories only; kubelet \
+             removes the rest",
+        );
+    }
+    look(draft, view, &state.directory);
 }
 
 /// No pod waits for anything of one that the API server does not have.
@@ -123,15 +169,17 @@ pub(crate) fn draft(context: &Context<'_>, pod: &Housekeeping, op: &Operation) -
         costs a line in kubelet's log every two seconds, and it holds no other pod up."
         .into();
     let directory = op.path.parent().unwrap_or(&op.path);
-    draft.remedy(
-        format!("grep -F -- {} {}", shell_word(directory), View::of(context, op).table()),
-        "none: lists what is still mounted below; unmount that first",
-    );
-    draft.remedy(
-        View::of(context, op).look(directory, |it| format!("find {it} -xdev -type f")),
-        "none: lists the files in the way. Move what you need, and only then remove them: `rm -rf` \
-         through a mount that is still there deletes the data behind it",
-    );
+    let uid = op.target.pod.as_ref().map_or("", |pod| pod.uid.as_str());
+    match context.sample.and_then(|sample| sample.pod(uid)) {
+        Some(state) => tell_left(&mut draft, View::of(context, op), state),
+        None => {
+            draft.remedy(
+                format!("grep -F -- {} {}", shell_word(directory), View::of(context, op).table()),
+                "none: lists what is still mounted below; unmount that first",
+            );
+            look(&mut draft, View::of(context, op), directory);
+        }
+    }
     draft.rule_out(
         id!("vol-data-missing-or-corrupt"),
         "kubelet removes nothing of a pod whose volume it cannot read",
@@ -141,4 +189,12 @@ pub(crate) fn draft(context: &Context<'_>, pod: &Housekeeping, op: &Operation) -
         "it is kubelet's housekeeping, which removes the whole directory by rmdir alone",
     );
     draft
+}
+
+fn look(draft: &mut Draft, view: View, directory: &Path) {
+    draft.remedy(
+        view.look(directory, |it| format!("find {it} -xdev ! -type d")),
+        "none: lists the files in the way. Move what you need, and only then remove them: `rm -rf` \
+         through a mount that is still there deletes the data behind it",
+    );
 }

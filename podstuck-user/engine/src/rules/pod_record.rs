@@ -214,11 +214,17 @@ fn finalizer(record: &PodRecord, here: Here<'_>, nothing_left: bool) -> Draft {
             finalizer removes it: look at that controller first."
             .into();
     } else {
-        draft.lacks("what holds the pod now: something of it is left on this node");
-        draft.explanation =
-            "The node has not done its part yet, so this is not what holds the pod \
-            now; it will when the node is done."
-                .into();
+        draft.is_later = true;
+        match here.stage {
+            Some(_) => draft.fact(
+                "something of the pod is left on this node, which holds it first",
+                Source::Samples,
+            ),
+            None => draft.lacks("whether anything of the pod is left on this node"),
+        }
+        draft.explanation = "The node has not done its part yet, so this is not what holds the pod now; it will \
+            when the node is done."
+            .into();
     }
     if nothing_left {
         draft.advice(
@@ -289,6 +295,7 @@ mod tests {
             all_terminated: true,
             read: None,
             claims: Vec::new(),
+            bidirectional: None,
         }
     }
 
@@ -301,7 +308,13 @@ mod tests {
     #[test]
     fn a_finalizer_is_the_cause_only_when_the_node_is_done() {
         assert_eq!(told(&record(), Stage::Directories), Some(("pod-finalizer", Certainty::Firm)));
-        assert_eq!(told(&record(), Stage::Volumes), Some(("pod-finalizer", Certainty::Possible)));
+        // It is set, as the record shows; something else holds the pod first.
+        assert_eq!(told(&record(), Stage::Volumes), Some(("pod-finalizer", Certainty::Firm)));
+        let is_later = |stage| {
+            let here = Here { node: "here", stage, was_left: false, now: NOW, at: Monotonic(1) };
+            verdict(&record(), here).unwrap().is_later
+        };
+        assert!(is_later(Some(Stage::Volumes)) && !is_later(Some(Stage::Directories)));
         let without = PodRecord { finalizers: Vec::new(), ..record() };
         assert_eq!(told(&without, Stage::Directories), None);
     }
@@ -336,6 +349,6 @@ mod tests {
     fn another_node_is_named_only_when_nothing_is_here() {
         let other = PodRecord { node: Some("there".into()), ..record() };
         assert_eq!(told(&other, Stage::Gone), Some(("pod-not-on-this-node", Certainty::Firm)));
-        assert_eq!(told(&other, Stage::Volumes), Some(("pod-finalizer", Certainty::Possible)));
+        assert_eq!(told(&other, Stage::Volumes), Some(("pod-finalizer", Certainty::Firm)));
     }
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod causes;
 pub(crate) mod docker;
+pub(crate) mod image_volume;
 pub(crate) mod sandbox;
 pub(crate) mod says;
 pub(crate) mod shim;

@@ -141,7 +141,18 @@ fn frozen(draft: &mut Draft, suspect: &Suspect<'_>) {
     if let Some(task) = suspect.task() {
         describe(draft, task);
     }
+    if let Some(killed) = suspect.killed {
+        draft.fact_since(
+            "the runtime has sent SIGKILL to the container, which ends a frozen process as soon as its group is \
+             thawed: it has been frozen since",
+            Source::Log(killed.source.clone()),
+            killed.at,
+        );
+    }
     duration(draft, suspect);
+    if suspect.may_be_brief() {
+        draft.doubt("whether it lasts: a snapshot or a checkpoint freezes a group for some seconds");
+    }
     draft.explanation =
         "A frozen process takes no signal, not even SIGKILL, as long as its group is \
         frozen by the freezer of control groups version 1. Something froze the group (a pause, a \

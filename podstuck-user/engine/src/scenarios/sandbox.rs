@@ -7,11 +7,15 @@ use super::{
     removals::Plays,
     states::of_pod,
 };
-use crate::model::{
-    identity::Component,
-    node::NodeSample,
-    runtime::Runtime,
-    said::{Complaint, Said},
+use crate::{
+    model::{
+        holder::{How, Through},
+        identity::Component,
+        node::NodeSample,
+        runtime::Runtime,
+        said::{Complaint, Said},
+    },
+    testing::holder,
 };
 
 const NETNS: &str = "/var/run/netns/cni-45ff10e9-dcc1-b779-f1a1-3515a5d56e61";
@@ -21,6 +25,51 @@ const HOST: &str = "1 0 8:1 / / rw - ext4 /dev/a rw\n2 1 0:20 / /run rw - tmpfs 
 fn netns(id: u32, parent: u32, run: &str) -> String {
     let name = NETNS.rsplit('/').next().unwrap_or_default();
     format!("{id} {parent} 0:4 net:[4026532001] {run}/netns/{name} rw - nsfs nsfs rw\n")
+}
+
+/// As containerd 2.4 has said it; who uses it is seen, and nobody does.
+pub(super) fn image_volume_busy() -> Plays {
+    let id = "7fa01d7920d2040816f34291396403ea06c52a4b9e22c74806212a5146758783";
+    let path = format!("/run/containerd/io.containerd.grpc.v1.cri/image-volumes/{id}/{id}");
+    let text = format!(
+        "StopPodSandbox for \"{id}\" failed: rpc error: code = Unknown desc = failed to cleanup image mounts for \
+         sandbox \"{id}\": failed to unmount image volume component \"{path}\": failed to unmount target {path}: \
+         device or resource busy"
+    );
+    let user = holder(How::Cwd, Through::Itself, Some(true));
+    let mut plays = Vec::new();
+    for (title, holders) in [
+        ("an image volume that somebody uses", vec![user]),
+        ("an image volume that nobody uses any more", Vec::new()),
+    ] {
+        let mut play = Play::new(Node { holders, ..Node::default() });
+        for second in [450, 570] {
+            let at = Timestamp::from_second(second).unwrap_or_default();
+            let said = Said::new(Component::Containerd, "log of containerd (pid 9)", UID, at, &text);
+            play.said(600.0, Said { complaint: Some(Complaint::ImageVolumeBusy), ..said });
+        }
+        for second in [602.0, 604.0] {
+            let pods = vec![of_pod(false, Vec::new())];
+            let runtimes = vec![runtime(Component::Containerd)];
+            play.sample(NodeSample { pods, runtimes, ..sample(second) });
+        }
+        play.sample(sample(606.0));
+        plays.push((title, play));
+    }
+    plays
+}
+
+fn runtime(component: Component) -> Runtime {
+    Runtime {
+        pid: 9,
+        component,
+        started: 4,
+        mnt_ns: Some(4),
+        halted: None,
+        sockets: Vec::new(),
+        group: None,
+        connections: Vec::new(),
+    }
 }
 
 /// It is said twice, what lies there is seen, and is gone at last.
@@ -74,16 +123,7 @@ pub(super) fn sandbox_busy() -> Plays {
             let said = Said::new(component, &source, UID, at, text);
             play.said(600.0, Said { complaint: Some(complaint), ..said });
         }
-        let runtime = Runtime {
-            pid: 9,
-            component,
-            started: 4,
-            mnt_ns: Some(4),
-            halted: None,
-            sockets: Vec::new(),
-            group: None,
-            connections: Vec::new(),
-        };
+        let runtime = runtime(component);
         for second in [602.0, 604.0] {
             let pods = vec![of_pod(false, Vec::new())];
             play.sample(NodeSample { pods, runtimes: vec![runtime.clone()], ..sample(second) });

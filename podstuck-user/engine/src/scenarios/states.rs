@@ -374,6 +374,7 @@ pub(super) fn pod_record() -> Plays {
         all_terminated: true,
         read: None,
         claims: Vec::new(),
+        bidirectional: None,
     };
     let later = Timestamp::UNIX_EPOCH.checked_add(SignedDuration::from_secs(90)).unwrap();
     let mut plays = Vec::new();

@@ -10,7 +10,9 @@ pub(crate) mod device_reference;
 pub(crate) mod disk_full;
 pub(crate) mod docker_state;
 pub(crate) mod file_system;
+pub(crate) mod held_volume;
 pub(crate) mod hung_call;
+pub(crate) mod kubelet_state;
 pub(crate) mod left_rootfs;
 pub(crate) mod mount_storm;
 pub(crate) mod network_storage;
@@ -48,6 +50,7 @@ pub(crate) fn all() -> Vec<Box<dyn Tracker>> {
         Box::<dead_mount::DeadMounts>::default(),
         Box::<refused::Refusals>::default(),
         Box::<file_system::FileSystemErrors>::default(),
+        Box::<kubelet_state::KubeletStates>::default(),
         Box::<unkillable::Unkillables>::default(),
         Box::<bulk_delete::BulkDeletes>::default(),
         Box::<runtime_state::RuntimeStates>::default(),
@@ -63,6 +66,7 @@ pub(crate) fn all() -> Vec<Box<dyn Tracker>> {
         Box::<disk_full::FullDisks>::default(),
         Box::<pod_record::PodRecords>::default(),
         Box::<left_rootfs::RootFileSystems>::default(),
+        Box::<held_volume::HeldVolumes>::default(),
         Box::<protected::Protections>::default(),
         Box::<mount_storm::MountStorms>::default(),
         Box::<block_volume::BlockVolumes>::default(),

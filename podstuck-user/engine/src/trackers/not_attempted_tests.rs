@@ -330,6 +330,7 @@ fn claimed() -> PodRecord {
         node: Some("n".into()),
         is_mirror: false,
         all_terminated: true,
+        bidirectional: None,
         read,
         claims: vec![claim],
     }

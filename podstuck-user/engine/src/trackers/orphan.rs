@@ -117,15 +117,15 @@ impl Orphans {
     }
 
     /// What the API server does not have, and is here.
-    fn look(&mut self, sample: &NodeSample, steps: &mut Steps) {
+    fn look(&mut self, context: &Context<'_>, sample: &NodeSample, steps: &mut Steps) {
         for missing in &mut self.missing {
             let here = sample.pod(&missing.pod.uid);
             match (here, missing.told) {
                 (Some(state), None) => {
                     let obstacle =
                         self.pods.get(&missing.pod.uid).and_then(|pod| pod.obstacle.as_ref());
-                    let draft =
-                        orphan::missing((state, &missing.pod), missing.read, obstacle, sample.at);
+                    let pod = (state, &missing.pod);
+                    let draft = orphan::missing(context, pod, missing.read, obstacle, sample.at);
                     missing.told = Some(draft.target_id);
                     steps.found(Some(draft));
                 }
@@ -162,7 +162,7 @@ impl Tracker for Orphans {
             What::Operation(op) => steps.found(self.observe(context, op)),
             What::Sample(sample) => {
                 self.over(sample.at, steps);
-                self.look(sample, steps);
+                self.look(context, sample, steps);
             }
             What::Node(node) => {
                 for pod in &node.missing {
@@ -206,8 +206,13 @@ mod tests {
 
     use super::*;
     use crate::{
-        model::node_record::NodeRecord,
-        testing::{Alone, failed, found, pod_state},
+        model::{
+            csi::{CsiState, Registration, VolumeData},
+            identity::Target,
+            node::{PodState, VolumeState},
+            node_record::NodeRecord,
+        },
+        testing::{Alone, FILE, failed, found, mounted, pod_state},
     };
 
     const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
@@ -290,6 +295,50 @@ mod tests {
         assert!(look(&mut orphans, 11, &[UID]).is_empty());
         assert!(matches!(look(&mut orphans, 12, &[])[..], [Verdict::Over { .. }]), "removed");
         assert!(look(&mut orphans, 13, &[]).is_empty());
+    }
+
+    /// After the driver has let go, kubelet's own note of the volume is all that is left.
+    #[test]
+    fn what_is_left_is_named_with_the_command_that_removes_it() {
+        let mut orphans = Alone::<Orphans>::new();
+        orphans.take(Monotonic(1), node(UID));
+        let path = PathBuf::from(format!("/k/pods/{UID}/volumes/kubernetes.io~csi/pv"));
+        let (driver, handle) = ("block.example".into(), "h-1".into());
+        let csi = CsiState {
+            data: VolumeData::Known { driver, handle, lifecycle: "Persistent".into() },
+            socket: "/s".into(),
+            registration: Registration::Listening,
+            registry_changed: None,
+            driver: None,
+        };
+        let told = |orphans: &mut Alone<Orphans>, mounts| {
+            let volume = VolumeState {
+                target_id: 5,
+                target: Target::unknown().into(),
+                path: path.clone(),
+                file: Some(FILE),
+                csi: Some(csi.clone()),
+                mounts,
+            };
+            let pods = vec![PodState { volumes: vec![volume], ..pod_state(UID) }];
+            let at = Monotonic(2_000_000_000);
+            let sample = NodeSample { at, pods, ..NodeSample::default() };
+            let draft = found(orphans.take(at, What::Sample(Arc::new(sample))).verdicts).pop();
+            let draft = draft.unwrap();
+            let commands: Vec<String> =
+                draft.remedies.iter().filter_map(|it| it.command.clone()).collect();
+            (draft.evidence.iter().map(|it| it.fact.clone()).collect::<Vec<_>>().join("\n"), commands)
+        };
+        let (facts, commands) = told(&mut orphans, Vec::new());
+        assert!(facts.contains("/pv/vol_data.json is left, and nothing is mounted"), "{facts}");
+        assert!(commands[0].contains("rm -f ./pv/vol_data.json && find ./pv -depth"), "{commands:?}");
+        assert!(commands.iter().all(|command| !command.contains("grep -F")), "{commands:?}");
+        let mut orphans = Alone::<Orphans>::new();
+        orphans.take(Monotonic(1), node(UID));
+        let (facts, commands) = told(&mut orphans, vec![mounted(&path.join("mount"), 9)]);
+        assert!(facts.contains("/pv/mount is still mounted"), "{facts}");
+        assert!(commands[0].starts_with("grep -F -- "), "{commands:?}");
+        assert!(commands.iter().all(|command| !command.contains("rm ")), "{commands:?}");
     }
 
     #[test]

@@ -111,6 +111,7 @@ mod tests {
             all_terminated: true,
             read: None,
             claims: Vec::new(),
+            bidirectional: None,
         };
         What::Record { record: Box::new(record), node: "here".into() }
     }

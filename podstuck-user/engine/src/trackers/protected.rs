@@ -16,7 +16,7 @@ use crate::{
     query::{Answer, Query, Wants},
     rules::refused::protected,
     tracker::{Context, Steps, Subject, Tracker, TrackerId},
-    trackers::to_go::{ToGo, Word},
+    trackers::to_go::ToGo,
     verdict::Verdict,
 };
 
@@ -110,8 +110,8 @@ impl Protections {
     fn trees(&self, context: &Context<'_>, sample: &NodeSample) -> Vec<Tree> {
         let mut trees = Vec::new();
         for pod in &sample.pods {
-            let is_late = self.is_late(context, pod);
-            let is_to_go = is_late || self.is_going(sample, pod);
+            let is_late = self.to_go.is_late(context, pod);
+            let is_to_go = is_late || self.to_go.is_going(sample, pod);
             let Some(seen_by) = pod.seen_by.filter(|_| is_to_go) else { continue };
             let volumes = pod.volumes.iter().filter(|volume| is_deleted_by_kubelet(volume));
             trees.extend(volumes.map(|volume| Tree {
@@ -139,25 +139,6 @@ impl Protections {
             }));
         }
         trees
-    }
-
-    /// Whether the pod should be gone by its record.
-    fn is_late(&self, context: &Context<'_>, pod: &PodState) -> bool {
-        let word = self.to_go.word(&pod.uid);
-        matches!(word, Some(Word::Record(deletion)) if *deletion <= context.calendar)
-    }
-
-    /// Whether it is known that the pod is being deleted, and that its grace is over: an ended one may stay
-    /// for weeks, and one that is to go may have an hour.
-    fn is_going(&self, sample: &NodeSample, pod: &PodState) -> bool {
-        let has_ended = pod.populated == Some(false);
-        let is_torn_down = pod.started && has_ended && pod.volume_removed.is_some();
-        let is_killed = || {
-            let mut groups = sample.cgroups.iter().filter(|group| group.uid == pod.uid);
-            groups.any(|group| group.tasks.iter().any(|task| task.killed))
-        };
-        let is_told = matches!(self.to_go.word(&pod.uid), Some(Word::Log(..)));
-        is_torn_down || (is_told && (has_ended || is_killed()))
     }
 
     fn conclude(

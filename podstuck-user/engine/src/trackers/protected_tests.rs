@@ -61,6 +61,7 @@ impl Played {
             all_terminated: false,
             read: None,
             claims: Vec::new(),
+            bidirectional: None,
         };
         let what = What::Record { record: Box::new(record), node: "here".into() };
         self.0.take(Monotonic(0), what);

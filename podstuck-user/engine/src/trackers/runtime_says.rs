@@ -15,7 +15,7 @@ use crate::{
         node::{LeftRootfs, NodeSample, PodState},
         pod_group::{PodGroup, Task},
         runtime::Shim,
-        said::{Complaint, Report, Said},
+        said::{Complaint, Report, Said, container_id},
         time::Monotonic,
     },
     query::Answer,
@@ -23,7 +23,7 @@ use crate::{
     tracker::{Claim, Context, Steps, Subject, Tracker, TrackerId},
     trackers::{
         is_clean_up,
-        sandbox_mounts::{self, Look, SandboxMounts},
+        sandbox_mounts::{self, Held, Look, SandboxMounts},
         to_go::{ToGo, Word},
     },
     verdict::Verdict,
@@ -36,14 +36,13 @@ const REMEMBERED: usize = 4096;
 const FRESH: Duration = backoff::CAP.saturating_mul(3);
 /// While it gets no answer, kubelet says so each five seconds (`Kubelet.syncLoop`).
 const REPEATED: Duration = Duration::from_secs(30);
-/// Length of a container's id.
-const CONTAINER_ID: usize = 64;
 /// What tells why, before what tells only that.
-const ORDER: [Complaint; 7] = [
+const ORDER: [Complaint; 8] = [
     Complaint::SignalDenied,
     Complaint::NetworkTeardown,
     Complaint::NetnsBusy,
     Complaint::ShmBusy,
+    Complaint::ImageVolumeBusy,
     Complaint::StateLost,
     Complaint::ContainerStays,
     Complaint::NoAnswer,
@@ -70,6 +69,8 @@ pub(crate) struct Suspect<'a> {
     pub(crate) to_go: Option<&'a Word>,
     /// What lies on the file of the sandbox that is said to be busy.
     pub(crate) lies_on: Option<&'a Look>,
+    /// Who holds the image volume that is said to be busy.
+    pub(crate) held: Option<&'a Held>,
     pub(crate) sample: &'a NodeSample,
 }
 
@@ -79,10 +80,9 @@ impl Suspect<'_> {
         self.told.said.uid.is_empty()
     }
 
-    /// The container that is complained of: errors name first what was asked for, and last what failed.
+    /// The container that is complained of.
     pub(crate) fn container(&self) -> Option<&str> {
-        let is_hex = |c: char| matches!(c, '0'..='9' | 'a'..='f');
-        self.told.said.text.rsplit(|c| !is_hex(c)).find(|part| part.len() == CONTAINER_ID)
+        container_id(&self.told.said.text)
     }
 
     /// The same as a namespace of containerd's and an id, where the runtime's own state has that container, of
@@ -190,7 +190,8 @@ impl RuntimeSays {
             }
             let lies_on = self.sandboxes.on(target_id, &told.said);
             let to_go = self.to_go.word(&pod.uid);
-            let suspect = Suspect { pod, complaint, told, of_node, to_go, lies_on, sample };
+            let held = self.sandboxes.held(target_id, &told.said);
+            let suspect = Suspect { pod, complaint, told, of_node, to_go, lies_on, held, sample };
             // Who waits for a container that is there says nothing about why it is.
             let waits = suspect.has_ended() != Some(true) && suspect.halted_shim().is_none();
             if complaint == Complaint::ContainerStays && waits {
@@ -238,7 +239,10 @@ impl RuntimeSays {
             // That comes after the containers' end.
             let is_sandbox = matches!(
                 complaint,
-                Complaint::NetworkTeardown | Complaint::NetnsBusy | Complaint::ShmBusy
+                Complaint::NetworkTeardown
+                    | Complaint::NetnsBusy
+                    | Complaint::ShmBusy
+                    | Complaint::ImageVolumeBusy
             );
             let ended = self.ended.get(&pod.uid).copied().filter(|_| !is_sandbox);
             let holds = told.is_fresh() && !is_over && came_on.max(ended) < Some(told.last);
@@ -291,11 +295,13 @@ impl Tracker for RuntimeSays {
                 }
             }
             What::Sample(sample) => self.sampled(context, sample, steps),
-            What::Answer { query, answer } => {
-                if let Answer::Mounts(mounts) = &**answer {
+            What::Answer { query, answer } => match &**answer {
+                Answer::Mounts(mounts) => {
                     self.sandboxes.answered(context, query, mounts.as_ref());
                 }
-            }
+                Answer::Holders(Ok(taken)) => self.sandboxes.holders(context, query, taken),
+                _ => {}
+            },
             _ => {}
         }
     }

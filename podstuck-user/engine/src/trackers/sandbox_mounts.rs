@@ -9,9 +9,11 @@ use std::{
 use crate::{
     command::View,
     model::{
+        holder::{About, Snapshot},
         identity::Component,
         mounts::Mounts,
         node::NodeSample,
+        path::JsonPath,
         runtime::Runtime,
         said::Said,
         sandbox::{self, Kept},
@@ -39,6 +41,15 @@ pub(crate) struct SandboxMounts {
     wanted: BTreeMap<u64, u32>,
     /// By the runtime's process.
     looks: BTreeMap<(u64, u32), Look>,
+    held: BTreeMap<(u64, u32), Held>,
+}
+
+/// Who holds a mount of a runtime's.
+pub(crate) struct Held {
+    pub(crate) path: PathBuf,
+    pub(crate) taken: Snapshot,
+    pub(crate) view: View,
+    pub(crate) at: Monotonic,
 }
 
 impl SandboxMounts {
@@ -52,9 +63,10 @@ impl SandboxMounts {
         let pods: BTreeSet<u64> = complaints.iter().map(|(target_id, _)| *target_id).collect();
         self.wanted.retain(|target_id, _| pods.contains(target_id));
         self.looks.retain(|(target_id, _), _| pods.contains(target_id));
+        self.held.retain(|(target_id, _), _| pods.contains(target_id));
         let mut queries = Vec::new();
         for (target_id, said) in complaints {
-            let Some((_, path)) = sandbox::busy(&said.text) else { continue };
+            let Some((kept, path)) = sandbox::busy(&said.text) else { continue };
             let looks = self.wanted.entry(target_id).or_default();
             let is_due = looks.is_multiple_of(AGAIN);
             *looks += 1;
@@ -65,7 +77,13 @@ impl SandboxMounts {
             let asked = sample.runtimes.iter().filter(|_| is_due).filter(is_its);
             queries.extend(asked.filter_map(|runtime| {
                 let (pid, namespace) = (runtime.pid, runtime.mnt_ns?);
-                let wants = Wants::MountsOn { pid, namespace, path: path.into() };
+                let wants = match kept {
+                    Kept::ImageVolume => {
+                        let path = JsonPath(path.into());
+                        Wants::Holders(About::Mount { pid, namespace, path })
+                    }
+                    _ => Wants::MountsOn { pid, namespace, path: path.into() },
+                };
                 Some(Query { tracker, target_id, path: path.into(), wants })
             }));
         }
@@ -90,6 +108,26 @@ impl SandboxMounts {
             at: context.now,
         };
         self.looks.insert((query.target_id, *pid), look);
+    }
+
+    /// Takes note of who holds a mount.
+    pub(crate) fn holders(&mut self, context: &Context<'_>, query: &Query, taken: &Snapshot) {
+        let Wants::Holders(About::Mount { pid, namespace, path }) = &query.wants else { return };
+        let held = Held {
+            path: path.0.clone(),
+            taken: taken.clone(),
+            view: View::in_namespace(context, *namespace, *pid),
+            at: context.now,
+        };
+        self.held.insert((query.target_id, *pid), held);
+    }
+
+    /// Who was seen last to hold what is complained of. Of several runtimes, the one that has it mounted.
+    pub(crate) fn held(&self, target_id: u64, said: &Said) -> Option<&Held> {
+        let (_, path) = sandbox::busy(&said.text)?;
+        let of_pod = self.held.range((target_id, 0)..=(target_id, u32::MAX));
+        let of_file = of_pod.map(|(_, held)| held).filter(|held| held.path == *path);
+        of_file.max_by_key(|held| (held.taken.subject.is_ok(), held.taken.holders.len()))
     }
 
     /// What was seen last on the file that is complained of. Of several runtimes, the one that has something there.

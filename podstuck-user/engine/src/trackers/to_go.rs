@@ -8,7 +8,12 @@ use jiff::Timestamp;
 use crate::{
     bounded::Bounded,
     event::What,
-    model::{evidence::Source, said::Report, time::Monotonic},
+    model::{
+        evidence::Source,
+        node::{NodeSample, PodState},
+        said::Report,
+        time::Monotonic,
+    },
     tracker::Context,
     verdict::Draft,
 };
@@ -56,6 +61,35 @@ impl ToGo {
     /// Who says it of a pod. A record counts for more than a log, which is older.
     pub(crate) fn word(&self, uid: &str) -> Option<&Word> {
         self.records.get(uid).map_or_else(|| self.logs.get(uid), Option::as_ref)
+    }
+
+    /// Whether the pod should be gone by its record.
+    pub(crate) fn is_late(&self, context: &Context<'_>, pod: &PodState) -> bool {
+        let word = self.word(&pod.uid);
+        matches!(word, Some(Word::Record(deletion)) if *deletion <= context.calendar)
+    }
+
+    /// Whether it is known that the pod is being deleted, and that its grace is over: an ended one may stay
+    /// for weeks, and one that is to go may have an hour.
+    pub(crate) fn is_going(&self, sample: &NodeSample, pod: &PodState) -> bool {
+        let has_ended = pod.populated == Some(false);
+        let is_torn_down = pod.started && has_ended && pod.volume_removed.is_some();
+        let is_killed = || {
+            let mut groups = sample.cgroups.iter().filter(|group| group.uid == pod.uid);
+            groups.any(|group| group.tasks.iter().any(|task| task.killed))
+        };
+        let is_told = matches!(self.word(&pod.uid), Some(Word::Log(..)));
+        is_torn_down || (is_told && (has_ended || is_killed()))
+    }
+
+    /// Either of them.
+    pub(crate) fn is_over(&self, context: &Context<'_>, sample: &NodeSample, pod: &PodState) -> bool {
+        self.is_late(context, pod) || self.is_going(sample, pod)
+    }
+
+    /// Whether its record says that nobody has asked for it to be deleted.
+    pub(crate) fn is_to_stay(&self, uid: &str) -> bool {
+        matches!(self.records.get(uid), Some(None))
     }
 
     pub(crate) fn dropped(&self) -> u64 {

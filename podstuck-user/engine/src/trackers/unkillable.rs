@@ -16,6 +16,7 @@ use crate::{
         node::{NodeSample, PodState},
         operation::Operation,
         pod_group::{PodGroup, Task},
+        said::{Report, Said, container_id},
         time::Monotonic,
     },
     rules::{
@@ -31,7 +32,7 @@ use crate::{
 /// freezes a group of version 1 for moments to kill everybody in it, and kubelet empties a pod's
 /// group in five rounds (`podContainerManagerImpl.tryKillingCgroupProcesses`).
 const LASTS: Duration = Duration::from_secs(5);
-/// A group is frozen for some seconds by a snapshot or a checkpoint.
+/// A group is frozen for some seconds by a snapshot or a checkpoint: before this it may be one.
 const FROZEN_LASTS: Duration = Duration::from_secs(10);
 /// Who is woken again and again, or reads and writes, or waits for a server that answers, does something before he
 /// ends; some waits wake him now and then without anything being done.
@@ -60,6 +61,15 @@ pub(crate) struct Suspect<'a> {
     pub(crate) seen: bool,
     /// It gives signs of life now and then.
     pub(crate) is_alive: bool,
+    /// By whose log it was killed when. A frozen process that was killed ends as soon as it is thawed.
+    pub(crate) killed: Option<&'a Killed>,
+}
+
+/// SIGKILL was sent to a container.
+pub(crate) struct Killed {
+    container: String,
+    pub(crate) at: Monotonic,
+    pub(crate) source: String,
 }
 
 impl Suspect<'_> {
@@ -75,6 +85,11 @@ impl Suspect<'_> {
 
     pub(crate) fn lasted(&self) -> Duration {
         self.at.since(self.since)
+    }
+
+    /// Whether a group may be frozen for a moment only.
+    pub(crate) fn may_be_brief(&self) -> bool {
+        self.fault == Fault::Frozen && self.lasted() < FROZEN_LASTS
     }
 }
 
@@ -111,11 +126,14 @@ pub(crate) struct Unkillables {
     followed: BTreeMap<String, Followed>,
     /// Pods of which a volume was removed.
     torn_down: Bounded<String, ()>,
+    /// By UID: the kill of a container of it, by a log.
+    killed: Bounded<String, Killed>,
 }
 
 impl Default for Unkillables {
     fn default() -> Self {
-        Self { followed: BTreeMap::new(), torn_down: Bounded::new(REMEMBERED) }
+        let (torn_down, killed) = (Bounded::new(REMEMBERED), Bounded::new(REMEMBERED));
+        Self { followed: BTreeMap::new(), torn_down, killed }
     }
 }
 
@@ -129,6 +147,29 @@ impl Unkillables {
         {
             self.torn_down.insert(pod.uid.clone(), ());
         }
+    }
+
+    /// Takes note of who was killed: the first time counts.
+    fn listen(&mut self, context: &Context<'_>, said: &Said) {
+        if said.report != Some(Report::Killed) {
+            return;
+        }
+        let Some(container) = container_id(&said.text) else { return };
+        let (at, source) = (context.when(said.at), said.source.clone());
+        let is_new = self.killed.get(&said.uid).is_none_or(|known| known.container != container);
+        if is_new {
+            let killed = Killed { container: container.to_owned(), at, source };
+            self.killed.insert(said.uid.clone(), killed);
+        }
+    }
+
+    /// The kill of a frozen container, by a log.
+    fn killed(&self, group: &PodGroup, fault: Fault) -> Option<&Killed> {
+        let killed = self.killed.get(&group.uid).filter(|_| fault == Fault::Frozen)?;
+        let is_its = |task: &Task| {
+            task.killed && task.group.to_string_lossy().contains(killed.container.as_str())
+        };
+        group.tasks.iter().any(is_its).then_some(killed)
     }
 
     /// Looks for who is left.
@@ -158,11 +199,14 @@ impl Unkillables {
                 over.extend(before.told);
                 continue;
             };
+            let killed = self.killed(group, fault);
+            let since = killed.map_or(lasting.since, |killed| killed.at.min(lasting.since));
+            let lasting = Lasting { since, ..lasting };
             if let Some(is_alive) = lasting.is_told(fault, sample.at) {
                 this.told = Some(group.target_id);
                 let seen = self.torn_down.contains(&group.uid);
-                let (since, at) = (lasting.since, sample.at);
-                let suspect = Suspect { group, fault, since, at, seen, is_alive };
+                let at = sample.at;
+                let suspect = Suspect { group, fault, since, at, seen, is_alive, killed };
                 steps.found([unkillable::draft(&suspect, group.target_id, group.target.clone())]);
             }
             // Also when the target has another id since the pod's directory is gone.
@@ -208,15 +252,16 @@ impl Unkillables {
             sample.cgroups.iter().map(|group| group.uid.as_str()).collect();
         let is_left = |uid: &String| here.contains(uid.as_str()) || groups.contains(uid.as_str());
         self.torn_down.retain(|uid, ()| is_left(uid));
+        self.killed.retain(|uid, _| is_left(uid));
     }
 }
 
 impl Lasting {
     /// Whether it gives signs of life now and then, if it is told.
     fn is_told(&self, fault: Fault, now: Monotonic) -> Option<bool> {
-        let lasts = if fault == Fault::Frozen { FROZEN_LASTS } else { LASTS };
-        let is_alive = now.since(self.quiet) < lasts;
-        (now.since(self.since) >= if is_alive { WOKEN_LASTS } else { lasts }).then_some(is_alive)
+        // A group gives no signs.
+        let is_alive = fault != Fault::Frozen && now.since(self.quiet) < LASTS;
+        (now.since(self.since) >= if is_alive { WOKEN_LASTS } else { LASTS }).then_some(is_alive)
     }
 }
 
@@ -260,9 +305,10 @@ impl Tracker for Unkillables {
         TrackerId::Unkillable
     }
 
-    fn take(&mut self, event: &Event, _: &Context<'_>, steps: &mut Steps) {
+    fn take(&mut self, event: &Event, context: &Context<'_>, steps: &mut Steps) {
         match &event.what {
             What::Operation(op) => self.observe(op),
+            What::Said(said) => self.listen(context, said),
             What::Sample(sample) => self.sampled(sample, steps),
             _ => {}
         }
@@ -274,7 +320,7 @@ impl Tracker for Unkillables {
     }
 
     fn dropped(&self) -> u64 {
-        self.torn_down.dropped()
+        self.torn_down.dropped() + self.killed.dropped()
     }
 }
 

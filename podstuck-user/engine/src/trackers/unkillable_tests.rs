@@ -7,7 +7,7 @@ use crate::model::evidence::Certainty;
 use crate::{
     model::{
         call::{Call, Outcome},
-        identity::{Pod, Target},
+        identity::{Component, Pod, Target},
         node::VolumeState,
     },
     testing::{Alone, FILE, failed},
@@ -101,7 +101,9 @@ impl Run {
         for second in (0..=lasts + 1).step_by(2) {
             let pods = pod.iter().cloned().collect();
             said = self.verdicts(second, pods, vec![group.clone()]).pop();
-            assert!(second >= lasts || said.is_none(), "after {second} s");
+            let is_firm = matches!(&said, Some(Verdict::Found(draft)) if draft.doubts.is_empty());
+            assert!(second >= lasts || !is_firm, "after {second} s");
+            assert!(second >= 5 || said.is_none(), "after {second} s");
         }
         said.map(|verdict| match verdict {
             Verdict::Found(draft) => *draft,
@@ -259,4 +261,31 @@ fn a_running_pod_whose_directory_cannot_be_read_is_left_in_peace() {
         let said = run.verdicts(second, Vec::new(), vec![running.clone()]);
         assert!(said.is_empty(), "{said:?}");
     }
+}
+
+/// What ends a frozen process that was killed is its thaw: it was frozen ever since the kill.
+#[test]
+fn a_group_is_known_to_be_frozen_since_the_runtime_has_killed_its_container() {
+    let id = "c".repeat(64);
+    let mut killed = task('D', true);
+    killed.group = format!("/sys/fs/cgroup/freezer/kubepods/pod{UID}/{id}").into();
+    let mut group = group(vec![killed]);
+    group.frozen = Some(format!("/sys/fs/cgroup/freezer/kubepods/pod{UID}").into());
+    let told = |container: &str, killed: i64| {
+        let mut run = Run::new();
+        let at = jiff::Timestamp::from_second(killed).unwrap();
+        let text = format!("Kill container \"{container}\"");
+        let said = Said::new(Component::Containerd, "log of containerd", UID, at, &text);
+        let said = Said { report: Some(Report::Killed), ..said };
+        run.0.take(Monotonic(30_000_000_000), What::Said(Box::new(said)));
+        let mut told = run.verdicts(30, vec![pod(1)], vec![group.clone()]);
+        told.pop().map(|verdict| match verdict {
+            Verdict::Found(draft) => (draft.certainty(), draft.first.0 / 1_000_000_000),
+            other => panic!("{other:?}"),
+        })
+    };
+    assert_eq!(told(&id, 18), Some((Certainty::Firm, 18)), "at the first look");
+    assert_eq!(told(&id, 23), Some((Certainty::Likely, 23)), "a snapshot may have frozen it");
+    assert_eq!(told(&id, 28), None);
+    assert_eq!(told(&"d".repeat(64), 18), None, "one that ran before");
 }

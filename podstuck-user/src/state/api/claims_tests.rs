@@ -33,6 +33,7 @@ fn record(claims: usize) -> PodRecord {
         all_terminated: true,
         read: None,
         claims: (0..claims).map(claim).collect(),
+        bidirectional: None,
     }
 }
 

@@ -25,6 +25,7 @@ pub(super) fn of_runtime(error: &str) -> Option<Complaint> {
         return Some(match kept {
             Kept::NetworkNamespace => Complaint::NetnsBusy,
             Kept::SharedMemory => Complaint::ShmBusy,
+            Kept::ImageVolume => Complaint::ImageVolumeBusy,
         });
     }
     let is_mount =
@@ -145,6 +146,12 @@ mod tests {
                 "failed to remove pod sandbox 921d: unlinkat \
                  /var/run/containers/storage/overlay-containers/921d/userdata/shm: device or resource busy",
                 Some(Complaint::ShmBusy),
+            ),
+            (
+                "failed to cleanup image mounts for sandbox \"921d\": failed to unmount image volume component \
+                 \"/run/containerd/io.containerd.grpc.v1.cri/image-volumes/921d/dcff\": failed to unmount target \
+                 /run/containerd/io.containerd.grpc.v1.cri/image-volumes/921d/dcff: device or resource busy",
+                Some(Complaint::ImageVolumeBusy),
             ),
             (
                 "failed to destroy network for sandbox \"a\": plugin type=\"x\" failed (delete): unlinkat \

@@ -307,6 +307,7 @@ pub(super) fn words(report: Report) -> &'static str {
         Report::DeviceReleased => "UnmountDevice succeeded",
         Report::ContainerEnded => "ContainerDied",
         Report::ToGo => "SyncLoop DELETE",
+        Report::Killed => "Kill container",
     }
 }
 

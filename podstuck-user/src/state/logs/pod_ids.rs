@@ -21,6 +21,19 @@ static SANDBOX: LazyLock<Regex> = LazyLock::new(|| {
         r#"Attempt:\d+,\} returns sandbox id "([0-9a-f]{64})"$"#
     ))
 });
+/// Since containerd 2.1, whose protobuf library writes two spaces or one, at random.
+static SANDBOX_2: LazyLock<Regex> = LazyLock::new(|| {
+    fixed(concat!(
+        r#"^RunPodSandbox for name:"[a-z0-9.-]+" +uid:"([0-9a-f-]+)" +namespace:"[a-z0-9-]+"(?: +attempt:\d+)? +"#,
+        r#"returns sandbox id "([0-9a-f]{64})"$"#
+    ))
+});
+static CONTAINER_2: LazyLock<Regex> = LazyLock::new(|| {
+    fixed(concat!(
+        r#"^CreateContainer within sandbox "([0-9a-f]{64})" for name:"[a-z0-9-]+"(?: +attempt:\d+)? +"#,
+        r#"returns container id "([0-9a-f]{64})"$"#
+    ))
+});
 static CONTAINER: LazyLock<Regex> = LazyLock::new(|| {
     fixed(concat!(
         r#"^CreateContainer within sandbox "([0-9a-f]{64})" for &ContainerMetadata\{Name:[a-z0-9-]+,"#,
@@ -58,9 +71,10 @@ impl PodIds {
 
     /// Takes a message of containerd's.
     pub(super) fn listen_to_containerd(&mut self, message: &str) {
-        if let Some(found) = SANDBOX.captures(message) {
+        let either = |forms: [&Regex; 2]| forms.into_iter().find_map(|form| form.captures(message));
+        if let Some(found) = either([&SANDBOX, &SANDBOX_2]) {
             self.learn(&found[1], &found[2]);
-        } else if let Some(found) = CONTAINER.captures(message)
+        } else if let Some(found) = either([&CONTAINER, &CONTAINER_2])
             && self.sandboxes.len() < REMEMBERED
         {
             self.sandboxes.insert(found[2].to_owned(), found[1].to_owned());
@@ -150,7 +164,17 @@ mod tests {
             ),
         ];
         forms.iter().for_each(|line| ids.listen_to_kubelet(line));
-        for digit in ['a', 'b', 'c', 'd', 'e', 'f'] {
+        // As containerd 2.4 wrote them.
+        ids.listen_to_containerd(&format!(
+            "RunPodSandbox for name:\"web-0\"  uid:\"{UID}\"  namespace:\"shop\" returns sandbox id \"{}\"",
+            id('7')
+        ));
+        ids.listen_to_containerd(&format!(
+            "CreateContainer within sandbox \"{}\" for name:\"main\" attempt:1 returns container id \"{}\"",
+            id('7'),
+            id('8')
+        ));
+        for digit in ['a', 'b', 'c', 'd', 'e', 'f', '7', '8'] {
             assert_eq!(ids.pod(&id(digit)), Some(UID), "{digit}");
         }
         assert_eq!(ids.unknown([id('a'), id('1')].iter().map(String::as_str)), [id('1')].into());
@@ -164,6 +188,9 @@ mod tests {
         for message in [
             format!("ExecSync for \"x\" with command [RunPodSandbox for {metadata} {made}]"),
             format!("RunPodSandbox for {metadata} {made} and more"),
+            format!(
+                "RunPodSandbox for name:\"a\\\" uid:\\\"b\" uid:\"{UID}\" namespace:\"y\" {made}"
+            ),
             format!(
                 "RunPodSandbox for &PodSandboxMetadata{{Name:a b,Uid:{UID},Namespace:y,Attempt:0,}} {made}"
             ),

@@ -21,7 +21,11 @@ use super::{
     runtime::{self, Named},
 };
 use crate::{
-    model::{degraded::Feed, identity::Component, said::Said},
+    model::{
+        degraded::Feed,
+        identity::Component,
+        said::{Report, Said},
+    },
     state::{
         helper::{Budget, Question, Teller},
         traces,
@@ -92,10 +96,11 @@ impl Question for ReadRuntimeLog {
     }
 }
 
-/// An entry that complains of a container, a sandbox or a pod.
+/// An entry that complains of a container, a sandbox or a pod, or reports something of it.
 struct OfOne {
     named: Named,
     at: Timestamp,
+    report: Option<Report>,
     text: String,
 }
 
@@ -106,9 +111,10 @@ impl OfOne {
             Named::Pod(uid) => uid,
             Named::Id(id) => ids.pod(&id)?.to_owned(),
         };
-        let complaint = complaints::of_itself(&self.text);
+        let report = self.report;
+        let complaint = complaints::of_itself(&self.text).filter(|_| report.is_none());
         let said = super::said(component, source, &uid, self.at, klog::cut(&self.text));
-        Some(Said { complaint, ..said })
+        Some(Said { complaint, report, ..said })
     }
 }
 
@@ -125,14 +131,16 @@ fn search(text: impl Read, mut ids: PodIds) -> Result<(VecDeque<OfOne>, PodIds)>
         let Some((at, entry)) = Entry::parse(&line) else { continue };
         ids.listen_to_containerd(entry.field("msg"));
         // That a shim has ended is a warning without an error, and comes with every container that ends.
-        if !entry.complains() || (entry.is_warning() && entry.field("error").is_empty()) {
-            continue;
-        }
-        let Some(named) = runtime::named(&entry) else { continue };
+        let killed = runtime::killed(&entry);
+        let complains =
+            entry.complains() && !(entry.is_warning() && entry.field("error").is_empty());
+        let report = killed.is_some().then_some(Report::Killed);
+        let of_complaint = || complains.then(|| runtime::named(&entry)).flatten();
+        let Some(named) = killed.or_else(of_complaint) else { continue };
         if found.len() >= COMPLAINTS {
             found.pop_front();
         }
-        found.push_back(OfOne { named, at, text: entry.text() });
+        found.push_back(OfOne { named, at, report, text: entry.text() });
     }
     Ok((found, ids))
 }
@@ -198,6 +206,31 @@ mod tests {
         assert!(said.iter().all(|said| said.uid == UID && said.volume.is_empty()), "{said:?}");
         assert_eq!(said[1].at.to_string(), "2026-01-01T00:00:04Z");
         assert!(said[1].text.ends_with(r"plugin \x1b[2J"), "{}", said[1].text);
+    }
+
+    /// As containerd 1.6 and 2.4 have written them.
+    #[test]
+    fn a_kill_is_a_report_and_an_image_volume_that_is_held_a_complaint() {
+        let (sandbox, container) = ("a".repeat(64), "b".repeat(64));
+        let image = format!("/run/containerd/io.containerd.grpc.v1.cri/image-volumes/{sandbox}/{container}");
+        let log = format!(
+            "time=\"2026-01-01T00:00:01Z\" level=info msg=\"RunPodSandbox for name:\\\"web\\\"  uid:\\\"{UID}\\\"  \
+             namespace:\\\"shop\\\" returns sandbox id \\\"{sandbox}\\\"\"\n\
+             time=\"2026-01-01T00:00:02Z\" level=info msg=\"CreateContainer within sandbox \\\"{sandbox}\\\" for \
+             name:\\\"main\\\" returns container id \\\"{container}\\\"\"\n\
+             time=\"2026-01-01T00:00:03Z\" level=info msg=\"Kill container \\\"{container}\\\"\"\n\
+             time=\"2026-01-01T00:00:04Z\" level=info msg=\"Kill container \\\"{container}\\\" and more\"\n\
+             time=\"2026-01-01T00:00:05Z\" level=error msg=\"StopPodSandbox for \\\"{sandbox}\\\" failed\" \
+             error=\"rpc error: code = Unknown desc = failed to cleanup image mounts for sandbox \\\"{sandbox}\\\": \
+             failed to unmount image volume component \\\"{image}\\\": failed to unmount target {image}: device or \
+             resource busy\"\n"
+        );
+        let said = said_in(log.as_bytes(), PodIds::default());
+        let all: Vec<_> = said.iter().map(|it| (it.report, it.complaint)).collect();
+        let busy = Some(Complaint::ImageVolumeBusy);
+        assert_eq!(all, [(Some(Report::Killed), None), (None, busy)]);
+        assert!(said.iter().all(|said| said.uid == UID), "{said:?}");
+        assert!(said[0].text.contains(&container));
     }
 
     #[test]

@@ -64,6 +64,15 @@ static CRI_O: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
+/// The container to which containerd sends SIGKILL, because its grace is over (internal/cri/server,
+/// `stopContainer`).
+pub(super) fn killed(entry: &Entry) -> Option<Named> {
+    let found = KILL.captures(entry.field("msg"))?;
+    Some(Named::Id(found.get(1)?.as_str().to_owned()))
+}
+
+static KILL: LazyLock<Regex> = LazyLock::new(|| fixed(r#"^Kill container "([0-9a-f]{64})"$"#));
+
 /// Whom an entry is about.
 pub(super) fn named(entry: &Entry) -> Option<Named> {
     let (message, error) = (entry.field("msg"), entry.field("error"));

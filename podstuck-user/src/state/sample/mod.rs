@@ -49,7 +49,7 @@ use crate::{
     },
     kernel::role::Role,
     model::{
-        halted::Halted,
+        halted::{Halted, HaltedKubelet},
         node::{NodeSample, VolumeState},
         pod_group::PodGroup,
     },
@@ -298,7 +298,7 @@ impl Collector {
             bundles::sample(asked, &self.places.host_root, &views, mounts.host, &self.containers);
         let state =
             self.asked.state(&self.places.host_root, asked, &containers, &views, &self.shims);
-        let halted = out_of_step::halted(asked, &containers, &self.shims);
+        let halted_shims = out_of_step::halted(asked, &containers, &self.shims);
         let out_of_step = self.dockers.out_of_step(
             asked,
             &daemons.runtimes,
@@ -315,9 +315,17 @@ impl Collector {
         );
         let crowded = self.crowds.of(&views);
         let mounts = self.device_mounts.of(&mounts);
-        let is_stopped =
-            |pid: &u32| proc::stat(*pid, *pid).is_some_and(|(state, _)| proc::is_stopped(state));
-        let stopped = kubelets.iter().copied().filter(is_stopped).collect();
+        let halted = |pid: &u32| {
+            let (state, started) = proc::stat(*pid, *pid)?;
+            let halted = freezers.halted(*pid, state)?;
+            Some(HaltedKubelet { pid: *pid, started: Some(started), halted })
+        };
+        let mut halted_kubelets: Vec<HaltedKubelet> = kubelets.iter().filter_map(halted).collect();
+        for group in halted_kubelets.iter_mut().filter_map(|it| freezer_of(&mut it.halted)) {
+            *group = from_host(&self.places.host_root, group);
+        }
+        let is_stopped = |it: &&HaltedKubelet| it.halted == Halted::Stopped;
+        let stopped = halted_kubelets.iter().filter(is_stopped).map(|it| it.pid).collect();
         let kubelet_group = match kubelets.as_slice() {
             [only] => group_of(Path::new(&format!("/proc/{only}"))),
             _ => None,
@@ -331,6 +339,7 @@ impl Collector {
             mounts,
             kubelets,
             stopped,
+            halted_kubelets,
             kubelet_since,
             kubelet_group,
             pods,
@@ -341,7 +350,7 @@ impl Collector {
             rootfs,
             runtimes,
             gone,
-            shims: halted,
+            shims: halted_shims,
             out_of_step,
             containers: state,
             spaces,

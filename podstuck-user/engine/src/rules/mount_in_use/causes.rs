@@ -15,7 +15,7 @@ pub(crate) static HELD_BY_PROCESS: Cause = Cause {
         or a loop device has its file there. The kernel does not unmount what is in use: every \
         attempt fails with EBUSY until that process lets go.",
     confirmed_by: &[
-        "umount2 on the mount fails with EBUSY",
+        "umount2 on the mount fails with EBUSY, or the pod is to go and the same process uses it at two looks",
         "a process holds an object on it, by the mount's own id",
     ],
     log: log("kubelet", "umount: ...: target is busy"),
@@ -46,7 +46,7 @@ pub(crate) static HELD_BY_AGENT: Cause = Cause {
         So it has a copy of the volume's mount that receives the unmount. The copy is in use, and \
         then the whole unmount fails with EBUSY, although nobody on the node holds the mount itself.",
     confirmed_by: &[
-        "umount2 on the mount fails with EBUSY",
+        "umount2 on the mount fails with EBUSY, or the pod is to go and the same process uses it at two looks",
         "a process holds an object on a copy of the mount that is its slave or peer",
         "nobody holds the mount itself",
     ],

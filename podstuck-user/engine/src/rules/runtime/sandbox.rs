@@ -89,10 +89,11 @@ pub(crate) static SHM_BUSY: Cause = Cause {
 
 /// Which of the two it is.
 pub(super) fn cause(said: &Said) -> Option<&'static Cause> {
-    kept(said).map(|kept| match kept {
-        Kept::NetworkNamespace => &NETNS_BUSY,
-        Kept::SharedMemory => &SHM_BUSY,
-    })
+    match kept(said)? {
+        Kept::NetworkNamespace => Some(&NETNS_BUSY),
+        Kept::SharedMemory => Some(&SHM_BUSY),
+        Kept::ImageVolume => None,
+    }
 }
 
 /// What is said of it.

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use crate::{
     cause::{Cause, id},
-    command::{has_ended, if_same},
+    command::{THIS_NODE, has_ended, if_same},
     model::{
         container::ContainerName,
         evidence::Source,
@@ -18,7 +18,10 @@ use crate::{
         runtime::causes::{
             CNI_TEARDOWN_FAILED, RUNTIME_HANGS, SHIM_HANGS, SIGNAL_DENIED, STATE_LOST,
         },
-        runtime::{sandbox, shim},
+        runtime::{
+            image_volume::{self, IMAGE_VOLUME_BUSY},
+            sandbox, shim,
+        },
         unit,
     },
     tracker::TrackerId,
@@ -47,6 +50,7 @@ pub(crate) fn draft(suspect: &Suspect<'_>, target_id: u64) -> Option<Draft> {
         Complaint::NetnsBusy | Complaint::ShmBusy => {
             (sandbox::cause(&suspect.told.said)?, sandbox::words)
         }
+        Complaint::ImageVolumeBusy => (&IMAGE_VOLUME_BUSY, image_volume::words),
         _ => return None,
     };
     let (pod, told) = (suspect.pod, suspect.told);
@@ -113,7 +117,7 @@ fn network(draft: &mut Draft, suspect: &Suspect<'_>) {
         why_network(&suspect.told.said.text)
     );
     draft.remedy(
-        "kubectl get pods --all-namespaces --field-selector spec.nodeName=$(hostname) -o wide",
+        format!("kubectl get pods --all-namespaces --field-selector spec.nodeName={THIS_NODE} -o wide"),
         "none; finds the network's agent on this node. When it works again, kubelet's next attempt succeeds",
     );
     draft.remedy(
