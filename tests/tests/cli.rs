@@ -426,6 +426,45 @@ fn a_directory_in_a_pod_that_is_still_there_does_not_end_well() {
     assert_eq!((&answer["stages"][0]["stage"], status), (&"volumes".into(), Some(5)), "{answer:#}");
     assert_eq!(answer["stages"][0]["pod"]["uid"], uid);
     fs::remove_dir_all(root.join("pods").join(uid)).unwrap();
-    let (answer, status) = ask(&volume);
-    assert_eq!(status, Some(0), "{answer:#}");
+    let (status, why) = complaint(&["diagnose", "--path", volume.to_str().unwrap()]);
+    assert_eq!(status, Some(2), "{why}");
+    assert!(why.contains("nothing is there"), "{why}");
+}
+
+#[test]
+fn a_pod_that_goes_ends_its_diagnosis_and_no_watch() {
+    requires!(root_and_btf());
+    const LIMIT_S: f64 = 100.0;
+    let uid = "00000000-0000-4000-8000-0000000fade2";
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("var/lib/kubelet");
+    let pod = root.join("pods").join(uid);
+    for (command, limit) in [("diagnose", "--timeout=100"), ("watch", "--duration=15")] {
+        fs::create_dir_all(pod.join("volumes/kubernetes.io~empty-dir/data")).unwrap();
+        let mut asked = Command::new(podstuck());
+        asked.args([command, "--kubelet-root", root.to_str().unwrap(), "--pod-uid", uid]);
+        asked.args(["--api", "never", "--output", "json", limit]).stdout(Stdio::piped());
+        let mut asked = asked.spawn().unwrap();
+        let mut lines = BufReader::new(asked.stdout.take().unwrap())
+            .lines()
+            .map(|line| serde_json::from_str::<serde_json::Value>(&line.unwrap()).unwrap());
+        assert_eq!(lines.next().unwrap()["type"], "start", "it has looked once");
+        fs::remove_dir_all(&pod).unwrap();
+        let rest: Vec<serde_json::Value> = lines.collect();
+        let status = asked.wait().unwrap().code();
+        let of = |kind: &str| rest.iter().find(|line| line["type"] == kind);
+        if command == "diagnose" {
+            let answer = of("diagnosis").unwrap();
+            assert_eq!(
+                (status, &answer["gone"]["pod"]["uid"]),
+                (Some(0), &uid.into()),
+                "{answer:#}"
+            );
+            assert!(answer["window_s"].as_f64().unwrap() < LIMIT_S, "{answer:#}");
+        } else {
+            assert_eq!(of("gone").unwrap()["pod"]["uid"], uid, "{rest:#?}");
+            let window = of("summary").unwrap()["window_s"].as_f64().unwrap();
+            assert!(window > 14.0, "it goes on: {window}");
+        }
+    }
 }

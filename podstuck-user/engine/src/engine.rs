@@ -140,6 +140,10 @@ impl Engine {
                 if op.has(reason::SLOW) {
                     outputs.push(Output::Hung(Box::new(hung_report::returned(op))));
                 }
+                let of_pod = op.target.pod.as_ref().map(|pod| &pod.uid);
+                if of_pod.is_some() && of_pod == self.run.pod.as_ref().map(|pod| &pod.uid) {
+                    self.presence.called();
+                }
                 if !op.actor.is_stranger_to(&op.target) {
                     self.before_trackers(op, &mut steps);
                 }

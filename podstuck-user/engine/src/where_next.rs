@@ -23,6 +23,8 @@ pub(crate) struct Known<'a> {
     pub(crate) may_be_to_stay: bool,
     /// Whether it went while it was watched.
     pub(crate) has_gone: bool,
+    /// Whether to look for longer would show nothing more.
+    pub(crate) is_exhausted: bool,
 }
 
 fn complaint(said: &Said) -> String {
@@ -32,7 +34,7 @@ fn complaint(said: &Said) -> String {
 
 /// What only the record says, and how to hand it over.
 fn record(known: Known<'_>) -> String {
-    let Some(Pod { namespace: Some(namespace), name: Some(name), .. }) = known.pod else {
+    let Some(Pod { uid, namespace, name }) = known.pod else {
         return "the pod's record: `kubectl get pod NAME -o json`: is there a deletionTimestamp, and has it \
                 passed? Are there finalizers? Then the controller that set them must act, and nothing on \
                 this node will"
@@ -42,11 +44,20 @@ fn record(known: Known<'_>) -> String {
         || "the API server was not asked".to_owned(),
         |told| safe(told.as_bytes()).into_owned(),
     );
+    let what = format!(
+        "the pod's record, which this node does not have ({why}): whether somebody has asked for the pod to be \
+         deleted, and which finalizers keep it."
+    );
+    let (Some(namespace), Some(name)) = (namespace, name) else {
+        let uid = shell_word(uid.as_ref());
+        return format!(
+            "{what} `kubectl get pods -A -o custom-columns=:.metadata.namespace,:.metadata.name,:.metadata.uid | \
+             grep {uid}` shows whether there is one"
+        );
+    };
     let [namespace, name] = [namespace, name].map(|word| shell_word(word.as_ref()));
     format!(
-        "the pod's record, which this node does not have ({why}): whether somebody has asked for the pod to be \
-         deleted, and which finalizers keep it. `kubectl -n {namespace} get pod {name} -o json | podstuck \
-         diagnose --pod-json -` takes it into account"
+        "{what} `kubectl -n {namespace} get pod {name} -o json | podstuck diagnose --pod-json -` takes it into account"
     )
 }
 
@@ -105,6 +116,9 @@ pub(crate) fn of_pods(stages: &[PodStage], known: Known<'_>) -> Vec<String> {
         return next;
     }
     next.extend(last);
+    if known.is_exhausted {
+        return next;
+    }
     next.push(
         "a longer look: kubelet tries again only every 122 seconds in the end, and an attempt that \
          fails says most"

@@ -104,6 +104,7 @@ impl Engine {
             complaint: answer.said.iter().rev().find(|said| said.complaint.is_some()),
             may_be_to_stay: self.may_be_to_stay(),
             has_gone: self.gone().is_some(),
+            is_exhausted: self.is_exhausted(self.now),
         }
     }
 

@@ -26,6 +26,11 @@ pub(super) struct Presence {
 }
 
 impl Presence {
+    /// A call on something of it was seen, be it the one that removed its directory before the first look.
+    pub(super) fn called(&mut self) {
+        self.was_here = true;
+    }
+
     /// Takes a look. Whether the pod has gone since the one before.
     pub(super) fn look(&mut self, uid: &str, sample: &NodeSample) -> bool {
         if has_any(uid, sample) {

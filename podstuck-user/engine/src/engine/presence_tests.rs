@@ -1,9 +1,13 @@
+use std::sync::Arc;
+
+use nix::errno::Errno;
+
 use super::*;
 use crate::{
     engine::Output,
     event::{Event, What},
-    model::{identity::Pod, node::PodState},
-    testing::{pod_state, run},
+    model::{call::Call, identity::Pod, node::PodState},
+    testing::{failed, pod_state, run},
 };
 
 fn engine(one_answer: bool) -> Engine {
@@ -52,6 +56,16 @@ fn a_watch_says_that_the_pod_has_gone_and_goes_on() {
 }
 
 #[test]
+fn a_pod_that_goes_before_the_first_look_has_gone_and_was_here() {
+    let mut engine = engine(true);
+    let mut op = failed(Call::UnlinkatDir, Errno::EBUSY, "", 1.0);
+    Arc::make_mut(&mut op.target).pod = engine.run.pod.clone();
+    engine.take(&Event { at: op.end, what: What::Operation(Box::new(op)) });
+    look(&mut engine, 2, Vec::new());
+    assert_eq!(engine.gone().map(|gone| gone.after_s), Some(2.0));
+}
+
+#[test]
 fn what_nobody_could_look_at_has_not_gone() {
     let mut engine = engine(true);
     look(&mut engine, 2, vec![pod_state("u")]);
@@ -66,7 +80,9 @@ fn what_was_gone_before_is_not_waited_for_and_is_no_all_clear() {
     look(&mut engine, 2, Vec::new());
     assert!(engine.is_exhausted(at(6)) && engine.gone().is_none());
     assert!(engine.target_may_be_left(), "its record may be, and nobody has answered");
+    look(&mut engine, 6, Vec::new());
     let next = engine.diagnosis().next;
+    assert!(!next.concat().contains("longer look"), "{next:?}");
     assert!(
         next[0].contains("kubectl -n shop get pod cart -o json | podstuck diagnose"),
         "{next:?}"
