@@ -53,6 +53,12 @@ pub struct Tried {
 }
 
 impl Tried {
+    /// How many attempts the calls were: one of kubelet's may make several. A log tells of each once.
+    pub fn tries(&self) -> u64 {
+        let told = self.attempts.iter().filter(|attempt| attempt.told_by.is_some()).count();
+        self.ladder.count() + told as u64
+    }
+
     fn new(op: &Operation) -> Self {
         Self {
             path: op.path.clone(),

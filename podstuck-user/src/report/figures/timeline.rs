@@ -83,6 +83,7 @@ fn next(model: &Model, tried: &Tried, clock: &Clock) -> Option<Next> {
     Some(Next { at, words: format!("expected next at {}", words::moment(at)) })
 }
 
+/// One attempt of kubelet's may make several calls.
 fn told(tried: &Tried) -> String {
     let failed = words::plural(tried.failures() as u64, "failure", "failures");
     let of = words::plural(tried.attempts.len() as u64, "call", "calls");
@@ -90,7 +91,8 @@ fn told(tried: &Tried) -> String {
         0 => String::new(),
         n => format!(" ({} more not kept)", words::count(n)),
     };
-    format!("{failed} of {of}{more}")
+    let attempts = words::plural(tried.tries(), "attempt", "attempts");
+    format!("{failed} of {of}{more}, in {attempts}")
 }
 
 #[derive(Clone, Copy)]
