@@ -1,10 +1,11 @@
 //! podstuck: what keeps a pod Terminating, who does, and which command releases it.
 //!
 //! Data flows one way through these modules, in this order; each uses only those before it:
-//! `model` (the words everybody speaks), `proc` (lists of `/proc`, with `credentials`, `silent` and `back_off`), `kernel`
+//! `model` (the words everybody speaks), `proc` (lists of `/proc`, with `credentials`, `silent`, `back_off` and
+//! `given_file`), `kernel`
 //! (load and attach), `fork_server` (other processes), `source` (records and tables out of the kernel),
 //! `decode`, `identity` (path and process to pod,
-//! volume, component), `state` (bounded looks at the node), `scope`, `attribute`, `ask`, the engine,
+//! volume, component), `program` (where the node's programs are), `state` (bounded looks at the node), `scope`, `attribute`, `ask`, the engine,
 //! then `recording`, `export`, `present` and `tui` (a terminal's screen), and what is made of runs that are over:
 //! `report` and `compare`. `commands` wires them up, with the crate `podstuck_lab`,
 //! which builds real cases to try it on.
@@ -16,6 +17,7 @@ pub mod clock;
 mod credentials;
 #[cfg(test)]
 mod fuzz;
+mod given_file;
 mod proc;
 mod silent;
 
@@ -26,6 +28,7 @@ pub mod source;
 pub mod decode;
 pub mod identity;
 
+mod program;
 pub mod state;
 
 mod attribute;

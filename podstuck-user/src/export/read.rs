@@ -1,7 +1,7 @@
 //! Reads an export directory back.
 
 use std::{
-    fs, io,
+    io,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -16,11 +16,17 @@ use super::{
     intervals_log, prometheus,
     read_finding::Line,
 };
-use crate::model::{
-    finding::Finding,
-    path::{safe, safe_path},
-    summary::Completeness,
+use crate::{
+    given_file,
+    model::{
+        finding::Finding,
+        path::{safe, safe_path},
+        summary::Completeness,
+    },
 };
+
+/// Longest file that is read: some 20,000 findings with their updates.
+const LONGEST: u64 = 128 << 20;
 
 /// Why a directory cannot be read.
 #[derive(Debug, Error)]
@@ -100,8 +106,9 @@ pub fn read(directory: &Path) -> Result<Export, ReadError> {
     Ok(export)
 }
 
+/// None where there is no such file. It may be anybody's, or have no end.
 fn contents(path: &Path) -> Result<Option<Vec<u8>>, ReadError> {
-    match fs::read(path) {
+    match given_file::read(path, LONGEST) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(source) => Err(ReadError::Open { path: path.into(), source }),

@@ -1,14 +1,17 @@
 //! A pod as the API server has it: what `kubectl get pod NAME -o json` prints. The tool asks for it
 //! (`state/api`); since the API may be what is broken, whoever has it may hand it over.
 
-use std::{fs, io, path::Path};
+use std::{io, path::Path};
 
 use jiff::Timestamp;
 use serde::{Deserialize, de::IgnoredAny};
 use thiserror::Error;
 
 use super::uid::is_pod_uid;
-use crate::model::{claim::Claim, identity::Pod, path::safe_path, pod_record::PodRecord};
+use crate::{
+    given_file,
+    model::{claim::Claim, identity::Pod, path::safe_path, pod_record::PodRecord},
+};
 
 /// Far more than any pod has: the API server's own limit for one object is 1.5 MiB (etcd).
 const MAX_BYTES: u64 = 8 << 20;
@@ -37,7 +40,7 @@ pub(crate) fn read(path: &Path) -> Result<PodRecord, RecordError> {
     let read = if path == Path::new("-") {
         io::stdin().lock().take(MAX_BYTES).read_to_string(&mut text)
     } else {
-        fs::File::open(path).and_then(|file| file.take(MAX_BYTES).read_to_string(&mut text))
+        given_file::open(path).and_then(|file| file.take(MAX_BYTES).read_to_string(&mut text))
     };
     read.map_err(|error| RecordError::Read(name.clone(), error))?;
     parse(&text).map_err(|why| RecordError::Shape(name, why))

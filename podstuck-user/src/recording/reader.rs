@@ -20,6 +20,7 @@ use super::{
 };
 use crate::{
     event::{Event, Run, What},
+    given_file,
     model::{node::NodeSample, path::safe_path, time::Monotonic},
 };
 
@@ -100,7 +101,7 @@ impl Reader<File> {
     /// Fails when it cannot be read, is no recording, or one of a later format.
     pub fn open(path: &Path) -> Result<Self, ReadError> {
         let name = safe_path(path).into_owned();
-        let file = File::open(path).map_err(|error| ReadError::Open(name.clone(), error))?;
+        let file = given_file::open(path).map_err(|error| ReadError::Open(name.clone(), error))?;
         Self::new(file, &name)
     }
 }

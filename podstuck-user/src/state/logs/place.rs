@@ -16,6 +16,7 @@ use crate::{
     identity::{cgroup::group_of, on_host},
     model::path::safe_path,
     proc::{COMMAND_LINE, command_line},
+    program,
     state::{
         alive::{self, Occasion},
         helper::{NotEntered, Teller},
@@ -135,7 +136,9 @@ fn journal(host_root: &Path, process: &Path, pid: u32) -> Result<Place> {
     let group = group_of(process).context("reading its control group")?;
     let unit = unit_of(Path::new(&group));
     let only = unit.map_or_else(|| format!("_PID={pid}"), |unit| format!("--unit={unit}"));
-    let mut command = Command::new("journalctl");
+    let program = program::find(Path::new("/"), "journalctl");
+    let program = program.context("its log is the journal, and there is no journalctl")?;
+    let mut command = Command::new(program);
     command.args(["--quiet", "--no-pager", "--output=cat", &only]);
     if host_root != Path::new("/") {
         command.arg("--root").arg(host_root);
