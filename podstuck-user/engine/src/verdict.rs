@@ -15,6 +15,7 @@ use crate::{
         identity::{Actor, Target},
         operation::Operation,
         remedy::Remedy,
+        said,
         time::Monotonic,
     },
     tracker::TrackerId,
@@ -191,12 +192,21 @@ impl Draft {
 
     /// Adds a fact.
     pub(crate) fn fact(&mut self, fact: impl Into<String>, source: Source) {
-        self.evidence.push(Fact { fact: fact.into(), source, since: None });
+        self.take(Fact { fact: fact.into(), source, since: None });
     }
 
     /// Adds a fact that is known since a time.
     pub(crate) fn fact_since(&mut self, fact: impl Into<String>, source: Source, at: Monotonic) {
-        self.evidence.push(Fact { fact: fact.into(), source, since: Some(at) });
+        self.take(Fact { fact: fact.into(), source, since: Some(at) });
+    }
+
+    fn take(&mut self, fact: Fact) {
+        const FORGED: &str = "whether its component wrote that entry of the log: a name with a line break can look like one";
+        let is_unproven = matches!(&fact.source, Source::Log(log) if said::is_unproven(log));
+        if is_unproven && !self.doubts.contains(&FORGED) {
+            self.doubts.push(FORGED);
+        }
+        self.evidence.push(fact);
     }
 
     /// Says which fact tells it apart from a cause. What does not look alike needs none, so that
@@ -298,4 +308,27 @@ pub(crate) struct Unmount {
 /// `once`, `7 times`.
 pub(crate) fn times(count: u64) -> String {
     if count == 1 { "once".into() } else { format!("{count} times") }
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::errno::Errno;
+
+    use super::*;
+    use crate::{rules::device_referenced::STILL_REFERENCED, testing::failed};
+
+    #[test]
+    fn nothing_firm_comes_of_an_entry_that_may_be_forged() {
+        let op = failed(Call::Unlinkat, Errno::EPERM, "f", 1.0);
+        let mut draft = Draft::about(TrackerId::Refused, &STILL_REFERENCED, &op);
+        for other in STILL_REFERENCED.look_alikes {
+            draft.rule_out(other.cause, "it is not");
+        }
+        draft.fact("kubelet says so", Source::Log("log".into()));
+        assert_eq!(draft.certainty(), Certainty::Firm);
+        for _ in 0..2 {
+            draft.fact("kubelet says more", Source::Log(said::unproven("log")));
+            assert_eq!((draft.certainty(), draft.not_known().len()), (Certainty::Likely, 1));
+        }
+    }
 }

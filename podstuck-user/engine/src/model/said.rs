@@ -107,6 +107,19 @@ pub struct Heard {
     pub until: Timestamp,
 }
 
+/// What the source of an entry ends with that its component may not have written.
+const UNPROVEN: &str = ", an entry out of its time";
+
+/// The source of an entry that the component may not have written: nothing firm comes of it.
+pub fn unproven(source: &str) -> String {
+    format!("{source}{UNPROVEN}")
+}
+
+/// Whether a source is one of [`unproven`].
+pub(crate) fn is_unproven(source: &str) -> bool {
+    source.ends_with(UNPROVEN)
+}
+
 /// Who wrote every log that was read before others than kubelet's were.
 fn kubelet() -> Component {
     Component::Kubelet

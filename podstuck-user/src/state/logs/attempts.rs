@@ -32,7 +32,7 @@ impl Told {
 /// By pod and volume.
 #[derive(Default)]
 pub(super) struct Attempts {
-    of: BTreeMap<(String, String), VecDeque<Told>>,
+    of: BTreeMap<(String, String), VecDeque<(Told, bool)>>,
     count: usize,
     forgotten: Option<Timestamp>,
 }
@@ -49,12 +49,12 @@ impl Told {
 }
 
 impl Attempts {
-    /// Takes the next one of the log.
-    pub(super) fn push(&mut self, told: Told) {
+    /// Takes the next one of the log, and whether it is proven.
+    pub(super) fn push(&mut self, told: Told, is_proven: bool) {
         if self.count >= ATTEMPTS {
             self.forget_one();
         }
-        self.of.entry(told.whose()).or_default().push_back(told);
+        self.of.entry(told.whose()).or_default().push_back((told, is_proven));
         self.count += 1;
     }
 
@@ -63,7 +63,7 @@ impl Attempts {
         let Some(most) = self.of.values_mut().max_by_key(|told| told.len()) else { return };
         if most.len() > 2 {
             most.remove(1);
-        } else if let Some(gone) = most.pop_front() {
+        } else if let Some((gone, _)) = most.pop_front() {
             // Of this one the beginning is not known any more.
             self.forgotten = self.forgotten.max(Some(gone.at()));
         }
@@ -77,9 +77,9 @@ impl Attempts {
     }
 
     /// All of them, in the order of time.
-    pub(super) fn into_told(self) -> impl Iterator<Item = Told> {
-        let mut all: Vec<Told> = self.of.into_values().flatten().collect();
-        all.sort_by_key(Told::at);
+    pub(super) fn into_told(self) -> impl Iterator<Item = (Told, bool)> {
+        let mut all: Vec<(Told, bool)> = self.of.into_values().flatten().collect();
+        all.sort_by_key(|(told, _)| told.at());
         all.into_iter()
     }
 }
@@ -96,13 +96,13 @@ mod tests {
     #[test]
     fn a_volume_that_much_is_said_of_displaces_no_other() {
         let mut attempts = Attempts::default();
-        attempts.push(told("quiet", 1));
+        attempts.push(told("quiet", 1), true);
         for second in 2..ATTEMPTS * 3 {
-            attempts.push(told("loud", second));
+            attempts.push(told("loud", second), true);
         }
-        attempts.push(told("quiet", ATTEMPTS * 3));
+        attempts.push(told("quiet", ATTEMPTS * 3), true);
         assert_eq!(attempts.forgotten(), None);
-        let all: Vec<Told> = attempts.into_told().collect();
+        let all: Vec<Told> = attempts.into_told().map(|(told, _)| told).collect();
         assert_eq!(all.len(), ATTEMPTS);
         let of = |uid: &str| -> Vec<i64> {
             let of = all.iter().filter(|told| told.whose().0 == uid);
@@ -118,10 +118,10 @@ mod tests {
     fn of_too_many_volumes_it_is_known_what_is_missing() {
         let mut attempts = Attempts::default();
         for second in 0..ATTEMPTS + 3 {
-            attempts.push(told(&format!("pod-{second}"), second));
+            attempts.push(told(&format!("pod-{second}"), second), true);
         }
         let forgotten = attempts.forgotten().unwrap();
-        let all: Vec<Told> = attempts.into_told().collect();
+        let all: Vec<Told> = attempts.into_told().map(|(told, _)| told).collect();
         assert_eq!(all.len(), ATTEMPTS);
         let missing = (0..ATTEMPTS as i64 + 3)
             .filter(|second| !all.iter().any(|told| told.at().as_second() == *second));

@@ -45,13 +45,17 @@ pub(super) struct Failed {
     pub(super) error: String,
 }
 
-/// Whether an entry begins with this line: others go on with the entry before.
-pub(super) fn begins(line: &str) -> bool {
-    HEADER.is_match(line)
+/// The process that a line names as its writer, in the form of an entry's first one.
+pub(super) fn writer(line: &[u8]) -> Option<u32> {
+    let head = String::from_utf8_lossy(line.get(..line.len().min(HEAD))?);
+    HEADER.captures(&head)?[4].parse().ok()
 }
 
+/// Of a line, what its header fits into.
+const HEAD: usize = 256;
+
 static HEADER: LazyLock<Regex> =
-    LazyLock::new(|| fixed(r"^[IWEF](\d{2})(\d{2}) (\d{2}:\d{2}:\d{2}\.\d{6}) +\d+ [^\]\s]+\] "));
+    LazyLock::new(|| fixed(r"^[IWEF](\d{2})(\d{2}) (\d{2}:\d{2}:\d{2}\.\d{6}) +(\d+) [^\]\s]+\] "));
 /// Plain, from 1.9 to 1.36 at least (`GenerateUnmountVolumeFunc` in pkg/volume/util/operationexecutor, and
 /// `GenerateUnmapVolumeFunc` for raw block volumes), and at every level.
 static TORN_DOWN: LazyLock<Regex> = LazyLock::new(|| {

@@ -179,8 +179,9 @@ fn a_year_is_the_last_that_fits() {
 
 #[test]
 fn an_entry_begins_with_a_header() {
-    assert!(begins("E0301 10:00:00.000001    7 x.go:1] y"));
-    assert!(!begins("Output: umount: /k/data: target is busy."));
+    assert_eq!(writer(b"E0301 10:00:00.000001    7 x.go:1] y"), Some(7));
+    assert_eq!(writer(b"Output: umount: /k/data: target is busy."), None);
+    assert_eq!(writer(b"E0301 10:00:00.000001 99999999999 x.go:1] y"), None);
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod deletions;
 mod driver;
 mod entries;
 mod follow;
+mod framing;
 mod go_text;
 mod kernel;
 mod klog;

@@ -3,8 +3,8 @@
 use std::{
     collections::{HashSet, VecDeque},
     ffi::OsString,
-    io::{BufRead, BufReader, Read},
-    path::PathBuf,
+    fs,
+    path::{Path, PathBuf},
 };
 
 use anyhow::Result;
@@ -16,6 +16,7 @@ use super::{
     attempts::{Attempts, Told},
     complaints,
     deletions::{Current, Deletions, Name},
+    framing::Framing,
     klog::{self, Entry, Failed},
     klog_runtime,
     mark::{Mark, News},
@@ -23,10 +24,11 @@ use super::{
     pod_ids::PodIds,
 };
 use crate::{
+    identity::on_host,
     model::{
         degraded::Feed,
         identity::Component,
-        said::{Heard, NamedCall, Report, Said},
+        said::{self, Heard, NamedCall, Report, Said},
     },
     state::helper::{Budget, Question, Teller},
 };
@@ -56,6 +58,7 @@ pub(in crate::state) struct Open {
     has_begun: bool,
     /// The last entry, which may go on.
     entry: String,
+    framing: Framing,
     deletions: Vec<(Name, Current)>,
 }
 
@@ -87,7 +90,8 @@ impl Question for ReadLog {
         let source = format!("log of kubelet (pid {}), {}", self.pid, place.name);
         let before = self.after.map(|open| *open);
         let news = place.news(before.as_ref().and_then(|open| open.mark.as_ref()), tell)?;
-        let (found, next) = go_on(news, before, self.now)?;
+        let own = within(&self.host_root, self.pid);
+        let (found, next) = go_on(news, before, own, self.now);
         tell.part(&Part::Pods(found.pods.into_iter().collect()))?;
         tell.part(&Part::Containers(found.ids.into_known()))?;
         let since = found.since.max(found.attempts.forgotten());
@@ -107,28 +111,30 @@ struct Found {
     pods: HashSet<NamedPod>,
     ids: PodIds,
     attempts: Attempts,
-    of_runtime: VecDeque<Told>,
+    of_runtime: VecDeque<(Told, bool)>,
     deletions: Deletions,
     /// The time of the first entry behind the beginning, or behind a gap.
     since: Option<Timestamp>,
     /// The last one, which may go on.
     entry: String,
+    framing: Framing,
 }
 
-/// All that is told.
+/// All that is told, each with whether it is proven that kubelet wrote it.
 fn told(
     attempts: Attempts,
-    of_runtime: VecDeque<Told>,
+    of_runtime: VecDeque<(Told, bool)>,
     deletions: Deletions,
-) -> impl Iterator<Item = Told> {
+) -> impl Iterator<Item = (Told, bool)> {
     let deletions = deletions.into_found().into_iter().map(|(uid, at)| {
         let (volume, report) = (String::new(), Report::ToGo);
-        Told::Reported { uid, volume, at, report }
+        (Told::Reported { uid, volume, at, report }, true)
     });
     attempts.into_told().chain(of_runtime).chain(deletions)
 }
 
-fn attempt(source: &str, told: Told) -> (Said, Option<NamedCall>) {
+fn attempt(source: &str, (told, is_proven): (Told, bool)) -> (Said, Option<NamedCall>) {
+    let source = &if is_proven { source.to_owned() } else { said::unproven(source) };
     let said = |uid: &str, at, text: &str| super::said(Component::Kubelet, source, uid, at, text);
     match told {
         Told::Failed(Failed { uid, volume, at, retry, error }) => {
@@ -136,7 +142,8 @@ fn attempt(source: &str, told: Told) -> (Said, Option<NamedCall>) {
             let volume = klog::shown(&volume);
             let looked = klog::named_look(&error);
             let said = Said { volume, retry, complaint, looked, ..said(&uid, at, &error) };
-            (said, klog::named_call(&error))
+            // What was called is proven by the frame, or not told of at all.
+            (said, klog::named_call(&error).filter(|_| is_proven))
         }
         Told::Reported { uid, volume, at, report } => {
             let text = klog::words(report);
@@ -150,37 +157,48 @@ fn attempt(source: &str, told: Told) -> (Said, Option<NamedCall>) {
     }
 }
 
-/// What is new, and where the next read goes on.
-fn go_on(news: News, before: Option<Open>, now: Timestamp) -> Result<(Found, Open)> {
+/// The process id of a process as it sees itself, in the innermost of its namespaces.
+fn within(host_root: &Path, pid: u32) -> u32 {
+    let status = on_host(host_root, Path::new("/proc")).join(pid.to_string()).join("status");
+    let status = fs::read_to_string(status).unwrap_or_default();
+    let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    ids.and_then(|ids| ids.split_whitespace().next_back()?.parse().ok()).unwrap_or(pid)
+}
+
+/// What is new, and where the next read goes on. `own` is the process that writes, as it sees itself.
+fn go_on(news: News, before: Option<Open>, own: u32, now: Timestamp) -> (Found, Open) {
     let (is_first, is_quiet) = (before.is_none(), news.text.is_empty());
-    let Open { entry, deletions, has_begun, .. } = before.unwrap_or_default();
-    let mut found = Found { entry, deletions: Deletions::after(deletions), ..Found::default() };
+    let Open { entry, framing, deletions, has_begun, .. } = before.unwrap_or_default();
+    let framing = framing.of(own);
+    let mut found =
+        Found { entry, framing, deletions: Deletions::after(deletions), ..Found::default() };
     if news.is_cut {
         found.end(now);
         found.deletions.interrupted();
     }
-    found.read(&*news.text, now)?;
+    found.read(&news.text, now);
     // What an entry goes on with is there with its beginning, or a moment later.
     if is_first || is_quiet {
         found.end(now);
     }
-    let (entry, deletions) = (found.entry.clone(), found.deletions.known());
+    let (entry, framing) = (found.entry.clone(), found.framing.clone());
+    let (mark, deletions) = (news.next, found.deletions.known());
     let next =
-        Open { mark: news.next, has_begun: has_begun || found.since.is_some(), entry, deletions };
+        Open { mark, has_begun: has_begun || found.since.is_some(), entry, framing, deletions };
     found.since = found.since.filter(|_| !has_begun || news.is_cut);
-    Ok((found, next))
+    (found, next)
 }
 
 impl Found {
     /// Goes through a text, up to its last entry.
-    fn read(&mut self, text: impl Read, now: Timestamp) -> Result<()> {
+    fn read(&mut self, text: &[u8], now: Timestamp) {
+        self.framing.learn(text);
         // The first line may be the end of one; and a log may hold anything.
-        for line in BufReader::new(text).split(b'\n') {
-            let line = line?;
-            let line = String::from_utf8_lossy(&line);
-            if klog::begins(&line) {
+        for line in text.split(|byte| *byte == b'\n') {
+            let line = String::from_utf8_lossy(line);
+            if let Some(is_proven) = self.framing.begins(&line, now) {
                 self.since = self.since.or_else(|| klog::written(&line, now));
-                self.end(now);
+                self.take(is_proven, now);
             }
             if self.entry.len() + line.len() < LONGEST {
                 self.entry.push_str(&line);
@@ -189,23 +207,26 @@ impl Found {
                 self.deletions.interrupted();
             }
         }
-        Ok(())
     }
 
     /// The last entry is whole.
     fn end(&mut self, now: Timestamp) {
+        self.take(self.framing.ends(now), now);
+    }
+
+    fn take(&mut self, is_proven: bool, now: Timestamp) {
         let entry = std::mem::take(&mut self.entry);
-        take(self, &entry, now);
+        take(self, &entry, is_proven, now);
     }
 }
 
-/// All that is in a text.
+/// All that is in a text, which a process of this id writes.
 #[cfg(test)]
-fn search(text: impl Read, now: Timestamp) -> Result<Found> {
-    let mut found = Found::default();
-    found.read(text, now)?;
+fn search(text: &[u8], own: u32, now: Timestamp) -> Found {
+    let mut found = Found { framing: Framing::default().of(own), ..Found::default() };
+    found.read(text, now);
     found.end(now);
-    Ok(found)
+    found
 }
 
 /// A log, read whole.
@@ -219,15 +240,22 @@ pub(super) struct Captured {
 /// What is in a text.
 #[cfg(test)]
 pub(super) fn captured(text: &[u8], now: Timestamp) -> Captured {
-    captured_of(search(text, now).unwrap())
+    captured_of(search(text, last_writer(text).unwrap_or_default(), now))
 }
 
 /// What is in a text that goes on with one before.
 #[cfg(test)]
 pub(super) fn captured_next(text: &[u8], open: Open, now: Timestamp) -> (Captured, Open) {
     let news = News { text: text.into(), ..News::default() };
-    let (found, next) = go_on(news, Some(open), now).unwrap();
+    let own = last_writer(text).unwrap_or(open.framing.own());
+    let (found, next) = go_on(news, Some(open), own, now);
     (captured_of(found), next)
+}
+
+/// Who wrote the last entry writes it now.
+#[cfg(test)]
+fn last_writer(text: &[u8]) -> Option<u32> {
+    text.split(|byte| *byte == b'\n').filter_map(klog::writer).next_back()
 }
 
 #[cfg(test)]
@@ -240,12 +268,20 @@ fn captured_of(found: Found) -> Captured {
     }
 }
 
-fn take(found: &mut Found, entry: &str, now: Timestamp) {
+/// Takes an entry. Of one that is not proven, only what may be said as likely: names, whose a container is, and what
+/// is to be deleted or has ended would go into other verdicts unseen.
+fn take(found: &mut Found, entry: &str, is_proven: bool, now: Timestamp) {
     let entry = entry.trim_end();
     let Some(message) = klog::message(entry) else { return };
-    found.ids.listen_to_kubelet(message);
-    found.deletions.listen(message, || klog::written(entry, now));
+    if is_proven {
+        found.ids.listen_to_kubelet(message);
+        found.deletions.listen(message, || klog::written(entry, now));
+    } else if message.contains("SyncLoop") {
+        // What it says may have been so: no name is anybody's for certain.
+        found.deletions.interrupted();
+    }
     let told = match klog::parse(entry, now) {
+        Some(Entry::Named { .. }) if !is_proven => None,
         Some(Entry::Named { namespace, name, uid, ended }) => {
             let ended = ended.map(|at| {
                 let (uid, volume) = (uid.clone(), String::new());
@@ -267,11 +303,11 @@ fn take(found: &mut Found, entry: &str, now: Timestamp) {
             if found.of_runtime.len() >= OF_RUNTIME {
                 found.of_runtime.pop_front();
             }
-            return found.of_runtime.push_back(Told::OfRuntime { uid, at, error });
+            return found.of_runtime.push_back((Told::OfRuntime { uid, at, error }, is_proven));
         }
     };
     if let Some(told) = told {
-        found.attempts.push(told);
+        found.attempts.push(told, is_proven);
     }
 }
 
@@ -293,20 +329,73 @@ mod tests {
         )
     }
 
+    /// A tenant's directory has this name, and kubelet says that it cannot be removed. Its log as it is read.
+    fn quoting(name: &str) -> Vec<(Said, Option<NamedCall>)> {
+        let of_own = |second: u32, text: &str| {
+            format!("E0301 23:00:{second:02}.000001    7632 x.go:1] {text}\n")
+        };
+        let error = format!(
+            "Operation for \"{{volumeName:v podName:{UID} nodeName:}}\" failed. No retries permitted until \
+             2026-03-01 23:12:33.8 +0000 UTC m=+1.5 (durationBeforeRetry 1m4s). Error: UnmountVolume.TearDown \
+             failed for volume \"v\" (UniqueName: \"v\") pod \"{UID}\" (UID: \"{UID}\") : unlinkat \
+             /k/pods/{UID}/volumes/v/{name}: operation not permitted"
+        );
+        let log = [of_own(1, "before"), of_own(2, &error), of_own(3, "after")].concat();
+        let now = "2026-03-02T00:00:00Z".parse().unwrap();
+        let found = search(log.as_bytes(), 7632, now);
+        assert!(found.pods.is_empty(), "{:?}", found.pods);
+        told(found.attempts, found.of_runtime, found.deletions)
+            .map(|told| attempt("log", told))
+            .collect()
+    }
+
+    #[test]
+    fn a_name_with_a_line_break_says_nothing_of_another_pod() {
+        const OTHER: &str = "1f0e0d0c-1111-4222-8333-444455556666";
+        let messages = [
+            format!(
+                "UnmountVolume.TearDown succeeded for volume \"v\" pod \"{OTHER}\" (UID: \"{OTHER}\"). "
+            ),
+            format!(
+                "\"SyncLoop (PLEG): event for pod\" pod=\"a/b\" event={{\"ID\":\"{OTHER}\",\"Type\":\"ContainerDied\"}}"
+            ),
+            format!(
+                "\"x\" pod=\"a/b\" podUID=\"{OTHER}\"\nI0301 23:00:02.000002    7 x.go:1] \"SyncLoop DELETE\" source=\"api\" pods=[\"a/b\"]"
+            ),
+        ];
+        for message in &messages {
+            let said = quoting(&format!("x\nI0301 23:00:02.000002       7 x.go:1] {message}"));
+            assert_eq!(said.len(), 1, "{said:#?}");
+            assert_eq!((said[0].0.uid.as_str(), said[0].0.source.as_str()), (UID, "log"));
+        }
+        // Who knows kubelet's process id must know the second, too: what he says is heard, and proves nothing.
+        let said = quoting(&format!("x\nI0301 22:00:02.000002    7632 x.go:1] {}", messages[0]));
+        let of_other: Vec<&Said> =
+            said.iter().map(|(said, _)| said).filter(|said| said.uid == OTHER).collect();
+        assert_eq!(of_other.len(), 1, "{said:#?}");
+        assert_eq!(of_other[0].source, said::unproven("log"));
+        for message in &messages[1..] {
+            let said = quoting(&format!("x\nI0301 22:00:02.000002    7632 x.go:1] {message}"));
+            assert!(said.iter().all(|(said, _)| said.uid == UID), "{said:#?}");
+        }
+    }
+
     #[test]
     fn entries_of_several_lines_are_one() {
         let mut log = String::from("half of a line\n\u{fffd}\n");
         for second in 0..3 {
             log.push_str(&failure(second));
-            log.push_str("I0301 10:00:00.000001 7 x.go:1] \"x\" pod=\"shop/cart\" podUID=\"");
-            log.push_str(UID);
-            log.push_str("\"\n");
+            log.push_str(&format!(
+                "I0301 23:00:0{second}.900001 7632 x.go:1] \"x\" pod=\"shop/cart\" "
+            ));
+            log.push_str(&format!("podUID=\"{UID}\"\n"));
         }
-        let found = search(log.as_bytes(), Timestamp::now()).unwrap();
+        let found = search(log.as_bytes(), 7632, Timestamp::now());
         assert_eq!(found.pods.len(), 1);
-        let told: Vec<Told> = found.attempts.into_told().collect();
+        let told: Vec<(Told, bool)> = found.attempts.into_told().collect();
         assert_eq!(told.len(), 3);
-        assert!(found.since.is_some_and(|since| since <= told[0].at()), "{:?}", found.since);
+        assert!(told.iter().all(|(_, is_proven)| *is_proven));
+        assert!(found.since.is_some_and(|since| since <= told[0].0.at()), "{:?}", found.since);
         let (said, call) = attempt("log", told.into_iter().next_back().unwrap());
         assert_eq!(call.unwrap().path, PathBuf::from("/k/data"));
         assert!(said.text.ends_with("umount: /k/data: target is busy."), "{said:?}");
