@@ -15,8 +15,9 @@ use crate::{
         mountinfo::escape,
         object::FileId,
         operation::Operation,
-        path::{safe_path, shell_word},
+        path::safe_path,
         remedy::{Remedy, Withheld},
+        shell::{self, word},
     },
     tracker::Context,
 };
@@ -54,10 +55,10 @@ impl View {
     /// Both go into the namespace just for their calls; a helper such as `umount.nfs` they would take from
     /// there, so it is left out.
     pub(crate) fn on_mount(self, words: &str, point: &Path, id: Option<u32>) -> Step {
-        let word = shell_word(point);
+        let at = word(point);
         let act = match self.process {
-            None => format!("{words} {word}"),
-            Some(pid) => format!("{words} --internal-only --namespace {pid} {word}"),
+            None => format!("{words} {at}"),
+            Some(pid) => format!("{words} --internal-only --namespace {pid} {at}"),
         };
         let unmounts = words.starts_with("umount");
         let mut step = Step::guarded(act, format!("`{words}` of {}", safe_path(point)));
@@ -66,7 +67,7 @@ impl View {
             step.verify = unmounts.then(|| format!("! {is_there}"));
             step.check = Some((is_there, format!("mount {id} is at {} still", safe_path(point))));
         } else if unmounts && self.process.is_none() {
-            step.verify = Some(format!("! mountpoint -q {word}"));
+            step.verify = Some(format!("! mountpoint -q {at}"));
         }
         step
     }
@@ -75,8 +76,8 @@ impl View {
     /// moved with a directory above it, and a link put in its place.
     pub(crate) fn is_mounted(self, id: u32, point: &Path) -> String {
         let line = [format!("{id} ").as_bytes(), &escape(point)].concat();
-        let line = shell_word(Path::new(OsStr::from_bytes(&line)));
-        format!("cut -d' ' -f1,5 {} | grep -qxF {line}", self.table())
+        let line = word(OsStr::from_bytes(&line));
+        format!("cut -d\" \" -f1,5 {} | grep -qxF {line}", self.table())
     }
 
     /// Any other program, on a file or directory, if it still is the one that was seen. Links on the way lead
@@ -92,8 +93,7 @@ impl View {
             (Some(above), Some(name)) => (above, name),
             _ => (path, OsStr::new(".")),
         };
-        let (above, name) =
-            (shell_word(&self.place(above)), shell_word(&Path::new(".").join(name)));
+        let (above, name) = (word(self.place(above)), word(Path::new(".").join(name)));
         let act = act(&name);
         let what = safe_path(path);
         let is_same = file.filter(|_| is_direct(path)).map(|FileId { device, inode }| {
@@ -112,18 +112,18 @@ impl View {
     ) -> Step {
         let what = safe_path(point);
         let is_same = id.filter(|_| is_direct(point)).map(|id| {
-            let check = format!("grep -q '^mnt_id:.{id}$' /proc/self/fdinfo/0 <.");
+            let check = format!("grep -q \"^mnt_id:.{id}$\" /proc/self/fdinfo/0 <.");
             (check, format!("{what} leads to mount {id} still"))
         });
-        Step::inside(&shell_word(&self.place(point)), act("."), is_same, &what)
+        Step::inside(&word(self.place(point)), act("."), is_same, &what)
     }
 
     /// A program that only shows something. In another namespace it is kept from being led out of that.
     pub(crate) fn look(self, directory: &Path, act: impl FnOnce(&str) -> String) -> Step {
-        let Some(pid) = self.process else { return act(&shell_word(directory)).into() };
-        let own = "sed -n 's/^mnt_id:.//p' /proc/self/fdinfo/0 <.";
+        let Some(pid) = self.process else { return act(&word(directory)).into() };
+        let own = "sed -n s/^mnt_id:.//p /proc/self/fdinfo/0 <.";
         let is_there = format!("grep -q \"^$({own}) \" {}", self.table());
-        let place = shell_word(&self.place(directory));
+        let place = word(self.place(directory));
         let words = format!("the directory is in the mount namespace of process {pid}");
         Step::inside(&place, act("\"$PWD\""), Some((is_there, words)), "")
     }
@@ -157,6 +157,8 @@ pub(crate) struct Step {
     check: Option<(String, String)>,
     /// Where both are done, as a word of the shell.
     inside: Option<String>,
+    /// Whether it is in words that not every shell knows.
+    in_sh: bool,
     /// What it does, of one that must not be done without the check.
     unchecked: Option<String>,
     /// What it does, of one that others may pay for; they, where they are known.
@@ -184,12 +186,14 @@ impl Step {
     /// With something else to be done before, behind the check.
     pub(crate) fn after(mut self, command: &str) -> Self {
         self.act = format!("{command} && {}", self.act);
+        self.in_sh = true;
         self
     }
 
     /// With something else to be done afterwards.
     pub(crate) fn then(mut self, other: &Self) -> Self {
-        self.act = format!("{} && {}", self.act, other.line());
+        self.act = format!("{} && ({})", self.act, other.script());
+        self.in_sh = true;
         // Neither is given without its check.
         if other.check.is_none() && other.unchecked.is_some() {
             (self.check, self.unchecked) = (None, other.unchecked.clone());
@@ -222,15 +226,20 @@ impl Step {
         self
     }
 
-    /// What is typed.
-    pub(crate) fn line(&self) -> String {
+    /// What is typed, if it can be.
+    pub(crate) fn line(&self) -> Result<shell::Line, shell::Unprintable> {
+        // Whoever types it stays where he is.
+        shell::line(&self.script(), self.in_sh || self.inside.is_some())
+    }
+
+    /// What it does, with names that are words of [`shell`].
+    fn script(&self) -> String {
         let checked = match &self.check {
             Some((check, _)) => format!("{check} && {}", self.act),
             None => self.act.clone(),
         };
         match &self.inside {
-            // In a shell of its own: whoever types it stays where he is.
-            Some(place) => format!("(cd {place} && {checked})"),
+            Some(place) => format!("cd {place} && {checked}"),
             None => checked,
         }
     }
@@ -238,22 +247,43 @@ impl Step {
     /// As it is printed.
     pub(crate) fn remedy(self, risk: impl Into<String>) -> Remedy {
         let line = self.line();
+        let what = self.unchecked.clone().unwrap_or_else(|| "a command".into());
         let guard = self.check.map(|(_, words)| words);
+        // By its numbers, whoever reads this finds the object himself.
+        let object = guard.as_ref().map(|object| format!(" ({object})")).unwrap_or_default();
+        let what = format!("{what}{object}");
         let (forced, others) = self.forced.unzip();
-        let known = others.as_ref().is_none_or(Option::is_some);
+        let others_unknown = others.as_ref().is_some_and(Option::is_none);
+        let affects = others.flatten().unwrap_or_default();
+        let line = match line {
+            Ok(line) => line,
+            Err(why) => {
+                return Remedy { affects, ..Remedy::advice(format!("{what}: {why}"), risk) };
+            }
+        };
         let withheld = Withheld {
             unchecked: self.unchecked.filter(|_| guard.is_none()),
             forced,
-            others_unknown: !known,
+            others_unknown,
+            by_xargs: line.by_xargs.then_some(what),
         };
-        let affects = others.flatten().unwrap_or_default();
-        Remedy { guard, verify: self.verify, affects, withheld, ..Remedy::command(line, risk) }
+        let verify = self.verify.and_then(|text| shell::line(&text, false).ok());
+        let verify = verify.map(|line| line.text);
+        Remedy { guard, verify, affects, withheld, ..Remedy::command(line.text, risk) }
     }
 }
 
 impl From<String> for Step {
     fn from(act: String) -> Self {
-        Self { act, check: None, inside: None, unchecked: None, forced: None, verify: None }
+        Self {
+            act,
+            check: None,
+            inside: None,
+            in_sh: false,
+            unchecked: None,
+            forced: None,
+            verify: None,
+        }
     }
 }
 
@@ -284,7 +314,7 @@ pub(crate) fn if_same(pid: u32, tid: u32, started: Option<u64>, act: String) -> 
     };
     let mut step = Step::guarded(act, format!("a command on {what}"));
     step.check = started.map(|ticks| {
-        let start = format!("sed 's/.*) //' {of}/stat | cut -d' ' -f20");
+        let start = format!("sed \"s/.*) //\" {of}/stat | cut -d\" \" -f20");
         let words = format!("{what} was started {ticks} ticks after the boot");
         (format!("[ \"$({start})\" = {ticks} ]"), words)
     });
@@ -297,6 +327,14 @@ pub(crate) fn has_ended(pid: u32) -> String {
     format!("sleep 1; ! grep -qs '^State:.[^XZ]' /proc/{pid}/status")
 }
 
+#[cfg(test)]
+#[path = "command_shells_tests.rs"]
+#[expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "commands are pasted into real shells, on files and processes of the test's own"
+)]
+mod shells_tests;
 #[cfg(test)]
 #[path = "command_tests.rs"]
 #[expect(

@@ -25,6 +25,10 @@ fn run(line: &str) -> bool {
     bash
 }
 
+fn typed(step: &Step) -> bool {
+    run(&step.line().unwrap().text)
+}
+
 fn id(path: &Path) -> FileId {
     let stat = fs::symlink_metadata(path).unwrap();
     FileId { device: stat.dev(), inode: stat.ino() }
@@ -34,7 +38,7 @@ fn id(path: &Path) -> FileId {
 fn a_process_is_named_by_its_start_too() {
     let gone = Some("sleep 1; ! grep -qs '^State:.[^XZ]' /proc/7/status".to_owned());
     let guarded =
-        "[ \"$(sed 's/.*) //' /proc/7/stat | cut -d' ' -f20)\" = 99 ] && kill -9 7".to_owned();
+        "[ \"$(sed \"s/.*) //\" /proc/7/stat | cut -d\" \" -f20)\" = 99 ] && kill -9 7".to_owned();
     assert_eq!(printed(kill("kill -9", 7, Some(99))), (guarded, gone));
     assert_eq!(printed(kill("kill -CONT", 7, Some(99))).1, None);
     let of_thread = printed(if_same(7, 8, Some(99), "kill -9 7".into())).0;
@@ -54,12 +58,12 @@ fn a_process_that_has_the_number_of_another_is_left_alone() {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let started: u64 =
         stat.rsplit_once(") ").unwrap().1.split(' ').nth(19).unwrap().parse().unwrap();
-    assert!(!run(&kill("kill -0", pid, Some(started + 1)).line()));
-    assert!(run(&kill("kill -0", pid, Some(started)).line()));
-    assert!(run(&if_same(pid, pid, Some(started), "true".into()).line()));
+    assert!(!typed(&kill("kill -0", pid, Some(started + 1))));
+    assert!(typed(&kill("kill -0", pid, Some(started))));
+    assert!(typed(&if_same(pid, pid, Some(started), "true".into())));
     child.kill().unwrap();
     child.wait().unwrap();
-    assert!(!run(&kill("kill -0", pid, Some(started)).line()));
+    assert!(!typed(&kill("kill -0", pid, Some(started))));
 }
 
 #[test]
@@ -105,23 +109,39 @@ fn nothing_is_forced_in_doubt_or_on_the_unnamed() {
 }
 
 #[test]
+fn without_xargs_an_object_is_told_by_its_numbers() {
+    let file = Some(FileId { device: 5, inode: 6 });
+    let remedy = |path| View::OURS.on_file(path, file, |it| format!("rm {it}")).remedy("low");
+    let given = remedy(Path::new("/k/a'b")).without_xargs();
+    let advice = given.advice.unwrap();
+    assert!(given.command.is_none(), "{:?}", given.command);
+    assert!(advice.contains("/k/a'b is inode 6 of device 5 still"), "{advice}");
+    assert!(advice.contains("no xargs and sh"), "{advice}");
+    assert!(remedy(Path::new("/k/a b")).without_xargs().command.is_some(), "a word does");
+    // A line that a shell would cut off is one that none is given.
+    let long = format!("/k/{}", "n'".repeat(250));
+    let advice = remedy(Path::new(&long)).advice.unwrap();
+    assert!(advice.contains("inode 6 of device 5") && advice.contains("longer"), "{advice}");
+}
+
+#[test]
 fn the_program_is_always_the_nodes() {
     let file = Some(FileId { device: 5, inode: 6 });
     let (plain, odd) = (Path::new("/k/v"), Path::new("/k/a b"));
     let chattr =
         |view: View, path| printed(view.on_file(path, file, |it| format!("chattr -i {it}"))).0;
-    let is_same = r#"&& [ "$(stat -c %d:%i ./v)" = 5:6 ] && chattr -i ./v)"#;
-    assert_eq!(chattr(View::OURS, plain), format!("(cd /k {is_same}"));
-    assert_eq!(chattr(THERE, plain), format!("(cd /proc/77/root/k {is_same}"));
-    assert!(chattr(THERE, odd).ends_with("chattr -i './a b')"));
+    let is_same = r#"&& [ "$(stat -c %d:%i ./v)" = 5:6 ] && chattr -i ./v'"#;
+    assert_eq!(chattr(View::OURS, plain), format!("sh -c 'cd /k {is_same}"));
+    assert_eq!(chattr(THERE, plain), format!("sh -c 'cd /proc/77/root/k {is_same}"));
+    assert!(chattr(THERE, odd).ends_with(r#"chattr -i "$1"' sh './a b'"#));
     let du = |view: View| printed(view.look(plain, |it| format!("du {it}"))).0;
     assert_eq!(du(View::OURS), "du /k/v");
-    assert!(du(THERE).starts_with("(cd /proc/77/root/k/v && grep -q "));
+    assert!(du(THERE).starts_with("sh -c 'cd /proc/77/root/k/v && grep -q "));
     assert_eq!(THERE.table(), "/proc/77/mountinfo");
     let thaw = THERE.on_mounted(plain, Some(9), |it| format!("fsfreeze --unfreeze {it}"));
     assert_eq!(
         printed(thaw).0,
-        "(cd /proc/77/root/k/v && grep -q '^mnt_id:.9$' /proc/self/fdinfo/0 <. && fsfreeze --unfreeze .)"
+        "sh -c 'cd /proc/77/root/k/v && grep -q \"^mnt_id:.9$\" /proc/self/fdinfo/0 <. && fsfreeze --unfreeze .'"
     );
 }
 
@@ -129,7 +149,7 @@ fn the_program_is_always_the_nodes() {
 fn a_mount_is_named_by_its_id_and_its_place() {
     let (line, verify) = printed(THERE.on_mount("umount", Path::new("/k"), Some(9)));
     let (is_there, act) = line.split_once(" && ").unwrap();
-    assert_eq!(is_there, "cut -d' ' -f1,5 /proc/77/mountinfo | grep -qxF '9 /k'");
+    assert_eq!(is_there, "cut -d\" \" -f1,5 /proc/77/mountinfo | grep -qxF '9 /k'");
     assert_eq!(act, "umount --internal-only --namespace 77 /k");
     assert_eq!(verify.unwrap(), format!("! {is_there}"));
     let remount = View::OURS.on_mount("mount -o remount,rw", Path::new("/k"), Some(9));
@@ -141,7 +161,7 @@ fn a_mount_that_was_moved_or_whose_id_was_given_again_is_left_alone() {
     let table = fs::read("/proc/self/mountinfo").unwrap();
     let mounts = mountinfo::parse(&table);
     let mount = mounts.iter().find(|mount| mount.point == Path::new("/proc")).unwrap();
-    let is_there = |id, point: &str| run(&View::OURS.is_mounted(id, Path::new(point)));
+    let is_there = |id, point: &str| typed(&View::OURS.is_mounted(id, Path::new(point)).into());
     assert!(is_there(mount.id, "/proc"));
     assert!(!is_there(mount.id, "/pro"));
     assert!(!is_there(mount.id, "/proc/sys"));
@@ -154,14 +174,17 @@ fn a_hostile_mount_point_is_found_by_its_own_line() {
     let name: Vec<u8> = (1..=255).filter(|byte| *byte != b'/').collect();
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();
-    for bytes in [&name[..], b".*", b"' -o '", b"a b\\040c\n9 /proc", b"-e"] {
+    let (parts, rest) = name.as_chunks::<32>();
+    let parts = parts.iter().map(|part| &part[..]).chain([rest]);
+    for bytes in parts.chain([&b".*"[..], b"' -o '", b"a b\\040c\n9 /proc", b"-e"]) {
         let point = Path::new("/v").join(OsStr::from_bytes(bytes));
         let line = [b"9 1 0:5 / ", &escape(&point)[..], b" rw - tmpfs t rw\n"].concat();
         assert_eq!(mountinfo::parse(&line)[0].point, point);
         fs::write(directory.join("table"), &line).unwrap();
         let table = directory.join("table");
         let is_there = |id, point: &Path| {
-            let line = View::OURS.is_mounted(id, point);
+            let step = Step::from(View::OURS.is_mounted(id, point));
+            let line = step.line().unwrap().text;
             let line = line.replace("/proc/self/mountinfo", table.to_str().unwrap());
             Command::new("bash").args(["-c", &line]).status().unwrap().success()
         };
@@ -182,7 +205,7 @@ fn a_link_on_the_way_leads_no_command_to_another_file() {
     }
     let path = top.join("volume/d/f");
     let id = Some(id(&path));
-    let command = View::OURS.on_file(&path, id, |it| format!("test -f {it}")).line();
+    let command = View::OURS.on_file(&path, id, |it| format!("test -f {it}")).line().unwrap().text;
     assert!(run(&command));
     fs::rename(top.join("volume/d"), top.join("volume/e")).unwrap();
     assert!(!run(&command));
@@ -214,7 +237,7 @@ fn a_file_with_a_hostile_name_is_the_one_that_is_met() {
         let path = above.join(OsStr::from_bytes(name));
         fs::write(&path, "").unwrap();
         let step = View::OURS.on_file(&path, Some(id(&path)), |it| format!("rm {it}"));
-        let line = step.line();
+        let line = step.line().unwrap().text;
         assert!(line.is_ascii() && !line.contains(char::is_control), "{line}");
         let ended =
             Command::new("bash").current_dir(top.path()).args(["-c", &line]).status().unwrap();
@@ -260,15 +283,14 @@ fn an_absolute_link_leads_no_look_out_of_a_namespace() {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     let there = View { process: Some(other.id()) };
-    let looks =
-        |name: &str| run(&there.look(&root.join(name), |it| format!("test -d {it}")).line());
+    let looks = |name: &str| typed(&there.look(&root.join(name), |it| format!("test -d {it}")));
     assert!(looks("real"));
     assert!(!looks("link"), "it leads to the host's own directory");
     let table = fs::read(format!("/proc/{}/mountinfo", other.id())).unwrap();
     let mounts = mountinfo::parse(&table);
     let mount = mounts.iter().find(|mount| mount.point == root).unwrap();
     let acts = |name: &str, id| {
-        run(&there.on_mounted(&root.join(name), Some(id), |it| format!("test -d {it}")).line())
+        typed(&there.on_mounted(&root.join(name), Some(id), |it| format!("test -d {it}")))
     };
     assert!(acts("", mount.id) && acts("real", mount.id));
     assert!(!acts("link", mount.id) && !acts("", mount.id + 1));

@@ -128,6 +128,13 @@ impl Engine {
         self
     }
 
+    /// For a node without `xargs` or `sh`: names that no shell takes as a word are in no command.
+    #[must_use]
+    pub fn without_xargs(mut self) -> Self {
+        self.ledger.has_xargs = false;
+        self
+    }
+
     /// Takes an event; what comes out of it.
     pub fn take(&mut self, event: &Event) -> Vec<Output> {
         self.now = self.now.max(event.at);

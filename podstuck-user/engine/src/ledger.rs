@@ -40,6 +40,8 @@ pub(crate) struct Ledger {
     clock: Clock,
     /// What is told is of a recording.
     pub(crate) is_replay: bool,
+    /// Whether the node has `xargs` and `sh`.
+    pub(crate) has_xargs: bool,
     entries: BTreeMap<(TrackerId, u64), Entry>,
     cleared: Vec<Finding>,
     found: u64,
@@ -51,7 +53,7 @@ impl Ledger {
     /// Empty; `clock` turns the kernel's time into the calendar's.
     pub(crate) fn new(clock: Clock) -> Self {
         let (entries, cleared, parts) = (BTreeMap::new(), Vec::new(), Vec::new());
-        Self { clock, is_replay: false, entries, cleared, found: 0, parts }
+        Self { clock, is_replay: false, has_xargs: true, entries, cleared, found: 0, parts }
     }
 
     /// How many findings there were, cleared ones included.
@@ -184,7 +186,11 @@ impl Ledger {
         let not_known = draft.not_known();
         let degraded = lacking(&self.parts, draft.tracker, &draft.path);
         let pod = draft.target.pod.as_ref();
-        let given = |it: Remedy| it.given(certainty, self.is_replay).followed(pod);
+        let can_type = self.has_xargs || self.is_replay;
+        let given = |it: Remedy| {
+            let it = if can_type { it } else { it.without_xargs() };
+            it.given(certainty, self.is_replay).followed(pod)
+        };
         let remedies = draft.remedies.into_iter().map(given);
         let since = |since: Option<Monotonic>| self.clock.at(since.unwrap_or(draft.last));
         let evidence = draft

@@ -21,7 +21,10 @@ pub(crate) fn stage(pod: &Pod, sample: &NodeSample) -> Option<PodStage> {
 fn of_runtime(state: &PodState, sample: &NodeSample) -> Option<(Stage, String)> {
     let left = sample.rootfs.iter().find(|left| left.pod == state.uid)?;
     let point = safe_path(&left.mount.point);
-    Some((Stage::Containers, format!("{point}, the root file system of a container that has ended, is still mounted")))
+    Some((
+        Stage::Containers,
+        format!("{point}, the root file system of a container that has ended, is still mounted"),
+    ))
 }
 
 fn of(state: &PodState) -> (Stage, String) {

@@ -226,8 +226,8 @@ pub(crate) const SUPPRESSIONS: &[Suppression] = {
     use Scope::{Path, Pod, Target};
     use TrackerId::{
         Busy, CrossedMount, DeadMount, DockerState, FileSystem, HeldVolume, HungCall, KubeletState,
-        LeftRootfs, NetworkStorage, NotAttempted, NotEmpty, Orphan, Protected, Refused, RuntimeSays,
-        RuntimeState, ShimState, Unkillable,
+        LeftRootfs, NetworkStorage, NotAttempted, NotEmpty, Orphan, Protected, Refused,
+        RuntimeSays, RuntimeState, ShimState, Unkillable,
     };
     const SAME_FAULT: &str = "the mount that a removal went through is busy afterwards";
     const NO_POD_WAITS: &str = "no pod waits for an orphan";

@@ -4,8 +4,9 @@ use crate::model::{
     container::{ContainerProgress, ContainerStage},
     diagnosis::{PodStage, Stage},
     identity::Pod,
-    path::{safe, shell_word},
+    path::safe,
     said::Said,
+    shell::is_object_name,
 };
 
 /// What is known already, and needs no look.
@@ -48,17 +49,19 @@ fn record(known: Known<'_>) -> String {
         "the pod's record, which this node does not have ({why}): whether somebody has asked for the pod to be \
          deleted, and which finalizers keep it."
     );
-    let (Some(namespace), Some(name)) = (namespace, name) else {
-        let uid = shell_word(uid.as_ref());
-        return format!(
+    match (namespace, name) {
+        (Some(namespace), Some(name)) if is_object_name(namespace) && is_object_name(name) => {
+            format!(
+                "{what} `kubectl -n {namespace} get pod {name} -o json | podstuck diagnose --pod-json -` takes it into \
+             account"
+            )
+        }
+        _ if is_object_name(uid) => format!(
             "{what} `kubectl get pods -A -o custom-columns=:.metadata.namespace,:.metadata.name,:.metadata.uid | \
              grep {uid}` shows whether there is one"
-        );
-    };
-    let [namespace, name] = [namespace, name].map(|word| shell_word(word.as_ref()));
-    format!(
-        "{what} `kubectl -n {namespace} get pod {name} -o json | podstuck diagnose --pod-json -` takes it into account"
-    )
+        ),
+        _ => what,
+    }
 }
 
 /// Where to look when no cause is firm. Kubernetes' own records say what no system call shows.

@@ -33,7 +33,7 @@ const CALLS: [&str; 13] = [
 ];
 /// Crates that decide nothing by themselves and reach nothing outside. `nix` is here for its errnos,
 /// see [`of_nix`].
-const PURE: [&str; 10] = [
+const PURE: [&str; 9] = [
     "base64",
     "jiff",
     "lru",
@@ -41,7 +41,6 @@ const PURE: [&str; 10] = [
     "podstuck-common",
     "serde",
     "serde_json",
-    "shell-quote",
     "thiserror",
     "unicode-properties",
 ];

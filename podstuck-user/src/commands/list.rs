@@ -11,7 +11,7 @@ use crate::{
     cli::{Alone, Api, Backend, Node, Output, Target, Tracing},
     event::Thresholds,
     kernel::privilege,
-    model::path::shell_word,
+    model::shell::word,
 };
 
 /// Two looks at the node, so that what lasts shows.
@@ -57,21 +57,21 @@ fn options(node: Node, api: Option<Api>) -> Tracing {
     }
 }
 
-/// The options, as they are to be given again to ask about one of the pods.
+/// The options, as they are to be given again to ask about one of the pods: a text for [`crate::model::shell::line`].
 fn given(options: &Tracing, api: bool) -> String {
     let Node { kubelet_root, host_root } = &options.node;
     let mut out = String::new();
     for root in kubelet_root {
-        out.push_str(&format!(" --kubelet-root {}", shell_word(root)));
+        out.push_str(&format!(" --kubelet-root {}", word(root)));
     }
     if host_root != Path::new("/") {
-        out.push_str(&format!(" --host-root {}", shell_word(host_root)));
+        out.push_str(&format!(" --host-root {}", word(host_root)));
     }
     match &options.api {
         _ if !api => {}
         Api::Auto => out.push_str(" --api auto"),
         Api::Never => out.push_str(" --api never"),
-        Api::File(path) => out.push_str(&format!(" --api {}", shell_word(path))),
+        Api::File(path) => out.push_str(&format!(" --api {}", word(path))),
     }
     out
 }
@@ -79,13 +79,15 @@ fn given(options: &Tracing, api: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::shell::line;
 
     #[test]
     fn what_was_given_is_given_again() {
         let node = Node { kubelet_root: vec!["/a b".into(), "/c".into()], host_root: "/".into() };
         let mut options = options(node, Some(Api::Never));
-        let told = given(&options, true);
-        assert!(told.starts_with(" --kubelet-root '/a b' --kubelet-root /c"), "{told}");
+        let typed = |text: &str| line(&format!("x{text}"), false).unwrap().text;
+        let told = typed(&given(&options, true));
+        assert!(told.starts_with("x --kubelet-root '/a b' --kubelet-root /c"), "{told}");
         assert!(told.ends_with(" --api never") && !told.contains("host-root"), "{told}");
         options.node.host_root = "/host".into();
         assert!(given(&options, false).ends_with(" --host-root /host"));

@@ -46,6 +46,12 @@ impl Presenter {
         self
     }
 
+    /// For a node without `xargs` or `sh`.
+    pub(super) fn without_xargs(mut self) -> Self {
+        self.engine = self.engine.without_xargs();
+        self
+    }
+
     /// What the run is.
     pub(super) fn run(&self) -> &Run {
         self.engine.run()

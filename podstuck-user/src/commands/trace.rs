@@ -29,6 +29,7 @@ use crate::{
         degraded::{Degraded, Feed},
         pod_record::PodRecord,
     },
+    program,
     recording::Recorder,
     source::{
         cost::ProgramTimes,
@@ -168,6 +169,8 @@ async fn trace(
     let log_news = LogNews::start(follower);
     let drivers = DriverLogs::new(places.host_root.clone(), names.log_dirs().to_vec());
     let unknown_roots = UnknownRoots::new(places.host_root.clone(), places.takes_new_roots);
+    let is_there = |name| program::find(&places.host_root, name).is_some();
+    let has_xargs = is_there("xargs") && is_there("sh");
     let mut sampler = Sampler::start(places)?;
     let run = Run {
         clock: clock::start(),
@@ -180,7 +183,10 @@ async fn trace(
         directory: scope.path.clone(),
     };
     let names = Attributor::new(names, scope, roots, &containers);
-    let presenter = Presenter::new(run, reporter);
+    let mut presenter = Presenter::new(run, reporter);
+    if !has_xargs {
+        presenter = presenter.without_xargs();
+    }
     let rooting = (rooting, unknown_roots);
     let mut session = Session::new(names, rooting, presenter, recorder, hung, (log_news, drivers));
     session.tick(&probing.begin().await?);

@@ -7,10 +7,7 @@ use std::{
 
 use thiserror::Error;
 
-use crate::model::{
-    path::{safe_path, shell_word},
-    pod_record::PodRecord,
-};
+use crate::model::{path::safe_path, pod_record::PodRecord, shell::is_object_name};
 
 use super::{
     Listed, NameSource, PodNames,
@@ -177,7 +174,9 @@ impl PodTraces<'_> {
 
 /// A pod without logs is known here by its UID alone.
 fn ask_the_api(namespace: &str, name: &str) -> String {
-    let (namespace, name) = (shell_word(namespace.as_ref()), shell_word(name.as_ref()));
+    if !is_object_name(namespace) || !is_object_name(name) {
+        return String::new();
+    }
     format!(
         "without logs a pod is found by its UID (--pod-uid), which the API server knows: kubectl -n \
          {namespace} get pod {name} -o jsonpath='{{.metadata.uid}}'. Otherwise, "
@@ -300,7 +299,9 @@ mod tests {
         let error = host.traces().by_uid("nonsense", &mut host.names()).unwrap_err();
         assert!(matches!(error, WantedError::Grammar(_)));
         let text = host.traces().by_name("a b/x", &mut host.names()).unwrap_err().to_string();
-        assert!(text.contains("kubectl -n 'a b' get pod x -o"), "{text}");
+        assert!(!text.contains("kubectl"), "no object has such a name: {text}");
+        let text = host.traces().by_name("shop/zzzz", &mut host.names()).unwrap_err().to_string();
+        assert!(text.contains("kubectl -n shop get pod zzzz -o"), "{text}");
         let error = host.traces().by_name("nonsense", &mut host.names()).unwrap_err();
         assert!(matches!(error, WantedError::Name(_)));
     }

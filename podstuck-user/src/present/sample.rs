@@ -98,7 +98,7 @@ pub(crate) fn finding() -> Finding {
         not_known: Vec::new(),
         degraded: Vec::new(),
         is_settled: false,
-            is_later: false,
+        is_later: false,
     }
 }
 

@@ -20,15 +20,18 @@ const SNAPSHOTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/snapshots");
 const MASKS: &[(&str, &str)] = &[
     // Older recordings do not say when a process was started, by which a command makes sure of it.
     (
-        r#"\[ \\"\$\(sed [^)]*\) //' /proc/\d+(/task/\d+)?/stat \| cut -d' ' -f20\)\\" = \d+ \] && "#,
+        r#"\[ \\"\$\(sed [^)]*\) //\\" /proc/\d+(/task/\d+)?/stat \| cut -d\\" \\" -f20\)\\" = \d+ \] && "#,
         "",
     ),
-    (r"cut -d' ' -f1,3 /proc/\w+/mountinfo \| grep -qx '\d+ 0:\d+' && ", ""),
-    (r"cut -d' ' -f1,5 /proc/\w+/mountinfo \| grep -qxF '\d+ [^']*' && ", ""),
+    (r#"cut -d\\" \\" -f1,3 /proc/\w+/mountinfo \| grep -qx \\"\d+ 0:\d+\\" && "#, ""),
+    (r#"cut -d\\" \\" -f1,5 /proc/\w+/mountinfo \| grep -qxF ('\d+ [^']*'|\\"\$1\\") && "#, ""),
+    (r"' sh '\d+ /[^']*'", "' sh"),
     (r#"\[ \\"\$\(stat -c %d:%i [^)]*\)\\" = \d+:\d+ \] && "#, ""),
-    (r"grep -q '\^mnt_id:\.\d+\$' /proc/self/fdinfo/0 <\. && ", ""),
+    (r#"grep -q \\"\^mnt_id:\.\d+\$\\" /proc/self/fdinfo/0 <\. && "#, ""),
+    // Names of a script are counted with those of what it checks.
+    (r#"\\"\$\d\\""#, "[name]"),
     (r"(\bpid|\bprocess|kill|kill -9|kill -CONT|--namespace) \d+", "$1 [pid]"),
-    (r"echo \d+ > \\", r"echo [pid] > \"),
+    (r"echo \d+ \| tee", "echo [pid] | tee"),
     (r"grep -qsx \d+", "grep -qsx [pid]"),
     (r"/proc/\d+", "/proc/[pid]"),
     (r"/task/\d+", "/task/[pid]"),

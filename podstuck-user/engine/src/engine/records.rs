@@ -3,7 +3,7 @@
 use super::Engine;
 use crate::{
     command::THIS_NODE,
-    model::{node_record::NodeRecord, path::shell_word},
+    model::{node_record::NodeRecord, shell::is_object_name},
     rules::{claim, nested_mount, orphan},
     verdict::Draft,
 };
@@ -15,10 +15,9 @@ impl Engine {
         if let Some(node) = self.nodes.iter().find(lacks) {
             orphan::nobody_waits(draft, node.read);
         }
-        if let Some(node) = self.node_name() {
-            let node = shell_word(node.as_ref());
+        if let Some(node) = self.node_name().filter(|name| is_object_name(name)) {
             for command in draft.remedies.iter_mut().filter_map(|remedy| remedy.command.as_mut()) {
-                *command = command.replace(THIS_NODE, &node);
+                *command = command.replace(THIS_NODE, node);
             }
         }
         if let Some(record) = &self.record {

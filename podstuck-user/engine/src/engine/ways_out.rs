@@ -139,12 +139,10 @@ fn add(draft: &mut Draft, unmount: &Unmount, found: &Result<Snapshot, NoAnswer>)
     };
     // The pod's own processes are ended with its containers.
     let pod = draft.target.pod.as_ref().map(|pod| pod.uid.clone());
-    let is_own = |holder: &&Holder| {
-        pod.is_some() && holder.pod.as_ref().map(|pod| &pod.uid) == pod.as_ref()
-    };
-    let is_it = |holder: &&Holder| {
-        holder.how == How::NestedMount && holder.object.0 == unmount.point
-    };
+    let is_own =
+        |holder: &&Holder| pod.is_some() && holder.pod.as_ref().map(|pod| &pod.uid) == pod.as_ref();
+    let is_it =
+        |holder: &&Holder| holder.how == How::NestedMount && holder.object.0 == unmount.point;
     let others = culprits(taken).filter(|holder| !is_own(holder) && !is_it(holder));
     let in_use: Vec<&Holder> = others.collect();
     if in_use.is_empty() {

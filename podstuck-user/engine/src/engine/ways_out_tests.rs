@@ -60,7 +60,7 @@ fn who_would_make_the_advised_unmount_fail_is_named_and_lets_go_first() {
     let (engine, told) = played(&[backup]);
     let commands = commands(&engine);
     assert!(commands[0].ends_with(" && kill 77"), "{commands:?}");
-    assert!(commands[1].ends_with(&format!(" --namespace 42 {VOLUME}/m")), "{commands:?}");
+    assert!(commands[1].ends_with(&format!(" --namespace 42 '{VOLUME}/m'")), "{commands:?}");
     let last = told.last().unwrap();
     assert_eq!(last.held_by.as_deref(), Some("backup (pid 77)"), "it is told at once");
     assert!(last.evidence.iter().any(|it| it.fact.contains("is refused as long as it is in use")));
@@ -73,7 +73,7 @@ fn an_unmount_that_nothing_stands_against_stays_as_it_is() {
     assert_eq!(played(&[own]).0.findings().next().unwrap().remedies.len(), 2);
     let private = holder(How::Mount, Through::OtherMount, Some(false));
     let (engine, told) = played(&[private]);
-    assert!(commands(&engine)[0].ends_with(&format!(" --namespace 42 {VOLUME}/m")));
+    assert!(commands(&engine)[0].ends_with(&format!(" --namespace 42 '{VOLUME}/m'")));
     assert!(told.iter().all(|finding| finding.held_by.is_none()));
 }
 
@@ -83,6 +83,7 @@ fn who_mounted_it_is_not_said_without_proof_nor_that_nothing_was_deleted_behind_
     let finding = told.last().unwrap();
     assert_eq!(finding.id.as_str(), "emptydir-bidirectional-submount");
     assert!(!finding.explanation.contains("A container mounted"), "{}", finding.explanation);
-    let crosses = |it: &crate::model::evidence::RuledOut| it.cause.as_str() == "removal-crosses-mount";
+    let crosses =
+        |it: &crate::model::evidence::RuledOut| it.cause.as_str() == "removal-crosses-mount";
     assert!(!finding.likely_causes_ruled_out.iter().any(crosses));
 }

@@ -35,6 +35,7 @@ pub mod runtime;
 pub mod said;
 pub mod sandbox;
 pub mod series;
+pub mod shell;
 pub mod space;
 pub mod stuck;
 pub mod summary;

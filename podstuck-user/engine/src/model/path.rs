@@ -11,7 +11,6 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer, de::Error as _, ser::SerializeStruct,
 };
-use shell_quote::Bash;
 use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
 
 /// Text that is safe on a terminal, in HTML and in a label. What is not printable UTF-8 (control
@@ -68,24 +67,6 @@ fn is_invisible(c: char) -> bool {
     matches!(c,
         '\u{034f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}' | '\u{2800}'
         | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{ffa0}' | '\u{e0100}'..='\u{e01ef}')
-}
-
-/// A path as one word of a shell command, in quotes, or in bash's `$'...'` form when it has odd bytes. The word is
-/// ASCII without control characters, and so safe to show.
-pub fn shell_word(path: &Path) -> String {
-    let bytes = path.as_os_str().as_bytes();
-    // More than the crate leaves alone: kubelet's own names have a tilde in them.
-    let plain = |b: &u8| b.is_ascii_alphanumeric() || b"/._-~+:=@%,".contains(b);
-    // bash reads a home directory at the beginning, and in what could be an assignment.
-    let home = bytes.starts_with(b"~") || bytes.windows(2).any(|two| two == b"=~" || two == b":~");
-    if !bytes.is_empty() && bytes.iter().all(plain) && !home {
-        return safe(bytes).into_owned();
-    }
-    // What every shell understands, where it can say it.
-    if bytes.iter().all(|b| b.is_ascii_graphic() || *b == b' ') && !bytes.contains(&b'\'') {
-        return format!("'{}'", safe(bytes));
-    }
-    safe(&Bash::quote_vec(bytes)).into_owned()
 }
 
 /// A path in JSON: `path`, and `path_bytes` (base64) beside it when the text had to be escaped.
@@ -150,16 +131,6 @@ mod tests {
         for unseen in ["\u{ad}", "\u{a0}", "\u{3164}", "\u{e0041}", "\u{fe0f}"] {
             assert!(safe(unseen.as_bytes()).starts_with("\\x"), "{}", unseen.escape_unicode());
         }
-    }
-
-    #[test]
-    fn a_shell_takes_a_word_for_what_it_is() {
-        assert_eq!(shell_word(Path::new("/a/b~c-1.x")), "/a/b~c-1.x");
-        assert_eq!(shell_word(Path::new("/a b;rm")), "'/a b;rm'");
-        let odd = Path::new(std::ffi::OsStr::from_bytes(b"/\xff'$(x)"));
-        let hostile = Path::new("/x\n\u{1b}[2J\u{202e}");
-        assert_eq!(shell_word(hostile), r"$'/x\n\e[2J\xE2\x80\xAE'");
-        assert_eq!(shell_word(odd), r"$'/\xFF\'$(x)'");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{evidence::Certainty, identity::Pod, path::shell_word};
+use super::{evidence::Certainty, identity::Pod, shell::is_object_name};
 
 /// One way out, never run by the tool itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -38,6 +38,8 @@ pub(crate) struct Withheld {
     pub(crate) forced: Option<String>,
     /// Who they are is not known.
     pub(crate) others_unknown: bool,
+    /// A name in it is data for `xargs`; what it does, and to which object.
+    pub(crate) by_xargs: Option<String>,
 }
 
 /// Whether a way out can be run.
@@ -73,6 +75,8 @@ const FORCED_IN_DOUBT: &str =
     "no command is given, because it cannot be undone, and the verdict is not firm";
 const OTHERS_UNKNOWN: &str =
     "no command is given, because who else uses that file system is not known";
+const NO_XARGS: &str = "no command is given, because a name in it can be typed in no shell, and this node has no \
+    xargs and sh that would take it";
 const UNCHECKED: &str = "no command is given, because nothing was noted by which it could make sure that it \
     meets the same object; look for yourself before you do it";
 
@@ -112,7 +116,7 @@ impl Remedy {
     /// Itself, or advice that says why there is no such command. A recording may be older than what a check
     /// needs, and nobody acts on what it shows.
     pub(crate) fn given(self, certainty: Certainty, is_replay: bool) -> Self {
-        let Withheld { unchecked, forced, others_unknown } = &self.withheld;
+        let Withheld { unchecked, forced, others_unknown, .. } = &self.withheld;
         let why = match (forced, unchecked) {
             (Some(what), _) if certainty != Certainty::Firm => (what, FORCED_IN_DOUBT),
             (Some(what), _) if *others_unknown && !is_replay => (what, OTHERS_UNKNOWN),
@@ -123,13 +127,21 @@ impl Remedy {
         Self { affects: self.affects, ..Self::advice(advice, self.risk) }
     }
 
+    /// Itself, or advice that names the object, for a node without `xargs` or `sh`.
+    pub(crate) fn without_xargs(self) -> Self {
+        let Some(what) = &self.withheld.by_xargs else { return self };
+        let advice = format!("{what}: {NO_XARGS}");
+        Self { affects: self.affects, ..Self::advice(advice, self.risk) }
+    }
+
     /// With a look at whether the pod is gone, where it has no nearer one. kubelet may take two minutes to
     /// its next attempt.
     pub(crate) fn followed(mut self, pod: Option<&Pod>) -> Self {
         let acts = self.kind == RemedyKind::Command && !self.only_looks();
         let named = pod.and_then(|pod| pod.namespace.as_ref().zip(pod.name.as_ref()));
+        let named = named
+            .filter(|(namespace, name)| [*namespace, *name].iter().all(|it| is_object_name(it)));
         if let (true, None, Some((namespace, name))) = (acts, &self.verify, named) {
-            let (namespace, name) = (shell_word(namespace.as_ref()), shell_word(name.as_ref()));
             self.verify = Some(format!(
                 "kubectl --namespace {namespace} wait --for=delete pod/{name} --timeout=150s"
             ));

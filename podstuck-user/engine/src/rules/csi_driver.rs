@@ -9,7 +9,8 @@ use crate::{
         csi::{DriverProcess, DriverState, VolumeData},
         evidence::Source,
         halted::Halted,
-        path::{safe, safe_path, shell_word},
+        path::{safe, safe_path},
+        shell::word,
     },
     rules::{
         halted,
@@ -78,7 +79,9 @@ impl DriverState {
 
 fn find_driver(draft: &mut Draft, then: &'static str, risk: &'static str) {
     draft.remedy(
-        format!("kubectl get pods --all-namespaces --field-selector spec.nodeName={THIS_NODE} -o wide"),
+        format!(
+            "kubectl get pods --all-namespaces --field-selector spec.nodeName={THIS_NODE} -o wide"
+        ),
         "none; finds the driver's pod on this node",
     );
     draft.advice(then, risk);
@@ -301,7 +304,7 @@ pub(crate) fn not_idempotent(draft: &mut Draft, suspect: &Suspect<'_>) {
     draft.remedy(
         View::OURS
             .on_file(&volume.path, volume.file, bind)
-            .verified_by(format!("! mountpoint -q {}", shell_word(&volume.path.join("mount")))),
+            .verified_by(format!("! mountpoint -q {}", word(&volume.path.join("mount")))),
         "low: the empty directory is mounted on itself, so that the driver has something to unmount at \
          kubelet's next attempt; of no use where the driver fails because it does not know the volume",
     );

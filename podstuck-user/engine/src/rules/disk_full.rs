@@ -8,13 +8,8 @@ use crate::{
     cause::{Cause, CauseId, Kind, TriedWith, id, like, log, way},
     command::View,
     model::{
-        diagnosis::Stage,
-        evidence::Source,
-        finding::Severity,
-        identity::Target,
-        path::{safe_path, shell_word},
-        space::Space,
-        time::Monotonic,
+        diagnosis::Stage, evidence::Source, finding::Severity, identity::Target, path::safe_path,
+        space::Space, time::Monotonic,
     },
     tracker::{Context, TrackerId},
     verdict::Draft,
@@ -124,7 +119,7 @@ pub(crate) fn draft(
         "crictl rmi --prune",
         format!(
             "removes images that no container uses; helps if they lie on {}",
-            shell_word(&space.path)
+            safe_path(&space.path)
         ),
     );
     draft

@@ -2,11 +2,7 @@
 
 use crate::{
     command::{Step, if_same, kill},
-    model::{
-        evidence::Source,
-        halted::Halted,
-        path::{safe_path, shell_word},
-    },
+    model::{evidence::Source, halted::Halted, path::safe_path, shell::word},
     verdict::Draft,
 };
 
@@ -35,15 +31,15 @@ pub(crate) fn go_on(
                 format!("the control group {path} of process {pid} is frozen"),
                 Source::proc("control groups"),
             );
-            let (file, word) = if group.iter().any(|name| name == "freezer") {
+            let (file, thawed) = if group.iter().any(|name| name == "freezer") {
                 ("freezer.state", "THAWED")
             } else {
                 ("cgroup.freeze", "0")
             };
-            let file = shell_word(&group.join(file));
+            let file = word(&group.join(file));
             draft.remedy(
-                Step::from(format!("echo {word} > {file}"))
-                    .verified_by(format!("grep -qx {word} {file}")),
+                Step::from(format!("echo {thawed} > {file}"))
+                    .verified_by(format!("grep -qx {thawed} {file}")),
                 "low, unless somebody takes a snapshot just now: ask who froze it",
             );
             "control group is frozen, as for a checkpoint or a snapshot"

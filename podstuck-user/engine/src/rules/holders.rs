@@ -8,8 +8,9 @@ use crate::{
         evidence::Source,
         holder::{Holder, How, Snapshot, Through},
         identity::{Component, Pod},
-        path::{safe, safe_path, shell_word},
+        path::{safe, safe_path},
         remedy::Remedy,
+        shell::{is_object_name, word},
     },
     rules::unit,
     verdict::Draft,
@@ -115,7 +116,7 @@ pub(crate) fn release(view: View, holders: &[&Holder]) -> Vec<Remedy> {
 }
 
 fn one(view: View, holder: &Holder) -> Remedy {
-    let object = shell_word(&holder.object.0);
+    let object = word(&holder.object.0);
     match (holder.how, holder.pid) {
         (How::Swap, _) => view
             .on_file(&holder.object.0, holder.file, |it| format!("swapoff {it}"))
@@ -125,10 +126,8 @@ fn one(view: View, holder: &Holder) -> Remedy {
                  processes, where there is too little",
             ),
         (How::Loop, _) => detach(holder),
-        (How::NfsExport, _) => Remedy::command(
-            format!("exportfs -u '*':{object}"),
-            "its NFS clients lose it; name the client as `exportfs -v` shows it",
-        ),
+        (How::NfsExport, _) => Step::from(format!("exportfs -u \"*\":{object}"))
+            .remedy("its NFS clients lose it; name the client as `exportfs -v` shows it"),
         (_, Some(pid)) => process(holder, pid),
         (_, None) => {
             Remedy::command("cat /proc/self/mountinfo", "none; shows what is mounted there")
@@ -146,7 +145,7 @@ fn detach(holder: &Holder) -> Remedy {
     let Some(device) = device else {
         return Remedy::advice("detach the loop device: `losetup --list` shows which it is", RISK);
     };
-    let (object, what) = (shell_word(&holder.object.0), safe_path(&holder.object.0));
+    let (object, what) = (word(&holder.object.0), safe_path(&holder.object.0));
     Step::from(format!("losetup -d /dev/{device}"))
         .only_if(
             format!("[ \"$(cat /sys/block/{device}/loop/backing_file)\" = {object} ]"),
@@ -158,7 +157,7 @@ fn detach(holder: &Holder) -> Remedy {
 
 /// `[ "$(kubectl get ...)" = UID ]`: a name is given again, and what tells it may be anybody's.
 pub(crate) fn is_same_pod(namespace: &str, name: &str, uid: &str) -> String {
-    let uid = shell_word(uid.as_ref());
+    let uid = word(uid);
     format!(
         "[ \"$(kubectl --namespace {namespace} get pod {name} -o jsonpath='{{.metadata.uid}}')\" = {uid} ]"
     )
@@ -166,8 +165,9 @@ pub(crate) fn is_same_pod(namespace: &str, name: &str, uid: &str) -> String {
 
 fn process(holder: &Holder, pid: u32) -> Remedy {
     let named = |pod: &'_ Pod| Some((pod.uid.clone(), pod.namespace.clone()?, pod.name.clone()?));
-    if let Some((uid, namespace, name)) = holder.pod.as_ref().and_then(named) {
-        let (namespace, name) = (shell_word(namespace.as_ref()), shell_word(name.as_ref()));
+    let named = holder.pod.as_ref().and_then(named);
+    let can_be = |name: &String| is_object_name(name);
+    if let Some((uid, namespace, name)) = named.filter(|it| can_be(&it.1) && can_be(&it.2)) {
         if holder.component == Some(Component::CsiDriver) {
             let mut remedy = Remedy::advice(
                 format!(
@@ -225,7 +225,7 @@ mod tests {
         }
         one.how = How::Swap;
         one.object.0 = "/v/swap file".into();
-        assert!(of(&one).ends_with(" && swapoff './swap file')"), "{}", of(&one));
+        assert!(of(&one).ends_with("&& swapoff \"$1\"' sh './swap file'"), "{}", of(&one));
         let same = holder(How::Fd, Through::Itself, Some(true));
         assert_eq!(release(View::OURS, &[&same, &same]).len(), 1);
     }
@@ -234,19 +234,25 @@ mod tests {
     #[test]
     fn a_pod_is_deleted_by_its_uid() {
         let mut one = holder(How::Cwd, Through::Itself, Some(true));
-        let of = |uid: &str| Pod {
+        let of = |uid: &str, name: &str| Pod {
             uid: uid.into(),
             namespace: Some("shop".into()),
-            name: Some("cart; reboot".into()),
+            name: Some(name.into()),
         };
-        one.pod = Some(of("u-1"));
+        one.pod = Some(of("u-1", "cart-0"));
         let remedy = &release(View::OURS, &[&one])[0];
         assert_eq!((remedy.place, remedy.guard.is_some()), (Some(Place::Kubectl), true));
         assert_eq!(
             remedy.words(),
-            "[ \"$(kubectl --namespace shop get pod 'cart; reboot' -o jsonpath='{.metadata.uid}')\" = u-1 ] \
-             && kubectl --namespace shop delete pod 'cart; reboot'"
+            "[ \"$(kubectl --namespace shop get pod cart-0 -o jsonpath='{.metadata.uid}')\" = u-1 ] \
+             && kubectl --namespace shop delete pod cart-0"
         );
+        // No object of Kubernetes has such a name: the process is one all the same.
+        for name in ["cart; reboot", "-A"] {
+            one.pod = Some(of("u-1", name));
+            let remedy = &release(View::OURS, &[&one])[0];
+            assert!(remedy.words().ends_with(" && kill 77"), "{}", remedy.words());
+        }
     }
 
     #[test]

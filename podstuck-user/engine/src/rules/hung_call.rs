@@ -159,7 +159,7 @@ fn fuse(
             mount.minor
         ));
         let numbers = format!("{} 0:{}", mount.id.unwrap_or_default(), mount.minor);
-        let is_its = format!("cut -d' ' -f1,3 {} | grep -qx '{numbers}'", view.table());
+        let is_its = format!("cut -d\" \" -f1,3 {} | grep -qx \"{numbers}\"", view.table());
         let words = format!("connection {} is that of the mount", mount.minor);
         draft.remedy(
             step.only_if(is_its, words).called(format!("to abort the connection of {}", safe_path(&mount.point)))

@@ -2,7 +2,7 @@
 
 use crate::{
     cause::{Cause, CauseId, Kind, TriedWith, id, like, log, way},
-    model::{diagnosis::Stage, evidence::Source, path::safe, said::Said, time::Monotonic},
+    model::{diagnosis::Stage, evidence::Source, said::Said, shell::word, time::Monotonic},
     rules::{
         not_attempted::Suspect,
         not_attempted_words::{UMOUNT_RISK, umount},
@@ -65,7 +65,7 @@ pub(crate) fn words(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<
     }
     draft.rule_out(id!("csi-driver-lost-publish-state"), "kubelet does not ask the driver");
     if !suspect.is_going() {
-        let uid = safe(suspect.pod.uid.as_bytes());
+        let uid = word(&suspect.pod.uid);
         draft
             .remedy(format!("kubectl get pods --all-namespaces -o yaml | grep -B 9 {uid}"), "none");
         draft.doubt("whether the pod is to go: it may never have had tokens");

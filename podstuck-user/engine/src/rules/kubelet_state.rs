@@ -101,7 +101,9 @@ pub(crate) fn draft(suspect: &Suspect<'_>) -> Draft {
                 "low: it finds the node's pods and volumes again, and goes on with their deletion",
             );
             draft.rule_out(id!("kubelet-stopped"), "no process of it is there");
-            draft.doubt("whether a program that is not known for a kubelet does its work on this node");
+            draft.doubt(
+                "whether a program that is not known for a kubelet does its work on this node",
+            );
             "No kubelet runs on this node.".to_owned()
         }
     };

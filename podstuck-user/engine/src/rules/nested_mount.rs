@@ -64,7 +64,10 @@ pub(crate) static SUBMOUNT: Cause = Cause {
     log: log("kubelet", "UnmountVolume.TearDown failed ... device or resource busy"),
     look_alikes: &[
         like("fuse-daemon-dead", "the file system on it is none of FUSE, or answers"),
-        like("removal-crosses-mount", "the removal is at the mount point, which has to go first either way"),
+        like(
+            "removal-crosses-mount",
+            "the removal is at the mount point, which has to go first either way",
+        ),
         like("termination-message-in-bidirectional", "the mount point is a directory"),
     ],
     ways_out: &[way("`umount` it", LEFT_RISK), way("let a preStop hook unmount it", "")],

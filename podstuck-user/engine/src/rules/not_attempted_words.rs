@@ -8,7 +8,8 @@ use crate::{
     model::{
         csi::{Registration, VolumeData},
         evidence::Source,
-        path::{safe, safe_path, shell_word},
+        path::safe_path,
+        shell::word,
     },
     rules::{claim, csi_driver, not_attempted::Suspect},
     tracker::Context,
@@ -64,15 +65,17 @@ pub(crate) fn no_data(context: &Context<'_>, draft: &mut Draft, suspect: &Suspec
     });
     let restored = written_again(suspect);
     if let Some(text) = &restored {
-        let text = shell_word(Path::new(text));
-        // One that is there may be a link.
-        let write = |it: &str| {
-            format!("rm -f {it}/vol_data.json && printf '%s\\n' {text} > {it}/vol_data.json")
-        };
-        let is_gone = here.on_file(directory, None, |it| format!("test -e {it}/vol_data.json"));
+        let text = word(text);
+        // One that is there may be a link. kubelet reads it with or without a line break.
+        let write =
+            |it: &str| format!("rm -f {it}/vol_data.json && printf %s {text} > {it}/vol_data.json");
+        let is_there = here.on_file(directory, None, |it| format!("test -e {it}/vol_data.json"));
+        let restore = here.on_file(directory, of_volume, write);
         draft.remedy(
-            here.on_file(directory, of_volume, write)
-                .verified_by(format!("sleep 10; ! {}", is_gone.line())),
+            match is_there.line() {
+                Ok(line) => restore.verified_by(format!("sleep 10; ! {}", line.text)),
+                Err(_) => restore,
+            },
             "low: the file is as kubelet wrote it, by the PersistentVolume; kubelet finds it at its next \
              attempt, and has the driver unpublish the volume",
         );
@@ -148,6 +151,6 @@ pub(crate) fn not_attempted(_context: &Context<'_>, draft: &mut Draft, suspect: 
         not run. Look at the pod's record (deletionTimestamp, finalizers) and at kubelet's log for \
         its UID."
         .into();
-    let uid = safe(suspect.pod.uid.as_bytes());
+    let uid = word(&suspect.pod.uid);
     draft.remedy(format!("journalctl -u kubelet --since -10min | grep {uid}"), "none");
 }

@@ -13,7 +13,8 @@ use crate::{
         mounts::{Mount, Mounts},
         object::{Entries, FileId},
         operation::Operation,
-        path::{safe, safe_path, shell_word},
+        path::{safe, safe_path},
+        shell::word,
     },
     rules::moments::began,
     tracker::{Context, TrackerId},
@@ -285,7 +286,7 @@ fn move_aside(
     let depth = above.strip_prefix(root).map_or(0, |below| below.components().count());
     // From where the check was made, so that no link comes between.
     let up = vec![".."; depth].join("/");
-    let there = shell_word(root);
+    let there = word(root);
     draft.remedy(
         View::of(context, op).on_file(&op.path, directory, |it| {
             format!(

@@ -18,7 +18,8 @@ use crate::{
         identity::{Pod, Target, TargetKind},
         node::PodState,
         operation::Operation,
-        path::{safe_path, shell_word},
+        path::safe_path,
+        shell::word,
         time::Monotonic,
     },
     tracker::{Context, TrackerId},
@@ -84,9 +85,9 @@ pub(crate) fn missing(
         nobody waits for it: what is left is its directory, and what may be mounted or run in it. A pod \
         that was deleted by force is in this state as long as kubelet goes on with it."
         .into();
-    let view = state.seen_by.map_or(View::OURS, |(pid, namespace)| {
-        View::in_namespace(context, namespace, pid)
-    });
+    let view = state
+        .seen_by
+        .map_or(View::OURS, |(pid, namespace)| View::in_namespace(context, namespace, pid));
     tell_left(&mut draft, view, state);
     let known = "the API server has no such pod, whatever else keeps its directory";
     draft.rule_out(id!("vol-data-missing-or-corrupt"), known);
@@ -105,7 +106,7 @@ fn tell_left(draft: &mut Draft, view: View, state: &PodState) {
     }
     if is_mounted {
         draft.remedy(
-            format!("grep -F -- {} {}", shell_word(&state.directory), view.table()),
+            format!("grep -F -- {} {}", word(&state.directory), view.table()),
             "none: lists what is still mounted below; unmount that first",
         );
         look(draft, view, &state.directory);
@@ -174,7 +175,7 @@ pub(crate) fn draft(context: &Context<'_>, pod: &Housekeeping, op: &Operation) -
         Some(state) => tell_left(&mut draft, View::of(context, op), state),
         None => {
             draft.remedy(
-                format!("grep -F -- {} {}", shell_word(directory), View::of(context, op).table()),
+                format!("grep -F -- {} {}", word(directory), View::of(context, op).table()),
                 "none: lists what is still mounted below; unmount that first",
             );
             look(&mut draft, View::of(context, op), directory);

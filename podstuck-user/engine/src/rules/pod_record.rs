@@ -12,8 +12,9 @@ use crate::{
         evidence::Source,
         finding::{Finding, Severity},
         identity::{Target, TargetKind},
-        path::{safe, shell_word},
+        path::safe,
         pod_record::PodRecord,
+        shell::{is_object_name, word},
         time::Monotonic,
     },
     tracker::TrackerId,
@@ -222,9 +223,10 @@ fn finalizer(record: &PodRecord, here: Here<'_>, nothing_left: bool) -> Draft {
             ),
             None => draft.lacks("whether anything of the pod is left on this node"),
         }
-        draft.explanation = "The node has not done its part yet, so this is not what holds the pod now; it will \
+        draft.explanation =
+            "The node has not done its part yet, so this is not what holds the pod now; it will \
             when the node is done."
-            .into();
+                .into();
     }
     if nothing_left {
         draft.advice(
@@ -239,19 +241,22 @@ fn finalizer(record: &PodRecord, here: Here<'_>, nothing_left: bool) -> Draft {
 /// One by one, the last first, since a removal moves those behind it; none without a look at its name.
 fn remove(draft: &mut Draft, record: &PodRecord) {
     let (Some(namespace), Some(name)) = (&record.pod.namespace, &record.pod.name) else { return };
+    if !is_object_name(namespace) || !is_object_name(name) {
+        return;
+    }
     let plain =
-        |name: &String| name.bytes().all(|b| b.is_ascii_graphic() && !b"'\"\\".contains(&b));
+        |name: &String| name.bytes().all(|b| b.is_ascii_graphic() && !b"'\"\\!".contains(&b));
     let all = record.finalizers.iter().enumerate().rev();
     let uid = &record.pod.uid;
     for (at, finalizer) in all.filter(|(_, finalizer)| plain(finalizer) && plain(uid)) {
-        let command = format!(
-            "kubectl --namespace {} patch pod {} --type=json -p \
-             '[{{\"op\":\"test\",\"path\":\"/metadata/uid\",\"value\":\"{uid}\"}},\
+        let patch = format!(
+            "[{{\"op\":\"test\",\"path\":\"/metadata/uid\",\"value\":\"{uid}\"}},\
              {{\"op\":\"test\",\"path\":\"/metadata/finalizers/{at}\",\"value\":\"{finalizer}\"}},\
-             {{\"op\":\"remove\",\"path\":\"/metadata/finalizers/{at}\"}}]'",
-            shell_word(namespace.as_ref()),
-            shell_word(name.as_ref()),
+             {{\"op\":\"remove\",\"path\":\"/metadata/finalizers/{at}\"}}]"
         );
+        let patch = word(patch);
+        let command =
+            format!("kubectl --namespace {namespace} patch pod {name} --type=json -p {patch}");
         let risk = format!("skips whatever the controller of {finalizer} wanted to clean up");
         let guard = format!("the pod is still {uid}, and the finalizer {finalizer}");
         draft.remedy(command, risk).guard = Some(guard);

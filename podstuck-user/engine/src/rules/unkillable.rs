@@ -12,8 +12,9 @@ use crate::{
         evidence::Source,
         finding::Severity,
         identity::{Actor, Component, Target},
-        path::{safe_path, shell_word},
+        path::safe_path,
         pod_group::Task,
+        shell::word,
     },
     tracker::TrackerId,
     trackers::unkillable::{Fault, Suspect},
@@ -151,7 +152,8 @@ fn frozen(draft: &mut Draft, suspect: &Suspect<'_>) {
     }
     duration(draft, suspect);
     if suspect.may_be_brief() {
-        draft.doubt("whether it lasts: a snapshot or a checkpoint freezes a group for some seconds");
+        draft
+            .doubt("whether it lasts: a snapshot or a checkpoint freezes a group for some seconds");
     }
     draft.explanation =
         "A frozen process takes no signal, not even SIGKILL, as long as its group is \
@@ -159,7 +161,7 @@ fn frozen(draft: &mut Draft, suspect: &Suspect<'_>) {
         checkpoint, or a runc that was interrupted between freezing and thawing), and nobody thaws \
         it. With version 2 a frozen process dies when it is killed."
             .into();
-    let file = shell_word(&file);
+    let file = word(&file);
     draft.remedy(
         Step::from(format!("echo THAWED > {file}")).verified_by(format!("grep -qx THAWED {file}")),
         "low: the processes run on, and those that were killed end at once. If the pod was paused on \
@@ -202,7 +204,7 @@ fn leftover(draft: &mut Draft, suspect: &Suspect<'_>) {
         the removal itself fails was not seen: podstuck follows the paths of volumes and \
         containers."
         .into();
-    let procs = shell_word(&draft.path.join("cgroup.procs"));
+    let procs = word(&draft.path.join("cgroup.procs"));
     draft.remedy(format!("cat {procs}"), "none; then find out who put the process there");
     for task in suspect.group.tasks.iter().take(NAMED) {
         draft.remedy(
@@ -228,13 +230,11 @@ fn leftover(draft: &mut Draft, suspect: &Suspect<'_>) {
 fn moved_to_the_top(task: &Task, group: &Path) -> Step {
     let pid = task.pid;
     let name = group.file_name().unwrap_or_default();
-    let groups = shell_word(&Path::new("*").join(name).join("*"));
+    let groups = word(&Path::new("*").join(name).join("*"));
     let those = format!(
-        "find /sys/fs/cgroup -path {groups} -name cgroup.procs -exec grep -qsx {pid} {{}} \\;"
+        "find /sys/fs/cgroup -path {groups} -name cgroup.procs -exec grep -qsx {pid} {{}} \";\""
     );
-    let act = format!(
-        "{those} -exec sh -c 'echo {pid} > \"$(stat -c %m \"$1\")/cgroup.procs\"' sh {{}} \\;"
-    );
+    let act = format!("echo {pid} | tee $({those} -exec stat -c %m/cgroup.procs {{}} \";\")");
     if_same(pid, task.tid, Some(task.started), act)
         .verified_by(format!("[ -z \"$({those} -print)\" ]"))
 }

@@ -45,7 +45,8 @@ pub(super) fn image_volume_busy() -> Plays {
         let mut play = Play::new(Node { holders, ..Node::default() });
         for second in [450, 570] {
             let at = Timestamp::from_second(second).unwrap_or_default();
-            let said = Said::new(Component::Containerd, "log of containerd (pid 9)", UID, at, &text);
+            let said =
+                Said::new(Component::Containerd, "log of containerd (pid 9)", UID, at, &text);
             play.said(600.0, Said { complaint: Some(Complaint::ImageVolumeBusy), ..said });
         }
         for second in [602.0, 604.0] {

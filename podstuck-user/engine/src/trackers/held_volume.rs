@@ -86,13 +86,15 @@ impl HeldVolumes {
         steps.say(gone.map(|(target_id, _)| Verdict::Over { tracker, target_id, at }));
         // Each search reads the descriptors of all processes: one at each look.
         let due = self.looked.iter_mut().filter(|(_, looked)| looked.is_due(at));
-        let first = due.min_by_key(|(_, looked)| (looked.since.is_none(), looked.asked, looked.is_last()));
+        let first =
+            due.min_by_key(|(_, looked)| (looked.since.is_none(), looked.asked, looked.is_last()));
         if let Some((target_id, looked)) = first
             && let Some(mount) = looked.volume.mounts.first()
         {
             looked.asked = Some(at);
             let (pid, namespace, path) = (mount.pid, mount.namespace, mount.point.clone());
-            let wants = Wants::Holders(About::Mount { pid, namespace, path: JsonPath(path.clone()) });
+            let wants =
+                Wants::Holders(About::Mount { pid, namespace, path: JsonPath(path.clone()) });
             steps.ask([Query { tracker, target_id: *target_id, path, wants }]);
         }
     }
@@ -107,9 +109,8 @@ impl HeldVolumes {
         let (tracker, target_id) = (self.id(), query.target_id);
         let Some(looked) = self.looked.get_mut(&target_id) else { return };
         // The pod's own processes end with its containers.
-        let is_own = |holder: &&Holder| {
-            holder.pod.as_ref().is_some_and(|pod| pod.uid == looked.pod.uid)
-        };
+        let is_own =
+            |holder: &&Holder| holder.pod.as_ref().is_some_and(|pod| pod.uid == looked.pod.uid);
         let found: Vec<&Holder> = culprits(taken).filter(|holder| !is_own(holder)).collect();
         if found.is_empty() {
             looked.since = None;

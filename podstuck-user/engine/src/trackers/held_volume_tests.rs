@@ -59,7 +59,8 @@ fn sample(second: u64) -> NodeSample {
 
 fn told_to_go() -> Alone<HeldVolumes> {
     let mut alone = Alone::<HeldVolumes>::new();
-    let said = Said::new(Component::Kubelet, "log of kubelet", "u", jiff::Timestamp::UNIX_EPOCH, "");
+    let said =
+        Said::new(Component::Kubelet, "log of kubelet", "u", jiff::Timestamp::UNIX_EPOCH, "");
     let what = What::Said(Box::new(Said { report: Some(Report::ToGo), ..said }));
     alone.take(at(0), what);
     alone

@@ -20,11 +20,8 @@ fn at(second: u64) -> Monotonic {
 }
 
 fn sample(kubelets: &[u32], halted: &[u32]) -> NodeSample {
-    let halted = halted.iter().map(|pid| HaltedKubelet {
-        pid: *pid,
-        started: Some(4),
-        halted: STOPPED,
-    });
+    let halted =
+        halted.iter().map(|pid| HaltedKubelet { pid: *pid, started: Some(4), halted: STOPPED });
     let pods = vec![pod_state("u")];
     let (kubelets, halted_kubelets) = (kubelets.to_vec(), halted.collect());
     NodeSample { pods, kubelets, halted_kubelets, ..NodeSample::default() }
@@ -82,7 +79,8 @@ fn of_two_kubelets_the_one_that_runs_may_be_the_pods() {
 #[test]
 fn a_node_without_kubelet_is_likely_since_another_program_may_do_its_work() {
     let mut alone = Alone::<KubeletStates>::new();
-    let said = Said::new(Component::Kubelet, "log of kubelet", "u", jiff::Timestamp::UNIX_EPOCH, "");
+    let said =
+        Said::new(Component::Kubelet, "log of kubelet", "u", jiff::Timestamp::UNIX_EPOCH, "");
     alone.take(at(0), What::Said(Box::new(Said { report: Some(Report::ToGo), ..said })));
     let node = sample(&[], &[]);
     assert!(lasting(&mut alone, 10, &node).is_none(), "it may be started again");

@@ -293,18 +293,15 @@ fn what_kubelet_wrote_is_written_again_by_the_persistent_volume() {
     let without = commands(None);
     assert!(without.iter().all(|command| !command.contains("printf")), "{without:#?}");
     let with = commands(Some(claimed()));
-    let (_, write) = with[0].split_once("printf '%s\\n' ").unwrap();
-    let (text, file) = write.split_once(" > ").unwrap();
-    let text = text.strip_prefix('\'').unwrap().strip_suffix('\'').unwrap();
+    let (script, words) = with[0].split_once("' sh '").unwrap();
+    let (directory, text) = words.split_once("' '").unwrap();
+    let text = text.strip_suffix('\'').unwrap();
     let data: serde_json::Value = serde_json::from_str(text).unwrap();
     assert_eq!((&data["volumeHandle"], &data["driverName"]), (&"h 1".into(), &"d.example".into()));
     assert_eq!((&data["specVolID"], &data["nodeName"]), (&"pv".into(), &"n".into()));
-    assert_eq!(file, "./pv/vol_data.json)");
-    assert!(
-        with[0].contains("/kubernetes.io~csi && [ \"$(stat -c %d:%i ./pv)\" = "),
-        "{}",
-        with[0]
-    );
+    assert!(script.ends_with("&& printf %s \"$2\" > ./pv/vol_data.json"), "{script}");
+    assert!(script.starts_with("sh -c 'cd \"$1\" && [ \"$(stat -c %d:%i ./pv)\" = "), "{script}");
+    assert!(directory.ends_with("/kubernetes.io~csi"), "{directory}");
     assert_eq!(with[1..], without, "what can be done without it still can");
 }
 

@@ -327,11 +327,17 @@ mod tests {
             let draft = draft.unwrap();
             let commands: Vec<String> =
                 draft.remedies.iter().filter_map(|it| it.command.clone()).collect();
-            (draft.evidence.iter().map(|it| it.fact.clone()).collect::<Vec<_>>().join("\n"), commands)
+            (
+                draft.evidence.iter().map(|it| it.fact.clone()).collect::<Vec<_>>().join("\n"),
+                commands,
+            )
         };
         let (facts, commands) = told(&mut orphans, Vec::new());
         assert!(facts.contains("/pv/vol_data.json is left, and nothing is mounted"), "{facts}");
-        assert!(commands[0].contains("rm -f ./pv/vol_data.json && find ./pv -depth"), "{commands:?}");
+        assert!(
+            commands[0].contains("rm -f ./pv/vol_data.json && find ./pv -depth"),
+            "{commands:?}"
+        );
         assert!(commands.iter().all(|command| !command.contains("grep -F")), "{commands:?}");
         let mut orphans = Alone::<Orphans>::new();
         orphans.take(Monotonic(1), node(UID));

@@ -106,7 +106,7 @@ fn what_is_protected_is_told_at_the_second_look_and_when_it_is_over() {
     let [Verdict::Found(draft)] = &played.answer(&asked[0], &["d/f"], 2)[..] else { panic!() };
     assert_eq!((draft.id(), draft.certainty()), ("immutable-attribute", Certainty::Firm));
     let words = draft.remedies[0].words();
-    assert!(words.contains("/data/d && [ ") && words.ends_with("chattr -i ./f)"), "{words}");
+    assert!(words.contains("chattr -i ./f' sh '/") && words.ends_with("/data/d'"), "{words}");
     assert!(played.look(&pod, 4).queries.is_empty(), "not at each look");
     let asked = played.look(&pod, 8).queries;
     assert!(matches!(played.answer(&asked[0], &[], 8)[..], [Verdict::Over { .. }]));

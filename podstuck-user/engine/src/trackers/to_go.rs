@@ -83,7 +83,12 @@ impl ToGo {
     }
 
     /// Either of them.
-    pub(crate) fn is_over(&self, context: &Context<'_>, sample: &NodeSample, pod: &PodState) -> bool {
+    pub(crate) fn is_over(
+        &self,
+        context: &Context<'_>,
+        sample: &NodeSample,
+        pod: &PodState,
+    ) -> bool {
         self.is_late(context, pod) || self.is_going(sample, pod)
     }
 

@@ -4,7 +4,12 @@ use jiff::Timestamp;
 
 use super::nouns::{self, text};
 use crate::{
-    model::{deleted::Deleted, diagnosis::Stage, finding::Finding},
+    model::{
+        deleted::Deleted,
+        diagnosis::Stage,
+        finding::Finding,
+        shell::{self, is_object_name, word},
+    },
     present::{
         style::{Ink, Style},
         words,
@@ -92,10 +97,11 @@ pub fn list_end(list: &ListEnd<'_>, style: Style) -> String {
     for note in notes(list) {
         out.push_str(&style.wrap("note: ", "  ", &note));
     }
-    if let Some(first) = list.pods.first() {
-        let command = format!("podstuck diagnose {}{}", target(first), list.options);
+    let more =
+        |first| shell::line(&format!("podstuck diagnose {}{}", target(first), list.options), false);
+    if let Some(Ok(command)) = list.pods.first().map(more) {
         let label = style.paint(Ink::Label, "more:");
-        out.push_str(&format!("{label} {}\n", style.paint(Ink::Command, &command)));
+        out.push_str(&format!("{label} {}\n", style.paint(Ink::Command, &command.text)));
     }
     out
 }
@@ -130,8 +136,12 @@ fn notes(list: &ListEnd<'_>) -> Vec<String> {
 /// How the pod is named on a command line.
 fn target(pod: &Deleted) -> String {
     match (&pod.pod.namespace, &pod.pod.name) {
-        (Some(_), Some(_)) if !pod.is_ambiguous => nouns::pod_short(&pod.pod),
-        _ => format!("--pod-uid {}", text(&pod.pod.uid)),
+        (Some(namespace), Some(name))
+            if !pod.is_ambiguous && is_object_name(namespace) && is_object_name(name) =>
+        {
+            format!("{namespace}/{name}")
+        }
+        _ => format!("--pod-uid {}", word(&pod.pod.uid)),
     }
 }
 

@@ -91,9 +91,10 @@ impl Framing {
     /// Whether a line begins an entry; if so, whether the one before is proven.
     pub(super) fn begins(&mut self, line: &str, now: Timestamp) -> Option<bool> {
         let pid = klog::writer(line.as_bytes())?;
-        let is_proven = pid == self.own || *self.earlier.get(&pid)?;
+        let is_own = pid == self.own;
+        let is_proven = is_own || *self.earlier.get(&pid).filter(|_| !self.has_begun)?;
         let at = klog::written(line, now)?;
-        self.has_begun |= pid == self.own;
+        self.has_begun |= is_own;
         let before = self.is_proven(Some(at));
         self.before = self.open.map(|open| open.at);
         self.open = Some(Open { at, is_proven });
@@ -199,7 +200,7 @@ mod tests {
         assert_eq!(read(&mut framing, &[line(1, OWN)]), 1);
         assert_eq!(read(&mut framing, &[line(2, 9), line(3, OWN)]), 1);
         let mut framing = framing.of(701);
-        assert_eq!(read(&mut framing, &[line(4, OWN), line(5, 701), line(6, OWN)]), 3);
+        assert_eq!(read(&mut framing, &[line(4, OWN), line(5, 701), line(6, OWN)]), 2);
         assert_eq!(read(&mut framing, &[line(7, 9)]), 0);
     }
 

@@ -212,7 +212,9 @@ mod tests {
     #[test]
     fn a_kill_is_a_report_and_an_image_volume_that_is_held_a_complaint() {
         let (sandbox, container) = ("a".repeat(64), "b".repeat(64));
-        let image = format!("/run/containerd/io.containerd.grpc.v1.cri/image-volumes/{sandbox}/{container}");
+        let image = format!(
+            "/run/containerd/io.containerd.grpc.v1.cri/image-volumes/{sandbox}/{container}"
+        );
         let log = format!(
             "time=\"2026-01-01T00:00:01Z\" level=info msg=\"RunPodSandbox for name:\\\"web\\\"  uid:\\\"{UID}\\\"  \
              namespace:\\\"shop\\\" returns sandbox id \\\"{sandbox}\\\"\"\n\

@@ -54,11 +54,11 @@ pub(crate) fn draft(
     } else {
         // They hold the pod first, and whoever is freed of them comes to this.
         draft.is_later = true;
-        draft.explanation += " kubelet has not come to the volume yet: it waits for the pod's containers before.";
+        draft.explanation +=
+            " kubelet has not come to the volume yet: it waits for the pod's containers before.";
     }
-    let view = mount.map_or(View::OURS, |mount| {
-        View::in_namespace(context, mount.namespace, mount.pid)
-    });
+    let view =
+        mount.map_or(View::OURS, |mount| View::in_namespace(context, mount.namespace, mount.pid));
     free(&mut draft, view, &nested, &users);
     // In use is in use, whatever else there is.
     for other in cause.look_alikes {

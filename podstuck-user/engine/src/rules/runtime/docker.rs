@@ -1,7 +1,5 @@
 //! dockerd says of a container something else than is so.
 
-use std::path::Path;
-
 use crate::{
     cause::{Cause, CauseId, Kind, TriedWith, id, like, way},
     command::{Step, has_ended, if_same},
@@ -12,8 +10,9 @@ use crate::{
         finding::Severity,
         identity::{Component, Target, TargetKind},
         node::NodeSample,
-        path::{safe_path, shell_word},
+        path::safe_path,
         runtime::{Differs, OutOfStep, Runtime, ShimOf},
+        shell::word,
         time::Monotonic,
     },
     rules::unit,
@@ -127,8 +126,8 @@ fn says_up(draft: &mut Draft, case: &OutOfStep, pid: u32, dockerd: Option<&Runti
         removes it waits for an event that does not come, and kubelet, where it asks Docker, removes nothing of the \
         pod before."
         .into();
-    let (docker, id) = (docker(dockerd), shell_word(Path::new(&case.container.id)));
-    let running = format!("{docker} inspect --format '{{{{.State.Running}}}}' {id}");
+    let (docker, id) = (docker(dockerd), word(&case.container.id));
+    let running = format!("{docker} inspect --format \"{{{{.State.Running}}}}\" {id}");
     let step = Step::from(format!("{docker} kill {id}"))
         .verified_by(format!("sleep 11; [ \"$({running})\" = false ]"));
     draft.remedy(
@@ -153,10 +152,10 @@ fn says_ended(draft: &mut Draft, case: &OutOfStep, init: Option<u32>) {
         for ended, and cannot start or remove what containerd still has."
         .into();
     let Some(shim) = &case.shim else { return };
-    let id = shell_word(Path::new(&case.container.id));
+    let id = word(&case.container.id);
     match &shim.of {
         Some(ShimOf::Containerd { socket, namespace }) if is_plain(namespace) => {
-            let ctr = format!("ctr --address {} --namespace {namespace} task", shell_word(socket));
+            let ctr = format!("ctr --address {} --namespace {namespace} task", word(socket));
             if let Some(init) = init {
                 let act = format!("{ctr} kill --signal SIGKILL {id}");
                 let step = if_same(shim.pid, shim.pid, Some(shim.started), act);
@@ -187,7 +186,7 @@ fn docker(dockerd: Option<&Runtime>) -> String {
     let is_usual =
         sockets.iter().any(|socket| USUAL.iter().any(|usual| socket.as_os_str() == *usual));
     match dockerd.and_then(Runtime::api_socket).filter(|_| !is_usual) {
-        Some(socket) => format!("docker --host unix://{}", shell_word(socket)),
+        Some(socket) => format!("docker --host unix://{}", word(socket)),
         None => "docker".into(),
     }
 }

@@ -65,7 +65,11 @@ pub(super) fn words(draft: &mut Draft, suspect: &Suspect<'_>) {
         draft.fact(format!("not looked at: {unseen}"), Source::proc("/proc"));
     }
     if found.is_empty() {
-        draft.fact_since(format!("nobody was found who uses {point}"), Source::proc("/proc"), held.at);
+        draft.fact_since(
+            format!("nobody was found who uses {point}"),
+            Source::proc("/proc"),
+            held.at,
+        );
         draft.lacks("who uses the image volume: nobody was found at the last look");
     }
 }

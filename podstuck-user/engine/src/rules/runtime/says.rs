@@ -13,6 +13,7 @@ use crate::{
         identity::{Component, Pod, Target, TargetKind},
         runtime::Daemon,
         said::Complaint,
+        shell::word,
     },
     rules::{
         runtime::causes::{
@@ -212,6 +213,7 @@ fn lost(draft: &mut Draft, suspect: &Suspect<'_>) {
         attempt goes on";
     match (suspect.bundle(), suspect.container()) {
         (Some((namespace, id)), _) => {
+            let (namespace, id) = (word(namespace), word(id));
             draft.remedy(format!("ctr --namespace {namespace} task delete --force {id}"), FORGET);
         }
         (None, Some(_)) => {
