@@ -195,6 +195,7 @@ fn threads_and_helpers_of_a_watch_may_do_what_their_work_takes() {
         "stuck",
         "reader",
         "sampler",
+        "logs",
         "asker",
         "callers",
         "export",
