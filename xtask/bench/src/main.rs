@@ -74,7 +74,7 @@ enum Other {
         #[arg(long, default_value_t = 10)]
         rounds: u32,
         /// On these workloads
-        #[arg(long, value_enum, num_args = 1.., value_delimiter = ',', default_values = ["tmpfs", "busy", "two-writers"])]
+        #[arg(long, value_enum, num_args = 1.., value_delimiter = ',', default_values = ["tmpfs", "busy", "two-writers", "storm"])]
         workload: Vec<Workload>,
         /// Multiply the number of calls
         #[arg(long, default_value_t = 1.0, value_parser = scale)]

@@ -39,6 +39,8 @@ pub(crate) enum Workload {
     Umount,
     /// unlinkat on tmpfs by two threads of a process, on two processors
     TwoWriters,
+    /// unlinkat with AT_REMOVEDIR on tmpfs by two threads, on whichever processor, 300,000 directories each
+    Storm,
     /// renameat in a directory of a pod, which is followed and not counted
     Rename,
     /// execve of a small program, which is looked at and not counted
@@ -56,6 +58,7 @@ impl Workload {
             Self::Bystander => "bystander that only calls getppid",
             Self::Umount => "umount2 of a tmpfs",
             Self::TwoWriters => "unlinkat on tmpfs by two threads at once",
+            Self::Storm => "removal of 300,000 directories each by two threads at once",
             Self::Rename => "renameat on tmpfs",
             Self::Exec => "execve of a small program",
         }
@@ -96,6 +99,7 @@ impl Workload {
         let calls: u64 = match self {
             Self::Tmpfs | Self::Busy | Self::Rename => 100_000,
             Self::TwoWriters => 200_000,
+            Self::Storm => 600_002,
             Self::Ext4 | Self::Xfs => 50_000,
             Self::Tree if round == 0 => LARGE_TREE,
             Self::Tree => 100_000,
@@ -116,6 +120,7 @@ impl Workload {
     ) -> Command {
         let kind = match self {
             Self::Tmpfs | Self::Ext4 | Self::Xfs | Self::TwoWriters => "unlinkat",
+            Self::Storm => "volumes",
             Self::Busy => "busy",
             Self::Tree => "tree",
             Self::Bystander => "getppid",
@@ -126,10 +131,14 @@ impl Workload {
         let mut command = Command::new(program);
         command.arg(kind).arg("--dir").arg(&volume.dir);
         command.args(["--calls", &calls.to_string()]);
-        if self == Self::TwoWriters {
+        if matches!(self, Self::TwoWriters | Self::Storm) {
             command.args(["--threads", "2"]);
         } else {
             command.args(["--cpu", &cpu.to_string()]);
+        }
+        if self == Self::Storm {
+            // A volume for each thread, whose removal is a call, too.
+            command.args(["--portion", &(calls / 2 - 1).to_string()]);
         }
         if self == Self::Tree {
             // A whole tree at once, as a deletion meets it.
