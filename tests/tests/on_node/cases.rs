@@ -3,7 +3,7 @@
 use super::{
     case::{Case, End},
     csi,
-    faults::{Fault, host_directory, many_directories},
+    faults::{Fault, host_directory, many_directories, unmount_in_volumes},
     pods::{in_memory, with_finalizer, with_grace, with_last_words, with_network, with_subpath},
 };
 
@@ -32,6 +32,37 @@ pub const CASES: &[Case] = &[
             vec![Fault::bind(&from, &pod.empty_dir("data").join("m"))]
         },
         cause: "emptydir-bidirectional-submount",
+        ..Case::PLAIN
+    },
+    Case {
+        name: "held-bind",
+        faults: |node, pod| {
+            let on = pod.empty_dir("data").join("m");
+            vec![Fault::bind(&host_directory(node, "held-bind"), &on), Fault::held(&on)]
+        },
+        cause: "emptydir-bidirectional-submount",
+        // The first command ends who holds it; the second one is the unmount.
+        advised: Some(|_| unmount_in_volumes("held-bind")),
+        ..Case::PLAIN
+    },
+    Case {
+        name: "two-holders",
+        pod: in_memory,
+        faults: |node, pod| {
+            let of_volume = Fault::held(&pod.empty_dir("data"));
+            vec![Fault::held(&pod.rootfs(node).join("tmp")), of_volume]
+        },
+        cause: "shim-rootfs-busy",
+        next: Some("volume-held-by-host-process"),
+        ..Case::PLAIN
+    },
+    Case {
+        name: "finalizer-too",
+        pod: with_finalizer,
+        faults: |_, pod| vec![Fault::immutable(&pod.empty_dir("data").join("d/f"))],
+        cause: "immutable-attribute",
+        next: Some("pod-finalizer"),
+        end: End::Advice,
         ..Case::PLAIN
     },
     Case {

@@ -21,11 +21,19 @@ pub const TROUBLES: &[Case] = &[
     },
     Case {
         name: "stopped-kubelet",
-        end: End::Advice,
+        cause: "kubelet-stopped",
         trouble: Trouble::KubeletStopped,
         ..Case::PLAIN
     },
-    Case { name: "no-kubelet", end: End::Advice, trouble: Trouble::KubeletEnded, ..Case::PLAIN },
+    Case {
+        name: "no-kubelet",
+        cause: "kubelet-down",
+        // Another program may do its work.
+        certainty: "likely",
+        end: End::Advice,
+        trouble: Trouble::KubeletEnded,
+        ..Case::PLAIN
+    },
     Case {
         name: "no-runtime",
         cause: "dockerd-hang",

@@ -70,7 +70,11 @@ impl KubeletStates {
                 let waits = match word {
                     Some(Word::Record(deletion)) => *deletion <= context.calendar,
                     Some(Word::Log(..)) => true,
-                    None => context.asked == Some(&pod.uid) && !self.to_go.is_to_stay(&pod.uid),
+                    // Whoever has no kubelet at all may have other means.
+                    None => {
+                        let is_asked = context.asked == Some(&pod.uid);
+                        state != State::Down && is_asked && !self.to_go.is_to_stay(&pod.uid)
+                    }
                 };
                 if waits {
                     let suspect = Suspect { pod, state, word, since, at: sample.at };
