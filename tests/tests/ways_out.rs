@@ -31,6 +31,7 @@ const NOT_RUN: &[(&str, &str)] = &[
         "docker-containerd-state-desync",
         "runtimes/out_of_step.rs runs them as printed, with real daemons, in both directions",
     ),
+    ("image-volume-busy", "takes containerd 2.1 or later, and a pod with an image as a volume"),
     ("nfs-server-unreachable", "takes an NFS server that is gone"),
     (
         "kubelet-root-symlink",
@@ -38,6 +39,10 @@ const NOT_RUN: &[(&str, &str)] = &[
     ),
     ("netns-busy", "late/sandbox.rs runs them on real mounts, of a runtime that has only a log"),
     ("nfs-stale-handle", "takes an NFS server that has forgotten a file"),
+    (
+        "orphaned-pod-dir",
+        "the lab's kubelet tries for as long as the lab lasts, so that its end shows no release",
+    ),
     ("raw-block-volume-in-use", "takes a raw block volume that kubelet has mapped"),
     ("runtime-down", "starts a service of the machine that the tests run on"),
     (
@@ -54,6 +59,7 @@ const NOT_FOLLOWED: &[&str] = &[
     "device-still-referenced",
     "efs-stunnel-dead",
     "gpu-driver-dstate",
+    "kubelet-down",
     "kubelet-root-symlink",
     "mount-table-storm",
     "nfs-server-unreachable",

@@ -45,6 +45,7 @@ fn what_is_told_of_each_incident_is_held() {
             states::hung_call,
             states::disk_full,
             states::pod_record,
+            states::kubelet_state,
             logs::runtime_says,
             logs::told_to_go,
             sandbox::sandbox_busy,

@@ -12,7 +12,7 @@ use crate::{
     model::{
         call::{Call, Outcome},
         csi::{CsiState, DriverProcess, DriverState, Reach, Registration, VolumeData},
-        halted::Halted,
+        halted::{Halted, HaltedKubelet},
         holder::{How, Through},
         hung::{MountPoint, NfsServer, Phase, WaitProgress},
         identity::Component,
@@ -390,6 +390,37 @@ pub(super) fn pod_record() -> Plays {
         let pods = if is_here { vec![of_pod(false, volumes)] } else { Vec::new() };
         play.sample(NodeSample { pods, ..sample(2.0) });
         play.record(3.0, record);
+        plays.push((title, play));
+    }
+    plays
+}
+
+pub(super) fn kubelet_state() -> Plays {
+    let record = PodRecord {
+        pod: pod(),
+        deletion: Some(Timestamp::UNIX_EPOCH),
+        grace_s: 30,
+        finalizers: Vec::new(),
+        node: Some("here".into()),
+        is_mirror: false,
+        all_terminated: false,
+        read: None,
+        claims: Vec::new(),
+        bidirectional: None,
+    };
+    let stopped = HaltedKubelet { pid: 1, started: Some(9), halted: Halted::Stopped };
+    let mut plays = Vec::new();
+    for (title, kubelets, halted_kubelets) in
+        [("a kubelet that is stopped", vec![1], vec![stopped]), ("no kubelet", vec![], vec![])]
+    {
+        let mut play = Play::new(Node::default());
+        play.record(1.0, record.clone());
+        for second in [2.0, 8.0, 14.0] {
+            let (kubelets, halted_kubelets) = (kubelets.clone(), halted_kubelets.clone());
+            let pods = vec![of_pod(true, Vec::new())];
+            play.sample(NodeSample { pods, kubelets, halted_kubelets, ..sample(second) });
+        }
+        play.sample(sample(16.0));
         plays.push((title, play));
     }
     plays
