@@ -194,7 +194,7 @@ pub(crate) fn draft(context: &Context<'_>, pod: &Housekeeping, op: &Operation) -
 
 fn look(draft: &mut Draft, view: View, directory: &Path) {
     draft.remedy(
-        view.look(directory, |it| format!("find {it} -xdev ! -type d")),
+        view.look(directory, |it| format!("find {it} -xdev -type f")),
         "none: lists the files in the way. Move what you need, and only then remove them: `rm -rf` \
          through a mount that is still there deletes the data behind it",
     );
