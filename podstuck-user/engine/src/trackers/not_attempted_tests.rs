@@ -825,7 +825,7 @@ fn a_driver_that_waits_for_a_moment_now_and_then_has_forgotten_all_the_same() {
     let (mut played, mut told) = (Played::new(), Vec::new());
     let mut look = |second: u64| {
         let waits = Halted::Waits { tid: 79, state: 'D', channel: "folio_wait_bit".into() };
-        let is_moment = second % 6 == 0;
+        let is_moment = second.is_multiple_of(6);
         let halted = is_moment.then_some(waits);
         let volume = with_driver(|process| process.as_mut().unwrap().halted = halted);
         told.extend(played.sample(&pod(vec![volume]), second));
