@@ -2,11 +2,15 @@
 //! an append-only directory, a sticky directory, an active swap file and an unmapped owner; an
 //! immutable directory gives it through the permission check. The inode says which.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use nix::errno::Errno;
 
 use crate::{
+    backoff::Attempts,
     bounded::Bounded,
     event::{Event, What},
     model::{call::Call, operation::Operation, time::Monotonic},
@@ -19,11 +23,18 @@ use crate::{
 
 /// Targets followed at a time.
 const TARGETS: usize = 1024;
+/// An answer takes milliseconds. One that has not come by then does not come.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A target with a removal that was refused.
 pub(crate) struct Refused {
-    /// The last call that was.
+    /// The last call that was, and that a look was asked for about.
     pub(crate) op: Operation,
+    /// When that was, and whether it is unanswered.
+    asked: Monotonic,
+    waits: bool,
+    /// Calls by their time.
+    attempts: Attempts,
     /// The object whose refusal a look has explained.
     explained: Option<PathBuf>,
     /// Calls, those not reported one by one included.
@@ -48,10 +59,25 @@ impl Refusals {
         if !op.outcome.is(Errno::EPERM) || op.call == Call::Umount2 || !is_clean_up(op) {
             return None;
         }
-        let begin = || Refused { op: op.clone(), explained: None, count: 0, first: op.end };
+        let begin = || Refused {
+            op: op.clone(),
+            asked: op.end,
+            waits: false,
+            attempts: Attempts::default(),
+            explained: None,
+            count: 0,
+            first: op.end,
+        };
         let refused = self.targets.or_insert_with(op.target_id, begin);
         refused.count += 1 + u64::from(op.suppressed);
-        refused.op = op.clone();
+        // One object at a time, and one an attempt: where thousands are refused, a look at the last one always comes
+        // after the next one's refusal.
+        let new = refused.attempts.note(op.end) || refused.explained.is_none();
+        let in_time = op.end.since(refused.asked) < PATIENCE;
+        if in_time && (refused.waits || !new) {
+            return None;
+        }
+        (refused.op, refused.asked, refused.waits) = (op.clone(), op.end, true);
         let directory = op.path.parent()?.to_owned();
         let name = op.path.file_name()?.to_owned();
         let (pid, expected) = (op.actor.pid, op.directory);
@@ -69,6 +95,7 @@ impl Refusals {
         if refused.op.path != query.path {
             return None;
         }
+        refused.waits = false;
         let mut draft = match answer {
             Ok(seen) => refused::draft(context, refused, seen),
             Err(error) => refused::unseen(refused, error),

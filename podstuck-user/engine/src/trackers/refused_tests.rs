@@ -105,6 +105,36 @@ fn what_was_not_looked_at_explains_nothing() {
 }
 
 #[test]
+fn where_thousands_are_refused_one_is_looked_at_and_told() {
+    let seen = ObjectAttributes {
+        files: Some((FILE, FILE)),
+        object: SET,
+        directory: UNSET,
+        same_directory: true,
+        sticky: false,
+        swap: false,
+        swap_unknown: false,
+    };
+    let mut refusals = Alone::<Refusals>::new();
+    let fail = |refusals: &mut Alone<Refusals>, number: u32, second: f64| {
+        let at = second + f64::from(number) / 10_000.0;
+        refusals.ask(&failed(Call::Unlinkat, Errno::EPERM, &format!("f{number}"), at))
+    };
+    let mut asked: Vec<Query> = (0..100).flat_map(|n| fail(&mut refusals, n, 1.0)).collect();
+    assert_eq!(asked.len(), 1);
+    let query = asked.remove(0);
+    assert!(query.path.ends_with("f0"), "{query:?}");
+    let draft = refusals.answer(&query, Answer::Attributes(Ok(seen))).unwrap();
+    assert_eq!((draft.id(), draft.count), ("immutable-attribute", 100));
+    // The rest of the attempt changes nothing; the next attempt is looked at again.
+    assert_eq!((100..200).flat_map(|n| fail(&mut refusals, n, 1.0)).count(), 0);
+    assert_eq!((0..100).flat_map(|n| fail(&mut refusals, n, 2.0)).count(), 1);
+    // An answer that never comes is not waited for.
+    assert_eq!((0..100).flat_map(|n| fail(&mut refusals, n, 6.0)).count(), 0);
+    assert_eq!((0..100).flat_map(|n| fail(&mut refusals, n, 7.5)).count(), 1);
+}
+
+#[test]
 fn a_hung_file_system_is_said_to_be_one() {
     let draft = verdict_of(Err(NoAnswer::Deadline(std::time::Duration::from_secs(2))));
     assert!(draft.evidence.iter().any(|e| e.fact.contains("may be hung")));
