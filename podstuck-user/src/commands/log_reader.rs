@@ -2,8 +2,9 @@
 
 use std::{
     path::PathBuf,
-    thread::{self, Builder, JoinHandle},
-    time::Duration,
+    sync::mpsc::{Receiver as Reading, RecvTimeoutError, channel as reading},
+    thread::{self, Builder},
+    time::{Duration, Instant},
 };
 
 use tokio::sync::mpsc::{Receiver, Sender, channel};
@@ -11,7 +12,10 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use crate::{
     identity::{NameSource, PodNames, wanted::PodTraces},
     kernel::role::Role,
-    model::said::Heard,
+    model::{
+        degraded::{Degraded, Feed},
+        said::Heard,
+    },
     state::logs::{Attempt, Follower, Logs},
 };
 
@@ -21,32 +25,56 @@ const EVERY: Duration = Duration::from_secs(2);
 const WAITING: usize = 4;
 
 /// What the logs say of attempts, the oldest first, from when on they were read, and who goes on to read them.
-pub(super) type Told = (Vec<Attempt>, Vec<Heard>, Option<Follower>);
+pub(super) type Told = (Vec<Attempt>, Vec<Heard>, Option<Following>);
+
+/// Who goes on to read them.
+pub(super) enum Following {
+    /// All that was there has been read.
+    Read(Follower),
+    /// The first read takes long: what it finds comes during the run.
+    Reads(Reading<(Logs, Follower)>),
+}
 
 /// On a thread of its own, until somebody wants what it has read.
 pub(super) struct LogReader {
-    reading: Option<JoinHandle<(Logs, Follower)>>,
+    reading: Option<Reading<(Logs, Follower)>>,
+    begun: Instant,
     told: Told,
 }
 
 impl LogReader {
     /// Begins.
     pub(super) fn start(host_root: PathBuf) -> Self {
-        let reading = Builder::new().name("logs".into()).spawn(move || {
+        let (sender, receiver) = reading();
+        let started = Builder::new().name("logs".into()).spawn(move || {
             Role::ReadLogs.assume();
             let mut follower = Follower::new(&host_root);
-            (follower.read_all(), follower)
+            // Nobody waits any more where the run cannot begin.
+            let _ = sender.send((follower.read_all(), follower));
         });
-        let reading =
-            reading.inspect_err(|error| tracing::warn!("logs are not read: {error}")).ok();
-        Self { reading, told: Told::default() }
+        if let Err(error) = started {
+            tracing::warn!("logs are not read: {error}");
+        }
+        Self { reading: Some(receiver), begun: Instant::now(), told: Told::default() }
     }
 
-    /// Waits for the logs, once, and has pods named that are still here.
-    pub(super) fn name_pods(&mut self, places: &PodTraces<'_>, names: &mut PodNames) {
-        let Some((logs, follower)) = self.reading.take().and_then(|it| it.join().ok()) else {
-            return;
-        };
+    /// Waits for the logs, once, and until so long after the start, and has pods named that are still here.
+    pub(super) fn name_pods(
+        &mut self,
+        places: &PodTraces<'_>,
+        names: &mut PodNames,
+        limit: Duration,
+    ) {
+        let Some(reading) = self.reading.take() else { return };
+        let (logs, follower) =
+            match reading.recv_timeout(limit.saturating_sub(self.begun.elapsed())) {
+                Ok(read) => read,
+                Err(RecvTimeoutError::Timeout) => {
+                    self.reading = Some(reading);
+                    return;
+                }
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
         let Logs { pods, attempts, heard, places: read } = logs;
         let read: Vec<String> =
             read.into_iter().map(|place| place.read.unwrap_or_else(|why| why)).collect();
@@ -54,39 +82,63 @@ impl LogReader {
         let here = pods.into_iter().filter(|pod| places.may_have_directory(&pod.uid));
         names.looked_in(read);
         names.learn(NameSource::Log, here.map(|pod| (pod.namespace, pod.name, pod.uid)));
-        self.told = (attempts, heard, Some(follower));
+        self.told = (attempts, heard, Some(Following::Read(follower)));
     }
 
-    /// What was read.
+    /// What was read, or is still.
     pub(super) fn told(self) -> Told {
-        self.told
+        let (attempts, heard, following) = self.told;
+        (attempts, heard, following.or(self.reading.map(Following::Reads)))
     }
 }
 
 /// What the logs have new, during a run.
-pub(super) struct LogNews(Receiver<Logs>);
+pub(super) struct LogNews {
+    news: Receiver<Logs>,
+    /// Nothing of what was there before the run has come yet.
+    is_reading: bool,
+}
 
 impl LogNews {
     /// Begins. The thread ends when nobody listens any more.
-    pub(super) fn start(follower: Option<Follower>) -> Self {
+    pub(super) fn start(following: Option<Following>) -> Self {
         let (sender, news) = channel(WAITING);
-        let started = follower.map(|follower| {
+        let is_reading = matches!(following, Some(Following::Reads(_)));
+        let started = following.map(|following| {
             let follow = move || {
                 Role::Look.assume();
-                follow(follower, &sender);
+                match following {
+                    Following::Read(follower) => follow(follower, &sender),
+                    Following::Reads(reading) => {
+                        if let Ok((logs, follower)) = reading.recv()
+                            && sender.blocking_send(logs).is_ok()
+                        {
+                            follow(follower, &sender);
+                        }
+                    }
+                }
             };
             Builder::new().name("logs".into()).spawn(follow)
         });
         if let Some(Err(error)) = started {
             tracing::warn!("logs are not followed: {error}");
         }
-        Self(news)
+        Self { news, is_reading }
+    }
+
+    /// While the logs of before are not read.
+    pub(super) fn degraded(&self) -> Option<Degraded> {
+        let what = "the node's logs are still being read: what was tried before the start is not known yet";
+        self.is_reading.then(|| Degraded::new(what, &[Feed::Logs]))
     }
 
     /// Waits for something new. Safe to cancel.
     pub(super) async fn next(&mut self) -> Logs {
-        match self.0.recv().await {
-            Some(logs) => logs,
+        match self.news.recv().await {
+            Some(logs) => {
+                self.is_reading = false;
+                logs
+            }
             // Nobody follows.
             None => std::future::pending().await,
         }
@@ -102,5 +154,32 @@ fn follow(mut follower: Follower, news: &Sender<Logs>) {
         if !logs.is_empty() && news.blocking_send(logs).is_err() {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::{commands::setup::pod_names, identity::Listed};
+
+    #[tokio::test]
+    async fn logs_that_take_long_keep_no_run_from_beginning_and_come_later() {
+        let (sender, receiver) = reading();
+        let (begun, told) = (Instant::now(), Told::default());
+        let mut reader = LogReader { reading: Some(receiver), begun, told };
+        let directories = Listed { names: Vec::new(), is_all: true };
+        let places = PodTraces { host_root: Path::new("/"), kubelet_roots: &[], directories };
+        // Nobody has sent anything: it returns for its limit's sake.
+        reader.name_pods(&places, &mut pod_names(Vec::new()), Duration::ZERO);
+        let (attempts, _, following) = reader.told();
+        assert!(attempts.is_empty());
+        let mut news = LogNews::start(following);
+        assert!(news.degraded().is_some());
+        let nowhere = tempfile::tempdir().unwrap();
+        sender.send((Logs::default(), Follower::new(nowhere.path()))).unwrap();
+        assert!(news.next().await.is_empty());
+        assert!(news.degraded().is_none());
     }
 }

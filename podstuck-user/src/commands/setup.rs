@@ -1,6 +1,9 @@
 //! Before tracing: what is wanted, what this kernel allows, and the probes in.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::{Context, anyhow};
 use aya_log::EbpfLogger;
@@ -53,6 +56,12 @@ use crate::{
         traces,
     },
 };
+
+/// How long after its start a watch waits for the node's logs: long ones take seconds where a machine is busy. What
+/// comes later is taken in during the run.
+const LOGS: Duration = Duration::from_secs(1);
+/// The same where they name the pod in question, or are a part of its answer.
+const LOGS_THAT_NAME: Duration = Duration::from_secs(10);
 
 /// All that a run needs.
 pub(super) struct Prepared {
@@ -133,7 +142,7 @@ pub(super) fn prepare(
     // Of a pod whose containers are gone, kubelet has removed the directory of logs that names it.
     let others: [&mut dyn FnMut(&mut PodNames); 3] = [
         &mut |names| api.name_pods(names),
-        &mut |names| logs.name_pods(&places, names),
+        &mut |names| logs.name_pods(&places, names, LOGS_THAT_NAME),
         &mut |names| read_traces(&places, names),
     ];
     for name_pods in others {
@@ -169,7 +178,7 @@ pub(super) fn prepare(
     target_roots.believe_text(probes.as_ref().is_some_and(|probes| probes.by_text));
     let rooting = Rooting::start(host_root, secret, tables, &mut target_roots);
     api.name_pods(&mut names);
-    logs.name_pods(&places, &mut names);
+    logs.name_pods(&places, &mut names, if one_answer { LOGS_THAT_NAME } else { LOGS });
     if wanted.needs_names(&places, &mut names) {
         read_traces(&places, &mut names);
     }

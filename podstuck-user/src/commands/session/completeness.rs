@@ -66,7 +66,9 @@ impl Session {
         });
         let recorder = self.recorder.as_ref().and_then(Recorder::ended);
         let recorder = recorder.map(|why| Degraded::new(why, &[]));
-        let of_self = [hung, silent, looks, self.asker.degraded(), recorder].into_iter().flatten();
+        let logs = self.log_news.degraded();
+        let of_self =
+            [hung, silent, looks, logs, self.asker.degraded(), recorder].into_iter().flatten();
         let mut all: Vec<Degraded> = of_others.into_iter().chain(of_self).collect();
         all.extend(helper::degraded());
         all.extend(alive::degraded());

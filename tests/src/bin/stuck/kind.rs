@@ -113,14 +113,9 @@ impl Kind {
         }
     }
 
-    /// Lets go what would outlive the mount namespace.
-    pub(crate) fn release(self, volume: &Path) -> Result<()> {
-        let file = volume.join("file");
-        match self {
-            Self::Swap => run(Command::new("swapoff").arg(file)),
-            Self::Immutable | Self::AppendOnly => run(Command::new("chattr").arg("-ia").arg(file)),
-            _ => Ok(()),
-        }
+    /// Whether it does not end with the mount namespace.
+    pub(crate) fn outlives(self) -> bool {
+        matches!(self, Self::Swap | Self::Immutable | Self::AppendOnly)
     }
 }
 

@@ -9,6 +9,7 @@ mod log;
 use std::{
     env, fs,
     io::{BufRead, BufReader, Write, stdin, stdout},
+    os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread,
@@ -66,45 +67,56 @@ struct First<'a> {
 }
 
 fn main() -> Result<()> {
-    if let Some("hold") = env::args().nth(1).as_deref() {
-        return hold(env::args().skip(2));
+    match env::args().nth(1).as_deref() {
+        Some("hold") => return hold(env::args().skip(2)),
+        Some("release") => return release(env::args().skip(2)),
+        _ => {}
     }
     let arguments = Arguments::parse();
     fs::write("/proc/self/comm", "kubelet").context("taking kubelet's name")?;
-    let pods = make(&arguments)?;
-    let outcome = play(&arguments, &pods);
-    // Also after a failure: an active swap file outlives everything.
-    pods.iter().for_each(Pod::release);
-    outcome
+    let pods = pods(&arguments);
+    // Also after a failure, and if this process is killed: an active swap file outlives everything.
+    let _releases = guard(&pods)?;
+    make(&arguments, &pods)?;
+    play(&arguments, &pods)
 }
 
-fn make(arguments: &Arguments) -> Result<Vec<Pod>> {
-    let read_only = &arguments.read_only_root;
-    fs::create_dir_all(read_only)?;
-    kind::memory(read_only)?;
-    let mut pods: Vec<Pod> = Vec::new();
-    for (number, kind) in Kind::of_a_node(arguments.pods).enumerate() {
-        let root = if kind == Kind::ReadOnly { read_only } else { &arguments.root_dir };
+fn pods(arguments: &Arguments) -> Vec<Pod> {
+    let pod = |(number, kind): (usize, Kind)| {
+        let root = match kind {
+            Kind::ReadOnly => &arguments.read_only_root,
+            _ => &arguments.root_dir,
+        };
         let uid = format!("{number:08x}-5f0c-4e0d-9a53-{number:012x}");
         let volume = root.join("pods").join(&uid).join("volumes/kubernetes.io~empty-dir/data");
-        fs::create_dir_all(&volume).with_context(|| format!("creating {}", volume.display()))?;
-        let pod = Pod { uid, kind, volume };
-        let made = pod.kind.set_up(&pod.volume);
-        pods.push(pod);
-        if let Err(error) = made {
-            pods.iter().for_each(Pod::release);
-            return Err(error.context(format!("a pod that is stuck by {kind:?}")));
-        }
+        Pod { uid, kind, volume }
+    };
+    Kind::of_a_node(arguments.pods).enumerate().map(pod).collect()
+}
+
+/// A process that releases them when this one ends.
+fn guard(pods: &[Pod]) -> Result<Ended> {
+    let outlive = pods.iter().filter(|pod| pod.kind.outlives());
+    let mut command = Command::new("/proc/self/exe");
+    command.arg("release").args(outlive.map(|pod| pod.volume.join("file"))).process_group(0);
+    Ok(Ended(command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?))
+}
+
+fn make(arguments: &Arguments, pods: &[Pod]) -> Result<()> {
+    fs::create_dir_all(&arguments.read_only_root)?;
+    kind::memory(&arguments.read_only_root)?;
+    for Pod { kind, volume, .. } in pods {
+        fs::create_dir_all(volume).with_context(|| format!("creating {}", volume.display()))?;
+        kind.set_up(volume).with_context(|| format!("a pod that is stuck by {kind:?}"))?;
     }
-    kind::make_read_only(read_only)?;
-    Ok(pods)
+    kind::make_read_only(&arguments.read_only_root)
 }
 
 fn play(arguments: &Arguments, pods: &[Pod]) -> Result<()> {
     let held = |kind| pods.iter().filter(move |pod| pod.kind == kind).map(|pod| &*pod.volume);
-    let mut holders = vec![Holder::start(held(Kind::HeldOpen), None)?];
+    let mut holders = vec![Ended::holder(held(Kind::HeldOpen), None)?];
     for directory in held(Kind::HeldAsDirectory) {
-        holders.push(Holder::start(None, Some(directory))?);
+        holders.push(Ended::holder(None, Some(directory))?);
     }
     log::write(pods, arguments.log_lines)?;
     let begin: SigSet = [Signal::SIGUSR1].into_iter().collect();
@@ -134,19 +146,14 @@ impl Pod {
         let (kind, cause) = (self.kind.name(), self.kind.cause());
         First { uid: &self.uid, kind, cause, errno: format!("{errno:?}"), unix_s }
     }
-
-    fn release(&self) {
-        if let Err(error) = self.kind.release(&self.volume) {
-            eprintln!("{}: {error:#}", self.volume.display());
-        }
-    }
 }
 
-/// A process that holds volumes. It ends with its standard input.
-struct Holder(Child);
+/// A process that ends with its standard input.
+struct Ended(Child);
 
-impl Holder {
-    fn start<'a>(open: impl IntoIterator<Item = &'a Path>, within: Option<&Path>) -> Result<Self> {
+impl Ended {
+    /// One that holds volumes.
+    fn holder<'a>(open: impl IntoIterator<Item = &'a Path>, within: Option<&Path>) -> Result<Self> {
         let mut command = Command::new("/proc/self/exe");
         command.arg("hold").args(open).current_dir(within.unwrap_or("/".as_ref()));
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
@@ -159,12 +166,25 @@ impl Holder {
     }
 }
 
-impl Drop for Holder {
+impl Drop for Ended {
     fn drop(&mut self) {
         drop(self.0.stdin.take());
         // Its end is not in question.
         let _ = self.0.wait();
     }
+}
+
+/// The guard's side: lets go what would outlive the mount namespace.
+fn release(files: impl Iterator<Item = String>) -> Result<()> {
+    stdin().read_line(&mut String::new())?;
+    for file in files {
+        // Each file has one of these, or was not made.
+        for (program, argument) in [("swapoff", None), ("chattr", Some("-ia"))] {
+            let mut command = Command::new(program);
+            command.args(argument).arg(&file).stderr(Stdio::null()).status()?;
+        }
+    }
+    Ok(())
 }
 
 /// The holder's side.
