@@ -10,15 +10,11 @@ use nix::{
     unistd::{UnlinkatFlags, unlinkat},
 };
 
-/// There may be no more swap files than some thirty.
-const SWAP_FILES: usize = 5;
-
 /// A mechanism.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Immutable,
     AppendOnly,
-    Swap,
     HeldOpen,
     HeldAsDirectory,
     MountedOn,
@@ -38,15 +34,13 @@ impl Kind {
             Self::MountInside,
             Self::ReadOnly,
         ];
-        let all = [Self::Swap; SWAP_FILES].into_iter().chain(often.into_iter().cycle());
-        all.take(count)
+        often.into_iter().cycle().take(count)
     }
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Immutable => "immutable file",
             Self::AppendOnly => "append-only file",
-            Self::Swap => "swap file",
             Self::HeldOpen => "volume held by an open file",
             Self::HeldAsDirectory => "volume held as a working directory",
             Self::MountedOn => "mount on the volume",
@@ -60,7 +54,6 @@ impl Kind {
         match self {
             Self::Immutable => "immutable-attribute",
             Self::AppendOnly => "append-only-attribute",
-            Self::Swap => "swapfile-active",
             Self::HeldOpen | Self::HeldAsDirectory => "volume-held-by-host-process",
             Self::MountedOn => "nested-mount-under-volume",
             Self::MountInside => "emptydir-bidirectional-submount",
@@ -76,13 +69,6 @@ impl Kind {
                 fs::write(&file, "")?;
                 let letter = if self == Self::Immutable { "+i" } else { "+a" };
                 run(Command::new("chattr").arg(letter).arg(&file))
-            }
-            Self::Swap => {
-                // No holes, which swap files must not have.
-                fs::write(&file, vec![0; 1 << 20])?;
-                run(Command::new("chmod").arg("600").arg(&file))?;
-                run(Command::new("mkswap").arg("-q").arg(&file))?;
-                run(Command::new("swapon").arg(&file))
             }
             Self::HeldOpen | Self::HeldAsDirectory => memory(volume),
             Self::MountedOn => {
@@ -103,7 +89,7 @@ impl Kind {
     pub(crate) fn remove(self, volume: &Path) -> Result<(), Errno> {
         let unlink = |name, flags| unlinkat(AT_FDCWD, &volume.join(name), flags);
         match self {
-            Self::Immutable | Self::AppendOnly | Self::Swap | Self::ReadOnly => {
+            Self::Immutable | Self::AppendOnly | Self::ReadOnly => {
                 unlink("file", UnlinkatFlags::NoRemoveDir)
             }
             Self::MountInside => unlink("directory", UnlinkatFlags::RemoveDir),
@@ -115,7 +101,7 @@ impl Kind {
 
     /// Whether it does not end with the mount namespace.
     pub(crate) fn outlives(self) -> bool {
-        matches!(self, Self::Swap | Self::Immutable | Self::AppendOnly)
+        matches!(self, Self::Immutable | Self::AppendOnly)
     }
 }
 

@@ -31,7 +31,7 @@ const EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Parser)]
 struct Arguments {
-    /// kubelet's root directory, on a file system that has attributes and can be swapped to
+    /// kubelet's root directory, on a file system that has attributes
     #[arg(long)]
     root_dir: PathBuf,
     /// That of a second kubelet, whose disk has become read-only
@@ -75,7 +75,7 @@ fn main() -> Result<()> {
     let arguments = Arguments::parse();
     fs::write("/proc/self/comm", "kubelet").context("taking kubelet's name")?;
     let pods = pods(&arguments);
-    // Also after a failure, and if this process is killed: an active swap file outlives everything.
+    // Also after a failure, and if this process is killed: an attribute outlives the mount namespace.
     let _releases = guard(&pods)?;
     make(&arguments, &pods)?;
     play(&arguments, &pods)
@@ -177,13 +177,7 @@ impl Drop for Ended {
 /// The guard's side: lets go what would outlive the mount namespace.
 fn release(files: impl Iterator<Item = String>) -> Result<()> {
     stdin().read_line(&mut String::new())?;
-    for file in files {
-        // Each file has one of these, or was not made.
-        for (program, argument) in [("swapoff", None), ("chattr", Some("-ia"))] {
-            let mut command = Command::new(program);
-            command.args(argument).arg(&file).stderr(Stdio::null()).status()?;
-        }
-    }
+    Command::new("chattr").arg("-ia").args(files).stderr(Stdio::null()).status()?;
     Ok(())
 }
 
