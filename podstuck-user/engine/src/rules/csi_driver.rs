@@ -304,7 +304,7 @@ pub(crate) fn not_idempotent(draft: &mut Draft, suspect: &Suspect<'_>) {
     draft.remedy(
         View::OURS
             .on_file(&volume.path, volume.file, bind)
-            .verified_by(format!("! mountpoint -q {}", word(&volume.path.join("mount")))),
+            .verified_by(format!("! mountpoint -q {}", word(volume.path.join("mount")))),
         "low: the empty directory is mounted on itself, so that the driver has something to unmount at \
          kubelet's next attempt; of no use where the driver fails because it does not know the volume",
     );

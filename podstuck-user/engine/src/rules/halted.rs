@@ -36,7 +36,7 @@ pub(crate) fn go_on(
             } else {
                 ("cgroup.freeze", "0")
             };
-            let file = word(&group.join(file));
+            let file = word(group.join(file));
             draft.remedy(
                 Step::from(format!("echo {thawed} > {file}"))
                     .verified_by(format!("grep -qx {thawed} {file}")),

@@ -204,7 +204,7 @@ fn leftover(draft: &mut Draft, suspect: &Suspect<'_>) {
         the removal itself fails was not seen: podstuck follows the paths of volumes and \
         containers."
         .into();
-    let procs = word(&draft.path.join("cgroup.procs"));
+    let procs = word(draft.path.join("cgroup.procs"));
     draft.remedy(format!("cat {procs}"), "none; then find out who put the process there");
     for task in suspect.group.tasks.iter().take(NAMED) {
         draft.remedy(
@@ -230,7 +230,7 @@ fn leftover(draft: &mut Draft, suspect: &Suspect<'_>) {
 fn moved_to_the_top(task: &Task, group: &Path) -> Step {
     let pid = task.pid;
     let name = group.file_name().unwrap_or_default();
-    let groups = word(&Path::new("*").join(name).join("*"));
+    let groups = word(Path::new("*").join(name).join("*"));
     let those = format!(
         "find /sys/fs/cgroup -path {groups} -name cgroup.procs -exec grep -qsx {pid} {{}} \";\""
     );
