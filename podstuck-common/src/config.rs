@@ -34,8 +34,8 @@ pub struct Offsets {
     pub task_started: u32,
     /// `task_struct.real_cred`
     pub task_cred: u32,
-    /// `cred.euid`
-    pub cred_euid: u32,
+    /// `cred.uid`; seven other ids stand behind it
+    pub cred_uid: u32,
     /// `cred.cap_effective`
     pub cred_effective: u32,
     /// `cred.user_ns`

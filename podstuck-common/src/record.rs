@@ -47,14 +47,14 @@ impl Process {
 pub mod credential {
     /// The rest could be read.
     pub const KNOWN: u32 = 1;
-    /// Its effective user is 0.
-    pub const USER_0: u32 = 1 << 1;
+    /// Its user and group ids are 0: the real, the effective, the saved ones and those for the file system.
+    pub const IDS_0: u32 = 1 << 1;
     /// `CAP_SYS_ADMIN` is effective.
     pub const SYS_ADMIN: u32 = 1 << 2;
     /// Its user namespace is the first one.
     pub const FIRST_USER_NS: u32 = 1 << 3;
     /// All that makes somebody the node's root.
-    pub const ROOT: u32 = KNOWN | USER_0 | SYS_ADMIN | FIRST_USER_NS;
+    pub const ROOT: u32 = KNOWN | IDS_0 | SYS_ADMIN | FIRST_USER_NS;
 }
 
 /// Who made the calls of a process.
@@ -81,7 +81,7 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Whether it was the node's root when it called: effective user 0 with `CAP_SYS_ADMIN` in the first user
+    /// Whether it was the node's root when it called: all its ids 0, with `CAP_SYS_ADMIN` in the first user
     /// namespace. `None` where nobody has told.
     pub const fn is_root(&self) -> Option<bool> {
         match self.credentials {
@@ -243,7 +243,7 @@ mod tests {
     fn root_is_who_has_all_of_it() {
         let is_root = |credentials| Caller { credentials, ..Caller::default() }.is_root();
         assert_eq!((is_root(0), is_root(credential::ROOT)), (None, Some(true)));
-        for lacking in [credential::USER_0, credential::SYS_ADMIN, credential::FIRST_USER_NS] {
+        for lacking in [credential::IDS_0, credential::SYS_ADMIN, credential::FIRST_USER_NS] {
             assert_eq!(is_root(credential::ROOT & !lacking), Some(false));
         }
     }

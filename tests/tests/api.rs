@@ -8,10 +8,13 @@
 mod node;
 #[path = "api/storage.rs"]
 mod storage;
+#[path = "api/trust.rs"]
+mod trust;
 
 use std::{fs, io::Write, net::TcpListener, process::Command};
 
 use node::{Node, UID, flag};
+use podstuck_testing::roots_directory;
 use podstuck_tests::{diagnose, of_type, podstuck, requires, root_and_btf, run};
 use serde_json::{Value, json};
 
@@ -48,7 +51,7 @@ fn credentials_are_read_as_kubelet_sees_them() {
     requires!(root_and_btf());
     let mut node = Node::new(9);
     let server = node.server(&[node.record(&json!({}))]);
-    let root = tempfile::tempdir().unwrap();
+    let root = roots_directory().unwrap();
     let seen = server.kubeconfig_below(root.path());
     assert!(!seen.exists(), "this machine has one of its own");
     node.kubelet_in(root.path(), &[&flag("kubeconfig", &seen)]);

@@ -59,13 +59,17 @@ pub(crate) fn is_root() -> bool {
 fn credentials(task: u64) -> Option<u32> {
     let o = offsets();
     let credentials: u64 = field(task, o.task_cred)?;
-    let user: u32 = field(credentials, o.cred_euid)?;
+    // All eight ids, of which the effective one alone says nothing of who has started a set-user-ID program.
+    let mut ids = 0;
+    for pair in 0..4 {
+        ids |= field::<u64>(credentials, o.cred_uid.wrapping_add(pair * 8))?;
+    }
     let effective: u32 = field(credentials, o.cred_effective)?;
     let namespace: u64 = field(credentials, o.cred_user_ns)?;
     let level: u32 = field(namespace, o.user_ns_level)?;
     let mut bits = credential::KNOWN;
-    if user == 0 {
-        bits |= credential::USER_0;
+    if ids == 0 {
+        bits |= credential::IDS_0;
     }
     if effective & 1 << CAP_SYS_ADMIN != 0 {
         bits |= credential::SYS_ADMIN;

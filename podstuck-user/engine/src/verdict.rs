@@ -15,7 +15,7 @@ use crate::{
         identity::{Actor, Target},
         operation::Operation,
         remedy::Remedy,
-        said,
+        said::{self, NOT_ROOTS},
         time::Monotonic,
     },
     tracker::TrackerId,
@@ -255,7 +255,15 @@ impl Draft {
         if self.cause.is_admission() {
             return Certainty::Possible;
         }
-        Certainty::by_unknown(self.missing.len(), self.open().count() + self.doubts.len())
+        let hearsay = usize::from(self.is_hearsay());
+        Certainty::by_unknown(self.missing.len(), self.open().count() + self.doubts.len() + hearsay)
+    }
+
+    /// Whether it rests on a log that somebody else than root may write.
+    fn is_hearsay(&self) -> bool {
+        let is_not_roots =
+            |it: &Fact| matches!(&it.source, Source::Log(log) if log.contains(NOT_ROOTS));
+        self.evidence.iter().any(is_not_roots)
     }
 
     /// Why it is not firm: what was not observed, and what it was not told apart from.
@@ -264,7 +272,8 @@ impl Draft {
         let open = self.open().map(|other| {
             format!("whether it is {} (what would tell: {})", other.cause, other.told_apart_by)
         });
-        facts.chain(open).collect()
+        let hearsay = self.is_hearsay().then(|| format!("whether a log is right {NOT_ROOTS}"));
+        facts.chain(open).chain(hearsay).collect()
     }
 
     /// Causes that look alike, and that no fact tells it apart from.

@@ -1,6 +1,9 @@
 //! Asks the API server while the node's logs are read and the probes are loaded.
 
-use std::{path::PathBuf, thread::JoinHandle};
+use std::{
+    path::{Path, PathBuf},
+    thread::JoinHandle,
+};
 
 use crate::{
     cli,
@@ -8,7 +11,7 @@ use crate::{
     kernel::role::Role,
     model::{identity::Pod, node_record::NodeRecord, path::safe, pod_record::PodRecord},
     state::{
-        api::{self, Api, As, Asked, Known},
+        api::{self, Api, As, Asked, Known, OfNode},
         kubelet::Kubelet,
     },
 };
@@ -75,13 +78,14 @@ impl ApiReader {
         })
     }
 
-    /// What it says about this node, or about several on this machine.
-    fn nodes(&self) -> &[NodeRecord] {
-        &self.told.nodes
+    fn is_here(&self, record: &PodRecord) -> bool {
+        self.told.nodes.iter().any(|node| Some(&node.record.node) == record.node.as_ref())
     }
 
-    fn is_here(&self, record: &PodRecord) -> bool {
-        self.nodes().iter().any(|node| Some(&node.node) == record.node.as_ref())
+    /// Whether it is on none of this machine's nodes, all of which are known.
+    fn is_elsewhere(&self, record: &PodRecord) -> bool {
+        let Api { nodes, unasked, .. } = &self.told;
+        !nodes.is_empty() && unasked.is_empty() && !self.is_here(record)
     }
 
     /// The record of a pod, the latest.
@@ -99,24 +103,35 @@ impl ApiReader {
         all.filter(|record| record.deletion.is_some()).cloned().collect()
     }
 
-    /// Its words about this node, and whether it has this pod, of which there is a trace here. A static pod
-    /// may be unknown to it (`kubetypes.IsStaticPod`), and is named by a hash.
-    pub(super) fn nodes_about(&self, pod: Option<&Pod>) -> Vec<NodeRecord> {
+    /// Its words about this node, and whether it has this pod, of which there is a trace here: in that root of a kubelet,
+    /// if it is known. Each speaks for the pods of its own kubelet. A static pod may be unknown to it
+    /// (`kubetypes.IsStaticPod`), and is named by a hash.
+    pub(super) fn nodes_about(&self, pod: Option<&Pod>, root: Option<&Path>) -> Vec<NodeRecord> {
+        let Api { nodes, unasked, .. } = &self.told;
+        let is_its = |node: &OfNode| node.root.is_none() || node.root.as_deref() == root;
+        let lacks =
+            |node: &OfNode, pod: &Pod| node.all.as_ref().is_some_and(|all| !all.contains(&pod.uid));
         let is_missing = |pod: &&Pod| {
-            let listed = |all: &Vec<String>| all.contains(&pod.uid);
-            let unknown = self.told.all.as_ref().is_some_and(|all| !listed(all));
-            unknown && self.record(&pod.uid).is_none() && pod.uid.contains('-')
+            let all_speak = nodes.iter().all(|node| !is_its(node) || lacks(node, pod))
+                && !unasked.iter().any(|silent| Some(silent.as_path()) == root);
+            all_speak && root.is_some() && self.record(&pod.uid).is_none() && pod.uid.contains('-')
         };
         let missing: Vec<Pod> = pod.filter(is_missing).cloned().into_iter().collect();
-        let with = |node: &NodeRecord| NodeRecord { missing: missing.clone(), ..node.clone() };
-        self.nodes().iter().map(with).collect()
+        let about = nodes.iter().filter(|node| root.is_none() || is_its(node));
+        let about = about.map(|OfNode { record, .. }| NodeRecord {
+            missing: missing.clone(),
+            // Which of several nodes is meant is not known without a root.
+            drivers: record.drivers.clone().filter(|_| root.is_some() || nodes.len() == 1),
+            ..record.clone()
+        });
+        about.collect()
     }
 
     /// What it knows of a pod of which there is nothing here.
     pub(super) fn explain(&self, error: WantedError) -> WantedError {
         let WantedError::Unknown { wanted, looked, mut hint } = error else { return error };
         match &self.told.pod {
-            Some(Known::Pod(record)) if !self.nodes().is_empty() && !self.is_here(record) => {
+            Some(Known::Pod(record)) if self.is_elsewhere(record) => {
                 let place = record.node.as_deref().map_or_else(
                     || "it is on no node yet".to_owned(),
                     |node| format!("it is on {}", safe(node.as_bytes())),

@@ -10,13 +10,17 @@ use jiff::Timestamp;
 use super::{
     Exit, Failure,
     api_reader::ApiReader,
+    believed::believed,
     check::{Check, obstacles, probes},
     known_roots::{apart, known_roots},
     setup, standard_output,
 };
 use crate::{
     cli::{Api, Doctor, Output, Target},
-    identity::target_roots::{Holds, TargetRoot},
+    identity::{
+        runtimes::running_daemons,
+        target_roots::{Holds, TargetRoot},
+    },
     kernel::{
         facts,
         layout::{self, BTF_PATH},
@@ -100,15 +104,13 @@ fn node(options: &Doctor) -> Vec<Check> {
     let host_root = &options.node.host_root;
     let (kubelets, _) = kubelet::running(host_root, &options.node.kubelet_root);
     let roots = setup::roots(&options.node, &kubelets);
-    let mut checks: Vec<Check> = roots
-        .iter()
-        .map(|root| {
-            let lost =
-                "--pod-uid and --pod cannot be checked, and calls on files of its pods have no pod";
-            let is_there = resolve(host_root, &root.join("pods")).is_some();
-            Check::new("kubelet root", is_there, safe_path(root), lost)
-        })
-        .collect();
+    let mut checks = believed(host_root);
+    checks.extend(roots.iter().map(|root| {
+        let lost =
+            "--pod-uid and --pod cannot be checked, and calls on files of its pods have no pod";
+        let is_there = resolve(host_root, &root.join("pods")).is_some();
+        Check::new("kubelet root", is_there, safe_path(root), lost)
+    }));
     checks.extend(kubelets.iter().flat_map(|kubelet| &kubelet.unread).map(|why| {
         Check::new(
             "kubelet's files",
@@ -129,7 +131,7 @@ fn node(options: &Doctor) -> Vec<Check> {
         drivers in pods have logged";
     checks.push(Check::new("pod names", found.is_ok(), found.unwrap_or_else(Into::into), lost));
     checks.push(api(options, kubelets));
-    let running = runtimes();
+    let running = runtimes(host_root);
     let found = if running.is_empty() { "none is running".to_owned() } else { running.join(", ") };
     checks.push(Check::new("runtimes", true, found, ""));
     checks
@@ -205,15 +207,16 @@ fn api(options: &Doctor, kubelets: Vec<Kubelet>) -> Check {
     Check::new("API server", ok, found, lost)
 }
 
-/// Runtimes and kubelets that run now, by the name of their process.
-fn runtimes() -> Vec<String> {
-    const KNOWN: [&str; 4] = ["kubelet", "containerd", "dockerd", "crio"];
-    let known = proc::processes().into_iter().filter_map(|pid| {
-        let comm = proc::comm(Path::new(&format!("/proc/{pid}")));
-        let name = KNOWN.iter().find(|name| name.as_bytes() == comm)?;
-        Some(format!("{name} (pid {pid})"))
+/// Runtimes and kubelets that run now.
+fn runtimes(host_root: &Path) -> Vec<String> {
+    let directory = setup::on_host(host_root, Path::new("/proc"));
+    let daemons = running_daemons(&directory);
+    let pids = daemons.kubelets.into_iter().chain(daemons.runtimes.into_iter().map(|(pid, _)| pid));
+    let named = pids.map(|pid| {
+        let comm = proc::comm(&directory.join(pid.to_string()));
+        format!("{} (pid {pid})", safe(&comm))
     });
-    known.collect()
+    named.collect()
 }
 
 fn render(checks: &[Check], output: Output, time: Timestamp) -> String {

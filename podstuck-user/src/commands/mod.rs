@@ -2,6 +2,7 @@
 
 mod api_reader;
 mod away;
+mod believed;
 mod check;
 pub mod compare;
 pub mod diagnose;

@@ -23,9 +23,11 @@ use crate::{
     cli::{Backend, Node, Tracing},
     identity::{
         PodNames, WantedError, kubelet_roots, log_dirs_for,
+        roots::USUAL,
         runtimes::running_daemons,
         target_names,
         target_roots::{Holds, TargetRoots},
+        trust::Belief,
         wanted::PodTraces,
     },
     kernel::{
@@ -206,6 +208,8 @@ pub(super) fn prepare(
         (None, None, Some(path)) => sample::Only::Below(path.clone()),
         (None, None, None) => sample::Only::All,
     };
+    let pods_root = wanted.who.as_ref().and_then(|pod| places.root_of(&pod.uid));
+    let pods_root = pods_root.map(Path::to_owned);
     let data = target_roots.all().iter().filter(|root| root.holds != Holds::Pods);
     let places = sample::Places {
         data_roots: data.cloned().collect(),
@@ -217,7 +221,8 @@ pub(super) fn prepare(
     };
     let told = logs.told();
     let record = wanted.who.as_ref().and_then(|pod| api.record(&pod.uid)).cloned();
-    let (nodes, deleted) = (api.nodes_about(wanted.who.as_ref()), api.deleted());
+    let (nodes, deleted) =
+        (api.nodes_about(wanted.who.as_ref(), pods_root.as_deref()), api.deleted());
     let (pod, container, scope) = (wanted.who, wanted.container, wanted.scope);
     let (roots, containers) = (target_roots, containers.all);
     Ok(Prepared {
@@ -291,17 +296,23 @@ fn covered(probes: Option<&Probes>, without: Option<String>) -> Start {
     }
 }
 
-/// kubelets' root directories: those given, else those that running kubelets were told, and those that are configured
-/// for when one runs.
+/// kubelets' root directories: those given, else those of services, the usual one, those that are configured for when a
+/// kubelet runs, and then those of others. Where two of them have a directory of one pod, the first counts.
 pub(super) fn roots(node: &Node, kubelets: &[Kubelet]) -> Vec<PathBuf> {
-    let mut roots = kubelet_roots(&node.host_root, &node.kubelet_root);
-    if node.kubelet_root.is_empty() {
-        let told = kubelets.iter().filter_map(|kubelet| kubelet.settings.root.clone());
-        let configured = configured(&node.host_root).into_iter().filter_map(|it| it.root);
-        for root in told.chain(configured) {
-            if !roots.contains(&root) {
-                roots.push(root);
-            }
+    let found = kubelet_roots(&node.host_root, &node.kubelet_root);
+    if !node.kubelet_root.is_empty() {
+        return found;
+    }
+    let of = |belief| {
+        let its = kubelets.iter().filter(move |kubelet| kubelet.standing.belief == belief);
+        its.map(|kubelet| kubelet.root().to_owned())
+    };
+    let configured = configured(&node.host_root).into_iter().filter_map(|it| it.root);
+    let of_node = of(Belief::Service).chain([PathBuf::from(USUAL)]).chain(configured);
+    let mut roots: Vec<PathBuf> = Vec::new();
+    for root in of_node.chain(of(Belief::Administrator)).chain(found) {
+        if !roots.contains(&root) {
+            roots.push(root);
         }
     }
     roots

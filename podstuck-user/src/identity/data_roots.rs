@@ -163,6 +163,10 @@ pub(crate) fn of_runtime(runtime: Component, told: &Told) -> Vec<TargetRoot> {
 
 /// What a mount that the host, or a kubelet, sees says of it.
 pub(crate) fn of_mount(mount: &Mount) -> Option<(PathBuf, Holds)> {
+    // A user may have his own wherever he likes.
+    if mount.is_a_users() {
+        return None;
+    }
     if let Some(root) = kubelet_root_of(&mount.point) {
         return Some((root, Holds::Pods));
     }
@@ -241,6 +245,13 @@ mod tests {
         assert_eq!(layer("/srv/s/overlay/abc/diff"), Some(("/srv/s".into(), Holds::Data)));
         assert_eq!(layer("/home/me/upper"), None);
         assert_eq!(of("/srv/rootfs", ""), None);
+        let of_user = Mount {
+            point: volume.clone().into(),
+            fs_type: "fuse.sshfs".into(),
+            super_options: "user_id=1000".into(),
+            ..Mount::default()
+        };
+        assert_eq!(of_mount(&of_user), None, "it only reads like a pod's");
     }
 
     /// What distributions give their containerd as `root` and `state`.

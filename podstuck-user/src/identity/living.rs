@@ -5,7 +5,11 @@ use std::path::Path;
 
 use super::{cgroup::group_of, component::component};
 pub(crate) use crate::credentials::may_be_root;
-use crate::{credentials::is_maybe_root, model::identity::Component, proc};
+use crate::{
+    credentials::{is_maybe_root, is_started_by_root},
+    model::identity::Component,
+    proc, silent,
+};
 
 /// What is read of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,9 +48,10 @@ impl Living {
     }
 }
 
-/// Whether a process is the node's root: effective user 0 with `CAP_SYS_ADMIN`, in the user namespace that
-/// this tool is in. kubelet, runtimes and their helpers are, as they mount. The root of a container has
-/// no such capability, and the root of a user namespace of its own has it there only.
+/// Whether a process is the node's root: all its ids are 0, and were when its program was executed, and it has
+/// `CAP_SYS_ADMIN` in the user namespace that this tool is in. kubelet, runtimes and their helpers are, as they mount. The
+/// root of a container has no such capability, the root of a user namespace of its own has it there only, and a
+/// set-user-ID program was started by somebody else.
 pub(crate) fn is_root(process: &Path) -> bool {
     is_known_root(process).unwrap_or(false)
 }
@@ -55,6 +60,10 @@ pub(crate) fn is_root(process: &Path) -> bool {
 fn is_known_root(process: &Path) -> Option<bool> {
     // The first two files take no lock of the process. Who is told by them is not asked for a link.
     if !is_maybe_root(process)? {
+        return Some(false);
+    }
+    let auxv = silent::read(process, |process| std::fs::read(process.join("auxv")).ok())?;
+    if !is_started_by_root(&auxv)? {
         return Some(false);
     }
     let namespace = |process: &Path| proc::namespace(process, "user");
@@ -80,19 +89,28 @@ mod tests {
     }
 
     #[test]
-    fn root_is_told_by_its_effective_user_and_what_it_may() {
+    fn root_has_roots_ids_alone_and_may_mount() {
+        let all = "000001fffeffffff";
         let table = [
-            ("Name:\tkubelet\nUid:\t0\t0\t0\t0\nCapEff:\t000001fffeffffff\n", true),
-            ("Name:\tkubelet\nUid:\t1000\t0\t0\t0\nCapEff:\t0000000000200000\n", true),
+            (["0\t0\t0\t0", "0\t0\t0\t0"], all, true),
+            // A set-user-ID program of a user: `su` that waits for a password, and `fusermount3`.
+            (["1000\t0\t0\t0", "1000\t1000\t1000\t1000"], all, false),
+            (["1000\t0\t0\t0", "0\t0\t0\t0"], all, false),
+            (["0\t0\t0\t1000", "0\t0\t0\t0"], all, false),
+            (["0\t0\t0\t0", "1000\t0\t0\t0"], all, false),
+            (["0\t9\t0\t0", "0\t0\t0\t0"], all, false),
             // containerd's default for a container
-            ("Name:\tkubelet\nUid:\t0\t0\t0\t0\nCapEff:\t00000000a80425fb\n", false),
-            ("Name:\tkubelet\nUid:\t0\t9\t0\t0\nCapEff:\t000001ffffffffff\n", false),
-            // The kernel writes a newline in a name as two characters.
-            ("Name:\tx\\nUid:\t0\t0\n", false),
-            ("", false),
+            (["0\t0\t0\t0", "0\t0\t0\t0"], "00000000a80425fb", false),
+            (["0\t0", "0\t0"], all, false),
         ];
-        for (status, expected) in table {
+        for ([uid, gid], capabilities, expected) in table {
+            let status =
+                format!("Name:\tkubelet\nUid:\t{uid}\nGid:\t{gid}\nCapEff:\t{capabilities}\n");
             assert_eq!(is_privileged(status.as_bytes()), expected, "{status}");
+        }
+        // The kernel writes a newline in a name as two characters.
+        for other in ["Name:\tx\\nUid:\t0\t0\n", ""] {
+            assert!(!is_privileged(other.as_bytes()), "{other}");
         }
     }
 

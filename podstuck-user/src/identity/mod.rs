@@ -29,6 +29,7 @@ pub(crate) mod storage;
 pub(crate) mod target_roots;
 pub(crate) mod targets;
 pub(crate) mod traces;
+pub(crate) mod trust;
 pub(crate) mod uid;
 pub(crate) mod unit;
 #[cfg(test)]

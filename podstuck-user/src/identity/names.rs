@@ -37,6 +37,8 @@ const SHOWN: Duration = Duration::from_millis(200);
 pub(crate) struct Listed {
     /// Names of what is in them.
     pub(crate) names: Vec<String>,
+    /// How many of these are in each, in their order.
+    pub(crate) counts: Vec<usize>,
     /// Each has answered.
     pub(crate) is_all: bool,
 }

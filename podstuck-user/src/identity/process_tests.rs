@@ -131,7 +131,7 @@ fn who_has_ended_is_what_he_was_when_he_called() {
         (who.actor.component, who.is_root)
     };
     assert_eq!(ended(credential::ROOT).0, Component::Kubelet);
-    for lacking in [credential::USER_0, credential::SYS_ADMIN, credential::FIRST_USER_NS] {
+    for lacking in [credential::IDS_0, credential::SYS_ADMIN, credential::FIRST_USER_NS] {
         assert_eq!(ended(credential::ROOT & !lacking), (Component::Workload, false));
     }
     // Nor is he one of the node where no daemon was seen, or by what his parent is.

@@ -3,10 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use super::{
-    cgroup::{group_of, pod_of_cgroup},
     component::is_kubelets_name,
     kubelet::{Settings, WRAPPERS},
-    living::is_root,
     runtimes::running_daemons,
 };
 use crate::proc::{COMMAND_LINE, command_line};
@@ -61,12 +59,6 @@ fn running(proc: &Path) -> Vec<PathBuf> {
     roots.sort();
     roots.dedup();
     roots
-}
-
-/// Whether a process is the node's own: its root, and in no pod.
-pub(super) fn is_of_node(process: &Path) -> bool {
-    let in_pod = || group_of(process).is_none_or(|group| pod_of_cgroup(&group).is_some());
-    !in_pod() && is_root(process)
 }
 
 /// Log directories that go with a kubelet root: beside it, under the same prefix, and the usual

@@ -1,11 +1,12 @@
-//! Running container runtimes.
+//! Running daemons of the node, and how far each is believed.
 
-use std::path::Path;
+use std::{collections::BTreeMap, path::Path};
 
 use super::{
     component::by_name,
     distribution::K0S,
-    roots::{is_kubelets, is_of_node},
+    roots::is_kubelets,
+    trust::{Belief, Standing, raise_the_only_one},
 };
 use crate::{
     model::identity::Component,
@@ -18,7 +19,7 @@ const RUNTIMES: [&[u8]; 3] = [b"containerd", b"dockerd", b"crio"];
 /// Their names begin so: containerd's shims, and the monitor of CRI-O and Podman.
 const SHIMS: [&[u8]; 2] = [b"containerd-shim", b"conmon"];
 
-/// Daemons of the node that run.
+/// Daemons of the node that run. Of each kind, those that are believed more come first, and then those of lower ids.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Daemons {
     /// kubelets, and programs that contain one.
@@ -29,10 +30,21 @@ pub(crate) struct Daemons {
     pub(crate) runtimes: Vec<(u32, Component)>,
     /// Processes that are called like a shim, or a monitor. Nothing else is known of them.
     pub(crate) shims: Vec<u32>,
+    /// How far each of the others is believed.
+    pub(crate) standings: BTreeMap<u32, Standing>,
+    /// Processes that have only the name of one of the others, and why.
+    pub(crate) disbelieved: Vec<(u32, String)>,
 }
 
-/// All of them, ascending. Their names are read first: few processes have one of these, and nothing else needs
-/// to be read of the others.
+impl Daemons {
+    /// How far a daemon is believed; the lower grade where it is none of these.
+    pub(crate) fn belief(&self, pid: u32) -> Belief {
+        self.standings.get(&pid).map_or(Belief::Administrator, |standing| standing.belief)
+    }
+}
+
+/// All of them. Their names are read first: few processes have one of these, and nothing else needs to be read of the
+/// others.
 pub(crate) fn running_daemons(proc: &Path) -> Daemons {
     let mut found = Daemons::default();
     for pid in processes_in(proc) {
@@ -43,15 +55,36 @@ pub(crate) fn running_daemons(proc: &Path) -> Daemons {
         }
         let (is_kubelet, is_runtime) = (is_kubelets(&comm), RUNTIMES.contains(&comm.as_slice()));
         let is_supervisor = comm == K0S;
-        if (is_kubelet || is_runtime || is_supervisor) && is_of_node(&process) {
-            if is_supervisor {
-                found.supervisors.push(pid);
-            } else if is_kubelet {
-                found.kubelets.push(pid);
-            } else {
-                found.runtimes.push((pid, by_name(&comm)));
+        if !(is_kubelet || is_runtime || is_supervisor) {
+            continue;
+        }
+        match Standing::of(proc, &process) {
+            Ok(standing) => drop(found.standings.insert(pid, standing)),
+            Err(why) => {
+                found.disbelieved.push((pid, why));
+                continue;
             }
         }
+        if is_supervisor {
+            found.supervisors.push(pid);
+        } else if is_kubelet {
+            found.kubelets.push(pid);
+        } else {
+            found.runtimes.push((pid, by_name(&comm)));
+        }
     }
+    found.rank();
     found
+}
+
+impl Daemons {
+    fn rank(&mut self) {
+        let Self { kubelets, supervisors, runtimes, standings, .. } = self;
+        raise_the_only_one(kubelets.iter().chain(&*supervisors), standings);
+        raise_the_only_one(runtimes.iter().map(|(pid, _)| pid), standings);
+        let rank = |pid: &u32| std::cmp::Reverse(standings.get(pid).map(|it| it.belief));
+        kubelets.sort_by_key(rank);
+        supervisors.sort_by_key(rank);
+        runtimes.sort_by_key(|(pid, _)| rank(pid));
+    }
 }

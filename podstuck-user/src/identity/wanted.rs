@@ -137,6 +137,19 @@ impl PodTraces<'_> {
         !self.directories.is_all || self.directories.names.iter().any(|name| name == uid)
     }
 
+    /// The root of kubelet's that has a directory of this pod: of several the first, which is believed most.
+    pub(crate) fn root_of(&self, uid: &str) -> Option<&Path> {
+        let Listed { names, counts, .. } = &self.directories;
+        let at = names.iter().position(|name| name == uid)?;
+        let mut before = 0;
+        let mut roots = self.kubelet_roots.iter().zip(counts);
+        let root = roots.find(|(_, count)| {
+            before += **count;
+            at < before
+        });
+        root.map(|(root, _)| root.as_path())
+    }
+
     fn cgroups(&self) -> PathBuf {
         on_host(self.host_root, Path::new("/sys/fs/cgroup"))
     }
@@ -216,8 +229,9 @@ mod tests {
         fn traces(&self) -> PodTraces<'_> {
             let host_root = self.dir.path();
             let entries = fs::read_dir(host_root.join("k/pods")).into_iter().flatten().flatten();
-            let names = entries.map(|entry| entry.file_name().into_string().unwrap()).collect();
-            let directories = Listed { names, is_all: true };
+            let names: Vec<String> =
+                entries.map(|entry| entry.file_name().into_string().unwrap()).collect();
+            let directories = Listed { counts: vec![names.len()], names, is_all: true };
             PodTraces { host_root, kubelet_roots: &self.roots, directories }
         }
     }
@@ -229,6 +243,16 @@ mod tests {
         assert_eq!(host.traces().by_uid(OLD, &mut names), Ok(OLD.into()));
         assert_eq!(host.traces().by_uid(NEW, &mut names), Ok(NEW.into()));
         assert_eq!(host.traces().by_name("shop/cart", &mut names), Ok(NEW.into()));
+    }
+
+    #[test]
+    fn a_pod_is_of_the_first_root_that_has_it() {
+        let names = [OLD, "x", OLD, NEW].map(String::from).into();
+        let roots = ["/none", "/first", "/second"].map(PathBuf::from);
+        let directories = Listed { names, counts: vec![0, 2, 2], is_all: true };
+        let traces = PodTraces { host_root: Path::new("/"), kubelet_roots: &roots, directories };
+        let root = |uid| traces.root_of(uid).and_then(Path::to_str);
+        assert_eq!([root(OLD), root(NEW), root("y")], [Some("/first"), Some("/second"), None]);
     }
 
     #[test]

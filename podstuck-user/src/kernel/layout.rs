@@ -93,7 +93,7 @@ const NOTHING: Offsets = Offsets {
     task_leader: NO_OFFSET,
     task_started: NO_OFFSET,
     task_cred: NO_OFFSET,
-    cred_euid: NO_OFFSET,
+    cred_uid: NO_OFFSET,
     cred_effective: NO_OFFSET,
     cred_user_ns: NO_OFFSET,
     task_nsproxy: NO_OFFSET,
@@ -128,18 +128,25 @@ const NOTHING: Offsets = Offsets {
 /// The context of tracepoint `io_uring:io_uring_queue_async_work`.
 const IO_URING_EVENT: &str = "trace_event_raw_io_uring_queue_async_work";
 
-/// Fields that the probes read at once, each 8 bytes behind the one before it, as in every kernel
+/// Fields that the probes read at once, each so many bytes behind the one before it, as in every kernel
 /// from 5.10 to 7.1.
 struct Together {
+    apart: u32,
     structure: &'static str,
     fields: &'static [&'static str],
 }
 
-const TOGETHER: [Together; 4] = [
-    Together { structure: "path", fields: &["mnt", "dentry"] },
-    Together { structure: "mount", fields: &["mnt_parent", "mnt_mountpoint"] },
-    Together { structure: "fdtable", fields: &["max_fds", "fd"] },
+const TOGETHER: [Together; 5] = [
+    Together { apart: 8, structure: "path", fields: &["mnt", "dentry"] },
+    Together { apart: 8, structure: "mount", fields: &["mnt_parent", "mnt_mountpoint"] },
+    Together { apart: 8, structure: "fdtable", fields: &["max_fds", "fd"] },
     Together {
+        apart: 4,
+        structure: "cred",
+        fields: &["uid", "gid", "suid", "sgid", "euid", "egid", "fsuid", "fsgid"],
+    },
+    Together {
+        apart: 8,
         structure: "dentry",
         fields: &["d_parent", "d_name.hash_len", "d_name.name", "d_inode"],
     },
@@ -149,7 +156,8 @@ impl Together {
     fn problem(&self, btf: &Btf<'_>) -> Option<String> {
         let offsets: Option<Vec<u32>> =
             self.fields.iter().map(|field| btf.offset(self.structure, field)).collect();
-        let in_order = offsets.is_some_and(|all| all.windows(2).all(|pair| pair[1] == pair[0] + 8));
+        let in_order =
+            offsets.is_some_and(|all| all.windows(2).all(|pair| pair[1] == pair[0] + self.apart));
         (!in_order).then(|| {
             format!(
                 "this kernel's `struct {}` does not have {} in this order without a gap; {LOST}",
@@ -189,7 +197,7 @@ fn from_btf(btf: &Btf<'_>) -> Layout {
         task_leader: at("task_struct", "group_leader"),
         task_started: at("task_struct", "start_boottime"),
         task_cred: at("task_struct", "real_cred"),
-        cred_euid: at("cred", "euid"),
+        cred_uid: at("cred", "uid"),
         cred_effective: at("cred", "cap_effective"),
         cred_user_ns: at("cred", "user_ns"),
         task_nsproxy: at("task_struct", "nsproxy"),

@@ -14,6 +14,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use super::{
     alive::{self, Occasion},
     helper::NotEntered,
+    only_roots::OnlyRoots,
 };
 use crate::{
     identity::on_host,
@@ -37,6 +38,11 @@ impl Inside {
     pub(super) fn lives(&self, path: &Path) -> Result<(), NotEntered> {
         let why = self.0.as_ref().and_then(|it| alive::why_not_in(it, path, Occasion::Unknown));
         why.map_or(Ok(()), |why| Err(NotEntered(why)))
+    }
+
+    /// Reads files there that nobody but root can have written.
+    pub(super) fn only_roots(&self) -> OnlyRoots<'_> {
+        OnlyRoots(self.0.as_ref())
     }
 }
 

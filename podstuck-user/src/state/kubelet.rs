@@ -2,57 +2,76 @@
 
 use std::{
     cell::RefCell,
-    fs::{self, File},
-    io::Read,
+    fs,
     path::{Path, PathBuf},
+    time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use super::{
     as_process::{enter, words},
     helper::{NotEntered, Question, Teller, ask_in_parts},
+    only_roots::OnlyRoots,
 };
 use crate::{
     identity::{
         kubelet::Settings,
         on_host,
-        roots::{USUAL, running_kubelets},
+        roots::USUAL,
+        runtimes::running_daemons,
+        trust::{Belief, Standing},
     },
     kernel::role::Role,
     model::path::safe_path,
     query::NoAnswer,
 };
 
-/// A configuration is a few kilobytes.
-const LONGEST: u64 = 1 << 20;
 /// Drop-ins that are read.
 const DROP_INS: usize = 256;
+
+/// After so long no more kubelets are asked before the run that are no services: there may be many.
+const SHARE: Duration = Duration::from_secs(4);
 
 /// A kubelet that runs.
 #[derive(Clone, Debug)]
 pub(crate) struct Kubelet {
     pub(crate) pid: u32,
+    /// How far it is believed.
+    pub(crate) standing: Standing,
     pub(crate) settings: Settings,
     /// What could not be read of what it was told.
     pub(crate) unread: Vec<String>,
 }
 
-/// The kubelets of the node; of those roots only, if any are given. And the process ids of those that did not
-/// answer at all: they take two seconds each.
+impl Kubelet {
+    /// Where its pods are, as it sees it.
+    pub(crate) fn root(&self) -> &Path {
+        self.settings.root.as_deref().unwrap_or(Path::new(USUAL))
+    }
+}
+
+/// The kubelets of the node, those first that are believed more; of those roots only, if any are given. And the process
+/// ids of those that did not answer at all: they take two seconds each, and those that are no services a few in all.
 pub(crate) fn running(host_root: &Path, roots: &[PathBuf]) -> (Vec<Kubelet>, Vec<u32>) {
-    let (mut answered, mut silent) = (Vec::new(), Vec::new());
-    for pid in running_kubelets(&on_host(host_root, "/proc".as_ref())) {
+    let (mut answered, mut silent, begun) = (Vec::new(), Vec::new(), Instant::now());
+    let mut daemons = running_daemons(&on_host(host_root, "/proc".as_ref()));
+    for pid in daemons.kubelets {
+        let Some(standing) = daemons.standings.remove(&pid) else { continue };
+        if standing.belief == Belief::Administrator && begun.elapsed() > SHARE {
+            silent.push(pid);
+            continue;
+        }
         match told(host_root, pid) {
-            (Some(settings), unread) => answered.push(Kubelet { pid, settings, unread }),
+            (Some(settings), unread) => {
+                answered.push(Kubelet { pid, standing, settings, unread });
+            }
             (None, _) => silent.push(pid),
         }
     }
-    answered.retain(|kubelet| {
-        let root = kubelet.settings.root.as_deref().unwrap_or(Path::new(USUAL));
-        roots.is_empty() || roots.iter().any(|wanted| wanted == root)
-    });
+    answered
+        .retain(|kubelet| roots.is_empty() || roots.iter().any(|wanted| wanted == kubelet.root()));
     (answered, silent)
 }
 
@@ -91,15 +110,16 @@ impl Question for ReadKubelet {
             return Ok(Vec::new());
         }
         let inside = enter(&self.host_root, self.pid)?;
-        let unread = read_files(&mut settings, |path| inside.lives(path));
+        let unread = read_files(&mut settings, &inside.only_roots(), |path| inside.lives(path));
         tell.part(&settings)?;
         Ok(unread)
     }
 }
 
-/// Takes what the files say, of those that live; what could not be read.
+/// Takes what the files say, of those that live and are root's alone; what could not be read.
 pub(super) fn read_files(
     settings: &mut Settings,
+    only_roots: &OnlyRoots<'_>,
     lives: impl Fn(&Path) -> Result<(), NotEntered>,
 ) -> Vec<String> {
     let unread = RefCell::new(Vec::new());
@@ -111,13 +131,24 @@ pub(super) fn read_files(
         if !enter(path) {
             return;
         }
-        let taken = read(path).map_err(|error| format!("{error:#}")).and_then(|text| take(&text));
+        let text = only_roots.read(path).map_err(|error| format!("{error:#}"));
+        let taken = text.and_then(|text| take(&text));
         if let Err(why) = taken {
             is_unread(path, &why);
         }
     };
     let files_in = |directory: &Path, extension| {
-        if enter(directory) { files_in(directory, extension) } else { Vec::new() }
+        if !enter(directory) {
+            return Vec::new();
+        }
+        // Its files are examined each, but not those that somebody has removed.
+        match only_roots.examine(directory) {
+            Ok(()) => files_in(directory, extension),
+            Err(why) => {
+                is_unread(directory, &format!("{why:#}"));
+                Vec::new()
+            }
+        }
     };
     if let Some((file, drop_ins)) = settings.distributions_files() {
         // Most have none.
@@ -158,28 +189,21 @@ pub(super) fn files_that(
     files
 }
 
-/// A file of moderate size.
-///
-/// # Errors
-/// Fails when it cannot be read, or is none.
-pub(super) fn read(path: &Path) -> Result<String> {
-    // Opening a pipe would wait.
-    if !fs::metadata(path)?.is_file() {
-        bail!("it is no file");
-    }
-    let mut text = String::new();
-    File::open(path)?.take(LONGEST).read_to_string(&mut text)?;
-    Ok(text)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
     use crate::state::scratch::write;
 
     #[test]
     fn drop_ins_are_taken_by_name_and_what_cannot_be_read_is_told() {
-        let dir = tempfile::tempdir().unwrap();
+        if !rustix::process::getuid().is_root() {
+            return podstuck_testing::skip("root is needed to make files of root's");
+        }
+        let dir = tempfile::tempdir_in("/run").unwrap();
+        let mounts = crate::proc::mounts(std::process::id());
+        let only_roots = OnlyRoots(mounts.as_ref());
         let config = |logs: &str| format!("kind: KubeletConfiguration\npodLogsDir: {logs}\n");
         let (file, drop_ins) = (dir.path().join("config.yaml"), dir.path().join("d"));
         write(file.clone(), &config("/first"));
@@ -190,18 +214,22 @@ mod tests {
         let mut settings =
             Settings { config: Some(file), config_dir: Some(drop_ins), ..Settings::default() };
         let all = |_: &Path| Ok(());
-        let unread = read_files(&mut settings, all);
+        let unread = read_files(&mut settings, &only_roots, all);
         assert_eq!(settings.pod_logs, Some("/last".into()));
         assert!(unread.len() == 1 && unread[0].contains("30-c.conf"), "{unread:?}");
         settings.config = Some("/nonexistent/config".into());
-        assert!(read_files(&mut settings, all)[0].contains("/nonexistent/config"));
+        assert!(read_files(&mut settings, &only_roots, all)[0].contains("/nonexistent/config"));
         // What does not live is not looked at.
         let none = |_: &Path| Err(NotEntered("it hangs".into()));
-        let unread = read_files(&mut settings, none);
+        let unread = read_files(&mut settings, &only_roots, none);
         assert!(
             unread.len() == 2 && unread.iter().all(|why| why.ends_with(": it hangs")),
             "{unread:?}"
         );
-        assert!(read(Path::new("/dev/null")).is_err() && read(dir.path()).is_err());
+        // Nor what somebody else may have written.
+        fs::set_permissions(dir.path().join("d"), PermissionsExt::from_mode(0o777)).unwrap();
+        settings.config = None;
+        let unread = read_files(&mut settings, &only_roots, all);
+        assert!(unread.len() == 1 && unread[0].contains("is not root's alone"), "{unread:?}");
     }
 }

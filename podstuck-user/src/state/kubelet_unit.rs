@@ -1,19 +1,16 @@
 //! What kubelets that do not run were configured with: by systemd's units, and by the files that these name.
 
-use std::{
-    fs,
-    os::linux::fs::MetadataExt,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use rustix::process::chroot;
 use serde::{Deserialize, Serialize};
 
 use super::{
     alive::{self, Occasion},
     helper::{NotEntered, Question, Teller, ask_in_parts},
-    kubelet::{files_that, read, read_files},
+    kubelet::{files_that, read_files},
+    only_roots::OnlyRoots,
 };
 use crate::{
     identity::{kubelet::Settings, on_host, unit::Unit},
@@ -89,9 +86,10 @@ impl Question for ReadUnits {
             why.map_or(Ok(()), |why| Err(NotEntered(why)))
         };
         let mut unread = Vec::new();
-        for unit in units(Path::new("/"), &lives, &mut unread) {
+        let only_roots = OnlyRoots(mounts.as_ref());
+        for unit in units(Path::new("/"), &lives, &only_roots, &mut unread) {
             let Some(mut settings) = unit.settings() else { continue };
-            unread.extend(read_files(&mut settings, lives));
+            unread.extend(read_files(&mut settings, &only_roots, lives));
             tell.part(&settings)?;
         }
         Ok(unread)
@@ -101,14 +99,19 @@ impl Question for ReadUnits {
 type Lives<'a> = &'a dyn Fn(&Path) -> Result<(), NotEntered>;
 
 /// The units that are there, with their variables.
-fn units(top: &Path, lives: Lives<'_>, unread: &mut Vec<String>) -> Vec<Unit> {
+fn units(
+    top: &Path,
+    lives: Lives<'_>,
+    only_roots: &OnlyRoots<'_>,
+    unread: &mut Vec<String>,
+) -> Vec<Unit> {
     let mut take = |path: &Path| {
         let at = on_host(top, path);
         // Most are not there.
         if lives(path).is_err() || !at.is_file() {
             return None;
         }
-        let text = roots_own(&at);
+        let text = only_roots.read(&at);
         text.map_err(|error| unread.push(format!("{}: {error:#}", path.display()))).ok()
     };
     let mut units: Vec<Unit> = Vec::new();
@@ -153,25 +156,19 @@ fn drop_ins(top: &Path, unit: &str, lives: Lives<'_>) -> Vec<PathBuf> {
     files
 }
 
-/// A file that nobody but root writes.
-fn roots_own(path: &Path) -> Result<String> {
-    let file = fs::metadata(path)?;
-    if file.st_uid() != 0 || file.st_mode() & 0o022 != 0 {
-        let (owner, mode) = (file.st_uid(), file.st_mode() & 0o7777);
-        bail!("it is not root's alone (owner {owner}, mode {mode:o})");
-    }
-    read(path)
-}
-
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+    use std::{
+        fs,
+        os::unix::fs::{PermissionsExt, chown, symlink},
+    };
 
     use super::*;
     use crate::state::scratch::write;
 
     fn roots(top: &Path) -> Vec<PathBuf> {
-        let units = units(top, &|_| Ok(()), &mut Vec::new());
+        let mounts = crate::proc::mounts(std::process::id());
+        let units = units(top, &|_| Ok(()), &OnlyRoots(mounts.as_ref()), &mut Vec::new());
         units.iter().filter_map(|unit| unit.settings()?.root).collect()
     }
 
@@ -180,7 +177,7 @@ mod tests {
         if !rustix::process::getuid().is_root() {
             return podstuck_testing::skip("root is needed to make files of root's");
         }
-        let top = tempfile::tempdir().unwrap();
+        let top = tempfile::tempdir_in("/run").unwrap();
         let at = |path: &str| top.path().join(path);
         let none: [PathBuf; 0] = [];
         assert_eq!(roots(top.path()), none);

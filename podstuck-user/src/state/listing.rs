@@ -2,6 +2,7 @@
 //! other: a helper reads them, where their file system lives at all.
 
 use std::{
+    collections::VecDeque,
     ffi::OsString,
     fs,
     path::{Path, PathBuf},
@@ -49,13 +50,22 @@ pub(crate) fn list(directories: &[PathBuf], feed: Feed) -> Listed {
     let table = proc::mounts(std::process::id());
     let looks = directories.iter().map(|path| (table.as_ref(), path.as_path()));
     let is_left_out = alive::left_out(feed, looks);
-    let mut listed = Listed { names: Vec::new(), is_all: !is_left_out.contains(&true) };
-    let alive = directories.iter().zip(is_left_out).filter(|(_, is_left_out)| !is_left_out);
-    let mut directories: Vec<OsString> = alive.map(|(path, _)| path.into()).collect();
+    let mut listed = Listed {
+        counts: vec![0; directories.len()],
+        is_all: !is_left_out.contains(&true),
+        ..Listed::default()
+    };
+    let alive = directories.iter().zip(is_left_out).enumerate();
+    let alive = alive.filter(|(_, (_, is_left_out))| !is_left_out);
+    let (mut numbers, mut directories): (VecDeque<usize>, Vec<OsString>) =
+        alive.map(|(at, (path, _))| (at, OsString::from(path))).unzip();
     while !directories.is_empty() {
         let mut answered = 0;
         let question = ListDirectories { directories: directories.clone() };
         let asked = ask_in_parts(question, |part: Vec<String>| {
+            if let Some(count) = numbers.pop_front().and_then(|at| listed.counts.get_mut(at)) {
+                *count = part.len();
+            }
             listed.names.extend(part);
             answered += 1;
         });
@@ -68,6 +78,7 @@ pub(crate) fn list(directories: &[PathBuf], feed: Feed) -> Listed {
             break;
         }
         let why = NoAnswer::from(why).to_string();
+        numbers.pop_front();
         alive::looked(feed, Path::new(&directories.remove(0)), Some(&why));
     }
     listed

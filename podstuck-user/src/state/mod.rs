@@ -31,6 +31,7 @@ pub(crate) mod mount_point;
 pub(crate) mod mounts;
 pub(crate) mod namespaces;
 mod nfs_stats;
+mod only_roots;
 mod pod_dirs;
 pub(crate) mod pod_logs;
 mod protected;

@@ -28,6 +28,9 @@ use crate::{
 /// The plugin directory of CSI volumes.
 pub(super) const CSI: &str = "kubernetes.io~csi";
 
+/// Pods in one root: many times what a kubelet may have. To read the directories of so many takes less than a second.
+const PODS: usize = 8192;
+
 /// What kubelet keeps below one of its roots.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct RootOnDisk {
@@ -57,6 +60,8 @@ pub(super) type Reading = Result<Option<RootOnDisk>, String>;
 pub(super) struct PodOnDisk {
     /// Name of the directory.
     pub(super) uid: String,
+    /// Which directory that is.
+    pub(super) file: Option<FileId>,
     /// What the times of files and directories tell.
     pub(super) times: Times,
     /// Its volumes.
@@ -135,11 +140,12 @@ fn read_root(root: &Directory<'_>) -> io::Result<Option<RootOnDisk>> {
         }
         Err(why) => return Err(why),
     };
-    let pods = names_of_pods.filter_map(|name| {
-        let uid = name.into_string().ok()?;
-        is_pod_uid(uid.as_bytes()).then(|| read_pod(&directory.join(&uid), uid))
-    });
-    let pods = pods.collect();
+    let uids = names_of_pods.filter_map(|name| name.into_string().ok());
+    let uids: Vec<String> = uids.filter(|uid| is_pod_uid(uid.as_bytes())).take(PODS + 1).collect();
+    if uids.len() > PODS {
+        return Err(io::Error::other(format!("it has more than {PODS} directories of pods")));
+    }
+    let pods = uids.into_iter().map(|uid| read_pod(&directory.join(&uid), uid)).collect();
     let registry = root.join("plugins_registry");
     // First its time: what is removed meanwhile is missed by the next look only.
     let registry_changed = registry.changed();
@@ -198,7 +204,7 @@ fn read_pod(directory: &Directory<'_>, uid: String) -> PodOnDisk {
     let changed = times.and_then(|times| times.into_iter().max());
     let volume_removed = emptied.iter().filter_map(Directory::changed).max();
     let times = Times { started, changed, volume_removed };
-    PodOnDisk { uid, times, volumes, devices, seen_by: None }
+    PodOnDisk { uid, file: directory.id(), times, volumes, devices, seen_by: None }
 }
 
 #[cfg(test)]

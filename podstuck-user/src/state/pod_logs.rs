@@ -27,7 +27,7 @@ impl PodLogs {
             return Vec::new();
         };
         match answer.recv_timeout(if self.was_late { Duration::ZERO } else { wait }) {
-            Ok(Listed { names, is_all }) => {
+            Ok(Listed { names, is_all, .. }) => {
                 self.was_late = !is_all;
                 names
             }
@@ -71,12 +71,12 @@ mod tests {
         let (mut logs, answer) = asked();
         assert_eq!(logs.read(&[], WAIT), Vec::<String>::new());
         assert!(logs.was_late && logs.under_way.is_some());
-        answer.send(Listed { names: vec!["a".into()], is_all: false }).unwrap();
+        answer.send(Listed { names: vec!["a".into()], ..Listed::default() }).unwrap();
         assert_eq!(logs.read(&[], Duration::ZERO), ["a"]);
         assert!(logs.was_late && logs.under_way.is_none(), "one of them did not answer");
         let (second, answer) = asked();
         logs.under_way = second.under_way;
-        answer.send(Listed { names: Vec::new(), is_all: true }).unwrap();
+        answer.send(Listed { is_all: true, ..Listed::default() }).unwrap();
         logs.read(&[], Duration::ZERO);
         assert!(!logs.was_late);
     }

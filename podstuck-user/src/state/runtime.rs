@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     as_process::{enter, words},
     helper::{Question, Teller, ask},
-    kubelet::{files_in, files_that, read},
+    kubelet::{files_in, files_that},
 };
 use crate::{
     identity::{
@@ -48,7 +48,7 @@ impl Question for ReadRuntime {
         let read = |path: &Path| {
             inside.lives(path)?;
             // Most have none, or one that says nothing of this.
-            if path.exists() { read(path) } else { Ok(String::new()) }
+            if path.exists() { inside.only_roots().read(path) } else { Ok(String::new()) }
         };
         let mut unread = None;
         let mut text = |file: &Path| {
@@ -144,7 +144,8 @@ impl Question for ReadStorage {
                 // Most nodes have none.
                 inside.lives(path).is_ok() && path.exists()
             });
-            there.map(read).transpose().map(Option::unwrap_or_default)
+            let text = there.map(|path| inside.only_roots().read(path));
+            text.transpose().map(Option::unwrap_or_default)
         };
         Ok([first(STORAGE)?, first(PODMAN)?])
     }

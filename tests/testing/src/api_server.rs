@@ -46,7 +46,7 @@ pub const TOKEN: &str = "s3cret-t0ken";
 impl ApiServer {
     /// Answers requests by their path, if the one who asks has shown who he is.
     pub fn start(answer: impl Fn(&str) -> Answer + Send + Sync + 'static) -> Self {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = crate::roots_directory().unwrap();
         let config = Arc::new(certificates(directory.path()));
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();

@@ -6,10 +6,14 @@ mod again;
 #[allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 pub mod api_server;
 mod hearing;
+mod service;
 mod skip;
 
 pub use again::{again, is_started_again};
 pub use hearing::hear_terminal;
+#[cfg(feature = "api-server")]
+pub use service::roots_directory;
+pub use service::service;
 pub use skip::{SKIPS, skip, skip_here};
 
 /// The test that runs: the test library names its threads so.

@@ -9,7 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use podstuck_testing::api_server::{Answer, ApiServer};
+use podstuck_testing::{
+    api_server::{Answer, ApiServer},
+    roots_directory, service,
+};
 use podstuck_tests::{Recorded, diagnose};
 use serde_json::{Value, json};
 
@@ -20,7 +23,7 @@ pub(crate) const NODE: &str = "node-of-a-test";
 
 /// A pod with an empty directory, of which nothing tells the name but what a test adds.
 pub(crate) struct Node {
-    kubelet: Option<Child>,
+    pub(crate) kubelets: Vec<Child>,
     pub(crate) directory: tempfile::TempDir,
     pub(crate) uid: String,
     pub(crate) name: String,
@@ -28,9 +31,9 @@ pub(crate) struct Node {
 
 impl Node {
     pub(crate) fn new(number: u8) -> Self {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = roots_directory().unwrap();
         let (uid, name) = (format!("{UID}{number:02}"), format!("cart-{number}"));
-        let node = Self { kubelet: None, directory, uid, name };
+        let node = Self { kubelets: Vec::new(), directory, uid, name };
         fs::create_dir_all(node.pod()).unwrap();
         node
     }
@@ -48,11 +51,26 @@ impl Node {
         let program = self.directory.path().join("kubelet");
         // Not a copy: one that another thread is about to run is busy.
         symlink("/bin/sh", &program).unwrap();
+        self.kubelet_by(service(&program), words);
+    }
+
+    /// The same, by a command that becomes one.
+    pub(crate) fn kubelet_by(&mut self, mut command: Command, words: &[&str]) {
         let of_node = [format!("--hostname-override={NODE}"), flag("root-dir", &self.root())];
-        let mut command = Command::new(&program);
         command.args(["-c", "read wait", "kubelet"]).args(of_node).args(words);
-        let kubelet = command.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        self.kubelet = Some(kubelet);
+        self.begin(command.stdin(Stdio::piped()).stderr(Stdio::null()));
+    }
+
+    /// Waits until it is one.
+    fn begin(&mut self, command: &mut Command) {
+        let kubelet = command.spawn().unwrap();
+        let comm = format!("/proc/{}/comm", kubelet.id());
+        self.kubelets.push(kubelet);
+        let end = Instant::now() + Duration::from_secs(60);
+        while fs::read_to_string(&comm).unwrap() != "kubelet\n" {
+            assert!(Instant::now() < end, "it does not become a kubelet");
+            thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// The same with a root directory of its own, in which the host's programs are to be seen.
@@ -67,17 +85,10 @@ impl Node {
         let script = "mount --rbind /usr \"$1/usr\" && r=$1 && shift && exec chroot \"$r\" /kubelet -c 'read w' \
              kubelet \"$@\"";
         let of_node = [format!("--hostname-override={NODE}"), flag("root-dir", &self.root())];
-        let mut command = Command::new("unshare");
+        let mut command = service("unshare");
         // Its mounts end with it.
         command.args(["--mount", "sh", "-c", script, "sh"]).arg(root).args(of_node).args(words);
-        let kubelet = command.stdin(Stdio::piped()).spawn().unwrap();
-        let comm = format!("/proc/{}/comm", kubelet.id());
-        self.kubelet = Some(kubelet);
-        let end = Instant::now() + Duration::from_secs(60);
-        while fs::read_to_string(&comm).unwrap() != "kubelet\n" {
-            assert!(Instant::now() < end, "it does not become a kubelet");
-            thread::sleep(Duration::from_millis(10));
-        }
+        self.begin(command.stdin(Stdio::piped()));
     }
 
     /// A record of the pod.
@@ -136,7 +147,7 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        if let Some(mut kubelet) = self.kubelet.take() {
+        for mut kubelet in self.kubelets.drain(..) {
             kubelet.kill().unwrap();
             kubelet.wait().unwrap();
         }

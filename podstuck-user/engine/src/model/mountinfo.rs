@@ -14,6 +14,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::{
+    file_system::is_fuse,
     path::{safe, safe_path},
     raw_path,
 };
@@ -72,8 +73,8 @@ pub struct Mount {
     /// Of the superblock.
     pub device: Device,
     /// Options of the superblock, as in `ro,errors=remount-ro`: of an overlay all, since they name its
-    /// layers; of others those that tell whether it is in good health ([`tells_health`]), and of NFS where its
-    /// server is, so that what is kept of thousands of mounts stays small.
+    /// layers; of others those that tell whether it is in good health ([`tells_health`]), of NFS where its
+    /// server is, and of FUSE which user serves it, so that what is kept of thousands of mounts stays small.
     pub super_options: String,
 }
 
@@ -105,6 +106,12 @@ impl Mount {
         let mut options = self.super_options.split(',').filter_map(|it| it.split_once('='));
         options.find(|(key, _)| *key == name).map(|(_, value)| value)
     }
+
+    /// Whether it is a FUSE mount of a user other than root, who may mount it where he likes, and whose server says
+    /// what is in it and whose it is.
+    pub fn is_a_users(&self) -> bool {
+        is_fuse(&self.fs_type) && self.super_option("user_id").is_some_and(|user| user != "0")
+    }
 }
 
 fn has_option(options: &str, name: &str) -> bool {
@@ -121,6 +128,11 @@ pub fn tells_health(option: &str) -> bool {
 /// Whether an option of an NFS mount says where its server is (fs/nfs/super.c, `nfs_show_mount_options`).
 fn tells_server(option: &str) -> bool {
     option.starts_with("addr=") || option.starts_with("port=")
+}
+
+/// Whether an option of a FUSE mount says that a user other than root serves it (`fuse_show_options` in fs/fuse/inode.c).
+fn tells_user(option: &str) -> bool {
+    option.starts_with("user_id=") && option != "user_id=0"
 }
 
 /// All lines that can be understood; the kernel writes no others.
@@ -161,7 +173,12 @@ fn line(line: &[u8]) -> Option<Mount> {
         options
     } else {
         let is_nfs = mount.fs_type.starts_with("nfs");
-        let kept = |option: &&str| tells_health(option) || (is_nfs && tells_server(option));
+        let is_fuse = is_fuse(&mount.fs_type);
+        let kept = |option: &&str| {
+            tells_health(option)
+                || (is_nfs && tells_server(option))
+                || (is_fuse && tells_user(option))
+        };
         options.split(',').filter(kept).collect::<Vec<_>>().join(",")
     };
     Some(mount)
@@ -241,6 +258,16 @@ mod tests {
         assert_eq!(mounts[0].super_options, "rw,lowerdir=/l:/m");
         assert_eq!(mounts[2].root, Path::new(OsStr::from_bytes(b"/\xff")));
         assert_eq!(mounts[2].source, "");
+    }
+
+    #[test]
+    fn a_users_fuse_is_known_by_who_serves_it() {
+        let of = |fs_type: &str, user: u32| {
+            let line = format!("1 0 0:9 / /x rw - {fs_type} x rw,user_id={user},group_id=0\n");
+            parse(line.as_bytes())[0].is_a_users()
+        };
+        assert!(of("fuse", 1000) && of("fuse.sshfs", 1000) && of("fuseblk", 1000));
+        assert!(!of("fuse.gcsfuse", 0) && !of("ext4", 1000));
     }
 
     #[test]

@@ -11,6 +11,9 @@ use super::{
     raw_path,
 };
 
+/// Stands in the name of a log that somebody else than root may write: what is read there makes nothing firm.
+pub const NOT_ROOTS: &str = "which is not root's alone";
+
 /// What a component complains of, where that is known by its words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

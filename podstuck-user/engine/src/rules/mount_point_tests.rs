@@ -13,6 +13,7 @@ use crate::{
         identity::{Target, Volume},
         mountinfo,
         path::JsonPath,
+        said::NOT_ROOTS,
         time::Monotonic,
     },
     testing::failed,
@@ -137,6 +138,13 @@ fn that_nobody_unmounts_is_known_only_after_some_attempts() {
     let fact = "nobody unmounted it since 00:00:00Z, when the observation began";
     let fact = sure.evidence.iter().find(|known| known.fact == fact).unwrap();
     assert_eq!((&fact.source, fact.since), (&Source::Probe, Some(Monotonic(0))));
+    // A log that others may write makes nothing firm, whatever else is known.
+    let mut heard = after(4, &silent);
+    heard.fact("x", Source::Log("log of kubelet (pid 7), /var/log/kubelet".into()));
+    assert_eq!(heard.certainty(), Certainty::Firm);
+    heard.fact("x", Source::Log(format!("log of kubelet (pid 7), /var/log/syslog, {NOT_ROOTS}")));
+    assert_eq!(heard.certainty(), Certainty::Likely);
+    assert_eq!(heard.not_known(), [format!("whether a log is right {NOT_ROOTS}")]);
     // Guessed from the pauses, and not seen by a probe.
     let guessed = |known: &&crate::verdict::Fact| known.fact.contains("back-off");
     let sources = sure.evidence.iter().filter(guessed).map(|known| &known.source);

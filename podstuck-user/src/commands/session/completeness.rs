@@ -14,7 +14,7 @@ use crate::{
         summary::Completeness,
     },
     recording::Recorder,
-    state::{alive, clients, helper, logs},
+    state::{alive, clients, helper, logs, sample},
 };
 
 /// More are not named.
@@ -73,6 +73,7 @@ impl Session {
         all.extend(helper::degraded());
         all.extend(alive::degraded());
         all.extend(logs::degraded());
+        all.extend(sample::collisions());
         all.extend(clients::degraded());
         if all != self.degraded {
             self.degraded.clone_from(&all);

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     model::{claim::Deletion, identity::Pod},
-    state::api::kubeconfig::access,
+    state::api::kubeconfig::{Files, access},
 };
 
 /// `printf vol-0d1ebs.csi.aws.comnode-of-a-certificate | sha256sum`
@@ -68,7 +68,7 @@ fn server(attachment: Answer) -> ApiServer {
 }
 
 fn asked(server: &ApiServer, record: &PodRecord, limit: Duration) -> (Vec<Claim>, Vec<String>) {
-    let access = access(&server.kubeconfig()).unwrap();
+    let access = access(&server.kubeconfig(), &Files::Named).unwrap();
     let client = Client::new(access, Instant::now() + limit).unwrap();
     let mut told = Vec::new();
     let lost = ask(&client, NODE, record, &mut |part| {

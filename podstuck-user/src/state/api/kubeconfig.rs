@@ -1,7 +1,11 @@
 //! A kubeconfig: which server, and with which credentials. Of its format what a kubelet's has, and what
 //! is at hand for a person (`k8s.io/client-go/tools/clientcmd/api/v1`).
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs,
+    io::Read,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context, Result, bail};
 use base64::{Engine, prelude::BASE64_STANDARD};
@@ -9,7 +13,7 @@ use serde::Deserialize;
 
 use crate::{
     model::path::{safe, safe_path},
-    state::kubelet::read,
+    state::only_roots::{LONGEST, OnlyRoots},
 };
 
 /// A server and who asks it. It has secrets in it and so no way to be printed.
@@ -57,18 +61,41 @@ pub(super) struct Variable {
     pub(super) value: String,
 }
 
-/// Reads one, and the files that it names.
+/// Which files are read.
+pub(super) enum Files<'a> {
+    /// All: root has named the kubeconfig.
+    Named,
+    /// Those that nobody but root can have written.
+    OnlyRoots(OnlyRoots<'a>),
+}
+
+impl Files<'_> {
+    pub(super) fn read(&self, path: &Path) -> Result<String> {
+        if let Self::OnlyRoots(only_roots) = self {
+            return only_roots.read(path);
+        }
+        // Opening a pipe would wait.
+        if !fs::metadata(path)?.is_file() {
+            bail!("it is no file");
+        }
+        let mut text = String::new();
+        fs::File::open(path)?.take(LONGEST).read_to_string(&mut text)?;
+        Ok(text)
+    }
+}
+
+/// Reads one, and the files that it names. What stands in them goes to the server that it names, and to no other.
 ///
 /// # Errors
 /// Fails when one of them cannot be read, and for what is not known here.
-pub(super) fn access(path: &Path) -> Result<Access> {
+pub(super) fn access(path: &Path, files: &Files<'_>) -> Result<Access> {
     let name = || format!("the kubeconfig {}", safe_path(path));
-    let text = read(path).with_context(name)?;
+    let text = files.read(path).with_context(name)?;
     // What is wrong is told without quoting: it may stand beside a secret.
     let raw: Raw = serde_saphyr::from_str(&text)
         .map_err(|error| anyhow::anyhow!("it is no YAML of this kind{}", place_of(&error)))
         .with_context(name)?;
-    raw.access(path.parent().unwrap_or(Path::new("/"))).with_context(name)
+    raw.access(path.parent().unwrap_or(Path::new("/")), files).with_context(name)
 }
 
 fn place_of(error: &serde_saphyr::Error) -> String {
@@ -137,7 +164,7 @@ struct RawUser {
 
 impl Raw {
     /// `base` is where relative paths begin.
-    fn access(self, base: &Path) -> Result<Access> {
+    fn access(self, base: &Path, files: &Files<'_>) -> Result<Access> {
         let wanted = self.current_context.filter(|name| !name.is_empty());
         let wanted = wanted.context("it has no current-context")?;
         let shown = safe(wanted.as_bytes()).into_owned();
@@ -156,7 +183,7 @@ impl Raw {
             bail!("it has a tls-server-name, which is not supported");
         }
         let authorities =
-            data(cluster.certificate_authority_data, cluster.certificate_authority, base)?;
+            data(cluster.certificate_authority_data, cluster.certificate_authority, base, files)?;
         let trust = match authorities {
             _ if cluster.insecure_skip_tls_verify == Some(true) => Trust::Anybody,
             Some(pem) => Trust::Authorities(pem),
@@ -164,22 +191,22 @@ impl Raw {
         };
         let server = cluster.server.trim_end_matches('/').to_owned();
         let proxy = cluster.proxy_url.filter(|url| !url.is_empty());
-        Ok(Access { server, trust, proxy, user: user.resolve(base)? })
+        Ok(Access { server, trust, proxy, user: user.resolve(base, files)? })
     }
 }
 
 impl RawUser {
-    fn resolve(self, base: &Path) -> Result<User> {
+    fn resolve(self, base: &Path, files: &Files<'_>) -> Result<User> {
         if self.auth_provider.is_some() {
             bail!("its user has an auth-provider, which is not supported");
         }
         if self.username.is_some_and(|name| !name.is_empty()) {
             bail!("its user has a name and a password, which is not supported");
         }
-        let chain = data(self.client_certificate_data, self.client_certificate, base)?;
-        let key = data(self.client_key_data, self.client_key, base)?;
+        let chain = data(self.client_certificate_data, self.client_certificate, base, files)?;
+        let key = data(self.client_key_data, self.client_key, base, files)?;
         let token = match self.token_file.filter(|path| !path.as_os_str().is_empty()) {
-            Some(file) => Some(contents(base, &file)?.trim().to_owned()),
+            Some(file) => Some(contents(base, &file, files)?.trim().to_owned()),
             None => self.token,
         };
         let program = self.exec.map(|mut program| {
@@ -194,18 +221,23 @@ impl RawUser {
 }
 
 /// What stands in the kubeconfig itself comes first.
-fn data(inline: Option<String>, file: Option<PathBuf>, base: &Path) -> Result<Option<Vec<u8>>> {
+fn data(
+    inline: Option<String>,
+    file: Option<PathBuf>,
+    base: &Path,
+    files: &Files<'_>,
+) -> Result<Option<Vec<u8>>> {
     if let Some(text) = inline.filter(|text| !text.is_empty()) {
         let bytes = BASE64_STANDARD.decode(text.trim());
         return Ok(Some(bytes.ok().context("it has data that are no base64")?));
     }
     let file = file.filter(|path| !path.as_os_str().is_empty());
-    file.map(|file| contents(base, &file).map(String::into_bytes)).transpose()
+    file.map(|file| contents(base, &file, files).map(String::into_bytes)).transpose()
 }
 
-fn contents(base: &Path, file: &Path) -> Result<String> {
+fn contents(base: &Path, file: &Path, files: &Files<'_>) -> Result<String> {
     let file = base.join(file);
-    read(&file).with_context(|| safe_path(&file).into_owned())
+    files.read(&file).with_context(|| safe_path(&file).into_owned())
 }
 
 #[cfg(test)]
@@ -236,7 +268,7 @@ users:
         write(dir.path().join("pki/kubelet-client-current.pem"), "PEM");
         write(dir.path().join("token"), "s3cret\n");
         write(dir.path().join("config"), text);
-        access(&dir.path().join("config"))
+        access(&dir.path().join("config"), &Files::Named)
     }
 
     fn why(text: &str) -> String {
@@ -255,7 +287,7 @@ users:
             for user in raw.users.iter_mut().flatten().filter_map(|user| user.user.as_mut()) {
                 (user.client_certificate, user.client_key, user.token_file) = (None, None, None);
             }
-            let _ = raw.access(Path::new("/"));
+            let _ = raw.access(Path::new("/"), &Files::Named);
         });
     }
 

@@ -26,15 +26,15 @@ use serde::{Deserialize, Serialize};
 use self::{
     client::{Client, node_of},
     conversation::Conversation,
-    kubeconfig::{Access, access},
+    kubeconfig::{Access, Files, access},
 };
 use super::{
     as_process::enter,
     helper::{Question, Teller, ask_in_parts},
-    kubelet::{Kubelet, read},
+    kubelet::Kubelet,
 };
 use crate::{
-    identity::kubelet::Settings,
+    identity::{kubelet::Settings, trust::Belief},
     kernel::{
         facts,
         role::{Role, only_talk},
@@ -83,7 +83,18 @@ pub(crate) struct Api {
     /// The pod that was asked about.
     pub(crate) pod: Option<Known>,
     /// The node; several where several kubelets run on one machine.
-    pub(crate) nodes: Vec<NodeRecord>,
+    pub(crate) nodes: Vec<OfNode>,
+    /// kubelets' roots whose pods nobody was asked about, or who did not answer.
+    pub(crate) unasked: Vec<PathBuf>,
+}
+
+/// What it said of a node. What it does not have, it does not have of that kubelet's pods: another kubelet on this machine
+/// may be of another cluster.
+#[derive(Debug)]
+pub(crate) struct OfNode {
+    pub(crate) record: NodeRecord,
+    /// Where its pods are; `None` where no kubelet runs.
+    pub(crate) root: Option<PathBuf>,
     /// UIDs of all its pods; `None` when it did not say, or says it of another machine.
     pub(crate) all: Option<Vec<String>>,
 }
@@ -97,6 +108,13 @@ pub(crate) enum Known {
 }
 
 impl Api {
+    /// Takes what is known of the pod that was asked about: of several servers, one that has it counts.
+    fn know(&mut self, known: Known) {
+        if !matches!(self.pod, Some(Known::Pod(_))) {
+            self.pod = Some(known);
+        }
+    }
+
     /// Takes what is known of a claim of the pod that was asked about.
     fn learn(&mut self, claim: Claim) {
         let Some(Known::Pod(record)) = &mut self.pod else { return };
@@ -110,47 +128,85 @@ impl Api {
 /// Asks. Takes two seconds at most for each kubelet.
 pub(crate) fn ask(host_root: &Path, whose: &As, kubelets: &[Kubelet], about: &Asked) -> Api {
     let mut api = Api::default();
-    let of = |kubelet: Option<&Kubelet>| AskApi {
-        host_root: host_root.into(),
-        whose: whose.clone(),
-        kubelet: kubelet.map(|kubelet| (kubelet.pid, kubelet.settings.clone())),
-        about: about.clone(),
-    };
-    let questions: Vec<AskApi> = match whose {
-        As::File(_) => vec![of(kubelets.first())],
-        // What starts a kubelet has none itself.
-        As::Kubelet if kubelets.iter().any(|k| k.settings.kubeconfig.is_some()) => kubelets
-            .iter()
-            .filter(|kubelet| kubelet.settings.kubeconfig.is_some())
-            .map(|kubelet| of(Some(kubelet)))
-            .collect(),
+    let asked = match whose {
+        As::File(path) => vec![of_file(path, kubelets)],
         As::Kubelet => {
-            api.place = kubelets.first().map(|kubelet| {
-                Err(format!("kubelet (pid {}) was started without --kubeconfig", kubelet.pid))
-            });
-            return api;
+            let (asked, why_nobody) = of_services(kubelets);
+            api.place = why_nobody.map(Err);
+            asked.into_iter().map(Some).collect()
         }
     };
-    for question in questions {
+    // What starts a kubelet, and a lab, have no credentials, and no pods of a server's.
+    let with_credentials = kubelets.iter().filter(|it| it.settings.kubeconfig.is_some());
+    let is_asked = |pid| asked.iter().flatten().any(|kubelet| kubelet.pid == pid);
+    let unasked = with_credentials.filter(|it| !is_asked(it.pid)).map(|it| it.root().to_owned());
+    api.unasked = unasked.collect();
+    let (mut answers, questions) = (0, asked.len());
+    for kubelet in asked {
+        // Of one of several that a file may be of, nobody knows which pods are its.
+        let root = kubelet.map(|it| it.root().to_owned());
+        let is_known = root.is_some() || kubelets.is_empty();
+        let question = AskApi {
+            host_root: host_root.into(),
+            whose: whose.clone(),
+            kubelet: kubelet.or(kubelets.first()).map(|it| (it.pid, it.settings.clone())),
+            about: about.clone(),
+        };
+        let before = api.nodes.len();
         let place = ask_in_parts(question, |part| match part {
             Part::Pods(pods) => api.pods.extend(pods),
-            Part::Pod(known) => api.pod = Some(known),
+            Part::Pod(known) => {
+                answers += 1;
+                api.know(known);
+            }
             Part::Claim(claim) => api.learn(claim),
-            Part::Node(node, pods) => {
-                let is_first = api.nodes.is_empty();
-                api.nodes.push(node);
-                // Who is missing is missing from all.
-                let before = if is_first { Some(Vec::new()) } else { api.all.take() };
-                api.all = before.zip(pods).map(|(before, pods)| [before, pods].concat());
+            Part::Node(record, all) => {
+                let all = all.filter(|_| is_known);
+                api.nodes.push(OfNode { record, root: root.clone(), all });
             }
         });
+        if api.nodes.len() == before {
+            api.unasked.extend(root);
+        }
         let place = place.map_err(|failure| NoAnswer::from(failure).to_string());
         // Of several the one that has an answer.
         if !matches!(api.place, Some(Ok(_))) {
             api.place = Some(place);
         }
     }
+    // One that did not answer, or was not asked, may have it.
+    if matches!(api.pod, Some(Known::Missing)) && (answers < questions || !api.unasked.is_empty()) {
+        api.pod = None;
+    }
     api
+}
+
+/// The kubelet that a named kubeconfig is of: the only one, or the one that was started with it.
+fn of_file<'a>(path: &Path, kubelets: &'a [Kubelet]) -> Option<&'a Kubelet> {
+    match kubelets {
+        [only] => Some(only),
+        several => several.iter().find(|it| it.settings.kubeconfig.as_deref() == Some(path)),
+    }
+}
+
+/// Those whose credentials are used, or why there are none; `None` where there is no kubelet.
+fn of_services(kubelets: &[Kubelet]) -> (Vec<&Kubelet>, Option<String>) {
+    let with_credentials = || kubelets.iter().filter(|it| it.settings.kubeconfig.is_some());
+    let is_service = |it: &&Kubelet| it.standing.belief == Belief::Service;
+    let asked: Vec<&Kubelet> = with_credentials().filter(is_service).collect();
+    let why = match (with_credentials().next(), kubelets.first()) {
+        _ if !asked.is_empty() => None,
+        (Some(it), _) => Some(format!(
+            "kubelet (pid {}) is no service of the node: {}; its credentials are used only when the file is named: \
+             --api KUBECONFIG",
+            it.pid, it.standing.why
+        )),
+        (None, Some(it)) => {
+            Some(format!("kubelet (pid {}) was started without --kubeconfig", it.pid))
+        }
+        (None, None) => None,
+    };
+    (asked, why)
 }
 
 /// The question to the helper.
@@ -210,10 +266,11 @@ impl AskApi {
     /// The credentials and the file that they are from.
     fn access(&self, end: Instant) -> Result<(Access, String)> {
         let (mut access, file) = match (&self.whose, &self.kubelet) {
-            (As::File(path), _) => (access(path)?, safe_path(path).into_owned()),
+            (As::File(path), _) => (access(path, &Files::Named)?, safe_path(path).into_owned()),
             (As::Kubelet, Some((pid, Settings { kubeconfig: Some(path), .. }))) => {
-                enter(&self.host_root, *pid)?;
-                (access(path)?, format!("kubelet's {}", safe_path(path)))
+                let inside = enter(&self.host_root, *pid)?;
+                let access = access(path, &Files::OnlyRoots(inside.only_roots()))?;
+                (access, format!("kubelet's {}", safe_path(path)))
             }
             (As::Kubelet, _) => bail!("no kubelet has credentials"),
         };
@@ -236,7 +293,7 @@ impl AskApi {
         let told = self.kubelet.as_ref().and_then(|(_, settings)| settings.node_name.clone());
         let host = || {
             // A container has a name of its own.
-            let file = read(Path::new("/etc/hostname")).unwrap_or_default();
+            let file = Files::Named.read(Path::new("/etc/hostname")).unwrap_or_default();
             let name = if file.trim().is_empty() { facts::node_name() } else { file };
             name.trim().to_lowercase()
         };

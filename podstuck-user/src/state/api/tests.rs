@@ -39,12 +39,17 @@ fn healthy(path: &str, boot_id: &str) -> Answer {
     Answer::Text(200, text)
 }
 
+fn is_root() -> bool {
+    rustix::process::getuid().is_root()
+}
+
 /// Asks with kubelet's credentials, for as long as a test may take; what was told, and in the end.
 fn ask(kubeconfig: &Path, about: &Asked, limit: Duration) -> (Vec<Part>, Result<String>) {
     let settings = Settings { kubeconfig: Some(kubeconfig.into()), ..Settings::default() };
     let question = AskApi {
         host_root: "/".into(),
-        whose: As::Kubelet,
+        // Of kubelet's files, those that are not root's are not read.
+        whose: if is_root() { As::Kubelet } else { As::File(kubeconfig.into()) },
         kubelet: Some((std::process::id(), settings)),
         about: about.clone(),
     };
@@ -179,6 +184,9 @@ fn tokens_and_programs_are_credentials_and_a_program_is_not_run_unasked() {
     let by_nobody = server.kubeconfig_of("{token: wrong}");
     assert!(why(&by_nobody, LONG).contains("401"));
 
+    if !is_root() {
+        return podstuck_testing::skip("root is needed to have files of kubelet's");
+    }
     let told = format!(r#"{{"status":{{"token":"{TOKEN}"}}}}"#);
     let mark = tempfile::tempdir().unwrap();
     let script = mark.path().join("login");
@@ -197,6 +205,36 @@ fn tokens_and_programs_are_credentials_and_a_program_is_not_run_unasked() {
     };
     let (access, _) = named.access(Instant::now() + LONG).unwrap();
     assert_eq!(access.user.token.as_deref(), Some(TOKEN));
+}
+
+/// A file of root's that a kubeconfig names as its token goes to the server that it names: who could write one of the two
+/// would have it.
+#[test]
+fn credentials_that_others_may_write_are_not_used() {
+    use std::os::unix::fs::{PermissionsExt, chown};
+    if !is_root() {
+        return podstuck_testing::skip("root is needed to make files of several owners");
+    }
+    let server = ApiServer::start(|path| healthy(path, ""));
+    let token = server.kubeconfig().with_file_name("token");
+    std::fs::write(&token, TOKEN).unwrap();
+    let by_file = server.kubeconfig_of("{tokenFile: token}");
+    assert!(ask(&by_file, &Asked::Nobody, LONG).1.is_ok());
+    let asked = server.requests().len();
+    let refused = |what: &str| {
+        let why = why(&by_file, LONG);
+        assert!(why.contains(&format!("{what} is not root's alone")), "{why}");
+    };
+    chown(&by_file, Some(4242), None).unwrap();
+    refused("other.conf");
+    chown(&by_file, Some(0), None).unwrap();
+    std::fs::set_permissions(&token, PermissionsExt::from_mode(0o622)).unwrap();
+    refused("token");
+    std::fs::set_permissions(&token, PermissionsExt::from_mode(0o600)).unwrap();
+    std::fs::set_permissions(by_file.parent().unwrap(), PermissionsExt::from_mode(0o1777)).unwrap();
+    let why = why(&by_file, LONG);
+    assert!(why.contains("is not root's alone (owner 0, mode 1777)"), "{why}");
+    assert_eq!(server.requests().len(), asked, "nobody was asked");
 }
 
 #[test]

@@ -73,7 +73,7 @@ pub(in crate::state) enum Budget {
     Events,
     /// Searches for holders. Each may leave several behind before it knows what hangs.
     Holders,
-    /// The pods' directories, in every sample.
+    /// The pods' directories, in every sample: one for each root.
     Pods,
     /// Logs. Many lie on one disk, and those of kubelet, of runtimes and of drivers are read by one helper each.
     Logs,
@@ -128,10 +128,10 @@ impl Budget {
 
     const fn hung_max(self) -> usize {
         match self {
-            Self::Events | Self::Logs => 4,
+            Self::Events | Self::Logs | Self::Pods => 4,
             Self::Holders => 8,
             Self::Names => 2,
-            Self::Pods | Self::Space | Self::Roots | Self::Containers => 1,
+            Self::Space | Self::Roots | Self::Containers => 1,
         }
     }
 }

@@ -25,6 +25,7 @@ use crate::{
     identity::{
         on_host,
         runtimes::{Daemons, running_daemons},
+        trust::Belief,
     },
     model::{identity::Component, said::Heard},
     proc,
@@ -33,6 +34,8 @@ use crate::{
 
 /// How often it is looked who runs.
 const DAEMONS_EVERY: Duration = Duration::from_secs(10);
+/// How long the logs of all daemons that are no services may take together in one read: there may be many.
+const SHARE: Duration = Duration::from_secs(2);
 /// Containers and sandboxes whose pods are remembered: several of each pod of a large node.
 const IDS: usize = 2048;
 
@@ -62,6 +65,8 @@ pub(crate) struct Follower {
     runtimes: BTreeMap<Daemon, (Component, Log<Mark>)>,
     /// By the id of a container or a sandbox: the UID of its pod.
     ids: Bounded<String, String>,
+    /// Of these daemons, those that are services of the node.
+    services: BTreeSet<u32>,
     looked: Option<Instant>,
 }
 
@@ -73,6 +78,7 @@ impl Follower {
             kubelets: BTreeMap::new(),
             runtimes: BTreeMap::new(),
             ids: Bounded::new(IDS),
+            services: BTreeSet::new(),
             looked: None,
         }
     }
@@ -93,15 +99,19 @@ impl Follower {
             self.look();
         }
         let mut logs = Logs::default();
+        // What is left for the next time goes on from there.
+        let may_read = |is_service| is_service || now.elapsed() < SHARE;
         // What containers are whose, kubelet says to those who only name containers.
-        for (daemon, log) in &mut self.kubelets {
-            if log.back_off.is_due(now) && is_running(*daemon) {
+        for (daemon, is_service, log) in services_first(&mut self.kubelets, &self.services) {
+            if may_read(is_service) && log.back_off.is_due(now) && is_running(*daemon) {
                 logs.read_kubelets(&self.host_root, daemon.0, log, &mut self.ids);
             }
         }
         let mut seen = BTreeSet::new();
-        for (daemon, (component, log)) in &mut self.runtimes {
-            if log.back_off.is_due(now) && is_running(*daemon) {
+        for (daemon, is_service, (component, log)) in
+            services_first(&mut self.runtimes, &self.services)
+        {
+            if may_read(is_service) && log.back_off.is_due(now) && is_running(*daemon) {
                 let whose = (daemon.0, *component);
                 logs.read_runtimes(&self.host_root, whose, log, &mut self.ids, &mut seen);
             }
@@ -111,8 +121,10 @@ impl Follower {
 
     /// Who runs now. One that was started again goes on with the log of the one before.
     fn look(&mut self) {
-        let Daemons { kubelets, runtimes, .. } =
-            running_daemons(&on_host(&self.host_root, Path::new("/proc")));
+        let daemons = running_daemons(&on_host(&self.host_root, Path::new("/proc")));
+        let is_service = |pid: &u32| daemons.belief(*pid) == Belief::Service;
+        self.services = daemons.standings.keys().copied().filter(is_service).collect();
+        let Daemons { kubelets, runtimes, .. } = daemons;
         let now = |pid: u32| (pid, proc::started(pid));
         let kubelets: BTreeSet<Daemon> = kubelets.into_iter().map(now).collect();
         let mut gone = take_others(&mut self.kubelets, &kubelets);
@@ -130,6 +142,17 @@ impl Follower {
             });
         }
     }
+}
+
+/// All logs, with whether they are a service's: those come first.
+fn services_first<'a, T>(
+    logs: &'a mut BTreeMap<Daemon, T>,
+    services: &BTreeSet<u32>,
+) -> Vec<(&'a Daemon, bool, &'a mut T)> {
+    let all = logs.iter_mut().map(|(daemon, log)| (daemon, services.contains(&daemon.0), log));
+    let mut all: Vec<_> = all.collect();
+    all.sort_by_key(|(_, is_service, _)| !is_service);
+    all
 }
 
 /// Whether the process is still the one that was looked at.
@@ -224,5 +247,19 @@ impl Logs {
     fn note(&mut self, component: Component, pid: u32, answer: Answered<String>) {
         let read = told(format!("log of {} (pid {pid})", component.name()), answer);
         self.places.push(Place { component, read });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logs_of_services_are_read_first() {
+        let mut logs: BTreeMap<Daemon, ()> = [3, 5, 7].map(|pid| ((pid, None), ())).into();
+        let order = services_first(&mut logs, &[7].into());
+        let pids: Vec<(u32, bool)> =
+            order.iter().map(|(daemon, is_service, ())| (daemon.0, *is_service)).collect();
+        assert_eq!(pids, [(7, true), (3, false), (5, false)]);
     }
 }

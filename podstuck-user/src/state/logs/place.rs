@@ -3,7 +3,10 @@
 use std::{
     ffi::{OsStr, OsString},
     fs::{self, File},
-    os::unix::{ffi::OsStrExt, fs::FileTypeExt},
+    os::{
+        linux::fs::MetadataExt,
+        unix::{ffi::OsStrExt, fs::FileTypeExt},
+    },
     path::{Path, PathBuf},
     process::Command,
 };
@@ -13,8 +16,8 @@ use serde::Serialize;
 
 use super::mark::{self, Mark, News, last_of};
 use crate::{
-    identity::{cgroup::group_of, on_host},
-    model::path::safe_path,
+    identity::{cgroup::group_of, on_host, trust::is_roots_alone},
+    model::{path::safe_path, said::NOT_ROOTS},
     proc::{COMMAND_LINE, command_line},
     program,
     state::{
@@ -127,8 +130,12 @@ pub(super) fn of_file(log: &Path) -> Result<Place> {
 }
 
 fn file(descriptor: &Path, link: &Path) -> Result<Place> {
-    let name = safe_path(link).into_owned();
+    let mut name = safe_path(link).into_owned();
     let file = File::open(descriptor).with_context(|| name.clone())?;
+    let metadata = file.metadata().with_context(|| name.clone())?;
+    if !is_roots_alone(metadata.st_uid(), metadata.st_mode()) {
+        name = format!("{name}, {NOT_ROOTS}");
+    }
     Ok(Place { name, source: Source::File(file, link.to_owned()) })
 }
 
@@ -157,7 +164,7 @@ fn unit_of(group: &Path) -> Option<String> {
 mod tests {
     use std::{
         io::{Read, Write},
-        os::fd::AsFd,
+        os::{fd::AsFd, unix::fs::PermissionsExt},
         process::Stdio,
     };
 
@@ -187,6 +194,10 @@ mod tests {
             child.wait().unwrap();
             place
         };
+        log.set_permissions(PermissionsExt::from_mode(0o666)).unwrap();
+        let mut child = spawn(log.as_fd().try_clone_to_owned().unwrap().into());
+        let named = read(&mut child).unwrap().name;
+        assert!(named.ends_with(NOT_ROOTS), "{named}");
         let mut child = spawn(log.as_fd().try_clone_to_owned().unwrap().into());
         let text = text(read(&mut child).unwrap());
         assert_eq!(text.len() as u64, TAIL);

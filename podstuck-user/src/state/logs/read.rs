@@ -28,7 +28,7 @@ use crate::{
     model::{
         degraded::Feed,
         identity::Component,
-        said::{self, Heard, NamedCall, Report, Said},
+        said::{self, Heard, NOT_ROOTS, NamedCall, Report, Said},
     },
     state::helper::{Budget, Question, Teller},
 };
@@ -96,9 +96,14 @@ impl Question for ReadLog {
         tell.part(&Part::Containers(found.ids.into_known()))?;
         let since = found.since.max(found.attempts.forgotten());
         let attempts = told(found.attempts, found.of_runtime, found.deletions);
-        let attempts = attempts.map(|entry| attempt(&source, entry));
+        // What somebody else may have written there shows no call, and is missing in no silence.
+        let is_roots = !source.contains(NOT_ROOTS);
+        let attempts = attempts.map(|entry| {
+            let (said, call) = attempt(&source, entry);
+            (said, call.filter(|_| is_roots))
+        });
         tell.part(&Part::Attempts(attempts.collect()))?;
-        if let Some(since) = since {
+        if let Some(since) = since.filter(|_| is_roots) {
             tell.part(&Part::Heard(Heard { source: source.clone(), since, until: self.now }))?;
         }
         tell.part(&Part::Next(Box::new(next)))?;

@@ -32,7 +32,7 @@ const DIRECTORY: &str = "volumeDevices";
 pub(super) fn maps_by_pod(views: &[View]) -> HashMap<&[u8], Vec<Mounted>> {
     let mut found: HashMap<&[u8], Vec<Mounted>> = HashMap::new();
     for view in views {
-        for mount in &view.mounts.all {
+        for mount in view.mounts.all.iter().filter(|mount| !mount.is_a_users()) {
             let Some(name) = mount.point.file_name().map(OsStr::as_bytes) else { continue };
             if is_pod_uid(name) && mount.point.iter().any(|part| part == DIRECTORY) {
                 found.entry(name).or_default().push(view.mounted(mount));
@@ -222,7 +222,7 @@ mod tests {
         };
         let (uid, times) = (UID.into(), Times::default());
         let devices = links.iter().map(link).collect();
-        PodOnDisk { uid, times, volumes: Vec::new(), devices, seen_by: None }
+        PodOnDisk { uid, file: None, times, volumes: Vec::new(), devices, seen_by: None }
     }
 
     fn mapped(text: &str) -> Vec<Mounted> {

@@ -18,6 +18,7 @@ use crate::{
         classify::classify,
         containers::{Container, joined},
         from_host, on_host,
+        runtimes::Daemons,
         target_roots::{Holds, TargetRoot},
         uid::is_long_id,
     },
@@ -56,7 +57,7 @@ pub(crate) struct OnNode {
 /// By what is kept in these directories, and in those that the host's mounts tell of.
 pub(crate) fn of_node(host_root: &Path, roots: &[TargetRoot]) -> OnNode {
     let mounts = MountPoller::default().sample();
-    let views = views::all(&mounts, &[]);
+    let views = views::all(&mounts, &Daemons::default());
     let mounted = TargetRootFinder::default().sample(&[], &views, mounts.host);
     let roots = [roots, &mounted].concat();
     let all = ContainerCollector::default().sample(host_root, &roots, &views);

@@ -10,6 +10,7 @@ use crate::{
         data_roots::of_runtime,
         runtimes::Daemons,
         target_roots::{Holds, TargetRoot},
+        trust::Belief,
     },
     proc,
     state::{kubelet, namespaces, runtime},
@@ -50,7 +51,10 @@ impl NewDaemons {
                 if let Some(root) =
                     root.as_ref().filter(|root| !places.kubelet_roots.contains(root))
                 {
-                    places.kubelet_roots.push(root.clone());
+                    match daemons.belief(*pid) {
+                        Belief::Service => places.kubelet_roots.insert(0, root.clone()),
+                        Belief::Administrator => places.kubelet_roots.push(root.clone()),
+                    }
                 }
                 let roots = root.map(|root| seen_by(*pid, root)).into_iter().collect();
                 Some((roots, unread.is_empty()))

@@ -45,7 +45,7 @@ use crate::{
     clock,
     identity::{
         cgroup::group_of, from_host, kubelet_trees::KubeletTrees, on_host,
-        runtimes::running_daemons, target_roots::TargetRoot,
+        runtimes::running_daemons, target_roots::TargetRoot, trust::Belief,
     },
     kernel::role::Role,
     model::{
@@ -68,6 +68,7 @@ pub(crate) use late::Lateness;
 use mounts::MountPoller;
 use out_of_step::Dockers;
 use pods::PodCollector;
+pub(crate) use pods::collisions;
 use shims::NodeShims;
 use space::SpaceCollector;
 use target_roots::TargetRootFinder;
@@ -274,7 +275,7 @@ impl Collector {
             self.roots = TargetRootFinder::default();
         }
         let kubelets = daemons.kubelets.clone();
-        let views = views::all(&mounts, &kubelets);
+        let views = views::all(&mounts, &daemons);
         self.hierarchies.refresh(&on_host(&self.places.host_root, Path::new("/sys/fs/cgroup")));
         let mut roots = self.roots.sample(&self.places.kubelet_roots, &views, mounts.host);
         roots.extend_from_slice(self.daemons.found());
@@ -326,7 +327,10 @@ impl Collector {
         }
         let is_stopped = |it: &&HaltedKubelet| it.halted == Halted::Stopped;
         let stopped = halted_kubelets.iter().filter(is_stopped).map(|it| it.pid).collect();
-        let kubelet_group = match kubelets.as_slice() {
+        // What an administrator has started beside it is none of the node's services.
+        let services = kubelets.iter().filter(|pid| daemons.belief(**pid) == Belief::Service);
+        let services: Vec<u32> = services.copied().collect();
+        let kubelet_group = match services.as_slice() {
             [only] => group_of(Path::new(&format!("/proc/{only}"))),
             _ => None,
         };
@@ -343,7 +347,7 @@ impl Collector {
             kubelet_since,
             kubelet_group,
             pods,
-            unread: self.pods.unread(),
+            unread: self.pods.unread(&self.places),
             linked: self.pods.linked(),
             crowded,
             cgroups,

@@ -1,10 +1,11 @@
 //! Pods as kubelet left them on the disk, joined with what is mounted and who is left.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     ffi::OsString,
     path::{Path, PathBuf},
-    sync::OnceLock,
+    sync::{Mutex, OnceLock, PoisonError},
+    time::{Duration, Instant},
 };
 
 use super::{
@@ -13,24 +14,27 @@ use super::{
     drivers::{Drivers, Sight},
     freezer::Freezers,
     hierarchies::Hierarchies,
-    pod_mounts::{Elsewhere, by_pod},
+    pod_mounts::{Elsewhere, PodMounts},
     views::{View, mounts_of},
 };
 use crate::{
+    back_off::BackOff,
     identity::{classify::kubelet_root_of, on_host},
     model::{
         csi::{CsiState, Registration, VolumeData},
-        degraded::Feed,
+        degraded::{Degraded, Feed},
         identity::Target,
         linked_root::LinkedRoot,
         mounted::Mounted,
         mounts::NodeMounts,
         node::{PodState, VolumeState},
+        object::FileId,
+        path::safe_path,
     },
     query::NoAnswer,
     state::{
         alive,
-        helper::ask_in_parts,
+        helper::{Failure, ask_in_parts, is_hanging},
         pod_dirs::{PodOnDisk, ReadPods, RootOnDisk},
         sockets::{self, Listener},
     },
@@ -43,13 +47,15 @@ pub(super) struct PodCollector {
     roots: BTreeMap<PathBuf, RootOnDisk>,
     /// Those of which this is old, or nothing.
     unread: Vec<PathBuf>,
+    shares: Shares,
     drivers: Drivers,
 }
 
 impl PodCollector {
-    /// Roots that could not be read the last time.
-    pub(super) fn unread(&self) -> Vec<PathBuf> {
-        self.unread.clone()
+    /// kubelets' roots that could not be read the last time. What only a mount names has no pods that are missed.
+    pub(super) fn unread(&self, places: &Places) -> Vec<PathBuf> {
+        let unread = self.unread.iter().filter(|root| places.kubelet_roots.contains(root));
+        unread.cloned().collect()
     }
 
     /// Roots that are reached by a symbolic link.
@@ -71,20 +77,25 @@ impl PodCollector {
     ) -> Vec<PodState> {
         self.read(places, views);
         let elsewhere = Elsewhere::new(node, views);
-        let mounts = by_pod(views);
+        let mounts = PodMounts::of(views);
         let (maps, sysfs) = (block_volumes::maps_by_pod(views), Sysfs::default());
         let listening = OnceListening::default();
         let freezers = Freezers::among(cgroups.trees());
-        let mut seen = HashSet::new();
+        let mut seen = Collisions::default();
         let mut pods = Vec::new();
-        for (root, on_disk) in &self.roots {
+        let mut roots: Vec<(&PathBuf, &RootOnDisk)> = self.roots.iter().collect();
+        // What kubelet has goes before what only a mount names.
+        let rank = |root: &PathBuf| places.kubelet_roots.iter().position(|known| known == root);
+        roots.sort_by_key(|(root, _)| rank(root).unwrap_or(usize::MAX));
+        for (root, on_disk) in roots {
             for pod in &on_disk.pods {
                 // The same directory may be seen by two ways.
                 let wanted = places.only.includes_pod(&pod.uid);
-                if !wanted || !seen.insert(pod.uid.clone()) {
+                if !wanted || !seen.is_first(root, pod) {
                     continue;
                 }
-                let mounted = mounts.get(pod.uid.as_bytes()).map_or(&[][..], Vec::as_slice);
+                let mounted = mounts.below(&pod.uid, root, on_disk.link.as_ref());
+                let mounted = mounted.as_slice();
                 let mut volumes = join(root, pod, mounted);
                 if let Only::Below(directory) = &places.only {
                     volumes.retain(|volume| volume.path.starts_with(directory));
@@ -137,11 +148,12 @@ impl PodCollector {
                 });
             }
         }
+        seen.tell();
         pods
     }
 
     /// Reads all roots as every view shows them: a kubelet in a container of its own (kind, a lab)
-    /// has its own files, too.
+    /// has its own files, too. Those that kubelets name come first, and of these those that are believed more.
     fn read(&mut self, places: &Places, views: &[View]) {
         let mut roots: Vec<Place> = Vec::new();
         for root in &places.kubelet_roots {
@@ -150,8 +162,10 @@ impl PodCollector {
             roots.extend(seen);
         }
         for view in views {
+            // A user may have his own wherever he likes.
+            let mounts = view.mounts.all.iter().filter(|mount| !mount.is_a_users());
             let mut found: Vec<PathBuf> =
-                view.mounts.all.iter().filter_map(|m| kubelet_root_of(&m.point)).collect();
+                mounts.filter_map(|mount| kubelet_root_of(&mount.point)).collect();
             found.sort();
             found.dedup();
             found.retain(|root| !places.kubelet_roots.contains(root));
@@ -163,8 +177,95 @@ impl PodCollector {
         for (place, is_left_out) in roots.into_iter().zip(is_left_out) {
             if is_left_out { reading.fail(place.0) } else { left.push(place) }
         }
-        reading.read(left);
+        reading.read(left, &mut self.shares);
         (self.roots, self.unread) = reading.after(std::mem::take(&mut self.roots));
+    }
+}
+
+/// Directories of one UID that are not the same. The first one counts.
+#[derive(Default)]
+struct Collisions<'a> {
+    seen: HashMap<&'a str, (&'a Path, Option<FileId>)>,
+    found: Vec<(&'a str, &'a Path, &'a Path)>,
+}
+
+impl<'a> Collisions<'a> {
+    fn is_first(&mut self, root: &'a Path, pod: &'a PodOnDisk) -> bool {
+        let Some((first, file)) = self.seen.get(pod.uid.as_str()) else {
+            self.seen.insert(&pod.uid, (root, pod.file));
+            return true;
+        };
+        if file.is_some() && pod.file.is_some() && *file != pod.file {
+            self.found.push((&pod.uid, first, root));
+        }
+        false
+    }
+
+    fn tell(self) {
+        let directory = |root: &Path, uid| root.join("pods").join(uid);
+        let told = self.found.iter().map(|(uid, first, root)| Degraded {
+            sentence: format!(
+                "pod {uid} has directories in several roots: {} counts, and the one that is seen in {} is not looked at",
+                safe_path(&directory(first, uid)),
+                safe_path(root),
+            ),
+            feeds: vec![Feed::Node],
+            place: Some(directory(root, uid)),
+        });
+        let mut told: Vec<Degraded> = told.take(TOLD).collect();
+        let more = self.found.len().saturating_sub(TOLD);
+        if more > 0 {
+            told.push(Degraded::new(format!("so have {more} more pods"), &[]));
+        }
+        *COLLISIONS.lock().unwrap_or_else(PoisonError::into_inner) = told;
+    }
+}
+
+/// Those of the last look.
+static COLLISIONS: Mutex<Vec<Degraded>> = Mutex::new(Vec::new());
+/// How many are told one by one.
+const TOLD: usize = 8;
+
+/// Pods of one UID in several roots, of which one is not looked at.
+pub(crate) fn collisions() -> Vec<Degraded> {
+    COLLISIONS.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// How long the reading of all roots but the first may take together in one look.
+const SHARE: Duration = Duration::from_secs(2);
+/// Roots in which a helper hangs. There is room for one more (`Budget::Pods`), which is the first one's.
+const HUNG_ROOTS: usize = 3;
+
+/// Each root has a helper of its own, and one that did not answer is asked less and less often: so none of them keeps
+/// the others from being read.
+#[derive(Debug, Default)]
+struct Shares {
+    again: BTreeMap<PathBuf, BackOff>,
+    /// The helper that hangs in each.
+    hanging: BTreeMap<PathBuf, u32>,
+}
+
+impl Shares {
+    /// Whether a root is read in this look.
+    fn may_read(&mut self, root: &Path, is_first: bool, begun: Instant) -> bool {
+        self.hanging.retain(|_, helper| is_hanging(*helper));
+        if self.hanging.contains_key(root) {
+            return false;
+        }
+        let has_room = begun.elapsed() < SHARE && self.hanging.len() < HUNG_ROOTS;
+        is_first
+            || (has_room && self.again.get_mut(root).is_none_or(|it| it.is_due(Instant::now())))
+    }
+
+    fn took(&mut self, root: &Path, helper: Option<u32>, has_failed: bool) {
+        if has_failed {
+            self.again.entry(root.to_owned()).or_default();
+        } else {
+            self.again.remove(root);
+        }
+        if let Some(helper) = helper {
+            self.hanging.insert(root.to_owned(), helper);
+        }
     }
 }
 
@@ -206,22 +307,36 @@ impl Reading {
         known.link = answer.link.filter(|_| pid.is_some()).or(known.link.take());
     }
 
-    /// Reads them. One that does not answer is not waited for a second time, and not by the others.
-    fn read(&mut self, mut left: Vec<Place>) {
-        while !left.is_empty() {
-            let roots = left.iter().map(|(_, pid, path)| (*pid, path.clone())).collect();
-            let mut answers = Vec::new();
-            let asked = ask_in_parts(ReadPods { roots }, |answer| answers.push(answer));
-            let answered = answers.len().min(left.len());
-            for (place, answer) in left.drain(..answered).zip(answers) {
-                self.take(place, answer);
+    /// Reads them, root by root, as they are given. One that does not answer is not waited for a second time, and not by
+    /// the others.
+    fn read(&mut self, mut left: Vec<Place>, shares: &mut Shares) {
+        let (begun, mut is_first) = (Instant::now(), true);
+        while let Some((root, ..)) = left.first().cloned() {
+            let (mut own, others) = left.into_iter().partition(|place: &Place| place.0 == root);
+            left = others;
+            if shares.may_read(&root, is_first, begun) {
+                self.read_root(&mut own, shares);
+            } else {
+                self.fail(root);
             }
-            let Err(why) = asked else { return };
-            let why = NoAnswer::from(why).to_string();
-            let Some(place) = left.first().cloned() else { return };
-            left.retain(|(root, ..)| *root != place.0);
-            self.take(place, Err(why));
+            is_first = false;
         }
+    }
+
+    fn read_root(&mut self, left: &mut Vec<Place>, shares: &mut Shares) {
+        let roots = left.iter().map(|(_, pid, path)| (*pid, path.clone())).collect();
+        let mut answers = Vec::new();
+        let asked = ask_in_parts(ReadPods { roots }, |answer| answers.push(answer));
+        let answered = answers.len().min(left.len());
+        for (place, answer) in left.drain(..answered).zip(answers) {
+            shares.took(&place.0, None, answer.is_err());
+            self.take(place, answer);
+        }
+        let (Err(why), Some(place)) = (asked, left.first().cloned()) else { return };
+        let helper = if let Failure::Hung { helper, .. } = &why { Some(*helper) } else { None };
+        shares.took(&place.0, helper, true);
+        let why = NoAnswer::from(why).to_string();
+        self.take(place, Err(why));
     }
 
     /// All roots that are known, by what was read before of those that could not be read in any way, and these.
@@ -314,6 +429,7 @@ mod tests {
         let with = |uid: &str| RootOnDisk {
             pods: vec![PodOnDisk {
                 uid: uid.into(),
+                file: None,
                 times: Times::default(),
                 volumes: Vec::new(),
                 devices: Vec::new(),
@@ -341,6 +457,48 @@ mod tests {
         assert_eq!((uids(&roots, "/a"), uids(&roots, "/b")), (vec!["1".into()], vec!["3".into()]));
         assert_eq!(unread, ["/a", "/c"].map(PathBuf::from), "as another sees it, /b has answered");
         assert_eq!(roots[Path::new("/b")].pods[0].seen_by, Some(7));
+    }
+
+    #[test]
+    fn no_root_takes_the_share_of_another() {
+        let mut shares = Shares::default();
+        let begun = Instant::now();
+        let (own, slow, other) = (Path::new("/a"), Path::new("/b"), Path::new("/c"));
+        shares.took(slow, None, true);
+        // One that did not answer is asked again, and then less often; the others are, in each look.
+        assert!(shares.may_read(slow, false, begun) && !shares.may_read(slow, false, begun));
+        for _ in 0..2 {
+            assert!(shares.may_read(own, true, begun) && shares.may_read(other, false, begun));
+        }
+        // What the others have taken together is not the first one's.
+        let Some(long_ago) = begun.checked_sub(SHARE) else { return };
+        assert!(shares.may_read(own, true, long_ago) && !shares.may_read(other, false, long_ago));
+        shares.took(slow, None, false);
+        assert!(shares.may_read(slow, false, begun) && shares.may_read(slow, false, begun));
+    }
+
+    #[test]
+    fn of_two_directories_of_one_pod_the_first_counts_and_the_other_is_told() {
+        let pod = |inode: Option<u64>| PodOnDisk {
+            uid: "u".into(),
+            file: inode.map(|inode| FileId { device: 1, inode }),
+            times: Times::default(),
+            volumes: Vec::new(),
+            devices: Vec::new(),
+            seen_by: None,
+        };
+        let (own, again, other, unknown) = (pod(Some(7)), pod(Some(7)), pod(Some(8)), pod(None));
+        let mut seen = Collisions::default();
+        assert!(seen.is_first(Path::new("/k"), &own));
+        // The same one, by another way, and one of which nobody knows which it is.
+        assert!(!seen.is_first(Path::new("/k2"), &again));
+        assert!(!seen.is_first(Path::new("/k3"), &unknown));
+        assert!(seen.found.is_empty());
+        assert!(!seen.is_first(Path::new("/home/u"), &other));
+        assert_eq!(seen.found, [("u", Path::new("/k"), Path::new("/home/u"))]);
+        seen.tell();
+        let [told] = collisions().try_into().unwrap();
+        assert!(told.sentence.contains("/k/pods/u counts"), "{}", told.sentence);
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! Whose mounts count: a volume is mounted when kubelet or the host sees it mounted. Copies in
 //! containers do not keep a pod from going.
 
-use std::{fs, sync::Arc};
+use std::{cmp::Reverse, fs, sync::Arc};
 
 use crate::{
+    identity::runtimes::Daemons,
     model::{
         mounted::Mounted,
         mounts::{Mount, Mounts, NodeMounts},
@@ -31,8 +32,8 @@ impl View {
     }
 }
 
-/// The host's view, and those of kubelets that have others.
-pub(super) fn all(node: &NodeMounts, kubelets: &[u32]) -> Vec<View> {
+/// The host's view, and those of kubelets that have others, of services first.
+pub(super) fn all(node: &NodeMounts, daemons: &Daemons) -> Vec<View> {
     let mut views: Vec<View> = Vec::new();
     let mut add = |pid: u32, namespace: Option<u32>| {
         let Some(namespace) = namespace else { return };
@@ -47,9 +48,11 @@ pub(super) fn all(node: &NodeMounts, kubelets: &[u32]) -> Vec<View> {
     let lets_us_look = fs::metadata("/proc/1/root/.").is_ok();
     let first = node.host.filter(|_| lets_us_look).or_else(|| namespaces::of_process(1));
     add(1, first);
-    // Who has run longest is the node's own: a lab plays kubelet for a while, and sees the node's volumes, too.
-    let mut kubelets = kubelets.to_vec();
-    kubelets.sort_by_key(|pid| (proc::started(*pid).unwrap_or(u64::MAX), *pid));
+    // Of equals, who has run longest is the node's own: a lab plays kubelet for a while, and sees its volumes, too.
+    let mut kubelets = daemons.kubelets.clone();
+    kubelets.sort_by_key(|pid| {
+        (Reverse(daemons.belief(*pid)), proc::started(*pid).unwrap_or(u64::MAX), *pid)
+    });
     for pid in kubelets {
         add(pid, namespaces::of_process(pid));
     }
@@ -79,7 +82,7 @@ mod tests {
 
     #[test]
     fn the_host_is_always_seen() {
-        let views = all(&crate::state::mounts::read_all(), &[]);
+        let views = all(&crate::state::mounts::read_all(), &Daemons::default());
         assert!(views.iter().any(|view| !view.mounts.all.is_empty()));
     }
 }

@@ -1,0 +1,48 @@
+//! Which daemons `podstuck doctor` takes for the node's, how far each is believed, and who only has the name of one.
+
+use std::path::Path;
+
+use super::check::Check;
+use crate::{
+    identity::{on_host, runtimes::running_daemons, trust::Belief},
+    model::path::safe,
+    proc,
+};
+
+/// Processes that are not believed and are named; the others are counted.
+const NAMED: usize = 8;
+
+pub(super) fn believed(host_root: &Path) -> Vec<Check> {
+    let proc = on_host(host_root, Path::new("/proc"));
+    let daemons = running_daemons(&proc);
+    let shown = |pid: &u32| {
+        let comm = proc::comm(&proc.join(pid.to_string()));
+        format!("{} (pid {pid})", safe(&comm))
+    };
+    let mut checks: Vec<Check> = daemons
+        .standings
+        .iter()
+        .map(|(pid, standing)| {
+            let limit = match standing.belief {
+                Belief::Service => "",
+                Belief::Administrator => {
+                    "; it yields to services, and its credentials are not used"
+                }
+            };
+            let (grade, why) = (standing.belief.name(), &standing.why);
+            Check::new("believed", true, format!("{} is {grade}: {why}{limit}", shown(pid)), "")
+        })
+        .collect();
+    let named = daemons.disbelieved.iter().take(NAMED);
+    checks.extend(
+        named.map(|(pid, why)| {
+            Check::new("not believed", true, format!("{}: {why}", shown(pid)), "")
+        }),
+    );
+    let more = daemons.disbelieved.len().saturating_sub(NAMED);
+    if more > 0 {
+        let found = format!("{more} more processes have the name of a daemon");
+        checks.push(Check::new("not believed", true, found, ""));
+    }
+    checks
+}
