@@ -27,21 +27,21 @@ fn numbers(p: &Progress) -> String {
     let directories = words::plural(p.directories, "directory", "directories");
     // The cast saturates: a rate is never negative or too large.
     let rate = words::count(p.rate_per_s.round() as u64);
-    format!("{gone} gone ({directories} among them), {rate} per second; {}", rest(p))
+    format!("{gone} gone ({directories} among them), {rate} per second; {}", rest(p, " left"))
 }
 
 /// What is left, how fast it goes, and when it is done.
 pub(super) fn left(p: &Progress) -> String {
-    format!("{}, at {} per second", rest(p), words::count(p.rate_per_s.round() as u64))
+    format!("{}, at {} per second", rest(p, ""), words::count(p.rate_per_s.round() as u64))
 }
 
-fn rest(p: &Progress) -> String {
+fn rest(p: &Progress, word: &str) -> String {
     let Some(left) = estimate(p.remaining_estimate, p.remaining_range, words::count) else {
         return "podstuck is still counting what is left".into();
     };
     let eta = estimate(p.eta_s, p.eta_range_s, words::duration);
     let eta = eta.map_or("no end in sight".into(), |t| format!("done in about {t}"));
-    format!("about {left} left, {eta}")
+    format!("about {left}{word}, {eta}")
 }
 
 /// `200,000 (150,000 to 300,000)`.
