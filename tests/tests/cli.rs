@@ -100,7 +100,8 @@ fn without_a_command_the_pods_are_listed_in_a_pipe_too() {
     assert!(text.contains("of this node") && text.contains("was not asked"), "{text}");
     let output = run(&["--api", "never", "-o", "json"]);
     let text = String::from_utf8_lossy(&output.stdout);
-    let mut lines = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let mut lines =
+        text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
     assert_eq!(lines.next_back().unwrap()["type"], "list", "{text}");
 }
 

@@ -169,7 +169,7 @@ mod tests {
         let (sender, receiver) = reading();
         let (begun, told) = (Instant::now(), Told::default());
         let mut reader = LogReader { reading: Some(receiver), begun, told };
-        let directories = Listed { names: Vec::new(), is_all: true };
+        let directories = Listed { is_all: true, ..Listed::default() };
         let places = PodTraces { host_root: Path::new("/"), kubelet_roots: &[], directories };
         // Nobody has sent anything: it returns for its limit's sake.
         reader.name_pods(&places, &mut pod_names(Vec::new()), Duration::ZERO);

@@ -90,7 +90,7 @@ fn look(pid: u32, path: &Path) -> Option<Seen> {
 fn named_by_path() -> Vec<(How, PathBuf, String)> {
     let mut found = Vec::new();
     let swaps = fs::read("/proc/swaps").unwrap_or_default();
-    found.extend(swap::files(&swaps).map(|path| (How::Swap, path, "/proc/swaps".into())));
+    found.extend(swap::files(&swaps).map(|area| (How::Swap, area.path, "/proc/swaps".into())));
     let blocks = fs::read_dir("/sys/block").into_iter().flatten().flatten();
     for entry in blocks {
         let source = entry.path().join("loop/backing_file");
