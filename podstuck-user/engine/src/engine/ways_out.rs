@@ -132,8 +132,7 @@ fn add(draft: &mut Draft, unmount: &Unmount, found: &Result<Snapshot, NoAnswer>)
         // It is no mount point any more.
         Ok(_) => return,
         Err(why) => {
-            let fact = format!("who uses {point} could not be looked at: {why}");
-            draft.fact(fact, Source::proc("/proc"));
+            holders::not_listed(draft, &point, &why.to_string());
             return;
         }
     };

@@ -19,6 +19,12 @@ use crate::{
 /// Facts and remedies for so many holders.
 pub(crate) const TOLD: usize = 8;
 
+/// That the processes which use an object could not be listed.
+pub(crate) fn not_listed(draft: &mut Draft, object: &str, why: &str) {
+    let fact = format!("who holds on to {object} could not be looked at: {why}");
+    draft.fact(fact, Source::proc("/proc"));
+}
+
 /// Who holds what how, in a sentence.
 pub(crate) fn describe(holder: &Holder) -> String {
     let object = safe_path(&holder.object.0);

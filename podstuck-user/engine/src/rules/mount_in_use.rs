@@ -14,7 +14,7 @@ use crate::{
     },
     query::NoAnswer,
     rules::{
-        holders::{TOLD, describe, free, tell, who_else},
+        holders::{TOLD, describe, free, not_listed, tell, who_else},
         mount_point::{self, SHIM_BURST, base},
         nested_mount, swap_file,
     },
@@ -71,10 +71,7 @@ pub(crate) fn verdict(
     let Some(held) = &object.held else {
         let mut draft = mount_point::unexplained(context, object);
         let why = error.map(ToString::to_string).unwrap_or_default();
-        draft.fact(
-            format!("who holds on to it could not be looked at: {why}"),
-            Source::proc("/proc"),
-        );
+        not_listed(&mut draft, "it", &why);
         draft.explanation = unexplained();
         return Some(draft);
     };
