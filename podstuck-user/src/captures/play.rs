@@ -99,7 +99,7 @@ pub(super) fn live(capture: &Capture, cause: &str) -> (Option<Duration>, Vec<Str
     let shows = of_pod().filter(|it| it.call.is_some() || it.said.complaint.is_some());
     // A finalizer shows in the record alone.
     let first = shows.map(|it| it.said.at).min().or(ended).unwrap_or(deleted);
-    let first = if cause == "pod-finalizer" { capture.now } else { first };
+    let first = if capture.record.finalizers.is_empty() { first } else { capture.now };
     let mut record = Some(Box::new(capture.record.clone()));
     let heard = Heard { source: "log".into(), since: start, until: start };
     play.take(begun, What::Heard(Box::new(heard)));

@@ -25,11 +25,16 @@ use crate::{
     tenant::{Tenant, runc, user_namespaces},
 };
 
-/// Escape codes, quotes, substitutions, a byte that is no UTF-8, a right-to-left override, line ends; 255 bytes.
-fn name(first: u8) -> Vec<u8> {
+/// What the kernel takes at most.
+const LONGEST: usize = 255;
+/// A command about a mount has the name twice, and a longer line than every shell takes is not printed.
+const MOUNTED: usize = 80;
+
+/// Escape codes, quotes, substitutions, a byte that is no UTF-8, a right-to-left override, line ends.
+fn name(first: u8, length: usize) -> Vec<u8> {
     let part = b"\x1b[2J\x9b31m\n'\"`$(touch HERE)\\ \xff\xe2\x80\xae;\r\t&|*";
     let mut name = vec![first];
-    while name.len() < 255 {
+    while name.len() < length {
         name.push(part[(name.len() - 1) % part.len()]);
     }
     name
@@ -99,13 +104,14 @@ fn a_file_of_255_hostile_bytes_is_named_and_met_alone() {
     requires!(root_and_btf(), runc(), user_namespaces());
     let dir = tempfile::Builder::new().prefix("podstuck-test-").tempdir_in("/var/tmp").unwrap();
     let volume = empty_dir(dir.path());
-    let [object, other] = [b'a', b'b'].map(|first| volume.join(OsStr::from_bytes(&name(first))));
+    let [object, other] =
+        [b'a', b'b'].map(|first| volume.join(OsStr::from_bytes(&name(first, LONGEST))));
     let protected = |path: &PathBuf, flag: &str| {
         assert!(Command::new("chattr").arg(flag).arg(path).status().unwrap().success());
     };
     let tenant = Tenant::start(&[(&volume, "/data")]);
-    tenant.does(&made_by_tenant("touch", &name(b'a')));
-    tenant.does(&made_apart("touch", &name(b'b')));
+    tenant.does(&made_by_tenant("touch", &name(b'a', LONGEST)));
+    tenant.does(&made_apart("touch", &name(b'b', LONGEST)));
     // He may not do that himself.
     for path in [&object, &other] {
         protected(path, "+i");
@@ -129,22 +135,28 @@ fn a_file_of_255_hostile_bytes_is_named_and_met_alone() {
 
 /// A mount in a volume, and another one beside it, each on such a name.
 #[test]
-fn a_mount_on_255_hostile_bytes_is_named_and_met_alone() {
+fn a_mount_on_hostile_bytes_is_named_and_met_alone() {
     requires!(root_and_btf(), runc(), user_namespaces());
     let dir = tempfile::Builder::new().prefix("podstuck-test-").tempdir_in("/var/tmp").unwrap();
     let volume = empty_dir(dir.path());
-    let points = [b'a', b'b'].map(|first| volume.join(OsStr::from_bytes(&name(first))));
+    let points = [b'a', b'b'].map(|first| volume.join(OsStr::from_bytes(&name(first, MOUNTED))));
     let tenant = Tenant::start(&[(&volume, "/data")]);
-    tenant.does(&made_by_tenant("mkdir", &name(b'a')));
-    tenant.does(&made_apart("mkdir", &name(b'b')));
+    tenant.does(&made_by_tenant("mkdir", &name(b'a', MOUNTED)));
+    tenant.does(&made_apart("mkdir", &name(b'b', MOUNTED)));
     // In his own namespace he mounts there, too, and stays.
-    let own = made_apart("mount -t tmpfs mine", &name(b'a'));
+    let own = made_apart("mount -t tmpfs mine", &name(b'a', MOUNTED));
     let own = own.strip_suffix('\'').unwrap();
     let _mounted = tenant.begins(&format!("{own}; echo ready; sleep 600'"));
     for point in &points {
         let none = None::<&str>;
-        mount(Some(OsStr::from_bytes(&name(b's'))), point, Some("tmpfs"), MsFlags::empty(), none)
-            .unwrap();
+        mount(
+            Some(OsStr::from_bytes(&name(b's', MOUNTED))),
+            point,
+            Some("tmpfs"),
+            MsFlags::empty(),
+            none,
+        )
+        .unwrap();
     }
     let [object, other] = &points;
     let is_mounted = |point: &Path| {

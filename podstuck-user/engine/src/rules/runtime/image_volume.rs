@@ -1,7 +1,7 @@
 //! An image that is mounted as a volume, and that its runtime cannot unmount.
 
 use crate::{
-    cause::{Cause, CauseId, Kind, TriedWith, log, way},
+    cause::{Cause, CauseId, Kind, log, way},
     model::{
         diagnosis::Stage,
         evidence::Source,
@@ -31,7 +31,7 @@ pub(crate) static IMAGE_VOLUME_BUSY: Cause = Cause {
     look_alikes: &[],
     ways_out: &[way("have whoever uses it let go; the runtime's next attempt unmounts it", "")],
     field: &["containerd#14032"],
-    tried: &[TriedWith::Recording],
+    tried: &[],
     source: &["containerd internal/cri/server/container_image_mount.go, cleanupImageMounts"],
 };
 
