@@ -423,6 +423,7 @@ struct Late {
     said: Vec<Said>,
     heard_since: Option<i64>,
     kubelet_since: i64,
+    kubelets: Vec<u32>,
     /// How long it is watched.
     seconds: u64,
 }
@@ -433,7 +434,8 @@ type Finding = (&'static str, Certainty, bool, Vec<String>);
 impl Late {
     fn of(volume: VolumeState) -> Self {
         let (said, heard_since) = (Vec::new(), None);
-        Self { pod: pod(vec![volume]), said, heard_since, kubelet_since: 50, seconds: 0 }
+        let kubelets = vec![1];
+        Self { pod: pod(vec![volume]), said, heard_since, kubelet_since: 50, kubelets, seconds: 0 }
     }
 
     fn said(mut self, said: impl IntoIterator<Item = Said>) -> Self {
@@ -466,14 +468,16 @@ impl Late {
         }
         if let Some(since) = self.heard_since {
             let (since, until) = (second(since), second(3200));
-            let heard = Heard { source: "log".into(), since, until };
-            played.0.take(now(AT), What::Heard(Box::new(heard)));
+            for source in self.kubelets.iter().map(|pid| format!("log of {pid}")) {
+                let heard = Heard { source, since, until };
+                played.0.take(now(AT), What::Heard(Box::new(heard)));
+            }
         }
         let mut last = None;
         for at in (AT..=AT + self.seconds).step_by(2) {
             let sample = NodeSample {
                 at: now(at),
-                kubelets: vec![1],
+                kubelets: self.kubelets.clone(),
                 kubelet_since: Some(now(self.kubelet_since.unsigned_abs())),
                 pods: vec![self.pod.clone()],
                 ..NodeSample::default()
@@ -680,6 +684,9 @@ fn a_kubelet_that_was_started_after_the_end_may_have_lost_the_volume() {
         late(2000, 2001).said([reports(Report::TornDown, 2500)]).cause().unwrap().0,
         "csi-driver-lost-publish-state"
     );
+    // The one that was started last may be another pod's.
+    let two = Late { kubelets: vec![1, 2], ..late(2000, 2001) }.cause().unwrap();
+    assert_eq!(two.0, "csi-driver-lost-publish-state");
     // Its log was cut off, or it ran before.
     let cut_off = late(2000, 2600).found().unwrap();
     assert_eq!((cut_off.0, cut_off.1), ("csi-driver-lost-publish-state", Certainty::Likely));
