@@ -25,7 +25,7 @@ const MASKS: &[(&str, &str)] = &[
     ),
     (r#"cut -d\\" \\" -f1,3 /proc/\w+/mountinfo \| grep -qx \\"\d+ 0:\d+\\" && "#, ""),
     (r#"cut -d\\" \\" -f1,5 /proc/\w+/mountinfo \| grep -qxF ('\d+ [^']*'|\\"\$1\\") && "#, ""),
-    (r"' sh '\d+ /[^']*'", "' sh"),
+    (r"' sh '\d+ [/\[][^']*'", "' sh"),
     (r#"\[ \\"\$\(stat -c %d:%i [^)]*\)\\" = \d+:\d+ \] && "#, ""),
     (r#"grep -q \\"\^mnt_id:\.\d+\$\\" /proc/self/fdinfo/0 <\. && "#, ""),
     // Names of a script are counted with those of what it checks.
