@@ -119,6 +119,7 @@ for backend in $(argument backends | tr , ' '); do
     $PODSTUCK_BIN watch --backend "$backend" --output json --duration 100ms >/tmp/start 2>/tmp/errors
     say start "$(head -n 1 /tmp/start)"
     cat /tmp/errors
+    : >/tmp/ran
     : >/tmp/failed
     # Each is a program, or a program and a part of the names of its tests: `PROGRAM:PART`.
     for wanted in $(echo "$tests" | tr , ' '); do
@@ -127,6 +128,9 @@ for backend in $(argument backends | tr , ' '); do
         "/podstuck/tests/$program" --list --format terse ${part#:} | grep "$(argument filter)" >/tmp/list
         while read -r line; do
             name=${line%: test}
+            # Two parts may name one test.
+            grep -qx "$program $name" /tmp/ran && continue
+            echo "$program $name" >>/tmp/ran
             try test "$program" "$name" || echo "$program $name" >>/tmp/failed
         done </tmp/list
     done
