@@ -7,7 +7,7 @@ use std::{
     io::{BufRead, BufReader, Read},
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
     thread,
     time::Duration,
 };
@@ -59,14 +59,30 @@ fn assert_plain(text: &str) {
     assert!(text.chars().all(shown), "{text:?}");
 }
 
+/// Ends with the test, also when that fails.
+struct Watching(Child);
+
+impl Watching {
+    fn end(&self) {
+        let _ = kill(Pid::from_raw(self.0.id().cast_signed()), Signal::SIGINT);
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        self.end();
+        let _ = self.0.wait();
+    }
+}
+
 /// Findings about the volume, as text and as JSON, while `act` makes one happen; and about another pod, that is stuck.
 fn told(root: &Path, act: impl FnOnce()) -> (String, Value) {
     let pod = StuckPod::build();
     let root = ["--kubelet-root", root.to_str().unwrap(), "--kubelet-root", pod.root()];
     let mut text = Command::new(podstuck());
     text.args(["watch", "--output", "text", "--backend", backend().as_deref().unwrap_or("auto")]);
-    let mut text = text.args(root).stdout(Stdio::piped()).spawn().unwrap();
-    let mut printed = BufReader::new(text.stdout.take().unwrap());
+    let mut text = Watching(text.args(root).stdout(Stdio::piped()).spawn().unwrap());
+    let mut printed = BufReader::new(text.0.stdout.take().unwrap());
     let mut shown = Vec::new();
     printed.read_until(b'\n', &mut shown).unwrap();
     let mut json = watch(&root);
@@ -78,9 +94,9 @@ fn told(root: &Path, act: impl FnOnce()) -> (String, Value) {
     };
     let found = json.wait_for("a way out", |line| line["type"] == "finding" && has_way(line));
     settle();
-    kill(Pid::from_raw(text.id().cast_signed()), Signal::SIGINT).unwrap();
+    text.end();
     printed.read_to_end(&mut shown).unwrap();
-    text.wait().unwrap();
+    drop(text);
     let shown = String::from_utf8(shown).unwrap();
     pod.end();
     assert!(shown.contains(other["id"].as_str().unwrap()), "{shown}");
