@@ -48,8 +48,11 @@ fn obey(case: &str, nth: usize) -> Result<Completion, Failed> {
     let mut remedies = remedies(&found);
     if nth > 0 && AFTER_THE_FIRST.contains(&case) {
         let first = remedies.clone().next().unwrap()["command"].as_str().unwrap();
-        // What it also unmounts at once is the second's here.
-        run(first.split(" && sleep 1 && ").next().unwrap())?;
+        // What it also unmounts at once is the second's here: its part of the script goes, and the names stay.
+        run(&match first.split_once(" && sleep 1 && ") {
+            Some((abort, rest)) => format!("{abort}' sh {}", rest.split_once("' sh ").unwrap().1),
+            None => first.to_owned(),
+        })?;
     }
     let done = match remedies.nth(nth) {
         Some(remedy) => {
