@@ -195,7 +195,8 @@ impl<'a> Collisions<'a> {
             self.seen.insert(&pod.uid, (root, pod.file));
             return true;
         };
-        if file.is_some() && pod.file.is_some() && *file != pod.file {
+        // One path may lead to another directory in another mount namespace, where something is mounted there.
+        if *first != root && file.is_some() && pod.file.is_some() && *file != pod.file {
             self.found.push((&pod.uid, first, root));
         }
         false

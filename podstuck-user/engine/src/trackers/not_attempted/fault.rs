@@ -40,9 +40,7 @@ impl Looked<'_> {
     fn unasked(&self, sample: &NodeSample) -> Option<Fault> {
         let (standing, kubelet) = self.standing.as_ref().zip(sample.kubelet_since)?;
         let (heard, _) = self.no_error_since.filter(|_| self.torn_down.is_none())?;
-        // Of several kubelets, the one that was started last need not be the pod's.
-        let is_the_pods = sample.kubelets.len() == 1;
-        if is_the_pods && standing.ended() < kubelet && heard.since(kubelet) <= AT_ITS_START {
+        if standing.ended() < kubelet && heard.since(kubelet) <= AT_ITS_START {
             return Some(Fault::KubeletLost);
         }
         (heard <= standing.ended()).then_some(Fault::NotAttempted)

@@ -137,8 +137,8 @@ impl KubeletsLog {
         self.ended.get(&pod.uid).map(|(at, log)| (*at, log.as_str()))
     }
 
-    /// From when on the log has no error of a volume, and which log; `None` where a kubelet was not heard.
-    /// Which of several it is cannot be told.
+    /// From when on the log has no error of a volume, and which log; `None` where kubelet's log was not read. Of several
+    /// kubelets, which one has the pod is not known, nor whether its log is among those that were read.
     pub(super) fn no_error_since(
         &self,
         pod: &PodState,
@@ -147,7 +147,7 @@ impl KubeletsLog {
     ) -> Option<(Monotonic, &str)> {
         let (log, since) = self.heard.iter().max_by_key(|(_, since)| **since)?;
         let error = self.errors.get(&(pod.uid.clone(), unique_name(pod, volume)));
-        (self.heard.len() >= kubelets && error.is_none()).then_some((*since, log.as_str()))
+        (kubelets <= 1 && error.is_none()).then_some((*since, log.as_str()))
     }
 
     pub(super) fn dropped(&self) -> u64 {
