@@ -29,7 +29,7 @@ pub(crate) static IMAGE_VOLUME_BUSY: Cause = Cause {
     ],
     log: log("containerd", "failed to unmount image volume component ...: device or resource busy"),
     look_alikes: &[],
-    ways_out: &[way("have whoever uses it let go; the runtime's next attempt unmounts it", "")],
+    ways_out: &[way("end the process that uses it; the runtime's next attempt unmounts it", "")],
     field: &["containerd#14032"],
     tried: &[],
     source: &["containerd internal/cri/server/container_image_mount.go, cleanupImageMounts"],
