@@ -10,6 +10,7 @@ use crate::{
         call::{Call, Outcome},
         container::ContainerName,
         degraded::Degraded,
+        holder::Snapshot,
         identity::{Component, Pod, Target},
         node::NodeSample,
         node_record::NodeRecord,
@@ -154,6 +155,19 @@ pub enum What {
     WindowEnded,
     /// Everything is known, and what it cost.
     End(SelfCost),
+}
+
+impl What {
+    /// What a search for holders has found, and what was asked.
+    pub(crate) fn holders(&self) -> Option<(&Query, &Snapshot)> {
+        match self {
+            Self::Answer { query, answer } => match &**answer {
+                Answer::Holders(Ok(taken)) => Some((query, taken)),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
 }
 
 /// Calls of one kind and latency since the last drain.

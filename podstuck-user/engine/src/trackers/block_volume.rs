@@ -15,7 +15,7 @@ use crate::{
         said::Said,
         time::Monotonic,
     },
-    query::{Answer, Query, Wants},
+    query::{Query, Wants},
     rules::block_volume,
     tracker::{Context, Steps, Tracker, TrackerId},
     verdict::Verdict,
@@ -133,15 +133,14 @@ impl Tracker for BlockVolumes {
         match &event.what {
             What::Said(said) => self.listen(said),
             What::Sample(sample) => self.sampled(sample, context, steps),
-            What::Answer { query, answer } => {
-                if let Answer::Holders(Ok(taken)) = &**answer
+            what => {
+                if let Some((query, taken)) = what.holders()
                     && let Some(left) = self.left.get_mut(&query.target_id)
                 {
                     left.holders = Some(taken.clone());
                     left.judge(context, steps);
                 }
             }
-            _ => {}
         }
     }
 
@@ -163,6 +162,7 @@ mod tests {
             identity::Component,
             said::{Complaint, Report},
         },
+        query::Answer,
         testing::{Alone, block_volume, found, holder, pod_state, snapshot},
     };
 

@@ -14,7 +14,7 @@ use crate::{
         path::JsonPath,
         time::Monotonic,
     },
-    query::{Answer, Query, Wants},
+    query::{Query, Wants},
     rules::mount_in_use::{culprits, held_volume},
     tracker::{Context, Steps, Subject, Tracker, TrackerId},
     trackers::to_go::ToGo,
@@ -156,12 +156,11 @@ impl Tracker for HeldVolumes {
         self.to_go.listen(context, &event.what);
         match &event.what {
             What::Sample(sample) => self.sampled(context, sample, steps),
-            What::Answer { query, answer } => {
-                if let Answer::Holders(Ok(taken)) = &**answer {
+            what => {
+                if let Some((query, taken)) = what.holders() {
                     self.conclude(context, query, taken, steps);
                 }
             }
-            _ => {}
         }
     }
 

@@ -9,6 +9,7 @@ use crate::{
         pod_group::{PodGroup, Task},
         said::{Report, Said},
     },
+    query::Answer,
     testing::{Alone, FILE, VOLUME, found, holder, mounted, pod_state, snapshot},
     verdict::Draft,
 };

@@ -14,7 +14,7 @@ use crate::{
         said::{Complaint, Said},
         time::Monotonic,
     },
-    query::{Answer, Query, Wants},
+    query::{Query, Wants},
     rules::mount_in_use::left_rootfs,
     tracker::{Claim, Context, Steps, Subject, Tracker, TrackerId},
     verdict::Verdict,
@@ -123,12 +123,11 @@ impl Tracker for RootFileSystems {
         match &event.what {
             What::Said(said) => self.listen(said),
             What::Sample(sample) => self.sampled(sample, context, steps),
-            What::Answer { query, answer } => {
-                if let Answer::Holders(Ok(taken)) = &**answer {
+            what => {
+                if let Some((query, taken)) = what.holders() {
                     self.conclude(context, query, taken, steps);
                 }
             }
-            _ => {}
         }
     }
 

@@ -10,6 +10,7 @@ use crate::{
         identity::{Component, Target, TargetKind},
         mounts::Device,
     },
+    query::Answer,
     testing::{Alone, found, holder, snapshot},
     verdict::Draft,
 };

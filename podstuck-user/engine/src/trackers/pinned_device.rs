@@ -17,7 +17,7 @@ use crate::{
         node::NodeSample,
         operation::Operation,
     },
-    query::{Answer, Query, Wants},
+    query::{Query, Wants},
     rules::pinned_device,
     tracker::{Context, Steps, Tracker, TrackerId},
     verdict::Verdict,
@@ -142,12 +142,11 @@ impl Tracker for PinnedDevices {
         match &event.what {
             What::Operation(op) => self.observe(op),
             What::Sample(sample) => self.sampled(sample, steps),
-            What::Answer { query, answer } => {
-                if let Answer::Holders(Ok(taken)) = &**answer {
+            what => {
+                if let Some((query, taken)) = what.holders() {
                     self.conclude(context, query, taken, steps);
                 }
             }
-            _ => {}
         }
     }
 
@@ -174,6 +173,7 @@ mod tests {
             mounts::{Mounts, NodeMounts},
             time::Monotonic,
         },
+        query::Answer,
         testing::{Alone, VOLUME, failed, holder, mounts, snapshot},
         tracker::Steps,
     };
