@@ -16,7 +16,7 @@ use crate::{
         object::FileId,
         operation::Operation,
         path::safe_path,
-        remedy::{Remedy, Withheld},
+        remedy::{Remedy, Unmount, Withheld},
         shell::{self, word},
     },
     tracker::Context,
@@ -27,20 +27,24 @@ use crate::{
 pub(crate) const THIS_NODE: &str = "$(hostname)";
 
 /// Whose view of the mounts counts.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct View {
     /// A process in another mount namespace than whoever reads the finding; `None` for his own.
     process: Option<u32>,
+    /// A process with that view and its mount namespace, as a search for holders takes them; `None` where neither is
+    /// known.
+    seen_by: Option<(u32, u32)>,
 }
 
 impl View {
     /// The node's, as whoever reads the finding has it.
-    pub(crate) const OURS: Self = Self { process: None };
+    pub(crate) const OURS: Self = Self { process: None, seen_by: None };
 
     /// That of a process in a namespace, given by its inode number; 0 for our own.
     pub(crate) fn in_namespace(context: &Context<'_>, namespace: u32, pid: u32) -> Self {
         let ours = namespace == 0 || namespace == context.own_mnt_ns;
-        Self { process: (!ours).then_some(pid) }
+        let inode = if namespace == 0 { context.own_mnt_ns } else { namespace };
+        Self { process: (!ours).then_some(pid), seen_by: Some((pid, inode)) }
     }
 
     /// The caller's. An `umount` has ended before anybody reads about it; whoever started it is in
@@ -49,6 +53,11 @@ impl View {
         let actor = &op.actor;
         let parent = actor.parent.as_ref().filter(|_| actor.component == Component::UmountHelper);
         Self::in_namespace(context, op.mnt_ns, parent.map_or(actor.pid, |parent| parent.pid))
+    }
+
+    /// The one in which something is unmounted.
+    pub(crate) fn of_unmount(unmount: &Unmount) -> Self {
+        Self { process: unmount.process, seen_by: unmount.seen_by }
     }
 
     /// `mount` or `umount` with its options, on a mount point, if the mount that was seen is still there.
@@ -62,6 +71,10 @@ impl View {
         };
         let unmounts = words.starts_with("umount");
         let mut step = Step::guarded(act, format!("`{words}` of {}", safe_path(point)));
+        // A lazy one is not refused, whoever uses the mount.
+        let can_be_busy = unmounts && !words.split(' ').any(|word| word == "-l");
+        let View { process, seen_by } = self;
+        step.unmounts = can_be_busy.then(|| Unmount { process, seen_by, point: point.into() });
         if let Some(id) = id.filter(|_| is_direct(point)) {
             let is_there = self.is_mounted(id, point);
             step.verify = unmounts.then(|| format!("! {is_there}"));
@@ -164,6 +177,8 @@ pub(crate) struct Step {
     /// What it does, of one that others may pay for; they, where they are known.
     forced: Option<(String, Option<Vec<String>>)>,
     verify: Option<String>,
+    /// What it unmounts, where that can be refused.
+    unmounts: Option<Unmount>,
 }
 
 impl Step {
@@ -255,10 +270,12 @@ impl Step {
         let (forced, others) = self.forced.unzip();
         let others_unknown = others.as_ref().is_some_and(Option::is_none);
         let affects = others.flatten().unwrap_or_default();
+        let unmounts = self.unmounts.map(Box::new);
         let line = match line {
             Ok(line) => line,
             Err(why) => {
-                return Remedy { affects, ..Remedy::advice(format!("{what}: {why}"), risk) };
+                let advice = Remedy::advice(format!("{what}: {why}"), risk);
+                return Remedy { affects, unmounts, ..advice };
             }
         };
         let withheld = Withheld {
@@ -269,7 +286,7 @@ impl Step {
         };
         let verify = self.verify.and_then(|text| shell::line(&text, false).ok());
         let verify = verify.map(|line| line.text);
-        Remedy { guard, verify, affects, withheld, ..Remedy::command(line.text, risk) }
+        Remedy { guard, verify, affects, withheld, unmounts, ..Remedy::command(line.text, risk) }
     }
 }
 
@@ -283,6 +300,7 @@ impl From<String> for Step {
             unchecked: None,
             forced: None,
             verify: None,
+            unmounts: None,
         }
     }
 }

@@ -10,7 +10,7 @@ use std::{
 use super::*;
 use crate::model::{evidence::Certainty, mountinfo};
 
-const THERE: View = View { process: Some(77) };
+const THERE: View = View { process: Some(77), seen_by: None };
 
 fn printed(step: Step) -> (String, Option<String>) {
     let remedy = step.remedy("low").given(Certainty::Firm, false);
@@ -282,7 +282,7 @@ fn an_absolute_link_leads_no_look_out_of_a_namespace() {
         }
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
-    let there = View { process: Some(other.id()) };
+    let there = View { process: Some(other.id()), seen_by: None };
     let looks = |name: &str| typed(&there.look(&root.join(name), |it| format!("test -d {it}")));
     assert!(looks("real"));
     assert!(!looks("link"), "it leads to the host's own directory");

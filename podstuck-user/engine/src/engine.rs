@@ -193,6 +193,9 @@ impl Engine {
             }
             What::Told(_) | What::Heard(_) => {}
         }
+        if matches!(event.what, What::Counts(_) | What::Sample(_)) {
+            steps.found(self.ways_out.late(event.at, &self.ledger));
+        }
         self.show(event, &mut steps);
         if matches!(event.what, What::Counts(_)) {
             self.clear_gone(event.at, &mut steps);
@@ -215,7 +218,7 @@ impl Engine {
         let since = |known: Option<Monotonic>, now: bool| now.then(|| known.unwrap_or(event.at));
         self.firm_since = since(self.firm_since, self.ledger.all().any(rank::is_firm));
         self.settled_since = since(self.settled_since, self.ledger.all().any(rank::is_settled));
-        steps.ask(self.ways_out.ask(self.run.has_target()));
+        steps.ask(self.ways_out.ask(self.run.has_target(), event.at));
         outputs.extend(steps.queries.into_iter().map(|query| Output::Query(Box::new(query))));
         if matches!(event.what, What::Counts(_)) {
             self.tell_progress(event.at, &mut outputs);

@@ -18,7 +18,7 @@ use crate::{
         time::{Clock, Monotonic},
     },
     tracker::TrackerId,
-    verdict::{Draft, Fact, NotThis, Verdict},
+    verdict::{Draft, Fact, NotThis, Unmounting, Verdict},
 };
 
 /// Two updates of one finding are at least this far apart, unless the verdict itself changes.
@@ -33,6 +33,8 @@ struct Entry {
     told: Monotonic,
     /// What parts of the tool could not do when this was found, or seen again.
     lacked: Vec<String>,
+    /// Whether the unmount that it advises would be refused, as it was told.
+    unmounting: Unmounting,
 }
 
 /// All findings of a run.
@@ -112,7 +114,7 @@ impl Ledger {
 
     fn found_one(&mut self, draft: Draft) -> Vec<Finding> {
         let key = (draft.tracker, draft.target_id);
-        let (path, last) = (draft.path.clone(), draft.last);
+        let (path, last, unmounting) = (draft.path.clone(), draft.last, draft.unmounting);
         let mut finding = self.finding(draft);
         let mut told = Vec::new();
         if let Some(twin) = self.twin(key, &finding) {
@@ -125,8 +127,9 @@ impl Ledger {
                 finding.state = FindingState::Update;
                 finding.instance.clone_from(&entry.finding.instance);
                 keep_times(&mut finding.evidence, &entry.finding.evidence);
-                // Who is found to hold it is to be known at once.
-                let is_named = entry.finding.held_by.is_none() && finding.held_by.is_some();
+                // Who is found to hold it is to be known at once, and why what was advised would fail.
+                let is_named = entry.finding.held_by.is_none() && finding.held_by.is_some()
+                    || unmounting > entry.unmounting;
                 let changed = entry.finding.certainty != finding.certainty
                     || entry.finding.severity != finding.severity
                     || is_named;
@@ -139,6 +142,7 @@ impl Ledger {
                     told.push(finding.clone());
                 }
                 entry.lacked.clone_from(&finding.degraded);
+                entry.unmounting = unmounting;
                 entry.finding = finding;
                 entry.path = path;
                 return told;
@@ -150,7 +154,7 @@ impl Ledger {
         finding.instance = format!("{}-{}", finding.id, self.found);
         told.push(finding.clone());
         let lacked = finding.degraded.clone();
-        self.entries.insert(key, Entry { finding, path, told: last, lacked });
+        self.entries.insert(key, Entry { finding, path, told: last, lacked, unmounting });
         told
     }
 

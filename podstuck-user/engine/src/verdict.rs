@@ -1,13 +1,10 @@
 //! What a tracker says: a finding before it has a history, or that one is over.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{path::PathBuf, sync::Arc};
 
 use crate::{
     cause::{Cause, CauseId, LookAlike},
-    command::{Step, View},
+    command::Step,
     model::{
         call::{Call, Outcome},
         evidence::{Certainty, Source},
@@ -73,6 +70,18 @@ pub(crate) struct NotThis {
     pub(crate) since: Option<Monotonic>,
 }
 
+/// Whether an unmount that is advised would be refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Unmounting {
+    /// Not as far as is known.
+    #[default]
+    Free,
+    /// Nobody has looked who uses the mount.
+    NotLooked,
+    /// Somebody uses it.
+    Refused,
+}
+
 /// What a tracker concludes.
 #[derive(Clone, Debug)]
 pub(crate) struct Draft {
@@ -110,8 +119,8 @@ pub(crate) struct Draft {
     pub(crate) explanation: String,
     /// Ways out.
     pub(crate) remedies: Vec<Remedy>,
-    /// What they unmount: whether that would be refused is looked at.
-    pub(crate) unmounts: Vec<Unmount>,
+    /// Whether what they unmount is in use.
+    pub(crate) unmounting: Unmounting,
     /// What it is not.
     pub(crate) ruled_out: Vec<NotThis>,
     /// What may be as well: it does not matter, since what was found suffices.
@@ -174,7 +183,7 @@ impl Draft {
             evidence: Vec::new(),
             explanation: String::new(),
             remedies: Vec::new(),
-            unmounts: Vec::new(),
+            unmounting: Unmounting::default(),
             ruled_out: Vec::new(),
             beside: Vec::new(),
             missing: Vec::new(),
@@ -288,11 +297,6 @@ impl Draft {
         self.remedies.push_mut(step.into().remedy(risk))
     }
 
-    /// Says that a way out unmounts this, as a process in that namespace sees it.
-    pub(crate) fn unmounts(&mut self, view: View, (pid, namespace): (u32, u32), point: &Path) {
-        self.unmounts.push(Unmount { view, pid, namespace, point: point.into() });
-    }
-
     /// Adds what somebody must do or decide, which no command does.
     pub(crate) fn advice(
         &mut self,
@@ -301,17 +305,6 @@ impl Draft {
     ) -> &mut Remedy {
         self.remedies.push_mut(Remedy::advice(advice, risk))
     }
-}
-
-/// A mount that is to be unmounted.
-#[derive(Clone, Debug)]
-pub(crate) struct Unmount {
-    pub(crate) view: View,
-    /// A process in the namespace.
-    pub(crate) pid: u32,
-    /// Inode number of the mount namespace.
-    pub(crate) namespace: u32,
-    pub(crate) point: PathBuf,
 }
 
 /// `once`, `7 times`.

@@ -1,27 +1,32 @@
-//! Whether an unmount that a finding advises would be refused: who uses what it unmounts is looked for and named,
-//! and has to let go before.
+//! Whether an unmount that a finding advises would be refused. Who uses what it unmounts is looked for, whichever rule
+//! advises it, and has to let go before; where nobody has looked yet, or nobody can, the finding says so.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
+    path::PathBuf,
     time::Duration,
 };
 
 use crate::{
+    command::View,
     ledger::Ledger,
     model::{
         evidence::Source,
         holder::{About, Holder, How, Snapshot},
-        path::{JsonPath, safe_path},
+        path::safe_path,
+        remedy::{Remedy, Unmount},
         time::Monotonic,
     },
     query::{NoAnswer, Query, Wants},
     rules::{holders, mount_in_use::culprits},
     tracker::TrackerId,
-    verdict::{Draft, Unmount},
+    verdict::{Draft, Unmounting},
 };
 
-/// Mounts remembered. What is beyond them keeps its command, and nobody is named.
+/// Mounts remembered. What is beyond them keeps its command, and the finding says that nobody has looked.
 const MOUNTS: usize = 1024;
+/// Mounts of one finding for whose holders a search is made.
+const OF_FINDING: usize = 8;
 /// Each search reads the descriptors of all processes: so many at a time, of one pod and of a whole node.
 const OF_ONE: usize = 4;
 const OF_ALL: usize = 1;
@@ -29,66 +34,115 @@ const OF_ALL: usize = 1;
 const OLD: Duration = Duration::from_secs(30);
 /// A firm answer waits for so long for them.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// What is told until then says that nobody has looked.
+const LATE: Duration = Duration::from_secs(4);
+/// A search that was dropped is not answered: after so long it takes no other's turn any more.
+const LOST: Duration = Duration::from_secs(60);
 
 /// The namespace, and the mount point.
-type Key = (u32, std::path::PathBuf);
+type Key = (u32, PathBuf);
 
 #[derive(Default)]
 struct Looked {
     asked: Option<Monotonic>,
     answered: bool,
     found: Option<Result<Snapshot, NoAnswer>>,
+    /// The findings say that the first search has not ended.
+    is_late: bool,
+}
+
+/// What advises to unmount something.
+struct Advises {
+    /// As it was made last.
+    draft: Draft,
+    mounts: BTreeSet<Key>,
 }
 
 #[derive(Default)]
 pub(super) struct WaysOut {
     mounts: BTreeMap<Key, Looked>,
-    /// What advises to unmount something, as it was made last.
-    drafts: BTreeMap<(TrackerId, u64), Draft>,
-    waiting: VecDeque<Unmount>,
-    open: BTreeSet<Key>,
+    drafts: BTreeMap<(TrackerId, u64), Advises>,
+    /// For which target.
+    waiting: VecDeque<(u64, About)>,
+    open: BTreeMap<Key, Monotonic>,
 }
 
 impl WaysOut {
     /// Adds to a finding what is known of the mounts that it advises to unmount, and asks about the others.
     pub(super) fn amend(&mut self, draft: &mut Draft, now: Monotonic) {
         let of = (draft.tracker, draft.target_id);
-        if draft.unmounts.is_empty() {
-            self.drafts.remove(&of);
-            return;
-        }
-        if self.drafts.len() < MOUNTS || self.drafts.contains_key(&of) {
-            self.drafts.insert(of, draft.clone());
-        }
-        let unmounts = draft.unmounts.clone();
-        for unmount in unmounts.iter().rev() {
-            let key = (unmount.namespace, unmount.point.clone());
-            if !self.mounts.contains_key(&key) && self.mounts.len() >= MOUNTS {
+        self.drafts.remove(&of);
+        let before = draft.clone();
+        let (mut at, mut mounts) = (0, BTreeSet::new());
+        while let Some(remedy) = draft.remedies.get(at) {
+            let Some(unmount) = remedy.unmounts.clone().filter(|it| !is_known(it, &mounts)) else {
+                at += 1;
                 continue;
+            };
+            // They have to let go before it can be unmounted. Some do by an unmount, which comes next.
+            let release = self.look(draft, &unmount, &mut mounts, now);
+            let is_new = |it: &Remedy| !draft.remedies.get(..at).unwrap_or_default().contains(it);
+            let release: Vec<Remedy> = release.into_iter().filter(is_new).collect();
+            let rest = draft.remedies.split_off(at);
+            let rest = rest.into_iter().filter(|it| !release.contains(it));
+            draft.remedies.extend(release.iter().cloned().chain(rest));
+            if release.is_empty() {
+                at += 1;
             }
-            let looked = self.mounts.entry(key).or_default();
-            if looked.asked.is_none_or(|asked| looked.answered && now.since(asked) >= OLD) {
-                (looked.asked, looked.answered) = (Some(now), false);
-                self.waiting.push_back(unmount.clone());
-            }
-            if let Some(found) = &looked.found {
-                add(draft, unmount, found);
-            }
+        }
+        if !mounts.is_empty() && self.drafts.len() < MOUNTS {
+            self.drafts.insert(of, Advises { draft: before, mounts });
+        }
+    }
+
+    /// Adds what is known of one mount, and asks for what is not; what releases it.
+    fn look(
+        &mut self,
+        draft: &mut Draft,
+        unmount: &Unmount,
+        mounts: &mut BTreeSet<Key>,
+        now: Monotonic,
+    ) -> Vec<Remedy> {
+        let not_looked = |draft: &mut Draft, why: &str| {
+            draft.unmounting = draft.unmounting.max(Unmounting::NotLooked);
+            holders::not_listed(draft, &safe_path(&unmount.point), why);
+            Vec::new()
+        };
+        let Some((key, about)) = key(unmount).zip(unmount.about()) else {
+            return not_looked(draft, "which process sees the mount is not known");
+        };
+        let is_full = !self.mounts.contains_key(&key) && self.mounts.len() >= MOUNTS;
+        if is_full || mounts.len() >= OF_FINDING {
+            return not_looked(draft, "too many mounts are to be unmounted");
+        }
+        mounts.insert(key.clone());
+        let looked = self.mounts.entry(key).or_default();
+        if looked.asked.is_none_or(|asked| looked.answered && now.since(asked) >= OLD) {
+            (looked.asked, looked.answered) = (Some(now), false);
+            self.waiting.push_back((draft.target_id, about));
+        }
+        match &looked.found {
+            Some(Ok(taken)) if taken.subject.is_ok() => add(draft, unmount, taken),
+            // It is no mount point any more.
+            Some(Ok(_)) => Vec::new(),
+            Some(Err(why)) => not_looked(draft, &why.to_string()),
+            None if looked.is_late => not_looked(draft, "the search has not ended yet"),
+            None => Vec::new(),
         }
     }
 
     /// What is to be asked now.
-    pub(super) fn ask(&mut self, has_target: bool) -> Vec<Query> {
+    pub(super) fn ask(&mut self, has_target: bool, now: Monotonic) -> Vec<Query> {
+        self.open.retain(|_, asked| now.since(*asked) < LOST);
         let most = if has_target { OF_ONE } else { OF_ALL };
         let mut queries = Vec::new();
         while self.open.len() < most
-            && let Some(Unmount { pid, namespace, point, .. }) = self.waiting.pop_front()
+            && let Some((target_id, about)) = self.waiting.pop_front()
         {
-            self.open.insert((namespace, point.clone()));
-            let path = JsonPath(point.clone());
-            let wants = Wants::Holders(About::Mount { pid, namespace, path });
-            let tracker = TrackerId::WaysOut;
-            queries.push(Query { tracker, target_id: 0, path: point, wants });
+            let About::Mount { namespace, path, .. } = &about else { continue };
+            self.open.insert((*namespace, path.0.clone()), now);
+            let (tracker, path) = (TrackerId::WaysOut, path.0.clone());
+            queries.push(Query { tracker, target_id, path, wants: Wants::Holders(about) });
         }
         queries
     }
@@ -108,11 +162,27 @@ impl WaysOut {
         let Some(looked) = self.mounts.get_mut(&key) else { return Vec::new() };
         looked.found = Some(found.clone());
         looked.answered = true;
+        self.concerned(ledger, &BTreeSet::from([key]))
+    }
+
+    /// The findings which wait for a search for too long.
+    pub(super) fn late(&mut self, now: Monotonic, ledger: &Ledger) -> Vec<Draft> {
+        let mut late = BTreeSet::new();
+        for (key, looked) in &mut self.mounts {
+            let waits = looked.found.is_none() && !looked.is_late;
+            if waits && looked.asked.is_some_and(|at| now.since(at) >= LATE) {
+                looked.is_late = true;
+                late.insert(key.clone());
+            }
+        }
+        if late.is_empty() { Vec::new() } else { self.concerned(ledger, &late) }
+    }
+
+    fn concerned(&mut self, ledger: &Ledger, keys: &BTreeSet<Key>) -> Vec<Draft> {
         // What is over by now is not told again.
-        self.drafts.retain(|of, draft| ledger.holds(*of, draft.cause.id));
-        let is_its = |unmount: &Unmount| (unmount.namespace, &unmount.point) == (key.0, &key.1);
-        let concerned = self.drafts.values().filter(|draft| draft.unmounts.iter().any(is_its));
-        concerned.cloned().collect()
+        self.drafts.retain(|of, it| ledger.holds(*of, it.draft.cause.id));
+        let concerned = self.drafts.values().filter(|it| !it.mounts.is_disjoint(keys));
+        concerned.map(|it| it.draft.clone()).collect()
     }
 
     /// Whether a firm answer may become a better one by what was asked.
@@ -124,41 +194,66 @@ impl WaysOut {
     }
 }
 
-/// What a search for those who use a mount adds to a finding that advises to unmount it.
-fn add(draft: &mut Draft, unmount: &Unmount, found: &Result<Snapshot, NoAnswer>) {
+fn key(unmount: &Unmount) -> Option<Key> {
+    let (_, namespace) = unmount.seen_by?;
+    Some((namespace, unmount.point.clone()))
+}
+
+fn is_known(unmount: &Unmount, mounts: &BTreeSet<Key>) -> bool {
+    key(unmount).is_some_and(|key| mounts.contains(&key))
+}
+
+/// Adds who uses a mount that is to be unmounted; what makes them let go.
+fn add(draft: &mut Draft, unmount: &Unmount, taken: &Snapshot) -> Vec<Remedy> {
     let point = safe_path(&unmount.point);
-    let taken = match found {
-        Ok(taken) if taken.subject.is_ok() => taken,
-        // It is no mount point any more.
-        Ok(_) => return,
-        Err(why) => {
-            holders::not_listed(draft, &point, &why.to_string());
-            return;
-        }
-    };
-    // The pod's own processes are ended with its containers.
+    for unseen in &taken.unseen {
+        once(draft, |draft| draft.fact(format!("not looked at: {unseen}"), Source::proc("/proc")));
+    }
+    let is_it =
+        |holder: &Holder| holder.how == How::NestedMount && holder.object.0 == unmount.point;
     let pod = draft.target.pod.as_ref().map(|pod| pod.uid.clone());
     let is_own =
-        |holder: &&Holder| pod.is_some() && holder.pod.as_ref().map(|pod| &pod.uid) == pod.as_ref();
-    let is_it =
-        |holder: &&Holder| holder.how == How::NestedMount && holder.object.0 == unmount.point;
-    let others = culprits(taken).filter(|holder| !is_own(holder) && !is_it(holder));
-    let in_use: Vec<&Holder> = others.collect();
-    if in_use.is_empty() {
-        return;
+        |holder: &Holder| pod.is_some() && holder.pod.as_ref().map(|pod| &pod.uid) == pod.as_ref();
+    let all = culprits(taken).filter(|holder| !is_it(holder));
+    let (own, others): (Vec<&Holder>, Vec<&Holder>) = all.partition(|holder| is_own(holder));
+    if !own.is_empty() || !others.is_empty() {
+        draft.unmounting = Unmounting::Refused;
+    }
+    if let ([], Some(first)) = (&others[..], own.first()) {
+        // They are ended with its containers.
+        let who = holders::describe(first);
+        draft.fact_since(
+            format!("`umount {point}` is refused until the pod's own processes have ended: {who}"),
+            Source::proc(&first.source),
+            taken.at,
+        );
+    }
+    if others.is_empty() {
+        return Vec::new();
     }
     draft.fact_since(
         format!("`umount {point}` is refused as long as it is in use"),
         Source::Inference,
         taken.at,
     );
-    holders::tell(draft, &in_use);
+    once(draft, |draft| holders::tell(draft, &others));
     let (nested, users): (Vec<&Holder>, Vec<&Holder>) =
-        in_use.iter().partition(|holder| holder.how == How::NestedMount);
-    // They have to let go before it can be unmounted.
+        others.iter().partition(|holder| holder.how == How::NestedMount);
     let rest = std::mem::take(&mut draft.remedies);
-    holders::free(draft, unmount.view, &nested, &users);
-    draft.remedies.extend(rest);
+    holders::free(draft, View::of_unmount(unmount), &nested, &users);
+    std::mem::replace(&mut draft.remedies, rest)
+}
+
+/// Adds facts; those that the finding has already are not said again.
+fn once(draft: &mut Draft, add: impl FnOnce(&mut Draft)) {
+    let known = draft.evidence.len();
+    add(draft);
+    let new = draft.evidence.split_off(known);
+    for fact in new {
+        if !draft.evidence.iter().any(|it| it.fact == fact.fact) {
+            draft.evidence.push(fact);
+        }
+    }
 }
 
 #[cfg(test)]

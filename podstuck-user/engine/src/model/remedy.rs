@@ -1,8 +1,12 @@
 //! Ways out, as they are printed.
 
+use std::path::PathBuf;
+
 use serde::Serialize;
 
-use super::{evidence::Certainty, identity::Pod, shell::is_object_name};
+use super::{
+    evidence::Certainty, holder::About, identity::Pod, path::JsonPath, shell::is_object_name,
+};
 
 /// One way out, never run by the tool itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -27,6 +31,27 @@ pub struct Remedy {
     /// Why it may have to be kept back.
     #[serde(skip)]
     pub(crate) withheld: Withheld,
+    /// What it unmounts, where that can be refused: who uses it is looked for.
+    #[serde(skip)]
+    pub(crate) unmounts: Option<Box<Unmount>>,
+}
+
+/// A mount that a way out unmounts: the kernel refuses as long as it is in use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Unmount {
+    /// A process in another mount namespace than the reader's, by which the command enters it.
+    pub(crate) process: Option<u32>,
+    /// A process that sees the mount, and its mount namespace; `None` where neither is known.
+    pub(crate) seen_by: Option<(u32, u32)>,
+    pub(crate) point: PathBuf,
+}
+
+impl Unmount {
+    /// What a search for its holders is about; `None` where nobody is known who sees it.
+    pub(crate) fn about(&self) -> Option<About> {
+        let (pid, namespace) = self.seen_by?;
+        Some(About::Mount { pid, namespace, path: JsonPath(self.point.clone()) })
+    }
 }
 
 /// What must be known before a command is given; each with what it does.
@@ -94,6 +119,7 @@ impl Remedy {
             affects: Vec::new(),
             verify: None,
             withheld: Withheld::default(),
+            unmounts: None,
         }
     }
 

@@ -114,10 +114,6 @@ pub(crate) fn verdict(
     }
     let view = View::of(context, &object.op);
     free(&mut draft, view, &nested, &users);
-    for holder in &nested {
-        let (pid, namespace) = (object.op.actor.pid, object.op.mnt_ns);
-        draft.unmounts(view, (pid, namespace), &holder.object.0);
-    }
     // A file system that is swapped to would go on without a path by which to switch that off.
     let swaps = users.iter().any(|holder| holder.how == How::Swap);
     if nested.is_empty() && !swaps {

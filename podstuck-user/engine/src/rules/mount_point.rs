@@ -117,7 +117,6 @@ pub(crate) fn removal(
     draft.explanation = explanation(draft.cause, object).into();
     let view = View::of(context, op);
     let umount = view.on_mount("umount", &point, Some(top.id));
-    draft.unmounts(view, (op.actor.pid, op.mnt_ns), &point);
     draft.remedy(
         umount,
         "low once all containers of the pod have ended and nobody uses the mount; what is mounted \

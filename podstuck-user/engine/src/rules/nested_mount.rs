@@ -193,7 +193,6 @@ pub(crate) fn read_only_over_volume(
     tell_apart_over_volume(&mut draft);
     draft.explanation = words(cause).unwrap_or_default().into();
     let view = View::of(context, op);
-    draft.unmounts(view, (op.actor.pid, op.mnt_ns), &fs.point);
     draft.remedy(view.on_mount("umount", &fs.point, fs.id), LEFT_RISK);
     Some(draft)
 }

@@ -26,7 +26,6 @@ pub(crate) fn umount(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect
     mounts.dedup_by_key(|mount| (mount.namespace, mount.point.clone()));
     for mount in mounts {
         let view = View::in_namespace(context, mount.namespace, mount.pid);
-        draft.unmounts(view, (mount.pid, mount.namespace), &mount.point);
         draft.remedy(view.on_mount("umount", &mount.point, Some(mount.id)), risk);
     }
 }
@@ -90,7 +89,6 @@ pub(crate) fn no_data(context: &Context<'_>, draft: &mut Draft, suspect: &Suspec
         [mount] => {
             let view = View::in_namespace(context, mount.namespace, mount.pid);
             let umount = view.on_mount("umount", &mount.point, Some(mount.id));
-            draft.unmounts(view, (mount.pid, mount.namespace), &mount.point);
             draft.remedy(umount.then(&clear), UMOUNT_RISK);
         }
         _ => umount(context, draft, suspect, UMOUNT_RISK),

@@ -147,10 +147,8 @@ fn subpath(context: &Context<'_>, full: &Full, below: &[&Mount], mounts: &Mounts
             format!("{point} is mounted: {}", mount.describe()),
             Source::mountinfo(&mounts.source),
         );
-        let (view, op) = (View::of(context, &full.op), &full.op);
-        draft.unmounts(view, (op.actor.pid, op.mnt_ns), &mount.point);
         draft.remedy(
-            view.on_mount("umount", &mount.point, Some(mount.id)),
+            View::of(context, &full.op).on_mount("umount", &mount.point, Some(mount.id)),
             "low: the container that used it has ended; its files stay",
         );
     }
