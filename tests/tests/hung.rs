@@ -42,6 +42,23 @@ fn a_silent_fuse_server_is_found_in_a_call_that_deletes_nothing() {
     assert!(lines.iter().any(|l| l["state"] == "cleared"), "{lines:#?}");
 }
 
+/// As it is typed: a server that does not answer is found to hang after 30 s, and told to be waited for before.
+#[test]
+fn a_watch_that_ends_before_a_cause_is_named_is_no_all_clear() {
+    requires!(root_and_btf());
+    let lab = Lab::build("fuse-daemon-hung");
+    let mut watching = watch(&["--kubelet-root", lab.text("kubelet_root")]);
+    lab.start();
+    hung(&mut watching, &lab, "in-syscall");
+    let (lines, status) = watching.stop();
+    assert!(of_type(&lines, "finding").is_empty(), "{lines:#?}");
+    let waits = &summary(&lines)["completeness"]["not_returned"];
+    let path = format!("openat of {}/m by kubelet (pid {})", lab.text("path"), lab.ready["pid"]);
+    assert!(waits[0].as_str().unwrap().starts_with(&path), "{waits:#}");
+    assert_eq!(status.code(), Some(5));
+    lab.end();
+}
+
 #[test]
 fn a_dead_fuse_server_is_found_behind_a_busy_mount_point() {
     requires!(root_and_btf());

@@ -351,7 +351,8 @@ impl Engine {
         let trackers = self.trackers.iter().map(|tracker| tracker.dropped()).sum::<u64>();
         let own = trackers + self.unmounts.dropped() + self.aggregate.dropped();
         let objects_dropped = self.completeness.objects_dropped + own;
-        let mut all = Completeness { objects_dropped, ..self.completeness.clone() };
+        let not_returned = self.trackers.iter().flat_map(|tracker| tracker.waits()).collect();
+        let mut all = Completeness { objects_dropped, not_returned, ..self.completeness.clone() };
         all.degraded.extend(self.ledger.parts().iter().map(|part| part.sentence.clone()));
         all
     }

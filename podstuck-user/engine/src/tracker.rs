@@ -113,6 +113,11 @@ pub(crate) trait Tracker {
         0
     }
 
+    /// What it waits for before it says anything, each in a sentence.
+    fn waits(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// How far what it follows has come.
     fn progress(&self, _now: Monotonic) -> Vec<Progress> {
         Vec::new()

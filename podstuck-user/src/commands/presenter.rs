@@ -149,7 +149,7 @@ impl Presenter {
         self.reporter.summary(time, &summary, found);
         match found {
             _ if fail_on_loss && summary.completeness.lost_data() => Exit::Lost,
-            0 if !summary.completeness.not_looked_at.is_empty() => Exit::Unexplained,
+            0 if summary.completeness.is_open() => Exit::Unexplained,
             0 if self.engine.run().one_answer && self.engine.target_may_be_left() => {
                 Exit::Unexplained
             }

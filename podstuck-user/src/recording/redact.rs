@@ -50,8 +50,8 @@ const OWN: [&str; 32] = [
 ];
 
 /// Fields with sentences of the tool's own, where they are texts. What is named in them has a field of its own, too.
-const SENTENCES: [&str; 7] =
-    ["api", "degraded", "helper", "not-entered", "refused", "sentence", "target"];
+const SENTENCES: [&str; 8] =
+    ["api", "degraded", "helper", "not-entered", "not_returned", "refused", "sentence", "target"];
 
 /// Words that name no customer's thing: parts of the layouts of kubelet, runtimes and kernel.
 const WORDS: &str = "pod pods volume volumes volume-subpaths plugins plugins_registry containers \

@@ -72,6 +72,10 @@ pub struct Completeness {
     /// directory: no cause was looked for there.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub not_looked_at: Vec<NotLookedAt>,
+    /// Calls of the node's own processes on a pod's volumes that have not returned, and of which no cause is known yet:
+    /// each in a sentence that is escaped already.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub not_returned: Vec<String>,
     /// Probes that could not be attached or do not fire.
     pub probes_missing: Vec<String>,
     /// What a part of the tool could not do any more, or still waits for, each in a sentence: a helper that
@@ -80,6 +84,11 @@ pub struct Completeness {
 }
 
 impl Completeness {
+    /// Whether it is known of something that it may be wrong, and no cause was looked for or found yet.
+    pub fn is_open(&self) -> bool {
+        !self.not_looked_at.is_empty() || !self.not_returned.is_empty()
+    }
+
     /// Whether a count, an event or a look is missing. Rate limits are not a loss: every suppressed event
     /// is in the counts.
     pub fn lost_data(&self) -> bool {

@@ -1,5 +1,7 @@
 //! What is said about a call that does not return, once its cause is decided.
 
+use std::path::Path;
+
 use crate::{
     cause::id,
     command::View,
@@ -77,6 +79,24 @@ pub(crate) fn fill(
     if let Some(doubt) = judged.doubt {
         draft.doubt(doubt);
     }
+}
+
+/// One of which no cause is known yet.
+pub(crate) fn waits(seen: &StuckThread) -> String {
+    let path = seen.path.as_deref().unwrap_or_else(|| Path::new("(unknown)"));
+    let look = seen.target.pod.as_ref().map(|pod| {
+        let uid = safe(pod.uid.as_bytes());
+        format!(", or run podstuck diagnose --pod-uid {uid}, which waits for it")
+    });
+    format!(
+        "{} of {} by {} (pid {}) has not returned for {:.0} s, too early to say why: watch on{}",
+        safe(seen.syscall.as_bytes()),
+        safe_path(path),
+        safe(seen.actor.comm.as_bytes()),
+        seen.thread.pid,
+        seen.at.since(seen.began).as_secs_f64(),
+        look.unwrap_or_default()
+    )
 }
 
 /// What is known whatever the cause.

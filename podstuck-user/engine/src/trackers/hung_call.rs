@@ -27,6 +27,8 @@ use crate::{
 
 /// Mount points remembered.
 const MOUNT_POINTS: usize = 4096;
+/// Targets that are named whose calls have not returned and have no cause yet.
+const OPEN: usize = 8;
 /// Ports of the node itself that NFS servers are to be reached at; EFS's driver has 400.
 const PORTS: usize = 1024;
 
@@ -252,6 +254,20 @@ impl Tracker for HungCalls {
     /// While a thread is stuck on the target: then somebody does try.
     fn explains(&self, subject: &Subject<'_>, _: Claim) -> bool {
         self.stuck.get(&subject.target_id).is_some_and(|threads| !threads.is_empty())
+    }
+
+    /// Of each target the oldest one, where none has a cause: a watch that ends before it is late enough to name one
+    /// has not found that nothing is wrong.
+    fn waits(&self) -> Vec<String> {
+        let is_open = |threads: &&BTreeMap<u32, Waiting>| {
+            threads.values().all(|waiting| waiting.judged.is_none())
+        };
+        let open = self.stuck.values().filter(is_open);
+        let oldest = |threads: &'_ BTreeMap<u32, Waiting>| {
+            let all = threads.values().map(|waiting| &waiting.seen);
+            all.min_by_key(|seen| seen.began).map(hung_call::waits)
+        };
+        open.filter_map(oldest).take(OPEN).collect()
     }
 
     fn dropped(&self) -> u64 {

@@ -54,6 +54,26 @@ fn the_thread_that_explains_most_is_told_until_all_are_back() {
     assert!(returned(&mut hung, 1).is_empty());
 }
 
+/// Before a cause can be named, there is no finding; and that is not to say that nothing is wrong.
+#[test]
+fn what_has_not_returned_is_named_until_its_cause_is() {
+    let mut hung = Alone::<HungCalls>::new();
+    let fuse = ["request_wait_answer", "fuse_do_getattr"];
+    let aged =
+        |second: u64| StuckThread { at: Monotonic(second * 1_000_000_000), ..seen(1, &fuse, 0) };
+    assert!(see(&mut hung, aged(12)).is_empty());
+    let waits = hung.tracker.waits();
+    assert_eq!(waits.len(), 1, "{waits:?}");
+    assert!(waits[0].contains("has not returned for 12 s, too early to say why"), "{waits:?}");
+    assert_eq!(id(&see(&mut hung, aged(30))), "fuse-daemon-hung");
+    assert!(hung.tracker.waits().is_empty());
+    see(&mut hung, StuckThread { over: true, ..aged(31) });
+    see(&mut hung, StuckThread { began: Monotonic(40_000_000_000), ..aged(42) });
+    assert_eq!(hung.tracker.waits().len(), 1);
+    see(&mut hung, StuckThread { over: true, ..aged(43) });
+    assert!(hung.tracker.waits().is_empty());
+}
+
 /// An unmount of `VOLUME` that is shut down, as old as this, and what its device has done by then.
 fn shut_down(second: u64, done: u64) -> StuckThread {
     let mut seen = stuck(&["folio_wait_bit", "sync_inodes_sb", "generic_shutdown_super"]);

@@ -46,6 +46,8 @@ impl Session {
             look_alikes: losses.of(loss::LOOK_ALIKE),
             look_alike: self.look_alike.clone(),
             not_looked_at: self.unknown_roots.not_looked_at(),
+            // The engine adds them.
+            not_returned: Vec::new(),
             probes_missing: probes.clone(),
             // The engine adds what it was told.
             degraded: Vec::new(),

@@ -14,7 +14,7 @@ use crate::{
 /// Says how many findings there were, or that nothing wrong was found, and how sure that is.
 pub fn summary(summary: &Summary, findings: u64, style: Style) -> String {
     let verdict = match findings {
-        0 if !summary.completeness.not_looked_at.is_empty() => "no finding".to_owned(),
+        0 if summary.completeness.is_open() => "no finding".to_owned(),
         0 => style.paint(Ink::Good, "nothing wrong was found"),
         _ => words::plural(findings, "finding", "findings"),
     };
@@ -27,6 +27,9 @@ pub fn summary(summary: &Summary, findings: u64, style: Style) -> String {
     );
     for loss in losses {
         out.push_str(&style.wrap("  - ", "    ", &loss));
+    }
+    for call in &summary.completeness.not_returned {
+        out.push_str(&style.wrap("  ", "    ", &text(call)));
     }
     out.push_str(&table(&summary.by_outcome));
     for note in notes(&summary.completeness) {
@@ -243,6 +246,16 @@ nothing wrong was found in 30 s: 800,015 calls, nothing was lost
     }
 
     #[test]
+    fn a_call_that_has_not_returned_is_no_all_clear() {
+        let mut open = sample::summary();
+        open.completeness.not_returned = vec!["openat of /v has not returned for 12 s".into()];
+        let told = summary(&open, 0, Style::PLAIN);
+        let mut lines = told.lines();
+        assert!(lines.next().is_some_and(|line| line.starts_with("no finding in 30 s:")), "{told}");
+        assert_eq!(lines.next(), Some("  openat of /v has not returned for 12 s"));
+    }
+
+    #[test]
     fn every_loss_is_told_with_its_meaning() {
         let mut lossy = sample::summary();
         lossy.by_outcome.clear();
@@ -262,6 +275,7 @@ nothing wrong was found in 30 s: 800,015 calls, nothing was lost
             look_alikes: 12,
             look_alike: Some("/srv/pods/x by sh (pid 7)".into()),
             not_looked_at: Vec::new(),
+            not_returned: Vec::new(),
             probes_missing: vec![HOSTILE.into()],
             degraded: vec!["helper process 7 does not come back".into(), HOSTILE.into()],
         };

@@ -20,8 +20,9 @@ pub(super) fn lines(
     width: usize,
 ) -> Vec<Line<'static>> {
     let not_looked_at = &state.completeness.not_looked_at;
-    if state.findings.is_empty() && !not_looked_at.is_empty() {
+    if state.findings.is_empty() && state.completeness.is_open() {
         let told = not_looked_at.iter().map(not_looked_at_sentence);
+        let told = told.chain(state.completeness.not_returned.iter().cloned());
         let told = told.flat_map(|text| fitted::wrap(&safe(text.as_bytes()), width));
         return told.map(|line| Line::styled(line, look.ink.warn())).collect();
     }
