@@ -27,17 +27,17 @@ use crate::{
         holder::{About, Snapshot},
     },
     query::{Answer, NoAnswer, Query, Wants},
+    state::helper::Share,
 };
 use kind::Kind;
 pub(crate) use node::Node;
 use searches::{Searches, TOGETHER};
-pub(crate) use waiting::Share;
 use waiting::{OF_ALL, Waiting};
 
 /// Who answers.
 pub(crate) trait Look: Clone + Send + Sync + 'static {
-    /// One question.
-    fn answer(&self, wants: Wants) -> impl Future<Output = Answer> + Send;
+    /// One question, on somebody's behalf.
+    fn answer(&self, share: Share, wants: Wants) -> impl Future<Output = Answer> + Send;
 
     /// Who holds what, in this order, by one search.
     fn holders(
@@ -173,7 +173,7 @@ impl Lane {
 /// A turn of most kinds: one question after the other.
 async fn work(lane: Arc<Lane>, look: impl Look, answers: UnboundedSender<(Query, Answer)>) {
     while let Some((share, query)) = lane.next() {
-        let answer = look.answer(query.wants.clone()).await;
+        let answer = look.answer(share.clone(), query.wants.clone()).await;
         // Nobody listens any more: the run is over.
         let _ = answers.send((query, answer));
         let mut state = lane.state();

@@ -24,7 +24,7 @@ struct Fake {
 }
 
 impl Look for Fake {
-    async fn answer(&self, wants: Wants) -> Answer {
+    async fn answer(&self, _: Share, wants: Wants) -> Answer {
         // One that hangs.
         let hangs = matches!(&wants, Wants::Attributes { pid: 0, .. });
         sleep(if hangs { 400 * INODE } else { INODE }).await;

@@ -3,21 +3,12 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use crate::query::Query;
+use crate::{query::Query, state::helper::Share};
 
 /// Questions of one pod that may wait. Many failures of one kind ask the same again, and the last failure says most.
 pub(super) const OF_A_POD: usize = 16;
 /// Questions of all pods that may wait: all of those of a full node with 256 pods.
 pub(super) const OF_ALL: usize = 4096;
-
-/// Whose question it is.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Share {
-    /// A pod's, by its UID.
-    Pod(String),
-    /// That of something that belongs to no pod.
-    Target(u64),
-}
 
 /// What waits.
 #[derive(Debug, Default)]

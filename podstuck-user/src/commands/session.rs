@@ -25,7 +25,7 @@ use super::{
     unknown_roots::{Examined, UnknownRoots},
 };
 use crate::{
-    ask::{Asker, Node, Share},
+    ask::{Asker, Node},
     attribute::{Attributor, Named},
     clock,
     decode::{Record, decode},
@@ -45,6 +45,7 @@ use crate::{
     recording::Recorder,
     source::tables::Drained,
     state::{
+        helper::Share,
         hung::{HungCalls, Notice, Report, Unmounted},
         logs::{Attempt, Logs},
         sample::{Lateness, Look},

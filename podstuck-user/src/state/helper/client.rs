@@ -80,8 +80,9 @@ pub(in crate::state) fn ask_in_parts<Q: Question>(
     }
     let place = question.place();
     let request: Request = question.into();
-    if LEFT_BEHIND.is_full(Q::BUDGET) {
-        return Err(Failure::Other(NoAnswer::Deadline(LIMIT)));
+    if LEFT_BEHIND.is_used_up(Q::BUDGET) {
+        let why = "helper processes that were asked about other objects do not come back";
+        return Err(Failure::Other(NoAnswer::NotEntered(why.into())));
     }
     let (process, channel) = spawn(Work::Look).map_err(|why| failed(&why))?;
     let answer = exchange::<Q>(&process, channel, &request, take);

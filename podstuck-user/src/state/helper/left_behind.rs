@@ -8,7 +8,10 @@ use std::{
     time::Duration,
 };
 
-use super::{Budget, Question};
+use super::{
+    Budget, Question,
+    share::{self, Share, is_used_up},
+};
 use crate::{
     fork_server::Process,
     model::{
@@ -21,6 +24,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Left {
     budget: Budget,
+    share: Option<Share>,
     process: Process,
     /// What it does not come back from.
     place: String,
@@ -39,7 +43,8 @@ impl Left {
         let step = at.map(|step| format!("{step:?}")).filter(|step| step != "()");
         let object = Some(PathBuf::from(&about)).filter(|about| about.is_absolute());
         let place = step.unwrap_or_else(|| safe_path(Path::new(&about)).into_owned());
-        Self { budget: Q::BUDGET, process, place, feeds: Q::FEEDS, object }
+        let share = share::own();
+        Self { budget: Q::BUDGET, share, process, place, feeds: Q::FEEDS, object }
     }
 
     fn lives(&self) -> bool {
@@ -57,10 +62,26 @@ impl LeftBehind {
         Self(Mutex::new(Vec::new()))
     }
 
-    /// Whether there are so many that no other helper should be risked.
-    pub(super) fn is_full(&self, budget: Budget) -> bool {
-        let hung = self.living().iter().filter(|left| left.budget == budget).count();
-        hung >= budget.hung_max()
+    /// Whether there are so many that no other helper should be risked for anybody.
+    fn is_full(&self, budget: Budget) -> bool {
+        self.hung(budget, &None).1 >= budget.hung_max()
+    }
+
+    /// Whether there are so many that this thread should risk no other one. What is asked again and again is asked for
+    /// the whole node.
+    pub(super) fn is_used_up(&self, budget: Budget) -> bool {
+        let (own, hung) = self.hung(budget, &share::own());
+        match budget {
+            Budget::Events => is_used_up(own, hung, budget.hung_max()),
+            _ => hung >= budget.hung_max(),
+        }
+    }
+
+    /// How many hang on behalf of somebody, and in all.
+    fn hung(&self, budget: Budget, share: &Option<Share>) -> (usize, usize) {
+        let all = self.living();
+        let of_budget = || all.iter().filter(|left| left.budget == budget);
+        (of_budget().filter(|left| left.share == *share).count(), of_budget().count())
     }
 
     /// Whether this one lives.
@@ -112,7 +133,7 @@ mod tests {
     use std::process::{Child, Command};
 
     use super::*;
-    use crate::state::{reach::ReachPath, space::MeasureSpace};
+    use crate::state::{helper::ask_for, reach::ReachPath, space::MeasureSpace};
 
     fn sleep() -> (Child, Left) {
         let child = Command::new("sleep").arg("60").spawn().unwrap();
@@ -149,6 +170,32 @@ mod tests {
             child.wait().unwrap();
         }
         assert!(!left.is_full(Budget::Events) && left.told().is_empty());
+    }
+
+    #[test]
+    fn what_hangs_for_one_pod_leaves_room_for_others() {
+        let (left, mut children) = (LeftBehind::new(), Vec::new());
+        let mut hang = |share: Share| {
+            ask_for(share, || {
+                let is_sent = !left.is_used_up(Budget::Events);
+                if is_sent {
+                    let (child, one) = sleep();
+                    left.all().push(one);
+                    children.push(child);
+                }
+                is_sent
+            })
+        };
+        let pod = |uid: &str| Share::Pod(uid.into());
+        let of_one = std::iter::repeat_with(|| hang(pod("a"))).take_while(|is_sent| *is_sent);
+        assert_eq!(of_one.count(), 2);
+        assert!(hang(pod("b")) && !hang(pod("b")) && !hang(pod("a")));
+        assert!(hang(Share::Target(1)) && !left.is_used_up(Budget::Events), "the node's own");
+        assert!(hang(pod("c")) && hang(pod("d")) && !hang(pod("e")));
+        left.all().drain(..).for_each(|one| one.process.kill());
+        for child in &mut children {
+            child.wait().unwrap();
+        }
     }
 
     #[test]

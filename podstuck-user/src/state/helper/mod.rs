@@ -9,6 +9,7 @@
 mod client;
 mod left_behind;
 mod serve;
+mod share;
 
 use std::{ffi::OsString, fmt::Debug, path::Path};
 
@@ -19,6 +20,7 @@ pub use client::degraded;
 pub(in crate::state) use client::{Failure, LIMIT, ask, ask_in_parts, is_hanging};
 pub(in crate::state) use serve::Teller;
 pub use serve::{serve, serve_through};
+pub(crate) use share::{Share, ask_for};
 
 use crate::{kernel::role::Role, model::degraded::Feed};
 
@@ -66,7 +68,7 @@ pub(in crate::state) trait Question: Into<Request> {
 
 /// Helpers that hang are counted by what they are for. While as many hang as may, no other one is
 /// risked: each keeps a reference to the path that it looks at. What is asked again and again has a
-/// budget of its own, so that one hung disk leaves the other questions alone.
+/// budget of its own, so that one hung disk leaves the other questions alone. Within a budget each pod has a share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::state) enum Budget {
     /// Questions that a failed or hung call raises.
@@ -128,7 +130,8 @@ impl Budget {
 
     const fn hung_max(self) -> usize {
         match self {
-            Self::Events | Self::Logs | Self::Pods => 4,
+            Self::Events => 6,
+            Self::Logs | Self::Pods => 4,
             Self::Holders => 8,
             Self::Names => 2,
             Self::Space | Self::Roots | Self::Containers => 1,
