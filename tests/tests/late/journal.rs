@@ -25,8 +25,9 @@ fn journal() -> Result<(), &'static str> {
 struct JournalFile(PathBuf);
 
 impl JournalFile {
-    /// What a process has written, as if systemd had taken it.
-    fn new(pid: u32, log: &str) -> Self {
+    /// What a process has written, as if systemd had taken it; and `forged`, which others have: one through another
+    /// program of the same service, and one by way of a container's driver of logs.
+    fn new(pid: u32, log: &str, forged: &str) -> Self {
         let id = |path: &str| fs::read_to_string(path).unwrap().trim().replace('-', "");
         let machine = id("/etc/machine-id");
         let directory = Path::new("/run/log/journal").join(&machine);
@@ -37,15 +38,19 @@ impl JournalFile {
         let groups = fs::read_to_string("/proc/self/cgroup").unwrap();
         let unit = groups.split(['/', '\n']).rfind(|part| part.ends_with(".service"));
         let unit = unit.map(|unit| format!("_SYSTEMD_UNIT={unit}\n")).unwrap_or_default();
-        let entries: String = log
-            .lines()
-            .map(|line| {
-                format!(
-                    "__REALTIME_TIMESTAMP={now}\n_MACHINE_ID={machine}\n_BOOT_ID={boot}\n_PID={pid}\n\
-                     {unit}MESSAGE={line}\n\n"
-                )
-            })
-            .collect();
+        let program = fs::read_link(format!("/proc/{pid}/exe")).unwrap();
+        let program = program.to_str().unwrap();
+        let entry = |transport: &str, program: &str, line: &str| {
+            format!(
+                "__REALTIME_TIMESTAMP={now}\n_MACHINE_ID={machine}\n_BOOT_ID={boot}\n_PID={pid}\n\
+                 _TRANSPORT={transport}\n_EXE={program}\n{unit}MESSAGE={line}\n\n"
+            )
+        };
+        let own = log.lines().map(|line| entry("stdout", program, line));
+        let others = forged.lines().flat_map(|line| {
+            [entry("journal", program, line), entry("stdout", "/usr/bin/a-shim", line)]
+        });
+        let entries: String = own.chain(others).collect();
         let mut writer = Command::new(JOURNAL_REMOTE)
             .arg("--output")
             .arg(&file.0)
@@ -84,6 +89,7 @@ fn a_kubelet_that_logs_to_the_journal_is_heard() {
     let _journal = JournalFile::new(
         node.kubelet.id(),
         &log_of(&node.uid, &node.name(), &node.unique_name(), &error),
+        "",
     );
     let (lines, _) = node.diagnose("100s");
     let answer = answer(&lines);
@@ -122,7 +128,8 @@ fn a_plugin_that_fails_is_told_by_the_runtimes_journal() {
          connection is unauthorized: Unauthorized\""
     );
     let log = line(3600, "info", &made) + &line(70, "error", &failed) + &line(10, "error", &failed);
-    let journal = JournalFile::new(runtime.id(), &log);
+    // The same again, in others' words: it is not counted.
+    let journal = JournalFile::new(runtime.id(), &log, &line(5, "error", &failed));
     let root = node.root();
     let asked =
         ["--pod-uid", &node.uid, "--kubelet-root", root.to_str().unwrap(), "--timeout", "5s"];

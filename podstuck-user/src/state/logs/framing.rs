@@ -1,4 +1,5 @@
-//! Where an entry of kubelet's log begins, and whether kubelet wrote it when it says that it did.
+//! Where an entry of a log in klog's form begins, kubelet's or a CSI driver's, and whether its component wrote it when
+//! it says that it did.
 //!
 //! A log is one text, and some entries quote what a tenant has chosen: the name of a file may have a line break, and
 //! behind it what reads like an entry. klog writes its process id into every header, and the time. So a line begins an
@@ -61,13 +62,13 @@ impl Framing {
 
     /// Looks for processes that wrote before. Who has ended does not write again: what stands between another's
     /// entries is quoted, or what is around it is. Which of the two is not known where neither writes now.
-    pub(super) fn learn(&mut self, text: &[u8]) {
+    pub(super) fn learn(&mut self, lines: impl Iterator<Item = impl AsRef<[u8]>>) {
         if self.has_begun {
             return;
         }
         let mut spans: Vec<Span> = Vec::new();
-        for (at, line) in text.split(|byte| *byte == b'\n').enumerate() {
-            let Some(pid) = klog::writer(line) else { continue };
+        for (at, line) in lines.enumerate() {
+            let Some(pid) = klog::writer(line.as_ref()) else { continue };
             if let Some(span) = spans.iter_mut().find(|span| span.pid == pid) {
                 span.last = at;
             } else if spans.len() < PROCESSES {
@@ -135,7 +136,7 @@ mod tests {
     fn entries(lines: &[String]) -> Vec<(String, bool)> {
         let now: Timestamp = "2026-03-02T00:00:00Z".parse().unwrap();
         let mut framing = Framing::default().of(OWN);
-        framing.learn(lines.join("\n").as_bytes());
+        framing.learn(lines.iter());
         let (mut found, mut open): (Vec<(String, bool)>, Option<String>) = (Vec::new(), None);
         for line in lines {
             if let Some(is_proven) = framing.begins(line, now) {
@@ -194,7 +195,7 @@ mod tests {
         let now: Timestamp = "2026-03-02T00:00:00Z".parse().unwrap();
         let mut framing = Framing::default().of(OWN);
         let read = |framing: &mut Framing, lines: &[String]| -> usize {
-            framing.learn(lines.join("\n").as_bytes());
+            framing.learn(lines.iter());
             lines.iter().filter(|line| framing.begins(line, now).is_some()).count()
         };
         assert_eq!(read(&mut framing, &[line(1, OWN)]), 1);

@@ -146,11 +146,27 @@ fn journal(host_root: &Path, process: &Path, pid: u32) -> Result<Place> {
     let program = program::find(Path::new("/"), "journalctl");
     let program = program.context("its log is the journal, and there is no journalctl")?;
     let mut command = Command::new(program);
-    command.args(["--quiet", "--no-pager", "--output=cat", &only]);
+    command.args(["--quiet", "--no-pager", "--output=cat", &only]).args(own(process));
     if host_root != Path::new("/") {
         command.arg("--root").arg(host_root);
     }
     Ok(Place { name: format!("journal, {only}"), source: Source::Journal(command) })
+}
+
+/// What the journal itself has noted of a record that the component wrote, this process or one before it. In a service
+/// others write, too: shims and plugins, and dockerd in the words of the containers whose driver of logs is `journald`,
+/// which speaks to the journal and not to standard error.
+fn own(process: &Path) -> Vec<OsString> {
+    let mut all = vec![OsString::from("_TRANSPORT=stdout")];
+    let program = fs::read_link(process.join("exe")).ok();
+    // One that was replaced since it was started has lost its name.
+    let named = program.filter(|it| !it.as_os_str().as_bytes().ends_with(b" (deleted)"));
+    all.extend(named.map(|program| {
+        let mut field = OsString::from("_EXE=");
+        field.push(program);
+        field
+    }));
+    all
 }
 
 /// The service that a control group belongs to.
@@ -180,6 +196,15 @@ mod tests {
         assert_eq!(unit("/system.slice/kubelet.service").as_deref(), Some("kubelet.service"));
         assert_eq!(unit("/system.slice/k3s.service/kubelet").as_deref(), Some("k3s.service"));
         assert_eq!(unit("/user.slice"), None);
+    }
+
+    #[test]
+    fn the_journals_own_fields_tell_who_wrote_a_record() {
+        let process = PathBuf::from(format!("/proc/{}", std::process::id()));
+        let program = std::env::current_exe().unwrap();
+        let field = format!("_EXE={}", program.display());
+        assert_eq!(own(&process), ["_TRANSPORT=stdout", &field].map(OsString::from));
+        assert_eq!(own(Path::new("/proc/0")), ["_TRANSPORT=stdout"]);
     }
 
     #[test]

@@ -163,7 +163,7 @@ fn attempt(source: &str, (told, is_proven): (Told, bool)) -> (Said, Option<Named
 }
 
 /// The process id of a process as it sees itself, in the innermost of its namespaces.
-fn within(host_root: &Path, pid: u32) -> u32 {
+pub(super) fn within(host_root: &Path, pid: u32) -> u32 {
     let status = on_host(host_root, Path::new("/proc")).join(pid.to_string()).join("status");
     let status = fs::read_to_string(status).unwrap_or_default();
     let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
@@ -197,7 +197,7 @@ fn go_on(news: News, before: Option<Open>, own: u32, now: Timestamp) -> (Found, 
 impl Found {
     /// Goes through a text, up to its last entry.
     fn read(&mut self, text: &[u8], now: Timestamp) {
-        self.framing.learn(text);
+        self.framing.learn(text.split(|byte| *byte == b'\n'));
         // The first line may be the end of one; and a log may hold anything.
         for line in text.split(|byte| *byte == b'\n') {
             let line = String::from_utf8_lossy(line);

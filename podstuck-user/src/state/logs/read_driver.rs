@@ -4,7 +4,6 @@ use std::{
     collections::{BTreeMap, VecDeque},
     ffi::OsString,
     fs,
-    io::{BufRead, BufReader, Read},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
@@ -16,16 +15,22 @@ use serde::{Deserialize, Serialize};
 use super::{
     container_log::{self, Line},
     driver::{self, VolumeNames},
+    framing::Framing,
     klog,
     mark::Mark,
     place,
+    read::within,
 };
 use crate::{
     identity::{
         cgroup::{group_of, pod_of_cgroup},
         runtimes::{Daemons, running_daemons},
     },
-    model::{degraded::Feed, identity::Component, said::Said},
+    model::{
+        degraded::Feed,
+        identity::Component,
+        said::{self, Said},
+    },
     state::helper::{Budget, Question, Teller},
 };
 
@@ -98,13 +103,14 @@ impl Question for ReadDriverLog {
         if places.is_empty() {
             bail!("its pod has no directory of logs");
         }
+        let own = within(&self.host_root, self.pid);
         let mut read = Vec::new();
         for place in places {
             let name = place.name.clone();
             let source = super::source(Component::CsiDriver, self.pid, &name);
             let news = place.news(self.after.get(&name), tell)?;
-            let found = self.search(&*news.text)?.into_iter();
-            let said = found.map(|(at, text)| self.said(at, &text, &source)).collect();
+            let found = self.search(&news.text, own).into_iter();
+            let said = found.map(|found| from(&source, found)).collect();
             tell.part(&DriverSaid { place: name, said, next: news.next })?;
             read.push(source);
         }
@@ -113,45 +119,74 @@ impl Question for ReadDriverLog {
 }
 
 impl ReadDriverLog {
-    /// The last complaints of the volume.
-    fn search(&self, text: impl Read) -> Result<VecDeque<(Timestamp, String)>> {
+    /// The last complaints of the volume, and whether it is proven that the driver wrote them. `own` is its process, as
+    /// it sees itself.
+    fn search(&self, text: &[u8], own: u32) -> VecDeque<(Said, bool)> {
         let mut found = VecDeque::new();
-        let mut whole = String::new();
-        for line in BufReader::new(text).split(b'\n') {
-            let line = line?;
-            let line = String::from_utf8_lossy(&line);
-            // A driver that is no container writes its own lines only.
-            let (at, goes_on) = match Line::parse(&line) {
-                Some(Line { at, text, goes_on }) => {
-                    append(&mut whole, &text);
-                    (Some(at), goes_on)
-                }
-                None => {
-                    append(&mut whole, &line);
-                    (None, false)
-                }
-            };
-            if goes_on {
-                continue;
-            }
-            let line = std::mem::take(&mut whole);
-            let Some(text) = driver::complaint(&line, &self.names) else { continue };
-            let Some(at) = at.or_else(|| driver::written(&line, self.now)) else { continue };
+        let mut push = |said: Said, is_proven: bool| {
             if found.len() >= COMPLAINTS {
                 found.pop_front();
             }
-            found.push_back((at, text));
+            found.push_back((said, is_proven));
+        };
+        let mut framing = Framing::default().of(own);
+        framing.learn(whole_lines(text).map(|(_, line)| line));
+        let (mut has_frame, mut open) = (false, None);
+        for (at, line) in whole_lines(text) {
+            let begins = framing.begins(&line, self.now);
+            if let Some(is_proven) = begins {
+                has_frame = true;
+                open.take().into_iter().for_each(|said| push(said, is_proven));
+            } else if has_frame || klog::writer(line.as_bytes()).is_some() {
+                // An error that quotes a name with a line break goes on; what stands behind it is anybody's.
+                continue;
+            }
+            let Some(text) = driver::complaint(&line, &self.names) else { continue };
+            let Some(at) = at.or_else(|| driver::written(&line, self.now)) else { continue };
+            let said = self.said(at, &text);
+            match begins {
+                Some(_) => open = Some(said),
+                None => push(said, true),
+            }
         }
-        Ok(found)
+        // A container need not have the node's time zone: what is later than now may be so in its own.
+        open.into_iter().for_each(|said| push(said, framing.ends(Timestamp::MAX)));
+        found
     }
 
-    fn said(&self, at: Timestamp, text: &str, source: &str) -> Said {
+    fn said(&self, at: Timestamp, text: &str) -> Said {
         Said {
             volume: self.volume.clone(),
             complaint: klog::complaint(text),
-            ..super::said(Component::CsiDriver, source, &self.uid, at, text)
+            ..super::said(Component::CsiDriver, "", &self.uid, at, text)
         }
     }
+}
+
+/// With where it was read.
+fn from(source: &str, (said, is_proven): (Said, bool)) -> Said {
+    let source = if is_proven { source.to_owned() } else { said::unproven(source) };
+    Said { source, ..said }
+}
+
+/// Lines, each whole where the runtime has cut it, and when the runtime has taken it. A driver that is no container
+/// writes its own lines only.
+fn whole_lines(text: &[u8]) -> impl Iterator<Item = (Option<Timestamp>, String)> {
+    let mut whole = String::new();
+    text.split(|byte| *byte == b'\n').filter_map(move |line| {
+        let line = String::from_utf8_lossy(line);
+        let (at, goes_on) = match Line::parse(&line) {
+            Some(Line { at, text, goes_on }) => {
+                append(&mut whole, &text);
+                (Some(at), goes_on)
+            }
+            None => {
+                append(&mut whole, &line);
+                (None, false)
+            }
+        };
+        (!goes_on).then(|| (at, std::mem::take(&mut whole)))
+    })
 }
 
 /// Whether a process writes to the file of another one's log, whose lines would be taken for its own.
@@ -184,8 +219,9 @@ pub(super) fn complaints_in(text: &[u8], names: VolumeNames) -> Vec<Said> {
         now: "2026-12-02T00:00:00Z".parse().unwrap(),
         after: Marks::new(),
     };
-    let found = question.search(text).unwrap();
-    found.iter().map(|(at, text)| question.said(*at, text, "log")).collect()
+    let writers = whole_lines(text).find_map(|(_, line)| klog::writer(line.as_bytes()));
+    let found = question.search(text, writers.unwrap_or_default()).into_iter();
+    found.map(|found| from("log", found)).collect()
 }
 
 #[cfg(test)]
@@ -220,6 +256,35 @@ mod tests {
         assert_eq!(texts, [whole, r"handle-1 \x1b[2J"]);
         assert_eq!(said[0].at.to_string(), "2026-03-01T00:00:02Z");
         assert!(said.iter().all(|said| said.component == Component::CsiDriver));
+    }
+
+    /// A tenant's file has such a name, and the driver says that it cannot be removed.
+    #[test]
+    fn a_name_with_a_line_break_says_nothing_of_another_volume() {
+        let of_driver = |second: u32, pid: u32, text: &str| {
+            format!("E0301 00:00:{second:02}.000001 {pid:7} x.go:1] {text}")
+        };
+        let said = |forged: &str| {
+            let quotes = format!("cannot remove /other/x\n{forged}: busy");
+            let all =
+                [of_driver(1, 7, "before"), of_driver(9, 7, &quotes), of_driver(10, 7, "after")];
+            // As the runtime writes them down, line by line.
+            let lines = all.iter().flat_map(|text| text.split('\n'));
+            let log: String =
+                lines.map(|line| format!("2026-03-01T00:00:09Z stderr F {line}\n")).collect();
+            complaints_in(log.as_bytes(), names())
+        };
+        let zap = r#"{"level":"error","ts":1.5,"msg":"handle-1 is not known"}"#;
+        let logrus = "time=\"2026-03-01T00:00:09Z\" level=error msg=\"handle-1 is not known\"";
+        for forged in [&of_driver(9, 8, "handle-1 is not known"), zap, logrus, "handle-1"] {
+            assert!(said(forged).is_empty(), "{forged}");
+        }
+        // Who knows the driver's process id must know the second, too.
+        let told = said(&of_driver(5, 7, "handle-1 is not known"));
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert_eq!(told[0].source, said::unproven("log"));
+        let own = complaints_in(of_driver(1, 7, "handle-1 is busy").as_bytes(), names());
+        assert_eq!((own.len(), own[0].source.as_str()), (1, "log"));
     }
 
     #[test]
