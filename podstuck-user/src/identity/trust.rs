@@ -5,9 +5,9 @@
 //! has started it. Whether root means it as a part of the node is another question: `sudo` in somebody's session starts
 //! what he likes. So there are two grades, and the lower one yields to the higher one.
 
-use std::{collections::BTreeMap, fs, os::linux::fs::MetadataExt, path::Path};
+use std::{collections::BTreeMap, fs, path::Path};
 
-use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+use rustix::fs::{AtFlags, CWD, Statx, StatxFlags, statx};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -67,7 +67,8 @@ impl Standing {
         if let Some(why) = session_of(process).or_else(|| why_not_roots_program(process)) {
             return Ok(of(Belief::Administrator, why));
         }
-        let node = root_of(&proc.join("1")).or_else(|| root_of(Path::new("/proc/self")));
+        // The first process may not be shown, even to root; what this tool has as its own may be a container's.
+        let node = root_of(&proc.join("1")).or_else(|| directory(&proc.parent()?.join(".")));
         Ok(match root_of(process) {
             Some(own) if Some(own) == node => {
                 of(Belief::Service, format!("started by root, outside login sessions ({group})"))
@@ -139,17 +140,19 @@ fn is_session(path: &[u8]) -> bool {
 
 /// Whether somebody else than root could have written the program that it runs.
 fn why_not_roots_program(process: &Path) -> Option<String> {
-    let file = silent::read(process, |process| fs::metadata(process.join("exe")).ok());
-    match file {
-        Some(file) => (!is_roots_alone(file.st_uid(), file.st_mode())).then(|| {
-            format!(
-                "its program is not root's alone (owner {}, mode {:o})",
-                file.st_uid(),
-                file.st_mode() & 0o7777
-            )
-        }),
-        None => Some("its program is not known".into()),
-    }
+    let wanted = StatxFlags::MODE | StatxFlags::UID;
+    let Some(file) = silent::read(process, |process| known_of(&process.join("exe"), wanted)) else {
+        return Some("its program is not known".into());
+    };
+    let (owner, mode) = (file.stx_uid, file.stx_mode.into());
+    (!is_roots_alone(owner, mode)).then(|| {
+        format!("its program is not root's alone (owner {owner}, mode {:o})", mode & 0o7777)
+    })
+}
+
+/// What the kernel has in memory of a file; its file system, which may not answer, is not asked.
+fn known_of(path: &Path, wanted: StatxFlags) -> Option<Statx> {
+    statx(CWD, path, AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT, wanted).ok()
 }
 
 /// Whether a file, or a directory, is root's and nobody else may write it. The bits of the group are also those of all
@@ -158,13 +161,13 @@ pub(crate) fn is_roots_alone(owner: u32, mode: u32) -> bool {
     owner == 0 && mode & 0o022 == 0
 }
 
-/// The root directory of a process, of which no file system is asked anything.
 fn root_of(process: &Path) -> Option<Directory> {
-    silent::read(process, |process| {
-        let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
-        let root = statx(CWD, process.join("root/."), flags, StatxFlags::empty()).ok()?;
-        Some((root.stx_dev_major, root.stx_dev_minor, root.stx_ino))
-    })
+    silent::read(process, |process| directory(&process.join("root/.")))
+}
+
+fn directory(path: &Path) -> Option<Directory> {
+    let it = known_of(path, StatxFlags::empty())?;
+    Some((it.stx_dev_major, it.stx_dev_minor, it.stx_ino))
 }
 
 #[cfg(test)]

@@ -220,6 +220,20 @@ fn the_nodes_root_directory_is_that_of_its_first_process() {
     assert_eq!(node.beliefs(), [(70, Belief::Service), (71, Belief::Administrator)]);
 }
 
+/// As where its first process is protected from all others.
+#[test]
+fn the_nodes_root_directory_is_where_its_processes_are_shown_if_nothing_else_is_known() {
+    if !is_root() {
+        return podstuck_testing::skip("root is needed to make files of root's");
+    }
+    let node = Node::new();
+    fs::remove_file(node.proc().join("1/root")).unwrap();
+    // The tool is in a container of its own, with the node's at `/host`.
+    node.add(70, &Described { root: "/../host", ..KUBELET });
+    node.add(71, &Described { root: "/kind-1", ..KUBELET });
+    assert_eq!(node.beliefs(), [(70, Belief::Service), (71, Belief::Administrator)]);
+}
+
 #[test]
 fn a_program_that_others_may_write_is_not_roots_alone() {
     for (owner, mode, expected) in [
