@@ -2,7 +2,8 @@
 
 use std::{
     ffi::OsString,
-    fs, io,
+    fs,
+    io::{self, Read},
     os::{linux::fs::MetadataExt, unix::ffi::OsStringExt},
     path::{Component, Path, PathBuf},
 };
@@ -99,10 +100,17 @@ impl Directory<'_> {
         let held = self.root.open(&self.path, OFlags::NOFOLLOW)?;
         let metadata = fs::metadata(held.path())?;
         if metadata.is_file() && metadata.st_size() <= longest {
-            Ok(Contents::Text(fs::read(held.path())?))
-        } else {
-            Ok(Contents::Other { size: metadata.st_size() })
+            // It may grow, or have more than it says, as a FUSE server's.
+            let mut text = Vec::new();
+            fs::File::open(held.path())?.take(longest.saturating_add(1)).read_to_end(&mut text)?;
+            let size = text.len() as u64;
+            return Ok(if size <= longest {
+                Contents::Text(text)
+            } else {
+                Contents::Other { size }
+            });
         }
+        Ok(Contents::Other { size: metadata.st_size() })
     }
 }
 
@@ -145,5 +153,20 @@ mod tests {
         assert_eq!(link("kubelet"), Some((top.join("kubelet"), real.clone())));
         assert_eq!(link("disk/kubelet/pods"), Some((top.join("disk"), real.join("pods"))));
         assert_eq!([link("data/kubelet"), link("loop"), link("none")], [None, None, None]);
+    }
+
+    #[test]
+    fn a_file_is_not_read_beyond_what_it_may_have() {
+        let top = tempfile::tempdir().unwrap();
+        let root = Root::of(std::process::id()).unwrap();
+        let read = |path: PathBuf| Directory { root: &root, path }.contents(5).unwrap();
+        let file = top.path().join("file");
+        fs::write(&file, "12345").unwrap();
+        assert!(matches!(read(file.clone()), Contents::Text(text) if text == b"12345"));
+        fs::write(&file, "123456").unwrap();
+        assert!(matches!(read(file), Contents::Other { size: 6 }));
+        // It says that it is empty, and has more than this.
+        let status = "/proc/self/status".into();
+        assert!(matches!(read(status), Contents::Other { size: 6 }));
     }
 }
