@@ -4,6 +4,8 @@
 //! kubelet is a process of that name that waits; what it was told stands in its command line.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+#[path = "api/grades.rs"]
+mod grades;
 #[path = "api/node.rs"]
 mod node;
 #[path = "api/storage.rs"]

@@ -68,12 +68,12 @@ impl Drop for Su {
     }
 }
 
-fn orphans(lines: &[Value]) -> usize {
+pub(crate) fn orphans(lines: &[Value]) -> usize {
     lines.iter().filter(|line| line.to_string().contains("orphaned-pod-dir")).count()
 }
 
 /// A server that has another pod of this node, and nothing of the one that is here.
-fn server_without(node: &Node) -> ApiServer {
+pub(crate) fn server_without(node: &Node) -> ApiServer {
     let mut other = node.record(&json!({}));
     other["metadata"]["uid"] = (UID.to_owned() + "88").into();
     other["metadata"]["name"] = "another".into();
