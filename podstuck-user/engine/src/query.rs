@@ -35,14 +35,16 @@ pub struct Query {
 
 impl Query {
     /// Whether another one asks the same after a later failure: by another process perhaps, since each attempt may have
-    /// one of its own.
+    /// one of its own. [`TrackerId::Refused`] follows the last object of a target, and has no use for an answer about
+    /// another.
     pub fn is_renewed_by(&self, later: &Self) -> bool {
         let mut wants = self.wants.clone();
         if let (Some(pid), Some(later)) = (wants.pid_mut(), later.wants.clone().pid_mut()) {
             *pid = *later;
         }
         let object = |it: &Self| (it.tracker, it.target_id);
-        object(self) == object(later) && self.path == later.path && wants == later.wants
+        let is_same = self.path == later.path && wants == later.wants;
+        object(self) == object(later) && (is_same || self.tracker == TrackerId::Refused)
     }
 }
 

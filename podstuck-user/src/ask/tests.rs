@@ -58,7 +58,11 @@ impl Bench {
     }
 
     fn ask(&self, pod: u64, wants: Wants) {
-        let (tracker, path) = (TrackerId::Busy, PathBuf::from(format!("/{wants:?}")));
+        self.ask_by(TrackerId::Busy, pod, wants);
+    }
+
+    fn ask_by(&self, tracker: TrackerId, pod: u64, wants: Wants) {
+        let path = PathBuf::from(format!("/{wants:?}"));
         let path = if matches!(wants, Wants::Holders(_)) { path } else { "/".into() };
         let query = Query { tracker, target_id: pod, path, wants };
         self.asker.ask(Share::Pod(pod.to_string()), query);
@@ -163,6 +167,21 @@ async fn the_same_question_is_asked_once_about_the_last_failure() {
     (1..100).for_each(|pid| bench.ask(1, inode(pid, 0)));
     let (query, _) = bench.answers.recv().await.unwrap();
     assert_eq!(query.wants, inode(99, 0));
+    assert_eq!((bench.asker.open(), bench.asker.dropped()), (0, 0));
+}
+
+/// kubelet's log may name ten objects of a pod, and what is refused now comes last.
+#[tokio::test(start_paused = true)]
+async fn of_what_is_refused_in_a_target_the_last_object_is_looked_at_and_no_other() {
+    let mut bench = Bench::new(SEARCH);
+    for name in 0..10 {
+        (0..200).for_each(|pod| bench.ask_by(TrackerId::Refused, pod, inode(7, name)));
+    }
+    assert_eq!(bench.asker.open(), 200);
+    for _ in 0..200 {
+        let (query, _) = bench.answers.recv().await.unwrap();
+        assert_eq!(query.wants, inode(7, 9));
+    }
     assert_eq!((bench.asker.open(), bench.asker.dropped()), (0, 0));
 }
 
