@@ -108,6 +108,18 @@ impl<S: Serialize, P: Serialize> Teller<S, P> {
     pub(in crate::state) fn reading<T: Read>(&mut self, step: S, text: T) -> Reading<'_, T, S, P> {
         Reading { text, step, tell: self, told: Instant::now() }
     }
+
+    /// The same, whenever it is called, of what is in memory.
+    pub(in crate::state) fn going_on(&mut self, step: S) -> impl FnMut() -> Result<()> {
+        let mut told = Instant::now();
+        move || {
+            if told.elapsed() >= TELL_EVERY {
+                self.at(&step)?;
+                told = Instant::now();
+            }
+            Ok(())
+        }
+    }
 }
 
 /// A text under [`Teller::reading`].

@@ -87,11 +87,14 @@ impl Question for ReadLog {
 
     fn answer(self, tell: &mut Teller<OsString, Part>) -> Result<String> {
         let place = place::of_process(&self.host_root, self.pid, |log| tell.at(&log.into()))?;
-        let source = format!("log of kubelet (pid {}), {}", self.pid, place.name);
+        let (name, source) = (
+            OsString::from(&place.name),
+            format!("log of kubelet (pid {}), {}", self.pid, place.name),
+        );
         let before = self.after.map(|open| *open);
         let news = place.news(before.as_ref().and_then(|open| open.mark.as_ref()), tell)?;
         let own = within(&self.host_root, self.pid);
-        let (found, next) = go_on(news, before, own, self.now);
+        let (found, next) = go_on(news, before, own, self.now, tell.going_on(name))?;
         tell.part(&Part::Pods(found.pods.into_iter().collect()))?;
         tell.part(&Part::Containers(found.ids.into_known()))?;
         let since = found.since.max(found.attempts.forgotten());
@@ -170,8 +173,15 @@ pub(super) fn within(host_root: &Path, pid: u32) -> u32 {
     ids.and_then(|ids| ids.split_whitespace().next_back()?.parse().ok()).unwrap_or(pid)
 }
 
-/// What is new, and where the next read goes on. `own` is the process that writes, as it sees itself.
-fn go_on(news: News, before: Option<Open>, own: u32, now: Timestamp) -> (Found, Open) {
+/// What is new, and where the next read goes on. `own` is the process that writes, as it sees itself. `alive` is called
+/// at each line: on a busy machine, a long log takes seconds to go through.
+fn go_on(
+    news: News,
+    before: Option<Open>,
+    own: u32,
+    now: Timestamp,
+    alive: impl FnMut() -> Result<()>,
+) -> Result<(Found, Open)> {
     let (is_first, is_quiet) = (before.is_none(), news.text.is_empty());
     let Open { entry, framing, deletions, has_begun, .. } = before.unwrap_or_default();
     let framing = framing.of(own);
@@ -181,7 +191,7 @@ fn go_on(news: News, before: Option<Open>, own: u32, now: Timestamp) -> (Found, 
         found.end(now);
         found.deletions.interrupted();
     }
-    found.read(&news.text, now);
+    found.read(&news.text, now, alive)?;
     // What an entry goes on with is there with its beginning, or a moment later.
     if is_first || is_quiet {
         found.end(now);
@@ -191,15 +201,21 @@ fn go_on(news: News, before: Option<Open>, own: u32, now: Timestamp) -> (Found, 
     let next =
         Open { mark, has_begun: has_begun || found.since.is_some(), entry, framing, deletions };
     found.since = found.since.filter(|_| !has_begun || news.is_cut);
-    (found, next)
+    Ok((found, next))
 }
 
 impl Found {
     /// Goes through a text, up to its last entry.
-    fn read(&mut self, text: &[u8], now: Timestamp) {
+    fn read(
+        &mut self,
+        text: &[u8],
+        now: Timestamp,
+        mut alive: impl FnMut() -> Result<()>,
+    ) -> Result<()> {
         self.framing.learn(text.split(|byte| *byte == b'\n'));
         // The first line may be the end of one; and a log may hold anything.
         for line in text.split(|byte| *byte == b'\n') {
+            alive()?;
             let line = String::from_utf8_lossy(line);
             if let Some(is_proven) = self.framing.begins(&line, now) {
                 self.since = self.since.or_else(|| klog::written(&line, now));
@@ -212,6 +228,7 @@ impl Found {
                 self.deletions.interrupted();
             }
         }
+        Ok(())
     }
 
     /// The last entry is whole.
@@ -229,7 +246,7 @@ impl Found {
 #[cfg(test)]
 fn search(text: &[u8], own: u32, now: Timestamp) -> Found {
     let mut found = Found { framing: Framing::default().of(own), ..Found::default() };
-    found.read(text, now);
+    found.read(text, now, || Ok(())).unwrap();
     found.end(now);
     found
 }
@@ -253,7 +270,7 @@ pub(super) fn captured(text: &[u8], now: Timestamp) -> Captured {
 pub(super) fn captured_next(text: &[u8], open: Open, now: Timestamp) -> (Captured, Open) {
     let news = News { text: text.into(), ..News::default() };
     let own = last_writer(text).unwrap_or(open.framing.own());
-    let (found, next) = go_on(news, Some(open), own, now);
+    let (found, next) = go_on(news, Some(open), own, now, || Ok(())).unwrap();
     (captured_of(found), next)
 }
 
@@ -383,6 +400,19 @@ mod tests {
             let said = quoting(&format!("x\nI0301 22:00:02.000002    7632 x.go:1] {message}"));
             assert!(said.iter().all(|(said, _)| said.uid == UID), "{said:#?}");
         }
+    }
+
+    #[test]
+    fn a_log_that_takes_long_to_go_through_is_no_log_that_does_not_answer() {
+        let text: String = (0..300).map(failure).collect();
+        let (lines, mut told) = (text.lines().count(), 0);
+        let news = News { text: text.into(), ..News::default() };
+        let alive = || {
+            told += 1;
+            Ok(())
+        };
+        go_on(news, None, 7632, Timestamp::now(), alive).unwrap();
+        assert!(told >= lines, "{told} of {lines}");
     }
 
     #[test]

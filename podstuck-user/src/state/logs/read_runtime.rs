@@ -76,7 +76,8 @@ impl Question for ReadRuntimeLog {
         let name = place.name.clone();
         let news = place.news(self.after.as_ref(), tell)?;
         let before: HashSet<String> = self.known.iter().map(|(id, _)| id.clone()).collect();
-        let (found, mut ids) = search(&*news.text, PodIds::new(self.known))?;
+        let text = tell.reading(OsString::from(&name), &*news.text);
+        let (found, mut ids) = search(text, PodIds::new(self.known))?;
         let named = found.iter().filter_map(|complaint| match &complaint.named {
             Named::Id(id) => Some(id.as_str()),
             Named::Pod(_) => None,
