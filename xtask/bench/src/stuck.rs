@@ -9,12 +9,14 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, anyhow};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use procfs::{Current, LoadAverage};
 use serde::{Deserialize, Serialize};
 
 use super::place::{FileSystem, Place};
 use super::round::{ATTACH_LIMIT, Bench};
 use super::running::{Again, Running};
 use super::tracer::{PODSTUCK_MARKER, watch};
+use super::usage;
 
 /// What is asked for.
 pub(crate) struct Choice {
@@ -48,8 +50,30 @@ enum Line {
         id: String,
         pod: Option<Named>,
     },
+    Summary {
+        window_s: f64,
+        completeness: Completeness,
+    },
     #[serde(other)]
     Other,
+}
+
+#[derive(Deserialize)]
+struct Completeness {
+    objects_dropped: u64,
+}
+
+/// What a run took, and what it left out.
+struct Run {
+    log_lines: usize,
+    rows: Vec<Row>,
+    /// Questions that were not asked, and objects that were forgotten.
+    dropped: u64,
+    /// Of podstuck and its helpers.
+    cpu_s: f64,
+    window_s: f64,
+    /// How many processes wanted a CPU: the mean of the last minute.
+    load: f64,
 }
 
 #[derive(Deserialize)]
@@ -76,20 +100,26 @@ pub(crate) fn run(bench: &Bench, place: &mut Place, choice: &Choice, results: &P
     let path = results.join("stuck.csv");
     let mut csv = csv::Writer::from_path(&path)
         .with_context(|| format!("cannot write {}", path.display()))?;
-    let mut rows = Vec::new();
+    let mut runs = Vec::new();
     for round in 0..choice.rounds {
         for log_lines in [0, choice.log_lines] {
-            rows.extend(measure(bench, &root, choice, (round, log_lines))?);
+            runs.push(measure(bench, &root, choice, (round, log_lines))?);
         }
     }
     for log_lines in [0, choice.log_lines] {
+        let those = || runs.iter().filter(|run| run.log_lines == log_lines);
         println!(
             "{} pods, {log_lines} errors in kubelet's log, {} rounds",
             choice.pods, choice.rounds
         );
-        show(rows.iter().filter(|row| row.log_lines == log_lines));
+        show(those().flat_map(|run| &run.rows));
+        for Run { dropped, cpu_s, window_s, load, .. } in those() {
+            println!(
+                "{dropped} questions or objects dropped, {cpu_s:.2} s of CPU time in {window_s:.0} s, load {load:.1}"
+            );
+        }
     }
-    for row in rows {
+    for row in runs.into_iter().flat_map(|run| run.rows) {
         csv.serialize(row).with_context(|| format!("cannot write {}", path.display()))?;
     }
     csv.flush().with_context(|| format!("cannot write {}", path.display()))?;
@@ -102,7 +132,7 @@ fn measure(
     root: &Path,
     choice: &Choice,
     (round, log_lines): (u32, usize),
-) -> Result<Vec<Row>> {
+) -> Result<Run> {
     let folder = bench.folder.join("stuck");
     fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let root = root.join(format!("{round}-{log_lines}"));
@@ -125,7 +155,11 @@ fn measure(
     // It takes a second for each attempt, and what it has to clean up.
     let limit = Duration::from_secs(choice.attempts.into()) * 2 + MADE;
     kubelet.succeed(limit, POLL, || told.look())?;
+    let before = usage::children_cpu_s()?;
     podstuck.stop(Again::No)?;
+    let cpu_s = usage::children_cpu_s()? - before;
+    let load = LoadAverage::current().context("the machine's load")?.one.into();
+    let (window_s, dropped) = summary(&podstuck.printed()?)?;
     let printed = kubelet.printed()?;
     let firsts = printed.lines().filter(|line| line.starts_with('{'));
     let firsts: serde_json::Result<Vec<First>> = firsts.map(serde_json::from_str).collect();
@@ -138,7 +172,17 @@ fn measure(
     });
     let rows = rows.collect();
     fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
-    Ok(rows)
+    Ok(Run { log_lines, rows, dropped, cpu_s, window_s, load })
+}
+
+/// How long podstuck has watched, and what it dropped.
+fn summary(printed: &str) -> Result<(f64, u64)> {
+    let mut lines = printed.lines().rev().filter_map(|line| serde_json::from_str(line).ok());
+    let found = lines.find_map(|line| match line {
+        Line::Summary { window_s, completeness } => Some((window_s, completeness.objects_dropped)),
+        _ => None,
+    });
+    found.context("podstuck printed no summary")
 }
 
 /// What podstuck has told so far: a pod, a cause, and when its line was there.
