@@ -36,7 +36,7 @@ const LAST_FORM: Duration = Duration::from_secs(8);
 const LAST_LOOK: Duration = Duration::from_secs(3);
 
 /// How many cases are played at a time: each waits most of the time, and watches its own pod.
-const AT_A_TIME: usize = 3;
+const AT_A_TIME: usize = 4;
 
 /// Makes each look at the whole node so slow that the next one comes after minutes (a look's thread rests for 49
 /// times as long as it works), so that nothing else is played beside it.

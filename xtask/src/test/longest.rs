@@ -37,6 +37,12 @@ impl Longest {
         clock.last = now;
     }
 
+    /// Takes what was noted elsewhere.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.programs.extend(other.programs);
+        self.tests.extend(other.tests);
+    }
+
     /// Notes that a program did.
     pub(crate) fn program_ended(&mut self, clock: Clock) {
         self.programs.push((clock.program, clock.begun.elapsed()));

@@ -59,10 +59,9 @@ fn all(workspace: &Workspace, filter: Option<&str>) -> Result<()> {
         let lints = filter.is_none().then(|| scope.spawn(|| lint::clippy_beside(workspace)));
         phases.run("tests of each crate", || {
             runner.run(&["--workspace", "--lib", "--bins"], &[]);
-            runner.run_documented();
         });
         phases.run("tests against the running kernel", || {
-            runner.run_against_the_kernel(&["--workspace", "--test", "*"]);
+            runner.run_against_the_kernel(&["--workspace", "--test", "*"], true);
         });
         if let Some(lints) = lints {
             phases.run("waiting for the lints", || {
@@ -100,7 +99,7 @@ pub(crate) fn with_daemons(
     runner.equip(tools, Some(program));
     runner.tell("PODSTUCK_DAEMONS", root);
     phases.run("tests with these daemons", || {
-        runner.run_against_the_kernel(&["--workspace", "--test", "runtimes"]);
+        runner.run_against_the_kernel(&["--workspace", "--test", "runtimes"], false);
     });
     runner.finish(&phases.to_string())
 }
@@ -125,7 +124,7 @@ fn some(workspace: &Workspace, filter: &str, concerned: &[Selection]) -> Result<
         phases.run(&format!("testing {package}"), || {
             // No other package has test programs of these names, but each has a library.
             if package == KERNEL_TESTS && !flags.contains(&"--lib") {
-                runner.run_against_the_kernel(&[&["--workspace"], &flags[..]].concat());
+                runner.run_against_the_kernel(&[&["--workspace"], &flags[..]].concat(), false);
             } else {
                 runner.run(&[&["--package", package], &flags[..]].concat(), &[]);
             }

@@ -1,10 +1,11 @@
 //! Running test programs, with their output passed on and counted.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::{io, thread};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use podstuck_process as process;
 use tempfile::NamedTempFile;
 
@@ -17,6 +18,23 @@ use crate::workspace::Workspace;
 
 /// How tests run that count what the whole machine does.
 pub(super) const ONE_AT_A_TIME: &str = "--test-threads=1";
+
+/// Test programs that load no probe, and make nothing on the machine that those with probes could see: they run beside
+/// them.
+const BESIDE: [&str; 9] = [
+    "book",
+    "catalogue",
+    "given_files",
+    "layers",
+    "purity",
+    "readme",
+    "replays",
+    "report",
+    "ways_out",
+];
+
+/// How those that run beside give way to the others, whose outcome depends on time.
+const NICE: i32 = 10;
 
 /// As the crate podstuck-testing has it, which the commands do not depend on.
 const SKIPS: &str = "PODSTUCK_TEST_SKIPS";
@@ -68,51 +86,101 @@ impl<'a> Runner<'a> {
     /// end, so that the other tests run, too.
     pub(crate) fn run(&mut self, selection: &[&str], options: &[&str]) {
         for program in self.build(selection) {
-            let ran = self.start(&program, options);
-            self.note(ran.end);
-            self.totals.add(ran.totals);
+            let ran = self.start(&program, options, &mut io::stdout());
+            self.take(ran);
         }
     }
 
-    /// The same with tests against the kernel, one at a time, and at the end again what failed: see [`Unsteady`].
-    pub(crate) fn run_against_the_kernel(&mut self, selection: &[&str]) {
-        let programs = self.build(selection);
-        self.try_again(programs);
+    fn take(&mut self, ran: Ran) {
+        self.longest.add(ran.longest);
+        self.note(ran.end);
+        self.totals.add(ran.totals);
     }
 
-    fn try_again(&mut self, programs: Vec<Program>) {
+    /// The same with tests against the kernel, one at a time, and at the end again what failed: see [`Unsteady`]. Beside
+    /// them those of [`BESIDE`], and the examples in the documentation where these are wanted.
+    pub(crate) fn run_against_the_kernel(&mut self, selection: &[&str], documented: bool) {
+        let (beside, alone) = self
+            .build(selection)
+            .into_iter()
+            .partition(|program| BESIDE.contains(&program.name.as_str()));
+        self.run_both(alone, beside, documented);
+    }
+
+    fn run_both(&mut self, alone: Vec<Program>, beside: Vec<Program>, documented: bool) {
+        let runner = &*self;
+        let (all, examples) = thread::scope(|scope| {
+            let beside = scope.spawn(|| runner.start_beside(beside, documented));
+            let start = |program: Program| {
+                (runner.start(&program, &[ONE_AT_A_TIME], &mut io::stdout()), program)
+            };
+            let mut all: Vec<(Ran, Program)> = alone.into_iter().map(start).collect();
+            let examples = beside.join().map(|(its, examples)| {
+                all.extend(its);
+                examples
+            });
+            (all, examples)
+        });
+        match examples {
+            Ok(examples) => examples.into_iter().for_each(|ran| self.take(ran)),
+            Err(_) => {
+                self.note(Err(anyhow!("the thread of the tests beside the kernel's panicked")))
+            }
+        }
         let mut failed = Vec::new();
-        for program in programs {
-            let ran = self.start(&program, &[ONE_AT_A_TIME]);
+        for (mut ran, program) in all {
             let tests = ran.failed_tests();
-            if tests.is_empty() {
-                self.note(ran.end);
+            if !tests.is_empty() {
+                ran.end = Ok(());
             }
             failed.extend(tests.into_iter().map(|test| (program.clone(), test)));
-            self.totals.add(ran.totals);
+            self.take(ran);
         }
         for (program, test) in failed {
             let name = format!("{}::{test}", program.name);
             println!("\nagain: {name}");
             let again = self.start_one(&program, &test);
+            self.longest.add(again.longest);
             if again.end.is_ok() && again.totals.is_one_that_passed() {
                 self.totals.forgive(&test);
                 self.unsteady.add(name);
             } else {
-                self.note(Err(anyhow::anyhow!("{name} failed twice")));
+                self.note(Err(anyhow!("{name} failed twice")));
             }
         }
     }
 
+    /// On a thread of its own. What each prints is passed on as a whole.
+    fn start_beside(
+        &self,
+        programs: Vec<Program>,
+        documented: bool,
+    ) -> (Vec<(Ran, Program)>, Option<Ran>) {
+        // Of this thread alone, and of what it starts (setpriority(2), "NOTES"). Without it, they take more time.
+        let _ = rustix::process::nice(NICE);
+        let passed_on = |run: &dyn Fn(&mut Vec<u8>) -> Ran| {
+            let mut printed = Vec::new();
+            let ran = run(&mut printed);
+            // Nobody reads any more.
+            let _ = io::stdout().lock().write_all(&printed);
+            ran
+        };
+        let start =
+            |program: Program| (passed_on(&|printed| self.start(&program, &[], printed)), program);
+        let ran = programs.into_iter().map(start).collect();
+        (ran, documented.then(|| passed_on(&|printed| self.start_documented(printed))))
+    }
+
     /// Tests the examples in the documentation.
-    pub(crate) fn run_documented(&mut self) {
+    fn start_documented(&self, output: &mut impl Write) -> Ran {
         let mut command =
             self.workspace.cargo(["test", "--no-fail-fast", "--workspace", "--doc", "--"]);
         command.args(self.filter);
-        let ran = pass_on(&mut command, |line| {
-            self.totals.add_line(line);
+        let mut totals = Totals::default();
+        let end = pass_on(&mut command, output, |line| {
+            totals.add_line(line);
         });
-        self.note(ran);
+        Ran { end, totals, longest: Longest::default() }
     }
 
     fn build(&mut self, selection: &[&str]) -> Vec<Program> {
@@ -123,17 +191,18 @@ impl<'a> Runner<'a> {
         })
     }
 
-    fn start(&mut self, program: &Program, options: &[&str]) -> Ran {
+    fn start(&self, program: &Program, options: &[&str], output: &mut impl Write) -> Ran {
         let mut command = program.command(options);
         command.args(self.filter);
-        self.finish_program(&program.name, command)
+        self.finish_program(&program.name, command, output)
     }
 
-    fn start_one(&mut self, program: &Program, test: &str) -> Ran {
-        self.finish_program(&program.name, program.command(&[ONE_AT_A_TIME, "--exact", test]))
+    fn start_one(&self, program: &Program, test: &str) -> Ran {
+        let command = program.command(&[ONE_AT_A_TIME, "--exact", test]);
+        self.finish_program(&program.name, command, &mut io::stdout())
     }
 
-    fn finish_program(&mut self, name: &str, mut command: Command) -> Ran {
+    fn finish_program(&self, name: &str, mut command: Command, output: &mut impl Write) -> Ran {
         command.env(SKIPS, self.skips.path()).envs(self.variables.iter().cloned());
         if let Some(tools) = &self.tools {
             tools.apply(&mut command);
@@ -141,17 +210,17 @@ impl<'a> Runner<'a> {
         if let Some(program) = &self.program {
             command.env("PODSTUCK_BIN", program);
         }
-        println!("\n== {name}");
-        let mut totals = Totals::default();
+        // Nobody reads any more.
+        let _ = writeln!(output, "\n== {name}");
+        let (mut totals, mut longest) = (Totals::default(), Longest::default());
         let mut clock = Clock::start(name);
-        let longest = &mut self.longest;
-        let end = pass_on(&mut command, |line| {
+        let end = pass_on(&mut command, output, |line| {
             if let Some(test) = totals.add_line(line) {
                 longest.test_ended(&mut clock, test);
             }
         });
         longest.program_ended(clock);
-        Ran { end, totals }
+        Ran { end, totals, longest }
     }
 
     /// Keeps a failure for the end, too.
@@ -187,6 +256,7 @@ impl<'a> Runner<'a> {
 struct Ran {
     end: Result<()>,
     totals: Totals,
+    longest: Longest,
 }
 
 impl Ran {
@@ -204,7 +274,7 @@ fn read(file: &Path) -> Result<String> {
 }
 
 /// Runs a command and passes on each line that it prints.
-fn pass_on(command: &mut Command, mut take: impl FnMut(&str)) -> Result<()> {
+fn pass_on(command: &mut Command, to: &mut impl Write, mut take: impl FnMut(&str)) -> Result<()> {
     let shown = process::show(command);
     let mut child = command
         .stdout(Stdio::piped())
@@ -217,7 +287,8 @@ fn pass_on(command: &mut Command, mut take: impl FnMut(&str)) -> Result<()> {
         while lines.read_until(b'\n', &mut line).with_context(|| format!("reading `{shown}`"))? > 0
         {
             let text = String::from_utf8_lossy(&line);
-            print!("{text}");
+            // Nobody reads any more.
+            let _ = to.write_all(text.as_bytes());
             take(&text);
             line.clear();
         }
@@ -238,7 +309,7 @@ mod tests {
         output.lines().for_each(|line| {
             totals.add_line(line);
         });
-        Ran { end: status, totals }.failed_tests()
+        Ran { end: status, totals, longest: Longest::default() }.failed_tests()
     }
 
     #[test]
@@ -272,8 +343,11 @@ mod tests {
         let workspace = Workspace::locate().unwrap();
         let verdict = |names: &[&str], again: &str| {
             let mut runner = Runner::new(&workspace, None).unwrap();
-            let programs = names.iter().map(|name| program(folder.path(), name, again)).collect();
-            runner.try_again(programs);
+            let programs: Vec<Program> =
+                names.iter().map(|name| program(folder.path(), name, again)).collect();
+            // Wherever it runs.
+            let (alone, beside) = programs.split_at(names.len() / 2);
+            runner.run_both(alone.to_vec(), beside.to_vec(), false);
             (runner.totals.to_string(), runner.finish("").is_ok())
         };
         assert_eq!(
