@@ -29,6 +29,7 @@ mod rooting;
 mod session;
 mod setup;
 pub mod standard_output;
+mod starting;
 mod trace;
 mod unknown_roots;
 mod wanted;

@@ -16,6 +16,7 @@ use super::{
     known_roots::{apart, known_roots},
     log_reader::{LogReader, Told},
     rooting::Rooting,
+    starting::{Starting, Step},
     wanted::{Wanted, wanted},
 };
 pub(super) use crate::identity::on_host;
@@ -103,6 +104,7 @@ pub(super) fn prepare(
     options: &Tracing,
     one_answer: bool,
     verbose: u8,
+    starting: &Starting,
 ) -> Result<Prepared, Failure> {
     let mut without = options.no_trace.then(|| "--no-trace was given".to_owned());
     if without.is_none()
@@ -122,6 +124,7 @@ pub(super) fn prepare(
         let all = Node { kubelet_root: Vec::new(), host_root: host_root.clone() };
         named.extend(self::roots(&all, &kubelets));
     }
+    starting.next(Step::Pods);
     let mut names = pod_names(log_dirs(host_root, &named, &kubelets));
     let directories = list(&PodTraces::of_pods(host_root, &roots), Feed::Node);
     let places = PodTraces { host_root, kubelet_roots: &roots, directories };
@@ -159,10 +162,12 @@ pub(super) fn prepare(
         Err(error) => Failure::Usage(error),
     })?;
 
+    starting.next(Step::Daemons);
     let (mut target_roots, runtimes) =
         known_roots(host_root, &roots, apart, wanted.scope.path.as_deref());
     silent.extend(runtimes);
     asked.retain(|(pid, _)| !silent.contains(pid));
+    starting.next(Step::Probes);
     let (secret, mut tables) = (secret(), None);
     let probes = match without {
         Some(_) => None,
@@ -178,7 +183,9 @@ pub(super) fn prepare(
         },
     };
     target_roots.believe_text(probes.as_ref().is_some_and(|probes| probes.by_text));
+    starting.next(Step::Roots);
     let rooting = Rooting::start(host_root, secret, tables, &mut target_roots);
+    starting.next(Step::Logs);
     api.name_pods(&mut names);
     logs.name_pods(&places, &mut names, if one_answer { LOGS_THAT_NAME } else { LOGS });
     if wanted.needs_names(&places, &mut names) {

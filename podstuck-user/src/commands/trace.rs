@@ -16,6 +16,7 @@ use super::{
     reporter::{Form, Reporter},
     session::Session,
     setup::{self, Prepared},
+    starting::{Starting, Step},
     unknown_roots::UnknownRoots,
 };
 use crate::{
@@ -124,7 +125,9 @@ impl Until {
 
 /// Prepares, traces, reports.
 pub(super) fn run(options: &Tracing, until: Until, verbose: u8) -> Result<Exit, Failure> {
-    let prepared = setup::prepare(options, until.is_asked(), verbose)?;
+    let starting = Starting::begin();
+    let prepared = setup::prepare(options, until.is_asked(), verbose, &starting)?;
+    starting.next(Step::Node);
     let reporter = Reporter::new(options.output, options.export.as_deref(), until.form())
         .map(|reporter| reporter.listing(until.lister()))
         .and_then(Reporter::of_run)
@@ -139,7 +142,8 @@ pub(super) fn run(options: &Tracing, until: Until, verbose: u8) -> Result<Exit, 
         .build()
         .context("starting the runtime")
         .map_err(Failure::CannotRun)?;
-    let result = runtime.block_on(trace(options, until, prepared, reporter, recorder, measured));
+    let result =
+        runtime.block_on(trace(options, until, prepared, reporter, recorder, measured, starting));
     // Does not wait for threads that read mount tables.
     runtime.shutdown_background();
     result.map_err(Failure::CannotRun)
@@ -152,6 +156,7 @@ async fn trace(
     reporter: Reporter,
     recorder: Option<Recorder>,
     measured: Option<ProgramTimes>,
+    starting: Starting,
 ) -> Result<Exit> {
     let Prepared { probes, names, start, places, pod, container, containers, .. } = prepared;
     let Prepared { scope, told, record, deleted, nodes, roots, rooting, .. } = prepared;
@@ -193,6 +198,7 @@ async fn trace(
     // What an unmount takes away is known by a look from before it. Whoever acts when the run is said to
     // have begun finds it looked at, unless the node is large.
     let look = time::timeout(FIRST_LOOK, sampler.next()).await;
+    drop(starting);
     session.presenter().start();
     for node in &nodes {
         session.record(What::Node(Box::new(node.clone())));

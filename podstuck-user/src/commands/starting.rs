@@ -1,0 +1,131 @@
+//! What a start that takes long waits for: on a busy machine, nobody else would know.
+
+use std::{
+    io::Write,
+    sync::Arc,
+    sync::{
+        Mutex, PoisonError,
+        mpsc::{RecvTimeoutError, Sender, channel},
+    },
+    thread::{Builder, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use crate::{kernel::role::Role, logging::Unwaiting};
+
+/// A start that takes longer says why, and again each time that it has taken twice as long.
+const LONG: Duration = Duration::from_secs(2);
+
+/// What a start does, one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Daemons,
+    Pods,
+    Probes,
+    Roots,
+    Logs,
+    Node,
+}
+
+impl Step {
+    const fn text(self) -> &'static str {
+        match self {
+            Self::Daemons => "podstuck reads the settings of kubelet and the container runtimes",
+            Self::Pods => "podstuck looks for the pods' directories and names",
+            Self::Probes => "the kernel verifies and attaches the probes",
+            Self::Roots => "podstuck shows the probes where pods' directories are",
+            Self::Logs => "podstuck reads the logs of the node's daemons",
+            Self::Node => "podstuck scans the node's processes, mounts and pods",
+        }
+    }
+}
+
+/// A start that is under way.
+pub(super) struct Starting {
+    step: Arc<Mutex<(Step, Instant)>>,
+    thread: Option<(Sender<()>, JoinHandle<()>)>,
+}
+
+impl Starting {
+    pub(super) fn begin() -> Self {
+        Self::with(LONG, |line| {
+            // Where nobody reads it, nobody waits for it.
+            let _ = writeln!(Unwaiting, "{line}");
+        })
+    }
+
+    fn with(long: Duration, mut say: impl FnMut(String) + Send + 'static) -> Self {
+        let begun = Instant::now();
+        let step = Arc::new(Mutex::new((Step::Daemons, begun)));
+        let (ended, end) = channel();
+        let now = step.clone();
+        let thread = Builder::new().name("starting".into()).spawn(move || {
+            Role::WriteOpen.assume();
+            let mut next = long;
+            while end.recv_timeout(next.saturating_sub(begun.elapsed()))
+                == Err(RecvTimeoutError::Timeout)
+            {
+                let (step, _) = *now.lock().unwrap_or_else(PoisonError::into_inner);
+                let seconds = begun.elapsed().as_secs();
+                say(format!("podstuck: not watching yet after {seconds} s: {}", step.text()));
+                next *= 2;
+            }
+        });
+        // It is only said less.
+        let thread = thread.ok().map(|thread| (ended, thread));
+        Self { step, thread }
+    }
+
+    /// This comes next.
+    pub(super) fn next(&self, step: Step) {
+        let now = (step, Instant::now());
+        let before =
+            std::mem::replace(&mut *self.step.lock().unwrap_or_else(PoisonError::into_inner), now);
+        note(before);
+    }
+}
+
+fn note((step, since): (Step, Instant)) {
+    tracing::info!("start: {step:?} took {:.0?}", since.elapsed());
+}
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        note(*self.step.lock().unwrap_or_else(PoisonError::into_inner));
+        if let Some((ended, thread)) = self.thread.take() {
+            drop(ended);
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[test]
+    fn a_start_that_takes_long_says_what_it_waits_for_until_it_ends() {
+        let (sender, said) = channel();
+        let starting = Starting::with(Duration::from_millis(1), move |line| {
+            let _ = sender.send(line);
+        });
+        assert!(
+            said.recv().unwrap().ends_with("the settings of kubelet and the container runtimes")
+        );
+        starting.next(Step::Probes);
+        while !said.recv().unwrap().ends_with(": the kernel verifies and attaches the probes") {}
+        drop(starting);
+        assert_eq!(said.iter().find(|line| !line.ends_with("the probes")), None);
+    }
+
+    #[test]
+    fn a_start_that_is_soon_over_says_nothing() {
+        let (sender, said) = channel();
+        drop(Starting::with(Duration::from_secs(3600), move |line| {
+            let _ = sender.send(line);
+        }));
+        assert!(said.recv().is_err());
+    }
+}
