@@ -16,7 +16,7 @@ use super::{
     known_roots::{apart, known_roots},
     log_reader::{LogReader, Told},
     rooting::Rooting,
-    starting::{Starting, Step},
+    starting::{Hurry, Starting, Step},
     wanted::{Wanted, wanted},
 };
 pub(super) use crate::identity::on_host;
@@ -261,6 +261,7 @@ fn load_probes(
     secret: u64,
     verbose: u8,
 ) -> anyhow::Result<Probes> {
+    let _hurry = Hurry::begin();
     let layout = layout::read(Path::new(BTF_PATH));
     layout.problems.iter().for_each(|problem| tracing::warn!("{problem}"));
     let slow_ns = u64::try_from(options.hung_after.as_nanos()).unwrap_or(u64::MAX);

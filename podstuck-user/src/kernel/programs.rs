@@ -18,10 +18,6 @@ use super::{
     obstacle::{Obstacle, is_confidentiality},
 };
 
-/// How the threads that load go before others (nice(2)): the verifier takes some tenths of a second of CPU time, which on
-/// a busy machine would be seconds in which no call is seen.
-const HURRY: i32 = -10;
-
 /// What became of programs, by name.
 #[derive(Default)]
 pub(super) struct Loaded(HashMap<String, Result<(), String>>);
@@ -130,12 +126,7 @@ fn load(ebpf: &mut Ebpf, jobs: &BTreeMap<String, &'static str>, btf: Option<&Btf
             .programs_mut()
             .filter_map(|(name, program)| Some((name.to_owned(), program, *jobs.get(name)?)))
             .map(|(name, program, function)| {
-                let load = move || {
-                    // Of this thread alone (setpriority(2), "NOTES"), which then ends. Without the right to, it goes on
-                    // as it is.
-                    let _ = rustix::process::nice(HURRY);
-                    load_one(program, btf, function).map_err(|e| format!("{e:#}"))
-                };
+                let load = move || load_one(program, btf, function).map_err(|e| format!("{e:#}"));
                 (name, scope.spawn(load))
             })
             .collect();

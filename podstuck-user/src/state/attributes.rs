@@ -31,6 +31,7 @@ pub(super) struct ReadAttributes {
 }
 
 impl Question for ReadAttributes {
+    const IS_SHORT: bool = true;
     const FEEDS: Option<Feed> = Some(Feed::Objects);
     const OCCASION: Occasion = Occasion::Answered;
     const ROLE: Role = Role::HelperBeneath;

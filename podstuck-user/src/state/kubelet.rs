@@ -95,6 +95,7 @@ pub(in crate::state) struct ReadKubelet {
 }
 
 impl Question for ReadKubelet {
+    const IS_SHORT: bool = true;
     const ROLE: Role = Role::HelperInside;
     type Step = ();
     /// First by its command line, then by its files, too.

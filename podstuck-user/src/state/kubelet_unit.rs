@@ -66,6 +66,7 @@ pub(in crate::state) struct ReadUnits {
 }
 
 impl Question for ReadUnits {
+    const IS_SHORT: bool = true;
     const ROLE: Role = Role::HelperInside;
     type Step = ();
     type Part = Settings;

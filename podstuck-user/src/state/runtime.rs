@@ -37,6 +37,7 @@ pub(in crate::state) struct ReadRuntime {
 }
 
 impl Question for ReadRuntime {
+    const IS_SHORT: bool = true;
     const ROLE: Role = Role::HelperInside;
     type Step = ();
     type Part = ();
@@ -131,6 +132,7 @@ pub(in crate::state) struct ReadStorage {
 }
 
 impl Question for ReadStorage {
+    const IS_SHORT: bool = true;
     const ROLE: Role = Role::HelperInside;
     type Step = ();
     type Part = ();

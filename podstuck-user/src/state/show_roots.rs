@@ -55,6 +55,7 @@ pub(super) struct ShowRoots {
 }
 
 impl Question for ShowRoots {
+    const IS_SHORT: bool = true;
     const BUDGET: Budget = Budget::Roots;
     const ROLE: Role = Role::HelperBeneath;
     type Step = ();

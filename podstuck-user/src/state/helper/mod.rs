@@ -39,6 +39,9 @@ pub(in crate::state) trait Question: Into<Request> {
     const FEEDS: Option<Feed> = None;
     /// What the helper may do.
     const ROLE: Role = Role::Helper;
+    /// Whether it takes a few milliseconds of CPU time, whatever it meets: it does not give way to others, since somebody
+    /// waits for it.
+    const IS_SHORT: bool = false;
     /// Something that it does and that may never end.
     type Step: Debug + Serialize + DeserializeOwned;
     /// What is told as soon as it is known.

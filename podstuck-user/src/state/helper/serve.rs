@@ -26,7 +26,7 @@ const TELL_EVERY: Duration = Duration::from_millis(250);
 const MEMORY: u64 = 128 << 20;
 /// How much CPU time, in seconds: the client waits no longer.
 const CPU_S: u64 = 20;
-/// The ring is emptied first.
+/// The ring is emptied first, and what is short is looked at.
 const NICE: i32 = 10;
 
 /// Reads one request from a channel and answers it there.
@@ -61,11 +61,17 @@ fn limit() {
         // It fails where there is a lower one already.
         let _ = setrlimit(resource, limit);
     }
-    let _ = nice(NICE);
+}
+
+fn give_way<Q: Question>() {
+    if !Q::IS_SHORT {
+        let _ = nice(NICE);
+    }
 }
 
 /// Answers one question.
 pub(super) fn answer<Q: Question>(question: Q) -> Result<()> {
+    give_way::<Q>();
     Q::ROLE.assume();
     let mut teller = Teller::new();
     let answer = question.answer(&mut teller).map_err(|error| match error.downcast() {
@@ -157,6 +163,7 @@ mod tests {
     use rustix::process::{getpriority_process, getrlimit};
 
     use super::*;
+    use crate::state::{attributes::ReadAttributes, holders::FindHolders};
 
     #[test]
     fn a_helper_takes_no_more_than_it_may() {
@@ -171,6 +178,10 @@ mod tests {
         room().unwrap_err();
         assert_eq!(getrlimit(Resource::Cpu).maximum, Some(CPU_S));
         assert_eq!(getrlimit(Resource::Core).maximum, Some(0));
+        let usual = getpriority_process(None).unwrap();
+        give_way::<ReadAttributes>();
+        assert_eq!(getpriority_process(None).unwrap(), usual);
+        give_way::<FindHolders>();
         assert!(getpriority_process(None).unwrap() >= NICE);
     }
 }
