@@ -55,6 +55,11 @@ fn a_late_arrival_names_what_holds_the_pod_in_each_case_that_was_captured() {
             println!("{case}: {told:?} after {took:?}");
         }
         assert!(first.is_none_or(|it| it.pod.as_ref().is_some_and(|pod| pod.uid == capture.uid)));
+        for remedy in answer.causes.iter().flat_map(|cause| &cause.remedies) {
+            let length = remedy.does.as_ref().map_or(0, |does| does.chars().count());
+            let fits = if remedy.command.is_some() { 1..=100 } else { 0..=0 };
+            assert!(fits.contains(&length), "{case}: {remedy:?}");
+        }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -1,5 +1,7 @@
 //! The clocks of this machine. Only who observes reads them; what is decided goes by the time of events.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use rustix::time::{ClockId, clock_gettime};
 
@@ -13,7 +15,12 @@ pub fn now() -> Monotonic {
 
 /// Ties both clocks together now.
 pub fn start() -> Clock {
-    Clock::new(Timestamp::now(), now())
+    let (wall, monotonic) = (Timestamp::now(), now());
+    let booted = clock_gettime(ClockId::Boottime);
+    let booted = booted.tv_sec.unsigned_abs() * 1_000_000_000 + booted.tv_nsec.unsigned_abs();
+    let slept = Duration::from_nanos(booted.saturating_sub(monotonic.0));
+    // Both clocks are read one after the other, which takes a moment.
+    Clock::new(wall, monotonic).that_slept(if slept.as_secs() > 0 { slept } else { Duration::ZERO })
 }
 
 /// Nanoseconds of a tick, in which `/proc/PID/stat` tells when a process was started.

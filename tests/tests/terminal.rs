@@ -44,7 +44,13 @@ fn is_back(screen: &str) -> bool {
 fn a_replay_shows_the_answer_and_prints_it_in_the_end() {
     let tmux = terminal!(80, 24, &[]);
     let screen = replay(&tmux);
-    for words in ["volume-held-by-host-process", "certain", "run    kill 13800", "nothing lost"] {
+    for words in [
+        "volume-held-by-host-process",
+        "certain",
+        "do     end sleep (pid 13800)",
+        "kill 13800",
+        "nothing lost",
+    ] {
         assert!(screen.contains(words), "{words} in\n{screen}");
     }
     tmux.key("3");

@@ -15,8 +15,9 @@ use crate::{
         mountinfo::escape,
         object::FileId,
         operation::Operation,
-        path::safe_path,
-        remedy::{Remedy, Unmount, Withheld},
+        path::{clip, near, safe, safe_path},
+        pod_group::Task,
+        remedy::{Does, Remedy, SENTENCE, Unmount, Withheld},
         shell::{self, word},
     },
     tracker::Context,
@@ -60,6 +61,18 @@ impl View {
         Self { process: unmount.process, seen_by: unmount.seen_by }
     }
 
+    /// Where that is, at the end of a sentence.
+    pub(crate) fn place_name(self) -> String {
+        self.process.map(|pid| format!(" in pid {pid}'s mount namespace")).unwrap_or_default()
+    }
+
+    /// What is done to an object, in a sentence.
+    pub(crate) fn says(self, verb: &str, path: &Path) -> String {
+        let place = self.place_name();
+        let room = SENTENCE.saturating_sub(verb.len() + " ".len() + place.len());
+        format!("{verb} {}{place}", near(path, room))
+    }
+
     /// `mount` or `umount` with its options, on a mount point, if the mount that was seen is still there.
     /// Both go into the namespace just for their calls; a helper such as `umount.nfs` they would take from
     /// there, so it is left out.
@@ -70,7 +83,16 @@ impl View {
             Some(pid) => format!("{words} --internal-only --namespace {pid} {at}"),
         };
         let unmounts = words.starts_with("umount");
-        let mut step = Step::guarded(act, format!("`{words}` of {}", safe_path(point)));
+        let verb = match words {
+            "umount" => "unmount",
+            "umount -l" => "detach",
+            "umount -f" => "force-unmount",
+            "umount -f -l" => "force-detach",
+            "mount -o remount,rw" => "remount read-write",
+            _ => "remount read-only",
+        };
+        let does = self.says(verb, point);
+        let mut step = Step::guarded(does, act, format!("`{words}` of {}", safe_path(point)));
         // A lazy one is not refused, whoever uses the mount.
         let can_be_busy = unmounts && !words.split(' ').any(|word| word == "-l");
         let View { process, seen_by } = self;
@@ -95,9 +117,10 @@ impl View {
 
     /// Any other program, on a file or directory, if it still is the one that was seen. Links on the way lead
     /// astray, those of a container to the node's own files; so the object itself is compared, in a directory
-    /// that nobody can exchange any more. `act` is given its name there.
+    /// that nobody can exchange any more. `act` is given its name there; `verb` says what it does to it.
     pub(crate) fn on_file(
         self,
+        verb: &str,
         path: &Path,
         file: Option<FileId>,
         act: impl FnOnce(&str) -> String,
@@ -113,12 +136,13 @@ impl View {
             let check = format!("[ \"$(stat -c %d:%i {name})\" = {device}:{inode} ]");
             (check, format!("{what} is inode {inode} of device {device} still"))
         });
-        Step::inside(&above, act, is_same, &what)
+        Step::inside(self.says(verb, path), &above, act, is_same, &what)
     }
 
     /// The same on a file system, by a mount of it.
     pub(crate) fn on_mounted(
         self,
+        verb: &str,
         point: &Path,
         id: Option<u32>,
         act: impl FnOnce(&str) -> String,
@@ -128,17 +152,24 @@ impl View {
             let check = format!("grep -q \"^mnt_id:.{id}$\" /proc/self/fdinfo/0 <.");
             (check, format!("{what} leads to mount {id} still"))
         });
-        Step::inside(&word(self.place(point)), act("."), is_same, &what)
+        let does = self.says(verb, point);
+        Step::inside(does, &word(self.place(point)), act("."), is_same, &what)
     }
 
     /// A program that only shows something. In another namespace it is kept from being led out of that.
-    pub(crate) fn look(self, directory: &Path, act: impl FnOnce(&str) -> String) -> Step {
-        let Some(pid) = self.process else { return act(&word(directory)).into() };
+    pub(crate) fn look(
+        self,
+        verb: &str,
+        directory: &Path,
+        act: impl FnOnce(&str) -> String,
+    ) -> Step {
+        let does = self.says(verb, directory);
+        let Some(pid) = self.process else { return Step::new(does, act(&word(directory))) };
         let own = "sed -n s/^mnt_id:.//p /proc/self/fdinfo/0 <.";
         let is_there = format!("grep -q \"^$({own}) \" {}", self.table());
         let place = word(self.place(directory));
         let words = format!("the directory is in the mount namespace of process {pid}");
-        Step::inside(&place, act("\"$PWD\""), Some((is_there, words)), "")
+        Step::inside(does, &place, act("\"$PWD\""), Some((is_there, words)), "")
     }
 
     /// As it is reached from here.
@@ -165,6 +196,7 @@ fn is_direct(at: &Path) -> bool {
 /// A command, what it checks before it acts, and what shows that it has worked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
+    does: Does,
     act: String,
     /// As a command and in words.
     check: Option<(String, String)>,
@@ -172,9 +204,9 @@ pub(crate) struct Step {
     inside: Option<String>,
     /// Whether it is in words that not every shell knows.
     in_sh: bool,
-    /// What it does, of one that must not be done without the check.
+    /// The command's name and object, of one that must not be run without the check.
     unchecked: Option<String>,
-    /// What it does, of one that others may pay for; they, where they are known.
+    /// The same of one that others may pay for; they, where they are known.
     forced: Option<(String, Option<Vec<String>>)>,
     verify: Option<String>,
     /// What it unmounts, where that can be refused.
@@ -182,14 +214,47 @@ pub(crate) struct Step {
 }
 
 impl Step {
-    fn guarded(act: String, what: String) -> Self {
-        Self { unchecked: Some(what), ..act.into() }
+    /// A command, and what it does: an imperative, as in `restart kubelet.service`.
+    pub(crate) fn new(does: impl Into<String>, act: impl Into<String>) -> Self {
+        Self {
+            does: Does::new(does),
+            act: act.into(),
+            check: None,
+            inside: None,
+            in_sh: false,
+            unchecked: None,
+            forced: None,
+            verify: None,
+            unmounts: None,
+        }
     }
 
-    fn inside(place: &str, act: String, check: Option<(String, String)>, what: &str) -> Self {
+    fn guarded(does: impl Into<String>, act: String, what: String) -> Self {
+        Self { unchecked: Some(what), ..Self::new(does, act) }
+    }
+
+    fn inside(
+        does: String,
+        place: &str,
+        act: String,
+        check: Option<(String, String)>,
+        what: &str,
+    ) -> Self {
         let inside = Some(place.to_owned());
         let unchecked = Some(format!("a command on {what}"));
-        Self { check, inside, unchecked, ..act.into() }
+        Self { check, inside, unchecked, ..Self::new(does, act) }
+    }
+
+    /// With what that is good for, as in `, which keeps the volume busy`; left out where the sentence gets long.
+    pub(crate) fn so(mut self, purpose: &str) -> Self {
+        self.does.push(purpose);
+        self
+    }
+
+    /// With another sentence, of a command that was put together.
+    pub(crate) fn does(mut self, does: impl Into<String>) -> Self {
+        self.does = Does::new(does);
+        self
     }
 
     /// With other words for what it does.
@@ -286,34 +351,56 @@ impl Step {
         };
         let verify = self.verify.and_then(|text| shell::line(&text, false).ok());
         let verify = verify.map(|line| line.text);
-        Remedy { guard, verify, affects, withheld, unmounts, ..Remedy::command(line.text, risk) }
+        let command = Remedy::command(self.does, line.text, risk);
+        Remedy { guard, verify, affects, withheld, unmounts, ..command }
     }
 }
 
-impl From<String> for Step {
-    fn from(act: String) -> Self {
-        Self {
-            act,
-            check: None,
-            inside: None,
-            in_sh: false,
-            unchecked: None,
-            forced: None,
-            verify: None,
-            unmounts: None,
-        }
+/// A process or a thread of it, as a command is to meet it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Process<'a> {
+    pid: u32,
+    tid: u32,
+    /// The thread's, in ticks since boot, field 22 of its `stat`.
+    started: Option<u64>,
+    name: Option<&'a str>,
+}
+
+impl<'a> Process<'a> {
+    pub(crate) fn pid(self) -> u32 {
+        self.pid
+    }
+
+    pub(crate) fn new(pid: u32, started: Option<u64>, name: Option<&'a str>) -> Self {
+        Self { pid, tid: pid, started, name }
+    }
+
+    pub(crate) fn thread(task: &'a Task) -> Self {
+        let Task { pid, tid, started, comm, .. } = task;
+        Self { tid: *tid, ..Self::new(*pid, Some(*started), Some(comm)) }
+    }
+
+    /// `end backup (pid 77, started 22:27Z)`
+    fn object(self, verb: &str) -> Does {
+        let name = clip(&safe(self.name.unwrap_or("the process").as_bytes()), NAME);
+        let thread =
+            if self.pid == self.tid { String::new() } else { format!(", thread {}", self.tid) };
+        Does::of_process(format!("{verb} {name} (pid {}{thread}", self.pid), self.started, ")")
     }
 }
 
-impl From<&str> for Step {
-    fn from(act: &str) -> Self {
-        act.to_owned().into()
-    }
-}
+/// Columns of a name in a sentence.
+pub(crate) const NAME: usize = 40;
 
 /// Sends a signal to a process, if it is still the one that was seen.
-pub(crate) fn kill(words: &str, pid: u32, started: Option<u64>) -> Step {
-    let mut step = if_same(pid, pid, started, format!("{words} {pid}"));
+pub(crate) fn kill(words: &str, process: Process<'_>) -> Step {
+    let pid = process.pid;
+    let verb = match words {
+        "kill" => "end",
+        "kill -CONT" => "continue",
+        _ => "kill",
+    };
+    let mut step = if_same(verb, process, format!("{words} {pid}"));
     step.unchecked = Some(format!("`{words}` of process {pid}"));
     if !words.contains("-CONT") {
         step.verify = Some(has_ended(pid));
@@ -322,21 +409,29 @@ pub(crate) fn kill(words: &str, pid: u32, started: Option<u64>) -> Step {
 }
 
 /// Does something to a process, if the thread that was seen of it is still there: whoever reads this may do so
-/// an hour later, and ids are given again. `started` is the thread's, in ticks since boot, field 22 of its
-/// `stat`; what precedes may hold anything (proc_pid_stat(5)).
-pub(crate) fn if_same(pid: u32, tid: u32, started: Option<u64>, act: String) -> Step {
+/// an hour later, and ids are given again. What precedes its start in its `stat` may hold anything
+/// (proc_pid_stat(5)). `verb` is what is done to it.
+pub(crate) fn if_same(verb: &str, process: Process<'_>, act: String) -> Step {
+    let Process { pid, tid, started, .. } = process;
     let (of, what) = if pid == tid {
         (format!("/proc/{pid}"), format!("process {pid}"))
     } else {
         (format!("/proc/{pid}/task/{tid}"), format!("thread {tid} of process {pid}"))
     };
-    let mut step = Step::guarded(act, format!("a command on {what}"));
+    let mut step = Step::guarded("", act, format!("a command on {what}"));
+    step.does = process.object(verb);
     step.check = started.map(|ticks| {
         let start = format!("sed \"s/.*) //\" {of}/stat | cut -d\" \" -f20");
         let words = format!("{what} was started {ticks} ticks after the boot");
         (format!("[ \"$({start})\" = {ticks} ]"), words)
     });
     step
+}
+
+/// All pods of this node, to find one of them by its name.
+pub(crate) fn pods_of_node(does: &str) -> Step {
+    let list = "kubectl get pods --all-namespaces --field-selector";
+    Step::new(does, format!("{list} spec.nodeName={THIS_NODE} -o wide"))
 }
 
 /// Succeeds where a process has ended, a moment after it was told to. One that its parent has not waited for

@@ -14,7 +14,7 @@ use std::{
 
 use podstuck_testing::skip;
 
-use super::{View, kill};
+use super::{Process, View, kill};
 use crate::model::object::FileId;
 
 /// How each is started, so that it keeps no settings and reads none; and whether it knows pasted text by brackets.
@@ -177,7 +177,7 @@ fn in_shell((program, shell, knows_brackets): (&str, &str, bool)) {
                 fs::write(above.join(file), "").unwrap();
             }
             let path = above.join(name);
-            let step = |file| View::OURS.on_file(&path, Some(file), |it| format!("rm {it}"));
+            let step = |file| View::OURS.on_file("try", &path, Some(file), |it| format!("rm {it}"));
             let before = all(&files);
             let other = FileId { inode: 1, ..id(&path) };
             let wrong = step(other).line().unwrap().text;
@@ -208,9 +208,9 @@ fn on_a_process(session: &mut Session, program: &str) {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let started: u64 =
         stat.rsplit_once(") ").unwrap().1.split(' ').nth(19).unwrap().parse().unwrap();
-    session.run(&kill("kill", pid, Some(started + 1)).line().unwrap().text);
+    session.run(&kill("kill", Process::new(pid, Some(started + 1), None)).line().unwrap().text);
     let lives = child.try_wait().unwrap().is_none();
-    let step = kill("kill", pid, Some(started));
+    let step = kill("kill", Process::new(pid, Some(started), None));
     session.run(&step.line().unwrap().text);
     let begun = Instant::now();
     while child.try_wait().unwrap().is_none() && begun.elapsed() < Duration::from_secs(30) {

@@ -39,9 +39,14 @@ fn a_process_is_named_by_its_start_too() {
     let gone = Some("sleep 1; ! grep -qs '^State:.[^XZ]' /proc/7/status".to_owned());
     let guarded =
         "[ \"$(sed \"s/.*) //\" /proc/7/stat | cut -d\" \" -f20)\" = 99 ] && kill -9 7".to_owned();
-    assert_eq!(printed(kill("kill -9", 7, Some(99))), (guarded, gone));
-    assert_eq!(printed(kill("kill -CONT", 7, Some(99))).1, None);
-    let of_thread = printed(if_same(7, 8, Some(99), "kill -9 7".into())).0;
+    assert_eq!(printed(kill("kill -9", Process::new(7, Some(99), None))), (guarded, gone));
+    assert_eq!(printed(kill("kill -CONT", Process::new(7, Some(99), None))).1, None);
+    let of_thread = printed(if_same(
+        "kill",
+        Process { tid: 8, ..Process::new(7, Some(99), None) },
+        "kill -9 7".into(),
+    ))
+    .0;
     assert!(of_thread.contains("/proc/7/task/8/stat "), "{of_thread}");
 }
 
@@ -58,26 +63,29 @@ fn a_process_that_has_the_number_of_another_is_left_alone() {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let started: u64 =
         stat.rsplit_once(") ").unwrap().1.split(' ').nth(19).unwrap().parse().unwrap();
-    assert!(!typed(&kill("kill -0", pid, Some(started + 1))));
-    assert!(typed(&kill("kill -0", pid, Some(started))));
-    assert!(typed(&if_same(pid, pid, Some(started), "true".into())));
+    assert!(!typed(&kill("kill -0", Process::new(pid, Some(started + 1), None))));
+    assert!(typed(&kill("kill -0", Process::new(pid, Some(started), None))));
+    assert!(typed(&if_same("try", Process::new(pid, Some(started), None), "true".into())));
     child.kill().unwrap();
     child.wait().unwrap();
-    assert!(!typed(&kill("kill -0", pid, Some(started))));
+    assert!(!typed(&kill("kill -0", Process::new(pid, Some(started), None))));
 }
 
 #[test]
 fn what_cannot_be_compared_is_not_acted_on() {
     let (path, id) = (Path::new("/k/v"), None);
     for step in [
-        kill("kill", 7, None),
+        kill("kill", Process::new(7, None, None)),
         View::OURS.on_mount("umount", path, id),
         THERE.on_mount("mount -o remount,rw", path, id),
-        THERE.on_file(path, None, |it| format!("chattr -i {it}")),
-        THERE.on_mounted(path, id, |it| format!("fsfreeze --unfreeze {it}")),
-        View::OURS
-            .on_mount("umount", path, Some(9))
-            .then(&View::OURS.on_file(path, None, |it| format!("rm {it}"))),
+        THERE.on_file("try", path, None, |it| format!("chattr -i {it}")),
+        THERE.on_mounted("try", path, id, |it| format!("fsfreeze --unfreeze {it}")),
+        View::OURS.on_mount("umount", path, Some(9)).then(&View::OURS.on_file(
+            "try",
+            path,
+            None,
+            |it| format!("rm {it}"),
+        )),
     ] {
         let remedy = step.remedy("low");
         let live = remedy.clone().given(Certainty::Firm, false);
@@ -111,7 +119,8 @@ fn nothing_is_forced_in_doubt_or_on_the_unnamed() {
 #[test]
 fn without_xargs_an_object_is_told_by_its_numbers() {
     let file = Some(FileId { device: 5, inode: 6 });
-    let remedy = |path| View::OURS.on_file(path, file, |it| format!("rm {it}")).remedy("low");
+    let remedy =
+        |path| View::OURS.on_file("try", path, file, |it| format!("rm {it}")).remedy("low");
     let given = remedy(Path::new("/k/a'b")).without_xargs();
     let advice = given.advice.unwrap();
     assert!(given.command.is_none(), "{:?}", given.command);
@@ -128,17 +137,18 @@ fn without_xargs_an_object_is_told_by_its_numbers() {
 fn the_program_is_always_the_nodes() {
     let file = Some(FileId { device: 5, inode: 6 });
     let (plain, odd) = (Path::new("/k/v"), Path::new("/k/a b"));
-    let chattr =
-        |view: View, path| printed(view.on_file(path, file, |it| format!("chattr -i {it}"))).0;
+    let chattr = |view: View, path| {
+        printed(view.on_file("try", path, file, |it| format!("chattr -i {it}"))).0
+    };
     let is_same = r#"&& [ "$(stat -c %d:%i ./v)" = 5:6 ] && chattr -i ./v'"#;
     assert_eq!(chattr(View::OURS, plain), format!("sh -c 'cd /k {is_same}"));
     assert_eq!(chattr(THERE, plain), format!("sh -c 'cd /proc/77/root/k {is_same}"));
     assert!(chattr(THERE, odd).ends_with(r#"chattr -i "$1"' sh './a b'"#));
-    let du = |view: View| printed(view.look(plain, |it| format!("du {it}"))).0;
+    let du = |view: View| printed(view.look("try", plain, |it| format!("du {it}"))).0;
     assert_eq!(du(View::OURS), "du /k/v");
     assert!(du(THERE).starts_with("sh -c 'cd /proc/77/root/k/v && grep -q "));
     assert_eq!(THERE.table(), "/proc/77/mountinfo");
-    let thaw = THERE.on_mounted(plain, Some(9), |it| format!("fsfreeze --unfreeze {it}"));
+    let thaw = THERE.on_mounted("try", plain, Some(9), |it| format!("fsfreeze --unfreeze {it}"));
     assert_eq!(
         printed(thaw).0,
         "sh -c 'cd /proc/77/root/k/v && grep -q \"^mnt_id:.9$\" /proc/self/fdinfo/0 <. && fsfreeze --unfreeze .'"
@@ -161,7 +171,8 @@ fn a_mount_that_was_moved_or_whose_id_was_given_again_is_left_alone() {
     let table = fs::read("/proc/self/mountinfo").unwrap();
     let mounts = mountinfo::parse(&table);
     let mount = mounts.iter().find(|mount| mount.point == Path::new("/proc")).unwrap();
-    let is_there = |id, point: &str| typed(&View::OURS.is_mounted(id, Path::new(point)).into());
+    let is_there =
+        |id, point: &str| typed(&Step::new("try", View::OURS.is_mounted(id, Path::new(point))));
     assert!(is_there(mount.id, "/proc"));
     assert!(!is_there(mount.id, "/pro"));
     assert!(!is_there(mount.id, "/proc/sys"));
@@ -183,7 +194,7 @@ fn a_hostile_mount_point_is_found_by_its_own_line() {
         fs::write(directory.join("table"), &line).unwrap();
         let table = directory.join("table");
         let is_there = |id, point: &Path| {
-            let step = Step::from(View::OURS.is_mounted(id, point));
+            let step = Step::new("try", View::OURS.is_mounted(id, point));
             let line = step.line().unwrap().text;
             let line = line.replace("/proc/self/mountinfo", table.to_str().unwrap());
             Command::new("bash").args(["-c", &line]).status().unwrap().success()
@@ -205,7 +216,8 @@ fn a_link_on_the_way_leads_no_command_to_another_file() {
     }
     let path = top.join("volume/d/f");
     let id = Some(id(&path));
-    let command = View::OURS.on_file(&path, id, |it| format!("test -f {it}")).line().unwrap().text;
+    let command =
+        View::OURS.on_file("try", &path, id, |it| format!("test -f {it}")).line().unwrap().text;
     assert!(run(&command));
     fs::rename(top.join("volume/d"), top.join("volume/e")).unwrap();
     assert!(!run(&command));
@@ -236,7 +248,7 @@ fn a_file_with_a_hostile_name_is_the_one_that_is_met() {
         fs::create_dir(&above).unwrap();
         let path = above.join(OsStr::from_bytes(name));
         fs::write(&path, "").unwrap();
-        let step = View::OURS.on_file(&path, Some(id(&path)), |it| format!("rm {it}"));
+        let step = View::OURS.on_file("try", &path, Some(id(&path)), |it| format!("rm {it}"));
         let line = step.line().unwrap().text;
         assert!(line.is_ascii() && !line.contains(char::is_control), "{line}");
         let ended =
@@ -253,8 +265,8 @@ fn a_path_that_leads_upwards_is_in_no_command() {
     let up = Path::new("/k/pods/a/../b/f");
     for step in [
         View::OURS.on_mount("umount", up, Some(9)),
-        THERE.on_file(up, Some(FileId { device: 5, inode: 6 }), |it| format!("rm {it}")),
-        THERE.on_mounted(up, Some(9), |it| format!("fsfreeze --unfreeze {it}")),
+        THERE.on_file("try", up, Some(FileId { device: 5, inode: 6 }), |it| format!("rm {it}")),
+        THERE.on_mounted("try", up, Some(9), |it| format!("fsfreeze --unfreeze {it}")),
     ] {
         assert!(step.remedy("low").given(Certainty::Firm, false).command.is_none());
     }
@@ -283,14 +295,15 @@ fn an_absolute_link_leads_no_look_out_of_a_namespace() {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     let there = View { process: Some(other.id()), seen_by: None };
-    let looks = |name: &str| typed(&there.look(&root.join(name), |it| format!("test -d {it}")));
+    let looks =
+        |name: &str| typed(&there.look("try", &root.join(name), |it| format!("test -d {it}")));
     assert!(looks("real"));
     assert!(!looks("link"), "it leads to the host's own directory");
     let table = fs::read(format!("/proc/{}/mountinfo", other.id())).unwrap();
     let mounts = mountinfo::parse(&table);
     let mount = mounts.iter().find(|mount| mount.point == root).unwrap();
     let acts = |name: &str, id| {
-        typed(&there.on_mounted(&root.join(name), Some(id), |it| format!("test -d {it}")))
+        typed(&there.on_mounted("try", &root.join(name), Some(id), |it| format!("test -d {it}")))
     };
     assert!(acts("", mount.id) && acts("real", mount.id));
     assert!(!acts("link", mount.id) && !acts("", mount.id + 1));

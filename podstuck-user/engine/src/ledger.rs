@@ -190,10 +190,11 @@ impl Ledger {
         let not_known = draft.not_known();
         let degraded = lacking(&self.parts, draft.tracker, &draft.path);
         let pod = draft.target.pod.as_ref();
+        let now = self.clock.at(draft.last);
         let can_type = self.has_xargs || self.is_replay;
         let given = |it: Remedy| {
             let it = if can_type { it } else { it.without_xargs() };
-            it.given(certainty, self.is_replay).followed(pod)
+            it.given(certainty, self.is_replay).followed(pod).dated(&self.clock, now)
         };
         let remedies = draft.remedies.into_iter().map(given);
         let since = |since: Option<Monotonic>| self.clock.at(since.unwrap_or(draft.last));

@@ -293,8 +293,8 @@ impl Draft {
     }
 
     /// Adds a way out. The safest comes first.
-    pub(crate) fn remedy(&mut self, step: impl Into<Step>, risk: impl Into<String>) -> &mut Remedy {
-        self.remedies.push_mut(step.into().remedy(risk))
+    pub(crate) fn remedy(&mut self, step: Step, risk: impl Into<String>) -> &mut Remedy {
+        self.remedies.push_mut(step.remedy(risk))
     }
 
     /// Adds what somebody must do or decide, which no command does.

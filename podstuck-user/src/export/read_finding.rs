@@ -72,6 +72,9 @@ struct Fact {
 
 #[derive(Deserialize)]
 struct RemedyParts {
+    /// Older exports have none.
+    #[serde(default)]
+    does: Option<String>,
     command: Option<String>,
     advice: Option<String>,
     risk: String,
@@ -141,9 +144,10 @@ impl Line {
 impl RemedyParts {
     fn remedy(self) -> Remedy {
         let mut remedy = match (self.command, self.advice) {
-            (Some(command), _) => Remedy::command(command, self.risk),
+            (Some(command), _) => Remedy::command("", command, self.risk),
             (None, advice) => Remedy::advice(advice.unwrap_or_default(), self.risk),
         };
+        remedy.does = self.does;
         (remedy.guard, remedy.verify, remedy.affects) = (self.guard, self.verify, self.affects);
         remedy
     }

@@ -77,7 +77,7 @@ impl Foreign {
     pub(crate) fn finding(&mut self, state: FindingState) -> Finding {
         let of = sample::finding();
         let since = sample::time(0);
-        let mut way = Remedy::command(self.text(), self.text());
+        let mut way = Remedy::command(&*self.text(), self.text(), self.text());
         (way.guard, way.verify, way.affects) = (self.some(), self.some(), vec![self.text()]);
         let mut call = of.call;
         call.path = self.path();

@@ -180,7 +180,7 @@ mod tests {
                 r#""evidence":[{"fact":"umount2 failed with EBUSY 3 times, 122 s apart","source":"syscall probe","since":"2023-11-14T22:13:20.000000000Z"},"#,
                 r#"{"fact":"process 4242 (backup) has its working directory there","source":"/proc/4242/cwd","since":"2023-11-14T22:13:20.000000000Z"}],"#,
                 r#""explanation":"A process of the host works in the volume. The kernel does not unmount a file system that is in use, so kubelet tries again every 122 seconds.","#,
-                r#""remedies":[{"kind":"command","command":"kill 4242","advice":null,"risk":"ends the backup","where":"node","guard":null,"affects":[],"verify":null}],"#,
+                r#""remedies":[{"kind":"command","does":"end backup (pid 4242), which keeps the volume busy","command":"kill 4242","advice":null,"risk":"ends the backup","where":"node","guard":null,"affects":[],"verify":null}],"#,
                 r#""likely_causes_ruled_out":["nested-mount-under-volume: nothing is mounted below it"],"not_known":[]}"#,
                 "\n"
             )

@@ -93,7 +93,11 @@ pub(crate) fn finding() -> Finding {
         explanation: "A process of the host works in the volume. The kernel does not unmount a \
                       file system that is in use, so kubelet tries again every 122 seconds."
             .into(),
-        remedies: vec![Remedy::command("kill 4242", "ends the backup")],
+        remedies: vec![Remedy::command(
+            "end backup (pid 4242), which keeps the volume busy",
+            "kill 4242",
+            "ends the backup",
+        )],
         likely_causes_ruled_out: vec![ruled_out("nothing is mounted below it")],
         not_known: Vec::new(),
         degraded: Vec::new(),
@@ -121,7 +125,8 @@ pub(crate) fn hostile() -> Finding {
     finding.call.path = bytes(b"/v/caf\xe9\x1b[2J");
     finding.evidence = vec![evidence(HOSTILE, Source::file(text()))];
     finding.explanation = text();
-    finding.remedies = vec![Remedy::command(text(), text()), Remedy::advice(text(), text())];
+    finding.remedies =
+        vec![Remedy::command(&*text(), text(), text()), Remedy::advice(text(), text())];
     finding.likely_causes_ruled_out = vec![ruled_out(HOSTILE)];
     finding.not_known = vec![text()];
     finding.degraded = vec![text()];

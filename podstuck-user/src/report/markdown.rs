@@ -124,6 +124,7 @@ fn cause(number: u32, cause: &Finding) -> String {
 fn way_out(remedy: &Remedy) -> String {
     let mut out = String::new();
     if let Some(command) = &remedy.command {
+        out.push_str(&format!("\n{}", fence("text", &one_line(&text::does(remedy)))));
         out.push_str(&format!("\n{}", fence("sh", &one_line(command))));
     }
     let mut lines: Vec<String> = remedy.advice.iter().map(|advice| one_line(advice)).collect();

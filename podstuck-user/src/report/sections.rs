@@ -155,7 +155,7 @@ fn way_out(remedy: &Remedy) -> Markup {
         ("also hit", Some(remedy.affects.join(", ")).filter(|whom| !whom.is_empty())),
     ];
     html! {
-        @if let Some(command) = &remedy.command { pre { code { (Shown(command)) } } }
+        @if let Some(command) = &remedy.command { p { (Told(&text::does(remedy))) } pre { code { (Shown(command)) } } }
         @if let Some(advice) = &remedy.advice { p { (Told(advice)) } }
         dl.small {
             @for (label, words) in told.iter().filter_map(|(label, words)| Some((label, words.as_ref()?))) {

@@ -31,6 +31,7 @@ const MASKS: &[(&str, &str)] = &[
     // Names of a script are counted with those of what it checks.
     (r#"\\"\$\d\\""#, "[name]"),
     (r"(\bpid|\bprocess|kill|kill -9|kill -CONT|--namespace) \d+", "$1 [pid]"),
+    (r", started (\d\d:\d\dZ|\d{4}-\d\d-\d\d)", ""),
     (r"echo \d+ \| tee", "echo [pid] | tee"),
     (r"grep -qsx \d+", "grep -qsx [pid]"),
     (r"/proc/\d+", "/proc/[pid]"),

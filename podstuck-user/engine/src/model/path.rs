@@ -28,6 +28,53 @@ pub fn safe_path(path: &Path) -> Cow<'_, str> {
     safe(path.as_os_str().as_bytes())
 }
 
+/// What stands for names that are left out.
+pub const ELLIPSIS: &str = "…";
+/// Columns of a path in a sentence.
+const NEAR: usize = 52;
+/// What kubelet has in a pod's directory.
+const OF_A_POD: [&str; 6] =
+    ["volumes/", "volume-subpaths/", "volumeDevices/", "plugins/", "containers/", "etc-hosts"];
+
+/// A path below a pod's directory in kubelet's: that directory, and the rest, which begins with a slash.
+pub fn below_pod(path: &str) -> Option<(&str, &str)> {
+    let mut all = path.match_indices("/pods/");
+    all.find_map(|(at, pods)| {
+        let after = at + pods.len();
+        let split = after + path[after..].find('/')?;
+        let (pod, rest) = path.split_at(split);
+        let is_pods = split > after && OF_A_POD.iter().any(|name| rest[1..].starts_with(name));
+        is_pods.then_some((pod, rest))
+    })
+}
+
+/// A path in a short sentence beside which it stands whole: from the pod's directory on, and of a long one the last
+/// names. Safe to show.
+pub fn near(path: &Path, columns: usize) -> String {
+    let whole = safe_path(path);
+    let text = match below_pod(&whole) {
+        Some((_, rest)) => format!("{ELLIPSIS}{rest}"),
+        None => whole.into_owned(),
+    };
+    let columns = columns.min(NEAR);
+    if text.chars().count() <= columns {
+        return text;
+    }
+    let fits = |from: &usize| text[*from..].chars().count() < columns;
+    let names = text.match_indices('/').map(|(at, _)| at).find(fits);
+    names.map_or_else(|| clip(&text, columns), |at| format!("{ELLIPSIS}{}", &text[at..]))
+}
+
+/// The end of a text, where it takes more than so many columns.
+pub fn clip(text: &str, columns: usize) -> String {
+    let more = text.chars().count().saturating_sub(columns);
+    if more == 0 {
+        return text.to_owned();
+    }
+    let end: String = text.chars().skip(more + 1).collect();
+    format!("{ELLIPSIS}{end}")
+}
+
 fn escape(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len() + 16);
     for chunk in bytes.utf8_chunks() {
@@ -115,6 +162,21 @@ impl<'de> Deserialize<'de> for JsonPath {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_in_a_sentence_begins_at_the_pod_and_keeps_its_end() {
+        let near = |path: &str| near(Path::new(path), 100);
+        let of_pod = "/k/pods/3f2a1f5c/volumes/kubernetes.io~empty-dir/data";
+        assert_eq!(near(of_pod), "…/volumes/kubernetes.io~empty-dir/data");
+        assert_eq!(below_pod(of_pod), Some(("/k/pods/3f2a1f5c", &of_pod[16..])));
+        for other in ["/k/pods/3f2a1f5c", "/srv/pods/a/b", "/pods//volumes/x", "/k/pods"] {
+            assert_eq!((near(other).as_str(), below_pod(other)), (other, None));
+        }
+        let long = format!("/k/pods/u/volumes/kubernetes.io~csi/{}/mount", "p".repeat(40));
+        assert_eq!(near(&long), format!("…/{}/mount", "p".repeat(40)));
+        let name = near(&format!("/{}\x1b", "x".repeat(80)));
+        assert!(name.chars().count() == 52 && name.ends_with(r"\x1b"), "{name}");
+    }
 
     #[test]
     fn harmless_text_is_left_alone() {

@@ -2,10 +2,12 @@
 
 use std::path::PathBuf;
 
+use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{
     evidence::Certainty, holder::About, identity::Pod, path::JsonPath, shell::is_object_name,
+    time::Clock,
 };
 
 /// One way out, never run by the tool itself.
@@ -13,6 +15,9 @@ use super::{
 pub struct Remedy {
     /// Whether it can be run.
     pub kind: RemedyKind,
+    /// What the command does, in a short imperative sentence; `None` for advice, which is one itself, and for what
+    /// an older podstuck has written.
+    pub does: Option<String>,
     /// A shell command, its arguments quoted; `None` for advice.
     pub command: Option<String>,
     /// What to do where no command does it; `None` for a command.
@@ -34,6 +39,9 @@ pub struct Remedy {
     /// What it unmounts, where that can be refused: who uses it is looked for.
     #[serde(skip)]
     pub(crate) unmounts: Option<Box<Unmount>>,
+    /// The process that `does` names: where its start is to be said, and that, in ticks since boot.
+    #[serde(skip)]
+    pub(crate) started: Option<(usize, u64)>,
 }
 
 /// A mount that a way out unmounts: the kernel refuses as long as it is in use.
@@ -51,6 +59,44 @@ impl Unmount {
     pub(crate) fn about(&self) -> Option<About> {
         let (pid, namespace) = self.seen_by?;
         Some(About::Mount { pid, namespace, path: JsonPath(self.point.clone()) })
+    }
+}
+
+/// What a command does, in a sentence that fits a line or two.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Does {
+    words: String,
+    started: Option<(usize, u64)>,
+}
+
+/// Columns of such a sentence, and of the start of a process in it.
+pub(crate) const SENTENCE: usize = 100;
+const START: usize = ", started 2026-11-26".len();
+
+impl Does {
+    /// Of what is no process.
+    pub(crate) fn new(words: impl Into<String>) -> Self {
+        Self { words: words.into(), started: None }
+    }
+
+    /// Of a process, whose start, in ticks since boot, is said between both.
+    pub(crate) fn of_process(before: String, started: Option<u64>, after: &str) -> Self {
+        let started = started.map(|ticks| (before.len(), ticks));
+        Self { words: before + after, started }
+    }
+
+    /// Adds a clause, where there is room.
+    pub(crate) fn push(&mut self, clause: &str) {
+        let start = if self.started.is_some() { START } else { 0 };
+        if self.words.chars().count() + start + clause.chars().count() <= SENTENCE {
+            self.words.push_str(clause);
+        }
+    }
+}
+
+impl From<&str> for Does {
+    fn from(words: &str) -> Self {
+        Self::new(words)
     }
 }
 
@@ -106,11 +152,17 @@ const UNCHECKED: &str = "no command is given, because nothing was noted by which
     meets the same object; look for yourself before you do it";
 
 impl Remedy {
-    /// A command, and what it may break.
-    pub fn command(command: impl Into<String>, risk: impl Into<String>) -> Self {
-        let command = command.into();
+    /// A command, what it does, and what it may break.
+    pub fn command(
+        does: impl Into<Does>,
+        command: impl Into<String>,
+        risk: impl Into<String>,
+    ) -> Self {
+        let (Does { words, started }, command) = (does.into(), command.into());
         Self {
             kind: RemedyKind::Command,
+            does: Some(words),
+            started,
             place: Some(Place::of(&command)),
             command: Some(command),
             advice: None,
@@ -127,10 +179,11 @@ impl Remedy {
     pub fn advice(advice: impl Into<String>, risk: impl Into<String>) -> Self {
         Self {
             kind: RemedyKind::Advice,
+            does: None,
             advice: Some(advice.into()),
             command: None,
             place: None,
-            ..Self::command("", risk)
+            ..Self::command("", "", risk)
         }
     }
 
@@ -158,6 +211,18 @@ impl Remedy {
         let Some(what) = &self.withheld.by_xargs else { return self };
         let advice = format!("{what}: {NO_XARGS}");
         Self { affects: self.affects, ..Self::advice(advice, self.risk) }
+    }
+
+    /// With the start of the process that it names: the time of the day, or the day where that is another one.
+    pub(crate) fn dated(mut self, clock: &Clock, now: Timestamp) -> Self {
+        if let (Some((at, ticks)), Some(does)) = (self.started.take(), &mut self.does) {
+            let started = clock.after_boot(ticks);
+            let day = |time: Timestamp| time.strftime("%F").to_string();
+            let is_today = day(started) == day(now);
+            let when = if is_today { started.strftime("%RZ").to_string() } else { day(started) };
+            does.insert_str(at, &format!(", started {when}"));
+        }
+        self
     }
 
     /// With a look at whether the pod is gone, where it has no nearer one. kubelet may take two minutes to

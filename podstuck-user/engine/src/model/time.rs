@@ -23,12 +23,35 @@ impl Monotonic {
 pub struct Clock {
     wall: Timestamp,
     monotonic: Monotonic,
+    /// How long the machine has slept since boot, in nanoseconds: `CLOCK_BOOTTIME` counts that, and the records'
+    /// clock does not.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    slept: u64,
+}
+
+/// Nanoseconds of a tick, in which `stat` says when a process was started: `USER_HZ` is 100 on each architecture that
+/// podstuck is built for (proc_pid_stat(5), include/uapi/asm-generic/param.h).
+const TICK: u64 = 10_000_000;
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+const fn is_zero(slept: &u64) -> bool {
+    *slept == 0
 }
 
 impl Clock {
     /// Both clocks, read at the same moment.
     pub const fn new(wall: Timestamp, monotonic: Monotonic) -> Self {
-        Self { wall, monotonic }
+        Self { wall, monotonic, slept: 0 }
+    }
+
+    /// Of a machine that has slept since boot.
+    pub fn that_slept(self, slept: Duration) -> Self {
+        Self { slept: u64::try_from(slept.as_nanos()).unwrap_or(u64::MAX), ..self }
+    }
+
+    /// The calendar's time of a start in ticks since boot.
+    pub fn after_boot(&self, ticks: u64) -> Timestamp {
+        self.at(Monotonic(ticks.saturating_mul(TICK).saturating_sub(self.slept)))
     }
 
     /// The kernel's time of a calendar's; that of the boot for what was before.
@@ -66,6 +89,14 @@ mod tests {
         assert_eq!(gap.as_nanos(), 1_500_000_000);
         assert_eq!(clock.when(clock.at(later)), later);
         assert_eq!(clock.when(Timestamp::MIN), Monotonic(0));
+    }
+
+    #[test]
+    fn a_start_is_counted_from_boot_and_sleep_with_it() {
+        let clock = Clock::new(Timestamp::UNIX_EPOCH, Monotonic(7_000_000_000));
+        assert_eq!(clock.after_boot(600), Timestamp::from_second(-1).unwrap());
+        let slept = clock.that_slept(Duration::from_secs(3600));
+        assert_eq!(slept.after_boot(360_600), clock.after_boot(600));
     }
 
     #[test]

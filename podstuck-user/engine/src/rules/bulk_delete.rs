@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     cause::{Cause, CauseId, Kind, LookAlike, TriedWith, WayOut, id, like, way},
+    command::{NAME, Step},
     model::{
         call::Outcome,
         diagnosis::Stage,
@@ -11,7 +12,7 @@ use crate::{
         finding::Severity,
         identity::{Actor, Component, Target, TargetKind},
         operation::Operation,
-        path::safe_path,
+        path::{clip, safe, safe_path},
         time::Monotonic,
     },
     rules::{bulk_delete_estimate::Estimate, clients},
@@ -150,7 +151,12 @@ pub(crate) fn draft(run: &Run, now: Monotonic) -> Option<Draft> {
             now.since(run.last).as_secs_f64()
         );
         let pid = op.actor.pid;
-        draft.remedy(format!("cat /proc/{pid}/stack /proc/{pid}/wchan"), "none");
+        let comm = clip(&safe(op.actor.comm.as_bytes()), NAME);
+        let look = Step::new(
+            format!("show where in the kernel {comm} (pid {pid}) waits"),
+            format!("cat /proc/{pid}/stack /proc/{pid}/wchan"),
+        );
+        draft.remedy(look, "none");
     } else {
         draft.severity = Severity::Info;
         // kubelet removes a pod's volumes before it lets the pod go.

@@ -80,13 +80,15 @@ pub(crate) fn draft(context: &Context<'_>, crossed: &Crossed, mounts: Option<&Mo
             );
             let view = View::of(context, op);
             draft.remedy(
-                view.on_mount("mount -o remount,bind,ro", &mount.point, Some(mount.id)),
+                view.on_mount("mount -o remount,bind,ro", &mount.point, Some(mount.id))
+                    .so(", which stops the deletion behind it"),
                 "low: stops the loss at once, since the removal goes through this mount and then fails \
                  with EROFS; whoever writes there gets errors, too. It fails while a file is open \
                  for writing: then repeat it",
             );
             draft.remedy(
-                view.on_mount("umount", &mount.point, Some(mount.id)),
+                view.on_mount("umount", &mount.point, Some(mount.id))
+                    .so(", through which files are being deleted"),
                 "low once the removal has ended or its program was stopped; before, the mount is busy, and \
                  `umount -l` would not stop a removal that has the directory open",
             );

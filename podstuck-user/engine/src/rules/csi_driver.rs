@@ -4,7 +4,7 @@ pub(crate) mod causes;
 
 use crate::{
     cause::{Cause, id},
-    command::{THIS_NODE, View},
+    command::{Process, Step, THIS_NODE, View, pods_of_node},
     model::{
         csi::{DriverProcess, DriverState, VolumeData},
         evidence::Source,
@@ -78,12 +78,7 @@ impl DriverState {
 }
 
 fn find_driver(draft: &mut Draft, then: &'static str, risk: &'static str) {
-    draft.remedy(
-        format!(
-            "kubectl get pods --all-namespaces --field-selector spec.nodeName={THIS_NODE} -o wide"
-        ),
-        "none; finds the driver's pod on this node",
-    );
+    draft.remedy(pods_of_node("list the pods of this node, and the driver's among them"), "none");
     draft.advice(then, risk);
 }
 
@@ -133,8 +128,11 @@ pub(crate) fn not_registered(draft: &mut Draft, suspect: &Suspect<'_>) {
          kubelet gives up before it touches the path, so no system call shows it."
     );
     draft.remedy(
-        format!("kubectl get csinode {THIS_NODE} -o yaml"),
-        "none; lists the drivers that kubelet knows",
+        Step::new(
+            "list the CSI drivers that kubelet knows",
+            format!("kubectl get csinode {THIS_NODE} -o yaml"),
+        ),
+        "none",
     );
     draft.advice(
         "install or restart the driver on this node: kubelet's next attempt then unmounts the volume",
@@ -200,7 +198,9 @@ pub(crate) fn hangs(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<
         let of = format!("/proc/{pid}");
         match halted {
             Halted::Stopped | Halted::Frozen { .. } | Halted::NoDescriptors { .. } => {
-                why = format!("Its {}.", halted::go_on(draft, pid, started, halted));
+                let comm = process.map(|process| process.comm.as_str());
+                let process = Process::new(pid, started, comm);
+                why = format!("Its {}.", halted::go_on(draft, process, halted));
             }
             Halted::Waits { tid, state, channel } => {
                 let source = Source::proc(format!("{of}/task/{tid}/wchan"));
@@ -303,7 +303,7 @@ pub(crate) fn not_idempotent(draft: &mut Draft, suspect: &Suspect<'_>) {
     let bind = |it: &str| format!("mkdir -p {it}/mount && mount --bind {it}/mount {it}/mount");
     draft.remedy(
         View::OURS
-            .on_file(&volume.path, volume.file, bind)
+            .on_file("give the driver an empty mount to unmount in", &volume.path, volume.file, bind)
             .verified_by(format!("! mountpoint -q {}", word(volume.path.join("mount")))),
         "low: the empty directory is mounted on itself, so that the driver has something to unmount at \
          kubelet's next attempt; of no use where the driver fails because it does not know the volume",

@@ -106,7 +106,7 @@ fn tell(draft: &mut Draft, mount: &MountPoint, view: View, pid: u32) {
         give up there, and the directories above stay. Nothing can be lost any more by unmounting."
             .into();
     draft.remedy(
-        view.on_mount("umount", &mount.point, mount.id),
+        view.on_mount("umount", &mount.point, mount.id).so(", whose FUSE server has ended"),
         "low: nothing behind the mount can be reached; containers that still use it must be \
          started anew. The owner's next attempt then deletes the directory",
     );

@@ -142,7 +142,7 @@ fn mounted(
                 "none",
             ),
             None => draft.remedy(
-                view.on_mount("umount", &other.point, Some(other.id)),
+                view.on_mount("umount", &other.point, Some(other.id)).so(", which keeps the device"),
                 "low if whoever mounted it has ended: check first; it fails where somebody uses it",
             ),
         };

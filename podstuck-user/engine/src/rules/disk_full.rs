@@ -6,7 +6,7 @@ use nix::errno::Errno;
 
 use crate::{
     cause::{Cause, CauseId, Kind, TriedWith, id, like, log, way},
-    command::View,
+    command::{Step, View},
     model::{
         diagnosis::Stage, evidence::Source, finding::Severity, identity::Target, path::safe_path,
         space::Space, time::Monotonic,
@@ -107,16 +107,16 @@ pub(crate) fn draft(
         "du --inodes --one-file-system --max-depth=2"
     };
     draft.remedy(
-        view.look(&space.path, |it| format!("{listing} {it}")),
+        view.look("show what takes the room below", &space.path, |it| format!("{listing} {it}")),
         "none, but reads much; `df -i` and `df` show the rest",
     );
     draft.remedy(
-        "journalctl --vacuum-size=100M",
+        Step::new("cut the journal down to 100 MB", "journalctl --vacuum-size=100M"),
         "removes old entries of the journal. Free room outside the runtime's own directories first, \
          and restart the runtime afterwards if it does not answer",
     );
     draft.remedy(
-        "crictl rmi --prune",
+        Step::new("remove the images that no container uses", "crictl rmi --prune"),
         format!(
             "removes images that no container uses; helps if they lie on {}",
             safe_path(&space.path)

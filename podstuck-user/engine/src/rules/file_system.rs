@@ -6,7 +6,7 @@ pub(crate) mod causes;
 
 use crate::{
     cause::{Cause, id},
-    command::View,
+    command::{Step, View},
     model::{
         evidence::Source,
         file_system::{FileSystem, is_fuse},
@@ -223,8 +223,8 @@ fn remedies(
     let op = &failing.op;
     let on_mount =
         |words: &str| found.map(|fs| View::of(context, op).on_mount(words, &fs.point, fs.id));
-    let look = |words: &str| {
-        found.map(|fs| View::of(context, op).look(&fs.point, |it| format!("{words} {it}")))
+    let look = |verb: &str, words: &str| {
+        found.map(|fs| View::of(context, op).look(verb, &fs.point, |it| format!("{words} {it}")))
     };
     let others = || {
         let own = op.target.pod.as_ref().map(|pod| pod.uid.as_str());
@@ -233,8 +233,11 @@ fn remedies(
     let cause = draft.cause;
     if [&READ_ONLY, &DEVICE_ERROR].contains(&cause) {
         draft.remedy(
-            "dmesg | grep -iE 'i/o error|remounting|shut(ting)? ?down|corrupt'",
-            "none; shows what happened to the disk",
+            Step::new(
+                "show what happened to the disk",
+                "dmesg | grep -iE 'i/o error|remounting|shut(ting)? ?down|corrupt'",
+            ),
+            "none",
         );
     }
     let more = match cause {
@@ -250,11 +253,16 @@ fn remedies(
         cause if *cause == STALE_HANDLE => on_mount("umount -f").map(|step| step.forced(others())).zip(Some(
             "low: the mount is of no use to anybody any more; what was not yet written is lost",
         )),
-        cause if cause == disk_full::by_errno() => look("du --one-file-system --max-depth=2 --human-readable").zip(
+        cause if cause == disk_full::by_errno() => look(
+            "show what takes the room below",
+            "du --one-file-system --max-depth=2 --human-readable",
+        )
+        .zip(
             Some("none, but reads much; free room outside the runtime's own directories first"),
         ),
         _ if errno == Errno::EACCES => {
-            Some("ausearch -m avc,apparmor_denied -ts recent".into()).zip(Some("none"))
+            let denied = "ausearch -m avc,apparmor_denied -ts recent";
+            Some(Step::new("show what SELinux or AppArmor has refused", denied)).zip(Some("none"))
         }
         _ => None,
     };

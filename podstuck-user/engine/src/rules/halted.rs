@@ -1,24 +1,20 @@
 //! A daemon that is kept from running, and how it goes on.
 
 use crate::{
-    command::{Step, if_same, kill},
+    command::{Process, Step, View, if_same, kill},
     model::{evidence::Source, halted::Halted, path::safe_path, shell::word},
     verdict::Draft,
 };
 
 /// Tells how a process is kept from running, and what ends that; what it is, to go on after "its". Nothing is
 /// told of one that waits in the kernel.
-pub(crate) fn go_on(
-    draft: &mut Draft,
-    pid: u32,
-    started: Option<u64>,
-    halted: &Halted,
-) -> &'static str {
+pub(crate) fn go_on(draft: &mut Draft, process: Process<'_>, halted: &Halted) -> &'static str {
+    let pid = process.pid();
     let of = format!("/proc/{pid}");
     match halted {
         Halted::Stopped => {
             draft.fact(format!("process {pid} is stopped"), Source::proc(format!("{of}/stat")));
-            let step = kill("kill -CONT", pid, started);
+            let step = kill("kill -CONT", process).so(", which is stopped");
             draft.remedy(
                 step.verified_by(format!("! grep -q '^State:.[Tt]' {of}/status")),
                 "low: it goes on where it was stopped",
@@ -38,8 +34,11 @@ pub(crate) fn go_on(
             };
             let file = word(group.join(file));
             draft.remedy(
-                Step::from(format!("echo {thawed} > {file}"))
-                    .verified_by(format!("grep -qx {thawed} {file}")),
+                Step::new(
+                    View::OURS.says("thaw the control group", group),
+                    format!("echo {thawed} > {file}"),
+                )
+                .verified_by(format!("grep -qx {thawed} {file}")),
                 "low, unless somebody takes a snapshot just now: ask who froze it",
             );
             "control group is frozen, as for a checkpoint or a snapshot"
@@ -54,7 +53,8 @@ pub(crate) fn go_on(
                 Some(hard) if *hard < more => format!("{more}:{more}"),
                 _ => format!("{more}:"),
             };
-            let step = if_same(pid, pid, started, format!("prlimit --pid {pid} --nofile={limit}"));
+            let raise = format!("prlimit --pid {pid} --nofile={limit}");
+            let step = if_same("raise the limit of open files of", process, raise);
             draft.remedy(
                 step.verified_by(format!(
                     "[ \"$(ls {of}/fd | wc -l)\" -lt \"$(prlimit --pid {pid} --nofile --output SOFT --noheadings)\" ]"

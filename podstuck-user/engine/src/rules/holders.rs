@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use crate::{
-    command::{Step, View, has_ended, if_same, kill},
+    command::{NAME, Process, Step, View, has_ended, if_same, kill},
     model::{
         evidence::Source,
         holder::{Holder, How, Snapshot, Through},
-        identity::{Component, Pod},
-        path::{safe, safe_path},
+        identity::{Component, Pod, Target},
+        path::{clip, safe, safe_path},
         remedy::Remedy,
         shell::{is_object_name, word},
     },
@@ -87,10 +87,22 @@ pub(crate) fn tell(draft: &mut Draft, holders: &[&Holder]) {
 /// The ways out: what is mounted on it is unmounted, the deepest first, and its users let go.
 pub(crate) fn free(draft: &mut Draft, view: View, nested: &[&Holder], users: &[&Holder]) {
     for holder in nested.iter().rev().take(TOLD) {
-        let umount = view.on_mount("umount", &holder.object.0, holder.nested);
+        let what = kept(draft);
+        let umount = view
+            .on_mount("umount", &holder.object.0, holder.nested)
+            .so(&format!(", which keeps {what} busy"));
         draft.remedy(umount, "low if whoever mounted it has ended: check first");
     }
-    draft.remedies.extend(release(view, users));
+    draft.remedies.extend(release(view, users, kept(draft)));
+}
+
+/// What a holder keeps.
+fn kept(draft: &Draft) -> &'static str {
+    match &*draft.target {
+        Target { volume: Some(_), .. } => "the volume",
+        Target { container: Some(_), .. } => "the container's files",
+        _ => "it",
+    }
 }
 
 /// Everybody who uses the file system, through whichever mount of it.
@@ -113,36 +125,42 @@ pub(crate) fn who_else(taken: &Snapshot) -> Vec<String> {
     all.into_iter().take(TOLD).chain(more).collect()
 }
 
-/// What makes the holders let go, each once; files are as somebody with that view has them.
-pub(crate) fn release(view: View, holders: &[&Holder]) -> Vec<Remedy> {
+/// What makes the holders let go of `what`, each once; files are as somebody with that view has them.
+pub(crate) fn release(view: View, holders: &[&Holder], what: &str) -> Vec<Remedy> {
     let mut known = BTreeSet::new();
-    let all = holders.iter().map(|holder| one(view, holder));
+    let all = holders.iter().map(|holder| one(view, holder, what));
     let new = |remedy: &Remedy| known.insert((remedy.command.clone(), remedy.advice.clone()));
     all.filter(new).take(4).collect()
 }
 
-fn one(view: View, holder: &Holder) -> Remedy {
+fn one(view: View, holder: &Holder, what: &str) -> Remedy {
+    let busy = format!(", which keeps {what} busy");
     let object = word(&holder.object.0);
     match (holder.how, holder.pid) {
         (How::Swap, _) => view
-            .on_file(&holder.object.0, holder.file, |it| format!("swapoff {it}"))
+            .on_file("stop swapping to", &holder.object.0, holder.file, |it| {
+                format!("swapoff {it}")
+            })
+            .so(&busy)
             .verified_by(format!("! grep -qF -- {object} /proc/swaps"))
             .remedy(
                 "reads all that was swapped there back into memory: fails, or makes the node kill \
                  processes, where there is too little",
             ),
-        (How::Loop, _) => detach(holder),
-        (How::NfsExport, _) => Step::from(format!("exportfs -u \"*\":{object}"))
-            .remedy("its NFS clients lose it; name the client as `exportfs -v` shows it"),
-        (_, Some(pid)) => process(holder, pid),
-        (_, None) => {
-            Remedy::command("cat /proc/self/mountinfo", "none; shows what is mounted there")
-        }
+        (How::Loop, _) => detach(holder, &busy),
+        (How::NfsExport, _) => Step::new(
+            view.says("stop exporting by NFS", &holder.object.0),
+            format!("exportfs -u \"*\":{object}"),
+        )
+        .so(&busy)
+        .remedy("its NFS clients lose it; name the client as `exportfs -v` shows it"),
+        (_, Some(pid)) => process(holder, pid, &busy),
+        (_, None) => Remedy::command("list what is mounted", "cat /proc/self/mountinfo", "none"),
     }
 }
 
 /// The device is named by the kernel, in the path of the file that says what is behind it.
-fn detach(holder: &Holder) -> Remedy {
+fn detach(holder: &Holder, busy: &str) -> Remedy {
     const RISK: &str = "what is mounted from the loop device must be unmounted first";
     let name = holder.source.strip_prefix("/sys/block/");
     let name = name.and_then(|rest| rest.strip_suffix("/loop/backing_file"));
@@ -152,7 +170,8 @@ fn detach(holder: &Holder) -> Remedy {
         return Remedy::advice("detach the loop device: `losetup --list` shows which it is", RISK);
     };
     let (object, what) = (word(&holder.object.0), safe_path(&holder.object.0));
-    Step::from(format!("losetup -d /dev/{device}"))
+    Step::new(format!("detach the loop device {device}"), format!("losetup -d /dev/{device}"))
+        .so(busy)
         .only_if(
             format!("[ \"$(cat /sys/block/{device}/loop/backing_file)\" = {object} ]"),
             format!("{device} is made of {what} still"),
@@ -169,7 +188,7 @@ pub(crate) fn is_same_pod(namespace: &str, name: &str, uid: &str) -> String {
     )
 }
 
-fn process(holder: &Holder, pid: u32) -> Remedy {
+fn process(holder: &Holder, pid: u32, busy: &str) -> Remedy {
     let named = |pod: &'_ Pod| Some((pod.uid.clone(), pod.namespace.clone()?, pod.name.clone()?));
     let named = holder.pod.as_ref().and_then(named);
     let can_be = |name: &String| is_object_name(name);
@@ -185,11 +204,16 @@ fn process(holder: &Holder, pid: u32) -> Remedy {
             remedy.affects("every volume on this node that this driver serves");
             return remedy;
         }
-        let delete = Step::from(format!("kubectl --namespace {namespace} delete pod {name}"))
-            .only_if(
-                is_same_pod(&namespace, &name, &uid),
-                format!("the pod of that name has the UID {}", safe(uid.as_bytes())),
-            );
+        let does = clip(&format!("{namespace}/{name}"), NAME);
+        let delete = Step::new(
+            format!("delete pod {does}"),
+            format!("kubectl --namespace {namespace} delete pod {name}"),
+        )
+        .so(busy)
+        .only_if(
+            is_same_pod(&namespace, &name, &uid),
+            format!("the pod of that name has the UID {}", safe(uid.as_bytes())),
+        );
         let mut remedy = delete.remedy(
             "its controller starts it again; what it does on this node pauses meanwhile. For good: \
              leave kubelet's directory out of its hostPath volumes",
@@ -200,25 +224,34 @@ fn process(holder: &Holder, pid: u32) -> Remedy {
     }
     if let Some(unit) = holder.cgroup.as_deref().and_then(unit::of) {
         let restart = format!("systemctl restart {unit}");
-        let same = if_same(pid, pid, holder.started, restart);
+        let main = Process::new(pid, holder.started, Some(unit));
+        let same = if_same("restart", main, restart).so(busy);
         let mut remedy = same.remedy("interrupts that service");
         remedy.affects(format!("the service {unit}"));
         remedy.verify = Some(has_ended(pid));
         return remedy;
     }
     let risk = format!("ends {}: ask its owner first", holder.who());
-    kill("kill", pid, holder.started).remedy(risk)
+    let process = Process::new(pid, holder.started, holder.comm.as_deref());
+    kill("kill", process).so(busy).remedy(risk)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{model::remedy::Place, testing::holder};
+    use crate::{
+        model::{
+            remedy::Place,
+            time::{Clock, Monotonic},
+        },
+        testing::holder,
+    };
 
     #[test]
     fn the_gentlest_way_is_offered() {
-        let of =
-            |holder: &Holder| release(View::OURS, &[holder])[0].command.clone().unwrap_or_default();
+        let of = |holder: &Holder| {
+            release(View::OURS, &[holder], "the volume")[0].command.clone().unwrap_or_default()
+        };
         let mut one = holder(How::Cwd, Through::Itself, Some(true));
         assert!(of(&one).ends_with(" = 99 ] && kill 77"), "{}", of(&one));
         one.cgroup = Some("/system.slice/backup.service".into());
@@ -233,7 +266,29 @@ mod tests {
         one.object.0 = "/v/swap file".into();
         assert!(of(&one).ends_with("&& swapoff \"$1\"' sh './swap file'"), "{}", of(&one));
         let same = holder(How::Fd, Through::Itself, Some(true));
-        assert_eq!(release(View::OURS, &[&same, &same]).len(), 1);
+        assert_eq!(release(View::OURS, &[&same, &same], "the volume").len(), 1);
+    }
+
+    #[test]
+    fn what_a_command_does_names_who_and_since_when_and_what_for() {
+        let clock = Clock::new(jiff::Timestamp::UNIX_EPOCH, Monotonic(100_000_000_000));
+        let does = |one: &Holder, now: i64| {
+            let remedy = release(View::OURS, &[one], "the volume").remove(0);
+            let now = jiff::Timestamp::from_second(now).unwrap();
+            remedy.dated(&clock, now).does.unwrap()
+        };
+        let mut one = holder(How::Cwd, Through::Itself, Some(true));
+        one.started = Some(82_000);
+        let today = "end backup (pid 77, started 00:12Z), which keeps the volume busy";
+        assert_eq!(does(&one, 3_600), today);
+        let later = "end backup (pid 77, started 1970-01-01), which keeps the volume busy";
+        assert_eq!(does(&one, 90_000), later);
+        one.started = None;
+        assert_eq!(does(&one, 0), "end backup (pid 77), which keeps the volume busy");
+        one.comm = Some("x\u{1b}[2J".repeat(20));
+        let hostile = does(&one, 0);
+        assert!(hostile.starts_with("end …") && hostile.contains(" (pid 77)"), "{hostile}");
+        assert!(hostile.chars().count() <= 100 && !hostile.contains('\u{1b}'), "{hostile}");
     }
 
     /// Whoever made a directory of logs has named the pod.
@@ -246,7 +301,7 @@ mod tests {
             name: Some(name.into()),
         };
         one.pod = Some(of("u-1", "cart-0"));
-        let remedy = &release(View::OURS, &[&one])[0];
+        let remedy = &release(View::OURS, &[&one], "the volume")[0];
         assert_eq!((remedy.place, remedy.guard.is_some()), (Some(Place::Kubectl), true));
         assert_eq!(
             remedy.words(),
@@ -256,7 +311,7 @@ mod tests {
         // No object of Kubernetes has such a name: the process is one all the same.
         for name in ["cart; reboot", "-A"] {
             one.pod = Some(of("u-1", name));
-            let remedy = &release(View::OURS, &[&one])[0];
+            let remedy = &release(View::OURS, &[&one], "the volume")[0];
             assert!(remedy.words().ends_with(" && kill 77"), "{}", remedy.words());
         }
     }
@@ -265,7 +320,7 @@ mod tests {
     fn a_loop_device_is_named_by_the_kernel_and_by_what_is_behind_it() {
         let mut one = holder(How::Loop, Through::Itself, Some(true));
         one.object.0 = "/v/$(reboot)".into();
-        let words = |one: &Holder| release(View::OURS, &[one])[0].words().to_owned();
+        let words = |one: &Holder| release(View::OURS, &[one], "the volume")[0].words().to_owned();
         assert_eq!(
             words(&one),
             "[ \"$(cat /sys/block/loop3/loop/backing_file)\" = '/v/$(reboot)' ] && losetup -d /dev/loop3"

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::{
     cause::id,
-    command::View,
+    command::{Step, View},
     model::{
         call::Call,
         evidence::Source,
@@ -183,6 +183,8 @@ fn fuse(
         let words = format!("connection {} is that of the mount", mount.minor);
         draft.remedy(
             step.only_if(is_its, words).called(format!("to abort the connection of {}", safe_path(&mount.point)))
+                .does(view.says("abort and unmount", &mount.point))
+                .so(", whose FUSE server does not answer")
                 .forced(sharers.clone()),
             "ends all waiting at once: every request fails with ECONNABORTED, what the server had not \
              written is lost. First look whether its process is only slow, stopped or overloaded",
@@ -195,6 +197,7 @@ fn fuse(
             view(context, seen)
                 .on_mount("umount", &mount.point, mount.id)
                 .called(format!("to unmount {}", safe_path(&mount.point)))
+                .so(", once its connection is aborted")
                 .forced(known),
             "low once the connection is aborted; before, it waits like the others",
         );
@@ -230,7 +233,10 @@ fn frozen(context: &Context<'_>, draft: &mut Draft, seen: &StuckThread) {
     if let Some(mount) = &seen.mount {
         draft.remedy(
             view(context, seen)
-                .on_mounted(&mount.point, mount.id, |it| format!("fsfreeze --unfreeze {it}")),
+                .on_mounted("thaw the file system at", &mount.point, mount.id, |it| {
+                    format!("fsfreeze --unfreeze {it}")
+                })
+                .so(", so that all calls on it go on"),
             "low, unless a snapshot or a backup is being taken just now, which then is not \
              consistent: ask who froze it. A suspended device-mapper device (`dmsetup info`) is \
              released by `dmsetup resume` instead",
@@ -253,13 +259,17 @@ fn nfs(context: &Context<'_>, draft: &mut Draft, seen: &StuckThread, sharers: Op
         .into();
     // What lies textually above a path need not be what it is on.
     let Some(mount) = seen.mount.as_ref().filter(|mount| mount.fs_type.starts_with("nfs")) else {
-        let table = view(context, seen).table();
-        draft.remedy(format!("grep ' nfs' {table}"), "none; shows what is mounted from where");
+        let view = view(context, seen);
+        let does = format!("list the NFS mounts and their servers{}", view.place_name());
+        draft.remedy(Step::new(does, format!("grep ' nfs' {}", view.table())), "none");
         return;
     };
     draft.advice("bring the server, or the way to it, back: then everything resumes", "none");
     draft.remedy(
-        view(context, seen).on_mount("umount -f -l", &mount.point, mount.id).forced(sharers),
+        view(context, seen)
+            .on_mount("umount -f -l", &mount.point, mount.id)
+            .so(", whose server does not answer")
+            .forced(sharers),
         "what was not written to the server is lost, and processes that have files open on it keep \
          waiting",
     );
@@ -322,7 +332,10 @@ fn tunnel(
         "low: mounts of other pods wait for a moment until their tunnel is back",
     );
     draft.remedy(
-        view(context, seen).on_mount("umount -f -l", &mount.point, mount.id).forced(sharers),
+        view(context, seen)
+            .on_mount("umount -f -l", &mount.point, mount.id)
+            .so(", whose tunnel has ended")
+            .forced(sharers),
         "what was not written to the server is lost, and processes that have files open on it keep waiting",
     );
 }
@@ -349,8 +362,11 @@ fn flush(draft: &mut Draft) {
         woken as parts of it complete. How long it takes depends on the device."
             .into();
     draft.remedy(
-        "grep -E '^(Dirty|Writeback):' /proc/meminfo",
-        "none: shows how much is still to be written on the whole node; wait for it",
+        Step::new(
+            "show how much the whole node has still to write",
+            "grep -E '^(Dirty|Writeback):' /proc/meminfo",
+        ),
+        "none; wait for it",
     );
     draft.rule_out(id!("umount-kernel-hang"), "the thread makes progress");
 }
@@ -362,7 +378,10 @@ fn shutdown(draft: &mut Draft) {
         killed, and unmounting again does nothing, because nothing is mounted any more."
         .into();
     draft.remedy(
-        "dmesg --ctime | tail -n 100",
+        Step::new(
+            "show the kernel's last messages, for errors of the device",
+            "dmesg --ctime | tail -n 100",
+        ),
         "none: look for I/O errors, lost paths and hung tasks of the device. When the device comes \
          back, or fails for good, the call ends; if it never does, only a reboot helps",
     );
@@ -377,8 +396,11 @@ fn unknown(draft: &mut Draft) {
         the cause. The stack says what it waits for."
         .into();
     draft.remedy(
-        "dmesg --ctime | tail -n 100",
-        "none: look for messages about the device or server of this file system",
+        Step::new(
+            "show the kernel's last messages, for the device or server of this file system",
+            "dmesg --ctime | tail -n 100",
+        ),
+        "none",
     );
 }
 

@@ -2,6 +2,7 @@
 
 use crate::{
     cause::{Cause, CauseId, Kind, TriedWith, id, like, log, way},
+    command::Step,
     model::{diagnosis::Stage, evidence::Source, said::Said, shell::word, time::Monotonic},
     rules::{
         not_attempted::Suspect,
@@ -66,8 +67,8 @@ pub(crate) fn words(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<
     draft.rule_out(id!("csi-driver-lost-publish-state"), "kubelet does not ask the driver");
     if !suspect.is_going() {
         let uid = word(&suspect.pod.uid);
-        draft
-            .remedy(format!("kubectl get pods --all-namespaces -o yaml | grep -B 9 {uid}"), "none");
+        let find = format!("kubectl get pods --all-namespaces -o yaml | grep -B 9 {uid}");
+        draft.remedy(Step::new("find the record of the pod by its UID", find), "none");
         draft.doubt("whether the pod is to go: it may never have had tokens");
     }
 }
@@ -103,7 +104,7 @@ fn gave_up(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>) {
     const RISK: &str = "low: containers go on, and kubelet looks for the volumes again. Useful only when what it \
         missed is there now: the CSI driver, the volume's secret and claim";
     match context.sample.and_then(|sample| unit::of(sample.kubelet_group.as_deref()?)) {
-        Some(unit) => draft.remedy(format!("systemctl restart {unit}"), RISK),
+        Some(unit) => draft.remedy(unit::restart(unit), RISK),
         None => draft.advice(
             "restart kubelet: no command is given, because which service it is was not seen",
             RISK,

@@ -6,6 +6,7 @@ use podstuck_common::component::name_hash;
 
 use crate::{
     cause::{Cause, CauseId, Kind, TriedWith, id, like, way},
+    command::Process,
     model::{
         diagnosis::Stage,
         evidence::Source,
@@ -88,7 +89,11 @@ pub(crate) fn draft(suspect: &Suspect<'_>) -> Draft {
     let why = match state {
         State::Halted(kubelet) => {
             draft.held_by(format!("kubelet (pid {})", kubelet.pid));
-            let how = halted::go_on(&mut draft, kubelet.pid, kubelet.started, &kubelet.halted);
+            let how = halted::go_on(
+                &mut draft,
+                Process::new(kubelet.pid, kubelet.started, Some("kubelet")),
+                &kubelet.halted,
+            );
             draft.rule_out(id!("kubelet-down"), "its process is there");
             format!("kubelet (pid {}) does nothing: its {how}.", kubelet.pid)
         }

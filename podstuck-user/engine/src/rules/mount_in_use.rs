@@ -120,7 +120,9 @@ pub(crate) fn verdict(
         let id = held.taken.subject.as_ref().ok().and_then(|it| it.mount_id);
         let others = held.taken.unseen.is_empty().then(|| who_else(&held.taken));
         draft.remedy(
-            view.on_mount("umount -l", &object.op.path, id).forced(others),
+            view.on_mount("umount -l", &object.op.path, id)
+                .so(", though it is in use")
+                .forced(others),
             "high for a volume that only one node may mount: the pod goes, but the file system \
              lives on here until its last user ends, and another node may mount it meanwhile; both \
              then corrupt it",

@@ -116,7 +116,7 @@ pub(crate) fn removal(
     tell_apart(context, &mut draft, object, top, driver.map(|driver| driver.reach));
     draft.explanation = explanation(draft.cause, object).into();
     let view = View::of(context, op);
-    let umount = view.on_mount("umount", &point, Some(top.id));
+    let umount = view.on_mount("umount", &point, Some(top.id)).so(", which is still mounted");
     draft.remedy(
         umount,
         "low once all containers of the pod have ended and nobody uses the mount; what is mounted \

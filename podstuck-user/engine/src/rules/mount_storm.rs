@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::{
     cause::{Cause, CauseId, Kind, TriedWith, log, way},
+    command::Step,
     model::{
         crowd::{Crowd, VERY_MANY},
         diagnosis::Stage,
@@ -98,11 +99,14 @@ pub(crate) fn draft(
         requests run into their timeouts. Nothing is kept from being removed by it; it takes longer."
         .into();
     draft.remedy(
-        format!(
-            "cut -d' ' -f4,5 {} | sed 's|/[^/]*$||' | sort | uniq -c | sort -rn | head",
-            crowd.source
+        Step::new(
+            format!("count the mounts in {} by what is mounted, and where", crowd.source),
+            format!(
+                "cut -d' ' -f4,5 {} | sed 's|/[^/]*$||' | sort | uniq -c | sort -rn | head",
+                crowd.source
+            ),
         ),
-        "none; shows of which directories and where most of them are mounted",
+        "none",
     );
     draft.advice(
         "find who mounts there and does not unmount, and end it; then unmount what is left, or drain and reboot the node",

@@ -193,7 +193,8 @@ pub(crate) fn read_only_over_volume(
     tell_apart_over_volume(&mut draft);
     draft.explanation = words(cause).unwrap_or_default().into();
     let view = View::of(context, op);
-    draft.remedy(view.on_mount("umount", &fs.point, fs.id), LEFT_RISK);
+    let step = view.on_mount("umount", &fs.point, fs.id).so(", which is mounted over the volume");
+    draft.remedy(step, LEFT_RISK);
     Some(draft)
 }
 

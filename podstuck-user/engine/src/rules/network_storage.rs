@@ -9,7 +9,7 @@ use nix::errno::Errno;
 
 use crate::{
     cause::{Cause, id},
-    command::View,
+    command::{Step, View},
     model::{
         evidence::Source,
         finding::Severity,
@@ -127,8 +127,11 @@ pub(crate) fn tell(draft: &mut Draft, errno: Option<Errno>, kernel: Option<&Said
         draft.rule_out(other, "it is a file system of Ceph");
     }
     draft.remedy(
-        "dmesg --ctime | grep -E 'ceph: .*(reconnect denied|rejected session|blocklisted|blacklisted)'",
-        "none: shows whether this node's client was evicted",
+        Step::new(
+            "show whether Ceph has evicted this node's client",
+            "dmesg --ctime | grep -E 'ceph: .*(reconnect denied|rejected session|blocklisted|blacklisted)'",
+        ),
+        "none",
     );
     draft.advice(
         "have Ceph's administrator look whether this client is blocklisted (`ceph osd blocklist ls`)",
@@ -152,7 +155,7 @@ pub(crate) fn unmount(
     } else {
         ("umount -f", "what was not written to the servers is lost")
     };
-    draft.remedy(view.on_mount(words, point, id).forced(others), risk);
+    draft.remedy(view.on_mount(words, point, id).so(", whose server is away").forced(others), risk);
 }
 
 /// The last that the kernel said of servers on the network.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::{
     cause::id,
-    command::View,
+    command::{Step, View},
     model::{
         csi::{Registration, VolumeData},
         evidence::Source,
@@ -26,7 +26,8 @@ pub(crate) fn umount(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect
     mounts.dedup_by_key(|mount| (mount.namespace, mount.point.clone()));
     for mount in mounts {
         let view = View::in_namespace(context, mount.namespace, mount.pid);
-        draft.remedy(view.on_mount("umount", &mount.point, Some(mount.id)), risk);
+        let umount = view.on_mount("umount", &mount.point, Some(mount.id));
+        draft.remedy(umount.so(", which is still mounted"), risk);
     }
 }
 
@@ -58,8 +59,9 @@ pub(crate) fn no_data(context: &Context<'_>, draft: &mut Draft, suspect: &Suspec
     let here = suspect.pod.seen_by;
     let here = here.map_or(View::OURS, |(pid, at)| View::in_namespace(context, at, pid));
     let of_volume = suspect.volume.file;
+    const CLEAR: &str = "remove vol_data.json and empty directories in";
     // What is left of the file says nothing, and would keep the directory.
-    let clear = here.on_file(directory, of_volume, |it| {
+    let clear = here.on_file(CLEAR, directory, of_volume, |it| {
         format!("rm -f {it}/vol_data.json && find {it} -depth -type d -empty -delete")
     });
     let restored = written_again(suspect);
@@ -68,8 +70,10 @@ pub(crate) fn no_data(context: &Context<'_>, draft: &mut Draft, suspect: &Suspec
         // One that is there may be a link. kubelet reads it with or without a line break.
         let write =
             |it: &str| format!("rm -f {it}/vol_data.json && printf %s {text} > {it}/vol_data.json");
-        let is_there = here.on_file(directory, None, |it| format!("test -e {it}/vol_data.json"));
-        let restore = here.on_file(directory, of_volume, write);
+        let is_there =
+            here.on_file("", directory, None, |it| format!("test -e {it}/vol_data.json"));
+        let restore =
+            here.on_file("write kubelet's vol_data.json again in", directory, of_volume, write);
         draft.remedy(
             match is_there.line() {
                 Ok(line) => restore.verified_by(format!("sleep 10; ! {}", line.text)),
@@ -89,7 +93,8 @@ pub(crate) fn no_data(context: &Context<'_>, draft: &mut Draft, suspect: &Suspec
         [mount] => {
             let view = View::in_namespace(context, mount.namespace, mount.pid);
             let umount = view.on_mount("umount", &mount.point, Some(mount.id));
-            draft.remedy(umount.then(&clear), UMOUNT_RISK);
+            let does = view.says("remove vol_data.json after unmounting", &mount.point);
+            draft.remedy(umount.then(&clear).does(does), UMOUNT_RISK);
         }
         _ => umount(context, draft, suspect, UMOUNT_RISK),
     }
@@ -150,5 +155,6 @@ pub(crate) fn not_attempted(_context: &Context<'_>, draft: &mut Draft, suspect: 
         its UID."
         .into();
     let uid = word(&suspect.pod.uid);
-    draft.remedy(format!("journalctl -u kubelet --since -10min | grep {uid}"), "none");
+    let grep = format!("journalctl -u kubelet --since -10min | grep {uid}");
+    draft.remedy(Step::new("show what kubelet's log says of the pod", grep), "none");
 }

@@ -6,14 +6,14 @@ pub(crate) mod causes;
 
 use crate::{
     cause::{Cause, id},
-    command::{View, kill},
+    command::{NAME, Process, Step, View, kill},
     model::{
         evidence::Source,
         identity::SUBPATH,
         mounts::{Mount, Mounts},
         object::{Entries, FileId},
         operation::Operation,
-        path::{safe, safe_path},
+        path::{clip, safe, safe_path},
         shell::word,
     },
     rules::moments::began,
@@ -148,7 +148,9 @@ fn subpath(context: &Context<'_>, full: &Full, below: &[&Mount], mounts: &Mounts
             Source::mountinfo(&mounts.source),
         );
         draft.remedy(
-            View::of(context, &full.op).on_mount("umount", &mount.point, Some(mount.id)),
+            View::of(context, &full.op)
+                .on_mount("umount", &mount.point, Some(mount.id))
+                .so(", which kubelet skips"),
             "low: the container that used it has ended; its files stay",
         );
     }
@@ -182,8 +184,11 @@ fn phantom(full: &Full) -> Draft {
         it: its directory data are damaged, or a layer of it hides what another one keeps."
             .into();
     draft.remedy(
-        "dmesg --level=err,warn | tail -50",
-        "none; look for errors of the file system, then check it (`fsck`) while it is not mounted",
+        Step::new(
+            "show the kernel's last warnings, for errors of the file system",
+            "dmesg --level=err,warn | tail -50",
+        ),
+        "none; where there are any, check the file system (`fsck`) while it is not mounted",
     );
     draft
 }
@@ -219,11 +224,14 @@ fn writer(context: &Context<'_>, full: &Full, entries: &Entries, seen: &Seen<'_>
         .into();
     match named {
         Some(user) => {
-            draft.remedy(format!("cat /proc/{}/cgroup", user.pid), "none; says whose it is");
+            let comm = clip(&user.comm, NAME);
+            let whose = format!("show which container or service {comm} (pid {}) is of", user.pid);
+            draft.remedy(Step::new(whose, format!("cat /proc/{}/cgroup", user.pid)), "none");
             // Of several, who it is that makes the files is not known.
             if writers.next().is_none() {
                 draft.remedy(
-                    kill("kill", user.pid, user.started),
+                    kill("kill", Process::new(user.pid, user.started, Some(&user.comm)))
+                        .so(", which writes into the volume"),
                     "what it is writing is lost, and whoever needs the process misses it; kubelet's \
                      next attempt then succeeds",
                 );
@@ -232,8 +240,8 @@ fn writer(context: &Context<'_>, full: &Full, entries: &Entries, seen: &Seen<'_>
         None => {
             draft.remedy(
                 View::of(context, &full.op)
-                    .look(&full.op.path, |it| format!("podstuck holders {it}")),
-                "none; lists who has the directory open at this moment",
+                    .look("list who uses", &full.op.path, |it| format!("podstuck holders {it}")),
+                "none",
             );
         }
     }
@@ -286,7 +294,7 @@ fn move_aside(
     let up = vec![".."; depth].join("/");
     let there = word(root);
     draft.remedy(
-        View::of(context, op).on_file(&op.path, directory, |it| {
+        View::of(context, op).on_file("move away what is in", &op.path, directory, |it| {
             format!(
                 "aside=$(mktemp -d {up}/podstuck.XXXXXXXX) && mv -- {it} \"$aside\" && \
                  echo {there}/\"${{aside##*/}}\""

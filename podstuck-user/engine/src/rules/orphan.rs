@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use crate::{
     cause::{Cause, CauseId, Kind, TriedWith, id, like, log, way},
-    command::View,
+    command::{Step, View},
     model::{
         csi::VolumeData,
         diagnosis::Stage,
@@ -105,10 +105,7 @@ fn tell_left(draft: &mut Draft, view: View, state: &PodState) {
         is_mounted = true;
     }
     if is_mounted {
-        draft.remedy(
-            format!("grep -F -- {} {}", word(&state.directory), view.table()),
-            "none: lists what is still mounted below; unmount that first",
-        );
+        mounted_below(draft, view, &state.directory);
         look(draft, view, &state.directory);
         return;
     }
@@ -124,7 +121,8 @@ fn tell_left(draft: &mut Draft, view: View, state: &PodState) {
             format!("{directory}/vol_data.json is left, and nothing is mounted for the volume"),
             Source::file("kubelet's directory"),
         );
-        let clear = view.on_file(&volume.path, volume.file, |it| {
+        let verb = "remove kubelet's vol_data.json and empty directories in";
+        let clear = view.on_file(verb, &volume.path, volume.file, |it| {
             format!("rm -f {it}/vol_data.json && find {it} -depth -type d -empty -delete")
         });
         draft.remedy(
@@ -174,10 +172,7 @@ pub(crate) fn draft(context: &Context<'_>, pod: &Housekeeping, op: &Operation) -
     match context.sample.and_then(|sample| sample.pod(uid)) {
         Some(state) => tell_left(&mut draft, View::of(context, op), state),
         None => {
-            draft.remedy(
-                format!("grep -F -- {} {}", word(directory), View::of(context, op).table()),
-                "none: lists what is still mounted below; unmount that first",
-            );
+            mounted_below(&mut draft, View::of(context, op), directory);
             look(&mut draft, View::of(context, op), directory);
         }
     }
@@ -192,10 +187,18 @@ pub(crate) fn draft(context: &Context<'_>, pod: &Housekeeping, op: &Operation) -
     draft
 }
 
+fn mounted_below(draft: &mut Draft, view: View, directory: &Path) {
+    let list = format!("grep -F -- {} {}", word(directory), view.table());
+    let does = view.says("list what is still mounted below", directory);
+    draft.remedy(Step::new(does, list), "none; unmount that first");
+}
+
 fn look(draft: &mut Draft, view: View, directory: &Path) {
     draft.remedy(
-        view.look(directory, |it| format!("find {it} -xdev -type f")),
-        "none: lists the files in the way. Move what you need, and only then remove them: `rm -rf` \
+        view.look("list the files in the way in", directory, |it| {
+            format!("find {it} -xdev -type f")
+        }),
+        "none. Move what you need, and only then remove them: `rm -rf` \
          through a mount that is still there deletes the data behind it",
     );
 }

@@ -79,7 +79,7 @@ pub(crate) fn draft(context: &Context<'_>, left: &Unmounted, taken: &Snapshot) -
         draft.remedies.extend(unmount_there(context, holder));
     }
     let others: Vec<&Holder> = taken.holders.iter().collect();
-    draft.remedies.extend(release(View::OURS, &others));
+    draft.remedies.extend(release(View::OURS, &others, "the device"));
     for other in [
         id!("volume-held-by-host-process"),
         id!("shim-rootfs-busy"),
@@ -93,7 +93,9 @@ pub(crate) fn draft(context: &Context<'_>, left: &Unmounted, taken: &Snapshot) -
 /// An unmount in the namespace that still has it.
 fn unmount_there(context: &Context<'_>, holder: &Holder) -> Option<Remedy> {
     let view = View::in_namespace(context, holder.mount.namespace?, holder.pid?);
-    let step = view.on_mount("umount", &holder.mount.point.0, Some(holder.mount.id));
+    let step = view
+        .on_mount("umount", &holder.mount.point.0, Some(holder.mount.id))
+        .so(", which keeps the device");
     Some(step.remedy(
         "low: fails where somebody in there still uses it; whoever looks for the volume in \
                that namespace does not find it any more",

@@ -7,12 +7,13 @@ use jiff::Timestamp;
 
 use crate::{
     cause::{Cause, CauseId, Kind, TriedWith, id, like, way},
+    command::{NAME, Step},
     model::{
         diagnosis::Stage,
         evidence::Source,
         finding::{Finding, Severity},
         identity::{Target, TargetKind},
-        path::safe,
+        path::{clip, safe},
         pod_record::PodRecord,
         shell::{is_object_name, word},
         time::Monotonic,
@@ -259,7 +260,8 @@ fn remove(draft: &mut Draft, record: &PodRecord) {
             format!("kubectl --namespace {namespace} patch pod {name} --type=json -p {patch}");
         let risk = format!("skips whatever the controller of {finalizer} wanted to clean up");
         let guard = format!("the pod is still {uid}, and the finalizer {finalizer}");
-        draft.remedy(command, risk).guard = Some(guard);
+        let does = format!("remove the finalizer {} from the pod", clip(finalizer, NAME));
+        draft.remedy(Step::new(does, command), risk).guard = Some(guard);
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use crate::{
     cause::{Cause, CauseId, Kind, TriedWith, id, like, log, way},
-    command::View,
+    command::{NAME, Step, View},
     model::{
         diagnosis::Stage,
         evidence::Source,
@@ -14,7 +14,7 @@ use crate::{
         identity::{Component, Target, TargetKind},
         object::Attributes,
         operation::Operation,
-        path::safe_path,
+        path::{clip, safe_path},
     },
     query::{NoAnswer, ObjectAttributes},
     rules::swap_file,
@@ -146,7 +146,8 @@ pub(crate) fn draft(context: &Context<'_>, refused: &Refused, seen: &ObjectAttri
          who set it: hardening scripts do, and so do intruders."
     );
     draft.remedy(
-        View::of(context, op).on_file(&flagged, file, |it| format!("chattr -{flag} {it}")),
+        View::of(context, op)
+            .on_file(&unflag(cause), &flagged, file, |it| format!("chattr -{flag} {it}")),
         "low: removes the protection of this one object; the owner's next attempt deletes it",
     );
     if let (Component::Dockerd, TargetKind::ContainerLayer, Some(container)) =
@@ -166,7 +167,10 @@ fn ask_dockerd_again(draft: &mut Draft, container: &str, is_pods: bool) {
     let is_id = container.len() == CONTAINER_ID && container.bytes().all(|b| b.is_ascii_hexdigit());
     if is_id && !is_pods {
         draft.remedy(
-            format!("docker rm -f {container}"),
+            Step::new(
+                format!("have dockerd remove container {} again", clip(container, NAME)),
+                format!("docker rm -f {container}"),
+            ),
             "none: the container's removal was begun already, and dockerd does not try again by itself",
         );
     }
@@ -184,6 +188,11 @@ fn cause_of(attributes: Attributes) -> Option<&'static Cause> {
 /// As chattr has it, and in a word.
 fn flag(cause: &Cause) -> (&'static str, &'static str) {
     if *cause == IMMUTABLE_ATTRIBUTE { ("i", "immutable") } else { ("a", "append-only") }
+}
+
+/// What is done to the object, without its name.
+fn unflag(cause: &Cause) -> String {
+    format!("remove the {} attribute of", flag(cause).1)
 }
 
 /// Says which attributes are not set, as far as the file system tells.

@@ -71,7 +71,7 @@ pub(crate) fn draft(context: &Context<'_>, refused: &Refused, file: Option<FileI
         is switched off."
         .into();
     draft.remedy(
-        View::of(context, op).on_file(&op.path, file, |it| format!("swapoff {it}")),
+        View::of(context, op).on_file("stop swapping to", &op.path, file, |it| format!("swapoff {it}")),
         "reads all that was swapped there back into memory: fails, or makes the node kill \
          processes, where there is too little. `swapon --show` says by which path the node knows it",
     );

@@ -1,5 +1,10 @@
 //! The service that a process belongs to.
 
+use crate::{
+    command::{NAME, Step},
+    model::path::clip,
+};
+
 /// A service of the host's own manager, by the control group of a process in it. A group further below, or of
 /// another slice, is a container's, a user's or a nested node's: there a service of that name is another one.
 pub(crate) fn of(cgroup: &str) -> Option<&str> {
@@ -7,6 +12,14 @@ pub(crate) fn of(cgroup: &str) -> Option<&str> {
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.@:".contains(&b);
     let is_service = unit.len() > ".service".len() && unit.ends_with(".service");
     (is_service && !unit.starts_with(['-', '.']) && unit.bytes().all(is_plain)).then_some(unit)
+}
+
+pub(crate) fn restart(unit: &str) -> Step {
+    Step::new(format!("restart {}", clip(unit, NAME)), format!("systemctl restart {unit}"))
+}
+
+pub(crate) fn start(unit: &str) -> Step {
+    Step::new(format!("start {}", clip(unit, NAME)), format!("systemctl start {unit}"))
 }
 
 #[cfg(test)]

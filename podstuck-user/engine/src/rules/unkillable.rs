@@ -7,12 +7,12 @@ mod wait;
 
 use crate::{
     cause::{Cause, id},
-    command::{Step, has_ended, if_same},
+    command::{NAME, Process, Step, View, has_ended, if_same},
     model::{
         evidence::Source,
         finding::Severity,
         identity::{Actor, Component, Target},
-        path::safe_path,
+        path::{clip, safe_path},
         pod_group::Task,
         shell::word,
     },
@@ -110,8 +110,15 @@ fn unkillable(draft: &mut Draft, suspect: &Suspect<'_>, task: &Task, wait: &wait
          for answers.",
         wait.what
     );
-    draft.remedy(format!("cat {place}/stack"), "none; shows where in the kernel it waits");
-    draft.remedy(wait.look.0, wait.look.1);
+    let comm = clip(&task.comm, NAME);
+    draft.remedy(
+        Step::new(
+            format!("show where in the kernel {comm} (pid {}) waits", task.pid),
+            format!("cat {place}/stack"),
+        ),
+        "none",
+    );
+    draft.remedy(Step::new(wait.look.1, wait.look.0), "none");
     draft.advice(wait.advice.0, wait.advice.1);
     draft
         .advice(
@@ -163,7 +170,11 @@ fn frozen(draft: &mut Draft, suspect: &Suspect<'_>) {
             .into();
     let file = word(&file);
     draft.remedy(
-        Step::from(format!("echo THAWED > {file}")).verified_by(format!("grep -qx THAWED {file}")),
+        Step::new(
+            View::OURS.says("thaw the control group", &draft.path),
+            format!("echo THAWED > {file}"),
+        )
+        .verified_by(format!("grep -qx THAWED {file}")),
         "low: the processes run on, and those that were killed end at once. If the pod was paused on \
          purpose, its other processes run as well",
     );
@@ -205,7 +216,9 @@ fn leftover(draft: &mut Draft, suspect: &Suspect<'_>) {
         containers."
         .into();
     let procs = word(draft.path.join("cgroup.procs"));
-    draft.remedy(format!("cat {procs}"), "none; then find out who put the process there");
+    let does = View::OURS.says("list the processes of the control group", &draft.path);
+    let list = Step::new(does, format!("cat {procs}"));
+    draft.remedy(list, "none; then find out who put the process there");
     for task in suspect.group.tasks.iter().take(NAMED) {
         draft.remedy(
             moved_to_the_top(task, &draft.path),
@@ -214,7 +227,8 @@ fn leftover(draft: &mut Draft, suspect: &Suspect<'_>) {
     }
     for task in suspect.group.tasks.iter().take(NAMED) {
         draft.remedy(
-            if_same(task.pid, task.tid, Some(task.started), format!("kill -9 {}", task.pid))
+            if_same("kill", Process::thread(task), format!("kill -9 {}", task.pid))
+                .so(", which keeps the control group busy")
                 .verified_by(has_ended(task.pid)),
             format!("ends {}: look first whether it does work that is needed", task.comm),
         );
@@ -235,7 +249,8 @@ fn moved_to_the_top(task: &Task, group: &Path) -> Step {
         "find /sys/fs/cgroup -path {groups} -name cgroup.procs -exec grep -qsx {pid} {{}} \";\""
     );
     let act = format!("echo {pid} | tee $({those} -exec stat -c %m/cgroup.procs {{}} \";\")");
-    if_same(pid, task.tid, Some(task.started), act)
+    if_same("move", Process::thread(task), act)
+        .so(" out of the pod's control groups")
         .verified_by(format!("[ -z \"$({those} -print)\" ]"))
 }
 

@@ -13,6 +13,8 @@ mod states;
 
 use play::Play;
 
+use crate::model::{finding::Finding, path::safe};
+
 /// The lines that a run tells, one finding each.
 fn lines(plays: Vec<(&str, Play)>) -> String {
     let of_play = |(name, play): (&str, Play)| {
@@ -57,4 +59,26 @@ fn what_is_told_of_each_incident_is_held() {
             runtimes::docker,
         );
     });
+}
+
+/// Each command has a sentence that fits a line or two and names the process that the command is about.
+pub(super) fn check_sentences(finding: &Finding) {
+    for remedy in &finding.remedies {
+        let Some(command) = &remedy.command else {
+            assert_eq!(remedy.does, None, "advice is a sentence itself: {remedy:?}");
+            continue;
+        };
+        let does = remedy.does.as_deref().unwrap_or_default();
+        let length = does.chars().count();
+        assert!((1..=100).contains(&length), "{length}: {remedy:?}");
+        assert_eq!(safe(does.as_bytes()), does);
+        let words = command.split([' ', '/', '"', ';', ')']).collect::<Vec<_>>();
+        let pids = words
+            .windows(2)
+            .filter(|two| ["proc", "--namespace", "--pid", "kill"].contains(&two[0]));
+        for pid in pids.filter_map(|two| two[1].parse::<u32>().ok()) {
+            let named = [format!("pid {pid}"), format!("/proc/{pid}/")];
+            assert!(named.iter().any(|it| does.contains(it)), "{pid}: {remedy:?}");
+        }
+    }
 }

@@ -33,6 +33,7 @@ use crate::{
         time::Monotonic,
     },
     query::{Answer, Listening, NoAnswer, ObjectAttributes, Query, Wants},
+    scenarios::check_sentences,
     testing::{FILE, mounts, run, snapshot},
 };
 
@@ -165,6 +166,7 @@ impl Play {
     }
 
     fn tell(&mut self, finding: &Finding) {
+        check_sentences(finding);
         // Who acts on it is told what stands between it and a firm one.
         let is_cause = finding.kind == Kind::Cause;
         let firm = finding.certainty == Certainty::Firm;

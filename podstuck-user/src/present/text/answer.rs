@@ -1,11 +1,12 @@
-//! The answer in five lines: what holds the pod, who does, since when, how sure that is, what to run first.
+//! The answer in six lines: what holds the pod, who does, since when, how sure that is, what to do first and by which
+//! command.
 
 use jiff::Timestamp;
 use podstuck_engine::catalogue;
 
 use super::{
     nouns::{self, text},
-    progress,
+    progress, way_out,
 };
 use crate::{
     model::{
@@ -89,17 +90,20 @@ fn held_since(
         Some(who) => line("who", &text(who), style),
         None => line("where", &style.path(&nouns::path(&cause.call.path), LABEL), style),
     });
-    let since = terminating.map_or_else(|| since(cause, at), |it| since_asked(it, at));
-    out.push_str(&line("since", &since, style));
+    out.push_str(&match terminating {
+        Some(it) => line("since", &since_asked(it, at), style),
+        None => line("seen", &seen_since(cause, at), style),
+    });
     out.push_str(&first(cause, style));
     out
 }
 
-fn since(cause: &Finding, at: Timestamp) -> String {
+/// Since when the pod is to go is not known.
+fn seen_since(cause: &Finding, at: Timestamp) -> String {
     let facts = cause.evidence.iter().map(|fact| fact.since);
     let since = facts.fold(cause.first, Timestamp::min);
     let age = at.duration_since(since).as_secs().try_into().unwrap_or(0);
-    format!("{}, for {} at least", words::moment(since), words::duration(age))
+    format!("since {}, for {} at least", words::moment(since), words::duration(age))
 }
 
 fn since_asked(terminating: &Terminating, at: Timestamp) -> String {
@@ -108,13 +112,15 @@ fn since_asked(terminating: &Terminating, at: Timestamp) -> String {
     format!("{}, for {}: Terminating, by {}", words::moment(*since), words::duration(age), text(by))
 }
 
-/// A command is not wrapped: it is there to be copied.
+/// What the command does, and below that the command, which is there to be copied: it is not wrapped, and spaces alone
+/// stand before it.
 fn first(cause: &Finding, style: Style) -> String {
     let Some(remedy) = cause.remedies.first() else { return String::new() };
     match (&remedy.command, &remedy.advice) {
         (Some(command), _) => {
-            let label = style.paint(Ink::Label, &format!("{:<7}", "run"));
-            format!("  {label}{}\n", style.paint(Ink::Command, &text(command)))
+            let does = line("do", &way_out::does(remedy), style);
+            let command = style.paint(Ink::Command, &text(command));
+            format!("{does}{}{command}\n", " ".repeat(LABEL))
         }
         (None, Some(advice)) => line("do", &text(advice), style),
         (None, None) => String::new(),

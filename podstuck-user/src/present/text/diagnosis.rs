@@ -139,8 +139,9 @@ mod tests {
 pod shop/cart-0: volume-held-by-host-process, certain (0.95)
   what   the unmount is refused: a process outside the pod uses the volume; it is named
   who    backup (pid 4242) of /system.slice/backup.service
-  since  2023-11-14 22:13:20Z, for 5m at least
-  run    kill 4242
+  seen   since 2023-11-14 22:13:20Z, for 5m at least
+  do     end backup (pid 4242), which keeps the volume busy
+         kill 4242
 
 ";
         assert!(out.starts_with(first), "{out}");

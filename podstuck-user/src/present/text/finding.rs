@@ -215,7 +215,8 @@ CRITICAL volume-held-by-host-process (new): blocks the pod, certain (0.95)
     unmount a file system that is in use, so kubelet tries again every
     122 seconds.
   what to do (nothing is run for you)
-    $ kill 4242
+    - end backup (pid 4242), which keeps the volume busy
+        kill 4242
       risk: ends the backup
   what it is not
     - nested-mount-under-volume: nothing is mounted below it
@@ -277,7 +278,7 @@ CRITICAL volume-held-by-host-process (update): blocks the pod, certain (0.95)
         let long_command = format!("umount {}", "/a b".repeat(60));
         long.remedies[0].command = Some(long_command.clone());
         let shown = finding(&long, NARROW);
-        assert!(shown.contains(&format!("    $ {}\n", long_command)), "{shown}");
+        assert!(shown.contains(&format!("        {}\n", long_command)), "{shown}");
     }
 
     #[test]

@@ -6,12 +6,21 @@ use crate::{
     present::style::{Ink, Style},
 };
 
+/// What stands before a command.
+pub(crate) const COMMAND: &str = "        ";
+
+/// What a command does; an older podstuck has not written that.
+pub(crate) fn does(remedy: &Remedy) -> String {
+    text(remedy.does.as_deref().unwrap_or("run"))
+}
+
 pub(super) fn way_out(remedy: &Remedy, style: Style) -> String {
     let mut out = String::new();
-    // A command is not wrapped: it is there to be copied.
+    // A command is not wrapped, and spaces alone stand before it: it is there to be copied.
     let copied = |command: &str| style.paint(Ink::Command, &text(command));
     if let Some(command) = &remedy.command {
-        out.push_str(&format!("    $ {}\n", copied(command)));
+        out.push_str(&style.wrap("    - ", "      ", &does(remedy)));
+        out.push_str(&format!("{COMMAND}{}\n", copied(command)));
     }
     if let Some(advice) = &remedy.advice {
         out.push_str(&style.wrap("    - ", "      ", &text(advice)));
@@ -43,10 +52,9 @@ mod tests {
 
     #[test]
     fn everything_is_told_and_nothing_empty() {
-        let mut remedy = Remedy::command("kubectl get pod x", "low");
+        let mut remedy = Remedy::command("look at the pod x", "kubectl get pod x", "low");
         let style = Style::PLAIN;
-        let short =
-            "    $ kubectl get pod x\n      where: a machine with kubectl\n      risk: low\n";
+        let short = "    - look at the pod x\n        kubectl get pod x\n      where: a machine with kubectl\n      risk: low\n";
         assert_eq!(way_out(&remedy, style), short);
         remedy.guard = Some("mount 9 is there".into());
         remedy.verify = Some("! grep 9".into());

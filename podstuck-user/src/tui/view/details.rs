@@ -51,10 +51,12 @@ pub(super) fn lines(
 /// What, who, since when and what to run, as `--brief` says it.
 fn answer(finding: &Finding, at: jiff::Timestamp, look: Look, width: usize) -> Vec<Line<'static>> {
     let held = text::held(finding, at, Style { width, ..Style::PLAIN });
+    let command = finding.remedies.first().and_then(|remedy| remedy.command.as_deref());
+    let command = command.map(text::text).unwrap_or_default();
     let mut out = Vec::new();
     for line in held.lines() {
         let (label, words) = line.split_at(line.len().min(9));
-        let style = if label.trim() == "run" { look.ink.strong() } else { Default::default() };
+        let style = if words == command { look.ink.strong() } else { Default::default() };
         let wrapped = fitted::wrap(words, width.saturating_sub(9));
         for (n, part) in wrapped.into_iter().enumerate() {
             let label = if n == 0 { label.to_owned() } else { " ".repeat(9) };
@@ -68,7 +70,7 @@ fn answer(finding: &Finding, at: jiff::Timestamp, look: Look, width: usize) -> V
 }
 
 fn ruled(line: &str, look: Look, width: usize) -> Vec<Line<'static>> {
-    let is_command = line.trim_start().starts_with("$ ");
+    let is_command = line.strip_prefix(text::COMMAND).is_some_and(|rest| !rest.starts_with(' '));
     let is_named = line.starts_with("  ") && !line.starts_with("   ");
     let field = line.char_indices().nth(LABEL).map(|(at, _)| line.split_at(at));
     let field =

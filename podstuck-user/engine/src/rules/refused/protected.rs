@@ -1,6 +1,6 @@
 //! What is said of attributes that were found before anybody was seen to fail because of them.
 
-use super::{IMMUTABLE_ATTRIBUTE, ask_dockerd_again, cause_of, flag};
+use super::{IMMUTABLE_ATTRIBUTE, ask_dockerd_again, cause_of, flag, unflag};
 use crate::{
     cause::id,
     command::View,
@@ -98,9 +98,10 @@ pub(crate) fn draft(
     let view = View::in_namespace(context, namespace, pid);
     let files = found.files.iter().copied().map(Some).chain(std::iter::repeat(None));
     for ((path, attributes), file) in found.objects.iter().zip(files) {
-        let flag = flag(cause_of(*attributes)?).0;
+        let cause = cause_of(*attributes)?;
+        let flag = flag(cause).0;
         draft.remedy(
-            view.on_file(&path.0, file, |it| format!("chattr -{flag} {it}")),
+            view.on_file(&unflag(cause), &path.0, file, |it| format!("chattr -{flag} {it}")),
             format!(
                 "low: removes the protection of this one object; {who}'s next attempt deletes it"
             ),

@@ -2,7 +2,7 @@
 
 use crate::{
     cause::{Cause, CauseId, Kind, TriedWith, id, like, way},
-    command::{Step, has_ended, if_same},
+    command::{NAME, Process, Step, has_ended, if_same},
     model::{
         container::ContainerName,
         diagnosis::Stage,
@@ -10,7 +10,7 @@ use crate::{
         finding::Severity,
         identity::{Component, Target, TargetKind},
         node::NodeSample,
-        path::safe_path,
+        path::{clip, safe, safe_path},
         runtime::{Differs, OutOfStep, Runtime, ShimOf},
         shell::word,
         time::Monotonic,
@@ -128,7 +128,9 @@ fn says_up(draft: &mut Draft, case: &OutOfStep, pid: u32, dockerd: Option<&Runti
         .into();
     let (docker, id) = (docker(dockerd), word(&case.container.id));
     let running = format!("{docker} inspect --format \"{{{{.State.Running}}}}\" {id}");
-    let step = Step::from(format!("{docker} kill {id}"))
+    let name = clip(&safe(case.container.id.as_bytes()), NAME);
+    let does = format!("have dockerd kill container {name}, and learn that it has ended");
+    let step = Step::new(does, format!("{docker} kill {id}"))
         .verified_by(format!("sleep 11; [ \"$({running})\" = false ]"));
     draft.remedy(
         step,
@@ -156,14 +158,15 @@ fn says_ended(draft: &mut Draft, case: &OutOfStep, init: Option<u32>) {
     match &shim.of {
         Some(ShimOf::Containerd { socket, namespace }) if is_plain(namespace) => {
             let ctr = format!("ctr --address {} --namespace {namespace} task", word(socket));
+            let process = Process::new(shim.pid, Some(shim.started), Some("the shim"));
             if let Some(init) = init {
                 let act = format!("{ctr} kill --signal SIGKILL {id}");
-                let step = if_same(shim.pid, shim.pid, Some(shim.started), act);
+                let step = if_same("end the container of", process, act);
                 let risk = "the container's processes end; dockerd believes that they have";
                 draft.remedy(step.verified_by(has_ended(init)), risk);
             }
             let act = format!("{ctr} delete --force {id}");
-            let step = if_same(shim.pid, shim.pid, Some(shim.started), act);
+            let step = if_same("have containerd forget the task of", process, act);
             draft.remedy(
                 step.verified_by(has_ended(shim.pid)),
                 "low where its processes have ended: containerd forgets the task, and its shim ends",
@@ -201,7 +204,7 @@ fn restart(draft: &mut Draft, dockerd: Option<&Runtime>) {
     const RISK: &str = "all containers of the node end, unless Docker's live-restore is set. With it a task that dockerd \
         takes for ended may stay";
     match dockerd.and_then(|it| unit::of(it.group.as_deref()?)) {
-        Some(unit) => draft.remedy(format!("systemctl restart {unit}"), RISK),
+        Some(unit) => draft.remedy(unit::restart(unit), RISK),
         None => draft.advice(
             "restart dockerd: no command is given, because which service it is was not seen",
             RISK,

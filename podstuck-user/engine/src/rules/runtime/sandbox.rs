@@ -167,6 +167,7 @@ fn mounted(draft: &mut Draft, look: &Look, is_netns: bool) {
         "low once all containers of the pod have ended: what they left in /dev/shm is lost"
     };
     for mount in all.iter().rev().take(NAMED) {
-        draft.remedy(look.view.on_mount("umount -l", &mount.point, Some(mount.id)), risk);
+        let step = look.view.on_mount("umount -l", &mount.point, Some(mount.id));
+        draft.remedy(step.so(", which keeps the sandbox"), risk);
     }
 }

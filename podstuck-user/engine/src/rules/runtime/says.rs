@@ -5,12 +5,13 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use crate::{
     cause::{Cause, id},
-    command::{THIS_NODE, has_ended, if_same},
+    command::{NAME, Process, Step, has_ended, if_same, pods_of_node},
     model::{
         container::ContainerName,
         evidence::Source,
         finding::Severity,
         identity::{Component, Pod, Target, TargetKind},
+        path::{clip, safe},
         runtime::Daemon,
         said::Complaint,
         shell::word,
@@ -118,12 +119,15 @@ fn network(draft: &mut Draft, suspect: &Suspect<'_>) {
         why_network(&suspect.told.said.text)
     );
     draft.remedy(
-        format!("kubectl get pods --all-namespaces --field-selector spec.nodeName={THIS_NODE} -o wide"),
-        "none; finds the network's agent on this node. When it works again, kubelet's next attempt succeeds",
+        pods_of_node("list the pods of this node, and the network's agent among them"),
+        "none; when the agent works again, kubelet's next attempt succeeds",
     );
     draft.remedy(
-        "ls -l /etc/cni/net.d /opt/cni/bin",
-        "none; the plugin's configuration and its program must be there",
+        Step::new(
+            "show whether the plugin's configuration and program are there",
+            "ls -l /etc/cni/net.d /opt/cni/bin",
+        ),
+        "none",
     );
     draft.rule_out(id!("netns-busy"), "the plugin itself fails, before any mount is removed");
     draft.rule_out(
@@ -168,19 +172,26 @@ fn signal(draft: &mut Draft, suspect: &Suspect<'_>) {
     let tasks = suspect.group().map(|group| group.tasks.as_slice()).unwrap_or_default();
     for task in tasks.iter().take(NAMED) {
         let act = format!("kill -KILL {}", task.pid);
-        let command =
-            if_same(task.pid, task.tid, Some(task.started), act).verified_by(has_ended(task.pid));
+        let command = if_same("kill", Process::thread(task), act)
+            .so(", as the runtime may not")
+            .verified_by(has_ended(task.pid));
         draft.remedy(
             command,
             "low: the container is to end; only from a root shell that AppArmor does not confine",
         );
     }
     draft.remedy(
-        "journalctl --dmesg --grep 'operation=\"signal\"'",
-        "none; the kernel says which profile refused",
+        Step::new(
+            "show which AppArmor profile refused the signal",
+            "journalctl --dmesg --grep 'operation=\"signal\"'",
+        ),
+        "none",
     );
     draft.remedy(
-        "apparmor_parser --remove /etc/apparmor.d/runc",
+        Step::new(
+            "unload runc's AppArmor profile, which keeps it from signalling containers",
+            "apparmor_parser --remove /etc/apparmor.d/runc",
+        ),
         "runc runs without a profile until it is loaded again; a newer runtime is the cure",
     );
     let knows_tasks = suspect.group().is_some();
@@ -213,8 +224,10 @@ fn lost(draft: &mut Draft, suspect: &Suspect<'_>) {
         attempt goes on";
     match (suspect.bundle(), suspect.container()) {
         (Some((namespace, id)), _) => {
+            let name = clip(&safe(id.as_bytes()), NAME);
             let (namespace, id) = (word(namespace), word(id));
-            draft.remedy(format!("ctr --namespace {namespace} task delete --force {id}"), FORGET);
+            let forget = format!("ctr --namespace {namespace} task delete --force {id}");
+            draft.remedy(Step::new(format!("have containerd forget task {name}"), forget), FORGET);
         }
         (None, Some(_)) => {
             draft.advice(
@@ -271,7 +284,7 @@ fn restart(draft: &mut Draft, suspect: &Suspect<'_>) {
         shims.iter().filter_map(|shim| unit::of(shim.group.as_deref()?)).collect();
     match (units.first(), units.len()) {
         (Some(unit), 1) => {
-            draft.remedy(format!("systemctl restart {unit}"), RESTART);
+            draft.remedy(unit::restart(unit), RESTART);
         }
         _ => {
             draft.advice(
@@ -301,7 +314,7 @@ fn hangs(draft: &mut Draft, suspect: &Suspect<'_>) {
             .into();
     }
     draft.remedy(
-        "crictl --timeout 10s pods",
+        Step::new("ask the runtime for its pods", "crictl --timeout 10s pods"),
         "none; where this fails in the same way, the runtime answers nobody",
     );
     draft.advice(

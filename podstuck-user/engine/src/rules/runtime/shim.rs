@@ -2,7 +2,7 @@
 
 use crate::{
     cause::id,
-    command::kill,
+    command::{Process, kill},
     model::{
         container::ContainerName, evidence::Source, finding::Severity, identity::Target,
         runtime::Shim, time::Monotonic,
@@ -62,15 +62,16 @@ pub(crate) fn tell(draft: &mut Draft, shim: &Shim, whose: &str) {
 
 /// How it goes on, or ends.
 pub(crate) fn ways_out(draft: &mut Draft, shim: &Shim, risk: &'static str) {
+    let process = Process::new(shim.pid, Some(shim.started), Some(&shim.comm));
     if shim.is_stopped() {
         draft.remedy(
-            kill("kill -CONT", shim.pid, Some(shim.started)),
+            kill("kill -CONT", process).so(", which is stopped"),
             "low: a shim that a signal has stopped goes on; a debugger that holds it must be ended first",
         );
     } else {
         draft.doubt("whether it waits for the same all the time");
     }
-    draft.remedy(kill("kill -KILL", shim.pid, Some(shim.started)), risk);
+    draft.remedy(kill("kill -KILL", process).so(", and with it the container"), risk);
 }
 
 /// What else it is not.

@@ -2,7 +2,7 @@
 
 use crate::{
     cause::id,
-    command::if_same,
+    command::{Process, if_same},
     model::{
         client::{Client, Request},
         node::NodeSample,
@@ -33,13 +33,13 @@ pub(super) fn tell(
     if sample.spaces.iter().any(|space| space.exhausted().is_some()) {
         draft.doubt("whether it waits for a disk that is full");
     }
-    let stacks = if_same(pid, pid, Some(runtime.started), format!("kill -USR1 {pid}"));
+    let process = Process::new(pid, Some(runtime.started), Some(name));
     draft.remedy(
-        stacks,
+        if_same("have a stack trace written by", process, format!("kill -USR1 {pid}")),
         "none; it writes what each of its threads waits for into its log, or a file that the log names",
     );
     match runtime.group.as_deref().and_then(unit::of) {
-        Some(unit) => draft.remedy(format!("systemctl restart {unit}"), RESTART),
+        Some(unit) => draft.remedy(unit::restart(unit), RESTART),
         None => draft.advice(
             format!(
                 "restart {name}: no command is given, because which service it is was not seen"

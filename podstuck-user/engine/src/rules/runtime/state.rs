@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     cause::id,
+    command::{Process, Step},
     model::{
         client::Client,
         container::ContainerState,
@@ -70,7 +71,8 @@ pub(crate) fn draft(
             }
             (Daemon::Runs(runtime), None) => {
                 let Some(halted) = &runtime.halted else { continue };
-                let how = halted::go_on(&mut draft, runtime.pid, Some(runtime.started), halted);
+                let process = Process::new(runtime.pid, Some(runtime.started), Some(name));
+                let how = halted::go_on(&mut draft, process, halted);
                 let result = match halted {
                     Halted::NoDescriptors { .. } => "does not work",
                     _ => "answers nobody",
@@ -173,8 +175,8 @@ fn is_gone(draft: &mut Draft, gone: &GoneRuntime) {
     match unit {
         Some(unit) => {
             let journal = format!("journalctl --unit {unit} --lines 50 --no-pager");
-            draft.remedy(journal, "none; says how it ended");
-            draft.remedy(format!("systemctl start {unit}"), START);
+            draft.remedy(Step::new(format!("show how {name} ended"), journal), "none");
+            draft.remedy(unit::start(unit), START);
         }
         None => {
             draft.advice(

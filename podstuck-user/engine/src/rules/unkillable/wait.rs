@@ -12,7 +12,7 @@ pub(crate) struct Wait {
     pub(crate) cause: &'static Cause,
     /// What answers no more.
     pub(crate) what: &'static str,
-    /// A command that shows more, and what.
+    /// A command that shows more, and what it does.
     pub(crate) look: (&'static str, &'static str),
     /// What ends it, and what that breaks.
     pub(crate) advice: (&'static str, &'static str),
@@ -21,7 +21,7 @@ pub(crate) struct Wait {
 static NVIDIA: Wait = Wait {
     cause: &GPU_DSTATE,
     what: "NVIDIA's driver",
-    look: ("dmesg | grep Xid", "none; tells the fault"),
+    look: ("dmesg | grep Xid", "show the faults that the GPU's driver has reported"),
     advice: (
         "reset the GPU (`nvidia-smi --gpu-reset`); when that does not end either, only a reboot helps",
         "every program on that GPU loses its work",
@@ -31,7 +31,7 @@ static NVIDIA: Wait = Wait {
 static NFS: Wait = Wait {
     cause: &DSTATE,
     what: "an NFS server",
-    look: ("nfsstat --mounts", "none; shows the servers"),
+    look: ("nfsstat --mounts", "list the NFS mounts and their servers"),
     advice: (
         "bring the server back; or `umount -f` the mount",
         "a forced unmount loses what was not yet written",
@@ -41,7 +41,7 @@ static NFS: Wait = Wait {
 static NETWORK_DISK: Wait = Wait {
     cause: &DSTATE,
     what: "a disk on the network",
-    look: ("lsblk", "none; shows the devices"),
+    look: ("lsblk", "list the block devices"),
     advice: (
         "bring the server back; or detach the device",
         "to detach it loses what was not yet written",
@@ -51,7 +51,7 @@ static NETWORK_DISK: Wait = Wait {
 static CEPH: Wait = Wait {
     cause: &DSTATE,
     what: "CephFS",
-    look: ("findmnt --types ceph", "none; shows the mounts"),
+    look: ("findmnt --types ceph", "list the CephFS mounts"),
     advice: (
         "bring the cluster back; or `umount -f` the mount",
         "a forced unmount loses what was not yet written",
@@ -61,7 +61,7 @@ static CEPH: Wait = Wait {
 static SMB: Wait = Wait {
     cause: &DSTATE,
     what: "an SMB server",
-    look: ("findmnt --types cifs", "none; shows the servers"),
+    look: ("findmnt --types cifs", "list the SMB mounts and their servers"),
     advice: ("bring the server back", "none"),
 };
 
@@ -70,7 +70,7 @@ static FUSE: Wait = Wait {
     what: "a FUSE server",
     look: (
         "grep -H . /sys/fs/fuse/connections/*/waiting",
-        "none; the connection with requests is the one",
+        "show which FUSE connection has requests that wait",
     ),
     advice: (
         "restart the server, or abort the connection (`echo 1 > .../abort`)",
@@ -81,7 +81,7 @@ static FUSE: Wait = Wait {
 static FROZEN: Wait = Wait {
     cause: &DSTATE,
     what: "a frozen file system",
-    look: ("cat /proc/self/mountinfo", "none; shows the mount points"),
+    look: ("cat /proc/self/mountinfo", "list the mount points"),
     advice: (
         "thaw it (`fsfreeze --unfreeze MOUNTPOINT`)",
         "low, unless a backup or a snapshot that is under way has frozen it: ask for that first",
@@ -89,7 +89,7 @@ static FROZEN: Wait = Wait {
 };
 
 const WATCH_DISKS: (&str, &str) =
-    ("cat /proc/pressure/io", "none; shows whether the disks do anything at all");
+    ("cat /proc/pressure/io", "show how long tasks wait for the disks");
 const MEND_DISKS: (&str, &str) = ("bring the device back, or replace it", "none");
 
 static DISK_FILE_SYSTEM: Wait =
@@ -102,7 +102,10 @@ static BLOCK_DEVICE: Wait =
 static UNKNOWN: Wait = Wait {
     cause: &DSTATE,
     what: "something in the kernel that its name does not tell",
-    look: ("dmesg | grep -A 20 'blocked for more than'", "none; shows the kernel's own complaints"),
+    look: (
+        "dmesg | grep -A 20 'blocked for more than'",
+        "show what the kernel says of blocked tasks",
+    ),
     advice: ("find out what it waits for by its stack, and bring that back", "none"),
 };
 
