@@ -5,6 +5,7 @@
 
 mod elide;
 pub mod json;
+mod near;
 pub mod style;
 pub mod text;
 pub(crate) mod words;

@@ -2,7 +2,12 @@
 
 use jiff::Timestamp;
 
-use super::{answer::answer as short, finding::finding, nouns, nouns::text};
+use super::{
+    answer::answer as short,
+    finding::{finding, whole},
+    nouns,
+    nouns::text,
+};
 use crate::{
     model::{
         container::ContainerName,
@@ -11,6 +16,7 @@ use crate::{
         said::Said,
     },
     present::{
+        near::Near,
         style::{Ink, Style},
         words,
     },
@@ -20,6 +26,9 @@ use crate::{
 /// be what helps.
 pub fn diagnosis(answer: &Diagnosis, at: Timestamp, style: Style) -> String {
     let mut out = short(answer, at, style);
+    let mut near = Near::default();
+    near.learn(&out);
+    let answer = &near.answer(answer);
     if !answer.stages.is_empty() || !answer.containers.is_empty() {
         out.push('\n');
     }
@@ -46,7 +55,7 @@ pub fn diagnosis(answer: &Diagnosis, at: Timestamp, style: Style) -> String {
     }
     for (number, cause) in answer.causes.iter().enumerate() {
         out.push_str(&format!("\n{}. ", number + 1));
-        out.push_str(&finding(&as_new(cause), style));
+        out.push_str(&whole(&as_new(cause), style));
     }
     list(&mut out, "what else matters", answer.notes.iter().map(|note| text(note)), style);
     list(&mut out, "what the logs say", answer.said.iter().rev().take(SAID).map(said), style);

@@ -10,6 +10,7 @@ use crate::{
         finding::{Finding, FindingState},
     },
     present::{
+        near::Near,
         style::{Ink, Style},
         words,
     },
@@ -21,7 +22,7 @@ const LABEL: usize = 12;
 /// A finding in its state. An update gets all its evidence; [`update`] leaves out what was known.
 pub fn finding(finding: &Finding, style: Style) -> String {
     match finding.state {
-        FindingState::New => new(finding, style),
+        FindingState::New => whole(&Near::default().finding(finding), style),
         FindingState::Update => changed(finding, &[], style),
         FindingState::Cleared => cleared(finding, style),
     }
@@ -35,7 +36,8 @@ pub fn update(now: &Finding, before: &Finding, style: Style) -> String {
     }
 }
 
-fn new(f: &Finding, style: Style) -> String {
+/// One whose paths are shortened already.
+pub(super) fn whole(f: &Finding, style: Style) -> String {
     let mut out = headline(f, style);
     let mut field = |label: &str, value: &str| {
         out.push_str(&format!("  {} {value}\n", style.paint(Ink::Label, &format!("{label:<9}"))));
