@@ -69,7 +69,9 @@ impl View {
     /// What is done to an object, in a sentence.
     pub(crate) fn says(self, verb: &str, path: &Path) -> String {
         let place = self.place_name();
-        let room = SENTENCE.saturating_sub(verb.len() + " ".len() + place.len());
+        // As long for each pid.
+        let others = if place.is_empty() { 0 } else { " in pid 4194304's mount namespace".len() };
+        let room = SENTENCE.saturating_sub(verb.len() + " ".len() + others);
         format!("{verb} {}{place}", near(path, room))
     }
 

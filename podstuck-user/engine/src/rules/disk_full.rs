@@ -107,7 +107,7 @@ pub(crate) fn draft(
         "du --inodes --one-file-system --max-depth=2"
     };
     draft.remedy(
-        view.look("show what takes the room below", &space.path, |it| format!("{listing} {it}")),
+        view.look("show what fills", &space.path, |it| format!("{listing} {it}")),
         "none, but reads much; `df -i` and `df` show the rest",
     );
     draft.remedy(

@@ -254,7 +254,7 @@ fn remedies(
             "low: the mount is of no use to anybody any more; what was not yet written is lost",
         )),
         cause if cause == disk_full::by_errno() => look(
-            "show what takes the room below",
+            "show what fills",
             "du --one-file-system --max-depth=2 --human-readable",
         )
         .zip(

@@ -233,7 +233,7 @@ fn frozen(context: &Context<'_>, draft: &mut Draft, seen: &StuckThread) {
     if let Some(mount) = &seen.mount {
         draft.remedy(
             view(context, seen)
-                .on_mounted("thaw the file system at", &mount.point, mount.id, |it| {
+                .on_mounted("thaw the file system", &mount.point, mount.id, |it| {
                     format!("fsfreeze --unfreeze {it}")
                 })
                 .so(", so that all calls on it go on"),

@@ -118,11 +118,11 @@ fn first(cause: &Finding, style: Style) -> String {
     let Some(remedy) = cause.remedies.first() else { return String::new() };
     match (&remedy.command, &remedy.advice) {
         (Some(command), _) => {
-            let does = line("do", &way_out::does(remedy), style);
+            let does = wrapped("do", &way_out::does(remedy), style);
             let command = style.paint(Ink::Command, &text(command));
             format!("{does}{}{command}\n", " ".repeat(LABEL))
         }
-        (None, Some(advice)) => line("do", &text(advice), style),
+        (None, Some(advice)) => wrapped("do", &text(advice), style),
         (None, None) => String::new(),
     }
 }
@@ -130,6 +130,12 @@ fn first(cause: &Finding, style: Style) -> String {
 fn line(label: &str, words: &str, style: Style) -> String {
     let label = style.paint(Ink::Label, &format!("{label:<7}"));
     format!("  {label}{words}\n")
+}
+
+/// What goes on in the next line stands further in than a command does.
+fn wrapped(label: &str, words: &str, style: Style) -> String {
+    let label = style.paint(Ink::Label, &format!("{label:<7}"));
+    style.wrap(&format!("  {label}"), &" ".repeat(LABEL + 2), words)
 }
 
 fn is_left(answer: &Diagnosis) -> bool {
