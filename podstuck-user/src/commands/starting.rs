@@ -24,21 +24,22 @@ const HURRY: i32 = -10;
 
 /// While it lives, this thread and those that it starts go before others, if they may.
 pub(super) struct Hurry {
-    may: bool,
+    before: Option<i32>,
 }
 
 impl Hurry {
     pub(super) fn begin() -> Self {
         // Of this thread alone (setpriority(2), "NOTES").
-        Self { may: nice(HURRY).is_ok() }
+        let before = nice(0).ok();
+        Self { before: before.filter(|_| nice(HURRY).is_ok()) }
     }
 }
 
 impl Drop for Hurry {
     fn drop(&mut self) {
-        if self.may {
-            // Anybody may give way.
-            let _ = nice(-HURRY);
+        // By as much as it was changed: there is a limit. Anybody may give way.
+        if let (Some(before), Ok(now)) = (self.before, nice(0)) {
+            let _ = nice(before - now);
         }
     }
 }
@@ -134,11 +135,15 @@ mod tests {
 
     #[test]
     fn who_has_started_goes_before_nobody() {
-        let usual = nice(0).unwrap();
-        let hurry = Hurry::begin();
-        assert_eq!(nice(0).unwrap() < usual, hurry.may);
-        drop(hurry);
-        assert_eq!(nice(0).unwrap(), usual);
+        // Near the limit of priorities, too, where this may go there.
+        for more in [0, -15] {
+            let _ = nice(more);
+            let usual = nice(0).unwrap();
+            let hurry = Hurry::begin();
+            assert_eq!(nice(0).unwrap() < usual, hurry.before.is_some());
+            drop(hurry);
+            assert_eq!(nice(0).unwrap(), usual);
+        }
     }
 
     #[test]
