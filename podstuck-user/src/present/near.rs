@@ -80,7 +80,7 @@ impl Near {
                     path.0 = OsStr::from_bytes(&near).into();
                 }
             }
-            None => self.learn(&path.parts().0.into_owned()),
+            None => self.learn(&path.parts().0),
         }
         path
     }
