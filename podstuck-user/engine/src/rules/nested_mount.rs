@@ -148,7 +148,7 @@ pub(crate) static MOUNT_OVER_VOLUME: Cause = Cause {
     source: &["kubernetes pkg/volume/emptydir/empty_dir.go, TearDownAt", SOURCE[0]],
 };
 
-const EMPTY_DIR: &str = "kubernetes.io/empty-dir";
+pub(crate) const EMPTY_DIR: &str = "kubernetes.io/empty-dir";
 
 /// Whether something is mounted over an emptyDir that kubelet has not mounted: it mounts a file system in
 /// memory, of its own and whole.

@@ -10,12 +10,16 @@ use crate::{
     event::{Event, What},
     model::{
         holder::{About, Holder, Snapshot},
+        mounted::Mounted,
         node::{NodeSample, PodState, VolumeState},
         path::JsonPath,
         time::Monotonic,
     },
     query::{Query, Wants},
-    rules::mount_in_use::{culprits, held_volume},
+    rules::{
+        mount_in_use::{culprits, held_volume},
+        nested_mount::EMPTY_DIR,
+    },
     tracker::{Context, Steps, Subject, Tracker, TrackerId},
     trackers::to_go::ToGo,
     verdict::Verdict,
@@ -62,7 +66,8 @@ impl HeldVolumes {
         let (tracker, at) = (self.id(), sample.at);
         let mut before = std::mem::take(&mut self.looked);
         for pod in sample.pods.iter().filter(|pod| self.to_go.is_over(context, sample, pod)) {
-            for volume in pod.volumes.iter().filter(|it| it.target_id != 0 && !it.mounts.is_empty())
+            for volume in
+                pod.volumes.iter().filter(|it| it.target_id != 0 && unmounted(it).is_some())
             {
                 let target_id = volume.target_id;
                 let subject = Subject { target_id, path: &volume.path, pod: &pod.uid, at };
@@ -89,10 +94,10 @@ impl HeldVolumes {
         let first =
             due.min_by_key(|(_, looked)| (looked.since.is_none(), looked.asked, looked.is_last()));
         if let Some((target_id, looked)) = first
-            && let Some(mount) = looked.volume.mounts.first()
+            && let Some(mount) = looked.mount()
         {
-            looked.asked = Some(at);
             let (pid, namespace, path) = (mount.pid, mount.namespace, mount.point.clone());
+            looked.asked = Some(at);
             let wants =
                 Wants::Holders(About::Mount { pid, namespace, path: JsonPath(path.clone()) });
             steps.ask([Query { tracker, target_id: *target_id, path, wants }]);
@@ -132,6 +137,11 @@ impl HeldVolumes {
 }
 
 impl Looked {
+    /// The mount that they are looked for in.
+    pub(crate) fn mount(&self) -> Option<&Mounted> {
+        unmounted(&self.volume)
+    }
+
     fn is_due(&self, now: Monotonic) -> bool {
         let pause = match (self.since, self.told) {
             (Some(_), false) => STILL,
@@ -145,6 +155,14 @@ impl Looked {
         let plugin = self.volume.path.parent().and_then(|plugin| plugin.file_name());
         plugin.is_some_and(|name| LAST.iter().any(|last| name == *last))
     }
+}
+
+/// The mount of a volume that is unmounted when the pod goes. kubelet mounts an emptyDir in memory on its own directory;
+/// what lies deeper in one it does not unmount, whether anybody uses that or not.
+fn unmounted(volume: &VolumeState) -> Option<&Mounted> {
+    let plugin = volume.target.volume.as_ref().map(|volume| volume.plugin.as_str());
+    let mut mounts = volume.mounts.iter();
+    mounts.find(|mount| plugin != Some(EMPTY_DIR) || mount.point == volume.path)
 }
 
 impl Tracker for HeldVolumes {

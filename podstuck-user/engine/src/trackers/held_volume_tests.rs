@@ -5,7 +5,8 @@ use crate::{
     model::{
         evidence::Certainty,
         holder::{How, Through},
-        identity::{Component, Pod, Target},
+        identity::{Component, Pod, Target, Volume},
+        path::JsonPath,
         pod_group::{PodGroup, Task},
         said::{Report, Said},
     },
@@ -115,4 +116,19 @@ fn a_pod_that_is_not_to_go_is_not_looked_at() {
     assert!(look(&mut Alone::new(), 1).queries.is_empty());
     let mut alone = Alone::<HeldVolumes>::new();
     assert!(found(look(&mut alone, 3).verdicts).is_empty());
+}
+
+#[test]
+fn what_kubelet_does_not_unmount_may_be_used() {
+    let deeper = |plugin: &str| {
+        let mut sample = sample(1);
+        let volume = &mut sample.pods[0].volumes[0];
+        let (name, path) = ("data".into(), JsonPath(VOLUME.into()));
+        let of = Some(Volume { name, plugin: plugin.into(), path });
+        volume.target = Target { volume: of, ..Target::unknown() }.into();
+        volume.mounts = vec![mounted(&Path::new(VOLUME).join("m"), 9)];
+        told_to_go().take(at(1), What::Sample(Arc::new(sample))).queries.len()
+    };
+    assert_eq!(deeper("kubernetes.io/empty-dir"), 0, "kubelet fails at the mount, held or not");
+    assert_eq!(deeper("kubernetes.io/csi"), 1, "the driver unmounts it");
 }

@@ -28,7 +28,7 @@ pub(crate) fn draft(
         found.iter().partition(|holder| holder.how == How::NestedMount);
     let cause = cause(false, &nested, &users);
     let (target_id, target) = (volume.target_id, volume.target.clone());
-    let mount = volume.mounts.first();
+    let mount = looked.mount();
     let point = mount.map_or(&volume.path, |mount| &mount.point);
     let mut draft = Draft::about_state(
         TrackerId::HeldVolume,
