@@ -510,6 +510,19 @@ fn what_kubelet_complained_of_is_told_at_the_first_look() {
 }
 
 #[test]
+fn what_is_missing_and_what_kubelet_complains_of_are_told_while_it_tries() {
+    let live = |seconds: u64, said: &[Said]| {
+        let mut volume = csi(Registration::Unknown);
+        volume.csi.as_mut().unwrap().data = VolumeData::Missing;
+        Late { seconds, ..Late::of(volume) }.said(said.to_vec()).cause().map(|cause| cause.0)
+    };
+    let lacks = &[complains(Complaint::NoData, 3200)];
+    assert_eq!(live(10, lacks), Some("vol-data-missing-or-corrupt"));
+    assert_eq!(live(10, &[]), None, "nobody has met it");
+    assert_eq!(live(4, lacks), None, "it may be a moment's");
+}
+
+#[test]
 fn no_driver_has_come_since_the_directory_of_their_sockets_was_changed() {
     let first_look = |changed: i64| {
         let mut volume = csi(Registration::Absent);

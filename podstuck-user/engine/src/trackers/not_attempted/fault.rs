@@ -148,7 +148,7 @@ fn fault(pod: &PodState, volume: &VolumeState, tried: &Tried, seen: bool) -> Opt
 /// How long it must have been seen and said that kubelet meets it.
 pub(super) fn needed_where_met(fault: Fault, thresholds: Thresholds) -> Duration {
     match fault {
-        Fault::DriverAbsent | Fault::DriverDeaf | Fault::DriverDown => MET,
+        Fault::DriverAbsent | Fault::DriverDeaf | Fault::DriverDown | Fault::NoData => MET,
         fault => needed(fault, thresholds),
     }
 }
