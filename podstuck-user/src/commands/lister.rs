@@ -66,7 +66,8 @@ impl Lister {
         if self.form != Some(ListOutput::Json) {
             return text::list_end(list, style);
         }
-        let ListEnd { pods, beside, api, saw_all, degraded, .. } = *list;
+        let ListEnd { pods, beside, api, saw_all, is_told, degraded, .. } = *list;
+        let saw_all = saw_all && is_told;
         let end = End { pods: pods.len(), findings_beside: beside, saw_all, api, degraded };
         json::render(at, "list", &end)
     }
@@ -107,6 +108,7 @@ mod tests {
             beside: 1,
             api: None,
             saw_all: true,
+            is_told: true,
             degraded: &[],
             options: "",
         };

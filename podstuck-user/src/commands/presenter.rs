@@ -164,18 +164,22 @@ impl Presenter {
     fn list(&self, at: Monotonic) -> Exit {
         let pods = self.engine.deleted();
         let saw_all = self.engine.saw_all_pods();
+        let api = self.engine.run().start.api.as_deref();
+        let is_told = api.is_some_and(|api| !api.starts_with("no answer"))
+            || self.engine.hears_of_deletions();
         let list = text::ListEnd {
             pods: &pods,
             beside: self.engine.beside_deleted(&pods),
-            api: self.engine.run().start.api.as_deref(),
+            api,
             saw_all,
+            is_told,
             degraded: &self.engine.completeness().degraded,
             options: "",
         };
         self.reporter.list_end(&list, self.calendar(at));
         match (pods.is_empty(), pods.iter().any(|pod| pod.cause.is_some()), list.beside) {
             (_, true, _) | (true, false, 1..) => Exit::Found,
-            (true, false, 0) if saw_all => Exit::Clean,
+            (true, false, 0) if saw_all && is_told => Exit::Clean,
             _ => Exit::Unexplained,
         }
     }

@@ -108,6 +108,7 @@ fn people_and_programs_see_every_character_and_no_forged_line() {
                 beside: 1,
                 api: None,
                 saw_all: false,
+                is_told: false,
                 degraded: &[],
                 options: "",
             };

@@ -154,6 +154,14 @@ impl Engine {
         self.deletions.since(uid).is_some()
     }
 
+    /// Whether a kubelet that runs would write into its log which of the node's pods are to go, if there are any.
+    pub fn hears_of_deletions(&self) -> bool {
+        self.sample.as_ref().is_some_and(|sample| {
+            let halted = |pid: &u32| sample.halted_kubelets.iter().any(|it| it.pid == *pid);
+            sample.pods.is_empty() || sample.kubelets.iter().any(|pid| !halted(pid))
+        })
+    }
+
     /// Whether somebody has looked at the whole node.
     pub fn saw_all_pods(&self) -> bool {
         self.sample.as_ref().is_some_and(|sample| sample.unread.is_empty())

@@ -26,6 +26,8 @@ pub struct ListEnd<'a> {
     pub api: Option<&'a str>,
     /// Whether all of the node's pods were looked at.
     pub saw_all: bool,
+    /// Whether anybody says which of them are to go.
+    pub is_told: bool,
     /// What of the tool cannot do its work.
     pub degraded: &'a [String],
     /// The options that the list was called with, as a shell takes them.
@@ -79,7 +81,7 @@ pub fn list_end(list: &ListEnd<'_>, style: Style) -> String {
     let count = list.pods.len() as u64;
     let known = list.pods.iter().filter(|pod| pod.cause.is_some()).count() as u64;
     let mut out = match count {
-        0 if list.saw_all => "no pod of this node is being deleted\n".to_owned(),
+        0 if list.saw_all && list.is_told => "no pod of this node is being deleted\n".to_owned(),
         0 => "no pod of this node is known to be deleted\n".to_owned(),
         _ => {
             let being = words::plural(count, "pod of this node is", "pods of this node are");
@@ -126,6 +128,10 @@ fn notes(list: &ListEnd<'_>) -> Vec<String> {
         Some(why) if why.starts_with("no answer") => notes.push(format!("{}: {only}", text(why))),
         Some(_) => {}
     }
+    if !list.is_told {
+        let nobody = "no kubelet acts on this node: which of its pods are to go, only the API server says (`--api KUBECONFIG`)";
+        notes.push(nobody.into());
+    }
     if !list.saw_all {
         notes.push("not all of the node could be looked at: there may be more".into());
     }
@@ -162,7 +168,7 @@ mod tests {
         let names = name_width(pods);
         let lines = pods.iter().map(|pod| listed(pod, names, false, at, style));
         let options = " --kubelet-root /k";
-        let end = ListEnd { pods, beside, api, saw_all, degraded: &[], options };
+        let end = ListEnd { pods, beside, api, saw_all, is_told: true, degraded: &[], options };
         lines.chain([list_end(&end, style)]).collect()
     }
 
@@ -192,6 +198,20 @@ mod tests {
              2 findings are about something else: `podstuck watch`\n\
              more: podstuck diagnose shop/cart-0 --kubelet-root /k\n"
         );
+    }
+
+    #[test]
+    fn where_nobody_says_which_pods_are_to_go_there_may_be_some() {
+        let list = |is_told| {
+            let (pods, api, options) = (&[], None, "");
+            let end =
+                ListEnd { pods, beside: 0, api, saw_all: true, is_told, degraded: &[], options };
+            list_end(&end, Style { width: 200, ..Style::PLAIN })
+        };
+        assert!(list(true).starts_with("no pod of this node is being deleted\n"));
+        let text = list(false);
+        assert!(text.starts_with("no pod of this node is known to be deleted\n"), "{text}");
+        assert!(text.contains("note: no kubelet acts on this node: "), "{text}");
     }
 
     #[test]
