@@ -28,6 +28,10 @@ mod csi;
 mod faults;
 #[path = "on_node/healthy.rs"]
 mod healthy;
+#[path = "on_node/listed.rs"]
+mod listed;
+#[path = "on_node/live.rs"]
+mod live;
 #[path = "dist/made.rs"]
 mod made;
 #[path = "on_node/plugin.rs"]
@@ -41,6 +45,7 @@ mod troubles;
 
 use std::{
     env,
+    ffi::OsString,
     fmt::Write,
     thread,
     time::{Duration, Instant},
@@ -51,6 +56,9 @@ use borrowed::Borrowed;
 use case::{Case, End, Trouble, api_hangs, api_refuses};
 use cases::CASES;
 use faults::Fault;
+use jiff::Timestamp;
+use listed::Listed;
+use live::{Live, Told};
 use pods::{OnNode, is_there};
 use podstuck_node::{Node, Runtime};
 use podstuck_tests::requires;
@@ -85,8 +93,11 @@ fn chosen(trouble: Trouble) -> Vec<&'static Case> {
 /// A case under way.
 struct Stuck {
     case: &'static Case,
+    uid: String,
     _faults: Vec<Fault>,
+    deleted: Timestamp,
     asked: Option<Asked>,
+    told: Told,
     released_after: Option<Duration>,
 }
 
@@ -155,7 +166,7 @@ fn kubectl_podstuck_says_what_holds_a_pod_and_removes_its_own() {
         assert!(!answer.out.contains(" with 0 probes "), "the least privilege is enough for them");
         assert!(prepared.is_clean());
         // For the command that releases it.
-        stuck.asked = Some(From::Node.ask(node, case.name));
+        stuck.asked = Some(From::Node.ask(node, case.name, &[]));
     }
     let missing = prepared.ask(&["default/no-such-pod"]);
     assert!(
@@ -176,15 +187,25 @@ fn play(trouble: Trouble) {
     }
     let borrowed = Borrowed::with(runtime());
     let node = borrowed.node();
+    let mut live = Live::start();
     let (mut all, _troubled) = make_stuck(node, &cases, trouble);
     let deleted = Instant::now();
     let from = From::chosen(node);
     thread::sleep(SOON);
-    ask(node, &from, &mut all, |case| case.end == End::Time);
+    // Without kubelet there are none of its credentials.
+    let is_kubelets = trouble != Trouble::KubeletEnded;
+    let options =
+        if is_kubelets { Vec::new() } else { vec!["--api".into(), node.kubeconfig().into()] };
+    ask(node, (&from, &options), &mut all, |case| case.end == End::Time);
     thread::sleep(late().saturating_sub(deleted.elapsed()));
     let hung = api_hangs().then(|| Hung::of(node, "kube-apiserver"));
     let ended = api_refuses().then(|| Ended::of(node, "kube-apiserver"));
-    ask(node, &from, &mut all, |case| case.end != End::Time);
+    let listed = Listed::ask(&options);
+    ask(node, (&from, &options), &mut all, |case| case.end != End::Time);
+    for stuck in &mut all {
+        stuck.told = live.told(stuck, &node.log("kubelet"));
+        println!("{}: {}", stuck.case.name, stuck.told);
+    }
     drop((hung, ended));
     let answers = || node.kubectl(&["get", "--raw", "/readyz"]).is_ok();
     node.wait_for("the API server", answers).unwrap();
@@ -194,7 +215,15 @@ fn play(trouble: Trouble) {
     let mut wrong = String::new();
     for stuck in &all {
         let asked = stuck.asked.as_ref().unwrap();
-        for complaint in stuck.case.complaints(asked, stuck.released_after) {
+        let mut complaints = stuck.case.complaints(asked, stuck.released_after);
+        // The list is of what is left, and `many` may have gone.
+        if stuck.case.end != End::Time {
+            complaints.extend(listed.complaint(stuck, asked.first()));
+        }
+        if stuck.case.is_told_live() {
+            complaints.extend_from_slice(&stuck.told.wrong);
+        }
+        for complaint in complaints {
             writeln!(wrong, "{}: {complaint}", stuck.case.name).unwrap();
         }
     }
@@ -202,9 +231,14 @@ fn play(trouble: Trouble) {
 }
 
 /// Asks about some of them.
-fn ask(node: &Node, from: &From, all: &mut [Stuck], which: impl Fn(&Case) -> bool) {
+fn ask(
+    node: &Node,
+    (from, options): (&From, &[OsString]),
+    all: &mut [Stuck],
+    which: impl Fn(&Case) -> bool,
+) {
     for stuck in all.iter_mut().filter(|stuck| which(stuck.case)) {
-        let asked = from.ask(node, stuck.case.name);
+        let asked = from.ask(node, stuck.case.name, options);
         println!("{}: {asked}", stuck.case.name);
         stuck.asked = Some(asked);
     }
@@ -225,7 +259,15 @@ fn make_stuck(
         node.wait_for(case.name, || node.kubectl(&phase).unwrap() == "Running").unwrap();
         let pod = OnNode::of(node, case.name);
         let faults = (case.faults)(node, &pod);
-        all.push(Stuck { case, _faults: faults, asked: None, released_after: None });
+        all.push(Stuck {
+            case,
+            uid: pod.uid,
+            _faults: faults,
+            deleted: Timestamp::now(),
+            asked: None,
+            told: Told::default(),
+            released_after: None,
+        });
     }
     let troubled = match trouble {
         Trouble::None | Trouble::Advised => None,
@@ -247,6 +289,8 @@ fn make_stuck(
     let deleted = all.iter().filter(|stuck| stuck.case.end != End::Never);
     let names = deleted.map(|stuck| stuck.case.name);
     let delete: Vec<&str> = ["delete", "pod", "--wait=false"].into_iter().chain(names).collect();
+    let now = Timestamp::now();
+    all.iter_mut().for_each(|stuck| stuck.deleted = now);
     node.kubectl(&delete).unwrap();
     (all, troubled)
 }

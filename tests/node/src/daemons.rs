@@ -16,6 +16,7 @@ use nix::{
     },
     unistd::{Pid, setsid},
 };
+use podstuck_testing::service;
 use procfs::process::Process;
 use serde::{Deserialize, Serialize};
 
@@ -65,15 +66,17 @@ impl<'a> Daemons<'a> {
         self.place.note("daemons", &self.all)
     }
 
-    /// Starts one in a session of its own, which outlives whoever starts it.
-    pub(crate) fn start(&mut self, name: &str, mut command: Command) -> Result<()> {
+    /// Starts one as a service of the node, in a session of its own, which outlives whoever starts it.
+    pub(crate) fn start(&mut self, name: &str, command: Command) -> Result<()> {
+        let mut daemon = service(command.get_program());
+        daemon.args(command.get_args());
         let path = self.place.log(name);
         let log = fs::File::options().create(true).append(true).open(&path);
         let log = log.with_context(|| format!("creating {}", path.display()))?;
         let copy = log.try_clone().context("opening a log twice")?;
-        command.stdin(Stdio::null()).stdout(copy).stderr(log).current_dir("/");
-        own_session(&mut command);
-        let child = command.spawn().with_context(|| format!("starting {name}"))?;
+        daemon.stdin(Stdio::null()).stdout(copy).stderr(log).current_dir("/");
+        own_session(&mut daemon);
+        let child = daemon.spawn().with_context(|| format!("starting {name}"))?;
         let process = Process::new(child.id().cast_signed()).and_then(|p| p.stat());
         let started = process.with_context(|| format!("looking at {name}"))?.starttime;
         self.all.push(Daemon { name: name.into(), pid: child.id(), started });

@@ -1,7 +1,9 @@
 //! What the tool said about a pod that it was asked about by name.
 
 use std::{
-    env, fmt,
+    env,
+    ffi::OsString,
+    fmt,
     process::Command,
     time::{Duration, Instant},
 };
@@ -93,8 +95,8 @@ impl From {
         Self::Pod(OnNode::of(node, DEBUG).container)
     }
 
-    /// Asks by the pod's name.
-    pub fn ask(&self, node: &Node, pod: &str) -> Asked {
+    /// Asks by the pod's name, with these options.
+    pub fn ask(&self, node: &Node, pod: &str, options: &[OsString]) -> Asked {
         let mut command = match self {
             Self::Node => Command::new(podstuck()),
             Self::Pod(container) => {
@@ -110,7 +112,7 @@ impl From {
         let begun = Instant::now();
         let name = format!("default/{pod}");
         command.args(["diagnose", "--pod", &name, "--timeout", TIMEOUT, "--output", "json"]);
-        command.args(more);
+        command.args(more).args(options);
         let done = command.output().unwrap();
         let complaint = String::from_utf8_lossy(&done.stderr);
         if !complaint.is_empty() {

@@ -81,8 +81,18 @@ impl Case {
 
     /// What stands in the API server's record only.
     pub fn is_unknowable(&self) -> bool {
-        let by_record = ["pod-finalizer", "pod-not-deleted", "grace-period-or-prestop"];
-        self.cause.is_empty() || (by_record.contains(&self.cause) && api_is_down())
+        self.cause.is_empty() || (self.is_by_record() && api_is_down())
+    }
+
+    fn is_by_record(&self) -> bool {
+        ["pod-finalizer", "pod-not-deleted", "grace-period-or-prestop"].contains(&self.cause)
+    }
+
+    /// Whether a watch that goes on must tell it. It asks the API server once, when it begins; that a pod is to go it
+    /// hears from kubelet, unless that is what does not run.
+    pub fn is_told_live(&self) -> bool {
+        let hears = !matches!(self.trouble, Trouble::KubeletStopped | Trouble::KubeletEnded);
+        hears && !self.cause.is_empty() && !self.is_by_record()
     }
 
     /// Whether what is printed must release the pod.

@@ -42,7 +42,7 @@ pub const CASES: &[Case] = &[
         },
         cause: "emptydir-bidirectional-submount",
         // The first command ends who holds it; the second one is the unmount.
-        advised: Some(|_| unmount_in_volumes("held-bind")),
+        advised: Some(|node| unmount_in_volumes(node, "held-bind")),
         ..Case::PLAIN
     },
     Case {

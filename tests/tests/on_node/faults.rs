@@ -184,12 +184,14 @@ pub fn host_directory(node: &Node, name: &str) -> PathBuf {
     node.top().join("disk/host").join(name)
 }
 
-/// Unmounts that directory of the host wherever it is in a volume, as whoever follows the second command does.
-pub fn unmount_in_volumes(name: &str) {
+/// Unmounts that directory of the host wherever it is in a volume, as whoever follows the second command does, once the
+/// first one has ended who holds it.
+pub fn unmount_in_volumes(node: &Node, name: &str) {
     for mount in Process::myself().unwrap().mountinfo().unwrap() {
         let is_in_volume = mount.mount_point.iter().any(|part| part == "volumes");
         if is_in_volume && Path::new(&mount.root).ends_with(name) {
-            umount2(&mount.mount_point, MntFlags::empty()).unwrap();
+            let unmounts = || umount2(&mount.mount_point, MntFlags::empty()).is_ok();
+            node.wait_for("the unmount", unmounts).unwrap();
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The table of cases against answers in docs/on-node.md, right or wrong.
 
-use std::{env, fmt::Write as _, fs};
+use std::{env, fmt::Write as _, fs, time::Duration};
 
 use super::{
     Stuck,
@@ -37,18 +37,22 @@ pub fn write(all: &[Stuck], trouble: Trouble) {
     let heading = format!("## From {from}, with {api}{runtime}{trouble}\n");
     let mut text = format!("{heading}\nAsked {} s after the deletions.\n\n", late().as_secs());
     text.push_str(
-        "| case | causes, in their order | certainty | answer after | pod gone after |\n",
+        "| case | causes, in their order | certainty | answer after | pod gone after | live after |\n",
     );
-    text.push_str("|---|---|---|---|---|\n");
+    text.push_str("|---|---|---|---|---|---|\n");
     for stuck in all {
         let asked = stuck.asked.as_ref().unwrap();
         let causes = asked.causes().join(", ");
         let causes = if causes.is_empty() { "none" } else { &causes };
         let certainty = asked.first()["certainty"].as_str().unwrap_or("");
+        let seconds = |time: Option<Duration>| {
+            time.map(|time| format!("{:.1} s", time.as_secs_f64())).unwrap_or_default()
+        };
+        let live = seconds(stuck.told.after_failure.or(stuck.told.after_deletion));
         let released = stuck.released_after.map(|after| format!("{} s", after.as_secs()));
         writeln!(
             text,
-            "| {} | {causes} | {certainty} | {:.1} s | {} |",
+            "| {} | {causes} | {certainty} | {:.1} s | {} | {live} |",
             stuck.case.name,
             asked.took.as_secs_f64(),
             released.unwrap_or_default()
