@@ -256,12 +256,15 @@ fn make_stuck(
     let mut all = Vec::new();
     for case in cases {
         let phase = ["get", "pod", case.name, "-o", "jsonpath={.status.phase}"];
-        node.wait_for(case.name, || node.kubectl(&phase).unwrap() == "Running").unwrap();
-        let pod = OnNode::of(node, case.name);
-        let faults = (case.faults)(node, &pod);
+        let runs = || {
+            node.wait_for(case.name, || node.kubectl(&phase).unwrap() == "Running").unwrap();
+            OnNode::of(node, case.name)
+        };
+        let faults = (case.faults)(node, &runs());
         all.push(Stuck {
             case,
-            uid: pod.uid,
+            // Another one may have come in its place.
+            uid: runs().uid,
             _faults: faults,
             deleted: Timestamp::now(),
             asked: None,

@@ -164,13 +164,11 @@ impl Presenter {
     fn list(&self, at: Monotonic) -> Exit {
         let pods = self.engine.deleted();
         let saw_all = self.engine.saw_all_pods();
-        let api = self.engine.run().start.api.as_deref();
-        let is_told = api.is_some_and(|api| !api.starts_with("no answer"))
-            || self.engine.hears_of_deletions();
+        let is_told = self.engine.hears_of_deletions();
         let list = text::ListEnd {
             pods: &pods,
             beside: self.engine.beside_deleted(&pods),
-            api,
+            api: self.engine.run().start.api.as_deref(),
             saw_all,
             is_told,
             degraded: &self.engine.completeness().degraded,

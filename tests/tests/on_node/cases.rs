@@ -4,7 +4,9 @@ use super::{
     case::{Case, End},
     csi,
     faults::{Fault, host_directory, many_directories, unmount_in_volumes},
-    pods::{in_memory, with_finalizer, with_grace, with_last_words, with_network, with_subpath},
+    pods::{
+        in_memory, on_disk, with_finalizer, with_grace, with_last_words, with_network, with_subpath,
+    },
 };
 
 /// All of them.
@@ -122,6 +124,19 @@ pub const CASES: &[Case] = &[
         ..Case::PLAIN
     },
     Case { name: "running", cause: "pod-not-deleted", end: End::Never, ..Case::PLAIN },
+    Case {
+        // Its predecessor of the same name was deleted by force, and its directory stays.
+        name: "again",
+        faults: |node, pod| {
+            let kept = Fault::immutable(&pod.empty_dir("data").join("d/f"));
+            node.kubectl(&["delete", "pod", "again", "--force", "--grace-period=0"]).unwrap();
+            node.apply(&on_disk("again")).unwrap();
+            vec![kept]
+        },
+        cause: "pod-not-deleted",
+        end: End::Never,
+        ..Case::PLAIN
+    },
     Case {
         name: "grace",
         pod: with_grace,

@@ -91,6 +91,13 @@ fn complaints(case: &Case, lines: &[&Value]) -> Vec<String> {
             wrong.push(format!("live: {id} is firm, too"));
         }
     }
+    if !wrong.is_empty() {
+        let word = |line: &Value, key: &str| line[key].as_str().unwrap().to_owned();
+        let words = |line: &&Value| {
+            ["time", "instance", "state", "certainty"].map(|key| word(line, key)).join(" ")
+        };
+        wrong.extend(lines.iter().map(words));
+    }
     wrong
 }
 

@@ -154,12 +154,14 @@ impl Engine {
         self.deletions.since(uid).is_some()
     }
 
-    /// Whether a kubelet that runs would write into its log which of the node's pods are to go, if there are any.
+    /// Whether anybody says which of the node's pods are to go, if there are any: the API server that knows the node, or
+    /// a kubelet that runs, in its log.
     pub fn hears_of_deletions(&self) -> bool {
-        self.sample.as_ref().is_some_and(|sample| {
+        let acts = self.sample.as_ref().is_some_and(|sample| {
             let halted = |pid: &u32| sample.halted_kubelets.iter().any(|it| it.pid == *pid);
             sample.pods.is_empty() || sample.kubelets.iter().any(|pid| !halted(pid))
-        })
+        });
+        acts || !self.nodes.is_empty()
     }
 
     /// Whether somebody has looked at the whole node.

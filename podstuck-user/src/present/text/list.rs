@@ -129,7 +129,8 @@ fn notes(list: &ListEnd<'_>) -> Vec<String> {
         Some(_) => {}
     }
     if !list.is_told {
-        let nobody = "no kubelet acts on this node: which of its pods are to go, only the API server says (`--api KUBECONFIG`)";
+        let nobody = "no kubelet acts on this node, and no API server says anything about a node of its name: which pods \
+                      are to go is not known";
         notes.push(nobody.into());
     }
     if !list.saw_all {
@@ -211,7 +212,7 @@ mod tests {
         assert!(list(true).starts_with("no pod of this node is being deleted\n"));
         let text = list(false);
         assert!(text.starts_with("no pod of this node is known to be deleted\n"), "{text}");
-        assert!(text.contains("note: no kubelet acts on this node: "), "{text}");
+        assert!(text.contains("note: no kubelet acts on this node, "), "{text}");
     }
 
     #[test]
