@@ -211,7 +211,8 @@ fn threads_and_helpers_of_a_watch_may_do_what_their_work_takes() {
     assert!(allowed().keys().all(|name| name == SCREEN || wanted.contains(&name.as_str())));
     all_are_limited(watching.pid(), &wanted);
     let (_, status) = watching.stop();
-    assert!(matches!(status.code(), Some(0 | 1)), "{status}");
+    // A cause is named after 30 s; before that, a call that has not returned is no all-clear.
+    assert!(matches!(status.code(), Some(1 | 5)), "{status}");
     assert!(export.join("metrics.prom").is_file() && record.is_file());
     drop(root);
 }
