@@ -71,6 +71,7 @@ pub struct Does {
 
 /// Columns of such a sentence, and of the start of a process in it.
 pub(crate) const SENTENCE: usize = 100;
+const LONGEST_PID: usize = "4194304".len();
 const START: usize = ", started 2026-11-26".len();
 
 impl Does {
@@ -88,9 +89,16 @@ impl Does {
     /// Adds a clause, where there is room.
     pub(crate) fn push(&mut self, clause: &str) {
         let start = if self.started.is_some() { START } else { 0 };
-        if self.words.chars().count() + start + clause.chars().count() <= SENTENCE {
+        if self.columns() + start + clause.chars().count() <= SENTENCE {
             self.words.push_str(clause);
         }
+    }
+
+    /// Each process id counts as the longest that there is, so that a sentence does not depend on it.
+    fn columns(&self) -> usize {
+        let digits = |rest: &str| rest.bytes().take_while(u8::is_ascii_digit).count();
+        let missing = |rest| LONGEST_PID.saturating_sub(digits(rest));
+        self.words.chars().count() + self.words.split("pid ").skip(1).map(missing).sum::<usize>()
     }
 }
 
@@ -249,5 +257,23 @@ impl Remedy {
     pub fn affects(&mut self, whom: impl Into<String>) -> &mut Self {
         self.affects.push(whom.into());
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whether_there_is_room_for_a_clause_does_not_depend_on_a_process_id() {
+        let with = |pid: u32, name: usize| {
+            let mut does = Does::new(format!("unmount {} in pid {pid}'s view", "x".repeat(name)));
+            does.push(", which is still mounted");
+            does.words.ends_with("mounted")
+        };
+        let lengths = 30..60;
+        let short: Vec<bool> = lengths.clone().map(|name| with(7, name)).collect();
+        assert_eq!(short, lengths.map(|name| with(4_194_304, name)).collect::<Vec<_>>());
+        assert!(short.contains(&true) && short.contains(&false));
     }
 }
