@@ -5,11 +5,13 @@ mod again;
 #[cfg(feature = "api-server")]
 #[allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 pub mod api_server;
+mod freeze;
 mod hearing;
 mod service;
 mod skip;
 
 pub use again::{again, is_started_again};
+pub use freeze::{FREEZE, freeze};
 pub use hearing::hear_terminal;
 #[cfg(feature = "api-server")]
 pub use service::roots_directory;

@@ -104,6 +104,19 @@ pub(crate) fn with_daemons(
     runner.finish(&phases.to_string())
 }
 
+/// Plays each lab by its test, which keeps a recording of it in this folder.
+pub(crate) fn recording_labs(
+    workspace: &Workspace,
+    program: PathBuf,
+    folder: PathBuf,
+) -> Result<()> {
+    let mut runner = Runner::new(workspace, None)?;
+    runner.equip(Tools::ensure(workspace)?, Some(program));
+    runner.tell("PODSTUCK_KEEP_RECORDINGS", folder);
+    runner.run_against_the_kernel(&["--workspace", "--test", "labs"], false);
+    runner.finish("")
+}
+
 /// Builds and runs only what has such tests.
 fn some(workspace: &Workspace, filter: &str, concerned: &[Selection]) -> Result<()> {
     let mut phases = Phases::default();

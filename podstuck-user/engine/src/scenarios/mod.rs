@@ -26,7 +26,10 @@ fn lines(plays: Vec<(&str, Play)>) -> String {
 
 macro_rules! hold {
     ($($scenarios:path),* $(,)?) => {$(
-        insta::assert_snapshot!(stringify!($scenarios).replace("::", "-"), lines($scenarios()));
+        let name = stringify!($scenarios).replace("::", "-");
+        let answer = lines($scenarios());
+        podstuck_testing::freeze(&format!("scenario-{name}"), &answer);
+        insta::assert_snapshot!(name, answer);
     )*};
 }
 
