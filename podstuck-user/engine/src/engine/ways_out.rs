@@ -206,9 +206,7 @@ fn is_known(unmount: &Unmount, mounts: &BTreeSet<Key>) -> bool {
 /// Adds who uses a mount that is to be unmounted; what makes them let go.
 fn add(draft: &mut Draft, unmount: &Unmount, taken: &Snapshot) -> Vec<Remedy> {
     let point = safe_path(&unmount.point);
-    for unseen in &taken.unseen {
-        once(draft, |draft| draft.fact(format!("not looked at: {unseen}"), Source::proc("/proc")));
-    }
+    once(draft, |draft| holders::tell_unseen(draft, taken));
     let is_it =
         |holder: &Holder| holder.how == How::NestedMount && holder.object.0 == unmount.point;
     let pod = draft.target.pod.as_ref().map(|pod| pod.uid.clone());

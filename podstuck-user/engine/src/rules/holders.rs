@@ -25,6 +25,13 @@ pub(crate) fn not_listed(draft: &mut Draft, object: &str, why: &str) {
     draft.fact(fact, Source::proc("/proc"));
 }
 
+/// What a search for holders could not look at.
+pub(crate) fn tell_unseen(draft: &mut Draft, taken: &Snapshot) {
+    for unseen in &taken.unseen {
+        draft.fact(format!("not looked at: {unseen}"), Source::proc("/proc"));
+    }
+}
+
 /// Who holds what how, in a sentence.
 pub(crate) fn describe(holder: &Holder) -> String {
     let object = safe_path(&holder.object.0);

@@ -14,7 +14,7 @@ use crate::{
     },
     query::NoAnswer,
     rules::{
-        holders::{TOLD, describe, free, not_listed, tell, who_else},
+        holders::{TOLD, describe, free, not_listed, tell, tell_unseen, who_else},
         mount_point::{self, SHIM_BURST, base},
         nested_mount, swap_file,
     },
@@ -102,9 +102,7 @@ pub(crate) fn verdict(
         };
         draft.fact(fact, Source::proc("/proc"));
     }
-    for unseen in &held.taken.unseen {
-        draft.fact(format!("not looked at: {unseen}"), Source::proc("/proc"));
-    }
+    tell_unseen(&mut draft, &held.taken);
     draft.explanation = explanation(draft.cause, &users);
     if found.is_empty() && !kubelets.is_empty() {
         draft.explanation.push_str(

@@ -61,9 +61,7 @@ pub(super) fn words(draft: &mut Draft, suspect: &Suspect<'_>) {
         found.iter().partition(|holder| holder.how == How::NestedMount);
     holders::tell(draft, &found);
     holders::free(draft, held.view, &nested, &users);
-    for unseen in &held.taken.unseen {
-        draft.fact(format!("not looked at: {unseen}"), Source::proc("/proc"));
-    }
+    holders::tell_unseen(draft, &held.taken);
     if found.is_empty() {
         draft.fact_since(
             format!("nobody was found who uses {point}"),
