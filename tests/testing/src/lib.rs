@@ -5,6 +5,7 @@ mod again;
 #[cfg(feature = "api-server")]
 #[allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 pub mod api_server;
+#[allow(clippy::panic, reason = "a test stops at the first surprise")]
 mod freeze;
 mod hearing;
 mod service;
