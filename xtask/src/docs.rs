@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fmt::Write as _, fs, path::PathBuf};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use podstuck_engine::{
-    catalogue::{self, ALL},
+    catalogue,
     cause::{Cause, TriedWith},
 };
 
@@ -81,7 +81,7 @@ fn documents(workspace: &Workspace) -> Result<BTreeMap<PathBuf, String>> {
             .with_context(|| format!("{path} has no line {BEGIN:?} with a line {END:?} below"))?;
         documents.insert(PathBuf::from(path), text);
     }
-    for cause in ALL {
+    for cause in catalogue::all() {
         documents.insert(page_path(cause), page(cause));
     }
     Ok(documents)
@@ -100,7 +100,7 @@ fn stale(workspace: &Workspace) -> Result<Vec<PathBuf>> {
     let mut stale = Vec::new();
     for entry in fs::read_dir(&folder).with_context(|| format!("listing {}", folder.display()))? {
         let path = PathBuf::from(PAGES).join(entry?.file_name());
-        if !ALL.iter().any(|cause| page_path(cause) == path) {
+        if !catalogue::all().any(|cause| page_path(cause) == path) {
             stale.push(path);
         }
     }
@@ -117,7 +117,7 @@ fn between_marks(text: &str, part: &str) -> Option<String> {
 /// The book's table: causes that mean the same and have the same way out share a row.
 fn causes_table() -> String {
     let mut rows: Vec<(Vec<&Cause>, &str)> = Vec::new();
-    for cause in ALL {
+    for cause in catalogue::all() {
         let way = cause.ways_out.first().map_or("", |way| way.action);
         match rows.last_mut() {
             Some((same, out)) if *out == way && same[0].title == cause.title => same.push(cause),
@@ -136,7 +136,7 @@ fn causes_table() -> String {
 /// The book's chapters: one for each cause.
 fn chapters() -> String {
     let mut chapters = String::from("- [All causes](causes.md)\n");
-    for cause in ALL {
+    for cause in catalogue::all() {
         // Writing to a string cannot fail.
         let _ = writeln!(chapters, "  - [{0}](causes/{0}.md)", cause.id);
     }
@@ -148,7 +148,7 @@ fn tried_table() -> String {
     let mut table = String::from(
         "| cause | field | real kubelet | real runtime | lab | recording | none |\n|---|---|---|---|---|---|---|\n",
     );
-    let causes = || ALL.iter().filter(|cause| !cause.is_admission());
+    let causes = || catalogue::all().filter(|cause| !cause.is_admission());
     for cause in causes() {
         let has = |tried| if cause.tried.contains(&tried) { "yes" } else { "" };
         let lab =
@@ -259,7 +259,7 @@ mod tests {
     #[test]
     fn every_cause_is_in_a_row_of_three_columns() {
         let table = causes_table();
-        for cause in ALL {
+        for cause in catalogue::all() {
             let name = format!("`{}`", cause.id);
             assert_eq!(table.matches(&name).count(), 1, "{name}");
         }

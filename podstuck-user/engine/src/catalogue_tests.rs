@@ -4,14 +4,14 @@ use super::*;
 
 #[test]
 fn no_two_causes_have_one_name() {
-    let ids = ALL.iter().map(|cause| cause.id).chain(ELSEWHERE.iter().map(|known| known.id));
+    let ids = all().map(|cause| cause.id).chain(ELSEWHERE.iter().map(|known| known.id));
     let names: BTreeSet<CauseId> = ids.clone().collect();
     assert_eq!(names.len(), ids.count());
 }
 
 #[test]
 fn a_look_alike_is_known() {
-    for cause in ALL {
+    for cause in all() {
         for other in cause.look_alikes {
             assert!(title(other.cause).is_some(), "{} of {}", other.cause, cause.id);
             assert_ne!(other.cause, cause.id);
@@ -24,7 +24,7 @@ fn a_look_alike_is_known() {
 #[test]
 fn two_causes_look_alike_from_both_sides() {
     let mut missing = Vec::new();
-    for cause in ALL.into_iter().filter(|cause| !cause.is_admission()) {
+    for cause in all().filter(|cause| !cause.is_admission()) {
         for other in cause.look_alikes {
             let Some(other) = find(other.cause.as_str()) else { continue };
             if !other.is_admission() && other.look_alike(cause.id).is_none() {
@@ -38,14 +38,14 @@ fn two_causes_look_alike_from_both_sides() {
 #[test]
 fn what_is_known_elsewhere_is_confused_with_something() {
     for known in &ELSEWHERE {
-        let refers = |cause: &&Cause| cause.look_alike(known.id).is_some();
-        assert!(ALL.iter().any(refers), "{} is of no use here", known.id);
+        let refers = |cause: &Cause| cause.look_alike(known.id).is_some();
+        assert!(all().any(refers), "{} is of no use here", known.id);
     }
 }
 
 #[test]
 fn a_cause_says_what_there_is_to_know() {
-    for cause in ALL {
+    for cause in all() {
         let id = cause.id;
         assert!(cause.meaning.ends_with('.') && cause.meaning.len() > cause.title.len(), "{id}");
         assert!(!cause.title.ends_with('.') && !cause.confirmed_by.is_empty(), "{id}");

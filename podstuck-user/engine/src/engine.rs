@@ -12,6 +12,7 @@ use podstuck_common::record::reason;
 
 use crate::{
     aggregate::Aggregate,
+    causes,
     event::{Event, Run, What},
     hung_report,
     ledger::Ledger,
@@ -32,7 +33,7 @@ use crate::{
     rank,
     said::SaidOfPods,
     tracker::{Context, Steps, Tracker, TrackerId},
-    trackers::{self, unmounts::Unmounts},
+    unmounts::Unmounts,
     verdict::Verdict,
 };
 
@@ -97,7 +98,7 @@ impl Engine {
     pub fn new(run: Run) -> Self {
         let begun = run.clock.started();
         Self {
-            trackers: trackers::all(),
+            trackers: causes::trackers().map(|spec| (spec.new)()).collect(),
             unmounts: Unmounts::default(),
             aggregate: Aggregate::default(),
             ledger: Ledger::new(run.clock),
@@ -261,6 +262,7 @@ impl Engine {
                 continue;
             }
             let context = Context {
+                yields_of: causes::yields_of,
                 now: event.at,
                 begun: self.run.clock.started(),
                 calendar,

@@ -259,8 +259,8 @@ mod tests {
     use super::*;
     use crate::{
         cause::Cause,
+        causes::busy_mount::nested::{SUBMOUNT, SUBPATH_BUSY},
         model::{degraded::Feed, evidence::Source},
-        rules::nested_mount::{SUBMOUNT, SUBPATH_BUSY},
     };
     use crate::{model::call::Call, testing::failed};
 

@@ -23,10 +23,12 @@ pub mod backoff;
 mod command;
 mod container_stage;
 pub mod tracker;
+mod unmounts;
 mod verdict;
 
-mod rules;
-mod trackers;
+mod family;
+
+mod causes;
 
 pub mod engine;
 mod hung_report;

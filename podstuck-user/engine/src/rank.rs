@@ -90,14 +90,14 @@ mod tests {
     use super::*;
     use crate::{
         cause::{Cause, id},
+        causes::{
+            busy_mount::mount_point::BUSY_UNEXPLAINED,
+            pod_record::verdict::{FINALIZER, IN_GRACE, NOT_ON_THIS_NODE},
+        },
         ledger::Ledger,
         model::{
             call::Call,
             time::{Clock, Monotonic},
-        },
-        rules::{
-            mount_point::BUSY_UNEXPLAINED,
-            pod_record::{FINALIZER, IN_GRACE, NOT_ON_THIS_NODE},
         },
         testing::failed,
         tracker::TrackerId,

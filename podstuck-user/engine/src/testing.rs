@@ -33,7 +33,7 @@ use crate::{
     },
     query::{Answer, Query},
     tracker::{Context, Steps, Tracker},
-    trackers::unmounts::Unmounts,
+    unmounts::Unmounts,
     verdict::{Draft, Verdict},
 };
 
@@ -296,6 +296,7 @@ pub(crate) fn context<'a>(
         thresholds,
         unmounts,
         sample: None,
+        yields_of: crate::causes::yields_of,
         others: [others, &[]],
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A tracker sees every event. It asks for facts by a query, and says what it concludes by a verdict
 //! about one of its objects. What one tracker follows may explain what another one sees; that is a
-//! table ([`SUPPRESSIONS`]) and not the order of calls.
+//! table ([`TrackerSpec::yields`]) and not the order of calls.
 
 use std::path::Path;
 
@@ -12,11 +12,11 @@ use serde::{Deserialize, Serialize};
 use crate::{
     event::{Event, Thresholds},
     model::{
-        csi::DriverProcess, finding::Progress, node::NodeSample, operation::Operation,
-        time::Monotonic,
+        csi::DriverProcess, degraded::Feed, finding::Progress, node::NodeSample,
+        operation::Operation, time::Monotonic,
     },
     query::Query,
-    trackers::unmounts::Unmounts,
+    unmounts::Unmounts,
     verdict::{Draft, Verdict},
 };
 
@@ -203,76 +203,32 @@ pub(crate) enum Scope {
     Pod,
 }
 
-/// One tracker's claim keeps another one silent.
+/// What is known of a tracker beside its code.
+pub(crate) struct TrackerSpec {
+    pub(crate) id: TrackerId,
+    /// What its findings are made of: without one of these, a finding may be missing.
+    pub(crate) feeds: &'static [Feed],
+    /// Which trackers keep it silent.
+    pub(crate) yields: &'static [Yields],
+    /// One that has seen nothing.
+    pub(crate) new: fn() -> Box<dyn Tracker>,
+}
+
+/// Another tracker's claim keeps this one silent.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Suppression {
-    pub(crate) of: TrackerId,
-    pub(crate) by: TrackerId,
+pub(crate) struct Yields {
+    pub(crate) to: TrackerId,
     pub(crate) claim: Claim,
     pub(crate) scope: Scope,
-    /// For whoever reads the table; the tests print it.
+    /// For readers of the table; the tests print it.
     #[cfg_attr(not(test), expect(dead_code, reason = "a reason decides nothing"))]
     pub(crate) why: &'static str,
 }
 
-const fn suppress(
-    of: TrackerId,
-    by: TrackerId,
-    claim: Claim,
-    scope: Scope,
-    why: &'static str,
-) -> Suppression {
-    Suppression { of, by, claim, scope, why }
+/// Shorter to write in a table.
+pub(crate) const fn yields(to: TrackerId, claim: Claim, scope: Scope, why: &'static str) -> Yields {
+    Yields { to, claim, scope, why }
 }
-
-/// All of them.
-pub(crate) const SUPPRESSIONS: &[Suppression] = {
-    use Claim::{Finding, Suspicion};
-    use Scope::{Path, Pod, Target};
-    use TrackerId::{
-        Busy, CrossedMount, DeadMount, DockerState, FileSystem, HeldVolume, HungCall, KubeletState,
-        LeftRootfs, NetworkStorage, NotAttempted, NotEmpty, Orphan, Protected, Refused,
-        RuntimeSays, RuntimeState, ShimState, Unkillable,
-    };
-    const SAME_FAULT: &str = "the mount that a removal went through is busy afterwards";
-    const NO_POD_WAITS: &str = "no pod waits for an orphan";
-    const BELOW_IS_DEAD: &str = "what is above a dead mount stays because of it";
-    const SOMEBODY_TRIES: &str = "somebody does try, and fails";
-    const CANNOT_TRY: &str = "kubelet, which would try, does not run";
-    const NOT_YET: &str = "kubelet unmounts nothing before the pod's sandbox has been stopped";
-    const WAITED_FOR: &str =
-        "it is known what the runtime waits for, and so why it does not answer";
-    const SAID_ALREADY: &str = "the same shim is told with what the runtime says of it";
-    const HOUSEKEEPING: &str = "kubelet removes only directories of a pod that is gone";
-    &[
-        suppress(Busy, CrossedMount, Suspicion, Target, SAME_FAULT),
-        suppress(DeadMount, CrossedMount, Suspicion, Target, SAME_FAULT),
-        suppress(Busy, Orphan, Finding, Pod, NO_POD_WAITS),
-        suppress(DeadMount, Orphan, Finding, Pod, NO_POD_WAITS),
-        suppress(FileSystem, Orphan, Finding, Pod, NO_POD_WAITS),
-        suppress(Busy, DeadMount, Finding, Path, BELOW_IS_DEAD),
-        suppress(NotEmpty, DeadMount, Finding, Path, BELOW_IS_DEAD),
-        suppress(NotEmpty, Orphan, Suspicion, Pod, HOUSEKEEPING),
-        suppress(HeldVolume, Busy, Suspicion, Target, SOMEBODY_TRIES),
-        suppress(LeftRootfs, Busy, Suspicion, Target, SOMEBODY_TRIES),
-        suppress(NotAttempted, Orphan, Suspicion, Pod, HOUSEKEEPING),
-        suppress(NotAttempted, Busy, Suspicion, Target, SOMEBODY_TRIES),
-        suppress(NotAttempted, NotEmpty, Suspicion, Target, SOMEBODY_TRIES),
-        suppress(NotAttempted, HungCall, Suspicion, Target, SOMEBODY_TRIES),
-        suppress(NotAttempted, DeadMount, Finding, Target, SOMEBODY_TRIES),
-        suppress(NotAttempted, NetworkStorage, Finding, Target, SOMEBODY_TRIES),
-        suppress(Protected, Refused, Finding, Target, SOMEBODY_TRIES),
-        suppress(NotAttempted, KubeletState, Finding, Pod, CANNOT_TRY),
-        suppress(NotAttempted, RuntimeSays, Finding, Pod, NOT_YET),
-        suppress(NotAttempted, RuntimeState, Finding, Pod, NOT_YET),
-        suppress(NotAttempted, DockerState, Finding, Pod, NOT_YET),
-        suppress(RuntimeSays, RuntimeState, Finding, Pod, WAITED_FOR),
-        suppress(RuntimeSays, DockerState, Finding, Pod, WAITED_FOR),
-        suppress(ShimState, RuntimeSays, Finding, Pod, SAID_ALREADY),
-        suppress(RuntimeSays, Unkillable, Finding, Pod, WAITED_FOR),
-        suppress(RuntimeSays, LeftRootfs, Suspicion, Pod, WAITED_FOR),
-    ]
-};
 
 /// What a tracker may look at beside its own memory.
 pub(crate) struct Context<'a> {
@@ -292,6 +248,8 @@ pub(crate) struct Context<'a> {
     pub(crate) unmounts: &'a Unmounts,
     /// The last look at the node.
     pub(crate) sample: Option<&'a NodeSample>,
+    /// What keeps a tracker silent.
+    pub(crate) yields_of: fn(TrackerId) -> &'static [Yields],
     /// The trackers before the one that looks, and those behind it.
     pub(crate) others: [&'a [Box<dyn Tracker>]; 2],
 }
@@ -311,23 +269,18 @@ impl Context<'_> {
 
     /// Whether another tracker explains what this one sees on a subject.
     pub(crate) fn is_explained(&self, to: TrackerId, subject: &Subject<'_>) -> bool {
-        let of_this = SUPPRESSIONS.iter().filter(|suppression| suppression.of == to);
-        of_this.into_iter().any(|suppression| {
+        (self.yields_of)(to).iter().any(|row| {
             let mut all = self.others.iter().copied().flatten();
-            let by = all.find(|tracker| tracker.id() == suppression.by);
+            let by = all.find(|tracker| tracker.id() == row.to);
             by.is_some_and(|tracker| {
-                let subject = match suppression.scope {
+                let subject = match row.scope {
                     // The whole target: whatever path is asked about.
                     Scope::Target => Subject { path: Path::new(""), pod: "", ..*subject },
                     Scope::Path => Subject { pod: "", ..*subject },
                     Scope::Pod => *subject,
                 };
-                tracker.explains(&subject, suppression.claim)
+                tracker.explains(&subject, row.claim)
             })
         })
     }
 }
-
-#[cfg(test)]
-#[path = "tracker_tests.rs"]
-mod tests;

@@ -18,7 +18,7 @@ pub(super) fn causes() -> Vec<CompletionCandidate> {
         let title = cause.title.replace("**", "");
         CompletionCandidate::new(cause.id.as_str()).help(Some(title.into()))
     };
-    catalogue::ALL.iter().map(|cause| described(cause)).collect()
+    catalogue::all().map(described).collect()
 }
 
 /// Every case of the lab.
@@ -84,7 +84,7 @@ mod tests {
         let has = |all: Vec<CompletionCandidate>, name: &str| {
             all.iter().any(|candidate| candidate.get_value() == name)
         };
-        assert!(has(causes(), catalogue::ALL[0].id.as_str()));
+        assert!(has(causes(), catalogue::all().next().unwrap().id.as_str()));
         assert!(has(labs(), podstuck_lab::cases().next().unwrap().id));
     }
 }

@@ -2,10 +2,7 @@
 
 use anyhow::anyhow;
 use jiff::Timestamp;
-use podstuck_engine::{
-    catalogue::{self, ALL},
-    cause::Cause,
-};
+use podstuck_engine::{catalogue, cause::Cause};
 
 use super::{Exit, Failure, standard_output};
 use crate::{
@@ -27,7 +24,7 @@ pub fn run(options: &Explain) -> Result<Exit, Failure> {
         None => None,
     };
     let out = if options.output == Output::Json {
-        let lines = ALL.iter().filter(|cause| wanted.is_none_or(|wanted| wanted == **cause));
+        let lines = catalogue::all().filter(|cause| wanted.is_none_or(|wanted| wanted == *cause));
         lines.map(|cause| json::line(Timestamp::now(), &Line::Cause(cause))).collect()
     } else {
         told(wanted)
@@ -54,7 +51,7 @@ fn unknown(name: &str) -> anyhow::Error {
 }
 
 fn near(name: &str) -> Vec<&'static str> {
-    super::near::near(name, ALL.iter().map(|cause| cause.id.as_str()))
+    super::near::near(name, catalogue::all().map(|cause| cause.id.as_str()))
 }
 
 #[cfg(test)]

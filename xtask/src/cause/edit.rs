@@ -7,13 +7,11 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-use super::RULES;
+use super::FAMILIES;
 
-const RULE: &str = include_str!("rule.txt");
+const CAUSE: &str = include_str!("cause.txt");
 const CASE: &str = include_str!("case.txt");
-const CATALOGUE: &str = "podstuck-user/engine/src/catalogue.rs";
-/// Rows that end so only admit that no cause is known; all causes stand before them.
-const ADMISSION: &str = "_UNEXPLAINED,";
+const IDS: &str = "podstuck-user/engine/src/ids.rs";
 
 /// A file as it is to be.
 #[derive(Debug)]
@@ -22,25 +20,38 @@ pub(super) struct Edit {
     pub(super) text: String,
 }
 
-/// All of them for a cause of this name, with a lab in this file of cases.
-pub(super) fn edits(root: &Path, id: &str, lab: &str) -> Result<Vec<Edit>> {
-    let rule = id.replace('-', "_");
-    let value = rule.to_uppercase();
-    let fill = |template: &str| template.replace("@ID@", id).replace("@STATIC@", &value);
-    let file = root.join(format!("{RULES}/{rule}.rs"));
+/// All of them for a cause of this name in this family, with a lab in this file of cases.
+pub(super) fn edits(root: &Path, id: &str, family: &str, lab: &str) -> Result<Vec<Edit>> {
+    let module = id.replace('-', "_");
+    let value = module.to_uppercase();
+    let folder = root.join(FAMILIES).join(family);
+    let file = folder.join(format!("{module}.rs"));
     if file.exists() {
         bail!("{} is there already", file.display());
     }
-    let modules = changed(root.join(format!("{RULES}/mod.rs")), |text| {
-        with_module(&text, &format!("pub(crate) mod {rule};\n"))
+    let mut tracker = String::new();
+    let declared = changed(folder.join("mod.rs"), |text| {
+        tracker = text.split_once("id: TrackerId::")?.1.split_once(',')?.0.to_owned();
+        let text = with_line(&text, "pub(crate) mod ", &format!("pub(crate) mod {module};\n"))?;
+        let (before, after) = text.split_once("causes: &[")?;
+        // `cargo fmt` puts it where it belongs.
+        Some(format!("{before}causes: &[&{module}::{value}, {after}"))
     })?;
-    let catalogue = changed(root.join(CATALOGUE), |text| with_row(&text, &rule, &value))?;
+    let fill = |template: &str| {
+        let text = template.replace("@ID@", id).replace("@STATIC@", &value);
+        text.replace("@TRACKER@", &tracker)
+    };
+    let ids = changed(root.join(IDS), |text| {
+        let (head, rows) = text.split_once("\nids! {\n")?;
+        let rows = with_line(rows, "    ", &format!("    {value} = \"{id}\",\n"))?;
+        Some(format!("{head}\nids! {{\n{rows}"))
+    })?;
     let cases = format!("podstuck-user/lab/src/cases/{lab}.rs");
     let cases = changed(root.join(cases), |text| {
         let (before, after) = text.rsplit_once("\n];\n")?;
         Some(format!("{before}\n{}];\n{after}", fill(CASE)))
     })?;
-    Ok(vec![Edit { path: file, text: fill(RULE) }, modules, catalogue, cases])
+    Ok(vec![Edit { path: file, text: fill(CAUSE) }, declared, ids, cases])
 }
 
 fn changed(path: PathBuf, change: impl FnOnce(String) -> Option<String>) -> Result<Edit> {
@@ -50,28 +61,15 @@ fn changed(path: PathBuf, change: impl FnOnce(String) -> Option<String>) -> Resu
     Ok(Edit { path, text })
 }
 
-/// Modules are in the order of their names.
-fn with_module(text: &str, line: &str) -> Option<String> {
-    let first = text.find("pub(crate) mod ")?;
+/// Lines that begin so are in their order.
+fn with_line(text: &str, start: &str, line: &str) -> Option<String> {
+    let first = text.find(start)?;
     let (head, rest) = text.split_at(first);
     let mut lines: Vec<&str> = rest.split_inclusive('\n').collect();
-    let at = lines.iter().position(|other| *other > line).unwrap_or(lines.len());
+    let goes_before = |other: &&str| !other.starts_with(start) || *other > line;
+    let at = lines.iter().position(goes_before).unwrap_or(lines.len());
     lines.insert(at, line);
     Some(head.to_owned() + &lines.concat())
-}
-
-/// A row, its module, and one more in the table's length.
-fn with_row(text: &str, rule: &str, value: &str) -> Option<String> {
-    let (before, length) = text.split_once("pub static ALL: [&Cause; ")?;
-    let (length, after) = length.split_once(']')?;
-    let length = length.parse::<usize>().ok()? + 1;
-    let text = format!("{before}pub static ALL: [&Cause; {length}]{after}");
-    let first = text.lines().find(|line| line.starts_with("    &") && line.ends_with(ADMISSION))?;
-    let (before, after) = text.split_once(first)?;
-    let text = format!("{before}    &{rule}::{value},\n{first}{after}");
-    // `cargo fmt` puts it where it belongs.
-    let (before, after) = text.split_once("    rules::{\n")?;
-    Some(format!("{before}    rules::{{\n        {rule},\n{after}"))
 }
 
 #[cfg(test)]
@@ -82,36 +80,42 @@ mod tests {
     #[test]
     fn everything_that_a_cause_needs_is_written() {
         let root = Workspace::locate().unwrap().root;
-        let all = edits(&root, "made-up-cause", "busy").unwrap();
+        let all = edits(&root, "made-up-cause", "permission", "busy").unwrap();
         let of = |end: &str| {
             let found = all.iter().find(|edit| edit.path.ends_with(end));
             found.map(|edit| edit.text.as_str()).unwrap()
         };
-        assert!(of("rules/made_up_cause.rs").contains("CauseId::new(\"made-up-cause\")"));
-        assert!(of("rules/mod.rs").contains("pub(crate) mod made_up_cause;\n"));
-        let catalogue = of("catalogue.rs");
-        assert!(catalogue.contains("    &made_up_cause::MADE_UP_CAUSE,\n"));
-        let length = podstuck_engine::catalogue::ALL.len() + 1;
-        assert!(catalogue.contains(&format!("[&Cause; {length}]")));
+        let cause = of("permission/made_up_cause.rs");
+        assert!(cause.contains("id: ids::MADE_UP_CAUSE,"), "{cause}");
+        assert!(cause.contains("TrackerId::Refused, &MADE_UP_CAUSE"), "{cause}");
+        let family = of("permission/mod.rs");
+        assert!(family.starts_with("//! ") && family.contains("pub(crate) mod made_up_cause;\n"));
+        assert!(family.contains("causes: &[&made_up_cause::MADE_UP_CAUSE, "), "{family}");
+        assert!(of("src/ids.rs").contains("    MADE_UP_CAUSE = \"made-up-cause\",\n    MASS"));
         let lab = of("cases/busy.rs");
-        assert!(
-            lab.contains("cause: Some(CauseId::new(\"made-up-cause\"))") && lab.ends_with("];\n"),
-            "{lab}"
-        );
+        assert!(lab.contains("cause: Some(ids::MADE_UP_CAUSE)") && lab.ends_with("];\n"), "{lab}");
         assert!(all.iter().all(|edit| !edit.text.contains('@')));
     }
 
     #[test]
     fn what_does_not_fit_is_an_error_and_writes_nothing() {
         let root = Workspace::locate().unwrap().root;
-        assert!(edits(&root, "made-up-cause", "no-such-labs").is_err());
-        assert!(edits(&root, "orphan", "busy").is_err(), "a rule of that name is there");
+        assert!(edits(&root, "made-up-cause", "permission", "no-such-labs").is_err());
+        assert!(edits(&root, "made-up-cause", "no-such-family", "busy").is_err());
+        assert!(edits(&root, "swap-file", "permission", "busy").is_err(), "the file is there");
     }
 
     #[test]
-    fn modules_stay_in_order() {
-        let text = "//! x\n\npub(crate) mod a;\npub(crate) mod c;\n";
-        let expected = "//! x\n\npub(crate) mod a;\npub(crate) mod b;\npub(crate) mod c;\n";
-        assert_eq!(with_module(text, "pub(crate) mod b;\n").unwrap(), expected);
+    fn lines_stay_in_order() {
+        let text = "//! x\n\npub(crate) mod a;\npub(crate) mod c;\n\nuse x;\n";
+        let with = |line: &str| with_line(text, "pub(crate) mod ", line).unwrap();
+        assert_eq!(
+            with("pub(crate) mod b;\n"),
+            text.replace(" mod c", " mod b;\npub(crate) mod c")
+        );
+        assert_eq!(
+            with("pub(crate) mod d;\n"),
+            text.replace(" mod c;", " mod c;\npub(crate) mod d;")
+        );
     }
 }

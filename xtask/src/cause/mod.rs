@@ -15,33 +15,36 @@ use crate::{setup, test, workspace::Workspace};
 /// What to do with it.
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Write a rule, its row in the catalogue, its test and its lab, to be filled in
+    /// Write a cause of a family, its rows, its test and its lab, to be filled in
     New {
         /// The name of the cause, in kebab-case
         id: String,
+        /// The family that it belongs to: a folder of podstuck-user/engine/src/causes, as in `permission`
+        #[arg(long)]
+        family: String,
         /// The file of labs that it belongs to, as in `busy`
         #[arg(long, default_value = "entries")]
         lab: String,
     },
-    /// Run the tests of its rule and of the catalogue, and its lab
+    /// Run the tests of its family and of the catalogue, and its lab
     Test {
         /// The name of the cause
         id: String,
     },
 }
 
-/// Where rules are.
-const RULES: &str = "podstuck-user/engine/src/rules";
+/// Where families are.
+const FAMILIES: &str = "podstuck-user/engine/src/causes";
 
 /// Runs the command.
 pub(crate) fn run(workspace: &Workspace, command: &Command) -> Result<()> {
     match command {
-        Command::New { id, lab } => new(workspace, id, lab),
+        Command::New { id, family, lab } => new(workspace, id, family, lab),
         Command::Test { id } => check(workspace, id),
     }
 }
 
-fn new(workspace: &Workspace, id: &str, lab: &str) -> Result<()> {
+fn new(workspace: &Workspace, id: &str, family: &str, lab: &str) -> Result<()> {
     if !is_kebab_case(id) {
         bail!("{id:?} is no name for a cause: take words of small letters, joined by dashes");
     }
@@ -49,12 +52,15 @@ fn new(workspace: &Workspace, id: &str, lab: &str) -> Result<()> {
         bail!("there is a cause {id} already: `podstuck explain {id}` says what it means");
     }
     // All or nothing: nothing is written before everything is known to fit.
-    let edits = edits(&workspace.root, id, lab)?;
+    let edits = edits(&workspace.root, id, family, lab)?;
     for Edit { path, text } in &edits {
         fs::write(path, text).with_context(|| format!("writing {}", path.display()))?;
         println!("{}", path.strip_prefix(&workspace.root).unwrap_or(path).display());
     }
-    println!("\nFill in what is marked FILL IN, and call the rule from a tracker. Then:");
+    println!(
+        "\nFill in what is marked FILL IN, and call `draft` from the family's tracker. Each look-alike in another"
+    );
+    println!("family names this cause in turn: a test says which do not yet. Then:");
     println!("  cargo xtask cause test {id}\n  cargo xtask docs");
     Ok(())
 }
@@ -67,9 +73,9 @@ fn is_kebab_case(id: &str) -> bool {
 }
 
 fn check(workspace: &Workspace, id: &str) -> Result<()> {
-    let rule = rule_of(&workspace.root, id)?;
-    println!("the rule {rule} and the catalogue");
-    let filter = format!("rules::{rule}::");
+    let family = family_of(&workspace.root, id)?;
+    println!("its family, {family}, and the catalogue");
+    let filter = format!("causes::{family}::");
     process::run(&mut workspace.cargo([
         "test",
         "--package",
@@ -78,26 +84,31 @@ fn check(workspace: &Workspace, id: &str) -> Result<()> {
         "--",
         &filter,
         "catalogue::",
+        "causes::tests::",
     ]))?;
     setup::run(workspace)?;
-    println!("where it is named, and its lab");
-    test::run(workspace, Some("each_cause_has_one_home"))?;
+    println!("what it was tried with, and its lab");
+    test::run(workspace, Some("what_was_tried"))?;
     test::run(workspace, Some(&format!("::{}", id.replace('-', "_"))))
 }
 
-/// The rule whose file, or whose folder, has the value of a cause.
-fn rule_of(root: &Path, id: &str) -> Result<String> {
-    let needle = format!("CauseId::new(\"{id}\")");
-    let folder = root.join(RULES);
-    for entry in fs::read_dir(&folder).with_context(|| format!("listing {}", folder.display()))? {
-        let path = entry?.path();
-        let file = if path.is_dir() { path.join("causes.rs") } else { path.clone() };
-        if fs::read_to_string(&file).is_ok_and(|text| text.contains(&needle)) {
-            let name = path.file_stem().unwrap_or_default();
-            return Ok(name.to_string_lossy().into_owned());
+/// The family that has the value of a cause.
+fn family_of(root: &Path, id: &str) -> Result<String> {
+    let value = id.replace('-', "_").to_uppercase();
+    let needle = format!(" id: ids::{value},");
+    let folder = root.join(FAMILIES);
+    let listing = || format!("listing {}", folder.display());
+    for family in fs::read_dir(&folder).with_context(listing)? {
+        let family = family?.path();
+        let Ok(files) = fs::read_dir(&family) else { continue };
+        for file in files {
+            if fs::read_to_string(file?.path()).is_ok_and(|text| text.contains(&needle)) {
+                let name = family.file_name().unwrap_or_default();
+                return Ok(name.to_string_lossy().into_owned());
+            }
         }
     }
-    bail!("no rule in {RULES} has a cause {id}; `cargo xtask cause new {id}` makes one")
+    bail!("no family in {FAMILIES} has a cause {id}; `cargo xtask cause new {id}` makes one")
 }
 
 #[cfg(test)]
@@ -105,20 +116,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rule_is_found_by_its_cause() {
+    fn a_family_is_found_by_its_cause() {
         let workspace = Workspace::locate().unwrap();
-        for (id, rule) in [("orphaned-pod-dir", "orphan"), ("dstate-process", "unkillable")] {
-            assert_eq!(rule_of(&workspace.root, id).unwrap(), rule);
+        for (id, family) in [("orphaned-pod-dir", "orphan"), ("dstate-process", "unkillable")] {
+            assert_eq!(family_of(&workspace.root, id).unwrap(), family);
         }
-        assert!(rule_of(&workspace.root, "no-such-cause").is_err());
+        assert!(family_of(&workspace.root, "no-such-cause").is_err());
     }
 
     #[test]
     fn only_a_new_name_is_taken() {
         let workspace = Workspace::locate().unwrap();
         for bad in ["", "A-b", "a--b", "-a", "1-a", "a b", "../x"] {
-            assert!(new(&workspace, bad, "busy").is_err(), "{bad}");
+            assert!(new(&workspace, bad, "orphan", "busy").is_err(), "{bad}");
         }
-        assert!(new(&workspace, "orphaned-pod-dir", "busy").is_err());
+        assert!(new(&workspace, "orphaned-pod-dir", "orphan", "busy").is_err());
     }
 }

@@ -4,6 +4,8 @@ use std::{ffi::OsStr, path::PathBuf, time::Duration};
 
 use super::Engine;
 use crate::{
+    causes::pod_record,
+    causes::shared::claim,
     container_stage,
     model::{
         container::{ContainerProgress, ContainerStage},
@@ -15,9 +17,7 @@ use crate::{
         pod_record::PodRecord,
         time::Monotonic,
     },
-    rank,
-    rules::{claim, pod_record},
-    stage,
+    rank, stage,
     where_next::{self, Known},
 };
 
@@ -227,7 +227,7 @@ impl Engine {
     pub fn pod_is_to_stay(&self) -> bool {
         let mut causes =
             self.ledger.all().filter(|it| it.state != FindingState::Cleared).peekable();
-        causes.peek().is_some() && causes.all(pod_record::says_to_stay)
+        causes.peek().is_some() && causes.all(pod_record::verdict::says_to_stay)
     }
 
     /// How far the pod in question has come, or those that something was found of.

@@ -2,9 +2,10 @@
 
 use super::Engine;
 use crate::{
+    causes::shared::claim,
+    causes::{busy_mount, orphan},
     command::THIS_NODE,
     model::{node_record::NodeRecord, shell::is_object_name},
-    rules::{claim, nested_mount, orphan},
     verdict::Draft,
 };
 
@@ -13,7 +14,7 @@ impl Engine {
     pub(super) fn add_records(&self, draft: &mut Draft) {
         let lacks = |node: &&NodeRecord| node.lacks(draft.target.pod.as_ref());
         if let Some(node) = self.nodes.iter().find(lacks) {
-            orphan::nobody_waits(draft, node.read);
+            orphan::verdict::nobody_waits(draft, node.read);
         }
         if let Some(node) = self.node_name().filter(|name| is_object_name(name)) {
             for command in draft.remedies.iter_mut().filter_map(|remedy| remedy.command.as_mut()) {
@@ -22,7 +23,7 @@ impl Engine {
         }
         if let Some(record) = &self.record {
             claim::tell(draft, record);
-            nested_mount::tell_propagation(draft, record);
+            busy_mount::nested::tell_propagation(draft, record);
         }
     }
 

@@ -8,6 +8,7 @@ use std::{
 };
 
 use crate::{
+    causes::{busy_mount::in_use::culprits, shared::holders},
     command::View,
     ledger::Ledger,
     model::{
@@ -18,7 +19,6 @@ use crate::{
         time::Monotonic,
     },
     query::{NoAnswer, Query, Wants},
-    rules::{holders, mount_in_use::culprits},
     tracker::TrackerId,
     verdict::{Draft, Unmounting},
 };

@@ -2,6 +2,7 @@ use nix::errno::Errno;
 
 use super::*;
 use crate::{
+    causes::device::referenced::STILL_REFERENCED,
     engine::{Engine, Output},
     event::{Event, What},
     model::{
@@ -12,9 +13,8 @@ use crate::{
         path::JsonPath,
     },
     query::Answer,
-    rules::device_referenced::STILL_REFERENCED,
     testing::{VOLUME, context, failed, holder, mounts, run, snapshot},
-    trackers::unmounts::Unmounts,
+    unmounts::Unmounts,
 };
 
 /// Something is mounted in an emptyDir, which kubelet fails to remove twice; who uses it is as given.

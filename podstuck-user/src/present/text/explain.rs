@@ -51,9 +51,9 @@ pub fn explain(cause: &Cause, style: Style) -> String {
 
 /// All of them, a line each.
 pub fn explain_all(style: Style) -> String {
-    let widest = catalogue::ALL.iter().map(|cause| cause.id.as_str().len()).max().unwrap_or(0);
+    let widest = catalogue::all().map(|cause| cause.id.as_str().len()).max().unwrap_or(0);
     let mut out = String::new();
-    for cause in catalogue::ALL {
+    for cause in catalogue::all() {
         let id = format!("{:widest$}", cause.id);
         let first = format!("{}  ", style.paint(Ink::Command, &id));
         let rest = " ".repeat(widest + 2);
@@ -103,12 +103,13 @@ mod tests {
     fn all_are_told_in_columns() {
         for style in [Style::PLAIN, Style { color: true, width: 60, ..Style::PLAIN }] {
             let text = explain_all(style);
-            for cause in catalogue::ALL {
+            for cause in catalogue::all() {
                 assert!(text.contains(cause.id.as_str()), "{}", cause.id);
             }
         }
-        let widest = catalogue::ALL.iter().map(|cause| cause.id.as_str().len()).max().unwrap();
-        let column = explain_all(Style::PLAIN).find(catalogue::ALL[0].title.get(..20).unwrap());
+        let widest = catalogue::all().map(|cause| cause.id.as_str().len()).max().unwrap();
+        let column = explain_all(Style::PLAIN)
+            .find(catalogue::all().next().unwrap().title.get(..20).unwrap());
         assert_eq!(column, Some(widest + 2));
     }
 }

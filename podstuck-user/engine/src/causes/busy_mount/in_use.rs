@@ -1,0 +1,299 @@
+//! What an unmount that fails with EBUSY means, given who holds on to the mount.
+
+use super::causes::{HELD_BY_AGENT, HELD_BY_PROCESS, SHIM_ROOTFS_BUSY};
+use crate::{
+    cause::{Cause, id},
+    causes::{
+        busy_mount::{
+            self,
+            mount_point::{self, SHIM_BURST, base},
+            tracker::BusyObject,
+        },
+        permission::swap_file,
+        shared::holders::{TOLD, describe, free, not_listed, tell, tell_unseen, who_else},
+    },
+    command::View,
+    model::{
+        evidence::Source,
+        holder::{Holder, How, Snapshot, Through},
+        identity::{Component, TargetKind},
+    },
+    query::NoAnswer,
+    tracker::Context,
+    verdict::Draft,
+};
+
+/// Who was seen to hold a mount.
+#[derive(Clone, Debug)]
+pub(crate) struct Held {
+    /// The last snapshot that found somebody, else the last one.
+    pub(crate) taken: Snapshot,
+    /// It was taken because of the last attempt.
+    pub(crate) is_fresh: bool,
+}
+
+/// Those of a snapshot that explain the failure. kubelet looks at its volumes now and then, and is
+/// the one who wants to be rid of them.
+pub(crate) fn culprits(taken: &Snapshot) -> impl Iterator<Item = &Holder> {
+    taken.culprits().filter(|h| h.component != Some(Component::Kubelet))
+}
+
+impl Held {
+    /// Takes a new snapshot: one that found nobody does not wipe out what was found before.
+    pub(crate) fn renew(held: &mut Option<Self>, taken: Snapshot) {
+        let found = culprits(&taken).next().is_some();
+        match held {
+            Some(before) if !found && culprits(&before.taken).next().is_some() => {
+                before.is_fresh = false;
+            }
+            _ => *held = Some(Self { taken, is_fresh: true }),
+        }
+    }
+
+    /// Whether anybody was ever found.
+    pub(crate) fn explains(&self) -> bool {
+        culprits(&self.taken).next().is_some()
+    }
+}
+
+/// An unmount was refused; `error` says why there is no snapshot of this attempt.
+pub(crate) fn verdict(
+    context: &Context<'_>,
+    object: &BusyObject,
+    error: Option<&NoAnswer>,
+) -> Option<Draft> {
+    let bundle = object.op.target.kind == TargetKind::ContainerBundle;
+    let lasts = if bundle { object.count >= SHIM_BURST } else { object.lasts() };
+    if !lasts {
+        return None;
+    }
+    let Some(held) = &object.held else {
+        let mut draft = mount_point::unexplained(context, object);
+        let why = error.map(ToString::to_string).unwrap_or_default();
+        not_listed(&mut draft, "it", &why);
+        draft.explanation = unexplained();
+        return Some(draft);
+    };
+    if held.taken.subject.is_err() && !bundle {
+        // It is no mount point any more: somebody let go, or unmounted it.
+        return None;
+    }
+    let found: Vec<&Holder> = culprits(&held.taken).collect();
+    let is_seen = !found.is_empty() && (held.is_fresh || object.confirmed);
+    if !is_seen && !bundle && !object.lasts_unseen() {
+        return None;
+    }
+    let (nested, users): (Vec<&Holder>, Vec<&Holder>) =
+        found.iter().partition(|holder| holder.how == How::NestedMount);
+    let mut draft = base(context, cause(bundle, &nested, &users), object);
+    tell_time(&mut draft, object, held);
+    tell(&mut draft, &found);
+    let kubelets: Vec<&Holder> =
+        held.taken.culprits().filter(|h| h.component == Some(Component::Kubelet)).collect();
+    for holder in kubelets.iter().take(TOLD) {
+        draft.fact(describe(holder), Source::proc(&holder.source));
+    }
+    if found.is_empty() {
+        let fact = if kubelets.is_empty() {
+            "nobody was found who holds it, and nothing is mounted on it"
+        } else {
+            "nobody but kubelet was found who holds it, and nothing is mounted on it"
+        };
+        draft.fact(fact, Source::proc("/proc"));
+    }
+    tell_unseen(&mut draft, &held.taken);
+    draft.explanation = explanation(draft.cause, &users);
+    if found.is_empty() && !kubelets.is_empty() {
+        draft.explanation.push_str(
+            " kubelet itself has it open, as it does for moments to measure a volume; if it does so at each \
+             attempt, a thread of it hangs there.",
+        );
+    }
+    let view = View::of(context, &object.op);
+    free(&mut draft, view, &nested, &users);
+    // A file system that is swapped to would go on without a path by which to switch that off.
+    let swaps = users.iter().any(|holder| holder.how == How::Swap);
+    if nested.is_empty() && !swaps {
+        let id = held.taken.subject.as_ref().ok().and_then(|it| it.mount_id);
+        let others = held.taken.unseen.is_empty().then(|| who_else(&held.taken));
+        draft.remedy(
+            view.on_mount("umount -l", &object.op.path, id)
+                .so(", though it is in use")
+                .forced(others),
+            "high for a volume that only one node may mount: the pod goes, but the file system \
+             lives on here until its last user ends, and another node may mount it meanwhile; both \
+             then corrupt it",
+        );
+    }
+    tell_apart(&mut draft, &found, held);
+    Some(draft)
+}
+
+pub(super) fn cause(bundle: bool, nested: &[&Holder], users: &[&Holder]) -> &'static Cause {
+    let itself = users.iter().any(|holder| holder.through == Through::Itself);
+    match (bundle, nested.is_empty(), users) {
+        (true, _, _) => &SHIM_ROOTFS_BUSY,
+        (false, false, _) => busy_mount::nested::on_unmount().0,
+        (false, true, []) => mount_point::unexplained_cause(),
+        (false, true, [first, ..]) if first.how == How::Swap => swap_file::on_unmount().0,
+        (false, true, _) if itself => &HELD_BY_PROCESS,
+        (false, true, _) => &HELD_BY_AGENT,
+    }
+}
+
+fn tell_time(draft: &mut Draft, object: &BusyObject, held: &Held) {
+    let (processes, namespaces, _) = held.taken.looked_at;
+    let late = held.taken.at.since(object.op.end).as_millis();
+    let when = if held.is_fresh {
+        format!("taken {late} ms after the call failed")
+    } else {
+        "taken at an earlier attempt; at the last one nobody was found".into()
+    };
+    draft.fact_since(
+        format!(
+            "a snapshot of {processes} processes in {namespaces} mount namespaces was {when}: who \
+             held it only for a moment may be missing"
+        ),
+        Source::proc("/proc"),
+        held.taken.at,
+    );
+}
+
+pub(super) fn explanation(cause: &Cause, users: &[&Holder]) -> String {
+    let pod = users.iter().find_map(|holder| holder.pod.as_ref());
+    match cause {
+        cause if cause == busy_mount::nested::on_unmount().0 => {
+            busy_mount::nested::on_unmount().1.into()
+        }
+        cause if cause == swap_file::on_unmount().0 => swap_file::on_unmount().1.into(),
+        cause if *cause == HELD_BY_PROCESS => {
+            "A process outside the pod uses the volume in the mount \
+            namespace in which it is unmounted. The kernel does not unmount what is in use: every \
+            attempt fails until that process lets go."
+                .into()
+        }
+        cause if *cause == HELD_BY_AGENT => {
+            let agent = match pod {
+                Some(pod) => match (&pod.namespace, &pod.name) {
+                    (Some(namespace), Some(name)) => format!("pod {namespace}/{name}"),
+                    _ => format!("pod {}", pod.uid),
+                },
+                None => "another mount namespace".into(),
+            };
+            format!(
+                "Nobody in the mount namespace of the unmount holds it. Processes of {agent} hold a \
+                 copy that the unmount would take along (a hostPath with mountPropagation \
+                 HostToContainer makes one), and that copy is in use, so the whole unmount fails."
+            )
+        }
+        cause if *cause == SHIM_ROOTFS_BUSY && users.is_empty() => unexplained(),
+        cause if *cause == SHIM_ROOTFS_BUSY => {
+            "Somebody uses the root file system of a container that has ended, so \
+            its shim cannot unmount it."
+                .into()
+        }
+        _ => unexplained(),
+    }
+}
+
+fn unexplained() -> String {
+    "Somebody uses the mount, or used it for a moment. Who cannot be seen from here would be a file \
+     in flight through a socket or registered with io_uring, or a Unix socket that is bound there."
+        .into()
+}
+
+/// What tells it apart from its look-alikes. What nobody holds is known only if everything was looked
+/// at, after the last attempt; who holds something is known whatever else there is.
+fn tell_apart(draft: &mut Draft, found: &[&Holder], held: &Held) {
+    let has = |test: fn(&Holder) -> bool| found.iter().any(|holder| test(holder));
+    let complete = held.taken.unseen.is_empty() && held.is_fresh && !found.is_empty();
+    let itself = has(|h| h.through == Through::Itself && h.how != How::NestedMount);
+    let absent = [
+        (
+            id!("nested-mount-under-volume"),
+            has(|h| h.how == How::NestedMount),
+            "nothing is mounted on it",
+        ),
+        (id!("swapfile-active"), has(|h| h.how == How::Swap), "no active swap file lies on it"),
+        (id!("volume-held-by-host-process"), itself, "nobody uses the mount itself"),
+        (
+            id!("volume-held-by-hosttocontainer-agent"),
+            has(|h| h.through == Through::PropagatedCopy),
+            "no copy that the unmount would take along is in use",
+        ),
+    ];
+    for (other, holds, fact) in absent.iter().copied().filter(|_| complete) {
+        if !holds && other != draft.cause.id {
+            draft.rule_out_since(other, fact, Some(held.taken.at));
+        }
+    }
+    if *draft.cause != HELD_BY_AGENT && !found.is_empty() {
+        present(draft, has(|holder| holder.exact));
+    }
+    if !held.is_fresh {
+        // What was told apart then stays so; what is not known is the last attempt.
+        if held.taken.unseen.is_empty() {
+            absent.iter().for_each(|(other, ..)| draft.suffices_beside(*other));
+        }
+        draft.doubt("who holds it now: at the last attempt nobody was found");
+    }
+    if *draft.cause == HELD_BY_AGENT && !has(|holder| holder.exact) {
+        draft.doubt("which mount it is: only the text of a path speaks for it");
+    }
+    if *draft.cause == SHIM_ROOTFS_BUSY && found.is_empty() {
+        draft.lacks("who uses it");
+    }
+    let private = held.taken.holders.iter().filter(|h| h.explains_ebusy == Some(false)).count();
+    if private > 0 && complete {
+        let others =
+            "hold only other mounts of the file system, which does not make this unmount fail";
+        draft.fact(format!("{private} more {others}"), Source::proc("/proc"));
+    }
+}
+
+/// An unmount was refused, and nobody looked who uses the mount.
+pub(crate) fn by_somebody() -> &'static Cause {
+    &HELD_BY_PROCESS
+}
+
+/// What is missing then.
+pub(crate) fn tell_apart_without_user(draft: &mut Draft) {
+    if *draft.cause == HELD_BY_PROCESS {
+        draft.lacks("who uses it");
+        draft.rule_out(id!("csi-driver-lost-publish-state"), "an unmount was tried, and failed");
+    }
+}
+
+/// What it means then.
+pub(crate) fn words_without_user(cause: &Cause) -> Option<&'static str> {
+    (*cause == HELD_BY_PROCESS).then_some(
+        "The driver's unmount fails because somebody uses the mount; who it is, this finding does \
+         not know.",
+    )
+}
+
+/// What was found makes the unmount fail by itself, whatever else may be there.
+fn present(draft: &mut Draft, exact: bool) {
+    for other in [
+        id!("nested-mount-under-volume"),
+        id!("swapfile-active"),
+        id!("volume-held-by-hosttocontainer-agent"),
+        id!("volume-held-by-host-process"),
+    ] {
+        draft.suffices_beside(other);
+    }
+    draft.rule_out(id!("csi-driver-lost-publish-state"), "the unmount is tried, and fails");
+    draft.rule_out(id!("shim-or-containerd-state-lost"), "the shim is there, and tries to unmount");
+    draft.rule_out(id!("node-fs-readonly"), "the error is EBUSY, not EROFS");
+    for other in [id!("immutable-attribute"), id!("append-only-attribute")] {
+        draft.rule_out(other, "the error is EBUSY, not EPERM");
+    }
+    draft.rule_out(id!("leaked-superblock-blocks-device"), "the unmount itself fails");
+    if !exact {
+        draft.doubt("which mount it is: only the text of a path speaks for it");
+    }
+}
+
+#[cfg(test)]
+#[path = "in_use_tests.rs"]
+mod tests;

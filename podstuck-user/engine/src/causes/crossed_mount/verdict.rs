@@ -1,0 +1,111 @@
+//! A removal that went through a mount inside the volume.
+
+use crate::{
+    cause::{Cause, CauseId, Kind, TriedWith, id, like, way},
+    causes::crossed_mount::tracker::Crossed,
+    command::View,
+    model::{
+        diagnosis::Stage, evidence::Source, finding::Severity, identity::TargetKind,
+        mounts::Mounts, path::safe_path,
+    },
+    tracker::{Context, TrackerId},
+    verdict::Draft,
+};
+
+/// A removal that deletes what lies behind a mount.
+pub(crate) static REMOVAL_CROSSES_MOUNT: Cause = Cause {
+    id: CauseId::new("removal-crosses-mount"),
+    title: "the removal goes **through** a mount inside the volume and deletes what lies behind: \
+        data is being lost now",
+    stage: Stage::Volumes,
+    kind: Kind::Cause,
+    meaning: "Go's `os.RemoveAll`, and so kubelet and dockerd, does not stop at a mount point. The \
+        removal of the volume went into a mount inside it and deletes the files behind that mount, \
+        which may belong to somebody else. When it is done, the mount point itself stays busy.",
+    confirmed_by: &[
+        "a deletion by the node's own components on another mount than the volume's",
+        "the caller's mountinfo has a mount inside the volume",
+    ],
+    log: None,
+    look_alikes: &[
+        like("emptydir-bidirectional-submount", "files behind the mount are being deleted"),
+        like("container-clears-own-volume", "the caller runs in no container"),
+    ],
+    ways_out: &[
+        way(
+            "remount the mount read-only: the removal fails with EROFS from then on",
+            "low: whoever writes there gets errors, too; it fails while a file is open for writing",
+        ),
+        way(
+            "stop the program that removes (kubelet or dockerd), unmount, and start it again",
+            "medium: it does nothing for the node's other pods meanwhile. `umount -l` alone would not \
+             stop a removal that has directories open",
+        ),
+    ],
+    field: &[],
+    tried: &[TriedWith::Lab, TriedWith::RealRuntime],
+    source: &["go src/os/removeall_at.go, removeAllFrom"],
+};
+
+/// The finding, by the caller's mounts.
+pub(crate) fn draft(context: &Context<'_>, crossed: &Crossed, mounts: Option<&Mounts>) -> Draft {
+    let op = &crossed.op;
+    let mut draft = Draft::about(TrackerId::CrossedMount, &REMOVAL_CROSSES_MOUNT, op);
+    draft.severity = Severity::Critical;
+    // Docker removes the container first, and no pod waits for its volume.
+    let of_pod = op.target.kind == TargetKind::PodVolume;
+    draft.blocks_deletion = of_pod.then_some(true);
+    draft.count = crossed.count;
+    draft.last = crossed.last;
+    draft.fact(
+        format!(
+            "{} was deleted behind a mount that sits {} level(s) below the volume's root",
+            safe_path(&op.path),
+            op.mount_depth
+        ),
+        Source::Probe,
+    );
+    draft.fact(format!("at least {} deletions there so far", crossed.count), Source::Probe);
+    let mount = mounts.and_then(|m| m.by_id(op.mount_id).map(|mount| (m, mount)));
+    draft.explanation = "The removal of the volume went into a mount inside it and deletes the \
+        files behind that mount, which may belong to somebody else. Data is being lost now. \
+        When it is done, the mount point itself stays busy, and the volume stays."
+        .into();
+    match mount {
+        Some((table, mount)) => {
+            let point = safe_path(&mount.point);
+            draft.fact(
+                format!("{point} is that mount: {}", mount.describe()),
+                Source::mountinfo(&table.source),
+            );
+            let view = View::of(context, op);
+            draft.remedy(
+                view.on_mount("mount -o remount,bind,ro", &mount.point, Some(mount.id))
+                    .so(", which stops the deletion behind it"),
+                "low: stops the loss at once, since the removal goes through this mount and then fails \
+                 with EROFS; whoever writes there gets errors, too. It fails while a file is open \
+                 for writing: then repeat it",
+            );
+            draft.remedy(
+                view.on_mount("umount", &mount.point, Some(mount.id))
+                    .so(", through which files are being deleted"),
+                "low once the removal has ended or its program was stopped; before, the mount is busy, and \
+                 `umount -l` would not stop a removal that has the directory open",
+            );
+        }
+        None if mounts.is_some() => {
+            draft.fact("the mount is gone by now", Source::mountinfo("mountinfo"));
+        }
+        None => draft.fact(
+            "which mount it is could not be looked up: the caller's mounts could not be read, or its \
+             namespace is gone",
+            Source::mountinfo("mountinfo"),
+        ),
+    }
+    draft.rule_out(id!("container-clears-own-volume"), "the caller runs in no container");
+    draft.rule_out(
+        id!("emptydir-bidirectional-submount"),
+        "files behind the mount are being deleted, and not only the mount point is in the way",
+    );
+    draft
+}

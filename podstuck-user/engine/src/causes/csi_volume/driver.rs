@@ -1,0 +1,322 @@
+//! A CSI driver that does not do what kubelet asks of it: absent, down, halted, or answering with errors.
+
+use super::causes::{DRIVER_DOWN, DRIVER_ERROR, DRIVER_HANGS, NOT_IDEMPOTENT, NOT_REGISTERED};
+use crate::{
+    cause::{Cause, id},
+    causes::{
+        csi_volume::{
+            verdict::{Fault, Suspect},
+            words::{UMOUNT_RISK, umount},
+        },
+        shared::{
+            halted,
+            wait_channel::{WaitsFor, waits_for},
+        },
+    },
+    command::{Process, Step, THIS_NODE, View, pods_of_node},
+    model::{
+        csi::{DriverProcess, DriverState, VolumeData},
+        evidence::Source,
+        halted::Halted,
+        path::{safe, safe_path},
+        shell::word,
+    },
+    tracker::Context,
+    verdict::Draft,
+};
+
+/// What is lost by an unmount by hand.
+/// An unmount by hand alone releases nothing: kubelet goes on to ask the driver, which is not there.
+fn without_driver(draft: &mut Draft, suspect: &Suspect<'_>) {
+    let directory = &suspect.volume.path;
+    let point = suspect.volume.mounts.first().map_or(directory, |mount| &mount.point);
+    draft.advice(
+        format!(
+            "only if the driver cannot come back: unmount {}, remove vol_data.json in {} and the empty \
+             directories with `rmdir`, and restart kubelet, which then no longer knows the volume",
+            safe_path(point),
+            safe_path(directory)
+        ),
+        "data is lost if another node attaches the volume while it is mounted here; detach it by hand \
+         afterwards. Never `rm -rf`: below a mount it deletes the data behind it",
+    );
+}
+
+/// Which of them a fault of the driver is. It is asked of no other.
+pub(crate) fn cause(fault: Fault) -> &'static Cause {
+    match fault {
+        Fault::DriverAbsent | Fault::DriverDeaf => &NOT_REGISTERED,
+        Fault::DriverDown => &DRIVER_DOWN,
+        Fault::DriverHangs => &DRIVER_HANGS,
+        Fault::NotIdempotent => &NOT_IDEMPOTENT,
+        _ => &DRIVER_ERROR,
+    }
+}
+
+/// The driver's name.
+fn name(suspect: &Suspect<'_>) -> String {
+    match suspect.volume.csi.as_ref().map(|csi| &csi.data) {
+        Some(VolumeData::Known { driver, .. }) => safe(driver.as_bytes()).into_owned(),
+        _ => String::new(),
+    }
+}
+
+fn registration_socket(suspect: &Suspect<'_>) -> String {
+    let csi = suspect.volume.csi.as_ref();
+    csi.map(|csi| safe_path(&csi.socket).into_owned()).unwrap_or_default()
+}
+
+impl DriverState {
+    /// Who listens where, in a sentence.
+    pub(crate) fn words(&self) -> String {
+        let socket = safe_path(&self.socket);
+        match &self.process {
+            Some(DriverProcess { pid, comm, .. }) => {
+                format!("{comm} (pid {pid}) listens on {socket}, on which kubelet calls the driver")
+            }
+            None => format!("nobody listens on {socket}, on which kubelet calls the driver"),
+        }
+    }
+}
+
+fn find_driver(draft: &mut Draft, then: &'static str, risk: &'static str) {
+    draft.remedy(pods_of_node("list the pods of this node, and the driver's among them"), "none");
+    draft.advice(then, risk);
+}
+
+fn registrar_listens(draft: &mut Draft, suspect: &Suspect<'_>) {
+    let socket = registration_socket(suspect);
+    draft.fact(format!("somebody listens on {socket}"), Source::proc("/proc/*/net/unix"));
+}
+
+/// What is said of the driver where it is not the fault.
+pub(crate) fn listens(draft: &mut Draft, suspect: &Suspect<'_>) {
+    if let Some(driver) = suspect.driver() {
+        draft.fact(driver.words(), Source::proc(driver.source.as_str()));
+    }
+}
+
+pub(crate) fn does_not_listen(draft: &mut Draft, suspect: &Suspect<'_>) {
+    let (name, socket) = (name(suspect), registration_socket(suspect));
+    draft.fact(
+        format!("the CSI driver {name} does not listen on {socket}"),
+        Source::proc("/proc/*/net/unix"),
+    );
+}
+
+pub(crate) fn not_registered(draft: &mut Draft, suspect: &Suspect<'_>) {
+    let (name, socket) = (name(suspect), registration_socket(suspect));
+    if suspect.fault == Fault::DriverAbsent {
+        let fact = format!("{socket} is not there: no driver {name} is registered");
+        let source = Source::file("kubelet's directory");
+        match suspect.unregistered {
+            Some(since) => draft.fact_since(fact, source, since),
+            None => draft.fact(fact, source),
+        }
+    } else {
+        draft.fact(format!("nobody listens on {socket}"), Source::proc("/proc/*/net/unix"));
+    }
+    if let Some(node) = suspect.node
+        && let Some(listed) = &node.drivers
+    {
+        let not =
+            if listed.iter().any(|known| safe(known.as_bytes()) == name) { "" } else { "not " };
+        let fact = format!("the driver is {not}listed in CSINode {}", safe(node.node.as_bytes()));
+        draft.fact(fact, Source::Api(node.read));
+    }
+    draft.explanation = format!(
+        "kubelet cannot ask the CSI driver {name} to unpublish the volume, because the driver is not \
+         there: its DaemonSet was removed, is failing, or does not tolerate a taint of this node. \
+         kubelet gives up before it touches the path, so no system call shows it."
+    );
+    draft.remedy(
+        Step::new(
+            "list the CSI drivers that kubelet knows",
+            format!("kubectl get csinode {THIS_NODE} -o yaml"),
+        ),
+        "none",
+    );
+    draft.advice(
+        "install or restart the driver on this node: kubelet's next attempt then unmounts the volume",
+        "none",
+    );
+    without_driver(draft, suspect);
+    draft.rule_out(
+        id!("csi-driver-lost-publish-state"),
+        "a driver that forgot its mounts answers, and this one is not there",
+    );
+    draft.rule_out(
+        id!("vol-data-missing-or-corrupt"),
+        "vol_data.json can be read, and names the driver",
+    );
+    draft.rule_out(id!("csi-driver-error"), "the driver is not there, and answers nothing");
+    draft.rule_out(id!("csi-driver-down"), "the driver's registrar is not there either");
+    if !suspect.is_going() {
+        draft.doubt("whether the pod is to go: it may never have had tokens");
+    }
+}
+
+pub(crate) fn down(draft: &mut Draft, suspect: &Suspect<'_>) {
+    let name = name(suspect);
+    registrar_listens(draft, suspect);
+    if let Some(driver) = suspect.driver() {
+        draft.fact(driver.words(), Source::proc(format!("{}, /proc/*/net/unix", driver.source)));
+    }
+    draft.explanation = format!(
+        "The CSI driver {name} is registered, because its registrar lives, and the driver itself is not \
+         there: its container has ended, or fails again and again. Each call of kubelet fails at once \
+         (Unavailable); kubelet asks again, at last every two minutes, and touches nothing before."
+    );
+    find_driver(
+        draft,
+        "bring the driver back: the states and logs of its containers say why it does not run. kubelet's \
+         next attempt then asks it",
+        "none",
+    );
+    without_driver(draft, suspect);
+    draft
+        .rule_out(id!("csi-driver-not-registered"), "the driver's registrar is there, and listens");
+    let nobody = "nobody is there who could answer";
+    draft.rule_out(id!("csi-driver-lost-publish-state"), nobody);
+    draft.rule_out(id!("csi-driver-error"), nobody);
+    draft.rule_out(
+        id!("csi-unpublish-hung-lock"),
+        "the driver is not there, and nothing of it can hang",
+    );
+    if !suspect.is_going() {
+        draft.doubt("whether the pod is to go: it may never have had tokens");
+    }
+}
+
+pub(crate) fn hangs(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>) {
+    let name = name(suspect);
+    draft.held_by(format!("the CSI driver {name}"));
+    listens(draft, suspect);
+    let process = suspect.volume.driver();
+    let started = process.and_then(|process| process.ticks);
+    let halted = process.and_then(|process| Some((process.pid, process.halted.as_ref()?)));
+    let mut why = String::from("What it waits for is not known from here: its log may say so.");
+    if let Some((pid, halted)) = halted {
+        let of = format!("/proc/{pid}");
+        match halted {
+            Halted::Stopped | Halted::Frozen { .. } | Halted::NoDescriptors { .. } => {
+                let comm = process.map(|process| process.comm.as_str());
+                let process = Process::new(pid, started, comm);
+                why = format!("Its {}.", halted::go_on(draft, process, halted));
+            }
+            Halted::Waits { tid, state, channel } => {
+                let source = Source::proc(format!("{of}/task/{tid}/wchan"));
+                let channel = safe(channel.as_bytes());
+                draft.fact(format!("its thread {tid} is in state {state} in {channel}"), source);
+                let server = match waits_for(std::iter::once(&*channel)) {
+                    WaitsFor::Fuse => "the server of a FUSE file system",
+                    WaitsFor::Nfs => "an NFS server",
+                    WaitsFor::Smb => "an SMB server",
+                    WaitsFor::Thaw { .. } => "a file system to be thawed",
+                    WaitsFor::Ceph => "CephFS",
+                    WaitsFor::NetworkDisk => "a disk on the network",
+                    WaitsFor::DiskFileSystem | WaitsFor::BlockDevice => "a disk",
+                    WaitsFor::Nvidia | WaitsFor::Unknown => "something in the kernel",
+                };
+                why = format!("One of its threads waits for {server}.");
+                draft.doubt("whether that thread works on this volume");
+            }
+        }
+    }
+    draft.explanation = format!(
+        "The CSI driver {name} was asked to unpublish the volume, and does not come back from that. {why} \
+         kubelet gives up after two minutes and asks again; a driver that locks the volume refuses then \
+         (Aborted), as long as the first call hangs."
+    );
+    find_driver(
+        draft,
+        "restart the driver's pod, which clears the driver's own lock, and no thread that waits in the \
+         kernel",
+        "volumes that a FUSE driver serves from that pod die with it, for all pods of the node",
+    );
+    umount(context, draft, suspect, UMOUNT_RISK);
+    draft.rule_out(id!("csi-driver-lost-publish-state"), "the driver does not answer");
+    draft.rule_out(id!("csi-driver-down"), "somebody listens on the driver's socket");
+    draft.rule_out(
+        id!("csi-driver-error"),
+        "it does not answer, or only that it still works on an earlier call",
+    );
+    if !suspect.is_going() {
+        draft.doubt("whether the pod is to go: it may never have had tokens");
+    }
+}
+
+pub(crate) fn error(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>) {
+    let name = name(suspect);
+    draft.held_by(format!("the CSI driver {name}"));
+    registrar_listens(draft, suspect);
+    draft.explanation = format!(
+        "The CSI driver {name} is there, and answers kubelet's NodeUnpublishVolume with an error, at each \
+         attempt. kubelet asks again, at last every two minutes, and touches nothing before. The \
+         driver's log says more about the error."
+    );
+    find_driver(draft, "mend what the driver's log complains of", "none");
+    umount(context, draft, suspect, UMOUNT_RISK);
+    // That the pod is to go is known by the attempts that failed.
+    let answers = "the driver is there, and answers";
+    draft.rule_out(id!("csi-driver-not-registered"), answers);
+    draft.rule_out(id!("csi-driver-down"), answers);
+    draft.rule_out(id!("csi-driver-lost-publish-state"), "it does not say that all is well");
+    draft.rule_out(
+        id!("csi-unpublish-hung-lock"),
+        "it answers, and not that it still works on an earlier call",
+    );
+    if suspect.volume.mounts.is_empty() {
+        draft.fact("nothing is mounted for the volume", Source::Samples);
+    } else {
+        draft.rule_out(id!("csi-not-idempotent-after-reboot"), "the volume is still mounted");
+    }
+}
+
+/// Whether a driver's error is that there is nothing to unmount: by the words of umount(8), of umount(2)'s
+/// EINVAL and ENOENT in Go and in others, and of Kubernetes' mount-utils.
+pub(crate) fn says_not_mounted(error: &str) -> bool {
+    let error = error.to_lowercase();
+    let words = ["not mounted", "no mount point", "invalid argument", "no such file or directory"];
+    error.contains("mount") && words.iter().any(|words| error.contains(words))
+}
+
+pub(crate) fn not_idempotent(draft: &mut Draft, suspect: &Suspect<'_>) {
+    let name = name(suspect);
+    draft.fact("nothing is mounted for the volume", Source::Samples);
+    if suspect.pod.before_boot {
+        draft.fact(
+            "the pod's containers were started before the node was booted, and none since",
+            Source::file("kubelet's directory"),
+        );
+    }
+    let text = suspect.said.map_or("", |(_, said)| said.text.as_str());
+    if text.contains("not empty") {
+        draft.doubt(
+            "whether something was written into the mount point: the error speaks of a directory",
+        );
+    }
+    draft.explanation = format!(
+        "Nothing is mounted for the volume any more, and the CSI driver {name} answers each attempt to \
+         unpublish it with an error, where the specification wants success. So kubelet asks again for \
+         ever, at last every two minutes."
+    );
+    let volume = &suspect.volume;
+    let bind = |it: &str| format!("mkdir -p {it}/mount && mount --bind {it}/mount {it}/mount");
+    draft.remedy(
+        View::OURS
+            .on_file("give the driver an empty mount to unmount in", &volume.path, volume.file, bind)
+            .verified_by(format!("! mountpoint -q {}", word(volume.path.join("mount")))),
+        "low: the empty directory is mounted on itself, so that the driver has something to unmount at \
+         kubelet's next attempt; of no use where the driver fails because it does not know the volume",
+    );
+    find_driver(
+        draft,
+        "upgrade the driver to a version that succeeds where nothing is mounted",
+        "none",
+    );
+    draft.rule_out(
+        id!("csi-driver-error"),
+        "nothing is mounted, so there is nothing to be unpublished",
+    );
+}

@@ -1,0 +1,116 @@
+//! kubelet was started anew, and does not know the volume any more.
+
+use crate::{
+    cause::{Cause, CauseId, Kind, TriedWith, id, like, log, way},
+    causes::{
+        csi_volume::{
+            verdict::Suspect,
+            words::{UMOUNT_RISK, umount},
+        },
+        shared::{standing::minutes, unit},
+    },
+    command::Step,
+    model::{diagnosis::Stage, evidence::Source, said::Said, shell::word, time::Monotonic},
+    tracker::Context,
+    verdict::Draft,
+};
+
+/// What it knew was in its memory only.
+pub(crate) static KUBELET_LOST: Cause = Cause {
+    id: CauseId::new("kubelet-restart-lost-volume"),
+    title: "kubelet was restarted and does not know the volume any more",
+    stage: Stage::Volumes,
+    kind: Kind::Cause,
+    meaning: "kubelet keeps which volumes are mounted in its memory, and finds them again at its start by \
+        their directories. What it does not find it never unmounts: a volume whose secret or claim is gone, \
+        or whose plugin could not be asked just then. The pod waits for it.",
+    confirmed_by: &[
+        "kubelet was started after the pod's containers had ended, or its log says after their end that it \
+         fails to mount the volume",
+        "its log, from then on, has no attempt to unmount the volume",
+        "the volume is mounted, and nobody unmounts it",
+    ],
+    log: log("kubelet", "nothing with the pod's UID and UnmountVolume since its start"),
+    look_alikes: &[
+        like("csi-driver-lost-publish-state", "kubelet does not ask the driver"),
+        like("unmount-not-attempted", "kubelet was started after the pod's end"),
+    ],
+    ways_out: &[
+        way("restart kubelet once more, when the plugin and the volume's secrets are there", ""),
+        way("`umount` the path by hand", UMOUNT_RISK),
+    ],
+    field: &["kubernetes#72604", "kubernetes#70044", "kubernetes#116954"],
+    tried: &[TriedWith::RealKubelet],
+    source: &["kubernetes pkg/kubelet/volumemanager/reconciler/reconstruct.go"],
+};
+
+pub(crate) fn cause() -> &'static Cause {
+    &KUBELET_LOST
+}
+
+pub(crate) fn words(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>) {
+    if let Some(since) = suspect.kubelet_since {
+        let fact = format!("kubelet was started {} ago", minutes(suspect.at, since));
+        draft.fact_since(fact, Source::proc("/proc"), since);
+    }
+    if let Some((since, log)) = suspect.no_error_since {
+        draft.fact_since(
+            "since then kubelet has neither unmounted the volume nor failed to",
+            Source::Log(log.to_owned()),
+            since,
+        );
+    }
+    if let Some((since, said)) = suspect.said {
+        mounts_again(context, draft, suspect, (since, said));
+    } else {
+        gave_up(context, draft, suspect);
+    }
+    draft.rule_out(id!("csi-driver-lost-publish-state"), "kubelet does not ask the driver");
+    if !suspect.is_going() {
+        let uid = word(&suspect.pod.uid);
+        let find = format!("kubectl get pods --all-namespaces -o yaml | grep -B 9 {uid}");
+        draft.remedy(Step::new("find the record of the pod by its UID", find), "none");
+        draft.doubt("whether the pod is to go: it may never have had tokens");
+    }
+}
+
+/// It takes what is mounted for what it has never mounted.
+fn mounts_again(
+    context: &Context<'_>,
+    draft: &mut Draft,
+    suspect: &Suspect<'_>,
+    (since, said): (Monotonic, &Said),
+) {
+    let fact = format!("kubelet fails to mount the volume, last at {:.0}: {}", said.at, said.text);
+    draft.fact_since(fact, Source::Log(said.source.clone()), since);
+    draft.explanation = "The volume is mounted, and kubelet tries to mount it: it was started while the pod \
+        ran, and finds its volumes again by mounting them once more. It fails, and so takes this one for a \
+        volume that it has never mounted and never unmounts."
+        .into();
+    umount(context, draft, suspect, UMOUNT_RISK);
+    draft.advice(
+        "give back what kubelet misses, as its error says: the secret, the config map, the claim or the \
+         driver. It mounts the volume then, and unmounts it",
+        "low",
+    );
+    draft.rule_out(id!("unmount-not-attempted"), "kubelet does something else with the volume");
+}
+
+/// It has not found it again.
+fn gave_up(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>) {
+    draft.explanation = "kubelet was started after the pod's containers had ended, and does not know this \
+        volume: it finds volumes again by their directories, and gives up on one whose plugin, secret or \
+        claim is not there at that moment. So it waits for a volume that it never unmounts."
+        .into();
+    const RISK: &str = "low: containers go on, and kubelet looks for the volumes again. Useful only when what it \
+        missed is there now: the CSI driver, the volume's secret and claim";
+    match context.sample.and_then(|sample| unit::of(sample.kubelet_group.as_deref()?)) {
+        Some(unit) => draft.remedy(unit::restart(unit), RISK),
+        None => draft.advice(
+            "restart kubelet: no command is given, because which service it is was not seen",
+            RISK,
+        ),
+    };
+    umount(context, draft, suspect, UMOUNT_RISK);
+    draft.rule_out(id!("unmount-not-attempted"), "kubelet was started after the pod's end");
+}

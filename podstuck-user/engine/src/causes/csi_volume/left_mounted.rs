@@ -1,0 +1,388 @@
+//! A volume that is still mounted after its driver has done its part: seen by a removal that fails,
+//! or by what nobody does.
+
+use crate::{
+    cause::{Cause, CauseId, Kind, TriedWith, id, like, log, way},
+    causes::csi_volume::{
+        self,
+        verdict::Suspect,
+        words::{UMOUNT_RISK, umount},
+    },
+    model::{
+        csi::{DriverProcess, Reach},
+        diagnosis::Stage,
+        evidence::Source,
+        said::Said,
+        time::Monotonic,
+    },
+    tracker::Context,
+    verdict::{Draft, times},
+};
+
+const UNMOUNT_RISK: &str = "low once all containers of the pod have ended and nobody uses the \
+    mount; never `rm -rf` below it, which deletes the data behind it";
+
+/// The driver forgot what it had published.
+pub(crate) static LOST_PUBLISH_STATE: Cause = Cause {
+    id: CauseId::new("csi-driver-lost-publish-state"),
+    title: "the CSI driver reported \"unpublished\" but never unmounted; also recognised when \
+        kubelet only waits and no call fails",
+    stage: Stage::Volumes,
+    kind: Kind::Cause,
+    meaning: "The driver was restarted and forgot which volumes it had published. It answers \
+        NodeUnpublishVolume with success and unmounts nothing. kubelet up to 1.29 then fails to \
+        remove the directory (EBUSY); kubelet from 1.30 on sees that the path is still mounted and \
+        waits without a word.",
+    confirmed_by: &[
+        "the volume's path is a mount point, seen from kubelet",
+        "nobody called umount2 on it while kubelet made attempts, or for as long as its longest \
+         pauses last",
+        "the driver is registered, and somebody listens on the socket on which kubelet calls it",
+        "kubelet's log says that the call succeeded",
+    ],
+    log: log("kubelet", "UnmountVolume.TearDown succeeded for volume"),
+    look_alikes: &[
+        like("volume-held-by-host-process", "nobody calls umount2, so none fails with EBUSY"),
+        like("stacked-mounts", "one mount is on the path, and none was unmounted"),
+        like("csi-driver-not-registered", "the driver is registered and is asked"),
+        like("csi-driver-down", "somebody listens on the socket on which kubelet calls the driver"),
+        like("csi-driver-error", "kubelet's log says that the call succeeded, or has no error"),
+        like("csi-umount-wrong-namespace", "no unmount succeeded in any namespace"),
+        like("data-under-mountpoint", "the path is mounted"),
+        like(
+            "csi-unpublish-hung-lock",
+            "no call on the volume hangs, and the driver's process goes on",
+        ),
+        like("kubelet-restart-lost-volume", "kubelet takes the rest of the pod down"),
+    ],
+    ways_out: &[
+        way("`umount` the path", UNMOUNT_RISK),
+        way("upgrade the driver to a version that keeps its state", ""),
+    ],
+    field: &["csi-driver-host-path#457", "kubeblocks#8233", "pmem-csi#25"],
+    tried: &[TriedWith::Lab, TriedWith::RealKubelet, TriedWith::Recording],
+    source: &[
+        "kubernetes pkg/volume/csi/csi_mounter.go, TearDownAt",
+        "kubernetes-csi/csi-driver-host-path pkg/hostpath/nodeserver.go, NodeUnpublishVolume",
+        "k8s.io/mount-utils mount_linux.go, IsLikelyNotMountPoint",
+    ],
+};
+
+/// Mounted twice, unmounted once.
+pub(crate) static STACKED_MOUNTS: Cause = Cause {
+    id: CauseId::new("stacked-mounts"),
+    title: "mounted more often than unmounted",
+    stage: Stage::Volumes,
+    kind: Kind::Cause,
+    meaning: "The volume was mounted more than once on the same path, by a driver that was asked \
+        twice. An unmount takes only the uppermost mount away, and nobody unmounts the rest.",
+    confirmed_by: &[
+        "the caller's mountinfo has more than one line with this mount point, or an unmount \
+         succeeded there and the path is still mounted",
+    ],
+    log: log("kubelet", "UnmountVolume.TearDown failed ... device or resource busy"),
+    look_alikes: &[
+        like(
+            "csi-umount-wrong-namespace",
+            "the path is still mounted in the namespace in which the unmount succeeded",
+        ),
+        like("csi-driver-lost-publish-state", "it was unmounted, but not often enough"),
+        like("kubelet-root-symlink", "no symbolic link leads to kubelet's root"),
+    ],
+    ways_out: &[way("`umount` until it fails", UNMOUNT_RISK)],
+    field: &["osc-bsu-csi-driver#130", "kubernetes#122342"],
+    tried: &[TriedWith::Lab],
+    source: &["linux fs/namespace.c, do_umount"],
+};
+
+/// The driver unmounts where it runs, and that does not reach kubelet.
+pub(crate) static WRONG_NAMESPACE: Cause = Cause {
+    id: CauseId::new("csi-umount-wrong-namespace"),
+    title: "the driver unmounted where only it sees it",
+    stage: Stage::Volumes,
+    kind: Kind::Cause,
+    meaning: "The driver unmounted the volume in its own mount namespace, and that did not reach \
+        kubelet's: its container lacks `mountPropagation: Bidirectional`, or kubelet's directory is \
+        not a shared mount.",
+    confirmed_by: &[
+        "umount2 on the path succeeded in one mount namespace",
+        "the path is still mounted in another one, kubelet's",
+    ],
+    log: None,
+    look_alikes: &[
+        like("stacked-mounts", "the unmount succeeded in another namespace than it is mounted in"),
+        like("csi-driver-lost-publish-state", "the driver did unmount, where it sees the volume"),
+    ],
+    ways_out: &[way("`umount` on the host, repair the propagation", UNMOUNT_RISK)],
+    field: &["kubernetes#51835", "rke#264", "containerd#5538"],
+    tried: &[TriedWith::RealKubelet],
+    source: &[
+        "linux Documentation/filesystems/sharedsubtree.rst",
+        "linux fs/pnode.c, propagate_umount",
+    ],
+};
+
+/// Which of them fits, by the mounts on the path and by whether an unmount that succeeded was called
+/// where it is still mounted; `None` without one.
+pub(crate) fn cause(mounts: usize, unmounted_here: Option<bool>) -> &'static Cause {
+    match unmounted_here {
+        _ if mounts > 1 => &STACKED_MOUNTS,
+        Some(true) => &STACKED_MOUNTS,
+        Some(false) => &WRONG_NAMESPACE,
+        None => &LOST_PUBLISH_STATE,
+    }
+}
+
+/// What it means that a removal fails because of one of them.
+pub(crate) fn words(cause: &Cause) -> Option<&'static str> {
+    let words = [
+        (
+            &LOST_PUBLISH_STATE,
+            "The CSI driver told kubelet that the volume is unpublished without unmounting it, \
+             most likely because it was restarted and forgot what it had published; kubelet then \
+             tries to remove a directory that still is a mount point. Not known from here: what \
+             the driver answered; its log says (`not published`, `nothing to do`).",
+        ),
+        (
+            &STACKED_MOUNTS,
+            "The volume was mounted more than once on the same path, and one unmount removes only \
+             the uppermost. Unmount until it fails with EINVAL.",
+        ),
+        (&WRONG_NAMESPACE, UNMOUNTED_ELSEWHERE),
+    ];
+    words.iter().find(|(known, _)| **known == *cause).map(|(_, words)| *words)
+}
+
+/// What tells them apart from their look-alikes when a removal fails. Unmounts are known since a time, if
+/// the removal was seen; how far those of the driver reach is known by its mounts.
+pub(crate) fn tell_apart(draft: &mut Draft, since: Option<Monotonic>, reach: Option<Reach>) {
+    if *draft.cause == LOST_PUBLISH_STATE {
+        if since.is_some() {
+            let fact = "there is one mount on the path, and none was unmounted";
+            draft.rule_out_since(id!("stacked-mounts"), fact, since);
+            let fact = "nobody unmounted it in any namespace";
+            draft.rule_out_since(id!("csi-umount-wrong-namespace"), fact, since);
+        } else {
+            // Another one may have lain on it before anybody watched; the way out is the same.
+            draft.suffices_beside(id!("stacked-mounts"));
+            if reach == Some(Reach::Whole) {
+                draft.suffices_beside(id!("csi-umount-wrong-namespace"));
+            }
+        }
+        draft.rule_out(
+            id!("csi-driver-not-registered"),
+            "kubelet stops before it touches the path when the driver is not registered",
+        );
+        draft.rule_out(id!("data-under-mountpoint"), "the path is mounted");
+        let asked = "kubelet touches the path only after the driver has said that all is well";
+        draft.rule_out(id!("csi-driver-down"), asked);
+        draft.rule_out(id!("csi-driver-error"), asked);
+        draft.rule_out(id!("csi-unpublish-hung-lock"), "kubelet had an answer, and retries");
+        draft.rule_out(id!("kubelet-restart-lost-volume"), "kubelet removes this very volume");
+    }
+    if *draft.cause == STACKED_MOUNTS {
+        let fact = "it is still mounted in the namespace in which it is removed";
+        draft.rule_out(id!("csi-umount-wrong-namespace"), fact);
+        draft.rule_out(
+            id!("csi-driver-lost-publish-state"),
+            "it is mounted more than once, or was unmounted and still is mounted",
+        );
+    }
+    if *draft.cause == WRONG_NAMESPACE {
+        draft.rule_out(
+            id!("stacked-mounts"),
+            "one mount is on the path, and what the driver unmounts it unmounts elsewhere",
+        );
+        let fact = "the driver did unmount, where it sees the volume";
+        draft.rule_out(id!("csi-driver-lost-publish-state"), fact);
+    }
+}
+
+/// How far an unmount by the driver reaches, by its mounts.
+pub(crate) fn tell_reach(draft: &mut Draft, driver: &DriverProcess) {
+    let fact = match driver.reach {
+        Reach::Whole => {
+            "what the driver unmounts in its own mount namespace is unmounted for kubelet, too"
+        }
+        Reach::Cut { mounted: false } => {
+            "in the driver's mount namespace the volume is not mounted, and the mount that it would be in is \
+             not shared: what happens there does not reach kubelet"
+        }
+        Reach::Cut { mounted: true } | Reach::Unknown => return,
+    };
+    draft.fact(fact, Source::mountinfo(format!("/proc/{}/mountinfo", driver.pid)));
+}
+
+/// What `csi-umount-wrong-namespace` means, whichever way it shows.
+pub(crate) const UNMOUNTED_ELSEWHERE: &str = "The driver unmounted the volume where it runs, and that \
+    did not reach kubelet: its container lacks `mountPropagation: Bidirectional`, or kubelet's \
+    directory is not a shared mount (`findmnt -o TARGET,PROPAGATION`).";
+
+pub(crate) fn forgotten(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>) {
+    csi_volume::driver::listens(draft, suspect);
+    umount(context, draft, suspect, UMOUNT_RISK);
+    draft.explanation = match suspect.torn_down {
+        Some(_) => {
+            "kubelet asked the CSI driver to unpublish this volume, the driver said that all is well, and the \
+             volume is still mounted. Most likely the driver was restarted and forgot what it had published, \
+             or publishes a volume twice and unpublishes it once, or a helper of it unmounted it in a mount \
+             namespace that nobody else sees; its log says which (`not published`, `nothing to do`). kubelet from 1.30 on sees the mount and waits without a word."
+        }
+        None => {
+            "The CSI driver is registered, kubelet has taken the rest of the pod down, \
+             and nobody unmounts this volume. Most likely the driver was restarted, forgot what it had \
+             published, and says that all is well; kubelet from 1.30 on sees that the path is still \
+             mounted and waits without a word. Not known from here is what the driver answers: its log \
+             says so (`not published`, `nothing to do`, or an error that kubelet's log repeats)."
+        }
+    }
+    .into();
+    if suspect.is_registered() {
+        draft.rule_out(
+            id!("csi-driver-not-registered"),
+            "the driver's registration socket is there, and somebody listens on it",
+        );
+    }
+    draft.rule_out(id!("data-under-mountpoint"), "the path is mounted");
+    if let Some((since, said)) = suspect.torn_down {
+        answered(draft, since, said);
+    }
+    if let [_] = suspect.volume.mounts.as_slice()
+        && !suspect.is_watched()
+    {
+        draft.rule_out(id!("stacked-mounts"), "there is one mount on the path");
+    }
+    let since = Some(suspect.since);
+    // What was seen says more than what was not tried, and does not change later.
+    if let Some(at) = suspect.unheld {
+        let fact = "nobody was found who holds it, and nothing is mounted on it";
+        draft.rule_out_since(id!("volume-held-by-host-process"), fact, Some(at));
+    }
+    // As long as an attempt may still come, it is not known how it would end.
+    if suspect.outlasts_pauses() {
+        draft.rule_out_since(
+            id!("volume-held-by-host-process"),
+            "umount2 would have failed with EBUSY; nobody called it",
+            since,
+        );
+    }
+    let process = suspect.volume.driver();
+    if let Some(process) = process {
+        draft.rule_out(
+            id!("csi-driver-down"),
+            "somebody listens on the socket on which kubelet calls the driver",
+        );
+        draft.rule_out(
+            id!("csi-unpublish-hung-lock"),
+            "no call on the volume hangs, and the driver's process goes on",
+        );
+        tell_reach(draft, process);
+        if process.reach == Reach::Whole {
+            // A helper of it may have had another one, which is gone; the way out is the same.
+            draft.suffices_beside(id!("csi-umount-wrong-namespace"));
+        }
+    }
+    if let Some((since, log)) = suspect.no_error_since {
+        let fact = format!("the {log} has no error of the volume");
+        draft.rule_out_since(id!("csi-driver-error"), fact, Some(since));
+        if suspect.at.since(since) >= suspect.threshold {
+            let fact = "an unmount that fails is an error in kubelet's log, which has none";
+            draft.rule_out_since(id!("volume-held-by-host-process"), fact, Some(since));
+        }
+    }
+    if suspect.is_watched() {
+        draft.rule_out_since(
+            id!("csi-umount-wrong-namespace"),
+            "nobody unmounted it in any namespace",
+            since,
+        );
+        draft.rule_out_since(id!("stacked-mounts"), "nobody unmounted it even once", since);
+    }
+    if suspect.is_taken_down() {
+        draft
+            .rule_out(id!("kubelet-restart-lost-volume"), "kubelet takes the rest of the pod down");
+    }
+}
+
+/// What it rules out that the driver has answered, and that kubelet takes the volume for unmounted.
+fn answered(draft: &mut Draft, since: Monotonic, said: &Said) {
+    let well = "the driver has said that all is well";
+    for other in [
+        id!("volume-held-by-host-process"),
+        id!("csi-driver-not-registered"),
+        id!("csi-driver-down"),
+        id!("csi-driver-error"),
+        id!("csi-unpublish-hung-lock"),
+    ] {
+        draft.rule_out_since(other, well, Some(since));
+    }
+    let fact = format!("kubelet has asked for it, as the {} says", said.source);
+    draft.rule_out_since(id!("kubelet-restart-lost-volume"), fact, Some(since));
+}
+
+/// The driver's mounts tell that what it unmounts stays with it.
+pub(crate) fn cut_off(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>) {
+    csi_volume::driver::listens(draft, suspect);
+    let process = suspect.volume.driver();
+    if let Some(process) = process {
+        tell_reach(draft, process);
+    }
+    umount(context, draft, suspect, UMOUNT_RISK);
+    draft.explanation = UNMOUNTED_ELSEWHERE.into();
+    draft.rule_out(
+        id!("csi-driver-lost-publish-state"),
+        "whatever the driver remembers, what it unmounts does not reach kubelet",
+    );
+    draft.rule_out(
+        id!("stacked-mounts"),
+        "whatever the driver unmounts, it does so in another namespace than it is mounted in",
+    );
+    if suspect.torn_down.is_none() {
+        draft.doubt("whether the driver was asked, and has unmounted the volume where it runs");
+    }
+}
+
+pub(crate) fn stacked(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>) {
+    let left = suspect.volume.mounts.len();
+    draft.fact(format!("umount2 on it succeeded {}", times(suspect.tried.ok)), Source::Probe);
+    draft.fact(format!("{left} mounts are left"), Source::mountinfo("mountinfo"));
+    umount(context, draft, suspect, UMOUNT_RISK);
+    draft.explanation = "The volume was mounted more than once on the same path; an unmount takes \
+        only the uppermost away, and nobody unmounts the rest. Unmount until it fails with EINVAL."
+        .into();
+    draft.rule_out(
+        id!("csi-umount-wrong-namespace"),
+        "the unmount that succeeded was called in a namespace in which the path is still mounted",
+    );
+    draft.rule_out(
+        id!("csi-driver-lost-publish-state"),
+        "it was unmounted, but not as often as it was mounted",
+    );
+}
+
+pub(crate) fn wrong_namespace(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>) {
+    if let (Some((_, caller)), Some(mount)) = (suspect.tried.last_ok, suspect.volume.mounts.first())
+    {
+        draft.fact(format!("umount2 succeeded in mount namespace {caller}"), Source::Probe);
+        draft.fact(
+            format!("the path is still mounted in mount namespace {}", mount.namespace),
+            Source::mountinfo(&mount.source),
+        );
+    }
+    if suspect.volume.mounts.iter().all(|mount| !mount.shared) {
+        draft.fact(
+            "the mount is not shared: what others do does not reach it",
+            Source::mountinfo("mountinfo"),
+        );
+    }
+    umount(context, draft, suspect, UMOUNT_RISK);
+    draft.explanation = UNMOUNTED_ELSEWHERE.into();
+    draft.rule_out(
+        id!("csi-driver-lost-publish-state"),
+        "the driver did unmount, where it sees the volume",
+    );
+    draft.rule_out(
+        id!("stacked-mounts"),
+        "the unmount that succeeded was called in another namespace than it is mounted in",
+    );
+}

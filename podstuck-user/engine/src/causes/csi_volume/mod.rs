@@ -1,0 +1,101 @@
+//! A volume that no component unmounts.
+
+pub(crate) mod causes;
+pub(crate) mod driver;
+pub(crate) mod kubelet_lost;
+pub(crate) mod left_mounted;
+pub(crate) mod linked_root;
+pub(crate) mod tracker;
+pub(crate) mod verdict;
+pub(crate) mod words;
+
+use crate::{
+    family::Family,
+    model::degraded::Feed,
+    tracker::{Claim, Scope, TrackerId, TrackerSpec, yields},
+};
+
+/// Its causes and trackers.
+pub(crate) static FAMILY: Family = Family {
+    causes: &[
+        &left_mounted::LOST_PUBLISH_STATE,
+        &causes::NOT_REGISTERED,
+        &causes::DRIVER_DOWN,
+        &causes::DRIVER_HANGS,
+        &causes::DRIVER_ERROR,
+        &causes::NOT_IDEMPOTENT,
+        &left_mounted::WRONG_NAMESPACE,
+        &verdict::VOL_DATA_LOST,
+        &kubelet_lost::KUBELET_LOST,
+        &verdict::NOT_ATTEMPTED,
+        &left_mounted::STACKED_MOUNTS,
+        &linked_root::ROOT_SYMLINK,
+    ],
+    trackers: &[TrackerSpec {
+        id: TrackerId::NotAttempted,
+        feeds: &[Feed::Calls, Feed::Node, Feed::Objects, Feed::Holders, Feed::Logs],
+        yields: &[
+            yields(
+                TrackerId::Orphan,
+                Claim::Suspicion,
+                Scope::Pod,
+                "kubelet removes only directories of a pod that is gone",
+            ),
+            yields(
+                TrackerId::Busy,
+                Claim::Suspicion,
+                Scope::Target,
+                "somebody does try, and fails",
+            ),
+            yields(
+                TrackerId::NotEmpty,
+                Claim::Suspicion,
+                Scope::Target,
+                "somebody does try, and fails",
+            ),
+            yields(
+                TrackerId::HungCall,
+                Claim::Suspicion,
+                Scope::Target,
+                "somebody does try, and fails",
+            ),
+            yields(
+                TrackerId::DeadMount,
+                Claim::Finding,
+                Scope::Target,
+                "somebody does try, and fails",
+            ),
+            yields(
+                TrackerId::NetworkStorage,
+                Claim::Finding,
+                Scope::Target,
+                "somebody does try, and fails",
+            ),
+            yields(
+                TrackerId::KubeletState,
+                Claim::Finding,
+                Scope::Pod,
+                "kubelet, which would try, does not run",
+            ),
+            yields(
+                TrackerId::RuntimeSays,
+                Claim::Finding,
+                Scope::Pod,
+                "kubelet unmounts nothing before the pod's sandbox has been stopped",
+            ),
+            yields(
+                TrackerId::RuntimeState,
+                Claim::Finding,
+                Scope::Pod,
+                "kubelet unmounts nothing before the pod's sandbox has been stopped",
+            ),
+            yields(
+                TrackerId::DockerState,
+                Claim::Finding,
+                Scope::Pod,
+                "kubelet unmounts nothing before the pod's sandbox has been stopped",
+            ),
+        ],
+        new: || Box::<tracker::NotAttempted>::default(),
+    }],
+};

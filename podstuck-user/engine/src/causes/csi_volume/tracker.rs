@@ -1,0 +1,405 @@
+//! Mounted, nobody is left who uses it, and nobody unmounts it: what is wrong shows only in the
+//! state of the node and in what does not happen. A pod that is deleted in good health passes
+//! through the same states for moments, so each must last.
+
+mod fault;
+mod kubelets_log;
+mod questions;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use podstuck_common::record::reason;
+
+use crate::{
+    bounded::Bounded,
+    causes::shared::clean_up::is_clean_up,
+    causes::{
+        csi_volume::{
+            self,
+            verdict::{Fault, Suspect},
+        },
+        shared::{pending_deletion::ToGo, standing::Standing},
+    },
+    event::{Event, Thresholds, What},
+    model::{
+        call::{Call, Outcome},
+        halted::Halted,
+        identity::TargetKind,
+        node::{NodeSample, PodState, VolumeState},
+        node_record::NodeRecord,
+        operation::Operation,
+        pod_record::PodRecord,
+        time::Monotonic,
+    },
+    query::Answer,
+    tracker::{Context, Steps, Subject, Tracker, TrackerId},
+    unmounts::Tried,
+    verdict::{Draft, Verdict},
+};
+use fault::{Looked, needed, needed_where_met};
+use kubelets_log::KubeletsLog;
+use questions::Questions;
+
+/// Pods and targets remembered.
+const REMEMBERED: usize = 4096;
+
+/// What is followed from sample to sample.
+pub(crate) struct NotAttempted {
+    begun: Option<Monotonic>,
+    /// By target.
+    suspects: BTreeMap<u64, Followed>,
+    /// Targets on which a call failed, and when the last did.
+    failed: Bounded<u64, Monotonic>,
+    /// By UID: pods of which a volume was removed or unmounted.
+    taken_down: Bounded<String, Monotonic>,
+    /// By UID: pods that had tokens at some time.
+    had_tokens: BTreeSet<String>,
+    /// By their id: mounts of volumes, and when each was first seen.
+    mounted: BTreeMap<u32, Monotonic>,
+    to_go: ToGo,
+    /// By UID: what the API server says of pods.
+    records: BTreeMap<String, PodRecord>,
+    log: KubeletsLog,
+    /// What the API server says of this node.
+    node: Option<NodeRecord>,
+    questions: Questions,
+}
+
+impl Default for NotAttempted {
+    fn default() -> Self {
+        Self {
+            begun: None,
+            suspects: BTreeMap::new(),
+            failed: Bounded::new(REMEMBERED),
+            taken_down: Bounded::new(REMEMBERED),
+            had_tokens: BTreeSet::new(),
+            mounted: BTreeMap::new(),
+            to_go: ToGo::default(),
+            records: BTreeMap::new(),
+            log: KubeletsLog::default(),
+            node: None,
+            questions: Questions::default(),
+        }
+    }
+}
+
+struct Followed {
+    fault: Fault,
+    mounts: Vec<u32>,
+    /// Those of them in the mount namespace by which the volume is followed.
+    own: Vec<u32>,
+    /// The thread of the driver that waits.
+    thread: Option<u32>,
+    since: Monotonic,
+    /// The silence that a wait of the driver interrupts, and since when it lasts.
+    silence: Option<(Fault, Monotonic)>,
+    told: bool,
+}
+
+impl Followed {
+    /// What goes on when the fault is another one: a driver that waits for a moment, as for its disk, has
+    /// neither answered nor unmounted anything.
+    fn silence(self, thresholds: Thresholds, at: Monotonic) -> Option<(Fault, Monotonic)> {
+        if self.fault.is_silence() {
+            return Some((self.fault, self.since));
+        }
+        let hangs = Fault::DriverHangs;
+        let is_moment = self.fault == hangs && at.since(self.since) < needed(hangs, thresholds);
+        self.silence.filter(|_| is_moment)
+    }
+}
+
+impl NotAttempted {
+    /// Takes note of what was done to pods.
+    fn observe(&mut self, op: &Operation, at: Monotonic, steps: &mut Steps) {
+        if !is_clean_up(op) {
+            return;
+        }
+        if op.outcome != Outcome::OK {
+            self.failed.insert(op.target_id, op.end);
+            // Somebody does try. A log may say so only after the first look at the node.
+            let told = |followed: &mut Followed| std::mem::take(&mut followed.told);
+            if self.suspects.get_mut(&op.target_id).is_some_and(told) {
+                let (tracker, target_id) = (self.id(), op.target_id);
+                steps.say([Verdict::Over { tracker, target_id, at }]);
+            }
+        } else if let Some(pod) = &op.target.pod
+            && op.target.kind == TargetKind::PodVolume
+            // In a volume that stays kubelet removes old tokens, too, all the time.
+            && (op.call == Call::Umount2 || op.has(reason::ROOT_GONE))
+        {
+            self.taken_down.insert(pod.uid.clone(), op.end);
+        }
+    }
+
+    /// Compares the node with what was done.
+    fn sampled(&mut self, context: &Context<'_>, sample: &NodeSample, steps: &mut Steps) {
+        let first = self.begun.is_none();
+        let begun = *self.begun.get_or_insert(sample.at);
+        self.remember(sample, first);
+        let mut before = std::mem::take(&mut self.suspects);
+        let mut suspects = BTreeMap::new();
+        let mut holders = Vec::new();
+        for pod in sample.pods.iter().filter(|pod| has_ended(pod)) {
+            let mut untouched = false;
+            for volume in pod.volumes.iter().filter(|volume| volume.target_id != 0) {
+                let subject = Subject {
+                    target_id: volume.target_id,
+                    path: &volume.path,
+                    pod: &pod.uid,
+                    at: sample.at,
+                };
+                if context.is_explained(self.id(), &subject) {
+                    continue;
+                }
+                let points = volume.mounts.iter().map(|mount| mount.point.as_path());
+                let mut tried = context.unmounts.on_any_of(points);
+                self.forget_earlier(volume, &mut tried);
+                if before.contains_key(&volume.target_id) {
+                    steps.ask(self.questions.about_servers(volume, sample.at));
+                }
+                let looked = self.look(context, sample, pod, volume);
+                let Some(fault) = self.fault(sample, pod, volume, &tried, &looked) else {
+                    continue;
+                };
+                // One finding about a pod that nobody touches is enough.
+                if fault == Fault::NotAttempted && std::mem::replace(&mut untouched, true) {
+                    continue;
+                }
+                let earlier = before.remove(&volume.target_id);
+                let was_told = earlier.as_ref().is_some_and(|earlier| earlier.told);
+                let mut followed =
+                    self.follow(context, earlier, (pod, volume), fault, (&tried, begun, sample.at));
+                if was_told && !followed.told {
+                    let target_id = volume.target_id;
+                    steps.say([Verdict::Over { tracker: self.id(), target_id, at: sample.at }]);
+                }
+                if let Some(draft) =
+                    self.verdict(context, sample, (pod, volume), &tried, &looked, &followed)
+                {
+                    followed.told = true;
+                    steps.found([draft]);
+                    // A search through all processes is not for each pod that ends in good health.
+                    if fault == Fault::Forgotten {
+                        let mount = volume.mounts.first();
+                        holders.extend(mount.map(|mount| (volume.target_id, mount)));
+                    }
+                }
+                suspects.insert(volume.target_id, followed);
+            }
+        }
+        self.suspects = suspects;
+        for (target_id, mount) in holders {
+            steps.ask(self.questions.about_holders(target_id, mount));
+        }
+        let (tracker, at) = (self.id(), sample.at);
+        for (target_id, _) in before.into_iter().filter(|(_, followed)| followed.told) {
+            steps.say([Verdict::Over { tracker, target_id, at }]);
+        }
+    }
+
+    /// What is known of a volume besides its state.
+    fn look(
+        &self,
+        context: &Context<'_>,
+        sample: &NodeSample,
+        pod: &PodState,
+        volume: &VolumeState,
+    ) -> Looked<'_> {
+        let unregistered = volume.csi.as_ref().and_then(|csi| csi.registry_changed);
+        Looked {
+            standing: Standing::of(context, sample, pod, volume, self.log.ended(pod)),
+            torn_down: self.log.torn_down(pod, volume),
+            no_error_since: self.log.no_error_since(pod, volume, sample.kubelets.len()),
+            unregistered: unregistered.map(|at| context.when(at)),
+        }
+    }
+
+    /// What there is to say, if it has lasted for long enough.
+    fn verdict(
+        &self,
+        context: &Context<'_>,
+        sample: &NodeSample,
+        (pod, volume): (&PodState, &VolumeState),
+        tried: &Tried,
+        looked: &Looked<'_>,
+        followed: &Followed,
+    ) -> Option<Draft> {
+        let (fault, at) = (followed.fault, sample.at);
+        let window = at.since(followed.since);
+        // It has lasted for longer than anybody has watched, by who met it and by what was left behind.
+        let said = self.log.complaint(pod, volume, fault, at);
+        let stood = match (fault, &looked.standing) {
+            (Fault::DriverAbsent, _) => looked.unregistered.map(|since| at.since(since)),
+            (fault, Some(standing)) if fault.is_silence() => Some(at.since(standing.since)),
+            _ => None,
+        };
+        let lasted = window.max(kubelets_log::lasts(said, at)).max(stood.unwrap_or_default());
+        let asked = looked.torn_down.filter(|_| matches!(fault, Fault::Forgotten | Fault::CutOff));
+        let mounts_again = said.filter(|_| fault == Fault::KubeletLost);
+        let met = window.min(kubelets_log::lasts(said, at));
+        if asked.or(mounts_again).is_none()
+            && lasted < needed(fault, context.thresholds)
+            && met < needed_where_met(fault, context.thresholds)
+        {
+            return None;
+        }
+        let suspect = Suspect {
+            pod,
+            volume,
+            tried,
+            fault,
+            since: followed.since,
+            window,
+            threshold: context.thresholds.not_attempted,
+            standing: looked.standing.as_ref(),
+            unregistered: looked.unregistered.filter(|_| fault == Fault::DriverAbsent),
+            taken_down: self.taken_down.contains(&pod.uid),
+            lost_tokens: self.had_tokens.contains(&pod.uid)
+                && !csi_volume::verdict::has_tokens(pod),
+            to_go: self.to_go.word(&pod.uid),
+            record: self.records.get(&pod.uid),
+            said: said.map(|told| (told.first, &told.said)),
+            torn_down: looked.torn_down.map(|told| (told.last, &told.said)),
+            driver_says: self.log.of_driver(pod, volume).map(|told| (told.last, &told.said)),
+            no_error_since: looked.no_error_since,
+            unheld: self.questions.unheld(volume),
+            node: self.node.as_ref(),
+            kubelet_since: sample.kubelet_since,
+            kubelet_runs: !sample.kubelets.is_empty(),
+            at,
+        };
+        let (target_id, target) = (volume.target_id, volume.target.clone());
+        Some(csi_volume::verdict::draft(context, &suspect, target_id, target))
+    }
+
+    /// Goes on with the same fault of the same mounts, or begins.
+    fn follow(
+        &self,
+        context: &Context<'_>,
+        before: Option<Followed>,
+        (pod, volume): (&PodState, &VolumeState),
+        fault: Fault,
+        (tried, begun, at): (&Tried, Monotonic, Monotonic),
+    ) -> Followed {
+        let mounts: Vec<u32> = volume.mounts.iter().map(|mount| mount.id).collect();
+        let own = own_mounts(pod, volume);
+        let thread = waiting_thread(volume).filter(|_| fault == Fault::DriverHangs);
+        let mut followed =
+            Followed { fault, mounts, own, thread, since: at, silence: None, told: false };
+        if let Some(before) = before.filter(|before| before.own == followed.own) {
+            if is_one(before.fault, fault) && before.thread == thread {
+                let Followed { since, silence, told, .. } = before;
+                followed = Followed { since, silence, told, ..followed };
+            } else {
+                let told = before.told;
+                followed.silence = before.silence(context.thresholds, at);
+                match followed.silence {
+                    Some((silence, since)) if silence == fault => {
+                        followed = Followed { since, silence: None, told, ..followed };
+                    }
+                    Some(_) => followed.told = told && fault == Fault::DriverHangs,
+                    None => {}
+                }
+            }
+        }
+        // Since a try, nobody has tried for less long.
+        let failed = self.failed.get(&volume.target_id).copied();
+        let tries = [failed, tried.last.as_ref().map(|last| last.0)];
+        let last_try = tries.into_iter().flatten().max().unwrap_or_default();
+        followed.since = followed.since.max(last_try).max(begun);
+        followed
+    }
+
+    /// What each pod has now.
+    fn remember(&mut self, sample: &NodeSample, first: bool) {
+        // What is there at the start has been there for long.
+        let since = if first { Monotonic::default() } else { sample.at };
+        let volumes = sample.pods.iter().flat_map(|pod| &pod.volumes);
+        let now = volumes
+            .flat_map(|volume| &volume.mounts)
+            .map(|mount| (mount.id, self.mounted.get(&mount.id).copied().unwrap_or(since)));
+        self.mounted = now.collect();
+        self.questions.keep(|id| self.mounted.contains_key(&id));
+        let with_tokens = sample.pods.iter().filter(|pod| {
+            csi_volume::verdict::has_tokens(pod) || self.had_tokens.contains(&pod.uid)
+        });
+        self.had_tokens = with_tokens.map(|pod| pod.uid.clone()).collect();
+    }
+
+    /// An unmount that succeeded before any of these mounts was made says nothing about them.
+    fn forget_earlier(&self, volume: &VolumeState, tried: &mut Tried) {
+        let Some((when, _)) = tried.last_ok else { return };
+        let made = |id: u32| self.mounted.get(&id).copied().unwrap_or_default();
+        if volume.mounts.iter().all(|mount| made(mount.id) > when) {
+            (tried.ok, tried.last_ok) = (0, None);
+        }
+    }
+}
+
+impl Tracker for NotAttempted {
+    fn id(&self) -> TrackerId {
+        TrackerId::NotAttempted
+    }
+
+    fn take(&mut self, event: &Event, context: &Context<'_>, steps: &mut Steps) {
+        self.to_go.listen(context, &event.what);
+        match &event.what {
+            What::Operation(op) => self.observe(op, event.at, steps),
+            What::Said(said) => self.log.listen(context, said),
+            What::Heard(heard) => self.log.heard(context, heard),
+            What::Record { record, .. } => {
+                self.records.insert(record.pod.uid.clone(), PodRecord::clone(record));
+            }
+            What::Node(node) => self.node = Some(NodeRecord::clone(node)),
+            What::Sample(sample) => self.sampled(context, sample, steps),
+            What::Answer { query, answer } => match &**answer {
+                Answer::FuseMounts(looked) => {
+                    let suspect = self.suspects.get(&query.target_id);
+                    let mounts = suspect.map_or(&[][..], |followed| &followed.mounts);
+                    self.questions.servers(query, looked, mounts);
+                }
+                Answer::Holders(Ok(taken)) => self.questions.holders(query, taken),
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+
+    fn dropped(&self) -> u64 {
+        let of_pods = self.taken_down.dropped() + self.to_go.dropped();
+        self.failed.dropped() + of_pods + self.log.dropped()
+    }
+}
+
+/// The mounts of a volume in one mount namespace: that in which kubelet's directory was read, or else the first
+/// one. Each process that is taken for a kubelet brings copies in its own namespace, and takes them with it.
+fn own_mounts(pod: &PodState, volume: &VolumeState) -> Vec<u32> {
+    let namespaces = || volume.mounts.iter().map(|mount| mount.namespace);
+    let read_in = pod.seen_by.map(|(_, namespace)| namespace);
+    let own = namespaces().find(|namespace| Some(*namespace) == read_in).or(namespaces().next());
+    let is_own = volume.mounts.iter().filter(|mount| Some(mount.namespace) == own);
+    is_own.map(|mount| mount.id).collect()
+}
+
+/// Whether two faults are one to whoever waits: a driver that is not registered.
+fn is_one(before: Fault, now: Fault) -> bool {
+    let unregistered = |fault| matches!(fault, Fault::DriverAbsent | Fault::DriverDeaf);
+    before == now || (unregistered(before) && unregistered(now))
+}
+
+/// Containers were started, and none is left.
+fn has_ended(pod: &PodState) -> bool {
+    (pod.started || pod.before_boot) && pod.populated == Some(false)
+}
+
+fn waiting_thread(volume: &VolumeState) -> Option<u32> {
+    match volume.driver()?.halted {
+        Some(Halted::Waits { tid, .. }) => Some(tid),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+#[path = "tracker_tests.rs"]
+mod tests;

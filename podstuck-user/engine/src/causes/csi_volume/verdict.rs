@@ -1,0 +1,358 @@
+//! What it means that nobody unmounts, in words.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{
+    cause::{Cause, CauseId, Kind, TriedWith, like, log, way},
+    causes::{
+        csi_volume::{self, kubelet_lost, left_mounted, linked_root},
+        dead_fuse,
+        shared::{pending_deletion::Word, standing::Standing},
+    },
+    event::Thresholds,
+    model::{
+        csi::{DriverState, Registration, VolumeData},
+        diagnosis::Stage,
+        evidence::Source,
+        finding::Severity,
+        identity::Target,
+        node::{PodState, VolumeState},
+        node_record::NodeRecord,
+        path::{safe, safe_path},
+        pod_record::PodRecord,
+        said::Said,
+        time::Monotonic,
+    },
+    tracker::{Context, TrackerId},
+    unmounts::Tried,
+    verdict::Draft,
+};
+
+/// kubelet's own note about the volume is lost.
+pub(crate) static VOL_DATA_LOST: Cause = Cause {
+    id: CauseId::new("vol-data-missing-or-corrupt"),
+    title: "kubelet lost what it wrote about a CSI volume",
+    stage: Stage::Volumes,
+    kind: Kind::Cause,
+    meaning: "vol_data.json is missing, empty or damaged, after an unclean shutdown or a clean-up by \
+        hand. kubelet can neither find the driver nor tell it what to unpublish, and makes no call.",
+    confirmed_by: &["vol_data.json of the volume is missing, or cannot be understood"],
+    log: log("kubelet", "UnmountVolume.NewUnmounter failed"),
+    look_alikes: &[
+        like("orphaned-pod-dir", "kubelet does not try to remove the pod's directory"),
+        like("csi-driver-not-registered", "vol_data.json does not tell which driver it was"),
+    ],
+    ways_out: &[
+        way(
+            "write vol_data.json again, where the API server has the PersistentVolume",
+            "low: kubelet asks the driver to unpublish the volume, as it would have",
+        ),
+        way(
+            "`umount`, or remove the empty directories",
+            "the driver is not told, so its node-wide mount and the attachment may have to be cleaned \
+             up by hand",
+        ),
+    ],
+    field: &["kubernetes#101911", "kubernetes#108217", "kubernetes#116847"],
+    tried: &[TriedWith::Lab, TriedWith::RealKubelet],
+    source: &[
+        "kubernetes pkg/volume/csi/csi_plugin.go, NewMounter and NewUnmounter",
+        "kubernetes pkg/volume/csi/csi_util.go, saveVolumeData",
+    ],
+};
+
+/// Nobody does anything at all.
+pub(crate) static NOT_ATTEMPTED: Cause = Cause {
+    id: CauseId::new("unmount-not-attempted"),
+    title: "containers gone, volumes mounted, and nobody does anything",
+    stage: Stage::Volumes,
+    kind: Kind::Cause,
+    meaning: "The pod's containers have ended, its volumes are still mounted, and nobody tries to \
+        unmount them. kubelet may not know that the pod is to go, may wait for something else of the \
+        pod, or may not run.",
+    confirmed_by: &[
+        "no process is left in the pod's control groups",
+        "its volumes are mounted, and nobody called umount2 for longer than kubelet's pauses last",
+        "the pod's record has a deletionTimestamp",
+    ],
+    log: log("kubelet", "nothing with the pod's UID"),
+    look_alikes: &[
+        like("pod-not-deleted", "the pod's record has a deletionTimestamp"),
+        like("kubelet-restart-lost-volume", "kubelet runs since before the pod's end"),
+    ],
+    ways_out: &[way("the finding says where to look", "")],
+    field: &[],
+    tried: &[TriedWith::Test],
+    source: &["kubernetes pkg/kubelet/kubelet.go, SyncTerminatedPod"],
+};
+
+/// A fault that shows in what does not happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// The driver has no registration socket.
+    DriverAbsent,
+    /// It has one, and nobody listens.
+    DriverDeaf,
+    /// Somebody listens there, and nobody on its own.
+    DriverDown,
+    /// It is halted, or does not come back from a call.
+    DriverHangs,
+    /// It answers with errors.
+    DriverError,
+    /// The volume is a FUSE file system without a server.
+    DeadFuse,
+    /// It answers with errors, and nothing is mounted.
+    NotIdempotent,
+    /// The driver is there, and nobody unmounts.
+    Forgotten,
+    /// An unmount succeeded, and the path is still mounted there.
+    Stacked,
+    /// An unmount succeeded, in another mount namespace.
+    WrongNamespace,
+    /// What the driver unmounts does not reach kubelet, by its mounts.
+    CutOff,
+    /// kubelet was started after the pod's end, and does not ask for the volume.
+    KubeletLost,
+    /// kubelet cannot read what it wrote about a CSI volume.
+    NoData,
+    /// Nothing at all was done.
+    NotAttempted,
+}
+
+/// A volume that may be at fault.
+pub(crate) struct Suspect<'a> {
+    pub(crate) pod: &'a PodState,
+    pub(crate) volume: &'a VolumeState,
+    pub(crate) tried: &'a Tried,
+    pub(crate) fault: Fault,
+    /// Since when it has been so, as far as it was watched.
+    pub(crate) since: Monotonic,
+    pub(crate) window: Duration,
+    pub(crate) threshold: Duration,
+    /// Since when it has been so, by what others have left behind.
+    pub(crate) standing: Option<&'a Standing>,
+    /// Since when no driver has registered or gone, where that is known and the driver is absent.
+    pub(crate) unregistered: Option<Monotonic>,
+    /// Other things of the pod were seen to be removed or unmounted.
+    pub(crate) taken_down: bool,
+    /// The pod had tokens, and has none any more.
+    pub(crate) lost_tokens: bool,
+    /// Who says that it is to go.
+    pub(crate) to_go: Option<&'a Word>,
+    /// What the API server says of it.
+    pub(crate) record: Option<&'a PodRecord>,
+    /// What kubelet's log complains of, since when and in which words.
+    pub(crate) said: Option<(Monotonic, &'a Said)>,
+    /// What kubelet's log says of the volume's teardown, if that succeeded at last.
+    pub(crate) torn_down: Option<(Monotonic, &'a Said)>,
+    /// What the log of the volume's driver complained of last.
+    pub(crate) driver_says: Option<(Monotonic, &'a Said)>,
+    /// kubelet's log has no error of the volume from then on.
+    pub(crate) no_error_since: Option<(Monotonic, &'a str)>,
+    /// Nobody was found then who would make an unmount fail.
+    pub(crate) unheld: Option<Monotonic>,
+    /// What the API server says of this node.
+    pub(crate) node: Option<&'a NodeRecord>,
+    pub(crate) kubelet_since: Option<Monotonic>,
+    pub(crate) kubelet_runs: bool,
+    pub(crate) at: Monotonic,
+}
+
+/// Where kubelet keeps what it knows of a volume.
+const FILE: &str = "vol_data.json";
+
+/// Whether the pod still has the tokens that nearly every pod is given. kubelet takes all volumes
+/// down at the same time, so a pod that has lost them is being taken down.
+pub(crate) fn has_tokens(pod: &PodState) -> bool {
+    pod.volumes.iter().any(|volume| {
+        let name = volume.path.file_name().unwrap_or_default();
+        name.as_encoded_bytes().starts_with(b"kube-api-access-")
+            || name.as_encoded_bytes().windows(7).any(|part| part == b"-token-")
+    })
+}
+
+/// The finding.
+pub(crate) fn draft(
+    context: &Context<'_>,
+    suspect: &Suspect<'_>,
+    target_id: u64,
+    target: Arc<Target>,
+) -> Draft {
+    let Suspect { volume, fault, at, .. } = suspect;
+    let link = context.sample.and_then(|sample| sample.link_to(&suspect.pod.directory));
+    let cause = match fault {
+        Fault::DriverAbsent | Fault::DriverDeaf | Fault::DriverDown | Fault::DriverHangs => {
+            csi_volume::driver::cause(*fault)
+        }
+        Fault::DriverError | Fault::NotIdempotent => csi_volume::driver::cause(*fault),
+        Fault::DeadFuse => dead_fuse::verdict::cause(),
+        Fault::KubeletLost => kubelet_lost::cause(),
+        Fault::Forgotten => left_mounted::cause(1, None),
+        Fault::Stacked => linked_root::in_place_of(left_mounted::cause(1, Some(true)), link),
+        Fault::WrongNamespace | Fault::CutOff => left_mounted::cause(1, Some(false)),
+        Fault::NoData => &VOL_DATA_LOST,
+        Fault::NotAttempted => &NOT_ATTEMPTED,
+    };
+    let path = volume.mounts.last().map_or(&volume.path, |mount| &mount.point);
+    let path = if *fault == Fault::NoData { volume.path.join(FILE) } else { path.clone() };
+    let mut draft =
+        Draft::about_state(TrackerId::NotAttempted, cause, target_id, target, path, *at);
+    let known = [suspect.said, suspect.torn_down].into_iter().flatten().map(|(since, _)| since);
+    let standing = suspect.standing.map(|standing| standing.since).filter(|_| fault.is_silence());
+    draft.first = known.chain(standing).chain(suspect.unregistered).fold(suspect.since, Ord::min);
+    draft.is_settled = suspect.at.since(draft.first) >= suspect.threshold;
+    draft.blocks_deletion = (*fault != Fault::NotAttempted).then_some(true);
+    if *fault == Fault::NotAttempted {
+        draft.severity = Severity::Info;
+    }
+    state(&mut draft, suspect);
+    match fault {
+        Fault::DriverAbsent | Fault::DriverDeaf => {
+            csi_volume::driver::not_registered(&mut draft, suspect)
+        }
+        Fault::DriverDown => csi_volume::driver::down(&mut draft, suspect),
+        Fault::DriverHangs => csi_volume::driver::hangs(context, &mut draft, suspect),
+        Fault::DriverError => csi_volume::driver::error(context, &mut draft, suspect),
+        Fault::DeadFuse => dead_fuse::verdict::below_driver(context, &mut draft, suspect),
+        Fault::NotIdempotent => csi_volume::driver::not_idempotent(&mut draft, suspect),
+        Fault::CutOff => left_mounted::cut_off(context, &mut draft, suspect),
+        Fault::KubeletLost => kubelet_lost::words(context, &mut draft, suspect),
+        Fault::Forgotten => left_mounted::forgotten(context, &mut draft, suspect),
+        Fault::Stacked => {
+            left_mounted::stacked(context, &mut draft, suspect);
+            // More than one was mounted, of which one is gone.
+            linked_root::tell_apart(&mut draft, &volume.target, volume.mounts.len() + 1, link);
+        }
+        Fault::WrongNamespace => left_mounted::wrong_namespace(context, &mut draft, suspect),
+        Fault::NoData => csi_volume::words::no_data(context, &mut draft, suspect),
+        Fault::NotAttempted => csi_volume::words::not_attempted(context, &mut draft, suspect),
+    }
+    if *fault != Fault::Stacked
+        && let Some(link) = link
+    {
+        linked_root::tell(&mut draft, link);
+    }
+    draft
+}
+
+impl Fault {
+    /// Whether it shows in that nothing happens, and in nothing else.
+    pub(crate) fn is_silence(self) -> bool {
+        matches!(self, Self::Forgotten | Self::NotAttempted | Self::CutOff | Self::KubeletLost)
+    }
+}
+
+impl<'a> Suspect<'a> {
+    /// Whether it is known that the pod is being taken down, and not only that it looks so.
+    pub(crate) fn is_going(&self) -> bool {
+        self.is_taken_down() || self.to_go.is_some() || self.pod.volume_removed.is_some()
+    }
+
+    /// Whether it is known that the kubelet that runs takes the pod down.
+    pub(crate) fn is_taken_down(&self) -> bool {
+        let removed = self.pod.volume_removed.is_some()
+            && self.standing.is_some_and(|standing| {
+                self.kubelet_since.is_some_and(|since| standing.volume_removed > Some(since))
+            });
+        let said = self.said.is_some() || self.torn_down.is_some();
+        self.taken_down || self.lost_tokens || said || removed
+    }
+
+    /// Who answers for the volume's driver, where that is known.
+    pub(crate) fn driver(&self) -> Option<&'a DriverState> {
+        self.volume.csi.as_ref()?.driver.as_ref()
+    }
+
+    /// Whether the driver has registered.
+    pub(crate) fn is_registered(&self) -> bool {
+        let csi = self.volume.csi.as_ref();
+        csi.is_some_and(|csi| csi.registration == Registration::Listening)
+    }
+
+    /// Whether the tool itself has watched for so long that kubelet's longest pauses lie within.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.window >= self.threshold
+    }
+
+    /// Whether it has been silent for so long that one of kubelet's attempts must lie within, also
+    /// when all its pauses are as long as they get.
+    pub(crate) fn outlasts_pauses(&self) -> bool {
+        self.window >= self.threshold + self.threshold / 2
+    }
+}
+
+/// What was seen, whatever it means.
+fn state(draft: &mut Draft, suspect: &Suspect<'_>) {
+    for mount in suspect.volume.mounts.iter().take(4) {
+        let point = safe_path(&mount.point);
+        draft.fact(
+            format!("{point} is still mounted: {}", mount.what),
+            Source::mountinfo(&mount.source),
+        );
+    }
+    draft.fact(
+        "containers of the pod were started, and no process is left in its control groups",
+        Source::proc("control groups"),
+    );
+    if let Some((at, said)) = suspect.torn_down {
+        let text = format!("kubelet says: {}", said.text);
+        draft.fact_since(text, Source::Log(said.source.clone()), at);
+    }
+    if let Some(standing) = suspect.standing.filter(|_| suspect.fault.is_silence()) {
+        standing.tell(draft, suspect.at);
+    }
+    if let Some((first, said)) = suspect.said {
+        let next = said.retry.map(|retry| format!("; not tried again before {retry:.0}"));
+        let text = format!("kubelet says: {}{}", said.text, next.unwrap_or_default());
+        draft.fact_since(text, Source::Log(said.source.clone()), first);
+    }
+    if let Some((at, said)) = suspect.driver_says {
+        let text = format!("the CSI driver said at {:.0}: {}", said.at, said.text);
+        draft.fact_since(text, Source::Log(said.source.clone()), at);
+    }
+    let window = suspect.window.as_secs();
+    let is_traced = suspect.threshold < Thresholds::UNTRACED;
+    if is_traced && window > 0 && !suspect.tried.any() && !suspect.volume.mounts.is_empty() {
+        draft.fact_since(
+            format!("nobody called umount2 on it in {window} s of watching"),
+            Source::Probe,
+            suspect.since,
+        );
+    }
+    if let Some(word) = suspect.to_go {
+        word.tell(draft);
+    }
+    if suspect.taken_down {
+        draft.fact("other volumes of this pod were removed or unmounted meanwhile", Source::Probe);
+    } else if suspect.lost_tokens {
+        draft.fact("the pod's token volume is gone", Source::file("kubelet's directory"));
+        draft.fact(
+            "so the pod is being taken down: kubelet takes all volumes down at the same time",
+            Source::Inference,
+        );
+    } else if suspect.pod.volume_removed.is_some() {
+        let at = suspect.standing.and_then(|standing| standing.volume_removed);
+        let (fact, source) =
+            ("another volume of this pod was removed", Source::file("kubelet's directory"));
+        match at {
+            Some(at) => draft.fact_since(fact, source, at),
+            None => draft.fact(fact, source),
+        }
+    } else if !has_tokens(suspect.pod) {
+        draft.fact(
+            "the pod has no token volume, as nearly every pod has that is not being taken down \
+             (unless it is made with `automountServiceAccountToken: false`)",
+            Source::file("kubelet's directory"),
+        );
+    }
+    if let Some(csi) = &suspect.volume.csi
+        && let VolumeData::Known { driver, handle, lifecycle } = &csi.data
+    {
+        let (driver, handle) = (safe(driver.as_bytes()), safe(handle.as_bytes()));
+        let lifecycle = safe(lifecycle.as_bytes());
+        draft.fact(
+            format!("driver {driver}, volume handle {handle} ({lifecycle})"),
+            Source::file(FILE),
+        );
+    }
+}

@@ -1,0 +1,219 @@
+//! A volume's device that kubelet does not let go, because somebody else still refers to it.
+
+use std::path::{Path, PathBuf};
+
+use crate::{
+    cause::{Cause, CauseId, Kind, id, like, log, way},
+    causes::device::block_volume::made_of,
+    command::View,
+    model::{
+        block_volume::BlockVolume,
+        diagnosis::Stage,
+        evidence::Source,
+        finding::Severity,
+        identity::Target,
+        mounts::{Mount, Mounts},
+        node::NodeSample,
+        path::{safe, safe_path},
+        said::{Complaint, Said},
+    },
+    tracker::{Context, TrackerId},
+    verdict::Draft,
+};
+
+/// Who still refers to a device.
+pub(crate) static STILL_REFERENCED: Cause = Cause {
+    id: CauseId::new("device-still-referenced"),
+    title: "kubelet does not unstage the volume, because somebody else still refers to its device; holds up \
+        no pod",
+    stage: Stage::Gone,
+    kind: Kind::Cause,
+    meaning: "When no pod of the node uses a volume any more, kubelet unmounts what it has mounted for all of \
+        them (`globalmount`) and lets the device go. Before that it looks whether the device is mounted \
+        anywhere else in its view, or mapped for another pod, and refuses while it is; and afterwards whether \
+        somebody has the device open, as multipath, LUKS or a mount in another namespace does. The pod is \
+        gone by then, but the volume is not detached, and a pod on another node may wait for it.",
+    confirmed_by: &[
+        "kubelet's log: still mounted by other references, still referenced from other Pods, or in use when \
+         it was no longer expected to be in use",
+        "the device is mounted elsewhere with the same root directory, or still mapped for a pod",
+    ],
+    log: log("kubelet", "is still mounted by other references"),
+    look_alikes: &[like(
+        "leaked-superblock-blocks-device",
+        "the device is still mounted where kubelet sees it, so that kubelet does not unmount it",
+    )],
+    ways_out: &[
+        way(
+            "`umount` the other mount",
+            "low if whoever mounted it has ended: it fails where somebody uses it",
+        ),
+        way(
+            "close what is made of the device (LUKS, LVM, multipath)",
+            "when nobody uses it any more",
+        ),
+    ],
+    field: &["kubernetes#122342"],
+    tried: &[],
+    source: &[
+        "kubernetes pkg/volume/util/operationexecutor/operation_generator.go, GenerateUnmountDeviceFunc",
+        "kubernetes pkg/volume/util/operationexecutor/operation_generator.go, GenerateUnmapDeviceFunc",
+        "kubernetes/kubernetes#122342",
+    ],
+};
+
+/// Facts and remedies for so many references.
+const TOLD: usize = 8;
+/// What kubelet looks for in the path of another mount of the device: those are its own
+/// (`HasMountRefs` in pkg/volume/util).
+const OF_KUBELET: &str = "/plugins/kubernetes.io/";
+
+/// What kubelet said, by the state of the node; `None` where that shows that nobody refers to it any more.
+pub(crate) fn draft(
+    context: &Context<'_>,
+    said: &Said,
+    target_id: u64,
+    sample: &NodeSample,
+) -> Option<Draft> {
+    let (tracker, cause, at) = (TrackerId::DeviceReference, &STILL_REFERENCED, sample.at);
+    let target = Target::unknown().into();
+    let path = PathBuf::from(&said.volume);
+    let mut draft = Draft::about_state(tracker, cause, target_id, target, path, at);
+    draft.severity = Severity::Info;
+    draft.blocks_deletion = Some(false);
+    let text = format!("kubelet says, last at {:.0}: {}", said.at, said.text);
+    draft.fact_since(text, Source::Log(said.source.clone()), context.when(said.at));
+    draft.first = context.when(said.at);
+    draft.explanation = "No pod of this node needs the volume any more, and kubelet does not let its device go. \
+        No pod's record waits for that. The volume stays attached, so that a pod on another node may wait for it."
+        .into();
+    match said.complaint {
+        Some(Complaint::DeviceMounted) => mounted(&mut draft, context, said, sample)?,
+        Some(Complaint::DeviceMapped) => mapped(&mut draft, said, sample),
+        _ => {
+            draft.doubt("who has the device open: kubelet's log does not name it");
+            draft.advice(
+                "`lsblk` shows what is made of the device and where it is mounted; `podstuck holders --device \
+                 MAJOR:MINOR` shows who uses its file system in any mount namespace",
+                "none",
+            );
+        }
+    }
+    Some(draft)
+}
+
+/// Of a volume with a file system. What kubelet sees decides.
+fn mounted(
+    draft: &mut Draft,
+    context: &Context<'_>,
+    said: &Said,
+    sample: &NodeSample,
+) -> Option<()> {
+    let (namespace, table, staged) = staged(said, sample)?;
+    let others: Vec<&Mount> = references(table, staged).collect();
+    draft.path.clone_from(&staged.point);
+    if others.is_empty() {
+        return None;
+    }
+    draft.fact(
+        format!("{} is still mounted: {}", safe_path(&staged.point), staged.describe()),
+        Source::mountinfo(&table.source),
+    );
+    for other in others.iter().take(TOLD) {
+        let fact =
+            format!("the same is mounted at {}: {}", safe_path(&other.point), other.describe());
+        draft.fact(fact, Source::mountinfo(&table.source));
+    }
+    if others.len() > TOLD {
+        let fact = format!("and at {} more places", others.len() - TOLD);
+        draft.fact(fact, Source::mountinfo(&table.source));
+    }
+    draft.rule_out(
+        id!("leaked-superblock-blocks-device"),
+        "the device is still mounted in kubelet's own view",
+    );
+    let view = View::in_namespace(context, namespace, table.pid);
+    for other in others.iter().take(4) {
+        match pod_of(&other.point) {
+            Some(uid) => draft.advice(
+                format!(
+                    "find out why the volume of pod {uid} is still mounted: `podstuck diagnose --pod-uid {uid}`"
+                ),
+                "none",
+            ),
+            None => draft.remedy(
+                view.on_mount("umount", &other.point, Some(other.id)).so(", which keeps the device"),
+                "low if whoever mounted it has ended: check first; it fails where somebody uses it",
+            ),
+        };
+    }
+    Some(())
+}
+
+/// The mount that kubelet's error names, in the host's view or a kubelet's.
+fn staged<'a>(said: &Said, sample: &'a NodeSample) -> Option<(u32, &'a Mounts, &'a Mount)> {
+    let host = sample.mounts.host;
+    let is_view = |namespace: u32, table: &Mounts| {
+        Some(namespace) == host || sample.kubelets.contains(&table.pid)
+    };
+    let mut all = sample.mounts.all();
+    all.find(|(namespace, table, mount)| {
+        // As Go quotes it, which changes nothing in a plain path.
+        let named = || said.text.contains(&format!("\"{}\"", mount.point.display()));
+        mount.point.to_string_lossy().contains(OF_KUBELET) && is_view(*namespace, table) && named()
+    })
+}
+
+/// Mounts that kubelet takes for references: of the same device and directory, and not its own.
+fn references<'a>(table: &'a Mounts, staged: &'a Mount) -> impl Iterator<Item = &'a Mount> {
+    let point = staged.point.to_string_lossy().into_owned();
+    let own = point.find(OF_KUBELET).map_or(point.clone(), |at| point.split_at(at).1.to_owned());
+    table.all.iter().filter(move |mount| {
+        let same = mount.device == staged.device && mount.root == staged.root;
+        same && mount.id != staged.id && !mount.point.to_string_lossy().contains(&own)
+    })
+}
+
+/// The UID of the pod in whose directory a path lies.
+fn pod_of(path: &Path) -> Option<String> {
+    let mut names = path.iter();
+    names.find(|name| *name == "pods")?;
+    let uid = names.next()?.to_str()?;
+    let plain = uid.len() == 36 && uid.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-');
+    plain.then(|| uid.to_owned())
+}
+
+/// Of a raw block volume: kubelet has maps of it for other pods.
+fn mapped(draft: &mut Draft, said: &Said, sample: &NodeSample) {
+    let named = |path: &Path| {
+        let directory = path.parent().map(|it| it.display().to_string());
+        directory.is_some_and(|it| said.text.contains(&format!("\"{it}\"")))
+    };
+    // A map over which nothing is bound is none for kubelet (`GetDeviceBindMountRefs`).
+    let is_this =
+        |volume: &&BlockVolume| volume.mounts.iter().any(|mount| named(mount.point.as_path()));
+    let pods = sample.pods.iter();
+    let found: Vec<_> = pods
+        .flat_map(|pod| pod.devices.iter().filter(is_this).map(move |volume| (pod, volume)))
+        .collect();
+    draft.rule_out(
+        id!("leaked-superblock-blocks-device"),
+        "it is a raw block volume, and kubelet mounts no file system of it",
+    );
+    for (pod, volume) in found.iter().take(TOLD) {
+        let uid = safe(pod.uid.as_bytes());
+        let fact = format!("it is still mapped for pod {uid}: {}", safe_path(volume.path()));
+        draft.fact(fact, Source::file("kubelet's directories"));
+        for user in volume.users.iter().take(TOLD) {
+            draft.fact(made_of(user), Source::proc(&user.source));
+        }
+    }
+    if found.is_empty() {
+        draft.doubt("for whom it is still mapped: only the log says that it is");
+    }
+    draft.advice(
+        "find out why it is still mapped: `podstuck diagnose --pod-uid UID` for the pod whose UID is the map's \
+         name",
+        "none",
+    );
+}

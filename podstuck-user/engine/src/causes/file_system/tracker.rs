@@ -1,0 +1,171 @@
+//! Errors that say something about the file system, and not about the object: read-only, full,
+//! broken, gone. The mount table and the device say which.
+
+use std::path::Path;
+
+use nix::errno::Errno;
+
+use crate::{
+    backoff::Attempts,
+    bounded::Bounded,
+    causes::shared::clean_up::is_clean_up,
+    causes::{file_system, network_storage::verdict::KernelSays},
+    event::{Event, What},
+    model::{call::Call, file_system::FileSystem, operation::Operation, time::Monotonic},
+    query::{Answer, Query, Wants},
+    tracker::{Context, Steps, Subject, Tracker, TrackerId},
+};
+
+/// Pods and other targets followed at a time.
+const FOLLOWED: usize = 1024;
+/// One attempt that fails proves little: it may have been a moment's.
+const ATTEMPTS: u64 = 2;
+
+/// The errors, each with what explains it elsewhere left out: EBUSY, EPERM, ENOTEMPTY. ENOTCONN is told of SMB
+/// alone: of FUSE, another tracker knows what it means.
+const TELLING: [Errno; 15] = [
+    Errno::EROFS,
+    Errno::EIO,
+    Errno::EUCLEAN,
+    Errno::ENODEV,
+    Errno::ENXIO,
+    Errno::ESHUTDOWN,
+    Errno::ESTALE,
+    Errno::EHOSTDOWN,
+    Errno::ETIMEDOUT,
+    Errno::ENOSPC,
+    Errno::EDQUOT,
+    Errno::EACCES,
+    Errno::ENAMETOOLONG,
+    Errno::EOVERFLOW,
+    Errno::ENOTCONN,
+];
+
+/// A target with a call that failed.
+pub(crate) struct Failing {
+    /// The last one.
+    pub(crate) op: Operation,
+    /// Calls, those not reported one by one included.
+    pub(crate) count: u64,
+    /// First failure.
+    pub(crate) first: Monotonic,
+    /// By their time.
+    pub(crate) attempts: Attempts,
+}
+
+/// All of them. One for a pod: a file system that fails does so everywhere in it.
+pub(crate) struct FileSystemErrors {
+    failing: Bounded<String, Failing>,
+    kernel: KernelSays,
+}
+
+impl Default for FileSystemErrors {
+    fn default() -> Self {
+        Self { failing: Bounded::new(FOLLOWED), kernel: KernelSays::default() }
+    }
+}
+
+impl FileSystemErrors {
+    fn observe(&mut self, op: &Operation) -> Option<Query> {
+        let errno = op.outcome.errno().filter(|errno| TELLING.contains(errno))?;
+        if !is_clean_up(op) {
+            return None;
+        }
+        let key = key(op);
+        let known = self.failing.get(&key);
+        // A pod has one finding, about what says most: read-only wins over everything, because the
+        // kernel checks it first.
+        if known.is_some_and(|known| rank(known.op.outcome.errno()) < rank(Some(errno))) {
+            return None;
+        }
+        if known.is_some_and(|known| !known.op.outcome.is(errno)) {
+            self.failing.remove(&key);
+        }
+        let failing = self.failing.or_insert_with(key, || Failing {
+            op: op.clone(),
+            count: 0,
+            first: op.end,
+            attempts: Attempts::default(),
+        });
+        failing.count += 1 + u64::from(op.suppressed);
+        let new = failing.attempts.note(op.end);
+        if new || failing.op.target_id == op.target_id {
+            let (target_id, target) = (failing.op.target_id, failing.op.target.clone());
+            failing.op = Operation { target_id, target, ..op.clone() };
+        }
+        // What is removed may be a mount point itself; what is unmounted is.
+        let path = match op.call {
+            Call::Umount2 => op.path.clone(),
+            _ => op.path.parent().unwrap_or(&op.path).to_owned(),
+        };
+        let again = new && failing.attempts.count() >= ATTEMPTS;
+        let target_id = failing.op.target_id;
+        let wants = Wants::FileSystem { pid: op.actor.pid, namespace: op.mnt_ns, path };
+        let query = Query { tracker: self.id(), target_id, path: op.path.clone(), wants };
+        again.then_some(query)
+    }
+
+    fn of_target(&self, target_id: u64) -> Option<&Failing> {
+        self.failing.iter().map(|(_, known)| known).find(|known| known.op.target_id == target_id)
+    }
+}
+
+impl Tracker for FileSystemErrors {
+    fn id(&self) -> TrackerId {
+        TrackerId::FileSystem
+    }
+
+    fn take(&mut self, event: &Event, context: &Context<'_>, steps: &mut Steps) {
+        match &event.what {
+            What::Operation(op) | What::Told(op)
+                if !context.is_explained(self.id(), &Subject::of(op)) =>
+            {
+                steps.ask(self.observe(op));
+            }
+            What::Answer { query, answer } => {
+                if let Answer::FileSystem(found) = &**answer
+                    && let Some(failing) = self.of_target(query.target_id)
+                {
+                    let kernel = |fs: &FileSystem| self.kernel.of(&fs.fs_type, &fs.source);
+                    let kernel = found.as_ref().and_then(kernel);
+                    steps.found(file_system::verdict::draft(
+                        context,
+                        failing,
+                        found.as_ref(),
+                        kernel,
+                    ));
+                }
+            }
+            What::Said(said) => self.kernel.listen(said),
+            _ => {}
+        }
+    }
+
+    fn forget(&mut self, target_id: u64, path: Option<&Path>, _: Monotonic, _: &mut Steps) {
+        self.failing.retain(|_, known| {
+            known.op.target_id != target_id || path.is_some_and(|path| path != known.op.path)
+        });
+    }
+
+    fn count(&self, target_id: u64) -> Option<u64> {
+        self.of_target(target_id).map(|known| known.count)
+    }
+
+    fn dropped(&self) -> u64 {
+        self.failing.dropped()
+    }
+}
+
+fn key(op: &Operation) -> String {
+    let uid = op.target.pod.as_ref().map(|pod| pod.uid.clone());
+    uid.unwrap_or_else(|| format!("{:x}", op.target_id))
+}
+
+fn rank(errno: Option<Errno>) -> usize {
+    let position = errno.and_then(|errno| TELLING.iter().position(|known| *known == errno));
+    position.unwrap_or(TELLING.len())
+}
+
+#[cfg(test)]
+#[path = "tracker_tests.rs"]
+mod tests;

@@ -1,0 +1,339 @@
+//! What an error of the file system means, in words.
+
+use nix::errno::Errno;
+
+use super::causes::{DEVICE_ERROR, READ_ONLY, REMOVAL_FAILED_UNEXPLAINED, STALE_HANDLE};
+use crate::{
+    cause::{Cause, id},
+    causes::{
+        busy_mount, disk_full, file_system::tracker::Failing, network_storage, shared::sharers,
+    },
+    command::{Step, View},
+    model::{
+        evidence::Source,
+        file_system::{FileSystem, is_fuse},
+        finding::Severity,
+        identity::TargetKind,
+        path::{safe, safe_path},
+        said::Said,
+    },
+    tracker::{Context, TrackerId},
+    verdict::{Draft, times},
+};
+
+/// Why it may be no device.
+pub(crate) const UNSEEN_DEVICE: &str = "whether the device fails: the kernel shows nothing of it";
+
+/// The finding; `None` when another detector knows better.
+pub(crate) fn draft(
+    context: &Context<'_>,
+    failing: &Failing,
+    found: Option<&FileSystem>,
+    kernel: Option<&Said>,
+) -> Option<Draft> {
+    let op = &failing.op;
+    let errno = op.outcome.errno()?;
+    let of_network = found.and_then(|fs| network_storage::verdict::judge(errno, &fs.fs_type));
+    if errno == Errno::ENOTCONN && of_network.is_none() {
+        return None;
+    }
+    let own = found.is_some_and(|fs| is_in_the_pod(failing, fs));
+    if errno == Errno::EROFS && own {
+        // Somebody mounted something read-only in the pod's directory. What fails in the end is the
+        // removal of the mount point, with EBUSY.
+        return found
+            .and_then(|fs| busy_mount::nested::read_only_over_volume(context, failing, fs));
+    }
+    let cause = of_network.unwrap_or_else(|| judge(errno, found, own));
+    let mut draft = Draft::about(TrackerId::FileSystem, cause, op);
+    draft.severity = if cause.is_admission() { Severity::Warning } else { Severity::Critical };
+    draft.blocks_deletion = blocks(op.target.kind);
+    draft.count = failing.count;
+    draft.first = failing.first;
+    draft.fact(
+        format!(
+            "{} failed with {} {}, in {} attempts",
+            op.call.name(),
+            op.outcome.name(),
+            times(failing.count),
+            failing.attempts.count()
+        ),
+        op.source(),
+    );
+    match found {
+        Some(fs) => describe(&mut draft, fs),
+        None => draft.fact(
+            "the file system that it lies on could not be looked up: the caller's mounts could not be read, or \
+             its namespace is gone",
+            Source::mountinfo("mountinfo"),
+        ),
+    }
+    let point = found.map_or("the file system".into(), |fs| safe_path(&fs.point).into_owned());
+    draft.explanation = match found {
+        Some(_) => explanation(cause, errno, &point),
+        None => unseen(errno),
+    };
+    if let Some(fs) = found.filter(|_| of_network.is_some()) {
+        network_storage::verdict::tell(&mut draft, Some(errno), kernel);
+        let own = op.target.pod.as_ref().map(|pod| pod.uid.as_str());
+        let others = || sharers::of(context.sample?, fs.device.parse().ok()?, own);
+        network_storage::verdict::unmount(
+            &mut draft,
+            View::of(context, op),
+            &fs.point,
+            fs.id,
+            others(),
+        );
+        return Some(draft);
+    }
+    remedies(context, &mut draft, errno, failing, found);
+    tell_apart(&mut draft, errno, found);
+    Some(draft)
+}
+
+/// Below the pod's own directory, so not the node's file system.
+fn is_in_the_pod(failing: &Failing, fs: &FileSystem) -> bool {
+    let Some(pod) = &failing.op.target.pod else { return false };
+    fs.point.components().any(|name| name.as_os_str() == pod.uid.as_str())
+}
+
+/// By the error, and whether the file system is the pod's own.
+fn judge(errno: Errno, found: Option<&FileSystem>, own: bool) -> &'static Cause {
+    let served = found.is_some_and(|fs| {
+        is_fuse(&fs.fs_type)
+            || ["nfs", "cifs", "smb", "9p", "ceph"].iter().any(|p| fs.fs_type.starts_with(p))
+    });
+    let is_nfs = found.is_some_and(|fs| fs.fs_type.starts_with("nfs"));
+    match errno {
+        Errno::EROFS if found.is_some_and(|fs| fs.read_only || fs.mount_read_only) => &READ_ONLY,
+        // Whatever its server dislikes, and no device's error. Without the mount, it may be one.
+        Errno::EIO if served || found.is_none() => &REMOVAL_FAILED_UNEXPLAINED,
+        Errno::EIO | Errno::EUCLEAN | Errno::ENODEV | Errno::ENXIO | Errno::ESHUTDOWN => {
+            &DEVICE_ERROR
+        }
+        Errno::ESTALE if is_nfs => &STALE_HANDLE,
+        // A volume's own quota says nothing about the node's disks.
+        Errno::ENOSPC | Errno::EDQUOT if found.is_some() && !own => disk_full::verdict::by_errno(),
+        _ => &REMOVAL_FAILED_UNEXPLAINED,
+    }
+}
+
+fn blocks(kind: TargetKind) -> Option<bool> {
+    matches!(kind, TargetKind::PodVolume | TargetKind::PodDirectory).then_some(true)
+}
+
+fn describe(draft: &mut Draft, fs: &FileSystem) {
+    let FileSystem { fs_type, device, table, .. } = fs;
+    let (point, source) = (safe_path(&fs.point), safe(fs.source.as_bytes()));
+    let fs_type = safe(fs_type.as_bytes());
+    let table = || Source::mountinfo(table);
+    draft.fact(format!("it lies on {point}: {source} of type {fs_type}, device {device}"), table());
+    match (fs.mount_read_only, fs.read_only) {
+        (_, true) => draft.fact(format!("the file system at {point} is read-only (ro)"), table()),
+        (true, false) => draft.fact(format!("the mount at {point} is read-only (ro)"), table()),
+        (false, false) => {}
+    }
+    for option in &fs.options {
+        draft.fact(format!("mount option {}", safe(option.as_bytes())), table());
+    }
+    if fs.device_exists == Some(false) {
+        draft.fact(
+            format!("no block device {device} exists any more"),
+            Source::file("/sys/dev/block"),
+        );
+    }
+    for counted in &fs.errors {
+        let value = safe(counted.value.as_bytes()).into_owned();
+        draft.fact(format!("the kernel has counted errors: {value}"), Source::file(&counted.file));
+    }
+}
+
+/// What the error alone says, where the file system could not be looked up.
+fn unseen(errno: Errno) -> String {
+    let says = match errno {
+        Errno::EROFS => {
+            "something on the way is read-only: a mount, a file system or a layer below one"
+        }
+        Errno::EUCLEAN | Errno::ENODEV | Errno::ENXIO | Errno::ESHUTDOWN => {
+            "a file system gives this error when it is damaged or shut down, or when its device is gone"
+        }
+        Errno::EIO => {
+            "a device gives this error, and so does a server on the network or in a process"
+        }
+        Errno::ENOSPC | Errno::EDQUOT => {
+            "there is no room for the change, or a quota is used up: of the volume, or of the node"
+        }
+        Errno::ESTALE => "the server of a file system no longer knows the object",
+        errno => return explanation(&REMOVAL_FAILED_UNEXPLAINED, errno, ""),
+    };
+    format!(
+        "The removal fails with {errno:?}: {says}. Which file system it is about could not be looked up, so \
+         nothing more is known."
+    )
+}
+
+fn explanation(cause: &Cause, errno: Errno, point: &str) -> String {
+    match (cause, errno) {
+        (cause, _) if *cause == READ_ONLY => format!(
+            "{point} is read-only, so nothing on it can be removed, and no pod that lies on it can go. \
+             Either somebody mounted it so, or the kernel did after an error of the disk \
+             (`errors=remount-ro`). The kernel checks this before anything else, so there may be other \
+             reasons behind it."
+        ),
+        (cause, _) if *cause == DEVICE_ERROR => format!(
+            "The device below {point} fails, or is gone, or the file system has shut itself down \
+             because of that. What cannot be read cannot be removed; the unmount usually still works."
+        ),
+        (cause, _) if *cause == STALE_HANDLE => format!(
+            "The NFS server no longer knows what was mounted at {point}: the exported directory was \
+             removed or replaced, or the server lost its state. It does not come back by itself."
+        ),
+        (cause, _) if cause == disk_full::verdict::by_errno() => disk_full::verdict::refused(errno, point),
+        (_, Errno::ENOSPC | Errno::EDQUOT) => "The volume has no room left, or its quota is used up. A \
+            file system that copies before it writes needs room even to remove something. The node's \
+            own disks are not concerned."
+            .into(),
+        (_, Errno::EIO) => "The server of the file system refuses the removal with EIO, or it did not \
+            answer in time. Its own log says why."
+            .into(),
+        (_, Errno::EOVERFLOW) => "The owner of the object has no number in the mount's map of users: \
+            an idmapped mount gives this error on a removal."
+            .into(),
+        (_, Errno::EACCES) => "Root is refused: by a security module (SELinux, AppArmor), or by a \
+            server that does not take root for root (NFS with root_squash, an SMB share or a CephFS \
+            client that was locked out). Which one is not known."
+            .into(),
+        (_, Errno::ENAMETOOLONG) => "A path is longer than a call takes (4,096 bytes). A program that \
+            goes down directory by directory gets through."
+            .into(),
+        (_, Errno::ESTALE) => "The server of the file system no longer knows the object. Which server \
+            that is cannot be told."
+            .into(),
+        (_, Errno::EHOSTDOWN | Errno::ETIMEDOUT) => "The server of the file system is away, or did not \
+            answer in time. Its own log, and the kernel's, say why."
+            .into(),
+        (_, Errno::EROFS) => "The call failed because something is read-only, and the mount table does \
+            not show what: it was mounted anew meanwhile, or an overlay has a read-only layer below."
+            .into(),
+        _ => "The file system refuses, and the reason is not known.".into(),
+    }
+}
+
+fn remedies(
+    context: &Context<'_>,
+    draft: &mut Draft,
+    errno: Errno,
+    failing: &Failing,
+    found: Option<&FileSystem>,
+) {
+    let op = &failing.op;
+    let on_mount =
+        |words: &str| found.map(|fs| View::of(context, op).on_mount(words, &fs.point, fs.id));
+    let look = |verb: &str, words: &str| {
+        found.map(|fs| View::of(context, op).look(verb, &fs.point, |it| format!("{words} {it}")))
+    };
+    let others = || {
+        let own = op.target.pod.as_ref().map(|pod| pod.uid.as_str());
+        sharers::of(context.sample?, found?.device.parse().ok()?, own)
+    };
+    let cause = draft.cause;
+    if [&READ_ONLY, &DEVICE_ERROR].contains(&cause) {
+        draft.remedy(
+            Step::new(
+                "show what happened to the disk",
+                "dmesg | grep -iE 'i/o error|remounting|shut(ting)? ?down|corrupt'",
+            ),
+            "none",
+        );
+    }
+    let more = match cause {
+        cause if *cause == READ_ONLY => on_mount("mount -o remount,rw").zip(Some(
+            "only if no error of the disk made it read-only: writing to a damaged file system damages \
+             it further. After an error, drain the node, check the file system offline, replace the \
+             disk",
+        )),
+        cause if *cause == DEVICE_ERROR && found.is_some_and(|fs| is_in_the_pod(failing, fs)) => {
+            on_mount("umount").zip(Some(
+            "what was not yet written is lost, if the device is gone anyway",
+        ))}
+        cause if *cause == STALE_HANDLE => on_mount("umount -f").map(|step| step.forced(others())).zip(Some(
+            "low: the mount is of no use to anybody any more; what was not yet written is lost",
+        )),
+        cause if cause == disk_full::verdict::by_errno() => look(
+            "show what fills",
+            "du --one-file-system --max-depth=2 --human-readable",
+        )
+        .zip(
+            Some("none, but reads much; free room outside the runtime's own directories first"),
+        ),
+        _ if errno == Errno::EACCES => {
+            let denied = "ausearch -m avc,apparmor_denied -ts recent";
+            Some(Step::new("show what SELinux or AppArmor has refused", denied)).zip(Some("none"))
+        }
+        _ => None,
+    };
+    if let Some((command, risk)) = more {
+        draft.remedy(command, risk);
+    }
+}
+
+/// What tells it apart from its look-alikes. The error itself does for most of them.
+fn tell_apart(draft: &mut Draft, errno: Errno, found: Option<&FileSystem>) {
+    let read_write = found.filter(|fs| !fs.read_only && !fs.mount_read_only);
+    match errno {
+        Errno::EROFS => {
+            if found.is_some() {
+                let inside = "what is read-only is not mounted below the pod's directory";
+                draft.rule_out(id!("nested-mount-under-volume"), inside);
+                draft.rule_out(id!("mount-over-volume"), inside);
+            }
+            let error = "the error is EROFS, which the kernel gives before it looks further";
+            draft.rule_out(id!("device-io-error"), error);
+            draft.rule_out(id!("nfs-stale-handle"), error);
+            draft.rule_out(id!("disk-full-runtime"), error);
+        }
+        Errno::ESTALE => {
+            let error = "the error is ESTALE, which no device and no read-only mount gives";
+            draft.rule_out(id!("node-fs-readonly"), error);
+            draft.rule_out(id!("device-io-error"), error);
+            if *draft.cause == STALE_HANDLE {
+                draft.rule_out(id!("cephfs-evicted"), "the file system is of type nfs");
+            }
+        }
+        _ => {
+            if let Some(fs) = read_write {
+                let fact = format!("{} is mounted read-write", safe_path(&fs.point));
+                draft.rule_out(id!("node-fs-readonly"), fact);
+            }
+            draft.rule_out(id!("nfs-stale-handle"), "the error is not ESTALE");
+            // Who makes this call is not blocked by a full disk; whether it is full, nobody looked.
+            if draft.cause == disk_full::verdict::by_errno() {
+                draft.rule_out(id!("dockerd-hang"), "the caller works, and is refused");
+                draft.doubt("whether the file system is full, or only a quota or a snapshot");
+            }
+        }
+    }
+    let Some(fs) = found else {
+        if *draft.cause == DEVICE_ERROR {
+            draft.doubt("what the kernel knows of the device");
+        }
+        return;
+    };
+    if *draft.cause == DEVICE_ERROR {
+        draft.rule_out(
+            id!("cephfs-evicted"),
+            format!("the file system is of type {}, not ceph", safe(fs.fs_type.as_bytes())),
+        );
+    }
+    if fs.device_exists == Some(true) && fs.errors.is_empty() {
+        draft.rule_out(
+            id!("device-io-error"),
+            "the device is there, and the kernel has counted no error on it",
+        );
+    }
+    let shut_down = fs.options.iter().any(|option| option == "shutdown");
+    let broken = fs.device_exists == Some(false) || !fs.errors.is_empty() || shut_down;
+    if *draft.cause == DEVICE_ERROR && !broken {
+        draft.doubt(UNSEEN_DEVICE);
+    }
+}

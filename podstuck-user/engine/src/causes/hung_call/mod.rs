@@ -1,0 +1,31 @@
+//! A call that does not return.
+
+pub(crate) mod causes;
+pub(crate) mod judge;
+pub(crate) mod shutdown;
+pub(crate) mod tracker;
+pub(crate) mod verdict;
+
+use crate::{
+    family::Family,
+    model::degraded::Feed,
+    tracker::{TrackerId, TrackerSpec},
+};
+
+/// Its causes and trackers.
+pub(crate) static FAMILY: Family = Family {
+    causes: &[
+        &causes::FUSE_DAEMON_HUNG,
+        &causes::FILESYSTEM_FROZEN,
+        &causes::NFS_UNREACHABLE,
+        &causes::FLUSH_SLOW,
+        &causes::KERNEL_HANG,
+        &causes::CALL_HUNG_UNEXPLAINED,
+    ],
+    trackers: &[TrackerSpec {
+        id: TrackerId::HungCall,
+        feeds: &[Feed::Calls, Feed::HungCalls, Feed::Node, Feed::Logs],
+        yields: &[],
+        new: || Box::<tracker::HungCalls>::default(),
+    }],
+};

@@ -1,0 +1,309 @@
+//! Calls that do not return: which of them is told for a target, and when that is over.
+
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+
+use podstuck_common::record::reason;
+
+use crate::{
+    bounded::Bounded,
+    causes::{
+        hung_call::{
+            self,
+            judge::{Beside, Judged, Waits},
+            verdict::Around,
+        },
+        network_storage::verdict::KernelSays,
+        shared::sharers,
+    },
+    event::{Event, What},
+    model::{
+        identity::{Component, TargetKind},
+        mounts::Device,
+        node::NodeSample,
+        stuck::StuckThread,
+        time::Monotonic,
+    },
+    query::{Answer, Listening, Query, Wants},
+    tracker::{Claim, Context, Steps, Subject, Tracker, TrackerId},
+    verdict::{Draft, Verdict},
+};
+
+/// Mount points remembered.
+const MOUNT_POINTS: usize = 4096;
+/// Targets that are named whose calls have not returned and have no cause yet.
+const OPEN: usize = 8;
+/// Ports of the node itself that NFS servers are to be reached at; EFS's driver has 400.
+const PORTS: usize = 1024;
+
+/// A call that has not returned.
+struct Waiting {
+    /// As it was seen last.
+    seen: StuckThread,
+    judged: Option<Judged>,
+    /// When its FUSE server was seen to answer others meanwhile, the last time.
+    answered: Option<Monotonic>,
+}
+
+/// Calls that have not returned, by target and thread. They are as many as threads are followed. What is
+/// slow has no verdict.
+pub(crate) struct HungCalls {
+    stuck: BTreeMap<u64, BTreeMap<u32, Waiting>>,
+    /// Where pods' file systems on block devices are mounted, or were: after its exit, an unmount names only
+    /// the place.
+    devices: Bounded<PathBuf, Device>,
+    last: Option<Arc<NodeSample>>,
+    /// Whether anybody listened, by port, where NFS mounts have their server on the node itself; `None` while that
+    /// is asked.
+    listening: BTreeMap<u16, Option<Listening>>,
+    kernel: KernelSays,
+}
+
+impl Default for HungCalls {
+    fn default() -> Self {
+        Self {
+            stuck: BTreeMap::new(),
+            devices: Bounded::new(MOUNT_POINTS),
+            last: None,
+            listening: BTreeMap::new(),
+            kernel: KernelSays::default(),
+        }
+    }
+}
+
+impl HungCalls {
+    /// Takes a sighting; what there is to tell of its target.
+    fn seen(&mut self, context: &Context<'_>, seen: &StuckThread) -> Option<Verdict> {
+        // Also of a caller who cannot be proven any more.
+        if seen.over {
+            return self.returned(context, seen.thread.tid, seen.at);
+        }
+        let owned = !matches!(seen.target.kind, TargetKind::Other);
+        if !owned || seen.actor.component == Component::Workload {
+            return None;
+        }
+        let device = self.device_of(seen);
+        let threads = self.stuck.entry(seen.target_id).or_default();
+        // A thread of another process, which was given the same id, has nothing of the one before.
+        let before = threads.remove(&seen.thread.tid);
+        let was_told = before.as_ref().is_some_and(|before| before.judged.is_some());
+        let before = before.filter(|before| before.seen.actor.started == seen.actor.started);
+        let same_call = before.as_ref().filter(|before| before.seen.began == seen.began);
+        let earlier = same_call.map(|before| &before.seen);
+        let answers = earlier.is_some_and(|earlier| {
+            unanswered(earlier) > unanswered(seen) || has_received(earlier, seen)
+        });
+        let answered = match answers {
+            true => Some(seen.at),
+            false => same_call.and_then(|before| before.answered),
+        };
+        let beside = Beside {
+            slow: context.thresholds.hung,
+            disk_works: device.and_then(|device| works(device, earlier?, seen)),
+            answered,
+        };
+        // While it is too early to say anything, what was said before stays; but not that a server is away from
+        // which answers have come since.
+        let answers = answers || hung_call::judge::is_answered(seen);
+        let said = before.and_then(|before| before.judged);
+        let of_server = |said: &Judged| matches!(said.waits, Waits::Fuse | Waits::Nfs);
+        let said = said.filter(|said| !(answers && of_server(said)));
+        let judged = hung_call::judge::judge(seen, beside).or(said);
+        threads.insert(seen.thread.tid, Waiting { seen: seen.clone(), judged, answered });
+        // It is told with the answer.
+        let may_ask = |port| self.listening.len() < PORTS && !self.listening.contains_key(&port);
+        let is_asked = local_port(seen).is_some_and(may_ask);
+        if !was_told && is_asked && judged.is_some_and(|judged| judged.waits == Waits::Nfs) {
+            return None;
+        }
+        let is_news = was_told || judged.is_some();
+        is_news.then(|| self.verdict(context, seen.target_id, seen.at)).flatten()
+    }
+
+    /// Whether somebody listens at the server's end, where that is on the node itself.
+    fn ask(&mut self, seen: &StuckThread) -> Option<Query> {
+        let threads = self.stuck.get(&seen.target_id)?;
+        let judged = threads.get(&seen.thread.tid)?.judged;
+        let port = local_port(seen).filter(|_| judged.is_some_and(|it| it.waits == Waits::Nfs))?;
+        if self.listening.len() >= PORTS && !self.listening.contains_key(&port) {
+            return None;
+        }
+        self.listening.entry(port).or_default();
+        let address = seen.mount.as_ref()?.server.as_ref()?.address.clone();
+        let (path, wants) = (seen.path.clone()?, Wants::Listener { address, port });
+        Some(Query { tracker: self.id(), target_id: seen.target_id, path, wants })
+    }
+
+    /// What is known of that; `None` where not all could be looked at.
+    fn listening(&self, seen: &StuckThread) -> Option<&Listening> {
+        let listening = self.listening.get(&local_port(seen)?)?.as_ref()?;
+        (listening.somebody || listening.unread == 0).then_some(listening)
+    }
+
+    /// Remembers where file systems of pods are.
+    fn sampled(&mut self, sample: &Arc<NodeSample>) {
+        self.last = Some(sample.clone());
+        for (_, _, mount) in sample.mounts.all().filter(|(_, _, mount)| mount.device.major != 0) {
+            let of_pod = mount.point.iter().any(|name| name == "pods");
+            if of_pod && self.devices.get(&mount.point) != Some(&mount.device) {
+                self.devices.insert(mount.point.clone(), mount.device);
+            }
+        }
+    }
+
+    /// The block device of the object's file system.
+    fn device_of(&self, seen: &StuckThread) -> Option<Device> {
+        let path = seen.path.as_deref()?;
+        path.ancestors().find_map(|above| self.devices.get(above).copied())
+    }
+
+    /// A thread has returned.
+    fn returned(&mut self, context: &Context<'_>, tid: u32, at: Monotonic) -> Option<Verdict> {
+        let (target_id, threads) = self.stuck.iter_mut().find(|(_, t)| t.contains_key(&tid))?;
+        let was_told = threads.remove(&tid).is_some_and(|it| it.judged.is_some());
+        let target_id = *target_id;
+        if threads.is_empty() {
+            self.stuck.remove(&target_id);
+        }
+        if was_told { self.verdict(context, target_id, at) } else { None }
+    }
+
+    /// Of several threads the one whose cause is known best, and of these the oldest: others often
+    /// wait for a lock that it holds.
+    fn verdict(&mut self, context: &Context<'_>, target_id: u64, at: Monotonic) -> Option<Verdict> {
+        let threads = self.stuck.get(&target_id).into_iter().flat_map(BTreeMap::values);
+        let judged: Vec<(&StuckThread, &Judged)> =
+            threads.filter_map(|it| Some((&it.seen, it.judged.as_ref()?))).collect();
+        let best = judged.iter().max_by(|(a, in_a), (b, in_b)| {
+            in_a.rank().cmp(&in_b.rank()).then_with(|| b.began.cmp(&a.began))
+        });
+        let Some((seen, hung)) = best else {
+            return Some(Verdict::Over { tracker: self.id(), target_id, at });
+        };
+        let mut draft = self.draft(context, seen, hung)?;
+        draft.count = judged.len() as u64;
+        draft.last = at;
+        Some(Verdict::Found(Box::new(draft)))
+    }
+
+    /// `None` while it is not known what the call is about.
+    fn draft(&self, context: &Context<'_>, seen: &StuckThread, judged: &Judged) -> Option<Draft> {
+        let (target, path) = (seen.target.clone(), seen.path.clone()?);
+        let listening = self.listening(seen);
+        let nobody = listening.is_some_and(|listening| !listening.somebody);
+        let is_tunnel = judged.waits == Waits::Nfs && nobody;
+        let judged = if is_tunnel { &Judged { waits: Waits::Tunnel, ..*judged } } else { judged };
+        let mount = seen.mount.as_ref();
+        let (fs_type, source) = match (mount, judged.waits) {
+            (Some(mount), _) => (mount.fs_type.as_str(), mount.source.as_str()),
+            (None, Waits::Ceph) => ("ceph", ""),
+            (None, _) => ("", ""),
+        };
+        let around = Around { listening, kernel: self.kernel.of(fs_type, source) };
+        let mut draft = Draft::about_state(
+            self.id(),
+            judged.waits.cause(),
+            seen.target_id,
+            target,
+            path,
+            seen.at,
+        );
+        draft.actor = Some(seen.actor.clone());
+        draft.first = seen.began;
+        hung_call::verdict::fill(context, &mut draft, seen, judged, around, || self.sharers(seen));
+        Some(draft)
+    }
+
+    /// Who else has the file system on which the call waits, if that is on no block device and known.
+    fn sharers(&self, seen: &StuckThread) -> Option<Vec<String>> {
+        let device = Device { major: 0, minor: seen.mount.as_ref()?.minor };
+        let own = seen.target.pod.as_ref().map(|pod| pod.uid.as_str());
+        sharers::of(self.last.as_deref()?, device, own)
+    }
+}
+
+impl Tracker for HungCalls {
+    fn id(&self) -> TrackerId {
+        TrackerId::HungCall
+    }
+
+    fn take(&mut self, event: &Event, context: &Context<'_>, steps: &mut Steps) {
+        match &event.what {
+            What::Operation(op) if op.has(reason::SLOW) => {
+                steps.say(self.returned(context, op.tid, op.end));
+            }
+            What::Stuck(seen) => {
+                steps.say(self.seen(context, seen));
+                steps.ask(self.ask(seen));
+            }
+            What::Sample(sample) => self.sampled(sample),
+            What::Said(said) => self.kernel.listen(said),
+            What::Answer { query, answer } => {
+                if let (Wants::Listener { port, .. }, Answer::Listener(answer)) =
+                    (&query.wants, &**answer)
+                {
+                    let unknown = Listening { unread: u32::MAX, ..Listening::default() };
+                    let answer = answer.as_ref().copied().unwrap_or(unknown);
+                    self.listening.insert(*port, Some(answer));
+                    let is_stuck = self.stuck.contains_key(&query.target_id);
+                    let told =
+                        is_stuck.then(|| self.verdict(context, query.target_id, context.now));
+                    steps.say(told.flatten());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// While a thread is stuck on the target: then somebody does try.
+    fn explains(&self, subject: &Subject<'_>, _: Claim) -> bool {
+        self.stuck.get(&subject.target_id).is_some_and(|threads| !threads.is_empty())
+    }
+
+    /// Of each target the oldest one, where none has a cause: a watch that ends before it is late enough to name one
+    /// has not found that nothing is wrong.
+    fn waits(&self) -> Vec<String> {
+        let is_open = |threads: &&BTreeMap<u32, Waiting>| {
+            threads.values().all(|waiting| waiting.judged.is_none())
+        };
+        let open = self.stuck.values().filter(is_open);
+        let oldest = |threads: &'_ BTreeMap<u32, Waiting>| {
+            let all = threads.values().map(|waiting| &waiting.seen);
+            all.min_by_key(|seen| seen.began).map(hung_call::verdict::waits)
+        };
+        open.filter_map(oldest).take(OPEN).collect()
+    }
+
+    fn dropped(&self) -> u64 {
+        self.devices.dropped()
+    }
+}
+
+/// Whether a device has completed anything between two sightings.
+fn works(device: Device, earlier: &StuckThread, now: &StuckThread) -> Option<bool> {
+    let done = |seen: &StuckThread| {
+        let work = seen.disks.iter().find(|work| work.device == device);
+        work.map(|work| work.done)
+    };
+    // One that has done nothing yet is not listed.
+    let known = !earlier.disks.is_empty() && !now.disks.is_empty();
+    known.then(|| done(earlier) != done(now))
+}
+
+/// Whether answers have come from an NFS server between two sightings, to whomever.
+fn has_received(earlier: &StuckThread, now: &StuckThread) -> bool {
+    let received = |seen: &StuckThread| seen.mount.as_ref()?.server.as_ref()?.received;
+    received(earlier).zip(received(now)).is_some_and(|(before, now)| now > before)
+}
+
+fn local_port(seen: &StuckThread) -> Option<u16> {
+    seen.mount.as_ref()?.server.as_ref()?.local_port()
+}
+
+/// Requests that a FUSE server has not answered; none where that is not told.
+fn unanswered(seen: &StuckThread) -> u64 {
+    seen.mount.as_ref().and_then(|mount| mount.unanswered).unwrap_or_default()
+}
+
+#[cfg(test)]
+#[path = "tracker_tests.rs"]
+mod tests;

@@ -1,0 +1,410 @@
+//! What is said about a call that does not return, once its cause is decided.
+
+use std::path::Path;
+
+use crate::{
+    cause::id,
+    causes::{
+        hung_call::judge::{Judged, Waits},
+        network_storage,
+        shared::wait_channel::{WaitsFor, functions, waits_for},
+    },
+    command::{Step, View},
+    model::{
+        call::Call,
+        evidence::Source,
+        file_system::is_fuse,
+        finding::Severity,
+        hung::{Since, WaitProgress},
+        path::{safe, safe_path},
+        said::Said,
+        stuck::StuckThread,
+    },
+    query::Listening,
+    tracker::Context,
+    verdict::{Draft, times},
+};
+
+/// Where the control file system of FUSE is (Documentation/filesystems/fuse.rst).
+const FUSE_CONTROL: &str = "/sys/fs/fuse/connections";
+
+/// A connection that stands needs nobody who listens.
+const STILL_CONNECTED: &str =
+    "whether the client's connection still stands, and the real server does not answer behind it";
+
+/// What is known beside the thread.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Around<'a> {
+    /// Whether anybody listens where the NFS mount's server is to be.
+    pub(crate) listening: Option<&'a Listening>,
+    /// What the kernel's log says of the server.
+    pub(crate) kernel: Option<&'a Said>,
+}
+
+/// Writes the verdict out; `sharers` says who else has the same file system, where that matters.
+pub(crate) fn fill(
+    context: &Context<'_>,
+    draft: &mut Draft,
+    seen: &StuckThread,
+    judged: &Judged,
+    around: Around<'_>,
+    sharers: impl FnOnce() -> Option<Vec<String>>,
+) {
+    draft.call = Call::ALL.into_iter().find(|call| call.name() == seen.syscall);
+    draft.blocks_deletion = draft.target.pod.is_some().then_some(true);
+    facts(draft, seen);
+    match judged.waits {
+        Waits::Fuse => fuse(context, draft, seen, sharers()),
+        Waits::Frozen => frozen(context, draft, seen),
+        Waits::Nfs => {
+            nfs(context, draft, seen, sharers());
+            not_a_tunnel(draft, seen, around.listening);
+        }
+        Waits::Tunnel => tunnel(context, draft, seen, around.listening, sharers()),
+        Waits::Smb | Waits::Ceph => other_server(context, draft, seen, around.kernel, sharers()),
+        Waits::Flush => flush(draft),
+        Waits::Shutdown => shutdown(draft),
+        Waits::Unknown => unknown(draft),
+    }
+    // Where the kernel tells no function, nobody knows what the thread does not wait for.
+    let is_told = functions(&seen.stack, seen.wait_channel.as_deref()).next().is_some();
+    if is_told && judged.waits != Waits::Fuse {
+        let fact = "the thread does not wait for the answer of a FUSE server";
+        draft.rule_out(id!("fuse-daemon-hung"), fact);
+    }
+    if is_told && !matches!(judged.waits, Waits::Frozen | Waits::Unknown) {
+        let fact = "the thread does not wait for a freeze to end";
+        draft.rule_out(id!("filesystem-frozen"), fact);
+    }
+    if let Some(doubt) = judged.doubt {
+        draft.doubt(doubt);
+    }
+}
+
+/// One of which no cause is known yet.
+pub(crate) fn waits(seen: &StuckThread) -> String {
+    let path = seen.path.as_deref().unwrap_or_else(|| Path::new("(unknown)"));
+    let look = seen.target.pod.as_ref().map(|pod| {
+        let uid = safe(pod.uid.as_bytes());
+        format!(", or run podstuck diagnose --pod-uid {uid}, which waits for it")
+    });
+    format!(
+        "{} of {} by {} (pid {}) has not returned for {:.0} s, too early to say why: watch on{}",
+        safe(seen.syscall.as_bytes()),
+        safe_path(path),
+        safe(seen.actor.comm.as_bytes()),
+        seen.thread.pid,
+        seen.at.since(seen.began).as_secs_f64(),
+        look.unwrap_or_default()
+    )
+}
+
+/// What is known whatever the cause.
+fn facts(draft: &mut Draft, seen: &StuckThread) {
+    let of = format!("/proc/{}/task/{}", seen.thread.pid, seen.thread.tid);
+    let seconds = seen.at.since(seen.began).as_secs_f64();
+    let since = match seen.since {
+        Since::Probe => "for",
+        Since::ProcessStart => "for at most",
+        Since::FirstLook => "for at least",
+    };
+    let call = safe(seen.syscall.as_bytes());
+    let source = if seen.since == Since::Probe { Source::Probe } else { Source::proc(of.as_str()) };
+    draft.fact_since(
+        format!("{call} has not come back {since} {seconds:.1} s ({})", seen.phase.meaning()),
+        source,
+        seen.began,
+    );
+    if let Some(times) = seen.times {
+        let channel = seen.wait_channel.as_deref().map(|f| format!(" in {f}")).unwrap_or_default();
+        draft.fact(
+            format!("its thread is in state {}{channel}", times.state),
+            Source::proc(format!("{of}/wchan")),
+        );
+    }
+    if !seen.stack.is_empty() {
+        draft.fact(
+            format!("kernel stack: {}", seen.stack.join(" < ")),
+            Source::proc(format!("{of}/stack")),
+        );
+    }
+    if let Some(WaitProgress { woken, milliseconds, quiet_ms, seen_woken }) = seen.progress {
+        let (window, quiet) = (milliseconds as f64 / 1000.0, quiet_ms as f64 / 1000.0);
+        let times = if woken == 0 { "not".into() } else { times(woken) };
+        let fact = if seen_woken {
+            format!(
+                "it was {times} woken in the last {window:.1} s, and has slept for {quiet:.1} s"
+            )
+        } else {
+            format!("it was not woken in the {quiet:.1} s since it was looked at first")
+        };
+        draft.fact(fact, Source::proc(format!("{of}/status")));
+    }
+    if let Some(mount) = &seen.mount {
+        let unanswered = mount.unanswered.map(|n| format!(", {n} requests unanswered"));
+        draft.fact(
+            format!(
+                "the object is on {} of type {}, mounted on {}{}",
+                safe(mount.source.as_bytes()),
+                safe(mount.fs_type.as_bytes()),
+                safe_path(&mount.point),
+                unanswered.unwrap_or_default()
+            ),
+            Source::mountinfo(format!("/proc/{}/mountinfo", seen.thread.pid)),
+        );
+    }
+}
+
+fn fuse(
+    context: &Context<'_>,
+    draft: &mut Draft,
+    seen: &StuckThread,
+    sharers: Option<Vec<String>>,
+) {
+    draft.severity = Severity::Critical;
+    draft.explanation = "The file system is served by a process (FUSE) that was asked and does not \
+        answer. Whoever looks at it waits: kubelet before it comes to delete, and umount before it \
+        comes to unmount. The waiting thread is in state S at first, so a search for state D misses \
+        it. Other processes that use the volume wait as well."
+        .into();
+    let mount = seen.mount.as_ref().filter(|mount| is_fuse(&mount.fs_type));
+    // A `fuseblk` mount has a real device, whose minor number is not the connection's.
+    if let Some(mount) = mount.filter(|mount| mount.fs_type != "fuseblk") {
+        // systemd mounts the control file system at boot, and nobody where there is none. A file system
+        // without a server still is a mount point, which no removal of kubelet's takes away.
+        let view = view(context, seen);
+        let step = view.on_mount("umount", &mount.point, mount.id).after(&format!(
+            "{{ mountpoint -q {FUSE_CONTROL} || mount -t fusectl fusectl {FUSE_CONTROL}; }} && \
+             echo 1 > {FUSE_CONTROL}/{}/abort && sleep 1",
+            mount.minor
+        ));
+        let numbers = format!("{} 0:{}", mount.id.unwrap_or_default(), mount.minor);
+        let is_its = format!("cut -d\" \" -f1,3 {} | grep -qx \"{numbers}\"", view.table());
+        let words = format!("connection {} is that of the mount", mount.minor);
+        draft.remedy(
+            step.only_if(is_its, words).called(format!("to abort the connection of {}", safe_path(&mount.point)))
+                .does(view.says("abort and unmount", &mount.point))
+                .so(", whose FUSE server does not answer")
+                .forced(sharers.clone()),
+            "ends all waiting at once: every request fails with ECONNABORTED, what the server had not \
+             written is lost. First look whether its process is only slow, stopped or overloaded",
+        );
+    }
+    if let Some(mount) = mount {
+        // Where the command that aborts is withheld, this one would only wait, too.
+        let known = sharers.map(|_| Vec::new());
+        draft.remedy(
+            view(context, seen)
+                .on_mount("umount", &mount.point, mount.id)
+                .called(format!("to unmount {}", safe_path(&mount.point)))
+                .so(", once its connection is aborted")
+                .forced(known),
+            "low once the connection is aborted; before, it waits like the others",
+        );
+    }
+    draft.rule_out(
+        id!("fuse-daemon-dead"),
+        "calls would fail with ENOTCONN at once, and this one waits",
+    );
+    if waits_for(functions(&seen.stack, seen.wait_channel.as_deref())) == WaitsFor::Fuse {
+        for other in [id!("nfs-server-unreachable"), id!("efs-stunnel-dead")] {
+            draft.rule_out(other, "no function of NFS is in the stack");
+        }
+        for other in [id!("filesystem-frozen"), id!("umount-kernel-hang"), id!("umount-flush-slow")]
+        {
+            draft.rule_out(other, "the thread waits for the answer of a FUSE server");
+        }
+    } else {
+        // Only its mount speaks for the server.
+        for other in [id!("nfs-server-unreachable"), id!("efs-stunnel-dead")] {
+            draft.rule_out(other, "what the call is about is served by FUSE, and not by NFS");
+        }
+    }
+}
+
+fn frozen(context: &Context<'_>, draft: &mut Draft, seen: &StuckThread) {
+    draft.severity = Severity::Critical;
+    draft.explanation =
+        "The file system is frozen: somebody stopped all changes to it, as backups \
+        and snapshots do for a moment (fsfreeze, a snapshot agent, a suspended device-mapper \
+        device), and has not thawed it. Every call that would change something waits, also one \
+        that would fail; none can be killed, and all of them resume when it is thawed."
+            .into();
+    if let Some(mount) = &seen.mount {
+        draft.remedy(
+            view(context, seen)
+                .on_mounted("thaw the file system", &mount.point, mount.id, |it| {
+                    format!("fsfreeze --unfreeze {it}")
+                })
+                .so(", so that all calls on it go on"),
+            "low, unless a snapshot or a backup is being taken just now, which then is not \
+             consistent: ask who froze it. A suspended device-mapper device (`dmsetup info`) is \
+             released by `dmsetup resume` instead",
+        );
+    }
+    for other in [id!("umount-kernel-hang"), id!("umount-flush-slow")] {
+        draft.rule_out(
+            other,
+            "the thread waits for the file system to be thawed, not for its device",
+        );
+    }
+    draft.rule_out(id!("nfs-server-unreachable"), "no function of NFS is in the stack");
+}
+
+fn nfs(context: &Context<'_>, draft: &mut Draft, seen: &StuckThread, sharers: Option<Vec<String>>) {
+    draft.severity = Severity::Critical;
+    draft.explanation = "The call waits for an NFS server that does not answer. Mounts are `hard` \
+        by default: the client asks for ever. kubelet, umount and the containers' processes that \
+        touch the volume all wait."
+        .into();
+    // What lies textually above a path need not be what it is on.
+    let Some(mount) = seen.mount.as_ref().filter(|mount| mount.fs_type.starts_with("nfs")) else {
+        let view = view(context, seen);
+        let does = format!("list the NFS mounts and their servers{}", view.place_name());
+        draft.remedy(Step::new(does, format!("grep ' nfs' {}", view.table())), "none");
+        return;
+    };
+    draft.advice("bring the server, or the way to it, back: then everything resumes", "none");
+    draft.remedy(
+        view(context, seen)
+            .on_mount("umount -f -l", &mount.point, mount.id)
+            .so(", whose server does not answer")
+            .forced(sharers),
+        "what was not written to the server is lost, and processes that have files open on it keep \
+         waiting",
+    );
+}
+
+/// Whether the server's end is on the node itself, and gone, is known by the mount's options and who listens.
+fn not_a_tunnel(draft: &mut Draft, seen: &StuckThread, listening: Option<&Listening>) {
+    let Some(server) = seen.mount.as_ref().and_then(|mount| mount.server.as_ref()) else { return };
+    let address = safe(server.address.as_bytes());
+    match (server.local_port(), listening) {
+        (None, _) if server.is_elsewhere() => {
+            let fact = format!("the server is at {address}, not on this node");
+            draft.rule_out(id!("efs-stunnel-dead"), fact);
+        }
+        (Some(port), Some(Listening { somebody: true, .. })) => {
+            let fact = format!("somebody listens on port {port} of the node");
+            draft.rule_out(id!("efs-stunnel-dead"), fact);
+        }
+        _ => {}
+    }
+}
+
+fn tunnel(
+    context: &Context<'_>,
+    draft: &mut Draft,
+    seen: &StuckThread,
+    listening: Option<&Listening>,
+    sharers: Option<Vec<String>>,
+) {
+    draft.severity = Severity::Critical;
+    draft.explanation = "The NFS mount's server is an address of the node itself, where a program takes the \
+        connections and carries them to the real server (stunnel or efs-proxy of EFS's driver). Nobody listens \
+        there any more, mostly since the driver's container was replaced. The client asks for ever; kubelet, umount \
+        and the containers' processes that touch the volume all wait. When somebody listens there again, everything \
+        resumes."
+        .into();
+    let Some(mount) = &seen.mount else { return };
+    if let Some((server, listening)) = mount.server.as_ref().zip(listening) {
+        let (address, port) = (safe(server.address.as_bytes()), server.port.unwrap_or_default());
+        draft.fact(
+            format!("the mount's options say addr={address}, port={port}"),
+            Source::mountinfo(format!("/proc/{}/mountinfo", seen.thread.pid)),
+        );
+        let namespaces = listening.namespaces;
+        draft.fact(
+            format!(
+                "nobody listens on TCP port {port} at {address}, in {namespaces} network namespaces of the node"
+            ),
+            Source::proc("/proc/PID/net/tcp and tcp6"),
+        );
+        draft.rule_out(
+            id!("nfs-server-unreachable"),
+            format!("the server's end is port {port} of the node, and nobody listens there"),
+        );
+    }
+    draft.doubt(STILL_CONNECTED);
+    draft.advice(
+        "restart the pod of the EFS driver on this node (`kubectl delete pod` of it: a DaemonSet makes it anew): \
+         its watchdog starts the tunnels of all mounts again",
+        "low: mounts of other pods wait for a moment until their tunnel is back",
+    );
+    draft.remedy(
+        view(context, seen)
+            .on_mount("umount -f -l", &mount.point, mount.id)
+            .so(", whose tunnel has ended")
+            .forced(sharers),
+        "what was not written to the server is lost, and processes that have files open on it keep waiting",
+    );
+}
+
+fn other_server(
+    context: &Context<'_>,
+    draft: &mut Draft,
+    seen: &StuckThread,
+    kernel: Option<&Said>,
+    sharers: Option<Vec<String>>,
+) {
+    network_storage::verdict::tell(draft, None, kernel);
+    if let Some(mount) = &seen.mount {
+        let view = view(context, seen);
+        network_storage::verdict::unmount(draft, view, &mount.point, mount.id, sharers);
+    }
+}
+
+fn flush(draft: &mut Draft) {
+    draft.severity = Severity::Info;
+    draft.explanation =
+        "The mount is gone from every table, and the kernel still writes what was in \
+        memory to the device before the call returns. Writeback makes progress: the thread is \
+        woken as parts of it complete. How long it takes depends on the device."
+            .into();
+    draft.remedy(
+        Step::new(
+            "show how much the whole node has still to write",
+            "grep -E '^(Dirty|Writeback):' /proc/meminfo",
+        ),
+        "none; wait for it",
+    );
+    draft.rule_out(id!("umount-kernel-hang"), "the thread makes progress");
+}
+
+fn shutdown(draft: &mut Draft) {
+    draft.severity = Severity::Critical;
+    draft.explanation = "The mount is gone from every table, and the kernel shuts the file system \
+        down. It waits there for its device or server, and makes no progress. The thread cannot be \
+        killed, and unmounting again does nothing, because nothing is mounted any more."
+        .into();
+    draft.remedy(
+        Step::new(
+            "show the kernel's last messages, for errors of the device",
+            "dmesg --ctime | tail -n 100",
+        ),
+        "none: look for I/O errors, lost paths and hung tasks of the device. When the device comes \
+         back, or fails for good, the call ends; if it never does, only a reboot helps",
+    );
+    draft.rule_out(
+        id!("umount-flush-slow"),
+        "the thread has slept for long, so nothing it waits for was written",
+    );
+}
+
+fn unknown(draft: &mut Draft) {
+    draft.explanation = "The call does not come back, and the functions that it is in do not tell \
+        the cause. The stack says what it waits for."
+        .into();
+    draft.remedy(
+        Step::new(
+            "show the kernel's last messages, for the device or server of this file system",
+            "dmesg --ctime | tail -n 100",
+        ),
+        "none",
+    );
+}
+
+/// Where the stuck thread sees its paths.
+fn view(context: &Context<'_>, seen: &StuckThread) -> View {
+    View::in_namespace(context, seen.mnt_ns, seen.thread.pid)
+}

@@ -1,0 +1,24 @@
+//! Deletions of very many files.
+
+pub(crate) mod estimate;
+pub(crate) mod looks;
+pub(crate) mod run;
+pub(crate) mod tracker;
+pub(crate) mod verdict;
+
+use crate::{
+    family::Family,
+    model::degraded::Feed,
+    tracker::{TrackerId, TrackerSpec},
+};
+
+/// Its causes and trackers.
+pub(crate) static FAMILY: Family = Family {
+    causes: &[&verdict::EMPTYDIR_FILES, &verdict::DOCKER_VOLUME_STORM, &verdict::MASS_DELETION],
+    trackers: &[TrackerSpec {
+        id: TrackerId::BulkDelete,
+        feeds: &[Feed::Calls, Feed::Objects],
+        yields: &[],
+        new: || Box::<tracker::BulkDeletes>::default(),
+    }],
+};

@@ -1,0 +1,241 @@
+//! One deletion of many entries: how much, how fast, where, and whether it still goes on.
+
+use std::{
+    collections::VecDeque,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use nix::errno::Errno;
+
+use crate::{
+    causes::mass_deletion::{estimate::Rate, looks::Looks},
+    event::Count,
+    model::{
+        call::{Call, Outcome},
+        client::Client,
+        identity::TargetKind,
+        operation::Operation,
+        time::Monotonic,
+    },
+};
+
+/// When a deletion is worth a word: entries, for how long, and how fast at the least.
+struct Threshold {
+    entries: u64,
+    lasting: Duration,
+    per_second: f64,
+}
+
+/// A volume: its pod waits meanwhile.
+const OF_VOLUME: Threshold =
+    Threshold { entries: 5_000, lasting: Duration::from_secs(2), per_second: 50.0 };
+/// Anything else: only what can slow the whole disk down.
+const ELSEWHERE: Threshold =
+    Threshold { entries: 50_000, lasting: Duration::from_secs(5), per_second: 1_000.0 };
+/// Rates are means over this time.
+const RATE_WINDOW: Duration = Duration::from_secs(10);
+/// Silence after which a deletion that is not complete counts as stalled.
+pub(crate) const STALLED: Duration = Duration::from_secs(10);
+/// What is seen in a look is as old as this when it is answered, in the mean.
+const HALF_A_LOOK: Duration = Duration::from_millis(350);
+/// What was deleted longer ago is in the counts, or the deletion has paused.
+const COUNTED_EVERY: Duration = Duration::from_secs(2);
+/// Directory samples that the common ancestor is taken from.
+const SAMPLES: usize = 64;
+
+/// A target, or, for what has none, a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Where {
+    Target(u64),
+    Process(u32),
+}
+
+pub(crate) struct Run {
+    pub(crate) files: u64,
+    pub(crate) directories: u64,
+    /// EISDIR on `unlinkat`: Go's way to find out that something is a directory.
+    pub(crate) eisdir: u64,
+    pub(crate) first: Monotonic,
+    pub(crate) last: Monotonic,
+    /// (time, entries) at each tick that had any.
+    recent: VecDeque<(Monotonic, u64)>,
+    pub(crate) op: Option<Operation>,
+    samples: VecDeque<PathBuf>,
+    pub(crate) looks: Looks,
+    pub(crate) asked: Option<Monotonic>,
+    /// Who had a connection to the daemon that deletes, and when that was looked at.
+    pub(crate) clients: Option<(Vec<Client>, Monotonic)>,
+    /// Since it stalled, a look has shown that it was not complete.
+    pub(crate) incomplete: bool,
+}
+
+impl Run {
+    pub(crate) fn new(now: Monotonic) -> Self {
+        Self {
+            files: 0,
+            directories: 0,
+            eisdir: 0,
+            first: now,
+            last: now,
+            recent: VecDeque::new(),
+            op: None,
+            samples: VecDeque::new(),
+            looks: Looks::default(),
+            asked: None,
+            clients: None,
+            incomplete: false,
+        }
+    }
+
+    /// Whether that counts for it, and not for another process with the id of the one that it is of.
+    pub(crate) fn is_of(&self, place: Where, count: &Count) -> bool {
+        let known = self.op.as_ref().and_then(|op| op.actor.started).zip(count.started);
+        matches!(place, Where::Target(_)) || known.is_none_or(|(own, other)| own == other)
+    }
+
+    pub(crate) fn deleted(&self) -> u64 {
+        self.files + self.directories
+    }
+
+    /// Entries deleted when a look was taken whose answer comes now. Counts come once a second, and at
+    /// 50,000 deletions per second what went since the last one is much of a tree.
+    pub(crate) fn deleted_at_look(&self, now: Monotonic) -> u64 {
+        let uncounted = now.since(self.last).saturating_sub(HALF_A_LOOK).min(COUNTED_EVERY);
+        let rate = if self.stalled(now) { 0.0 } else { self.rate(now) };
+        self.deleted() + (rate * uncounted.as_secs_f64()) as u64
+    }
+
+    pub(crate) fn rate(&self, now: Monotonic) -> f64 {
+        let recent = self.recent.iter().filter(|(time, _)| now.since(*time) <= RATE_WINDOW);
+        let entries: u64 = recent.map(|(_, entries)| entries).sum();
+        let window = now.since(self.first).min(RATE_WINDOW).as_secs_f64().max(1.0);
+        entries as f64 / window
+    }
+
+    pub(crate) fn rates(&self, now: Monotonic) -> Rate {
+        let lasting = self.last.since(self.first).as_secs_f64().max(1.0);
+        Rate { now: self.rate(now), overall: self.deleted() as f64 / lasting }
+    }
+
+    pub(crate) fn stalled(&self, now: Monotonic) -> bool {
+        now.since(self.last) > STALLED
+    }
+
+    pub(crate) fn matters(&self, place: Where, now: Monotonic) -> bool {
+        let limit = if matches!(place, Where::Target(_)) { &OF_VOLUME } else { &ELSEWHERE };
+        let fast = self.rate(now) >= limit.per_second || self.stalled(now);
+        self.deleted() >= limit.entries && self.last.since(self.first) >= limit.lasting && fast
+    }
+
+    /// The directory that is being emptied.
+    pub(crate) fn root(&self) -> Option<PathBuf> {
+        let target = &self.op.as_ref()?.target;
+        if target.kind != TargetKind::Other || !target.root.as_os_str().is_empty() {
+            return Some(target.root.clone());
+        }
+        common_ancestor(self.samples.iter().map(PathBuf::as_path))
+    }
+
+    /// Notes a call: who deletes, and where.
+    pub(crate) fn note(&mut self, op: &Operation) {
+        if self.samples.len() == SAMPLES {
+            self.samples.pop_front();
+        }
+        self.samples.extend(op.path.parent().map(Path::to_path_buf));
+        // One call stands for all: the removal of a file, where there are files.
+        if self.op.is_none() || !op.call.removes_directory() {
+            self.op = Some(op.clone());
+        }
+    }
+
+    /// Adds the counts of a tick.
+    pub(crate) fn count(&mut self, count: &Count, now: Monotonic) {
+        if count.outcome.is(Errno::EISDIR) {
+            self.eisdir += count.calls;
+        }
+        if count.outcome != Outcome::OK || count.call == Call::Umount2 {
+            return;
+        }
+        if count.call.removes_directory() {
+            self.directories += count.calls;
+        } else {
+            self.files += count.calls;
+        }
+        self.last = now;
+        self.incomplete = false;
+        match self.recent.back_mut().filter(|(time, _)| *time == now) {
+            Some((_, entries)) => *entries += count.calls,
+            None => self.recent.push_back((now, count.calls)),
+        }
+        while self.recent.front().is_some_and(|(time, _)| now.since(*time) > RATE_WINDOW) {
+            self.recent.pop_front();
+        }
+    }
+}
+
+fn common_ancestor<'a>(mut paths: impl Iterator<Item = &'a Path>) -> Option<PathBuf> {
+    let first = paths.next()?.to_path_buf();
+    let ancestor = paths.fold(first, |ancestor, path| {
+        let mut candidate = ancestor.as_path();
+        while !path.starts_with(candidate) {
+            candidate = candidate.parent().unwrap_or(Path::new("/"));
+        }
+        candidate.to_path_buf()
+    });
+    Some(ancestor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counted(calls: u64) -> Count {
+        Count {
+            target_id: 1,
+            pid: 1,
+            started: None,
+            call: Call::Unlink,
+            outcome: Outcome::OK,
+            component: crate::model::identity::Component::Kubelet,
+            bucket: 0,
+            calls,
+            total_ns: 0,
+            min_ns: 0,
+            max_ns: 0,
+        }
+    }
+
+    #[test]
+    fn the_directory_of_a_run_is_what_its_samples_share() {
+        let paths = ["/a/b/c/1", "/a/b/d", "/a/b/c/2/x"].map(Path::new);
+        assert_eq!(common_ancestor(paths.into_iter()), Some("/a/b".into()));
+        assert_eq!(common_ancestor(["/x", "/y"].map(Path::new).into_iter()), Some("/".into()));
+    }
+
+    #[test]
+    fn what_went_since_the_last_count_was_gone_before_the_look() {
+        let mut run = Run::new(Monotonic(0));
+        for second in 1..=10_u64 {
+            run.count(&counted(50_000), Monotonic(second * 1_000_000_000));
+        }
+        let at = |ms: u64| run.deleted_at_look(Monotonic(ms * 1_000_000));
+        assert_eq!((at(10_000), at(10_350)), (500_000, 500_000));
+        assert!((540_000..=550_000).contains(&at(11_350)), "{}", at(11_350));
+        // One that has paused deletes nothing meanwhile.
+        assert!(at(15_000) <= 600_000 && at(30_000) == 500_000);
+    }
+
+    #[test]
+    fn a_rate_is_a_mean_of_the_last_seconds() {
+        let mut run = Run::new(Monotonic(0));
+        for second in 1..=20_u64 {
+            run.count(&counted(3000), Monotonic(second * 1_000_000_000));
+        }
+        let now = Monotonic(20_000_000_000);
+        assert!((run.rate(now) - 3000.0).abs() < 400.0, "{}", run.rate(now));
+        assert!(run.matters(Where::Target(1), now));
+        let later = Monotonic(31_000_000_000);
+        assert!(run.stalled(later) && run.rate(later) == 0.0);
+    }
+}

@@ -1,0 +1,304 @@
+//! Deletions by the thousand: not stuck, but long, and nobody else tells how long.
+
+use std::{path::Path, time::Duration};
+
+use crate::{
+    bounded::Bounded,
+    causes::mass_deletion::{
+        estimate::Estimate,
+        run::{Run, STALLED, Where},
+        verdict::{draft, holds_up_others},
+    },
+    event::{Count, Event, What},
+    model::{
+        call::Call, finding::Progress, identity::Component, operation::Operation, path::JsonPath,
+        remaining::Remaining, time::Monotonic,
+    },
+    query::{Answer, NoAnswer, Query, Wants},
+    tracker::{Context, Steps, Tracker, TrackerId},
+    verdict::Verdict,
+};
+
+/// How often the remaining entries are counted.
+const COUNT_EVERY: Duration = Duration::from_secs(30);
+/// How often a sample of them is taken: the next one makes the estimate surer.
+const SAMPLE_EVERY: Duration = Duration::from_secs(10);
+/// Deletions followed at a time.
+const RUNS: usize = 256;
+
+/// All deletions that may become many.
+pub(crate) struct BulkDeletes {
+    runs: Bounded<Where, Run>,
+}
+
+impl Default for BulkDeletes {
+    fn default() -> Self {
+        Self { runs: Bounded::new(RUNS) }
+    }
+}
+
+fn place(target_id: u64, pid: u32) -> Where {
+    if target_id == 0 { Where::Process(pid) } else { Where::Target(target_id) }
+}
+
+impl BulkDeletes {
+    /// Remembers who and where; the numbers come with the counts.
+    fn observe(&mut self, op: &Operation, steps: &mut Steps) {
+        if op.call == Call::Umount2 || op.actor.component == Component::Workload {
+            return;
+        }
+        let place = place(op.target_id, op.actor.pid);
+        // The process id was given to another one, which has deleted nothing yet.
+        let of_another = |run: &Run| {
+            run.op.as_ref().is_some_and(|before| before.actor.started != op.actor.started)
+        };
+        if let Where::Process(pid) = place
+            && self.runs.get(&place).is_some_and(of_another)
+        {
+            self.runs.remove(&place);
+            let (tracker, target_id) = (self.id(), u64::from(pid));
+            steps.say([Verdict::Over { tracker, target_id, at: op.end }]);
+        }
+        self.runs.or_insert_with(place, || Run::new(op.end)).note(op);
+    }
+
+    fn counted(&mut self, now: Monotonic, counts: &[Count], steps: &mut Steps) {
+        for count in counts.iter().filter(|count| count.component != Component::Workload) {
+            let place = place(count.target_id, count.pid);
+            if let Some(run) = self.runs.get_mut(&place)
+                && run.is_of(place, count)
+            {
+                run.count(count, now);
+            }
+        }
+        self.runs.retain(|place, run| {
+            // One that is quiet has finished; of a target that lost many, the end is still looked for.
+            !run.stalled(now) || matches!(place, Where::Target(_)) && run.matters(*place, now)
+        });
+        let tracker = self.id();
+        let many = self.runs.iter().filter(|(place, run)| run.matters(**place, now)).count();
+        for (place, run) in self.runs.iter_mut() {
+            steps.ask(ask(tracker, *place, run, many, now));
+        }
+        let running = self.runs.iter().filter(|(place, run)| run.matters(**place, now));
+        steps.found(running.filter_map(|(_, run)| draft(run, now)));
+    }
+
+    /// Takes an answer into the estimate. A deletion that is quiet because nothing is left is over,
+    /// also when nobody saw its root go: `--path` may name a directory inside it.
+    fn learn(
+        &mut self,
+        query: &Query,
+        pid: u32,
+        answer: &Result<Remaining, NoAnswer>,
+        now: Monotonic,
+        steps: &mut Steps,
+    ) {
+        let place = place(query.target_id, pid);
+        let Some(run) = self.runs.get_mut(&place) else { return };
+        // Not so when it could not be looked at, for whatever reason.
+        let gone = matches!(answer, Ok(Remaining { gone: true, .. }));
+        let empty = matches!(answer, Ok(Remaining { seen: 0, complete: true, .. }));
+        if run.stalled(now) && (gone || empty) {
+            self.runs.remove(&place);
+            let target_id = if query.target_id == 0 { u64::from(pid) } else { query.target_id };
+            let path = Some(query.path.clone());
+            // An empty directory that stays is no longer a matter of many entries, but it may be
+            // busy: that finding is not cleared.
+            return steps.say(gone.then_some(Verdict::Cleared { target_id, path, at: now }));
+        }
+        run.incomplete = run.stalled(now);
+        if let Ok(left) = answer.as_ref()
+            && !gone
+        {
+            run.looks.add(*left, run.deleted_at_look(now));
+        }
+    }
+}
+
+impl Tracker for BulkDeletes {
+    fn id(&self) -> TrackerId {
+        TrackerId::BulkDelete
+    }
+
+    fn take(&mut self, event: &Event, context: &Context<'_>, steps: &mut Steps) {
+        match &event.what {
+            What::Operation(op) => self.observe(op, steps),
+            What::Counts(counts) => self.counted(context.now, counts, steps),
+            What::Named { target_id, target } => {
+                // The first record may have come with a path that was cut.
+                if let Some(run) = self.runs.get_mut(&Where::Target(*target_id))
+                    && let Some(op) = &mut run.op
+                {
+                    op.target = target.clone();
+                }
+            }
+            What::Answer { query, answer } => {
+                if let (Wants::Remaining { pid, .. }, Answer::Remaining(answer)) =
+                    (&query.wants, &**answer)
+                {
+                    self.learn(query, *pid, answer, context.now, steps);
+                }
+                if let Answer::Clients(Ok(clients)) = &**answer
+                    && let Some(run) = self.runs.get_mut(&Where::Target(query.target_id))
+                {
+                    run.clients = Some((clients.clone(), context.now));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn forget(&mut self, target_id: u64, path: Option<&Path>, _: Monotonic, _: &mut Steps) {
+        if path.is_none() {
+            self.runs.remove(&Where::Target(target_id));
+        }
+    }
+
+    /// Entries deleted of the target.
+    fn count(&self, target_id: u64) -> Option<u64> {
+        self.runs.get(&Where::Target(target_id)).map(Run::deleted)
+    }
+
+    fn dropped(&self) -> u64 {
+        self.runs.dropped()
+    }
+
+    fn progress(&self, now: Monotonic) -> Vec<Progress> {
+        let moving = |place: Where, run: &Run| run.matters(place, now) && !run.stalled(now);
+        let running = self.runs.iter().filter(|(place, run)| moving(**place, run));
+        running.filter_map(|(_, run)| progress(run, now)).collect()
+    }
+}
+
+fn progress(run: &Run, now: Monotonic) -> Option<Progress> {
+    let rate = run.rate(now);
+    let estimate = Estimate::of(&run.looks, run.deleted(), run.rates(now));
+    Some(Progress {
+        path: JsonPath(run.root()?),
+        pod: run.op.as_ref()?.target.pod.clone(),
+        deleted: run.deleted(),
+        directories: run.directories,
+        rate_per_s: rate,
+        remaining_estimate: estimate.remaining,
+        remaining_range: estimate.remaining_range,
+        eta_s: estimate.eta_s,
+        eta_range_s: estimate.eta_range_s,
+    })
+}
+
+/// Time between two looks at one of so many deletions: all of them together may not take more of a
+/// processor than one does.
+fn pause(is_rough: bool, many: usize) -> Duration {
+    let one = if is_rough { SAMPLE_EVERY } else { COUNT_EVERY };
+    one * many.clamp(1, RUNS) as u32
+}
+
+/// Asks how much is left, now and then.
+fn ask(tracker: TrackerId, place: Where, run: &mut Run, many: usize, now: Monotonic) -> Vec<Query> {
+    let due = run.asked.is_none_or(|asked| {
+        let before_it_stalled = run.stalled(now) && asked.since(run.last) <= STALLED;
+        before_it_stalled || now.since(asked) >= pause(run.looks.is_rough(), many)
+    });
+    let (true, Some(path), Some(op)) = (due && run.matters(place, now), run.root(), &run.op) else {
+        return Vec::new();
+    };
+    run.asked = Some(now);
+    let pid = op.actor.pid;
+    let mut wants = vec![Wants::Remaining { pid, directory: path.clone() }];
+    // It holds a lock meanwhile that others wait for.
+    if holds_up_others(op) {
+        wants.push(Wants::Clients { pid });
+    }
+    let query = |wants| Query { tracker, target_id: op.target_id, path: path.clone(), wants };
+    wants.into_iter().map(query).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use nix::errno::Errno;
+
+    use super::*;
+    use crate::{
+        model::call::Outcome,
+        testing::{Alone, failed},
+    };
+
+    #[test]
+    fn a_process_id_that_is_given_again_takes_no_counts_over() {
+        let mut bulk = Alone::<BulkDeletes>::new();
+        let deletes = |started, second| {
+            let mut op = failed(Call::Unlink, Errno::ENOENT, "m", second);
+            (op.target_id, op.outcome) = (0, Outcome::OK);
+            Arc::make_mut(&mut op.actor).started = Some(started);
+            What::Operation(Box::new(op))
+        };
+        let count = |component, started| {
+            let (call, outcome) = (Call::Unlink, Outcome::OK);
+            let (bucket, calls, total_ns, min_ns, max_ns) = (0, 7, 0, 0, 0);
+            let (target_id, pid, started) = (0, 42, Some(started));
+            What::Counts(vec![Count {
+                target_id,
+                pid,
+                started,
+                call,
+                outcome,
+                component,
+                bucket,
+                calls,
+                total_ns,
+                min_ns,
+                max_ns,
+            }])
+        };
+        let at = |second: u64| Monotonic(second * 1_000_000_000);
+        let deleted =
+            |bulk: &Alone<BulkDeletes>| bulk.tracker.runs.get(&place(0, 42)).map(Run::deleted);
+        bulk.take(at(1), deletes(5, 1.0));
+        bulk.take(at(2), count(Component::Kubelet, 5));
+        bulk.take(at(3), count(Component::Workload, 5));
+        bulk.take(at(3), count(Component::Kubelet, 6));
+        assert_eq!(deleted(&bulk), Some(7), "nor is what is not proven to be the node's");
+        let steps = bulk.take(at(4), deletes(6, 4.0));
+        assert!(matches!(steps.verdicts[..], [Verdict::Over { target_id: 42, .. }]));
+        assert_eq!(deleted(&bulk), Some(0));
+        // Of the one before, in the same drain.
+        bulk.take(at(5), count(Component::Kubelet, 5));
+        assert_eq!(deleted(&bulk), Some(0));
+        bulk.take(at(5), count(Component::Kubelet, 6));
+        assert_eq!(deleted(&bulk), Some(7));
+    }
+
+    #[test]
+    fn only_what_is_known_to_be_gone_is_over() {
+        let at = |second: u64| Monotonic(second * 1_000_000_000);
+        let left = |gone| Remaining { gone, complete: true, ..Remaining::default() };
+        for (answer, is_over) in [
+            (Err(NoAnswer::Refused("opening it: Permission denied".into())), false),
+            (Err(NoAnswer::Deadline(Duration::from_secs(2))), false),
+            (Ok(left(true)), true),
+        ] {
+            let mut bulk = Alone::<BulkDeletes>::new();
+            let mut op = failed(Call::Unlinkat, Errno::ENOENT, "m", 1.0);
+            op.outcome = Outcome::OK;
+            let wants = Wants::Remaining { pid: 42, directory: op.target.root.clone() };
+            let (tracker, path) = (TrackerId::BulkDelete, op.target.root.clone());
+            let query = Query { tracker, target_id: op.target_id, path, wants };
+            bulk.take(at(1), What::Operation(Box::new(op)));
+            let answer = Box::new(Answer::Remaining(answer));
+            let steps =
+                bulk.take(at(600), What::Answer { query: query.into(), answer: answer.clone() });
+            let cleared = matches!(steps.verdicts[..], [Verdict::Cleared { .. }]);
+            assert_eq!(cleared, is_over, "{answer:?}: {:?}", steps.verdicts);
+        }
+    }
+
+    #[test]
+    fn many_deletions_are_looked_at_as_often_together_as_one() {
+        assert_eq!(pause(true, 1), SAMPLE_EVERY);
+        assert_eq!(pause(true, 12), SAMPLE_EVERY * 12);
+        assert_eq!(pause(false, 0), COUNT_EVERY);
+    }
+}

@@ -1,0 +1,97 @@
+//! Families of causes, a room each: what is followed, what it means, and what releases it.
+
+pub(crate) mod busy_mount;
+pub(crate) mod crossed_mount;
+pub(crate) mod csi_volume;
+pub(crate) mod dead_fuse;
+pub(crate) mod device;
+pub(crate) mod disk_full;
+pub(crate) mod file_system;
+pub(crate) mod hung_call;
+pub(crate) mod kubelet_state;
+pub(crate) mod mass_deletion;
+pub(crate) mod mount_table;
+pub(crate) mod network_storage;
+pub(crate) mod not_empty;
+pub(crate) mod orphan;
+pub(crate) mod permission;
+pub(crate) mod pod_record;
+pub(crate) mod runtime;
+pub(crate) mod shared;
+pub(crate) mod unkillable;
+
+use crate::{
+    family::Family,
+    tracker::{TrackerId, TrackerSpec, Yields},
+};
+
+/// All families, in the order in which documents list their causes. A cause or a tracker is known by being in one of them.
+pub(crate) static FAMILIES: [&Family; 18] = [
+    &csi_volume::FAMILY,
+    &not_empty::FAMILY,
+    &orphan::FAMILY,
+    &busy_mount::FAMILY,
+    &device::FAMILY,
+    &crossed_mount::FAMILY,
+    &permission::FAMILY,
+    &mass_deletion::FAMILY,
+    &dead_fuse::FAMILY,
+    &hung_call::FAMILY,
+    &network_storage::FAMILY,
+    &unkillable::FAMILY,
+    &runtime::FAMILY,
+    &kubelet_state::FAMILY,
+    &disk_full::FAMILY,
+    &mount_table::FAMILY,
+    &file_system::FAMILY,
+    &pod_record::FAMILY,
+];
+
+/// The order in which an event is shown to the trackers, so that one which explains comes before one that is explained,
+/// where that shows at the same event.
+const ORDER: [TrackerId; 26] = [
+    TrackerId::CrossedMount,
+    TrackerId::Busy,
+    TrackerId::DeadMount,
+    TrackerId::Refused,
+    TrackerId::FileSystem,
+    TrackerId::KubeletState,
+    TrackerId::Unkillable,
+    TrackerId::BulkDelete,
+    TrackerId::RuntimeState,
+    TrackerId::DockerState,
+    TrackerId::RuntimeSays,
+    TrackerId::ShimState,
+    TrackerId::NetworkStorage,
+    TrackerId::NotAttempted,
+    TrackerId::Orphan,
+    TrackerId::NotEmpty,
+    TrackerId::PinnedDevice,
+    TrackerId::HungCall,
+    TrackerId::DiskFull,
+    TrackerId::PodRecord,
+    TrackerId::LeftRootfs,
+    TrackerId::HeldVolume,
+    TrackerId::Protected,
+    TrackerId::MountStorm,
+    TrackerId::BlockVolume,
+    TrackerId::DeviceReference,
+];
+
+/// What is known of each tracker, in the order in which they see an event.
+pub(crate) fn trackers() -> impl Iterator<Item = &'static TrackerSpec> {
+    ORDER.into_iter().filter_map(tracker)
+}
+
+/// Which trackers keep one silent.
+pub(crate) fn yields_of(id: TrackerId) -> &'static [Yields] {
+    tracker(id).map_or(&[], |spec| spec.yields)
+}
+
+/// What is known of a tracker.
+pub(crate) fn tracker(id: TrackerId) -> Option<&'static TrackerSpec> {
+    FAMILIES.iter().flat_map(|family| family.trackers).find(|spec| spec.id == id)
+}
+
+#[cfg(test)]
+mod tests;

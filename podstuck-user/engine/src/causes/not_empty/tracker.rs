@@ -1,0 +1,194 @@
+//! ENOTEMPTY that stays. It is a consequence nearly always: Go's `RemoveAll` begins with it, and
+//! after a real error every directory above fails with it. What is left is a directory that nobody
+//! could empty, on the same path again and again and with no other error.
+
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+
+use crate::{
+    backoff::Attempts,
+    bounded::Bounded,
+    causes::not_empty,
+    causes::shared::clean_up::is_clean_up,
+    event::{Event, What},
+    model::{
+        call::Call,
+        identity::TargetKind,
+        mounts::Mounts,
+        object::{Entries, User},
+        operation::Operation,
+        time::Monotonic,
+    },
+    query::{Answer, NoAnswer, Query, Wants},
+    tracker::{Claim, Context, Steps, Subject, Tracker, TrackerId},
+};
+
+/// Directories and targets followed at a time.
+const DIRECTORIES: usize = 1024;
+/// The first failure may be the way in which a removal begins; a second one on the same directory
+/// says that the first attempt has failed.
+const ATTEMPTS_NEEDED: u64 = 2;
+
+/// A directory that is not empty.
+pub(crate) struct Full {
+    /// The last call that failed.
+    pub(crate) op: Operation,
+    /// Attempts by their time.
+    pub(crate) attempts: Attempts,
+    /// Calls.
+    pub(crate) count: u64,
+    /// The first failure.
+    pub(crate) first: Monotonic,
+}
+
+/// What is decided by.
+pub(crate) struct Seen<'a> {
+    /// The caller's mounts.
+    pub(crate) mounts: Option<&'a Mounts>,
+    /// A look at the directory.
+    pub(crate) entries: &'a Result<Entries, NoAnswer>,
+    /// Who uses something below it.
+    pub(crate) users: &'a [User],
+}
+
+type Key = (u64, PathBuf);
+
+/// All directories that are not empty.
+pub(crate) struct NotEmpty {
+    /// Those that failed in one attempt, as every directory does that is removed with its contents.
+    once: Bounded<Key, Full>,
+    /// Those that failed in several. So a large removal does not push them out.
+    again: Bounded<Key, Full>,
+    /// Targets on which another error was seen: that is the cause, and this its consequence.
+    explained: Bounded<u64, ()>,
+}
+
+impl Default for NotEmpty {
+    fn default() -> Self {
+        Self {
+            once: Bounded::new(DIRECTORIES),
+            again: Bounded::new(DIRECTORIES),
+            explained: Bounded::new(DIRECTORIES),
+        }
+    }
+}
+
+impl NotEmpty {
+    fn observe(&mut self, op: &Operation) -> Option<Query> {
+        if op.target.kind != TargetKind::PodVolume || !is_clean_up(op) {
+            return None;
+        }
+        match op.outcome.errno() {
+            // A driver may find what it looks for gone or not mounted.
+            None | Some(Errno::ENOENT | Errno::EISDIR | Errno::EINVAL) => return None,
+            Some(Errno::ENOTEMPTY) if op.call.removes_directory() => {}
+            Some(_) => {
+                self.explained.insert(op.target_id, ());
+                return None;
+            }
+        }
+        let again = self.note(op);
+        // Every directory above one that stays fails, too.
+        let deepest = !self.all().any(|((target, path), _)| {
+            *target == op.target_id && path != &op.path && path.starts_with(&op.path)
+        });
+        let (pid, namespace, directory) = (op.actor.pid, op.mnt_ns, op.path.clone());
+        let wants = Wants::Directory { pid, namespace, directory };
+        let query =
+            Query { tracker: self.id(), target_id: op.target_id, path: op.path.clone(), wants };
+        (again && deepest && !self.explained.contains(&op.target_id)).then_some(query)
+    }
+
+    /// Notes a failure; whether it begins an attempt that is not the first.
+    fn note(&mut self, op: &Operation) -> bool {
+        let key = (op.target_id, op.path.clone());
+        let begin =
+            || Full { op: op.clone(), attempts: Attempts::default(), count: 0, first: op.end };
+        let full = match self.again.contains(&key) {
+            true => self.again.or_insert_with(key.clone(), begin),
+            false => self.once.or_insert_with(key.clone(), begin),
+        };
+        full.op = op.clone();
+        full.count += 1 + u64::from(op.suppressed);
+        let new = full.attempts.note(op.end);
+        let again = full.attempts.count() >= ATTEMPTS_NEEDED;
+        if again && let Some(full) = self.once.remove(&key) {
+            self.again.insert(key, full);
+        }
+        again && new
+    }
+
+    fn all(&self) -> impl Iterator<Item = (&Key, &Full)> {
+        self.once.iter().chain(self.again.iter())
+    }
+
+    fn forget_target(&mut self, target_id: u64) {
+        self.explained.remove(&target_id);
+        self.once.retain(|(target, _), _| *target != target_id);
+        self.again.retain(|(target, _), _| *target != target_id);
+    }
+}
+
+impl Tracker for NotEmpty {
+    fn id(&self) -> TrackerId {
+        TrackerId::NotEmpty
+    }
+
+    fn take(&mut self, event: &Event, context: &Context<'_>, steps: &mut Steps) {
+        match &event.what {
+            What::Operation(op) | What::Told(op) => {
+                if ends_target(op) {
+                    self.forget_target(op.target_id);
+                }
+                if !context.is_explained(self.id(), &Subject::of(op)) {
+                    steps.ask(self.observe(op));
+                }
+            }
+            What::Answer { query, answer } => {
+                let key = (query.target_id, query.path.clone());
+                if let Answer::Directory { mounts, entries, users } = &**answer
+                    && !self.explained.contains(&query.target_id)
+                    && let Some(full) = self.again.get(&key).or_else(|| self.once.get(&key))
+                {
+                    let seen = Seen { mounts: mounts.as_ref(), entries, users };
+                    steps.found(not_empty::verdict::draft(context, full, &seen));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// When a directory of the target has failed more than once.
+    fn explains(&self, subject: &Subject<'_>, _: Claim) -> bool {
+        self.again.iter().any(|((target, _), _)| *target == subject.target_id)
+    }
+
+    fn forget(&mut self, target_id: u64, path: Option<&Path>, _: Monotonic, _: &mut Steps) {
+        if path.is_none() {
+            self.forget_target(target_id);
+        }
+    }
+
+    /// Calls on the directory that failed most often.
+    fn count(&self, target_id: u64) -> Option<u64> {
+        let of_target = self.all().filter(|((target, _), _)| *target == target_id);
+        of_target.map(|(_, full)| full.count).max()
+    }
+
+    /// Those that failed once are forgotten as a matter of course.
+    fn dropped(&self) -> u64 {
+        self.again.dropped() + self.explained.dropped()
+    }
+}
+
+/// Whether an operation is the end of its target, after which the same path means a new one.
+fn ends_target(op: &Operation) -> bool {
+    op.outcome.errno().is_none()
+        && matches!(op.call, Call::UnlinkatDir | Call::Rmdir)
+        && op.path == op.target.root
+}
+
+#[cfg(test)]
+#[path = "tracker_tests.rs"]
+mod tests;

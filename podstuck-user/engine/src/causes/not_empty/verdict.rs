@@ -1,0 +1,312 @@
+//! Why a directory is not empty, by what is in it.
+
+use std::{ffi::OsStr, path::Path, time::Duration};
+
+use super::causes::{
+    DATA_UNDER_MOUNT, LEFTOVER_UNEXPLAINED, PHANTOM_ENTRIES, SUBPATH_SOURCE_DELETED, WRITER_ALIVE,
+};
+use crate::{
+    cause::{Cause, id},
+    causes::{
+        not_empty::tracker::{Full, Seen},
+        shared::moments::began,
+    },
+    command::{NAME, Process, Step, View, kill},
+    model::{
+        evidence::Source,
+        identity::SUBPATH,
+        mounts::{Mount, Mounts},
+        object::{Entries, FileId},
+        operation::Operation,
+        path::{clip, safe, safe_path},
+        shell::word,
+    },
+    tracker::{Context, TrackerId},
+    verdict::{Draft, times},
+};
+
+/// What a file in a directory that was emptied meanwhile may be older than: clocks differ, and
+/// inodes carry whole seconds here.
+const ROUNDING: Duration = Duration::from_secs(1);
+/// After so many attempts that found nothing, it is no writer who was only slow.
+const SLIPPED_AWAY: u64 = 3;
+/// Names that are told.
+const TOLD: usize = 5;
+
+pub(crate) fn draft(context: &Context<'_>, full: &Full, seen: &Seen<'_>) -> Option<Draft> {
+    let op = &full.op;
+    let plugin = op.target.volume.as_ref().map_or("", |volume| volume.plugin.as_str());
+    let mounts = seen.mounts?;
+    if mounts.at(&op.path).next().is_some() {
+        // A mount point that is busy as well: told as such.
+        return None;
+    }
+    let below: Vec<&Mount> = mounts.below(&op.path).collect();
+    if plugin == SUBPATH && !below.is_empty() {
+        return subpath(context, full, &below, mounts);
+    }
+    if !below.is_empty() {
+        // The removal fails with EBUSY there, or cannot look behind it.
+        return None;
+    }
+    let entries = match seen.entries {
+        Ok(entries) => entries,
+        Err(error) => {
+            let mut draft = base(&LEFTOVER_UNEXPLAINED, full);
+            draft.fact(
+                format!("the directory could not be looked at: {error}"),
+                Source::Look("readdir"),
+            );
+            draft.explanation =
+                "The directory is not empty, and what is in it is not known.".into();
+            return Some(draft);
+        }
+    };
+    let mut draft = if entries.count == 0 {
+        phantom(full)
+    } else if removes_contents(plugin) {
+        writer(context, full, entries, seen)
+    } else {
+        data_under_mount(context, full, entries, seen, mounts)
+    };
+    draft.fact(
+        format!("{} is not a mount point for the caller", safe_path(&op.path)),
+        Source::mountinfo(&mounts.source),
+    );
+    Some(draft)
+}
+
+/// Volumes whose contents kubelet removes with them: emptyDir, and what it makes itself.
+fn removes_contents(plugin: &str) -> bool {
+    ["empty-dir", "secret", "configmap", "projected", "downward-api"]
+        .iter()
+        .any(|kind| plugin.strip_prefix("kubernetes.io/") == Some(kind))
+}
+
+fn base(cause: &'static Cause, full: &Full) -> Draft {
+    let mut draft = Draft::about(TrackerId::NotEmpty, cause, &full.op);
+    draft.blocks_deletion = Some(true);
+    draft.count = full.count;
+    draft.first = full.first;
+    draft.fact(
+        format!(
+            "{} failed with ENOTEMPTY {} in {} attempts, and nothing in this volume with any other \
+             error",
+            full.op.call.name(),
+            times(full.count),
+            full.attempts.count()
+        ),
+        full.op.source(),
+    );
+    draft
+}
+
+fn names(entries: &Entries) -> String {
+    let shown = entries.listed.iter().take(TOLD);
+    let shown: Vec<_> = shown.map(|entry| safe(entry.name.as_encoded_bytes())).collect();
+    let more = if entries.count > TOLD as u64 { " and others" } else { "" };
+    format!("{}{more}", shown.join(", "))
+}
+
+fn contents(draft: &mut Draft, entries: &Entries) {
+    let noun = if entries.count == 1 { "entry" } else { "entries" };
+    draft.fact(
+        format!("it has {} {noun}: {}", entries.count, names(entries)),
+        Source::Look("readdir"),
+    );
+}
+
+/// NFS keeps a file that was removed while it was open under such a name.
+fn rule_out_silly_rename(draft: &mut Draft, entries: &Entries) {
+    let renamed = |name: &OsStr| name.as_encoded_bytes().starts_with(b".nfs");
+    let all_are_listed = entries.listed.len() as u64 == entries.count;
+    if all_are_listed && !entries.listed.iter().any(|entry| renamed(&entry.name)) {
+        draft.rule_out(id!("nfs-silly-rename"), "no name in it begins with .nfs");
+    }
+}
+
+fn users(draft: &mut Draft, seen: &Seen<'_>) {
+    for user in seen.users {
+        draft.fact(
+            format!("{} (pid {}) has {} there", user.comm, user.pid, user.how),
+            Source::proc(format!("/proc/{}", user.pid)),
+        );
+    }
+}
+
+fn subpath(context: &Context<'_>, full: &Full, below: &[&Mount], mounts: &Mounts) -> Option<Draft> {
+    let left: Vec<&&Mount> =
+        below.iter().filter(|mount| !context.unmounts.on(&mount.point).any()).collect();
+    if left.is_empty() {
+        return None;
+    }
+    let mut draft = base(&SUBPATH_SOURCE_DELETED, full);
+    for mount in left {
+        let point = safe_path(&mount.point);
+        draft.fact(
+            format!("{point} is mounted: {}", mount.describe()),
+            Source::mountinfo(&mounts.source),
+        );
+        draft.remedy(
+            View::of(context, &full.op)
+                .on_mount("umount", &mount.point, Some(mount.id))
+                .so(", which kubelet skips"),
+            "low: the container that used it has ended; its files stay",
+        );
+    }
+    draft.fact_since(
+        format!("nobody unmounted it since {}", began(context)),
+        Source::Probe,
+        context.begun,
+    );
+    draft.explanation = "A subPath of the volume is still mounted for a container that has ended. \
+        kubelet looks at the mount before it unmounts it, takes the error for a mount that is gone \
+        (what was mounted there was deleted on its server), skips it, and then cannot remove the \
+        directory around it."
+        .into();
+    draft.rule_out_since(
+        id!("subpath-busy"),
+        format!("umount2 would have failed with EBUSY; nobody called it since {}", began(context)),
+        Some(context.begun),
+    );
+    Some(draft)
+}
+
+fn phantom(full: &Full) -> Draft {
+    let mut draft = base(&PHANTOM_ENTRIES, full);
+    if full.attempts.count() > SLIPPED_AWAY {
+        let fact = "nothing is in it, in more attempts than a writer could slip away from";
+        draft.rule_out(id!("writer-still-alive"), fact);
+    }
+    draft.fact("readdir finds nothing in it", Source::Look("readdir"));
+    draft.explanation =
+        "The file system says that the directory is not empty and shows nothing in \
+        it: its directory data are damaged, or a layer of it hides what another one keeps."
+            .into();
+    draft.remedy(
+        Step::new(
+            "show the kernel's last warnings, for errors of the file system",
+            "dmesg --level=err,warn | tail -50",
+        ),
+        "none; where there are any, check the file system (`fsck`) while it is not mounted",
+    );
+    draft
+}
+
+fn writer(context: &Context<'_>, full: &Full, entries: &Entries, seen: &Seen<'_>) -> Draft {
+    let tried = context.now.since(full.first) + ROUNDING;
+    let newest = entries.listed.first().map(|entry| entry.age);
+    if newest.is_none_or(|age| age > tried) {
+        let mut draft = base(&LEFTOVER_UNEXPLAINED, full);
+        contents(&mut draft, entries);
+        draft.explanation = "What is in the directory is older than the first attempt, and the \
+            removal leaves it there without an error."
+            .into();
+        return draft;
+    }
+    let mut writers = seen.users.iter().filter(|user| user.writes);
+    let named = writers.next();
+    let mut draft = base(&WRITER_ALIVE, full);
+    contents(&mut draft, entries);
+    draft.fact(
+        "the newest of them was made or changed after the first attempt, which removed what it found",
+        Source::Look("ctime"),
+    );
+    users(&mut draft, seen);
+    draft.rule_out(id!("fs-phantom-entries"), "readdir shows what is in it");
+    rule_out_silly_rename(&mut draft, entries);
+    if named.is_none() {
+        draft.doubt("who writes");
+    }
+    draft.explanation = "Somebody writes into the volume while it is removed, so that it is never \
+        empty at the end. The pod's containers should have ended: what is left of one, a process of \
+        the host, or another pod that has the directory by hostPath."
+        .into();
+    match named {
+        Some(user) => {
+            let comm = clip(&user.comm, NAME);
+            let whose = format!("show which container or service {comm} (pid {}) is of", user.pid);
+            draft.remedy(Step::new(whose, format!("cat /proc/{}/cgroup", user.pid)), "none");
+            // Of several, who it is that makes the files is not known.
+            if writers.next().is_none() {
+                draft.remedy(
+                    kill("kill", Process::new(user.pid, user.started, Some(&user.comm)))
+                        .so(", which writes into the volume"),
+                    "what it is writing is lost, and whoever needs the process misses it; kubelet's \
+                     next attempt then succeeds",
+                );
+            }
+        }
+        None => {
+            draft.remedy(
+                View::of(context, &full.op)
+                    .look("list who uses", &full.op.path, |it| format!("podstuck holders {it}")),
+                "none",
+            );
+        }
+    }
+    draft
+}
+
+fn data_under_mount(
+    context: &Context<'_>,
+    full: &Full,
+    entries: &Entries,
+    seen: &Seen<'_>,
+    mounts: &Mounts,
+) -> Draft {
+    let op = &full.op;
+    let mut draft = base(&DATA_UNDER_MOUNT, full);
+    contents(&mut draft, entries);
+    users(&mut draft, seen);
+    draft.explanation = "The volume is not mounted any more, and its empty mount point should be \
+        all that is left; but files lie in that directory on the node's own disk. They were written \
+        while the volume was not mounted. kubelet does not remove them, since they might be data."
+        .into();
+    move_aside(context, &mut draft, op, entries.directory, mounts);
+    draft.rule_out(id!("csi-driver-lost-publish-state"), "the path is not mounted for the caller");
+    draft.rule_out(
+        id!("orphaned-pod-dir"),
+        "it is not kubelet's housekeeping, which begins with the pod's `volumes`",
+    );
+    rule_out_silly_rename(&mut draft, entries);
+    draft
+}
+
+/// Into a directory that root alone may enter, with a name that nobody can foresee, on the same file system.
+fn move_aside(
+    context: &Context<'_>,
+    draft: &mut Draft,
+    op: &Operation,
+    directory: Option<FileId>,
+    mounts: &Mounts,
+) {
+    const RISK: &str = "low: moves the files away instead of deleting them, for somebody to look at; kubelet's \
+        next attempt then succeeds. Check once more that the path is not mounted";
+    let mount = |path: &Path| mounts.covering(path).map(|mount| mount.id);
+    let root = kubelet_root(op).filter(|root| mount(root) == mount(&op.path));
+    let Some((root, above)) = root.zip(op.path.parent()) else {
+        draft.advice("move the files away, to a directory that root alone may enter", RISK);
+        return;
+    };
+    let depth = above.strip_prefix(root).map_or(0, |below| below.components().count());
+    // From where the check was made, so that no link comes between.
+    let up = vec![".."; depth].join("/");
+    let there = word(root);
+    draft.remedy(
+        View::of(context, op).on_file("move away what is in", &op.path, directory, |it| {
+            format!(
+                "aside=$(mktemp -d {up}/podstuck.XXXXXXXX) && mv -- {it} \"$aside\" && \
+                 echo {there}/\"${{aside##*/}}\""
+            )
+        }),
+        RISK,
+    );
+}
+
+/// Of a volume, in `<kubelet root>/pods/<uid>/volumes/<plugin>/<name>`.
+fn kubelet_root(op: &Operation) -> Option<&Path> {
+    let mut above = op.target.root.ancestors().skip(4);
+    let pods = above.next().filter(|pods| pods.file_name().is_some_and(|name| name == "pods"));
+    pods.and_then(Path::parent).filter(|_| op.path.starts_with(&op.target.root))
+}

@@ -1,0 +1,354 @@
+//! Holders in evidence and remedies.
+
+use std::collections::BTreeSet;
+
+use crate::{
+    causes::shared::unit,
+    command::{NAME, Process, Step, View, has_ended, if_same, kill},
+    model::{
+        evidence::Source,
+        holder::{Holder, How, Snapshot, Through},
+        identity::{Component, Pod, Target},
+        path::{clip, safe, safe_path},
+        remedy::Remedy,
+        shell::{is_object_name, word},
+    },
+    verdict::Draft,
+};
+
+/// Facts and remedies for so many holders.
+pub(crate) const TOLD: usize = 8;
+
+/// That the processes which use an object could not be listed.
+pub(crate) fn not_listed(draft: &mut Draft, object: &str, why: &str) {
+    let fact = format!("who holds on to {object} could not be looked at: {why}");
+    draft.fact(fact, Source::proc("/proc"));
+}
+
+/// What a search for holders could not look at.
+pub(crate) fn tell_unseen(draft: &mut Draft, taken: &Snapshot) {
+    for unseen in &taken.unseen {
+        draft.fact(format!("not looked at: {unseen}"), Source::proc("/proc"));
+    }
+}
+
+/// Who holds what how, in a sentence.
+pub(crate) fn describe(holder: &Holder) -> String {
+    let object = safe_path(&holder.object.0);
+    if holder.how == How::NestedMount {
+        return format!("{object} is mounted on it");
+    }
+    let mut text = format!("{}{} {}: {object}", holder.who(), place(holder), holder.how.phrase());
+    if holder.count > 1 {
+        text.push_str(&format!(" and {} more", holder.count - 1));
+    }
+    let mount = &holder.mount;
+    if let Some(namespace) = mount.namespace {
+        let point = safe_path(&mount.point.0);
+        text.push_str(&format!("; mount {} at {point} in mount namespace {namespace}", mount.id));
+    } else {
+        text.push_str(&format!("; mount {}, which is in no namespace any more", mount.id));
+    }
+    if holder.through == Through::PropagatedCopy {
+        text.push_str(", a copy that receives the unmount");
+    }
+    if !holder.exact {
+        text.push_str(" (by the text of its path)");
+    }
+    text
+}
+
+/// ` of pod shop/cart-0`, ` of /system.slice/backup.service`
+fn place(holder: &Holder) -> String {
+    match (&holder.pod, &holder.cgroup) {
+        (Some(pod), _) => match (&pod.namespace, &pod.name) {
+            (Some(namespace), Some(name)) => format!(" of pod {namespace}/{name}"),
+            _ => format!(" of pod {}", pod.uid),
+        },
+        (None, Some(cgroup)) if cgroup != "/" => format!(" of {}", safe(cgroup.as_bytes())),
+        _ => String::new(),
+    }
+}
+
+/// A fact for each of the first few, and how many more there are.
+pub(crate) fn tell(draft: &mut Draft, holders: &[&Holder]) {
+    if let Some(first) = holders.first() {
+        let more = match holders.len() - 1 {
+            0 => String::new(),
+            more => format!(", and {more} more"),
+        };
+        let who = match first.how {
+            How::NestedMount => describe(first),
+            _ => format!("{}{}", first.who(), place(first)),
+        };
+        draft.held_by(who + &more);
+    }
+    for holder in holders.iter().take(TOLD) {
+        draft.fact(describe(holder), Source::proc(&holder.source));
+    }
+    if holders.len() > TOLD {
+        draft.fact(format!("and {} more", holders.len() - TOLD), Source::proc("/proc"));
+    }
+}
+
+/// The ways out: what is mounted on it is unmounted, the deepest first, and its users let go.
+pub(crate) fn free(draft: &mut Draft, view: View, nested: &[&Holder], users: &[&Holder]) {
+    for holder in nested.iter().rev().take(TOLD) {
+        let what = kept(draft);
+        let umount = view
+            .on_mount("umount", &holder.object.0, holder.nested)
+            .so(&format!(", which keeps {what} busy"));
+        draft.remedy(umount, "low if whoever mounted it has ended: check first");
+    }
+    draft.remedies.extend(release(view, users, kept(draft)));
+}
+
+/// What a holder keeps.
+fn kept(draft: &Draft) -> &'static str {
+    match &*draft.target {
+        Target { volume: Some(_), .. } => "the volume",
+        Target { container: Some(_), .. } => "the container's files",
+        _ => "it",
+    }
+}
+
+/// Everybody who uses the file system, through whichever mount of it.
+pub(crate) fn who_else(taken: &Snapshot) -> Vec<String> {
+    let who = |holder: &Holder| {
+        let point = safe_path(&holder.mount.point.0);
+        match (holder.how, holder.mount.namespace) {
+            (How::NestedMount, _) => describe(holder),
+            (How::Mount, Some(namespace)) => format!(
+                "{}{}, by the mount at {point} in mount namespace {namespace}",
+                holder.who(),
+                place(holder)
+            ),
+            _ => format!("{}{}", holder.who(), place(holder)),
+        }
+    };
+    let all: BTreeSet<String> = taken.holders.iter().map(who).collect();
+    let rest = all.len().saturating_sub(TOLD);
+    let more = (rest > 0).then(|| format!("and {rest} more"));
+    all.into_iter().take(TOLD).chain(more).collect()
+}
+
+/// What makes the holders let go of `what`, each once; files are as somebody with that view has them.
+pub(crate) fn release(view: View, holders: &[&Holder], what: &str) -> Vec<Remedy> {
+    let mut known = BTreeSet::new();
+    let all = holders.iter().map(|holder| one(view, holder, what));
+    let new = |remedy: &Remedy| known.insert((remedy.command.clone(), remedy.advice.clone()));
+    all.filter(new).take(4).collect()
+}
+
+fn one(view: View, holder: &Holder, what: &str) -> Remedy {
+    let busy = format!(", which keeps {what} busy");
+    let object = word(&holder.object.0);
+    match (holder.how, holder.pid) {
+        (How::Swap, _) => view
+            .on_file("stop swapping to", &holder.object.0, holder.file, |it| {
+                format!("swapoff {it}")
+            })
+            .so(&busy)
+            .verified_by(format!("! grep -qF -- {object} /proc/swaps"))
+            .remedy(
+                "reads all that was swapped there back into memory: fails, or makes the node kill \
+                 processes, where there is too little",
+            ),
+        (How::Loop, _) => detach(holder, &busy),
+        (How::NfsExport, _) => Step::new(
+            view.says("stop exporting by NFS", &holder.object.0),
+            format!("exportfs -u \"*\":{object}"),
+        )
+        .so(&busy)
+        .remedy("its NFS clients lose it; name the client as `exportfs -v` shows it"),
+        (_, Some(pid)) => process(holder, pid, &busy),
+        (_, None) => Remedy::command("list what is mounted", "cat /proc/self/mountinfo", "none"),
+    }
+}
+
+/// The device is named by the kernel, in the path of the file that says what is behind it.
+fn detach(holder: &Holder, busy: &str) -> Remedy {
+    const RISK: &str = "what is mounted from the loop device must be unmounted first";
+    let name = holder.source.strip_prefix("/sys/block/");
+    let name = name.and_then(|rest| rest.strip_suffix("/loop/backing_file"));
+    let is_number = |n: &str| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit());
+    let device = name.filter(|name| name.strip_prefix("loop").is_some_and(is_number));
+    let Some(device) = device else {
+        return Remedy::advice("detach the loop device: `losetup --list` shows which it is", RISK);
+    };
+    let (object, what) = (word(&holder.object.0), safe_path(&holder.object.0));
+    Step::new(format!("detach the loop device {device}"), format!("losetup -d /dev/{device}"))
+        .so(busy)
+        .only_if(
+            format!("[ \"$(cat /sys/block/{device}/loop/backing_file)\" = {object} ]"),
+            format!("{device} is made of {what} still"),
+        )
+        .verified_by(format!("! [ -e /sys/block/{device}/loop ]"))
+        .remedy(RISK)
+}
+
+/// `[ "$(kubectl get ...)" = UID ]`: a name is given again, and what tells it may be anybody's.
+pub(crate) fn is_same_pod(namespace: &str, name: &str, uid: &str) -> String {
+    let uid = word(uid);
+    format!(
+        "[ \"$(kubectl --namespace {namespace} get pod {name} -o jsonpath='{{.metadata.uid}}')\" = {uid} ]"
+    )
+}
+
+fn process(holder: &Holder, pid: u32, busy: &str) -> Remedy {
+    let named = |pod: &'_ Pod| Some((pod.uid.clone(), pod.namespace.clone()?, pod.name.clone()?));
+    let named = holder.pod.as_ref().and_then(named);
+    let can_be = |name: &String| is_object_name(name);
+    if let Some((uid, namespace, name)) = named.filter(|it| can_be(&it.1) && can_be(&it.2)) {
+        if holder.component == Some(Component::CsiDriver) {
+            let mut remedy = Remedy::advice(
+                format!(
+                    "restart the storage pod {namespace}/{name} only after the pods on this node that use \
+                     its volumes are gone, or if its own manual says that they survive it"
+                ),
+                "a storage pod that serves its volumes (FUSE, NFS) takes them from every pod that uses them",
+            );
+            remedy.affects("every volume on this node that this driver serves");
+            return remedy;
+        }
+        let does = clip(&format!("{namespace}/{name}"), NAME);
+        let delete = Step::new(
+            format!("delete pod {does}"),
+            format!("kubectl --namespace {namespace} delete pod {name}"),
+        )
+        .so(busy)
+        .only_if(
+            is_same_pod(&namespace, &name, &uid),
+            format!("the pod of that name has the UID {}", safe(uid.as_bytes())),
+        );
+        let mut remedy = delete.remedy(
+            "its controller starts it again; what it does on this node pauses meanwhile. For good: \
+             leave kubelet's directory out of its hostPath volumes",
+        );
+        remedy.affects(format!("pod {namespace}/{name}"));
+        remedy.verify = Some(has_ended(pid));
+        return remedy;
+    }
+    if let Some(unit) = holder.cgroup.as_deref().and_then(unit::of) {
+        let restart = format!("systemctl restart {unit}");
+        let main = Process::new(pid, holder.started, Some(unit));
+        let same = if_same("restart", main, restart).so(busy);
+        let mut remedy = same.remedy("interrupts that service");
+        remedy.affects(format!("the service {unit}"));
+        remedy.verify = Some(has_ended(pid));
+        return remedy;
+    }
+    let risk = format!("ends {}: ask its owner first", holder.who());
+    let process = Process::new(pid, holder.started, holder.comm.as_deref());
+    kill("kill", process).so(busy).remedy(risk)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        model::{
+            remedy::Place,
+            time::{Clock, Monotonic},
+        },
+        testing::holder,
+    };
+
+    #[test]
+    fn the_gentlest_way_is_offered() {
+        let of = |holder: &Holder| {
+            release(View::OURS, &[holder], "the volume")[0].command.clone().unwrap_or_default()
+        };
+        let mut one = holder(How::Cwd, Through::Itself, Some(true));
+        assert!(of(&one).ends_with(" = 99 ] && kill 77"), "{}", of(&one));
+        one.cgroup = Some("/system.slice/backup.service".into());
+        assert!(of(&one).ends_with(" = 99 ] && systemctl restart backup.service"), "{}", of(&one));
+        for foreign in
+            ["/system.slice/$(reboot).service", "/kubepods/podu/system.slice/sshd.service"]
+        {
+            one.cgroup = Some(foreign.into());
+            assert!(of(&one).ends_with(" && kill 77"), "{}", of(&one));
+        }
+        one.how = How::Swap;
+        one.object.0 = "/v/swap file".into();
+        assert!(of(&one).ends_with("&& swapoff \"$1\"' sh './swap file'"), "{}", of(&one));
+        let same = holder(How::Fd, Through::Itself, Some(true));
+        assert_eq!(release(View::OURS, &[&same, &same], "the volume").len(), 1);
+    }
+
+    #[test]
+    fn what_a_command_does_names_who_and_since_when_and_what_for() {
+        let clock = Clock::new(jiff::Timestamp::UNIX_EPOCH, Monotonic(100_000_000_000));
+        let does = |one: &Holder, now: i64| {
+            let remedy = release(View::OURS, &[one], "the volume").remove(0);
+            let now = jiff::Timestamp::from_second(now).unwrap();
+            remedy.dated(&clock, now).does.unwrap()
+        };
+        let mut one = holder(How::Cwd, Through::Itself, Some(true));
+        one.started = Some(82_000);
+        let today = "end backup (pid 77, started 00:12Z), which keeps the volume busy";
+        assert_eq!(does(&one, 3_600), today);
+        let later = "end backup (pid 77, started 1970-01-01), which keeps the volume busy";
+        assert_eq!(does(&one, 90_000), later);
+        one.started = None;
+        assert_eq!(does(&one, 0), "end backup (pid 77), which keeps the volume busy");
+        one.comm = Some("x\u{1b}[2J".repeat(20));
+        let hostile = does(&one, 0);
+        assert!(hostile.starts_with("end …") && hostile.contains(" (pid 77)"), "{hostile}");
+        assert!(hostile.chars().count() <= 100 && !hostile.contains('\u{1b}'), "{hostile}");
+    }
+
+    /// Whoever made a directory of logs has named the pod.
+    #[test]
+    fn a_pod_is_deleted_by_its_uid() {
+        let mut one = holder(How::Cwd, Through::Itself, Some(true));
+        let of = |uid: &str, name: &str| Pod {
+            uid: uid.into(),
+            namespace: Some("shop".into()),
+            name: Some(name.into()),
+        };
+        one.pod = Some(of("u-1", "cart-0"));
+        let remedy = &release(View::OURS, &[&one], "the volume")[0];
+        assert_eq!((remedy.place, remedy.guard.is_some()), (Some(Place::Kubectl), true));
+        assert_eq!(
+            remedy.words(),
+            "[ \"$(kubectl --namespace shop get pod cart-0 -o jsonpath='{.metadata.uid}')\" = u-1 ] \
+             && kubectl --namespace shop delete pod cart-0"
+        );
+        // No object of Kubernetes has such a name: the process is one all the same.
+        for name in ["cart; reboot", "-A"] {
+            one.pod = Some(of("u-1", name));
+            let remedy = &release(View::OURS, &[&one], "the volume")[0];
+            assert!(remedy.words().ends_with(" && kill 77"), "{}", remedy.words());
+        }
+    }
+
+    #[test]
+    fn a_loop_device_is_named_by_the_kernel_and_by_what_is_behind_it() {
+        let mut one = holder(How::Loop, Through::Itself, Some(true));
+        one.object.0 = "/v/$(reboot)".into();
+        let words = |one: &Holder| release(View::OURS, &[one], "the volume")[0].words().to_owned();
+        assert_eq!(
+            words(&one),
+            "[ \"$(cat /sys/block/loop3/loop/backing_file)\" = '/v/$(reboot)' ] && losetup -d /dev/loop3"
+        );
+        for source in [
+            "/v/loop9/x",
+            "/sys/block/loop3;reboot/loop/backing_file",
+            "/sys/block/sda/loop/backing_file",
+        ] {
+            one.source = source.into();
+            assert!(words(&one).starts_with("detach the loop device"), "{}", words(&one));
+        }
+    }
+
+    #[test]
+    fn a_holder_is_told_with_its_mount() {
+        let text = describe(&holder(How::Fd, Through::PropagatedCopy, Some(true)));
+        assert_eq!(
+            text,
+            "backup (pid 77) has it open: /v/x; mount 9 at /v in mount namespace 5, a copy that \
+             receives the unmount"
+        );
+    }
+}

@@ -1,0 +1,14 @@
+//! What several families of causes know of the node.
+
+pub(crate) mod claim;
+pub(crate) mod clean_up;
+pub(crate) mod clients;
+pub(crate) mod halted;
+pub(crate) mod holders;
+pub(crate) mod moments;
+pub(crate) mod pending_deletion;
+pub(crate) mod sharers;
+pub(crate) mod standing;
+pub(crate) mod stat_errors;
+pub(crate) mod unit;
+pub(crate) mod wait_channel;

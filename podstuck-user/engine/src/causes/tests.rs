@@ -1,0 +1,174 @@
+//! What the table of families must be.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::*;
+use crate::model::degraded::Feed;
+
+/// Each tracker with one that keeps it silent.
+fn rows() -> impl Iterator<Item = (TrackerId, &'static Yields)> {
+    trackers().flat_map(|spec| spec.yields.iter().map(|row| (spec.id, row)))
+}
+
+#[test]
+fn the_suppressions_are_these() {
+    let mut graph: BTreeMap<TrackerId, Vec<String>> = BTreeMap::new();
+    for (of, Yields { to, claim, scope, why }) in rows() {
+        let row = format!("  <- {to:?} ({claim:?}, {scope:?}): {why}");
+        graph.entry(of).or_default().push(row);
+    }
+    let text: Vec<String> =
+        graph.iter().map(|(of, rows)| format!("{of:?}\n{}", rows.join("\n"))).collect();
+    insta::assert_snapshot!(text.join("\n"), @r"
+    Busy
+      <- CrossedMount (Suspicion, Target): the mount that a removal went through is busy afterwards
+      <- Orphan (Finding, Pod): no pod waits for an orphan
+      <- DeadMount (Finding, Path): what is above a dead mount stays because of it
+    DeadMount
+      <- CrossedMount (Suspicion, Target): the mount that a removal went through is busy afterwards
+      <- Orphan (Finding, Pod): no pod waits for an orphan
+    FileSystem
+      <- Orphan (Finding, Pod): no pod waits for an orphan
+    NotAttempted
+      <- Orphan (Suspicion, Pod): kubelet removes only directories of a pod that is gone
+      <- Busy (Suspicion, Target): somebody does try, and fails
+      <- NotEmpty (Suspicion, Target): somebody does try, and fails
+      <- HungCall (Suspicion, Target): somebody does try, and fails
+      <- DeadMount (Finding, Target): somebody does try, and fails
+      <- NetworkStorage (Finding, Target): somebody does try, and fails
+      <- KubeletState (Finding, Pod): kubelet, which would try, does not run
+      <- RuntimeSays (Finding, Pod): kubelet unmounts nothing before the pod's sandbox has been stopped
+      <- RuntimeState (Finding, Pod): kubelet unmounts nothing before the pod's sandbox has been stopped
+      <- DockerState (Finding, Pod): kubelet unmounts nothing before the pod's sandbox has been stopped
+    NotEmpty
+      <- DeadMount (Finding, Path): what is above a dead mount stays because of it
+      <- Orphan (Suspicion, Pod): kubelet removes only directories of a pod that is gone
+    LeftRootfs
+      <- Busy (Suspicion, Target): somebody does try, and fails
+    Protected
+      <- Refused (Finding, Target): somebody does try, and fails
+    RuntimeSays
+      <- RuntimeState (Finding, Pod): it is known what the runtime waits for, and so why it does not answer
+      <- DockerState (Finding, Pod): it is known what the runtime waits for, and so why it does not answer
+      <- Unkillable (Finding, Pod): it is known what the runtime waits for, and so why it does not answer
+      <- LeftRootfs (Suspicion, Pod): it is known what the runtime waits for, and so why it does not answer
+    ShimState
+      <- RuntimeSays (Finding, Pod): the same shim is told with what the runtime says of it
+    HeldVolume
+      <- Busy (Suspicion, Target): somebody does try, and fails
+    ");
+}
+
+#[test]
+fn no_suppression_is_there_twice() {
+    let rows = rows().map(|(of, row)| (of, row.to));
+    let mut seen = BTreeSet::new();
+    for row in rows {
+        assert!(seen.insert(row), "{row:?}: which of its claims and scopes holds?");
+    }
+}
+
+#[test]
+fn nobody_explains_itself_away() {
+    // Whoever is reached again from itself could be silent because it is silent.
+    for start in rows().map(|(of, _)| of) {
+        let mut seen = BTreeSet::new();
+        let mut next = vec![start];
+        while let Some(of) = next.pop() {
+            for by in yields_of(of).iter().map(|row| row.to) {
+                assert_ne!(by, start, "by way of {seen:?}");
+                if seen.insert(by) {
+                    next.push(by);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn each_tracker_is_of_one_family_and_has_its_turn() {
+    let ids: Vec<TrackerId> = FAMILIES.iter().flat_map(|it| it.trackers).map(|it| it.id).collect();
+    let unique: BTreeSet<TrackerId> = ids.iter().copied().collect();
+    assert_eq!(unique.len(), ids.len(), "two trackers of one name share their findings: {ids:?}");
+    assert_eq!(unique, ORDER.into_iter().collect(), "which are shown no event?");
+    assert_eq!(ORDER.len(), unique.len(), "which are shown an event twice?");
+    for spec in trackers() {
+        assert_eq!(spec.id, (spec.new)().id());
+    }
+    for (of, row) in rows() {
+        assert!(unique.contains(&row.to) && !row.why.is_empty(), "{of:?}: {row:?}");
+    }
+}
+
+#[test]
+fn a_static_cause_is_of_one_family() {
+    let causes: Vec<_> = FAMILIES.iter().flat_map(|it| it.causes).map(|it| it.id).collect();
+    let unique: BTreeSet<_> = causes.iter().copied().collect();
+    assert_eq!(unique.len(), causes.len());
+}
+
+/// By what a tracker takes, and asks for, in any of its files.
+fn feeds_of(files: &[&str]) -> Vec<Feed> {
+    let code: String = files.iter().filter_map(|file| file.split("#[cfg(test)]").next()).collect();
+    let by_words: [(Feed, &[&str]); 7] = [
+        (Feed::Calls, &["What::Operation(", "What::Counts("]),
+        (Feed::HungCalls, &["What::Stuck("]),
+        (Feed::Node, &["What::Sample("]),
+        (Feed::Space, &[".spaces"]),
+        (
+            Feed::Objects,
+            &[
+                "Wants::FuseMounts",
+                "Wants::Attributes",
+                "Wants::Protected",
+                "Wants::Remaining",
+                "Wants::Directory",
+            ],
+        ),
+        (Feed::Holders, &["Wants::Holders"]),
+        (Feed::Logs, &["What::Said("]),
+    ];
+    let has = |words: &[&str]| words.iter().any(|word| code.contains(word));
+    by_words.into_iter().filter(|(_, words)| has(words)).map(|(feed, _)| feed).collect()
+}
+
+#[test]
+fn the_feeds_are_what_trackers_take_and_ask_for() {
+    macro_rules! check {
+        ($($tracker:ident: $($file:literal)+,)*) => {
+            $({
+                let files = [$(include_str!(concat!($file, ".rs"))),+];
+                let spec = tracker(TrackerId::$tracker).unwrap();
+                assert_eq!(spec.feeds, feeds_of(&files), stringify!($tracker));
+            })*
+        };
+    }
+    check! {
+        CrossedMount: "crossed_mount/tracker",
+        Busy: "busy_mount/tracker",
+        DeadMount: "dead_fuse/tracker" "dead_fuse/from_log",
+        Refused: "permission/refused_tracker",
+        FileSystem: "file_system/tracker",
+        Unkillable: "unkillable/tracker",
+        BulkDelete: "mass_deletion/tracker",
+        NotAttempted: "csi_volume/tracker" "csi_volume/tracker/questions",
+        Orphan: "orphan/tracker",
+        NotEmpty: "not_empty/tracker",
+        PinnedDevice: "device/pinned_tracker",
+        HungCall: "hung_call/tracker",
+        DiskFull: "disk_full/tracker",
+        PodRecord: "pod_record/tracker",
+        LeftRootfs: "busy_mount/left_rootfs_tracker",
+        HeldVolume: "busy_mount/held_volume_tracker" "shared/pending_deletion",
+        KubeletState: "kubelet_state/tracker" "shared/pending_deletion",
+        Protected: "permission/protected_tracker",
+        RuntimeSays: "runtime/says_tracker" "runtime/sandbox_mounts",
+        BlockVolume: "device/block_volume_tracker",
+        DeviceReference: "device/referenced_tracker",
+        RuntimeState: "runtime/state_tracker" "shared/pending_deletion",
+        DockerState: "runtime/docker_tracker" "shared/pending_deletion",
+        ShimState: "runtime/shim_tracker",
+        NetworkStorage: "network_storage/tracker",
+        MountStorm: "mount_table/tracker",
+    }
+}

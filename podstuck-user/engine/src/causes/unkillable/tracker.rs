@@ -1,0 +1,333 @@
+//! Processes that do not end, and control groups that do not become empty. kubelet kills before it
+//! removes anything, so who is left waits in the kernel, is frozen, or came from somewhere else.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use podstuck_common::record::reason;
+
+use crate::{
+    bounded::Bounded,
+    causes::shared::clean_up::is_clean_up,
+    causes::{
+        shared::wait_channel::{WaitsFor, functions, waits_for},
+        unkillable,
+    },
+    event::{Event, What},
+    model::{
+        identity::TargetKind,
+        node::{NodeSample, PodState},
+        operation::Operation,
+        pod_group::{PodGroup, Task},
+        said::{Report, Said, container_id},
+        time::Monotonic,
+    },
+    tracker::{Claim, Context, Steps, Subject, Tracker, TrackerId},
+    verdict::Verdict,
+};
+
+/// How long it must last. A process of a healthy pod ends within milliseconds of SIGKILL, runc
+/// freezes a group of version 1 for moments to kill everybody in it, and kubelet empties a pod's
+/// group in five rounds (`podContainerManagerImpl.tryKillingCgroupProcesses`).
+const LASTS: Duration = Duration::from_secs(5);
+/// A group is frozen for some seconds by a snapshot or a checkpoint: before this it may be one.
+const FROZEN_LASTS: Duration = Duration::from_secs(10);
+/// Who is woken again and again, or reads and writes, or waits for a server that answers, does something before he
+/// ends; some waits wake him now and then without anything being done.
+const WOKEN_LASTS: Duration = Duration::from_secs(120);
+/// Pods remembered.
+const REMEMBERED: usize = 4096;
+
+/// What keeps a pod's processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Fault {
+    /// A thread, by id and start, waits where no signal reaches it.
+    Unkillable { tid: u32, started: u64 },
+    /// The group is frozen, and somebody in it was killed.
+    Frozen,
+    /// The pod's volumes are gone, and there are processes in its group.
+    Leftover,
+}
+
+/// A pod whose processes do not go.
+pub(crate) struct Suspect<'a> {
+    pub(crate) group: &'a PodGroup,
+    pub(crate) fault: Fault,
+    pub(crate) since: Monotonic,
+    pub(crate) at: Monotonic,
+    /// The tear-down was seen, and not only what it leaves.
+    pub(crate) seen: bool,
+    /// It gives signs of life now and then.
+    pub(crate) is_alive: bool,
+    /// By whose log it was killed when. A frozen process that was killed ends as soon as it is thawed.
+    pub(crate) killed: Option<&'a Killed>,
+}
+
+/// SIGKILL was sent to a container.
+pub(crate) struct Killed {
+    container: String,
+    pub(crate) at: Monotonic,
+    pub(crate) source: String,
+}
+
+impl Suspect<'_> {
+    /// The process that the finding is about.
+    pub(crate) fn task(&self) -> Option<&Task> {
+        let tasks = &self.group.tasks;
+        match self.fault {
+            Fault::Unkillable { tid, .. } => tasks.iter().find(|task| task.tid == tid),
+            Fault::Frozen => tasks.iter().find(|task| task.killed),
+            Fault::Leftover => tasks.first(),
+        }
+    }
+
+    pub(crate) fn lasted(&self) -> Duration {
+        self.at.since(self.since)
+    }
+
+    /// Whether a group may be frozen for a moment only.
+    pub(crate) fn may_be_brief(&self) -> bool {
+        self.fault == Fault::Frozen && self.lasted() < FROZEN_LASTS
+    }
+}
+
+/// What grows while a thread comes on.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Signs {
+    /// How often it was woken.
+    woken: Option<u64>,
+    /// What it has read and written.
+    moved: Option<u64>,
+    /// What has come from the NFS servers that it may wait for, to whomever.
+    received: Option<u64>,
+}
+
+/// Since when a fault is there, and since when its thread gives no sign of life.
+#[derive(Clone, Copy)]
+struct Lasting {
+    since: Monotonic,
+    signs: Signs,
+    quiet: Monotonic,
+}
+
+#[derive(Default)]
+struct Followed {
+    /// Each fault that it has now.
+    since: BTreeMap<Fault, Lasting>,
+    /// The target under which it was told.
+    told: Option<u64>,
+}
+
+/// What is followed from sample to sample.
+pub(crate) struct Unkillables {
+    /// By UID: pods whose groups were in the last sample.
+    followed: BTreeMap<String, Followed>,
+    /// Pods of which a volume was removed.
+    torn_down: Bounded<String, ()>,
+    /// By UID: the kill of a container of it, by a log.
+    killed: Bounded<String, Killed>,
+}
+
+impl Default for Unkillables {
+    fn default() -> Self {
+        let (torn_down, killed) = (Bounded::new(REMEMBERED), Bounded::new(REMEMBERED));
+        Self { followed: BTreeMap::new(), torn_down, killed }
+    }
+}
+
+impl Unkillables {
+    /// Takes note of what is removed.
+    fn observe(&mut self, op: &Operation) {
+        if op.has(reason::ROOT_GONE)
+            && op.target.kind == TargetKind::PodVolume
+            && is_clean_up(op)
+            && let Some(pod) = &op.target.pod
+        {
+            self.torn_down.insert(pod.uid.clone(), ());
+        }
+    }
+
+    /// Takes note of who was killed: the first time counts.
+    fn listen(&mut self, context: &Context<'_>, said: &Said) {
+        if said.report != Some(Report::Killed) {
+            return;
+        }
+        let Some(container) = container_id(&said.text) else { return };
+        let (at, source) = (context.when(said.at), said.source.clone());
+        let is_new = self.killed.get(&said.uid).is_none_or(|known| known.container != container);
+        if is_new {
+            let killed = Killed { container: container.to_owned(), at, source };
+            self.killed.insert(said.uid.clone(), killed);
+        }
+    }
+
+    /// The kill of a frozen container, by a log.
+    fn killed(&self, group: &PodGroup, fault: Fault) -> Option<&Killed> {
+        let killed = self.killed.get(&group.uid).filter(|_| fault == Fault::Frozen)?;
+        let is_its = |task: &Task| {
+            task.killed && task.group.to_string_lossy().contains(killed.container.as_str())
+        };
+        group.tasks.iter().any(is_its).then_some(killed)
+    }
+
+    /// Looks for who is left.
+    fn sampled(&mut self, sample: &NodeSample, steps: &mut Steps) {
+        let pods: BTreeMap<&str, &PodState> =
+            sample.pods.iter().map(|pod| (pod.uid.as_str(), pod)).collect();
+        let mut followed = BTreeMap::new();
+        let mut over = Vec::new();
+        for group in &sample.cgroups {
+            let faults = self.faults(group, pods.get(group.uid.as_str()).copied());
+            let before = self.followed.remove(&group.uid).unwrap_or_default();
+            let since = |fault| {
+                let signs = signs(group, fault);
+                let new = Lasting { since: sample.at, signs, quiet: sample.at };
+                let known = before.since.get(&fault).copied().unwrap_or(new);
+                let quiet = if signs.differ(known.signs) { sample.at } else { known.quiet };
+                Lasting { signs: signs.or(known.signs), quiet, ..known }
+            };
+            let mut this = Followed {
+                since: faults.into_iter().map(|fault| (fault, since(fault))).collect(),
+                told: None,
+            };
+            // Of several that began at the same look, always the same one; of those, who does nothing.
+            let still = |lasting: &Lasting| lasting.quiet > lasting.since;
+            let oldest = this.since.iter().min_by_key(|(fault, l)| (still(l), l.since, **fault));
+            let Some((fault, lasting)) = oldest.map(|(fault, lasting)| (*fault, *lasting)) else {
+                over.extend(before.told);
+                continue;
+            };
+            let killed = self.killed(group, fault);
+            let since = killed.map_or(lasting.since, |killed| killed.at.min(lasting.since));
+            let lasting = Lasting { since, ..lasting };
+            if let Some(is_alive) = lasting.is_told(fault, sample.at) {
+                this.told = Some(group.target_id);
+                let seen = self.torn_down.contains(&group.uid);
+                let at = sample.at;
+                let suspect = Suspect { group, fault, since, at, seen, is_alive, killed };
+                steps.found([unkillable::verdict::draft(
+                    &suspect,
+                    group.target_id,
+                    group.target.clone(),
+                )]);
+            }
+            // Also when the target has another id since the pod's directory is gone.
+            over.extend(before.told.filter(|before| this.told != Some(*before)));
+            followed.insert(group.uid.clone(), this);
+        }
+        let gone = std::mem::replace(&mut self.followed, followed);
+        over.extend(gone.into_values().filter_map(|followed| followed.told));
+        let (tracker, at) = (self.id(), sample.at);
+        let over = over.into_iter();
+        steps.say(over.map(|target_id| Verdict::Over { tracker, target_id, at }));
+        self.forget_pods(sample);
+    }
+
+    fn faults(&self, group: &PodGroup, pod: Option<&PodState>) -> Vec<Fault> {
+        if group.frozen.is_some() && group.tasks.iter().any(|task| task.killed) {
+            return vec![Fault::Frozen];
+        }
+        let unkillable = group.tasks.iter().filter(|task| task.is_unkillable());
+        let found: Vec<Fault> = unkillable
+            .map(|task| Fault::Unkillable { tid: task.tid, started: task.started })
+            .collect();
+        if !found.is_empty() {
+            return found;
+        }
+        // A directory that is not there proves nothing: it may be one that could not be read, or that
+        // of a kubelet which is just restarting.
+        let torn_down = self.torn_down.contains(&group.uid);
+        let gone = match pod {
+            None => torn_down,
+            Some(pod) => {
+                let left_alone = pod.started && !group.has_containers;
+                pod.has_no_volumes() && (torn_down || left_alone)
+            }
+        };
+        (gone && !group.tasks.is_empty()).then_some(Fault::Leftover).into_iter().collect()
+    }
+
+    /// Forgets pods that left nothing.
+    fn forget_pods(&mut self, sample: &NodeSample) {
+        let here: BTreeSet<&str> = sample.pods.iter().map(|pod| pod.uid.as_str()).collect();
+        let groups: BTreeSet<&str> =
+            sample.cgroups.iter().map(|group| group.uid.as_str()).collect();
+        let is_left = |uid: &String| here.contains(uid.as_str()) || groups.contains(uid.as_str());
+        self.torn_down.retain(|uid, ()| is_left(uid));
+        self.killed.retain(|uid, _| is_left(uid));
+    }
+}
+
+impl Lasting {
+    /// Whether it gives signs of life now and then, if it is told.
+    fn is_told(&self, fault: Fault, now: Monotonic) -> Option<bool> {
+        // A group gives no signs.
+        let is_alive = fault != Fault::Frozen && now.since(self.quiet) < LASTS;
+        (now.since(self.since) >= if is_alive { WOKEN_LASTS } else { LASTS }).then_some(is_alive)
+    }
+}
+
+impl Signs {
+    /// Whether one that was read both times has changed.
+    fn differ(self, before: Self) -> bool {
+        let changed =
+            |now: Option<u64>, then: Option<u64>| now.zip(then).is_some_and(|(a, b)| a != b);
+        changed(self.woken, before.woken)
+            || changed(self.moved, before.moved)
+            || changed(self.received, before.received)
+    }
+
+    /// What could not be read this time is compared with what was read before.
+    fn or(self, before: Self) -> Self {
+        Self {
+            woken: self.woken.or(before.woken),
+            moved: self.moved.or(before.moved),
+            received: self.received.or(before.received),
+        }
+    }
+}
+
+/// Those of the thread of a fault.
+fn signs(group: &PodGroup, fault: Fault) -> Signs {
+    let Fault::Unkillable { tid, .. } = fault else { return Signs::default() };
+    let task = group.tasks.iter().find(|task| task.tid == tid);
+    task.map_or_else(Signs::default, |task| {
+        let functions = functions(&task.stack, task.wait_channel.as_deref());
+        let waits_for_nfs = waits_for(functions) == WaitsFor::Nfs;
+        Signs {
+            woken: task.woken,
+            moved: task.moved,
+            received: task.received.filter(|_| waits_for_nfs),
+        }
+    })
+}
+
+impl Tracker for Unkillables {
+    fn id(&self) -> TrackerId {
+        TrackerId::Unkillable
+    }
+
+    fn take(&mut self, event: &Event, context: &Context<'_>, steps: &mut Steps) {
+        match &event.what {
+            What::Operation(op) => self.observe(op),
+            What::Said(said) => self.listen(context, said),
+            What::Sample(sample) => self.sampled(sample, steps),
+            _ => {}
+        }
+    }
+
+    fn explains(&self, subject: &Subject<'_>, claim: Claim) -> bool {
+        let followed = self.followed.get(subject.pod);
+        followed.is_some_and(|followed| claim.is_met(followed.told.is_some()))
+    }
+
+    fn dropped(&self) -> u64 {
+        self.torn_down.dropped() + self.killed.dropped()
+    }
+}
+
+#[cfg(test)]
+#[path = "tracker_tests.rs"]
+mod tests;

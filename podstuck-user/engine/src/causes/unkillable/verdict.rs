@@ -1,0 +1,258 @@
+//! What it means that processes of a pod are left, in words.
+
+use std::{path::Path, sync::Arc};
+
+use super::causes::{CGROUP_POPULATED, DSTATE, FROZEN_V1};
+use crate::{
+    cause::{Cause, id},
+    causes::unkillable::tracker::{Fault, Suspect},
+    command::{NAME, Process, Step, View, has_ended, if_same},
+    model::{
+        evidence::Source,
+        finding::Severity,
+        identity::{Actor, Component, Target},
+        path::{clip, safe_path},
+        pod_group::Task,
+        shell::word,
+    },
+    tracker::TrackerId,
+    verdict::Draft,
+};
+
+/// Processes named.
+const NAMED: usize = 6;
+
+/// The finding.
+pub(crate) fn draft(suspect: &Suspect<'_>, target_id: u64, target: Arc<Target>) -> Draft {
+    let task = suspect.task();
+    let wait = task.map(|task| super::wait::of(task.wait_channel.as_deref(), &task.stack));
+    let cause: &'static Cause = match (suspect.fault, wait) {
+        (Fault::Frozen, _) => &FROZEN_V1,
+        (Fault::Leftover, _) => &CGROUP_POPULATED,
+        (Fault::Unkillable { .. }, wait) => wait.map_or(&DSTATE, |wait| wait.cause),
+    };
+    let group = match (&suspect.group.frozen, suspect.fault) {
+        (Some(frozen), Fault::Frozen) => frozen,
+        (_, Fault::Unkillable { .. }) => task.map_or(&suspect.group.path, |task| &task.group),
+        _ => &suspect.group.path,
+    };
+    let actor = task.map(|task| Actor {
+        pid: task.pid,
+        started: Some(task.started),
+        comm: task.comm.clone(),
+        cgroup: Some(safe_path(&task.group).into_owned()),
+        component: Component::Workload,
+        pod: target.pod.clone(),
+        parent: None,
+    });
+    let path = group.clone();
+    let mut draft =
+        Draft::about_state(TrackerId::Unkillable, cause, target_id, target, path, suspect.at);
+    draft.actor = actor.map(Arc::new);
+    draft.first = suspect.since;
+    draft.blocks_deletion = Some(true);
+    draft.severity = Severity::Critical;
+    match (suspect.fault, task, wait) {
+        (Fault::Frozen, ..) => frozen(&mut draft, suspect),
+        (Fault::Unkillable { .. }, Some(task), Some(wait)) => {
+            unkillable(&mut draft, suspect, task, wait);
+        }
+        _ => leftover(&mut draft, suspect),
+    }
+    draft
+}
+
+/// What `/proc` says about a process.
+fn describe(draft: &mut Draft, task: &Task) {
+    let Task { pid, tid, comm, state, .. } = task;
+    let end = match (task.killed, task.exiting) {
+        (true, _) => ", has SIGKILL pending",
+        (false, true) => ", has taken a deadly signal and is ending",
+        _ => "",
+    };
+    let thread = if pid == tid { String::new() } else { format!(", in thread {tid}") };
+    let source = Source::proc(format!("/proc/{pid}/task/{tid}/stat"));
+    draft.held_by(format!("{comm} (pid {pid})"));
+    draft.fact(format!("process {pid} ({comm}) is in state {state}{thread}{end}"), source);
+}
+
+fn unkillable(draft: &mut Draft, suspect: &Suspect<'_>, task: &Task, wait: &super::wait::Wait) {
+    describe(draft, task);
+    let place = format!("/proc/{}/task/{}", task.pid, task.tid);
+    if let Some(channel) = &task.wait_channel {
+        draft.fact(
+            format!("it waits in the kernel function {channel}"),
+            Source::proc(format!("{place}/wchan")),
+        );
+    }
+    if !task.stack.is_empty() {
+        let stack: Vec<&str> = task.stack.iter().take(10).map(String::as_str).collect();
+        draft.fact(
+            format!("its kernel stack: {}", stack.join(" < ")),
+            Source::proc(format!("{place}/stack")),
+        );
+    }
+    if let Some(directory) = &task.directory {
+        let directory = safe_path(directory);
+        draft.fact(
+            format!("its working directory is {directory}"),
+            Source::proc(format!("{place}/cwd")),
+        );
+    }
+    duration(draft, suspect);
+    draft.explanation = format!(
+        "The process was killed, and cannot end: it waits in the kernel where no signal reaches it, by \
+         the function's name for {}. kubelet and the runtime wait for the process, and the pod for \
+         them; nothing is unmounted or removed meanwhile. It ends by itself as soon as what it waits \
+         for answers.",
+        wait.what
+    );
+    let comm = clip(&task.comm, NAME);
+    draft.remedy(
+        Step::new(
+            format!("show where in the kernel {comm} (pid {}) waits", task.pid),
+            format!("cat {place}/stack"),
+        ),
+        "none",
+    );
+    draft.remedy(Step::new(wait.look.1, wait.look.0), "none");
+    draft.advice(wait.advice.0, wait.advice.1);
+    draft
+        .advice(
+            "as the last resort, drain the node and reboot it",
+            "no signal and no `--force` removes such a process, and a pod that is deleted by force leaves \
+             it, its volumes and its mounts behind",
+        )
+        .affects("every pod of the node");
+    if suspect.is_alive {
+        draft.doubt(
+            "whether it makes progress: it is woken, reads or writes, or its server answers, now and then",
+        );
+    }
+    draft.rule_out(id!("apparmor-signal-denied"), "the signal has arrived");
+    draft.rule_out(id!("cgroup-v1-frozen"), "its control group is not frozen");
+    draft.rule_out(id!("cgroup-populated-leftover"), "the process was killed, and cannot end");
+    draft.rule_out(id!("dstate-process"), "a function of NVIDIA's driver is in its stack");
+    // Without a stack, a lock's name alone may hide the driver behind it.
+    if wait.is_known() || !task.stack.is_empty() {
+        draft.rule_out(id!("gpu-driver-dstate"), "it waits in no function of NVIDIA's driver");
+    }
+}
+
+fn frozen(draft: &mut Draft, suspect: &Suspect<'_>) {
+    let file = draft.path.join("freezer.state");
+    draft.held_by(format!("the frozen control group {}", safe_path(&draft.path)));
+    draft.fact("the control group is frozen", Source::proc(safe_path(&file)));
+    if let Some(task) = suspect.task() {
+        describe(draft, task);
+    }
+    if let Some(killed) = suspect.killed {
+        draft.fact_since(
+            "the runtime has sent SIGKILL to the container, which ends a frozen process as soon as its group is \
+             thawed: it has been frozen since",
+            Source::Log(killed.source.clone()),
+            killed.at,
+        );
+    }
+    duration(draft, suspect);
+    if suspect.may_be_brief() {
+        draft
+            .doubt("whether it lasts: a snapshot or a checkpoint freezes a group for some seconds");
+    }
+    draft.explanation =
+        "A frozen process takes no signal, not even SIGKILL, as long as its group is \
+        frozen by the freezer of control groups version 1. Something froze the group (a pause, a \
+        checkpoint, or a runc that was interrupted between freezing and thawing), and nobody thaws \
+        it. With version 2 a frozen process dies when it is killed."
+            .into();
+    let file = word(&file);
+    draft.remedy(
+        Step::new(
+            View::OURS.says("thaw the control group", &draft.path),
+            format!("echo THAWED > {file}"),
+        )
+        .verified_by(format!("grep -qx THAWED {file}")),
+        "low: the processes run on, and those that were killed end at once. If the pod was paused on \
+         purpose, its other processes run as well",
+    );
+    let fact = "a frozen process is shown in state D, too, but waits for nothing else";
+    draft.rule_out(id!("dstate-process"), fact);
+    draft.rule_out(id!("gpu-driver-dstate"), fact);
+    draft.rule_out(id!("cgroup-populated-leftover"), "the group is frozen");
+}
+
+fn leftover(draft: &mut Draft, suspect: &Suspect<'_>) {
+    draft.severity = Severity::Warning;
+    for task in suspect.group.tasks.iter().take(NAMED) {
+        describe(draft, task);
+        draft.fact(
+            format!("process {} is in {}", task.pid, safe_path(&task.group)),
+            Source::proc("cgroup.procs"),
+        );
+    }
+    let count = suspect.group.tasks.len();
+    if count > NAMED {
+        draft.fact(format!("{count} processes in all"), Source::proc("cgroup.procs"));
+    }
+    let torn_down = if suspect.seen {
+        "the pod's volumes were removed while podstuck watched"
+    } else {
+        "kubelet has started containers of the pod, and neither its volumes nor a group of a container \
+         is left"
+    };
+    let source = if suspect.seen { Source::Probe } else { Source::file("kubelet's directory") };
+    draft.fact(torn_down, source);
+    if !suspect.seen {
+        draft.doubt("whether the pod is being taken down, or only begins");
+    }
+    duration(draft, suspect);
+    draft.explanation = "kubelet has removed the pod's volumes and now removes its control groups, \
+        which fails with EBUSY as long as a process is in one of them. kubelet has killed whom it \
+        found, so this one was put there since, or is in the group of another controller only. That \
+        the removal itself fails was not seen: podstuck follows the paths of volumes and \
+        containers."
+        .into();
+    let procs = word(draft.path.join("cgroup.procs"));
+    let does = View::OURS.says("list the processes of the control group", &draft.path);
+    let list = Step::new(does, format!("cat {procs}"));
+    draft.remedy(list, "none; then find out who put the process there");
+    for task in suspect.group.tasks.iter().take(NAMED) {
+        draft.remedy(
+            moved_to_the_top(task, &draft.path),
+            "low: leaves the process alive, outside the pod's group and its limits",
+        );
+    }
+    for task in suspect.group.tasks.iter().take(NAMED) {
+        draft.remedy(
+            if_same("kill", Process::thread(task), format!("kill -9 {}", task.pid))
+                .so(", which keeps the control group busy")
+                .verified_by(has_ended(task.pid)),
+            format!("ends {}: look first whether it does work that is needed", task.comm),
+        );
+    }
+    let fact = "no process that was killed waits in the kernel";
+    draft.rule_out(id!("dstate-process"), fact);
+    draft.rule_out(id!("cgroup-v1-frozen"), "the group is not frozen");
+}
+
+/// Takes a process out of the pod's groups, in each hierarchy that it is in one of them, into the group at the top:
+/// of version 2's groups, only that one may have processes beside groups with controllers. In a group between, it
+/// is EBUSY (`cgroup_migrate_vet_dst` in kernel/cgroup/cgroup.c).
+fn moved_to_the_top(task: &Task, group: &Path) -> Step {
+    let pid = task.pid;
+    let name = group.file_name().unwrap_or_default();
+    let groups = word(Path::new("*").join(name).join("*"));
+    let those = format!(
+        "find /sys/fs/cgroup -path {groups} -name cgroup.procs -exec grep -qsx {pid} {{}} \";\""
+    );
+    let act = format!("echo {pid} | tee $({those} -exec stat -c %m/cgroup.procs {{}} \";\")");
+    if_same("move", Process::thread(task), act)
+        .so(" out of the pod's control groups")
+        .verified_by(format!("[ -z \"$({those} -print)\" ]"))
+}
+
+fn duration(draft: &mut Draft, suspect: &Suspect<'_>) {
+    let seconds = suspect.lasted().as_secs();
+    let fact = format!("it has been so for at least {seconds} s");
+    draft.fact_since(fact, Source::Samples, suspect.since);
+}

@@ -1,0 +1,152 @@
+//! What is said of a process by what it waits for, where no signal reaches it.
+
+use super::causes::{DSTATE, GPU_DSTATE};
+use crate::{
+    cause::Cause,
+    causes::shared::wait_channel::{WaitsFor, functions, waits_for},
+};
+
+/// What it waits for, and what can be done.
+pub(crate) struct Wait {
+    /// The cause.
+    pub(crate) cause: &'static Cause,
+    /// What answers no more.
+    pub(crate) what: &'static str,
+    /// A command that shows more, and what it does.
+    pub(crate) look: (&'static str, &'static str),
+    /// What ends it, and what that breaks.
+    pub(crate) advice: (&'static str, &'static str),
+}
+
+static NVIDIA: Wait = Wait {
+    cause: &GPU_DSTATE,
+    what: "NVIDIA's driver",
+    look: ("dmesg | grep Xid", "show the faults that the GPU's driver has reported"),
+    advice: (
+        "reset the GPU (`nvidia-smi --gpu-reset`); when that does not end either, only a reboot helps",
+        "every program on that GPU loses its work",
+    ),
+};
+
+static NFS: Wait = Wait {
+    cause: &DSTATE,
+    what: "an NFS server",
+    look: ("nfsstat --mounts", "list the NFS mounts and their servers"),
+    advice: (
+        "bring the server back; or `umount -f` the mount",
+        "a forced unmount loses what was not yet written",
+    ),
+};
+
+static NETWORK_DISK: Wait = Wait {
+    cause: &DSTATE,
+    what: "a disk on the network",
+    look: ("lsblk", "list the block devices"),
+    advice: (
+        "bring the server back; or detach the device",
+        "to detach it loses what was not yet written",
+    ),
+};
+
+static CEPH: Wait = Wait {
+    cause: &DSTATE,
+    what: "CephFS",
+    look: ("findmnt --types ceph", "list the CephFS mounts"),
+    advice: (
+        "bring the cluster back; or `umount -f` the mount",
+        "a forced unmount loses what was not yet written",
+    ),
+};
+
+static SMB: Wait = Wait {
+    cause: &DSTATE,
+    what: "an SMB server",
+    look: ("findmnt --types cifs", "list the SMB mounts and their servers"),
+    advice: ("bring the server back", "none"),
+};
+
+static FUSE: Wait = Wait {
+    cause: &DSTATE,
+    what: "a FUSE server",
+    look: (
+        "grep -H . /sys/fs/fuse/connections/*/waiting",
+        "show which FUSE connection has requests that wait",
+    ),
+    advice: (
+        "restart the server, or abort the connection (`echo 1 > .../abort`)",
+        "all users of that file system get errors, and what was not yet written is lost",
+    ),
+};
+
+static FROZEN: Wait = Wait {
+    cause: &DSTATE,
+    what: "a frozen file system",
+    look: ("cat /proc/self/mountinfo", "list the mount points"),
+    advice: (
+        "thaw it (`fsfreeze --unfreeze MOUNTPOINT`)",
+        "low, unless a backup or a snapshot that is under way has frozen it: ask for that first",
+    ),
+};
+
+const WATCH_DISKS: (&str, &str) =
+    ("cat /proc/pressure/io", "show how long tasks wait for the disks");
+const MEND_DISKS: (&str, &str) = ("bring the device back, or replace it", "none");
+
+static DISK_FILE_SYSTEM: Wait =
+    Wait { cause: &DSTATE, what: "a file system on a disk", look: WATCH_DISKS, advice: MEND_DISKS };
+
+static BLOCK_DEVICE: Wait =
+    Wait { cause: &DSTATE, what: "a block device", look: WATCH_DISKS, advice: MEND_DISKS };
+
+/// Anything else.
+static UNKNOWN: Wait = Wait {
+    cause: &DSTATE,
+    what: "something in the kernel that its name does not tell",
+    look: (
+        "dmesg | grep -A 20 'blocked for more than'",
+        "show what the kernel says of blocked tasks",
+    ),
+    advice: ("find out what it waits for by its stack, and bring that back", "none"),
+};
+
+impl Wait {
+    /// Whether a function's name told what it is.
+    pub(crate) fn is_known(&self) -> bool {
+        self.what != UNKNOWN.what
+    }
+}
+
+/// By wait channel and stack.
+pub(crate) fn of(channel: Option<&str>, stack: &[String]) -> &'static Wait {
+    match waits_for(functions(stack, channel)) {
+        WaitsFor::Nvidia => &NVIDIA,
+        WaitsFor::Nfs => &NFS,
+        WaitsFor::Ceph => &CEPH,
+        WaitsFor::NetworkDisk => &NETWORK_DISK,
+        WaitsFor::Smb => &SMB,
+        WaitsFor::Fuse => &FUSE,
+        WaitsFor::Thaw { .. } => &FROZEN,
+        WaitsFor::DiskFileSystem => &DISK_FILE_SYSTEM,
+        WaitsFor::BlockDevice => &BLOCK_DEVICE,
+        WaitsFor::Unknown => &UNKNOWN,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_wait_has_its_cause_and_words() {
+        let of = |channel, stack: &[&str]| {
+            let stack: Vec<String> = stack.iter().map(|name| (*name).into()).collect();
+            let wait = of(channel, &stack);
+            (wait.cause.id.as_str(), wait.what)
+        };
+        assert_eq!(of(Some("io_schedule"), &["folio_wait_bit", "nfs_wb_all"]).1, "an NFS server");
+        assert_eq!(of(Some("percpu_rwsem_wait"), &[]).1, "a frozen file system");
+        assert_eq!(of(Some("down_read"), &["foo [nvidia]"]).0, "gpu-driver-dstate");
+        assert_eq!(of(None, &[]).0, "dstate-process");
+        assert_eq!(of(Some("rmqueue"), &[]).1, UNKNOWN.what);
+    }
+}
