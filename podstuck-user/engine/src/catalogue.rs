@@ -3,6 +3,7 @@
 use crate::{
     cause::{Cause, CauseId},
     causes::FAMILIES,
+    ids,
 };
 
 /// Every cause that a finding can have, in the order in which documents list them: what only says that no cause is known
@@ -24,23 +25,23 @@ pub struct Elsewhere {
     pub title: &'static str,
 }
 
-const fn elsewhere(id: &'static str, title: &'static str) -> Elsewhere {
-    Elsewhere { id: CauseId::new(id), title }
+const fn elsewhere(id: CauseId, title: &'static str) -> Elsewhere {
+    Elsewhere { id, title }
 }
 
 /// Causes that some of ours are confused with, and that podstuck does not recognise.
 pub static ELSEWHERE: [Elsewhere; 3] = [
     elsewhere(
-        "container-clears-own-volume",
+        ids::CONTAINER_CLEARS_OWN_VOLUME,
         "a container tidies up its own volume, which is its right",
     ),
     elsewhere(
-        "mount-leaked-foreign-ns-el7",
+        ids::MOUNT_LEAKED_FOREIGN_NS_EL7,
         "on RHEL 7 (kernel 3.10, fs.may_detach_mounts=0) a mount that only another namespace has keeps its mount \
          point from being removed; podstuck needs 5.10, where that cannot be",
     ),
     elsewhere(
-        "nfs-silly-rename",
+        ids::NFS_SILLY_RENAME,
         "NFS keeps a file that was removed while it was open, as .nfsXXXX",
     ),
 ];

@@ -7,6 +7,7 @@ fn no_two_causes_have_one_name() {
     let ids = all().map(|cause| cause.id).chain(ELSEWHERE.iter().map(|known| known.id));
     let names: BTreeSet<CauseId> = ids.clone().collect();
     assert_eq!(names.len(), ids.count());
+    assert_eq!(names, ids::ALL.iter().copied().collect(), "an id is of no cause");
 }
 
 #[test]

@@ -41,14 +41,6 @@ const fn is_kebab_case(name: &[u8]) -> bool {
     !after_dash
 }
 
-/// The id of a cause, checked where it stands.
-macro_rules! id {
-    ($name:literal) => {
-        const { $crate::cause::CauseId::new($name) }
-    };
-}
-pub(crate) use id;
-
 impl fmt::Display for CauseId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.0)
@@ -180,8 +172,8 @@ impl PartialEq for Cause {
 impl Eq for Cause {}
 
 /// Shorter to write in a table of look-alikes.
-pub(crate) const fn like(cause: &'static str, told_apart_by: &'static str) -> LookAlike {
-    LookAlike { cause: CauseId::new(cause), told_apart_by }
+pub(crate) const fn like(cause: CauseId, told_apart_by: &'static str) -> LookAlike {
+    LookAlike { cause, told_apart_by }
 }
 
 /// Shorter to write in a list of ways out.

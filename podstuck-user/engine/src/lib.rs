@@ -11,6 +11,7 @@
 
 pub mod catalogue;
 pub mod cause;
+pub mod ids;
 
 pub mod event;
 pub mod model;

@@ -88,8 +88,9 @@ pub fn diagnosis<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids;
     use crate::{
-        cause::{Cause, id},
+        cause::Cause,
         causes::{
             busy_mount::mount_point::BUSY_UNEXPLAINED,
             pod_record::verdict::{FINALIZER, IN_GRACE, NOT_ON_THIS_NODE},
@@ -116,7 +117,7 @@ mod tests {
             if *doubtful {
                 draft.doubt("something");
             }
-            draft.rule_out(id!("nfs-silly-rename"), "as busy-unexplained says");
+            draft.rule_out(ids::NFS_SILLY_RENAME, "as busy-unexplained says");
             ledger.admit(Verdict::Found(Box::new(draft)));
         }
         ledger

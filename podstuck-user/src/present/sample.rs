@@ -1,5 +1,6 @@
 //! Findings for the tests of all renderers.
 
+use podstuck_engine::ids;
 use std::{
     collections::BTreeMap,
     ffi::OsStr,
@@ -8,7 +9,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use podstuck_engine::cause::{CauseId, Kind};
+use podstuck_engine::cause::Kind;
 
 use crate::model::{
     call::{Call, Outcome},
@@ -45,14 +46,14 @@ fn evidence(fact: &str, source: Source) -> Evidence {
 }
 
 pub(crate) fn ruled_out(fact: &str) -> RuledOut {
-    let cause = CauseId::new("nested-mount-under-volume");
+    let cause = ids::NESTED_MOUNT_UNDER_VOLUME;
     RuledOut { cause, fact: fact.into(), since: time(0) }
 }
 
 pub(crate) fn finding() -> Finding {
     let path = JsonPath(PathBuf::from(format!("{POD_DIR}/kubernetes.io~csi/data/mount")));
     Finding {
-        id: CauseId::new("volume-held-by-host-process"),
+        id: ids::VOLUME_HELD_BY_HOST_PROCESS,
         kind: Kind::Cause,
         instance: "volume-held-by-host-process-1".into(),
         state: FindingState::New,

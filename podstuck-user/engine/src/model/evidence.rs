@@ -151,6 +151,7 @@ fn timestamp<S: Serializer>(time: &Timestamp, serializer: S) -> Result<S::Ok, S:
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids;
 
     #[test]
     fn every_unknown_takes_some_certainty_away() {
@@ -165,7 +166,7 @@ mod tests {
     #[test]
     fn a_program_reads_sentences() {
         let (fact, since) = ("nothing is mounted on it".into(), Timestamp::UNIX_EPOCH);
-        let out = RuledOut { cause: CauseId::new("nested-mount-under-volume"), fact, since };
+        let out = RuledOut { cause: ids::NESTED_MOUNT_UNDER_VOLUME, fact, since };
         let text = "nested-mount-under-volume: nothing is mounted on it";
         assert_eq!(serde_json::to_value(&out).unwrap(), text);
         let fact = Evidence { fact: "a".into(), source: Source::Look("statx"), since };

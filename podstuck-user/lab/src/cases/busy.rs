@@ -1,6 +1,6 @@
 //! What is mounted or in use, so that it cannot be unmounted or removed, or cannot be detached.
 
-use podstuck_engine::{cause::CauseId, model::finding::Severity};
+use podstuck_engine::{ids, model::finding::Severity};
 
 use super::{LOGS, LOOP_DEVICES, PV, TOKENS, csi, empty_dir, local_disk};
 use crate::{
@@ -16,7 +16,7 @@ const UMOUNT_IS_BUSY: Expected =
 pub(super) const CASES: &[Case] = &[
     Case {
         id: "csi-driver-lost-publish-state",
-        cause: Some(CauseId::new("csi-driver-lost-publish-state")),
+        cause: Some(ids::CSI_DRIVER_LOST_PUBLISH_STATE),
         summary: "the CSI driver forgot its mount, says OK without unmounting; rmdir is EBUSY",
         volumes: &[TOKENS, LOGS, csi(PV, Driver::Forgot)],
         expected: Some(Expected { object: "/mount", ..RMDIR_IS_BUSY }),
@@ -24,7 +24,7 @@ pub(super) const CASES: &[Case] = &[
     },
     Case {
         id: "stacked-mounts",
-        cause: Some(CauseId::new("stacked-mounts")),
+        cause: Some(ids::STACKED_MOUNTS),
         summary: "a CSI volume was mounted twice and unmounted once; rmdir is EBUSY",
         volumes: &[TOKENS, LOGS, csi(PV, Driver::PublishedTwice)],
         expected: Some(Expected { object: "/mount", ..RMDIR_IS_BUSY }),
@@ -32,7 +32,7 @@ pub(super) const CASES: &[Case] = &[
     },
     Case {
         id: "nested-mount-under-volume",
-        cause: Some(CauseId::new("nested-mount-under-volume")),
+        cause: Some(ids::NESTED_MOUNT_UNDER_VOLUME),
         summary: "something is mounted inside a volume in memory; its umount is EBUSY",
         volumes: &[TOKENS, LOGS, empty_dir("cache", Kind::MemoryWithChild)],
         expected: Some(Expected { object: "/cache", ..UMOUNT_IS_BUSY }),
@@ -40,7 +40,7 @@ pub(super) const CASES: &[Case] = &[
     },
     Case {
         id: "mount-over-volume",
-        cause: Some(CauseId::new("mount-over-volume")),
+        cause: Some(ids::MOUNT_OVER_VOLUME),
         summary: "a directory of somebody else is mounted over an emptyDir, read-only",
         volumes: &[TOKENS, LOGS, empty_dir("data", Kind::Covered)],
         expected: Some(Expected { object: "/data", ..RMDIR_IS_BUSY }),
@@ -48,7 +48,7 @@ pub(super) const CASES: &[Case] = &[
     },
     Case {
         id: "volume-held-by-host-process",
-        cause: Some(CauseId::new("volume-held-by-host-process")),
+        cause: Some(ids::VOLUME_HELD_BY_HOST_PROCESS),
         summary: "a process outside the pod works in a volume in memory; its umount is EBUSY",
         volumes: &[TOKENS, LOGS, empty_dir("cache", Kind::Memory)],
         fixtures: &[Fixture::HostProcess],
@@ -57,7 +57,7 @@ pub(super) const CASES: &[Case] = &[
     },
     Case {
         id: "volume-held-by-hosttocontainer-agent",
-        cause: Some(CauseId::new("volume-held-by-hosttocontainer-agent")),
+        cause: Some(ids::VOLUME_HELD_BY_HOSTTOCONTAINER_AGENT),
         summary: "an agent works in its slave copy of a volume; the umount is EBUSY",
         volumes: &[TOKENS, LOGS, empty_dir("cache", Kind::Memory)],
         fixtures: &[Fixture::Agent],
@@ -66,7 +66,7 @@ pub(super) const CASES: &[Case] = &[
     },
     Case {
         id: "swapfile-active",
-        cause: Some(CauseId::new("swapfile-active")),
+        cause: Some(ids::SWAPFILE_ACTIVE),
         summary: "a volume on a disk (loop) has an active swap file; its umount is EBUSY",
         volumes: &[TOKENS, LOGS, local_disk(PV)],
         fixtures: &[Fixture::SwapFile],
@@ -76,7 +76,7 @@ pub(super) const CASES: &[Case] = &[
     },
     Case {
         id: "leaked-superblock-blocks-device",
-        cause: Some(CauseId::new("leaked-superblock-blocks-device")),
+        cause: Some(ids::LEAKED_SUPERBLOCK_BLOCKS_DEVICE),
         summary: "umount of a disk (loop) succeeds, but a private copy elsewhere keeps the device",
         volumes: &[TOKENS, LOGS, local_disk(PV)],
         fixtures: &[Fixture::PrivateCopy],
@@ -93,7 +93,7 @@ pub(super) const CASES: &[Case] = &[
     },
     Case {
         id: "removal-crosses-mount",
-        cause: Some(CauseId::new("removal-crosses-mount")),
+        cause: Some(ids::REMOVAL_CROSSES_MOUNT),
         summary: "a directory of somebody else is mounted in an emptyDir: kubelet deletes its files",
         volumes: &[TOKENS, LOGS, empty_dir("data", Kind::ForeignMount)],
         expected: Some(Expected {

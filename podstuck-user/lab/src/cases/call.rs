@@ -1,6 +1,6 @@
 //! File systems and disks that keep a call from returning, or answer it with an error.
 
-use podstuck_engine::{cause::CauseId, model::finding::Severity};
+use podstuck_engine::{ids, model::finding::Severity};
 
 use super::{IMPATIENT, LOGS, LOOP_DEVICES, TOKENS, empty_dir};
 use crate::{
@@ -15,7 +15,7 @@ const HANGS: Expected = Expected { severity: Severity::Critical, ..Expected::STU
 pub(super) const CASES: &[Case] = &[
     Case {
         id: "fuse-daemon-hung",
-        cause: Some(CauseId::new("fuse-daemon-hung")),
+        cause: Some(ids::FUSE_DAEMON_HUNG),
         summary: "a FUSE server in an emptyDir does not answer: the removal waits for it",
         volumes: &[TOKENS, LOGS, empty_dir("data", Kind::Files)],
         fixtures: &[Fixture::SilentServer],
@@ -25,12 +25,12 @@ pub(super) const CASES: &[Case] = &[
         watch_options: IMPATIENT,
         expected: Some(Expected { object: "/data/m", ..HANGS }),
         // Its server ends first, and the removal may meet what is left of it.
-        aftermath: Some(CauseId::new("fuse-daemon-dead")),
+        aftermath: Some(ids::FUSE_DAEMON_DEAD),
         ..Case::PLAIN
     },
     Case {
         id: "fuse-daemon-dead",
-        cause: Some(CauseId::new("fuse-daemon-dead")),
+        cause: Some(ids::FUSE_DAEMON_DEAD),
         summary: "a FUSE server in an emptyDir is gone, its mount is not; openat is ENOTCONN",
         volumes: &[TOKENS, LOGS, empty_dir("data", Kind::Files)],
         fixtures: &[Fixture::DeadServer],
@@ -45,7 +45,7 @@ pub(super) const CASES: &[Case] = &[
     },
     Case {
         id: "filesystem-frozen",
-        cause: Some(CauseId::new("filesystem-frozen")),
+        cause: Some(ids::FILESYSTEM_FROZEN),
         summary: "the disk of kubelet's root is frozen: the removal waits until it is thawed",
         volumes: &[empty_dir("data", Kind::Files)],
         fixtures: &[Fixture::Frozen],
@@ -62,7 +62,7 @@ pub(super) const CASES: &[Case] = &[
     },
     Case {
         id: "umount-flush-slow",
-        cause: Some(CauseId::new("umount-flush-slow")),
+        cause: Some(ids::UMOUNT_FLUSH_SLOW),
         summary: "a volume's disk is slow: umount2 has returned, and much is still to be written",
         volumes: &[TOKENS, LOGS, ISCSI],
         fixtures: &[Fixture::SlowDisk],
@@ -78,7 +78,7 @@ pub(super) const CASES: &[Case] = &[
     },
     Case {
         id: "umount-kernel-hang",
-        cause: Some(CauseId::new("umount-kernel-hang")),
+        cause: Some(ids::UMOUNT_KERNEL_HANG),
         summary: "a volume's disk has stopped: umount2 has returned, and its caller waits for ever",
         volumes: &[TOKENS, LOGS, ISCSI],
         fixtures: &[Fixture::StoppedDisk],

@@ -1,7 +1,7 @@
 //! What lies in a directory that is to be removed: it may not be deleted, comes back, or is a great
 //! deal.
 
-use podstuck_engine::{cause::CauseId, model::finding::Severity};
+use podstuck_engine::{ids, model::finding::Severity};
 
 use super::{LOGS, PV, TOKENS, csi, empty_dir};
 use crate::{
@@ -25,7 +25,7 @@ const NOT_EMPTY: Expected = Expected {
 pub(super) const CASES: &[Case] = &[
     Case {
         id: "immutable-attribute",
-        cause: Some(CauseId::new("immutable-attribute")),
+        cause: Some(ids::IMMUTABLE_ATTRIBUTE),
         summary: "a file in an emptyDir is immutable (chattr +i); unlink is EPERM",
         volumes: &[TOKENS, LOGS, empty_dir("data", Kind::Protected(Attribute::Immutable))],
         expected: Some(NOT_PERMITTED),
@@ -33,7 +33,7 @@ pub(super) const CASES: &[Case] = &[
     },
     Case {
         id: "append-only-attribute",
-        cause: Some(CauseId::new("append-only-attribute")),
+        cause: Some(ids::APPEND_ONLY_ATTRIBUTE),
         summary: "a file in an emptyDir is append-only (chattr +a); unlink is EPERM",
         volumes: &[TOKENS, LOGS, empty_dir("data", Kind::Protected(Attribute::AppendOnly))],
         expected: Some(NOT_PERMITTED),
@@ -41,7 +41,7 @@ pub(super) const CASES: &[Case] = &[
     },
     Case {
         id: "data-under-mountpoint",
-        cause: Some(CauseId::new("data-under-mountpoint")),
+        cause: Some(ids::DATA_UNDER_MOUNTPOINT),
         summary: "files lie in the mount point of a volume that is not mounted; rmdir is ENOTEMPTY",
         volumes: &[TOKENS, LOGS, csi(PV, Driver::UnmountedEarly)],
         expected: Some(Expected { object: "/mount", ..NOT_EMPTY }),
@@ -49,7 +49,7 @@ pub(super) const CASES: &[Case] = &[
     },
     Case {
         id: "subpath-source-deleted",
-        cause: Some(CauseId::new("subpath-source-deleted")),
+        cause: Some(ids::SUBPATH_SOURCE_DELETED),
         summary: "kubelet skips the umount of a subPath; rmdir of its directory is ENOTEMPTY",
         volumes: &[TOKENS, LOGS, empty_dir("data", Kind::SubPath)],
         expected: Some(Expected { object: "/volume-subpaths/data/app", ..NOT_EMPTY }),
@@ -57,7 +57,7 @@ pub(super) const CASES: &[Case] = &[
     },
     Case {
         id: "writer-still-alive",
-        cause: Some(CauseId::new("writer-still-alive")),
+        cause: Some(ids::WRITER_STILL_ALIVE),
         summary: "a process goes on writing into an emptyDir that is removed; rmdir is ENOTEMPTY",
         volumes: &[TOKENS, LOGS, empty_dir("data", Kind::Files)],
         fixtures: &[Fixture::Writer],
@@ -67,7 +67,7 @@ pub(super) const CASES: &[Case] = &[
     },
     Case {
         id: "orphaned-pod-dir",
-        cause: Some(CauseId::new("orphaned-pod-dir")),
+        cause: Some(ids::ORPHANED_POD_DIR),
         summary: "kubelet fails every 2 s to remove the directory of a pod that is long gone",
         volumes: &[csi(PV, Driver::Orphaned)],
         options: &["--duration", "11s"],
@@ -81,7 +81,7 @@ pub(super) const CASES: &[Case] = &[
     },
     Case {
         id: "emptydir-mass-files",
-        cause: Some(CauseId::new("emptydir-mass-files")),
+        cause: Some(ids::EMPTYDIR_MASS_FILES),
         summary: "an emptyDir has hundreds of thousands of files: slow, not stuck",
         volumes: &[TOKENS, LOGS, empty_dir("data", Kind::MassFiles)],
         // It ends by itself.

@@ -1,6 +1,6 @@
 //! Faults of the node's own disk, and of its table of mounts.
 
-use podstuck_engine::{cause::CauseId, model::finding::Severity};
+use podstuck_engine::{ids, model::finding::Severity};
 
 use super::{LOGS, TOKENS};
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
 pub(super) const CASES: &[Case] = &[
     Case {
         id: "disk-full-runtime",
-        cause: Some(CauseId::new("disk-full-runtime")),
+        cause: Some(ids::DISK_FULL_RUNTIME),
         summary: "the disk of kubelet's root is full: kubelet cannot write, and does nothing",
         volumes: &[TOKENS, LOGS],
         fixtures: &[Fixture::FullDisk],
@@ -28,7 +28,7 @@ pub(super) const CASES: &[Case] = &[
     },
     Case {
         id: "mount-table-storm",
-        cause: Some(CauseId::new("mount-table-storm")),
+        cause: Some(ids::MOUNT_TABLE_STORM),
         summary: "somebody has mounted a directory 10,000 times: slow, not stuck",
         volumes: &[TOKENS, LOGS],
         fixtures: &[Fixture::ManyMounts],
@@ -44,7 +44,7 @@ pub(super) const CASES: &[Case] = &[
     },
     Case {
         id: "node-fs-readonly",
-        cause: Some(CauseId::new("node-fs-readonly")),
+        cause: Some(ids::NODE_FS_READONLY),
         summary: "the disk of kubelet's root has become read-only; every removal is EROFS",
         volumes: &[TOKENS, LOGS],
         fixtures: &[Fixture::ReadOnlyDisk],

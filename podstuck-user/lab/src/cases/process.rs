@@ -1,6 +1,6 @@
 //! Processes of the pod that do not end.
 
-use podstuck_engine::{cause::CauseId, model::finding::Severity};
+use podstuck_engine::{ids, model::finding::Severity};
 
 use super::{LOGS, TOKENS};
 use crate::{
@@ -14,7 +14,7 @@ const DOES_NOT_END: Expected = Expected { severity: Severity::Critical, ..Expect
 pub(super) const CASES: &[Case] = &[
     Case {
         id: "dstate-process",
-        cause: Some(CauseId::new("dstate-process")),
+        cause: Some(ids::DSTATE_PROCESS),
         summary: "a container was killed and does not end: it waits for a frozen file system",
         volumes: &[TOKENS, LOGS],
         fixtures: &[Fixture::Unkillable],
@@ -25,7 +25,7 @@ pub(super) const CASES: &[Case] = &[
     },
     Case {
         id: "cgroup-v1-frozen",
-        cause: Some(CauseId::new("cgroup-v1-frozen")),
+        cause: Some(ids::CGROUP_V1_FROZEN),
         summary: "a container was killed and does not end: its pod's control group is frozen",
         volumes: &[TOKENS, LOGS],
         fixtures: &[Fixture::FrozenGroup],
@@ -36,7 +36,7 @@ pub(super) const CASES: &[Case] = &[
     },
     Case {
         id: "cgroup-populated-leftover",
-        cause: Some(CauseId::new("cgroup-populated-leftover")),
+        cause: Some(ids::CGROUP_POPULATED_LEFTOVER),
         summary: "a process is left in the pod's control group, whose removal is EBUSY",
         volumes: &[TOKENS, LOGS],
         fixtures: &[Fixture::GroupMember],

@@ -1,6 +1,6 @@
 //! CSI volumes that nobody unmounts: no call fails, and none is made.
 
-use podstuck_engine::cause::CauseId;
+use podstuck_engine::ids;
 
 use super::{LOGS, PV, SOON, TOKENS, csi};
 use crate::{
@@ -13,7 +13,7 @@ const NO_CALL: Expected = Expected { actor: None, object: "/mount", ..Expected::
 pub(super) const CASES: &[Case] = &[
     Case {
         id: "csi-driver-lost-publish-state-silent",
-        cause: Some(CauseId::new("csi-driver-lost-publish-state")),
+        cause: Some(ids::CSI_DRIVER_LOST_PUBLISH_STATE),
         summary: "the same with a kubelet from 1.30 on, which only waits: no call fails",
         volumes: &[TOKENS, LOGS, csi(PV, Driver::ForgotInSilence)],
         fixtures: &[Fixture::DriverUp],
@@ -24,7 +24,7 @@ pub(super) const CASES: &[Case] = &[
     },
     Case {
         id: "csi-driver-not-registered",
-        cause: Some(CauseId::new("csi-driver-not-registered")),
+        cause: Some(ids::CSI_DRIVER_NOT_REGISTERED),
         summary: "the CSI driver is not on the node: kubelet cannot ask it and makes no call",
         volumes: &[TOKENS, LOGS, csi(PV, Driver::Missing)],
         options: &[],
@@ -34,7 +34,7 @@ pub(super) const CASES: &[Case] = &[
     },
     Case {
         id: "csi-driver-down",
-        cause: Some(CauseId::new("csi-driver-down")),
+        cause: Some(ids::CSI_DRIVER_DOWN),
         summary: "the CSI driver has ended, and its registrar has not: kubelet calls in vain",
         volumes: &[TOKENS, LOGS, csi(PV, Driver::Silent)],
         fixtures: &[Fixture::DriverDown],
@@ -45,7 +45,7 @@ pub(super) const CASES: &[Case] = &[
     },
     Case {
         id: "csi-unpublish-hung-lock",
-        cause: Some(CauseId::new("csi-unpublish-hung-lock")),
+        cause: Some(ids::CSI_UNPUBLISH_HUNG_LOCK),
         summary: "the CSI driver's process is stopped: kubelet asks it, and gets no answer",
         volumes: &[TOKENS, LOGS, csi(PV, Driver::Silent)],
         fixtures: &[Fixture::DriverStopped],
@@ -56,7 +56,7 @@ pub(super) const CASES: &[Case] = &[
     },
     Case {
         id: "vol-data-missing-or-corrupt",
-        cause: Some(CauseId::new("vol-data-missing-or-corrupt")),
+        cause: Some(ids::VOL_DATA_MISSING_OR_CORRUPT),
         summary: "kubelet's vol_data.json is empty: it cannot find the driver and makes no call",
         volumes: &[TOKENS, LOGS, csi(PV, Driver::Unknown)],
         options: &[],

@@ -1,13 +1,14 @@
 //! An unmount that is refused because somebody uses the mount.
 
 use crate::{
-    cause::{Cause, CauseId, Kind, TriedWith, like, log, way},
+    cause::{Cause, Kind, TriedWith, like, log, way},
+    ids,
     model::diagnosis::Stage,
 };
 
 /// Somebody outside the pod, on the mount itself.
 pub(crate) static HELD_BY_PROCESS: Cause = Cause {
-    id: CauseId::new("volume-held-by-host-process"),
+    id: ids::VOLUME_HELD_BY_HOST_PROCESS,
     title: "the unmount is refused: a process outside the pod uses the volume; it is named",
     stage: Stage::Volumes,
     kind: Kind::Cause,
@@ -20,14 +21,14 @@ pub(crate) static HELD_BY_PROCESS: Cause = Cause {
     ],
     log: log("kubelet", "umount: ...: target is busy"),
     look_alikes: &[
-        like("nested-mount-under-volume", "nothing is mounted on it"),
-        like("swapfile-active", "no active swap file lies on it"),
+        like(ids::NESTED_MOUNT_UNDER_VOLUME, "nothing is mounted on it"),
+        like(ids::SWAPFILE_ACTIVE, "no active swap file lies on it"),
         like(
-            "volume-held-by-hosttocontainer-agent",
+            ids::VOLUME_HELD_BY_HOSTTOCONTAINER_AGENT,
             "the user is on the mount itself, and not on a copy of it",
         ),
-        like("csi-driver-lost-publish-state", "the unmount is tried, and fails"),
-        like("leaked-superblock-blocks-device", "the unmount fails; there it succeeds"),
+        like(ids::CSI_DRIVER_LOST_PUBLISH_STATE, "the unmount is tried, and fails"),
+        like(ids::LEAKED_SUPERBLOCK_BLOCKS_DEVICE, "the unmount fails; there it succeeds"),
     ],
     ways_out: &[way("stop it, or its service", "whoever needs the process misses it")],
     field: &["kubernetes#113426", "rancher#16477", "csi-driver-smb#603"],
@@ -37,7 +38,7 @@ pub(crate) static HELD_BY_PROCESS: Cause = Cause {
 
 /// Somebody on a copy that the unmount would take along.
 pub(crate) static HELD_BY_AGENT: Cause = Cause {
-    id: CauseId::new("volume-held-by-hosttocontainer-agent"),
+    id: ids::VOLUME_HELD_BY_HOSTTOCONTAINER_AGENT,
     title: "nobody holds the mount itself, but an agent's copy that the unmount would take along; \
         its pod is named",
     stage: Stage::Volumes,
@@ -52,9 +53,9 @@ pub(crate) static HELD_BY_AGENT: Cause = Cause {
     ],
     log: log("kubelet", "umount: ...: target is busy"),
     look_alikes: &[
-        like("volume-held-by-host-process", "nobody uses the mount itself"),
-        like("nested-mount-under-volume", "nothing is mounted on it"),
-        like("swapfile-active", "no active swap file lies on it"),
+        like(ids::VOLUME_HELD_BY_HOST_PROCESS, "nobody uses the mount itself"),
+        like(ids::NESTED_MOUNT_UNDER_VOLUME, "nothing is mounted on it"),
+        like(ids::SWAPFILE_ACTIVE, "no active swap file lies on it"),
     ],
     ways_out: &[
         way("restart the agent", "its controller starts it again; what it does here pauses"),
@@ -67,7 +68,7 @@ pub(crate) static HELD_BY_AGENT: Cause = Cause {
 
 /// A container's root file system, which its shim cannot unmount.
 pub(crate) static SHIM_ROOTFS_BUSY: Cause = Cause {
-    id: CauseId::new("shim-rootfs-busy"),
+    id: ids::SHIM_ROOTFS_BUSY,
     title: "the container's root file system is in use on the host",
     stage: Stage::Containers,
     kind: Kind::Cause,
@@ -82,8 +83,8 @@ pub(crate) static SHIM_ROOTFS_BUSY: Cause = Cause {
     ],
     log: log("containerd", "failed to cleanup rootfs mount"),
     look_alikes: &[
-        like("leaked-superblock-blocks-device", "the unmount fails; there it succeeds"),
-        like("shim-or-containerd-state-lost", "the shim is there and tries to unmount"),
+        like(ids::LEAKED_SUPERBLOCK_BLOCKS_DEVICE, "the unmount fails; there it succeeds"),
+        like(ids::SHIM_OR_CONTAINERD_STATE_LOST, "the shim is there and tries to unmount"),
     ],
     ways_out: &[way("stop the user", "whoever needs the process misses it")],
     field: &["containerd#4020", "gvisor#9834"],

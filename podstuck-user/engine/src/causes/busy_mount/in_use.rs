@@ -2,7 +2,7 @@
 
 use super::causes::{HELD_BY_AGENT, HELD_BY_PROCESS, SHIM_ROOTFS_BUSY};
 use crate::{
-    cause::{Cause, id},
+    cause::Cause,
     causes::{
         busy_mount::{
             self,
@@ -13,6 +13,7 @@ use crate::{
         shared::holders::{TOLD, describe, free, not_listed, tell, tell_unseen, who_else},
     },
     command::View,
+    ids,
     model::{
         evidence::Source,
         holder::{Holder, How, Snapshot, Through},
@@ -210,14 +211,14 @@ fn tell_apart(draft: &mut Draft, found: &[&Holder], held: &Held) {
     let itself = has(|h| h.through == Through::Itself && h.how != How::NestedMount);
     let absent = [
         (
-            id!("nested-mount-under-volume"),
+            ids::NESTED_MOUNT_UNDER_VOLUME,
             has(|h| h.how == How::NestedMount),
             "nothing is mounted on it",
         ),
-        (id!("swapfile-active"), has(|h| h.how == How::Swap), "no active swap file lies on it"),
-        (id!("volume-held-by-host-process"), itself, "nobody uses the mount itself"),
+        (ids::SWAPFILE_ACTIVE, has(|h| h.how == How::Swap), "no active swap file lies on it"),
+        (ids::VOLUME_HELD_BY_HOST_PROCESS, itself, "nobody uses the mount itself"),
         (
-            id!("volume-held-by-hosttocontainer-agent"),
+            ids::VOLUME_HELD_BY_HOSTTOCONTAINER_AGENT,
             has(|h| h.through == Through::PropagatedCopy),
             "no copy that the unmount would take along is in use",
         ),
@@ -260,7 +261,7 @@ pub(crate) fn by_somebody() -> &'static Cause {
 pub(crate) fn tell_apart_without_user(draft: &mut Draft) {
     if *draft.cause == HELD_BY_PROCESS {
         draft.lacks("who uses it");
-        draft.rule_out(id!("csi-driver-lost-publish-state"), "an unmount was tried, and failed");
+        draft.rule_out(ids::CSI_DRIVER_LOST_PUBLISH_STATE, "an unmount was tried, and failed");
     }
 }
 
@@ -275,20 +276,20 @@ pub(crate) fn words_without_user(cause: &Cause) -> Option<&'static str> {
 /// What was found makes the unmount fail by itself, whatever else may be there.
 fn present(draft: &mut Draft, exact: bool) {
     for other in [
-        id!("nested-mount-under-volume"),
-        id!("swapfile-active"),
-        id!("volume-held-by-hosttocontainer-agent"),
-        id!("volume-held-by-host-process"),
+        ids::NESTED_MOUNT_UNDER_VOLUME,
+        ids::SWAPFILE_ACTIVE,
+        ids::VOLUME_HELD_BY_HOSTTOCONTAINER_AGENT,
+        ids::VOLUME_HELD_BY_HOST_PROCESS,
     ] {
         draft.suffices_beside(other);
     }
-    draft.rule_out(id!("csi-driver-lost-publish-state"), "the unmount is tried, and fails");
-    draft.rule_out(id!("shim-or-containerd-state-lost"), "the shim is there, and tries to unmount");
-    draft.rule_out(id!("node-fs-readonly"), "the error is EBUSY, not EROFS");
-    for other in [id!("immutable-attribute"), id!("append-only-attribute")] {
+    draft.rule_out(ids::CSI_DRIVER_LOST_PUBLISH_STATE, "the unmount is tried, and fails");
+    draft.rule_out(ids::SHIM_OR_CONTAINERD_STATE_LOST, "the shim is there, and tries to unmount");
+    draft.rule_out(ids::NODE_FS_READONLY, "the error is EBUSY, not EROFS");
+    for other in [ids::IMMUTABLE_ATTRIBUTE, ids::APPEND_ONLY_ATTRIBUTE] {
         draft.rule_out(other, "the error is EBUSY, not EPERM");
     }
-    draft.rule_out(id!("leaked-superblock-blocks-device"), "the unmount itself fails");
+    draft.rule_out(ids::LEAKED_SUPERBLOCK_BLOCKS_DEVICE, "the unmount itself fails");
     if !exact {
         draft.doubt("which mount it is: only the text of a path speaks for it");
     }

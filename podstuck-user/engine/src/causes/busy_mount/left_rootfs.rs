@@ -2,12 +2,12 @@
 
 use super::causes::SHIM_ROOTFS_BUSY;
 use crate::{
-    cause::id,
     causes::{
         busy_mount::left_rootfs_tracker::Left,
         shared::holders::{free, tell},
     },
     command::View,
+    ids,
     model::{
         evidence::Source,
         finding::Severity,
@@ -64,10 +64,10 @@ pub(crate) fn draft(context: &Context<'_>, left: &Left, taken: &Snapshot) -> Opt
     let view = View::in_namespace(context, rootfs.mount.namespace, rootfs.mount.pid);
     free(&mut draft, view, &nested, &users);
     draft.rule_out(
-        id!("leaked-superblock-blocks-device"),
+        ids::LEAKED_SUPERBLOCK_BLOCKS_DEVICE,
         "the mount itself is still there, and is in use",
     );
-    draft.rule_out(id!("shim-or-containerd-state-lost"), "what keeps the mount is known");
+    draft.rule_out(ids::SHIM_OR_CONTAINERD_STATE_LOST, "what keeps the mount is known");
     if !found.iter().any(|holder| holder.exact) {
         draft.doubt("which mount it is: only the text of a path speaks for it");
     }

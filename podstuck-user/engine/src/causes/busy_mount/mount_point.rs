@@ -3,13 +3,14 @@
 use std::path::Path;
 
 use crate::{
-    cause::{Cause, CauseId, Kind, id, like, way},
+    cause::{Cause, Kind, like, way},
     causes::{
         busy_mount::{self, tracker::BusyObject},
         csi_volume::{left_mounted, linked_root},
         shared::moments::began,
     },
     command::View,
+    ids,
     model::{
         csi::{DriverProcess, Reach},
         diagnosis::Stage,
@@ -27,7 +28,7 @@ use crate::{
 
 /// Who it is, is not known.
 pub(crate) static BUSY_UNEXPLAINED: Cause = Cause {
-    id: CauseId::new("busy-unexplained"),
+    id: ids::BUSY_UNEXPLAINED,
     title: "not a cause: something is busy, and the tool says what it could not find out",
     stage: Stage::Volumes,
     kind: Kind::Admission,
@@ -39,11 +40,11 @@ pub(crate) static BUSY_UNEXPLAINED: Cause = Cause {
     ],
     log: None,
     look_alikes: &[
-        like("nested-mount-under-volume", "nothing is mounted on it"),
-        like("swapfile-active", "no active swap file lies on it"),
-        like("volume-held-by-host-process", "nobody was found on the mount"),
-        like("volume-held-by-hosttocontainer-agent", "nobody was found on a copy of it"),
-        like("nfs-silly-rename", "the file system is not NFS"),
+        like(ids::NESTED_MOUNT_UNDER_VOLUME, "nothing is mounted on it"),
+        like(ids::SWAPFILE_ACTIVE, "no active swap file lies on it"),
+        like(ids::VOLUME_HELD_BY_HOST_PROCESS, "nobody was found on the mount"),
+        like(ids::VOLUME_HELD_BY_HOSTTOCONTAINER_AGENT, "nobody was found on a copy of it"),
+        like(ids::NFS_SILLY_RENAME, "the file system is not NFS"),
     ],
     ways_out: &[way("the finding says where to look", "")],
     field: &[],
@@ -250,7 +251,7 @@ fn tell_apart(
     // with every attempt that passes.
     if object.attempts.count() >= ATTEMPTS_IN_SILENCE {
         let fact = "umount2 would have failed with EBUSY; nobody called it";
-        draft.rule_out_since(id!("volume-held-by-host-process"), fact, since);
+        draft.rule_out_since(ids::VOLUME_HELD_BY_HOST_PROCESS, fact, since);
     }
     left_mounted::tell_apart(draft, since.filter(|_| op.told_by.is_none()), reach);
     busy_mount::in_use::tell_apart_without_user(draft);

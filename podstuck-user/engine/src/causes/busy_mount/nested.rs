@@ -5,9 +5,10 @@ use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
 use nix::errno::Errno;
 
 use crate::{
-    cause::{Cause, CauseId, Kind, TriedWith, id, like, log, way},
+    cause::{Cause, Kind, TriedWith, like, log, way},
     causes::file_system::tracker::Failing,
     command::View,
+    ids,
     model::{
         diagnosis::Stage,
         evidence::Source,
@@ -27,7 +28,7 @@ const SOURCE: &[&str] = &["linux fs/namei.c, vfs_rmdir and vfs_unlink: is_local_
 
 /// In any volume.
 pub(crate) static NESTED_MOUNT: Cause = Cause {
-    id: CauseId::new("nested-mount-under-volume"),
+    id: ids::NESTED_MOUNT_UNDER_VOLUME,
     title: "something is mounted inside the volume",
     stage: Stage::Volumes,
     kind: Kind::Cause,
@@ -36,10 +37,13 @@ pub(crate) static NESTED_MOUNT: Cause = Cause {
     confirmed_by: &["the caller's mountinfo has a mount below the volume's"],
     log: log("kubelet", "umount: ...: target is busy"),
     look_alikes: &[
-        like("volume-held-by-host-process", "a mount lies on it, and that alone makes it busy"),
-        like("volume-held-by-hosttocontainer-agent", "the mount is in the caller's own namespace"),
-        like("swapfile-active", "a mount lies on it, and that alone makes it busy"),
-        like("node-fs-readonly", "the call fails with EBUSY, not with EROFS"),
+        like(ids::VOLUME_HELD_BY_HOST_PROCESS, "a mount lies on it, and that alone makes it busy"),
+        like(
+            ids::VOLUME_HELD_BY_HOSTTOCONTAINER_AGENT,
+            "the mount is in the caller's own namespace",
+        ),
+        like(ids::SWAPFILE_ACTIVE, "a mount lies on it, and that alone makes it busy"),
+        like(ids::NODE_FS_READONLY, "the call fails with EBUSY, not with EROFS"),
     ],
     ways_out: &[way("`umount` that first", LEFT_RISK)],
     field: &["bb-clientd#2"],
@@ -49,7 +53,7 @@ pub(crate) static NESTED_MOUNT: Cause = Cause {
 
 /// In an emptyDir, often by a container with Bidirectional propagation.
 pub(crate) static SUBMOUNT: Cause = Cause {
-    id: CauseId::new("emptydir-bidirectional-submount"),
+    id: ids::EMPTYDIR_BIDIRECTIONAL_SUBMOUNT,
     title: "something is mounted inside the emptyDir, and kubelet does not unmount it",
     stage: Stage::Volumes,
     kind: Kind::Cause,
@@ -63,12 +67,12 @@ pub(crate) static SUBMOUNT: Cause = Cause {
     ],
     log: log("kubelet", "UnmountVolume.TearDown failed ... device or resource busy"),
     look_alikes: &[
-        like("fuse-daemon-dead", "the file system on it is none of FUSE, or answers"),
+        like(ids::FUSE_DAEMON_DEAD, "the file system on it is none of FUSE, or answers"),
         like(
-            "removal-crosses-mount",
+            ids::REMOVAL_CROSSES_MOUNT,
             "the removal is at the mount point, which has to go first either way",
         ),
-        like("termination-message-in-bidirectional", "the mount point is a directory"),
+        like(ids::TERMINATION_MESSAGE_IN_BIDIRECTIONAL, "the mount point is a directory"),
     ],
     ways_out: &[way("`umount` it", LEFT_RISK), way("let a preStop hook unmount it", "")],
     field: &["kubernetes#129550", "kubernetes#137143"],
@@ -78,7 +82,7 @@ pub(crate) static SUBMOUNT: Cause = Cause {
 
 /// The same, with a file.
 pub(crate) static TERMINATION_MESSAGE: Cause = Cause {
-    id: CauseId::new("termination-message-in-bidirectional"),
+    id: ids::TERMINATION_MESSAGE_IN_BIDIRECTIONAL,
     title: "a file inside the volume is a mount point, often the container's \
         terminationMessagePath",
     stage: Stage::Volumes,
@@ -91,7 +95,7 @@ pub(crate) static TERMINATION_MESSAGE: Cause = Cause {
         "the caller's mountinfo has that file as a mount point",
     ],
     log: log("kubelet", "unlinkat ...: device or resource busy"),
-    look_alikes: &[like("emptydir-bidirectional-submount", "the mount point is a file")],
+    look_alikes: &[like(ids::EMPTYDIR_BIDIRECTIONAL_SUBMOUNT, "the mount point is a file")],
     ways_out: &[
         way("`umount` the file", LEFT_RISK),
         way("move terminationMessagePath out of the volume", ""),
@@ -103,7 +107,7 @@ pub(crate) static TERMINATION_MESSAGE: Cause = Cause {
 
 /// A subPath's own mount.
 pub(crate) static SUBPATH_BUSY: Cause = Cause {
-    id: CauseId::new("subpath-busy"),
+    id: ids::SUBPATH_BUSY,
     title: "a subPath is still mounted where kubelet removes its mount point",
     stage: Stage::Volumes,
     kind: Kind::Cause,
@@ -115,10 +119,10 @@ pub(crate) static SUBPATH_BUSY: Cause = Cause {
     log: log("kubelet", "error cleaning subPath mounts for volume"),
     look_alikes: &[
         like(
-            "subpath-source-deleted",
+            ids::SUBPATH_SOURCE_DELETED,
             "the removal comes to the mount point and fails with EBUSY, not with ENOTEMPTY above it",
         ),
-        like("kubelet-root-symlink", "no symbolic link leads to kubelet's root"),
+        like(ids::KUBELET_ROOT_SYMLINK, "no symbolic link leads to kubelet's root"),
     ],
     ways_out: &[way("`umount` it", LEFT_RISK)],
     field: &["kubernetes#51835", "kubernetes#68740", "kubernetes#89181"],
@@ -128,7 +132,7 @@ pub(crate) static SUBPATH_BUSY: Cause = Cause {
 
 /// Over the volume's own directory.
 pub(crate) static MOUNT_OVER_VOLUME: Cause = Cause {
-    id: CauseId::new("mount-over-volume"),
+    id: ids::MOUNT_OVER_VOLUME,
     title: "something is mounted over the directory of an emptyDir, and kubelet does not unmount it",
     stage: Stage::Volumes,
     kind: Kind::Cause,
@@ -141,7 +145,7 @@ pub(crate) static MOUNT_OVER_VOLUME: Cause = Cause {
          its own",
     ],
     log: log("kubelet", "unlinkat ...: read-only file system, or device or resource busy"),
-    look_alikes: &[like("node-fs-readonly", "what is mounted lies in the pod's own directory")],
+    look_alikes: &[like(ids::NODE_FS_READONLY, "what is mounted lies in the pod's own directory")],
     ways_out: &[way("`umount` it", LEFT_RISK)],
     field: &[],
     tried: &[TriedWith::Lab, TriedWith::RealKubelet, TriedWith::Recording],
@@ -200,7 +204,7 @@ pub(crate) fn read_only_over_volume(
 
 fn tell_apart_over_volume(draft: &mut Draft) {
     let fact = "what is mounted lies in the pod's own directory";
-    draft.rule_out(id!("node-fs-readonly"), fact);
+    draft.rule_out(ids::NODE_FS_READONLY, fact);
 }
 
 /// Which of them fits a mount point below a volume's own, by the uppermost mount on it.
@@ -285,22 +289,22 @@ pub(crate) fn tell_apart(draft: &mut Draft, op: &Operation, top: &Mount) {
     if *draft.cause == NESTED_MOUNT {
         // A mount point cannot be removed, whoever uses what.
         for other in [
-            id!("volume-held-by-host-process"),
-            id!("volume-held-by-hosttocontainer-agent"),
-            id!("swapfile-active"),
+            ids::VOLUME_HELD_BY_HOST_PROCESS,
+            ids::VOLUME_HELD_BY_HOSTTOCONTAINER_AGENT,
+            ids::SWAPFILE_ACTIVE,
         ] {
             draft.suffices_beside(other);
         }
-        draft.rule_out(id!("node-fs-readonly"), "the error is EBUSY, not EROFS");
+        draft.rule_out(ids::NODE_FS_READONLY, "the error is EBUSY, not EROFS");
     }
     if *draft.cause == MOUNT_OVER_VOLUME {
         tell_apart_over_volume(draft);
     }
     if *draft.cause == SUBMOUNT {
         // One that is dead is found by a look at it, which comes first.
-        draft.rule_out(id!("fuse-daemon-dead"), "no look at the mount failed with ENOTCONN");
+        draft.rule_out(ids::FUSE_DAEMON_DEAD, "no look at the mount failed with ENOTCONN");
         let (crosses, file) =
-            (id!("removal-crosses-mount"), id!("termination-message-in-bidirectional"));
+            (ids::REMOVAL_CROSSES_MOUNT, ids::TERMINATION_MESSAGE_IN_BIDIRECTIONAL);
         // The mount is in the way, and must go, whatever went through it, now or before anybody watched.
         draft.suffices_beside(crosses);
         if op.told_by.is_some() {
@@ -312,9 +316,9 @@ pub(crate) fn tell_apart(draft: &mut Draft, op: &Operation, top: &Mount) {
             draft.doubt("whether its server answers");
         }
     }
-    draft.rule_out(id!("emptydir-bidirectional-submount"), "the mount point is a file");
+    draft.rule_out(ids::EMPTYDIR_BIDIRECTIONAL_SUBMOUNT, "the mount point is a file");
     if op.outcome.is(Errno::EBUSY) {
         let fact = "the removal came to the mount point, and failed there with EBUSY";
-        draft.rule_out(id!("subpath-source-deleted"), fact);
+        draft.rule_out(ids::SUBPATH_SOURCE_DELETED, fact);
     }
 }

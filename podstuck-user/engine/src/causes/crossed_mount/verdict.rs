@@ -1,9 +1,10 @@
 //! A removal that went through a mount inside the volume.
 
 use crate::{
-    cause::{Cause, CauseId, Kind, TriedWith, id, like, way},
+    cause::{Cause, Kind, TriedWith, like, way},
     causes::crossed_mount::tracker::Crossed,
     command::View,
+    ids,
     model::{
         diagnosis::Stage, evidence::Source, finding::Severity, identity::TargetKind,
         mounts::Mounts, path::safe_path,
@@ -14,7 +15,7 @@ use crate::{
 
 /// A removal that deletes what lies behind a mount.
 pub(crate) static REMOVAL_CROSSES_MOUNT: Cause = Cause {
-    id: CauseId::new("removal-crosses-mount"),
+    id: ids::REMOVAL_CROSSES_MOUNT,
     title: "the removal goes **through** a mount inside the volume and deletes what lies behind: \
         data is being lost now",
     stage: Stage::Volumes,
@@ -28,8 +29,8 @@ pub(crate) static REMOVAL_CROSSES_MOUNT: Cause = Cause {
     ],
     log: None,
     look_alikes: &[
-        like("emptydir-bidirectional-submount", "files behind the mount are being deleted"),
-        like("container-clears-own-volume", "the caller runs in no container"),
+        like(ids::EMPTYDIR_BIDIRECTIONAL_SUBMOUNT, "files behind the mount are being deleted"),
+        like(ids::CONTAINER_CLEARS_OWN_VOLUME, "the caller runs in no container"),
     ],
     ways_out: &[
         way(
@@ -102,9 +103,9 @@ pub(crate) fn draft(context: &Context<'_>, crossed: &Crossed, mounts: Option<&Mo
             Source::mountinfo("mountinfo"),
         ),
     }
-    draft.rule_out(id!("container-clears-own-volume"), "the caller runs in no container");
+    draft.rule_out(ids::CONTAINER_CLEARS_OWN_VOLUME, "the caller runs in no container");
     draft.rule_out(
-        id!("emptydir-bidirectional-submount"),
+        ids::EMPTYDIR_BIDIRECTIONAL_SUBMOUNT,
         "files behind the mount are being deleted, and not only the mount point is in the way",
     );
     draft

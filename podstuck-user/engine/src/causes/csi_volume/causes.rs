@@ -1,13 +1,14 @@
 //! What can be wrong with a CSI driver.
 
 use crate::{
-    cause::{Cause, CauseId, Kind, TriedWith, like, log, way},
+    cause::{Cause, Kind, TriedWith, like, log, way},
+    ids,
     model::diagnosis::Stage,
 };
 
 /// The driver is not on the node.
 pub(crate) static NOT_REGISTERED: Cause = Cause {
-    id: CauseId::new("csi-driver-not-registered"),
+    id: ids::CSI_DRIVER_NOT_REGISTERED,
     title: "the CSI driver is not on this node, so kubelet cannot ask it to unmount",
     stage: Stage::Volumes,
     kind: Kind::Cause,
@@ -21,10 +22,10 @@ pub(crate) static NOT_REGISTERED: Cause = Cause {
     ],
     log: log("kubelet", "not found in the list of registered CSI drivers"),
     look_alikes: &[
-        like("csi-driver-lost-publish-state", "the driver is not there; that one answers"),
-        like("vol-data-missing-or-corrupt", "vol_data.json can be read, and names the driver"),
-        like("csi-driver-error", "the driver is not there, and answers nothing"),
-        like("csi-driver-down", "the driver's registrar is not there either"),
+        like(ids::CSI_DRIVER_LOST_PUBLISH_STATE, "the driver is not there; that one answers"),
+        like(ids::VOL_DATA_MISSING_OR_CORRUPT, "vol_data.json can be read, and names the driver"),
+        like(ids::CSI_DRIVER_ERROR, "the driver is not there, and answers nothing"),
+        like(ids::CSI_DRIVER_DOWN, "the driver's registrar is not there either"),
     ],
     ways_out: &[
         way("bring the driver back", ""),
@@ -44,7 +45,7 @@ pub(crate) static NOT_REGISTERED: Cause = Cause {
 
 /// Its registrar is there, it is not.
 pub(crate) static DRIVER_DOWN: Cause = Cause {
-    id: CauseId::new("csi-driver-down"),
+    id: ids::CSI_DRIVER_DOWN,
     title: "the CSI driver is registered, and nobody listens on the socket on which kubelet calls it",
     stage: Stage::Volumes,
     kind: Kind::Cause,
@@ -60,13 +61,13 @@ pub(crate) static DRIVER_DOWN: Cause = Cause {
     ],
     log: log("kubelet", "UnmountVolume.TearDown failed ... rpc error: code = Unavailable"),
     look_alikes: &[
-        like("csi-driver-not-registered", "the driver's registrar is there"),
+        like(ids::CSI_DRIVER_NOT_REGISTERED, "the driver's registrar is there"),
         like(
-            "csi-driver-lost-publish-state",
+            ids::CSI_DRIVER_LOST_PUBLISH_STATE,
             "nobody listens, so that nobody can say that all is well",
         ),
-        like("csi-driver-error", "the driver is not there, and answers nothing"),
-        like("csi-unpublish-hung-lock", "the driver is not there, and nothing of it can hang"),
+        like(ids::CSI_DRIVER_ERROR, "the driver is not there, and answers nothing"),
+        like(ids::CSI_UNPUBLISH_HUNG_LOCK, "the driver is not there, and nothing of it can hang"),
     ],
     ways_out: &[
         way("look why the driver's container does not run, and bring it back", ""),
@@ -86,7 +87,7 @@ pub(crate) static DRIVER_DOWN: Cause = Cause {
 
 /// It does not come back from a call.
 pub(crate) static DRIVER_HANGS: Cause = Cause {
-    id: CauseId::new("csi-unpublish-hung-lock"),
+    id: ids::CSI_UNPUBLISH_HUNG_LOCK,
     title: "the CSI driver does not answer: it is halted, or waits, or an earlier call of it does",
     stage: Stage::Volumes,
     kind: Kind::Cause,
@@ -104,10 +105,10 @@ pub(crate) static DRIVER_HANGS: Cause = Cause {
         "UnmountVolume.TearDown failed ... code = DeadlineExceeded, then code = Aborted",
     ),
     look_alikes: &[
-        like("csi-driver-lost-publish-state", "the driver does not answer"),
-        like("csi-driver-down", "somebody listens on the driver's socket"),
+        like(ids::CSI_DRIVER_LOST_PUBLISH_STATE, "the driver does not answer"),
+        like(ids::CSI_DRIVER_DOWN, "somebody listens on the driver's socket"),
         like(
-            "csi-driver-error",
+            ids::CSI_DRIVER_ERROR,
             "it does not answer, or only that it still works on an earlier call",
         ),
     ],
@@ -129,7 +130,7 @@ pub(crate) static DRIVER_HANGS: Cause = Cause {
 
 /// The driver says no.
 pub(crate) static DRIVER_ERROR: Cause = Cause {
-    id: CauseId::new("csi-driver-error"),
+    id: ids::CSI_DRIVER_ERROR,
     title: "the CSI driver answers each attempt to unpublish the volume with an error",
     stage: Stage::Volumes,
     kind: Kind::Cause,
@@ -143,14 +144,14 @@ pub(crate) static DRIVER_ERROR: Cause = Cause {
     ],
     log: log("kubelet", "UnmountVolume.TearDown failed ... rpc error: code ="),
     look_alikes: &[
-        like("csi-driver-not-registered", "the driver is there, and answers"),
-        like("csi-driver-down", "the driver is there, and answers"),
-        like("csi-driver-lost-publish-state", "it does not say that all is well"),
+        like(ids::CSI_DRIVER_NOT_REGISTERED, "the driver is there, and answers"),
+        like(ids::CSI_DRIVER_DOWN, "the driver is there, and answers"),
+        like(ids::CSI_DRIVER_LOST_PUBLISH_STATE, "it does not say that all is well"),
         like(
-            "csi-unpublish-hung-lock",
+            ids::CSI_UNPUBLISH_HUNG_LOCK,
             "it answers, and not that it still works on an earlier call",
         ),
-        like("csi-not-idempotent-after-reboot", "the volume is still mounted"),
+        like(ids::CSI_NOT_IDEMPOTENT_AFTER_REBOOT, "the volume is still mounted"),
     ],
     ways_out: &[
         way("the driver's own log says why: repair that, or restart the driver", ""),
@@ -166,7 +167,7 @@ pub(crate) static DRIVER_ERROR: Cause = Cause {
 
 /// It wants to unmount what a boot has unmounted.
 pub(crate) static NOT_IDEMPOTENT: Cause = Cause {
-    id: CauseId::new("csi-not-idempotent-after-reboot"),
+    id: ids::CSI_NOT_IDEMPOTENT_AFTER_REBOOT,
     title: "the CSI driver answers with an error because the volume is not mounted any more",
     stage: Stage::Volumes,
     kind: Kind::Cause,
@@ -180,7 +181,7 @@ pub(crate) static NOT_IDEMPOTENT: Cause = Cause {
     ],
     log: log("kubelet", "UnmountVolume.TearDown failed ... rpc error: code ="),
     look_alikes: &[like(
-        "csi-driver-error",
+        ids::CSI_DRIVER_ERROR,
         "nothing is mounted, so there is nothing to be unpublished",
     )],
     ways_out: &[

@@ -2,7 +2,7 @@
 
 use super::causes::{DRIVER_DOWN, DRIVER_ERROR, DRIVER_HANGS, NOT_IDEMPOTENT, NOT_REGISTERED};
 use crate::{
-    cause::{Cause, id},
+    cause::Cause,
     causes::{
         csi_volume::{
             verdict::{Fault, Suspect},
@@ -14,6 +14,7 @@ use crate::{
         },
     },
     command::{Process, Step, THIS_NODE, View, pods_of_node},
+    ids,
     model::{
         csi::{DriverProcess, DriverState, VolumeData},
         evidence::Source,
@@ -142,15 +143,15 @@ pub(crate) fn not_registered(draft: &mut Draft, suspect: &Suspect<'_>) {
     );
     without_driver(draft, suspect);
     draft.rule_out(
-        id!("csi-driver-lost-publish-state"),
+        ids::CSI_DRIVER_LOST_PUBLISH_STATE,
         "a driver that forgot its mounts answers, and this one is not there",
     );
     draft.rule_out(
-        id!("vol-data-missing-or-corrupt"),
+        ids::VOL_DATA_MISSING_OR_CORRUPT,
         "vol_data.json can be read, and names the driver",
     );
-    draft.rule_out(id!("csi-driver-error"), "the driver is not there, and answers nothing");
-    draft.rule_out(id!("csi-driver-down"), "the driver's registrar is not there either");
+    draft.rule_out(ids::CSI_DRIVER_ERROR, "the driver is not there, and answers nothing");
+    draft.rule_out(ids::CSI_DRIVER_DOWN, "the driver's registrar is not there either");
     if !suspect.is_going() {
         draft.doubt("whether the pod is to go: it may never have had tokens");
     }
@@ -174,13 +175,12 @@ pub(crate) fn down(draft: &mut Draft, suspect: &Suspect<'_>) {
         "none",
     );
     without_driver(draft, suspect);
-    draft
-        .rule_out(id!("csi-driver-not-registered"), "the driver's registrar is there, and listens");
+    draft.rule_out(ids::CSI_DRIVER_NOT_REGISTERED, "the driver's registrar is there, and listens");
     let nobody = "nobody is there who could answer";
-    draft.rule_out(id!("csi-driver-lost-publish-state"), nobody);
-    draft.rule_out(id!("csi-driver-error"), nobody);
+    draft.rule_out(ids::CSI_DRIVER_LOST_PUBLISH_STATE, nobody);
+    draft.rule_out(ids::CSI_DRIVER_ERROR, nobody);
     draft.rule_out(
-        id!("csi-unpublish-hung-lock"),
+        ids::CSI_UNPUBLISH_HUNG_LOCK,
         "the driver is not there, and nothing of it can hang",
     );
     if !suspect.is_going() {
@@ -235,10 +235,10 @@ pub(crate) fn hangs(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<
         "volumes that a FUSE driver serves from that pod die with it, for all pods of the node",
     );
     umount(context, draft, suspect, UMOUNT_RISK);
-    draft.rule_out(id!("csi-driver-lost-publish-state"), "the driver does not answer");
-    draft.rule_out(id!("csi-driver-down"), "somebody listens on the driver's socket");
+    draft.rule_out(ids::CSI_DRIVER_LOST_PUBLISH_STATE, "the driver does not answer");
+    draft.rule_out(ids::CSI_DRIVER_DOWN, "somebody listens on the driver's socket");
     draft.rule_out(
-        id!("csi-driver-error"),
+        ids::CSI_DRIVER_ERROR,
         "it does not answer, or only that it still works on an earlier call",
     );
     if !suspect.is_going() {
@@ -259,17 +259,17 @@ pub(crate) fn error(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<
     umount(context, draft, suspect, UMOUNT_RISK);
     // That the pod is to go is known by the attempts that failed.
     let answers = "the driver is there, and answers";
-    draft.rule_out(id!("csi-driver-not-registered"), answers);
-    draft.rule_out(id!("csi-driver-down"), answers);
-    draft.rule_out(id!("csi-driver-lost-publish-state"), "it does not say that all is well");
+    draft.rule_out(ids::CSI_DRIVER_NOT_REGISTERED, answers);
+    draft.rule_out(ids::CSI_DRIVER_DOWN, answers);
+    draft.rule_out(ids::CSI_DRIVER_LOST_PUBLISH_STATE, "it does not say that all is well");
     draft.rule_out(
-        id!("csi-unpublish-hung-lock"),
+        ids::CSI_UNPUBLISH_HUNG_LOCK,
         "it answers, and not that it still works on an earlier call",
     );
     if suspect.volume.mounts.is_empty() {
         draft.fact("nothing is mounted for the volume", Source::Samples);
     } else {
-        draft.rule_out(id!("csi-not-idempotent-after-reboot"), "the volume is still mounted");
+        draft.rule_out(ids::CSI_NOT_IDEMPOTENT_AFTER_REBOOT, "the volume is still mounted");
     }
 }
 
@@ -316,7 +316,7 @@ pub(crate) fn not_idempotent(draft: &mut Draft, suspect: &Suspect<'_>) {
         "none",
     );
     draft.rule_out(
-        id!("csi-driver-error"),
+        ids::CSI_DRIVER_ERROR,
         "nothing is mounted, so there is nothing to be unpublished",
     );
 }

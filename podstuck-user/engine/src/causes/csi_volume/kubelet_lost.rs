@@ -1,7 +1,7 @@
 //! kubelet was started anew, and does not know the volume any more.
 
 use crate::{
-    cause::{Cause, CauseId, Kind, TriedWith, id, like, log, way},
+    cause::{Cause, Kind, TriedWith, like, log, way},
     causes::{
         csi_volume::{
             verdict::Suspect,
@@ -10,6 +10,7 @@ use crate::{
         shared::{standing::minutes, unit},
     },
     command::Step,
+    ids,
     model::{diagnosis::Stage, evidence::Source, said::Said, shell::word, time::Monotonic},
     tracker::Context,
     verdict::Draft,
@@ -17,7 +18,7 @@ use crate::{
 
 /// What it knew was in its memory only.
 pub(crate) static KUBELET_LOST: Cause = Cause {
-    id: CauseId::new("kubelet-restart-lost-volume"),
+    id: ids::KUBELET_RESTART_LOST_VOLUME,
     title: "kubelet was restarted and does not know the volume any more",
     stage: Stage::Volumes,
     kind: Kind::Cause,
@@ -32,8 +33,8 @@ pub(crate) static KUBELET_LOST: Cause = Cause {
     ],
     log: log("kubelet", "nothing with the pod's UID and UnmountVolume since its start"),
     look_alikes: &[
-        like("csi-driver-lost-publish-state", "kubelet does not ask the driver"),
-        like("unmount-not-attempted", "kubelet was started after the pod's end"),
+        like(ids::CSI_DRIVER_LOST_PUBLISH_STATE, "kubelet does not ask the driver"),
+        like(ids::UNMOUNT_NOT_ATTEMPTED, "kubelet was started after the pod's end"),
     ],
     ways_out: &[
         way("restart kubelet once more, when the plugin and the volume's secrets are there", ""),
@@ -65,7 +66,7 @@ pub(crate) fn words(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<
     } else {
         gave_up(context, draft, suspect);
     }
-    draft.rule_out(id!("csi-driver-lost-publish-state"), "kubelet does not ask the driver");
+    draft.rule_out(ids::CSI_DRIVER_LOST_PUBLISH_STATE, "kubelet does not ask the driver");
     if !suspect.is_going() {
         let uid = word(&suspect.pod.uid);
         let find = format!("kubectl get pods --all-namespaces -o yaml | grep -B 9 {uid}");
@@ -93,7 +94,7 @@ fn mounts_again(
          driver. It mounts the volume then, and unmounts it",
         "low",
     );
-    draft.rule_out(id!("unmount-not-attempted"), "kubelet does something else with the volume");
+    draft.rule_out(ids::UNMOUNT_NOT_ATTEMPTED, "kubelet does something else with the volume");
 }
 
 /// It has not found it again.
@@ -112,5 +113,5 @@ fn gave_up(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>) {
         ),
     };
     umount(context, draft, suspect, UMOUNT_RISK);
-    draft.rule_out(id!("unmount-not-attempted"), "kubelet was started after the pod's end");
+    draft.rule_out(ids::UNMOUNT_NOT_ATTEMPTED, "kubelet was started after the pod's end");
 }

@@ -2,12 +2,13 @@
 //! or by what nobody does.
 
 use crate::{
-    cause::{Cause, CauseId, Kind, TriedWith, id, like, log, way},
+    cause::{Cause, Kind, TriedWith, like, log, way},
     causes::csi_volume::{
         self,
         verdict::Suspect,
         words::{UMOUNT_RISK, umount},
     },
+    ids,
     model::{
         csi::{DriverProcess, Reach},
         diagnosis::Stage,
@@ -24,7 +25,7 @@ const UNMOUNT_RISK: &str = "low once all containers of the pod have ended and no
 
 /// The driver forgot what it had published.
 pub(crate) static LOST_PUBLISH_STATE: Cause = Cause {
-    id: CauseId::new("csi-driver-lost-publish-state"),
+    id: ids::CSI_DRIVER_LOST_PUBLISH_STATE,
     title: "the CSI driver reported \"unpublished\" but never unmounted; also recognised when \
         kubelet only waits and no call fails",
     stage: Stage::Volumes,
@@ -42,18 +43,21 @@ pub(crate) static LOST_PUBLISH_STATE: Cause = Cause {
     ],
     log: log("kubelet", "UnmountVolume.TearDown succeeded for volume"),
     look_alikes: &[
-        like("volume-held-by-host-process", "nobody calls umount2, so none fails with EBUSY"),
-        like("stacked-mounts", "one mount is on the path, and none was unmounted"),
-        like("csi-driver-not-registered", "the driver is registered and is asked"),
-        like("csi-driver-down", "somebody listens on the socket on which kubelet calls the driver"),
-        like("csi-driver-error", "kubelet's log says that the call succeeded, or has no error"),
-        like("csi-umount-wrong-namespace", "no unmount succeeded in any namespace"),
-        like("data-under-mountpoint", "the path is mounted"),
+        like(ids::VOLUME_HELD_BY_HOST_PROCESS, "nobody calls umount2, so none fails with EBUSY"),
+        like(ids::STACKED_MOUNTS, "one mount is on the path, and none was unmounted"),
+        like(ids::CSI_DRIVER_NOT_REGISTERED, "the driver is registered and is asked"),
         like(
-            "csi-unpublish-hung-lock",
+            ids::CSI_DRIVER_DOWN,
+            "somebody listens on the socket on which kubelet calls the driver",
+        ),
+        like(ids::CSI_DRIVER_ERROR, "kubelet's log says that the call succeeded, or has no error"),
+        like(ids::CSI_UMOUNT_WRONG_NAMESPACE, "no unmount succeeded in any namespace"),
+        like(ids::DATA_UNDER_MOUNTPOINT, "the path is mounted"),
+        like(
+            ids::CSI_UNPUBLISH_HUNG_LOCK,
             "no call on the volume hangs, and the driver's process goes on",
         ),
-        like("kubelet-restart-lost-volume", "kubelet takes the rest of the pod down"),
+        like(ids::KUBELET_RESTART_LOST_VOLUME, "kubelet takes the rest of the pod down"),
     ],
     ways_out: &[
         way("`umount` the path", UNMOUNT_RISK),
@@ -70,7 +74,7 @@ pub(crate) static LOST_PUBLISH_STATE: Cause = Cause {
 
 /// Mounted twice, unmounted once.
 pub(crate) static STACKED_MOUNTS: Cause = Cause {
-    id: CauseId::new("stacked-mounts"),
+    id: ids::STACKED_MOUNTS,
     title: "mounted more often than unmounted",
     stage: Stage::Volumes,
     kind: Kind::Cause,
@@ -83,11 +87,11 @@ pub(crate) static STACKED_MOUNTS: Cause = Cause {
     log: log("kubelet", "UnmountVolume.TearDown failed ... device or resource busy"),
     look_alikes: &[
         like(
-            "csi-umount-wrong-namespace",
+            ids::CSI_UMOUNT_WRONG_NAMESPACE,
             "the path is still mounted in the namespace in which the unmount succeeded",
         ),
-        like("csi-driver-lost-publish-state", "it was unmounted, but not often enough"),
-        like("kubelet-root-symlink", "no symbolic link leads to kubelet's root"),
+        like(ids::CSI_DRIVER_LOST_PUBLISH_STATE, "it was unmounted, but not often enough"),
+        like(ids::KUBELET_ROOT_SYMLINK, "no symbolic link leads to kubelet's root"),
     ],
     ways_out: &[way("`umount` until it fails", UNMOUNT_RISK)],
     field: &["osc-bsu-csi-driver#130", "kubernetes#122342"],
@@ -97,7 +101,7 @@ pub(crate) static STACKED_MOUNTS: Cause = Cause {
 
 /// The driver unmounts where it runs, and that does not reach kubelet.
 pub(crate) static WRONG_NAMESPACE: Cause = Cause {
-    id: CauseId::new("csi-umount-wrong-namespace"),
+    id: ids::CSI_UMOUNT_WRONG_NAMESPACE,
     title: "the driver unmounted where only it sees it",
     stage: Stage::Volumes,
     kind: Kind::Cause,
@@ -110,8 +114,14 @@ pub(crate) static WRONG_NAMESPACE: Cause = Cause {
     ],
     log: None,
     look_alikes: &[
-        like("stacked-mounts", "the unmount succeeded in another namespace than it is mounted in"),
-        like("csi-driver-lost-publish-state", "the driver did unmount, where it sees the volume"),
+        like(
+            ids::STACKED_MOUNTS,
+            "the unmount succeeded in another namespace than it is mounted in",
+        ),
+        like(
+            ids::CSI_DRIVER_LOST_PUBLISH_STATE,
+            "the driver did unmount, where it sees the volume",
+        ),
     ],
     ways_out: &[way("`umount` on the host, repair the propagation", UNMOUNT_RISK)],
     field: &["kubernetes#51835", "rke#264", "containerd#5538"],
@@ -159,42 +169,42 @@ pub(crate) fn tell_apart(draft: &mut Draft, since: Option<Monotonic>, reach: Opt
     if *draft.cause == LOST_PUBLISH_STATE {
         if since.is_some() {
             let fact = "there is one mount on the path, and none was unmounted";
-            draft.rule_out_since(id!("stacked-mounts"), fact, since);
+            draft.rule_out_since(ids::STACKED_MOUNTS, fact, since);
             let fact = "nobody unmounted it in any namespace";
-            draft.rule_out_since(id!("csi-umount-wrong-namespace"), fact, since);
+            draft.rule_out_since(ids::CSI_UMOUNT_WRONG_NAMESPACE, fact, since);
         } else {
             // Another one may have lain on it before anybody watched; the way out is the same.
-            draft.suffices_beside(id!("stacked-mounts"));
+            draft.suffices_beside(ids::STACKED_MOUNTS);
             if reach == Some(Reach::Whole) {
-                draft.suffices_beside(id!("csi-umount-wrong-namespace"));
+                draft.suffices_beside(ids::CSI_UMOUNT_WRONG_NAMESPACE);
             }
         }
         draft.rule_out(
-            id!("csi-driver-not-registered"),
+            ids::CSI_DRIVER_NOT_REGISTERED,
             "kubelet stops before it touches the path when the driver is not registered",
         );
-        draft.rule_out(id!("data-under-mountpoint"), "the path is mounted");
+        draft.rule_out(ids::DATA_UNDER_MOUNTPOINT, "the path is mounted");
         let asked = "kubelet touches the path only after the driver has said that all is well";
-        draft.rule_out(id!("csi-driver-down"), asked);
-        draft.rule_out(id!("csi-driver-error"), asked);
-        draft.rule_out(id!("csi-unpublish-hung-lock"), "kubelet had an answer, and retries");
-        draft.rule_out(id!("kubelet-restart-lost-volume"), "kubelet removes this very volume");
+        draft.rule_out(ids::CSI_DRIVER_DOWN, asked);
+        draft.rule_out(ids::CSI_DRIVER_ERROR, asked);
+        draft.rule_out(ids::CSI_UNPUBLISH_HUNG_LOCK, "kubelet had an answer, and retries");
+        draft.rule_out(ids::KUBELET_RESTART_LOST_VOLUME, "kubelet removes this very volume");
     }
     if *draft.cause == STACKED_MOUNTS {
         let fact = "it is still mounted in the namespace in which it is removed";
-        draft.rule_out(id!("csi-umount-wrong-namespace"), fact);
+        draft.rule_out(ids::CSI_UMOUNT_WRONG_NAMESPACE, fact);
         draft.rule_out(
-            id!("csi-driver-lost-publish-state"),
+            ids::CSI_DRIVER_LOST_PUBLISH_STATE,
             "it is mounted more than once, or was unmounted and still is mounted",
         );
     }
     if *draft.cause == WRONG_NAMESPACE {
         draft.rule_out(
-            id!("stacked-mounts"),
+            ids::STACKED_MOUNTS,
             "one mount is on the path, and what the driver unmounts it unmounts elsewhere",
         );
         let fact = "the driver did unmount, where it sees the volume";
-        draft.rule_out(id!("csi-driver-lost-publish-state"), fact);
+        draft.rule_out(ids::CSI_DRIVER_LOST_PUBLISH_STATE, fact);
     }
 }
 
@@ -239,29 +249,29 @@ pub(crate) fn forgotten(context: &Context<'_>, draft: &mut Draft, suspect: &Susp
     .into();
     if suspect.is_registered() {
         draft.rule_out(
-            id!("csi-driver-not-registered"),
+            ids::CSI_DRIVER_NOT_REGISTERED,
             "the driver's registration socket is there, and somebody listens on it",
         );
     }
-    draft.rule_out(id!("data-under-mountpoint"), "the path is mounted");
+    draft.rule_out(ids::DATA_UNDER_MOUNTPOINT, "the path is mounted");
     if let Some((since, said)) = suspect.torn_down {
         answered(draft, since, said);
     }
     if let [_] = suspect.volume.mounts.as_slice()
         && !suspect.is_watched()
     {
-        draft.rule_out(id!("stacked-mounts"), "there is one mount on the path");
+        draft.rule_out(ids::STACKED_MOUNTS, "there is one mount on the path");
     }
     let since = Some(suspect.since);
     // What was seen says more than what was not tried, and does not change later.
     if let Some(at) = suspect.unheld {
         let fact = "nobody was found who holds it, and nothing is mounted on it";
-        draft.rule_out_since(id!("volume-held-by-host-process"), fact, Some(at));
+        draft.rule_out_since(ids::VOLUME_HELD_BY_HOST_PROCESS, fact, Some(at));
     }
     // As long as an attempt may still come, it is not known how it would end.
     if suspect.outlasts_pauses() {
         draft.rule_out_since(
-            id!("volume-held-by-host-process"),
+            ids::VOLUME_HELD_BY_HOST_PROCESS,
             "umount2 would have failed with EBUSY; nobody called it",
             since,
         );
@@ -269,38 +279,37 @@ pub(crate) fn forgotten(context: &Context<'_>, draft: &mut Draft, suspect: &Susp
     let process = suspect.volume.driver();
     if let Some(process) = process {
         draft.rule_out(
-            id!("csi-driver-down"),
+            ids::CSI_DRIVER_DOWN,
             "somebody listens on the socket on which kubelet calls the driver",
         );
         draft.rule_out(
-            id!("csi-unpublish-hung-lock"),
+            ids::CSI_UNPUBLISH_HUNG_LOCK,
             "no call on the volume hangs, and the driver's process goes on",
         );
         tell_reach(draft, process);
         if process.reach == Reach::Whole {
             // A helper of it may have had another one, which is gone; the way out is the same.
-            draft.suffices_beside(id!("csi-umount-wrong-namespace"));
+            draft.suffices_beside(ids::CSI_UMOUNT_WRONG_NAMESPACE);
         }
     }
     if let Some((since, log)) = suspect.no_error_since {
         let fact = format!("the {log} has no error of the volume");
-        draft.rule_out_since(id!("csi-driver-error"), fact, Some(since));
+        draft.rule_out_since(ids::CSI_DRIVER_ERROR, fact, Some(since));
         if suspect.at.since(since) >= suspect.threshold {
             let fact = "an unmount that fails is an error in kubelet's log, which has none";
-            draft.rule_out_since(id!("volume-held-by-host-process"), fact, Some(since));
+            draft.rule_out_since(ids::VOLUME_HELD_BY_HOST_PROCESS, fact, Some(since));
         }
     }
     if suspect.is_watched() {
         draft.rule_out_since(
-            id!("csi-umount-wrong-namespace"),
+            ids::CSI_UMOUNT_WRONG_NAMESPACE,
             "nobody unmounted it in any namespace",
             since,
         );
-        draft.rule_out_since(id!("stacked-mounts"), "nobody unmounted it even once", since);
+        draft.rule_out_since(ids::STACKED_MOUNTS, "nobody unmounted it even once", since);
     }
     if suspect.is_taken_down() {
-        draft
-            .rule_out(id!("kubelet-restart-lost-volume"), "kubelet takes the rest of the pod down");
+        draft.rule_out(ids::KUBELET_RESTART_LOST_VOLUME, "kubelet takes the rest of the pod down");
     }
 }
 
@@ -308,16 +317,16 @@ pub(crate) fn forgotten(context: &Context<'_>, draft: &mut Draft, suspect: &Susp
 fn answered(draft: &mut Draft, since: Monotonic, said: &Said) {
     let well = "the driver has said that all is well";
     for other in [
-        id!("volume-held-by-host-process"),
-        id!("csi-driver-not-registered"),
-        id!("csi-driver-down"),
-        id!("csi-driver-error"),
-        id!("csi-unpublish-hung-lock"),
+        ids::VOLUME_HELD_BY_HOST_PROCESS,
+        ids::CSI_DRIVER_NOT_REGISTERED,
+        ids::CSI_DRIVER_DOWN,
+        ids::CSI_DRIVER_ERROR,
+        ids::CSI_UNPUBLISH_HUNG_LOCK,
     ] {
         draft.rule_out_since(other, well, Some(since));
     }
     let fact = format!("kubelet has asked for it, as the {} says", said.source);
-    draft.rule_out_since(id!("kubelet-restart-lost-volume"), fact, Some(since));
+    draft.rule_out_since(ids::KUBELET_RESTART_LOST_VOLUME, fact, Some(since));
 }
 
 /// The driver's mounts tell that what it unmounts stays with it.
@@ -330,11 +339,11 @@ pub(crate) fn cut_off(context: &Context<'_>, draft: &mut Draft, suspect: &Suspec
     umount(context, draft, suspect, UMOUNT_RISK);
     draft.explanation = UNMOUNTED_ELSEWHERE.into();
     draft.rule_out(
-        id!("csi-driver-lost-publish-state"),
+        ids::CSI_DRIVER_LOST_PUBLISH_STATE,
         "whatever the driver remembers, what it unmounts does not reach kubelet",
     );
     draft.rule_out(
-        id!("stacked-mounts"),
+        ids::STACKED_MOUNTS,
         "whatever the driver unmounts, it does so in another namespace than it is mounted in",
     );
     if suspect.torn_down.is_none() {
@@ -351,11 +360,11 @@ pub(crate) fn stacked(context: &Context<'_>, draft: &mut Draft, suspect: &Suspec
         only the uppermost away, and nobody unmounts the rest. Unmount until it fails with EINVAL."
         .into();
     draft.rule_out(
-        id!("csi-umount-wrong-namespace"),
+        ids::CSI_UMOUNT_WRONG_NAMESPACE,
         "the unmount that succeeded was called in a namespace in which the path is still mounted",
     );
     draft.rule_out(
-        id!("csi-driver-lost-publish-state"),
+        ids::CSI_DRIVER_LOST_PUBLISH_STATE,
         "it was unmounted, but not as often as it was mounted",
     );
 }
@@ -378,11 +387,11 @@ pub(crate) fn wrong_namespace(context: &Context<'_>, draft: &mut Draft, suspect:
     umount(context, draft, suspect, UMOUNT_RISK);
     draft.explanation = UNMOUNTED_ELSEWHERE.into();
     draft.rule_out(
-        id!("csi-driver-lost-publish-state"),
+        ids::CSI_DRIVER_LOST_PUBLISH_STATE,
         "the driver did unmount, where it sees the volume",
     );
     draft.rule_out(
-        id!("stacked-mounts"),
+        ids::STACKED_MOUNTS,
         "the unmount that succeeded was called in another namespace than it is mounted in",
     );
 }

@@ -1,7 +1,8 @@
 //! A volume that stays mounted below a kubelet's root that is a symbolic link.
 
 use crate::{
-    cause::{Cause, CauseId, Kind, TriedWith, id, like, log, way},
+    cause::{Cause, Kind, TriedWith, like, log, way},
+    ids,
     model::{
         diagnosis::Stage,
         evidence::Source,
@@ -14,7 +15,7 @@ use crate::{
 
 /// Who looks for a mount by the name that has the link in it, does not find it.
 pub(crate) static ROOT_SYMLINK: Cause = Cause {
-    id: CauseId::new("kubelet-root-symlink"),
+    id: ids::KUBELET_ROOT_SYMLINK,
     title: "kubelet's root directory is a symbolic link, and a mount below it is not found by its name",
     stage: Stage::Volumes,
     kind: Kind::Cause,
@@ -28,8 +29,8 @@ pub(crate) static ROOT_SYMLINK: Cause = Cause {
     ],
     log: log("kubelet", "UnmountVolume.TearDown failed ... device or resource busy"),
     look_alikes: &[
-        like("stacked-mounts", "kubelet's root is reached by a symbolic link"),
-        like("subpath-busy", "kubelet's root is reached by a symbolic link"),
+        like(ids::STACKED_MOUNTS, "kubelet's root is reached by a symbolic link"),
+        like(ids::SUBPATH_BUSY, "kubelet's root is reached by a symbolic link"),
     ],
     ways_out: &[
         way("`umount` the path", "low once all containers of the pod have ended"),
@@ -74,7 +75,7 @@ pub(crate) fn tell_apart(
 ) {
     let Some(link) = link else {
         // It is unmounted in the same way, whoever has forgotten it.
-        return draft.suffices_beside(id!("kubelet-root-symlink"));
+        return draft.suffices_beside(ids::KUBELET_ROOT_SYMLINK);
     };
     if *draft.cause != ROOT_SYMLINK {
         return;
@@ -88,15 +89,15 @@ pub(crate) fn tell_apart(
     );
     // The way out is the same, whichever it is.
     if mounts > 1 {
-        draft.suffices_beside(id!("stacked-mounts"));
+        draft.suffices_beside(ids::STACKED_MOUNTS);
     } else {
-        draft.rule_out(id!("stacked-mounts"), "one mount is on the path");
+        draft.rule_out(ids::STACKED_MOUNTS, "one mount is on the path");
     }
     let is_subpath = target.volume.as_ref().is_some_and(|volume| volume.plugin == SUBPATH);
     if is_subpath {
-        draft.suffices_beside(id!("subpath-busy"));
+        draft.suffices_beside(ids::SUBPATH_BUSY);
     } else {
-        draft.rule_out(id!("subpath-busy"), "it is no subPath");
+        draft.rule_out(ids::SUBPATH_BUSY, "it is no subPath");
     }
     draft.doubt("whether who was to unmount it looks for mounts by the path with the link");
     draft.advice(

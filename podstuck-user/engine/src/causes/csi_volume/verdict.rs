@@ -3,13 +3,14 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    cause::{Cause, CauseId, Kind, TriedWith, like, log, way},
+    cause::{Cause, Kind, TriedWith, like, log, way},
     causes::{
         csi_volume::{self, kubelet_lost, left_mounted, linked_root},
         dead_fuse,
         shared::{pending_deletion::Word, standing::Standing},
     },
     event::Thresholds,
+    ids,
     model::{
         csi::{DriverState, Registration, VolumeData},
         diagnosis::Stage,
@@ -30,7 +31,7 @@ use crate::{
 
 /// kubelet's own note about the volume is lost.
 pub(crate) static VOL_DATA_LOST: Cause = Cause {
-    id: CauseId::new("vol-data-missing-or-corrupt"),
+    id: ids::VOL_DATA_MISSING_OR_CORRUPT,
     title: "kubelet lost what it wrote about a CSI volume",
     stage: Stage::Volumes,
     kind: Kind::Cause,
@@ -39,8 +40,8 @@ pub(crate) static VOL_DATA_LOST: Cause = Cause {
     confirmed_by: &["vol_data.json of the volume is missing, or cannot be understood"],
     log: log("kubelet", "UnmountVolume.NewUnmounter failed"),
     look_alikes: &[
-        like("orphaned-pod-dir", "kubelet does not try to remove the pod's directory"),
-        like("csi-driver-not-registered", "vol_data.json does not tell which driver it was"),
+        like(ids::ORPHANED_POD_DIR, "kubelet does not try to remove the pod's directory"),
+        like(ids::CSI_DRIVER_NOT_REGISTERED, "vol_data.json does not tell which driver it was"),
     ],
     ways_out: &[
         way(
@@ -63,7 +64,7 @@ pub(crate) static VOL_DATA_LOST: Cause = Cause {
 
 /// Nobody does anything at all.
 pub(crate) static NOT_ATTEMPTED: Cause = Cause {
-    id: CauseId::new("unmount-not-attempted"),
+    id: ids::UNMOUNT_NOT_ATTEMPTED,
     title: "containers gone, volumes mounted, and nobody does anything",
     stage: Stage::Volumes,
     kind: Kind::Cause,
@@ -77,8 +78,8 @@ pub(crate) static NOT_ATTEMPTED: Cause = Cause {
     ],
     log: log("kubelet", "nothing with the pod's UID"),
     look_alikes: &[
-        like("pod-not-deleted", "the pod's record has a deletionTimestamp"),
-        like("kubelet-restart-lost-volume", "kubelet runs since before the pod's end"),
+        like(ids::POD_NOT_DELETED, "the pod's record has a deletionTimestamp"),
+        like(ids::KUBELET_RESTART_LOST_VOLUME, "kubelet runs since before the pod's end"),
     ],
     ways_out: &[way("the finding says where to look", "")],
     field: &[],

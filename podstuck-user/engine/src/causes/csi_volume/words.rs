@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use crate::{
-    cause::id,
     causes::csi_volume::{self, verdict::Suspect},
     causes::shared::claim,
     command::{Step, View},
+    ids,
     model::{
         csi::{Registration, VolumeData},
         evidence::Source,
@@ -113,12 +113,12 @@ pub(crate) fn no_data(context: &Context<'_>, draft: &mut Draft, suspect: &Suspec
         );
     }
     draft.rule_out(
-        id!("orphaned-pod-dir"),
+        ids::ORPHANED_POD_DIR,
         "kubelet does not try to remove the pod's directory, as it does for a pod that the API \
          server no longer knows",
     );
     draft.rule_out(
-        id!("csi-driver-not-registered"),
+        ids::CSI_DRIVER_NOT_REGISTERED,
         "kubelet fails before it asks which driver it was",
     );
 }

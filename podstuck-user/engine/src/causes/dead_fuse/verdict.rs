@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use crate::{
-    cause::{Cause, CauseId, Kind, TriedWith, id, like, log, way},
+    cause::{Cause, Kind, TriedWith, like, log, way},
     causes::{
         csi_volume::{self, verdict::Suspect as Undone, words::umount},
         dead_fuse::tracker::Suspect,
     },
     command::View,
+    ids,
     model::{
         diagnosis::Stage,
         evidence::Source,
@@ -24,7 +25,7 @@ use crate::{
 
 /// A FUSE mount without a server.
 pub(crate) static FUSE_DAEMON_DEAD: Cause = Cause {
-    id: CauseId::new("fuse-daemon-dead"),
+    id: ids::FUSE_DAEMON_DEAD,
     title: "a FUSE server is gone, its mount is not; also where only the directory above says that \
         it is not empty",
     stage: Stage::Volumes,
@@ -38,9 +39,9 @@ pub(crate) static FUSE_DAEMON_DEAD: Cause = Cause {
     ],
     log: log("kubelet", "transport endpoint is not connected"),
     look_alikes: &[
-        like("fuse-daemon-hung", "the look is answered at once, with an error, by the kernel"),
-        like("emptydir-bidirectional-submount", "the server of the mount is gone"),
-        like("smb-host-down", "the file system is of type fuse"),
+        like(ids::FUSE_DAEMON_HUNG, "the look is answered at once, with an error, by the kernel"),
+        like(ids::EMPTYDIR_BIDIRECTIONAL_SUBMOUNT, "the server of the mount is gone"),
+        like(ids::SMB_HOST_DOWN, "the file system is of type fuse"),
     ],
     ways_out: &[way(
         "`umount` it",
@@ -118,14 +119,14 @@ fn tell(draft: &mut Draft, mount: &MountPoint, view: View, pid: u32) {
 /// What the look's answer tells it from.
 fn tell_apart(draft: &mut Draft) {
     draft.rule_out(
-        id!("fuse-daemon-hung"),
+        ids::FUSE_DAEMON_HUNG,
         "the look was answered at once, with an error, by the kernel",
     );
     draft.rule_out(
-        id!("emptydir-bidirectional-submount"),
+        ids::EMPTYDIR_BIDIRECTIONAL_SUBMOUNT,
         "the mount is not merely left behind, its server is gone",
     );
-    draft.rule_out(id!("smb-host-down"), "the file system is of type fuse");
+    draft.rule_out(ids::SMB_HOST_DOWN, "the file system is of type fuse");
 }
 
 /// The server of a CSI driver's volume is gone, and the driver has not unmounted it.

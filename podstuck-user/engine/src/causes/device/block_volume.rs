@@ -1,12 +1,13 @@
 //! A raw block volume that stays mapped, given what kubelet says of it and who holds it.
 
 use crate::{
-    cause::{Cause, CauseId, Kind, log, way},
+    cause::{Cause, Kind, log, way},
     causes::{
         device::block_volume_tracker::Left,
         shared::holders::{free, tell},
     },
     command::View,
+    ids,
     model::{
         block_volume::{BlockVolume, DeviceUser},
         csi::VolumeData,
@@ -23,7 +24,7 @@ use crate::{
 
 /// A raw block volume that cannot be taken away.
 pub(crate) static BLOCK_VOLUME_IN_USE: Cause = Cause {
-    id: CauseId::new("raw-block-volume-in-use"),
+    id: ids::RAW_BLOCK_VOLUME_IN_USE,
     title: "a raw block volume (`volumeDevices`) is still mapped; who holds its device is named",
     stage: Stage::Volumes,
     kind: Kind::Cause,

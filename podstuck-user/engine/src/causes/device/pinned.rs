@@ -1,12 +1,13 @@
 //! A device that is kept busy after its unmount.
 
 use crate::{
-    cause::{Cause, CauseId, Kind, TriedWith, id, like, log, way},
+    cause::{Cause, Kind, TriedWith, like, log, way},
     causes::{
         device::pinned_tracker::{Unmounted, key},
         shared::holders::{TOLD, describe, release},
     },
     command::View,
+    ids,
     model::{
         diagnosis::Stage,
         evidence::Source,
@@ -20,7 +21,7 @@ use crate::{
 
 /// A device that another mount namespace keeps.
 pub(crate) static LEAKED_SUPERBLOCK: Cause = Cause {
-    id: CauseId::new("leaked-superblock-blocks-device"),
+    id: ids::LEAKED_SUPERBLOCK_BLOCKS_DEVICE,
     title: "the unmount succeeded, and another mount namespace keeps the device busy; who, is named",
     stage: Stage::Gone,
     kind: Kind::Cause,
@@ -35,9 +36,9 @@ pub(crate) static LEAKED_SUPERBLOCK: Cause = Cause {
     ],
     log: log("kubelet", "rbd: unmap failed: (16) Device or resource busy"),
     look_alikes: &[
-        like("volume-held-by-host-process", "the unmount itself succeeded"),
-        like("shim-rootfs-busy", "the unmount itself succeeded"),
-        like("device-still-referenced", "kubelet's unmount was made, and succeeded"),
+        like(ids::VOLUME_HELD_BY_HOST_PROCESS, "the unmount itself succeeded"),
+        like(ids::SHIM_ROOTFS_BUSY, "the unmount itself succeeded"),
+        like(ids::DEVICE_STILL_REFERENCED, "kubelet's unmount was made, and succeeded"),
     ],
     ways_out: &[way(
         "`umount` there, or restart it",
@@ -82,11 +83,9 @@ pub(crate) fn draft(context: &Context<'_>, left: &Unmounted, taken: &Snapshot) -
     }
     let others: Vec<&Holder> = taken.holders.iter().collect();
     draft.remedies.extend(release(View::OURS, &others, "the device"));
-    for other in [
-        id!("volume-held-by-host-process"),
-        id!("shim-rootfs-busy"),
-        id!("device-still-referenced"),
-    ] {
+    for other in
+        [ids::VOLUME_HELD_BY_HOST_PROCESS, ids::SHIM_ROOTFS_BUSY, ids::DEVICE_STILL_REFERENCED]
+    {
         draft.rule_out(other, "the unmount itself succeeded");
     }
     draft

@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use crate::{
-    cause::{Cause, CauseId, Kind, id, like, log, way},
+    cause::{Cause, Kind, like, log, way},
     causes::device::block_volume::made_of,
     command::View,
+    ids,
     model::{
         block_volume::BlockVolume,
         diagnosis::Stage,
@@ -23,7 +24,7 @@ use crate::{
 
 /// Who still refers to a device.
 pub(crate) static STILL_REFERENCED: Cause = Cause {
-    id: CauseId::new("device-still-referenced"),
+    id: ids::DEVICE_STILL_REFERENCED,
     title: "kubelet does not unstage the volume, because somebody else still refers to its device; holds up \
         no pod",
     stage: Stage::Gone,
@@ -40,7 +41,7 @@ pub(crate) static STILL_REFERENCED: Cause = Cause {
     ],
     log: log("kubelet", "is still mounted by other references"),
     look_alikes: &[like(
-        "leaked-superblock-blocks-device",
+        ids::LEAKED_SUPERBLOCK_BLOCKS_DEVICE,
         "the device is still mounted where kubelet sees it, so that kubelet does not unmount it",
     )],
     ways_out: &[
@@ -129,7 +130,7 @@ fn mounted(
         draft.fact(fact, Source::mountinfo(&table.source));
     }
     draft.rule_out(
-        id!("leaked-superblock-blocks-device"),
+        ids::LEAKED_SUPERBLOCK_BLOCKS_DEVICE,
         "the device is still mounted in kubelet's own view",
     );
     let view = View::in_namespace(context, namespace, table.pid);
@@ -197,7 +198,7 @@ fn mapped(draft: &mut Draft, said: &Said, sample: &NodeSample) {
         .flat_map(|pod| pod.devices.iter().filter(is_this).map(move |volume| (pod, volume)))
         .collect();
     draft.rule_out(
-        id!("leaked-superblock-blocks-device"),
+        ids::LEAKED_SUPERBLOCK_BLOCKS_DEVICE,
         "it is a raw block volume, and kubelet mounts no file system of it",
     );
     for (pod, volume) in found.iter().take(TOLD) {

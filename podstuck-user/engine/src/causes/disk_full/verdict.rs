@@ -5,8 +5,9 @@ use std::sync::Arc;
 use nix::errno::Errno;
 
 use crate::{
-    cause::{Cause, CauseId, Kind, TriedWith, id, like, log, way},
+    cause::{Cause, Kind, TriedWith, like, log, way},
     command::{Step, View},
+    ids,
     model::{
         diagnosis::Stage, evidence::Source, finding::Severity, identity::Target, path::safe_path,
         space::Space, time::Monotonic,
@@ -17,7 +18,7 @@ use crate::{
 
 /// No blocks or inodes for the node's daemons.
 pub(crate) static DISK_FULL: Cause = Cause {
-    id: CauseId::new("disk-full-runtime"),
+    id: ids::DISK_FULL_RUNTIME,
     title: "kubelet's or the runtime's disk has no blocks or inodes left",
     stage: Stage::Containers,
     kind: Kind::Cause,
@@ -30,8 +31,8 @@ pub(crate) static DISK_FULL: Cause = Cause {
     ],
     log: log("containerd, dockerd or kubelet", "no space left on device"),
     look_alikes: &[
-        like("node-fs-readonly", "the file system is mounted read-write"),
-        like("dockerd-hang", "the runtime answers, or fails with ENOSPC in its log"),
+        like(ids::NODE_FS_READONLY, "the file system is mounted read-write"),
+        like(ids::DOCKERD_HANG, "the runtime answers, or fails with ENOSPC in its log"),
     ],
     ways_out: &[
         way(
@@ -70,7 +71,7 @@ pub(crate) fn draft(
     let room = &space.capacity;
     // Whether the runtime still answers is not known: that it does not stays open.
     if !room.read_only {
-        draft.rule_out(id!("node-fs-readonly"), "it is mounted read-write");
+        draft.rule_out(ids::NODE_FS_READONLY, "it is mounted read-write");
     }
     // Root may still use what is kept for it, unless it is a container's root.
     if room.free > room.available {

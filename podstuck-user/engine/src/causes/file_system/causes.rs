@@ -1,13 +1,14 @@
 //! A file system that fails as a whole.
 
 use crate::{
-    cause::{Cause, CauseId, Kind, TriedWith, like, log, way},
+    cause::{Cause, Kind, TriedWith, like, log, way},
+    ids,
     model::diagnosis::Stage,
 };
 
 /// EROFS.
 pub(crate) static READ_ONLY: Cause = Cause {
-    id: CauseId::new("node-fs-readonly"),
+    id: ids::NODE_FS_READONLY,
     title: "the file system below the pod has become read-only",
     stage: Stage::Volumes,
     kind: Kind::Cause,
@@ -22,13 +23,13 @@ pub(crate) static READ_ONLY: Cause = Cause {
     log: log("the kernel", "Remounting filesystem read-only"),
     look_alikes: &[
         like(
-            "nested-mount-under-volume",
+            ids::NESTED_MOUNT_UNDER_VOLUME,
             "what is read-only is no mount inside the pod's directory",
         ),
-        like("mount-over-volume", "what is read-only is no mount inside the pod's directory"),
-        like("device-io-error", "the call fails with EROFS, not with an error of the device"),
-        like("nfs-stale-handle", "the call fails with EROFS, not with ESTALE"),
-        like("disk-full-runtime", "the call fails with EROFS, not with ENOSPC"),
+        like(ids::MOUNT_OVER_VOLUME, "what is read-only is no mount inside the pod's directory"),
+        like(ids::DEVICE_IO_ERROR, "the call fails with EROFS, not with an error of the device"),
+        like(ids::NFS_STALE_HANDLE, "the call fails with EROFS, not with ESTALE"),
+        like(ids::DISK_FULL_RUNTIME, "the call fails with EROFS, not with ENOSPC"),
     ],
     ways_out: &[way(
         "repair the disk",
@@ -42,7 +43,7 @@ pub(crate) static READ_ONLY: Cause = Cause {
 
 /// EIO and its kin.
 pub(crate) static DEVICE_ERROR: Cause = Cause {
-    id: CauseId::new("device-io-error"),
+    id: ids::DEVICE_IO_ERROR,
     title: "the device below the volume fails, or is gone",
     stage: Stage::Volumes,
     kind: Kind::Cause,
@@ -56,9 +57,9 @@ pub(crate) static DEVICE_ERROR: Cause = Cause {
     ],
     log: log("the kernel", "I/O error, dev ..., sector ..."),
     look_alikes: &[
-        like("node-fs-readonly", "the file system is mounted read-write"),
-        like("nfs-stale-handle", "the error is one of a device, not ESTALE"),
-        like("cephfs-evicted", "the file system is not of type ceph"),
+        like(ids::NODE_FS_READONLY, "the file system is mounted read-write"),
+        like(ids::NFS_STALE_HANDLE, "the error is one of a device, not ESTALE"),
+        like(ids::CEPHFS_EVICTED, "the file system is not of type ceph"),
     ],
     ways_out: &[
         way("`umount`, then repair the disk", "what was not yet written is lost"),
@@ -74,7 +75,7 @@ pub(crate) static DEVICE_ERROR: Cause = Cause {
 
 /// ESTALE.
 pub(crate) static STALE_HANDLE: Cause = Cause {
-    id: CauseId::new("nfs-stale-handle"),
+    id: ids::NFS_STALE_HANDLE,
     title: "the NFS server no longer knows what is mounted",
     stage: Stage::Volumes,
     kind: Kind::Cause,
@@ -83,9 +84,9 @@ pub(crate) static STALE_HANDLE: Cause = Cause {
     confirmed_by: &["calls fail with ESTALE", "the object lies on a file system of type nfs"],
     log: log("kubelet", "stale NFS file handle"),
     look_alikes: &[
-        like("node-fs-readonly", "the call fails with ESTALE, not with EROFS"),
-        like("device-io-error", "the file system is served by NFS, and the error is ESTALE"),
-        like("cephfs-evicted", "the file system is of type nfs"),
+        like(ids::NODE_FS_READONLY, "the call fails with ESTALE, not with EROFS"),
+        like(ids::DEVICE_IO_ERROR, "the file system is served by NFS, and the error is ESTALE"),
+        like(ids::CEPHFS_EVICTED, "the file system is of type nfs"),
     ],
     ways_out: &[way("repair the server, or `umount -f`", "what was not yet written is lost")],
     field: &["kubernetes#71584", "kubernetes#68316", "ibm-spectrum-scale-csi#823"],
@@ -98,7 +99,7 @@ pub(crate) static STALE_HANDLE: Cause = Cause {
 
 /// Another error.
 pub(crate) static REMOVAL_FAILED_UNEXPLAINED: Cause = Cause {
-    id: CauseId::new("removal-failed-unexplained"),
+    id: ids::REMOVAL_FAILED_UNEXPLAINED,
     title: "not a cause: a removal fails again and again, and the tool says what it could not find \
         out",
     stage: Stage::Volumes,
@@ -109,10 +110,10 @@ pub(crate) static REMOVAL_FAILED_UNEXPLAINED: Cause = Cause {
     confirmed_by: &["the call fails with the same error in more than one attempt"],
     log: None,
     look_alikes: &[
-        like("node-fs-readonly", "the file system is mounted read-write"),
-        like("device-io-error", "the device is there, and no error was counted on it"),
+        like(ids::NODE_FS_READONLY, "the file system is mounted read-write"),
+        like(ids::DEVICE_IO_ERROR, "the device is there, and no error was counted on it"),
         like(
-            "nested-mount-under-volume",
+            ids::NESTED_MOUNT_UNDER_VOLUME,
             "what is read-only is no mount inside the pod's directory",
         ),
     ],

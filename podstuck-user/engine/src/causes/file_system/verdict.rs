@@ -4,11 +4,12 @@ use nix::errno::Errno;
 
 use super::causes::{DEVICE_ERROR, READ_ONLY, REMOVAL_FAILED_UNEXPLAINED, STALE_HANDLE};
 use crate::{
-    cause::{Cause, id},
+    cause::Cause,
     causes::{
         busy_mount, disk_full, file_system::tracker::Failing, network_storage, shared::sharers,
     },
     command::{Step, View},
+    ids,
     model::{
         evidence::Source,
         file_system::{FileSystem, is_fuse},
@@ -284,31 +285,31 @@ fn tell_apart(draft: &mut Draft, errno: Errno, found: Option<&FileSystem>) {
         Errno::EROFS => {
             if found.is_some() {
                 let inside = "what is read-only is not mounted below the pod's directory";
-                draft.rule_out(id!("nested-mount-under-volume"), inside);
-                draft.rule_out(id!("mount-over-volume"), inside);
+                draft.rule_out(ids::NESTED_MOUNT_UNDER_VOLUME, inside);
+                draft.rule_out(ids::MOUNT_OVER_VOLUME, inside);
             }
             let error = "the error is EROFS, which the kernel gives before it looks further";
-            draft.rule_out(id!("device-io-error"), error);
-            draft.rule_out(id!("nfs-stale-handle"), error);
-            draft.rule_out(id!("disk-full-runtime"), error);
+            draft.rule_out(ids::DEVICE_IO_ERROR, error);
+            draft.rule_out(ids::NFS_STALE_HANDLE, error);
+            draft.rule_out(ids::DISK_FULL_RUNTIME, error);
         }
         Errno::ESTALE => {
             let error = "the error is ESTALE, which no device and no read-only mount gives";
-            draft.rule_out(id!("node-fs-readonly"), error);
-            draft.rule_out(id!("device-io-error"), error);
+            draft.rule_out(ids::NODE_FS_READONLY, error);
+            draft.rule_out(ids::DEVICE_IO_ERROR, error);
             if *draft.cause == STALE_HANDLE {
-                draft.rule_out(id!("cephfs-evicted"), "the file system is of type nfs");
+                draft.rule_out(ids::CEPHFS_EVICTED, "the file system is of type nfs");
             }
         }
         _ => {
             if let Some(fs) = read_write {
                 let fact = format!("{} is mounted read-write", safe_path(&fs.point));
-                draft.rule_out(id!("node-fs-readonly"), fact);
+                draft.rule_out(ids::NODE_FS_READONLY, fact);
             }
-            draft.rule_out(id!("nfs-stale-handle"), "the error is not ESTALE");
+            draft.rule_out(ids::NFS_STALE_HANDLE, "the error is not ESTALE");
             // Who makes this call is not blocked by a full disk; whether it is full, nobody looked.
             if draft.cause == disk_full::verdict::by_errno() {
-                draft.rule_out(id!("dockerd-hang"), "the caller works, and is refused");
+                draft.rule_out(ids::DOCKERD_HANG, "the caller works, and is refused");
                 draft.doubt("whether the file system is full, or only a quota or a snapshot");
             }
         }
@@ -321,13 +322,13 @@ fn tell_apart(draft: &mut Draft, errno: Errno, found: Option<&FileSystem>) {
     };
     if *draft.cause == DEVICE_ERROR {
         draft.rule_out(
-            id!("cephfs-evicted"),
+            ids::CEPHFS_EVICTED,
             format!("the file system is of type {}, not ceph", safe(fs.fs_type.as_bytes())),
         );
     }
     if fs.device_exists == Some(true) && fs.errors.is_empty() {
         draft.rule_out(
-            id!("device-io-error"),
+            ids::DEVICE_IO_ERROR,
             "the device is there, and the kernel has counted no error on it",
         );
     }

@@ -1,13 +1,14 @@
 //! A call that does not come back.
 
 use crate::{
-    cause::{Cause, CauseId, Kind, TriedWith, like, log, way},
+    cause::{Cause, Kind, TriedWith, like, log, way},
+    ids,
     model::diagnosis::Stage,
 };
 
 /// A FUSE server that does not answer.
 pub(crate) static FUSE_DAEMON_HUNG: Cause = Cause {
-    id: CauseId::new("fuse-daemon-hung"),
+    id: ids::FUSE_DAEMON_HUNG,
     title: "a FUSE server does not answer, and everybody waits for it",
     stage: Stage::Volumes,
     kind: Kind::Cause,
@@ -21,12 +22,12 @@ pub(crate) static FUSE_DAEMON_HUNG: Cause = Cause {
     ],
     log: None,
     look_alikes: &[
-        like("fuse-daemon-dead", "the call waits; there it fails with ENOTCONN at once"),
-        like("nfs-server-unreachable", "no function of NFS is in the stack"),
-        like("efs-stunnel-dead", "no function of NFS is in the stack"),
-        like("filesystem-frozen", "the thread does not wait for a freeze to end"),
-        like("umount-kernel-hang", "the thread waits for a server's answer, and for no device"),
-        like("umount-flush-slow", "the thread waits for a server's answer, and for no device"),
+        like(ids::FUSE_DAEMON_DEAD, "the call waits; there it fails with ENOTCONN at once"),
+        like(ids::NFS_SERVER_UNREACHABLE, "no function of NFS is in the stack"),
+        like(ids::EFS_STUNNEL_DEAD, "no function of NFS is in the stack"),
+        like(ids::FILESYSTEM_FROZEN, "the thread does not wait for a freeze to end"),
+        like(ids::UMOUNT_KERNEL_HANG, "the thread waits for a server's answer, and for no device"),
+        like(ids::UMOUNT_FLUSH_SLOW, "the thread waits for a server's answer, and for no device"),
     ],
     ways_out: &[way(
         "abort the connection, then `umount`",
@@ -39,7 +40,7 @@ pub(crate) static FUSE_DAEMON_HUNG: Cause = Cause {
 
 /// A file system that nobody thaws.
 pub(crate) static FILESYSTEM_FROZEN: Cause = Cause {
-    id: CauseId::new("filesystem-frozen"),
+    id: ids::FILESYSTEM_FROZEN,
     title: "somebody froze the file system and did not thaw it",
     stage: Stage::Volumes,
     kind: Kind::Cause,
@@ -49,10 +50,10 @@ pub(crate) static FILESYSTEM_FROZEN: Cause = Cause {
     confirmed_by: &["a thread waits in percpu_rwsem_wait below mnt_want_write or sb_start_write"],
     log: log("the kernel", "task ... blocked for more than 120 seconds"),
     look_alikes: &[
-        like("fuse-daemon-hung", "the thread does not wait for the answer of a FUSE server"),
-        like("nfs-server-unreachable", "no function of NFS is in the stack"),
-        like("umount-kernel-hang", "the thread waits for a thaw, and for no device"),
-        like("umount-flush-slow", "the thread waits for a thaw, and nothing is written"),
+        like(ids::FUSE_DAEMON_HUNG, "the thread does not wait for the answer of a FUSE server"),
+        like(ids::NFS_SERVER_UNREACHABLE, "no function of NFS is in the stack"),
+        like(ids::UMOUNT_KERNEL_HANG, "the thread waits for a thaw, and for no device"),
+        like(ids::UMOUNT_FLUSH_SLOW, "the thread waits for a thaw, and nothing is written"),
     ],
     ways_out: &[way(
         "`fsfreeze --unfreeze`",
@@ -65,7 +66,7 @@ pub(crate) static FILESYSTEM_FROZEN: Cause = Cause {
 
 /// An NFS server that does not answer.
 pub(crate) static NFS_UNREACHABLE: Cause = Cause {
-    id: CauseId::new("nfs-server-unreachable"),
+    id: ids::NFS_SERVER_UNREACHABLE,
     title: "the call waits for an NFS server",
     stage: Stage::Volumes,
     kind: Kind::Cause,
@@ -80,11 +81,11 @@ pub(crate) static NFS_UNREACHABLE: Cause = Cause {
     log: log("the kernel", "nfs: server ... not responding, still trying"),
     look_alikes: &[
         like(
-            "efs-stunnel-dead",
+            ids::EFS_STUNNEL_DEAD,
             "the server is elsewhere, or somebody listens at its address on the node",
         ),
-        like("fuse-daemon-hung", "the thread does not wait for the answer of a FUSE server"),
-        like("filesystem-frozen", "the thread does not wait for a freeze to end"),
+        like(ids::FUSE_DAEMON_HUNG, "the thread does not wait for the answer of a FUSE server"),
+        like(ids::FILESYSTEM_FROZEN, "the thread does not wait for a freeze to end"),
     ],
     ways_out: &[
         way("bring the server back", ""),
@@ -101,7 +102,7 @@ pub(crate) static NFS_UNREACHABLE: Cause = Cause {
 
 /// A shutdown that is writing.
 pub(crate) static FLUSH_SLOW: Cause = Cause {
-    id: CauseId::new("umount-flush-slow"),
+    id: ids::UMOUNT_FLUSH_SLOW,
     title: "`umount2` has returned and the kernel is still writing: it is making progress",
     stage: Stage::Volumes,
     kind: Kind::Cause,
@@ -113,9 +114,9 @@ pub(crate) static FLUSH_SLOW: Cause = Cause {
     ],
     log: None,
     look_alikes: &[
-        like("umount-kernel-hang", "the thread makes progress"),
-        like("fuse-daemon-hung", "the thread does not wait for the answer of a FUSE server"),
-        like("filesystem-frozen", "the thread does not wait for a freeze to end"),
+        like(ids::UMOUNT_KERNEL_HANG, "the thread makes progress"),
+        like(ids::FUSE_DAEMON_HUNG, "the thread does not wait for the answer of a FUSE server"),
+        like(ids::FILESYSTEM_FROZEN, "the thread does not wait for a freeze to end"),
     ],
     ways_out: &[way("wait", "")],
     field: &[],
@@ -125,7 +126,7 @@ pub(crate) static FLUSH_SLOW: Cause = Cause {
 
 /// A shutdown that does not come on.
 pub(crate) static KERNEL_HANG: Cause = Cause {
-    id: CauseId::new("umount-kernel-hang"),
+    id: ids::UMOUNT_KERNEL_HANG,
     title: "`umount2` has returned, and the file system's shutdown makes no progress",
     stage: Stage::Volumes,
     kind: Kind::Cause,
@@ -139,11 +140,11 @@ pub(crate) static KERNEL_HANG: Cause = Cause {
     log: log("the kernel", "task umount ... blocked for more than 120 seconds"),
     look_alikes: &[
         like(
-            "umount-flush-slow",
+            ids::UMOUNT_FLUSH_SLOW,
             "the thread has slept for long: nothing it waits for was written",
         ),
-        like("fuse-daemon-hung", "the thread does not wait for the answer of a FUSE server"),
-        like("filesystem-frozen", "the thread does not wait for a freeze to end"),
+        like(ids::FUSE_DAEMON_HUNG, "the thread does not wait for the answer of a FUSE server"),
+        like(ids::FILESYSTEM_FROZEN, "the thread does not wait for a freeze to end"),
     ],
     ways_out: &[way(
         "the device; `dmesg`",
@@ -157,7 +158,7 @@ pub(crate) static KERNEL_HANG: Cause = Cause {
 
 /// A stack that does not tell.
 pub(crate) static CALL_HUNG_UNEXPLAINED: Cause = Cause {
-    id: CauseId::new("call-hung-unexplained"),
+    id: ids::CALL_HUNG_UNEXPLAINED,
     title: "not a cause: a call does not come back, with its stack",
     stage: Stage::Volumes,
     kind: Kind::Admission,
@@ -166,7 +167,7 @@ pub(crate) static CALL_HUNG_UNEXPLAINED: Cause = Cause {
     confirmed_by: &["the call has not returned for longer than `--hung-after`"],
     log: None,
     look_alikes: &[like(
-        "fuse-daemon-hung",
+        ids::FUSE_DAEMON_HUNG,
         "the thread does not wait for the answer of a FUSE server",
     )],
     ways_out: &[way("the stack", "")],

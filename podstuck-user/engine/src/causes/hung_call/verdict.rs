@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use crate::{
-    cause::id,
     causes::{
         hung_call::judge::{Judged, Waits},
         network_storage,
         shared::wait_channel::{WaitsFor, functions, waits_for},
     },
     command::{Step, View},
+    ids,
     model::{
         call::Call,
         evidence::Source,
@@ -70,11 +70,11 @@ pub(crate) fn fill(
     let is_told = functions(&seen.stack, seen.wait_channel.as_deref()).next().is_some();
     if is_told && judged.waits != Waits::Fuse {
         let fact = "the thread does not wait for the answer of a FUSE server";
-        draft.rule_out(id!("fuse-daemon-hung"), fact);
+        draft.rule_out(ids::FUSE_DAEMON_HUNG, fact);
     }
     if is_told && !matches!(judged.waits, Waits::Frozen | Waits::Unknown) {
         let fact = "the thread does not wait for a freeze to end";
-        draft.rule_out(id!("filesystem-frozen"), fact);
+        draft.rule_out(ids::FILESYSTEM_FROZEN, fact);
     }
     if let Some(doubt) = judged.doubt {
         draft.doubt(doubt);
@@ -203,20 +203,19 @@ fn fuse(
         );
     }
     draft.rule_out(
-        id!("fuse-daemon-dead"),
+        ids::FUSE_DAEMON_DEAD,
         "calls would fail with ENOTCONN at once, and this one waits",
     );
     if waits_for(functions(&seen.stack, seen.wait_channel.as_deref())) == WaitsFor::Fuse {
-        for other in [id!("nfs-server-unreachable"), id!("efs-stunnel-dead")] {
+        for other in [ids::NFS_SERVER_UNREACHABLE, ids::EFS_STUNNEL_DEAD] {
             draft.rule_out(other, "no function of NFS is in the stack");
         }
-        for other in [id!("filesystem-frozen"), id!("umount-kernel-hang"), id!("umount-flush-slow")]
-        {
+        for other in [ids::FILESYSTEM_FROZEN, ids::UMOUNT_KERNEL_HANG, ids::UMOUNT_FLUSH_SLOW] {
             draft.rule_out(other, "the thread waits for the answer of a FUSE server");
         }
     } else {
         // Only its mount speaks for the server.
-        for other in [id!("nfs-server-unreachable"), id!("efs-stunnel-dead")] {
+        for other in [ids::NFS_SERVER_UNREACHABLE, ids::EFS_STUNNEL_DEAD] {
             draft.rule_out(other, "what the call is about is served by FUSE, and not by NFS");
         }
     }
@@ -242,13 +241,13 @@ fn frozen(context: &Context<'_>, draft: &mut Draft, seen: &StuckThread) {
              released by `dmsetup resume` instead",
         );
     }
-    for other in [id!("umount-kernel-hang"), id!("umount-flush-slow")] {
+    for other in [ids::UMOUNT_KERNEL_HANG, ids::UMOUNT_FLUSH_SLOW] {
         draft.rule_out(
             other,
             "the thread waits for the file system to be thawed, not for its device",
         );
     }
-    draft.rule_out(id!("nfs-server-unreachable"), "no function of NFS is in the stack");
+    draft.rule_out(ids::NFS_SERVER_UNREACHABLE, "no function of NFS is in the stack");
 }
 
 fn nfs(context: &Context<'_>, draft: &mut Draft, seen: &StuckThread, sharers: Option<Vec<String>>) {
@@ -282,11 +281,11 @@ fn not_a_tunnel(draft: &mut Draft, seen: &StuckThread, listening: Option<&Listen
     match (server.local_port(), listening) {
         (None, _) if server.is_elsewhere() => {
             let fact = format!("the server is at {address}, not on this node");
-            draft.rule_out(id!("efs-stunnel-dead"), fact);
+            draft.rule_out(ids::EFS_STUNNEL_DEAD, fact);
         }
         (Some(port), Some(Listening { somebody: true, .. })) => {
             let fact = format!("somebody listens on port {port} of the node");
-            draft.rule_out(id!("efs-stunnel-dead"), fact);
+            draft.rule_out(ids::EFS_STUNNEL_DEAD, fact);
         }
         _ => {}
     }
@@ -321,7 +320,7 @@ fn tunnel(
             Source::proc("/proc/PID/net/tcp and tcp6"),
         );
         draft.rule_out(
-            id!("nfs-server-unreachable"),
+            ids::NFS_SERVER_UNREACHABLE,
             format!("the server's end is port {port} of the node, and nobody listens there"),
         );
     }
@@ -368,7 +367,7 @@ fn flush(draft: &mut Draft) {
         ),
         "none; wait for it",
     );
-    draft.rule_out(id!("umount-kernel-hang"), "the thread makes progress");
+    draft.rule_out(ids::UMOUNT_KERNEL_HANG, "the thread makes progress");
 }
 
 fn shutdown(draft: &mut Draft) {
@@ -386,7 +385,7 @@ fn shutdown(draft: &mut Draft) {
          back, or fails for good, the call ends; if it never does, only a reboot helps",
     );
     draft.rule_out(
-        id!("umount-flush-slow"),
+        ids::UMOUNT_FLUSH_SLOW,
         "the thread has slept for long, so nothing it waits for was written",
     );
 }

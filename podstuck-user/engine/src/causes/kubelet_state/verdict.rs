@@ -5,12 +5,13 @@ use std::sync::Arc;
 use podstuck_common::component::name_hash;
 
 use crate::{
-    cause::{Cause, CauseId, Kind, TriedWith, id, like, way},
+    cause::{Cause, Kind, TriedWith, like, way},
     causes::{
         kubelet_state::tracker::{State, Suspect},
         shared::halted,
     },
     command::Process,
+    ids,
     model::{
         diagnosis::Stage,
         evidence::Source,
@@ -23,7 +24,7 @@ use crate::{
 
 /// It is there, and does not run.
 pub(crate) static KUBELET_STOPPED: Cause = Cause {
-    id: CauseId::new("kubelet-stopped"),
+    id: ids::KUBELET_STOPPED,
     title: "kubelet is kept from running: nobody ends the pod",
     stage: Stage::Containers,
     kind: Kind::Cause,
@@ -36,7 +37,7 @@ pub(crate) static KUBELET_STOPPED: Cause = Cause {
         "the pod's deletionTimestamp has passed, or kubelet's log says that it is to be deleted",
     ],
     log: None,
-    look_alikes: &[like("kubelet-down", "its process is there")],
+    look_alikes: &[like(ids::KUBELET_DOWN, "its process is there")],
     ways_out: &[way("have it go on (`kill -CONT`, or thaw its control group)", "")],
     field: &[],
     tried: &[TriedWith::RealKubelet],
@@ -45,7 +46,7 @@ pub(crate) static KUBELET_STOPPED: Cause = Cause {
 
 /// It is not there.
 pub(crate) static KUBELET_DOWN: Cause = Cause {
-    id: CauseId::new("kubelet-down"),
+    id: ids::KUBELET_DOWN,
     title: "no kubelet runs on this node: nobody ends the pod",
     stage: Stage::Containers,
     kind: Kind::Cause,
@@ -56,7 +57,7 @@ pub(crate) static KUBELET_DOWN: Cause = Cause {
         "the pod's deletionTimestamp has passed, or kubelet's log says that it is to be deleted",
     ],
     log: None,
-    look_alikes: &[like("kubelet-stopped", "no process of it is there")],
+    look_alikes: &[like(ids::KUBELET_STOPPED, "no process of it is there")],
     ways_out: &[way("start kubelet; its own log says why it ended", "")],
     field: &["kubernetes#109414"],
     tried: &[TriedWith::RealKubelet],
@@ -96,7 +97,7 @@ pub(crate) fn draft(suspect: &Suspect<'_>) -> Draft {
                 Process::new(kubelet.pid, kubelet.started, Some("kubelet")),
                 &kubelet.halted,
             );
-            draft.rule_out(id!("kubelet-down"), "its process is there");
+            draft.rule_out(ids::KUBELET_DOWN, "its process is there");
             format!("kubelet (pid {}) does nothing: its {how}.", kubelet.pid)
         }
         State::Down => {
@@ -107,7 +108,7 @@ pub(crate) fn draft(suspect: &Suspect<'_>) -> Draft {
                  why it ended (`journalctl -u kubelet`)",
                 "low: it finds the node's pods and volumes again, and goes on with their deletion",
             );
-            draft.rule_out(id!("kubelet-stopped"), "no process of it is there");
+            draft.rule_out(ids::KUBELET_STOPPED, "no process of it is there");
             draft.doubt(
                 "whether a program that is not known for a kubelet does its work on this node",
             );

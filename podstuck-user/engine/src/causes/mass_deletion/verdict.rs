@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use crate::{
-    cause::{Cause, CauseId, Kind, LookAlike, TriedWith, WayOut, id, like, way},
+    cause::{Cause, Kind, LookAlike, TriedWith, WayOut, like, way},
     causes::{
         mass_deletion::{estimate::Estimate, run::Run},
         shared::clients,
     },
     command::{NAME, Step},
+    ids,
     model::{
         call::Outcome,
         diagnosis::Stage,
@@ -25,14 +26,15 @@ use crate::{
 
 const CONFIRMED: &[&str] =
     &["thousands of entries were deleted below one directory, and more are deleted every second"];
-const ALIKE: &[LookAlike] = &[like("call-hung-unexplained", "entries disappear, second by second")];
+const ALIKE: &[LookAlike] =
+    &[like(ids::CALL_HUNG_UNEXPLAINED, "entries disappear, second by second")];
 const WAIT: &[WayOut] = &[way("wait", "restarting the process that deletes only starts it over")];
 const TITLE: &str = "very many entries: slow, not stuck; shows the rate, how many are left and how \
     long it will take";
 
 /// In an emptyDir.
 pub(crate) static EMPTYDIR_FILES: Cause = Cause {
-    id: CauseId::new("emptydir-mass-files"),
+    id: ids::EMPTYDIR_MASS_FILES,
     title: TITLE,
     stage: Stage::Volumes,
     kind: Kind::Cause,
@@ -49,7 +51,7 @@ pub(crate) static EMPTYDIR_FILES: Cause = Cause {
 
 /// In a volume of Docker's.
 pub(crate) static DOCKER_VOLUME_STORM: Cause = Cause {
-    id: CauseId::new("docker-volume-unlink-storm"),
+    id: ids::DOCKER_VOLUME_UNLINK_STORM,
     title: TITLE,
     stage: Stage::Containers,
     kind: Kind::Cause,
@@ -70,7 +72,7 @@ pub(crate) static DOCKER_VOLUME_STORM: Cause = Cause {
 
 /// Anywhere else.
 pub(crate) static MASS_DELETION: Cause = Cause {
-    id: CauseId::new("mass-deletion"),
+    id: ids::MASS_DELETION,
     title: TITLE,
     stage: Stage::Volumes,
     kind: Kind::Cause,
@@ -183,7 +185,7 @@ pub(crate) fn draft(run: &Run, now: Monotonic) -> Option<Draft> {
                 ""
             }
         );
-        draft.rule_out(id!("call-hung-unexplained"), "entries disappear at the rate above");
+        draft.rule_out(ids::CALL_HUNG_UNEXPLAINED, "entries disappear at the rate above");
     }
     Some(draft)
 }

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use crate::{
-    cause::{Cause, CauseId, Kind, TriedWith, log, way},
+    cause::{Cause, Kind, TriedWith, log, way},
     command::Step,
+    ids,
     model::{
         crowd::{Crowd, VERY_MANY},
         diagnosis::Stage,
@@ -24,7 +25,7 @@ const NAMED: usize = 4;
 
 /// So many that each change of them is slow.
 pub(crate) static MOUNT_STORM: Cause = Cause {
-    id: CauseId::new("mount-table-storm"),
+    id: ids::MOUNT_TABLE_STORM,
     title: "the node has so many mounts that each mount and unmount is slow",
     stage: Stage::Volumes,
     kind: Kind::Cause,

@@ -1,13 +1,14 @@
 //! Storage on the network whose client on this node has lost the other side.
 
 use crate::{
-    cause::{Cause, CauseId, Kind, like, log, way},
+    cause::{Cause, Kind, like, log, way},
+    ids,
     model::diagnosis::Stage,
 };
 
 /// Nobody listens where an NFS client connects to.
 pub(crate) static EFS_STUNNEL_DEAD: Cause = Cause {
-    id: CauseId::new("efs-stunnel-dead"),
+    id: ids::EFS_STUNNEL_DEAD,
     title: "the local end of an NFS mount's tunnel is gone (EFS: stunnel or efs-proxy)",
     stage: Stage::Volumes,
     kind: Kind::Cause,
@@ -23,10 +24,10 @@ pub(crate) static EFS_STUNNEL_DEAD: Cause = Cause {
     log: log("the kernel", "nfs: server 127.0.0.1 not responding"),
     look_alikes: &[
         like(
-            "nfs-server-unreachable",
+            ids::NFS_SERVER_UNREACHABLE,
             "the server's address is a loopback one, and nobody listens there",
         ),
-        like("fuse-daemon-hung", "the thread does not wait for the answer of a FUSE server"),
+        like(ids::FUSE_DAEMON_HUNG, "the thread does not wait for the answer of a FUSE server"),
     ],
     ways_out: &[
         way("restart the driver's pod on this node: its watchdog starts the tunnels again", ""),
@@ -45,7 +46,7 @@ pub(crate) static EFS_STUNNEL_DEAD: Cause = Cause {
 
 /// An SMB client without its server.
 pub(crate) static SMB_HOST_DOWN: Cause = Cause {
-    id: CauseId::new("smb-host-down"),
+    id: ids::SMB_HOST_DOWN,
     title: "an SMB server is down, or takes this client no more",
     stage: Stage::Volumes,
     kind: Kind::Cause,
@@ -59,8 +60,8 @@ pub(crate) static SMB_HOST_DOWN: Cause = Cause {
     ],
     log: log("kubelet or the driver", "stat ...: host is down"),
     look_alikes: &[
-        like("cephfs-evicted", "the file system is of type cifs"),
-        like("fuse-daemon-dead", "the file system is of type cifs, and not served by FUSE"),
+        like(ids::CEPHFS_EVICTED, "the file system is of type cifs"),
+        like(ids::FUSE_DAEMON_DEAD, "the file system is of type cifs, and not served by FUSE"),
     ],
     ways_out: &[
         way("bring the server, the way to it, or the client's right to it back", ""),
@@ -77,7 +78,7 @@ pub(crate) static SMB_HOST_DOWN: Cause = Cause {
 
 /// A CephFS client that was thrown out.
 pub(crate) static CEPHFS_EVICTED: Cause = Cause {
-    id: CauseId::new("cephfs-evicted"),
+    id: ids::CEPHFS_EVICTED,
     title: "CephFS has evicted this node's client",
     stage: Stage::Volumes,
     kind: Kind::Cause,
@@ -92,10 +93,10 @@ pub(crate) static CEPHFS_EVICTED: Cause = Cause {
     ],
     log: log("the kernel", "ceph: mds0 reconnect denied"),
     look_alikes: &[
-        like("smb-host-down", "the file system is of type ceph"),
-        like("nfs-stale-handle", "the file system is of type ceph"),
+        like(ids::SMB_HOST_DOWN, "the file system is of type ceph"),
+        like(ids::NFS_STALE_HANDLE, "the file system is of type ceph"),
         like(
-            "device-io-error",
+            ids::DEVICE_IO_ERROR,
             "the file system is served by Ceph, and lies on no device of the node",
         ),
     ],

@@ -7,8 +7,9 @@ use nix::errno::Errno;
 
 use super::causes::{CEPHFS_EVICTED, EFS_STUNNEL_DEAD, SMB_HOST_DOWN};
 use crate::{
-    cause::{Cause, id},
+    cause::Cause,
     command::{Step, View},
+    ids,
     model::{
         evidence::Source,
         finding::Severity,
@@ -109,8 +110,8 @@ pub(crate) fn tell(draft: &mut Draft, errno: Option<Errno>, kernel: Option<&Said
             Some(_) if kernel.is_some() => draft.doubt(WHICH_SIDE),
             Some(_) => draft.lacks(NO_HOST_DOWN),
         }
-        draft.rule_out(id!("cephfs-evicted"), "it is a file system of SMB");
-        draft.rule_out(id!("fuse-daemon-dead"), "it is a file system of SMB, not of FUSE");
+        draft.rule_out(ids::CEPHFS_EVICTED, "it is a file system of SMB");
+        draft.rule_out(ids::FUSE_DAEMON_DEAD, "it is a file system of SMB, not of FUSE");
         draft.advice(
             "bring the server, the way to it, or the client's right to it back: then everything resumes",
             "none",
@@ -121,7 +122,7 @@ pub(crate) fn tell(draft: &mut Draft, errno: Option<Errno>, kernel: Option<&Said
         Some(_) => draft.doubt(WHICH_CLIENT),
         None => draft.lacks(NO_EVICTION),
     }
-    for other in [id!("smb-host-down"), id!("nfs-stale-handle"), id!("device-io-error")] {
+    for other in [ids::SMB_HOST_DOWN, ids::NFS_STALE_HANDLE, ids::DEVICE_IO_ERROR] {
         draft.rule_out(other, "it is a file system of Ceph");
     }
     draft.remedy(

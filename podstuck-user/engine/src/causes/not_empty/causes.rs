@@ -1,7 +1,8 @@
 //! A directory that does not become empty.
 
 use crate::{
-    cause::{Cause, CauseId, Kind, TriedWith, like, log, way},
+    cause::{Cause, Kind, TriedWith, like, log, way},
+    ids,
     model::diagnosis::Stage,
 };
 
@@ -10,7 +11,7 @@ const NOT_EMPTY: &str = "rmdir of the directory fails with ENOTEMPTY in more tha
 
 /// Files where a volume should be mounted.
 pub(crate) static DATA_UNDER_MOUNT: Cause = Cause {
-    id: CauseId::new("data-under-mountpoint"),
+    id: ids::DATA_UNDER_MOUNTPOINT,
     title: "files lie in the mount point of a volume that is not mounted",
     stage: Stage::Volumes,
     kind: Kind::Cause,
@@ -20,9 +21,9 @@ pub(crate) static DATA_UNDER_MOUNT: Cause = Cause {
     confirmed_by: &[NOT_EMPTY, "the directory is no mount point", "readdir shows entries in it"],
     log: log("kubelet", "failed to remove dir ... directory not empty"),
     look_alikes: &[
-        like("csi-driver-lost-publish-state", "the path is not mounted for the caller"),
-        like("orphaned-pod-dir", "it is not kubelet's housekeeping that removes it"),
-        like("nfs-silly-rename", "no entry is named .nfs..."),
+        like(ids::CSI_DRIVER_LOST_PUBLISH_STATE, "the path is not mounted for the caller"),
+        like(ids::ORPHANED_POD_DIR, "it is not kubelet's housekeeping that removes it"),
+        like(ids::NFS_SILLY_RENAME, "no entry is named .nfs..."),
     ],
     ways_out: &[way("move them away", "low: they may be the only copy, so do not delete them")],
     field: &["kubernetes#108622", "kubernetes#97444", "democratic-csi#344"],
@@ -32,7 +33,7 @@ pub(crate) static DATA_UNDER_MOUNT: Cause = Cause {
 
 /// An unmount that kubelet skipped.
 pub(crate) static SUBPATH_SOURCE_DELETED: Cause = Cause {
-    id: CauseId::new("subpath-source-deleted"),
+    id: ids::SUBPATH_SOURCE_DELETED,
     title: "kubelet skipped the unmount of a subPath",
     stage: Stage::Volumes,
     kind: Kind::Cause,
@@ -45,7 +46,7 @@ pub(crate) static SUBPATH_SOURCE_DELETED: Cause = Cause {
         "nobody called umount2 on that mount",
     ],
     log: log("kubelet", "error cleaning subPath mounts for volume"),
-    look_alikes: &[like("subpath-busy", "nobody calls umount2, so none fails with EBUSY")],
+    look_alikes: &[like(ids::SUBPATH_BUSY, "nobody calls umount2, so none fails with EBUSY")],
     ways_out: &[way("`umount` it", "low: the container that used it has ended; its files stay")],
     field: &["kubernetes#139535", "kubernetes#97031", "csi-driver-smb#376"],
     tried: &[TriedWith::Lab],
@@ -54,7 +55,7 @@ pub(crate) static SUBPATH_SOURCE_DELETED: Cause = Cause {
 
 /// Somebody who makes files faster than they are removed.
 pub(crate) static WRITER_ALIVE: Cause = Cause {
-    id: CauseId::new("writer-still-alive"),
+    id: ids::WRITER_STILL_ALIVE,
     title: "a process writes into a volume while it is removed",
     stage: Stage::Volumes,
     kind: Kind::Cause,
@@ -68,8 +69,8 @@ pub(crate) static WRITER_ALIVE: Cause = Cause {
     ],
     log: log("kubelet", "unlinkat ...: directory not empty"),
     look_alikes: &[
-        like("fs-phantom-entries", "readdir shows entries in it"),
-        like("nfs-silly-rename", "no entry is named .nfs..."),
+        like(ids::FS_PHANTOM_ENTRIES, "readdir shows entries in it"),
+        like(ids::NFS_SILLY_RENAME, "no entry is named .nfs..."),
     ],
     ways_out: &[way("stop that process", "what it is writing is lost")],
     field: &["kubernetes#70382", "kubernetes#119792"],
@@ -79,7 +80,7 @@ pub(crate) static WRITER_ALIVE: Cause = Cause {
 
 /// A directory that says it is not empty, and shows nothing.
 pub(crate) static PHANTOM_ENTRIES: Cause = Cause {
-    id: CauseId::new("fs-phantom-entries"),
+    id: ids::FS_PHANTOM_ENTRIES,
     title: "a directory is not empty and shows nothing",
     stage: Stage::Volumes,
     kind: Kind::Cause,
@@ -88,7 +89,7 @@ pub(crate) static PHANTOM_ENTRIES: Cause = Cause {
     confirmed_by: &[NOT_EMPTY, "readdir finds nothing in it, attempt after attempt"],
     log: log("the kernel", "EXT4-fs error ... or the like of another file system"),
     look_alikes: &[like(
-        "writer-still-alive",
+        ids::WRITER_STILL_ALIVE,
         "nothing is in it, in more attempts than a writer could slip away from",
     )],
     ways_out: &[way("check the file system", "while it is not mounted")],
@@ -102,7 +103,7 @@ pub(crate) static PHANTOM_ENTRIES: Cause = Cause {
 
 /// Entries that nobody explains.
 pub(crate) static LEFTOVER_UNEXPLAINED: Cause = Cause {
-    id: CauseId::new("leftover-unexplained"),
+    id: ids::LEFTOVER_UNEXPLAINED,
     title: "not a cause: a directory stays not empty, and the tool says what it could not find out",
     stage: Stage::Volumes,
     kind: Kind::Admission,

@@ -6,12 +6,13 @@ use super::causes::{
     DATA_UNDER_MOUNT, LEFTOVER_UNEXPLAINED, PHANTOM_ENTRIES, SUBPATH_SOURCE_DELETED, WRITER_ALIVE,
 };
 use crate::{
-    cause::{Cause, id},
+    cause::Cause,
     causes::{
         not_empty::tracker::{Full, Seen},
         shared::moments::began,
     },
     command::{NAME, Process, Step, View, kill},
+    ids,
     model::{
         evidence::Source,
         identity::SUBPATH,
@@ -121,7 +122,7 @@ fn rule_out_silly_rename(draft: &mut Draft, entries: &Entries) {
     let renamed = |name: &OsStr| name.as_encoded_bytes().starts_with(b".nfs");
     let all_are_listed = entries.listed.len() as u64 == entries.count;
     if all_are_listed && !entries.listed.iter().any(|entry| renamed(&entry.name)) {
-        draft.rule_out(id!("nfs-silly-rename"), "no name in it begins with .nfs");
+        draft.rule_out(ids::NFS_SILLY_RENAME, "no name in it begins with .nfs");
     }
 }
 
@@ -165,7 +166,7 @@ fn subpath(context: &Context<'_>, full: &Full, below: &[&Mount], mounts: &Mounts
         directory around it."
         .into();
     draft.rule_out_since(
-        id!("subpath-busy"),
+        ids::SUBPATH_BUSY,
         format!("umount2 would have failed with EBUSY; nobody called it since {}", began(context)),
         Some(context.begun),
     );
@@ -176,7 +177,7 @@ fn phantom(full: &Full) -> Draft {
     let mut draft = base(&PHANTOM_ENTRIES, full);
     if full.attempts.count() > SLIPPED_AWAY {
         let fact = "nothing is in it, in more attempts than a writer could slip away from";
-        draft.rule_out(id!("writer-still-alive"), fact);
+        draft.rule_out(ids::WRITER_STILL_ALIVE, fact);
     }
     draft.fact("readdir finds nothing in it", Source::Look("readdir"));
     draft.explanation =
@@ -213,7 +214,7 @@ fn writer(context: &Context<'_>, full: &Full, entries: &Entries, seen: &Seen<'_>
         Source::Look("ctime"),
     );
     users(&mut draft, seen);
-    draft.rule_out(id!("fs-phantom-entries"), "readdir shows what is in it");
+    draft.rule_out(ids::FS_PHANTOM_ENTRIES, "readdir shows what is in it");
     rule_out_silly_rename(&mut draft, entries);
     if named.is_none() {
         draft.doubt("who writes");
@@ -264,9 +265,9 @@ fn data_under_mount(
         while the volume was not mounted. kubelet does not remove them, since they might be data."
         .into();
     move_aside(context, &mut draft, op, entries.directory, mounts);
-    draft.rule_out(id!("csi-driver-lost-publish-state"), "the path is not mounted for the caller");
+    draft.rule_out(ids::CSI_DRIVER_LOST_PUBLISH_STATE, "the path is not mounted for the caller");
     draft.rule_out(
-        id!("orphaned-pod-dir"),
+        ids::ORPHANED_POD_DIR,
         "it is not kubelet's housekeeping, which begins with the pod's `volumes`",
     );
     rule_out_silly_rename(&mut draft, entries);

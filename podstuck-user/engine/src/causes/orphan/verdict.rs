@@ -8,9 +8,10 @@ use std::{
 use jiff::Timestamp;
 
 use crate::{
-    cause::{Cause, CauseId, Kind, TriedWith, id, like, log, way},
+    cause::{Cause, Kind, TriedWith, like, log, way},
     causes::orphan::tracker::Housekeeping,
     command::{Step, View},
+    ids,
     model::{
         csi::VolumeData,
         diagnosis::Stage,
@@ -29,7 +30,7 @@ use crate::{
 
 /// What is left of a pod that nobody knows any more.
 pub(crate) static ORPHANED_POD_DIR: Cause = Cause {
-    id: CauseId::new("orphaned-pod-dir"),
+    id: ids::ORPHANED_POD_DIR,
     title: "the directory of a pod that is long gone; holds up no pod",
     stage: Stage::Directories,
     kind: Kind::Cause,
@@ -43,8 +44,8 @@ pub(crate) static ORPHANED_POD_DIR: Cause = Cause {
     ],
     log: log("kubelet", "orphaned pod ... found, but"),
     look_alikes: &[
-        like("vol-data-missing-or-corrupt", "kubelet tries to remove the pod's directory"),
-        like("data-under-mountpoint", "kubelet's housekeeping removes it, and no pod waits"),
+        like(ids::VOL_DATA_MISSING_OR_CORRUPT, "kubelet tries to remove the pod's directory"),
+        like(ids::DATA_UNDER_MOUNTPOINT, "kubelet's housekeeping removes it, and no pod waits"),
     ],
     ways_out: &[way(
         "move away what is in it",
@@ -90,8 +91,8 @@ pub(crate) fn missing(
         .map_or(View::OURS, |(pid, namespace)| View::in_namespace(context, namespace, pid));
     tell_left(&mut draft, view, state);
     let known = "the API server has no such pod, whatever else keeps its directory";
-    draft.rule_out(id!("vol-data-missing-or-corrupt"), known);
-    draft.rule_out(id!("data-under-mountpoint"), known);
+    draft.rule_out(ids::VOL_DATA_MISSING_OR_CORRUPT, known);
+    draft.rule_out(ids::DATA_UNDER_MOUNTPOINT, known);
     draft
 }
 
@@ -177,11 +178,11 @@ pub(crate) fn draft(context: &Context<'_>, pod: &Housekeeping, op: &Operation) -
         }
     }
     draft.rule_out(
-        id!("vol-data-missing-or-corrupt"),
+        ids::VOL_DATA_MISSING_OR_CORRUPT,
         "kubelet removes nothing of a pod whose volume it cannot read",
     );
     draft.rule_out(
-        id!("data-under-mountpoint"),
+        ids::DATA_UNDER_MOUNTPOINT,
         "it is kubelet's housekeeping, which removes the whole directory by rmdir alone",
     );
     draft

@@ -2,12 +2,12 @@
 
 use super::refused::{IMMUTABLE_ATTRIBUTE, ask_dockerd_again, cause_of, flag, unflag};
 use crate::{
-    cause::id,
     causes::{
         permission::protected_tracker::{Looked, Owner},
         shared::pending_deletion::Word,
     },
     command::View,
+    ids,
     model::{
         container::ContainerState,
         evidence::Source,
@@ -112,9 +112,8 @@ pub(crate) fn draft(
         ask_dockerd_again(&mut draft, &state.container.id, is_pods);
     }
     let is_immutable = *cause == IMMUTABLE_ATTRIBUTE;
-    let other =
-        if is_immutable { id!("append-only-attribute") } else { id!("immutable-attribute") };
+    let other = if is_immutable { ids::APPEND_ONLY_ATTRIBUTE } else { ids::IMMUTABLE_ATTRIBUTE };
     draft.rule_out(other, format!("the attribute is `{}`", flag(cause).0));
-    draft.suffices_beside(id!("swapfile-active"));
+    draft.suffices_beside(ids::SWAPFILE_ACTIVE);
     Some(draft)
 }

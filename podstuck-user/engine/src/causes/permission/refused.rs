@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use crate::{
-    cause::{Cause, CauseId, Kind, TriedWith, id, like, log, way},
+    cause::{Cause, Kind, TriedWith, like, log, way},
     causes::permission::{refused_tracker::Refused, swap_file},
     command::{NAME, Step, View},
+    ids,
     model::{
         diagnosis::Stage,
         evidence::Source,
@@ -26,7 +27,7 @@ const CHATTR_RISK: &str = "low: removes the protection of this one object; the o
 
 /// `chattr +i`
 pub(crate) static IMMUTABLE_ATTRIBUTE: Cause = Cause {
-    id: CauseId::new("immutable-attribute"),
+    id: ids::IMMUTABLE_ATTRIBUTE,
     title: "a file or its directory has `chattr +i`",
     stage: Stage::Volumes,
     kind: Kind::Cause,
@@ -40,8 +41,8 @@ pub(crate) static IMMUTABLE_ATTRIBUTE: Cause = Cause {
     ],
     log: log("kubelet or dockerd", "unlinkat ...: operation not permitted"),
     look_alikes: &[
-        like("append-only-attribute", "the attribute is `i`, not `a`"),
-        like("swapfile-active", "the object is no active swap file"),
+        like(ids::APPEND_ONLY_ATTRIBUTE, "the attribute is `i`, not `a`"),
+        like(ids::SWAPFILE_ACTIVE, "the object is no active swap file"),
     ],
     ways_out: &[way("`chattr -i`", CHATTR_RISK)],
     field: &["TKE's guide to pods that stay Terminating", "docker/for-mac#5691", "lxc#3185"],
@@ -51,7 +52,7 @@ pub(crate) static IMMUTABLE_ATTRIBUTE: Cause = Cause {
 
 /// `chattr +a`
 pub(crate) static APPEND_ONLY_ATTRIBUTE: Cause = Cause {
-    id: CauseId::new("append-only-attribute"),
+    id: ids::APPEND_ONLY_ATTRIBUTE,
     title: "a file or its directory has `chattr +a`",
     stage: Stage::Volumes,
     kind: Kind::Cause,
@@ -64,8 +65,8 @@ pub(crate) static APPEND_ONLY_ATTRIBUTE: Cause = Cause {
     ],
     log: log("kubelet or dockerd", "unlinkat ...: operation not permitted"),
     look_alikes: &[
-        like("immutable-attribute", "the attribute is `a`, not `i`"),
-        like("swapfile-active", "the object is no active swap file"),
+        like(ids::IMMUTABLE_ATTRIBUTE, "the attribute is `a`, not `i`"),
+        like(ids::SWAPFILE_ACTIVE, "the object is no active swap file"),
     ],
     ways_out: &[way("`chattr -a`", CHATTR_RISK)],
     field: &["lxd#6998"],
@@ -75,7 +76,7 @@ pub(crate) static APPEND_ONLY_ATTRIBUTE: Cause = Cause {
 
 /// EPERM without an attribute.
 pub(crate) static PERMISSION_UNEXPLAINED: Cause = Cause {
-    id: CauseId::new("permission-unexplained"),
+    id: ids::PERMISSION_UNEXPLAINED,
     title: "not a cause: a removal is refused with EPERM, and the tool says what it could not find \
         out",
     stage: Stage::Volumes,
@@ -87,8 +88,8 @@ pub(crate) static PERMISSION_UNEXPLAINED: Cause = Cause {
     confirmed_by: &["a removal fails with EPERM"],
     log: None,
     look_alikes: &[
-        like("immutable-attribute", "neither the object nor its directory is immutable"),
-        like("append-only-attribute", "neither the object nor its directory is append-only"),
+        like(ids::IMMUTABLE_ATTRIBUTE, "neither the object nor its directory is immutable"),
+        like(ids::APPEND_ONLY_ATTRIBUTE, "neither the object nor its directory is append-only"),
     ],
     ways_out: &[way("the finding says where to look", "")],
     field: &[],
@@ -133,7 +134,7 @@ pub(crate) fn draft(context: &Context<'_>, refused: &Refused, seen: &ObjectAttri
     }
     // Told by a log, the call says no number to compare; the object is the one of that path.
     if !seen.swap_unknown && (same_directory || op.told_by.is_some()) {
-        draft.rule_out(id!("swapfile-active"), "the object is no active swap file");
+        draft.rule_out(ids::SWAPFILE_ACTIVE, "the object is no active swap file");
     }
     draft.severity = Severity::Warning;
     draft.blocks_deletion = blocks(op);
@@ -199,8 +200,8 @@ fn rule_out(draft: &mut Draft, object: Attributes, directory: Attributes) {
         return;
     }
     let unset = [
-        (object.immutable, id!("immutable-attribute"), "the object is not immutable"),
-        (object.append_only, id!("append-only-attribute"), "the object is not append-only"),
+        (object.immutable, ids::IMMUTABLE_ATTRIBUTE, "the object is not immutable"),
+        (object.append_only, ids::APPEND_ONLY_ATTRIBUTE, "the object is not append-only"),
     ];
     let directory_is_plain = directory.known && !directory.immutable && !directory.append_only;
     if !directory_is_plain && draft.cause.is_admission() {

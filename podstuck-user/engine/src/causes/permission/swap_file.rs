@@ -1,9 +1,10 @@
 //! A swap file that is in use: the kernel refuses to remove it, and to unmount what it lies on.
 
 use crate::{
-    cause::{Cause, CauseId, Kind, TriedWith, id, like, way},
+    cause::{Cause, Kind, TriedWith, like, way},
     causes::permission::{refused::blocks, refused_tracker::Refused},
     command::View,
+    ids,
     model::{diagnosis::Stage, evidence::Source, object::FileId, path::safe_path},
     tracker::{Context, TrackerId},
     verdict::Draft,
@@ -11,7 +12,7 @@ use crate::{
 
 /// The kernel holds the file itself.
 pub(crate) static SWAP_FILE: Cause = Cause {
-    id: CauseId::new("swapfile-active"),
+    id: ids::SWAPFILE_ACTIVE,
     title: "the kernel swaps to a file of the volume",
     stage: Stage::Volumes,
     kind: Kind::Cause,
@@ -21,11 +22,11 @@ pub(crate) static SWAP_FILE: Cause = Cause {
     confirmed_by: &["/proc/swaps has a file on this mount, by device and inode number"],
     log: None,
     look_alikes: &[
-        like("volume-held-by-host-process", "the kernel holds the file, and no process does"),
-        like("volume-held-by-hosttocontainer-agent", "the kernel holds the file itself"),
-        like("nested-mount-under-volume", "the swap file lies on the mount itself"),
-        like("immutable-attribute", "the object of the call is the swap file"),
-        like("append-only-attribute", "the object of the call is the swap file"),
+        like(ids::VOLUME_HELD_BY_HOST_PROCESS, "the kernel holds the file, and no process does"),
+        like(ids::VOLUME_HELD_BY_HOSTTOCONTAINER_AGENT, "the kernel holds the file itself"),
+        like(ids::NESTED_MOUNT_UNDER_VOLUME, "the swap file lies on the mount itself"),
+        like(ids::IMMUTABLE_ATTRIBUTE, "the object of the call is the swap file"),
+        like(ids::APPEND_ONLY_ATTRIBUTE, "the object of the call is the swap file"),
     ],
     ways_out: &[way(
         "`swapoff`",
@@ -55,13 +56,13 @@ pub(crate) fn draft(context: &Context<'_>, refused: &Refused, file: Option<FileI
         format!("{path} is an active swap file, by device and inode number"),
         Source::file("/proc/swaps"),
     );
-    for other in [id!("immutable-attribute"), id!("append-only-attribute")] {
+    for other in [ids::IMMUTABLE_ATTRIBUTE, ids::APPEND_ONLY_ATTRIBUTE] {
         draft.rule_out(other, "the object of the call is the swap file");
     }
     for other in [
-        id!("volume-held-by-host-process"),
-        id!("volume-held-by-hosttocontainer-agent"),
-        id!("nested-mount-under-volume"),
+        ids::VOLUME_HELD_BY_HOST_PROCESS,
+        ids::VOLUME_HELD_BY_HOSTTOCONTAINER_AGENT,
+        ids::NESTED_MOUNT_UNDER_VOLUME,
     ] {
         draft.suffices_beside(other);
     }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::{
-    cause::{Cause, CauseId, Kind, TriedWith, id, like, way},
+    cause::{Cause, Kind, TriedWith, like, way},
     command::{NAME, Step},
+    ids,
     model::{
         diagnosis::Stage,
         evidence::Source,
@@ -26,7 +27,7 @@ const WHO: &str = "the finding says who";
 
 /// A finalizer.
 pub(crate) static FINALIZER: Cause = Cause {
-    id: CauseId::new("pod-finalizer"),
+    id: ids::POD_FINALIZER,
     title: "from the API server or `--pod-json`: a finalizer is set, and the node has done its part",
     stage: Stage::Gone,
     kind: Kind::Cause,
@@ -55,7 +56,7 @@ pub(crate) static FINALIZER: Cause = Cause {
 
 /// Nobody asked.
 pub(crate) static NOT_DELETED: Cause = Cause {
-    id: CauseId::new("pod-not-deleted"),
+    id: ids::POD_NOT_DELETED,
     title: "from the API server or `--pod-json`: nobody has asked for the pod to be deleted",
     stage: Stage::Containers,
     kind: Kind::Cause,
@@ -63,7 +64,7 @@ pub(crate) static NOT_DELETED: Cause = Cause {
         request was refused. A PodDisruptionBudget makes an eviction wait.",
     confirmed_by: &["the record has no metadata.deletionTimestamp"],
     log: None,
-    look_alikes: &[like("unmount-not-attempted", "the pod's record has no deletionTimestamp")],
+    look_alikes: &[like(ids::UNMOUNT_NOT_ATTEMPTED, "the pod's record has no deletionTimestamp")],
     ways_out: &[way(WHO, "")],
     field: &[],
     tried: &[TriedWith::RealKubelet],
@@ -72,7 +73,7 @@ pub(crate) static NOT_DELETED: Cause = Cause {
 
 /// Not yet.
 pub(crate) static IN_GRACE: Cause = Cause {
-    id: CauseId::new("grace-period-or-prestop"),
+    id: ids::GRACE_PERIOD_OR_PRESTOP,
     title: "from the API server or `--pod-json`: its grace has not passed",
     stage: Stage::Containers,
     kind: Kind::Cause,
@@ -89,7 +90,7 @@ pub(crate) static IN_GRACE: Cause = Cause {
 
 /// Elsewhere.
 pub(crate) static NOT_ON_THIS_NODE: Cause = Cause {
-    id: CauseId::new("pod-not-on-this-node"),
+    id: ids::POD_NOT_ON_THIS_NODE,
     title: "from the API server or `--pod-json`: the pod runs on another node",
     stage: Stage::Gone,
     kind: Kind::Cause,
@@ -153,7 +154,7 @@ fn not_deleted(record: &PodRecord, here: Here<'_>) -> Draft {
     let mut draft = draft(&NOT_DELETED, record, here);
     draft.blocks_deletion = Some(false);
     draft.fact("it has no metadata.deletionTimestamp", of(record));
-    draft.rule_out(id!("unmount-not-attempted"), "nobody has asked for it to be deleted");
+    draft.rule_out(ids::UNMOUNT_NOT_ATTEMPTED, "nobody has asked for it to be deleted");
     draft.explanation = "Nobody has asked for this pod to be deleted, or the request was refused: \
         a PodDisruptionBudget makes an eviction wait."
         .into();

@@ -2,13 +2,14 @@
 //! says.
 
 use crate::{
-    cause::{Cause, CauseId, Kind, TriedWith, like, log, way},
+    cause::{Cause, Kind, TriedWith, like, log, way},
+    ids,
     model::diagnosis::Stage,
 };
 
 /// The network plugin fails.
 pub(crate) static CNI_TEARDOWN_FAILED: Cause = Cause {
-    id: CauseId::new("cni-teardown-failed"),
+    id: ids::CNI_TEARDOWN_FAILED,
     title: "the pod's network cannot be taken down, because its CNI plugin fails",
     stage: Stage::Containers,
     kind: Kind::Cause,
@@ -22,9 +23,9 @@ pub(crate) static CNI_TEARDOWN_FAILED: Cause = Cause {
     ],
     log: log("containerd", "StopPodSandbox ... failed to destroy network for sandbox"),
     look_alikes: &[
-        like("netns-busy", "the plugin itself fails"),
+        like(ids::NETNS_BUSY, "the plugin itself fails"),
         like(
-            "shim-or-containerd-state-lost",
+            ids::SHIM_OR_CONTAINERD_STATE_LOST,
             "the runtime knows the sandbox, and the plugin fails",
         ),
     ],
@@ -46,7 +47,7 @@ pub(crate) static CNI_TEARDOWN_FAILED: Cause = Cause {
 
 /// No signal arrives.
 pub(crate) static SIGNAL_DENIED: Cause = Cause {
-    id: CauseId::new("apparmor-signal-denied"),
+    id: ids::APPARMOR_SIGNAL_DENIED,
     title: "AppArmor refuses runc's signals, and the container lives on",
     stage: Stage::Containers,
     kind: Kind::Cause,
@@ -60,8 +61,8 @@ pub(crate) static SIGNAL_DENIED: Cause = Cause {
     ],
     log: log("the kernel", "apparmor=\"DENIED\" operation=\"signal\""),
     look_alikes: &[
-        like("dstate-process", "the signal does not arrive"),
-        like("gpu-driver-dstate", "the signal does not arrive"),
+        like(ids::DSTATE_PROCESS, "the signal does not arrive"),
+        like(ids::GPU_DRIVER_DSTATE, "the signal does not arrive"),
     ],
     ways_out: &[
         way("kill the processes from a root shell that AppArmor does not confine", ""),
@@ -79,7 +80,7 @@ pub(crate) static SIGNAL_DENIED: Cause = Cause {
 
 /// Nobody is there who could end it.
 pub(crate) static STATE_LOST: Cause = Cause {
-    id: CauseId::new("shim-or-containerd-state-lost"),
+    id: ids::SHIM_OR_CONTAINERD_STATE_LOST,
     title: "the runtime believes in a container whose shim or task is gone",
     stage: Stage::Containers,
     kind: Kind::Cause,
@@ -93,16 +94,19 @@ pub(crate) static STATE_LOST: Cause = Cause {
     ],
     log: log("containerd", "StopContainer ... failed to kill container ... ttrpc: closed"),
     look_alikes: &[
-        like("shim-rootfs-busy", "no root file system of an ended container is mounted"),
-        like("cni-teardown-failed", "the container cannot be stopped; the network is not reached"),
+        like(ids::SHIM_ROOTFS_BUSY, "no root file system of an ended container is mounted"),
         like(
-            "shim-hung",
+            ids::CNI_TEARDOWN_FAILED,
+            "the container cannot be stopped; the network is not reached",
+        ),
+        like(
+            ids::SHIM_HUNG,
             "no shim of the pod is left, or it neither is stopped nor waits in the kernel",
         ),
-        like("dockerd-hang", "the runtime answers, with an error"),
-        like("runtime-down", "the runtime answers, with an error"),
+        like(ids::DOCKERD_HANG, "the runtime answers, with an error"),
+        like(ids::RUNTIME_DOWN, "the runtime answers, with an error"),
         like(
-            "docker-containerd-state-desync",
+            ids::DOCKER_CONTAINERD_STATE_DESYNC,
             "dockerd has written nothing of the container that is not so",
         ),
     ],
@@ -123,7 +127,7 @@ pub(crate) static STATE_LOST: Cause = Cause {
 
 /// Somebody is there, and does not answer.
 pub(crate) static SHIM_HANGS: Cause = Cause {
-    id: CauseId::new("shim-hung"),
+    id: ids::SHIM_HUNG,
     title: "the shim that looks after the containers does not answer the runtime",
     stage: Stage::Containers,
     kind: Kind::Cause,
@@ -140,10 +144,10 @@ pub(crate) static SHIM_HANGS: Cause = Cause {
     ],
     log: log("containerd", "get state for ...: context deadline exceeded"),
     look_alikes: &[
-        like("shim-or-containerd-state-lost", "the shim is there"),
-        like("dockerd-hang", "the shim shows by itself why it does not answer"),
+        like(ids::SHIM_OR_CONTAINERD_STATE_LOST, "the shim is there"),
+        like(ids::DOCKERD_HANG, "the shim shows by itself why it does not answer"),
         like(
-            "docker-containerd-state-desync",
+            ids::DOCKER_CONTAINERD_STATE_DESYNC,
             "the shim is kept from telling how the container is",
         ),
     ],
@@ -164,7 +168,7 @@ pub(crate) static SHIM_HANGS: Cause = Cause {
 
 /// No answer at all.
 pub(crate) static RUNTIME_HANGS: Cause = Cause {
-    id: CauseId::new("dockerd-hang"),
+    id: ids::DOCKERD_HANG,
     title: "dockerd, or another runtime, does not answer any more",
     stage: Stage::Containers,
     kind: Kind::Cause,
@@ -183,14 +187,14 @@ pub(crate) static RUNTIME_HANGS: Cause = Cause {
     ],
     log: log("kubelet", "PLEG is not healthy"),
     look_alikes: &[
-        like("disk-full-runtime", "the runtime's disk has room"),
+        like(ids::DISK_FULL_RUNTIME, "the runtime's disk has room"),
         like(
-            "shim-or-containerd-state-lost",
+            ids::SHIM_OR_CONTAINERD_STATE_LOST,
             "the runtime does not answer, not even with an error",
         ),
-        like("shim-hung", "the pod's shim neither is stopped nor waits in the kernel"),
-        like("runtime-down", "its process is there"),
-        like("docker-containerd-state-desync", "the daemon does not answer at all"),
+        like(ids::SHIM_HUNG, "the pod's shim neither is stopped nor waits in the kernel"),
+        like(ids::RUNTIME_DOWN, "its process is there"),
+        like(ids::DOCKER_CONTAINERD_STATE_DESYNC, "the daemon does not answer at all"),
     ],
     ways_out: &[
         way("have a daemon that is stopped or frozen go on", ""),
@@ -211,7 +215,7 @@ pub(crate) static RUNTIME_HANGS: Cause = Cause {
 
 /// Nobody is there to be asked.
 pub(crate) static RUNTIME_DOWN: Cause = Cause {
-    id: CauseId::new("runtime-down"),
+    id: ids::RUNTIME_DOWN,
     title: "the container runtime does not run, while containers that it has started do",
     stage: Stage::Containers,
     kind: Kind::Cause,
@@ -226,9 +230,9 @@ pub(crate) static RUNTIME_DOWN: Cause = Cause {
     ],
     log: None,
     look_alikes: &[
-        like("dockerd-hang", "no process of the runtime is there"),
-        like("shim-or-containerd-state-lost", "the shim is there, and the runtime is not"),
-        like("docker-containerd-state-desync", "one of the two does not run at all"),
+        like(ids::DOCKERD_HANG, "no process of the runtime is there"),
+        like(ids::SHIM_OR_CONTAINERD_STATE_LOST, "the shim is there, and the runtime is not"),
+        like(ids::DOCKER_CONTAINERD_STATE_DESYNC, "one of the two does not run at all"),
     ],
     ways_out: &[
         way("find out why the service ended, by its journal", ""),

@@ -1,9 +1,10 @@
 //! dockerd says of a container something else than is so.
 
 use crate::{
-    cause::{Cause, CauseId, Kind, TriedWith, id, like, way},
+    cause::{Cause, Kind, TriedWith, like, way},
     causes::{runtime::docker_tracker::Waits, shared::unit},
     command::{NAME, Process, Step, has_ended, if_same},
+    ids,
     model::{
         container::ContainerName,
         diagnosis::Stage,
@@ -22,7 +23,7 @@ use crate::{
 
 /// Docker and containerd contradict each other.
 pub(crate) static OUT_OF_STEP: Cause = Cause {
-    id: CauseId::new("docker-containerd-state-desync"),
+    id: ids::DOCKER_CONTAINERD_STATE_DESYNC,
     title: "dockerd takes a container for running that has ended, or for ended while it runs",
     stage: Stage::Containers,
     kind: Kind::Cause,
@@ -39,12 +40,12 @@ pub(crate) static OUT_OF_STEP: Cause = Cause {
     log: None,
     look_alikes: &[
         like(
-            "shim-or-containerd-state-lost",
+            ids::SHIM_OR_CONTAINERD_STATE_LOST,
             "what dockerd has written is wrong; whether containerd can end the task was not asked",
         ),
-        like("dockerd-hang", "dockerd and containerd do their work"),
-        like("runtime-down", "dockerd and containerd run"),
-        like("shim-hung", "no shim of it is left, or it runs"),
+        like(ids::DOCKERD_HANG, "dockerd and containerd do their work"),
+        like(ids::RUNTIME_DOWN, "dockerd and containerd run"),
+        like(ids::SHIM_HUNG, "no shim of it is left, or it runs"),
     ],
     ways_out: &[
         way(
@@ -214,16 +215,16 @@ fn restart(draft: &mut Draft, dockerd: Option<&Runtime>) {
 fn rule_out(draft: &mut Draft, case: &OutOfStep, sample: &NodeSample) {
     let runs = |component| sample.runtimes.iter().any(|it| it.component == component);
     draft.rule_out(
-        id!("shim-or-containerd-state-lost"),
+        ids::SHIM_OR_CONTAINERD_STATE_LOST,
         "it is what dockerd has written that is not so",
     );
     if runs(Component::Containerd) {
         let fact = "dockerd and containerd run, and nothing keeps them from it";
-        draft.rule_out(id!("dockerd-hang"), fact);
-        draft.rule_out(id!("runtime-down"), fact);
+        draft.rule_out(ids::DOCKERD_HANG, fact);
+        draft.rule_out(ids::RUNTIME_DOWN, fact);
     }
     let fact = if case.shim.is_some() { "its shim runs" } else { "no shim of it is left" };
-    draft.rule_out(id!("shim-hung"), fact);
+    draft.rule_out(ids::SHIM_HUNG, fact);
     // What dockerd knows it cannot write then, and what is read is old.
     if sample.spaces.iter().any(|space| space.exhausted().is_some()) {
         draft.doubt("whether dockerd knows better and cannot write it: a disk is full");

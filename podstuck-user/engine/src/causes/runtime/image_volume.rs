@@ -1,8 +1,9 @@
 //! An image that is mounted as a volume, and that its runtime cannot unmount.
 
 use crate::{
-    cause::{Cause, CauseId, Kind, log, way},
+    cause::{Cause, Kind, log, way},
     causes::{busy_mount::in_use::culprits, runtime::says_tracker::Suspect, shared::holders},
+    ids,
     model::{
         diagnosis::Stage,
         evidence::Source,
@@ -14,7 +15,7 @@ use crate::{
 
 /// The kernel does not unmount what is in use.
 pub(crate) static IMAGE_VOLUME_BUSY: Cause = Cause {
-    id: CauseId::new("image-volume-busy"),
+    id: ids::IMAGE_VOLUME_BUSY,
     title: "the runtime cannot unmount an image volume: somebody uses it",
     stage: Stage::Containers,
     kind: Kind::Cause,

@@ -2,11 +2,12 @@
 //! still.
 
 use crate::{
-    cause::{Cause, CauseId, Kind, TriedWith, id, like, log, way},
+    cause::{Cause, Kind, TriedWith, like, log, way},
     causes::runtime::{
         sandbox_mounts::{Look, kept},
         says_tracker::Suspect,
     },
+    ids,
     model::{diagnosis::Stage, evidence::Source, path::safe_path, said::Said, sandbox::Kept},
     verdict::Draft,
 };
@@ -19,7 +20,7 @@ const NAMED: usize = 4;
 
 /// The file of the network namespace.
 pub(crate) static NETNS_BUSY: Cause = Cause {
-    id: CauseId::new("netns-busy"),
+    id: ids::NETNS_BUSY,
     title: "the runtime cannot remove the file of a sandbox's network namespace: something is mounted on it",
     stage: Stage::Containers,
     kind: Kind::Cause,
@@ -33,9 +34,12 @@ pub(crate) static NETNS_BUSY: Cause = Cause {
     ],
     log: log("containerd", "unlinkat /var/run/netns/cni-...: device or resource busy"),
     look_alikes: &[
-        like("cni-teardown-failed", "the file of the namespace is busy, and no plugin has failed"),
         like(
-            "mount-leaked-foreign-ns-el7",
+            ids::CNI_TEARDOWN_FAILED,
+            "the file of the namespace is busy, and no plugin has failed",
+        ),
+        like(
+            ids::MOUNT_LEAKED_FOREIGN_NS_EL7,
             "the kernel is newer than 3.18, as podstuck needs it to be",
         ),
     ],
@@ -57,7 +61,7 @@ pub(crate) static NETNS_BUSY: Cause = Cause {
 
 /// The directory of the shared memory.
 pub(crate) static SHM_BUSY: Cause = Cause {
-    id: CauseId::new("sandbox-shm-busy"),
+    id: ids::SANDBOX_SHM_BUSY,
     title: "the runtime cannot remove a sandbox's shared memory: it is mounted still",
     stage: Stage::Containers,
     kind: Kind::Cause,
@@ -71,7 +75,7 @@ pub(crate) static SHM_BUSY: Cause = Cause {
     ],
     log: log("CRI-O", "unlinkat .../userdata/shm: device or resource busy"),
     look_alikes: &[like(
-        "mount-leaked-foreign-ns-el7",
+        ids::MOUNT_LEAKED_FOREIGN_NS_EL7,
         "the kernel is newer than 3.18, as podstuck needs it to be",
     )],
     ways_out: &[way(
@@ -134,10 +138,10 @@ pub(super) fn words(draft: &mut Draft, suspect: &Suspect<'_>) {
         draft.explanation += " kubelet asks again and again, and does not let the pod go before.";
     }
     draft.rule_out(
-        id!("cni-teardown-failed"),
+        ids::CNI_TEARDOWN_FAILED,
         "the error is about the file of the namespace, and not a plugin's",
     );
-    draft.rule_out(id!("mount-leaked-foreign-ns-el7"), NEWER);
+    draft.rule_out(ids::MOUNT_LEAKED_FOREIGN_NS_EL7, NEWER);
 }
 
 fn only_by_another_way(look: &Look) -> bool {

@@ -4,7 +4,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use crate::{
-    cause::{Cause, id},
+    cause::Cause,
     causes::{
         runtime::{
             causes::{CNI_TEARDOWN_FAILED, RUNTIME_HANGS, SHIM_HANGS, SIGNAL_DENIED, STATE_LOST},
@@ -16,6 +16,7 @@ use crate::{
         shared::unit,
     },
     command::{NAME, Process, Step, has_ended, if_same, pods_of_node},
+    ids,
     model::{
         container::ContainerName,
         evidence::Source,
@@ -128,9 +129,9 @@ fn network(draft: &mut Draft, suspect: &Suspect<'_>) {
         ),
         "none",
     );
-    draft.rule_out(id!("netns-busy"), "the plugin itself fails, before any mount is removed");
+    draft.rule_out(ids::NETNS_BUSY, "the plugin itself fails, before any mount is removed");
     draft.rule_out(
-        id!("shim-or-containerd-state-lost"),
+        ids::SHIM_OR_CONTAINERD_STATE_LOST,
         "the runtime knows the sandbox, and comes as far as its network",
     );
     draft.doubt("whether the plugin fails still: nobody has asked it since");
@@ -196,8 +197,8 @@ fn signal(draft: &mut Draft, suspect: &Suspect<'_>) {
     let knows_tasks = suspect.group().is_some();
     if knows_tasks && !tasks.iter().any(|task| task.is_unkillable()) {
         let fact = "no process of the pod has SIGKILL pending in the kernel";
-        draft.rule_out(id!("dstate-process"), fact);
-        draft.rule_out(id!("gpu-driver-dstate"), fact);
+        draft.rule_out(ids::DSTATE_PROCESS, fact);
+        draft.rule_out(ids::GPU_DRIVER_DSTATE, fact);
     }
     if suspect.of_node.is_some() {
         draft.doubt("whether it is this pod's container that the kernel's log speaks of");
@@ -241,19 +242,19 @@ fn lost(draft: &mut Draft, suspect: &Suspect<'_>) {
     let left = suspect.sample.rootfs.iter().any(|rootfs| rootfs.pod == suspect.pod.uid);
     if !left {
         draft.rule_out(
-            id!("shim-rootfs-busy"),
+            ids::SHIM_ROOTFS_BUSY,
             "no root file system of an ended container of the pod is mounted",
         );
     }
-    draft.rule_out(id!("cni-teardown-failed"), "the error is about a container, not its network");
-    draft.rule_out(id!("dockerd-hang"), "the runtime answers, with an error");
-    draft.rule_out(id!("runtime-down"), "the runtime answers, with an error");
-    draft.rule_out(id!("shim-hung"), NO_HALTED_SHIM);
+    draft.rule_out(ids::CNI_TEARDOWN_FAILED, "the error is about a container, not its network");
+    draft.rule_out(ids::DOCKERD_HANG, "the runtime answers, with an error");
+    draft.rule_out(ids::RUNTIME_DOWN, "the runtime answers, with an error");
+    draft.rule_out(ids::SHIM_HUNG, NO_HALTED_SHIM);
     let of_pod =
         |name: &ContainerName| name.pod.as_ref().is_some_and(|pod| pod.uid == suspect.pod.uid);
     if !suspect.sample.out_of_step.iter().any(|it| of_pod(&it.container)) {
         draft.rule_out(
-            id!("docker-containerd-state-desync"),
+            ids::DOCKER_CONTAINERD_STATE_DESYNC,
             "dockerd has written nothing of a container of the pod that is not so",
         );
     }
@@ -324,21 +325,18 @@ fn hangs(draft: &mut Draft, suspect: &Suspect<'_>) {
     restart(draft, suspect);
     let full = suspect.sample.spaces.iter().any(|space| space.exhausted().is_some());
     if !full && !suspect.sample.spaces.is_empty() {
-        draft.rule_out(id!("disk-full-runtime"), "the disks of kubelet and the runtimes have room");
+        draft.rule_out(ids::DISK_FULL_RUNTIME, "the disks of kubelet and the runtimes have room");
     }
+    draft.rule_out(ids::SHIM_OR_CONTAINERD_STATE_LOST, "the runtime does not answer with an error");
     draft.rule_out(
-        id!("shim-or-containerd-state-lost"),
-        "the runtime does not answer with an error",
-    );
-    draft.rule_out(
-        id!("docker-containerd-state-desync"),
+        ids::DOCKER_CONTAINERD_STATE_DESYNC,
         "the runtime says nothing, be it right or wrong",
     );
     if let Some(group) = suspect.group() {
-        draft.rule_out(id!("shim-hung"), NO_HALTED_SHIM);
+        draft.rule_out(ids::SHIM_HUNG, NO_HALTED_SHIM);
         let mut daemons = group.shims.iter().flat_map(|shim| suspect.sample.daemons_of(shim));
         if daemons.any(|daemon| matches!(daemon, Daemon::Runs(_))) {
-            draft.rule_out(id!("runtime-down"), "the daemon that the pod's shim calls runs");
+            draft.rule_out(ids::RUNTIME_DOWN, "the daemon that the pod's shim calls runs");
         }
     }
     draft.doubt("whether it is the runtime, or one container's shim that it waits for");

@@ -1,9 +1,9 @@
 //! What is said of a shim that cannot run.
 
 use crate::{
-    cause::id,
     causes::runtime::{causes::SHIM_HANGS, shim_tracker::Idle},
     command::{Process, kill},
+    ids,
     model::{
         container::ContainerName, evidence::Source, finding::Severity, identity::Target,
         runtime::Shim, time::Monotonic,
@@ -75,10 +75,10 @@ pub(crate) fn ways_out(draft: &mut Draft, shim: &Shim, risk: &'static str) {
 
 /// What else it is not.
 pub(crate) fn rule_out(draft: &mut Draft) {
-    draft.rule_out(id!("shim-or-containerd-state-lost"), "the shim is there, and cannot run");
-    draft.rule_out(id!("dockerd-hang"), "the container's own shim cannot run");
+    draft.rule_out(ids::SHIM_OR_CONTAINERD_STATE_LOST, "the shim is there, and cannot run");
+    draft.rule_out(ids::DOCKERD_HANG, "the container's own shim cannot run");
     draft.rule_out(
-        id!("docker-containerd-state-desync"),
+        ids::DOCKER_CONTAINERD_STATE_DESYNC,
         "the shim, which would tell how the container is, cannot run",
     );
 }

@@ -1,12 +1,12 @@
 //! What is said of a daemon that runs and answers nobody.
 
 use crate::{
-    cause::id,
     causes::{
         runtime::silent_daemon::Silence,
         shared::{clients, unit},
     },
     command::{Process, if_same},
+    ids,
     model::{
         client::{Client, Request},
         node::NodeSample,
@@ -65,10 +65,10 @@ pub(super) fn tell(
 pub(super) fn rule_out(draft: &mut Draft, sample: &NodeSample) {
     let full = sample.spaces.iter().any(|space| space.exhausted().is_some());
     if !full {
-        draft.rule_out(id!("disk-full-runtime"), "the disks of kubelet and the runtimes have room");
+        draft.rule_out(ids::DISK_FULL_RUNTIME, "the disks of kubelet and the runtimes have room");
     }
-    draft.rule_out(id!("shim-or-containerd-state-lost"), "what is asked is about no container");
-    draft.rule_out(id!("shim-hung"), "what is asked is about no container");
-    draft.rule_out(id!("runtime-down"), "its process is there");
-    draft.rule_out(id!("docker-containerd-state-desync"), "what is asked is about no container");
+    draft.rule_out(ids::SHIM_OR_CONTAINERD_STATE_LOST, "what is asked is about no container");
+    draft.rule_out(ids::SHIM_HUNG, "what is asked is about no container");
+    draft.rule_out(ids::RUNTIME_DOWN, "its process is there");
+    draft.rule_out(ids::DOCKER_CONTAINERD_STATE_DESYNC, "what is asked is about no container");
 }

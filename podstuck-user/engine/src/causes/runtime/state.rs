@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    cause::id,
     causes::{
         runtime::{
             causes::{RUNTIME_DOWN, RUNTIME_HANGS},
@@ -13,6 +12,7 @@ use crate::{
         shared::{clients, halted, unit},
     },
     command::{Process, Step},
+    ids,
     model::{
         client::Client,
         container::ContainerState,
@@ -196,20 +196,20 @@ fn since(draft: &mut Draft, fault: &Fault<'_>, sample: &NodeSample) {
 
 fn rule_out(draft: &mut Draft) {
     if *draft.cause == RUNTIME_DOWN {
-        draft.rule_out(id!("dockerd-hang"), "no process of the runtime is there");
-        draft.rule_out(id!("docker-containerd-state-desync"), "no process of the runtime is there");
+        draft.rule_out(ids::DOCKERD_HANG, "no process of the runtime is there");
+        draft.rule_out(ids::DOCKER_CONTAINERD_STATE_DESYNC, "no process of the runtime is there");
         draft.rule_out(
-            id!("shim-or-containerd-state-lost"),
+            ids::SHIM_OR_CONTAINERD_STATE_LOST,
             "the shim is there, and the runtime is not",
         );
     } else {
         const WHY: &str = "the daemon itself is kept from its work";
         for cause in [
-            id!("docker-containerd-state-desync"),
-            id!("disk-full-runtime"),
-            id!("shim-or-containerd-state-lost"),
-            id!("shim-hung"),
-            id!("runtime-down"),
+            ids::DOCKER_CONTAINERD_STATE_DESYNC,
+            ids::DISK_FULL_RUNTIME,
+            ids::SHIM_OR_CONTAINERD_STATE_LOST,
+            ids::SHIM_HUNG,
+            ids::RUNTIME_DOWN,
         ] {
             draft.rule_out(cause, WHY);
         }

@@ -1,13 +1,14 @@
 //! Processes of a pod that do not end.
 
 use crate::{
-    cause::{Cause, CauseId, Kind, TriedWith, like, log, way},
+    cause::{Cause, Kind, TriedWith, like, log, way},
+    ids,
     model::diagnosis::Stage,
 };
 
 /// A process that waits where no signal reaches it.
 pub(crate) static DSTATE: Cause = Cause {
-    id: CauseId::new("dstate-process"),
+    id: ids::DSTATE_PROCESS,
     title: "a killed process of the pod waits in the kernel and cannot die",
     stage: Stage::Containers,
     kind: Kind::Cause,
@@ -22,10 +23,10 @@ pub(crate) static DSTATE: Cause = Cause {
     ],
     log: log("containerd", "StopContainer ... context deadline exceeded"),
     look_alikes: &[
-        like("apparmor-signal-denied", "the signal has arrived"),
-        like("cgroup-v1-frozen", "its control group is not frozen"),
-        like("gpu-driver-dstate", "it waits in no function of NVIDIA's driver"),
-        like("cgroup-populated-leftover", "the process was killed, and cannot end"),
+        like(ids::APPARMOR_SIGNAL_DENIED, "the signal has arrived"),
+        like(ids::CGROUP_V1_FROZEN, "its control group is not frozen"),
+        like(ids::GPU_DRIVER_DSTATE, "it waits in no function of NVIDIA's driver"),
+        like(ids::CGROUP_POPULATED_LEFTOVER, "the process was killed, and cannot end"),
     ],
     ways_out: &[
         way("restore what it waits for", ""),
@@ -41,7 +42,7 @@ pub(crate) static DSTATE: Cause = Cause {
 
 /// The same, in a GPU's driver.
 pub(crate) static GPU_DSTATE: Cause = Cause {
-    id: CauseId::new("gpu-driver-dstate"),
+    id: ids::GPU_DRIVER_DSTATE,
     title: "a killed process of the pod waits in NVIDIA's driver and cannot die",
     stage: Stage::Containers,
     kind: Kind::Cause,
@@ -53,9 +54,9 @@ pub(crate) static GPU_DSTATE: Cause = Cause {
     ],
     log: log("the kernel", "NVRM: Xid"),
     look_alikes: &[
-        like("apparmor-signal-denied", "the signal has arrived"),
-        like("cgroup-v1-frozen", "its control group is not frozen"),
-        like("dstate-process", "it waits in a function of NVIDIA's driver"),
+        like(ids::APPARMOR_SIGNAL_DENIED, "the signal has arrived"),
+        like(ids::CGROUP_V1_FROZEN, "its control group is not frozen"),
+        like(ids::DSTATE_PROCESS, "it waits in a function of NVIDIA's driver"),
     ],
     ways_out: &[
         way("reset the GPU", "every program on that GPU loses its work"),
@@ -68,7 +69,7 @@ pub(crate) static GPU_DSTATE: Cause = Cause {
 
 /// Frozen by the old freezer.
 pub(crate) static FROZEN_V1: Cause = Cause {
-    id: CauseId::new("cgroup-v1-frozen"),
+    id: ids::CGROUP_V1_FROZEN,
     title: "the pod's processes are frozen, so they do not die",
     stage: Stage::Containers,
     kind: Kind::Cause,
@@ -78,9 +79,9 @@ pub(crate) static FROZEN_V1: Cause = Cause {
     confirmed_by: &["freezer.state of the group is FROZEN", "a process in it has SIGKILL pending"],
     log: log("containerd", "failed to kill all processes in container"),
     look_alikes: &[
-        like("dstate-process", "the group is frozen, and the process waits for nothing else"),
-        like("gpu-driver-dstate", "the group is frozen, and the process waits for nothing else"),
-        like("cgroup-populated-leftover", "the group is frozen"),
+        like(ids::DSTATE_PROCESS, "the group is frozen, and the process waits for nothing else"),
+        like(ids::GPU_DRIVER_DSTATE, "the group is frozen, and the process waits for nothing else"),
+        like(ids::CGROUP_POPULATED_LEFTOVER, "the group is frozen"),
     ],
     ways_out: &[way("thaw the cgroup", "what was paused on purpose runs on as well")],
     field: &["containerd#8102", "concourse#4477"],
@@ -90,7 +91,7 @@ pub(crate) static FROZEN_V1: Cause = Cause {
 
 /// A process in the group of a pod that is taken down.
 pub(crate) static CGROUP_POPULATED: Cause = Cause {
-    id: CauseId::new("cgroup-populated-leftover"),
+    id: ids::CGROUP_POPULATED_LEFTOVER,
     title: "the pod is torn down, and a process is still in its cgroup",
     stage: Stage::Cgroup,
     kind: Kind::Cause,
@@ -103,8 +104,8 @@ pub(crate) static CGROUP_POPULATED: Cause = Cause {
     ],
     log: log("kubelet", "failed to delete cgroup paths"),
     look_alikes: &[
-        like("dstate-process", "no process that was killed waits in the kernel"),
-        like("cgroup-v1-frozen", "the group is not frozen"),
+        like(ids::DSTATE_PROCESS, "no process that was killed waits in the kernel"),
+        like(ids::CGROUP_V1_FROZEN, "the group is not frozen"),
     ],
     ways_out: &[
         way(

@@ -4,9 +4,10 @@ use std::{path::Path, sync::Arc};
 
 use super::causes::{CGROUP_POPULATED, DSTATE, FROZEN_V1};
 use crate::{
-    cause::{Cause, id},
+    cause::Cause,
     causes::unkillable::tracker::{Fault, Suspect},
     command::{NAME, Process, Step, View, has_ended, if_same},
+    ids,
     model::{
         evidence::Source,
         finding::Severity,
@@ -129,13 +130,13 @@ fn unkillable(draft: &mut Draft, suspect: &Suspect<'_>, task: &Task, wait: &supe
             "whether it makes progress: it is woken, reads or writes, or its server answers, now and then",
         );
     }
-    draft.rule_out(id!("apparmor-signal-denied"), "the signal has arrived");
-    draft.rule_out(id!("cgroup-v1-frozen"), "its control group is not frozen");
-    draft.rule_out(id!("cgroup-populated-leftover"), "the process was killed, and cannot end");
-    draft.rule_out(id!("dstate-process"), "a function of NVIDIA's driver is in its stack");
+    draft.rule_out(ids::APPARMOR_SIGNAL_DENIED, "the signal has arrived");
+    draft.rule_out(ids::CGROUP_V1_FROZEN, "its control group is not frozen");
+    draft.rule_out(ids::CGROUP_POPULATED_LEFTOVER, "the process was killed, and cannot end");
+    draft.rule_out(ids::DSTATE_PROCESS, "a function of NVIDIA's driver is in its stack");
     // Without a stack, a lock's name alone may hide the driver behind it.
     if wait.is_known() || !task.stack.is_empty() {
-        draft.rule_out(id!("gpu-driver-dstate"), "it waits in no function of NVIDIA's driver");
+        draft.rule_out(ids::GPU_DRIVER_DSTATE, "it waits in no function of NVIDIA's driver");
     }
 }
 
@@ -176,9 +177,9 @@ fn frozen(draft: &mut Draft, suspect: &Suspect<'_>) {
          purpose, its other processes run as well",
     );
     let fact = "a frozen process is shown in state D, too, but waits for nothing else";
-    draft.rule_out(id!("dstate-process"), fact);
-    draft.rule_out(id!("gpu-driver-dstate"), fact);
-    draft.rule_out(id!("cgroup-populated-leftover"), "the group is frozen");
+    draft.rule_out(ids::DSTATE_PROCESS, fact);
+    draft.rule_out(ids::GPU_DRIVER_DSTATE, fact);
+    draft.rule_out(ids::CGROUP_POPULATED_LEFTOVER, "the group is frozen");
 }
 
 fn leftover(draft: &mut Draft, suspect: &Suspect<'_>) {
@@ -231,8 +232,8 @@ fn leftover(draft: &mut Draft, suspect: &Suspect<'_>) {
         );
     }
     let fact = "no process that was killed waits in the kernel";
-    draft.rule_out(id!("dstate-process"), fact);
-    draft.rule_out(id!("cgroup-v1-frozen"), "the group is not frozen");
+    draft.rule_out(ids::DSTATE_PROCESS, fact);
+    draft.rule_out(ids::CGROUP_V1_FROZEN, "the group is not frozen");
 }
 
 /// Takes a process out of the pod's groups, in each hierarchy that it is in one of them, into the group at the top:
