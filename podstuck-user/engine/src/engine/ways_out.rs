@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    causes::{busy_mount::in_use::culprits, shared::holders},
+    causes::shared::holders::{self, culprits},
     command::View,
     ledger::Ledger,
     model::{

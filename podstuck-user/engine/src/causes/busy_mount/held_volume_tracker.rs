@@ -8,8 +8,8 @@ use std::{
 
 use crate::{
     causes::{
-        busy_mount::{held_volume, in_use::culprits, nested::EMPTY_DIR},
-        shared::pending_deletion::ToGo,
+        busy_mount::{held_volume, nested::EMPTY_DIR},
+        shared::{holders::culprits, pending_deletion::ToGo},
     },
     event::{Event, What},
     model::{

@@ -10,7 +10,9 @@ use crate::{
             tracker::BusyObject,
         },
         permission::swap_file,
-        shared::holders::{TOLD, describe, free, not_listed, tell, tell_unseen, who_else},
+        shared::holders::{
+            TOLD, culprits, describe, free, not_listed, tell, tell_unseen, who_else,
+        },
     },
     command::View,
     ids,
@@ -31,12 +33,6 @@ pub(crate) struct Held {
     pub(crate) taken: Snapshot,
     /// It was taken because of the last attempt.
     pub(crate) is_fresh: bool,
-}
-
-/// Those of a snapshot that explain the failure. kubelet looks at its volumes now and then, and is
-/// the one who wants to be rid of them.
-pub(crate) fn culprits(taken: &Snapshot) -> impl Iterator<Item = &Holder> {
-    taken.culprits().filter(|h| h.component != Some(Component::Kubelet))
 }
 
 impl Held {

@@ -6,24 +6,15 @@ use nix::errno::Errno;
 
 use crate::{
     cause::{Cause, Kind, TriedWith, like, log, way},
-    causes::file_system::tracker::Failing,
-    command::View,
     ids,
     model::{
-        diagnosis::Stage,
-        evidence::Source,
-        file_system::{FileSystem, is_fuse},
-        identity::SUBPATH,
-        mounts::Mount,
-        operation::Operation,
-        path::{safe, safe_path},
-        pod_record::PodRecord,
+        diagnosis::Stage, evidence::Source, file_system::is_fuse, identity::SUBPATH, mounts::Mount,
+        operation::Operation, path::safe, pod_record::PodRecord,
     },
-    tracker::{Context, TrackerId},
-    verdict::{Draft, times},
+    verdict::Draft,
 };
 
-const LEFT_RISK: &str = "low if whoever mounted it has ended: check first";
+pub(crate) const LEFT_RISK: &str = "low if whoever mounted it has ended: check first";
 const SOURCE: &[&str] = &["linux fs/namei.c, vfs_rmdir and vfs_unlink: is_local_mountpoint"];
 
 /// In any volume.
@@ -171,38 +162,7 @@ pub(crate) fn in_memory(fs_type: &str) -> bool {
     ["tmpfs", "hugetlbfs"].contains(&fs_type)
 }
 
-/// What a log tells of a read-only mount over a volume: the attempt failed before it came to the mount
-/// point.
-pub(crate) fn read_only_over_volume(
-    context: &Context<'_>,
-    failing: &Failing,
-    fs: &FileSystem,
-) -> Option<Draft> {
-    let op = &failing.op;
-    let may_be_kubelets = in_memory(&fs.fs_type) && fs.is_whole;
-    let cause = over_volume(op, &fs.point, may_be_kubelets).filter(|_| op.told_by.is_some())?;
-    let mut draft = Draft::about(TrackerId::FileSystem, cause, op);
-    let point = safe_path(&fs.point);
-    draft.path.clone_from(&fs.point);
-    draft.blocks_deletion = Some(true);
-    (draft.count, draft.first) = (failing.count, failing.first);
-    let (call, outcome) = (op.call.name(), op.outcome.name());
-    let said = format!("{call} of {} failed with {outcome}", safe_path(&op.path));
-    draft.fact(format!("{said} {}", times(failing.count)), op.source());
-    let (source, fs_type) = (safe(fs.source.as_bytes()), safe(fs.fs_type.as_bytes()));
-    draft.fact(
-        format!("{point} is a mount point for the caller: {source} of type {fs_type}, read-only"),
-        Source::mountinfo(&fs.table),
-    );
-    tell_apart_over_volume(&mut draft);
-    draft.explanation = words(cause).unwrap_or_default().into();
-    let view = View::of(context, op);
-    let step = view.on_mount("umount", &fs.point, fs.id).so(", which is mounted over the volume");
-    draft.remedy(step, LEFT_RISK);
-    Some(draft)
-}
-
-fn tell_apart_over_volume(draft: &mut Draft) {
+pub(crate) fn tell_apart_over_volume(draft: &mut Draft) {
     let fact = "what is mounted lies in the pod's own directory";
     draft.rule_out(ids::NODE_FS_READONLY, fact);
 }

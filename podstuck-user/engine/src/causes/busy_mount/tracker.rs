@@ -12,8 +12,10 @@ use nix::errno::Errno;
 use crate::{
     backoff::Attempts,
     bounded::Bounded,
-    causes::busy_mount::{self, in_use::Held, mount_point},
-    causes::shared::clean_up::is_clean_up,
+    causes::{
+        busy_mount::{self, in_use::Held, mount_point},
+        shared::{clean_up::is_clean_up, holders},
+    },
     event::{Event, What},
     model::{
         call::Call,
@@ -145,7 +147,7 @@ impl Busy {
         let object = self.objects.get_mut(&(query.target_id, query.path.clone()))?;
         if let Ok(taken) = taken {
             let is_late = taken.at.since(object.op.end) >= STILL;
-            object.confirmed |= is_late && busy_mount::in_use::culprits(taken).next().is_some();
+            object.confirmed |= is_late && holders::culprits(taken).next().is_some();
             Held::renew(&mut object.held, taken.clone());
         }
         busy_mount::in_use::verdict(context, object, taken.as_ref().err())

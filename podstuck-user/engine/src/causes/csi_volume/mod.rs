@@ -1,6 +1,7 @@
 //! A volume that no component unmounts.
 
 pub(crate) mod causes;
+mod dead_fuse;
 pub(crate) mod driver;
 pub(crate) mod kubelet_lost;
 pub(crate) mod left_mounted;

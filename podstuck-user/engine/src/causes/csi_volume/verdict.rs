@@ -214,7 +214,7 @@ pub(crate) fn draft(
         Fault::DriverDown => csi_volume::driver::down(&mut draft, suspect),
         Fault::DriverHangs => csi_volume::driver::hangs(context, &mut draft, suspect),
         Fault::DriverError => csi_volume::driver::error(context, &mut draft, suspect),
-        Fault::DeadFuse => dead_fuse::verdict::below_driver(context, &mut draft, suspect),
+        Fault::DeadFuse => super::dead_fuse::below_driver(context, &mut draft, suspect),
         Fault::NotIdempotent => csi_volume::driver::not_idempotent(&mut draft, suspect),
         Fault::CutOff => left_mounted::cut_off(context, &mut draft, suspect),
         Fault::KubeletLost => kubelet_lost::words(context, &mut draft, suspect),

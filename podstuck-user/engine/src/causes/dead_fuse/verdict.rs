@@ -4,10 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     cause::{Cause, Kind, TriedWith, like, log, way},
-    causes::{
-        csi_volume::{self, verdict::Suspect as Undone, words::umount},
-        dead_fuse::tracker::Suspect,
-    },
+    causes::dead_fuse::tracker::Suspect,
     command::View,
     ids,
     model::{
@@ -117,7 +114,7 @@ fn tell(draft: &mut Draft, mount: &MountPoint, view: View, pid: u32) {
 }
 
 /// What the look's answer tells it from.
-fn tell_apart(draft: &mut Draft) {
+pub(crate) fn tell_apart(draft: &mut Draft) {
     draft.rule_out(
         ids::FUSE_DAEMON_HUNG,
         "the look was answered at once, with an error, by the kernel",
@@ -127,26 +124,4 @@ fn tell_apart(draft: &mut Draft) {
         "the mount is not merely left behind, its server is gone",
     );
     draft.rule_out(ids::SMB_HOST_DOWN, "the file system is of type fuse");
-}
-
-/// The server of a CSI driver's volume is gone, and the driver has not unmounted it.
-pub(crate) fn below_driver(context: &Context<'_>, draft: &mut Draft, suspect: &Undone<'_>) {
-    csi_volume::driver::listens(draft, suspect);
-    draft.fact("a look at it fails with ENOTCONN", Source::Look("statx"));
-    draft.explanation = "The process that served this volume (FUSE) has ended, and its mount is still there. \
-        Whoever looks at it gets ENOTCONN; many drivers look before they unmount, and fail at that. Nothing can \
-        be lost any more by unmounting."
-        .into();
-    umount(
-        context,
-        draft,
-        suspect,
-        "low: nothing behind the mount can be reached. The driver is not told, so its node-wide mount may have \
-         to be unmounted as well",
-    );
-    tell_apart(draft);
-    let names_it = |text: &str| text.contains("transport endpoint is not connected");
-    if !suspect.said.is_some_and(|(_, said)| names_it(&said.text)) {
-        draft.doubt("whether the driver fails because of it: its answer is not known");
-    }
 }

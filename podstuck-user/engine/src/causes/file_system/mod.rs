@@ -1,6 +1,7 @@
 //! A file system that refuses a removal: read-only, failing, stale.
 
 pub(crate) mod causes;
+mod over_volume;
 pub(crate) mod tracker;
 pub(crate) mod verdict;
 

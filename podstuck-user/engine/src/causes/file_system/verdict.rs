@@ -6,7 +6,10 @@ use super::causes::{DEVICE_ERROR, READ_ONLY, REMOVAL_FAILED_UNEXPLAINED, STALE_H
 use crate::{
     cause::Cause,
     causes::{
-        busy_mount, disk_full, file_system::tracker::Failing, network_storage, shared::sharers,
+        disk_full,
+        file_system::tracker::Failing,
+        network_storage,
+        shared::{claim::UNSEEN_DEVICE, sharers},
     },
     command::{Step, View},
     ids,
@@ -21,9 +24,6 @@ use crate::{
     tracker::{Context, TrackerId},
     verdict::{Draft, times},
 };
-
-/// Why it may be no device.
-pub(crate) const UNSEEN_DEVICE: &str = "whether the device fails: the kernel shows nothing of it";
 
 /// The finding; `None` when another detector knows better.
 pub(crate) fn draft(
@@ -43,7 +43,7 @@ pub(crate) fn draft(
         // Somebody mounted something read-only in the pod's directory. What fails in the end is the
         // removal of the mount point, with EBUSY.
         return found
-            .and_then(|fs| busy_mount::nested::read_only_over_volume(context, failing, fs));
+            .and_then(|fs| super::over_volume::read_only_over_volume(context, failing, fs));
     }
     let cause = of_network.unwrap_or_else(|| judge(errno, found, own));
     let mut draft = Draft::about(TrackerId::FileSystem, cause, op);

@@ -73,8 +73,6 @@ const SLOW_SERVER: &str =
     "whether its server is only slow, or has lost this request: it answers others";
 const NO_STACK: &str = "what the thread waits for: only its mount speaks for it";
 const UNNAMED_FREEZE: &str = "which lock it is: a freeze, or another one of the same kind";
-pub(crate) const UNKNOWN_DEVICE: &str =
-    "whether its device or server makes progress: which one it is, is not known";
 pub(super) const FEW_SIGNS: &str = "whether it makes progress: this wait gives few signs of it";
 
 /// A flush that was woken within so long is one that comes on.

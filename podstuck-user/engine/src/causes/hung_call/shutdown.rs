@@ -3,8 +3,11 @@
 
 use std::time::Duration;
 
-use super::judge::{Beside, FEW_SIGNS, Judged, LIVELY_MS, UNKNOWN_DEVICE, Waits, functions};
-use crate::model::{hung::PATIENCE, stuck::StuckThread};
+use super::judge::{Beside, FEW_SIGNS, Judged, LIVELY_MS, Waits, functions};
+use crate::{
+    causes::shared::claim::UNKNOWN_DEVICE,
+    model::{hung::PATIENCE, stuck::StuckThread},
+};
 
 /// Before, nothing is said of a flush: also one that is about to stop begins with some progress.
 const FLUSH_MS: u64 = 2000;

@@ -2,7 +2,10 @@
 
 use crate::{
     cause::{Cause, Kind, log, way},
-    causes::{busy_mount::in_use::culprits, runtime::says_tracker::Suspect, shared::holders},
+    causes::{
+        runtime::says_tracker::Suspect,
+        shared::holders::{self, culprits},
+    },
     ids,
     model::{
         diagnosis::Stage,

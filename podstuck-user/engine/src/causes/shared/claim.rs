@@ -2,7 +2,6 @@
 //! and which of the objects wait for the pod.
 
 use crate::{
-    causes::{file_system, hung_call},
     model::{
         claim::{Attachment, Claim, CsiSource, Deletion, PersistentVolume},
         evidence::Source,
@@ -25,6 +24,12 @@ const OF_THE_POD: [&str; 6] = [
 ];
 /// The plugin of all CSI drivers.
 const CSI: &str = "kubernetes.io/csi";
+
+/// Doubts that an attachment settles.
+/// Why it may be no device.
+pub(crate) const UNSEEN_DEVICE: &str = "whether the device fails: the kernel shows nothing of it";
+pub(crate) const UNKNOWN_DEVICE: &str =
+    "whether its device or server makes progress: which one it is, is not known";
 
 /// The claim that a volume's directory is there for. It has the name of the PersistentVolume.
 pub(crate) fn of_volume<'a>(record: &'a PodRecord, volume: &Volume) -> Option<&'a Claim> {
@@ -58,7 +63,7 @@ pub(crate) fn tell(draft: &mut Draft, record: &PodRecord) {
         draft.fact(fact, Source::Api(read));
     }
     if attachment.is_detached() {
-        let answered = [file_system::verdict::UNSEEN_DEVICE, hung_call::judge::UNKNOWN_DEVICE];
+        let answered = [UNSEEN_DEVICE, UNKNOWN_DEVICE];
         draft.doubts.retain(|doubt| !answered.contains(doubt));
     }
 }

@@ -65,7 +65,7 @@ fn draft(volume: Volume) -> Draft {
     for other in DEVICE_ERROR.look_alikes {
         draft.rule_out(other.cause, "x");
     }
-    draft.doubt(file_system::verdict::UNSEEN_DEVICE);
+    draft.doubt(UNSEEN_DEVICE);
     draft
 }
 

@@ -19,6 +19,12 @@ use crate::{
 /// Facts and remedies for so many holders.
 pub(crate) const TOLD: usize = 8;
 
+/// Those of a snapshot that explain the failure. kubelet looks at its volumes now and then, and is
+/// the one who wants to be rid of them.
+pub(crate) fn culprits(taken: &Snapshot) -> impl Iterator<Item = &Holder> {
+    taken.culprits().filter(|h| h.component != Some(Component::Kubelet))
+}
+
 /// That the processes which use an object could not be listed.
 pub(crate) fn not_listed(draft: &mut Draft, object: &str, why: &str) {
     let fact = format!("who holds on to {object} could not be looked at: {why}");

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use nix::errno::Errno;
 
 use crate::{
-    causes::busy_mount,
+    causes::shared::holders,
     model::{
         holder::{About, Snapshot},
         hung::MountPoint,
@@ -79,8 +79,7 @@ impl Questions {
     /// Takes note that nobody would, if everything was looked at.
     pub(super) fn holders(&mut self, query: &Query, taken: &Snapshot) {
         let Ok(subject) = &taken.subject else { return };
-        let is_free =
-            taken.unseen.is_empty() && busy_mount::in_use::culprits(taken).next().is_none();
+        let is_free = taken.unseen.is_empty() && holders::culprits(taken).next().is_none();
         let asked = subject.mount_id.and_then(|id| self.held.get_mut(&id));
         if let Some(held) = asked.filter(|_| is_free && subject.path.0 == query.path) {
             *held = Some(taken.at);
