@@ -9,7 +9,9 @@ use anyhow::{Context, Result, bail};
 
 use super::FAMILIES;
 
-const CAUSE: &str = include_str!("cause.txt");
+/// The compiler reads it with the engine's tests.
+const CAUSE: &str = include_str!("../../../podstuck-user/engine/src/causes/skeleton.rs");
+const OF_THE_FORM: &str = "//! The form of a new cause, which `cargo xtask cause new` copies.";
 const CASE: &str = include_str!("case.txt");
 const IDS: &str = "podstuck-user/engine/src/ids.rs";
 
@@ -37,10 +39,14 @@ pub(super) fn edits(root: &Path, id: &str, family: &str, lab: &str) -> Result<Ve
         // `cargo fmt` puts it where it belongs.
         Some(format!("{before}causes: &[&{module}::{value}, {after}"))
     })?;
-    let fill = |template: &str| {
-        let text = template.replace("@ID@", id).replace("@STATIC@", &value);
-        text.replace("@TRACKER@", &tracker)
-    };
+    let of_cause = CAUSE
+        .replace(OF_THE_FORM, "//! FILL IN: what fails how, and what that means.")
+        .replace("CauseId::new(\"made-up-cause\")", &format!("ids::{value}"))
+        .replace("CauseId, ", "")
+        .replace("MADE_UP_CAUSE", &value)
+        .replace("made-up-cause", id)
+        .replace("TrackerId::Busy", &format!("TrackerId::{tracker}"))
+        .replace("    #[ignore = \"it is filled in where it is copied to\"]\n", "");
     let ids = changed(root.join(IDS), |text| {
         let (head, rows) = text.split_once("\nids! {\n")?;
         let rows = with_line(rows, "    ", &format!("    {value} = \"{id}\",\n"))?;
@@ -49,9 +55,10 @@ pub(super) fn edits(root: &Path, id: &str, family: &str, lab: &str) -> Result<Ve
     let cases = format!("podstuck-user/lab/src/cases/{lab}.rs");
     let cases = changed(root.join(cases), |text| {
         let (before, after) = text.rsplit_once("\n];\n")?;
-        Some(format!("{before}\n{}];\n{after}", fill(CASE)))
+        let case = CASE.replace("@ID@", id).replace("@STATIC@", &value);
+        Some(format!("{before}\n{case}];\n{after}"))
     })?;
-    Ok(vec![Edit { path: file, text: fill(CAUSE) }, declared, ids, cases])
+    Ok(vec![Edit { path: file, text: of_cause }, declared, ids, cases])
 }
 
 fn changed(path: PathBuf, change: impl FnOnce(String) -> Option<String>) -> Result<Edit> {
@@ -80,21 +87,22 @@ mod tests {
     #[test]
     fn everything_that_a_cause_needs_is_written() {
         let root = Workspace::locate().unwrap().root;
-        let all = edits(&root, "made-up-cause", "permission", "busy").unwrap();
+        let all = edits(&root, "another-cause", "permission", "busy").unwrap();
         let of = |end: &str| {
             let found = all.iter().find(|edit| edit.path.ends_with(end));
             found.map(|edit| edit.text.as_str()).unwrap()
         };
-        let cause = of("permission/made_up_cause.rs");
-        assert!(cause.contains("id: ids::MADE_UP_CAUSE,"), "{cause}");
-        assert!(cause.contains("TrackerId::Refused, &MADE_UP_CAUSE"), "{cause}");
+        let cause = of("permission/another_cause.rs");
+        assert!(cause.contains("id: ids::ANOTHER_CAUSE,"), "{cause}");
+        assert!(cause.contains("TrackerId::Refused, &ANOTHER_CAUSE"), "{cause}");
         let family = of("permission/mod.rs");
-        assert!(family.starts_with("//! ") && family.contains("pub(crate) mod made_up_cause;\n"));
-        assert!(family.contains("causes: &[&made_up_cause::MADE_UP_CAUSE, "), "{family}");
-        assert!(of("src/ids.rs").contains("    MADE_UP_CAUSE = \"made-up-cause\",\n    MASS"));
+        assert!(family.starts_with("//! ") && family.contains("pub(crate) mod another_cause;\n"));
+        assert!(family.contains("causes: &[&another_cause::ANOTHER_CAUSE, "), "{family}");
+        assert!(of("src/ids.rs").contains("    ANOTHER_CAUSE = \"another-cause\",\n    APP"));
         let lab = of("cases/busy.rs");
-        assert!(lab.contains("cause: Some(ids::MADE_UP_CAUSE)") && lab.ends_with("];\n"), "{lab}");
-        assert!(all.iter().all(|edit| !edit.text.contains('@')));
+        assert!(lab.contains("cause: Some(ids::ANOTHER_CAUSE)") && lab.ends_with("];\n"), "{lab}");
+        let form = ["made-up", "MADE_UP", "CauseId", "ignore", OF_THE_FORM, "@"];
+        assert!(form.iter().all(|word| !cause.contains(word) && !lab.contains('@')), "{cause}");
     }
 
     #[test]

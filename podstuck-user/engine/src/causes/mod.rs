@@ -94,4 +94,6 @@ pub(crate) fn tracker(id: TrackerId) -> Option<&'static TrackerSpec> {
 }
 
 #[cfg(test)]
+mod skeleton;
+#[cfg(test)]
 mod tests;

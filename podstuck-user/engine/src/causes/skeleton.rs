@@ -1,7 +1,8 @@
-//! FILL IN: what fails how, and what that means.
+//! The form of a new cause, which `cargo xtask cause new` copies.
 
 use crate::{
-    cause::{Cause, Kind, TriedWith, like, way},
+    cause::{Cause, CauseId, Kind, TriedWith, like, way},
+    command::Step,
     ids,
     model::{diagnosis::Stage, evidence::Source, operation::Operation},
     tracker::TrackerId,
@@ -9,8 +10,8 @@ use crate::{
 };
 
 /// FILL IN: in a few words.
-pub(crate) static @STATIC@: Cause = Cause {
-    id: ids::@STATIC@,
+pub(crate) static MADE_UP_CAUSE: Cause = Cause {
+    id: CauseId::new("made-up-cause"),
     title: "FILL IN: what it means, in one line",
     stage: Stage::Volumes,
     kind: Kind::Cause,
@@ -31,9 +32,10 @@ pub(crate) fn draft(op: &Operation) -> Option<Draft> {
     if !is_confirmed {
         return None;
     }
-    let mut draft = Draft::about(TrackerId::@TRACKER@, &@STATIC@, op);
+    let mut draft = Draft::about(TrackerId::Busy, &MADE_UP_CAUSE, op);
     draft.fact("FILL IN: what was seen", Source::Probe);
-    draft.remedy("FILL IN: a command", "FILL IN: what it may break");
+    let command = Step::new("FILL IN: what it does, and to whom", "FILL IN: a command");
+    draft.remedy(command, "FILL IN: what it may break");
     // FILL IN: `draft.rule_out(ids::..., "...")` for each look-alike, by the fact that was seen.
     Some(draft)
 }
@@ -49,10 +51,11 @@ mod tests {
     };
 
     #[test]
+    #[ignore = "it is filled in where it is copied to"]
     fn what_confirms_it_makes_it_firm() {
         // FILL IN: the call that shows it.
         let op = failed(Call::UnlinkatDir, Errno::EBUSY, "m", 1.0);
         let draft = draft(&op).expect("the facts confirm it");
-        assert_eq!((draft.id(), draft.certainty()), ("@ID@", Certainty::Firm));
+        assert_eq!((draft.id(), draft.certainty()), ("made-up-cause", Certainty::Firm));
     }
 }
