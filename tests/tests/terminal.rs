@@ -74,7 +74,7 @@ fn a_replay_shows_the_answer_and_prints_it_in_the_end() {
     tmux.wait_for("the prompt", is_back);
     let all = tmux.all();
     for words in
-        ["WARNING volume-held-by-host-process (new)", "$ kill 13800", "1 finding in", "status=1"]
+        ["WARNING volume-held-by-host-process (new)", "  kill 13800\n", "1 finding in", "status=1"]
     {
         assert!(all.contains(words), "{words} in\n{all}");
     }
