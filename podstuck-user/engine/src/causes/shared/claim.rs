@@ -25,9 +25,9 @@ const OF_THE_POD: [&str; 6] = [
 /// The plugin of all CSI drivers.
 const CSI: &str = "kubernetes.io/csi";
 
-/// Doubts that an attachment settles.
-/// Why it may be no device.
+/// Why a failing file system's device may be sound: settled by an attachment that is gone, as the next one.
 pub(crate) const UNSEEN_DEVICE: &str = "whether the device fails: the kernel shows nothing of it";
+/// Why a wait may be for no device.
 pub(crate) const UNKNOWN_DEVICE: &str =
     "whether its device or server makes progress: which one it is, is not known";
 
