@@ -9,15 +9,11 @@
 //! each). Those collect and ask; what it all means is said by rules (`rules`), which are pure functions.
 //! The `ledger` gives what they say a life: new, updated, cleared.
 
+pub use podstuck_model as model;
+pub use podstuck_model::{bounded, cause, event, query};
+
 pub mod catalogue;
-pub mod cause;
 pub mod ids;
-
-pub mod event;
-pub mod model;
-pub mod query;
-
-pub mod bounded;
 
 pub mod aggregate;
 pub mod backoff;

@@ -16,7 +16,7 @@ use crate::{
     command::{Process, Step, THIS_NODE, View, pods_of_node},
     ids,
     model::{
-        csi::{DriverProcess, DriverState, VolumeData},
+        csi::VolumeData,
         evidence::Source,
         halted::Halted,
         path::{safe, safe_path},
@@ -65,19 +65,6 @@ fn name(suspect: &Suspect<'_>) -> String {
 fn registration_socket(suspect: &Suspect<'_>) -> String {
     let csi = suspect.volume.csi.as_ref();
     csi.map(|csi| safe_path(&csi.socket).into_owned()).unwrap_or_default()
-}
-
-impl DriverState {
-    /// Who listens where, in a sentence.
-    pub(crate) fn words(&self) -> String {
-        let socket = safe_path(&self.socket);
-        match &self.process {
-            Some(DriverProcess { pid, comm, .. }) => {
-                format!("{comm} (pid {pid}) listens on {socket}, on which kubelet calls the driver")
-            }
-            None => format!("nobody listens on {socket}, on which kubelet calls the driver"),
-        }
-    }
 }
 
 fn find_driver(draft: &mut Draft, then: &'static str, risk: &'static str) {

@@ -22,7 +22,6 @@ use crate::{
         client::Client,
         container::ContainerState,
         evidence::Certainty,
-        halted::Halted,
         identity::Component,
         node::{NodeSample, PodState},
         pod_group::PodGroup,
@@ -205,16 +204,6 @@ fn key(daemon: Daemon<'_>) -> Key {
     match daemon {
         Daemon::Runs(it) => Key::Process(it.pid, it.started),
         Daemon::Gone(it) => Key::Gone(it.component, it.socket.clone()),
-    }
-}
-
-impl Daemon<'_> {
-    /// What keeps it from running.
-    pub(crate) fn halted(&self) -> Option<&Halted> {
-        match self {
-            Self::Runs(runtime) => runtime.halted.as_ref(),
-            Self::Gone(_) => None,
-        }
     }
 }
 

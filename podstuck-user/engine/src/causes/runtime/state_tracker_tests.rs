@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 
 use super::*;
+use crate::model::halted::Halted;
 use crate::{
     model::{
         client::Request,

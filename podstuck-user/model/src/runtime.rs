@@ -42,7 +42,7 @@ impl Runtime {
     /// Where its clients call it; `None` where that was not seen. The kernel lists sockets in no order, and daemons
     /// listen on others that speak another language: dockerd on `metrics.sock` (moby, `daemon/metrics_unix.go`) and
     /// `libnetwork/ID.sock` (`libnetwork/sandbox_externalkey_unix.go`), containerd on `debug.sock` (its `defaults`).
-    pub(crate) fn api_socket(&self) -> Option<&Path> {
+    pub fn api_socket(&self) -> Option<&Path> {
         const ASIDE: [&str; 2] = ["metrics.sock", "debug.sock"];
         let is_named = |path: &Path| path.extension().is_some_and(|it| it == "sock");
         let is_aside = |path: &Path| {
@@ -152,11 +152,21 @@ fn is_false(value: &bool) -> bool {
 
 /// The state of a daemon that a container's removal needs.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Daemon<'a> {
+pub enum Daemon<'a> {
     /// It runs, or is kept from that.
     Runs(&'a Runtime),
     /// It does not.
     Gone(&'a GoneRuntime),
+}
+
+impl Daemon<'_> {
+    /// What keeps it from running.
+    pub fn halted(&self) -> Option<&Halted> {
+        match self {
+            Self::Runs(runtime) => runtime.halted.as_ref(),
+            Self::Gone(_) => None,
+        }
+    }
 }
 
 impl Shim {
@@ -173,7 +183,7 @@ impl Shim {
 
 impl NodeSample {
     /// The daemons that a shim's containers are removed by, the lower one first.
-    pub(crate) fn daemons_of(&self, shim: &Shim) -> Vec<Daemon<'_>> {
+    pub fn daemons_of(&self, shim: &Shim) -> Vec<Daemon<'_>> {
         match &shim.of {
             Some(ShimOf::Containerd { socket, namespace }) => {
                 let docker = (namespace == DOCKERS).then(|| self.only(Component::Dockerd));
@@ -192,7 +202,7 @@ impl NodeSample {
     }
 
     /// The daemon of this kind, unless there are several: then it is not known whose a container is.
-    pub(crate) fn only(&self, component: Component) -> Option<Daemon<'_>> {
+    pub fn only(&self, component: Component) -> Option<Daemon<'_>> {
         let mut running = self.runtimes.iter().filter(|it| it.component == component);
         match (running.next(), running.next()) {
             (Some(one), None) => Some(Daemon::Runs(one)),

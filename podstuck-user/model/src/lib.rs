@@ -1,7 +1,10 @@
-//! The words that all stages speak: calls, objects, people, findings, series. No I/O.
+//! The words that all stages speak: calls, objects, people, findings, series; what the engine learns ([`event`]),
+//! what it asks ([`query`]), and what a cause is ([`cause`]). No I/O.
 
 pub mod block_volume;
+pub mod bounded;
 pub mod call;
+pub mod cause;
 pub mod claim;
 pub mod client;
 pub mod container;
@@ -10,6 +13,7 @@ pub mod csi;
 pub mod degraded;
 pub mod deleted;
 pub mod diagnosis;
+pub mod event;
 pub mod evidence;
 pub mod file_system;
 pub mod finding;
@@ -28,6 +32,7 @@ pub mod operation;
 pub mod path;
 pub mod pod_group;
 pub mod pod_record;
+pub mod query;
 pub mod raw_path;
 pub mod remaining;
 pub mod remedy;
@@ -41,6 +46,7 @@ pub mod stuck;
 pub mod summary;
 pub mod thread;
 pub mod time;
+pub mod tracker_id;
 
 /// What a field is that recordings from before do not have.
 fn yes() -> bool {

@@ -6,24 +6,22 @@ use podstuck_common::count::CallTotals;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    model::{
-        call::{Call, Outcome},
-        container::ContainerName,
-        degraded::Degraded,
-        holder::Snapshot,
-        identity::{Component, Pod, Target},
-        node::NodeSample,
-        node_record::NodeRecord,
-        operation::Operation,
-        pod_record::PodRecord,
-        raw_path,
-        said::{Heard, Said},
-        series::Span,
-        stuck::StuckThread,
-        summary::{Completeness, SelfCost, Start},
-        time::{Clock, Monotonic},
-    },
+    call::{Call, Outcome},
+    container::ContainerName,
+    degraded::Degraded,
+    holder::Snapshot,
+    identity::{Component, Pod, Target},
+    node::NodeSample,
+    node_record::NodeRecord,
+    operation::Operation,
+    pod_record::PodRecord,
     query::{Answer, Query},
+    raw_path,
+    said::{Heard, Said},
+    series::Span,
+    stuck::StuckThread,
+    summary::{Completeness, SelfCost, Start},
+    time::{Clock, Monotonic},
 };
 
 /// What a run is, known before its first event.
@@ -159,7 +157,7 @@ pub enum What {
 
 impl What {
     /// What a search for holders has found, and what was asked.
-    pub(crate) fn holders(&self) -> Option<(&Query, &Snapshot)> {
+    pub fn holders(&self) -> Option<(&Query, &Snapshot)> {
         match self {
             Self::Answer { query, answer } => match &**answer {
                 Answer::Holders(Ok(taken)) => Some((query, taken)),

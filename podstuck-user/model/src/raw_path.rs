@@ -115,7 +115,7 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::model::raw_path;
+    use crate::raw_path;
 
     #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
     struct Named {

@@ -22,7 +22,7 @@ pub struct LinkedRoot {
 
 impl LinkedRoot {
     /// A path below it as mount tables have it.
-    pub(crate) fn real(&self, path: &Path) -> PathBuf {
+    pub fn real(&self, path: &Path) -> PathBuf {
         path.strip_prefix(&self.named)
             .map_or_else(|_| path.into(), |below| self.leads_to.join(below))
     }
@@ -30,7 +30,7 @@ impl LinkedRoot {
 
 impl NodeSample {
     /// The link by which the kubelet's root is reached that a path lies in, by either of its names.
-    pub(crate) fn link_to(&self, path: &Path) -> Option<&LinkedRoot> {
+    pub fn link_to(&self, path: &Path) -> Option<&LinkedRoot> {
         let is_in =
             |root: &&LinkedRoot| path.starts_with(&root.named) || path.starts_with(&root.leads_to);
         self.linked.iter().find(is_in)

@@ -25,7 +25,7 @@ impl Degraded {
     }
 
     /// Whether what was said of an object may lack it, given what that is made of.
-    pub(crate) fn concerns(&self, made_of: &[Feed], object: &Path) -> bool {
+    pub fn concerns(&self, made_of: &[Feed], object: &Path) -> bool {
         let related = |place: &PathBuf| place.starts_with(object) || object.starts_with(place);
         self.feeds.iter().any(|feed| made_of.contains(feed))
             && self.place.as_ref().is_none_or(related)

@@ -126,7 +126,7 @@ pub enum Certainty {
 
 impl Certainty {
     /// By what is unknown: required facts, and facts that tell look-alikes apart.
-    pub(crate) const fn by_unknown(required: usize, telling_apart: usize) -> Self {
+    pub const fn by_unknown(required: usize, telling_apart: usize) -> Self {
         match (required, telling_apart) {
             (0, 0) => Self::Firm,
             (0, 1) => Self::Likely,
@@ -151,7 +151,6 @@ fn timestamp<S: Serializer>(time: &Timestamp, serializer: S) -> Result<S::Ok, S:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids;
 
     #[test]
     fn every_unknown_takes_some_certainty_away() {
@@ -166,7 +165,7 @@ mod tests {
     #[test]
     fn a_program_reads_sentences() {
         let (fact, since) = ("nothing is mounted on it".into(), Timestamp::UNIX_EPOCH);
-        let out = RuledOut { cause: ids::NESTED_MOUNT_UNDER_VOLUME, fact, since };
+        let out = RuledOut { cause: CauseId::new("nested-mount-under-volume"), fact, since };
         let text = "nested-mount-under-volume: nothing is mounted on it";
         assert_eq!(serde_json::to_value(&out).unwrap(), text);
         let fact = Evidence { fact: "a".into(), source: Source::Look("statx"), since };

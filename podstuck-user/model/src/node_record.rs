@@ -22,7 +22,7 @@ pub struct NodeRecord {
 
 impl NodeRecord {
     /// Whether the API server does not have this pod.
-    pub(crate) fn lacks(&self, pod: Option<&Pod>) -> bool {
+    pub fn lacks(&self, pod: Option<&Pod>) -> bool {
         pod.is_some_and(|pod| self.missing.iter().any(|missing| missing.uid == pod.uid))
     }
 }

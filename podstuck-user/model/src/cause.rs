@@ -6,7 +6,7 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-use crate::model::diagnosis::Stage;
+use crate::diagnosis::Stage;
 
 /// The name of a cause, in kebab-case: a part of the contract `podstuck/v1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -172,17 +172,17 @@ impl PartialEq for Cause {
 impl Eq for Cause {}
 
 /// Shorter to write in a table of look-alikes.
-pub(crate) const fn like(cause: CauseId, told_apart_by: &'static str) -> LookAlike {
+pub const fn like(cause: CauseId, told_apart_by: &'static str) -> LookAlike {
     LookAlike { cause, told_apart_by }
 }
 
 /// Shorter to write in a list of ways out.
-pub(crate) const fn way(action: &'static str, risk: &'static str) -> WayOut {
+pub const fn way(action: &'static str, risk: &'static str) -> WayOut {
     WayOut { action, risk }
 }
 
 /// Shorter to write where a log confirms a cause.
-pub(crate) const fn log(component: &'static str, text: &'static str) -> Option<LogLine> {
+pub const fn log(component: &'static str, text: &'static str) -> Option<LogLine> {
     Some(LogLine { component, text })
 }
 

@@ -71,7 +71,7 @@ impl Remaining {
     }
 
     /// The interval around an estimate as of this look. As sizes are skewed, both ends are factors.
-    pub(crate) fn around(&self, entries: f64, error: f64) -> Option<Interval> {
+    pub fn around(&self, entries: f64, error: f64) -> Option<Interval> {
         let relative = error / entries;
         // Not a number, if nothing was found.
         if relative.is_nan() || relative > ERROR_MAX {

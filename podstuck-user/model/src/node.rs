@@ -96,18 +96,18 @@ impl NodeSample {
     }
 
     /// The pod of a UID, if it has a directory.
-    pub(crate) fn pod(&self, uid: &str) -> Option<&PodState> {
+    pub fn pod(&self, uid: &str) -> Option<&PodState> {
         self.pods.iter().find(|pod| pod.uid == uid)
     }
 
     /// The volume of this target, and its pod.
-    pub(crate) fn volume(&self, target_id: u64) -> Option<(&PodState, &VolumeState)> {
+    pub fn volume(&self, target_id: u64) -> Option<(&PodState, &VolumeState)> {
         let volumes = self.pods.iter().flat_map(|pod| pod.volumes.iter().map(move |it| (pod, it)));
         volumes.into_iter().find(|(_, volume)| volume.target_id == target_id)
     }
 
     /// Whether it may have one: it has, or nobody could look everywhere.
-    pub(crate) fn may_have_pod(&self, uid: &str) -> bool {
+    pub fn may_have_pod(&self, uid: &str) -> bool {
         !self.unread.is_empty() || self.pod(uid).is_some()
     }
 }

@@ -70,12 +70,12 @@ pub enum Attachment {
 
 impl Attachment {
     /// Whether the storage is detached.
-    pub(crate) fn is_detached(&self) -> bool {
+    pub fn is_detached(&self) -> bool {
         matches!(self, Self::Missing | Self::There { attached: false, .. })
     }
 
     /// Whether it is, or is to be.
-    pub(crate) fn is_ending(&self) -> bool {
+    pub fn is_ending(&self) -> bool {
         self.is_detached() || matches!(self, Self::There { deletion: Some(_), .. })
     }
 }

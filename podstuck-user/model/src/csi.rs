@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{halted::Halted, raw_path, time::Monotonic};
+use super::{halted::Halted, path::safe_path, raw_path, time::Monotonic};
 
 /// A CSI volume's driver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -116,4 +116,17 @@ pub enum VolumeData {
     },
     /// It could not be read: nothing is known.
     Unknown,
+}
+
+impl DriverState {
+    /// Who listens where, in a sentence.
+    pub fn words(&self) -> String {
+        let socket = safe_path(&self.socket);
+        match &self.process {
+            Some(DriverProcess { pid, comm, .. }) => {
+                format!("{comm} (pid {pid}) listens on {socket}, on which kubelet calls the driver")
+            }
+            None => format!("nobody listens on {socket}, on which kubelet calls the driver"),
+        }
+    }
 }

@@ -93,7 +93,7 @@ pub enum Report {
 const CONTAINER_ID: usize = 64;
 
 /// The container that a text names last: errors name first what was asked for, and last what failed.
-pub(crate) fn container_id(text: &str) -> Option<&str> {
+pub fn container_id(text: &str) -> Option<&str> {
     let is_hex = |c: char| matches!(c, '0'..='9' | 'a'..='f');
     text.rsplit(|c| !is_hex(c)).find(|part| part.len() == CONTAINER_ID)
 }
@@ -119,7 +119,7 @@ pub fn unproven(source: &str) -> String {
 }
 
 /// Whether a source is one of [`unproven`].
-pub(crate) fn is_unproven(source: &str) -> bool {
+pub fn is_unproven(source: &str) -> bool {
     source.ends_with(UNPROVEN)
 }
 

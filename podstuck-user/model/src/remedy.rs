@@ -35,28 +35,29 @@ pub struct Remedy {
     pub verify: Option<String>,
     /// Why it may have to be kept back.
     #[serde(skip)]
-    pub(crate) withheld: Withheld,
+    pub withheld: Withheld,
     /// What it unmounts, where that can be refused: who uses it is looked for.
     #[serde(skip)]
-    pub(crate) unmounts: Option<Box<Unmount>>,
+    pub unmounts: Option<Box<Unmount>>,
     /// The process that `does` names: where its start is to be said, and that, in ticks since boot.
     #[serde(skip)]
-    pub(crate) started: Option<(usize, u64)>,
+    pub started: Option<(usize, u64)>,
 }
 
 /// A mount that a way out unmounts: the kernel refuses as long as it is in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Unmount {
+pub struct Unmount {
     /// A process in another mount namespace than the reader's, by which the command enters it.
-    pub(crate) process: Option<u32>,
+    pub process: Option<u32>,
     /// A process that sees the mount, and its mount namespace; `None` where neither is known.
-    pub(crate) seen_by: Option<(u32, u32)>,
-    pub(crate) point: PathBuf,
+    pub seen_by: Option<(u32, u32)>,
+    /// Where it is mounted.
+    pub point: PathBuf,
 }
 
 impl Unmount {
     /// What a search for its holders is about; `None` where nobody is known who sees it.
-    pub(crate) fn about(&self) -> Option<About> {
+    pub fn about(&self) -> Option<About> {
         let (pid, namespace) = self.seen_by?;
         Some(About::Mount { pid, namespace, path: JsonPath(self.point.clone()) })
     }
@@ -70,24 +71,24 @@ pub struct Does {
 }
 
 /// Columns of such a sentence, and of the start of a process in it.
-pub(crate) const SENTENCE: usize = 100;
+pub const SENTENCE: usize = 100;
 const LONGEST_PID: usize = "4194304".len();
 const START: usize = ", started 2026-11-26".len();
 
 impl Does {
     /// Of what is no process.
-    pub(crate) fn new(words: impl Into<String>) -> Self {
+    pub fn new(words: impl Into<String>) -> Self {
         Self { words: words.into(), started: None }
     }
 
     /// Of a process, whose start, in ticks since boot, is said between both.
-    pub(crate) fn of_process(before: String, started: Option<u64>, after: &str) -> Self {
+    pub fn of_process(before: String, started: Option<u64>, after: &str) -> Self {
         let started = started.map(|ticks| (before.len(), ticks));
         Self { words: before + after, started }
     }
 
     /// Adds a clause, where there is room.
-    pub(crate) fn push(&mut self, clause: &str) {
+    pub fn push(&mut self, clause: &str) {
         let start = if self.started.is_some() { START } else { 0 };
         if self.columns() + start + clause.chars().count() <= SENTENCE {
             self.words.push_str(clause);
@@ -110,15 +111,15 @@ impl From<&str> for Does {
 
 /// What must be known before a command is given; each with what it does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Withheld {
+pub struct Withheld {
     /// It could hit something else: nothing compares the object with the one that was seen.
-    pub(crate) unchecked: Option<String>,
+    pub unchecked: Option<String>,
     /// It takes a file system from all who use it.
-    pub(crate) forced: Option<String>,
+    pub forced: Option<String>,
     /// Who they are is not known.
-    pub(crate) others_unknown: bool,
+    pub others_unknown: bool,
     /// A name in it is data for `xargs`; what it does, and to which object.
-    pub(crate) by_xargs: Option<String>,
+    pub by_xargs: Option<String>,
 }
 
 /// Whether a way out can be run.
@@ -202,7 +203,7 @@ impl Remedy {
 
     /// Itself, or advice that says why there is no such command. A recording may be older than what a check
     /// needs, and nobody acts on what it shows.
-    pub(crate) fn given(self, certainty: Certainty, is_replay: bool) -> Self {
+    pub fn given(self, certainty: Certainty, is_replay: bool) -> Self {
         let Withheld { unchecked, forced, others_unknown, .. } = &self.withheld;
         let why = match (forced, unchecked) {
             (Some(what), _) if certainty != Certainty::Firm => (what, FORCED_IN_DOUBT),
@@ -215,14 +216,14 @@ impl Remedy {
     }
 
     /// Itself, or advice that names the object, for a node without `xargs` or `sh`.
-    pub(crate) fn without_xargs(self) -> Self {
+    pub fn without_xargs(self) -> Self {
         let Some(what) = &self.withheld.by_xargs else { return self };
         let advice = format!("{what}: {NO_XARGS}");
         Self { affects: self.affects, ..Self::advice(advice, self.risk) }
     }
 
     /// With the start of the process that it names: the time of the day, or the day where that is another one.
-    pub(crate) fn dated(mut self, clock: &Clock, now: Timestamp) -> Self {
+    pub fn dated(mut self, clock: &Clock, now: Timestamp) -> Self {
         if let (Some((at, ticks)), Some(does)) = (self.started.take(), &mut self.does) {
             let started = clock.after_boot(ticks);
             let day = |time: Timestamp| time.strftime("%F").to_string();
@@ -235,7 +236,7 @@ impl Remedy {
 
     /// With a look at whether the pod is gone, where it has no nearer one. kubelet may take two minutes to
     /// its next attempt.
-    pub(crate) fn followed(mut self, pod: Option<&Pod>) -> Self {
+    pub fn followed(mut self, pod: Option<&Pod>) -> Self {
         let acts = self.kind == RemedyKind::Command && !self.only_looks();
         let named = pod.and_then(|pod| pod.namespace.as_ref().zip(pod.name.as_ref()));
         let named = named

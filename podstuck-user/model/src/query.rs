@@ -6,17 +6,15 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::{
-    model::{
-        client::Client,
-        file_system::FileSystem,
-        holder::{About, Snapshot},
-        hung::MountPoint,
-        mounts::Mounts,
-        object::{Attributes, Entries, FileId, Protected, User},
-        raw_path,
-        remaining::Remaining,
-    },
-    tracker::TrackerId,
+    client::Client,
+    file_system::FileSystem,
+    holder::{About, Snapshot},
+    hung::MountPoint,
+    mounts::Mounts,
+    object::{Attributes, Entries, FileId, Protected, User},
+    raw_path,
+    remaining::Remaining,
+    tracker_id::TrackerId,
 };
 
 /// A question of a tracker.

@@ -125,7 +125,12 @@ impl NodeMounts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::mounts;
+    use crate::mountinfo;
+
+    fn mounts(text: &str) -> Mounts {
+        let all = mountinfo::parse(text.as_bytes());
+        Mounts { all, source: "/proc/7/mountinfo".into(), pid: 7 }
+    }
 
     /// The file of a network namespace below /run, which is a file system of its own, and below another way to it.
     #[test]
