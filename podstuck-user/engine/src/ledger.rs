@@ -259,7 +259,7 @@ mod tests {
     use super::*;
     use crate::{
         cause::Cause,
-        causes::busy_mount::nested::{SUBMOUNT, SUBPATH_BUSY},
+        causes::busy_mount::causes::{SUBMOUNT, SUBPATH_BUSY},
         model::{degraded::Feed, evidence::Source},
     };
     use crate::{model::call::Call, testing::failed};

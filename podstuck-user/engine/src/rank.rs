@@ -92,8 +92,8 @@ mod tests {
     use crate::{
         cause::Cause,
         causes::{
-            busy_mount::mount_point::BUSY_UNEXPLAINED,
-            pod_record::verdict::{FINALIZER, IN_GRACE, NOT_ON_THIS_NODE},
+            busy_mount::causes::BUSY_UNEXPLAINED,
+            pod_record::{FINALIZER, IN_GRACE, NOT_ON_THIS_NODE},
         },
         ledger::Ledger,
         model::{

@@ -317,7 +317,7 @@ mod tests {
     use nix::errno::Errno;
 
     use super::*;
-    use crate::{causes::device::referenced::STILL_REFERENCED, testing::failed};
+    use crate::{causes::device::causes::STILL_REFERENCED, testing::failed};
 
     #[test]
     fn nothing_firm_comes_of_an_entry_that_may_be_forged() {

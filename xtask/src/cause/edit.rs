@@ -34,7 +34,10 @@ pub(super) fn edits(root: &Path, id: &str, family: &str, lab: &str) -> Result<Ve
     let mut tracker = String::new();
     let declared = changed(folder.join("mod.rs"), |text| {
         tracker = text.split_once("id: TrackerId::")?.1.split_once(',')?.0.to_owned();
-        let text = with_line(&text, "pub(crate) mod ", &format!("pub(crate) mod {module};\n"))?;
+        let line = format!("pub(crate) mod {module};\n");
+        // A small family is one file, which has no modules yet.
+        let text = with_line(&text, "pub(crate) mod ", &line)
+            .or_else(|| Some(text.replacen("\nuse ", &format!("\n{line}\nuse "), 1)))?;
         let (before, after) = text.split_once("causes: &[")?;
         // `cargo fmt` puts it where it belongs.
         Some(format!("{before}causes: &[&{module}::{value}, {after}"))
@@ -101,6 +104,13 @@ mod tests {
         assert!(of("src/ids.rs").contains("    ANOTHER_CAUSE = \"another-cause\",\n    APP"));
         let lab = of("cases/busy.rs");
         assert!(lab.contains("cause: Some(ids::ANOTHER_CAUSE)") && lab.ends_with("];\n"), "{lab}");
+        let small = edits(&root, "another-cause", "orphan", "busy").unwrap();
+        let family = &small[1].text;
+        assert!(
+            family.starts_with("//! ")
+                && family.contains("\npub(crate) mod another_cause;\n\nuse ")
+        );
+        assert!(family.contains("causes: &[&another_cause::ANOTHER_CAUSE, "), "{family}");
         let form = ["made-up", "MADE_UP", "CauseId", "ignore", OF_THE_FORM, "@"];
         assert!(form.iter().all(|word| !cause.contains(word) && !lab.contains('@')), "{cause}");
     }
@@ -110,7 +120,7 @@ mod tests {
         let root = Workspace::locate().unwrap().root;
         assert!(edits(&root, "made-up-cause", "permission", "no-such-labs").is_err());
         assert!(edits(&root, "made-up-cause", "no-such-family", "busy").is_err());
-        assert!(edits(&root, "swap-file", "permission", "busy").is_err(), "the file is there");
+        assert!(edits(&root, "protected", "permission", "busy").is_err(), "the file is there");
     }
 
     #[test]

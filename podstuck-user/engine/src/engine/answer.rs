@@ -2,11 +2,10 @@
 
 use std::{ffi::OsStr, path::PathBuf, time::Duration};
 
-use super::Engine;
 use crate::{
-    causes::pod_record,
-    causes::shared::claim,
+    causes::{pod_record, shared::claim},
     container_stage,
+    engine::Engine,
     model::{
         container::{ContainerProgress, ContainerStage},
         diagnosis::{Diagnosis, PodStage, Stage},
@@ -227,7 +226,7 @@ impl Engine {
     pub fn pod_is_to_stay(&self) -> bool {
         let mut causes =
             self.ledger.all().filter(|it| it.state != FindingState::Cleared).peekable();
-        causes.peek().is_some() && causes.all(pod_record::verdict::says_to_stay)
+        causes.peek().is_some() && causes.all(pod_record::says_to_stay)
     }
 
     /// How far the pod in question has come, or those that something was found of.

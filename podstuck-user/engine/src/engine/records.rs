@@ -1,10 +1,9 @@
 //! What the API server's records add to a finding, whichever tracker it is from.
 
-use super::Engine;
 use crate::{
-    causes::shared::claim,
-    causes::{busy_mount, orphan},
+    causes::{busy_mount, orphan, shared::claim},
     command::THIS_NODE,
+    engine::Engine,
     model::{node_record::NodeRecord, shell::is_object_name},
     verdict::Draft,
 };
@@ -14,7 +13,7 @@ impl Engine {
     pub(super) fn add_records(&self, draft: &mut Draft) {
         let lacks = |node: &&NodeRecord| node.lacks(draft.target.pod.as_ref());
         if let Some(node) = self.nodes.iter().find(lacks) {
-            orphan::verdict::nobody_waits(draft, node.read);
+            orphan::nobody_waits(draft, node.read);
         }
         if let Some(node) = self.node_name().filter(|name| is_object_name(name)) {
             for command in draft.remedies.iter_mut().filter_map(|remedy| remedy.command.as_mut()) {

@@ -2,7 +2,7 @@ use nix::errno::Errno;
 
 use super::*;
 use crate::{
-    causes::device::referenced::STILL_REFERENCED,
+    causes::device::causes::STILL_REFERENCED,
     engine::{Engine, Output},
     event::{Event, What},
     model::{

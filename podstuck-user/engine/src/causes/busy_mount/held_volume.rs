@@ -1,22 +1,201 @@
+//! Volumes of a pod that is to go which somebody uses, found by a look and not by an unmount that failed: kubelet
+//! comes to them only when the pod's containers are gone, and then, late, once in two minutes.
+//!
 //! A volume that somebody uses, before anybody was seen to fail because of that.
 
-use super::in_use::{cause, explanation};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
 use crate::{
     causes::{
-        busy_mount::held_volume_tracker::Looked,
-        shared::holders::{free, tell},
+        busy_mount::{
+            in_use::{cause, explanation},
+            nested::EMPTY_DIR,
+        },
+        shared::{
+            holders::{culprits, free, tell},
+            pending_deletion::ToGo,
+        },
     },
     command::View,
+    event::{Event, What},
     model::{
         evidence::Source,
         finding::Severity,
-        holder::{Holder, How, Snapshot},
-        path::safe_path,
+        holder::{About, Holder, How, Snapshot},
+        mounted::Mounted,
+        node::{NodeSample, PodState, VolumeState},
+        path::{JsonPath, safe_path},
         time::Monotonic,
     },
-    tracker::{Context, TrackerId},
-    verdict::Draft,
+    query::{Query, Wants},
+    tracker::{Context, Steps, Subject, Tracker, TrackerId},
+    verdict::{Draft, Verdict},
 };
+
+/// Whoever reads every file of a node holds each for a moment.
+const STILL: Duration = Duration::from_secs(2);
+/// What was found is looked at again after this long, so that it is told when it is over.
+const TOLD_AGAIN: Duration = Duration::from_secs(10);
+/// Where nobody was found.
+const AGAIN: Duration = Duration::from_secs(60);
+/// Made by kubelet for the pod alone, and rarely of interest to anybody else.
+const LAST: [&str; 4] = [
+    "kubernetes.io~projected",
+    "kubernetes.io~secret",
+    "kubernetes.io~configmap",
+    "kubernetes.io~downward-api",
+];
+
+/// A process, and when it was started.
+type Who = (Option<u32>, Option<u64>);
+
+/// One that was looked at.
+pub(crate) struct Looked {
+    pub(crate) pod: PodState,
+    pub(crate) volume: VolumeState,
+    asked: Option<Monotonic>,
+    /// Since when, at every look, the same one uses it.
+    since: Option<Monotonic>,
+    /// Who did at the last one.
+    who: BTreeSet<Who>,
+    told: bool,
+}
+
+/// By target.
+#[derive(Default)]
+pub(crate) struct HeldVolumes {
+    looked: BTreeMap<u64, Looked>,
+    to_go: ToGo,
+}
+
+impl HeldVolumes {
+    fn sampled(&mut self, context: &Context<'_>, sample: &NodeSample, steps: &mut Steps) {
+        let (tracker, at) = (self.id(), sample.at);
+        let mut before = std::mem::take(&mut self.looked);
+        for pod in sample.pods.iter().filter(|pod| self.to_go.is_over(context, sample, pod)) {
+            for volume in
+                pod.volumes.iter().filter(|it| it.target_id != 0 && unmounted(it).is_some())
+            {
+                let target_id = volume.target_id;
+                let subject = Subject { target_id, path: &volume.path, pod: &pod.uid, at };
+                if context.is_explained(tracker, &subject) {
+                    continue;
+                }
+                let new = || Looked {
+                    pod: pod.clone(),
+                    volume: volume.clone(),
+                    asked: None,
+                    since: None,
+                    who: BTreeSet::new(),
+                    told: false,
+                };
+                let mut looked = before.remove(&target_id).unwrap_or_else(new);
+                (looked.pod, looked.volume) = (pod.clone(), volume.clone());
+                self.looked.insert(target_id, looked);
+            }
+        }
+        let gone = before.into_iter().filter(|(_, looked)| looked.told);
+        steps.say(gone.map(|(target_id, _)| Verdict::Over { tracker, target_id, at }));
+        // Each search reads the descriptors of all processes: one at each look.
+        let due = self.looked.iter_mut().filter(|(_, looked)| looked.is_due(at));
+        let first =
+            due.min_by_key(|(_, looked)| (looked.since.is_none(), looked.asked, looked.is_last()));
+        if let Some((target_id, looked)) = first
+            && let Some(mount) = looked.mount()
+        {
+            let (pid, namespace, path) = (mount.pid, mount.namespace, mount.point.clone());
+            looked.asked = Some(at);
+            let wants =
+                Wants::Holders(About::Mount { pid, namespace, path: JsonPath(path.clone()) });
+            steps.ask([Query { tracker, target_id: *target_id, path, wants }]);
+        }
+    }
+
+    fn conclude(
+        &mut self,
+        context: &Context<'_>,
+        query: &Query,
+        taken: &Snapshot,
+        steps: &mut Steps,
+    ) {
+        let (tracker, target_id) = (self.id(), query.target_id);
+        let Some(looked) = self.looked.get_mut(&target_id) else { return };
+        // The pod's own processes end with its containers.
+        let is_own =
+            |holder: &&Holder| holder.pod.as_ref().is_some_and(|pod| pod.uid == looked.pod.uid);
+        let found: Vec<&Holder> = culprits(taken).filter(|holder| !is_own(holder)).collect();
+        if found.is_empty() {
+            looked.since = None;
+            let over = Verdict::Over { tracker, target_id, at: context.now };
+            steps.say(std::mem::take(&mut looked.told).then_some(over));
+            return;
+        }
+        let who: BTreeSet<Who> = found.iter().map(|holder| (holder.pid, holder.started)).collect();
+        if looked.who.is_disjoint(&who) {
+            looked.since = None;
+        }
+        looked.who = who;
+        let since = *looked.since.get_or_insert(taken.at);
+        if taken.at.since(since) >= STILL {
+            looked.told = true;
+            steps.found([draft(context, looked, since, taken, &found)]);
+        }
+    }
+}
+
+impl Looked {
+    /// The mount that they are looked for in.
+    pub(crate) fn mount(&self) -> Option<&Mounted> {
+        unmounted(&self.volume)
+    }
+
+    fn is_due(&self, now: Monotonic) -> bool {
+        let pause = match (self.since, self.told) {
+            (Some(_), false) => STILL,
+            (Some(_), true) => TOLD_AGAIN,
+            (None, _) => AGAIN,
+        };
+        self.asked.is_none_or(|asked| now.since(asked) >= pause)
+    }
+
+    fn is_last(&self) -> bool {
+        let plugin = self.volume.path.parent().and_then(|plugin| plugin.file_name());
+        plugin.is_some_and(|name| LAST.iter().any(|last| name == *last))
+    }
+}
+
+/// The mount of a volume that is unmounted when the pod goes. kubelet mounts an emptyDir in memory on its own directory;
+/// what lies deeper in one it does not unmount, whether anybody uses that or not.
+fn unmounted(volume: &VolumeState) -> Option<&Mounted> {
+    let plugin = volume.target.volume.as_ref().map(|volume| volume.plugin.as_str());
+    let mut mounts = volume.mounts.iter();
+    mounts.find(|mount| plugin != Some(EMPTY_DIR) || mount.point == volume.path)
+}
+
+impl Tracker for HeldVolumes {
+    fn id(&self) -> TrackerId {
+        TrackerId::HeldVolume
+    }
+
+    fn take(&mut self, event: &Event, context: &Context<'_>, steps: &mut Steps) {
+        self.to_go.listen(context, &event.what);
+        match &event.what {
+            What::Sample(sample) => self.sampled(context, sample, steps),
+            what => {
+                if let Some((query, taken)) = what.holders() {
+                    self.conclude(context, query, taken, steps);
+                }
+            }
+        }
+    }
+
+    fn dropped(&self) -> u64 {
+        self.to_go.dropped()
+    }
+}
 
 pub(crate) fn draft(
     context: &Context<'_>,

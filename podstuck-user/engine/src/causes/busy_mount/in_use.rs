@@ -1,15 +1,15 @@
 //! What an unmount that fails with EBUSY means, given who holds on to the mount.
 
-use super::causes::{HELD_BY_AGENT, HELD_BY_PROCESS, SHIM_ROOTFS_BUSY};
 use crate::{
     cause::Cause,
     causes::{
         busy_mount::{
             self,
+            causes::{HELD_BY_AGENT, HELD_BY_PROCESS, SHIM_ROOTFS_BUSY},
             mount_point::{self, SHIM_BURST, base},
             tracker::BusyObject,
         },
-        permission::swap_file,
+        permission::verdict,
         shared::holders::{
             TOLD, culprits, describe, free, not_listed, tell, tell_unseen, who_else,
         },
@@ -132,7 +132,7 @@ pub(super) fn cause(bundle: bool, nested: &[&Holder], users: &[&Holder]) -> &'st
         (true, _, _) => &SHIM_ROOTFS_BUSY,
         (false, false, _) => busy_mount::nested::on_unmount().0,
         (false, true, []) => mount_point::unexplained_cause(),
-        (false, true, [first, ..]) if first.how == How::Swap => swap_file::on_unmount().0,
+        (false, true, [first, ..]) if first.how == How::Swap => verdict::on_unmount().0,
         (false, true, _) if itself => &HELD_BY_PROCESS,
         (false, true, _) => &HELD_BY_AGENT,
     }
@@ -162,7 +162,7 @@ pub(super) fn explanation(cause: &Cause, users: &[&Holder]) -> String {
         cause if cause == busy_mount::nested::on_unmount().0 => {
             busy_mount::nested::on_unmount().1.into()
         }
-        cause if cause == swap_file::on_unmount().0 => swap_file::on_unmount().1.into(),
+        cause if cause == verdict::on_unmount().0 => verdict::on_unmount().1.into(),
         cause if *cause == HELD_BY_PROCESS => {
             "A process outside the pod uses the volume in the mount \
             namespace in which it is unmounted. The kernel does not unmount what is in use: every \
@@ -193,7 +193,7 @@ pub(super) fn explanation(cause: &Cause, users: &[&Holder]) -> String {
     }
 }
 
-fn unexplained() -> String {
+pub(super) fn unexplained() -> String {
     "Somebody uses the mount, or used it for a moment. Who cannot be seen from here would be a file \
      in flight through a socket or registered with io_uring, or a Unix socket that is bound there."
         .into()
@@ -290,7 +290,3 @@ fn present(draft: &mut Draft, exact: bool) {
         draft.doubt("which mount it is: only the text of a path speaks for it");
     }
 }
-
-#[cfg(test)]
-#[path = "in_use_tests.rs"]
-mod tests;

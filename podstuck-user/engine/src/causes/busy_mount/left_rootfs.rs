@@ -1,23 +1,151 @@
+//! Root file systems that stay mounted after their container has ended. A shim unmounts them at once;
+//! where it cannot, it gives up after 50 attempts, and its calls are seen again only minutes later. What
+//! holds such a mount is there to be seen all the time.
+//!
 //! A root file system that stays mounted after its container has ended, given who holds it.
 
-use super::causes::SHIM_ROOTFS_BUSY;
+use std::collections::BTreeMap;
+
 use crate::{
     causes::{
-        busy_mount::left_rootfs_tracker::Left,
+        busy_mount::causes::SHIM_ROOTFS_BUSY,
         shared::holders::{free, tell},
     },
     command::View,
+    event::{Event, What},
     ids,
     model::{
         evidence::Source,
         finding::Severity,
-        holder::{Holder, How, Snapshot},
+        holder::{About, Holder, How, Snapshot},
         identity::Component,
-        path::{safe, safe_path},
+        mounted::Mounted,
+        node::{LeftRootfs, NodeSample},
+        path::{JsonPath, safe, safe_path},
+        said::{Complaint, Said},
+        time::Monotonic,
     },
-    tracker::{Context, TrackerId},
-    verdict::Draft,
+    query::{Query, Wants},
+    tracker::{Claim, Context, Steps, Subject, Tracker, TrackerId},
+    verdict::{Draft, Verdict},
 };
+
+/// Looks, two seconds apart, before it is looked who holds one: a shim needs moments.
+const LOOKS_NEEDED: u32 = 2;
+/// Looks until it is asked again.
+const AGAIN: u32 = 10;
+/// Pods that something is said of.
+const REMEMBERED: usize = 1024;
+
+/// One that is left.
+pub(crate) struct Left {
+    /// As it was seen last.
+    pub(crate) rootfs: LeftRootfs,
+    /// When it was seen first, with its container ended.
+    pub(crate) since: Monotonic,
+    /// When it was seen last.
+    pub(crate) at: Monotonic,
+    /// What is said of it, by whose log.
+    pub(crate) said: Option<Said>,
+    looks: u32,
+    told: bool,
+}
+
+/// Those of the last look, by target.
+#[derive(Default)]
+pub(crate) struct RootFileSystems {
+    left: BTreeMap<u64, Left>,
+    /// By UID: the last complaint that one cannot be unmounted.
+    said: BTreeMap<String, Said>,
+}
+
+impl RootFileSystems {
+    fn listen(&mut self, said: &Said) {
+        if said.complaint == Some(Complaint::RootfsBusy)
+            && (self.said.len() < REMEMBERED || self.said.contains_key(&said.uid))
+        {
+            self.said.insert(said.uid.clone(), said.clone());
+        }
+    }
+
+    fn sampled(&mut self, sample: &NodeSample, context: &Context<'_>, steps: &mut Steps) {
+        let (tracker, at) = (self.id(), sample.at);
+        let mut before = std::mem::take(&mut self.left);
+        for rootfs in sample.rootfs.iter().filter(|rootfs| rootfs.target_id != 0) {
+            let target_id = rootfs.target_id;
+            let known = before.remove(&target_id);
+            let (since, looks, told) =
+                known.map_or((at, 0, false), |known| (known.since, known.looks, known.told));
+            let of_this = |said: &&Said| said.text.contains(rootfs.container.as_str());
+            let said = self.said.get(&rootfs.pod).filter(of_this).cloned();
+            let mut left = Left { rootfs: rootfs.clone(), since, at, said, looks: looks + 1, told };
+            if is_tried(context, &left) {
+                // What fails says more.
+                steps.say(told.then_some(Verdict::Over { tracker, target_id, at }));
+                left.told = false;
+            } else if left.looks % AGAIN == LOOKS_NEEDED {
+                let Mounted { pid, namespace, point, .. } = rootfs.mount.clone();
+                let path = point.clone();
+                let wants = Wants::Holders(About::Mount { pid, namespace, path: JsonPath(point) });
+                steps.ask([Query { tracker, target_id, path, wants }]);
+            }
+            self.left.insert(target_id, left);
+        }
+        let gone = before.into_iter().filter(|(_, left)| left.told);
+        steps.say(gone.map(|(target_id, _)| Verdict::Over { tracker, target_id, at }));
+    }
+
+    fn conclude(
+        &mut self,
+        context: &Context<'_>,
+        query: &Query,
+        taken: &Snapshot,
+        steps: &mut Steps,
+    ) {
+        let Some(left) = self.left.get_mut(&query.target_id) else { return };
+        let draft = draft(context, left, taken);
+        if let (None, true) = (&draft, left.told) {
+            let (tracker, target_id) = (TrackerId::LeftRootfs, query.target_id);
+            steps.say([Verdict::Over { tracker, target_id, at: taken.at }]);
+        }
+        left.told = draft.is_some();
+        steps.found(draft);
+    }
+}
+
+/// Whether the shim's own attempts tell of it.
+fn is_tried(context: &Context<'_>, left: &Left) -> bool {
+    let subject = Subject {
+        target_id: left.rootfs.target_id,
+        path: &left.rootfs.mount.point,
+        pod: &left.rootfs.pod,
+        at: left.at,
+    };
+    context.is_explained(TrackerId::LeftRootfs, &subject)
+}
+
+impl Tracker for RootFileSystems {
+    fn id(&self) -> TrackerId {
+        TrackerId::LeftRootfs
+    }
+
+    fn take(&mut self, event: &Event, context: &Context<'_>, steps: &mut Steps) {
+        match &event.what {
+            What::Said(said) => self.listen(said),
+            What::Sample(sample) => self.sampled(sample, context, steps),
+            what => {
+                if let Some((query, taken)) = what.holders() {
+                    self.conclude(context, query, taken, steps);
+                }
+            }
+        }
+    }
+
+    fn explains(&self, subject: &Subject<'_>, claim: Claim) -> bool {
+        let mut left = self.left.values();
+        left.any(|left| subject.is_of_pod(&left.rootfs.pod) && claim.is_met(left.told))
+    }
+}
 
 /// `None` where nobody makes an unmount fail: then the shim is late, and nothing is wrong with the mount.
 pub(crate) fn draft(context: &Context<'_>, left: &Left, taken: &Snapshot) -> Option<Draft> {

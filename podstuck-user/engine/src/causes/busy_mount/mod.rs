@@ -2,10 +2,8 @@
 
 pub(crate) mod causes;
 pub(crate) mod held_volume;
-pub(crate) mod held_volume_tracker;
 pub(crate) mod in_use;
 pub(crate) mod left_rootfs;
-pub(crate) mod left_rootfs_tracker;
 pub(crate) mod mount_point;
 pub(crate) mod nested;
 pub(crate) mod tracker;
@@ -19,15 +17,15 @@ use crate::{
 /// Its causes and trackers.
 pub(crate) static FAMILY: Family = Family {
     causes: &[
-        &nested::NESTED_MOUNT,
+        &causes::NESTED_MOUNT,
         &causes::HELD_BY_PROCESS,
         &causes::HELD_BY_AGENT,
-        &nested::SUBMOUNT,
-        &nested::TERMINATION_MESSAGE,
-        &nested::SUBPATH_BUSY,
-        &nested::MOUNT_OVER_VOLUME,
+        &causes::SUBMOUNT,
+        &causes::TERMINATION_MESSAGE,
+        &causes::SUBPATH_BUSY,
+        &causes::MOUNT_OVER_VOLUME,
         &causes::SHIM_ROOTFS_BUSY,
-        &mount_point::BUSY_UNEXPLAINED,
+        &causes::BUSY_UNEXPLAINED,
     ],
     trackers: &[
         TrackerSpec {
@@ -59,7 +57,7 @@ pub(crate) static FAMILY: Family = Family {
                 Scope::Target,
                 "somebody does try, and fails",
             )],
-            new: || Box::<left_rootfs_tracker::RootFileSystems>::default(),
+            new: || Box::<left_rootfs::RootFileSystems>::default(),
         },
         TrackerSpec {
             id: TrackerId::HeldVolume,
@@ -70,7 +68,10 @@ pub(crate) static FAMILY: Family = Family {
                 Scope::Target,
                 "somebody does try, and fails",
             )],
-            new: || Box::<held_volume_tracker::HeldVolumes>::default(),
+            new: || Box::<held_volume::HeldVolumes>::default(),
         },
     ],
 };
+
+#[cfg(test)]
+mod tests;

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use crate::{
-    cause::{Cause, Kind, like, way},
+    cause::Cause,
     causes::{
-        busy_mount::{self, tracker::BusyObject},
+        busy_mount::{self, causes::BUSY_UNEXPLAINED, tracker::BusyObject},
         csi_volume::{left_mounted, linked_root},
         shared::moments::began,
     },
@@ -13,7 +13,6 @@ use crate::{
     ids,
     model::{
         csi::{DriverProcess, Reach},
-        diagnosis::Stage,
         evidence::Source,
         finding::Severity,
         identity::{SUBPATH, TargetKind},
@@ -24,32 +23,6 @@ use crate::{
     tracker::{Context, TrackerId},
     unmounts::Tried,
     verdict::{Draft, times},
-};
-
-/// Who it is, is not known.
-pub(crate) static BUSY_UNEXPLAINED: Cause = Cause {
-    id: ids::BUSY_UNEXPLAINED,
-    title: "not a cause: something is busy, and the tool says what it could not find out",
-    stage: Stage::Volumes,
-    kind: Kind::Admission,
-    meaning: "A removal or an unmount failed with EBUSY, and nothing was found that explains it. A \
-        file in flight through a socket or registered with io_uring cannot be seen, nor can who held \
-        it only for a moment.",
-    confirmed_by: &[
-        "the call fails with EBUSY in more than one attempt, and where nobody is seen on a mount in more than two",
-    ],
-    log: None,
-    look_alikes: &[
-        like(ids::NESTED_MOUNT_UNDER_VOLUME, "nothing is mounted on it"),
-        like(ids::SWAPFILE_ACTIVE, "no active swap file lies on it"),
-        like(ids::VOLUME_HELD_BY_HOST_PROCESS, "nobody was found on the mount"),
-        like(ids::VOLUME_HELD_BY_HOSTTOCONTAINER_AGENT, "nobody was found on a copy of it"),
-        like(ids::NFS_SILLY_RENAME, "the file system is not NFS"),
-    ],
-    ways_out: &[way("the finding says where to look", "")],
-    field: &[],
-    tried: &[],
-    source: &["linux fs/namei.c, vfs_rmdir", "linux fs/pnode.c, propagate_mount_busy"],
 };
 
 /// kubelet tries once more after half a second: an EBUSY that was not repeated may be over.
@@ -182,7 +155,7 @@ pub(crate) fn unexplained_cause() -> &'static Cause {
 }
 
 /// Which cause fits a mount point that its owner tries to remove instead of unmounting it.
-fn cause(
+pub(super) fn cause(
     op: &Operation,
     top: &Mount,
     stacked: usize,
@@ -269,7 +242,3 @@ fn explanation(cause: &Cause, object: &BusyObject) -> &'static str {
         },
     )
 }
-
-#[cfg(test)]
-#[path = "mount_point_tests.rs"]
-mod tests;

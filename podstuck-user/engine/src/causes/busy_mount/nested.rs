@@ -5,143 +5,21 @@ use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
 use nix::errno::Errno;
 
 use crate::{
-    cause::{Cause, Kind, TriedWith, like, log, way},
+    cause::Cause,
+    causes::busy_mount::causes::{
+        MOUNT_OVER_VOLUME, NESTED_MOUNT, SUBMOUNT, SUBPATH_BUSY, TERMINATION_MESSAGE,
+    },
     ids,
     model::{
-        diagnosis::Stage, evidence::Source, file_system::is_fuse, identity::SUBPATH, mounts::Mount,
+        evidence::Source, file_system::is_fuse, identity::SUBPATH, mounts::Mount,
         operation::Operation, path::safe, pod_record::PodRecord,
     },
     verdict::Draft,
 };
 
 pub(crate) const LEFT_RISK: &str = "low if whoever mounted it has ended: check first";
-const SOURCE: &[&str] = &["linux fs/namei.c, vfs_rmdir and vfs_unlink: is_local_mountpoint"];
-
-/// In any volume.
-pub(crate) static NESTED_MOUNT: Cause = Cause {
-    id: ids::NESTED_MOUNT_UNDER_VOLUME,
-    title: "something is mounted inside the volume",
-    stage: Stage::Volumes,
-    kind: Kind::Cause,
-    meaning: "A file system is mounted below the volume's own mount. The kernel unmounts nothing \
-        that has a mount on it, and removes no directory that is a mount point.",
-    confirmed_by: &["the caller's mountinfo has a mount below the volume's"],
-    log: log("kubelet", "umount: ...: target is busy"),
-    look_alikes: &[
-        like(ids::VOLUME_HELD_BY_HOST_PROCESS, "a mount lies on it, and that alone makes it busy"),
-        like(
-            ids::VOLUME_HELD_BY_HOSTTOCONTAINER_AGENT,
-            "the mount is in the caller's own namespace",
-        ),
-        like(ids::SWAPFILE_ACTIVE, "a mount lies on it, and that alone makes it busy"),
-        like(ids::NODE_FS_READONLY, "the call fails with EBUSY, not with EROFS"),
-    ],
-    ways_out: &[way("`umount` that first", LEFT_RISK)],
-    field: &["bb-clientd#2"],
-    tried: &[TriedWith::Lab],
-    source: &["linux fs/pnode.c, propagate_mount_busy", SOURCE[0]],
-};
-
-/// In an emptyDir, often by a container with Bidirectional propagation.
-pub(crate) static SUBMOUNT: Cause = Cause {
-    id: ids::EMPTYDIR_BIDIRECTIONAL_SUBMOUNT,
-    title: "something is mounted inside the emptyDir, and kubelet does not unmount it",
-    stage: Stage::Volumes,
-    kind: Kind::Cause,
-    meaning: "A file system or a directory is mounted inside the emptyDir. A container with mountPropagation \
-        Bidirectional leaves such a mount when it ends without unmounting it; somebody on the node may have \
-        mounted it as well. kubelet's removal goes through the mount, deletes what it can reach, and fails at the \
-        mount point.",
-    confirmed_by: &[
-        "the removal of a directory below the emptyDir fails with EBUSY",
-        "the caller's mountinfo has that directory as a mount point",
-    ],
-    log: log("kubelet", "UnmountVolume.TearDown failed ... device or resource busy"),
-    look_alikes: &[
-        like(ids::FUSE_DAEMON_DEAD, "the file system on it is none of FUSE, or answers"),
-        like(
-            ids::REMOVAL_CROSSES_MOUNT,
-            "the removal is at the mount point, which has to go first either way",
-        ),
-        like(ids::TERMINATION_MESSAGE_IN_BIDIRECTIONAL, "the mount point is a directory"),
-    ],
-    ways_out: &[way("`umount` it", LEFT_RISK), way("let a preStop hook unmount it", "")],
-    field: &["kubernetes#129550", "kubernetes#137143"],
-    tried: &[TriedWith::RealKubelet, TriedWith::Recording],
-    source: SOURCE,
-};
-
-/// The same, with a file.
-pub(crate) static TERMINATION_MESSAGE: Cause = Cause {
-    id: ids::TERMINATION_MESSAGE_IN_BIDIRECTIONAL,
-    title: "a file inside the volume is a mount point, often the container's \
-        terminationMessagePath",
-    stage: Stage::Volumes,
-    kind: Kind::Cause,
-    meaning: "A file inside the emptyDir is a mount point. The runtime mounts a container's \
-        terminationMessagePath; inside a volume with Bidirectional propagation that mount reaches \
-        the node and outlives the container.",
-    confirmed_by: &[
-        "the removal of a file below the emptyDir fails with EBUSY",
-        "the caller's mountinfo has that file as a mount point",
-    ],
-    log: log("kubelet", "unlinkat ...: device or resource busy"),
-    look_alikes: &[like(ids::EMPTYDIR_BIDIRECTIONAL_SUBMOUNT, "the mount point is a file")],
-    ways_out: &[
-        way("`umount` the file", LEFT_RISK),
-        way("move terminationMessagePath out of the volume", ""),
-    ],
-    field: &["kubernetes#115054", "kubernetes#137143"],
-    tried: &[TriedWith::RealKubelet],
-    source: SOURCE,
-};
-
-/// A subPath's own mount.
-pub(crate) static SUBPATH_BUSY: Cause = Cause {
-    id: ids::SUBPATH_BUSY,
-    title: "a subPath is still mounted where kubelet removes its mount point",
-    stage: Stage::Volumes,
-    kind: Kind::Cause,
-    meaning: "kubelet removes the mount point of a subPath that was not unmounted before.",
-    confirmed_by: &[
-        "the removal of a path below volume-subpaths fails with EBUSY",
-        "the caller's mountinfo has it as a mount point",
-    ],
-    log: log("kubelet", "error cleaning subPath mounts for volume"),
-    look_alikes: &[
-        like(
-            ids::SUBPATH_SOURCE_DELETED,
-            "the removal comes to the mount point and fails with EBUSY, not with ENOTEMPTY above it",
-        ),
-        like(ids::KUBELET_ROOT_SYMLINK, "no symbolic link leads to kubelet's root"),
-    ],
-    ways_out: &[way("`umount` it", LEFT_RISK)],
-    field: &["kubernetes#51835", "kubernetes#68740", "kubernetes#89181"],
-    tried: &[TriedWith::Test],
-    source: &["kubernetes pkg/volume/util/subpath/subpath_linux.go, doCleanSubPaths", SOURCE[0]],
-};
-
-/// Over the volume's own directory.
-pub(crate) static MOUNT_OVER_VOLUME: Cause = Cause {
-    id: ids::MOUNT_OVER_VOLUME,
-    title: "something is mounted over the directory of an emptyDir, and kubelet does not unmount it",
-    stage: Stage::Volumes,
-    kind: Kind::Cause,
-    meaning: "kubelet keeps an emptyDir on disk as a plain directory, and removes it without an unmount. \
-        Something that was mounted over it stays: what is in it is deleted unless the mount is \
-        read-only, and the removal of the directory fails.",
-    confirmed_by: &[
-        "the removal of the emptyDir's own directory fails with EBUSY, or of something in it with EROFS",
-        "the caller's mountinfo has that directory as a mount point, and not of a file system in memory of \
-         its own",
-    ],
-    log: log("kubelet", "unlinkat ...: read-only file system, or device or resource busy"),
-    look_alikes: &[like(ids::NODE_FS_READONLY, "what is mounted lies in the pod's own directory")],
-    ways_out: &[way("`umount` it", LEFT_RISK)],
-    field: &[],
-    tried: &[TriedWith::Lab, TriedWith::RealKubelet, TriedWith::Recording],
-    source: &["kubernetes pkg/volume/emptydir/empty_dir.go, TearDownAt", SOURCE[0]],
-};
+pub(super) const SOURCE: &[&str] =
+    &["linux fs/namei.c, vfs_rmdir and vfs_unlink: is_local_mountpoint"];
 
 pub(crate) const EMPTY_DIR: &str = "kubernetes.io/empty-dir";
 

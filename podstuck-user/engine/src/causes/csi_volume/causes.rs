@@ -2,6 +2,7 @@
 
 use crate::{
     cause::{Cause, Kind, TriedWith, like, log, way},
+    causes::csi_volume::{left_mounted::UNMOUNT_RISK, verdict::UMOUNT_RISK},
     ids,
     model::diagnosis::Stage,
 };
@@ -194,4 +195,235 @@ pub(crate) static NOT_IDEMPOTENT: Cause = Cause {
         "container-storage-interface spec.md, NodeUnpublishVolume: this operation MUST be idempotent",
         "kubernetes pkg/volume/csi/csi_mounter.go, TearDownAt",
     ],
+};
+
+/// What it knew was in its memory only.
+pub(crate) static KUBELET_LOST: Cause = Cause {
+    id: ids::KUBELET_RESTART_LOST_VOLUME,
+    title: "kubelet was restarted and does not know the volume any more",
+    stage: Stage::Volumes,
+    kind: Kind::Cause,
+    meaning: "kubelet keeps which volumes are mounted in its memory, and finds them again at its start by \
+        their directories. What it does not find it never unmounts: a volume whose secret or claim is gone, \
+        or whose plugin could not be asked just then. The pod waits for it.",
+    confirmed_by: &[
+        "kubelet was started after the pod's containers had ended, or its log says after their end that it \
+         fails to mount the volume",
+        "its log, from then on, has no attempt to unmount the volume",
+        "the volume is mounted, and nobody unmounts it",
+    ],
+    log: log("kubelet", "nothing with the pod's UID and UnmountVolume since its start"),
+    look_alikes: &[
+        like(ids::CSI_DRIVER_LOST_PUBLISH_STATE, "kubelet does not ask the driver"),
+        like(ids::UNMOUNT_NOT_ATTEMPTED, "kubelet was started after the pod's end"),
+    ],
+    ways_out: &[
+        way("restart kubelet once more, when the plugin and the volume's secrets are there", ""),
+        way("`umount` the path by hand", UMOUNT_RISK),
+    ],
+    field: &["kubernetes#72604", "kubernetes#70044", "kubernetes#116954"],
+    tried: &[TriedWith::RealKubelet],
+    source: &["kubernetes pkg/kubelet/volumemanager/reconciler/reconstruct.go"],
+};
+
+/// The driver forgot what it had published.
+pub(crate) static LOST_PUBLISH_STATE: Cause = Cause {
+    id: ids::CSI_DRIVER_LOST_PUBLISH_STATE,
+    title: "the CSI driver reported \"unpublished\" but never unmounted; also recognised when \
+        kubelet only waits and no call fails",
+    stage: Stage::Volumes,
+    kind: Kind::Cause,
+    meaning: "The driver was restarted and forgot which volumes it had published. It answers \
+        NodeUnpublishVolume with success and unmounts nothing. kubelet up to 1.29 then fails to \
+        remove the directory (EBUSY); kubelet from 1.30 on sees that the path is still mounted and \
+        waits without a word.",
+    confirmed_by: &[
+        "the volume's path is a mount point, seen from kubelet",
+        "nobody called umount2 on it while kubelet made attempts, or for as long as its longest \
+         pauses last",
+        "the driver is registered, and somebody listens on the socket on which kubelet calls it",
+        "kubelet's log says that the call succeeded",
+    ],
+    log: log("kubelet", "UnmountVolume.TearDown succeeded for volume"),
+    look_alikes: &[
+        like(ids::VOLUME_HELD_BY_HOST_PROCESS, "nobody calls umount2, so none fails with EBUSY"),
+        like(ids::STACKED_MOUNTS, "one mount is on the path, and none was unmounted"),
+        like(ids::CSI_DRIVER_NOT_REGISTERED, "the driver is registered and is asked"),
+        like(
+            ids::CSI_DRIVER_DOWN,
+            "somebody listens on the socket on which kubelet calls the driver",
+        ),
+        like(ids::CSI_DRIVER_ERROR, "kubelet's log says that the call succeeded, or has no error"),
+        like(ids::CSI_UMOUNT_WRONG_NAMESPACE, "no unmount succeeded in any namespace"),
+        like(ids::DATA_UNDER_MOUNTPOINT, "the path is mounted"),
+        like(
+            ids::CSI_UNPUBLISH_HUNG_LOCK,
+            "no call on the volume hangs, and the driver's process goes on",
+        ),
+        like(ids::KUBELET_RESTART_LOST_VOLUME, "kubelet takes the rest of the pod down"),
+    ],
+    ways_out: &[
+        way("`umount` the path", UNMOUNT_RISK),
+        way("upgrade the driver to a version that keeps its state", ""),
+    ],
+    field: &["csi-driver-host-path#457", "kubeblocks#8233", "pmem-csi#25"],
+    tried: &[TriedWith::Lab, TriedWith::RealKubelet, TriedWith::Recording],
+    source: &[
+        "kubernetes pkg/volume/csi/csi_mounter.go, TearDownAt",
+        "kubernetes-csi/csi-driver-host-path pkg/hostpath/nodeserver.go, NodeUnpublishVolume",
+        "k8s.io/mount-utils mount_linux.go, IsLikelyNotMountPoint",
+    ],
+};
+
+/// Mounted twice, unmounted once.
+pub(crate) static STACKED_MOUNTS: Cause = Cause {
+    id: ids::STACKED_MOUNTS,
+    title: "mounted more often than unmounted",
+    stage: Stage::Volumes,
+    kind: Kind::Cause,
+    meaning: "The volume was mounted more than once on the same path, by a driver that was asked \
+        twice. An unmount takes only the uppermost mount away, and nobody unmounts the rest.",
+    confirmed_by: &[
+        "the caller's mountinfo has more than one line with this mount point, or an unmount \
+         succeeded there and the path is still mounted",
+    ],
+    log: log("kubelet", "UnmountVolume.TearDown failed ... device or resource busy"),
+    look_alikes: &[
+        like(
+            ids::CSI_UMOUNT_WRONG_NAMESPACE,
+            "the path is still mounted in the namespace in which the unmount succeeded",
+        ),
+        like(ids::CSI_DRIVER_LOST_PUBLISH_STATE, "it was unmounted, but not often enough"),
+        like(ids::KUBELET_ROOT_SYMLINK, "no symbolic link leads to kubelet's root"),
+    ],
+    ways_out: &[way("`umount` until it fails", UNMOUNT_RISK)],
+    field: &["osc-bsu-csi-driver#130", "kubernetes#122342"],
+    tried: &[TriedWith::Lab],
+    source: &["linux fs/namespace.c, do_umount"],
+};
+
+/// The driver unmounts where it runs, and that does not reach kubelet.
+pub(crate) static WRONG_NAMESPACE: Cause = Cause {
+    id: ids::CSI_UMOUNT_WRONG_NAMESPACE,
+    title: "the driver unmounted where only it sees it",
+    stage: Stage::Volumes,
+    kind: Kind::Cause,
+    meaning: "The driver unmounted the volume in its own mount namespace, and that did not reach \
+        kubelet's: its container lacks `mountPropagation: Bidirectional`, or kubelet's directory is \
+        not a shared mount.",
+    confirmed_by: &[
+        "umount2 on the path succeeded in one mount namespace",
+        "the path is still mounted in another one, kubelet's",
+    ],
+    log: None,
+    look_alikes: &[
+        like(
+            ids::STACKED_MOUNTS,
+            "the unmount succeeded in another namespace than it is mounted in",
+        ),
+        like(
+            ids::CSI_DRIVER_LOST_PUBLISH_STATE,
+            "the driver did unmount, where it sees the volume",
+        ),
+    ],
+    ways_out: &[way("`umount` on the host, repair the propagation", UNMOUNT_RISK)],
+    field: &["kubernetes#51835", "rke#264", "containerd#5538"],
+    tried: &[TriedWith::RealKubelet],
+    source: &[
+        "linux Documentation/filesystems/sharedsubtree.rst",
+        "linux fs/pnode.c, propagate_umount",
+    ],
+};
+
+/// Who looks for a mount by the name that has the link in it, does not find it.
+pub(crate) static ROOT_SYMLINK: Cause = Cause {
+    id: ids::KUBELET_ROOT_SYMLINK,
+    title: "kubelet's root directory is a symbolic link, and a mount below it is not found by its name",
+    stage: Stage::Volumes,
+    kind: Kind::Cause,
+    meaning: "kubelet's root directory is reached by a symbolic link. The kernel lists mounts by the path that the link \
+        leads to, and whoever compares that with the path by the link takes a volume for not mounted: it is mounted \
+        once more, or its unmount is skipped, and its directory cannot be removed (EBUSY). kubelet does so \
+        with subPaths and other volumes up to 1.11, and CSI drivers of any version may.",
+    confirmed_by: &[
+        "a directory on the way to kubelet's root is a symbolic link",
+        "a volume of the pod is mounted more often than once, or nobody unmounts it, and its removal fails with EBUSY",
+    ],
+    log: log("kubelet", "UnmountVolume.TearDown failed ... device or resource busy"),
+    look_alikes: &[
+        like(ids::STACKED_MOUNTS, "kubelet's root is reached by a symbolic link"),
+        like(ids::SUBPATH_BUSY, "kubelet's root is reached by a symbolic link"),
+    ],
+    ways_out: &[
+        way("`umount` the path", "low once all containers of the pod have ended"),
+        way(
+            "give kubelet and the drivers the path without the link (`--root-dir`), or have a bind mount in place of \
+             the link",
+            "takes a drained node and a restart of kubelet",
+        ),
+    ],
+    field: &["kubernetes#65879", "kubernetes#68740", "k3s#840"],
+    tried: &[TriedWith::Test],
+    source: &[
+        "kubernetes issues 65879, 68740, 24717, pull request 68741",
+        "linux fs/proc_namespace.c, show_mountinfo: seq_path_root",
+    ],
+};
+
+/// kubelet's own note about the volume is lost.
+pub(crate) static VOL_DATA_LOST: Cause = Cause {
+    id: ids::VOL_DATA_MISSING_OR_CORRUPT,
+    title: "kubelet lost what it wrote about a CSI volume",
+    stage: Stage::Volumes,
+    kind: Kind::Cause,
+    meaning: "vol_data.json is missing, empty or damaged, after an unclean shutdown or a clean-up by \
+        hand. kubelet can neither find the driver nor tell it what to unpublish, and makes no call.",
+    confirmed_by: &["vol_data.json of the volume is missing, or cannot be understood"],
+    log: log("kubelet", "UnmountVolume.NewUnmounter failed"),
+    look_alikes: &[
+        like(ids::ORPHANED_POD_DIR, "kubelet does not try to remove the pod's directory"),
+        like(ids::CSI_DRIVER_NOT_REGISTERED, "vol_data.json does not tell which driver it was"),
+    ],
+    ways_out: &[
+        way(
+            "write vol_data.json again, where the API server has the PersistentVolume",
+            "low: kubelet asks the driver to unpublish the volume, as it would have",
+        ),
+        way(
+            "`umount`, or remove the empty directories",
+            "the driver is not told, so its node-wide mount and the attachment may have to be cleaned \
+             up by hand",
+        ),
+    ],
+    field: &["kubernetes#101911", "kubernetes#108217", "kubernetes#116847"],
+    tried: &[TriedWith::Lab, TriedWith::RealKubelet],
+    source: &[
+        "kubernetes pkg/volume/csi/csi_plugin.go, NewMounter and NewUnmounter",
+        "kubernetes pkg/volume/csi/csi_util.go, saveVolumeData",
+    ],
+};
+
+/// Nobody does anything at all.
+pub(crate) static NOT_ATTEMPTED: Cause = Cause {
+    id: ids::UNMOUNT_NOT_ATTEMPTED,
+    title: "containers gone, volumes mounted, and nobody does anything",
+    stage: Stage::Volumes,
+    kind: Kind::Cause,
+    meaning: "The pod's containers have ended, its volumes are still mounted, and nobody tries to \
+        unmount them. kubelet may not know that the pod is to go, may wait for something else of the \
+        pod, or may not run.",
+    confirmed_by: &[
+        "no process is left in the pod's control groups",
+        "its volumes are mounted, and nobody called umount2 for longer than kubelet's pauses last",
+        "the pod's record has a deletionTimestamp",
+    ],
+    log: log("kubelet", "nothing with the pod's UID"),
+    look_alikes: &[
+        like(ids::POD_NOT_DELETED, "the pod's record has a deletionTimestamp"),
+        like(ids::KUBELET_RESTART_LOST_VOLUME, "kubelet runs since before the pod's end"),
+    ],
+    ways_out: &[way("the finding says where to look", "")],
+    field: &[],
+    tried: &[TriedWith::Test],
+    source: &["kubernetes pkg/kubelet/kubelet.go, SyncTerminatedPod"],
 };

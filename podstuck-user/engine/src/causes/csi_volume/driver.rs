@@ -1,12 +1,11 @@
 //! A CSI driver that does not do what kubelet asks of it: absent, down, halted, or answering with errors.
 
-use super::causes::{DRIVER_DOWN, DRIVER_ERROR, DRIVER_HANGS, NOT_IDEMPOTENT, NOT_REGISTERED};
 use crate::{
     cause::Cause,
     causes::{
         csi_volume::{
-            verdict::{Fault, Suspect},
-            words::{UMOUNT_RISK, umount},
+            causes::{DRIVER_DOWN, DRIVER_ERROR, DRIVER_HANGS, NOT_IDEMPOTENT, NOT_REGISTERED},
+            verdict::{Fault, Suspect, UMOUNT_RISK, umount},
         },
         shared::{
             halted,

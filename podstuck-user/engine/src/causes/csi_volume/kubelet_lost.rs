@@ -1,48 +1,19 @@
 //! kubelet was started anew, and does not know the volume any more.
 
 use crate::{
-    cause::{Cause, Kind, TriedWith, like, log, way},
+    cause::Cause,
     causes::{
         csi_volume::{
-            verdict::Suspect,
-            words::{UMOUNT_RISK, umount},
+            causes::KUBELET_LOST,
+            verdict::{Suspect, UMOUNT_RISK, umount},
         },
         shared::{standing::minutes, unit},
     },
     command::Step,
     ids,
-    model::{diagnosis::Stage, evidence::Source, said::Said, shell::word, time::Monotonic},
+    model::{evidence::Source, said::Said, shell::word, time::Monotonic},
     tracker::Context,
     verdict::Draft,
-};
-
-/// What it knew was in its memory only.
-pub(crate) static KUBELET_LOST: Cause = Cause {
-    id: ids::KUBELET_RESTART_LOST_VOLUME,
-    title: "kubelet was restarted and does not know the volume any more",
-    stage: Stage::Volumes,
-    kind: Kind::Cause,
-    meaning: "kubelet keeps which volumes are mounted in its memory, and finds them again at its start by \
-        their directories. What it does not find it never unmounts: a volume whose secret or claim is gone, \
-        or whose plugin could not be asked just then. The pod waits for it.",
-    confirmed_by: &[
-        "kubelet was started after the pod's containers had ended, or its log says after their end that it \
-         fails to mount the volume",
-        "its log, from then on, has no attempt to unmount the volume",
-        "the volume is mounted, and nobody unmounts it",
-    ],
-    log: log("kubelet", "nothing with the pod's UID and UnmountVolume since its start"),
-    look_alikes: &[
-        like(ids::CSI_DRIVER_LOST_PUBLISH_STATE, "kubelet does not ask the driver"),
-        like(ids::UNMOUNT_NOT_ATTEMPTED, "kubelet was started after the pod's end"),
-    ],
-    ways_out: &[
-        way("restart kubelet once more, when the plugin and the volume's secrets are there", ""),
-        way("`umount` the path by hand", UMOUNT_RISK),
-    ],
-    field: &["kubernetes#72604", "kubernetes#70044", "kubernetes#116954"],
-    tried: &[TriedWith::RealKubelet],
-    source: &["kubernetes pkg/kubelet/volumemanager/reconciler/reconstruct.go"],
 };
 
 pub(crate) fn cause() -> &'static Cause {

@@ -2,16 +2,15 @@
 //! or by what nobody does.
 
 use crate::{
-    cause::{Cause, Kind, TriedWith, like, log, way},
+    cause::Cause,
     causes::csi_volume::{
         self,
-        verdict::Suspect,
-        words::{UMOUNT_RISK, umount},
+        causes::{LOST_PUBLISH_STATE, STACKED_MOUNTS, WRONG_NAMESPACE},
+        verdict::{Suspect, UMOUNT_RISK, umount},
     },
     ids,
     model::{
         csi::{DriverProcess, Reach},
-        diagnosis::Stage,
         evidence::Source,
         said::Said,
         time::Monotonic,
@@ -20,117 +19,8 @@ use crate::{
     verdict::{Draft, times},
 };
 
-const UNMOUNT_RISK: &str = "low once all containers of the pod have ended and nobody uses the \
+pub(super) const UNMOUNT_RISK: &str = "low once all containers of the pod have ended and nobody uses the \
     mount; never `rm -rf` below it, which deletes the data behind it";
-
-/// The driver forgot what it had published.
-pub(crate) static LOST_PUBLISH_STATE: Cause = Cause {
-    id: ids::CSI_DRIVER_LOST_PUBLISH_STATE,
-    title: "the CSI driver reported \"unpublished\" but never unmounted; also recognised when \
-        kubelet only waits and no call fails",
-    stage: Stage::Volumes,
-    kind: Kind::Cause,
-    meaning: "The driver was restarted and forgot which volumes it had published. It answers \
-        NodeUnpublishVolume with success and unmounts nothing. kubelet up to 1.29 then fails to \
-        remove the directory (EBUSY); kubelet from 1.30 on sees that the path is still mounted and \
-        waits without a word.",
-    confirmed_by: &[
-        "the volume's path is a mount point, seen from kubelet",
-        "nobody called umount2 on it while kubelet made attempts, or for as long as its longest \
-         pauses last",
-        "the driver is registered, and somebody listens on the socket on which kubelet calls it",
-        "kubelet's log says that the call succeeded",
-    ],
-    log: log("kubelet", "UnmountVolume.TearDown succeeded for volume"),
-    look_alikes: &[
-        like(ids::VOLUME_HELD_BY_HOST_PROCESS, "nobody calls umount2, so none fails with EBUSY"),
-        like(ids::STACKED_MOUNTS, "one mount is on the path, and none was unmounted"),
-        like(ids::CSI_DRIVER_NOT_REGISTERED, "the driver is registered and is asked"),
-        like(
-            ids::CSI_DRIVER_DOWN,
-            "somebody listens on the socket on which kubelet calls the driver",
-        ),
-        like(ids::CSI_DRIVER_ERROR, "kubelet's log says that the call succeeded, or has no error"),
-        like(ids::CSI_UMOUNT_WRONG_NAMESPACE, "no unmount succeeded in any namespace"),
-        like(ids::DATA_UNDER_MOUNTPOINT, "the path is mounted"),
-        like(
-            ids::CSI_UNPUBLISH_HUNG_LOCK,
-            "no call on the volume hangs, and the driver's process goes on",
-        ),
-        like(ids::KUBELET_RESTART_LOST_VOLUME, "kubelet takes the rest of the pod down"),
-    ],
-    ways_out: &[
-        way("`umount` the path", UNMOUNT_RISK),
-        way("upgrade the driver to a version that keeps its state", ""),
-    ],
-    field: &["csi-driver-host-path#457", "kubeblocks#8233", "pmem-csi#25"],
-    tried: &[TriedWith::Lab, TriedWith::RealKubelet, TriedWith::Recording],
-    source: &[
-        "kubernetes pkg/volume/csi/csi_mounter.go, TearDownAt",
-        "kubernetes-csi/csi-driver-host-path pkg/hostpath/nodeserver.go, NodeUnpublishVolume",
-        "k8s.io/mount-utils mount_linux.go, IsLikelyNotMountPoint",
-    ],
-};
-
-/// Mounted twice, unmounted once.
-pub(crate) static STACKED_MOUNTS: Cause = Cause {
-    id: ids::STACKED_MOUNTS,
-    title: "mounted more often than unmounted",
-    stage: Stage::Volumes,
-    kind: Kind::Cause,
-    meaning: "The volume was mounted more than once on the same path, by a driver that was asked \
-        twice. An unmount takes only the uppermost mount away, and nobody unmounts the rest.",
-    confirmed_by: &[
-        "the caller's mountinfo has more than one line with this mount point, or an unmount \
-         succeeded there and the path is still mounted",
-    ],
-    log: log("kubelet", "UnmountVolume.TearDown failed ... device or resource busy"),
-    look_alikes: &[
-        like(
-            ids::CSI_UMOUNT_WRONG_NAMESPACE,
-            "the path is still mounted in the namespace in which the unmount succeeded",
-        ),
-        like(ids::CSI_DRIVER_LOST_PUBLISH_STATE, "it was unmounted, but not often enough"),
-        like(ids::KUBELET_ROOT_SYMLINK, "no symbolic link leads to kubelet's root"),
-    ],
-    ways_out: &[way("`umount` until it fails", UNMOUNT_RISK)],
-    field: &["osc-bsu-csi-driver#130", "kubernetes#122342"],
-    tried: &[TriedWith::Lab],
-    source: &["linux fs/namespace.c, do_umount"],
-};
-
-/// The driver unmounts where it runs, and that does not reach kubelet.
-pub(crate) static WRONG_NAMESPACE: Cause = Cause {
-    id: ids::CSI_UMOUNT_WRONG_NAMESPACE,
-    title: "the driver unmounted where only it sees it",
-    stage: Stage::Volumes,
-    kind: Kind::Cause,
-    meaning: "The driver unmounted the volume in its own mount namespace, and that did not reach \
-        kubelet's: its container lacks `mountPropagation: Bidirectional`, or kubelet's directory is \
-        not a shared mount.",
-    confirmed_by: &[
-        "umount2 on the path succeeded in one mount namespace",
-        "the path is still mounted in another one, kubelet's",
-    ],
-    log: None,
-    look_alikes: &[
-        like(
-            ids::STACKED_MOUNTS,
-            "the unmount succeeded in another namespace than it is mounted in",
-        ),
-        like(
-            ids::CSI_DRIVER_LOST_PUBLISH_STATE,
-            "the driver did unmount, where it sees the volume",
-        ),
-    ],
-    ways_out: &[way("`umount` on the host, repair the propagation", UNMOUNT_RISK)],
-    field: &["kubernetes#51835", "rke#264", "containerd#5538"],
-    tried: &[TriedWith::RealKubelet],
-    source: &[
-        "linux Documentation/filesystems/sharedsubtree.rst",
-        "linux fs/pnode.c, propagate_umount",
-    ],
-};
 
 /// Which of them fits, by the mounts on the path and by whether an unmount that succeeded was called
 /// where it is still mounted; `None` without one.

@@ -1,51 +1,16 @@
 //! A volume that stays mounted below a kubelet's root that is a symbolic link.
 
 use crate::{
-    cause::{Cause, Kind, TriedWith, like, log, way},
+    cause::Cause,
+    causes::csi_volume::causes::ROOT_SYMLINK,
     ids,
     model::{
-        diagnosis::Stage,
         evidence::Source,
         identity::{SUBPATH, Target},
         linked_root::LinkedRoot,
         path::safe_path,
     },
     verdict::Draft,
-};
-
-/// Who looks for a mount by the name that has the link in it, does not find it.
-pub(crate) static ROOT_SYMLINK: Cause = Cause {
-    id: ids::KUBELET_ROOT_SYMLINK,
-    title: "kubelet's root directory is a symbolic link, and a mount below it is not found by its name",
-    stage: Stage::Volumes,
-    kind: Kind::Cause,
-    meaning: "kubelet's root directory is reached by a symbolic link. The kernel lists mounts by the path that the link \
-        leads to, and whoever compares that with the path by the link takes a volume for not mounted: it is mounted \
-        once more, or its unmount is skipped, and its directory cannot be removed (EBUSY). kubelet does so \
-        with subPaths and other volumes up to 1.11, and CSI drivers of any version may.",
-    confirmed_by: &[
-        "a directory on the way to kubelet's root is a symbolic link",
-        "a volume of the pod is mounted more often than once, or nobody unmounts it, and its removal fails with EBUSY",
-    ],
-    log: log("kubelet", "UnmountVolume.TearDown failed ... device or resource busy"),
-    look_alikes: &[
-        like(ids::STACKED_MOUNTS, "kubelet's root is reached by a symbolic link"),
-        like(ids::SUBPATH_BUSY, "kubelet's root is reached by a symbolic link"),
-    ],
-    ways_out: &[
-        way("`umount` the path", "low once all containers of the pod have ended"),
-        way(
-            "give kubelet and the drivers the path without the link (`--root-dir`), or have a bind mount in place of \
-             the link",
-            "takes a drained node and a restart of kubelet",
-        ),
-    ],
-    field: &["kubernetes#65879", "kubernetes#68740", "k3s#840"],
-    tried: &[TriedWith::Test],
-    source: &[
-        "kubernetes issues 65879, 68740, 24717, pull request 68741",
-        "linux fs/proc_namespace.c, show_mountinfo: seq_path_root",
-    ],
 };
 
 /// Which it is in place of another cause, where a mount is left on a volume below such a root.

@@ -1,14 +1,14 @@
 //! A volume that no component unmounts.
 
 pub(crate) mod causes;
-mod dead_fuse;
 pub(crate) mod driver;
+pub(crate) mod fault;
 pub(crate) mod kubelet_lost;
+pub(crate) mod kubelets_log;
 pub(crate) mod left_mounted;
 pub(crate) mod linked_root;
 pub(crate) mod tracker;
 pub(crate) mod verdict;
-pub(crate) mod words;
 
 use crate::{
     family::Family,
@@ -19,18 +19,18 @@ use crate::{
 /// Its causes and trackers.
 pub(crate) static FAMILY: Family = Family {
     causes: &[
-        &left_mounted::LOST_PUBLISH_STATE,
+        &causes::LOST_PUBLISH_STATE,
         &causes::NOT_REGISTERED,
         &causes::DRIVER_DOWN,
         &causes::DRIVER_HANGS,
         &causes::DRIVER_ERROR,
         &causes::NOT_IDEMPOTENT,
-        &left_mounted::WRONG_NAMESPACE,
-        &verdict::VOL_DATA_LOST,
-        &kubelet_lost::KUBELET_LOST,
-        &verdict::NOT_ATTEMPTED,
-        &left_mounted::STACKED_MOUNTS,
-        &linked_root::ROOT_SYMLINK,
+        &causes::WRONG_NAMESPACE,
+        &causes::VOL_DATA_LOST,
+        &causes::KUBELET_LOST,
+        &causes::NOT_ATTEMPTED,
+        &causes::STACKED_MOUNTS,
+        &causes::ROOT_SYMLINK,
     ],
     trackers: &[TrackerSpec {
         id: TrackerId::NotAttempted,
@@ -100,3 +100,6 @@ pub(crate) static FAMILY: Family = Family {
         new: || Box::<tracker::NotAttempted>::default(),
     }],
 };
+
+#[cfg(test)]
+mod tests;

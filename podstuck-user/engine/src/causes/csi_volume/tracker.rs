@@ -1,44 +1,48 @@
 //! Mounted, nobody is left who uses it, and nobody unmounts it: what is wrong shows only in the
 //! state of the node and in what does not happen. A pod that is deleted in good health passes
 //! through the same states for moments, so each must last.
+//!
+//! What is asked about the mounts of volumes, and what came of it.
 
-mod fault;
-mod kubelets_log;
-mod questions;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
-use std::collections::{BTreeMap, BTreeSet};
-
+use nix::errno::Errno;
 use podstuck_common::record::reason;
 
 use crate::{
     bounded::Bounded,
-    causes::shared::clean_up::is_clean_up,
     causes::{
         csi_volume::{
             self,
+            fault::{Looked, needed, needed_where_met},
+            kubelets_log::KubeletsLog,
             verdict::{Fault, Suspect},
         },
-        shared::{pending_deletion::ToGo, standing::Standing},
+        shared::{clean_up::is_clean_up, holders, pending_deletion::ToGo, standing::Standing},
     },
     event::{Event, Thresholds, What},
     model::{
         call::{Call, Outcome},
         halted::Halted,
+        holder::{About, Snapshot},
+        hung::MountPoint,
         identity::TargetKind,
+        mounted::Mounted,
         node::{NodeSample, PodState, VolumeState},
         node_record::NodeRecord,
         operation::Operation,
+        path::JsonPath,
         pod_record::PodRecord,
         time::Monotonic,
     },
-    query::Answer,
+    query::{Answer, Query, Wants},
     tracker::{Context, Steps, Subject, Tracker, TrackerId},
     unmounts::Tried,
     verdict::{Draft, Verdict},
 };
-use fault::{Looked, needed, needed_where_met};
-use kubelets_log::KubeletsLog;
-use questions::Questions;
 
 /// Pods and targets remembered.
 const REMEMBERED: usize = 4096;
@@ -51,18 +55,18 @@ pub(crate) struct NotAttempted {
     /// Targets on which a call failed, and when the last did.
     failed: Bounded<u64, Monotonic>,
     /// By UID: pods of which a volume was removed or unmounted.
-    taken_down: Bounded<String, Monotonic>,
+    pub(super) taken_down: Bounded<String, Monotonic>,
     /// By UID: pods that had tokens at some time.
     had_tokens: BTreeSet<String>,
     /// By their id: mounts of volumes, and when each was first seen.
     mounted: BTreeMap<u32, Monotonic>,
-    to_go: ToGo,
+    pub(super) to_go: ToGo,
     /// By UID: what the API server says of pods.
     records: BTreeMap<String, PodRecord>,
-    log: KubeletsLog,
+    pub(super) log: KubeletsLog,
     /// What the API server says of this node.
     node: Option<NodeRecord>,
-    questions: Questions,
+    pub(super) questions: Questions,
 }
 
 impl Default for NotAttempted {
@@ -234,10 +238,11 @@ impl NotAttempted {
             (fault, Some(standing)) if fault.is_silence() => Some(at.since(standing.since)),
             _ => None,
         };
-        let lasted = window.max(kubelets_log::lasts(said, at)).max(stood.unwrap_or_default());
+        let lasted =
+            window.max(super::kubelets_log::lasts(said, at)).max(stood.unwrap_or_default());
         let asked = looked.torn_down.filter(|_| matches!(fault, Fault::Forgotten | Fault::CutOff));
         let mounts_again = said.filter(|_| fault == Fault::KubeletLost);
-        let met = window.min(kubelets_log::lasts(said, at));
+        let met = window.min(super::kubelets_log::lasts(said, at));
         if asked.or(mounts_again).is_none()
             && lasted < needed(fault, context.thresholds)
             && met < needed_where_met(fault, context.thresholds)
@@ -400,6 +405,83 @@ fn waiting_thread(volume: &VolumeState) -> Option<u32> {
     }
 }
 
-#[cfg(test)]
-#[path = "tracker_tests.rs"]
-mod tests;
+/// A server may end later.
+const ASKED_AGAIN: Duration = Duration::from_secs(30);
+
+#[derive(Default)]
+pub(super) struct Questions {
+    /// By the id of the mount: FUSE file systems that were asked, when, and whether they have no server.
+    fuse: BTreeMap<u32, (Monotonic, bool)>,
+    /// By the id of the mount: who holds it was asked, and nobody was found then.
+    held: BTreeMap<u32, Option<Monotonic>>,
+}
+
+impl Questions {
+    /// Forgets those about mounts that are gone.
+    pub(super) fn keep(&mut self, is_there: impl Fn(u32) -> bool) {
+        self.fuse.retain(|id, _| is_there(*id));
+        self.held.retain(|id, _| is_there(*id));
+    }
+
+    /// Asks whether the servers of a CSI driver's FUSE file systems are there.
+    pub(super) fn about_servers(&mut self, volume: &VolumeState, at: Monotonic) -> Option<Query> {
+        let mount = volume.mounts.iter().find(|mount| mount.is_fuse && volume.csi.is_some())?;
+        let due = |(asked, _): &(Monotonic, bool)| at.since(*asked) >= ASKED_AGAIN;
+        if !self.fuse.get(&mount.id).is_none_or(due) {
+            return None;
+        }
+        self.fuse.entry(mount.id).or_insert((at, false)).0 = at;
+        let wants = Wants::FuseMounts { pid: mount.pid, path: mount.point.clone() };
+        Some(query(volume.target_id, mount, wants))
+    }
+
+    /// Takes note of which of these mounts have no server.
+    pub(super) fn servers(&mut self, query: &Query, looked: &[(MountPoint, i32)], mounts: &[u32]) {
+        let dead = looked
+            .iter()
+            .any(|(mount, errno)| mount.point == query.path && *errno == Errno::ENOTCONN as i32);
+        for id in mounts {
+            if let Some(known) = self.fuse.get_mut(id) {
+                known.1 = dead;
+            }
+        }
+    }
+
+    pub(super) fn has_no_server(&self, volume: &VolumeState) -> bool {
+        let mut mounts = volume.mounts.iter();
+        mounts.any(|mount| self.fuse.get(&mount.id).is_some_and(|(_, dead)| *dead))
+    }
+
+    /// Asks once who would make an unmount fail.
+    pub(super) fn about_holders(&mut self, target_id: u64, mount: &Mounted) -> Option<Query> {
+        if self.held.contains_key(&mount.id) {
+            return None;
+        }
+        self.held.insert(mount.id, None);
+        let path = JsonPath(mount.point.clone());
+        let about = About::Mount { pid: mount.pid, namespace: mount.namespace, path };
+        Some(query(target_id, mount, Wants::Holders(about)))
+    }
+
+    /// Takes note that nobody would, if everything was looked at.
+    pub(super) fn holders(&mut self, query: &Query, taken: &Snapshot) {
+        let Ok(subject) = &taken.subject else { return };
+        let is_free = taken.unseen.is_empty() && holders::culprits(taken).next().is_none();
+        let asked = subject.mount_id.and_then(|id| self.held.get_mut(&id));
+        if let Some(held) = asked.filter(|_| is_free && subject.path.0 == query.path) {
+            *held = Some(taken.at);
+        }
+    }
+
+    /// When nobody held the volume's only mount.
+    pub(super) fn unheld(&self, volume: &VolumeState) -> Option<Monotonic> {
+        match volume.mounts.as_slice() {
+            [mount] => self.held.get(&mount.id).copied().flatten(),
+            _ => None,
+        }
+    }
+}
+
+fn query(target_id: u64, mount: &Mounted, wants: Wants) -> Query {
+    Query { tracker: TrackerId::NotAttempted, target_id, path: mount.point.clone(), wants }
+}

@@ -1,19 +1,26 @@
 //! What it means that nobody unmounts, in words.
+//!
+//! Each fault that shows in what does not happen: what it means and what to do.
+//!
+//! A CSI driver's FUSE mount whose server is gone, which the driver has not unmounted.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use crate::{
-    cause::{Cause, Kind, TriedWith, like, log, way},
     causes::{
-        csi_volume::{self, kubelet_lost, left_mounted, linked_root},
+        csi_volume::{
+            self,
+            causes::{NOT_ATTEMPTED, VOL_DATA_LOST},
+            driver, kubelet_lost, left_mounted, linked_root,
+        },
         dead_fuse,
-        shared::{pending_deletion::Word, standing::Standing},
+        shared::{claim, pending_deletion::Word, standing::Standing},
     },
+    command::{Step, View},
     event::Thresholds,
     ids,
     model::{
         csi::{DriverState, Registration, VolumeData},
-        diagnosis::Stage,
         evidence::Source,
         finding::Severity,
         identity::Target,
@@ -22,69 +29,12 @@ use crate::{
         path::{safe, safe_path},
         pod_record::PodRecord,
         said::Said,
+        shell::word,
         time::Monotonic,
     },
     tracker::{Context, TrackerId},
     unmounts::Tried,
     verdict::Draft,
-};
-
-/// kubelet's own note about the volume is lost.
-pub(crate) static VOL_DATA_LOST: Cause = Cause {
-    id: ids::VOL_DATA_MISSING_OR_CORRUPT,
-    title: "kubelet lost what it wrote about a CSI volume",
-    stage: Stage::Volumes,
-    kind: Kind::Cause,
-    meaning: "vol_data.json is missing, empty or damaged, after an unclean shutdown or a clean-up by \
-        hand. kubelet can neither find the driver nor tell it what to unpublish, and makes no call.",
-    confirmed_by: &["vol_data.json of the volume is missing, or cannot be understood"],
-    log: log("kubelet", "UnmountVolume.NewUnmounter failed"),
-    look_alikes: &[
-        like(ids::ORPHANED_POD_DIR, "kubelet does not try to remove the pod's directory"),
-        like(ids::CSI_DRIVER_NOT_REGISTERED, "vol_data.json does not tell which driver it was"),
-    ],
-    ways_out: &[
-        way(
-            "write vol_data.json again, where the API server has the PersistentVolume",
-            "low: kubelet asks the driver to unpublish the volume, as it would have",
-        ),
-        way(
-            "`umount`, or remove the empty directories",
-            "the driver is not told, so its node-wide mount and the attachment may have to be cleaned \
-             up by hand",
-        ),
-    ],
-    field: &["kubernetes#101911", "kubernetes#108217", "kubernetes#116847"],
-    tried: &[TriedWith::Lab, TriedWith::RealKubelet],
-    source: &[
-        "kubernetes pkg/volume/csi/csi_plugin.go, NewMounter and NewUnmounter",
-        "kubernetes pkg/volume/csi/csi_util.go, saveVolumeData",
-    ],
-};
-
-/// Nobody does anything at all.
-pub(crate) static NOT_ATTEMPTED: Cause = Cause {
-    id: ids::UNMOUNT_NOT_ATTEMPTED,
-    title: "containers gone, volumes mounted, and nobody does anything",
-    stage: Stage::Volumes,
-    kind: Kind::Cause,
-    meaning: "The pod's containers have ended, its volumes are still mounted, and nobody tries to \
-        unmount them. kubelet may not know that the pod is to go, may wait for something else of the \
-        pod, or may not run.",
-    confirmed_by: &[
-        "no process is left in the pod's control groups",
-        "its volumes are mounted, and nobody called umount2 for longer than kubelet's pauses last",
-        "the pod's record has a deletionTimestamp",
-    ],
-    log: log("kubelet", "nothing with the pod's UID"),
-    look_alikes: &[
-        like(ids::POD_NOT_DELETED, "the pod's record has a deletionTimestamp"),
-        like(ids::KUBELET_RESTART_LOST_VOLUME, "kubelet runs since before the pod's end"),
-    ],
-    ways_out: &[way("the finding says where to look", "")],
-    field: &[],
-    tried: &[TriedWith::Test],
-    source: &["kubernetes pkg/kubelet/kubelet.go, SyncTerminatedPod"],
 };
 
 /// A fault that shows in what does not happen.
@@ -186,7 +136,7 @@ pub(crate) fn draft(
             csi_volume::driver::cause(*fault)
         }
         Fault::DriverError | Fault::NotIdempotent => csi_volume::driver::cause(*fault),
-        Fault::DeadFuse => dead_fuse::verdict::cause(),
+        Fault::DeadFuse => dead_fuse::cause(),
         Fault::KubeletLost => kubelet_lost::cause(),
         Fault::Forgotten => left_mounted::cause(1, None),
         Fault::Stacked => linked_root::in_place_of(left_mounted::cause(1, Some(true)), link),
@@ -214,7 +164,7 @@ pub(crate) fn draft(
         Fault::DriverDown => csi_volume::driver::down(&mut draft, suspect),
         Fault::DriverHangs => csi_volume::driver::hangs(context, &mut draft, suspect),
         Fault::DriverError => csi_volume::driver::error(context, &mut draft, suspect),
-        Fault::DeadFuse => super::dead_fuse::below_driver(context, &mut draft, suspect),
+        Fault::DeadFuse => below_driver(context, &mut draft, suspect),
         Fault::NotIdempotent => csi_volume::driver::not_idempotent(&mut draft, suspect),
         Fault::CutOff => left_mounted::cut_off(context, &mut draft, suspect),
         Fault::KubeletLost => kubelet_lost::words(context, &mut draft, suspect),
@@ -225,8 +175,8 @@ pub(crate) fn draft(
             linked_root::tell_apart(&mut draft, &volume.target, volume.mounts.len() + 1, link);
         }
         Fault::WrongNamespace => left_mounted::wrong_namespace(context, &mut draft, suspect),
-        Fault::NoData => csi_volume::words::no_data(context, &mut draft, suspect),
-        Fault::NotAttempted => csi_volume::words::not_attempted(context, &mut draft, suspect),
+        Fault::NoData => csi_volume::verdict::no_data(context, &mut draft, suspect),
+        Fault::NotAttempted => csi_volume::verdict::not_attempted(context, &mut draft, suspect),
     }
     if *fault != Fault::Stacked
         && let Some(link) = link
@@ -355,5 +305,170 @@ fn state(draft: &mut Draft, suspect: &Suspect<'_>) {
             format!("driver {driver}, volume handle {handle} ({lifecycle})"),
             Source::file(FILE),
         );
+    }
+}
+
+pub(crate) fn umount(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>, risk: &str) {
+    let mut mounts: Vec<_> = suspect.volume.mounts.iter().collect();
+    // Another kubelet on this machine may see a copy, which is not what holds the pod.
+    let is_other = |namespace: u32| namespace != context.own_mnt_ns;
+    mounts.sort_by_key(|mount| {
+        (std::cmp::Reverse(mount.point.components().count()), is_other(mount.namespace))
+    });
+    mounts.dedup_by_key(|mount| (mount.namespace, mount.point.clone()));
+    for mount in mounts {
+        let view = View::in_namespace(context, mount.namespace, mount.pid);
+        let umount = view.on_mount("umount", &mount.point, Some(mount.id));
+        draft.remedy(umount.so(", which is still mounted"), risk);
+    }
+}
+
+pub(crate) const UMOUNT_RISK: &str = "low while no process uses the mount; what is mounted stays intact. The \
+    driver is not told, so its node-wide mount and the attachment may have to be cleaned up by hand. \
+    Never `rm -rf` below it: that deletes the data behind the mount";
+
+pub(crate) fn no_data(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>) {
+    let what = match suspect.volume.csi.as_ref().map(|csi| &csi.data) {
+        Some(VolumeData::Corrupt { size: 0 }) => "is empty".to_owned(),
+        Some(VolumeData::Corrupt { size }) => format!("cannot be understood ({size} bytes)"),
+        _ => "is missing".to_owned(),
+    };
+    draft.fact(format!("{} {what}", safe_path(&draft.path)), Source::file("kubelet's directory"));
+    if suspect.pod.before_boot {
+        draft.fact(
+            "the pod's containers were started before the node was booted, and none since",
+            Source::file("kubelet's directory"),
+        );
+        if !suspect.is_going() {
+            draft.doubt("whether the pod is to go, or cannot begin again");
+        }
+    }
+    draft.explanation = "kubelet lost what it wrote about the volume (an unclean shutdown, a \
+        clean-up by hand), so it can neither find the driver nor tell it what to unpublish: it \
+        fails with `UnmountVolume.NewUnmounter failed` in its log and makes no call."
+        .into();
+    let directory: &Path = &suspect.volume.path;
+    let here = suspect.pod.seen_by;
+    let here = here.map_or(View::OURS, |(pid, at)| View::in_namespace(context, at, pid));
+    let of_volume = suspect.volume.file;
+    const CLEAR: &str = "remove vol_data.json and empty directories in";
+    // What is left of the file says nothing, and would keep the directory.
+    let clear = here.on_file(CLEAR, directory, of_volume, |it| {
+        format!("rm -f {it}/vol_data.json && find {it} -depth -type d -empty -delete")
+    });
+    let restored = written_again(suspect);
+    if let Some(text) = &restored {
+        let text = word(text);
+        // One that is there may be a link. kubelet reads it with or without a line break.
+        let write =
+            |it: &str| format!("rm -f {it}/vol_data.json && printf %s {text} > {it}/vol_data.json");
+        let is_there =
+            here.on_file("", directory, None, |it| format!("test -e {it}/vol_data.json"));
+        let restore =
+            here.on_file("write kubelet's vol_data.json again in", directory, of_volume, write);
+        draft.remedy(
+            match is_there.line() {
+                Ok(line) => restore.verified_by(format!("sleep 10; ! {}", line.text)),
+                Err(_) => restore,
+            },
+            "low: the file is as kubelet wrote it, by the PersistentVolume; kubelet finds it at its next \
+             attempt, and has the driver unpublish the volume",
+        );
+    }
+    match suspect.volume.mounts.as_slice() {
+        [] => {
+            draft.remedy(
+                clear,
+                "low: removes the file that says nothing, and empty directories only",
+            );
+        }
+        [mount] => {
+            let view = View::in_namespace(context, mount.namespace, mount.pid);
+            let umount = view.on_mount("umount", &mount.point, Some(mount.id));
+            let does = view.says("remove vol_data.json after unmounting", &mount.point);
+            draft.remedy(umount.then(&clear).does(does), UMOUNT_RISK);
+        }
+        _ => umount(context, draft, suspect, UMOUNT_RISK),
+    }
+    if restored.is_some() {
+        draft.advice(
+            "restart kubelet if the file that was written again stays: one that was started after the loss \
+             looks for volumes when it is started, and not again",
+            "low: containers go on",
+        );
+    } else if !suspect.volume.mounts.is_empty() {
+        draft.advice(
+            "then restart kubelet: one that has seen the volume mounted asks for its file until it is \
+             started anew",
+            "low: containers go on",
+        );
+    }
+    draft.rule_out(
+        ids::ORPHANED_POD_DIR,
+        "kubelet does not try to remove the pod's directory, as it does for a pod that the API \
+         server no longer knows",
+    );
+    draft.rule_out(
+        ids::CSI_DRIVER_NOT_REGISTERED,
+        "kubelet fails before it asks which driver it was",
+    );
+}
+
+/// What stood in kubelet's file, by the PersistentVolume (pkg/volume/csi, `NewMounter`); `None` where the API
+/// server did not say which one it is.
+fn written_again(suspect: &Suspect<'_>) -> Option<String> {
+    let (record, volume) = suspect.record.zip(suspect.volume.target.volume.as_ref())?;
+    let bound = claim::of_volume(record, volume)?.bound.as_ref()?;
+    let (csi, node) = bound.csi.as_ref().zip(record.node.as_ref())?;
+    let data = serde_json::json!({
+        "attachmentID": csi.attachment,
+        "driverName": csi.driver,
+        "nodeName": node,
+        "specVolID": bound.name,
+        "volumeHandle": csi.handle,
+        "volumeLifecycleMode": "Persistent",
+    });
+    Some(data.to_string())
+}
+
+pub(crate) fn not_attempted(_context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>) {
+    draft.lacks("whether the pod is to be deleted");
+    let registration = suspect.volume.csi.as_ref().map(|csi| csi.registration);
+    if matches!(registration, Some(Registration::Absent | Registration::Deaf)) {
+        csi_volume::driver::does_not_listen(draft, suspect);
+    }
+    if !suspect.kubelet_runs {
+        draft.fact("no kubelet runs on this node", Source::proc("/proc"));
+    }
+    draft.explanation = "The pod's containers have ended, its volumes are still mounted, and nobody \
+        tries to unmount them. The blocker is no failing system call: kubelet may not know that the \
+        pod is to go (is it being deleted at all?), may wait for something else of the pod, or may \
+        not run. Look at the pod's record (deletionTimestamp, finalizers) and at kubelet's log for \
+        its UID."
+        .into();
+    let uid = word(&suspect.pod.uid);
+    let grep = format!("journalctl -u kubelet --since -10min | grep {uid}");
+    draft.remedy(Step::new("show what kubelet's log says of the pod", grep), "none");
+}
+
+/// The server of a CSI driver's volume is gone, and the driver has not unmounted it.
+pub(super) fn below_driver(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>) {
+    driver::listens(draft, suspect);
+    draft.fact("a look at it fails with ENOTCONN", Source::Look("statx"));
+    draft.explanation = "The process that served this volume (FUSE) has ended, and its mount is still there. \
+        Whoever looks at it gets ENOTCONN; many drivers look before they unmount, and fail at that. Nothing can \
+        be lost any more by unmounting."
+        .into();
+    umount(
+        context,
+        draft,
+        suspect,
+        "low: nothing behind the mount can be reached. The driver is not told, so its node-wide mount may have \
+         to be unmounted as well",
+    );
+    dead_fuse::tell_apart(draft);
+    let names_it = |text: &str| text.contains("transport endpoint is not connected");
+    if !suspect.said.is_some_and(|(_, said)| names_it(&said.text)) {
+        draft.doubt("whether the driver fails because of it: its answer is not known");
     }
 }

@@ -1,18 +1,50 @@
 //! A FUSE mount whose server is gone.
+//!
+//! FUSE mounts whose server is gone. Every look at one fails with ENOTCONN, and removals show it
+//! seldom: Go looks before it deletes, gives up there, and what the probes see is that the directory
+//! above is not empty, or that the mount point is busy.
+//!
+//! Looks at a dead mount that kubelet's log tells of: who comes late sees no removal fail.
 
-pub(crate) mod from_log;
-pub(crate) mod tracker;
-pub(crate) mod verdict;
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use nix::errno::Errno;
 
 use crate::{
+    bounded::Bounded,
+    cause::{Cause, Kind, TriedWith, like, log, way},
+    causes::shared::{clean_up::is_clean_up, stat_errors::ToldLooks},
+    command::View,
+    event::{Event, What},
     family::Family,
-    model::degraded::Feed,
-    tracker::{Claim, Scope, TrackerId, TrackerSpec, yields},
+    ids,
+    model::{
+        call::Call,
+        degraded::Feed,
+        diagnosis::Stage,
+        evidence::Source,
+        finding::Severity,
+        hung::MountPoint,
+        identity::Target,
+        node::NodeSample,
+        operation::Operation,
+        path::{safe, safe_path},
+        said::Said,
+        time::Monotonic,
+    },
+    query::{Answer, Query, Wants},
+    tracker::{Claim, Context, Scope, Steps, Subject, Tracker, TrackerId, TrackerSpec, yields},
+    verdict::{Draft, Verdict, times},
 };
 
 /// Its causes and trackers.
 pub(crate) static FAMILY: Family = Family {
-    causes: &[&verdict::FUSE_DAEMON_DEAD],
+    causes: &[&FUSE_DAEMON_DEAD],
     trackers: &[TrackerSpec {
         id: TrackerId::DeadMount,
         feeds: &[Feed::Calls, Feed::Node, Feed::Objects, Feed::Logs],
@@ -25,6 +57,317 @@ pub(crate) static FAMILY: Family = Family {
             ),
             yields(TrackerId::Orphan, Claim::Finding, Scope::Pod, "no pod waits for an orphan"),
         ],
-        new: || Box::<tracker::DeadMounts>::default(),
+        new: || Box::<DeadMounts>::default(),
     }],
 };
+
+/// Between two looks at the mounts of one object.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// Objects remembered, and targets.
+const REMEMBERED: usize = 1024;
+
+/// A mount, and the errno of a look at it.
+type Looked = (MountPoint, i32);
+
+/// An object whose removal failed as it does above a dead mount.
+#[derive(Debug)]
+pub(crate) struct Suspect {
+    /// The last call that failed.
+    pub(crate) op: Operation,
+    /// How often.
+    pub(crate) failures: u64,
+    /// Since when.
+    pub(crate) first: Monotonic,
+    looked: Option<Monotonic>,
+}
+
+/// What was found for a target.
+#[derive(Debug)]
+struct Found {
+    point: PathBuf,
+    /// The object whose failures are counted.
+    object: PathBuf,
+}
+
+/// Removals that may meet a dead mount.
+pub(crate) struct DeadMounts {
+    suspects: Bounded<(u64, PathBuf), Suspect>,
+    /// Dead mounts, by target.
+    found: Bounded<u64, Found>,
+    told: ToldDead,
+}
+
+impl Default for DeadMounts {
+    fn default() -> Self {
+        Self {
+            suspects: Bounded::new(REMEMBERED),
+            found: Bounded::new(REMEMBERED),
+            told: ToldDead::default(),
+        }
+    }
+}
+
+impl DeadMounts {
+    fn observe(&mut self, op: &Operation) -> Option<Query> {
+        let removes = op.call == Call::UnlinkatDir || op.call == Call::Rmdir;
+        let refused = op.outcome.is(Errno::ENOTCONN) || (removes && op.outcome.is(Errno::EBUSY));
+        let stays = removes && op.outcome.is(Errno::ENOTEMPTY);
+        if !(refused || stays) || !is_clean_up(op) {
+            return None;
+        }
+        let begin = || Suspect { op: op.clone(), failures: 0, first: op.end, looked: None };
+        let suspect = self.suspects.or_insert_with((op.target_id, op.path.clone()), begin);
+        suspect.failures += 1;
+        suspect.op = op.clone();
+        // Every removal of a tree first tries whether it is empty: that is no failure yet.
+        let too_early = !refused && suspect.failures < 2;
+        if too_early || suspect.looked.is_some_and(|then| op.end.since(then) < LOOK_EVERY) {
+            return None;
+        }
+        suspect.looked = Some(op.end);
+        let (target_id, path) = (op.target_id, op.path.clone());
+        let wants = Wants::FuseMounts { pid: op.actor.pid, path: path.clone() };
+        Some(Query { tracker: self.id(), target_id, path, wants })
+    }
+
+    /// Decides by the answers of the mounts.
+    fn conclude(
+        &mut self,
+        context: &Context<'_>,
+        query: &Query,
+        looked: &[Looked],
+    ) -> Option<Draft> {
+        let dead = |(_, errno): &&Looked| *errno == Errno::ENOTCONN as i32;
+        let (mount, _) = looked.iter().find(dead)?;
+        let Some(suspect) = self.suspects.get(&(query.target_id, query.path.clone())) else {
+            return self.told.conclude(context, query, mount);
+        };
+        let begin = || Found { point: mount.point.clone(), object: query.path.clone() };
+        let found = self.found.or_insert_with(query.target_id, begin);
+        // The directories above fail, too, because of this.
+        (found.object == query.path).then(|| draft(context, suspect, mount))
+    }
+}
+
+impl Tracker for DeadMounts {
+    fn id(&self) -> TrackerId {
+        TrackerId::DeadMount
+    }
+
+    fn take(&mut self, event: &Event, context: &Context<'_>, steps: &mut Steps) {
+        match &event.what {
+            What::Operation(op) | What::Told(op)
+                if !context.is_explained(self.id(), &Subject::of(op)) =>
+            {
+                steps.ask(self.observe(op));
+            }
+            What::Said(said) => self.told.listen(context, said),
+            What::Sample(sample) => {
+                let (queries, over) = self.told.sampled(context, sample);
+                steps.ask(queries);
+                steps.say(over);
+            }
+            What::Answer { query, answer } => {
+                if let Answer::FuseMounts(looked) = &**answer {
+                    steps.found(self.conclude(context, query, looked));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A failure on a path, when the dead mount is there or below.
+    fn explains(&self, subject: &Subject<'_>, _: Claim) -> bool {
+        let found = self.found.get(&subject.target_id);
+        found.is_some_and(|found| found.point.starts_with(subject.path))
+            || self.told.explains(subject.target_id, subject.path)
+    }
+
+    fn forget(&mut self, target_id: u64, path: Option<&Path>, now: Monotonic, steps: &mut Steps) {
+        let concerns = |of: &Path| path.is_none_or(|path| of.starts_with(path));
+        self.suspects.retain(|(id, of), _| *id != target_id || !concerns(of));
+        if self.found.get(&target_id).is_some_and(|found| concerns(&found.point))
+            && let Some(found) = self.found.remove(&target_id)
+        {
+            let path = Some(found.point);
+            steps.say([Verdict::Cleared { target_id, path, at: now }]);
+        }
+    }
+
+    fn dropped(&self) -> u64 {
+        self.suspects.dropped() + self.found.dropped() + self.told.dropped()
+    }
+}
+
+/// A FUSE mount without a server.
+pub(crate) static FUSE_DAEMON_DEAD: Cause = Cause {
+    id: ids::FUSE_DAEMON_DEAD,
+    title: "a FUSE server is gone, its mount is not; also where only the directory above says that \
+        it is not empty",
+    stage: Stage::Volumes,
+    kind: Kind::Cause,
+    meaning: "The process that served a FUSE file system has ended, and its mount is still there. \
+        Whoever looks at it gets ENOTCONN. A removal looks before it deletes, so it gives up there, \
+        and the directories above stay.",
+    confirmed_by: &[
+        "a file system of type fuse is mounted on or below the object",
+        "a look at its mount point fails with ENOTCONN",
+    ],
+    log: log("kubelet", "transport endpoint is not connected"),
+    look_alikes: &[
+        like(ids::FUSE_DAEMON_HUNG, "the look is answered at once, with an error, by the kernel"),
+        like(ids::EMPTYDIR_BIDIRECTIONAL_SUBMOUNT, "the server of the mount is gone"),
+        like(ids::SMB_HOST_DOWN, "the file system is of type fuse"),
+    ],
+    ways_out: &[way(
+        "`umount` it",
+        "low: nothing behind the mount can be reached; containers that use it must be started anew",
+    )],
+    field: &["fluid#4002", "kubernetes#96361", "mountpoint-s3-csi-driver#576"],
+    tried: &[TriedWith::Lab, TriedWith::RealKubelet],
+    source: &["linux fs/fuse/dev.c, fuse_abort_conn"],
+};
+
+/// For whoever finds it in another way.
+pub(crate) fn cause() -> &'static Cause {
+    &FUSE_DAEMON_DEAD
+}
+
+pub(crate) fn draft(context: &Context<'_>, suspect: &Suspect, mount: &MountPoint) -> Draft {
+    let op = &suspect.op;
+    let mut draft = Draft::about(TrackerId::DeadMount, &FUSE_DAEMON_DEAD, op);
+    draft.blocks_deletion = op.target.pod.is_some().then_some(true);
+    (draft.count, draft.first) = (suspect.failures, suspect.first);
+    let (call, outcome) = (op.call.name(), op.outcome.name());
+    draft.fact(format!("{call} of {} failed with {outcome}", safe_path(&op.path)), op.source());
+    tell(&mut draft, mount, View::of(context, op), op.actor.pid);
+    draft
+}
+
+/// The same where only kubelet's log tells that a removal has met it.
+fn draft_from_log(
+    context: &Context<'_>,
+    (target_id, target): (u64, Arc<Target>),
+    said: &Said,
+    mount: &MountPoint,
+    (pid, namespace): (u32, u32),
+) -> Draft {
+    let (tracker, cause) = (TrackerId::DeadMount, &FUSE_DAEMON_DEAD);
+    let path = mount.point.clone();
+    let mut draft = Draft::about_state(tracker, cause, target_id, target, path, context.now);
+    draft.blocks_deletion = Some(true);
+    (draft.count, draft.first) = (said.times, context.when(said.at));
+    let text = safe(said.text.as_bytes());
+    let source = Source::Log(said.source.clone());
+    let said = format!("{} said {}: {text}", said.component.name(), times(said.times));
+    draft.fact_since(said, source, draft.first);
+    tell(&mut draft, mount, View::in_namespace(context, namespace, pid), pid);
+    draft
+}
+
+/// What a look shows, and what follows.
+fn tell(draft: &mut Draft, mount: &MountPoint, view: View, pid: u32) {
+    let point = safe_path(&mount.point);
+    draft.path = mount.point.clone();
+    draft.severity = Severity::Warning;
+    draft.fact(
+        format!(
+            "{} of type {} is mounted on {point}",
+            safe(mount.source.as_bytes()),
+            safe(mount.fs_type.as_bytes())
+        ),
+        Source::mountinfo(format!("/proc/{pid}/mountinfo")),
+    );
+    draft.fact(format!("a look at {point} fails with ENOTCONN"), Source::Look("statx"));
+    draft.explanation =
+        "The process that served this file system (FUSE) has ended, and its mount is \
+        still there. Whoever looks at it gets ENOTCONN. Removals look before they delete, so they \
+        give up there, and the directories above stay. Nothing can be lost any more by unmounting."
+            .into();
+    draft.remedy(
+        view.on_mount("umount", &mount.point, mount.id).so(", whose FUSE server has ended"),
+        "low: nothing behind the mount can be reached; containers that still use it must be \
+         started anew. The owner's next attempt then deletes the directory",
+    );
+    tell_apart(draft);
+}
+
+/// What the look's answer tells it from.
+pub(crate) fn tell_apart(draft: &mut Draft) {
+    draft.rule_out(
+        ids::FUSE_DAEMON_HUNG,
+        "the look was answered at once, with an error, by the kernel",
+    );
+    draft.rule_out(
+        ids::EMPTYDIR_BIDIRECTIONAL_SUBMOUNT,
+        "the mount is not merely left behind, its server is gone",
+    );
+    draft.rule_out(ids::SMB_HOST_DOWN, "the file system is of type fuse");
+}
+
+#[derive(Debug, Default)]
+pub(super) struct ToldDead {
+    told: ToldLooks,
+    last: Option<Arc<NodeSample>>,
+    /// Dead mounts, by target.
+    found: BTreeMap<u64, PathBuf>,
+}
+
+impl ToldDead {
+    pub(super) fn listen(&mut self, context: &Context<'_>, said: &Said) {
+        if let Some(look) = said.looked.as_ref().filter(|it| it.outcome.is(Errno::ENOTCONN)) {
+            self.told.listen(context, said, look);
+        }
+    }
+
+    /// Asks the mounts of whose volume it was said.
+    pub(super) fn sampled(
+        &mut self,
+        context: &Context<'_>,
+        sample: &Arc<NodeSample>,
+    ) -> (Vec<Query>, Vec<Verdict>) {
+        self.last = Some(sample.clone());
+        let (tracker, at) = (TrackerId::DeadMount, sample.at);
+        let failing =
+            self.told.failing(context, sample, |volume| volume.mounts.iter().any(|it| it.is_fuse));
+        let queries = failing.into_iter().filter_map(|it| {
+            let (pid, _) = it.ask_in?;
+            let wants = Wants::FuseMounts { pid, path: it.path.clone() };
+            Some(Query { tracker, target_id: it.volume.target_id, path: it.path, wants })
+        });
+        let is_there = |target_id: u64, point: &Path| {
+            sample
+                .volume(target_id)
+                .is_some_and(|(_, volume)| volume.mounts.iter().any(|it| it.point == point))
+        };
+        let gone = self.found.extract_if(.., |target_id, point| !is_there(*target_id, point));
+        let over =
+            gone.map(|(target_id, point)| Verdict::Cleared { target_id, path: Some(point), at });
+        (queries.collect(), over.collect())
+    }
+
+    /// Decides by the answer of the mount.
+    pub(super) fn conclude(
+        &mut self,
+        context: &Context<'_>,
+        query: &Query,
+        mount: &MountPoint,
+    ) -> Option<Draft> {
+        let told = self.told.of(&query.path)?;
+        let (pod, volume) = self.last.as_ref()?.volume(query.target_id)?;
+        self.found.insert(query.target_id, mount.point.clone());
+        let (target, seen_by) = (volume.target.clone(), pod.seen_by?);
+        Some(draft_from_log(context, (query.target_id, target), &told.said, mount, seen_by))
+    }
+
+    pub(super) fn explains(&self, target_id: u64, path: &Path) -> bool {
+        self.found.get(&target_id).is_some_and(|point| point.starts_with(path))
+    }
+
+    pub(super) fn dropped(&self) -> u64 {
+        self.told.dropped()
+    }
+}
+
+#[cfg(test)]
+mod tests;

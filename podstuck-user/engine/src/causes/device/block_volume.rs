@@ -1,55 +1,162 @@
+//! Raw block volumes that stay mapped after the pod's containers have ended. kubelet unmaps them in its own
+//! directories of plugins and not in the pod's, so that no call on them is seen; what is left is.
+//!
 //! A raw block volume that stays mapped, given what kubelet says of it and who holds it.
 
+use std::{collections::BTreeMap, time::Duration};
+
 use crate::{
-    cause::{Cause, Kind, log, way},
+    backoff,
+    bounded::Bounded,
     causes::{
-        device::block_volume_tracker::Left,
+        device::causes::BLOCK_VOLUME_IN_USE,
         shared::holders::{free, tell},
     },
     command::View,
-    ids,
+    event::{Event, What},
     model::{
         block_volume::{BlockVolume, DeviceUser},
         csi::VolumeData,
-        diagnosis::Stage,
         evidence::Source,
-        holder::{Holder, How},
+        holder::{About, Holder, How, Snapshot},
         identity::Component,
-        path::{safe, safe_path},
-        said::Complaint,
+        node::{NodeSample, PodState},
+        path::{JsonPath, safe, safe_path},
+        said::{Complaint, Said},
+        time::Monotonic,
     },
-    tracker::{Context, TrackerId},
-    verdict::Draft,
+    query::{Query, Wants},
+    tracker::{Context, Steps, Tracker, TrackerId},
+    verdict::{Draft, Verdict},
 };
 
-/// A raw block volume that cannot be taken away.
-pub(crate) static BLOCK_VOLUME_IN_USE: Cause = Cause {
-    id: ids::RAW_BLOCK_VOLUME_IN_USE,
-    title: "a raw block volume (`volumeDevices`) is still mapped; who holds its device is named",
-    stage: Stage::Volumes,
-    kind: Kind::Cause,
-    meaning: "The pod has a raw block volume: no file system is mounted for it, but kubelet and the driver \
-        bind the device over a file below `plugins`, and the pod has a link to it. kubelet detaches the loop \
-        device that keeps it open, removes the link, unmounts its map, and asks the driver to unpublish. Who \
-        has the map open, or a device that is made of it, as by LUKS, LVM or multipath, makes that fail.",
-    confirmed_by: &[
-        "the pod's containers have ended, and the link or a map of the device is left",
-        "kubelet's log: UnmapVolume failed, and the device is busy",
-        "a process, a loop device or a device of the device mapper holds it",
-    ],
-    log: log("kubelet", "UnmapVolume.UnmapBlockVolume failed"),
-    look_alikes: &[],
-    ways_out: &[
-        way("stop who holds the device, or close what is made of it", "the finding says who"),
-        way("look into kubelet's and the driver's log", ""),
-    ],
-    field: &[],
-    tried: &[],
-    source: &[
-        "kubernetes pkg/volume/util/util.go, UnmapBlockVolume",
-        "kubernetes pkg/volume/csi/csi_block.go",
-    ],
-};
+/// How long it must last where kubelet has not said that it fails: it unmaps within moments.
+const LASTS: Duration = Duration::from_secs(30);
+/// Looks, two seconds apart, before it is looked who holds a map.
+const LOOKS_NEEDED: u32 = 2;
+/// Looks until it is asked again.
+const AGAIN: u32 = 10;
+/// Volumes that something is said of.
+const REMEMBERED: usize = 1024;
+
+/// One that is left.
+pub(crate) struct Left {
+    /// As it was seen last.
+    pub(crate) volume: BlockVolume,
+    /// When it was seen first, with the pod's containers ended.
+    pub(crate) since: Monotonic,
+    /// When it was seen last.
+    pub(crate) at: Monotonic,
+    /// kubelet's last attempt to unmap it, if that failed and would fail again.
+    pub(crate) said: Option<Said>,
+    /// Who holds its map.
+    pub(crate) holders: Option<Snapshot>,
+    looks: u32,
+    told: bool,
+}
+
+/// Those of the last look, by target.
+pub(crate) struct BlockVolumes {
+    left: BTreeMap<u64, Left>,
+    /// By UID and volume: kubelet's last word about it.
+    said: Bounded<(String, String), Said>,
+}
+
+impl Default for BlockVolumes {
+    fn default() -> Self {
+        Self { left: BTreeMap::new(), said: Bounded::new(REMEMBERED) }
+    }
+}
+
+impl BlockVolumes {
+    fn listen(&mut self, said: &Said) {
+        if said.is_kubelets_of_a_volume() {
+            let key = (said.uid.clone(), said.volume.clone());
+            if self.said.get(&key).is_none_or(|before| before.at <= said.at) {
+                self.said.insert(key, said.clone());
+            }
+        }
+    }
+
+    /// The last word about a volume, if that is an error which an attempt would meet again: after a longer
+    /// silence there was one that met something else.
+    fn said(&self, context: &Context<'_>, pod: &PodState, volume: &BlockVolume) -> Option<Said> {
+        let of_this = |(uid, name): &(String, String)| *uid == pod.uid && volume.is_called(name);
+        let said = self.said.iter().find(|(key, _)| of_this(key)).map(|(_, said)| said)?;
+        let lasts = context.now.since(context.when(said.at)) <= backoff::CAP * 2;
+        (said.report.is_none() && lasts).then(|| said.clone())
+    }
+
+    fn sampled(&mut self, sample: &NodeSample, context: &Context<'_>, steps: &mut Steps) {
+        let (tracker, at) = (self.id(), sample.at);
+        let mut before = std::mem::take(&mut self.left);
+        let ended = |pod: &&PodState| pod.populated == Some(false) && pod.started;
+        for pod in sample.pods.iter().filter(ended) {
+            for volume in pod.devices.iter().filter(|volume| volume.target_id != 0) {
+                let target_id = volume.target_id;
+                let said = self.said(context, pod, volume);
+                let new = || {
+                    let volume = volume.clone();
+                    let (looks, told) = (0, false);
+                    Left { volume, since: at, at, said: None, holders: None, looks, told }
+                };
+                let known = before.remove(&target_id).unwrap_or_else(new);
+                let looks = known.looks + 1;
+                let mut left = Left { volume: volume.clone(), at, said, looks, ..known };
+                if let Some(mount) = left.volume.mounts.first()
+                    && left.looks % AGAIN == LOOKS_NEEDED
+                {
+                    let (pid, namespace, path) = (mount.pid, mount.namespace, mount.point.clone());
+                    let point = JsonPath(path.clone());
+                    let wants = Wants::Holders(About::Mount { pid, namespace, path: point });
+                    steps.ask([Query { tracker, target_id, path, wants }]);
+                }
+                left.judge(context, steps);
+                self.left.insert(target_id, left);
+            }
+        }
+        let gone = before.into_iter().filter(|(_, left)| left.told);
+        steps.say(gone.map(|(target_id, _)| Verdict::Over { tracker, target_id, at }));
+    }
+}
+
+impl Left {
+    fn judge(&mut self, context: &Context<'_>, steps: &mut Steps) {
+        let lasts = self.said.is_some() || self.at.since(self.since) >= LASTS;
+        let draft = draft(context, self).filter(|_| lasts);
+        if draft.is_none() && self.told {
+            let (tracker, target_id) = (TrackerId::BlockVolume, self.volume.target_id);
+            steps.say([Verdict::Over { tracker, target_id, at: self.at }]);
+        }
+        self.told = draft.is_some();
+        steps.found(draft);
+    }
+}
+
+impl Tracker for BlockVolumes {
+    fn id(&self) -> TrackerId {
+        TrackerId::BlockVolume
+    }
+
+    fn take(&mut self, event: &Event, context: &Context<'_>, steps: &mut Steps) {
+        match &event.what {
+            What::Said(said) => self.listen(said),
+            What::Sample(sample) => self.sampled(sample, context, steps),
+            what => {
+                if let Some((query, taken)) = what.holders()
+                    && let Some(left) = self.left.get_mut(&query.target_id)
+                {
+                    left.holders = Some(taken.clone());
+                    left.judge(context, steps);
+                }
+            }
+        }
+    }
+
+    fn dropped(&self) -> u64 {
+        self.said.dropped()
+    }
+}
 
 /// What the node calls the devices that it is made of: they are told, and their tools.
 const TOLD: usize = 8;

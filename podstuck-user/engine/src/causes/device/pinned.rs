@@ -1,54 +1,174 @@
+//! `umount2` succeeded, and the device still is not free: another mount of its file system lives on
+//! in a mount namespace that the unmount does not reach, or an open file on a mount that was detached
+//! there. (Since Linux 3.18, `rmdir` of the mount point detaches the copies that other namespaces
+//! have of it; whoever uses them keeps them.) The pod goes, but the volume cannot be detached, or its
+//! next user finds the device busy.
+//!
 //! A device that is kept busy after its unmount.
 
+use std::sync::Arc;
+
 use crate::{
-    cause::{Cause, Kind, TriedWith, like, log, way},
+    bounded::Bounded,
     causes::{
-        device::pinned_tracker::{Unmounted, key},
+        device::{self, causes::LEAKED_SUPERBLOCK},
         shared::holders::{TOLD, describe, release},
     },
     command::View,
+    event::{Event, What},
     ids,
     model::{
-        diagnosis::Stage,
+        call::{Call, Outcome},
         evidence::Source,
-        holder::{Holder, How, Snapshot},
+        holder::{About, Holder, How, Snapshot},
+        identity::Component,
+        mounts::{Device, Mount},
+        node::NodeSample,
+        operation::Operation,
         path::safe_path,
         remedy::Remedy,
     },
-    tracker::{Context, TrackerId},
-    verdict::Draft,
+    query::{Query, Wants},
+    tracker::{Context, Steps, Tracker, TrackerId},
+    verdict::{Draft, Verdict},
 };
 
-/// A device that another mount namespace keeps.
-pub(crate) static LEAKED_SUPERBLOCK: Cause = Cause {
-    id: ids::LEAKED_SUPERBLOCK_BLOCKS_DEVICE,
-    title: "the unmount succeeded, and another mount namespace keeps the device busy; who, is named",
-    stage: Stage::Gone,
-    kind: Kind::Cause,
-    meaning: "Another mount of the same file system lives on in a mount namespace that does not \
-        receive unmounts from the node, or an open file on one that was detached there. The \
-        superblock lives as long, so that the device stays open: detaching it, `rbd unmap` or an \
-        exclusive mount fails with EBUSY. The pod goes; whoever needs the volume next waits.",
-    confirmed_by: &[
-        "umount2 of the volume succeeded",
-        "its device is mounted neither there nor on the node any more",
-        "its device is still mounted or open in another mount namespace",
-    ],
-    log: log("kubelet", "rbd: unmap failed: (16) Device or resource busy"),
-    look_alikes: &[
-        like(ids::VOLUME_HELD_BY_HOST_PROCESS, "the unmount itself succeeded"),
-        like(ids::SHIM_ROOTFS_BUSY, "the unmount itself succeeded"),
-        like(ids::DEVICE_STILL_REFERENCED, "kubelet's unmount was made, and succeeded"),
-    ],
-    ways_out: &[way(
-        "`umount` there, or restart it",
-        "low: fails where somebody in there uses it; whoever looks for the volume there does not \
-         find it any more",
-    )],
-    field: &["kubernetes#104785", "rook#7787", "ceph-csi#3873"],
-    tried: &[TriedWith::Lab],
-    source: &["linux fs/super.c, deactivate_super", "linux fs/namespace.c, detach_mounts"],
-};
+/// Devices followed at a time.
+const DEVICES: usize = 256;
+/// Samples, two seconds apart, before it is a leak: containers that end take their namespaces with
+/// them, but not at once.
+const SAMPLES_NEEDED: u32 = 2;
+/// Samples until it is looked at again.
+const AGAIN: u32 = 10;
+
+/// A device whose file system was unmounted.
+pub(crate) struct Unmounted {
+    /// The unmount.
+    pub(crate) op: Operation,
+    /// The mount that it took away.
+    pub(crate) mount: Mount,
+    samples: u32,
+    /// Whether it was still mounted somewhere at the last sample.
+    mounted: bool,
+    told: bool,
+}
+
+/// All devices whose file system was unmounted lately, and the mounts before.
+pub(crate) struct PinnedDevices {
+    /// The last two looks: the last one may have read a table just after the unmount.
+    before: [Option<Arc<NodeSample>>; 2],
+    pub(super) devices: Bounded<Device, Unmounted>,
+}
+
+impl Default for PinnedDevices {
+    fn default() -> Self {
+        Self { before: [None, None], devices: Bounded::new(DEVICES) }
+    }
+}
+
+impl PinnedDevices {
+    /// Notes an unmount of a file system on a device.
+    fn observe(&mut self, op: &Operation) {
+        let by_node = op.actor.component != Component::Workload;
+        if op.call != Call::Umount2 || op.outcome != Outcome::OK || !by_node {
+            return;
+        }
+        let mut tables =
+            self.before.iter().flatten().filter_map(|sample| sample.mounts.tables.get(&op.mnt_ns));
+        let Some(mount) = tables.find_map(|table| table.top(&op.path)) else { return };
+        if mount.device.major != 0 && mount.source.starts_with("/dev/") {
+            let (op, mount) = (op.clone(), mount.clone());
+            // Told of an earlier unmount, it stands until a look at this one.
+            let told = self.devices.get(&mount.device).is_some_and(|before| before.told);
+            let this = Unmounted { op, mount, samples: 0, mounted: true, told };
+            self.devices.insert(this.mount.device, this);
+        }
+    }
+
+    /// Looks where the devices are still mounted.
+    fn sampled(&mut self, sample: &Arc<NodeSample>, steps: &mut Steps) {
+        self.before = [Some(sample.clone()), self.before[0].take()];
+        let tracker = self.id();
+        self.devices.retain(|device, this| {
+            // A table that was read before the unmount still has the mount.
+            if !sample.is_from_after(this.op.end) {
+                return true;
+            }
+            let mut mounted = false;
+            for (namespace, _, _) in sample.mounts.all().filter(|(_, _, m)| m.device == *device) {
+                // Where it was unmounted, or on the node itself, another mount of it is no leak: a
+                // volume is mounted for the node first and then for each of its pods.
+                if namespace == this.op.mnt_ns || Some(namespace) == sample.mounts.host {
+                    let target_id = key(*device);
+                    let over = Verdict::Over { tracker, target_id, at: sample.at };
+                    steps.say(this.told.then_some(over));
+                    return false;
+                }
+                mounted = true;
+            }
+            let went = std::mem::replace(&mut this.mounted, mounted) && !mounted;
+            this.samples += 1;
+            if this.samples % AGAIN == SAMPLES_NEEDED || (went && this.samples > SAMPLES_NEEDED) {
+                let wants = Wants::Holders(About::Device(*device));
+                let (target_id, path) = (key(*device), this.op.path.clone());
+                steps.ask([Query { tracker, target_id, path, wants }]);
+            }
+            true
+        });
+    }
+
+    /// Decides by who holds the device.
+    fn conclude(
+        &mut self,
+        context: &Context<'_>,
+        query: &Query,
+        taken: &Snapshot,
+        steps: &mut Steps,
+    ) {
+        let tracker = self.id();
+        let mut devices = self.devices.iter_mut();
+        let Some((device, this)) = devices.find(|(device, _)| key(**device) == query.target_id)
+        else {
+            return;
+        };
+        if !taken.holders.is_empty() {
+            this.told = true;
+            return steps.found([device::pinned::draft(context, this, taken)]);
+        }
+        let (device, target_id) = (*device, key(*device));
+        let over = Verdict::Over { tracker, target_id, at: taken.at };
+        steps.say(this.told.then_some(over));
+        drop(devices);
+        self.devices.remove(&device);
+    }
+}
+
+impl Tracker for PinnedDevices {
+    fn id(&self) -> TrackerId {
+        TrackerId::PinnedDevice
+    }
+
+    fn take(&mut self, event: &Event, context: &Context<'_>, steps: &mut Steps) {
+        match &event.what {
+            What::Operation(op) => self.observe(op),
+            What::Sample(sample) => self.sampled(sample, steps),
+            what => {
+                if let Some((query, taken)) = what.holders() {
+                    self.conclude(context, query, taken, steps);
+                }
+            }
+        }
+    }
+
+    fn dropped(&self) -> u64 {
+        self.devices.dropped()
+    }
+}
+
+/// A name for the finding that outlives the volume's directory.
+pub(crate) fn key(device: Device) -> u64 {
+    1 << 63 | u64::from(device.major) << 32 | u64::from(device.minor)
+}
 
 pub(crate) fn draft(context: &Context<'_>, left: &Unmounted, taken: &Snapshot) -> Draft {
     let Unmounted { op, mount, .. } = left;

@@ -1,67 +1,112 @@
+//! Volumes' devices that kubelet does not let go. It says so in its log, of no pod in particular; the node's
+//! mounts show whether it still holds.
+//!
 //! A volume's device that kubelet does not let go, because somebody else still refers to it.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use podstuck_common::component::name_hash;
 
 use crate::{
-    cause::{Cause, Kind, like, log, way},
-    causes::device::block_volume::made_of,
+    bounded::Bounded,
+    causes::device::{self, block_volume::made_of, causes::STILL_REFERENCED},
     command::View,
+    event::{Event, What},
     ids,
     model::{
         block_volume::BlockVolume,
-        diagnosis::Stage,
         evidence::Source,
         finding::Severity,
         identity::Target,
         mounts::{Mount, Mounts},
         node::NodeSample,
         path::{safe, safe_path},
-        said::{Complaint, Said},
+        said::{Complaint, Report, Said},
     },
-    tracker::{Context, TrackerId},
-    verdict::Draft,
+    tracker::{Context, Steps, Tracker, TrackerId},
+    verdict::{Draft, Verdict},
 };
 
-/// Who still refers to a device.
-pub(crate) static STILL_REFERENCED: Cause = Cause {
-    id: ids::DEVICE_STILL_REFERENCED,
-    title: "kubelet does not unstage the volume, because somebody else still refers to its device; holds up \
-        no pod",
-    stage: Stage::Gone,
-    kind: Kind::Cause,
-    meaning: "When no pod of the node uses a volume any more, kubelet unmounts what it has mounted for all of \
-        them (`globalmount`) and lets the device go. Before that it looks whether the device is mounted \
-        anywhere else in its view, or mapped for another pod, and refuses while it is; and afterwards whether \
-        somebody has the device open, as multipath, LUKS or a mount in another namespace does. The pod is \
-        gone by then, but the volume is not detached, and a pod on another node may wait for it.",
-    confirmed_by: &[
-        "kubelet's log: still mounted by other references, still referenced from other Pods, or in use when \
-         it was no longer expected to be in use",
-        "the device is mounted elsewhere with the same root directory, or still mapped for a pod",
-    ],
-    log: log("kubelet", "is still mounted by other references"),
-    look_alikes: &[like(
-        ids::LEAKED_SUPERBLOCK_BLOCKS_DEVICE,
-        "the device is still mounted where kubelet sees it, so that kubelet does not unmount it",
-    )],
-    ways_out: &[
-        way(
-            "`umount` the other mount",
-            "low if whoever mounted it has ended: it fails where somebody uses it",
-        ),
-        way(
-            "close what is made of the device (LUKS, LVM, multipath)",
-            "when nobody uses it any more",
-        ),
-    ],
-    field: &["kubernetes#122342"],
-    tried: &[],
-    source: &[
-        "kubernetes pkg/volume/util/operationexecutor/operation_generator.go, GenerateUnmountDeviceFunc",
-        "kubernetes pkg/volume/util/operationexecutor/operation_generator.go, GenerateUnmapDeviceFunc",
-        "kubernetes/kubernetes#122342",
-    ],
-};
+/// Volumes that something is said of.
+const REMEMBERED: usize = 256;
+/// How long after the next attempt is due kubelet's last word counts: it says so each time.
+const LASTS: Duration = Duration::from_secs(300);
+
+/// What was said last of a volume.
+struct Word {
+    said: Said,
+    told: bool,
+}
+
+/// By volume, as kubelet calls it.
+pub(crate) struct DeviceReferences {
+    words: Bounded<String, Word>,
+}
+
+impl Default for DeviceReferences {
+    fn default() -> Self {
+        Self { words: Bounded::new(REMEMBERED) }
+    }
+}
+
+impl DeviceReferences {
+    fn listen(&mut self, context: &Context<'_>, said: &Said, steps: &mut Steps) {
+        if !said.is_of_a_device() {
+            return;
+        }
+        let before = self.words.get(&said.volume);
+        if before.is_some_and(|before| before.said.at > said.at) {
+            return;
+        }
+        let told = before.is_some_and(|before| before.told);
+        if said.report == Some(Report::DeviceReleased) {
+            self.words.remove(&said.volume);
+            steps.say(told.then(|| over(&said.volume, context)));
+        } else if said.complaint.is_some_and(Complaint::is_of_a_device) {
+            self.words.insert(said.volume.clone(), Word { said: said.clone(), told });
+        }
+    }
+
+    fn sampled(&mut self, context: &Context<'_>, sample: &NodeSample, steps: &mut Steps) {
+        for (volume, word) in self.words.iter_mut() {
+            let due = context.when(word.said.retry.unwrap_or(word.said.at));
+            let target_id = name_hash(volume.as_bytes());
+            let draft = device::referenced::draft(context, &word.said, target_id, sample);
+            let draft = draft.filter(|_| context.now.since(due) <= LASTS);
+            if draft.is_none() && word.told {
+                steps.say([over(volume, context)]);
+            }
+            word.told = draft.is_some();
+            steps.found(draft);
+        }
+    }
+}
+
+fn over(volume: &str, context: &Context<'_>) -> Verdict {
+    let (tracker, target_id) = (TrackerId::DeviceReference, name_hash(volume.as_bytes()));
+    Verdict::Over { tracker, target_id, at: context.now }
+}
+
+impl Tracker for DeviceReferences {
+    fn id(&self) -> TrackerId {
+        TrackerId::DeviceReference
+    }
+
+    fn take(&mut self, event: &Event, context: &Context<'_>, steps: &mut Steps) {
+        match &event.what {
+            What::Said(said) => self.listen(context, said, steps),
+            What::Sample(sample) => self.sampled(context, sample, steps),
+            _ => {}
+        }
+    }
+
+    fn dropped(&self) -> u64 {
+        self.words.dropped()
+    }
+}
 
 /// Facts and remedies for so many references.
 const TOLD: usize = 8;
@@ -104,7 +149,7 @@ pub(crate) fn draft(
 }
 
 /// Of a volume with a file system. What kubelet sees decides.
-fn mounted(
+pub(super) fn mounted(
     draft: &mut Draft,
     context: &Context<'_>,
     said: &Said,
@@ -166,7 +211,10 @@ fn staged<'a>(said: &Said, sample: &'a NodeSample) -> Option<(u32, &'a Mounts, &
 }
 
 /// Mounts that kubelet takes for references: of the same device and directory, and not its own.
-fn references<'a>(table: &'a Mounts, staged: &'a Mount) -> impl Iterator<Item = &'a Mount> {
+pub(super) fn references<'a>(
+    table: &'a Mounts,
+    staged: &'a Mount,
+) -> impl Iterator<Item = &'a Mount> {
     let point = staged.point.to_string_lossy().into_owned();
     let own = point.find(OF_KUBELET).map_or(point.clone(), |at| point.split_at(at).1.to_owned());
     table.all.iter().filter(move |mount| {
@@ -185,7 +233,7 @@ fn pod_of(path: &Path) -> Option<String> {
 }
 
 /// Of a raw block volume: kubelet has maps of it for other pods.
-fn mapped(draft: &mut Draft, said: &Said, sample: &NodeSample) {
+pub(super) fn mapped(draft: &mut Draft, said: &Said, sample: &NodeSample) {
     let named = |path: &Path| {
         let directory = path.parent().map(|it| it.display().to_string());
         directory.is_some_and(|it| said.text.contains(&format!("\"{it}\"")))

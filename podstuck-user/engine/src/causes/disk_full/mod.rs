@@ -1,21 +1,211 @@
 //! A file system without room, which kubelet or the runtime needs for a deletion.
+//!
+//! No room where kubelet and the runtimes live.
 
-pub(crate) mod tracker;
-pub(crate) mod verdict;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use nix::errno::Errno;
+use podstuck_common::component::path_hash;
 
 use crate::{
+    cause::{Cause, Kind, TriedWith, like, log, way},
+    command::{Step, View},
+    event::{Event, What},
     family::Family,
-    model::degraded::Feed,
-    tracker::{TrackerId, TrackerSpec},
+    ids,
+    model::{
+        degraded::Feed, diagnosis::Stage, evidence::Source, finding::Severity, identity::Target,
+        node::NodeSample, path::safe_path, space::Space, time::Monotonic,
+    },
+    tracker::{Context, Steps, Tracker, TrackerId, TrackerSpec},
+    verdict::{Draft, Verdict},
 };
 
 /// Its causes and trackers.
 pub(crate) static FAMILY: Family = Family {
-    causes: &[&verdict::DISK_FULL],
+    causes: &[&DISK_FULL],
     trackers: &[TrackerSpec {
         id: TrackerId::DiskFull,
         feeds: &[Feed::Node, Feed::Space],
         yields: &[],
-        new: || Box::<tracker::FullDisks>::default(),
+        new: || Box::<FullDisks>::default(),
     }],
 };
+
+/// How long it must last: two looks. Garbage collection of images frees room again.
+const LASTS: Duration = Duration::from_secs(5);
+
+/// File systems that are full, by target. There are as many as kubelet and the runtimes live on.
+#[derive(Default)]
+pub(crate) struct FullDisks {
+    full: BTreeMap<u64, Full>,
+}
+
+struct Full {
+    since: Monotonic,
+    told: bool,
+}
+
+impl FullDisks {
+    fn sampled(&mut self, context: &Context<'_>, sample: &NodeSample, steps: &mut Steps) {
+        let mut full = BTreeMap::new();
+        for space in &sample.spaces {
+            let Some(what) = space.exhausted() else { continue };
+            let target_id = path_hash(safe_path(&space.path).as_bytes());
+            let before = self.full.remove(&target_id);
+            let mut this = before.unwrap_or(Full { since: space.at, told: false });
+            if space.at.since(this.since) >= LASTS {
+                this.told = true;
+                steps.found([draft(context, space, what, target_id, this.since)]);
+            }
+            full.insert(target_id, this);
+        }
+        let over = std::mem::replace(&mut self.full, full);
+        let (tracker, at) = (self.id(), sample.at);
+        for (target_id, _) in over.into_iter().filter(|(_, full)| full.told) {
+            steps.say([Verdict::Over { tracker, target_id, at }]);
+        }
+    }
+}
+
+impl Tracker for FullDisks {
+    fn id(&self) -> TrackerId {
+        TrackerId::DiskFull
+    }
+
+    fn take(&mut self, event: &Event, context: &Context<'_>, steps: &mut Steps) {
+        if let What::Sample(sample) = &event.what {
+            self.sampled(context, sample, steps);
+        }
+    }
+}
+
+/// No blocks or inodes for the node's daemons.
+pub(crate) static DISK_FULL: Cause = Cause {
+    id: ids::DISK_FULL_RUNTIME,
+    title: "kubelet's or the runtime's disk has no blocks or inodes left",
+    stage: Stage::Containers,
+    kind: Kind::Cause,
+    meaning: "A full disk keeps nothing from being deleted by itself. But kubelet and the runtimes \
+        cannot write their state and logs any more, and then they fail at tasks or stop answering, \
+        which keeps every pod of the node.",
+    confirmed_by: &[
+        "statfs of the root of kubelet or of a runtime has no blocks or no inodes left, in more than \
+         one look",
+    ],
+    log: log("containerd, dockerd or kubelet", "no space left on device"),
+    look_alikes: &[
+        like(ids::NODE_FS_READONLY, "the file system is mounted read-write"),
+        like(ids::DOCKERD_HANG, "the runtime answers, or fails with ENOSPC in its log"),
+    ],
+    ways_out: &[
+        way(
+            "free some elsewhere",
+            "removes what is deleted; begin outside the runtime's directories",
+        ),
+        way("restart the runtime afterwards if it does not answer", ""),
+    ],
+    field: &["TKE's guide to pods that stay Terminating"],
+    tried: &[TriedWith::Lab],
+    source: &["kubernetes pkg/kubelet/eviction, thresholds of nodefs and imagefs"],
+};
+
+pub(crate) fn draft(
+    context: &Context<'_>,
+    space: &Space,
+    what: &str,
+    target_id: u64,
+    since: Monotonic,
+) -> Draft {
+    let target = Target { root: space.path.clone(), ..Target::unknown() };
+    let path = space.path.clone();
+    let mut draft = Draft::about_state(
+        TrackerId::DiskFull,
+        &DISK_FULL,
+        target_id,
+        Arc::new(target),
+        path,
+        space.at,
+    );
+    draft.first = since;
+    draft.severity = Severity::Critical;
+    let whose =
+        if space.is_kubelets { "kubelet" } else { "a runtime, or what it writes its logs to" };
+    let place = safe_path(&space.path);
+    let room = &space.capacity;
+    // Whether the runtime still answers is not known: that it does not stays open.
+    if !room.read_only {
+        draft.rule_out(ids::NODE_FS_READONLY, "it is mounted read-write");
+    }
+    // Root may still use what is kept for it, unless it is a container's root.
+    if room.free > room.available {
+        draft.doubt("whether the daemons may write to what is kept for root");
+    }
+    let fact = if what == "blocks" {
+        let (left, all) = (room.available >> 10, room.bytes >> 10);
+        format!("{left} KiB of {all} KiB are left on the file system of {place}")
+    } else {
+        format!(
+            "{} of {} inodes are left on the file system of {place}",
+            room.inodes_available, room.inodes
+        )
+    };
+    draft.fact(fact, Source::Look("statvfs"));
+    if what == "blocks" && room.free > room.available {
+        draft.fact(
+            format!("{} KiB more are kept for root", (room.free - room.available) >> 10),
+            Source::Look("statvfs"),
+        );
+    }
+    draft.explanation = format!(
+        "The file system of {whose} is full. That alone keeps nothing from being deleted: removing \
+         needs no room. But kubelet and the runtimes cannot write their state and logs any more, and \
+         then they fail at tasks or stop answering, which keeps every pod of the node. So this is \
+         likely to be the cause, and not certain."
+    );
+    let view = space
+        .seen_by
+        .map_or(View::OURS, |(pid, namespace)| View::in_namespace(context, namespace, pid));
+    let listing = if what == "blocks" {
+        "du --one-file-system --max-depth=2 -h"
+    } else {
+        "du --inodes --one-file-system --max-depth=2"
+    };
+    draft.remedy(
+        view.look("show what fills", &space.path, |it| format!("{listing} {it}")),
+        "none, but reads much; `df -i` and `df` show the rest",
+    );
+    draft.remedy(
+        Step::new("cut the journal down to 100 MB", "journalctl --vacuum-size=100M"),
+        "removes old entries of the journal. Free room outside the runtime's own directories first, \
+         and restart the runtime afterwards if it does not answer",
+    );
+    draft.remedy(
+        Step::new("remove the images that no container uses", "crictl rmi --prune"),
+        format!(
+            "removes images that no container uses; helps if they lie on {}",
+            safe_path(&space.path)
+        ),
+    );
+    draft
+}
+
+/// A removal is refused for want of room.
+pub(crate) fn by_errno() -> &'static Cause {
+    &DISK_FULL
+}
+
+/// What that means, at a mount point.
+pub(crate) fn refused(errno: Errno, point: &str) -> String {
+    let what = if errno == Errno::EDQUOT {
+        format!("The quota on {point} is used up.")
+    } else {
+        format!("{point} has no room left.")
+    };
+    format!(
+        "{what} A file system that copies before it writes needs room even to remove something."
+    )
+}
+
+#[cfg(test)]
+mod tests;

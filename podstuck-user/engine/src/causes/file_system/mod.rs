@@ -1,7 +1,6 @@
 //! A file system that refuses a removal: read-only, failing, stale.
 
 pub(crate) mod causes;
-mod over_volume;
 pub(crate) mod tracker;
 pub(crate) mod verdict;
 
@@ -31,3 +30,6 @@ pub(crate) static FAMILY: Family = Family {
         new: || Box::<tracker::FileSystemErrors>::default(),
     }],
 };
+
+#[cfg(test)]
+mod tests;

@@ -8,8 +8,7 @@ use nix::errno::Errno;
 use crate::{
     backoff::Attempts,
     bounded::Bounded,
-    causes::shared::clean_up::is_clean_up,
-    causes::{file_system, network_storage::verdict::KernelSays},
+    causes::{file_system, network_storage::KernelSays, shared::clean_up::is_clean_up},
     event::{Event, What},
     model::{call::Call, file_system::FileSystem, operation::Operation, time::Monotonic},
     query::{Answer, Query, Wants},
@@ -165,7 +164,3 @@ fn rank(errno: Option<Errno>) -> usize {
     let position = errno.and_then(|errno| TELLING.iter().position(|known| *known == errno));
     position.unwrap_or(TELLING.len())
 }
-
-#[cfg(test)]
-#[path = "tracker_tests.rs"]
-mod tests;

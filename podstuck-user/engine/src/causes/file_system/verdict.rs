@@ -1,13 +1,18 @@
 //! What an error of the file system means, in words.
+//!
+//! A read-only mount over a volume, which a log tells of.
 
 use nix::errno::Errno;
 
-use super::causes::{DEVICE_ERROR, READ_ONLY, REMOVAL_FAILED_UNEXPLAINED, STALE_HANDLE};
 use crate::{
     cause::Cause,
     causes::{
+        busy_mount::nested,
         disk_full,
-        file_system::tracker::Failing,
+        file_system::{
+            causes::{DEVICE_ERROR, READ_ONLY, REMOVAL_FAILED_UNEXPLAINED, STALE_HANDLE},
+            tracker::Failing,
+        },
         network_storage,
         shared::{claim::UNSEEN_DEVICE, sharers},
     },
@@ -34,7 +39,7 @@ pub(crate) fn draft(
 ) -> Option<Draft> {
     let op = &failing.op;
     let errno = op.outcome.errno()?;
-    let of_network = found.and_then(|fs| network_storage::verdict::judge(errno, &fs.fs_type));
+    let of_network = found.and_then(|fs| network_storage::judge(errno, &fs.fs_type));
     if errno == Errno::ENOTCONN && of_network.is_none() {
         return None;
     }
@@ -42,8 +47,7 @@ pub(crate) fn draft(
     if errno == Errno::EROFS && own {
         // Somebody mounted something read-only in the pod's directory. What fails in the end is the
         // removal of the mount point, with EBUSY.
-        return found
-            .and_then(|fs| super::over_volume::read_only_over_volume(context, failing, fs));
+        return found.and_then(|fs| read_only_over_volume(context, failing, fs));
     }
     let cause = of_network.unwrap_or_else(|| judge(errno, found, own));
     let mut draft = Draft::about(TrackerId::FileSystem, cause, op);
@@ -75,16 +79,10 @@ pub(crate) fn draft(
         None => unseen(errno),
     };
     if let Some(fs) = found.filter(|_| of_network.is_some()) {
-        network_storage::verdict::tell(&mut draft, Some(errno), kernel);
+        network_storage::tell(&mut draft, Some(errno), kernel);
         let own = op.target.pod.as_ref().map(|pod| pod.uid.as_str());
         let others = || sharers::of(context.sample?, fs.device.parse().ok()?, own);
-        network_storage::verdict::unmount(
-            &mut draft,
-            View::of(context, op),
-            &fs.point,
-            fs.id,
-            others(),
-        );
+        network_storage::unmount(&mut draft, View::of(context, op), &fs.point, fs.id, others());
         return Some(draft);
     }
     remedies(context, &mut draft, errno, failing, found);
@@ -114,7 +112,7 @@ fn judge(errno: Errno, found: Option<&FileSystem>, own: bool) -> &'static Cause 
         }
         Errno::ESTALE if is_nfs => &STALE_HANDLE,
         // A volume's own quota says nothing about the node's disks.
-        Errno::ENOSPC | Errno::EDQUOT if found.is_some() && !own => disk_full::verdict::by_errno(),
+        Errno::ENOSPC | Errno::EDQUOT if found.is_some() && !own => disk_full::by_errno(),
         _ => &REMOVAL_FAILED_UNEXPLAINED,
     }
 }
@@ -189,7 +187,7 @@ fn explanation(cause: &Cause, errno: Errno, point: &str) -> String {
             "The NFS server no longer knows what was mounted at {point}: the exported directory was \
              removed or replaced, or the server lost its state. It does not come back by itself."
         ),
-        (cause, _) if cause == disk_full::verdict::by_errno() => disk_full::verdict::refused(errno, point),
+        (cause, _) if cause == disk_full::by_errno() => disk_full::refused(errno, point),
         (_, Errno::ENOSPC | Errno::EDQUOT) => "The volume has no room left, or its quota is used up. A \
             file system that copies before it writes needs room even to remove something. The node's \
             own disks are not concerned."
@@ -260,7 +258,7 @@ fn remedies(
         cause if *cause == STALE_HANDLE => on_mount("umount -f").map(|step| step.forced(others())).zip(Some(
             "low: the mount is of no use to anybody any more; what was not yet written is lost",
         )),
-        cause if cause == disk_full::verdict::by_errno() => look(
+        cause if cause == disk_full::by_errno() => look(
             "show what fills",
             "du --one-file-system --max-depth=2 --human-readable",
         )
@@ -308,7 +306,7 @@ fn tell_apart(draft: &mut Draft, errno: Errno, found: Option<&FileSystem>) {
             }
             draft.rule_out(ids::NFS_STALE_HANDLE, "the error is not ESTALE");
             // Who makes this call is not blocked by a full disk; whether it is full, nobody looked.
-            if draft.cause == disk_full::verdict::by_errno() {
+            if draft.cause == disk_full::by_errno() {
                 draft.rule_out(ids::DOCKERD_HANG, "the caller works, and is refused");
                 draft.doubt("whether the file system is full, or only a quota or a snapshot");
             }
@@ -337,4 +335,36 @@ fn tell_apart(draft: &mut Draft, errno: Errno, found: Option<&FileSystem>) {
     if *draft.cause == DEVICE_ERROR && !broken {
         draft.doubt(UNSEEN_DEVICE);
     }
+}
+
+/// What a log tells of a read-only mount over a volume: the attempt failed before it came to the mount
+/// point.
+pub(super) fn read_only_over_volume(
+    context: &Context<'_>,
+    failing: &Failing,
+    fs: &FileSystem,
+) -> Option<Draft> {
+    let op = &failing.op;
+    let may_be_kubelets = nested::in_memory(&fs.fs_type) && fs.is_whole;
+    let cause =
+        nested::over_volume(op, &fs.point, may_be_kubelets).filter(|_| op.told_by.is_some())?;
+    let mut draft = Draft::about(TrackerId::FileSystem, cause, op);
+    let point = safe_path(&fs.point);
+    draft.path.clone_from(&fs.point);
+    draft.blocks_deletion = Some(true);
+    (draft.count, draft.first) = (failing.count, failing.first);
+    let (call, outcome) = (op.call.name(), op.outcome.name());
+    let said = format!("{call} of {} failed with {outcome}", safe_path(&op.path));
+    draft.fact(format!("{said} {}", times(failing.count)), op.source());
+    let (source, fs_type) = (safe(fs.source.as_bytes()), safe(fs.fs_type.as_bytes()));
+    draft.fact(
+        format!("{point} is a mount point for the caller: {source} of type {fs_type}, read-only"),
+        Source::mountinfo(&fs.table),
+    );
+    nested::tell_apart_over_volume(&mut draft);
+    draft.explanation = nested::words(cause).unwrap_or_default().into();
+    let view = View::of(context, op);
+    let step = view.on_mount("umount", &fs.point, fs.id).so(", which is mounted over the volume");
+    draft.remedy(step, nested::LEFT_RISK);
+    Some(draft)
 }

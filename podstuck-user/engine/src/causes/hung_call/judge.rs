@@ -1,17 +1,23 @@
 //! Why a call does not return, by the kernel's functions that it is in. Those of a shutdown are named
 //! in `shutdown`, all others in `wait_channel`.
+//!
+//! Whether the shutdown of a file system comes on, or stands still. Its functions are those of fs/super.c and
+//! fs/fs-writeback.c of Linux 5.10 to 6.18.
 
 use std::time::Duration;
 
-use super::causes::{
-    CALL_HUNG_UNEXPLAINED, FILESYSTEM_FROZEN, FLUSH_SLOW, FUSE_DAEMON_HUNG, KERNEL_HANG,
-    NFS_UNREACHABLE,
-};
 use crate::{
     cause::Cause,
     causes::{
-        network_storage::{self, verdict::Server},
-        shared::wait_channel::{self, WaitsFor, waits_for},
+        hung_call::causes::{
+            CALL_HUNG_UNEXPLAINED, FILESYSTEM_FROZEN, FLUSH_SLOW, FUSE_DAEMON_HUNG, KERNEL_HANG,
+            NFS_UNREACHABLE,
+        },
+        network_storage::{self, Server},
+        shared::{
+            claim::UNKNOWN_DEVICE,
+            wait_channel::{self, WaitsFor, waits_for},
+        },
     },
     model::{
         call::Call,
@@ -69,9 +75,9 @@ impl Judged {
     }
 }
 
-const SLOW_SERVER: &str =
+pub(super) const SLOW_SERVER: &str =
     "whether its server is only slow, or has lost this request: it answers others";
-const NO_STACK: &str = "what the thread waits for: only its mount speaks for it";
+pub(super) const NO_STACK: &str = "what the thread waits for: only its mount speaks for it";
 const UNNAMED_FREEZE: &str = "which lock it is: a freeze, or another one of the same kind";
 pub(super) const FEW_SIGNS: &str = "whether it makes progress: this wait gives few signs of it";
 
@@ -124,7 +130,7 @@ pub(crate) fn judge(seen: &StuckThread, beside: Beside) -> Option<Judged> {
     let unmounts = seen.phase == Phase::AfterExit
         || (seen.syscall == Call::Umount2.name() && functions(seen).any(|f| f.contains("_super")));
     if unmounts {
-        return super::shutdown::judge(seen, beside);
+        return shutdown(seen, beside);
     }
     // Where the stack does not say it: a thread may wait for a lock that another one holds, which
     // waits for the server.
@@ -134,10 +140,10 @@ pub(crate) fn judge(seen: &StuckThread, beside: Beside) -> Option<Judged> {
     if fs_type.starts_with("nfs") {
         return nfs(seen, beside, Some(NO_STACK));
     }
-    if network_storage::verdict::is_smb(fs_type) {
+    if network_storage::is_smb(fs_type) {
         return after(server, Waits::Smb, Some(NO_STACK));
     }
-    if network_storage::verdict::is_ceph(fs_type) {
+    if network_storage::is_ceph(fs_type) {
         return after(server, Waits::Ceph, Some(NO_STACK));
     }
     if beside.disk_works == Some(true) {
@@ -153,7 +159,11 @@ pub(crate) fn is_answered(seen: &StuckThread) -> bool {
 
 /// A server from which answers have come meanwhile, to other calls on the file system, is there: then it is this
 /// call that is slow, and it needs the patience that a device has.
-fn nfs(seen: &StuckThread, beside: Beside, doubt: Option<&'static str>) -> Option<Judged> {
+pub(super) fn nfs(
+    seen: &StuckThread,
+    beside: Beside,
+    doubt: Option<&'static str>,
+) -> Option<Judged> {
     let [_, server, device] = PATIENCE;
     let (times, doubt) = match beside.answered == Some(seen.at) || is_answered(seen) {
         true => (device, Some(SLOW_SERVER)),
@@ -166,121 +176,59 @@ pub(super) fn functions(seen: &StuckThread) -> impl Iterator<Item = &str> + Clon
     wait_channel::functions(&seen.stack, seen.wait_channel.as_deref())
 }
 
-#[cfg(test)]
-pub(super) mod tests {
-    use super::*;
-    use crate::{
-        model::hung::{MountPoint, WaitProgress},
-        testing::stuck,
-    };
+/// Before, nothing is said of a flush: also one that is about to stop begins with some progress.
+const FLUSH_MS: u64 = 2000;
 
-    const SLOW: Duration = Duration::from_secs(2);
-
-    pub(in crate::causes::hung_call) fn judged(
-        seen: &StuckThread,
-        disk_works: Option<bool>,
-    ) -> Option<Judged> {
-        judge(seen, Beside { slow: SLOW, disk_works, answered: None })
-    }
-
-    pub(in crate::causes::hung_call) fn id(seen: &StuckThread) -> &'static str {
-        judged(seen, Some(false)).map_or("too early", |judged| judged.waits.cause().id.as_str())
-    }
-
-    fn aged(mut seen: StuckThread, seconds: u64) -> StuckThread {
-        seen.at = Monotonic(seen.began.0 + seconds * 1_000_000_000);
-        seen
-    }
-
-    #[test]
-    fn a_call_is_slow_before_it_hangs() {
-        let locked = ["io_schedule", "__ext4_find_entry"];
-        for (stack, cause, from) in [
-            (&["request_wait_answer", "__fuse_simple_request"], "fuse-daemon-hung", 30),
-            (&["percpu_rwsem_wait", "mnt_want_write"], "filesystem-frozen", 10),
-            (&["rpc_wait_bit_killable", "nfs4_proc_getattr"], "nfs-server-unreachable", 30),
-            (&locked, "call-hung-unexplained", 120),
-        ] {
-            assert_eq!(id(&aged(stuck(stack), from - 1)), "too early", "{cause}");
-            assert_eq!(id(&aged(stuck(stack), from)), cause);
-            assert_eq!(judged(&aged(stuck(stack), from), None).unwrap().doubt, None, "{cause}");
-        }
-        let busy = judged(&aged(stuck(&locked), 600), Some(true));
-        assert_eq!(busy, None, "its device works");
-    }
-
-    #[test]
-    fn a_server_that_answers_others_is_slow() {
-        let waits = |age| aged(stuck(&["request_wait_answer", "fuse_rmdir"]), age);
-        let judged = |age, answered: Option<u64>| {
-            let seen = waits(age);
-            let answered = answered.map(|second| Monotonic(seen.began.0 + second * 1_000_000_000));
-            judge(&seen, Beside { slow: SLOW, disk_works: None, answered })
+/// One that writes is woken as parts of it are done; one whose device has stopped is woken a few times in the
+/// beginning at most.
+fn shutdown(seen: &StuckThread, beside: Beside) -> Option<Judged> {
+    let [_, _, device] = PATIENCE;
+    let progress = seen.progress?;
+    let quiet = Duration::from_millis(progress.quiet_ms);
+    let lively = Duration::from_millis(LIVELY_MS);
+    let runs = seen.times.is_some_and(|times| times.state == 'R');
+    // It may have been woken a few times in the beginning.
+    let is_still = beside.lasts(seen, device) && quiet >= beside.slow * device / 2 && !runs;
+    // Woken once, by the last page of all that the file system has to write (fs/fs-writeback.c), and
+    // not as parts of it are done. Under an overlay that is the node's disk.
+    if functions(seen).any(|f| f == "wb_wait_for_completion") {
+        let (waits, doubt) = match beside.disk_works {
+            Some(true) => (Waits::Flush, None),
+            _ if is_still => (Waits::Shutdown, Some(FEW_SIGNS)),
+            // Nothing was written since it was told last, and it is too early to say that nothing will be.
+            Some(false) => return None,
+            None => (Waits::Flush, Some(FEW_SIGNS)),
         };
-        assert_eq!(judged(49, Some(20)), None);
-        assert_eq!(judged(50, Some(20)).unwrap().doubt, None, "silent for 30 s");
-        assert_eq!(judged(119, Some(118)), None);
-        assert_eq!(judged(120, Some(118)).unwrap().doubt, Some(SLOW_SERVER), "slow for 2 min");
-        assert_eq!(judged(30, None).unwrap().doubt, None, "it answers nobody");
+        return (seen.at.since(seen.began) >= lively).then_some(Judged { waits, doubt });
     }
-
-    #[test]
-    fn an_nfs_server_that_answers_others_is_slow_and_not_away() {
-        let stack = ["rpc_wait_bit_killable", "nfs4_proc_getattr"];
-        let on_nfs = MountPoint { fs_type: "nfs4".into(), ..MountPoint::default() };
-        let mut without_stack = stuck(&[]);
-        without_stack.mount = Some(on_nfs);
-        for seen in [stuck(&stack), without_stack] {
-            let judged = |second, server_answers| {
-                let seen = aged(seen.clone(), second);
-                let answered = Some(seen.at).filter(|_| server_answers);
-                judge(&seen, Beside { slow: SLOW, disk_works: None, answered })
-            };
-            assert_eq!(judged(60, false).unwrap().waits, Waits::Nfs);
-            assert_eq!(judged(60, true), None, "answers have come since it was told last");
-            let late = Judged { waits: Waits::Nfs, doubt: Some(SLOW_SERVER) };
-            assert_eq!(judged(120, true), Some(late));
-            // Its own call goes from answer to answer, as a long listing or a flush does.
-            for (woken, quiet_ms, is_slow) in [(9, 100, true), (9, 20_000, false), (0, 100, false)]
-            {
-                let mut own = aged(seen.clone(), 60);
-                own.progress = Some(WaitProgress {
-                    woken,
-                    milliseconds: 30_000,
-                    quiet_ms,
-                    seen_woken: woken > 0,
-                });
-                assert_eq!(
-                    super::judge(&own, Beside { slow: SLOW, ..Beside::default() }).is_none(),
-                    is_slow
-                );
-            }
+    // On a processor, or waiting for one, and not in there: it may have come back long ago.
+    if runs && !functions(seen).any(|f| f == "task_work_run" || f.contains("_super")) {
+        return None;
+    }
+    match beside.disk_works {
+        Some(false) if is_still => return Some(Judged { waits: Waits::Shutdown, doubt: None }),
+        None if is_still => {
+            return Some(Judged { waits: Waits::Shutdown, doubt: Some(UNKNOWN_DEVICE) });
         }
-    }
-
-    #[test]
-    fn other_servers_are_told_by_their_clients_functions_or_by_the_mount() {
-        for (stack, fs_type, waits) in [
-            (&["wait_for_response [cifs]", "cifs_statfs"][..], "", Waits::Smb),
-            (&["ceph_mdsc_wait_request [ceph]"], "", Waits::Ceph),
-            (&[], "cifs", Waits::Smb),
-            (&["rwsem_down_write_slowpath"], "ceph", Waits::Ceph),
-        ] {
-            let mut seen = stuck(stack);
-            let mount = MountPoint { fs_type: fs_type.into(), ..MountPoint::default() };
-            seen.mount = (!fs_type.is_empty()).then_some(mount);
-            assert_eq!(judged(&aged(seen.clone(), 29), None), None, "{stack:?}");
-            let judged = judged(&aged(seen, 30), None).unwrap();
-            let doubt = (!fs_type.is_empty()).then_some(NO_STACK);
-            assert_eq!((judged.waits, judged.doubt), (waits, doubt), "{stack:?}");
+        Some(true) if quiet >= lively => {
+            return Some(Judged { waits: Waits::Flush, doubt: None });
         }
+        _ => {}
     }
-
-    #[test]
-    fn without_a_stack_the_mount_speaks_less_loudly() {
-        let mut seen = aged(stuck(&[]), 40);
-        seen.mount = Some(MountPoint { fs_type: "fuse.s3".into(), ..MountPoint::default() });
-        let judged = judged(&seen, None).unwrap();
-        assert_eq!((judged.waits, judged.doubt), (Waits::Fuse, Some(NO_STACK)));
+    let age = seen.at.since(seen.began);
+    if age < Duration::from_millis(FLUSH_MS) || quiet * 2 > age && !runs {
+        return None;
     }
+    // Who comes late has seen only the end of a long sleep.
+    if !progress.seen_woken && !runs {
+        return None;
+    }
+    let writes = ["sync_", "jbd2_", "xfs_", "btrfs_", "f2fs_"];
+    let writes = functions(seen).any(|f| {
+        f.contains("writeback")
+            || f.contains("fdatawait")
+            || writes.iter().any(|p| f.starts_with(p))
+    });
+    let doubt = (!writes || age < lively).then_some(FEW_SIGNS);
+    Some(Judged { waits: Waits::Flush, doubt })
 }

@@ -2,7 +2,6 @@
 
 pub(crate) mod causes;
 pub(crate) mod judge;
-pub(crate) mod shutdown;
 pub(crate) mod tracker;
 pub(crate) mod verdict;
 
@@ -29,3 +28,6 @@ pub(crate) static FAMILY: Family = Family {
         new: || Box::<tracker::HungCalls>::default(),
     }],
 };
+
+#[cfg(test)]
+mod tests;

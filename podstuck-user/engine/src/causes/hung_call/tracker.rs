@@ -12,7 +12,7 @@ use crate::{
             judge::{Beside, Judged, Waits},
             verdict::Around,
         },
-        network_storage::verdict::KernelSays,
+        network_storage::KernelSays,
         shared::sharers,
     },
     event::{Event, What},
@@ -300,10 +300,6 @@ fn local_port(seen: &StuckThread) -> Option<u16> {
 }
 
 /// Requests that a FUSE server has not answered; none where that is not told.
-fn unanswered(seen: &StuckThread) -> u64 {
+pub(super) fn unanswered(seen: &StuckThread) -> u64 {
     seen.mount.as_ref().and_then(|mount| mount.unanswered).unwrap_or_default()
 }
-
-#[cfg(test)]
-#[path = "tracker_tests.rs"]
-mod tests;

@@ -346,10 +346,10 @@ fn other_server(
     kernel: Option<&Said>,
     sharers: Option<Vec<String>>,
 ) {
-    network_storage::verdict::tell(draft, None, kernel);
+    network_storage::tell(draft, None, kernel);
     if let Some(mount) = &seen.mount {
         let view = view(context, seen);
-        network_storage::verdict::unmount(draft, view, &mount.point, mount.id, sharers);
+        network_storage::unmount(draft, view, &mount.point, mount.id, sharers);
     }
 }
 

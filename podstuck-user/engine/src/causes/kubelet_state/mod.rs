@@ -1,21 +1,257 @@
 //! A kubelet that does not run, or is stopped.
+//!
+//! kubelet itself: whether it runs at all, and whether it can. Nothing happens to any pod of the node before it does,
+//! whatever else holds one.
+//!
+//! A kubelet that cannot act: nobody else ends the pod, unmounts its volumes or lets its record go.
 
-pub(crate) mod tracker;
-pub(crate) mod verdict;
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use podstuck_common::component::name_hash;
 
 use crate::{
+    cause::{Cause, Kind, TriedWith, like, way},
+    causes::shared::{
+        halted,
+        pending_deletion::{ToGo, Word},
+    },
+    command::Process,
+    event::{Event, What},
     family::Family,
-    model::degraded::Feed,
-    tracker::{TrackerId, TrackerSpec},
+    ids,
+    model::{
+        degraded::Feed,
+        diagnosis::Stage,
+        evidence::Source,
+        finding::Severity,
+        halted::HaltedKubelet,
+        identity::{Target, TargetKind},
+        node::{NodeSample, PodState},
+        time::Monotonic,
+    },
+    tracker::{Claim, Context, Steps, Subject, Tracker, TrackerId, TrackerSpec},
+    verdict::{Draft, Verdict},
 };
 
 /// Its causes and trackers.
 pub(crate) static FAMILY: Family = Family {
-    causes: &[&verdict::KUBELET_STOPPED, &verdict::KUBELET_DOWN],
+    causes: &[&KUBELET_STOPPED, &KUBELET_DOWN],
     trackers: &[TrackerSpec {
         id: TrackerId::KubeletState,
         feeds: &[Feed::Node, Feed::Logs],
         yields: &[],
-        new: || Box::<tracker::KubeletStates>::default(),
+        new: || Box::<KubeletStates>::default(),
     }],
 };
+
+/// How long it must be kept from running: two looks. A debugger stops a process for a moment.
+const HALTED: Duration = Duration::from_secs(5);
+/// How long it must be gone: a service that fails is started again after 10 s (`RestartSec` in kubelet's unit of the
+/// Kubernetes packages).
+const DOWN: Duration = Duration::from_secs(11);
+
+/// Why it does nothing.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State<'a> {
+    Halted(&'a HaltedKubelet),
+    Down,
+}
+
+/// A pod that waits for it.
+pub(crate) struct Suspect<'a> {
+    pub(crate) pod: &'a PodState,
+    pub(crate) state: State<'a>,
+    /// Who says that the pod is to go; `None` for one that was only asked about.
+    pub(crate) word: Option<&'a Word>,
+    pub(crate) since: Monotonic,
+    pub(crate) at: Monotonic,
+}
+
+#[derive(Default)]
+pub(crate) struct KubeletStates {
+    /// Since when it is so, and of which process.
+    since: Option<(Option<u32>, Monotonic)>,
+    to_go: ToGo,
+    /// UIDs of pods, by what was said of them.
+    told: BTreeSet<String>,
+}
+
+impl KubeletStates {
+    fn sampled(&mut self, context: &Context<'_>, sample: &NodeSample, steps: &mut Steps) {
+        let before = std::mem::take(&mut self.told);
+        let state = state(sample);
+        let process = state.map(|state| match state {
+            State::Halted(kubelet) => Some(kubelet.pid),
+            State::Down => None,
+        });
+        self.since = process.map(|process| match self.since {
+            Some((known, since)) if known == process => (process, since),
+            _ => (process, sample.at),
+        });
+        if let Some((state, (_, since))) = state.zip(self.since) {
+            let needed = if state == State::Down { DOWN } else { HALTED };
+            let lasts = sample.at.since(since) >= needed;
+            for pod in sample.pods.iter().filter(|_| lasts) {
+                let word = self.to_go.word(&pod.uid);
+                let waits = match word {
+                    Some(Word::Record(deletion)) => *deletion <= context.calendar,
+                    Some(Word::Log(..)) => true,
+                    // Whoever has no kubelet at all may have other means.
+                    None => {
+                        let is_asked = context.asked == Some(&pod.uid);
+                        state != State::Down && is_asked && !self.to_go.is_to_stay(&pod.uid)
+                    }
+                };
+                if waits {
+                    let suspect = Suspect { pod, state, word, since, at: sample.at };
+                    steps.found([draft(&suspect)]);
+                    self.told.insert(pod.uid.clone());
+                }
+            }
+        }
+        let (tracker, at) = (self.id(), sample.at);
+        let over = before.iter().filter(|uid| !self.told.contains(*uid));
+        let over = over.map(|uid| name_hash(uid.as_bytes()));
+        steps.say(over.map(|target_id| Verdict::Over { tracker, target_id, at }));
+    }
+}
+
+/// Of several kubelets it is not known whose a pod is: one that runs may be its own.
+fn state(sample: &NodeSample) -> Option<State<'_>> {
+    let halted = |pid: &u32| sample.halted_kubelets.iter().find(|kubelet| kubelet.pid == *pid);
+    if sample.kubelets.is_empty() {
+        return Some(State::Down);
+    }
+    let all: Option<Vec<&HaltedKubelet>> = sample.kubelets.iter().map(halted).collect();
+    all?.first().map(|first| State::Halted(first))
+}
+
+impl Tracker for KubeletStates {
+    fn id(&self) -> TrackerId {
+        TrackerId::KubeletState
+    }
+
+    fn take(&mut self, event: &Event, context: &Context<'_>, steps: &mut Steps) {
+        self.to_go.listen(context, &event.what);
+        if let What::Sample(sample) = &event.what {
+            self.sampled(context, sample, steps);
+        }
+    }
+
+    fn explains(&self, subject: &Subject<'_>, _: Claim) -> bool {
+        self.told.contains(subject.pod)
+    }
+
+    fn dropped(&self) -> u64 {
+        self.to_go.dropped()
+    }
+}
+
+/// It is there, and does not run.
+pub(crate) static KUBELET_STOPPED: Cause = Cause {
+    id: ids::KUBELET_STOPPED,
+    title: "kubelet is kept from running: nobody ends the pod",
+    stage: Stage::Containers,
+    kind: Kind::Cause,
+    meaning: "kubelet's process is there, and does nothing: a signal has stopped it, its control group is frozen, or it \
+        has used up its file descriptors. It alone ends the pods of its node and unmounts their volumes: the deletion \
+        of every pod of the node waits. Containers that run go on.",
+    confirmed_by: &[
+        "the process of the node's only kubelet is stopped (state T), or its control group is frozen, or it has all \
+         descriptors open that it may, for 5 s",
+        "the pod's deletionTimestamp has passed, or kubelet's log says that it is to be deleted",
+    ],
+    log: None,
+    look_alikes: &[like(ids::KUBELET_DOWN, "its process is there")],
+    ways_out: &[way("have it go on (`kill -CONT`, or thaw its control group)", "")],
+    field: &[],
+    tried: &[TriedWith::RealKubelet],
+    source: &["kubernetes pkg/kubelet/pod_workers.go, SyncTerminatingPod"],
+};
+
+/// It is not there.
+pub(crate) static KUBELET_DOWN: Cause = Cause {
+    id: ids::KUBELET_DOWN,
+    title: "no kubelet runs on this node: nobody ends the pod",
+    stage: Stage::Containers,
+    kind: Kind::Cause,
+    meaning: "No process of kubelet is on this node. It alone ends the pods of its node and unmounts their volumes: the \
+        deletion of every pod of the node waits until kubelet is started. Containers that run go on.",
+    confirmed_by: &[
+        "no process is a kubelet, for 10 s",
+        "the pod's deletionTimestamp has passed, or kubelet's log says that it is to be deleted",
+    ],
+    log: None,
+    look_alikes: &[like(ids::KUBELET_STOPPED, "no process of it is there")],
+    ways_out: &[way("start kubelet; its own log says why it ended", "")],
+    field: &["kubernetes#109414"],
+    tried: &[TriedWith::RealKubelet],
+    source: &["kubernetes pkg/kubelet/pod_workers.go, SyncTerminatingPod"],
+};
+
+/// The finding about one pod.
+pub(crate) fn draft(suspect: &Suspect<'_>) -> Draft {
+    let Suspect { pod, state, word, since, at } = suspect;
+    let cause = match state {
+        State::Halted(_) => &KUBELET_STOPPED,
+        State::Down => &KUBELET_DOWN,
+    };
+    let target = Target {
+        kind: TargetKind::PodDirectory,
+        root: pod.directory.clone(),
+        pod: Some(pod.named()),
+        ..Target::unknown()
+    };
+    let mut draft = Draft::about_state(
+        TrackerId::KubeletState,
+        cause,
+        name_hash(pod.uid.as_bytes()),
+        Arc::new(target),
+        pod.directory.clone(),
+        *at,
+    );
+    draft.first = *since;
+    draft.severity = Severity::Critical;
+    draft.blocks_deletion = Some(true);
+    draft.is_settled = true;
+    let why = match state {
+        State::Halted(kubelet) => {
+            draft.held_by(format!("kubelet (pid {})", kubelet.pid));
+            let how = halted::go_on(
+                &mut draft,
+                Process::new(kubelet.pid, kubelet.started, Some("kubelet")),
+                &kubelet.halted,
+            );
+            draft.rule_out(ids::KUBELET_DOWN, "its process is there");
+            format!("kubelet (pid {}) does nothing: its {how}.", kubelet.pid)
+        }
+        State::Down => {
+            draft.held_by("kubelet, which does not run");
+            draft.fact("no process of kubelet is on this node", Source::proc("/proc/*/cmdline"));
+            draft.advice(
+                "start kubelet (`systemctl start kubelet`, where it is a service of that name), and read in its log \
+                 why it ended (`journalctl -u kubelet`)",
+                "low: it finds the node's pods and volumes again, and goes on with their deletion",
+            );
+            draft.rule_out(ids::KUBELET_STOPPED, "no process of it is there");
+            draft.doubt(
+                "whether a program that is not known for a kubelet does its work on this node",
+            );
+            "No kubelet runs on this node.".to_owned()
+        }
+    };
+    let seconds = at.since(*since).as_secs();
+    draft.fact_since(format!("it has been so for at least {seconds} s"), Source::Samples, *since);
+    match word {
+        Some(word) => word.tell(&mut draft),
+        None => draft.doubt("whether the pod is to be deleted: its record was not read"),
+    }
+    draft.explanation = format!(
+        "{why} Nobody else on the node ends the pod's containers, unmounts its volumes and lets the pod go: as long \
+         as that is so, every deletion on this node waits."
+    );
+    draft
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,10 @@
 //! What remains of a mass deletion, for how long, and how sure that is.
+//!
+//! What several looks at one mass deletion say together.
 
-use crate::{causes::mass_deletion::looks::Looks, model::remaining::Interval};
+use std::collections::VecDeque;
+
+use crate::model::remaining::{Interval, Remaining};
 
 /// By how much the rest may go faster or slower than what went before: in six deletions on a busy machine
 /// it was 0.6 to 1.3 times as fast as the last ten seconds. With the range of the entries, 22 of 24 stated
@@ -98,69 +102,86 @@ impl Estimate {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::model::remaining::{Remaining, Sample};
+/// Looks that are remembered: an older one is worth little, since its error is that of a larger tree.
+const LOOKS: usize = 8;
+/// The least error of a sample, as a part of its estimate.
+const LEAST_ERROR: f64 = 0.01;
 
-    fn looks(left: Remaining) -> Looks {
-        let mut looks = Looks::default();
-        looks.add(left, 100);
-        looks
-    }
+/// A look at the directory, and how far the deletion was then.
+#[derive(Clone, Debug)]
+struct Look {
+    left: Remaining,
+    /// Entries deleted before it.
+    deleted_before: u64,
+}
 
-    fn steady(rate: f64) -> Rate {
-        Rate { now: rate, overall: rate }
-    }
+/// The latest looks, the newest last.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Looks(VecDeque<Look>);
 
-    #[test]
-    fn a_complete_count_gives_one_number() {
-        let counted = Remaining { seen: 1000, complete: true, ..Remaining::default() };
-        let estimate = Estimate::of(&looks(counted), 300, steady(100.0));
-        assert_eq!(estimate.remaining_range, Some((700, 900)));
-        assert_eq!((estimate.remaining, estimate.eta_s), (Some(800), Some(8)));
-    }
-
-    #[test]
-    fn a_sample_gives_a_range_and_what_it_rests_on() {
-        let sample =
-            Sample { entries: 80_000, error: 8_000, directories: 900, levels: 3, linked: false };
-        let left = Remaining { seen: 5_000, sample: Some(sample), ..Remaining::default() };
-        let looks = looks(left);
-        let estimate = Estimate::of(&looks, 100, Rate { now: 1000.0, overall: 2000.0 });
-        assert_eq!((estimate.remaining, estimate.eta_s), (Some(80_000), Some(80)));
-        let (low, high) = estimate.remaining_range.unwrap();
-        assert!(low < 64_000 && high > 100_000 && high < 120_000, "{low} {high}");
-        // What is left may go as fast as the rest did.
-        let (soon, late) = estimate.eta_range_s.unwrap();
-        assert!(soon <= low / 2666 + 1 && late >= high / 750, "{soon} {late}");
-        let facts = estimate.facts(&looks).join("\n");
-        assert!(
-            facts.contains("estimated by a random sample: the last one read 900 directories"),
-            "{facts}"
-        );
-    }
-
-    #[test]
-    fn where_nothing_can_be_said_nothing_is_said() {
-        let sample = Sample { entries: 80_000, error: 60_000, ..Sample::default() };
-        for sample in [Some(sample), None] {
-            let left =
-                Remaining { seen: 5, sample, inodes_used: 1_000_000, ..Remaining::default() };
-            let looks = looks(left);
-            let estimate = Estimate::of(&looks, 100, steady(1000.0));
-            assert_eq!(estimate, Estimate::default());
-            assert_eq!(estimate.facts(&looks)[0], "how much remains is not known");
+impl Looks {
+    pub(crate) fn add(&mut self, left: Remaining, deleted: u64) {
+        // A count makes samples needless, and one that found nothing to say leaves the others alone.
+        if left.complete {
+            self.0.clear();
         }
+        if self.0.len() == LOOKS {
+            self.0.pop_front();
+        }
+        self.0.push_back(Look { left, deleted_before: deleted });
     }
 
-    #[test]
-    fn nothing_is_claimed_without_a_look_or_without_movement() {
-        let none = Looks::default();
-        assert_eq!(Estimate::of(&none, 5, steady(1.0)), Estimate::default());
-        let counted = Remaining { seen: 10, complete: true, ..Remaining::default() };
-        let still = Estimate::of(&looks(counted), 100, steady(0.0));
-        assert_eq!((still.remaining, still.eta_s), (Some(10), None));
-        assert_eq!(Estimate::default().facts(&none), ["how much remains is not known"]);
+    /// What the newest one saw.
+    pub(crate) fn last(&self) -> Option<&Remaining> {
+        self.0.back().map(|look| &look.left)
+    }
+
+    /// Samples that the number rests on, unless it was counted.
+    pub(crate) fn samples(&self) -> usize {
+        self.0.iter().filter(|look| !look.left.complete && look.left.interval().is_some()).count()
+    }
+
+    /// Whether a new look would tell more.
+    pub(crate) fn is_rough(&self) -> bool {
+        !self.0.back().is_some_and(|look| look.left.complete)
+    }
+
+    /// How many entries remain when so many have been deleted.
+    ///
+    /// Samples are combined with the inverse of their variance as weight. Where they differ by more than
+    /// their errors allow, the error grows by as much (the Birge ratio).
+    pub(crate) fn remaining(&self, deleted: u64) -> Option<Interval> {
+        let newest = self.0.iter().rev().find(|look| look.left.interval().is_some())?;
+        let at_newest = match newest.left.complete {
+            true => newest.left.interval(),
+            false => self.combined(newest),
+        }?;
+        // What was deleted since is known exactly.
+        let since = deleted.saturating_sub(newest.deleted_before);
+        Some(Interval {
+            estimate: at_newest.estimate.saturating_sub(since),
+            low: at_newest.low.saturating_sub(since),
+            high: at_newest.high.saturating_sub(since),
+        })
+    }
+
+    /// All samples that say something, as of the newest of them.
+    fn combined(&self, newest: &Look) -> Option<Interval> {
+        let (mut weights, mut sum, mut samples) = (0.0, 0.0, Vec::new());
+        for look in self.0.iter().filter(|look| look.left.interval().is_some()) {
+            let Some(sample) = look.left.sample else { continue };
+            let since = newest.deleted_before.saturating_sub(look.deleted_before);
+            let left = sample.entries.saturating_sub(since) as f64;
+            // One that claims no error would silence the others.
+            let error = (sample.error as f64).max(sample.entries as f64 * LEAST_ERROR);
+            weights += error.powi(-2);
+            sum += left * error.powi(-2);
+            samples.push((left, error));
+        }
+        let mean = sum / weights;
+        let differences = samples.iter().map(|(left, error)| ((left - mean) / error).powi(2));
+        let freedom = samples.len().saturating_sub(1).max(1);
+        let birge = (differences.sum::<f64>() / freedom as f64).max(1.0);
+        newest.left.around(mean, (birge / weights).sqrt())
     }
 }

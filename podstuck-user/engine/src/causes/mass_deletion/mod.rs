@@ -1,7 +1,7 @@
 //! Deletions of very many files.
 
+pub(crate) mod causes;
 pub(crate) mod estimate;
-pub(crate) mod looks;
 pub(crate) mod run;
 pub(crate) mod tracker;
 pub(crate) mod verdict;
@@ -14,7 +14,7 @@ use crate::{
 
 /// Its causes and trackers.
 pub(crate) static FAMILY: Family = Family {
-    causes: &[&verdict::EMPTYDIR_FILES, &verdict::DOCKER_VOLUME_STORM, &verdict::MASS_DELETION],
+    causes: &[&causes::EMPTYDIR_FILES, &causes::DOCKER_VOLUME_STORM, &causes::MASS_DELETION],
     trackers: &[TrackerSpec {
         id: TrackerId::BulkDelete,
         feeds: &[Feed::Calls, Feed::Objects],
@@ -22,3 +22,6 @@ pub(crate) static FAMILY: Family = Family {
         new: || Box::<tracker::BulkDeletes>::default(),
     }],
 };
+
+#[cfg(test)]
+mod tests;

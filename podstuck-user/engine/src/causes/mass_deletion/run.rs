@@ -9,7 +9,7 @@ use std::{
 use nix::errno::Errno;
 
 use crate::{
-    causes::mass_deletion::{estimate::Rate, looks::Looks},
+    causes::mass_deletion::estimate::{Looks, Rate},
     event::Count,
     model::{
         call::{Call, Outcome},
@@ -174,7 +174,7 @@ impl Run {
     }
 }
 
-fn common_ancestor<'a>(mut paths: impl Iterator<Item = &'a Path>) -> Option<PathBuf> {
+pub(super) fn common_ancestor<'a>(mut paths: impl Iterator<Item = &'a Path>) -> Option<PathBuf> {
     let first = paths.next()?.to_path_buf();
     let ancestor = paths.fold(first, |ancestor, path| {
         let mut candidate = ancestor.as_path();
@@ -184,58 +184,4 @@ fn common_ancestor<'a>(mut paths: impl Iterator<Item = &'a Path>) -> Option<Path
         candidate.to_path_buf()
     });
     Some(ancestor)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn counted(calls: u64) -> Count {
-        Count {
-            target_id: 1,
-            pid: 1,
-            started: None,
-            call: Call::Unlink,
-            outcome: Outcome::OK,
-            component: crate::model::identity::Component::Kubelet,
-            bucket: 0,
-            calls,
-            total_ns: 0,
-            min_ns: 0,
-            max_ns: 0,
-        }
-    }
-
-    #[test]
-    fn the_directory_of_a_run_is_what_its_samples_share() {
-        let paths = ["/a/b/c/1", "/a/b/d", "/a/b/c/2/x"].map(Path::new);
-        assert_eq!(common_ancestor(paths.into_iter()), Some("/a/b".into()));
-        assert_eq!(common_ancestor(["/x", "/y"].map(Path::new).into_iter()), Some("/".into()));
-    }
-
-    #[test]
-    fn what_went_since_the_last_count_was_gone_before_the_look() {
-        let mut run = Run::new(Monotonic(0));
-        for second in 1..=10_u64 {
-            run.count(&counted(50_000), Monotonic(second * 1_000_000_000));
-        }
-        let at = |ms: u64| run.deleted_at_look(Monotonic(ms * 1_000_000));
-        assert_eq!((at(10_000), at(10_350)), (500_000, 500_000));
-        assert!((540_000..=550_000).contains(&at(11_350)), "{}", at(11_350));
-        // One that has paused deletes nothing meanwhile.
-        assert!(at(15_000) <= 600_000 && at(30_000) == 500_000);
-    }
-
-    #[test]
-    fn a_rate_is_a_mean_of_the_last_seconds() {
-        let mut run = Run::new(Monotonic(0));
-        for second in 1..=20_u64 {
-            run.count(&counted(3000), Monotonic(second * 1_000_000_000));
-        }
-        let now = Monotonic(20_000_000_000);
-        assert!((run.rate(now) - 3000.0).abs() < 400.0, "{}", run.rate(now));
-        assert!(run.matters(Where::Target(1), now));
-        let later = Monotonic(31_000_000_000);
-        assert!(run.stalled(later) && run.rate(later) == 0.0);
-    }
 }

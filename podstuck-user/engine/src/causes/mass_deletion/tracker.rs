@@ -20,15 +20,15 @@ use crate::{
 };
 
 /// How often the remaining entries are counted.
-const COUNT_EVERY: Duration = Duration::from_secs(30);
+pub(super) const COUNT_EVERY: Duration = Duration::from_secs(30);
 /// How often a sample of them is taken: the next one makes the estimate surer.
-const SAMPLE_EVERY: Duration = Duration::from_secs(10);
+pub(super) const SAMPLE_EVERY: Duration = Duration::from_secs(10);
 /// Deletions followed at a time.
 const RUNS: usize = 256;
 
 /// All deletions that may become many.
 pub(crate) struct BulkDeletes {
-    runs: Bounded<Where, Run>,
+    pub(super) runs: Bounded<Where, Run>,
 }
 
 impl Default for BulkDeletes {
@@ -37,7 +37,7 @@ impl Default for BulkDeletes {
     }
 }
 
-fn place(target_id: u64, pid: u32) -> Where {
+pub(super) fn place(target_id: u64, pid: u32) -> Where {
     if target_id == 0 { Where::Process(pid) } else { Where::Target(target_id) }
 }
 
@@ -189,7 +189,7 @@ fn progress(run: &Run, now: Monotonic) -> Option<Progress> {
 
 /// Time between two looks at one of so many deletions: all of them together may not take more of a
 /// processor than one does.
-fn pause(is_rough: bool, many: usize) -> Duration {
+pub(super) fn pause(is_rough: bool, many: usize) -> Duration {
     let one = if is_rough { SAMPLE_EVERY } else { COUNT_EVERY };
     one * many.clamp(1, RUNS) as u32
 }
@@ -212,93 +212,4 @@ fn ask(tracker: TrackerId, place: Where, run: &mut Run, many: usize, now: Monoto
     }
     let query = |wants| Query { tracker, target_id: op.target_id, path: path.clone(), wants };
     wants.into_iter().map(query).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use nix::errno::Errno;
-
-    use super::*;
-    use crate::{
-        model::call::Outcome,
-        testing::{Alone, failed},
-    };
-
-    #[test]
-    fn a_process_id_that_is_given_again_takes_no_counts_over() {
-        let mut bulk = Alone::<BulkDeletes>::new();
-        let deletes = |started, second| {
-            let mut op = failed(Call::Unlink, Errno::ENOENT, "m", second);
-            (op.target_id, op.outcome) = (0, Outcome::OK);
-            Arc::make_mut(&mut op.actor).started = Some(started);
-            What::Operation(Box::new(op))
-        };
-        let count = |component, started| {
-            let (call, outcome) = (Call::Unlink, Outcome::OK);
-            let (bucket, calls, total_ns, min_ns, max_ns) = (0, 7, 0, 0, 0);
-            let (target_id, pid, started) = (0, 42, Some(started));
-            What::Counts(vec![Count {
-                target_id,
-                pid,
-                started,
-                call,
-                outcome,
-                component,
-                bucket,
-                calls,
-                total_ns,
-                min_ns,
-                max_ns,
-            }])
-        };
-        let at = |second: u64| Monotonic(second * 1_000_000_000);
-        let deleted =
-            |bulk: &Alone<BulkDeletes>| bulk.tracker.runs.get(&place(0, 42)).map(Run::deleted);
-        bulk.take(at(1), deletes(5, 1.0));
-        bulk.take(at(2), count(Component::Kubelet, 5));
-        bulk.take(at(3), count(Component::Workload, 5));
-        bulk.take(at(3), count(Component::Kubelet, 6));
-        assert_eq!(deleted(&bulk), Some(7), "nor is what is not proven to be the node's");
-        let steps = bulk.take(at(4), deletes(6, 4.0));
-        assert!(matches!(steps.verdicts[..], [Verdict::Over { target_id: 42, .. }]));
-        assert_eq!(deleted(&bulk), Some(0));
-        // Of the one before, in the same drain.
-        bulk.take(at(5), count(Component::Kubelet, 5));
-        assert_eq!(deleted(&bulk), Some(0));
-        bulk.take(at(5), count(Component::Kubelet, 6));
-        assert_eq!(deleted(&bulk), Some(7));
-    }
-
-    #[test]
-    fn only_what_is_known_to_be_gone_is_over() {
-        let at = |second: u64| Monotonic(second * 1_000_000_000);
-        let left = |gone| Remaining { gone, complete: true, ..Remaining::default() };
-        for (answer, is_over) in [
-            (Err(NoAnswer::Refused("opening it: Permission denied".into())), false),
-            (Err(NoAnswer::Deadline(Duration::from_secs(2))), false),
-            (Ok(left(true)), true),
-        ] {
-            let mut bulk = Alone::<BulkDeletes>::new();
-            let mut op = failed(Call::Unlinkat, Errno::ENOENT, "m", 1.0);
-            op.outcome = Outcome::OK;
-            let wants = Wants::Remaining { pid: 42, directory: op.target.root.clone() };
-            let (tracker, path) = (TrackerId::BulkDelete, op.target.root.clone());
-            let query = Query { tracker, target_id: op.target_id, path, wants };
-            bulk.take(at(1), What::Operation(Box::new(op)));
-            let answer = Box::new(Answer::Remaining(answer));
-            let steps =
-                bulk.take(at(600), What::Answer { query: query.into(), answer: answer.clone() });
-            let cleared = matches!(steps.verdicts[..], [Verdict::Cleared { .. }]);
-            assert_eq!(cleared, is_over, "{answer:?}: {:?}", steps.verdicts);
-        }
-    }
-
-    #[test]
-    fn many_deletions_are_looked_at_as_often_together_as_one() {
-        assert_eq!(pause(true, 1), SAMPLE_EVERY);
-        assert_eq!(pause(true, 12), SAMPLE_EVERY * 12);
-        assert_eq!(pause(false, 0), COUNT_EVERY);
-    }
 }

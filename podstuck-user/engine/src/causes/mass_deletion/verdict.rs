@@ -3,16 +3,19 @@
 use std::sync::Arc;
 
 use crate::{
-    cause::{Cause, Kind, LookAlike, TriedWith, WayOut, like, way},
+    cause::{Cause, LookAlike, WayOut, like, way},
     causes::{
-        mass_deletion::{estimate::Estimate, run::Run},
+        mass_deletion::{
+            causes::{DOCKER_VOLUME_STORM, EMPTYDIR_FILES, MASS_DELETION},
+            estimate::Estimate,
+            run::Run,
+        },
         shared::clients,
     },
     command::{NAME, Step},
     ids,
     model::{
         call::Outcome,
-        diagnosis::Stage,
         evidence::Source,
         finding::Severity,
         identity::{Actor, Component, Target, TargetKind},
@@ -24,68 +27,14 @@ use crate::{
     verdict::Draft,
 };
 
-const CONFIRMED: &[&str] =
+pub(super) const CONFIRMED: &[&str] =
     &["thousands of entries were deleted below one directory, and more are deleted every second"];
-const ALIKE: &[LookAlike] =
+pub(super) const ALIKE: &[LookAlike] =
     &[like(ids::CALL_HUNG_UNEXPLAINED, "entries disappear, second by second")];
-const WAIT: &[WayOut] = &[way("wait", "restarting the process that deletes only starts it over")];
-const TITLE: &str = "very many entries: slow, not stuck; shows the rate, how many are left and how \
+pub(super) const WAIT: &[WayOut] =
+    &[way("wait", "restarting the process that deletes only starts it over")];
+pub(super) const TITLE: &str = "very many entries: slow, not stuck; shows the rate, how many are left and how \
     long it will take";
-
-/// In an emptyDir.
-pub(crate) static EMPTYDIR_FILES: Cause = Cause {
-    id: ids::EMPTYDIR_MASS_FILES,
-    title: TITLE,
-    stage: Stage::Volumes,
-    kind: Kind::Cause,
-    meaning: "The pod's emptyDir has so many entries that kubelet takes long to delete them one by \
-        one. The pod waits meanwhile; it is not stuck.",
-    confirmed_by: CONFIRMED,
-    log: None,
-    look_alikes: ALIKE,
-    ways_out: WAIT,
-    field: &["kubernetes#97242", "kubernetes#36983", "trident#664"],
-    tried: &[TriedWith::Lab, TriedWith::RealKubelet],
-    source: &["kubernetes pkg/volume/emptydir/empty_dir.go, teardownDefault"],
-};
-
-/// In a volume of Docker's.
-pub(crate) static DOCKER_VOLUME_STORM: Cause = Cause {
-    id: ids::DOCKER_VOLUME_UNLINK_STORM,
-    title: TITLE,
-    stage: Stage::Containers,
-    kind: Kind::Cause,
-    meaning: "An image declares a VOLUME, its application left millions of entries in it, and \
-        dockerd deletes them while it holds its volume store's lock: creating, listing and removing \
-        volumes waits, for all containers of the node.",
-    confirmed_by: &[
-        "thousands of entries were deleted below one directory, and more are deleted every second",
-        "who waits meanwhile: processes that are connected to dockerd, and how far their requests have come",
-    ],
-    log: None,
-    look_alikes: ALIKE,
-    ways_out: WAIT,
-    field: &["NetEase's article on a docker volume with millions of entries", "moby#41424"],
-    tried: &[TriedWith::RealRuntime],
-    source: &["moby volume/local/local.go, (*Root).Remove"],
-};
-
-/// Anywhere else.
-pub(crate) static MASS_DELETION: Cause = Cause {
-    id: ids::MASS_DELETION,
-    title: TITLE,
-    stage: Stage::Volumes,
-    kind: Kind::Cause,
-    meaning: "A directory with very many entries is being deleted. It holds up no pod by itself, and \
-        slows down whoever uses the same disk.",
-    confirmed_by: CONFIRMED,
-    log: None,
-    look_alikes: ALIKE,
-    ways_out: WAIT,
-    field: &[],
-    tried: &[TriedWith::Test],
-    source: &["go src/os/removeall_at.go, removeAllFrom"],
-};
 
 /// Whether dockerd deletes a volume, and lets no other volume command go on.
 pub(crate) fn holds_up_others(op: &Operation) -> bool {

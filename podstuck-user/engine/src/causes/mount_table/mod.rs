@@ -1,21 +1,220 @@
 //! A mount table of very many mounts, which slows each unmount.
+//!
+//! Mount namespaces with very many mounts, and unmounts that have nothing to write and are slow all the same.
+//!
+//! Very many mounts in a mount namespace that the node's own programs are in.
 
-pub(crate) mod tracker;
-pub(crate) mod verdict;
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
+
+use podstuck_common::{component::path_hash, record::reason};
 
 use crate::{
+    cause::{Cause, Kind, TriedWith, log, way},
+    causes::shared::clean_up::is_clean_up,
+    command::Step,
+    event::{Event, What},
     family::Family,
-    model::degraded::Feed,
-    tracker::{TrackerId, TrackerSpec},
+    ids,
+    model::{
+        call::{Call, Outcome},
+        crowd::{Crowd, VERY_MANY},
+        degraded::Feed,
+        diagnosis::Stage,
+        evidence::Source,
+        identity::Target,
+        node::NodeSample,
+        operation::Operation,
+        path::safe_path,
+        time::Monotonic,
+    },
+    tracker::{Context, Steps, Tracker, TrackerId, TrackerSpec},
+    verdict::{Draft, Verdict},
 };
 
 /// Its causes and trackers.
 pub(crate) static FAMILY: Family = Family {
-    causes: &[&verdict::MOUNT_STORM],
+    causes: &[&MOUNT_STORM],
     trackers: &[TrackerSpec {
         id: TrackerId::MountStorm,
         feeds: &[Feed::Calls, Feed::Node],
         yields: &[],
-        new: || Box::<tracker::MountStorms>::default(),
+        new: || Box::<MountStorms>::default(),
     }],
 };
+
+/// How long it must last: two looks.
+const LASTS: Duration = Duration::from_secs(5);
+/// Slow unmounts remembered, the last ones.
+const SLOW: usize = 16;
+/// For how long they count.
+const FRESH: Duration = Duration::from_secs(600);
+/// Volumes that kubelet keeps in memory (pkg/volume/secret, projected and downwardapi, `wrappedVolumeSpec`): their
+/// unmount writes nothing and asks nobody.
+const IN_MEMORY: [&str; 3] =
+    ["kubernetes.io/secret", "kubernetes.io/projected", "kubernetes.io/downward-api"];
+
+/// Namespaces of the last look, by target.
+#[derive(Default)]
+pub(crate) struct MountStorms {
+    crowded: BTreeMap<u64, Crowded>,
+    /// Unmounts of volumes in memory that took long: when they ended, and how long they took.
+    slow: VecDeque<(Monotonic, Duration)>,
+}
+
+struct Crowded {
+    since: Monotonic,
+    told: bool,
+}
+
+impl MountStorms {
+    fn observe(&mut self, op: &Operation) {
+        let plugin = op.target.volume.as_ref().map_or("", |volume| volume.plugin.as_str());
+        let is_slow = op.has(reason::SLOW) && op.call == Call::Umount2 && op.outcome == Outcome::OK;
+        if is_slow && is_clean_up(op) && IN_MEMORY.contains(&plugin) {
+            if self.slow.len() >= SLOW {
+                self.slow.pop_front();
+            }
+            self.slow.push_back((op.end, op.duration));
+        }
+    }
+
+    fn sampled(&mut self, sample: &NodeSample, steps: &mut Steps) {
+        self.slow.retain(|(end, _)| sample.at.since(*end) <= FRESH);
+        let slow: Vec<Duration> = self.slow.iter().map(|(_, took)| *took).collect();
+        let mut before = std::mem::take(&mut self.crowded);
+        for crowd in &sample.crowded {
+            let name = format!("{} {}", crowd.namespace, safe_path(&crowd.below));
+            let target_id = path_hash(name.as_bytes());
+            let known = before.remove(&target_id);
+            let mut this = known.unwrap_or(Crowded { since: sample.at, told: false });
+            if sample.at.since(this.since) >= LASTS {
+                this.told = true;
+                let (since, at) = (this.since, sample.at);
+                steps.found([draft(crowd, &slow, target_id, (since, at))]);
+            }
+            self.crowded.insert(target_id, this);
+        }
+        let (tracker, at) = (self.id(), sample.at);
+        for (target_id, _) in before.into_iter().filter(|(_, crowded)| crowded.told) {
+            steps.say([Verdict::Over { tracker, target_id, at }]);
+        }
+    }
+}
+
+impl Tracker for MountStorms {
+    fn id(&self) -> TrackerId {
+        TrackerId::MountStorm
+    }
+
+    fn take(&mut self, event: &Event, _: &Context<'_>, steps: &mut Steps) {
+        match &event.what {
+            What::Operation(op) => self.observe(op),
+            What::Sample(sample) => self.sampled(sample, steps),
+            _ => {}
+        }
+    }
+}
+
+/// Slow unmounts that are more than a moment's.
+const SLOW_NEEDED: usize = 2;
+/// Durations named.
+const NAMED: usize = 4;
+
+/// So many that each change of them is slow.
+pub(crate) static MOUNT_STORM: Cause = Cause {
+    id: ids::MOUNT_TABLE_STORM,
+    title: "the node has so many mounts that each mount and unmount is slow",
+    stage: Stage::Volumes,
+    kind: Kind::Cause,
+    meaning: "Something mounts again and again and never unmounts. systemd, kubelet, runtimes and drivers read the \
+        whole table of mounts at each change or for each volume, and with tens of thousands of them spend their time \
+        with that: requests to start or stop anything run into their timeouts, and volumes are unmounted late.",
+    confirmed_by: &[
+        "the mount namespace of the node's first process, or of kubelet, has more than 10,000 mounts, four times what a \
+         node full of pods has",
+        "unmounts of volumes in memory, which write nothing, take seconds",
+    ],
+    log: log("systemd or runc", "timed out, or DeadlineExceeded, while systemd takes a whole CPU"),
+    look_alikes: &[],
+    ways_out: &[
+        way(
+            "find who mounts, by where and what the mounts are, and end it",
+            "what it has mounted may be in use",
+        ),
+        way("unmount what is left, or reboot the node after a drain", ""),
+    ],
+    field: &["systemd#8703", "kubernetes#120103", "containerd#5113"],
+    tried: &[TriedWith::Lab],
+    source: &[
+        "systemd issues 8703, 16728",
+        "kubernetes issue 120103, containerd issues 5113, 12139",
+        "linux Documentation/admin-guide/sysctl/fs.rst, mount-max",
+    ],
+};
+
+/// The finding. `slow` are unmounts of volumes in memory that took long.
+pub(crate) fn draft(
+    crowd: &Crowd,
+    slow: &[Duration],
+    target_id: u64,
+    (since, at): (Monotonic, Monotonic),
+) -> Draft {
+    let target = Target { root: crowd.below.clone(), ..Target::unknown() };
+    let mut draft = Draft::about_state(
+        TrackerId::MountStorm,
+        &MOUNT_STORM,
+        target_id,
+        target.into(),
+        crowd.below.clone(),
+        at,
+    );
+    draft.first = since;
+    let Crowd { pid, mounts, are_below, what, times, .. } = crowd;
+    let source = || Source::mountinfo(&crowd.source);
+    let whose = format!("the mount namespace of process {pid}");
+    draft
+        .fact(format!("{mounts} mounts are in {whose}, where {VERY_MANY} are very many"), source());
+    draft.fact(format!("{are_below} of them lie below {}", safe_path(&crowd.below)), source());
+    if *times > 1 {
+        draft.fact(format!("{times} of them are the same: {what}"), source());
+    }
+    if slow.len() >= SLOW_NEEDED {
+        let took = slow.iter().rev().take(NAMED).map(|took| format!("{:.1}", took.as_secs_f64()));
+        let took: Vec<String> = took.collect();
+        draft.fact(
+            format!(
+                "{} unmounts of volumes in memory, which write nothing, were slow: the last took {} s",
+                slow.len(),
+                took.join(", ")
+            ),
+            Source::Probe,
+        );
+    } else {
+        draft.doubt("whether they are what makes a deletion slow: no unmount of a volume in memory was seen to be");
+    }
+    draft.explanation = "Something mounts again and again, and does not unmount. systemd, kubelet, the runtime and \
+        drivers read the whole table of mounts at each change or for each volume, so that all of them become slow, and \
+        requests run into their timeouts. Nothing is kept from being removed by it; it takes longer."
+        .into();
+    draft.remedy(
+        Step::new(
+            format!("count the mounts in {} by what is mounted, and where", crowd.source),
+            format!(
+                "cut -d' ' -f4,5 {} | sed 's|/[^/]*$||' | sort | uniq -c | sort -rn | head",
+                crowd.source
+            ),
+        ),
+        "none",
+    );
+    draft.advice(
+        "find who mounts there and does not unmount, and end it; then unmount what is left, or drain and reboot the node",
+        "what it has mounted may be in use",
+    );
+    draft
+}
+
+#[cfg(test)]
+mod tests;

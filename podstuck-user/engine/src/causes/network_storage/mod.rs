@@ -1,22 +1,442 @@
 //! Storage on the network whose server is gone, or rejects this client.
+//!
+//! Storage on the network whose client on this node has lost the other side.
+//!
+//! Looks at a volume that fail, as kubelet and drivers say: who looks before he unmounts, and fails, comes to no
+//! call that a probe sees. What the volume is on says what the error means.
+//!
+//! What it means that a call on storage on the network fails or waits, in words. Nothing of it was seen
+//! with a real server: so it is never more than likely.
 
-pub(crate) mod causes;
-pub(crate) mod tracker;
-pub(crate) mod verdict;
+use std::{collections::BTreeSet, path::Path, sync::Arc};
+
+use nix::errno::Errno;
 
 use crate::{
+    cause::{Cause, Kind, like, log, way},
+    causes::shared::{sharers, stat_errors::ToldLooks},
+    command::{Step, View},
+    event::{Event, What},
     family::Family,
-    model::degraded::Feed,
-    tracker::{TrackerId, TrackerSpec},
+    ids,
+    model::{
+        degraded::Feed,
+        diagnosis::Stage,
+        evidence::Source,
+        file_system::FileSystem,
+        finding::Severity,
+        node::NodeSample,
+        path::{safe, safe_path},
+        said::{Complaint, Said},
+    },
+    query::{Answer, Query, Wants},
+    tracker::{Claim, Context, Steps, Subject, Tracker, TrackerId, TrackerSpec},
+    verdict::{Draft, Verdict, times},
 };
 
 /// Its causes and trackers.
 pub(crate) static FAMILY: Family = Family {
-    causes: &[&causes::EFS_STUNNEL_DEAD, &causes::SMB_HOST_DOWN, &causes::CEPHFS_EVICTED],
+    causes: &[&EFS_STUNNEL_DEAD, &SMB_HOST_DOWN, &CEPHFS_EVICTED],
     trackers: &[TrackerSpec {
         id: TrackerId::NetworkStorage,
         feeds: &[Feed::Node, Feed::Logs],
         yields: &[],
-        new: || Box::<tracker::NetworkStorage>::default(),
+        new: || Box::<NetworkStorage>::default(),
     }],
 };
+
+/// Nobody listens where an NFS client connects to.
+pub(crate) static EFS_STUNNEL_DEAD: Cause = Cause {
+    id: ids::EFS_STUNNEL_DEAD,
+    title: "the local end of an NFS mount's tunnel is gone (EFS: stunnel or efs-proxy)",
+    stage: Stage::Volumes,
+    kind: Kind::Cause,
+    meaning: "The NFS mount's server is an address of the node itself, where a program takes the \
+        connections and carries them to the real server: stunnel or efs-proxy of EFS's driver, which end \
+        with the driver's container. Nobody listens on the mount's port any more. The client asks for \
+        ever, and kubelet, umount and everybody who touches the volume wait.",
+    confirmed_by: &[
+        "a thread waits for an NFS mount, or in a function of the kernel's NFS client",
+        "the mount's options have a loopback address and a port (addr=127.0.0.1, port=20XXX)",
+        "nobody listens on that port in any network namespace of the node",
+    ],
+    log: log("the kernel", "nfs: server 127.0.0.1 not responding"),
+    look_alikes: &[
+        like(
+            ids::NFS_SERVER_UNREACHABLE,
+            "the server's address is a loopback one, and nobody listens there",
+        ),
+        like(ids::FUSE_DAEMON_HUNG, "the thread does not wait for the answer of a FUSE server"),
+    ],
+    ways_out: &[
+        way("restart the driver's pod on this node: its watchdog starts the tunnels again", ""),
+        way(
+            "`umount -f -l`",
+            "what was not written to the server is lost, and processes that have files open keep waiting",
+        ),
+    ],
+    field: &["aws-efs-csi-driver#178", "aws-efs-csi-driver#616"],
+    tried: &[],
+    source: &[
+        "linux fs/nfs/super.c, nfs_show_mount_options",
+        "github.com/kubernetes-sigs/aws-efs-csi-driver issues 130, 178, 973",
+    ],
+};
+
+/// An SMB client without its server.
+pub(crate) static SMB_HOST_DOWN: Cause = Cause {
+    id: ids::SMB_HOST_DOWN,
+    title: "an SMB server is down, or takes this client no more",
+    stage: Stage::Volumes,
+    kind: Kind::Cause,
+    meaning: "The client has lost its session with the SMB server, and does not get it back. Whoever looks \
+        at the volume gets EHOSTDOWN after a while (`host is down`), or another error, or waits. kubelet \
+        before 1.22 and drivers that look before they unmount come to no unmount.",
+    confirmed_by: &[
+        "calls or looks of the node fail with EHOSTDOWN, EACCES, ENOTCONN or ETIMEDOUT, or a thread waits in \
+         a function of the kernel's SMB client",
+        "the object lies on a file system of type cifs or smb3",
+    ],
+    log: log("kubelet or the driver", "stat ...: host is down"),
+    look_alikes: &[
+        like(ids::CEPHFS_EVICTED, "the file system is of type cifs"),
+        like(ids::FUSE_DAEMON_DEAD, "the file system is of type cifs, and not served by FUSE"),
+    ],
+    ways_out: &[
+        way("bring the server, the way to it, or the client's right to it back", ""),
+        way("`umount -l`", "what was not written to the server is lost"),
+    ],
+    field: &["kubernetes#101305", "kubernetes#101398", "csi-driver-smb#693"],
+    tried: &[],
+    source: &[
+        "linux fs/smb/client/smb2pdu.c, smb2_reconnect",
+        "github.com/kubernetes/kubernetes pull request 101305",
+        "github.com/kubernetes-csi/csi-driver-smb issues 64, 782",
+    ],
+};
+
+/// A CephFS client that was thrown out.
+pub(crate) static CEPHFS_EVICTED: Cause = Cause {
+    id: ids::CEPHFS_EVICTED,
+    title: "CephFS has evicted this node's client",
+    stage: Stage::Volumes,
+    kind: Kind::Cause,
+    meaning: "A metadata server has evicted the node's client, mostly after a pause of the network, and has \
+        blocklisted it. Every look at the volume fails (EACCES, EIO, ESHUTDOWN, ESTALE) or waits, and the \
+        client does not come back by itself, unless it is mounted with recover_session=clean.",
+    confirmed_by: &[
+        "calls or looks of the node fail with EACCES, EIO, ESHUTDOWN or ESTALE, or a thread waits in a \
+         function of the kernel's CephFS client",
+        "the object lies on a file system of type ceph",
+        "the kernel's log says that a metadata server has rejected the session",
+    ],
+    log: log("the kernel", "ceph: mds0 reconnect denied"),
+    look_alikes: &[
+        like(ids::SMB_HOST_DOWN, "the file system is of type ceph"),
+        like(ids::NFS_STALE_HANDLE, "the file system is of type ceph"),
+        like(
+            ids::DEVICE_IO_ERROR,
+            "the file system is served by Ceph, and lies on no device of the node",
+        ),
+    ],
+    ways_out: &[
+        way(
+            "take the client off the blocklist, where Ceph's administrator agrees",
+            "`ceph osd blocklist rm`: what the client still holds back may overwrite what others wrote since",
+        ),
+        way("`umount -f`", "what was not written to the servers is lost"),
+    ],
+    field: &[],
+    tried: &[],
+    source: &[
+        "linux fs/ceph/mds_client.c, handle_session",
+        "docs.ceph.com, CephFS: troubleshooting, and Ceph file system client eviction",
+    ],
+};
+
+/// What fails, and what the kernel says of what it is on.
+#[derive(Default)]
+pub(crate) struct NetworkStorage {
+    told: ToldLooks,
+    kernel: KernelSays,
+    last: Option<Arc<NodeSample>>,
+    /// Targets of which something was found.
+    found: BTreeSet<u64>,
+}
+
+impl NetworkStorage {
+    fn listen(&mut self, context: &Context<'_>, said: &Said) {
+        self.kernel.listen(said);
+        if let Some(look) = &said.looked {
+            self.told.listen(context, said, look);
+        }
+    }
+
+    /// Asks what is below a volume that nobody can look at.
+    fn sampled(&mut self, context: &Context<'_>, sample: &Arc<NodeSample>, steps: &mut Steps) {
+        self.last = Some(sample.clone());
+        let (tracker, at) = (self.id(), sample.at);
+        let mut before = std::mem::take(&mut self.found);
+        for failing in self.told.failing(context, sample, |volume| !volume.mounts.is_empty()) {
+            let target_id = failing.volume.target_id;
+            if before.remove(&target_id) {
+                self.found.insert(target_id);
+            }
+            let Some((pid, namespace)) = failing.ask_in else { continue };
+            let wants = Wants::FileSystem { pid, namespace, path: failing.path.clone() };
+            steps.ask([Query { tracker, target_id, path: failing.path, wants }]);
+        }
+        steps.say(before.into_iter().map(|target_id| Verdict::Over { tracker, target_id, at }));
+    }
+
+    fn conclude(
+        &mut self,
+        context: &Context<'_>,
+        target_id: u64,
+        path: &Path,
+        fs: &FileSystem,
+    ) -> Option<Draft> {
+        let told = self.told.of(path)?;
+        let errno = told.look.outcome.errno()?;
+        let cause = judge(errno, &fs.fs_type)?;
+        let sample = self.last.as_deref()?;
+        let (pod, volume) = sample.volume(target_id)?;
+        let (target, (pid, namespace)) = (volume.target.clone(), pod.seen_by?);
+        let mut draft =
+            Draft::about_state(self.id(), cause, target_id, target, path.to_owned(), context.now);
+        (draft.first, draft.last, draft.count) = (told.first, told.last, told.lines);
+        draft.is_told = true;
+        draft.blocks_deletion = Some(true);
+        let text = safe(told.said.text.as_bytes());
+        let said = format!("{} said {}: {text}", told.said.component.name(), times(told.lines));
+        draft.fact_since(said, Source::Log(told.said.source.clone()), told.first);
+        let (source, fs_type) = (safe(fs.source.as_bytes()), safe(fs.fs_type.as_bytes()));
+        draft.fact(
+            format!("{} is a mount of {source} of type {fs_type}", safe_path(&fs.point)),
+            Source::mountinfo(&fs.table),
+        );
+        tell(&mut draft, Some(errno), self.kernel.of(&fs.fs_type, &fs.source));
+        let others = fs.device.parse().ok().and_then(|it| sharers::of(sample, it, Some(&pod.uid)));
+        let view = View::in_namespace(context, namespace, pid);
+        unmount(&mut draft, view, &fs.point, fs.id, others);
+        self.found.insert(target_id);
+        Some(draft)
+    }
+}
+
+impl Tracker for NetworkStorage {
+    fn id(&self) -> TrackerId {
+        TrackerId::NetworkStorage
+    }
+
+    fn take(&mut self, event: &Event, context: &Context<'_>, steps: &mut Steps) {
+        match &event.what {
+            What::Said(said) => self.listen(context, said),
+            What::Sample(sample) => self.sampled(context, sample, steps),
+            What::Answer { query, answer } => {
+                if let Answer::FileSystem(Some(fs)) = &**answer {
+                    steps.found(self.conclude(context, query.target_id, &query.path, fs));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn explains(&self, subject: &Subject<'_>, _: Claim) -> bool {
+        self.found.contains(&subject.target_id)
+    }
+
+    fn dropped(&self) -> u64 {
+        self.told.dropped()
+    }
+}
+
+/// What else could be behind a lost SMB session.
+const WHICH_SIDE: &str = "whether the server is away, or only takes this client no more (a password that was \
+    changed, an address that has moved)";
+/// A wait says no more.
+pub(crate) const AWAY_OR_SLOW: &str = "whether its server is away, or only slow";
+/// Older kernels name no client in that line.
+const WHICH_CLIENT: &str = "whether the kernel's log speaks of this mount's client";
+const NO_EVICTION: &str = "that a metadata server has rejected the session, in the kernel's log";
+const NO_HOST_DOWN: &str = "that the server is away: this error has other reasons, too";
+
+/// Whose answer a call waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Server {
+    /// The end of a tunnel on this node, behind which is NFS.
+    Tunnel,
+    Smb,
+    Ceph,
+}
+
+impl Server {
+    /// The cause of its not answering.
+    pub(crate) fn away(self) -> &'static Cause {
+        match self {
+            Self::Tunnel => &EFS_STUNNEL_DEAD,
+            Self::Smb => &SMB_HOST_DOWN,
+            Self::Ceph => &CEPHFS_EVICTED,
+        }
+    }
+}
+
+/// Of SMB.
+pub(crate) fn is_smb(fs_type: &str) -> bool {
+    ["cifs", "smb3"].contains(&fs_type)
+}
+
+/// Of Ceph.
+pub(crate) fn is_ceph(fs_type: &str) -> bool {
+    fs_type == "ceph"
+}
+
+/// By an error on a file system of this type.
+pub(crate) fn judge(errno: Errno, fs_type: &str) -> Option<&'static Cause> {
+    match errno {
+        Errno::EHOSTDOWN | Errno::EACCES | Errno::ENOTCONN | Errno::ETIMEDOUT
+            if is_smb(fs_type) =>
+        {
+            Some(&SMB_HOST_DOWN)
+        }
+        Errno::EACCES | Errno::EIO | Errno::ESHUTDOWN | Errno::ESTALE if is_ceph(fs_type) => {
+            Some(&CEPHFS_EVICTED)
+        }
+        _ => None,
+    }
+}
+
+/// What it means; without an errno, that a thread waits.
+fn explanation(cause: &Cause, errno: Option<Errno>) -> &'static str {
+    if *cause == SMB_HOST_DOWN && errno.is_none() {
+        "The call waits for an SMB server, which does not answer this client. kubelet, umount and the containers' \
+         processes that touch the volume all wait. If the server answers again, everything resumes."
+    } else if *cause == SMB_HOST_DOWN {
+        "The node's client has lost its session with the SMB server and does not get it back. Whoever looks at \
+         the volume fails or waits: kubelet before it comes to unmount, and the driver as well. If the server \
+         answers again, and takes this client, everything resumes."
+    } else {
+        "CephFS gives such errors, and lets calls wait, when a metadata server has evicted the node's client: it \
+         was away for longer than the cluster waits, and what it holds is no longer valid. It does not come back \
+         by itself, unless the volume is mounted with recover_session=clean."
+    }
+}
+
+/// Says what is known: `errno` of a call or a look, or that a thread waits; the kernel's word, if there is one.
+pub(crate) fn tell(draft: &mut Draft, errno: Option<Errno>, kernel: Option<&Said>) {
+    draft.severity = Severity::Critical;
+    draft.explanation = explanation(draft.cause, errno).into();
+    if let Some(said) = kernel {
+        let text = safe(said.text.as_bytes());
+        draft.fact(
+            format!("the kernel said at {:.0}: {text}", said.at),
+            Source::Log(said.source.clone()),
+        );
+    }
+    if *draft.cause == SMB_HOST_DOWN {
+        match errno {
+            Some(Errno::EHOSTDOWN) => draft.doubt(WHICH_SIDE),
+            None if kernel.is_some() => draft.doubt(WHICH_SIDE),
+            None => draft.doubt(AWAY_OR_SLOW),
+            // The kernel's word is about the server, and the error about the client.
+            Some(_) if kernel.is_some() => draft.doubt(WHICH_SIDE),
+            Some(_) => draft.lacks(NO_HOST_DOWN),
+        }
+        draft.rule_out(ids::CEPHFS_EVICTED, "it is a file system of SMB");
+        draft.rule_out(ids::FUSE_DAEMON_DEAD, "it is a file system of SMB, not of FUSE");
+        draft.advice(
+            "bring the server, the way to it, or the client's right to it back: then everything resumes",
+            "none",
+        );
+        return;
+    }
+    match kernel {
+        Some(_) => draft.doubt(WHICH_CLIENT),
+        None => draft.lacks(NO_EVICTION),
+    }
+    for other in [ids::SMB_HOST_DOWN, ids::NFS_STALE_HANDLE, ids::DEVICE_IO_ERROR] {
+        draft.rule_out(other, "it is a file system of Ceph");
+    }
+    draft.remedy(
+        Step::new(
+            "show whether Ceph has evicted this node's client",
+            "dmesg --ctime | grep -E 'ceph: .*(reconnect denied|rejected session|blocklisted|blacklisted)'",
+        ),
+        "none",
+    );
+    draft.advice(
+        "have Ceph's administrator look whether this client is blocklisted (`ceph osd blocklist ls`)",
+        "none. To take it off the list while it is mounted may overwrite what others wrote since",
+    );
+}
+
+/// The way out that leaves the storage alone; `others` have the same file system.
+pub(crate) fn unmount(
+    draft: &mut Draft,
+    view: View,
+    point: &Path,
+    id: Option<u32>,
+    others: Option<Vec<String>>,
+) {
+    let (words, risk) = if *draft.cause == SMB_HOST_DOWN {
+        (
+            "umount -l",
+            "what was not written to the server is lost; who has files open on it keeps them",
+        )
+    } else {
+        ("umount -f", "what was not written to the servers is lost")
+    };
+    draft.remedy(view.on_mount(words, point, id).so(", whose server is away").forced(others), risk);
+}
+
+/// The last that the kernel said of servers on the network.
+#[derive(Default)]
+pub(crate) struct KernelSays {
+    /// Of SMB servers, by name.
+    smb: std::collections::BTreeMap<String, Said>,
+    /// Of Ceph.
+    ceph: Option<Said>,
+}
+
+/// Servers remembered.
+const SERVERS: usize = 64;
+
+impl KernelSays {
+    /// Somebody says something.
+    pub(crate) fn listen(&mut self, said: &Said) {
+        let is_newer = |before: Option<&Said>| before.is_none_or(|before| before.at <= said.at);
+        match said.complaint {
+            Some(Complaint::SessionRejected) if is_newer(self.ceph.as_ref()) => {
+                self.ceph = Some(said.clone());
+            }
+            Some(Complaint::ServerSilent) => {
+                let Some(server) = smb_server(&said.text) else { return };
+                let known = self.smb.get(&server);
+                if is_newer(known) && (known.is_some() || self.smb.len() < SERVERS) {
+                    self.smb.insert(server, said.clone());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Of the server of a mount of this type and source.
+    pub(crate) fn of(&self, fs_type: &str, source: &str) -> Option<&Said> {
+        if is_ceph(fs_type) {
+            return self.ceph.as_ref();
+        }
+        // `//SERVER/SHARE`
+        let server = source.trim_start_matches(['/', '\\']).split(['/', '\\']).next()?;
+        self.smb.get(&server.to_ascii_lowercase()).filter(|_| is_smb(fs_type))
+    }
+}
+
+/// Whom a line is about: `CIFS: VFS: \\SERVER has not responded`, and `Server SERVER` before Linux 5.4.
+fn smb_server(text: &str) -> Option<String> {
+    let (before, _) = text.split_once(" has not responded in ")?;
+    let name = before.rsplit(' ').next()?.trim_start_matches('\\');
+    (!name.is_empty()).then(|| name.to_ascii_lowercase())
+}
+
+#[cfg(test)]
+mod tests;

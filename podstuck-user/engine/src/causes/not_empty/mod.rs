@@ -39,3 +39,6 @@ pub(crate) static FAMILY: Family = Family {
         new: || Box::<tracker::NotEmpty>::default(),
     }],
 };
+
+#[cfg(test)]
+mod tests;

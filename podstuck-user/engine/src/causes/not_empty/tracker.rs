@@ -9,8 +9,7 @@ use nix::errno::Errno;
 use crate::{
     backoff::Attempts,
     bounded::Bounded,
-    causes::not_empty,
-    causes::shared::clean_up::is_clean_up,
+    causes::{not_empty, shared::clean_up::is_clean_up},
     event::{Event, What},
     model::{
         call::Call,
@@ -25,7 +24,7 @@ use crate::{
 };
 
 /// Directories and targets followed at a time.
-const DIRECTORIES: usize = 1024;
+pub(super) const DIRECTORIES: usize = 1024;
 /// The first failure may be the way in which a removal begins; a second one on the same directory
 /// says that the first attempt has failed.
 const ATTEMPTS_NEEDED: u64 = 2;
@@ -57,9 +56,9 @@ type Key = (u64, PathBuf);
 /// All directories that are not empty.
 pub(crate) struct NotEmpty {
     /// Those that failed in one attempt, as every directory does that is removed with its contents.
-    once: Bounded<Key, Full>,
+    pub(super) once: Bounded<Key, Full>,
     /// Those that failed in several. So a large removal does not push them out.
-    again: Bounded<Key, Full>,
+    pub(super) again: Bounded<Key, Full>,
     /// Targets on which another error was seen: that is the cause, and this its consequence.
     explained: Bounded<u64, ()>,
 }
@@ -188,7 +187,3 @@ fn ends_target(op: &Operation) -> bool {
         && matches!(op.call, Call::UnlinkatDir | Call::Rmdir)
         && op.path == op.target.root
 }
-
-#[cfg(test)]
-#[path = "tracker_tests.rs"]
-mod tests;

@@ -2,13 +2,16 @@
 
 use std::{ffi::OsStr, path::Path, time::Duration};
 
-use super::causes::{
-    DATA_UNDER_MOUNT, LEFTOVER_UNEXPLAINED, PHANTOM_ENTRIES, SUBPATH_SOURCE_DELETED, WRITER_ALIVE,
-};
 use crate::{
     cause::Cause,
     causes::{
-        not_empty::tracker::{Full, Seen},
+        not_empty::{
+            causes::{
+                DATA_UNDER_MOUNT, LEFTOVER_UNEXPLAINED, PHANTOM_ENTRIES, SUBPATH_SOURCE_DELETED,
+                WRITER_ALIVE,
+            },
+            tracker::{Full, Seen},
+        },
         shared::moments::began,
     },
     command::{NAME, Process, Step, View, kill},

@@ -1,21 +1,405 @@
 //! Directories of pods that the node no longer has.
+//!
+//! The directory of a pod that the API server no longer knows. kubelet tries every two seconds to
+//! remove it (`cleanupOrphanedPodDirs`), and by `rmdir` alone, so that no data are lost: a file in
+//! a volume, such as `vol_data.json`, is enough to fail for ever. No pod waits for it.
+//!
+//! That the API server does not know it is concluded from what kubelet does, or the API server says so.
 
-pub(crate) mod tracker;
-pub(crate) mod verdict;
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use jiff::Timestamp;
 
 use crate::{
+    backoff::Attempts,
+    bounded::Bounded,
+    cause::{Cause, Kind, TriedWith, like, log, way},
+    command::{Step, View},
+    event::{Event, What},
     family::Family,
-    model::degraded::Feed,
-    tracker::{TrackerId, TrackerSpec},
+    ids,
+    model::{
+        call::Call,
+        csi::VolumeData,
+        degraded::Feed,
+        diagnosis::Stage,
+        evidence::Source,
+        finding::Severity,
+        identity::{Component, Pod, Target, TargetKind},
+        node::{NodeSample, PodState},
+        operation::Operation,
+        path::safe_path,
+        shell::word,
+        time::Monotonic,
+    },
+    tracker::{Claim, Context, Steps, Subject, Tracker, TrackerId, TrackerSpec},
+    verdict::{Draft, Verdict, times},
 };
 
 /// Its causes and trackers.
 pub(crate) static FAMILY: Family = Family {
-    causes: &[&verdict::ORPHANED_POD_DIR],
+    causes: &[&ORPHANED_POD_DIR],
     trackers: &[TrackerSpec {
         id: TrackerId::Orphan,
         feeds: &[Feed::Calls, Feed::Node],
         yields: &[],
-        new: || Box::<tracker::Orphans>::default(),
+        new: || Box::<Orphans>::default(),
     }],
 };
+
+/// Pods followed.
+const PODS: usize = 1024;
+/// Attempts before anything is said. A pod that is deleted in good health sees one.
+const ATTEMPTS_NEEDED: u64 = 3;
+/// kubelet's housekeeping comes every two seconds; a pause this long is none of it.
+const TOO_LONG: Duration = Duration::from_secs(10);
+
+/// kubelet's housekeeping on one pod's directory.
+pub(crate) struct Housekeeping {
+    /// By their time.
+    pub(crate) attempts: Attempts,
+    /// The first of them.
+    pub(crate) first: Monotonic,
+    last: Monotonic,
+    target_id: u64,
+    /// What was in the way at last, and the error.
+    pub(crate) obstacle: Option<(PathBuf, String)>,
+    told: bool,
+}
+
+/// A pod that the API server says it does not have.
+struct Missing {
+    pod: Pod,
+    /// When it said so.
+    read: Timestamp,
+    /// What was said about it.
+    told: Option<u64>,
+}
+
+/// Pods on which kubelet's housekeeping works, by UID, and those that the API server does not have.
+pub(crate) struct Orphans {
+    pods: Bounded<String, Housekeeping>,
+    missing: Vec<Missing>,
+}
+
+impl Default for Orphans {
+    fn default() -> Self {
+        Self { pods: Bounded::new(PODS), missing: Vec::new() }
+    }
+}
+
+impl Orphans {
+    fn observe(&mut self, context: &Context<'_>, op: &Operation) -> Option<Draft> {
+        let uid = &op.target.pod.as_ref()?.uid;
+        if op.actor.component != Component::Kubelet {
+            return None;
+        }
+        let volumes = volumes_of(op, uid)?;
+        if op.call != Call::UnlinkatDir {
+            // Files are removed and mounts unmounted for pods that are still known.
+            if op.path.starts_with(&volumes) {
+                self.pods.remove(uid);
+            }
+            return None;
+        }
+        if op.path == volumes && op.outcome.errno().is_some() {
+            return self.attempt(context, uid.clone(), op);
+        }
+        // What fails after the attempt on the whole is what is in the way; the last is the deepest.
+        if op.path.starts_with(&volumes)
+            && op.outcome.errno().is_some()
+            && let Some(pod) = self.pods.get_mut(uid)
+        {
+            pod.obstacle = Some((op.path.clone(), op.outcome.name()));
+        }
+        None
+    }
+
+    fn attempt(&mut self, context: &Context<'_>, uid: String, op: &Operation) -> Option<Draft> {
+        let pod = self.pods.or_insert_with(uid.clone(), || Housekeeping {
+            attempts: Attempts::default(),
+            first: op.end,
+            last: op.end,
+            target_id: op.target_id,
+            obstacle: None,
+            told: false,
+        });
+        if op.end.since(pod.last) > TOO_LONG {
+            pod.attempts = Attempts::default();
+            pod.first = op.end;
+        }
+        pod.attempts.note(op.end);
+        pod.last = op.end;
+        // The API server's word needs none, and is said at the next look.
+        let is_said = self.missing.iter().any(|missing| missing.pod.uid == uid);
+        if pod.attempts.count() < ATTEMPTS_NEEDED || is_said {
+            return None;
+        }
+        pod.told = true;
+        Some(draft(context, pod, op))
+    }
+
+    /// What the API server does not have, and is here.
+    fn look(&mut self, context: &Context<'_>, sample: &NodeSample, steps: &mut Steps) {
+        for missing in &mut self.missing {
+            let here = sample.pod(&missing.pod.uid);
+            match (here, missing.told) {
+                (Some(state), None) => {
+                    let obstacle =
+                        self.pods.get(&missing.pod.uid).and_then(|pod| pod.obstacle.as_ref());
+                    let pod = (state, &missing.pod);
+                    let draft = draft_of_missing(context, pod, missing.read, obstacle, sample.at);
+                    missing.told = Some(draft.target_id);
+                    steps.found(Some(draft));
+                }
+                (None, Some(target_id)) => {
+                    missing.told = None;
+                    let tracker = TrackerId::Orphan;
+                    steps.say([Verdict::Over { tracker, target_id, at: sample.at }]);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// What is over because housekeeping has stopped: the directory is gone.
+    fn over(&mut self, now: Monotonic, steps: &mut Steps) {
+        let tracker = self.id();
+        self.pods.retain(|_, pod| {
+            let over = now.since(pod.last) > TOO_LONG;
+            if over && pod.told {
+                steps.say([Verdict::Over { tracker, target_id: pod.target_id, at: now }]);
+            }
+            !over
+        });
+    }
+}
+
+impl Tracker for Orphans {
+    fn id(&self) -> TrackerId {
+        TrackerId::Orphan
+    }
+
+    fn take(&mut self, event: &Event, context: &Context<'_>, steps: &mut Steps) {
+        match &event.what {
+            What::Operation(op) => steps.found(self.observe(context, op)),
+            What::Sample(sample) => {
+                self.over(sample.at, steps);
+                self.look(context, sample, steps);
+            }
+            What::Node(node) => {
+                for pod in &node.missing {
+                    if !self.missing.iter().any(|known| known.pod == *pod) {
+                        self.missing.push(Missing {
+                            pod: pod.clone(),
+                            read: node.read,
+                            told: None,
+                        });
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A suspicion: housekeeping has lately been at this pod. A finding: it was said to be an orphan.
+    fn explains(&self, subject: &Subject<'_>, claim: Claim) -> bool {
+        self.pods.get(subject.pod).is_some_and(|pod| match claim {
+            Claim::Suspicion => subject.at.since(pod.last) <= TOO_LONG,
+            Claim::Finding => pod.told,
+        })
+    }
+
+    fn dropped(&self) -> u64 {
+        self.pods.dropped()
+    }
+}
+
+/// `<kubelet root>/pods/<uid>/volumes`
+fn volumes_of(op: &Operation, uid: &str) -> Option<PathBuf> {
+    let pod = op.path.ancestors().find(|path| path.ends_with(uid))?;
+    Some(pod.join("volumes"))
+}
+
+/// What is left of a pod that nobody knows any more.
+pub(crate) static ORPHANED_POD_DIR: Cause = Cause {
+    id: ids::ORPHANED_POD_DIR,
+    title: "the directory of a pod that is long gone; holds up no pod",
+    stage: Stage::Directories,
+    kind: Kind::Cause,
+    meaning: "The API server does not know the pod any more. kubelet tries every two seconds to \
+        remove what is left of its directory, by `rmdir` alone, so that no data are lost. A file in \
+        a volume is enough to make that fail for ever. It costs a line in kubelet's log.",
+    confirmed_by: &[
+        "kubelet removes the pod's `volumes` directory by rmdir alone, every two seconds",
+        "it unmounts nothing and removes no file of the pod",
+        "or the API server, asked by `--api`, has no such pod on this node",
+    ],
+    log: log("kubelet", "orphaned pod ... found, but"),
+    look_alikes: &[
+        like(ids::VOL_DATA_MISSING_OR_CORRUPT, "kubelet tries to remove the pod's directory"),
+        like(ids::DATA_UNDER_MOUNTPOINT, "kubelet's housekeeping removes it, and no pod waits"),
+    ],
+    ways_out: &[way(
+        "move away what is in it",
+        "look for mounts below it first: `rm -rf` through a mount deletes the data behind it",
+    )],
+    field: &["kubernetes#60987", "kubernetes#105536"],
+    tried: &[TriedWith::Lab],
+    source: &["kubernetes pkg/kubelet/kubelet_volumes.go, cleanupOrphanedPodDirs"],
+};
+
+/// The API server's own word.
+fn draft_of_missing(
+    context: &Context<'_>,
+    (state, pod): (&PodState, &Pod),
+    read: Timestamp,
+    obstacle: Option<&(PathBuf, String)>,
+    at: Monotonic,
+) -> Draft {
+    let target = Target {
+        kind: TargetKind::PodDirectory,
+        root: state.directory.clone(),
+        pod: Some(pod.clone()),
+        ..Target::unknown()
+    };
+    let id = podstuck_common::component::name_hash(state.uid.as_bytes());
+    let (cause, path) = (&ORPHANED_POD_DIR, state.directory.clone());
+    let mut draft = Draft::about_state(TrackerId::Orphan, cause, id, Arc::new(target), path, at);
+    draft.severity = Severity::Info;
+    draft.blocks_deletion = Some(false);
+    draft.fact("it has no pod of this UID on this node", Source::Api(read));
+    let directory = safe_path(&state.directory);
+    draft.fact(format!("{directory} is still there"), Source::file(directory));
+    if let Some((path, errno)) = obstacle {
+        let fact = format!("{} is in the way: rmdir fails with {errno}", safe_path(path));
+        draft.fact(fact, Source::Probe);
+    }
+    draft.explanation = "The API server does not know this pod any more, so it is not Terminating, and \
+        nobody waits for it: what is left is its directory, and what may be mounted or run in it. A pod \
+        that was deleted by force is in this state as long as kubelet goes on with it."
+        .into();
+    let view = state
+        .seen_by
+        .map_or(View::OURS, |(pid, namespace)| View::in_namespace(context, namespace, pid));
+    tell_left(&mut draft, view, state);
+    let known = "the API server has no such pod, whatever else keeps its directory";
+    draft.rule_out(ids::VOL_DATA_MISSING_OR_CORRUPT, known);
+    draft.rule_out(ids::DATA_UNDER_MOUNTPOINT, known);
+    draft
+}
+
+/// What is left of it by the last look, and how that goes: what is mounted first.
+fn tell_left(draft: &mut Draft, view: View, state: &PodState) {
+    let mounts = state.volumes.iter().flat_map(|volume| &volume.mounts);
+    let mut is_mounted = false;
+    for mount in mounts {
+        let fact = format!("{} is still mounted: {}", safe_path(&mount.point), mount.what);
+        draft.fact(fact, Source::mountinfo(&mount.source));
+        is_mounted = true;
+    }
+    if is_mounted {
+        mounted_below(draft, view, &state.directory);
+        look(draft, view, &state.directory);
+        return;
+    }
+    for volume in &state.volumes {
+        let directory = safe_path(&volume.path);
+        let data = volume.csi.as_ref().map(|csi| &csi.data);
+        if !matches!(data, Some(VolumeData::Known { .. } | VolumeData::Corrupt { .. })) {
+            let fact = format!("{directory} is left, and nothing is mounted in it");
+            draft.fact(fact, Source::file("kubelet's directory"));
+            continue;
+        }
+        draft.fact(
+            format!("{directory}/vol_data.json is left, and nothing is mounted for the volume"),
+            Source::file("kubelet's directory"),
+        );
+        let verb = "remove kubelet's vol_data.json and empty directories in";
+        let clear = view.on_file(verb, &volume.path, volume.file, |it| {
+            format!("rm -f {it}/vol_data.json && find {it} -depth -type d -empty -delete")
+        });
+        draft.remedy(
+            clear,
+            "low: removes what kubelet wrote about a volume that is not mounted, and empty directories only; kubelet \
+             removes the rest",
+        );
+    }
+    look(draft, view, &state.directory);
+}
+
+/// No pod waits for anything of one that the API server does not have.
+pub(crate) fn nobody_waits(draft: &mut Draft, read: Timestamp) {
+    if draft.blocks_deletion == Some(true) {
+        draft.blocks_deletion = Some(false);
+        draft.fact("it has no such pod on this node: nobody waits for it", Source::Api(read));
+    }
+}
+
+pub(crate) fn draft(context: &Context<'_>, pod: &Housekeeping, op: &Operation) -> Draft {
+    let mut draft = Draft::about(TrackerId::Orphan, &ORPHANED_POD_DIR, op);
+    draft.severity = Severity::Info;
+    draft.blocks_deletion = Some(false);
+    draft.count = pod.attempts.count();
+    draft.first = pod.first;
+    draft.fact(
+        format!(
+            "kubelet tried {} in {:.0} s to remove the pod's volumes by rmdir alone, and unmounted \
+             nothing",
+            times(draft.count),
+            op.end.since(pod.first).as_secs_f64()
+        ),
+        Source::Probe,
+    );
+    if let Some((path, errno)) = &pod.obstacle {
+        draft.fact(
+            format!("{} is in the way: rmdir fails with {errno}", safe_path(path)),
+            Source::Probe,
+        );
+    }
+    draft.explanation = "The API server does not know this pod any more, so it is not Terminating: \
+        what is left is its directory, which kubelet cannot remove because something lies in it. It \
+        costs a line in kubelet's log every two seconds, and it holds no other pod up."
+        .into();
+    let directory = op.path.parent().unwrap_or(&op.path);
+    let uid = op.target.pod.as_ref().map_or("", |pod| pod.uid.as_str());
+    match context.sample.and_then(|sample| sample.pod(uid)) {
+        Some(state) => tell_left(&mut draft, View::of(context, op), state),
+        None => {
+            mounted_below(&mut draft, View::of(context, op), directory);
+            look(&mut draft, View::of(context, op), directory);
+        }
+    }
+    draft.rule_out(
+        ids::VOL_DATA_MISSING_OR_CORRUPT,
+        "kubelet removes nothing of a pod whose volume it cannot read",
+    );
+    draft.rule_out(
+        ids::DATA_UNDER_MOUNTPOINT,
+        "it is kubelet's housekeeping, which removes the whole directory by rmdir alone",
+    );
+    draft
+}
+
+fn mounted_below(draft: &mut Draft, view: View, directory: &Path) {
+    let list = format!("grep -F -- {} {}", word(directory), view.table());
+    let does = view.says("list what is still mounted below", directory);
+    draft.remedy(Step::new(does, list), "none; unmount that first");
+}
+
+fn look(draft: &mut Draft, view: View, directory: &Path) {
+    draft.remedy(
+        view.look("list the files in the way in", directory, |it| {
+            format!("find {it} -xdev -type f")
+        }),
+        "none. Move what you need, and only then remove them: `rm -rf` \
+         through a mount that is still there deletes the data behind it",
+    );
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,10 +1,9 @@
 //! A removal that is refused: attributes, swap files, rights.
 
+pub(crate) mod causes;
 pub(crate) mod protected;
-pub(crate) mod protected_tracker;
-pub(crate) mod refused;
-pub(crate) mod refused_tracker;
-pub(crate) mod swap_file;
+pub(crate) mod tracker;
+pub(crate) mod verdict;
 
 use crate::{
     family::Family,
@@ -15,17 +14,17 @@ use crate::{
 /// Its causes and trackers.
 pub(crate) static FAMILY: Family = Family {
     causes: &[
-        &swap_file::SWAP_FILE,
-        &refused::IMMUTABLE_ATTRIBUTE,
-        &refused::APPEND_ONLY_ATTRIBUTE,
-        &refused::PERMISSION_UNEXPLAINED,
+        &causes::SWAP_FILE,
+        &causes::IMMUTABLE_ATTRIBUTE,
+        &causes::APPEND_ONLY_ATTRIBUTE,
+        &causes::PERMISSION_UNEXPLAINED,
     ],
     trackers: &[
         TrackerSpec {
             id: TrackerId::Refused,
             feeds: &[Feed::Calls, Feed::Objects],
             yields: &[],
-            new: || Box::<refused_tracker::Refusals>::default(),
+            new: || Box::<tracker::Refusals>::default(),
         },
         TrackerSpec {
             id: TrackerId::Protected,
@@ -36,7 +35,10 @@ pub(crate) static FAMILY: Family = Family {
                 Scope::Target,
                 "somebody does try, and fails",
             )],
-            new: || Box::<protected_tracker::Protections>::default(),
+            new: || Box::<protected::Protections>::default(),
         },
     ],
 };
+
+#[cfg(test)]
+mod tests;

@@ -1,26 +1,384 @@
 //! What the API server says of the pod.
+//!
+//! The pod's record, judged by how far the deletion has come on this node: at each look at it, since the
+//! record says the same from the first moment on, and the node comes on.
+//!
+//! What the pod's own record says: whether anything is stuck at all, and whether the node is where
+//! to look.
 
-pub(crate) mod tracker;
-pub(crate) mod verdict;
+use std::{collections::BTreeMap, sync::Arc};
+
+use jiff::Timestamp;
 
 use crate::{
+    cause::{Cause, Kind, TriedWith, like, way},
+    command::{NAME, Step},
+    event::{Event, What},
     family::Family,
-    model::degraded::Feed,
-    tracker::{TrackerId, TrackerSpec},
+    ids,
+    model::{
+        degraded::Feed,
+        diagnosis::Stage,
+        evidence::Source,
+        finding::{Finding, Severity},
+        identity::{Target, TargetKind},
+        node::NodeSample,
+        path::{clip, safe},
+        pod_record::PodRecord,
+        shell::{is_object_name, word},
+        time::Monotonic,
+    },
+    stage,
+    tracker::{Context, Steps, Tracker, TrackerId, TrackerSpec},
+    verdict::{Draft, Verdict},
 };
 
 /// Its causes and trackers.
 pub(crate) static FAMILY: Family = Family {
-    causes: &[
-        &verdict::FINALIZER,
-        &verdict::NOT_DELETED,
-        &verdict::IN_GRACE,
-        &verdict::NOT_ON_THIS_NODE,
-    ],
+    causes: &[&FINALIZER, &NOT_DELETED, &IN_GRACE, &NOT_ON_THIS_NODE],
     trackers: &[TrackerSpec {
         id: TrackerId::PodRecord,
         feeds: &[Feed::Node],
         yields: &[],
-        new: || Box::<tracker::PodRecords>::default(),
+        new: || Box::<PodRecords>::default(),
     }],
 };
+
+/// What is known of pods.
+#[derive(Default)]
+pub(crate) struct PodRecords {
+    sample: Option<Arc<NodeSample>>,
+    /// By UID.
+    records: BTreeMap<String, Known>,
+}
+
+/// What is known of one.
+struct Known {
+    record: PodRecord,
+    /// The name of this node.
+    node: String,
+    /// What the last verdict was about.
+    told: Option<u64>,
+    /// The node was not done when the record was read.
+    was_left: bool,
+}
+
+impl PodRecords {
+    fn judge(&mut self, context: &Context<'_>, steps: &mut Steps) {
+        let sample = self.sample.as_deref();
+        self.records.values_mut().for_each(|known| known.judge(sample, context, steps));
+    }
+}
+
+impl Known {
+    fn judge(&mut self, sample: Option<&NodeSample>, context: &Context<'_>, steps: &mut Steps) {
+        let Self { record, node, .. } = &*self;
+        let now = context.calendar;
+        // `None` while nobody has looked.
+        let stage = sample.and_then(|sample| stage::stage(&record.pod, sample));
+        let stage = stage.map(|known| known.stage);
+        let was_left = self.was_left || stage.is_some_and(|stage| stage < Stage::Directories);
+        let found = verdict(record, Here { node, stage, was_left, now, at: context.now });
+        let told = found.as_ref().map(|draft| draft.target_id);
+        if let (Some(target_id), None) = (self.told, told) {
+            let tracker = TrackerId::PodRecord;
+            steps.say([Verdict::Over { tracker, target_id, at: context.now }]);
+        }
+        (self.told, self.was_left) = (told, was_left);
+        steps.found(found);
+    }
+}
+
+impl Tracker for PodRecords {
+    fn id(&self) -> TrackerId {
+        TrackerId::PodRecord
+    }
+
+    fn take(&mut self, event: &Event, context: &Context<'_>, steps: &mut Steps) {
+        match &event.what {
+            What::Sample(sample) => {
+                self.sample = Some(sample.clone());
+                self.judge(context, steps);
+            }
+            What::Record { record, node } => {
+                let (record, node) = (PodRecord::clone(record), node.clone());
+                let before = self.records.remove(&record.pod.uid);
+                let (told, was_left) = before.map_or((None, false), |it| (it.told, it.was_left));
+                let known = Known { record, node, told, was_left };
+                self.records.insert(known.record.pod.uid.clone(), known);
+                // What the record means depends on the node, which is looked at within a moment.
+                if self.sample.is_some() {
+                    self.judge(context, steps);
+                }
+            }
+            // The looks may hang. Then the record is all there is.
+            What::WindowEnded if self.sample.is_none() => self.judge(context, steps),
+            _ => {}
+        }
+    }
+}
+
+const WHO: &str = "the finding says who";
+
+/// A finalizer.
+pub(crate) static FINALIZER: Cause = Cause {
+    id: ids::POD_FINALIZER,
+    title: "from the API server or `--pod-json`: a finalizer is set, and the node has done its part",
+    stage: Stage::Gone,
+    kind: Kind::Cause,
+    meaning: "The pod's record has a finalizer. The API server keeps the record until whoever set it \
+        removes it again. It is the cause only when the node has done its part.",
+    confirmed_by: &[
+        "metadata.finalizers of the record is not empty",
+        "nothing of the pod is left on its node",
+    ],
+    log: None,
+    look_alikes: &[],
+    ways_out: &[
+        way(WHO, ""),
+        way(
+            "remove the finalizer from the record",
+            "skips whatever its controller wanted to clean up",
+        ),
+    ],
+    field: &["TKE's guide to pods that stay Terminating", "kubernetes#121828", "kubernetes#127917"],
+    tried: &[TriedWith::RealKubelet, TriedWith::Recording],
+    source: &[
+        "kubernetes pkg/registry/core/pod/strategy.go",
+        "kubernetes pkg/kubelet/status/status_manager.go, canBeDeleted",
+    ],
+};
+
+/// Nobody asked.
+pub(crate) static NOT_DELETED: Cause = Cause {
+    id: ids::POD_NOT_DELETED,
+    title: "from the API server or `--pod-json`: nobody has asked for the pod to be deleted",
+    stage: Stage::Containers,
+    kind: Kind::Cause,
+    meaning: "The record has no deletionTimestamp: nobody has asked for the pod to be deleted, or the \
+        request was refused. A PodDisruptionBudget makes an eviction wait.",
+    confirmed_by: &["the record has no metadata.deletionTimestamp"],
+    log: None,
+    look_alikes: &[like(ids::UNMOUNT_NOT_ATTEMPTED, "the pod's record has no deletionTimestamp")],
+    ways_out: &[way(WHO, "")],
+    field: &[],
+    tried: &[TriedWith::RealKubelet],
+    source: &["kubernetes pkg/registry/core/pod/storage/eviction.go"],
+};
+
+/// Not yet.
+pub(crate) static IN_GRACE: Cause = Cause {
+    id: ids::GRACE_PERIOD_OR_PRESTOP,
+    title: "from the API server or `--pod-json`: its grace has not passed",
+    stage: Stage::Containers,
+    kind: Kind::Cause,
+    meaning: "The pod is not stuck yet: its containers may take as long to end as its grace says. A \
+        preStop hook that hangs can add as long again.",
+    confirmed_by: &["metadata.deletionTimestamp, which is the end of the grace, is not past"],
+    log: None,
+    look_alikes: &[],
+    ways_out: &[way("wait", "")],
+    field: &["kubernetes#115817", "kubernetes#117373", "kubernetes#127339"],
+    tried: &[TriedWith::RealKubelet],
+    source: &["kubernetes pkg/kubelet/kuberuntime/kuberuntime_container.go, killContainer"],
+};
+
+/// Elsewhere.
+pub(crate) static NOT_ON_THIS_NODE: Cause = Cause {
+    id: ids::POD_NOT_ON_THIS_NODE,
+    title: "from the API server or `--pod-json`: the pod runs on another node",
+    stage: Stage::Gone,
+    kind: Kind::Cause,
+    meaning: "The record names another node, and nothing of the pod is here. If that node is down, \
+        its kubelet cannot say that the containers have ended, and the pod stays until it can, or \
+        until the node is deleted.",
+    confirmed_by: &["spec.nodeName is another node", "this node has nothing of the pod"],
+    log: None,
+    look_alikes: &[],
+    ways_out: &[way("look on that node", "")],
+    field: &[],
+    tried: &[TriedWith::Test],
+    source: &["kubernetes pkg/controller/podgc/gc_controller.go"],
+};
+
+/// Where the record is read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Here<'a> {
+    /// This node's name.
+    pub(crate) node: &'a str,
+    /// How far the deletion has come here, if that is known.
+    pub(crate) stage: Option<Stage>,
+    /// Whether it came that far only after the record was read.
+    pub(crate) was_left: bool,
+    /// Now.
+    pub(crate) now: Timestamp,
+    /// The same by the kernel's clock.
+    pub(crate) at: Monotonic,
+}
+
+/// The cause that the record shows, if it shows one.
+pub(crate) fn verdict(record: &PodRecord, here: Here<'_>) -> Option<Draft> {
+    let Some(deletion) = record.deletion else { return Some(not_deleted(record, here)) };
+    if here.now < deletion {
+        return Some(in_grace(record, here, deletion));
+    }
+    let nothing_left = matches!(here.stage, Some(Stage::Directories | Stage::Gone));
+    let elsewhere = record.node.as_deref().filter(|node| *node != here.node);
+    match elsewhere {
+        Some(node) if here.stage == Some(Stage::Gone) => Some(not_here(record, here, node)),
+        _ if !record.finalizers.is_empty() => Some(finalizer(record, here, nothing_left)),
+        _ => None,
+    }
+}
+
+fn draft(cause: &'static Cause, record: &PodRecord, here: Here<'_>) -> Draft {
+    let target = Target {
+        kind: TargetKind::PodDirectory,
+        pod: Some(record.pod.clone()),
+        ..Target::unknown()
+    };
+    let id_of_pod = podstuck_common::component::name_hash(record.pod.uid.as_bytes());
+    let path = format!("pods/{}", record.pod.uid).into();
+    let mut draft =
+        Draft::about_state(TrackerId::PodRecord, cause, id_of_pod, Arc::new(target), path, here.at);
+    draft.severity = Severity::Info;
+    draft
+}
+
+fn not_deleted(record: &PodRecord, here: Here<'_>) -> Draft {
+    let mut draft = draft(&NOT_DELETED, record, here);
+    draft.blocks_deletion = Some(false);
+    draft.fact("it has no metadata.deletionTimestamp", of(record));
+    draft.rule_out(ids::UNMOUNT_NOT_ATTEMPTED, "nobody has asked for it to be deleted");
+    draft.explanation = "Nobody has asked for this pod to be deleted, or the request was refused: \
+        a PodDisruptionBudget makes an eviction wait."
+        .into();
+    draft
+}
+
+fn in_grace(record: &PodRecord, here: Here<'_>, deletion: Timestamp) -> Draft {
+    let mut draft = draft(&IN_GRACE, record, here);
+    draft.blocks_deletion = Some(false);
+    let left = deletion.duration_since(here.now).as_secs();
+    draft.fact(
+        format!("its {} seconds of grace end in {left} s, at {deletion}", record.grace_s),
+        of(record),
+    );
+    draft.explanation = "It is not stuck yet: its containers may take that long to end. A preStop \
+        hook that hangs can add as long again."
+        .into();
+    draft
+}
+
+fn not_here(record: &PodRecord, here: Here<'_>, node: &str) -> Draft {
+    let mut draft = draft(&NOT_ON_THIS_NODE, record, here);
+    draft.blocks_deletion = Some(false);
+    let node = safe(node.as_bytes());
+    draft.fact(format!("spec.nodeName is {node}, and this node is {}", here.node), of(record));
+    draft.fact(
+        "this node has no directory, cgroup or mount of it",
+        Source::file("kubelet's directories"),
+    );
+    draft.explanation = format!(
+        "Look on {node}. If that node is down, its kubelet cannot say \
+        that the containers have ended, and the pod stays until it can, or until the node is deleted."
+    );
+    draft
+}
+
+fn finalizer(record: &PodRecord, here: Here<'_>, nothing_left: bool) -> Draft {
+    let mut draft = draft(&FINALIZER, record, here);
+    draft.severity = Severity::Warning;
+    draft.blocks_deletion = Some(true);
+    for name in &record.finalizers {
+        draft.held_by(format!("the finalizer {}", safe(name.as_bytes())));
+        draft.fact(
+            format!("the finalizer {} is set: {}", safe(name.as_bytes()), owner(name)),
+            of(record),
+        );
+    }
+    if nothing_left {
+        draft.fact(
+            "nothing of the pod is left on this node to wait for",
+            Source::file("kubelet's directories"),
+        );
+        if record.all_terminated {
+            draft.fact("all its containers have ended", of(record));
+        }
+        if here.was_left {
+            draft.doubt("whether it is still set: the node was not done when the record was read");
+        }
+        draft.explanation = "The node has done its part. The record stays until whoever set the \
+            finalizer removes it: look at that controller first."
+            .into();
+    } else {
+        draft.is_later = true;
+        match here.stage {
+            Some(_) => draft.fact(
+                "something of the pod is left on this node, which holds it first",
+                Source::Samples,
+            ),
+            None => draft.lacks("whether anything of the pod is left on this node"),
+        }
+        draft.explanation =
+            "The node has not done its part yet, so this is not what holds the pod now; it will \
+            when the node is done."
+                .into();
+    }
+    if nothing_left {
+        draft.advice(
+            "find out why the controller of the finalizer does not remove it: its log names the pod",
+            "none",
+        );
+        remove(&mut draft, record);
+    }
+    draft
+}
+
+/// One by one, the last first, since a removal moves those behind it; none without a look at its name.
+fn remove(draft: &mut Draft, record: &PodRecord) {
+    let (Some(namespace), Some(name)) = (&record.pod.namespace, &record.pod.name) else { return };
+    if !is_object_name(namespace) || !is_object_name(name) {
+        return;
+    }
+    let plain =
+        |name: &String| name.bytes().all(|b| b.is_ascii_graphic() && !b"'\"\\!".contains(&b));
+    let all = record.finalizers.iter().enumerate().rev();
+    let uid = &record.pod.uid;
+    for (at, finalizer) in all.filter(|(_, finalizer)| plain(finalizer) && plain(uid)) {
+        let patch = format!(
+            "[{{\"op\":\"test\",\"path\":\"/metadata/uid\",\"value\":\"{uid}\"}},\
+             {{\"op\":\"test\",\"path\":\"/metadata/finalizers/{at}\",\"value\":\"{finalizer}\"}},\
+             {{\"op\":\"remove\",\"path\":\"/metadata/finalizers/{at}\"}}]"
+        );
+        let patch = word(patch);
+        let command =
+            format!("kubectl --namespace {namespace} patch pod {name} --type=json -p {patch}");
+        let risk = format!("skips whatever the controller of {finalizer} wanted to clean up");
+        let guard = format!("the pod is still {uid}, and the finalizer {finalizer}");
+        let does = format!("remove the finalizer {} from the pod", clip(finalizer, NAME));
+        draft.remedy(Step::new(does, command), risk).guard = Some(guard);
+    }
+}
+
+/// Whether a finding is that nobody has asked.
+pub(crate) fn says_to_stay(finding: &Finding) -> bool {
+    finding.id == NOT_DELETED.id
+}
+
+/// The record has an age when the tool has read it itself.
+fn of(record: &PodRecord) -> Source {
+    record.read.map_or(Source::Record, Source::Api)
+}
+
+/// Who is known to set it.
+fn owner(finalizer: &str) -> &'static str {
+    match finalizer {
+        "batch.kubernetes.io/job-tracking" => "the Job controller removes it",
+        "foregroundDeletion" | "orphan" => "the garbage collector waits for dependents",
+        _ => "the controller of that name removes it",
+    }
+}
+
+#[cfg(test)]
+mod tests;

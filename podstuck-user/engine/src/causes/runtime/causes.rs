@@ -249,3 +249,145 @@ pub(crate) static RUNTIME_DOWN: Cause = Cause {
         "kubernetes pkg/kubelet/kubelet.go, syncLoop",
     ],
 };
+
+/// Docker and containerd contradict each other.
+pub(crate) static OUT_OF_STEP: Cause = Cause {
+    id: ids::DOCKER_CONTAINERD_STATE_DESYNC,
+    title: "dockerd takes a container for running that has ended, or for ended while it runs",
+    stage: Stage::Containers,
+    kind: Kind::Cause,
+    meaning: "dockerd has containerd run its containers, and learns by an event that one has ended. The event was lost: \
+        containerd was killed and started again, or the disk was full. From then on dockerd says `Up` of a container \
+        that has no process, and who stops or removes it waits for an event that does not come; or it says `Exited` \
+        of one whose task lives, which it neither stops nor can start again. With dockershim or cri-dockerd, the pod \
+        stays in Terminating.",
+    confirmed_by: &[
+        "dockerd has written of the container that it runs, and the process that it names is not there, or is none of \
+         the container's; or that it has ended, and the shim that it had before then lives",
+        "dockerd and containerd run, and it has been so for 20 s",
+    ],
+    log: None,
+    look_alikes: &[
+        like(
+            ids::SHIM_OR_CONTAINERD_STATE_LOST,
+            "what dockerd has written is wrong; whether containerd can end the task was not asked",
+        ),
+        like(ids::DOCKERD_HANG, "dockerd and containerd do their work"),
+        like(ids::RUNTIME_DOWN, "dockerd and containerd run"),
+        like(ids::SHIM_HUNG, "no shim of it is left, or it runs"),
+    ],
+    ways_out: &[
+        way(
+            "have dockerd kill the container that has ended: it asks containerd, learns that there is none, and takes \
+             it for ended some seconds later",
+            "",
+        ),
+        way(
+            "end the task that lives, by `ctr --namespace moby task kill`",
+            "the container's processes end",
+        ),
+        way("restart dockerd", "all containers end, unless live-restore is set"),
+    ],
+    field: &["TKE's guide to pods that stay Terminating", "moby#32078", "moby#39316", "moby#41352"],
+    tried: &[TriedWith::RealRuntime],
+    source: &[
+        "moby daemon/monitor.go, handleContainerExit",
+        "moby daemon/kill.go, killWithSignal",
+        "moby libcontainerd/remote/client.go, processEventStream",
+    ],
+};
+
+/// The kernel does not unmount what is in use.
+pub(crate) static IMAGE_VOLUME_BUSY: Cause = Cause {
+    id: ids::IMAGE_VOLUME_BUSY,
+    title: "the runtime cannot unmount an image volume: somebody uses it",
+    stage: Stage::Containers,
+    kind: Kind::Cause,
+    meaning: "containerd 2.1 and later mounts the image of an image volume in a directory of its own, by the pod's \
+        sandbox, and unmounts it when the sandbox is stopped. A process outside the pod uses that mount, or something \
+        is mounted on it: the unmount fails with EBUSY, the sandbox is not stopped, and kubelet asks again and again. \
+        In kubelet's own directory nothing of the volume is left.",
+    confirmed_by: &[
+        "the runtime's log, or kubelet's, says at each attempt that the image volume is busy",
+        "a process uses that mount in the runtime's mount namespace, or in one that gets the unmount, too",
+    ],
+    log: log("containerd", "failed to unmount image volume component ...: device or resource busy"),
+    look_alikes: &[],
+    ways_out: &[way("end the process that uses it; the runtime's next attempt unmounts it", "")],
+    field: &["containerd#14032"],
+    tried: &[],
+    source: &["containerd internal/cri/server/container_image_mount.go, cleanupImageMounts"],
+};
+
+/// The file of the network namespace.
+pub(crate) static NETNS_BUSY: Cause = Cause {
+    id: ids::NETNS_BUSY,
+    title: "the runtime cannot remove the file of a sandbox's network namespace: something is mounted on it",
+    stage: Stage::Containers,
+    kind: Kind::Cause,
+    meaning: "A runtime keeps a sandbox's network namespace by a file, /run/netns/cni-..., on which the namespace is \
+        mounted. To stop the sandbox it unmounts it once and removes the file. It was mounted more than once, or is \
+        mounted on the same file by another way to /run: what is left makes the removal fail with EBUSY, and \
+        the sandbox counts as running. kubelet asks again and again, and unmounts nothing before.",
+    confirmed_by: &[
+        "the runtime's log, or kubelet's, says at each attempt that the file of the network namespace is busy",
+        "in the runtime's mount namespace something is mounted on that file, at its path or by another way to it",
+    ],
+    log: log("containerd", "unlinkat /var/run/netns/cni-...: device or resource busy"),
+    look_alikes: &[
+        like(
+            ids::CNI_TEARDOWN_FAILED,
+            "the file of the namespace is busy, and no plugin has failed",
+        ),
+        like(
+            ids::MOUNT_LEAKED_FOREIGN_NS_EL7,
+            "the kernel is newer than 3.18, as podstuck needs it to be",
+        ),
+    ],
+    ways_out: &[
+        way("unmount what is left on the file; the next attempt removes it", ""),
+        way(
+            "have whoever has the host's / or /run mounted do so with the propagation HostToContainer",
+            "",
+        ),
+    ],
+    field: &["containerd#3667", "containerd#6143"],
+    tried: &[TriedWith::Test],
+    source: &[
+        "containerd pkg/netns/netns_linux.go, unmountNS",
+        "containerd issues 3667, 6143",
+        "linux fs/namei.c, vfs_unlink: is_local_mountpoint",
+    ],
+};
+
+/// The directory of the shared memory.
+pub(crate) static SHM_BUSY: Cause = Cause {
+    id: ids::SANDBOX_SHM_BUSY,
+    title: "the runtime cannot remove a sandbox's shared memory: it is mounted still",
+    stage: Stage::Containers,
+    kind: Kind::Cause,
+    meaning: "The containers of a pod have a file system in memory in common, at /dev/shm, which the runtime mounts in \
+        the sandbox's directory. Its process was killed before it could unmount it, or it was mounted more than once: \
+        the directory is a mount point still, and its removal fails with EBUSY. The sandbox stays; whether the pod \
+        waits for that depends on what was asked, to stop it or to remove it, and on kubelet's version.",
+    confirmed_by: &[
+        "the runtime's log, or kubelet's, says that the directory of the sandbox's shared memory is busy",
+        "in the runtime's mount namespace something is mounted on that directory",
+    ],
+    log: log("CRI-O", "unlinkat .../userdata/shm: device or resource busy"),
+    look_alikes: &[like(
+        ids::MOUNT_LEAKED_FOREIGN_NS_EL7,
+        "the kernel is newer than 3.18, as podstuck needs it to be",
+    )],
+    ways_out: &[way(
+        "unmount it; the next attempt removes it",
+        "what the pod has left in /dev/shm is lost",
+    )],
+    field: &["cri-o#1453", "moby#22877"],
+    tried: &[TriedWith::Test],
+    source: &[
+        "cri-o issue 1453, pull request 3073",
+        "containerd internal/cri/server/helpers.go, ensureRemoveAll",
+        "linux fs/namei.c, vfs_rmdir: is_local_mountpoint",
+    ],
+};

@@ -1,14 +1,26 @@
+//! Containers of which dockerd says something else than is so: it has missed the event that one has ended, or
+//! believes in one that never came. Each look compares what it has written with the processes that are there.
+//!
 //! dockerd says of a container something else than is so.
 
+use std::{collections::BTreeMap, time::Duration};
+
+use podstuck_common::component::name_hash;
+
 use crate::{
-    cause::{Cause, Kind, TriedWith, like, way},
-    causes::{runtime::docker_tracker::Waits, shared::unit},
+    causes::{
+        runtime::causes::OUT_OF_STEP,
+        shared::{
+            pending_deletion::{ToGo, Word},
+            unit,
+        },
+    },
     command::{NAME, Process, Step, has_ended, if_same},
+    event::{Event, What},
     ids,
     model::{
         container::ContainerName,
-        diagnosis::Stage,
-        evidence::Source,
+        evidence::{Certainty, Source},
         finding::Severity,
         identity::{Component, Target, TargetKind},
         node::NodeSample,
@@ -17,56 +29,105 @@ use crate::{
         shell::word,
         time::Monotonic,
     },
-    tracker::TrackerId,
-    verdict::Draft,
+    tracker::{Claim, Context, Steps, Subject, Tracker, TrackerId},
+    verdict::{Draft, Verdict},
 };
 
-/// Docker and containerd contradict each other.
-pub(crate) static OUT_OF_STEP: Cause = Cause {
-    id: ids::DOCKER_CONTAINERD_STATE_DESYNC,
-    title: "dockerd takes a container for running that has ended, or for ended while it runs",
-    stage: Stage::Containers,
-    kind: Kind::Cause,
-    meaning: "dockerd has containerd run its containers, and learns by an event that one has ended. The event was lost: \
-        containerd was killed and started again, or the disk was full. From then on dockerd says `Up` of a container \
-        that has no process, and who stops or removes it waits for an event that does not come; or it says `Exited` \
-        of one whose task lives, which it neither stops nor can start again. With dockershim or cri-dockerd, the pod \
-        stays in Terminating.",
-    confirmed_by: &[
-        "dockerd has written of the container that it runs, and the process that it names is not there, or is none of \
-         the container's; or that it has ended, and the shim that it had before then lives",
-        "dockerd and containerd run, and it has been so for 20 s",
-    ],
-    log: None,
-    look_alikes: &[
-        like(
-            ids::SHIM_OR_CONTAINERD_STATE_LOST,
-            "what dockerd has written is wrong; whether containerd can end the task was not asked",
-        ),
-        like(ids::DOCKERD_HANG, "dockerd and containerd do their work"),
-        like(ids::RUNTIME_DOWN, "dockerd and containerd run"),
-        like(ids::SHIM_HUNG, "no shim of it is left, or it runs"),
-    ],
-    ways_out: &[
-        way(
-            "have dockerd kill the container that has ended: it asks containerd, learns that there is none, and takes \
-             it for ended some seconds later",
-            "",
-        ),
-        way(
-            "end the task that lives, by `ctr --namespace moby task kill`",
-            "the container's processes end",
-        ),
-        way("restart dockerd", "all containers end, unless live-restore is set"),
-    ],
-    field: &["TKE's guide to pods that stay Terminating", "moby#32078", "moby#39316", "moby#41352"],
-    tried: &[TriedWith::RealRuntime],
-    source: &[
-        "moby daemon/monitor.go, handleContainerExit",
-        "moby daemon/kill.go, killWithSignal",
-        "moby libcontainerd/remote/client.go, processEventStream",
-    ],
-};
+/// dockerd takes ten seconds until it believes that a container whose event does not come has ended
+/// (moby daemon/kill.go); and for one that ends, it unmounts and writes first.
+const LASTS: Duration = Duration::from_secs(20);
+
+/// Whose removal waits for the container.
+pub(crate) enum Waits<'a> {
+    /// Who has asked about it.
+    Asked,
+    /// Its pod, which is to go.
+    Pod(&'a Word),
+    /// Nobody who is known.
+    Nobody,
+}
+
+/// Those of the last look.
+#[derive(Default)]
+pub(crate) struct DockerStates {
+    /// By container and in which way.
+    since: BTreeMap<(String, Way), Monotonic>,
+    to_go: ToGo,
+    /// What is said, by target, with the pod's UID and whether that is likely.
+    told: BTreeMap<u64, (String, bool)>,
+}
+
+/// In which way, and by which process.
+type Way = (bool, Option<u32>);
+
+impl DockerStates {
+    fn sampled(&mut self, sample: &NodeSample, steps: &mut Steps) {
+        let before = std::mem::take(&mut self.since);
+        let mut over = std::mem::take(&mut self.told);
+        // Who is kept from running learns of it when he runs again.
+        let cases = sample.out_of_step.iter().filter(|_| daemons_work(sample));
+        for case in cases {
+            let id = &case.container.id;
+            let key = (id.clone(), way(case));
+            let since = before.get(&key).copied().unwrap_or(sample.at);
+            self.since.insert(key, since);
+            if sample.at.since(since) < LASTS {
+                continue;
+            }
+            let target_id = name_hash(id.as_bytes());
+            let uid = case.container.pod.as_ref().map_or("", |pod| pod.uid.as_str());
+            let is_asked = sample.containers.iter().any(|it| it.container.id == *id);
+            let waits = match self.to_go.word(uid).filter(|_| !uid.is_empty()) {
+                Some(word) => Waits::Pod(word),
+                None if is_asked => Waits::Asked,
+                None => Waits::Nobody,
+            };
+            let draft = draft(case, &waits, since, target_id, sample);
+            let is_likely =
+                draft.blocks_deletion == Some(true) && draft.certainty() >= Certainty::Likely;
+            over.remove(&target_id);
+            self.told.insert(target_id, (uid.to_owned(), is_likely));
+            steps.found([draft]);
+        }
+        let (tracker, at) = (self.id(), sample.at);
+        steps.say(over.into_keys().map(|target_id| Verdict::Over { tracker, target_id, at }));
+    }
+}
+
+fn way(case: &OutOfStep) -> Way {
+    match case.what {
+        Differs::SaysUp(pid) => (true, Some(pid)),
+        Differs::SaysEnded(init) => (false, init),
+    }
+}
+
+/// Whether nothing is known that keeps Docker's daemons from their work.
+fn daemons_work(sample: &NodeSample) -> bool {
+    let is_dockers = |it: Component| matches!(it, Component::Dockerd | Component::Containerd);
+    let halted = sample.runtimes.iter().any(|it| is_dockers(it.component) && it.halted.is_some());
+    !halted && !sample.gone.iter().any(|it| is_dockers(it.component))
+}
+
+impl Tracker for DockerStates {
+    fn id(&self) -> TrackerId {
+        TrackerId::DockerState
+    }
+
+    fn take(&mut self, event: &Event, context: &Context<'_>, steps: &mut Steps) {
+        self.to_go.listen(context, &event.what);
+        if let What::Sample(sample) = &event.what {
+            self.sampled(sample, steps);
+        }
+    }
+
+    fn explains(&self, subject: &Subject<'_>, claim: Claim) -> bool {
+        self.told.values().any(|(uid, likely)| subject.is_of_pod(uid) && claim.is_met(*likely))
+    }
+
+    fn dropped(&self) -> u64 {
+        self.to_go.dropped()
+    }
+}
 
 /// The finding.
 pub(crate) fn draft(
@@ -200,7 +261,7 @@ fn is_plain(namespace: &str) -> bool {
 }
 
 /// dockerd compares what it has written with its tasks only when it starts.
-fn restart(draft: &mut Draft, dockerd: Option<&Runtime>) {
+pub(super) fn restart(draft: &mut Draft, dockerd: Option<&Runtime>) {
     const RISK: &str = "all containers of the node end, unless Docker's live-restore is set. With it a task that dockerd \
         takes for ended may stay";
     match dockerd.and_then(|it| unit::of(it.group.as_deref()?)) {

@@ -2,18 +2,12 @@
 
 pub(crate) mod causes;
 pub(crate) mod docker;
-pub(crate) mod docker_tracker;
-pub(crate) mod image_volume;
 pub(crate) mod sandbox;
-pub(crate) mod sandbox_mounts;
-pub(crate) mod says;
-pub(crate) mod says_tracker;
 pub(crate) mod shim;
-pub(crate) mod shim_tracker;
-pub(crate) mod silent;
-pub(crate) mod silent_daemon;
 pub(crate) mod state;
-pub(crate) mod state_tracker;
+pub(crate) mod tracker;
+pub(crate) mod unresponsive;
+pub(crate) mod verdict;
 
 use crate::{
     family::Family,
@@ -25,28 +19,28 @@ use crate::{
 pub(crate) static FAMILY: Family = Family {
     causes: &[
         &causes::CNI_TEARDOWN_FAILED,
-        &sandbox::NETNS_BUSY,
-        &sandbox::SHM_BUSY,
-        &image_volume::IMAGE_VOLUME_BUSY,
+        &causes::NETNS_BUSY,
+        &causes::SHM_BUSY,
+        &causes::IMAGE_VOLUME_BUSY,
         &causes::SIGNAL_DENIED,
         &causes::STATE_LOST,
         &causes::RUNTIME_DOWN,
         &causes::SHIM_HANGS,
         &causes::RUNTIME_HANGS,
-        &docker::OUT_OF_STEP,
+        &causes::OUT_OF_STEP,
     ],
     trackers: &[
         TrackerSpec {
             id: TrackerId::RuntimeState,
             feeds: &[Feed::Node, Feed::Logs],
             yields: &[],
-            new: || Box::<state_tracker::RuntimeStates>::default(),
+            new: || Box::<state::RuntimeStates>::default(),
         },
         TrackerSpec {
             id: TrackerId::DockerState,
             feeds: &[Feed::Node, Feed::Logs],
             yields: &[],
-            new: || Box::<docker_tracker::DockerStates>::default(),
+            new: || Box::<docker::DockerStates>::default(),
         },
         TrackerSpec {
             id: TrackerId::RuntimeSays,
@@ -77,7 +71,7 @@ pub(crate) static FAMILY: Family = Family {
                     "it is known what the runtime waits for, and so why it does not answer",
                 ),
             ],
-            new: || Box::<says_tracker::RuntimeSays>::default(),
+            new: || Box::<tracker::RuntimeSays>::default(),
         },
         TrackerSpec {
             id: TrackerId::ShimState,
@@ -88,7 +82,10 @@ pub(crate) static FAMILY: Family = Family {
                 Scope::Pod,
                 "the same shim is told with what the runtime says of it",
             )],
-            new: || Box::<shim_tracker::ShimStates>::default(),
+            new: || Box::<shim::ShimStates>::default(),
         },
     ],
 };
+
+#[cfg(test)]
+mod tests;

@@ -1,95 +1,177 @@
+//! What lies on a file of a pod's sandbox that is said to be busy, by the mounts of the runtime that has to remove
+//! it.
+//!
 //! A sandbox whose network namespace or shared memory its runtime cannot remove, because something is mounted there
 //! still.
+//!
+//! An image that is mounted as a volume, and that its runtime cannot unmount.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+};
 
 use crate::{
-    cause::{Cause, Kind, TriedWith, like, log, way},
-    causes::runtime::{
-        sandbox_mounts::{Look, kept},
-        says_tracker::Suspect,
+    cause::Cause,
+    causes::{
+        runtime::{
+            causes::{NETNS_BUSY, SHM_BUSY},
+            tracker::Suspect,
+        },
+        shared::holders::{self, culprits},
     },
+    command::View,
     ids,
-    model::{diagnosis::Stage, evidence::Source, path::safe_path, said::Said, sandbox::Kept},
+    model::{
+        evidence::Source,
+        holder::{About, Holder, How, Snapshot},
+        identity::Component,
+        mounts::Mounts,
+        node::NodeSample,
+        path::{JsonPath, safe_path},
+        runtime::Runtime,
+        said::Said,
+        sandbox::{self, Kept},
+        time::Monotonic,
+    },
+    query::{Query, Wants},
+    tracker::{Context, TrackerId},
     verdict::Draft,
 };
+
+/// Looks at the node until it is asked again.
+const AGAIN: u32 = 5;
+
+/// The mounts on a file, as a runtime sees them.
+pub(crate) struct Look {
+    pub(crate) path: PathBuf,
+    pub(crate) mounts: Mounts,
+    pub(crate) view: View,
+    pub(crate) at: Monotonic,
+}
+
+/// By the pod as a target.
+#[derive(Default)]
+pub(crate) struct SandboxMounts {
+    /// Looks at the node since it is wanted.
+    wanted: BTreeMap<u64, u32>,
+    /// By the runtime's process.
+    looks: BTreeMap<(u64, u32), Look>,
+    held: BTreeMap<(u64, u32), Held>,
+}
+
+/// Who holds a mount of a runtime's.
+pub(crate) struct Held {
+    pub(crate) path: PathBuf,
+    pub(crate) taken: Snapshot,
+    pub(crate) view: View,
+    pub(crate) at: Monotonic,
+}
+
+impl SandboxMounts {
+    /// Asks about those that are complained of, and forgets the others.
+    pub(crate) fn ask(
+        &mut self,
+        tracker: TrackerId,
+        complaints: Vec<(u64, Said)>,
+        sample: &NodeSample,
+    ) -> Vec<Query> {
+        let pods: BTreeSet<u64> = complaints.iter().map(|(target_id, _)| *target_id).collect();
+        self.wanted.retain(|target_id, _| pods.contains(target_id));
+        self.looks.retain(|(target_id, _), _| pods.contains(target_id));
+        self.held.retain(|(target_id, _), _| pods.contains(target_id));
+        let mut queries = Vec::new();
+        for (target_id, said) in complaints {
+            let Some((kept, path)) = sandbox::busy(&said.text) else { continue };
+            let looks = self.wanted.entry(target_id).or_default();
+            let is_due = looks.is_multiple_of(AGAIN);
+            *looks += 1;
+            // kubelet repeats what any of them has said.
+            let is_its = |runtime: &&Runtime| {
+                said.component == Component::Kubelet || runtime.component == said.component
+            };
+            let asked = sample.runtimes.iter().filter(|_| is_due).filter(is_its);
+            queries.extend(asked.filter_map(|runtime| {
+                let (pid, namespace) = (runtime.pid, runtime.mnt_ns?);
+                let wants = match kept {
+                    Kept::ImageVolume => {
+                        let path = JsonPath(path.into());
+                        Wants::Holders(About::Mount { pid, namespace, path })
+                    }
+                    _ => Wants::MountsOn { pid, namespace, path: path.into() },
+                };
+                Some(Query { tracker, target_id, path: path.into(), wants })
+            }));
+        }
+        queries
+    }
+
+    /// Takes note of an answer.
+    pub(crate) fn answered(
+        &mut self,
+        context: &Context<'_>,
+        query: &Query,
+        mounts: Option<&Mounts>,
+    ) {
+        let (Wants::MountsOn { pid, namespace, path }, Some(mounts)) = (&query.wants, mounts)
+        else {
+            return;
+        };
+        let look = Look {
+            path: path.clone(),
+            mounts: mounts.clone(),
+            view: View::in_namespace(context, *namespace, *pid),
+            at: context.now,
+        };
+        self.looks.insert((query.target_id, *pid), look);
+    }
+
+    /// Takes note of who holds a mount.
+    pub(crate) fn holders(&mut self, context: &Context<'_>, query: &Query, taken: &Snapshot) {
+        let Wants::Holders(About::Mount { pid, namespace, path }) = &query.wants else { return };
+        let held = Held {
+            path: path.0.clone(),
+            taken: taken.clone(),
+            view: View::in_namespace(context, *namespace, *pid),
+            at: context.now,
+        };
+        self.held.insert((query.target_id, *pid), held);
+    }
+
+    /// Who was seen last to hold what is complained of. Of several runtimes, the one that has it mounted.
+    pub(crate) fn held(&self, target_id: u64, said: &Said) -> Option<&Held> {
+        let (_, path) = sandbox::busy(&said.text)?;
+        let of_pod = self.held.range((target_id, 0)..=(target_id, u32::MAX));
+        let of_file = of_pod.map(|(_, held)| held).filter(|held| held.path == *path);
+        of_file.max_by_key(|held| (held.taken.subject.is_ok(), held.taken.holders.len()))
+    }
+
+    /// What was seen last on the file that is complained of. Of several runtimes, the one that has something there.
+    pub(crate) fn on(&self, target_id: u64, said: &Said) -> Option<&Look> {
+        let (_, path) = sandbox::busy(&said.text)?;
+        let of_pod = self.looks.range((target_id, 0)..=(target_id, u32::MAX));
+        let of_file = of_pod.map(|(_, look)| look).filter(|look| look.path == *path);
+        of_file.max_by_key(|look| look.mounts.all.len())
+    }
+}
+
+impl Look {
+    /// Whether a mount is at the path by its text, but for what stands before: /var/run is a link to /run.
+    pub(crate) fn is_own(&self, point: &Path) -> bool {
+        self.path.ends_with(point.strip_prefix("/").unwrap_or(point))
+    }
+}
+
+/// What of a sandbox a line complains of.
+pub(crate) fn kept(said: &Said) -> Option<Kept> {
+    sandbox::busy(&said.text).map(|(kept, _)| kept)
+}
 
 /// Why a mount that only another namespace has is none of these.
 const NEWER: &str = "a mount that only another namespace has keeps nobody from removing its mount point on this \
     kernel: they have been taken along since Linux 3.18";
 /// Mounts for which a command is given.
 const NAMED: usize = 4;
-
-/// The file of the network namespace.
-pub(crate) static NETNS_BUSY: Cause = Cause {
-    id: ids::NETNS_BUSY,
-    title: "the runtime cannot remove the file of a sandbox's network namespace: something is mounted on it",
-    stage: Stage::Containers,
-    kind: Kind::Cause,
-    meaning: "A runtime keeps a sandbox's network namespace by a file, /run/netns/cni-..., on which the namespace is \
-        mounted. To stop the sandbox it unmounts it once and removes the file. It was mounted more than once, or is \
-        mounted on the same file by another way to /run: what is left makes the removal fail with EBUSY, and \
-        the sandbox counts as running. kubelet asks again and again, and unmounts nothing before.",
-    confirmed_by: &[
-        "the runtime's log, or kubelet's, says at each attempt that the file of the network namespace is busy",
-        "in the runtime's mount namespace something is mounted on that file, at its path or by another way to it",
-    ],
-    log: log("containerd", "unlinkat /var/run/netns/cni-...: device or resource busy"),
-    look_alikes: &[
-        like(
-            ids::CNI_TEARDOWN_FAILED,
-            "the file of the namespace is busy, and no plugin has failed",
-        ),
-        like(
-            ids::MOUNT_LEAKED_FOREIGN_NS_EL7,
-            "the kernel is newer than 3.18, as podstuck needs it to be",
-        ),
-    ],
-    ways_out: &[
-        way("unmount what is left on the file; the next attempt removes it", ""),
-        way(
-            "have whoever has the host's / or /run mounted do so with the propagation HostToContainer",
-            "",
-        ),
-    ],
-    field: &["containerd#3667", "containerd#6143"],
-    tried: &[TriedWith::Test],
-    source: &[
-        "containerd pkg/netns/netns_linux.go, unmountNS",
-        "containerd issues 3667, 6143",
-        "linux fs/namei.c, vfs_unlink: is_local_mountpoint",
-    ],
-};
-
-/// The directory of the shared memory.
-pub(crate) static SHM_BUSY: Cause = Cause {
-    id: ids::SANDBOX_SHM_BUSY,
-    title: "the runtime cannot remove a sandbox's shared memory: it is mounted still",
-    stage: Stage::Containers,
-    kind: Kind::Cause,
-    meaning: "The containers of a pod have a file system in memory in common, at /dev/shm, which the runtime mounts in \
-        the sandbox's directory. Its process was killed before it could unmount it, or it was mounted more than once: \
-        the directory is a mount point still, and its removal fails with EBUSY. The sandbox stays; whether the pod \
-        waits for that depends on what was asked, to stop it or to remove it, and on kubelet's version.",
-    confirmed_by: &[
-        "the runtime's log, or kubelet's, says that the directory of the sandbox's shared memory is busy",
-        "in the runtime's mount namespace something is mounted on that directory",
-    ],
-    log: log("CRI-O", "unlinkat .../userdata/shm: device or resource busy"),
-    look_alikes: &[like(
-        ids::MOUNT_LEAKED_FOREIGN_NS_EL7,
-        "the kernel is newer than 3.18, as podstuck needs it to be",
-    )],
-    ways_out: &[way(
-        "unmount it; the next attempt removes it",
-        "what the pod has left in /dev/shm is lost",
-    )],
-    field: &["cri-o#1453", "moby#22877"],
-    tried: &[TriedWith::Test],
-    source: &[
-        "cri-o issue 1453, pull request 3073",
-        "containerd internal/cri/server/helpers.go, ensureRemoveAll",
-        "linux fs/namei.c, vfs_rmdir: is_local_mountpoint",
-    ],
-};
 
 /// Which of the two it is.
 pub(super) fn cause(said: &Said) -> Option<&'static Cause> {
@@ -149,7 +231,7 @@ fn only_by_another_way(look: &Look) -> bool {
 }
 
 /// What is left there, and how it goes. The uppermost comes last in the table, and is to go first.
-fn mounted(draft: &mut Draft, look: &Look, is_netns: bool) {
+pub(super) fn mounted(draft: &mut Draft, look: &Look, is_netns: bool) {
     let path = safe_path(&look.path);
     let all = &look.mounts.all;
     for mount in all.iter().take(NAMED) {
@@ -173,5 +255,42 @@ fn mounted(draft: &mut Draft, look: &Look, is_netns: bool) {
     for mount in all.iter().rev().take(NAMED) {
         let step = look.view.on_mount("umount -l", &mount.point, Some(mount.id));
         draft.remedy(step.so(", which keeps the sandbox"), risk);
+    }
+}
+
+/// What is said of it.
+pub(super) fn image_volume(draft: &mut Draft, suspect: &Suspect<'_>) {
+    draft.explanation = "The runtime stops the pod's sandbox only when it has unmounted the image that is a volume \
+        of the pod, and that is in use. kubelet asks again and again, and does not let the pod go before."
+        .into();
+    let Some(held) = suspect.held else {
+        draft.lacks("who uses the image volume");
+        return;
+    };
+    let point = safe_path(&held.path).into_owned();
+    draft.path.clone_from(&held.path);
+    match &held.taken.subject {
+        Ok(subject) => {
+            let fact = format!("{point} is mounted for the runtime: {}", subject.what);
+            draft.fact_since(fact, Source::proc("mountinfo"), held.at);
+        }
+        Err(why) => {
+            let fact = format!("{point} is no mount point for the runtime now: {why}");
+            draft.fact_since(fact, Source::proc("mountinfo"), held.at);
+        }
+    }
+    let found: Vec<&Holder> = culprits(&held.taken).collect();
+    let (nested, users): (Vec<&Holder>, Vec<&Holder>) =
+        found.iter().partition(|holder| holder.how == How::NestedMount);
+    holders::tell(draft, &found);
+    holders::free(draft, held.view, &nested, &users);
+    holders::tell_unseen(draft, &held.taken);
+    if found.is_empty() {
+        draft.fact_since(
+            format!("nobody was found who uses {point}"),
+            Source::proc("/proc"),
+            held.at,
+        );
+        draft.lacks("who uses the image volume: nobody was found at the last look");
     }
 }

@@ -1,16 +1,118 @@
+//! Shims that cannot run: a signal has stopped one, or it waits in the kernel. Nobody ends its container before
+//! that is over, whatever its runtime is called. That of a pod is told with what the runtime says of it.
+//!
 //! What is said of a shim that cannot run.
 
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    time::Duration,
+};
+
+use podstuck_common::component::name_hash;
+
 use crate::{
-    causes::runtime::{causes::SHIM_HANGS, shim_tracker::Idle},
+    causes::runtime::causes::SHIM_HANGS,
     command::{Process, kill},
+    event::{Event, What},
     ids,
     model::{
         container::ContainerName, evidence::Source, finding::Severity, identity::Target,
-        runtime::Shim, time::Monotonic,
+        node::NodeSample, runtime::Shim, time::Monotonic,
     },
-    tracker::TrackerId,
-    verdict::Draft,
+    tracker::{Context, Steps, Subject, Tracker, TrackerId},
+    verdict::{Draft, Verdict},
 };
+
+/// How long one must be stopped: two looks. A debugger stops a process for a moment.
+const STOPPED: Duration = Duration::from_secs(5);
+/// How long one must wait in the kernel, at each look: one that writes to a slow disk is often seen to.
+const WAITS: Duration = Duration::from_secs(20);
+
+/// One that cannot run, and whom it concerns.
+pub(crate) struct Idle<'a> {
+    pub(crate) container: &'a ContainerName,
+    pub(crate) shim: &'a Shim,
+    /// The container's own directory; empty where that is not known.
+    pub(crate) directory: PathBuf,
+    /// Whether the run is about the container.
+    pub(crate) is_asked: bool,
+    /// Whether its removal was begun.
+    pub(crate) to_go: bool,
+    pub(crate) since: Monotonic,
+}
+
+/// Those of the last look.
+#[derive(Default)]
+pub(crate) struct ShimStates {
+    /// By process id, start, and whether it is stopped.
+    since: BTreeMap<(u32, u64, bool), Monotonic>,
+    /// What is said, by target.
+    told: BTreeSet<u64>,
+}
+
+impl ShimStates {
+    fn sampled(&mut self, context: &Context<'_>, sample: &NodeSample, steps: &mut Steps) {
+        let mut all = halted(sample);
+        let before = std::mem::take(&mut self.since);
+        for idle in &mut all {
+            let key = (idle.shim.pid, idle.shim.started, idle.shim.is_stopped());
+            idle.since = before.get(&key).copied().unwrap_or(sample.at);
+            self.since.insert(key, idle.since);
+        }
+        let mut over = std::mem::take(&mut self.told);
+        for idle in all {
+            let needed = if idle.shim.is_stopped() { STOPPED } else { WAITS };
+            let target_id = name_hash(idle.container.id.as_bytes());
+            let pod = idle.container.pod.as_ref().map_or("", |pod| pod.uid.as_str());
+            let subject = Subject { target_id, path: &idle.directory, pod, at: sample.at };
+            let lasts = sample.at.since(idle.since) >= needed;
+            if lasts && !context.is_explained(self.id(), &subject) {
+                over.remove(&target_id);
+                self.told.insert(target_id);
+                steps.found([draft(&idle, target_id, sample.at)]);
+            }
+        }
+        let (tracker, at) = (self.id(), sample.at);
+        steps.say(over.into_iter().map(|target_id| Verdict::Over { tracker, target_id, at }));
+    }
+}
+
+/// The shim of the container that is asked about, and those of containers that are in no pod.
+fn halted(sample: &NodeSample) -> Vec<Idle<'_>> {
+    let asked = sample.containers.iter().filter_map(|state| {
+        let shim = state.shim.as_ref().filter(|shim| shim.is_halted())?;
+        // What has other parts, too, is known by its bundle or its layer.
+        let directory = state.parts.first().map(|part| part.path.clone()).unwrap_or_default();
+        let (container, to_go, since) = (&state.container, state.to_go, sample.at);
+        Some(Idle { container, shim, directory, is_asked: true, to_go, since })
+    });
+    let asked: Vec<Idle<'_>> = asked.collect();
+    let is_asked = |shim: &Shim| asked.iter().any(|other| other.shim.pid == shim.pid);
+    let others = sample.shims.iter().filter(|it| it.container.pod.is_none() && !is_asked(&it.shim));
+    let others = others.map(|it| Idle {
+        container: &it.container,
+        shim: &it.shim,
+        directory: PathBuf::new(),
+        is_asked: false,
+        to_go: it.to_go,
+        since: sample.at,
+    });
+    let others: Vec<Idle<'_>> = others.collect();
+    asked.into_iter().chain(others).collect()
+}
+
+impl Tracker for ShimStates {
+    fn id(&self) -> TrackerId {
+        TrackerId::ShimState
+    }
+
+    fn take(&mut self, event: &Event, context: &Context<'_>, steps: &mut Steps) {
+        if let What::Sample(sample) = &event.what {
+            self.sampled(context, sample, steps);
+        }
+    }
+}
 
 /// The finding about one container.
 pub(crate) fn draft(idle: &Idle<'_>, target_id: u64, now: Monotonic) -> Draft {

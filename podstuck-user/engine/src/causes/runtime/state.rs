@@ -1,33 +1,255 @@
+//! Runtimes that cannot do anything: a signal has stopped the daemon, its control group is frozen, it does not run
+//! while what it has started does, or it answers nobody. That is there to be seen at any time, and no log says it.
+//!
 //! What is said of a runtime that cannot do anything.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    time::Duration,
+};
+
+use podstuck_common::component::name_hash;
 
 use crate::{
     causes::{
         runtime::{
             causes::{RUNTIME_DOWN, RUNTIME_HANGS},
-            silent,
-            state_tracker::{Fault, Victim},
+            unresponsive::{self, Silence, SilentDaemons},
         },
-        shared::{clients, halted, unit},
+        shared::{
+            clients, halted,
+            pending_deletion::{ToGo, Word},
+            unit,
+        },
     },
     command::{Process, Step},
+    event::{Event, What},
     ids,
     model::{
         client::Client,
         container::ContainerState,
-        evidence::Source,
+        evidence::{Certainty, Source},
         finding::Severity,
         halted::Halted,
         identity::{Component, Pod, Target, TargetKind},
-        node::NodeSample,
+        node::{NodeSample, PodState},
         path::safe_path,
-        runtime::{Daemon, GoneRuntime},
+        pod_group::PodGroup,
+        runtime::{DOCKERS, Daemon, GoneRuntime, ShimOf},
         time::Monotonic,
     },
-    tracker::TrackerId,
-    verdict::Draft,
+    query::{Answer, Query, Wants},
+    tracker::{Claim, Context, Steps, Subject, Tracker, TrackerId},
+    verdict::{Draft, Verdict},
 };
+
+/// How long one must be kept from running: two looks. A debugger stops a process for a moment.
+const HALTED: Duration = Duration::from_secs(5);
+/// How long one must be gone. A service that fails is started again after 5 s (`RestartSec` in the units of
+/// containerd; 2 s in Docker's).
+const GONE: Duration = Duration::from_secs(10);
+
+/// Looks until it is asked again who waits.
+const AGAIN: u32 = 5;
+
+/// A daemon: by its process, or by what is left of it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Key {
+    Process(u32, u64),
+    Gone(Component, Option<PathBuf>),
+}
+
+/// One that does nothing, and who waits for it.
+#[derive(Clone)]
+pub(crate) struct Fault<'a> {
+    pub(crate) daemon: Daemon<'a>,
+    pub(crate) since: Monotonic,
+    /// Who is not answered, by one that nothing keeps from running.
+    pub(crate) silence: Option<Silence>,
+}
+
+/// Whose removal needs it.
+#[derive(Clone, Copy)]
+pub(crate) enum Victim<'a> {
+    /// A pod that is to go, and whose containers are there.
+    Pod(&'a PodState, &'a PodGroup, &'a Word),
+    /// The container that is asked about.
+    Container(&'a ContainerState),
+    /// Nobody who is known.
+    Nobody,
+}
+
+/// Those of the last look.
+#[derive(Default)]
+pub(crate) struct RuntimeStates {
+    since: BTreeMap<Key, Monotonic>,
+    to_go: ToGo,
+    /// Who had a connection to one, by its process id, and when that was looked at.
+    clients: BTreeMap<u32, (Vec<Client>, Monotonic)>,
+    looks: u32,
+    silent: SilentDaemons,
+    /// What is said, by target, with the pod's UID and whether that is likely.
+    told: BTreeMap<u64, (String, bool)>,
+}
+
+impl RuntimeStates {
+    fn sampled(&mut self, sample: &NodeSample, steps: &mut Steps) {
+        self.note(sample);
+        self.ask(sample, steps);
+        let tracker = self.id();
+        let silent = self.silent.sampled(sample);
+        steps.ask(silent.into_iter().map(|pid| clients_of(tracker, pid)));
+        let mut before = std::mem::take(&mut self.told);
+        let mut victims = BTreeSet::new();
+        let pods = sample.pods.iter().filter(|pod| pod.populated == Some(true));
+        for pod in pods {
+            let Some(word) = self.to_go.word(&pod.uid).cloned() else { continue };
+            let target_id = name_hash(pod.uid.as_bytes());
+            let Some(group) = sample.cgroups.iter().find(|group| group.uid == pod.uid) else {
+                // Not every pod is looked at each time.
+                let known = before.remove_entry(&target_id);
+                victims.extend(known.as_ref().map(|(target_id, _)| *target_id));
+                self.told.extend(known);
+                continue;
+            };
+            let daemons = group.shims.iter().flat_map(|shim| sample.daemons_of(shim)).collect();
+            let victim = Victim::Pod(pod, group, &word);
+            victims.extend(self.tell((target_id, &pod.uid), victim, daemons, sample, steps));
+        }
+        for container in &sample.containers {
+            let daemons = daemons_of(container, sample);
+            let id = &container.container.id;
+            let pod = container.container.pod.as_ref().map_or("", |pod| pod.uid.as_str());
+            let victim = Victim::Container(container);
+            let of = (name_hash(id.as_bytes()), pod);
+            victims.extend(self.tell(of, victim, daemons, sample, steps));
+        }
+        if victims.is_empty() {
+            let running = sample.runtimes.iter().map(Daemon::Runs);
+            for daemon in running.chain(sample.gone.iter().map(Daemon::Gone)) {
+                let target_id = name_hash(format!("{:?}", key(daemon)).as_bytes());
+                self.tell((target_id, ""), Victim::Nobody, vec![daemon], sample, steps);
+            }
+        }
+        let (tracker, at) = (self.id(), sample.at);
+        let over = before.into_keys().filter(|target_id| !self.told.contains_key(target_id));
+        steps.say(over.map(|target_id| Verdict::Over { tracker, target_id, at }));
+    }
+
+    /// Takes note of since when each does nothing.
+    fn note(&mut self, sample: &NodeSample) {
+        let before = std::mem::take(&mut self.since);
+        let halted = sample.runtimes.iter().map(Daemon::Runs).filter(|it| it.halted().is_some());
+        for daemon in halted.chain(sample.gone.iter().map(Daemon::Gone)) {
+            let key = key(daemon);
+            let since = before.get(&key).copied().unwrap_or(sample.at);
+            self.since.insert(key, since);
+        }
+    }
+
+    /// Asks who waits, now and then.
+    fn ask(&mut self, sample: &NodeSample, steps: &mut Steps) {
+        let halted = sample.runtimes.iter().filter(|it| it.halted.is_some());
+        let pids: Vec<u32> = halted.map(|it| it.pid).collect();
+        self.clients.retain(|pid, _| pids.contains(pid));
+        self.looks = if pids.is_empty() { 0 } else { self.looks + 1 };
+        if self.looks % AGAIN == 1 {
+            let tracker = self.id();
+            steps.ask(pids.into_iter().map(|pid| clients_of(tracker, pid)));
+        }
+    }
+
+    fn tell(
+        &mut self,
+        (target_id, uid): (u64, &str),
+        victim: Victim<'_>,
+        daemons: Vec<Daemon<'_>>,
+        sample: &NodeSample,
+        steps: &mut Steps,
+    ) -> Option<u64> {
+        let lasts = |daemon: Daemon<'_>| {
+            let since = *self.since.get(&key(daemon))?;
+            let needed = if matches!(daemon, Daemon::Gone(_)) { GONE } else { HALTED };
+            (sample.at.since(since) >= needed).then_some(since)
+        };
+        let is_clear =
+            sample.runtimes.iter().all(|it| it.halted.is_none()) && sample.gone.is_empty();
+        let fault = |daemon| {
+            if let Some(since) = lasts(daemon) {
+                return Some(Fault { daemon, since, silence: None });
+            }
+            // One may wait for another one, which is known not to run.
+            let Daemon::Runs(runtime) = daemon else { return None };
+            let silence = self.silent.of(runtime).filter(|_| is_clear)?;
+            Some(Fault { daemon, since: silence.since, silence: Some(silence) })
+        };
+        let faults: Vec<Fault<'_>> = daemons.into_iter().filter_map(fault).collect();
+        let draft = draft(&victim, &faults, (target_id, &self.clients), sample)?;
+        let is_likely = draft.certainty() >= Certainty::Likely;
+        self.told.insert(target_id, (uid.to_owned(), is_likely));
+        steps.found([draft]);
+        Some(target_id)
+    }
+}
+
+fn clients_of(tracker: TrackerId, pid: u32) -> Query {
+    let (target_id, path) = (pid.into(), PathBuf::new());
+    Query { tracker, target_id, path, wants: Wants::Clients { pid } }
+}
+
+/// The daemons that a container is removed by, the lower one first.
+fn daemons_of<'a>(container: &'a ContainerState, sample: &'a NodeSample) -> Vec<Daemon<'a>> {
+    let of_shim = container.shim.iter().flat_map(|shim| sample.daemons_of(shim));
+    let mut all: Vec<Daemon<'_>> = of_shim.collect();
+    let has_dockerds = container.shim.as_ref().is_some_and(|shim| {
+        matches!(&shim.of, Some(ShimOf::Containerd { namespace, .. }) if namespace == DOCKERS)
+    });
+    if container.runtime == Component::Dockerd && !has_dockerds {
+        all.extend(sample.only(Component::Dockerd));
+    }
+    all
+}
+
+fn key(daemon: Daemon<'_>) -> Key {
+    match daemon {
+        Daemon::Runs(it) => Key::Process(it.pid, it.started),
+        Daemon::Gone(it) => Key::Gone(it.component, it.socket.clone()),
+    }
+}
+
+impl Tracker for RuntimeStates {
+    fn id(&self) -> TrackerId {
+        TrackerId::RuntimeState
+    }
+
+    fn take(&mut self, event: &Event, context: &Context<'_>, steps: &mut Steps) {
+        self.to_go.listen(context, &event.what);
+        match &event.what {
+            What::Sample(sample) => self.sampled(sample, steps),
+            What::Answer { query, answer } => {
+                if let (Wants::Clients { pid }, Answer::Clients(found)) = (&query.wants, &**answer)
+                {
+                    // Of whom nothing is known it is not said that he waits.
+                    let clients = found.clone().unwrap_or_default();
+                    self.silent.answered(*pid, &clients, context.now);
+                    if found.is_ok() {
+                        self.clients.insert(*pid, (clients, context.now));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn explains(&self, subject: &Subject<'_>, claim: Claim) -> bool {
+        self.told.values().any(|(uid, likely)| subject.is_of_pod(uid) && claim.is_met(*likely))
+    }
+
+    fn dropped(&self) -> u64 {
+        self.to_go.dropped()
+    }
+}
 
 const START: &str = "low: the runtime finds its containers again by their shims. Docker without live-restore ends \
     those that it finds";
@@ -65,7 +287,7 @@ pub(crate) fn draft(
     for fault in faults {
         match (fault.daemon, &fault.silence) {
             (Daemon::Runs(runtime), Some(silence)) => {
-                why = silent::tell(&mut draft, runtime, silence, sample);
+                why = unresponsive::tell(&mut draft, runtime, silence, sample);
                 is_silent = true;
             }
             (Daemon::Runs(runtime), None) => {
@@ -111,7 +333,7 @@ pub(crate) fn draft(
     draft.blocks_deletion = (!matches!(victim, Victim::Nobody)).then_some(true);
     draft.severity = Severity::Critical;
     if is_silent {
-        silent::rule_out(&mut draft, sample);
+        unresponsive::rule_out(&mut draft, sample);
     } else {
         rule_out(&mut draft);
     }

@@ -21,3 +21,6 @@ pub(crate) static FAMILY: Family = Family {
         new: || Box::<tracker::Unkillables>::default(),
     }],
 };
+
+#[cfg(test)]
+mod tests;

@@ -10,9 +10,11 @@ use podstuck_common::record::reason;
 
 use crate::{
     bounded::Bounded,
-    causes::shared::clean_up::is_clean_up,
     causes::{
-        shared::wait_channel::{WaitsFor, functions, waits_for},
+        shared::{
+            clean_up::is_clean_up,
+            wait_channel::{WaitsFor, functions, waits_for},
+        },
         unkillable,
     },
     event::{Event, What},
@@ -327,7 +329,3 @@ impl Tracker for Unkillables {
         self.torn_down.dropped() + self.killed.dropped()
     }
 }
-
-#[cfg(test)]
-#[path = "tracker_tests.rs"]
-mod tests;

@@ -2,10 +2,12 @@
 
 use std::{path::Path, sync::Arc};
 
-use super::causes::{CGROUP_POPULATED, DSTATE, FROZEN_V1};
 use crate::{
     cause::Cause,
-    causes::unkillable::tracker::{Fault, Suspect},
+    causes::unkillable::{
+        causes::{CGROUP_POPULATED, DSTATE, FROZEN_V1},
+        tracker::{Fault, Suspect},
+    },
     command::{NAME, Process, Step, View, has_ended, if_same},
     ids,
     model::{

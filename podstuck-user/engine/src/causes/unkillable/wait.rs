@@ -1,9 +1,11 @@
 //! What is said of a process by what it waits for, where no signal reaches it.
 
-use super::causes::{DSTATE, GPU_DSTATE};
 use crate::{
     cause::Cause,
-    causes::shared::wait_channel::{WaitsFor, functions, waits_for},
+    causes::{
+        shared::wait_channel::{WaitsFor, functions, waits_for},
+        unkillable::causes::{DSTATE, GPU_DSTATE},
+    },
 };
 
 /// What it waits for, and what can be done.
@@ -28,7 +30,7 @@ static NVIDIA: Wait = Wait {
     ),
 };
 
-static NFS: Wait = Wait {
+pub(super) static NFS: Wait = Wait {
     cause: &DSTATE,
     what: "an NFS server",
     look: ("nfsstat --mounts", "list the NFS mounts and their servers"),
@@ -99,7 +101,7 @@ static BLOCK_DEVICE: Wait =
     Wait { cause: &DSTATE, what: "a block device", look: WATCH_DISKS, advice: MEND_DISKS };
 
 /// Anything else.
-static UNKNOWN: Wait = Wait {
+pub(super) static UNKNOWN: Wait = Wait {
     cause: &DSTATE,
     what: "something in the kernel that its name does not tell",
     look: (
@@ -129,24 +131,5 @@ pub(crate) fn of(channel: Option<&str>, stack: &[String]) -> &'static Wait {
         WaitsFor::DiskFileSystem => &DISK_FILE_SYSTEM,
         WaitsFor::BlockDevice => &BLOCK_DEVICE,
         WaitsFor::Unknown => &UNKNOWN,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_wait_has_its_cause_and_words() {
-        let of = |channel, stack: &[&str]| {
-            let stack: Vec<String> = stack.iter().map(|name| (*name).into()).collect();
-            let wait = of(channel, &stack);
-            (wait.cause.id.as_str(), wait.what)
-        };
-        assert_eq!(of(Some("io_schedule"), &["folio_wait_bit", "nfs_wb_all"]).1, "an NFS server");
-        assert_eq!(of(Some("percpu_rwsem_wait"), &[]).1, "a frozen file system");
-        assert_eq!(of(Some("down_read"), &["foo [nvidia]"]).0, "gpu-driver-dstate");
-        assert_eq!(of(None, &[]).0, "dstate-process");
-        assert_eq!(of(Some("rmqueue"), &[]).1, UNKNOWN.what);
     }
 }

@@ -1,0 +1,525 @@
+//! busy mount: facts against verdicts.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use nix::errno::Errno;
+
+use crate::{
+    backoff::Attempts,
+    causes::busy_mount::{
+        held_volume::HeldVolumes,
+        left_rootfs::RootFileSystems,
+        mount_point::{cause, removal},
+        tracker::{Busy, BusyObject},
+    },
+    event::What,
+    model::{
+        call::Call,
+        csi::{DriverProcess, Reach},
+        evidence::{Certainty, Source},
+        holder::{About, Holder, How, Snapshot, Through},
+        identity::{Component, Pod, Target, TargetKind, Volume},
+        mounted::Mounted,
+        mountinfo,
+        mounts::{Device, Mount, Mounts},
+        node::{LeftRootfs, NodeSample, PodState, VolumeState},
+        operation::Operation,
+        path::JsonPath,
+        pod_group::{PodGroup, Task},
+        said::{Complaint, NOT_ROOTS, Report, Said},
+        time::Monotonic,
+    },
+    query::{Answer, NoAnswer, Query, Wants},
+    testing::{Alone, FILE, VOLUME, failed, found, holder, mounted, pod_state, snapshot},
+    tracker::Steps,
+    unmounts::{Tried, Unmounts},
+    verdict::{Draft, Verdict},
+};
+
+fn at(second: u64) -> Monotonic {
+    Monotonic(second * 1_000_000_000)
+}
+
+/// A pod that kubelet was told to end, one of whose processes was killed and stays.
+fn sample(second: u64) -> NodeSample {
+    let volume = VolumeState {
+        target_id: 7,
+        target: Target::unknown().into(),
+        path: VOLUME.into(),
+        file: Some(FILE),
+        csi: None,
+        mounts: vec![mounted(Path::new(VOLUME), 9)],
+    };
+    let task = Task {
+        pid: 42,
+        tid: 42,
+        comm: "app".into(),
+        state: 'S',
+        killed: true,
+        exiting: false,
+        started: 7,
+        woken: None,
+        moved: None,
+        received: None,
+        wait_channel: None,
+        stack: Vec::new(),
+        directory: None,
+        group: "/g".into(),
+    };
+    let group = PodGroup {
+        target_id: 8,
+        target: Target::unknown().into(),
+        uid: "u".into(),
+        path: "/g".into(),
+        has_containers: true,
+        frozen: None,
+        tasks: vec![task],
+        shims: Vec::new(),
+    };
+    let pod = PodState { populated: Some(true), volumes: vec![volume], ..pod_state("u") };
+    NodeSample { at: at(second), pods: vec![pod], cgroups: vec![group], ..NodeSample::default() }
+}
+
+fn told_to_go() -> Alone<HeldVolumes> {
+    let mut alone = Alone::<HeldVolumes>::new();
+    let said =
+        Said::new(Component::Kubelet, "log of kubelet", "u", jiff::Timestamp::UNIX_EPOCH, "");
+    let what = What::Said(Box::new(Said { report: Some(Report::ToGo), ..said }));
+    alone.take(at(0), what);
+    alone
+}
+
+fn look(alone: &mut Alone<HeldVolumes>, second: u64) -> Steps {
+    alone.take(at(second), What::Sample(Arc::new(sample(second))))
+}
+
+/// A look, and who is found at it.
+fn seen(alone: &mut Alone<HeldVolumes>, second: u64, holders: Vec<Holder>) -> Option<Draft> {
+    let query = look(alone, second).queries.pop()?;
+    let taken = Snapshot { at: at(second), ..snapshot(holders) };
+    alone.answer_at(at(second), &query, Answer::Holders(Ok(taken)))
+}
+
+fn backup() -> Holder {
+    holder(How::Cwd, Through::Itself, Some(true))
+}
+
+#[test]
+fn who_uses_a_volume_is_named_before_kubelet_comes_to_it_and_not_first() {
+    let mut alone = told_to_go();
+    assert!(seen(&mut alone, 1, vec![backup()]).is_none(), "it may be a moment's");
+    let draft = seen(&mut alone, 3, vec![backup()]).unwrap();
+    assert_eq!((draft.id(), draft.certainty()), ("volume-held-by-host-process", Certainty::Firm));
+    assert!(draft.is_later, "the pod's containers hold it first");
+    assert!(draft.remedies[0].words().ends_with(" && kill 77"), "{:?}", draft.remedies);
+    let query = look(&mut alone, 20).queries.pop().unwrap();
+    let taken = Snapshot { at: at(20), ..snapshot(Vec::new()) };
+    let answer = What::Answer { query: Box::new(query), answer: Answer::Holders(Ok(taken)).into() };
+    assert!(matches!(alone.take(at(20), answer).verdicts[..], [Verdict::Over { .. }]));
+}
+
+#[test]
+fn the_pods_own_processes_and_others_each_time_are_nobody() {
+    let mut own = backup();
+    own.pod = Some(Pod { uid: "u".into(), namespace: None, name: None });
+    let mut alone = told_to_go();
+    assert!(seen(&mut alone, 1, vec![own.clone()]).is_none());
+    let mut alone = told_to_go();
+    for second in [1, 3, 5] {
+        let mut other = backup();
+        other.pid = Some(second);
+        assert!(seen(&mut alone, u64::from(second), vec![other]).is_none(), "it reads each file");
+    }
+}
+
+#[test]
+fn a_pod_that_is_not_to_go_is_not_looked_at() {
+    assert!(look(&mut Alone::new(), 1).queries.is_empty());
+    let mut alone = Alone::<HeldVolumes>::new();
+    assert!(found(look(&mut alone, 3).verdicts).is_empty());
+}
+
+#[test]
+fn what_kubelet_does_not_unmount_may_be_used() {
+    let deeper = |plugin: &str| {
+        let mut sample = sample(1);
+        let volume = &mut sample.pods[0].volumes[0];
+        let (name, path) = ("data".into(), JsonPath(VOLUME.into()));
+        let of = Some(Volume { name, plugin: plugin.into(), path });
+        volume.target = Target { volume: of, ..Target::unknown() }.into();
+        volume.mounts = vec![mounted(&Path::new(VOLUME).join("m"), 9)];
+        told_to_go().take(at(1), What::Sample(Arc::new(sample))).queries.len()
+    };
+    assert_eq!(deeper("kubernetes.io/empty-dir"), 0, "kubelet fails at the mount, held or not");
+    assert_eq!(deeper("kubernetes.io/csi"), 1, "the driver unmounts it");
+}
+
+fn ask(busy: &mut Alone<Busy>, second: f64) -> Query {
+    busy.ask(&failed(Call::Umount2, Errno::EBUSY, "", second)).pop().unwrap()
+}
+
+/// It fails in so many attempts, and this is who holds it.
+fn after(attempts: u32, holders: Vec<Holder>) -> Option<Draft> {
+    let mut busy = Alone::new();
+    let query = (1..=attempts).map(|nth| ask(&mut busy, f64::from(nth))).last().unwrap();
+    assert!(matches!(&query.wants, Wants::Holders(About::Mount { .. })));
+    busy.answer(&query, Answer::Holders(Ok(snapshot(holders))))
+}
+
+fn conclude(holders: Vec<Holder>) -> Draft {
+    after(3, holders).unwrap()
+}
+
+#[test]
+fn nobody_seen_in_two_attempts_is_a_moments() {
+    assert!(after(2, Vec::new()).is_none());
+    assert_eq!(after(3, Vec::new()).unwrap().id(), "busy-unexplained");
+    let held = after(2, vec![holder(How::Fd, Through::Itself, Some(true))]);
+    assert_eq!(held.unwrap().id(), "volume-held-by-host-process");
+}
+
+#[test]
+fn the_holder_decides_the_cause() {
+    let table = [
+        (How::Cwd, Through::Itself, "volume-held-by-host-process"),
+        (How::Fd, Through::PropagatedCopy, "volume-held-by-hosttocontainer-agent"),
+        (How::Swap, Through::Itself, "swapfile-active"),
+        (How::NestedMount, Through::Itself, "nested-mount-under-volume"),
+    ];
+    for (how, through, id) in table {
+        let draft = conclude(vec![holder(how, through, Some(true))]);
+        assert_eq!(draft.id(), id);
+        assert_eq!(draft.certainty(), Certainty::Firm, "{id}");
+        assert!(!draft.remedies.is_empty(), "{id}");
+        assert!(draft.ruled_out.iter().all(|other| other.cause != draft.cause.id), "{id}");
+    }
+}
+
+#[test]
+fn a_private_copy_and_kubelet_itself_are_no_culprits() {
+    let mut kubelet = holder(How::Fd, Through::Itself, Some(true));
+    kubelet.component = Some(Component::Kubelet);
+    let private = holder(How::Fd, Through::OtherMount, Some(false));
+    let draft = conclude(vec![kubelet, private]);
+    assert_eq!(draft.id(), "busy-unexplained");
+    let names_it = |fact: &str| fact.contains("has it open");
+    assert!(draft.evidence.iter().any(|e| names_it(&e.fact)), "{draft:#?}");
+    assert!(draft.explanation.contains("kubelet itself"), "{}", draft.explanation);
+    assert_eq!(draft.certainty(), Certainty::Possible);
+}
+
+#[test]
+fn a_holder_seen_once_is_remembered() {
+    let mut busy = Alone::new();
+    let query = ask(&mut busy, 1.0);
+    let held = snapshot(vec![holder(How::Fd, Through::Itself, Some(true))]);
+    busy.answer(&query, Answer::Holders(Ok(held)));
+    let query = ask(&mut busy, 2.0);
+    let nobody = || Answer::Holders(Ok(snapshot(Vec::new())));
+    assert!(
+        busy.answer(&query, nobody()).is_none(),
+        "who held it lets go: the next attempt may do"
+    );
+    let query = ask(&mut busy, 3.0);
+    let draft = busy.answer(&query, nobody()).unwrap();
+    assert_eq!(draft.id(), "volume-held-by-host-process");
+    assert!(draft.evidence.iter().any(|e| e.fact.contains("earlier attempt")));
+    assert_eq!(draft.certainty(), Certainty::Likely);
+}
+
+#[test]
+fn without_a_snapshot_nothing_is_claimed() {
+    let mut busy = Alone::new();
+    let query = ask(&mut busy, 1.0);
+    ask(&mut busy, 2.0);
+    let hung = Answer::Holders(Err(NoAnswer::Deadline(Duration::from_secs(2))));
+    assert_eq!(busy.answer(&query, hung).unwrap().id(), "busy-unexplained");
+    let gone = Snapshot { subject: Err("gone".into()), ..snapshot(Vec::new()) };
+    let mut busy = Alone::new();
+    let query = ask(&mut busy, 1.0);
+    let answer = busy.answer(&query, Answer::Holders(Ok(gone)));
+    assert!(answer.is_none(), "not a mount point any more");
+    // An answer about an object that nobody follows.
+    assert!(Alone::<Busy>::new().answer(&query, Answer::Mounts(None)).is_none());
+}
+
+#[test]
+fn one_refusal_alone_is_a_moments() {
+    let held = |second: u64| {
+        let holders = vec![holder(How::Fd, Through::Itself, Some(true))];
+        Snapshot { at: Monotonic(second * 1_000_000_000), ..snapshot(holders) }
+    };
+    let look = |busy: &mut Alone<Busy>, second: u64| {
+        let at = Monotonic(second * 1_000_000_000);
+        let sample = NodeSample { at, ..NodeSample::default() };
+        busy.take(at, What::Sample(sample.into())).queries
+    };
+    let mut busy = Alone::<Busy>::new();
+    let query = ask(&mut busy, 10.0);
+    assert!(busy.answer(&query, Answer::Holders(Ok(held(10)))).is_none());
+    assert!(look(&mut busy, 11).is_empty(), "an agent that looks at every file is about to go on");
+    let again = look(&mut busy, 13).pop().unwrap();
+    assert!(look(&mut busy, 15).is_empty(), "asked once");
+    let mut gone = busy;
+    let draft = gone.answer(&again, Answer::Holders(Ok(held(13)))).unwrap();
+    assert_eq!(draft.id(), "volume-held-by-host-process");
+    let mut busy = Alone::<Busy>::new();
+    let query = ask(&mut busy, 10.0);
+    busy.answer(&query, Answer::Holders(Ok(held(10))));
+    let again = look(&mut busy, 13).pop().unwrap();
+    let nobody = Snapshot { at: Monotonic(13_000_000_000), ..snapshot(Vec::new()) };
+    assert!(busy.answer(&again, Answer::Holders(Ok(nobody))).is_none());
+}
+
+const POINT: &str = "/run/containerd/io.containerd.runtime.v2.task/k8s.io/aa/rootfs";
+
+fn left() -> LeftRootfs {
+    let mount = Mounted {
+        point: POINT.into(),
+        id: 9,
+        what: "overlay of type overlay, device 0:59".into(),
+        is_fuse: false,
+        device: Device::default(),
+        root: "/".into(),
+        shared: false,
+        namespace: 4,
+        pid: 1,
+        source: "/proc/1/mountinfo".into(),
+    };
+    let target = Target { kind: TargetKind::ContainerBundle, ..Target::unknown() };
+    LeftRootfs {
+        target_id: 8,
+        target: target.into(),
+        container: "aa".into(),
+        pod: "u".into(),
+        mount,
+    }
+}
+
+fn look_of_left_rootfs(
+    tracker: &mut Alone<RootFileSystems>,
+    second: u64,
+    rootfs: Vec<LeftRootfs>,
+) -> Steps {
+    let at = Monotonic(second * 1_000_000_000);
+    let sample = NodeSample { at, rootfs, ..NodeSample::default() };
+    tracker.take(at, What::Sample(Arc::new(sample)))
+}
+
+/// After two looks, and an answer.
+fn verdict(taken: Snapshot) -> (Alone<RootFileSystems>, Option<Draft>) {
+    let mut alone = Alone::<RootFileSystems>::new();
+    assert!(
+        look_of_left_rootfs(&mut alone, 1, vec![left()]).queries.is_empty(),
+        "a shim needs moments"
+    );
+    let query = look_of_left_rootfs(&mut alone, 3, vec![left()]).queries.pop().unwrap();
+    let draft = alone.answer(&query, Answer::Holders(Ok(taken)));
+    (alone, draft)
+}
+
+#[test]
+fn who_holds_it_is_told_without_any_call() {
+    let (mut alone, draft) = verdict(snapshot(vec![holder(How::Cwd, Through::Itself, Some(true))]));
+    let draft = draft.unwrap();
+    assert_eq!((draft.id(), draft.certainty()), ("shim-rootfs-busy", Certainty::Firm));
+    assert!(draft.remedies[0].words().ends_with(" && kill 77"));
+    assert!(draft.call.is_none());
+    let over = look_of_left_rootfs(&mut alone, 5, Vec::new()).verdicts;
+    assert!(matches!(over[..], [Verdict::Over { target_id: 8, .. }]), "{over:?}");
+}
+
+#[test]
+fn a_mount_inside_is_to_be_unmounted() {
+    let mut inside = holder(How::NestedMount, Through::Itself, Some(true));
+    inside.object = JsonPath(format!("{POINT}/tmp").into());
+    let (_, draft) = verdict(snapshot(vec![inside]));
+    let draft = draft.unwrap();
+    assert!(
+        draft.remedies[0].words().ends_with(&format!("'12 {POINT}/tmp' && umount {POINT}/tmp"))
+    );
+}
+
+#[test]
+fn nothing_is_wrong_with_a_mount_that_nobody_holds() {
+    assert!(verdict(snapshot(Vec::new())).1.is_none());
+    let private = holder(How::Mount, Through::OtherMount, Some(false));
+    assert!(verdict(snapshot(vec![private])).1.is_none());
+    let mut kubelet = holder(How::Fd, Through::Itself, Some(true));
+    kubelet.component = Some(Component::Kubelet);
+    assert!(verdict(snapshot(vec![kubelet])).1.is_none());
+}
+
+#[test]
+fn one_that_is_unmounted_in_time_is_never_asked_about() {
+    let mut alone = Alone::<RootFileSystems>::new();
+    look_of_left_rootfs(&mut alone, 1, vec![left()]);
+    assert!(look_of_left_rootfs(&mut alone, 3, Vec::new()).verdicts.is_empty());
+    assert!(
+        look_of_left_rootfs(&mut alone, 5, vec![left()]).queries.is_empty(),
+        "another container's"
+    );
+    assert!(found(look_of_left_rootfs(&mut alone, 7, Vec::new()).verdicts).is_empty());
+}
+
+#[test]
+fn what_the_runtime_says_of_it_is_a_fact_of_its_own() {
+    let said = |text: &str| {
+        let text = format!("failed to cleanup rootfs mount: {text}");
+        let (source, at) = ("log of containerd (pid 9), /c.log", jiff::Timestamp::UNIX_EPOCH);
+        let said = Said::new(Component::Containerd, source, "u", at, &text);
+        What::Said(Box::new(Said { complaint: Some(Complaint::RootfsBusy), ..said }))
+    };
+    for (text, is_told) in [(POINT, true), ("of another container", false)] {
+        let mut alone = Alone::<RootFileSystems>::new();
+        alone.take(Monotonic(0), said(text));
+        look_of_left_rootfs(&mut alone, 1, vec![left()]);
+        let query = look_of_left_rootfs(&mut alone, 3, vec![left()]).queries.pop().unwrap();
+        let taken = snapshot(vec![holder(How::Cwd, Through::Itself, Some(true))]);
+        let draft = alone.answer(&query, Answer::Holders(Ok(taken))).unwrap();
+        let told = draft.evidence.iter().any(|fact| fact.fact.starts_with("containerd says"));
+        assert_eq!(told, is_told, "{text}");
+    }
+}
+
+fn target(plugin: &str, root: &str) -> Target {
+    let path = JsonPath(root.into());
+    let volume = Volume { name: "v".into(), plugin: plugin.into(), path };
+    Target {
+        kind: TargetKind::PodVolume,
+        root: root.into(),
+        volume: Some(volume),
+        ..Target::unknown()
+    }
+}
+
+fn tried(ok: Option<u32>, busy: u64) -> Tried {
+    let last_ok = ok.map(|namespace| (Monotonic(1), namespace));
+    Tried { ok: u64::from(ok.is_some()), last_ok, busy, ..Tried::default() }
+}
+
+fn op(call: Call, target: &Target, path: &str) -> Operation {
+    let mut op = failed(call, Errno::EBUSY, "x", 1.0);
+    (op.target, op.path, op.mnt_ns) = (Arc::new(target.clone()), path.into(), 1);
+    op
+}
+
+#[test]
+fn what_was_tried_tells_the_causes_apart() {
+    let csi = target("kubernetes.io/csi", "/pv");
+    let own = op(Call::UnlinkatDir, &csi, "/pv/mount");
+    let of = |stacked, tried| cause(&own, &mount(b"/"), stacked, &tried, None).id.as_str();
+    assert_eq!(of(1, tried(None, 0)), "csi-driver-lost-publish-state");
+    assert_eq!(of(1, tried(Some(1), 0)), "stacked-mounts");
+    assert_eq!(of(1, tried(Some(2), 0)), "csi-umount-wrong-namespace");
+    assert_eq!(of(2, tried(None, 0)), "stacked-mounts");
+    assert_eq!(of(1, tried(None, 3)), "volume-held-by-host-process");
+    let deep = op(Call::UnlinkatDir, &csi, "/pv/mount/a/b");
+    let deep = cause(&deep, &mount(b"/"), 1, &tried(None, 0), None);
+    assert_eq!(deep.id.as_str(), "nested-mount-under-volume");
+}
+
+fn mount(root: &[u8]) -> Mount {
+    let line = [b"9 2 0:9 ".as_slice(), root, b" /pv/mount rw - ext4 /dev/sdb rw\n"].concat();
+    mountinfo::parse(&line).remove(0)
+}
+
+fn driver(reach: Reach) -> DriverProcess {
+    DriverProcess {
+        pid: 7,
+        comm: "driver".into(),
+        started: Monotonic(1),
+        ticks: Some(1),
+        reach,
+        halted: None,
+    }
+}
+
+#[test]
+fn a_driver_whose_unmounts_stay_with_it_has_not_forgotten() {
+    let csi = target("kubernetes.io/csi", "/pv");
+    let own = op(Call::UnlinkatDir, &csi, "/pv/mount");
+    let of = |reach, tried: Tried| {
+        cause(&own, &mount(b"/"), 1, &tried, Some(&driver(reach))).id.as_str()
+    };
+    let forgot = "csi-driver-lost-publish-state";
+    assert_eq!(of(Reach::Whole, tried(None, 0)), forgot);
+    assert_eq!(of(Reach::Cut { mounted: true }, tried(None, 0)), forgot);
+    assert_eq!(of(Reach::Cut { mounted: false }, tried(None, 0)), "csi-umount-wrong-namespace");
+    // Somebody calls it where it counts.
+    let held = of(Reach::Cut { mounted: false }, tried(None, 3));
+    assert_eq!(held, "volume-held-by-host-process");
+}
+
+#[test]
+fn a_mount_inside_an_empty_dir_has_its_own_names() {
+    let empty = target("kubernetes.io/empty-dir", "/data");
+    let on =
+        |root: &[u8], op: &Operation| cause(op, &mount(root), 1, &tried(None, 0), None).id.as_str();
+    let of = |call, path: &str| on(b"/", &op(call, &empty, path));
+    assert_eq!(of(Call::UnlinkatDir, "/data/m"), "emptydir-bidirectional-submount");
+    assert_eq!(of(Call::Unlinkat, "/data/log"), "termination-message-in-bidirectional");
+    assert_eq!(of(Call::UnlinkatDir, "/data"), "busy-unexplained");
+    // A log does not tell whether it is a file, and what is mounted on it does.
+    let mut told = op(Call::Unlinkat, &empty, "/data/log");
+    told.told_by = Some("log of kubelet".into());
+    assert_eq!(on(b"/srv", &told), "emptydir-bidirectional-submount");
+    for root in ["/k/pods/u/containers/c/98546bb6", "/pods/u/containers/c/9//deleted"] {
+        assert_eq!(on(root.as_bytes(), &told), "termination-message-in-bidirectional", "{root}");
+    }
+}
+
+/// What is said after so many attempts about an own mount of a CSI volume.
+fn after_of_mount_point(attempts: u64, tried: &Tried) -> Draft {
+    let csi = target("kubernetes.io/csi", "/pv");
+    let mut object = BusyObject {
+        op: op(Call::UnlinkatDir, &csi, "/pv/mount"),
+        count: attempts,
+        first: Monotonic(1),
+        attempts: Attempts::default(),
+        held: None,
+        asked_again: false,
+        confirmed: false,
+    };
+    for attempt in 0..attempts {
+        object.attempts.note(Monotonic(attempt * 1_000_000_000));
+    }
+    let all = mountinfo::parse(b"9 2 0:9 / /pv/mount rw - ext4 /dev/sdb rw\n");
+    let mounts = Mounts { all, source: "/proc/1/mountinfo".into(), pid: 1 };
+    let unmounts = Unmounts::default();
+    let context = crate::testing::context(Monotonic(9_000_000_000), &unmounts, &[]);
+    removal(&context, &object, tried, Some(&mounts)).unwrap()
+}
+
+#[test]
+fn that_nobody_unmounts_is_known_only_after_some_attempts() {
+    let silent = tried(None, 0);
+    assert_eq!(after_of_mount_point(3, &silent).certainty(), Certainty::Likely);
+    let sure = after_of_mount_point(4, &silent);
+    assert_eq!((sure.id(), sure.certainty()), ("csi-driver-lost-publish-state", Certainty::Firm));
+    let fact = "nobody unmounted it since 00:00:00Z, when the observation began";
+    let fact = sure.evidence.iter().find(|known| known.fact == fact).unwrap();
+    assert_eq!((&fact.source, fact.since), (&Source::Probe, Some(Monotonic(0))));
+    // A log that others may write makes nothing firm, whatever else is known.
+    let mut heard = after_of_mount_point(4, &silent);
+    heard.fact("x", Source::Log("log of kubelet (pid 7), /var/log/kubelet".into()));
+    assert_eq!(heard.certainty(), Certainty::Firm);
+    heard.fact("x", Source::Log(format!("log of kubelet (pid 7), /var/log/syslog, {NOT_ROOTS}")));
+    assert_eq!(heard.certainty(), Certainty::Likely);
+    assert_eq!(heard.not_known(), [format!("whether a log is right {NOT_ROOTS}")]);
+    // Guessed from the pauses, and not seen by a probe.
+    let guessed = |known: &&crate::verdict::Fact| known.fact.contains("back-off");
+    let sources = sure.evidence.iter().filter(guessed).map(|known| &known.source);
+    assert!(sources.into_iter().all(|source| *source == Source::Inference));
+}
+
+#[test]
+fn without_the_user_of_a_mount_its_use_is_only_possible() {
+    let held = after_of_mount_point(9, &tried(None, 3));
+    assert_eq!(held.id(), "volume-held-by-host-process");
+    assert_eq!(held.certainty(), Certainty::Possible);
+    for (ok, id) in [(1, "stacked-mounts"), (2, "csi-umount-wrong-namespace")] {
+        let other = after_of_mount_point(2, &tried(Some(ok), 0));
+        assert_eq!((other.id(), other.certainty()), (id, Certainty::Firm));
+    }
+}

@@ -1,0 +1,162 @@
+//! What is wrong with a volume, as far as the state of the node, logs and calls say.
+
+use std::time::Duration;
+
+use crate::{
+    causes::{
+        csi_volume::{self, kubelets_log::Told, tracker::NotAttempted, verdict::Fault},
+        shared::standing::Standing,
+    },
+    event::Thresholds,
+    model::{
+        csi::{DriverProcess, Registration, VolumeData},
+        node::{NodeSample, PodState, VolumeState},
+        time::Monotonic,
+    },
+    unmounts::Tried,
+};
+
+/// What shows by itself (a driver's socket, a file) must last for this part of the threshold, a
+/// minute by default: a driver that is restarted comes back before.
+const PART: u32 = 4;
+/// What shows by itself, and what kubelet meets again and again: five attempts, by its back-off of 0.5 s that doubles.
+const MET: Duration = Duration::from_secs(8);
+/// A log begins at most so long after the start of whoever writes it.
+const AT_ITS_START: Duration = Duration::from_secs(10);
+
+/// What is known of a volume besides its state.
+pub(super) struct Looked<'a> {
+    pub(super) standing: Option<Standing>,
+    pub(super) torn_down: Option<&'a Told>,
+    pub(super) no_error_since: Option<(Monotonic, &'a str)>,
+    pub(super) unregistered: Option<Monotonic>,
+}
+
+impl Looked<'_> {
+    /// What it is that kubelet's log has nothing of the volume since the pod's end, or since kubelet's own
+    /// start after that; `None` where it has, or does not reach back so far.
+    fn unasked(&self, sample: &NodeSample) -> Option<Fault> {
+        let (standing, kubelet) = self.standing.as_ref().zip(sample.kubelet_since)?;
+        let (heard, _) = self.no_error_since.filter(|_| self.torn_down.is_none())?;
+        if standing.ended() < kubelet && heard.since(kubelet) <= AT_ITS_START {
+            return Some(Fault::KubeletLost);
+        }
+        (heard <= standing.ended()).then_some(Fault::NotAttempted)
+    }
+}
+
+impl NotAttempted {
+    pub(super) fn fault(
+        &self,
+        sample: &NodeSample,
+        pod: &PodState,
+        volume: &VolumeState,
+        tried: &Tried,
+        looked: &Looked<'_>,
+    ) -> Option<Fault> {
+        let at = sample.at;
+        // One error may be a moment's.
+        let told = |fault| self.log.complaint(pod, volume, fault, at).filter(|told| told.lines > 1);
+        let says = |fault| told(fault).is_some();
+        let begun = self.taken_down.contains(&pod.uid)
+            || self.to_go.word(&pod.uid).is_some()
+            || pod.volume_removed.is_some()
+            || looked.torn_down.is_some()
+            || !csi_volume::verdict::has_tokens(pod);
+        // It was asked, and answered; what it does since does not matter.
+        let is_forgotten = looked.torn_down.is_some() && !volume.mounts.is_empty() && !tried.any();
+        let mounts_again = told(Fault::KubeletLost)
+            .zip(looked.standing.as_ref())
+            .is_some_and(|(told, standing)| standing.ended() < told.last);
+        let is_cut_off = volume.driver().is_some_and(DriverProcess::is_cut_off);
+        let found = match fault(pod, volume, tried, begun) {
+            Some(_) if is_forgotten && is_cut_off => Fault::CutOff,
+            Some(_) if is_forgotten => Fault::Forgotten,
+            None if volume.mounts.is_empty() && says(Fault::NotIdempotent) => {
+                // Otherwise many other things may have failed after the unmount.
+                let told = told(Fault::NotIdempotent);
+                let why =
+                    told.is_some_and(|told| csi_volume::driver::says_not_mounted(&told.said.text));
+                if pod.before_boot || why { Fault::NotIdempotent } else { Fault::DriverError }
+            }
+            None => return None,
+            // Whatever the driver does, somebody must ask it.
+            Some(Fault::Forgotten | Fault::NotAttempted) if sample.kubelets.is_empty() => {
+                Fault::NotAttempted
+            }
+            Some(Fault::Forgotten | Fault::NotAttempted) if mounts_again => Fault::KubeletLost,
+            Some(Fault::Forgotten) => match driver_fault(volume) {
+                Some(fault) => fault,
+                None if says(Fault::DriverDown) => Fault::DriverDown,
+                None if self.questions.has_no_server(volume) => Fault::DeadFuse,
+                None if says(Fault::DriverHangs) => Fault::DriverHangs,
+                None if says(Fault::DriverError) => Fault::DriverError,
+                None => match looked.unasked(sample) {
+                    Some(fault) => fault,
+                    None if is_cut_off => Fault::CutOff,
+                    None => Fault::Forgotten,
+                },
+            },
+            Some(Fault::NotAttempted) if begun => {
+                looked.unasked(sample).unwrap_or(Fault::NotAttempted)
+            }
+            Some(fault) => fault,
+        };
+        // A pod that was there before the node was booted may be about to begin again.
+        let is_due = pod.started || found == Fault::NoData || says(found);
+        is_due.then_some(found)
+    }
+}
+
+/// What is wrong with a driver that has registered, by its socket and its process.
+fn driver_fault(volume: &VolumeState) -> Option<Fault> {
+    match &volume.csi.as_ref()?.driver.as_ref()?.process {
+        None => Some(Fault::DriverDown),
+        Some(process) if process.halted.is_some() => Some(Fault::DriverHangs),
+        Some(_) => None,
+    }
+}
+
+/// What may be wrong with a volume of a pod that has ended.
+fn fault(pod: &PodState, volume: &VolumeState, tried: &Tried, seen: bool) -> Option<Fault> {
+    let csi = volume.csi.as_ref();
+    if csi.is_some_and(|csi| matches!(csi.data, VolumeData::Missing | VolumeData::Corrupt { .. })) {
+        return Some(Fault::NoData);
+    }
+    if volume.mounts.is_empty() {
+        return None;
+    }
+    if let Some((_, caller)) = tried.last_ok {
+        let here = volume.mounts.iter().any(|mount| mount.namespace == caller);
+        return Some(if here { Fault::Stacked } else { Fault::WrongNamespace });
+    }
+    if tried.any() {
+        // Somebody tries and fails: that is another detector's.
+        return None;
+    }
+    let begun = seen || !csi_volume::verdict::has_tokens(pod);
+    match csi.map(|csi| csi.registration) {
+        // Of a pod that is not being taken down, nobody is asked to unmount anything.
+        Some(Registration::Absent) if begun => Some(Fault::DriverAbsent),
+        Some(Registration::Deaf) if begun => Some(Fault::DriverDeaf),
+        Some(Registration::Listening) if begun => Some(Fault::Forgotten),
+        _ => Some(Fault::NotAttempted),
+    }
+}
+
+/// How long it must have been seen and said that kubelet meets it.
+pub(super) fn needed_where_met(fault: Fault, thresholds: Thresholds) -> Duration {
+    match fault {
+        Fault::DriverAbsent | Fault::DriverDeaf | Fault::DriverDown | Fault::NoData => MET,
+        fault => needed(fault, thresholds),
+    }
+}
+
+/// How long it must have lasted.
+pub(super) fn needed(fault: Fault, thresholds: Thresholds) -> Duration {
+    match fault {
+        Fault::DriverError | Fault::NotIdempotent => Duration::ZERO,
+        fault if fault.is_silence() => thresholds.not_attempted,
+        _ => thresholds.not_attempted / PART,
+    }
+}

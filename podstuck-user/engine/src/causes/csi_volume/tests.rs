@@ -1,0 +1,901 @@
+//! csi volume: facts against verdicts.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use nix::errno::Errno;
+
+use crate::{
+    causes::{busy_mount::tracker::Busy, csi_volume::tracker::NotAttempted},
+    event::{Event, What},
+    model::{
+        call::{Call, Outcome},
+        claim::{Claim, CsiSource, PersistentVolume},
+        csi::{CsiState, DriverProcess, DriverState, Reach, Registration, VolumeData},
+        evidence::Certainty,
+        finding::FindingState,
+        halted::Halted,
+        hung::MountPoint,
+        identity::{Component, Pod, Target, TargetKind, Volume},
+        mounted::Mounted,
+        mounts::Device,
+        node::{NodeSample, PodState, VolumeState},
+        node_record::NodeRecord,
+        operation::Operation,
+        path::JsonPath,
+        pod_record::PodRecord,
+        said::{Complaint, Heard, Report, Said},
+        time::Monotonic,
+    },
+    query::Answer,
+    testing::{Alone, FILE, failed},
+    tracker::TrackerId,
+    verdict::{Draft, Verdict},
+};
+
+const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
+const ROOT: &str = "/k/pods/0f0e0d0c-1111-2222-3333-444455556666";
+
+/// A volume that was attributed: by its path alone.
+fn volume(path: &str, csi: Option<CsiState>, mounts: Vec<Mounted>) -> VolumeState {
+    let target = Target {
+        kind: TargetKind::PodVolume,
+        root: path.into(),
+        pod: Some(Pod { uid: UID.into(), namespace: None, name: None }),
+        ..Target::unknown()
+    };
+    let target_id = podstuck_common::component::path_hash(path.as_bytes());
+    VolumeState {
+        target_id,
+        target: Arc::new(target),
+        path: path.into(),
+        file: Some(FILE),
+        csi,
+        mounts,
+    }
+}
+
+fn csi(registration: Registration) -> VolumeState {
+    let path = format!("{ROOT}/volumes/kubernetes.io~csi/pv");
+    let data = VolumeData::Known {
+        driver: "d.example".into(),
+        handle: "h".into(),
+        lifecycle: "Persistent".into(),
+    };
+    let mounted = Mounted {
+        point: format!("{path}/mount").into(),
+        id: 7,
+        what: "a disk".into(),
+        is_fuse: false,
+        device: Device::default(),
+        root: "/".into(),
+        shared: false,
+        namespace: 1,
+        pid: 1,
+        source: "/proc/1/mountinfo".into(),
+    };
+    let socket = "/k/plugins_registry/d.example-reg.sock".into();
+    let csi = CsiState { data, socket, registration, driver: None, registry_changed: None };
+    volume(&path, Some(csi), vec![mounted])
+}
+
+fn tokens() -> VolumeState {
+    let path = format!("{ROOT}/volumes/kubernetes.io~projected/kube-api-access-x");
+    volume(&path, None, Vec::new())
+}
+
+fn pod(volumes: Vec<VolumeState>) -> PodState {
+    PodState {
+        seen_by: None,
+        uid: UID.into(),
+        directory: ROOT.into(),
+        started: true,
+        before_boot: false,
+        populated: Some(false),
+        changed: None,
+        volume_removed: None,
+        volumes,
+        devices: Vec::new(),
+    }
+}
+
+struct Played(Alone<NotAttempted>);
+
+impl Played {
+    fn new() -> Self {
+        Self(Alone::new())
+    }
+
+    fn sample(&mut self, pod: &PodState, second: u64) -> Vec<Verdict> {
+        let at = Monotonic(second * 1_000_000_000);
+        let pods = vec![pod.clone()];
+        let sample = NodeSample { at, kubelets: vec![1], pods, ..NodeSample::default() };
+        self.0.take(at, What::Sample(Arc::new(sample))).verdicts
+    }
+
+    /// What is told at the end, with its certainty, if the state lasts from 10 s on.
+    fn told(&mut self, pod: &PodState, until: u64) -> Option<(&'static str, Certainty)> {
+        let mut last = None;
+        for second in (10..=until).step_by(2) {
+            for verdict in self.sample(pod, second) {
+                last = match verdict {
+                    Verdict::Found(draft) => Some((draft.id(), draft.certainty())),
+                    _ => None,
+                };
+            }
+        }
+        last
+    }
+}
+
+fn umount(errno: Option<Errno>, second: f64, namespace: u32) -> Operation {
+    let mut op = failed(Call::Umount2, errno.unwrap_or(Errno::EBUSY), "x", second);
+    if errno.is_none() {
+        op.outcome = Outcome::OK;
+    }
+    op.path = format!("{ROOT}/volumes/kubernetes.io~csi/pv/mount").into();
+    op.mnt_ns = namespace;
+    op
+}
+
+#[test]
+fn nothing_is_said_before_the_threshold() {
+    let lost = pod(vec![with_driver(as_it_is)]);
+    let played = || {
+        let mut played = Played::new();
+        let heard = Heard { source: "log".into(), since: second(5), until: second(6) };
+        played.0.take(Monotonic(6_000_000_000), What::Heard(Box::new(heard)));
+        played
+    };
+    assert_eq!(played().told(&lost, 238), None);
+    let (id, early) = Played::new().told(&lost, 252).unwrap();
+    assert_eq!(id, "csi-driver-lost-publish-state");
+    let (_, late) = played().told(&lost, 600).unwrap();
+    assert!(late > early, "{late:?} {early:?}");
+}
+
+#[test]
+fn a_driver_without_a_socket_is_told_sooner() {
+    for registration in [Registration::Absent, Registration::Deaf] {
+        let gone = pod(vec![csi(registration)]);
+        assert_eq!(Played::new().told(&gone, 68), None);
+        assert_eq!(Played::new().told(&gone, 72).unwrap().0, "csi-driver-not-registered");
+    }
+}
+
+#[test]
+fn a_pod_that_runs_or_has_not_begun_is_none_of_our_business() {
+    for registration in [Registration::Absent, Registration::Listening] {
+        let mut running = pod(vec![csi(registration)]);
+        running.populated = Some(true);
+        assert_eq!(Played::new().told(&running, 2000), None);
+        running.populated = None;
+        assert_eq!(Played::new().told(&running, 2000), None);
+        let mut waiting = pod(vec![csi(registration)]);
+        waiting.started = false;
+        assert_eq!(Played::new().told(&waiting, 2000), None);
+    }
+}
+
+#[test]
+fn a_pod_of_which_nothing_is_taken_down_may_not_be_deleted_at_all() {
+    for registration in [Registration::Listening, Registration::Absent, Registration::Deaf] {
+        let whole = pod(vec![csi(registration), tokens()]);
+        assert_eq!(Played::new().told(&whole, 248), None);
+        let (id, certainty) = Played::new().told(&whole, 600).unwrap();
+        assert_eq!(id, "unmount-not-attempted");
+        assert_eq!(certainty, Certainty::Possible);
+    }
+    let whole = pod(vec![csi(Registration::Listening), tokens()]);
+    let mut begun = Played::new();
+    let mut op = umount(None, 9.0, 1);
+    op.path = format!("{ROOT}/volumes/kubernetes.io~empty-dir/data").into();
+    let uid = Pod { uid: UID.into(), namespace: None, name: None };
+    Arc::make_mut(&mut op.target).pod = Some(uid);
+    begun.0.ask(&op);
+    assert_eq!(begun.told(&whole, 600).unwrap().0, "csi-driver-lost-publish-state");
+}
+
+#[test]
+fn an_unmount_that_did_not_help_says_which_mounts_are_left() {
+    let mounted = pod(vec![csi(Registration::Listening)]);
+    for (namespace, id) in [(1, "stacked-mounts"), (2, "csi-umount-wrong-namespace")] {
+        let mut played = Played::new();
+        played.0.unmounts.note(&umount(None, 30.0, namespace));
+        assert_eq!(played.told(&mounted, 88), None, "not yet a minute since");
+        assert_eq!(played.told(&mounted, 92).unwrap().0, id);
+    }
+}
+
+#[test]
+fn an_unmount_from_before_the_mount_was_made_says_nothing_about_it() {
+    let mut mounted = pod(vec![csi(Registration::Listening)]);
+    let mut played = Played::new();
+    played.sample(&mounted, 10);
+    // As when the first attempt to publish fails, is undone, and the second succeeds.
+    played.0.unmounts.note(&umount(None, 11.0, 1));
+    mounted.volumes[0].mounts[0].id = 8;
+    played.sample(&mounted, 12);
+    assert_eq!(played.told(&mounted, 200), None);
+}
+
+#[test]
+fn tokens_that_are_renewed_are_no_sign_of_an_end() {
+    let whole = pod(vec![csi(Registration::Listening), tokens()]);
+    let mut op = failed(Call::Unlinkat, Errno::EBUSY, "..2026_11_21/token", 9.0);
+    op.outcome = Outcome::OK;
+    let mut played = Played::new();
+    played.0.ask(&op);
+    assert!(played.0.tracker.taken_down.is_empty());
+    assert_eq!(played.told(&whole, 600).unwrap().0, "unmount-not-attempted");
+    // But that they are gone is.
+    let bare = pod(vec![csi(Registration::Absent)]);
+    assert!(Played::new().told(&bare, 600).unwrap().1 < Certainty::Firm);
+    let mut played = Played::new();
+    played.sample(&whole, 4);
+    assert!(played.told(&bare, 600).unwrap().1 == Certainty::Firm);
+}
+
+#[test]
+fn who_tries_and_fails_is_another_trackers() {
+    let mounted = pod(vec![csi(Registration::Absent)]);
+    let mut played = Played::new();
+    played.0.unmounts.note(&umount(Some(Errno::EBUSY), 30.0, 1));
+    assert_eq!(played.told(&mounted, 2000), None);
+    // As when its directory could not be removed, because it is busy.
+    let mut busy = Alone::<Busy>::new();
+    let mut op = failed(Call::UnlinkatDir, Errno::EBUSY, "x", 9.0);
+    op.target_id = mounted.volumes[0].target_id;
+    busy.ask(&op);
+    let mut played = Played::new();
+    played.0.others.push(Box::new(busy.tracker));
+    assert_eq!(played.told(&mounted, 2000), None);
+}
+
+#[test]
+fn a_mount_that_is_made_anew_is_another_mount() {
+    let mut played = Played::new();
+    let mut mounted = pod(vec![csi(Registration::Absent)]);
+    for second in (10..2000).step_by(2) {
+        // As when a static pod is deleted and made again and again.
+        mounted.volumes[0].mounts[0].id = 1000 + u32::try_from(second).unwrap() / 20;
+        assert!(played.sample(&mounted, second).is_empty());
+    }
+}
+
+#[test]
+fn what_kubelet_wrote_must_be_there() {
+    for data in [VolumeData::Missing, VolumeData::Corrupt { size: 0 }] {
+        let mut volume = csi(Registration::Unknown);
+        volume.csi.as_mut().unwrap().data = data;
+        let id =
+            |volume: VolumeState| Played::new().told(&pod(vec![volume]), 72).map(|told| told.0);
+        assert_eq!(id(volume.clone()), Some("vol-data-missing-or-corrupt"));
+        volume.mounts.clear();
+        assert_eq!(id(volume), Some("vol-data-missing-or-corrupt"));
+    }
+    let mut unread = csi(Registration::Unknown);
+    unread.csi.as_mut().unwrap().data = VolumeData::Unknown;
+    unread.mounts.clear();
+    assert_eq!(Played::new().told(&pod(vec![unread]), 2000), None);
+}
+
+/// Without its claim, the driver cannot be told.
+#[test]
+fn what_kubelet_wrote_is_written_again_by_the_persistent_volume() {
+    let remedies = |record: Option<PodRecord>| {
+        let mut played = Played::new();
+        if let Some(record) = record {
+            let what = What::Record { record: Box::new(record), node: "n".into() };
+            played.0.take(Monotonic(1), what);
+        }
+        let mut volume = csi(Registration::Unknown);
+        volume.csi.as_mut().unwrap().data = VolumeData::Missing;
+        let (name, plugin) = ("pv".into(), "kubernetes.io/csi".into());
+        let own = Volume { name, plugin, path: JsonPath(volume.path.clone()) };
+        Arc::make_mut(&mut volume.target).volume = Some(own);
+        let lost = pod(vec![volume]);
+        let found = (10..80).step_by(2).flat_map(|second| played.sample(&lost, second)).last();
+        let Some(Verdict::Found(draft)) = found else { panic!("{found:?}") };
+        draft.remedies
+    };
+    let commands = |record| -> Vec<String> {
+        remedies(record).into_iter().filter_map(|remedy| remedy.command).collect()
+    };
+    let without = commands(None);
+    assert!(without.iter().all(|command| !command.contains("printf")), "{without:#?}");
+    let with = commands(Some(claimed()));
+    let (script, words) = with[0].split_once("' sh '").unwrap();
+    let (directory, text) = words.split_once("' '").unwrap();
+    let text = text.strip_suffix('\'').unwrap();
+    let data: serde_json::Value = serde_json::from_str(text).unwrap();
+    assert_eq!((&data["volumeHandle"], &data["driverName"]), (&"h 1".into(), &"d.example".into()));
+    assert_eq!((&data["specVolID"], &data["nodeName"]), (&"pv".into(), &"n".into()));
+    assert!(script.ends_with("&& printf %s \"$2\" > ./pv/vol_data.json"), "{script}");
+    assert!(script.starts_with("sh -c 'cd \"$1\" && [ \"$(stat -c %d:%i ./pv)\" = "), "{script}");
+    assert!(directory.ends_with("/kubernetes.io~csi"), "{directory}");
+    assert_eq!(with[1..], without, "what can be done without it still can");
+}
+
+/// The record of the pod, whose volume is a claim.
+fn claimed() -> PodRecord {
+    let csi =
+        CsiSource { driver: "d.example".into(), handle: "h 1".into(), attachment: "csi-1".into() };
+    let bound = PersistentVolume { name: "pv".into(), deletion: None, csi: Some(csi) };
+    let read = Some(jiff::Timestamp::UNIX_EPOCH);
+    let claim = Claim {
+        volume_name: "data".into(),
+        claim: "cart".into(),
+        read,
+        deletion: None,
+        bound: Some(bound),
+        attachment: None,
+    };
+    PodRecord {
+        pod: Pod { uid: UID.into(), namespace: Some("shop".into()), name: Some("cart-0".into()) },
+        deletion: read,
+        grace_s: 30,
+        finalizers: Vec::new(),
+        node: Some("n".into()),
+        is_mirror: false,
+        all_terminated: true,
+        bidirectional: None,
+        read,
+        claims: vec![claim],
+    }
+}
+
+#[test]
+fn it_is_over_when_it_is_unmounted() {
+    let mut played = Played::new();
+    let mut lost = pod(vec![csi(Registration::Absent)]);
+    played.told(&lost, 100);
+    lost.volumes[0].mounts.clear();
+    let verdicts = played.sample(&lost, 102);
+    assert!(matches!(
+        verdicts.as_slice(),
+        [Verdict::Over { tracker: TrackerId::NotAttempted, .. }]
+    ));
+}
+
+#[test]
+fn it_is_over_when_something_else_is_wrong() {
+    let mut played = Played::new();
+    assert!(played.told(&pod(vec![csi(Registration::Absent)]), 100).is_some());
+    let back = pod(vec![csi(Registration::Listening)]);
+    let over = [played.sample(&back, 102), played.sample(&back, 104)].concat();
+    assert!(
+        matches!(over[..], [Verdict::Over { tracker: TrackerId::NotAttempted, .. }]),
+        "{over:?}"
+    );
+}
+
+#[test]
+fn it_is_over_when_a_log_tells_of_an_attempt() {
+    let mut played = Played::new();
+    let mounted = pod(vec![csi(Registration::Absent)]);
+    assert!(played.told(&mounted, 100).is_some());
+    let mut op = failed(Call::UnlinkatDir, Errno::EBUSY, "x", 9.0);
+    op.target_id = mounted.volumes[0].target_id;
+    let at = Monotonic(101_000_000_000);
+    let over = played.0.take(at, What::Operation(Box::new(op))).verdicts;
+    assert!(matches!(over[..], [Verdict::Over { at: when, .. }] if when == at), "{over:?}");
+}
+
+#[test]
+fn a_container_that_tidies_up_takes_nothing_down() {
+    let mut op = umount(None, 9.0, 1);
+    Arc::make_mut(&mut op.actor).component = Component::Workload;
+    let mut played = Played::new();
+    played.0.ask(&op);
+    assert!(played.0.tracker.taken_down.is_empty());
+}
+
+/// A registered driver whose process listens where kubelet calls it, and was started at second 100.
+fn with_driver(change: impl FnOnce(&mut Option<DriverProcess>)) -> VolumeState {
+    let mut volume = csi(Registration::Listening);
+    let (comm, started) = ("driver".into(), Monotonic(100_000_000_000));
+    let mut process = Some(DriverProcess {
+        pid: 77,
+        comm,
+        started,
+        ticks: None,
+        reach: Reach::Whole,
+        halted: None,
+    });
+    change(&mut process);
+    let (socket, source) = ("/k/plugins/d/csi.sock".into(), "/proc/7/cmdline".into());
+    volume.csi.as_mut().unwrap().driver =
+        Some(DriverState { socket, source, process, registrar: None });
+    volume
+}
+
+fn as_it_is(_: &mut Option<DriverProcess>) {}
+
+fn second(at: i64) -> jiff::Timestamp {
+    jiff::Timestamp::from_second(at).unwrap()
+}
+
+fn said(at: i64) -> Said {
+    let said = Said::new(Component::Kubelet, "log", UID, second(at), "an error");
+    Said { volume: "kubernetes.io/csi/d.example^h".into(), ..said }
+}
+
+fn complains(complaint: Complaint, at: i64) -> Said {
+    Said { complaint: Some(complaint), ..said(at) }
+}
+
+fn reports(report: Report, at: i64) -> Said {
+    Said { report: Some(report), ..said(at) }
+}
+
+/// What is told of a pod at second 3200, at the first look or the last of some.
+struct Late {
+    pod: PodState,
+    said: Vec<Said>,
+    heard_since: Option<i64>,
+    kubelet_since: i64,
+    kubelets: Vec<u32>,
+    /// How long it is watched.
+    seconds: u64,
+}
+
+/// Its certainty, whether to wait adds nothing, and what is not known.
+type Finding = (&'static str, Certainty, bool, Vec<String>);
+
+impl Late {
+    fn of(volume: VolumeState) -> Self {
+        let (said, heard_since) = (Vec::new(), None);
+        let kubelets = vec![1];
+        Self { pod: pod(vec![volume]), said, heard_since, kubelet_since: 50, kubelets, seconds: 0 }
+    }
+
+    fn said(mut self, said: impl IntoIterator<Item = Said>) -> Self {
+        self.said.extend(said);
+        self
+    }
+
+    /// Another volume of it was removed at second 1000.
+    fn torn_down(mut self) -> Self {
+        (self.pod.changed, self.pod.volume_removed) = (Some(second(1000)), Some(second(1000)));
+        self
+    }
+
+    fn found(self) -> Option<Finding> {
+        let draft = self.draft()?;
+        Some((draft.id(), draft.certainty(), draft.is_settled, draft.not_known()))
+    }
+
+    fn facts(self) -> Vec<String> {
+        let draft = self.draft();
+        draft.into_iter().flat_map(|draft| draft.evidence).map(|fact| fact.fact).collect()
+    }
+
+    fn draft(self) -> Option<Draft> {
+        const AT: u64 = 3200;
+        let mut played = Played::new();
+        let now = |second: u64| Monotonic(second * 1_000_000_000);
+        for said in self.said {
+            played.0.take(now(AT), What::Said(Box::new(said)));
+        }
+        if let Some(since) = self.heard_since {
+            let (since, until) = (second(since), second(3200));
+            for source in self.kubelets.iter().map(|pid| format!("log of {pid}")) {
+                let heard = Heard { source, since, until };
+                played.0.take(now(AT), What::Heard(Box::new(heard)));
+            }
+        }
+        let mut last = None;
+        for at in (AT..=AT + self.seconds).step_by(2) {
+            let sample = NodeSample {
+                at: now(at),
+                kubelets: self.kubelets.clone(),
+                kubelet_since: Some(now(self.kubelet_since.unsigned_abs())),
+                pods: vec![self.pod.clone()],
+                ..NodeSample::default()
+            };
+            let verdicts = played.0.take(now(at), What::Sample(Arc::new(sample))).verdicts;
+            last = verdicts.into_iter().find_map(|verdict| match verdict {
+                Verdict::Found(draft) => Some(*draft),
+                _ => None,
+            });
+        }
+        last
+    }
+
+    fn cause(self) -> Option<(&'static str, Certainty)> {
+        self.found().map(|(id, certainty, ..)| (id, certainty))
+    }
+}
+
+#[test]
+fn what_kubelet_complained_of_is_told_at_the_first_look() {
+    let first_look = |complaints: &[i64]| {
+        let said = complaints.iter().map(|at| complains(Complaint::NoDriver, *at));
+        Late::of(csi(Registration::Absent)).said(said).cause()
+    };
+    let expected = Some(("csi-driver-not-registered", Certainty::Firm));
+    assert_eq!(first_look(&[3000, 3122]), expected);
+    assert_eq!(first_look(&[3180]), None, "it may be a restart");
+    assert_eq!(first_look(&[1000, 1122]), None, "an attempt since met something else");
+    assert_eq!(first_look(&[]), None);
+}
+
+#[test]
+fn what_is_missing_and_what_kubelet_complains_of_are_told_while_it_tries() {
+    let live = |seconds: u64, said: &[Said]| {
+        let mut volume = csi(Registration::Unknown);
+        volume.csi.as_mut().unwrap().data = VolumeData::Missing;
+        Late { seconds, ..Late::of(volume) }.said(said.to_vec()).cause().map(|cause| cause.0)
+    };
+    let lacks = &[complains(Complaint::NoData, 3200)];
+    assert_eq!(live(10, lacks), Some("vol-data-missing-or-corrupt"));
+    assert_eq!(live(10, &[]), None, "nobody has met it");
+    assert_eq!(live(4, lacks), None, "it may be a moment's");
+}
+
+#[test]
+fn no_driver_has_come_since_the_directory_of_their_sockets_was_changed() {
+    let first_look = |changed: i64| {
+        let mut volume = csi(Registration::Absent);
+        volume.csi.as_mut().unwrap().registry_changed = Some(second(changed));
+        Late::of(volume).torn_down().cause()
+    };
+    assert_eq!(first_look(3100), Some(("csi-driver-not-registered", Certainty::Firm)));
+    assert_eq!(first_look(3180), None, "it may be a restart");
+}
+
+#[test]
+fn whether_the_api_server_lists_the_driver_is_a_fact() {
+    let node = |drivers: &[&str]| NodeRecord {
+        node: "n".into(),
+        read: jiff::Timestamp::UNIX_EPOCH,
+        ready: None,
+        drivers: Some(drivers.iter().map(|name| (*name).into()).collect()),
+        missing: Vec::new(),
+    };
+    for (drivers, fact) in [
+        (&["other"][..], "the driver is not listed in CSINode n"),
+        (&["d.example"], "the driver is listed in CSINode n"),
+    ] {
+        let mut played = Played::new();
+        played.0.take(Monotonic(1), What::Node(node(drivers).into()));
+        let gone = pod(vec![csi(Registration::Absent)]);
+        let found = (10..80).step_by(2).flat_map(|second| played.sample(&gone, second)).last();
+        let Some(Verdict::Found(draft)) = found else { panic!("{found:?}") };
+        assert!(draft.evidence.iter().any(|known| known.fact == fact), "{draft:#?}");
+    }
+}
+
+#[test]
+fn a_driver_that_answers_with_errors_has_not_forgotten() {
+    let first_look = |complaints: &[i64]| {
+        let said = complaints.iter().map(|at| complains(Complaint::DriverError, *at));
+        Late::of(with_driver(as_it_is)).said(said).cause()
+    };
+    assert_eq!(first_look(&[3000, 3122]), Some(("csi-driver-error", Certainty::Firm)));
+    assert_eq!(first_look(&[3122]), None, "one may be a moment's");
+    assert_eq!(first_look(&[1000, 1122]), None, "an attempt since met something else");
+}
+
+/// The driver's own log explains, and decides nothing: other pods may use the same volume.
+#[test]
+fn what_a_driver_says_is_evidence_and_no_complaint_of_kubelets() {
+    let says = |at| Said {
+        component: Component::CsiDriver,
+        source: "log of csi-driver (pid 77), /var/log/pods/x".into(),
+        text: "GRPC error: rpc error: code = NotFound desc = volume h".into(),
+        ..complains(Complaint::DriverError, at)
+    };
+    let late = || Late::of(with_driver(as_it_is));
+    assert_eq!(late().said([3000, 3122].map(says)).cause(), None);
+    let both = [
+        says(3120),
+        complains(Complaint::DriverError, 3000),
+        complains(Complaint::DriverError, 3122),
+    ];
+    assert_eq!(late().said(both.clone()).cause(), Some(("csi-driver-error", Certainty::Firm)));
+    let facts = late().said(both).facts();
+    assert!(facts.iter().any(|fact| fact.starts_with("the CSI driver said at ")), "{facts:?}");
+}
+
+#[test]
+fn a_driver_that_said_that_all_is_well_has_forgotten_at_the_first_look() {
+    let lost = ("csi-driver-lost-publish-state", Certainty::Firm);
+    let well = || reports(Report::TornDown, 3000);
+    let late = || Late::of(with_driver(as_it_is)).said([well()]);
+    assert_eq!(late().cause(), Some(lost));
+    assert_eq!(late().said([complains(Complaint::DriverError, 2900)]).cause(), Some(lost));
+    // kubelet up to 1.29 fails to remove what is still mounted, once the driver has answered.
+    let busy = [3000, 3122].map(|at| complains(Complaint::StillMounted, at));
+    assert_eq!(Late::of(with_driver(as_it_is)).said(busy).cause(), Some(lost));
+    // Afterwards it makes no difference what becomes of it.
+    let gone = Late::of(with_driver(|process| *process = None)).said([well()]);
+    assert_eq!(gone.cause(), Some((lost.0, Certainty::Likely)), "its mounts are gone, too");
+    // It was asked again since.
+    let error = |at| complains(Complaint::DriverError, at);
+    let again = late().said([error(3010), error(3132)]).cause();
+    assert_eq!(again, Some(("csi-driver-error", Certainty::Firm)));
+    assert_eq!(late().said([said(3010)]).cause(), None, "an error of another kind");
+    // Where its mounts are not known, it may have unmounted what only it sees.
+    let (id, certainty, _, unknown) =
+        Late::of(csi(Registration::Listening)).said([well()]).found().unwrap();
+    assert_eq!((id, certainty), (lost.0, Certainty::Likely));
+    assert!(unknown[0].contains("csi-umount-wrong-namespace"), "{unknown:?}");
+}
+
+#[test]
+fn a_driver_of_which_only_the_registrar_lives_is_down() {
+    let gone = || Late::of(with_driver(|process| *process = None)).torn_down();
+    let down = Some(("csi-driver-down", Certainty::Firm));
+    assert_eq!(gone().cause(), None, "it may be a restart");
+    assert_eq!(Late { seconds: 58, ..gone() }.cause(), None);
+    assert_eq!(Late { seconds: 62, ..gone() }.cause(), down);
+    let unavailable = |at| complains(Complaint::DriverDown, at);
+    assert_eq!(gone().said([unavailable(3000), unavailable(3122)]).cause(), down);
+    // kubelet cannot connect, and somebody listens by now.
+    let back = Late::of(with_driver(as_it_is)).said([unavailable(3000), unavailable(3122)]);
+    assert_eq!(back.cause().unwrap().0, "csi-driver-down");
+}
+
+#[test]
+fn a_driver_that_is_halted_has_not_forgotten() {
+    let halted = |by: Halted| {
+        let volume = with_driver(|process| process.as_mut().unwrap().halted = Some(by));
+        Late::of(volume).torn_down()
+    };
+    let hangs = "csi-unpublish-hung-lock";
+    assert_eq!(halted(Halted::Stopped).cause(), None, "for a moment, as by a debugger");
+    let lasts = |by| Late { seconds: 62, ..halted(by) }.cause();
+    assert_eq!(lasts(Halted::Stopped), Some((hangs, Certainty::Firm)));
+    let group = "/sys/fs/cgroup/freezer/x".into();
+    assert_eq!(lasts(Halted::Frozen { group }), Some((hangs, Certainty::Firm)));
+    let waits = Halted::Waits { tid: 79, state: 'S', channel: "request_wait_answer".into() };
+    assert_eq!(lasts(waits), Some((hangs, Certainty::Likely)));
+    let error = |at| complains(Complaint::DriverHangs, at);
+    let aborted = Late::of(with_driver(as_it_is)).said([error(3000), error(3122)]).cause();
+    assert_eq!(aborted, Some((hangs, Certainty::Firm)));
+}
+
+#[test]
+fn threads_that_wait_one_after_the_other_are_none_that_hangs() {
+    let mut played = Played::new();
+    for at in (10_u32..200).step_by(2) {
+        let channel = "folio_wait_bit".into();
+        let waits = Halted::Waits { tid: 80 + at % 4, state: 'D', channel };
+        let volume = with_driver(|process| process.as_mut().unwrap().halted = Some(waits));
+        assert!(played.sample(&pod(vec![volume]), at.into()).is_empty());
+    }
+}
+
+#[test]
+fn what_a_driver_unmounts_where_only_it_sees_it_is_known_by_its_mounts() {
+    let with = |reach| with_driver(|process| process.as_mut().unwrap().reach = reach);
+    let well = || reports(Report::TornDown, 3000);
+    let cut = Late::of(with(Reach::Cut { mounted: false })).said([well()]).cause();
+    assert_eq!(cut, Some(("csi-umount-wrong-namespace", Certainty::Firm)));
+    // As long as it is mounted there, the driver has not unmounted it, or it has and that does not show.
+    let cut = Late::of(with(Reach::Cut { mounted: true })).said([well()]).cause();
+    assert_eq!(cut, Some(("csi-driver-lost-publish-state", Certainty::Likely)));
+    let silent = Late::of(with(Reach::Cut { mounted: false })).torn_down().cause();
+    assert_eq!(silent, Some(("csi-umount-wrong-namespace", Certainty::Likely)));
+}
+
+#[test]
+fn what_others_left_behind_tells_since_when() {
+    let late = || Late::of(with_driver(as_it_is)).torn_down();
+    let (id, certainty, settled, unknown) = late().found().unwrap();
+    assert_eq!((id, settled), ("csi-driver-lost-publish-state", true), "{unknown:?}");
+    assert_eq!(certainty, Certainty::Possible, "{unknown:?}");
+    // Its log begins after the attempt that succeeded, and has no other one.
+    let heard = Late { heard_since: Some(2000), ..late() }.cause();
+    assert_eq!(heard, Some(("csi-driver-lost-publish-state", Certainty::Firm)));
+    // Since kubelet was started anew, no attempt need have come.
+    assert_eq!(Late { kubelet_since: 3100, ..late() }.cause(), None);
+    let mut touched = late();
+    touched.pod.changed = Some(second(3100));
+    assert_eq!(touched.cause(), None);
+}
+
+#[test]
+fn a_kubelet_that_was_started_after_the_end_may_have_lost_the_volume() {
+    let late = |kubelet_since, heard_since| {
+        let late = Late::of(with_driver(as_it_is)).torn_down();
+        Late { kubelet_since, heard_since: Some(heard_since), ..late }
+    };
+    let lost = Some(("kubelet-restart-lost-volume", Certainty::Firm));
+    assert_eq!(late(2000, 2001).cause(), lost);
+    assert_eq!(
+        late(2000, 2001).said([reports(Report::TornDown, 2500)]).cause().unwrap().0,
+        "csi-driver-lost-publish-state"
+    );
+    // The one that was started last may be another pod's.
+    let two = Late { kubelets: vec![1, 2], ..late(2000, 2001) }.cause().unwrap();
+    assert_eq!(two.0, "csi-driver-lost-publish-state");
+    // Its log was cut off, or it ran before.
+    let cut_off = late(2000, 2600).found().unwrap();
+    assert_eq!((cut_off.0, cut_off.1), ("csi-driver-lost-publish-state", Certainty::Likely));
+    assert_eq!(late(50, 900).cause(), Some(("unmount-not-attempted", Certainty::Possible)));
+}
+
+#[test]
+fn a_volume_that_kubelet_mounts_again_was_lost_to_it() {
+    let mounts = |at| {
+        let text = "MountVolume.SetUp failed for volume \"v\" : secret \"s\" not found".into();
+        Said { text, ..complains(Complaint::MountFails, at) }
+    };
+    let late = || Late { kubelet_since: 500, ..Late::of(with_driver(as_it_is)).torn_down() };
+    let lost = Some(("kubelet-restart-lost-volume", Certainty::Firm));
+    assert_eq!(late().said([mounts(3000), mounts(3122)]).cause(), lost);
+    let once = late().said([mounts(3122)]).cause().unwrap();
+    assert_ne!(once.0, "kubelet-restart-lost-volume", "it may have succeeded since");
+    let running = late().said([mounts(200), mounts(300)]).cause().unwrap();
+    assert_ne!(running.0, "kubelet-restart-lost-volume", "while the pod ran");
+}
+
+#[test]
+fn after_a_boot_a_driver_may_have_nothing_to_unmount() {
+    let error = |at| complains(Complaint::DriverError, at);
+    let mut late = Late::of(with_driver(as_it_is)).said([error(3000), error(3122)]);
+    late.pod.volumes[0].mounts.clear();
+    (late.pod.started, late.pod.before_boot) = (false, true);
+    assert_eq!(late.cause(), Some(("csi-not-idempotent-after-reboot", Certainty::Firm)));
+    // Without a boot, it may be what the driver does after its unmount that fails.
+    let mut late = Late::of(with_driver(as_it_is)).said([error(3000), error(3122)]);
+    late.pod.volumes[0].mounts.clear();
+    assert_eq!(late.cause(), Some(("csi-driver-error", Certainty::Likely)));
+    // As recorded of a driver that calls umount whatever is there.
+    let says = |at| {
+        let text =
+            "rpc error: code = Internal desc = umount \"/v/mount\": Invalid argument (os error 22)";
+        Said { text: text.into(), ..error(at) }
+    };
+    let mut late = Late::of(with_driver(as_it_is)).said([says(3000), says(3122)]);
+    late.pod.volumes[0].mounts.clear();
+    assert_eq!(late.cause(), Some(("csi-not-idempotent-after-reboot", Certainty::Firm)));
+    // It may be about to begin again.
+    let mut late = Late { seconds: 400, ..Late::of(with_driver(as_it_is)) };
+    (late.pod.started, late.pod.before_boot) = (false, true);
+    assert_eq!(late.cause(), None);
+    let mut late = Late { seconds: 62, ..Late::of(csi(Registration::Unknown)) };
+    (late.pod.started, late.pod.before_boot) = (false, true);
+    late.pod.volumes[0].csi.as_mut().unwrap().data = VolumeData::Corrupt { size: 0 };
+    assert_eq!(late.cause(), Some(("vol-data-missing-or-corrupt", Certainty::Likely)));
+}
+
+#[test]
+fn a_volume_without_its_server_is_told_and_asked_about_now_and_then() {
+    let mut volume = with_driver(as_it_is);
+    volume.mounts[0].is_fuse = true;
+    let dead = pod(vec![volume]);
+    let mut played = Played::new();
+    let look = |played: &mut Played, second: u64| {
+        let at = Monotonic(second * 1_000_000_000);
+        let (kubelets, pods) = (vec![1], vec![dead.clone()]);
+        let sample = NodeSample { at, kubelets, pods, ..NodeSample::default() };
+        played.0.take(at, What::Sample(Arc::new(sample)))
+    };
+    assert!(look(&mut played, 8).queries.is_empty(), "about to be unmounted, as of every pod");
+    let query = look(&mut played, 10).queries.pop().unwrap();
+    assert!(look(&mut played, 12).queries.is_empty());
+    let mount = MountPoint { point: query.path.clone(), ..MountPoint::default() };
+    let looked = Answer::FuseMounts(vec![(mount.clone(), Errno::ENOTCONN as i32)]);
+    played.0.answer(&query, looked);
+    assert!(look(&mut played, 14).verdicts.is_empty(), "it may be unmounted in a moment");
+    let told: Vec<_> = (16..=76).step_by(2).flat_map(|at| look(&mut played, at).verdicts).collect();
+    let Some(Verdict::Found(draft)) = told.last() else { panic!("{told:?}") };
+    assert_eq!((draft.id(), draft.certainty()), ("fuse-daemon-dead", Certainty::Likely));
+    // The driver's error names it.
+    for at in [50, 60] {
+        let text = "rpc error: code = Internal desc = transport endpoint is not connected".into();
+        let said = Said { text, ..complains(Complaint::DriverError, at) };
+        played.0.take(Monotonic(77_000_000_000), What::Said(Box::new(said)));
+    }
+    let told = look(&mut played, 78).verdicts;
+    let Some(Verdict::Found(draft)) = told.last() else { panic!("{told:?}") };
+    assert_eq!((draft.id(), draft.certainty()), ("fuse-daemon-dead", Certainty::Firm));
+    // Its server answers.
+    let mut played = Played::new();
+    look(&mut played, 8);
+    let query = look(&mut played, 10).queries.pop().unwrap();
+    played.0.answer(&query, Answer::FuseMounts(vec![(mount, 0)]));
+    assert!((12..=76).step_by(2).all(|at| look(&mut played, at).verdicts.is_empty()));
+}
+
+#[test]
+fn who_holds_the_mount_is_asked_once_where_nothing_else_tells_of_attempts() {
+    let mut late = Late::of(with_driver(as_it_is)).torn_down();
+    let mut played = Played::new();
+    let look = |played: &mut Played, pod: &PodState, second: u64| {
+        let at = Monotonic(second * 1_000_000_000);
+        let (kubelets, pods) = (vec![1], vec![pod.clone()]);
+        let kubelet_since = Some(Monotonic(50_000_000_000));
+        let sample = NodeSample { at, kubelets, kubelet_since, pods, ..NodeSample::default() };
+        played.0.take(at, What::Sample(Arc::new(sample)))
+    };
+    late.pod.volumes[0].mounts[0].id = 9;
+    let first = look(&mut played, &late.pod, 3200);
+    let query = first.queries.into_iter().next().unwrap();
+    let mut taken = crate::testing::snapshot(Vec::new());
+    taken.subject.as_mut().unwrap().path = JsonPath(query.path.clone());
+    played.0.answer(&query, Answer::Holders(Ok(taken)));
+    let second = look(&mut played, &late.pod, 3202);
+    assert!(second.queries.is_empty());
+    let [Verdict::Found(draft)] = second.verdicts.as_slice() else { panic!() };
+    // What it does not tell is whether the driver answers with an error.
+    assert_eq!((draft.certainty(), draft.is_settled), (Certainty::Likely, true));
+    assert!(draft.not_known()[0].contains("csi-driver-error"), "{:?}", draft.not_known());
+}
+
+/// As on a node where programs that are called kubelet begin and end: each brings a mount namespace.
+#[test]
+fn copies_of_a_mount_in_other_namespaces_begin_nothing_again() {
+    let mut lost = pod(vec![with_driver(as_it_is)]);
+    let (mut played, mut told) = (Played::new(), Vec::new());
+    for second in (10..=252).step_by(2) {
+        let own = lost.volumes[0].mounts[0].clone();
+        let (id, namespace) = (1000 + second as u32, 100 + second as u32);
+        lost.volumes[0].mounts = vec![own.clone(), Mounted { id, namespace, ..own }];
+        told.extend(played.sample(&lost, second));
+    }
+    let Some(Verdict::Found(draft)) = told.last() else { panic!("{told:?}") };
+    assert_eq!(draft.id(), "csi-driver-lost-publish-state");
+    // Where kubelet's directory was read in another namespace, the volume's mounts there count.
+    let mut played = Played::new();
+    lost.seen_by = Some((1, 2));
+    for second in (10..=400).step_by(2) {
+        let own = lost.volumes[0].mounts[0].clone();
+        let again = Mounted { id: 1000 + second as u32, namespace: 2, ..own.clone() };
+        lost.volumes[0].mounts = vec![own, again];
+        assert!(played.sample(&lost, second).is_empty(), "mounted anew, again and again");
+    }
+}
+
+/// As on a busy disk.
+#[test]
+fn a_driver_that_waits_for_a_moment_now_and_then_has_forgotten_all_the_same() {
+    let (mut played, mut told) = (Played::new(), Vec::new());
+    let mut look = |second: u64| {
+        let waits = Halted::Waits { tid: 79, state: 'D', channel: "folio_wait_bit".into() };
+        let is_moment = second.is_multiple_of(6);
+        let halted = is_moment.then_some(waits);
+        let volume = with_driver(|process| process.as_mut().unwrap().halted = halted);
+        told.extend(played.sample(&pod(vec![volume]), second));
+    };
+    (10..=300).step_by(2).for_each(&mut look);
+    let is_found = |verdict: &Verdict| match verdict {
+        Verdict::Found(draft) => draft.id() == "csi-driver-lost-publish-state",
+        _ => false,
+    };
+    assert!(!told.is_empty() && told.iter().all(is_found), "{told:?}");
+}
+
+#[test]
+fn what_begins_again_and_is_told_at_once_was_never_over() {
+    let mut engine = crate::engine::Engine::new(crate::testing::run());
+    let mut take = |second: u64, what| {
+        let event = Event { at: Monotonic(second * 1_000_000_000), what };
+        let states = engine.take(&event).into_iter().filter_map(|output| match output {
+            crate::engine::Output::Finding(finding) => Some((finding.id, finding.state)),
+            _ => None,
+        });
+        states.collect::<Vec<_>>()
+    };
+    for at in [3000, 3122] {
+        take(3190, What::Said(Box::new(complains(Complaint::NoDriver, at))));
+    }
+    let mut told = Vec::new();
+    let mut mounted = pod(vec![csi(Registration::Absent)]);
+    for second in (3200..3260).step_by(2) {
+        mounted.volumes[0].mounts[0].id = second as u32;
+        let registration = [Registration::Absent, Registration::Deaf][second as usize / 2 % 2];
+        mounted.volumes[0].csi.as_mut().unwrap().registration = registration;
+        let (at, pods) = (Monotonic(second * 1_000_000_000), vec![mounted.clone()]);
+        let sample = NodeSample { at, kubelets: vec![1], pods, ..NodeSample::default() };
+        told.extend(take(second, What::Sample(Arc::new(sample))));
+    }
+    let of: BTreeSet<&str> = told.iter().map(|(id, _)| id.as_str()).collect();
+    assert_eq!(of, BTreeSet::from(["csi-driver-not-registered"]));
+    let is_new = |(_, state): &(_, FindingState)| *state == FindingState::New;
+    assert_eq!(told.iter().filter(|told| is_new(told)).count(), 1, "{told:?}");
+    assert!(told.iter().all(|(_, state)| *state != FindingState::Cleared), "{told:?}");
+}

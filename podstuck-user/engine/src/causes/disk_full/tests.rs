@@ -1,0 +1,54 @@
+//! disk full: facts against verdicts.
+
+use std::sync::Arc;
+
+use crate::{
+    causes::disk_full::FullDisks,
+    event::What,
+    model::{
+        evidence::Certainty,
+        node::NodeSample,
+        space::{Capacity, Space},
+        time::Monotonic,
+    },
+    testing::Alone,
+    verdict::Verdict,
+};
+
+fn sampled(disks: &mut Alone<FullDisks>, second: u64, available: u64) -> Vec<Verdict> {
+    let at = Monotonic(second * 1_000_000_000);
+    let capacity = Capacity {
+        device: 1,
+        bytes: 1 << 30,
+        free: available,
+        available,
+        inodes: 0,
+        inodes_available: 0,
+        read_only: false,
+    };
+    let path = "/var/lib/kubelet".into();
+    let space = Space { path, is_kubelets: true, seen_by: None, capacity, at };
+    let sample = NodeSample { at, spaces: vec![space], ..NodeSample::default() };
+    disks.take(at, What::Sample(Arc::new(sample))).verdicts
+}
+
+#[test]
+fn a_disk_that_stays_full_is_a_likely_cause() {
+    let mut disks = Alone::new();
+    assert!(sampled(&mut disks, 0, 0).is_empty());
+    let told = sampled(&mut disks, 10, 0);
+    let [Verdict::Found(draft)] = &told[..] else { panic!("{told:?}") };
+    assert_eq!((draft.id(), draft.blocks_deletion), ("disk-full-runtime", None));
+    assert_eq!(draft.certainty(), Certainty::Likely, "a full disk alone is no proof");
+    let over = sampled(&mut disks, 20, 1 << 29);
+    assert!(matches!(over[..], [Verdict::Over { .. }]));
+}
+
+#[test]
+fn a_moment_is_nothing() {
+    let mut disks = Alone::new();
+    for second in [0, 20, 40] {
+        assert!(sampled(&mut disks, second, 0).is_empty());
+        assert!(sampled(&mut disks, second + 10, 1 << 29).is_empty());
+    }
+}

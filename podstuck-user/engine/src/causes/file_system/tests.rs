@@ -1,0 +1,230 @@
+//! file system: facts against verdicts.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use nix::errno::Errno;
+
+use crate::{
+    causes::file_system::tracker::FileSystemErrors,
+    engine::{Engine, Output},
+    event::{Event, What},
+    model::{
+        call::Call,
+        evidence::Certainty,
+        file_system::{Counted, FileSystem},
+        identity::{Component, Pod},
+        operation::Operation,
+        said::{Complaint, Said},
+        time::Monotonic,
+    },
+    query::{Answer, Wants},
+    testing::{Alone, failed, file_system, run},
+    tracker::{Steps, Tracker, TrackerId},
+    verdict::Draft,
+};
+
+const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
+
+fn op(errno: Errno, object: &str, second: f64) -> Operation {
+    let mut op = failed(Call::Unlinkat, errno, object, second);
+    let pod = Pod { uid: UID.into(), namespace: None, name: None };
+    Arc::make_mut(&mut op.target).pod = Some(pod);
+    op
+}
+
+fn verdict(errno: Errno, found: Option<&FileSystem>) -> Option<Draft> {
+    let mut errors = Alone::<FileSystemErrors>::new();
+    assert!(errors.ask(&op(errno, "f", 1.0)).is_empty(), "a single failure proves nothing");
+    let query = errors.ask(&op(errno, "f", 1.5)).pop().unwrap();
+    errors.answer(&query, Answer::FileSystem(found.cloned()))
+}
+
+#[test]
+fn a_read_only_node_is_told_from_a_read_only_mount_in_the_pod() {
+    let root =
+        FileSystem { read_only: true, mount_read_only: true, ..file_system("/var/lib/kubelet") };
+    let draft = verdict(Errno::EROFS, Some(&root)).unwrap();
+    assert_eq!((draft.id(), draft.blocks_deletion), ("node-fs-readonly", Some(true)));
+    let inside = format!("/var/lib/kubelet/pods/{UID}/volumes/p/data");
+    let volume = FileSystem { mount_read_only: true, ..file_system(&inside) };
+    assert!(verdict(Errno::EROFS, Some(&volume)).is_none(), "a mount in the way, which is busy");
+    let meanwhile = file_system("/var/lib/kubelet");
+    let draft = verdict(Errno::EROFS, Some(&meanwhile)).unwrap();
+    assert_eq!(
+        (draft.id(), draft.certainty()),
+        ("removal-failed-unexplained", Certainty::Possible)
+    );
+}
+
+#[test]
+fn a_volume_without_room_is_not_the_nodes_disk() {
+    let inside = file_system(&format!("/var/lib/kubelet/pods/{UID}/volumes/p/data"));
+    for errno in [Errno::ENOSPC, Errno::EDQUOT] {
+        let draft = verdict(errno, Some(&file_system("/var/lib/kubelet"))).unwrap();
+        assert_eq!(draft.id(), "disk-full-runtime");
+        let draft = verdict(errno, Some(&inside)).unwrap();
+        assert_eq!(draft.id(), "removal-failed-unexplained");
+        assert!(draft.explanation.contains("own disks are not concerned"), "{draft:?}");
+    }
+}
+
+#[test]
+fn what_was_not_looked_up_is_not_told_of() {
+    for (errno, id) in [
+        (Errno::EIO, "removal-failed-unexplained"),
+        (Errno::ENOSPC, "removal-failed-unexplained"),
+        (Errno::EDQUOT, "removal-failed-unexplained"),
+        (Errno::EROFS, "removal-failed-unexplained"),
+        (Errno::ESTALE, "removal-failed-unexplained"),
+        (Errno::EUCLEAN, "device-io-error"),
+    ] {
+        let draft = verdict(errno, None).unwrap();
+        assert_eq!((draft.id(), draft.certainty()), (id, Certainty::Possible), "{errno}");
+        let text = &draft.explanation;
+        assert!(text.contains("could not be looked up"), "{errno}: {text}");
+        assert!(!text.contains("mount table does not show"), "{errno}: {text}");
+        let inside = ["nested-mount-under-volume", "mount-over-volume"];
+        let ruled_out = |other: &crate::verdict::NotThis| inside.contains(&other.cause.as_str());
+        assert!(!draft.ruled_out.iter().any(ruled_out), "{errno}: {:?}", draft.ruled_out);
+    }
+}
+
+#[test]
+fn a_server_on_the_network_is_named_by_its_file_system() {
+    let on = |fs_type: &str| FileSystem {
+        fs_type: fs_type.into(),
+        source: "//files/share".into(),
+        device: "0:45".into(),
+        device_exists: None,
+        ..file_system("/k/pods/x/volumes/p/v")
+    };
+    for (errno, fs_type, id, certainty) in [
+        (Errno::EHOSTDOWN, "cifs", "smb-host-down", Certainty::Likely),
+        (Errno::ENOTCONN, "cifs", "smb-host-down", Certainty::Possible),
+        (Errno::EACCES, "smb3", "smb-host-down", Certainty::Possible),
+        (Errno::EACCES, "ceph", "cephfs-evicted", Certainty::Possible),
+        (Errno::EIO, "ceph", "cephfs-evicted", Certainty::Possible),
+        (Errno::EACCES, "ext4", "removal-failed-unexplained", Certainty::Possible),
+        (Errno::ESTALE, "nfs4", "nfs-stale-handle", Certainty::Firm),
+    ] {
+        let draft = verdict(errno, Some(&on(fs_type))).unwrap();
+        assert_eq!((draft.id(), draft.certainty()), (id, certainty), "{errno} on {fs_type}");
+    }
+    assert!(verdict(Errno::ENOTCONN, Some(&on("fuse.x"))).is_none(), "another tracker's");
+}
+
+#[test]
+fn what_the_kernel_says_of_an_evicted_client_makes_it_likely() {
+    let mut errors = Alone::<FileSystemErrors>::new();
+    let line = "ceph: mds0 reconnect denied";
+    let said = Said::new(Component::Other, "log of the kernel", "", Timestamp::UNIX_EPOCH, line);
+    let said = Said { complaint: Some(Complaint::SessionRejected), ..said };
+    errors.take(Monotonic(1), What::Said(Box::new(said)));
+    errors.ask(&op(Errno::EACCES, "f", 1.0));
+    let query = errors.ask(&op(Errno::EACCES, "f", 1.5)).pop().unwrap();
+    let ceph = FileSystem { fs_type: "ceph".into(), ..file_system("/k/pods/x/volumes/p/v") };
+    let draft = errors.answer(&query, Answer::FileSystem(Some(ceph))).unwrap();
+    assert_eq!((draft.id(), draft.certainty()), ("cephfs-evicted", Certainty::Likely));
+    assert!(draft.evidence.iter().any(|fact| fact.fact.contains(line)));
+}
+
+#[test]
+fn no_pod_waits_for_an_orphan_on_a_broken_disk() {
+    let mut engine = Engine::new(run());
+    let mut asked = Vec::new();
+    let mut take = |op: &Operation| {
+        engine.take(&Event { at: op.end, what: What::Operation(Box::new(op.clone())) })
+    };
+    for second in [2.0, 4.0, 6.0, 8.0, 10.0] {
+        let mut whole = op(Errno::ENOTEMPTY, "x", second);
+        whole.call = Call::UnlinkatDir;
+        whole.path = format!("/k/pods/{UID}/volumes").into();
+        take(&whole);
+        let mut below = op(Errno::EIO, "x", second);
+        below.call = Call::UnlinkatDir;
+        below.path = format!("/k/pods/{UID}/volumes/p/v").into();
+        let of_this = |output: &&Output| match output {
+            Output::Query(query) => query.tracker == TrackerId::FileSystem,
+            _ => false,
+        };
+        asked.push(take(&below).iter().filter(of_this).count());
+    }
+    assert_eq!(asked, [0, 1, 0, 0, 0], "the third time, it is an orphan");
+}
+
+#[test]
+fn a_broken_device_is_surer_when_the_kernel_has_counted() {
+    let calm = verdict(Errno::EIO, Some(&file_system("/v"))).unwrap();
+    let counted = Counted { value: "7".into(), file: "/sys/fs/ext4/sda1/errors_count".into() };
+    let broken = FileSystem { errors: vec![counted], ..file_system("/v") };
+    let sure = verdict(Errno::EIO, Some(&broken)).unwrap();
+    assert_eq!((calm.id(), sure.id()), ("device-io-error", "device-io-error"));
+    assert_eq!((calm.certainty(), sure.certainty()), (Certainty::Likely, Certainty::Firm));
+    let gone = FileSystem { device_exists: Some(false), ..file_system("/v") };
+    assert_eq!(verdict(Errno::ENODEV, Some(&gone)).unwrap().certainty(), Certainty::Firm);
+}
+
+#[test]
+fn what_cannot_be_known_is_not_claimed() {
+    let nfs = FileSystem { fs_type: "nfs4".into(), device_exists: None, ..file_system("/v") };
+    assert_eq!(verdict(Errno::ESTALE, Some(&nfs)).unwrap().id(), "nfs-stale-handle");
+    for errno in [Errno::ESTALE, Errno::EACCES, Errno::ENAMETOOLONG, Errno::EOVERFLOW] {
+        for found in [Some(&file_system("/v")), None] {
+            let draft = verdict(errno, found).unwrap();
+            assert_eq!(
+                (draft.id(), draft.certainty()),
+                ("removal-failed-unexplained", Certainty::Possible)
+            );
+        }
+    }
+}
+
+#[test]
+fn a_pod_has_one_finding_and_read_only_wins() {
+    let mut errors = Alone::<FileSystemErrors>::new();
+    for second in [1.0, 2.0] {
+        let mut other = op(Errno::EIO, "f", second);
+        other.target_id = 8;
+        errors.ask(&other);
+    }
+    for (second, target) in [(3.0, 7), (3.1, 9), (4.0, 9)] {
+        let mut ro = op(Errno::EROFS, "f", second);
+        ro.target_id = target;
+        errors.ask(&ro);
+    }
+    let counts = [7, 8, 9].map(|target_id| errors.tracker.count(target_id));
+    assert_eq!(counts, [Some(3), None, None]);
+    assert!(errors.ask(&op(Errno::EIO, "f", 5.0)).is_empty());
+    errors.tracker.forget(7, None, Monotonic(0), &mut Steps::default());
+    assert_eq!(errors.tracker.count(7), None);
+}
+
+#[test]
+fn a_container_may_fail_at_its_own_volume() {
+    let mut errors = Alone::<FileSystemErrors>::new();
+    for second in [1.0, 2.0, 3.0] {
+        let mut own = op(Errno::EACCES, "f", second);
+        Arc::make_mut(&mut own.actor).component = Component::Workload;
+        assert!(errors.ask(&own).is_empty());
+    }
+}
+
+#[test]
+fn a_mount_point_lies_on_the_file_system_above() {
+    let mut errors = Alone::<FileSystemErrors>::new();
+    let mut path_of = |call| {
+        let mut last = op(Errno::EROFS, "m", 1.0);
+        last.call = call;
+        errors.ask(&last);
+        last.end = Monotonic(2_000_000_000);
+        let wants = errors.ask(&last).pop().unwrap().wants;
+        errors.tracker.forget(7, None, Monotonic(0), &mut Steps::default());
+        let Wants::FileSystem { path, .. } = wants else { panic!("{wants:?}") };
+        (last.path, path)
+    };
+    let (removed, asked) = path_of(Call::UnlinkatDir);
+    assert_eq!(removed.parent(), Some(asked.as_path()));
+    let (unmounted, asked) = path_of(Call::Umount2);
+    assert_eq!(unmounted, asked);
+}

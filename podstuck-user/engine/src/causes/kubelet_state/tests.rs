@@ -1,0 +1,106 @@
+//! kubelet state: facts against verdicts.
+
+use std::sync::Arc;
+
+use crate::{
+    causes::kubelet_state::KubeletStates,
+    event::What,
+    model::{
+        evidence::Certainty,
+        halted::{Halted, HaltedKubelet},
+        identity::{Component, Pod},
+        node::NodeSample,
+        pod_record::PodRecord,
+        said::{Report, Said},
+        time::Monotonic,
+    },
+    testing::{Alone, found, pod_state},
+    verdict::{Draft, Verdict},
+};
+
+const STOPPED: Halted = Halted::Stopped;
+
+fn at(second: u64) -> Monotonic {
+    Monotonic(second * 1_000_000_000)
+}
+
+fn sample(kubelets: &[u32], halted: &[u32]) -> NodeSample {
+    let halted =
+        halted.iter().map(|pid| HaltedKubelet { pid: *pid, started: Some(4), halted: STOPPED });
+    let pods = vec![pod_state("u")];
+    let (kubelets, halted_kubelets) = (kubelets.to_vec(), halted.collect());
+    NodeSample { pods, kubelets, halted_kubelets, ..NodeSample::default() }
+}
+
+fn look(alone: &mut Alone<KubeletStates>, second: u64, sample: &NodeSample) -> Vec<Verdict> {
+    let sample = NodeSample { at: at(second), ..sample.clone() };
+    alone.take(at(second), What::Sample(Arc::new(sample))).verdicts
+}
+
+/// Looks, each two seconds after the other; what the last one says.
+fn lasting(alone: &mut Alone<KubeletStates>, seconds: u64, node: &NodeSample) -> Option<Draft> {
+    let looks = (0..=seconds).step_by(2).map(|second| found(look(alone, second, node)).pop());
+    looks.last().flatten()
+}
+
+fn record(alone: &mut Alone<KubeletStates>, grace_ends: Option<i64>) {
+    let record = PodRecord {
+        pod: Pod { uid: "u".into(), namespace: None, name: None },
+        deletion: grace_ends.map(|second| jiff::Timestamp::from_second(second).unwrap()),
+        grace_s: 30,
+        finalizers: Vec::new(),
+        node: None,
+        is_mirror: false,
+        all_terminated: false,
+        read: None,
+        claims: Vec::new(),
+        bidirectional: None,
+    };
+    alone.take(at(0), What::Record { record: Box::new(record), node: "here".into() });
+}
+
+#[test]
+fn a_pod_that_is_to_go_waits_for_a_kubelet_that_is_stopped() {
+    let mut alone = Alone::<KubeletStates>::new();
+    record(&mut alone, Some(0));
+    let node = sample(&[7], &[7]);
+    assert!(lasting(&mut alone, 4, &node).is_none(), "as by a debugger, for a moment");
+    let draft = lasting(&mut alone, 6, &node).unwrap();
+    assert_eq!((draft.id(), draft.certainty()), ("kubelet-stopped", Certainty::Firm));
+    let words = draft.remedies[0].words();
+    assert!(words.ends_with(" = 4 ] && kill -CONT 7"), "{words}");
+    let over = look(&mut alone, 8, &sample(&[7], &[]));
+    assert!(matches!(over[..], [Verdict::Over { .. }]), "{over:?}");
+}
+
+#[test]
+fn of_two_kubelets_the_one_that_runs_may_be_the_pods() {
+    let mut alone = Alone::<KubeletStates>::new();
+    record(&mut alone, Some(0));
+    assert!(lasting(&mut alone, 20, &sample(&[7, 8], &[7])).is_none());
+    assert!(lasting(&mut alone, 20, &sample(&[7, 8], &[7, 8])).is_some());
+}
+
+#[test]
+fn a_node_without_kubelet_is_likely_since_another_program_may_do_its_work() {
+    let mut alone = Alone::<KubeletStates>::new();
+    let said =
+        Said::new(Component::Kubelet, "log of kubelet", "u", jiff::Timestamp::UNIX_EPOCH, "");
+    alone.take(at(0), What::Said(Box::new(Said { report: Some(Report::ToGo), ..said })));
+    let node = sample(&[], &[]);
+    assert!(lasting(&mut alone, 10, &node).is_none(), "it may be started again");
+    let draft = lasting(&mut alone, 12, &node).unwrap();
+    assert_eq!((draft.id(), draft.certainty()), ("kubelet-down", Certainty::Likely));
+    assert!(draft.is_settled && draft.blocks_deletion == Some(true));
+}
+
+#[test]
+fn nothing_is_said_of_a_pod_that_nobody_has_deleted_or_whose_grace_is_not_over() {
+    for grace_ends in [None, Some(1000)] {
+        let mut alone = Alone::<KubeletStates>::new();
+        record(&mut alone, grace_ends);
+        assert!(lasting(&mut alone, 20, &sample(&[7], &[7])).is_none(), "{grace_ends:?}");
+    }
+    // Nor of one of which nothing is known, on a whole node.
+    assert!(lasting(&mut Alone::new(), 20, &sample(&[7], &[7])).is_none());
+}

@@ -1,0 +1,165 @@
+//! network storage: facts against verdicts.
+
+use std::{path::PathBuf, sync::Arc};
+
+use jiff::Timestamp;
+use nix::errno::Errno;
+
+use crate::{
+    causes::{
+        network_storage::{KernelSays, NetworkStorage, judge},
+        shared::stat_errors::FRESH,
+    },
+    event::What,
+    model::{
+        call::Outcome,
+        evidence::Certainty,
+        file_system::FileSystem,
+        identity::{Component, Target},
+        node::{NodeSample, PodState, VolumeState},
+        said::{Complaint, NamedLook, Said},
+        time::Monotonic,
+    },
+    query::Answer,
+    testing::{Alone, VOLUME, file_system, mounted, pod_state},
+    verdict::{Draft, Verdict},
+};
+
+const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
+
+fn said(errno: Errno, second: i64) -> Said {
+    let at = Timestamp::from_second(second).unwrap();
+    let text = format!("stat {VOLUME}/mount: {}", errno.desc());
+    let outcome = Outcome(errno as u16);
+    let looked = Some(NamedLook { path: format!("{VOLUME}/mount").into(), outcome });
+    let volume = "kubernetes.io/csi/smb.csi.k8s.io^share".into();
+    let said = Said::new(Component::Kubelet, "log of kubelet (pid 7), /log", UID, at, &text);
+    Said { volume, looked, ..said }
+}
+
+fn sample(second: u64, is_mounted: bool) -> NodeSample {
+    let path = PathBuf::from(VOLUME);
+    let mounts = is_mounted.then(|| mounted(&path.join("mount"), 12)).into_iter().collect();
+    let target = Arc::new(Target::unknown());
+    let volume = VolumeState { target_id: 7, target, path, file: None, csi: None, mounts };
+    let pod = PodState { seen_by: Some((1, 1)), volumes: vec![volume], ..pod_state(UID) };
+    let at = Monotonic(second * 1_000_000_000);
+    NodeSample { at, pods: vec![pod], ..NodeSample::default() }
+}
+
+fn on(fs_type: &str) -> FileSystem {
+    let point = format!("{VOLUME}/mount");
+    let source = "//files.example/share".into();
+    FileSystem { fs_type: fs_type.into(), source, device_exists: None, ..file_system(&point) }
+}
+
+/// The finding after a look that failed so, on a file system of that type.
+fn found(errno: Errno, fs_type: &str, kernel: Option<&str>) -> Option<Draft> {
+    let mut storage = Alone::<NetworkStorage>::new();
+    if let Some(line) = kernel {
+        let complaint = match fs_type {
+            "ceph" => Complaint::SessionRejected,
+            _ => Complaint::ServerSilent,
+        };
+        let at = Timestamp::UNIX_EPOCH;
+        let line = Said::new(Component::Other, "log of the kernel, /dev/kmsg", "", at, line);
+        let line = Said { complaint: Some(complaint), ..line };
+        storage.take(Monotonic(1), What::Said(Box::new(line)));
+    }
+    storage.take(Monotonic(2_000_000_000), What::Said(Box::new(said(errno, 2))));
+    let sample = sample(4, true);
+    let steps = storage.take(sample.at, What::Sample(Arc::new(sample)));
+    let [query] = &steps.queries[..] else { panic!("{steps:?}") };
+    let answer = Answer::FileSystem(Some(on(fs_type)));
+    storage.answer(query, answer)
+}
+
+#[test]
+fn a_look_that_fails_is_judged_by_the_file_system() {
+    const SILENT: &str =
+        r"CIFS: VFS: \\files.example has not responded in 180 seconds. Reconnecting...";
+    const DENIED: &str = "ceph: mds0 reconnect denied";
+    for (errno, fs_type, kernel, expected) in [
+        (Errno::EHOSTDOWN, "cifs", None, Some(("smb-host-down", Certainty::Likely))),
+        (Errno::EACCES, "cifs", None, Some(("smb-host-down", Certainty::Possible))),
+        (Errno::EACCES, "cifs", Some(SILENT), Some(("smb-host-down", Certainty::Likely))),
+        (Errno::EACCES, "ceph", None, Some(("cephfs-evicted", Certainty::Possible))),
+        (Errno::EACCES, "ceph", Some(DENIED), Some(("cephfs-evicted", Certainty::Likely))),
+        (Errno::EACCES, "nfs4", None, None),
+        (Errno::EHOSTDOWN, "ext4", None, None),
+        (Errno::ESTALE, "nfs4", None, None),
+    ] {
+        let draft = found(errno, fs_type, kernel);
+        let told = draft.as_ref().map(|draft| (draft.id(), draft.certainty()));
+        assert_eq!(told, expected, "{errno} on {fs_type}, {kernel:?}");
+        let Some(draft) = draft else { continue };
+        let has = |words: &str| draft.evidence.iter().any(|fact| fact.fact.contains(words));
+        assert!(has("kubelet said once: stat") && has(&format!("of type {fs_type}")), "{draft:#?}");
+        assert!(kernel.is_none_or(has), "{draft:#?}");
+    }
+}
+
+#[test]
+fn it_is_over_when_the_volume_is_unmounted() {
+    let mut storage = Alone::<NetworkStorage>::new();
+    storage.take(Monotonic(2_000_000_000), What::Said(Box::new(said(Errno::EHOSTDOWN, 2))));
+    let mounted = sample(4, true);
+    let steps = storage.take(mounted.at, What::Sample(Arc::new(mounted)));
+    let answer = Answer::FileSystem(Some(on("cifs")));
+    assert!(storage.answer(&steps.queries[0], answer).is_some());
+    let gone = sample(6, false);
+    let steps = storage.take(gone.at, What::Sample(Arc::new(gone)));
+    assert!(matches!(steps.verdicts[..], [Verdict::Over { target_id: 7, .. }]), "{steps:?}");
+}
+
+#[test]
+fn what_was_said_long_ago_is_asked_no_more() {
+    let mut storage = Alone::<NetworkStorage>::new();
+    storage.take(Monotonic(2_000_000_000), What::Said(Box::new(said(Errno::EHOSTDOWN, 2))));
+    let later = sample(2 + FRESH.as_secs() + 2, true);
+    let steps = storage.take(later.at, What::Sample(Arc::new(later)));
+    assert!(steps.queries.is_empty() && steps.verdicts.is_empty(), "{steps:?}");
+}
+
+fn said_of_verdict(text: &str, complaint: Complaint, second: i64) -> Said {
+    let at = Timestamp::from_second(second).unwrap();
+    let said = Said::new(Component::Other, "log of the kernel, /dev/kmsg", "", at, text);
+    Said { complaint: Some(complaint), ..said }
+}
+
+#[test]
+fn the_kernel_speaks_of_a_server_and_not_of_all() {
+    let mut says = KernelSays::default();
+    let silent = Complaint::ServerSilent;
+    let new = r"CIFS: VFS: \\Files.example has not responded in 180 seconds. Reconnecting...";
+    says.listen(&said_of_verdict(new, silent, 5));
+    says.listen(&said_of_verdict(
+        "CIFS VFS: Server old.example has not responded in 120 seconds. x",
+        silent,
+        6,
+    ));
+    assert_eq!(says.of("cifs", "//files.example/share").map(|said| said.text.as_str()), Some(new));
+    assert!(says.of("smb3", r"\\old.example\share").is_some());
+    assert!(says.of("cifs", "//other.example/share").is_none());
+    assert!(says.of("nfs4", "//files.example/share").is_none());
+    assert!(says.of("ceph", "10.0.0.1:6789:/").is_none());
+    let denied = Complaint::SessionRejected;
+    says.listen(&said_of_verdict("ceph: mds0 reconnect denied", denied, 9));
+    says.listen(&said_of_verdict("ceph: mds0 rejected session", denied, 7));
+    let last = says.of("ceph", "10.0.0.1:6789:/").map(|said| said.text.as_str());
+    assert_eq!(last, Some("ceph: mds0 reconnect denied"), "the last one");
+}
+
+#[test]
+fn an_error_means_something_on_its_file_system_alone() {
+    let id = |errno, fs_type| judge(errno, fs_type).map(|cause| cause.id.as_str());
+    for errno in [Errno::EHOSTDOWN, Errno::EACCES, Errno::ENOTCONN, Errno::ETIMEDOUT] {
+        assert_eq!(id(errno, "cifs"), Some("smb-host-down"));
+        assert_eq!(id(errno, "ext4"), None);
+    }
+    for errno in [Errno::EACCES, Errno::EIO, Errno::ESHUTDOWN, Errno::ESTALE] {
+        assert_eq!(id(errno, "ceph"), Some("cephfs-evicted"));
+        assert_eq!(id(errno, "nfs4"), None);
+    }
+    assert_eq!(id(Errno::EBUSY, "cifs"), None);
+}

@@ -1,0 +1,108 @@
+//! What its causes mean, what confirms them, and what they are confused with.
+
+use crate::{
+    cause::{Cause, Kind, TriedWith, like, log, way},
+    causes::permission::verdict::{CHATTR_RISK, MAY_DELETE},
+    ids,
+    model::diagnosis::Stage,
+};
+
+/// `chattr +i`
+pub(crate) static IMMUTABLE_ATTRIBUTE: Cause = Cause {
+    id: ids::IMMUTABLE_ATTRIBUTE,
+    title: "a file or its directory has `chattr +i`",
+    stage: Stage::Volumes,
+    kind: Kind::Cause,
+    meaning: "The file system refuses to remove what carries the immutable attribute, and anything \
+        in a directory that carries it, also to root. Everything else in the volume is removed, and \
+        every attempt fails at the same place. It holds the pod in a volume; in a container's layer \
+        it does so up to Kubernetes 1.26 or with dockerd.",
+    confirmed_by: &[
+        "a removal fails with EPERM",
+        "statx shows the immutable attribute on the object or on its directory",
+    ],
+    log: log("kubelet or dockerd", "unlinkat ...: operation not permitted"),
+    look_alikes: &[
+        like(ids::APPEND_ONLY_ATTRIBUTE, "the attribute is `i`, not `a`"),
+        like(ids::SWAPFILE_ACTIVE, "the object is no active swap file"),
+    ],
+    ways_out: &[way("`chattr -i`", CHATTR_RISK)],
+    field: &["TKE's guide to pods that stay Terminating", "docker/for-mac#5691", "lxc#3185"],
+    tried: &[TriedWith::Lab, TriedWith::RealRuntime, TriedWith::RealKubelet, TriedWith::Recording],
+    source: &[MAY_DELETE, "linux fs/namei.c, inode_permission"],
+};
+
+/// `chattr +a`
+pub(crate) static APPEND_ONLY_ATTRIBUTE: Cause = Cause {
+    id: ids::APPEND_ONLY_ATTRIBUTE,
+    title: "a file or its directory has `chattr +a`",
+    stage: Stage::Volumes,
+    kind: Kind::Cause,
+    meaning: "The file system refuses to remove what carries the append-only attribute, and anything \
+        in a directory that carries it, also to root. Everything else in the volume is removed, and \
+        every attempt fails at the same place.",
+    confirmed_by: &[
+        "a removal fails with EPERM",
+        "statx shows the append-only attribute on the object or on its directory",
+    ],
+    log: log("kubelet or dockerd", "unlinkat ...: operation not permitted"),
+    look_alikes: &[
+        like(ids::IMMUTABLE_ATTRIBUTE, "the attribute is `a`, not `i`"),
+        like(ids::SWAPFILE_ACTIVE, "the object is no active swap file"),
+    ],
+    ways_out: &[way("`chattr -a`", CHATTR_RISK)],
+    field: &["lxd#6998"],
+    tried: &[TriedWith::Lab],
+    source: &[MAY_DELETE],
+};
+
+/// EPERM without an attribute.
+pub(crate) static PERMISSION_UNEXPLAINED: Cause = Cause {
+    id: ids::PERMISSION_UNEXPLAINED,
+    title: "not a cause: a removal is refused with EPERM, and the tool says what it could not find \
+        out",
+    stage: Stage::Volumes,
+    kind: Kind::Admission,
+    meaning: "The kernel refused a removal with EPERM, and no attribute is known that explains it: either \
+        none is set, or it could not be looked at, and the finding says which. Still possible: a sticky \
+        directory of another owner, an owner that is not mapped in the caller's user namespace, a security \
+        module.",
+    confirmed_by: &["a removal fails with EPERM"],
+    log: None,
+    look_alikes: &[
+        like(ids::IMMUTABLE_ATTRIBUTE, "neither the object nor its directory is immutable"),
+        like(ids::APPEND_ONLY_ATTRIBUTE, "neither the object nor its directory is append-only"),
+    ],
+    ways_out: &[way("the finding says where to look", "")],
+    field: &[],
+    tried: &[],
+    source: &[MAY_DELETE],
+};
+
+/// The kernel holds the file itself.
+pub(crate) static SWAP_FILE: Cause = Cause {
+    id: ids::SWAPFILE_ACTIVE,
+    title: "the kernel swaps to a file of the volume",
+    stage: Stage::Volumes,
+    kind: Kind::Cause,
+    meaning: "A file of the volume is an active swap file. The kernel lets neither the file be \
+        removed (EPERM) nor its file system be unmounted (EBUSY) until swapping to it is switched \
+        off. It has no process that could be stopped.",
+    confirmed_by: &["/proc/swaps has a file on this mount, by device and inode number"],
+    log: None,
+    look_alikes: &[
+        like(ids::VOLUME_HELD_BY_HOST_PROCESS, "the kernel holds the file, and no process does"),
+        like(ids::VOLUME_HELD_BY_HOSTTOCONTAINER_AGENT, "the kernel holds the file itself"),
+        like(ids::NESTED_MOUNT_UNDER_VOLUME, "the swap file lies on the mount itself"),
+        like(ids::IMMUTABLE_ATTRIBUTE, "the object of the call is the swap file"),
+        like(ids::APPEND_ONLY_ATTRIBUTE, "the object of the call is the swap file"),
+    ],
+    ways_out: &[way(
+        "`swapoff`",
+        "reads all that was swapped there back into memory; fails, or makes the node kill processes, \
+         where there is too little",
+    )],
+    field: &["moby#30392"],
+    tried: &[TriedWith::Lab],
+    source: &["linux fs/namei.c, may_delete: IS_SWAPFILE", "linux mm/swapfile.c, sys_swapon"],
+};

@@ -1,0 +1,153 @@
+//! EPERM on a removal. `may_delete` in fs/namei.c gives it for an immutable or append-only object,
+//! an append-only directory, a sticky directory, an active swap file and an unmapped owner; an
+//! immutable directory gives it through the permission check. The inode says which.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use nix::errno::Errno;
+
+use crate::{
+    backoff::Attempts,
+    bounded::Bounded,
+    causes::{permission::verdict, shared::clean_up::is_clean_up},
+    event::{Event, What},
+    model::{call::Call, operation::Operation, time::Monotonic},
+    query::{Answer, NoAnswer, ObjectAttributes, Query, Wants},
+    tracker::{Claim, Context, Steps, Subject, Tracker, TrackerId},
+    verdict::{Draft, Fact, times},
+};
+
+/// Targets followed at a time.
+const TARGETS: usize = 1024;
+/// An answer takes milliseconds. One that has not come by then does not come.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A target with a removal that was refused.
+pub(crate) struct Refused {
+    /// The last call that was, and that a look was asked for about.
+    pub(crate) op: Operation,
+    /// When that was, and whether it is unanswered.
+    asked: Monotonic,
+    waits: bool,
+    /// Calls by their time.
+    attempts: Attempts,
+    /// The object whose refusal a look has explained.
+    explained: Option<PathBuf>,
+    /// Calls, those not reported one by one included.
+    count: u64,
+    /// The first of them.
+    first: Monotonic,
+}
+
+/// All targets with a removal that was refused.
+pub(crate) struct Refusals {
+    targets: Bounded<u64, Refused>,
+}
+
+impl Default for Refusals {
+    fn default() -> Self {
+        Self { targets: Bounded::new(TARGETS) }
+    }
+}
+
+impl Refusals {
+    fn observe(&mut self, op: &Operation) -> Option<Query> {
+        if !op.outcome.is(Errno::EPERM) || op.call == Call::Umount2 || !is_clean_up(op) {
+            return None;
+        }
+        let begin = || Refused {
+            op: op.clone(),
+            asked: op.end,
+            waits: false,
+            attempts: Attempts::default(),
+            explained: None,
+            count: 0,
+            first: op.end,
+        };
+        let refused = self.targets.or_insert_with(op.target_id, begin);
+        refused.count += 1 + u64::from(op.suppressed);
+        // One object at a time, and one an attempt: where thousands are refused, a look at the last one always comes
+        // after the next one's refusal.
+        let new = refused.attempts.note(op.end) || refused.explained.is_none();
+        let in_time = op.end.since(refused.asked) < PATIENCE;
+        if in_time && (refused.waits || !new) {
+            return None;
+        }
+        (refused.op, refused.asked, refused.waits) = (op.clone(), op.end, true);
+        let directory = op.path.parent()?.to_owned();
+        let name = op.path.file_name()?.to_owned();
+        let (pid, expected) = (op.actor.pid, op.directory);
+        let wants = Wants::Attributes { pid, directory, name, expected };
+        Some(Query { tracker: self.id(), target_id: op.target_id, path: op.path.clone(), wants })
+    }
+
+    fn conclude(
+        &mut self,
+        context: &Context<'_>,
+        query: &Query,
+        answer: &Result<ObjectAttributes, NoAnswer>,
+    ) -> Option<Draft> {
+        let refused = self.targets.get_mut(&query.target_id)?;
+        if refused.op.path != query.path {
+            return None;
+        }
+        refused.waits = false;
+        let mut draft = match answer {
+            Ok(seen) => verdict::draft(context, refused, seen),
+            Err(error) => verdict::unseen(refused, error),
+        };
+        let explained = !draft.cause.is_admission();
+        if !explained && refused.explained.as_ref() == Some(&query.path) {
+            // Cured between the call and the look: what was found before still holds for the call.
+            return None;
+        }
+        refused.explained = explained.then(|| query.path.clone());
+        let fact = format!("{} failed with EPERM {}", refused.op.call.name(), times(refused.count));
+        let since = Some(refused.first);
+        draft.evidence.insert(0, Fact { fact, source: refused.op.source(), since });
+        draft.count = refused.count;
+        draft.first = refused.first;
+        Some(draft)
+    }
+}
+
+impl Tracker for Refusals {
+    fn id(&self) -> TrackerId {
+        TrackerId::Refused
+    }
+
+    fn take(&mut self, event: &Event, context: &Context<'_>, steps: &mut Steps) {
+        match &event.what {
+            What::Operation(op) | What::Told(op) => steps.ask(self.observe(op)),
+            What::Answer { query, answer } => {
+                if let Answer::Attributes(answer) = &**answer {
+                    steps.found(self.conclude(context, query, answer));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn explains(&self, subject: &Subject<'_>, _: Claim) -> bool {
+        let refused = self.targets.get(&subject.target_id);
+        refused.is_some_and(|refused| refused.explained.is_some())
+    }
+
+    fn forget(&mut self, target_id: u64, path: Option<&Path>, _: Monotonic, _: &mut Steps) {
+        let same = |refused: &Refused| path.is_none_or(|path| path == refused.op.path);
+        if self.targets.get(&target_id).is_some_and(same) {
+            self.targets.remove(&target_id);
+        }
+    }
+
+    fn count(&self, target_id: u64) -> Option<u64> {
+        self.targets.get(&target_id).map(|refused| refused.count)
+    }
+
+    fn dropped(&self) -> u64 {
+        self.targets.dropped()
+    }
+}

@@ -1,0 +1,251 @@
+//! What an EPERM means, given the attributes of the object and its directory.
+//!
+//! A swap file that is in use: the kernel refuses to remove it, and to unmount what it lies on.
+
+use std::path::PathBuf;
+
+use crate::{
+    cause::Cause,
+    causes::permission::{
+        causes::{APPEND_ONLY_ATTRIBUTE, IMMUTABLE_ATTRIBUTE, PERMISSION_UNEXPLAINED, SWAP_FILE},
+        tracker::Refused,
+    },
+    command::{NAME, Step, View},
+    ids,
+    model::{
+        evidence::Source,
+        finding::Severity,
+        identity::{Component, Target, TargetKind},
+        object::{Attributes, FileId},
+        operation::Operation,
+        path::{clip, safe_path},
+    },
+    query::{NoAnswer, ObjectAttributes},
+    tracker::{Context, TrackerId},
+    verdict::Draft,
+};
+
+pub(super) const MAY_DELETE: &str = "linux fs/namei.c, may_delete";
+pub(super) const CHATTR_RISK: &str = "low: removes the protection of this one object; the owner's next attempt \
+    deletes it. Ask who set it: hardening scripts do, and so do intruders";
+
+pub(crate) fn draft(context: &Context<'_>, refused: &Refused, seen: &ObjectAttributes) -> Draft {
+    let ObjectAttributes { object, directory, same_directory, sticky, files, .. } = *seen;
+    if seen.swap {
+        return swap_file(context, refused, files.map(|(object, _)| object));
+    }
+    let op = &refused.op;
+    let (cause, on_directory) = match (cause_of(object), cause_of(directory)) {
+        (Some(cause), _) => (cause, false),
+        (None, Some(cause)) => (cause, true),
+        (None, None) => {
+            let mut draft = unexplained(refused, explained_by_none(seen));
+            rule_out(&mut draft, object, directory);
+            if sticky {
+                draft.fact("the directory has the sticky bit", Source::Look("statx"));
+            }
+            return draft;
+        }
+    };
+    let mut draft = Draft::about(TrackerId::Refused, cause, op);
+    let (flag, word) = flag(cause);
+    let (flagged, file): (PathBuf, _) = match (on_directory, op.path.parent()) {
+        (true, Some(parent)) => (parent.into(), files.map(|(_, directory)| directory)),
+        _ => (op.path.clone(), files.map(|(object, _)| object)),
+    };
+    let what = if on_directory { "the directory that holds it" } else { "the object itself" };
+    draft.fact(
+        format!("{what}, {}, has the {word} attribute", safe_path(&flagged)),
+        Source::Look("statx"),
+    );
+    if same_directory {
+        draft.fact(
+            "it is the same directory by device and inode number as in the failed call",
+            Source::Look("statx"),
+        );
+    }
+    // Told by a log, the call says no number to compare; the object is the one of that path.
+    if !seen.swap_unknown && (same_directory || op.told_by.is_some()) {
+        draft.rule_out(ids::SWAPFILE_ACTIVE, "the object is no active swap file");
+    }
+    draft.severity = Severity::Warning;
+    draft.blocks_deletion = blocks(op);
+    draft.explanation = format!(
+        "The file system refuses to remove what carries the {word} attribute, also to root. \
+         Everything else in the volume is removed, and every attempt fails at the same place. Ask \
+         who set it: hardening scripts do, and so do intruders."
+    );
+    draft.remedy(
+        View::of(context, op)
+            .on_file(&unflag(cause), &flagged, file, |it| format!("chattr -{flag} {it}")),
+        "low: removes the protection of this one object; the owner's next attempt deletes it",
+    );
+    if let (Component::Dockerd, TargetKind::ContainerLayer, Some(container)) =
+        (op.actor.component, op.target.kind, &op.target.container)
+    {
+        ask_dockerd_again(&mut draft, container, op.target.pod.is_some());
+    }
+    rule_out(&mut draft, object, directory);
+    draft
+}
+
+/// Length of a container's id.
+const CONTAINER_ID: usize = 64;
+
+/// dockerd does not try by itself. Of a pod's container kubelet asks it, again and again.
+pub(super) fn ask_dockerd_again(draft: &mut Draft, container: &str, is_pods: bool) {
+    let is_id = container.len() == CONTAINER_ID && container.bytes().all(|b| b.is_ascii_hexdigit());
+    if is_id && !is_pods {
+        draft.remedy(
+            Step::new(
+                format!("have dockerd remove container {} again", clip(container, NAME)),
+                format!("docker rm -f {container}"),
+            ),
+            "none: the container's removal was begun already, and dockerd does not try again by itself",
+        );
+    }
+}
+
+/// Which of an inode's attributes forbids its removal.
+pub(super) fn cause_of(attributes: Attributes) -> Option<&'static Cause> {
+    match attributes {
+        Attributes { immutable: true, .. } => Some(&IMMUTABLE_ATTRIBUTE),
+        Attributes { append_only: true, .. } => Some(&APPEND_ONLY_ATTRIBUTE),
+        _ => None,
+    }
+}
+
+/// As chattr has it, and in a word.
+pub(super) fn flag(cause: &Cause) -> (&'static str, &'static str) {
+    if *cause == IMMUTABLE_ATTRIBUTE { ("i", "immutable") } else { ("a", "append-only") }
+}
+
+/// What is done to the object, without its name.
+pub(super) fn unflag(cause: &Cause) -> String {
+    format!("remove the {} attribute of", flag(cause).1)
+}
+
+/// Says which attributes are not set, as far as the file system tells.
+fn rule_out(draft: &mut Draft, object: Attributes, directory: Attributes) {
+    if !object.known {
+        draft.fact("this file system does not report both attributes", Source::Look("statx"));
+        return;
+    }
+    let unset = [
+        (object.immutable, ids::IMMUTABLE_ATTRIBUTE, "the object is not immutable"),
+        (object.append_only, ids::APPEND_ONLY_ATTRIBUTE, "the object is not append-only"),
+    ];
+    let directory_is_plain = directory.known && !directory.immutable && !directory.append_only;
+    if !directory_is_plain && draft.cause.is_admission() {
+        // What the directory carries may be it.
+        draft.fact(
+            "the file system of its directory does not report both attributes",
+            Source::Look("statx"),
+        );
+        return;
+    }
+    for (set, other, text) in unset {
+        if !set {
+            let also = if directory_is_plain { ", and neither is its directory" } else { "" };
+            draft.rule_out(other, format!("{text}{also}"));
+        }
+    }
+}
+
+/// What a look at an object that carries no attribute says of the reason.
+fn explained_by_none(seen: &ObjectAttributes) -> &'static str {
+    match (seen.object.known && seen.directory.known, seen.swap_unknown) {
+        (true, false) => {
+            "no attribute explains it. Still possible: a sticky directory of another owner"
+        }
+        (true, true) => {
+            "no attribute explains it. Still possible: an active swap file, which could not be looked for, a \
+             sticky directory of another owner"
+        }
+        (false, _) => {
+            "whether an attribute explains it is not known: its file system does not report them. Possible: \
+             an immutable or append-only attribute, an active swap file, a sticky directory of another owner"
+        }
+    }
+}
+
+/// The object could not be looked at.
+pub(crate) fn unseen(refused: &Refused, error: &NoAnswer) -> Draft {
+    let mut draft = unexplained(
+        refused,
+        "whether an attribute explains it is not known: the object could not be looked at. Possible: an \
+         immutable or append-only attribute of the object or of its directory, an active swap file, a sticky \
+         directory of another owner",
+    );
+    draft.fact(format!("the object could not be looked at: {error}"), Source::Look("statx"));
+    draft
+}
+
+/// Nothing is known that refuses it; `reason` says what was looked at, and what it may be.
+fn unexplained(refused: &Refused, reason: &str) -> Draft {
+    let mut draft = Draft::about(TrackerId::Refused, &PERMISSION_UNEXPLAINED, &refused.op);
+    draft.blocks_deletion = blocks(&refused.op);
+    draft.explanation = format!(
+        "The kernel refused the removal with EPERM, and {reason}, an owner that is not mapped in the \
+         caller's user namespace, a security module."
+    );
+    draft
+}
+
+/// Whether this is of a container that is no pod's: whether a pod's waits for the removal of a container is kubelet's
+/// to decide.
+fn waits_alone(target: &Target) -> bool {
+    target.container.is_some() && target.pod.is_none()
+}
+
+/// Whether the pod, or a container that is no pod's, waits for this removal.
+pub(crate) fn blocks(op: &Operation) -> Option<bool> {
+    match (op.target.kind, op.actor.component) {
+        (TargetKind::PodVolume | TargetKind::PodDirectory, _) => Some(true),
+        // containerd logs a warning and tries again at the next garbage collection.
+        (TargetKind::ContainerLayer, Component::Containerd) => Some(false),
+        // dockerd gives up, and the container stays.
+        (TargetKind::ContainerLayer, Component::Dockerd) => waits_alone(&op.target).then_some(true),
+        _ => None,
+    }
+}
+
+/// An unmount is refused because of one: the cause, and what it means.
+pub(crate) fn on_unmount() -> (&'static Cause, &'static str) {
+    (
+        &SWAP_FILE,
+        "The kernel swaps to a file of this volume, and lets neither the file nor the mount go until \
+         that is switched off.",
+    )
+}
+
+/// The removal of the file was refused.
+fn swap_file(context: &Context<'_>, refused: &Refused, file: Option<FileId>) -> Draft {
+    let op = &refused.op;
+    let mut draft = Draft::about(TrackerId::Refused, &SWAP_FILE, op);
+    let path = safe_path(&op.path);
+    draft.fact(
+        format!("{path} is an active swap file, by device and inode number"),
+        Source::file("/proc/swaps"),
+    );
+    for other in [ids::IMMUTABLE_ATTRIBUTE, ids::APPEND_ONLY_ATTRIBUTE] {
+        draft.rule_out(other, "the object of the call is the swap file");
+    }
+    for other in [
+        ids::VOLUME_HELD_BY_HOST_PROCESS,
+        ids::VOLUME_HELD_BY_HOSTTOCONTAINER_AGENT,
+        ids::NESTED_MOUNT_UNDER_VOLUME,
+    ] {
+        draft.suffices_beside(other);
+    }
+    draft.blocks_deletion = blocks(op);
+    draft.explanation = "The kernel swaps to this file, and does not let it be removed until that \
+        is switched off."
+        .into();
+    draft.remedy(
+        View::of(context, op).on_file("stop swapping to", &op.path, file, |it| format!("swapoff {it}")),
+        "reads all that was swapped there back into memory: fails, or makes the node kill \
+         processes, where there is too little. `swapon --show` says by which path the node knows it",
+    );
+    draft
+}

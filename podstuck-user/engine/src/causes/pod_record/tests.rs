@@ -1,0 +1,177 @@
+//! pod record: facts against verdicts.
+
+use jiff::Timestamp;
+
+use crate::{
+    causes::pod_record::{Here, PodRecords, verdict},
+    event::What,
+    model::{
+        diagnosis::Stage,
+        evidence::Certainty,
+        identity::Pod,
+        node::{NodeSample, PodState},
+        pod_record::PodRecord,
+        time::Monotonic,
+    },
+    testing::{Alone, found},
+    verdict::Verdict,
+};
+
+const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
+
+fn record(deletion: Timestamp, finalizers: &[&str]) -> What {
+    let pod = Pod { uid: UID.into(), namespace: Some("shop".into()), name: Some("cart".into()) };
+    let record = PodRecord {
+        pod,
+        deletion: Some(deletion),
+        grace_s: 30,
+        finalizers: finalizers.iter().map(|name| (*name).into()).collect(),
+        node: Some("here".into()),
+        is_mirror: false,
+        all_terminated: true,
+        read: None,
+        claims: Vec::new(),
+        bidirectional: None,
+    };
+    What::Record { record: Box::new(record), node: "here".into() }
+}
+
+fn sample(populated: Option<bool>) -> What {
+    let pod = PodState {
+        seen_by: None,
+        uid: UID.into(),
+        directory: format!("/k/pods/{UID}").into(),
+        started: true,
+        before_boot: false,
+        populated,
+        changed: None,
+        volume_removed: None,
+        volumes: Vec::new(),
+        devices: Vec::new(),
+    };
+    What::Sample(NodeSample { pods: vec![pod], ..NodeSample::default() }.into())
+}
+
+fn at(second: u64) -> Monotonic {
+    Monotonic(second * 1_000_000_000)
+}
+
+fn ids(records: &mut Alone<PodRecords>, second: u64, what: What) -> Vec<&'static str> {
+    let verdicts = records.take(at(second), what).verdicts;
+    found(verdicts).iter().map(|draft| draft.id()).collect()
+}
+
+#[test]
+fn a_finalizer_is_told_at_the_first_look() {
+    let mut records = Alone::<PodRecords>::new();
+    let passed = record(Timestamp::UNIX_EPOCH, &["example.org/backup"]);
+    assert!(ids(&mut records, 1, passed).is_empty(), "nobody has looked");
+    assert_eq!(ids(&mut records, 2, sample(Some(true))), ["pod-finalizer"]);
+    assert_eq!(ids(&mut records, 4, sample(Some(false))), ["pod-finalizer"]);
+}
+
+#[test]
+fn a_record_from_before_the_node_was_done_may_be_outdated() {
+    let certainty = |first: Option<bool>| {
+        let mut records = Alone::<PodRecords>::new();
+        ids(&mut records, 1, record(Timestamp::UNIX_EPOCH, &["example.org/backup"]));
+        ids(&mut records, 2, sample(first));
+        found(records.take(at(4), sample(Some(false))).verdicts)[0].certainty()
+    };
+    assert_eq!(certainty(Some(false)), Certainty::Firm);
+    assert_eq!(certainty(Some(true)), Certainty::Likely, "it may have been removed meanwhile");
+}
+
+#[test]
+fn a_record_is_judged_without_a_look_when_there_is_none() {
+    let mut records = Alone::<PodRecords>::new();
+    ids(&mut records, 1, record(Timestamp::UNIX_EPOCH, &["example.org/backup"]));
+    assert_eq!(ids(&mut records, 250, What::WindowEnded), ["pod-finalizer"]);
+}
+
+#[test]
+fn a_grace_that_ends_is_over() {
+    let mut records = Alone::<PodRecords>::new();
+    let soon = Timestamp::UNIX_EPOCH.checked_add(jiff::SignedDuration::from_secs(9)).unwrap();
+    ids(&mut records, 1, record(soon, &[]));
+    assert_eq!(ids(&mut records, 2, sample(None)), ["grace-period-or-prestop"]);
+    let verdicts = records.take(at(20), sample(None)).verdicts;
+    assert!(matches!(verdicts[..], [Verdict::Over { .. }]), "{verdicts:?}");
+    assert!(records.take(at(22), sample(None)).verdicts.is_empty());
+}
+
+const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
+fn record_of_verdict() -> PodRecord {
+    PodRecord {
+        pod: Pod { uid: "u".into(), namespace: Some("shop".into()), name: Some("cart".into()) },
+        deletion: Some(NOW),
+        grace_s: 30,
+        finalizers: vec!["batch.kubernetes.io/job-tracking".into()],
+        node: Some("here".into()),
+        is_mirror: false,
+        all_terminated: true,
+        read: None,
+        claims: Vec::new(),
+        bidirectional: None,
+    }
+}
+
+fn told(record: &PodRecord, stage: Stage) -> Option<(&'static str, Certainty)> {
+    let here =
+        Here { node: "here", stage: Some(stage), was_left: false, now: NOW, at: Monotonic(1) };
+    verdict(record, here).map(|draft| (draft.id(), draft.certainty()))
+}
+
+#[test]
+fn a_finalizer_is_the_cause_only_when_the_node_is_done() {
+    assert_eq!(
+        told(&record_of_verdict(), Stage::Directories),
+        Some(("pod-finalizer", Certainty::Firm))
+    );
+    // It is set, as the record shows; something else holds the pod first.
+    assert_eq!(
+        told(&record_of_verdict(), Stage::Volumes),
+        Some(("pod-finalizer", Certainty::Firm))
+    );
+    let is_later = |stage| {
+        let here = Here { node: "here", stage, was_left: false, now: NOW, at: Monotonic(1) };
+        verdict(&record_of_verdict(), here).unwrap().is_later
+    };
+    assert!(is_later(Some(Stage::Volumes)) && !is_later(Some(Stage::Directories)));
+    let without = PodRecord { finalizers: Vec::new(), ..record_of_verdict() };
+    assert_eq!(told(&without, Stage::Directories), None);
+}
+
+/// A name of a pod is given again, and a finalizer's name is anybody's.
+#[test]
+fn a_finalizer_is_removed_from_the_pod_of_that_uid_only() {
+    let names = ["x' ; reboot '", "example.com/keep"];
+    let record = PodRecord { finalizers: names.map(String::from).to_vec(), ..record_of_verdict() };
+    let (node, at) = ("here", Monotonic(1));
+    let here = Here { node, stage: Some(Stage::Directories), was_left: false, now: NOW, at };
+    let remedies = verdict(&record, here).unwrap().remedies;
+    let commands: Vec<&str> = remedies.iter().filter_map(|it| it.command.as_deref()).collect();
+    let [command] = commands[..] else { panic!("{commands:?}") };
+    let tests = r#"[{"op":"test","path":"/metadata/uid","value":"u"},{"op":"test","path":"/metadata/finalizers/1","value":"example.com/keep"},"#;
+    assert!(command.contains(tests), "{command}");
+}
+
+#[test]
+fn what_is_not_stuck_is_not_called_so() {
+    let alive = PodRecord { deletion: None, ..record_of_verdict() };
+    assert_eq!(told(&alive, Stage::Containers), Some(("pod-not-deleted", Certainty::Firm)));
+    let soon = NOW.checked_add(jiff::SignedDuration::from_secs(9)).unwrap();
+    let ending = PodRecord { deletion: Some(soon), ..record_of_verdict() };
+    assert_eq!(
+        told(&ending, Stage::Containers),
+        Some(("grace-period-or-prestop", Certainty::Firm))
+    );
+}
+
+#[test]
+fn another_node_is_named_only_when_nothing_is_here() {
+    let other = PodRecord { node: Some("there".into()), ..record_of_verdict() };
+    assert_eq!(told(&other, Stage::Gone), Some(("pod-not-on-this-node", Certainty::Firm)));
+    assert_eq!(told(&other, Stage::Volumes), Some(("pod-finalizer", Certainty::Firm)));
+}

@@ -1,0 +1,974 @@
+//! runtime: facts against verdicts.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::{
+    causes::runtime::{
+        docker::DockerStates, shim::ShimStates, state::RuntimeStates, tracker::RuntimeSays,
+        unresponsive::SilentDaemons,
+    },
+    event::What,
+    model::{
+        client::{Client, Request},
+        container::{ContainerName, ContainerState},
+        evidence::Certainty,
+        halted::Halted,
+        identity::{Component, Pod, Target},
+        mounted::Mounted,
+        mounts::Device,
+        node::{LeftRootfs, NodeSample, PodState},
+        pod_group::{PodGroup, Task},
+        runtime::{Differs, GoneRuntime, HaltedShim, OutOfStep, Runtime, Shim, ShimOf},
+        said::{Complaint, Report, Said},
+        time::Monotonic,
+    },
+    query::Answer,
+    testing::{Alone, found, pod_state},
+    tracker::{Claim, Subject, Tracker, TrackerId},
+    verdict::{Draft, Verdict},
+};
+
+const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
+
+fn at(second: u64) -> Monotonic {
+    Monotonic(second * 1_000_000_000)
+}
+
+fn id() -> String {
+    "a1".repeat(32)
+}
+
+fn shim() -> Shim {
+    let socket = "/run/containerd/containerd.sock".into();
+    Shim {
+        pid: 41,
+        comm: "containerd-shim-runc-v2".into(),
+        state: 'S',
+        started: 5,
+        group: None,
+        wait_channel: None,
+        of: Some(ShimOf::Containerd { socket, namespace: "moby".into() }),
+    }
+}
+
+fn runtime(component: Component, socket: &str) -> Runtime {
+    let pid = if component == Component::Dockerd { 43 } else { 40 };
+    let group = Some(format!("/system.slice/{}.service", component.name()));
+    let (sockets, connections) = (vec![socket.into()], Vec::new());
+    Runtime { pid, component, started: 4, mnt_ns: None, halted: None, sockets, group, connections }
+}
+
+fn node(what: Differs, shim: Option<Shim>, pod: Option<Pod>) -> NodeSample {
+    let case = OutOfStep {
+        container: ContainerName { id: id(), name: Some("web".into()), pod },
+        directory: format!("/var/lib/docker/containers/{}", id()).into(),
+        dockerd: 43,
+        what,
+        shim,
+    };
+    let dockerd = runtime(Component::Dockerd, "/run/docker.sock");
+    let containerd = runtime(Component::Containerd, "/run/containerd/containerd.sock");
+    NodeSample {
+        runtimes: vec![containerd, dockerd],
+        out_of_step: vec![case],
+        ..NodeSample::default()
+    }
+}
+
+fn asked(node: NodeSample) -> NodeSample {
+    let container = ContainerState {
+        container: node.out_of_step[0].container.clone(),
+        runtime: Component::Dockerd,
+        init: None,
+        shim: None,
+        recorded: true,
+        to_go: false,
+        seen_by: None,
+        mounts: Vec::new(),
+        parts: Vec::new(),
+    };
+    NodeSample { containers: vec![container], ..node }
+}
+
+fn told(alone: &mut Alone<DockerStates>, seconds: &[u64], node: &NodeSample) -> Vec<Verdict> {
+    let mut last = Vec::new();
+    for second in seconds {
+        let sample = NodeSample { at: at(*second), ..node.clone() };
+        last = alone.take(sample.at, What::Sample(sample.into())).verdicts;
+    }
+    last
+}
+
+fn one(node: &NodeSample) -> Draft {
+    let verdicts = told(&mut Alone::<DockerStates>::new(), &[10, 20, 30], node);
+    let [draft] = found(verdicts).try_into().unwrap();
+    draft
+}
+
+fn commands(draft: &Draft) -> Vec<&str> {
+    draft.remedies.iter().filter_map(|it| it.command.as_deref()).collect()
+}
+
+#[test]
+fn one_that_has_ended_and_is_up() {
+    let node = asked(node(Differs::SaysUp(99), None, None));
+    let mut alone = Alone::<DockerStates>::new();
+    assert!(told(&mut alone, &[10, 28], &node).is_empty(), "dockerd takes some time");
+    let [draft] = found(told(&mut alone, &[30], &node)).try_into().unwrap();
+    assert_eq!(
+        (draft.id(), draft.certainty()),
+        ("docker-containerd-state-desync", Certainty::Firm)
+    );
+    assert_eq!((draft.blocks_deletion, draft.first), (Some(true), at(10)));
+    assert_eq!(draft.target.container_name.as_deref(), Some("web"));
+    let id = id();
+    let kill = format!("docker kill {id}");
+    assert_eq!(commands(&draft), [kill.as_str(), "systemctl restart dockerd.service"]);
+    let over = told(&mut alone, &[32], &NodeSample { out_of_step: Vec::new(), ..node });
+    assert!(matches!(over[..], [Verdict::Over { tracker: TrackerId::DockerState, .. }]));
+}
+
+#[test]
+fn one_that_lives_and_has_exited() {
+    let draft = one(&node(Differs::SaysEnded(Some(99)), Some(shim()), None));
+    assert_eq!((draft.certainty(), draft.blocks_deletion), (Certainty::Firm, None));
+    let facts: Vec<&str> = draft.evidence.iter().map(|it| it.fact.as_str()).collect();
+    assert!(facts.iter().any(|fact| fact.contains("first process (pid 99) lives")), "{facts:?}");
+    let [kill, delete, _] = commands(&draft).try_into().unwrap();
+    assert!(kill.contains("--namespace moby task kill --signal SIGKILL a1a1"), "{kill}");
+    assert!(delete.contains("task delete --force a1a1"), "{delete}");
+    let stopped = one(&node(Differs::SaysEnded(None), Some(shim()), None));
+    assert!(commands(&stopped)[0].contains("task delete"), "nothing is to be killed");
+}
+
+#[test]
+fn another_process_or_the_other_way_is_another_case() {
+    let mut alone = Alone::<DockerStates>::new();
+    assert!(told(&mut alone, &[10, 25], &node(Differs::SaysUp(99), None, None)).is_empty());
+    assert!(told(&mut alone, &[30], &node(Differs::SaysUp(100), None, None)).is_empty());
+    assert!(
+        told(&mut alone, &[40], &node(Differs::SaysEnded(None), Some(shim()), None)).is_empty()
+    );
+}
+
+/// A daemon that cannot run has missed nothing yet.
+#[test]
+fn who_is_kept_from_learning_is_not_out_of_step() {
+    let halted = |component| {
+        let mut node = node(Differs::SaysUp(99), None, None);
+        for runtime in node.runtimes.iter_mut().filter(|it| it.component == component) {
+            runtime.halted = Some(Halted::Stopped);
+        }
+        told(&mut Alone::<DockerStates>::new(), &[10, 40], &node).len()
+    };
+    assert_eq!([Component::Dockerd, Component::Containerd, Component::CriO].map(halted), [0, 0, 1]);
+    let (component, socket, group) = (Component::Containerd, Some("/x".into()), None);
+    let gone = vec![GoneRuntime { component, socket, shims: 1, group }];
+    let node = NodeSample { gone, ..node(Differs::SaysUp(99), None, None) };
+    assert!(told(&mut Alone::<DockerStates>::new(), &[10, 40], &node).is_empty());
+    let alone = NodeSample { runtimes: vec![node.runtimes[1].clone()], gone: Vec::new(), ..node };
+    assert_eq!(one(&alone).certainty(), Certainty::Possible, "no containerd was seen to run");
+}
+
+#[test]
+fn a_pod_that_is_to_go_waits_for_it() {
+    let pod = Pod { uid: UID.into(), namespace: Some("shop".into()), name: Some("web".into()) };
+    let node = node(Differs::SaysUp(99), Some(shim()), Some(pod.clone()));
+    let mut alone = Alone::<DockerStates>::new();
+    let time = Timestamp::from_second(1).unwrap();
+    let said = Said::new(Component::Kubelet, "log of kubelet (pid 9)", UID, time, "");
+    alone.take(at(9), What::Said(Box::new(Said { report: Some(Report::ToGo), ..said })));
+    let [draft] = found(told(&mut alone, &[10, 40], &node)).try_into().unwrap();
+    assert_eq!((draft.blocks_deletion, draft.target.pod.clone()), (Some(true), Some(pod)));
+    let subject = Subject { target_id: 0, path: std::path::Path::new(""), pod: UID, at: at(40) };
+    assert!(alone.tracker.explains(&subject, Claim::Finding));
+    let other = Subject { pod: "", ..subject };
+    assert!(!alone.tracker.explains(&other, Claim::Suspicion));
+}
+
+#[test]
+fn a_dockerd_of_ones_own_is_reached_where_it_listens() {
+    let mut node = node(Differs::SaysUp(99), None, None);
+    node.runtimes[1].sockets = [
+        "/run/x/libnetwork/3f4e5d6c7b8a.sock",
+        "/run/x/metrics",
+        "/run/x/docker/metrics.sock",
+        "/run/x/own docker.sock",
+    ]
+    .map(Into::into)
+    .to_vec();
+    node.runtimes[1].group = None;
+    let draft = one(&node);
+    let expected = format!("docker --host unix://'/run/x/own docker.sock' kill {}", id());
+    assert_eq!(commands(&draft), [expected.as_str()]);
+}
+
+fn said(uid: &str, complaint: Complaint, text: &str, second: i64) -> What {
+    let source = "log of containerd (pid 9), /var/log/containerd.log";
+    let at = Timestamp::from_second(second).unwrap();
+    let said = Said::new(Component::Containerd, source, uid, at, text);
+    What::Said(Box::new(Said { complaint: Some(complaint), ..said }))
+}
+
+/// Two lines, 120 s apart, read half a minute after the second.
+fn heard(complaint: Complaint, text: &str) -> Alone<RuntimeSays> {
+    let mut alone = Alone::<RuntimeSays>::new();
+    for second in [450, 570] {
+        alone.take(at(600), said(UID, complaint, text, second));
+    }
+    alone
+}
+
+fn pod(populated: Option<bool>) -> NodeSample {
+    let state = PodState { populated, ..pod_state(UID) };
+    NodeSample { at: at(602), pods: vec![state], ..NodeSample::default() }
+}
+
+fn draft(alone: &mut Alone<RuntimeSays>, sample: NodeSample) -> Option<Draft> {
+    found(alone.take(sample.at, What::Sample(sample.into())).verdicts).pop()
+}
+
+fn told_of_says(draft: Option<Draft>) -> Option<(&'static str, Certainty)> {
+    draft.map(|draft| (draft.id(), draft.certainty()))
+}
+
+/// As in projectcalico/calico issue 7220 and containerd's documentation.
+const CNI: &str = "StopPodSandbox for \"aa\" failed: failed to destroy network for sandbox \"aa\": plugin \
+    type=\"calico\" failed (delete): error getting ClusterInformation: connection is unauthorized: Unauthorized";
+
+#[test]
+fn a_plugin_that_fails_is_likely_and_no_more() {
+    let mut alone = heard(Complaint::NetworkTeardown, CNI);
+    let draft = draft(&mut alone, pod(Some(false))).unwrap();
+    assert_eq!(draft.certainty(), Certainty::Likely, "{:?}", draft.not_known());
+    assert_eq!((draft.id(), draft.blocks_deletion), ("cni-teardown-failed", Some(true)));
+    assert!(draft.explanation.contains("does not accept its token"), "{}", draft.explanation);
+    assert_eq!((draft.count, draft.first, draft.last), (2, at(450), at(570)));
+    assert!(draft.evidence[0].source.to_string().starts_with("log of containerd"), "{draft:?}");
+}
+
+#[test]
+fn what_was_said_once_or_long_ago_or_was_overcome_is_nothing_to_rely_on() {
+    let mut once = Alone::<RuntimeSays>::new();
+    once.take(at(600), said(UID, Complaint::NetworkTeardown, CNI, 590));
+    let possible = Some(("cni-teardown-failed", Certainty::Possible));
+    assert_eq!(told_of_says(draft(&mut once, pod(Some(false)))), possible);
+    let mut old = Alone::<RuntimeSays>::new();
+    for second in [10, 20] {
+        old.take(at(600), said(UID, Complaint::NetworkTeardown, CNI, second));
+    }
+    assert_eq!(told_of_says(draft(&mut old, pod(Some(false)))), None);
+    let mut over = heard(Complaint::NetworkTeardown, CNI);
+    let mut sample = pod(Some(false));
+    sample.pods[0].volume_removed = Some(Timestamp::from_second(580).unwrap());
+    assert_eq!(told_of_says(draft(&mut over, sample)), None, "volumes go after the sandbox");
+    let mut tried = heard(Complaint::NetworkTeardown, CNI);
+    let What::Said(mut line) = said(UID, Complaint::StillMounted, "unlinkat", 580) else {
+        panic!()
+    };
+    (line.component, line.volume) = (Component::Kubelet, "v".into());
+    tried.take(at(600), What::Said(line));
+    assert_eq!(
+        told_of_says(draft(&mut tried, pod(Some(false)))),
+        None,
+        "kubelet does not try before"
+    );
+    let mut gone = heard(Complaint::NetworkTeardown, CNI);
+    assert!(draft(&mut gone, pod(Some(false))).is_some());
+    let nobody = NodeSample { at: at(604), ..NodeSample::default() };
+    let verdicts = gone.take(at(604), What::Sample(nobody.into())).verdicts;
+    assert!(matches!(verdicts[..], [Verdict::Over { .. }]), "{verdicts:?}");
+}
+
+/// As in containerd pull request 10123.
+const DENIED: &str = "failed to kill container \"aa\": unknown error after kill: runc did not terminate \
+    successfully: exit status 1: unable to signal init: permission denied";
+
+fn with_group(mut sample: NodeSample) -> NodeSample {
+    sample.cgroups.push(PodGroup {
+        target_id: 7,
+        target: Target::unknown().into(),
+        uid: UID.into(),
+        path: "/sys/fs/cgroup/x".into(),
+        has_containers: true,
+        frozen: None,
+        tasks: Vec::new(),
+        shims: Vec::new(),
+    });
+    sample
+}
+
+#[test]
+fn a_refused_signal_is_likely_where_processes_are_left() {
+    let verdict = |sample| told_of_says(draft(&mut heard(Complaint::SignalDenied, DENIED), sample));
+    let id = "apparmor-signal-denied";
+    assert_eq!(verdict(with_group(pod(Some(true)))), Some((id, Certainty::Likely)));
+    assert_eq!(verdict(pod(Some(true))), Some((id, Certainty::Possible)), "nobody looked at them");
+    assert_eq!(verdict(pod(Some(false))), None, "somebody has killed them");
+    // As in moby pull request 47749.
+    let kernel = "apparmor=\"DENIED\" operation=\"signal\" class=\"signal\" profile=\"docker-default\" \
+        pid=9289 comm=\"runc\" requested_mask=\"receive\" denied_mask=\"receive\" signal=kill peer=\"runc\"";
+    let mut alone = heard(Complaint::SignalDenied, DENIED);
+    alone.take(at(600), said("", Complaint::SignalDenied, kernel, 570));
+    let draft = draft(&mut alone, with_group(pod(Some(true)))).unwrap();
+    assert_eq!(draft.certainty(), Certainty::Likely);
+    assert!(draft.evidence.iter().any(|fact| fact.fact.contains("docker-default")), "{draft:?}");
+    assert_eq!(
+        draft.doubts,
+        ["whether it is this pod's container that the kernel's log speaks of"]
+    );
+}
+
+/// The root file system of a container, mounted there, of a pod.
+fn left(container: &str, point: &str, pod: &str) -> LeftRootfs {
+    let mount = Mounted {
+        point: point.into(),
+        id: 7,
+        what: "overlay".into(),
+        is_fuse: false,
+        device: Device::default(),
+        root: "/".into(),
+        shared: false,
+        namespace: 4,
+        pid: 1,
+        source: "/proc/1/mountinfo".into(),
+    };
+    let (container, pod) = (container.into(), pod.into());
+    LeftRootfs { target_id: 8, target: Arc::new(Target::unknown()), container, pod, mount }
+}
+
+/// An id from a log is used where the runtime's own state has it, of the same pod; a service where a shim of
+/// the pod runs in it.
+#[test]
+fn what_only_a_log_names_is_in_no_command() {
+    const ID: &str = "dc2ca0615937ecc648dd5a6c64aff5c0993c3b0f31dbccd55fe2849371204bdc";
+    const BUNDLES: &str = "/run/containerd/io.containerd.runtime.v2.task";
+    let commands = |rootfs: LeftRootfs, group: &str| -> Vec<String> {
+        let mut sample = with_group(pod(Some(false)));
+        let comm = "containerd-shim".into();
+        let group = Some(group.into());
+        let shim =
+            Shim { pid: 5, comm, state: 'S', started: 3, group, wait_channel: None, of: None };
+        sample.cgroups[0].tasks.clear();
+        sample.cgroups[0].shims = vec![shim];
+        sample.rootfs = vec![rootfs];
+        let remedies = draft(&mut heard(Complaint::StateLost, LOST), sample).unwrap().remedies;
+        remedies.into_iter().filter_map(|remedy| remedy.command).collect()
+    };
+    let point = format!("{BUNDLES}/k8s.io/{ID}/rootfs");
+    let own = pod(None).pods[0].uid.clone();
+    assert_eq!(
+        commands(left(ID, &point, &own), "/system.slice/containerd.service"),
+        [
+            format!("ctr --namespace k8s.io task delete --force {ID}"),
+            "systemctl restart containerd.service".to_owned()
+        ]
+    );
+    let nested = "/kubepods/podu/system.slice/containerd.service";
+    for foreign in [
+        left(ID, &point, "another"),
+        left("aa", &point, &own),
+        left(ID, "/somewhere/else/rootfs", &own),
+        left(ID, &format!("{BUNDLES}/$(reboot)/{ID}/rootfs"), &own),
+        left(ID, &format!("{BUNDLES}/--address=x/{ID}/rootfs"), &own),
+    ] {
+        assert!(commands(foreign, nested).is_empty());
+    }
+}
+
+/// As in containerd issue 4016.
+const LOST: &str = "StopPodSandbox for \"bb\" failed: failed to stop container \
+    \"dc2ca0615937ecc648dd5a6c64aff5c0993c3b0f31dbccd55fe2849371204bdc\": failed to kill container: unknown \
+    error after kill: runc did not terminate sucessfully: container does not exist";
+
+#[test]
+fn a_container_that_the_runtime_does_not_find_is_likely_where_no_process_is_left() {
+    let verdict =
+        |populated| draft(&mut heard(Complaint::StateLost, LOST), pod(populated)).unwrap();
+    let id = "shim-or-containerd-state-lost";
+    let likely = verdict(Some(false));
+    assert_eq!((likely.id(), likely.certainty()), (id, Certainty::Likely));
+    assert!(likely.remedies.iter().all(|remedy| remedy.command.is_none()), "only a log names it");
+    assert_eq!(verdict(Some(true)).certainty(), Certainty::Possible);
+}
+
+#[test]
+fn a_runtime_that_does_not_answer_is_likely_where_it_answers_nobody() {
+    let text = "rpc error: code = DeadlineExceeded desc = context deadline exceeded";
+    let mut alone = heard(Complaint::NoAnswer, text);
+    let possible = Some(("dockerd-hang", Certainty::Possible));
+    assert_eq!(told_of_says(draft(&mut alone, pod(Some(false)))), possible);
+    let mut once = Alone::<RuntimeSays>::new();
+    once.take(at(600), said(UID, Complaint::NoAnswer, text, 590));
+    assert_eq!(
+        told_of_says(draft(&mut once, pod(Some(false)))),
+        None,
+        "one timeout is a slow stop"
+    );
+    let pleg = "PLEG is not healthy: pleg was last seen active 3m5s ago; threshold is 3m0s";
+    alone.take(at(600), said("", Complaint::NoAnswer, pleg, 595));
+    let draft = draft(&mut alone, pod(Some(false))).unwrap();
+    assert!(draft.evidence.iter().any(|fact| fact.fact.contains("PLEG")), "{draft:?}");
+    // Whether a disk is full was not looked at.
+    assert_eq!(draft.certainty(), Certainty::Possible);
+}
+
+/// kubelet syncs no pod while it says so, and then nothing is said of one.
+#[test]
+fn a_runtime_that_is_down_holds_pods_that_are_to_go_and_have_processes() {
+    let down = "container runtime is down";
+    let hears = |last: i64, is_to_go: bool| {
+        let mut alone = Alone::<RuntimeSays>::new();
+        for second in [last - 5, last] {
+            alone.take(at(600), said("", Complaint::NoAnswer, down, second));
+        }
+        if is_to_go {
+            let said = Said::new(Component::Kubelet, "log", UID, Timestamp::UNIX_EPOCH, "DELETE");
+            let said = Said { report: Some(Report::ToGo), ..said };
+            alone.take(at(600), What::Said(Box::new(said)));
+        }
+        alone
+    };
+    let found = draft(&mut hears(597, true), pod(Some(true))).unwrap();
+    assert_eq!(found.id(), "dockerd-hang");
+    let facts: Vec<&str> = found.evidence.iter().map(|fact| &*fact.fact).collect();
+    assert!(facts[0].ends_with("container runtime is down"), "{facts:?}");
+    assert!(facts.iter().any(|fact| fact.contains("is to be deleted")), "{facts:?}");
+    assert_eq!(
+        told_of_says(draft(&mut hears(597, false), pod(Some(true)))),
+        None,
+        "nobody deletes it"
+    );
+    assert_eq!(told_of_says(draft(&mut hears(597, true), pod(Some(false)))), None, "it has ended");
+    assert_eq!(
+        told_of_says(draft(&mut hears(560, true), pod(Some(true)))),
+        None,
+        "it answers again"
+    );
+}
+
+#[test]
+fn why_a_container_does_not_go_is_told_before_that_it_does_not() {
+    let mut alone = heard(Complaint::NoAnswer, "DeadlineExceeded");
+    for second in [460, 580] {
+        alone.take(at(600), said(UID, Complaint::NetworkTeardown, CNI, second));
+    }
+    assert_eq!(draft(&mut alone, pod(None)).map(|draft| draft.id()), Some("cni-teardown-failed"));
+}
+
+#[test]
+fn nobody_is_said_not_to_unmount_while_the_sandbox_is_there() {
+    let explains = |complaint, text| {
+        let mut alone = heard(complaint, text);
+        draft(&mut alone, pod(Some(false)));
+        let path = std::path::Path::new("/k");
+        let subject = Subject { target_id: 1, path, pod: UID, at: at(602) };
+        alone.tracker.explains(&subject, Claim::Finding)
+    };
+    assert!(explains(Complaint::NetworkTeardown, CNI));
+    assert!(!explains(Complaint::NoAnswer, "DeadlineExceeded"), "only possible");
+}
+
+/// As recorded with kubelet 1.20 and containerd 1.6.
+const STAYS: &str = "StopContainer for \"dc2ca0615937ecc648dd5a6c64aff5c0993c3b0f31dbccd55fe2849371204bdc\" \
+    failed: rpc error: code = Canceled desc = an error occurs during waiting for container \
+    \"dc2ca0615937ecc648dd5a6c64aff5c0993c3b0f31dbccd55fe2849371204bdc\" to be killed: context canceled";
+
+#[test]
+fn a_runtime_that_waits_for_a_container_works_and_its_container_may_be_gone() {
+    let mut alone = heard(Complaint::ContainerStays, STAYS);
+    for second in [460, 580] {
+        alone.take(at(600), said(UID, Complaint::NoAnswer, "DeadlineExceeded", second));
+    }
+    let in_group = |group: &str| {
+        let mut sample = with_group(pod(Some(true)));
+        sample.cgroups[0].tasks = vec![task(group)];
+        sample
+    };
+    let here = "/k/pod/dc2ca0615937ecc648dd5a6c64aff5c0993c3b0f31dbccd55fe2849371204bdc";
+    assert_eq!(
+        told_of_says(draft(&mut alone, in_group(here))),
+        None,
+        "it is there, and the runtime works"
+    );
+    let lost = Some(("shim-or-containerd-state-lost", Certainty::Likely));
+    assert_eq!(told_of_says(draft(&mut alone, in_group("/k/pod/the-sandboxs"))), lost);
+}
+
+#[test]
+fn a_shim_that_cannot_run_is_there() {
+    // As recorded with containerd 1.6.
+    let text = "get state for dc2ca0615937ecc648dd5a6c64aff5c0993c3b0f31dbccd55fe2849371204bdc: context deadline \
+        exceeded: unknown";
+    let with = |state| {
+        let mut sample = with_group(pod(Some(true)));
+        sample.cgroups[0].tasks = vec![task("/k/pod/dc2c")];
+        let (comm, wait_channel) = ("containerd-shim".into(), None);
+        let shim = Shim { pid: 5, comm, state, started: 3, group: None, wait_channel, of: None };
+        sample.cgroups[0].shims = vec![shim];
+        draft(&mut heard(Complaint::StateLost, text), sample).unwrap()
+    };
+    let stopped = with('T');
+    assert_eq!((stopped.id(), stopped.certainty()), ("shim-hung", Certainty::Firm));
+    assert!(stopped.remedies[0].words().ends_with("kill -CONT 5"), "{:?}", stopped.remedies);
+    assert_eq!((with('D').id(), with('D').certainty()), ("shim-hung", Certainty::Likely));
+    assert_eq!(with('S').id(), "shim-or-containerd-state-lost");
+}
+
+fn task(group: &str) -> Task {
+    Task {
+        pid: 7,
+        tid: 7,
+        comm: "sleep".into(),
+        state: 'S',
+        killed: false,
+        exiting: false,
+        started: 1,
+        woken: None,
+        moved: None,
+        received: None,
+        wait_channel: None,
+        stack: Vec::new(),
+        directory: None,
+        group: group.into(),
+    }
+}
+
+fn shim_of_shim(state: char) -> Shim {
+    Shim {
+        pid: 41,
+        comm: "containerd-shim-runc-v2".into(),
+        state,
+        started: 5,
+        group: None,
+        wait_channel: (state == 'D').then(|| "jbd2_log_wait_commit".into()),
+        of: None,
+    }
+}
+
+fn name(pod: Option<Pod>) -> ContainerName {
+    ContainerName { id: "a1".repeat(32), name: Some("web".into()), pod }
+}
+
+fn asked_of_shim(state: char, pod: Option<Pod>) -> NodeSample {
+    let container = ContainerState {
+        container: name(pod),
+        runtime: Component::Dockerd,
+        init: Some(42),
+        shim: Some(shim_of_shim(state)),
+        recorded: true,
+        to_go: false,
+        seen_by: None,
+        mounts: Vec::new(),
+        parts: Vec::new(),
+    };
+    NodeSample { containers: vec![container], ..NodeSample::default() }
+}
+
+fn of_node(state: char, to_go: bool, pod: Option<Pod>) -> NodeSample {
+    let shims = vec![HaltedShim { container: name(pod), to_go, shim: shim_of_shim(state) }];
+    NodeSample { shims, ..NodeSample::default() }
+}
+
+fn pod_of_shim() -> Option<Pod> {
+    let uid = "0f0e0d0c-1111-2222-3333-444455556666".into();
+    Some(Pod { uid, namespace: None, name: None })
+}
+
+fn told_of_shim(alone: &mut Alone<ShimStates>, seconds: &[u64], node: &NodeSample) -> Vec<Verdict> {
+    let mut last = Vec::new();
+    for second in seconds {
+        let sample = NodeSample { at: at(*second), ..node.clone() };
+        last = alone.take(sample.at, What::Sample(sample.into())).verdicts;
+    }
+    last
+}
+
+fn drafts(seconds: &[u64], node: &NodeSample) -> Vec<Draft> {
+    found(told_of_shim(&mut Alone::<ShimStates>::new(), seconds, node))
+}
+
+#[test]
+fn one_that_is_stopped() {
+    let mut alone = Alone::<ShimStates>::new();
+    assert!(
+        told_of_shim(&mut alone, &[10, 12], &asked_of_shim('T', None)).is_empty(),
+        "as by a debugger"
+    );
+    let [draft] =
+        found(told_of_shim(&mut alone, &[16], &asked_of_shim('T', None))).try_into().unwrap();
+    assert_eq!((draft.id(), draft.certainty()), ("shim-hung", Certainty::Firm));
+    assert_eq!((draft.blocks_deletion, draft.first), (Some(true), at(10)));
+    assert!(draft.remedies[0].command.as_deref().unwrap().contains("kill -CONT 41"), "{draft:?}");
+    let over = told_of_shim(&mut alone, &[18], &asked_of_shim('S', None));
+    assert!(matches!(over[..], [Verdict::Over { tracker: TrackerId::ShimState, .. }]));
+    assert!(
+        told_of_shim(&mut alone, &[20], &asked_of_shim('T', None)).is_empty(),
+        "from the beginning"
+    );
+}
+
+#[test]
+fn one_that_waits_in_the_kernel_is_looked_at_for_longer() {
+    assert!(drafts(&[10, 20, 28], &asked_of_shim('D', None)).is_empty());
+    let [draft] = drafts(&[10, 20, 30], &asked_of_shim('D', None)).try_into().unwrap();
+    assert_eq!(draft.certainty(), Certainty::Likely, "it may wait for another thing each time");
+    assert!(draft.evidence[0].fact.contains("in jbd2_log_wait_commit"), "{draft:?}");
+    let mut alone = Alone::<ShimStates>::new();
+    told_of_shim(&mut alone, &[10, 20], &asked_of_shim('D', None));
+    assert!(told_of_shim(&mut alone, &[22], &asked_of_shim('S', None)).is_empty());
+    assert!(
+        told_of_shim(&mut alone, &[30], &asked_of_shim('D', None)).is_empty(),
+        "it ran meanwhile"
+    );
+}
+
+#[test]
+fn of_the_node_those_of_no_pod_are_told() {
+    let blocks =
+        |node: &NodeSample| drafts(&[10, 16], node).first().map(|draft| draft.blocks_deletion);
+    assert_eq!(blocks(&of_node('T', false, None)), Some(None), "nobody is known to wait");
+    assert_eq!(blocks(&of_node('T', true, None)), Some(Some(true)), "its removal was begun");
+    assert_eq!(
+        blocks(&of_node('T', true, pod_of_shim())),
+        None,
+        "by what the runtime says of the pod"
+    );
+    assert_eq!(blocks(&asked_of_shim('T', pod_of_shim())), Some(Some(true)), "it is asked about");
+    let both = NodeSample { shims: of_node('T', false, None).shims, ..asked_of_shim('T', None) };
+    assert_eq!(drafts(&[10, 16], &both).len(), 1);
+}
+
+fn dockerd(connections: &[u64]) -> Runtime {
+    Runtime {
+        pid: 43,
+        component: Component::Dockerd,
+        started: 4,
+        mnt_ns: None,
+        halted: None,
+        sockets: vec!["/run/docker.sock".into()],
+        group: None,
+        connections: connections.to_vec(),
+    }
+}
+
+fn client(command: &str, since: u64, request: Request) -> Client {
+    let (since, command) = (at(since), command.into());
+    Client { pid: 77, since, component: Component::Other, command, request }
+}
+
+/// Asks at each of these seconds when it wants to, and answers so; when it was asked.
+fn asked_of_silent_daemon(
+    silent: &mut SilentDaemons,
+    seconds: &[u64],
+    connections: &[u64],
+    who: &[Client],
+) -> Vec<u64> {
+    let mut asked = Vec::new();
+    for second in seconds {
+        let runtimes = vec![dockerd(connections)];
+        let sample = NodeSample { at: at(*second), runtimes, ..NodeSample::default() };
+        for pid in silent.sampled(&sample) {
+            asked.push(*second);
+            silent.answered(pid, who, at(*second));
+        }
+    }
+    asked
+}
+
+#[test]
+fn who_keeps_a_connection_is_asked_about_once() {
+    let mut silent = SilentDaemons::default();
+    let kubelet = [client("kubelet", 1, Request::Read), client("docker events", 1, Request::Read)];
+    let every = [100, 105, 110, 115, 120, 130, 140];
+    assert_eq!(asked_of_silent_daemon(&mut silent, &every, &[1, 2], &kubelet), [110]);
+    assert_eq!(
+        asked_of_silent_daemon(&mut silent, &[150, 155], &[1, 2, 3], &kubelet),
+        Vec::<u64>::new(),
+        "it is new"
+    );
+    assert_eq!(asked_of_silent_daemon(&mut silent, &[160, 165], &[1, 2, 3], &kubelet), [160]);
+    assert!(silent.of(&dockerd(&[1])).is_none());
+    assert_eq!(
+        asked_of_silent_daemon(&mut silent, &[170, 180, 190], &[], &kubelet),
+        Vec::<u64>::new()
+    );
+}
+
+#[test]
+fn who_waits_for_what_takes_a_moment_is_not_answered() {
+    let of = |command: &str, request| {
+        let mut silent = SilentDaemons::default();
+        let who = [client(command, 99, request)];
+        let seconds: Vec<u64> = (100..140).step_by(2).collect();
+        asked_of_silent_daemon(&mut silent, &seconds, &[1], &who);
+        silent.of(&dockerd(&[1])).map(|it| it.since)
+    };
+    for quick in ["docker ps", "docker version", "crictl pods", "docker container ls"] {
+        assert_eq!(of(quick, Request::Read), Some(at(99)), "{quick}");
+    }
+    for slow in ["docker", "docker run", "docker volume ls", "docker inspect", "kubelet", "evil ps"]
+    {
+        assert_eq!(of(slow, Request::Read), None, "{slow}");
+    }
+    assert_eq!(of("docker attach", Request::Unread), None, "the container reads it");
+    assert_eq!(of("kubelet", Request::Pending), Some(at(110)), "since it was seen");
+}
+
+#[test]
+fn who_is_answered_in_the_end_was() {
+    let mut silent = SilentDaemons::default();
+    let who = [client("docker ps", 99, Request::Read)];
+    let seconds: Vec<u64> = (100..140).step_by(2).collect();
+    asked_of_silent_daemon(&mut silent, &seconds, &[1], &who);
+    assert!(silent.of(&dockerd(&[1])).is_some());
+    asked_of_silent_daemon(&mut silent, &[140], &[], &who);
+    assert!(silent.of(&dockerd(&[])).is_none());
+}
+
+const SOCKET: &str = "/run/containerd/containerd.sock";
+
+fn shim_of_state(namespace: &str) -> Shim {
+    let of = ShimOf::Containerd { socket: SOCKET.into(), namespace: namespace.into() };
+    Shim {
+        pid: 41,
+        comm: "containerd-shim-runc-v2".into(),
+        state: 'S',
+        started: 5,
+        group: Some("/system.slice/containerd.service".into()),
+        wait_channel: None,
+        of: Some(of),
+    }
+}
+
+fn runtime_of_state(component: Component, socket: &str, halted: Option<Halted>) -> Runtime {
+    let pid = if socket == SOCKET { 40 } else { 43 };
+    let (sockets, group, connections) = (vec![socket.into()], None, Vec::new());
+    Runtime { pid, component, started: 4, mnt_ns: None, halted, sockets, group, connections }
+}
+
+fn containerd(halted: Option<Halted>) -> Runtime {
+    runtime_of_state(Component::Containerd, SOCKET, halted)
+}
+
+fn gone() -> GoneRuntime {
+    let group = Some("/system.slice/containerd.service".into());
+    let (component, socket) = (Component::Containerd, Some(SOCKET.into()));
+    GoneRuntime { component, socket, shims: 1, group }
+}
+
+/// A pod that runs, with its shim.
+fn node_of_state(runtimes: Vec<Runtime>, gone: Vec<GoneRuntime>) -> NodeSample {
+    let pod = PodState { populated: Some(true), ..pod_state(UID) };
+    let target = Target { pod: Some(named()), ..Target::unknown() };
+    let group = PodGroup {
+        target_id: 7,
+        target: target.into(),
+        uid: UID.into(),
+        path: "/sys/fs/cgroup/pod".into(),
+        has_containers: true,
+        frozen: None,
+        tasks: Vec::new(),
+        shims: vec![shim_of_state("k8s.io")],
+    };
+    NodeSample { pods: vec![pod], cgroups: vec![group], runtimes, gone, ..NodeSample::default() }
+}
+
+fn named() -> Pod {
+    Pod { uid: UID.into(), namespace: Some("shop".into()), name: Some("web".into()) }
+}
+
+fn to_go() -> Alone<RuntimeStates> {
+    let mut alone = Alone::<RuntimeStates>::new();
+    let time = Timestamp::from_second(1).unwrap();
+    let said = Said::new(Component::Kubelet, "log of kubelet (pid 9)", UID, time, "");
+    let said = Said { report: Some(Report::ToGo), ..said };
+    alone.take(at(10), What::Said(Box::new(said)));
+    alone
+}
+
+/// What is said after the same look at each of these seconds.
+fn told_of_state(
+    alone: &mut Alone<RuntimeStates>,
+    seconds: &[u64],
+    node: &NodeSample,
+) -> Vec<Verdict> {
+    let look = |second: &u64| NodeSample { at: at(*second), ..node.clone() };
+    let looks: Vec<NodeSample> = seconds.iter().map(look).collect();
+    let mut last = Vec::new();
+    for sample in looks {
+        last = alone.take(sample.at, What::Sample(sample.into())).verdicts;
+    }
+    last
+}
+
+#[test]
+fn a_pod_waits_for_a_runtime_that_is_stopped() {
+    let mut alone = to_go();
+    let stopped = node_of_state(vec![containerd(Some(Halted::Stopped))], Vec::new());
+    assert!(
+        told_of_state(&mut alone, &[20, 22], &stopped).is_empty(),
+        "as by a debugger, for a moment"
+    );
+    let [draft] = found(told_of_state(&mut alone, &[24, 26], &stopped)).try_into().unwrap();
+    assert_eq!((draft.id(), draft.certainty()), ("dockerd-hang", Certainty::Firm));
+    assert_eq!((draft.blocks_deletion, draft.target.pod.clone()), (Some(true), Some(named())));
+    assert!(draft.explanation.starts_with("containerd (pid 40) answers nobody"), "{draft:?}");
+    let command = draft.remedies[0].command.as_deref().unwrap();
+    assert!(command.contains("kill -CONT 40"), "{command}");
+    let pod = Subject { target_id: 0, path: std::path::Path::new(""), pod: UID, at: at(26) };
+    assert!(alone.tracker.explains(&pod, Claim::Finding));
+    let runs = node_of_state(vec![containerd(None)], Vec::new());
+    let over = told_of_state(&mut alone, &[28], &runs);
+    assert!(matches!(over[..], [Verdict::Over { tracker: TrackerId::RuntimeState, .. }]));
+    assert!(!alone.tracker.explains(&pod, Claim::Suspicion));
+}
+
+#[test]
+fn a_pod_waits_for_a_runtime_without_descriptors() {
+    let mut alone = to_go();
+    let halted = |hard| Halted::NoDescriptors { open: 1024, most: 1024, hard };
+    let node = |hard| node_of_state(vec![containerd(Some(halted(hard)))], Vec::new());
+    assert!(told_of_state(&mut alone, &[20], &node(None)).is_empty(), "for a moment");
+    let command = |draft: &Draft| draft.remedies[0].command.clone().unwrap();
+    let [draft] = found(told_of_state(&mut alone, &[26], &node(None))).try_into().unwrap();
+    assert_eq!((draft.id(), draft.certainty()), ("dockerd-hang", Certainty::Firm));
+    assert!(draft.evidence[0].fact.contains("1024 descriptors open, of 1024"), "{draft:?}");
+    assert!(command(&draft).ends_with("prlimit --pid 40 --nofile=2048:"), "{draft:?}");
+    let [draft] = found(told_of_state(&mut alone, &[28], &node(Some(1024)))).try_into().unwrap();
+    assert!(command(&draft).ends_with("--nofile=2048:2048"), "the hard limit, too: {draft:?}");
+}
+
+#[test]
+fn a_pod_waits_for_a_runtime_that_is_gone_for_longer_than_a_restart_takes() {
+    let mut alone = to_go();
+    let node = node_of_state(Vec::new(), vec![gone()]);
+    assert!(told_of_state(&mut alone, &[20, 28], &node).is_empty(), "it may be restarted");
+    let [draft] = found(told_of_state(&mut alone, &[30], &node)).try_into().unwrap();
+    assert_eq!((draft.id(), draft.certainty()), ("runtime-down", Certainty::Firm));
+    assert!(draft.evidence[0].fact.contains(SOCKET), "{draft:?}");
+    let command = draft.remedies[1].command.as_deref();
+    assert_eq!(command, Some("systemctl start containerd.service"));
+}
+
+#[test]
+fn a_pod_of_which_nobody_says_that_it_is_to_go_waits_for_nothing() {
+    let mut alone = Alone::<RuntimeStates>::new();
+    let node = node_of_state(Vec::new(), vec![gone()]);
+    let [draft] = found(told_of_state(&mut alone, &[20, 30], &node)).try_into().unwrap();
+    assert_eq!((draft.blocks_deletion, &draft.target.pod), (None, &None));
+    let other = NodeSample { gone: Vec::new(), ..node };
+    assert_eq!(told_of_state(&mut alone, &[32], &other).len(), 1, "over");
+}
+
+#[test]
+fn another_runtimes_fault_is_none_of_the_pods() {
+    let mut alone = to_go();
+    let other = runtime_of_state(Component::Containerd, "/run/k3s/c.sock", Some(Halted::Stopped));
+    let node = node_of_state(vec![containerd(None), other], Vec::new());
+    let [draft] = found(told_of_state(&mut alone, &[20, 30], &node)).try_into().unwrap();
+    assert_eq!(draft.blocks_deletion, None);
+    assert_eq!(draft.path, std::path::Path::new("/run/k3s/c.sock"));
+}
+
+#[test]
+fn who_was_not_looked_at_this_time_waits_still() {
+    let mut alone = to_go();
+    let node = node_of_state(vec![containerd(Some(Halted::Stopped))], Vec::new());
+    assert_eq!(told_of_state(&mut alone, &[20, 30], &node).len(), 1);
+    let others = NodeSample { cgroups: Vec::new(), ..node.clone() };
+    assert!(told_of_state(&mut alone, &[32, 34], &others).is_empty());
+    assert_eq!(told_of_state(&mut alone, &[36], &node).len(), 1);
+}
+
+#[test]
+fn a_container_of_docker_needs_both_its_daemons() {
+    let container = |shim: Option<Shim>| ContainerState {
+        container: ContainerName { id: "aa".into(), name: Some("web".into()), pod: None },
+        runtime: Component::Dockerd,
+        init: None,
+        shim,
+        recorded: true,
+        to_go: false,
+        seen_by: None,
+        mounts: Vec::new(),
+        parts: Vec::new(),
+    };
+    let dockerd = |halted| runtime_of_state(Component::Dockerd, "/run/docker.sock", halted);
+    let causes = |shim: Option<Shim>, runtimes: Vec<Runtime>| {
+        let containers = vec![container(shim)];
+        let node = NodeSample { containers, runtimes, ..NodeSample::default() };
+        let drafts = found(told_of_state(&mut Alone::<RuntimeStates>::new(), &[20, 30], &node));
+        let named = |it: &crate::verdict::Draft| {
+            let of = it.target.container.clone();
+            (of, it.blocks_deletion, it.explanation.split(' ').next().unwrap().to_owned())
+        };
+        drafts.iter().map(named).collect::<Vec<_>>()
+    };
+    let stopped = Some(Halted::Stopped);
+    let of = |name: &str| vec![(Some("aa".into()), Some(true), name.to_owned())];
+    let with_shim = |runtimes| causes(Some(shim_of_state("moby")), runtimes);
+    assert_eq!(with_shim(vec![containerd(None), dockerd(stopped.clone())]), of("dockerd"));
+    assert_eq!(with_shim(vec![containerd(stopped.clone()), dockerd(None)]), of("containerd"));
+    assert_eq!(with_shim(vec![containerd(None), dockerd(None)]), []);
+    assert_eq!(causes(None, vec![dockerd(stopped.clone())]), of("dockerd"));
+    let one_of_two = causes(None, vec![dockerd(stopped), Runtime { pid: 44, ..dockerd(None) }]);
+    assert_eq!(one_of_two[0].1, None, "it is not known whose the container is");
+}
+
+/// Whether it answers is not asked: who waits for it says so.
+#[test]
+fn a_daemon_that_runs_and_answers_nobody() {
+    let dockerd = |connections: &[u64], halted| {
+        let group = Some("/system.slice/docker.service".into());
+        let connections = connections.to_vec();
+        Runtime {
+            group,
+            connections,
+            ..runtime_of_state(Component::Dockerd, "/run/docker.sock", halted)
+        }
+    };
+    let client = |pid, command: &str, request| Client {
+        pid,
+        since: at(99),
+        component: Component::Other,
+        command: command.into(),
+        request,
+    };
+    let (ps, info) =
+        (client(77, "docker ps", Request::Read), client(78, "docker info", Request::Read));
+    let of = |clients: &[Client], other: Option<Runtime>| {
+        let mut alone = Alone::<RuntimeStates>::new();
+        let mut last = Vec::new();
+        for second in (100..140).step_by(2) {
+            let runtimes =
+                [Some(dockerd(&[5], None)), other.clone()].into_iter().flatten().collect();
+            let sample = NodeSample { at: at(second), runtimes, ..NodeSample::default() };
+            let steps = alone.take(sample.at, What::Sample(sample.into()));
+            last = steps.verdicts;
+            for query in steps.queries {
+                let answer = Box::new(Answer::Clients(Ok(clients.to_vec())));
+                let query = Box::new(query);
+                alone.take(at(second), What::Answer { query, answer });
+            }
+        }
+        found(last)
+    };
+    let [both] = of(&[ps.clone(), info], None).try_into().unwrap();
+    assert_eq!((both.id(), both.certainty()), ("dockerd-hang", Certainty::Firm));
+    assert_eq!((both.first, both.blocks_deletion), (at(99), None));
+    let fact = &both.evidence[0].fact;
+    assert!(fact.contains("docker ps (pid 77") && fact.contains("docker info (pid 78"), "{fact}");
+    assert_eq!(both.remedies[1].command.as_deref(), Some("systemctl restart docker.service"));
+    let [one] = of(std::slice::from_ref(&ps), None).try_into().unwrap();
+    assert_eq!(one.certainty(), Certainty::Possible, "one alone may be slow");
+    let [shut] = of(&[client(79, "kubelet", Request::Pending)], None).try_into().unwrap();
+    assert_eq!(shut.certainty(), Certainty::Firm);
+    assert!(shut.explanation.contains("takes no connection"), "{}", shut.explanation);
+    assert!(of(&[client(79, "docker volume ls", Request::Read)], None).is_empty());
+    let stopped = of(&[ps], Some(containerd(Some(Halted::Stopped))));
+    let [stopped] = stopped.try_into().unwrap();
+    assert!(stopped.explanation.starts_with("containerd (pid 40)"), "{}", stopped.explanation);
+}

@@ -1,0 +1,322 @@
+//! Pods that a runtime cannot end, by what it says in its log, or kubelet in its own. No call shows that: a
+//! plugin fails, a signal is refused, a shim is gone, or there is no answer.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use podstuck_common::{component::name_hash, record::reason};
+
+use crate::{
+    backoff,
+    bounded::Bounded,
+    causes::{
+        runtime::{
+            sandbox::{self, Held, Look, SandboxMounts},
+            verdict,
+        },
+        shared::{
+            clean_up::is_clean_up,
+            pending_deletion::{ToGo, Word},
+        },
+    },
+    event::{Event, What},
+    model::{
+        evidence::Certainty,
+        identity::TargetKind,
+        node::{LeftRootfs, NodeSample, PodState},
+        pod_group::{PodGroup, Task},
+        runtime::Shim,
+        said::{Complaint, Report, Said, container_id},
+        time::Monotonic,
+    },
+    query::Answer,
+    tracker::{Claim, Context, Steps, Subject, Tracker, TrackerId},
+    verdict::Verdict,
+};
+
+/// Complaints and pods remembered.
+const REMEMBERED: usize = 4096;
+/// kubelet waits for two minutes for the runtime, twice, and then tries again soon. What was not said for
+/// longer was cured.
+const FRESH: Duration = backoff::CAP.saturating_mul(3);
+/// While it gets no answer, kubelet says so each five seconds (`Kubelet.syncLoop`).
+const REPEATED: Duration = Duration::from_secs(30);
+/// What tells why, before what tells only that.
+const ORDER: [Complaint; 8] = [
+    Complaint::SignalDenied,
+    Complaint::NetworkTeardown,
+    Complaint::NetnsBusy,
+    Complaint::ShmBusy,
+    Complaint::ImageVolumeBusy,
+    Complaint::StateLost,
+    Complaint::ContainerStays,
+    Complaint::NoAnswer,
+];
+
+/// A complaint, said for the first and the last time.
+pub(crate) struct Told {
+    pub(crate) first: Monotonic,
+    pub(crate) last: Monotonic,
+    /// By so many lines.
+    pub(crate) lines: u64,
+    pub(crate) said: Said,
+    /// When it was read that it is said.
+    read: Monotonic,
+}
+
+/// A pod that something is said of.
+pub(crate) struct Suspect<'a> {
+    pub(crate) pod: &'a PodState,
+    pub(crate) complaint: Complaint,
+    pub(crate) told: &'a Told,
+    /// The same of no pod in particular.
+    pub(crate) of_node: Option<&'a Told>,
+    pub(crate) to_go: Option<&'a Word>,
+    /// What lies on the file of the sandbox that is said to be busy.
+    pub(crate) lies_on: Option<&'a Look>,
+    /// Who holds the image volume that is said to be busy.
+    pub(crate) held: Option<&'a Held>,
+    pub(crate) sample: &'a NodeSample,
+}
+
+impl Suspect<'_> {
+    /// Whether nothing is said of the pod itself.
+    pub(crate) fn is_one_of_all(&self) -> bool {
+        self.told.said.uid.is_empty()
+    }
+
+    /// The container that is complained of.
+    pub(crate) fn container(&self) -> Option<&str> {
+        container_id(&self.told.said.text)
+    }
+
+    /// The same as a namespace of containerd's and an id, where the runtime's own state has that container, of
+    /// this pod: a mount of its bundle.
+    pub(crate) fn bundle(&self) -> Option<(&str, &str)> {
+        let id = self.container()?;
+        let of_pod = |left: &&LeftRootfs| left.pod == self.pod.uid && left.container == id;
+        let left = self.sample.rootfs.iter().find(of_pod)?;
+        let bundle = left.mount.point.parent()?;
+        let namespace = bundle.parent()?.file_name()?.to_str()?;
+        let is_plain = namespace.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b));
+        let is_known = is_plain && !namespace.starts_with('-');
+        (is_known && bundle.file_name()? == id).then_some((namespace, id))
+    }
+
+    /// What is in the pod's control groups, if they were looked at.
+    pub(crate) fn group(&self) -> Option<&PodGroup> {
+        self.sample.cgroups.iter().find(|group| group.uid == self.pod.uid)
+    }
+
+    /// A shim of the pod that cannot run.
+    pub(crate) fn halted_shim(&self) -> Option<&Shim> {
+        self.group()?.shims.iter().find(|shim| shim.is_halted())
+    }
+
+    /// Whether no process of the container is left, or else of the pod. The sandbox's own stays until all
+    /// others have ended.
+    pub(crate) fn has_ended(&self) -> Option<bool> {
+        if let (Some(id), Some(group)) = (self.container(), self.group()) {
+            let of_container = |task: &Task| task.group.to_string_lossy().contains(id);
+            return Some(!group.tasks.iter().any(of_container));
+        }
+        self.pod.populated.map(|populated| !populated)
+    }
+}
+
+/// All that is said.
+pub(crate) struct RuntimeSays {
+    /// By UID, which is empty for the node.
+    complaints: Bounded<(String, Complaint), Told>,
+    /// By UID: when a volume was torn down last, or it was tried. The sandbox was stopped before.
+    torn_down: Bounded<String, Monotonic>,
+    /// By UID: when a container ended last.
+    ended: Bounded<String, Monotonic>,
+    to_go: ToGo,
+    sandboxes: SandboxMounts,
+    /// By UID: the target under which it was told, and whether it is likely.
+    found: BTreeMap<String, (u64, bool)>,
+}
+
+impl Default for RuntimeSays {
+    fn default() -> Self {
+        Self {
+            complaints: Bounded::new(REMEMBERED),
+            torn_down: Bounded::new(REMEMBERED),
+            ended: Bounded::new(REMEMBERED),
+            to_go: ToGo::default(),
+            sandboxes: SandboxMounts::default(),
+            found: BTreeMap::new(),
+        }
+    }
+}
+
+impl RuntimeSays {
+    fn listen(&mut self, context: &Context<'_>, said: &Said) {
+        let at = context.when(said.at);
+        // Also by an attempt that failed: kubelet makes none before.
+        if said.is_kubelets_of_a_volume() {
+            self.came_on(&said.uid, at);
+        }
+        if said.report == Some(Report::ContainerEnded) {
+            let last = self.ended.or_insert_with(said.uid.clone(), || at);
+            *last = at.max(*last);
+        }
+        let Some(complaint) = said.complaint.filter(|complaint| ORDER.contains(complaint)) else {
+            return;
+        };
+        let new = || Told { first: at, last: at, lines: 0, said: said.clone(), read: context.now };
+        let told = self.complaints.or_insert_with((said.uid.clone(), complaint), new);
+        told.first = told.first.min(at);
+        told.lines += said.times;
+        told.read = context.now;
+        if at >= told.last {
+            (told.last, told.said) = (at, said.clone());
+        }
+    }
+
+    fn came_on(&mut self, uid: &str, at: Monotonic) {
+        let last = self.torn_down.or_insert_with(uid.to_owned(), || at);
+        *last = at.max(*last);
+    }
+
+    fn sampled(&mut self, context: &Context<'_>, sample: &NodeSample, steps: &mut Steps) {
+        let mut before = std::mem::take(&mut self.found);
+        let mut busy = Vec::new();
+        for pod in &sample.pods {
+            let current = self.current(context, pod, sample);
+            let of_all = || Some((Complaint::NoAnswer, self.of_all(context, pod, sample)?));
+            let Some((complaint, told)) = current.or_else(of_all) else { continue };
+            let of_node = self.complaints.get(&(String::new(), complaint));
+            let of_node = of_node.filter(|told| told.is_fresh());
+            let target_id = name_hash(pod.uid.as_bytes());
+            if sandbox::kept(&told.said).is_some() {
+                busy.push((target_id, told.said.clone()));
+            }
+            let lies_on = self.sandboxes.on(target_id, &told.said);
+            let to_go = self.to_go.word(&pod.uid);
+            let held = self.sandboxes.held(target_id, &told.said);
+            let suspect = Suspect { pod, complaint, told, of_node, to_go, lies_on, held, sample };
+            // Who waits for a container that is there says nothing about why it is.
+            let waits = suspect.has_ended() != Some(true) && suspect.halted_shim().is_none();
+            if complaint == Complaint::ContainerStays && waits {
+                continue;
+            }
+            if let Some(draft) = verdict::draft(&suspect, target_id) {
+                before.remove(&pod.uid);
+                let holds_it = draft.blocks_deletion == Some(true);
+                let is_likely = holds_it && draft.certainty() >= Certainty::Likely;
+                self.found.insert(pod.uid.clone(), (target_id, is_likely));
+                steps.found([draft]);
+            }
+        }
+        let (tracker, at) = (self.id(), sample.at);
+        steps.ask(self.sandboxes.ask(tracker, busy, sample));
+        let over = before.into_values();
+        steps.say(over.map(|(target_id, _)| Verdict::Over { tracker, target_id, at }));
+    }
+
+    /// What is said of a pod, and would be said again.
+    fn current(
+        &self,
+        context: &Context<'_>,
+        pod: &PodState,
+        sample: &NodeSample,
+    ) -> Option<(Complaint, &Told)> {
+        let removed = pod.volume_removed.map(|at| context.when(at));
+        let came_on = removed.max(self.torn_down.get(&pod.uid).copied());
+        let works = |pod: &PodState| {
+            let told = self.complaints.get(&(pod.uid.clone(), Complaint::ContainerStays));
+            told.is_some_and(Told::is_fresh)
+        };
+        let holds = |complaint: Complaint| {
+            let told = self.complaints.get(&(pod.uid.clone(), complaint))?;
+            let is_over = match complaint {
+                // Somebody else has killed them.
+                Complaint::SignalDenied => pod.populated == Some(false),
+                Complaint::ContainerStays => told.lines < 2 || is_explained(context, pod, sample),
+                // Who complains of a container does answer.
+                Complaint::NoAnswer => {
+                    told.lines < 2 || works(pod) || is_explained(context, pod, sample)
+                }
+                _ => false,
+            };
+            // That comes after the containers' end.
+            let is_sandbox = matches!(
+                complaint,
+                Complaint::NetworkTeardown
+                    | Complaint::NetnsBusy
+                    | Complaint::ShmBusy
+                    | Complaint::ImageVolumeBusy
+            );
+            let ended = self.ended.get(&pod.uid).copied().filter(|_| !is_sandbox);
+            let holds = told.is_fresh() && !is_over && came_on.max(ended) < Some(told.last);
+            holds.then_some((complaint, told))
+        };
+        ORDER.into_iter().find_map(holds)
+    }
+
+    /// That the runtime answers nobody. kubelet does nothing for any pod then, so nothing is said of one that is
+    /// to go and whose containers are there.
+    fn of_all(&self, context: &Context<'_>, pod: &PodState, sample: &NodeSample) -> Option<&Told> {
+        let told = self.complaints.get(&(String::new(), Complaint::NoAnswer))?;
+        let goes_on = told.lines > 1
+            && told.read.since(told.last) <= REPEATED
+            && context.now.since(told.last) <= FRESH;
+        let waits = pod.populated == Some(true) && self.to_go.word(&pod.uid).is_some();
+        (goes_on && waits && !is_explained(context, pod, sample)).then_some(told)
+    }
+}
+
+/// Whether it is known what the runtime waits for.
+fn is_explained(context: &Context<'_>, pod: &PodState, sample: &NodeSample) -> bool {
+    let (path, at) = (pod.directory.as_path(), sample.at);
+    let subject = Subject { target_id: 0, path, pod: &pod.uid, at };
+    context.is_explained(TrackerId::RuntimeSays, &subject)
+}
+
+impl Told {
+    fn is_fresh(&self) -> bool {
+        self.read.since(self.last) <= FRESH
+    }
+}
+
+impl Tracker for RuntimeSays {
+    fn id(&self) -> TrackerId {
+        TrackerId::RuntimeSays
+    }
+
+    fn take(&mut self, event: &Event, context: &Context<'_>, steps: &mut Steps) {
+        self.to_go.listen(context, &event.what);
+        match &event.what {
+            What::Said(said) => self.listen(context, said),
+            What::Operation(op) => {
+                if op.has(reason::ROOT_GONE)
+                    && op.target.kind == TargetKind::PodVolume
+                    && is_clean_up(op)
+                    && let Some(pod) = &op.target.pod
+                {
+                    self.came_on(&pod.uid, op.end);
+                }
+            }
+            What::Sample(sample) => self.sampled(context, sample, steps),
+            What::Answer { query, answer } => match &**answer {
+                Answer::Mounts(mounts) => {
+                    self.sandboxes.answered(context, query, mounts.as_ref());
+                }
+                Answer::Holders(Ok(taken)) => self.sandboxes.holders(context, query, taken),
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+
+    fn explains(&self, subject: &Subject<'_>, claim: Claim) -> bool {
+        let found = self.found.get(subject.pod);
+        found.is_some_and(|(_, is_likely)| claim.is_met(*is_likely))
+    }
+
+    fn dropped(&self) -> u64 {
+        let of_pods = self.torn_down.dropped() + self.ended.dropped() + self.to_go.dropped();
+        self.complaints.dropped() + of_pods
+    }
+}

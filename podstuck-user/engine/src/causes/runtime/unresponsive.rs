@@ -1,0 +1,209 @@
+//! Daemons that run and answer nobody: requests came in, and did not go out. Nothing is asked of the daemon: the
+//! kernel knows who is connected and what was read, and a client's command tells what it wants and since when.
+//!
+//! What is said of a daemon that runs and answers nobody.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use crate::{
+    causes::shared::{clients, unit},
+    command::{Process, if_same},
+    ids,
+    model::{
+        client::{Client, Request},
+        node::NodeSample,
+        runtime::Runtime,
+        time::Monotonic,
+    },
+    verdict::Draft,
+};
+
+/// From when on a connection is asked about, once: most are answered at once.
+const OLD: Duration = Duration::from_secs(10);
+/// Who waits for so long for what takes a moment is not answered.
+const WAITS: Duration = Duration::from_secs(20);
+/// How far apart two answers must be that say the same.
+const APART: Duration = Duration::from_secs(4);
+/// Looks until it is asked again who waits still.
+const AGAIN: u32 = 3;
+/// Clients whose requests are known by their words.
+const PROGRAMS: [&str; 3] = ["docker", "crictl", "nerdctl"];
+/// What takes a moment whatever the containers and volumes do. Not what looks at one container, or at volumes:
+/// that waits for that one, or for the lock of the volumes' store.
+const QUICK: [&str; 7] = ["ps", "version", "info", "images", "pods", "container ls", "image ls"];
+
+/// By a daemon's process id and start.
+#[derive(Default)]
+pub(super) struct SilentDaemons {
+    known: BTreeMap<(u32, u64), Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    /// When each connection was seen first.
+    connections: BTreeMap<u64, Monotonic>,
+    /// Those that were old when it was asked.
+    asked: BTreeSet<u64>,
+    /// Looks since who waits was asked; while somebody does.
+    looks: u32,
+    /// Who may wait, by process and its start, since when that was seen, and was when it was asked last.
+    waiting: BTreeMap<(u32, Monotonic), (Monotonic, Client)>,
+    answered: Monotonic,
+}
+
+/// Who is not answered.
+#[derive(Clone, Debug)]
+pub(crate) struct Silence {
+    /// The one who waits for longest, first.
+    pub(crate) clients: Vec<Client>,
+    /// Since when he does.
+    pub(crate) since: Monotonic,
+    /// When that was seen last.
+    pub(crate) looked: Monotonic,
+}
+
+impl SilentDaemons {
+    /// Takes note of connections; the daemons of which it is to be asked who has them.
+    pub(super) fn sampled(&mut self, sample: &NodeSample) -> Vec<u32> {
+        let mut before = std::mem::take(&mut self.known);
+        let mut to_ask = Vec::new();
+        for runtime in sample.runtimes.iter().filter(|it| it.halted.is_none()) {
+            let key = (runtime.pid, runtime.started);
+            let mut known = before.remove(&key).unwrap_or_default();
+            if known.is_to_be_asked(runtime, sample.at) {
+                to_ask.push(runtime.pid);
+            }
+            self.known.insert(key, known);
+        }
+        to_ask
+    }
+
+    /// Takes an answer.
+    pub(super) fn answered(&mut self, pid: u32, clients: &[Client], now: Monotonic) {
+        let Some((_, known)) = self.known.iter_mut().find(|((of, _), _)| *of == pid) else {
+            return;
+        };
+        let before = std::mem::take(&mut known.waiting);
+        for client in clients.iter().filter(|client| may_wait(client)) {
+            let key = (client.pid, client.since);
+            let first = before.get(&key).map_or(now, |(first, _)| *first);
+            known.waiting.insert(key, (first, client.clone()));
+        }
+        known.answered = now;
+    }
+
+    /// Who is not answered by a daemon, if somebody is not: it was seen twice.
+    pub(super) fn of(&self, runtime: &Runtime) -> Option<Silence> {
+        let known = self.known.get(&(runtime.pid, runtime.started))?;
+        let twice = known.waiting.values();
+        let twice = twice.filter(|(first, client)| {
+            known.answered.since(*first) >= APART && waits(client, known.answered)
+        });
+        let mut clients: Vec<(Monotonic, Client)> = twice.cloned().collect();
+        clients.sort_by_key(|(_, client)| (client.since, client.pid));
+        let since = clients.iter().map(|(first, client)| begun(*first, client)).min()?;
+        let clients = clients.into_iter().map(|(_, client)| client).collect();
+        Some(Silence { clients, since, looked: known.answered })
+    }
+}
+
+impl Known {
+    fn is_to_be_asked(&mut self, runtime: &Runtime, now: Monotonic) -> bool {
+        let mut before = std::mem::take(&mut self.connections);
+        for connection in &runtime.connections {
+            let since = before.remove(connection).unwrap_or(now);
+            self.connections.insert(*connection, since);
+        }
+        self.asked.retain(|connection| self.connections.contains_key(connection));
+        let old = self.connections.iter().filter(|(_, since)| now.since(**since) >= OLD);
+        let old: BTreeSet<u64> = old.map(|(connection, _)| *connection).collect();
+        if old.is_empty() {
+            self.waiting.clear();
+        }
+        let is_new = !old.is_subset(&self.asked);
+        self.asked.extend(old);
+        self.looks = if is_new || self.waiting.is_empty() { 0 } else { self.looks + 1 };
+        is_new || self.looks.is_multiple_of(AGAIN) && !self.waiting.is_empty()
+    }
+}
+
+/// Since when he waits. Who was there before he connected is known to wait only since that was seen.
+fn begun(first: Monotonic, client: &Client) -> Monotonic {
+    if is_quick(&client.command) { client.since } else { first }
+}
+
+/// Whether it is to be asked about again.
+fn may_wait(client: &Client) -> bool {
+    client.request == Request::Pending || is_quick(&client.command)
+}
+
+fn waits(client: &Client, now: Monotonic) -> bool {
+    // Whoever it is, and whatever he wants: he has not been let in.
+    client.request == Request::Pending || now.since(client.since) >= WAITS
+}
+
+fn is_quick(command: &str) -> bool {
+    let (program, rest) = command.split_once(' ').unwrap_or((command, ""));
+    PROGRAMS.contains(&program) && QUICK.contains(&rest)
+}
+
+const RESTART: &str = "low: the runtime finds its containers again by their shims. Docker without live-restore ends \
+    those that it finds";
+
+/// Tells who is not answered, and what ends that; why nobody is.
+pub(super) fn tell(
+    draft: &mut Draft,
+    runtime: &Runtime,
+    silence: &Silence,
+    sample: &NodeSample,
+) -> String {
+    let (name, pid) = (runtime.component.name(), runtime.pid);
+    let waiting: Vec<&Client> = silence.clients.iter().collect();
+    clients::tell(draft, name, &waiting, silence.looked);
+    let is_shut = waiting.iter().any(|client| client.request == Request::Pending);
+    if !is_shut && waiting.len() < 2 {
+        draft.lacks("that a second one is not answered either");
+    }
+    if sample.spaces.iter().any(|space| space.exhausted().is_some()) {
+        draft.doubt("whether it waits for a disk that is full");
+    }
+    let process = Process::new(pid, Some(runtime.started), Some(name));
+    draft.remedy(
+        if_same("have a stack trace written by", process, format!("kill -USR1 {pid}")),
+        "none; it writes what each of its threads waits for into its log, or a file that the log names",
+    );
+    match runtime.group.as_deref().and_then(unit::of) {
+        Some(unit) => draft.remedy(unit::restart(unit), RESTART),
+        None => draft.advice(
+            format!(
+                "restart {name}: no command is given, because which service it is was not seen"
+            ),
+            RESTART,
+        ),
+    };
+    if is_shut {
+        format!(
+            "{name} (pid {pid}) takes no connection any more, though nothing keeps it from running."
+        )
+    } else {
+        format!(
+            "{name} (pid {pid}) has read requests for what takes a moment, and does not answer them, though nothing \
+             keeps it from running."
+        )
+    }
+}
+
+/// What else it is not.
+pub(super) fn rule_out(draft: &mut Draft, sample: &NodeSample) {
+    let full = sample.spaces.iter().any(|space| space.exhausted().is_some());
+    if !full {
+        draft.rule_out(ids::DISK_FULL_RUNTIME, "the disks of kubelet and the runtimes have room");
+    }
+    draft.rule_out(ids::SHIM_OR_CONTAINERD_STATE_LOST, "what is asked is about no container");
+    draft.rule_out(ids::SHIM_HUNG, "what is asked is about no container");
+    draft.rule_out(ids::RUNTIME_DOWN, "its process is there");
+    draft.rule_out(ids::DOCKER_CONTAINERD_STATE_DESYNC, "what is asked is about no container");
+}

@@ -1,0 +1,344 @@
+//! What a runtime says of a pod that it cannot end, in words. What a log says is never more than likely: it
+//! was so when it was written, and nobody has looked.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use crate::{
+    cause::Cause,
+    causes::{
+        runtime::{
+            causes::{
+                CNI_TEARDOWN_FAILED, IMAGE_VOLUME_BUSY, RUNTIME_HANGS, SHIM_HANGS, SIGNAL_DENIED,
+                STATE_LOST,
+            },
+            sandbox, shim,
+            tracker::{Suspect, Told},
+        },
+        shared::unit,
+    },
+    command::{NAME, Process, Step, has_ended, if_same, pods_of_node},
+    ids,
+    model::{
+        container::ContainerName,
+        evidence::Source,
+        finding::Severity,
+        identity::{Component, Pod, Target, TargetKind},
+        path::{clip, safe},
+        runtime::Daemon,
+        said::Complaint,
+        shell::word,
+    },
+    tracker::TrackerId,
+    verdict::{Draft, times},
+};
+
+/// Processes named.
+const NAMED: usize = 6;
+const RESTART: &str = "low: containers go on under their shims, and the runtime finds them again. With Docker \
+    only where live-restore is set: without it every container of the node ends";
+
+const NO_HALTED_SHIM: &str = "no shim of the pod is stopped or waits in the kernel";
+
+/// The finding; `None` for a complaint that is another rule's.
+pub(crate) fn draft(suspect: &Suspect<'_>, target_id: u64) -> Option<Draft> {
+    let halted = suspect.halted_shim().is_some();
+    let (cause, words): (&'static Cause, fn(&mut Draft, &Suspect<'_>)) = match suspect.complaint {
+        Complaint::StateLost | Complaint::ContainerStays | Complaint::NoAnswer if halted => {
+            (&SHIM_HANGS, shim_hangs)
+        }
+        Complaint::NetworkTeardown => (&CNI_TEARDOWN_FAILED, network),
+        Complaint::SignalDenied => (&SIGNAL_DENIED, signal),
+        Complaint::StateLost | Complaint::ContainerStays => (&STATE_LOST, lost),
+        Complaint::NoAnswer => (&RUNTIME_HANGS, hangs),
+        Complaint::NetnsBusy | Complaint::ShmBusy => {
+            (sandbox::cause(&suspect.told.said)?, sandbox::words)
+        }
+        Complaint::ImageVolumeBusy => (&IMAGE_VOLUME_BUSY, sandbox::image_volume),
+        _ => return None,
+    };
+    let (pod, told) = (suspect.pod, suspect.told);
+    let mut draft = Draft::about_state(
+        TrackerId::RuntimeSays,
+        cause,
+        target_id,
+        target(suspect),
+        pod.directory.clone(),
+        suspect.sample.at,
+    );
+    (draft.first, draft.last, draft.count) = (told.first, told.last, told.lines);
+    draft.blocks_deletion = Some(true);
+    draft.severity = Severity::Critical;
+    says(&mut draft, told);
+    if told.lines < 2 {
+        draft.lacks("that it is said again: one failure may be a moment's");
+    }
+    words(&mut draft, suspect);
+    Some(draft)
+}
+
+/// The pod, as far as the look knows it.
+fn target(suspect: &Suspect<'_>) -> Arc<Target> {
+    let pod = suspect.pod;
+    let of_group = suspect.group().and_then(|group| group.target.pod.clone());
+    let of_volume = || pod.volumes.iter().find_map(|volume| volume.target.pod.clone());
+    let unnamed = || Pod { uid: pod.uid.clone(), namespace: None, name: None };
+    let named = of_group.or_else(of_volume).filter(|known| known.uid == pod.uid);
+    let target = Target {
+        kind: TargetKind::PodDirectory,
+        root: pod.directory.clone(),
+        pod: Some(named.unwrap_or_else(unnamed)),
+        ..Target::unknown()
+    };
+    Arc::new(target)
+}
+
+fn says(draft: &mut Draft, told: &Told) {
+    let said = &told.said;
+    let who = match said.component {
+        Component::Other => "the kernel",
+        component => component.name(),
+    };
+    let last = format!("{who} says, {}, last at {:.0}: {}", times(told.lines), said.at, said.text);
+    draft.fact_since(last, Source::Log(said.source.clone()), told.first);
+}
+
+/// What is left of the pod's processes, by its control groups.
+fn processes(draft: &mut Draft, suspect: &Suspect<'_>) {
+    let words = match suspect.pod.populated {
+        Some(true) => "processes of the pod are left in its control groups",
+        Some(false) => "no process of the pod is left in its control groups",
+        None => return,
+    };
+    draft.fact(words, Source::proc("control groups"));
+}
+
+fn network(draft: &mut Draft, suspect: &Suspect<'_>) {
+    processes(draft, suspect);
+    draft.explanation = format!(
+        "The runtime cannot stop the pod's sandbox, because its CNI plugin fails to take the network down{}. \
+         kubelet asks again and again, and does not let the pod go before.",
+        why_network(&suspect.told.said.text)
+    );
+    draft.remedy(
+        pods_of_node("list the pods of this node, and the network's agent among them"),
+        "none; when the agent works again, kubelet's next attempt succeeds",
+    );
+    draft.remedy(
+        Step::new(
+            "show whether the plugin's configuration and program are there",
+            "ls -l /etc/cni/net.d /opt/cni/bin",
+        ),
+        "none",
+    );
+    draft.rule_out(ids::NETNS_BUSY, "the plugin itself fails, before any mount is removed");
+    draft.rule_out(
+        ids::SHIM_OR_CONTAINERD_STATE_LOST,
+        "the runtime knows the sandbox, and comes as far as its network",
+    );
+    draft.doubt("whether the plugin fails still: nobody has asked it since");
+}
+
+/// What a plugin's error is about, where it says so.
+fn why_network(text: &str) -> &'static str {
+    let has = |words: &[&str]| words.iter().any(|words| text.contains(words));
+    if has(&["nauthorized", "forbidden", "x509"]) {
+        ": the API server does not accept its token or its certificate"
+    } else if has(&["failed to find plugin"]) {
+        ": its program is gone"
+    } else if has(&["no such file or directory", "connection refused", "agent running"]) {
+        ": its agent on this node is not there"
+    } else if has(&["i/o timeout", "no route to host", "deadline exceeded"]) {
+        ": whom it asks does not answer in time"
+    } else {
+        ""
+    }
+}
+
+fn signal(draft: &mut Draft, suspect: &Suspect<'_>) {
+    processes(draft, suspect);
+    if suspect.pod.populated.is_none() {
+        draft.lacks("that processes of the pod are left");
+    }
+    match suspect.of_node {
+        Some(told) => says(draft, told),
+        None => draft.doubt(
+            "who refuses: the kernel's log would have apparmor=\"DENIED\" operation=\"signal\"",
+        ),
+    }
+    draft.explanation = "runc was not allowed to signal the container: kill(2) failed with EACCES, as a \
+        security module has it fail. With AppArmor 4, runc has a profile of its own, and the containers' \
+        profile of an older runtime takes no signals from it. The container is never told to end, and kubelet \
+        asks again and again."
+        .into();
+    let tasks = suspect.group().map(|group| group.tasks.as_slice()).unwrap_or_default();
+    for task in tasks.iter().take(NAMED) {
+        let act = format!("kill -KILL {}", task.pid);
+        let command = if_same("kill", Process::thread(task), act)
+            .so(", as the runtime may not")
+            .verified_by(has_ended(task.pid));
+        draft.remedy(
+            command,
+            "low: the container is to end; only from a root shell that AppArmor does not confine",
+        );
+    }
+    draft.remedy(
+        Step::new(
+            "show which AppArmor profile refused the signal",
+            "journalctl --dmesg --grep 'operation=\"signal\"'",
+        ),
+        "none",
+    );
+    draft.remedy(
+        Step::new(
+            "unload runc's AppArmor profile, which keeps it from signalling containers",
+            "apparmor_parser --remove /etc/apparmor.d/runc",
+        ),
+        "runc runs without a profile until it is loaded again; a newer runtime is the cure",
+    );
+    let knows_tasks = suspect.group().is_some();
+    if knows_tasks && !tasks.iter().any(|task| task.is_unkillable()) {
+        let fact = "no process of the pod has SIGKILL pending in the kernel";
+        draft.rule_out(ids::DSTATE_PROCESS, fact);
+        draft.rule_out(ids::GPU_DRIVER_DSTATE, fact);
+    }
+    if suspect.of_node.is_some() {
+        draft.doubt("whether it is this pod's container that the kernel's log speaks of");
+    }
+}
+
+fn lost(draft: &mut Draft, suspect: &Suspect<'_>) {
+    match (suspect.container(), suspect.has_ended()) {
+        (Some(id), Some(true)) => {
+            draft.fact(
+                format!("no process of container {id} is left"),
+                Source::proc("control groups"),
+            );
+        }
+        (None, Some(true)) => processes(draft, suspect),
+        _ => draft.lacks("that no process of the container is left"),
+    }
+    draft.explanation =
+        "The runtime takes a container for running whose task or shim is not there any more: \
+        each attempt to stop it fails in the same way, and kubelet unmounts nothing before."
+            .into();
+    const FORGET: &str = "low where no process of it is left: the runtime forgets the task, and kubelet's next \
+        attempt goes on";
+    match (suspect.bundle(), suspect.container()) {
+        (Some((namespace, id)), _) => {
+            let name = clip(&safe(id.as_bytes()), NAME);
+            let (namespace, id) = (word(namespace), word(id));
+            let forget = format!("ctr --namespace {namespace} task delete --force {id}");
+            draft.remedy(Step::new(format!("have containerd forget task {name}"), forget), FORGET);
+        }
+        (None, Some(_)) => {
+            draft.advice(
+                "have the runtime forget the task of that container (`ctr --namespace k8s.io task delete \
+                 --force`, with containerd): no command is given, because only a log names the container",
+                FORGET,
+            );
+        }
+        (None, None) => {}
+    }
+    restart(draft, suspect);
+    let left = suspect.sample.rootfs.iter().any(|rootfs| rootfs.pod == suspect.pod.uid);
+    if !left {
+        draft.rule_out(
+            ids::SHIM_ROOTFS_BUSY,
+            "no root file system of an ended container of the pod is mounted",
+        );
+    }
+    draft.rule_out(ids::CNI_TEARDOWN_FAILED, "the error is about a container, not its network");
+    draft.rule_out(ids::DOCKERD_HANG, "the runtime answers, with an error");
+    draft.rule_out(ids::RUNTIME_DOWN, "the runtime answers, with an error");
+    draft.rule_out(ids::SHIM_HUNG, NO_HALTED_SHIM);
+    let of_pod =
+        |name: &ContainerName| name.pod.as_ref().is_some_and(|pod| pod.uid == suspect.pod.uid);
+    if !suspect.sample.out_of_step.iter().any(|it| of_pod(&it.container)) {
+        draft.rule_out(
+            ids::DOCKER_CONTAINERD_STATE_DESYNC,
+            "dockerd has written nothing of a container of the pod that is not so",
+        );
+    }
+    draft.doubt("whether a shim is there and does not answer, or none is: nobody has asked it");
+}
+
+fn shim_hangs(draft: &mut Draft, suspect: &Suspect<'_>) {
+    let Some(halted) = suspect.halted_shim() else { return };
+    shim::tell(draft, halted, "the parent of the pod's processes");
+    draft.explanation =
+        "The runtime asks the pod's shim to end its containers, and the shim does not answer: it \
+        cannot run. Everything else on the node goes on."
+            .into();
+    shim::ways_out(
+        draft,
+        halted,
+        "low for a pod that is to go: the runtime ends all its containers and cleans up after the shim. One that \
+         waits in the kernel takes no signal before that is over",
+    );
+    shim::rule_out(draft);
+}
+
+/// The service that the pod's shims were started by.
+fn restart(draft: &mut Draft, suspect: &Suspect<'_>) {
+    let shims = suspect.group().map(|group| group.shims.as_slice()).unwrap_or_default();
+    let units: BTreeSet<&str> =
+        shims.iter().filter_map(|shim| unit::of(shim.group.as_deref()?)).collect();
+    match (units.first(), units.len()) {
+        (Some(unit), 1) => {
+            draft.remedy(unit::restart(unit), RESTART);
+        }
+        _ => {
+            draft.advice(
+                "restart the container runtime: no command is given, because which service it is was not seen",
+                RESTART,
+            );
+        }
+    }
+}
+
+fn hangs(draft: &mut Draft, suspect: &Suspect<'_>) {
+    processes(draft, suspect);
+    if suspect.is_one_of_all() {
+        if let Some(word) = suspect.to_go {
+            word.tell(draft);
+        }
+        draft.explanation = "kubelet asks the runtime about its containers, and gets no answer. As long as that is \
+            so, it stops and removes no pod of this node."
+            .into();
+    } else {
+        match suspect.of_node {
+            Some(told) => says(draft, told),
+            None => draft.lacks("that the runtime answers no other request either"),
+        }
+        draft.explanation = "kubelet asks the runtime to stop the pod, and gets no answer in time. Nothing that \
+            is known of the pod's processes and mounts explains that, so that the runtime itself may be blocked."
+            .into();
+    }
+    draft.remedy(
+        Step::new("ask the runtime for its pods", "crictl --timeout 10s pods"),
+        "none; where this fails in the same way, the runtime answers nobody",
+    );
+    draft.advice(
+        "send SIGUSR1 to the runtime's own process (containerd, dockerd, crio): no command is given, because \
+         anybody's process may have that name",
+        "none; it writes what each of its threads waits for into its log, or a file that the log names",
+    );
+    restart(draft, suspect);
+    let full = suspect.sample.spaces.iter().any(|space| space.exhausted().is_some());
+    if !full && !suspect.sample.spaces.is_empty() {
+        draft.rule_out(ids::DISK_FULL_RUNTIME, "the disks of kubelet and the runtimes have room");
+    }
+    draft.rule_out(ids::SHIM_OR_CONTAINERD_STATE_LOST, "the runtime does not answer with an error");
+    draft.rule_out(
+        ids::DOCKER_CONTAINERD_STATE_DESYNC,
+        "the runtime says nothing, be it right or wrong",
+    );
+    if let Some(group) = suspect.group() {
+        draft.rule_out(ids::SHIM_HUNG, NO_HALTED_SHIM);
+        let mut daemons = group.shims.iter().flat_map(|shim| suspect.sample.daemons_of(shim));
+        if daemons.any(|daemon| matches!(daemon, Daemon::Runs(_))) {
+            draft.rule_out(ids::RUNTIME_DOWN, "the daemon that the pod's shim calls runs");
+        }
+    }
+    draft.doubt("whether it is the runtime, or one container's shim that it waits for");
+}

@@ -1,0 +1,315 @@
+//! unkillable: facts against verdicts.
+
+use std::{path::PathBuf, sync::Arc};
+
+use nix::errno::Errno;
+use podstuck_common::record::reason;
+
+use crate::{
+    causes::unkillable::{
+        tracker::Unkillables,
+        wait::{UNKNOWN, of},
+    },
+    event::What,
+    model::{
+        call::{Call, Outcome},
+        evidence::Certainty,
+        identity::{Component, Pod, Target, TargetKind},
+        node::{NodeSample, PodState, VolumeState},
+        pod_group::{PodGroup, Task},
+        said::{Report, Said},
+        time::Monotonic,
+    },
+    testing::{Alone, FILE, failed},
+    verdict::{Draft, Verdict},
+};
+
+const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
+
+fn group(tasks: Vec<Task>) -> PodGroup {
+    let target = Target {
+        kind: TargetKind::PodDirectory,
+        pod: Some(Pod { uid: UID.into(), namespace: None, name: None }),
+        ..Target::unknown()
+    };
+    PodGroup {
+        target_id: 8,
+        target: Arc::new(target),
+        uid: UID.into(),
+        path: format!("/sys/fs/cgroup/pids/kubepods/pod{UID}").into(),
+        has_containers: true,
+        frozen: None,
+        tasks,
+        shims: Vec::new(),
+    }
+}
+
+fn task(state: char, killed: bool) -> Task {
+    Task {
+        pid: 42,
+        tid: 42,
+        comm: "app".into(),
+        state,
+        killed,
+        exiting: false,
+        started: 7,
+        woken: None,
+        moved: None,
+        received: None,
+        wait_channel: Some("rpc_wait_bit_killable".into()),
+        stack: Vec::new(),
+        directory: None,
+        group: format!("/sys/fs/cgroup/pids/kubepods/pod{UID}/c").into(),
+    }
+}
+
+fn pod(volumes: usize) -> PodState {
+    let volume = VolumeState {
+        file: Some(FILE),
+        target_id: 7,
+        target: Arc::new(Target::unknown()),
+        path: PathBuf::from("/v"),
+        csi: None,
+        mounts: Vec::new(),
+    };
+    PodState {
+        seen_by: None,
+        uid: UID.into(),
+        directory: format!("/k/pods/{UID}").into(),
+        started: true,
+        before_boot: false,
+        populated: Some(true),
+        changed: None,
+        volume_removed: None,
+        volumes: vec![volume; volumes],
+        devices: Vec::new(),
+    }
+}
+
+struct Run(Alone<Unkillables>);
+
+impl Run {
+    fn new() -> Self {
+        Self(Alone::new())
+    }
+
+    fn verdicts(
+        &mut self,
+        second: u64,
+        pods: Vec<PodState>,
+        groups: Vec<PodGroup>,
+    ) -> Vec<Verdict> {
+        let at = Monotonic(second * 1_000_000_000);
+        let sample = NodeSample { at, pods, cgroups: groups, ..NodeSample::default() };
+        self.0.take(at, What::Sample(Arc::new(sample))).verdicts
+    }
+
+    /// The same at every sample; what is said in the end.
+    fn lasting(&mut self, pod: Option<PodState>, group: &PodGroup) -> Option<Draft> {
+        let mut said = None;
+        let lasts = if group.frozen.is_some() { 10 } else { 5 };
+        for second in (0..=lasts + 1).step_by(2) {
+            let pods = pod.iter().cloned().collect();
+            said = self.verdicts(second, pods, vec![group.clone()]).pop();
+            let is_firm = matches!(&said, Some(Verdict::Found(draft)) if draft.doubts.is_empty());
+            assert!(second >= lasts || !is_firm, "after {second} s");
+            assert!(second >= 5 || said.is_none(), "after {second} s");
+        }
+        said.map(|verdict| match verdict {
+            Verdict::Found(draft) => *draft,
+            other => panic!("{other:?}"),
+        })
+    }
+}
+
+#[test]
+fn who_was_killed_and_waits_in_the_kernel_is_named() {
+    let draft = Run::new().lasting(Some(pod(2)), &group(vec![task('S', false), task('D', true)]));
+    let draft = draft.unwrap();
+    assert_eq!((draft.id(), draft.actor.as_ref().unwrap().pid), ("dstate-process", 42));
+    assert!(draft.path.ends_with("c") && draft.explanation.contains("an NFS server"));
+    assert_eq!(draft.target.pod.as_ref().unwrap().uid, UID);
+}
+
+#[test]
+fn waiting_for_a_disk_or_being_killed_alone_is_nothing() {
+    for (state, killed) in [('D', false), ('R', true), ('S', false)] {
+        let said = Run::new().lasting(Some(pod(2)), &group(vec![task(state, killed)]));
+        assert!(said.is_none(), "{state} {killed}");
+    }
+}
+
+#[test]
+fn another_process_each_time_is_a_busy_disk_and_not_stuck() {
+    let mut run = Run::new();
+    for second in [0, 2, 4, 6, 8] {
+        let other = Task { started: second, ..task('D', true) };
+        assert!(run.verdicts(second, vec![pod(2)], vec![group(vec![other])]).is_empty());
+    }
+}
+
+#[test]
+fn of_many_the_one_that_stays_is_told() {
+    let mut run = Run::new();
+    let mut said = Vec::new();
+    for second in [0, 2, 4, 6] {
+        let passing = Task { tid: 9, started: second, ..task('D', true) };
+        let both = vec![passing, task('D', true)];
+        said = run.verdicts(second, vec![pod(2)], vec![group(both)]);
+    }
+    let [Verdict::Found(draft)] = &said[..] else { panic!("{said:?}") };
+    assert!(draft.evidence[0].fact.contains("process 42"), "{:?}", draft.evidence);
+    let over = run.verdicts(8, vec![pod(2)], vec![group(vec![task('S', false)])]);
+    assert!(matches!(over[..], [Verdict::Over { .. }]), "{over:?}");
+}
+
+#[test]
+fn who_is_woken_again_and_again_writes_something_before_he_ends() {
+    let mut run = Run::new();
+    let mut said = None;
+    for second in (0..=120).step_by(2) {
+        let woken = Some(second * 10);
+        let task = Task { woken, ..task('D', true) };
+        said = run.verdicts(second, vec![pod(2)], vec![group(vec![task])]).pop();
+        assert!(second >= 120 || said.is_none(), "after {second} s");
+    }
+    let Some(Verdict::Found(draft)) = said.take() else { panic!() };
+    assert!(
+        draft.not_known()[0].contains("it is woken, reads or writes"),
+        "{:?}",
+        draft.not_known()
+    );
+    // And once it is quiet.
+    let still = Task { woken: Some(1200), ..task('D', true) };
+    for second in [122, 124, 126, 128] {
+        said = run.verdicts(second, vec![pod(2)], vec![group(vec![still.clone()])]).pop();
+    }
+    let Some(Verdict::Found(draft)) = said else { panic!() };
+    assert!(draft.not_known().is_empty(), "{:?}", draft.not_known());
+}
+
+#[test]
+fn who_moves_data_or_whose_server_answers_is_slow() {
+    let on_disk = Task { wait_channel: Some("folio_wait_bit".into()), ..task('D', true) };
+    let with = |moved, received| Task { moved, received, ..task('D', true) };
+    let of_disk = |moved, received| Task { moved, received, ..on_disk.clone() };
+    type Of<'a> = &'a dyn Fn(Option<u64>, Option<u64>) -> Task;
+    type Sample = fn(u64) -> (Option<u64>, Option<u64>);
+    let idle: Sample = |_| (Some(7), Some(7));
+    let moves: Sample = |second| (Some(second), None);
+    let answers: Sample = |second| (None, Some(second));
+    // Read at one look of two: nothing has changed by that.
+    let gaps: Sample = |second| ((second % 4 == 0).then_some(7), None);
+    let all: [(&str, Of<'_>, Sample, u64); 6] = [
+        ("nothing moves", &with, idle, 6),
+        ("it reads or writes", &with, moves, 120),
+        ("its NFS server answers somebody", &with, answers, 120),
+        ("it waits for a disk, and an NFS server answers", &of_disk, answers, 6),
+        ("it waits for a disk, and writes", &of_disk, moves, 120),
+        ("not always readable", &with, gaps, 6),
+    ];
+    for (what, task, sample, from) in all {
+        let mut run = Run::new();
+        let told = (0..=120).step_by(2).find(|second| {
+            let (moved, received) = sample(*second);
+            let group = group(vec![task(moved, received)]);
+            !run.verdicts(*second, vec![pod(2)], vec![group]).is_empty()
+        });
+        assert_eq!(told, Some(from), "{what}");
+    }
+}
+
+#[test]
+fn a_frozen_group_is_told_with_what_thaws_it() {
+    let mut frozen = group(vec![task('D', true)]);
+    frozen.frozen = Some("/sys/fs/cgroup/freezer/kubepods".into());
+    let draft = Run::new().lasting(Some(pod(2)), &frozen).unwrap();
+    assert_eq!(draft.id(), "cgroup-v1-frozen");
+    let thaw = "echo THAWED > /sys/fs/cgroup/freezer/kubepods/freezer.state";
+    assert_eq!(draft.remedies[0].words(), thaw);
+    // Paused, and nobody wants its end.
+    frozen.tasks = vec![task('D', false)];
+    assert!(Run::new().lasting(Some(pod(2)), &frozen).is_none());
+}
+
+#[test]
+fn processes_without_volumes_and_containers_are_left_over() {
+    let mut left = group(vec![task('S', false)]);
+    left.has_containers = false;
+    assert_eq!(Run::new().lasting(Some(pod(0)), &left).unwrap().id(), "cgroup-populated-leftover");
+    assert!(Run::new().lasting(Some(pod(1)), &left).is_none(), "still torn down");
+    // A static pod has neither volumes nor a reason to end.
+    left.has_containers = true;
+    assert!(Run::new().lasting(Some(pod(0)), &left).is_none());
+    // Its kubelet's root may be unknown.
+    assert!(Run::new().lasting(None, &left).is_none());
+}
+
+#[test]
+fn a_pod_whose_volumes_were_removed_is_known_to_end() {
+    let left = group(vec![task('S', false)]);
+    let mut op = failed(Call::UnlinkatDir, Errno::EBUSY, "", 1.0);
+    op.outcome = Outcome::OK;
+    op.reason = reason::ROOT_GONE;
+    let pod_of = Pod { uid: UID.into(), namespace: None, name: None };
+    Arc::make_mut(&mut op.target).pod = Some(pod_of);
+    let mut run = Run::new();
+    run.0.ask(&op);
+    let draft = run.lasting(Some(pod(0)), &left).unwrap();
+    assert_eq!((draft.id(), draft.certainty()), ("cgroup-populated-leftover", Certainty::Firm));
+    // The process has ended.
+    let over = run.verdicts(8, vec![pod(0)], vec![group(Vec::new())]);
+    assert!(matches!(over[..], [Verdict::Over { .. }]), "{over:?}");
+}
+
+#[test]
+fn a_running_pod_whose_directory_cannot_be_read_is_left_in_peace() {
+    let running = group(vec![task('S', false)]);
+    let mut run = Run::new();
+    assert!(run.verdicts(0, vec![pod(2)], vec![running.clone()]).is_empty());
+    for second in [2, 4, 6, 8, 10] {
+        let said = run.verdicts(second, Vec::new(), vec![running.clone()]);
+        assert!(said.is_empty(), "{said:?}");
+    }
+}
+
+/// What ends a frozen process that was killed is its thaw: it was frozen ever since the kill.
+#[test]
+fn a_group_is_known_to_be_frozen_since_the_runtime_has_killed_its_container() {
+    let id = "c".repeat(64);
+    let mut killed = task('D', true);
+    killed.group = format!("/sys/fs/cgroup/freezer/kubepods/pod{UID}/{id}").into();
+    let mut group = group(vec![killed]);
+    group.frozen = Some(format!("/sys/fs/cgroup/freezer/kubepods/pod{UID}").into());
+    let told = |container: &str, killed: i64| {
+        let mut run = Run::new();
+        let at = jiff::Timestamp::from_second(killed).unwrap();
+        let text = format!("Kill container \"{container}\"");
+        let said = Said::new(Component::Containerd, "log of containerd", UID, at, &text);
+        let said = Said { report: Some(Report::Killed), ..said };
+        run.0.take(Monotonic(30_000_000_000), What::Said(Box::new(said)));
+        let mut told = run.verdicts(30, vec![pod(1)], vec![group.clone()]);
+        told.pop().map(|verdict| match verdict {
+            Verdict::Found(draft) => (draft.certainty(), draft.first.0 / 1_000_000_000),
+            other => panic!("{other:?}"),
+        })
+    };
+    assert_eq!(told(&id, 18), Some((Certainty::Firm, 18)), "at the first look");
+    assert_eq!(told(&id, 23), Some((Certainty::Likely, 23)), "a snapshot may have frozen it");
+    assert_eq!(told(&id, 28), None);
+    assert_eq!(told(&"d".repeat(64), 18), None, "one that ran before");
+}
+
+#[test]
+fn each_wait_has_its_cause_and_words() {
+    let of = |channel, stack: &[&str]| {
+        let stack: Vec<String> = stack.iter().map(|name| (*name).into()).collect();
+        let wait = of(channel, &stack);
+        (wait.cause.id.as_str(), wait.what)
+    };
+    assert_eq!(of(Some("io_schedule"), &["folio_wait_bit", "nfs_wb_all"]).1, "an NFS server");
+    assert_eq!(of(Some("percpu_rwsem_wait"), &[]).1, "a frozen file system");
+    assert_eq!(of(Some("down_read"), &["foo [nvidia]"]).0, "gpu-driver-dstate");
+    assert_eq!(of(None, &[]).0, "dstate-process");
+    assert_eq!(of(Some("rmqueue"), &[]).1, UNKNOWN.what);
+}
