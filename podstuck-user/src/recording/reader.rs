@@ -24,8 +24,9 @@ use crate::{
     model::{node::NodeSample, path::safe_path, time::Monotonic},
 };
 
-/// Longer than any line: a look at a node with tens of thousands of mounts.
-const LINE_MAX: u64 = 256 << 20;
+/// Longer than any line: what a helper says of a node has no more room, either. A file that somebody has made takes no
+/// more memory for its lines.
+const LINE_MAX: u64 = 32 << 20;
 
 /// Why a file cannot be replayed.
 #[derive(Debug, Error)]
@@ -226,5 +227,25 @@ fn u32_at(bytes: &[u8; 8], at: usize) -> u32 {
 fn next_line(lines: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     let mut text = Vec::new();
     lines.take(LINE_MAX).read_until(b'\n', &mut text)?;
+    if text.len() as u64 == LINE_MAX && text.last() != Some(&b'\n') {
+        let why =
+            format!("a line is longer than {} MiB, as none of a recording is", LINE_MAX >> 20);
+        return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+    }
     Ok(text.pop_if(|byte| *byte == b'\n').map(|_| text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_is_longer_than_any_is_not_kept_in_memory() {
+        let mut endless = BufReader::new(io::repeat(b'x'));
+        let why = next_line(&mut endless).unwrap_err().to_string();
+        assert!(why.contains("longer than 32 MiB"), "{why}");
+        let mut last = BufReader::new(b"a\nb".as_slice());
+        assert_eq!(next_line(&mut last).unwrap(), Some(b"a".to_vec()));
+        assert_eq!(next_line(&mut last).unwrap(), None);
+    }
 }
