@@ -52,6 +52,16 @@ pub enum ExportError {
 }
 
 impl ExportError {
+    /// The same, of the file of that name in the directory as it was given.
+    pub(super) fn below(mut self, dir: &std::path::Path) -> Self {
+        if let Self::Write { path, .. } | Self::Full { path, .. } = &mut self
+            && let Some(name) = path.file_name()
+        {
+            *path = dir.join(name);
+        }
+        self
+    }
+
     /// For `map_err` on what a renderer's library says.
     pub(super) fn render<E>(file: &'static str) -> impl Fn(E) -> Self
     where

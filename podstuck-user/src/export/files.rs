@@ -2,14 +2,23 @@
 //! meets the old one or the new one.
 
 use std::{
+    collections::VecDeque,
+    ffi::OsString,
     fs::{self, File, Permissions, TryLockError},
     io::{self, Write},
-    os::unix::fs::PermissionsExt,
-    path::{Path, PathBuf},
+    os::{
+        fd::AsRawFd,
+        unix::{ffi::OsStringExt, fs::PermissionsExt},
+    },
+    path::{Component, Path, PathBuf},
     time::Duration,
 };
 
 use jiff::Timestamp;
+use rustix::{
+    fs::{CWD, FileType, Mode, OFlags, fstat, mkdirat, openat, readlinkat},
+    io::Errno,
+};
 use tempfile::NamedTempFile;
 
 use super::{csv, error::ExportError, findings_file::FindingsFile, hlog, prometheus};
@@ -22,6 +31,11 @@ use crate::model::{
 
 /// node_exporter, and who else collects the files, need not be root.
 const MODE: u32 = 0o644;
+
+/// For a look at what a name is, which follows no link.
+const PATH: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+/// As many as the kernel follows (`MAXSYMLINKS`).
+const MOST_LINKS: usize = 40;
 
 /// What is written at one moment.
 #[derive(Clone, Copy, Debug)]
@@ -71,10 +85,11 @@ impl Exporter {
     /// Creates the directory and an empty `findings.jsonl`, which shows before the tracing that
     /// the directory can be written.
     pub fn new(dir: &Path) -> Result<Self, ExportError> {
-        fs::create_dir_all(dir)
+        let locked = open_or_make(dir)
             .map_err(|source| ExportError::Directory { path: dir.into(), source })?;
-        let locked = lock(dir)?;
-        let findings = FindingsFile::create(dir)?;
+        lock(&locked, dir)?;
+        let findings = FindingsFile::create(&reached(&locked));
+        let findings = findings.map_err(|error| error.below(dir))?;
         Ok(Self { dir: dir.into(), locked, findings })
     }
 
@@ -85,19 +100,18 @@ impl Exporter {
 
     /// Adds a line (with its end) to `findings.jsonl`.
     pub fn append(&mut self, line: &str) -> Result<(), ExportError> {
-        self.findings.append(line)
+        self.findings.append(line).map_err(|error| error.below(&self.dir))
     }
 
     /// Replaces any file of the directory, such as `report.html`.
     pub fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), ExportError> {
-        replace(&self.dir, name, bytes).map(drop)
+        let done = replace(&reached(&self.locked), name, bytes);
+        done.map(drop).map_err(|error| error.below(&self.dir))
     }
 }
 
 /// Keeps other runs out of the directory.
-fn lock(dir: &Path) -> Result<File, ExportError> {
-    let open = File::open(dir);
-    let open = open.map_err(|source| ExportError::Directory { path: dir.into(), source })?;
+fn lock(open: &File, dir: &Path) -> Result<(), ExportError> {
     match open.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => return Err(ExportError::Busy { path: dir.into() }),
@@ -106,7 +120,63 @@ fn lock(dir: &Path) -> Result<File, ExportError> {
             tracing::info!("{}: another run would not be noticed: {why}", safe_path(dir));
         }
     }
-    Ok(open)
+    Ok(())
+}
+
+/// The directory itself, whatever its path leads to by now.
+fn reached(directory: &File) -> PathBuf {
+    format!("/proc/self/fd/{}", directory.as_raw_fd()).into()
+}
+
+/// Opens a directory, and makes what is missing on the way. Links are followed only if they are the caller's own or
+/// root's: another user's would choose what is overwritten.
+fn open_or_make(dir: &Path) -> io::Result<File> {
+    let own = rustix::process::geteuid().as_raw();
+    let start = |path: &Path| if path.is_absolute() { c"/" } else { c"." };
+    let open_start = |path: &Path| openat(CWD, start(path), PATH, Mode::empty());
+    let mut at = open_start(dir)?;
+    let mut names = names(dir);
+    let mut links = 0;
+    while let Some(name) = names.pop_front() {
+        let step = match openat(&at, &name, PATH, Mode::empty()) {
+            Err(Errno::NOENT) => {
+                match mkdirat(&at, &name, Mode::from_raw_mode(0o777)) {
+                    Ok(()) | Err(Errno::EXIST) => {}
+                    Err(error) => return Err(error.into()),
+                }
+                openat(&at, &name, PATH, Mode::empty())?
+            }
+            step => step?,
+        };
+        let stat = fstat(&step)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
+            at = step;
+            continue;
+        }
+        links += 1;
+        if stat.st_uid != own && stat.st_uid != 0 {
+            let shown = safe_path(Path::new(&name)).into_owned();
+            let why = format!("{shown} is a link that user {} has made", stat.st_uid);
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+        }
+        if links > MOST_LINKS {
+            return Err(Errno::LOOP.into());
+        }
+        let target = readlinkat(&step, c"", Vec::new())?;
+        let target = PathBuf::from(OsString::from_vec(target.into_bytes()));
+        if target.is_absolute() {
+            at = open_start(&target)?;
+        }
+        self::names(&target).into_iter().rev().for_each(|name| names.push_front(name));
+    }
+    Ok(openat(&at, c".", OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?.into())
+}
+
+fn names(path: &Path) -> VecDeque<OsString> {
+    let names = path
+        .components()
+        .filter(|part| matches!(part, Component::Normal(_) | Component::ParentDir));
+    names.map(|part| part.as_os_str().to_owned()).collect()
 }
 
 /// Writes to a temporary name, then renames; gives the file, still open.
@@ -174,6 +244,30 @@ mod tests {
         Exporter::new(dir.path()).unwrap().replace("metrics.prom", b"new").unwrap();
         assert_eq!(fs::read_to_string(&victim).unwrap(), "keep");
         assert_eq!(fs::read_to_string(dir.path().join("metrics.prom")).unwrap(), "new");
+    }
+
+    /// In `/tmp`, anybody may have made a link to where root writes.
+    #[test]
+    fn a_directory_that_another_users_link_names_is_not_written_to() {
+        if !rustix::process::geteuid().is_root() {
+            return podstuck_testing::skip("root is needed to make links of several owners");
+        }
+        let root = tempfile::tempdir().unwrap();
+        let (victim, link) = (root.path().join("victim"), root.path().join("out"));
+        fs::create_dir(&victim).unwrap();
+        std::os::unix::fs::symlink(&victim, &link).unwrap();
+        std::os::unix::fs::lchown(&link, Some(4242), None).unwrap();
+        for asked in [link.clone(), link.join("new/er")] {
+            let why = format!("{:#}", anyhow::Error::from(Exporter::new(&asked).unwrap_err()));
+            assert!(why.contains("out is a link that user 4242 has made"), "{why}");
+        }
+        assert!(names(&victim).is_empty());
+        std::os::unix::fs::lchown(&link, Some(0), None).unwrap();
+        let exporter = Exporter::new(&link.join("new/../new")).unwrap();
+        // What the name leads to afterwards is no matter.
+        fs::remove_file(&link).unwrap();
+        exporter.replace("metrics.prom", b"").unwrap();
+        assert_eq!(names(&victim.join("new")), ["findings.jsonl", "metrics.prom"]);
     }
 
     #[test]
