@@ -1,7 +1,5 @@
-//! Volumes of a pod that is to go which somebody uses, found by a look and not by an unmount that failed: kubelet
+//! Volumes of a pod to be deleted that a process uses, found by a look and not by an unmount that failed: kubelet
 //! comes to them only when the pod's containers are gone, and then, late, once in two minutes.
-//!
-//! A volume that somebody uses, before anybody was seen to fail because of that.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

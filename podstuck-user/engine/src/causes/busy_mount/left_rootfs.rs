@@ -1,8 +1,6 @@
-//! Root file systems that stay mounted after their container has ended. A shim unmounts them at once;
-//! where it cannot, it gives up after 50 attempts, and its calls are seen again only minutes later. What
+//! Root file systems that stay mounted after their container has ended, and who holds them. A shim unmounts them at
+//! once; where it cannot, it gives up after 50 attempts, and its calls are seen again only minutes later. What
 //! holds such a mount is there to be seen all the time.
-//!
-//! A root file system that stays mounted after its container has ended, given who holds it.
 
 use std::collections::BTreeMap;
 

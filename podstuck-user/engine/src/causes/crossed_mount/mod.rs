@@ -1,9 +1,5 @@
-//! A removal of kubelet's that goes through a mount, and deletes what is on the other side.
-//!
-//! A removal that went through a mount inside the volume and deletes what lies behind it. Go's
-//! `os.RemoveAll`, and so kubelet, does not stop at a mount point.
-//!
-//! A removal that went through a mount inside the volume.
+//! A removal that goes through a mount inside the volume and deletes what lies behind it. Go's `os.RemoveAll`, and
+//! so kubelet, does not stop at a mount point.
 
 use std::path::Path;
 

@@ -1,8 +1,6 @@
-//! Mounted, nobody is left who uses it, and nobody unmounts it: what is wrong shows only in the
-//! state of the node and in what does not happen. A pod that is deleted in good health passes
-//! through the same states for moments, so each must last.
-//!
-//! What is asked about the mounts of volumes, and what came of it.
+//! Volumes that are mounted and unused, and that nothing unmounts: what is wrong shows only in the state of the
+//! node and in what does not happen. A pod that is deleted in good health passes through the same states for
+//! moments, so each must last. What is asked about their mounts stands here, too.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,8 +1,5 @@
-//! What it means that nobody unmounts, in words.
-//!
-//! Each fault that shows in what does not happen: what it means and what to do.
-//!
-//! A CSI driver's FUSE mount whose server is gone, which the driver has not unmounted.
+//! Each fault that shows in what does not happen, a FUSE mount of a CSI driver whose server is gone among them:
+//! what it means and what to do.
 
 use std::{path::Path, sync::Arc, time::Duration};
 

@@ -1,10 +1,7 @@
-//! A FUSE mount whose server is gone.
-//!
-//! FUSE mounts whose server is gone. Every look at one fails with ENOTCONN, and removals show it
-//! seldom: Go looks before it deletes, gives up there, and what the probes see is that the directory
-//! above is not empty, or that the mount point is busy.
-//!
-//! Looks at a dead mount that kubelet's log tells of: who comes late sees no removal fail.
+//! FUSE mounts whose server is gone. Every look at one fails with ENOTCONN, and removals show it seldom: Go looks
+//! before it deletes, gives up there, and what the probes see is that the directory above is not empty, or that the
+//! mount point is busy. What kubelet's log says of such looks counts, too: a run that starts late sees no removal
+//! fail.
 
 use std::{
     collections::BTreeMap,

@@ -1,7 +1,6 @@
-//! Raw block volumes that stay mapped after the pod's containers have ended. kubelet unmaps them in its own
-//! directories of plugins and not in the pod's, so that no call on them is seen; what is left is.
-//!
-//! A raw block volume that stays mapped, given what kubelet says of it and who holds it.
+//! Raw block volumes that stay mapped after the pod's containers have ended, by what kubelet says of them and who
+//! holds them. kubelet unmaps them in its own directories of plugins and not in the pod's, so that no call on them
+//! is seen; what is left is.
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -1,10 +1,7 @@
-//! `umount2` succeeded, and the device still is not free: another mount of its file system lives on
-//! in a mount namespace that the unmount does not reach, or an open file on a mount that was detached
-//! there. (Since Linux 3.18, `rmdir` of the mount point detaches the copies that other namespaces
-//! have of it; whoever uses them keeps them.) The pod goes, but the volume cannot be detached, or its
-//! next user finds the device busy.
-//!
-//! A device that is kept busy after its unmount.
+//! `umount2` succeeded, and the device is still busy: another mount of its file system lives on in a mount
+//! namespace that the unmount does not reach, or an open file on a mount that was detached there. (Since Linux
+//! 3.18, `rmdir` of the mount point detaches the copies that other namespaces have of it; processes that use them
+//! keep them.) The pod goes, but the volume cannot be detached, or its next user finds the device busy.
 
 use std::sync::Arc;
 

@@ -1,7 +1,5 @@
-//! Volumes' devices that kubelet does not let go. It says so in its log, of no pod in particular; the node's
-//! mounts show whether it still holds.
-//!
-//! A volume's device that kubelet does not let go, because somebody else still refers to it.
+//! Volumes' devices that kubelet does not let go, because something else still refers to them. It says so in its
+//! log, of no pod in particular; the node's mounts show whether it still holds.
 
 use std::{
     path::{Path, PathBuf},

@@ -1,6 +1,4 @@
 //! A file system without room, which kubelet or the runtime needs for a deletion.
-//!
-//! No room where kubelet and the runtimes live.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

@@ -1,6 +1,4 @@
-//! What an error of the file system means, in words.
-//!
-//! A read-only mount over a volume, which a log tells of.
+//! What an error of the file system means, and a read-only mount over a volume that a log names.
 
 use nix::errno::Errno;
 

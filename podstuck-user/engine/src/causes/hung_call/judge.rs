@@ -1,8 +1,6 @@
-//! Why a call does not return, by the kernel's functions that it is in. Those of a shutdown are named
-//! in `shutdown`, all others in `wait_channel`.
-//!
-//! Whether the shutdown of a file system comes on, or stands still. Its functions are those of fs/super.c and
-//! fs/fs-writeback.c of Linux 5.10 to 6.18.
+//! Why a call does not return, by the kernel's functions that it is in, and whether the shutdown of a file system
+//! comes on or stands still. The functions of a shutdown are named here (fs/super.c and fs/fs-writeback.c of Linux
+//! 5.10 to 6.18), all others in `wait_channel`.
 
 use std::time::Duration;
 

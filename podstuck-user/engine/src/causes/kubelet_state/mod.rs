@@ -1,9 +1,5 @@
-//! A kubelet that does not run, or is stopped.
-//!
-//! kubelet itself: whether it runs at all, and whether it can. Nothing happens to any pod of the node before it does,
-//! whatever else holds one.
-//!
-//! A kubelet that cannot act: nobody else ends the pod, unmounts its volumes or lets its record go.
+//! A kubelet that does not run, or is stopped. Nothing happens to any pod of the node before it runs, whatever else
+//! holds one: nothing else ends the pod, unmounts its volumes or lets its record go.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 

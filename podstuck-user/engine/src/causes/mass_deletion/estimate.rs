@@ -1,6 +1,4 @@
-//! What remains of a mass deletion, for how long, and how sure that is.
-//!
-//! What several looks at one mass deletion say together.
+//! What remains of a mass deletion, by several looks at it together: for how long, and how sure that is.
 
 use std::collections::VecDeque;
 

@@ -1,8 +1,5 @@
-//! A mount table of very many mounts, which slows each unmount.
-//!
-//! Mount namespaces with very many mounts, and unmounts that have nothing to write and are slow all the same.
-//!
-//! Very many mounts in a mount namespace that the node's own programs are in.
+//! Very many mounts in a mount namespace that the node's own programs are in: they slow each unmount, also one that
+//! has nothing to write.
 
 use std::{
     collections::{BTreeMap, VecDeque},

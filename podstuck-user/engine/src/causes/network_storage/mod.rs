@@ -1,12 +1,7 @@
-//! Storage on the network whose server is gone, or rejects this client.
-//!
-//! Storage on the network whose client on this node has lost the other side.
-//!
-//! Looks at a volume that fail, as kubelet and drivers say: who looks before he unmounts, and fails, comes to no
-//! call that a probe sees. What the volume is on says what the error means.
-//!
-//! What it means that a call on storage on the network fails or waits, in words. Nothing of it was seen
-//! with a real server: so it is never more than likely.
+//! Storage on the network whose server is gone, or rejects this client: calls and looks at a volume that fail or
+//! wait. kubelet and drivers look before they unmount; where that fails, they come to no call that a probe sees,
+//! and their logs have the error. What the volume is on says what it means. None of it was seen with a real server:
+//! so it is never more than likely.
 
 use std::{collections::BTreeSet, path::Path, sync::Arc};
 

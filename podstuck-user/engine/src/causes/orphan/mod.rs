@@ -1,10 +1,6 @@
-//! Directories of pods that the node no longer has.
-//!
-//! The directory of a pod that the API server no longer knows. kubelet tries every two seconds to
-//! remove it (`cleanupOrphanedPodDirs`), and by `rmdir` alone, so that no data are lost: a file in
-//! a volume, such as `vol_data.json`, is enough to fail for ever. No pod waits for it.
-//!
-//! That the API server does not know it is concluded from what kubelet does, or the API server says so.
+//! The directory of a pod that the API server no longer knows, as it says, or as kubelet's acts show. kubelet tries
+//! every two seconds to remove it (`cleanupOrphanedPodDirs`), and by `rmdir` alone, so that no data are lost: a
+//! file in a volume, such as `vol_data.json`, is enough to fail for ever. No pod waits for it.
 
 use std::{
     path::{Path, PathBuf},

@@ -1,8 +1,6 @@
-//! What in the volumes of a pod that is to go, or in the layers of a container, has attributes that forbid its
-//! removal, found by a look and not by an attempt that failed: whoever comes late may wait two minutes for the
+//! What in the volumes of a pod to be deleted, or in the layers of a container, has attributes that forbid its
+//! removal, found by a look and not by an attempt that failed: a run that starts late may wait two minutes for the
 //! next one, and dockerd makes none.
-//!
-//! What is said of attributes that were found before anybody was seen to fail because of them.
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 

@@ -1,6 +1,5 @@
-//! What an EPERM means, given the attributes of the object and its directory.
-//!
-//! A swap file that is in use: the kernel refuses to remove it, and to unmount what it lies on.
+//! What an EPERM means, by the attributes of the object and its directory, and by swap files: the kernel refuses to
+//! remove one that is in use, and to unmount what it lies on.
 
 use std::path::PathBuf;
 

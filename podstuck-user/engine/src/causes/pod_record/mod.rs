@@ -1,10 +1,6 @@
-//! What the API server says of the pod.
-//!
-//! The pod's record, judged by how far the deletion has come on this node: at each look at it, since the
-//! record says the same from the first moment on, and the node comes on.
-//!
-//! What the pod's own record says: whether anything is stuck at all, and whether the node is where
-//! to look.
+//! What the pod's record in the API says: whether anything is stuck at all, and whether the node is where to look.
+//! It is judged by how far the deletion has come on this node, at each look at it, since the record says the same
+//! from the first moment on, and the node comes on.
 
 use std::{collections::BTreeMap, sync::Arc};
 

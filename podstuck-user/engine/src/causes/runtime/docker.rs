@@ -1,7 +1,5 @@
-//! Containers of which dockerd says something else than is so: it has missed the event that one has ended, or
-//! believes in one that never came. Each look compares what it has written with the processes that are there.
-//!
-//! dockerd says of a container something else than is so.
+//! Containers whose state dockerd has wrong: it has missed the event that one has ended, or waits for one that
+//! never came. Each look compares what it has written with the processes that are there.
 
 use std::{collections::BTreeMap, time::Duration};
 

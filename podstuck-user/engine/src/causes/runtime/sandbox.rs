@@ -1,10 +1,5 @@
-//! What lies on a file of a pod's sandbox that is said to be busy, by the mounts of the runtime that has to remove
-//! it.
-//!
-//! A sandbox whose network namespace or shared memory its runtime cannot remove, because something is mounted there
-//! still.
-//!
-//! An image that is mounted as a volume, and that its runtime cannot unmount.
+//! What a runtime cannot remove of a pod's sandbox because something is mounted there still (its network namespace,
+//! its shared memory), and images mounted as volumes that it cannot unmount, by the runtime's mounts.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

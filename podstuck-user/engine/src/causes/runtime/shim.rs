@@ -1,7 +1,5 @@
-//! Shims that cannot run: a signal has stopped one, or it waits in the kernel. Nobody ends its container before
-//! that is over, whatever its runtime is called. That of a pod is told with what the runtime says of it.
-//!
-//! What is said of a shim that cannot run.
+//! Shims that cannot run: a signal has stopped one, or it waits in the kernel. Nothing ends its container before
+//! that is over, whatever its runtime is called. A pod's shim stands beside what the runtime says of it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

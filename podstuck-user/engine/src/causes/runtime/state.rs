@@ -1,7 +1,6 @@
 //! Runtimes that cannot do anything: a signal has stopped the daemon, its control group is frozen, it does not run
-//! while what it has started does, or it answers nobody. That is there to be seen at any time, and no log says it.
-//!
-//! What is said of a runtime that cannot do anything.
+//! while what it has started does, or it does not respond. That is there to be seen at any time, and no log says
+//! it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,7 +1,5 @@
-//! Daemons that run and answer nobody: requests came in, and did not go out. Nothing is asked of the daemon: the
+//! Daemons that run and do not respond: requests came in, and did not go out. Nothing is asked of the daemon: the
 //! kernel knows who is connected and what was read, and a client's command tells what it wants and since when.
-//!
-//! What is said of a daemon that runs and answers nobody.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
