@@ -19,7 +19,7 @@ use crate::{
         object::Attributes,
     },
     query::{Answer, ObjectAttributes},
-    testing::{FILE, actor, block_volume, failed, pod_state, run, stuck},
+    testing::{FILE, actor, block_volume, failed, pod_record, pod_state, run, stuck},
     tracker::TrackerId,
 };
 
@@ -255,18 +255,12 @@ fn nobody_waits_for_a_pod_that_the_api_server_does_not_have() {
 }
 
 fn record(deletion: Option<i64>, is_mirror: bool) -> Event {
-    let pod = Pod { uid: "u".into(), namespace: Some("shop".into()), name: Some("cart".into()) };
     let record = PodRecord {
-        pod,
         deletion: deletion.map(|second| Timestamp::from_second(second).unwrap()),
-        grace_s: 30,
-        finalizers: Vec::new(),
         node: Some("n".into()),
         is_mirror,
-        all_terminated: true,
         read: Some(Timestamp::UNIX_EPOCH),
-        claims: Vec::new(),
-        bidirectional: None,
+        ..pod_record("u")
     };
     Event { at: Monotonic(1), what: What::Record { record: Box::new(record), node: "n".into() } }
 }

@@ -26,6 +26,7 @@ use crate::{
         object::FileId,
         operation::Operation,
         path::JsonPath,
+        pod_record::PodRecord,
         stuck::StuckThread,
         summary::Start,
         thread::Thread,
@@ -298,6 +299,22 @@ pub(crate) fn context<'a>(
         sample: None,
         yields_of: crate::causes::yields_of,
         others: [others, &[]],
+    }
+}
+
+/// The record of a pod that is deleted, with its time of grace over, its containers ended and nothing that holds it.
+pub(crate) fn pod_record(uid: &str) -> PodRecord {
+    PodRecord {
+        pod: Pod { uid: uid.into(), namespace: Some("shop".into()), name: Some("cart".into()) },
+        deletion: Some(Timestamp::UNIX_EPOCH),
+        grace_s: 30,
+        finalizers: Vec::new(),
+        node: Some("here".into()),
+        is_mirror: false,
+        all_terminated: true,
+        read: None,
+        claims: Vec::new(),
+        bidirectional: None,
     }
 }
 

@@ -2,7 +2,7 @@ use super::*;
 use crate::{
     event::Event,
     model::{identity::Component, node::NodeSample, said::Said, time::Monotonic},
-    testing::{pod_state, run},
+    testing::{pod_record, pod_state, run},
 };
 
 const SOON: u64 = 1_000_000_000;
@@ -15,14 +15,8 @@ fn record(uid: &str, by: i64, finalizers: &[&str]) -> What {
     let record = PodRecord {
         pod: Pod { uid: uid.into(), namespace: Some("shop".into()), name: Some(uid.into()) },
         deletion: Some(Timestamp::from_second(by).unwrap()),
-        grace_s: 30,
         finalizers: finalizers.iter().map(|name| (*name).to_owned()).collect(),
-        node: Some("here".into()),
-        is_mirror: false,
-        all_terminated: true,
-        read: None,
-        claims: Vec::new(),
-        bidirectional: None,
+        ..pod_record(uid)
     };
     What::Record { record: Box::new(record), node: "here".into() }
 }

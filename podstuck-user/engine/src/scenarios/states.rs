@@ -25,7 +25,7 @@ use crate::{
         space::{Capacity, Space},
     },
     query::Listening,
-    testing::{holder, mounted},
+    testing::{self, holder, mounted},
 };
 
 pub(super) fn of_pod(populated: bool, volumes: Vec<VolumeState>) -> PodState {
@@ -366,15 +366,8 @@ pub(super) fn disk_full() -> Plays {
 pub(super) fn pod_record() -> Plays {
     let record = PodRecord {
         pod: pod(),
-        deletion: Some(Timestamp::UNIX_EPOCH),
-        grace_s: 30,
         finalizers: vec!["batch.kubernetes.io/job-tracking".into()],
-        node: Some("here".into()),
-        is_mirror: false,
-        all_terminated: true,
-        read: None,
-        claims: Vec::new(),
-        bidirectional: None,
+        ..testing::pod_record(UID)
     };
     let later = Timestamp::UNIX_EPOCH.checked_add(SignedDuration::from_secs(90)).unwrap();
     let mut plays = Vec::new();
@@ -396,18 +389,7 @@ pub(super) fn pod_record() -> Plays {
 }
 
 pub(super) fn kubelet_state() -> Plays {
-    let record = PodRecord {
-        pod: pod(),
-        deletion: Some(Timestamp::UNIX_EPOCH),
-        grace_s: 30,
-        finalizers: Vec::new(),
-        node: Some("here".into()),
-        is_mirror: false,
-        all_terminated: false,
-        read: None,
-        claims: Vec::new(),
-        bidirectional: None,
-    };
+    let record = PodRecord { pod: pod(), all_terminated: false, ..testing::pod_record(UID) };
     let stopped = HaltedKubelet { pid: 1, started: Some(9), halted: Halted::Stopped };
     let mut plays = Vec::new();
     for (title, kubelets, halted_kubelets) in

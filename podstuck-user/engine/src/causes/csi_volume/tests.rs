@@ -27,7 +27,7 @@ use crate::{
         time::Monotonic,
     },
     query::Answer,
-    testing::{Alone, FILE, failed},
+    testing::{Alone, FILE, failed, pod_record},
     tracker::TrackerId,
     verdict::{Draft, Verdict},
 };
@@ -333,14 +333,10 @@ fn claimed() -> PodRecord {
     PodRecord {
         pod: Pod { uid: UID.into(), namespace: Some("shop".into()), name: Some("cart-0".into()) },
         deletion: read,
-        grace_s: 30,
-        finalizers: Vec::new(),
         node: Some("n".into()),
-        is_mirror: false,
-        all_terminated: true,
-        bidirectional: None,
         read,
         claims: vec![claim],
+        ..pod_record(UID)
     }
 }
 

@@ -14,7 +14,7 @@ use crate::{
         said::{Report, Said},
         time::Monotonic,
     },
-    testing::{Alone, found, pod_state},
+    testing::{Alone, found, pod_record, pod_state},
     verdict::{Draft, Verdict},
 };
 
@@ -47,14 +47,9 @@ fn record(alone: &mut Alone<KubeletStates>, grace_ends: Option<i64>) {
     let record = PodRecord {
         pod: Pod { uid: "u".into(), namespace: None, name: None },
         deletion: grace_ends.map(|second| jiff::Timestamp::from_second(second).unwrap()),
-        grace_s: 30,
-        finalizers: Vec::new(),
         node: None,
-        is_mirror: false,
         all_terminated: false,
-        read: None,
-        claims: Vec::new(),
-        bidirectional: None,
+        ..pod_record("u")
     };
     alone.take(at(0), What::Record { record: Box::new(record), node: "here".into() });
 }

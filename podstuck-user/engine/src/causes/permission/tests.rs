@@ -23,7 +23,7 @@ use crate::{
         time::Monotonic,
     },
     query::{Answer, NoAnswer, ObjectAttributes, Query},
-    testing::{Alone, FILE, failed, pod_state},
+    testing::{Alone, FILE, failed, pod_record, pod_state},
     tracker::Steps,
     verdict::{Draft, Verdict},
 };
@@ -68,14 +68,9 @@ impl Played {
         let record = PodRecord {
             pod: Pod { uid: "u".into(), namespace: None, name: None },
             deletion: grace_ends.map(second),
-            grace_s: 30,
-            finalizers: Vec::new(),
             node: None,
-            is_mirror: false,
             all_terminated: false,
-            read: None,
-            claims: Vec::new(),
-            bidirectional: None,
+            ..pod_record("u")
         };
         let what = What::Record { record: Box::new(record), node: "here".into() };
         self.0.take(Monotonic(0), what);

@@ -8,30 +8,21 @@ use crate::{
     model::{
         diagnosis::Stage,
         evidence::Certainty,
-        identity::Pod,
         node::{NodeSample, PodState},
         pod_record::PodRecord,
         time::Monotonic,
     },
-    testing::{Alone, found},
+    testing::{Alone, found, pod_record},
     verdict::Verdict,
 };
 
 const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
 
 fn record(deletion: Timestamp, finalizers: &[&str]) -> What {
-    let pod = Pod { uid: UID.into(), namespace: Some("shop".into()), name: Some("cart".into()) };
     let record = PodRecord {
-        pod,
         deletion: Some(deletion),
-        grace_s: 30,
         finalizers: finalizers.iter().map(|name| (*name).into()).collect(),
-        node: Some("here".into()),
-        is_mirror: false,
-        all_terminated: true,
-        read: None,
-        claims: Vec::new(),
-        bidirectional: None,
+        ..pod_record(UID)
     };
     What::Record { record: Box::new(record), node: "here".into() }
 }
@@ -103,18 +94,7 @@ fn a_grace_that_ends_is_over() {
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
 fn record_of_verdict() -> PodRecord {
-    PodRecord {
-        pod: Pod { uid: "u".into(), namespace: Some("shop".into()), name: Some("cart".into()) },
-        deletion: Some(NOW),
-        grace_s: 30,
-        finalizers: vec!["batch.kubernetes.io/job-tracking".into()],
-        node: Some("here".into()),
-        is_mirror: false,
-        all_terminated: true,
-        read: None,
-        claims: Vec::new(),
-        bidirectional: None,
-    }
+    PodRecord { finalizers: vec!["batch.kubernetes.io/job-tracking".into()], ..pod_record("u") }
 }
 
 fn told(record: &PodRecord, stage: Stage) -> Option<(&'static str, Certainty)> {

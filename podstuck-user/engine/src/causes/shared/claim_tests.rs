@@ -16,7 +16,7 @@ use crate::{
         node::{PodState, VolumeState},
         path::JsonPath,
     },
-    testing::{FILE, failed, pod_state},
+    testing::{FILE, failed, pod_record, pod_state},
     tracker::TrackerId,
 };
 
@@ -42,13 +42,10 @@ fn record(attachment: Option<Attachment>) -> PodRecord {
         pod: Pod { uid: "u".into(), namespace: Some("shop".into()), name: Some("cart-0".into()) },
         deletion: Some(READ),
         grace_s: 0,
-        finalizers: Vec::new(),
         node: Some("n".into()),
-        is_mirror: false,
-        all_terminated: true,
-        bidirectional: None,
         read: Some(READ),
         claims: vec![claim],
+        ..pod_record("u")
     }
 }
 
