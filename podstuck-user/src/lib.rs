@@ -1,8 +1,8 @@
 //! podstuck: what keeps a pod Terminating, who does, and which command releases it.
 //!
 //! Data flows one way through these modules, in this order; each uses only those before it:
-//! `model` (the words everybody speaks), `proc` (lists of `/proc`, with `credentials`, `silent`, `back_off` and
-//! `given_file`), `kernel`
+//! `model` (the words everybody speaks), `proc` (lists of `/proc`, with `credentials`, `silent`, `back_off`,
+//! `given_file` and `way`), `kernel`
 //! (load and attach), `fork_server` (other processes), `source` (records and tables out of the kernel),
 //! `decode`, `identity` (path and process to pod,
 //! volume, component), `program` (where the node's programs are), `state` (bounded looks at the node), `scope`, `attribute`, `ask`, the engine,
@@ -20,6 +20,7 @@ mod fuzz;
 mod given_file;
 mod proc;
 mod silent;
+mod way;
 
 pub mod fork_server;
 pub mod kernel;

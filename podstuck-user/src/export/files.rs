@@ -2,31 +2,29 @@
 //! meets the old one or the new one.
 
 use std::{
-    collections::VecDeque,
-    ffi::OsString,
     fs::{self, File, Permissions, TryLockError},
     io::{self, Write},
-    os::{
-        fd::AsRawFd,
-        unix::{ffi::OsStringExt, fs::PermissionsExt},
-    },
-    path::{Component, Path, PathBuf},
+    os::{fd::AsRawFd, unix::fs::PermissionsExt},
+    path::{Path, PathBuf},
     time::Duration,
 };
 
 use jiff::Timestamp;
 use rustix::{
-    fs::{CWD, FileType, Mode, OFlags, fstat, mkdirat, openat, readlinkat},
+    fs::{CWD, FileType, Mode, OFlags, fstat, mkdirat, openat},
     io::Errno,
 };
 use tempfile::NamedTempFile;
 
 use super::{csv, error::ExportError, findings_file::FindingsFile, hlog, prometheus};
-use crate::model::{
-    finding::Finding,
-    path::safe_path,
-    series::{NamesTable, SeriesTable},
-    summary::Completeness,
+use crate::{
+    model::{
+        finding::Finding,
+        path::safe_path,
+        series::{NamesTable, SeriesTable},
+        summary::Completeness,
+    },
+    way::{Base, Way},
 };
 
 /// node_exporter, and who else collects the files, need not be root.
@@ -34,8 +32,6 @@ const MODE: u32 = 0o644;
 
 /// For a look at what a name is, which follows no link.
 const PATH: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-/// As many as the kernel follows (`MAXSYMLINKS`).
-const MOST_LINKS: usize = 40;
 
 /// What is written at one moment.
 #[derive(Clone, Copy, Debug)]
@@ -132,12 +128,9 @@ fn reached(directory: &File) -> PathBuf {
 /// root's: another user's would choose what is overwritten.
 fn open_or_make(dir: &Path) -> io::Result<File> {
     let own = rustix::process::geteuid().as_raw();
-    let start = |path: &Path| if path.is_absolute() { c"/" } else { c"." };
-    let open_start = |path: &Path| openat(CWD, start(path), PATH, Mode::empty());
-    let mut at = open_start(dir)?;
-    let mut names = names(dir);
-    let mut links = 0;
-    while let Some(name) = names.pop_front() {
+    let mut at = openat(CWD, if dir.is_absolute() { c"/" } else { c"." }, PATH, Mode::empty())?;
+    let mut way = Way::of(dir);
+    while let Some(name) = way.pop() {
         let step = match openat(&at, &name, PATH, Mode::empty()) {
             Err(Errno::NOENT) => {
                 match mkdirat(&at, &name, Mode::from_raw_mode(0o777)) {
@@ -153,30 +146,16 @@ fn open_or_make(dir: &Path) -> io::Result<File> {
             at = step;
             continue;
         }
-        links += 1;
         if stat.st_uid != own && stat.st_uid != 0 {
             let shown = safe_path(Path::new(&name)).into_owned();
             let why = format!("{shown} is a link that user {} has made", stat.st_uid);
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
         }
-        if links > MOST_LINKS {
-            return Err(Errno::LOOP.into());
+        if matches!(way.follow(&step)?, Base::Root) {
+            at = openat(CWD, c"/", PATH, Mode::empty())?;
         }
-        let target = readlinkat(&step, c"", Vec::new())?;
-        let target = PathBuf::from(OsString::from_vec(target.into_bytes()));
-        if target.is_absolute() {
-            at = open_start(&target)?;
-        }
-        self::names(&target).into_iter().rev().for_each(|name| names.push_front(name));
     }
     Ok(openat(&at, c".", OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?.into())
-}
-
-fn names(path: &Path) -> VecDeque<OsString> {
-    let names = path
-        .components()
-        .filter(|part| matches!(part, Component::Normal(_) | Component::ParentDir));
-    names.map(|part| part.as_os_str().to_owned()).collect()
 }
 
 /// Writes to a temporary name, then renames; gives the file, still open.

@@ -5,17 +5,17 @@ use std::{
     fs,
     io::{self, Read},
     os::{linux::fs::MetadataExt, unix::ffi::OsStringExt},
-    path::{Component, Path, PathBuf},
+    path::{Path, PathBuf},
 };
 
 use jiff::Timestamp;
 use rustix::fs::OFlags;
 
 use super::seen_by::Root;
-use crate::model::object::FileId;
-
-/// As many links as the kernel follows on one way (`MAXSYMLINKS`).
-const LINKS: usize = 40;
+use crate::{
+    model::object::FileId,
+    way::{Base, Way},
+};
 
 /// A directory that is opened anew for each look, since what is below it comes and goes.
 #[derive(Clone)]
@@ -61,9 +61,8 @@ impl Directory<'_> {
     /// The first symbolic link on the way to it, and where the way leads; `None` without one.
     pub(super) fn link(&self) -> Option<(PathBuf, PathBuf)> {
         let (mut at, mut first) = (PathBuf::from("/"), None);
-        let mut left: Vec<OsString> = names_from_the_last(&self.path);
-        let mut followed = 0;
-        while let Some(name) = left.pop() {
+        let mut way = Way::of(&self.path);
+        while let Some(name) = way.pop() {
             if name == ".." {
                 at.pop();
                 continue;
@@ -74,17 +73,10 @@ impl Directory<'_> {
                 at = next;
                 continue;
             }
-            followed += 1;
-            if followed > LINKS {
-                return None;
-            }
-            let target = rustix::fs::readlinkat(&held, c"", Vec::new()).ok()?;
-            let target = PathBuf::from(OsString::from_vec(target.into_bytes()));
-            first.get_or_insert(next);
-            if target.is_absolute() {
+            if matches!(way.follow(&held).ok()?, Base::Root) {
                 at = PathBuf::from("/");
             }
-            left.extend(names_from_the_last(&target));
+            first.get_or_insert(next);
         }
         first.map(|link| (link, at))
     }
@@ -112,17 +104,6 @@ impl Directory<'_> {
         }
         Ok(Contents::Other { size: metadata.st_size() })
     }
-}
-
-fn names_from_the_last(path: &Path) -> Vec<OsString> {
-    let names = path.components().filter_map(|part| match part {
-        Component::Normal(name) => Some(name.to_owned()),
-        Component::ParentDir => Some("..".into()),
-        _ => None,
-    });
-    let mut names: Vec<OsString> = names.collect();
-    names.reverse();
-    names
 }
 
 /// What a file is found to be.

@@ -6,17 +6,17 @@
 //! sticky directory is no exception: what is not there yet, anybody may make there.
 
 use std::{
-    collections::VecDeque,
-    ffi::{OsStr, OsString},
+    ffi::OsStr,
     fs::File,
     io::Read,
-    os::{fd::OwnedFd, unix::ffi::OsStringExt},
-    path::{Component, Path, PathBuf},
+    os::fd::OwnedFd,
+    path::{Path, PathBuf},
 };
 
 use anyhow::{Context, Result, bail};
-use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, Statx, StatxFlags, openat, readlinkat, statx,
+use rustix::{
+    fs::{AtFlags, CWD, FileType, Mode, OFlags, Statx, StatxFlags, openat, statx},
+    io::Errno,
 };
 
 use crate::{
@@ -25,12 +25,11 @@ use crate::{
         mounts::{Device, Mounts},
         path::safe_path,
     },
+    way::{Base, Way},
 };
 
 /// A configuration is a few kilobytes.
 pub(super) const LONGEST: u64 = 1 << 20;
-/// As many links as the kernel follows on one way (`MAXSYMLINKS`).
-const LINKS: usize = 40;
 
 /// What is mounted where the files are.
 pub(super) struct OnlyRoots<'a>(pub(super) Option<&'a Mounts>);
@@ -88,10 +87,9 @@ impl OnlyRoots<'_> {
             bail!("it is no absolute path");
         }
         let root = || self.step(None, OsStr::new("/"), PathBuf::from("/"));
-        let mut names: VecDeque<OsString> = names(path);
+        let mut way = Way::of(path);
         let mut above = vec![root()?];
-        let mut links = 0;
-        while let Some(name) = names.pop_front() {
+        while let Some(name) = way.pop() {
             if name == ".." {
                 if above.len() > 1 {
                     above.pop();
@@ -104,17 +102,11 @@ impl OnlyRoots<'_> {
                 above.push(held);
                 continue;
             }
-            links += 1;
-            if links > LINKS {
-                bail!("there are too many links on the way to it");
-            }
-            let target = readlinkat(&held.file, c"", Vec::new())?.into_bytes();
-            let target = PathBuf::from(OsString::from_vec(target));
-            if target.is_absolute() {
-                above.truncate(1);
-            }
-            for name in self::names(&target).into_iter().rev() {
-                names.push_front(name);
+            match way.follow(&held.file) {
+                Err(Errno::LOOP) => bail!("there are too many links on the way to it"),
+                Err(error) => return Err(error.into()),
+                Ok(Base::Root) => above.truncate(1),
+                Ok(Base::Here) => {}
             }
         }
         let held = above.pop().context("it is no file")?;
@@ -156,15 +148,8 @@ fn stat(file: &OwnedFd) -> rustix::io::Result<Statx> {
     statx(file, c"", flags, wanted)
 }
 
-fn names(path: &Path) -> VecDeque<OsString> {
-    let names = path
-        .components()
-        .filter(|part| matches!(part, Component::Normal(_) | Component::ParentDir));
-    names.map(|part| part.as_os_str().to_owned()).collect()
-}
-
 fn is_missing(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<rustix::io::Errno>() == Some(&rustix::io::Errno::NOENT)
+    error.downcast_ref::<Errno>() == Some(&Errno::NOENT)
 }
 
 #[cfg(test)]

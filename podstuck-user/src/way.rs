@@ -1,0 +1,62 @@
+//! The names of a path in their order, for code that opens each of them by itself and follows links only where it has
+//! looked at them.
+
+use std::{
+    collections::VecDeque,
+    ffi::OsString,
+    os::{fd::AsFd, unix::ffi::OsStringExt},
+    path::{Component, Path, PathBuf},
+};
+
+use rustix::{fs::readlinkat, io::Errno};
+
+/// As many links as the kernel follows in one path (`MAXSYMLINKS`).
+const LINKS: usize = 40;
+
+/// Where the names of a link begin.
+pub(crate) enum Base {
+    /// From the root directory on.
+    Root,
+    /// From the directory that the link is in.
+    Here,
+}
+
+/// The names that are left.
+pub(crate) struct Way {
+    names: VecDeque<OsString>,
+    links: usize,
+}
+
+impl Way {
+    pub(crate) fn of(path: &Path) -> Self {
+        Self { names: names(path).collect(), links: 0 }
+    }
+
+    /// The next name, which may be `..`.
+    pub(crate) fn pop(&mut self) -> Option<OsString> {
+        self.names.pop_front()
+    }
+
+    /// Puts what a link names before all that is left.
+    ///
+    /// # Errors
+    /// Fails when the link cannot be read, and with `ELOOP` where there are more links than the kernel follows.
+    pub(crate) fn follow(&mut self, link: impl AsFd) -> Result<Base, Errno> {
+        self.links += 1;
+        if self.links > LINKS {
+            return Err(Errno::LOOP);
+        }
+        let target = readlinkat(link, c"", Vec::new())?;
+        let target = PathBuf::from(OsString::from_vec(target.into_bytes()));
+        let left = std::mem::take(&mut self.names);
+        self.names = names(&target).chain(left).collect();
+        Ok(if target.is_absolute() { Base::Root } else { Base::Here })
+    }
+}
+
+fn names(path: &Path) -> impl Iterator<Item = OsString> {
+    let names = path
+        .components()
+        .filter(|part| matches!(part, Component::Normal(_) | Component::ParentDir));
+    names.map(|part| part.as_os_str().to_owned())
+}
