@@ -198,11 +198,11 @@ pub struct Count {
     /// Summed duration in nanoseconds.
     #[serde(rename = "d")]
     pub total_ns: u64,
-    /// The shortest in nanoseconds; 0 where it is not known, as in recordings from before it was counted.
-    #[serde(rename = "l", default)]
+    /// The shortest in nanoseconds; 0 where it is not known.
+    #[serde(rename = "l")]
     pub min_ns: u64,
     /// The longest; 0 in the same way.
-    #[serde(rename = "m", default)]
+    #[serde(rename = "m")]
     pub max_ns: u64,
 }
 

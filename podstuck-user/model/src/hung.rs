@@ -114,7 +114,6 @@ pub struct WaitProgress {
     /// Time since it was woken last, or since the first look of all, in milliseconds.
     pub quiet_ms: u64,
     /// Whether it was ever woken since the first look. What happened before is not known.
-    #[serde(default = "super::yes")]
     pub seen_woken: bool,
 }
 

@@ -48,7 +48,7 @@ pub mod thread;
 pub mod time;
 pub mod tracker_id;
 
-/// What a field is that recordings from before do not have.
+/// What a field is that is left out.
 fn yes() -> bool {
     true
 }

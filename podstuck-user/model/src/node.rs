@@ -28,7 +28,7 @@ use super::{
 pub struct NodeSample {
     /// When the look was over.
     pub at: Monotonic,
-    /// When the look began; `None` in recordings from before this was noted.
+    /// When the look began; `None` where it is not known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub begun: Option<Monotonic>,
     /// How long after it the next one is begun.
@@ -38,17 +38,16 @@ pub struct NodeSample {
     /// Those of them that a signal has stopped.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub stopped: Vec<u32>,
-    /// Those of them that cannot act, and why; none in recordings from before this was noted.
+    /// Those of them that cannot act, and why.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub halted_kubelets: Vec<HaltedKubelet>,
     /// Processes that do not answer: they hang where they execute a program. What they have mounted is not known.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub silent: Vec<u32>,
-    /// When the one that was started last was started; `None` in recordings from before this was noted.
+    /// When the one that was started last was started; `None` where it is not known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub kubelet_since: Option<Monotonic>,
-    /// The control group of the only kubelet; `None` where several run, and in recordings from before this was
-    /// noted.
+    /// The control group of the only kubelet; `None` where several run, or it is not known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub kubelet_group: Option<String>,
     /// Pods that have a directory.
@@ -140,7 +139,7 @@ pub struct PodState {
     pub seen_by: Option<(u32, u32)>,
     /// Its volumes and subpaths.
     pub volumes: Vec<VolumeState>,
-    /// Its raw block volumes; none in recordings from before they were looked for.
+    /// Its raw block volumes.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub devices: Vec<BlockVolume>,
 }
@@ -176,7 +175,7 @@ pub struct VolumeState {
     /// Its directory, which is the root of the target.
     #[serde(with = "raw_path")]
     pub path: PathBuf,
-    /// That directory, of a CSI volume; `None` in recordings from before this was noted.
+    /// That directory, of a CSI volume; `None` where it is not known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub file: Option<FileId>,
     /// What kubelet wrote about it, for CSI.

@@ -45,7 +45,7 @@ pub struct Entries {
     pub listed: Vec<Entry>,
     /// How many there are; at most 100,000 are looked at.
     pub count: u64,
-    /// The directory; `None` in recordings from before this was noted.
+    /// The directory; `None` where it is not known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub directory: Option<FileId>,
 }
@@ -55,7 +55,7 @@ pub struct Entries {
 pub struct Protected {
     /// The first few, and the attributes of each.
     pub objects: Vec<(JsonPath, Attributes)>,
-    /// Which objects those are; none in recordings from before this was noted.
+    /// Which objects those are; none where they are not known.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub files: Vec<FileId>,
     /// How many objects were looked at.

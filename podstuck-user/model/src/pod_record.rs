@@ -26,11 +26,11 @@ pub struct PodRecord {
     /// When the API server said so; `None` where somebody handed it over.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub read: Option<Timestamp>,
-    /// Its volumes that are PersistentVolumeClaims; none in recordings from before they were asked for.
+    /// Its volumes that are PersistentVolumeClaims.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub claims: Vec<Claim>,
-    /// Its volumes that a container mounts with mountPropagation Bidirectional; `None` in recordings from before
-    /// this was noted.
+    /// Its volumes that a container mounts with mountPropagation Bidirectional; `None` where it is not
+    /// known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub bidirectional: Option<Vec<String>>,
 }

@@ -214,7 +214,7 @@ pub struct ObjectAttributes {
     /// Whether it is one could not be looked up.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub swap_unknown: bool,
-    /// Which object and which directory; `None` in recordings from before this was noted.
+    /// Which object and which directory; `None` where it is not known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub files: Option<(FileId, FileId)>,
 }

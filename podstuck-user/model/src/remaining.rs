@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn recordings_from_before_samples_are_read() {
+    fn what_is_not_known_is_left_out() {
         let text =
             r#"{"seen":1,"complete":false,"nlink":2,"size":3,"inodes_used":4,"is_ext":true}"#;
         let left: Remaining = serde_json::from_str(text).unwrap();

@@ -15,8 +15,7 @@ use super::{
 pub struct Remedy {
     /// Whether it can be run.
     pub kind: RemedyKind,
-    /// What the command does, in a short imperative sentence; `None` for advice, which is one itself, and for what
-    /// an older podstuck has written.
+    /// What the command does, in a short imperative sentence; `None` for advice, which is one itself.
     pub does: Option<String>,
     /// A shell command, its arguments quoted; `None` for advice.
     pub command: Option<String>,

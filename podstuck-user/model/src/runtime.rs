@@ -20,8 +20,7 @@ pub struct Runtime {
     pub component: Component,
     /// When it was started, in ticks since boot: with its id, this names it.
     pub started: u64,
-    /// Inode number of its mount namespace; `None` where it could not be read, and in recordings from before this
-    /// was noted.
+    /// Inode number of its mount namespace; `None` where it could not be read.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub mnt_ns: Option<u32>,
     /// What keeps it from running, if something does.
@@ -30,7 +29,7 @@ pub struct Runtime {
     /// Where it listens; empty also where that could not be read.
     #[serde(with = "raw_path::list", skip_serializing_if = "Vec::is_empty", default)]
     pub sockets: Vec<PathBuf>,
-    /// Its control group; `None` in recordings from before this was noted.
+    /// Its control group; `None` where it is not known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub group: Option<String>,
     /// The connections that stand on those sockets, by their numbers; empty where it listens nowhere.
@@ -79,7 +78,7 @@ pub struct Shim {
     pub state: char,
     /// When it was started, in ticks since boot: with its id, this names it.
     pub started: u64,
-    /// Its control group; `None` in recordings from before this was noted.
+    /// Its control group; `None` where it is not known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub group: Option<String>,
     /// The kernel function that it waits in, where it waits uninterruptibly and that is told.

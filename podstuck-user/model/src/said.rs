@@ -123,18 +123,12 @@ pub fn is_unproven(source: &str) -> bool {
     source.ends_with(UNPROVEN)
 }
 
-/// Who wrote every log that was read before others than kubelet's were.
-fn kubelet() -> Component {
-    Component::Kubelet
-}
-
 /// An attempt at a pod's teardown, in the words of who made it. It failed, unless there is a report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Said {
     /// UID of the pod; empty for what holds for all pods of the node, and for a volume's device.
     pub uid: String,
     /// Who says it.
-    #[serde(default = "kubelet")]
     pub component: Component,
     /// The volume, as kubelet names it: `kubernetes.io/csi/DRIVER^HANDLE` for one of a CSI driver. Empty for
     /// what is about no volume.

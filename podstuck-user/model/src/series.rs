@@ -60,7 +60,7 @@ pub struct Series {
     pub calls: u64,
     /// Summed duration in nanoseconds, exact.
     pub total_ns: u64,
-    /// The shortest and the longest call in nanoseconds: exact, or of an older recording the edges of their buckets.
+    /// The shortest and the longest call in nanoseconds: exact, or, of buckets alone, the edges of these.
     range: Option<(u64, u64)>,
 }
 

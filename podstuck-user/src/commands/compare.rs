@@ -45,8 +45,7 @@ fn intervals(path: &Path) -> anyhow::Result<Intervals> {
         let export = read::read(path)?;
         return export.intervals.ok_or_else(|| {
             anyhow!(
-                "{name} has no {}: it was written by an older podstuck; a recording of the run can be \
-                 compared",
+                "{name} has no {}, which every export has; a recording of the run can be compared",
                 intervals_log::FILE
             )
         });

@@ -56,14 +56,9 @@ pub struct Row {
     pub p99_9_ns: u64,
     pub max_ns: u64,
     pub mean_ns: String,
-    // Older ones do not have these.
-    #[serde(default)]
     pub namespace: String,
-    #[serde(default)]
     pub pod_name: String,
-    #[serde(default)]
     pub container: String,
-    #[serde(default)]
     pub plugin: String,
 }
 

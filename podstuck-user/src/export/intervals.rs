@@ -163,10 +163,7 @@ impl Collector {
                 for count in counts {
                     let span = Span::Call(count.call);
                     let kind = self.kind(span, count.outcome, count.target_id, count.component);
-                    // Older recordings do not know.
-                    if count.max_ns > 0 {
-                        self.intervals.note(&kind, count.max_ns);
-                    }
+                    self.intervals.note(&kind, count.max_ns);
                     self.add(event.at, kind, count.bucket, count.calls);
                 }
             }

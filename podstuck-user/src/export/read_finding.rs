@@ -35,7 +35,6 @@ struct Parts {
     blocks_deletion: Option<bool>,
     pod: Option<Pod>,
     container: Option<String>,
-    #[serde(default)]
     container_name: Option<String>,
     volume: Option<Volume>,
     actor: Option<Actor>,
@@ -43,7 +42,6 @@ struct Parts {
     count: u64,
     first: Timestamp,
     last: Timestamp,
-    #[serde(default)]
     held_by: Option<String>,
     evidence: Vec<Fact>,
     explanation: String,
@@ -72,8 +70,6 @@ struct Fact {
 
 #[derive(Deserialize)]
 struct RemedyParts {
-    /// Older exports have none.
-    #[serde(default)]
     does: Option<String>,
     command: Option<String>,
     advice: Option<String>,

@@ -14,7 +14,6 @@ use zstd::stream::read::Decoder;
 use super::{
     FORMAT, MAGIC, SKIPPABLE,
     delta::Delta,
-    format1, format4,
     slim::{Again, Known, SlimOperation},
     tally::{self, Tally},
 };
@@ -37,12 +36,12 @@ pub enum ReadError {
     /// Something else.
     #[error("{0} is no recording of podstuck (`podstuck watch --record FILE` makes one)")]
     Foreign(String),
-    /// A later podstuck made it.
+    /// Another podstuck made it.
     #[error(
-        "{path} was recorded in format {found}, and this podstuck reads formats up to {FORMAT}: \
-         replay it with the version that made it, or a newer one"
+        "{path} is a recording of format {found}, and this podstuck reads format {FORMAT}: replay it with the version \
+         that made it"
     )]
-    Newer {
+    Format {
         /// The file.
         path: String,
         /// Its format.
@@ -66,22 +65,12 @@ pub enum Ending {
 
 #[derive(Deserialize)]
 struct Line {
-    #[serde(default)]
     at: Option<Monotonic>,
-    #[serde(default)]
     what: Option<What>,
-    #[serde(default)]
     look: Option<Delta>,
-    #[serde(default)]
     op: Option<SlimOperation>,
-    #[serde(default)]
     again: Option<Again>,
-    #[serde(default)]
-    tally: Option<format4::Tally>,
-    #[serde(default)]
     totals: Option<Tally>,
-    #[serde(default)]
-    counts: Option<Vec<format1::Counts>>,
 }
 
 /// Events of a recording, in order.
@@ -99,7 +88,7 @@ impl Reader<File> {
     /// Opens a file.
     ///
     /// # Errors
-    /// Fails when it cannot be read, is no recording, or one of a later format.
+    /// Fails when it cannot be read, is no recording, or one of another format.
     pub fn open(path: &Path) -> Result<Self, ReadError> {
         let name = safe_path(path).into_owned();
         let file = given_file::open(path).map_err(|error| ReadError::Open(name.clone(), error))?;
@@ -115,8 +104,8 @@ impl<R: Read> Reader<R> {
     pub fn new(mut source: R, name: &str) -> Result<Self, ReadError> {
         let found = format(&mut source).map_err(|error| ReadError::Open(name.into(), error))?;
         let found = found.ok_or_else(|| ReadError::Foreign(name.into()))?;
-        if found > FORMAT {
-            return Err(ReadError::Newer { path: name.into(), found });
+        if found != FORMAT {
+            return Err(ReadError::Format { path: name.into(), found });
         }
         let decoder = Decoder::new(source).map_err(|e| ReadError::Open(name.into(), e))?;
         let mut lines = BufReader::new(decoder);
@@ -170,8 +159,6 @@ impl<R: Read> Reader<R> {
                 again.restore(&mut self.known).map(|op| What::Operation(Box::new(op)))
             }
             Line { totals: Some(totals), .. } => totals.restore(&mut self.series).map(What::Counts),
-            Line { tally: Some(tally), .. } => tally.restore(&mut self.series).map(What::Counts),
-            Line { counts: Some(counts), .. } => format1::counts(counts).map(What::Counts),
             _ => None,
         };
         let at = match &what {

@@ -26,9 +26,9 @@ impl Default for Known {
 }
 
 /// What is counted together, but for the latency: target, process, the part it plays, call, errno, and the start of
-/// the process, which older recordings do not tell.
+/// the process where it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(super) struct Series(u64, u32, Component, Call, Outcome, #[serde(default)] Option<u64>);
+pub(super) struct Series(u64, u32, Component, Call, Outcome, Option<u64>);
 
 /// Counts since the last drain.
 #[derive(Debug, Serialize, Deserialize)]
@@ -46,33 +46,6 @@ pub(super) struct Tally {
 /// 2^50. What claims more is damaged, or was made so that sums overflow.
 const CALLS: u64 = 1 << 40;
 const NANOSECONDS: u64 = 1 << 60;
-
-/// Whether a kernel can have counted this.
-pub(super) fn can_be(totals: &CallTotals) -> bool {
-    totals.calls <= CALLS && totals.total_ns <= NANOSECONDS
-}
-
-/// Calls of one bucket.
-pub(super) struct Measured {
-    bucket: u16,
-    totals: CallTotals,
-}
-
-impl Measured {
-    /// From bucket, calls and excess.
-    pub(super) fn of_excess(bucket: i64, calls: i64, excess: i64) -> Option<Self> {
-        let (bucket, calls) = (u16::try_from(bucket).ok()?, calls.cast_unsigned());
-        let least = lower_bound(bucket).wrapping_mul(calls);
-        let total_ns = least.wrapping_add(excess.cast_unsigned());
-        Some(Self { bucket, totals: CallTotals { calls, total_ns, min_ns: 0, max_ns: 0 } })
-    }
-
-    fn with_range(mut self, least: i64, range: i64) -> Self {
-        self.totals.min_ns = least.cast_unsigned();
-        self.totals.max_ns = self.totals.min_ns.wrapping_add(range.cast_unsigned());
-        self
-    }
-}
 
 impl Tally {
     /// `counts` in the order of their series.
@@ -102,56 +75,52 @@ impl Tally {
 
     /// The counts again; `None` where a number is not known, or cannot be.
     pub(super) fn restore(self, known: &mut Known) -> Option<Vec<Count>> {
-        restore(self.series, &self.rows, known, |[bucket, calls, excess, least, range]| {
-            Some(Measured::of_excess(bucket, calls, excess)?.with_range(least, range))
-        })
+        let mut new = self.series.into_iter();
+        let mut counts = Vec::new();
+        for row in self.rows {
+            let (number, buckets) = row.split_first()?;
+            let Series(target_id, pid, component, call, outcome, started) =
+                match u32::try_from(*number) {
+                    Ok(number) => *known.0.get(number)?,
+                    Err(_) => {
+                        let series = new.next()?;
+                        known.0.push(series);
+                        series
+                    }
+                };
+            let (buckets, rest) = buckets.as_chunks();
+            if !rest.is_empty() {
+                return None;
+            }
+            for values in buckets {
+                let (bucket, totals) = measured(*values)?;
+                let CallTotals { calls, total_ns, min_ns, max_ns } = totals;
+                counts.push(Count {
+                    target_id,
+                    pid,
+                    started,
+                    call,
+                    outcome,
+                    component,
+                    bucket,
+                    calls,
+                    total_ns,
+                    min_ns,
+                    max_ns,
+                });
+            }
+        }
+        Some(counts)
     }
 }
 
-/// Rows of any format, with so many values a bucket.
-pub(super) fn restore<const N: usize>(
-    new: Vec<Series>,
-    rows: &[Vec<i64>],
-    known: &mut Known,
-    measured: impl Fn([i64; N]) -> Option<Measured>,
-) -> Option<Vec<Count>> {
-    let mut new = new.into_iter();
-    let mut counts = Vec::new();
-    for row in rows {
-        let (number, buckets) = row.split_first()?;
-        let Series(target_id, pid, component, call, outcome, started) = match u32::try_from(*number)
-        {
-            Ok(number) => *known.0.get(number)?,
-            Err(_) => {
-                let series = new.next()?;
-                known.0.push(series);
-                series
-            }
-        };
-        let (buckets, rest) = buckets.as_chunks::<N>();
-        if !rest.is_empty() {
-            return None;
-        }
-        for values in buckets {
-            let Measured { bucket, totals } = measured(*values)?;
-            if !can_be(&totals) {
-                return None;
-            }
-            let CallTotals { calls, total_ns, min_ns, max_ns } = totals;
-            counts.push(Count {
-                target_id,
-                pid,
-                started,
-                call,
-                outcome,
-                component,
-                bucket,
-                calls,
-                total_ns,
-                min_ns,
-                max_ns,
-            });
-        }
-    }
-    Some(counts)
+/// Five values of a row; `None` where a kernel cannot have counted this.
+fn measured([bucket, calls, excess, least, range]: [i64; 5]) -> Option<(u16, CallTotals)> {
+    let (bucket, calls) = (u16::try_from(bucket).ok()?, calls.cast_unsigned());
+    let shortest = lower_bound(bucket).wrapping_mul(calls);
+    let total_ns = shortest.wrapping_add(excess.cast_unsigned());
+    let min_ns = least.cast_unsigned();
+    let max_ns = min_ns.wrapping_add(range.cast_unsigned());
+    let can_be = calls <= CALLS && total_ns <= NANOSECONDS;
+    can_be.then_some((bucket, CallTotals { calls, total_ns, min_ns, max_ns }))
 }

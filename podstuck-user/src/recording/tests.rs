@@ -243,31 +243,6 @@ fn a_replay_ends_at_the_last_whole_record() {
     }
 }
 
-/// Counts as formats 2 to 4 have them: without the shortest and the longest call.
-#[test]
-fn counts_of_older_formats_are_read() {
-    let component = serde_json::to_value(Component::Kubelet).unwrap();
-    let call = serde_json::to_value(Call::Rmdir).unwrap();
-    let line = serde_json::json!({ "at": 7, "tally": {
-        "series": [[7, 1, component, call, 0, 5]], "rows": [[-1, 3, 9, 5, 9, 2, 4], [0, 3, 1, 0]],
-    } });
-    let mut text = serde_json::to_vec(&run()).unwrap();
-    text.push(b'\n');
-    text.extend(serde_json::to_vec(&line).unwrap());
-    text.push(b'\n');
-    let mut bytes = first_frame(4);
-    bytes.extend(zstd::encode_all(text.as_slice(), 1).unwrap());
-    let (read, ending) = replay(&bytes).unwrap();
-    assert_eq!(ending, Ending::Cut);
-    let What::Counts(counts) = &read[0].what else { panic!("{read:?}") };
-    let told = counts.iter().map(|c| (c.bucket, c.calls, c.total_ns, c.min_ns, c.max_ns));
-    let least = podstuck_common::bucket::lower_bound;
-    let expected =
-        [(3, 9, 9 * least(3) + 5, 0, 0), (9, 2, 2 * least(9) + 4, 0, 0), (3, 1, least(3), 0, 0)];
-    assert_eq!(told.collect::<Vec<_>>(), expected);
-    assert!(counts.iter().all(|c| (c.target_id, c.pid, c.started) == (7, 1, Some(5))));
-}
-
 /// Sums of them would be more than a number holds.
 #[test]
 fn counts_that_cannot_be_are_damage() {
@@ -294,8 +269,10 @@ fn what_is_no_recording_is_said_to_be_none() {
     {
         assert!(matches!(replay(foreign), Err(ReadError::Foreign(_))), "{foreign:?}");
     }
-    let newer = first_frame(FORMAT + 1);
-    assert!(matches!(replay(&newer), Err(ReadError::Newer { found, .. }) if found == FORMAT + 1));
+    for other in [FORMAT - 1, FORMAT + 1] {
+        let read = replay(&first_frame(other));
+        assert!(matches!(read, Err(ReadError::Format { found, .. }) if found == other));
+    }
     assert!(matches!(replay(&first_frame(FORMAT)), Err(ReadError::Empty(_))));
 }
 
