@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn fuzz_proc_auxv() {
-        crate::fuzz::fuzz("proc_auxv", |input| {
+        podstuck_fuzz::fuzz("proc_auxv", |input| {
             let _ = is_started_by_root(input);
         });
     }

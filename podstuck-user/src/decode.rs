@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn fuzz_record() {
-        crate::fuzz::fuzz("record", |input| {
+        podstuck_fuzz::fuzz("record", |input| {
             let record = decode(&Bytes::copy_from_slice(input));
             let _ = record.map(|record| record.path());
         });

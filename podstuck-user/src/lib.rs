@@ -15,8 +15,6 @@ pub use podstuck_engine::{engine, event, model, query};
 mod back_off;
 pub mod clock;
 mod credentials;
-#[cfg(test)]
-mod fuzz;
 mod given_file;
 mod proc;
 mod silent;

@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn fuzz_mountinfo() {
-        crate::fuzz::fuzz("mountinfo", |input| {
+        podstuck_fuzz::fuzz("mountinfo", |input| {
             let mounts = parse_mounts(7, input);
             for mount in &mounts.all {
                 let _ = (mount.describe(), mount.is_read_only(), mount.is_super_read_only());

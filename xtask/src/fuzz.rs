@@ -1,5 +1,5 @@
-//! `cargo xtask fuzz`: parsers of foreign input with more inputs than the tests take. See `src/fuzz.rs` of
-//! podstuck-user.
+//! `cargo xtask fuzz`: parsers of foreign input with more inputs than the tests take. See the crate
+//! podstuck-fuzz.
 
 use std::time::Duration;
 
@@ -27,13 +27,10 @@ pub(crate) struct Options {
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     setup::run(workspace)?;
     // Optimized, and with the checks of a build that is not. From the whole workspace, cargo takes what it has.
-    let selection: &[&str] = if options.unoptimized {
-        &["--workspace", "--lib"]
-    } else {
-        &["--profile", "fuzz", "--package", "podstuck-user", "--lib"]
-    };
-    let mut test = workspace.cargo(["test"]);
-    test.args(selection);
+    let mut test = workspace.cargo(["test", "--workspace", "--lib"]);
+    if !options.unoptimized {
+        test.args(["--profile", "fuzz"]);
+    }
     test.args(["--", "--nocapture", &format!("tests::fuzz_{}", options.target)]);
     test.env("PODSTUCK_FUZZ_FOR", options.time.as_secs().to_string());
     process::run(&mut test)

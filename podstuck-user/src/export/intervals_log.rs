@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn fuzz_intervals_log() {
-        crate::fuzz::fuzz("intervals_log", |input| drop(read(input)));
+        podstuck_fuzz::fuzz("intervals_log", |input| drop(read(input)));
     }
 
     #[test]

@@ -176,10 +176,11 @@ fn read_metrics(text: &str, export: &mut Export) {
 
 #[cfg(test)]
 mod tests {
+    use podstuck_fuzz::runner;
+
     use super::*;
     use crate::{
         export::{Exporter, Snapshot, sample},
-        fuzz::runner,
         model::{finding::FindingState, series::NamesTable},
         present::{
             foreign::Foreign,
@@ -244,14 +245,14 @@ mod tests {
 
     #[test]
     fn fuzz_findings_file() {
-        crate::fuzz::fuzz("findings_file", |input| {
+        podstuck_fuzz::fuzz("findings_file", |input| {
             let _ = read_findings(input, &mut Export::default());
         });
     }
 
     #[test]
     fn fuzz_exported_table() {
-        crate::fuzz::fuzz("exported_table", |input| {
+        podstuck_fuzz::fuzz("exported_table", |input| {
             let series = csv::read(input).unwrap_or_default();
             let mut export = Export { series, ..Export::default() };
             read_metrics(&String::from_utf8_lossy(input), &mut export);

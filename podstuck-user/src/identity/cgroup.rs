@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn fuzz_cgroup() {
-        crate::fuzz::fuzz("cgroup", |input| {
+        podstuck_fuzz::fuzz("cgroup", |input| {
             let path = best_path(input);
             let _ = path.as_deref().map(|path| (pod_of_cgroup(path), is_conmon(path)));
             let _ = v2_path(input);

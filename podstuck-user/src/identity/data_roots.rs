@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn fuzz_runtime_config() {
-        crate::fuzz::fuzz("runtime_config", |input| {
+        podstuck_fuzz::fuzz("runtime_config", |input| {
             let config = String::from_utf8_lossy(input).into_owned();
             let told = Told { config, ..Told::default() };
             of_runtime(Component::Containerd, &told);

@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn fuzz_k3s_config() {
-        crate::fuzz::fuzz("k3s_config", |input| {
+        podstuck_fuzz::fuzz("k3s_config", |input| {
             let text = String::from_utf8_lossy(input);
             let _ = Settings::default().take_distributions(&text);
         });
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn fuzz_kubelet_args() {
-        crate::fuzz::fuzz("kubelet_args", |input| {
+        podstuck_fuzz::fuzz("kubelet_args", |input| {
             Settings::default().take_args(&String::from_utf8_lossy(input));
         });
     }

@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn fuzz_kubelet_flags() {
-        crate::fuzz::fuzz("kubelet_flags", |input| {
+        podstuck_fuzz::fuzz("kubelet_flags", |input| {
             let text = String::from_utf8_lossy(input);
             let words: Vec<String> = text.split('\0').map(str::to_owned).collect();
             let _ = Settings::of(&words).and_then(|settings| settings.distributions_files());
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn fuzz_kubelet_config() {
-        crate::fuzz::fuzz("kubelet_config", |input| {
+        podstuck_fuzz::fuzz("kubelet_config", |input| {
             let text = String::from_utf8_lossy(input);
             let _ = Settings::default().take_config(&text);
         });

@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn fuzz_proc_status() {
-        crate::fuzz::fuzz("proc_status", |input| {
+        podstuck_fuzz::fuzz("proc_status", |input| {
             let _ = is_privileged(input);
         });
     }

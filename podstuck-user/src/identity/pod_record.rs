@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn fuzz_pod_record() {
-        crate::fuzz::fuzz("pod_record", |input| {
+        podstuck_fuzz::fuzz("pod_record", |input| {
             let text = String::from_utf8_lossy(input);
             let _ = parse(&text);
             let list = serde_json::from_str::<RawPods>(&text);

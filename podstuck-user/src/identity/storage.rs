@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn fuzz_storage_conf() {
-        crate::fuzz::fuzz("storage_conf", |input| {
+        podstuck_fuzz::fuzz("storage_conf", |input| {
             let text = String::from_utf8_lossy(input);
             of_podman(&text, &text);
             let told =

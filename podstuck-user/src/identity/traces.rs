@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn fuzz_token() {
-        crate::fuzz::fuzz("token", |input| {
+        podstuck_fuzz::fuzz("token", |input| {
             let text = String::from_utf8_lossy(input);
             let _ = of_token(&text).map(|trace| host_name(&trace.name).to_owned());
         });
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn fuzz_etc_hosts() {
-        crate::fuzz::fuzz("etc_hosts", |input| {
+        podstuck_fuzz::fuzz("etc_hosts", |input| {
             let text = String::from_utf8_lossy(input);
             let _ = of_etc_hosts(&text, UID).map(|trace| host_name(&trace.name).to_owned());
         });

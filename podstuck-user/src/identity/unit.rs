@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn fuzz_unit() {
-        crate::fuzz::fuzz("unit", |input| {
+        podstuck_fuzz::fuzz("unit", |input| {
             let text = String::from_utf8_lossy(input);
             let mut unit = Unit::default();
             unit.take(&text);

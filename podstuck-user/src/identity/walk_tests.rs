@@ -6,10 +6,11 @@ use podstuck_common::{
     record::RecordHead,
     trail::Trail,
 };
+use podstuck_fuzz::runner;
 use proptest::{collection::vec, prelude::*, sample::select};
 
 use super::layout::{target_names, target_root};
-use crate::{decode::decode, fuzz::runner};
+use crate::decode::decode;
 
 /// As the probes search them (`SEARCHED` in their `path.rs`).
 const SEARCHED: usize = 512;

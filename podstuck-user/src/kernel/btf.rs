@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn fuzz_btf() {
-        crate::fuzz::fuzz("btf", |input| {
+        podstuck_fuzz::fuzz("btf", |input| {
             let Ok(btf) = Btf::parse(input) else { return };
             for field in ["a", "y.deep", "x", "deep", "none"] {
                 let _ = btf.offset("outer", field);

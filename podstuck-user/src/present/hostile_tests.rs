@@ -4,6 +4,7 @@ use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::PathBuf, sync::LazyLock, ti
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use jiff::Timestamp;
+use podstuck_fuzz::runner;
 use regex::Regex;
 
 use super::{
@@ -15,7 +16,6 @@ use super::{
 };
 use crate::{
     export::{csv::csv, hlog::hlog, prometheus::prometheus},
-    fuzz::runner,
     model::{deleted::Deleted, diagnosis::Gone, finding::FindingState, path::JsonPath},
 };
 

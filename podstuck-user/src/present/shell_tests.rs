@@ -8,13 +8,11 @@ use std::{
     sync::LazyLock,
 };
 
+use podstuck_fuzz::runner;
 use proptest::{collection::vec, prelude::*, sample::select};
 use regex::Regex;
 
-use crate::{
-    fuzz::runner,
-    model::shell::{line, word},
-};
+use crate::model::shell::{line, word};
 
 /// Names in a run of a shell, which costs a thousand times what a line does.
 const NAMES: usize = 60;

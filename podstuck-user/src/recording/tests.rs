@@ -324,7 +324,7 @@ fn redacted_names_are_gone_and_the_rest_is_as_it_was() {
 /// All that a file may say, to the engine.
 #[test]
 fn fuzz_recording() {
-    crate::fuzz::fuzz("recording", |input| {
+    podstuck_fuzz::fuzz("recording", |input| {
         let mut file = first_frame(FORMAT);
         file.extend(zstd::encode_all(input, 1).unwrap());
         let Ok(mut reader) = Reader::new(&file[..], "x") else { return };

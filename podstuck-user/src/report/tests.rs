@@ -2,12 +2,12 @@
 
 use std::{collections::BTreeSet, sync::LazyLock, time::Duration};
 
+use podstuck_fuzz::runner;
 use proptest::{collection::vec, prelude::*, sample::select};
 use regex::Regex;
 
 use super::{Collector, Model, markdown, page};
 use crate::{
-    fuzz::runner,
     model::{
         finding::FindingState,
         time::{Clock, Monotonic},

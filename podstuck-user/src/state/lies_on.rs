@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn fuzz_overlay_options() {
-        crate::fuzz::fuzz("overlay_options", |input| {
+        podstuck_fuzz::fuzz("overlay_options", |input| {
             let text = String::from_utf8_lossy(input);
             let _ = layer_paths(&text);
         });

@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn fuzz_net_tcp() {
-        crate::fuzz::fuzz("net_tcp", |input| {
+        podstuck_fuzz::fuzz("net_tcp", |input| {
             let question = FindListener { address: IpAddr::from([127, 0, 0, 1]), port: 20249 };
             let _ = question.is_in(input);
         });

@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn fuzz_mountstats() {
-        crate::fuzz::fuzz("mountstats", |input| {
+        podstuck_fuzz::fuzz("mountstats", |input| {
             let _ = parse(input, b" with fstype nfs");
         });
     }

@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn fuzz_net_unix() {
-        crate::fuzz::fuzz("net_unix", |input| {
+        podstuck_fuzz::fuzz("net_unix", |input| {
             let found: Vec<Listener> = listeners(input).collect();
             let _ = listener_on(Path::new("/k/plugins_registry/x-reg.sock"), &found);
         });

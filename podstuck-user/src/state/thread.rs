@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn fuzz_proc_thread() {
-        crate::fuzz::fuzz("proc_thread", |input| {
+        podstuck_fuzz::fuzz("proc_thread", |input| {
             let text = String::from_utf8_lossy(input);
             let _ = (doing(&text), ticks(&text), frames(&text));
         });

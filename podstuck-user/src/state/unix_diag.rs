@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn fuzz_unix_diag() {
-        crate::fuzz::fuzz("unix_diag", |input| {
+        podstuck_fuzz::fuzz("unix_diag", |input| {
             for message in messages(input) {
                 let _ = NetlinkMessage::<SockDiagMessage>::deserialize(message);
             }

@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn fuzz_vol_data() {
-        crate::fuzz::fuzz("vol_data", |input| {
+        podstuck_fuzz::fuzz("vol_data", |input| {
             let _ = data(input, input.len() as u64);
         });
     }

@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn fuzz_container() {
-        crate::fuzz::fuzz("container", |input| {
+        podstuck_fuzz::fuzz("container", |input| {
             let _ = (describe(input), stored(input));
         });
     }

@@ -277,7 +277,7 @@ users:
 
     #[test]
     fn fuzz_kubeconfig() {
-        crate::fuzz::fuzz("kubeconfig", |input| {
+        podstuck_fuzz::fuzz("kubeconfig", |input| {
             let text = String::from_utf8_lossy(input);
             let Ok(mut raw) = serde_saphyr::from_str::<Raw>(&text) else { return };
             // Files that it names are not read.

@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn fuzz_credential() {
-        crate::fuzz::fuzz("credential", |input| {
+        podstuck_fuzz::fuzz("credential", |input| {
             let _ = user(input);
         });
     }

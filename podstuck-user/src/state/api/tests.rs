@@ -257,7 +257,7 @@ fn keys_that_are_none_are_said_to_be_none() {
 
 #[test]
 fn fuzz_api() {
-    crate::fuzz::fuzz("api", |input| {
+    podstuck_fuzz::fuzz("api", |input| {
         let _ = serde_json::from_slice::<super::objects::RawNode>(input)
             .map(|node| (node.boot_id().to_owned(), node.ready()));
         let _ =

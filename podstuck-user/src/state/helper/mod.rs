@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn fuzz_helper() {
-        crate::fuzz::fuzz("helper", |input| {
+        podstuck_fuzz::fuzz("helper", |input| {
             understand(input);
             let _ = serde_json::from_slice::<Request>(input);
         });

@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn fuzz_fdinfo() {
-        crate::fuzz::fuzz("fdinfo", |input| {
+        podstuck_fuzz::fuzz("fdinfo", |input| {
             let _ = parse(input);
         });
     }

@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn fuzz_maps() {
-        crate::fuzz::fuzz("maps", |input| {
+        podstuck_fuzz::fuzz("maps", |input| {
             let _ = input
                 .split(|byte| *byte == b'\n')
                 .filter_map(|line| mapping(line, " 08:01 "))

@@ -29,7 +29,7 @@ mod tests {
 
     #[test]
     fn fuzz_diskstats() {
-        crate::fuzz::fuzz("diskstats", |input| {
+        podstuck_fuzz::fuzz("diskstats", |input| {
             let text = String::from_utf8_lossy(input);
             let _ = parse(&text);
         });

@@ -269,5 +269,5 @@ fn words<'a>(said: impl Iterator<Item = &'a Said>) -> String {
 #[test]
 fn fuzz_klog() {
     let now = "2026-11-23T00:00:00Z".parse().unwrap();
-    crate::fuzz::fuzz("klog", |input| drop(captured(input, now)));
+    podstuck_fuzz::fuzz("klog", |input| drop(captured(input, now)));
 }

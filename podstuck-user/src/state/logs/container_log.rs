@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn fuzz_container_log() {
-        crate::fuzz::fuzz("container_log", |input| {
+        podstuck_fuzz::fuzz("container_log", |input| {
             let text = String::from_utf8_lossy(input);
             let _ = text.lines().map(Line::parse).count();
         });

@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn fuzz_kernel_log() {
-        crate::fuzz::fuzz("kernel_log", |input| {
+        podstuck_fuzz::fuzz("kernel_log", |input| {
             let text = String::from_utf8_lossy(input);
             let own: Vec<Record> = text.lines().filter_map(of_kernel).collect();
             let _ = denials(own.iter().map(|own| own.text.clone()).chain(lines(input)));

@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn fuzz_driver_log() {
-        crate::fuzz::fuzz("driver_log", |input| {
+        podstuck_fuzz::fuzz("driver_log", |input| {
             let _ = complaints_in(input, names());
         });
     }

@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn fuzz_runtime_log() {
-        crate::fuzz::fuzz("runtime_log", |input| {
+        podstuck_fuzz::fuzz("runtime_log", |input| {
             let (found, ids) = search(input, PodIds::default()).unwrap();
             let said = found.into_iter().map(|one| one.said(&ids, Component::Containerd, "log"));
             let _ = said.count();

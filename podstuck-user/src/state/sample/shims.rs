@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn fuzz_shim_words() {
-        crate::fuzz::fuzz("shim_words", |input| {
+        podstuck_fuzz::fuzz("shim_words", |input| {
             let told = parse(input);
             let _ = (told.of(), told.program("conmon"));
         });

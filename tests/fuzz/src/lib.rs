@@ -1,10 +1,12 @@
 //! Fuzzing of what reads foreign input: files of a corpus, changed at random, go through a parser. It must not
 //! panic, must come to an end, and must take no more memory than its input accounts for.
 //!
-//! Each target is a test beside its parser, `fuzz_TARGET`, with a corpus in `corpus/TARGET`. A run of the tests
+//! Each target is a test beside its parser, `fuzz_TARGET`, with a corpus in `podstuck-user/corpus/TARGET`. A run of the tests
 //! takes a fixed number of inputs from a fixed seed, so that nothing but the code decides how it ends.
 //! `cargo xtask fuzz [TARGET] --for 1h` goes on with new ones. What is found is added to the corpus, and so
 //! tried first from then on.
+
+#![allow(clippy::panic, clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use std::{
     env, fs,
@@ -24,6 +26,8 @@ use proptest::{
 };
 use rustix::time::{ClockId, clock_gettime};
 
+/// The corpora of all crates.
+const CORPUS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../podstuck-user/corpus");
 /// Seconds to go on for, as `cargo xtask fuzz` says it.
 const GO_ON: &str = "PODSTUCK_FUZZ_FOR";
 /// Inputs of one round; without more time, the only one.
@@ -196,7 +200,7 @@ fn changed(corpus: Arc<[Vec<u8>]>) -> impl Strategy<Value = Vec<u8>> {
 }
 
 /// Runs a property with so many cases: the same ones each time, unless there is time for more.
-pub(crate) fn runner(cases: u32) -> TestRunner {
+pub fn runner(cases: u32) -> TestRunner {
     let rng_seed = if time().is_some() { RngSeed::Random } else { RngSeed::Fixed(0x706f_6473) };
     TestRunner::new(Config { cases, rng_seed, failure_persistence: None, ..Config::default() })
 }
@@ -206,8 +210,8 @@ fn time() -> Option<Duration> {
 }
 
 /// Tries a parser.
-pub(crate) fn fuzz(target: &str, parse: impl Fn(&[u8])) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
+pub fn fuzz(target: &str, parse: impl Fn(&[u8])) {
+    let folder = Path::new(CORPUS).join(target);
     let corpus: Arc<[Vec<u8>]> = read(&folder).into();
     let watchdog = Watchdog::start(&folder);
     for input in corpus.iter() {
@@ -306,5 +310,5 @@ impl Watchdog {
     }
 }
 
-#[path = "fuzz_tests.rs"]
+#[cfg(test)]
 mod tests;
