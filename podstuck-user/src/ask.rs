@@ -27,10 +27,10 @@ use crate::{
         holder::{About, Snapshot},
     },
     query::{Answer, NoAnswer, Query, Wants},
-    state::helper::Share,
 };
 use kind::Kind;
 pub(crate) use node::Node;
+use podstuck_confine::helper::Share;
 use searches::{Searches, TOGETHER};
 use waiting::{OF_ALL, Waiting};
 

@@ -21,7 +21,6 @@ use crate::{
         target_roots::TargetRoots,
         targets::Targets,
     },
-    kernel::role::Role,
     model::{
         call::{Call, Outcome},
         identity::{Actor, Component, Pod, Target},
@@ -31,11 +30,9 @@ use crate::{
     },
     scope::Scope,
     source::tables::Drained,
-    state::{
-        logs::{Attempt, NamedPod},
-        timed_read::TimedReader,
-    },
+    state::logs::{Attempt, NamedPod},
 };
+use podstuck_confine::{role::Role, timed_read::TimedReader};
 
 /// Answers remembered until the next look at the node.
 const GIVEN_MAX: usize = 4096;

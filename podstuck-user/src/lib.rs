@@ -1,9 +1,8 @@
 //! podstuck: what keeps a pod Terminating, who does, and which command releases it.
 //!
 //! Data flows one way through these modules, in this order; each uses only those before it:
-//! `model` (the words everybody speaks), `proc` (lists of `/proc`, with `credentials`, `silent`, `back_off`,
-//! `given_file` and `way`), `kernel`
-//! (load and attach), `fork_server` (other processes), `source` (records and tables out of the kernel),
+//! `model` (the words everybody speaks), the crate `podstuck_confine` (what the tool may do, and other processes),
+//! `kernel` (load and attach), `source` (records and tables out of the kernel),
 //! `decode`, `identity` (path and process to pod,
 //! volume, component), `program` (where the node's programs are), `state` (bounded looks at the node), `scope`, `attribute`, `ask`, the engine,
 //! then `recording`, `export`, `present` and `tui` (a terminal's screen), and what is made of runs that are over:
@@ -12,15 +11,6 @@
 
 pub use podstuck_engine::{engine, event, model, query};
 
-mod back_off;
-pub mod clock;
-mod credentials;
-mod given_file;
-mod proc;
-mod silent;
-mod way;
-
-pub mod fork_server;
 pub mod kernel;
 pub mod source;
 

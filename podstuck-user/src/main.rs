@@ -15,12 +15,14 @@ use podstuck::{
         replay, report, standard_output, watch,
     },
     export,
-    fork_server::{self, Work},
-    kernel::privilege,
     logging::{self, Unwaiting},
     model::path::safe,
     recording,
-    state::helper,
+    state::questions,
+};
+use podstuck_confine::{
+    fork_server::{self, Work},
+    privilege,
 };
 
 fn main() -> ExitCode {
@@ -66,7 +68,7 @@ fn main() -> ExitCode {
         Command::LabRemoval(options) => lab::removal(&options),
         Command::LabHelper(options) => lab::helper(&options),
         Command::Man(options) => man::run(&options),
-        Command::Look => helper::serve().map(|()| Exit::Clean).map_err(Failure::CannotRun),
+        Command::Look => questions::serve().map(|()| Exit::Clean).map_err(Failure::CannotRun),
     };
     ended(result)
 }
@@ -98,7 +100,7 @@ fn begin(command: Option<&Command>) -> anyhow::Result<()> {
 /// What a process of the fork server does.
 fn work(work: Work, channel: UnixStream) -> anyhow::Result<()> {
     match work {
-        Work::Look => helper::serve_through(&channel),
+        Work::Look => questions::serve_through(&channel),
         Work::Export => export::serve(channel),
         Work::Record => recording::serve(channel),
         Work::Hold => fork_server::serve_held(channel),

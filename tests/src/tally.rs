@@ -24,7 +24,7 @@ pub fn add_up(tallies: &[&Value]) -> BTreeMap<String, u64> {
 /// and by default since 7.0): with two writers 4.0 % were measured, with one processor for both of them. With
 /// `PREEMPT_RT` it always has: 0.6 % were measured on 6.12, and 0.2 % on 6.1, which counts none of them.
 fn accepted_percent(release: &str) -> u64 {
-    let newer = podstuck::kernel::facts::version(release) >= Some((6, 13));
+    let newer = podstuck_confine::facts::version(release) >= Some((6, 13));
     if newer || release.contains("-rt-") { 10 } else { 0 }
 }
 
@@ -38,7 +38,7 @@ fn is_not_measured(release: &str, lost: &Value) -> bool {
 pub fn assert_counted(summary: &Value, tallies: &[&Value]) {
     let missing = missing(summary, tallies);
     let all: u64 = add_up(tallies).values().sum();
-    let accepted = all * accepted_percent(&podstuck::kernel::facts::release()) / 100;
+    let accepted = all * accepted_percent(&podstuck_confine::facts::release()) / 100;
     let lost = &summary["completeness"];
     assert!(missing <= accepted, "{missing} calls of {all} are missing: {lost:#}");
 }
@@ -50,7 +50,7 @@ pub fn missing(summary: &Value, tallies: &[&Value]) -> u64 {
     let told = |name| lost[name].as_u64().unwrap_or(0);
     // A return that was not seen is told by the kernel, where it counts, and by what was entered.
     let told = told("probes_skipped").max(told("outcome_unknown")) + told("unmatched_exits");
-    let not_measured = is_not_measured(&podstuck::kernel::facts::release(), lost);
+    let not_measured = is_not_measured(&podstuck_confine::facts::release(), lost);
     if slowdown() == 1 || told == 0 && !not_measured {
         assert_eq!(counted, truth, "{lost:#}");
         return 0;

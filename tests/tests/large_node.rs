@@ -117,7 +117,7 @@ fn watching_a_large_node_costs_little() {
     assert!(shares["sampler"] < LIMIT, "{shares:?}");
 }
 
-/// What a helper may have (`MEMORY` of `state/helper/serve.rs`), in MiB.
+/// What a helper may have (`MEMORY` of `podstuck-user/confine/src/helper/serve.rs`), in MiB.
 const HELPER: u64 = 128;
 
 #[test]

@@ -8,11 +8,11 @@ use super::Look;
 use crate::{
     model::holder::{About, Snapshot},
     query::{Answer, NoAnswer, Wants},
-    state::{
-        file_system,
-        helper::{Share, ask_for},
-        holders, mount_point, queries,
-    },
+    state::{file_system, holders, queries},
+};
+use podstuck_confine::{
+    helper::{Share, ask_for},
+    mount_point,
 };
 
 /// Later than this, an answer from `/proc` is not waited for.

@@ -3,7 +3,8 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use crate::{query::Query, state::helper::Share};
+use crate::query::Query;
+use podstuck_confine::helper::Share;
 
 /// Questions of one pod that may wait. Many failures of one kind ask the same again, and the last failure says most.
 pub(super) const OF_A_POD: usize = 16;

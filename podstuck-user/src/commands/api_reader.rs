@@ -8,13 +8,13 @@ use std::{
 use crate::{
     cli,
     identity::{NameSource, PodNames, wanted::WantedError},
-    kernel::role::Role,
     model::{identity::Pod, node_record::NodeRecord, path::safe, pod_record::PodRecord},
     state::{
         api::{self, Api, As, Asked, Known, OfNode},
         kubelet::Kubelet,
     },
 };
+use podstuck_confine::role::Role;
 
 /// On a thread of its own, until somebody wants what it was told.
 pub(super) struct ApiReader {

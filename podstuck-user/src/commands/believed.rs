@@ -6,8 +6,8 @@ use super::check::Check;
 use crate::{
     identity::{on_host, runtimes::running_daemons, trust::Belief},
     model::path::safe,
-    proc,
 };
+use podstuck_confine::proc;
 
 /// Processes that are not believed and are named; the others are counted.
 const NAMED: usize = 8;

@@ -8,12 +8,11 @@ use super::{
 };
 use crate::{
     cli::{Diagnose, Tracing},
-    clock,
     event::{Event, Run, Thresholds, What},
     identity::{WantedError, pod_record},
-    kernel::facts,
     model::{pod_record::PodRecord, summary::Start},
 };
+use podstuck_confine::{clock, facts};
 
 /// Runs the command.
 pub fn run(mut options: Diagnose, verbose: u8) -> Result<Exit, Failure> {

@@ -22,16 +22,14 @@ use crate::{
         target_roots::{Holds, TargetRoot},
     },
     kernel::{
-        facts,
         layout::{self, BTF_PATH},
-        obstacle, privilege, role, selinux,
+        obstacle, selinux,
     },
     model::{
         identity::Component,
         path::{safe, safe_path},
     },
     present::json,
-    proc,
     state::{
         clients,
         kubelet::{self, Kubelet},
@@ -40,6 +38,7 @@ use crate::{
         show_roots::{Sought, find_roots, resolve},
     },
 };
+use podstuck_confine::{facts, privilege, proc, role};
 
 /// Look-alikes that are named; the others are counted.
 const NAMED: usize = 8;

@@ -10,8 +10,6 @@ use std::{
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::{
-    back_off::BackOff,
-    kernel::role::Role,
     model::{
         csi::VolumeData,
         node::{NodeSample, PodState, VolumeState},
@@ -19,6 +17,7 @@ use crate::{
     },
     state::logs::{self, DriverLog, Marks, VolumeNames},
 };
+use podstuck_confine::{back_off::BackOff, role::Role};
 
 /// Volumes whose drivers' logs are followed.
 const LOGS: usize = 32;

@@ -32,10 +32,10 @@ use tokio::{
 };
 
 use crate::{
-    kernel::role::Role,
     logging::{self, Unwaiting},
     tui,
 };
+use podstuck_confine::role::Role;
 
 /// 128 + SIGINT, as shells show it.
 const ABORTED: i32 = 130;

@@ -10,9 +10,9 @@ use super::{
 use crate::{
     cli::{Alone, Api, Backend, Node, Output, Target, Tracing},
     event::Thresholds,
-    kernel::privilege,
     model::shell::word,
 };
+use podstuck_confine::privilege;
 
 /// Two looks at the node, so that what lasts shows.
 const AT_LEAST: Duration = Duration::from_secs(3);

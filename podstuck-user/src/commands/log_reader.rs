@@ -11,13 +11,13 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use crate::{
     identity::{NameSource, PodNames, wanted::PodTraces},
-    kernel::role::Role,
     model::{
         degraded::{Degraded, Feed},
         said::Heard,
     },
     state::logs::{Attempt, Follower, Logs},
 };
+use podstuck_confine::role::Role;
 
 /// How often what is new is read.
 const EVERY: Duration = Duration::from_secs(2);

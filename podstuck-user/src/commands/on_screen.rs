@@ -10,9 +10,10 @@ use anyhow::{Context, Result, bail};
 use super::interrupt;
 use crate::{
     cli::Output,
-    clock, logging,
+    logging,
     tui::{Options, Screen, State},
 };
+use podstuck_confine::clock;
 
 /// The screen, which gives the terminal back when it is dropped; only then log lines are shown.
 pub(super) struct OnScreen {

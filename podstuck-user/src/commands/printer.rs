@@ -15,7 +15,7 @@ use std::{
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{interrupt, standard_output::written};
-use crate::kernel::role::Role;
+use podstuck_confine::role::Role;
 
 /// Bytes that may wait for a reader: an hour of a busy node.
 const WAITING: usize = 16 << 20;

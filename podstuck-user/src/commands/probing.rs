@@ -8,7 +8,6 @@ use tokio::sync::oneshot;
 
 use super::setup;
 use crate::{
-    fork_server::{Held, hold},
     kernel::{attach::by_reason, links, load::Probes},
     model::{degraded::Degraded, summary::SelfCost},
     source::{
@@ -18,6 +17,7 @@ use crate::{
         tables::{self, Drained, Tables, Turn},
     },
 };
+use podstuck_confine::fork_server::{Held, hold};
 
 /// What probes see.
 pub(super) struct Probing(Option<Loaded>);

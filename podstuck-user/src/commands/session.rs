@@ -27,7 +27,6 @@ use super::{
 use crate::{
     ask::{Asker, Node},
     attribute::{Attributor, Named},
-    clock,
     decode::{Record, decode},
     event::{Event, What},
     model::{
@@ -45,13 +44,13 @@ use crate::{
     recording::Recorder,
     source::tables::Drained,
     state::{
-        helper::Share,
         hung::{HungCalls, Notice, Report, Unmounted},
         logs::{Attempt, Logs},
         sample::{Lateness, Look},
         show_roots::Found,
     },
 };
+use podstuck_confine::{clock, helper::Share};
 
 /// Volumes that are remembered.
 const VOLUMES: usize = 4096;

@@ -34,7 +34,6 @@ use crate::{
     kernel::{
         attach::by_reason,
         directories::Directories,
-        facts,
         hooks::Form,
         layout::{self, BTF_PATH},
         load::{self, Probes},
@@ -59,6 +58,7 @@ use crate::{
         traces,
     },
 };
+use podstuck_confine::facts;
 
 /// How long after its start a watch waits for the node's logs: long ones take seconds where a machine is busy. What
 /// comes later is taken in during the run.

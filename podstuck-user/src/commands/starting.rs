@@ -13,7 +13,8 @@ use std::{
 
 use rustix::process::nice;
 
-use crate::{kernel::role::Role, logging::Unwaiting};
+use crate::logging::Unwaiting;
+use podstuck_confine::role::Role;
 
 /// A start that takes longer says why, and again each time that it has taken twice as long.
 const LONG: Duration = Duration::from_secs(2);

@@ -22,10 +22,7 @@ use super::{
 use crate::{
     attribute::Attributor,
     cli::Tracing,
-    clock,
     event::{Run, Thresholds, What},
-    fork_server,
-    kernel::{facts, role::Role},
     model::{
         degraded::{Degraded, Feed},
         pod_record::PodRecord,
@@ -38,6 +35,7 @@ use crate::{
     },
     state::{hung::HungCalls, namespaces, sample::Sampler},
 };
+use podstuck_confine::{clock, facts, fork_server, role::Role};
 
 /// How often counts are drained.
 const TICK: Duration = Duration::from_secs(1);

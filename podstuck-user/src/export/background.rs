@@ -18,14 +18,12 @@ use super::{
     ExportError, Snapshot,
     process::{self, Writer},
 };
-use crate::{
-    kernel::role::Role,
-    model::{
-        finding::Finding,
-        series::{NamesTable, SeriesTable},
-        summary::Completeness,
-    },
+use crate::model::{
+    finding::Finding,
+    series::{NamesTable, SeriesTable},
+    summary::Completeness,
 };
+use podstuck_confine::role::Role;
 
 /// A file that a later stage renders, by the thread: its name, and what makes it.
 pub type Page = (&'static str, Box<dyn FnOnce() -> Result<Vec<u8>, ExportError> + Send>);

@@ -17,15 +17,13 @@ use rustix::{
 use tempfile::NamedTempFile;
 
 use super::{csv, error::ExportError, findings_file::FindingsFile, hlog, prometheus};
-use crate::{
-    model::{
-        finding::Finding,
-        path::safe_path,
-        series::{NamesTable, SeriesTable},
-        summary::Completeness,
-    },
-    way::{Base, Way},
+use crate::model::{
+    finding::Finding,
+    path::safe_path,
+    series::{NamesTable, SeriesTable},
+    summary::Completeness,
 };
+use podstuck_confine::way::{Base, Way};
 
 /// node_exporter, and who else collects the files, need not be root.
 const MODE: u32 = 0o644;

@@ -13,14 +13,14 @@ use anyhow::{Context, Result, anyhow};
 use serde::{Deserialize, Serialize};
 
 use super::Exporter;
-use crate::{
+use crate::model::path::safe_path;
+use podstuck_confine::{
     fork_server::{
         Process, Work,
         lines::{BEGIN, heard, put},
         spawn,
     },
-    kernel::role::only_write_beneath,
-    model::path::safe_path,
+    role::only_write_beneath,
 };
 
 /// What is to be done.

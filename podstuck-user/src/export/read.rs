@@ -16,14 +16,12 @@ use super::{
     intervals_log, prometheus,
     read_finding::Line,
 };
-use crate::{
-    given_file,
-    model::{
-        finding::Finding,
-        path::{safe, safe_path},
-        summary::Completeness,
-    },
+use crate::model::{
+    finding::Finding,
+    path::{safe, safe_path},
+    summary::Completeness,
 };
+use podstuck_confine::given_file;
 
 /// Longest file that is read: some 20,000 findings with their updates.
 const LONGEST: u64 = 128 << 20;

@@ -85,7 +85,8 @@ fn shows(table: &Mounts, (device, path): &(Device, PathBuf)) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{identity::classify::classify, proc::parse_mounts};
+    use crate::identity::classify::classify;
+    use podstuck_confine::proc::parse_mounts;
 
     const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
     const OWN: &str = "0123456789abcdef0123456789abcdef";

@@ -4,10 +4,10 @@
 use std::path::Path;
 
 use super::{cgroup::group_of, component::component};
-pub(crate) use crate::credentials::may_be_root;
-use crate::{
+use crate::model::identity::Component;
+pub(crate) use podstuck_confine::credentials::may_be_root;
+use podstuck_confine::{
     credentials::{is_maybe_root, is_started_by_root},
-    model::identity::Component,
     proc, silent,
 };
 
@@ -79,7 +79,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::credentials::is_privileged;
+    use podstuck_confine::credentials::is_privileged;
 
     #[test]
     fn fuzz_proc_status() {

@@ -20,7 +20,7 @@ use super::{
     roots::log_dirs_for,
     uid::is_pod_uid,
 };
-use crate::proc;
+use podstuck_confine::proc;
 
 /// Names remembered: several times the pods that a node runs.
 const REMEMBERED: usize = 10_000;

@@ -8,10 +8,8 @@ use serde::{Deserialize, de::IgnoredAny};
 use thiserror::Error;
 
 use super::uid::is_pod_uid;
-use crate::{
-    given_file,
-    model::{claim::Claim, identity::Pod, path::safe_path, pod_record::PodRecord},
-};
+use crate::model::{claim::Claim, identity::Pod, path::safe_path, pod_record::PodRecord};
+use podstuck_confine::given_file;
 
 /// Far more than any pod has: the API server's own limit for one object is 1.5 MiB (etcd).
 const MAX_BYTES: u64 = 8 << 20;

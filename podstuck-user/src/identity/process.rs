@@ -10,14 +10,11 @@ use super::{
     component::{by_name, component},
     living::Living,
 };
-use crate::{
-    clock,
-    model::{
-        identity::{Actor, Component, Parent, Pod},
-        path::safe,
-    },
-    proc,
+use crate::model::{
+    identity::{Actor, Component, Parent, Pod},
+    path::safe,
 };
+use podstuck_confine::{clock, proc};
 
 /// Processes remembered. One that still lives is read again when it was forgotten.
 const REMEMBERED: usize = 8192;

@@ -70,7 +70,7 @@ mod tests {
         super::target_roots::{Holds, TargetRoot},
         *,
     };
-    use crate::proc::parse_mounts;
+    use podstuck_confine::proc::parse_mounts;
 
     fn node(tables: &[(u32, &str)]) -> NodeMounts {
         let tables = tables.iter().map(|(namespace, text)| {

@@ -7,7 +7,7 @@ use super::{
     kubelet::{Settings, WRAPPERS},
     runtimes::running_daemons,
 };
-use crate::proc::{COMMAND_LINE, command_line};
+use podstuck_confine::proc::{COMMAND_LINE, command_line};
 
 /// kubelet's default of `--root-dir`.
 pub(crate) const USUAL: &str = "/var/lib/kubelet";

@@ -8,10 +8,8 @@ use super::{
     roots::is_kubelets,
     trust::{Belief, Standing, raise_the_only_one},
 };
-use crate::{
-    model::identity::Component,
-    proc::{comm, processes_in},
-};
+use crate::model::identity::Component;
+use podstuck_confine::proc::{comm, processes_in};
 
 /// The daemons. Those in a pod are another node's, or call themselves so, as anybody may.
 const RUNTIMES: [&[u8]; 3] = [b"containerd", b"dockerd", b"crio"];

@@ -14,7 +14,8 @@ use super::{
     cgroup::{group_of, pod_of_cgroup},
     living::is_root,
 };
-use crate::{credentials::may_be_root, model::path::safe, silent};
+use crate::model::path::safe;
+use podstuck_confine::{credentials::may_be_root, silent};
 
 /// How far. The higher grade is the greater one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

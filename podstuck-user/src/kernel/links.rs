@@ -1,6 +1,6 @@
 //! Probes in their hooks, and out of them again.
 
-use std::{os::fd::OwnedFd, thread};
+use std::os::fd::OwnedFd;
 
 use anyhow::{Context, Result, bail};
 use aya::{
@@ -29,17 +29,8 @@ impl Links {
 
 impl Drop for Links {
     fn drop(&mut self) {
-        drop_at_once(self.0.drain(..));
+        podstuck_confine::fork_server::drop_at_once(self.0.drain(..));
     }
-}
-
-/// Takes hooks out at once: the kernel waits for grace periods at each. Not where another process has them, too.
-pub(crate) fn drop_at_once<T: Send>(all: impl IntoIterator<Item = T>) {
-    thread::scope(|scope| {
-        for one in all {
-            scope.spawn(move || drop(one));
-        }
-    });
 }
 
 /// More descriptors of all hooks that this process's probes are in: aya keeps its own to itself.

@@ -124,7 +124,8 @@ mod tests {
     use podstuck_testing::skip;
 
     use super::*;
-    use crate::kernel::{layout, privilege};
+    use crate::kernel::layout;
+    use podstuck_confine::privilege;
 
     /// The maps, where they may be made.
     fn made(one_slot: bool) -> Option<Ebpf> {

@@ -4,7 +4,7 @@ use std::{fs, os::unix::fs::MetadataExt};
 
 use thiserror::Error;
 
-use super::privilege;
+use podstuck_confine::privilege;
 
 /// One of them, and what to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]

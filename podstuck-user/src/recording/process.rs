@@ -14,9 +14,9 @@ use std::{
 use anyhow::{Context, Result};
 use nix::libc;
 
-use crate::{
+use podstuck_confine::{
     fork_server::lines::{BEGIN, heard, put},
-    kernel::role::Role,
+    role::Role,
 };
 
 /// Of the name of a file: `PATH_MAX`, each byte as a number.

@@ -19,9 +19,9 @@ use super::{
 };
 use crate::{
     event::{Event, Run, What},
-    given_file,
     model::{node::NodeSample, path::safe_path, time::Monotonic},
 };
+use podstuck_confine::given_file;
 
 /// Longer than any line: what a helper says of a node has no more room, either. A file that somebody has made takes no
 /// more memory for its lines.

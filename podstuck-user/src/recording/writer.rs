@@ -24,9 +24,11 @@ use super::{
 };
 use crate::{
     event::{Event, Run, What},
-    fork_server::{Work, spawn},
-    kernel::role::Role,
     model::{node::NodeSample, path::safe_path, time::Monotonic},
+};
+use podstuck_confine::{
+    fork_server::{Work, spawn},
+    role::Role,
 };
 
 /// How often lines are taken to the disk and made readable. SIGKILL loses what came since. The thread

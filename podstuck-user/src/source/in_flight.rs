@@ -13,7 +13,8 @@ use aya::{
 use podstuck_common::in_flight::{IN_FLIGHT_SLOTS, IO_URING_NAME, InFlight};
 
 use super::{failures::Failures, slots::Slots};
-use crate::{model::time::Monotonic, proc};
+use crate::model::time::Monotonic;
+use podstuck_confine::proc;
 
 /// Calls under way: by slot, and those whose slot another thread is in.
 pub(super) struct InFlightTable {
@@ -39,7 +40,7 @@ impl InFlightTable {
 
     /// The calls that were entered longer ago than this.
     pub(super) fn older_than(&self, threshold: Duration) -> Vec<InFlight> {
-        let now = crate::clock::now();
+        let now = podstuck_confine::clock::now();
         let is_old = |entry: &InFlight| now.since(Monotonic(entry.start_ns)) >= threshold;
         let slots = self.slots.all().iter().filter_map(|slot| slot.call());
         let beside = self.beside.iter().filter_map(|entry| Some(entry.ok()?.1));

@@ -34,7 +34,7 @@ use super::{
     in_flight::InFlightTable,
     losses::{LossCounters, Losses},
 };
-use crate::kernel::role::Role;
+use podstuck_confine::role::Role;
 
 /// How often entries that nobody will remove are looked for, in drains.
 const REMOVE_EVERY: u64 = 30;

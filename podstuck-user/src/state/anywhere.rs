@@ -12,12 +12,9 @@ use nix::libc;
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
-use super::{
-    helper::{Budget, Question, Teller, ask},
-    namespaces,
-    seen_by::Root,
-};
-use crate::kernel::role::Role;
+use super::{namespaces, seen_by::Root};
+use podstuck_confine::helper::{Budget, Question, Teller, ask};
+use podstuck_confine::role::Role;
 
 /// Looks in the root directory of the host, and in that of each of these processes.
 #[derive(Debug, Serialize, Deserialize)]

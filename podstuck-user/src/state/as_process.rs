@@ -11,15 +11,12 @@ use std::{
 use anyhow::{Context, Result};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use super::{
+use super::only_roots::OnlyRoots;
+use crate::{identity::on_host, model::mounts::Mounts};
+use podstuck_confine::proc::{COMMAND_LINE, command_line, parse_mounts};
+use podstuck_confine::{
     alive::{self, Occasion},
     helper::NotEntered,
-    only_roots::OnlyRoots,
-};
-use crate::{
-    identity::on_host,
-    model::mounts::Mounts,
-    proc::{COMMAND_LINE, command_line, parse_mounts},
 };
 
 /// `/proc/PID` of the host.

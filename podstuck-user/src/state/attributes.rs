@@ -7,15 +7,17 @@ use rustix::fs::{AtFlags, OFlags, StatxAttributes, StatxFlags, statx};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    alive::Occasion,
-    helper::{Question, Teller},
     seen_by::{Root, file_id, while_it_lives},
     swap,
 };
 use crate::{
-    kernel::role::Role,
     model::{degraded::Feed, object::Attributes},
     query::ObjectAttributes,
+};
+use podstuck_confine::role::Role;
+use podstuck_confine::{
+    alive::Occasion,
+    helper::{Question, Teller},
 };
 
 /// Those of an object and of its directory, and what else keeps an object from being removed.

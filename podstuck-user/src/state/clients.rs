@@ -11,22 +11,21 @@ use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    helper::{Question, Teller},
     sockets::{self, sockets_of},
     thread::since_boot,
     unix_diag::{self, Socket},
 };
 use crate::{
     identity::living::Living,
-    kernel::role::Role,
     model::{
         client::{Client, Request},
         degraded::{Degraded, Feed},
         path::safe,
     },
-    proc,
     query::NoAnswer,
 };
+use podstuck_confine::helper::{Question, Teller};
+use podstuck_confine::{proc, role::Role};
 
 /// Clients told.
 const MOST: usize = 64;

@@ -18,7 +18,6 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     directory::{Contents, Directory},
-    helper::{Budget, Question, Teller},
     seen_by::{Place, Root, shown},
 };
 use crate::{
@@ -27,9 +26,10 @@ use crate::{
         containers::{Container, Described, Stored, describe, stored},
         target_roots::Holds,
     },
-    kernel::role::Role,
     model::{identity::Component, raw_path},
 };
+use podstuck_confine::helper::{Budget, Question, Teller};
+use podstuck_confine::role::Role;
 
 /// Each of these files is some kilobytes, and the list of all containers some hundred of them.
 const LONGEST: u64 = 4 << 20;

@@ -12,10 +12,8 @@ use jiff::Timestamp;
 use rustix::fs::OFlags;
 
 use super::seen_by::Root;
-use crate::{
-    model::object::FileId,
-    way::{Base, Way},
-};
+use crate::model::object::FileId;
+use podstuck_confine::way::{Base, Way};
 
 /// A directory that is opened anew for each look, since what is below it comes and goes.
 #[derive(Clone)]

@@ -13,17 +13,15 @@ use rustix::fs::{OFlags, StatxFlags};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    helper::{Question, Teller},
     holders::users_below,
     seen_by::{Root, file_id, while_it_lives},
 };
-use crate::{
-    kernel::role::{self, Role},
-    model::{
-        degraded::Feed,
-        object::{Entries, Entry, User},
-    },
+use crate::model::{
+    degraded::Feed,
+    object::{Entries, Entry, User},
 };
+use podstuck_confine::helper::{Question, Teller};
+use podstuck_confine::role::{self, Role};
 
 /// Names that are listed. More are only counted.
 const LISTED: usize = 64;

@@ -12,16 +12,13 @@ use anyhow::Result;
 use rustix::fs::{OFlags, StatxFlags};
 use serde::{Deserialize, Serialize};
 
-use super::{
-    helper::{Budget, Question, Teller, ask},
-    namespaces,
-    seen_by::Root,
-};
+use super::{namespaces, seen_by::Root};
 use crate::{
     identity::target_roots::{Holds, TargetRoot},
-    kernel::role::Role,
     model::path::safe_path,
 };
+use podstuck_confine::helper::{Budget, Question, Teller, ask};
+use podstuck_confine::role::Role;
 
 /// A directory in which a process of the node works on what reads like pods' directories.
 #[derive(Clone, Debug)]

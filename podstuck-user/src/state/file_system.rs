@@ -70,7 +70,7 @@ fn exists(place: &str) -> Option<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proc::parse_mounts;
+    use podstuck_confine::proc::parse_mounts;
 
     #[test]
     fn a_name_that_is_no_text_hides_no_file_system() {

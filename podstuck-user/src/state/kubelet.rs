@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     as_process::{enter, words},
-    helper::{NotEntered, Question, Teller, ask_in_parts},
     only_roots::OnlyRoots,
 };
 use crate::{
@@ -23,10 +22,11 @@ use crate::{
         runtimes::running_daemons,
         trust::{Belief, Standing},
     },
-    kernel::role::Role,
     model::path::safe_path,
     query::NoAnswer,
 };
+use podstuck_confine::helper::{NotEntered, Question, Teller, ask_in_parts};
+use podstuck_confine::role::Role;
 
 /// Drop-ins that are read.
 const DROP_INS: usize = 256;
@@ -203,7 +203,7 @@ mod tests {
             return podstuck_testing::skip("root is needed to make files of root's");
         }
         let dir = tempfile::tempdir_in("/run").unwrap();
-        let mounts = crate::proc::mounts(std::process::id());
+        let mounts = podstuck_confine::proc::mounts(std::process::id());
         let only_roots = OnlyRoots(mounts.as_ref());
         let config = |logs: &str| format!("kind: KubeletConfiguration\npodLogsDir: {logs}\n");
         let (file, drop_ins) = (dir.path().join("config.yaml"), dir.path().join("d"));

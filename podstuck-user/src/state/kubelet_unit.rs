@@ -7,15 +7,17 @@ use rustix::process::chroot;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    alive::{self, Occasion},
-    helper::{NotEntered, Question, Teller, ask_in_parts},
     kubelet::{files_that, read_files},
     only_roots::OnlyRoots,
 };
 use crate::{
     identity::{kubelet::Settings, on_host, unit::Unit},
-    kernel::role::Role,
     query::NoAnswer,
+};
+use podstuck_confine::role::Role;
+use podstuck_confine::{
+    alive::{self, Occasion},
+    helper::{NotEntered, Question, Teller, ask_in_parts},
 };
 
 /// Units that run a kubelet, or a program with one in it, by distribution.
@@ -74,7 +76,7 @@ impl Question for ReadUnits {
     type Answer = Vec<String>;
 
     fn answer(self, tell: &mut Teller<(), Settings>) -> Result<Vec<String>> {
-        let mounts = crate::proc::mounts(std::process::id());
+        let mounts = podstuck_confine::proc::mounts(std::process::id());
         if self.host_root != Path::new("/") {
             // Links mean what they mean there.
             chroot(&self.host_root).context("entering the host's root directory")?;
@@ -168,7 +170,7 @@ mod tests {
     use crate::state::scratch::write;
 
     fn roots(top: &Path) -> Vec<PathBuf> {
-        let mounts = crate::proc::mounts(std::process::id());
+        let mounts = podstuck_confine::proc::mounts(std::process::id());
         let units = units(top, &|_| Ok(()), &OnlyRoots(mounts.as_ref()), &mut Vec::new());
         units.iter().filter_map(|unit| unit.settings()?.root).collect()
     }

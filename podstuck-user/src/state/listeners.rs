@@ -13,8 +13,9 @@ use anyhow::{Context, Result};
 use procfs::{FromBufReadSI as _, current_system_info, net::TcpNetEntries};
 use serde::{Deserialize, Serialize};
 
-use super::helper::{Question, Teller};
-use crate::{kernel::role::Role, model::degraded::Feed, proc, query::Listening};
+use crate::{model::degraded::Feed, query::Listening};
+use podstuck_confine::helper::{Question, Teller};
+use podstuck_confine::{proc, role::Role};
 
 /// What is read of a namespace's sockets that listen: those of ten thousand programs.
 const LONGEST: u64 = 2 << 20;

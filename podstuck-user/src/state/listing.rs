@@ -11,11 +11,12 @@ use std::{
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-use super::{
+use crate::{identity::Listed, model::degraded::Feed, query::NoAnswer};
+use podstuck_confine::proc;
+use podstuck_confine::{
     alive,
     helper::{Budget, Question, Teller, ask_in_parts},
 };
-use crate::{identity::Listed, model::degraded::Feed, proc, query::NoAnswer};
 
 /// Names of what is in these directories, one part for each.
 #[derive(Debug, Serialize, Deserialize)]

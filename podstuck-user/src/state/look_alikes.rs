@@ -31,7 +31,7 @@ fn all(node: &NodeMounts, roots: &[(Option<u32>, PathBuf)]) -> Vec<LookAlike> {
             .values()
             .find(|table| table.pid == pid)
             .cloned()
-            .or_else(|| crate::proc::mounts(pid).map(std::sync::Arc::new)),
+            .or_else(|| podstuck_confine::proc::mounts(pid).map(std::sync::Arc::new)),
         None => host.cloned(),
     };
     let places = roots.iter().filter_map(|(pid, root)| table(*pid)?.place(root));
@@ -73,7 +73,7 @@ mod tests {
     use std::{collections::BTreeMap, sync::Arc};
 
     use super::*;
-    use crate::proc::parse_mounts;
+    use podstuck_confine::proc::parse_mounts;
 
     const UID: &str = "0f0e0d0c-1111-4222-8333-444455556666";
 

@@ -6,8 +6,8 @@ use std::{ffi::OsString, fs::File, io, os::unix::fs::FileExt, path::Path};
 use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
 
-use super::helper::{Question, Teller};
-use crate::proc;
+use podstuck_confine::helper::{Question, Teller};
+use podstuck_confine::proc;
 
 /// The text, up to its NUL, at an address of a process.
 #[derive(Debug, Serialize, Deserialize)]

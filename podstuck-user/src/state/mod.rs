@@ -1,10 +1,9 @@
 //! Bounded looks at the node. What could touch a dead file system happens in a helper process with
-//! a deadline (`helper`, and all that implements its `Question`); what the kernel answers from memory
-//! is read here (`alive`, `mounts`, `namespaces`, `sockets`, `thread`), where it takes a lock on a thread that
-//! can be left behind (`timed_read`). `sample` looks every few seconds, `hung` follows threads, the
+//! a deadline (`podstuck_confine::helper`; `questions` lists all that implements its `Question`); what the kernel
+//! answers from memory is read here (`mounts`, `namespaces`, `sockets`, `thread`), where it takes a lock on a thread
+//! that can be left behind (`podstuck_confine::timed_read`). `sample` looks every few seconds, `hung` follows threads, the
 //! others look when they are asked.
 
-pub(crate) mod alive;
 pub(crate) mod anywhere;
 pub(crate) mod api;
 mod as_process;
@@ -16,26 +15,23 @@ mod directory;
 mod entries;
 pub(crate) mod examined_root;
 pub(crate) mod file_system;
-pub mod helper;
 pub(crate) mod holders;
 pub(crate) mod hung;
 pub(crate) mod kubelet;
 pub(crate) mod kubelet_unit;
-mod lies_on;
 mod listeners;
 pub(crate) mod listing;
 pub(crate) mod logs;
 pub(crate) mod look_alikes;
 mod memory;
-pub(crate) mod mount_point;
 pub(crate) mod mounts;
 pub(crate) mod namespaces;
-mod nfs_stats;
 mod only_roots;
 mod pod_dirs;
 pub(crate) mod pod_logs;
 mod protected;
 pub(crate) mod queries;
+pub mod questions;
 mod reach;
 mod registrar;
 mod remaining;
@@ -47,7 +43,6 @@ mod sockets;
 mod space;
 mod swap;
 mod thread;
-pub(crate) mod timed_read;
 pub(crate) mod traces;
 mod unix_diag;
 mod vol_data;

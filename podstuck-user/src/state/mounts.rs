@@ -3,10 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::namespaces;
-use crate::{
-    model::mounts::{Mounts, NodeMounts},
-    proc,
-};
+use crate::model::mounts::{Mounts, NodeMounts};
+use podstuck_confine::proc;
 
 /// The mounts of all these namespaces, with the host's among them. Where the link of the first process
 /// may not be read, its table tells: ids of mounts are unique.

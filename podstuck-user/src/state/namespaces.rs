@@ -9,11 +9,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-pub(super) use crate::proc::mount_namespace as number;
-use crate::{
-    model::mounts::{Mounts, NodeMounts},
-    proc,
-};
+use crate::model::mounts::{Mounts, NodeMounts};
+use podstuck_confine::proc;
+pub(super) use podstuck_confine::proc::mount_namespace as number;
 
 /// Every mount namespace that a process is in, by its inode number, with the processes that are.
 /// Threads that have left their process's namespace are not looked for.

@@ -25,8 +25,8 @@ use crate::{
         mounts::{Device, Mounts},
         path::safe_path,
     },
-    way::{Base, Way},
 };
+use podstuck_confine::way::{Base, Way};
 
 /// A configuration is a few kilobytes.
 pub(super) const LONGEST: u64 = 1 << 20;
@@ -160,7 +160,8 @@ mod tests {
     };
 
     use super::*;
-    use crate::{proc, state::scratch::write};
+    use crate::state::scratch::write;
+    use podstuck_confine::proc;
 
     fn why(path: &Path) -> String {
         let mounts = proc::mounts(std::process::id());

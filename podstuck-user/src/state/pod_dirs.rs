@@ -15,15 +15,15 @@ use serde::{Deserialize, Serialize};
 use super::{
     block_volumes::{self, LinkOnDisk, MapsOnDisk},
     directory::Directory,
-    helper::{Budget, Question, Teller},
     seen_by::{Place, Root, shown},
     vol_data,
 };
 use crate::{
     identity::uid::is_pod_uid,
-    kernel::role::Role,
     model::{csi::VolumeData, degraded::Feed, object::FileId},
 };
+use podstuck_confine::helper::{Budget, Question, Teller};
+use podstuck_confine::role::Role;
 
 /// The plugin directory of CSI volumes.
 pub(super) const CSI: &str = "kubernetes.io~csi";

@@ -9,7 +9,8 @@ use std::{
 };
 
 use super::listing::list;
-use crate::{identity::Listed, kernel::role::Role, model::degraded::Feed};
+use crate::{identity::Listed, model::degraded::Feed};
+use podstuck_confine::role::Role;
 
 /// Whoever asks for them.
 #[derive(Default)]

@@ -20,13 +20,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     attributes::attribute_bits,
-    helper::{Question, Teller},
     seen_by::{Root, file_id, while_it_lives},
 };
-use crate::{
-    kernel::role::{self, Role},
-    model::{degraded::Feed, object::Protected, path::JsonPath},
-};
+use crate::model::{degraded::Feed, object::Protected, path::JsonPath};
+use podstuck_confine::helper::{Question, Teller};
+use podstuck_confine::role::{self, Role};
 
 /// How long it may look.
 const LOOKING: Duration = Duration::from_millis(700);

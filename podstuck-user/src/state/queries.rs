@@ -7,11 +7,9 @@ use std::{
 };
 
 use super::{
-    alive::{self, Occasion},
     attributes::ReadAttributes,
     clients::{self, FindClients},
     entries::ReadDirectory,
-    helper::{ask, ask_in_parts},
     listeners::FindListener,
     mounts::of_namespace,
     protected::FindProtected,
@@ -27,6 +25,10 @@ use crate::{
         remaining::Remaining,
     },
     query::{Listening, NoAnswer, ObjectAttributes},
+};
+use podstuck_confine::{
+    alive::{self, Occasion},
+    helper::{ask, ask_in_parts},
 };
 
 /// FUSE mounts that are looked at for one query.

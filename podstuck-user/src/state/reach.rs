@@ -6,11 +6,10 @@ use anyhow::Result;
 use rustix::fs::{OFlags, StatxFlags};
 use serde::{Deserialize, Serialize};
 
-use super::{
-    helper::{Question, Teller},
-    seen_by::Root,
-};
-use crate::{kernel::role::Role, model::degraded::Feed};
+use super::seen_by::Root;
+use crate::model::degraded::Feed;
+use podstuck_confine::helper::{Question, Teller};
+use podstuck_confine::role::Role;
 
 /// Whether a path, as a process sees it, can be reached. The answer is the errno, 0 if it can.
 #[derive(Debug, Serialize, Deserialize)]

@@ -9,12 +9,12 @@ use std::{
 };
 
 use super::{
-    helper,
     memory::ReadCommandLine,
     pod_dirs::USUAL_SOCKET,
     sockets::{self, Listener},
 };
 use crate::model::path::safe;
+use podstuck_confine::helper;
 
 /// The option by which a registrar is told which path it has to hand to kubelet
 /// (kubernetes-csi/node-driver-registrar, cmd/csi-node-driver-registrar/main.go).

@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     as_process::{enter, words},
-    helper::{Question, Teller, ask},
     kubelet::{files_in, files_that},
 };
 use crate::{
@@ -20,9 +19,10 @@ use crate::{
         storage::{PODMAN, STORAGE, of_podman},
         target_roots::TargetRoot,
     },
-    kernel::role::Role,
     model::identity::Component,
 };
+use podstuck_confine::helper::{Question, Teller, ask};
+use podstuck_confine::role::Role;
 
 /// Files taken of those that a configuration imports, and names read of a directory.
 const IMPORTS: usize = 64;

@@ -14,17 +14,16 @@ use podstuck_common::root::SHOW;
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
-use super::{
-    alive,
-    helper::{Budget, Question, Teller, ask_in_parts},
-    seen_by::{Root, Seen},
-};
+use super::seen_by::{Root, Seen};
 use crate::{
     identity::{layout::normalise, on_host},
-    kernel::role::Role,
     model::{degraded::Feed, mounts::Mounts},
-    proc,
 };
+use podstuck_confine::{
+    alive,
+    helper::{Budget, Question, Teller, ask_in_parts},
+};
+use podstuck_confine::{proc, role::Role};
 
 /// A directory that is looked for.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{proc, silent};
+use podstuck_confine::{proc, silent};
 
 /// `__SO_ACCEPTCON` of include/linux/net.h: somebody listens.
 const LISTENS: u32 = 1 << 16;

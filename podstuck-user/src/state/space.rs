@@ -6,14 +6,10 @@ use anyhow::Result;
 use rustix::fs::{OFlags, StatVfsMountFlags, statvfs};
 use serde::{Deserialize, Serialize};
 
-use super::{
-    helper::{Budget, Question, Teller},
-    seen_by::{Place, Root, shown},
-};
-use crate::{
-    kernel::role::Role,
-    model::{degraded::Feed, space::Capacity},
-};
+use super::seen_by::{Place, Root, shown};
+use crate::model::{degraded::Feed, space::Capacity};
+use podstuck_confine::helper::{Budget, Question, Teller};
+use podstuck_confine::role::Role;
 
 /// How full the file systems are that these paths lie on: for each path one answer, `None` when there
 /// is no such path.

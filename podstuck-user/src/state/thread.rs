@@ -11,16 +11,14 @@ use std::{
 use nix::libc;
 use podstuck_common::record::Caller;
 
-use super::{namespaces, timed_read::TimedReader};
-use crate::{
-    clock,
-    model::{
-        path::safe,
-        thread::{Thread, Times},
-        time::Monotonic,
-    },
-    proc,
+use super::namespaces;
+use crate::model::{
+    path::safe,
+    thread::{Thread, Times},
+    time::Monotonic,
 };
+use podstuck_confine::timed_read::TimedReader;
+use podstuck_confine::{clock, proc};
 
 /// What a thread is doing, by `/proc/PID/task/TID/syscall`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -259,7 +257,7 @@ mod tests {
         let me = Thread::main(std::process::id());
         let reader = &mut TimedReader::default();
         let start = me.times(reader).and_then(|times| times.start_ticks).unwrap();
-        assert!(crate::clock::now().since(since_boot(start)).as_secs() < 3600);
+        assert!(podstuck_confine::clock::now().since(since_boot(start)).as_secs() < 3600);
         assert!(of_process(me.pid).contains(&me));
         assert_ne!(me.actor(reader).mnt_ns, 0);
         assert_eq!(Thread::main(u32::MAX >> 1).doing(reader), Doing::Gone);

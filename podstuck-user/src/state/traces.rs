@@ -12,10 +12,6 @@ use std::{
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-use super::{
-    alive::{self, Occasion},
-    helper::{Question, Teller, ask_in_parts},
-};
 use crate::{
     identity::{
         on_host,
@@ -24,6 +20,10 @@ use crate::{
     },
     model::mountinfo,
     query::NoAnswer,
+};
+use podstuck_confine::{
+    alive::{self, Occasion},
+    helper::{Question, Teller, ask_in_parts},
 };
 
 /// Each of these files is a few kilobytes, a container's some tens.

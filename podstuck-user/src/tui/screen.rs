@@ -20,13 +20,12 @@ use super::{
     view::{self, Ink, Look},
 };
 use crate::{
-    clock,
     event::{Event, Run},
-    kernel::role::Role,
     model::{finding::Finding, summary::Summary, time::Monotonic},
     present::json::Line,
     source::cost,
 };
+use podstuck_confine::{clock, role::Role};
 
 /// The screen is drawn five times a second at most, over a slow line as well.
 const EVERY: Duration = Duration::from_millis(200);

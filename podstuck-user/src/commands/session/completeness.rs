@@ -6,7 +6,6 @@ use podstuck_common::record::loss;
 
 use super::Session;
 use crate::{
-    clock,
     commands::probing::Missed,
     event::What,
     model::{
@@ -14,8 +13,9 @@ use crate::{
         summary::Completeness,
     },
     recording::Recorder,
-    state::{alive, clients, helper, logs, sample},
+    state::{clients, logs, sample},
 };
+use podstuck_confine::{alive, clock, helper};
 
 /// More are not named.
 const NAMED: usize = 4;

@@ -28,17 +28,9 @@ use self::{
     conversation::Conversation,
     kubeconfig::{Access, Files, access},
 };
-use super::{
-    as_process::enter,
-    helper::{Question, Teller, ask_in_parts},
-    kubelet::Kubelet,
-};
+use super::{as_process::enter, kubelet::Kubelet};
 use crate::{
     identity::{kubelet::Settings, trust::Belief},
-    kernel::{
-        facts,
-        role::{Role, only_talk},
-    },
     model::{
         claim::Claim,
         node_record::NodeRecord,
@@ -46,6 +38,11 @@ use crate::{
         pod_record::PodRecord,
     },
     query::NoAnswer,
+};
+use podstuck_confine::helper::{Question, Teller, ask_in_parts};
+use podstuck_confine::{
+    facts,
+    role::{Role, only_talk},
 };
 
 /// For all requests together. A bit less than how long the helper is waited for, so that it can say what

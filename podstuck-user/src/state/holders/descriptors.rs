@@ -5,7 +5,7 @@ use std::{fs::File, mem::MaybeUninit, os::fd::AsRawFd};
 
 use rustix::fs::{Mode, OFlags, RawDir, open, openat};
 
-use crate::proc;
+use podstuck_confine::proc;
 
 /// One open descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -25,12 +25,12 @@ use crate::{
         object::FileId,
         path::JsonPath,
     },
-    state::lies_on::layer_paths,
     state::{
         seen_by::{Root, file_id},
         swap,
     },
 };
+use podstuck_confine::lies_on::layer_paths;
 
 /// All of them, each with which of what is wanted it holds.
 pub(super) fn all(node: &NodeMounts, all: &[(usize, Wanted)]) -> Vec<(usize, Holder)> {

@@ -24,11 +24,11 @@ mod users;
 
 use std::sync::{Mutex, PoisonError};
 
-use super::helper::{Failure, LIMIT, ask_in_parts, is_hanging};
 use crate::{
     model::holder::{About, How, Snapshot},
     query::NoAnswer,
 };
+use podstuck_confine::helper::{Failure, LIMIT, ask_in_parts, is_hanging};
 pub(super) use search::FindHolders;
 use search::{Extent, Part, Step};
 pub(super) use users::users_below;
@@ -58,7 +58,7 @@ pub(crate) fn snapshots(about: Vec<About>) -> Result<Vec<Snapshot>, NoAnswer> {
         format!("pid {pid}, but for its open files: it hangs where it executes a program")
     });
     let begun = Snapshot {
-        at: crate::clock::now(),
+        at: podstuck_confine::clock::now(),
         subject: Err("nothing was said about it".into()),
         holders: Vec::new(),
         unseen: silent_unseen.collect(),

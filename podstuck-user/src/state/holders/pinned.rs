@@ -17,12 +17,12 @@ use rustix::fs::{FileType, Mode, OFlags, StatxFlags, open, openat};
 use super::descriptors::Descriptor;
 use crate::{
     model::mounts::{Mounts, NodeMounts},
-    proc,
     state::{
         namespaces,
         seen_by::{Place, Root, file_id, shown},
     },
 };
+use podstuck_confine::proc;
 
 /// Adds their tables; how many namespaces could not be entered (that takes `CAP_SYS_ADMIN`).
 pub(super) fn add_tables(node: &mut NodeMounts, descriptors: &[Descriptor]) -> usize {

@@ -22,15 +22,13 @@ use super::{
     mappings, people,
     relation::{Hit, Wanted},
 };
-use crate::{
-    model::{
-        holder::{Holder, How},
-        mountinfo,
-        mounts::Device,
-        path::JsonPath,
-    },
-    proc,
+use crate::model::{
+    holder::{Holder, How},
+    mountinfo,
+    mounts::Device,
+    path::JsonPath,
 };
+use podstuck_confine::proc;
 
 const LINKS: [(How, &str); 3] = [(How::Cwd, "cwd"), (How::Root, "root"), (How::Exe, "exe")];
 

@@ -255,7 +255,10 @@ mod tests {
             "50 0 8:1 /pods/v /w rw master:7 - ext4 /dev/a rw\n51 50 0:9 / /w rw - tmpfs t rw",
         ];
         let tables = tables.iter().zip(1..).map(|(text, namespace)| {
-            (namespace, Arc::new(crate::proc::parse_mounts(namespace * 100, text.as_bytes())))
+            (
+                namespace,
+                Arc::new(podstuck_confine::proc::parse_mounts(namespace * 100, text.as_bytes())),
+            )
         });
         NodeMounts { tables: tables.collect(), host: Some(1) }.into()
     }

@@ -21,17 +21,18 @@ use super::{
     subject::find,
 };
 use crate::{
-    kernel::role::Role,
     model::{
         holder::{About, Holder, How, Subject, Through},
         mounts::NodeMounts,
         path::JsonPath,
     },
-    proc, silent,
-    state::{
-        helper::{Budget, Question, Teller},
-        mounts,
-    },
+    state::mounts,
+};
+use podstuck_confine::{
+    helper::{Budget, Question, Teller},
+    proc,
+    role::Role,
+    silent,
 };
 
 /// Who holds on to something, to one thing or to several.

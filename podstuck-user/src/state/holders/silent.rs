@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{
+use podstuck_confine::{
     proc,
     silent::{self, Owner},
 };

@@ -14,9 +14,9 @@ use crate::{
         mounts::Mounts,
         path::JsonPath,
     },
-    proc,
     state::namespaces,
 };
+use podstuck_confine::proc;
 
 /// The mount, file or device that was asked about; or why there is none.
 pub(super) fn find(about: &About, node: &Node) -> Result<(Subject, Wanted), String> {

@@ -21,9 +21,9 @@ use crate::{
         object::User,
         path::safe,
     },
-    proc,
     state::{mounts, namespaces},
 };
+use podstuck_confine::proc;
 
 /// Users that are named. One is enough to go and ask.
 const NAMED: usize = 8;

@@ -15,7 +15,8 @@ use nix::{
 };
 use procfs::process::Process;
 
-use crate::{model::thread::Thread, state::timed_read::TimedReader};
+use crate::model::thread::Thread;
+use podstuck_confine::timed_read::TimedReader;
 
 /// `None` where it is not told, or where it is awake.
 pub(super) fn at_least(thread: Thread, reader: &mut TimedReader) -> Option<Duration> {

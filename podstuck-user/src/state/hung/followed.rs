@@ -20,13 +20,9 @@ use crate::{
         thread::{Thread, Times},
         time::Monotonic,
     },
-    proc,
-    state::{
-        mount_point,
-        thread::{Doing, ReadThread as _},
-        timed_read::TimedReader,
-    },
+    state::thread::{Doing, ReadThread as _},
 };
+use podstuck_confine::{mount_point, proc, timed_read::TimedReader};
 
 /// Between two looks, at least and at most. What shuts a file system down is looked at often, so
 /// that its duration is known to a tenth of a second.
@@ -113,11 +109,11 @@ impl Followed {
             threshold,
             tell_at: threshold,
             told: false,
-            next_look: crate::clock::now(),
+            next_look: podstuck_confine::clock::now(),
             ended: None,
             last: times,
-            before: times.map(|times| (times, crate::clock::now())),
-            woken: crate::clock::now(),
+            before: times.map(|times| (times, podstuck_confine::clock::now())),
+            woken: podstuck_confine::clock::now(),
             seen_woken: false,
         }
     }

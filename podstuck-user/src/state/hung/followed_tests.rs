@@ -10,7 +10,7 @@ fn followed(anchor: Anchor) -> Followed {
         me,
         anchor,
         "x",
-        crate::clock::now(),
+        podstuck_confine::clock::now(),
         Duration::from_secs(2),
         &mut TimedReader::default(),
     );

@@ -22,15 +22,10 @@ use super::{
     scan::Scan,
 };
 use crate::{
-    kernel::role::Role,
     model::{series::Span, thread::Thread, time::Monotonic},
-    state::{
-        alive,
-        helper::ask,
-        memory::{ReadCommandLine, ReadText},
-        timed_read::TimedReader,
-    },
+    state::memory::{ReadCommandLine, ReadText},
 };
+use podstuck_confine::{alive, helper::ask, role::Role, timed_read::TimedReader};
 
 /// Between two scans of the node's removing processes.
 const SCAN_EVERY: Duration = Duration::from_secs(1);
@@ -110,7 +105,7 @@ impl Follower {
     }
 
     fn pause(&self) -> Duration {
-        let now = crate::clock::now();
+        let now = podstuck_confine::clock::now();
         let next = self.followed.values().map(|it| it.next_look.since(now)).min();
         let scan = SCAN_EVERY.saturating_sub(now.since(self.scanned));
         next.map_or(scan, |next| next.min(scan))
@@ -157,7 +152,7 @@ impl Follower {
     }
 
     fn look(&mut self) {
-        let now = crate::clock::now();
+        let now = podstuck_confine::clock::now();
         let due = self.followed.values().filter(|it| it.next_look <= now).map(|it| it.thread.tid);
         for tid in due.collect::<Vec<_>>() {
             self.look_at(tid, now);

@@ -8,11 +8,8 @@ use std::{
 };
 
 use super::calls::Argument;
-use crate::{
-    identity::layout::normalise,
-    model::thread::Thread,
-    state::{thread::ReadThread as _, timed_read::TimedReader},
-};
+use crate::{identity::layout::normalise, model::thread::Thread, state::thread::ReadThread as _};
+use podstuck_confine::timed_read::TimedReader;
 
 /// How far a path is known.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -69,8 +69,9 @@ mod tests {
     use super::*;
     use crate::{
         model::{thread::Thread, time::Monotonic},
-        state::{hung::anchor::Anchor, timed_read::TimedReader},
+        state::hung::anchor::Anchor,
     };
+    use podstuck_confine::timed_read::TimedReader;
 
     fn gives_way(followed: &HashMap<u32, Followed>, new: &Owner) -> Option<u32> {
         last_of(followed, Crowd::of(followed).gives_way(new)?)

@@ -20,12 +20,9 @@ use crate::{
         thread::Thread,
         time::Monotonic,
     },
-    proc,
-    state::{
-        thread::{Doing, ReadThread as _, of_process, since_boot},
-        timed_read::TimedReader,
-    },
+    state::thread::{Doing, ReadThread as _, of_process, since_boot},
 };
+use podstuck_confine::{proc, timed_read::TimedReader};
 
 /// How often the node's removing processes are looked for by name.
 const FIND_EVERY: Duration = Duration::from_secs(5);
@@ -149,7 +146,7 @@ impl Scan {
         let Doing::Call { number, arguments } = doing else { return None };
         let call = known(number, &arguments).filter(wanted)?;
         // Who has slept for an hour, has been in this call for as long at least.
-        let now = crate::clock::now();
+        let now = podstuck_confine::clock::now();
         let slept = asleep::at_least(thread, reader).unwrap_or_default();
         let began = Monotonic(now.0.saturating_sub(slept.as_nanos() as u64));
         let anchor = Anchor::Call(doing);
@@ -161,7 +158,7 @@ impl Scan {
     /// A program that unmounts, which runs already.
     fn program(&self, thread: Thread, reader: &mut TimedReader) -> Followed {
         let started = thread.times(reader).and_then(|times| times.start_ticks).map(since_boot);
-        let began = started.unwrap_or_else(crate::clock::now);
+        let began = started.unwrap_or_else(podstuck_confine::clock::now);
         let name = String::from_utf8_lossy(&thread.comm()).into_owned();
         let found = Followed::new(thread, Anchor::Program, &name, began, self.threshold, reader);
         Followed {

@@ -21,16 +21,14 @@ use super::{
     told,
 };
 use crate::{
-    back_off::BackOff,
     identity::{
         on_host,
         runtimes::{Daemons, running_daemons},
         trust::Belief,
     },
     model::{identity::Component, said::Heard},
-    proc,
-    state::helper::ask_in_parts,
 };
+use podstuck_confine::{back_off::BackOff, helper::ask_in_parts, proc};
 
 /// How often it is looked who runs.
 const DAEMONS_EVERY: Duration = Duration::from_secs(10);

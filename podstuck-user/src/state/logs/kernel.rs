@@ -20,16 +20,18 @@ use serde::{Deserialize, Serialize};
 
 use super::{fixed, place};
 use crate::{
-    clock,
     identity::on_host,
-    kernel::role::Role,
     model::{
         degraded::Feed,
         identity::Component,
         said::{Complaint, Said},
         time::{Clock, Monotonic},
     },
-    state::helper::{Budget, Question, Teller},
+};
+use podstuck_confine::{
+    clock,
+    helper::{Budget, Question, Teller},
+    role::Role,
 };
 
 /// Denials that are told, the last ones: one by one they say the same.

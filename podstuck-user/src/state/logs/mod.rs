@@ -39,24 +39,21 @@ use podstuck_common::record::Caller;
 use regex::Regex;
 use serde::{Deserialize, Serialize};
 
-use super::{
-    helper::{Failure, LIMIT, ask_in_parts},
-    namespaces, registrar, thread,
-};
+use super::{namespaces, registrar, thread};
 use crate::{
-    clock,
     model::{
         degraded::{Degraded, Feed},
         identity::Component,
         path::safe_path,
         said::{Heard, NamedCall, Said},
     },
-    proc,
     query::NoAnswer,
 };
 pub(crate) use driver::VolumeNames;
 pub(crate) use follow::Follower;
 pub(in crate::state) use kernel::ReadKernelLog;
+use podstuck_confine::helper::{Failure, LIMIT, ask_in_parts};
+use podstuck_confine::{clock, proc};
 pub(in crate::state) use read::ReadLog;
 use read_driver::DriverSaid;
 pub(crate) use read_driver::Marks;

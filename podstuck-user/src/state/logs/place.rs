@@ -18,12 +18,12 @@ use super::mark::{self, Mark, News, last_of};
 use crate::{
     identity::{cgroup::group_of, on_host, trust::is_roots_alone},
     model::{path::safe_path, said::NOT_ROOTS},
-    proc::{COMMAND_LINE, command_line},
     program,
-    state::{
-        alive::{self, Occasion},
-        helper::{NotEntered, Teller},
-    },
+};
+use podstuck_confine::{
+    alive::{self, Occasion},
+    helper::{NotEntered, Teller},
+    proc::{COMMAND_LINE, command_line},
 };
 
 /// A log that can be read.

@@ -30,8 +30,8 @@ use crate::{
         identity::Component,
         said::{self, Heard, NOT_ROOTS, NamedCall, Report, Said},
     },
-    state::helper::{Budget, Question, Teller},
 };
+use podstuck_confine::helper::{Budget, Question, Teller};
 
 /// Complaints of the runtime that are told, the last ones: a plugin that fails fails for every pod.
 const OF_RUNTIME: usize = 1024;

@@ -31,8 +31,8 @@ use crate::{
         identity::Component,
         said::{self, Said},
     },
-    state::helper::{Budget, Question, Teller},
 };
+use podstuck_confine::helper::{Budget, Question, Teller};
 
 /// Complaints of a volume that are told, the last ones.
 const COMPLAINTS: usize = 64;

@@ -26,11 +26,9 @@ use crate::{
         identity::Component,
         said::{Report, Said},
     },
-    state::{
-        helper::{Budget, Question, Teller},
-        traces,
-    },
+    state::traces,
 };
+use podstuck_confine::helper::{Budget, Question, Teller};
 
 /// Complaints that are told, the last ones.
 const COMPLAINTS: usize = 2048;

@@ -23,17 +23,15 @@ use self::{
     file_tree::{FileTree, size_of},
     position::FileSystem,
 };
-use super::{
+use super::seen_by::{Root, while_it_lives};
+use crate::model::{
+    degraded::Feed,
+    remaining::{Remaining, Sample},
+};
+use podstuck_confine::role::Role;
+use podstuck_confine::{
     alive::Occasion,
     helper::{Question, Teller},
-    seen_by::{Root, while_it_lives},
-};
-use crate::{
-    kernel::role::Role,
-    model::{
-        degraded::Feed,
-        remaining::{Remaining, Sample},
-    },
 };
 
 /// How much is left in a tree.

@@ -25,11 +25,9 @@ use crate::{
         mounted::Mounted,
         mounts::Mount,
     },
-    state::{
-        containers::{ReadContainers, Reading},
-        helper::ask_in_parts,
-    },
+    state::containers::{ReadContainers, Reading},
 };
+use podstuck_confine::helper::ask_in_parts;
 
 /// It, also when it is gone, and which of its parts are there.
 #[derive(Debug, Default)]

@@ -226,7 +226,7 @@ mod tests {
     }
 
     fn mapped(text: &str) -> Vec<Mounted> {
-        let mounts = Arc::new(crate::proc::parse_mounts(7, text.as_bytes()));
+        let mounts = Arc::new(podstuck_confine::proc::parse_mounts(7, text.as_bytes()));
         let views = [View { pid: 7, namespace: 1, mounts }];
         maps_by_pod(&views).remove(UID.as_bytes()).unwrap_or_default()
     }

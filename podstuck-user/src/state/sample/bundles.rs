@@ -15,8 +15,8 @@ use crate::{
         mounts::{Device, Mount},
         node::LeftRootfs,
     },
-    proc,
 };
+use podstuck_confine::proc;
 
 /// Those whose container has ended, that are of interest.
 pub(super) fn sample(

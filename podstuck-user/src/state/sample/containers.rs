@@ -28,11 +28,11 @@ use crate::{
         mounts::Mounts,
     },
     query::NoAnswer,
-    state::{
-        alive::{self, Occasion},
-        containers::{OnDisk, Read, ReadContainers, Stamp},
-        helper::ask_in_parts,
-    },
+    state::containers::{OnDisk, Read, ReadContainers, Stamp},
+};
+use podstuck_confine::{
+    alive::{self, Occasion},
+    helper::ask_in_parts,
 };
 
 /// All of a node.

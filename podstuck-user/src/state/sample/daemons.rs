@@ -5,16 +5,15 @@ use std::{collections::BTreeMap, path::PathBuf, time::Instant};
 
 use super::Places;
 use crate::{
-    back_off::BackOff,
     identity::{
         data_roots::of_runtime,
         runtimes::Daemons,
         target_roots::{Holds, TargetRoot},
         trust::Belief,
     },
-    proc,
     state::{kubelet, namespaces, runtime},
 };
+use podstuck_confine::{back_off::BackOff, proc};
 
 /// A process, by its id and when it was started.
 type Started = (u32, u64);

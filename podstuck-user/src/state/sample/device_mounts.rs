@@ -52,7 +52,7 @@ fn pick(table: &Mounts) -> Mounts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proc::parse_mounts;
+    use podstuck_confine::proc::parse_mounts;
 
     fn node(text: &str) -> NodeMounts {
         let tables = [(1, Arc::new(parse_mounts(7, text.as_bytes())))].into();

@@ -14,9 +14,9 @@ use crate::{
         mounts::{Mount, Mounts},
         path::safe,
     },
-    proc, silent,
     state::{namespaces, thread::since_boot},
 };
+use podstuck_confine::{proc, silent};
 
 /// Threads looked at. A driver in Go has some tens.
 const THREADS: usize = 256;

@@ -14,9 +14,7 @@ use std::{
 use super::{driver_process, freezer::Freezers, views::View};
 use crate::{
     model::{csi::DriverState, mounted::Mounted, mounts::NodeMounts},
-    proc,
     state::{
-        helper,
         memory::ReadCommandLine,
         namespaces,
         pod_dirs::USUAL_SOCKET,
@@ -24,6 +22,7 @@ use crate::{
         sockets::{self, Listener},
     },
 };
+use podstuck_confine::{helper, proc};
 
 /// What is kept from one look to the next.
 #[derive(Debug, Default)]

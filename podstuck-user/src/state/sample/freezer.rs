@@ -7,7 +7,8 @@ use std::{
 };
 
 use super::{descriptors, hierarchies::below};
-use crate::{model::halted::Halted, proc};
+use crate::model::halted::Halted;
+use podstuck_confine::proc;
 
 /// The group that has to be thawed so that the processes of a group run: itself, the nearest one
 /// above, or one directly below. `None` when they run.

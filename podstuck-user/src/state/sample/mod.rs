@@ -42,19 +42,15 @@ use tokio::{
 };
 
 use crate::{
-    clock,
     identity::{
         cgroup::group_of, from_host, kubelet_trees::KubeletTrees, on_host,
         runtimes::running_daemons, target_roots::TargetRoot, trust::Belief,
     },
-    kernel::role::Role,
     model::{
         halted::{Halted, HaltedKubelet},
         node::{NodeSample, VolumeState},
         pod_group::PodGroup,
     },
-    proc,
-    silent::{self, Owner, Reading},
 };
 use asked_container::AskedContainer;
 use cgroups::CgroupCollector;
@@ -69,6 +65,11 @@ use mounts::MountPoller;
 use out_of_step::Dockers;
 use pods::PodCollector;
 pub(crate) use pods::collisions;
+use podstuck_confine::{
+    clock, proc,
+    role::Role,
+    silent::{self, Owner, Reading},
+};
 use shims::NodeShims;
 use space::SpaceCollector;
 use target_roots::TargetRootFinder;

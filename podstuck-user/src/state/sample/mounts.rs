@@ -18,9 +18,9 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::{
     model::mounts::{Mounts, NodeMounts},
-    proc::{mount_table, parse_mounts},
     state::{mounts, namespaces},
 };
+use podstuck_confine::proc::{mount_table, parse_mounts};
 
 /// Reads mount tables, and remembers those that have not changed.
 #[derive(Default)]

@@ -16,7 +16,6 @@ use super::{
     shims::{NodeShims, parent},
 };
 use crate::{
-    clock,
     identity::{
         containers::{Container, DockerState},
         uid::is_long_id,
@@ -25,9 +24,9 @@ use crate::{
         identity::Component,
         runtime::{Differs, HaltedShim, OutOfStep, Shim},
     },
-    proc, silent,
     state::thread::since_boot,
 };
+use podstuck_confine::{clock, proc, silent};
 
 /// A database that dockerd keeps open in its data root (moby volume/service/store.go).
 const DATABASE: &str = "volumes/metadata.db";

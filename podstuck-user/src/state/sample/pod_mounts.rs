@@ -150,7 +150,7 @@ mod tests {
             volume("/home/u"),
             volume("/backup"),
         );
-        let mounts = Arc::new(crate::proc::parse_mounts(7, text.as_bytes()));
+        let mounts = Arc::new(podstuck_confine::proc::parse_mounts(7, text.as_bytes()));
         let views = [View { pid: 1, namespace: 1, mounts }];
         let ids = |root: &str, link: Option<&str>| -> Vec<u32> {
             let link = link.map(|leads_to| (OsString::from("/l"), OsString::from(leads_to)));
@@ -166,7 +166,7 @@ mod tests {
     fn a_container_is_known_by_what_it_has_mounted() {
         let table = |point: &str| {
             let text = format!("9 1 0:77 /d {point} rw - tmpfs t rw\n");
-            Arc::new(crate::proc::parse_mounts(7, text.as_bytes()))
+            Arc::new(podstuck_confine::proc::parse_mounts(7, text.as_bytes()))
         };
         let volume = format!("/k/pods/{UID}/volumes/p/v");
         let view = View { pid: 1, namespace: 1, mounts: table(&volume) };

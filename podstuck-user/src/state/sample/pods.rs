@@ -18,7 +18,6 @@ use super::{
     views::{View, mounts_of},
 };
 use crate::{
-    back_off::BackOff,
     identity::{classify::kubelet_root_of, on_host},
     model::{
         csi::{CsiState, Registration, VolumeData},
@@ -33,11 +32,14 @@ use crate::{
     },
     query::NoAnswer,
     state::{
-        alive,
-        helper::{Failure, ask_in_parts, is_hanging},
         pod_dirs::{PodOnDisk, ReadPods, RootOnDisk},
         sockets::{self, Listener},
     },
+};
+use podstuck_confine::{
+    alive,
+    back_off::BackOff,
+    helper::{Failure, ask_in_parts, is_hanging},
 };
 
 /// What is kept from one look to the next.

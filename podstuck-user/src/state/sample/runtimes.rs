@@ -12,12 +12,12 @@ use crate::{
         identity::Component,
         runtime::{DOCKERS, GoneRuntime, Runtime, Shim, ShimOf},
     },
-    proc,
     state::{
         namespaces,
         sockets::{self, Listener, Table},
     },
 };
+use podstuck_confine::proc;
 
 /// Connections of one daemon that are told, those that stand for longest first.
 const CONNECTIONS: usize = 256;

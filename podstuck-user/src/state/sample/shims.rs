@@ -16,8 +16,8 @@ use crate::{
         pod_group::Task,
         runtime::{DOCKERS, Shim, ShimOf},
     },
-    proc, silent,
 };
+use podstuck_confine::{proc, silent};
 
 /// Names of the programs, as far as the kernel keeps a name (15 bytes): containerd's shims, and the monitor of
 /// CRI-O and Podman.

@@ -17,8 +17,9 @@ use crate::{
         target_roots::{Holds, TargetRoot},
     },
     model::{degraded::Feed, space::Space},
-    state::{alive, helper, seen_by::Place, space::MeasureSpace},
+    state::{seen_by::Place, space::MeasureSpace},
 };
+use podstuck_confine::{alive, helper};
 
 /// One look at so many samples: every ten seconds, as a rule.
 const EVERY: u32 = 5;
@@ -87,7 +88,7 @@ impl SpaceCollector {
                 return Vec::new();
             }
         };
-        let at = crate::clock::now();
+        let at = podstuck_confine::clock::now();
         let found =
             wanted.into_iter().zip(answers).filter_map(|((path, is_kubelets, by), capacity)| {
                 Some(Space { path, is_kubelets, seen_by: by, capacity: capacity?, at })

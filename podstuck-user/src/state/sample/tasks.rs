@@ -9,9 +9,9 @@ use procfs::FromBufRead as _;
 
 use crate::{
     model::{path::safe, pod_group::Task},
-    proc, silent,
-    state::{nfs_stats, thread::frames},
+    state::thread::frames,
 };
+use podstuck_confine::{nfs_stats, proc, silent};
 
 /// Threads looked at of one process.
 const THREADS: usize = 64;

@@ -10,9 +10,9 @@ use crate::{
         mounts::{Mount, Mounts, NodeMounts},
         time::Monotonic,
     },
-    proc,
     state::{namespaces, thread::since_boot},
 };
+use podstuck_confine::proc;
 
 /// A mount namespace in which kubelet runs, or the host's.
 #[derive(Clone, Debug)]

@@ -59,7 +59,7 @@ impl Follower {
                 let Some(it) = self.followed.get_mut(&tid).filter(|it| it.began == began) else {
                     return;
                 };
-                let now = crate::clock::now();
+                let now = podstuck_confine::clock::now();
                 let Some(text) = text else { return it.has_no_answer(now) };
                 let object = if it.anchor == Anchor::Program {
                     to_unmount(&text)
@@ -82,13 +82,13 @@ impl Follower {
     fn is_still(&mut self, pid: u32, seen: &Caller) -> bool {
         let times = Thread::main(pid).times(&mut self.reader);
         let started = times.and_then(|times| times.start_ticks);
-        let tick = crate::clock::tick_ns();
+        let tick = podstuck_confine::clock::tick_ns();
         started.is_none_or(|ticks| seen.started_ns == 0 || ticks == seen.started_ns / tick)
     }
 
     /// Compares with the probes' table of calls that have not returned.
     fn compare(&mut self, entries: &[InFlight]) {
-        let now = crate::clock::now();
+        let now = podstuck_confine::clock::now();
         for it in self.followed.values_mut() {
             if let Anchor::Entry(mine) = it.anchor {
                 let there = entries.iter().any(|e| same(e, &mine));

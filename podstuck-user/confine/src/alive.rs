@@ -13,19 +13,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{
+use crate::proc;
+use crate::{
     lies_on,
     mount_point::{unanswered, waiting},
 };
-use crate::{
-    model::{
-        degraded::{Degraded, Feed},
-        file_system::{has_server, is_fuse},
-        hung::MountPoint,
-        mounts::{Device, Mount, Mounts},
-        path::{safe, safe_path},
-    },
-    proc,
+use podstuck_model::{
+    degraded::{Degraded, Feed},
+    file_system::{has_server, is_fuse},
+    hung::MountPoint,
+    mounts::{Device, Mount, Mounts},
+    path::{safe, safe_path},
 };
 
 /// Who completes nothing for so long does not live: disks take milliseconds, a busy one some hundred.
@@ -43,7 +41,7 @@ static UNREAD: Mutex<BTreeMap<(Feed, PathBuf), String>> = Mutex::new(BTreeMap::n
 
 /// What a look is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Occasion {
+pub enum Occasion {
     /// A call has returned from there just now.
     Answered,
     /// Nothing is known.
@@ -51,31 +49,31 @@ pub(super) enum Occasion {
 }
 
 /// Takes that a thread hangs.
-pub(super) fn hangs(tid: u32, on: &MountPoint) {
+pub fn hangs(tid: u32, on: &MountPoint) {
     if has_server(&on.fs_type) {
         of(&HANGING).insert(tid, (on.fs_type.clone(), on.minor));
     }
 }
 
 /// It does no more, or is not followed any more.
-pub(super) fn hangs_no_more(tid: u32) {
+pub fn hangs_no_more(tid: u32) {
     of(&HANGING).remove(&tid);
 }
 
 /// Why a path is not to be entered as a process sees it.
-pub(super) fn why_not(pid: u32, path: &Path, occasion: Occasion) -> Option<String> {
+pub fn why_not(pid: u32, path: &Path, occasion: Occasion) -> Option<String> {
     // Of one that has ended, looks are made as we see it.
     let table = proc::mounts(pid).or_else(|| proc::mounts(std::process::id()))?;
     why_not_in(&table, path, occasion)
 }
 
 /// The same, by what is mounted there.
-pub(super) fn why_not_in(table: &Mounts, path: &Path, occasion: Occasion) -> Option<String> {
+pub fn why_not_in(table: &Mounts, path: &Path, occasion: Occasion) -> Option<String> {
     Looking::new(table, occasion).up_from(table.covering(path)?)
 }
 
 /// The same of what a process has open under a number, which needs no path: by the mount that it is open through.
-pub(super) fn why_not_open(process: &Path, pid: u32, descriptor: u32) -> Option<String> {
+pub fn why_not_open(process: &Path, pid: u32, descriptor: u32) -> Option<String> {
     let text = fs::read_to_string(process.join(format!("fdinfo/{descriptor}"))).ok()?;
     let id = text.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim().parse().ok()?;
     let text = fs::read(process.join("mountinfo")).ok()?;
@@ -130,7 +128,7 @@ impl<'a> Looking<'a> {
 
 /// Which of these places the looks of a kind are to leave out, which is told from now on: by the mounts of
 /// whoever sees them, where they are known.
-pub(super) fn left_out<'a>(
+pub fn left_out<'a>(
     feed: Feed,
     looks: impl Iterator<Item = (Option<&'a Mounts>, &'a Path)>,
 ) -> Vec<bool> {
@@ -158,7 +156,7 @@ pub(super) fn left_out<'a>(
 }
 
 /// Takes what came of a look that was made there.
-pub(super) fn looked(feed: Feed, path: &Path, failed: Option<&str>) {
+pub fn looked(feed: Feed, path: &Path, failed: Option<&str>) {
     let key = (feed, path.to_owned());
     let mut all = of(&UNREAD);
     match failed {
@@ -168,7 +166,7 @@ pub(super) fn looked(feed: Feed, path: &Path, failed: Option<&str>) {
 }
 
 /// What is left out, and what could not be read.
-pub(crate) fn degraded() -> Vec<Degraded> {
+pub fn degraded() -> Vec<Degraded> {
     let told = |path: &PathBuf, why: &str, feeds: Vec<Feed>| Degraded {
         sentence: format!("{} {why}", safe_path(path)),
         feeds,

@@ -33,9 +33,8 @@ fn a_server_on_which_a_call_hangs_is_left_alone_with_what_is_below_it() {
 #[test]
 fn what_is_open_on_a_server_that_hangs_is_left_alone() {
     let process = tempfile::tempdir().unwrap();
-    let write = |name: &str, text: &[u8]| {
-        crate::state::scratch::write(process.path().join(name), std::str::from_utf8(text).unwrap());
-    };
+    fs::create_dir(process.path().join("fdinfo")).unwrap();
+    let write = |name: &str, text: &[u8]| fs::write(process.path().join(name), text).unwrap();
     write("fdinfo/2", b"pos:\t0\nflags:\t0100001\nmnt_id:\t2\n");
     write("mountinfo", b"1 0 0:3 / / rw - tmpfs a rw\n2 1 0:4194296 / /log rw - nfs4 s:/x rw\n");
     let why = || why_not_open(process.path(), 7, 2);

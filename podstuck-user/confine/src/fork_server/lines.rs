@@ -9,13 +9,13 @@ use std::{
 use serde::{Serialize, de::DeserializeOwned};
 
 /// How long it may take to begin.
-pub(crate) const BEGIN: Duration = Duration::from_secs(5);
+pub const BEGIN: Duration = Duration::from_secs(5);
 
 /// Says something.
 ///
 /// # Errors
 /// Fails when nobody listens.
-pub(crate) fn put(mut channel: &UnixStream, message: &impl Serialize) -> io::Result<()> {
+pub fn put(mut channel: &UnixStream, message: &impl Serialize) -> io::Result<()> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
     channel.write_all(&line)
@@ -25,7 +25,7 @@ pub(crate) fn put(mut channel: &UnixStream, message: &impl Serialize) -> io::Res
 ///
 /// # Errors
 /// Fails when the process has ended, or says nothing for as long as its channel waits.
-pub(crate) fn heard<T: DeserializeOwned>(channel: &mut impl BufRead) -> io::Result<T> {
+pub fn heard<T: DeserializeOwned>(channel: &mut impl BufRead) -> io::Result<T> {
     let mut line = String::new();
     match channel.read_line(&mut line) {
         Ok(0) => Err(io::Error::other("the process that writes has ended")),

@@ -22,7 +22,7 @@ use super::{
     Work,
     protocol::{Order, Started, next_order, say},
 };
-use crate::kernel::role::Role;
+use crate::role::Role;
 
 /// Processes that may be there at a time, those that hang among them. A run has two writers and one that holds its probes, asks seven
 /// questions at a time for the engine, and a few beside them.

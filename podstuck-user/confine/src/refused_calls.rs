@@ -14,7 +14,7 @@ use seccompiler::{
 
 /// What calls are there for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Group {
+pub(crate) enum Group {
     /// To change the machine, or other processes, or to get around these limits: mounts, modules, clocks,
     /// `ptrace`, keys, io_uring (which makes calls that no filter sees).
     Machine,
@@ -156,7 +156,7 @@ type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 ///
 /// # Errors
 /// Fails on kernels without seccomp.
-pub(super) fn refuse(groups: &[Group]) -> Result<()> {
+pub(crate) fn refuse(groups: &[Group]) -> Result<()> {
     let mut rules = Rules::new();
     for group in groups {
         match group {

@@ -16,22 +16,22 @@ use std::{ffi::OsString, fmt::Debug, path::Path};
 use anyhow::Result;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-pub use client::degraded;
-pub(in crate::state) use client::{Failure, LIMIT, ask, ask_in_parts, is_hanging};
-pub(in crate::state) use serve::Teller;
-pub use serve::{serve, serve_through};
-pub(crate) use share::{Share, ask_for};
+pub use client::{Failure, LIMIT, ask, ask_in_parts, degraded, is_hanging};
+pub use serve::{Teller, answer, serve, serve_through};
+pub use share::{Share, ask_for};
 
-use crate::{kernel::role::Role, model::degraded::Feed};
+use podstuck_model::degraded::Feed;
 
-use super::{
-    alive::Occasion, anywhere, api, attributes, clients, containers, entries, examined_root,
-    holders, kubelet, kubelet_unit, listeners, listing, logs, memory, pod_dirs, protected, reach,
-    remaining, runtime, show_roots, space, traces,
-};
+use crate::{alive::Occasion, role::Role};
+
+/// By what a request says which question it is: whoever has the list of all questions names them.
+pub trait Named {
+    /// No other question has it.
+    const NAME: &'static str;
+}
 
 /// What the helper can be asked, with both sides of it.
-pub(in crate::state) trait Question: Into<Request> {
+pub trait Question: Named + Serialize {
     /// What bounds how many helpers may hang over it.
     const BUDGET: Budget = Budget::Events;
     /// What is made of the answers, and is missing while a helper hangs; nothing where whoever asks says so
@@ -73,7 +73,7 @@ pub(in crate::state) trait Question: Into<Request> {
 /// risked: each keeps a reference to the path that it looks at. What is asked again and again has a
 /// budget of its own, so that one hung disk leaves the other questions alone. Within a budget each pod has a share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::state) enum Budget {
+pub enum Budget {
     /// Questions that a failed or hung call raises.
     Events,
     /// Searches for holders. Each may leave several behind before it knows what hangs.
@@ -144,9 +144,10 @@ impl Budget {
 
 /// One line of the helper's output.
 #[derive(Debug, Serialize, Deserialize)]
-enum Message<S, P, A> {
+pub enum Message<S, P, A> {
     /// This is what it does next.
     At(S),
+    /// A part of the answer.
     Part(P),
     /// The last one.
     Answer(Result<A, Refusal>),
@@ -154,89 +155,60 @@ enum Message<S, P, A> {
 
 /// Why there is no answer, in a sentence.
 #[derive(Debug, Serialize, Deserialize)]
-enum Refusal {
+pub enum Refusal {
+    /// What was to be entered does not live.
     NotEntered(String),
+    /// It was tried, and failed.
     Failed(String),
 }
 
 /// What a helper does not enter that learns only by itself where it is to look, and why.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(in crate::state) struct NotEntered(pub(in crate::state) String);
-
-/// All questions: the request that a client sends, and the helper's way to the answer.
-macro_rules! questions {
-    ($($name:ident($question:ty),)*) => {
-        /// What the helper reads.
-        #[derive(Debug, Serialize, Deserialize)]
-        pub(in crate::state) enum Request {
-            $($name($question),)*
-        }
-
-        $(impl From<$question> for Request {
-            fn from(question: $question) -> Self {
-                Self::$name(question)
-            }
-        })*
-
-        impl Request {
-            fn serve(self) -> Result<()> {
-                match self {
-                    $(Self::$name(question) => serve::answer(question),)*
-                }
-            }
-        }
-
-        /// Takes a line for what each helper may say.
-        #[cfg(test)]
-        fn understand(line: &[u8]) {
-            fn understand<Q: Question>(line: &[u8]) {
-                let _ = serde_json::from_slice::<Message<Q::Step, Q::Part, Q::Answer>>(line);
-            }
-            $(understand::<$question>(line);)*
-        }
-    };
-}
-
-questions! {
-    Anywhere(anywhere::FindAnywhere),
-    Api(api::AskApi),
-    Attributes(attributes::ReadAttributes),
-    Clients(clients::FindClients),
-    CommandLine(memory::ReadCommandLine),
-    Containers(containers::ReadContainers),
-    Directory(entries::ReadDirectory),
-    ExaminedRoot(examined_root::ExamineRoot),
-    DriverLog(logs::ReadDriverLog),
-    Holders(holders::FindHolders),
-    KernelLog(logs::ReadKernelLog),
-    Kubelet(kubelet::ReadKubelet),
-    Listener(listeners::FindListener),
-    Log(logs::ReadLog),
-    Logs(listing::ListDirectories),
-    Runtime(runtime::ReadRuntime),
-    Storage(runtime::ReadStorage),
-    RuntimeLog(logs::ReadRuntimeLog),
-    Pods(pod_dirs::ReadPods),
-    Protected(protected::FindProtected),
-    Reach(reach::ReachPath),
-    Remaining(remaining::CountRemaining),
-    Roots(show_roots::ShowRoots),
-    Space(space::MeasureSpace),
-    Text(memory::ReadText),
-    Traces(traces::ReadTraces),
-    Units(kubelet_unit::ReadUnits),
-}
+pub struct NotEntered(pub String);
 
 #[cfg(test)]
-mod tests {
+mod testing {
+    //! Questions that nobody asks.
+
     use super::*;
 
-    #[test]
-    fn fuzz_helper() {
-        podstuck_fuzz::fuzz("helper", |input| {
-            understand(input);
-            let _ = serde_json::from_slice::<Request>(input);
-        });
+    /// About an object, as after each failed call.
+    #[derive(Serialize)]
+    pub(super) struct Short;
+
+    impl Named for Short {
+        const NAME: &'static str = "Short";
+    }
+
+    impl Question for Short {
+        const FEEDS: Option<Feed> = Some(Feed::Objects);
+        const IS_SHORT: bool = true;
+        type Step = ();
+        type Part = ();
+        type Answer = ();
+
+        fn answer(self, _: &mut Teller<(), ()>) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    /// With steps.
+    #[derive(Serialize)]
+    pub(super) struct Long;
+
+    impl Named for Long {
+        const NAME: &'static str = "Long";
+    }
+
+    impl Question for Long {
+        const BUDGET: Budget = Budget::Space;
+        type Step = std::path::PathBuf;
+        type Part = ();
+        type Answer = ();
+
+        fn answer(self, _: &mut Teller<Self::Step, ()>) -> Result<()> {
+            Ok(())
+        }
     }
 }

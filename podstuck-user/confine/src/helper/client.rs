@@ -1,27 +1,30 @@
 //! The client's side: starts a helper, waits, and leaves it behind when it hangs.
 
 use std::{
+    collections::BTreeMap,
     io::{Read, Write},
     os::{fd::AsFd, unix::net::UnixStream},
     time::{Duration, Instant},
 };
 
+use podstuck_model::{
+    degraded::{Degraded, Feed},
+    query::NoAnswer,
+};
 use serde::de::DeserializeOwned;
 
 use super::{
-    Message, Question, Refusal, Request,
+    Message, Question, Refusal,
     left_behind::{Left, LeftBehind},
 };
 use crate::{
+    alive,
     fork_server::{Process, Work, is_ready, lost, spawn},
-    model::degraded::{Degraded, Feed},
-    query::NoAnswer,
-    state::alive,
 };
 
 /// How long one step may take. Local file systems answer in milliseconds, and all that is answered
 /// from memory takes a fraction of a second together, on a node with thousands of processes.
-pub(in crate::state) const LIMIT: Duration = Duration::from_secs(2);
+pub const LIMIT: Duration = Duration::from_secs(2);
 
 /// How long all steps may take together.
 const WHOLE: Duration = Duration::from_secs(20);
@@ -34,7 +37,7 @@ static LEFT_BEHIND: LeftBehind = LeftBehind::new();
 
 /// Why a helper did not come to its answer.
 #[derive(Debug)]
-pub(in crate::state) enum Failure<S> {
+pub enum Failure<S> {
     /// It hangs and was left behind.
     Hung {
         /// The step that it told last.
@@ -62,7 +65,7 @@ impl<S: std::fmt::Debug> From<Failure<S>> for NoAnswer {
 ///
 /// # Errors
 /// Fails when the helper hangs or cannot be run, and when what it looks at answers with an error.
-pub(in crate::state) fn ask<Q: Question>(question: Q) -> Result<Q::Answer, NoAnswer> {
+pub fn ask<Q: Question>(question: Q) -> Result<Q::Answer, NoAnswer> {
     ask_in_parts(question, |_| {}).map_err(NoAnswer::from)
 }
 
@@ -70,7 +73,7 @@ pub(in crate::state) fn ask<Q: Question>(question: Q) -> Result<Q::Answer, NoAns
 ///
 /// # Errors
 /// As [`ask`]; the step tells where it hangs.
-pub(in crate::state) fn ask_in_parts<Q: Question>(
+pub fn ask_in_parts<Q: Question>(
     question: Q,
     take: impl FnMut(Q::Part),
 ) -> Result<Q::Answer, Failure<Q::Step>> {
@@ -79,13 +82,12 @@ pub(in crate::state) fn ask_in_parts<Q: Question>(
         return Err(Failure::Other(NoAnswer::NotEntered(why)));
     }
     let place = question.place();
-    let request: Request = question.into();
     if LEFT_BEHIND.is_used_up(Q::BUDGET) {
         let why = "helper processes that were asked about other objects do not come back";
         return Err(Failure::Other(NoAnswer::NotEntered(why.into())));
     }
     let (process, channel) = spawn(Work::Look).map_err(|why| failed(&why))?;
-    let answer = exchange::<Q>(&process, channel, &request, take);
+    let answer = exchange(&process, channel, &question, take);
     // One that has answered ends at once, unless what it had open is slow to close.
     if let Err(Failure::Hung { at, .. }) = &answer {
         LEFT_BEHIND.leave(Left::new::<Q>(process, at.as_ref(), place));
@@ -96,7 +98,7 @@ pub(in crate::state) fn ask_in_parts<Q: Question>(
 }
 
 /// Whether a helper that was left behind still is.
-pub(in crate::state) fn is_hanging(helper: u32) -> bool {
+pub fn is_hanging(helper: u32) -> bool {
     LEFT_BEHIND.has(helper)
 }
 
@@ -114,10 +116,11 @@ fn failed<S>(error: &dyn std::fmt::Display) -> Failure<S> {
 fn exchange<Q: Question>(
     process: &Process,
     mut channel: UnixStream,
-    request: &Request,
+    question: &Q,
     mut take: impl FnMut(Q::Part),
 ) -> Result<Q::Answer, Failure<Q::Step>> {
-    let mut text = serde_json::to_vec(request).map_err(|error| failed(&error))?;
+    let mut text = serde_json::to_vec(&BTreeMap::from([(Q::NAME, question)]))
+        .map_err(|error| failed(&error))?;
     text.push(b'\n');
     // It reads all of it before it looks at anything.
     channel.write_all(&text).map_err(|error| failed(&error))?;

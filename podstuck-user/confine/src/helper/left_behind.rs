@@ -8,17 +8,16 @@ use std::{
     time::Duration,
 };
 
+use podstuck_model::{
+    degraded::{Degraded, Feed},
+    path::safe_path,
+};
+
 use super::{
     Budget, Question,
     share::{self, Share, is_used_up},
 };
-use crate::{
-    fork_server::Process,
-    model::{
-        degraded::{Degraded, Feed},
-        path::safe_path,
-    },
-};
+use crate::fork_server::Process;
 
 /// One of them.
 #[derive(Debug)]
@@ -133,12 +132,15 @@ mod tests {
     use std::process::{Child, Command};
 
     use super::*;
-    use crate::state::{helper::ask_for, reach::ReachPath, space::MeasureSpace};
+    use crate::helper::{
+        ask_for,
+        testing::{Long, Short},
+    };
 
     fn sleep() -> (Child, Left) {
         let child = Command::new("sleep").arg("60").spawn().unwrap();
         let process = Process::of_child(&child);
-        (child, Left::new::<ReachPath>(process, Some(&()), "/a\u{1b}b".into()))
+        (child, Left::new::<Short>(process, Some(&()), "/a\u{1b}b".into()))
     }
 
     #[test]
@@ -203,7 +205,7 @@ mod tests {
         let (mut child, left) = sleep();
         child.kill().unwrap();
         child.wait().unwrap();
-        let at = Left::new::<MeasureSpace>(left.process, Some(&"/x".into()), "/y".into());
+        let at = Left::new::<Long>(left.process, Some(&"/x".into()), "/y".into());
         assert_eq!(at.place, "\"/x\"");
     }
 }

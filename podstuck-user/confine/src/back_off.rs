@@ -9,7 +9,7 @@ const LONGEST: Duration = Duration::from_secs(5 * 60);
 
 /// When to ask again.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct BackOff {
+pub struct BackOff {
     /// Nobody was asked yet.
     next: Option<Instant>,
     pause: Duration,
@@ -17,14 +17,14 @@ pub(crate) struct BackOff {
 
 impl BackOff {
     /// Takes note of whether there was an answer: after one, it is time to ask whenever somebody wants to.
-    pub(crate) fn came_to(&mut self, answer: bool) {
+    pub fn came_to(&mut self, answer: bool) {
         if answer {
             *self = Self::default();
         }
     }
 
     /// Whether it is time to ask; then the next time is later.
-    pub(crate) fn is_due(&mut self, now: Instant) -> bool {
+    pub fn is_due(&mut self, now: Instant) -> bool {
         if self.next.is_some_and(|next| now < next) {
             return false;
         }

@@ -34,7 +34,7 @@ use super::{
     protocol::{Order, Started, heard, order},
     server,
 };
-use crate::kernel::role::Role;
+use crate::role::Role;
 
 /// How long a fork may take.
 const LIMIT: Duration = Duration::from_secs(2);
@@ -120,13 +120,13 @@ pub fn end() {
 
 /// A process that was started.
 #[derive(Debug)]
-pub(crate) struct Process {
+pub struct Process {
     pid: u32,
     pidfd: OwnedFd,
 }
 
 /// Why no process can be started any more, where that is so.
-pub(crate) fn lost() -> Option<&'static str> {
+pub fn lost() -> Option<&'static str> {
     GONE.load(Ordering::Relaxed).then_some(ENDED)
 }
 
@@ -134,7 +134,7 @@ pub(crate) fn lost() -> Option<&'static str> {
 ///
 /// # Errors
 /// Says why there can be none.
-pub(crate) fn spawn(work: Work) -> Result<(Process, UnixStream), String> {
+pub fn spawn(work: Work) -> Result<(Process, UnixStream), String> {
     let server = SERVER.get().ok_or("there is no process to start it from")?;
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
@@ -162,23 +162,23 @@ pub(crate) fn spawn(work: Work) -> Result<(Process, UnixStream), String> {
 impl Process {
     /// One that a test has started.
     #[cfg(test)]
-    pub(crate) fn of_child(child: &std::process::Child) -> Self {
+    pub fn of_child(child: &std::process::Child) -> Self {
         let pidfd = pidfd_open(Pid::from_child(child), PidfdFlags::empty()).unwrap();
         Self { pid: child.id(), pidfd }
     }
 
     /// Its process id.
-    pub(crate) fn id(&self) -> u32 {
+    pub fn id(&self) -> u32 {
         self.pid
     }
 
     /// Whether it ends within that time.
-    pub(crate) fn is_over(&self, within: Duration) -> bool {
+    pub fn is_over(&self, within: Duration) -> bool {
         is_over(&self.pidfd, within)
     }
 
     /// Ends it, without waiting for that.
-    pub(crate) fn kill(&self) {
+    pub fn kill(&self) {
         // It fails for one that has just ended.
         let _ = pidfd_send_signal(&self.pidfd, rustix::process::Signal::KILL);
     }
@@ -193,7 +193,7 @@ fn is_over(pidfd: &OwnedFd, within: Duration) -> bool {
 ///
 /// # Errors
 /// Fails when that cannot be told.
-pub(crate) fn is_ready(file: &impl AsFd, end: Instant) -> io::Result<bool> {
+pub fn is_ready(file: &impl AsFd, end: Instant) -> io::Result<bool> {
     loop {
         let left = end.saturating_duration_since(Instant::now());
         let limit = Timespec::try_from(left).map_err(io::Error::other)?;

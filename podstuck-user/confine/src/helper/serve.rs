@@ -14,7 +14,7 @@ use rustix::{
 };
 use serde::Serialize;
 
-use super::{Message, NotEntered, Question, Refusal, Request};
+use super::{Message, NotEntered, Question, Refusal};
 
 /// How often it is told that something goes on: well within what one step may take.
 const TELL_EVERY: Duration = Duration::from_millis(250);
@@ -33,23 +33,22 @@ const NICE: i32 = 10;
 ///
 /// # Errors
 /// As [`serve`].
-pub fn serve_through(channel: &UnixStream) -> Result<()> {
+pub fn serve_through(channel: &UnixStream, answer: fn(&str) -> Result<()>) -> Result<()> {
     // What it executes has an output of its own.
     dup2_stdin(channel).context("its input")?;
     dup2_stdout(channel).context("its output")?;
-    serve()
+    serve(answer)
 }
 
-/// Reads one request from standard input and answers it to standard output.
+/// Reads one request from standard input and has it answered to standard output, by who knows all questions.
 ///
 /// # Errors
 /// Fails when the request is none, or when nobody reads the answer.
-pub fn serve() -> Result<()> {
+pub fn serve(answer: fn(&str) -> Result<()>) -> Result<()> {
     limit();
     let mut text = String::new();
     io::stdin().lock().read_line(&mut text).context("reading the request")?;
-    let request: Request = serde_json::from_str(&text).context("understanding the request")?;
-    request.serve()
+    answer(&text)
 }
 
 /// What it takes at most, whatever it meets.
@@ -70,7 +69,10 @@ fn give_way<Q: Question>() {
 }
 
 /// Answers one question.
-pub(super) fn answer<Q: Question>(question: Q) -> Result<()> {
+///
+/// # Errors
+/// Fails when nobody reads the answer.
+pub fn answer<Q: Question>(question: Q) -> Result<()> {
     give_way::<Q>();
     Q::ROLE.assume();
     let mut teller = Teller::new();
@@ -82,13 +84,19 @@ pub(super) fn answer<Q: Question>(question: Q) -> Result<()> {
 }
 
 /// Tells the client what comes before the answer.
-pub(in crate::state) struct Teller<S, P> {
+pub struct Teller<S, P> {
     said: PhantomData<(S, P)>,
+}
+
+impl<S: Serialize, P: Serialize> Default for Teller<S, P> {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl<S: Serialize, P: Serialize> Teller<S, P> {
     /// Has told nothing yet.
-    pub(in crate::state) const fn new() -> Self {
+    pub const fn new() -> Self {
         Self { said: PhantomData }
     }
 
@@ -96,7 +104,7 @@ impl<S: Serialize, P: Serialize> Teller<S, P> {
     ///
     /// # Errors
     /// Fails when nobody listens any more.
-    pub(in crate::state) fn at(&mut self, step: &S) -> Result<()> {
+    pub fn at(&mut self, step: &S) -> Result<()> {
         say(&Message::<_, (), ()>::At(step))
     }
 
@@ -104,19 +112,19 @@ impl<S: Serialize, P: Serialize> Teller<S, P> {
     ///
     /// # Errors
     /// Fails when nobody listens any more.
-    pub(in crate::state) fn part(&mut self, part: &P) -> Result<()> {
+    pub fn part(&mut self, part: &P) -> Result<()> {
         say(&Message::<(), _, ()>::Part(part))
     }
 }
 
 impl<S: Serialize, P: Serialize> Teller<S, P> {
     /// Tells that it goes on with a step while this is read: on a busy node, much takes long to go through.
-    pub(in crate::state) fn reading<T: Read>(&mut self, step: S, text: T) -> Reading<'_, T, S, P> {
+    pub fn reading<T: Read>(&mut self, step: S, text: T) -> Reading<'_, T, S, P> {
         Reading { text, step, tell: self, told: Instant::now() }
     }
 
     /// The same, whenever it is called, of what is in memory.
-    pub(in crate::state) fn going_on(&mut self, step: S) -> impl FnMut() -> Result<()> {
+    pub fn going_on(&mut self, step: S) -> impl FnMut() -> Result<()> {
         let mut told = Instant::now();
         move || {
             if told.elapsed() >= TELL_EVERY {
@@ -129,7 +137,7 @@ impl<S: Serialize, P: Serialize> Teller<S, P> {
 }
 
 /// A text under [`Teller::reading`].
-pub(in crate::state) struct Reading<'a, T, S, P> {
+pub struct Reading<'a, T, S, P> {
     text: T,
     step: S,
     tell: &'a mut Teller<S, P>,
@@ -163,7 +171,7 @@ mod tests {
     use rustix::process::{getpriority_process, getrlimit};
 
     use super::*;
-    use crate::state::{attributes::ReadAttributes, holders::FindHolders};
+    use crate::helper::testing::{Long, Short};
 
     #[test]
     fn a_helper_takes_no_more_than_it_may() {
@@ -179,9 +187,9 @@ mod tests {
         assert_eq!(getrlimit(Resource::Cpu).maximum, Some(CPU_S));
         assert_eq!(getrlimit(Resource::Core).maximum, Some(0));
         let usual = getpriority_process(None).unwrap();
-        give_way::<ReadAttributes>();
+        give_way::<Short>();
         assert_eq!(getpriority_process(None).unwrap(), usual);
-        give_way::<FindHolders>();
+        give_way::<Long>();
         assert!(getpriority_process(None).unwrap() >= NICE);
     }
 }

@@ -21,7 +21,7 @@ type Read<T> = Box<dyn FnOnce() -> T + Send>;
 
 /// Reads about processes, one at a time.
 #[derive(Debug)]
-pub(crate) struct TimedReader<T = io::Result<Vec<u8>>> {
+pub struct TimedReader<T = io::Result<Vec<u8>>> {
     /// What its threads are called, and what they do first.
     name: &'static str,
     prepare: fn(),
@@ -39,17 +39,13 @@ impl Default for TimedReader {
 
 impl<T: Send + 'static> TimedReader<T> {
     /// Has read nothing yet.
-    pub(crate) fn new(name: &'static str, prepare: fn()) -> Self {
+    pub fn new(name: &'static str, prepare: fn()) -> Self {
         Self { name, prepare, reader: None, left: Vec::new() }
     }
 
     /// Reads something of a process; `None` when there is no answer. A process that did not answer
     /// is not asked again before it has, or has ended.
-    pub(crate) fn read(
-        &mut self,
-        pid: u32,
-        read: impl FnOnce() -> T + Send + 'static,
-    ) -> Option<T> {
+    pub fn read(&mut self, pid: u32, read: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         self.left.retain(|(_, thread)| !thread.is_finished());
         if self.left.len() >= LEFT_MAX || self.left.iter().any(|(silent, _)| *silent == pid) {
             return None;

@@ -8,14 +8,12 @@
 
 mod client;
 mod hold;
-pub(crate) mod lines;
+pub mod lines;
 mod protocol;
 mod server;
 
-pub(crate) use client::{Process, is_ready, lost, spawn};
-pub use client::{end, limit, start};
-pub use hold::serve as serve_held;
-pub(crate) use hold::{Held, hold};
+pub use client::{Process, end, is_ready, limit, lost, spawn, start};
+pub use hold::{Held, drop_at_once, hold, serve as serve_held};
 pub use protocol::Work;
 
 /// Keeps the program, and the libraries that it has by now, from being dropped from memory: read again from a

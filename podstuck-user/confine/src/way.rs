@@ -14,7 +14,7 @@ use rustix::{fs::readlinkat, io::Errno};
 const LINKS: usize = 40;
 
 /// Where the names of a link begin.
-pub(crate) enum Base {
+pub enum Base {
     /// From the root directory on.
     Root,
     /// From the directory that the link is in.
@@ -22,18 +22,19 @@ pub(crate) enum Base {
 }
 
 /// The names that are left.
-pub(crate) struct Way {
+pub struct Way {
     names: VecDeque<OsString>,
     links: usize,
 }
 
 impl Way {
-    pub(crate) fn of(path: &Path) -> Self {
+    /// To the end of this path.
+    pub fn of(path: &Path) -> Self {
         Self { names: names(path).collect(), links: 0 }
     }
 
     /// The next name, which may be `..`.
-    pub(crate) fn pop(&mut self) -> Option<OsString> {
+    pub fn pop(&mut self) -> Option<OsString> {
         self.names.pop_front()
     }
 
@@ -41,7 +42,7 @@ impl Way {
     ///
     /// # Errors
     /// Fails when the link cannot be read, and with `ELOOP` where there are more links than the kernel follows.
-    pub(crate) fn follow(&mut self, link: impl AsFd) -> Result<Base, Errno> {
+    pub fn follow(&mut self, link: impl AsFd) -> Result<Base, Errno> {
         self.links += 1;
         if self.links > LINKS {
             return Err(Errno::LOOP);

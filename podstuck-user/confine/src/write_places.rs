@@ -20,7 +20,7 @@ const NEWEST: ABI = ABI::V5;
 ///
 /// # Errors
 /// Fails when the kernel, which says that it can, cannot.
-pub(super) fn restrict(beneath: Option<&File>) -> Result<LandlockStatus> {
+pub(crate) fn restrict(beneath: Option<&File>) -> Result<LandlockStatus> {
     let writing = AccessFs::from_write(NEWEST);
     let ruleset = Ruleset::default().handle_access(writing).and_then(Ruleset::create);
     let mut ruleset = ruleset.context("Landlock")?;
@@ -35,7 +35,7 @@ pub(super) fn restrict(beneath: Option<&File>) -> Result<LandlockStatus> {
 ///
 /// # Errors
 /// Says why it cannot.
-pub(super) fn tried() -> Result<String, String> {
+pub(crate) fn tried() -> Result<String, String> {
     let tried = thread::spawn(|| restrict(None)).join();
     match tried.map_err(|_| "Landlock cannot be tried".to_owned())? {
         Ok(LandlockStatus::Available { effective_abi, kernel_abi }) => {

@@ -14,7 +14,7 @@ use rustix::fs::OFlags;
 ///
 /// # Errors
 /// Fails where it is no regular file.
-pub(crate) fn open(path: &Path) -> io::Result<File> {
+pub fn open(path: &Path) -> io::Result<File> {
     // A pipe without a writer would keep the call; of a terminal nothing is wanted.
     let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits();
     let flags = i32::try_from(flags).unwrap_or_default();
@@ -31,7 +31,7 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
 ///
 /// # Errors
 /// Fails where it cannot be read, is no regular file, or is longer.
-pub(crate) fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let file = open(path)?;
     let mut bytes = Vec::new();
     // It may grow, or say less than it has, as those of `/proc` do.

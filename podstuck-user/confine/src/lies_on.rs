@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::model::{
+use podstuck_model::{
     mountinfo::unescape,
     mounts::{Device, Mount, Mounts},
 };
@@ -17,7 +17,7 @@ const LAYERS: usize = 500;
 const DEVICES: usize = 64;
 
 /// Directories in the options of an overlay. Relative ones, which Docker uses, lead nowhere.
-pub(super) fn layer_paths(options: &str) -> Vec<PathBuf> {
+pub fn layer_paths(options: &str) -> Vec<PathBuf> {
     let values = options.split(',').filter_map(|option| option.split_once('='));
     let layers = values.filter(|(key, _)| {
         matches!(key.trim_end_matches('+'), "lowerdir" | "upperdir" | "datadir")
@@ -27,7 +27,7 @@ pub(super) fn layer_paths(options: &str) -> Vec<PathBuf> {
 }
 
 /// The mounts that an overlay's layers are on, each once, by the table of whoever mounted it.
-pub(super) fn below<'a>(overlay: &Mount, table: &'a Mounts) -> Vec<&'a Mount> {
+pub fn below<'a>(overlay: &Mount, table: &'a Mounts) -> Vec<&'a Mount> {
     if overlay.fs_type != "overlay" {
         return Vec::new();
     }
@@ -44,7 +44,7 @@ pub(super) fn below<'a>(overlay: &Mount, table: &'a Mounts) -> Vec<&'a Mount> {
 
 /// The block devices that a mount needs: its own, or those of its btrfs, whose mounts have a number that the kernel
 /// made up, and name one of them.
-pub(super) fn devices(mount: &Mount) -> Vec<Device> {
+pub fn devices(mount: &Mount) -> Vec<Device> {
     if mount.device.major != 0 {
         return vec![mount.device];
     }

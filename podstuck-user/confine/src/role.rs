@@ -8,7 +8,7 @@ use caps::Capability::{
     CAP_SYS_CHROOT, CAP_SYS_PTRACE, CAP_SYSLOG,
 };
 
-use super::{
+use crate::{
     privilege::keep,
     refused_calls::{
         self,

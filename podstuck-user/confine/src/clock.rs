@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use podstuck_model::time::{Clock, Monotonic};
 use rustix::time::{ClockId, clock_gettime};
-
-use crate::model::time::{Clock, Monotonic};
 
 /// Now, by the clock of every record.
 pub fn now() -> Monotonic {

@@ -7,6 +7,7 @@
 use std::{
     io::Read,
     os::{fd::BorrowedFd, unix::net::UnixStream},
+    thread,
 };
 
 use super::{
@@ -14,23 +15,32 @@ use super::{
     client::spawn,
     protocol::{hand_over, take_over},
 };
-use crate::kernel::{links::drop_at_once, role::Role};
+use crate::role::Role;
 
 /// While it lives, the process holds on.
 #[derive(Debug)]
-pub(crate) struct Held(#[expect(dead_code, reason = "its end is what counts")] UnixStream);
+pub struct Held(#[expect(dead_code, reason = "its end is what counts")] UnixStream);
 
 /// Has these descriptors held.
 ///
 /// # Errors
 /// Says why they are not.
-pub(crate) fn hold(descriptors: &[BorrowedFd<'_>]) -> Result<Held, String> {
+pub fn hold(descriptors: &[BorrowedFd<'_>]) -> Result<Held, String> {
     if descriptors.is_empty() {
         return Err("there is no hook to hold".into());
     }
     let (_, channel) = spawn(Work::Hold)?;
     hand_over(&channel, descriptors).map_err(|error| error.to_string())?;
     Ok(Held(channel))
+}
+
+/// Takes hooks out at once: the kernel waits for grace periods at each. Not where another process has them, too.
+pub fn drop_at_once<T: Send>(all: impl IntoIterator<Item = T>) {
+    thread::scope(|scope| {
+        for one in all {
+            scope.spawn(move || drop(one));
+        }
+    });
 }
 
 /// In that process: takes them, and ends with whoever handed them over.

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 /// Whose question it is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Share {
+pub enum Share {
     /// A pod's, by its UID.
     Pod(String),
     /// That of something that belongs to no pod.
@@ -16,7 +16,7 @@ thread_local! {
 }
 
 /// Asks on somebody's behalf.
-pub(crate) fn ask_for<T>(share: Share, ask: impl FnOnce() -> T) -> T {
+pub fn ask_for<T>(share: Share, ask: impl FnOnce() -> T) -> T {
     let before = OWN.replace(Some(share));
     let answer = ask();
     OWN.set(before);

@@ -56,7 +56,7 @@ pub fn gain_nothing() {
 }
 
 /// Keeps these, as far as they are there, and gives up the rest, for this thread and all it starts.
-pub(super) fn keep(wanted: &[Capability]) -> Result<()> {
+pub(crate) fn keep(wanted: &[Capability]) -> Result<()> {
     let held = caps::read(None, CapSet::Permitted)?;
     let keep: CapsHashSet = wanted.iter().copied().filter(|c| held.contains(c)).collect();
     // The bounding set too, or a helper program run as root would get everything back.

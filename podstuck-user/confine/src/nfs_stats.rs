@@ -9,20 +9,20 @@ use std::{
 
 use procfs::{FromBufRead as _, process::MountStats};
 
-use crate::model::mountinfo::escape;
+use podstuck_model::mountinfo::escape;
 
 /// So much is read: a node with thousands of mounts has less.
 const LONGEST: u64 = 8 << 20;
 
 /// Bytes of answers to all calls on the file system that is mounted there; `None` where that is not told.
-pub(super) fn received(pid: u32, point: &Path) -> Option<u64> {
+pub fn received(pid: u32, point: &Path) -> Option<u64> {
     let here = [b" mounted on ", &*escape(point), b" with fstype nfs"].concat();
     // Of several at one place the last: it covers those before.
     open(pid, &here)?.pop()
 }
 
 /// The same of all NFS mounts that a process sees together.
-pub(super) fn received_by_all(pid: u32) -> Option<u64> {
+pub fn received_by_all(pid: u32) -> Option<u64> {
     let all = open(pid, b" with fstype nfs")?;
     (!all.is_empty()).then(|| all.into_iter().fold(0, u64::wrapping_add))
 }

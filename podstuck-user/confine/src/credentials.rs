@@ -9,12 +9,12 @@ const IDS: std::ops::RangeInclusive<u64> = 11..=14;
 
 /// Whether a process may be the node's root: all its user and group ids are 0, it has `CAP_SYS_ADMIN`, and its user
 /// namespace has all of the node's user ids, as only root can make one. This takes no lock of the process.
-pub(crate) fn may_be_root(process: &Path) -> bool {
+pub fn may_be_root(process: &Path) -> bool {
     is_maybe_root(process).unwrap_or(false)
 }
 
 /// The same; `None` when that could not be read.
-pub(crate) fn is_maybe_root(process: &Path) -> Option<bool> {
+pub fn is_maybe_root(process: &Path) -> Option<bool> {
     if !is_privileged(&fs::read(process.join("status")).ok()?) {
         return Some(false);
     }
@@ -24,7 +24,7 @@ pub(crate) fn is_maybe_root(process: &Path) -> Option<bool> {
 
 /// By the text of `/proc/PID/status`. Each line has the real id, the effective one, the saved one and that for the file
 /// system: a set-user-ID program keeps the real one of the user who has started it.
-pub(crate) fn is_privileged(status: &[u8]) -> bool {
+pub fn is_privileged(status: &[u8]) -> bool {
     let field = |name: &[u8]| {
         let mut lines = status.split(|byte| *byte == b'\n');
         let value = lines.find_map(|line| line.strip_prefix(name))?;
@@ -44,7 +44,7 @@ pub(crate) fn is_privileged(status: &[u8]) -> bool {
 /// no such note, as of a process that has ended.
 ///
 /// `AT_SECURE` decides nothing: it is also set where SELinux changes the domain of a service.
-pub(crate) fn is_started_by_root(auxv: &[u8]) -> Option<bool> {
+pub fn is_started_by_root(auxv: &[u8]) -> Option<bool> {
     // Of the words of a 32-bit program, two are read as one of a 64-bit kernel at first, which names no id.
     of_words::<8>(auxv).or_else(|| of_words::<4>(auxv))
 }

@@ -8,25 +8,24 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{
-    model::{mountinfo, mounts::Mounts},
-    silent,
-};
+use podstuck_model::{mountinfo, mounts::Mounts};
+
+use crate::silent;
 
 /// All process ids, ascending.
-pub(crate) fn processes() -> Vec<u32> {
+pub fn processes() -> Vec<u32> {
     processes_in(Path::new("/proc"))
 }
 
 /// The same of another node's or namespace's `/proc`, mounted at `proc`.
-pub(crate) fn processes_in(proc: &Path) -> Vec<u32> {
+pub fn processes_in(proc: &Path) -> Vec<u32> {
     let mut pids: Vec<u32> = numbers(proc).collect();
     pids.sort_unstable();
     pids
 }
 
 /// All threads of a process, in the order of the kernel's list; none when it has ended.
-pub(crate) fn threads(pid: u32) -> impl Iterator<Item = u32> {
+pub fn threads(pid: u32) -> impl Iterator<Item = u32> {
     numbers(Path::new(&format!("/proc/{pid}/task")))
 }
 
@@ -36,7 +35,7 @@ fn numbers(directory: &Path) -> impl Iterator<Item = u32> + use<> {
 }
 
 /// Name of a process or thread, given its directory, as its bytes; empty when it has ended.
-pub(crate) fn comm(directory: &Path) -> Vec<u8> {
+pub fn comm(directory: &Path) -> Vec<u8> {
     let mut comm = fs::read(directory.join("comm")).unwrap_or_default();
     comm.pop_if(|byte| *byte == b'\n');
     comm
@@ -44,13 +43,13 @@ pub(crate) fn comm(directory: &Path) -> Vec<u8> {
 
 /// What is read of a command line that is a kubelet's, a runtime's or a registrar's: one word may be of 128 KiB
 /// (`MAX_ARG_STRLEN`).
-pub(crate) const COMMAND_LINE: usize = 128 << 10;
+pub const COMMAND_LINE: usize = 128 << 10;
 
 /// The beginning of a command line, its words ended by NUL: a process may make its own as long as its memory.
 ///
 /// # Errors
 /// Fails when the process has ended.
-pub(crate) fn command_line(process: &Path, most: usize) -> io::Result<Vec<u8>> {
+pub fn command_line(process: &Path, most: usize) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     File::open(process.join("cmdline"))?.take(most as u64).read_to_end(&mut text)?;
     Ok(text)
@@ -58,12 +57,12 @@ pub(crate) fn command_line(process: &Path, most: usize) -> io::Result<Vec<u8>> {
 
 /// State and start, in ticks since boot, of a thread: fields 3 and 22 of proc_pid_stat(5). `None` when it
 /// has ended.
-pub(crate) fn stat(pid: u32, tid: u32) -> Option<(char, u64)> {
+pub fn stat(pid: u32, tid: u32) -> Option<(char, u64)> {
     stat_in(Path::new(&format!("/proc/{pid}/task/{tid}")))
 }
 
 /// The same, given its directory.
-pub(crate) fn stat_in(directory: &Path) -> Option<(char, u64)> {
+pub fn stat_in(directory: &Path) -> Option<(char, u64)> {
     let text = silent::read(directory, |directory| fs::read(directory.join("stat")).ok())?;
     // The name may hold anything, also brackets.
     let close = text.iter().rposition(|byte| *byte == b')')?;
@@ -73,28 +72,28 @@ pub(crate) fn stat_in(directory: &Path) -> Option<(char, u64)> {
 }
 
 /// Whether a thread still exists. That takes no descriptor.
-pub(crate) fn exists(pid: u32, tid: u32) -> bool {
+pub fn exists(pid: u32, tid: u32) -> bool {
     Path::new(&format!("/proc/{pid}/task/{tid}")).exists()
 }
 
 /// Whether a state is that of who was stopped by a signal or by its tracer, and does nothing.
-pub(crate) fn is_stopped(state: char) -> bool {
+pub fn is_stopped(state: char) -> bool {
     matches!(state, 'T' | 't')
 }
 
 /// When a process was started, in ticks since boot; `None` when it has ended.
-pub(crate) fn started(pid: u32) -> Option<u64> {
+pub fn started(pid: u32) -> Option<u64> {
     Some(stat(pid, pid)?.1)
 }
 
 /// The namespace of a kind (`mnt`, `user`) that a process is in, given its directory: the text of the link,
 /// which is read and not followed. `None` when it has ended, and of a kind that the kernel does not have.
-pub(crate) fn namespace(directory: &Path, kind: &str) -> Option<PathBuf> {
+pub fn namespace(directory: &Path, kind: &str) -> Option<PathBuf> {
     silent::read(directory, |directory| fs::read_link(directory.join("ns").join(kind)).ok())
 }
 
 /// The inode number in the text of a link or the root of a mount, as in `mnt:[4026531841]`.
-pub(crate) fn mount_namespace(text: &Path) -> Option<u32> {
+pub fn mount_namespace(text: &Path) -> Option<u32> {
     text.to_str()?.strip_prefix("mnt:[")?.strip_suffix(']')?.parse().ok()
 }
 
@@ -102,18 +101,18 @@ pub(crate) fn mount_namespace(text: &Path) -> Option<u32> {
 ///
 /// No descriptor of the table is kept: an open one keeps the whole namespace alive, with every mount
 /// in it, also after its last process (`proc_mounts_open` in fs/proc_namespace.c takes a reference).
-pub(crate) fn mounts(pid: u32) -> Option<Mounts> {
+pub fn mounts(pid: u32) -> Option<Mounts> {
     let text = fs::read(mount_table(pid)).ok()?;
     Some(parse_mounts(pid, &text))
 }
 
 /// The text of a process's mount table, taken apart.
-pub(crate) fn parse_mounts(pid: u32, text: &[u8]) -> Mounts {
+pub fn parse_mounts(pid: u32, text: &[u8]) -> Mounts {
     Mounts { all: mountinfo::parse(text), source: mount_table(pid), pid }
 }
 
 /// The file with a process's mounts.
-pub(crate) fn mount_table(pid: u32) -> String {
+pub fn mount_table(pid: u32) -> String {
     format!("/proc/{pid}/mountinfo")
 }
 

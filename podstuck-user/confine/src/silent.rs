@@ -1,5 +1,5 @@
 //! Processes that do not answer. Most of what `/proc/PID` shows takes the lock under which the process
-//! executes a program (`state/timed_read.rs`), and waits for as long as it hangs there.
+//! executes a program (`timed_read.rs`), and waits for as long as it hangs there.
 //!
 //! Who reads about all processes of a node cannot have another thread read about each of them. He says about
 //! which one he reads; where that lasts, his owner leaves him behind and starts another thread, and nobody
@@ -31,7 +31,7 @@ thread_local! {
 
 /// What a thread reads at the moment.
 #[derive(Debug, Default)]
-pub(crate) struct Reading {
+pub struct Reading {
     /// About whom; 0 for nobody.
     pid: AtomicU32,
     /// Which of its reads.
@@ -41,32 +41,32 @@ pub(crate) struct Reading {
 
 impl Reading {
     /// What this thread reads from now on is said here.
-    pub(crate) fn of_this_thread(self: &Arc<Self>) {
+    pub fn of_this_thread(self: &Arc<Self>) {
         OWN.with(|own| own.set(self.clone())).unwrap_or_default();
     }
 
     /// Whether another thread works in its place.
-    pub(crate) fn is_left_behind(&self) -> bool {
+    pub fn is_left_behind(&self) -> bool {
         self.left_behind.load(Ordering::Acquire)
     }
 }
 
 /// A thread's owner.
 #[derive(Debug, Default)]
-pub(crate) struct Owner {
+pub struct Owner {
     thread: Arc<Reading>,
     seen: (u32, u64),
 }
 
 impl Owner {
     /// What the thread is to use.
-    pub(crate) fn reading(&self) -> Arc<Reading> {
+    pub fn reading(&self) -> Arc<Reading> {
         self.thread.clone()
     }
 
     /// Whether the thread still reads what it read at the last question. Then it is left behind, and this is
     /// the owner of the next one.
-    pub(crate) fn has_to_leave(&mut self) -> bool {
+    pub fn has_to_leave(&mut self) -> bool {
         let Reading { pid, number, left_behind } = &*self.thread;
         let now = (pid.load(Ordering::Acquire), number.load(Ordering::Acquire));
         if now.0 == 0 || std::mem::replace(&mut self.seen, now) != now {
@@ -82,18 +82,18 @@ impl Owner {
 }
 
 /// Takes over what somebody else has found, in a process that has nobody to look after its thread.
-pub(crate) fn know(pids: &[u32]) {
+pub fn know(pids: &[u32]) {
     silent().extend(pids);
     ANY.store(!pids.is_empty(), Ordering::Release);
 }
 
 /// Those that do not answer now, ascending.
-pub(crate) fn all() -> Vec<u32> {
+pub fn all() -> Vec<u32> {
     silent().iter().copied().collect()
 }
 
 /// Reads what is shown of a process under its lock, given its directory; `None` when it is known not to answer.
-pub(crate) fn read<T>(directory: &Path, read: impl FnOnce(&Path) -> Option<T>) -> Option<T> {
+pub fn read<T>(directory: &Path, read: impl FnOnce(&Path) -> Option<T>) -> Option<T> {
     let Some(pid) = pid_of(directory) else { return read(directory) };
     if ANY.load(Ordering::Acquire) {
         let silent = silent();

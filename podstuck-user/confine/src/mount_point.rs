@@ -4,25 +4,23 @@
 use std::{fs, path::Path};
 
 use super::nfs_stats;
-use crate::{
-    model::{
-        file_system::is_fuse,
-        hung::{MountPoint, NfsServer},
-        mounts::Mount,
-        path::safe,
-    },
-    proc,
+use crate::proc;
+use podstuck_model::{
+    file_system::is_fuse,
+    hung::{MountPoint, NfsServer},
+    mounts::Mount,
+    path::safe,
 };
 
 /// The mount that a path is on.
-pub(super) fn of(pid: u32, path: &Path) -> Option<MountPoint> {
+pub fn of(pid: u32, path: &Path) -> Option<MountPoint> {
     let table = proc::mounts(pid)?;
     let mount = table.covering(path)?;
     Some(MountPoint { server: server_of(pid, mount), ..describe(mount) })
 }
 
 /// The FUSE mounts at or below a path, and the one that it is on.
-pub(crate) fn fuse_at(pid: u32, path: &Path) -> Vec<MountPoint> {
+pub fn fuse_at(pid: u32, path: &Path) -> Vec<MountPoint> {
     // One that has ended has no table.
     let Some(table) = proc::mounts(pid) else { return Vec::new() };
     let on = table.covering(path).filter(|mount| mount.point != path);
@@ -32,12 +30,12 @@ pub(crate) fn fuse_at(pid: u32, path: &Path) -> Vec<MountPoint> {
 }
 
 /// Where the kernel says how many requests a FUSE server has not answered.
-pub(super) fn waiting(minor: u32) -> String {
+pub fn waiting(minor: u32) -> String {
     format!("/sys/fs/fuse/connections/{minor}/waiting")
 }
 
 /// How many these are.
-pub(super) fn unanswered(minor: u32) -> Option<u64> {
+pub fn unanswered(minor: u32) -> Option<u64> {
     fs::read_to_string(waiting(minor)).ok()?.trim().parse().ok()
 }
 

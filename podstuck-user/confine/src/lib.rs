@@ -1,0 +1,35 @@
+//! What the tool may do, and how it looks at what may never answer.
+//!
+//! Each thread and each helper limits itself to what its work takes (`role`, by `privilege`, `refused_calls` and
+//! `write_places`). What could touch a dead file system happens in a process of the `fork_server` that can be left
+//! behind: `helper` asks it and bounds how many hang, `alive` says what is not to be entered (by `lies_on`,
+//! `mount_point`, `nfs_stats`). What the kernel answers from memory is read here (`proc`, with `credentials` and
+//! `silent`), where it takes a lock on a thread that can be left behind (`timed_read`). `given_file` and `way` open
+//! what others name; `clock`, `back_off` and `facts` know no other module.
+
+pub mod back_off;
+pub mod clock;
+pub mod credentials;
+pub mod facts;
+pub mod given_file;
+pub mod silent;
+pub mod way;
+
+pub mod proc;
+pub mod timed_read;
+
+pub mod privilege;
+mod refused_calls;
+mod write_places;
+
+pub mod role;
+
+pub mod fork_server;
+
+pub mod lies_on;
+pub mod mount_point;
+pub mod nfs_stats;
+
+pub mod alive;
+
+pub mod helper;

@@ -1,0 +1,108 @@
+//! All questions that a helper can be asked: the request that a client sends, and the helper's way to the answer.
+
+use std::os::unix::net::UnixStream;
+
+use anyhow::{Context, Result};
+use podstuck_confine::helper::{self, Named};
+use serde::Deserialize;
+
+use super::{
+    anywhere, api, attributes, clients, containers, entries, examined_root, holders, kubelet,
+    kubelet_unit, listeners, listing, logs, memory, pod_dirs, protected, reach, remaining, runtime,
+    show_roots, space, traces,
+};
+
+/// Reads one request from standard input and answers it to standard output.
+///
+/// # Errors
+/// Fails when the request is none, or when nobody reads the answer.
+pub fn serve() -> Result<()> {
+    helper::serve(answer)
+}
+
+/// Reads one request from a channel and answers it there.
+///
+/// # Errors
+/// As [`serve`].
+pub fn serve_through(channel: &UnixStream) -> Result<()> {
+    helper::serve_through(channel, answer)
+}
+
+fn answer(request: &str) -> Result<()> {
+    let request: Request = serde_json::from_str(request).context("understanding the request")?;
+    request.serve()
+}
+
+macro_rules! questions {
+    ($($name:ident($question:ty),)*) => {
+        /// What the helper reads.
+        #[derive(Deserialize)]
+        enum Request {
+            $($name($question),)*
+        }
+
+        $(impl Named for $question {
+            const NAME: &'static str = stringify!($name);
+        })*
+
+        impl Request {
+            fn serve(self) -> Result<()> {
+                match self {
+                    $(Self::$name(question) => helper::answer(question),)*
+                }
+            }
+        }
+
+        /// Takes a line for what each helper may say.
+        #[cfg(test)]
+        fn understand(line: &[u8]) {
+            fn understand<Q: helper::Question>(line: &[u8]) {
+                let _ = serde_json::from_slice::<helper::Message<Q::Step, Q::Part, Q::Answer>>(line);
+            }
+            $(understand::<$question>(line);)*
+        }
+    };
+}
+
+questions! {
+    Anywhere(anywhere::FindAnywhere),
+    Api(api::AskApi),
+    Attributes(attributes::ReadAttributes),
+    Clients(clients::FindClients),
+    CommandLine(memory::ReadCommandLine),
+    Containers(containers::ReadContainers),
+    Directory(entries::ReadDirectory),
+    ExaminedRoot(examined_root::ExamineRoot),
+    DriverLog(logs::ReadDriverLog),
+    Holders(holders::FindHolders),
+    KernelLog(logs::ReadKernelLog),
+    Kubelet(kubelet::ReadKubelet),
+    Listener(listeners::FindListener),
+    Log(logs::ReadLog),
+    Logs(listing::ListDirectories),
+    Runtime(runtime::ReadRuntime),
+    Storage(runtime::ReadStorage),
+    RuntimeLog(logs::ReadRuntimeLog),
+    Pods(pod_dirs::ReadPods),
+    Protected(protected::FindProtected),
+    Reach(reach::ReachPath),
+    Remaining(remaining::CountRemaining),
+    Roots(show_roots::ShowRoots),
+    Space(space::MeasureSpace),
+    Text(memory::ReadText),
+    Traces(traces::ReadTraces),
+    Units(kubelet_unit::ReadUnits),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fuzz_helper() {
+        podstuck_fuzz::fuzz("helper", |input| {
+            understand(input);
+            let _ = serde_json::from_slice::<Request>(input);
+        });
+    }
+}
