@@ -9,7 +9,6 @@ use podstuck_common::record;
 use podstuck_engine::bounded::Bounded;
 
 use crate::{
-    decode::Record,
     event::{Count, What},
     identity::{
         NameSource, component_for,
@@ -29,10 +28,10 @@ use crate::{
         time::Monotonic,
     },
     scope::Scope,
-    source::tables::Drained,
     state::logs::{Attempt, NamedPod},
 };
 use podstuck_confine::{role::Role, timed_read::TimedReader};
+use podstuck_probe::{decode::Record, source::tables::Drained};
 
 /// Answers remembered until the next look at the node.
 const GIVEN_MAX: usize = 4096;

@@ -2,8 +2,7 @@
 //!
 //! Data flows one way through these modules, in this order; each uses only those before it:
 //! `model` (the words everybody speaks), the crate `podstuck_confine` (what the tool may do, and other processes),
-//! `kernel` (load and attach), `source` (records and tables out of the kernel),
-//! `decode`, `identity` (path and process to pod,
+//! the crate `podstuck_probe` (records and tables out of the kernel), `identity` (path and process to pod,
 //! volume, component), `program` (where the node's programs are), `state` (bounded looks at the node), `scope`, `attribute`, `ask`, the engine,
 //! then `recording`, `export`, `present` and `tui` (a terminal's screen), and what is made of runs that are over:
 //! `report` and `compare`. `commands` wires them up, with the crate `podstuck_lab`,
@@ -11,10 +10,6 @@
 
 pub use podstuck_engine::{engine, event, model, query};
 
-pub mod kernel;
-pub mod source;
-
-pub mod decode;
 pub mod identity;
 
 mod program;

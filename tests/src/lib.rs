@@ -24,8 +24,8 @@ use nix::{
     mount::{MsFlags, mount},
     unistd::geteuid,
 };
-use podstuck::kernel::hooks::Form;
 use podstuck_common::entry_point::ON_ARM64;
+use podstuck_probe::kernel::hooks::Form;
 use serde_json::Value;
 
 pub use podstuck_testing::{requires, skip};

@@ -13,7 +13,7 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use podstuck::kernel::selinux;
+use podstuck_probe::kernel::selinux;
 use podstuck_tests::{
     backend, call, empty_dir, podstuck, requires, root_and_btf, run, settle, skip, watch,
 };

@@ -32,11 +32,9 @@ use nix::{
     unistd::Pid,
 };
 use observer::{check, disk, elsewhere, expect, failed, hooked, observe, words};
-use podstuck::{
-    decode::{CUT_MARK, Record, UNREACHABLE_MARK},
-    identity::target_root,
-};
+use podstuck::identity::target_root;
 use podstuck_common::record::{flaw, reason};
+use podstuck_probe::decode::{CUT_MARK, Record, UNREACHABLE_MARK};
 use podstuck_tests::{call, empty_dir, requires, root_and_btf, skip};
 use serde_json::Value;
 

@@ -116,7 +116,7 @@ fn cross(rustc: &Rustc, cargo: &mut Command, architecture: Architecture) -> Resu
     let variable = target.to_ascii_uppercase().replace('-', "_");
     cargo.env(format!("CARGO_TARGET_{variable}_LINKER"), linker);
     if !rustc.sysroot.join("lib/rustlib").join(&target).join("lib").is_dir() {
-        // As for the probes: see `podstuck-user/build.rs`.
+        // As for the probes: see `podstuck-user/probe/build.rs`.
         cargo.arg("-Zbuild-std=std,panic_abort").env("RUSTC_BOOTSTRAP", "1");
     }
     Ok(())

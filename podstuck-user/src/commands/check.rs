@@ -3,17 +3,15 @@
 use serde::Serialize;
 
 use super::setup;
-use crate::{
-    cli::Backend,
-    kernel::{
-        attach::{Attached, by_reason},
-        directories::Directories,
-        hooks::{DirectoryHook, Form},
-        io_uring::{Coverage, TRACEPOINT},
-        layout::Layout,
-        load, memory,
-        obstacle::{self, Obstacle},
-    },
+use crate::cli::Backend;
+use podstuck_probe::kernel::{
+    attach::{Attached, by_reason},
+    directories::Directories,
+    hooks::{DirectoryHook, Form},
+    io_uring::{Coverage, TRACEPOINT},
+    layout::Layout,
+    load, memory,
+    obstacle::{self, Obstacle},
 };
 
 /// One line of the report.

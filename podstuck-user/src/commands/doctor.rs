@@ -21,10 +21,6 @@ use crate::{
         runtimes::running_daemons,
         target_roots::{Holds, TargetRoot},
     },
-    kernel::{
-        layout::{self, BTF_PATH},
-        obstacle, selinux,
-    },
     model::{
         identity::Component,
         path::{safe, safe_path},
@@ -39,6 +35,10 @@ use crate::{
     },
 };
 use podstuck_confine::{facts, privilege, proc, role};
+use podstuck_probe::kernel::{
+    layout::{self, BTF_PATH},
+    obstacle, selinux,
+};
 
 /// Look-alikes that are named; the others are counted.
 const NAMED: usize = 8;

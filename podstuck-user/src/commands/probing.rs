@@ -7,9 +7,10 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 
 use super::setup;
-use crate::{
+use crate::model::{degraded::Degraded, summary::SelfCost};
+use podstuck_confine::fork_server::{Held, hold};
+use podstuck_probe::{
     kernel::{attach::by_reason, links, load::Probes},
-    model::{degraded::Degraded, summary::SelfCost},
     source::{
         cost::{self, ProgramTimes, Skipped},
         losses::Losses,
@@ -17,7 +18,6 @@ use crate::{
         tables::{self, Drained, Tables, Turn},
     },
 };
-use podstuck_confine::fork_server::{Held, hold};
 
 /// What probes see.
 pub(super) struct Probing(Option<Loaded>);

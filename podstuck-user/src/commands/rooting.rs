@@ -16,7 +16,6 @@ use crate::{
         root_views::{self, Views},
         target_roots::{TargetRoot, TargetRoots},
     },
-    kernel::roots::{HOST_INDEX, RootTables},
     model::{
         mounts::{Mounts, NodeMounts},
         path::safe_path,
@@ -26,6 +25,7 @@ use crate::{
         show_roots::{Found, Sought, show_roots},
     },
 };
+use podstuck_probe::kernel::roots::{HOST_INDEX, RootTables};
 
 /// How often they are shown again: one that the kernel has forgotten has another inode in memory.
 const SHOW_EVERY: Duration = Duration::from_secs(10);

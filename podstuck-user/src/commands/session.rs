@@ -27,7 +27,6 @@ use super::{
 use crate::{
     ask::{Asker, Node},
     attribute::{Attributor, Named},
-    decode::{Record, decode},
     event::{Event, What},
     model::{
         call::Call,
@@ -42,7 +41,6 @@ use crate::{
     },
     query::{Answer, Query},
     recording::Recorder,
-    source::tables::Drained,
     state::{
         hung::{HungCalls, Notice, Report, Unmounted},
         logs::{Attempt, Logs},
@@ -51,6 +49,10 @@ use crate::{
     },
 };
 use podstuck_confine::{clock, helper::Share};
+use podstuck_probe::{
+    decode::{Record, decode},
+    source::tables::Drained,
+};
 
 /// Volumes that are remembered.
 const VOLUMES: usize = 4096;

@@ -31,15 +31,6 @@ use crate::{
         trust::Belief,
         wanted::PodTraces,
     },
-    kernel::{
-        attach::by_reason,
-        directories::Directories,
-        hooks::Form,
-        layout::{self, BTF_PATH},
-        load::{self, Probes},
-        obstacle,
-        roots::RootTables,
-    },
     model::{
         container::ContainerName, degraded::Feed, identity::Pod, node_record::NodeRecord,
         path::safe_path, pod_record::PodRecord, summary::Start,
@@ -59,6 +50,15 @@ use crate::{
     },
 };
 use podstuck_confine::facts;
+use podstuck_probe::kernel::{
+    attach::by_reason,
+    directories::Directories,
+    hooks::Form,
+    layout::{self, BTF_PATH},
+    load::{self, Probes},
+    obstacle,
+    roots::RootTables,
+};
 
 /// How long after its start a watch waits for the node's logs: long ones take seconds where a machine is busy. What
 /// comes later is taken in during the run.

@@ -29,13 +29,13 @@ use crate::{
     },
     program,
     recording::Recorder,
-    source::{
-        cost::ProgramTimes,
-        tables::{Drained, Turn},
-    },
     state::{hung::HungCalls, namespaces, sample::Sampler},
 };
 use podstuck_confine::{clock, facts, fork_server, role::Role};
+use podstuck_probe::source::{
+    cost::ProgramTimes,
+    tables::{Drained, Turn},
+};
 
 /// How often counts are drained.
 const TICK: Duration = Duration::from_secs(1);

@@ -13,7 +13,6 @@ use nix::errno::Errno;
 use tokio::task::{JoinSet, spawn_blocking};
 
 use crate::{
-    decode::Record,
     identity::{classify::kubelet_root_of, target_roots::TargetRoot},
     model::{
         call::{Call, Outcome},
@@ -24,6 +23,7 @@ use crate::{
     state::examined_root::Candidate,
 };
 use podstuck_confine::back_off::BackOff;
+use podstuck_probe::decode::Record;
 
 /// Directories that are followed. A node has one; those that come later are not.
 const FOLLOWED: usize = 16;

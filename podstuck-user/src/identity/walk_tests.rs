@@ -10,7 +10,7 @@ use podstuck_fuzz::runner;
 use proptest::{collection::vec, prelude::*, sample::select};
 
 use super::layout::{target_names, target_root};
-use crate::decode::decode;
+use podstuck_probe::decode::decode;
 
 /// As the probes search them (`SEARCHED` in their `path.rs`).
 const SEARCHED: usize = 512;

@@ -23,9 +23,9 @@ use crate::{
     event::{Event, Run},
     model::{finding::Finding, summary::Summary, time::Monotonic},
     present::json::Line,
-    source::cost,
 };
 use podstuck_confine::{clock, role::Role};
+use podstuck_probe::source::cost;
 
 /// The screen is drawn five times a second at most, over a slow line as well.
 const EVERY: Duration = Duration::from_millis(200);

@@ -13,21 +13,21 @@ use std::{
 use aya::maps::PerCpuHashMap;
 use nix::{errno::Errno, libc};
 
-use podstuck::{
-    decode::{Record, decode},
-    identity::{target_names, target_root},
-    kernel::{
-        layout, load,
-        roots::{HOST_INDEX, RootTables},
-    },
-    source::ring::Ring,
-};
+use podstuck::identity::{target_names, target_root};
 use podstuck_common::{
     component::path_hash,
     config::Config,
     count::{CallTotals, CountKey},
     record::{call, reason},
     root::{HOST_VIEW, Root, SHOW, ViewKey, flag},
+};
+use podstuck_probe::{
+    decode::{Record, decode},
+    kernel::{
+        layout, load,
+        roots::{HOST_INDEX, RootTables},
+    },
+    source::ring::Ring,
 };
 use podstuck_tests::{call, forms};
 use tempfile::TempDir;

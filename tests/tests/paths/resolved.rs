@@ -9,12 +9,12 @@ use std::{
 };
 
 use nix::mount::{MsFlags, mount, umount};
-use podstuck::{
+use podstuck::identity::target_root;
+use podstuck_common::record::reason;
+use podstuck_probe::{
     decode::Record,
-    identity::target_root,
     kernel::hooks::{DirectoryHook, Form},
 };
-use podstuck_common::record::reason;
 use podstuck_tests::{
     RMDIR, UID, UNLINK, add_up, call, empty_dir, of_type, requires, root_and_btf, skip, summary,
     watch,

@@ -11,9 +11,9 @@ use object::{
 fn main() -> Result<()> {
     // The probe crate is watched by aya-build; the records it shares with user space are not, and
     // an object with yesterday's layout would be read as today's.
-    println!("cargo::rerun-if-changed=../podstuck-common/src");
-    println!("cargo::rerun-if-changed=../podstuck-common/Cargo.toml");
-    println!("cargo::rerun-if-changed=../Cargo.lock");
+    println!("cargo::rerun-if-changed=../../podstuck-common/src");
+    println!("cargo::rerun-if-changed=../../podstuck-common/Cargo.toml");
+    println!("cargo::rerun-if-changed=../../Cargo.lock");
     let out = env::var_os("OUT_DIR").context("cargo sets OUT_DIR for build scripts")?;
     let object = Path::new(&out).join("podstuck-ebpf");
     let is_built = env::var_os("AYA_BUILD_SKIP").is_none();
@@ -38,7 +38,7 @@ fn main() -> Result<()> {
     aya_build::build_ebpf(
         [aya_build::Package {
             name: "podstuck-ebpf",
-            root_dir: "../podstuck-ebpf",
+            root_dir: "../../podstuck-ebpf",
             ..Default::default()
         }],
         aya_build::Toolchain::Custom(&toolchain),

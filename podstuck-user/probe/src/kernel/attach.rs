@@ -15,7 +15,7 @@ use super::{
     programs::{self, Loaded},
     selftest, tracefs,
 };
-use crate::model::call::Call;
+use podstuck_model::call::Call;
 
 /// Where the kernel says how kprobes are asked for.
 const KPROBES: &str = "/sys/bus/event_source/devices/kprobe";

@@ -5,7 +5,7 @@ use std::{fs, io};
 
 use nix::errno::Errno;
 
-use crate::model::path::safe;
+use podstuck_model::path::safe;
 
 /// The context that this process runs in, where SELinux refuses what its policy does not allow; `None` where it does
 /// not, and where selinuxfs is not mounted.

@@ -2,7 +2,7 @@
 
 use podstuck_common::entry_point::{ENTRY_POINTS, EntryPoint, Interface, ON_ARM64};
 
-use crate::model::call::Call;
+use podstuck_model::call::Call;
 
 /// A form of hook. What is counted does not depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

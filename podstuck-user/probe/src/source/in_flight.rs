@@ -13,8 +13,8 @@ use aya::{
 use podstuck_common::in_flight::{IN_FLIGHT_SLOTS, IO_URING_NAME, InFlight};
 
 use super::{failures::Failures, slots::Slots};
-use crate::model::time::Monotonic;
 use podstuck_confine::proc;
+use podstuck_model::time::Monotonic;
 
 /// Calls under way: by slot, and those whose slot another thread is in.
 pub(super) struct InFlightTable {

@@ -13,7 +13,7 @@ use nix::{
 use podstuck_common::record::call;
 
 use super::hooks::{DirectoryHook, Form};
-use crate::model::call::Call;
+use podstuck_model::call::Call;
 
 /// No such object can exist: `/proc/self` has no entry of this name and cannot get one. All calls
 /// fail with ENOENT, and nothing is changed.

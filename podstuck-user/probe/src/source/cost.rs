@@ -10,8 +10,8 @@ use aya::{
 };
 use nix::sys::resource::{UsageWho, getrusage};
 
-use crate::model::summary::SelfCost;
 use podstuck_confine::facts;
+use podstuck_model::summary::SelfCost;
 
 /// Measures the run time of the probes while it lives. The kernel then reads the clock twice more
 /// for each program run on the whole node, so it is on only when asked for.
