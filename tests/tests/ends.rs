@@ -12,7 +12,7 @@ mod on_terminal;
 
 use std::{
     fs,
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Read},
     path::Path,
     process::{Command, Stdio},
     thread,
@@ -26,6 +26,9 @@ use podstuck_tests::{
     EXPORTED, holder_of, podstuck, requires, root_and_btf, run, slowdown, started_by,
     wait_until_gone, watch,
 };
+
+/// Bytes of a command line that are read.
+const WORDS_MAX: u64 = 64 << 10;
 
 fn is_complete(dir: &Path) -> bool {
     EXPORTED.iter().all(|name| dir.join(name).is_file())
@@ -50,7 +53,10 @@ fn watch_of(dir: &Path) -> Option<u32> {
     let pids = fs::read_dir("/proc").unwrap().flatten();
     let mut pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     pids.find(|pid| {
-        let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        // Programs that attack the tool may run meanwhile: the command line of one of them never ends.
+        let mut words = Vec::new();
+        let file = fs::File::open(format!("/proc/{pid}/cmdline"));
+        let _ = file.and_then(|file| file.take(WORDS_MAX).read_to_end(&mut words));
         let words: Vec<&[u8]> = words.split(|byte| *byte == 0).collect();
         words.first().is_some_and(|word| word.ends_with(b"podstuck")) && words.contains(&named)
     })
@@ -96,9 +102,9 @@ fn hangups_end_a_run_in_order_however_many_come_and_nobody_reads() {
         let _ = nix::sys::signal::kill(pid, signal);
         thread::sleep(Duration::from_millis(5));
     }
-    // A node is rarely without any finding.
+    // A node is rarely without any finding, and other tests' calls may hang.
     let status = watch.wait().unwrap().code();
-    assert!(matches!(status, Some(0 | 1)), "{status:?}");
+    assert!(matches!(status, Some(0 | 1 | 5)), "{status:?}");
     assert!(is_complete(dir.path()));
 }
 
@@ -135,7 +141,7 @@ fn a_second_run_into_an_export_directory_is_refused_until_the_first_has_ended() 
     first.signal(Signal::SIGKILL);
     first.finish();
     let (status, text) = refused();
-    assert!(matches!(status, Some(0 | 1)), "{text}");
+    assert!(matches!(status, Some(0 | 1 | 5)), "{text}");
     assert!(is_complete(dir.path()));
     let mut names: Vec<String> = fs::read_dir(dir.path())
         .unwrap()
