@@ -12,7 +12,7 @@ use std::{
 };
 
 use podstuck_testing::{api_server::ApiServer, service, skip};
-use podstuck_tests::{diagnose, has_loop_devices, podstuck, requires, root_and_btf};
+use podstuck_tests::{Running, diagnose, has_loop_devices, podstuck, requires, root_and_btf};
 use serde_json::Value;
 
 use crate::{
@@ -266,10 +266,14 @@ impl Played {
         assert_eq!(lines.iter().filter(says).count(), 1, "{}: {lines:?}\n{doctor}", row.name);
     }
 
-    /// Its pod is found, and what is told of it rests on its server only if its credentials may be used.
-    fn assert_diagnosed(&self, row: &Row) {
+    fn ask(&self, row: &Row) -> Running {
         let timeout = if row.believed == SERVICE { "60s" } else { "3s" };
-        let (lines, _) = diagnose(&["--pod-uid", &self.node.uid, "--timeout", timeout]).finish();
+        diagnose(&["--pod-uid", &self.node.uid, "--timeout", timeout])
+    }
+
+    /// Its pod is found, and what the answer says of it rests on its server only if its credentials may be used.
+    fn assert_diagnosed(&self, row: &Row) {
+        let (lines, _) = self.ask(row).finish();
         self.assert_told(row.name, row.believed == SERVICE, &lines);
     }
 
@@ -433,20 +437,32 @@ fn doctor() -> String {
 #[test]
 fn each_kubelet_is_believed_as_far_as_what_started_it_proves() {
     requires!(root_and_btf());
-    let mut look_alikes: Option<LookAlikes> = None;
-    for (number, row) in (30..).zip(&TABLE) {
+    // What runs in a container, or in a login session, is judged by what else runs: each of those is alone.
+    let (together, alone): (Vec<_>, Vec<_>) =
+        (30..).zip(&TABLE).partition(|(_, row)| matches!(row.place, Place::Host | Place::Squashfs));
+    believed_at_once(&together);
+    alone.into_iter().for_each(|row| believed_at_once(&[row]));
+}
+
+fn believed_at_once(rows: &[(u8, &Row)]) {
+    let mut all = Vec::new();
+    for (number, row) in rows {
         if let (Place::Squashfs, Some(why)) = (row.place, why_no_squashfs()) {
             skip(format!("{}: {why}", row.name));
             continue;
         }
-        let played = Played::start(row, number);
-        let others = look_alikes.get_or_insert_with(|| LookAlikes::start(&played.node));
-        others.has(&played.node.uid);
-        played.assert_diagnosed(row);
-        let doctor = doctor();
-        played.assert_believed(row, &doctor);
-        others.assert_not_believed(&doctor);
+        all.push((Played::start(row, *number), *row));
     }
+    let look_alikes = LookAlikes::start(&all[0].0.node);
+    all.iter().for_each(|(played, _)| look_alikes.has(&played.node.uid));
+    let asked: Vec<Running> = all.iter().map(|(played, row)| played.ask(row)).collect();
+    let answers: Vec<_> = asked.into_iter().map(|asked| asked.finish().0).collect();
+    let doctor = doctor();
+    for ((played, row), lines) in all.iter().zip(&answers) {
+        played.assert_told(row.name, row.believed == SERVICE, lines);
+        played.assert_believed(row, &doctor);
+    }
+    look_alikes.assert_not_believed(&doctor);
 }
 
 /// Of a kubelet in a root directory of its own, the host's own kubelet and another one in a container decide.
