@@ -33,6 +33,28 @@ const BESIDE: [&str; 9] = [
     "ways_out",
 ];
 
+/// Test programs with probes that ask about their own pods and paths only, and make nothing that others count: they run
+/// beside the others with probes. Tried beside each of these but [`ALONE`].
+const SECOND_LANE: [&str; 14] = [
+    "absence",
+    "actors",
+    "compare",
+    "counts",
+    "degraded",
+    "diagnose",
+    "dist",
+    "ends",
+    "holders",
+    "large_node",
+    "made",
+    "mass_estimate",
+    "other_ways",
+    "times",
+];
+
+/// Test programs that take any finding of the node for their own, and any loss, or count on no other kubelet.
+const ALONE: [&str; 3] = ["api", "attacks", "runtimes"];
+
 /// How those that run beside give way to the others, whose outcome depends on time.
 const NICE: i32 = 10;
 
@@ -97,35 +119,39 @@ impl<'a> Runner<'a> {
         self.totals.add(ran.totals);
     }
 
-    /// The same with tests against the kernel, one at a time, and at the end again what failed: see [`Unsteady`]. Beside
-    /// them those of [`BESIDE`], and the examples in the documentation where these are wanted.
+    /// The same with tests against the kernel, in two lanes with one test at a time in each, and at the end again what
+    /// failed: see [`Unsteady`]. Beside them those of [`BESIDE`], and the examples in the documentation where these are
+    /// wanted.
     pub(crate) fn run_against_the_kernel(&mut self, selection: &[&str], documented: bool) {
-        let (beside, alone) = self
-            .build(selection)
-            .into_iter()
-            .partition(|program| BESIDE.contains(&program.name.as_str()));
-        self.run_both(alone, beside, documented);
+        let programs = self.build(selection);
+        self.run_lanes(Lanes::of(programs), documented);
     }
 
-    fn run_both(&mut self, alone: Vec<Program>, beside: Vec<Program>, documented: bool) {
+    fn run_lanes(&mut self, lanes: Lanes, documented: bool) {
         let runner = &*self;
+        let stream = |program: Program| {
+            (runner.start(&program, &[ONE_AT_A_TIME], &mut io::stdout()), program)
+        };
+        let as_a_whole = |program: Program| {
+            let run = |printed: &mut _| runner.start(&program, &[ONE_AT_A_TIME], printed);
+            (passed_on(run), program)
+        };
         let (all, examples) = thread::scope(|scope| {
-            let beside = scope.spawn(|| runner.start_beside(beside, documented));
-            let start = |program: Program| {
-                (runner.start(&program, &[ONE_AT_A_TIME], &mut io::stdout()), program)
-            };
-            let mut all: Vec<(Ran, Program)> = alone.into_iter().map(start).collect();
+            let beside = scope.spawn(|| runner.start_beside(lanes.beside, documented));
+            let second =
+                scope.spawn(|| lanes.second.into_iter().map(as_a_whole).collect::<Vec<_>>());
+            let mut all: Vec<(Ran, Program)> = lanes.first.into_iter().map(stream).collect();
+            let second = second.join().map(|its| all.extend(its));
+            all.extend(lanes.alone.into_iter().map(stream));
             let examples = beside.join().map(|(its, examples)| {
                 all.extend(its);
                 examples
             });
-            (all, examples)
+            (all, second.and(examples))
         });
         match examples {
             Ok(examples) => examples.into_iter().for_each(|ran| self.take(ran)),
-            Err(_) => {
-                self.note(Err(anyhow!("the thread of the tests beside the kernel's panicked")))
-            }
+            Err(_) => self.note(Err(anyhow!("a thread that runs tests panicked"))),
         }
         let mut failed = Vec::new();
         for (mut ran, program) in all {
@@ -150,7 +176,7 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// On a thread of its own. What each prints is passed on as a whole.
+    /// On a thread of its own.
     fn start_beside(
         &self,
         programs: Vec<Program>,
@@ -158,17 +184,10 @@ impl<'a> Runner<'a> {
     ) -> (Vec<(Ran, Program)>, Option<Ran>) {
         // Of this thread alone, and of what it starts (setpriority(2), "NOTES"). Without it, they take more time.
         let _ = rustix::process::nice(NICE);
-        let passed_on = |run: &dyn Fn(&mut Vec<u8>) -> Ran| {
-            let mut printed = Vec::new();
-            let ran = run(&mut printed);
-            // Nobody reads any more.
-            let _ = io::stdout().lock().write_all(&printed);
-            ran
-        };
         let start =
-            |program: Program| (passed_on(&|printed| self.start(&program, &[], printed)), program);
+            |program: Program| (passed_on(|printed| self.start(&program, &[], printed)), program);
         let ran = programs.into_iter().map(start).collect();
-        (ran, documented.then(|| passed_on(&|printed| self.start_documented(printed))))
+        (ran, documented.then(|| passed_on(|printed| self.start_documented(printed))))
     }
 
     /// Tests the examples in the documentation.
@@ -249,6 +268,52 @@ impl<'a> Runner<'a> {
             (None, None) if self.totals.is_empty() => bail!("no test ran"),
             _ => Ok(()),
         }
+    }
+}
+
+/// Passes on as a whole what is printed, since others print at the same time.
+fn passed_on(run: impl FnOnce(&mut Vec<u8>) -> Ran) -> Ran {
+    let mut printed = Vec::new();
+    let ran = run(&mut printed);
+    // Nobody reads any more.
+    let _ = io::stdout().lock().write_all(&printed);
+    ran
+}
+
+/// Which programs run beside which.
+#[derive(Default)]
+struct Lanes {
+    /// One after the other
+    first: Vec<Program>,
+    /// One after the other, beside the first lane
+    second: Vec<Program>,
+    /// When both lanes have ended
+    alone: Vec<Program>,
+    /// Beside all of them
+    beside: Vec<Program>,
+}
+
+impl Lanes {
+    fn of(programs: Vec<Program>) -> Self {
+        let mut lanes = Self::default();
+        for program in programs {
+            let name = program.name.as_str();
+            let lane = if BESIDE.contains(&name) {
+                &mut lanes.beside
+            } else if SECOND_LANE.contains(&name) {
+                &mut lanes.second
+            } else if ALONE.contains(&name) {
+                &mut lanes.alone
+            } else {
+                &mut lanes.first
+            };
+            lane.push(program);
+        }
+        // What runs by itself is seen as it goes.
+        if lanes.first.is_empty() {
+            std::mem::swap(&mut lanes.first, &mut lanes.second);
+        }
+        lanes
     }
 }
 
@@ -346,8 +411,13 @@ mod tests {
             let programs: Vec<Program> =
                 names.iter().map(|name| program(folder.path(), name, again)).collect();
             // Wherever it runs.
-            let (alone, beside) = programs.split_at(names.len() / 2);
-            runner.run_both(alone.to_vec(), beside.to_vec(), false);
+            let mut lanes = Lanes::default();
+            for (number, program) in programs.into_iter().enumerate() {
+                let all =
+                    [&mut lanes.first, &mut lanes.second, &mut lanes.alone, &mut lanes.beside];
+                all.into_iter().nth(number % 4).unwrap().push(program);
+            }
+            runner.run_lanes(lanes, false);
             (runner.totals.to_string(), runner.finish("").is_ok())
         };
         assert_eq!(
