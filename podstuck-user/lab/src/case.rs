@@ -2,7 +2,7 @@
 
 use podstuck_engine::{cause::CauseId, model::finding::Severity};
 
-use super::{attribute::Attribute, fixture::Fixture};
+use super::attribute::Attribute;
 
 /// A cause that the lab can build.
 #[derive(Debug)]
@@ -214,4 +214,52 @@ impl Volume {
             _ => Some(format!("wrapped_{}", self.name)),
         }
     }
+}
+
+/// Something that is put in place before the removal begins.
+///
+/// Those of the namespace are set up in the removal process, after the volumes are mounted; the
+/// others in the lab's own process, once the files are built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fixture {
+    /// Somebody who goes on writing into the pod's emptyDir.
+    Writer,
+    /// A process works in the volume.
+    HostProcess,
+    /// A process that has the volume open until shortly after its first unmount was tried.
+    Reader,
+    /// A process of an agent works in its own copy of the volume, which receives unmounts.
+    Agent,
+    /// A process in a mount namespace of its own that has the volume mounted elsewhere.
+    PrivateCopy,
+    /// The volume has an active swap file.
+    SwapFile,
+    /// A process stays in the pod's control group.
+    GroupMember,
+    /// The pod's control group is frozen, and its container was killed.
+    FrozenGroup,
+    /// The pod's container was killed, and waits for a file system that is frozen.
+    Unkillable,
+    /// The file system of kubelet's root is full.
+    FullDisk,
+    /// The file system of kubelet's root is read-only.
+    ReadOnlyDisk,
+    /// A FUSE file system in the emptyDir `data` whose server answers nothing.
+    SilentServer,
+    /// The same, and the server is gone.
+    DeadServer,
+    /// The file system of kubelet's root is frozen.
+    Frozen,
+    /// The volume `pv` is on a disk that is slow to write.
+    SlowDisk,
+    /// The volume `pv` is on a disk that stops at the first write.
+    StoppedDisk,
+    /// A CSI driver and its registrar, in the mount namespace of kubelet's part, as on a node.
+    DriverUp,
+    /// The CSI driver has ended, and its registrar has not.
+    DriverDown,
+    /// The CSI driver is stopped.
+    DriverStopped,
+    /// Somebody has mounted a directory very many times.
+    ManyMounts,
 }

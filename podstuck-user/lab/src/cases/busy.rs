@@ -3,10 +3,7 @@
 use podstuck_engine::{ids, model::finding::Severity};
 
 use super::{LOGS, LOOP_DEVICES, PV, TOKENS, csi, empty_dir, local_disk};
-use crate::{
-    case::{Case, Driver, Expected, Kind},
-    fixture::Fixture,
-};
+use crate::case::{Case, Driver, Expected, Fixture, Kind};
 
 const RMDIR_IS_BUSY: Expected =
     Expected { syscall: Some("unlinkat+AT_REMOVEDIR"), outcomes: &["EBUSY"], ..Expected::STUCK };

@@ -3,10 +3,7 @@
 use podstuck_engine::{ids, model::finding::Severity};
 
 use super::{IMPATIENT, LOGS, LOOP_DEVICES, TOKENS, empty_dir};
-use crate::{
-    case::{Case, Expected, Kind, Volume},
-    fixture::Fixture,
-};
+use crate::case::{Case, Expected, Fixture, Kind, Volume};
 
 const ISCSI: Volume = Volume { plugin: "kubernetes.io~iscsi", name: "pv", kind: Kind::Mounted };
 

@@ -6,8 +6,7 @@ use podstuck_engine::{ids, model::finding::Severity};
 use super::{LOGS, PV, TOKENS, csi, empty_dir};
 use crate::{
     attribute::Attribute,
-    case::{Case, Driver, Expected, Kind},
-    fixture::Fixture,
+    case::{Case, Driver, Expected, Fixture, Kind},
 };
 
 const NOT_PERMITTED: Expected = Expected {

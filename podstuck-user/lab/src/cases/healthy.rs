@@ -1,10 +1,7 @@
 //! Where nothing is wrong.
 
 use super::{LOGS, SOON, TOKENS, csi, empty_dir};
-use crate::{
-    case::{Case, Driver, Kind},
-    fixture::Fixture,
-};
+use crate::case::{Case, Driver, Fixture, Kind};
 
 /// Long enough for each of its volumes to be missed.
 const LONG: &[&str] = &["--duration", "14s"];

@@ -3,10 +3,7 @@
 use podstuck_engine::{ids, model::finding::Severity};
 
 use super::{LOGS, TOKENS};
-use crate::{
-    case::{Case, Expected},
-    fixture::Fixture,
-};
+use crate::case::{Case, Expected, Fixture};
 
 pub(super) const CASES: &[Case] = &[
     Case {

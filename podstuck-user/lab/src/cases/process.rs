@@ -3,10 +3,7 @@
 use podstuck_engine::{ids, model::finding::Severity};
 
 use super::{LOGS, TOKENS};
-use crate::{
-    case::{Case, Expected},
-    fixture::Fixture,
-};
+use crate::case::{Case, Expected, Fixture};
 
 /// The object is a control group, whose path depends on the version.
 const DOES_NOT_END: Expected = Expected { severity: Severity::Critical, ..Expected::STUCK };

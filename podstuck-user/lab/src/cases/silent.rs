@@ -3,10 +3,7 @@
 use podstuck_engine::ids;
 
 use super::{LOGS, PV, SOON, TOKENS, csi};
-use crate::{
-    case::{Case, Driver, Expected},
-    fixture::Fixture,
-};
+use crate::case::{Case, Driver, Expected, Fixture};
 
 const NO_CALL: Expected = Expected { actor: None, object: "/mount", ..Expected::STUCK };
 
