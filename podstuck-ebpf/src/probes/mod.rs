@@ -2,7 +2,7 @@
 //! it happened in is found (`path`, `target`), and what user space must see at once (`report`) is
 //! sent (`ring_record`).
 //!
-//! A file uses only those that do not use it: `tests/layers.rs` checks that.
+//! A file uses only those that do not use it: `rooms.rs` of the tests checks that.
 #![expect(
     clippy::needless_borrows_for_generic_args,
     reason = "a value passed to a map by value is copied onto a stack of 512 bytes"

@@ -25,11 +25,11 @@ const BESIDE: [&str; 9] = [
     "book",
     "catalogue",
     "given_files",
-    "layers",
     "purity",
     "readme",
     "replays",
     "report",
+    "rooms",
     "ways_out",
 ];
 
