@@ -10,6 +10,16 @@ use podstuck_engine::bounded::Bounded;
 
 use crate::{
     event::{Count, What},
+    model::{
+        call::{Call, Outcome},
+        identity::{Actor, Component, Pod, Target},
+        operation::Operation,
+        said::NamedCall,
+        time::Monotonic,
+    },
+};
+use podstuck_confine::{role::Role, timed_read::TimedReader};
+use podstuck_node::{
     identity::{
         NameSource, component_for,
         containers::Container,
@@ -20,17 +30,9 @@ use crate::{
         target_roots::TargetRoots,
         targets::Targets,
     },
-    model::{
-        call::{Call, Outcome},
-        identity::{Actor, Component, Pod, Target},
-        operation::Operation,
-        said::NamedCall,
-        time::Monotonic,
-    },
     scope::Scope,
     state::logs::{Attempt, NamedPod},
 };
-use podstuck_confine::{role::Role, timed_read::TimedReader};
 use podstuck_probe::{decode::Record, source::tables::Drained};
 
 /// Answers remembered until the next look at the node.

@@ -18,12 +18,12 @@ use podstuck::{
     logging::{self, Unwaiting},
     model::path::safe,
     recording,
-    state::questions,
 };
 use podstuck_confine::{
     fork_server::{self, Work},
     privilege,
 };
+use podstuck_node::state::questions;
 
 fn main() -> ExitCode {
     // A shell's question about what can be typed; it does nothing else.

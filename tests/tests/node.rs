@@ -60,7 +60,7 @@ use jiff::Timestamp;
 use listed::Listed;
 use live::{Live, Told};
 use pods::{OnNode, is_there};
-use podstuck_node::{Node, Runtime};
+use podstuck_test_node::{Node, Runtime};
 use podstuck_tests::requires;
 use troubles::TROUBLES;
 

@@ -32,8 +32,8 @@ use nix::{
     unistd::Pid,
 };
 use observer::{check, disk, elsewhere, expect, failed, hooked, observe, words};
-use podstuck::identity::target_root;
 use podstuck_common::record::{flaw, reason};
+use podstuck_node::identity::target_root;
 use podstuck_probe::decode::{CUT_MARK, Record, UNREACHABLE_MARK};
 use podstuck_tests::{call, empty_dir, requires, root_and_btf, skip};
 use serde_json::Value;

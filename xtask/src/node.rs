@@ -71,9 +71,9 @@ pub(crate) fn run(workspace: &Workspace, command: &Command) -> Result<ExitCode> 
 
 /// The program that makes nodes, with the CSI driver of the tests beside it.
 fn program(workspace: &Workspace) -> Result<PathBuf> {
-    let packages = ["--package", "podstuck-node", "--package", "podstuck-csi-driver"];
+    let packages = ["--package", "podstuck-test-node", "--package", "podstuck-csi-driver"];
     process::run(workspace.cargo(["build", "--quiet"]).args(packages))?;
-    let program = workspace.target.join("debug/podstuck-node");
+    let program = workspace.target.join("debug/podstuck-test-node");
     if !program.is_file() {
         bail!("cargo built no {}", program.display());
     }

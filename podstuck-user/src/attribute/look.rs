@@ -6,10 +6,8 @@ use podstuck_common::component::path_hash;
 use podstuck_engine::bounded::Bounded;
 
 use super::{Attributor, GIVEN_MAX};
-use crate::{
-    identity::{containers::Container, kubelet_trees::KubeletTrees},
-    model::node::NodeSample,
-};
+use crate::model::node::NodeSample;
+use podstuck_node::identity::{containers::Container, kubelet_trees::KubeletTrees};
 
 impl Attributor {
     /// A look at the node, with the target of each volume and group.

@@ -7,13 +7,15 @@ use podstuck_common::record;
 use super::Attributor;
 use crate::{
     event::What,
-    identity::targets::Known,
     model::{
         call::Call,
         hung::Phase,
         identity::{Component, TargetKind},
         stuck::StuckThread,
     },
+};
+use podstuck_node::{
+    identity::targets::Known,
     state::hung::{PhaseTook, Sighting},
 };
 

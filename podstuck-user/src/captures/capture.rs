@@ -9,19 +9,17 @@ use std::{
 
 use jiff::Timestamp;
 
-use crate::{
-    identity::pod_record,
-    model::{
-        call::Call,
-        identity::Target,
-        mounted::Mounted,
-        mountinfo,
-        mounts::{Mount, Mounts},
-        node::{PodState, VolumeState},
-        operation::Operation,
-        pod_record::PodRecord,
-    },
+use crate::model::{
+    call::Call,
+    identity::Target,
+    mounted::Mounted,
+    mountinfo,
+    mounts::{Mount, Mounts},
+    node::{PodState, VolumeState},
+    operation::Operation,
+    pod_record::PodRecord,
 };
+use podstuck_node::identity::pod_record;
 
 /// kubelet's process and mount namespace: the captures do not have them.
 pub(super) const KUBELET: (u32, u32) = (7632, 4026531841);

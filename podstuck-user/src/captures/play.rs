@@ -10,10 +10,6 @@ use crate::{
     attribute::Attributor,
     engine::{Engine, Output},
     event::{Event, Run, Thresholds, What},
-    identity::{
-        NameSource, PodNames,
-        target_roots::{Holds, TargetRoot, TargetRoots},
-    },
     model::{
         call::{Call, Outcome},
         diagnosis::Diagnosis,
@@ -29,10 +25,16 @@ use crate::{
         thread::Thread,
         time::{Clock, Monotonic},
     },
+};
+use podstuck_node::{
+    identity::{
+        NameSource, PodNames,
+        target_roots::{Holds, TargetRoot, TargetRoots},
+    },
     scope::Scope,
     state::logs::{
         Attempt,
-        captures_tests::{Growing, all_said},
+        captures::{Growing, all_said},
     },
 };
 

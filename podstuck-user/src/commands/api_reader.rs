@@ -7,14 +7,16 @@ use std::{
 
 use crate::{
     cli,
-    identity::{NameSource, PodNames, wanted::WantedError},
     model::{identity::Pod, node_record::NodeRecord, path::safe, pod_record::PodRecord},
+};
+use podstuck_confine::role::Role;
+use podstuck_node::{
+    identity::{NameSource, PodNames, wanted::WantedError},
     state::{
         api::{self, Api, As, Asked, Known, OfNode},
         kubelet::Kubelet,
     },
 };
-use podstuck_confine::role::Role;
 
 /// On a thread of its own, until somebody wants what it was told.
 pub(super) struct ApiReader {

@@ -3,11 +3,9 @@
 use std::path::Path;
 
 use super::check::Check;
-use crate::{
-    identity::{on_host, runtimes::running_daemons, trust::Belief},
-    model::path::safe,
-};
+use crate::model::path::safe;
 use podstuck_confine::proc;
+use podstuck_node::identity::{on_host, runtimes::running_daemons, trust::Belief};
 
 /// Processes that are not believed and are named; the others are counted.
 const NAMED: usize = 8;

@@ -9,10 +9,10 @@ use super::{
 use crate::{
     cli::{Diagnose, Tracing},
     event::{Event, Run, Thresholds, What},
-    identity::{WantedError, pod_record},
     model::{pod_record::PodRecord, summary::Start},
 };
 use podstuck_confine::{clock, facts};
+use podstuck_node::identity::{WantedError, pod_record};
 
 /// Runs the command.
 pub fn run(mut options: Diagnose, verbose: u8) -> Result<Exit, Failure> {

@@ -17,15 +17,18 @@ use super::{
 };
 use crate::{
     cli::{Api, Doctor, Output, Target},
-    identity::{
-        runtimes::running_daemons,
-        target_roots::{Holds, TargetRoot},
-    },
     model::{
         identity::Component,
         path::{safe, safe_path},
     },
     present::json,
+};
+use podstuck_confine::{facts, privilege, proc, role};
+use podstuck_node::{
+    identity::{
+        runtimes::running_daemons,
+        target_roots::{Holds, TargetRoot},
+    },
     state::{
         clients,
         kubelet::{self, Kubelet},
@@ -34,7 +37,6 @@ use crate::{
         show_roots::{Sought, find_roots, resolve},
     },
 };
-use podstuck_confine::{facts, privilege, proc, role};
 use podstuck_probe::kernel::{
     layout::{self, BTF_PATH},
     obstacle, selinux,

@@ -9,15 +9,13 @@ use std::{
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use crate::{
-    model::{
-        csi::VolumeData,
-        node::{NodeSample, PodState, VolumeState},
-        said::Said,
-    },
-    state::logs::{self, DriverLog, Marks, VolumeNames},
+use crate::model::{
+    csi::VolumeData,
+    node::{NodeSample, PodState, VolumeState},
+    said::Said,
 };
 use podstuck_confine::{back_off::BackOff, role::Role};
+use podstuck_node::state::logs::{self, DriverLog, Marks, VolumeNames};
 
 /// Volumes whose drivers' logs are followed.
 const LOGS: usize = 32;

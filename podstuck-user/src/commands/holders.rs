@@ -8,9 +8,6 @@ use super::{Exit, Failure, away, setup, standard_output};
 use crate::{
     attribute::Attributor,
     cli::{Holders, Output},
-    identity::{
-        PodNames, kubelet_roots, layout::normalise, log_dirs_for, target_roots::TargetRoots,
-    },
     model::{
         holder::{About, Search},
         path::{JsonPath, safe_path},
@@ -18,6 +15,11 @@ use crate::{
     present::{
         json::{self, Line},
         text,
+    },
+};
+use podstuck_node::{
+    identity::{
+        PodNames, kubelet_roots, layout::normalise, log_dirs_for, target_roots::TargetRoots,
     },
     scope::Scope,
     state::holders::snapshot,

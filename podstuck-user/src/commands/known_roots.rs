@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::{
+use podstuck_node::{
     identity::{
         data_roots, on_host,
         roots::running_kubelets,

@@ -9,15 +9,15 @@ use std::{
 
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-use crate::{
-    identity::{NameSource, PodNames, wanted::PodTraces},
-    model::{
-        degraded::{Degraded, Feed},
-        said::Heard,
-    },
-    state::logs::{Attempt, Follower, Logs},
+use crate::model::{
+    degraded::{Degraded, Feed},
+    said::Heard,
 };
 use podstuck_confine::role::Role;
+use podstuck_node::{
+    identity::{NameSource, PodNames, wanted::PodTraces},
+    state::logs::{Attempt, Follower, Logs},
+};
 
 /// How often what is new is read.
 const EVERY: Duration = Duration::from_secs(2);
@@ -162,7 +162,8 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::{commands::setup::pod_names, identity::Listed};
+    use crate::commands::setup::pod_names;
+    use podstuck_node::identity::Listed;
 
     #[tokio::test]
     async fn logs_that_take_long_keep_no_run_from_beginning_and_come_later() {

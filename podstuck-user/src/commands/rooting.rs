@@ -11,14 +11,14 @@ use std::{
 use podstuck_common::{component::path_hash, root::ViewKey};
 use tokio::task::{JoinHandle, spawn_blocking};
 
-use crate::{
+use crate::model::{
+    mounts::{Mounts, NodeMounts},
+    path::safe_path,
+};
+use podstuck_node::{
     identity::{
         root_views::{self, Views},
         target_roots::{TargetRoot, TargetRoots},
-    },
-    model::{
-        mounts::{Mounts, NodeMounts},
-        path::safe_path,
     },
     state::{
         sample::Look,
@@ -227,7 +227,7 @@ fn sought(roots: &TargetRoots) -> Vec<Sought> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::identity::target_roots::{Holds, TargetRoot};
+    use podstuck_node::identity::target_roots::{Holds, TargetRoot};
 
     #[test]
     fn a_directory_of_two_kubelets_keeps_the_index_that_the_probes_know() {

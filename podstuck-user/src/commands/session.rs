@@ -25,7 +25,6 @@ use super::{
     unknown_roots::{Examined, UnknownRoots},
 };
 use crate::{
-    ask::{Asker, Node},
     attribute::{Attributor, Named},
     event::{Event, What},
     model::{
@@ -41,6 +40,10 @@ use crate::{
     },
     query::{Answer, Query},
     recording::Recorder,
+};
+use podstuck_confine::{clock, helper::Share};
+use podstuck_node::{
+    ask::{Asker, Node},
     state::{
         hung::{HungCalls, Notice, Report, Unmounted},
         logs::{Attempt, Logs},
@@ -48,7 +51,6 @@ use crate::{
         show_roots::Found,
     },
 };
-use podstuck_confine::{clock, helper::Share};
 use podstuck_probe::{
     decode::{Record, decode},
     source::tables::Drained,

@@ -19,9 +19,16 @@ use super::{
     starting::{Hurry, Starting, Step},
     wanted::{Wanted, wanted},
 };
-pub(super) use crate::identity::on_host;
 use crate::{
     cli::{Backend, Node, Tracing},
+    model::{
+        container::ContainerName, degraded::Feed, identity::Pod, node_record::NodeRecord,
+        path::safe_path, pod_record::PodRecord, summary::Start,
+    },
+};
+use podstuck_confine::facts;
+pub(super) use podstuck_node::identity::on_host;
+use podstuck_node::{
     identity::{
         PodNames, WantedError, kubelet_roots, log_dirs_for,
         roots::USUAL,
@@ -30,10 +37,6 @@ use crate::{
         target_roots::{Holds, TargetRoots},
         trust::Belief,
         wanted::PodTraces,
-    },
-    model::{
-        container::ContainerName, degraded::Feed, identity::Pod, node_record::NodeRecord,
-        path::safe_path, pod_record::PodRecord, summary::Start,
     },
     scope::Scope,
     state::{
@@ -49,7 +52,6 @@ use crate::{
         traces,
     },
 };
-use podstuck_confine::facts;
 use podstuck_probe::kernel::{
     attach::by_reason,
     directories::Directories,

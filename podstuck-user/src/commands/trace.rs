@@ -27,11 +27,13 @@ use crate::{
         degraded::{Degraded, Feed},
         pod_record::PodRecord,
     },
-    program,
     recording::Recorder,
-    state::{hung::HungCalls, namespaces, sample::Sampler},
 };
 use podstuck_confine::{clock, facts, fork_server, role::Role};
+use podstuck_node::{
+    program,
+    state::{hung::HungCalls, namespaces, sample::Sampler},
+};
 use podstuck_probe::source::{
     cost::ProgramTimes,
     tables::{Drained, Turn},

@@ -12,17 +12,17 @@ use std::{
 use nix::errno::Errno;
 use tokio::task::{JoinSet, spawn_blocking};
 
-use crate::{
-    identity::{classify::kubelet_root_of, target_roots::TargetRoot},
-    model::{
-        call::{Call, Outcome},
-        identity::Actor,
-        path::{safe, safe_path},
-        summary::NotLookedAt,
-    },
-    state::examined_root::Candidate,
+use crate::model::{
+    call::{Call, Outcome},
+    identity::Actor,
+    path::{safe, safe_path},
+    summary::NotLookedAt,
 };
 use podstuck_confine::back_off::BackOff;
+use podstuck_node::{
+    identity::{classify::kubelet_root_of, target_roots::TargetRoot},
+    state::examined_root::Candidate,
+};
 use podstuck_probe::decode::Record;
 
 /// Directories that are followed. A node has one; those that come later are not.

@@ -7,17 +7,19 @@ use podstuck_common::component::{name_hash, path_hash};
 
 use crate::{
     cli::Target,
-    identity::{
-        PodNames,
-        containers::{Container, Containers},
-        wanted::PodTraces,
-    },
     model::{
         container::ContainerName,
         identity::Pod,
         path::{safe, safe_path},
     },
     present::words,
+};
+use podstuck_node::{
+    identity::{
+        PodNames,
+        containers::{Container, Containers},
+        wanted::PodTraces,
+    },
     scope::Scope,
     state::{anywhere::is_nowhere, sample::containers::OnNode, show_roots::resolve_what_answers},
 };

@@ -11,7 +11,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::identity::uid::parse_pod_uid;
+use podstuck_node::identity::uid::parse_pod_uid;
 
 /// Fields whose texts are the tool's own or the kernel's.
 const OWN: [&str; 32] = [
@@ -274,7 +274,7 @@ mod tests {
         let told = redacted(&[json!({"uid": UID, "cgroup": group, "slice": slice, "other": file})]);
         let told: Value = serde_json::from_str(&told).unwrap();
         let uid = told["uid"].as_str().unwrap();
-        assert!(crate::identity::uid::is_pod_uid(uid.as_bytes()) && uid != UID, "{told}");
+        assert!(podstuck_node::identity::uid::is_pod_uid(uid.as_bytes()) && uid != UID, "{told}");
         assert_eq!(told["cgroup"], format!("/kubepods/pod{uid}"));
         assert_eq!(told["slice"], format!("pod{}", uid.replace('-', "_")));
         let other = told["other"].as_str().unwrap();

@@ -1,4 +1,4 @@
-//! `podstuck-node`: starts and ends a real Kubernetes node. `cargo xtask node` builds it and what it
+//! `podstuck-test-node`: starts and ends a real Kubernetes node. `cargo xtask node` builds it and what it
 //! needs, and runs it.
 
 use std::{
@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
-use podstuck_node::{Node, Runtime, build};
+use podstuck_test_node::{Node, Runtime, build};
 
 /// A real Kubernetes node on this machine
 #[derive(Parser)]

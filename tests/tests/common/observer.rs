@@ -13,7 +13,6 @@ use std::{
 use aya::maps::PerCpuHashMap;
 use nix::{errno::Errno, libc};
 
-use podstuck::identity::{target_names, target_root};
 use podstuck_common::{
     component::path_hash,
     config::Config,
@@ -21,6 +20,7 @@ use podstuck_common::{
     record::{call, reason},
     root::{HOST_VIEW, Root, SHOW, ViewKey, flag},
 };
+use podstuck_node::identity::{target_names, target_root};
 use podstuck_probe::{
     decode::{Record, decode},
     kernel::{

@@ -12,7 +12,7 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use podstuck_node::Node;
+use podstuck_test_node::Node;
 use podstuck_tests::{of_type, podstuck};
 use procfs::process::Process;
 use serde_json::{Value, json};

@@ -2,7 +2,7 @@
 
 use std::{env, path::PathBuf};
 
-use podstuck_node::{Node, Runtime};
+use podstuck_test_node::{Node, Runtime};
 use podstuck_tests::podstuck;
 
 /// Ends the node, unless it was up before.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use podstuck_node::Node;
+use podstuck_test_node::Node;
 use serde_json::Value;
 
 use super::{

@@ -10,7 +10,7 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use podstuck_node::{NAME, Node};
+use podstuck_test_node::{NAME, Node};
 use procfs::process::Process;
 use serde_json::{Value, json};
 

@@ -12,7 +12,7 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use podstuck_node::Node;
+use podstuck_test_node::Node;
 use procfs::process::Process;
 
 use super::pods::OnNode;

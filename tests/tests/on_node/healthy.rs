@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use podstuck_node::{Node, Runtime};
+use podstuck_test_node::{Node, Runtime};
 use podstuck_tests::{of_type, skip, summary, watch};
 use serde_json::{Value, json};
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
-use podstuck_node::{NAME, Node};
+use podstuck_test_node::{NAME, Node};
 use procfs::process::Process;
 use serde_json::{Value, json};
 

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use podstuck_node::{IMAGE, NAME, Node};
+use podstuck_test_node::{IMAGE, NAME, Node};
 use serde_json::{Value, json};
 
 /// A pod of one container that sleeps and does not listen to SIGTERM, with these volumes at

@@ -9,8 +9,8 @@ use std::{
 };
 
 use nix::mount::{MsFlags, mount, umount};
-use podstuck::identity::target_root;
 use podstuck_common::record::reason;
+use podstuck_node::identity::target_root;
 use podstuck_probe::{
     decode::Record,
     kernel::hooks::{DirectoryHook, Form},

@@ -13,9 +13,9 @@ use crate::{
         summary::Completeness,
     },
     recording::Recorder,
-    state::{clients, logs, sample},
 };
 use podstuck_confine::{alive, clock, helper};
+use podstuck_node::state::{clients, logs, sample};
 
 /// More are not named.
 const NAMED: usize = 4;

@@ -1,0 +1,38 @@
+//! Where a pod's name was read.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Who says what a pod is called, the best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum NameSource {
+    /// The API server.
+    Api,
+    /// kubelet's log.
+    Log,
+    /// A directory of logs.
+    LogDirectory,
+    /// A service account's token in one of its volumes.
+    Token,
+    /// Its `etc-hosts`, which its containers may write.
+    EtcHosts,
+    /// What the runtime keeps of its containers.
+    Runtime,
+    /// Its host name, which somebody took for the name that was asked for.
+    HostName,
+}
+
+impl fmt::Display for NameSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Api => "the API server",
+            Self::Log => "kubelet's log",
+            Self::LogDirectory => "its directory of logs",
+            Self::Token => "the service account's token in its volume",
+            Self::EtcHosts => "its etc-hosts",
+            Self::Runtime => "the runtime's record of its containers",
+            Self::HostName => "its host name in etc-hosts, which does not tell the namespace",
+        })
+    }
+}

@@ -1,0 +1,277 @@
+//! A pod as the API server has it: what `kubectl get pod NAME -o json` prints. The tool asks for it
+//! (`state/api`); since the API may be what is broken, whoever has it may hand it over.
+
+use std::{io, path::Path};
+
+use jiff::Timestamp;
+use serde::{Deserialize, de::IgnoredAny};
+use thiserror::Error;
+
+use super::uid::is_pod_uid;
+use podstuck_confine::given_file;
+use podstuck_model::{claim::Claim, identity::Pod, path::safe_path, pod_record::PodRecord};
+
+/// Far more than any pod has: the API server's own limit for one object is 1.5 MiB (etcd).
+const MAX_BYTES: u64 = 8 << 20;
+/// kubelet writes it into the record of a pod that it made from a file.
+const MIRROR: &str = "kubernetes.io/config.mirror";
+
+/// Why a record cannot be used.
+#[derive(Debug, Error)]
+pub enum RecordError {
+    /// The file.
+    #[error("cannot read {0}: {1}")]
+    Read(String, io::Error),
+    /// The text.
+    #[error("{0} is no pod as `kubectl get pod NAME -o json` prints it: {1}")]
+    Shape(String, String),
+}
+
+/// Reads a file, or standard input for `-`.
+///
+/// # Errors
+/// Fails when it cannot be read, or is no pod.
+pub fn read(path: &Path) -> Result<PodRecord, RecordError> {
+    use io::Read as _;
+    let name = safe_path(path).into_owned();
+    let mut text = String::new();
+    let read = if path == Path::new("-") {
+        io::stdin().lock().take(MAX_BYTES).read_to_string(&mut text)
+    } else {
+        given_file::open(path).and_then(|file| file.take(MAX_BYTES).read_to_string(&mut text))
+    };
+    read.map_err(|error| RecordError::Read(name.clone(), error))?;
+    parse(&text).map_err(|why| RecordError::Shape(name, why))
+}
+
+/// A pod, as the API server writes it.
+#[derive(Deserialize)]
+pub(crate) struct RawPod {
+    /// An item of a list has none.
+    kind: Option<String>,
+    metadata: Metadata,
+    #[serde(default)]
+    spec: Spec,
+    #[serde(default)]
+    status: Status,
+}
+
+/// A list of pods.
+#[derive(Deserialize)]
+pub(crate) struct RawPods {
+    items: Vec<RawPod>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    uid: String,
+    name: String,
+    #[serde(default)]
+    namespace: String,
+    deletion_timestamp: Option<Timestamp>,
+    deletion_grace_period_seconds: Option<u64>,
+    #[serde(default)]
+    finalizers: Vec<String>,
+    #[serde(default)]
+    annotations: std::collections::BTreeMap<String, String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Spec {
+    node_name: Option<String>,
+    #[serde(default)]
+    volumes: Vec<Volume>,
+    #[serde(default)]
+    containers: Vec<Container>,
+    #[serde(default)]
+    init_containers: Vec<Container>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Container {
+    #[serde(default)]
+    volume_mounts: Vec<VolumeMount>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct VolumeMount {
+    name: String,
+    mount_propagation: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Volume {
+    name: String,
+    persistent_volume_claim: Option<ClaimSource>,
+    /// A claim that is made with the pod.
+    ephemeral: Option<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ClaimSource {
+    claim_name: String,
+}
+
+impl Volume {
+    /// The claim that it is, of a pod of this name: one that is made with the pod is called after both
+    /// (component-helpers/storage/ephemeral, `VolumeClaimName`).
+    fn claim(self, pod: &str) -> Option<Claim> {
+        let made = self.ephemeral.map(|_| format!("{pod}-{}", self.name));
+        let claim = self.persistent_volume_claim.map(|source| source.claim_name).or(made)?;
+        let (volume_name, read, deletion) = (self.name, None, None);
+        Some(Claim { volume_name, claim, read, deletion, bound: None, attachment: None })
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Status {
+    #[serde(default)]
+    container_statuses: Vec<ContainerStatus>,
+}
+
+#[derive(Deserialize)]
+struct ContainerStatus {
+    #[serde(default)]
+    state: std::collections::BTreeMap<String, serde_json::Value>,
+}
+
+/// One pod, as the API server or `kubectl get pod -o json` writes it.
+///
+/// # Errors
+/// Says why the text is no record of one pod.
+pub fn parse(text: &str) -> Result<PodRecord, String> {
+    let raw: RawPod = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    match raw.kind.as_deref() {
+        Some("Pod") => raw.record(None),
+        Some(other) => Err(format!("it is a {other:?}; one pod is wanted")),
+        None => Err("it has no kind".into()),
+    }
+}
+
+impl RawPods {
+    /// The records, without any that no node can have.
+    pub(crate) fn records(self, read: Timestamp) -> Vec<PodRecord> {
+        self.items.into_iter().filter_map(|raw| raw.record(Some(read)).ok()).collect()
+    }
+}
+
+impl RawPod {
+    /// What of it matters; `read` is when the API server said so.
+    ///
+    /// # Errors
+    /// Fails when its UID is none.
+    pub(crate) fn record(self, read: Option<Timestamp>) -> Result<PodRecord, String> {
+        let Metadata { uid, name, namespace, .. } = self.metadata;
+        // A mirror pod's own UID means nothing on the node; kubelet uses this one (config.hash).
+        let hash = self.metadata.annotations.get("kubernetes.io/config.hash");
+        let uid = hash.cloned().unwrap_or(uid);
+        if !is_pod_uid(uid.as_bytes()) {
+            return Err(format!("its uid {uid:?} is none"));
+        }
+        let volumes = self.spec.volumes.into_iter();
+        let claims = volumes.filter_map(|volume| volume.claim(&name)).collect();
+        let containers = self.spec.containers.into_iter().chain(self.spec.init_containers);
+        let mounts = containers.flat_map(|container| container.volume_mounts);
+        let both = mounts.filter(|it| it.mount_propagation.as_deref() == Some("Bidirectional"));
+        let bidirectional = both.map(|mount| mount.name).collect();
+        let statuses = &self.status.container_statuses;
+        Ok(PodRecord {
+            pod: Pod { uid, namespace: Some(namespace), name: Some(name) },
+            deletion: self.metadata.deletion_timestamp,
+            grace_s: self.metadata.deletion_grace_period_seconds.unwrap_or(0),
+            finalizers: self.metadata.finalizers,
+            node: self.spec.node_name,
+            is_mirror: self.metadata.annotations.contains_key(MIRROR),
+            all_terminated: !statuses.is_empty()
+                && statuses.iter().all(|status| status.state.contains_key("terminated")),
+            read,
+            claims,
+            bidirectional: Some(bidirectional),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POD: &str = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"cart-0",
+        "namespace":"shop","uid":"3f2a1f5c-8a54-4c0e-9d38-0d7e5a1b2c3d",
+        "deletionTimestamp":"2026-11-21T10:00:00Z","deletionGracePeriodSeconds":30,
+        "finalizers":["batch.kubernetes.io/job-tracking"]},
+        "spec":{"nodeName":"node-7","containers":[{"name":"app","volumeMounts":[
+            {"name":"tmp","mountPath":"/tmp","mountPropagation":"Bidirectional"},
+            {"name":"data","mountPath":"/data"}]}],"volumes":[
+            {"name":"data","persistentVolumeClaim":{"claimName":"cart"}},
+            {"name":"scratch","ephemeral":{"volumeClaimTemplate":{"spec":{}}}},
+            {"name":"tmp","emptyDir":{}}]},
+        "status":{"containerStatuses":[{"name":"app","state":{"terminated":{"exitCode":137}}}]}}"#;
+
+    #[test]
+    fn fuzz_pod_record() {
+        podstuck_fuzz::fuzz("pod_record", |input| {
+            let text = String::from_utf8_lossy(input);
+            let _ = parse(&text);
+            let list = serde_json::from_str::<RawPods>(&text);
+            let _ = list.map(|list| list.records(Timestamp::UNIX_EPOCH));
+        });
+    }
+
+    #[test]
+    fn what_matters_is_read() {
+        let record = parse(POD).unwrap();
+        assert_eq!(record.pod.name.as_deref(), Some("cart-0"));
+        assert_eq!(record.deletion.unwrap().to_string(), "2026-11-21T10:00:00Z");
+        assert_eq!((record.grace_s, record.node.as_deref()), (30, Some("node-7")));
+        assert_eq!(record.finalizers, ["batch.kubernetes.io/job-tracking"]);
+        assert!(record.all_terminated && !record.is_mirror);
+        let claims: Vec<_> =
+            record.claims.iter().map(|it| (it.volume_name.as_str(), it.claim.as_str())).collect();
+        assert_eq!(claims, [("data", "cart"), ("scratch", "cart-0-scratch")]);
+        assert_eq!(record.bidirectional, Some(vec!["tmp".into()]));
+    }
+
+    #[test]
+    fn a_list_is_read_without_what_is_no_pod() {
+        let item = POD.replace(r#""apiVersion":"v1","kind":"Pod","#, "");
+        let list =
+            format!(r#"{{"kind":"PodList","items":[{item},{}]}}"#, item.replace("3f2a", "../"));
+        let records =
+            serde_json::from_str::<RawPods>(&list).unwrap().records(Timestamp::UNIX_EPOCH);
+        assert_eq!(records.len(), 1);
+        assert_eq!(records[0].read, Some(Timestamp::UNIX_EPOCH));
+        assert_eq!(PodRecord { read: None, ..records[0].clone() }, parse(POD).unwrap());
+    }
+
+    #[test]
+    fn a_mirror_pod_goes_by_the_uid_that_its_node_knows() {
+        let hash = "0123456789abcdef0123456789abcdef";
+        let annotations = format!(
+            r#""annotations":{{"kubernetes.io/config.hash":"{hash}","{MIRROR}":"x"}},"name""#
+        );
+        let record = parse(&POD.replacen(r#""name""#, &annotations, 1)).unwrap();
+        assert!(record.is_mirror);
+        assert_eq!(record.pod.uid, hash);
+    }
+
+    #[test]
+    fn what_is_no_pod_is_said_to_be_none() {
+        for (text, word) in [
+            ("", "EOF"),
+            ("{}", "metadata"),
+            (r#"{"metadata":{"uid":"","name":""}}"#, "kind"),
+            (r#"{"kind":"List","metadata":{"uid":"","name":""}}"#, "List"),
+            (r#"{"kind":"Pod","metadata":{"uid":"../..","name":"x"}}"#, "uid"),
+        ] {
+            let why = parse(text).unwrap_err();
+            assert!(why.contains(word), "{text}: {why}");
+        }
+    }
+}

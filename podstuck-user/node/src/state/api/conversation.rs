@@ -1,0 +1,141 @@
+//! The questions to an API server, in their order.
+
+use std::fs;
+
+use anyhow::{Result, bail};
+use jiff::Timestamp;
+
+use super::{
+    Asked, Known, Part, claims,
+    client::{Client, Refusal},
+    objects::{RawCsiNode, RawNode},
+};
+use crate::identity::{
+    dns_name::{is_label, is_subdomain},
+    pod_record::{RawPod, RawPods},
+};
+use podstuck_model::{
+    node_record::{NodeRecord, Ready},
+    path::safe,
+    pod_record::PodRecord,
+};
+
+/// What is asked of whom.
+pub(super) struct Conversation<'a> {
+    pub(super) client: Client,
+    /// The node's name.
+    pub(super) node: String,
+    pub(super) about: Asked,
+    /// Takes what is known.
+    pub(super) tell: &'a mut dyn FnMut(Part) -> Result<()>,
+}
+
+impl Conversation<'_> {
+    /// Asks everything; what it comes to.
+    ///
+    /// # Errors
+    /// Fails when there is no answer, or none about the pods.
+    pub(super) fn run(&mut self) -> Result<String> {
+        if !is_subdomain(&self.node) {
+            bail!("{} is no name of a node", safe(self.node.as_bytes()));
+        }
+        // By its name first: that is read from etcd and not from a cache, and says whether there is one.
+        let mut asked = None;
+        if let Asked::Name { namespace, name } = self.about.clone() {
+            asked = self.pod(&namespace, &name)?;
+        }
+        let read = Timestamp::now();
+        let selector =
+            format!("/api/v1/pods?fieldSelector=spec.nodeName%3D{}&resourceVersion=0", self.node);
+        let pods = match self.client.get::<RawPods>(&selector) {
+            Ok(pods) => Ok(pods.records(read)),
+            Err(error @ Refusal::Unreachable(_)) => return Err(error.into()),
+            Err(refusal) => Err(refusal),
+        };
+        if let (Asked::Uid(uid), Ok(pods)) = (&self.about, &pods)
+            && let Some(record) = pods.iter().find(|record| record.pod.uid == *uid)
+        {
+            let pod = record.pod.clone();
+            let (namespace, name) = pod.namespace.zip(pod.name).unwrap_or_default();
+            // The list may be a moment old.
+            asked = self.pod(&namespace, &name)?;
+        }
+        let uids = pods.as_ref().ok().map(|pods| {
+            let mut uids: Vec<String> = pods.iter().map(|record| record.pod.uid.clone()).collect();
+            uids.sort();
+            uids
+        });
+        let found = pods.map(|pods| {
+            let noun = if pods.len() == 1 { "pod" } else { "pods" };
+            let count = format!("{} {noun} of node {}", pods.len(), self.node);
+            (self.tell)(Part::Pods(pods)).map(|()| count)
+        });
+        let ready = self.node(read, uids)?.unwrap_or_default();
+        let unknown = match &asked {
+            Some(record) => claims::ask(&self.client, &self.node, record, self.tell)?,
+            None => Vec::new(),
+        };
+        let unknown = match unknown.as_slice() {
+            [] => String::new(),
+            unknown => format!("; not known: {}", unknown.join("; ")),
+        };
+        match found {
+            Ok(count) => count.map(|count| count + &ready + &unknown),
+            Err(refusal) => bail!("the pods of node {}: {refusal}", self.node),
+        }
+    }
+
+    /// Its record, if there is one and it may be read.
+    fn pod(&mut self, namespace: &str, name: &str) -> Result<Option<PodRecord>> {
+        if !is_label(namespace) || !is_subdomain(name) {
+            return Ok(None);
+        }
+        let read = Timestamp::now();
+        let found =
+            self.client.get::<RawPod>(&format!("/api/v1/namespaces/{namespace}/pods/{name}"));
+        let known = match found {
+            Ok(raw) => raw.record(Some(read)).ok().map(|record| Known::Pod(Box::new(record))),
+            Err(Refusal::NotFound) => Some(Known::Missing),
+            // A kubelet is told nothing about pods of other nodes.
+            Err(Refusal::Refused(_) | Refusal::Unrelated) => None,
+            Err(error @ Refusal::Unreachable(_)) => return Err(error.into()),
+        };
+        let record = match &known {
+            Some(Known::Pod(record)) => Some(PodRecord::clone(record)),
+            _ => None,
+        };
+        known.map_or(Ok(()), |known| (self.tell)(Part::Pod(known)))?;
+        Ok(record)
+    }
+
+    /// What the node's own objects say, and in words if it is not ready. Which pods it has is believed of
+    /// this very machine only.
+    fn node(&mut self, read: Timestamp, pods: Option<Vec<String>>) -> Result<Option<String>> {
+        let node = match self.client.get::<RawNode>(&format!("/api/v1/nodes/{}", self.node)) {
+            Ok(node) => node,
+            Err(Refusal::NotFound | Refusal::Refused(_) | Refusal::Unrelated) => return Ok(None),
+            Err(error @ Refusal::Unreachable(_)) => return Err(error.into()),
+        };
+        let drivers = format!("/apis/storage.k8s.io/v1/csinodes/{}", self.node);
+        let drivers = self.client.get::<RawCsiNode>(&drivers).ok().map(RawCsiNode::names);
+        let own = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let is_this = node.boot_id() == own.trim();
+        let record = NodeRecord {
+            node: self.node.clone(),
+            read,
+            ready: node.ready(),
+            drivers,
+            missing: Vec::new(),
+        };
+        let ready = record.ready.as_ref().filter(|ready| ready.status != "True").map(not_ready);
+        (self.tell)(Part::Node(record, pods.filter(|_| is_this)))?;
+        Ok(ready)
+    }
+}
+
+/// Whose kubelet is not heard of: its pods' records say what was so before.
+fn not_ready(ready: &Ready) -> String {
+    let since = ready.since.map(|since| format!(" since {since}")).unwrap_or_default();
+    let [status, reason] = [&ready.status, &ready.reason].map(|text| safe(text.as_bytes()));
+    format!(", whose condition Ready is {status}{since} ({reason})")
+}

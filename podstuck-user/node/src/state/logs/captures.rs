@@ -1,0 +1,139 @@
+//! What the logs of a node say of a stuck pod, 40 to 75 s after its deletion, in 14 cases as they were captured:
+//! kubelet's (1.36, lines with the pod's UID or name, at `--v=2`), containerd's (1.6, repetitions left out, what
+//! it says of other pods left in) and the driver's (CSI hostpath, calls on volumes).
+
+#![allow(clippy::unwrap_used, reason = "only tests read them")]
+
+use std::{fs, path::PathBuf};
+
+use jiff::Timestamp;
+use podstuck_common::record::Caller;
+use podstuck_model::said::{NamedCall, Said};
+
+use super::{
+    Attempt, NamedPod, VolumeNames,
+    container_log::Line,
+    driver,
+    read::{Captured, Open, captured, captured_next},
+    read_driver::complaints_in,
+    read_runtime::{said_in, said_next},
+};
+
+pub(super) fn of_driver(case: &str) -> Vec<Said> {
+    let (names, text) = (volume_names(case), text("csi-hostpath", case));
+    assert!(String::from_utf8_lossy(&text).contains(&names.handle), "{names:?}");
+    complaints_in(&text, names)
+}
+
+fn volume_names(case: &str) -> VolumeNames {
+    let (pod, kubelet) = of_kubelets_log(case);
+    let volume = kubelet.told.iter().find_map(|(said, _)| said.volume.split_once('^'));
+    let name = format!("pv-{}", pod.name);
+    VolumeNames {
+        directory: format!("/var/lib/kubelet/pods/{}/volumes/kubernetes.io~csi/{name}", pod.uid),
+        handle: volume.unwrap().1.into(),
+        name,
+    }
+}
+
+fn attempt((said, call): (Said, Option<NamedCall>)) -> Attempt {
+    Attempt { pid: 0, caller: Caller::default(), said, call }
+}
+
+/// All that the logs of a case say, as they are read on a node: kubelet's, containerd's and the driver's.
+pub fn all_said(case: &str) -> Vec<Attempt> {
+    let (_, kubelet) = of_kubelets_log(case);
+    let mut all: Vec<Attempt> = kubelet.told.into_iter().map(attempt).collect();
+    let mut others = said_in(&text("containerd-1.6", case), kubelet.ids);
+    if folder("csi-hostpath").join(format!("{case}.log")).exists() {
+        others.extend(of_driver(case));
+    }
+    all.extend(others.into_iter().map(|said| attempt((said, None))));
+    all
+}
+
+/// The logs of a case as they grow, and as they are read meanwhile.
+pub struct Growing {
+    case: String,
+    /// Lines by when they were written, the last one first.
+    pub(super) kubelet: Vec<(Timestamp, String)>,
+    containerd: Vec<(Timestamp, String)>,
+    driver: Vec<(Timestamp, String)>,
+    open: Open,
+    ids: Vec<(String, String)>,
+}
+
+impl Growing {
+    /// Nothing of it is read yet.
+    pub fn new(case: &str) -> Self {
+        let of = |log: &str| {
+            lines(&fs::read(folder(log).join(format!("{case}.log"))).unwrap_or_default())
+        };
+        Self {
+            case: case.into(),
+            kubelet: of("kubelet-1.36"),
+            containerd: of("containerd-1.6"),
+            driver: of("csi-hostpath"),
+            open: Open::default(),
+            ids: Vec::new(),
+        }
+    }
+
+    /// What is read at that time.
+    pub fn read(&mut self, now: Timestamp) -> Vec<Attempt> {
+        let text = until(&mut self.kubelet, now);
+        let (found, open) = captured_next(&text, std::mem::take(&mut self.open), day());
+        self.open = open;
+        self.ids.extend(found.ids.into_known());
+        let mut all: Vec<Attempt> = found.told.into_iter().map(attempt).collect();
+        let mut others = said_next(&until(&mut self.containerd, now), &mut self.ids);
+        let of_driver = until(&mut self.driver, now);
+        if !of_driver.is_empty() {
+            others.extend(complaints_in(&of_driver, volume_names(&self.case)));
+        }
+        all.extend(others.into_iter().map(|said| attempt((said, None))));
+        all
+    }
+}
+
+/// The lines of a log, each when it was written: one without a time with the one before.
+fn lines(text: &[u8]) -> Vec<(Timestamp, String)> {
+    let text = String::from_utf8_lossy(text);
+    let (mut at, mut lines) = (Timestamp::UNIX_EPOCH, Vec::new());
+    for line in text.lines() {
+        let of_container = || Some(Line::parse(line)?.at);
+        at = driver::written(line, day()).or_else(of_container).unwrap_or(at);
+        lines.push((at, format!("{line}\n")));
+    }
+    lines.reverse();
+    lines
+}
+
+fn until(lines: &mut Vec<(Timestamp, String)>, now: Timestamp) -> Vec<u8> {
+    let mut text = String::new();
+    while let Some((_, line)) = lines.pop_if(|(at, _)| *at <= now) {
+        text.push_str(&line);
+    }
+    text.into()
+}
+
+pub(super) fn folder(logs: &str) -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/src/state/logs")).join(logs)
+}
+
+pub(super) fn text(logs: &str, case: &str) -> Vec<u8> {
+    fs::read(folder(logs).join(format!("{case}.log"))).unwrap()
+}
+
+/// The day that all were made on, at its end.
+pub(super) fn day() -> Timestamp {
+    "2026-11-23T00:00:00Z".parse().unwrap()
+}
+
+/// The one pod, and all that is in its log.
+pub(super) fn of_kubelets_log(case: &str) -> (NamedPod, Captured) {
+    let log = captured(&text("kubelet-1.36", case), day());
+    assert_eq!(log.pods.len(), 1, "{:?}", log.pods);
+    assert_eq!(log.pods[0].namespace, "default");
+    (log.pods[0].clone(), log)
+}

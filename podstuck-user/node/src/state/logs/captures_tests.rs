@@ -1,0 +1,150 @@
+//! What is said of a stuck pod in its logs as they were captured (`captures`).
+
+use std::{collections::BTreeSet, fmt::Write, fs, path::PathBuf};
+
+use jiff::Timestamp;
+use podstuck_model::said::{Report, Said};
+
+use super::{
+    Attempt,
+    captures::{Growing, all_said, day, folder, of_driver, of_kubelets_log, text},
+    read::captured,
+    read_runtime::said_in,
+};
+
+/// What holds a pod in the runtime, a frozen group and a hung server leave nothing in this log but the
+/// deletion and the container's end, if that.
+const KUBELET: &str = "\
+busy: ContainerEnded, ToGo, unlinkat EBUSY
+csidead-gone: ContainerEnded, DriverDown, ToGo
+csidead-stale: ContainerEnded, DriverDown, ToGo
+csidead-unreg: ContainerEnded, DriverDown, NoDriver, ToGo
+csigone: ContainerEnded, DriverError, ToGo
+csilost: ContainerEnded, ToGo, TornDown
+frozen: ToGo
+fz: ContainerEnded, ToGo, TornDown
+hung: ContainerEnded, ToGo
+imm: ContainerEnded, ToGo, unlinkat EPERM
+mem: ContainerEnded, ToGo, umount2 EBUSY
+rb1: ToGo
+rb2: ToGo
+ro: ContainerEnded, ToGo, unlinkat EROFS
+";
+
+/// containerd complains of the two root file systems that it cannot unmount, and each is in nearly every log.
+const CONTAINERD: &str = "\
+busy: -
+csidead-gone: -
+csidead-stale: -
+csidead-unreg: -
+csigone: -
+csilost: -
+frozen: -
+fz: -
+hung: -
+imm: -
+mem: -
+rb1: RootfsBusy
+rb2: RootfsBusy
+ro: -
+";
+
+/// A driver that is gone has said nothing before, and one that forgot the volume says that all is well.
+const DRIVER: &str = "\
+csidead-gone: -
+csidead-stale: -
+csidead-unreg: -
+csigone: DriverError
+csilost: -
+";
+
+#[test]
+fn a_pod_is_named_and_its_fault_told_as_far_as_kubelet_says_it() {
+    check("kubelet-1.36", of_kubelet, KUBELET);
+}
+
+#[test]
+fn containerd_complains_of_the_pod_whose_container_it_names_and_of_no_other() {
+    let said = |case: &str| {
+        let (pod, kubelet) = of_kubelets_log(case);
+        let all = said_in(&text("containerd-1.6", case), kubelet.ids);
+        assert!(all.iter().all(|said| said.text.contains("failed to unmount target")), "{all:?}");
+        words(all.iter().filter(|said| said.uid == pod.uid))
+    };
+    check("containerd-1.6", said, CONTAINERD);
+}
+
+/// What else its calls are about, and what it could not run, is no complaint of the volume.
+#[test]
+fn a_driver_complains_of_the_volume_that_it_names() {
+    check("csi-hostpath", |case| words(of_driver(case).iter()), DRIVER);
+}
+
+/// Whatever a read comes between, nothing is lost and nothing is said twice.
+#[test]
+fn a_log_that_is_read_while_it_grows_says_what_it_says_as_a_whole() {
+    let said = |mut attempts: Vec<Attempt>| {
+        // As a whole, it says of a pod only once that it is deleted: the last time.
+        let is_to_go = |it: &Attempt| it.said.report == Some(Report::ToGo);
+        let last = attempts.iter().filter(|it| is_to_go(it)).map(|it| it.said.at).max();
+        attempts.retain(|it| !is_to_go(it) || Some(it.said.at) == last);
+        let said = attempts.into_iter().map(|it| format!("{:?} {:?}", it.said, it.call));
+        let mut said: Vec<String> = said.collect();
+        said.sort();
+        said
+    };
+    for line in KUBELET.lines() {
+        let (case, _) = line.split_once(':').unwrap();
+        let mut growing = Growing::new(case);
+        let mut read = Vec::new();
+        let mut times: Vec<Timestamp> = growing.kubelet.iter().map(|(at, _)| *at).collect();
+        times.reverse();
+        // Once more each time, as when nothing is new.
+        for at in times.into_iter().chain([day()]) {
+            read.extend(growing.read(at));
+            read.extend(growing.read(at));
+        }
+        assert_eq!(said(read), said(all_said(case)), "{case}");
+    }
+}
+
+/// Compares what is said in each of the cases that there is a log of.
+fn check(logs: &str, said: impl Fn(&str) -> String, expected: &str) {
+    let Ok(entries) = fs::read_dir(folder(logs)) else {
+        podstuck_testing::skip(format!("there is no {} here", folder(logs).display()));
+        return;
+    };
+    let files: BTreeSet<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    let mut all = String::new();
+    for file in files {
+        let case = file.file_stem().unwrap().to_str().unwrap();
+        writeln!(all, "{case}: {}", said(case)).unwrap();
+    }
+    assert_eq!(all, expected);
+}
+
+/// What is told of the pod, once each.
+fn of_kubelet(case: &str) -> String {
+    let (pod, log) = of_kubelets_log(case);
+    let of_pod = || log.told.iter().filter(|(said, _)| said.uid == pod.uid);
+    let calls = of_pod().filter_map(|(_, call)| call.as_ref());
+    let calls = calls.map(|call| format!("{} {}", call.call.name(), call.outcome.name()));
+    let said = words(of_pod().map(|(said, _)| said));
+    let words: BTreeSet<String> = said.split(", ").map(str::to_owned).chain(calls).collect();
+    words.into_iter().collect::<Vec<_>>().join(", ")
+}
+
+fn words<'a>(said: impl Iterator<Item = &'a Said>) -> String {
+    let mut words = BTreeSet::new();
+    for said in said {
+        words.extend(said.complaint.map(|it| format!("{it:?}")));
+        words.extend(said.report.map(|it| format!("{it:?}")));
+    }
+    if words.is_empty() { "-".into() } else { words.into_iter().collect::<Vec<_>>().join(", ") }
+}
+
+#[test]
+fn fuzz_klog() {
+    let now = "2026-11-23T00:00:00Z".parse().unwrap();
+    podstuck_fuzz::fuzz("klog", |input| drop(captured(input, now)));
+}

@@ -1,0 +1,173 @@
+//! What a runtime complains of, by its words; kubelet repeats them.
+
+use podstuck_model::{
+    said::Complaint,
+    sandbox::{self, Kept},
+};
+
+/// By the words of containerd (internal/cri/server), CRI-O (server/sandbox_network.go), dockershim and
+/// cri-dockerd (`NetworkPlugin cni failed to teardown pod`), and runc (libcontainer/container_linux.go). What
+/// says why stands before what says only that it took too long.
+pub(super) fn of_runtime(error: &str) -> Option<Complaint> {
+    let has = |words: &[&str]| words.iter().any(|words| error.contains(words));
+    if has(&["unable to signal init: permission denied"]) {
+        return Some(Complaint::SignalDenied);
+    }
+    let networks = [
+        "failed to destroy network for sandbox",
+        "failed to destroy network for pod sandbox",
+        "cni failed to teardown pod",
+    ];
+    if has(&networks) {
+        return Some(Complaint::NetworkTeardown);
+    }
+    if let Some((kept, _)) = sandbox::busy(error) {
+        return Some(match kept {
+            Kept::NetworkNamespace => Complaint::NetnsBusy,
+            Kept::SharedMemory => Complaint::ShmBusy,
+            Kept::ImageVolume => Complaint::ImageVolumeBusy,
+        });
+    }
+    let is_mount =
+        has(&["failed to unmount target", "failed rootfs umount", "removing mount point"]);
+    if is_mount && has(&["device or resource busy"]) {
+        return Some(Complaint::RootfsBusy);
+    }
+    // Of the shim, which is asked for it.
+    if error.starts_with("get state for ") {
+        return Some(Complaint::StateLost);
+    }
+    let lost = [
+        "ttrpc: closed",
+        "container does not exist",
+        "process already finished: not found",
+        "no running task found",
+        "failed to connect to shim",
+        "/containerd/s/",
+    ];
+    if has(&[
+        "failed to stop",
+        "failed to kill",
+        "failed to delete",
+        "StopContainer",
+        "StopPodSandbox",
+    ]) && has(&lost)
+    {
+        return Some(Complaint::StateLost);
+    }
+    // Who says so waits for a container and not for an answer.
+    let waits = [
+        "an error occurs during waiting for container",
+        "failed to stop sandbox container",
+        "failed to stop container",
+        "stop timeout",
+    ];
+    if has(&waits) {
+        return Some(Complaint::ContainerStays);
+    }
+    // The first two are kubelet's words for all pods.
+    let silent = [
+        "container runtime is down",
+        "PLEG is not healthy",
+        "DeadlineExceeded",
+        "context deadline exceeded",
+        "context canceled",
+    ];
+    has(&silent).then_some(Complaint::NoAnswer)
+}
+
+/// The same in the runtime's own log: whoever writes that it took too long is there.
+pub(super) fn of_itself(error: &str) -> Option<Complaint> {
+    match of_runtime(error) {
+        Some(Complaint::NoAnswer) => Some(Complaint::ContainerStays),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As cited in the issues of containerd, CRI-O, k3s, kubernetes and calico.
+    #[test]
+    fn a_complaint_is_known_by_its_words() {
+        let table = [
+            (
+                "failed to destroy network for sandbox \"cacb\": plugin type=\"calico\" failed (delete): stat \
+                 /var/lib/calico/nodename: no such file or directory",
+                Some(Complaint::NetworkTeardown),
+            ),
+            (
+                "rpc error: code = Unknown desc = failed to destroy network for pod sandbox \
+                 k8s_a_b_6236deba-fc5f-4915-817d-f8699a4accfc_0(1ae4): error removing pod a_b from CNI network",
+                Some(Complaint::NetworkTeardown),
+            ),
+            (
+                "NetworkPlugin cni failed to teardown pod \"nginx-3950648766-w59db_default\" network",
+                Some(Complaint::NetworkTeardown),
+            ),
+            (
+                "failed to kill container \"4eb9\": unknown error after kill: runc did not terminate \
+                 successfully: exit status 1: unable to signal init: permission denied",
+                Some(Complaint::SignalDenied),
+            ),
+            (
+                "failed to stop container \"dc2c\": failed to kill container: unknown error after kill: runc \
+                 did not terminate sucessfully: container \"dc2c\" does not exist: container does not exist",
+                Some(Complaint::StateLost),
+            ),
+            ("failed to kill container \"a\": ttrpc: closed: unknown", Some(Complaint::StateLost)),
+            ("container runtime is down", Some(Complaint::NoAnswer)),
+            (
+                "[container runtime is down, PLEG is not healthy: pleg was last seen active 3m5s ago; threshold \
+                 is 3m0s]",
+                Some(Complaint::NoAnswer),
+            ),
+            (
+                "failed to unmount target /run/x/rootfs: device or resource busy",
+                Some(Complaint::RootfsBusy),
+            ),
+            (
+                "rpc error: code = DeadlineExceeded desc = an error occurs during waiting for container \
+                 \"0916\" to be killed: wait container \"0916\": context deadline exceeded",
+                Some(Complaint::ContainerStays),
+            ),
+            (
+                "rpc error: code = DeadlineExceeded desc = context deadline exceeded",
+                Some(Complaint::NoAnswer),
+            ),
+            ("get state for aa: context deadline exceeded: unknown", Some(Complaint::StateLost)),
+            (
+                "failed to get sandbox ip: check network namespace closed: remove netns: unlinkat \
+                 /var/run/netns/cni-45ff10e9-dcc1-b779-f1a1-3515a5d56e61: device or resource busy",
+                Some(Complaint::NetnsBusy),
+            ),
+            (
+                "failed to remove pod sandbox 921d: unlinkat \
+                 /var/run/containers/storage/overlay-containers/921d/userdata/shm: device or resource busy",
+                Some(Complaint::ShmBusy),
+            ),
+            (
+                "failed to cleanup image mounts for sandbox \"921d\": failed to unmount image volume component \
+                 \"/run/containerd/io.containerd.grpc.v1.cri/image-volumes/921d/dcff\": failed to unmount target \
+                 /run/containerd/io.containerd.grpc.v1.cri/image-volumes/921d/dcff: device or resource busy",
+                Some(Complaint::ImageVolumeBusy),
+            ),
+            (
+                "failed to destroy network for sandbox \"a\": plugin type=\"x\" failed (delete): unlinkat \
+                 /var/run/netns/cni-a: device or resource busy",
+                Some(Complaint::NetworkTeardown),
+            ),
+            ("failed to get sandbox runtime", None),
+            ("", None),
+        ];
+        for (error, complaint) in table {
+            assert_eq!(of_runtime(error), complaint, "{error}");
+            let own = complaint.map(|own| match own {
+                Complaint::NoAnswer => Complaint::ContainerStays,
+                own => own,
+            });
+            assert_eq!(of_itself(error), own, "{error}");
+        }
+    }
+}

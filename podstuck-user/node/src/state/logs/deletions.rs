@@ -1,0 +1,226 @@
+//! Which pods kubelet was told to delete, by its own log (`syncLoopIteration` in pkg/kubelet, at level 2).
+//!
+//! Since 1.21 that line names a pod without its UID, and a successor may have the same name. So a UID counts only
+//! where kubelet names it for that name with no pod of that name added in between. The API server makes no
+//! second pod of a name before the first one is gone, so whoever is named there is to go.
+
+use std::{collections::BTreeMap, sync::LazyLock};
+
+use jiff::Timestamp;
+use podstuck_model::bounded::Bounded;
+use regex::Regex;
+use serde::{Deserialize, Serialize};
+
+use super::fixed;
+
+/// Names remembered, and pods told.
+const REMEMBERED: usize = 4096;
+
+/// `pods=["NAMESPACE/NAME"]`; without quotes up to 1.25, and several with blanks or commas between.
+static CHANGE: LazyLock<Regex> =
+    LazyLock::new(|| fixed(r#"^"SyncLoop (ADD|DELETE)" source="api" pods=\[([a-z0-9./", -]*)\]"#));
+/// Up to 1.20: `NAME_NAMESPACE(UID)`, with commas between.
+static OLD_CHANGE: LazyLock<Regex> =
+    LazyLock::new(|| fixed(r#"^SyncLoop \((ADD|DELETE), "api"\): "([a-z0-9.()_, -]*)"$"#));
+static OLD_POD: LazyLock<Regex> =
+    LazyLock::new(|| fixed(r"^([a-z0-9.-]+)_([a-z0-9-]+)\(([0-9a-f-]+)\)$"));
+
+/// Namespace and name.
+pub(super) type Name = (String, String);
+
+/// A pod of a name, since it was added.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Current {
+    uid: Option<String>,
+    /// kubelet was told to delete it, and has not said its UID.
+    deleted: Option<Timestamp>,
+}
+
+/// What was read so far.
+pub(super) struct Deletions {
+    current: Bounded<Name, Current>,
+    found: Bounded<String, Timestamp>,
+}
+
+impl Default for Deletions {
+    fn default() -> Self {
+        Self { current: Bounded::new(REMEMBERED), found: Bounded::new(REMEMBERED) }
+    }
+}
+
+impl Deletions {
+    /// Takes a message of kubelet's, and when it was written.
+    pub(super) fn listen(&mut self, message: &str, at: impl Fn() -> Option<Timestamp>) {
+        if let Some(found) = CHANGE.captures(message) {
+            let names = found[2].split([',', ' ']).map(|name| name.trim_matches('"'));
+            for (namespace, name) in names.filter_map(|name| name.split_once('/')) {
+                self.change(&found[1], (namespace.into(), name.into()), &at);
+            }
+        } else if let Some(found) = OLD_CHANGE.captures(message) {
+            for pod in found[2].split(", ").filter_map(|pod| OLD_POD.captures(pod)) {
+                let name = (pod[2].to_owned(), pod[1].to_owned());
+                if &found[1] == "ADD" {
+                    self.change("ADD", name.clone(), &at);
+                }
+                self.named(&name.0, &name.1, &pod[3]);
+                if &found[1] == "DELETE" {
+                    self.change("DELETE", name, &at);
+                }
+            }
+        }
+    }
+
+    fn change(&mut self, what: &str, name: Name, at: &impl Fn() -> Option<Timestamp>) {
+        if what == "ADD" {
+            self.current.insert(name, Current::default());
+            return;
+        }
+        let Some(at) = at() else { return };
+        let current = self.current.or_insert_with(name, Current::default);
+        match &current.uid {
+            Some(uid) => self.found.insert(uid.clone(), at),
+            None => current.deleted = Some(at),
+        }
+    }
+
+    /// kubelet names a pod. A static one stays when the record that kubelet makes of it is deleted; its UID
+    /// has no dashes.
+    pub(super) fn named(&mut self, namespace: &str, name: &str, uid: &str) {
+        if !uid.contains('-') {
+            return;
+        }
+        let name = (namespace.to_owned(), name.to_owned());
+        let current = self.current.or_insert_with(name, Current::default);
+        current.uid = Some(uid.to_owned());
+        if let Some(at) = current.deleted.take() {
+            self.found.insert(uid.to_owned(), at);
+        }
+    }
+
+    /// Goes on where an earlier part of the log has ended.
+    pub(super) fn after(known: Vec<(Name, Current)>) -> Self {
+        let mut deletions = Self::default();
+        // Those that were used last go last.
+        known.into_iter().rev().for_each(|(name, pod)| deletions.current.insert(name, pod));
+        deletions
+    }
+
+    /// What the next part of the log goes on with.
+    pub(super) fn known(&self) -> Vec<(Name, Current)> {
+        self.current.iter().map(|(name, pod)| (name.clone(), pod.clone())).collect()
+    }
+
+    /// Some lines were left out: any pod may have been added there.
+    pub(super) fn interrupted(&mut self) {
+        self.current = Bounded::new(REMEMBERED);
+    }
+
+    /// The pods that are to go, by UID, and when that was written.
+    pub(super) fn into_found(self) -> BTreeMap<String, Timestamp> {
+        self.found.iter().map(|(uid, at)| (uid.clone(), *at)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UID: &str = "0c0d635e-34d6-401c-9482-6a04c554872d";
+    const OTHER: &str = "77b896dc-1b3a-4bb7-98d3-f18c64114e2e";
+    const STATIC: &str = "0123456789abcdef0123456789abcdef";
+
+    /// What follows from lines: `ADD` and `DELETE` of the one name, or a UID that is named for it.
+    fn found(lines: &[&str]) -> Vec<String> {
+        let mut deletions = Deletions::default();
+        for line in lines {
+            match *line {
+                "ADD" | "DELETE" => listen(
+                    &mut deletions,
+                    &format!("\"SyncLoop {line}\" source=\"api\" pods=[\"default/web-4zhtdymg\"]"),
+                ),
+                uid => deletions.named("default", "web-4zhtdymg", uid),
+            }
+        }
+        deletions.into_found().into_keys().collect()
+    }
+
+    fn listen(deletions: &mut Deletions, message: &str) {
+        deletions.listen(message, || Some(Timestamp::UNIX_EPOCH));
+    }
+
+    #[test]
+    fn a_pod_is_known_by_the_uid_that_kubelet_names_for_it() {
+        assert_eq!(found(&["ADD", UID, "DELETE", UID]), [UID]);
+        assert_eq!(found(&["DELETE", UID]), [UID], "the log begins late");
+        assert_eq!(found(&["ADD", "DELETE", UID]), [UID], "deleted before it was started");
+        assert_eq!(found(&["ADD", UID, "DELETE", "ADD", UID]), [UID], "kubelet was started anew");
+        assert!(found(&["ADD", UID]).is_empty());
+        assert!(found(&["DELETE"]).is_empty(), "whose name it was is not known");
+    }
+
+    #[test]
+    fn a_successor_of_the_same_name_is_not_taken_for_the_one_that_goes() {
+        assert_eq!(found(&["ADD", UID, "DELETE", "ADD", OTHER]), [UID]);
+        assert!(found(&["DELETE", "ADD", OTHER]).is_empty());
+        assert_eq!(found(&["ADD", UID, "DELETE", "ADD", OTHER, UID]), [UID], "it is still killed");
+        assert_eq!(found(&["DELETE", "ADD", OTHER, "DELETE"]), [OTHER]);
+    }
+
+    #[test]
+    fn a_static_pod_stays_when_its_mirror_is_deleted() {
+        assert!(found(&[STATIC, "DELETE", STATIC]).is_empty());
+    }
+
+    #[test]
+    fn after_lines_that_were_left_out_a_name_says_nothing() {
+        let mut deletions = Deletions::default();
+        listen(&mut deletions, "\"SyncLoop DELETE\" source=\"api\" pods=[\"default/web\"]");
+        deletions.interrupted();
+        deletions.named("default", "web", UID);
+        assert!(deletions.into_found().is_empty());
+    }
+
+    /// As written by 1.36, 1.24 (a node of kubevirt's) and 1.19; and by no kubelet.
+    #[test]
+    fn the_line_is_known_in_the_words_of_all_versions() {
+        let table = [
+            (
+                "\"SyncLoop DELETE\" source=\"api\" pods=[\"shop/web-0\",\"shop/cart-1\"]",
+                vec!["cart-1", "web-0"],
+            ),
+            (
+                "\"SyncLoop DELETE\" source=\"api\" pods=[shop/web-0 shop/cart-1]",
+                vec!["cart-1", "web-0"],
+            ),
+            (
+                "SyncLoop (DELETE, \"api\"): \"web-0_shop(0c0d635e-34d6-401c-9482-6a04c554872d), \
+                 cart-1_shop(77b896dc-1b3a-4bb7-98d3-f18c64114e2e)\"",
+                vec!["cart-1", "web-0"],
+            ),
+            ("\"SyncLoop DELETE\" source=\"file\" pods=[\"shop/web-0\"]", vec![]),
+            ("\"SyncLoop REMOVE\" source=\"api\" pods=[\"shop/web-0\"]", vec![]),
+            (
+                "SyncLoop (REMOVE, \"api\"): \"web-0_shop(0c0d635e-34d6-401c-9482-6a04c554872d)\"",
+                vec![],
+            ),
+            (
+                "\"x\" err=\"\\\"SyncLoop DELETE\\\" source=\\\"api\\\" pods=[\\\"shop/web-0\\\"]\"",
+                vec![],
+            ),
+        ];
+        for (line, expected) in table {
+            let mut deletions = Deletions::default();
+            deletions.named("shop", "web-0", UID);
+            deletions.named("shop", "cart-1", OTHER);
+            listen(&mut deletions, line);
+            let found = deletions.into_found();
+            let names = [(OTHER, "cart-1"), (UID, "web-0")];
+            let told: Vec<&str> = names
+                .iter()
+                .filter(|(uid, _)| found.contains_key(*uid))
+                .map(|(_, name)| *name)
+                .collect();
+            assert_eq!(told, expected, "{line}");
+        }
+    }
+}

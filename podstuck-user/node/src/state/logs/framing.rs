@@ -1,0 +1,213 @@
+//! Where an entry of a log in klog's form begins, kubelet's or a CSI driver's, and whether its component wrote it when
+//! it says that it did.
+//!
+//! A log is one text, and some entries quote what a tenant has chosen: the name of a file may have a line break, and
+//! behind it what reads like an entry. klog writes its process id into every header, and the time. So a line begins an
+//! entry only with the id of the process that writes this log, or of one that wrote it before; and one whose time does
+//! not lie between those of its neighbours proves nothing.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use super::klog;
+
+/// klog takes the time before it waits for its turn to write.
+const SLACK: SignedDuration = SignedDuration::from_secs(1);
+/// Processes that are told apart in one text. A kubelet is started a few times in an hour.
+const PROCESSES: usize = 256;
+
+/// Of one log, from read to read.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Framing {
+    /// The process that writes it, as it sees itself.
+    own: u32,
+    /// Whether it has written something.
+    has_begun: bool,
+    /// Those that wrote it before, and whether nothing of another stands between their entries.
+    earlier: BTreeMap<u32, bool>,
+    /// When the entry before the open one was written.
+    before: Option<Timestamp>,
+    open: Option<Open>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Open {
+    at: Timestamp,
+    is_proven: bool,
+}
+
+/// Where the entries of a process are.
+struct Span {
+    pid: u32,
+    first: usize,
+    last: usize,
+}
+
+impl Framing {
+    /// Of a log that this process writes, whoever wrote it before.
+    pub(super) fn of(self, own: u32) -> Self {
+        if own == self.own {
+            return self;
+        }
+        let earlier = (self.own != 0).then_some((self.own, true)).into_iter().collect();
+        Self { own, has_begun: false, earlier, ..self }
+    }
+
+    #[cfg(any(test, feature = "captures"))]
+    pub(super) fn own(&self) -> u32 {
+        self.own
+    }
+
+    /// Looks for processes that wrote before. Who has ended does not write again: what stands between another's
+    /// entries is quoted, or what is around it is. Which of the two is not known where neither writes now.
+    pub(super) fn learn(&mut self, lines: impl Iterator<Item = impl AsRef<[u8]>>) {
+        if self.has_begun {
+            return;
+        }
+        let mut spans: Vec<Span> = Vec::new();
+        for (at, line) in lines.enumerate() {
+            let Some(pid) = klog::writer(line.as_ref()) else { continue };
+            if let Some(span) = spans.iter_mut().find(|span| span.pid == pid) {
+                span.last = at;
+            } else if spans.len() < PROCESSES {
+                spans.push(Span { pid, first: at, last: at });
+            }
+        }
+        let own = spans.iter().find(|span| span.pid == self.own);
+        let begun = own.map_or(usize::MAX, |own| own.first);
+        // In the order of their first entries.
+        let mut previous: Option<Span> = None;
+        for span in spans.into_iter().filter(|span| span.last < begun) {
+            let is_within = previous.as_ref().is_some_and(|other| span.first < other.last);
+            if let Some(other) = previous.as_ref().filter(|_| is_within) {
+                self.earlier.insert(other.pid, false);
+            }
+            self.earlier.insert(span.pid, !is_within);
+            previous = previous.filter(|other| other.last > span.last).or(Some(span));
+        }
+    }
+
+    /// Whether a line begins an entry; if so, whether the one before is proven.
+    pub(super) fn begins(&mut self, line: &str, now: Timestamp) -> Option<bool> {
+        let pid = klog::writer(line.as_bytes())?;
+        let is_own = pid == self.own;
+        let is_proven = is_own || *self.earlier.get(&pid).filter(|_| !self.has_begun)?;
+        let at = klog::written(line, now)?;
+        self.has_begun |= is_own;
+        let before = self.is_proven(Some(at));
+        self.before = self.open.map(|open| open.at);
+        self.open = Some(Open { at, is_proven });
+        Some(before)
+    }
+
+    /// Whether the last entry is proven.
+    pub(super) fn ends(&self, now: Timestamp) -> bool {
+        // Without the node's time zone, all of them may seem to be written later.
+        let has_zone = self.before.is_none_or(|before| is_in_order(before, now));
+        self.is_proven(has_zone.then_some(now))
+    }
+
+    fn is_proven(&self, next: Option<Timestamp>) -> bool {
+        self.open.is_some_and(|Open { at, is_proven }| {
+            is_proven
+                && self.before.is_none_or(|before| is_in_order(before, at))
+                && next.is_none_or(|next| is_in_order(at, next))
+        })
+    }
+}
+
+fn is_in_order(before: Timestamp, after: Timestamp) -> bool {
+    before.duration_since(after) <= SLACK
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWN: u32 = 700;
+
+    fn line(second: u32, pid: u32) -> String {
+        format!("I0301 10:{:02}:{:02}.000001 {pid:7} x.go:1] of {pid}", second / 60, second % 60)
+    }
+
+    /// The writer and second of each entry that begins, and whether it is proven.
+    fn entries(lines: &[String]) -> Vec<(String, bool)> {
+        let now: Timestamp = "2026-03-02T00:00:00Z".parse().unwrap();
+        let mut framing = Framing::default().of(OWN);
+        framing.learn(lines.iter());
+        let (mut found, mut open): (Vec<(String, bool)>, Option<String>) = (Vec::new(), None);
+        for line in lines {
+            if let Some(is_proven) = framing.begins(line, now) {
+                found.extend(open.replace(line.clone()).map(|line| (line, is_proven)));
+            }
+        }
+        found.extend(open.map(|line| (line, framing.ends(now))));
+        found
+    }
+
+    fn begin(lines: &[(u32, u32)]) -> Vec<bool> {
+        let lines: Vec<String> = lines.iter().map(|(second, pid)| line(*second, *pid)).collect();
+        entries(&lines).into_iter().map(|(_, is_proven)| is_proven).collect()
+    }
+
+    #[test]
+    fn what_another_process_seems_to_write_is_text() {
+        assert_eq!(begin(&[(1, OWN), (2, 9), (3, OWN)]), [true, true]);
+        assert_eq!(begin(&[(1, OWN), (2, 9)]), [true], "nobody writes after it");
+        assert_eq!(
+            begin(&[(1, 9), (2, OWN), (3, 9), (4, OWN)]),
+            [true, true],
+            "the log begins late"
+        );
+        assert!(entries(&["of nobody".into()]).is_empty());
+    }
+
+    #[test]
+    fn who_wrote_it_before_is_heard() {
+        assert_eq!(begin(&[(1, 5), (2, 5), (3, 6), (4, OWN)]), [true; 4]);
+        // One of the two is quoted: which, nobody knows.
+        assert_eq!(begin(&[(1, 5), (2, 6), (3, 5), (4, OWN)]), [false, false, false, true]);
+        assert_eq!(begin(&[(1, 5), (2, 5)]), [true; 2], "the new one has written nothing yet");
+    }
+
+    #[test]
+    fn what_is_out_of_its_time_is_heard_and_proves_nothing() {
+        assert_eq!(begin(&[(10, OWN), (5, OWN), (11, OWN), (12, OWN)]), [false, false, true, true]);
+        assert_eq!(
+            begin(&[(10, OWN), (50, OWN), (11, OWN), (12, OWN)]),
+            [true, false, false, true]
+        );
+        assert_eq!(begin(&[(11, OWN), (10, OWN), (11, OWN)]), [true; 3], "within the slack");
+    }
+
+    #[test]
+    fn what_would_be_written_tomorrow_proves_nothing() {
+        let late = format!("E0302 09:00:00.000001 {OWN:7} x.go:1] forged");
+        let found = entries(&[line(1, OWN), late]);
+        assert_eq!(found.last().map(|(_, is_proven)| *is_proven), Some(false));
+    }
+
+    /// What is read later may begin within an entry.
+    #[test]
+    fn who_has_begun_to_write_writes_alone_until_another_is_started() {
+        let now: Timestamp = "2026-03-02T00:00:00Z".parse().unwrap();
+        let mut framing = Framing::default().of(OWN);
+        let read = |framing: &mut Framing, lines: &[String]| -> usize {
+            framing.learn(lines.iter());
+            lines.iter().filter(|line| framing.begins(line, now).is_some()).count()
+        };
+        assert_eq!(read(&mut framing, &[line(1, OWN)]), 1);
+        assert_eq!(read(&mut framing, &[line(2, 9), line(3, OWN)]), 1);
+        let mut framing = framing.of(701);
+        assert_eq!(read(&mut framing, &[line(4, OWN), line(5, 701), line(6, OWN)]), 2);
+        assert_eq!(read(&mut framing, &[line(7, 9)]), 0);
+    }
+
+    #[test]
+    fn a_crowd_of_processes_ends() {
+        let lines: Vec<(u32, u32)> = (1..2000).map(|pid| (1, 1000 + pid)).collect();
+        assert_eq!(begin(&lines).len(), PROCESSES);
+    }
+}

@@ -1,0 +1,265 @@
+//! Signals that AppArmor refuses a runtime, by the kernel's log: the audit daemon's where there is one, else
+//! the kernel's own buffer. The kernel quotes what others choose, and writes what it cannot quote as digits.
+//! From that buffer also what the clients of SMB and CephFS say of servers that they have lost.
+
+use std::{
+    ffi::OsString,
+    fs::{File, OpenOptions},
+    io::{self, BufRead, BufReader, Read},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+    sync::LazyLock,
+    time::Duration,
+};
+
+use anyhow::{Context, Result, anyhow};
+use jiff::Timestamp;
+use regex::Regex;
+use rustix::fs::OFlags;
+use serde::{Deserialize, Serialize};
+
+use super::{fixed, place};
+use crate::identity::on_host;
+use podstuck_confine::{
+    clock,
+    helper::{Budget, Question, Teller},
+    role::Role,
+};
+use podstuck_model::{
+    degraded::Feed,
+    identity::Component,
+    said::{Complaint, Said},
+    time::{Clock, Monotonic},
+};
+
+/// Denials that are told, the last ones: one by one they say the same.
+const DENIALS: usize = 16;
+/// Records of the kernel's buffer that are read: more than the largest usual one holds.
+const RECORDS: usize = 1 << 16;
+/// Longest record (`PRINTKRB_RECORD_MAX` and its escapes).
+const LONGEST: usize = 8 << 10;
+const AUDIT: &str = "/var/log/audit/audit.log";
+const BUFFER: &str = "/dev/kmsg";
+
+static DENIED: LazyLock<Regex> = LazyLock::new(|| {
+    fixed(concat!(
+        r"^(?:type=\w+ msg=|audit: type=1400 )audit\((\d{1,12})\.(\d{3}):\d+\): ",
+        r#"(apparmor="DENIED" operation="signal" (?:class="signal" )?profile="[^"]*" pid=\d+ "#,
+        r#"comm="(?:runc|crun|kubelet|dockerd|containerd[a-z-]*)" requested_mask="receive" "#,
+        r#"denied_mask="receive" signal=[a-z0-9]+ peer="[^"]*")"#
+    ))
+});
+
+/// Of the kernel.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::state) struct ReadKernelLog {
+    pub(super) host_root: PathBuf,
+}
+
+impl Question for ReadKernelLog {
+    const BUDGET: Budget = Budget::Logs;
+    const FEEDS: Option<Feed> = Some(Feed::Logs);
+    const ROLE: Role = Role::HelperKernelLog;
+    /// The log that it reads.
+    type Step = OsString;
+    type Part = Vec<Said>;
+    /// Which log.
+    type Answer = String;
+
+    fn answer(self, tell: &mut Teller<OsString, Vec<Said>>) -> Result<String> {
+        let audit = on_host(&self.host_root, Path::new(AUDIT));
+        let own = buffer().context(BUFFER).map(Iterator::collect::<Vec<Record>>);
+        let (place, lines) = if place::lives(&audit, |log| tell.at(&log.into()))?.is_file() {
+            (AUDIT, denials(lines(&*place::of_file(&audit)?.news(None, tell)?.text)))
+        } else {
+            let own = own.as_ref().map_err(|error| anyhow!("{error:#}"))?;
+            (BUFFER, denials(own.iter().map(|record| record.text.clone())))
+        };
+        let source = |place| format!("log of the kernel, {place}");
+        let refused = Complaint::SignalDenied;
+        let told = lines.into_iter().map(|(at, text)| said(at, refused, &text, &source(place)));
+        tell.part(&told.collect())?;
+        let clock = clock::start();
+        let servers = own.as_deref().map(|own| lost_servers(own, clock)).unwrap_or_default();
+        let told =
+            servers.into_iter().map(|(at, what, text)| said(at, what, text, &source(BUFFER)));
+        tell.part(&told.collect())?;
+        Ok(source(place))
+    }
+}
+
+fn lines(text: impl Read) -> impl Iterator<Item = String> {
+    let lines = BufReader::new(text).split(b'\n').map_while(Result::ok);
+    lines.map(|line| String::from_utf8_lossy(&line).into_owned())
+}
+
+/// What the kernel has written into its buffer, without what programs have.
+fn buffer() -> io::Result<impl Iterator<Item = Record>> {
+    let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
+    let mut file: File = OpenOptions::new().read(true).custom_flags(flags).open(BUFFER)?;
+    let mut record = vec![0; LONGEST];
+    let next = move || loop {
+        match file.read(&mut record) {
+            Ok(0) => return None,
+            Ok(length) => return Some(record.get(..length)?.to_vec()),
+            // Overwritten meanwhile: the next read goes on behind it.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+            Err(_) => return None,
+        }
+    };
+    let records = std::iter::from_fn(next).take(RECORDS);
+    Ok(records.filter_map(|record| of_kernel(&String::from_utf8_lossy(&record))))
+}
+
+/// A record of the kernel's.
+struct Record {
+    /// Since the boot, by a clock that leaves suspensions out.
+    at: Duration,
+    text: String,
+}
+
+/// A record `PRIORITY,NUMBER,TIME,FLAGS;TEXT`, with its time in microseconds, if its facility is the kernel's.
+fn of_kernel(record: &str) -> Option<Record> {
+    let (head, text) = record.split_once(';')?;
+    let mut head = head.split(',');
+    let priority: u32 = head.next()?.parse().ok()?;
+    let at = Duration::from_micros(head.nth(1)?.parse().ok()?);
+    let text = text.lines().next().unwrap_or_default().to_owned();
+    (priority >> 3 == 0).then_some(Record { at, text })
+}
+
+/// fs/smb/client/connect.c, `server_unresponsive`, and before Linux 5.4; fs/ceph/mds_client.c, `handle_session`,
+/// `send_mds_reconnect` and `maybe_recover_session`, with the client's name since Linux 6.8. That a server has
+/// closed a session says nothing yet: the client connects again.
+static LOST: LazyLock<Regex> = LazyLock::new(|| {
+    fixed(concat!(
+        r"^(?:(CIFS: VFS: \\\\[^\\ ]+ has not responded in \d+ seconds\.|",
+        r"CIFS VFS: Server [^ ]+ has not responded in \d+ seconds\.)|",
+        r"ceph: +(?:\[[0-9a-f-]{36} \d+\]: +)?(?:mds\d+ (?:rejected session|reconnect denied)|",
+        r"auto reconnect after bl(?:ock|ack)listed))"
+    ))
+});
+
+/// The last words about servers that clients have lost.
+fn lost_servers(records: &[Record], clock: Clock) -> Vec<(Timestamp, Complaint, &str)> {
+    let lost = |record: &Record| {
+        let found = LOST.captures(&record.text)?;
+        let smb = found.get(1).is_some();
+        Some(if smb { Complaint::ServerSilent } else { Complaint::SessionRejected })
+    };
+    let at = |record: &Record| {
+        clock.at(Monotonic(u64::try_from(record.at.as_nanos()).unwrap_or(u64::MAX)))
+    };
+    let told = records.iter().filter_map(|it| Some((at(it), lost(it)?, it.text.as_str())));
+    let mut told: Vec<_> = told.collect();
+    told.drain(..told.len().saturating_sub(DENIALS));
+    told
+}
+
+/// The last refusals.
+fn denials(lines: impl Iterator<Item = String>) -> Vec<(Timestamp, String)> {
+    let mut found: Vec<(Timestamp, String)> = lines.filter_map(|line| denial(&line)).collect();
+    found.drain(..found.len().saturating_sub(DENIALS));
+    found
+}
+
+fn denial(line: &str) -> Option<(Timestamp, String)> {
+    let found = DENIED.captures(line)?;
+    let [seconds, millis] = [found[1].parse::<i64>().ok()?, found[2].parse::<i64>().ok()?];
+    let at = Timestamp::from_millisecond(seconds * 1000 + millis).ok()?;
+    Some((at, found[3].to_owned()))
+}
+
+fn said(at: Timestamp, complaint: Complaint, text: &str, source: &str) -> Said {
+    Said { complaint: Some(complaint), ..super::said(Component::Other, source, "", at, text) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOOT: Clock = Clock::new(Timestamp::UNIX_EPOCH, Monotonic(0));
+
+    #[test]
+    fn fuzz_kernel_log() {
+        podstuck_fuzz::fuzz("kernel_log", |input| {
+            let text = String::from_utf8_lossy(input);
+            let own: Vec<Record> = text.lines().filter_map(of_kernel).collect();
+            let _ = denials(own.iter().map(|own| own.text.clone()).chain(lines(input)));
+            let _ = lost_servers(&own, BOOT);
+        });
+    }
+
+    /// As in moby pull request 47749 and moby issue 42544.
+    #[test]
+    fn a_refused_signal_of_a_runtime_is_found() {
+        let denied = "apparmor=\"DENIED\" operation=\"signal\" class=\"signal\" profile=\"docker-default\" \
+            pid=9289 comm=\"runc\" requested_mask=\"receive\" denied_mask=\"receive\" signal=kill peer=\"runc\"";
+        let (at, text) =
+            denial(&format!("audit: type=1400 audit(1713905126.444:253): {denied}")).unwrap();
+        assert_eq!((at.to_string().as_str(), text.as_str()), ("2024-04-23T20:45:26.444Z", denied));
+        let older =
+            denied.replace("class=\"signal\" ", "").replace("\"runc\" req", "\"kubelet\" req");
+        assert!(denial(&format!("type=AVC msg=audit(1624302097.850:235338): {older}")).is_some());
+        for other in [
+            format!("x audit: type=1400 audit(1713905126.444:253): {denied}"),
+            format!(
+                "audit: type=1400 audit(1713905126.444:253): {}",
+                denied.replace("DENIED", "ALLOWED")
+            ),
+            format!(
+                "audit: type=1400 audit(1713905126.444:253): {}",
+                denied.replace("comm=\"runc\"", "comm=\"x\"")
+            ),
+            format!("audit: type=1400 audit(9999999999999.444:253): {denied}"),
+            String::new(),
+        ] {
+            assert_eq!(denial(&other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn only_what_the_kernel_writes_counts() {
+        let own = of_kernel("5,1,2000000,-;audit: x\n SUBSYSTEM=a\n").unwrap();
+        assert_eq!((own.text.as_str(), own.at), ("audit: x", Duration::from_secs(2)));
+        assert!(of_kernel("12,1,2,-;audit: x").is_none(), "a program's");
+        assert!(of_kernel("audit: x").is_none());
+    }
+
+    /// Texts of Linux and of Ceph's documentation of troubleshooting.
+    #[test]
+    fn servers_that_clients_have_lost_are_told() {
+        let record = |text: &str| of_kernel(&format!("6,1,5000000,-;{text}\n")).unwrap();
+        let (smb, ceph) = (Some(Complaint::ServerSilent), Some(Complaint::SessionRejected));
+        let fsid = "[2d1dcb2e-9a4c-4a8b-9f5b-0b8f1a2c3d4e 977313]:";
+        for (text, complaint) in [
+            (r"CIFS: VFS: \\files.example has not responded in 180 seconds. Reconnecting...", smb),
+            (
+                "CIFS VFS: Server files.example has not responded in 120 seconds. Reconnecting...",
+                smb,
+            ),
+            ("ceph: mds0 reconnect denied", ceph),
+            ("ceph: mds12 rejected session", ceph),
+            (&format!("ceph: {fsid}  mds0 rejected session"), ceph),
+            ("ceph: auto reconnect after blocklisted", ceph),
+            ("ceph: auto reconnect after blacklisted", ceph),
+            ("ceph: mds0 closed our session", None),
+            ("ceph: mds0 reconnect start", None),
+            ("libceph: mds0 172.21.5.114:6812 connection reset", None),
+            ("x ceph: mds0 reconnect denied", None),
+        ] {
+            let records = [record(text)];
+            let told = lost_servers(&records, BOOT);
+            assert_eq!(told.first().map(|(_, complaint, _)| *complaint), complaint, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_last_are_told() {
+        let line = "audit: type=1400 audit(1713905126.444:253): apparmor=\"DENIED\" operation=\"signal\" \
+            profile=\"p\" pid=1 comm=\"crun\" requested_mask=\"receive\" denied_mask=\"receive\" signal=term \
+            peer=\"q\"";
+        let all = std::iter::repeat_n(line.to_owned(), DENIALS * 2);
+        assert_eq!(denials(all).len(), DENIALS);
+    }
+}

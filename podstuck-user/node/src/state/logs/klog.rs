@@ -1,0 +1,331 @@
+//! kubelet's log lines, in the form of klog: severity, date and time without a year, thread, source file.
+//!
+//! Parts of a line are chosen by whoever names a file or writes an error message, and may hold line
+//! breaks. So a line is evidence of what kubelet says, and a name or a path in it is believed only where
+//! it does not contradict what else is known.
+
+use std::{path::PathBuf, sync::LazyLock};
+
+use jiff::{SignedDuration, Timestamp, ToSpan, civil::DateTime, tz::TimeZone};
+use nix::errno::Errno;
+use regex::Regex;
+
+use super::{fixed, go_text::quoted, klog_device};
+use crate::identity::uid::is_pod_uid;
+use podstuck_model::{
+    call::{Call, Outcome},
+    path::safe,
+    said::{Complaint, NamedCall, NamedLook, Report},
+};
+
+/// Longest error that is kept: two paths and what is said about them.
+const ERROR_MAX: usize = 9000;
+
+/// What of a line matters.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Entry {
+    /// A pod's name and UID; and when one of its containers ended, if it is about that.
+    Named { namespace: String, name: String, uid: String, ended: Option<Timestamp> },
+    /// An operation on a pod's volume failed.
+    Failed(Failed),
+    /// A volume of a pod was torn down, or a volume's device let go for all pods: then the UID is empty.
+    Done { uid: String, volume: String, at: Timestamp, report: Report },
+}
+
+/// A failed operation.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Failed {
+    /// Empty for what is done once for all pods: with the volume's device.
+    pub(super) uid: String,
+    pub(super) volume: String,
+    pub(super) at: Timestamp,
+    pub(super) retry: Option<Timestamp>,
+    pub(super) error: String,
+}
+
+/// The process that a line names as its writer, in the form of an entry's first one.
+pub(super) fn writer(line: &[u8]) -> Option<u32> {
+    let head = String::from_utf8_lossy(line.get(..line.len().min(HEAD))?);
+    HEADER.captures(&head)?[4].parse().ok()
+}
+
+/// Of a line, what its header fits into.
+const HEAD: usize = 256;
+
+static HEADER: LazyLock<Regex> =
+    LazyLock::new(|| fixed(r"^[IWEF](\d{2})(\d{2}) (\d{2}:\d{2}:\d{2}\.\d{6}) +(\d+) [^\]\s]+\] "));
+/// Plain, from 1.9 to 1.36 at least (`GenerateUnmountVolumeFunc` in pkg/volume/util/operationexecutor, and
+/// `GenerateUnmapVolumeFunc` for raw block volumes), and at every level.
+static TORN_DOWN: LazyLock<Regex> = LazyLock::new(|| {
+    fixed(concat!(
+        r#"^Un(mountVolume\.TearDown|mapVolume) succeeded for volume "([^"\s]*)" "#,
+        r#"(?:\(OuterVolumeSpecName: "[^"]*"\) )?pod "([0-9a-f-]+)" \(UID: "[0-9a-f-]+"\)\. "#
+    ))
+});
+/// Structured lines write the pod first, and quote what others may choose.
+static POD: LazyLock<Regex> = LazyLock::new(|| {
+    fixed(
+        r#"^"[^"\\]*" pod="([a-z0-9-]+)/([a-z0-9.-]+)" (?:podUID="?([0-9a-f-]+)|event=&?\{"?ID"?:"?([0-9a-f-]+))"#,
+    )
+});
+/// Older ones (`format.Pod`) say `NAME_NAMESPACE(UID)`.
+static OLD_POD: LazyLock<Regex> = LazyLock::new(|| {
+    fixed(r#"^SyncLoop \([A-Z ]+, "api"\): "([a-z0-9.-]+)_([a-z0-9-]+)\(([0-9a-f-]+)\)"$"#)
+});
+/// A container has ended: what follows the pod is written by kubelet.
+static DIED: LazyLock<Regex> = LazyLock::new(|| {
+    fixed(
+        r#"^(?:"SyncLoop \(PLEG\): event for pod" pod="[^"\\]*" event=&?\{"?ID"?:"?[0-9a-f-]+"?[, ]|SyncLoop \(PLEG\): "[^"\\]*", event: &pleg\.PodLifecycleEvent\{ID:"[0-9a-f-]+", )"?Type"?:"?ContainerDied"?"#,
+    )
+});
+static OLD_DIED: LazyLock<Regex> = LazyLock::new(|| {
+    fixed(
+        r#"^SyncLoop \(PLEG\): "([a-z0-9.-]+)_([a-z0-9-]+)\(([0-9a-f-]+)\)", event: &pleg\.PodLifecycleEvent\{"#,
+    )
+});
+static FAILED: LazyLock<Regex> = LazyLock::new(|| {
+    fixed(concat!(
+        r#"(?s)^Operation for "\{volumeName:(\S*) podName:([0-9a-f-]*) nodeName:\}" failed\. "#,
+        r"No retries permitted until (\S+ \S+ \S+) .*?\(durationBeforeRetry ([0-9a-z.]+)\)\. Error: (.*)$"
+    ))
+});
+/// Before an operation is begun (`unmountVolumes` in pkg/kubelet/volumemanager/reconciler), ten times a second
+/// and without a back-off; newer kubelets quote it, and say the error again behind it.
+static REFUSED: LazyLock<Regex> = LazyLock::new(|| {
+    fixed(concat!(
+        r#"(?s)^"?operationExecutor\.UnmountVolume failed \(controllerAttachDetachEnabled \w+\) for volume "#,
+        r#"\\?"[^"\\]*\\?" \(UniqueName: \\?"([^"\\\s]+)\\?"\) pod \\?"[0-9a-f-]+\\?" "#,
+        r#"\(UID: \\?"([0-9a-f-]+)\\?"\) : (.*?)(?:" err=".*)?$"#
+    ))
+});
+/// What stands before the error proper, and says again which volume and pod it is about.
+static PREFIX: LazyLock<Regex> = LazyLock::new(|| {
+    fixed(r#"(?s)^Un(?:mount|map)\w+\.\w+ failed .*?\(UID: \\?"[0-9a-f-]+\\?"\) : (.*)$"#)
+});
+static CALL: LazyLock<Regex> = LazyLock::new(|| {
+    fixed(r"(?s)^(unlinkat|remove|umount:|.*\n *Output: umount:) (/.+): ([^:]+?)\.?\n*$")
+});
+/// What stands before a call on a CSI volume's mount point: kubelet's own after the driver's answer
+/// (`removeMountDir` in pkg/volume/csi), or one of the driver's, in whose error Go's words are common.
+static OF_CSI: LazyLock<Regex> = LazyLock::new(|| {
+    fixed(concat!(
+        r"(?s)^kubernetes\.io/csi: mounter\.TearDownAt failed(?:",
+        r" to clean mount dir \[[^\]]*\]: kubernetes\.io/csi: failed to remove dir \[[^\]]*\]",
+        r"|: rpc error: code = Internal desc =(?: [^/]*?:)??):? ((?:unlinkat|remove) /.*)$"
+    ))
+});
+
+/// A JSON Web Token; what follows `Bearer`; the value of what is called a password or a secret.
+static SECRET: LazyLock<Regex> = LazyLock::new(|| {
+    fixed(concat!(
+        r"(\b)eyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)+|(\bBearer )[A-Za-z0-9._~+/=-]{8,}",
+        r#"|((?i:password|passwd|secret|secret_?key|token)\\?"?[=:]\\?"?)[^\s",}\\]{8,}"#
+    ))
+});
+
+/// What an entry says, without its header.
+pub(super) fn message(text: &str) -> Option<&str> {
+    text.get(HEADER.find(text)?.end()..)
+}
+
+/// What an entry says; `None` for nothing of interest. `now` tells the year.
+pub(super) fn parse(text: &str, now: Timestamp) -> Option<Entry> {
+    let header = HEADER.captures(text)?;
+    let message = text.get(header.get(0)?.end()..)?;
+    let written = || time(&header[1], &header[2], &header[3], now);
+    let named = |namespace: &str, name: &str, uid: &str| {
+        let (namespace, name) = (namespace.into(), name.into());
+        let ended = DIED.is_match(message).then(written).flatten();
+        let named = Entry::Named { namespace, name, uid: uid.into(), ended };
+        is_pod_uid(uid.as_bytes()).then_some(named)
+    };
+    if let Some(found) = POD.captures(message) {
+        let uid = found.get(3).or_else(|| found.get(4))?;
+        return named(&found[1], &found[2], uid.as_str());
+    }
+    if let Some(found) = OLD_POD.captures(message) {
+        return named(&found[2], &found[1], &found[3]);
+    }
+    if let Some(found) = OLD_DIED.captures(message) {
+        return named(&found[2], &found[1], &found[3]);
+    }
+    if let Some(found) = TORN_DOWN.captures(message) {
+        let (volume, uid) = (found[2].to_owned(), found[3].to_owned());
+        let known = is_pod_uid(uid.as_bytes());
+        let report = if &found[1] == "mapVolume" { Report::Unmapped } else { Report::TornDown };
+        return Some(Entry::Done { uid, volume, at: written()?, report }).filter(|_| known);
+    }
+    if let Some(volume) = klog_device::released(message) {
+        let (uid, report) = (String::new(), Report::DeviceReleased);
+        return Some(Entry::Done { uid, volume, at: written()?, report });
+    }
+    if let Some(found) = REFUSED.captures(message) {
+        let (volume, uid) = (found[1].to_owned(), found[2].to_owned());
+        let error = proper(found[3].trim_end());
+        let known = is_pod_uid(uid.as_bytes());
+        let failed = Failed { uid, volume, at: written()?, retry: None, error };
+        return known.then_some(Entry::Failed(failed));
+    }
+    let found = FAILED.captures(message)?;
+    let (volume, uid) = (found[1].to_owned(), found[2].to_owned());
+    let retry = go_time(&found[3]);
+    let error = unquoted(found[5].trim_end());
+    let error = if uid.is_empty() { klog_device::error(&error)? } else { proper(&error) };
+    // The header's time is in the zone of the node, which need not be the one that is ours.
+    let before = found[4].parse::<SignedDuration>().ok();
+    let by_retry = retry.zip(before).and_then(|(retry, before)| retry.checked_sub(before).ok());
+    let at = by_retry.or_else(written)?;
+    let known = uid.is_empty() || is_pod_uid(uid.as_bytes());
+    known.then_some(Entry::Failed(Failed { uid, volume, at, retry, error }))
+}
+
+/// When a line that begins an entry was written.
+pub(super) fn written(line: &str, now: Timestamp) -> Option<Timestamp> {
+    let header = HEADER.captures(line)?;
+    time(&header[1], &header[2], &header[3], now)
+}
+
+/// As much of an error as is kept, without what says again which volume and pod it is about.
+fn proper(error: &str) -> String {
+    let rest = PREFIX.captures(error).and_then(|found| found.get(1));
+    cut(rest.map_or(error, |rest| rest.as_str())).to_owned()
+}
+
+/// Go's `time.Time.String`, up to the name of the zone.
+fn go_time(text: &str) -> Option<Timestamp> {
+    Timestamp::strptime("%Y-%m-%d %H:%M:%S%.f %z", text).ok()
+}
+
+/// A time of this node's zone, at most a year before now. klog writes the local time, without a year.
+fn time(month: &str, day: &str, clock: &str, now: Timestamp) -> Option<Timestamp> {
+    let zone = TimeZone::system();
+    let year = now.to_zoned(zone.clone()).year();
+    let in_year = |year: i16| {
+        let text = format!("{year:04}-{month}-{day}T{clock}");
+        let time: DateTime = text.parse().ok()?;
+        Some(time.to_zoned(zone.clone()).ok()?.timestamp())
+    };
+    // A clock may have been set back a little; a date further ahead is last year's.
+    let tomorrow = now.checked_add(24.hours()).ok()?;
+    in_year(year).filter(|time| *time <= tomorrow).or_else(|| in_year(year - 1))
+}
+
+/// Older kubelets wrote the error as Go quotes a string.
+fn unquoted(text: &str) -> String {
+    quoted(text)
+        .filter(|(_, rest)| rest.is_empty())
+        .map_or_else(|| text.to_owned(), |found| found.0)
+}
+
+/// The call that an error names, as Go writes a `PathError` and umount(8) its complaint.
+pub(super) fn named_call(error: &str) -> Option<NamedCall> {
+    let error =
+        OF_CSI.captures(error).map_or(error, |found| found.get(1).map_or("", |call| call.as_str()));
+    let found = CALL.captures(error)?;
+    let path = PathBuf::from(&found[2]);
+    let (call, outcome) = match (&found[1], &found[3]) {
+        // Go tells the error of the second of its two attempts, unless that is ENOTDIR (os.Remove).
+        ("unlinkat" | "remove", "directory not empty") => (Call::UnlinkatDir, Errno::ENOTEMPTY),
+        ("unlinkat" | "remove", words) => (Call::Unlinkat, errno(words)?),
+        (_, words) => (Call::Umount2, (words == "target is busy").then_some(Errno::EBUSY)?),
+    };
+    Some(NamedCall { call, path, outcome: Outcome(u16::try_from(outcome as i32).ok()?) })
+}
+
+/// A look at an object of kubelet's or of a driver's that failed, as Go writes a `PathError`: kubelet before 1.22
+/// and many drivers look before they unmount, and come no further. `openfdat` is how Go's RemoveAll calls it that it
+/// opens a directory to empty it (os/removeall_at.go).
+static LOOK: LazyLock<Regex> =
+    LazyLock::new(|| fixed(r"(?s)(?:^|[ :])(?:l?stat|openfdat) (/[^:\n]+): ([a-zA-Z /]+)\.?\n*$"));
+
+/// The look that an error names, if it ends with one.
+pub(super) fn named_look(error: &str) -> Option<NamedLook> {
+    let found = LOOK.captures(error)?;
+    let errno = match &found[2] {
+        "host is down" => Errno::EHOSTDOWN,
+        "permission denied" => Errno::EACCES,
+        "connection timed out" => Errno::ETIMEDOUT,
+        "cannot send after transport endpoint shutdown" => Errno::ESHUTDOWN,
+        words => errno(words)?,
+    };
+    let outcome = Outcome(u16::try_from(errno as i32).ok()?);
+    Some(NamedLook { path: found[1].into(), outcome })
+}
+
+/// Go's words for an error of a system call (syscall/zerrors_linux_amd64.go).
+fn errno(words: &str) -> Option<Errno> {
+    Some(match words {
+        "device or resource busy" => Errno::EBUSY,
+        "operation not permitted" => Errno::EPERM,
+        "read-only file system" => Errno::EROFS,
+        "input/output error" => Errno::EIO,
+        "structure needs cleaning" => Errno::EUCLEAN,
+        "transport endpoint is not connected" => Errno::ENOTCONN,
+        "stale NFS file handle" => Errno::ESTALE,
+        _ => return None,
+    })
+}
+
+/// By kubelet's words (pkg/volume/csi: `newCsiDriverClient`, `loadVolumeData`) and gRPC's: Unavailable is
+/// what the caller's side says when it cannot connect, DeadlineExceeded that two minutes were not enough
+/// (`csiTimeout`), and Aborted what the CSI specification prescribes while a call on the volume is pending.
+pub(super) fn complaint(error: &str) -> Option<Complaint> {
+    let has = |words: &[&str]| words.iter().any(|words| error.contains(words));
+    // Whatever the driver or the API server says of it.
+    if error.starts_with("MountVolume.") {
+        return Some(Complaint::MountFails);
+    }
+    if let Some(complaint) = klog_device::complaint(error) {
+        return Some(complaint);
+    }
+    // `UnmapBlockVolume` in pkg/volume/util.
+    if error.starts_with("blkUtil.") && has(&["target is busy", "device or resource busy"]) {
+        return Some(Complaint::MapBusy);
+    }
+    if has(&["not found in the list of registered CSI drivers"]) {
+        return Some(Complaint::NoDriver);
+    }
+    if has(&["rpc error: code = Unavailable"]) {
+        return Some(Complaint::DriverDown);
+    }
+    if has(&["rpc error: code = DeadlineExceeded", "rpc error: code = Aborted"]) {
+        return Some(Complaint::DriverHangs);
+    }
+    // After the driver's answer, kubelet up to 1.29 removes the directory (`removeMountDir`).
+    if has(&["TearDownAt failed to clean mount dir"]) && has(&["device or resource busy"]) {
+        return Some(Complaint::StillMounted);
+    }
+    if has(&["rpc error: code = "]) {
+        return Some(Complaint::DriverError);
+    }
+    has(&["volume data file", "vol_data.json"]).then_some(Complaint::NoData)
+}
+
+/// A report as it is shown.
+pub(super) fn words(report: Report) -> &'static str {
+    match report {
+        Report::TornDown => "UnmountVolume.TearDown succeeded",
+        Report::Unmapped => "UnmapVolume succeeded",
+        Report::DeviceReleased => "UnmountDevice succeeded",
+        Report::ContainerEnded => "ContainerDied",
+        Report::ToGo => "SyncLoop DELETE",
+        Report::Killed => "Kill container",
+    }
+}
+
+/// As much of an error as is kept.
+pub(super) fn cut(error: &str) -> &str {
+    error.get(..error.floor_char_boundary(ERROR_MAX)).unwrap_or_default()
+}
+
+/// An error as it may be shown: whatever a program writes into its log, no token of a service account and
+/// no password goes on from here.
+pub(super) fn shown(error: &str) -> String {
+    let text = error.trim_end().replace('\n', " ");
+    let text = SECRET.replace_all(&text, "$1$2$3(not shown)");
+    safe(text.as_bytes()).into_owned()
+}
+
+#[cfg(test)]
+#[path = "klog_tests.rs"]
+mod tests;

@@ -1,0 +1,438 @@
+//! Goes through a log: the helper's side.
+
+use std::{
+    collections::{HashSet, VecDeque},
+    ffi::OsString,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::Result;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    NamedPod,
+    attempts::{Attempts, Told},
+    complaints,
+    deletions::{Current, Deletions, Name},
+    framing::Framing,
+    klog::{self, Entry, Failed},
+    klog_runtime,
+    mark::{Mark, News},
+    place,
+    pod_ids::PodIds,
+};
+use crate::identity::on_host;
+use podstuck_confine::helper::{Budget, Question, Teller};
+use podstuck_model::{
+    degraded::Feed,
+    identity::Component,
+    said::{self, Heard, NOT_ROOTS, NamedCall, Report, Said},
+};
+
+/// Complaints of the runtime that are told, the last ones: a plugin that fails fails for every pod.
+const OF_RUNTIME: usize = 1024;
+/// Pods that are told.
+const PODS: usize = 4096;
+/// Longest entry that is read as one.
+const LONGEST: usize = 16 << 10;
+
+/// Of a kubelet.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::state) struct ReadLog {
+    pub(super) host_root: PathBuf,
+    pub(super) pid: u32,
+    pub(super) now: Timestamp,
+    /// Up to where it was read before.
+    pub(super) after: Option<Box<Open>>,
+}
+
+/// Where the next read of a log goes on, and what it goes on with.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(in crate::state) struct Open {
+    mark: Option<Mark>,
+    /// There was an entry.
+    has_begun: bool,
+    /// The last entry, which may go on.
+    entry: String,
+    framing: Framing,
+    deletions: Vec<(Name, Current)>,
+}
+
+/// What is found.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::state) enum Part {
+    /// Where the next read goes on.
+    Next(Box<Open>),
+    Pods(Vec<NamedPod>),
+    /// Ids of containers and sandboxes, and the UID of their pod.
+    Containers(Vec<(String, String)>),
+    /// What is said, and the call that it names.
+    Attempts(Vec<(Said, Option<NamedCall>)>),
+    /// From when on.
+    Heard(Heard),
+}
+
+impl Question for ReadLog {
+    const BUDGET: Budget = Budget::Logs;
+    const FEEDS: Option<Feed> = Some(Feed::Logs);
+    /// The log that it reads.
+    type Step = OsString;
+    type Part = Part;
+    /// The log's name.
+    type Answer = String;
+
+    fn answer(self, tell: &mut Teller<OsString, Part>) -> Result<String> {
+        let place = place::of_process(&self.host_root, self.pid, |log| tell.at(&log.into()))?;
+        let (name, source) = (
+            OsString::from(&place.name),
+            format!("log of kubelet (pid {}), {}", self.pid, place.name),
+        );
+        let before = self.after.map(|open| *open);
+        let news = place.news(before.as_ref().and_then(|open| open.mark.as_ref()), tell)?;
+        let own = within(&self.host_root, self.pid);
+        let (found, next) = go_on(news, before, own, self.now, tell.going_on(name))?;
+        tell.part(&Part::Pods(found.pods.into_iter().collect()))?;
+        tell.part(&Part::Containers(found.ids.into_known()))?;
+        let since = found.since.max(found.attempts.forgotten());
+        let attempts = told(found.attempts, found.of_runtime, found.deletions);
+        // What somebody else may have written there shows no call, and is missing in no silence.
+        let is_roots = !source.contains(NOT_ROOTS);
+        let attempts = attempts.map(|entry| {
+            let (said, call) = attempt(&source, entry);
+            (said, call.filter(|_| is_roots))
+        });
+        tell.part(&Part::Attempts(attempts.collect()))?;
+        if let Some(since) = since.filter(|_| is_roots) {
+            tell.part(&Part::Heard(Heard { source: source.clone(), since, until: self.now }))?;
+        }
+        tell.part(&Part::Next(Box::new(next)))?;
+        Ok(source)
+    }
+}
+
+#[derive(Default)]
+struct Found {
+    pods: HashSet<NamedPod>,
+    ids: PodIds,
+    attempts: Attempts,
+    of_runtime: VecDeque<(Told, bool)>,
+    deletions: Deletions,
+    /// The time of the first entry behind the beginning, or behind a gap.
+    since: Option<Timestamp>,
+    /// The last one, which may go on.
+    entry: String,
+    framing: Framing,
+}
+
+/// All that is told, each with whether it is proven that kubelet wrote it.
+fn told(
+    attempts: Attempts,
+    of_runtime: VecDeque<(Told, bool)>,
+    deletions: Deletions,
+) -> impl Iterator<Item = (Told, bool)> {
+    let deletions = deletions.into_found().into_iter().map(|(uid, at)| {
+        let (volume, report) = (String::new(), Report::ToGo);
+        (Told::Reported { uid, volume, at, report }, true)
+    });
+    attempts.into_told().chain(of_runtime).chain(deletions)
+}
+
+fn attempt(source: &str, (told, is_proven): (Told, bool)) -> (Said, Option<NamedCall>) {
+    let source = &if is_proven { source.to_owned() } else { said::unproven(source) };
+    let said = |uid: &str, at, text: &str| super::said(Component::Kubelet, source, uid, at, text);
+    match told {
+        Told::Failed(Failed { uid, volume, at, retry, error }) => {
+            let complaint = klog::complaint(&error);
+            let volume = klog::shown(&volume);
+            let looked = klog::named_look(&error);
+            let said = Said { volume, retry, complaint, looked, ..said(&uid, at, &error) };
+            // What was called is proven by the frame, or not told of at all.
+            (said, klog::named_call(&error).filter(|_| is_proven))
+        }
+        Told::Reported { uid, volume, at, report } => {
+            let text = klog::words(report);
+            let (report, volume) = (Some(report), klog::shown(&volume));
+            (Said { report, volume, ..said(&uid, at, text) }, None)
+        }
+        Told::OfRuntime { uid, at, error } => {
+            let complaint = complaints::of_runtime(&error);
+            (Said { complaint, ..said(&uid, at, klog::cut(&error)) }, None)
+        }
+    }
+}
+
+/// The process id of a process as it sees itself, in the innermost of its namespaces.
+pub(super) fn within(host_root: &Path, pid: u32) -> u32 {
+    let status = on_host(host_root, Path::new("/proc")).join(pid.to_string()).join("status");
+    let status = fs::read_to_string(status).unwrap_or_default();
+    let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    ids.and_then(|ids| ids.split_whitespace().next_back()?.parse().ok()).unwrap_or(pid)
+}
+
+/// What is new, and where the next read goes on. `own` is the process that writes, as it sees itself. `alive` is called
+/// at each line: on a busy machine, a long log takes seconds to go through.
+fn go_on(
+    news: News,
+    before: Option<Open>,
+    own: u32,
+    now: Timestamp,
+    alive: impl FnMut() -> Result<()>,
+) -> Result<(Found, Open)> {
+    let (is_first, is_quiet) = (before.is_none(), news.text.is_empty());
+    let Open { entry, framing, deletions, has_begun, .. } = before.unwrap_or_default();
+    let framing = framing.of(own);
+    let mut found =
+        Found { entry, framing, deletions: Deletions::after(deletions), ..Found::default() };
+    if news.is_cut {
+        found.end(now);
+        found.deletions.interrupted();
+    }
+    found.read(&news.text, now, alive)?;
+    // What an entry goes on with is there with its beginning, or a moment later.
+    if is_first || is_quiet {
+        found.end(now);
+    }
+    let (entry, framing) = (found.entry.clone(), found.framing.clone());
+    let (mark, deletions) = (news.next, found.deletions.known());
+    let next =
+        Open { mark, has_begun: has_begun || found.since.is_some(), entry, framing, deletions };
+    found.since = found.since.filter(|_| !has_begun || news.is_cut);
+    Ok((found, next))
+}
+
+impl Found {
+    /// Goes through a text, up to its last entry.
+    fn read(
+        &mut self,
+        text: &[u8],
+        now: Timestamp,
+        mut alive: impl FnMut() -> Result<()>,
+    ) -> Result<()> {
+        self.framing.learn(text.split(|byte| *byte == b'\n'));
+        // The first line may be the end of one; and a log may hold anything.
+        for line in text.split(|byte| *byte == b'\n') {
+            alive()?;
+            let line = String::from_utf8_lossy(line);
+            if let Some(is_proven) = self.framing.begins(&line, now) {
+                self.since = self.since.or_else(|| klog::written(&line, now));
+                self.take(is_proven, now);
+            }
+            if self.entry.len() + line.len() < LONGEST {
+                self.entry.push_str(&line);
+                self.entry.push('\n');
+            } else {
+                self.deletions.interrupted();
+            }
+        }
+        Ok(())
+    }
+
+    /// The last entry is whole.
+    fn end(&mut self, now: Timestamp) {
+        self.take(self.framing.ends(now), now);
+    }
+
+    fn take(&mut self, is_proven: bool, now: Timestamp) {
+        let entry = std::mem::take(&mut self.entry);
+        take(self, &entry, is_proven, now);
+    }
+}
+
+/// All that is in a text, which a process of this id writes.
+#[cfg(any(test, feature = "captures"))]
+#[allow(clippy::unwrap_used, reason = "only tests call it")]
+fn search(text: &[u8], own: u32, now: Timestamp) -> Found {
+    let mut found = Found { framing: Framing::default().of(own), ..Found::default() };
+    found.read(text, now, || Ok(())).unwrap();
+    found.end(now);
+    found
+}
+
+/// A log, read whole.
+#[cfg(any(test, feature = "captures"))]
+pub(super) struct Captured {
+    pub(super) pods: Vec<NamedPod>,
+    pub(super) told: Vec<(Said, Option<NamedCall>)>,
+    pub(super) ids: PodIds,
+}
+
+/// What is in a text.
+#[cfg(any(test, feature = "captures"))]
+pub(super) fn captured(text: &[u8], now: Timestamp) -> Captured {
+    captured_of(search(text, last_writer(text).unwrap_or_default(), now))
+}
+
+/// What is in a text that goes on with one before.
+#[cfg(any(test, feature = "captures"))]
+#[allow(clippy::unwrap_used, reason = "only tests call it")]
+pub(super) fn captured_next(text: &[u8], open: Open, now: Timestamp) -> (Captured, Open) {
+    let news = News { text: text.into(), ..News::default() };
+    let own = last_writer(text).unwrap_or(open.framing.own());
+    let (found, next) = go_on(news, Some(open), own, now, || Ok(())).unwrap();
+    (captured_of(found), next)
+}
+
+/// Who wrote the last entry writes it now.
+#[cfg(any(test, feature = "captures"))]
+fn last_writer(text: &[u8]) -> Option<u32> {
+    text.split(|byte| *byte == b'\n').filter_map(klog::writer).next_back()
+}
+
+#[cfg(any(test, feature = "captures"))]
+fn captured_of(found: Found) -> Captured {
+    let told = told(found.attempts, found.of_runtime, found.deletions);
+    Captured {
+        pods: found.pods.into_iter().collect(),
+        told: told.map(|told| attempt("log", told)).collect(),
+        ids: found.ids,
+    }
+}
+
+/// Takes an entry. Of one that is not proven, only what may be said as likely: names, whose a container is, and what
+/// is to be deleted or has ended would go into other verdicts unseen.
+fn take(found: &mut Found, entry: &str, is_proven: bool, now: Timestamp) {
+    let entry = entry.trim_end();
+    let Some(message) = klog::message(entry) else { return };
+    if is_proven {
+        found.ids.listen_to_kubelet(message);
+        found.deletions.listen(message, || klog::written(entry, now));
+    } else if message.contains("SyncLoop") {
+        // What it says may have been so: no name is anybody's for certain.
+        found.deletions.interrupted();
+    }
+    let told = match klog::parse(entry, now) {
+        Some(Entry::Named { .. }) if !is_proven => None,
+        Some(Entry::Named { namespace, name, uid, ended }) => {
+            let ended = ended.map(|at| {
+                let (uid, volume) = (uid.clone(), String::new());
+                Told::Reported { uid, volume, at, report: Report::ContainerEnded }
+            });
+            found.deletions.named(&namespace, &name, &uid);
+            if found.pods.len() < PODS {
+                found.pods.insert(NamedPod { namespace, name, uid });
+            }
+            ended
+        }
+        Some(Entry::Failed(failed)) => Some(Told::Failed(failed)),
+        Some(Entry::Done { uid, volume, at, report }) => {
+            Some(Told::Reported { uid, volume, at, report })
+        }
+        None => {
+            let complaint = klog_runtime::of_runtime(message).zip(klog::written(entry, now));
+            let Some(((uid, error), at)) = complaint else { return };
+            if found.of_runtime.len() >= OF_RUNTIME {
+                found.of_runtime.pop_front();
+            }
+            return found.of_runtime.push_back((Told::OfRuntime { uid, at, error }, is_proven));
+        }
+    };
+    if let Some(told) = told {
+        found.attempts.push(told, is_proven);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UID: &str = "0f0e0d0c-1111-4222-8333-444455556666";
+
+    fn failure(second: usize) -> String {
+        format!(
+            "E0301 23:{:02}:{:02}.841398    7632 nestedpendingoperations.go:348] Operation for \
+             \"{{volumeName:v podName:{UID} nodeName:}}\" failed. No retries permitted until 2026-03-01 \
+             23:12:33.8 +0000 UTC m=+1.5 (durationBeforeRetry 1m4s). Error: UnmountVolume.TearDown failed \
+             for volume \"v\" (UniqueName: \"v\") pod \"{UID}\" (UID: \"{UID}\") : unmount failed: exit \
+             status 32\nOutput: umount: /k/data: target is busy.\n\n",
+            second / 60,
+            second % 60
+        )
+    }
+
+    /// A tenant's directory has this name, and kubelet says that it cannot be removed. Its log as it is read.
+    fn quoting(name: &str) -> Vec<(Said, Option<NamedCall>)> {
+        let of_own = |second: u32, text: &str| {
+            format!("E0301 23:00:{second:02}.000001    7632 x.go:1] {text}\n")
+        };
+        let error = format!(
+            "Operation for \"{{volumeName:v podName:{UID} nodeName:}}\" failed. No retries permitted until \
+             2026-03-01 23:12:33.8 +0000 UTC m=+1.5 (durationBeforeRetry 1m4s). Error: UnmountVolume.TearDown \
+             failed for volume \"v\" (UniqueName: \"v\") pod \"{UID}\" (UID: \"{UID}\") : unlinkat \
+             /k/pods/{UID}/volumes/v/{name}: operation not permitted"
+        );
+        let log = [of_own(1, "before"), of_own(2, &error), of_own(3, "after")].concat();
+        let now = "2026-03-02T00:00:00Z".parse().unwrap();
+        let found = search(log.as_bytes(), 7632, now);
+        assert!(found.pods.is_empty(), "{:?}", found.pods);
+        told(found.attempts, found.of_runtime, found.deletions)
+            .map(|told| attempt("log", told))
+            .collect()
+    }
+
+    #[test]
+    fn a_name_with_a_line_break_says_nothing_of_another_pod() {
+        const OTHER: &str = "1f0e0d0c-1111-4222-8333-444455556666";
+        let messages = [
+            format!(
+                "UnmountVolume.TearDown succeeded for volume \"v\" pod \"{OTHER}\" (UID: \"{OTHER}\"). "
+            ),
+            format!(
+                "\"SyncLoop (PLEG): event for pod\" pod=\"a/b\" event={{\"ID\":\"{OTHER}\",\"Type\":\"ContainerDied\"}}"
+            ),
+            format!(
+                "\"x\" pod=\"a/b\" podUID=\"{OTHER}\"\nI0301 23:00:02.000002    7 x.go:1] \"SyncLoop DELETE\" source=\"api\" pods=[\"a/b\"]"
+            ),
+        ];
+        for message in &messages {
+            let said = quoting(&format!("x\nI0301 23:00:02.000002       7 x.go:1] {message}"));
+            assert_eq!(said.len(), 1, "{said:#?}");
+            assert_eq!((said[0].0.uid.as_str(), said[0].0.source.as_str()), (UID, "log"));
+        }
+        // Who knows kubelet's process id must know the second, too: what he says is heard, and proves nothing.
+        let said = quoting(&format!("x\nI0301 22:00:02.000002    7632 x.go:1] {}", messages[0]));
+        let of_other: Vec<&Said> =
+            said.iter().map(|(said, _)| said).filter(|said| said.uid == OTHER).collect();
+        assert_eq!(of_other.len(), 1, "{said:#?}");
+        assert_eq!(of_other[0].source, said::unproven("log"));
+        for message in &messages[1..] {
+            let said = quoting(&format!("x\nI0301 22:00:02.000002    7632 x.go:1] {message}"));
+            assert!(said.iter().all(|(said, _)| said.uid == UID), "{said:#?}");
+        }
+    }
+
+    #[test]
+    fn a_log_that_takes_long_to_go_through_is_no_log_that_does_not_answer() {
+        let text: String = (0..300).map(failure).collect();
+        let (lines, mut told) = (text.lines().count(), 0);
+        let news = News { text: text.into(), ..News::default() };
+        let alive = || {
+            told += 1;
+            Ok(())
+        };
+        go_on(news, None, 7632, Timestamp::now(), alive).unwrap();
+        assert!(told >= lines, "{told} of {lines}");
+    }
+
+    #[test]
+    fn entries_of_several_lines_are_one() {
+        let mut log = String::from("half of a line\n\u{fffd}\n");
+        for second in 0..3 {
+            log.push_str(&failure(second));
+            log.push_str(&format!(
+                "I0301 23:00:0{second}.900001 7632 x.go:1] \"x\" pod=\"shop/cart\" "
+            ));
+            log.push_str(&format!("podUID=\"{UID}\"\n"));
+        }
+        let found = search(log.as_bytes(), 7632, Timestamp::now());
+        assert_eq!(found.pods.len(), 1);
+        let told: Vec<(Told, bool)> = found.attempts.into_told().collect();
+        assert_eq!(told.len(), 3);
+        assert!(told.iter().all(|(_, is_proven)| *is_proven));
+        assert!(found.since.is_some_and(|since| since <= told[0].0.at()), "{:?}", found.since);
+        let (said, call) = attempt("log", told.into_iter().next_back().unwrap());
+        assert_eq!(call.unwrap().path, PathBuf::from("/k/data"));
+        assert!(said.text.ends_with("umount: /k/data: target is busy."), "{said:?}");
+    }
+}

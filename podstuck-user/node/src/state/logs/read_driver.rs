@@ -1,0 +1,296 @@
+//! Goes through the log of a CSI driver: the helper's side.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ffi::OsString,
+    fs,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, bail};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    container_log::{self, Line},
+    driver::{self, VolumeNames},
+    framing::Framing,
+    klog,
+    mark::Mark,
+    place,
+    read::within,
+};
+use crate::identity::{
+    cgroup::{group_of, pod_of_cgroup},
+    runtimes::{Daemons, running_daemons},
+};
+use podstuck_confine::helper::{Budget, Question, Teller};
+use podstuck_model::{
+    degraded::Feed,
+    identity::Component,
+    said::{self, Said},
+};
+
+/// Complaints of a volume that are told, the last ones.
+const COMPLAINTS: usize = 64;
+/// Longest line that is read.
+const LONGEST: usize = 64 << 10;
+
+/// Of the driver of a pod's volume.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::state) struct ReadDriverLog {
+    pub(super) host_root: PathBuf,
+    /// Where pods' logs are.
+    pub(super) log_dirs: Vec<PathBuf>,
+    /// The driver's process, or, where it is gone, its registrar's, which is in the same pod.
+    pub(super) pid: u32,
+    /// UID of the pod.
+    pub(super) uid: String,
+    /// The volume as kubelet calls it, and as the driver may.
+    pub(super) volume: String,
+    pub(super) names: VolumeNames,
+    pub(super) now: Timestamp,
+    /// By the log's name: up to where it was read before.
+    pub(super) after: Marks,
+}
+
+/// Up to where logs were read, by their names.
+pub type Marks = BTreeMap<String, Mark>;
+
+/// What a log says.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::state) struct DriverSaid {
+    place: String,
+    pub(super) said: Vec<Said>,
+    next: Option<Mark>,
+}
+
+impl DriverSaid {
+    /// Takes note of where the next read goes on.
+    pub(super) fn note(&mut self, marks: &mut Marks) {
+        let next = self.next.take().map(|next| (std::mem::take(&mut self.place), next));
+        marks.extend(next);
+    }
+}
+
+impl Question for ReadDriverLog {
+    const BUDGET: Budget = Budget::Logs;
+    const FEEDS: Option<Feed> = Some(Feed::Logs);
+    /// The log, or the directory, that it reads.
+    type Step = OsString;
+    type Part = DriverSaid;
+    /// The logs that were read.
+    type Answer = Vec<String>;
+
+    fn answer(self, tell: &mut Teller<OsString, DriverSaid>) -> Result<Vec<String>> {
+        let process = PathBuf::from(format!("/proc/{}", self.pid));
+        let group = group_of(&process).context("reading its control group")?;
+        let pod = pod_of_cgroup(&group);
+        let places = match &pod {
+            Some((uid, _)) => {
+                for directory in &self.log_dirs {
+                    place::lives(directory, |path| tell.at(&path.into()))?;
+                }
+                let logs = container_log::of_pod(&self.log_dirs, uid);
+                logs.iter().map(|log| place::of_file(log)).collect::<Result<Vec<_>>>()?
+            }
+            None if is_a_daemons(self.pid) => bail!("it is kubelet's or the runtime's log, too"),
+            None => vec![place::of_process(&self.host_root, self.pid, |log| tell.at(&log.into()))?],
+        };
+        if places.is_empty() {
+            bail!("its pod has no directory of logs");
+        }
+        let own = within(&self.host_root, self.pid);
+        let mut read = Vec::new();
+        for place in places {
+            let name = place.name.clone();
+            let source = super::source(Component::CsiDriver, self.pid, &name);
+            let news = place.news(self.after.get(&name), tell)?;
+            let found = self.search(&news.text, own).into_iter();
+            let said = found.map(|found| from(&source, found)).collect();
+            tell.part(&DriverSaid { place: name, said, next: news.next })?;
+            read.push(source);
+        }
+        Ok(read)
+    }
+}
+
+impl ReadDriverLog {
+    /// The last complaints of the volume, and whether it is proven that the driver wrote them. `own` is its process, as
+    /// it sees itself.
+    fn search(&self, text: &[u8], own: u32) -> VecDeque<(Said, bool)> {
+        let mut found = VecDeque::new();
+        let mut push = |said: Said, is_proven: bool| {
+            if found.len() >= COMPLAINTS {
+                found.pop_front();
+            }
+            found.push_back((said, is_proven));
+        };
+        let mut framing = Framing::default().of(own);
+        framing.learn(whole_lines(text).map(|(_, line)| line));
+        let (mut has_frame, mut open) = (false, None);
+        for (at, line) in whole_lines(text) {
+            let begins = framing.begins(&line, self.now);
+            if let Some(is_proven) = begins {
+                has_frame = true;
+                open.take().into_iter().for_each(|said| push(said, is_proven));
+            } else if has_frame || klog::writer(line.as_bytes()).is_some() {
+                // An error that quotes a name with a line break goes on; what stands behind it is anybody's.
+                continue;
+            }
+            let Some(text) = driver::complaint(&line, &self.names) else { continue };
+            let Some(at) = at.or_else(|| driver::written(&line, self.now)) else { continue };
+            let said = self.said(at, &text);
+            match begins {
+                Some(_) => open = Some(said),
+                None => push(said, true),
+            }
+        }
+        // A container need not have the node's time zone: what is later than now may be so in its own.
+        open.into_iter().for_each(|said| push(said, framing.ends(Timestamp::MAX)));
+        found
+    }
+
+    fn said(&self, at: Timestamp, text: &str) -> Said {
+        Said {
+            volume: self.volume.clone(),
+            complaint: klog::complaint(text),
+            ..super::said(Component::CsiDriver, "", &self.uid, at, text)
+        }
+    }
+}
+
+/// With where it was read.
+fn from(source: &str, (said, is_proven): (Said, bool)) -> Said {
+    let source = if is_proven { source.to_owned() } else { said::unproven(source) };
+    Said { source, ..said }
+}
+
+/// Lines, each whole where the runtime has cut it, and when the runtime has taken it. A driver that is no container
+/// writes its own lines only.
+fn whole_lines(text: &[u8]) -> impl Iterator<Item = (Option<Timestamp>, String)> {
+    let mut whole = String::new();
+    text.split(|byte| *byte == b'\n').filter_map(move |line| {
+        let line = String::from_utf8_lossy(line);
+        let (at, goes_on) = match Line::parse(&line) {
+            Some(Line { at, text, goes_on }) => {
+                append(&mut whole, &text);
+                (Some(at), goes_on)
+            }
+            None => {
+                append(&mut whole, &line);
+                (None, false)
+            }
+        };
+        (!goes_on).then(|| (at, std::mem::take(&mut whole)))
+    })
+}
+
+/// Whether a process writes to the file of another one's log, whose lines would be taken for its own.
+fn is_a_daemons(pid: u32) -> bool {
+    let file =
+        |pid: u32| fs::metadata(format!("/proc/{pid}/fd/2")).map(|file| (file.dev(), file.ino()));
+    let Ok(own) = file(pid) else { return false };
+    let proc = Path::new("/proc");
+    let Daemons { kubelets, runtimes, .. } = running_daemons(proc);
+    let mut daemons = kubelets.into_iter().chain(runtimes.into_iter().map(|(pid, _)| pid));
+    daemons.any(|daemon| file(daemon).is_ok_and(|file| file == own))
+}
+
+fn append(whole: &mut String, text: &str) {
+    if whole.len() + text.len() <= LONGEST {
+        whole.push_str(text);
+    }
+}
+
+/// What a text of a driver's says of a volume.
+#[cfg(any(test, feature = "captures"))]
+#[allow(clippy::unwrap_used, reason = "only tests call it")]
+pub(super) fn complaints_in(text: &[u8], names: VolumeNames) -> Vec<Said> {
+    let question = ReadDriverLog {
+        host_root: "/".into(),
+        log_dirs: Vec::new(),
+        pid: 1,
+        uid: "u".into(),
+        volume: format!("kubernetes.io/csi/d^{}", names.handle),
+        names,
+        now: "2026-12-02T00:00:00Z".parse().unwrap(),
+        after: Marks::new(),
+    };
+    let writers = whole_lines(text).find_map(|(_, line)| klog::writer(line.as_bytes()));
+    let found = question.search(text, writers.unwrap_or_default()).into_iter();
+    found.map(|found| from("log", found)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names() -> VolumeNames {
+        VolumeNames {
+            directory: "/k/pods/u/volumes/kubernetes.io~csi/pv".into(),
+            handle: "handle-1".into(),
+            name: "pv".into(),
+        }
+    }
+
+    #[test]
+    fn fuzz_driver_log() {
+        podstuck_fuzz::fuzz("driver_log", |input| {
+            let _ = complaints_in(input, names());
+        });
+    }
+
+    #[test]
+    fn a_line_in_parts_is_one_and_its_time_is_the_containers() {
+        let log = "\u{fffd}\n\
+            2026-03-01T00:00:01Z stderr P E0301 00:00:01.000001    7 x.go:1] GRPC error: rpc error: code = \n\
+            2026-03-01T00:00:02Z stderr F Internal desc = handle-1 is busy\n\
+            2026-03-01T00:00:03Z stderr F E0301 00:00:03.000001    7 x.go:1] other\n\
+            E0301 00:00:04.000001    7 x.go:1] handle-1 \x1b[2J\n";
+        let said = complaints_in(log.as_bytes(), names());
+        let texts: Vec<&str> = said.iter().map(|said| said.text.as_str()).collect();
+        let whole = "GRPC error: rpc error: code = Internal desc = handle-1 is busy";
+        assert_eq!(texts, [whole, r"handle-1 \x1b[2J"]);
+        assert_eq!(said[0].at.to_string(), "2026-03-01T00:00:02Z");
+        assert!(said.iter().all(|said| said.component == Component::CsiDriver));
+    }
+
+    /// A tenant's file has such a name, and the driver says that it cannot be removed.
+    #[test]
+    fn a_name_with_a_line_break_says_nothing_of_another_volume() {
+        let of_driver = |second: u32, pid: u32, text: &str| {
+            format!("E0301 00:00:{second:02}.000001 {pid:7} x.go:1] {text}")
+        };
+        let said = |forged: &str| {
+            let quotes = format!("cannot remove /other/x\n{forged}: busy");
+            let all =
+                [of_driver(1, 7, "before"), of_driver(9, 7, &quotes), of_driver(10, 7, "after")];
+            // As the runtime writes them down, line by line.
+            let lines = all.iter().flat_map(|text| text.split('\n'));
+            let log: String =
+                lines.map(|line| format!("2026-03-01T00:00:09Z stderr F {line}\n")).collect();
+            complaints_in(log.as_bytes(), names())
+        };
+        let zap = r#"{"level":"error","ts":1.5,"msg":"handle-1 is not known"}"#;
+        let logrus = "time=\"2026-03-01T00:00:09Z\" level=error msg=\"handle-1 is not known\"";
+        for forged in [&of_driver(9, 8, "handle-1 is not known"), zap, logrus, "handle-1"] {
+            assert!(said(forged).is_empty(), "{forged}");
+        }
+        // Who knows the driver's process id must know the second, too.
+        let told = said(&of_driver(5, 7, "handle-1 is not known"));
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert_eq!(told[0].source, said::unproven("log"));
+        let own = complaints_in(of_driver(1, 7, "handle-1 is busy").as_bytes(), names());
+        assert_eq!((own.len(), own[0].source.as_str()), (1, "log"));
+    }
+
+    #[test]
+    fn only_the_last_are_kept_and_a_line_has_an_end() {
+        let line = "E0301 00:00:04.000001    7 x.go:1] handle-1\n".repeat(COMPLAINTS + 3);
+        assert_eq!(complaints_in(line.as_bytes(), names()).len(), COMPLAINTS);
+        let endless = "2026-03-01T00:00:01Z stderr P handle-1 \n".repeat(9999);
+        assert!(complaints_in(endless.as_bytes(), names()).is_empty());
+    }
+}

@@ -1,0 +1,246 @@
+//! Goes through a runtime's log: the helper's side.
+
+use std::{
+    collections::{HashSet, VecDeque},
+    ffi::OsString,
+    io::{BufRead, BufReader, Read},
+    path::PathBuf,
+};
+
+use anyhow::Result;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    complaints,
+    entries::Entry,
+    klog,
+    mark::Mark,
+    place,
+    pod_ids::PodIds,
+    runtime::{self, Named},
+};
+use crate::state::traces;
+use podstuck_confine::helper::{Budget, Question, Teller};
+use podstuck_model::{
+    degraded::Feed,
+    identity::Component,
+    said::{Report, Said},
+};
+
+/// Complaints that are told, the last ones.
+const COMPLAINTS: usize = 2048;
+/// Longest line that is read.
+const LONGEST: usize = 64 << 10;
+
+/// Of containerd, dockerd or CRI-O.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::state) struct ReadRuntimeLog {
+    pub(super) host_root: PathBuf,
+    pub(super) pid: u32,
+    pub(super) component: Component,
+    /// Ids of containers and sandboxes, and the UID of their pod, that are known already.
+    pub(super) known: Vec<(String, String)>,
+    /// Up to where it was read before.
+    pub(super) after: Option<Mark>,
+}
+
+/// What is found.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::state) struct RuntimeSaid {
+    /// The log's name, which two daemons may share.
+    pub(super) place: String,
+    pub(super) said: Vec<Said>,
+    /// Ids that it names, and the UID of their pod.
+    pub(super) ids: Vec<(String, String)>,
+    /// Where the next read goes on.
+    pub(super) next: Option<Mark>,
+}
+
+impl Question for ReadRuntimeLog {
+    const BUDGET: Budget = Budget::Logs;
+    const FEEDS: Option<Feed> = Some(Feed::Logs);
+    /// The log that it reads.
+    type Step = OsString;
+    type Part = RuntimeSaid;
+    /// The log, and whose it is.
+    type Answer = String;
+
+    fn answer(self, tell: &mut Teller<OsString, RuntimeSaid>) -> Result<String> {
+        let place = place::of_process(&self.host_root, self.pid, |log| tell.at(&log.into()))?;
+        let source = super::source(self.component, self.pid, &place.name);
+        let name = place.name.clone();
+        let news = place.news(self.after.as_ref(), tell)?;
+        let before: HashSet<String> = self.known.iter().map(|(id, _)| id.clone()).collect();
+        let text = tell.reading(OsString::from(&name), &*news.text);
+        let (found, mut ids) = search(text, PodIds::new(self.known))?;
+        let named = found.iter().filter_map(|complaint| match &complaint.named {
+            Named::Id(id) => Some(id.as_str()),
+            Named::Pod(_) => None,
+        });
+        let unknown = ids.unknown(named);
+        if !unknown.is_empty() {
+            ids.extend(traces::pods_of(&self.host_root, self.pid, &unknown));
+        }
+        let said = found
+            .into_iter()
+            .filter_map(|complaint| complaint.said(&ids, self.component, &source))
+            .collect();
+        let mut ids = ids.into_known();
+        ids.retain(|(id, _)| !before.contains(id));
+        tell.part(&RuntimeSaid { place: name, said, ids, next: news.next })?;
+        Ok(source)
+    }
+}
+
+/// An entry that complains of a container, a sandbox or a pod, or reports something of it.
+struct OfOne {
+    named: Named,
+    at: Timestamp,
+    report: Option<Report>,
+    text: String,
+}
+
+impl OfOne {
+    /// Nothing where it is no pod's, or not known whose.
+    fn said(self, ids: &PodIds, component: Component, source: &str) -> Option<Said> {
+        let uid = match self.named {
+            Named::Pod(uid) => uid,
+            Named::Id(id) => ids.pod(&id)?.to_owned(),
+        };
+        let report = self.report;
+        let complaint = complaints::of_itself(&self.text).filter(|_| report.is_none());
+        let said = super::said(component, source, &uid, self.at, klog::cut(&self.text));
+        Some(Said { complaint, report, ..said })
+    }
+}
+
+/// The last complaints, and whose containers and sandboxes are.
+fn search(text: impl Read, mut ids: PodIds) -> Result<(VecDeque<OfOne>, PodIds)> {
+    let mut found = VecDeque::new();
+    // The first line may be the end of one; and a log may hold anything.
+    for line in BufReader::new(text).split(b'\n') {
+        let line = line?;
+        if line.len() > LONGEST {
+            continue;
+        }
+        let line = String::from_utf8_lossy(&line);
+        let Some((at, entry)) = Entry::parse(&line) else { continue };
+        ids.listen_to_containerd(entry.field("msg"));
+        // That a shim has ended is a warning without an error, and comes with every container that ends.
+        let killed = runtime::killed(&entry);
+        let complains =
+            entry.complains() && !(entry.is_warning() && entry.field("error").is_empty());
+        let report = killed.is_some().then_some(Report::Killed);
+        let of_complaint = || complains.then(|| runtime::named(&entry)).flatten();
+        let Some(named) = killed.or_else(of_complaint) else { continue };
+        if found.len() >= COMPLAINTS {
+            found.pop_front();
+        }
+        found.push_back(OfOne { named, at, report, text: entry.text() });
+    }
+    Ok((found, ids))
+}
+
+/// The same of a text that goes on with one before, and whose containers are.
+#[cfg(any(test, feature = "captures"))]
+#[allow(clippy::unwrap_used, reason = "only tests call it")]
+pub(super) fn said_next(text: &[u8], known: &mut Vec<(String, String)>) -> Vec<Said> {
+    let (found, ids) = search(text, PodIds::new(std::mem::take(known))).unwrap();
+    let said = found.into_iter().filter_map(|one| one.said(&ids, Component::Containerd, "log"));
+    let said = said.collect();
+    *known = ids.into_known();
+    said
+}
+
+/// What a text of containerd's says of pods.
+#[cfg(any(test, feature = "captures"))]
+#[allow(clippy::unwrap_used, reason = "only tests call it")]
+pub(super) fn said_in(text: &[u8], known: PodIds) -> Vec<Said> {
+    let (found, ids) = search(text, known).unwrap();
+    found.into_iter().filter_map(|one| one.said(&ids, Component::Containerd, "log")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use podstuck_model::said::Complaint;
+
+    const UID: &str = "0f0e0d0c-1111-4222-8333-444455556666";
+
+    #[test]
+    fn fuzz_runtime_log() {
+        podstuck_fuzz::fuzz("runtime_log", |input| {
+            let (found, ids) = search(input, PodIds::default()).unwrap();
+            let said = found.into_iter().map(|one| one.said(&ids, Component::Containerd, "log"));
+            let _ = said.count();
+        });
+    }
+
+    /// As recorded with containerd 1.6 and cited in cilium's and calico's issues.
+    #[test]
+    fn a_complaint_is_the_pods_whose_container_it_names() {
+        let (sandbox, container, other) = ("a".repeat(64), "b".repeat(64), "c".repeat(64));
+        let log = format!(
+            "half of a line\n\u{fffd}\n\
+             time=\"2026-01-01T00:00:01Z\" level=info msg=\"RunPodSandbox for &PodSandboxMetadata{{Name:web,\
+             Uid:{UID},Namespace:shop,Attempt:0,}} returns sandbox id \\\"{sandbox}\\\"\"\n\
+             time=\"2026-01-01T00:00:02Z\" level=info msg=\"CreateContainer within sandbox \
+             \\\"{sandbox}\\\" for &ContainerMetadata{{Name:main,Attempt:0,}} returns container id \
+             \\\"{container}\\\"\"\n\
+             time=\"2026-01-01T00:00:03Z\" level=warning msg=\"failed to cleanup rootfs mount\" \
+             error=\"failed to unmount target /run/containerd/io.containerd.runtime.v2.task/k8s.io/{container}\
+             /rootfs: device or resource busy\" runtime=io.containerd.runc.v2\n\
+             time=\"2026-01-01T00:00:04Z\" level=error msg=\"StopPodSandbox for \\\"{sandbox}\\\" failed\" \
+             error=\"failed to destroy network for sandbox \\\"{sandbox}\\\": plugin \x1b[2J\"\n\
+             time=\"2026-01-01T00:00:05Z\" level=error msg=\"StopPodSandbox for \\\"{other}\\\" failed\"\n\
+             time=\"2026-01-01T00:00:06Z\" level=info msg=\"StopPodSandbox for \\\"{sandbox}\\\" failed\"\n\
+             time=\"2026-01-01T00:00:07Z\" level=warning msg=\"cleaning up after shim disconnected\" \
+             id={container} namespace=k8s.io\n"
+        );
+        assert_eq!(search(log.as_bytes(), PodIds::default()).unwrap().0.len(), 3);
+        let said = said_in(log.as_bytes(), PodIds::default());
+        let complaints: Vec<_> = said.iter().map(|said| said.complaint).collect();
+        assert_eq!(complaints, [Complaint::RootfsBusy, Complaint::NetworkTeardown].map(Some));
+        assert!(said.iter().all(|said| said.uid == UID && said.volume.is_empty()), "{said:?}");
+        assert_eq!(said[1].at.to_string(), "2026-01-01T00:00:04Z");
+        assert!(said[1].text.ends_with(r"plugin \x1b[2J"), "{}", said[1].text);
+    }
+
+    /// As containerd 1.6 and 2.4 have written them.
+    #[test]
+    fn a_kill_is_a_report_and_an_image_volume_that_is_held_a_complaint() {
+        let (sandbox, container) = ("a".repeat(64), "b".repeat(64));
+        let image = format!(
+            "/run/containerd/io.containerd.grpc.v1.cri/image-volumes/{sandbox}/{container}"
+        );
+        let log = format!(
+            "time=\"2026-01-01T00:00:01Z\" level=info msg=\"RunPodSandbox for name:\\\"web\\\"  uid:\\\"{UID}\\\"  \
+             namespace:\\\"shop\\\" returns sandbox id \\\"{sandbox}\\\"\"\n\
+             time=\"2026-01-01T00:00:02Z\" level=info msg=\"CreateContainer within sandbox \\\"{sandbox}\\\" for \
+             name:\\\"main\\\" returns container id \\\"{container}\\\"\"\n\
+             time=\"2026-01-01T00:00:03Z\" level=info msg=\"Kill container \\\"{container}\\\"\"\n\
+             time=\"2026-01-01T00:00:04Z\" level=info msg=\"Kill container \\\"{container}\\\" and more\"\n\
+             time=\"2026-01-01T00:00:05Z\" level=error msg=\"StopPodSandbox for \\\"{sandbox}\\\" failed\" \
+             error=\"rpc error: code = Unknown desc = failed to cleanup image mounts for sandbox \\\"{sandbox}\\\": \
+             failed to unmount image volume component \\\"{image}\\\": failed to unmount target {image}: device or \
+             resource busy\"\n"
+        );
+        let said = said_in(log.as_bytes(), PodIds::default());
+        let all: Vec<_> = said.iter().map(|it| (it.report, it.complaint)).collect();
+        let busy = Some(Complaint::ImageVolumeBusy);
+        assert_eq!(all, [(Some(Report::Killed), None), (None, busy)]);
+        assert!(said.iter().all(|said| said.uid == UID), "{said:?}");
+        assert!(said[0].text.contains(&container));
+    }
+
+    #[test]
+    fn only_the_last_are_kept() {
+        let id = "a".repeat(64);
+        let line = format!("time=2026-01-01T00:00:04Z level=error msg=x id={id}\n");
+        let known = PodIds::new(vec![(id, UID.into())]);
+        let (found, ids) = search(line.repeat(COMPLAINTS + 5).as_bytes(), known).unwrap();
+        assert_eq!(found.len(), COMPLAINTS);
+        assert_eq!(ids.pod(&"a".repeat(64)), Some(UID));
+    }
+}

@@ -1,0 +1,187 @@
+//! What an entry of a runtime's log is about. Names of pods and images, commands and what they answer are
+//! in these entries too, and can hold any text: an id counts only where the runtime writes it.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::{entries::Entry, fixed};
+use crate::identity::uid::{is_long_id, is_pod_uid};
+use podstuck_model::sandbox;
+
+/// Fields that hold the id of a container or a sandbox, and nothing else.
+const FIELDS: [&str; 8] = [
+    "id",
+    "container",
+    "containerID",
+    "container_id",
+    "sandbox",
+    "sandboxID",
+    "sandbox_id",
+    "podsandboxid",
+];
+
+/// Whom an entry names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Named {
+    /// A container or a sandbox.
+    Id(String),
+    /// A pod.
+    Pod(String),
+}
+
+/// Beginnings of messages: containerd's (internal/cri/instrument, plugins/services/tasks), dockerd's
+/// (daemon/server, daemon/stop.go), and CRI-O's (internal/oci, server).
+static MESSAGE: LazyLock<Regex> = LazyLock::new(|| {
+    fixed(concat!(
+        r#"^(?:(?:Stop|Remove)(?:PodSandbox|Container) for "([0-9a-f]{64})" failed$"#,
+        r"|get state for ([0-9a-f]{64})$",
+        r"|Handler for (?:POST|DELETE) /v[0-9.]+/containers/([0-9a-f]{64})(?:/stop|/kill)?(?:\?\S*)? returned error: ",
+        r"|(?:Stopping|Killing|Removing|Unable to (?:stop|delete)) container ([0-9a-f]{64})\b",
+        r"|Container ([0-9a-f]{64}) failed to exit )"
+    ))
+});
+/// Beginnings of errors, and what others put before them.
+static ERROR: LazyLock<Regex> = LazyLock::new(|| {
+    fixed(concat!(
+        r"^(?:rpc error: code = [A-Za-z]+ desc = |failed rootfs umount: )*",
+        r"(?:failed to unmount target /\S*/io\.containerd\.runtime\.v[12]\.(?:task|linux)/[^/\s]+/([0-9a-f]{64})/rootfs: ",
+        r#"|(?:failed to (?:forcibly )?(?:stop|kill|delete|destroy network for|remove network namespace for) |an error occurs during waiting for )"#,
+        r#"(?:sandbox container|sandbox|container|task) "([0-9a-f]{64})""#,
+        r"|failed to remove pod sandbox ([0-9a-f]{64}): )"
+    ))
+});
+/// What a runtime is asked all the time, and answers with an error also of a sandbox that is being made: it counts
+/// where something of the sandbox is busy (containerd's internal/cri/instrument).
+static STATUS: LazyLock<Regex> =
+    LazyLock::new(|| fixed(r#"^PodSandboxStatus for "([0-9a-f]{64})" failed$"#));
+/// CRI-O names a sandbox by its pod's name, namespace and UID (server/naming.go).
+static CRI_O: LazyLock<Regex> = LazyLock::new(|| {
+    fixed(
+        r"^[A-Za-z :=]{0,120}\bpod sandbox k8s_[a-z0-9.-]+_[a-z0-9-]+_([0-9a-f-]+)_\d+\([0-9a-f]{64}\)",
+    )
+});
+
+/// The container to which containerd sends SIGKILL, because its grace is over (internal/cri/server,
+/// `stopContainer`).
+pub(super) fn killed(entry: &Entry) -> Option<Named> {
+    let found = KILL.captures(entry.field("msg"))?;
+    Some(Named::Id(found.get(1)?.as_str().to_owned()))
+}
+
+static KILL: LazyLock<Regex> = LazyLock::new(|| fixed(r#"^Kill container "([0-9a-f]{64})"$"#));
+
+/// Whom an entry is about.
+pub(super) fn named(entry: &Entry) -> Option<Named> {
+    let (message, error) = (entry.field("msg"), entry.field("error"));
+    let first = |form: &Regex, text: &str| {
+        let found = form.captures(text)?;
+        found.iter().skip(1).flatten().next().map(|found| found.as_str().to_owned())
+    };
+    let of_pod = first(&CRI_O, message).or_else(|| first(&CRI_O, error));
+    if let Some(uid) = of_pod.filter(|uid| is_pod_uid(uid.as_bytes())) {
+        return Some(Named::Pod(uid));
+    }
+    let of_field = || {
+        let values = FIELDS.iter().map(|name| entry.field(name));
+        values.into_iter().find(|value| is_long_id(value.as_bytes())).map(str::to_owned)
+    };
+    let of_status = || first(&STATUS, message).filter(|_| sandbox::busy(error).is_some());
+    let id = first(&MESSAGE, message).or_else(of_status).or_else(of_field);
+    id.or_else(|| first(&ERROR, error)).or_else(|| first(&ERROR, message)).map(Named::Id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UID: &str = "0f0e0d0c-1111-4222-8333-444455556666";
+
+    fn of(message: &str, rest: &str) -> Option<Named> {
+        let line = format!("time=\"2026-01-01T00:00:00Z\" level=error msg={message:?} {rest}");
+        named(&Entry::parse(&line).unwrap().1)
+    }
+
+    /// As cited in the issues of containerd, moby and CRI-O, and as recorded with containerd 1.6.
+    #[test]
+    fn an_id_counts_where_the_runtime_writes_it() {
+        let id = "a".repeat(64);
+        let task = "/run/containerd/io.containerd.runtime.v2.task/k8s.io";
+        let lines = [
+            (format!("StopPodSandbox for \"{id}\" failed"), String::new()),
+            (format!("RemoveContainer for \"{id}\" failed"), "error=x".into()),
+            (
+                "failed to cleanup rootfs mount".into(),
+                format!(
+                    "error=\"failed to unmount target {task}/{id}/rootfs: device or resource busy\""
+                ),
+            ),
+            ("cleaning up after shim disconnected".into(), format!("id={id} namespace=k8s.io")),
+            ("Container failed to exit within 10s of signal 15".into(), format!("container={id}")),
+            (
+                format!("PodSandboxStatus for \"{id}\" failed"),
+                "error=\"failed to get sandbox ip: check network namespace closed: remove netns: unlinkat \
+                 /var/run/netns/cni-a: device or resource busy\""
+                    .into(),
+            ),
+            (
+                "x".into(),
+                format!("error=\"failed to remove network namespace for sandbox \\\"{id}\\\": y\""),
+            ),
+            (
+                "x".into(),
+                format!("error=\"failed to remove pod sandbox {id}: unlinkat /x/shm: busy\""),
+            ),
+            (format!("get state for {id}"), "error=\"context deadline exceeded: unknown\"".into()),
+            (
+                format!(
+                    "Handler for POST /v1.41/containers/{id}/stop?t=30 returned error: cannot stop"
+                ),
+                String::new(),
+            ),
+            (
+                "StopContainer for \"9758a90e48241\" failed".into(),
+                format!("error=\"failed to kill container \\\"{id}\\\": context canceled\""),
+            ),
+            (
+                "x".into(),
+                format!(
+                    "error=\"rpc error: code = Canceled desc = failed to stop sandbox container \
+                     \\\"{id}\\\" in \\\"SANDBOX_READY\\\" state\""
+                ),
+            ),
+        ];
+        for (message, rest) in lines {
+            assert_eq!(of(&message, &rest), Some(Named::Id(id.clone())), "{message}");
+        }
+        let sandbox = format!(
+            "failed to destroy network for pod sandbox k8s_web_shop_{UID}_0({id}): error removing pod"
+        );
+        assert_eq!(of(&sandbox, ""), Some(Named::Pod(UID.into())));
+    }
+
+    #[test]
+    fn an_id_that_others_write_does_not_count() {
+        let id = "a".repeat(64);
+        for (message, rest) in [
+            (
+                format!("ExecSync for \"{}\" failed", "b".repeat(63)),
+                format!("error=\"exec: StopPodSandbox for \\\"{id}\\\" failed\""),
+            ),
+            (
+                format!("ExecSync for \"x\" failed: StopContainer for \"{id}\" failed"),
+                String::new(),
+            ),
+            (
+                "PullImage \"x\" failed".into(),
+                format!("image=docker.io/{id} error=\"failed to kill {id}\""),
+            ),
+            (format!("PodSandboxStatus for \"{id}\" failed"), "error=\"not found\"".into()),
+            (format!("cleanup warnings time=x id={id}"), String::new()),
+            ("x".into(), format!("id={id}0 container=sha256:{id}")),
+            (format!("pod sandbox k8s_web_shop_0-0_0({id})"), String::new()),
+        ] {
+            assert_eq!(of(&message, &rest), None, "{message}");
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Bounded looks at the node. What could touch a dead file system happens in a helper process with
+//! a deadline (`podstuck_confine::helper`; `questions` lists all that implements its `Question`); what the kernel
+//! answers from memory is read here (`mounts`, `namespaces`, `sockets`, `thread`), where it takes a lock on a thread
+//! that can be left behind (`podstuck_confine::timed_read`). `sample` looks every few seconds, `hung` follows threads, the
+//! others look when they are asked.
+
+pub mod anywhere;
+pub mod api;
+mod as_process;
+mod attributes;
+mod block_volumes;
+pub mod clients;
+pub mod containers;
+mod directory;
+mod entries;
+pub mod examined_root;
+pub mod file_system;
+pub mod holders;
+pub mod hung;
+pub mod kubelet;
+pub mod kubelet_unit;
+mod listeners;
+pub mod listing;
+pub mod logs;
+pub mod look_alikes;
+mod memory;
+pub mod mounts;
+pub mod namespaces;
+mod only_roots;
+mod pod_dirs;
+pub mod pod_logs;
+mod protected;
+pub mod queries;
+pub mod questions;
+mod reach;
+mod registrar;
+mod remaining;
+pub mod runtime;
+pub mod sample;
+mod seen_by;
+pub mod show_roots;
+mod sockets;
+mod space;
+mod swap;
+mod thread;
+pub mod traces;
+mod unix_diag;
+mod vol_data;
+
+/// Files that look like a node's, for tests.
+#[cfg(test)]
+mod scratch {
+    use std::{fs, path::PathBuf};
+
+    /// With the directories above it.
+    pub(super) fn write(path: PathBuf, text: &str) {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+}

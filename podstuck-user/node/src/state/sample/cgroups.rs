@@ -1,0 +1,201 @@
+//! Processes in the control groups of pods.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    fs,
+    path::{Path, PathBuf},
+};
+
+use super::{
+    Only, freezer,
+    hierarchies::{Hierarchies, below},
+    shims, tasks,
+};
+use crate::identity::cgroup::container_id;
+use podstuck_model::{identity::Target, node::PodState, pod_group::PodGroup};
+
+/// Processes looked at in one sample, of pods that give no reason to be looked at. A node with two
+/// thousand of them is seen in ten seconds.
+const AT_A_TIME: usize = 400;
+/// Processes looked at of one pod.
+const OF_A_POD: usize = 256;
+
+/// What is kept from one look to the next.
+#[derive(Debug, Default)]
+pub(super) struct CgroupCollector {
+    /// Pods that give a reason to look again.
+    suspicious: HashSet<String>,
+    /// Pods that had a directory, as long as they have groups.
+    had_directory: HashSet<String>,
+    /// The last pod that was looked at without a reason.
+    last: String,
+}
+
+impl CgroupCollector {
+    /// Looks at the processes of pods: of those that give a reason, and of some of the others.
+    pub(super) fn sample(
+        &mut self,
+        only: &Only,
+        hierarchies: &Hierarchies,
+        pods: &[PodState],
+    ) -> Vec<PodGroup> {
+        if matches!(only, Only::Below(_)) {
+            return Vec::new();
+        }
+        self.had_directory.extend(pods.iter().map(|pod| pod.uid.clone()));
+        self.had_directory.retain(|uid| hierarchies.knows(uid));
+        let without_volumes: BTreeMap<&str, bool> =
+            pods.iter().map(|pod| (pod.uid.as_str(), pod.has_no_volumes())).collect();
+        // A pod without a directory may be another kubelet's, whose root is not known.
+        let had_directory = &self.had_directory;
+        let torn_down = |uid: &str| match without_volumes.get(uid) {
+            Some(without) => *without,
+            None => had_directory.contains(uid),
+        };
+        let mut found = Vec::new();
+        let mut budget = AT_A_TIME;
+        let (after, before): (Vec<_>, Vec<_>) =
+            hierarchies.groups().partition(|(uid, _)| **uid > self.last);
+        for (uid, groups) in after.into_iter().chain(before) {
+            if !only.includes_pod(uid) {
+                continue;
+            }
+            let reason = self.suspicious.contains(uid) || torn_down(uid);
+            if !reason && budget == 0 {
+                continue;
+            }
+            let group = look(hierarchies.trees(), uid, groups, torn_down(uid));
+            if !reason {
+                budget = budget.saturating_sub(group.tasks.len().max(1));
+                self.last.clone_from(uid);
+            }
+            found.push(group);
+        }
+        let is_suspicious = |group: &&PodGroup| {
+            group.frozen.is_some() || group.tasks.iter().any(|task| task.killed || task.exiting)
+        };
+        self.suspicious =
+            found.iter().filter(is_suspicious).map(|group| group.uid.clone()).collect();
+        found
+    }
+}
+
+/// One pod. A process may be in the pod's group of one hierarchy only, and then the main one is
+/// empty.
+fn look(trees: &[PathBuf], uid: &str, groups: &BTreeSet<PathBuf>, everywhere: bool) -> PodGroup {
+    let (main, others) = trees.split_at(trees.len().min(1));
+    let mut this = PodGroup {
+        target_id: 0,
+        target: Target::unknown().into(),
+        uid: uid.into(),
+        path: PathBuf::new(),
+        has_containers: false,
+        frozen: None,
+        tasks: Vec::new(),
+        shims: Vec::new(),
+    };
+    let others = if everywhere { others } else { &[] };
+    for tree in main.iter().chain(others) {
+        for group in groups.iter().map(|group| tree.join(group)).filter(|group| group.is_dir()) {
+            if this.path.as_os_str().is_empty() {
+                this.path.clone_from(&group);
+            }
+            let mut below = Vec::new();
+            collect(&group, &mut below, &mut this.has_containers);
+            let tasks = below.iter().filter_map(|(pid, group)| tasks::read(*pid, group));
+            let before = this.tasks.len();
+            this.tasks.extend(tasks.take(OF_A_POD));
+            if before == 0 && !this.tasks.is_empty() {
+                this.path = group;
+            }
+        }
+        if !this.tasks.is_empty() {
+            break;
+        }
+    }
+    this.shims = shims::of(&this.tasks);
+    let freezer = trees.iter().find(|tree| tree.ends_with("freezer"));
+    this.frozen =
+        freezer.and_then(|tree| groups.iter().find_map(|group| freezer::frozen(tree, group)));
+    this
+}
+
+/// Processes in a group and below.
+fn collect(group: &Path, pids: &mut Vec<(u32, PathBuf)>, has_containers: &mut bool) {
+    let text = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+    let found = text.lines().filter_map(|pid| pid.parse().ok());
+    pids.extend(found.take(OF_A_POD).map(|pid| (pid, group.to_owned())));
+    for below in below(group) {
+        let name = below.file_name().and_then(|name| name.to_str());
+        *has_containers |= name.and_then(container_id).is_some();
+        if pids.len() < OF_A_POD {
+            collect(&below, pids, has_containers);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::scratch::write;
+
+    const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
+
+    #[test]
+    fn a_process_in_one_hierarchy_only_is_found_once_the_pod_is_torn_down() {
+        let root = tempfile::tempdir().unwrap();
+        let own = std::process::id();
+        for tree in ["memory", "pids"] {
+            write(root.path().join(tree).join("cgroup.procs"), "");
+        }
+        let group = root.path().join("memory/kubepods").join(format!("pod{UID}"));
+        write(group.join("cgroup.procs"), &format!("{own}\n"));
+        let (mut look, hierarchies) = (CgroupCollector::default(), Hierarchies::of(root.path()));
+        look.had_directory.insert(UID.into());
+        let found = look.sample(&Only::All, &hierarchies, &[]);
+        assert_eq!((found[0].uid.as_str(), &found[0].path), (UID, &group));
+        assert_eq!((found[0].tasks[0].pid, found[0].has_containers), (own, false));
+        fs::create_dir(group.join("a".repeat(64))).unwrap();
+        assert!(look.sample(&Only::Pod(UID.into()), &hierarchies, &[])[0].has_containers);
+        assert!(look.sample(&Only::Pod("another".into()), &hierarchies, &[]).is_empty());
+    }
+
+    #[test]
+    fn a_few_pods_are_looked_at_each_time_and_all_in_the_end() {
+        let root = tempfile::tempdir().unwrap();
+        write(root.path().join("cgroup.controllers"), "");
+        let own = format!("{}\n", std::process::id()).repeat(OF_A_POD);
+        let mut pods = Vec::new();
+        for n in 1..=5 {
+            let uid = UID.replace('0', &n.to_string());
+            write(root.path().join(format!("pod{uid}/cgroup.procs")), &own);
+            pods.push(PodState {
+                seen_by: None,
+                directory: Path::new("/k/pods").join(&uid),
+                uid,
+                started: true,
+                before_boot: false,
+                populated: None,
+                changed: None,
+                volume_removed: None,
+                volumes: vec![podstuck_model::node::VolumeState {
+                    target_id: 0,
+                    target: Target::unknown().into(),
+                    path: "/v".into(),
+                    file: None,
+                    csi: None,
+                    mounts: Vec::new(),
+                }],
+                devices: Vec::new(),
+            });
+        }
+        let (mut look, hierarchies) = (CgroupCollector::default(), Hierarchies::of(root.path()));
+        let mut seen = BTreeSet::new();
+        for _ in 0..3 {
+            let found = look.sample(&Only::All, &hierarchies, &pods);
+            assert_eq!(found.len(), 2);
+            seen.extend(found.into_iter().map(|group| group.uid));
+        }
+        assert_eq!(seen.len(), 5);
+    }
+}

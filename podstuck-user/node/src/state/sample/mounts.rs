@@ -1,0 +1,126 @@
+//! The mount tables of all namespaces, again and again, and cheaply: a table is taken apart only
+//! when its text has changed.
+//!
+//! The kernel tells a change to whoever polls an open table, but an open one keeps its namespace
+//! alive, and with it every mount, device and network file system of a container that has ended.
+//! So only the tables of our own namespace and of the first process's, which do not end before us,
+//! are kept open and polled; the others are read each time.
+
+use std::{
+    collections::HashMap,
+    fs::{self, File},
+    io::{Read, Seek},
+    os::fd::AsFd,
+    sync::Arc,
+};
+
+use rustix::event::{PollFd, PollFlags, poll};
+
+use crate::state::{mounts, namespaces};
+use podstuck_confine::proc::{mount_table, parse_mounts};
+use podstuck_model::mounts::{Mounts, NodeMounts};
+
+/// Reads mount tables, and remembers those that have not changed.
+#[derive(Default)]
+pub(super) struct MountPoller {
+    /// Our own namespace and the first process's.
+    open: HashMap<u32, Polled>,
+    /// Those that have a process.
+    read: HashMap<u32, Known>,
+}
+
+/// A table that is polled.
+struct Polled {
+    file: File,
+    table: Arc<Mounts>,
+}
+
+/// A table that is read each time.
+struct Known {
+    text: Vec<u8>,
+    table: Arc<Mounts>,
+}
+
+impl MountPoller {
+    /// The tables as they are now.
+    pub(super) fn sample(&mut self) -> NodeMounts {
+        let mut tables = HashMap::new();
+        let own = std::process::id();
+        for (namespace, pids) in namespaces::with_processes() {
+            let lasting = pids.iter().find(|pid| **pid == 1 || **pid == own);
+            let table = match lasting {
+                Some(pid) => self.polled(namespace, *pid),
+                None => None,
+            };
+            if let Some(table) = table.or_else(|| self.compared(namespace, &pids)) {
+                tables.insert(namespace, table);
+            }
+        }
+        self.read.retain(|namespace, _| tables.contains_key(namespace));
+        mounts::of_node(tables.into_iter().collect())
+    }
+
+    fn polled(&mut self, namespace: u32, pid: u32) -> Option<Arc<Mounts>> {
+        if let Some(mut polled) = self.open.remove(&namespace) {
+            if polled.has_changed() {
+                // What has changed is not told twice: where it cannot be read, it is opened anew.
+                polled.table = Arc::new(parse_mounts(pid, &text_of(&mut polled.file)?));
+            }
+            let table = polled.table.clone();
+            self.open.insert(namespace, polled);
+            return Some(table);
+        }
+        let mut file = File::open(mount_table(pid)).ok()?;
+        let table = Arc::new(parse_mounts(pid, &text_of(&mut file)?));
+        self.open.insert(namespace, Polled { file, table: table.clone() });
+        Some(table)
+    }
+
+    fn compared(&mut self, namespace: u32, pids: &[u32]) -> Option<Arc<Mounts>> {
+        let (pid, text) =
+            pids.iter().find_map(|pid| Some((*pid, fs::read(mount_table(*pid)).ok()?)))?;
+        if let Some(known) = self.read.get(&namespace)
+            && known.text == text
+            && known.table.pid == pid
+        {
+            return Some(known.table.clone());
+        }
+        let table = Arc::new(parse_mounts(pid, &text));
+        self.read.insert(namespace, Known { text, table: table.clone() });
+        Some(table)
+    }
+}
+
+impl Polled {
+    /// Whether the namespace has changed since it was last asked or opened (`mounts_poll` in
+    /// fs/proc_namespace.c).
+    fn has_changed(&self) -> bool {
+        let mut ask = [PollFd::from_borrowed_fd(self.file.as_fd(), PollFlags::PRI)];
+        let now = rustix::event::Timespec::default();
+        // Unsure is changed.
+        poll(&mut ask, Some(&now)).map_or(true, |ready| ready > 0)
+    }
+}
+
+fn text_of(file: &mut File) -> Option<Vec<u8>> {
+    let mut text = Vec::new();
+    file.rewind().ok()?;
+    file.read_to_end(&mut text).ok()?;
+    Some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_not_changed_is_the_same() {
+        let mut poller = MountPoller::default();
+        let own = namespaces::of_process(std::process::id()).unwrap();
+        let (first, second) = (poller.sample(), poller.sample());
+        assert!(!first.tables[&own].all.is_empty());
+        // Somebody else may mount something meanwhile; then they differ.
+        let (first, second) = (&first.tables[&own], &second.tables[&own]);
+        assert!(Arc::ptr_eq(first, second) || first != second);
+    }
+}

@@ -1,0 +1,527 @@
+//! Pods as kubelet left them on the disk, joined with what is mounted and who is left.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    ffi::OsString,
+    path::{Path, PathBuf},
+    sync::{Mutex, OnceLock, PoisonError},
+    time::{Duration, Instant},
+};
+
+use super::{
+    Only, Places,
+    block_volumes::{self, Sysfs},
+    drivers::{Drivers, Sight},
+    freezer::Freezers,
+    hierarchies::Hierarchies,
+    pod_mounts::{Elsewhere, PodMounts},
+    views::{View, mounts_of},
+};
+use crate::{
+    identity::{classify::kubelet_root_of, on_host},
+    state::{
+        pod_dirs::{PodOnDisk, ReadPods, RootOnDisk},
+        sockets::{self, Listener},
+    },
+};
+use podstuck_confine::{
+    alive,
+    back_off::BackOff,
+    helper::{Failure, ask_in_parts, is_hanging},
+};
+use podstuck_model::{
+    csi::{CsiState, Registration, VolumeData},
+    degraded::{Degraded, Feed},
+    identity::Target,
+    linked_root::LinkedRoot,
+    mounted::Mounted,
+    mounts::NodeMounts,
+    node::{PodState, VolumeState},
+    object::FileId,
+    path::safe_path,
+    query::NoAnswer,
+};
+
+/// What is kept from one look to the next.
+#[derive(Debug, Default)]
+pub(super) struct PodCollector {
+    /// By root. What was read last is believed while the disk does not answer.
+    roots: BTreeMap<PathBuf, RootOnDisk>,
+    /// Those of which this is old, or nothing.
+    unread: Vec<PathBuf>,
+    shares: Shares,
+    drivers: Drivers,
+}
+
+impl PodCollector {
+    /// kubelets' roots that could not be read the last time. What only a mount names has no pods that are missed.
+    pub(super) fn unread(&self, places: &Places) -> Vec<PathBuf> {
+        let unread = self.unread.iter().filter(|root| places.kubelet_roots.contains(root));
+        unread.cloned().collect()
+    }
+
+    /// Roots that are reached by a symbolic link.
+    pub(super) fn linked(&self) -> Vec<LinkedRoot> {
+        let linked = self.roots.iter().filter_map(|(named, root)| {
+            let (link, leads_to) = root.link.clone()?;
+            Some(LinkedRoot { named: named.clone(), link: link.into(), leads_to: leads_to.into() })
+        });
+        linked.collect()
+    }
+
+    /// All pods now, by what these views show.
+    pub(super) fn sample(
+        &mut self,
+        places: &Places,
+        node: &NodeMounts,
+        views: &[View],
+        cgroups: &Hierarchies,
+    ) -> Vec<PodState> {
+        self.read(places, views);
+        let elsewhere = Elsewhere::new(node, views);
+        let mounts = PodMounts::of(views);
+        let (maps, sysfs) = (block_volumes::maps_by_pod(views), Sysfs::default());
+        let listening = OnceListening::default();
+        let freezers = Freezers::among(cgroups.trees());
+        let mut seen = Collisions::default();
+        let mut pods = Vec::new();
+        let mut roots: Vec<(&PathBuf, &RootOnDisk)> = self.roots.iter().collect();
+        // What kubelet has goes before what only a mount names.
+        let rank = |root: &PathBuf| places.kubelet_roots.iter().position(|known| known == root);
+        roots.sort_by_key(|(root, _)| rank(root).unwrap_or(usize::MAX));
+        for (root, on_disk) in roots {
+            for pod in &on_disk.pods {
+                // The same directory may be seen by two ways.
+                let wanted = places.only.includes_pod(&pod.uid);
+                if !wanted || !seen.is_first(root, pod) {
+                    continue;
+                }
+                let mounted = mounts.below(&pod.uid, root, on_disk.link.as_ref());
+                let mounted = mounted.as_slice();
+                let mut volumes = join(root, pod, mounted);
+                if let Only::Below(directory) = &places.only {
+                    volumes.retain(|volume| volume.path.starts_with(directory));
+                }
+                // Where kubelet makes no groups for pods, a container is known by its mounts.
+                let unknown =
+                    !cgroups.knows(&pod.uid) && mounted.iter().any(|(_, m)| elsewhere.has(m));
+                let populated = if unknown { None } else { cgroups.populated(&pod.uid) };
+                for volume in &mut volumes {
+                    let Some(csi) = &mut volume.csi else { continue };
+                    csi.registration = registration(csi, &on_disk.registered, &listening);
+                    csi.registry_changed = on_disk
+                        .registry_changed
+                        .filter(|_| csi.registration == Registration::Absent);
+                    // Of a pod that runs, nobody asks it.
+                    if csi.registration == Registration::Listening
+                        && populated == Some(false)
+                        && let VolumeData::Known { driver, .. } = &csi.data
+                        && let Some(mount) = volume.mounts.last()
+                    {
+                        let has_usual = on_disk.drivers.iter().any(|name| *name == **driver);
+                        let listening = listening.all();
+                        let sight = Sight { node, views, listening, freezers: &freezers };
+                        csi.driver =
+                            self.drivers.look(sight, &csi.socket, (driver, has_usual), mount);
+                    }
+                }
+                let mapped = maps.get(pod.uid.as_bytes()).map_or(&[][..], Vec::as_slice);
+                let mut devices = block_volumes::join(root, on_disk, pod, mapped, &sysfs);
+                if let Only::Below(directory) = &places.only {
+                    devices.retain(|device| device.path().starts_with(directory));
+                }
+                let times = &pod.times;
+                let seen_by = on_disk.pods.iter().filter(|other| other.uid == pod.uid);
+                let seen_by = seen_by.filter_map(|pod| pod.seen_by).find_map(|pid| {
+                    let view = views.iter().find(|view| view.pid == pid)?;
+                    Some((pid, view.namespace))
+                });
+                pods.push(PodState {
+                    seen_by,
+                    uid: pod.uid.clone(),
+                    directory: root.join("pods").join(&pod.uid),
+                    started: times.started.is_some_and(|started| started >= booted()),
+                    before_boot: times.started.is_some_and(|started| started < booted()),
+                    populated,
+                    changed: times.changed,
+                    volume_removed: times.volume_removed,
+                    volumes,
+                    devices,
+                });
+            }
+        }
+        seen.tell();
+        pods
+    }
+
+    /// Reads all roots as every view shows them: a kubelet in a container of its own (kind, a lab)
+    /// has its own files, too. Those that kubelets name come first, and of these those that are believed more.
+    fn read(&mut self, places: &Places, views: &[View]) {
+        let mut roots: Vec<Place> = Vec::new();
+        for root in &places.kubelet_roots {
+            roots.push((root.clone(), None, on_host(&places.host_root, root).into()));
+            let seen = views.iter().map(|view| (root.clone(), Some(view.pid), root.into()));
+            roots.extend(seen);
+        }
+        for view in views {
+            // A user may have his own wherever he likes.
+            let mounts = view.mounts.all.iter().filter(|mount| !mount.is_a_users());
+            let mut found: Vec<PathBuf> =
+                mounts.filter_map(|mount| kubelet_root_of(&mount.point)).collect();
+            found.sort();
+            found.dedup();
+            found.retain(|root| !places.kubelet_roots.contains(root));
+            roots.extend(found.into_iter().map(|root| (root.clone(), Some(view.pid), root.into())));
+        }
+        let looks = roots.iter().map(|(_, pid, path)| (mounts_of(*pid, views), Path::new(path)));
+        let is_left_out = alive::left_out(Feed::Node, looks);
+        let (mut reading, mut left) = (Reading::default(), Vec::new());
+        for (place, is_left_out) in roots.into_iter().zip(is_left_out) {
+            if is_left_out { reading.fail(place.0) } else { left.push(place) }
+        }
+        reading.read(left, &mut self.shares);
+        (self.roots, self.unread) = reading.after(std::mem::take(&mut self.roots));
+    }
+}
+
+/// Directories of one UID that are not the same. The first one counts.
+#[derive(Default)]
+struct Collisions<'a> {
+    seen: HashMap<&'a str, (&'a Path, Option<FileId>)>,
+    found: Vec<(&'a str, &'a Path, &'a Path)>,
+}
+
+impl<'a> Collisions<'a> {
+    fn is_first(&mut self, root: &'a Path, pod: &'a PodOnDisk) -> bool {
+        let Some((first, file)) = self.seen.get(pod.uid.as_str()) else {
+            self.seen.insert(&pod.uid, (root, pod.file));
+            return true;
+        };
+        // One path may lead to another directory in another mount namespace, where something is mounted there.
+        if *first != root && file.is_some() && pod.file.is_some() && *file != pod.file {
+            self.found.push((&pod.uid, first, root));
+        }
+        false
+    }
+
+    fn tell(self) {
+        let directory = |root: &Path, uid| root.join("pods").join(uid);
+        let told = self.found.iter().map(|(uid, first, root)| Degraded {
+            sentence: format!(
+                "pod {uid} has directories in several roots: {} counts, and the one that is seen in {} is not looked at",
+                safe_path(&directory(first, uid)),
+                safe_path(root),
+            ),
+            feeds: vec![Feed::Node],
+            place: Some(directory(root, uid)),
+        });
+        let mut told: Vec<Degraded> = told.take(TOLD).collect();
+        let more = self.found.len().saturating_sub(TOLD);
+        if more > 0 {
+            told.push(Degraded::new(format!("so have {more} more pods"), &[]));
+        }
+        *COLLISIONS.lock().unwrap_or_else(PoisonError::into_inner) = told;
+    }
+}
+
+/// Those of the last look.
+static COLLISIONS: Mutex<Vec<Degraded>> = Mutex::new(Vec::new());
+/// How many are told one by one.
+const TOLD: usize = 8;
+
+/// Pods of one UID in several roots, of which one is not looked at.
+pub fn collisions() -> Vec<Degraded> {
+    COLLISIONS.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// How long the reading of all roots but the first may take together in one look.
+const SHARE: Duration = Duration::from_secs(2);
+/// Roots in which a helper hangs. There is room for one more (`Budget::Pods`), which is the first one's.
+const HUNG_ROOTS: usize = 3;
+
+/// Each root has a helper of its own, and one that did not answer is asked less and less often: so none of them keeps
+/// the others from being read.
+#[derive(Debug, Default)]
+struct Shares {
+    again: BTreeMap<PathBuf, BackOff>,
+    /// The helper that hangs in each.
+    hanging: BTreeMap<PathBuf, u32>,
+}
+
+impl Shares {
+    /// Whether a root is read in this look.
+    fn may_read(&mut self, root: &Path, is_first: bool, begun: Instant) -> bool {
+        self.hanging.retain(|_, helper| is_hanging(*helper));
+        if self.hanging.contains_key(root) {
+            return false;
+        }
+        let has_room = begun.elapsed() < SHARE && self.hanging.len() < HUNG_ROOTS;
+        is_first
+            || (has_room && self.again.get_mut(root).is_none_or(|it| it.is_due(Instant::now())))
+    }
+
+    fn took(&mut self, root: &Path, helper: Option<u32>, has_failed: bool) {
+        if has_failed {
+            self.again.entry(root.to_owned()).or_default();
+        } else {
+            self.again.remove(root);
+        }
+        if let Some(helper) = helper {
+            self.hanging.insert(root.to_owned(), helper);
+        }
+    }
+}
+
+/// A root, the process as which it is read, and where it is for that.
+type Place = (PathBuf, Option<u32>, OsString);
+
+/// What is read of roots in one look.
+#[derive(Debug, Default)]
+struct Reading {
+    read: BTreeMap<PathBuf, RootOnDisk>,
+    unread: BTreeSet<PathBuf>,
+}
+
+impl Reading {
+    /// One could not be read in one of the ways.
+    fn fail(&mut self, root: PathBuf) {
+        self.unread.insert(root);
+    }
+
+    fn take(&mut self, (root, pid, path): Place, answer: Result<Option<RootOnDisk>, String>) {
+        let failed = answer.as_ref().err().map(String::as_str);
+        alive::looked(Feed::Node, Path::new(&path), failed);
+        match answer {
+            Ok(Some(answer)) => self.add(root, pid, answer),
+            Ok(None) => {}
+            Err(_) => self.fail(root),
+        }
+    }
+
+    fn add(&mut self, root: PathBuf, pid: Option<u32>, mut answer: RootOnDisk) {
+        answer.pods.iter_mut().for_each(|pod| pod.seen_by = pid);
+        let known = self.read.entry(root).or_default();
+        known.pods.append(&mut answer.pods);
+        known.registered.append(&mut answer.registered);
+        known.drivers.append(&mut answer.drivers);
+        known.maps.append(&mut answer.maps);
+        known.registry_changed = known.registry_changed.max(answer.registry_changed);
+        // By its own root directory a process names it as its mounts do, which ours need not.
+        known.link = answer.link.filter(|_| pid.is_some()).or(known.link.take());
+    }
+
+    /// Reads them, root by root, as they are given. One that does not answer is not waited for a second time, and not by
+    /// the others.
+    fn read(&mut self, mut left: Vec<Place>, shares: &mut Shares) {
+        let (begun, mut is_first) = (Instant::now(), true);
+        while let Some((root, ..)) = left.first().cloned() {
+            let (mut own, others) = left.into_iter().partition(|place: &Place| place.0 == root);
+            left = others;
+            if shares.may_read(&root, is_first, begun) {
+                self.read_root(&mut own, shares);
+            } else {
+                self.fail(root);
+            }
+            is_first = false;
+        }
+    }
+
+    fn read_root(&mut self, left: &mut Vec<Place>, shares: &mut Shares) {
+        let roots = left.iter().map(|(_, pid, path)| (*pid, path.clone())).collect();
+        let mut answers = Vec::new();
+        let asked = ask_in_parts(ReadPods { roots }, |answer| answers.push(answer));
+        let answered = answers.len().min(left.len());
+        for (place, answer) in left.drain(..answered).zip(answers) {
+            shares.took(&place.0, None, answer.is_err());
+            self.take(place, answer);
+        }
+        let (Err(why), Some(place)) = (asked, left.first().cloned()) else { return };
+        let helper = if let Failure::Hung { helper, .. } = &why { Some(*helper) } else { None };
+        shares.took(&place.0, helper, true);
+        let why = NoAnswer::from(why).to_string();
+        self.take(place, Err(why));
+    }
+
+    /// All roots that are known, by what was read before of those that could not be read in any way, and these.
+    fn after(
+        mut self,
+        mut before: BTreeMap<PathBuf, RootOnDisk>,
+    ) -> (BTreeMap<PathBuf, RootOnDisk>, Vec<PathBuf>) {
+        self.unread.retain(|root| !self.read.contains_key(root));
+        for root in &self.unread {
+            self.read.extend(before.remove_entry(root));
+        }
+        (self.read, self.unread.into_iter().collect())
+    }
+}
+
+/// Asked only when a driver's socket is there, and then once.
+#[derive(Default)]
+struct OnceListening(OnceLock<Vec<Listener>>);
+
+impl OnceListening {
+    fn all(&self) -> &[Listener] {
+        self.0.get_or_init(sockets::listening)
+    }
+
+    fn on(&self, socket: &Path) -> bool {
+        sockets::listener_on(socket, self.all()).is_some()
+    }
+}
+
+fn registration(
+    csi: &CsiState,
+    registered: &[OsString],
+    listening: &OnceListening,
+) -> Registration {
+    if !matches!(csi.data, VolumeData::Known { .. }) {
+        return Registration::Unknown;
+    }
+    let here = csi.socket.file_name().is_some_and(|name| registered.iter().any(|r| r == name));
+    match here {
+        false => Registration::Absent,
+        true if listening.on(&csi.socket) => Registration::Listening,
+        true => Registration::Deaf,
+    }
+}
+
+fn join(root: &Path, pod: &PodOnDisk, mounted: &[(PathBuf, Mounted)]) -> Vec<VolumeState> {
+    let directory = root.join("pods").join(&pod.uid);
+    let volumes = pod.volumes.iter().map(|volume| {
+        let below = mounted.iter().filter(|(point, _)| point.starts_with(&volume.path));
+        let csi = volume.data.as_ref().map(|data| {
+            let driver = match data {
+                VolumeData::Known { driver, .. } => driver.as_str(),
+                _ => "",
+            };
+            CsiState {
+                data: data.clone(),
+                socket: root.join("plugins_registry").join(format!("{driver}-reg.sock")),
+                registration: Registration::Unknown,
+                registry_changed: None,
+                driver: None,
+            }
+        });
+        VolumeState {
+            target_id: 0,
+            target: Target::unknown().into(),
+            path: directory.join(&volume.path),
+            file: volume.file,
+            csi,
+            mounts: below.map(|(_, mounted)| mounted.clone()).collect(),
+        }
+    });
+    volumes.collect()
+}
+
+/// When the node was booted, in seconds since 1970; 0 when that is unknown.
+fn booted() -> i64 {
+    static BOOTED: OnceLock<i64> = OnceLock::new();
+    let read = || procfs::boot_time_secs().ok().and_then(|at| i64::try_from(at).ok());
+    let known = BOOTED.get().copied().or_else(read);
+    known.map_or(0, |at| *BOOTED.get_or_init(|| at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::pod_dirs::Times;
+
+    #[test]
+    fn what_could_not_be_read_stays_as_it_was_and_is_named() {
+        let with = |uid: &str| RootOnDisk {
+            pods: vec![PodOnDisk {
+                uid: uid.into(),
+                file: None,
+                times: Times::default(),
+                volumes: Vec::new(),
+                devices: Vec::new(),
+                seen_by: None,
+            }],
+            ..RootOnDisk::default()
+        };
+        let place = |root: &str, pid| (PathBuf::from(root), pid, OsString::from("/nonexistent"));
+        let uids = |roots: &BTreeMap<PathBuf, RootOnDisk>, root: &str| -> Vec<String> {
+            let known = roots.get(Path::new(root));
+            known.into_iter().flat_map(|root| &root.pods).map(|pod| pod.uid.clone()).collect()
+        };
+        let mut reading = Reading::default();
+        reading.take(place("/a", None), Ok(Some(with("1"))));
+        reading.take(place("/b", None), Ok(Some(with("2"))));
+        let (roots, unread) = reading.after(BTreeMap::new());
+        assert!(unread.is_empty());
+        let mut reading = Reading::default();
+        reading.take(place("/a", None), Err("it hangs".into()));
+        reading.take(place("/a", Some(7)), Ok(None));
+        reading.fail("/b".into());
+        reading.take(place("/b", Some(7)), Ok(Some(with("3"))));
+        reading.fail("/c".into());
+        let (roots, unread) = reading.after(roots);
+        assert_eq!((uids(&roots, "/a"), uids(&roots, "/b")), (vec!["1".into()], vec!["3".into()]));
+        assert_eq!(unread, ["/a", "/c"].map(PathBuf::from), "as another sees it, /b has answered");
+        assert_eq!(roots[Path::new("/b")].pods[0].seen_by, Some(7));
+    }
+
+    #[test]
+    fn no_root_takes_the_share_of_another() {
+        let mut shares = Shares::default();
+        let begun = Instant::now();
+        let (own, slow, other) = (Path::new("/a"), Path::new("/b"), Path::new("/c"));
+        shares.took(slow, None, true);
+        // One that did not answer is asked again, and then less often; the others are, in each look.
+        assert!(shares.may_read(slow, false, begun) && !shares.may_read(slow, false, begun));
+        for _ in 0..2 {
+            assert!(shares.may_read(own, true, begun) && shares.may_read(other, false, begun));
+        }
+        // What the others have taken together is not the first one's.
+        let Some(long_ago) = begun.checked_sub(SHARE) else { return };
+        assert!(shares.may_read(own, true, long_ago) && !shares.may_read(other, false, long_ago));
+        shares.took(slow, None, false);
+        assert!(shares.may_read(slow, false, begun) && shares.may_read(slow, false, begun));
+    }
+
+    #[test]
+    fn of_two_directories_of_one_pod_the_first_counts_and_the_other_is_told() {
+        let pod = |inode: Option<u64>| PodOnDisk {
+            uid: "u".into(),
+            file: inode.map(|inode| FileId { device: 1, inode }),
+            times: Times::default(),
+            volumes: Vec::new(),
+            devices: Vec::new(),
+            seen_by: None,
+        };
+        let (own, again, other, unknown) = (pod(Some(7)), pod(Some(7)), pod(Some(8)), pod(None));
+        let mut seen = Collisions::default();
+        assert!(seen.is_first(Path::new("/k"), &own));
+        // The same one, by another way, and one of which nobody knows which it is.
+        assert!(!seen.is_first(Path::new("/k2"), &again));
+        assert!(!seen.is_first(Path::new("/k3"), &unknown));
+        assert!(seen.found.is_empty());
+        assert!(!seen.is_first(Path::new("/home/u"), &other));
+        assert_eq!(seen.found, [("u", Path::new("/k"), Path::new("/home/u"))]);
+        seen.tell();
+        let [told] = collisions().try_into().unwrap();
+        assert!(told.sentence.contains("/k/pods/u counts"), "{}", told.sentence);
+    }
+
+    #[test]
+    fn a_driver_without_its_socket_is_not_registered() {
+        let csi = |data| CsiState {
+            data,
+            socket: "/k/plugins_registry/d-reg.sock".into(),
+            registration: Registration::Unknown,
+            registry_changed: None,
+            driver: None,
+        };
+        let known =
+            VolumeData::Known { driver: "d".into(), handle: "h".into(), lifecycle: String::new() };
+        let nobody = OnceListening(OnceLock::from(Vec::new()));
+        let of = |data, names: &[&str]| {
+            let names: Vec<OsString> = names.iter().map(OsString::from).collect();
+            registration(&csi(data), &names, &nobody)
+        };
+        assert_eq!(of(known.clone(), &[]), Registration::Absent);
+        assert_eq!(of(known, &["e-reg.sock", "d-reg.sock"]), Registration::Deaf);
+        assert_eq!(of(VolumeData::Missing, &[]), Registration::Unknown);
+    }
+}

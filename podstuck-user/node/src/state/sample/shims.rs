@@ -1,0 +1,222 @@
+//! The runtime's process that looks after a pod's containers.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    fs,
+    path::{Path, PathBuf},
+};
+
+use procfs::process::Process;
+
+use crate::identity::{cgroup::group_of, living::Living};
+use podstuck_confine::{proc, silent};
+use podstuck_model::{
+    identity::Component,
+    path::safe,
+    pod_group::Task,
+    runtime::{DOCKERS, Shim, ShimOf},
+};
+
+/// Names of the programs, as far as the kernel keeps a name (15 bytes): containerd's shims, and the monitor of
+/// CRI-O and Podman.
+const NAMES: [&str; 2] = ["containerd-shim", "conmon"];
+/// The parts of such a process. A container may have one of that name.
+const PARTS: [Component; 2] = [Component::ContainerdShim, Component::CriO];
+/// What is read of a command line.
+const LINE: usize = 4096;
+/// Processes whose parents are looked at.
+const LOOKED_AT: usize = 8;
+
+/// Those of the containers in a control group.
+pub(super) fn of(tasks: &[Task]) -> Vec<Shim> {
+    let pids = tasks.iter().take(LOOKED_AT).map(|task| task.pid);
+    let parents: BTreeSet<i32> = pids.filter_map(parent).collect();
+    parents.into_iter().filter_map(look).collect()
+}
+
+pub(super) fn parent(pid: u32) -> Option<i32> {
+    Some(Process::new(pid.cast_signed()).ok()?.stat().ok()?.ppid)
+}
+
+/// A process that may be one.
+fn look(pid: i32) -> Option<Shim> {
+    let process = Process::new(pid).ok()?;
+    let place = PathBuf::from(format!("/proc/{pid}"));
+    let stat = silent::read(&place, |_| process.stat().ok())?;
+    if !NAMES.iter().any(|name| stat.comm.starts_with(name)) {
+        return None;
+    }
+    let living = Living::look(&place)?;
+    if living.started != stat.starttime || !PARTS.contains(&living.component()) {
+        return None;
+    }
+    let channel = || silent::read(&place, |place| fs::read(place.join("wchan")).ok());
+    let waits = (stat.state == 'D').then(channel).flatten();
+    let told = told(&place);
+    Some(Shim {
+        pid: pid.cast_unsigned(),
+        comm: safe(told.program(&stat.comm).as_bytes()).into_owned(),
+        state: stat.state,
+        started: stat.starttime,
+        group: group_of(&place),
+        wait_channel: waits.map(|name| safe(&name).into_owned()),
+        of: told.of(),
+    })
+}
+
+/// All shims of the node, kept from one look to the next: what each was told does not change.
+#[derive(Debug, Default)]
+pub(super) struct NodeShims {
+    /// By id and start; `None` for what only has such a name.
+    known: HashMap<(u32, u64), Option<Known>>,
+}
+
+#[derive(Debug)]
+struct Known {
+    shim: Shim,
+    /// The one that it was started for.
+    container: Option<String>,
+}
+
+impl NodeShims {
+    /// Those among processes that have such a name.
+    pub(super) fn refresh(&mut self, named: &[u32]) {
+        let mut before = std::mem::take(&mut self.known);
+        for pid in named {
+            let Some(started) = proc::started(*pid) else { continue };
+            let look = || {
+                let shim = look(pid.cast_signed()).filter(|shim| shim.started == started)?;
+                let container = told(Path::new(&format!("/proc/{pid}"))).container;
+                Some(Known { shim, container })
+            };
+            let known = before.remove(&(*pid, started)).unwrap_or_else(look);
+            self.known.insert((*pid, started), known);
+        }
+    }
+
+    /// All of them. Their states are old.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Shim> {
+        self.known.values().flatten().map(|known| &known.shim)
+    }
+
+    /// Those of one container each that cannot run now, with the container.
+    pub(super) fn halted(&self) -> Vec<(String, Shim)> {
+        let halted = |known: &Known| {
+            let id = known.container.clone()?;
+            let (state, started) = proc::stat(known.shim.pid, known.shim.pid)?;
+            let is_halted = proc::is_stopped(state) || state == 'D';
+            let now = (is_halted && started == known.shim.started)
+                .then(|| look(known.shim.pid.cast_signed()))?;
+            Some((id, now.filter(Shim::is_halted)?))
+        };
+        let mut all: Vec<(String, Shim)> =
+            self.known.values().flatten().filter_map(halted).collect();
+        all.sort_by_key(|(_, shim)| shim.pid);
+        all
+    }
+
+    /// The one that was started for a container of Docker's.
+    pub(super) fn of_docker(&self, id: &str) -> Option<Shim> {
+        let is_dockers = |shim: &Shim| matches!(&shim.of, Some(ShimOf::Containerd { namespace, .. }) if namespace == DOCKERS);
+        let mut all = self.known.values().flatten();
+        let known = all.find(|it| it.container.as_deref() == Some(id) && is_dockers(&it.shim))?;
+        look(known.shim.pid.cast_signed()).filter(|shim| shim.started == known.shim.started)
+    }
+
+    /// The one that looks after a container, which its first process is a child of.
+    pub(super) fn of_container(&self, id: &str, init: Option<u32>) -> Option<Shim> {
+        let parent = init.and_then(parent).and_then(look);
+        let named = || {
+            let mut all = self.known.values().flatten();
+            let known = all.find(|known| known.container.as_deref() == Some(id))?;
+            look(known.shim.pid.cast_signed())
+        };
+        parent.or_else(named)
+    }
+}
+
+/// What a shim was told by whoever started it.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Told {
+    program: String,
+    /// `-id`: the container that it was started for, a pod's sandbox with Kubernetes.
+    container: Option<String>,
+    socket: Option<PathBuf>,
+    namespace: Option<String>,
+    /// conmon's `--exit-dir`
+    exits: Option<PathBuf>,
+}
+
+/// By its command line (containerd `core/runtime/v2/shim.go`, conmon's `cli.c`).
+fn told(process: &Path) -> Told {
+    let line = silent::read(process, |process| proc::command_line(process, LINE).ok());
+    parse(&line.unwrap_or_default())
+}
+
+fn parse(line: &[u8]) -> Told {
+    let mut words = line.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word));
+    let mut told =
+        Told { program: words.next().unwrap_or_default().into_owned(), ..Told::default() };
+    while let Some(word) = words.next() {
+        let mut value = || words.next().map(|it| it.into_owned()).filter(|it| !it.is_empty());
+        let Some(name) = word.strip_prefix('-') else { continue };
+        match name.trim_start_matches('-') {
+            "id" => told.container = value(),
+            "address" => told.socket = value().map(PathBuf::from),
+            "namespace" => told.namespace = value(),
+            "exit-dir" => told.exits = value().map(PathBuf::from),
+            _ => {}
+        }
+    }
+    told
+}
+
+impl Told {
+    /// The name of its program, of which the kernel keeps the beginning only: gVisor's and Kata's shims are
+    /// called after them.
+    fn program<'a>(&'a self, comm: &'a str) -> &'a str {
+        let name = self.program.rsplit('/').next().unwrap_or_default();
+        if name.starts_with(comm) { name } else { comm }
+    }
+
+    fn of(&self) -> Option<ShimOf> {
+        if let Some((socket, namespace)) = self.socket.clone().zip(self.namespace.clone()) {
+            return Some(ShimOf::Containerd { socket, namespace });
+        }
+        // Podman, which has no daemon, uses the same monitor.
+        let is_crio = self.exits.as_ref()?.iter().any(|name| name == "crio");
+        is_crio.then_some(ShimOf::CriO)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_line_tells_whose_it_is() {
+        let of = |words: &str| parse(words.replace(' ', "\0").as_bytes());
+        let line = "/usr/bin/containerd-shim-kata-v2 -namespace k8s.io -address /run/c.sock \
+             -publish-binary /usr/bin/containerd -id aa ";
+        let told = of(line);
+        let (socket, namespace) = ("/run/c.sock".into(), "k8s.io".into());
+        assert_eq!(told.of(), Some(ShimOf::Containerd { socket, namespace }));
+        assert_eq!(told.container.as_deref(), Some("aa"));
+        assert_eq!(told.program("containerd-shim"), "containerd-shim-kata-v2");
+        assert_eq!(told.program("conmon"), "conmon");
+        let crio = of("/usr/bin/conmon -b /x --exit-dir /var/run/crio/exits -l /y ");
+        assert_eq!(crio.of(), Some(ShimOf::CriO));
+        let podman =
+            of("/usr/bin/conmon --exit-dir /run/libpod/exits --exit-command /usr/bin/podman ");
+        assert_eq!((podman.of(), parse(b"").of()), (None, None));
+        assert_eq!(of("shim -namespace x -address").of(), None);
+    }
+
+    #[test]
+    fn fuzz_shim_words() {
+        podstuck_fuzz::fuzz("shim_words", |input| {
+            let told = parse(input);
+            let _ = (told.of(), told.program("conmon"));
+        });
+    }
+}

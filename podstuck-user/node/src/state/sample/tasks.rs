@@ -1,0 +1,169 @@
+//! What is left in a control group: processes by `/proc/PID/stat`.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use procfs::FromBufRead as _;
+
+use crate::state::thread::frames;
+use podstuck_confine::{nfs_stats, proc, silent};
+use podstuck_model::{path::safe, pod_group::Task};
+
+/// Threads looked at of one process.
+const THREADS: usize = 64;
+/// `SIGKILL` in a mask of pending signals.
+const KILL: u64 = 1 << 8;
+/// `PF_EXITING` of include/linux/sched.h.
+const EXITING: u64 = 4;
+
+/// What `/proc` says of a process; `None` for one that has ended. The details are read of one that
+/// is to end.
+pub(super) fn read(pid: u32, group: &Path) -> Option<Task> {
+    let first = thread(pid, pid, group)?;
+    let dead = matches!(first.state, 'Z' | 'X');
+    let mut worst = first;
+    if !worst.is_unkillable() && (dead || worst.killed || worst.exiting) {
+        let mut others = proc::threads(pid).take(THREADS).filter_map(|tid| thread(pid, tid, group));
+        match others.find(Task::is_unkillable) {
+            Some(other) => worst = other,
+            None if dead => return None,
+            None => {}
+        }
+    }
+    if worst.killed || worst.exiting {
+        details(&mut worst);
+    }
+    Some(worst)
+}
+
+fn thread(pid: u32, tid: u32, group: &Path) -> Option<Task> {
+    let place = PathBuf::from(format!("/proc/{pid}/task/{tid}"));
+    let stat = silent::read(&place, |place| fs::read(place.join("stat")).ok())?;
+    // The name may hold anything, also brackets.
+    let open = stat.iter().position(|byte| *byte == b'(')?;
+    let close = stat.iter().rposition(|byte| *byte == b')')?;
+    let comm = safe(stat.get(open + 1..close)?).into_owned();
+    let fields = std::str::from_utf8(stat.get(close + 1..)?).ok()?;
+    let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
+    let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
+    // Fields 3, 9, 22 and 31 of proc_pid_stat(5).
+    let state = fields.first()?.chars().next()?;
+    let (killed, exiting) = (number(28)? & KILL != 0, number(6)? & EXITING != 0);
+    // Of few, so that the other file is read of few.
+    let ends = (killed || exiting) && !(state == 'D' && is_dumping(pid, tid));
+    Some(Task {
+        pid,
+        tid,
+        comm,
+        state,
+        killed: killed && ends,
+        exiting: exiting && ends,
+        started: number(19)?,
+        woken: None,
+        moved: None,
+        received: None,
+        wait_channel: None,
+        stack: Vec::new(),
+        directory: None,
+        group: group.to_owned(),
+    })
+}
+
+/// Whether its process writes a core dump. Until that is done, the kernel has its other threads wait
+/// where no signal reaches them, up to Linux 5.15 as ones that are exiting: it is busy, not stuck.
+fn is_dumping(pid: u32, tid: u32) -> bool {
+    let status = fs::read(format!("/proc/{pid}/task/{tid}/status")).unwrap_or_default();
+    says_dumping(&String::from_utf8_lossy(&status))
+}
+
+/// The line is there since Linux 4.15.
+fn says_dumping(status: &str) -> bool {
+    let told = status.lines().find_map(|line| line.strip_prefix("CoreDumping:"));
+    told.is_some_and(|told| told.trim() == "1")
+}
+
+/// How often a thread went to sleep, and so was woken, by its `status`.
+fn woken(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
+    line.trim().parse().ok()
+}
+
+/// Everything that a thread's `io` counts, so that whatever it does shows.
+fn moved(text: &[u8]) -> Option<u64> {
+    let io = procfs::process::Io::from_buf_read(text).ok()?;
+    let all = [io.rchar, io.wchar, io.syscr, io.syscw, io.read_bytes, io.write_bytes];
+    Some(all.into_iter().fold(0, u64::wrapping_add))
+}
+
+fn details(task: &mut Task) {
+    let place = PathBuf::from(format!("/proc/{}/task/{}", task.pid, task.tid));
+    let text = |name| silent::read(&place, |place| fs::read(place.join(name)).ok());
+    let status = text("status").unwrap_or_default();
+    task.woken = woken(&String::from_utf8_lossy(&status));
+    task.moved = text("io").and_then(|text| moved(&text));
+    let channel = text("wchan").map(|name| safe(&name).into_owned());
+    task.wait_channel = channel.filter(|name| !name.is_empty() && name != "0");
+    let stack = text("stack").unwrap_or_default();
+    task.stack = frames(&String::from_utf8_lossy(&stack));
+    if task.state == 'D' {
+        let pid = task.pid;
+        task.received = silent::read(&place, |_| nfs_stats::received_by_all(pid));
+    }
+    // The link is read, not followed.
+    task.directory = silent::read(&place, |place| fs::read_link(place.join("cwd")).ok());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_process_is_alive_and_well() {
+        let task = read(std::process::id(), Path::new("/g")).unwrap();
+        assert!(!task.killed && !task.exiting && !task.is_unkillable());
+        assert!(task.started > 0 && task.group == Path::new("/g"));
+        assert_eq!(read(u32::MAX >> 1, Path::new("/g")), None);
+    }
+
+    #[test]
+    fn who_has_ended_and_was_not_waited_for_is_gone() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let ended = || fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
+        while !ended().contains(") Z ") {
+            std::thread::yield_now();
+        }
+        assert_eq!(read(child.id(), Path::new("/g")), None);
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn how_often_a_thread_was_woken_is_told() {
+        assert_eq!(woken("Name:\tx\nvoluntary_ctxt_switches:\t12\n"), Some(12));
+        assert_eq!(woken("nonvoluntary_ctxt_switches:\t9\n"), None);
+        let own = fs::read_to_string("/proc/thread-self/status").unwrap();
+        assert!(woken(&own).is_some());
+    }
+
+    #[test]
+    fn what_a_thread_has_read_and_written_is_told() {
+        let text = b"rchar: 1\nwchar: 20\nsyscr: 300\nsyscw: 4000\nread_bytes: 50000\n\
+            write_bytes: 600000\ncancelled_write_bytes: 7\n";
+        assert_eq!(moved(text), Some(654_321));
+        assert_eq!(moved(b"rchar: 1\n"), None);
+        let Ok(before) = fs::read("/proc/thread-self/io") else {
+            podstuck_testing::skip("a kernel that does not count what threads read");
+            return;
+        };
+        let now = fs::read("/proc/thread-self/io").unwrap();
+        assert!(moved(&now) > moved(&before), "reading counts");
+    }
+
+    #[test]
+    fn who_dumps_core_says_so() {
+        assert!(says_dumping("Name:\tx\nCoreDumping:\t1\nTHP_enabled:\t1\n"));
+        assert!(!says_dumping("CoreDumping:\t0\n") && !says_dumping("Name:\tCoreDumping: 1\n"));
+        assert!(!is_dumping(std::process::id(), std::process::id()));
+    }
+}
