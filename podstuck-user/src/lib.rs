@@ -4,9 +4,8 @@
 //! words everybody speaks), `podstuck_confine` (what the tool may do, and other processes), `podstuck_probe` (records
 //! and tables out of the kernel) and beside it `podstuck_node` (whose paths and processes are, bounded looks at the
 //! node, answers) and `podstuck_engine`, which do not know each other; here `attribute` (a record gets its names),
-//! then `recording`, `export`, `present` and `tui` (a terminal's screen), and what is made of runs that are over:
-//! `report` and `compare`. `commands` wires them up, with the crate `podstuck_lab`,
-//! which builds real cases to try it on.
+//! and after them `podstuck_show`. `commands` wires them up, with the crate `podstuck_lab`, which builds real cases to
+//! try it on.
 
 pub use podstuck_engine::{engine, event, model, query};
 
@@ -16,15 +15,6 @@ mod attribute;
 mod captures_tests;
 #[cfg(test)]
 mod walk_tests;
-
-pub mod export;
-pub mod present;
-pub mod recording;
-
-mod tui;
-
-pub mod compare;
-pub mod report;
 
 pub mod cli;
 pub mod commands;

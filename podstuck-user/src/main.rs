@@ -14,16 +14,15 @@ use podstuck::{
         Exit, Failure, compare, diagnose, doctor, explain, holders, interrupt, lab, list, man,
         replay, report, standard_output, watch,
     },
-    export,
     logging::{self, Unwaiting},
     model::path::safe,
-    recording,
 };
 use podstuck_confine::{
     fork_server::{self, Work},
     privilege,
 };
 use podstuck_node::state::questions;
+use podstuck_show::{export, recording};
 
 fn main() -> ExitCode {
     // A shell's question about what can be typed; it does nothing else.

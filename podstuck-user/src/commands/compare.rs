@@ -8,12 +8,14 @@ use jiff::Timestamp;
 use super::{Exit, Failure, standard_output};
 use crate::{
     cli::{Compare, Output},
+    model::path::safe_path,
+};
+use podstuck_show::{
     compare,
     export::{
         intervals::{Collector, Intervals},
         intervals_log, read,
     },
-    model::path::safe_path,
     present::{json, style::Style},
     recording::Reader,
 };

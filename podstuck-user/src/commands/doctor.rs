@@ -21,7 +21,6 @@ use crate::{
         identity::Component,
         path::{safe, safe_path},
     },
-    present::json,
 };
 use podstuck_confine::{facts, privilege, proc, role};
 use podstuck_node::{
@@ -41,6 +40,7 @@ use podstuck_probe::kernel::{
     layout::{self, BTF_PATH},
     obstacle, selinux,
 };
+use podstuck_show::present::json;
 
 /// Look-alikes that are named; the others are counted.
 const NAMED: usize = 8;

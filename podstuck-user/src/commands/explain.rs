@@ -8,10 +8,10 @@ use super::{Exit, Failure, standard_output};
 use crate::{
     cli::{Explain, Output},
     model::path::safe,
-    present::{
-        json::{self, Line},
-        text,
-    },
+};
+use podstuck_show::present::{
+    json::{self, Line},
+    text,
 };
 
 /// Runs the command: 0, or 2 for a name that is no cause's.

@@ -12,10 +12,6 @@ use crate::{
         holder::{About, Search},
         path::{JsonPath, safe_path},
     },
-    present::{
-        json::{self, Line},
-        text,
-    },
 };
 use podstuck_node::{
     identity::{
@@ -23,6 +19,10 @@ use podstuck_node::{
     },
     scope::Scope,
     state::holders::snapshot,
+};
+use podstuck_show::present::{
+    json::{self, Line},
+    text,
 };
 
 /// Runs the command.

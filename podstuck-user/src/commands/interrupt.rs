@@ -31,11 +31,9 @@ use tokio::{
     sync::Notify,
 };
 
-use crate::{
-    logging::{self, Unwaiting},
-    tui,
-};
+use crate::logging::{self, Unwaiting};
 use podstuck_confine::role::Role;
+use podstuck_show::tui;
 
 /// 128 + SIGINT, as shells show it.
 const ABORTED: i32 = 130;

@@ -5,14 +5,11 @@ use std::{cell::RefCell, collections::BTreeSet};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::{
-    cli::ListOutput,
-    model::deleted::Deleted,
-    present::{
-        json::{self, Line},
-        style::Style,
-        text::{self, ListEnd},
-    },
+use crate::{cli::ListOutput, model::deleted::Deleted};
+use podstuck_show::present::{
+    json::{self, Line},
+    style::Style,
+    text::{self, ListEnd},
 };
 
 /// What was told already.
@@ -76,7 +73,8 @@ impl Lister {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{model::identity::Pod, present::sample};
+    use crate::model::identity::Pod;
+    use podstuck_show::present::sample;
 
     fn pod(uid: &str, is_known: bool) -> Deleted {
         let pod = Pod { uid: uid.into(), namespace: None, name: None };

@@ -8,12 +8,9 @@ use std::{
 use anyhow::{Context, Result, bail};
 
 use super::interrupt;
-use crate::{
-    cli::Output,
-    logging,
-    tui::{Options, Screen, State},
-};
+use crate::{cli::Output, logging};
 use podstuck_confine::clock;
+use podstuck_show::tui::{Options, Screen, State};
 
 /// The screen, which gives the terminal back when it is dropped; only then log lines are shown.
 pub(super) struct OnScreen {

@@ -8,14 +8,16 @@ use super::{Exit, reporter::Reporter};
 use crate::{
     engine::{Engine, Output},
     event::{Event, Run, What},
-    export::{Page, Shot, intervals_log},
     model::{
         series::{NamesTable, SeriesTable},
         summary::NotLookedAt,
         time::Monotonic,
     },
-    present::{json::Line, text, words},
     query::Query,
+};
+use podstuck_show::{
+    export::{Page, Shot, intervals_log},
+    present::{json::Line, text, words},
     report::{self, Collector, Model},
 };
 

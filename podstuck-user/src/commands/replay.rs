@@ -15,8 +15,8 @@ use crate::{
         path::{safe, safe_path},
         time::Monotonic,
     },
-    recording::{Ending, Reader},
 };
+use podstuck_show::recording::{Ending, Reader};
 
 /// How long to sleep at a time, so that Ctrl-C ends a replay at once.
 const NAP: Duration = Duration::from_millis(100);

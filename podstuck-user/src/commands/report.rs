@@ -12,9 +12,11 @@ use super::{Exit, Failure, away, standard_output};
 use crate::{
     cli::{Format, Report},
     engine::Engine,
-    export::{self, read},
     logging::Unwaiting,
     model::path::{safe, safe_path},
+};
+use podstuck_show::{
+    export::{self, read},
     recording::{Ending, Reader},
     report::{self, Collector, Model},
 };

@@ -15,12 +15,14 @@ use super::{
 use crate::{
     cli::Output,
     event::{Event, Run},
-    export::{Background, Shot, Writer},
     model::{
         deleted::Deleted,
         finding::{Finding, FindingState},
         summary::{NotLookedAt, Summary},
     },
+};
+use podstuck_show::{
+    export::{Background, Shot, Writer},
     present::{
         json::{self, Line},
         style::Style,

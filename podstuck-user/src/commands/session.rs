@@ -39,7 +39,6 @@ use crate::{
         time::Monotonic,
     },
     query::{Answer, Query},
-    recording::Recorder,
 };
 use podstuck_confine::{clock, helper::Share};
 use podstuck_node::{
@@ -55,6 +54,7 @@ use podstuck_probe::{
     decode::{Record, decode},
     source::tables::Drained,
 };
+use podstuck_show::recording::Recorder;
 
 /// Volumes that are remembered.
 const VOLUMES: usize = 4096;

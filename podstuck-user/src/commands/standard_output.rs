@@ -9,7 +9,8 @@ use nix::libc;
 use rustix::fs::{FileType, fstat};
 
 use super::Exit;
-use crate::{logging::Unwaiting, present::style::Style};
+use crate::logging::Unwaiting;
+use podstuck_show::present::style::Style;
 
 /// A part of what the command says was not written. The last thing that a command does is to end with it, so
 /// that one flag for the process is enough, whoever wrote.

@@ -27,7 +27,6 @@ use crate::{
         degraded::{Degraded, Feed},
         pod_record::PodRecord,
     },
-    recording::Recorder,
 };
 use podstuck_confine::{clock, facts, fork_server, role::Role};
 use podstuck_node::{
@@ -38,6 +37,7 @@ use podstuck_probe::source::{
     cost::ProgramTimes,
     tables::{Drained, Turn},
 };
+use podstuck_show::recording::Recorder;
 
 /// How often counts are drained.
 const TICK: Duration = Duration::from_secs(1);

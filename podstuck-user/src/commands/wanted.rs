@@ -12,7 +12,6 @@ use crate::{
         identity::Pod,
         path::{safe, safe_path},
     },
-    present::words,
 };
 use podstuck_node::{
     identity::{
@@ -23,6 +22,7 @@ use podstuck_node::{
     scope::Scope,
     state::{anywhere::is_nowhere, sample::containers::OnNode, show_roots::resolve_what_answers},
 };
+use podstuck_show::present::words;
 
 /// What the run is restricted to, as the probes compare it.
 #[derive(Default)]

@@ -12,10 +12,10 @@ use crate::{
         degraded::{Degraded, Feed},
         summary::Completeness,
     },
-    recording::Recorder,
 };
 use podstuck_confine::{alive, clock, helper};
 use podstuck_node::state::{clients, logs, sample};
+use podstuck_show::recording::Recorder;
 
 /// More are not named.
 const NAMED: usize = 4;

@@ -1,0 +1,195 @@
+//! Exports from a thread of its own, which renders the files and hands them to the process that writes them: a
+//! disk that does not answer then keeps files back, and nothing else.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+        mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+    },
+    thread,
+    time::Duration,
+};
+
+use jiff::Timestamp;
+
+use super::{
+    ExportError, Snapshot,
+    process::{self, Writer},
+};
+use podstuck_confine::role::Role;
+use podstuck_model::{
+    finding::Finding,
+    series::{NamesTable, SeriesTable},
+    summary::Completeness,
+};
+
+/// A file that a later stage renders, by the thread: its name, and what makes it.
+pub type Page = (&'static str, Box<dyn FnOnce() -> Result<Vec<u8>, ExportError> + Send>);
+
+/// What is written at one moment, to be handed over.
+pub struct Shot {
+    /// See [`Snapshot`].
+    pub series: Arc<SeriesTable>,
+    /// See [`Snapshot`].
+    pub names: Arc<NamesTable>,
+    /// See [`Snapshot`].
+    pub findings: Vec<Finding>,
+    /// See [`Snapshot`].
+    pub completeness: Completeness,
+    /// See [`Snapshot`].
+    pub window: Duration,
+    /// See [`Snapshot`].
+    pub start: Timestamp,
+    /// Other files.
+    pub pages: Vec<Page>,
+}
+
+enum Job {
+    Append(String),
+    Write(Box<Shot>),
+    /// Everything before it is done.
+    Done(Sender<()>),
+}
+
+/// The thread, from outside.
+#[derive(Debug)]
+pub struct Background {
+    jobs: Sender<Job>,
+    /// Whether files are being renewed, or wait for it.
+    busy: Arc<AtomicBool>,
+    /// The process that writes.
+    writer: Option<u32>,
+}
+
+impl Background {
+    /// Starts the thread.
+    pub fn start(writer: Writer) -> std::io::Result<Self> {
+        let (jobs, queue) = channel();
+        let busy = Arc::new(AtomicBool::new(false));
+        let (mine, id) = (busy.clone(), writer.id());
+        thread::Builder::new().name("export".into()).spawn(move || serve(writer, &queue, &mine))?;
+        Ok(Self { jobs, busy, writer: id })
+    }
+
+    /// Adds a line to `findings.jsonl`.
+    pub fn append(&self, line: String) {
+        self.send(Job::Append(line));
+    }
+
+    /// Renews the other files, unless that is still being done: then the shot is not even taken.
+    pub fn renew(&self, shot: impl FnOnce() -> Shot) {
+        if !self.busy.swap(true, Relaxed) {
+            self.send(Job::Write(Box::new(shot())));
+        }
+    }
+
+    /// Writes the files for the last time.
+    ///
+    /// # Errors
+    /// Says who still writes when the limit has passed, or that nobody does any more.
+    pub fn finish(&self, shot: Shot, limit: Duration) -> Result<(), String> {
+        let (sender, done) = channel();
+        self.send(Job::Write(Box::new(shot)));
+        self.send(Job::Done(sender));
+        done.recv_timeout(limit).map_err(|error| match (error, self.writer) {
+            (RecvTimeoutError::Timeout, Some(writer)) => {
+                format!("process {writer} of podstuck still waits for the disk, after {limit:?}")
+            }
+            (RecvTimeoutError::Timeout, None) => format!("no answer within {limit:?}"),
+            (RecvTimeoutError::Disconnected, _) => "the process that writes has ended".into(),
+        })
+    }
+
+    fn send(&self, job: Job) {
+        // If the thread has died, `finish` says so.
+        let _ = self.jobs.send(job);
+    }
+}
+
+fn serve(mut writer: Writer, jobs: &Receiver<Job>, busy: &AtomicBool) {
+    Role::WriteOpen.assume();
+    for job in jobs {
+        let written = match job {
+            Job::Append(line) => tell(&mut writer, &process::Job::Append(line)),
+            Job::Write(shot) => {
+                let written = write(&mut writer, *shot);
+                busy.store(false, Relaxed);
+                written
+            }
+            Job::Done(done) => {
+                let _ = done.send(());
+                Ok(())
+            }
+        };
+        if let Err(error) = written {
+            tracing::warn!("the export has ended: {error}");
+            return;
+        }
+    }
+}
+
+fn write(writer: &mut Writer, shot: Shot) -> io::Result<()> {
+    let snapshot = Snapshot {
+        series: &shot.series,
+        names: &shot.names,
+        findings: &shot.findings,
+        completeness: &shot.completeness,
+        window: shot.window,
+        start: shot.start,
+    };
+    // One that fails does not keep the others from being written.
+    let pages = shot.pages.into_iter().map(|(name, render)| Ok((name, render()?)));
+    for file in snapshot.files().chain(pages) {
+        match file {
+            Ok((name, bytes)) => {
+                let text = String::from_utf8_lossy(&bytes).into_owned();
+                tell(writer, &process::Job::Replace(name.into(), text))?;
+            }
+            Err(error) => tracing::warn!("{:#}", anyhow::Error::from(error)),
+        }
+    }
+    Ok(())
+}
+
+/// An export that fails must not end the run: what is found is printed all the same.
+fn tell(writer: &mut Writer, job: &process::Job) -> io::Result<()> {
+    writer.tell(job)?.unwrap_or_else(|error| tracing::warn!("{error:#}"));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::export::{process::tests::writer, sample};
+
+    #[test]
+    fn everything_is_there_when_it_has_finished() {
+        let dir = tempfile::tempdir().unwrap();
+        let background = Background::start(writer(dir.path()).unwrap()).unwrap();
+        background.append("{}\n".into());
+        let shot = || Shot {
+            series: sample::table().into(),
+            names: NamesTable::new().into(),
+            findings: Vec::new(),
+            completeness: Completeness::default(),
+            window: Duration::from_secs(1),
+            start: sample::start(),
+            pages: vec![("page.html", Box::new(|| Ok(b"<p>".to_vec())))],
+        };
+        background.renew(shot);
+        background.finish(shot(), Duration::from_secs(30)).unwrap();
+        assert_eq!(std::fs::read_to_string(dir.path().join("page.html")).unwrap(), "<p>");
+        assert_eq!(std::fs::read_to_string(dir.path().join("findings.jsonl")).unwrap(), "{}\n");
+        assert!(dir.path().join("metrics.prom").exists());
+    }
+
+    #[test]
+    fn a_shot_that_nobody_would_write_is_not_taken() {
+        let (jobs, queue) = channel();
+        let busy = Arc::new(AtomicBool::new(true));
+        Background { jobs, busy, writer: None }.renew(|| unreachable!("the disk does not keep up"));
+        assert!(queue.try_recv().is_err());
+    }
+}

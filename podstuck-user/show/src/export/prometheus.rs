@@ -1,0 +1,275 @@
+//! `metrics.prom`: Prometheus text format 0.0.4, fit for node_exporter's textfile collector, which
+//! refuses timestamps and the OpenMetrics syntax.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use jiff::Timestamp;
+use prometheus::{
+    TextEncoder,
+    proto::{Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType},
+};
+
+use super::{
+    error::ExportError,
+    latency::latency,
+    rows::{Labels, rows},
+};
+use crate::present::words;
+use podstuck_model::{
+    finding::Finding,
+    series::{NamesTable, SeriesTable},
+    summary::Completeness,
+};
+
+/// Name of the file.
+pub const FILE: &str = "metrics.prom";
+
+/// Renders one window.
+pub fn prometheus(
+    start: Timestamp,
+    window: Duration,
+    (series, names): (&SeriesTable, &NamesTable),
+    findings: &[Finding],
+    completeness: &Completeness,
+) -> Result<String, ExportError> {
+    let mut families = Families::default();
+    families.series(series, names);
+    families.findings(findings);
+    families.completeness(completeness);
+    let start_s = start.as_nanosecond() as f64 / 1e9;
+    families.gauge("podstuck_start_time_seconds", "When tracing began, since the epoch.", start_s);
+    families.gauge(
+        "podstuck_window_seconds",
+        "How long podstuck has traced.",
+        window.as_secs_f64(),
+    );
+    TextEncoder::new().encode_to_string(&families.0).map_err(ExportError::render(FILE))
+}
+
+#[derive(Default)]
+struct Families(Vec<MetricFamily>);
+
+impl Families {
+    fn series(&mut self, series: &SeriesTable, names: &NamesTable) {
+        let mut calls = Vec::new();
+        let mut durations = Vec::new();
+        for (labels, series) in rows(series, names) {
+            if labels.is_call {
+                calls.push(counter(series.calls, pairs_of(&labels)));
+            }
+            durations.push(histogram(latency(&series), pairs_of(&labels)));
+        }
+        self.add("podstuck_calls_total", "Calls that returned.", MetricType::COUNTER, calls);
+        self.add(
+            "podstuck_call_duration_seconds",
+            "Time from entry to return of the calls, and of the phases around umount2.",
+            MetricType::HISTOGRAM,
+            durations,
+        );
+    }
+
+    fn findings(&mut self, findings: &[Finding]) {
+        let mut counts: BTreeMap<_, u64> = BTreeMap::new();
+        for f in findings {
+            let key = (f.id, words::severity(f.severity), words::state(f.state));
+            *counts.entry(key).or_default() += 1;
+        }
+        let metrics = counts
+            .into_iter()
+            .map(|((id, severity, state), n)| {
+                let labels = pairs([("id", id.as_str()), ("severity", severity), ("state", state)]);
+                gauge(n as f64, labels)
+            })
+            .collect();
+        self.add("podstuck_findings", "Findings by cause.", MetricType::GAUGE, metrics);
+    }
+
+    fn completeness(&mut self, c: &Completeness) {
+        for (name, help, value) in [
+            (
+                "podstuck_events_lost_total",
+                "Events that did not fit the ring; the counts are not affected.",
+                c.events_lost,
+            ),
+            (
+                "podstuck_events_limited_total",
+                "Events held back by rate limits; the counts are not affected.",
+                c.events_limited,
+            ),
+            (
+                "podstuck_unmatched_exits_total",
+                "Calls whose entry was not seen; not counted.",
+                c.unmatched_exits,
+            ),
+            (
+                "podstuck_map_full_total",
+                "Calls not followed or not counted because a table was full.",
+                c.map_full,
+            ),
+            (
+                "podstuck_outcome_unknown_total",
+                "Calls entered and not seen to return; not counted.",
+                c.outcome_unknown,
+            ),
+            (
+                "podstuck_io_uring_deletions_total",
+                "Deletions by io_uring, which are noticed and not counted by outcome.",
+                c.io_uring_deletions,
+            ),
+            (
+                "podstuck_drains_failed_total",
+                "Times that the probes' tables could not be read in full.",
+                c.drains_failed,
+            ),
+            ("podstuck_unresolved_calls_total", "Calls counted without a target.", c.unresolved),
+            (
+                "podstuck_look_alike_calls_total",
+                "Calls on paths that read like a target's and are none that is known.",
+                c.look_alikes,
+            ),
+        ] {
+            self.add(name, help, MetricType::COUNTER, vec![counter(value, Vec::new())]);
+        }
+        // Where it was not measured, there is no number.
+        if let Some(skipped) = c.probes_skipped {
+            let help =
+                "Calls not seen because the kernel ran no probes on that CPU at that moment.";
+            let counted = vec![counter(skipped, Vec::new())];
+            self.add("podstuck_probes_skipped_total", help, MetricType::COUNTER, counted);
+        }
+        let late = c.looks_late_s as f64;
+        let help = "Longest time that a look at the node's state was overdue; 0 below a minute.";
+        self.gauge("podstuck_looks_late_seconds", help, late);
+        let missing = c.probes_missing.len() as f64;
+        self.gauge("podstuck_probes_missing", "Probes that are not attached.", missing);
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, value: f64) {
+        self.add(name, help, MetricType::GAUGE, vec![gauge(value, Vec::new())]);
+    }
+
+    fn add(&mut self, name: &str, help: &str, kind: MetricType, metrics: Vec<Metric>) {
+        // The encoder takes a family without metrics for a mistake.
+        if metrics.is_empty() {
+            return;
+        }
+        let mut family = MetricFamily::default();
+        family.set_name(name.into());
+        family.set_help(help.into());
+        family.set_field_type(kind);
+        family.set_metric(metrics);
+        self.0.push(family);
+    }
+}
+
+fn counter(value: u64, labels: Vec<LabelPair>) -> Metric {
+    let mut inner = Counter::default();
+    inner.set_value(value as f64);
+    let mut metric = Metric::from_label(labels);
+    metric.set_counter(inner);
+    metric
+}
+
+fn gauge(value: f64, labels: Vec<LabelPair>) -> Metric {
+    let mut inner = Gauge::default();
+    inner.set_value(value);
+    let mut metric = Metric::from_label(labels);
+    metric.set_gauge(inner);
+    metric
+}
+
+fn histogram(inner: Histogram, labels: Vec<LabelPair>) -> Metric {
+    let mut metric = Metric::from_label(labels);
+    metric.set_histogram(inner);
+    metric
+}
+
+fn pairs_of(labels: &Labels) -> Vec<LabelPair> {
+    // One that is empty is none.
+    let mut pairs = pairs([
+        ("syscall", labels.syscall),
+        ("outcome", &labels.outcome),
+        ("pod", &labels.pod),
+        ("volume", &labels.volume),
+        ("component", labels.component),
+        ("namespace", &labels.names.namespace),
+        ("pod_name", &labels.names.pod_name),
+        ("container", &labels.container),
+        ("plugin", &labels.names.plugin),
+    ]);
+    let of_target = ["namespace", "pod_name", "container", "plugin"];
+    pairs.retain(|pair| !pair.value().is_empty() || !of_target.contains(&pair.name()));
+    pairs
+}
+
+fn pairs<const N: usize>(labels: [(&str, &str); N]) -> Vec<LabelPair> {
+    labels
+        .into_iter()
+        .map(|(name, value)| {
+            let mut pair = LabelPair::default();
+            pair.set_name(name.into());
+            pair.set_value(value.into());
+            pair
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{export::sample, present::sample as findings};
+    use podstuck_model::series::TargetNames;
+
+    fn names() -> NamesTable {
+        let names = TargetNames {
+            namespace: "shop".into(),
+            pod_name: "cart-0".into(),
+            ..TargetNames::default()
+        };
+        let key = (sample::UID.into(), "data".into(), String::new());
+        NamesTable::from([(key, names)])
+    }
+
+    fn render(series: &SeriesTable, found: &[Finding]) -> String {
+        let lost = Completeness { events_lost: 3, ..Default::default() };
+        prometheus(sample::start(), Duration::from_millis(30_500), (series, &names()), found, &lost)
+            .unwrap()
+    }
+
+    #[test]
+    fn counters_findings_and_losses_are_there_with_escaped_labels() {
+        let text = render(&sample::table(), &[findings::finding(), findings::finding()]);
+        let uid = sample::UID;
+        for line in [
+            "# TYPE podstuck_calls_total counter".to_owned(),
+            format!(
+                "podstuck_calls_total{{syscall=\"unlinkat\",outcome=\"EBUSY\",pod=\"{uid}\",volume=\"data\",component=\"kubelet\",namespace=\"shop\",pod_name=\"cart-0\"}} 103"
+            ),
+            format!(
+                "podstuck_calls_total{{syscall=\"unlink\",outcome=\"ok\",pod=\"{uid}\",volume=\"a,b\\\" ;c\\\\x1b\",component=\"workload\"}} 2"
+            ),
+            "podstuck_findings{id=\"volume-held-by-host-process\",severity=\"critical\",state=\"new\"} 2".into(),
+            "podstuck_events_lost_total 3".into(),
+            "podstuck_window_seconds 30.5".into(),
+            "podstuck_start_time_seconds 1700000000".into(),
+        ] {
+            assert!(text.lines().any(|l| l == line), "no line {line} in\n{text}");
+        }
+        assert!(!text.contains("# EOF"));
+    }
+
+    #[test]
+    fn a_series_costs_eleven_lines() {
+        let lines = |series: &SeriesTable| render(series, &[]).lines().count();
+        let (all, none) = (lines(&sample::table()), lines(&SeriesTable::new()));
+        let heads = 2 * 2;
+        assert_eq!(all - none, heads + 11 * sample::table().len());
+    }
+
+    #[test]
+    fn a_quiet_window_still_tells_that_nothing_was_lost() {
+        let text = render(&SeriesTable::new(), &[]);
+        assert!(!text.contains("podstuck_calls_total"), "{text}");
+        assert!(text.contains("podstuck_map_full_total 0\n"), "{text}");
+    }
+}

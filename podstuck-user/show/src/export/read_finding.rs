@@ -1,0 +1,150 @@
+//! A finding as `findings.jsonl` has it.
+
+use jiff::Timestamp;
+use podstuck_engine::catalogue;
+use serde::{Deserialize, Deserializer};
+
+use podstuck_model::{
+    call::{Call, Outcome},
+    diagnosis::Stage,
+    evidence::{Certainty, Evidence, RuledOut, Source},
+    finding::{FaultyCall, Finding, FindingState, Severity},
+    identity::{Actor, Pod, Volume},
+    path::JsonPath,
+    remedy::Remedy,
+};
+
+/// A line of the file.
+#[derive(Deserialize)]
+pub(super) struct Line {
+    #[serde(rename = "type")]
+    pub(super) kind: String,
+    pub(super) time: Timestamp,
+    #[serde(flatten)]
+    finding: Parts,
+}
+
+#[derive(Deserialize)]
+struct Parts {
+    id: String,
+    instance: String,
+    state: FindingState,
+    severity: Severity,
+    certainty: Certainty,
+    stage: Stage,
+    blocks_deletion: Option<bool>,
+    pod: Option<Pod>,
+    container: Option<String>,
+    container_name: Option<String>,
+    volume: Option<Volume>,
+    actor: Option<Actor>,
+    call: CallParts,
+    count: u64,
+    first: Timestamp,
+    last: Timestamp,
+    held_by: Option<String>,
+    evidence: Vec<Fact>,
+    explanation: String,
+    remedies: Vec<RemedyParts>,
+    #[serde(deserialize_with = "ruled_out")]
+    likely_causes_ruled_out: Vec<RuledOut>,
+    not_known: Vec<String>,
+    #[serde(default)]
+    degraded: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct CallParts {
+    syscall: Option<Call>,
+    #[serde(flatten)]
+    path: JsonPath,
+    errno: Option<u16>,
+}
+
+#[derive(Deserialize)]
+struct Fact {
+    fact: String,
+    source: String,
+    since: Timestamp,
+}
+
+#[derive(Deserialize)]
+struct RemedyParts {
+    does: Option<String>,
+    command: Option<String>,
+    advice: Option<String>,
+    risk: String,
+    guard: Option<String>,
+    affects: Vec<String>,
+    verify: Option<String>,
+}
+
+/// Each is `cause: fact`. Since when that is known is not written; one about a
+/// cause that this podstuck does not know is left out.
+fn ruled_out<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<RuledOut>, D::Error> {
+    let all = Vec::<String>::deserialize(d)?;
+    let one = |text: String| {
+        let (name, fact) = text.split_once(": ")?;
+        let cause = catalogue::id(name)?;
+        Some(RuledOut { cause, fact: fact.into(), since: Timestamp::UNIX_EPOCH })
+    };
+    Ok(all.into_iter().filter_map(one).collect())
+}
+
+impl Line {
+    /// The finding, or the name of a cause that this podstuck does not know.
+    pub(super) fn finding(self) -> Result<Finding, String> {
+        let Parts { id, .. } = &self.finding;
+        let Some(cause) = catalogue::find(id) else { return Err(self.finding.id) };
+        let parts = self.finding;
+        let evidence = parts.evidence.into_iter().map(|it| {
+            // What kind of source it was, only rules ask.
+            Evidence { fact: it.fact, source: Source::File(it.source), since: it.since }
+        });
+        Ok(Finding {
+            id: cause.id,
+            kind: cause.kind,
+            instance: parts.instance,
+            state: parts.state,
+            severity: parts.severity,
+            certainty: parts.certainty,
+            confidence: parts.certainty.confidence(),
+            stage: parts.stage,
+            blocks_deletion: parts.blocks_deletion,
+            pod: parts.pod,
+            container: parts.container,
+            container_name: parts.container_name,
+            volume: parts.volume,
+            actor: parts.actor,
+            call: FaultyCall {
+                syscall: parts.call.syscall,
+                path: parts.call.path,
+                errno: parts.call.errno.map(Outcome),
+            },
+            count: parts.count,
+            first: parts.first,
+            last: parts.last,
+            held_by: parts.held_by,
+            evidence: evidence.collect(),
+            explanation: parts.explanation,
+            remedies: parts.remedies.into_iter().map(RemedyParts::remedy).collect(),
+            likely_causes_ruled_out: parts.likely_causes_ruled_out,
+            not_known: parts.not_known,
+            degraded: parts.degraded,
+            is_settled: false,
+            is_later: false,
+        })
+    }
+}
+
+impl RemedyParts {
+    fn remedy(self) -> Remedy {
+        let mut remedy = match (self.command, self.advice) {
+            (Some(command), _) => Remedy::command("", command, self.risk),
+            (None, advice) => Remedy::advice(advice.unwrap_or_default(), self.risk),
+        };
+        remedy.does = self.does;
+        (remedy.guard, remedy.verify, remedy.affects) = (self.guard, self.verify, self.affects);
+        remedy
+    }
+}

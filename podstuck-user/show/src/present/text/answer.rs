@@ -1,0 +1,142 @@
+//! The answer in six lines: what holds the pod, who does, since when, how sure that is, what to do first and by which
+//! command.
+
+use jiff::Timestamp;
+use podstuck_engine::catalogue;
+
+use super::{
+    nouns::{self, text},
+    progress, way_out,
+};
+use crate::present::{
+    style::{Ink, Style},
+    words,
+};
+use podstuck_model::{
+    container::ContainerStage,
+    diagnosis::{Diagnosis, Gone, PodStage, Stage, Terminating},
+    evidence::Certainty,
+    finding::Finding,
+};
+
+/// Columns before a line's words.
+const LABEL: usize = 9;
+
+/// The lines; fewer where less is known.
+pub fn answer(answer: &Diagnosis, at: Timestamp, style: Style) -> String {
+    let about = answer.target.as_deref().map_or_else(|| "this node".into(), text);
+    let window = words::window(answer.window_s);
+    let Some(cause) = answer.causes.first() else {
+        let mut out = format!("{about}: {}\n", without_cause(answer, &window));
+        if let Some(terminating) = answer.terminating.as_ref().filter(|_| answer.gone.is_none()) {
+            out.push_str(&line("since", &since_asked(terminating, at), style));
+        }
+        if let Some(next) = answer.next.first() {
+            out.push_str(&line("next", &text(next), style));
+        }
+        return out;
+    };
+    let id = style.paint(Ink::Severity(cause.severity), cause.id.as_str());
+    let sure = match (answer.firm, cause.certainty) {
+        (true, certainty) | (false, certainty @ Certainty::Firm) => words::certainty(certainty),
+        (false, certainty) => {
+            format!("not certain after {window}: {}", words::certainty(certainty))
+        }
+    };
+    let mut out = format!("{about}: {id}, {sure}\n");
+    out.push_str(&held_since(cause, answer.terminating.as_ref(), at, style));
+    let mut deletions = answer.progress.iter().filter(|it| it.path.0 == cause.call.path.0);
+    out.extend(deletions.next().map(|it| line("left", &progress::left(it), style)));
+    out
+}
+
+/// A line for who watches on.
+pub fn gone(gone: &Gone) -> String {
+    let after = words::window(gone.after_s);
+    format!("pod {} is gone from this node after {after}\n", nouns::pod(&gone.pod))
+}
+
+/// What became of the target where nothing holds it.
+fn without_cause(answer: &Diagnosis, window: &str) -> String {
+    if let Some(gone) = &answer.gone {
+        return format!("gone from this node after {}", words::window(gone.after_s));
+    }
+    let is_gone = |pod: &PodStage| matches!(pod.stage, Stage::Gone | Stage::Api);
+    if !answer.stages.is_empty() && answer.stages.iter().all(is_gone) {
+        let stages: Vec<&str> = answer.stages.iter().map(|pod| pod.stage.meaning()).collect();
+        return stages.join("; ");
+    }
+    let left = if is_left(answer) { "still there, and " } else { "" };
+    format!("{left}nothing that holds it was seen in {window}")
+}
+
+/// What holds it, who does (or, where nobody was named, which object it is about), since when, and what to run first.
+pub fn held(cause: &Finding, at: Timestamp, style: Style) -> String {
+    held_since(cause, None, at, style)
+}
+
+/// The same, and since when the pod is to go, where that is known: it is what `kubectl` counts from.
+fn held_since(
+    cause: &Finding,
+    terminating: Option<&Terminating>,
+    at: Timestamp,
+    style: Style,
+) -> String {
+    let title = catalogue::title(cause.id).map(|title| line("what", title, style));
+    let mut out = title.unwrap_or_default();
+    out.push_str(&match &cause.held_by {
+        Some(who) => line("who", &text(who), style),
+        None => line("where", &style.path(&nouns::path(&cause.call.path), LABEL), style),
+    });
+    out.push_str(&match terminating {
+        Some(it) => line("since", &since_asked(it, at), style),
+        None => line("seen", &seen_since(cause, at), style),
+    });
+    out.push_str(&first(cause, style));
+    out
+}
+
+/// Since when the pod is to go is not known.
+fn seen_since(cause: &Finding, at: Timestamp) -> String {
+    let facts = cause.evidence.iter().map(|fact| fact.since);
+    let since = facts.fold(cause.first, Timestamp::min);
+    let age = at.duration_since(since).as_secs().try_into().unwrap_or(0);
+    format!("since {}, for {} at least", words::moment(since), words::duration(age))
+}
+
+fn since_asked(terminating: &Terminating, at: Timestamp) -> String {
+    let Terminating { since, by } = terminating;
+    let age = at.duration_since(*since).as_secs().try_into().unwrap_or(0);
+    format!("{}, for {}: Terminating, by {}", words::moment(*since), words::duration(age), text(by))
+}
+
+/// What the command does, and below that the command, which is there to be copied: it is not wrapped, and spaces alone
+/// stand before it.
+fn first(cause: &Finding, style: Style) -> String {
+    let Some(remedy) = cause.remedies.first() else { return String::new() };
+    match (&remedy.command, &remedy.advice) {
+        (Some(command), _) => {
+            let does = wrapped("do", &way_out::does(remedy), style);
+            let command = style.paint(Ink::Command, &text(command));
+            format!("{does}{}{command}\n", " ".repeat(LABEL))
+        }
+        (None, Some(advice)) => wrapped("do", &text(advice), style),
+        (None, None) => String::new(),
+    }
+}
+
+fn line(label: &str, words: &str, style: Style) -> String {
+    let label = style.paint(Ink::Label, &format!("{label:<7}"));
+    format!("  {label}{words}\n")
+}
+
+/// What goes on in the next line stands further in than a command does.
+fn wrapped(label: &str, words: &str, style: Style) -> String {
+    let label = style.paint(Ink::Label, &format!("{label:<7}"));
+    style.wrap(&format!("  {label}"), &" ".repeat(LABEL + 2), words)
+}
+
+fn is_left(answer: &Diagnosis) -> bool {
+    answer.stages.iter().any(|pod| pod.stage != Stage::Gone)
+        || answer.containers.iter().any(|it| it.stage != ContainerStage::Gone)
+}

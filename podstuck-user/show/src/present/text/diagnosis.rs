@@ -1,0 +1,243 @@
+//! The answer of `diagnose`: how far the pod has come, what holds it, what does not, where to look.
+
+use jiff::Timestamp;
+
+use super::{
+    answer::answer as short,
+    finding::{finding, whole},
+    nouns,
+    nouns::text,
+};
+use crate::present::{
+    near::Near,
+    style::{Ink, Style},
+    words,
+};
+use podstuck_model::{
+    container::ContainerName,
+    diagnosis::Diagnosis,
+    finding::{Finding, FindingState},
+    said::Said,
+};
+
+/// The whole answer, which begins with the short one. The first cause is told whole, as all others are: each may
+/// be what helps.
+pub fn diagnosis(answer: &Diagnosis, at: Timestamp, style: Style) -> String {
+    let mut out = short(answer, at, style);
+    let mut near = Near::default();
+    near.learn(&out);
+    let answer = &near.answer(answer);
+    if !answer.stages.is_empty() || !answer.containers.is_empty() {
+        out.push('\n');
+    }
+    for stage in &answer.stages {
+        let line = format!(
+            "pod {}: {} ({})",
+            nouns::pod(&stage.pod),
+            stage.stage.meaning(),
+            text(&stage.fact)
+        );
+        out.push_str(&style.wrap("  ", "    ", &line));
+    }
+    for it in &answer.containers {
+        let ContainerName { id, name, pod } = &it.container;
+        let of_pod = pod.as_ref().map(|pod| format!(" of pod {}", nouns::pod_short(pod)));
+        let line = format!(
+            "container {}{}: {} ({})",
+            nouns::container(id, name.as_deref()),
+            of_pod.unwrap_or_default(),
+            it.stage.meaning(),
+            text(&it.fact)
+        );
+        out.push_str(&style.wrap("  ", "    ", &line));
+    }
+    for (number, cause) in answer.causes.iter().enumerate() {
+        out.push_str(&format!("\n{}. ", number + 1));
+        out.push_str(&whole(&as_new(cause), style));
+    }
+    list(&mut out, "what else matters", answer.notes.iter().map(|note| text(note)), style);
+    list(&mut out, "what the logs say", answer.said.iter().rev().take(SAID).map(said), style);
+    list(&mut out, "over", answer.over.iter().map(|over| finding(over, style)), style);
+    list(
+        &mut out,
+        "ruled out",
+        answer.ruled_out.iter().map(|other| text(&other.to_string())),
+        style,
+    );
+    list(&mut out, "where to look next", answer.next.iter().map(|next| text(next)), style);
+    out.push('\n');
+    out
+}
+
+/// How many errors of logs are shown, the latest first; JSON has all.
+const SAID: usize = 5;
+
+fn said(said: &Said) -> String {
+    let mut out = format!("{}: {}", words::moment(said.at), text(&said.text));
+    if said.times > 1 {
+        out.push_str(&format!(" ({})", words::times(said.times)));
+    }
+    if let Some(retry) = said.retry {
+        out.push_str(&format!("; not tried again before {}", words::moment(retry)));
+    }
+    out + &format!(" [{}]", text(&said.source))
+}
+
+/// A finding is printed whole only in this state. What it is not follows for all causes together.
+fn as_new(cause: &Finding) -> Finding {
+    let likely_causes_ruled_out = Vec::new();
+    Finding { state: FindingState::New, likely_causes_ruled_out, ..cause.clone() }
+}
+
+fn list(out: &mut String, title: &str, items: impl Iterator<Item = String>, style: Style) {
+    let mut items = items.peekable();
+    if items.peek().is_none() {
+        return;
+    }
+    out.push_str(&format!("\n{}\n", style.paint(Ink::Label, title)));
+    items.for_each(|item| out.push_str(&style.wrap("  - ", "    ", item.trim_end())));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::present::sample;
+    use podstuck_model::{
+        container::{ContainerProgress, ContainerStage},
+        diagnosis::{Gone, PodStage, Stage, Terminating},
+        finding::Progress,
+        identity::Component,
+        path::safe,
+    };
+
+    const PLAIN: Style = Style { width: 76, ..Style::PLAIN };
+
+    fn told(answer: &Diagnosis, style: Style) -> String {
+        diagnosis(answer, sample::time(300), style)
+    }
+
+    fn answer(causes: Vec<Finding>, firm: bool) -> Diagnosis {
+        let pod = sample::pod();
+        let fact = "1 mount below its directory".to_owned();
+        Diagnosis {
+            target: Some("pod shop/cart-0".into()),
+            stages: vec![PodStage { pod, stage: Stage::Volumes, fact }],
+            containers: Vec::new(),
+            firm,
+            terminating: None,
+            gone: None,
+            progress: Vec::new(),
+            window_s: 12.0,
+            causes,
+            notes: Vec::new(),
+            over: Vec::new(),
+            said: Vec::new(),
+            ruled_out: vec![sample::ruled_out("nothing is mounted below it")],
+            next: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_answer_comes_first() {
+        let out = told(&answer(vec![sample::finding()], true), PLAIN);
+        let first = "\
+pod shop/cart-0: volume-held-by-host-process, certain (0.95)
+  what   the unmount is refused: a process outside the pod uses the volume; it is named
+  who    backup (pid 4242) of /system.slice/backup.service
+  seen   since 2023-11-14 22:13:20Z, for 5m at least
+  do     end backup (pid 4242), which keeps the volume busy
+         kill 4242
+
+";
+        assert!(out.starts_with(first), "{out}");
+        assert!(out.contains("its volumes are not (1 mount"), "{out}");
+        assert!(out.contains("\nruled out\n  - nested-mount-under-volume: "), "{out}");
+    }
+
+    #[test]
+    fn a_log_is_quoted_with_its_time_and_the_next_attempt() {
+        let mut answer = answer(Vec::new(), false);
+        let source = "log of kubelet (pid 7), /var/log/kubelet.log";
+        let text = "unlinkat /k/f: operation not permitted";
+        let said = Said::new(Component::Kubelet, source, "u", sample::time(9), text);
+        answer.said = vec![Said { retry: Some(sample::time(70)), times: 3, ..said }];
+        let out = told(&answer, Style { width: 400, ..PLAIN });
+        let line = "unlinkat /k/f: operation not permitted (3 times); not tried again before";
+        assert!(out.contains(line) && out.contains("what the logs say"), "{out}");
+    }
+
+    #[test]
+    fn a_container_has_a_stage_of_its_own() {
+        let mut answer = answer(Vec::new(), false);
+        answer.target = Some("container 3f (web)".into());
+        answer.stages.clear();
+        let name = Some("web".into());
+        let container = ContainerName { id: "3f".into(), name, pod: Some(sample::pod()) };
+        let (stage, fact) = (ContainerStage::Layer, "/d/overlay2/l is still there".into());
+        answer.containers = vec![ContainerProgress { container, stage, fact }];
+        let out = told(&answer, Style { width: 400, ..PLAIN });
+        assert!(out.starts_with("container 3f (web): still there, and nothing"), "{out}");
+        let line = "container web (id 3f) of pod shop/cart-0: it has ended, its layer is left";
+        assert!(out.contains(line), "{out}");
+    }
+
+    #[test]
+    fn nothing_is_said_to_be_nothing() {
+        let out = told(&answer(Vec::new(), false), PLAIN);
+        let left = "pod shop/cart-0: still there, and nothing that holds it was seen";
+        assert!(out.starts_with(left), "{out}");
+        let mut gone = answer(Vec::new(), false);
+        gone.stages[0].stage = Stage::Gone;
+        let out = told(&gone, PLAIN);
+        let nothing = "pod shop/cart-0: there is nothing of it on this node\n";
+        assert!(out.starts_with(nothing), "{out}");
+        let pod = sample::pod();
+        gone.gone = Some(Gone { pod, after_s: 12.0 });
+        let out = told(&gone, PLAIN);
+        assert!(out.starts_with("pod shop/cart-0: gone from this node after 12 s\n"), "{out}");
+    }
+
+    #[test]
+    fn since_when_it_is_to_go_stands_before_since_when_it_was_seen() {
+        let by = "its record".to_owned();
+        let since = sample::time(-3300);
+        let terminating = Some(Terminating { since, by });
+        let line = "\n  since  2023-11-14 21:18:20Z, for 1h";
+        for causes in [vec![sample::finding()], Vec::new()] {
+            let out = told(
+                &Diagnosis { terminating: terminating.clone(), ..answer(causes, true) },
+                PLAIN,
+            );
+            assert!(out.contains(line) && out.contains(": Terminating, by its record\n"), "{out}");
+        }
+    }
+
+    #[test]
+    fn of_a_deletion_of_many_it_is_told_what_is_left_or_that_it_is_counted() {
+        let mut answer = answer(vec![sample::finding()], true);
+        let path = answer.causes[0].call.path.clone();
+        let counted = Progress { path, ..sample::progress() };
+        let uncounted = Progress {
+            remaining_estimate: None,
+            remaining_range: None,
+            eta_s: None,
+            eta_range_s: None,
+            ..counted.clone()
+        };
+        for (progress, words) in
+            [(counted, "  left   about "), (uncounted, "  left   podstuck is still counting")]
+        {
+            answer.progress = vec![progress];
+            let out = told(&answer, PLAIN);
+            assert!(out.contains(words) && out.contains(" per second\n"), "{out}");
+        }
+    }
+
+    #[test]
+    fn a_hostile_finding_stays_harmless() {
+        let mut hostile = answer(vec![sample::hostile()], false);
+        hostile.ruled_out = vec![sample::ruled_out(sample::HOSTILE)];
+        let out = told(&hostile, PLAIN);
+        assert_eq!(safe(out.replace('\n', "").as_bytes()), out.replace('\n', ""));
+    }
+}

@@ -1,0 +1,241 @@
+//! The pods of a node that are being deleted, each in a line.
+
+use jiff::Timestamp;
+
+use super::nouns::{self, text};
+use crate::present::{
+    style::{Ink, Style},
+    words,
+};
+use podstuck_model::{
+    deleted::Deleted,
+    diagnosis::Stage,
+    finding::Finding,
+    shell::{self, is_object_name, word},
+};
+
+/// What is said after the last of them.
+pub struct ListEnd<'a> {
+    /// The pods.
+    pub pods: &'a [Deleted],
+    /// Findings that are of none of them.
+    pub beside: u64,
+    /// Who was asked of the API, or why nobody has answered; `None` where nobody was.
+    pub api: Option<&'a str>,
+    /// Whether all of the node's pods were looked at.
+    pub saw_all: bool,
+    /// Whether anybody says which of them are to go.
+    pub is_told: bool,
+    /// What of the tool cannot do its work.
+    pub degraded: &'a [String],
+    /// The options that the list was called with, as a shell takes them.
+    pub options: &'a str,
+}
+
+/// A name that is longer shifts the columns of its own line only.
+const LONGEST_NAME: usize = 40;
+
+/// How wide the column of names is.
+pub fn name_width(pods: &[Deleted]) -> usize {
+    let widths = pods.iter().map(|pod| width(&name(pod))).filter(|width| *width <= LONGEST_NAME);
+    widths.max().unwrap_or_default()
+}
+
+/// The line of a pod, with the names in a column of this width. A wide one has the UID and the first command, too.
+pub fn listed(pod: &Deleted, names: usize, is_wide: bool, at: Timestamp, style: Style) -> String {
+    let name = name(pod);
+    let padding = " ".repeat(names.saturating_sub(width(&name)));
+    let since = pod.since.map(|since| {
+        let age = at.duration_since(since).as_secs().try_into().unwrap_or(0);
+        words::age(age)
+    });
+    let stage = pod.stage.as_ref().map_or("not looked at", |it| left(it.stage));
+    let cause = match &pod.cause {
+        Some(Finding { id, severity, certainty, .. }) => {
+            let id = style.paint(Ink::Severity(*severity), id.as_str());
+            format!("{id}, {}", words::certainty(*certainty))
+        }
+        None => "cause not known".into(),
+    };
+    let since = since.unwrap_or_else(|| "-".into());
+    let wide = if is_wide { wide(pod) } else { String::new() };
+    format!("  {name}{padding}  {since:>6}  {stage:<13}  {cause}{wide}\n")
+}
+
+fn wide(pod: &Deleted) -> String {
+    let first = pod.cause.as_ref().and_then(|cause| cause.remedies.first());
+    let first = first.and_then(|remedy| remedy.command.as_ref().or(remedy.advice.as_ref()));
+    format!("  {}  {}", text(&pod.pod.uid), first.map_or_else(|| "-".into(), |first| text(first)))
+}
+
+/// Of two pods of one name, neither is meant by it.
+fn name(pod: &Deleted) -> String {
+    let name = nouns::pod_short(&pod.pod);
+    if pod.is_ambiguous { format!("{name} (uid {})", text(&pod.pod.uid)) } else { name }
+}
+
+/// How many there are, what else is to be known of them, and how to ask about one.
+pub fn list_end(list: &ListEnd<'_>, style: Style) -> String {
+    let count = list.pods.len() as u64;
+    let known = list.pods.iter().filter(|pod| pod.cause.is_some()).count() as u64;
+    let mut out = match count {
+        0 if list.saw_all && list.is_told => "no pod of this node is being deleted\n".to_owned(),
+        0 => "no pod of this node is known to be deleted\n".to_owned(),
+        _ => {
+            let being = words::plural(count, "pod of this node is", "pods of this node are");
+            format!("{being} being deleted, and of {known} a cause is known\n")
+        }
+    };
+    if list.beside > 0 {
+        let found = words::plural(list.beside, "finding is", "findings are");
+        out.push_str(&style.wrap(
+            "",
+            "",
+            &format!("{found} about something else: `podstuck watch`"),
+        ));
+    }
+    for note in notes(list) {
+        out.push_str(&style.wrap("note: ", "  ", &note));
+    }
+    let more =
+        |first| shell::line(&format!("podstuck diagnose {}{}", target(first), list.options), false);
+    if let Some(Ok(command)) = list.pods.first().map(more) {
+        let label = style.paint(Ink::Label, "more:");
+        out.push_str(&format!("{label} {}\n", style.paint(Ink::Command, &command.text)));
+    }
+    out
+}
+
+/// What is left of it.
+const fn left(stage: Stage) -> &'static str {
+    match stage {
+        Stage::Containers => "containers",
+        Stage::Volumes => "volumes",
+        Stage::Cgroup => "cgroup",
+        Stage::Directories => "directories",
+        Stage::Gone | Stage::Api => "record only",
+    }
+}
+
+fn notes(list: &ListEnd<'_>) -> Vec<String> {
+    let mut notes = Vec::new();
+    let only =
+        "which pods are to go is known by kubelet's log and by what is found on this node alone";
+    match list.api {
+        None => notes.push(format!("the API server was not asked: {only}")),
+        Some(why) if why.starts_with("no answer") => notes.push(format!("{}: {only}", text(why))),
+        Some(_) => {}
+    }
+    if !list.is_told {
+        let nobody = "no kubelet acts on this node, and no API server says anything about a node of its name: which pods \
+                      are to go is not known";
+        notes.push(nobody.into());
+    }
+    if !list.saw_all {
+        notes.push("not all of the node could be looked at: there may be more".into());
+    }
+    notes.extend(list.degraded.iter().map(|part| text(part)));
+    notes
+}
+
+/// How the pod is named on a command line.
+fn target(pod: &Deleted) -> String {
+    match (&pod.pod.namespace, &pod.pod.name) {
+        (Some(namespace), Some(name))
+            if !pod.is_ambiguous && is_object_name(namespace) && is_object_name(name) =>
+        {
+            format!("{namespace}/{name}")
+        }
+        _ => format!("--pod-uid {}", word(&pod.pod.uid)),
+    }
+}
+
+fn width(text: &str) -> usize {
+    console::measure_text_width(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::present::sample;
+    use podstuck_model::{diagnosis::PodStage, identity::Pod};
+
+    fn told(pods: &[Deleted], beside: u64, api: Option<&str>, saw_all: bool) -> String {
+        let (at, style) = (sample::time(4000), Style { width: 80, ..Style::PLAIN });
+        let names = name_width(pods);
+        let lines = pods.iter().map(|pod| listed(pod, names, false, at, style));
+        let options = " --kubelet-root /k";
+        let end = ListEnd { pods, beside, api, saw_all, is_told: true, degraded: &[], options };
+        lines.chain([list_end(&end, style)]).collect()
+    }
+
+    fn known(pod: Pod) -> Deleted {
+        let stage = PodStage { pod: pod.clone(), stage: Stage::Volumes, fact: String::new() };
+        Deleted {
+            stage: Some(stage),
+            since: Some(sample::time(100)),
+            cause: Some(sample::finding()),
+            is_known: true,
+            is_ambiguous: false,
+            pod,
+        }
+    }
+
+    #[test]
+    fn each_pod_has_its_line_and_the_columns_are_straight() {
+        let uid = "0f0e0d0c-1111-2222-3333-44445555\u{1b}".to_owned();
+        let pod = Pod { uid, namespace: None, name: None };
+        let nothing = Deleted { stage: None, since: None, cause: None, ..known(pod) };
+        let text = told(&[known(sample::pod()), nothing], 2, Some("API server x: 3 pods"), true);
+        assert_eq!(
+            text,
+            "  shop/cart-0                                 1h5m  volumes        volume-held-by-host-process, certain (0.95)\n  \
+             uid 0f0e0d0c-1111-2222-3333-44445555\\x1b       -  not looked at  cause not known\n\
+             2 pods of this node are being deleted, and of 1 a cause is known\n\
+             2 findings are about something else: `podstuck watch`\n\
+             more: podstuck diagnose shop/cart-0 --kubelet-root /k\n"
+        );
+    }
+
+    #[test]
+    fn where_nobody_says_which_pods_are_to_go_there_may_be_some() {
+        let list = |is_told| {
+            let (pods, api, options) = (&[], None, "");
+            let end =
+                ListEnd { pods, beside: 0, api, saw_all: true, is_told, degraded: &[], options };
+            list_end(&end, Style { width: 200, ..Style::PLAIN })
+        };
+        assert!(list(true).starts_with("no pod of this node is being deleted\n"));
+        let text = list(false);
+        assert!(text.starts_with("no pod of this node is known to be deleted\n"), "{text}");
+        assert!(text.contains("note: no kubelet acts on this node, "), "{text}");
+    }
+
+    #[test]
+    fn a_name_that_another_pod_has_is_told_with_its_uid() {
+        let old = Deleted { is_ambiguous: true, ..known(sample::pod()) };
+        let uid = old.pod.uid.clone();
+        let text = told(&[old], 0, Some("API server x: 3 pods"), true);
+        assert!(text.contains(&format!("  shop/cart-0 (uid {uid})")), "{text}");
+        assert!(text.contains(&format!("diagnose --pod-uid {uid} --kubelet-root /k\n")), "{text}");
+    }
+
+    #[test]
+    fn a_wide_line_has_the_uid_and_the_first_command() {
+        let pod = known(sample::pod());
+        let text = listed(&pod, 0, true, sample::time(4000), Style::PLAIN);
+        assert!(text.ends_with(&format!("  {}  kill 4242\n", pod.pod.uid)), "{text}");
+    }
+
+    #[test]
+    fn no_pod_is_told_as_sure_as_it_is() {
+        let well = "no pod of this node is being deleted\n";
+        assert_eq!(told(&[], 0, Some("API server x: 3 pods"), true), well);
+        let doubtful = told(&[], 0, Some("no answer of the API server: no route"), false);
+        assert!(doubtful.starts_with("no pod of this node is known to be deleted\n"), "{doubtful}");
+        for words in ["no route: which pods", "there may be more"] {
+            assert!(doubtful.replace("\n  ", " ").contains(words), "{doubtful}");
+        }
+        assert!(told(&[], 0, None, true).contains("was not asked"));
+    }
+}
