@@ -11,13 +11,11 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum, error::ErrorKind
 use clap_complete::engine::ArgValueCandidates;
 use podstuck_lab::HelperArgs;
 
-use self::values::{api, duration, speed};
-pub use self::{
-    reports::{Compare, Format, Report},
-    tracing::{Backend, Node, Step, Target, Tracing},
-    values::Api,
-};
 use crate::model::mounts::Device;
+pub use reports::{Compare, Format, Report};
+pub use tracing::{Backend, Node, Step, Target, Tracing};
+pub use values::Api;
+use values::{api, duration, speed};
 
 /// Says what keeps a Kubernetes pod Terminating, who does, with which evidence, and which command
 /// releases it.

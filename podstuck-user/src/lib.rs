@@ -1,15 +1,12 @@
 //! podstuck: what keeps a pod Terminating, who does, and which command releases it.
 //!
 //! Data flows one way through crates and modules, in this order; each uses only those before it: `podstuck_model` (the
-//! words everybody speaks), `podstuck_confine` (what the tool may do, and other processes), `podstuck_probe` (records
-//! and tables out of the kernel) and beside it `podstuck_node` (whose paths and processes are, bounded looks at the
-//! node, answers) and `podstuck_engine`, which do not know each other; here `attribute` (a record gets its names),
-//! and after them `podstuck_show`. `commands` wires them up, with the crate `podstuck_lab`, which builds real cases to
-//! try it on.
+//! words everybody speaks), `podstuck_confine` (what the tool may do, and other processes), then `podstuck_probe` (records
+//! and tables out of the kernel), `podstuck_node` (whose paths and processes are, bounded looks at the node, answers) and
+//! `podstuck_engine`, which do not know each other; after them `podstuck_show`. Here `live` is a run, and `commands` are
+//! what a user starts, with the crate `podstuck_lab`, which builds real cases to try it on.
 
 pub use podstuck_engine::{engine, event, model, query};
-
-mod attribute;
 
 #[cfg(test)]
 mod captures_tests;
@@ -17,5 +14,12 @@ mod captures_tests;
 mod walk_tests;
 
 pub mod cli;
-pub mod commands;
 pub mod logging;
+
+pub mod interrupt;
+pub mod outcome;
+pub mod standard_output;
+
+mod live;
+
+pub mod commands;

@@ -11,11 +11,13 @@ use clap_complete::CompleteEnv;
 use podstuck::{
     cli::{Cli, Command},
     commands::{
-        Exit, Failure, compare, diagnose, doctor, explain, holders, interrupt, lab, list, man,
-        replay, report, standard_output, watch,
+        compare, diagnose, doctor, explain, holders, lab, list, man, replay, report, watch,
     },
+    interrupt,
     logging::{self, Unwaiting},
     model::path::safe,
+    outcome::{Exit, Failure},
+    standard_output,
 };
 use podstuck_confine::{
     fork_server::{self, Work},

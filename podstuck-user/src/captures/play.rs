@@ -7,9 +7,9 @@ use nix::errno::Errno;
 
 use super::capture::{Capture, KUBELET};
 use crate::{
-    attribute::Attributor,
     engine::{Engine, Output},
     event::{Event, Run, Thresholds, What},
+    live::attribute::Attributor,
     model::{
         call::{Call, Outcome},
         diagnosis::Diagnosis,

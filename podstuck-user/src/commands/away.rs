@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context, Result};
 
-use super::Failure;
+use crate::outcome::Failure;
 use crate::{
     cli::{Api, Node},
     model::path::safe_path,

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use super::setup;
 use crate::cli::Backend;
+use crate::live::setup;
 use podstuck_probe::kernel::{
     attach::{Attached, by_reason},
     directories::Directories,

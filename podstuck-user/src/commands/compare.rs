@@ -5,10 +5,13 @@ use std::path::Path;
 use anyhow::{Context, anyhow};
 use jiff::Timestamp;
 
-use super::{Exit, Failure, standard_output};
 use crate::{
     cli::{Compare, Output},
     model::path::safe_path,
+};
+use crate::{
+    outcome::{Exit, Failure},
+    standard_output,
 };
 use podstuck_show::{
     compare,

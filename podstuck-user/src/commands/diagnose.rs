@@ -1,15 +1,18 @@
 //! `podstuck diagnose`: one question, "why is this stuck?", one answer.
 
-use super::{
-    Exit, Failure, away,
-    presenter::Presenter,
-    reporter::{Form, Reporter},
-    trace::{self, Until},
-};
+use super::away;
 use crate::{
     cli::{Diagnose, Tracing},
     event::{Event, Run, Thresholds, What},
     model::{pod_record::PodRecord, summary::Start},
+};
+use crate::{
+    live::{
+        presenter::Presenter,
+        reporter::{Form, Reporter},
+        trace::{self, Until},
+    },
+    outcome::{Exit, Failure},
 };
 use podstuck_confine::{clock, facts};
 use podstuck_node::identity::{WantedError, pod_record};

@@ -8,12 +8,8 @@ use std::{
 use jiff::Timestamp;
 
 use super::{
-    Exit, Failure,
-    api_reader::ApiReader,
     believed::believed,
     check::{Check, obstacles, probes},
-    known_roots::{apart, known_roots},
-    setup, standard_output,
 };
 use crate::{
     cli::{Api, Doctor, Output, Target},
@@ -21,6 +17,15 @@ use crate::{
         identity::Component,
         path::{safe, safe_path},
     },
+};
+use crate::{
+    live::{
+        api_reader::ApiReader,
+        known_roots::{apart, known_roots},
+        setup,
+    },
+    outcome::{Exit, Failure},
+    standard_output,
 };
 use podstuck_confine::{facts, privilege, proc, role};
 use podstuck_node::{

@@ -4,10 +4,13 @@ use anyhow::anyhow;
 use jiff::Timestamp;
 use podstuck_engine::{catalogue, cause::Cause};
 
-use super::{Exit, Failure, standard_output};
 use crate::{
     cli::{Explain, Output},
     model::path::safe,
+};
+use crate::{
+    outcome::{Exit, Failure},
+    standard_output,
 };
 use podstuck_show::present::{
     json::{self, Line},

@@ -4,14 +4,19 @@ use anyhow::anyhow;
 use caps::{CapSet, Capability};
 use jiff::Timestamp;
 
-use super::{Exit, Failure, away, setup, standard_output};
+use super::away;
 use crate::{
-    attribute::Attributor,
     cli::{Holders, Output},
+    live::attribute::Attributor,
     model::{
         holder::{About, Search},
         path::{JsonPath, safe_path},
     },
+};
+use crate::{
+    live::setup,
+    outcome::{Exit, Failure},
+    standard_output,
 };
 use podstuck_node::{
     identity::{

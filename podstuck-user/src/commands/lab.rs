@@ -5,10 +5,15 @@ use std::time::Duration;
 use anyhow::anyhow;
 use podstuck_lab::{self as lab, HelperArgs, Options, RemovalArgs, Unsupported};
 
-use super::{Exit, Failure, interrupt, near::near, standard_output};
+use super::near::near;
 use crate::{
     cli::{Lab, LabRemoval},
     model::path::{safe, safe_path},
+};
+use crate::{
+    interrupt,
+    outcome::{Exit, Failure},
+    standard_output,
 };
 
 /// Runs the command.

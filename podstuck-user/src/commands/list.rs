@@ -2,15 +2,18 @@
 
 use std::{path::Path, time::Duration};
 
-use super::{
-    Exit, Failure, away,
-    lister::Lister,
-    trace::{self, Until},
-};
+use super::away;
 use crate::{
     cli::{Alone, Api, Backend, Node, Output, Target, Tracing},
     event::Thresholds,
     model::shell::word,
+};
+use crate::{
+    live::{
+        lister::Lister,
+        trace::{self, Until},
+    },
+    outcome::{Exit, Failure},
 };
 use podstuck_confine::privilege;
 

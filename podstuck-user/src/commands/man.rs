@@ -4,8 +4,11 @@ use anyhow::{Context, anyhow};
 use clap::{Command, CommandFactory};
 use clap_mangen::Man;
 
-use super::{Exit, Failure, standard_output};
 use crate::cli::{self, Cli};
+use crate::{
+    outcome::{Exit, Failure},
+    standard_output,
+};
 
 /// Its commands take root, so they are an administrator's.
 const SECTION: &str = "8";

@@ -2,11 +2,7 @@
 
 use std::{io::Write, thread, time::Duration};
 
-use super::{
-    Exit, Failure, away, interrupt,
-    presenter::Presenter,
-    reporter::{Form, Reporter},
-};
+use super::away;
 use crate::{
     cli::Replay,
     event::What,
@@ -15,6 +11,14 @@ use crate::{
         path::{safe, safe_path},
         time::Monotonic,
     },
+};
+use crate::{
+    interrupt,
+    live::{
+        presenter::Presenter,
+        reporter::{Form, Reporter},
+    },
+    outcome::{Exit, Failure},
 };
 use podstuck_show::recording::{Ending, Reader};
 

@@ -8,12 +8,16 @@ use std::{
 
 use anyhow::{Context, anyhow};
 
-use super::{Exit, Failure, away, standard_output};
+use super::away;
 use crate::{
     cli::{Format, Report},
     engine::Engine,
     logging::Unwaiting,
     model::path::{safe, safe_path},
+};
+use crate::{
+    outcome::{Exit, Failure},
+    standard_output,
 };
 use podstuck_show::{
     export::{self, read},

@@ -1,10 +1,11 @@
 //! `podstuck watch`: traces live, tells findings as they form.
 
-use super::{
-    Exit, Failure, away,
-    trace::{self, Until},
-};
+use super::away;
 use crate::cli::{Tracing, Watch};
+use crate::{
+    live::trace::{self, Until},
+    outcome::{Exit, Failure},
+};
 
 /// Runs the command.
 pub fn run(mut options: Watch, verbose: u8) -> Result<Exit, Failure> {

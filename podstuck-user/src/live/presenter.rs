@@ -4,7 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 
-use super::{Exit, reporter::Reporter};
+use super::reporter::Reporter;
+use crate::outcome::Exit;
 use crate::{
     engine::{Engine, Output},
     event::{Event, Run, What},
@@ -25,7 +26,7 @@ use podstuck_show::{
 const LISTED_AFTER: Duration = Duration::from_secs(3);
 
 /// Shows what comes out of the engine.
-pub(super) struct Presenter {
+pub(crate) struct Presenter {
     engine: Engine,
     reporter: Reporter,
     /// What a report is made of beside, where files are wanted.
@@ -36,14 +37,14 @@ pub(super) struct Presenter {
 
 impl Presenter {
     /// Has told nothing yet.
-    pub(super) fn new(run: Run, reporter: Reporter) -> Self {
+    pub(crate) fn new(run: Run, reporter: Reporter) -> Self {
         reporter.begin(&run);
         let collector = reporter.exports().then(|| Collector::new(&run));
         Self { engine: Engine::new(run), reporter, collector, not_looked_at: Vec::new() }
     }
 
     /// For what was recorded.
-    pub(super) fn of_replay(mut self) -> Self {
+    pub(crate) fn of_replay(mut self) -> Self {
         self.engine = self.engine.of_replay();
         self
     }
@@ -55,7 +56,7 @@ impl Presenter {
     }
 
     /// What the run is.
-    pub(super) fn run(&self) -> &Run {
+    pub(crate) fn run(&self) -> &Run {
         self.engine.run()
     }
 
@@ -69,13 +70,13 @@ impl Presenter {
     }
 
     /// Tells what the run is.
-    pub(super) fn start(&self) {
+    pub(crate) fn start(&self) {
         let run = self.engine.run();
         self.reporter.tell(self.calendar(run.clock.started()), &Line::Start(&run.start));
     }
 
     /// Takes an event, tells what comes of it, and hands on what is asked.
-    pub(super) fn take(&mut self, event: &Event) -> Vec<Query> {
+    pub(crate) fn take(&mut self, event: &Event) -> Vec<Query> {
         let mut queries = Vec::new();
         let time = self.calendar(event.at);
         self.reporter.learn(event);
@@ -137,7 +138,7 @@ impl Presenter {
     }
 
     /// Tells the end, and says how the run ended.
-    pub(super) fn end(&self, at: Monotonic, fail_on_loss: bool) -> Exit {
+    pub(crate) fn end(&self, at: Monotonic, fail_on_loss: bool) -> Exit {
         if self.reporter.lists() {
             return self.list(at);
         }
@@ -190,12 +191,12 @@ impl Presenter {
     }
 
     /// Waits until somebody has seen the end, where there is a screen.
-    pub(super) fn leave(&self, is_stopped: impl Fn() -> bool) {
+    pub(crate) fn leave(&self, is_stopped: impl Fn() -> bool) {
         self.reporter.leave(is_stopped);
     }
 
     /// Tells the answer where nothing was traced, so that there is nothing to sum up.
-    pub(super) fn answer(&self, at: Monotonic) -> Exit {
+    pub(crate) fn answer(&self, at: Monotonic) -> Exit {
         self.export(true);
         let answer = self.engine.diagnosis();
         self.reporter.tell(self.calendar(at), &Line::Diagnosis(&answer));

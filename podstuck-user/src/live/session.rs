@@ -17,16 +17,16 @@ use podstuck_engine::bounded::Bounded;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use super::{
-    Exit,
     driver_logs::DriverLogs,
     log_reader::LogNews,
     presenter::Presenter,
     rooting::Rooting,
     unknown_roots::{Examined, UnknownRoots},
 };
+use crate::outcome::Exit;
 use crate::{
-    attribute::{Attributor, Named},
     event::{Event, What},
+    live::attribute::{Attributor, Named},
     model::{
         call::Call,
         degraded::Degraded,
@@ -104,7 +104,7 @@ pub(super) struct Session {
 
 impl Session {
     /// Has observed nothing yet. To be called inside the runtime.
-    pub(super) fn new(
+    pub(crate) fn new(
         names: Attributor,
         (rooting, unknown_roots): (Rooting, UnknownRoots),
         presenter: Presenter,
@@ -141,7 +141,7 @@ impl Session {
     }
 
     /// What the run shows.
-    pub(super) fn presenter(&self) -> &Presenter {
+    pub(crate) fn presenter(&self) -> &Presenter {
         &self.presenter
     }
 
@@ -164,7 +164,7 @@ impl Session {
     }
 
     /// Takes records of the ring.
-    pub(super) fn records(&mut self, records: &[Bytes]) {
+    pub(crate) fn records(&mut self, records: &[Bytes]) {
         for bytes in records {
             let record = match decode(bytes) {
                 Ok(record) => record,
@@ -292,7 +292,7 @@ impl Session {
     }
 
     /// Takes what was waited for.
-    pub(super) fn take(&mut self, arrival: Arrival) {
+    pub(crate) fn take(&mut self, arrival: Arrival) {
         match arrival {
             Arrival::Answer(query, answer) => self.answered(query, answer),
             Arrival::Said(said) => self.said(said),
@@ -348,7 +348,7 @@ impl Session {
     }
 
     /// Takes what the node's logs say of the pods in question.
-    pub(super) fn logs(&mut self, attempts: &[Attempt], heard: Vec<Heard>) {
+    pub(crate) fn logs(&mut self, attempts: &[Attempt], heard: Vec<Heard>) {
         self.note_volumes(attempts);
         for attempt in attempts {
             let end = self.presenter.kernel_time(attempt.said.at);
@@ -387,7 +387,7 @@ impl Session {
     }
 
     /// Takes a look at the node.
-    pub(super) fn looked(&mut self, look: Look) {
+    pub(crate) fn looked(&mut self, look: Look) {
         self.looks.came(Instant::now(), look.sample.rest);
         self.rooting.look(&look, self.names.roots());
         let sample = self.names.sample(look.sample, look.trees, &look.containers);
@@ -399,7 +399,7 @@ impl Session {
     }
 
     /// Takes a record of the API.
-    pub(super) fn record(&mut self, record: What) {
+    pub(crate) fn record(&mut self, record: What) {
         self.learn(clock::now(), record);
     }
 
@@ -437,7 +437,7 @@ impl Session {
     }
 
     /// Takes what the run cost, and ends it.
-    pub(super) fn end(&mut self, cost: SelfCost, fail_on_loss: bool) -> Result<Exit> {
+    pub(crate) fn end(&mut self, cost: SelfCost, fail_on_loss: bool) -> Result<Exit> {
         let now = clock::now();
         self.learn(now, What::End(cost));
         if let Some(recorder) = self.recorder.take() {

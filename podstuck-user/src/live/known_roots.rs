@@ -14,7 +14,7 @@ use podstuck_node::{
 
 /// kubelets' roots, those of kubelets apart, where runtimes keep their data, and the only wanted directory. And
 /// the process ids of runtimes that did not answer, or not all.
-pub(super) fn known_roots(
+pub(crate) fn known_roots(
     host_root: &Path,
     kubelet_roots: &[PathBuf],
     apart: Vec<TargetRoot>,
@@ -33,7 +33,7 @@ pub(super) fn known_roots(
 
 /// The roots of kubelets that see other mounts than the host; and all as we see them, where we see others and
 /// whoever named one meant that.
-pub(super) fn apart(host_root: &Path, kubelets: &[Kubelet], roots: &[PathBuf]) -> Vec<TargetRoot> {
+pub(crate) fn apart(host_root: &Path, kubelets: &[Kubelet], roots: &[PathBuf]) -> Vec<TargetRoot> {
     let host = namespaces::of_process(1).or(namespaces::of_process(std::process::id()));
     let mut apart = Vec::new();
     for pid in running_kubelets(&on_host(host_root, Path::new("/proc"))) {

@@ -8,7 +8,7 @@ use std::{
 use nix::libc;
 use rustix::fs::{FileType, fstat};
 
-use super::Exit;
+use super::outcome::Exit;
 use crate::logging::Unwaiting;
 use podstuck_show::present::style::Style;
 
@@ -17,7 +17,7 @@ use podstuck_show::present::style::Style;
 static IS_INCOMPLETE: AtomicBool = AtomicBool::new(false);
 
 /// As wide as the terminal, within what reads well, and coloured unless `NO_COLOR` is set; plain in files and pipes.
-pub(super) fn style() -> Style {
+pub(crate) fn style() -> Style {
     if !io::stdout().is_terminal() {
         return Style::PLAIN;
     }
@@ -29,7 +29,7 @@ pub(super) fn style() -> Style {
 }
 
 /// Prints all that a command says.
-pub(super) fn print(text: impl AsRef<[u8]>) {
+pub(crate) fn print(text: impl AsRef<[u8]>) {
     let mut out = io::stdout().lock();
     written(out.write_all(text.as_ref()).and_then(|()| out.flush()));
 }

@@ -56,7 +56,7 @@ pub(super) type Draining = Option<oneshot::Receiver<Drained>>;
 
 impl Probing {
     /// Takes the probes that were loaded. Call it inside the runtime.
-    pub(super) fn take(
+    pub(crate) fn take(
         probes: Option<Probes>,
         hung_after: Duration,
         measured: Option<ProgramTimes>,
@@ -85,7 +85,7 @@ impl Probing {
     }
 
     /// The first counts: what was missed before them is forgotten.
-    pub(super) async fn begin(&mut self) -> Result<Drained> {
+    pub(crate) async fn begin(&mut self) -> Result<Drained> {
         let drained = answer(&mut self.drain(Turn::Usual, Vec::new())).await?;
         if let Some(loaded) = &mut self.0 {
             loaded.baseline = drained.losses;
@@ -95,7 +95,7 @@ impl Probing {
     }
 
     /// Waits for records; for ever where there are no probes. Safe to cancel.
-    pub(super) async fn records(&mut self) -> io::Result<Vec<Bytes>> {
+    pub(crate) async fn records(&mut self) -> io::Result<Vec<Bytes>> {
         match &mut self.0 {
             Some(loaded) => loaded.ring.next().await,
             None => pending().await,
@@ -103,7 +103,7 @@ impl Probing {
     }
 
     /// Asks for the counts, and has targets told again that were forgotten.
-    pub(super) fn drain(&self, turn: Turn, forgotten: Vec<u64>) -> Draining {
+    pub(crate) fn drain(&self, turn: Turn, forgotten: Vec<u64>) -> Draining {
         let nothing = || {
             let (answer, receiver) = oneshot::channel();
             // It is received by whoever asked.
@@ -114,7 +114,7 @@ impl Probing {
     }
 
     /// What was missed up to a drain.
-    pub(super) fn missed(&self, drained: &Drained) -> Missed {
+    pub(crate) fn missed(&self, drained: &Drained) -> Missed {
         // Where there are no probes, none is skipped.
         let nothing = || Missed { skipped: Some(Skipped::default()), ..Missed::default() };
         let Some(loaded) = &self.0 else { return nothing() };
@@ -130,7 +130,7 @@ impl Probing {
     }
 
     /// What the run has cost.
-    pub(super) fn cost(&self) -> SelfCost {
+    pub(crate) fn cost(&self) -> SelfCost {
         let loaded = self.0.as_ref();
         cost::measure(
             loaded.map(|loaded| &loaded.probes.ebpf),
@@ -139,7 +139,7 @@ impl Probing {
     }
 
     /// Records that are there.
-    pub(super) fn rest(&mut self) -> Vec<Bytes> {
+    pub(crate) fn rest(&mut self) -> Vec<Bytes> {
         self.0.as_mut().map_or_else(Vec::new, |loaded| loaded.ring.rest())
     }
 }
@@ -152,7 +152,7 @@ fn held() -> Result<Held> {
 }
 
 /// The answer of the drain under way, or for ever none when there is no such drain.
-pub(super) async fn answer(draining: &mut Draining) -> Result<Drained> {
+pub(crate) async fn answer(draining: &mut Draining) -> Result<Drained> {
     match draining {
         Some(receiver) => receiver.await.map_err(|_| tables::gone()),
         None => pending().await,

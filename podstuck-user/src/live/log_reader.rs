@@ -44,7 +44,7 @@ pub(super) struct LogReader {
 
 impl LogReader {
     /// Begins.
-    pub(super) fn start(host_root: PathBuf) -> Self {
+    pub(crate) fn start(host_root: PathBuf) -> Self {
         let (sender, receiver) = reading();
         let started = Builder::new().name("logs".into()).spawn(move || {
             Role::ReadLogs.assume();
@@ -59,7 +59,7 @@ impl LogReader {
     }
 
     /// Waits for the logs, once, and until so long after the start, and has pods named that are still here.
-    pub(super) fn name_pods(
+    pub(crate) fn name_pods(
         &mut self,
         places: &PodTraces<'_>,
         names: &mut PodNames,
@@ -86,7 +86,7 @@ impl LogReader {
     }
 
     /// What was read, or is still.
-    pub(super) fn told(self) -> Told {
+    pub(crate) fn told(self) -> Told {
         let (attempts, heard, following) = self.told;
         (attempts, heard, following.or(self.reading.map(Following::Reads)))
     }
@@ -101,7 +101,7 @@ pub(super) struct LogNews {
 
 impl LogNews {
     /// Begins. The thread ends when nobody listens any more.
-    pub(super) fn start(following: Option<Following>) -> Self {
+    pub(crate) fn start(following: Option<Following>) -> Self {
         let (sender, news) = channel(WAITING);
         let is_reading = matches!(following, Some(Following::Reads(_)));
         let started = following.map(|following| {
@@ -133,7 +133,7 @@ impl LogNews {
     }
 
     /// Waits for something new. Safe to cancel.
-    pub(super) async fn next(&mut self) -> Logs {
+    pub(crate) async fn next(&mut self) -> Logs {
         match self.news.recv().await {
             Some(logs) => {
                 self.is_reading = false;
@@ -162,7 +162,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::commands::setup::pod_names;
+    use crate::live::setup::pod_names;
     use podstuck_node::identity::Listed;
 
     #[tokio::test]

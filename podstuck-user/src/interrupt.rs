@@ -48,7 +48,7 @@ pub fn unblock() {
 }
 
 /// Starts threads that are not to be handed signals.
-pub(super) fn apart<T>(start: impl FnOnce() -> T) -> T {
+pub(crate) fn apart<T>(start: impl FnOnce() -> T) -> T {
     let _ = ours().thread_block();
     let started = start();
     let _ = ours().thread_unblock();
@@ -67,7 +67,7 @@ fn hears_hangup() -> bool {
 
 /// A flag that SIGINT, SIGTERM and SIGHUP set, however often they come: for work that cleans up after
 /// itself, and looks at the flag now and then.
-pub(super) fn patient() -> Result<Arc<AtomicBool>> {
+pub(crate) fn patient() -> Result<Arc<AtomicBool>> {
     let stop = Arc::default();
     let hangup = hears_hangup().then_some(SIGHUP);
     for signal in [SIGINT, SIGTERM].into_iter().chain(hangup) {
@@ -78,7 +78,7 @@ pub(super) fn patient() -> Result<Arc<AtomicBool>> {
 
 /// Says when to stop. The second signal that a person sends ends the process.
 #[derive(Clone, Default)]
-pub(super) struct Stop {
+pub(crate) struct Stop {
     flag: Arc<AtomicBool>,
     notify: Arc<Notify>,
     /// When the process ends at the latest.
@@ -92,7 +92,7 @@ pub(super) struct Stop {
 impl Stop {
     /// Begins to listen to SIGINT, SIGTERM and SIGHUP. Call it inside the runtime; this thread, and all that it
     /// starts from now on, block them.
-    pub(super) fn listen() -> Result<Self> {
+    pub(crate) fn listen() -> Result<Self> {
         // The wish to end is looked at before it is noted: handlers run in this order.
         let mut stop = Self::default();
         let asked = Arc::<AtomicBool>::default();
@@ -127,25 +127,25 @@ impl Stop {
     }
 
     /// From now on the process has so long to end, whatever it waits for.
-    pub(super) fn end_within(&self, limit: Duration) {
+    pub(crate) fn end_within(&self, limit: Duration) {
         let _ = self.end.set(Instant::now() + limit);
         self.signals.iter().for_each(Thread::unpark);
     }
 
     /// The work has ended: what follows waits for a person.
-    pub(super) fn ended_in_time(&self) {
+    pub(crate) fn ended_in_time(&self) {
         self.in_time.store(true, Ordering::SeqCst);
     }
 
     /// Waits for the first signal.
-    pub(super) async fn requested(&self) {
+    pub(crate) async fn requested(&self) {
         if !self.is_requested() {
             self.notify.notified().await;
         }
     }
 
     /// Whether it came.
-    pub(super) fn is_requested(&self) -> bool {
+    pub(crate) fn is_requested(&self) -> bool {
         self.flag.load(Ordering::SeqCst)
     }
 }

@@ -14,10 +14,10 @@ use podstuck_show::present::{
 
 /// What was told already.
 #[derive(Clone, Debug)]
-pub(super) struct Lister {
+pub(crate) struct Lister {
     form: Option<ListOutput>,
     /// The options of the list, for the command that is printed.
-    pub(super) options: String,
+    pub(crate) options: String,
     told: RefCell<BTreeSet<String>>,
 }
 
@@ -32,12 +32,12 @@ struct End<'a> {
 }
 
 impl Lister {
-    pub(super) fn new(form: Option<ListOutput>, options: String) -> Self {
+    pub(crate) fn new(form: Option<ListOutput>, options: String) -> Self {
         Self { form, options, told: RefCell::default() }
     }
 
     /// The lines of those that are known and were not told yet; at the end, of all the others.
-    pub(super) fn lines(
+    pub(crate) fn lines(
         &self,
         pods: &[Deleted],
         is_end: bool,
@@ -59,7 +59,7 @@ impl Lister {
     }
 
     /// What follows them.
-    pub(super) fn end(&self, list: &ListEnd<'_>, at: Timestamp, style: Style) -> String {
+    pub(crate) fn end(&self, list: &ListEnd<'_>, at: Timestamp, style: Style) -> String {
         if self.form != Some(ListOutput::Json) {
             return text::list_end(list, style);
         }

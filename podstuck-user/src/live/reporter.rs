@@ -6,11 +6,9 @@ use anyhow::Result;
 use jiff::Timestamp;
 
 use super::{
-    interrupt,
     lister::Lister,
     on_screen::OnScreen,
     printer::{Live, Printer},
-    standard_output,
 };
 use crate::{
     cli::Output,
@@ -21,6 +19,7 @@ use crate::{
         summary::{NotLookedAt, Summary},
     },
 };
+use crate::{interrupt, standard_output};
 use podstuck_show::{
     export::{Background, Shot, Writer},
     present::{
@@ -38,7 +37,7 @@ const LAST_EXPORT_OF_REPLAY: Duration = Duration::from_secs(30);
 
 /// How much is told, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(crate) enum Form {
     /// Everything as it happens.
     Live,
     /// Findings at the end, in a diagnosis, which comes first.
@@ -51,7 +50,7 @@ pub(super) enum Form {
 
 impl Form {
     /// Of a run that gives one answer or goes on.
-    pub(super) fn of(one_answer: bool, brief: bool) -> Self {
+    pub(crate) fn of(one_answer: bool, brief: bool) -> Self {
         match (one_answer, brief) {
             (false, _) => Self::Live,
             (true, false) => Self::OneAnswer,
@@ -61,7 +60,7 @@ impl Form {
 }
 
 /// Where everything that is told goes.
-pub(super) struct Reporter {
+pub(crate) struct Reporter {
     json: bool,
     form: Form,
     lister: Option<Lister>,
@@ -80,7 +79,7 @@ pub(super) struct Reporter {
 
 impl Reporter {
     /// Opens the export directory, if one was asked for.
-    pub(super) fn new(output: Output, export: Option<&Path>, form: Form) -> Result<Self> {
+    pub(crate) fn new(output: Output, export: Option<&Path>, form: Form) -> Result<Self> {
         let terminal = std::io::stdout().is_terminal();
         let json = output == Output::Json;
         let wants_screen = OnScreen::is_wanted(output)? && form != Form::Brief;
@@ -108,12 +107,12 @@ impl Reporter {
     }
 
     /// For a list of pods.
-    pub(super) fn listing(self, lister: Option<Lister>) -> Self {
+    pub(crate) fn listing(self, lister: Option<Lister>) -> Self {
         Self { lister, ..self }
     }
 
     /// For a run that goes on whether anybody reads or not.
-    pub(super) fn of_run(self) -> Result<Self> {
+    pub(crate) fn of_run(self) -> Result<Self> {
         let command = if self.form == Form::Live { "podstuck watch" } else { "podstuck diagnose" };
         let screen = self.screen(command, true)?;
         Ok(Self { printer: self.printer.apart()?, screen, ..self })
@@ -125,25 +124,25 @@ impl Reporter {
     }
 
     /// Whether files are wanted.
-    pub(super) fn exports(&self) -> bool {
+    pub(crate) fn exports(&self) -> bool {
         self.exporter.is_some()
     }
 
     /// For a replay.
-    pub(super) fn of_replay(self) -> Result<Self> {
+    pub(crate) fn of_replay(self) -> Result<Self> {
         let screen = self.screen("podstuck replay", false)?;
         Ok(Self { last_export: LAST_EXPORT_OF_REPLAY, screen, ..self })
     }
 
     /// Learns what the run is.
-    pub(super) fn begin(&self, run: &Run) {
+    pub(crate) fn begin(&self, run: &Run) {
         if let Some(screen) = &*self.screen.borrow() {
             screen.begin(run);
         }
     }
 
     /// Shows what comes of an event beside what is told.
-    pub(super) fn learn(&self, event: &Event) {
+    pub(crate) fn learn(&self, event: &Event) {
         if let Some(screen) = &*self.screen.borrow() {
             screen.learn(event);
         }
@@ -155,7 +154,7 @@ impl Reporter {
     }
 
     /// Once somebody has seen the end on the screen, or is not there to, prints what text has to say.
-    pub(super) fn leave(&self, is_stopped: impl Fn() -> bool) {
+    pub(crate) fn leave(&self, is_stopped: impl Fn() -> bool) {
         let Some(screen) = self.screen.take() else { return };
         screen.wait(is_stopped);
         drop(screen);
@@ -164,7 +163,7 @@ impl Reporter {
     }
 
     /// Renews the exported files, if any were asked for.
-    pub(super) fn export(&self, shot: impl FnOnce() -> Shot) {
+    pub(crate) fn export(&self, shot: impl FnOnce() -> Shot) {
         if let Some(exporter) = &self.exporter {
             exporter.renew(shot);
         }
@@ -182,7 +181,7 @@ impl Reporter {
     }
 
     /// Tells a line, at its time.
-    pub(super) fn tell(&self, time: Timestamp, line: &Line<'_>) {
+    pub(crate) fn tell(&self, time: Timestamp, line: &Line<'_>) {
         if let (Line::Finding(_), Some(exporter)) = (line, &self.exporter) {
             exporter.append(json::line(time, line));
         }
@@ -228,12 +227,12 @@ impl Reporter {
     }
 
     /// Whether there is to be one line a pod.
-    pub(super) fn lists(&self) -> bool {
+    pub(crate) fn lists(&self) -> bool {
         self.form == Form::List
     }
 
     /// Tells the pods of which enough is known, each in a line.
-    pub(super) fn list(&self, pods: &[Deleted], at: Timestamp) {
+    pub(crate) fn list(&self, pods: &[Deleted], at: Timestamp) {
         let lines = self.lister.as_ref().map(|it| it.lines(pods, false, at, self.style));
         lines.into_iter().filter(|lines| !lines.is_empty()).for_each(|lines| self.print(lines));
     }
@@ -250,7 +249,7 @@ impl Reporter {
     }
 
     /// Tells the end, and waits until it was read, but not for ever.
-    pub(super) fn summary(&self, time: Timestamp, summary: &Summary, findings: u64) {
+    pub(crate) fn summary(&self, time: Timestamp, summary: &Summary, findings: u64) {
         self.printer.clear();
         let found = self.screen.borrow().as_ref().map(|screen| {
             screen.end(summary);
@@ -298,7 +297,7 @@ impl Reporter {
     }
 
     /// What the live line says.
-    pub(super) fn live(&self, message: String) {
+    pub(crate) fn live(&self, message: String) {
         self.printer.live(message);
     }
 

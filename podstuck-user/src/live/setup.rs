@@ -11,7 +11,6 @@ use podstuck_common::config::Config;
 use tokio::io::{Interest, unix::AsyncFd};
 
 use super::{
-    Failure,
     api_reader::ApiReader,
     known_roots::{apart, known_roots},
     log_reader::{LogReader, Told},
@@ -19,6 +18,7 @@ use super::{
     starting::{Hurry, Starting, Step},
     wanted::{Wanted, wanted},
 };
+use crate::outcome::Failure;
 use crate::{
     cli::{Backend, Node, Tracing},
     model::{
@@ -27,7 +27,7 @@ use crate::{
     },
 };
 use podstuck_confine::facts;
-pub(super) use podstuck_node::identity::on_host;
+pub(crate) use podstuck_node::identity::on_host;
 use podstuck_node::{
     identity::{
         PodNames, WantedError, kubelet_roots, log_dirs_for,
@@ -308,7 +308,7 @@ fn covered(probes: Option<&Probes>, without: Option<String>) -> Start {
 
 /// kubelets' root directories: those given, else those of services, the usual one, those that are configured for when a
 /// kubelet runs, and then those of others. Where two of them have a directory of one pod, the first counts.
-pub(super) fn roots(node: &Node, kubelets: &[Kubelet]) -> Vec<PathBuf> {
+pub(crate) fn roots(node: &Node, kubelets: &[Kubelet]) -> Vec<PathBuf> {
     let found = kubelet_roots(&node.host_root, &node.kubelet_root);
     if !node.kubelet_root.is_empty() {
         return found;
@@ -329,7 +329,7 @@ pub(super) fn roots(node: &Node, kubelets: &[Kubelet]) -> Vec<PathBuf> {
 }
 
 /// Directories with pods' logs: those that kubelets were told, and those that go with their roots.
-pub(super) fn log_dirs(host_root: &Path, roots: &[PathBuf], kubelets: &[Kubelet]) -> Vec<PathBuf> {
+pub(crate) fn log_dirs(host_root: &Path, roots: &[PathBuf], kubelets: &[Kubelet]) -> Vec<PathBuf> {
     let told = kubelets.iter().filter_map(|kubelet| kubelet.settings.pod_logs.clone());
     let mut dirs: Vec<PathBuf> = Vec::new();
     for dir in told.chain(roots.iter().flat_map(|root| log_dirs_for(root))) {
@@ -342,7 +342,7 @@ pub(super) fn log_dirs(host_root: &Path, roots: &[PathBuf], kubelets: &[Kubelet]
 }
 
 /// Names of pods, by the directories of their logs.
-pub(super) fn pod_names(log_dirs: Vec<PathBuf>) -> PodNames {
+pub(crate) fn pod_names(log_dirs: Vec<PathBuf>) -> PodNames {
     let mut logs = PodLogs::default();
     PodNames::new(log_dirs, Box::new(move |directories, wait| logs.read(directories, wait)))
 }
@@ -365,7 +365,7 @@ fn read_traces(places: &PodTraces<'_>, names: &mut PodNames) {
 }
 
 /// The forms of hooks that may be used, the best one first.
-pub(super) fn forms(backend: Backend) -> &'static [Form] {
+pub(crate) fn forms(backend: Backend) -> &'static [Form] {
     match backend {
         Backend::Auto => &Form::ALL,
         Backend::Fentry => &[Form::Function],
@@ -375,7 +375,7 @@ pub(super) fn forms(backend: Backend) -> &'static [Form] {
 }
 
 /// Switches of the probes; zero means no restriction.
-pub(super) fn config(slow_ns: u64, only_pod: u64, only_path: u64) -> Config {
+pub(crate) fn config(slow_ns: u64, only_pod: u64, only_path: u64) -> Config {
     Config { slow_ns, only_pod, only_path, own_tgid: std::process::id(), ..target_names() }
 }
 

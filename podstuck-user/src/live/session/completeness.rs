@@ -6,8 +6,8 @@ use podstuck_common::record::loss;
 
 use super::Session;
 use crate::{
-    commands::probing::Missed,
     event::What,
+    live::probing::Missed,
     model::{
         degraded::{Degraded, Feed},
         summary::Completeness,
@@ -22,7 +22,7 @@ const NAMED: usize = 4;
 
 impl Session {
     /// Takes what may be missing, from the probes' own counters.
-    pub(in crate::commands) fn completeness(&mut self, missed: &Missed) {
+    pub(in crate::live) fn completeness(&mut self, missed: &Missed) {
         let Missed { losses, abandoned, skipped, drains_failed, probes, .. } = missed;
         let completeness = Completeness {
             events_lost: losses.of(loss::RING_FULL) + self.undecodable,
@@ -56,7 +56,7 @@ impl Session {
     }
 
     /// Takes what of the rest of the tool cannot do its work, and asks who is here whether he can.
-    pub(in crate::commands) fn check(&mut self, of_others: Vec<Degraded>) {
+    pub(in crate::live) fn check(&mut self, of_others: Vec<Degraded>) {
         let now = self.ended.unwrap_or_else(Instant::now);
         let ended = |what: &str, feeds| {
             Degraded::new(format!("the thread that {what} has ended"), &[feeds])

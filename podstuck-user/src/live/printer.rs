@@ -14,7 +14,7 @@ use std::{
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::{interrupt, standard_output::written};
+use crate::{interrupt, standard_output::written};
 use podstuck_confine::role::Role;
 
 /// Bytes that may wait for a reader: an hour of a busy node.
@@ -39,7 +39,7 @@ pub(super) enum Printer {
 }
 
 /// What is to be shown.
-pub(super) enum Show {
+pub(crate) enum Show {
     Text(String),
     Live(String),
     Clear,
@@ -55,7 +55,7 @@ pub(super) struct State {
 
 impl Printer {
     /// The same by a thread, for a run that nobody may hold up.
-    pub(super) fn apart(self) -> io::Result<Self> {
+    pub(crate) fn apart(self) -> io::Result<Self> {
         let Self::Here(live) = self else { return Ok(self) };
         let (queue, shows) = channel();
         let state = Arc::<State>::default();
@@ -69,7 +69,7 @@ impl Printer {
     }
 
     /// Prints.
-    pub(super) fn print(&self, text: String) {
+    pub(crate) fn print(&self, text: String) {
         match self {
             Self::Here(live) => {
                 written(live.beside(|| write(&text, &mut io::stdout(), |_| {})));
@@ -87,7 +87,7 @@ impl Printer {
     }
 
     /// What the line that changes says.
-    pub(super) fn live(&self, message: String) {
+    pub(crate) fn live(&self, message: String) {
         match self {
             Self::Here(live) => live.say(message),
             Self::Thread { queue, state } if state.waiting.load(Relaxed) == 0 => {
@@ -98,7 +98,7 @@ impl Printer {
     }
 
     /// There is no such line any more.
-    pub(super) fn clear(&self) {
+    pub(crate) fn clear(&self) {
         match self {
             Self::Here(live) => live.clear(),
             Self::Thread { queue, .. } => {
@@ -174,7 +174,7 @@ pub(super) struct Live {
 }
 
 impl Live {
-    pub(super) fn new(wanted: bool) -> Self {
+    pub(crate) fn new(wanted: bool) -> Self {
         Self { wanted, bar: OnceLock::new() }
     }
 

@@ -29,7 +29,7 @@ pub(super) struct Hurry {
 }
 
 impl Hurry {
-    pub(super) fn begin() -> Self {
+    pub(crate) fn begin() -> Self {
         // Of this thread alone (setpriority(2), "NOTES").
         let before = nice(0).ok();
         Self { before: before.filter(|_| nice(HURRY).is_ok()) }
@@ -47,7 +47,7 @@ impl Drop for Hurry {
 
 /// What a start does, one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(crate) enum Step {
     Daemons,
     Pods,
     Probes,
@@ -76,7 +76,7 @@ pub(super) struct Starting {
 }
 
 impl Starting {
-    pub(super) fn begin() -> Self {
+    pub(crate) fn begin() -> Self {
         Self::with(LONG, |line| {
             // Where nobody reads it, nobody waits for it.
             let _ = writeln!(Unwaiting, "{line}");
@@ -106,7 +106,7 @@ impl Starting {
     }
 
     /// This comes next.
-    pub(super) fn next(&self, step: Step) {
+    pub(crate) fn next(&self, step: Step) {
         let now = (step, Instant::now());
         let before =
             std::mem::replace(&mut *self.step.lock().unwrap_or_else(PoisonError::into_inner), now);

@@ -19,14 +19,14 @@ use podstuck_node::{
 };
 
 /// On a thread of its own, until somebody wants what it was told.
-pub(super) struct ApiReader {
+pub(crate) struct ApiReader {
     asking: Option<JoinHandle<Api>>,
     told: Api,
 }
 
 impl ApiReader {
     /// Begins, if it may.
-    pub(super) fn start(
+    pub(crate) fn start(
         host_root: PathBuf,
         choice: &cli::Api,
         kubelets: Vec<Kubelet>,
@@ -50,7 +50,7 @@ impl ApiReader {
     }
 
     /// Waits for the answer, once, and has this node's pods named.
-    pub(super) fn name_pods(&mut self, names: &mut PodNames) {
+    pub(crate) fn name_pods(&mut self, names: &mut PodNames) {
         let Some(told) = self.asking.take().and_then(|asking| asking.join().ok()) else { return };
         self.told = told;
         let Some(place) = self.place() else { return };
@@ -68,12 +68,12 @@ impl ApiReader {
     }
 
     /// Who was asked, or why there is no answer; `None` when nobody was.
-    pub(super) fn outcome(&self) -> Option<&Result<String, String>> {
+    pub(crate) fn outcome(&self) -> Option<&Result<String, String>> {
         self.told.place.as_ref()
     }
 
     /// The same as a sentence.
-    pub(super) fn place(&self) -> Option<String> {
+    pub(crate) fn place(&self) -> Option<String> {
         Some(match self.outcome()? {
             Ok(place) => place.clone(),
             Err(why) => format!("no answer of the API server: {why}"),
@@ -91,7 +91,7 @@ impl ApiReader {
     }
 
     /// The record of a pod, the latest.
-    pub(super) fn record(&self, uid: &str) -> Option<&PodRecord> {
+    pub(crate) fn record(&self, uid: &str) -> Option<&PodRecord> {
         let asked = match &self.told.pod {
             Some(Known::Pod(record)) => Some(&**record),
             _ => None,
@@ -100,7 +100,7 @@ impl ApiReader {
     }
 
     /// The records of this node's pods that are to go.
-    pub(super) fn deleted(&self) -> Vec<PodRecord> {
+    pub(crate) fn deleted(&self) -> Vec<PodRecord> {
         let all = self.told.pods.iter();
         all.filter(|record| record.deletion.is_some()).cloned().collect()
     }
@@ -130,7 +130,7 @@ impl ApiReader {
     }
 
     /// What it knows of a pod of which there is nothing here.
-    pub(super) fn explain(&self, error: WantedError) -> WantedError {
+    pub(crate) fn explain(&self, error: WantedError) -> WantedError {
         let WantedError::Unknown { wanted, looked, mut hint } = error else { return error };
         match &self.told.pod {
             Some(Known::Pod(record)) if self.is_elsewhere(record) => {

@@ -6,9 +6,7 @@ use anyhow::{Context, Result};
 use tokio::{runtime, time};
 
 use super::{
-    Exit, Failure,
     driver_logs::DriverLogs,
-    interrupt::Stop,
     lister::Lister,
     log_reader::LogNews,
     presenter::Presenter,
@@ -20,13 +18,17 @@ use super::{
     unknown_roots::UnknownRoots,
 };
 use crate::{
-    attribute::Attributor,
     cli::Tracing,
     event::{Run, Thresholds, What},
+    live::attribute::Attributor,
     model::{
         degraded::{Degraded, Feed},
         pod_record::PodRecord,
     },
+};
+use crate::{
+    interrupt::Stop,
+    outcome::{Exit, Failure},
 };
 use podstuck_confine::{clock, facts, fork_server, role::Role};
 use podstuck_node::{
@@ -58,7 +60,7 @@ const SETTLE: Duration = Duration::from_secs(1);
 
 /// When to end, and what to say then.
 #[derive(Clone, Debug)]
-pub(super) enum Until {
+pub(crate) enum Until {
     /// At this time, or when told to; the findings were told as they formed.
     Stopped(Option<Duration>),
     /// When the verdict is firm, at the latest after this time; then with a diagnosis.
@@ -124,7 +126,7 @@ impl Until {
 }
 
 /// Prepares, traces, reports.
-pub(super) fn run(options: &Tracing, until: Until, verbose: u8) -> Result<Exit, Failure> {
+pub(crate) fn run(options: &Tracing, until: Until, verbose: u8) -> Result<Exit, Failure> {
     let starting = Starting::begin();
     let prepared = setup::prepare(options, until.is_asked(), verbose, &starting)?;
     starting.next(Step::Node);

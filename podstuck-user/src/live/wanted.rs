@@ -27,17 +27,17 @@ use podstuck_show::present::words;
 /// What the run is restricted to, as the probes compare it.
 #[derive(Default)]
 pub(super) struct Wanted {
-    pub(super) pod: u64,
-    pub(super) path: u64,
-    pub(super) text: Option<String>,
-    pub(super) who: Option<Pod>,
-    pub(super) container: Option<ContainerName>,
-    pub(super) scope: Scope,
+    pub(crate) pod: u64,
+    pub(crate) path: u64,
+    pub(crate) text: Option<String>,
+    pub(crate) who: Option<Pod>,
+    pub(crate) container: Option<ContainerName>,
+    pub(crate) scope: Scope,
 }
 
 impl Wanted {
     /// Says who the pod is, as far as that is known.
-    pub(super) fn name(&mut self, names: &mut PodNames) {
+    pub(crate) fn name(&mut self, names: &mut PodNames) {
         let Some(who) = &mut self.who else { return };
         (who.namespace, who.name) = names.lookup(&who.uid).unzip();
         let uid = &who.uid;

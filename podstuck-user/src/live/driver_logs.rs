@@ -60,14 +60,14 @@ pub(super) struct DriverLogs {
 
 impl DriverLogs {
     /// Has asked nothing yet; `log_dirs` is where pods' logs are.
-    pub(super) fn new(host_root: PathBuf, log_dirs: Vec<PathBuf>) -> Self {
+    pub(crate) fn new(host_root: PathBuf, log_dirs: Vec<PathBuf>) -> Self {
         let (sender, arrived) = unbounded_channel();
         Self { host_root, log_dirs, asked: BTreeMap::new(), open: 0, sender, arrived }
     }
 
     /// Reads what is new of the volumes of the pods in question; where nobody asks about one, of those whose
     /// containers have ended a while ago. Where that fails, it is read again later.
-    pub(super) fn ask(
+    pub(crate) fn ask(
         &mut self,
         sample: &NodeSample,
         is_wanted: impl Fn(&str) -> bool,
@@ -148,12 +148,12 @@ impl DriverLogs {
     }
 
     /// How many are being read.
-    pub(super) fn open(&self) -> usize {
+    pub(crate) fn open(&self) -> usize {
         self.open
     }
 
     /// Waits for one. Safe to cancel.
-    pub(super) async fn next(&mut self) -> Vec<Said> {
+    pub(crate) async fn next(&mut self) -> Vec<Said> {
         match self.arrived.recv().await {
             Some(read) => {
                 self.open = self.open.saturating_sub(1);

@@ -51,7 +51,7 @@ pub(super) struct Rooting {
 
 impl Rooting {
     /// Shows those that are known. Takes two seconds where one does not answer.
-    pub(super) fn start(
+    pub(crate) fn start(
         host_root: &Path,
         secret: u64,
         tables: Option<RootTables>,
@@ -79,7 +79,7 @@ impl Rooting {
     }
 
     /// Takes a look at the node. To be called inside the runtime.
-    pub(super) fn look(&mut self, look: &Look, roots: &mut TargetRoots) {
+    pub(crate) fn look(&mut self, look: &Look, roots: &mut TargetRoots) {
         let tables = &look.trees.mounts().tables;
         // Who shows them now does so by the indexes that they have.
         let is_shown_now = self.asked.is_some();
@@ -101,7 +101,7 @@ impl Rooting {
     }
 
     /// Takes one that a call has told of, and shows it at once. To be called inside the runtime.
-    pub(super) fn learn(&mut self, root: TargetRoot, roots: &mut TargetRoots) {
+    pub(crate) fn learn(&mut self, root: TargetRoot, roots: &mut TargetRoots) {
         if !roots.add(root) {
             return;
         }
@@ -121,7 +121,7 @@ impl Rooting {
     }
 
     /// Waits until they were shown again; for ever while nobody was asked to. Safe to cancel.
-    pub(super) async fn next(&mut self) -> Found {
+    pub(crate) async fn next(&mut self) -> Found {
         let Some(asked) = &mut self.asked else { return pending().await };
         // A thread that has ended has shown nothing.
         let shown = asked.await.unwrap_or_default();
@@ -130,7 +130,7 @@ impl Rooting {
     }
 
     /// Takes where they are.
-    pub(super) fn shown(&mut self, found: Found, roots: &mut TargetRoots) {
+    pub(crate) fn shown(&mut self, found: Found, roots: &mut TargetRoots) {
         let is_without_one = self.has_learnt && found.paths.len() <= roots.all().len();
         let mut has_moved = std::mem::take(&mut self.has_learnt);
         self.unanswered = if found.is_all { 0 } else { self.unanswered.saturating_add(1) };

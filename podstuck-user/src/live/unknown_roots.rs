@@ -58,13 +58,13 @@ struct Seen {
 
 impl UnknownRoots {
     /// Has seen none yet.
-    pub(super) fn new(host_root: PathBuf, takes_new_roots: bool) -> Self {
+    pub(crate) fn new(host_root: PathBuf, takes_new_roots: bool) -> Self {
         Self { host_root, takes_new_roots, places: BTreeMap::new(), looks: JoinSet::new() }
     }
 
     /// Takes a call of a process of the node that reads like one on a pod. Whether it failed in a directory that is known
     /// by now, and only the probes did not know yet. To be called inside the runtime.
-    pub(super) fn take(&mut self, record: &Record, actor: &Actor) -> bool {
+    pub(crate) fn take(&mut self, record: &Record, actor: &Actor) -> bool {
         let Some(root) = kubelet_root_of(&record.path()) else { return false };
         let place = (record.head.actor.mnt_ns, root);
         if self.places.len() >= FOLLOWED && !self.places.contains_key(&place) {
@@ -99,7 +99,7 @@ impl UnknownRoots {
     }
 
     /// Waits for what a look has shown; `None` while none is under way. Safe to cancel.
-    pub(super) async fn next(&mut self) -> Option<Examined> {
+    pub(crate) async fn next(&mut self) -> Option<Examined> {
         self.looks.join_next().await?.ok()
     }
 

@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-use super::interrupt;
+use crate::interrupt;
 use crate::{cli::Output, logging};
 use podstuck_confine::clock;
 use podstuck_show::tui::{Options, Screen, State};
@@ -26,7 +26,7 @@ impl OnScreen {
     ///
     /// # Errors
     /// Fails where the screen was asked for by name, and there is no terminal.
-    pub(super) fn is_wanted(output: Output) -> Result<bool> {
+    pub(crate) fn is_wanted(output: Output) -> Result<bool> {
         let is_terminal = stdin().is_terminal() && stdout().is_terminal();
         let term = std::env::var_os("TERM");
         let can_draw = term.is_some_and(|term| !term.is_empty() && term != "dumb");
@@ -46,7 +46,7 @@ impl OnScreen {
     }
 
     /// Takes the terminal.
-    pub(super) fn start(
+    pub(crate) fn start(
         command: &'static str,
         color: bool,
         exports: bool,

@@ -1,0 +1,21 @@
+//! The run itself, which `watch`, `diagnose` and the list have in common: what is prepared before it (`setup`), what is
+//! done in it (`trace`, `session`), and who is told (`presenter`, `reporter`).
+
+pub(crate) mod api_reader;
+pub(crate) mod attribute;
+pub(crate) mod driver_logs;
+pub(crate) mod known_roots;
+pub(crate) mod lister;
+pub(crate) mod log_reader;
+pub(crate) mod on_screen;
+pub(crate) mod presenter;
+pub(crate) mod printer;
+pub(crate) mod probing;
+pub(crate) mod reporter;
+pub(crate) mod rooting;
+pub(crate) mod session;
+pub(crate) mod setup;
+pub(crate) mod starting;
+pub(crate) mod trace;
+pub(crate) mod unknown_roots;
+pub(crate) mod wanted;
