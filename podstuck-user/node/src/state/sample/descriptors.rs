@@ -27,7 +27,10 @@ fn of(pid: u32) -> ProcResult<Option<Halted>> {
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
+    use std::{
+        io::{Read, Write},
+        process::{Command, Stdio},
+    };
 
     use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
@@ -35,7 +38,11 @@ mod tests {
 
     #[test]
     fn who_may_open_no_more_is_known() {
-        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let mut command = Command::new("cat");
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        // When it has answered, it has opened all that it will: its libraries come first.
+        child.stdin.as_mut().unwrap().write_all(b"x").unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
         let pid = Pid::from_child(&child);
         let may = |most: u64| {
             // It has it from here.
