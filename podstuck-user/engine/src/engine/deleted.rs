@@ -47,6 +47,9 @@ impl ToGo {
                     self.records.insert(record.pod.uid.clone(), (record.pod.clone(), since));
                 }
             }
+            What::Node(node) => {
+                node.missing.iter().for_each(|pod| drop(self.records.remove(&pod.uid)));
+            }
             What::Said(said) if said.report == Some(Report::ToGo) => {
                 let first = self.logs.get(&said.uid).map_or(said.at, |known| said.at.min(*known));
                 self.logs.insert(said.uid.clone(), first);

@@ -160,6 +160,8 @@ impl Orphans {
                 _ => {}
             }
         }
+        // What is not here is not coming back.
+        self.missing.retain(|missing| sample.may_have_pod(&missing.pod.uid));
     }
 
     /// What is over because housekeeping has stopped: the directory is gone.

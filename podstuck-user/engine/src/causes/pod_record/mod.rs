@@ -98,14 +98,26 @@ impl Tracker for PodRecords {
             }
             What::Record { record, node } => {
                 let (record, node) = (PodRecord::clone(record), node.clone());
+                // How far the node was is a matter of when this one was read.
                 let before = self.records.remove(&record.pod.uid);
-                let (told, was_left) = before.map_or((None, false), |it| (it.told, it.was_left));
+                let (told, was_left) = (before.and_then(|it| it.told), false);
                 let known = Known { record, node, told, was_left };
                 self.records.insert(known.record.pod.uid.clone(), known);
                 // What the record means depends on the node, which is looked at within a moment.
                 if self.sample.is_some() {
                     self.judge(context, steps);
                 }
+            }
+            // There is no record any more.
+            What::Node(node) => {
+                let gone = node.missing.iter().filter_map(|pod| self.records.remove(&pod.uid));
+                let tracker = TrackerId::PodRecord;
+                let over = gone.filter_map(|known| known.told);
+                steps.say(over.map(|target_id| Verdict::Over {
+                    tracker,
+                    target_id,
+                    at: context.now,
+                }));
             }
             // The looks may hang. Then the record is all there is.
             What::WindowEnded if self.sample.is_none() => self.judge(context, steps),

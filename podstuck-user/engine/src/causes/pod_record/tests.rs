@@ -9,6 +9,7 @@ use crate::{
         diagnosis::Stage,
         evidence::Certainty,
         node::{NodeSample, PodState},
+        node_record::NodeRecord,
         pod_record::PodRecord,
         time::Monotonic,
     },
@@ -78,6 +79,18 @@ fn a_record_is_judged_without_a_look_when_there_is_none() {
     let mut records = Alone::<PodRecords>::new();
     ids(&mut records, 1, record(Timestamp::UNIX_EPOCH, &["example.org/backup"]));
     assert_eq!(ids(&mut records, 250, What::WindowEnded), ["pod-finalizer"]);
+}
+
+#[test]
+fn a_record_that_the_api_server_no_longer_has_ends_its_finding() {
+    let mut records = Alone::<PodRecords>::new();
+    ids(&mut records, 1, record(NOW, &["example.org/backup"]));
+    assert_eq!(ids(&mut records, 2, sample(Some(false))), ["pod-finalizer"]);
+    let missing = vec![pod_record(UID).pod];
+    let node = NodeRecord { node: "here".into(), read: NOW, ready: None, drivers: None, missing };
+    let verdicts = records.take(at(9), What::Node(Box::new(node))).verdicts;
+    assert!(matches!(verdicts[..], [Verdict::Over { .. }]), "{verdicts:?}");
+    assert!(records.take(at(10), sample(Some(false))).verdicts.is_empty());
 }
 
 #[test]
