@@ -15,6 +15,7 @@ use crate::identity::{
     pod_record::{RawPod, RawPods},
 };
 use podstuck_model::{
+    identity::Pod,
     node_record::{NodeRecord, Ready},
     path::safe,
     pod_record::PodRecord,
@@ -38,6 +39,9 @@ impl Conversation<'_> {
     pub(super) fn run(&mut self) -> Result<String> {
         if !is_subdomain(&self.node) {
             bail!("{} is no name of a node", safe(self.node.as_bytes()));
+        }
+        if let Asked::Those(pods) = self.about.clone() {
+            return self.those(&pods);
         }
         // By its name first: that is read from etcd and not from a cache, and says whether there is one.
         let mut asked = None;
@@ -70,7 +74,7 @@ impl Conversation<'_> {
             let count = format!("{} {noun} of node {}", pods.len(), self.node);
             (self.tell)(Part::Pods(pods)).map(|()| count)
         });
-        let ready = self.node(read, uids)?.unwrap_or_default();
+        let (ready, _) = self.node(read, uids)?;
         let unknown = match &asked {
             Some(record) => claims::ask(&self.client, &self.node, record, self.tell)?,
             None => Vec::new(),
@@ -83,6 +87,36 @@ impl Conversation<'_> {
             Ok(count) => count.map(|count| count + &ready + &unknown),
             Err(refusal) => bail!("the pods of node {}: {refusal}", self.node),
         }
+    }
+
+    /// Of each of these pods its record, or that there is no pod of its UID. Another machine's node says nothing of
+    /// what this one has.
+    fn those(&mut self, pods: &[Pod]) -> Result<String> {
+        let (ready, is_this) = self.node(Timestamp::now(), None)?;
+        for pod in pods {
+            let (Some(namespace), Some(name)) = (&pod.namespace, &pod.name) else { continue };
+            if !is_label(namespace) || !is_subdomain(name) {
+                continue;
+            }
+            let read = Timestamp::now();
+            let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
+            let known = match self.client.get::<RawPod>(&path) {
+                // What cannot be read is not missing.
+                Ok(raw) => match raw.record(Some(read)) {
+                    Ok(record) => Some(record),
+                    Err(_) => continue,
+                },
+                Err(Refusal::NotFound) => None,
+                Err(Refusal::Refused(_) | Refusal::Unrelated) => continue,
+                Err(error @ Refusal::Unreachable(_)) => return Err(error.into()),
+            };
+            match known.filter(|record| record.pod.uid == pod.uid) {
+                Some(record) => (self.tell)(Part::Pods(vec![record]))?,
+                None if is_this => (self.tell)(Part::Gone(pod.clone()))?,
+                None => {}
+            }
+        }
+        Ok(format!("{} of the pods of node {}{ready}", pods.len(), self.node))
     }
 
     /// Its record, if there is one and it may be read.
@@ -108,12 +142,14 @@ impl Conversation<'_> {
         Ok(record)
     }
 
-    /// What the node's own objects say, and in words if it is not ready. Which pods it has is believed of
-    /// this very machine only.
-    fn node(&mut self, read: Timestamp, pods: Option<Vec<String>>) -> Result<Option<String>> {
+    /// What the node's own objects say, in words if it is not ready, and whether it is this machine. Which pods it has
+    /// is believed of this very machine only.
+    fn node(&mut self, read: Timestamp, pods: Option<Vec<String>>) -> Result<(String, bool)> {
         let node = match self.client.get::<RawNode>(&format!("/api/v1/nodes/{}", self.node)) {
             Ok(node) => node,
-            Err(Refusal::NotFound | Refusal::Refused(_) | Refusal::Unrelated) => return Ok(None),
+            Err(Refusal::NotFound | Refusal::Refused(_) | Refusal::Unrelated) => {
+                return Ok((String::new(), false));
+            }
             Err(error @ Refusal::Unreachable(_)) => return Err(error.into()),
         };
         let drivers = format!("/apis/storage.k8s.io/v1/csinodes/{}", self.node);
@@ -129,7 +165,7 @@ impl Conversation<'_> {
         };
         let ready = record.ready.as_ref().filter(|ready| ready.status != "True").map(not_ready);
         (self.tell)(Part::Node(record, pods.filter(|_| is_this)))?;
-        Ok(ready)
+        Ok((ready.unwrap_or_default(), is_this))
     }
 }
 

@@ -37,6 +37,7 @@ use podstuck_confine::{
 };
 use podstuck_model::{
     claim::Claim,
+    identity::Pod,
     node_record::NodeRecord,
     path::{safe, safe_path},
     pod_record::PodRecord,
@@ -70,6 +71,8 @@ pub enum Asked {
         /// Its name in it.
         name: String,
     },
+    /// These, during a run: nothing is asked of the others.
+    Those(Vec<Pod>),
 }
 
 /// What it said.
@@ -85,6 +88,8 @@ pub struct Api {
     pub nodes: Vec<OfNode>,
     /// kubelets' roots whose pods nobody was asked about, or who did not answer.
     pub unasked: Vec<PathBuf>,
+    /// Of those that were asked about during a run, the ones that it does not have.
+    pub gone: Vec<Pod>,
 }
 
 /// What it said of a node. What it does not have, it does not have of that kubelet's pods: another kubelet on this machine
@@ -161,6 +166,7 @@ pub fn ask(host_root: &Path, whose: &As, kubelets: &[Kubelet], about: &Asked) ->
                 api.know(known);
             }
             Part::Claim(claim) => api.learn(claim),
+            Part::Gone(pod) => api.gone.push(pod),
             Part::Node(record, all) => {
                 let all = all.filter(|_| is_known);
                 api.nodes.push(OfNode { record, root: root.clone(), all });
@@ -174,6 +180,10 @@ pub fn ask(host_root: &Path, whose: &As, kubelets: &[Kubelet], about: &Asked) ->
         if !matches!(api.place, Some(Ok(_))) {
             api.place = Some(place);
         }
+    }
+    // Of several kubelets it is not known whose a pod is, that one of their servers does not have.
+    if kubelets.len() > 1 {
+        api.gone.clear();
     }
     // One that did not answer, or was not asked, may have it.
     if matches!(api.pod, Some(Known::Missing)) && (answers < questions || !api.unasked.is_empty()) {
@@ -226,6 +236,8 @@ pub(in crate::state) enum Part {
     Pod(Known),
     /// A claim of the pod that is asked about, with all that was said of it.
     Claim(Claim),
+    /// There is no pod of this UID.
+    Gone(Pod),
     /// With the UIDs of its pods, if it is this machine.
     Node(NodeRecord, Option<Vec<String>>),
 }
