@@ -17,7 +17,7 @@ use std::{fs, io::Write, net::TcpListener, process::Command};
 
 use node::{Node, UID, flag};
 use podstuck_testing::roots_directory;
-use podstuck_tests::{diagnose, of_type, podstuck, requires, root_and_btf, run};
+use podstuck_tests::{diagnose, of_type, podstuck, requires, root_and_btf, run, watch};
 use serde_json::{Value, json};
 
 fn start(lines: &[Value]) -> &Value {
@@ -215,4 +215,27 @@ fn names_come_from_tokens_and_from_where_kubelet_was_told_to_log() {
 fn base64_url(bytes: &[u8]) -> String {
     use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
     BASE64_URL_SAFE_NO_PAD.encode(bytes)
+}
+
+/// It is deleted after the watch has begun, and after its record was read at the start.
+#[test]
+fn a_finalizer_that_comes_later_is_told_by_a_watch() {
+    requires!(root_and_btf());
+    let mut node = Node::new(31);
+    let deleted =
+        json!({"deletionTimestamp": "2026-01-01T10:00:00Z", "finalizers": ["example.org/x"]});
+    let server = node.server(&[node.record(&deleted)]);
+    node.kubelet(&[&flag("kubeconfig", &server.kubeconfig())]);
+    let root = node.root();
+    let mut watch = watch(&["--kubelet-root", root.to_str().unwrap()]);
+    let at_start = server.requests().len();
+    std::thread::sleep(std::time::Duration::from_secs(4));
+    fs::remove_dir(node.pod()).unwrap();
+    let found = watch.wait_for("the finalizer", |line| {
+        line["type"] == "finding" && line["id"] == "pod-finalizer"
+    });
+    assert_eq!((&found["certainty"], &found["pod"]["uid"]), (&json!("firm"), &json!(node.uid)));
+    let all = server.requests();
+    assert!(at_start > 0 && all.len() <= at_start + 4, "{all:#?}");
+    watch.stop();
 }

@@ -197,6 +197,7 @@ fn threads_and_helpers_of_a_watch_may_do_what_their_work_takes() {
         "sampler",
         "logs",
         "asker",
+        "records",
         "callers",
         "export",
         "record",

@@ -11,6 +11,7 @@ pub(crate) mod on_screen;
 pub(crate) mod presenter;
 pub(crate) mod printer;
 pub(crate) mod probing;
+pub(crate) mod record_news;
 pub(crate) mod reporter;
 pub(crate) mod rooting;
 pub(crate) mod session;

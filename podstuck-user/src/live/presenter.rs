@@ -129,6 +129,11 @@ impl Presenter {
         self.engine.run().one_answer && self.engine.is_to_go(uid)
     }
 
+    /// The pods that are being deleted, by whoever says so, or that something holds.
+    pub(super) fn going(&self) -> Vec<crate::model::identity::Pod> {
+        self.engine.deleted().into_iter().map(|it| it.pod).collect()
+    }
+
     /// Tells a person at once where nobody looks, and each directory once.
     fn not_looked_at(&mut self, all: &[NotLookedAt]) {
         let is_new = |it: &&NotLookedAt| !self.not_looked_at.contains(&it.root);

@@ -20,6 +20,7 @@ use super::{
     driver_logs::DriverLogs,
     log_reader::LogNews,
     presenter::Presenter,
+    record_news::{News, RecordNews},
     rooting::Rooting,
     unknown_roots::{Examined, UnknownRoots},
 };
@@ -44,6 +45,7 @@ use podstuck_confine::{clock, helper::Share};
 use podstuck_node::{
     ask::{Asker, Node},
     state::{
+        api::Api,
         hung::{HungCalls, Notice, Report, Unmounted},
         logs::{Attempt, Logs},
         sample::{Lateness, Look},
@@ -71,6 +73,8 @@ pub(super) enum Arrival {
     Said(Vec<Said>),
     /// What else is new in logs.
     Logs(Logs),
+    /// What the API server says during the run.
+    Records(Box<Api>),
     /// Where targets are.
     Shown(Found),
     /// Whether a directory is kubelet's.
@@ -91,6 +95,7 @@ pub(super) struct Session {
     silent: BTreeSet<u32>,
     log_news: LogNews,
     drivers: DriverLogs,
+    records: RecordNews,
     /// Volumes that lines about the pods in question have named.
     volumes: Bounded<String, ()>,
     looks: Lateness,
@@ -110,7 +115,7 @@ impl Session {
         presenter: Presenter,
         mut recorder: Option<Recorder>,
         hung: HungCalls,
-        (log_news, drivers): (LogNews, DriverLogs),
+        (log_news, drivers, records): (LogNews, DriverLogs, RecordNews),
     ) -> Self {
         if let Some(recorder) = &mut recorder {
             recorder.begin(presenter.run());
@@ -129,6 +134,7 @@ impl Session {
             silent: BTreeSet::new(),
             log_news,
             drivers,
+            records,
             volumes: Bounded::new(VOLUMES),
             looks,
             undecodable: 0,
@@ -286,6 +292,7 @@ impl Session {
             news = self.hung.next() => Arrival::Hung(news),
             said = self.drivers.next() => Arrival::Said(said),
             logs = self.log_news.next() => Arrival::Logs(logs),
+            api = self.records.next() => Arrival::Records(Box::new(api)),
             shown = self.rooting.next() => Arrival::Shown(shown),
             Some(examined) = self.unknown_roots.next() => Arrival::Examined(examined),
         }
@@ -299,6 +306,10 @@ impl Session {
             Arrival::Logs(logs) => {
                 self.names.learn(logs.pods);
                 self.logs(&logs.attempts, logs.heard);
+            }
+            Arrival::Records(api) => {
+                let news = self.records.answered(*api, |pod| self.names.pod(pod));
+                self.news(news);
             }
             Arrival::Shown(shown) => self.rooting.shown(shown, self.names.roots()),
             Arrival::Examined(examined) => self.examined(examined),
@@ -395,7 +406,24 @@ impl Session {
         let has_target = self.presenter.run().has_target();
         let is_asked = |uid: &str| has_target || self.presenter.asks_about(uid);
         self.drivers.ask(&sample, |uid| self.names.is_wanted(uid), is_asked);
+        let of_api = {
+            let (names, going) = (&mut self.names, self.presenter.going());
+            self.records.look(&sample, &going, |pod| names.pod(pod))
+        };
         self.learn(sample.at, What::Sample(sample));
+        self.news(of_api);
+    }
+
+    /// Takes what the API server says of this node and of pods in question.
+    fn news(&mut self, news: News) {
+        let of_nodes = news.nodes.first().map(|node| node.node.clone());
+        news.nodes.into_iter().for_each(|node| self.record(What::Node(Box::new(node))));
+        for record in news.records {
+            if self.names.is_wanted(&record.pod.uid) {
+                let node = of_nodes.clone().or(record.node.clone()).unwrap_or_default();
+                self.record(What::Record { record: Box::new(record), node });
+            }
+        }
     }
 
     /// Takes a record of the API.

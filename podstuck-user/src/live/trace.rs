@@ -11,6 +11,7 @@ use super::{
     log_reader::LogNews,
     presenter::Presenter,
     probing::{Draining, Missed, Probing, answer},
+    record_news::RecordNews,
     reporter::{Form, Reporter},
     session::Session,
     setup::{self, Prepared},
@@ -175,6 +176,10 @@ async fn trace(
     let (attempts, heard, follower) = told;
     let log_news = LogNews::start(follower);
     let drivers = DriverLogs::new(places.host_root.clone(), names.log_dirs().to_vec());
+    // One question is asked once.
+    let again = (!until.is_asked()).then_some(&options.api);
+    let kubelet_roots = options.node.kubelet_root.clone();
+    let records = RecordNews::start(places.host_root.clone(), kubelet_roots, again);
     let unknown_roots = UnknownRoots::new(places.host_root.clone(), places.takes_new_roots);
     let is_there = |name| program::find(&places.host_root, name).is_some();
     let has_xargs = is_there("xargs") && is_there("sh");
@@ -195,7 +200,8 @@ async fn trace(
         presenter = presenter.without_xargs();
     }
     let rooting = (rooting, unknown_roots);
-    let mut session = Session::new(names, rooting, presenter, recorder, hung, (log_news, drivers));
+    let mut session =
+        Session::new(names, rooting, presenter, recorder, hung, (log_news, drivers, records));
     session.tick(&probing.begin().await?);
     // What an unmount takes away is known by a look from before it. Whoever acts when the run is said to
     // have begun finds it looked at, unless the node is large.

@@ -1,0 +1,508 @@
+//! Asks the API server again during a watch, about the pods that matter then: that are being deleted, or have gone from
+//! this node. What it said at the start says nothing of a deletion that comes later.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    sync::mpsc::{Sender, channel},
+    thread::Builder,
+    time::{Duration, Instant},
+};
+
+use jiff::Timestamp;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+use crate::model::{
+    identity::Pod, node::NodeSample, node_record::NodeRecord, pod_record::PodRecord,
+};
+use podstuck_confine::{back_off::BackOff, role::Role};
+use podstuck_node::state::{
+    api::{self, Api, As, Asked},
+    kubelet,
+};
+
+use crate::cli;
+
+/// The server is asked no more often. With [`TOGETHER`] and the node's own two objects, that makes 48 requests a minute
+/// at most.
+const EVERY: Duration = Duration::from_secs(10);
+/// Pods that are asked about together.
+const TOGETHER: usize = 6;
+/// Pods that are followed.
+const PODS: usize = 1024;
+/// A deletion in good health is over within this time, unless its containers take longer to end.
+const GOING: Duration = Duration::from_secs(10);
+/// Once nothing is left on the node, kubelet lets the record go within this time.
+const LEFT: Duration = Duration::from_secs(5);
+/// A pod is asked about again after this time, and then less and less often.
+const AGAIN: Duration = Duration::from_secs(10);
+const SELDOM: Duration = Duration::from_secs(300);
+/// kubelet's housekeeping removes the directory of a pod that has gone within this time.
+const HOUSEKEEPING: Duration = Duration::from_secs(6);
+/// A kubelet that does not run for this long may have missed deletions, of which then only the API server knows.
+const NO_KUBELET: Duration = Duration::from_secs(5);
+/// The grace that pods have by default: who waits for its end need not be told.
+const DEFAULT_GRACE_S: u64 = 30;
+
+/// What is new.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct News {
+    pub(super) records: Vec<PodRecord>,
+    pub(super) nodes: Vec<NodeRecord>,
+}
+
+/// Who asks, and when.
+pub(super) struct RecordNews {
+    schedule: Schedule,
+    /// Nobody, where nobody may be asked.
+    asker: Option<Sender<Asked>>,
+    answers: UnboundedReceiver<Api>,
+}
+
+impl RecordNews {
+    /// Has asked nothing yet.
+    pub(super) fn start(
+        host_root: PathBuf,
+        kubelet_roots: Vec<PathBuf>,
+        choice: Option<&cli::Api>,
+    ) -> Self {
+        let (sender, answers) = unbounded_channel();
+        let whose = match choice {
+            None | Some(cli::Api::Never) => None,
+            Some(cli::Api::Auto) => Some(As::Kubelet),
+            Some(cli::Api::File(path)) => Some(As::File(path.clone())),
+        };
+        let asker = whose.and_then(|whose| {
+            let (asker, asked) = channel();
+            let ask = move || {
+                Role::Look.assume();
+                for about in asked {
+                    // One that was started again has another process id.
+                    let (kubelets, _) = kubelet::running(&host_root, &kubelet_roots);
+                    if sender.send(api::ask(&host_root, &whose, &kubelets, &about)).is_err() {
+                        return;
+                    }
+                }
+            };
+            let started = Builder::new().name("records".into()).spawn(ask);
+            let failed = |error: &_| tracing::warn!("the API server is not asked again: {error}");
+            started.inspect_err(failed).ok().map(|_| asker)
+        });
+        Self { schedule: Schedule::default(), asker, answers }
+    }
+
+    /// Takes a look at the node and who is being deleted; what the API server said before and only now is known to
+    /// matter.
+    pub(super) fn look(
+        &mut self,
+        sample: &NodeSample,
+        going: &[Pod],
+        names: impl FnMut(Pod) -> Pod,
+    ) -> News {
+        let Some(asker) = &self.asker else { return News::default() };
+        let now = Instant::now();
+        let news = self.schedule.look(now, sample, going, names);
+        if let Some(asked) = self.schedule.due(now) {
+            // Whoever cannot ask any more has said so.
+            let _ = asker.send(asked);
+        }
+        news
+    }
+
+    /// Waits for an answer. Safe to cancel.
+    pub(super) async fn next(&mut self) -> Api {
+        match self.answers.recv().await {
+            Some(api) => api,
+            // Nobody asks.
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Takes it.
+    pub(super) fn answered(&mut self, api: Api, names: impl FnMut(Pod) -> Pod) -> News {
+        self.schedule.answered(Instant::now(), Timestamp::now(), api, names)
+    }
+}
+
+/// A pod that is asked about.
+struct Followed {
+    pod: Pod,
+    next: Instant,
+    pause: Duration,
+    is_here: bool,
+    /// Its record was handed on.
+    is_told: bool,
+    /// The API server does not have it, since then.
+    missing: Option<Instant>,
+}
+
+/// When to ask about whom. It knows no clock.
+#[derive(Default)]
+struct Schedule {
+    pods: BTreeMap<String, Followed>,
+    /// Those of the look before.
+    here: BTreeMap<String, Pod>,
+    /// No kubelet runs since then.
+    no_kubelet: Option<Instant>,
+    /// About all pods, next.
+    list: Option<(Instant, Duration)>,
+    asked: Option<Instant>,
+    /// About these, whose answer has not come.
+    open: Option<Vec<String>>,
+    back_off: BackOff,
+    node: Option<NodeRecord>,
+}
+
+impl Schedule {
+    fn look(
+        &mut self,
+        now: Instant,
+        sample: &NodeSample,
+        going: &[Pod],
+        mut names: impl FnMut(Pod) -> Pod,
+    ) -> News {
+        let here: BTreeMap<String, Pod> =
+            sample.pods.iter().map(|pod| (pod.uid.clone(), pod.named())).collect();
+        for pod in going.iter().filter(|pod| here.contains_key(&pod.uid)) {
+            self.follow(pod, now + GOING, &mut names);
+        }
+        // Of a root that was not read, nobody knows what has gone from it.
+        if sample.unread.is_empty() {
+            let left = std::mem::take(&mut self.here).into_values();
+            for pod in left.filter(|pod| !here.contains_key(&pod.uid)) {
+                let next = now + LEFT;
+                self.follow(&pod, next, &mut names);
+                if let Some(known) = self.pods.get_mut(&pod.uid) {
+                    (known.next, known.pause) = (next, AGAIN);
+                }
+            }
+            self.pods.iter_mut().for_each(|(uid, it)| it.is_here = here.contains_key(uid));
+            self.here = here;
+        }
+        self.note_kubelets(now, sample);
+        self.told_missing(now)
+    }
+
+    /// Follows a pod, if it is not followed and has a name to ask by.
+    fn follow(&mut self, pod: &Pod, next: Instant, names: &mut impl FnMut(Pod) -> Pod) {
+        if self.pods.contains_key(&pod.uid) || self.pods.len() >= PODS {
+            return;
+        }
+        let pod = names(pod.clone());
+        let has_name = pod.namespace.is_some() && pod.name.is_some();
+        // A static pod has no record of its own, and a UID that is a hash.
+        if !has_name || !pod.uid.contains('-') {
+            return;
+        }
+        let (uid, pause) = (pod.uid.clone(), AGAIN);
+        let followed = Followed { pod, next, pause, is_here: true, is_told: false, missing: None };
+        self.pods.insert(uid, followed);
+    }
+
+    fn note_kubelets(&mut self, now: Instant, sample: &NodeSample) {
+        let is_halted = |pid: &u32| sample.halted_kubelets.iter().any(|it| it.pid == *pid);
+        if sample.pods.is_empty() || !sample.kubelets.iter().all(is_halted) {
+            (self.no_kubelet, self.list) = (None, None);
+            return;
+        }
+        let since = *self.no_kubelet.get_or_insert(now);
+        if self.list.is_none() {
+            self.list = Some((since + NO_KUBELET, AGAIN));
+        }
+    }
+
+    /// What is still here some time after the API server did not have it any more.
+    fn told_missing(&mut self, now: Instant) -> News {
+        let is_over = |it: &Followed| {
+            it.is_here && it.missing.is_some_and(|since| now.duration_since(since) > HOUSEKEEPING)
+        };
+        let (over, others): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            std::mem::take(&mut self.pods).into_iter().partition(|(_, it)| is_over(it));
+        self.pods = others;
+        let missing: Vec<Pod> = over.into_values().map(|it| it.pod).collect();
+        let node = self.node.clone().filter(|_| !missing.is_empty());
+        let nodes = node.map(|node| NodeRecord { missing, ..node }).into_iter().collect();
+        News { records: Vec::new(), nodes }
+    }
+
+    /// What is to be asked now.
+    fn due(&mut self, now: Instant) -> Option<Asked> {
+        let is_soon = self.asked.is_some_and(|asked| now.duration_since(asked) < EVERY);
+        if self.open.is_some() || is_soon {
+            return None;
+        }
+        let lists = self.list.is_some_and(|(next, _)| next <= now);
+        let mut due: Vec<&Followed> = self
+            .pods
+            .values()
+            .filter(|it| it.next <= now && it.missing.is_none_or(|_| !it.is_here))
+            .collect();
+        if !lists && due.is_empty() || !self.back_off.is_due(now) {
+            return None;
+        }
+        due.sort_by_key(|it| it.next);
+        let pods: Vec<Pod> = due.into_iter().take(TOGETHER).map(|it| it.pod.clone()).collect();
+        self.asked = Some(now);
+        if let Some((next, pause)) = self.list.as_mut().filter(|_| lists) {
+            self.open = Some(Vec::new());
+            *next = now + *pause;
+            *pause = (*pause * 2).min(SELDOM);
+            return Some(Asked::Nobody);
+        }
+        self.open = Some(pods.iter().map(|pod| pod.uid.clone()).collect());
+        Some(Asked::Those(pods))
+    }
+
+    fn answered(
+        &mut self,
+        now: Instant,
+        calendar: Timestamp,
+        api: Api,
+        mut names: impl FnMut(Pod) -> Pod,
+    ) -> News {
+        let asked = self.open.take().unwrap_or_default();
+        let has_answer = matches!(api.place, Some(Ok(_)));
+        if let Some(Err(why)) = &api.place {
+            tracing::info!("no answer of the API server: {why}");
+        }
+        self.back_off.came_to(has_answer);
+        // One that has no answer may be what a server hangs at: others come first.
+        for uid in &asked {
+            if let Some(it) = self.pods.get_mut(uid) {
+                it.next = now + it.pause;
+                it.pause = (it.pause * 2).min(SELDOM);
+            }
+        }
+        let mut news = News::default();
+        for record in api.pods {
+            let Some(by) = record.deletion else { continue };
+            // Its end is waited for, and is not told.
+            let is_told = by <= calendar || record.grace_s > DEFAULT_GRACE_S;
+            self.follow(&record.pod, now + AGAIN, &mut names);
+            if let Some(known) = self.pods.get_mut(&record.pod.uid) {
+                known.is_here = self.here.contains_key(&record.pod.uid);
+                known.is_told |= is_told;
+            }
+            if is_told {
+                let pod = names(record.pod.clone());
+                news.records.push(PodRecord { pod, ..record });
+            }
+        }
+        // Of several kubelets it is not known whose node it is.
+        let Ok([node]) = <[_; 1]>::try_from(api.nodes) else { return news };
+        let node = node.record;
+        self.node = Some(node.clone());
+        let mut missing = Vec::new();
+        let gone: BTreeSet<String> = api.gone.into_iter().map(|pod| pod.uid).collect();
+        for uid in gone {
+            let Some(known) = self.pods.get_mut(&uid) else { continue };
+            if known.is_here {
+                known.missing.get_or_insert(now);
+            } else if let Some(known) = self.pods.remove(&uid)
+                && known.is_told
+            {
+                missing.push(known.pod);
+            }
+        }
+        news.nodes.push(NodeRecord { missing, ..node });
+        news
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::node::PodState;
+    use podstuck_node::state::api::OfNode;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn uid(number: usize) -> String {
+        format!("0f0e0d0c-1111-2222-3333-4444555566{number:02}")
+    }
+
+    fn pod(number: usize) -> Pod {
+        Pod {
+            uid: uid(number),
+            namespace: Some("shop".into()),
+            name: Some(format!("cart-{number}")),
+        }
+    }
+
+    fn sample(numbers: &[usize]) -> NodeSample {
+        let state = |number: &usize| PodState {
+            seen_by: None,
+            uid: uid(*number),
+            directory: format!("/k/pods/{}", uid(*number)).into(),
+            started: true,
+            before_boot: false,
+            populated: Some(false),
+            changed: None,
+            volume_removed: None,
+            volumes: Vec::new(),
+            devices: Vec::new(),
+        };
+        NodeSample {
+            pods: numbers.iter().map(state).collect(),
+            kubelets: vec![7],
+            ..NodeSample::default()
+        }
+    }
+
+    /// Names are known by another way than a look.
+    fn named(unnamed: Pod) -> Pod {
+        pod(unnamed.uid[34..].parse().unwrap())
+    }
+
+    fn record(number: usize, grace_s: u64, deletion: Option<Timestamp>) -> PodRecord {
+        PodRecord {
+            pod: pod(number),
+            deletion,
+            grace_s,
+            finalizers: vec!["example.org/x".into()],
+            node: Some("n".into()),
+            is_mirror: false,
+            all_terminated: true,
+            read: None,
+            claims: Vec::new(),
+            bidirectional: None,
+        }
+    }
+
+    fn api(pods: Vec<PodRecord>, gone: Vec<Pod>) -> Api {
+        let record = NodeRecord {
+            node: "n".into(),
+            read: Timestamp::UNIX_EPOCH,
+            ready: None,
+            drivers: None,
+            missing: Vec::new(),
+        };
+        let nodes = vec![OfNode { record, root: None, all: None }];
+        Api { place: Some(Ok("it".into())), pods, gone, nodes, ..Api::default() }
+    }
+
+    /// A schedule that has looked at a node with these pods, and is asked about those that are being deleted.
+    fn going(numbers: &[usize]) -> (Schedule, Instant) {
+        let (mut schedule, begin) = (Schedule::default(), Instant::now());
+        let all: Vec<Pod> = numbers.iter().copied().map(pod).collect();
+        schedule.look(begin, &sample(numbers), &all, named);
+        (schedule, begin)
+    }
+
+    fn asked(about: Option<Asked>) -> usize {
+        match about {
+            Some(Asked::Those(pods)) => pods.len(),
+            None => 0,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_deletion_in_good_health_is_not_asked_about_and_a_long_one_is() {
+        let (mut schedule, begin) = going(&[1]);
+        assert_eq!(asked(schedule.due(begin)), 0);
+        assert_eq!(asked(schedule.due(begin + GOING)), 1);
+        assert_eq!(asked(schedule.due(begin + GOING * 9)), 0, "one is asked at a time");
+    }
+
+    #[test]
+    fn however_many_are_deleted_a_minute_has_its_budget() {
+        let numbers: Vec<usize> = (0..90).collect();
+        let (mut schedule, begin) = going(&numbers);
+        let mut all = 0;
+        for second in 10..70 {
+            let now = begin + SECOND * second;
+            let count = asked(schedule.due(now));
+            all += count + if count > 0 { 2 } else { 0 };
+            schedule.answered(now, Timestamp::UNIX_EPOCH, api(Vec::new(), Vec::new()), |pod| pod);
+        }
+        assert_eq!(all, 48);
+    }
+
+    #[test]
+    fn a_server_that_does_not_answer_is_asked_less_and_less_often() {
+        let (mut schedule, begin) = going(&[1, 2, 3, 4, 5, 6, 7, 8]);
+        let mut times = Vec::new();
+        for second in 10..400 {
+            let now = begin + SECOND * second;
+            if asked(schedule.due(now)) > 0 {
+                times.push(second);
+                let silent = Api { place: Some(Err("no".into())), ..Api::default() };
+                let news = schedule.answered(now, Timestamp::UNIX_EPOCH, silent, |pod| pod);
+                assert_eq!(news, News::default());
+            }
+        }
+        assert!(times.len() < 10, "{times:?}");
+        assert!(times.windows(3).all(|it| it[2] - it[1] >= it[1] - it[0]), "{times:?}");
+    }
+
+    #[test]
+    fn a_pod_that_left_the_node_is_told_by_its_record_and_over_without_one() {
+        let (mut schedule, begin) = going(&[1]);
+        let now = begin + SECOND;
+        schedule.look(now, &sample(&[]), &[], named);
+        let now = now + LEFT;
+        assert_eq!(asked(schedule.due(now)), 1);
+        let deleted = record(1, 30, Some(Timestamp::UNIX_EPOCH));
+        let news = schedule.answered(
+            now,
+            Timestamp::UNIX_EPOCH,
+            api(vec![deleted.clone()], Vec::new()),
+            |it| it,
+        );
+        assert_eq!(news.records, [deleted]);
+        let now = now + AGAIN;
+        assert_eq!(asked(schedule.due(now)), 1);
+        let gone = api(Vec::new(), vec![pod(1)]);
+        let news = schedule.answered(now, Timestamp::UNIX_EPOCH, gone, |it| it);
+        assert_eq!(news.nodes[0].missing, [pod(1)]);
+        assert_eq!(asked(schedule.due(now + SELDOM)), 0, "it is not asked about any more");
+    }
+
+    #[test]
+    fn what_nobody_has_deleted_and_a_grace_by_default_are_not_told() {
+        let later = Timestamp::UNIX_EPOCH + SECOND * 20;
+        let told = |record| {
+            let (mut schedule, begin) = going(&[1]);
+            schedule.due(begin + GOING);
+            let api = api(vec![record], Vec::new());
+            let news = schedule.answered(begin + GOING, Timestamp::UNIX_EPOCH, api, |pod| pod);
+            news.records.len()
+        };
+        assert_eq!(told(record(1, 30, None)), 0);
+        assert_eq!(told(record(1, 30, Some(later))), 0);
+        assert_eq!(told(record(1, 600, Some(later))), 1);
+    }
+
+    #[test]
+    fn a_pod_made_again_is_told_only_while_something_of_the_first_stays() {
+        let (mut schedule, begin) = going(&[1]);
+        let now = begin + GOING;
+        assert_eq!(asked(schedule.due(now)), 1);
+        let gone = api(Vec::new(), vec![pod(1)]);
+        let news = schedule.answered(now, Timestamp::UNIX_EPOCH, gone, |pod| pod);
+        assert!(news.nodes[0].missing.is_empty(), "kubelet may be about to remove it");
+        assert_eq!(schedule.look(now + SECOND, &sample(&[1]), &[], named), News::default());
+        let news = schedule.look(now + HOUSEKEEPING + SECOND, &sample(&[1]), &[], named);
+        assert_eq!(news.nodes[0].missing, [pod(1)]);
+    }
+
+    #[test]
+    fn all_are_asked_for_while_no_kubelet_runs_that_could_hear_of_deletions() {
+        let (mut schedule, begin) = (Schedule::default(), Instant::now());
+        let without = NodeSample { kubelets: Vec::new(), ..sample(&[1]) };
+        schedule.look(begin, &without, &[], named);
+        assert!(schedule.due(begin).is_none());
+        let mut times = Vec::new();
+        for second in 0..70 {
+            let now = begin + SECOND * second;
+            if schedule.due(now).is_some_and(|asked| asked == Asked::Nobody) {
+                times.push(second);
+                schedule.answered(now, Timestamp::UNIX_EPOCH, api(Vec::new(), Vec::new()), |p| p);
+            }
+        }
+        assert_eq!(times, [5, 15, 35]);
+        schedule.look(begin + SECOND * 80, &sample(&[1]), &[], named);
+        assert!(schedule.due(begin + SECOND * 200).is_none(), "it runs again");
+    }
+}
