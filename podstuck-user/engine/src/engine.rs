@@ -153,7 +153,7 @@ impl Engine {
                 }
                 let of_pod = op.target.pod.as_ref().map(|pod| &pod.uid);
                 if of_pod.is_some() && of_pod == self.run.pod.as_ref().map(|pod| &pod.uid) {
-                    self.presence.called();
+                    self.presence.called(op.end);
                 }
                 if !op.actor.is_stranger_to(&op.target) {
                     self.before_trackers(op, &mut steps);

@@ -18,17 +18,22 @@ const SETTLED_GONE: Duration = Duration::from_secs(4);
 /// By then everything that a look can show of containers has been shown, also what must last to count.
 const LOOKED_AT_CONTAINERS: Duration = Duration::from_secs(20);
 
+/// Who works on what is left of a pod does so more often: kubelet's housekeeping every two seconds, a runtime every ten.
+const QUIET: Duration = Duration::from_secs(20);
+
 /// What the looks at the node say of the pod in question.
 #[derive(Default)]
 pub(super) struct Presence {
     was_here: bool,
+    /// When a call on something of it was seen last.
+    called: Option<Monotonic>,
     gone: Option<Monotonic>,
 }
 
 impl Presence {
     /// A call on something of it was seen, be it the one that removed its directory before the first look.
-    pub(super) fn called(&mut self) {
-        self.was_here = true;
+    pub(super) fn called(&mut self, at: Monotonic) {
+        (self.was_here, self.called) = (true, Some(at));
     }
 
     /// Takes a look. Whether the pod has gone since the one before.
@@ -63,19 +68,33 @@ impl Engine {
     }
 
     /// Whether this node would say no more, however long it is watched: nothing of the pod in question is left
-    /// here, or nothing here says that it is to go.
+    /// here, or nothing here says that it is to be deleted, or only its record can say what it waits for.
     pub fn is_exhausted(&self, now: Monotonic) -> bool {
         let settled = |since: Monotonic| now.since(since) >= SETTLED_GONE;
         self.presence.gone.is_some_and(settled)
-            || self.window() >= LOOKED_AT_CONTAINERS && self.may_be_to_stay()
+            || self.window() >= LOOKED_AT_CONTAINERS
+                && (self.may_be_to_stay() || self.waits_for_record(now))
+    }
+
+    /// Whether the pod in question has nothing but directories on this node, nobody works on them, and the API server has
+    /// not answered. That is how a finalizer looks from here: kubelet keeps the directory for as long as there is a record.
+    fn waits_for_record(&self, now: Monotonic) -> bool {
+        self.stage_of_target() == Some(Stage::Directories)
+            && !self.api_answered()
+            && self.presence.called.is_none_or(|last| now.since(last) >= QUIET)
+            && !self.ledger.all().any(stands)
+    }
+
+    fn stage_of_target(&self) -> Option<Stage> {
+        let (pod, sample) = (self.run.pod.as_ref()?, self.sample.as_ref()?);
+        stage::stage(pod, sample).map(|it| it.stage)
     }
 
     /// Whether the containers of the pod in question run, and neither its record nor a log nor any call says that
     /// they are to end.
     pub(super) fn may_be_to_stay(&self) -> bool {
         let Some(pod) = &self.run.pod else { return false };
-        let stage = self.sample.as_ref().and_then(|sample| stage::stage(pod, sample));
-        stage.is_some_and(|it| it.stage == Stage::Containers)
+        self.stage_of_target() == Some(Stage::Containers)
             && !self.api_answered()
             && self.deletions.since(&pod.uid).is_none()
             && self.said.of([pod.uid.as_str()].into_iter()).is_empty()

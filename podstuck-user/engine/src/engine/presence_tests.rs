@@ -101,6 +101,26 @@ fn a_pod_that_runs_and_of_which_nobody_says_that_it_is_to_go_is_not_waited_for()
     engine.run.start.api = Some("no answer of the API server: no route".into());
     assert!(engine.is_exhausted(at(21)));
     assert!(engine.diagnosis().next[0].contains("no answer of the API server: no route"));
-    look(&mut engine, 23, vec![pod_state("u")]);
-    assert!(!engine.is_exhausted(at(60)), "its containers have ended");
+}
+
+/// As a finalizer, which only the record shows.
+#[test]
+fn a_pod_whose_record_alone_can_say_what_it_waits_for_is_not_waited_for() {
+    let mut engine = engine(true);
+    look(&mut engine, 2, vec![running()]);
+    look(&mut engine, 19, vec![pod_state("u")]);
+    assert!(!engine.is_exhausted(at(19)), "kubelet may go on");
+    look(&mut engine, 21, vec![pod_state("u")]);
+    assert!(engine.is_exhausted(at(21)) && engine.target_may_be_left());
+    let next = engine.diagnosis().next;
+    assert!(next[0].contains("the pod's record") && !next.concat().contains("longer"), "{next:?}");
+    engine.run.start.api = Some("API server x: 3 pods".into());
+    assert!(!engine.is_exhausted(at(21)));
+    engine.run.start.api = None;
+    // Somebody works on what is left.
+    let mut op = failed(Call::UnlinkatDir, Errno::ENOTEMPTY, "", 30.0);
+    Arc::make_mut(&mut op.target).pod = engine.run.pod.clone();
+    engine.take(&Event { at: op.end, what: What::Operation(Box::new(op)) });
+    assert!(!engine.is_exhausted(at(49)));
+    assert!(engine.is_exhausted(at(51)));
 }
