@@ -46,8 +46,8 @@ fn record(known: Known<'_>) -> String {
         |told| safe(told.as_bytes()).into_owned(),
     );
     let what = format!(
-        "the pod's record, which this node does not have ({why}): whether somebody has asked for the pod to be \
-         deleted, and which finalizers keep it."
+        "the pod's record, which this node does not have ({why}): whether the pod's deletion was requested, and \
+         which finalizers keep it."
     );
     match (namespace, name) {
         (Some(namespace), Some(name)) if is_object_name(namespace) && is_object_name(name) => {

@@ -31,11 +31,11 @@ fn the_suppressions_are_these() {
       <- Orphan (Finding, Pod): no pod waits for an orphan
     NotAttempted
       <- Orphan (Suspicion, Pod): kubelet removes only directories of a pod that is gone
-      <- Busy (Suspicion, Target): somebody does try, and fails
-      <- NotEmpty (Suspicion, Target): somebody does try, and fails
-      <- HungCall (Suspicion, Target): somebody does try, and fails
-      <- DeadMount (Finding, Target): somebody does try, and fails
-      <- NetworkStorage (Finding, Target): somebody does try, and fails
+      <- Busy (Suspicion, Target): an attempt is made, and fails
+      <- NotEmpty (Suspicion, Target): an attempt is made, and fails
+      <- HungCall (Suspicion, Target): an attempt is made, and fails
+      <- DeadMount (Finding, Target): an attempt is made, and fails
+      <- NetworkStorage (Finding, Target): an attempt is made, and fails
       <- KubeletState (Finding, Pod): kubelet, which would try, does not run
       <- RuntimeSays (Finding, Pod): kubelet unmounts nothing before the pod's sandbox has been stopped
       <- RuntimeState (Finding, Pod): kubelet unmounts nothing before the pod's sandbox has been stopped
@@ -44,9 +44,9 @@ fn the_suppressions_are_these() {
       <- DeadMount (Finding, Path): what is above a dead mount stays because of it
       <- Orphan (Suspicion, Pod): kubelet removes only directories of a pod that is gone
     LeftRootfs
-      <- Busy (Suspicion, Target): somebody does try, and fails
+      <- Busy (Suspicion, Target): an attempt is made, and fails
     Protected
-      <- Refused (Finding, Target): somebody does try, and fails
+      <- Refused (Finding, Target): an attempt is made, and fails
     RuntimeSays
       <- RuntimeState (Finding, Pod): it is known what the runtime waits for, and so why it does not answer
       <- DockerState (Finding, Pod): it is known what the runtime waits for, and so why it does not answer
@@ -55,7 +55,7 @@ fn the_suppressions_are_these() {
     ShimState
       <- RuntimeSays (Finding, Pod): the same shim is told with what the runtime says of it
     HeldVolume
-      <- Busy (Suspicion, Target): somebody does try, and fails
+      <- Busy (Suspicion, Target): an attempt is made, and fails
     ");
 }
 

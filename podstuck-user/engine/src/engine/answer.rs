@@ -124,8 +124,8 @@ impl Engine {
         }
         notes.extend(sample.stopped.iter().map(|pid| {
             format!(
-                "kubelet (pid {pid}) is stopped by a signal: it tries nothing until somebody has it go on \
-                 (SIGCONT)"
+                "kubelet (pid {pid}) is stopped by a signal: it tries nothing until it is \
+                 continued (SIGCONT)"
             )
         }));
         if !sample.silent.is_empty() {
@@ -205,9 +205,9 @@ impl Engine {
         let mut notes = Vec::new();
         if self.record.as_ref().is_some_and(|record| record.is_mirror) {
             notes.push(
-                "it is the mirror pod of a static pod: kubelet makes its record again as long as the pod's \
-                 manifest is there (`staticPodPath` in kubelet's configuration). Whoever deletes the record \
-                 does not end the pod; whoever removes the manifest does"
+                "it is the mirror pod of a static pod: kubelet makes its record again as long as the pod's manifest \
+                 is there (`staticPodPath` in kubelet's configuration). Deleting the record does not end the pod; \
+                 removing the manifest does"
                     .into(),
             );
         }

@@ -188,9 +188,9 @@ pub(super) fn devices() -> Plays {
         ..sample(2.0)
     });
     vec![
-        ("a raw block volume that somebody has open", raw),
+        ("a raw block volume that a process has open", raw),
         ("a staged volume that is mounted elsewhere, too", mounted),
-        ("a device that somebody has open", open),
+        ("a device that a process has open", open),
         ("a raw device that is mapped for another pod", mapped),
     ]
 }

@@ -39,7 +39,7 @@ pub(super) fn image_volume_busy() -> Plays {
     let user = holder(How::Cwd, Through::Itself, Some(true));
     let mut plays = Vec::new();
     for (title, holders) in [
-        ("an image volume that somebody uses", vec![user]),
+        ("an image volume in use", vec![user]),
         ("an image volume that nobody uses any more", Vec::new()),
     ] {
         let mut play = Play::new(Node { holders, ..Node::default() });

@@ -113,7 +113,7 @@ pub(super) fn not_attempted() -> Plays {
     (gone.outcome, gone.reason) = (Outcome::OK, reason::RECOVERED);
     play.op(gone);
     (302..560).step_by(2).for_each(|second| play.sample(now(f64::from(second))));
-    plays.push(("somebody tries, and then nobody", play));
+    plays.push(("attempts that stop", play));
     plays
 }
 
@@ -164,7 +164,7 @@ pub(super) fn arrived_late() -> Plays {
             failed(Complaint::DriverError, "code = Internal"),
         ),
         ("a driver that is gone", absent, 1.0, vec![]),
-        ("kubelet was started anew", with(alive()), 200.0, vec![ended()]),
+        ("kubelet was restarted", with(alive()), 200.0, vec![ended()]),
         (
             "nothing to unmount after a boot",
             bare,

@@ -13,11 +13,12 @@ pub(crate) static HELD_BY_PROCESS: Cause = Cause {
     title: "the unmount is refused: a process outside the pod uses the volume; it is named",
     stage: Stage::Volumes,
     kind: Kind::Cause,
-    meaning: "A process has a file open, its working directory, its root or a mapping on the mount, \
-        or a loop device has its file there. The kernel does not unmount what is in use: every \
-        attempt fails with EBUSY until that process lets go.",
+    meaning: "A process has a file open, its working directory, its root or a mapping on the \
+        mount, or a loop device has its file there. The kernel does not unmount what is in use: \
+        every attempt fails with EBUSY while that process uses it.",
     confirmed_by: &[
-        "umount2 on the mount fails with EBUSY, or the pod is to go and the same process uses it at two looks",
+        "umount2 on the mount fails with EBUSY, or the pod is to be deleted and the same process \
+         uses it in two scans",
         "a process holds an object on it, by the mount's own id",
     ],
     log: log("kubelet", "umount: ...: target is busy"),
@@ -31,7 +32,7 @@ pub(crate) static HELD_BY_PROCESS: Cause = Cause {
         like(ids::CSI_DRIVER_LOST_PUBLISH_STATE, "the unmount is tried, and fails"),
         like(ids::LEAKED_SUPERBLOCK_BLOCKS_DEVICE, "the unmount fails; there it succeeds"),
     ],
-    ways_out: &[way("stop it, or its service", "whoever needs the process misses it")],
+    ways_out: &[way("stop it, or its service", "interrupts whatever depends on the process")],
     field: &["kubernetes#113426", "rancher#16477", "csi-driver-smb#603"],
     tried: &[TriedWith::Lab, TriedWith::RealKubelet, TriedWith::Recording],
     source: &["linux fs/namespace.c, do_umount", "linux fs/pnode.c, propagate_mount_busy"],
@@ -48,7 +49,8 @@ pub(crate) static HELD_BY_AGENT: Cause = Cause {
         So it has a copy of the volume's mount that receives the unmount. The copy is in use, and \
         then the whole unmount fails with EBUSY, although nobody on the node holds the mount itself.",
     confirmed_by: &[
-        "umount2 on the mount fails with EBUSY, or the pod is to go and the same process uses it at two looks",
+        "umount2 on the mount fails with EBUSY, or the pod is to be deleted and the same process \
+         uses it in two scans",
         "a process holds an object on a copy of the mount that is its slave or peer",
         "nobody holds the mount itself",
     ],
@@ -73,9 +75,8 @@ pub(crate) static SHIM_ROOTFS_BUSY: Cause = Cause {
     title: "the container's root file system is in use on the host",
     stage: Stage::Containers,
     kind: Kind::Cause,
-    meaning: "The container has ended, and its shim cannot unmount the root file system, because \
-        somebody on the host uses it: a scanner, a debugger, a shell that went in there, or something \
-        is mounted in it. The shim \
+    meaning: "The container has ended, and its shim cannot unmount the root file system, because a process on the \
+        host uses it: a scanner, a debugger, a shell that went in there, or something is mounted in it. The shim \
         tries 50 times at 50 ms, gives up, and is asked again.",
     confirmed_by: &[
         "umount2 on the bundle's rootfs fails with EBUSY many times in a row, called by the shim; or its \
@@ -87,7 +88,7 @@ pub(crate) static SHIM_ROOTFS_BUSY: Cause = Cause {
         like(ids::LEAKED_SUPERBLOCK_BLOCKS_DEVICE, "the unmount fails; there it succeeds"),
         like(ids::SHIM_OR_CONTAINERD_STATE_LOST, "the shim is there and tries to unmount"),
     ],
-    ways_out: &[way("stop the user", "whoever needs the process misses it")],
+    ways_out: &[way("stop the user", "interrupts whatever depends on the process")],
     field: &["containerd#4020", "gvisor#9834"],
     tried: &[TriedWith::RealRuntime, TriedWith::RealKubelet, TriedWith::Recording],
     source: &["containerd core/mount/mount_linux.go, unmount: EBUSY is tried 50 times"],
@@ -151,16 +152,16 @@ pub(crate) static SUBMOUNT: Cause = Cause {
     stage: Stage::Volumes,
     kind: Kind::Cause,
     meaning: "A file system or a directory is mounted inside the emptyDir. A container with mountPropagation \
-        Bidirectional leaves such a mount when it ends without unmounting it; somebody on the node may have \
-        mounted it as well. kubelet's removal goes through the mount, deletes what it can reach, and fails at the \
-        mount point.",
+        Bidirectional leaves such a mount when it ends without unmounting it; a process on the node may have mounted \
+        it as well. kubelet's removal goes through the mount, deletes what it can reach, and fails at the mount \
+        point.",
     confirmed_by: &[
         "the removal of a directory below the emptyDir fails with EBUSY",
         "the caller's mountinfo has that directory as a mount point",
     ],
     log: log("kubelet", "UnmountVolume.TearDown failed ... device or resource busy"),
     look_alikes: &[
-        like(ids::FUSE_DAEMON_DEAD, "the file system on it is none of FUSE, or answers"),
+        like(ids::FUSE_DAEMON_DEAD, "the file system on it is not FUSE, or answers"),
         like(
             ids::REMOVAL_CROSSES_MOUNT,
             "the removal is at the mount point, which has to go first either way",

@@ -164,9 +164,9 @@ pub(super) fn explanation(cause: &Cause, users: &[&Holder]) -> String {
         }
         cause if cause == verdict::on_unmount().0 => verdict::on_unmount().1.into(),
         cause if *cause == HELD_BY_PROCESS => {
-            "A process outside the pod uses the volume in the mount \
-            namespace in which it is unmounted. The kernel does not unmount what is in use: every \
-            attempt fails until that process lets go."
+            "A process outside the pod uses the volume in the mount namespace in which it is \
+            unmounted. The kernel does not unmount what is in use: every attempt fails while that \
+            process uses it."
                 .into()
         }
         cause if *cause == HELD_BY_AGENT => {
@@ -185,8 +185,8 @@ pub(super) fn explanation(cause: &Cause, users: &[&Holder]) -> String {
         }
         cause if *cause == SHIM_ROOTFS_BUSY && users.is_empty() => unexplained(),
         cause if *cause == SHIM_ROOTFS_BUSY => {
-            "Somebody uses the root file system of a container that has ended, so \
-            its shim cannot unmount it."
+            "A process uses the root file system of a container that has ended, so its shim \
+            cannot unmount it."
                 .into()
         }
         _ => unexplained(),
@@ -194,8 +194,9 @@ pub(super) fn explanation(cause: &Cause, users: &[&Holder]) -> String {
 }
 
 pub(super) fn unexplained() -> String {
-    "Somebody uses the mount, or used it for a moment. Who cannot be seen from here would be a file \
-     in flight through a socket or registered with io_uring, or a Unix socket that is bound there."
+    "The mount is in use, or was for a moment. A user that cannot be seen from here would be a \
+     file in flight through a socket or registered with io_uring, or a Unix socket that is bound \
+     there."
         .into()
 }
 
@@ -264,8 +265,8 @@ pub(crate) fn tell_apart_without_user(draft: &mut Draft) {
 /// What it means then.
 pub(crate) fn words_without_user(cause: &Cause) -> Option<&'static str> {
     (*cause == HELD_BY_PROCESS).then_some(
-        "The driver's unmount fails because somebody uses the mount; who it is, this finding does \
-         not know.",
+        "The driver's unmount fails because the mount is in use; this finding does not know by \
+         what.",
     )
 }
 

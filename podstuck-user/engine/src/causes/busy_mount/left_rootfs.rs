@@ -181,9 +181,9 @@ pub(crate) fn draft(context: &Context<'_>, left: &Left, taken: &Snapshot) -> Opt
         draft.fact_since(text, Source::Log(said.source.clone()), context.when(said.at));
     }
     tell(&mut draft, &found);
-    draft.explanation = "Somebody uses the root file system of a container that has ended. The kernel \
-        refuses every unmount of it until they let go: its shim tries 50 times, gives up, and is asked \
-        again when kubelet asks the runtime to remove the container."
+    draft.explanation = "A process uses the root file system of a container that has ended. The kernel refuses every \
+        unmount of it while it is in use: its shim tries 50 times, gives up, and is asked again when kubelet asks \
+        the runtime to remove the container."
         .into();
     let (nested, users): (Vec<&Holder>, Vec<&Holder>) =
         found.iter().partition(|holder| holder.how == How::NestedMount);

@@ -17,7 +17,7 @@ use crate::{
     verdict::Draft,
 };
 
-pub(crate) const LEFT_RISK: &str = "low if whoever mounted it has ended: check first";
+pub(crate) const LEFT_RISK: &str = "low if the process that mounted it has ended: check first";
 pub(super) const SOURCE: &[&str] =
     &["linux fs/namei.c, vfs_rmdir and vfs_unlink: is_local_mountpoint"];
 
@@ -73,10 +73,10 @@ pub(crate) fn words(cause: &Cause) -> Option<&'static str> {
     let words = [
         (
             &SUBMOUNT,
-            "Something is mounted inside the emptyDir, and kubelet does not unmount it: a removal fails at a \
-             mount point. Before that it goes through the mount, so that what lay behind it may have been \
-             deleted by an earlier attempt. Who mounted it, the mount does not say: a container of the pod with \
-             mountPropagation Bidirectional, or somebody on the node.",
+            "Something is mounted inside the emptyDir, and kubelet does not unmount it: a removal fails at a mount \
+             point. Before that it goes through the mount, so that what lay behind it may have been deleted by an \
+             earlier attempt. Who mounted it, the mount does not say: a container of the pod with mountPropagation \
+             Bidirectional, or a process on the node.",
         ),
         (
             &TERMINATION_MESSAGE,
@@ -110,8 +110,8 @@ pub(crate) fn tell_propagation(draft: &mut Draft, record: &PodRecord) {
         )
     } else {
         format!(
-            "no container of the pod has the volume {name} with mountPropagation Bidirectional: somebody on the node \
-             has mounted it, and no container of the pod"
+            "no container of the pod has the volume {name} with mountPropagation Bidirectional: a process on the \
+             node has mounted it, and no container of the pod"
         )
     };
     draft.fact(fact, source);

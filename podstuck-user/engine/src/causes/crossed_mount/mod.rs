@@ -130,9 +130,9 @@ pub(crate) static REMOVAL_CROSSES_MOUNT: Cause = Cause {
         data is being lost now",
     stage: Stage::Volumes,
     kind: Kind::Cause,
-    meaning: "Go's `os.RemoveAll`, and so kubelet and dockerd, does not stop at a mount point. The \
-        removal of the volume went into a mount inside it and deletes the files behind that mount, \
-        which may belong to somebody else. When it is done, the mount point itself stays busy.",
+    meaning: "Go's `os.RemoveAll`, and so kubelet and dockerd, does not stop at a mount point. \
+        The removal of the volume went into a mount inside it and deletes the files behind that \
+        mount, which may not be the pod's. When it is done, the mount point itself stays busy.",
     confirmed_by: &[
         "a deletion by the node's own components on another mount than the volume's",
         "the caller's mountinfo has a mount inside the volume",
@@ -145,7 +145,8 @@ pub(crate) static REMOVAL_CROSSES_MOUNT: Cause = Cause {
     ways_out: &[
         way(
             "remount the mount read-only: the removal fails with EROFS from then on",
-            "low: whoever writes there gets errors, too; it fails while a file is open for writing",
+            "low: processes that write there get errors, too; it fails while a file is open for \
+             writing",
         ),
         way(
             "stop the program that removes (kubelet or dockerd), unmount, and start it again",
@@ -179,8 +180,8 @@ pub(crate) fn draft(context: &Context<'_>, crossed: &Crossed, mounts: Option<&Mo
     draft.fact(format!("at least {} deletions there so far", crossed.count), Source::Probe);
     let mount = mounts.and_then(|m| m.by_id(op.mount_id).map(|mount| (m, mount)));
     draft.explanation = "The removal of the volume went into a mount inside it and deletes the \
-        files behind that mount, which may belong to somebody else. Data is being lost now. \
-        When it is done, the mount point itself stays busy, and the volume stays."
+        files behind that mount, which may not be the pod's. Data is being lost now. When it is \
+        done, the mount point itself stays busy, and the volume stays."
         .into();
     match mount {
         Some((table, mount)) => {
@@ -193,9 +194,9 @@ pub(crate) fn draft(context: &Context<'_>, crossed: &Crossed, mounts: Option<&Mo
             draft.remedy(
                 view.on_mount("mount -o remount,bind,ro", &mount.point, Some(mount.id))
                     .so(", which stops the deletion behind it"),
-                "low: stops the loss at once, since the removal goes through this mount and then fails \
-                 with EROFS; whoever writes there gets errors, too. It fails while a file is open \
-                 for writing: then repeat it",
+                "low: stops the loss at once, since the removal goes through this mount and then \
+                 fails with EROFS; processes that write there get errors, too. It fails while a \
+                 file is open for writing: then repeat it",
             );
             draft.remedy(
                 view.on_mount("umount", &mount.point, Some(mount.id))

@@ -107,7 +107,7 @@ pub(crate) static DRIVER_HANGS: Cause = Cause {
     ),
     look_alikes: &[
         like(ids::CSI_DRIVER_LOST_PUBLISH_STATE, "the driver does not answer"),
-        like(ids::CSI_DRIVER_DOWN, "somebody listens on the driver's socket"),
+        like(ids::CSI_DRIVER_DOWN, "a process listens on the driver's socket"),
         like(
             ids::CSI_DRIVER_ERROR,
             "it does not answer, or only that it still works on an earlier call",
@@ -140,7 +140,7 @@ pub(crate) static DRIVER_ERROR: Cause = Cause {
         every two minutes, and makes no call on the path before the driver has succeeded.",
     confirmed_by: &[
         "kubelet's log has the error of the last attempts, and it is not Unavailable",
-        "the driver is registered, and somebody listens on its socket",
+        "the driver is registered, and a process listens on its socket",
         "the volume is still mounted",
     ],
     log: log("kubelet", "UnmountVolume.TearDown failed ... rpc error: code ="),
@@ -172,9 +172,9 @@ pub(crate) static NOT_IDEMPOTENT: Cause = Cause {
     title: "the CSI driver answers with an error because the volume is not mounted any more",
     stage: Stage::Volumes,
     kind: Kind::Cause,
-    meaning: "A boot has unmounted everything, or somebody has by hand, and kubelet asks the driver once more \
-        to unpublish the volume. The specification wants success where there is nothing to be done; this driver fails, because \
-        nothing is mounted or because it does not know the volume any more. kubelet asks for ever.",
+    meaning: "A boot has unmounted everything, or an administrator has by hand, and kubelet asks the driver once \
+        more to unpublish the volume. The specification wants success where there is nothing to be done; this driver \
+        fails, because nothing is mounted or because it does not know the volume any more. kubelet asks for ever.",
     confirmed_by: &[
         "kubelet's log has an error of the driver for the last attempts",
         "nothing is mounted for the volume",
@@ -241,7 +241,7 @@ pub(crate) static LOST_PUBLISH_STATE: Cause = Cause {
         "the volume's path is a mount point, seen from kubelet",
         "nobody called umount2 on it while kubelet made attempts, or for as long as its longest \
          pauses last",
-        "the driver is registered, and somebody listens on the socket on which kubelet calls it",
+        "the driver is registered, and a process listens on the socket on which kubelet calls it",
         "kubelet's log says that the call succeeded",
     ],
     log: log("kubelet", "UnmountVolume.TearDown succeeded for volume"),
@@ -251,7 +251,7 @@ pub(crate) static LOST_PUBLISH_STATE: Cause = Cause {
         like(ids::CSI_DRIVER_NOT_REGISTERED, "the driver is registered and is asked"),
         like(
             ids::CSI_DRIVER_DOWN,
-            "somebody listens on the socket on which kubelet calls the driver",
+            "a process listens on the socket on which kubelet calls the driver",
         ),
         like(ids::CSI_DRIVER_ERROR, "kubelet's log says that the call succeeded, or has no error"),
         like(ids::CSI_UMOUNT_WRONG_NAMESPACE, "no unmount succeeded in any namespace"),
@@ -341,10 +341,10 @@ pub(crate) static ROOT_SYMLINK: Cause = Cause {
     title: "kubelet's root directory is a symbolic link, and a mount below it is not found by its name",
     stage: Stage::Volumes,
     kind: Kind::Cause,
-    meaning: "kubelet's root directory is reached by a symbolic link. The kernel lists mounts by the path that the link \
-        leads to, and whoever compares that with the path by the link takes a volume for not mounted: it is mounted \
-        once more, or its unmount is skipped, and its directory cannot be removed (EBUSY). kubelet does so \
-        with subPaths and other volumes up to 1.11, and CSI drivers of any version may.",
+    meaning: "kubelet's root directory is reached by a symbolic link. The kernel lists mounts by the path that the \
+        link leads to, and a program that compares that with the path by the link takes a volume for not mounted: it \
+        is mounted once more, or its unmount is skipped, and its directory cannot be removed (EBUSY). kubelet does \
+        so with subPaths and other volumes up to 1.11, and CSI drivers of any version may.",
     confirmed_by: &[
         "a directory on the way to kubelet's root is a symbolic link",
         "a volume of the pod is mounted more often than once, or nobody unmounts it, and its removal fails with EBUSY",
@@ -409,9 +409,8 @@ pub(crate) static NOT_ATTEMPTED: Cause = Cause {
     title: "containers gone, volumes mounted, and nobody does anything",
     stage: Stage::Volumes,
     kind: Kind::Cause,
-    meaning: "The pod's containers have ended, its volumes are still mounted, and nobody tries to \
-        unmount them. kubelet may not know that the pod is to go, may wait for something else of the \
-        pod, or may not run.",
+    meaning: "The pod's containers have ended, its volumes are still mounted, and nobody tries to unmount them. \
+        kubelet may not know that the pod is to be deleted, may wait for something else of the pod, or may not run.",
     confirmed_by: &[
         "no process is left in the pod's control groups",
         "its volumes are mounted, and nobody called umount2 for longer than kubelet's pauses last",

@@ -73,7 +73,7 @@ fn find_driver(draft: &mut Draft, then: &'static str, risk: &'static str) {
 
 fn registrar_listens(draft: &mut Draft, suspect: &Suspect<'_>) {
     let socket = registration_socket(suspect);
-    draft.fact(format!("somebody listens on {socket}"), Source::proc("/proc/*/net/unix"));
+    draft.fact(format!("a process listens on {socket}"), Source::proc("/proc/*/net/unix"));
 }
 
 /// What is said of the driver where it is not the fault.
@@ -139,7 +139,7 @@ pub(crate) fn not_registered(draft: &mut Draft, suspect: &Suspect<'_>) {
     draft.rule_out(ids::CSI_DRIVER_ERROR, "the driver is not there, and answers nothing");
     draft.rule_out(ids::CSI_DRIVER_DOWN, "the driver's registrar is not there either");
     if !suspect.is_going() {
-        draft.doubt("whether the pod is to go: it may never have had tokens");
+        draft.doubt("whether the pod is to be deleted: it may never have had tokens");
     }
 }
 
@@ -170,7 +170,7 @@ pub(crate) fn down(draft: &mut Draft, suspect: &Suspect<'_>) {
         "the driver is not there, and nothing of it can hang",
     );
     if !suspect.is_going() {
-        draft.doubt("whether the pod is to go: it may never have had tokens");
+        draft.doubt("whether the pod is to be deleted: it may never have had tokens");
     }
 }
 
@@ -222,13 +222,13 @@ pub(crate) fn hangs(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<
     );
     umount(context, draft, suspect, UMOUNT_RISK);
     draft.rule_out(ids::CSI_DRIVER_LOST_PUBLISH_STATE, "the driver does not answer");
-    draft.rule_out(ids::CSI_DRIVER_DOWN, "somebody listens on the driver's socket");
+    draft.rule_out(ids::CSI_DRIVER_DOWN, "a process listens on the driver's socket");
     draft.rule_out(
         ids::CSI_DRIVER_ERROR,
         "it does not answer, or only that it still works on an earlier call",
     );
     if !suspect.is_going() {
-        draft.doubt("whether the pod is to go: it may never have had tokens");
+        draft.doubt("whether the pod is to be deleted: it may never have had tokens");
     }
 }
 

@@ -42,7 +42,7 @@ pub(crate) fn words(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<
         let uid = word(&suspect.pod.uid);
         let find = format!("kubectl get pods --all-namespaces -o yaml | grep -B 9 {uid}");
         draft.remedy(Step::new("find the record of the pod by its UID", find), "none");
-        draft.doubt("whether the pod is to go: it may never have had tokens");
+        draft.doubt("whether the pod is to be deleted: it may never have had tokens");
     }
 }
 

@@ -140,7 +140,7 @@ pub(crate) fn forgotten(context: &Context<'_>, draft: &mut Draft, suspect: &Susp
     if suspect.is_registered() {
         draft.rule_out(
             ids::CSI_DRIVER_NOT_REGISTERED,
-            "the driver's registration socket is there, and somebody listens on it",
+            "the driver's registration socket is there, and a process listens on it",
         );
     }
     draft.rule_out(ids::DATA_UNDER_MOUNTPOINT, "the path is mounted");
@@ -170,7 +170,7 @@ pub(crate) fn forgotten(context: &Context<'_>, draft: &mut Draft, suspect: &Susp
     if let Some(process) = process {
         draft.rule_out(
             ids::CSI_DRIVER_DOWN,
-            "somebody listens on the socket on which kubelet calls the driver",
+            "a process listens on the socket on which kubelet calls the driver",
         );
         draft.rule_out(
             ids::CSI_UNPUBLISH_HUNG_LOCK,

@@ -47,9 +47,10 @@ pub(crate) fn tell_apart(
     }
     tell(draft, link);
     draft.explanation = format!(
-        "kubelet's root is reached by a symbolic link, and the kernel lists this mount by the path that the link leads \
-         to, below {}. Most likely whoever was to unmount it has looked for it by the path with the link, and has not \
-         found it, or mounted it twice for that reason. kubelet up to 1.11 does so, and some CSI drivers.",
+        "kubelet's root is reached by a symbolic link, and the kernel lists this mount by the path that the link \
+         leads to, below {}. Most likely the program that was to unmount it has looked for it by the path with the \
+         link, and has not found it, or mounted it twice for that reason. kubelet up to 1.11 does so, and some CSI \
+         drivers.",
         safe_path(&link.leads_to)
     );
     // The way out is the same, whichever it is.

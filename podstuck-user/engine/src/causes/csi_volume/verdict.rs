@@ -337,7 +337,7 @@ pub(crate) fn no_data(context: &Context<'_>, draft: &mut Draft, suspect: &Suspec
             Source::file("kubelet's directory"),
         );
         if !suspect.is_going() {
-            draft.doubt("whether the pod is to go, or cannot begin again");
+            draft.doubt("whether the pod is to be deleted, or cannot begin again");
         }
     }
     draft.explanation = "kubelet lost what it wrote about the volume (an unclean shutdown, a \
@@ -395,8 +395,8 @@ pub(crate) fn no_data(context: &Context<'_>, draft: &mut Draft, suspect: &Suspec
         );
     } else if !suspect.volume.mounts.is_empty() {
         draft.advice(
-            "then restart kubelet: one that has seen the volume mounted asks for its file until it is \
-             started anew",
+            "then restart kubelet: one that has seen the volume mounted asks for its file until \
+             it is restarted",
             "low: containers go on",
         );
     }
@@ -437,11 +437,10 @@ pub(crate) fn not_attempted(_context: &Context<'_>, draft: &mut Draft, suspect: 
     if !suspect.kubelet_runs {
         draft.fact("no kubelet runs on this node", Source::proc("/proc"));
     }
-    draft.explanation = "The pod's containers have ended, its volumes are still mounted, and nobody \
-        tries to unmount them. The blocker is no failing system call: kubelet may not know that the \
-        pod is to go (is it being deleted at all?), may wait for something else of the pod, or may \
-        not run. Look at the pod's record (deletionTimestamp, finalizers) and at kubelet's log for \
-        its UID."
+    draft.explanation = "The pod's containers have ended, its volumes are still mounted, and nobody tries to unmount \
+        them. The blocker is no failing system call: kubelet may not know that the pod is to be deleted (is it being \
+        deleted at all?), may wait for something else of the pod, or may not run. Look at the pod's record \
+        (deletionTimestamp, finalizers) and at kubelet's log for its UID."
         .into();
     let uid = word(&suspect.pod.uid);
     let grep = format!("journalctl -u kubelet --since -10min | grep {uid}");
@@ -452,9 +451,9 @@ pub(crate) fn not_attempted(_context: &Context<'_>, draft: &mut Draft, suspect: 
 pub(super) fn below_driver(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>) {
     driver::listens(draft, suspect);
     draft.fact("a look at it fails with ENOTCONN", Source::Look("statx"));
-    draft.explanation = "The process that served this volume (FUSE) has ended, and its mount is still there. \
-        Whoever looks at it gets ENOTCONN; many drivers look before they unmount, and fail at that. Nothing can \
-        be lost any more by unmounting."
+    draft.explanation = "The process that served this volume (FUSE) has ended, and its mount is still there. stat(2) \
+        on it fails with ENOTCONN; many drivers look before they unmount, and fail at that. Nothing can be lost any \
+        more by unmounting."
         .into();
     umount(
         context,

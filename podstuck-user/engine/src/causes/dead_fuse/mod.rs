@@ -203,9 +203,9 @@ pub(crate) static FUSE_DAEMON_DEAD: Cause = Cause {
         it is not empty",
     stage: Stage::Volumes,
     kind: Kind::Cause,
-    meaning: "The process that served a FUSE file system has ended, and its mount is still there. \
-        Whoever looks at it gets ENOTCONN. A removal looks before it deletes, so it gives up there, \
-        and the directories above stay.",
+    meaning: "The process that served a FUSE file system has ended, and its mount is still there. stat(2) on it \
+        fails with ENOTCONN. A removal looks before it deletes, so it gives up there, and the directories above \
+        stay.",
     confirmed_by: &[
         "a file system of type fuse is mounted on or below the object",
         "a look at its mount point fails with ENOTCONN",
@@ -218,7 +218,7 @@ pub(crate) static FUSE_DAEMON_DEAD: Cause = Cause {
     ],
     ways_out: &[way(
         "`umount` it",
-        "low: nothing behind the mount can be reached; containers that use it must be started anew",
+        "low: nothing behind the mount can be reached; containers that use it must be restarted",
     )],
     field: &["fluid#4002", "kubernetes#96361", "mountpoint-s3-csi-driver#576"],
     tried: &[TriedWith::Lab, TriedWith::RealKubelet],
@@ -277,14 +277,14 @@ fn tell(draft: &mut Draft, mount: &MountPoint, view: View, pid: u32) {
     );
     draft.fact(format!("a look at {point} fails with ENOTCONN"), Source::Look("statx"));
     draft.explanation =
-        "The process that served this file system (FUSE) has ended, and its mount is \
-        still there. Whoever looks at it gets ENOTCONN. Removals look before they delete, so they \
-        give up there, and the directories above stay. Nothing can be lost any more by unmounting."
+        "The process that served this file system (FUSE) has ended, and its mount is still there. \
+        stat(2) on it fails with ENOTCONN. Removals look before they delete, so they give up \
+        there, and the directories above stay. Nothing can be lost any more by unmounting."
             .into();
     draft.remedy(
         view.on_mount("umount", &mount.point, mount.id).so(", whose FUSE server has ended"),
         "low: nothing behind the mount can be reached; containers that still use it must be \
-         started anew. The owner's next attempt then deletes the directory",
+         restarted. The owner's next attempt then deletes the directory",
     );
     tell_apart(draft);
 }

@@ -195,8 +195,8 @@ pub(crate) fn draft(context: &Context<'_>, left: &Left) -> Option<Draft> {
     }
     let is_held = !culprits.is_empty() || !volume.users.is_empty();
     draft.explanation = if is_held {
-        "The pod's containers have ended, and its raw block volume is still mapped. As long as somebody holds \
-         the device, to unmap it may fail: kubelet tries again, two minutes apart in the end."
+        "The pod's containers have ended, and its raw block volume is still mapped. While a process has the device \
+         open, unmapping it may fail: kubelet tries again, two minutes apart in the end."
     } else {
         "The pod's containers have ended, and its raw block volume is still mapped. kubelet fails to unmap it; \
          nobody was seen to hold it."
@@ -267,7 +267,7 @@ fn remedies(draft: &mut Draft, context: &Context<'_>, volume: &BlockVolume, culp
                  /dev/{}` shows the rest; `cryptsetup close`, `vgchange --activate n` or `multipath -f`)",
                 user.name, user.name
             ),
-            "whoever still uses it loses what it has not written",
+            "a process that still uses it loses what it has not written",
         );
     }
     draft.advice(

@@ -44,7 +44,7 @@ pub(crate) static LEAKED_SUPERBLOCK: Cause = Cause {
     meaning: "Another mount of the same file system lives on in a mount namespace that does not \
         receive unmounts from the node, or an open file on one that was detached there. The \
         superblock lives as long, so that the device stays open: detaching it, `rbd unmap` or an \
-        exclusive mount fails with EBUSY. The pod goes; whoever needs the volume next waits.",
+        exclusive mount fails with EBUSY. The pod goes; the next user of the volume waits.",
     confirmed_by: &[
         "umount2 of the volume succeeded",
         "its device is mounted neither there nor on the node any more",
@@ -58,8 +58,8 @@ pub(crate) static LEAKED_SUPERBLOCK: Cause = Cause {
     ],
     ways_out: &[way(
         "`umount` there, or restart it",
-        "low: fails where somebody in there uses it; whoever looks for the volume there does not \
-         find it any more",
+        "low: fails while a process in there uses it; processes in there no longer find the \
+         volume",
     )],
     field: &["kubernetes#104785", "rook#7787", "ceph-csi#3873"],
     tried: &[TriedWith::Lab],
@@ -69,15 +69,15 @@ pub(crate) static LEAKED_SUPERBLOCK: Cause = Cause {
 /// Who still refers to a device.
 pub(crate) static STILL_REFERENCED: Cause = Cause {
     id: ids::DEVICE_STILL_REFERENCED,
-    title: "kubelet does not unstage the volume, because somebody else still refers to its device; holds up \
-        no pod",
+    title: "kubelet does not unstage the volume, because something else still refers to its \
+        device; holds up no pod",
     stage: Stage::Gone,
     kind: Kind::Cause,
-    meaning: "When no pod of the node uses a volume any more, kubelet unmounts what it has mounted for all of \
-        them (`globalmount`) and lets the device go. Before that it looks whether the device is mounted \
-        anywhere else in its view, or mapped for another pod, and refuses while it is; and afterwards whether \
-        somebody has the device open, as multipath, LUKS or a mount in another namespace does. The pod is \
-        gone by then, but the volume is not detached, and a pod on another node may wait for it.",
+    meaning: "When no pod of the node uses a volume any more, kubelet unmounts what it has mounted for all of them \
+        (`globalmount`) and lets the device go. Before that it looks whether the device is mounted anywhere else in \
+        its view, or mapped for another pod, and refuses while it is; and afterwards whether anything has the device \
+        open, as multipath, LUKS or a mount in another namespace does. The pod is gone by then, but the volume is \
+        not detached, and a pod on another node may wait for it.",
     confirmed_by: &[
         "kubelet's log: still mounted by other references, still referenced from other Pods, or in use when \
          it was no longer expected to be in use",
@@ -91,7 +91,7 @@ pub(crate) static STILL_REFERENCED: Cause = Cause {
     ways_out: &[
         way(
             "`umount` the other mount",
-            "low if whoever mounted it has ended: it fails where somebody uses it",
+            "low if the process that mounted it has ended: it fails while the mount is in use",
         ),
         way(
             "close what is made of the device (LUKS, LVM, multipath)",

@@ -215,7 +215,7 @@ fn unmount_there(context: &Context<'_>, holder: &Holder) -> Option<Remedy> {
         .on_mount("umount", &holder.mount.point.0, Some(holder.mount.id))
         .so(", which keeps the device");
     Some(step.remedy(
-        "low: fails where somebody in there still uses it; whoever looks for the volume in \
-               that namespace does not find it any more",
+        "low: fails while a process in there still uses it; processes in that namespace no longer \
+               find the volume",
     ))
 }

@@ -187,7 +187,8 @@ pub(super) fn mounted(
             ),
             None => draft.remedy(
                 view.on_mount("umount", &other.point, Some(other.id)).so(", which keeps the device"),
-                "low if whoever mounted it has ended: check first; it fails where somebody uses it",
+                "low if the process that mounted it has ended: check first; it fails while the \
+                 mount is in use",
             ),
         };
     }

@@ -12,8 +12,8 @@ pub(crate) static READ_ONLY: Cause = Cause {
     title: "the file system below the pod has become read-only",
     stage: Stage::Volumes,
     kind: Kind::Cause,
-    meaning: "Nothing on the file system can be removed, so that no pod on it can go. Either \
-        somebody mounted it read-only, or the kernel did after an error of the disk \
+    meaning: "Nothing on the file system can be removed, so that no pod on it can go. Either it \
+        was mounted read-only, or the kernel made it read-only after an error of the disk \
         (`errors=remount-ro`). The kernel checks this before anything else, so there may be other \
         reasons behind it.",
     confirmed_by: &[

@@ -172,10 +172,9 @@ fn unseen(errno: Errno) -> String {
 fn explanation(cause: &Cause, errno: Errno, point: &str) -> String {
     match (cause, errno) {
         (cause, _) if *cause == READ_ONLY => format!(
-            "{point} is read-only, so nothing on it can be removed, and no pod that lies on it can go. \
-             Either somebody mounted it so, or the kernel did after an error of the disk \
-             (`errors=remount-ro`). The kernel checks this before anything else, so there may be other \
-             reasons behind it."
+            "{point} is read-only, so nothing on it can be removed, and no pod that lies on it can go. Either it was \
+             mounted so, or the kernel made it read-only after an error of the disk (`errors=remount-ro`). The \
+             kernel checks this before anything else, so there may be other reasons behind it."
         ),
         (cause, _) if *cause == DEVICE_ERROR => format!(
             "The device below {point} fails, or is gone, or the file system has shut itself down \
@@ -209,8 +208,8 @@ fn explanation(cause: &Cause, errno: Errno, point: &str) -> String {
         (_, Errno::EHOSTDOWN | Errno::ETIMEDOUT) => "The server of the file system is away, or did not \
             answer in time. Its own log, and the kernel's, say why."
             .into(),
-        (_, Errno::EROFS) => "The call failed because something is read-only, and the mount table does \
-            not show what: it was mounted anew meanwhile, or an overlay has a read-only layer below."
+        (_, Errno::EROFS) => "The call failed because something is read-only, and the mount table does not show \
+            what: it was mounted again meanwhile, or an overlay has a read-only layer below."
             .into(),
         _ => "The file system refuses, and the reason is not known.".into(),
     }

@@ -12,9 +12,9 @@ pub(crate) static FUSE_DAEMON_HUNG: Cause = Cause {
     title: "a FUSE server does not answer, and everybody waits for it",
     stage: Stage::Volumes,
     kind: Kind::Cause,
-    meaning: "The file system is served by a process that was asked and does not answer. Whoever \
-        looks at it waits: kubelet before it comes to delete, and umount before it comes to unmount. \
-        The waiting thread is in state S at first, so a search for state D misses it.",
+    meaning: "The file system is served by a process that was asked and does not answer. Every process that accesses \
+        it waits: kubelet before it comes to delete, and umount before it comes to unmount. The waiting thread is in \
+        state S at first, so a search for state D misses it.",
     confirmed_by: &[
         "a thread waits in the kernel's functions for FUSE (request_wait_answer)",
         "it has waited for longer than a slow server takes",
@@ -41,12 +41,12 @@ pub(crate) static FUSE_DAEMON_HUNG: Cause = Cause {
 /// A file system that nobody thaws.
 pub(crate) static FILESYSTEM_FROZEN: Cause = Cause {
     id: ids::FILESYSTEM_FROZEN,
-    title: "somebody froze the file system and did not thaw it",
+    title: "the file system was frozen and not thawed",
     stage: Stage::Volumes,
     kind: Kind::Cause,
-    meaning: "Somebody stopped all changes to the file system, as backups and snapshots do for a \
-        moment, and has not thawed it. Every call that would change something waits, also one \
-        that would fail. None can be killed, and all resume when it is thawed.",
+    meaning: "All changes to the file system were stopped, as backups and snapshots do for a \
+        moment, and it has not been thawed. Every call that would change something waits, also \
+        one that would fail. None can be killed, and all resume when it is thawed.",
     confirmed_by: &["a thread waits in percpu_rwsem_wait below mnt_want_write or sb_start_write"],
     log: log("the kernel", "task ... blocked for more than 120 seconds"),
     look_alikes: &[
@@ -82,7 +82,7 @@ pub(crate) static NFS_UNREACHABLE: Cause = Cause {
     look_alikes: &[
         like(
             ids::EFS_STUNNEL_DEAD,
-            "the server is elsewhere, or somebody listens at its address on the node",
+            "the server is elsewhere, or a process listens at its address on the node",
         ),
         like(ids::FUSE_DAEMON_HUNG, "the thread does not wait for the answer of a FUSE server"),
         like(ids::FILESYSTEM_FROZEN, "the thread does not wait for a freeze to end"),

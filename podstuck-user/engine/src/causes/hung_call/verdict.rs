@@ -162,10 +162,10 @@ fn fuse(
     sharers: Option<Vec<String>>,
 ) {
     draft.severity = Severity::Critical;
-    draft.explanation = "The file system is served by a process (FUSE) that was asked and does not \
-        answer. Whoever looks at it waits: kubelet before it comes to delete, and umount before it \
-        comes to unmount. The waiting thread is in state S at first, so a search for state D misses \
-        it. Other processes that use the volume wait as well."
+    draft.explanation = "The file system is served by a process (FUSE) that was asked and does not answer. Every \
+        process that accesses it waits: kubelet before it comes to delete, and umount before it comes to unmount. \
+        The waiting thread is in state S at first, so a search for state D misses it. Other processes that use the \
+        volume wait as well."
         .into();
     let mount = seen.mount.as_ref().filter(|mount| is_fuse(&mount.fs_type));
     // A `fuseblk` mount has a real device, whose minor number is not the connection's.
@@ -224,10 +224,10 @@ fn fuse(
 fn frozen(context: &Context<'_>, draft: &mut Draft, seen: &StuckThread) {
     draft.severity = Severity::Critical;
     draft.explanation =
-        "The file system is frozen: somebody stopped all changes to it, as backups \
-        and snapshots do for a moment (fsfreeze, a snapshot agent, a suspended device-mapper \
-        device), and has not thawed it. Every call that would change something waits, also one \
-        that would fail; none can be killed, and all of them resume when it is thawed."
+        "The file system is frozen: all changes to it were stopped, as backups and snapshots do \
+        for a moment (fsfreeze, a snapshot agent, a suspended device-mapper device), and it has \
+        not been thawed. Every call that would change something waits, also one that would fail; \
+        none can be killed, and all of them resume when it is thawed."
             .into();
     if let Some(mount) = &seen.mount {
         draft.remedy(
@@ -284,7 +284,7 @@ fn not_a_tunnel(draft: &mut Draft, seen: &StuckThread, listening: Option<&Listen
             draft.rule_out(ids::EFS_STUNNEL_DEAD, fact);
         }
         (Some(port), Some(Listening { somebody: true, .. })) => {
-            let fact = format!("somebody listens on port {port} of the node");
+            let fact = format!("a process listens on port {port} of the node");
             draft.rule_out(ids::EFS_STUNNEL_DEAD, fact);
         }
         _ => {}
@@ -300,9 +300,9 @@ fn tunnel(
 ) {
     draft.severity = Severity::Critical;
     draft.explanation = "The NFS mount's server is an address of the node itself, where a program takes the \
-        connections and carries them to the real server (stunnel or efs-proxy of EFS's driver). Nobody listens \
-        there any more, mostly since the driver's container was replaced. The client asks for ever; kubelet, umount \
-        and the containers' processes that touch the volume all wait. When somebody listens there again, everything \
+        connections and carries them to the real server (stunnel or efs-proxy of EFS's driver). Nobody listens there \
+        any more, mostly since the driver's container was replaced. The client asks for ever; kubelet, umount and \
+        the containers' processes that touch the volume all wait. When a process listens there again, everything \
         resumes."
         .into();
     let Some(mount) = &seen.mount else { return };
@@ -326,7 +326,7 @@ fn tunnel(
     }
     draft.doubt(STILL_CONNECTED);
     draft.advice(
-        "restart the pod of the EFS driver on this node (`kubectl delete pod` of it: a DaemonSet makes it anew): \
+        "restart the pod of the EFS driver on this node (`kubectl delete pod` of it: a DaemonSet creates it again): \
          its watchdog starts the tunnels of all mounts again",
         "low: mounts of other pods wait for a moment until their tunnel is back",
     );

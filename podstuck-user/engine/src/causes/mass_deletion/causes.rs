@@ -51,8 +51,8 @@ pub(crate) static MASS_DELETION: Cause = Cause {
     title: TITLE,
     stage: Stage::Volumes,
     kind: Kind::Cause,
-    meaning: "A directory with very many entries is being deleted. It holds up no pod by itself, and \
-        slows down whoever uses the same disk.",
+    meaning: "A directory with very many entries is being deleted. It holds up no pod by itself, \
+        and slows down every process that uses the same disk.",
     confirmed_by: CONFIRMED,
     log: None,
     look_alikes: ALIKE,

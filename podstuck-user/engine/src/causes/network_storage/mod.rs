@@ -81,12 +81,12 @@ pub(crate) static EFS_STUNNEL_DEAD: Cause = Cause {
 /// An SMB client without its server.
 pub(crate) static SMB_HOST_DOWN: Cause = Cause {
     id: ids::SMB_HOST_DOWN,
-    title: "an SMB server is down, or takes this client no more",
+    title: "the SMB server is unreachable or rejects this client",
     stage: Stage::Volumes,
     kind: Kind::Cause,
-    meaning: "The client has lost its session with the SMB server, and does not get it back. Whoever looks \
-        at the volume gets EHOSTDOWN after a while (`host is down`), or another error, or waits. kubelet \
-        before 1.22 and drivers that look before they unmount come to no unmount.",
+    meaning: "The client has lost its session with the SMB server, and does not get it back. A process that accesses \
+        the volume gets EHOSTDOWN after a while (`host is down`), or another error, or waits. kubelet before 1.22 \
+        and drivers that look before they unmount come to no unmount.",
     confirmed_by: &[
         "calls or looks of the node fail with EHOSTDOWN, EACCES, ENOTCONN or ETIMEDOUT, or a thread waits in \
          a function of the kernel's SMB client",
@@ -307,9 +307,9 @@ fn explanation(cause: &Cause, errno: Option<Errno>) -> &'static str {
         "The call waits for an SMB server, which does not answer this client. kubelet, umount and the containers' \
          processes that touch the volume all wait. If the server answers again, everything resumes."
     } else if *cause == SMB_HOST_DOWN {
-        "The node's client has lost its session with the SMB server and does not get it back. Whoever looks at \
-         the volume fails or waits: kubelet before it comes to unmount, and the driver as well. If the server \
-         answers again, and takes this client, everything resumes."
+        "The node's client has lost its session with the SMB server and does not get it back. Every process that \
+         accesses the volume fails or waits: kubelet before it comes to unmount, and the driver as well. If the \
+         server answers again, and takes this client, everything resumes."
     } else {
         "CephFS gives such errors, and lets calls wait, when a metadata server has evicted the node's client: it \
          was away for longer than the cluster waits, and what it holds is no longer valid. It does not come back \

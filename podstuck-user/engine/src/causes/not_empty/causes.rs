@@ -15,9 +15,9 @@ pub(crate) static DATA_UNDER_MOUNT: Cause = Cause {
     title: "files lie in the mount point of a volume that is not mounted",
     stage: Stage::Volumes,
     kind: Kind::Cause,
-    meaning: "The volume is not mounted any more, and its empty mount point should be all that is \
-        left. But files lie in that directory, on the node's own disk: somebody wrote them while the \
-        volume was not mounted. kubelet does not remove them, since they might be data.",
+    meaning: "The volume is not mounted any more, and its empty mount point should be all that is left. But files \
+        lie in that directory, on the node's own disk: they were written while the volume was not mounted. kubelet \
+        does not remove them, since they might be data.",
     confirmed_by: &[NOT_EMPTY, "the directory is no mount point", "readdir shows entries in it"],
     log: log("kubelet", "failed to remove dir ... directory not empty"),
     look_alikes: &[
@@ -59,9 +59,9 @@ pub(crate) static WRITER_ALIVE: Cause = Cause {
     title: "a process writes into a volume while it is removed",
     stage: Stage::Volumes,
     kind: Kind::Cause,
-    meaning: "The pod's containers should have ended, and still somebody writes into the volume, so \
-        that it is never empty at the end: what is left of a container, a process of the host, or \
-        another pod that has the directory by hostPath.",
+    meaning: "The pod's containers should have ended, and still a process writes into the volume, \
+        so that it is never empty at the end: what is left of a container, a process of the host, \
+        or another pod that has the directory by hostPath.",
     confirmed_by: &[
         NOT_EMPTY,
         "an entry in it was made after the first attempt, which removed what it found",

@@ -222,9 +222,9 @@ fn writer(context: &Context<'_>, full: &Full, entries: &Entries, seen: &Seen<'_>
     if named.is_none() {
         draft.doubt("who writes");
     }
-    draft.explanation = "Somebody writes into the volume while it is removed, so that it is never \
-        empty at the end. The pod's containers should have ended: what is left of one, a process of \
-        the host, or another pod that has the directory by hostPath."
+    draft.explanation = "A process writes into the volume while it is removed, so that it is never empty at the end. \
+        The pod's containers should have ended: what is left of one, a process of the host, or another pod that has \
+        the directory by hostPath."
         .into();
     match named {
         Some(user) => {
@@ -236,8 +236,8 @@ fn writer(context: &Context<'_>, full: &Full, entries: &Entries, seen: &Seen<'_>
                 draft.remedy(
                     kill("kill", Process::new(user.pid, user.started, Some(&user.comm)))
                         .so(", which writes into the volume"),
-                    "what it is writing is lost, and whoever needs the process misses it; kubelet's \
-                     next attempt then succeeds",
+                    "loses what it is writing, and interrupts whatever depends on the process; \
+                     kubelet's next attempt then succeeds",
                 );
             }
         }
@@ -285,8 +285,9 @@ fn move_aside(
     directory: Option<FileId>,
     mounts: &Mounts,
 ) {
-    const RISK: &str = "low: moves the files away instead of deleting them, for somebody to look at; kubelet's \
-        next attempt then succeeds. Check once more that the path is not mounted";
+    const RISK: &str = "low: moves the files away instead of deleting them, so that they can be \
+        examined; kubelet's next attempt then succeeds. Check once more that the path is not \
+        mounted";
     let mount = |path: &Path| mounts.covering(path).map(|mount| mount.id);
     let root = kubelet_root(op).filter(|root| mount(root) == mount(&op.path));
     let Some((root, above)) = root.zip(op.path.parent()) else {

@@ -33,7 +33,7 @@ pub(crate) static FAMILY: Family = Family {
                 TrackerId::Refused,
                 Claim::Finding,
                 Scope::Target,
-                "somebody does try, and fails",
+                "an attempt is made, and fails",
             )],
             new: || Box::<protected::Protections>::default(),
         },

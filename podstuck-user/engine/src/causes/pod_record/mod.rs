@@ -134,8 +134,9 @@ pub(crate) static FINALIZER: Cause = Cause {
     title: "from the API server or `--pod-json`: a finalizer is set, and the node has done its part",
     stage: Stage::Gone,
     kind: Kind::Cause,
-    meaning: "The pod's record has a finalizer. The API server keeps the record until whoever set it \
-        removes it again. It is the cause only when the node has done its part.",
+    meaning: "The pod's record has a finalizer. The API server keeps the record until the \
+        controller that set it removes it again. It is the cause only when the node has done its \
+        part.",
     confirmed_by: &[
         "metadata.finalizers of the record is not empty",
         "nothing of the pod is left on its node",
@@ -316,8 +317,8 @@ fn finalizer(record: &PodRecord, here: Here<'_>, nothing_left: bool) -> Draft {
         if here.was_left {
             draft.doubt("whether it is still set: the node was not done when the record was read");
         }
-        draft.explanation = "The node has done its part. The record stays until whoever set the \
-            finalizer removes it: look at that controller first."
+        draft.explanation = "The node has done its part. The record stays until the controller \
+            that set the finalizer removes it: look at that controller first."
             .into();
     } else {
         draft.is_later = true;

@@ -183,7 +183,7 @@ pub(crate) static RUNTIME_HANGS: Cause = Cause {
         "or who has asked it for a list or its version, which takes a moment, waits for longer than 20 s, at least two \
          of them; or connections are not accepted",
         "or kubelet's log says, again and again until now, that the container runtime is down or PLEG is not \
-         healthy, while a pod that is to go has processes: it does nothing for any pod then",
+         healthy, while a pod that is to be deleted has processes: it does nothing for any pod then",
     ],
     log: log("kubelet", "PLEG is not healthy"),
     look_alikes: &[
@@ -220,13 +220,14 @@ pub(crate) static RUNTIME_DOWN: Cause = Cause {
     stage: Stage::Containers,
     kind: Kind::Cause,
     meaning: "The daemon of containerd, Docker or CRI-O has ended and was not started again: it was killed for \
-        memory, it fails at its start, or somebody has stopped the service. Its shims keep the containers alive, \
-        and nobody is there to end them. kubelet does nothing for any pod of the node then.",
+        memory, it fails at its start, or the service was stopped. Its shims keep the containers alive, and nothing \
+        is there to end them. kubelet does nothing for any pod of the node then.",
     confirmed_by: &[
         "shims live, and nobody listens on the socket on which they call containerd, or no dockerd or CRI-O runs at \
          all",
         "it has been so for longer than a service needs to be started again",
-        "the pod is to go and has processes, or the container is the one that is asked about",
+        "the pod is to be deleted and has processes, or the container is the one that is asked \
+         about",
     ],
     log: None,
     look_alikes: &[
@@ -262,8 +263,8 @@ pub(crate) static OUT_OF_STEP: Cause = Cause {
         of one whose task lives, which it neither stops nor can start again. With dockershim or cri-dockerd, the pod \
         stays in Terminating.",
     confirmed_by: &[
-        "dockerd has written of the container that it runs, and the process that it names is not there, or is none of \
-         the container's; or that it has ended, and the shim that it had before then lives",
+        "dockerd has written of the container that it runs, and the process that it names is not there, or does not \
+         belong to the container; or that it has ended, and the shim that it had before then lives",
         "dockerd and containerd run, and it has been so for 20 s",
     ],
     log: None,
@@ -300,7 +301,7 @@ pub(crate) static OUT_OF_STEP: Cause = Cause {
 /// The kernel does not unmount what is in use.
 pub(crate) static IMAGE_VOLUME_BUSY: Cause = Cause {
     id: ids::IMAGE_VOLUME_BUSY,
-    title: "the runtime cannot unmount an image volume: somebody uses it",
+    title: "the runtime cannot unmount an image volume: it is in use",
     stage: Stage::Containers,
     kind: Kind::Cause,
     meaning: "containerd 2.1 and later mounts the image of an image volume in a directory of its own, by the pod's \
@@ -347,7 +348,8 @@ pub(crate) static NETNS_BUSY: Cause = Cause {
     ways_out: &[
         way("unmount what is left on the file; the next attempt removes it", ""),
         way(
-            "have whoever has the host's / or /run mounted do so with the propagation HostToContainer",
+            "mount the host's / or /run with the propagation HostToContainer in the container \
+             that has it mounted",
             "",
         ),
     ],

@@ -178,7 +178,7 @@ fn says_up(draft: &mut Draft, case: &OutOfStep, pid: u32, dockerd: Option<&Runti
         None => "no shim of it lives".into(),
     };
     draft.fact(
-        format!("process {pid} is not there, or is none of the container's; {shim}"),
+        format!("process {pid} is not there, or does not belong to the container; {shim}"),
         Source::proc(format!("/proc/{pid}/cgroup and /proc/*/cmdline")),
     );
     draft.explanation = "dockerd takes the container for running: it has not learned that it ended. Who stops or \

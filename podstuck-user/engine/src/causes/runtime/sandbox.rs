@@ -243,7 +243,8 @@ pub(super) fn mounted(draft: &mut Draft, look: &Look, is_netns: bool) {
         draft.fact_since(fact, Source::mountinfo(&look.mounts.source), look.at);
     }
     let risk = if is_netns {
-        "low once all containers of the pod have ended: whoever still uses the namespace keeps it"
+        "low once all containers of the pod have ended: a process that still uses the namespace \
+         keeps it"
     } else {
         "low once all containers of the pod have ended: what they left in /dev/shm is lost"
     };

@@ -131,14 +131,15 @@ pub(crate) fn draft(idle: &Idle<'_>, target_id: u64, now: Monotonic) -> Draft {
     tell(&mut draft, shim, "which looks after the container");
     let seconds = now.since(*since).as_secs();
     draft.fact_since(format!("it has been so for at least {seconds} s"), Source::Samples, *since);
-    draft.explanation = "A container is started and ended by its shim, which cannot run. Whoever asks the runtime to \
-        end or remove the container waits, or is told that there was no answer. Everything else on the node goes on."
+    draft.explanation = "A container is started and ended by its shim, which cannot run. A request to the runtime to \
+        end or remove the container waits, or fails because there was no answer. Everything else on the node goes \
+        on."
         .into();
     ways_out(
         &mut draft,
         shim,
-        "low for a container that is to go: it ends, and the runtime cleans up after the shim. One that waits in the \
-         kernel takes no signal before that is over",
+        "low for a container that is to be deleted: it ends, and the runtime cleans up after the shim. One that \
+         waits in the kernel takes no signal before that is over",
     );
     let waits = idle.is_asked || idle.to_go;
     draft.blocks_deletion = waits.then_some(true);

@@ -323,7 +323,7 @@ pub(crate) fn draft(
             )
         }
         Victim::Container(_) => {
-            format!("{why} Whoever asks it to end or remove the container waits, or is refused.")
+            format!("{why} A request to end or remove the container waits, or is refused.")
         }
         Victim::Nobody => {
             format!("{why} As long as that is so, no container of it is ended or removed.")

@@ -272,8 +272,8 @@ fn shim_hangs(draft: &mut Draft, suspect: &Suspect<'_>) {
     shim::ways_out(
         draft,
         halted,
-        "low for a pod that is to go: the runtime ends all its containers and cleans up after the shim. One that \
-         waits in the kernel takes no signal before that is over",
+        "low for a pod that is to be deleted: the runtime ends all its containers and cleans up after the shim. One \
+         that waits in the kernel takes no signal before that is over",
     );
     shim::rule_out(draft);
 }

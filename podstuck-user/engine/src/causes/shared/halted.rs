@@ -39,7 +39,7 @@ pub(crate) fn go_on(draft: &mut Draft, process: Process<'_>, halted: &Halted) ->
                     format!("echo {thawed} > {file}"),
                 )
                 .verified_by(format!("grep -qx {thawed} {file}")),
-                "low, unless somebody takes a snapshot just now: ask who froze it",
+                "low, unless a snapshot is being taken just now: ask who froze it",
             );
             "control group is frozen, as for a checkpoint or a snapshot"
         }

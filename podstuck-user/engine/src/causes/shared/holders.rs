@@ -27,7 +27,7 @@ pub(crate) fn culprits(taken: &Snapshot) -> impl Iterator<Item = &Holder> {
 
 /// That the processes which use an object could not be listed.
 pub(crate) fn not_listed(draft: &mut Draft, object: &str, why: &str) {
-    let fact = format!("who holds on to {object} could not be looked at: {why}");
+    let fact = format!("what holds {object} could not be examined: {why}");
     draft.fact(fact, Source::proc("/proc"));
 }
 
@@ -104,7 +104,7 @@ pub(crate) fn free(draft: &mut Draft, view: View, nested: &[&Holder], users: &[&
         let umount = view
             .on_mount("umount", &holder.object.0, holder.nested)
             .so(&format!(", which keeps {what} busy"));
-        draft.remedy(umount, "low if whoever mounted it has ended: check first");
+        draft.remedy(umount, "low if the process that mounted it has ended: check first");
     }
     draft.remedies.extend(release(view, users, kept(draft)));
 }
