@@ -116,10 +116,11 @@ pub enum Command {
     ///
     /// Ends at --duration or at the first Ctrl-C and then prints the summary; a second Ctrl-C
     /// aborts.
-    #[command(after_help = "Examples:\n  \
-        podstuck watch                                 the whole node, until Ctrl-C\n  \
-        podstuck watch shop/cart-0 --duration 5m\n  \
-        podstuck watch --record it.zst --redact        to send to somebody else")]
+    #[command(
+        after_help = "Examples:\n  podstuck watch                                 the whole \
+        node, until Ctrl-C\n  podstuck watch shop/cart-0 --duration 5m\n  podstuck watch --record \
+        it.zst --redact        to send to others"
+    )]
     Watch(Watch),
     /// Say why something is stuck, with the evidence and the way out
     ///
@@ -158,7 +159,7 @@ pub enum Command {
     Compare(Compare),
     /// Say who keeps a mount, a file or a device busy
     ///
-    /// In all mount namespaces. Exit status: 0 nobody holds it, 1 somebody does, 2 there is no such path, 3 cannot
+    /// In all mount namespaces. Exit status: 0 nothing holds it, 1 something does, 2 there is no such path, 3 cannot
     /// look.
     #[command(after_help = "Examples:\n  \
         podstuck holders /mnt/data\n  \

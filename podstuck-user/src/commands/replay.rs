@@ -77,7 +77,7 @@ fn sleep(mut left: Duration, stop: &std::sync::atomic::AtomicBool) {
 /// Says what is missing, on standard error.
 fn tell_ending(options: &Replay, ending: Option<&Ending>, last: Monotonic, presenter: &Presenter) {
     let why = match ending {
-        Some(Ending::Cut) => "whoever recorded was killed, or the disk was full".to_owned(),
+        Some(Ending::Cut) => "the recording process was killed, or the disk was full".to_owned(),
         Some(Ending::Damaged(why)) => format!("what follows is damaged ({})", safe(why.as_bytes())),
         Some(Ending::Whole) | None => return,
     };

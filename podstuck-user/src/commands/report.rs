@@ -73,10 +73,15 @@ fn of_recording(path: &Path) -> anyhow::Result<Model> {
     let mut model =
         Model::of_run(&engine, &collector).with_series(&engine.series(), &engine.target_names());
     match recording.ending() {
-        Some(Ending::Cut) => model.lacks("the recording ends before the run did: whoever recorded was killed, or the disk was full"),
+        Some(Ending::Cut) => model.lacks(
+            "the recording ends before the run did: the recording \
+            process was killed, or the disk was full",
+        ),
         Some(Ending::Damaged(why)) => {
             let why = safe(why.as_bytes()).into_owned();
-            model.lacks(format!("the recording ends before the run did: what follows is damaged ({why})"));
+            model.lacks(format!(
+                "the recording ends before the run did: what follows is damaged ({why})"
+            ));
         }
         Some(Ending::Whole) | None => {}
     }

@@ -32,7 +32,7 @@ pub enum Trouble {
     None,
     /// None, and what is advised is for the whole node.
     Advised,
-    /// kubelet is started anew, as by an upgrade.
+    /// kubelet is restarted, as by an upgrade.
     KubeletRestarted,
     /// kubelet has ended.
     KubeletEnded,

@@ -28,7 +28,7 @@ pub fn write(all: &[Stuck], trouble: Trouble) {
     let trouble = match trouble {
         Trouble::None => "",
         Trouble::Advised => ", where the advice is for the whole node",
-        Trouble::KubeletRestarted => ", after kubelet was started anew",
+        Trouble::KubeletRestarted => ", after kubelet was restarted",
         Trouble::KubeletEnded => ", after kubelet has ended",
         Trouble::KubeletStopped => ", while kubelet is stopped",
         Trouble::RuntimeStopped => ", while the runtime is stopped",

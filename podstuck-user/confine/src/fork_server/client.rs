@@ -81,7 +81,7 @@ pub fn start(work: fn(Work, UnixStream) -> Result<()>) -> Result<()> {
 /// The new process keeps nothing of the old one, and ends with it and with nothing else.
 fn settle(parent: Pid) -> Result<()> {
     set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
-    anyhow::ensure!(getppid() == Some(parent), "whoever started it has ended");
+    anyhow::ensure!(getppid() == Some(parent), "the process that started it has ended");
     // Ctrl-C at a terminal is for the run, which still has something to ask then.
     let signals: SigSet = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGTERM].into_iter().collect();
     signals.thread_block()?;

@@ -115,7 +115,7 @@ fn begin(work: Work, parent: Pid) -> anyhow::Result<()> {
     if work == Work::Look {
         // A writer ends when all is written, who holds with his client; whoever looks for nobody would never end.
         set_parent_process_death_signal(Some(Signal::KILL))?;
-        anyhow::ensure!(getppid() == Some(parent), "whoever asked has ended");
+        anyhow::ensure!(getppid() == Some(parent), "the process that asked has ended");
     }
     Ok(())
 }

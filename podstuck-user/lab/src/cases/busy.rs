@@ -38,7 +38,7 @@ pub(super) const CASES: &[Case] = &[
     Case {
         id: "mount-over-volume",
         cause: Some(ids::MOUNT_OVER_VOLUME),
-        summary: "a directory of somebody else is mounted over an emptyDir, read-only",
+        summary: "another workload's directory is mounted over an emptyDir, read-only",
         volumes: &[TOKENS, LOGS, empty_dir("data", Kind::Covered)],
         expected: Some(Expected { object: "/data", ..RMDIR_IS_BUSY }),
         ..Case::PLAIN
@@ -91,7 +91,8 @@ pub(super) const CASES: &[Case] = &[
     Case {
         id: "removal-crosses-mount",
         cause: Some(ids::REMOVAL_CROSSES_MOUNT),
-        summary: "a directory of somebody else is mounted in an emptyDir: kubelet deletes its files",
+        summary: "another workload's directory is mounted in an emptyDir: kubelet deletes its \
+            files",
         volumes: &[TOKENS, LOGS, empty_dir("data", Kind::ForeignMount)],
         expected: Some(Expected {
             syscall: Some("unlinkat"),

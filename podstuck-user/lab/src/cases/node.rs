@@ -26,7 +26,7 @@ pub(super) const CASES: &[Case] = &[
     Case {
         id: "mount-table-storm",
         cause: Some(ids::MOUNT_TABLE_STORM),
-        summary: "somebody has mounted a directory 10,000 times: slow, not stuck",
+        summary: "a directory is mounted 10,000 times: slow, not stuck",
         volumes: &[TOKENS, LOGS],
         fixtures: &[Fixture::ManyMounts],
         options: &[],
