@@ -121,6 +121,15 @@ fn broken(from: &Path, text: &str, all: &BTreeMap<PathBuf, String>) -> Vec<Strin
 }
 
 #[test]
+fn no_page_uses_words_of_our_own() {
+    for (path, text) in documents() {
+        if path.starts_with("docs") || path == Path::new("README.md") {
+            assert_eq!(podstuck_testing::own_words(&text), [""; 0], "{}", path.display());
+        }
+    }
+}
+
+#[test]
 fn each_page_is_in_the_table_of_contents_once() {
     let all = documents();
     let summary = links(&all[Path::new("docs/SUMMARY.md")]);

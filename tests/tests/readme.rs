@@ -1,7 +1,7 @@
 //! The commands that the documents tell people to type: each is one that the tool understands.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
-use clap::Parser;
+use clap::{Command, CommandFactory, Parser};
 use podstuck::cli::Cli;
 
 const DOCUMENTS: [(&str, &str); 13] = [
@@ -32,6 +32,17 @@ fn commands(text: &str) -> impl Iterator<Item = &str> {
         let typed = typed.split("  #").next()?.split(" | ").last()?.trim();
         (in_console && typed.starts_with("podstuck")).then_some(typed)
     })
+}
+
+fn check_help(mut command: Command) {
+    let help = command.render_long_help().to_string();
+    assert_eq!(podstuck_testing::own_words(&help), [""; 0], "{}", command.get_name());
+    command.get_subcommands().cloned().for_each(check_help);
+}
+
+#[test]
+fn no_help_uses_words_of_our_own() {
+    check_help(Cli::command());
 }
 
 #[test]

@@ -55,6 +55,7 @@ fn a_cause_says_what_there_is_to_know() {
         assert_eq!(cause.is_admission(), cause.title.starts_with("not a cause: "), "{id}");
         let whole = serde_json::to_string(cause).unwrap();
         assert!(!whole.contains("FILL IN"), "{id} is not filled in");
+        assert_eq!(podstuck_testing::own_words(&whole), [""; 0], "{id}");
         let texts = cause.confirmed_by.iter().chain([&cause.title, &cause.meaning]);
         for text in texts.chain(cause.look_alikes.iter().map(|other| &other.told_apart_by)) {
             assert!(!text.contains("  ") && !text.contains('\n'), "{id}: {text}");

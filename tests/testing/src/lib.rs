@@ -8,12 +8,14 @@ pub mod api_server;
 #[allow(clippy::panic, reason = "a test stops at the first surprise")]
 mod freeze;
 mod hearing;
+mod own_words;
 mod service;
 mod skip;
 
 pub use again::{again, is_started_again};
 pub use freeze::{FREEZE, freeze};
 pub use hearing::hear_terminal;
+pub use own_words::own_words;
 #[cfg(feature = "api-server")]
 pub use service::roots_directory;
 pub use service::service;
