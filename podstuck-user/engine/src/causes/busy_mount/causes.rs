@@ -10,7 +10,7 @@ use crate::{
 /// Somebody outside the pod, on the mount itself.
 pub(crate) static HELD_BY_PROCESS: Cause = Cause {
     id: ids::VOLUME_HELD_BY_HOST_PROCESS,
-    title: "the unmount is refused: a process outside the pod uses the volume; it is named",
+    title: "a process outside the pod uses the volume, and its unmount fails with EBUSY",
     stage: Stage::Volumes,
     kind: Kind::Cause,
     meaning: "A process has a file open, its working directory, its root or a mapping on the \
@@ -41,8 +41,7 @@ pub(crate) static HELD_BY_PROCESS: Cause = Cause {
 /// Somebody on a copy that the unmount would take along.
 pub(crate) static HELD_BY_AGENT: Cause = Cause {
     id: ids::VOLUME_HELD_BY_HOSTTOCONTAINER_AGENT,
-    title: "nobody holds the mount itself, but an agent's copy that the unmount would take along; \
-        its pod is named",
+    title: "the mount is unused, but a propagated copy of it in another pod is in use",
     stage: Stage::Volumes,
     kind: Kind::Cause,
     meaning: "An agent has the node's directories by hostPath with mountPropagation HostToContainer. \
@@ -72,7 +71,7 @@ pub(crate) static HELD_BY_AGENT: Cause = Cause {
 /// A container's root file system, which its shim cannot unmount.
 pub(crate) static SHIM_ROOTFS_BUSY: Cause = Cause {
     id: ids::SHIM_ROOTFS_BUSY,
-    title: "the container's root file system is in use on the host",
+    title: "a process or mount on the host uses the container's root file system",
     stage: Stage::Containers,
     kind: Kind::Cause,
     meaning: "The container has ended, and its shim cannot unmount the root file system, because a process on the \
@@ -97,7 +96,7 @@ pub(crate) static SHIM_ROOTFS_BUSY: Cause = Cause {
 /// Who it is, is not known.
 pub(crate) static BUSY_UNEXPLAINED: Cause = Cause {
     id: ids::BUSY_UNEXPLAINED,
-    title: "not a cause: something is busy, and the tool says what it could not find out",
+    title: "not a cause: an object is busy for a reason that podstuck could not determine; the finding lists what is unknown",
     stage: Stage::Volumes,
     kind: Kind::Admission,
     meaning: "A removal or an unmount failed with EBUSY, and nothing was found that explains it. A \
@@ -123,7 +122,7 @@ pub(crate) static BUSY_UNEXPLAINED: Cause = Cause {
 /// In any volume.
 pub(crate) static NESTED_MOUNT: Cause = Cause {
     id: ids::NESTED_MOUNT_UNDER_VOLUME,
-    title: "something is mounted inside the volume",
+    title: "there is a mount inside the volume",
     stage: Stage::Volumes,
     kind: Kind::Cause,
     meaning: "A file system is mounted below the volume's own mount. The kernel unmounts nothing \
@@ -148,7 +147,7 @@ pub(crate) static NESTED_MOUNT: Cause = Cause {
 /// In an emptyDir, often by a container with Bidirectional propagation.
 pub(crate) static SUBMOUNT: Cause = Cause {
     id: ids::EMPTYDIR_BIDIRECTIONAL_SUBMOUNT,
-    title: "something is mounted inside the emptyDir, and kubelet does not unmount it",
+    title: "there is a mount inside the emptyDir, and kubelet does not unmount it",
     stage: Stage::Volumes,
     kind: Kind::Cause,
     meaning: "A file system or a directory is mounted inside the emptyDir. A container with mountPropagation \
@@ -202,7 +201,7 @@ pub(crate) static TERMINATION_MESSAGE: Cause = Cause {
 /// A subPath's own mount.
 pub(crate) static SUBPATH_BUSY: Cause = Cause {
     id: ids::SUBPATH_BUSY,
-    title: "a subPath is still mounted where kubelet removes its mount point",
+    title: "a subPath is still mounted when kubelet removes its mount point",
     stage: Stage::Volumes,
     kind: Kind::Cause,
     meaning: "kubelet removes the mount point of a subPath that was not unmounted before.",
@@ -227,7 +226,7 @@ pub(crate) static SUBPATH_BUSY: Cause = Cause {
 /// Over the volume's own directory.
 pub(crate) static MOUNT_OVER_VOLUME: Cause = Cause {
     id: ids::MOUNT_OVER_VOLUME,
-    title: "something is mounted over the directory of an emptyDir, and kubelet does not unmount it",
+    title: "there is a mount over the directory of an emptyDir, and kubelet does not unmount it",
     stage: Stage::Volumes,
     kind: Kind::Cause,
     meaning: "kubelet keeps an emptyDir on disk as a plain directory, and removes it without an unmount. \

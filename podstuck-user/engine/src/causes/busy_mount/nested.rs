@@ -73,7 +73,7 @@ pub(crate) fn words(cause: &Cause) -> Option<&'static str> {
     let words = [
         (
             &SUBMOUNT,
-            "Something is mounted inside the emptyDir, and kubelet does not unmount it: a removal fails at a mount \
+            "There is a mount inside the emptyDir, and kubelet does not unmount it: a removal fails at a mount \
              point. Before that it goes through the mount, so that what lay behind it may have been deleted by an \
              earlier attempt. Who mounted it, the mount does not say: a container of the pod with mountPropagation \
              Bidirectional, or a process on the node.",
@@ -84,7 +84,7 @@ pub(crate) fn words(cause: &Cause) -> Option<&'static str> {
              terminationMessagePath inside a volume with Bidirectional propagation).",
         ),
         (&SUBPATH_BUSY, "A subPath mount was not unmounted before its directory is removed."),
-        (&NESTED_MOUNT, "Something is mounted inside the volume and must be unmounted first."),
+        (&NESTED_MOUNT, "A mount inside the volume must be unmounted first."),
         (
             &MOUNT_OVER_VOLUME,
             "Something is mounted over the emptyDir, and kubelet removes an emptyDir on disk without an \

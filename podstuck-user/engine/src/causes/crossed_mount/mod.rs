@@ -126,8 +126,7 @@ fn is_foreign(op: &Operation) -> bool {
 /// A removal that deletes what lies behind a mount.
 pub(crate) static REMOVAL_CROSSES_MOUNT: Cause = Cause {
     id: ids::REMOVAL_CROSSES_MOUNT,
-    title: "the removal goes **through** a mount inside the volume and deletes what lies behind: \
-        data is being lost now",
+    title: "the removal goes **through** a mount inside the volume and deletes what lies behind it: data is being lost now",
     stage: Stage::Volumes,
     kind: Kind::Cause,
     meaning: "Go's `os.RemoveAll`, and so kubelet and dockerd, does not stop at a mount point. \

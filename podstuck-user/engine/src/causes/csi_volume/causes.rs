@@ -10,7 +10,7 @@ use crate::{
 /// The driver is not on the node.
 pub(crate) static NOT_REGISTERED: Cause = Cause {
     id: ids::CSI_DRIVER_NOT_REGISTERED,
-    title: "the CSI driver is not on this node, so kubelet cannot ask it to unmount",
+    title: "the CSI driver is not registered on this node, so kubelet cannot ask it to unmount",
     stage: Stage::Volumes,
     kind: Kind::Cause,
     meaning: "The driver's DaemonSet was removed, is failing, was evicted, or does not tolerate a \
@@ -47,7 +47,7 @@ pub(crate) static NOT_REGISTERED: Cause = Cause {
 /// Its registrar is there, it is not.
 pub(crate) static DRIVER_DOWN: Cause = Cause {
     id: ids::CSI_DRIVER_DOWN,
-    title: "the CSI driver is registered, and nobody listens on the socket on which kubelet calls it",
+    title: "the CSI driver is registered, but no process listens on the socket on which kubelet calls it",
     stage: Stage::Volumes,
     kind: Kind::Cause,
     meaning: "The driver's container has ended or fails again and again, and its registrar, another \
@@ -89,7 +89,7 @@ pub(crate) static DRIVER_DOWN: Cause = Cause {
 /// It does not come back from a call.
 pub(crate) static DRIVER_HANGS: Cause = Cause {
     id: ids::CSI_UNPUBLISH_HUNG_LOCK,
-    title: "the CSI driver does not answer: it is halted, or waits, or an earlier call of it does",
+    title: "the CSI driver does not respond: its process is stopped or blocked, or an earlier call has not returned",
     stage: Stage::Volumes,
     kind: Kind::Cause,
     meaning: "The driver was asked to unpublish the volume and does not come back from it: its process is \
@@ -169,7 +169,7 @@ pub(crate) static DRIVER_ERROR: Cause = Cause {
 /// It wants to unmount what a boot has unmounted.
 pub(crate) static NOT_IDEMPOTENT: Cause = Cause {
     id: ids::CSI_NOT_IDEMPOTENT_AFTER_REBOOT,
-    title: "the CSI driver answers with an error because the volume is not mounted any more",
+    title: "the CSI driver returns an error because the volume is no longer mounted",
     stage: Stage::Volumes,
     kind: Kind::Cause,
     meaning: "A boot has unmounted everything, or an administrator has by hand, and kubelet asks the driver once \
@@ -200,7 +200,7 @@ pub(crate) static NOT_IDEMPOTENT: Cause = Cause {
 /// What it knew was in its memory only.
 pub(crate) static KUBELET_LOST: Cause = Cause {
     id: ids::KUBELET_RESTART_LOST_VOLUME,
-    title: "kubelet was restarted and does not know the volume any more",
+    title: "kubelet was restarted and no longer knows the volume",
     stage: Stage::Volumes,
     kind: Kind::Cause,
     meaning: "kubelet keeps which volumes are mounted in its memory, and finds them again at its start by \
@@ -229,8 +229,7 @@ pub(crate) static KUBELET_LOST: Cause = Cause {
 /// The driver forgot what it had published.
 pub(crate) static LOST_PUBLISH_STATE: Cause = Cause {
     id: ids::CSI_DRIVER_LOST_PUBLISH_STATE,
-    title: "the CSI driver reported \"unpublished\" but never unmounted; also recognised when \
-        kubelet only waits and no call fails",
+    title: "the CSI driver reported \"unpublished\" but did not unmount; also detected when kubelet only waits and no call fails",
     stage: Stage::Volumes,
     kind: Kind::Cause,
     meaning: "The driver was restarted and forgot which volumes it had published. It answers \
@@ -278,7 +277,7 @@ pub(crate) static LOST_PUBLISH_STATE: Cause = Cause {
 /// Mounted twice, unmounted once.
 pub(crate) static STACKED_MOUNTS: Cause = Cause {
     id: ids::STACKED_MOUNTS,
-    title: "mounted more often than unmounted",
+    title: "the volume was mounted more often than it was unmounted",
     stage: Stage::Volumes,
     kind: Kind::Cause,
     meaning: "The volume was mounted more than once on the same path, by a driver that was asked \
@@ -305,7 +304,7 @@ pub(crate) static STACKED_MOUNTS: Cause = Cause {
 /// The driver unmounts where it runs, and that does not reach kubelet.
 pub(crate) static WRONG_NAMESPACE: Cause = Cause {
     id: ids::CSI_UMOUNT_WRONG_NAMESPACE,
-    title: "the driver unmounted where only it sees it",
+    title: "the driver unmounted the volume in a mount namespace that only the driver sees",
     stage: Stage::Volumes,
     kind: Kind::Cause,
     meaning: "The driver unmounted the volume in its own mount namespace, and that did not reach \
@@ -373,7 +372,7 @@ pub(crate) static ROOT_SYMLINK: Cause = Cause {
 /// kubelet's own note about the volume is lost.
 pub(crate) static VOL_DATA_LOST: Cause = Cause {
     id: ids::VOL_DATA_MISSING_OR_CORRUPT,
-    title: "kubelet lost what it wrote about a CSI volume",
+    title: "the file in which kubelet describes a CSI volume (vol_data.json) is missing or damaged",
     stage: Stage::Volumes,
     kind: Kind::Cause,
     meaning: "vol_data.json is missing, empty or damaged, after an unclean shutdown or a clean-up by \
@@ -406,7 +405,7 @@ pub(crate) static VOL_DATA_LOST: Cause = Cause {
 /// Nobody does anything at all.
 pub(crate) static NOT_ATTEMPTED: Cause = Cause {
     id: ids::UNMOUNT_NOT_ATTEMPTED,
-    title: "containers gone, volumes mounted, and nobody does anything",
+    title: "the containers are gone, the volumes are mounted, and no component tries to unmount them",
     stage: Stage::Volumes,
     kind: Kind::Cause,
     meaning: "The pod's containers have ended, its volumes are still mounted, and nobody tries to unmount them. \

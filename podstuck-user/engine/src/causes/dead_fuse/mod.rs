@@ -199,8 +199,7 @@ impl Tracker for DeadMounts {
 /// A FUSE mount without a server.
 pub(crate) static FUSE_DAEMON_DEAD: Cause = Cause {
     id: ids::FUSE_DAEMON_DEAD,
-    title: "a FUSE server is gone, its mount is not; also where only the directory above says that \
-        it is not empty",
+    title: "a FUSE server no longer exists, but its mount does; also detected when only the directory above it is reported as not empty",
     stage: Stage::Volumes,
     kind: Kind::Cause,
     meaning: "The process that served a FUSE file system has ended, and its mount is still there. stat(2) on it \

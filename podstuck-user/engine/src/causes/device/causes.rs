@@ -9,7 +9,7 @@ use crate::{
 /// A raw block volume that cannot be taken away.
 pub(crate) static BLOCK_VOLUME_IN_USE: Cause = Cause {
     id: ids::RAW_BLOCK_VOLUME_IN_USE,
-    title: "a raw block volume (`volumeDevices`) is still mapped; who holds its device is named",
+    title: "a raw block volume (`volumeDevices`) is still mapped; the finding names what uses its device",
     stage: Stage::Volumes,
     kind: Kind::Cause,
     meaning: "The pod has a raw block volume: no file system is mounted for it, but kubelet and the driver \
@@ -38,7 +38,7 @@ pub(crate) static BLOCK_VOLUME_IN_USE: Cause = Cause {
 /// A device that another mount namespace keeps.
 pub(crate) static LEAKED_SUPERBLOCK: Cause = Cause {
     id: ids::LEAKED_SUPERBLOCK_BLOCKS_DEVICE,
-    title: "the unmount succeeded, and another mount namespace keeps the device busy; who, is named",
+    title: "the unmount succeeded, but another mount namespace keeps the device busy",
     stage: Stage::Gone,
     kind: Kind::Cause,
     meaning: "Another mount of the same file system lives on in a mount namespace that does not \

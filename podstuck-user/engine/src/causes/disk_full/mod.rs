@@ -81,7 +81,7 @@ impl Tracker for FullDisks {
 /// No blocks or inodes for the node's daemons.
 pub(crate) static DISK_FULL: Cause = Cause {
     id: ids::DISK_FULL_RUNTIME,
-    title: "kubelet's or the runtime's disk has no blocks or inodes left",
+    title: "the disk of kubelet or of the container runtime has no free blocks or inodes",
     stage: Stage::Containers,
     kind: Kind::Cause,
     meaning: "A full disk keeps nothing from being deleted by itself. But kubelet and the runtimes \

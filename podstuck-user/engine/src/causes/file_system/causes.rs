@@ -44,7 +44,7 @@ pub(crate) static READ_ONLY: Cause = Cause {
 /// EIO and its kin.
 pub(crate) static DEVICE_ERROR: Cause = Cause {
     id: ids::DEVICE_IO_ERROR,
-    title: "the device below the volume fails, or is gone",
+    title: "the device below the volume fails or is gone",
     stage: Stage::Volumes,
     kind: Kind::Cause,
     meaning: "The device below the file system fails or is gone, or the file system has shut itself \
@@ -76,7 +76,7 @@ pub(crate) static DEVICE_ERROR: Cause = Cause {
 /// ESTALE.
 pub(crate) static STALE_HANDLE: Cause = Cause {
     id: ids::NFS_STALE_HANDLE,
-    title: "the NFS server no longer knows what is mounted",
+    title: "the NFS server no longer knows the mounted directory (ESTALE)",
     stage: Stage::Volumes,
     kind: Kind::Cause,
     meaning: "The exported directory was removed or replaced, or the server lost its state. Every \
@@ -100,8 +100,7 @@ pub(crate) static STALE_HANDLE: Cause = Cause {
 /// Another error.
 pub(crate) static REMOVAL_FAILED_UNEXPLAINED: Cause = Cause {
     id: ids::REMOVAL_FAILED_UNEXPLAINED,
-    title: "not a cause: a removal fails again and again, and the tool says what it could not find \
-        out",
+    title: "not a cause: a removal fails repeatedly for a reason that podstuck could not determine; the finding lists what is unknown",
     stage: Stage::Volumes,
     kind: Kind::Admission,
     meaning: "A removal or an unmount fails with an error of the file system whose reason cannot be \

@@ -9,7 +9,7 @@ use crate::{
 /// A FUSE server that does not answer.
 pub(crate) static FUSE_DAEMON_HUNG: Cause = Cause {
     id: ids::FUSE_DAEMON_HUNG,
-    title: "a FUSE server does not answer, and everybody waits for it",
+    title: "a FUSE server does not respond, and the calls on its mount wait",
     stage: Stage::Volumes,
     kind: Kind::Cause,
     meaning: "The file system is served by a process that was asked and does not answer. Every process that accesses \
@@ -159,7 +159,7 @@ pub(crate) static KERNEL_HANG: Cause = Cause {
 /// A stack that does not tell.
 pub(crate) static CALL_HUNG_UNEXPLAINED: Cause = Cause {
     id: ids::CALL_HUNG_UNEXPLAINED,
-    title: "not a cause: a call does not come back, with its stack",
+    title: "not a cause: a call does not return; the finding has its stack",
     stage: Stage::Volumes,
     kind: Kind::Admission,
     meaning: "A call does not come back, and the kernel functions that it is in do not tell the \

@@ -146,7 +146,7 @@ impl Tracker for KubeletStates {
 /// It is there, and does not run.
 pub(crate) static KUBELET_STOPPED: Cause = Cause {
     id: ids::KUBELET_STOPPED,
-    title: "kubelet is kept from running: nobody ends the pod",
+    title: "kubelet runs but cannot act: no component ends the pod",
     stage: Stage::Containers,
     kind: Kind::Cause,
     meaning: "kubelet's process is there, and does nothing: a signal has stopped it, its control group is frozen, or it \
@@ -168,7 +168,7 @@ pub(crate) static KUBELET_STOPPED: Cause = Cause {
 /// It is not there.
 pub(crate) static KUBELET_DOWN: Cause = Cause {
     id: ids::KUBELET_DOWN,
-    title: "no kubelet runs on this node: nobody ends the pod",
+    title: "no kubelet runs on this node: no component ends the pod",
     stage: Stage::Containers,
     kind: Kind::Cause,
     meaning: "No process of kubelet is on this node. It alone ends the pods of its node and unmounts their volumes: the \

@@ -56,7 +56,7 @@ pub(crate) static SUBPATH_SOURCE_DELETED: Cause = Cause {
 /// Somebody who makes files faster than they are removed.
 pub(crate) static WRITER_ALIVE: Cause = Cause {
     id: ids::WRITER_STILL_ALIVE,
-    title: "a process writes into a volume while it is removed",
+    title: "a process writes into a volume while the volume is removed",
     stage: Stage::Volumes,
     kind: Kind::Cause,
     meaning: "The pod's containers should have ended, and still a process writes into the volume, \
@@ -81,7 +81,7 @@ pub(crate) static WRITER_ALIVE: Cause = Cause {
 /// A directory that says it is not empty, and shows nothing.
 pub(crate) static PHANTOM_ENTRIES: Cause = Cause {
     id: ids::FS_PHANTOM_ENTRIES,
-    title: "a directory is not empty and shows nothing",
+    title: "a directory is reported as not empty, but lists no entries",
     stage: Stage::Volumes,
     kind: Kind::Cause,
     meaning: "The file system says that the directory is not empty and shows nothing in it: its \
@@ -104,7 +104,7 @@ pub(crate) static PHANTOM_ENTRIES: Cause = Cause {
 /// Entries that nobody explains.
 pub(crate) static LEFTOVER_UNEXPLAINED: Cause = Cause {
     id: ids::LEFTOVER_UNEXPLAINED,
-    title: "not a cause: a directory stays not empty, and the tool says what it could not find out",
+    title: "not a cause: a directory stays non-empty for a reason that podstuck could not determine; the finding lists what is unknown",
     stage: Stage::Volumes,
     kind: Kind::Admission,
     meaning: "A directory is not empty in attempt after attempt, and either it could not be looked \

@@ -226,7 +226,7 @@ fn volumes_of(op: &Operation, uid: &str) -> Option<PathBuf> {
 /// What is left of a pod that nobody knows any more.
 pub(crate) static ORPHANED_POD_DIR: Cause = Cause {
     id: ids::ORPHANED_POD_DIR,
-    title: "the directory of a pod that is long gone; holds up no pod",
+    title: "the directory of a pod that no longer exists; blocks no pod",
     stage: Stage::Directories,
     kind: Kind::Cause,
     meaning: "The API server does not know the pod any more. kubelet tries every two seconds to \

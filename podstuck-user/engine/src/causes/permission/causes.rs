@@ -10,7 +10,7 @@ use crate::{
 /// `chattr +i`
 pub(crate) static IMMUTABLE_ATTRIBUTE: Cause = Cause {
     id: ids::IMMUTABLE_ATTRIBUTE,
-    title: "a file or its directory has `chattr +i`",
+    title: "a file or its directory has the immutable attribute (`chattr +i`)",
     stage: Stage::Volumes,
     kind: Kind::Cause,
     meaning: "The file system refuses to remove what carries the immutable attribute, and anything \
@@ -35,7 +35,7 @@ pub(crate) static IMMUTABLE_ATTRIBUTE: Cause = Cause {
 /// `chattr +a`
 pub(crate) static APPEND_ONLY_ATTRIBUTE: Cause = Cause {
     id: ids::APPEND_ONLY_ATTRIBUTE,
-    title: "a file or its directory has `chattr +a`",
+    title: "a file or its directory has the append-only attribute (`chattr +a`)",
     stage: Stage::Volumes,
     kind: Kind::Cause,
     meaning: "The file system refuses to remove what carries the append-only attribute, and anything \
@@ -59,8 +59,7 @@ pub(crate) static APPEND_ONLY_ATTRIBUTE: Cause = Cause {
 /// EPERM without an attribute.
 pub(crate) static PERMISSION_UNEXPLAINED: Cause = Cause {
     id: ids::PERMISSION_UNEXPLAINED,
-    title: "not a cause: a removal is refused with EPERM, and the tool says what it could not find \
-        out",
+    title: "not a cause: a removal fails with EPERM for a reason that podstuck could not determine; the finding lists what is unknown",
     stage: Stage::Volumes,
     kind: Kind::Admission,
     meaning: "The kernel refused a removal with EPERM, and no attribute is known that explains it: either \
@@ -82,7 +81,7 @@ pub(crate) static PERMISSION_UNEXPLAINED: Cause = Cause {
 /// The kernel holds the file itself.
 pub(crate) static SWAP_FILE: Cause = Cause {
     id: ids::SWAPFILE_ACTIVE,
-    title: "the kernel swaps to a file of the volume",
+    title: "a file of the volume is an active swap file",
     stage: Stage::Volumes,
     kind: Kind::Cause,
     meaning: "A file of the volume is an active swap file. The kernel lets neither the file be \

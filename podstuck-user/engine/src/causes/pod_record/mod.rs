@@ -131,7 +131,7 @@ const WHO: &str = "the finding says who";
 /// A finalizer.
 pub(crate) static FINALIZER: Cause = Cause {
     id: ids::POD_FINALIZER,
-    title: "from the API server or `--pod-json`: a finalizer is set, and the node has done its part",
+    title: "a finalizer is set, and the node has done its part (according to the API server or `--pod-json`)",
     stage: Stage::Gone,
     kind: Kind::Cause,
     meaning: "The pod's record has a finalizer. The API server keeps the record until the \
@@ -161,7 +161,7 @@ pub(crate) static FINALIZER: Cause = Cause {
 /// Nobody asked.
 pub(crate) static NOT_DELETED: Cause = Cause {
     id: ids::POD_NOT_DELETED,
-    title: "from the API server or `--pod-json`: nobody has asked for the pod to be deleted",
+    title: "the pod is not being deleted (according to the API server or `--pod-json`)",
     stage: Stage::Containers,
     kind: Kind::Cause,
     meaning: "The record has no deletionTimestamp: nobody has asked for the pod to be deleted, or the \
@@ -178,7 +178,7 @@ pub(crate) static NOT_DELETED: Cause = Cause {
 /// Not yet.
 pub(crate) static IN_GRACE: Cause = Cause {
     id: ids::GRACE_PERIOD_OR_PRESTOP,
-    title: "from the API server or `--pod-json`: its grace has not passed",
+    title: "the pod's grace period has not passed (according to the API server or `--pod-json`)",
     stage: Stage::Containers,
     kind: Kind::Cause,
     meaning: "The pod is not stuck yet: its containers may take as long to end as its grace says. A \
@@ -195,7 +195,7 @@ pub(crate) static IN_GRACE: Cause = Cause {
 /// Elsewhere.
 pub(crate) static NOT_ON_THIS_NODE: Cause = Cause {
     id: ids::POD_NOT_ON_THIS_NODE,
-    title: "from the API server or `--pod-json`: the pod runs on another node",
+    title: "the pod runs on another node (according to the API server or `--pod-json`)",
     stage: Stage::Gone,
     kind: Kind::Cause,
     meaning: "The record names another node, and nothing of the pod is here. If that node is down, \

@@ -10,7 +10,7 @@ use crate::{
 /// The network plugin fails.
 pub(crate) static CNI_TEARDOWN_FAILED: Cause = Cause {
     id: ids::CNI_TEARDOWN_FAILED,
-    title: "the pod's network cannot be taken down, because its CNI plugin fails",
+    title: "the runtime cannot tear down the pod's network because the CNI plugin fails",
     stage: Stage::Containers,
     kind: Kind::Cause,
     meaning: "Before a runtime removes a pod's sandbox it has the CNI plugin take the network down. The \
@@ -48,7 +48,7 @@ pub(crate) static CNI_TEARDOWN_FAILED: Cause = Cause {
 /// No signal arrives.
 pub(crate) static SIGNAL_DENIED: Cause = Cause {
     id: ids::APPARMOR_SIGNAL_DENIED,
-    title: "AppArmor refuses runc's signals, and the container lives on",
+    title: "AppArmor denies runc's signals, and the container keeps running",
     stage: Stage::Containers,
     kind: Kind::Cause,
     meaning: "runc is not allowed to signal the container's first process: a security module refuses it, as \
@@ -81,7 +81,7 @@ pub(crate) static SIGNAL_DENIED: Cause = Cause {
 /// Nobody is there who could end it.
 pub(crate) static STATE_LOST: Cause = Cause {
     id: ids::SHIM_OR_CONTAINERD_STATE_LOST,
-    title: "the runtime believes in a container whose shim or task is gone",
+    title: "the runtime still lists a container whose shim or task no longer exists",
     stage: Stage::Containers,
     kind: Kind::Cause,
     meaning: "The container has no process any more, and the runtime still takes it for running: its shim is \
@@ -128,7 +128,7 @@ pub(crate) static STATE_LOST: Cause = Cause {
 /// Somebody is there, and does not answer.
 pub(crate) static SHIM_HANGS: Cause = Cause {
     id: ids::SHIM_HUNG,
-    title: "the shim that looks after the containers does not answer the runtime",
+    title: "the containers' shim does not respond to the runtime",
     stage: Stage::Containers,
     kind: Kind::Cause,
     meaning: "Each pod's containers, and with Docker each container, have a process of the runtime above them, the \
@@ -169,7 +169,7 @@ pub(crate) static SHIM_HANGS: Cause = Cause {
 /// No answer at all.
 pub(crate) static RUNTIME_HANGS: Cause = Cause {
     id: ids::DOCKERD_HANG,
-    title: "dockerd, or another runtime, does not answer any more",
+    title: "dockerd, or another container runtime, does not respond",
     stage: Stage::Containers,
     kind: Kind::Cause,
     meaning: "kubelet asks the runtime to stop the pod's containers, and gets no answer in time, again and \
@@ -216,7 +216,7 @@ pub(crate) static RUNTIME_HANGS: Cause = Cause {
 /// Nobody is there to be asked.
 pub(crate) static RUNTIME_DOWN: Cause = Cause {
     id: ids::RUNTIME_DOWN,
-    title: "the container runtime does not run, while containers that it has started do",
+    title: "the container runtime does not run, but containers that it started do",
     stage: Stage::Containers,
     kind: Kind::Cause,
     meaning: "The daemon of containerd, Docker or CRI-O has ended and was not started again: it was killed for \
@@ -254,7 +254,7 @@ pub(crate) static RUNTIME_DOWN: Cause = Cause {
 /// Docker and containerd contradict each other.
 pub(crate) static OUT_OF_STEP: Cause = Cause {
     id: ids::DOCKER_CONTAINERD_STATE_DESYNC,
-    title: "dockerd takes a container for running that has ended, or for ended while it runs",
+    title: "dockerd lists a container as running that has ended, or as ended while it runs",
     stage: Stage::Containers,
     kind: Kind::Cause,
     meaning: "dockerd has containerd run its containers, and learns by an event that one has ended. The event was lost: \
@@ -323,7 +323,7 @@ pub(crate) static IMAGE_VOLUME_BUSY: Cause = Cause {
 /// The file of the network namespace.
 pub(crate) static NETNS_BUSY: Cause = Cause {
     id: ids::NETNS_BUSY,
-    title: "the runtime cannot remove the file of a sandbox's network namespace: something is mounted on it",
+    title: "the runtime cannot remove the file of a sandbox's network namespace because a mount is left on it",
     stage: Stage::Containers,
     kind: Kind::Cause,
     meaning: "A runtime keeps a sandbox's network namespace by a file, /run/netns/cni-..., on which the namespace is \
@@ -365,7 +365,7 @@ pub(crate) static NETNS_BUSY: Cause = Cause {
 /// The directory of the shared memory.
 pub(crate) static SHM_BUSY: Cause = Cause {
     id: ids::SANDBOX_SHM_BUSY,
-    title: "the runtime cannot remove a sandbox's shared memory: it is mounted still",
+    title: "the runtime cannot remove a sandbox's shared memory because it is still mounted",
     stage: Stage::Containers,
     kind: Kind::Cause,
     meaning: "The containers of a pod have a file system in memory in common, at /dev/shm, which the runtime mounts in \

@@ -9,7 +9,7 @@ use crate::{
 /// A process that waits where no signal reaches it.
 pub(crate) static DSTATE: Cause = Cause {
     id: ids::DSTATE_PROCESS,
-    title: "a killed process of the pod waits in the kernel and cannot die",
+    title: "a killed process of the pod waits in the kernel and cannot exit",
     stage: Stage::Containers,
     kind: Kind::Cause,
     meaning: "The process was killed and cannot end: it waits in the kernel where no signal reaches \
@@ -43,7 +43,7 @@ pub(crate) static DSTATE: Cause = Cause {
 /// The same, in a GPU's driver.
 pub(crate) static GPU_DSTATE: Cause = Cause {
     id: ids::GPU_DRIVER_DSTATE,
-    title: "a killed process of the pod waits in NVIDIA's driver and cannot die",
+    title: "a killed process of the pod waits in NVIDIA's driver and cannot exit",
     stage: Stage::Containers,
     kind: Kind::Cause,
     meaning: "The process was killed and cannot end: it waits in the GPU's driver, which does not \
@@ -70,7 +70,7 @@ pub(crate) static GPU_DSTATE: Cause = Cause {
 /// Frozen by the old freezer.
 pub(crate) static FROZEN_V1: Cause = Cause {
     id: ids::CGROUP_V1_FROZEN,
-    title: "the pod's processes are frozen, so they do not die",
+    title: "the pod's processes are frozen and cannot exit",
     stage: Stage::Containers,
     kind: Kind::Cause,
     meaning: "A process that the freezer of control groups version 1 has frozen takes no signal, not \
@@ -92,7 +92,7 @@ pub(crate) static FROZEN_V1: Cause = Cause {
 /// A process in the group of a pod that is taken down.
 pub(crate) static CGROUP_POPULATED: Cause = Cause {
     id: ids::CGROUP_POPULATED_LEFTOVER,
-    title: "the pod is torn down, and a process is still in its cgroup",
+    title: "the pod is torn down, but a process is still in its cgroup",
     stage: Stage::Cgroup,
     kind: Kind::Cause,
     meaning: "kubelet has removed the pod's volumes and now removes its control groups, which fails \

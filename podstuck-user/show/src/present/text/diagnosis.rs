@@ -142,7 +142,7 @@ mod tests {
         let out = told(&answer(vec![sample::finding()], true), PLAIN);
         let first = "\
 pod shop/cart-0: volume-held-by-host-process, certain (0.95)
-  what   the unmount is refused: a process outside the pod uses the volume; it is named
+  what   a process outside the pod uses the volume, and its unmount fails with EBUSY
   who    backup (pid 4242) of /system.slice/backup.service
   seen   since 2023-11-14 22:13:20Z, for 5m at least
   do     end backup (pid 4242), which keeps the volume busy
