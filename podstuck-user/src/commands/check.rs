@@ -104,12 +104,12 @@ pub(super) fn probes(layout: &Layout) -> Vec<Check> {
     checks.push(match directories {
         Directories::Told(form) => {
             let hooks = DirectoryHook::ALL.map(|hook| hook.hook(*form)).join(", ");
-            Check::new("directories", true, format!("told by {hooks}"), "")
+            Check::new("directories", true, format!("reported by {hooks}"), "")
         }
         Directories::Unknown(why) => Check::new(
             "directories",
             false,
-            format!("not told: {why}"),
+            format!("not reported: {why}"),
             "what a path with directories in it leads to counts by its text, once its mount namespace was \
              looked at",
         ),

@@ -192,7 +192,10 @@ fn beside(all: &[LookAlike]) -> String {
         count => {
             let more = count.saturating_sub(NAMED);
             let more = if more == 0 { String::new() } else { format!(", and {more} more") };
-            format!("mounts that read like pods' and are none: {}{more}", named.join(", "))
+            format!(
+                "mounts whose paths look like pods' volumes and are not: {}{more}",
+                named.join(", ")
+            )
         }
     }
 }

@@ -285,7 +285,7 @@ fn load_probes(
         }
     }
     if let Directories::Unknown(why) = &probes.attached.directories {
-        tracing::info!("the directories of deletions are not told: {why}");
+        tracing::info!("the kernel does not report the directories of deletions: {why}");
     }
     Ok(probes)
 }

@@ -66,7 +66,7 @@ const MASKS: &[(&str, &str)] = &[
     ),
     // Told where FUSE's control file system is mounted.
     (r", \d+ requests unanswered", ""),
-    (r"; how long that is cannot be told yet\.", ", for [n] to [n] s."),
+    (r"; how long that takes is not known yet\.", ", for [n] to [n] s."),
     (r"\b\d+ mounts are in the mount namespace", "[n] mounts are in the mount namespace"),
     (r"its working directory is [^\s,\x22]+", "its working directory is [path]"),
     (r"\b\d{4}-\d\d-\d\dT[\d:.]+Z", "[time]"),

@@ -53,7 +53,7 @@ fn the_suppressions_are_these() {
       <- Unkillable (Finding, Pod): it is known what the runtime waits for, and so why it does not answer
       <- LeftRootfs (Suspicion, Pod): it is known what the runtime waits for, and so why it does not answer
     ShimState
-      <- RuntimeSays (Finding, Pod): the same shim is told with what the runtime says of it
+      <- RuntimeSays (Finding, Pod): the finding about what the runtime says names the same shim
     HeldVolume
       <- Busy (Suspicion, Target): an attempt is made, and fails
     ");

@@ -213,8 +213,8 @@ impl Engine {
         }
         if let Some(pod) = self.pod_at_directory().filter(|pod| is_unseen(pod)) {
             notes.push(format!(
-                "{} is still there, and only a part of it was asked about; what holds the pod is told by \
-                 `podstuck diagnose --pod-uid {}`",
+                "{} is still there, and only a part of it was asked about; `podstuck diagnose --pod-uid {}` says what \
+                 holds the pod",
                 safe_path(&pod.directory),
                 safe(pod.uid.as_bytes())
             ));

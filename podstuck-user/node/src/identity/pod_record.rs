@@ -173,7 +173,7 @@ impl RawPod {
         let hash = self.metadata.annotations.get("kubernetes.io/config.hash");
         let uid = hash.cloned().unwrap_or(uid);
         if !is_pod_uid(uid.as_bytes()) {
-            return Err(format!("its uid {uid:?} is none"));
+            return Err(format!("its uid {uid:?} is not a UID"));
         }
         let volumes = self.spec.volumes.into_iter();
         let claims = volumes.filter_map(|volume| volume.claim(&name)).collect();

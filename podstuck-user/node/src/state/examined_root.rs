@@ -114,7 +114,7 @@ fn examine(top: &Path, root: &Path) -> Result<PathBuf, String> {
         is_sticky = stat.stx_mode & 0o1000 != 0 && stat.stx_mode & 0o022 != 0;
     }
     // `pods` itself must be closed: in a sticky one anybody makes a pod.
-    if is_sticky { Err(format!("anybody may write to {}", shown(&pods))) } else { Ok(found) }
+    if is_sticky { Err(format!("every user may write to {}", shown(&pods))) } else { Ok(found) }
 }
 
 #[cfg(test)]
@@ -145,7 +145,7 @@ mod tests {
         assert!(look("/data/kubelet").unwrap_err().contains("/data is not root's alone"));
         mode("data", 0o755);
         mode("data/kubelet/pods", 0o1777);
-        assert!(look("/data/kubelet").unwrap_err().contains("anybody may write"));
+        assert!(look("/data/kubelet").unwrap_err().contains("every user may write"));
         mode("data/kubelet/pods", 0o750);
         chown(at("data/kubelet"), Some(1000), None).unwrap();
         assert!(look("/data/kubelet").unwrap_err().contains("owner 1000"));

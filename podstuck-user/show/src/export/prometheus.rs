@@ -124,7 +124,7 @@ impl Families {
             ("podstuck_unresolved_calls_total", "Calls counted without a target.", c.unresolved),
             (
                 "podstuck_look_alike_calls_total",
-                "Calls on paths that read like a target's and are none that is known.",
+                "Calls on paths that look like a target's and belong to no known target.",
                 c.look_alikes,
             ),
         ] {

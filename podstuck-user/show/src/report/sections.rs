@@ -191,7 +191,7 @@ pub(super) fn in_flight(model: &Model) -> Option<Markup> {
     (!model.hung.is_empty()).then(|| {
         html! {
             table {
-                (title("Calls that have not returned, when that was told last"))
+                (title("Calls that had not returned at the last report"))
                 thead { tr {
                     th scope="col" { "call" } th scope="col" { "object" } th scope="col" { "for" }
                     th scope="col" { "by" } th scope="col" { "where" } th scope="col" { "pod" }

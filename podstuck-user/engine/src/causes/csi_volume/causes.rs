@@ -390,7 +390,7 @@ pub(crate) static VOL_DATA_LOST: Cause = Cause {
         ),
         way(
             "`umount`, or remove the empty directories",
-            "the driver is not told, so its node-wide mount and the attachment may have to be cleaned \
+            "the driver does not learn of it, so its node-wide mount and the attachment may have to be cleaned \
              up by hand",
         ),
     ],

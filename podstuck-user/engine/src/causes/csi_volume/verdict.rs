@@ -321,7 +321,7 @@ pub(crate) fn umount(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect
 }
 
 pub(crate) const UMOUNT_RISK: &str = "low while no process uses the mount; what is mounted stays intact. The \
-    driver is not told, so its node-wide mount and the attachment may have to be cleaned up by hand. \
+    driver does not learn of it, so its node-wide mount and the attachment may have to be cleaned up by hand. \
     Never `rm -rf` below it: that deletes the data behind the mount";
 
 pub(crate) fn no_data(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>) {
@@ -459,7 +459,7 @@ pub(super) fn below_driver(context: &Context<'_>, draft: &mut Draft, suspect: &S
         context,
         draft,
         suspect,
-        "low: nothing behind the mount can be reached. The driver is not told, so its node-wide mount may have \
+        "low: nothing behind the mount can be reached. The driver does not learn of it, so its node-wide mount may have \
          to be unmounted as well",
     );
     dead_fuse::tell_apart(draft);

@@ -253,7 +253,7 @@ fn remedies(
             "what was not yet written is lost, if the device is gone anyway",
         ))}
         cause if *cause == STALE_HANDLE => on_mount("umount -f").map(|step| step.forced(others())).zip(Some(
-            "low: the mount is of no use to anybody any more; what was not yet written is lost",
+            "low: the mount is no longer of use; what was not yet written is lost",
         )),
         cause if cause == disk_full::by_errno() => look(
             "show what fills",

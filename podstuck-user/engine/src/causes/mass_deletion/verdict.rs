@@ -119,7 +119,7 @@ pub(crate) fn draft(run: &Run, now: Monotonic) -> Option<Draft> {
                 format!(" The pod waits until it is done, for {soon} to {late} s.")
             }
             None if waits => {
-                " The pod waits until it is done; how long that is cannot be told yet.".into()
+                " The pod waits until it is done; how long that takes is not known yet.".into()
             }
             _ => String::new(),
         };

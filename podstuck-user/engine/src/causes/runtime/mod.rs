@@ -80,7 +80,7 @@ pub(crate) static FAMILY: Family = Family {
                 TrackerId::RuntimeSays,
                 Claim::Finding,
                 Scope::Pod,
-                "the same shim is told with what the runtime says of it",
+                "the finding about what the runtime says names the same shim",
             )],
             new: || Box::<shim::ShimStates>::default(),
         },

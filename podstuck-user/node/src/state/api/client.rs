@@ -64,7 +64,8 @@ impl Client {
         };
         if let Some((chain, key)) = &access.user.certificate {
             let chain = certificates(chain)?;
-            let key = PrivateKey::from_pem(key).ok().context("its client-key is none")?;
+            let key =
+                PrivateKey::from_pem(key).ok().context("its client-key is not a valid PEM key")?;
             // The next one who looks at them expects that they fit.
             let der = rustls::pki_types::PrivateKeyDer::try_from(key.der().to_vec());
             let der = der.ok().context("its client-key is of no known kind")?;
@@ -75,7 +76,7 @@ impl Client {
         }
         let proxy = access.proxy.as_deref().map(Proxy::new).transpose();
         // Its text may hold a password.
-        let Ok(proxy) = proxy else { bail!("its proxy-url is none") };
+        let Ok(proxy) = proxy else { bail!("its proxy-url is not a valid URL") };
         let config = Agent::config_builder()
             .tls_config(tls.build())
             .https_only(true)
@@ -126,7 +127,7 @@ fn unreachable(error: &Error) -> Refusal {
         Error::Timeout(_) => "it does not answer".into(),
         // Those of requests could quote one.
         Error::Http(_) => "the request cannot be made of these credentials".into(),
-        Error::BadUri(_) => "its address is none".into(),
+        Error::BadUri(_) => "its server is not a valid URL".into(),
         Error::Io(error) => error.to_string(),
         other => safe(other.to_string().as_bytes()).into_owned(),
     })

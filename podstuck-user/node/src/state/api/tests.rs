@@ -247,7 +247,7 @@ fn keys_that_are_none_are_said_to_be_none() {
             "{{client-certificate: pki/kubelet-client-1.pem, client-key: {key}}}"
         ))
     };
-    assert!(why(&user("ca.crt"), LONG).contains("client-key is none"));
+    assert!(why(&user("ca.crt"), LONG).contains("client-key is not a valid PEM key"));
     let other = ApiServer::start(|_| Answer::Close);
     let other = other.kubeconfig();
     std::fs::copy(other.with_file_name("pki/kubelet-client-1.pem"), dir.join("other.pem")).unwrap();

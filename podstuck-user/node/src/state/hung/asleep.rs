@@ -34,7 +34,7 @@ fn look(pid: u32, tid: u32) -> io::Result<Duration> {
         .and_then(|task| task.stat())
         .map_err(other)?;
     let processor = task.processor.and_then(|processor| usize::try_from(processor).ok());
-    let processor = processor.ok_or_else(|| io::Error::other("no processor is told"))?;
+    let processor = processor.ok_or_else(|| io::Error::other("the kernel names no processor"))?;
     let of_thread = format!("/proc/{pid}/task/{tid}/sched");
     let ran = last_ran(&of_thread)?;
     let now = here(processor)?;

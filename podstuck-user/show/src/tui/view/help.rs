@@ -6,7 +6,7 @@ use super::Look;
 
 const KEYS: &[(&str, &str)] = &[
     ("j k ↓ ↑", "next, previous: finding, row or line"),
-    ("PgDn PgUp", "ten lines on or back, in what is told of the finding"),
+    ("PgDn PgUp", "ten lines on or back, in the text of the finding"),
     ("Enter, Esc", "the pane alone, and back; Esc also drops the filter"),
     ("Tab, 1 to 6", "next pane, or that one"),
     ("/", "show what contains a text: names, paths, causes"),

@@ -38,16 +38,12 @@ pub(super) fn lines(
         let is_gone = state.findings.iter().any(|it| is_over(it) && it.call.path == progress.path);
         let rests = is_gone || state.is_over || age >= RESTS;
         let numbers = match (is_gone, rests) {
-            (true, _) => format!(
-                "done: {} were deleted when it was told last",
-                words::count(progress.deleted)
-            ),
+            (true, _) => {
+                format!("done: {} were deleted at the last report", words::count(progress.deleted))
+            }
             (false, true) => {
                 let ago = words::duration(age);
-                format!(
-                    "{} deleted when it was told last, {ago} ago",
-                    words::count(progress.deleted)
-                )
+                format!("{} deleted at the last report, {ago} ago", words::count(progress.deleted))
             }
             (false, false) => numbers(progress, age),
         };
