@@ -135,7 +135,7 @@ pub(crate) static FINALIZER: Cause = Cause {
     stage: Stage::Gone,
     kind: Kind::Cause,
     meaning: "The pod's record has a finalizer. The API server keeps the record until the \
-        controller that set it removes it again. It is the cause only when the node has done its \
+        client that set it, mostly a controller, removes it. It is the cause only when the node has done its \
         part.",
     confirmed_by: &[
         "metadata.finalizers of the record is not empty",
