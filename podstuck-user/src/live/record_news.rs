@@ -109,6 +109,11 @@ impl RecordNews {
         news
     }
 
+    /// How many pods were too many to be asked about again.
+    pub(super) fn dropped(&self) -> u64 {
+        self.schedule.dropped
+    }
+
     /// Waits for an answer. Safe to cancel.
     pub(super) async fn next(&mut self) -> Api {
         match self.answers.recv().await {
@@ -151,6 +156,8 @@ struct Schedule {
     open: Option<Vec<String>>,
     back_off: BackOff,
     node: Option<NodeRecord>,
+    /// Pods that were too many to be followed on.
+    dropped: u64,
 }
 
 impl Schedule {
@@ -183,9 +190,10 @@ impl Schedule {
         self.told_missing(now)
     }
 
-    /// Follows a pod, if it is not followed and has a name to ask by.
+    /// Follows a pod, if it is not followed and has a name to ask by. Where that are too many, the one that was asked about
+    /// most often goes.
     fn follow(&mut self, pod: &Pod, next: Instant, names: &mut impl FnMut(Pod) -> Pod) {
-        if self.pods.contains_key(&pod.uid) || self.pods.len() >= PODS {
+        if self.pods.contains_key(&pod.uid) {
             return;
         }
         let pod = names(pod.clone());
@@ -193,6 +201,11 @@ impl Schedule {
         // A static pod has no record of its own, and a UID that is a hash.
         if !has_name || !pod.uid.contains('-') {
             return;
+        }
+        if self.pods.len() >= PODS {
+            let longest = self.pods.iter().max_by_key(|(_, it)| it.pause);
+            let uid = longest.map(|(uid, _)| uid.clone());
+            self.dropped += u64::from(uid.and_then(|uid| self.pods.remove(&uid)).is_some());
         }
         let (uid, pause) = (pod.uid.clone(), AGAIN);
         let followed = Followed { pod, next, pause, is_here: true, is_told: false, missing: None };
@@ -417,6 +430,22 @@ mod tests {
             schedule.answered(now, Timestamp::UNIX_EPOCH, api(Vec::new(), Vec::new()), |pod| pod);
         }
         assert_eq!(all, 48);
+    }
+
+    #[test]
+    fn of_too_many_the_one_that_was_asked_about_goes_and_is_counted() {
+        let (mut schedule, begin) = going(&[99]);
+        let now = begin + GOING;
+        assert_eq!(asked(schedule.due(now)), 1);
+        schedule.answered(now, Timestamp::UNIX_EPOCH, api(Vec::new(), Vec::new()), |pod| pod);
+        let mut follow = |number: usize| {
+            let pod = Pod { uid: format!("u-{number}"), ..pod(1) };
+            schedule.follow(&pod, now, &mut |pod| pod);
+            (schedule.pods.len(), schedule.pods.contains_key(&uid(99)), schedule.dropped)
+        };
+        let full = (2..=PODS).map(&mut follow).last();
+        assert_eq!(full, Some((PODS, true, 0)));
+        assert_eq!(follow(PODS + 1), (PODS, false, 1));
     }
 
     #[test]

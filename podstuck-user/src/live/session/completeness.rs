@@ -41,7 +41,8 @@ impl Session {
             objects_dropped: self.names.dropped()
                 + self.names.roots().dropped()
                 + self.hung.dropped()
-                + self.asker.dropped(),
+                + self.asker.dropped()
+                + self.records.dropped(),
             unresolved: losses.of(loss::PATH_CUT) + losses.of(loss::PATH_UNREADABLE),
             look_alikes: losses.of(loss::LOOK_ALIKE),
             look_alike: self.look_alike.clone(),
