@@ -51,11 +51,15 @@ fn a_watch_that_ends_before_a_cause_is_named_is_no_all_clear() {
     lab.start();
     hung(&mut watching, &lab, "in-syscall");
     let (lines, status) = watching.stop();
-    assert!(of_type(&lines, "finding").is_empty(), "{lines:#?}");
+    // Other tests run beside this one, and what they do to a file system or disk is the whole node's.
+    let findings = of_type(&lines, "finding");
+    let is_own = |line: &&Value| line["pod"]["uid"] == lab.ready["pod_uid"];
+    assert_eq!(findings.iter().copied().find(is_own), None);
     let waits = &summary(&lines)["completeness"]["not_returned"];
     let path = format!("openat of {}/m by kubelet (pid {})", lab.text("path"), lab.ready["pid"]);
-    assert!(waits[0].as_str().unwrap().starts_with(&path), "{waits:#}");
-    assert_eq!(status.code(), Some(5));
+    let mut waits = waits.as_array().unwrap().iter().map(|it| it.as_str().unwrap());
+    assert!(waits.any(|it| it.starts_with(&path)), "{:#}", summary(&lines));
+    assert_eq!(status.code(), Some(if findings.is_empty() { 5 } else { 1 }));
     lab.end();
 }
 

@@ -173,7 +173,7 @@ fn threads_and_helpers_of_a_watch_may_do_what_their_work_takes() {
     let (hanging, ready) = lab("fuse-daemon-hung", &[]);
     let text = |field: &str| ready[field].as_str().unwrap();
     let root = HungRoot::mount();
-    let watching = watch(&[
+    let mut watching = watch(&[
         "--pod-uid",
         text("pod_uid"),
         "--kubelet-root",
@@ -211,6 +211,10 @@ fn threads_and_helpers_of_a_watch_may_do_what_their_work_takes() {
     // A row that nobody is in would say nothing about anybody. The screen's is seen in the next test.
     assert!(allowed().keys().all(|name| name == SCREEN || wanted.contains(&name.as_str())));
     all_are_limited(watching.pid(), &wanted);
+    // The lab holds its removal back: until its call hangs, an all-clear is right.
+    watching.wait_for("the call that hangs", |line| {
+        line["type"] == "hung" && line["over"] == false && line["victim"]["uid"] == text("pod_uid")
+    });
     let (_, status) = watching.stop();
     // A cause is named after 30 s; before that, a call that has not returned is no all-clear.
     assert!(matches!(status.code(), Some(1 | 5)), "{status}");
