@@ -75,6 +75,8 @@ pub(crate) struct Runner<'a> {
     longest: Longest,
     /// The first command that failed
     failure: Option<anyhow::Error>,
+    /// Where the programs' output goes
+    output: fn() -> Box<dyn Write>,
 }
 
 impl<'a> Runner<'a> {
@@ -90,6 +92,7 @@ impl<'a> Runner<'a> {
             unsteady: Unsteady::default(),
             longest: Longest::default(),
             failure: None,
+            output: || Box::new(io::stdout()),
         })
     }
 
@@ -108,7 +111,7 @@ impl<'a> Runner<'a> {
     /// end, so that the other tests run, too.
     pub(crate) fn run(&mut self, selection: &[&str], options: &[&str]) {
         for program in self.build(selection) {
-            let ran = self.start(&program, options, &mut io::stdout());
+            let ran = self.start(&program, options, &mut (self.output)());
             self.take(ran);
         }
     }
@@ -130,11 +133,11 @@ impl<'a> Runner<'a> {
     fn run_lanes(&mut self, lanes: Lanes, documented: bool) {
         let runner = &*self;
         let stream = |program: Program| {
-            (runner.start(&program, &[ONE_AT_A_TIME], &mut io::stdout()), program)
+            (runner.start(&program, &[ONE_AT_A_TIME], &mut (runner.output)()), program)
         };
         let as_a_whole = |program: Program| {
             let run = |printed: &mut _| runner.start(&program, &[ONE_AT_A_TIME], printed);
-            (passed_on(run), program)
+            (runner.passed_on(run), program)
         };
         let (all, examples) = thread::scope(|scope| {
             let beside = scope.spawn(|| runner.start_beside(lanes.beside, documented));
@@ -184,10 +187,11 @@ impl<'a> Runner<'a> {
     ) -> (Vec<(Ran, Program)>, Option<Ran>) {
         // Of this thread alone, and of what it starts (setpriority(2), "NOTES"). Without it, they take more time.
         let _ = rustix::process::nice(NICE);
-        let start =
-            |program: Program| (passed_on(|printed| self.start(&program, &[], printed)), program);
+        let start = |program: Program| {
+            (self.passed_on(|printed| self.start(&program, &[], printed)), program)
+        };
         let ran = programs.into_iter().map(start).collect();
-        (ran, documented.then(|| passed_on(|printed| self.start_documented(printed))))
+        (ran, documented.then(|| self.passed_on(|printed| self.start_documented(printed))))
     }
 
     /// Tests the examples in the documentation.
@@ -218,7 +222,7 @@ impl<'a> Runner<'a> {
 
     fn start_one(&self, program: &Program, test: &str) -> Ran {
         let command = program.command(&[ONE_AT_A_TIME, "--exact", test]);
-        self.finish_program(&program.name, command, &mut io::stdout())
+        self.finish_program(&program.name, command, &mut (self.output)())
     }
 
     fn finish_program(&self, name: &str, mut command: Command, output: &mut impl Write) -> Ran {
@@ -240,6 +244,15 @@ impl<'a> Runner<'a> {
         });
         longest.program_ended(clock);
         Ran { end, totals, longest }
+    }
+
+    /// Passes on as a whole what is printed, since others print at the same time.
+    fn passed_on(&self, run: impl FnOnce(&mut Vec<u8>) -> Ran) -> Ran {
+        let mut printed = Vec::new();
+        let ran = run(&mut printed);
+        // Nobody reads any more.
+        let _ = (self.output)().write_all(&printed);
+        ran
     }
 
     /// Keeps a failure for the end, too.
@@ -269,15 +282,6 @@ impl<'a> Runner<'a> {
             _ => Ok(()),
         }
     }
-}
-
-/// Passes on as a whole what is printed, since others print at the same time.
-fn passed_on(run: impl FnOnce(&mut Vec<u8>) -> Ran) -> Ran {
-    let mut printed = Vec::new();
-    let ran = run(&mut printed);
-    // Nobody reads any more.
-    let _ = io::stdout().lock().write_all(&printed);
-    ran
 }
 
 /// Which programs run beside which.
@@ -408,6 +412,8 @@ mod tests {
         let workspace = Workspace::locate().unwrap();
         let verdict = |names: &[&str], again: &str| {
             let mut runner = Runner::new(&workspace, None).unwrap();
+            // Who runs this test counts what it prints.
+            runner.output = || Box::new(io::sink());
             let programs: Vec<Program> =
                 names.iter().map(|name| program(folder.path(), name, again)).collect();
             // Wherever it runs.
