@@ -79,7 +79,11 @@ impl Engine {
     /// Whether the pod in question has nothing but directories on this node, nobody works on them, and the API server has
     /// not answered. That is how a finalizer looks from here: kubelet keeps the directory for as long as there is a record.
     fn waits_for_record(&self, now: Monotonic) -> bool {
+        // Where its control groups cannot be read, its containers may run.
+        let (pod, sample) = (self.run.pod.as_ref(), self.sample.as_ref());
+        let state = pod.zip(sample).and_then(|(pod, sample)| sample.pod(&pod.uid));
         self.stage_of_target() == Some(Stage::Directories)
+            && state.is_some_and(|state| state.populated == Some(false))
             && !self.api_answered()
             && self.presence.called.is_none_or(|last| now.since(last) >= QUIET)
             && !self.ledger.all().any(stands)

@@ -123,4 +123,6 @@ fn a_pod_whose_record_alone_can_say_what_it_waits_for_is_not_waited_for() {
     engine.take(&Event { at: op.end, what: What::Operation(Box::new(op)) });
     assert!(!engine.is_exhausted(at(49)));
     assert!(engine.is_exhausted(at(51)));
+    look(&mut engine, 52, vec![PodState { populated: None, ..pod_state("u") }]);
+    assert!(!engine.is_exhausted(at(52)), "its containers may run");
 }
