@@ -129,7 +129,7 @@ impl Presenter {
         self.engine.run().one_answer && self.engine.is_to_go(uid)
     }
 
-    /// The pods that are being deleted, by whoever says so, or that something holds.
+    /// The pods that are being deleted, by any source, or that something holds.
     pub(super) fn going(&self) -> Vec<crate::model::identity::Pod> {
         self.engine.deleted().into_iter().map(|it| it.pod).collect()
     }

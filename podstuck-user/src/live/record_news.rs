@@ -91,19 +91,19 @@ impl RecordNews {
         Self { schedule: Schedule::default(), asker, answers }
     }
 
-    /// Takes a look at the node and who is being deleted; what the API server said before and only now is known to
-    /// matter.
+    /// Takes a look at the node, and asks who is being deleted where the API server may be asked; what it said before and
+    /// only now is known to matter.
     pub(super) fn look(
         &mut self,
         sample: &NodeSample,
-        going: &[Pod],
+        going: impl FnOnce() -> Vec<Pod>,
         names: impl FnMut(Pod) -> Pod,
     ) -> News {
         let Some(asker) = &self.asker else { return News::default() };
         let now = Instant::now();
-        let news = self.schedule.look(now, sample, going, names);
+        let news = self.schedule.look(now, sample, &going(), names);
         if let Some(asked) = self.schedule.due(now) {
-            // Whoever cannot ask any more has said so.
+            // It fails only where the thread has ended, which it does with the run.
             let _ = asker.send(asked);
         }
         news

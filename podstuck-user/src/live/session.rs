@@ -407,8 +407,8 @@ impl Session {
         let is_asked = |uid: &str| has_target || self.presenter.asks_about(uid);
         self.drivers.ask(&sample, |uid| self.names.is_wanted(uid), is_asked);
         let of_api = {
-            let (names, going) = (&mut self.names, self.presenter.going());
-            self.records.look(&sample, &going, |pod| names.pod(pod))
+            let (names, presenter) = (&mut self.names, &self.presenter);
+            self.records.look(&sample, || presenter.going(), |pod| names.pod(pod))
         };
         self.learn(sample.at, What::Sample(sample));
         self.news(of_api);

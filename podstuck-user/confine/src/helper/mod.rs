@@ -24,7 +24,7 @@ use podstuck_model::degraded::Feed;
 
 use crate::{alive::Occasion, role::Role};
 
-/// By what a request says which question it is: whoever has the list of all questions names them.
+/// By what a request says which question it is. The room with the list of all questions names them.
 pub trait Named {
     /// No other question has it.
     const NAME: &'static str;
