@@ -22,8 +22,10 @@ pub enum Complaint {
     NoDriver,
     /// It is registered, and cannot be reached.
     DriverDown,
-    /// It does not answer in time, or says that it still works on an earlier call.
+    /// It says that it still works on an earlier call.
     DriverHangs,
+    /// It has not answered within the two minutes that kubelet waits.
+    DriverTimesOut,
     /// It answers with an error.
     DriverError,
     /// It has said that all is well, and the volume is still mounted.

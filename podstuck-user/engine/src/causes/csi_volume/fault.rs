@@ -30,6 +30,8 @@ pub(super) struct Looked<'a> {
     pub(super) torn_down: Option<&'a Told>,
     pub(super) no_error_since: Option<(Monotonic, &'a str)>,
     pub(super) unregistered: Option<Monotonic>,
+    /// kubelet waited two minutes for the driver's answer.
+    pub(super) timed_out: bool,
 }
 
 impl Looked<'_> {
@@ -57,7 +59,12 @@ impl NotAttempted {
         let at = sample.at;
         // One error may be a moment's.
         let told = |fault| self.log.complaint(pod, volume, fault, at).filter(|told| told.lines > 1);
-        let says = |fault| told(fault).is_some();
+        let says = |fault| match fault {
+            Fault::DriverHangs if looked.timed_out => {
+                self.log.complaint(pod, volume, fault, at).is_some()
+            }
+            _ => told(fault).is_some(),
+        };
         let begun = self.taken_down.contains(&pod.uid)
             || self.to_go.word(&pod.uid).is_some()
             || pod.volume_removed.is_some()
@@ -145,8 +152,14 @@ fn fault(pod: &PodState, volume: &VolumeState, tried: &Tried, seen: bool) -> Opt
 }
 
 /// How long it must have been seen and said that kubelet meets it.
-pub(super) fn needed_where_met(fault: Fault, thresholds: Thresholds) -> Duration {
+pub(super) fn needed_where_met(
+    fault: Fault,
+    looked: &Looked<'_>,
+    thresholds: Thresholds,
+) -> Duration {
     match fault {
+        // That the driver only takes its time is known better by kubelet's wait than by more of ours.
+        Fault::DriverHangs if looked.timed_out => MET,
         Fault::DriverAbsent | Fault::DriverDeaf | Fault::DriverDown | Fault::NoData => MET,
         fault => needed(fault, thresholds),
     }

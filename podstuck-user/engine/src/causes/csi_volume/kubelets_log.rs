@@ -120,6 +120,13 @@ impl KubeletsLog {
         (lasts && Some(told.last) >= torn_down).then_some(told)
     }
 
+    /// Whether the driver has let a call on the volume wait for two minutes, and has not succeeded since.
+    pub(super) fn has_timed_out(&self, pod: &PodState, volume: &VolumeState) -> bool {
+        let key = (pod.uid.clone(), Complaint::DriverTimesOut, unique_name(pod, volume));
+        let torn_down = self.torn_down(pod, volume).map(|told| told.last);
+        self.complaints.get(&key).is_some_and(|told| Some(told.last) >= torn_down)
+    }
+
     /// Its last success, if there was no error since.
     pub(super) fn torn_down(&self, pod: &PodState, volume: &VolumeState) -> Option<&Told> {
         let key = (pod.uid.clone(), unique_name(pod, volume));
@@ -173,7 +180,7 @@ fn complaints_of(fault: Fault) -> &'static [Complaint] {
     match fault {
         Fault::DriverAbsent | Fault::DriverDeaf => &[Complaint::NoDriver, Complaint::DriverDown],
         Fault::DriverDown => &[Complaint::DriverDown],
-        Fault::DriverHangs => &[Complaint::DriverHangs],
+        Fault::DriverHangs => &[Complaint::DriverTimesOut, Complaint::DriverHangs],
         Fault::DriverError | Fault::NotIdempotent | Fault::DeadFuse => &[Complaint::DriverError],
         Fault::NoData => &[Complaint::NoData],
         Fault::KubeletLost => &[Complaint::MountFails],

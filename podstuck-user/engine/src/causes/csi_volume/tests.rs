@@ -648,8 +648,21 @@ fn a_driver_that_is_halted_has_not_forgotten() {
     let waits = Halted::Waits { tid: 79, state: 'S', channel: "request_wait_answer".into() };
     assert_eq!(lasts(waits), Some((hangs, Certainty::Likely)));
     let error = |at| complains(Complaint::DriverHangs, at);
-    let aborted = Late::of(with_driver(as_it_is)).said([error(3000), error(3122)]).cause();
+    let registered = || Late::of(with_driver(as_it_is));
+    let aborted = registered().said([error(3000), error(3122)]).cause();
     assert_eq!(aborted, Some((hangs, Certainty::Firm)));
+    // Whether the first call takes long shows only as time goes by, unless kubelet has waited for it.
+    let aborted = |seconds| Late { seconds, ..registered().said([error(3193), error(3194)]) };
+    assert_eq!(aborted(10).cause(), None);
+    let timed_out = complains(Complaint::DriverTimesOut, 3192);
+    let waited = |seconds| aborted(seconds).said([timed_out.clone()]);
+    assert_eq!(waited(0).cause(), None, "it may come back at the second attempt");
+    assert_eq!(waited(10).cause(), Some((hangs, Certainty::Firm)));
+    // A driver without a lock lets the second call wait, too.
+    let one = Late { seconds: 10, ..registered().said([timed_out.clone()]) };
+    assert_eq!(one.cause(), Some((hangs, Certainty::Firm)));
+    let well = reports(Report::TornDown, 3199);
+    assert_ne!(waited(10).said([well]).cause().map(|it| it.0), Some(hangs));
 }
 
 #[test]
@@ -726,6 +739,26 @@ fn a_volume_that_kubelet_mounts_again_was_lost_to_it() {
     assert_ne!(once.0, "kubelet-restart-lost-volume", "it may have succeeded since");
     let running = late().said([mounts(200), mounts(300)]).cause().unwrap();
     assert_ne!(running.0, "kubelet-restart-lost-volume", "while the pod ran");
+}
+
+#[test]
+fn a_driver_that_tries_to_unmount_nothing_stays_the_cause() {
+    let mut gone = pod(vec![with_driver(as_it_is)]);
+    gone.volumes[0].mounts.clear();
+    let text = "rpc error: code = Internal desc = umount \"/v/mount\": Invalid argument";
+    let mut played = Played::new();
+    for at in [6, 8] {
+        let error = Said { text: text.into(), ..complains(Complaint::DriverError, at) };
+        played.0.take(Monotonic(8_000_000_000), What::Said(Box::new(error)));
+    }
+    let found = played.sample(&gone, 10);
+    assert!(matches!(&*found, [Verdict::Found(_)]), "{found:?}");
+    let mut op = umount(Some(Errno::EINVAL), 11.0, 1);
+    op.target_id = gone.volumes[0].target_id;
+    let over = played.0.take(op.end, What::Operation(Box::new(op))).verdicts;
+    assert!(over.is_empty(), "{over:?}");
+    let found = played.sample(&gone, 12);
+    assert!(matches!(&*found, [Verdict::Found(_)]), "{found:?}");
 }
 
 #[test]

@@ -99,6 +99,12 @@ struct Followed {
 }
 
 impl Followed {
+    /// Whether a call that fails on the volume contradicts the fault. A driver that finds nothing mounted may well
+    /// have tried, and what kubelet has lost stays lost.
+    fn is_refuted(&self) -> bool {
+        self.fault != Fault::NoData && !self.mounts.is_empty()
+    }
+
     /// What goes on when the fault is another one: a driver that waits for a moment, as for its disk, has
     /// neither answered nor unmounted anything.
     fn silence(self, thresholds: Thresholds, at: Monotonic) -> Option<(Fault, Monotonic)> {
@@ -120,8 +126,8 @@ impl NotAttempted {
         if op.outcome != Outcome::OK {
             self.failed.insert(op.target_id, op.end);
             // Somebody does try. A log may say so only after the first look at the node.
-            let told = |followed: &mut Followed| std::mem::take(&mut followed.told);
-            if self.suspects.get_mut(&op.target_id).is_some_and(told) {
+            let refuted = |it: &mut Followed| it.is_refuted() && std::mem::take(&mut it.told);
+            if self.suspects.get_mut(&op.target_id).is_some_and(refuted) {
                 let (tracker, target_id) = (self.id(), op.target_id);
                 steps.say([Verdict::Over { tracker, target_id, at }]);
             }
@@ -214,6 +220,7 @@ impl NotAttempted {
             torn_down: self.log.torn_down(pod, volume),
             no_error_since: self.log.no_error_since(pod, volume, sample.kubelets.len()),
             unregistered: unregistered.map(|at| context.when(at)),
+            timed_out: self.log.has_timed_out(pod, volume),
         }
     }
 
@@ -243,7 +250,7 @@ impl NotAttempted {
         let met = window.min(super::kubelets_log::lasts(said, at));
         if asked.or(mounts_again).is_none()
             && lasted < needed(fault, context.thresholds)
-            && met < needed_where_met(fault, context.thresholds)
+            && met < needed_where_met(fault, looked, context.thresholds)
         {
             return None;
         }

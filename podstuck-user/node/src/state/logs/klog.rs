@@ -288,7 +288,10 @@ pub(super) fn complaint(error: &str) -> Option<Complaint> {
     if has(&["rpc error: code = Unavailable"]) {
         return Some(Complaint::DriverDown);
     }
-    if has(&["rpc error: code = DeadlineExceeded", "rpc error: code = Aborted"]) {
+    if has(&["rpc error: code = DeadlineExceeded"]) {
+        return Some(Complaint::DriverTimesOut);
+    }
+    if has(&["rpc error: code = Aborted"]) {
         return Some(Complaint::DriverHangs);
     }
     // After the driver's answer, kubelet up to 1.29 removes the directory (`removeMountDir`).

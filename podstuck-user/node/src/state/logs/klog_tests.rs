@@ -156,10 +156,10 @@ fn a_complaint_is_known_by_its_words() {
     assert_eq!(complaint(missing), Some(Complaint::NoDriver));
     let unavailable = "rpc error: code = Unavailable desc = dial unix";
     assert_eq!(complaint(unavailable), Some(Complaint::DriverDown));
-    for hangs in ["DeadlineExceeded desc = context deadline exceeded", "Aborted desc = pending"] {
-        let error = format!("rpc error: code = {hangs}");
-        assert_eq!(complaint(&error), Some(Complaint::DriverHangs), "{error}");
-    }
+    let aborted = "rpc error: code = Aborted desc = pending";
+    assert_eq!(complaint(aborted), Some(Complaint::DriverHangs));
+    let late = "rpc error: code = DeadlineExceeded desc = context deadline exceeded";
+    assert_eq!(complaint(late), Some(Complaint::DriverTimesOut));
     let busy = "kubernetes.io/csi: mounter.TearDownAt failed to clean mount dir [/k/mount]: remove /k/mount: \
         device or resource busy";
     assert_eq!(complaint(busy), Some(Complaint::StillMounted));
