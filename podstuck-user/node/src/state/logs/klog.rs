@@ -4,7 +4,10 @@
 //! breaks. So a line is evidence of what kubelet says, and a name or a path in it is believed only where
 //! it does not contradict what else is known.
 
-use std::{path::PathBuf, sync::LazyLock};
+use std::{
+    path::{Path, PathBuf},
+    sync::LazyLock,
+};
 
 use jiff::{SignedDuration, Timestamp, ToSpan, civil::DateTime, tz::TimeZone};
 use nix::errno::Errno;
@@ -266,6 +269,11 @@ fn errno(words: &str) -> Option<Errno> {
     })
 }
 
+/// Whether it is a driver's map of a raw block volume for a pod, which `getPublishPath` in pkg/volume/csi names.
+fn is_published(path: &Path) -> bool {
+    path.ancestors().nth(2).is_some_and(|all| all.ends_with("csi/volumeDevices/publish"))
+}
+
 /// By kubelet's words (pkg/volume/csi: `newCsiDriverClient`, `loadVolumeData`) and gRPC's: Unavailable is
 /// what the caller's side says when it cannot connect, DeadlineExceeded that two minutes were not enough
 /// (`csiTimeout`), and Aborted what the CSI specification prescribes while a call on the volume is pending.
@@ -280,6 +288,12 @@ pub(super) fn complaint(error: &str) -> Option<Complaint> {
     }
     // `UnmapBlockVolume` in pkg/volume/util.
     if error.starts_with("blkUtil.") && has(&["target is busy", "device or resource busy"]) {
+        return Some(Complaint::MapBusy);
+    }
+    // After that, `UnmapPodDevice` in pkg/volume/csi: the driver unmounts its own map.
+    if error.starts_with("kubernetes.io/csi: blockMapper.unpublishVolumeForBlock failed")
+        && named_call(error).is_some_and(|it| it.call == Call::Umount2 && is_published(&it.path))
+    {
         return Some(Complaint::MapBusy);
     }
     if has(&["not found in the list of registered CSI drivers"]) {

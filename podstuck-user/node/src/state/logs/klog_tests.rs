@@ -292,6 +292,19 @@ fn a_raw_block_volume_that_is_not_unmapped_is_said_of_its_pod() {
     let busy = "blkUtil.DetachFileDevice failed. globalUnmapPath:/k, podUID: u, bindMount: true: umount: \
                 target is busy.";
     assert_eq!(complaint(busy), Some(Complaint::MapBusy));
+    let published = "/k/plugins/kubernetes.io/csi/volumeDevices/publish/pv/u";
+    let by_driver = |path: &str, why: &str| {
+        complaint(&format!(
+            "kubernetes.io/csi: blockMapper.unpublishVolumeForBlock failed: rpc error: code = Unknown desc = \
+             unmount target path: unmount failed: exit status 32\nUnmounting arguments: {path}\nOutput: umount: \
+             {path}: {why}."
+        ))
+    };
+    assert_eq!(by_driver(published, "target is busy"), Some(Complaint::MapBusy));
+    // Another mount of the driver's, another reason.
+    let staged = "/k/plugins/kubernetes.io/csi/volumeDevices/staging/pv";
+    assert_eq!(by_driver(staged, "target is busy"), Some(Complaint::DriverError));
+    assert_eq!(by_driver(published, "not mounted"), Some(Complaint::DriverError));
     let done = format!(
         "I0301 00:10:33.272996    7632 operation_generator.go:1150] UnmapVolume succeeded for volume \
          \"{volume}\" (OuterVolumeSpecName: \"raw\") pod \"{UID}\" (UID: \"{UID}\"). \
