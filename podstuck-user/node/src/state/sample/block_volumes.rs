@@ -27,6 +27,8 @@ use podstuck_model::{
 
 /// The directory of all raw block volumes, of each plugin.
 const DIRECTORY: &str = "volumeDevices";
+/// In it, the drivers' own maps: `publish/<volume>/<uid>`.
+const PUBLISHED: &str = "publish";
 
 /// Devices that are bound over kubelet's and drivers' maps, by the UID of the pod: the file's name.
 pub(super) fn maps_by_pod(views: &[View]) -> HashMap<&[u8], Vec<Mounted>> {
@@ -55,7 +57,11 @@ pub(super) fn join(
     let mut of_volume = |name: &OsStr| -> Vec<Mounted> {
         let (its, others) = left.iter().partition(|mount| mount.point.iter().any(|it| it == name));
         left = others;
-        Vec::into_iter(its).cloned().collect()
+        let mut its: Vec<Mounted> = Vec::into_iter(its).cloned().collect();
+        // A copy in another mount namespace hinders nobody in this one.
+        let first = its.first().map(|mount| mount.namespace);
+        its.sort_by_key(|it| (Some(it.namespace) != first, is_published(&it.point)));
+        its
     };
     let of_pod = on_disk.maps.iter().filter(|maps| maps.pods.contains(&pod.uid));
     // One root may be read by several ways.
@@ -91,6 +97,28 @@ pub(super) fn join(
         data: Some(maps.data.clone()),
         users: Vec::new(),
     }));
+    // The driver's map goes last, while kubelet still has what it wrote about the volume.
+    for maps in &on_disk.maps {
+        // A root may be a link, a mount's point has none.
+        let published = maps_of(Path::new("")).join(PUBLISHED).join(&maps.volume).join(&pod.uid);
+        let (its, others) = left.iter().partition(|mount| mount.point.ends_with(&published));
+        left = others;
+        let mounts: Vec<Mounted> = Vec::into_iter(its).cloned().collect();
+        if !mounts.is_empty() {
+            let (link, leads_to, map, users) = (None, None, None, Vec::new());
+            let (target_id, target, data) = (0, target.clone(), Some(maps.data.clone()));
+            volumes.push(BlockVolume {
+                target_id,
+                target,
+                link,
+                leads_to,
+                map,
+                mounts,
+                data,
+                users,
+            });
+        }
+    }
     let rest: Vec<Mounted> = left.into_iter().cloned().collect();
     if !rest.is_empty() {
         let (link, leads_to, map, data, users) = (None, None, None, None, Vec::new());
@@ -99,6 +127,11 @@ pub(super) fn join(
     }
     volumes.iter_mut().for_each(|volume| volume.users = sysfs.users_of(volume));
     volumes
+}
+
+/// Whether it is a driver's map: kubelet unmounts its own before.
+fn is_published(point: &Path) -> bool {
+    point.iter().skip_while(|part| *part != DIRECTORY).nth(1).is_some_and(|it| it == PUBLISHED)
 }
 
 fn map(root: &Path, volume: &OsStr, uid: &str) -> PathBuf {
@@ -259,6 +292,32 @@ mod tests {
         );
         let none = Sysfs { classes: "/nonexistent".into() };
         assert!(join(Path::new("/k"), &on_disk(&[]), &pod(&[]), &[], &none).is_empty());
+    }
+
+    /// kubelet unmounts its own map first, and asks the driver after that.
+    #[test]
+    fn the_drivers_map_is_of_the_volume_that_kubelet_wrote_about_and_comes_after_kubelets() {
+        let csi = "/k/plugins/kubernetes.io/csi/volumeDevices";
+        let published = format!("10 1 0:5 /sdb {csi}/publish/pv/{UID} rw - devtmpfs udev rw\n");
+        let own = format!("11 1 0:5 /sdb {csi}/pv/dev/{UID} rw - devtmpfs udev rw\n");
+        let of = |pods: &[&str], links: &[&str], mounts: &str| {
+            let mut on_disk = on_disk(&["csi", "pv"]);
+            for maps in &mut on_disk.maps {
+                maps.pods = pods.iter().map(|uid| (*uid).into()).collect();
+            }
+            on_disk.maps.retain(|maps| pods.is_empty() || maps.volume == "pv");
+            let none = Sysfs { classes: "/nonexistent".into() };
+            join(Path::new("/k"), &on_disk, &pod(links), &mapped(mounts), &none)
+        };
+        let [left] = &of(&[], &[], &published)[..] else { panic!() };
+        assert!(left.link.is_none() && left.map.is_none() && left.mounts[0].id == 10);
+        assert!(left.is_called("kubernetes.io/csi/d^h"));
+        let [both] = &of(&[UID], &["pv"], &format!("{published}{own}"))[..] else { panic!() };
+        assert_eq!(both.mounts.iter().map(|mount| mount.id).collect::<Vec<_>>(), [11, 10]);
+        // Of a volume that kubelet wrote nothing about, it is known by nothing.
+        let other = published.replace("publish/pv", "publish/other");
+        let [unknown] = &of(&[], &[], &other)[..] else { panic!() };
+        assert!(unknown.data.is_none() && !unknown.is_called("kubernetes.io/csi/d^h"));
     }
 
     #[test]
