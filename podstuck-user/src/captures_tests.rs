@@ -30,6 +30,7 @@ const CASES: &[(&str, &str, &str)] = &[
     ("hung", "fuse-daemon-hung", "firm"),
     ("imm", "immutable-attribute", "firm"),
     ("mem", "volume-held-by-host-process", "firm"),
+    ("raw-block-held", "raw-block-volume-in-use", "firm"),
     ("rb1", "shim-rootfs-busy", "firm"),
     ("rb2", "shim-rootfs-busy", "firm"),
     ("ro", "mount-over-volume", "firm"),

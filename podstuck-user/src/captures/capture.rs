@@ -142,7 +142,7 @@ impl Capture {
             changed: self.changed(&above),
             volume_removed: self.changed(&emptied),
             seen_by: Some(KUBELET),
-            devices: Vec::new(),
+            devices: self.devices(),
             volumes: paths.into_iter().map(|path| self.volume(path)).collect(),
             directory,
         }

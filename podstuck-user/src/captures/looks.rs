@@ -5,6 +5,7 @@ use std::{path::Path, time::Duration};
 use super::capture::{Capture, KUBELET};
 use crate::{
     model::{
+        block_volume::BlockVolume,
         csi::{CsiState, DriverProcess, DriverState, Reach, Registration, VolumeData},
         file_system::FileSystem,
         holder::{HeldMount, Holder, How, Snapshot, Subject, Through},
@@ -26,10 +27,14 @@ const DRIVER_PID: u32 = 8911;
 
 impl Capture {
     /// Who holds what, of those that were started to hold it: process, name, how, and what.
-    fn holder(&self) -> Option<(u32, &'static str, How, &'static str)> {
+    fn holder(&self) -> Option<(u32, &'static str, How, &str)> {
         match self.case.as_str() {
             "busy" => Some((7784, "tail", How::Fd, "volumes/kubernetes.io~empty-dir/data/sub/a")),
             "mem" => Some((8001, "sleep", How::Cwd, "volumes/kubernetes.io~empty-dir/data")),
+            // Where the driver has bound its device over a file.
+            "raw-block-held" => {
+                Some((17469, "tail", How::Fd, self.block_map().next()?.point.to_str()?))
+            }
             "rb2" => Some((8594, "sleep", How::Cwd, "")),
             _ => None,
         }
@@ -75,6 +80,32 @@ impl Capture {
                 driver: is_registered.then(|| driver.clone()),
             });
         }
+    }
+
+    /// The driver's map of a raw block volume: kubelet has removed the pod's link and its own map before.
+    fn block_map(&self) -> impl Iterator<Item = &Mount> {
+        self.mounts.all.iter().filter(|it| it.point.iter().any(|part| part == "volumeDevices"))
+    }
+
+    /// A raw block volume as a look at kubelet's directories tells it (`state/sample/block_volumes.rs`).
+    pub(super) fn devices(&self) -> Vec<BlockVolume> {
+        // As the driver's log names it.
+        let data = VolumeData::Known {
+            driver: DRIVER.into(),
+            handle: "13e22637-e9e7-11f1-9d27-1641c8a884fe".into(),
+            lifecycle: String::new(),
+        };
+        let of = |mount: &Mount| BlockVolume {
+            target_id: 0,
+            target: Target::unknown().into(),
+            link: None,
+            leads_to: None,
+            map: None,
+            mounts: vec![self.mounted(mount)],
+            data: Some(data.clone()),
+            users: Vec::new(),
+        };
+        self.block_map().map(of).collect()
     }
 
     /// Its container's root file system, where the container has ended and it is mounted.

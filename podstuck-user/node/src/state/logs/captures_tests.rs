@@ -26,6 +26,7 @@ fz: ContainerEnded, ToGo, TornDown
 hung: ContainerEnded, ToGo
 imm: ContainerEnded, ToGo, unlinkat EPERM
 mem: ContainerEnded, ToGo, umount2 EBUSY
+raw-block-held: ContainerEnded, MapBusy, umount2 EBUSY
 rb1: ToGo
 rb2: ToGo
 ro: ContainerEnded, ToGo, unlinkat EROFS
@@ -44,6 +45,7 @@ fz: -
 hung: -
 imm: -
 mem: -
+raw-block-held: -
 rb1: RootfsBusy
 rb2: RootfsBusy
 ro: -
