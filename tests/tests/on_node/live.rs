@@ -7,7 +7,7 @@ use podstuck_tests::{Running, of_type, watch};
 use serde_json::Value;
 
 use super::Stuck;
-use crate::case::Case;
+use crate::case::{Case, End};
 
 /// A finding that is withdrawn and comes again within this time was right all along.
 const FLAP: Duration = Duration::from_secs(1);
@@ -78,7 +78,9 @@ fn complaints(case: &Case, lines: &[&Value]) -> Vec<String> {
         }
         last.insert(line["instance"].as_str().unwrap(), *line);
     }
-    let holds = |it: &&&Value| it["state"] != "cleared" && it["blocks_deletion"] == true;
+    // What only takes time may be over before the others are asked about.
+    let stands = |it: &Value| it["state"] != "cleared" || case.end == End::Time;
+    let holds = |it: &&&Value| stands(it) && it["blocks_deletion"] == true;
     let held: Vec<&&Value> = last.values().filter(holds).collect();
     if !held.iter().any(|it| it["id"] == case.cause && it["certainty"] == case.certainty) {
         let told = held.iter().map(|it| format!("{} ({})", it["id"], it["certainty"]));
