@@ -32,6 +32,8 @@ pub(super) struct Looked<'a> {
     pub(super) unregistered: Option<Monotonic>,
     /// kubelet waited two minutes for the driver's answer.
     pub(super) timed_out: bool,
+    /// The driver's process is stopped or frozen, or has no descriptor left.
+    pub(super) halted: bool,
 }
 
 impl Looked<'_> {
@@ -159,7 +161,7 @@ pub(super) fn needed_where_met(
 ) -> Duration {
     match fault {
         // That the driver only takes its time is known better by kubelet's wait than by more of ours.
-        Fault::DriverHangs if looked.timed_out => MET,
+        Fault::DriverHangs if looked.timed_out || looked.halted => MET,
         Fault::DriverAbsent | Fault::DriverDeaf | Fault::DriverDown | Fault::NoData => MET,
         fault => needed(fault, thresholds),
     }

@@ -180,7 +180,10 @@ fn complaints_of(fault: Fault) -> &'static [Complaint] {
     match fault {
         Fault::DriverAbsent | Fault::DriverDeaf => &[Complaint::NoDriver, Complaint::DriverDown],
         Fault::DriverDown => &[Complaint::DriverDown],
-        Fault::DriverHangs => &[Complaint::DriverTimesOut, Complaint::DriverHangs],
+        // gRPC gives up a connection on which a driver that is stopped sends nothing.
+        Fault::DriverHangs => {
+            &[Complaint::DriverTimesOut, Complaint::DriverHangs, Complaint::DriverDown]
+        }
         Fault::DriverError | Fault::NotIdempotent | Fault::DeadFuse => &[Complaint::DriverError],
         Fault::NoData => &[Complaint::NoData],
         Fault::KubeletLost => &[Complaint::MountFails],

@@ -658,6 +658,16 @@ fn a_driver_that_is_halted_has_not_forgotten() {
     let waited = |seconds| aborted(seconds).said([timed_out.clone()]);
     assert_eq!(waited(0).cause(), None, "it may come back at the second attempt");
     assert_eq!(waited(10).cause(), Some((hangs, Certainty::Firm)));
+    // As kubelet 1.36 says of a driver that is stopped: the connection is there, and nothing comes.
+    let stopped = |seconds| {
+        let volume = with_driver(|process| {
+            process.as_mut().unwrap().halted = Some(Halted::Stopped);
+        });
+        let unavailable = |at| complains(Complaint::DriverDown, at);
+        Late { seconds, ..Late::of(volume).said([unavailable(3180), unavailable(3195)]) }
+    };
+    assert_eq!(stopped(0).cause(), None, "for a moment");
+    assert_eq!(stopped(10).cause(), Some((hangs, Certainty::Firm)));
     // A driver without a lock lets the second call wait, too.
     let one = Late { seconds: 10, ..registered().said([timed_out.clone()]) };
     assert_eq!(one.cause(), Some((hangs, Certainty::Firm)));

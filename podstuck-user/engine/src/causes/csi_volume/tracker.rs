@@ -221,6 +221,10 @@ impl NotAttempted {
             no_error_since: self.log.no_error_since(pod, volume, sample.kubelets.len()),
             unregistered: unregistered.map(|at| context.when(at)),
             timed_out: self.log.has_timed_out(pod, volume),
+            halted: volume
+                .driver()
+                .and_then(|driver| driver.halted.as_ref())
+                .is_some_and(|halted| !matches!(halted, Halted::Waits { .. })),
         }
     }
 
