@@ -12,6 +12,8 @@ mod frozen;
 mod journal;
 #[path = "late/live.rs"]
 mod live;
+#[path = "late/living.rs"]
+mod living;
 #[path = "late/sandbox.rs"]
 mod sandbox;
 #[path = "late/volume.rs"]

@@ -25,6 +25,7 @@ ids! {
     CGROUP_V1_FROZEN = "cgroup-v1-frozen",
     CNI_TEARDOWN_FAILED = "cni-teardown-failed",
     CONTAINER_CLEARS_OWN_VOLUME = "container-clears-own-volume",
+    CONTAINER_NOT_KILLED = "container-not-killed",
     CSI_DRIVER_DOWN = "csi-driver-down",
     CSI_DRIVER_ERROR = "csi-driver-error",
     CSI_DRIVER_LOST_PUBLISH_STATE = "csi-driver-lost-publish-state",

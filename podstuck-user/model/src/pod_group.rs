@@ -42,6 +42,9 @@ pub struct Task {
     pub comm: String,
     /// `R`, `S`, `D`, ...
     pub state: char,
+    /// What it does about `SIGTERM`; `None` in recordings that are older than the question.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub term: Option<Term>,
     /// `SIGKILL` has been sent and not yet taken. Neither this nor `exiting` is said of one that
     /// waits until the core dump of its process is written.
     pub killed: bool,
@@ -72,7 +75,42 @@ pub struct Task {
     pub group: PathBuf,
 }
 
+/// What becomes of a signal that is sent to a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Term {
+    /// It is sent, and the thread has not taken it.
+    Pending,
+    /// The thread blocks it.
+    Blocked,
+    /// The process ignores it.
+    Ignored,
+    /// The process has a handler for it.
+    Handled,
+    /// It ends the process, unless that is the first one of its PID namespace: then nothing happens
+    /// (pid_namespaces(7)).
+    Default,
+}
+
+impl Term {
+    /// As part of a sentence about a process.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Pending => "SIGTERM is pending",
+            Self::Blocked => "blocks SIGTERM",
+            Self::Ignored => "ignores SIGTERM",
+            Self::Handled => "has a handler for SIGTERM",
+            Self::Default => "has no handler for SIGTERM",
+        }
+    }
+}
+
 impl Task {
+    /// Whether it runs or waits, and no `SIGKILL` has reached it.
+    pub fn is_alive(&self) -> bool {
+        !self.killed && !self.exiting && !matches!(self.state, 'Z' | 'X')
+    }
+
     /// Whether it is to end, and waits where no signal reaches it.
     pub fn is_unkillable(&self) -> bool {
         self.state == 'D' && (self.killed || self.exiting)

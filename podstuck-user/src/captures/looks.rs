@@ -147,6 +147,7 @@ impl Capture {
             woken: None,
             moved: None,
             received: None,
+            term: None,
             wait_channel: is_frozen.then(|| "__refrigerator".into()),
             stack: Vec::new(),
             directory: None,

@@ -95,6 +95,7 @@ fn app(state: char, killed: bool) -> Task {
         woken: None,
         moved: None,
         received: None,
+        term: None,
         wait_channel: None,
         stack: Vec::new(),
         directory: None,

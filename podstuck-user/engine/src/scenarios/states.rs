@@ -214,6 +214,7 @@ pub(super) fn unkillable() -> Plays {
         woken: None,
         moved: None,
         received: None,
+        term: None,
         wait_channel: Some(function.into()),
         stack: vec![function.into()],
         directory: Some("/data".into()),

@@ -61,6 +61,7 @@ fn sample(second: u64) -> NodeSample {
         woken: None,
         moved: None,
         received: None,
+        term: None,
         wait_channel: None,
         stack: Vec::new(),
         directory: None,

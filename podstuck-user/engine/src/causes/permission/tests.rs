@@ -159,6 +159,7 @@ fn with_container(killed: bool) -> NodeSample {
         woken: None,
         moved: None,
         received: None,
+        term: None,
         wait_channel: None,
         stack: Vec::new(),
         directory: None,

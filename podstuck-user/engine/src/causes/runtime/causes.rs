@@ -94,6 +94,7 @@ pub(crate) static STATE_LOST: Cause = Cause {
     ],
     log: log("containerd", "StopContainer ... failed to kill container ... ttrpc: closed"),
     look_alikes: &[
+        like(ids::CONTAINER_NOT_KILLED, "no process of the container is left"),
         like(ids::SHIM_ROOTFS_BUSY, "no root file system of an ended container is mounted"),
         like(
             ids::CNI_TEARDOWN_FAILED,
@@ -125,6 +126,47 @@ pub(crate) static STATE_LOST: Cause = Cause {
     ],
 };
 
+/// It is there, and nothing ends it.
+pub(crate) static NOT_KILLED: Cause = Cause {
+    id: ids::CONTAINER_NOT_KILLED,
+    title: "a container's process runs on: the runtime stopped waiting for it and did not kill it",
+    stage: Stage::Containers,
+    kind: Kind::Cause,
+    meaning: "The runtime sent the stop signal, mostly SIGTERM, and the process ignores it or does not end. SIGKILL \
+        should have followed and did not: an earlier stop of the same container holds the runtime's lock or counts as \
+        the one that sends it, or the runtime was restarted in between. kubelet asks again and again, each time without \
+        an answer in time, and unmounts nothing before.",
+    confirmed_by: &[
+        "the runtime's log, or kubelet's, says that the wait for the container's end took too long",
+        "a process of the container lives, no SIGKILL is pending for it, and its control group is not frozen",
+        "both are seen for 5 s",
+    ],
+    log: log(
+        "containerd",
+        "StopContainer ... an error occurs during waiting for container ... to be killed",
+    ),
+    look_alikes: &[
+        like(ids::SHIM_OR_CONTAINERD_STATE_LOST, "the container's process is there"),
+        like(ids::DSTATE_PROCESS, "no SIGKILL is pending: the process was not killed"),
+        like(ids::CGROUP_V1_FROZEN, "the pod's control group is not frozen"),
+        like(ids::SHIM_HUNG, "the pod's shim neither is stopped nor waits in the kernel"),
+    ],
+    ways_out: &[
+        way("end the container's first process by `kill -9`", ""),
+        way(
+            "restart the runtime, which forgets the stop that blocks later ones",
+            "containers go on under their shims; with Docker only with live-restore",
+        ),
+    ],
+    field: &["containerd#6080", "containerd#10755", "cri-o#6699", "cri-o#8030", "cri-o#9754"],
+    tried: &[TriedWith::Test],
+    source: &[
+        "containerd internal/cri/server/container_stop.go, stopContainer",
+        "cri-o internal/oci/runtime_oci.go, StopContainer",
+        "linux kernel/signal.c, complete_signal",
+    ],
+};
+
 /// Somebody is there, and does not answer.
 pub(crate) static SHIM_HANGS: Cause = Cause {
     id: ids::SHIM_HUNG,
@@ -144,6 +186,7 @@ pub(crate) static SHIM_HANGS: Cause = Cause {
     ],
     log: log("containerd", "get state for ...: context deadline exceeded"),
     look_alikes: &[
+        like(ids::CONTAINER_NOT_KILLED, "the shim, which would pass a signal on, cannot run"),
         like(ids::SHIM_OR_CONTAINERD_STATE_LOST, "the shim is there"),
         like(ids::DOCKERD_HANG, "the shim shows by itself why it does not answer"),
         like(

@@ -2,6 +2,7 @@
 
 pub(crate) mod causes;
 pub(crate) mod docker;
+pub(crate) mod not_killed;
 pub(crate) mod sandbox;
 pub(crate) mod shim;
 pub(crate) mod state;
@@ -24,6 +25,7 @@ pub(crate) static FAMILY: Family = Family {
         &causes::IMAGE_VOLUME_BUSY,
         &causes::SIGNAL_DENIED,
         &causes::STATE_LOST,
+        &causes::NOT_KILLED,
         &causes::RUNTIME_DOWN,
         &causes::SHIM_HANGS,
         &causes::RUNTIME_HANGS,

@@ -19,7 +19,7 @@ use crate::{
         mounted::Mounted,
         mounts::Device,
         node::{LeftRootfs, NodeSample, PodState},
-        pod_group::{PodGroup, Task},
+        pod_group::{PodGroup, Task, Term},
         runtime::{Differs, GoneRuntime, HaltedShim, OutOfStep, Runtime, Shim, ShimOf},
         said::{Complaint, Report, Said},
         time::Monotonic,
@@ -498,6 +498,62 @@ fn a_runtime_that_waits_for_a_container_works_and_its_container_may_be_gone() {
 }
 
 #[test]
+fn a_process_that_nobody_kills_is_named_once_it_lasts() {
+    let container = "dc2ca0615937ecc648dd5a6c64aff5c0993c3b0f31dbccd55fe2849371204bdc";
+    let sample = |second, change: fn(&mut PodGroup)| {
+        let mut sample = with_group(pod(Some(true)));
+        sample.at = at(second);
+        let first = Task { term: Some(Term::Ignored), ..task(&format!("/k/pod/{container}")) };
+        let pause = Task { pid: 5, tid: 5, ..task("/k/pod/the-sandboxs") };
+        sample.cgroups[0].tasks = vec![pause, first];
+        change(&mut sample.cgroups[0]);
+        sample
+    };
+    let last = |mut alone: Alone<RuntimeSays>, change| {
+        draft(&mut alone, sample(602, change));
+        told_of_says(draft(&mut alone, sample(608, change)))
+    };
+    let stays = || heard(Complaint::ContainerStays, STAYS);
+    let named = |certainty| Some(("container-not-killed", certainty));
+    let mut alone = stays();
+    assert_eq!(told_of_says(draft(&mut alone, sample(602, |_| ()))), None, "for a moment");
+    let found = draft(&mut alone, sample(608, |_| ())).unwrap();
+    assert_eq!((found.id(), found.certainty()), ("container-not-killed", Certainty::Firm));
+    assert!(found.remedies[0].words().ends_with("kill -9 7"), "{:?}", found.remedies);
+    assert!(found.evidence.iter().any(|it| it.fact.contains("ignores SIGTERM")));
+    // A look that had no time for its group takes nothing back.
+    let unseen = alone.take(at(610), What::Sample(Arc::new(pod(Some(true))))).verdicts;
+    assert!(unseen.is_empty(), "{unseen:?}");
+    assert_eq!(last(stays(), |group| group.tasks[1].killed = true), None);
+    assert_eq!(last(stays(), |group| group.tasks[1].exiting = true), None);
+    assert_eq!(last(stays(), |group| group.frozen = Some("/f".into())), None);
+    let gone = last(stays(), |group| group.tasks.truncate(1)).map(|it| it.0);
+    assert_eq!(gone, Some("shim-or-containerd-state-lost"), "only the sandbox's own is left");
+
+    // As CRI-O gives up once, and kubelet gets no answer since.
+    let once = |unanswered: &[i64]| {
+        let mut alone = Alone::<RuntimeSays>::new();
+        alone.take(at(600), said(UID, Complaint::ContainerStays, STAYS, 450));
+        for second in unanswered {
+            alone.take(at(600), said(UID, Complaint::NoAnswer, "DeadlineExceeded", *second));
+        }
+        last(alone, |_| ())
+    };
+    assert_eq!(once(&[]), None);
+    assert_eq!(once(&[570]), named(Certainty::Firm));
+
+    // A sandbox that is a kernel of its own takes signals for what is within.
+    let mut alone = stays();
+    let source = "log of containerd (pid 9), /var/log/containerd.log";
+    let second = Timestamp::from_second(560).unwrap();
+    let kill = format!("Kill container \"{container}\"");
+    let kill = Said::new(Component::Containerd, source, UID, second, &kill);
+    let kill = Said { report: Some(Report::Killed), ..kill };
+    alone.take(at(600), What::Said(Box::new(kill)));
+    assert_eq!(last(alone, |_| ()), named(Certainty::Likely));
+}
+
+#[test]
 fn a_shim_that_cannot_run_is_there() {
     // As recorded with containerd 1.6.
     let text = "get state for dc2ca0615937ecc648dd5a6c64aff5c0993c3b0f31dbccd55fe2849371204bdc: context deadline \
@@ -529,6 +585,7 @@ fn task(group: &str) -> Task {
         woken: None,
         moved: None,
         received: None,
+        term: None,
         wait_channel: None,
         stack: Vec::new(),
         directory: None,

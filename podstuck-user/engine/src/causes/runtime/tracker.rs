@@ -10,6 +10,8 @@ use crate::{
     bounded::Bounded,
     causes::{
         runtime::{
+            causes::NOT_KILLED,
+            not_killed,
             sandbox::{self, Held, Look, SandboxMounts},
             verdict,
         },
@@ -133,8 +135,35 @@ pub(crate) struct RuntimeSays {
     ended: Bounded<String, Monotonic>,
     to_go: ToGo,
     sandboxes: SandboxMounts,
+    /// By container: its runtime says that it sent SIGKILL, when and in which log.
+    killed: Bounded<String, (Monotonic, String)>,
+    /// By UID: the container's process that lives although its runtime waited for its end.
+    living: BTreeMap<String, Living>,
     /// By UID: the target under which it was told, and whether it is likely.
     found: BTreeMap<String, (u64, bool)>,
+}
+
+/// A process that goes on.
+struct Living {
+    /// Process id and start.
+    process: (u32, u64),
+    since: Monotonic,
+    /// It has lasted for long enough.
+    is_told: bool,
+}
+
+impl Living {
+    fn go_on(earlier: Option<Self>, tasks: &[&Task], at: Monotonic) -> Self {
+        let process = tasks.first().map_or((0, 0), |task| (task.pid, task.started));
+        let earlier = earlier.filter(|earlier| earlier.process == process);
+        let since = earlier.map_or(at, |earlier| earlier.since);
+        Self { process, since, is_told: at.since(since) >= not_killed::LASTS }
+    }
+}
+
+/// Whether it says only that a container stays, and not why.
+fn says_only_that(complaint: Complaint) -> bool {
+    matches!(complaint, Complaint::ContainerStays | Complaint::NoAnswer)
 }
 
 impl Default for RuntimeSays {
@@ -145,6 +174,8 @@ impl Default for RuntimeSays {
             ended: Bounded::new(REMEMBERED),
             to_go: ToGo::default(),
             sandboxes: SandboxMounts::default(),
+            killed: Bounded::new(REMEMBERED),
+            living: BTreeMap::new(),
             found: BTreeMap::new(),
         }
     }
@@ -160,6 +191,11 @@ impl RuntimeSays {
         if said.report == Some(Report::ContainerEnded) {
             let last = self.ended.or_insert_with(said.uid.clone(), || at);
             *last = at.max(*last);
+        }
+        if said.report == Some(Report::Killed)
+            && let Some(id) = container_id(&said.text)
+        {
+            self.killed.insert(id.to_owned(), (at, said.source.clone()));
         }
         let Some(complaint) = said.complaint.filter(|complaint| ORDER.contains(complaint)) else {
             return;
@@ -181,14 +217,55 @@ impl RuntimeSays {
 
     fn sampled(&mut self, context: &Context<'_>, sample: &NodeSample, steps: &mut Steps) {
         let mut before = std::mem::take(&mut self.found);
+        let mut living = std::mem::take(&mut self.living);
+        let (mut found, mut alive) = (BTreeMap::new(), BTreeMap::new());
         let mut busy = Vec::new();
         for pod in &sample.pods {
             let current = self.current(context, pod, sample);
+            let target_id = name_hash(pod.uid.as_bytes());
+            let is_why = current.is_some_and(|(complaint, _)| !says_only_that(complaint));
+            if let Some(told) = self.stays(context, pod, sample).filter(|_| !is_why) {
+                let suspect = Suspect {
+                    pod,
+                    complaint: Complaint::ContainerStays,
+                    told,
+                    of_node: None,
+                    to_go: None,
+                    lies_on: None,
+                    held: None,
+                    sample,
+                };
+                let earlier = living.remove(&pod.uid);
+                let now = match not_killed::alive(&suspect) {
+                    // Not each look has time for the groups of all pods.
+                    _ if suspect.group().is_none() => earlier,
+                    Some(tasks) => {
+                        let found = Living::go_on(earlier, &tasks, sample.at);
+                        if found.is_told {
+                            let mut draft = verdict::about(&NOT_KILLED, &suspect, target_id);
+                            let killed = suspect.container().and_then(|id| self.killed.get(id));
+                            let killed = killed.map(|(at, log)| (*at, log.as_str()));
+                            not_killed::words(&mut draft, &suspect, &tasks, killed);
+                            steps.found([draft]);
+                        }
+                        Some(found)
+                    }
+                    None => None,
+                };
+                if let Some(now) = now {
+                    let is_told = now.is_told;
+                    alive.insert(pod.uid.clone(), now);
+                    if is_told {
+                        before.remove(&pod.uid);
+                        found.insert(pod.uid.clone(), (target_id, true));
+                        continue;
+                    }
+                }
+            }
             let of_all = || Some((Complaint::NoAnswer, self.of_all(context, pod, sample)?));
             let Some((complaint, told)) = current.or_else(of_all) else { continue };
             let of_node = self.complaints.get(&(String::new(), complaint));
             let of_node = of_node.filter(|told| told.is_fresh());
-            let target_id = name_hash(pod.uid.as_bytes());
             if sandbox::kept(&told.said).is_some() {
                 busy.push((target_id, told.said.clone()));
             }
@@ -196,8 +273,8 @@ impl RuntimeSays {
             let to_go = self.to_go.word(&pod.uid);
             let held = self.sandboxes.held(target_id, &told.said);
             let suspect = Suspect { pod, complaint, told, of_node, to_go, lies_on, held, sample };
-            // Who waits for a container that is there says nothing about why it is.
             let waits = suspect.has_ended() != Some(true) && suspect.halted_shim().is_none();
+            // Who waits for a container that is there says nothing about why it is.
             if complaint == Complaint::ContainerStays && waits {
                 continue;
             }
@@ -205,14 +282,29 @@ impl RuntimeSays {
                 before.remove(&pod.uid);
                 let holds_it = draft.blocks_deletion == Some(true);
                 let is_likely = holds_it && draft.certainty() >= Certainty::Likely;
-                self.found.insert(pod.uid.clone(), (target_id, is_likely));
+                found.insert(pod.uid.clone(), (target_id, is_likely));
                 steps.found([draft]);
             }
         }
+        (self.found, self.living) = (found, alive);
         let (tracker, at) = (self.id(), sample.at);
         steps.ask(self.sandboxes.ask(tracker, busy, sample));
         let over = before.into_values();
         steps.say(over.map(|(target_id, _)| Verdict::Over { tracker, target_id, at }));
+    }
+
+    /// That the runtime gave up waiting for a container of a pod, once at least, and that a stop has failed since.
+    fn stays(&self, context: &Context<'_>, pod: &PodState, sample: &NodeSample) -> Option<&Told> {
+        let said = |complaint| self.complaints.get(&(pod.uid.clone(), complaint));
+        let (told, unanswered) = (said(Complaint::ContainerStays)?, said(Complaint::NoAnswer));
+        let all = || std::iter::once(told).chain(unanswered);
+        let removed = pod.volume_removed.map(|at| context.when(at));
+        let came_on = removed.max(self.torn_down.get(&pod.uid).copied());
+        let came_on = came_on.max(self.ended.get(&pod.uid).copied());
+        let holds = all().map(|told| told.lines).sum::<u64>() >= 2
+            && all().any(Told::is_fresh)
+            && came_on < Some(told.last);
+        (holds && !is_explained(context, pod, sample)).then_some(told)
     }
 
     /// What is said of a pod, and would be said again.
@@ -317,6 +409,6 @@ impl Tracker for RuntimeSays {
 
     fn dropped(&self) -> u64 {
         let of_pods = self.torn_down.dropped() + self.ended.dropped() + self.to_go.dropped();
-        self.complaints.dropped() + of_pods
+        self.complaints.dropped() + self.killed.dropped() + of_pods
     }
 }

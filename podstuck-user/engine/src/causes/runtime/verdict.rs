@@ -37,7 +37,7 @@ const NAMED: usize = 6;
 const RESTART: &str = "low: containers go on under their shims, and the runtime finds them again. With Docker \
     only where live-restore is set: without it every container of the node ends";
 
-const NO_HALTED_SHIM: &str = "no shim of the pod is stopped or waits in the kernel";
+pub(super) const NO_HALTED_SHIM: &str = "no shim of the pod is stopped or waits in the kernel";
 
 /// The finding; `None` for a complaint that is another rule's.
 pub(crate) fn draft(suspect: &Suspect<'_>, target_id: u64) -> Option<Draft> {
@@ -56,6 +56,13 @@ pub(crate) fn draft(suspect: &Suspect<'_>, target_id: u64) -> Option<Draft> {
         Complaint::ImageVolumeBusy => (&IMAGE_VOLUME_BUSY, sandbox::image_volume),
         _ => return None,
     };
+    let mut draft = about(cause, suspect, target_id);
+    words(&mut draft, suspect);
+    Some(draft)
+}
+
+/// The finding without its words.
+pub(super) fn about(cause: &'static Cause, suspect: &Suspect<'_>, target_id: u64) -> Draft {
     let (pod, told) = (suspect.pod, suspect.told);
     let mut draft = Draft::about_state(
         TrackerId::RuntimeSays,
@@ -69,11 +76,10 @@ pub(crate) fn draft(suspect: &Suspect<'_>, target_id: u64) -> Option<Draft> {
     draft.blocks_deletion = Some(true);
     draft.severity = Severity::Critical;
     says(&mut draft, told);
-    if told.lines < 2 {
+    if told.lines < 2 && cause.id != ids::CONTAINER_NOT_KILLED {
         draft.lacks("that it is said again: one failure may be a moment's");
     }
-    words(&mut draft, suspect);
-    Some(draft)
+    draft
 }
 
 /// The pod, as far as the look knows it.
@@ -247,6 +253,9 @@ fn lost(draft: &mut Draft, suspect: &Suspect<'_>) {
             "no root file system of an ended container of the pod is mounted",
         );
     }
+    if suspect.has_ended() == Some(true) {
+        draft.rule_out(ids::CONTAINER_NOT_KILLED, "no process of the container is left");
+    }
     draft.rule_out(ids::CNI_TEARDOWN_FAILED, "the error is about a container, not its network");
     draft.rule_out(ids::DOCKERD_HANG, "the runtime answers, with an error");
     draft.rule_out(ids::RUNTIME_DOWN, "the runtime answers, with an error");
@@ -279,7 +288,7 @@ fn shim_hangs(draft: &mut Draft, suspect: &Suspect<'_>) {
 }
 
 /// The service that the pod's shims were started by.
-fn restart(draft: &mut Draft, suspect: &Suspect<'_>) {
+pub(super) fn restart(draft: &mut Draft, suspect: &Suspect<'_>) {
     let shims = suspect.group().map(|group| group.shims.as_slice()).unwrap_or_default();
     let units: BTreeSet<&str> =
         shims.iter().filter_map(|shim| unit::of(shim.group.as_deref()?)).collect();

@@ -23,6 +23,7 @@ pub(crate) static DSTATE: Cause = Cause {
     ],
     log: log("containerd", "StopContainer ... context deadline exceeded"),
     look_alikes: &[
+        like(ids::CONTAINER_NOT_KILLED, "SIGKILL was sent, and is pending or taken"),
         like(ids::APPARMOR_SIGNAL_DENIED, "the signal has arrived"),
         like(ids::CGROUP_V1_FROZEN, "its control group is not frozen"),
         like(ids::GPU_DRIVER_DSTATE, "it waits in no function of NVIDIA's driver"),
@@ -79,6 +80,7 @@ pub(crate) static FROZEN_V1: Cause = Cause {
     confirmed_by: &["freezer.state of the group is FROZEN", "a process in it has SIGKILL pending"],
     log: log("containerd", "failed to kill all processes in container"),
     look_alikes: &[
+        like(ids::CONTAINER_NOT_KILLED, "SIGKILL was sent, and is pending"),
         like(ids::DSTATE_PROCESS, "the group is frozen, and the process waits for nothing else"),
         like(ids::GPU_DRIVER_DSTATE, "the group is frozen, and the process waits for nothing else"),
         like(ids::CGROUP_POPULATED_LEFTOVER, "the group is frozen"),

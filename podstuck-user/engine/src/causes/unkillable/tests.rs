@@ -56,6 +56,7 @@ fn task(state: char, killed: bool) -> Task {
         woken: None,
         moved: None,
         received: None,
+        term: None,
         wait_channel: Some("rpc_wait_bit_killable".into()),
         stack: Vec::new(),
         directory: None,

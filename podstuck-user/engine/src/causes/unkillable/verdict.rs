@@ -133,6 +133,7 @@ fn unkillable(draft: &mut Draft, suspect: &Suspect<'_>, task: &Task, wait: &supe
         );
     }
     draft.rule_out(ids::APPARMOR_SIGNAL_DENIED, "the signal has arrived");
+    draft.rule_out(ids::CONTAINER_NOT_KILLED, "the signal has arrived");
     draft.rule_out(ids::CGROUP_V1_FROZEN, "its control group is not frozen");
     draft.rule_out(ids::CGROUP_POPULATED_LEFTOVER, "the process was killed, and cannot end");
     draft.rule_out(ids::DSTATE_PROCESS, "a function of NVIDIA's driver is in its stack");
@@ -182,6 +183,7 @@ fn frozen(draft: &mut Draft, suspect: &Suspect<'_>) {
     draft.rule_out(ids::DSTATE_PROCESS, fact);
     draft.rule_out(ids::GPU_DRIVER_DSTATE, fact);
     draft.rule_out(ids::CGROUP_POPULATED_LEFTOVER, "the group is frozen");
+    draft.rule_out(ids::CONTAINER_NOT_KILLED, "a SIGKILL is pending");
 }
 
 fn leftover(draft: &mut Draft, suspect: &Suspect<'_>) {

@@ -61,6 +61,8 @@ pub(super) fn of_runtime(error: &str) -> Option<Complaint> {
         "failed to stop sandbox container",
         "failed to stop container",
         "stop timeout",
+        // CRI-O (internal/oci, `WaitOnStopTimeout`).
+        "waiting for container process to exit",
     ];
     if has(&waits) {
         return Some(Complaint::ContainerStays);

@@ -127,10 +127,13 @@ fn search(text: impl Read, mut ids: PodIds) -> Result<(VecDeque<OfOne>, PodIds)>
         let line = String::from_utf8_lossy(&line);
         let Some((at, entry)) = Entry::parse(&line) else { continue };
         ids.listen_to_containerd(entry.field("msg"));
-        // That a shim has ended is a warning without an error, and comes with every container that ends.
+        // That a shim has ended is a warning without an error, and comes with every container that ends. CRI-O has no field
+        // for errors.
         let killed = runtime::killed(&entry);
-        let complains =
-            entry.complains() && !(entry.is_warning() && entry.field("error").is_empty());
+        let is_usual = entry.is_warning()
+            && entry.field("error").is_empty()
+            && complaints::of_itself(&entry.text()).is_none();
+        let complains = entry.complains() && !is_usual;
         let report = killed.is_some().then_some(Report::Killed);
         let of_complaint = || complains.then(|| runtime::named(&entry)).flatten();
         let Some(named) = killed.or_else(of_complaint) else { continue };

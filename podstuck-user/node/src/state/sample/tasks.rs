@@ -9,12 +9,17 @@ use procfs::FromBufRead as _;
 
 use crate::state::thread::frames;
 use podstuck_confine::{nfs_stats, proc, silent};
-use podstuck_model::{path::safe, pod_group::Task};
+use podstuck_model::{
+    path::safe,
+    pod_group::{Task, Term},
+};
 
 /// Threads looked at of one process.
 const THREADS: usize = 64;
-/// `SIGKILL` in a mask of pending signals.
+/// `SIGKILL` in a mask of signals.
 const KILL: u64 = 1 << 8;
+/// `SIGTERM` in a mask of signals.
+const TERM: u64 = 1 << 14;
 /// `PF_EXITING` of include/linux/sched.h.
 const EXITING: u64 = 4;
 
@@ -48,7 +53,7 @@ fn thread(pid: u32, tid: u32, group: &Path) -> Option<Task> {
     let fields = std::str::from_utf8(stat.get(close + 1..)?).ok()?;
     let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
     let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
-    // Fields 3, 9, 22 and 31 of proc_pid_stat(5).
+    // Fields 3, 9, 22 and 31 to 34 of proc_pid_stat(5).
     let state = fields.first()?.chars().next()?;
     let (killed, exiting) = (number(28)? & KILL != 0, number(6)? & EXITING != 0);
     // Of few, so that the other file is read of few.
@@ -58,6 +63,7 @@ fn thread(pid: u32, tid: u32, group: &Path) -> Option<Task> {
         tid,
         comm,
         state,
+        term: Some(term([number(28)?, number(29)?, number(30)?, number(31)?])),
         killed: killed && ends,
         exiting: exiting && ends,
         started: number(19)?,
@@ -69,6 +75,13 @@ fn thread(pid: u32, tid: u32, group: &Path) -> Option<Task> {
         directory: None,
         group: group.to_owned(),
     })
+}
+
+/// By the masks of signals that are pending for the thread, blocked, ignored and handled.
+fn term(masks: [u64; 4]) -> Term {
+    let known = [Term::Pending, Term::Blocked, Term::Ignored, Term::Handled];
+    let says = masks.into_iter().zip(known).find(|(mask, _)| mask & TERM != 0);
+    says.map_or(Term::Default, |(_, term)| term)
 }
 
 /// Whether its process writes a core dump. Until that is done, the kernel has its other threads wait

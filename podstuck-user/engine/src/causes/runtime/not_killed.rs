@@ -1,0 +1,81 @@
+//! A container whose runtime has given up waiting for its end, and whose process was not killed.
+
+use std::time::Duration;
+
+use crate::{
+    causes::runtime::{tracker::Suspect, verdict},
+    command::{Process, kill},
+    ids,
+    model::{
+        evidence::Source,
+        path::{clip, safe},
+        pod_group::Task,
+        time::Monotonic,
+    },
+    verdict::Draft,
+};
+
+/// A process that was killed ends within milliseconds, also on a busy node within this time.
+pub(super) const LASTS: Duration = Duration::from_secs(5);
+/// Processes named.
+const NAMED: usize = 4;
+const COMM: usize = 16;
+
+/// The first process of a container that lives; `None` where one of them was killed, or cannot run.
+pub(super) fn alive<'a>(suspect: &'a Suspect<'_>) -> Option<Vec<&'a Task>> {
+    let (id, group) = suspect.container().zip(suspect.group())?;
+    let of_container = |task: &&Task| task.group.to_string_lossy().contains(id);
+    let mut tasks: Vec<&Task> = group.tasks.iter().filter(of_container).collect();
+    let runs = group.frozen.is_none() && suspect.halted_shim().is_none();
+    let all_live = runs && tasks.iter().all(|task| task.is_alive());
+    tasks.sort_by_key(|task| (task.started, task.pid));
+    (all_live && !tasks.is_empty()).then_some(tasks)
+}
+
+/// Tells which processes live, and ends them.
+pub(super) fn words(
+    draft: &mut Draft,
+    suspect: &Suspect<'_>,
+    tasks: &[&Task],
+    killed: Option<(Monotonic, &str)>,
+) {
+    let Some(first) = tasks.first() else { return };
+    let name = |task: &Task| clip(&safe(task.comm.as_bytes()), COMM);
+    for task in tasks.iter().take(NAMED) {
+        let Task { pid, state, .. } = task;
+        let term = task.term.map(|term| format!(", {}", term.words())).unwrap_or_default();
+        let text = format!(
+            "process {} (pid {pid}) of the container lives: state {state}{term}, no SIGKILL is pending",
+            name(task)
+        );
+        draft.fact(text, Source::proc(format!("/proc/{pid}/stat")));
+    }
+    if let Some(more) = tasks.len().checked_sub(NAMED).filter(|more| *more > 0) {
+        draft.fact(format!("{more} more processes of it live"), Source::proc("control groups"));
+    }
+    draft.held_by(format!("{} (pid {})", name(first), first.pid));
+    if let Some((at, log)) = killed {
+        draft.fact_since("the runtime says that it sent SIGKILL", Source::Log(log.into()), at);
+        draft.doubt(
+            "where that SIGKILL went: a runtime with a sandbox of its own (gVisor, Kata) sends it within that",
+        );
+    }
+    draft.explanation = format!(
+        "The runtime has waited for the container to end until its time was over, and no SIGKILL has reached {} \
+         (pid {}). As long as an earlier stop of the container is pending in the runtime, kubelet's next attempts \
+         end in the same way.",
+        name(first),
+        first.pid
+    );
+    let process = Process::thread(first);
+    draft.remedy(
+        kill("kill -9", process),
+        "low for a pod that is to be deleted: the container ends at once, without its own clean-up. It is what \
+         kubelet wants after the grace period",
+    );
+    verdict::restart(draft, suspect);
+    draft.rule_out(ids::SHIM_OR_CONTAINERD_STATE_LOST, "the container's process is there");
+    draft.rule_out(ids::DSTATE_PROCESS, "no SIGKILL is pending: the process was not killed");
+    draft.rule_out(ids::CGROUP_V1_FROZEN, "the pod's control group is not frozen");
+    draft.rule_out(ids::SHIM_HUNG, verdict::NO_HALTED_SHIM);
+}

@@ -1,0 +1,147 @@
+//! A container that its runtime has given up waiting for. The process and its control group are real; the runtime is a
+//! process of that name that sleeps, and its log and kubelet's are as cited in containerd#6080 and cri-o#6699.
+
+use std::{
+    fs,
+    os::unix::{fs::symlink, process::ExitStatusExt as _},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+use jiff::{SignedDuration, Timestamp, tz::TimeZone};
+use podstuck_tests::{diagnose, requires, root_and_btf};
+
+use super::{Node, answer};
+
+const ID: &str = "5c0d1e2f3a4b5c6d7e8f90a1b2c3d4e5f60718293a4b5c6d7e8f90a1b2c3d4e5";
+
+/// A process in a control group of a pod's container, that takes no SIGTERM.
+struct Container {
+    group: PathBuf,
+    process: Child,
+}
+
+impl Container {
+    fn new(uid: &str) -> Self {
+        let top = Path::new("/sys/fs/cgroup");
+        let is_v2 = top.join("cgroup.procs").exists();
+        let tree = if is_v2 { top.to_owned() } else { top.join("pids") };
+        let group = tree.join(format!("podstuck-late-living/pod{uid}/{ID}"));
+        fs::create_dir_all(&group).unwrap();
+        let script = "trap '' TERM; exec sleep 600";
+        let process = Command::new("sh").args(["-c", script]).spawn().unwrap();
+        fs::write(group.join("cgroup.procs"), process.id().to_string()).unwrap();
+        Self { group, process }
+    }
+}
+
+impl Drop for Container {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        for group in self.group.ancestors().take(3) {
+            let _ = fs::remove_dir(group);
+        }
+    }
+}
+
+/// A line of klog.
+fn klog(ago: i64, letter: char, text: &str) -> String {
+    let time = Timestamp::now().checked_sub(SignedDuration::from_secs(ago)).unwrap();
+    let local = time.to_zoned(TimeZone::system()).strftime("%m%d %H:%M:%S.%6f").to_string();
+    format!("{letter}{local}   77 source.go:1] {text}\n")
+}
+
+/// A line of logrus.
+fn logrus(ago: i64, level: &str, text: &str) -> String {
+    let time = Timestamp::now().checked_sub(SignedDuration::from_secs(ago)).unwrap();
+    format!("time=\"{time}\" level={level} {text}\n")
+}
+
+/// What the runtime and kubelet have written.
+fn logs(runtime: &str, node: &Node) -> [String; 2] {
+    let (name, uid) = (node.name(), &node.uid);
+    let pod = format!("pod=\"shop/{name}\" podUID=\"{uid}\"");
+    let killing = format!(
+        "\"Killing container with a grace period\" {pod} containerName=\"app\" \
+         containerID=\"{runtime}://{ID}\" gracePeriod=30"
+    );
+    let kubelet = |error: &str| {
+        let failed = |ago| {
+            let text = format!(
+                "\"Error syncing pod, skipping\" err=\"failed to \\\"KillContainer\\\" for \\\"app\\\" with \
+                 KillContainerError: \\\"rpc error: code = DeadlineExceeded desc = {error}\\\"\" {pod}"
+            );
+            klog(ago, 'E', &text)
+        };
+        klog(400, 'I', &killing) + &failed(220) + &failed(60)
+    };
+    if runtime == "containerd" {
+        let waited = |quote: &str| {
+            format!(
+                "an error occurs during waiting for container {quote}{ID}{quote} to be killed: wait container \
+                 {quote}{ID}{quote}: context deadline exceeded"
+            )
+        };
+        let failed = |ago| {
+            let error = waited("\\\"");
+            let text = format!(
+                "msg=\"StopContainer for \\\"{ID}\\\" failed\" error=\"rpc error: code = DeadlineExceeded desc = {error}\""
+            );
+            logrus(ago, "error", &text)
+        };
+        return [failed(220) + &failed(60), kubelet(&waited("\\\\\\\""))];
+    }
+    let stopping =
+        |ago| logrus(ago, "info", &format!("msg=\"Stopping container: {ID} (timeout: 30s)\""));
+    let gave_up = format!(
+        "msg=\"Stopping container {ID} with stop signal timed out: timeout reached after 30 seconds waiting for \
+         container process to exit\""
+    );
+    let crio = stopping(400) + &logrus(370, "warning", &gave_up) + &stopping(220) + &stopping(60);
+    [crio, kubelet("context deadline exceeded")]
+}
+
+#[test]
+fn a_process_that_no_runtime_kills_is_named_and_its_command_ends_it() {
+    requires!(root_and_btf());
+    for (number, runtime) in [(41, "containerd"), (42, "crio")] {
+        let directory = tempfile::tempdir().unwrap();
+        let place = directory.path().to_owned();
+        for name in ["kubelet", runtime] {
+            symlink("/bin/sleep", place.join(name)).unwrap();
+        }
+        let log = |name: &str| place.join(name).with_extension("log");
+        let write_to = |name: &str| Stdio::from(fs::File::create(log(name)).unwrap());
+        let mut daemon =
+            Command::new(place.join(runtime)).arg("600").stderr(write_to(runtime)).spawn().unwrap();
+        let node = Node::with(number, directory, write_to("kubelet"));
+        fs::create_dir_all(node.volume()).unwrap();
+        let mut container = Container::new(&node.uid);
+        let [of_runtime, of_kubelet] = logs(runtime, &node);
+        fs::write(log(runtime), of_runtime).unwrap();
+        fs::write(log("kubelet"), of_kubelet).unwrap();
+
+        let root = node.root();
+        let asked = ["--pod-uid", &node.uid, "--kubelet-root", root.to_str().unwrap()];
+        let (lines, status) = diagnose(&asked).finish();
+        daemon.kill().unwrap();
+        daemon.wait().unwrap();
+
+        let answer = answer(&lines);
+        let cause = &answer["causes"][0];
+        let expected = ("container-not-killed", "firm", Some(1));
+        let found = (cause["id"].as_str(), cause["certainty"].as_str(), status.code());
+        assert_eq!(
+            found,
+            (Some(expected.0), Some(expected.1), expected.2),
+            "{runtime}: {answer:#}"
+        );
+        let pid = container.process.id();
+        assert_eq!(cause["held_by"], format!("sleep (pid {pid})"), "{cause:#}");
+        let command = cause["remedies"][0]["command"].as_str().unwrap();
+        let done = Command::new("sh").args(["-c", command]).status().unwrap();
+        let ended = container.process.wait().unwrap();
+        assert_eq!((done.code(), ended.signal()), (Some(0), Some(9)), "{command}");
+    }
+}
