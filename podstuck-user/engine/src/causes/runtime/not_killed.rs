@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use crate::{
-    causes::runtime::{tracker::Suspect, verdict},
+    causes::runtime::{
+        tracker::{Suspect, is_of_container},
+        verdict,
+    },
     command::{Process, kill},
     ids,
     model::{
@@ -24,8 +27,8 @@ const COMM: usize = 16;
 /// The first process of a container that lives; `None` where one of them was killed, or cannot run.
 pub(super) fn alive<'a>(suspect: &'a Suspect<'_>) -> Option<Vec<&'a Task>> {
     let (id, group) = suspect.container().zip(suspect.group())?;
-    let of_container = |task: &&Task| task.group.to_string_lossy().contains(id);
-    let mut tasks: Vec<&Task> = group.tasks.iter().filter(of_container).collect();
+    let mut tasks: Vec<&Task> =
+        group.tasks.iter().filter(|task| is_of_container(task, id)).collect();
     let runs = group.frozen.is_none() && suspect.halted_shim().is_none();
     let all_live = runs && tasks.iter().all(|task| task.is_alive());
     tasks.sort_by_key(|task| (task.started, task.pid));

@@ -505,7 +505,9 @@ fn a_process_that_nobody_kills_is_named_once_it_lasts() {
         sample.at = at(second);
         let first = Task { term: Some(Term::Ignored), ..task(&format!("/k/pod/{container}")) };
         let pause = Task { pid: 5, tid: 5, ..task("/k/pod/the-sandboxs") };
-        sample.cgroups[0].tasks = vec![pause, first];
+        let monitor = format!("/k/pod/crio-conmon-{container}.scope");
+        let monitor = Task { pid: 6, tid: 6, ..task(&monitor) };
+        sample.cgroups[0].tasks = vec![pause, first, monitor];
         change(&mut sample.cgroups[0]);
         sample
     };
@@ -527,8 +529,9 @@ fn a_process_that_nobody_kills_is_named_once_it_lasts() {
     assert_eq!(last(stays(), |group| group.tasks[1].killed = true), None);
     assert_eq!(last(stays(), |group| group.tasks[1].exiting = true), None);
     assert_eq!(last(stays(), |group| group.frozen = Some("/f".into())), None);
-    let gone = last(stays(), |group| group.tasks.truncate(1)).map(|it| it.0);
-    assert_eq!(gone, Some("shim-or-containerd-state-lost"), "only the sandbox's own is left");
+    let gone = last(stays(), |group| drop(group.tasks.remove(1))).map(|it| it.0);
+    let lost = Some("shim-or-containerd-state-lost");
+    assert_eq!(gone, lost, "only the sandbox's own and a monitor are left");
 
     // As CRI-O gives up once, and kubelet gets no answer since.
     let once = |unanswered: &[i64]| {

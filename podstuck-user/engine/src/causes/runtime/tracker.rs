@@ -118,11 +118,16 @@ impl Suspect<'_> {
     /// others have ended.
     pub(crate) fn has_ended(&self) -> Option<bool> {
         if let (Some(id), Some(group)) = (self.container(), self.group()) {
-            let of_container = |task: &Task| task.group.to_string_lossy().contains(id);
-            return Some(!group.tasks.iter().any(of_container));
+            return Some(!group.tasks.iter().any(|task| is_of_container(task, id)));
         }
         self.pod.populated.map(|populated| !populated)
     }
+}
+
+/// Whether a process is a container's, and not CRI-O's monitor of it, whose group has the same id in its name.
+pub(super) fn is_of_container(task: &Task, id: &str) -> bool {
+    let group = task.group.to_string_lossy();
+    group.contains(id) && !group.contains("crio-conmon-")
 }
 
 /// All that is said.
