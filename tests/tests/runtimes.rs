@@ -8,10 +8,14 @@ mod attributes;
 mod by_container;
 #[path = "runtimes/by_daemon.rs"]
 mod by_daemon;
+#[path = "runtimes/cri.rs"]
+mod cri;
 #[path = "common/runtimes.rs"]
 mod daemons;
 #[path = "runtimes/full_disk.rs"]
 mod full_disk;
+#[path = "runtimes/image_volume.rs"]
+mod image_volume;
 #[path = "runtimes/many.rs"]
 mod many;
 #[path = "runtimes/out_of_step.rs"]

@@ -31,7 +31,10 @@ const NOT_RUN: &[(&str, &str)] = &[
         "docker-containerd-state-desync",
         "runtimes/out_of_step.rs runs them as printed, with real daemons, in both directions",
     ),
-    ("image-volume-busy", "takes containerd 2.1 or later, and a pod with an image as a volume"),
+    (
+        "image-volume-busy",
+        "runtimes/image_volume.rs runs it as printed, where containerd 2.1 or later is installed",
+    ),
     ("nfs-server-unreachable", "takes an NFS server that is gone"),
     (
         "kubelet-root-symlink",

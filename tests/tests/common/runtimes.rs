@@ -147,7 +147,7 @@ impl Runtimes {
 
     /// The same in the group of a pod, as kubelet has it made; its id is a real one.
     pub(crate) fn run_ctr_in_pod(&self, uid: &str, id: &str) -> PathBuf {
-        let cgroup = format!("/{}/pod{uid}/{id}", self.name);
+        let cgroup = format!("{}/{id}", self.cgroup_of_pod(uid));
         self.run_in(&cgroup, id);
         let bundles = "containerd/io.containerd.runtime.v2.task/k8s.io";
         self.top.join(bundles).join(id).join("rootfs")
@@ -209,10 +209,42 @@ impl Runtimes {
 
     /// containerd, also after it was killed.
     pub(crate) fn start_containerd(&mut self) {
+        self.start_containerd_with(2, "disabled_plugins = ['io.containerd.grpc.v1.cri']\n", "");
+    }
+
+    /// The same with what kubelet asks, where it can mount images as volumes. Pods have the node's network; nothing
+    /// is made outside our own directory.
+    pub(crate) fn restart_containerd_with_cri(&mut self) {
+        self.kill_containerd();
+        let more = format!(
+            "[plugins.'io.containerd.cri.v1.images'.pinned_images]\nsandbox = '{IMAGE}'\n\
+             [plugins.'io.containerd.cri.v1.runtime']\nrestrict_oom_score_adj = true\n\
+             [plugins.'io.containerd.cri.v1.runtime'.cni]\nconf_dir = '{}'\n",
+            self.at("cni"),
+        );
+        self.start_containerd_with(3, "disabled_plugins = ['io.containerd.nri.v1.nri']\n", &more);
+    }
+
+    /// Whether its containerd can mount images as volumes: 2.1 is the first.
+    pub(crate) fn has_image_volumes(&self) -> bool {
+        let said = output(self.ctr(&["version"]));
+        let mut versions = said.lines().filter_map(|line| line.trim().strip_prefix("Version:"));
+        let server = versions.next_back().unwrap().trim().trim_start_matches('v');
+        let mut numbers = server.split(['.', '~', '-', '+']).map_while(|part| part.parse().ok());
+        let number: (u32, u32) = (numbers.next().unwrap(), numbers.next().unwrap());
+        number >= (2, 1)
+    }
+
+    /// The group of a pod.
+    pub(crate) fn cgroup_of_pod(&self, uid: &str) -> String {
+        format!("/{}/pod{uid}", self.name)
+    }
+
+    fn start_containerd_with(&mut self, version: u32, disabled: &str, more: &str) {
         let (socket, config) = (self.at("containerd.sock"), self.at("containerd.toml"));
         let text = format!(
-            "version = 2\nroot = '{}'\nstate = '{}'\n\
-             disabled_plugins = ['io.containerd.grpc.v1.cri']\n[grpc]\naddress = '{socket}'\n",
+            "version = {version}\nroot = '{}'\nstate = '{}'\n\
+             {disabled}[grpc]\naddress = '{socket}'\n{more}",
             self.at("data/containerd"),
             self.at("containerd"),
         );
