@@ -24,6 +24,10 @@ const TOLD: [&str; 2] = ["podstuck-user/engine/src/scenarios/snapshots", LABS];
 /// Causes whose commands no test runs.
 const NOT_RUN: &[(&str, &str)] = &[
     ("apparmor-signal-denied", "takes a kernel with AppArmor, which no test has"),
+    (
+        "container-not-killed",
+        "late/living.rs runs it as printed, on a real process of a runtime that has only a log",
+    ),
     ("csi-driver-error", "only its last resort: the unmount of csi-driver-lost-publish-state"),
     ("device-still-referenced", "takes a volume that kubelet has staged, and its log of it"),
     ("disk-full-runtime", "removes images and journals of the machine that the tests run on"),

@@ -15,7 +15,7 @@ use crate::{
         node::{NodeSample, PodState},
         object::{Attributes, Protected},
         path::JsonPath,
-        pod_group::{PodGroup, Task},
+        pod_group::{PodGroup, Task, Term},
         runtime::Shim,
         said::{Complaint, Report, Said},
     },
@@ -63,6 +63,23 @@ pub(super) fn runtime_says() -> Plays {
         play.sample(sample(604.0));
         plays.push((title, play));
     }
+    let id = "dc2ca0615937ecc648dd5a6c64aff5c0993c3b0f31dbccd55fe2849371204bdc";
+    let stays = format!(
+        "StopContainer for \"{id}\" failed: rpc error: code = DeadlineExceeded desc = an error occurs during waiting \
+         for container \"{id}\" to be killed: context deadline exceeded"
+    );
+    let mut play = Play::new(Node::default());
+    for second in [450, 570] {
+        play.said(600.0, said(containerd, UID, Complaint::ContainerStays, second, &stays));
+    }
+    for second in [602.0, 608.0] {
+        let group = format!("/kubepods/pod/{id}").into();
+        let task = Task { group, term: Some(Term::Ignored), ..app('S', false) };
+        let (pods, cgroups) = (vec![of_pod(true, Vec::new())], vec![with_shim('S', vec![task])]);
+        play.sample(NodeSample { pods, cgroups, ..sample(second) });
+    }
+    play.sample(sample(610.0));
+    plays.push(("a process that nobody kills", play));
     plays
 }
 

@@ -28,7 +28,7 @@ pub(crate) static BLOCK_VOLUME_IN_USE: Cause = Cause {
         way("look into kubelet's and the driver's log", ""),
     ],
     field: &[],
-    tried: &[],
+    tried: &[TriedWith::Recording],
     source: &[
         "kubernetes pkg/volume/util/util.go, UnmapBlockVolume",
         "kubernetes pkg/volume/csi/csi_block.go",
