@@ -35,6 +35,18 @@ pub(super) fn alive<'a>(suspect: &'a Suspect<'_>) -> Option<Vec<&'a Task>> {
     (all_live && !tasks.is_empty()).then_some(tasks)
 }
 
+/// Whether an error says that the whole time was over, which is the grace period and two minutes for kubelet, and the
+/// grace period for CRI-O. A wait that was cancelled may have been a short one.
+pub(super) fn has_waited(error: &str) -> bool {
+    let words = ["DeadlineExceeded", "deadline exceeded", "timeout reached after"];
+    words.iter().any(|words| error.contains(words))
+}
+
+/// Says that it may be too early.
+pub(super) fn doubt_grace(draft: &mut Draft) {
+    draft.doubt("whether the pod's grace period is over: the wait for the container was cancelled");
+}
+
 /// Tells which processes live, and ends them.
 pub(super) fn words(
     draft: &mut Draft,

@@ -25,7 +25,7 @@ use crate::{
         time::Monotonic,
     },
     query::Answer,
-    testing::{Alone, found, pod_state},
+    testing::{Alone, found, pod_record, pod_state},
     tracker::{Claim, Subject, Tracker, TrackerId},
     verdict::{Draft, Verdict},
 };
@@ -515,7 +515,8 @@ fn a_process_that_nobody_kills_is_named_once_it_lasts() {
         draft(&mut alone, sample(602, change));
         told_of_says(draft(&mut alone, sample(608, change)))
     };
-    let stays = || heard(Complaint::ContainerStays, STAYS);
+    let waited = STAYS.replace("context canceled", "context deadline exceeded");
+    let stays = || heard(Complaint::ContainerStays, &waited);
     let named = |certainty| Some(("container-not-killed", certainty));
     let mut alone = stays();
     assert_eq!(told_of_says(draft(&mut alone, sample(602, |_| ()))), None, "for a moment");
@@ -533,10 +534,24 @@ fn a_process_that_nobody_kills_is_named_once_it_lasts() {
     let lost = Some("shim-or-containerd-state-lost");
     assert_eq!(gone, lost, "only the sandbox's own and a monitor are left");
 
+    // A stop that was interrupted may have been within the grace period, unless the record says otherwise.
+    let cancelled = || heard(Complaint::ContainerStays, STAYS);
+    assert_eq!(last(cancelled(), |_| ()), named(Certainty::Likely));
+    let with_record = |deletion| {
+        let mut alone = cancelled();
+        let mut record = pod_record(UID);
+        record.deletion = Some(Timestamp::from_second(deletion).unwrap());
+        let node = "node".into();
+        alone.take(at(600), What::Record { record: record.into(), node });
+        last(alone, |_| ())
+    };
+    assert_eq!(with_record(300), named(Certainty::Firm));
+    assert_eq!(with_record(86_400), None, "its grace period is a day");
+
     // As CRI-O gives up once, and kubelet gets no answer since.
     let once = |unanswered: &[i64]| {
         let mut alone = Alone::<RuntimeSays>::new();
-        alone.take(at(600), said(UID, Complaint::ContainerStays, STAYS, 450));
+        alone.take(at(600), said(UID, Complaint::ContainerStays, &waited, 450));
         for second in unanswered {
             alone.take(at(600), said(UID, Complaint::NoAnswer, "DeadlineExceeded", *second));
         }

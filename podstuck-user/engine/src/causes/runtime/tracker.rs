@@ -3,6 +3,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use jiff::Timestamp;
 use podstuck_common::{component::name_hash, record::reason};
 
 use crate::{
@@ -142,6 +143,8 @@ pub(crate) struct RuntimeSays {
     sandboxes: SandboxMounts,
     /// By container: its runtime says that it sent SIGKILL, when and in which log.
     killed: Bounded<String, (Monotonic, String)>,
+    /// By UID: when the grace period ends, by the API server.
+    grace_ends: Bounded<String, Timestamp>,
     /// By UID: the container's process that lives although its runtime waited for its end.
     living: BTreeMap<String, Living>,
     /// By UID: the target under which it was told, and whether it is likely.
@@ -180,6 +183,7 @@ impl Default for RuntimeSays {
             to_go: ToGo::default(),
             sandboxes: SandboxMounts::default(),
             killed: Bounded::new(REMEMBERED),
+            grace_ends: Bounded::new(REMEMBERED),
             living: BTreeMap::new(),
             found: BTreeMap::new(),
         }
@@ -251,6 +255,11 @@ impl RuntimeSays {
                             let killed = suspect.container().and_then(|id| self.killed.get(id));
                             let killed = killed.map(|(at, log)| (*at, log.as_str()));
                             not_killed::words(&mut draft, &suspect, &tasks, killed);
+                            if self.grace_ends.get(&pod.uid).is_none()
+                                && !not_killed::has_waited(&told.said.text)
+                            {
+                                not_killed::doubt_grace(&mut draft);
+                            }
                             steps.found([draft]);
                         }
                         Some(found)
@@ -309,7 +318,9 @@ impl RuntimeSays {
         let holds = all().map(|told| told.lines).sum::<u64>() >= 2
             && all().any(Told::is_fresh)
             && came_on < Some(told.last);
-        (holds && !is_explained(context, pod, sample)).then_some(told)
+        // A stop that was interrupted, as by a restart of kubelet, waits for the container's own end until then.
+        let in_grace = self.grace_ends.get(&pod.uid).is_some_and(|end| context.calendar < *end);
+        (holds && !in_grace && !is_explained(context, pod, sample)).then_some(told)
     }
 
     /// What is said of a pod, and would be said again.
@@ -386,6 +397,11 @@ impl Tracker for RuntimeSays {
         self.to_go.listen(context, &event.what);
         match &event.what {
             What::Said(said) => self.listen(context, said),
+            What::Record { record, .. } => {
+                if let Some(end) = record.deletion {
+                    self.grace_ends.insert(record.pod.uid.clone(), end);
+                }
+            }
             What::Operation(op) => {
                 if op.has(reason::ROOT_GONE)
                     && op.target.kind == TargetKind::PodVolume
@@ -414,6 +430,7 @@ impl Tracker for RuntimeSays {
 
     fn dropped(&self) -> u64 {
         let of_pods = self.torn_down.dropped() + self.ended.dropped() + self.to_go.dropped();
-        self.complaints.dropped() + self.killed.dropped() + of_pods
+        let of_stops = self.killed.dropped() + self.grace_ends.dropped();
+        self.complaints.dropped() + of_stops + of_pods
     }
 }
