@@ -33,7 +33,7 @@ use crate::{
     },
     query::Answer,
     tracker::{Claim, Context, Steps, Subject, Tracker, TrackerId},
-    verdict::Verdict,
+    verdict::{Draft, Verdict},
 };
 
 /// Complaints and pods remembered.
@@ -219,6 +219,12 @@ impl RuntimeSays {
         }
     }
 
+    /// When a volume of a pod was torn down last.
+    fn last_torn_down(&self, context: &Context<'_>, pod: &PodState) -> Option<Monotonic> {
+        let removed = pod.volume_removed.map(|at| context.when(at));
+        removed.max(self.torn_down.get(&pod.uid).copied())
+    }
+
     fn came_on(&mut self, uid: &str, at: Monotonic) {
         let last = self.torn_down.or_insert_with(uid.to_owned(), || at);
         *last = at.max(*last);
@@ -234,46 +240,15 @@ impl RuntimeSays {
             let target_id = name_hash(pod.uid.as_bytes());
             let is_why = current.is_some_and(|(complaint, _)| !says_only_that(complaint));
             if let Some(told) = self.stays(context, pod, sample).filter(|_| !is_why) {
-                let suspect = Suspect {
-                    pod,
-                    complaint: Complaint::ContainerStays,
-                    told,
-                    of_node: None,
-                    to_go: None,
-                    lies_on: None,
-                    held: None,
-                    sample,
-                };
                 let earlier = living.remove(&pod.uid);
-                let now = match not_killed::alive(&suspect) {
-                    // Not each look has time for the groups of all pods.
-                    _ if suspect.group().is_none() => earlier,
-                    Some(tasks) => {
-                        let found = Living::go_on(earlier, &tasks, sample.at);
-                        if found.is_told {
-                            let mut draft = verdict::about(&NOT_KILLED, &suspect, target_id);
-                            let killed = suspect.container().and_then(|id| self.killed.get(id));
-                            let killed = killed.map(|(at, log)| (*at, log.as_str()));
-                            not_killed::words(&mut draft, &suspect, &tasks, killed);
-                            if self.grace_ends.get(&pod.uid).is_none()
-                                && !not_killed::has_waited(&told.said.text)
-                            {
-                                not_killed::doubt_grace(&mut draft);
-                            }
-                            steps.found([draft]);
-                        }
-                        Some(found)
-                    }
-                    None => None,
-                };
-                if let Some(now) = now {
-                    let is_told = now.is_told;
-                    alive.insert(pod.uid.clone(), now);
-                    if is_told {
-                        before.remove(&pod.uid);
-                        found.insert(pod.uid.clone(), (target_id, true));
-                        continue;
-                    }
+                let (now, draft) = self.not_killed(pod, told, earlier, sample);
+                steps.found(draft);
+                let is_told = now.as_ref().is_some_and(|now| now.is_told);
+                alive.extend(now.map(|now| (pod.uid.clone(), now)));
+                if is_told {
+                    before.remove(&pod.uid);
+                    found.insert(pod.uid.clone(), (target_id, true));
+                    continue;
                 }
             }
             let of_all = || Some((Complaint::NoAnswer, self.of_all(context, pod, sample)?));
@@ -307,14 +282,51 @@ impl RuntimeSays {
         steps.say(over.map(|(target_id, _)| Verdict::Over { tracker, target_id, at }));
     }
 
+    /// The process of a container that its runtime gave up waiting for, if it lives, and what there is to say of it.
+    fn not_killed(
+        &self,
+        pod: &PodState,
+        told: &Told,
+        earlier: Option<Living>,
+        sample: &NodeSample,
+    ) -> (Option<Living>, Option<Draft>) {
+        let suspect = Suspect {
+            pod,
+            complaint: Complaint::ContainerStays,
+            told,
+            of_node: None,
+            to_go: None,
+            lies_on: None,
+            held: None,
+            sample,
+        };
+        // Not each look has time for the groups of all pods.
+        if suspect.group().is_none() {
+            return (earlier, None);
+        }
+        let Some(tasks) = not_killed::alive(&suspect) else { return (None, None) };
+        let now = Living::go_on(earlier, &tasks, sample.at);
+        let draft = now.is_told.then(|| {
+            let target_id = name_hash(pod.uid.as_bytes());
+            let mut draft = verdict::about(&NOT_KILLED, &suspect, target_id);
+            let killed = suspect.container().and_then(|id| self.killed.get(id));
+            let killed = killed.map(|(at, log)| (*at, log.as_str()));
+            not_killed::words(&mut draft, &suspect, &tasks, killed);
+            let is_over = self.grace_ends.get(&pod.uid).is_some();
+            if !is_over && !not_killed::has_waited(&told.said.text) {
+                not_killed::doubt_grace(&mut draft);
+            }
+            draft
+        });
+        (Some(now), draft)
+    }
+
     /// That the runtime gave up waiting for a container of a pod, once at least, and that a stop has failed since.
     fn stays(&self, context: &Context<'_>, pod: &PodState, sample: &NodeSample) -> Option<&Told> {
         let said = |complaint| self.complaints.get(&(pod.uid.clone(), complaint));
         let (told, unanswered) = (said(Complaint::ContainerStays)?, said(Complaint::NoAnswer));
         let all = || std::iter::once(told).chain(unanswered);
-        let removed = pod.volume_removed.map(|at| context.when(at));
-        let came_on = removed.max(self.torn_down.get(&pod.uid).copied());
-        let came_on = came_on.max(self.ended.get(&pod.uid).copied());
+        let came_on = self.last_torn_down(context, pod).max(self.ended.get(&pod.uid).copied());
         let holds = all().map(|told| told.lines).sum::<u64>() >= 2
             && all().any(Told::is_fresh)
             && came_on < Some(told.last);
@@ -330,8 +342,7 @@ impl RuntimeSays {
         pod: &PodState,
         sample: &NodeSample,
     ) -> Option<(Complaint, &Told)> {
-        let removed = pod.volume_removed.map(|at| context.when(at));
-        let came_on = removed.max(self.torn_down.get(&pod.uid).copied());
+        let came_on = self.last_torn_down(context, pod);
         let works = |pod: &PodState| {
             let told = self.complaints.get(&(pod.uid.clone(), Complaint::ContainerStays));
             told.is_some_and(Told::is_fresh)

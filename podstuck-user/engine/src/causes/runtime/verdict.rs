@@ -57,6 +57,9 @@ pub(crate) fn draft(suspect: &Suspect<'_>, target_id: u64) -> Option<Draft> {
         _ => return None,
     };
     let mut draft = about(cause, suspect, target_id);
+    if suspect.told.lines < 2 {
+        draft.lacks("that it is said again: one failure may be a moment's");
+    }
     words(&mut draft, suspect);
     Some(draft)
 }
@@ -76,9 +79,6 @@ pub(super) fn about(cause: &'static Cause, suspect: &Suspect<'_>, target_id: u64
     draft.blocks_deletion = Some(true);
     draft.severity = Severity::Critical;
     says(&mut draft, told);
-    if told.lines < 2 && cause.id != ids::CONTAINER_NOT_KILLED {
-        draft.lacks("that it is said again: one failure may be a moment's");
-    }
     draft
 }
 
