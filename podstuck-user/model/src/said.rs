@@ -89,6 +89,10 @@ pub enum Report {
     ToGo,
     /// The runtime sends SIGKILL to a container of the pod, which the text names.
     Killed,
+    /// The runtime is asked to stop the pod's sandbox. A log that has this says of a stop that succeeds, too.
+    SandboxStops,
+    /// The runtime has stopped the pod's sandbox.
+    SandboxStopped,
 }
 
 /// Length of a container's id.
@@ -190,7 +194,14 @@ impl Said {
     pub fn is_progress(&self) -> bool {
         matches!(
             self.report,
-            Some(Report::ContainerEnded | Report::ToGo | Report::DeviceReleased | Report::Killed)
+            Some(
+                Report::ContainerEnded
+                    | Report::ToGo
+                    | Report::DeviceReleased
+                    | Report::Killed
+                    | Report::SandboxStops
+                    | Report::SandboxStopped
+            )
         )
     }
 }

@@ -275,6 +275,25 @@ fn what_was_said_once_or_long_ago_or_was_overcome_is_nothing_to_rely_on() {
         None,
         "kubelet does not try before"
     );
+    // kubelet up to 1.21 tears volumes down beside a sandbox that fails: what the log says of each stop decides.
+    let report = |report, second| {
+        let What::Said(line) = said(UID, Complaint::NetworkTeardown, "StopPodSandbox", second)
+        else {
+            panic!()
+        };
+        What::Said(Box::new(Said { complaint: None, report: Some(report), ..*line }))
+    };
+    let torn_down = || {
+        let mut sample = pod(Some(false));
+        sample.pods[0].volume_removed = Some(Timestamp::from_second(580).unwrap());
+        sample
+    };
+    let mut fails = heard(Complaint::NetworkTeardown, CNI);
+    fails.take(at(600), report(Report::SandboxStops, 569));
+    let likely = Some(("cni-teardown-failed", Certainty::Likely));
+    assert_eq!(told_of_says(draft(&mut fails, torn_down())), likely);
+    fails.take(at(600), report(Report::SandboxStopped, 590));
+    assert_eq!(told_of_says(draft(&mut fails, torn_down())), None);
     let mut gone = heard(Complaint::NetworkTeardown, CNI);
     assert!(draft(&mut gone, pod(Some(false))).is_some());
     let nobody = NodeSample { at: at(604), ..NodeSample::default() };

@@ -141,6 +141,8 @@ pub(crate) struct RuntimeSays {
     ended: Bounded<String, Monotonic>,
     to_go: ToGo,
     sandboxes: SandboxMounts,
+    /// By UID: when its sandbox was asked to stop, and did, as far as the runtime's log says either.
+    stops: Bounded<String, Stops>,
     /// By container: its runtime says that it sent SIGKILL, when and in which log.
     killed: Bounded<String, (Monotonic, String)>,
     /// By UID: when the grace period ends, by the API server.
@@ -149,6 +151,13 @@ pub(crate) struct RuntimeSays {
     living: BTreeMap<String, Living>,
     /// By UID: the target under which it was told, and whether it is likely.
     found: BTreeMap<String, (u64, bool)>,
+}
+
+/// Stops of a sandbox.
+#[derive(Default)]
+struct Stops {
+    asked: Option<Monotonic>,
+    stopped: Option<Monotonic>,
 }
 
 /// A process that goes on.
@@ -180,6 +189,7 @@ impl Default for RuntimeSays {
             complaints: Bounded::new(REMEMBERED),
             torn_down: Bounded::new(REMEMBERED),
             ended: Bounded::new(REMEMBERED),
+            stops: Bounded::new(REMEMBERED),
             to_go: ToGo::default(),
             sandboxes: SandboxMounts::default(),
             killed: Bounded::new(REMEMBERED),
@@ -197,14 +207,23 @@ impl RuntimeSays {
         if said.is_kubelets_of_a_volume() {
             self.came_on(&said.uid, at);
         }
-        if said.report == Some(Report::ContainerEnded) {
-            let last = self.ended.or_insert_with(said.uid.clone(), || at);
-            *last = at.max(*last);
-        }
-        if said.report == Some(Report::Killed)
-            && let Some(id) = container_id(&said.text)
-        {
-            self.killed.insert(id.to_owned(), (at, said.source.clone()));
+        match said.report {
+            Some(Report::ContainerEnded) => {
+                let last = self.ended.or_insert_with(said.uid.clone(), || at);
+                *last = at.max(*last);
+            }
+            Some(Report::Killed) => {
+                if let Some(id) = container_id(&said.text) {
+                    self.killed.insert(id.to_owned(), (at, said.source.clone()));
+                }
+            }
+            Some(report @ (Report::SandboxStops | Report::SandboxStopped)) => {
+                let stops = self.stops.or_insert_with(said.uid.clone(), Stops::default);
+                let is_done = report == Report::SandboxStopped;
+                let last = if is_done { &mut stops.stopped } else { &mut stops.asked };
+                *last = Some(at).max(*last);
+            }
+            _ => {}
         }
         let Some(complaint) = said.complaint.filter(|complaint| ORDER.contains(complaint)) else {
             return;
@@ -216,6 +235,16 @@ impl RuntimeSays {
         told.read = context.now;
         if at >= told.last {
             (told.last, told.said) = (at, said.clone());
+        }
+    }
+
+    /// When the sandbox of a pod was known to be stopped, last. A runtime that logs the stops that it is asked for logs
+    /// each that succeeds, too. For others, kubelet from 1.22 on tears volumes down after the sandbox; earlier ones do
+    /// so beside a sandbox that fails.
+    fn last_stopped(&self, context: &Context<'_>, pod: &PodState) -> Option<Monotonic> {
+        match self.stops.get(&pod.uid) {
+            Some(Stops { asked: Some(_), stopped }) => *stopped,
+            _ => self.last_torn_down(context, pod),
         }
     }
 
@@ -342,7 +371,6 @@ impl RuntimeSays {
         pod: &PodState,
         sample: &NodeSample,
     ) -> Option<(Complaint, &Told)> {
-        let came_on = self.last_torn_down(context, pod);
         let works = |pod: &PodState| {
             let told = self.complaints.get(&(pod.uid.clone(), Complaint::ContainerStays));
             told.is_some_and(Told::is_fresh)
@@ -367,8 +395,11 @@ impl RuntimeSays {
                     | Complaint::ShmBusy
                     | Complaint::ImageVolumeBusy
             );
-            let ended = self.ended.get(&pod.uid).copied().filter(|_| !is_sandbox);
-            let holds = told.is_fresh() && !is_over && came_on.max(ended) < Some(told.last);
+            let came_on = match is_sandbox {
+                true => self.last_stopped(context, pod),
+                false => self.last_torn_down(context, pod).max(self.ended.get(&pod.uid).copied()),
+            };
+            let holds = told.is_fresh() && !is_over && came_on < Some(told.last);
             holds.then_some((complaint, told))
         };
         ORDER.into_iter().find_map(holds)
@@ -441,7 +472,7 @@ impl Tracker for RuntimeSays {
 
     fn dropped(&self) -> u64 {
         let of_pods = self.torn_down.dropped() + self.ended.dropped() + self.to_go.dropped();
-        let of_stops = self.killed.dropped() + self.grace_ends.dropped();
+        let of_stops = self.stops.dropped() + self.killed.dropped() + self.grace_ends.dropped();
         self.complaints.dropped() + of_stops + of_pods
     }
 }

@@ -327,6 +327,8 @@ pub(super) fn words(report: Report) -> &'static str {
         Report::ContainerEnded => "ContainerDied",
         Report::ToGo => "SyncLoop DELETE",
         Report::Killed => "Kill container",
+        Report::SandboxStops => "StopPodSandbox",
+        Report::SandboxStopped => "StopPodSandbox returns successfully",
     }
 }
 

@@ -28,8 +28,8 @@ use podstuck_model::{
     said::{Report, Said},
 };
 
-/// Complaints that are told, the last ones.
-const COMPLAINTS: usize = 2048;
+/// Reports, and complaints, that are passed on: the last ones.
+const MOST: usize = 2048;
 /// Longest line that is read.
 const LONGEST: usize = 64 << 10;
 
@@ -115,9 +115,10 @@ impl OfOne {
     }
 }
 
-/// The last complaints, and whose containers and sandboxes are.
+/// The last reports and the last complaints, and whose containers and sandboxes are.
 fn search(text: impl Read, mut ids: PodIds) -> Result<(VecDeque<OfOne>, PodIds)> {
-    let mut found = VecDeque::new();
+    // Each has room of its own: what goes well, for many pods, displaces no complaint.
+    let (mut reports, mut complaints) = (VecDeque::new(), VecDeque::new());
     // The first line may be the end of one; and a log may hold anything.
     for line in BufReader::new(text).split(b'\n') {
         let line = line?;
@@ -129,20 +130,27 @@ fn search(text: impl Read, mut ids: PodIds) -> Result<(VecDeque<OfOne>, PodIds)>
         ids.listen_to_containerd(entry.field("msg"));
         // That a shim has ended is a warning without an error, and comes with every container that ends. CRI-O has no field
         // for errors.
-        let killed = runtime::killed(&entry);
+        let reported = runtime::reported(&entry);
         let is_usual = entry.is_warning()
             && entry.field("error").is_empty()
             && complaints::of_itself(&entry.text()).is_none();
         let complains = entry.complains() && !is_usual;
-        let report = killed.is_some().then_some(Report::Killed);
         let of_complaint = || complains.then(|| runtime::named(&entry)).flatten();
-        let Some(named) = killed.or_else(of_complaint) else { continue };
-        if found.len() >= COMPLAINTS {
-            found.pop_front();
+        let (named, report) = match reported {
+            Some((named, report)) => (named, Some(report)),
+            None => match of_complaint() {
+                Some(named) => (named, None),
+                None => continue,
+            },
+        };
+        let room = if report.is_some() { &mut reports } else { &mut complaints };
+        if room.len() >= MOST {
+            room.pop_front();
         }
-        found.push_back(OfOne { named, at, report, text: entry.text() });
+        room.push_back(OfOne { named, at, report, text: entry.text() });
     }
-    Ok((found, ids))
+    reports.append(&mut complaints);
+    Ok((reports, ids))
 }
 
 /// The same of a text that goes on with one before, and whose containers are.
@@ -212,7 +220,7 @@ mod tests {
 
     /// As containerd 1.6 and 2.4 have written them.
     #[test]
-    fn a_kill_is_a_report_and_an_image_volume_that_is_held_a_complaint() {
+    fn kills_and_stops_are_reports_and_an_image_volume_that_is_held_a_complaint() {
         let (sandbox, container) = ("a".repeat(64), "b".repeat(64));
         let image = format!(
             "/run/containerd/io.containerd.grpc.v1.cri/image-volumes/{sandbox}/{container}"
@@ -224,15 +232,28 @@ mod tests {
              name:\\\"main\\\" returns container id \\\"{container}\\\"\"\n\
              time=\"2026-01-01T00:00:03Z\" level=info msg=\"Kill container \\\"{container}\\\"\"\n\
              time=\"2026-01-01T00:00:04Z\" level=info msg=\"Kill container \\\"{container}\\\" and more\"\n\
+             time=\"2026-01-01T00:00:04Z\" level=info msg=\"StopPodSandbox for \\\"{sandbox}\\\"\"\n\
              time=\"2026-01-01T00:00:05Z\" level=error msg=\"StopPodSandbox for \\\"{sandbox}\\\" failed\" \
              error=\"rpc error: code = Unknown desc = failed to cleanup image mounts for sandbox \\\"{sandbox}\\\": \
              failed to unmount image volume component \\\"{image}\\\": failed to unmount target {image}: device or \
-             resource busy\"\n"
+             resource busy\"\n\
+             time=\"2026-01-01T00:00:06Z\" level=info msg=\"StopPodSandbox for \\\"{sandbox}\\\" returns \
+             successfully\"\n\
+             time=\"2026-01-01T00:00:07Z\" level=info msg=\"Stopping pod sandbox: {sandbox}\"\n\
+             time=\"2026-01-01T00:00:08Z\" level=info msg=\"Stopped pod sandbox: {sandbox}\"\n"
         );
         let said = said_in(log.as_bytes(), PodIds::default());
         let all: Vec<_> = said.iter().map(|it| (it.report, it.complaint)).collect();
         let busy = Some(Complaint::ImageVolumeBusy);
-        assert_eq!(all, [(Some(Report::Killed), None), (None, busy)]);
+        let reports = [
+            Report::Killed,
+            Report::SandboxStops,
+            Report::SandboxStopped,
+            Report::SandboxStops,
+            Report::SandboxStopped,
+        ];
+        let reports = reports.map(|report| (Some(report), None)).into_iter();
+        assert_eq!(all, reports.chain([(None, busy)]).collect::<Vec<_>>());
         assert!(said.iter().all(|said| said.uid == UID), "{said:?}");
         assert!(said[0].text.contains(&container));
     }
@@ -242,8 +263,8 @@ mod tests {
         let id = "a".repeat(64);
         let line = format!("time=2026-01-01T00:00:04Z level=error msg=x id={id}\n");
         let known = PodIds::new(vec![(id, UID.into())]);
-        let (found, ids) = search(line.repeat(COMPLAINTS + 5).as_bytes(), known).unwrap();
-        assert_eq!(found.len(), COMPLAINTS);
+        let (found, ids) = search(line.repeat(MOST + 5).as_bytes(), known).unwrap();
+        assert_eq!(found.len(), MOST);
         assert_eq!(ids.pod(&"a".repeat(64)), Some(UID));
     }
 }

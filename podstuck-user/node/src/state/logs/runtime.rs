@@ -7,7 +7,7 @@ use regex::Regex;
 
 use super::{entries::Entry, fixed};
 use crate::identity::uid::{is_long_id, is_pod_uid};
-use podstuck_model::sandbox;
+use podstuck_model::{said::Report, sandbox};
 
 /// Fields that hold the id of a container or a sandbox, and nothing else.
 const FIELDS: [&str; 8] = [
@@ -62,14 +62,31 @@ static CRI_O: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
-/// The container to which containerd sends SIGKILL, because its grace is over (internal/cri/server,
-/// `stopContainer`).
-pub(super) fn killed(entry: &Entry) -> Option<Named> {
-    let found = KILL.captures(entry.field("msg"))?;
-    Some(Named::Id(found.get(1)?.as_str().to_owned()))
+/// What a runtime says that it does, and to which container or sandbox.
+pub(super) fn reported(entry: &Entry) -> Option<(Named, Report)> {
+    let found = REPORT.captures(entry.field("msg"))?;
+    let reports = [
+        ("killed", Report::Killed),
+        ("stops", Report::SandboxStops),
+        ("stopping", Report::SandboxStops),
+        ("stopped", Report::SandboxStopped),
+        ("success", Report::SandboxStopped),
+    ];
+    let mut reports = reports.into_iter();
+    reports.find_map(|(name, report)| Some((Named::Id(found.name(name)?.as_str().into()), report)))
 }
 
-static KILL: LazyLock<Regex> = LazyLock::new(|| fixed(r#"^Kill container "([0-9a-f]{64})"$"#));
+/// containerd kills a container whose grace period is over (internal/cri/server, `stopContainer`), and says when it is
+/// asked to stop a sandbox and when it has (internal/cri/instrument), as CRI-O does (server/sandbox_stop.go).
+static REPORT: LazyLock<Regex> = LazyLock::new(|| {
+    fixed(concat!(
+        r#"^(?:Kill container "(?<killed>[0-9a-f]{64})""#,
+        r#"|StopPodSandbox for "(?<success>[0-9a-f]{64})" returns successfully"#,
+        r#"|StopPodSandbox for "(?<stops>[0-9a-f]{64})""#,
+        r"|Stopping pod sandbox: (?<stopping>[0-9a-f]{64})",
+        r"|Stopped pod sandbox: (?<stopped>[0-9a-f]{64}))$"
+    ))
+});
 
 /// Whom an entry is about.
 pub(super) fn named(entry: &Entry) -> Option<Named> {
