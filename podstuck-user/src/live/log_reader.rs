@@ -1,9 +1,10 @@
 //! Reads the node's logs while the probes are loaded, and follows them during the run.
 
 use std::{
+    io,
     path::PathBuf,
     sync::mpsc::{Receiver as Reading, RecvTimeoutError, channel as reading},
-    thread::{self, Builder},
+    thread::{self, Builder, JoinHandle},
     time::{Duration, Instant},
 };
 
@@ -97,6 +98,8 @@ pub(super) struct LogNews {
     news: Receiver<Logs>,
     /// Nothing of what was there before the run has come yet.
     is_reading: bool,
+    /// Who follows them, if there are any.
+    thread: Option<io::Result<JoinHandle<()>>>,
 }
 
 impl LogNews {
@@ -104,7 +107,7 @@ impl LogNews {
     pub(crate) fn start(following: Option<Following>) -> Self {
         let (sender, news) = channel(WAITING);
         let is_reading = matches!(following, Some(Following::Reads(_)));
-        let started = following.map(|following| {
+        let thread = following.map(|following| {
             let follow = move || {
                 Role::Look.assume();
                 match following {
@@ -120,10 +123,19 @@ impl LogNews {
             };
             Builder::new().name("logs".into()).spawn(follow)
         });
-        if let Some(Err(error)) = started {
+        if let Some(Err(error)) = &thread {
             tracing::warn!("logs are not followed: {error}");
         }
-        Self { news, is_reading }
+        Self { news, is_reading, thread }
+    }
+
+    /// Whether the thread that follows them could not begin, or has ended before the run.
+    pub(super) fn has_ended(&self) -> bool {
+        let is_gone = |thread: &io::Result<JoinHandle<()>>| match thread {
+            Ok(thread) => thread.is_finished(),
+            Err(_) => true,
+        };
+        self.thread.as_ref().is_some_and(is_gone)
     }
 
     /// While the logs of before are not read.
@@ -181,6 +193,18 @@ mod tests {
         let nowhere = tempfile::tempdir().unwrap();
         sender.send((Logs::default(), Follower::new(nowhere.path()))).unwrap();
         assert!(news.next().await.is_empty());
-        assert!(news.degraded().is_none());
+        assert!(news.degraded().is_none() && !news.has_ended());
+    }
+
+    #[test]
+    fn who_can_follow_no_longer_is_known() {
+        let (sender, receiver) = reading();
+        let news = LogNews::start(Some(Following::Reads(receiver)));
+        assert!(!news.has_ended());
+        // The first read never comes.
+        drop(sender);
+        while !news.has_ended() {
+            thread::sleep(Duration::from_millis(1));
+        }
     }
 }

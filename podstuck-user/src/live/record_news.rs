@@ -54,8 +54,9 @@ pub(super) struct News {
 /// Who asks, and when.
 pub(super) struct RecordNews {
     schedule: Schedule,
-    /// Nobody, where nobody may be asked.
+    /// None where the API server may not be asked, or the thread that asks has ended.
     asker: Option<Sender<Asked>>,
+    has_ended: bool,
     answers: UnboundedReceiver<Api>,
 }
 
@@ -72,6 +73,7 @@ impl RecordNews {
             Some(cli::Api::Auto) => Some(As::Kubelet),
             Some(cli::Api::File(path)) => Some(As::File(path.clone())),
         };
+        let may_ask = whose.is_some();
         let asker = whose.and_then(|whose| {
             let (asker, asked) = channel();
             let ask = move || {
@@ -88,7 +90,13 @@ impl RecordNews {
             let failed = |error: &_| tracing::warn!("the API server is not asked again: {error}");
             started.inspect_err(failed).ok().map(|_| asker)
         });
-        Self { schedule: Schedule::default(), asker, answers }
+        let has_ended = may_ask && asker.is_none();
+        Self { schedule: Schedule::default(), asker, has_ended, answers }
+    }
+
+    /// Whether the thread that asks could not begin, or has ended before the run.
+    pub(super) fn has_ended(&self) -> bool {
+        self.has_ended
     }
 
     /// Takes a look at the node, and asks who is being deleted where the API server may be asked; what it said before and
@@ -103,8 +111,10 @@ impl RecordNews {
         let now = Instant::now();
         let news = self.schedule.look(now, sample, &going(), names);
         if let Some(asked) = self.schedule.due(now) {
-            // It fails only where the thread has ended, which it does with the run.
-            let _ = asker.send(asked);
+            self.has_ended = asker.send(asked).is_err();
+        }
+        if self.has_ended {
+            self.asker = None;
         }
         news
     }

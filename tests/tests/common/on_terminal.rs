@@ -16,7 +16,9 @@ pub(crate) fn script() -> Result<(), &'static str> {
 /// Runs the tool with these options until it has shown these words; who has the other end of its terminal.
 pub(crate) fn shown(options: &str, words: &str) -> Child {
     let tool = format!("exec {} {options}", podstuck().display());
-    let mut terminal = Command::new("script")
+    // A test that panics, or is killed, leaves no terminal with a watch behind, which would hold up the tests after it.
+    let mut terminal = Command::new("setpriv")
+        .args(["--pdeathsig", "TERM", "script"])
         .args(["--quiet", "--command", &tool, "/dev/null"])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -59,10 +59,13 @@ impl Session {
     /// Takes what of the rest of the tool cannot do its work, and asks who is here whether he can.
     pub(in crate::live) fn check(&mut self, of_others: Vec<Degraded>) {
         let now = self.ended.unwrap_or_else(Instant::now);
-        let ended = |what: &str, feeds| {
-            Degraded::new(format!("the thread that {what} has ended"), &[feeds])
+        let ended = |has_ended: bool, what: &str, feeds: &[Feed]| {
+            has_ended.then(|| Degraded::new(format!("the thread that {what} has ended"), feeds))
         };
-        let hung = self.hung.has_ended().then(|| ended("follows calls that hang", Feed::HungCalls));
+        let hung = ended(self.hung.has_ended(), "follows calls that hang", &[Feed::HungCalls]);
+        let follower = ended(self.log_news.has_ended(), "follows the node's logs", &[Feed::Logs]);
+        // What the API server said at the start stays true of its time.
+        let records = ended(self.records.has_ended(), "asks the API server again", &[]);
         let silent = (!self.silent.is_empty()).then(|| silent(&self.silent));
         let looks = self.looks.is_late(now).then(|| {
             Degraded::new("a look at the node has not come back for a minute", &[Feed::Node])
@@ -70,8 +73,10 @@ impl Session {
         let recorder = self.recorder.as_ref().and_then(Recorder::ended);
         let recorder = recorder.map(|why| Degraded::new(why, &[]));
         let logs = self.log_news.degraded();
-        let of_self =
-            [hung, silent, looks, logs, self.asker.degraded(), recorder].into_iter().flatten();
+        let of_self = [hung, silent, looks, logs, follower, records, recorder]
+            .into_iter()
+            .chain([self.asker.degraded()])
+            .flatten();
         let mut all: Vec<Degraded> = of_others.into_iter().chain(of_self).collect();
         all.extend(helper::degraded());
         all.extend(alive::degraded());
