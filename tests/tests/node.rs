@@ -6,7 +6,8 @@
 //! after the deletions it asks; at least 128, after which kubelet tries only each 122 s. With
 //! `PODSTUCK_NODE_RUNTIME=docker` dockerd runs the containers, with `PODSTUCK_NODE_FROM=pod` it asks from a
 //! debug pod, with `PODSTUCK_NODE_API=hung` while the API server
-//! does not answer, with `PODSTUCK_NODE_API=refused` while there is none. `PODSTUCK_NODE_WHOLE=1` prints whole answers. With `PODSTUCK_BLESS=1` what was said is written to docs/on-node.md.
+//! does not answer, with `PODSTUCK_NODE_API=refused` while there is none. `PODSTUCK_NODE_WHOLE=1` prints whole answers.
+//! With `PODSTUCK_BLESS=1` the answers are written to docs/on-node.md.
 #![allow(
     clippy::unwrap_used,
     missing_docs,

@@ -103,6 +103,15 @@ impl Case {
         is_ended && !self.is_unknowable() && !is_lost
     }
 
+    /// Whether the first cause is that of the case, as sure as it is to be; none where none can be known.
+    pub fn is_right(&self, asked: &Asked) -> bool {
+        let first = asked.first();
+        if self.is_unknowable() {
+            return first.is_null();
+        }
+        first["id"] == self.cause && first["certainty"] == self.certainty
+    }
+
     /// What was wrong with an answer.
     pub fn complaints(&self, asked: &Asked, released_after: Option<Duration>) -> Vec<String> {
         let first = asked.first();
