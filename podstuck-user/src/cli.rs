@@ -27,8 +27,8 @@ use values::{api, duration, speed};
     after_help = "Examples:\n  \
                   podstuck                                what is stuck on this node\n  \
                   podstuck diagnose shop/cart-0           why this pod does not go away\n  \
-                  podstuck watch --export /var/tmp/it     whatever gets stuck from now on\n  \
-                  podstuck holders /mnt/data              who keeps this mount busy\n  \
+                  podstuck watch --export /var/tmp/it     every pod that gets stuck from now on\n  \
+                  podstuck holders /mnt/data              what keeps this mount busy\n  \
                   podstuck lab immutable-attribute        a case to try it on\n\n\
                   Exit status: 0 nothing wrong was found, 1 at least one finding, 2 wrong usage,\n\
                   3 cannot run here, 4 ran but lost data (--fail-on-loss), 5 still there and no\n\
@@ -60,10 +60,10 @@ pub struct Alone {
     /// kubelet's root directory
     #[arg(long, value_name = "DIR", help_heading = ALONE)]
     pub kubelet_root: Vec<PathBuf>,
-    /// The host's file system, in a container
+    /// Where the host's root directory is mounted in a container
     #[arg(long, value_name = "DIR", help_heading = ALONE)]
     pub host_root: Option<PathBuf>,
-    /// Columns with UIDs and commands, or JSON
+    /// Print columns with UIDs and commands, or JSON
     #[arg(short, long, value_enum, value_name = "wide|json", hide_possible_values = true, help_heading = ALONE)]
     pub output: Option<ListOutput>,
     /// Whether to ask the API server, read-only
@@ -122,65 +122,65 @@ pub enum Command {
         it.zst --redact        to send to others"
     )]
     Watch(Watch),
-    /// Say why something is stuck, with the evidence and the way out
+    /// Show why a pod is stuck, with the evidence and the remedy
     ///
-    /// Looks at the node, traces until the verdict is firm, and prints the causes, the most likely first.
+    /// Examines the node, traces until the verdict is firm, and prints the causes, the most likely first.
     #[command(after_help = "Examples:\n  \
         podstuck diagnose shop/cart-0\n  \
         podstuck diagnose cart-0 -n shop --brief            five lines\n  \
         podstuck diagnose --pod-uid UID --host-root /host   in a debug pod\n  \
         podstuck diagnose --container 3f2a                  what a runtime keeps")]
     Diagnose(Diagnose),
-    /// Show again what a run showed, from a recording
+    /// Replay a recording: the same output and exit status
     ///
-    /// The recording was made with `--record FILE`. Exit status: as that of the run; 2 for a file that is no
-    /// recording, or one of a newer podstuck.
+    /// `--record FILE` makes a recording. Exit status: that of the run; 2 if the file is not a recording, or one of a
+    /// newer podstuck.
     #[command(after_help = "Examples:\n  \
         podstuck replay it.zst                    as fast as it can\n  \
         podstuck replay it.zst --speed 10         ten times as fast as it happened\n  \
         podstuck replay it.zst --export it        the files that the run would have written")]
     Replay(Replay),
-    /// Make a page or a ticket's text of a recording or an export
+    /// Write a report of a recording or an export, as HTML or Markdown
     ///
-    /// Without --out, Markdown goes to standard output, and a page too, unless that is a terminal: then to
-    /// report.html here, where there is none yet. A page is one file that loads nothing and runs nothing. Exit
-    /// status: 0 it was written; 2 for what is neither, or a file that cannot be written.
+    /// Without --out, the report goes to standard output; HTML on a terminal goes to report.html in the working
+    /// directory, unless that exists. The page is one file that loads nothing and runs nothing. Exit status: 0 the
+    /// report was written; 2 the input is neither a recording nor an export, or the report cannot be written.
     #[command(after_help = "Examples:\n  \
         podstuck report it.zst                        a page, report.html\n  \
         podstuck report it.zst --format markdown      for the ticket")]
     Report(Report),
-    /// Say which series became slower, or failed more, between two runs
+    /// Show which series became slower, or failed more, between two runs
     ///
-    /// For before and after a driver's upgrade. Exit status: 0 no change, 1 a change; 2 for what is neither, 5 there
-    /// is too little of every series.
+    /// Such as before and after a driver's upgrade. Exit status: 0 no change, 1 a change; 2 an argument is neither a
+    /// recording nor an export, 5 every series has too few calls.
     #[command(after_help = "Examples:\n  \
         podstuck compare before.zst after.zst         two recordings\n  \
         podstuck compare before/ after/               two exports")]
     Compare(Compare),
-    /// Say who keeps a mount, a file or a device busy
+    /// Show what keeps a mount, a file or a device busy
     ///
-    /// In all mount namespaces. Exit status: 0 nothing holds it, 1 something does, 2 there is no such path, 3 cannot
-    /// look.
+    /// In all mount namespaces. Exit status: 0 nothing uses it, 1 something does, 2 there is no such path, 3 podstuck
+    /// cannot examine it.
     #[command(after_help = "Examples:\n  \
         podstuck holders /mnt/data\n  \
         podstuck holders --device 8:16                also after `umount -l`")]
     Holders(Holders),
-    /// Say what a cause means, or list all causes
+    /// Explain a cause, or list all causes
     ///
-    /// What confirms it, what it is confused with, and the way out.
+    /// What confirms it, what it is confused with, and its remedies.
     #[command(after_help = "Example:\n  \
         podstuck explain volume-held-by-host-process")]
     Explain(Explain),
-    /// Say what works here, and what is lost without what does not
+    /// Show what works on this node, and what is lost without the rest
     ///
     /// Probes, kernel features and runtimes.
     #[command(after_help = "Example:\n  \
         podstuck doctor --host-root /host             in `kubectl debug node/NODE`")]
     Doctor(Doctor),
-    /// Build a real, contained case of a cause, or list them
+    /// Build a real, contained case of a cause, or list all cases
     #[command(after_help = "Examples:\n  \
-        podstuck lab                                  which there are\n  \
-        podstuck lab volume-held-by-host-process      until Ctrl-C, then all is as before")]
+        podstuck lab                                  list the cases\n  \
+        podstuck lab volume-held-by-host-process      until Ctrl-C, then it cleans up")]
     Lab(Lab),
     /// The removing process of a lab case
     #[command(hide = true)]
@@ -223,9 +223,9 @@ pub struct Diagnose {
     /// What both do
     #[command(flatten)]
     pub tracing: Tracing,
-    /// Longest time to look [default: 250s]
+    /// Stop after this time without a firm cause [default: 250s]
     ///
-    /// Those are two of kubelet's longest back-offs. Where no probes can be had, the default is 30s.
+    /// The default is two of kubelet's longest back-offs, and 30s where no probe can be loaded.
     #[arg(long, value_parser = duration)]
     pub timeout: Option<Duration>,
     /// Print the answer's first five lines
@@ -235,7 +235,7 @@ pub struct Diagnose {
     pub brief: bool,
     /// The pod's record; `-` for stdin
     ///
-    /// As `kubectl get pod NAME -o json` prints it, where the API server does not tell it.
+    /// As `kubectl get pod NAME -o json` prints it. For nodes where podstuck cannot ask the API server.
     #[arg(long, value_name = "FILE")]
     pub pod_json: Option<PathBuf>,
 }
@@ -260,10 +260,10 @@ pub struct Replay {
     /// Write findings, histograms and metrics to this directory
     #[arg(long, value_name = "DIR")]
     pub export: Option<PathBuf>,
-    /// Of a diagnosis, print the first lines only
+    /// Print only the first lines of a diagnosis
     #[arg(long)]
     pub brief: bool,
-    /// How fast: 1 as it happened, 60 a minute in a second; without, as fast as possible
+    /// Replay at this speed: 1 as it happened, 60 a minute in a second [default: as fast as possible]
     #[arg(long, value_name = "TIMES", value_parser = speed)]
     pub speed: Option<f64>,
     /// Exit with 4 when counts or events were lost
@@ -277,7 +277,7 @@ pub struct Holders {
     /// A mount point, in this mount namespace or any other, or a file or directory
     #[arg(required_unless_present = "device")]
     pub path: Option<PathBuf>,
-    /// Instead of a path, everything on this device, also after `umount -l`
+    /// Everything on this device, also after `umount -l`
     #[arg(long, value_name = "MAJ:MIN", conflicts_with = "path")]
     pub device: Option<Device>,
     /// How to print
@@ -331,7 +331,7 @@ pub struct Lab {
     /// Deletions per second of a mass deletion, at most; 0 for no limit
     #[arg(long)]
     pub rate: Option<u32>,
-    /// As an hour into the incident: the removal was tried before, and the next attempt is two minutes away
+    /// Begin an hour into the incident: the next attempt at the removal is two minutes away
     #[arg(long, conflicts_with = "hold")]
     pub late: bool,
 }
@@ -373,7 +373,7 @@ pub struct LabRemoval {
     /// Most deletions per second
     #[arg(long)]
     pub rate: Option<u32>,
-    /// End after so many attempts
+    /// End after this number of attempts
     #[arg(long)]
     pub attempts: Option<u64>,
     /// The first attempts are those of the last hour; standard error is kubelet's log

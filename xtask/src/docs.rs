@@ -124,7 +124,7 @@ fn causes_table() -> String {
             _ => rows.push((vec![cause], way)),
         }
     }
-    let mut table = String::from("| finding | what it means | way out |\n|---|---|---|\n");
+    let mut table = String::from("| finding | what it means | remedy |\n|---|---|---|\n");
     for (causes, way) in rows {
         let names: Vec<String> = causes.iter().map(|cause| link(cause, "causes/")).collect();
         // Writing to a string cannot fail.
@@ -218,7 +218,7 @@ fn page(cause: &Cause) -> String {
         "" => way.action.to_owned(),
         risk => format!("{}. Risk: {risk}", way.action),
     });
-    section(&mut page, "Ways out", ways);
+    section(&mut page, "Remedies", ways);
     let _ = write!(page, "\nTried with: {}.\n", tried(cause));
     section(&mut page, "Met in the field", cause.field.iter().map(|place| (*place).to_owned()));
     section(&mut page, "Where it happens", cause.source.iter().map(|place| format!("`{place}`")));

@@ -14,7 +14,7 @@ pub struct Report {
     /// A page for a browser, or text for a ticket
     #[arg(long, value_enum, default_value_t = Format::Html)]
     pub format: Format,
-    /// Where to write it, in place of what is there; `-` for standard output
+    /// Write to this file, also over an existing one; `-` for standard output
     #[arg(long, value_name = "PATH")]
     pub out: Option<PathBuf>,
 }
@@ -24,7 +24,7 @@ pub struct Report {
 pub enum Format {
     /// One file that loads nothing and runs nothing
     Html,
-    /// Text whose blocks hold what others have chosen
+    /// Text for a ticket; names from the node stand in fenced blocks
     Markdown,
 }
 

@@ -35,7 +35,7 @@ pub struct Tracing {
     /// Write findings, histograms and metrics
     #[arg(long, value_name = "DIR", help_heading = OF_FILES)]
     pub export: Option<PathBuf>,
-    /// Write all that was seen, for `podstuck replay`
+    /// Record all input of the run, for `podstuck replay`
     #[arg(long, value_name = "FILE", help_heading = OF_FILES)]
     pub record: Option<PathBuf>,
     /// Replace names in the recording
@@ -48,8 +48,8 @@ pub struct Tracing {
     pub node: Node,
     /// Whether to ask the API server
     ///
-    /// About this node and its pods, read-only, for two seconds at most: as the running kubelet does, which is the
-    /// default, never, or by the credentials of this file.
+    /// About this node and its pods, read-only, for two seconds at most: `auto` with the credentials of the running
+    /// kubelet (the default), `never`, or with those of this file.
     #[arg(
         long,
         value_name = "auto|never|KUBECONFIG",
@@ -62,13 +62,13 @@ pub struct Tracing {
     /// How to attach
     #[arg(long, value_enum, default_value_t = Backend::Auto, help_heading = OF_PROBES, hide_short_help = true)]
     pub backend: Backend,
-    /// Load no probes: go by state, records and logs
+    /// Load no probes: use state, records and logs only
     #[arg(long, help_heading = OF_PROBES)]
     pub no_trace: bool,
-    /// Tell calls that have not returned for this long, or took this long, whatever their outcome
+    /// Report calls that run, or ran, at least this long
     #[arg(long, value_parser = duration, default_value = "2s", help_heading = OF_PROBES, hide_short_help = true)]
     pub hung_after: Duration,
-    /// How long nobody must have tried to unmount before that is told: the default is two of
+    /// Report a volume that no component has tried to unmount for this long: the default is two of
     /// kubelet's longest back-offs
     #[arg(long, value_parser = duration, default_value = "244s", help_heading = OF_PROBES, hide_short_help = true)]
     pub not_attempted_after: Duration,
@@ -110,9 +110,9 @@ pub struct Target {
     /// The same as POD
     #[arg(long, value_name = "POD", hide_short_help = true, add = ArgValueCandidates::new(completion::pods))]
     pub pod: Option<String>,
-    /// Only what a runtime keeps of it
+    /// Only what a runtime keeps of this container
     ///
-    /// A container, by its id, its name or the beginning of its id.
+    /// By its id, its name or the beginning of its id.
     #[arg(long, value_name = "ID-OR-PREFIX")]
     pub container: Option<String>,
     /// Only what is below this directory
@@ -162,12 +162,10 @@ impl Target {
 pub struct Node {
     /// kubelet's root directory
     ///
-    /// Found from running kubelets if not given.
+    /// Without it, podstuck finds that of running kubelets.
     #[arg(long, value_name = "DIR", help_heading = OF_NODE)]
     pub kubelet_root: Vec<PathBuf>,
-    /// The host's file system
-    ///
-    /// When podstuck runs in a container.
+    /// Where the host's root directory is mounted in a container
     #[arg(long, value_name = "DIR", default_value = "/", help_heading = OF_NODE)]
     pub host_root: PathBuf,
 }

@@ -37,7 +37,7 @@ pub fn explain(cause: &Cause, style: Style) -> String {
         }),
     );
     section(
-        "ways out",
+        "remedies",
         &mut cause.ways_out.iter().map(|way| match way.risk {
             "" => way.action.to_owned(),
             risk => format!("{}; risk: {risk}", way.action),
