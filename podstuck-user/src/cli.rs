@@ -60,10 +60,10 @@ pub struct Alone {
     /// kubelet's root directory
     #[arg(long, value_name = "DIR", help_heading = ALONE)]
     pub kubelet_root: Vec<PathBuf>,
-    /// Where the host's root directory is mounted in a container
+    /// The host's root directory, in a container
     #[arg(long, value_name = "DIR", help_heading = ALONE)]
     pub host_root: Option<PathBuf>,
-    /// Print columns with UIDs and commands, or JSON
+    /// Add UIDs and commands, or print JSON
     #[arg(short, long, value_enum, value_name = "wide|json", hide_possible_values = true, help_heading = ALONE)]
     pub output: Option<ListOutput>,
     /// Whether to ask the API server, read-only
@@ -223,9 +223,10 @@ pub struct Diagnose {
     /// What both do
     #[command(flatten)]
     pub tracing: Tracing,
-    /// Stop after this time without a firm cause [default: 250s]
+    /// Stop after this time [default: 250s]
     ///
-    /// The default is two of kubelet's longest back-offs, and 30s where no probe can be loaded.
+    /// Even if no cause is firm. The default is two of kubelet's longest back-offs, and 30s where no probe can be
+    /// loaded.
     #[arg(long, value_parser = duration)]
     pub timeout: Option<Duration>,
     /// Print the answer's first five lines

@@ -165,7 +165,9 @@ pub struct Node {
     /// Without it, podstuck finds that of running kubelets.
     #[arg(long, value_name = "DIR", help_heading = OF_NODE)]
     pub kubelet_root: Vec<PathBuf>,
-    /// Where the host's root directory is mounted in a container
+    /// The host's root directory
+    ///
+    /// Where it is mounted, if podstuck runs in a container.
     #[arg(long, value_name = "DIR", default_value = "/", help_heading = OF_NODE)]
     pub host_root: PathBuf,
 }
