@@ -38,7 +38,7 @@ pub(super) enum Task {
     Stops,
     /// Nothing: it thaws a file system in the end.
     Thaw,
-    /// Nothing: it has a socket open on which nobody accepts.
+    /// Nothing: it has a socket open that accepts no connection.
     Listen,
     /// It writes files into a directory, again and again.
     Write,
