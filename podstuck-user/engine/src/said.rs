@@ -1,6 +1,9 @@
 //! What components say in their logs about pods.
 
-use crate::{bounded::Bounded, model::said::Said};
+use crate::{
+    bounded::Bounded,
+    model::said::{Said, template},
+};
 
 /// Errors remembered, of all pods.
 const ERRORS: usize = 1024;
@@ -19,7 +22,7 @@ impl Default for SaidOfPods {
 impl SaidOfPods {
     /// Somebody says something, possibly again.
     pub(crate) fn note(&mut self, said: &Said) {
-        let key = (said.uid.clone(), said.text.clone());
+        let key = (said.uid.clone(), template(&said.text));
         let times = self.errors.get(&key).map_or(0, |before| before.times) + said.times;
         self.errors.insert(key, Said { times, ..said.clone() });
     }

@@ -104,6 +104,18 @@ pub fn container_id(text: &str) -> Option<&str> {
     text.rsplit(|c| !is_hex(c)).find(|part| part.len() == CONTAINER_ID)
 }
 
+/// What two messages of one kind have in common: all but their numbers.
+pub fn template(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        let c = if c.is_ascii_digit() { '#' } else { c };
+        if c != '#' || !out.ends_with('#') {
+            out.push(c);
+        }
+    }
+    out
+}
+
 /// The log of a component, and from when on it tells of attempts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Heard {

@@ -18,13 +18,14 @@ pub(super) enum Told {
     Failed(Failed),
     Reported { uid: String, volume: String, at: Timestamp, report: Report },
     OfRuntime { uid: String, at: Timestamp, error: String },
+    OfPod { uid: String, at: Timestamp, error: String, times: u64 },
 }
 
 impl Told {
     pub(super) fn at(&self) -> Timestamp {
         match self {
             Self::Failed(failed) => failed.at,
-            Self::Reported { at, .. } | Self::OfRuntime { at, .. } => *at,
+            Self::Reported { at, .. } | Self::OfRuntime { at, .. } | Self::OfPod { at, .. } => *at,
         }
     }
 }
@@ -43,7 +44,7 @@ impl Told {
             Self::Failed(Failed { uid, volume, .. }) | Self::Reported { uid, volume, .. } => {
                 (uid.clone(), volume.clone())
             }
-            Self::OfRuntime { uid, .. } => (uid.clone(), String::new()),
+            Self::OfRuntime { uid, .. } | Self::OfPod { uid, .. } => (uid.clone(), String::new()),
         }
     }
 }

@@ -1,9 +1,14 @@
 //! What is said of a stuck pod in its logs as they were captured (`captures`).
 
-use std::{collections::BTreeSet, fmt::Write, fs, path::PathBuf};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write,
+    fs,
+    path::PathBuf,
+};
 
 use jiff::Timestamp;
-use podstuck_model::said::{Report, Said};
+use podstuck_model::said::{Report, Said, template};
 
 use super::{
     Attempt,
@@ -69,7 +74,8 @@ fn a_pod_is_named_and_its_fault_told_as_far_as_kubelet_says_it() {
 fn containerd_complains_of_the_pod_whose_container_it_names_and_of_no_other() {
     let said = |case: &str| {
         let (pod, kubelet) = of_kubelets_log(case);
-        let all = said_in(&text("containerd-1.6", case), kubelet.ids);
+        let mut all = said_in(&text("containerd-1.6", case), kubelet.ids);
+        all.retain(|said| said.report.is_none());
         assert!(all.iter().all(|said| said.text.contains("failed to unmount target")), "{all:?}");
         words(all.iter().filter(|said| said.uid == pod.uid))
     };
@@ -90,8 +96,21 @@ fn a_log_that_is_read_while_it_grows_says_what_it_says_as_a_whole() {
         let is_to_go = |it: &Attempt| it.said.report == Some(Report::ToGo);
         let last = attempts.iter().filter(|it| is_to_go(it)).map(|it| it.said.at).max();
         attempts.retain(|it| !is_to_go(it) || Some(it.said.at) == last);
+        // Of what has no meaning of its own, it says the last of each kind with its number.
+        let mut kinds = BTreeMap::new();
+        attempts.retain(|Attempt { said, .. }| {
+            let has_meaning =
+                said.complaint.is_some() || said.report.is_some() || !said.volume.is_empty();
+            if !has_meaning {
+                let (times, last) = kinds.entry(template(&said.text)).or_insert((0, said.at));
+                *times += said.times;
+                *last = said.at.max(*last);
+            }
+            has_meaning
+        });
+        let kinds = kinds.into_iter().map(|kind| format!("{kind:?}"));
         let said = attempts.into_iter().map(|it| format!("{:?} {:?}", it.said, it.call));
-        let mut said: Vec<String> = said.collect();
+        let mut said: Vec<String> = said.chain(kinds).collect();
         said.sort();
         said
     };

@@ -97,6 +97,11 @@ impl Deletions {
         }
     }
 
+    /// The UID of a pod that kubelet names without it, if it has said that since the pod was added.
+    pub(super) fn uid(&self, name: &Name) -> Option<&str> {
+        self.current.get(name)?.uid.as_deref()
+    }
+
     /// Goes on where an earlier part of the log has ended.
     pub(super) fn after(known: Vec<(Name, Current)>) -> Self {
         let mut deletions = Self::default();

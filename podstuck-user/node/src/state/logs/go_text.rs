@@ -55,6 +55,15 @@ fn escaped<'a>(text: &'a str, out: &mut Vec<u8>) -> Option<&'a str> {
     Some(rest)
 }
 
+/// A value as klog writes it: quoted, or over several lines, each behind a tab, until ` >`.
+pub(super) fn value(text: &str) -> Option<(String, &str)> {
+    let Some(lines) = text.strip_prefix("<\n") else { return quoted(text) };
+    let end = lines.find("\n >")?;
+    let error: Vec<&str> =
+        lines.get(..end)?.lines().map(|line| line.strip_prefix('\t').unwrap_or(line)).collect();
+    Some((error.join("\n"), lines.get(end + 3..)?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::{fixed, go_text::quoted};
+use super::{fixed, go_text::value};
 use crate::identity::uid::is_pod_uid;
 
 static OLD: LazyLock<Regex> = LazyLock::new(|| {
@@ -41,15 +41,6 @@ pub(super) fn of_runtime(message: &str) -> Option<(String, String)> {
     let kills = ["KillPodSandbox", "KillContainer", "error killing pod"];
     let is_kill = kills.iter().any(|word| error.contains(word));
     (is_kill && is_pod_uid(uid.as_bytes())).then_some((uid, error))
-}
-
-/// An error as klog writes it: quoted, or over several lines, each behind a tab, until ` >`.
-fn value(text: &str) -> Option<(String, &str)> {
-    let Some(lines) = text.strip_prefix("<\n") else { return quoted(text) };
-    let end = lines.find("\n >")?;
-    let error: Vec<&str> =
-        lines.get(..end)?.lines().map(|line| line.strip_prefix('\t').unwrap_or(line)).collect();
-    Some((error.join("\n"), lines.get(end + 3..)?))
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ mod go_text;
 mod kernel;
 mod klog;
 mod klog_device;
+mod klog_pod;
 mod klog_runtime;
 mod mark;
 mod place;

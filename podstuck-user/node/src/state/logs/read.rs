@@ -18,6 +18,7 @@ use super::{
     deletions::{Current, Deletions, Name},
     framing::Framing,
     klog::{self, Entry, Failed},
+    klog_pod::{self, OfPods},
     klog_runtime,
     mark::{Mark, News},
     place,
@@ -96,7 +97,7 @@ impl Question for ReadLog {
         tell.part(&Part::Pods(found.pods.into_iter().collect()))?;
         tell.part(&Part::Containers(found.ids.into_known()))?;
         let since = found.since.max(found.attempts.forgotten());
-        let attempts = told(found.attempts, found.of_runtime, found.deletions);
+        let attempts = told(found.attempts, found.of_runtime, found.of_pods, found.deletions);
         // What somebody else may have written there shows no call, and is missing in no silence.
         let is_roots = !source.contains(NOT_ROOTS);
         let attempts = attempts.map(|entry| {
@@ -118,6 +119,7 @@ struct Found {
     ids: PodIds,
     attempts: Attempts,
     of_runtime: VecDeque<(Told, bool)>,
+    of_pods: OfPods,
     deletions: Deletions,
     /// The time of the first entry behind the beginning, or behind a gap.
     since: Option<Timestamp>,
@@ -130,13 +132,15 @@ struct Found {
 fn told(
     attempts: Attempts,
     of_runtime: VecDeque<(Told, bool)>,
+    of_pods: OfPods,
     deletions: Deletions,
 ) -> impl Iterator<Item = (Told, bool)> {
+    let of_pods = of_pods.into_told(&deletions);
     let deletions = deletions.into_found().into_iter().map(|(uid, at)| {
         let (volume, report) = (String::new(), Report::ToGo);
         (Told::Reported { uid, volume, at, report }, true)
     });
-    attempts.into_told().chain(of_runtime).chain(deletions)
+    attempts.into_told().chain(of_runtime).chain(of_pods).chain(deletions)
 }
 
 fn attempt(source: &str, (told, is_proven): (Told, bool)) -> (Said, Option<NamedCall>) {
@@ -160,6 +164,7 @@ fn attempt(source: &str, (told, is_proven): (Told, bool)) -> (Said, Option<Named
             let complaint = complaints::of_runtime(&error);
             (Said { complaint, ..said(&uid, at, klog::cut(&error)) }, None)
         }
+        Told::OfPod { uid, at, error, times } => (Said { times, ..said(&uid, at, &error) }, None),
     }
 }
 
@@ -282,7 +287,7 @@ fn last_writer(text: &[u8]) -> Option<u32> {
 
 #[cfg(any(test, feature = "captures"))]
 fn captured_of(found: Found) -> Captured {
-    let told = told(found.attempts, found.of_runtime, found.deletions);
+    let told = told(found.attempts, found.of_runtime, found.of_pods, found.deletions);
     Captured {
         pods: found.pods.into_iter().collect(),
         told: told.map(|told| attempt("log", told)).collect(),
@@ -320,12 +325,18 @@ fn take(found: &mut Found, entry: &str, is_proven: bool, now: Timestamp) {
             Some(Told::Reported { uid, volume, at, report })
         }
         None => {
-            let complaint = klog_runtime::of_runtime(message).zip(klog::written(entry, now));
-            let Some(((uid, error), at)) = complaint else { return };
-            if found.of_runtime.len() >= OF_RUNTIME {
-                found.of_runtime.pop_front();
+            let Some(at) = klog::written(entry, now) else { return };
+            if let Some((uid, error)) = klog_runtime::of_runtime(message) {
+                if found.of_runtime.len() >= OF_RUNTIME {
+                    found.of_runtime.pop_front();
+                }
+                found.of_runtime.push_back((Told::OfRuntime { uid, at, error }, is_proven));
+            } else if let Some(severity) = entry.bytes().next()
+                && let Some(complaint) = klog_pod::complaint(severity, message)
+            {
+                found.of_pods.push(complaint, at, is_proven);
             }
-            return found.of_runtime.push_back((Told::OfRuntime { uid, at, error }, is_proven));
+            return;
         }
     };
     if let Some(told) = told {
@@ -366,7 +377,7 @@ mod tests {
         let now = "2026-03-02T00:00:00Z".parse().unwrap();
         let found = search(log.as_bytes(), 7632, now);
         assert!(found.pods.is_empty(), "{:?}", found.pods);
-        told(found.attempts, found.of_runtime, found.deletions)
+        told(found.attempts, found.of_runtime, found.of_pods, found.deletions)
             .map(|told| attempt("log", told))
             .collect()
     }
