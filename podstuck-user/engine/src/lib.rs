@@ -17,6 +17,7 @@ pub mod ids;
 
 pub mod aggregate;
 pub mod backoff;
+mod chain;
 mod command;
 mod container_stage;
 pub mod tracker;

@@ -14,7 +14,7 @@ pub(crate) fn stage(pod: &Pod, sample: &NodeSample) -> Option<PodStage> {
         None if sample.may_have_pod(&pod.uid) => return None,
         None => (Stage::Gone, "it has no directory below any kubelet's root".to_owned()),
     };
-    Some(PodStage { pod: pod.clone(), stage, fact })
+    Some(PodStage { pod: pod.clone(), stage, fact, chain: Vec::new() })
 }
 
 /// What its runtime has not cleared away: kubelet goes on only after that.

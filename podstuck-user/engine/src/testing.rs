@@ -26,7 +26,9 @@ use crate::{
         object::FileId,
         operation::Operation,
         path::JsonPath,
+        pod_group::{PodGroup, Task},
         pod_record::PodRecord,
+        runtime::Runtime,
         stuck::StuckThread,
         summary::Start,
         thread::Thread,
@@ -153,6 +155,55 @@ pub(crate) fn pod_state(uid: &str) -> PodState {
         volume_removed: None,
         volumes: Vec::new(),
         devices: Vec::new(),
+    }
+}
+
+/// What is left of a pod in the control groups, without a process.
+pub(crate) fn pod_group(uid: &str) -> PodGroup {
+    PodGroup {
+        target_id: 7,
+        target: Target::unknown().into(),
+        uid: uid.into(),
+        path: "/sys/fs/cgroup/x".into(),
+        has_containers: true,
+        frozen: None,
+        tasks: Vec::new(),
+        shims: Vec::new(),
+    }
+}
+
+/// A process that sleeps.
+pub(crate) fn task(comm: &str, pid: u32) -> Task {
+    Task {
+        pid,
+        tid: pid,
+        comm: comm.into(),
+        state: 'S',
+        killed: false,
+        exiting: false,
+        started: 1,
+        woken: None,
+        moved: None,
+        received: None,
+        term: None,
+        wait_channel: None,
+        stack: Vec::new(),
+        directory: None,
+        group: "/k/pod".into(),
+    }
+}
+
+/// A runtime that runs.
+pub(crate) fn runtime(component: Component) -> Runtime {
+    Runtime {
+        pid: 40,
+        component,
+        started: 4,
+        mnt_ns: None,
+        halted: None,
+        sockets: Vec::new(),
+        group: None,
+        connections: Vec::new(),
     }
 }
 

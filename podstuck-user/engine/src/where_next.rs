@@ -167,7 +167,10 @@ mod tests {
     #[test]
     fn what_was_read_is_not_asked_for_and_a_log_comes_first() {
         let pod = Pod { uid: "u".into(), namespace: Some("shop".into()), name: Some("a".into()) };
-        let at = |stage| [PodStage { pod: pod.clone(), stage, fact: String::new() }];
+        let at = |stage| {
+            let (fact, chain) = (String::new(), Vec::new());
+            [PodStage { pod: pod.clone(), stage, fact, chain }]
+        };
         let asks = |next: &[String]| next.iter().position(|it| it.contains("pod's record"));
         let known = Known { pod: Some(&pod), api: Some("no answer: x"), ..Known::default() };
         for (stage, place) in

@@ -118,6 +118,16 @@ pub enum VolumeData {
     Unknown,
 }
 
+impl CsiState {
+    /// The driver's name, where kubelet's record of the volume has it.
+    pub fn driver_name(&self) -> Option<&str> {
+        match &self.data {
+            VolumeData::Known { driver, .. } => Some(driver),
+            _ => None,
+        }
+    }
+}
+
 impl DriverState {
     /// Who listens where, in a sentence.
     pub fn words(&self) -> String {

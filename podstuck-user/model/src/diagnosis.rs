@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{
+    chain::Link,
     container::ContainerProgress,
     evidence::RuledOut,
     finding::{Finding, Progress},
@@ -75,6 +76,9 @@ pub struct PodStage {
     pub stage: Stage,
     /// The fact that says so.
     pub fact: String,
+    /// Who waits for whom, from the API server to the last one that is known.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub chain: Vec<Link>,
 }
 
 /// The stages of a deletion, in kubelet's order since 1.27: `SyncTerminatingPod`, then

@@ -5,6 +5,7 @@ pub mod block_volume;
 pub mod bounded;
 pub mod call;
 pub mod cause;
+pub mod chain;
 pub mod claim;
 pub mod client;
 pub mod container;

@@ -4,6 +4,7 @@ use std::{ffi::OsStr, path::PathBuf, time::Duration};
 
 use crate::{
     causes::{pod_record, shared::claim},
+    chain::{Facts, chain},
     container_stage,
     engine::Engine,
     model::{
@@ -14,6 +15,7 @@ use crate::{
         node::{NodeSample, PodState},
         path::{safe, safe_path},
         pod_record::PodRecord,
+        said::Said,
         time::Monotonic,
     },
     rank, stage,
@@ -75,6 +77,7 @@ impl Engine {
         };
         notes.extend(self.notes_on_target());
         let mut answer = rank::diagnosis(target, stages, said, window, self.ledger.all());
+        self.add_chains(&mut answer);
         let containers = self.containers();
         answer.gone = self.gone();
         if !answer.firm {
@@ -90,6 +93,26 @@ impl Engine {
         Diagnosis { containers, notes, terminating, progress, ..answer }
     }
 
+    /// Who waits for whom, of each pod that was looked at.
+    fn add_chains(&self, answer: &mut Diagnosis) {
+        let Some(sample) = &self.sample else { return };
+        for pod in &mut answer.stages {
+            let uid = &pod.pod.uid;
+            let terminating = self.deletions.since(uid);
+            let since = terminating.as_ref().map(|it| it.since);
+            let is_of_deletion = |said: &&Said| said.uid == *uid && Some(said.at) >= since;
+            let said: Vec<Said> = answer.said.iter().filter(is_of_deletion).cloned().collect();
+            let facts = Facts {
+                sample,
+                said: &said,
+                terminating: terminating.as_ref(),
+                record: self.record.as_ref().filter(|record| record.pod.uid == *uid),
+                causes: &answer.causes,
+            };
+            pod.chain = chain(pod, &facts);
+        }
+    }
+
     /// What need not be looked for.
     fn known<'a>(&'a self, answer: &'a Diagnosis) -> Known<'a> {
         let pod = self.run.pod.as_ref();
@@ -100,7 +123,11 @@ impl Engine {
             // A server that knows this node's pods, and not this one, has no record to be read.
             is_record_read: is_read || pod.is_some() && self.api_answered(),
             api: self.run.start.api.as_deref(),
-            complaint: answer.said.iter().rev().find(|said| said.complaint.is_some()),
+            complaint: {
+                let said = || answer.said.iter().rev();
+                let known = said().find(|said| said.complaint.is_some());
+                known.or_else(|| said().find(|said| said.report.is_none()))
+            },
             may_be_to_stay: self.may_be_to_stay(),
             has_gone: self.gone().is_some(),
             is_exhausted: self.is_exhausted(self.now),

@@ -8,6 +8,7 @@ use proptest::{collection::vec, prelude::*, sample::select};
 use super::sample;
 use podstuck_model::{
     call::{Call, Outcome},
+    chain::Link,
     container::{ContainerName, ContainerProgress, ContainerStage},
     diagnosis::{Diagnosis, PodStage, Stage, Terminating},
     evidence::{Evidence, RuledOut, Source},
@@ -138,7 +139,19 @@ impl Foreign {
     pub(crate) fn diagnosis(&mut self) -> Diagnosis {
         Diagnosis {
             target: self.some(),
-            stages: vec![PodStage { pod: self.pod(), stage: Stage::Volumes, fact: self.text() }],
+            stages: vec![PodStage {
+                pod: self.pod(),
+                stage: Stage::Volumes,
+                fact: self.text(),
+                chain: vec![Link {
+                    who: self.text(),
+                    must: self.text(),
+                    waits_for: self.some(),
+                    since: None,
+                    fact: self.text(),
+                    source: self.text(),
+                }],
+            }],
             containers: vec![ContainerProgress {
                 container: ContainerName {
                     id: self.text(),

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::present::{
     style::Style,
-    text::{self, nouns},
+    text::{self, chain::duty, nouns},
     words,
 };
 use podstuck_model::{
@@ -42,7 +42,16 @@ pub(super) fn answer(model: &Model) -> Markup {
         @if !model.diagnosis.stages.is_empty() || !model.diagnosis.containers.is_empty() {
             ul {
                 @for it in &model.diagnosis.stages {
-                    li { "pod " (Shown(&nouns::pod(&it.pod))) ": " (it.stage.meaning()) " (" (Shown(&it.fact)) ")" }
+                    li {
+                        "pod " (Shown(&nouns::pod(&it.pod))) ": " (it.stage.meaning()) " (" (Shown(&it.fact)) ")"
+                        @if !it.chain.is_empty() {
+                            ol {
+                                @for link in &it.chain {
+                                    li { (Shown(&duty(link))) "; " (Shown(&link.fact)) " [" (Shown(&link.source)) "]" }
+                                }
+                            }
+                        }
+                    }
                 }
                 @for it in &model.diagnosis.containers {
                     li {

@@ -50,23 +50,8 @@ fn sample(second: u64) -> NodeSample {
         csi: None,
         mounts: vec![mounted(Path::new(VOLUME), 9)],
     };
-    let task = Task {
-        pid: 42,
-        tid: 42,
-        comm: "app".into(),
-        state: 'S',
-        killed: true,
-        exiting: false,
-        started: 7,
-        woken: None,
-        moved: None,
-        received: None,
-        term: None,
-        wait_channel: None,
-        stack: Vec::new(),
-        directory: None,
-        group: "/g".into(),
-    };
+    let task =
+        Task { killed: true, started: 7, group: "/g".into(), ..crate::testing::task("app", 42) };
     let group = PodGroup {
         target_id: 8,
         target: Target::unknown().into(),

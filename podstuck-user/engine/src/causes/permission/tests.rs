@@ -149,21 +149,11 @@ fn with_container(killed: bool) -> NodeSample {
     let mut pod = torn_down();
     (pod.populated, pod.volume_removed) = (Some(true), None);
     let task = Task {
-        pid: 42,
-        tid: 42,
-        comm: "app".into(),
         state: 'D',
         killed,
-        exiting: false,
         started: 7,
-        woken: None,
-        moved: None,
-        received: None,
-        term: None,
-        wait_channel: None,
-        stack: Vec::new(),
-        directory: None,
         group: "/g/c".into(),
+        ..crate::testing::task("app", 42)
     };
     let group = PodGroup {
         target_id: 8,

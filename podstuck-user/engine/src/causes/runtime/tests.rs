@@ -611,23 +611,7 @@ fn a_shim_that_cannot_run_is_there() {
 }
 
 fn task(group: &str) -> Task {
-    Task {
-        pid: 7,
-        tid: 7,
-        comm: "sleep".into(),
-        state: 'S',
-        killed: false,
-        exiting: false,
-        started: 1,
-        woken: None,
-        moved: None,
-        received: None,
-        term: None,
-        wait_channel: None,
-        stack: Vec::new(),
-        directory: None,
-        group: group.into(),
-    }
+    Task { group: group.into(), ..crate::testing::task("sleep", 7) }
 }
 
 fn shim_of_shim(state: char) -> Shim {

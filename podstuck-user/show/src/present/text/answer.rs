@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use podstuck_engine::catalogue;
 
 use super::{
+    chain::duty,
     nouns::{self, text},
     progress, way_out,
 };
@@ -13,6 +14,7 @@ use crate::present::{
     words,
 };
 use podstuck_model::{
+    chain::Link,
     container::ContainerStage,
     diagnosis::{Diagnosis, Gone, PodStage, Stage, Terminating},
     evidence::Certainty,
@@ -28,6 +30,10 @@ pub fn answer(answer: &Diagnosis, at: Timestamp, style: Style) -> String {
     let window = words::window(answer.window_s);
     let Some(cause) = answer.causes.first() else {
         let mut out = format!("{about}: {}\n", without_cause(answer, &window));
+        if let Some(last) = last_link(answer) {
+            out.push_str(&wrapped("who", &duty(last), style));
+            out.push_str(&wrapped("fact", &text(&last.fact), style));
+        }
         if let Some(terminating) = answer.terminating.as_ref().filter(|_| answer.gone.is_none()) {
             out.push_str(&line("since", &since_asked(terminating, at), style));
         }
@@ -66,8 +72,17 @@ fn without_cause(answer: &Diagnosis, window: &str) -> String {
         let stages: Vec<&str> = answer.stages.iter().map(|pod| pod.stage.meaning()).collect();
         return stages.join("; ");
     }
+    if last_link(answer).is_some() {
+        return format!("still there; no known cause was recognised in {window}");
+    }
     let left = if is_left(answer) { "still there, and " } else { "" };
     format!("{left}nothing that holds it was seen in {window}")
+}
+
+/// The last one that is known to have to act, of the pod in question.
+fn last_link(answer: &Diagnosis) -> Option<&Link> {
+    let [pod] = &answer.stages[..] else { return None };
+    pod.chain.last().filter(|_| answer.gone.is_none())
 }
 
 /// What holds it, who does (or, where nobody was named, which object it is about), since when, and what to run first.

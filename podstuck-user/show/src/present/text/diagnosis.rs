@@ -4,6 +4,7 @@ use jiff::Timestamp;
 
 use super::{
     answer::answer as short,
+    chain::chain,
     finding::{finding, whole},
     nouns,
     nouns::text,
@@ -50,6 +51,9 @@ pub fn diagnosis(answer: &Diagnosis, at: Timestamp, style: Style) -> String {
             text(&it.fact)
         );
         out.push_str(&style.wrap("  ", "    ", &line));
+    }
+    for stage in &answer.stages {
+        out.push_str(&chain(&stage.chain, style));
     }
     for (number, cause) in answer.causes.iter().enumerate() {
         out.push_str(&format!("\n{}. ", number + 1));
@@ -121,7 +125,7 @@ mod tests {
         let fact = "1 mount below its directory".to_owned();
         Diagnosis {
             target: Some("pod shop/cart-0".into()),
-            stages: vec![PodStage { pod, stage: Stage::Volumes, fact }],
+            stages: vec![PodStage { pod, stage: Stage::Volumes, fact, chain: Vec::new() }],
             containers: Vec::new(),
             firm,
             terminating: None,

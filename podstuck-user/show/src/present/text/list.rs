@@ -170,7 +170,12 @@ mod tests {
     }
 
     fn known(pod: Pod) -> Deleted {
-        let stage = PodStage { pod: pod.clone(), stage: Stage::Volumes, fact: String::new() };
+        let stage = PodStage {
+            pod: pod.clone(),
+            stage: Stage::Volumes,
+            fact: String::new(),
+            chain: Vec::new(),
+        };
         Deleted {
             stage: Some(stage),
             since: Some(sample::time(100)),

@@ -1,6 +1,7 @@
 //! For people, at three in the morning: the verdict first, then what it rests on, then what to do.
 
 mod answer;
+pub(crate) mod chain;
 mod diagnosis;
 mod explain;
 mod finding;

@@ -1,0 +1,34 @@
+//! Who waits for whom, from the deletion of a pod to what holds it.
+
+use super::nouns::text;
+use crate::present::{
+    style::{Ink, Style},
+    words,
+};
+use podstuck_model::chain::Link;
+
+/// All links, the API server's first.
+pub(super) fn chain(links: &[Link], style: Style) -> String {
+    if links.is_empty() {
+        return String::new();
+    }
+    let mut out = format!("\n{}\n", style.paint(Ink::Label, "who waits for whom"));
+    for (number, link) in links.iter().enumerate() {
+        let since = link.since.map(|at| format!(" since {}", words::moment(at)));
+        let line = format!(
+            "{}; {}{} [{}]",
+            duty(link),
+            text(&link.fact),
+            since.unwrap_or_default(),
+            text(&link.source)
+        );
+        out.push_str(&style.wrap(&format!("  {}. ", number + 1), "     ", &line));
+    }
+    out
+}
+
+/// Who must do what, and what it waits for.
+pub(crate) fn duty(link: &Link) -> String {
+    let waits = link.waits_for.as_ref().map(|what| format!(", and waits for {}", text(what)));
+    format!("{} must {}{}", text(&link.who), text(&link.must), waits.unwrap_or_default())
+}
