@@ -20,6 +20,7 @@ use crate::{
         call::Call,
         diagnosis,
         finding::{Finding, Progress},
+        holder::About,
         hung::Hung,
         identity::Pod,
         node::NodeSample,
@@ -30,7 +31,7 @@ use crate::{
         summary::{Completeness, SelfCost, Summary},
         time::Monotonic,
     },
-    query::{Answer, Query},
+    query::{Query, Question},
     rank,
     said::SaidOfPods,
     tracker::{Context, Steps, Tracker, TrackerId},
@@ -201,9 +202,9 @@ impl Engine {
             }
             What::Answer { query, answer } => {
                 if query.tracker == TrackerId::WaysOut
-                    && let Answer::Holders(found) = &**answer
+                    && let Some((asked, found)) = About::answered(query, answer)
                 {
-                    steps.found(self.ways_out.answered(query, found, &self.ledger));
+                    steps.found(self.ways_out.answered(asked, found, &self.ledger));
                 }
             }
             What::Told(_) | What::Heard(_) => {}

@@ -9,13 +9,13 @@ use crate::{
     call::{Call, Outcome},
     container::ContainerName,
     degraded::Degraded,
-    holder::Snapshot,
+    holder::{About, Snapshot},
     identity::{Component, Pod, Target},
     node::NodeSample,
     node_record::NodeRecord,
     operation::Operation,
     pod_record::PodRecord,
-    query::{Answer, Query},
+    query::{Answer, Query, Question as _},
     raw_path,
     said::{Heard, Said},
     series::Span,
@@ -159,10 +159,10 @@ impl What {
     /// What a search for holders has found, and what was asked.
     pub fn holders(&self) -> Option<(&Query, &Snapshot)> {
         match self {
-            Self::Answer { query, answer } => match &**answer {
-                Answer::Holders(Ok(taken)) => Some((query, taken)),
-                _ => None,
-            },
+            Self::Answer { query, answer } => {
+                let (_, taken) = About::answered(query, answer)?;
+                Some((query, taken.as_ref().ok()?))
+            }
             _ => None,
         }
     }

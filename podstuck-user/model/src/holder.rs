@@ -193,6 +193,16 @@ pub enum About {
     Device(Device),
 }
 
+impl About {
+    /// The process whose view of the node it is about.
+    pub(crate) fn pid_mut(&mut self) -> Option<&mut u32> {
+        match self {
+            Self::Mount { pid, .. } => Some(pid),
+            _ => None,
+        }
+    }
+}
+
 /// Who holds on, at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {

@@ -1,4 +1,6 @@
 //! What the engine asks about the node, and what it is answered. The answer comes back as an event.
+//!
+//! A question is a type, and a row of `questions!`. Paths are as the process sees them.
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
@@ -16,6 +18,10 @@ use crate::{
     remaining::Remaining,
     tracker_id::TrackerId,
 };
+
+mod kind;
+
+pub use kind::Kind;
 
 /// A question of a tracker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -46,156 +52,235 @@ impl Query {
     }
 }
 
-impl Wants {
-    /// The process whose view of the node it is about.
-    fn pid_mut(&mut self) -> Option<&mut u32> {
-        match self {
-            Self::Mounts { pid, .. }
-            | Self::MountsOn { pid, .. }
-            | Self::FileSystem { pid, .. }
-            | Self::FuseMounts { pid, .. }
-            | Self::Attributes { pid, .. }
-            | Self::Protected { pid, .. }
-            | Self::Remaining { pid, .. }
-            | Self::Directory { pid, .. }
-            | Self::Holders(About::Mount { pid, .. }) => Some(pid),
-            // Here it is what is asked about.
-            Self::Clients { .. } | Self::Listener { .. } | Self::Holders(_) => None,
+/// A question, and the type of its answer.
+pub trait Question: Into<Wants> + Send + 'static {
+    /// What is found out.
+    type Answer: Send + 'static;
+
+    /// The question that was asked and what was found out, where it is this one, and an answer to it.
+    fn answered<'a>(query: &'a Query, answer: &'a Answer) -> Option<(&'a Self, &'a Self::Answer)>;
+}
+
+/// Registers all questions: `KIND ANSWER(TYPE) of QUESTION(TYPE, the process whose view of the node it is about)`, with
+/// several questions where their answers are one.
+macro_rules! questions {
+    ($d:tt $($kind:ident $answer:ident($found:ty) of $($question:ident($asked:ty, $pid:expr)),+;)*) => {
+        /// What is wanted.
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        #[serde(rename_all = "kebab-case")]
+        pub enum Wants {
+            $($(
+                #[allow(missing_docs, reason = "its type says it")]
+                $question($asked),
+            )+)*
         }
-    }
+
+        /// What was found out.
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        #[serde(rename_all = "kebab-case")]
+        pub enum Answer {
+            $(
+                #[allow(missing_docs, reason = "its type says it")]
+                $answer($found),
+            )*
+        }
+
+        impl Wants {
+            /// What may keep its answer waiting.
+            pub const fn kind(&self) -> Kind {
+                match self {
+                    $($(Self::$question(_))|+ => Kind::$kind,)*
+                }
+            }
+
+            /// The process whose view of the node it is about.
+            fn pid_mut(&mut self) -> Option<&mut u32> {
+                match self {
+                    $($(Self::$question(asked) => {
+                        let pid: fn(&mut $asked) -> Option<&mut u32> = $pid;
+                        pid(asked)
+                    })+)*
+                }
+            }
+        }
+
+        $($(
+            impl From<$asked> for Wants {
+                fn from(asked: $asked) -> Self {
+                    Self::$question(asked)
+                }
+            }
+
+            impl Question for $asked {
+                type Answer = $found;
+
+                fn answered<'a>(query: &'a Query, answer: &'a Answer) -> Option<(&'a Self, &'a $found)> {
+                    match (&query.wants, answer) {
+                        (Wants::$question(asked), Answer::$answer(found)) => Some((asked, found)),
+                        _ => None,
+                    }
+                }
+            }
+        )+)*
+
+        /// Answers a question, whichever it is: `answer!(wants, question => what is found out)`.
+        #[macro_export]
+        macro_rules! answer {
+            ($d wants:expr, $d asked:ident => $d found:expr) => {
+                match $d wants {
+                    $($($crate::query::Wants::$question($d asked) => {
+                        $crate::query::Answer::$answer($d found)
+                    })+)*
+                }
+            };
+        }
+    };
 }
 
-/// What is wanted. Paths are as the process sees them.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Wants {
-    /// The mounts of a namespace at a path and below it, and one mount by its id.
-    Mounts {
-        /// A process in the namespace, if it still lives.
-        pid: u32,
-        /// The namespace's inode number.
-        namespace: u32,
-        /// The path.
-        #[serde(with = "raw_path")]
-        path: PathBuf,
-        /// `mnt_id` of a mount that is wanted wherever it is; 0 for none.
-        mount_id: u32,
-    },
-    /// The mounts of a namespace on a file or directory, whichever way leads to it ([`Mounts::on_file`]).
-    MountsOn {
-        /// A process in the namespace, if it still lives.
-        pid: u32,
-        /// The namespace's inode number.
-        namespace: u32,
-        /// The path, which may begin with symbolic links.
-        #[serde(with = "raw_path")]
-        path: PathBuf,
-    },
-    /// The file system that a path lies on.
-    FileSystem {
-        /// A process in the namespace, if it still lives.
-        pid: u32,
-        /// The namespace's inode number.
-        namespace: u32,
-        /// The path.
-        #[serde(with = "raw_path")]
-        path: PathBuf,
-    },
-    /// The FUSE mounts at or below a path, and whether they answer.
-    FuseMounts {
-        /// A process that sees them.
-        pid: u32,
-        /// The path.
-        #[serde(with = "raw_path")]
-        path: PathBuf,
-    },
-    /// Attributes of an object and of the directory that holds it.
-    Attributes {
-        /// Whose mount namespace and root directory.
-        pid: u32,
-        /// Directory that holds the object.
-        #[serde(with = "raw_path")]
-        directory: PathBuf,
-        /// Name of the object.
-        #[serde(with = "raw_path")]
-        name: OsString,
-        /// Device and inode number that the directory must have; inode 0 when unknown.
-        expected: (u32, u64),
-    },
-    /// What in a tree has attributes that forbid its removal.
-    Protected {
-        /// Whose mount namespace and root directory.
-        pid: u32,
-        /// The tree.
-        #[serde(with = "raw_path")]
-        directory: PathBuf,
-    },
-    /// How much is left in a tree.
-    Remaining {
-        /// Whose mount namespace and root directory.
-        pid: u32,
-        /// The tree.
-        #[serde(with = "raw_path")]
-        directory: PathBuf,
-    },
-    /// A directory that is not empty: the mounts at it and below it, what is in it, and who uses
-    /// something below it.
-    Directory {
-        /// Who tried to remove it.
-        pid: u32,
-        /// The process's mount namespace.
-        namespace: u32,
-        /// The directory.
-        #[serde(with = "raw_path")]
-        directory: PathBuf,
-    },
-    /// Who holds on to something.
-    Holders(About),
-    /// Whether anybody on the node listens at a loopback address.
-    Listener {
-        /// The address.
-        address: String,
-        /// The TCP port.
-        port: u16,
-    },
-    /// Who has a connection to a daemon.
-    Clients {
-        /// The daemon.
-        pid: u32,
-    },
+questions! { $
+    Inode Attributes(Result<ObjectAttributes, NoAnswer>)
+        of Attributes(ReadAttributes, |it| Some(&mut it.pid));
+    Tables Mounts(Option<Mounts>)
+        of Mounts(ReadMounts, |it| Some(&mut it.pid)), MountsOn(ReadMountsOn, |it| Some(&mut it.pid));
+    Tables FileSystem(Option<FileSystem>)
+        of FileSystem(ReadFileSystem, |it| Some(&mut it.pid));
+    Places FuseMounts(Vec<(MountPoint, i32)>)
+        of FuseMounts(ReachFuseMounts, |it| Some(&mut it.pid));
+    Places Directory(Contents)
+        of Directory(ReadDirectory, |it| Some(&mut it.pid));
+    Places Listener(Result<Listening, NoAnswer>)
+        of Listener(FindListener, |_| None);
+    Places Clients(Result<Vec<Client>, NoAnswer>)
+        of Clients(FindClients, |_| None);
+    Trees Protected(Result<Protected, NoAnswer>)
+        of Protected(FindProtected, |it| Some(&mut it.pid));
+    Trees Remaining(Result<Remaining, NoAnswer>)
+        of Remaining(CountRemaining, |it| Some(&mut it.pid));
+    Holders Holders(Result<Snapshot, NoAnswer>)
+        of Holders(About, |it| it.pid_mut());
 }
 
-/// What was found out.
+/// Attributes of an object and of the directory that holds it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Answer {
-    /// To [`Wants::Mounts`] and [`Wants::MountsOn`]; `None` when the namespace is gone.
-    Mounts(Option<Mounts>),
-    /// To [`Wants::FileSystem`]; `None` when the namespace is gone.
-    FileSystem(Option<FileSystem>),
-    /// To [`Wants::FuseMounts`]: each that was looked at, with the errno.
-    FuseMounts(Vec<(MountPoint, i32)>),
-    /// To [`Wants::Attributes`].
-    Attributes(Result<ObjectAttributes, NoAnswer>),
-    /// To [`Wants::Protected`].
-    Protected(Result<Protected, NoAnswer>),
-    /// To [`Wants::Remaining`].
-    Remaining(Result<Remaining, NoAnswer>),
-    /// To [`Wants::Directory`].
-    Directory {
-        /// `None` when the namespace is gone.
-        mounts: Option<Mounts>,
-        /// What is in it.
-        entries: Result<Entries, NoAnswer>,
-        /// Who uses it, apart from the one who tried to remove it.
-        users: Vec<User>,
-    },
-    /// To [`Wants::Holders`].
-    Holders(Result<Snapshot, NoAnswer>),
-    /// To [`Wants::Listener`].
-    Listener(Result<Listening, NoAnswer>),
-    /// To [`Wants::Clients`].
-    Clients(Result<Vec<Client>, NoAnswer>),
+pub struct ReadAttributes {
+    /// Whose mount namespace and root directory.
+    pub pid: u32,
+    /// Directory that holds the object.
+    #[serde(with = "raw_path")]
+    pub directory: PathBuf,
+    /// Name of the object.
+    #[serde(with = "raw_path")]
+    pub name: OsString,
+    /// Device and inode number that the directory must have; inode 0 when unknown.
+    pub expected: (u32, u64),
+}
+
+/// The mounts of a namespace above, at and below a path, and one mount by its id; `None` when the namespace is gone.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReadMounts {
+    /// A process in the namespace, if it still lives.
+    pub pid: u32,
+    /// The namespace's inode number.
+    pub namespace: u32,
+    /// The path.
+    #[serde(with = "raw_path")]
+    pub path: PathBuf,
+    /// `mnt_id` of a mount that is wanted wherever it is; 0 for none.
+    pub mount_id: u32,
+}
+
+/// The mounts of a namespace on a file or directory, whichever way leads to it ([`Mounts::on_file`]); `None` when the
+/// namespace is gone.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReadMountsOn {
+    /// A process in the namespace, if it still lives.
+    pub pid: u32,
+    /// The namespace's inode number.
+    pub namespace: u32,
+    /// The path, which may begin with symbolic links.
+    #[serde(with = "raw_path")]
+    pub path: PathBuf,
+}
+
+/// The file system that a path lies on; `None` when the namespace is gone.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReadFileSystem {
+    /// A process in the namespace, if it still lives.
+    pub pid: u32,
+    /// The namespace's inode number.
+    pub namespace: u32,
+    /// The path.
+    #[serde(with = "raw_path")]
+    pub path: PathBuf,
+}
+
+/// Whether the FUSE mounts at or below a path answer: each that was looked at, with the errno.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReachFuseMounts {
+    /// A process that sees them.
+    pub pid: u32,
+    /// The path.
+    #[serde(with = "raw_path")]
+    pub path: PathBuf,
+}
+
+/// A directory that is not empty: the mounts at it and below it, what is in it, and who uses something below it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReadDirectory {
+    /// Who tried to remove it.
+    pub pid: u32,
+    /// The process's mount namespace.
+    pub namespace: u32,
+    /// The directory.
+    #[serde(with = "raw_path")]
+    pub directory: PathBuf,
+}
+
+/// Whether anybody on the node listens at a loopback address.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FindListener {
+    /// The address.
+    pub address: String,
+    /// The TCP port.
+    pub port: u16,
+}
+
+/// Who has a connection to a daemon.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FindClients {
+    /// The daemon.
+    pub pid: u32,
+}
+
+/// What in a tree has attributes that forbid its removal.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FindProtected {
+    /// Whose mount namespace and root directory.
+    pub pid: u32,
+    /// The tree.
+    #[serde(with = "raw_path")]
+    pub directory: PathBuf,
+}
+
+/// How much is left in a tree.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CountRemaining {
+    /// Whose mount namespace and root directory.
+    pub pid: u32,
+    /// The tree.
+    #[serde(with = "raw_path")]
+    pub directory: PathBuf,
+}
+
+/// What is known of a directory that is not empty.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Contents {
+    /// `None` when the namespace is gone.
+    pub mounts: Option<Mounts>,
+    /// What is in it.
+    pub entries: Result<Entries, NoAnswer>,
+    /// Who uses it, apart from the one who tried to remove it.
+    pub users: Vec<User>,
 }
 
 /// What keeps an object from being removed, by its inode and that of its directory.

@@ -3,7 +3,6 @@
 //! Each kind of question has turns of its own, so that none waits for another kind: what one `statx` shows never waits
 //! behind a search for holders. Within a kind, pods take turns (`waiting`).
 
-mod kind;
 mod node;
 mod searches;
 #[cfg(test)]
@@ -21,13 +20,12 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use kind::Kind;
 pub use node::Node;
 use podstuck_confine::helper::Share;
 use podstuck_model::{
     degraded::Degraded,
     holder::{About, Snapshot},
-    query::{Answer, NoAnswer, Query, Wants},
+    query::{Answer, Kind, NoAnswer, Query, Wants},
 };
 use searches::{Searches, TOGETHER};
 use waiting::{OF_ALL, Waiting};
@@ -102,7 +100,7 @@ impl<L: Look> Asker<L> {
 
     /// Has an answer looked for. To be called inside the runtime.
     pub fn ask(&self, share: Share, query: Query) {
-        let kind = Kind::of(&query.wants);
+        let kind = query.wants.kind();
         let Some(lane) = self.lanes.get(&kind) else { return };
         let mut state = lane.state();
         state.waiting.push(share, query);

@@ -18,7 +18,10 @@ use crate::{
         pod_group::{PodGroup, Task},
         time::Monotonic,
     },
-    query::{Answer, NoAnswer, ObjectAttributes, Query, Wants},
+    query::{
+        Answer, Contents, FindProtected, NoAnswer, ObjectAttributes, Query, ReadAttributes,
+        ReadDirectory, ReadFileSystem, Wants,
+    },
 };
 
 const DRIVER: &str = "hostpath.csi.k8s.io";
@@ -182,14 +185,14 @@ impl Capture {
     /// The answer to a question.
     pub(super) fn look(&self, query: &Query, at: Monotonic) -> Answer {
         match &query.wants {
-            Wants::Mounts { .. } | Wants::MountsOn { .. } => {
-                Answer::Mounts(Some(self.mounts.clone()))
+            Wants::Mounts(_) | Wants::MountsOn(_) => Answer::Mounts(Some(self.mounts.clone())),
+            Wants::FileSystem(ReadFileSystem { path, .. }) => {
+                Answer::FileSystem(self.file_system(path))
             }
-            Wants::FileSystem { path, .. } => Answer::FileSystem(self.file_system(path)),
-            Wants::FuseMounts { .. } => {
+            Wants::FuseMounts(_) => {
                 Answer::FuseMounts(self.fuse().map(|mount| (mount, 110)).into_iter().collect())
             }
-            Wants::Attributes { directory, name, .. } => {
+            Wants::Attributes(ReadAttributes { directory, name, .. }) => {
                 let object = self.attributes(&directory.join(name));
                 let directory = self.attributes(directory);
                 let files = Some((FileId { device: 1, inode: 2 }, FileId { device: 1, inode: 3 }));
@@ -204,7 +207,7 @@ impl Capture {
                     files,
                 }))
             }
-            Wants::Protected { directory, .. } => {
+            Wants::Protected(FindProtected { directory, .. }) => {
                 let below = self.files.keys().filter(|path| path.starts_with(directory));
                 let objects = below.map(|path| (JsonPath(path.clone()), self.attributes(path)));
                 let objects: Vec<_> =
@@ -212,18 +215,18 @@ impl Capture {
                 let files = objects.iter().map(|_| FileId { device: 1, inode: 2 }).collect();
                 Answer::Protected(Ok(Protected { objects, files, looked: 1, complete: true }))
             }
-            Wants::Directory { directory, .. } => Answer::Directory {
+            Wants::Directory(ReadDirectory { directory, .. }) => Answer::Directory(Contents {
                 mounts: Some(self.mounts.clone()),
                 entries: Ok(self.entries(directory)),
                 users: Vec::new(),
-            },
-            Wants::Remaining { .. } => {
+            }),
+            Wants::Remaining(_) => {
                 Answer::Remaining(Err(NoAnswer::NotEntered("the capture does not have it".into())))
             }
-            Wants::Listener { .. } => {
+            Wants::Listener(_) => {
                 Answer::Listener(Err(NoAnswer::NotEntered("the capture does not have it".into())))
             }
-            Wants::Clients { .. } => Answer::Clients(Ok(Vec::new())),
+            Wants::Clients(_) => Answer::Clients(Ok(Vec::new())),
             Wants::Holders(_) => Answer::Holders(Ok(self.holders(&query.path, at))),
         }
     }

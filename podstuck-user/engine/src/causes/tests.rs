@@ -119,11 +119,11 @@ fn feeds_of(files: &[&str]) -> Vec<Feed> {
         (
             Feed::Objects,
             &[
-                "Wants::FuseMounts",
-                "Wants::Attributes",
-                "Wants::Protected",
-                "Wants::Remaining",
-                "Wants::Directory",
+                "ReachFuseMounts {",
+                "ReadAttributes {",
+                "FindProtected {",
+                "CountRemaining {",
+                "ReadDirectory {",
             ],
         ),
         (Feed::Holders, &["Wants::Holders"]),

@@ -150,13 +150,11 @@ impl WaysOut {
     /// Takes an answer; the findings to which it matters, as they were made.
     pub(super) fn answered(
         &mut self,
-        query: &Query,
+        asked: &About,
         found: &Result<Snapshot, NoAnswer>,
         ledger: &Ledger,
     ) -> Vec<Draft> {
-        let Wants::Holders(About::Mount { namespace, path, .. }) = &query.wants else {
-            return Vec::new();
-        };
+        let About::Mount { namespace, path, .. } = asked else { return Vec::new() };
         let key = (*namespace, path.0.clone());
         self.open.remove(&key);
         let Some(looked) = self.mounts.get_mut(&key) else { return Vec::new() };

@@ -47,12 +47,12 @@ fn played_with(
             };
             let table = format!("9 8 8:16 /srv {VOLUME}/m rw - ext4 /dev/sdb rw\n");
             let answer = match &query.wants {
-                Wants::Mounts { .. } => Answer::Mounts(Some(mounts(&table))),
+                Wants::Mounts(_) => Answer::Mounts(Some(mounts(&table))),
                 Wants::Holders(About::Mount { path, .. }) => match holders(&path.0) {
                     Some(found) => Answer::Holders(Ok(snapshot(found))),
                     None => continue,
                 },
-                Wants::FuseMounts { .. } => Answer::FuseMounts(Vec::new()),
+                Wants::FuseMounts(_) => Answer::FuseMounts(Vec::new()),
                 other => panic!("{other:?}"),
             };
             let what = What::Answer { query, answer: Box::new(answer) };

@@ -32,7 +32,7 @@ use crate::{
         stuck::StuckThread,
         time::Monotonic,
     },
-    query::{Answer, Listening, NoAnswer, ObjectAttributes, Query, Wants},
+    query::{Answer, Contents, Listening, NoAnswer, ObjectAttributes, Query, ReadMountsOn, Wants},
     scenarios::check_sentences,
     testing::{FILE, mounts, run, snapshot},
 };
@@ -74,18 +74,18 @@ impl Node {
         let table = node.mounts.as_deref().map(mounts);
         let hung = || NoAnswer::Deadline(std::time::Duration::from_secs(2));
         match query.wants.clone() {
-            Wants::Mounts { .. } => Answer::Mounts(table),
-            Wants::MountsOn { path, .. } => {
+            Wants::Mounts(_) => Answer::Mounts(table),
+            Wants::MountsOn(ReadMountsOn { path, .. }) => {
                 let on = |mut table: Mounts| {
                     table.all = table.on_file(&path).into_iter().cloned().collect();
                     table
                 };
                 Answer::Mounts(table.map(on))
             }
-            Wants::FileSystem { .. } => Answer::FileSystem(node.file_system),
-            Wants::FuseMounts { .. } => Answer::FuseMounts(node.fuse),
-            Wants::Attributes { .. } if node.is_hung => Answer::Attributes(Err(hung())),
-            Wants::Attributes { .. } => {
+            Wants::FileSystem(_) => Answer::FileSystem(node.file_system),
+            Wants::FuseMounts(_) => Answer::FuseMounts(node.fuse),
+            Wants::Attributes(_) if node.is_hung => Answer::Attributes(Err(hung())),
+            Wants::Attributes(_) => {
                 let (object, directory, swap) = node.attributes;
                 let (same_directory, sticky) = (true, false);
                 let seen = ObjectAttributes {
@@ -99,17 +99,17 @@ impl Node {
                 };
                 Answer::Attributes(Ok(seen))
             }
-            Wants::Protected { .. } => Answer::Protected(Ok(node.protected)),
-            Wants::Remaining { .. } if node.is_hung => Answer::Remaining(Err(hung())),
-            Wants::Remaining { .. } => Answer::Remaining(Ok(node.left)),
-            Wants::Directory { .. } => {
+            Wants::Protected(_) => Answer::Protected(Ok(node.protected)),
+            Wants::Remaining(_) if node.is_hung => Answer::Remaining(Err(hung())),
+            Wants::Remaining(_) => Answer::Remaining(Ok(node.left)),
+            Wants::Directory(_) => {
                 let count = node.listed.len() as u64;
                 let entries = Entries { listed: node.listed, count, directory: Some(FILE) };
                 let entries = if node.is_hung { Err(hung()) } else { Ok(entries) };
-                Answer::Directory { mounts: table, entries, users: node.users }
+                Answer::Directory(Contents { mounts: table, entries, users: node.users })
             }
-            Wants::Listener { .. } => Answer::Listener(Ok(node.listening)),
-            Wants::Clients { .. } => Answer::Clients(Ok(node.clients)),
+            Wants::Listener(_) => Answer::Listener(Ok(node.listening)),
+            Wants::Clients(_) => Answer::Clients(Ok(node.clients)),
             Wants::Holders(_) if node.is_hung => Answer::Holders(Err(hung())),
             Wants::Holders(_) => Answer::Holders(Ok(snapshot(node.holders))),
         }

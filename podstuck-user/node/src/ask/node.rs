@@ -12,7 +12,11 @@ use podstuck_confine::{
 };
 use podstuck_model::{
     holder::{About, Snapshot},
-    query::{Answer, NoAnswer, Wants},
+    query::{
+        Answer, Contents, CountRemaining, FindClients, FindListener, FindProtected, NoAnswer,
+        ReachFuseMounts, ReadAttributes, ReadDirectory, ReadFileSystem, ReadMounts, ReadMountsOn,
+        Wants,
+    },
 };
 
 /// Later than this, an answer from `/proc` is not waited for.
@@ -34,49 +38,49 @@ impl Look for Node {
 
 async fn answer(share: Share, wants: Wants) -> Answer {
     match wants {
-        Wants::Mounts { pid, namespace, path, mount_id } => {
+        Wants::Mounts(ReadMounts { pid, namespace, path, mount_id }) => {
             let read = move || queries::mounts(pid, namespace, &path, mount_id);
             Answer::Mounts(from_proc(read).await.flatten())
         }
-        Wants::MountsOn { pid, namespace, path } => {
+        Wants::MountsOn(ReadMountsOn { pid, namespace, path }) => {
             let read = move || queries::mounts_on(pid, namespace, &path);
             Answer::Mounts(from_proc(read).await.flatten())
         }
-        Wants::FileSystem { pid, namespace, path } => {
+        Wants::FileSystem(ReadFileSystem { pid, namespace, path }) => {
             let look = move || file_system::of_path(pid, namespace, &path);
             Answer::FileSystem(from_proc(look).await.flatten())
         }
-        Wants::FuseMounts { pid, path } => {
+        Wants::FuseMounts(ReachFuseMounts { pid, path }) => {
             let mounts = from_proc(move || mount_point::fuse_at(pid, &path)).await;
             let reach = move || queries::reach(pid, mounts.unwrap_or_default());
             Answer::FuseMounts(in_thread(share, reach).await.unwrap_or_default())
         }
-        Wants::Attributes { pid, directory, name, expected } => {
+        Wants::Attributes(ReadAttributes { pid, directory, name, expected }) => {
             let read = move || queries::attributes(pid, directory, name, expected);
             Answer::Attributes(in_thread(share, read).await.and_then(|found| found))
         }
-        Wants::Protected { pid, directory } => {
+        Wants::Protected(FindProtected { pid, directory }) => {
             let find = move || queries::protected(pid, directory);
             Answer::Protected(in_thread(share, find).await.and_then(|found| found))
         }
-        Wants::Remaining { pid, directory } => {
+        Wants::Remaining(CountRemaining { pid, directory }) => {
             let count = move || queries::remaining(pid, directory);
             Answer::Remaining(in_thread(share, count).await.and_then(|left| left))
         }
-        Wants::Directory { pid, namespace, directory } => {
+        Wants::Directory(ReadDirectory { pid, namespace, directory }) => {
             let path = directory.clone();
             let read = move || queries::mounts(pid, namespace, &path, 0);
             let mounts = from_proc(read).await.flatten();
             let look = move || queries::directory(pid, namespace, directory);
             let looked = in_thread(share, look).await;
             let (users, entries) = looked.unwrap_or_else(|error| (Vec::new(), Err(error)));
-            Answer::Directory { mounts, entries, users }
+            Answer::Directory(Contents { mounts, entries, users })
         }
-        Wants::Listener { address, port } => {
+        Wants::Listener(FindListener { address, port }) => {
             let find = move || queries::listener(&address, port);
             Answer::Listener(in_thread(share, find).await.and_then(|found| found))
         }
-        Wants::Clients { pid } => {
+        Wants::Clients(FindClients { pid }) => {
             let find = move || queries::clients(pid);
             Answer::Clients(in_thread(share, find).await.and_then(|found| found))
         }

@@ -9,7 +9,7 @@ use tokio::{
 };
 
 use super::{waiting::OF_A_POD, *};
-use podstuck_model::{path::JsonPath, time::Monotonic};
+use podstuck_model::{path::JsonPath, query::ReadAttributes, time::Monotonic};
 
 /// What a look at an inode takes, and a search for holders.
 const INODE: Duration = Duration::from_millis(5);
@@ -26,7 +26,7 @@ struct Fake {
 impl Look for Fake {
     async fn answer(&self, _: Share, wants: Wants) -> Answer {
         // One that hangs.
-        let hangs = matches!(&wants, Wants::Attributes { pid: 0, .. });
+        let hangs = matches!(&wants, Wants::Attributes(ReadAttributes { pid: 0, .. }));
         sleep(if hangs { 400 * INODE } else { INODE }).await;
         Answer::Attributes(Err(NoAnswer::Refused("it is gone".into())))
     }
@@ -90,7 +90,7 @@ impl Bench {
 
 fn inode(pid: u32, name: usize) -> Wants {
     let name = name.to_string().into();
-    Wants::Attributes { pid, directory: "/v".into(), name, expected: (0, 0) }
+    ReadAttributes { pid, directory: "/v".into(), name, expected: (0, 0) }.into()
 }
 
 fn holders(volume: usize) -> Wants {

@@ -25,7 +25,7 @@ use crate::{
         path::JsonPath,
         time::Monotonic,
     },
-    query::{Answer, NoAnswer, Query, Wants},
+    query::{NoAnswer, Query, Question, ReadMounts, Wants},
     tracker::{Claim, Context, Steps, Subject, Tracker, TrackerId},
     verdict::Draft,
 };
@@ -168,7 +168,7 @@ fn question(context: &Context<'_>, op: &Operation) -> Query {
     let wants = if op.call == Call::Umount2 {
         Wants::Holders(About::Mount { pid, namespace, path: JsonPath(path) })
     } else {
-        Wants::Mounts { pid, namespace, path, mount_id: 0 }
+        ReadMounts { pid, namespace, path, mount_id: 0 }.into()
     };
     Query { tracker: TrackerId::Busy, target_id: op.target_id, path: op.path.clone(), wants }
 }
@@ -186,13 +186,14 @@ impl Tracker for Busy {
                 steps.ask(self.observe(context, op));
             }
             What::Sample(sample) => steps.ask(self.ask_again(context, sample.at)),
-            What::Answer { query, answer } => match &**answer {
-                Answer::Mounts(mounts) => {
+            What::Answer { query, answer } => {
+                if let Some((_, mounts)) = ReadMounts::answered(query, answer) {
                     steps.found(self.removal(context, query, mounts.as_ref()));
                 }
-                Answer::Holders(taken) => steps.found(self.unmount(context, query, taken)),
-                _ => {}
-            },
+                if let Some((_, taken)) = About::answered(query, answer) {
+                    steps.found(self.unmount(context, query, taken));
+                }
+            }
             _ => {}
         }
     }

@@ -18,7 +18,7 @@ use crate::{
         identity::TargetKind, mounts::Mounts, operation::Operation, path::safe_path,
         time::Monotonic,
     },
-    query::{Answer, Query, Wants},
+    query::{Query, Question, ReadMounts},
     tracker::{Claim, Context, Steps, Subject, Tracker, TrackerId, TrackerSpec},
     verdict::Draft,
 };
@@ -69,7 +69,7 @@ impl CrossedMounts {
         crossed.last = op.end;
         let (pid, namespace) = (op.actor.pid, op.mnt_ns);
         let (path, mount_id) = (op.path.clone(), crossed.op.mount_id);
-        let wants = Wants::Mounts { pid, namespace, path, mount_id };
+        let wants = ReadMounts { pid, namespace, path, mount_id }.into();
         Some(Query { tracker: self.id(), target_id: op.target_id, path: op.path.clone(), wants })
     }
 }
@@ -83,7 +83,7 @@ impl Tracker for CrossedMounts {
         match &event.what {
             What::Operation(op) => steps.ask(self.observe(op)),
             What::Answer { query, answer } => {
-                if let Answer::Mounts(mounts) = &**answer
+                if let Some((_, mounts)) = ReadMounts::answered(query, answer)
                     && let Some(crossed) = self.targets.get(&query.target_id)
                 {
                     steps.found([draft(context, crossed, mounts.as_ref())]);

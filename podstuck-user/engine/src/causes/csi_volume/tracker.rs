@@ -36,7 +36,7 @@ use crate::{
         pod_record::PodRecord,
         time::Monotonic,
     },
-    query::{Answer, Query, Wants},
+    query::{Query, Question, ReachFuseMounts, Wants},
     tracker::{Context, Steps, Subject, Tracker, TrackerId},
     unmounts::Tried,
     verdict::{Draft, Verdict},
@@ -367,15 +367,16 @@ impl Tracker for NotAttempted {
             }
             What::Node(node) => self.node = Some(NodeRecord::clone(node)),
             What::Sample(sample) => self.sampled(context, sample, steps),
-            What::Answer { query, answer } => match &**answer {
-                Answer::FuseMounts(looked) => {
+            What::Answer { query, answer } => {
+                if let Some((_, looked)) = ReachFuseMounts::answered(query, answer) {
                     let suspect = self.suspects.get(&query.target_id);
                     let mounts = suspect.map_or(&[][..], |followed| &followed.mounts);
                     self.questions.servers(query, looked, mounts);
                 }
-                Answer::Holders(Ok(taken)) => self.questions.holders(query, taken),
-                _ => {}
-            },
+                if let Some((_, Ok(taken))) = About::answered(query, answer) {
+                    self.questions.holders(query, taken);
+                }
+            }
             _ => {}
         }
     }
@@ -440,7 +441,7 @@ impl Questions {
             return None;
         }
         self.fuse.entry(mount.id).or_insert((at, false)).0 = at;
-        let wants = Wants::FuseMounts { pid: mount.pid, path: mount.point.clone() };
+        let wants = ReachFuseMounts { pid: mount.pid, path: mount.point.clone() }.into();
         Some(query(volume.target_id, mount, wants))
     }
 

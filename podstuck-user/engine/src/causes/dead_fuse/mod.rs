@@ -34,7 +34,7 @@ use crate::{
         said::Said,
         time::Monotonic,
     },
-    query::{Answer, Query, Wants},
+    query::{Query, Question, ReachFuseMounts},
     tracker::{Claim, Context, Scope, Steps, Subject, Tracker, TrackerId, TrackerSpec, yields},
     verdict::{Draft, Verdict, times},
 };
@@ -123,7 +123,7 @@ impl DeadMounts {
         }
         suspect.looked = Some(op.end);
         let (target_id, path) = (op.target_id, op.path.clone());
-        let wants = Wants::FuseMounts { pid: op.actor.pid, path: path.clone() };
+        let wants = ReachFuseMounts { pid: op.actor.pid, path: path.clone() }.into();
         Some(Query { tracker: self.id(), target_id, path, wants })
     }
 
@@ -165,7 +165,7 @@ impl Tracker for DeadMounts {
                 steps.say(over);
             }
             What::Answer { query, answer } => {
-                if let Answer::FuseMounts(looked) = &**answer {
+                if let Some((_, looked)) = ReachFuseMounts::answered(query, answer) {
                     steps.found(self.conclude(context, query, looked));
                 }
             }
@@ -328,7 +328,7 @@ impl ToldDead {
             self.told.failing(context, sample, |volume| volume.mounts.iter().any(|it| it.is_fuse));
         let queries = failing.into_iter().filter_map(|it| {
             let (pid, _) = it.ask_in?;
-            let wants = Wants::FuseMounts { pid, path: it.path.clone() };
+            let wants = ReachFuseMounts { pid, path: it.path.clone() }.into();
             Some(Query { tracker, target_id: it.volume.target_id, path: it.path, wants })
         });
         let is_there = |target_id: u64, point: &Path| {

@@ -18,7 +18,7 @@ use crate::{
         said::{Complaint, Said},
         time::Monotonic,
     },
-    query::{Answer, Wants},
+    query::{Answer, ReadFileSystem, Wants},
     testing::{Alone, failed, file_system, run},
     tracker::{Steps, Tracker, TrackerId},
     verdict::Draft,
@@ -220,7 +220,7 @@ fn a_mount_point_lies_on_the_file_system_above() {
         last.end = Monotonic(2_000_000_000);
         let wants = errors.ask(&last).pop().unwrap().wants;
         errors.tracker.forget(7, None, Monotonic(0), &mut Steps::default());
-        let Wants::FileSystem { path, .. } = wants else { panic!("{wants:?}") };
+        let Wants::FileSystem(ReadFileSystem { path, .. }) = wants else { panic!("{wants:?}") };
         (last.path, path)
     };
     let (removed, asked) = path_of(Call::UnlinkatDir);

@@ -11,7 +11,7 @@ use crate::{
     causes::{file_system, network_storage::KernelSays, shared::clean_up::is_clean_up},
     event::{Event, What},
     model::{call::Call, file_system::FileSystem, operation::Operation, time::Monotonic},
-    query::{Answer, Query, Wants},
+    query::{Query, Question, ReadFileSystem},
     tracker::{Context, Steps, Subject, Tracker, TrackerId},
 };
 
@@ -99,7 +99,7 @@ impl FileSystemErrors {
         };
         let again = new && failing.attempts.count() >= ATTEMPTS;
         let target_id = failing.op.target_id;
-        let wants = Wants::FileSystem { pid: op.actor.pid, namespace: op.mnt_ns, path };
+        let wants = ReadFileSystem { pid: op.actor.pid, namespace: op.mnt_ns, path }.into();
         let query = Query { tracker: self.id(), target_id, path: op.path.clone(), wants };
         again.then_some(query)
     }
@@ -122,7 +122,7 @@ impl Tracker for FileSystemErrors {
                 steps.ask(self.observe(op));
             }
             What::Answer { query, answer } => {
-                if let Answer::FileSystem(found) = &**answer
+                if let Some((_, found)) = ReadFileSystem::answered(query, answer)
                     && let Some(failing) = self.of_target(query.target_id)
                 {
                     let kernel = |fs: &FileSystem| self.kernel.of(&fs.fs_type, &fs.source);

@@ -25,7 +25,7 @@ use crate::{
         thread::Times,
         time::Monotonic,
     },
-    query::{Answer, Listening, NoAnswer, Wants},
+    query::{Answer, FindListener, Listening, NoAnswer},
     testing::{Alone, failed, stuck},
     tracker::{Claim, Subject, Tracker},
     verdict::Verdict,
@@ -400,7 +400,7 @@ fn a_server_on_the_node_where_nobody_listens_is_a_tunnel_that_is_gone() {
         let steps = hung.take(seen.at, What::Stuck(Box::new(seen.clone())));
         assert!(steps.verdicts.is_empty(), "it is told with the answer: {steps:?}");
         let [query] = &steps.queries[..] else { panic!("{steps:?}") };
-        let wants = Wants::Listener { address: "127.0.0.1".into(), port: 20249 };
+        let wants = FindListener { address: "127.0.0.1".into(), port: 20249 }.into();
         assert_eq!(query.wants, wants);
         let draft = hung.answer(query, answer).unwrap();
         assert_eq!((draft.id(), draft.certainty()), (id_then, certainty), "{draft:#?}");

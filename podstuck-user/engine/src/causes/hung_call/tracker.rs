@@ -23,7 +23,7 @@ use crate::{
         stuck::StuckThread,
         time::Monotonic,
     },
-    query::{Answer, Listening, Query, Wants},
+    query::{FindListener, Listening, Query, Question},
     tracker::{Claim, Context, Steps, Subject, Tracker, TrackerId},
     verdict::{Draft, Verdict},
 };
@@ -129,7 +129,7 @@ impl HungCalls {
         }
         self.listening.entry(port).or_default();
         let address = seen.mount.as_ref()?.server.as_ref()?.address.clone();
-        let (path, wants) = (seen.path.clone()?, Wants::Listener { address, port });
+        let (path, wants) = (seen.path.clone()?, FindListener { address, port }.into());
         Some(Query { tracker: self.id(), target_id: seen.target_id, path, wants })
     }
 
@@ -238,12 +238,10 @@ impl Tracker for HungCalls {
             What::Sample(sample) => self.sampled(sample),
             What::Said(said) => self.kernel.listen(said),
             What::Answer { query, answer } => {
-                if let (Wants::Listener { port, .. }, Answer::Listener(answer)) =
-                    (&query.wants, &**answer)
-                {
+                if let Some((asked, found)) = FindListener::answered(query, answer) {
                     let unknown = Listening { unread: u32::MAX, ..Listening::default() };
-                    let answer = answer.as_ref().copied().unwrap_or(unknown);
-                    self.listening.insert(*port, Some(answer));
+                    let found = found.as_ref().copied().unwrap_or(unknown);
+                    self.listening.insert(asked.port, Some(found));
                     let is_stuck = self.stuck.contains_key(&query.target_id);
                     let told =
                         is_stuck.then(|| self.verdict(context, query.target_id, context.now));

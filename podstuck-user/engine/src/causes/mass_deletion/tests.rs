@@ -17,7 +17,7 @@ use crate::{
         remaining::{Interval, Remaining, Sample},
         time::Monotonic,
     },
-    query::{Answer, NoAnswer, Query, Wants},
+    query::{Answer, CountRemaining, NoAnswer, Query},
     testing::{Alone, failed},
     tracker::TrackerId,
     verdict::Verdict,
@@ -244,7 +244,7 @@ fn only_what_is_known_to_be_gone_is_over() {
         let mut bulk = Alone::<BulkDeletes>::new();
         let mut op = failed(Call::Unlinkat, Errno::ENOENT, "m", 1.0);
         op.outcome = Outcome::OK;
-        let wants = Wants::Remaining { pid: 42, directory: op.target.root.clone() };
+        let wants = CountRemaining { pid: 42, directory: op.target.root.clone() }.into();
         let (tracker, path) = (TrackerId::BulkDelete, op.target.root.clone());
         let query = Query { tracker, target_id: op.target_id, path, wants };
         bulk.take(at(1), What::Operation(Box::new(op)));

@@ -14,7 +14,7 @@ use crate::{
         call::Call, finding::Progress, identity::Component, operation::Operation, path::JsonPath,
         remaining::Remaining, time::Monotonic,
     },
-    query::{Answer, NoAnswer, Query, Wants},
+    query::{CountRemaining, FindClients, NoAnswer, Query, Question},
     tracker::{Context, Steps, Tracker, TrackerId},
     verdict::Verdict,
 };
@@ -134,12 +134,10 @@ impl Tracker for BulkDeletes {
                 }
             }
             What::Answer { query, answer } => {
-                if let (Wants::Remaining { pid, .. }, Answer::Remaining(answer)) =
-                    (&query.wants, &**answer)
-                {
-                    self.learn(query, *pid, answer, context.now, steps);
+                if let Some((asked, left)) = CountRemaining::answered(query, answer) {
+                    self.learn(query, asked.pid, left, context.now, steps);
                 }
-                if let Answer::Clients(Ok(clients)) = &**answer
+                if let Some((_, Ok(clients))) = FindClients::answered(query, answer)
                     && let Some(run) = self.runs.get_mut(&Where::Target(query.target_id))
                 {
                     run.clients = Some((clients.clone(), context.now));
@@ -205,10 +203,10 @@ fn ask(tracker: TrackerId, place: Where, run: &mut Run, many: usize, now: Monoto
     };
     run.asked = Some(now);
     let pid = op.actor.pid;
-    let mut wants = vec![Wants::Remaining { pid, directory: path.clone() }];
+    let mut wants = vec![CountRemaining { pid, directory: path.clone() }.into()];
     // It holds a lock meanwhile that others wait for.
     if holds_up_others(op) {
-        wants.push(Wants::Clients { pid });
+        wants.push(FindClients { pid }.into());
     }
     let query = |wants| Query { tracker, target_id: op.target_id, path: path.clone(), wants };
     wants.into_iter().map(query).collect()

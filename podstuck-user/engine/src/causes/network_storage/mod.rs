@@ -24,7 +24,7 @@ use crate::{
         path::{safe, safe_path},
         said::{Complaint, Said},
     },
-    query::{Answer, Query, Wants},
+    query::{Query, Question, ReadFileSystem},
     tracker::{Claim, Context, Steps, Subject, Tracker, TrackerId, TrackerSpec},
     verdict::{Draft, Verdict, times},
 };
@@ -178,7 +178,7 @@ impl NetworkStorage {
                 self.found.insert(target_id);
             }
             let Some((pid, namespace)) = failing.ask_in else { continue };
-            let wants = Wants::FileSystem { pid, namespace, path: failing.path.clone() };
+            let wants = ReadFileSystem { pid, namespace, path: failing.path.clone() }.into();
             steps.ask([Query { tracker, target_id, path: failing.path, wants }]);
         }
         steps.say(before.into_iter().map(|target_id| Verdict::Over { tracker, target_id, at }));
@@ -229,7 +229,7 @@ impl Tracker for NetworkStorage {
             What::Said(said) => self.listen(context, said),
             What::Sample(sample) => self.sampled(context, sample, steps),
             What::Answer { query, answer } => {
-                if let Answer::FileSystem(Some(fs)) = &**answer {
+                if let Some((_, Some(fs))) = ReadFileSystem::answered(query, answer) {
                     steps.found(self.conclude(context, query.target_id, &query.path, fs));
                 }
             }

@@ -17,7 +17,7 @@ use crate::{
         object::{Entries, Entry, User},
         operation::Operation,
     },
-    query::{Answer, Query},
+    query::{Answer, Contents, Query},
     testing::{Alone, FILE, VOLUME, failed},
     tracker::Tracker,
     verdict::Draft,
@@ -45,11 +45,8 @@ fn entry(name: &str, age: u64) -> Entry {
 
 fn answer(mounts: Option<Mounts>, listed: Vec<Entry>, users: &[User]) -> Answer {
     let count = listed.len() as u64;
-    Answer::Directory {
-        mounts,
-        entries: Ok(Entries { listed, count, directory: Some(FILE) }),
-        users: users.to_vec(),
-    }
+    let entries = Ok(Entries { listed, count, directory: Some(FILE) });
+    Answer::Directory(Contents { mounts, entries, users: users.to_vec() })
 }
 
 fn conclude(
@@ -171,7 +168,7 @@ fn names_that_were_not_listed_may_be_anything() {
         let (mut tracker, queries) = full("kubernetes.io/csi", "", &[1.0, 1.6]);
         let entries = Entries { listed: vec![entry("a", 9)], count, directory: Some(FILE) };
         let (mounts, users) = (Some(Mounts::default()), Vec::new());
-        let answer = Answer::Directory { mounts, entries: Ok(entries), users };
+        let answer = Answer::Directory(Contents { mounts, entries: Ok(entries), users });
         let draft = tracker.answer(&queries[0], answer).unwrap();
         assert_eq!(draft.id(), "data-under-mountpoint");
         let names = draft.ruled_out.iter().any(|it| it.cause.as_str() == "nfs-silly-rename");
@@ -208,6 +205,6 @@ fn a_subpath_that_is_still_mounted_was_skipped() {
 fn what_is_mounted_is_busy_and_not_full() {
     let (mut tracker, queries) = full("kubernetes.io/csi", "mount", &[10.0, 11.0]);
     let entries = Ok(Entries::default());
-    let seen = Answer::Directory { mounts: None, entries, users: Vec::new() };
+    let seen = Answer::Directory(Contents { mounts: None, entries, users: Vec::new() });
     assert!(tracker.answer(&queries[0], seen).is_none());
 }

@@ -19,7 +19,7 @@ use crate::{
         operation::Operation,
         time::Monotonic,
     },
-    query::{Answer, NoAnswer, Query, Wants},
+    query::{Contents, NoAnswer, Query, Question, ReadDirectory},
     tracker::{Claim, Context, Steps, Subject, Tracker, TrackerId},
 };
 
@@ -93,7 +93,7 @@ impl NotEmpty {
             *target == op.target_id && path != &op.path && path.starts_with(&op.path)
         });
         let (pid, namespace, directory) = (op.actor.pid, op.mnt_ns, op.path.clone());
-        let wants = Wants::Directory { pid, namespace, directory };
+        let wants = ReadDirectory { pid, namespace, directory }.into();
         let query =
             Query { tracker: self.id(), target_id: op.target_id, path: op.path.clone(), wants };
         (again && deepest && !self.explained.contains(&op.target_id)).then_some(query)
@@ -146,7 +146,8 @@ impl Tracker for NotEmpty {
             }
             What::Answer { query, answer } => {
                 let key = (query.target_id, query.path.clone());
-                if let Answer::Directory { mounts, entries, users } = &**answer
+                if let Some((_, Contents { mounts, entries, users })) =
+                    ReadDirectory::answered(query, answer)
                     && !self.explained.contains(&query.target_id)
                     && let Some(full) = self.again.get(&key).or_else(|| self.once.get(&key))
                 {

@@ -24,7 +24,7 @@ use crate::{
         path::{safe, safe_path},
         time::Monotonic,
     },
-    query::{Answer, Query, Wants},
+    query::{FindProtected, Query, Question},
     tracker::{Context, Steps, Subject, Tracker, TrackerId},
     verdict::{Draft, Verdict},
 };
@@ -104,7 +104,7 @@ impl Protections {
             let lasts = is_known || tree.is_late;
             let is_due = may && lasts && asked.is_none_or(|asked| at.since(asked) >= pause);
             if is_due {
-                let wants = Wants::Protected { pid: tree.seen_by.0, directory: path.clone() };
+                let wants = FindProtected { pid: tree.seen_by.0, directory: path.clone() }.into();
                 steps.ask([Query { tracker, target_id, path: path.clone(), wants }]);
             }
             let asked = if is_due { Some(at) } else { asked };
@@ -186,7 +186,7 @@ impl Tracker for Protections {
         match &event.what {
             What::Sample(sample) => self.sampled(context, sample, steps),
             What::Answer { query, answer } => {
-                if let Answer::Protected(Ok(found)) = &**answer {
+                if let Some((_, Ok(found))) = FindProtected::answered(query, answer) {
                     self.conclude(context, query, found, steps);
                 }
             }

@@ -15,7 +15,7 @@ use crate::{
     causes::{permission::verdict, shared::clean_up::is_clean_up},
     event::{Event, What},
     model::{call::Call, operation::Operation, time::Monotonic},
-    query::{Answer, NoAnswer, ObjectAttributes, Query, Wants},
+    query::{NoAnswer, ObjectAttributes, Query, Question, ReadAttributes},
     tracker::{Claim, Context, Steps, Subject, Tracker, TrackerId},
     verdict::{Draft, Fact, times},
 };
@@ -80,7 +80,7 @@ impl Refusals {
         let directory = op.path.parent()?.to_owned();
         let name = op.path.file_name()?.to_owned();
         let (pid, expected) = (op.actor.pid, op.directory);
-        let wants = Wants::Attributes { pid, directory, name, expected };
+        let wants = ReadAttributes { pid, directory, name, expected }.into();
         Some(Query { tracker: self.id(), target_id: op.target_id, path: op.path.clone(), wants })
     }
 
@@ -123,7 +123,7 @@ impl Tracker for Refusals {
         match &event.what {
             What::Operation(op) | What::Told(op) => steps.ask(self.observe(op)),
             What::Answer { query, answer } => {
-                if let Answer::Attributes(answer) = &**answer {
+                if let Some((_, answer)) = ReadAttributes::answered(query, answer) {
                     steps.found(self.conclude(context, query, answer));
                 }
             }

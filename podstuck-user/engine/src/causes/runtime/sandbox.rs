@@ -29,7 +29,7 @@ use crate::{
         sandbox::{self, Kept},
         time::Monotonic,
     },
-    query::{Query, Wants},
+    query::{Query, ReadMountsOn, Wants},
     tracker::{Context, TrackerId},
     verdict::Draft,
 };
@@ -93,7 +93,7 @@ impl SandboxMounts {
                         let path = JsonPath(path.into());
                         Wants::Holders(About::Mount { pid, namespace, path })
                     }
-                    _ => Wants::MountsOn { pid, namespace, path: path.into() },
+                    _ => ReadMountsOn { pid, namespace, path: path.into() }.into(),
                 };
                 Some(Query { tracker, target_id, path: path.into(), wants })
             }));
@@ -105,32 +105,36 @@ impl SandboxMounts {
     pub(crate) fn answered(
         &mut self,
         context: &Context<'_>,
-        query: &Query,
-        mounts: Option<&Mounts>,
+        target_id: u64,
+        asked: &ReadMountsOn,
+        mounts: &Mounts,
     ) {
-        let (Wants::MountsOn { pid, namespace, path }, Some(mounts)) = (&query.wants, mounts)
-        else {
-            return;
-        };
+        let ReadMountsOn { pid, namespace, path } = asked;
         let look = Look {
             path: path.clone(),
             mounts: mounts.clone(),
             view: View::in_namespace(context, *namespace, *pid),
             at: context.now,
         };
-        self.looks.insert((query.target_id, *pid), look);
+        self.looks.insert((target_id, *pid), look);
     }
 
     /// Takes note of who holds a mount.
-    pub(crate) fn holders(&mut self, context: &Context<'_>, query: &Query, taken: &Snapshot) {
-        let Wants::Holders(About::Mount { pid, namespace, path }) = &query.wants else { return };
+    pub(crate) fn holders(
+        &mut self,
+        context: &Context<'_>,
+        target_id: u64,
+        asked: &About,
+        taken: &Snapshot,
+    ) {
+        let About::Mount { pid, namespace, path } = asked else { return };
         let held = Held {
             path: path.0.clone(),
             taken: taken.clone(),
             view: View::in_namespace(context, *namespace, *pid),
             at: context.now,
         };
-        self.held.insert((query.target_id, *pid), held);
+        self.held.insert((target_id, *pid), held);
     }
 
     /// Who was seen last to hold what is complained of. Of several runtimes, the one that has it mounted.

@@ -38,7 +38,7 @@ use crate::{
         runtime::{DOCKERS, Daemon, GoneRuntime, ShimOf},
         time::Monotonic,
     },
-    query::{Answer, Query, Wants},
+    query::{FindClients, Query, Question},
     tracker::{Claim, Context, Steps, Subject, Tracker, TrackerId},
     verdict::{Draft, Verdict},
 };
@@ -194,7 +194,7 @@ impl RuntimeStates {
 
 fn clients_of(tracker: TrackerId, pid: u32) -> Query {
     let (target_id, path) = (pid.into(), PathBuf::new());
-    Query { tracker, target_id, path, wants: Wants::Clients { pid } }
+    Query { tracker, target_id, path, wants: FindClients { pid }.into() }
 }
 
 /// The daemons that a container is removed by, the lower one first.
@@ -227,8 +227,7 @@ impl Tracker for RuntimeStates {
         match &event.what {
             What::Sample(sample) => self.sampled(sample, steps),
             What::Answer { query, answer } => {
-                if let (Wants::Clients { pid }, Answer::Clients(found)) = (&query.wants, &**answer)
-                {
+                if let Some((FindClients { pid }, found)) = FindClients::answered(query, answer) {
                     // Of whom nothing is known it is not said that he waits.
                     let clients = found.clone().unwrap_or_default();
                     self.silent.answered(*pid, &clients, context.now);

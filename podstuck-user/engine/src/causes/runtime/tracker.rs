@@ -24,6 +24,7 @@ use crate::{
     event::{Event, What},
     model::{
         evidence::Certainty,
+        holder::About,
         identity::TargetKind,
         node::{LeftRootfs, NodeSample, PodState},
         pod_group::{PodGroup, Task},
@@ -31,7 +32,7 @@ use crate::{
         said::{Complaint, Report, Said, container_id},
         time::Monotonic,
     },
-    query::Answer,
+    query::{Question, ReadMountsOn},
     tracker::{Claim, Context, Steps, Subject, Tracker, TrackerId},
     verdict::{Draft, Verdict},
 };
@@ -454,13 +455,14 @@ impl Tracker for RuntimeSays {
                 }
             }
             What::Sample(sample) => self.sampled(context, sample, steps),
-            What::Answer { query, answer } => match &**answer {
-                Answer::Mounts(mounts) => {
-                    self.sandboxes.answered(context, query, mounts.as_ref());
+            What::Answer { query, answer } => {
+                if let Some((asked, Some(mounts))) = ReadMountsOn::answered(query, answer) {
+                    self.sandboxes.answered(context, query.target_id, asked, mounts);
                 }
-                Answer::Holders(Ok(taken)) => self.sandboxes.holders(context, query, taken),
-                _ => {}
-            },
+                if let Some((asked, Ok(taken))) = About::answered(query, answer) {
+                    self.sandboxes.holders(context, query.target_id, asked, taken);
+                }
+            }
             _ => {}
         }
     }

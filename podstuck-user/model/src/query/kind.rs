@@ -1,10 +1,10 @@
 //! Kinds of questions, by what may keep their answers waiting.
 
-use podstuck_model::{degraded::Feed, query::Wants};
+use crate::degraded::Feed;
 
 /// A kind. Each has turns of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Kind {
+pub enum Kind {
     /// One object, by its inode: a helper that takes milliseconds.
     Inode,
     /// What `/proc` and `/sys` say: no helper.
@@ -18,27 +18,13 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 5] =
+    /// All of them.
+    pub const ALL: [Self; 5] =
         [Self::Inode, Self::Tables, Self::Places, Self::Trees, Self::Holders];
-
-    pub(super) const fn of(wants: &Wants) -> Self {
-        match wants {
-            Wants::Attributes { .. } => Self::Inode,
-            Wants::Mounts { .. } | Wants::MountsOn { .. } | Wants::FileSystem { .. } => {
-                Self::Tables
-            }
-            Wants::FuseMounts { .. }
-            | Wants::Directory { .. }
-            | Wants::Listener { .. }
-            | Wants::Clients { .. } => Self::Places,
-            Wants::Protected { .. } | Wants::Remaining { .. } => Self::Trees,
-            Wants::Holders(_) => Self::Holders,
-        }
-    }
 
     /// Looks at a time. All but those of [`Self::Tables`] are a process each, of the few that there may be
     /// (`MOST` of the fork server); one search answers all.
-    pub(super) const fn turns(self) -> usize {
+    pub const fn turns(self) -> usize {
         match self {
             Self::Tables => 4,
             Self::Inode | Self::Places | Self::Trees => 2,
@@ -47,7 +33,7 @@ impl Kind {
     }
 
     /// What is missing without it.
-    pub(super) const fn feed(self) -> Feed {
+    pub const fn feed(self) -> Feed {
         match self {
             Self::Holders => Feed::Holders,
             _ => Feed::Objects,
