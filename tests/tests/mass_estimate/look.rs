@@ -2,7 +2,6 @@
 
 use std::{
     io::Write,
-    os::unix::ffi::OsStrExt,
     path::Path,
     process::{Child, Command, Stdio},
 };
@@ -60,8 +59,7 @@ impl Drop for Stopped {
 
 /// Asks the helper, as the tool does.
 pub(crate) fn look(pid: u32, top: &Path, budget: Budget) -> Remaining {
-    let directory = json!({"Unix": top.as_os_str().as_bytes()});
-    let request = json!({"Remaining": {"pid": pid, "directory": directory, "budget": budget}});
+    let request = json!({"Remaining": {"pid": pid, "directory": top, "budget": budget}});
     let mut helper = Command::new(podstuck());
     helper.arg("look").stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut helper = helper.spawn().unwrap();

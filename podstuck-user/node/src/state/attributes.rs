@@ -4,32 +4,30 @@ use std::{ffi::OsString, path::Path};
 
 use anyhow::{Context, Result};
 use rustix::fs::{AtFlags, OFlags, StatxAttributes, StatxFlags, statx};
-use serde::{Deserialize, Serialize};
 
 use super::{
+    asked::{Asked, Helped, in_helper},
     seen_by::{Root, file_id, while_it_lives},
     swap,
 };
 use podstuck_confine::role::Role;
 use podstuck_confine::{
     alive::Occasion,
-    helper::{Question, Teller},
+    helper::{Question, Share, Teller},
 };
-use podstuck_model::{degraded::Feed, object::Attributes, query::ObjectAttributes};
+use podstuck_model::{
+    degraded::Feed,
+    object::Attributes,
+    query::{NoAnswer, ObjectAttributes, ReadAttributes},
+};
 
-/// Those of an object and of its directory, and what else keeps an object from being removed.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct ReadAttributes {
-    /// Whose mount namespace and root directory.
-    pub(super) pid: u32,
-    /// Directory that holds the object.
-    pub(super) directory: OsString,
-    pub(super) name: OsString,
-    /// Device and inode number that the directory must have; inode 0 when unknown.
-    pub(super) expected: (u32, u64),
+impl Asked for ReadAttributes {
+    async fn answer(self, share: Share) -> Result<ObjectAttributes, NoAnswer> {
+        in_helper(share, Helped(self)).await
+    }
 }
 
-impl Question for ReadAttributes {
+impl Question for Helped<ReadAttributes> {
     const IS_SHORT: bool = true;
     const FEEDS: Option<Feed> = Some(Feed::Objects);
     const OCCASION: Occasion = Occasion::Answered;
@@ -39,23 +37,23 @@ impl Question for ReadAttributes {
     type Answer = ObjectAttributes;
 
     fn enters(&self) -> Option<(u32, &Path)> {
-        Some((self.pid, self.directory.as_ref()))
+        Some((self.0.pid, &self.0.directory))
     }
 
     fn answer(self, _: &mut Teller<(), ()>) -> Result<ObjectAttributes> {
-        while_it_lives(self.pid, || self.read())
+        while_it_lives(self.0.pid, || self.read())
     }
 }
 
-impl ReadAttributes {
+impl Helped<ReadAttributes> {
     fn read(&self) -> Result<ObjectAttributes> {
-        let (root, directory) = (Root::of(self.pid)?, Path::new(&self.directory));
+        let ReadAttributes { pid, directory, name, expected } = &self.0;
+        let root = Root::of(*pid)?;
         let open = root
             .open(directory, OFlags::DIRECTORY)
             .with_context(|| format!("opening {}", directory.display()))?;
         let wanted = StatxFlags::BASIC_STATS;
         let own = statx(&open, "", AtFlags::EMPTY_PATH, wanted).context("reading the directory")?;
-        let name = self.name.as_os_str();
         let object = statx(&open, name, AtFlags::SYMLINK_NOFOLLOW, wanted)
             .with_context(|| format!("reading {} in {}", name.display(), directory.display()))?;
         let device = kernel_dev(own.stx_dev_major, own.stx_dev_minor);
@@ -68,7 +66,7 @@ impl ReadAttributes {
         Ok(ObjectAttributes {
             object: attribute_bits(&object),
             directory: attribute_bits(&own),
-            same_directory: self.expected == (device, own.stx_ino),
+            same_directory: *expected == (device, own.stx_ino),
             sticky: own.stx_mode & 0o1000 != 0,
             swap: swap == Some(true),
             swap_unknown: swap.is_none(),
@@ -106,8 +104,8 @@ mod tests {
         let expected = (kernel_dev(major, minor), meta.st_ino());
         let pid = std::process::id();
         let directory = dir.path().into();
-        let question = ReadAttributes { pid, directory, name: "f".into(), expected };
-        let ObjectAttributes { object, same_directory, .. } = question.read().unwrap();
+        let asked = ReadAttributes { pid, directory, name: "f".into(), expected };
+        let ObjectAttributes { object, same_directory, .. } = Helped(asked).read().unwrap();
         assert!(!object.immutable && !object.append_only && same_directory);
     }
 }

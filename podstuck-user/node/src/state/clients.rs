@@ -1,4 +1,4 @@
-//! Who has a connection to a daemon's local sockets, and whether that has read what was sent: the helper's side.
+//! Who has a connection to a daemon's local sockets, and whether that has read what was sent.
 //! The daemon is not asked, and nothing is sent to it.
 
 use std::{
@@ -8,21 +8,21 @@ use std::{
 };
 
 use anyhow::{Result, ensure};
-use serde::{Deserialize, Serialize};
 
 use super::{
+    asked::{Asked, Helped, in_thread},
     sockets::{self, sockets_of},
     thread::since_boot,
     unix_diag::{self, Socket},
 };
 use crate::identity::living::Living;
-use podstuck_confine::helper::{Question, Teller};
+use podstuck_confine::helper::{Question, Share, Teller, ask};
 use podstuck_confine::{proc, role::Role};
 use podstuck_model::{
     client::{Client, Request},
     degraded::{Degraded, Feed},
     path::safe,
-    query::NoAnswer,
+    query::{FindClients, NoAnswer},
 };
 
 /// Clients told.
@@ -32,13 +32,19 @@ const LINE: usize = 4096;
 /// Words of it that are told, without the program's name.
 const WORDS: usize = 2;
 
-/// Who has a connection to a daemon.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct FindClients {
-    pub(super) pid: u32,
+impl Asked for FindClients {
+    async fn answer(self, share: Share) -> Result<Vec<Client>, NoAnswer> {
+        let find = move || {
+            let daemon = self.pid;
+            let found = ask(Helped(self));
+            note(daemon, found.as_ref().err());
+            found
+        };
+        in_thread(share, find).await.flatten()
+    }
 }
 
-impl Question for FindClients {
+impl Question for Helped<FindClients> {
     const FEEDS: Option<Feed> = Some(Feed::Node);
     const ROLE: Role = Role::Helper;
     type Step = ();
@@ -46,14 +52,15 @@ impl Question for FindClients {
     type Answer = Vec<Client>;
 
     fn answer(self, _: &mut Teller<(), ()>) -> Result<Vec<Client>> {
+        let of = self.0.pid;
         let network = |process: &Path| proc::namespace(process, "net");
-        let daemon = PathBuf::from(format!("/proc/{}", self.pid));
+        let daemon = PathBuf::from(format!("/proc/{of}"));
         let same = network(&daemon) == network(Path::new("/proc/self"));
-        ensure!(same, "pid {} is in another network, whose sockets are not shown here", self.pid);
+        ensure!(same, "pid {of} is in another network, whose sockets are not shown here");
         let ends = other_ends(&sockets_of(&daemon), &unix_diag::all()?);
         let owners = sockets::owners(&ends.keys().copied().collect());
         let mut found: Vec<Client> = Vec::new();
-        for (socket, pid) in owners.into_iter().filter(|(_, pid)| *pid != self.pid) {
+        for (socket, pid) in owners.into_iter().filter(|(_, pid)| *pid != of) {
             let Some(request) = ends.get(&socket) else { continue };
             match found.iter_mut().find(|known| known.pid == pid) {
                 Some(known) => known.request = known.request.min(*request),
@@ -70,7 +77,7 @@ impl Question for FindClients {
 static UNKNOWN: Mutex<BTreeMap<u32, String>> = Mutex::new(BTreeMap::new());
 
 /// Takes note of whether they could be found.
-pub(super) fn note(daemon: u32, why: Option<&NoAnswer>) {
+fn note(daemon: u32, why: Option<&NoAnswer>) {
     let mut unknown = UNKNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     match why {
         Some(why) => drop(unknown.insert(daemon, why.to_string())),

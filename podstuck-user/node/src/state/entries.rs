@@ -13,14 +13,19 @@ use rustix::fs::{OFlags, StatxFlags};
 use serde::{Deserialize, Serialize};
 
 use super::{
+    asked::{Asked, in_thread},
     holders::users_below,
     seen_by::{Root, file_id, while_it_lives},
 };
-use podstuck_confine::helper::{Question, Teller};
-use podstuck_confine::role::{self, Role};
+use podstuck_confine::{
+    alive::{self, Occasion},
+    helper::{Question, Share, Teller, ask_in_parts},
+    role::{self, Role},
+};
 use podstuck_model::{
     degraded::Feed,
     object::{Entries, Entry, User},
+    query::{Contents, NoAnswer, ReadDirectory, ReadMounts},
 };
 
 /// Names that are listed. More are only counted.
@@ -28,19 +33,35 @@ const LISTED: usize = 64;
 /// Entries that are looked at.
 const COUNTED: u64 = 100_000;
 
-/// What is in a directory. Before that it tells who uses something below it.
+/// What is in it. Before that it tells who uses something below it.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct ReadDirectory {
-    /// Whose mount namespace and root directory; not one of the users.
-    pub(super) pid: u32,
-    /// Inode number of its mount namespace.
-    pub(super) namespace: u32,
-    pub(super) directory: OsString,
+pub(super) struct ReadEntries {
+    #[serde(flatten)]
+    asked: ReadDirectory,
     /// The directory is not to be entered.
-    pub(super) users_only: bool,
+    users_only: bool,
 }
 
-impl Question for ReadDirectory {
+impl Asked for ReadDirectory {
+    async fn answer(self, share: Share) -> Contents {
+        let Self { pid, namespace, directory: path } = self.clone();
+        let mounts = ReadMounts { pid, namespace, path, mount_id: 0 }.answer(share.clone()).await;
+        let looked = in_thread(share, move || look(self)).await;
+        let (users, entries) = looked.unwrap_or_else(|error| (Vec::new(), Err(error)));
+        Contents { mounts, entries, users }
+    }
+}
+
+/// Who uses something below a directory, also when it does not answer; and what is in it.
+fn look(asked: ReadDirectory) -> (Vec<User>, Result<Entries, NoAnswer>) {
+    let mut users = Vec::new();
+    let why_not = alive::why_not(asked.pid, &asked.directory, Occasion::Answered);
+    let question = ReadEntries { asked, users_only: why_not.is_some() };
+    let entries = ask_in_parts(question, |part| users = part).map_err(NoAnswer::from);
+    (users, why_not.map_or(entries, |why| Err(NoAnswer::NotEntered(why))))
+}
+
+impl Question for ReadEntries {
     const FEEDS: Option<Feed> = Some(Feed::Objects);
     const ROLE: Role = Role::HelperBeneath;
     type Step = ();
@@ -48,18 +69,17 @@ impl Question for ReadDirectory {
     type Answer = Entries;
 
     fn place(&self) -> OsString {
-        self.directory.clone()
+        self.asked.directory.clone().into()
     }
 
     fn answer(self, tell: &mut Teller<(), Vec<User>>) -> Result<Entries> {
-        let Self { pid, namespace, directory, users_only } = &self;
+        let Self { asked: ReadDirectory { pid, namespace, directory }, users_only } = &self;
         // From memory, and so even if the directory does not answer.
-        tell.part(&users_below(*pid, *namespace, Path::new(directory)))?;
+        tell.part(&users_below(*pid, *namespace, directory))?;
         if *users_only {
             return Ok(Entries::default());
         }
         while_it_lives(*pid, || {
-            let directory = Path::new(directory);
             let held = Root::of(*pid)?.open(directory, OFlags::DIRECTORY);
             let held = held.with_context(|| format!("opening {}", directory.display()))?;
             // From here on nothing is opened by a name that others have chosen.

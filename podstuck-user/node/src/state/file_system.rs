@@ -3,16 +3,27 @@
 
 use std::{fs, io, path::Path};
 
-use super::mounts;
+use super::{
+    asked::{Asked, from_proc},
+    mounts,
+};
+use podstuck_confine::helper::Share;
 use podstuck_model::{
     file_system::{Counted, FileSystem},
     mountinfo::tells_health,
     mounts::Mount,
+    query::ReadFileSystem,
 };
+
+impl Asked for ReadFileSystem {
+    async fn answer(self, _: Share) -> Option<FileSystem> {
+        from_proc(move || of_path(self.pid, self.namespace, &self.path)).await.flatten()
+    }
+}
 
 /// The file system that a path lies on, by its text, in the namespace with this inode number: as
 /// `pid` sees it if it still is in there, else any other process that is. `None` when nobody is.
-pub(crate) fn of_path(pid: u32, namespace: u32, path: &Path) -> Option<FileSystem> {
+fn of_path(pid: u32, namespace: u32, path: &Path) -> Option<FileSystem> {
     let table = mounts::of_namespace(pid, namespace)?;
     let mount = table.covering(path)?;
     Some(describe(mount, table.source.clone()))

@@ -1,33 +1,35 @@
-//! Whether anybody on the node listens at a loopback address: the helper's side. The network namespace in which an
+//! Whether anybody on the node listens at a loopback address. The network namespace in which an
 //! NFS client connects is that of who mounted, and no file tells it; so all of them are looked at.
 
 use std::{
     collections::BTreeSet,
     fs,
     io::{self, BufRead, BufReader, Read as _},
-    net::{IpAddr, Ipv6Addr},
+    net::{IpAddr, Ipv6Addr, SocketAddr},
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context, Result};
 use procfs::{FromBufReadSI as _, current_system_info, net::TcpNetEntries};
-use serde::{Deserialize, Serialize};
 
-use podstuck_confine::helper::{Question, Teller};
+use super::asked::{Asked, Helped, in_helper};
+use podstuck_confine::helper::{Question, Share, Teller};
 use podstuck_confine::{proc, role::Role};
-use podstuck_model::{degraded::Feed, query::Listening};
+use podstuck_model::{
+    degraded::Feed,
+    query::{FindListener, Listening, NoAnswer},
+};
 
 /// What is read of a namespace's sockets that listen: those of ten thousand programs.
 const LONGEST: u64 = 2 << 20;
 
-/// Whether anybody listens.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct FindListener {
-    pub(super) address: IpAddr,
-    pub(super) port: u16,
+impl Asked for FindListener {
+    async fn answer(self, share: Share) -> Result<Listening, NoAnswer> {
+        in_helper(share, Helped(self)).await
+    }
 }
 
-impl Question for FindListener {
+impl Question for Helped<FindListener> {
     const FEEDS: Option<Feed> = Some(Feed::Node);
     const ROLE: Role = Role::Helper;
     type Step = ();
@@ -35,6 +37,9 @@ impl Question for FindListener {
     type Answer = Listening;
 
     fn answer(self, _: &mut Teller<(), ()>) -> Result<Listening> {
+        let FindListener { address, port } = &self.0;
+        let end = address.parse().with_context(|| format!("{address} is no address"))?;
+        let end = SocketAddr::new(end, *port);
         let (mut seen, mut found) = (BTreeSet::new(), Listening::default());
         for pid in proc::processes() {
             let process = PathBuf::from(format!("/proc/{pid}"));
@@ -47,7 +52,7 @@ impl Question for FindListener {
             if seen.contains(&namespace) {
                 continue;
             }
-            match self.is_heard_in(&process) {
+            match is_heard_in(&process, end) {
                 Ok(heard) => {
                     seen.insert(namespace);
                     found.namespaces += 1;
@@ -61,45 +66,44 @@ impl Question for FindListener {
     }
 }
 
-impl FindListener {
-    fn is_heard_in(&self, process: &Path) -> Result<bool> {
-        let mut heard = false;
-        for table in ["tcp", "tcp6"] {
-            match fs::File::open(process.join("net").join(table)) {
-                Ok(file) => heard |= self.is_in(BufReader::new(file.take(LONGEST)))?,
-                // A kernel without IPv6.
-                Err(error) if table == "tcp6" && error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(error).context(table),
-            }
+fn is_heard_in(process: &Path, end: SocketAddr) -> Result<bool> {
+    let mut heard = false;
+    for table in ["tcp", "tcp6"] {
+        match fs::File::open(process.join("net").join(table)) {
+            Ok(file) => heard |= is_in(BufReader::new(file.take(LONGEST)), end)?,
+            // A kernel without IPv6.
+            Err(error) if table == "tcp6" && error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error).context(table),
         }
-        Ok(heard)
     }
+    Ok(heard)
+}
 
-    /// Sockets that listen come first (net/ipv4/tcp_ipv4.c, `tcp_get_idx`), and no more is read.
-    fn is_in(&self, mut table: impl BufRead) -> Result<bool> {
-        let mut listening = Vec::new();
-        table.read_until(b'\n', &mut listening)?;
-        loop {
-            let mut line = Vec::new();
-            let is_end = table.read_until(b'\n', &mut line)? == 0;
-            let state = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).nth(3);
-            if is_end || state != Some(b"0A") {
-                break;
-            }
-            listening.extend(line);
+/// Sockets that listen come first (net/ipv4/tcp_ipv4.c, `tcp_get_idx`), and no more is read.
+fn is_in(mut table: impl BufRead, end: SocketAddr) -> Result<bool> {
+    let mut listening = Vec::new();
+    table.read_until(b'\n', &mut listening)?;
+    loop {
+        let mut line = Vec::new();
+        let is_end = table.read_until(b'\n', &mut line)? == 0;
+        let state = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).nth(3);
+        if is_end || state != Some(b"0A") {
+            break;
         }
-        let TcpNetEntries(entries) =
-            TcpNetEntries::from_buf_read(&*listening, current_system_info())
-                .map_err(io::Error::other)?;
-        Ok(entries.iter().any(|it| self.reaches(it.local_address.ip(), it.local_address.port())))
+        listening.extend(line);
     }
+    let TcpNetEntries(entries) = TcpNetEntries::from_buf_read(&*listening, current_system_info())
+        .map_err(io::Error::other)?;
+    Ok(entries.iter().any(|it| reaches(it.local_address, end)))
+}
 
-    /// Whether who listens there is reached at the address.
-    fn reaches(&self, listens: IpAddr, port: u16) -> bool {
-        // A listener for all addresses of IPv6 mostly takes those of IPv4 as well.
-        let everywhere = listens.is_unspecified() || listens == IpAddr::V6(Ipv6Addr::UNSPECIFIED);
-        port == self.port && (everywhere || listens.to_canonical() == self.address.to_canonical())
-    }
+/// Whether who listens there is reached at the address.
+fn reaches(listens: SocketAddr, end: SocketAddr) -> bool {
+    // A listener for all addresses of IPv6 mostly takes those of IPv4 as well.
+    let everywhere =
+        listens.ip().is_unspecified() || listens.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+    let is_same = listens.ip().to_canonical() == end.ip().to_canonical();
+    listens.port() == end.port() && (everywhere || is_same)
 }
 
 #[cfg(test)]
@@ -109,8 +113,8 @@ mod tests {
     use super::*;
 
     fn asked(address: &str, port: u16) -> Listening {
-        let question = FindListener { address: address.parse().unwrap(), port };
-        question.answer(&mut Teller::new()).unwrap()
+        let asked = FindListener { address: address.into(), port };
+        Helped(asked).answer(&mut Teller::new()).unwrap()
     }
 
     /// As stunnel does, and ends.
@@ -138,7 +142,7 @@ mod tests {
 
     #[test]
     fn an_address_of_the_node_alone_is_meant() {
-        let question = FindListener { address: "127.0.0.1".parse().unwrap(), port: 20249 };
+        let end = SocketAddr::from(([127, 0, 0, 1], 20249));
         for (listens, port, reaches) in [
             ("127.0.0.1", 20249, true),
             ("127.0.0.1", 20250, false),
@@ -149,15 +153,15 @@ mod tests {
             ("::ffff:127.0.0.1", 20249, true),
             ("::1", 20249, false),
         ] {
-            assert_eq!(question.reaches(listens.parse().unwrap(), port), reaches, "{listens}");
+            let at = SocketAddr::new(listens.parse().unwrap(), port);
+            assert_eq!(super::reaches(at, end), reaches, "{listens}");
         }
     }
 
     #[test]
     fn fuzz_net_tcp() {
         podstuck_fuzz::fuzz("net_tcp", |input| {
-            let question = FindListener { address: IpAddr::from([127, 0, 0, 1]), port: 20249 };
-            let _ = question.is_in(input);
+            let _ = is_in(input, SocketAddr::from(([127, 0, 0, 1], 20249)));
         });
     }
 }

@@ -7,6 +7,7 @@
 pub mod anywhere;
 pub mod api;
 mod as_process;
+pub(crate) mod asked;
 mod attributes;
 mod block_volumes;
 pub mod clients;
@@ -30,7 +31,6 @@ mod only_roots;
 mod pod_dirs;
 pub mod pod_logs;
 mod protected;
-pub mod queries;
 pub mod questions;
 mod reach;
 mod registrar;

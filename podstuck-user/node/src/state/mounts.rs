@@ -2,9 +2,44 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::namespaces;
-use podstuck_confine::proc;
-use podstuck_model::mounts::{Mounts, NodeMounts};
+use super::{
+    asked::{Asked, from_proc},
+    namespaces,
+};
+use podstuck_confine::{helper::Share, proc};
+use podstuck_model::{
+    mounts::{Mount, Mounts, NodeMounts},
+    query::{ReadMounts, ReadMountsOn},
+};
+
+impl Asked for ReadMounts {
+    async fn answer(self, _: Share) -> Option<Mounts> {
+        from_proc(move || around(&self)).await.flatten()
+    }
+}
+
+impl Asked for ReadMountsOn {
+    async fn answer(self, _: Share) -> Option<Mounts> {
+        let read = move || {
+            let mut found = of_namespace(self.pid, self.namespace)?;
+            found.all = found.on_file(&self.path).into_iter().cloned().collect();
+            Some(found)
+        };
+        from_proc(read).await.flatten()
+    }
+}
+
+/// The mounts above, at and below a path, and one by its id.
+fn around(asked: &ReadMounts) -> Option<Mounts> {
+    let ReadMounts { pid, namespace, path, mount_id } = asked;
+    let mut found = of_namespace(*pid, *namespace)?;
+    let wanted = |mount: &Mount| {
+        let on_the_way = mount.point.starts_with(path) || path.starts_with(&mount.point);
+        on_the_way || (*mount_id != 0 && mount.id == *mount_id)
+    };
+    found.all.retain(wanted);
+    Some(found)
+}
 
 /// The mounts of all these namespaces, with the host's among them. Where the link of the first process
 /// may not be read, its table tells: ids of mounts are unique.
@@ -41,7 +76,6 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use podstuck_model::mounts::Mount;
 
     #[test]
     fn own_mounts_are_found_by_namespace() {

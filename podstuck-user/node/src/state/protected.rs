@@ -2,7 +2,6 @@
 //! volume may have millions of files.
 
 use std::{
-    ffi::OsString,
     os::{
         fd::{AsFd, OwnedFd},
         unix::ffi::OsStrExt,
@@ -16,15 +15,20 @@ use rustix::{
     fs::{AtFlags, Dir, Mode, OFlags, Statx, StatxAttributes, StatxFlags, openat, statx},
     io::Errno,
 };
-use serde::{Deserialize, Serialize};
 
 use super::{
+    asked::{Asked, Helped, in_helper},
     attributes::attribute_bits,
     seen_by::{Root, file_id, while_it_lives},
 };
-use podstuck_confine::helper::{Question, Teller};
+use podstuck_confine::helper::{Question, Share, Teller};
 use podstuck_confine::role::{self, Role};
-use podstuck_model::{degraded::Feed, object::Protected, path::JsonPath};
+use podstuck_model::{
+    degraded::Feed,
+    object::Protected,
+    path::JsonPath,
+    query::{FindProtected, NoAnswer},
+};
 
 /// How long it may look.
 const LOOKING: Duration = Duration::from_millis(700);
@@ -36,15 +40,13 @@ const WANTED: StatxFlags = StatxFlags::TYPE.union(StatxFlags::INO);
 /// Directories inside each other that are gone into.
 const DEPTH: usize = 64;
 
-/// What in a tree has attributes that forbid its removal.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct FindProtected {
-    /// Whose mount namespace and root directory.
-    pub(super) pid: u32,
-    pub(super) directory: OsString,
+impl Asked for FindProtected {
+    async fn answer(self, share: Share) -> Result<Protected, NoAnswer> {
+        in_helper(share, Helped(self)).await
+    }
 }
 
-impl Question for FindProtected {
+impl Question for Helped<FindProtected> {
     const FEEDS: Option<Feed> = Some(Feed::Objects);
     const ROLE: Role = Role::HelperBeneath;
     type Step = ();
@@ -52,13 +54,13 @@ impl Question for FindProtected {
     type Answer = Protected;
 
     fn enters(&self) -> Option<(u32, &Path)> {
-        Some((self.pid, self.directory.as_ref()))
+        Some((self.0.pid, &self.0.directory))
     }
 
     fn answer(self, _: &mut Teller<(), ()>) -> Result<Protected> {
-        while_it_lives(self.pid, || {
-            let there = Path::new(&self.directory);
-            let held = Root::of(self.pid)?.directory(there);
+        let FindProtected { pid, directory: there } = &self.0;
+        while_it_lives(*pid, || {
+            let held = Root::of(*pid)?.directory(there);
             let held = held.with_context(|| format!("opening {}", there.display()))?;
             role::open_no_more_unseen();
             Look::at(&held, there).context("looking for attributes")

@@ -7,10 +7,11 @@ use podstuck_confine::helper::{self, Named};
 use serde::Deserialize;
 
 use super::{
-    anywhere, api, attributes, clients, containers, entries, examined_root, holders, kubelet,
-    kubelet_unit, listeners, listing, logs, memory, pod_dirs, protected, reach, remaining, runtime,
-    show_roots, space, traces,
+    anywhere, api, asked::Helped, containers, entries, examined_root, holders, kubelet,
+    kubelet_unit, listing, logs, memory, pod_dirs, reach, remaining, runtime, show_roots, space,
+    traces,
 };
+use podstuck_model::query;
 
 /// Reads one request from standard input and answers it to standard output.
 ///
@@ -67,26 +68,26 @@ macro_rules! questions {
 questions! {
     Anywhere(anywhere::FindAnywhere),
     Api(api::AskApi),
-    Attributes(attributes::ReadAttributes),
-    Clients(clients::FindClients),
+    Attributes(Helped<query::ReadAttributes>),
+    Clients(Helped<query::FindClients>),
     CommandLine(memory::ReadCommandLine),
     Containers(containers::ReadContainers),
-    Directory(entries::ReadDirectory),
+    Directory(entries::ReadEntries),
     ExaminedRoot(examined_root::ExamineRoot),
     DriverLog(logs::ReadDriverLog),
     Holders(holders::FindHolders),
     KernelLog(logs::ReadKernelLog),
     Kubelet(kubelet::ReadKubelet),
-    Listener(listeners::FindListener),
+    Listener(Helped<query::FindListener>),
     Log(logs::ReadLog),
     Logs(listing::ListDirectories),
     Runtime(runtime::ReadRuntime),
     Storage(runtime::ReadStorage),
     RuntimeLog(logs::ReadRuntimeLog),
     Pods(pod_dirs::ReadPods),
-    Protected(protected::FindProtected),
+    Protected(Helped<query::FindProtected>),
     Reach(reach::ReachPath),
-    Remaining(remaining::CountRemaining),
+    Remaining(remaining::CountWithin),
     Roots(show_roots::ShowRoots),
     Space(space::MeasureSpace),
     Text(memory::ReadText),

@@ -1,4 +1,4 @@
-//! Whether a path can be reached at all: the helper's side.
+//! Whether a path can be reached at all, such as that of a FUSE mount.
 
 use std::{ffi::OsString, path::Path};
 
@@ -6,10 +6,35 @@ use anyhow::Result;
 use rustix::fs::{OFlags, StatxFlags};
 use serde::{Deserialize, Serialize};
 
-use super::seen_by::Root;
-use podstuck_confine::helper::{Question, Teller};
-use podstuck_confine::role::Role;
-use podstuck_model::degraded::Feed;
+use super::{
+    asked::{Asked, from_proc, in_thread},
+    seen_by::Root,
+};
+use podstuck_confine::{
+    helper::{Question, Share, Teller, ask},
+    mount_point,
+    role::Role,
+};
+use podstuck_model::{degraded::Feed, hung::MountPoint, query::ReachFuseMounts};
+
+/// FUSE mounts that are looked at for one query.
+const MOUNTS_MAX: usize = 4;
+
+impl Asked for ReachFuseMounts {
+    async fn answer(self, share: Share) -> Vec<(MountPoint, i32)> {
+        let Self { pid, path } = self;
+        let mounts = from_proc(move || mount_point::fuse_at(pid, &path)).await;
+        let reach = move || {
+            let looked = mounts.into_iter().flatten().take(MOUNTS_MAX).filter_map(|mount| {
+                // One that does not answer is a call that hangs, and is found as such.
+                let errno = ask(ReachPath { pid, path: mount.point.clone().into() }).ok()?;
+                Some((mount, errno))
+            });
+            looked.collect()
+        };
+        in_thread(share, reach).await.unwrap_or_default()
+    }
+}
 
 /// Whether a path, as a process sees it, can be reached. The answer is the errno, 0 if it can.
 #[derive(Debug, Serialize, Deserialize)]

@@ -24,7 +24,8 @@ mod users;
 
 use std::sync::{Mutex, PoisonError};
 
-use podstuck_confine::helper::{Failure, LIMIT, ask_in_parts, is_hanging};
+use super::asked::{Asked, in_thread};
+use podstuck_confine::helper::{Failure, LIMIT, Share, ask_in_parts, is_hanging};
 use podstuck_model::{
     holder::{About, How, Snapshot},
     query::NoAnswer,
@@ -38,6 +39,12 @@ const HANGS: usize = 3;
 
 /// Helpers that hang, and where. As many as their budget allows.
 static HANGING: Mutex<Vec<(u32, Step)>> = Mutex::new(Vec::new());
+
+impl Asked for About {
+    async fn answer(self, share: Share) -> Result<Snapshot, NoAnswer> {
+        in_thread(share, move || snapshot(self)).await.flatten()
+    }
+}
 
 /// Takes a snapshot: for a thread that may wait. Whatever hangs, it ends after a few seconds.
 ///

@@ -1,4 +1,4 @@
-//! How much is left in a tree: the helper's side.
+//! How much is left in a tree.
 
 mod budget;
 mod estimate;
@@ -8,7 +8,6 @@ mod stratum;
 mod tree;
 
 use std::{
-    ffi::OsString,
     io,
     path::{Path, PathBuf},
 };
@@ -23,35 +22,37 @@ use self::{
     file_tree::{FileTree, size_of},
     position::FileSystem,
 };
-use super::seen_by::{Root, while_it_lives};
+use super::{
+    asked::{Asked, in_helper},
+    seen_by::{Root, while_it_lives},
+};
 use podstuck_confine::role::Role;
 use podstuck_confine::{
     alive::Occasion,
-    helper::{Question, Teller},
+    helper::{Question, Share, Teller},
 };
 use podstuck_model::{
     degraded::Feed,
+    query::{CountRemaining, NoAnswer},
     remaining::{Remaining, Sample},
 };
 
-/// How much is left in a tree.
+/// How much is left, within a budget.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct CountRemaining {
-    /// Whose mount namespace and root directory.
-    pub(super) pid: u32,
-    pub(super) directory: OsString,
-    /// What it may cost.
+pub(super) struct CountWithin {
+    #[serde(flatten)]
+    asked: CountRemaining,
     #[serde(default)]
     budget: Budget,
 }
 
-impl CountRemaining {
-    pub(super) fn new(pid: u32, directory: PathBuf) -> Self {
-        Self { pid, directory: directory.into(), budget: Budget::default() }
+impl Asked for CountRemaining {
+    async fn answer(self, share: Share) -> Result<Remaining, NoAnswer> {
+        in_helper(share, CountWithin { asked: self, budget: Budget::default() }).await
     }
 }
 
-impl Question for CountRemaining {
+impl Question for CountWithin {
     const FEEDS: Option<Feed> = Some(Feed::Objects);
     const OCCASION: Occasion = Occasion::Answered;
     const ROLE: Role = Role::HelperBeneath;
@@ -60,13 +61,12 @@ impl Question for CountRemaining {
     type Answer = Remaining;
 
     fn enters(&self) -> Option<(u32, &Path)> {
-        Some((self.pid, self.directory.as_ref()))
+        Some((self.asked.pid, &self.asked.directory))
     }
 
     fn answer(self, _: &mut Teller<(), ()>) -> Result<Remaining> {
-        while_it_lives(self.pid, || {
-            remaining(&Root::of(self.pid)?, Path::new(&self.directory), self.budget)
-        })
+        let CountRemaining { pid, directory } = &self.asked;
+        while_it_lives(*pid, || remaining(&Root::of(*pid)?, directory, self.budget))
     }
 }
 

@@ -1,0 +1,56 @@
+//! How what the engine asks is answered. Each question's answer is in the file that looks.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::{task::spawn_blocking, time::timeout};
+
+use podstuck_confine::helper::{self, Share, ask, ask_for};
+use podstuck_model::query::{NoAnswer, Question};
+
+/// Later than this, an answer from `/proc` is not waited for.
+const STALE: Duration = Duration::from_secs(2);
+
+/// A question of the engine, and how this node answers it.
+pub(crate) trait Asked: Question {
+    /// Looks, on behalf of a pod.
+    fn answer(self, share: Share) -> impl Future<Output = Self::Answer> + Send;
+}
+
+/// A question of the engine as a helper takes it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Helped<Q>(pub(super) Q);
+
+/// Asks a helper.
+pub(super) async fn in_helper<Q: helper::Question + Send + 'static>(
+    share: Share,
+    question: Q,
+) -> Result<Q::Answer, NoAnswer>
+where
+    Q::Answer: Send,
+{
+    in_thread(share, move || ask(question)).await.flatten()
+}
+
+/// Does what may take as long as helpers may.
+pub(super) async fn in_thread<T: Send + 'static>(
+    share: Share,
+    look: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, NoAnswer> {
+    spawned(move || ask_for(share, look)).await
+}
+
+/// The same, on behalf of the node.
+pub(crate) async fn spawned<T: Send + 'static>(
+    look: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, NoAnswer> {
+    spawn_blocking(look).await.map_err(|error| NoAnswer::Helper(error.to_string()))
+}
+
+/// What `/proc` says, unless it takes too long: some of its files wait for a process that hangs in
+/// execve. The thread that waits there is left behind.
+pub(super) async fn from_proc<T: Send + 'static>(
+    read: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    timeout(STALE, spawn_blocking(read)).await.ok()?.ok()
+}
