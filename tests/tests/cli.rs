@@ -87,7 +87,7 @@ fn a_path_that_is_nowhere_is_wrong_usage_and_says_where_it_was_looked_for() {
     for command in ["diagnose", "watch"] {
         let (status, text) = complaint(&[command, "--api", "never", "--path", "/nonexistent/x"]);
         assert_eq!(status, Some(2), "{text}");
-        assert!(text.contains("/nonexistent/x: nothing is there; looked in the host's"), "{text}");
+        assert!(text.contains("/nonexistent/x: nothing is there; searched the host's"), "{text}");
     }
 }
 

@@ -272,7 +272,7 @@ impl Reporter {
 
     fn finish(&self) {
         if !self.printer.finish() {
-            tracing::warn!("nobody reads standard output: the last lines were not printed");
+            tracing::warn!("no process reads standard output: the last lines were not printed");
         }
     }
 

@@ -91,7 +91,7 @@ impl UnknownRoots {
             let host_root = self.host_root.clone();
             let look = spawn_blocking(move || candidate.examine(&host_root));
             self.looks.spawn(async move {
-                let answer = look.await.unwrap_or_else(|_| Err("nobody has looked at it".into()));
+                let answer = look.await.unwrap_or_else(|_| Err("it was not examined".into()));
                 (place, answer)
             });
         }

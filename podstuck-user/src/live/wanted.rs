@@ -92,7 +92,7 @@ pub(super) fn wanted(
     if let Some(others) = is_nowhere(host_root, path) {
         let roots = words::plural(others as u64, "other root directory", "other root directories");
         return Err(anyhow!(
-            "--path {}: nothing is there; looked in the host's file system ({}) and in {roots} of processes. Name \
+            "--path {}: nothing is there; searched the host's file system ({}) and {roots} of processes. Name \
              the path as the process that deletes sees it",
             safe_path(path),
             safe_path(host_root),
@@ -143,7 +143,7 @@ fn not_one(text: &str, all: Vec<Arc<Container>>, found: &OnNode) -> anyhow::Erro
             many => format!("{many} others are known"),
         };
         return anyhow!(
-            "no container {text:?} on this node; {some}; looked in what runtimes keep below {}; a runtime \
+            "no container {text:?} on this node; {some}; searched what runtimes keep below {}; a runtime \
              that keeps its data elsewhere is found while it runs, or while something is mounted there",
             looked.join(", ")
         );

@@ -154,7 +154,7 @@ pub fn spawn(work: Work) -> Result<(Process, UnixStream), String> {
     order(&server.orders, &Order::Start(work, theirs.into())).map_err(failed)?;
     match heard(&channel).map_err(failed)? {
         Started::Process(pid, pidfd) => Ok((Process { pid: pid.cast_unsigned(), pidfd }, channel)),
-        Started::TooMany => Err("as many processes look, or hang, as may at a time".into()),
+        Started::TooMany => Err("the limit of helper processes is reached".into()),
         Started::Failed(errno) => Err(io::Error::from_raw_os_error(errno).to_string()),
     }
 }
@@ -231,7 +231,7 @@ mod tests {
         }
         start(wait_for_the_end).unwrap();
         let mut all: Vec<_> = (0..server::MOST).map(|_| spawn(Work::Look).unwrap()).collect();
-        assert!(spawn(Work::Look).unwrap_err().contains("as many"));
+        assert!(spawn(Work::Look).unwrap_err().contains("the limit of helper processes"));
         // One ends when nobody is there any more, another when it is told to.
         let (process, channel) = all.remove(0);
         drop(channel);

@@ -30,7 +30,7 @@ pub enum WantedError {
     #[error("{0:?} is no pod: expected NAMESPACE/NAME")]
     Name(String),
     /// Nothing on this node.
-    #[error("no pod {wanted} on this node; looked in {looked}; {hint}")]
+    #[error("no pod {wanted} on this node; searched {looked}; {hint}")]
     Unknown {
         /// What was asked for.
         wanted: String,

@@ -134,7 +134,10 @@ impl OnlyRoots<'_> {
         let device = Device { major: stat.stx_dev_major, minor: stat.stx_dev_minor };
         let mounts = self.0.context("what is mounted there is not known")?;
         if mounts.all.iter().any(|mount| mount.device == device && mount.is_a_users()) {
-            bail!("{} is on a FUSE file system of a user, who says whose it is", shown());
+            bail!(
+                "{} is on a FUSE file system of a user, whose server may report any owner",
+                shown()
+            );
         }
         Ok(Held { file, stat, path })
     }

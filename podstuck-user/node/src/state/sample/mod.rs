@@ -223,7 +223,7 @@ impl Sampler {
         let (places, sender) = (self.places.clone(), self.sender.clone());
         match Self::start_thread(places, sender, self.owner.reading()) {
             Ok(thread) => self.thread = thread,
-            Err(error) => tracing::warn!("{error:#}: the node is not looked at any more"),
+            Err(error) => tracing::warn!("{error:#}: podstuck no longer scans the node"),
         }
     }
 }

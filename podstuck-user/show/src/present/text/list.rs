@@ -119,8 +119,7 @@ const fn left(stage: Stage) -> &'static str {
 
 fn notes(list: &ListEnd<'_>) -> Vec<String> {
     let mut notes = Vec::new();
-    let only =
-        "which pods are to go is known by kubelet's log and by what is found on this node alone";
+    let only = "which pods are to be deleted is known from kubelet's log and the node's state only";
     match list.api {
         None => notes.push(format!("the API server was not asked: {only}")),
         Some(why) if why.starts_with("no answer") => notes.push(format!("{}: {only}", text(why))),
