@@ -29,6 +29,8 @@ const KEPT: usize = 4096;
 
 struct Entry {
     finding: Finding,
+    /// Other trackers that found the same, and have not said that it is over.
+    beside: Vec<TrackerId>,
     path: PathBuf,
     told: Monotonic,
     /// What parts of the tool could not do when this was found, or seen again.
@@ -107,7 +109,7 @@ impl Ledger {
             }
             Verdict::Cleared { target_id, path, at } => self.clear(target_id, path.as_deref(), at),
             Verdict::Over { tracker, target_id, at } => {
-                self.clear_one((tracker, target_id), at).into_iter().collect()
+                self.over((tracker, target_id), at).into_iter().collect()
             }
         }
     }
@@ -118,9 +120,11 @@ impl Ledger {
         let mut finding = self.finding(draft);
         let mut told = Vec::new();
         if let Some(twin) = self.twin(key, &finding) {
-            told.extend(self.clear_one(key, last));
-            let entry = self.entries.remove(&twin);
-            self.entries.extend(entry.map(|entry| (key, entry)));
+            told.extend(self.over(key, last));
+            if let Some(mut entry) = self.entries.remove(&twin) {
+                entry.beside.push(twin.0);
+                self.entries.insert(key, entry);
+            }
         }
         match self.entries.get_mut(&key) {
             Some(entry) if entry.finding.id == finding.id => {
@@ -147,14 +151,15 @@ impl Ledger {
                 entry.path = path;
                 return told;
             }
-            Some(_) => told.extend(self.clear_one(key, last)),
-            None => {}
+            Some(_) => told.extend(self.over(key, last)),
+            None => self.leaves(key),
         }
         self.found += 1;
         finding.instance = format!("{}-{}", finding.id, self.found);
         told.push(finding.clone());
         let lacked = finding.degraded.clone();
-        self.entries.insert(key, Entry { finding, path, told: last, lacked, unmounting });
+        let entry = Entry { finding, beside: Vec::new(), path, told: last, lacked, unmounting };
+        self.entries.insert(key, entry);
         told
     }
 
@@ -172,6 +177,23 @@ impl Ledger {
         });
         let keys: Vec<_> = concerned.map(|(key, _)| *key).collect();
         keys.into_iter().filter_map(|key| self.clear_one(key, at)).collect()
+    }
+
+    /// For one tracker it is over: the finding stays for as long as it holds for another.
+    fn over(&mut self, key: (TrackerId, u64), at: Monotonic) -> Option<Finding> {
+        self.leaves(key);
+        let Some(next) = self.entries.get_mut(&key).and_then(|entry| entry.beside.pop()) else {
+            return self.clear_one(key, at);
+        };
+        let entry = self.entries.remove(&key)?;
+        self.entries.insert((next, key.1), entry);
+        None
+    }
+
+    /// A tracker does not find any more what another one keeps.
+    fn leaves(&mut self, (tracker, target): (TrackerId, u64)) {
+        let of_target = self.entries.iter_mut().filter(|((_, other), _)| *other == target);
+        of_target.for_each(|(_, entry)| entry.beside.retain(|beside| *beside != tracker));
     }
 
     fn clear_one(&mut self, key: (TrackerId, u64), at: Monotonic) -> Option<Finding> {
@@ -312,6 +334,25 @@ mod tests {
             states(&told),
             [("emptydir-bidirectional-submount", Cleared), ("subpath-busy", New)]
         );
+    }
+
+    #[test]
+    fn what_holds_for_one_tracker_is_not_over_for_another() {
+        let of = |tracker, second| draft_of(tracker, &SUBMOUNT, second, 1);
+        let over = |tracker| Verdict::Over { tracker, target_id: 7, at: Monotonic(9_000_000_000) };
+        let (first, second) = (TrackerId::Busy, TrackerId::LeftRootfs);
+        let mut ledger = Ledger::new(clock());
+        ledger.admit(of(first, 1.0));
+        ledger.admit(of(second, 2.0));
+        assert!(ledger.admit(over(second)).is_empty(), "the first one holds");
+        assert_eq!(states(&ledger.admit(over(first))).len(), 1);
+        // In the other order, and where the first one finds something else.
+        ledger.admit(of(first, 1.0));
+        ledger.admit(of(second, 2.0));
+        assert!(ledger.admit(over(first)).is_empty());
+        ledger.admit(draft_of(first, &SUBPATH_BUSY, 3.0, 1));
+        assert_eq!(states(&ledger.admit(over(second))).len(), 1);
+        assert_eq!(ledger.entries.len(), 1);
     }
 
     #[test]

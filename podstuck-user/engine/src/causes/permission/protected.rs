@@ -164,6 +164,12 @@ impl Protections {
             steps.say(looked.since.take().map(|_| over));
             return;
         }
+        // An attempt that fails has shown it meanwhile, and follows it.
+        let (target_id, path) = (query.target_id, looked.tree.path.as_path());
+        let subject = Subject { target_id, path, pod: looked.tree.owner.pod(), at: context.now };
+        if context.is_explained(tracker, &subject) {
+            return;
+        }
         looked.since.get_or_insert(context.now);
         let word = self.to_go.word(looked.tree.owner.pod());
         steps.found(draft(context, looked, found, word));
