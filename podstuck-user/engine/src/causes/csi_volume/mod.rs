@@ -67,6 +67,12 @@ pub(crate) static FAMILY: Family = Family {
                 "an attempt is made, and fails",
             ),
             yields(
+                TrackerId::FileSystem,
+                Claim::Finding,
+                Scope::Target,
+                "an attempt is made, and fails",
+            ),
+            yields(
                 TrackerId::NetworkStorage,
                 Claim::Finding,
                 Scope::Target,

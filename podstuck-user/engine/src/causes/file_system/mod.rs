@@ -1,6 +1,7 @@
 //! A file system that refuses a removal: read-only, failing, stale.
 
 pub(crate) mod causes;
+pub(crate) mod looked;
 pub(crate) mod tracker;
 pub(crate) mod verdict;
 
@@ -20,7 +21,7 @@ pub(crate) static FAMILY: Family = Family {
     ],
     trackers: &[TrackerSpec {
         id: TrackerId::FileSystem,
-        feeds: &[Feed::Calls, Feed::Logs],
+        feeds: &[Feed::Calls, Feed::Node, Feed::Logs],
         yields: &[yields(
             TrackerId::Orphan,
             Claim::Finding,

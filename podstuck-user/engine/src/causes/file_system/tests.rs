@@ -10,16 +10,17 @@ use crate::{
     engine::{Engine, Output},
     event::{Event, What},
     model::{
-        call::Call,
+        call::{Call, Outcome},
         evidence::Certainty,
         file_system::{Counted, FileSystem},
-        identity::{Component, Pod},
+        identity::{Component, Pod, Target},
+        node::{NodeSample, PodState, VolumeState},
         operation::Operation,
-        said::{Complaint, Said},
+        said::{Complaint, NamedLook, Said},
         time::Monotonic,
     },
     query::{Answer, ReadFileSystem, Wants},
-    testing::{Alone, failed, file_system, run},
+    testing::{Alone, failed, file_system, mounted, pod_state, run},
     tracker::{Steps, Tracker, TrackerId},
     verdict::Draft,
 };
@@ -227,4 +228,49 @@ fn a_mount_point_lies_on_the_file_system_above() {
     assert_eq!(removed.parent(), Some(asked.as_path()));
     let (unmounted, asked) = path_of(Call::Umount2);
     assert_eq!(unmounted, asked);
+}
+
+/// As in openebs/zfs-localpv issue 615: the driver looks at the volume, and gives up.
+#[test]
+fn a_look_at_a_file_system_that_has_failed_is_its_fault_and_no_drivers() {
+    const VOLUME: &str = "/k/pods/u/volumes/kubernetes.io~csi/pv";
+    let path = std::path::PathBuf::from(VOLUME).join("mount");
+    let verdict = |fs: FileSystem| {
+        let mut alone = Alone::<FileSystemErrors>::new();
+        let at = Timestamp::from_second(590).unwrap();
+        let text = format!("stat {VOLUME}/mount: input/output error");
+        let said = Said::new(Component::Kubelet, "log of kubelet (pid 7), /log", UID, at, &text);
+        let outcome = Outcome(Errno::EIO as u16);
+        let looked = Some(NamedLook { path: path.clone(), outcome });
+        alone.take(Monotonic(600_000_000_000), What::Said(Box::new(Said { looked, ..said })));
+        let volume = VolumeState {
+            target_id: 7,
+            target: Target::unknown().into(),
+            path: VOLUME.into(),
+            file: None,
+            csi: None,
+            mounts: vec![mounted(&path, 12)],
+        };
+        let pods =
+            vec![PodState { seen_by: Some((1, 1)), volumes: vec![volume], ..pod_state(UID) }];
+        let at = Monotonic(602_000_000_000);
+        let sample = NodeSample { at, pods, ..NodeSample::default() };
+        let query = alone.take(at, What::Sample(sample.into())).queries.pop().unwrap();
+        let draft = alone.answer(&query, Answer::FileSystem(Some(fs)));
+        draft.map(|draft| (draft.id(), draft.certainty(), draft.remedies[0].words().to_owned()))
+    };
+    let at = |point: &str| FileSystem { device_exists: Some(true), ..file_system(point) };
+    let mount = format!("{VOLUME}/mount");
+    let shut_down = FileSystem { options: vec!["shutdown".into()], ..at(&mount) };
+    let (id, certainty, words) = verdict(shut_down.clone()).unwrap();
+    assert_eq!((id, certainty), ("device-io-error", Certainty::Firm));
+    assert!(words.contains("umount"), "{words}");
+    let counted = Counted { file: "/sys/fs/ext4/sda/errors_count".into(), value: "3".into() };
+    let old = FileSystem { errors: vec![counted], ..at(&mount) };
+    assert_eq!(verdict(old).unwrap().1, Certainty::Likely, "these errors may be old ones");
+    assert_eq!(verdict(at(&mount)), None, "nothing proves it");
+    let elsewhere = FileSystem { options: shut_down.options.clone(), ..at("/k") };
+    assert_eq!(verdict(elsewhere), None, "it is not the volume's own");
+    let served = FileSystem { fs_type: "nfs4".into(), ..shut_down };
+    assert_eq!(verdict(served), None);
 }

@@ -8,11 +8,15 @@ use nix::errno::Errno;
 use crate::{
     backoff::Attempts,
     bounded::Bounded,
-    causes::{file_system, network_storage::KernelSays, shared::clean_up::is_clean_up},
+    causes::{
+        file_system::{self, looked::Looked},
+        network_storage::KernelSays,
+        shared::clean_up::is_clean_up,
+    },
     event::{Event, What},
     model::{call::Call, file_system::FileSystem, operation::Operation, time::Monotonic},
     query::{Query, Question, ReadFileSystem},
-    tracker::{Context, Steps, Subject, Tracker, TrackerId},
+    tracker::{Claim, Context, Steps, Subject, Tracker, TrackerId},
 };
 
 /// Pods and other targets followed at a time.
@@ -55,12 +59,14 @@ pub(crate) struct Failing {
 /// All of them. One for a pod: a file system that fails does so everywhere in it.
 pub(crate) struct FileSystemErrors {
     failing: Bounded<String, Failing>,
+    looked: Looked,
     kernel: KernelSays,
 }
 
 impl Default for FileSystemErrors {
     fn default() -> Self {
-        Self { failing: Bounded::new(FOLLOWED), kernel: KernelSays::default() }
+        let (looked, kernel) = (Looked::default(), KernelSays::default());
+        Self { failing: Bounded::new(FOLLOWED), looked, kernel }
     }
 }
 
@@ -122,9 +128,12 @@ impl Tracker for FileSystemErrors {
                 steps.ask(self.observe(op));
             }
             What::Answer { query, answer } => {
-                if let Some((_, found)) = ReadFileSystem::answered(query, answer)
-                    && let Some(failing) = self.of_target(query.target_id)
+                let Some((_, found)) = ReadFileSystem::answered(query, answer) else { return };
+                if let Some(fs) = found
+                    && let Some(draft) = self.looked.conclude(context, query, fs)
                 {
+                    steps.found([draft]);
+                } else if let Some(failing) = self.of_target(query.target_id) {
                     let kernel = |fs: &FileSystem| self.kernel.of(&fs.fs_type, &fs.source);
                     let kernel = found.as_ref().and_then(kernel);
                     steps.found(file_system::verdict::draft(
@@ -135,9 +144,17 @@ impl Tracker for FileSystemErrors {
                     ));
                 }
             }
-            What::Said(said) => self.kernel.listen(said),
+            What::Said(said) => {
+                self.kernel.listen(said);
+                self.looked.listen(context, said);
+            }
+            What::Sample(sample) => self.looked.sampled(context, sample, steps),
             _ => {}
         }
+    }
+
+    fn explains(&self, subject: &Subject<'_>, _: Claim) -> bool {
+        self.looked.explains(subject.target_id)
     }
 
     fn forget(&mut self, target_id: u64, path: Option<&Path>, _: Monotonic, _: &mut Steps) {
@@ -151,7 +168,7 @@ impl Tracker for FileSystemErrors {
     }
 
     fn dropped(&self) -> u64 {
-        self.failing.dropped()
+        self.failing.dropped() + self.looked.dropped()
     }
 }
 

@@ -94,12 +94,25 @@ fn is_in_the_pod(failing: &Failing, fs: &FileSystem) -> bool {
     fs.point.components().any(|name| name.as_os_str() == pod.uid.as_str())
 }
 
+/// Whether a server on the network has it.
+pub(super) fn is_served(fs: &FileSystem) -> bool {
+    ["nfs", "cifs", "smb", "9p", "ceph"].iter().any(|server| fs.fs_type.starts_with(server))
+}
+
+/// Whether the device is gone, the kernel has counted errors, or the file system is shut down.
+pub(super) fn has_failed(fs: &FileSystem) -> bool {
+    has_failed_now(fs) || !fs.errors.is_empty()
+}
+
+/// The same, without errors that may be old: ext4 keeps their number in its superblock until it is checked.
+pub(super) fn has_failed_now(fs: &FileSystem) -> bool {
+    let shut_down = fs.options.iter().any(|option| option == "shutdown");
+    fs.device_exists == Some(false) || shut_down
+}
+
 /// By the error, and whether the file system is the pod's own.
 fn judge(errno: Errno, found: Option<&FileSystem>, own: bool) -> &'static Cause {
-    let served = found.is_some_and(|fs| {
-        is_fuse(&fs.fs_type)
-            || ["nfs", "cifs", "smb", "9p", "ceph"].iter().any(|p| fs.fs_type.starts_with(p))
-    });
+    let served = found.is_some_and(|fs| is_fuse(&fs.fs_type) || is_served(fs));
     let is_nfs = found.is_some_and(|fs| fs.fs_type.starts_with("nfs"));
     match errno {
         Errno::EROFS if found.is_some_and(|fs| fs.read_only || fs.mount_read_only) => &READ_ONLY,
@@ -119,7 +132,7 @@ fn blocks(kind: TargetKind) -> Option<bool> {
     matches!(kind, TargetKind::PodVolume | TargetKind::PodDirectory).then_some(true)
 }
 
-fn describe(draft: &mut Draft, fs: &FileSystem) {
+pub(super) fn describe(draft: &mut Draft, fs: &FileSystem) {
     let FileSystem { fs_type, device, table, .. } = fs;
     let (point, source) = (safe_path(&fs.point), safe(fs.source.as_bytes()));
     let fs_type = safe(fs_type.as_bytes());
@@ -169,7 +182,7 @@ fn unseen(errno: Errno) -> String {
     )
 }
 
-fn explanation(cause: &Cause, errno: Errno, point: &str) -> String {
+pub(super) fn explanation(cause: &Cause, errno: Errno, point: &str) -> String {
     match (cause, errno) {
         (cause, _) if *cause == READ_ONLY => format!(
             "{point} is read-only, so nothing on it can be removed, and no pod that lies on it can go. Either it was \
@@ -215,6 +228,11 @@ fn explanation(cause: &Cause, errno: Errno, point: &str) -> String {
     }
 }
 
+pub(super) fn show_disk(draft: &mut Draft) {
+    let words = "dmesg | grep -iE 'i/o error|remounting|shut(ting)? ?down|corrupt'";
+    draft.remedy(Step::new("show what happened to the disk", words), "none");
+}
+
 fn remedies(
     context: &Context<'_>,
     draft: &mut Draft,
@@ -234,13 +252,7 @@ fn remedies(
     };
     let cause = draft.cause;
     if [&READ_ONLY, &DEVICE_ERROR].contains(&cause) {
-        draft.remedy(
-            Step::new(
-                "show what happened to the disk",
-                "dmesg | grep -iE 'i/o error|remounting|shut(ting)? ?down|corrupt'",
-            ),
-            "none",
-        );
+        show_disk(draft);
     }
     let more = match cause {
         cause if *cause == READ_ONLY => on_mount("mount -o remount,rw").zip(Some(
@@ -274,7 +286,7 @@ fn remedies(
 }
 
 /// What tells it apart from its look-alikes. The error itself does for most of them.
-fn tell_apart(draft: &mut Draft, errno: Errno, found: Option<&FileSystem>) {
+pub(super) fn tell_apart(draft: &mut Draft, errno: Errno, found: Option<&FileSystem>) {
     let read_write = found.filter(|fs| !fs.read_only && !fs.mount_read_only);
     match errno {
         Errno::EROFS => {
@@ -327,9 +339,7 @@ fn tell_apart(draft: &mut Draft, errno: Errno, found: Option<&FileSystem>) {
             "the device is there, and the kernel has counted no error on it",
         );
     }
-    let shut_down = fs.options.iter().any(|option| option == "shutdown");
-    let broken = fs.device_exists == Some(false) || !fs.errors.is_empty() || shut_down;
-    if *draft.cause == DEVICE_ERROR && !broken {
+    if *draft.cause == DEVICE_ERROR && !has_failed(fs) {
         draft.doubt(UNSEEN_DEVICE);
     }
 }
