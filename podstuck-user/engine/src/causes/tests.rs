@@ -35,6 +35,7 @@ fn the_suppressions_are_these() {
       <- NotEmpty (Suspicion, Target): an attempt is made, and fails
       <- HungCall (Suspicion, Target): an attempt is made, and fails
       <- DeadMount (Finding, Target): an attempt is made, and fails
+      <- FileSystem (Finding, Target): an attempt is made, and fails
       <- NetworkStorage (Finding, Target): an attempt is made, and fails
       <- KubeletState (Finding, Pod): kubelet, which would try, does not run
       <- RuntimeSays (Finding, Pod): kubelet unmounts nothing before the pod's sandbox has been stopped

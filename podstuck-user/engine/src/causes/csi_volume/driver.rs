@@ -202,6 +202,7 @@ pub(crate) fn hangs(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<
                     WaitsFor::Ceph => "CephFS",
                     WaitsFor::NetworkDisk => "a disk on the network",
                     WaitsFor::DiskFileSystem | WaitsFor::BlockDevice => "a disk",
+                    WaitsFor::Page => "a page of a file to be read or written",
                     WaitsFor::Nvidia | WaitsFor::Unknown => "something in the kernel",
                 };
                 why = format!("One of its threads waits for {server}.");

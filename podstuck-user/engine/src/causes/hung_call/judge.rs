@@ -123,7 +123,7 @@ pub(crate) fn judge(seen: &StuckThread, beside: Beside) -> Option<Judged> {
         WaitsFor::Ceph => return after(server, Waits::Ceph, None),
         // They do not tell why the call waits for them.
         WaitsFor::Nvidia | WaitsFor::NetworkDisk => {}
-        WaitsFor::DiskFileSystem | WaitsFor::BlockDevice | WaitsFor::Unknown => {}
+        WaitsFor::DiskFileSystem | WaitsFor::BlockDevice | WaitsFor::Page | WaitsFor::Unknown => {}
     }
     let unmounts = seen.phase == Phase::AfterExit
         || (seen.syscall == Call::Umount2.name() && functions(seen).any(|f| f.contains("_super")));

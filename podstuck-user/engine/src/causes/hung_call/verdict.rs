@@ -6,7 +6,7 @@ use crate::{
     causes::{
         hung_call::judge::{Judged, Waits},
         network_storage,
-        shared::wait_channel::{WaitsFor, functions, waits_for},
+        shared::wait_channel::{FUSE_CONTROL, WaitsFor, functions, waits_for},
     },
     command::{Step, View},
     ids,
@@ -24,9 +24,6 @@ use crate::{
     tracker::Context,
     verdict::{Draft, times},
 };
-
-/// Where the control file system of FUSE is (Documentation/filesystems/fuse.rst).
-const FUSE_CONTROL: &str = "/sys/fs/fuse/connections";
 
 /// A connection that stands needs nobody who listens.
 const STILL_CONNECTED: &str =

@@ -4,6 +4,9 @@
 //! The names are those of Linux 5.10 to 6.18: fs/fuse/dev.c, fs/super.c and
 //! kernel/locking/percpu-rwsem.c (a frozen file system), net/sunrpc, fs/nfs, drivers/block.
 
+/// The control file system of FUSE (Documentation/filesystems/fuse.rst): a directory for each connection, which has its device's minor number for a name.
+pub(crate) const FUSE_CONTROL: &str = "/sys/fs/fuse/connections";
+
 /// What does not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaitsFor {
@@ -28,6 +31,8 @@ pub(crate) enum WaitsFor {
     DiskFileSystem,
     /// A block device.
     BlockDevice,
+    /// A page of a file, which a disk, a server on the network or a FUSE server is to read or write.
+    Page,
     /// The names do not tell.
     Unknown,
 }
@@ -47,9 +52,9 @@ const fn signs(
     Signs { waits, prefixes, modules }
 }
 
-/// The innermost functions say least: everybody who waits for a disk is in `io_schedule`. So the list
+/// The innermost functions say least: every thread that waits for a disk is in `io_schedule`. So the list
 /// is in the order of how much a name says.
-static TABLE: [Signs; 10] = [
+static TABLE: [Signs; 11] = [
     signs(WaitsFor::Fuse, &["request_wait_answer", "fuse_", "__fuse"], &["fuse"]),
     signs(
         WaitsFor::Thaw { named: true },
@@ -71,9 +76,11 @@ static TABLE: [Signs; 10] = [
         &["ext4", "jbd2", "xfs", "btrfs"],
         &["ext4", "jbd2", "xfs", "btrfs"],
     ),
+    signs(WaitsFor::BlockDevice, &["blk_", "bio", "rq_qos", "scsi", "nvme"], &[]),
+    // Pages of all file systems are waited for here (mm/filemap.c).
     signs(
-        WaitsFor::BlockDevice,
-        &["blk_", "bio", "io_schedule", "folio_wait", "rq_qos", "wait_on_page", "scsi", "nvme"],
+        WaitsFor::Page,
+        &["folio_", "__folio_lock", "wait_on_page", "__lock_page", "io_schedule"],
         &[],
     ),
 ];
@@ -122,13 +129,14 @@ mod tests {
             (&["rpc_wait_bit_killable"][..], WaitsFor::Nfs),
             (&["io_schedule", "folio_wait_bit", "nfs_wb_all"], WaitsFor::Nfs),
             (&["down_read", "wait_answer [nfsv4]"], WaitsFor::Nfs),
-            (&["folio_wait_bit", "nfs_kill_super [nfs]"], WaitsFor::BlockDevice),
+            (&["folio_wait_bit", "nfs_kill_super [nfs]"], WaitsFor::Page),
+            (&["folio_wait_bit", "blk_mq_get_tag"], WaitsFor::BlockDevice),
             (&["schedule", "nfsd_dispatch [nfsd]"], WaitsFor::Unknown),
             (&["percpu_rwsem_wait"], WaitsFor::Thaw { named: false }),
             (&["percpu_rwsem_wait", "mnt_want_write"], WaitsFor::Thaw { named: true }),
             (&["request_wait_answer", "fuse_simple_request [fuse]"], WaitsFor::Fuse),
             (&["down_read", "foo [nvidia]"], WaitsFor::Nvidia),
-            (&["io_schedule", "__ext4_find_entry"], WaitsFor::BlockDevice),
+            (&["io_schedule", "__ext4_find_entry"], WaitsFor::Page),
             (&["wait_for_completion_killable", "ceph_mdsc_wait_request"], WaitsFor::Ceph),
             (&["schedule", "wait_caps [ceph]"], WaitsFor::Ceph),
             (&["ceph_osdc_wait_request [libceph]", "ceph_sync_fs [ceph]"], WaitsFor::Ceph),

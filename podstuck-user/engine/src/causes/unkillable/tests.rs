@@ -15,12 +15,14 @@ use crate::{
         call::{Call, Outcome},
         evidence::Certainty,
         identity::{Component, Pod, Target, TargetKind},
+        mounted::Mounted,
+        mounts::Device,
         node::{NodeSample, PodState, VolumeState},
         pod_group::{PodGroup, Task},
         said::{Report, Said},
         time::Monotonic,
     },
-    testing::{Alone, FILE, failed},
+    testing::{Alone, FILE, failed, mounted},
     verdict::{Draft, Verdict},
 };
 
@@ -130,6 +132,26 @@ fn who_was_killed_and_waits_in_the_kernel_is_named() {
     assert_eq!((draft.id(), draft.actor.as_ref().unwrap().pid), ("dstate-process", 42));
     assert!(draft.path.ends_with("c") && draft.explanation.contains("an NFS server"));
     assert_eq!(draft.target.pod.as_ref().unwrap().uid, UID);
+}
+
+/// huggingface/hf-mount#192: a FUSE server that waits for a page which only it could write.
+#[test]
+fn a_page_may_be_one_of_the_pods_own_fuse_file_system() {
+    let wait = Task { wait_channel: Some("folio_wait_bit".into()), ..task('D', true) };
+    let draft = |is_fuse| {
+        let mut pod = pod(1);
+        let mount = mounted(std::path::Path::new("/v"), 12);
+        let device = Device { major: 0, minor: 40 };
+        pod.volumes[0].mounts = vec![Mounted { is_fuse, device, ..mount }];
+        Run::new().lasting(Some(pod), &group(vec![wait.clone()])).unwrap()
+    };
+    let (served, on_disk) = (draft(true), draft(false));
+    assert_eq!((served.id(), served.certainty()), ("dstate-process", Certainty::Likely));
+    let first = served.remedies[0].words();
+    assert!(first.ends_with("echo 1 > /sys/fs/fuse/connections/40/abort"), "{first}");
+    assert_eq!((on_disk.id(), on_disk.certainty()), ("dstate-process", Certainty::Firm));
+    assert!(!on_disk.remedies[0].words().contains("abort"));
+    assert!(!on_disk.explanation.contains("block device"), "{}", on_disk.explanation);
 }
 
 #[test]

@@ -17,9 +17,11 @@ use crate::{
         },
         unkillable,
     },
+    command::View,
     event::{Event, What},
     model::{
         identity::TargetKind,
+        mounted::Mounted,
         node::{NodeSample, PodState},
         operation::Operation,
         pod_group::{PodGroup, Task},
@@ -65,6 +67,8 @@ pub(crate) struct Suspect<'a> {
     pub(crate) is_alive: bool,
     /// By whose log it was killed when. A frozen process that was killed ends as soon as it is thawed.
     pub(crate) killed: Option<&'a Killed>,
+    /// Mounts of FUSE file systems in the pod's volumes, whose connections have a number, and how to go there.
+    pub(crate) fuse: Vec<(&'a Mounted, View)>,
 }
 
 /// SIGKILL was sent to a container.
@@ -175,13 +179,14 @@ impl Unkillables {
     }
 
     /// Looks for who is left.
-    fn sampled(&mut self, sample: &NodeSample, steps: &mut Steps) {
+    fn sampled(&mut self, context: &Context<'_>, sample: &NodeSample, steps: &mut Steps) {
         let pods: BTreeMap<&str, &PodState> =
             sample.pods.iter().map(|pod| (pod.uid.as_str(), pod)).collect();
         let mut followed = BTreeMap::new();
         let mut over = Vec::new();
         for group in &sample.cgroups {
-            let faults = self.faults(group, pods.get(group.uid.as_str()).copied());
+            let pod = pods.get(group.uid.as_str()).copied();
+            let faults = self.faults(group, pod);
             let before = self.followed.remove(&group.uid).unwrap_or_default();
             let since = |fault| {
                 let signs = signs(group, fault);
@@ -208,7 +213,12 @@ impl Unkillables {
                 this.told = Some(group.target_id);
                 let seen = self.torn_down.contains(&group.uid);
                 let at = sample.at;
-                let suspect = Suspect { group, fault, since, at, seen, is_alive, killed };
+                let mounts = pod.iter().flat_map(|pod| &pod.volumes).flat_map(|it| &it.mounts);
+                let fuse = mounts.filter(|mount| mount.is_fuse && mount.device.major == 0);
+                let view =
+                    |mount: &Mounted| View::in_namespace(context, mount.namespace, mount.pid);
+                let fuse = fuse.map(|mount| (mount, view(mount))).collect();
+                let suspect = Suspect { group, fault, since, at, seen, is_alive, killed, fuse };
                 steps.found([unkillable::verdict::draft(
                     &suspect,
                     group.target_id,
@@ -315,7 +325,7 @@ impl Tracker for Unkillables {
         match &event.what {
             What::Operation(op) => self.observe(op),
             What::Said(said) => self.listen(context, said),
-            What::Sample(sample) => self.sampled(sample, steps),
+            What::Sample(sample) => self.sampled(context, sample, steps),
             _ => {}
         }
     }

@@ -4,9 +4,12 @@ use std::{path::Path, sync::Arc};
 
 use crate::{
     cause::Cause,
-    causes::unkillable::{
-        causes::{CGROUP_POPULATED, DSTATE, FROZEN_V1},
-        tracker::{Fault, Suspect},
+    causes::{
+        shared::wait_channel::FUSE_CONTROL,
+        unkillable::{
+            causes::{CGROUP_POPULATED, DSTATE, FROZEN_V1},
+            tracker::{Fault, Suspect},
+        },
     },
     command::{NAME, Process, Step, View, has_ended, if_same},
     ids,
@@ -111,6 +114,9 @@ fn unkillable(draft: &mut Draft, suspect: &Suspect<'_>, task: &Task, wait: &supe
         wait.what
     );
     let comm = clip(&task.comm, NAME);
+    if std::ptr::eq(wait, &raw const super::wait::PAGE) {
+        aborts(draft, suspect);
+    }
     draft.remedy(
         Step::new(
             format!("show where in the kernel {comm} (pid {}) waits", task.pid),
@@ -140,6 +146,36 @@ fn unkillable(draft: &mut Draft, suspect: &Suspect<'_>, task: &Task, wait: &supe
     // Without a stack, a lock's name alone may hide the driver behind it.
     if wait.is_known() || !task.stack.is_empty() {
         draft.rule_out(ids::GPU_DRIVER_DSTATE, "it waits in no function of NVIDIA's driver");
+    }
+}
+
+/// A FUSE server that is killed while it waits for a page of its own file system waits for itself: only the end of the
+/// connection ends that.
+fn aborts(draft: &mut Draft, suspect: &Suspect<'_>) {
+    for (mount, view) in &suspect.fuse {
+        let (point, number) = (safe_path(&mount.point), mount.device.minor);
+        draft.fact(
+            format!("{point}, in a volume of the pod, is a FUSE mount, connection {number}"),
+            Source::mountinfo(&mount.source),
+        );
+        draft.doubt("whether the page that it waits for is one of that FUSE file system");
+        let words = format!("connection {number} is that of the mount, and has requests that wait");
+        let is_its = format!(
+            "cut -d\" \" -f1,3 {} | grep -qx \"{} 0:{number}\" && [ \"$(cat {FUSE_CONTROL}/{number}/waiting)\" -gt 0 ]",
+            view.table(),
+            mount.id
+        );
+        let mounted = format!(
+            "{{ mountpoint -q {FUSE_CONTROL} || mount -t fusectl fusectl {FUSE_CONTROL}; }}"
+        );
+        let step = Step::new(
+            view.says("abort the FUSE connection of", &mount.point),
+            format!("echo 1 > {FUSE_CONTROL}/{number}/abort"),
+        );
+        draft.remedy(
+            step.only_if(format!("{mounted} && {is_its}"), words),
+            "every request of this file system fails with ECONNABORTED: what the server had not written is lost",
+        );
     }
 }
 

@@ -100,6 +100,17 @@ static DISK_FILE_SYSTEM: Wait =
 static BLOCK_DEVICE: Wait =
     Wait { cause: &DSTATE, what: "a block device", look: WATCH_DISKS, advice: MEND_DISKS };
 
+/// hugging-face hf-mount#192: a FUSE server that waits for what only it could write.
+pub(super) static PAGE: Wait = Wait {
+    cause: &DSTATE,
+    what: "a page of a file to be read or written, by a disk, a server on the network or a FUSE server",
+    look: (
+        "grep -H . /sys/fs/fuse/connections/*/waiting /proc/pressure/io",
+        "show which FUSE connection has requests that wait, and how long tasks wait for the disks",
+    ),
+    advice: ("find out which file system it is, and restore its disk or server", "none"),
+};
+
 /// Anything else.
 pub(super) static UNKNOWN: Wait = Wait {
     cause: &DSTATE,
@@ -130,6 +141,7 @@ pub(crate) fn of(channel: Option<&str>, stack: &[String]) -> &'static Wait {
         WaitsFor::Thaw { .. } => &FROZEN,
         WaitsFor::DiskFileSystem => &DISK_FILE_SYSTEM,
         WaitsFor::BlockDevice => &BLOCK_DEVICE,
+        WaitsFor::Page => &PAGE,
         WaitsFor::Unknown => &UNKNOWN,
     }
 }
