@@ -2,6 +2,8 @@
 //! every two seconds to remove it (`cleanupOrphanedPodDirs`), and by `rmdir` alone, so that no data are lost: a
 //! file in a volume, such as `vol_data.json`, is enough to fail for ever. No pod waits for it.
 
+mod logged;
+
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -9,6 +11,7 @@ use std::{
 };
 
 use jiff::Timestamp;
+use logged::Logged;
 
 use crate::{
     backoff::Attempts,
@@ -41,7 +44,7 @@ pub(crate) static FAMILY: Family = Family {
     causes: &[&ORPHANED_POD_DIR],
     trackers: &[TrackerSpec {
         id: TrackerId::Orphan,
-        feeds: &[Feed::Calls, Feed::Node],
+        feeds: &[Feed::Calls, Feed::Node, Feed::Logs],
         yields: &[],
         new: || Box::<Orphans>::default(),
     }],
@@ -80,11 +83,12 @@ struct Missing {
 pub(crate) struct Orphans {
     pods: Bounded<String, Housekeeping>,
     missing: Vec<Missing>,
+    logged: Logged,
 }
 
 impl Default for Orphans {
     fn default() -> Self {
-        Self { pods: Bounded::new(PODS), missing: Vec::new() }
+        Self { pods: Bounded::new(PODS), missing: Vec::new(), logged: Logged::default() }
     }
 }
 
@@ -188,7 +192,14 @@ impl Tracker for Orphans {
             What::Sample(sample) => {
                 self.over(sample.at, steps);
                 self.look(context, sample, steps);
+                let (pods, missing) = (&self.pods, &self.missing);
+                let is_known = |uid: &str| {
+                    pods.iter().any(|(known, pod)| known == uid && pod.told)
+                        || missing.iter().any(|it| it.pod.uid == uid && it.told.is_some())
+                };
+                self.logged.look(context, sample, is_known, steps);
             }
+            What::Said(said) => self.logged.listen(context, said),
             What::Node(node) => {
                 for pod in &node.missing {
                     if !self.missing.iter().any(|known| known.pod == *pod) {
@@ -206,14 +217,15 @@ impl Tracker for Orphans {
 
     /// A suspicion: housekeeping has lately been at this pod. A finding: it was said to be an orphan.
     fn explains(&self, subject: &Subject<'_>, claim: Claim) -> bool {
-        self.pods.get(subject.pod).is_some_and(|pod| match claim {
-            Claim::Suspicion => subject.at.since(pod.last) <= TOO_LONG,
-            Claim::Finding => pod.told,
-        })
+        self.logged.is_found(subject.pod)
+            || self.pods.get(subject.pod).is_some_and(|pod| match claim {
+                Claim::Suspicion => subject.at.since(pod.last) <= TOO_LONG,
+                Claim::Finding => pod.told,
+            })
     }
 
     fn dropped(&self) -> u64 {
-        self.pods.dropped()
+        self.pods.dropped() + self.logged.dropped()
     }
 }
 
@@ -236,17 +248,21 @@ pub(crate) static ORPHANED_POD_DIR: Cause = Cause {
         "kubelet removes the pod's `volumes` directory by rmdir alone, every two seconds",
         "it unmounts nothing and removes no file of the pod",
         "or the API server, asked by `--api`, has no such pod on this node",
+        "or kubelet's log says at each attempt that the pod is orphaned, and what it cannot remove",
     ],
     log: log("kubelet", "orphaned pod ... found, but"),
     look_alikes: &[
         like(ids::VOL_DATA_MISSING_OR_CORRUPT, "kubelet tries to remove the pod's directory"),
         like(ids::DATA_UNDER_MOUNTPOINT, "kubelet's housekeeping removes it, and no pod waits"),
     ],
-    ways_out: &[way(
-        "move away what is in it",
-        "look for mounts below it first: `rm -rf` through a mount deletes the data behind it",
-    )],
-    field: &["kubernetes#60987", "kubernetes#105536"],
+    ways_out: &[
+        way(
+            "move away what is in it",
+            "look for mounts below it first: `rm -rf` through a mount deletes the data behind it",
+        ),
+        way("remove an empty file that kubelet takes for a directory", ""),
+    ],
+    field: &["kubernetes#60987", "kubernetes#105536", "kubernetes#106942"],
     tried: &[TriedWith::Lab],
     source: &["kubernetes pkg/kubelet/kubelet_volumes.go, cleanupOrphanedPodDirs"],
 };

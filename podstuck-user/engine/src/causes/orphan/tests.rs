@@ -14,10 +14,12 @@ use crate::{
     model::{
         call::Call,
         csi::{CsiState, Registration, VolumeData},
-        identity::{Pod, Target},
+        evidence::Certainty,
+        identity::{Component, Pod, Target},
         node::{NodeSample, PodState, VolumeState},
         node_record::NodeRecord,
         operation::Operation,
+        said::Said,
         time::Monotonic,
     },
     testing::{Alone, FILE, failed, found, mounted, pod_state},
@@ -160,4 +162,35 @@ fn a_pod_that_is_deleted_in_good_health_sees_it_once() {
         observe(&mut orphans, op(Call::Umount2, Errno::EINVAL, "volumes/p/v", second));
         assert!(attempt(&mut orphans, second + 0.1).is_none());
     }
+}
+
+/// As in kubernetes issue 106942 and deckhouse issue 4863.
+#[test]
+fn a_file_where_kubelet_expects_a_directory_is_removed() {
+    let path = format!("/k/pods/{UID}/volume-subpaths/certs/module/0");
+    let text = format!(
+        "There were many similar errors.: orphaned pod \"{UID}\" found, but failed to rmdir() subpath at path {path}: \
+         not a directory"
+    );
+    let heard = |uid: &str, text: &str| {
+        let mut orphans = Alone::<Orphans>::new();
+        let at = Timestamp::from_second(590).unwrap();
+        let said = Said::new(Component::Kubelet, "log of kubelet (pid 7), /log", uid, at, text);
+        orphans.take(Monotonic(600_000_000_000), What::Said(Box::new(Said { times: 3, ..said })));
+        let state = PodState { directory: format!("/k/pods/{UID}").into(), ..pod_state(UID) };
+        let at = Monotonic(602_000_000_000);
+        let sample = NodeSample { at, pods: vec![state], ..NodeSample::default() };
+        found(orphans.take(at, What::Sample(sample.into())).verdicts).pop()
+    };
+    let draft = heard(UID, &text).unwrap();
+    assert_eq!((draft.id(), draft.certainty()), ("orphaned-pod-dir", Certainty::Firm));
+    let first = draft.remedies[0].words();
+    assert!(first.contains("find ./0 -maxdepth 0 -type f -empty -delete"), "{first}");
+    let outside = text.replace(&path, "/etc/shadow");
+    assert!(!heard(UID, &outside).unwrap().remedies[0].words().contains("-delete"));
+    let above = text.replace("certs/module", "../../x");
+    assert!(!heard(UID, &above).unwrap().remedies[0].words().contains("-delete"));
+    // A pod may have a name that holds such words; kubelet's name the pod that the line is about.
+    let other = text.replace(UID, "1f0e0d0c-1111-2222-3333-444455556666");
+    assert!(heard(UID, &other).is_none());
 }

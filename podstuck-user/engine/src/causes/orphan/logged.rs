@@ -1,0 +1,164 @@
+//! An orphan by kubelet's own log, which says so at each attempt: also of what no call of `volumes` shows, as of a subPath
+//! whose mount point is a file, where kubelet expects a directory (kubernetes#106942).
+
+use std::{
+    collections::BTreeMap,
+    path::{Component as Part, Path, PathBuf},
+    sync::Arc,
+};
+
+use crate::{
+    bounded::Bounded,
+    causes::{
+        orphan::{ORPHANED_POD_DIR, tell_left},
+        shared::stat_errors::FRESH,
+    },
+    command::View,
+    ids,
+    model::{
+        evidence::Source,
+        finding::Severity,
+        identity::{Component, Target, TargetKind},
+        node::{NodeSample, PodState},
+        path::{safe, safe_path},
+        said::Said,
+        time::Monotonic,
+    },
+    tracker::{Context, Steps, TrackerId},
+    verdict::{Draft, Verdict, times},
+};
+
+/// Pods remembered.
+const PODS: usize = 1024;
+
+/// What kubelet says of an orphan (pkg/kubelet/kubelet_volumes.go, `cleanupOrphanedPodDirs`).
+struct Word {
+    said: Said,
+    first: Monotonic,
+    last: Monotonic,
+    lines: u64,
+}
+
+/// By UID.
+pub(super) struct Logged {
+    words: Bounded<String, Word>,
+    /// What was found, by UID: its target.
+    found: BTreeMap<String, u64>,
+}
+
+impl Default for Logged {
+    fn default() -> Self {
+        Self { words: Bounded::new(PODS), found: BTreeMap::new() }
+    }
+}
+
+/// What kubelet cannot remove, and why: `... at path PATH: ERROR`.
+fn obstacle(text: &str) -> Option<(PathBuf, &str)> {
+    let (_, rest) = text.split_once(" at path ")?;
+    let (path, error) = rest.rsplit_once(": ")?;
+    Some((path.into(), error))
+}
+
+impl Logged {
+    pub(super) fn listen(&mut self, context: &Context<'_>, said: &Said) {
+        let claim = format!("orphaned pod \"{}\" found, but ", said.uid);
+        // At the beginning, or behind the message of a structured entry.
+        let of_entry =
+            |text: &str| text.split_once(".: ").is_some_and(|(_, it)| it.starts_with(&claim));
+        let is_claimed = said.text.starts_with(&claim) || of_entry(&said.text);
+        if said.component != Component::Kubelet || !is_claimed {
+            return;
+        }
+        let at = context.when(said.at);
+        let new = || Word { said: said.clone(), first: at, last: at, lines: 0 };
+        let word = self.words.or_insert_with(said.uid.clone(), new);
+        word.lines += said.times;
+        word.first = word.first.min(at);
+        if at >= word.last {
+            (word.last, word.said) = (at, said.clone());
+        }
+    }
+
+    /// Those whose directory is there still. `is_known` of a pod that is found an orphan in another way.
+    pub(super) fn look(
+        &mut self,
+        context: &Context<'_>,
+        sample: &NodeSample,
+        is_known: impl Fn(&str) -> bool,
+        steps: &mut Steps,
+    ) {
+        let (tracker, at) = (TrackerId::Orphan, sample.at);
+        let mut before = std::mem::take(&mut self.found);
+        for (uid, word) in self.words.iter() {
+            let is_fresh = context.now.since(word.last) <= FRESH;
+            let state = sample.pod(uid).filter(|_| is_fresh && !is_known(uid));
+            let Some(state) = state else { continue };
+            let draft = draft(context, word, state, sample.at);
+            self.found.insert(uid.clone(), draft.target_id);
+            if before.remove(uid).is_none() {
+                steps.found([draft]);
+            }
+        }
+        let over = before.into_iter().filter(|(uid, _)| !is_known(uid));
+        steps.say(over.map(|(_, target_id)| Verdict::Over { tracker, target_id, at }));
+    }
+
+    pub(super) fn is_found(&self, uid: &str) -> bool {
+        self.found.contains_key(uid)
+    }
+
+    pub(super) fn dropped(&self) -> u64 {
+        self.words.dropped()
+    }
+}
+
+fn draft(context: &Context<'_>, word: &Word, state: &PodState, at: Monotonic) -> Draft {
+    let target = Target {
+        kind: TargetKind::PodDirectory,
+        root: state.directory.clone(),
+        pod: Some(state.named()),
+        ..Target::unknown()
+    };
+    let id = podstuck_common::component::name_hash(state.uid.as_bytes());
+    let (tracker, path) = (TrackerId::Orphan, state.directory.clone());
+    let mut draft = Draft::about_state(tracker, &ORPHANED_POD_DIR, id, Arc::new(target), path, at);
+    (draft.severity, draft.blocks_deletion) = (Severity::Info, Some(false));
+    (draft.count, draft.first, draft.last) = (word.lines, word.first, word.last);
+    let text = safe(word.said.text.as_bytes());
+    let said = format!("kubelet said {}: {text}", times(word.lines));
+    draft.fact_since(said, Source::Log(word.said.source.clone()), word.first);
+    let directory = safe_path(&state.directory);
+    draft.fact(format!("{directory} is still there"), Source::file(directory));
+    draft.explanation = "kubelet does not know this pod any more, so that it is not Terminating: what is left is its \
+        directory, which kubelet cannot remove because of what lies in it. It costs a line in kubelet's log every two \
+        seconds, and it holds no other pod up."
+        .into();
+    let view = state
+        .seen_by
+        .map_or(View::OURS, |(pid, namespace)| View::in_namespace(context, namespace, pid));
+    let is_mounted = state.volumes.iter().any(|volume| !volume.mounts.is_empty());
+    if let Some((path, "not a directory")) = obstacle(&word.said.text)
+        && !is_mounted
+        && is_within(&path, &state.directory)
+    {
+        draft.held_by(format!("the file {}", safe_path(&path)));
+        let remove = view.on_file("remove the empty file", &path, None, |it| {
+            format!("find {it} -maxdepth 0 -type f -empty -delete")
+        });
+        draft.remedy(
+            remove.so(", where kubelet expects a directory"),
+            "none: it acts only on an empty file, as kubelet makes it to mount a single file on it",
+        );
+    }
+    tell_left(&mut draft, view, state);
+    let known = "kubelet says that the pod is gone, whatever keeps its directory";
+    draft.rule_out(ids::VOL_DATA_MISSING_OR_CORRUPT, known);
+    draft.rule_out(ids::DATA_UNDER_MOUNTPOINT, known);
+    draft
+}
+
+/// Whether a path that a log names is one in this directory, by its names alone.
+fn is_within(path: &Path, directory: &Path) -> bool {
+    let rest = path.strip_prefix(directory);
+    rest.is_ok_and(|rest| rest.components().all(|part| matches!(part, Part::Normal(_))))
+}
