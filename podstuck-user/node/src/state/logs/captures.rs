@@ -22,20 +22,38 @@ use super::{
 };
 
 pub(super) fn of_driver(case: &str) -> Vec<Said> {
-    let (names, text) = (volume_names(case), text("csi-hostpath", case));
-    assert!(String::from_utf8_lossy(&text).contains(&names.handle), "{names:?}");
-    complaints_in(&text, names)
+    let (volume, text) = (of_volume(case), text("csi-hostpath", case));
+    assert!(String::from_utf8_lossy(&text).contains(&volume.names.handle), "{:?}", volume.names);
+    volume.said_by_driver(&text)
 }
 
-fn volume_names(case: &str) -> VolumeNames {
-    let (pod, kubelet) = of_kubelets_log(case);
-    let volume = kubelet.told.iter().find_map(|(said, _)| said.volume.split_once('^'));
-    let name = format!("pv-{}", pod.name);
-    VolumeNames {
-        directory: format!("/var/lib/kubelet/pods/{}/volumes/kubernetes.io~csi/{name}", pod.uid),
-        handle: volume.unwrap().1.into(),
-        name,
+/// A pod's CSI volume.
+struct OfVolume {
+    uid: String,
+    /// As kubelet calls it.
+    volume: String,
+    names: VolumeNames,
+}
+
+impl OfVolume {
+    fn said_by_driver(self, text: &[u8]) -> Vec<Said> {
+        let Self { uid, volume, names } = self;
+        let said = complaints_in(text, names).into_iter();
+        said.map(|said| Said { uid: uid.clone(), volume: volume.clone(), ..said }).collect()
     }
+}
+
+fn of_volume(case: &str) -> OfVolume {
+    let (pod, kubelet) = of_kubelets_log(case);
+    let mut volumes = kubelet.told.iter().map(|(said, _)| &said.volume);
+    let volume = volumes.find(|volume| volume.contains('^')).unwrap().clone();
+    let name = format!("pv-{}", pod.name);
+    let names = VolumeNames {
+        directory: format!("/var/lib/kubelet/pods/{}/volumes/kubernetes.io~csi/{name}", pod.uid),
+        handle: volume.split_once('^').unwrap().1.into(),
+        name,
+    };
+    OfVolume { uid: pod.uid, volume, names }
 }
 
 fn attempt((said, call): (Said, Option<NamedCall>)) -> Attempt {
@@ -91,7 +109,7 @@ impl Growing {
         let mut others = said_next(&until(&mut self.containerd, now), &mut self.ids);
         let of_driver = until(&mut self.driver, now);
         if !of_driver.is_empty() {
-            others.extend(complaints_in(&of_driver, volume_names(&self.case)));
+            others.extend(of_volume(&self.case).said_by_driver(&of_driver));
         }
         all.extend(others.into_iter().map(|said| attempt((said, None))));
         all
