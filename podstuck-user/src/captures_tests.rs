@@ -20,6 +20,7 @@ use play::{answer, live};
 /// Case, first cause, and how sure.
 const CASES: &[(&str, &str, &str)] = &[
     ("busy", "emptydir-bidirectional-submount", "firm"),
+    ("csi-driver-stopped", "csi-unpublish-hung-lock", "firm"),
     ("csidead-gone", "csi-driver-down", "firm"),
     ("csidead-stale", "csi-driver-down", "firm"),
     ("csidead-unreg", "csi-driver-not-registered", "firm"),

@@ -8,6 +8,7 @@ use crate::{
         block_volume::BlockVolume,
         csi::{CsiState, DriverProcess, DriverState, Reach, Registration, VolumeData},
         file_system::FileSystem,
+        halted::Halted,
         holder::{HeldMount, Holder, How, Snapshot, Subject, Through},
         hung::MountPoint,
         identity::{Component, Target},
@@ -53,7 +54,7 @@ impl Capture {
             started: created,
             ticks: Some(1),
             reach: Reach::Whole,
-            halted: None,
+            halted: (self.case == "csi-driver-stopped").then_some(Halted::Stopped),
         };
         let driver = DriverState {
             socket: "/var/lib/kubelet/plugins/csi-hostpath/csi.sock".into(),

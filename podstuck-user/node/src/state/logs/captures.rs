@@ -1,8 +1,8 @@
-//! What the logs of a node say of a stuck pod, 40 to 75 s after its deletion, in 15 cases as they were captured:
+//! What the logs of a node say of a stuck pod, 40 to 75 s after its deletion, in cases as they were captured:
 //! kubelet's (1.36, lines with the pod's UID or name, at `--v=2`), containerd's (1.6, repetitions left out, what
-//! it says of other pods left in) and the driver's (CSI hostpath, calls on volumes). `raw-block-held` is of
-//! another node, whose kubelet had another root (here `/var/lib/kubelet`, too): it has lines about the pod alone, and
-//! none of kubelet's from its attempt 8 s after the deletion on.
+//! it says of other pods left in) and the driver's (CSI hostpath, calls on volumes). Those of 26 November are of another
+//! node, whose kubelet had another root (here `/var/lib/kubelet`, too), and have lines about the pod alone;
+//! `raw-block-held` has none of kubelet's from its attempt 8 s after the deletion on.
 
 #![allow(clippy::unwrap_used, reason = "only tests read them")]
 

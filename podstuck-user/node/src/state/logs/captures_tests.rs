@@ -21,6 +21,7 @@ use super::{
 /// deletion and the container's end, if that.
 const KUBELET: &str = "\
 busy: ContainerEnded, ToGo, unlinkat EBUSY
+csi-driver-stopped: ContainerEnded, DriverDown
 csidead-gone: ContainerEnded, DriverDown, ToGo
 csidead-stale: ContainerEnded, DriverDown, ToGo
 csidead-unreg: ContainerEnded, DriverDown, NoDriver, ToGo
@@ -40,6 +41,7 @@ ro: ContainerEnded, ToGo, unlinkat EROFS
 /// containerd complains of the two root file systems that it cannot unmount, and each is in nearly every log.
 const CONTAINERD: &str = "\
 busy: -
+csi-driver-stopped: -
 csidead-gone: -
 csidead-stale: -
 csidead-unreg: -
@@ -58,6 +60,7 @@ ro: -
 
 /// A driver that is gone has said nothing before, and one that forgot the volume says that all is well.
 const DRIVER: &str = "\
+csi-driver-stopped: -
 csidead-gone: -
 csidead-stale: -
 csidead-unreg: -
