@@ -21,6 +21,7 @@ use play::{answer, live};
 const CASES: &[(&str, &str, &str)] = &[
     ("busy", "emptydir-bidirectional-submount", "firm"),
     ("csi-driver-stopped", "csi-unpublish-hung-lock", "firm"),
+    ("csi-mount-held", "volume-held-by-host-process", "firm"),
     ("csidead-gone", "csi-driver-down", "firm"),
     ("csidead-stale", "csi-driver-down", "firm"),
     ("csidead-unreg", "csi-driver-not-registered", "firm"),

@@ -33,6 +33,10 @@ impl Capture {
     /// Who holds what, of those that were started to hold it: process, name, how, and what.
     fn holder(&self) -> Option<(u32, &'static str, How, &str)> {
         match self.case.as_str() {
+            "csi-mount-held" => {
+                let mount = "volumes/kubernetes.io~csi/pv-web-1tuzzwk9/mount";
+                Some((17657, "sleep", How::Cwd, mount))
+            }
             "busy" => Some((7784, "tail", How::Fd, "volumes/kubernetes.io~empty-dir/data/sub/a")),
             "mem" => Some((8001, "sleep", How::Cwd, "volumes/kubernetes.io~empty-dir/data")),
             // Where the driver has bound its device over a file.

@@ -22,6 +22,7 @@ use super::{
 const KUBELET: &str = "\
 busy: ContainerEnded, ToGo, unlinkat EBUSY
 csi-driver-stopped: ContainerEnded, DriverDown
+csi-mount-held: ContainerEnded, DriverError, umount2 EBUSY
 csidead-gone: ContainerEnded, DriverDown, ToGo
 csidead-stale: ContainerEnded, DriverDown, ToGo
 csidead-unreg: ContainerEnded, DriverDown, NoDriver, ToGo
@@ -42,6 +43,7 @@ ro: ContainerEnded, ToGo, unlinkat EROFS
 const CONTAINERD: &str = "\
 busy: -
 csi-driver-stopped: -
+csi-mount-held: -
 csidead-gone: -
 csidead-stale: -
 csidead-unreg: -
@@ -61,6 +63,7 @@ ro: -
 /// A driver that is gone has said nothing before, and one that forgot the volume says that all is well.
 const DRIVER: &str = "\
 csi-driver-stopped: -
+csi-mount-held: -
 csidead-gone: -
 csidead-stale: -
 csidead-unreg: -
