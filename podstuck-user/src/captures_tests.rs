@@ -22,6 +22,7 @@ const CASES: &[(&str, &str, &str)] = &[
     ("busy", "emptydir-bidirectional-submount", "firm"),
     ("csi-driver-stopped", "csi-unpublish-hung-lock", "firm"),
     ("csi-mount-held", "volume-held-by-host-process", "firm"),
+    ("csi-volume-unknown", "csi-driver-error", "firm"),
     ("csidead-gone", "csi-driver-down", "firm"),
     ("csidead-stale", "csi-driver-down", "firm"),
     ("csidead-unreg", "csi-driver-not-registered", "firm"),

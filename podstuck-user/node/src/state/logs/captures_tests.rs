@@ -23,6 +23,7 @@ const KUBELET: &str = "\
 busy: ContainerEnded, ToGo, unlinkat EBUSY
 csi-driver-stopped: ContainerEnded, DriverDown
 csi-mount-held: ContainerEnded, DriverError, umount2 EBUSY
+csi-volume-unknown: ContainerEnded, DriverError
 csidead-gone: ContainerEnded, DriverDown, ToGo
 csidead-stale: ContainerEnded, DriverDown, ToGo
 csidead-unreg: ContainerEnded, DriverDown, NoDriver, ToGo
@@ -44,6 +45,7 @@ const CONTAINERD: &str = "\
 busy: -
 csi-driver-stopped: -
 csi-mount-held: -
+csi-volume-unknown: -
 csidead-gone: -
 csidead-stale: -
 csidead-unreg: -
@@ -64,6 +66,7 @@ ro: -
 const DRIVER: &str = "\
 csi-driver-stopped: -
 csi-mount-held: -
+csi-volume-unknown: DriverError
 csidead-gone: -
 csidead-stale: -
 csidead-unreg: -
