@@ -19,6 +19,7 @@ use play::{answer, live};
 
 /// Case, first cause, and how sure.
 const CASES: &[(&str, &str, &str)] = &[
+    ("bind-mount-with-holder", "emptydir-bidirectional-submount", "firm"),
     ("busy", "emptydir-bidirectional-submount", "firm"),
     ("csi-driver-stopped", "csi-unpublish-hung-lock", "firm"),
     ("csi-mount-held", "volume-held-by-host-process", "firm"),

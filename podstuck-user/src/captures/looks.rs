@@ -33,6 +33,9 @@ impl Capture {
     /// Who holds what, of those that were started to hold it: process, name, how, and what.
     fn holder(&self) -> Option<(u32, &'static str, How, &str)> {
         match self.case.as_str() {
+            "bind-mount-with-holder" => {
+                Some((11998, "tail", How::Fd, "volumes/kubernetes.io~empty-dir/data/sub/a"))
+            }
             "csi-mount-held" => {
                 let mount = "volumes/kubernetes.io~csi/pv-web-1tuzzwk9/mount";
                 Some((17657, "sleep", How::Cwd, mount))

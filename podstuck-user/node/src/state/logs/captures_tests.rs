@@ -20,6 +20,7 @@ use super::{
 /// What holds a pod in the runtime, a frozen group and a hung server leave nothing in this log but the
 /// deletion and the container's end, if that.
 const KUBELET: &str = "\
+bind-mount-with-holder: ContainerEnded, unlinkat EBUSY
 busy: ContainerEnded, ToGo, unlinkat EBUSY
 csi-driver-stopped: ContainerEnded, DriverDown
 csi-mount-held: ContainerEnded, DriverError, umount2 EBUSY
@@ -42,6 +43,7 @@ ro: ContainerEnded, ToGo, unlinkat EROFS
 
 /// containerd complains of the two root file systems that it cannot unmount, and each is in nearly every log.
 const CONTAINERD: &str = "\
+bind-mount-with-holder: -
 busy: -
 csi-driver-stopped: -
 csi-mount-held: -
