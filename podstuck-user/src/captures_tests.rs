@@ -38,6 +38,7 @@ const CASES: &[(&str, &str, &str)] = &[
     ("rb1", "shim-rootfs-busy", "firm"),
     ("rb2", "shim-rootfs-busy", "firm"),
     ("ro", "mount-over-volume", "firm"),
+    ("subpath-held", "volume-held-by-host-process", "firm"),
 ];
 
 /// An answer comes within the time in which somebody waits for it: a FUSE server must have been silent for 30 s, and is

@@ -46,6 +46,7 @@ impl Capture {
             "raw-block-held" => {
                 Some((17469, "tail", How::Fd, self.block_map().next()?.point.to_str()?))
             }
+            "subpath-held" => Some((17140, "sleep", How::Cwd, "volume-subpaths/data/main/0")),
             "rb2" => Some((8594, "sleep", How::Cwd, "")),
             _ => None,
         }

@@ -39,6 +39,7 @@ raw-block-held: ContainerEnded, MapBusy, umount2 EBUSY
 rb1: ToGo
 rb2: ToGo
 ro: ContainerEnded, ToGo, unlinkat EROFS
+subpath-held: ContainerEnded, umount2 EBUSY
 ";
 
 /// containerd complains of the two root file systems that it cannot unmount, and each is in nearly every log.
@@ -62,6 +63,7 @@ raw-block-held: -
 rb1: RootfsBusy
 rb2: RootfsBusy
 ro: -
+subpath-held: -
 ";
 
 /// A driver that is gone has said nothing before, and one that forgot the volume says that all is well.
