@@ -22,7 +22,7 @@ use super::{
 const KUBELET: &str = "\
 bind-mount-with-holder: ContainerEnded, unlinkat EBUSY
 busy: ContainerEnded, ToGo, unlinkat EBUSY
-csi-driver-stopped: ContainerEnded, DriverDown
+csi-driver-stopped: ContainerEnded, DriverHangs
 csi-mount-held: ContainerEnded, DriverError, umount2 EBUSY
 csi-volume-unknown: ContainerEnded, DriverError
 csidead-gone: ContainerEnded, DriverDown, ToGo

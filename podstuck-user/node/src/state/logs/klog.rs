@@ -275,7 +275,7 @@ fn is_published(path: &Path) -> bool {
 }
 
 /// By kubelet's words (pkg/volume/csi: `newCsiDriverClient`, `loadVolumeData`) and gRPC's: Unavailable is
-/// what the caller's side says when it cannot connect, DeadlineExceeded that two minutes were not enough
+/// what the caller's side says when it cannot connect or is not heard, DeadlineExceeded that two minutes were not enough
 /// (`csiTimeout`), and Aborted what the CSI specification prescribes while a call on the volume is pending.
 pub(super) fn complaint(error: &str) -> Option<Complaint> {
     let has = |words: &[&str]| words.iter().any(|words| error.contains(words));
@@ -299,8 +299,8 @@ pub(super) fn complaint(error: &str) -> Option<Complaint> {
     if has(&["not found in the list of registered CSI drivers"]) {
         return Some(Complaint::NoDriver);
     }
-    if has(&["rpc error: code = Unavailable"]) {
-        return Some(Complaint::DriverDown);
+    if let Some((_, desc)) = error.split_once("rpc error: code = Unavailable desc = ") {
+        return Some(unavailable(desc));
     }
     if has(&["rpc error: code = DeadlineExceeded"]) {
         return Some(Complaint::DriverTimesOut);
@@ -316,6 +316,22 @@ pub(super) fn complaint(error: &str) -> Option<Complaint> {
         return Some(Complaint::DriverError);
     }
     has(&["volume data file", "vol_data.json"]).then_some(Complaint::NoData)
+}
+
+/// What kubelet's side of gRPC means by Unavailable (internal/transport/http2_client.go and clientconn.go): nobody
+/// takes the connection, or somebody lets it wait for the 20 s that gRPC gives him. Other words are the driver's own
+/// answer, also where it tells what its own client met, since kubelet calls a driver by no network.
+fn unavailable(desc: &str) -> Complaint {
+    let has = |words: &[&str]| words.iter().any(|words| desc.contains(words));
+    let of_client =
+        ["connection error", "dial unix", "transport", "error reading from server", "SubConn"];
+    if !has(&of_client) || has(&["dial tcp", "read tcp", "write tcp"]) {
+        return Complaint::DriverError;
+    }
+    let waits = ["error reading server preface", "waiting for server handshake"];
+    // Whoever ends meanwhile closes it.
+    let ends = ["EOF", "connection reset", "broken pipe"];
+    if has(&waits) && !has(&ends) { Complaint::DriverHangs } else { Complaint::DriverDown }
 }
 
 /// A report as it is shown.

@@ -156,6 +156,26 @@ fn a_complaint_is_known_by_its_words() {
     assert_eq!(complaint(missing), Some(Complaint::NoDriver));
     let unavailable = "rpc error: code = Unavailable desc = dial unix";
     assert_eq!(complaint(unavailable), Some(Complaint::DriverDown));
+    let unavailable = |desc: &str| {
+        complaint(&format!(
+            "kubernetes.io/csi: Unmounter.TearDownAt failed: rpc error: code = Unavailable desc = {desc}"
+        ))
+    };
+    let at_socket = |what: &str| unavailable(&format!("connection error: desc = \"{what}\""));
+    let dialing =
+        "transport: Error while dialing: dial unix /k/csi.sock: connect: connection refused";
+    assert_eq!(at_socket(dialing), Some(Complaint::DriverDown));
+    // As captured of a driver that SIGSTOP keeps from taking the connection, and of one that ends meanwhile.
+    let preface = "error reading server preface: ";
+    let stopped =
+        format!("{preface}raw-read unix @->/k/csi.sock: use of closed network connection");
+    assert_eq!(at_socket(&stopped), Some(Complaint::DriverHangs));
+    assert_eq!(at_socket(&format!("{preface}EOF")), Some(Complaint::DriverDown));
+    assert_eq!(unavailable("error reading from server: EOF"), Some(Complaint::DriverDown));
+    // The driver says so, of its own servers.
+    let backend = "transport: Error while dialing: dial tcp 10.0.0.1:443: i/o timeout";
+    assert_eq!(at_socket(backend), Some(Complaint::DriverError));
+    assert_eq!(unavailable("the array is in maintenance"), Some(Complaint::DriverError));
     let aborted = "rpc error: code = Aborted desc = pending";
     assert_eq!(complaint(aborted), Some(Complaint::DriverHangs));
     let late = "rpc error: code = DeadlineExceeded desc = context deadline exceeded";
