@@ -21,6 +21,7 @@ use play::{answer, live};
 const CASES: &[(&str, &str, &str)] = &[
     ("bind-mount-with-holder", "emptydir-bidirectional-submount", "firm"),
     ("busy", "emptydir-bidirectional-submount", "firm"),
+    ("csi-driver-and-registrar-gone", "csi-driver-down", "firm"),
     ("csi-driver-stopped", "csi-unpublish-hung-lock", "firm"),
     ("csi-mount-held", "volume-held-by-host-process", "firm"),
     ("csi-volume-unknown", "csi-driver-error", "firm"),

@@ -54,7 +54,9 @@ impl Capture {
 
     /// The driver of a CSI volume, and where it is registered.
     pub(super) fn add_driver(&self, pod: &mut PodState, created: Monotonic) {
-        let is_registered = self.case != "csidead-unreg";
+        // A registrar that is killed leaves its socket, and then nobody says where the driver listens.
+        let is_deaf = self.case == "csi-driver-and-registrar-gone";
+        let is_registered = self.case != "csidead-unreg" && !is_deaf;
         let runs = !self.case.starts_with("csidead");
         let process = DriverProcess {
             pid: DRIVER_PID,
@@ -85,6 +87,8 @@ impl Capture {
                 socket: format!("/var/lib/kubelet/plugins_registry/{DRIVER}-reg.sock").into(),
                 registration: if is_registered {
                     Registration::Listening
+                } else if is_deaf {
+                    Registration::Deaf
                 } else {
                     Registration::Absent
                 },

@@ -51,18 +51,21 @@ pub(crate) static DRIVER_DOWN: Cause = Cause {
     stage: Stage::Volumes,
     kind: Kind::Cause,
     meaning: "The driver's container has ended or fails again and again, and its registrar, another \
-        container of the same pod, lives: so kubelet goes on to believe that the driver is there. Each call \
-        fails at once with Unavailable, and kubelet makes no call on the path before the driver has \
-        succeeded.",
+        container of the same pod, lives or has left its socket: so kubelet goes on to believe that the driver \
+        is there. Each call fails at once with Unavailable, and kubelet makes no call on the path before the \
+        driver has succeeded.",
     confirmed_by: &[
-        "the driver's registrar listens",
+        "the driver's registrar listens, or kubelet's log shows that kubelet calls the driver",
         "nobody listens on the socket that the registrar hands to kubelet, or kubelet's log has \
          Unavailable of the last attempts",
         "the volume is mounted, and nobody unmounts it",
     ],
     log: log("kubelet", "UnmountVolume.TearDown failed ... rpc error: code = Unavailable"),
     look_alikes: &[
-        like(ids::CSI_DRIVER_NOT_REGISTERED, "the driver's registrar is there"),
+        like(
+            ids::CSI_DRIVER_NOT_REGISTERED,
+            "the driver's registrar is there, or kubelet calls the driver",
+        ),
         like(
             ids::CSI_DRIVER_LOST_PUBLISH_STATE,
             "nobody listens, so that nobody can say that all is well",
@@ -94,11 +97,13 @@ pub(crate) static DRIVER_HANGS: Cause = Cause {
     kind: Kind::Cause,
     meaning: "The driver was asked to unpublish the volume and does not come back from it: its process is \
         stopped or frozen, waits in the kernel for a server or a disk, or waits for itself. kubelet gives \
-        up after two minutes (DeadlineExceeded) and asks again. Many drivers keep a lock for each volume: \
+        up after two minutes (DeadlineExceeded), or sooner where the driver does not take the connection \
+        (Unavailable, `error reading server preface`), and asks again. Many drivers keep a lock for each volume: \
         then later calls are refused (Aborted) as long as the first one hangs.",
     confirmed_by: &[
         "the driver's process is stopped or frozen, or one of its threads waits in the kernel for more than \
-         a moment; or kubelet's log has DeadlineExceeded or Aborted of the last attempts",
+         a moment; or kubelet's log has DeadlineExceeded, Aborted or `error reading server preface` of the last \
+         attempts",
         "the volume is mounted, and nobody unmounts it",
     ],
     log: log(

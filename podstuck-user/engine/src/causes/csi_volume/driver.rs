@@ -19,6 +19,7 @@ use crate::{
         evidence::Source,
         halted::Halted,
         path::{safe, safe_path},
+        said::Complaint,
         shell::word,
     },
     tracker::Context,
@@ -71,9 +72,10 @@ fn find_driver(draft: &mut Draft, then: &'static str, risk: &'static str) {
     draft.advice(then, risk);
 }
 
-fn registrar_listens(draft: &mut Draft, suspect: &Suspect<'_>) {
+fn registrar(draft: &mut Draft, suspect: &Suspect<'_>) {
     let socket = registration_socket(suspect);
-    draft.fact(format!("a process listens on {socket}"), Source::proc("/proc/*/net/unix"));
+    let who = if suspect.is_registered() { "a process" } else { "nobody" };
+    draft.fact(format!("{who} listens on {socket}"), Source::proc("/proc/*/net/unix"));
 }
 
 /// What is said of the driver where it is not the fault.
@@ -137,7 +139,12 @@ pub(crate) fn not_registered(draft: &mut Draft, suspect: &Suspect<'_>) {
         "vol_data.json can be read, and names the driver",
     );
     draft.rule_out(ids::CSI_DRIVER_ERROR, "the driver is not there, and answers nothing");
-    draft.rule_out(ids::CSI_DRIVER_DOWN, "the driver's registrar is not there either");
+    // Where only its socket is left, kubelet may still have the driver in its list.
+    let is_missed =
+        suspect.said.is_some_and(|(_, said)| said.complaint == Some(Complaint::NoDriver));
+    if suspect.fault == Fault::DriverAbsent || is_missed {
+        draft.rule_out(ids::CSI_DRIVER_DOWN, "the driver's registrar is not there either");
+    }
     if !suspect.is_going() {
         draft.doubt("whether the pod is to be deleted: it may never have had tokens");
     }
@@ -145,14 +152,19 @@ pub(crate) fn not_registered(draft: &mut Draft, suspect: &Suspect<'_>) {
 
 pub(crate) fn down(draft: &mut Draft, suspect: &Suspect<'_>) {
     let name = name(suspect);
-    registrar_listens(draft, suspect);
+    registrar(draft, suspect);
     if let Some(driver) = suspect.driver() {
         draft.fact(driver.words(), Source::proc(format!("{}, /proc/*/net/unix", driver.source)));
     }
+    let why = if suspect.is_registered() {
+        "because its registrar lives"
+    } else {
+        "because its registrar, which has ended, too, has left its socket"
+    };
     draft.explanation = format!(
-        "The CSI driver {name} is registered, because its registrar lives, and the driver itself is not \
-         there: its container has ended, or fails again and again. Each call of kubelet fails at once \
-         (Unavailable); kubelet asks again, at last every two minutes, and touches nothing before."
+        "The CSI driver {name} is registered, {why}, and the driver itself is not there: its container has \
+         ended, or fails again and again. Each call of kubelet fails at once (Unavailable); kubelet asks again, \
+         at last every two minutes, and touches nothing before."
     );
     find_driver(
         draft,
@@ -161,7 +173,12 @@ pub(crate) fn down(draft: &mut Draft, suspect: &Suspect<'_>) {
         "none",
     );
     without_driver(draft, suspect);
-    draft.rule_out(ids::CSI_DRIVER_NOT_REGISTERED, "the driver's registrar is there, and listens");
+    let called = if suspect.is_registered() {
+        "the driver's registrar is there, and listens"
+    } else {
+        "kubelet calls the driver, so that it has it in its list"
+    };
+    draft.rule_out(ids::CSI_DRIVER_NOT_REGISTERED, called);
     let nobody = "nobody is there who could answer";
     draft.rule_out(ids::CSI_DRIVER_LOST_PUBLISH_STATE, nobody);
     draft.rule_out(ids::CSI_DRIVER_ERROR, nobody);
@@ -212,7 +229,7 @@ pub(crate) fn hangs(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<
     }
     draft.explanation = format!(
         "The CSI driver {name} was asked to unpublish the volume, and does not come back from that. {why} \
-         kubelet gives up after two minutes and asks again; a driver that locks the volume refuses then \
+         kubelet gives up after two minutes at most and asks again; a driver that locks the volume refuses then \
          (Aborted), as long as the first call hangs."
     );
     find_driver(
@@ -236,7 +253,7 @@ pub(crate) fn hangs(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<
 pub(crate) fn error(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>) {
     let name = name(suspect);
     draft.held_by(format!("the CSI driver {name}"));
-    registrar_listens(draft, suspect);
+    registrar(draft, suspect);
     draft.explanation = format!(
         "The CSI driver {name} is there, and answers kubelet's NodeUnpublishVolume with an error, at each \
          attempt. kubelet asks again, at last every two minutes, and touches nothing before. The \

@@ -67,6 +67,10 @@ impl NotAttempted {
             }
             _ => told(fault).is_some(),
         };
+        // kubelet forgets a driver when its registrar's socket is removed, not when nobody listens there any more:
+        // one that it calls is in its list.
+        let is_called =
+            [Fault::DriverDown, Fault::DriverHangs, Fault::DriverError].into_iter().any(says);
         let begun = self.taken_down.contains(&pod.uid)
             || self.to_go.word(&pod.uid).is_some()
             || pod.volume_removed.is_some()
@@ -79,6 +83,10 @@ impl NotAttempted {
             .is_some_and(|(told, standing)| standing.ended() < told.last);
         let is_cut_off = volume.driver().is_some_and(DriverProcess::is_cut_off);
         let found = match fault(pod, volume, tried, begun) {
+            Some(Fault::DriverDeaf) if is_called => Some(Fault::Forgotten),
+            found => found,
+        };
+        let found = match found {
             Some(_) if is_forgotten && is_cut_off => Fault::CutOff,
             Some(_) if is_forgotten => Fault::Forgotten,
             None if volume.mounts.is_empty() && says(Fault::NotIdempotent) => {

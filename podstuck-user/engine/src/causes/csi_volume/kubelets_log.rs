@@ -101,7 +101,7 @@ impl KubeletsLog {
     }
 
     /// What kubelet's last attempts met, if it would meet it again. After a longer silence there was an
-    /// attempt that met something else, and so there was where it succeeded since.
+    /// attempt that met something else, and so there was where it succeeded or met another error since.
     pub(super) fn complaint(
         &self,
         pod: &PodState,
@@ -110,6 +110,7 @@ impl KubeletsLog {
         now: Monotonic,
     ) -> Option<&Told> {
         let torn_down = self.torn_down(pod, volume).map(|told| told.last);
+        let error = self.errors.get(&(pod.uid.clone(), unique_name(pod, volume)));
         let told = complaints_of(fault).iter().filter_map(|complaint| {
             let name = unique_name(pod, volume);
             let volume = if *complaint == Complaint::NoData { "" } else { name.as_str() };
@@ -117,7 +118,9 @@ impl KubeletsLog {
         });
         let told = told.max_by_key(|told| told.last)?;
         let lasts = now.since(told.last) <= backoff::CAP * 2;
-        (lasts && Some(told.last) >= torn_down).then_some(told)
+        let is_last = Some(told.last) >= torn_down && Some(&told.last) >= error;
+        // Mounting fails beside it, and is none of these errors.
+        (lasts && (is_last || fault == Fault::KubeletLost)).then_some(told)
     }
 
     /// Whether the driver has let a call on the volume wait for two minutes, and has not succeeded since.

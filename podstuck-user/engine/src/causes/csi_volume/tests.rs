@@ -633,6 +633,29 @@ fn a_driver_of_which_only_the_registrar_lives_is_down() {
     assert_eq!(back.cause().unwrap().0, "csi-driver-down");
 }
 
+/// As captured where driver and registrar were killed: kubelet goes on to call the driver.
+#[test]
+fn a_driver_whose_registrar_left_its_socket_is_registered_as_long_as_kubelet_calls_it() {
+    use Complaint::{DriverDown, DriverError, DriverHangs, NoDriver};
+    let said = |complaints: &[(Complaint, i64)]| {
+        let said = complaints.iter().map(|(complaint, at)| complains(*complaint, *at));
+        Late { seconds: 62, ..Late::of(csi(Registration::Deaf)) }.said(said).cause()
+    };
+    let down = [(DriverDown, 3000), (DriverDown, 3122)];
+    assert_eq!(said(&down), Some(("csi-driver-down", Certainty::Firm)));
+    let lost = [&down[..], &[(NoDriver, 3150), (NoDriver, 3180)]].concat();
+    assert_eq!(said(&lost), Some(("csi-driver-not-registered", Certainty::Firm)));
+    // The registrar alone has ended.
+    let error = [&down[..], &[(DriverError, 3150), (DriverError, 3180)]].concat();
+    assert_eq!(said(&error), Some(("csi-driver-error", Certainty::Firm)));
+    let hangs = [&down[..], &[(DriverHangs, 3150), (DriverHangs, 3180)]].concat();
+    assert_eq!(said(&hangs), Some(("csi-unpublish-hung-lock", Certainty::Firm)));
+    // What kubelet has in its list is not known.
+    let (id, certainty) =
+        Late { seconds: 62, ..Late::of(csi(Registration::Deaf)).torn_down() }.cause().unwrap();
+    assert_eq!((id, certainty), ("csi-driver-not-registered", Certainty::Likely));
+}
+
 #[test]
 fn a_driver_that_is_halted_has_not_forgotten() {
     let halted = |by: Halted| {
@@ -663,7 +686,7 @@ fn a_driver_that_is_halted_has_not_forgotten() {
         let volume = with_driver(|process| {
             process.as_mut().unwrap().halted = Some(Halted::Stopped);
         });
-        let unavailable = |at| complains(Complaint::DriverDown, at);
+        let unavailable = |at| complains(Complaint::DriverHangs, at);
         Late { seconds, ..Late::of(volume).said([unavailable(3180), unavailable(3195)]) }
     };
     assert_eq!(stopped(0).cause(), None, "for a moment");

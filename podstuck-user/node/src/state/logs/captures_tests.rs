@@ -22,6 +22,7 @@ use super::{
 const KUBELET: &str = "\
 bind-mount-with-holder: ContainerEnded, unlinkat EBUSY
 busy: ContainerEnded, ToGo, unlinkat EBUSY
+csi-driver-and-registrar-gone: ContainerEnded, DriverDown
 csi-driver-stopped: ContainerEnded, DriverHangs
 csi-mount-held: ContainerEnded, DriverError, umount2 EBUSY
 csi-volume-unknown: ContainerEnded, DriverError
@@ -46,6 +47,7 @@ subpath-held: ContainerEnded, umount2 EBUSY
 const CONTAINERD: &str = "\
 bind-mount-with-holder: -
 busy: -
+csi-driver-and-registrar-gone: -
 csi-driver-stopped: -
 csi-mount-held: -
 csi-volume-unknown: -
@@ -68,6 +70,7 @@ subpath-held: -
 
 /// A driver that is gone has said nothing before, and one that forgot the volume says that all is well.
 const DRIVER: &str = "\
+csi-driver-and-registrar-gone: -
 csi-driver-stopped: -
 csi-mount-held: -
 csi-volume-unknown: DriverError
