@@ -5,6 +5,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use jiff::Timestamp;
@@ -86,6 +87,11 @@ impl Capture {
             groups: groups.into_iter().map(PathBuf::from).collect(),
             pids,
         }
+    }
+
+    /// When the pod was deleted.
+    pub(super) fn deleted(&self) -> Timestamp {
+        self.record.deletion.unwrap() - Duration::from_secs(self.record.grace_s)
     }
 
     /// The pod's directory.

@@ -1,6 +1,9 @@
 //! What the captures do not have: looks at the node, after what was done to the pods.
 
-use std::{path::Path, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use super::capture::{Capture, KUBELET};
 use crate::{
@@ -17,6 +20,7 @@ use crate::{
         object::{Attributes, Entries, Entry, FileId, Protected},
         path::JsonPath,
         pod_group::{PodGroup, Task},
+        runtime::Runtime,
         time::Monotonic,
     },
     query::{
@@ -28,28 +32,70 @@ use crate::{
 const DRIVER: &str = "hostpath.csi.k8s.io";
 /// The driver, where it runs.
 const DRIVER_PID: u32 = 8911;
+const CONTAINERD: u32 = 612;
 
 impl Capture {
     /// Who holds what, of those that were started to hold it: process, name, how, and what.
-    fn holder(&self) -> Option<(u32, &'static str, How, &str)> {
+    fn held(&self) -> Vec<(u32, &'static str, How, PathBuf)> {
+        let volumes = self.directory().join("volumes");
+        let data = || volumes.join("kubernetes.io~empty-dir/data");
+        let below = |part: &str| {
+            let mut points = self.mounts.all.iter().map(|mount| mount.point.clone());
+            points.find(|point| point.iter().any(|name| name == part)).unwrap()
+        };
         match self.case.as_str() {
-            "bind-mount-with-holder" => {
-                Some((11998, "tail", How::Fd, "volumes/kubernetes.io~empty-dir/data/sub/a"))
-            }
+            "bind-mount-with-holder" => vec![(11998, "tail", How::Fd, data().join("sub/a"))],
+            "busy" => vec![(7784, "tail", How::Fd, data().join("sub/a"))],
             "csi-mount-held" => {
-                let mount = "volumes/kubernetes.io~csi/pv-web-1tuzzwk9/mount";
-                Some((17657, "sleep", How::Cwd, mount))
+                let mount = volumes.join("kubernetes.io~csi/pv-web-1tuzzwk9/mount");
+                vec![(17657, "sleep", How::Cwd, mount)]
             }
-            "busy" => Some((7784, "tail", How::Fd, "volumes/kubernetes.io~empty-dir/data/sub/a")),
-            "mem" => Some((8001, "sleep", How::Cwd, "volumes/kubernetes.io~empty-dir/data")),
+            "image-volume-held-containerd-2" => {
+                vec![(31296, "sleep", How::Cwd, below("image-volumes"))]
+            }
+            "mem" => vec![(8001, "sleep", How::Cwd, data())],
             // Where the driver has bound its device over a file.
-            "raw-block-held" => {
-                Some((17469, "tail", How::Fd, self.block_map().next()?.point.to_str()?))
+            "raw-block-held" => vec![(17469, "tail", How::Fd, below("volumeDevices"))],
+            "rb2" => vec![(8594, "sleep", How::Cwd, below("rootfs"))],
+            "subpath-held" => {
+                let subpath = self.directory().join("volume-subpaths/data/main/0");
+                vec![(17140, "sleep", How::Cwd, subpath)]
             }
-            "subpath-held" => Some((17140, "sleep", How::Cwd, "volume-subpaths/data/main/0")),
-            "rb2" => Some((8594, "sleep", How::Cwd, "")),
-            _ => None,
+            _ => Vec::new(),
         }
+    }
+
+    /// Whether the API server no longer has the pod, or a static pod's mirror.
+    pub(super) fn has_no_record(&self) -> bool {
+        ["force-deleted-held", "static-pod"].contains(&self.case.as_str())
+    }
+
+    /// Whether nothing but the pod's record shows it.
+    pub(super) fn shows_in_record(&self) -> bool {
+        let cases = ["prestop-hangs", "deleted-while-kubelet-stopped"];
+        !self.record.finalizers.is_empty() || cases.contains(&self.case.as_str())
+    }
+
+    /// kubelets that run.
+    pub(super) fn kubelets(&self) -> Vec<u32> {
+        if self.case == "deleted-while-kubelet-stopped" { Vec::new() } else { vec![KUBELET.0] }
+    }
+
+    /// containerd, where it must be asked.
+    pub(super) fn runtimes(&self) -> Vec<Runtime> {
+        if self.case != "image-volume-held-containerd-2" {
+            return Vec::new();
+        }
+        vec![Runtime {
+            pid: CONTAINERD,
+            component: Component::Containerd,
+            started: 4,
+            mnt_ns: Some(KUBELET.1),
+            halted: None,
+            sockets: Vec::new(),
+            group: None,
+            connections: Vec::new(),
+        }]
     }
 
     /// The driver of a CSI volume, and where it is registered.
@@ -138,7 +184,11 @@ impl Capture {
             pod: self.uid.clone(),
             mount: self.mounted(mount),
         };
-        mount.filter(|_| self.case.starts_with("rb")).map(of).into_iter().collect()
+        mount
+            .filter(|_| self.pids.is_empty() || self.case.starts_with("rb"))
+            .map(of)
+            .into_iter()
+            .collect()
     }
 
     /// What is left in its control groups. A frozen process has not taken the signal that ends it.
@@ -251,7 +301,7 @@ impl Capture {
 
     fn entries(&self, directory: &Path) -> Entries {
         let inside = self.files.iter().filter(|(path, _)| path.parent() == Some(directory));
-        let entry = |(path, (is_directory, _)): (&std::path::PathBuf, &(bool, _))| Entry {
+        let entry = |(path, (is_directory, _)): (&PathBuf, &(bool, _))| Entry {
             name: path.file_name().unwrap().into(),
             is_directory: *is_directory,
             age: Duration::from_secs(60),
@@ -296,16 +346,10 @@ impl Capture {
         let mut holders = Vec::new();
         if let Some(mount) = mount {
             holders.extend(self.mounts.children(mount.id).map(|child| self.nested(mount, child)));
-            let held = self.holder().map(|it| {
-                (
-                    it,
-                    if it.3.is_empty() { mount.point.clone() } else { self.directory().join(it.3) },
-                )
-            });
-            let held = held.filter(|(_, object)| {
+            let held = self.held().into_iter().filter(|(.., object)| {
                 self.mounts.covering(object).is_some_and(|it| it.id == mount.id)
             });
-            holders.extend(held.map(|((pid, comm, how, _), object)| Holder {
+            holders.extend(held.map(|(pid, comm, how, object)| Holder {
                 how,
                 object: JsonPath(object),
                 pid: Some(pid),

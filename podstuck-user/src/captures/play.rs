@@ -40,8 +40,6 @@ use podstuck_node::{
 
 /// The node was booted so long before.
 const UP: Duration = Duration::from_secs(86_400);
-/// Of the pods that were captured.
-const GRACE: Duration = Duration::from_secs(2);
 /// The longest that anybody waits for an answer.
 const LONGEST: u64 = 250;
 
@@ -64,8 +62,10 @@ pub(super) fn answer(capture: &Capture) -> (Diagnosis, Duration) {
         engine: Engine::new(run(capture, capture.now, begun)),
         names: names(capture),
     };
-    let record = Box::new(capture.record.clone());
-    play.take(begun, What::Record { record, node: "kc-node".into() });
+    if !capture.has_no_record() {
+        let record = Box::new(capture.record.clone());
+        play.take(begun, What::Record { record, node: "kc-node".into() });
+    }
     let sample = play.sample(begun);
     play.take(begun, What::Sample(sample));
     play.logs(begun);
@@ -88,9 +88,13 @@ pub(super) fn answer(capture: &Capture) -> (Diagnosis, Duration) {
 
 /// What a run tells that begins before the deletion and reads the logs as they grow: the first finding that is its
 /// answer, how long after the first line, or call, that shows the fault; and what else it has told.
-pub(super) fn live(capture: &Capture, cause: &str) -> (Option<Duration>, Vec<String>) {
+pub(super) fn live(
+    capture: &Capture,
+    cause: &str,
+    certainty: &str,
+) -> (Option<Duration>, Vec<String>) {
     let begun = Monotonic(UP.as_nanos() as u64);
-    let deleted = capture.record.deletion.unwrap() - GRACE;
+    let deleted = capture.deleted();
     let start = deleted - Duration::from_secs(10);
     let mut play =
         Play { capture, engine: Engine::new(run(capture, start, begun)), names: names(capture) };
@@ -99,10 +103,9 @@ pub(super) fn live(capture: &Capture, cause: &str) -> (Option<Duration>, Vec<Str
     let ended = of_pod().filter(|it| it.said.report == Some(Report::ContainerEnded));
     let ended = ended.map(|it| it.said.at).max();
     let shows = of_pod().filter(|it| it.call.is_some() || it.said.complaint.is_some());
-    // A finalizer shows in the record alone.
     let first = shows.map(|it| it.said.at).min().or(ended).unwrap_or(deleted);
-    let first = if capture.record.finalizers.is_empty() { first } else { capture.now };
-    let mut record = Some(Box::new(capture.record.clone()));
+    let first = if capture.shows_in_record() { capture.now } else { first };
+    let mut record = (!capture.has_no_record()).then(|| Box::new(capture.record.clone()));
     let heard = Heard { source: "log".into(), since: start, until: start };
     play.take(begun, What::Heard(Box::new(heard)));
     let (mut logs, mut others) = (Growing::new(&capture.case), Vec::new());
@@ -128,7 +131,7 @@ pub(super) fn live(capture: &Capture, cause: &str) -> (Option<Duration>, Vec<Str
         }
         play.take(now, What::Counts(Vec::new()));
         for finding in play.engine.findings() {
-            if finding.id.as_str() == cause && finding.certainty == Certainty::Firm {
+            if finding.id.as_str() == cause && words(finding.certainty) == certainty {
                 let took = Duration::try_from(at.duration_since(first));
                 return (Some(took.unwrap_or_default()), others);
             }
@@ -139,6 +142,10 @@ pub(super) fn live(capture: &Capture, cause: &str) -> (Option<Duration>, Vec<Str
         }
     }
     (None, others)
+}
+
+pub(super) fn words(certainty: Certainty) -> String {
+    format!("{certainty:?}").to_lowercase()
 }
 
 /// A pod whose containers have not ended.
@@ -196,12 +203,13 @@ impl Play<'_> {
             at,
             begun: Some(at),
             rest: Duration::from_secs(2),
-            kubelets: vec![KUBELET.0],
+            kubelets: self.capture.kubelets(),
             // Long before the pod was there.
             kubelet_since: Some(Monotonic(UP.as_nanos() as u64 / 2)),
             pods: vec![pod],
             cgroups: self.capture.cgroups(),
             rootfs: self.capture.rootfs(),
+            runtimes: self.capture.runtimes(),
             mounts: NodeMounts { tables, host: Some(KUBELET.1) },
             ..NodeSample::default()
         };
@@ -219,7 +227,7 @@ impl Play<'_> {
                 self.take(now, What::Told(Box::new(op)));
             }
         }
-        let since = self.capture.record.deletion.unwrap() - Duration::from_secs(2);
+        let since = self.capture.deleted();
         let heard = Heard { source: "log".into(), since, until: self.capture.now };
         self.take(now, What::Heard(Box::new(heard)));
     }

@@ -2,7 +2,8 @@
 //! kubelet's (1.36, lines with the pod's UID or name, at `--v=2`), containerd's (1.6, repetitions left out, what
 //! it says of other pods left in) and the driver's (CSI hostpath, calls on volumes). Those of 26 November are of another
 //! node, whose kubelet had another root (here `/var/lib/kubelet`, too), and have lines about the pod alone;
-//! `raw-block-held` has none of kubelet's from its attempt 8 s after the deletion on.
+//! `raw-block-held` has none of kubelet's from its attempt 8 s after the deletion on, and the containerd of
+//! `image-volume-held-containerd-2` is 2.4.
 
 #![allow(clippy::unwrap_used, reason = "only tests read them")]
 

@@ -34,6 +34,7 @@ csilost: ContainerEnded, ToGo, TornDown
 frozen: ToGo
 fz: ContainerEnded, ToGo, TornDown
 hung: ContainerEnded, ToGo
+image-volume-held-containerd-2: ContainerEnded, ImageVolumeBusy
 imm: ContainerEnded, ToGo, unlinkat EPERM
 mem: ContainerEnded, ToGo, umount2 EBUSY
 raw-block-held: ContainerEnded, MapBusy, umount2 EBUSY
@@ -59,6 +60,7 @@ csilost: -
 frozen: -
 fz: -
 hung: -
+image-volume-held-containerd-2: ImageVolumeBusy
 imm: -
 mem: -
 raw-block-held: -
