@@ -50,6 +50,7 @@ impl Capture {
                 let mount = volumes.join("kubernetes.io~csi/pv-web-1tuzzwk9/mount");
                 vec![(17657, "sleep", How::Cwd, mount)]
             }
+            "force-deleted-held" => vec![(16785, "sleep", How::Cwd, data())],
             "image-volume-held-containerd-2" => {
                 vec![(31296, "sleep", How::Cwd, below("image-volumes"))]
             }

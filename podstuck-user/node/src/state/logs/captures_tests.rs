@@ -31,6 +31,7 @@ csidead-stale: ContainerEnded, DriverDown, ToGo
 csidead-unreg: ContainerEnded, DriverDown, NoDriver, ToGo
 csigone: ContainerEnded, DriverError, ToGo
 csilost: ContainerEnded, ToGo, TornDown
+force-deleted-held: umount2 EBUSY
 frozen: ToGo
 fz: ContainerEnded, ToGo, TornDown
 hung: ContainerEnded, ToGo
@@ -57,6 +58,7 @@ csidead-stale: -
 csidead-unreg: -
 csigone: -
 csilost: -
+force-deleted-held: -
 frozen: -
 fz: -
 hung: -
@@ -169,7 +171,11 @@ fn of_kubelet(case: &str) -> String {
     let calls = of_pod().filter_map(|(_, call)| call.as_ref());
     let calls = calls.map(|call| format!("{} {}", call.call.name(), call.outcome.name()));
     let said = words(of_pod().map(|(said, _)| said));
-    let words: BTreeSet<String> = said.split(", ").map(str::to_owned).chain(calls).collect();
+    let said = said.split(", ").filter(|word| *word != "-").map(str::to_owned);
+    let words: BTreeSet<String> = said.chain(calls).collect();
+    if words.is_empty() {
+        return "-".into();
+    }
     words.into_iter().collect::<Vec<_>>().join(", ")
 }
 
