@@ -58,6 +58,7 @@ impl Capture {
             // Where the driver has bound its device over a file.
             "raw-block-held" => vec![(17469, "tail", How::Fd, below("volumeDevices"))],
             "rb2" => vec![(8594, "sleep", How::Cwd, below("rootfs"))],
+            "static-pod" => vec![(16948, "sleep", How::Cwd, data())],
             "subpath-held" => {
                 let subpath = self.directory().join("volume-subpaths/data/main/0");
                 vec![(17140, "sleep", How::Cwd, subpath)]

@@ -42,6 +42,7 @@ raw-block-held: ContainerEnded, MapBusy, umount2 EBUSY
 rb1: ToGo
 rb2: ToGo
 ro: ContainerEnded, ToGo, unlinkat EROFS
+static-pod: umount2 EBUSY
 subpath-held: ContainerEnded, umount2 EBUSY
 ";
 
@@ -69,6 +70,7 @@ raw-block-held: -
 rb1: RootfsBusy
 rb2: RootfsBusy
 ro: -
+static-pod: -
 subpath-held: -
 ";
 
