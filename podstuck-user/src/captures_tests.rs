@@ -37,6 +37,7 @@ const CASES: &[(&str, &str, &str)] = &[
     ("image-volume-held-containerd-2", "image-volume-busy", "firm"),
     ("imm", "immutable-attribute", "firm"),
     ("mem", "volume-held-by-host-process", "firm"),
+    ("prestop-hangs", "grace-period-or-prestop", "firm"),
     ("raw-block-held", "raw-block-volume-in-use", "firm"),
     ("rb1", "shim-rootfs-busy", "firm"),
     ("rb2", "shim-rootfs-busy", "firm"),

@@ -38,6 +38,7 @@ hung: ContainerEnded, ToGo
 image-volume-held-containerd-2: ContainerEnded, ImageVolumeBusy
 imm: ContainerEnded, ToGo, unlinkat EPERM
 mem: ContainerEnded, ToGo, umount2 EBUSY
+prestop-hangs: -
 raw-block-held: ContainerEnded, MapBusy, umount2 EBUSY
 rb1: ToGo
 rb2: ToGo
@@ -66,6 +67,7 @@ hung: -
 image-volume-held-containerd-2: ImageVolumeBusy
 imm: -
 mem: -
+prestop-hangs: -
 raw-block-held: -
 rb1: RootfsBusy
 rb2: RootfsBusy
