@@ -30,6 +30,7 @@ const CASES: &[(&str, &str, &str)] = &[
     ("csidead-unreg", "csi-driver-not-registered", "firm"),
     ("csigone", "csi-driver-error", "firm"),
     ("csilost", "csi-driver-lost-publish-state", "firm"),
+    ("deleted-while-kubelet-stopped", "kubelet-down", "likely"),
     ("force-deleted-held", "volume-held-by-host-process", "firm"),
     ("frozen", "cgroup-v1-frozen", "firm"),
     ("fz", "pod-finalizer", "firm"),

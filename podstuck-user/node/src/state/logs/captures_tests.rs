@@ -31,6 +31,7 @@ csidead-stale: ContainerEnded, DriverDown, ToGo
 csidead-unreg: ContainerEnded, DriverDown, NoDriver, ToGo
 csigone: ContainerEnded, DriverError, ToGo
 csilost: ContainerEnded, ToGo, TornDown
+deleted-while-kubelet-stopped: -
 force-deleted-held: umount2 EBUSY
 frozen: ToGo
 fz: ContainerEnded, ToGo, TornDown
@@ -60,6 +61,7 @@ csidead-stale: -
 csidead-unreg: -
 csigone: -
 csilost: -
+deleted-while-kubelet-stopped: -
 force-deleted-held: -
 frozen: -
 fz: -
