@@ -43,6 +43,7 @@ const CASES: &[(&str, &str, &str)] = &[
     ("rb1", "shim-rootfs-busy", "firm"),
     ("rb2", "shim-rootfs-busy", "firm"),
     ("ro", "mount-over-volume", "firm"),
+    ("rootfs-and-tmpfs-held", "shim-rootfs-busy", "firm"),
     ("static-pod", "volume-held-by-host-process", "firm"),
     ("subpath-held", "volume-held-by-host-process", "firm"),
 ];

@@ -58,6 +58,10 @@ impl Capture {
             // Where the driver has bound its device over a file.
             "raw-block-held" => vec![(17469, "tail", How::Fd, below("volumeDevices"))],
             "rb2" => vec![(8594, "sleep", How::Cwd, below("rootfs"))],
+            "rootfs-and-tmpfs-held" => vec![
+                (15219, "sleep", How::Cwd, below("rootfs")),
+                (15185, "sleep", How::Cwd, data()),
+            ],
             "static-pod" => vec![(16948, "sleep", How::Cwd, data())],
             "subpath-held" => {
                 let subpath = self.directory().join("volume-subpaths/data/main/0");

@@ -54,6 +54,8 @@ type Who = (Option<u32>, Option<u64>);
 pub(crate) struct Looked {
     pub(crate) pod: PodState,
     pub(crate) volume: VolumeState,
+    /// kubelet waits for the pod's containers: for their processes, or for the runtime to let one go that has ended.
+    waits: bool,
     asked: Option<Monotonic>,
     /// Since when, at every look, the same one uses it.
     since: Option<Monotonic>,
@@ -74,6 +76,8 @@ impl HeldVolumes {
         let (tracker, at) = (self.id(), sample.at);
         let mut before = std::mem::take(&mut self.looked);
         for pod in sample.pods.iter().filter(|pod| self.to_go.is_over(context, sample, pod)) {
+            let waits = pod.populated != Some(false)
+                || sample.rootfs.iter().any(|left| left.pod == pod.uid);
             for volume in
                 pod.volumes.iter().filter(|it| it.target_id != 0 && unmounted(it).is_some())
             {
@@ -85,13 +89,14 @@ impl HeldVolumes {
                 let new = || Looked {
                     pod: pod.clone(),
                     volume: volume.clone(),
+                    waits,
                     asked: None,
                     since: None,
                     who: BTreeSet::new(),
                     told: false,
                 };
                 let mut looked = before.remove(&target_id).unwrap_or_else(new);
-                (looked.pod, looked.volume) = (pod.clone(), volume.clone());
+                (looked.pod, looked.volume, looked.waits) = (pod.clone(), volume.clone(), waits);
                 self.looked.insert(target_id, looked);
             }
         }
@@ -202,7 +207,7 @@ pub(crate) fn draft(
     taken: &Snapshot,
     found: &[&Holder],
 ) -> Draft {
-    let (pod, volume) = (&looked.pod, &looked.volume);
+    let volume = &looked.volume;
     let (nested, users): (Vec<&Holder>, Vec<&Holder>) =
         found.iter().partition(|holder| holder.how == How::NestedMount);
     let cause = cause(false, &nested, &users);
@@ -228,7 +233,7 @@ pub(crate) fn draft(
     );
     tell(&mut draft, found);
     draft.explanation = explanation(cause, &users);
-    if pod.populated == Some(false) {
+    if !looked.waits {
         draft.explanation += " kubelet unmounts the pod's volumes now.";
     } else {
         // They hold the pod first, and whoever is freed of them comes to this.

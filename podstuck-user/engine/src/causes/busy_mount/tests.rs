@@ -104,6 +104,38 @@ fn who_uses_a_volume_is_named_before_kubelet_comes_to_it_and_not_first() {
     assert!(matches!(alone.take(at(20), answer).verdicts[..], [Verdict::Over { .. }]));
 }
 
+/// As captured: no process is left, and the runtime does not let the container go before its root file system is free.
+#[test]
+fn kubelet_comes_to_a_volume_after_the_containers_that_the_runtime_keeps() {
+    let ended = |rootfs: Vec<LeftRootfs>| {
+        let mut alone = told_to_go();
+        let mut last = None;
+        for second in [1, 3] {
+            let mut sample = sample(second);
+            sample.pods[0].populated = Some(false);
+            sample.rootfs = rootfs.clone();
+            let query =
+                alone.take(at(second), What::Sample(Arc::new(sample))).queries.pop().unwrap();
+            let taken = Snapshot { at: at(second), ..snapshot(vec![backup()]) };
+            last = alone.answer_at(at(second), &query, Answer::Holders(Ok(taken)));
+        }
+        last.unwrap()
+    };
+    let free = ended(Vec::new());
+    assert!(
+        !free.is_later && free.explanation.ends_with("kubelet unmounts the pod's volumes now.")
+    );
+    let left = LeftRootfs {
+        target_id: 9,
+        target: Target::unknown().into(),
+        container: "c".into(),
+        pod: "u".into(),
+        mount: mounted(Path::new("/run/c/rootfs"), 9),
+    };
+    assert!(ended(vec![left.clone()]).is_later);
+    assert!(!ended(vec![LeftRootfs { pod: "other".into(), ..left }]).is_later);
+}
+
 #[test]
 fn the_pods_own_processes_and_others_each_time_are_nobody() {
     let mut own = backup();

@@ -44,6 +44,7 @@ raw-block-held: ContainerEnded, MapBusy, umount2 EBUSY
 rb1: ToGo
 rb2: ToGo
 ro: ContainerEnded, ToGo, unlinkat EROFS
+rootfs-and-tmpfs-held: -
 static-pod: umount2 EBUSY
 subpath-held: ContainerEnded, umount2 EBUSY
 ";
@@ -74,6 +75,7 @@ raw-block-held: -
 rb1: RootfsBusy
 rb2: RootfsBusy
 ro: -
+rootfs-and-tmpfs-held: -
 static-pod: -
 subpath-held: -
 ";
