@@ -318,9 +318,9 @@ pub(super) fn complaint(error: &str) -> Option<Complaint> {
     has(&["volume data file", "vol_data.json"]).then_some(Complaint::NoData)
 }
 
-/// What kubelet's side of gRPC means by Unavailable (internal/transport/http2_client.go and clientconn.go): nobody
-/// takes the connection, or somebody lets it wait for the 20 s that gRPC gives him. Other words are the driver's own
-/// answer, also where it tells what its own client met, since kubelet calls a driver by no network.
+/// What kubelet's side of gRPC means by Unavailable (internal/transport/http2_client.go and clientconn.go): no process
+/// takes the connection, or one lets it wait for the 20 s that gRPC allows. Other words are the driver's own answer, also
+/// where it says what its own client met, since kubelet calls a driver by no network.
 fn unavailable(desc: &str) -> Complaint {
     let has = |words: &[&str]| words.iter().any(|words| desc.contains(words));
     let of_client =
@@ -329,7 +329,7 @@ fn unavailable(desc: &str) -> Complaint {
         return Complaint::DriverError;
     }
     let waits = ["error reading server preface", "waiting for server handshake"];
-    // Whoever ends meanwhile closes it.
+    // A driver that ends meanwhile closes it.
     let ends = ["EOF", "connection reset", "broken pipe"];
     if has(&waits) && !has(&ends) { Complaint::DriverHangs } else { Complaint::DriverDown }
 }
