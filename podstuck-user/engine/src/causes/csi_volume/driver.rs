@@ -155,6 +155,11 @@ pub(crate) fn down(draft: &mut Draft, suspect: &Suspect<'_>) {
     registrar(draft, suspect);
     if let Some(driver) = suspect.driver() {
         draft.fact(driver.words(), Source::proc(format!("{}, /proc/*/net/unix", driver.source)));
+        if driver.process.is_some() {
+            draft.doubt(
+                "whether kubelet reaches the driver by now: a process listens on its socket",
+            );
+        }
     }
     let why = if suspect.is_registered() {
         "because its registrar lives"

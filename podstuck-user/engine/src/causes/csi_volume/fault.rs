@@ -61,11 +61,16 @@ impl NotAttempted {
         let at = sample.at;
         // One error may be a moment's.
         let told = |fault| self.log.complaint(pod, volume, fault, at).filter(|told| told.lines > 1);
-        let says = |fault| match fault {
-            Fault::DriverHangs if looked.timed_out => {
-                self.log.complaint(pod, volume, fault, at).is_some()
-            }
-            _ => told(fault).is_some(),
+        // What kubelet met before the driver's process was started says nothing of that one.
+        let started = volume.driver().map(|process| process.started);
+        let says = |fault| {
+            let told = match fault {
+                Fault::DriverHangs if looked.timed_out => {
+                    self.log.complaint(pod, volume, fault, at)
+                }
+                _ => told(fault),
+            };
+            told.is_some_and(|told| started.is_none_or(|started| started <= told.last))
         };
         // kubelet forgets a driver when its registrar's socket is removed, not when nobody listens there any more:
         // one that it calls is in its list.

@@ -628,9 +628,15 @@ fn a_driver_of_which_only_the_registrar_lives_is_down() {
     assert_eq!(Late { seconds: 62, ..gone() }.cause(), down);
     let unavailable = |at| complains(Complaint::DriverDown, at);
     assert_eq!(gone().said([unavailable(3000), unavailable(3122)]).cause(), down);
-    // kubelet cannot connect, and somebody listens by now.
-    let back = Late::of(with_driver(as_it_is)).said([unavailable(3000), unavailable(3122)]);
-    assert_eq!(back.cause().unwrap().0, "csi-driver-down");
+    // kubelet could not connect, and a process listens by now: one that ran then, or one that was started since.
+    let back = |started: u64| {
+        let volume = with_driver(|process| {
+            process.as_mut().unwrap().started = Monotonic(started * 1_000_000_000);
+        });
+        Late::of(volume).said([unavailable(3000), unavailable(3122)]).cause()
+    };
+    assert_eq!(back(3100), Some(("csi-driver-down", Certainty::Likely)));
+    assert_eq!(back(3150), None, "kubelet's next attempt reaches it");
 }
 
 /// As captured where driver and registrar were killed: kubelet goes on to call the driver.
@@ -776,7 +782,8 @@ fn a_volume_that_kubelet_mounts_again_was_lost_to_it() {
 
 #[test]
 fn a_driver_that_tries_to_unmount_nothing_stays_the_cause() {
-    let mut gone = pod(vec![with_driver(as_it_is)]);
+    let started = Monotonic(1_000_000_000);
+    let mut gone = pod(vec![with_driver(|process| process.as_mut().unwrap().started = started)]);
     gone.volumes[0].mounts.clear();
     let text = "rpc error: code = Internal desc = umount \"/v/mount\": Invalid argument";
     let mut played = Played::new();
