@@ -32,7 +32,7 @@ csidead-unreg: ContainerEnded, DriverDown, NoDriver, ToGo
 csigone: ContainerEnded, DriverError, ToGo
 csilost: ContainerEnded, ToGo, TornDown
 deleted-while-kubelet-stopped: -
-force-deleted-held: umount2 EBUSY
+force-deleted-held: ContainerEnded, umount2 EBUSY
 frozen: ToGo
 fz: ContainerEnded, ToGo, TornDown
 hung: ContainerEnded, ToGo
@@ -45,7 +45,7 @@ rb1: ToGo
 rb2: ToGo
 ro: ContainerEnded, ToGo, unlinkat EROFS
 rootfs-and-tmpfs-held: -
-static-pod: umount2 EBUSY
+static-pod: ContainerEnded, umount2 EBUSY
 subpath-held: ContainerEnded, umount2 EBUSY
 ";
 

@@ -31,7 +31,8 @@ pub(super) enum Entry {
     Named { namespace: String, name: String, uid: String, ended: Option<Timestamp> },
     /// An operation on a pod's volume failed.
     Failed(Failed),
-    /// A volume of a pod was torn down, or a volume's device let go for all pods: then the UID is empty.
+    /// A volume of a pod was torn down, or a volume's device let go for all pods: then the UID is empty. Or one of a
+    /// pod's containers ended: then the volume is.
     Done { uid: String, volume: String, at: Timestamp, report: Report },
 }
 
@@ -79,6 +80,13 @@ static OLD_POD: LazyLock<Regex> = LazyLock::new(|| {
 static DIED: LazyLock<Regex> = LazyLock::new(|| {
     fixed(
         r#"^(?:"SyncLoop \(PLEG\): event for pod" pod="[^"\\]*" event=&?\{"?ID"?:"?[0-9a-f-]+"?[, ]|SyncLoop \(PLEG\): "[^"\\]*", event: &pleg\.PodLifecycleEvent\{ID:"[0-9a-f-]+", )"?Type"?:"?ContainerDied"?"#,
+    )
+});
+/// kubelet has seen a container's end (pkg/kubelet/pleg/generic.go): all that it writes of the end where the API server
+/// no longer has the pod, or a static pod's file is gone.
+static FINISHED: LazyLock<Regex> = LazyLock::new(|| {
+    fixed(
+        r#"^"Generic \(PLEG\): container finished" podID="([0-9a-f-]+)" containerID="[0-9a-f]{64}" exitCode=-?\d+$"#,
     )
 });
 static OLD_DIED: LazyLock<Regex> = LazyLock::new(|| {
@@ -157,6 +165,12 @@ pub(super) fn parse(text: &str, now: Timestamp) -> Option<Entry> {
         let known = is_pod_uid(uid.as_bytes());
         let report = if &found[1] == "mapVolume" { Report::Unmapped } else { Report::TornDown };
         return Some(Entry::Done { uid, volume, at: written()?, report }).filter(|_| known);
+    }
+    if let Some(found) = FINISHED.captures(message) {
+        let (uid, report) = (found[1].to_owned(), Report::ContainerEnded);
+        let known = is_pod_uid(uid.as_bytes());
+        let done = Entry::Done { uid, volume: String::new(), at: written()?, report };
+        return Some(done).filter(|_| known);
     }
     if let Some(volume) = klog_device::released(message) {
         let (uid, report) = (String::new(), Report::DeviceReleased);

@@ -190,6 +190,25 @@ fn a_complaint_is_known_by_its_words() {
     assert_eq!(complaint("unlinkat /k/f: operation not permitted"), None);
 }
 
+/// As captured from kubelet 1.36, which writes of a pod that was deleted by force no event with its name.
+#[test]
+fn a_containers_end_is_known_without_its_pods_name() {
+    let id = "6b4d24c22603450f4d43a997b83cc051e13c263a6bb5fe6d941485076d26e756";
+    let line = |uid: &str, rest: &str| {
+        let line = format!(
+            "I1126 22:16:49.724016   11574 generic.go:413] \"Generic (PLEG): container finished\" \
+             podID=\"{uid}\" containerID=\"{id}\" exitCode=0{rest}"
+        );
+        parse(&line, now())
+    };
+    for uid in [UID, "1a37ffc387077f8fbab2c010c19b08f1"] {
+        let Some(Entry::Done { uid: told, volume, report, .. }) = line(uid, "") else { panic!() };
+        assert_eq!((told.as_str(), volume.as_str(), report), (uid, "", Report::ContainerEnded));
+    }
+    assert_eq!(line("..", ""), None);
+    assert_eq!(line(UID, " more"), None);
+}
+
 #[test]
 fn a_year_is_the_last_that_fits() {
     let at = |month: &str, day: &str| time(month, day, "00:00:00.000000", now()).unwrap();

@@ -308,7 +308,11 @@ fn take(found: &mut Found, entry: &str, is_proven: bool, now: Timestamp) {
         found.deletions.interrupted();
     }
     let told = match klog::parse(entry, now) {
-        Some(Entry::Named { .. }) if !is_proven => None,
+        Some(Entry::Named { .. } | Entry::Done { report: Report::ContainerEnded, .. })
+            if !is_proven =>
+        {
+            None
+        }
         Some(Entry::Named { namespace, name, uid, ended }) => {
             let ended = ended.map(|at| {
                 let (uid, volume) = (uid.clone(), String::new());
