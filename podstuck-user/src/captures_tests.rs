@@ -62,8 +62,7 @@ fn a_late_arrival_names_what_holds_the_pod_in_each_case_that_was_captured() {
         podstuck_testing::freeze(&format!("capture-{case}"), &format!("{json}\nafter {took:?}\n"));
         let first = answer.causes.first();
         let told = first.map(|it| (it.id.as_str(), words(it.certainty), it.blocks_deletion));
-        // The time that it is given holds nothing up.
-        let blocks = *cause != "grace-period-or-prestop";
+        let blocks = capture.blocks();
         if told != Some((cause, (*certainty).to_owned(), Some(blocks))) || took > SOON {
             wrong.push(format!("{case}: {told:?} after {took:?}: {answer:#?}"));
         } else {

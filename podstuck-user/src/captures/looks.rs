@@ -7,6 +7,7 @@ use std::{
 
 use super::capture::{Capture, KUBELET};
 use crate::{
+    event::What,
     model::{
         block_volume::BlockVolume,
         csi::{CsiState, DriverProcess, DriverState, Reach, Registration, VolumeData},
@@ -17,6 +18,7 @@ use crate::{
         identity::{Component, Target},
         mounts::Mount,
         node::{LeftRootfs, PodState},
+        node_record::NodeRecord,
         object::{Attributes, Entries, Entry, FileId, Protected},
         path::JsonPath,
         pod_group::{PodGroup, Task},
@@ -71,9 +73,21 @@ impl Capture {
         }
     }
 
-    /// Whether the API server no longer has the pod, or a static pod's mirror.
-    pub(super) fn has_no_record(&self) -> bool {
-        ["force-deleted-held", "static-pod"].contains(&self.case.as_str())
+    /// What the API server says of the pod. One that was deleted by force, or a removed static pod's mirror, it no longer
+    /// has.
+    pub(super) fn api(&self) -> What {
+        let node = "kc-node".to_owned();
+        if !["force-deleted-held", "static-pod"].contains(&self.case.as_str()) {
+            return What::Record { record: Box::new(self.record.clone()), node };
+        }
+        let (drivers, missing) = (None, vec![self.record.pod.clone()]);
+        What::Node(Box::new(NodeRecord { node, read: self.now, ready: None, drivers, missing }))
+    }
+
+    /// Whether the pod's deletion waits for it: not for the time that the pod is given, and not once the API server no
+    /// longer has the pod.
+    pub(super) fn blocks(&self) -> bool {
+        !["force-deleted-held", "prestop-hangs", "static-pod"].contains(&self.case.as_str())
     }
 
     /// Whether nothing but the pod's record shows it.

@@ -62,10 +62,7 @@ pub(super) fn answer(capture: &Capture) -> (Diagnosis, Duration) {
         engine: Engine::new(run(capture, capture.now, begun)),
         names: names(capture),
     };
-    if !capture.has_no_record() {
-        let record = Box::new(capture.record.clone());
-        play.take(begun, What::Record { record, node: "kc-node".into() });
-    }
+    play.take(begun, capture.api());
     let sample = play.sample(begun);
     play.take(begun, What::Sample(sample));
     play.logs(begun);
@@ -105,7 +102,7 @@ pub(super) fn live(
     let shows = of_pod().filter(|it| it.call.is_some() || it.said.complaint.is_some());
     let first = shows.map(|it| it.said.at).min().or(ended).unwrap_or(deleted);
     let first = if capture.shows_in_record() { capture.now } else { first };
-    let mut record = (!capture.has_no_record()).then(|| Box::new(capture.record.clone()));
+    let mut api = Some(capture.api());
     let heard = Heard { source: "log".into(), since: start, until: start };
     play.take(begun, What::Heard(Box::new(heard)));
     let (mut logs, mut others) = (Growing::new(&capture.case), Vec::new());
@@ -114,9 +111,9 @@ pub(super) fn live(
     for second in 0..LONGEST {
         let (now, at) = (after(begun, second), start + Duration::from_secs(second));
         if at >= capture.now
-            && let Some(record) = record.take()
+            && let Some(api) = api.take()
         {
-            play.take(now, What::Record { record, node: "kc-node".into() });
+            play.take(now, api);
         }
         if second % 2 == 0 {
             play.grown(&logs.read(at));
@@ -195,7 +192,7 @@ impl Play<'_> {
     }
 
     fn sample(&mut self, at: Monotonic) -> Arc<NodeSample> {
-        let created = self.engine.run().clock.when(self.capture.record.deletion.unwrap());
+        let created = self.engine.run().clock.when(self.capture.deleted());
         let mut pod = self.capture.pod();
         self.capture.add_driver(&mut pod, created);
         let tables = [(KUBELET.1, self.capture.mounts.clone().into())].into();
