@@ -77,6 +77,7 @@ ids! {
     REMOVAL_CROSSES_MOUNT = "removal-crosses-mount",
     REMOVAL_FAILED_UNEXPLAINED = "removal-failed-unexplained",
     RUNTIME_DOWN = "runtime-down",
+    RUNTIME_SOCKET_GONE = "runtime-socket-gone",
     SANDBOX_SHM_BUSY = "sandbox-shm-busy",
     SHIM_HUNG = "shim-hung",
     SHIM_OR_CONTAINERD_STATE_LOST = "shim-or-containerd-state-lost",

@@ -50,6 +50,8 @@ pub enum Complaint {
     StateLost,
     /// The runtime does not answer in time.
     NoAnswer,
+    /// Connecting to the runtime's socket fails at once.
+    SocketRefused,
     /// The runtime waits for a container to end, which it has told to.
     ContainerStays,
     /// A container's root file system cannot be unmounted.

@@ -16,10 +16,10 @@ use crate::{
         object::{Attributes, Protected},
         path::JsonPath,
         pod_group::{PodGroup, Task, Term},
-        runtime::Shim,
+        runtime::{Runtime, Shim},
         said::{Complaint, Report, Said},
     },
-    testing::{FILE, block_volume, holder},
+    testing::{FILE, block_volume, holder, runtime},
 };
 
 /// The runtime's complaint, twice, and what is said of the node.
@@ -80,6 +80,19 @@ pub(super) fn runtime_says() -> Plays {
     }
     play.sample(sample(610.0));
     plays.push(("a process that nobody kills", play));
+    let refused = "failed to \"KillContainer\" for \"app\" with KillContainerError: \"rpc error: code = Unavailable desc = \
+        connection error: desc = \\\"transport: Error while dialing: dial unix /run/containerd/containerd.sock: connect: \
+        no such file or directory\\\"\"";
+    let mut play = Play::new(Node::default());
+    for second in [450, 570] {
+        play.said(600.0, said(kubelet, UID, Complaint::SocketRefused, second, refused));
+    }
+    let sockets = vec!["/run/containerd/containerd.sock".into()];
+    let runtimes = vec![Runtime { sockets, group: Some(RUNTIME.into()), ..runtime(containerd) }];
+    let pods = vec![of_pod(true, Vec::new())];
+    play.sample(NodeSample { pods, runtimes, ..sample(602.0) });
+    play.sample(sample(604.0));
+    plays.push(("a socket without a file", play));
     plays
 }
 

@@ -94,6 +94,7 @@ pub(crate) static STATE_LOST: Cause = Cause {
     ],
     log: log("containerd", "StopContainer ... failed to kill container ... ttrpc: closed"),
     look_alikes: &[
+        like(ids::RUNTIME_SOCKET_GONE, "the runtime answers, with an error"),
         like(ids::CONTAINER_NOT_KILLED, "no process of the container is left"),
         like(ids::SHIM_ROOTFS_BUSY, "no root file system of an ended container is mounted"),
         like(
@@ -230,6 +231,7 @@ pub(crate) static RUNTIME_HANGS: Cause = Cause {
     ],
     log: log("kubelet", "PLEG is not healthy"),
     look_alikes: &[
+        like(ids::RUNTIME_SOCKET_GONE, "a time is over: connecting does not fail at once"),
         like(ids::DISK_FULL_RUNTIME, "the runtime's disk has room"),
         like(
             ids::SHIM_OR_CONTAINERD_STATE_LOST,
@@ -256,6 +258,35 @@ pub(crate) static RUNTIME_HANGS: Cause = Cause {
     ],
 };
 
+/// A daemon whose socket has no file any more.
+pub(crate) static SOCKET_GONE: Cause = Cause {
+    id: ids::RUNTIME_SOCKET_GONE,
+    title: "the container runtime runs, but the file of its socket is gone or was replaced",
+    stage: Stage::Containers,
+    kind: Kind::Cause,
+    meaning: "The daemon of containerd, Docker or CRI-O listens on a socket whose file was removed or replaced: by a \
+        clean-up of /run, by a second instance that was started and ended, or by a snapshotter's installer. kubelet \
+        cannot connect, and stops and removes no pod of the node.",
+    confirmed_by: &[
+        "kubelet's log says, more than once, that connecting to the runtime's socket fails: no such file or directory, \
+         or connection refused",
+        "a runtime runs that has a socket bound to that path, by the kernel's list of sockets",
+    ],
+    log: log("kubelet", "dial unix ...: connect: no such file or directory"),
+    look_alikes: &[
+        like(ids::RUNTIME_DOWN, "its process is there, and listens"),
+        like(ids::DOCKERD_HANG, "connecting fails at once, and no time is over"),
+        like(ids::SHIM_OR_CONTAINERD_STATE_LOST, "kubelet does not reach the runtime at all"),
+    ],
+    ways_out: &[way(
+        "restart the runtime, which makes the file again",
+        "containers go on under their shims; with Docker only with live-restore",
+    )],
+    field: &["kubernetes#129193", "nydus-snapshotter#631"],
+    tried: &[],
+    source: &["linux net/unix/af_unix.c, unix_find_bsd", "go net/unixsock_posix.go"],
+};
+
 /// Nobody is there to be asked.
 pub(crate) static RUNTIME_DOWN: Cause = Cause {
     id: ids::RUNTIME_DOWN,
@@ -274,6 +305,7 @@ pub(crate) static RUNTIME_DOWN: Cause = Cause {
     ],
     log: None,
     look_alikes: &[
+        like(ids::RUNTIME_SOCKET_GONE, "no process of the runtime is there"),
         like(ids::DOCKERD_HANG, "no process of the runtime is there"),
         like(ids::SHIM_OR_CONTAINERD_STATE_LOST, "the shim is there, and the runtime is not"),
         like(ids::DOCKER_CONTAINERD_STATE_DESYNC, "one of the two does not run at all"),

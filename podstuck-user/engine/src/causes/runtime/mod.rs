@@ -5,6 +5,7 @@ pub(crate) mod docker;
 pub(crate) mod not_killed;
 pub(crate) mod sandbox;
 pub(crate) mod shim;
+pub(crate) mod socket;
 pub(crate) mod state;
 pub(crate) mod tracker;
 pub(crate) mod unresponsive;
@@ -27,6 +28,7 @@ pub(crate) static FAMILY: Family = Family {
         &causes::STATE_LOST,
         &causes::NOT_KILLED,
         &causes::RUNTIME_DOWN,
+        &causes::SOCKET_GONE,
         &causes::SHIM_HANGS,
         &causes::RUNTIME_HANGS,
         &causes::OUT_OF_STEP,

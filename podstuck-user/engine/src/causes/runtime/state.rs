@@ -418,6 +418,7 @@ fn rule_out(draft: &mut Draft) {
     if *draft.cause == RUNTIME_DOWN {
         draft.rule_out(ids::DOCKERD_HANG, "no process of the runtime is there");
         draft.rule_out(ids::DOCKER_CONTAINERD_STATE_DESYNC, "no process of the runtime is there");
+        draft.rule_out(ids::RUNTIME_SOCKET_GONE, "no process of the runtime is there");
         draft.rule_out(
             ids::SHIM_OR_CONTAINERD_STATE_LOST,
             "the shim is there, and the runtime is not",
@@ -430,6 +431,7 @@ fn rule_out(draft: &mut Draft) {
             ids::SHIM_OR_CONTAINERD_STATE_LOST,
             ids::SHIM_HUNG,
             ids::RUNTIME_DOWN,
+            ids::RUNTIME_SOCKET_GONE,
         ] {
             draft.rule_out(cause, WHY);
         }

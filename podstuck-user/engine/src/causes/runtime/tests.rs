@@ -1050,3 +1050,23 @@ fn a_daemon_that_runs_and_answers_nobody() {
     let [stopped] = stopped.try_into().unwrap();
     assert!(stopped.explanation.starts_with("containerd (pid 40)"), "{}", stopped.explanation);
 }
+
+/// As in kubernetes issue 129193 and nydus-snapshotter issue 631.
+#[test]
+fn a_runtime_that_listens_where_nobody_can_connect_has_lost_its_sockets_file() {
+    let text = "failed to \"KillContainer\" for \"app\" with KillContainerError: \"rpc error: code = Unavailable desc = \
+        connection error: desc = \\\"transport: Error while dialing: dial unix /run/containerd/containerd.sock: connect: \
+        no such file or directory\\\"\"";
+    let verdict = |socket: &str| {
+        let mut sample = pod(Some(true));
+        sample.runtimes = vec![runtime(Component::Containerd, socket)];
+        draft(&mut heard(Complaint::SocketRefused, text), sample)
+    };
+    for socket in ["/run/containerd/containerd.sock", "/var/run/containerd/containerd.sock"] {
+        let draft = verdict(socket).unwrap();
+        assert_eq!((draft.id(), draft.certainty()), ("runtime-socket-gone", Certainty::Likely));
+        assert!(draft.remedies[0].words().contains("restart containerd.service"));
+        assert_eq!(draft.held_by.as_deref(), Some("containerd (pid 40)"));
+    }
+    assert!(verdict("/run/k3s/containerd.sock").is_none(), "it is not the one that kubelet calls");
+}

@@ -45,7 +45,8 @@ const FRESH: Duration = backoff::CAP.saturating_mul(3);
 /// While it gets no answer, kubelet says so each five seconds (`Kubelet.syncLoop`).
 const REPEATED: Duration = Duration::from_secs(30);
 /// What tells why, before what tells only that.
-const ORDER: [Complaint; 8] = [
+const ORDER: [Complaint; 9] = [
+    Complaint::SocketRefused,
     Complaint::SignalDenied,
     Complaint::NetworkTeardown,
     Complaint::NetnsBusy,

@@ -9,9 +9,9 @@ use crate::{
         runtime::{
             causes::{
                 CNI_TEARDOWN_FAILED, IMAGE_VOLUME_BUSY, RUNTIME_HANGS, SHIM_HANGS, SIGNAL_DENIED,
-                STATE_LOST,
+                SOCKET_GONE, STATE_LOST,
             },
-            sandbox, shim,
+            sandbox, shim, socket,
             tracker::{Suspect, Told},
         },
         shared::unit,
@@ -34,7 +34,7 @@ use crate::{
 
 /// Processes named.
 const NAMED: usize = 6;
-const RESTART: &str = "low: containers go on under their shims, and the runtime finds them again. With Docker \
+pub(super) const RESTART: &str = "low: containers go on under their shims, and the runtime finds them again. With Docker \
     only where live-restore is set: without it every container of the node ends";
 
 pub(super) const NO_HALTED_SHIM: &str = "no shim of the pod is stopped or waits in the kernel";
@@ -45,6 +45,10 @@ pub(crate) fn draft(suspect: &Suspect<'_>, target_id: u64) -> Option<Draft> {
     let (cause, words): (&'static Cause, fn(&mut Draft, &Suspect<'_>)) = match suspect.complaint {
         Complaint::StateLost | Complaint::ContainerStays | Complaint::NoAnswer if halted => {
             (&SHIM_HANGS, shim_hangs)
+        }
+        Complaint::SocketRefused => {
+            socket::unreached(suspect)?;
+            (&SOCKET_GONE, socket::words)
         }
         Complaint::NetworkTeardown => (&CNI_TEARDOWN_FAILED, network),
         Complaint::SignalDenied => (&SIGNAL_DENIED, signal),
@@ -259,6 +263,7 @@ fn lost(draft: &mut Draft, suspect: &Suspect<'_>) {
     draft.rule_out(ids::CNI_TEARDOWN_FAILED, "the error is about a container, not its network");
     draft.rule_out(ids::DOCKERD_HANG, "the runtime answers, with an error");
     draft.rule_out(ids::RUNTIME_DOWN, "the runtime answers, with an error");
+    draft.rule_out(ids::RUNTIME_SOCKET_GONE, "the runtime answers, with an error");
     draft.rule_out(ids::SHIM_HUNG, NO_HALTED_SHIM);
     let of_pod =
         |name: &ContainerName| name.pod.as_ref().is_some_and(|pod| pod.uid == suspect.pod.uid);
@@ -338,6 +343,7 @@ fn hangs(draft: &mut Draft, suspect: &Suspect<'_>) {
         draft.rule_out(ids::DISK_FULL_RUNTIME, "the disks of kubelet and the runtimes have room");
     }
     draft.rule_out(ids::SHIM_OR_CONTAINERD_STATE_LOST, "the runtime does not answer with an error");
+    draft.rule_out(ids::RUNTIME_SOCKET_GONE, "a time is over: the connection was not refused");
     draft.rule_out(
         ids::DOCKER_CONTAINERD_STATE_DESYNC,
         "the runtime says nothing, be it right or wrong",

@@ -55,6 +55,11 @@ pub(super) fn of_runtime(error: &str) -> Option<Complaint> {
     {
         return Some(Complaint::StateLost);
     }
+    // gRPC's words with Go's, for a connection that cannot be made.
+    let refused = [": connect: no such file or directory", ": connect: connection refused"];
+    if has(&["dialing: dial unix ", "dialing dial unix "]) && has(&refused) {
+        return Some(Complaint::SocketRefused);
+    }
     // Who says so waits for a container and not for an answer.
     let waits = [
         "an error occurs during waiting for container",
@@ -94,6 +99,11 @@ mod tests {
     #[test]
     fn a_complaint_is_known_by_its_words() {
         let table = [
+            (
+                "rpc error: code = Unavailable desc = connection error: desc = \"transport: Error while dialing: dial \
+                 unix /run/containerd/containerd.sock: connect: no such file or directory\"",
+                Some(Complaint::SocketRefused),
+            ),
             (
                 "failed to destroy network for sandbox \"cacb\": plugin type=\"calico\" failed (delete): stat \
                  /var/lib/calico/nodename: no such file or directory",

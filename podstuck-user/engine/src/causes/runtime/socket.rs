@@ -1,0 +1,76 @@
+//! A runtime that runs and listens, at a socket whose file is gone or is another's: nobody reaches it.
+
+use std::path::{Path, PathBuf};
+
+use crate::{
+    causes::{
+        runtime::{tracker::Suspect, verdict},
+        shared::unit,
+    },
+    ids,
+    model::{
+        evidence::Source,
+        path::{safe, safe_path},
+        runtime::Runtime,
+    },
+    verdict::Draft,
+};
+
+/// The socket that an error names, to which nobody could connect, as Go writes it (`net.OpError`).
+fn refused(error: &str) -> Option<(PathBuf, &str)> {
+    let (_, rest) = error.split_once("dial unix ")?;
+    let (path, why) = rest.split_once(": connect: ")?;
+    let why = ["no such file or directory", "connection refused"]
+        .into_iter()
+        .find(|known| why.starts_with(known))?;
+    path.starts_with('/').then(|| (path.into(), why))
+}
+
+/// The runtime that listens at the socket in question, by the kernel's list of sockets; the error with which connecting
+/// fails all the same.
+pub(super) fn unreached<'a>(suspect: &'a Suspect<'_>) -> Option<(&'a Runtime, PathBuf, &'a str)> {
+    let (path, why) = refused(&suspect.told.said.text)?;
+    let is_its = |runtime: &&Runtime| runtime.sockets.iter().any(|socket| is_same(socket, &path));
+    let runtime = suspect.sample.runtimes.iter().find(is_its)?;
+    Some((runtime, path, why))
+}
+
+/// `/var/run` is a link to `/run` (FHS), and components are configured with either.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let in_run = |path: &Path| match path.strip_prefix("/var/run") {
+        Ok(rest) => Path::new("/run").join(rest),
+        Err(_) => path.to_owned(),
+    };
+    in_run(one) == in_run(other)
+}
+
+pub(super) fn words(draft: &mut Draft, suspect: &Suspect<'_>) {
+    let Some((runtime, path, why)) = unreached(suspect) else { return };
+    let (path, name) = (safe_path(&path), runtime.component.name());
+    draft.held_by(format!("{name} (pid {})", runtime.pid));
+    draft.fact(
+        format!("{name} (pid {}) runs, and has a socket that is bound to {path}", runtime.pid),
+        Source::proc("/proc/*/net/unix"),
+    );
+    draft.explanation = format!(
+        "kubelet calls {name} at {path}, and connecting fails: {why}. {name} runs and listens there, so that the file \
+         of its socket was removed or replaced by something else after it was started. It makes the file again when it \
+         is started again; until then kubelet stops and removes no pod of this node."
+    );
+    match runtime.group.as_deref().and_then(unit::of) {
+        Some(unit) => {
+            draft.remedy(unit::restart(unit), verdict::RESTART);
+        }
+        None => {
+            draft.advice(
+                "restart the container runtime: no command is given, because which service it is was not seen",
+                verdict::RESTART,
+            );
+        }
+    }
+    let error = safe(why.as_bytes()).into_owned();
+    draft.rule_out(ids::RUNTIME_DOWN, "its process is there, and listens");
+    draft.rule_out(ids::DOCKERD_HANG, format!("connecting fails at once: {error}"));
+    draft.rule_out(ids::SHIM_OR_CONTAINERD_STATE_LOST, "kubelet does not reach the runtime at all");
+    draft.doubt("whether the socket's file is missing still: the log says so of its time");
+}
