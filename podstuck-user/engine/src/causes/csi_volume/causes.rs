@@ -127,7 +127,7 @@ pub(crate) static DRIVER_HANGS: Cause = Cause {
         ),
     ],
     field: &["aws-fsx-csi-driver#495", "csi-digitalocean#242"],
-    tried: &[TriedWith::Lab, TriedWith::RealKubelet],
+    tried: &[TriedWith::Lab, TriedWith::RealKubelet, TriedWith::Recording],
     source: &[
         "kubernetes pkg/volume/csi/csi_mounter.go, TearDownAt",
         "container-storage-interface spec.md, Error Scheme: ABORTED, operation pending for volume",

@@ -181,7 +181,7 @@ pub(crate) static KUBELET_DOWN: Cause = Cause {
     look_alikes: &[like(ids::KUBELET_STOPPED, "no process of it is there")],
     ways_out: &[way("start kubelet; its own log says why it ended", "")],
     field: &["kubernetes#109414"],
-    tried: &[TriedWith::RealKubelet],
+    tried: &[TriedWith::RealKubelet, TriedWith::Recording],
     source: &["kubernetes pkg/kubelet/pod_workers.go, SyncTerminatingPod"],
 };
 

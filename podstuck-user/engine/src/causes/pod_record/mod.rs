@@ -188,7 +188,7 @@ pub(crate) static IN_GRACE: Cause = Cause {
     look_alikes: &[],
     ways_out: &[way("wait", "")],
     field: &["kubernetes#115817", "kubernetes#117373", "kubernetes#127339"],
-    tried: &[TriedWith::RealKubelet],
+    tried: &[TriedWith::RealKubelet, TriedWith::Recording],
     source: &["kubernetes pkg/kubelet/kuberuntime/kuberuntime_container.go, killContainer"],
 };
 

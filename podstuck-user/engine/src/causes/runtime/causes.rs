@@ -391,7 +391,7 @@ pub(crate) static IMAGE_VOLUME_BUSY: Cause = Cause {
     look_alikes: &[],
     ways_out: &[way("end the process that uses it; the runtime's next attempt unmounts it", "")],
     field: &["containerd#14032"],
-    tried: &[TriedWith::RealRuntime],
+    tried: &[TriedWith::RealRuntime, TriedWith::Recording],
     source: &["containerd internal/cri/server/container_image_mount.go, cleanupImageMounts"],
 };
 
