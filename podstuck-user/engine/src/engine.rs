@@ -22,7 +22,6 @@ use crate::{
         finding::{Finding, Progress},
         holder::About,
         hung::Hung,
-        identity::Pod,
         node::NodeSample,
         node_record::NodeRecord,
         operation::Operation,
@@ -44,8 +43,6 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(5);
 /// Drains between the end of a target and its findings': the counts of its last calls come with the
 /// drain after the next.
 const DRAINS_TO_CLEAR: u8 = 2;
-/// Pods remembered that the API server does not have.
-const MISSING: usize = 4096;
 /// What comes out at an event.
 #[derive(Clone, Debug)]
 pub enum Output {
@@ -184,18 +181,7 @@ impl Engine {
             What::End(cost) => self.cost.clone_from(cost),
             What::Said(said) if said.is_progress() => {}
             What::Said(said) => self.said.note(said),
-            What::Node(node) => {
-                let of_before = self.nodes.iter().position(|known| known.node == node.node);
-                let mut node = NodeRecord::clone(node);
-                // What it did not have it never has again.
-                if let Some(known) = of_before.map(|at| self.nodes.remove(at)) {
-                    let is_new = |pod: &Pod| node.missing.iter().all(|it| it.uid != pod.uid);
-                    let before: Vec<Pod> = known.missing.into_iter().filter(is_new).collect();
-                    node.missing.extend(before);
-                    node.missing.truncate(MISSING);
-                }
-                self.nodes.push(node);
-            }
+            What::Node(node) => self.learn_node(NodeRecord::clone(node)),
             What::Record { record, .. } => {
                 self.record = Some(PodRecord::clone(record));
                 self.record_is_old = false;

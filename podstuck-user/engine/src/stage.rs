@@ -10,11 +10,16 @@ use crate::model::{
 /// The stage of a pod; `None` when nobody could look whether it has a directory.
 pub(crate) fn stage(pod: &Pod, sample: &NodeSample) -> Option<PodStage> {
     let (stage, fact) = match sample.pod(&pod.uid) {
-        Some(state) => of_runtime(state, sample).unwrap_or_else(|| of(state)),
+        Some(state) => of(state, sample),
         None if sample.may_have_pod(&pod.uid) => return None,
         None => (Stage::Gone, "it has no directory below any kubelet's root".to_owned()),
     };
     Some(PodStage { pod: pod.clone(), stage, fact, chain: Vec::new() })
+}
+
+/// That of one that is there, with what shows it.
+pub(crate) fn of(state: &PodState, sample: &NodeSample) -> (Stage, String) {
+    of_runtime(state, sample).unwrap_or_else(|| of_kubelet(state))
 }
 
 /// What its runtime has not cleared away: kubelet goes on only after that.
@@ -27,7 +32,7 @@ fn of_runtime(state: &PodState, sample: &NodeSample) -> Option<(Stage, String)> 
     ))
 }
 
-fn of(state: &PodState) -> (Stage, String) {
+fn of_kubelet(state: &PodState) -> (Stage, String) {
     if state.populated == Some(true) {
         return (Stage::Containers, "processes are left in its control groups".into());
     }
@@ -89,7 +94,7 @@ mod tests {
         assert_eq!(stage_of(Some(&held)), Stage::Directories);
         held.devices.push(block_volume("u", "pv"));
         assert_eq!(stage_of(Some(&held)), Stage::Volumes);
-        let (_, fact) = of(&held);
+        let (_, fact) = of_kubelet(&held);
         assert!(
             fact.contains("/volumeDevices/kubernetes.io~csi/pv") && fact.contains("raw block"),
             "{fact}"

@@ -7,7 +7,7 @@ use crate::{
     model::{
         diagnosis::{Gone, Stage},
         finding::{Finding, FindingState},
-        node::NodeSample,
+        node::{NodeSample, PodState},
         time::Monotonic,
     },
     stage,
@@ -80,25 +80,27 @@ impl Engine {
     /// not answered. That is how a finalizer looks from here: kubelet keeps the directory for as long as there is a record.
     fn waits_for_record(&self, now: Monotonic) -> bool {
         // Where its control groups cannot be read, its containers may run.
-        let (pod, sample) = (self.run.pod.as_ref(), self.sample.as_ref());
-        let state = pod.zip(sample).and_then(|(pod, sample)| sample.pod(&pod.uid));
-        self.stage_of_target() == Some(Stage::Directories)
-            && state.is_some_and(|state| state.populated == Some(false))
+        let is_empty = |(state, stage): (&PodState, Stage)| {
+            stage == Stage::Directories && state.populated == Some(false)
+        };
+        self.target().is_some_and(is_empty)
             && !self.api_answered()
             && self.presence.called.is_none_or(|last| now.since(last) >= QUIET)
             && !self.ledger.all().any(stands)
     }
 
-    fn stage_of_target(&self) -> Option<Stage> {
+    /// The pod in question, and how far its deletion has come.
+    fn target(&self) -> Option<(&PodState, Stage)> {
         let (pod, sample) = (self.run.pod.as_ref()?, self.sample.as_ref()?);
-        stage::stage(pod, sample).map(|it| it.stage)
+        let state = sample.pod(&pod.uid)?;
+        Some((state, stage::of(state, sample).0))
     }
 
     /// Whether the containers of the pod in question run, and neither its record nor a log nor any call says that
     /// they are to end.
     pub(super) fn may_be_to_stay(&self) -> bool {
         let Some(pod) = &self.run.pod else { return false };
-        self.stage_of_target() == Some(Stage::Containers)
+        self.target().is_some_and(|(_, stage)| stage == Stage::Containers)
             && !self.api_answered()
             && self.deletions.since(&pod.uid).is_none()
             && self.said.of([pod.uid.as_str()].into_iter()).is_empty()

@@ -4,11 +4,27 @@ use crate::{
     causes::{busy_mount, orphan, shared::claim},
     command::THIS_NODE,
     engine::Engine,
-    model::{node_record::NodeRecord, shell::is_object_name},
+    model::{identity::Pod, node_record::NodeRecord, shell::is_object_name},
     verdict::Draft,
 };
 
+/// Pods remembered that the API server does not have.
+const MISSING: usize = 4096;
+
 impl Engine {
+    /// Takes what the API server says of this node.
+    pub(super) fn learn_node(&mut self, mut node: NodeRecord) {
+        let of_before = self.nodes.iter().position(|known| known.node == node.node);
+        // What it did not have it never has again.
+        if let Some(known) = of_before.map(|at| self.nodes.remove(at)) {
+            let is_new = |pod: &Pod| node.missing.iter().all(|it| it.uid != pod.uid);
+            let before: Vec<Pod> = known.missing.into_iter().filter(is_new).collect();
+            node.missing.extend(before);
+            node.missing.truncate(MISSING);
+        }
+        self.nodes.push(node);
+    }
+
     /// Adds what is known of the pod and of its volume.
     pub(super) fn add_records(&self, draft: &mut Draft) {
         let lacks = |node: &&NodeRecord| node.lacks(draft.target.pod.as_ref());
