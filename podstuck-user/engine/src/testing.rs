@@ -29,6 +29,7 @@ use crate::{
         pod_group::{PodGroup, Task},
         pod_record::PodRecord,
         runtime::Runtime,
+        space::{Capacity, Space},
         stuck::StuckThread,
         summary::Start,
         thread::Thread,
@@ -45,6 +46,21 @@ pub(crate) const VOLUME: &str = "/k/pods/u/volumes/kubernetes.io~empty-dir/data"
 
 /// A file or directory that was looked at.
 pub(crate) const FILE: FileId = FileId { device: 5, inode: 6 };
+
+/// kubelet's disk of one GiB, with so much room.
+pub(crate) fn space(available: u64, at: Monotonic) -> Space {
+    let capacity = Capacity {
+        device: 1,
+        bytes: 1 << 30,
+        free: available,
+        available,
+        inodes: 0,
+        inodes_available: 0,
+        read_only: false,
+    };
+    let path = "/var/lib/kubelet".into();
+    Space { path, is_kubelets: true, seen_by: None, capacity, at }
+}
 
 /// A failed call of kubelet on an object of an emptyDir.
 pub(crate) fn failed(call: Call, errno: Errno, object: &str, seconds: f64) -> Operation {

@@ -94,6 +94,12 @@ impl NodeSample {
         self.begun.unwrap_or(self.at) > time
     }
 
+    /// Whether a disk of kubelet or the runtimes is full; `None` where none was looked at.
+    pub fn is_full(&self) -> Option<bool> {
+        let is_full = |space: &Space| space.exhausted().is_some();
+        (!self.spaces.is_empty()).then(|| self.spaces.iter().any(is_full))
+    }
+
     /// The pod of a UID, if it has a directory.
     pub fn pod(&self, uid: &str) -> Option<&PodState> {
         self.pods.iter().find(|pod| pod.uid == uid)

@@ -116,7 +116,7 @@ fn feeds_of(files: &[&str]) -> Vec<Feed> {
         (Feed::HungCalls, &["What::Stuck("]),
         (Feed::Node, &["What::Sample("]),
         // A verdict may look at them, too, to tell a full disk apart.
-        (Feed::Space, &["in &sample.spaces"]),
+        (Feed::Space, &["in &sample.spaces", "sample.is_full()"]),
         (
             Feed::Objects,
             &[
@@ -164,10 +164,10 @@ fn the_feeds_are_what_trackers_take_and_ask_for() {
         HeldVolume: "busy_mount/held_volume" "shared/pending_deletion",
         KubeletState: "kubelet_state/mod" "shared/pending_deletion",
         Protected: "permission/protected",
-        RuntimeSays: "runtime/tracker" "runtime/sandbox",
+        RuntimeSays: "runtime/tracker" "runtime/sandbox" "runtime/verdict",
         BlockVolume: "device/block_volume",
         DeviceReference: "device/referenced",
-        RuntimeState: "runtime/state" "shared/pending_deletion",
+        RuntimeState: "runtime/state" "runtime/unresponsive" "shared/pending_deletion",
         DockerState: "runtime/docker" "shared/pending_deletion",
         ShimState: "runtime/shim",
         NetworkStorage: "network_storage/mod",

@@ -7,14 +7,17 @@ use super::{
     removals::Plays,
     states::of_pod,
 };
-use crate::model::{
-    client::{Client, Request},
-    container::{ContainerName, ContainerState},
-    halted::Halted,
-    identity::Component,
-    node::NodeSample,
-    runtime::{Differs, GoneRuntime, HaltedShim, OutOfStep, Runtime, Shim, ShimOf},
-    said::{Report, Said},
+use crate::{
+    model::{
+        client::{Client, Request},
+        container::{ContainerName, ContainerState},
+        halted::Halted,
+        identity::Component,
+        node::NodeSample,
+        runtime::{Differs, GoneRuntime, HaltedShim, OutOfStep, Runtime, Shim, ShimOf},
+        said::{Report, Said},
+    },
+    testing::space,
 };
 
 const SOCKET: &str = "/run/containerd/containerd.sock";
@@ -160,14 +163,15 @@ pub(super) fn docker() -> Plays {
         shims: vec![HaltedShim { container: name, to_go: true, shim }],
         ..sample(0.0)
     };
-    let silent = NodeSample { runtimes: daemons(), ..sample(0.0) };
+    let with_room = || NodeSample { spaces: vec![space(1 << 29, at(0.0))], ..sample(0.0) };
+    let silent = NodeSample { runtimes: daemons(), ..with_room() };
     let clients =
         |clients: &[Client]| Play::new(Node { clients: clients.to_vec(), ..Node::default() });
     let (ps, info) =
         (client(77, "docker ps", Request::Read), client(78, "docker info", Request::Read));
     let pending = client(79, "kubelet", Request::Pending);
     let over = || NodeSample { runtimes: daemons(), ..sample(0.0) };
-    let shut = NodeSample { runtimes: vec![dockerd.clone()], ..sample(0.0) };
+    let shut = NodeSample { runtimes: vec![dockerd.clone()], ..with_room() };
     let none = || NodeSample {
         runtimes: vec![Runtime { connections: Vec::new(), ..dockerd.clone() }],
         ..sample(0.0)

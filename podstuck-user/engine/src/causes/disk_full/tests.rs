@@ -5,30 +5,15 @@ use std::sync::Arc;
 use crate::{
     causes::disk_full::FullDisks,
     event::What,
-    model::{
-        evidence::Certainty,
-        node::NodeSample,
-        space::{Capacity, Space},
-        time::Monotonic,
-    },
-    testing::Alone,
+    model::{evidence::Certainty, node::NodeSample, time::Monotonic},
+    testing::{Alone, space},
     verdict::Verdict,
 };
 
 fn sampled(disks: &mut Alone<FullDisks>, second: u64, available: u64) -> Vec<Verdict> {
     let at = Monotonic(second * 1_000_000_000);
-    let capacity = Capacity {
-        device: 1,
-        bytes: 1 << 30,
-        free: available,
-        available,
-        inodes: 0,
-        inodes_available: 0,
-        read_only: false,
-    };
-    let path = "/var/lib/kubelet".into();
-    let space = Space { path, is_kubelets: true, seen_by: None, capacity, at };
-    let sample = NodeSample { at, spaces: vec![space], ..NodeSample::default() };
+    let spaces = vec![space(available, at)];
+    let sample = NodeSample { at, spaces, ..NodeSample::default() };
     disks.take(at, What::Sample(Arc::new(sample))).verdicts
 }
 

@@ -285,7 +285,7 @@ fn rule_out(draft: &mut Draft, case: &OutOfStep, sample: &NodeSample) {
     let fact = if case.shim.is_some() { "its shim runs" } else { "no shim of it is left" };
     draft.rule_out(ids::SHIM_HUNG, fact);
     // What dockerd knows it cannot write then, and what is read is old.
-    if sample.spaces.iter().any(|space| space.exhausted().is_some()) {
+    if sample.is_full() == Some(true) {
         draft.doubt("whether dockerd knows better and cannot write it: a disk is full");
     }
 }

@@ -36,19 +36,19 @@ pub(crate) static FAMILY: Family = Family {
     trackers: &[
         TrackerSpec {
             id: TrackerId::RuntimeState,
-            feeds: &[Feed::Node, Feed::Logs],
+            feeds: &[Feed::Node, Feed::Space, Feed::Logs],
             yields: &[],
             new: || Box::<state::RuntimeStates>::default(),
         },
         TrackerSpec {
             id: TrackerId::DockerState,
-            feeds: &[Feed::Node, Feed::Logs],
+            feeds: &[Feed::Node, Feed::Space, Feed::Logs],
             yields: &[],
             new: || Box::<docker::DockerStates>::default(),
         },
         TrackerSpec {
             id: TrackerId::RuntimeSays,
-            feeds: &[Feed::Calls, Feed::Node, Feed::Holders, Feed::Logs],
+            feeds: &[Feed::Calls, Feed::Node, Feed::Space, Feed::Holders, Feed::Logs],
             yields: &[
                 yields(
                     TrackerId::RuntimeState,

@@ -25,7 +25,7 @@ use crate::{
         time::Monotonic,
     },
     query::Answer,
-    testing::{Alone, found, pod_record, pod_state},
+    testing::{Alone, found, pod_record, pod_state, space},
     tracker::{Claim, Subject, Tracker, TrackerId},
     verdict::{Draft, Verdict},
 };
@@ -1017,13 +1017,14 @@ fn a_daemon_that_runs_and_answers_nobody() {
     };
     let (ps, info) =
         (client(77, "docker ps", Request::Read), client(78, "docker info", Request::Read));
-    let of = |clients: &[Client], other: Option<Runtime>| {
+    let look = |clients: &[Client], other: Option<Runtime>, is_measured: bool| {
         let mut alone = Alone::<RuntimeStates>::new();
         let mut last = Vec::new();
         for second in (100..140).step_by(2) {
             let runtimes =
                 [Some(dockerd(&[5], None)), other.clone()].into_iter().flatten().collect();
-            let sample = NodeSample { at: at(second), runtimes, ..NodeSample::default() };
+            let spaces = is_measured.then(|| space(1 << 29, at(second))).into_iter().collect();
+            let sample = NodeSample { at: at(second), runtimes, spaces, ..NodeSample::default() };
             let steps = alone.take(sample.at, What::Sample(sample.into()));
             last = steps.verdicts;
             for query in steps.queries {
@@ -1034,6 +1035,9 @@ fn a_daemon_that_runs_and_answers_nobody() {
         }
         found(last)
     };
+    let of = |clients: &[Client], other| look(clients, other, true);
+    let [no_disk_seen] = look(&[ps.clone(), info.clone()], None, false).try_into().unwrap();
+    assert_eq!(no_disk_seen.certainty(), Certainty::Likely, "a disk may be full");
     let [both] = of(&[ps.clone(), info], None).try_into().unwrap();
     assert_eq!((both.id(), both.certainty()), ("dockerd-hang", Certainty::Firm));
     assert_eq!((both.first, both.blocks_deletion), (at(99), None));

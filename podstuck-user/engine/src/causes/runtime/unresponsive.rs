@@ -165,7 +165,7 @@ pub(super) fn tell(
     if !is_shut && waiting.len() < 2 {
         draft.lacks("that a second one is not answered either");
     }
-    if sample.spaces.iter().any(|space| space.exhausted().is_some()) {
+    if sample.is_full() == Some(true) {
         draft.doubt("whether it waits for a disk that is full");
     }
     let process = Process::new(pid, Some(runtime.started), Some(name));
@@ -196,8 +196,7 @@ pub(super) fn tell(
 
 /// What else it is not.
 pub(super) fn rule_out(draft: &mut Draft, sample: &NodeSample) {
-    let full = sample.spaces.iter().any(|space| space.exhausted().is_some());
-    if !full {
+    if sample.is_full() == Some(false) {
         draft.rule_out(ids::DISK_FULL_RUNTIME, "the disks of kubelet and the runtimes have room");
     }
     draft.rule_out(ids::SHIM_OR_CONTAINERD_STATE_LOST, "what is asked is about no container");

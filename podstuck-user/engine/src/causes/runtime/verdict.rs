@@ -338,8 +338,7 @@ fn hangs(draft: &mut Draft, suspect: &Suspect<'_>) {
         "none; it writes what each of its threads waits for into its log, or a file that the log names",
     );
     restart(draft, suspect);
-    let full = suspect.sample.spaces.iter().any(|space| space.exhausted().is_some());
-    if !full && !suspect.sample.spaces.is_empty() {
+    if suspect.sample.is_full() == Some(false) {
         draft.rule_out(ids::DISK_FULL_RUNTIME, "the disks of kubelet and the runtimes have room");
     }
     draft.rule_out(ids::SHIM_OR_CONTAINERD_STATE_LOST, "the runtime does not answer with an error");
