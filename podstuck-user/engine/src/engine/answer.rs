@@ -126,7 +126,15 @@ impl Engine {
             complaint: {
                 let said = || answer.said.iter().rev();
                 let known = said().find(|said| said.complaint.is_some());
-                known.or_else(|| said().find(|said| said.report.is_none()))
+                let last = known.or_else(|| said().find(|said| said.report.is_none()));
+                // What the chain ends with need not be said twice.
+                let ends = |said: &Said| {
+                    let links = answer.stages.iter().filter_map(|pod| pod.chain.last());
+                    links
+                        .into_iter()
+                        .any(|link| link.source == said.source && link.since == Some(said.at))
+                };
+                last.filter(|said| !ends(said))
             },
             may_be_to_stay: self.may_be_to_stay(),
             has_gone: self.gone().is_some(),

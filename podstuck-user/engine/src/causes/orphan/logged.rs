@@ -3,6 +3,7 @@
 
 use std::{
     collections::BTreeMap,
+    ffi::OsStr,
     path::{Component as Part, Path, PathBuf},
     sync::Arc,
 };
@@ -140,10 +141,13 @@ fn draft(context: &Context<'_>, word: &Word, state: &PodState, at: Monotonic) ->
     if let Some((path, "not a directory")) = obstacle(&word.said.text)
         && !is_mounted
         && is_within(&path, &state.directory)
+        && let (Some(above), Some(name)) = (path.parent(), path.file_name().and_then(OsStr::to_str))
+        // The mount point of a subPath has the number of the container's volume mount for a name.
+        && name.bytes().all(|byte| byte.is_ascii_digit())
     {
         draft.held_by(format!("the file {}", safe_path(&path)));
-        let remove = view.on_file("remove the empty file", &path, None, |it| {
-            format!("find {it} -maxdepth 0 -type f -empty -delete")
+        let remove = view.look(&format!("remove the empty file {name} in"), above, |it| {
+            format!("find {it} -maxdepth 1 -name {name} -type f -empty -delete")
         });
         draft.remedy(
             remove.so(", where kubelet expects a directory"),
