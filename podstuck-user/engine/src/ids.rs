@@ -84,6 +84,7 @@ ids! {
     SHIM_ROOTFS_BUSY = "shim-rootfs-busy",
     SMB_HOST_DOWN = "smb-host-down",
     STACKED_MOUNTS = "stacked-mounts",
+    STATUS_UPDATE_REFUSED = "status-update-refused",
     SUBPATH_BUSY = "subpath-busy",
     SUBPATH_SOURCE_DELETED = "subpath-source-deleted",
     SWAPFILE_ACTIVE = "swapfile-active",

@@ -49,7 +49,7 @@ pub(crate) static FAMILIES: [&Family; 18] = [
 
 /// The order in which an event is shown to the trackers, so that one which explains comes before one that is explained,
 /// where that shows at the same event.
-const ORDER: [TrackerId; 26] = [
+const ORDER: [TrackerId; 27] = [
     TrackerId::CrossedMount,
     TrackerId::Busy,
     TrackerId::DeadMount,
@@ -70,6 +70,7 @@ const ORDER: [TrackerId; 26] = [
     TrackerId::HungCall,
     TrackerId::DiskFull,
     TrackerId::PodRecord,
+    TrackerId::StatusRefused,
     TrackerId::LeftRootfs,
     TrackerId::HeldVolume,
     TrackerId::Protected,

@@ -386,6 +386,28 @@ pub(super) fn pod_record() -> Plays {
         play.record(3.0, record);
         plays.push((title, play));
     }
+    for (title, why) in [
+        (
+            "a webhook that does not answer",
+            "failed calling webhook \"mutate.kyverno.svc-fail\": failed to call webhook: Post \
+             \"https://kyverno-svc.kyverno.svc:443/mutate/fail?timeout=10s\": dial tcp 10.30.144.165:443: connect: no \
+             route to host",
+        ),
+        ("credentials that have expired", "Unauthorized"),
+        (
+            "a right that is missing",
+            "pods \"web\" is forbidden: node \"n1\" can only update pod status",
+        ),
+    ] {
+        let at = Timestamp::from_second(590).unwrap();
+        let text = format!("Failed to delete status for pod: {why}");
+        let said = Said::new(Component::Kubelet, "log of kubelet (pid 1)", UID, at, &text);
+        let mut play = Play::new(Node::default());
+        play.said(600.0, Said { times: 4, ..said });
+        play.sample(sample(602.0));
+        play.sample(sample(700.0));
+        plays.push((title, play));
+    }
     plays
 }
 

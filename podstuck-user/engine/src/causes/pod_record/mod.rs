@@ -2,6 +2,8 @@
 //! It is judged by how far the deletion has come on this node, at each look at it, since the record says the same
 //! from the first moment on, and the node comes on.
 
+mod refused;
+
 use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
@@ -31,13 +33,21 @@ use crate::{
 
 /// Its causes and trackers.
 pub(crate) static FAMILY: Family = Family {
-    causes: &[&FINALIZER, &NOT_DELETED, &IN_GRACE, &NOT_ON_THIS_NODE],
-    trackers: &[TrackerSpec {
-        id: TrackerId::PodRecord,
-        feeds: &[Feed::Node],
-        yields: &[],
-        new: || Box::<PodRecords>::default(),
-    }],
+    causes: &[&FINALIZER, &NOT_DELETED, &IN_GRACE, &NOT_ON_THIS_NODE, &refused::STATUS_REFUSED],
+    trackers: &[
+        TrackerSpec {
+            id: TrackerId::PodRecord,
+            feeds: &[Feed::Node],
+            yields: &[],
+            new: || Box::<PodRecords>::default(),
+        },
+        TrackerSpec {
+            id: TrackerId::StatusRefused,
+            feeds: &[Feed::Node, Feed::Logs],
+            yields: &[],
+            new: || Box::<refused::StatusRefusals>::default(),
+        },
+    ],
 };
 
 /// What is known of pods.

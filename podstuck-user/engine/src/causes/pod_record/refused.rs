@@ -1,0 +1,327 @@
+//! A pod with which the node is done, and whose record stays because the API server refuses kubelet's last update or
+//! deletion of it: by a webhook, or for want of a right. kubelet's status manager logs that at each attempt.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use podstuck_common::component::name_hash;
+
+use crate::{
+    bounded::Bounded,
+    cause::{Cause, Kind, log, way},
+    command::Step,
+    event::{Event, What},
+    ids,
+    model::{
+        diagnosis::Stage,
+        evidence::Source,
+        finding::Severity,
+        identity::{Component, Pod, Target, TargetKind},
+        node::NodeSample,
+        path::safe,
+        said::Said,
+        shell::is_object_name,
+        time::Monotonic,
+    },
+    stage,
+    tracker::{Context, Steps, Tracker, TrackerId},
+    verdict::{Draft, Verdict, times},
+};
+
+/// Pods remembered.
+const PODS: usize = 1024;
+/// kubelet's status manager tries again every ten seconds (`syncPeriod` in pkg/kubelet/status).
+const FRESH: Duration = Duration::from_secs(60);
+
+/// What kubelet's status manager says of a request that fails (pkg/kubelet/status/status_manager.go, `syncPod`).
+const FAILURES: [&str; 3] = [
+    "Failed to delete status for pod: ",
+    "Failed to update status for pod: ",
+    "Failed to get status for pod: ",
+];
+
+/// A refusal by the API server.
+pub(crate) static STATUS_REFUSED: Cause = Cause {
+    id: ids::STATUS_UPDATE_REFUSED,
+    title: "the API server or a webhook refuses kubelet's last request about the pod",
+    stage: Stage::Api,
+    kind: Kind::Cause,
+    meaning: "The node is done with the pod. kubelet reports that, and deletes the record, and the API server refuses: an \
+        admission webhook denies the request or does not answer, or kubelet's credentials have expired or lack the right. \
+        kubelet tries again every ten seconds.",
+    confirmed_by: &[
+        "kubelet's log says at each attempt that the status of the pod could not be updated or deleted, and why",
+        "neither processes nor volumes of the pod are left on the node",
+    ],
+    log: log("kubelet", "Failed to delete status for pod"),
+    look_alikes: &[],
+    ways_out: &[
+        way("restore the webhook's service", ""),
+        way(
+            "exempt pods or nodes from the webhook, or set its failurePolicy to Ignore",
+            "requests that it should refuse are admitted meanwhile",
+        ),
+        way("renew kubelet's credentials", ""),
+    ],
+    field: &["kyverno#16281", "csm#2023"],
+    tried: &[],
+    source: &[
+        "kubernetes pkg/kubelet/status/status_manager.go, syncPod",
+        "kubernetes staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook",
+    ],
+};
+
+/// What was refused, for the first and the last time.
+struct Refusal {
+    said: Said,
+    first: Monotonic,
+    last: Monotonic,
+    lines: u64,
+}
+
+/// By UID.
+pub(crate) struct StatusRefusals {
+    refusals: Bounded<String, Refusal>,
+    /// The targets that something was found of.
+    found: BTreeMap<String, u64>,
+}
+
+impl Default for StatusRefusals {
+    fn default() -> Self {
+        Self { refusals: Bounded::new(PODS), found: BTreeMap::new() }
+    }
+}
+
+impl StatusRefusals {
+    fn listen(&mut self, context: &Context<'_>, said: &Said) {
+        let is_failure = FAILURES.iter().any(|failure| said.text.starts_with(failure));
+        if said.component != Component::Kubelet || !is_failure || who(&said.text).is_none() {
+            return;
+        }
+        let at = context.when(said.at);
+        let new = || Refusal { said: said.clone(), first: at, last: at, lines: 0 };
+        let refusal = self.refusals.or_insert_with(said.uid.clone(), new);
+        refusal.lines += said.times;
+        refusal.first = refusal.first.min(at);
+        if at >= refusal.last {
+            (refusal.last, refusal.said) = (at, said.clone());
+        }
+    }
+
+    fn sampled(&mut self, context: &Context<'_>, sample: &NodeSample, steps: &mut Steps) {
+        let (tracker, at) = (TrackerId::StatusRefused, sample.at);
+        let mut before = std::mem::take(&mut self.found);
+        for (uid, refusal) in self.refusals.iter() {
+            let is_fresh = refusal.lines >= 2 && context.now.since(refusal.last) <= FRESH;
+            let named = sample.pod(uid).map(crate::model::node::PodState::named);
+            let unnamed = || Pod { uid: uid.clone(), namespace: None, name: None };
+            let pod = named.unwrap_or_else(unnamed);
+            let stage = stage::stage(&pod, sample).filter(|it| it.stage >= Stage::Directories);
+            let Some(stage) = stage.filter(|_| is_fresh) else { continue };
+            let Some(draft) = draft(refusal, pod, &stage.fact, at) else { continue };
+            before.remove(uid);
+            self.found.insert(uid.clone(), draft.target_id);
+            steps.found([draft]);
+        }
+        let over = before.into_values();
+        steps.say(over.map(|target_id| Verdict::Over { tracker, target_id, at }));
+    }
+}
+
+impl Tracker for StatusRefusals {
+    fn id(&self) -> TrackerId {
+        TrackerId::StatusRefused
+    }
+
+    fn take(&mut self, event: &Event, context: &Context<'_>, steps: &mut Steps) {
+        match &event.what {
+            What::Said(said) => self.listen(context, said),
+            What::Sample(sample) => self.sampled(context, sample, steps),
+            _ => {}
+        }
+    }
+
+    fn dropped(&self) -> u64 {
+        self.refusals.dropped()
+    }
+}
+
+/// Who refuses, by the API server's error.
+#[derive(Debug, PartialEq, Eq)]
+enum Refuser<'a> {
+    /// A webhook, and its service's name and namespace, where the error has its address.
+    Webhook { name: &'a str, service: Option<(&'a str, &'a str)> },
+    /// The API server itself, for the credentials that kubelet has.
+    Credentials,
+    /// The API server itself: kubelet may not.
+    Rights,
+}
+
+fn who(error: &str) -> Option<Refuser<'_>> {
+    let quoted = |before: &str| {
+        let (_, rest) = error.split_once(before)?;
+        rest.split_once('"').map(|(name, _)| name)
+    };
+    let webhook = quoted("failed calling webhook \"").or_else(|| quoted("admission webhook \""));
+    if let Some(name) = webhook {
+        let host = error.split_once("https://").map(|(_, rest)| rest);
+        let host = host.and_then(|rest| rest.split([':', '/', '"']).next());
+        let service = host.and_then(|host| {
+            let (name, namespace) = host.strip_suffix(".svc")?.split_once('.')?;
+            (is_object_name(name) && is_object_name(namespace)).then_some((name, namespace))
+        });
+        return Some(Refuser::Webhook { name, service });
+    }
+    let has = |words: &[&str]| words.iter().any(|words| error.contains(words));
+    if has(&["Unauthorized", "certificate has expired"]) {
+        return Some(Refuser::Credentials);
+    }
+    has(&["is forbidden"]).then_some(Refuser::Rights)
+}
+
+fn draft(refusal: &Refusal, pod: Pod, left: &str, at: Monotonic) -> Option<Draft> {
+    let refuser = who(&refusal.said.text)?;
+    let (id, path) = (name_hash(pod.uid.as_bytes()), format!("pods/{}", pod.uid).into());
+    let kind = TargetKind::PodDirectory;
+    let target = Arc::new(Target { kind, pod: Some(pod), ..Target::unknown() });
+    let mut draft =
+        Draft::about_state(TrackerId::StatusRefused, &STATUS_REFUSED, id, target, path, at);
+    (draft.severity, draft.blocks_deletion) = (Severity::Warning, Some(true));
+    (draft.count, draft.first, draft.last) = (refusal.lines, refusal.first, refusal.last);
+    let text = safe(refusal.said.text.as_bytes());
+    let said = format!("kubelet said {}: {text}", times(refusal.lines));
+    draft.fact_since(said, Source::Log(refusal.said.source.clone()), refusal.first);
+    draft.fact(left, Source::Samples);
+    let because = match refuser {
+        Refuser::Webhook { name, service } => {
+            let name = safe(name.as_bytes()).into_owned();
+            draft.held_by(match service {
+                Some((service, namespace)) => {
+                    format!(
+                        "the admission webhook {name} (service {service} in namespace {namespace})"
+                    )
+                }
+                None => format!("the admission webhook {name}"),
+            });
+            if let Some((service, namespace)) = service {
+                draft.remedy(
+                    Step::new(
+                        format!("show whether the webhook's service {service} has endpoints that are ready"),
+                        format!(
+                            "kubectl --namespace {namespace} get endpointslices --selector \
+                             kubernetes.io/service-name={service}"
+                        ),
+                    ),
+                    "none",
+                );
+            }
+            draft.remedy(
+                Step::new(
+                    "list the admission webhooks, with their services and what happens where they fail",
+                    "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations --output \
+                     custom-columns=KIND:.kind,NAME:.metadata.name,WEBHOOKS:.webhooks[*].name,SERVICE:.webhooks[*].\
+                     clientConfig.service.name,FAILURE:.webhooks[*].failurePolicy",
+                ),
+                "none",
+            );
+            draft.advice(
+                "restore the webhook's service: kubelet's next attempt succeeds, within ten seconds",
+                "none",
+            );
+            draft.advice(
+                "where that takes long, exempt pods of this namespace from the webhook, or set its failurePolicy to Ignore",
+                "requests that it should refuse are admitted meanwhile",
+            );
+            "an admission webhook denies it or does not answer"
+        }
+        Refuser::Credentials => {
+            draft.held_by("kubelet's credentials");
+            draft.remedy(
+                Step::new(
+                    "show until when kubelet's client certificate is valid",
+                    "openssl x509 -noout -enddate -in /var/lib/kubelet/pki/kubelet-client-current.pem",
+                ),
+                "none",
+            );
+            draft.advice(
+                "renew kubelet's credentials, and restart kubelet",
+                "low: containers go on",
+            );
+            "the API server does not accept kubelet's credentials"
+        }
+        Refuser::Rights => {
+            draft.held_by("the API server's authorization or admission");
+            draft.advice(
+                "give kubelet back the rights of system:node, or lift what the error names",
+                "none",
+            );
+            "the API server forbids it"
+        }
+    };
+    draft.explanation = format!(
+        "The node is done with the pod, and kubelet's last request about it is refused: {because}. The record stays until \
+         that request succeeds; nothing on this node holds the pod."
+    );
+    Some(draft)
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::{
+        model::{evidence::Certainty, node::PodState, said},
+        testing::{Alone, found, pod_state},
+    };
+
+    const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
+    /// As in kyverno issue 16281.
+    const WEBHOOK: &str = "Failed to delete status for pod: Internal error occurred: failed calling webhook \
+        \"mutate.kyverno.svc-fail\": failed to call webhook: Post \
+        \"https://kyverno-svc.kyverno.svc:443/mutate/fail?timeout=10s\": dial tcp 10.30.144.165:443: connect: no route \
+        to host";
+
+    fn verdict(text: &str, source: &str, second: i64, state: Option<PodState>) -> Option<Draft> {
+        let mut alone = Alone::<StatusRefusals>::new();
+        let at = Timestamp::from_second(second).unwrap();
+        let said = Said::new(Component::Kubelet, source, UID, at, text);
+        let now = Monotonic(600_000_000_000);
+        alone.take(now, What::Said(Box::new(Said { times: 4, ..said })));
+        let pods = state.into_iter().collect();
+        let sample = NodeSample { at: now, pods, ..NodeSample::default() };
+        found(alone.take(now, What::Sample(sample.into())).verdicts).pop()
+    }
+
+    #[test]
+    fn a_webhook_that_refuses_kubelet_is_named_with_its_service() {
+        for state in [None, Some(pod_state(UID))] {
+            let draft = verdict(WEBHOOK, "log of kubelet", 590, state).unwrap();
+            assert_eq!((draft.id(), draft.certainty()), ("status-update-refused", Certainty::Firm));
+            let by = "the admission webhook mutate.kyverno.svc-fail (service kyverno-svc in namespace kyverno)";
+            assert_eq!(draft.held_by.as_deref(), Some(by));
+            assert!(draft.remedies[0].words().contains("--namespace kyverno"));
+        }
+        let unproven = verdict(WEBHOOK, &said::unproven("log of kubelet"), 590, None).unwrap();
+        assert_eq!(unproven.certainty(), Certainty::Likely);
+    }
+
+    #[test]
+    fn what_was_said_long_ago_or_of_a_pod_that_is_there_holds_nothing() {
+        assert!(verdict(WEBHOOK, "log", 500, None).is_none());
+        let runs = PodState { populated: Some(true), ..pod_state(UID) };
+        assert!(verdict(WEBHOOK, "log", 590, Some(runs)).is_none());
+        let away =
+            "Failed to update status for pod: dial tcp 10.0.0.1:6443: connect: connection refused";
+        assert!(verdict(away, "log", 590, None).is_none(), "no server refuses");
+    }
+
+    #[test]
+    fn who_refuses_is_read_from_the_error() {
+        let denied = "admission webhook \"a.b\" denied the request: no";
+        assert_eq!(who(denied), Some(Refuser::Webhook { name: "a.b", service: None }));
+        assert_eq!(who("Unauthorized"), Some(Refuser::Credentials));
+        assert_eq!(who("pods \"x\" is forbidden: no"), Some(Refuser::Rights));
+        let hostile = "failed calling webhook \"a\": Post \"https://$(id).x.svc:443/\"";
+        assert_eq!(who(hostile), Some(Refuser::Webhook { name: "a", service: None }));
+    }
+}
