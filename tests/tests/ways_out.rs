@@ -24,7 +24,6 @@ const TOLD: [&str; 2] = ["podstuck-user/engine/src/scenarios/snapshots", LABS];
 /// Causes whose commands no test runs.
 const NOT_RUN: &[(&str, &str)] = &[
     ("apparmor-signal-denied", "takes a kernel with AppArmor, which no test has"),
-    ("status-update-refused", "only looks, at an API server that has a webhook"),
     ("runtime-socket-gone", "restarts a service of the node, which no test may"),
     (
         "container-not-killed",
@@ -74,6 +73,7 @@ const NOT_FOLLOWED: &[&str] = &[
     "nfs-server-unreachable",
     "raw-block-volume-in-use",
     "smb-host-down",
+    "status-update-refused",
 ];
 
 /// In what is said in the place of a command that would not be safe.
