@@ -61,7 +61,8 @@ impl NotAttempted {
         let at = sample.at;
         // One error may be a moment's.
         let told = |fault| self.log.complaint(pod, volume, fault, at).filter(|told| told.lines > 1);
-        // What kubelet met before the driver's process was started says nothing of that one.
+        // That a driver was not reached before its process was started says nothing of that one. One that answered with
+        // errors is likely to do so again.
         let started = volume.driver().map(|process| process.started);
         let says = |fault| {
             let told = match fault {
@@ -70,7 +71,8 @@ impl NotAttempted {
                 }
                 _ => told(fault),
             };
-            told.is_some_and(|told| started.is_none_or(|started| started <= told.last))
+            let is_error = fault == Fault::DriverError;
+            told.is_some_and(|told| is_error || started.is_none_or(|started| started <= told.last))
         };
         // kubelet forgets a driver when its registrar's socket is removed, not when nobody listens there any more:
         // one that it calls is in its list.
